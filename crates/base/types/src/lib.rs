@@ -1,0 +1,146 @@
+//! The words that every part of Nacre shares: ids, addresses, times and errors, one newtype each.
+//!
+//! Nothing here decides or performs anything. A value that exists is valid: parsing is where bad input stops.
+
+#![warn(missing_docs)]
+
+mod errno;
+mod fid;
+mod nid;
+mod target;
+mod time;
+
+pub use errno::Errno;
+pub use fid::{FID_FIRST_NORMAL_SEQ, Fid, ParseFidError};
+pub use nid::{Net, Nid, NidAddr, PORT_DEFAULT, ParseNidError};
+pub use target::{FsName, ParseTargetError, TARGET_INDEX_MAX, TargetId, TargetKind};
+pub use time::{Instant, Span, Timespec};
+
+/// Number of a request at its client: rises, never reused within a session (Lustre: `xid`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Xid(pub u64);
+
+/// Place of a change in a target's history. Upper 32 bits: boot epoch of the target; lower: counter from 1.
+///
+/// Zero means "changed nothing" (Lustre: `transno`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Transno(pub u64);
+
+impl Transno {
+    /// Changed nothing.
+    pub const NONE: Transno = Transno(0);
+
+    /// First transno of a boot epoch.
+    #[must_use]
+    pub fn first_of_epoch(epoch: u32) -> Transno {
+        Transno((u64::from(epoch) << 32) | 1)
+    }
+
+    /// Whether the request changed nothing.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The next place in history.
+    #[must_use]
+    pub fn next(self) -> Transno {
+        Transno(self.0 + 1)
+    }
+}
+
+/// Identity of a client mount for its whole life, chosen at random by the client (Lustre: client UUID).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u128);
+
+impl std::fmt::Display for ClientId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// One run of a target: its boot epoch, raised durably before it accepts a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instance(pub u64);
+
+/// Index of an OST in its file system; stable for its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OstIndex(pub u32);
+
+/// Index of an MDT in its file system; stable for its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MdtIndex(pub u32);
+
+/// Index of a CPU partition of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CptIndex(pub u32);
+
+/// Half-open byte range `[start, end)`; never empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Extent {
+    start: u64,
+    end: u64,
+}
+
+impl Extent {
+    /// The whole file.
+    pub const ALL: Extent = Extent { start: 0, end: u64::MAX };
+
+    /// `[start, end)`, or nothing where that is empty.
+    #[must_use]
+    pub fn new(start: u64, end: u64) -> Option<Extent> {
+        (start < end).then_some(Extent { start, end })
+    }
+
+    /// First byte.
+    #[must_use]
+    pub fn start(self) -> u64 {
+        self.start
+    }
+
+    /// First byte behind it.
+    #[must_use]
+    pub fn end(self) -> u64 {
+        self.end
+    }
+
+    /// Whether the two share a byte.
+    #[must_use]
+    pub fn overlaps(self, other: Extent) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+}
+
+/// Who asks: the identity under which a server checks permissions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Creds {
+    /// Effective user id.
+    pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
+    /// Supplementary groups, at most [`GROUPS_MAX`].
+    pub groups: Vec<u32>,
+}
+
+/// Supplementary groups that one request may carry: the kernel's own bound is 65,536, a request's is a page.
+pub const GROUPS_MAX: usize = 1_024;
+
+/// Longest name of a directory entry, bytes (NAME_MAX).
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Longest symbolic link target, bytes (PATH_MAX without the NUL).
+pub const SYMLINK_BYTES_MAX: usize = 4_095;
+
+impl Creds {
+    /// The superuser without supplementary groups.
+    #[must_use]
+    pub fn root() -> Creds {
+        Creds::default()
+    }
+
+    /// Whether `gid` is the effective or a supplementary group.
+    #[must_use]
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+}

@@ -1,0 +1,209 @@
+//! Names of file systems and their targets (spec namespace 1.1).
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Highest index of a target: an OST's fits 16 bits in `lustre.lov`, 0xffff means "any".
+pub const TARGET_INDEX_MAX: u32 = 0xfffe;
+
+/// Name of a file system: 1 to 8 characters of `[A-Za-z0-9_-]`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FsName([u8; 8]);
+
+impl FsName {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(8);
+        std::str::from_utf8(&self.0[..end]).expect("a name is ASCII by construction")
+    }
+
+    /// NUL-padded bytes, as records and messages hold it.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 8] {
+        self.0
+    }
+
+    /// From NUL-padded bytes.
+    pub fn from_bytes(bytes: [u8; 8]) -> Result<FsName, ParseTargetError> {
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(8);
+        String::from_utf8_lossy(&bytes[..end]).parse()
+    }
+}
+
+impl fmt::Display for FsName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Debug for FsName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for FsName {
+    type Err = ParseTargetError;
+
+    fn from_str(text: &str) -> Result<FsName, ParseTargetError> {
+        let fits = (1..=8).contains(&text.len());
+        if !fits || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
+            return Err(ParseTargetError::FsName(text.chars().take(80).collect()));
+        }
+        let mut bytes = [0; 8];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        Ok(FsName(bytes))
+    }
+}
+
+/// What a target holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TargetKind {
+    /// Configuration (management target).
+    Mgt,
+    /// Names, inodes, layouts.
+    Mdt,
+    /// File data.
+    Ost,
+}
+
+impl TargetKind {
+    /// As it stands in names: `MGT`, `MDT`, `OST`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TargetKind::Mgt => "MGT",
+            TargetKind::Mdt => "MDT",
+            TargetKind::Ost => "OST",
+        }
+    }
+}
+
+/// A target of some file system: `MDT0000`, `OST000a`. The MGT's index is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TargetId {
+    /// What it holds.
+    pub kind: TargetKind,
+    /// At most [`TARGET_INDEX_MAX`].
+    pub index: u32,
+}
+
+impl TargetId {
+    /// The management target.
+    pub const MGT: TargetId = TargetId { kind: TargetKind::Mgt, index: 0 };
+
+    /// MDT `index`.
+    #[must_use]
+    pub fn mdt(index: u32) -> TargetId {
+        TargetId { kind: TargetKind::Mdt, index }
+    }
+
+    /// OST `index`.
+    #[must_use]
+    pub fn ost(index: u32) -> TargetId {
+        TargetId { kind: TargetKind::Ost, index }
+    }
+
+    /// `testfs-OST0002`; the MGT is `MGS`, of no file system.
+    #[must_use]
+    pub fn name(self, fsname: FsName) -> String {
+        match self.kind {
+            TargetKind::Mgt => "MGS".to_owned(),
+            _ => format!("{fsname}-{self}"),
+        }
+    }
+
+    /// As one word for a message header: kind in the upper 16 bits (0 MGT, 1 MDT, 2 OST), index below.
+    #[must_use]
+    pub fn to_u32(self) -> u32 {
+        let kind = match self.kind {
+            TargetKind::Mgt => 0,
+            TargetKind::Mdt => 1,
+            TargetKind::Ost => 2,
+        };
+        (kind << 16) | (self.index & 0xffff)
+    }
+
+    /// From a message header.
+    #[must_use]
+    pub fn from_u32(word: u32) -> Option<TargetId> {
+        let kind = match word >> 16 {
+            0 => TargetKind::Mgt,
+            1 => TargetKind::Mdt,
+            2 => TargetKind::Ost,
+            _ => return None,
+        };
+        Some(TargetId { kind, index: word & 0xffff })
+    }
+}
+
+impl fmt::Display for TargetId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            TargetKind::Mgt => f.write_str("MGS"),
+            kind => write!(f, "{}{:04x}", kind.as_str(), self.index),
+        }
+    }
+}
+
+/// Text that names no file system or target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseTargetError {
+    /// Not 1 to 8 characters of the allowed set.
+    #[error("'{0}' is no file system name: 1 to 8 characters of A-Z a-z 0-9 _ -")]
+    FsName(String),
+    /// Neither `MDTxxxx` nor `OSTxxxx` nor `MGS`.
+    #[error("'{0}' is no target: expected MGS, MDTxxxx or OSTxxxx with four hex digits")]
+    Target(String),
+}
+
+impl FromStr for TargetId {
+    type Err = ParseTargetError;
+
+    /// Takes `OST0002`, `testfs-OST0002` and `testfs-OST0002_UUID`.
+    fn from_str(text: &str) -> Result<TargetId, ParseTargetError> {
+        let bad = || ParseTargetError::Target(text.chars().take(80).collect());
+        let short = text.strip_suffix("_UUID").unwrap_or(text);
+        let short = short.rsplit_once('-').map_or(short, |(_, tail)| tail);
+        if short == "MGS" || short == "MGT" {
+            return Ok(TargetId::MGT);
+        }
+        let (kind, digits) = short.split_at_checked(3).ok_or_else(bad)?;
+        let kind = match kind {
+            "MDT" => TargetKind::Mdt,
+            "OST" => TargetKind::Ost,
+            _ => return Err(bad()),
+        };
+        if digits.len() != 4 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(bad());
+        }
+        let index = u32::from_str_radix(digits, 16).map_err(|_| bad())?;
+        if index > TARGET_INDEX_MAX { Err(bad()) } else { Ok(TargetId { kind, index }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_there_and_back() {
+        let fs: FsName = "testfs".parse().expect("a name");
+        assert_eq!(TargetId::ost(10).name(fs), "testfs-OST000a");
+        assert_eq!("testfs-OST000a_UUID".parse(), Ok(TargetId::ost(10)));
+        assert_eq!("MDT0000".parse(), Ok(TargetId::mdt(0)));
+        assert_eq!(TargetId::from_u32(TargetId::ost(7).to_u32()), Some(TargetId::ost(7)));
+        for text in ["", "OST", "OST1", "OSTxxxx", "XST0000", "OSTffff"] {
+            assert!(text.parse::<TargetId>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn file_system_names_are_short_and_plain() {
+        for text in ["", "ninechars", "a b", "ä", "a/b"] {
+            assert!(text.parse::<FsName>().is_err(), "{text}");
+        }
+        assert_eq!("a-b_9".parse::<FsName>().map(|fs| FsName::from_bytes(fs.to_bytes())), Ok("a-b_9".parse()));
+    }
+}

@@ -1,0 +1,186 @@
+//! Attributes of a file as messages and inode records carry them.
+
+use types::{Fid, Timespec};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// What the MDT knows of a file's size (design 10.8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum SizeState {
+    /// No byte was ever written: size is the MDT's (0, or what truncate set), there are no objects.
+    #[default]
+    NeverWritten = 0,
+    /// Size, blocks and mtime of the MDT are exact.
+    Clean = 1,
+    /// Somebody may be writing, or died writing: ask the OSTs.
+    Dirty = 2,
+}
+
+impl SizeState {
+    /// From the wire; what is unknown is dirty, the safe reading.
+    #[must_use]
+    pub fn from_u32(value: u32) -> SizeState {
+        match value {
+            0 => SizeState::NeverWritten,
+            1 => SizeState::Clean,
+            _ => SizeState::Dirty,
+        }
+    }
+}
+
+/// Attributes: 128 bytes, little-endian.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Attr {
+    /// FID.
+    pub fid_seq: u64,
+    /// FID.
+    pub fid_oid: u32,
+    /// FID.
+    pub fid_ver: u32,
+    /// Type and permission bits (`st_mode`).
+    pub mode: u32,
+    /// Link count.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Units of 512 bytes.
+    pub blocks: u64,
+    /// Device number of a device file (`st_rdev`).
+    pub rdev: u64,
+    /// Access time.
+    pub atime: i64,
+    /// Modification time.
+    pub mtime: i64,
+    /// Change time.
+    pub ctime: i64,
+    /// Birth time.
+    pub btime: i64,
+    /// Nanoseconds of the access time.
+    pub atime_nsec: u32,
+    /// Nanoseconds of the modification time.
+    pub mtime_nsec: u32,
+    /// Nanoseconds of the change time.
+    pub ctime_nsec: u32,
+    /// Nanoseconds of the birth time.
+    pub btime_nsec: u32,
+    /// [`SizeState`].
+    pub size_state: u32,
+    /// Raised with every change of the layout.
+    pub layout_version: u32,
+    /// Project.
+    pub projid: u32,
+    /// Bit 0: has extended attributes.
+    pub flags: u32,
+    /// Transno of the last change (version-based recovery).
+    pub version: u64,
+}
+
+const _: () = assert!(size_of::<Attr>() == 128);
+
+/// Bit of [`Attr::flags`]: the file has extended attributes.
+pub const ATTR_HAS_XATTR: u32 = 1;
+
+impl Attr {
+    /// Its FID.
+    #[must_use]
+    pub fn fid(&self) -> Fid {
+        Fid { seq: self.fid_seq, oid: self.fid_oid, ver: self.fid_ver }
+    }
+
+    /// With this FID.
+    #[must_use]
+    pub fn with_fid(mut self, fid: Fid) -> Attr {
+        (self.fid_seq, self.fid_oid, self.fid_ver) = (fid.seq, fid.oid, fid.ver);
+        self
+    }
+
+    /// What the MDT knows of its size.
+    #[must_use]
+    pub fn size_state(&self) -> SizeState {
+        SizeState::from_u32(self.size_state)
+    }
+
+    /// Type bits of the mode.
+    #[must_use]
+    pub fn file_type(&self) -> u32 {
+        self.mode & S_IFMT
+    }
+
+    /// A directory.
+    #[must_use]
+    pub fn is_dir(&self) -> bool {
+        self.file_type() == S_IFDIR
+    }
+
+    /// A regular file.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        self.file_type() == S_IFREG
+    }
+
+    /// Access time.
+    #[must_use]
+    pub fn atime(&self) -> Timespec {
+        Timespec::new(self.atime, self.atime_nsec)
+    }
+
+    /// Modification time.
+    #[must_use]
+    pub fn mtime(&self) -> Timespec {
+        Timespec::new(self.mtime, self.mtime_nsec)
+    }
+
+    /// Change time.
+    #[must_use]
+    pub fn ctime(&self) -> Timespec {
+        Timespec::new(self.ctime, self.ctime_nsec)
+    }
+
+    /// Set the access time.
+    pub fn set_atime(&mut self, time: Timespec) {
+        (self.atime, self.atime_nsec) = (time.sec, time.nsec);
+    }
+
+    /// Set the modification time.
+    pub fn set_mtime(&mut self, time: Timespec) {
+        (self.mtime, self.mtime_nsec) = (time.sec, time.nsec);
+    }
+
+    /// Set the change time.
+    pub fn set_ctime(&mut self, time: Timespec) {
+        (self.ctime, self.ctime_nsec) = (time.sec, time.nsec);
+    }
+
+    /// Set the birth time.
+    pub fn set_btime(&mut self, time: Timespec) {
+        (self.btime, self.btime_nsec) = (time.sec, time.nsec);
+    }
+}
+
+/// Mask of the type bits of a mode.
+pub const S_IFMT: u32 = 0o170_000;
+/// Fifo.
+pub const S_IFIFO: u32 = 0o010_000;
+/// Character device.
+pub const S_IFCHR: u32 = 0o020_000;
+/// Directory.
+pub const S_IFDIR: u32 = 0o040_000;
+/// Block device.
+pub const S_IFBLK: u32 = 0o060_000;
+/// Regular file.
+pub const S_IFREG: u32 = 0o100_000;
+/// Symbolic link.
+pub const S_IFLNK: u32 = 0o120_000;
+/// Socket.
+pub const S_IFSOCK: u32 = 0o140_000;
+/// Set user id.
+pub const S_ISUID: u32 = 0o4_000;
+/// Set group id.
+pub const S_ISGID: u32 = 0o2_000;
+/// Sticky.
+pub const S_ISVTX: u32 = 0o1_000;

@@ -1,0 +1,552 @@
+//! Bodies: the fixed struct in buffer 0 of each request and reply, and what the other buffers are.
+//!
+//! Every struct is little-endian, without padding, and grows at its end only. `valid` masks and flags are
+//! constants beside the struct they belong to.
+
+use types::Fid;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::Attr;
+
+/// A FID in a message: 16 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct WireFid {
+    /// Sequence.
+    pub seq: u64,
+    /// Number.
+    pub oid: u32,
+    /// Version, or stripe index.
+    pub ver: u32,
+}
+
+impl From<Fid> for WireFid {
+    fn from(fid: Fid) -> WireFid {
+        WireFid { seq: fid.seq, oid: fid.oid, ver: fid.ver }
+    }
+}
+
+impl From<WireFid> for Fid {
+    fn from(fid: WireFid) -> Fid {
+        Fid { seq: fid.seq, oid: fid.oid, ver: fid.ver }
+    }
+}
+
+macro_rules! bodies {
+    ($($(#[$doc:meta])* $name:ident ($bytes:literal) { $($(#[$fdoc:meta])* $field:ident: $ty:ty,)* })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+            #[repr(C)]
+            pub struct $name { $($(#[$fdoc])* pub $field: $ty,)* }
+            const _: () = assert!(size_of::<$name>() == $bytes);
+        )*
+
+        /// Name and size of every body: golden-byte tests and fuzz targets walk it.
+        pub const BODIES: &[(&str, usize)] = &[$((stringify!($name), $bytes),)*];
+    };
+}
+
+bodies! {
+    /// [`crate::Opcode::Connect`]. Buffer 1: name of the client (host and mount) as text.
+    ConnectReq (64) {
+        /// [`types::ClientId`], low half.
+        client_low: u64,
+        /// [`types::ClientId`], high half.
+        client_high: u64,
+        /// Highest tag that the client will use.
+        tags: u32,
+        /// 1: an earlier session of this client id is to be resumed; 0: the client starts anew.
+        resume: u32,
+        /// Session to resume, zero if none.
+        session: u64,
+        /// Instance of the target that the client last talked to, zero if none.
+        instance: u64,
+        /// Lowest transno that the client can replay, zero if none.
+        replay_from: u64,
+        /// Highest transno that the client can replay, zero if none.
+        replay_to: u64,
+        /// 1: a server's own connection (an MDT to its OSTs): nothing waits for its recovery.
+        is_server: u32,
+        /// Zero.
+        reserved: u32,
+    }
+    /// Reply to Connect.
+    ConnectRep (56) {
+        /// Session for the request headers.
+        session: u64,
+        /// Instance of the target.
+        instance: u64,
+        /// Everything up to here is durable.
+        last_committed: u64,
+        /// [`connect`]: NEW, RESUMED, RECOVER or EVICTED.
+        outcome: u32,
+        /// Count for the request headers.
+        epoch: u32,
+        /// Modifying requests that may be in flight.
+        tags: u32,
+        /// Requests of any kind that may be in flight.
+        rpcs_in_flight: u32,
+        /// Largest inline data.
+        inline_bytes: u32,
+        /// Largest bulk transfer.
+        bulk_bytes: u32,
+        /// Seconds of silence after which the session may be evicted.
+        lease_secs: u32,
+        /// Milliseconds left of the recovery window, with RECOVER.
+        window_ms: u32,
+    }
+
+    /// Names a file: getattr, readlink, listxattr, getxattr (buffer 1: name), removexattr (buffer 1: name), fid2path, sync.
+    FidReq (32) {
+        /// The file. Zero in a sync: everything.
+        fid: WireFid,
+        /// Open handle of the asker, zero if none: an unlinked open file is found by it too.
+        handle: u64,
+        /// Zero.
+        flags: u32,
+        /// Zero.
+        reserved: u32,
+    }
+    /// Buffer 1: name.
+    LookupReq (24) {
+        /// Directory.
+        parent: WireFid,
+        /// Zero.
+        flags: u32,
+        /// Zero.
+        reserved: u32,
+    }
+    /// Reply to getattr, lookup, create, open, setattr, link. Buffer 1: layout record (regular files; default of a directory), may be empty.
+    AttrRep (152) {
+        /// Attributes after the operation.
+        attr: Attr,
+        /// Open handle, zero if none was opened.
+        handle: u64,
+        /// [`disposition`].
+        disposition: u32,
+        /// Zero.
+        reserved: u32,
+        /// Count of the opens-for-write that this file has seen in this instance: guards a late size.
+        write_epoch: u64,
+    }
+    /// Buffer 1: name; 2: symbolic link target; 3: layout record wanted, may be empty; 4: access ACL wanted.
+    CreateReq (72) {
+        /// Directory.
+        parent: WireFid,
+        /// Type and permission bits, before umask.
+        mode: u32,
+        /// Caller's umask.
+        umask: u32,
+        /// Device number.
+        rdev: u64,
+        /// O_* flags: O_EXCL, O_TRUNC, access mode.
+        open_flags: u32,
+        /// [`create`].
+        flags: u32,
+        /// Open handle for a replay of an open that was answered before (zero: draw one).
+        handle: u64,
+        /// Seconds of the operation's time at the client (used with mount option clientside times; zero: server's).
+        time: i64,
+        /// Nanoseconds.
+        time_nsec: u32,
+        /// Project of the new file.
+        projid: u32,
+        /// Zero.
+        reserved: u64,
+    }
+    /// Open by FID.
+    OpenReq (32) {
+        /// The file.
+        fid: WireFid,
+        /// O_* flags.
+        open_flags: u32,
+        /// Zero.
+        flags: u32,
+        /// Zero.
+        reserved: u64,
+    }
+    /// Close.
+    CloseReq (96) {
+        /// The file.
+        fid: WireFid,
+        /// Handle to close.
+        handle: u64,
+        /// [`close`].
+        flags: u32,
+        /// Zero.
+        reserved: u32,
+        /// With SIZE: bytes.
+        size: u64,
+        /// With SIZE: units of 512 bytes.
+        blocks: u64,
+        /// With SIZE: last write.
+        mtime: i64,
+        /// With ATIME: last read.
+        atime: i64,
+        /// Nanoseconds of mtime.
+        mtime_nsec: u32,
+        /// Nanoseconds of atime.
+        atime_nsec: u32,
+        /// With SIZE: the open-for-write count under which the size was known.
+        write_epoch: u64,
+        /// With SIZE: bit i set: stripe i (of the first 64) has an object.
+        stripes: u64,
+        /// Zero.
+        reserved2: u64,
+    }
+    /// Buffer 1: name.
+    LinkReq (40) {
+        /// The file.
+        fid: WireFid,
+        /// Directory of the new name.
+        parent: WireFid,
+        /// Zero.
+        reserved: u64,
+    }
+    /// Buffer 1: name.
+    UnlinkReq (24) {
+        /// Directory.
+        parent: WireFid,
+        /// 1: the name must be a directory (rmdir); 0: it must not.
+        is_dir: u32,
+        /// Zero.
+        reserved: u32,
+    }
+    /// Buffer 1: old name; 2: new name.
+    RenameReq (40) {
+        /// Directory of the old name.
+        parent: WireFid,
+        /// Directory of the new name.
+        new_parent: WireFid,
+        /// RENAME_NOREPLACE 1, RENAME_EXCHANGE 2.
+        flags: u32,
+        /// Zero.
+        reserved: u32,
+    }
+    /// Set the attributes named by `valid` to those in `attr` (its FID names the file).
+    SetattrReq (160) {
+        /// New values.
+        attr: Attr,
+        /// [`setattr`].
+        valid: u32,
+        /// Zero.
+        reserved: u32,
+        /// Open handle of the caller, zero if none.
+        handle: u64,
+        /// With SIZE or SIZE_KNOWN: the open-for-write count under which it was known.
+        write_epoch: u64,
+        /// Zero.
+        reserved2: u64,
+    }
+    /// A page of entries.
+    ReaddirReq (40) {
+        /// Directory.
+        fid: WireFid,
+        /// Entries behind this cookie (0: from the start).
+        cookie: u64,
+        /// Bytes of entries wanted at most.
+        bytes_max: u32,
+        /// Entries wanted at most.
+        entries_max: u32,
+        /// 1: without attributes.
+        flags: u32,
+        /// Zero.
+        reserved: u32,
+    }
+    /// Reply to readdir. Buffer 1: [`crate::dirent`] records.
+    ReaddirRep (32) {
+        /// Entries in buffer 1.
+        count: u32,
+        /// 1: nothing behind them.
+        at_end: u32,
+        /// Parent of the directory, for "..".
+        parent: WireFid,
+        /// Zero.
+        reserved: u64,
+    }
+    /// Buffer 1: name; 2: value.
+    SetxattrReq (32) {
+        /// The file.
+        fid: WireFid,
+        /// XATTR_CREATE 1, XATTR_REPLACE 2.
+        flags: u32,
+        /// Zero.
+        reserved: u32,
+        /// Zero.
+        reserved2: u64,
+    }
+    /// Space; reply to MdtStatfs and OstStatfs.
+    StatfsRep (64) {
+        /// Bytes of a block.
+        block_bytes: u64,
+        /// Blocks in all.
+        blocks: u64,
+        /// Blocks free.
+        blocks_free: u64,
+        /// Blocks free for users.
+        blocks_avail: u64,
+        /// Inodes (MDT) or objects (OST) in all.
+        files: u64,
+        /// Free ones.
+        files_free: u64,
+        /// Bit 0: degraded, 1: read-only, 2: full.
+        state: u64,
+        /// Zero.
+        reserved: u64,
+    }
+    /// Reply that says only up to where history is durable (sync), or nothing.
+    SyncRep (16) {
+        /// Durable up to here.
+        last_committed: u64,
+        /// Zero.
+        reserved: u64,
+    }
+    /// A lock on a file. Reply: [`LockRep`].
+    LockReq (88) {
+        /// The file.
+        fid: WireFid,
+        /// [`lock`] kind.
+        kind: u32,
+        /// [`lock`] mode.
+        mode: u32,
+        /// First byte (fcntl); 0 for the others.
+        start: u64,
+        /// First byte behind (fcntl); `u64::MAX` for the others.
+        end: u64,
+        /// Who holds it at that client (the kernel's lock owner).
+        owner: u64,
+        /// Process, as F_GETLK tells it.
+        pid: u32,
+        /// [`lock`] flags.
+        flags: u32,
+        /// Names a wait: the same cookie keeps its place in the queue, and unlock with it ends the wait.
+        cookie: u64,
+        /// Zero.
+        reserved: [u64; 2],
+        /// How long the server may hold the answer back while the lock is not free, milliseconds.
+        wait_ms: u32,
+        /// Zero.
+        reserved2: u32,
+    }
+    /// Reply to [`LockReq`].
+    LockRep (40) {
+        /// 0 not granted, 1 granted, 2 still waiting (ask again with the same cookie).
+        state: u32,
+        /// With TEST and not granted: mode of the conflicting lock.
+        mode: u32,
+        /// Its first byte.
+        start: u64,
+        /// First byte behind it.
+        end: u64,
+        /// Its process.
+        pid: u32,
+        /// Zero.
+        reserved: u32,
+        /// Zero.
+        reserved2: u64,
+    }
+
+    /// Read or write of one object. Write: data inline in buffer 1, or pulled from `bulk`. Read: data in reply's buffer 1, or pushed to `bulk`.
+    OstIoReq (96) {
+        /// Object: base and stripe.
+        object: WireFid,
+        /// File that the object belongs to.
+        parent: WireFid,
+        /// First byte in the object.
+        offset: u64,
+        /// Bytes.
+        length: u32,
+        /// [`io`].
+        flags: u32,
+        /// Bulk id, zero for inline.
+        bulk: u64,
+        /// Time of the write at the client.
+        mtime: i64,
+        /// Nanoseconds.
+        mtime_nsec: u32,
+        /// Layout version under which the client maps.
+        layout_version: u32,
+        /// Owner of the file.
+        uid: u32,
+        /// Group of the file.
+        gid: u32,
+        /// Zero.
+        reserved: [u64; 2],
+    }
+    /// Reply to read, write and punch; one element of a glimpse's reply (buffer 1: array).
+    OstAttr (64) {
+        /// 1: the object exists.
+        exists: u32,
+        /// Read: bytes returned.
+        length: u32,
+        /// Bytes of the object.
+        size: u64,
+        /// Units of 512 bytes.
+        blocks: u64,
+        /// Last write.
+        mtime: i64,
+        /// Last read.
+        atime: i64,
+        /// Last change.
+        ctime: i64,
+        /// Nanoseconds.
+        mtime_nsec: u32,
+        /// Nanoseconds.
+        atime_nsec: u32,
+        /// Nanoseconds.
+        ctime_nsec: u32,
+        /// Zero.
+        reserved: u32,
+    }
+    /// Set an object's size.
+    OstPunchReq (72) {
+        /// Object.
+        object: WireFid,
+        /// File that it belongs to.
+        parent: WireFid,
+        /// New size.
+        size: u64,
+        /// Time of the truncate.
+        mtime: i64,
+        /// Nanoseconds.
+        mtime_nsec: u32,
+        /// 1: create the object if it is not there and size is above zero; 0: a missing object stays missing.
+        flags: u32,
+        /// Zero.
+        reserved: [u64; 2],
+    }
+    /// Glimpse, destroy, sync: buffer 1 is an array of [`ObjectRange`] (sync: empty means everything).
+    OstBatchReq (16) {
+        /// Elements of buffer 1.
+        count: u32,
+        /// Zero.
+        flags: u32,
+        /// Zero.
+        reserved: u64,
+    }
+    /// Objects `base` stripes `first .. first + count`. In glimpse one element is one object.
+    ObjectRange (24) {
+        /// Base.
+        base: WireFid,
+        /// First stripe.
+        first: u32,
+        /// Stripes.
+        count: u32,
+    }
+
+    /// Self-test brw: data as in [`OstIoReq`].
+    LstBrwReq (32) {
+        /// Bytes.
+        length: u32,
+        /// 1 write (server pulls), 0 read (server pushes).
+        write: u32,
+        /// Bulk id.
+        bulk: u64,
+        /// 0 none, 1 simple, 2 full.
+        check: u32,
+        /// Zero.
+        reserved: u32,
+        /// Zero.
+        reserved2: u64,
+    }
+}
+
+/// Values of [`ConnectRep::outcome`].
+pub mod connect {
+    /// A fresh session.
+    pub const NEW: u32 = 0;
+    /// The session goes on: resend what has no answer.
+    pub const RESUMED: u32 = 1;
+    /// The target restarted and knows the client: replay above `last_committed`, then ReplayDone, then resend.
+    pub const RECOVER: u32 = 2;
+    /// The client was known once and is no more: everything it had is gone; the session in the reply is fresh.
+    pub const EVICTED: u32 = 3;
+}
+
+/// Values of [`AttrRep::disposition`].
+pub mod disposition {
+    /// The operation made the file.
+    pub const CREATED: u32 = 1;
+    /// O_TRUNC took effect: the client must punch the objects under the file lock before it answers.
+    pub const TRUNCATE: u32 = 2;
+}
+
+/// Flags of [`CreateReq`].
+pub mod create {
+    /// Open the file as well (`open_flags` says how).
+    pub const OPEN: u32 = 1;
+    /// Give the file no layout yet (setstripe comes first).
+    pub const NO_LAYOUT: u32 = 2;
+}
+
+/// Flags of [`CloseReq`].
+pub mod close {
+    /// `size`, `blocks`, `mtime` are exact, if nobody else opened for write meanwhile (`write_epoch`).
+    pub const SIZE: u32 = 1;
+    /// The handle wrote something.
+    pub const WROTE: u32 = 2;
+    /// `atime` is set.
+    pub const ATIME: u32 = 4;
+}
+
+/// Bits of [`SetattrReq::valid`].
+pub mod setattr {
+    /// Permission bits.
+    pub const MODE: u32 = 1;
+    /// Owner.
+    pub const UID: u32 = 2;
+    /// Group.
+    pub const GID: u32 = 4;
+    /// Truncate: the caller holds the file's EX lock; the MDT marks the file dirty at this size, the caller then punches
+    /// the objects and ends with SIZE_KNOWN.
+    pub const SIZE: u32 = 8;
+    /// Access time.
+    pub const ATIME: u32 = 16;
+    /// Modification time.
+    pub const MTIME: u32 = 32;
+    /// Access time := now of the server.
+    pub const ATIME_NOW: u32 = 64;
+    /// Modification time := now of the server.
+    pub const MTIME_NOW: u32 = 128;
+    /// `size`, `blocks`, `mtime` are exact (after a truncate or a glimpse), guarded by `write_epoch`; needs no permission beyond an open.
+    pub const SIZE_KNOWN: u32 = 256;
+    /// Drop set-user-id and set-group-id (a write by somebody without CAP_FSETID).
+    pub const KILL_SUID: u32 = 512;
+    /// Change time.
+    pub const CTIME: u32 = 1024;
+    /// Project.
+    pub const PROJID: u32 = 2048;
+}
+
+/// Values in [`LockReq`].
+pub mod lock {
+    /// Kind: BSD flock, whole file, by open file description.
+    pub const FLOCK: u32 = 0;
+    /// Kind: POSIX fcntl, by range and process.
+    pub const POSIX: u32 = 1;
+    /// Kind: the file's own lock: O_APPEND and truncate take EX.
+    pub const FILE: u32 = 2;
+    /// Mode: shared.
+    pub const SHARED: u32 = 0;
+    /// Mode: exclusive.
+    pub const EXCLUSIVE: u32 = 1;
+    /// Mode: none (unlock).
+    pub const UNLOCK: u32 = 2;
+    /// Flag: only tell whether it could be granted (F_GETLK).
+    pub const TEST: u32 = 1;
+    /// Flag: wait until it is granted.
+    pub const WAIT: u32 = 2;
+    /// Flag: re-stated during recovery: granted without a question.
+    pub const RESTATE: u32 = 4;
+}
+
+/// Flags of [`OstIoReq`].
+pub mod io {
+    /// Answer only once the data is durable (O_SYNC).
+    pub const SYNC: u32 = 1;
+    /// Bypass the page cache of the OST.
+    pub const DIRECT: u32 = 2;
+    /// Read: a missing object is an error (EIO), not zeros: the MDT says that it exists.
+    pub const MUST_EXIST: u32 = 4;
+}

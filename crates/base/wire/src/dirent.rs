@@ -1,0 +1,97 @@
+//! Directory entries in a readdir reply: hash order, attributes along (design D4).
+//!
+//! ```text
+//!  | cookie u64 | attributes 128 | name_len u16 | reserved u16 | flags u32 | name, padded to 8 |
+//! ```
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::Attr;
+
+/// Fixed part of an entry.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DirentHeader {
+    /// Ask for what stands behind this entry with it. Unique in the directory, rising, below 2^63.
+    pub cookie: u64,
+    /// Attributes; only FID and type bits of the mode where `flags` says so.
+    pub attr: Attr,
+    /// Bytes of the name.
+    pub name_len: u16,
+    /// Zero.
+    pub reserved: u16,
+    /// Bit 0: attributes are complete.
+    pub flags: u32,
+}
+
+const _: () = assert!(size_of::<DirentHeader>() == 144);
+
+/// Bit of [`DirentHeader::flags`]: `attr` is complete.
+pub const HAS_ATTR: u32 = 1;
+
+/// An entry, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dirent {
+    /// Resume behind it with this.
+    pub cookie: u64,
+    /// Attributes.
+    pub attr: Attr,
+    /// Whether all of `attr` is filled.
+    pub has_attr: bool,
+    /// Name, 1 to 255 bytes.
+    pub name: Vec<u8>,
+}
+
+/// Bytes that an entry with a name of this length takes.
+#[must_use]
+pub fn encoded_len(name_len: usize) -> usize {
+    size_of::<DirentHeader>() + name_len.next_multiple_of(8)
+}
+
+/// Append an entry.
+pub fn push(out: &mut Vec<u8>, cookie: u64, attr: &Attr, has_attr: bool, name: &[u8]) {
+    assert!(!name.is_empty() && name.len() <= types::NAME_BYTES_MAX, "a stored name is 1 to 255 bytes");
+    let header = DirentHeader {
+        cookie,
+        attr: *attr,
+        name_len: name.len() as u16,
+        reserved: 0,
+        flags: if has_attr { HAS_ATTR } else { 0 },
+    };
+    out.extend_from_slice(header.as_bytes());
+    out.extend_from_slice(name);
+    out.resize(out.len() + (name.len().next_multiple_of(8) - name.len()), 0);
+}
+
+/// All entries of a page; `None` where the bytes are no page.
+#[must_use]
+pub fn decode(mut page: &[u8]) -> Option<Vec<Dirent>> {
+    let mut entries = Vec::with_capacity(page.len() / 160);
+    while !page.is_empty() {
+        let (header, rest) = DirentHeader::read_from_prefix(page).ok()?;
+        let len = usize::from(header.name_len);
+        if len == 0 || len > types::NAME_BYTES_MAX {
+            return None;
+        }
+        let name = rest.get(..len)?.to_vec();
+        page = rest.get(len.next_multiple_of(8)..)?;
+        entries.push(Dirent { cookie: header.cookie, attr: header.attr, has_attr: header.flags & HAS_ATTR != 0, name });
+    }
+    Some(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_goes_there_and_back() {
+        let mut page = Vec::new();
+        for (cookie, name) in [(1, "a"), (5, "12345678"), (9, "a longer name")] {
+            push(&mut page, cookie, &Attr { mode: 0o644, ..Attr::default() }, true, name.as_bytes());
+        }
+        let names: Vec<_> = decode(&page).expect("our own bytes").into_iter().map(|entry| (entry.cookie, entry.name)).collect();
+        assert_eq!(names, [(1, b"a".to_vec()), (5, b"12345678".to_vec()), (9, b"a longer name".to_vec())]);
+        assert_eq!(decode(&page[..page.len() - 1]), None);
+    }
+}

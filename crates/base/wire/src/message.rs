@@ -1,0 +1,460 @@
+//! Requests and replies: a fixed header, then typed buffers each with its own length.
+
+use bytes::{Bytes, BytesMut};
+use types::{Creds, Errno, GROUPS_MAX, Transno, Xid};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{Frame, FrameKind, Opcode, VERSION};
+
+/// Buffers of one message.
+pub const BUFS_MAX: usize = 8;
+/// Bytes of a request's header.
+pub const REQUEST_HEADER_BYTES: usize = size_of::<RequestHeader>();
+/// Bytes of a reply's header.
+pub const REPLY_HEADER_BYTES: usize = size_of::<ReplyHeader>();
+
+/// Flags of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestFlags;
+
+impl RequestFlags {
+    /// Sent before with the same xid: the outcome is unknown to the client.
+    pub const RESENT: u32 = 1;
+    /// Answered before by an earlier instance and not committed there: do it again with the same result. The
+    /// buffers of the first reply follow the request's own; `replay_bufs` counts them.
+    pub const REPLAY: u32 = 2;
+    /// May change state: its reply is kept until the client has acknowledged it.
+    pub const MODIFIES: u32 = 4;
+    /// Answer only once the change is durable.
+    pub const SYNC: u32 = 8;
+}
+
+/// Flags of a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplyFlags;
+
+impl ReplyFlags {
+    /// Not the answer yet: extend the deadline to `lease_ms` from now.
+    pub const EARLY: u32 = 1;
+    /// The server does not know the session: reconnect (and learn whether you were evicted).
+    pub const NO_SESSION: u32 = 2;
+    /// The target is recovering and takes this request later: send it again after recovery.
+    pub const RECOVERING: u32 = 4;
+}
+
+/// Header of a request; design 10.1. Unused fields are zero until their mechanism comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RequestHeader {
+    /// Version of the sender.
+    pub version: u16,
+    /// [`Opcode`].
+    pub opcode: u16,
+    /// [`RequestFlags`].
+    pub flags: u32,
+    /// Bytes of this header: a longer one has a tail to ignore.
+    pub header_len: u16,
+    /// Buffers behind the header, replayed reply included.
+    pub buf_count: u8,
+    /// How many of them are the first reply's (with REPLAY).
+    pub replay_bufs: u8,
+    /// Supplementary groups: u32 each, between header and buffers.
+    pub group_count: u32,
+    /// Number of the request at this client.
+    pub xid: u64,
+    /// All replies below this xid have arrived.
+    pub acked_xid: u64,
+    /// Session, as Connect's reply gave it.
+    pub session: u64,
+    /// Instance that the client believes to talk to.
+    pub instance: u64,
+    /// With REPLAY: the transno that the first reply carried.
+    pub transno: u64,
+    /// Slot of a modifying request (1..): a new request on it proves that the last reply arrived.
+    pub tag: u32,
+    /// Milliseconds until the client gives this attempt up.
+    pub deadline_ms: u32,
+    /// [`types::TargetId::to_u32`].
+    pub target: u32,
+    /// Count of this session's connections: an older link's requests are refused.
+    pub epoch: u32,
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    /// Project of the caller.
+    pub projid: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Follows one application call through all servers.
+    pub trace_id: u64,
+    /// dmClock: requests served elsewhere since the last one here.
+    pub delta: u32,
+    /// dmClock: those of them served by reservation.
+    pub rho: u32,
+    /// With REPLAY: versions of the objects before the first execution.
+    pub pre_versions: [u64; 4],
+    /// Label of the job, NUL padded.
+    pub jobid: [u8; 32],
+    /// Length of each buffer.
+    pub buf_lens: [u32; BUFS_MAX],
+}
+
+const _: () = assert!(REQUEST_HEADER_BYTES == 200);
+
+/// Header of a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ReplyHeader {
+    /// Version of the sender.
+    pub version: u16,
+    /// The request's.
+    pub opcode: u16,
+    /// [`ReplyFlags`].
+    pub flags: u32,
+    /// Bytes of this header.
+    pub header_len: u16,
+    /// Buffers behind it.
+    pub buf_count: u16,
+    /// Zero, or a positive errno.
+    pub status: u32,
+    /// The request's.
+    pub xid: u64,
+    /// Place of the change in history, zero if nothing changed.
+    pub transno: u64,
+    /// Everything up to here is durable.
+    pub last_committed: u64,
+    /// Instance of the target.
+    pub instance: u64,
+    /// Locks that this session may hold.
+    pub lock_budget: u32,
+    /// Lease granted from now; with EARLY the extension.
+    pub lease_ms: u32,
+    /// What the server expects a request to take.
+    pub service_estimate_ms: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Version of the configuration that the server knows.
+    pub config_version: u64,
+    /// Versions of the objects after the change.
+    pub post_versions: [u64; 4],
+    /// Length of each buffer.
+    pub buf_lens: [u32; BUFS_MAX],
+}
+
+const _: () = assert!(REPLY_HEADER_BYTES == 136);
+
+/// A request in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Everything of fixed size. Counts and lengths in it are filled in by [`Request::to_frame`].
+    pub header: RequestHeader,
+    /// Supplementary groups of the caller.
+    pub groups: Vec<u32>,
+    /// Body first. With REPLAY the first reply's buffers come last.
+    pub bufs: Vec<Bytes>,
+}
+
+/// A reply in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// Everything of fixed size.
+    pub header: ReplyHeader,
+    /// Body first.
+    pub bufs: Vec<Bytes>,
+}
+
+/// Bytes that are no message. The peer is dropped.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// Shorter than its header or than its lengths say.
+    #[error("message is cut short: {have} bytes of {need}")]
+    Short {
+        /// Bytes there.
+        have: usize,
+        /// Bytes needed.
+        need: usize,
+    },
+    /// An operation that this version does not know.
+    #[error("unknown opcode {0}")]
+    Opcode(u16),
+    /// A count over its bound.
+    #[error("message claims {count} {what}, at most {bound} are allowed")]
+    Count {
+        /// Of what.
+        what: &'static str,
+        /// Claimed.
+        count: usize,
+        /// Allowed.
+        bound: usize,
+    },
+    /// Bytes behind the last buffer.
+    #[error("{0} bytes stand behind the last buffer")]
+    Trailing(usize),
+}
+
+impl Request {
+    /// A request of `opcode` with `bufs`, body first.
+    #[must_use]
+    pub fn new(opcode: Opcode, bufs: Vec<Bytes>) -> Request {
+        let header = RequestHeader { version: VERSION, opcode: opcode as u16, ..RequestHeader::default() };
+        Request { header, groups: Vec::new(), bufs }
+    }
+
+    /// The operation; decoded messages always have a known one.
+    #[must_use]
+    pub fn opcode(&self) -> Opcode {
+        Opcode::from_u16(self.header.opcode).expect("set by new or checked by decode")
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn xid(&self) -> Xid {
+        Xid(self.header.xid)
+    }
+
+    /// Whether `flag` of [`RequestFlags`] is set.
+    #[must_use]
+    pub fn has(&self, flag: u32) -> bool {
+        self.header.flags & flag != 0
+    }
+
+    /// Who asks.
+    #[must_use]
+    pub fn creds(&self) -> Creds {
+        Creds { uid: self.header.uid, gid: self.header.gid, groups: self.groups.clone() }
+    }
+
+    /// Body, zero-extended or cut to `T`.
+    #[must_use]
+    pub fn body<T: FromBytes + IntoBytes>(&self) -> T {
+        decode_body(self.bufs.first().map_or(&[], |buf| buf))
+    }
+
+    /// Buffer `index` of the request itself (0 is the body); empty where there is none.
+    #[must_use]
+    pub fn buf(&self, index: usize) -> Bytes {
+        let own = self.bufs.len().saturating_sub(usize::from(self.header.replay_bufs));
+        self.bufs[..own].get(index).cloned().unwrap_or_default()
+    }
+
+    /// Buffer `index` of the first reply, on a replay.
+    #[must_use]
+    pub fn replay_buf(&self, index: usize) -> Option<Bytes> {
+        let own = self.bufs.len().checked_sub(usize::from(self.header.replay_bufs))?;
+        self.bufs[own..].get(index).cloned()
+    }
+
+    /// As a frame; buffers are shared, not copied.
+    #[must_use]
+    pub fn to_frame(&self) -> Frame {
+        assert!(self.bufs.len() <= BUFS_MAX, "a request has at most {BUFS_MAX} buffers");
+        assert!(self.groups.len() <= GROUPS_MAX, "a caller's groups are bounded where they are read");
+        let mut header = self.header;
+        header.header_len = REQUEST_HEADER_BYTES as u16;
+        header.buf_count = self.bufs.len() as u8;
+        header.group_count = self.groups.len() as u32;
+        header.buf_lens = lengths(&self.bufs);
+        let mut head = BytesMut::with_capacity(REQUEST_HEADER_BYTES + 4 * self.groups.len());
+        head.extend_from_slice(header.as_bytes());
+        head.extend_from_slice(self.groups.as_bytes());
+        Frame { kind: FrameKind::Request, id: header.xid, parts: join(head, &self.bufs) }
+    }
+
+    /// From a frame's payload.
+    pub fn decode(payload: &Bytes) -> Result<Request, MessageError> {
+        let header: RequestHeader = decode_body(payload);
+        let head = head_len(payload, header.header_len, REQUEST_HEADER_BYTES)?;
+        if Opcode::from_u16(header.opcode).is_none() {
+            return Err(MessageError::Opcode(header.opcode));
+        }
+        let group_count = bounded("groups", header.group_count as usize, GROUPS_MAX)?;
+        let end = head + 4 * group_count;
+        let groups = payload.get(head..end).ok_or(MessageError::Short { have: payload.len(), need: end })?;
+        let groups = groups.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
+        bounded("replayed buffers", usize::from(header.replay_bufs), usize::from(header.buf_count))?;
+        let bufs = split(payload, end, usize::from(header.buf_count), &header.buf_lens)?;
+        Ok(Request { header, groups, bufs })
+    }
+}
+
+impl Reply {
+    /// The answer to `request`: `bufs`, body first.
+    #[must_use]
+    pub fn ok(request: &RequestHeader, bufs: Vec<Bytes>) -> Reply {
+        let header = ReplyHeader { version: VERSION, opcode: request.opcode, xid: request.xid, ..ReplyHeader::default() };
+        Reply { header, bufs }
+    }
+
+    /// The refusal of `request`.
+    #[must_use]
+    pub fn error(request: &RequestHeader, errno: Errno) -> Reply {
+        let mut reply = Reply::ok(request, Vec::new());
+        reply.header.status = errno.raw().unsigned_abs();
+        reply
+    }
+
+    /// The error it carries.
+    #[must_use]
+    pub fn errno(&self) -> Option<Errno> {
+        (self.header.status != 0).then(|| Errno::from_raw(i32::try_from(self.header.status).unwrap_or(i32::MAX)))
+    }
+
+    /// Place of the change in history.
+    #[must_use]
+    pub fn transno(&self) -> Transno {
+        Transno(self.header.transno)
+    }
+
+    /// Whether `flag` of [`ReplyFlags`] is set.
+    #[must_use]
+    pub fn has(&self, flag: u32) -> bool {
+        self.header.flags & flag != 0
+    }
+
+    /// Body, zero-extended or cut to `T`.
+    #[must_use]
+    pub fn body<T: FromBytes + IntoBytes>(&self) -> T {
+        decode_body(self.bufs.first().map_or(&[], |buf| buf))
+    }
+
+    /// Buffer `index` (0 is the body); empty where there is none.
+    #[must_use]
+    pub fn buf(&self, index: usize) -> Bytes {
+        self.bufs.get(index).cloned().unwrap_or_default()
+    }
+
+    /// As a frame; buffers are shared, not copied.
+    #[must_use]
+    pub fn to_frame(&self) -> Frame {
+        assert!(self.bufs.len() <= BUFS_MAX, "a reply has at most {BUFS_MAX} buffers");
+        let mut header = self.header;
+        header.header_len = REPLY_HEADER_BYTES as u16;
+        header.buf_count = self.bufs.len() as u16;
+        header.buf_lens = lengths(&self.bufs);
+        let mut head = BytesMut::with_capacity(REPLY_HEADER_BYTES);
+        head.extend_from_slice(header.as_bytes());
+        Frame { kind: FrameKind::Reply, id: header.xid, parts: join(head, &self.bufs) }
+    }
+
+    /// From a frame's payload.
+    pub fn decode(payload: &Bytes) -> Result<Reply, MessageError> {
+        let header: ReplyHeader = decode_body(payload);
+        let head = head_len(payload, header.header_len, REPLY_HEADER_BYTES)?;
+        let bufs = split(payload, head, usize::from(header.buf_count), &header.buf_lens)?;
+        Ok(Reply { header, bufs })
+    }
+}
+
+/// `T` from a buffer: a longer one's tail is ignored, a shorter one is extended with zeros.
+#[must_use]
+pub fn decode_body<T: FromBytes + IntoBytes>(buf: &[u8]) -> T {
+    let mut value = T::new_zeroed();
+    let target = value.as_mut_bytes();
+    let len = target.len().min(buf.len());
+    target[..len].copy_from_slice(&buf[..len]);
+    value
+}
+
+/// A body as a buffer.
+#[must_use]
+pub fn encode_body<T: IntoBytes + Immutable>(body: &T) -> Bytes {
+    Bytes::copy_from_slice(body.as_bytes())
+}
+
+fn bounded(what: &'static str, count: usize, bound: usize) -> Result<usize, MessageError> {
+    if count > bound { Err(MessageError::Count { what, count, bound }) } else { Ok(count) }
+}
+
+/// Where the header of a message ends: its own word for it, at least as much as version 1 has.
+fn head_len(payload: &Bytes, claimed: u16, known: usize) -> Result<usize, MessageError> {
+    let need = usize::from(claimed).max(known);
+    if payload.len() < need { Err(MessageError::Short { have: payload.len(), need }) } else { Ok(need) }
+}
+
+fn lengths(bufs: &[Bytes]) -> [u32; BUFS_MAX] {
+    let mut lens = [0; BUFS_MAX];
+    for (slot, buf) in lens.iter_mut().zip(bufs) {
+        *slot = u32::try_from(buf.len()).expect("a frame is bounded far below 4 GiB");
+    }
+    lens
+}
+
+/// Small buffers are copied behind the header, so that a small message is one part; large ones are shared.
+fn join(mut head: BytesMut, bufs: &[Bytes]) -> Vec<Bytes> {
+    const COPY_BYTES_MAX: usize = 4_096;
+    let mut parts = Vec::with_capacity(1);
+    for buf in bufs {
+        if buf.len() <= COPY_BYTES_MAX {
+            head.extend_from_slice(buf);
+        } else {
+            parts.push(std::mem::take(&mut head).freeze());
+            parts.push(buf.clone());
+        }
+    }
+    if !head.is_empty() {
+        parts.push(head.freeze());
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+fn split(payload: &Bytes, start: usize, count: usize, lens: &[u32; BUFS_MAX]) -> Result<Vec<Bytes>, MessageError> {
+    bounded("buffers", count, BUFS_MAX)?;
+    let mut at = start;
+    let mut bufs = Vec::with_capacity(count);
+    for len in &lens[..count] {
+        let end = at + *len as usize;
+        if end > payload.len() {
+            return Err(MessageError::Short { have: payload.len(), need: end });
+        }
+        bufs.push(payload.slice(at..end));
+        at = end;
+    }
+    if at < payload.len() { Err(MessageError::Trailing(payload.len() - at)) } else { Ok(bufs) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Request {
+        let mut request = Request::new(Opcode::MdtLookup, vec![Bytes::from_static(b"body"), Bytes::from(vec![7; 9_000]), Bytes::new()]);
+        request.header.xid = 99;
+        request.groups = vec![4, 24];
+        request
+    }
+
+    #[test]
+    fn a_request_goes_there_and_back() {
+        let payload = request().to_frame().into_payload();
+        let decoded = Request::decode(&payload).expect("our own bytes");
+        assert_eq!((decoded.groups, decoded.bufs), (request().groups, request().bufs));
+        assert_eq!(decoded.header.xid, 99);
+    }
+
+    #[test]
+    fn every_cut_of_a_request_is_refused() {
+        let payload = request().to_frame().into_payload();
+        for len in 0..payload.len() {
+            assert!(Request::decode(&payload.slice(..len)).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn bodies_of_other_versions_are_zero_extended_or_cut() {
+        let longer: u32 = decode_body(&[1, 0, 0, 0, 9]);
+        let shorter: u32 = decode_body(&[2]);
+        assert_eq!((longer, shorter), (1, 2));
+    }
+
+    #[test]
+    fn replayed_buffers_are_told_apart() {
+        let mut replay = request();
+        replay.bufs.push(Bytes::from_static(b"reply"));
+        replay.header.replay_bufs = 1;
+        let decoded = Request::decode(&replay.to_frame().into_payload()).expect("our own bytes");
+        assert_eq!(decoded.replay_buf(0), Some(Bytes::from_static(b"reply")));
+        assert_eq!(decoded.buf(3), Bytes::new());
+    }
+}

@@ -1,0 +1,82 @@
+//! Bulk data in flight: which ids a link expects, and who waits for them. Used by every LND.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+struct Slot {
+    len_max: usize,
+    done: oneshot::Sender<Bytes>,
+}
+
+type Slots = RefCell<BTreeMap<u64, Slot>>;
+
+/// The expected bulk ids of one link. An id is used once.
+#[derive(Clone, Default)]
+pub struct BulkTable(Rc<Slots>);
+
+impl BulkTable {
+    /// Nothing expected.
+    #[must_use]
+    pub fn new() -> BulkTable {
+        BulkTable::default()
+    }
+
+    /// Expects data of `id`, at most `len_max` bytes. Dropping the ticket ends that.
+    #[must_use]
+    pub fn expect(&self, id: u64, len_max: usize) -> BulkTicket {
+        let (done, wait) = oneshot::channel();
+        let before = self.0.borrow_mut().insert(id, Slot { len_max, done });
+        assert!(before.is_none(), "a bulk id is used once");
+        BulkTicket { id, wait, table: Rc::downgrade(&self.0) }
+    }
+
+    /// Whether `len` bytes for `id` are welcome: asked before anything is allocated for them.
+    #[must_use]
+    pub fn admits(&self, id: u64, len: usize) -> bool {
+        self.0.borrow().get(&id).is_some_and(|slot| len <= slot.len_max)
+    }
+
+    /// Hands data to whoever waits; says whether anybody did.
+    pub fn deliver(&self, id: u64, data: Bytes) -> bool {
+        if !self.admits(id, data.len()) {
+            return false;
+        }
+        let slot = self.0.borrow_mut().remove(&id);
+        slot.is_some_and(|slot| slot.done.send(data).is_ok())
+    }
+
+    /// The link is down: every ticket resolves to nothing.
+    pub fn fail_all(&self) {
+        self.0.borrow_mut().clear();
+    }
+}
+
+/// Resolves to the data, or to nothing when the link went down.
+pub struct BulkTicket {
+    id: u64,
+    wait: oneshot::Receiver<Bytes>,
+    table: Weak<Slots>,
+}
+
+impl Future for BulkTicket {
+    type Output = Option<Bytes>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        Pin::new(&mut self.wait).poll(cx).map(Result::ok)
+    }
+}
+
+impl Drop for BulkTicket {
+    fn drop(&mut self) {
+        if let Some(slots) = self.table.upgrade() {
+            slots.borrow_mut().remove(&self.id);
+        }
+    }
+}

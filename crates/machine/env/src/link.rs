@@ -1,0 +1,122 @@
+//! Links: an established pair of nodes, as an LND gives it. Frames cross it as encoded bytes in every body.
+//!
+//! A link is up to three connections (control, bulk each way) tied by a nonce; losing one closes the link. Control
+//! frames arrive in the order sent; bulk frames are not ordered against them.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use types::{Nid, NidAddr};
+use wire::Frame;
+
+use crate::{BulkTicket, LocalFuture};
+
+/// The link is closed: reset by either side or by the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the link is down")]
+pub struct LinkDown;
+
+/// Sending half as an LND implements it.
+pub trait LinkSend {
+    /// Queues a frame. Never blocks; order is kept within control and within bulk.
+    fn send(&self, frame: Frame) -> Result<(), LinkDown>;
+    /// Completes when the peer's credits and the queue's bound leave room for another frame, or the link is down.
+    fn room(&self) -> LocalFuture<'static, ()>;
+    /// Announces that data of bulk `id`, at most `len_max` bytes, is welcome. Data of unknown ids is read and dropped.
+    fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket;
+    /// Closes the link: the peer and the own receiver see its end.
+    fn close(&self);
+    /// Whether it is still open.
+    fn is_open(&self) -> bool;
+}
+
+/// Receiving half as an LND implements it.
+pub trait LinkRecv {
+    /// The next request, reply or bulk pull; `None` at the end. Bulk data goes to its ticket instead.
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame>>;
+}
+
+/// Sending half, shared.
+#[derive(Clone)]
+pub struct LinkTx(Rc<dyn LinkSend>);
+
+impl LinkTx {
+    /// Over an LND's half.
+    #[must_use]
+    pub fn new(send: Rc<dyn LinkSend>) -> LinkTx {
+        LinkTx(send)
+    }
+}
+
+impl std::ops::Deref for LinkTx {
+    type Target = dyn LinkSend;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+/// Receiving half.
+pub struct LinkRx(Box<dyn LinkRecv>);
+
+impl LinkRx {
+    /// Over an LND's half.
+    #[must_use]
+    pub fn new(recv: Box<dyn LinkRecv>) -> LinkRx {
+        LinkRx(recv)
+    }
+
+    /// The next frame; `None` at the end of the link.
+    pub async fn recv(&mut self) -> Option<Frame> {
+        std::future::poll_fn(|cx| self.0.poll_recv(cx)).await
+    }
+
+    /// A frame that is there already: lets a reader take a batch without going to sleep.
+    pub fn try_recv(&mut self) -> Option<Frame> {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        match self.0.poll_recv(&mut cx) {
+            Poll::Ready(frame) => frame,
+            Poll::Pending => None,
+        }
+    }
+}
+
+/// An established pair.
+pub struct Link {
+    /// Who is at the other end, as its HELLO and its source address agree.
+    pub peer: Nid,
+    /// To send.
+    pub tx: LinkTx,
+    /// To receive.
+    pub rx: LinkRx,
+}
+
+/// Accepting half as an LND implements it.
+pub trait Listen {
+    /// The next link; an error ends the listener.
+    fn accept(&mut self) -> LocalFuture<'_, std::io::Result<Link>>;
+    /// Where it listens, with the port that was drawn.
+    fn addr(&self) -> NidAddr;
+}
+
+/// Accepts links.
+pub struct Listener(Box<dyn Listen>);
+
+impl Listener {
+    /// Over an LND's.
+    #[must_use]
+    pub fn new(listen: Box<dyn Listen>) -> Listener {
+        Listener(listen)
+    }
+
+    /// The next link.
+    pub async fn accept(&mut self) -> std::io::Result<Link> {
+        self.0.accept().await
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> NidAddr {
+        self.0.addr()
+    }
+}

@@ -1,0 +1,18 @@
+//! The object storage device: what a target keeps, behind two traits (Lustre: `osd-*`).
+//!
+//! [`MetaStore`] is an ordered, transactional key-value store used as **one running transaction**: operations read
+//! through a [`View`], compute a whole [`WriteSet`] and apply it; [`MetaStore::commit`] makes everything applied so far
+//! durable, all or nothing, in order (spec engines 2.8). [`ObjStore`] keeps sparse objects of bytes.
+//!
+//! Bodies: [`mem`] here (running, committed and torn images, for simulation) and `osd-disk` (LMDB and files).
+//! [`conformance`] is the suite that every body passes.
+
+#![warn(missing_docs)]
+
+pub mod conformance;
+pub mod mem;
+mod meta;
+mod obj;
+
+pub use meta::{KEY_BYTES_MAX, MetaStore, StoreError, Table, View, WriteSet};
+pub use obj::{IoMode, ObjAttr, ObjStore, Space};

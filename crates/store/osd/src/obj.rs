@@ -1,0 +1,63 @@
+//! Objects: sparse files without names, by FID (base and stripe).
+
+use bytes::Bytes;
+use env::LocalFuture;
+use types::{Errno, Fid, Timespec};
+
+/// Room in a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Bytes free.
+    pub bytes_free: u64,
+    /// Objects or inodes in all.
+    pub files: u64,
+    /// Free ones.
+    pub files_free: u64,
+}
+
+/// What an object tells of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjAttr {
+    /// Bytes.
+    pub size: u64,
+    /// Units of 512 bytes.
+    pub blocks: u64,
+    /// Last write.
+    pub mtime: Timespec,
+    /// Last read.
+    pub atime: Timespec,
+    /// Last change.
+    pub ctime: Timespec,
+}
+
+/// How data should move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoMode {
+    /// Through the page cache; large aligned writes may go around it.
+    #[default]
+    Auto,
+    /// Around the page cache where alignment allows.
+    Direct,
+}
+
+/// Objects of one OST. Calls on different objects run in parallel; the caller orders calls on one object by its locks.
+pub trait ObjStore {
+    /// At most `len` bytes from `offset`; short at the end of the object; `None` where there is no object.
+    fn read(&self, object: Fid, offset: u64, len: usize, mode: IoMode) -> LocalFuture<'_, Result<Option<Bytes>, Errno>>;
+    /// Writes all of `data` at `offset`, making the object if it is not there; not durable before [`ObjStore::sync`].
+    fn write(&self, object: Fid, offset: u64, data: Bytes, mode: IoMode) -> LocalFuture<'_, Result<ObjAttr, Errno>>;
+    /// Sets the size. A missing object is made only with `create`, else `None`.
+    fn truncate(&self, object: Fid, size: u64, create: bool) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>>;
+    /// Attributes; `None` where there is no object.
+    fn attr(&self, object: Fid) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>>;
+    /// Removes the object; says whether it was there.
+    fn destroy(&self, object: Fid) -> LocalFuture<'_, Result<bool, Errno>>;
+    /// Makes every change made before this call durable. An error means that data may be lost: the instance ends.
+    fn sync(&self) -> LocalFuture<'_, Result<(), Errno>>;
+    /// Visits every object, in no order: the scrub, and orphan cleanup by range.
+    fn list(&self) -> LocalFuture<'_, Result<Vec<Fid>, Errno>>;
+    /// Room.
+    fn space(&self) -> LocalFuture<'_, Result<Space, Errno>>;
+}
