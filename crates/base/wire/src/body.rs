@@ -347,7 +347,7 @@ bodies! {
         reserved2: u64,
     }
 
-    /// Read or write of one object. Write: data inline in buffer 1, or pulled from `bulk`. Read: data in reply's buffer 1, or pushed to `bulk`.
+    /// Read or write of one object. Write: data inline in buffer 1, or pulled if the header names a bulk. Read: data in the reply's buffer 1, or pushed if the header names a bulk.
     OstIoReq (96) {
         /// Object: base and stripe.
         object: WireFid,
@@ -359,8 +359,8 @@ bodies! {
         length: u32,
         /// [`io`].
         flags: u32,
-        /// Bulk id, zero for inline.
-        bulk: u64,
+        /// Zero.
+        reserved0: u64,
         /// Time of the write at the client.
         mtime: i64,
         /// Nanoseconds.
@@ -441,8 +441,8 @@ bodies! {
         length: u32,
         /// 1 write (server pulls), 0 read (server pushes).
         write: u32,
-        /// Bulk id.
-        bulk: u64,
+        /// Zero.
+        reserved0: u64,
         /// 0 none, 1 simple, 2 full.
         check: u32,
         /// Zero.

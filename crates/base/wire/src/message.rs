@@ -92,6 +92,12 @@ pub struct RequestHeader {
     pub delta: u32,
     /// dmClock: those of them served by reservation.
     pub rho: u32,
+    /// Bulk that goes with the request, zero if none; a fresh one on each send.
+    pub bulk_id: u64,
+    /// Bytes of that bulk: data to pull (write), or room for data to push (read).
+    pub bulk_len: u32,
+    /// Zero.
+    pub reserved2: u32,
     /// With REPLAY: versions of the objects before the first execution.
     pub pre_versions: [u64; 4],
     /// Label of the job, NUL padded.
@@ -100,7 +106,7 @@ pub struct RequestHeader {
     pub buf_lens: [u32; BUFS_MAX],
 }
 
-const _: () = assert!(REQUEST_HEADER_BYTES == 200);
+const _: () = assert!(REQUEST_HEADER_BYTES == 216);
 
 /// Header of a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
