@@ -1,1 +1,45 @@
-fn main() {}
+//! One door to everything that keeps Nacre honest: `cargo xtask check` is what CI runs.
+
+mod arrows;
+mod check;
+mod leftovers;
+mod run;
+mod tidy;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+
+  check [STAGE...]      formatting, lints, tests, simulation, fuzzing, the real thing; all stages, or those named
+  check --list          names of the stages
+  check --full          the counts that a release wants (30 kills of each server, 10 minutes of fsx, 200 seeds)
+  tidy                  arrows between crates, words, sizes of files
+  sim --seed N          one simulated cluster, replayed from its seed
+  sim --seeds A..B      many
+  fuzz [TARGET] [SECS]  mutate inputs of every decoder for SECS seconds each (30)
+  mounted [NAME]        tests on a real mount, servers apart; NAME filters
+";
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Err(error) = dispatch(&args) {
+        eprintln!("xtask: {error:#}");
+        std::process::exit(1);
+    }
+}
+
+fn dispatch(args: &[String]) -> Result<()> {
+    match args.split_first().map(|(command, rest)| (command.as_str(), rest)) {
+        Some(("check", rest)) => check::check(rest),
+        Some(("tidy", [])) => tidy::tidy(),
+        Some(("sim", rest)) => check::sim(rest),
+        Some(("fuzz", rest)) => check::fuzz(rest),
+        Some(("mounted", rest)) => check::mounted(rest),
+        Some(("help" | "--help" | "-h", _)) => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        _ => bail!("which command?\n\n{USAGE}"),
+    }
+}

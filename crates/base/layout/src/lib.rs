@@ -1,1 +1,110 @@
-//! layout
+//! Layouts: which byte of a file lives at which offset of which object (spec namespace 2.1, 2.2, 6.2).
+//!
+//! [`Layout`] is what a file has: stripes over OSTs, each an object. [`Template`] is what `setstripe` asks for and a
+//! directory hands on to new files. Both have a record form, the same in messages and on disk; [`lov`] is Lustre's
+//! binary form of both, as the `lustre.lov` attribute shows it.
+//!
+//! Pure arithmetic: nothing here knows that targets exist, and no input makes it panic.
+
+#![warn(missing_docs)]
+
+mod error;
+pub mod lov;
+mod map;
+mod record;
+mod template;
+
+use types::{Fid, OstIndex};
+
+pub use error::LayoutError;
+pub use map::{Piece, Pieces};
+pub use record::Striping;
+pub use template::Template;
+
+/// Stripes of one file at most (Lustre: `LOV_MAX_STRIPE_COUNT`).
+pub const STRIPE_COUNT_MAX: u16 = 2_000;
+/// A stripe size is a multiple of this.
+pub const STRIPE_SIZE_UNIT: u32 = 64 << 10;
+/// Largest stripe size: 4 GiB less one unit, the last multiple in 32 bits.
+pub const STRIPE_SIZE_MAX: u32 = u32::MAX - STRIPE_SIZE_UNIT + 1;
+/// Stripe size where nobody asked for one (design 10.15).
+pub const STRIPE_SIZE_DEFAULT: u32 = 1 << 20;
+/// Stripe count where nobody asked for one (design 10.15).
+pub const STRIPE_COUNT_DEFAULT: u16 = 1;
+/// Bytes of a pool's name, its NUL included.
+pub const POOL_BYTES: usize = 16;
+
+const _: () = assert!(STRIPE_SIZE_MAX.is_multiple_of(STRIPE_SIZE_UNIT) && STRIPE_SIZE_DEFAULT.is_multiple_of(STRIPE_SIZE_UNIT));
+
+/// The pattern of today's layouts: stripes in turn, no redundancy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Raid0;
+
+/// Where a file's bytes are: RAID-0 over `osts`, objects `base.stripe(i)`.
+///
+/// Built from outside, it must pass [`Layout::check`] before anything else is called; decoding does that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes on an object before the next one's turn: a multiple of [`STRIPE_SIZE_UNIT`].
+    pub stripe_size: u32,
+    /// Number of objects.
+    pub stripe_count: u16,
+    /// How stripes follow one another.
+    pub pattern: Raid0,
+    /// Raised with every change.
+    pub generation: u16,
+    /// Object base: stripe i is `base.stripe(i)`.
+    pub base: Fid,
+    /// OST index of each stripe.
+    pub osts: Vec<u32>,
+    /// Pool that the OSTs were taken from, NUL padded, zeros if none.
+    pub pool: [u8; POOL_BYTES],
+}
+
+impl Layout {
+    /// Whether every field is within its bounds.
+    pub fn check(&self) -> Result<(), LayoutError> {
+        error::check_stripe_size(self.stripe_size)?;
+        if self.stripe_count == 0 || self.stripe_count > STRIPE_COUNT_MAX {
+            return Err(LayoutError::StripeCount(i64::from(self.stripe_count)));
+        }
+        if self.osts.len() != usize::from(self.stripe_count) {
+            return Err(LayoutError::OstCount { stripes: i64::from(self.stripe_count), osts: self.osts.len() });
+        }
+        error::check_osts(&self.osts)?;
+        error::check_pool(&self.pool)?;
+        if self.base.is_zero() { Err(LayoutError::NoBase) } else { Ok(()) }
+    }
+
+    /// Object and OST of stripe `stripe`, which must be below the stripe count.
+    #[must_use]
+    pub fn object(&self, stripe: u32) -> (Fid, OstIndex) {
+        let ost = self.osts.get(stripe as usize).expect("a stripe is below the stripe count");
+        (self.base.stripe(stripe), OstIndex(*ost))
+    }
+
+    /// All stripes with their object and OST.
+    pub fn objects(&self) -> impl Iterator<Item = (u32, Fid, OstIndex)> + '_ {
+        (0u32..).zip(&self.osts).map(|(stripe, ost)| (stripe, self.base.stripe(stripe), OstIndex(*ost)))
+    }
+
+    /// Whether several objects share an OST.
+    #[must_use]
+    pub fn is_overstriped(&self) -> bool {
+        let mut osts = self.osts.clone();
+        osts.sort_unstable();
+        osts.windows(2).any(|pair| pair[0] == pair[1])
+    }
+
+    /// The template that would make such a layout again.
+    #[must_use]
+    pub fn template(&self) -> Template {
+        Template {
+            stripe_size: self.stripe_size,
+            stripe_count: i32::from(self.stripe_count),
+            start: -1,
+            pool: self.pool,
+            osts: Vec::new(),
+        }
+    }
+}

@@ -68,9 +68,7 @@ impl Fid {
         if self == Fid::ROOT {
             return 1;
         }
-        ((self.seq & 0x00ff_ffff) << 40)
-            .wrapping_add((self.seq >> 24) ^ u64::from(self.oid))
-            .max(2)
+        ((self.seq & 0x00ff_ffff) << 40).wrapping_add((self.seq >> 24) ^ u64::from(self.oid)).max(2)
     }
 }
 

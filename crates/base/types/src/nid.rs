@@ -132,11 +132,8 @@ impl FromStr for NidAddr {
             Some((addr, port)) => (addr, port.parse().map_err(|_| bad())?),
             None => (addr, PORT_DEFAULT),
         };
-        let addr = if lnd == 9 {
-            Ipv4Addr::from(addr.parse::<u32>().map_err(|_| bad())?)
-        } else {
-            addr.parse().map_err(|_| bad())?
-        };
+        let addr =
+            if lnd == 9 { Ipv4Addr::from(addr.parse::<u32>().map_err(|_| bad())?) } else { addr.parse().map_err(|_| bad())? };
         Ok(NidAddr { nid: Nid::new(Net { lnd, number }, addr), port })
     }
 }

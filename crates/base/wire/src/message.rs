@@ -27,6 +27,8 @@ impl RequestFlags {
     pub const MODIFIES: u32 = 4;
     /// Answer only once the change is durable.
     pub const SYNC: u32 = 8;
+    /// With REPLAY: the change is durable, only its open handle is to be had again; no new transno.
+    pub const OPEN: u32 = 16;
 }
 
 /// Flags of a reply.
@@ -40,6 +42,8 @@ impl ReplyFlags {
     pub const NO_SESSION: u32 = 2;
     /// The target is recovering and takes this request later: send it again after recovery.
     pub const RECOVERING: u32 = 4;
+    /// Data was pushed under the request's bulk id: wait for it too.
+    pub const BULK: u32 = 8;
 }
 
 /// Header of a request; design 10.1. Unused fields are zero until their mechanism comes.
@@ -425,7 +429,8 @@ mod tests {
     use super::*;
 
     fn request() -> Request {
-        let mut request = Request::new(Opcode::MdtLookup, vec![Bytes::from_static(b"body"), Bytes::from(vec![7; 9_000]), Bytes::new()]);
+        let mut request =
+            Request::new(Opcode::MdtLookup, vec![Bytes::from_static(b"body"), Bytes::from(vec![7; 9_000]), Bytes::new()]);
         request.header.xid = 99;
         request.groups = vec![4, 24];
         request

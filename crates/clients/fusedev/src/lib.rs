@@ -1,1 +1,34 @@
-//! fusedev
+//! The kernel's FUSE protocol, on `/dev/fuse`: mount, negotiate, read requests, write answers.
+//!
+//! ```text
+//!  kernel --- /dev/fuse --- Session::serve --- Handler::handle(Request) --- Replier::reply
+//!                 |  clones of the descriptor, each polled on the caller's own thread
+//!              holder process: detaches the mount if we die
+//! ```
+//!
+//! - [`Session::mount`] mounts and negotiates; [`Session::serve`] runs until the mount is gone.
+//! - A request is decoded, handed over and run to its first await on the thread that read it; only what must wait
+//!   becomes a task.
+//! - Every request is answered exactly once: a [`Replier`] that is dropped unanswered answers EIO.
+//! - An interrupt (a signal for the waiting caller) is told through [`Replier::interrupted`]; the handler decides.
+//!
+//! This crate touches the operating system and needs a tokio `LocalSet`; nothing here knows Nacre.
+
+#![warn(missing_docs)]
+#![allow(unsafe_code, reason = "fork, ioctl and descriptors passed between processes have no safe interface")]
+
+pub mod abi;
+mod device;
+mod holder;
+mod mount;
+mod op;
+mod pool;
+mod reply;
+mod request;
+mod session;
+
+pub use mount::{MountOptions, unmount_detached};
+pub use op::{DecodeError, Header, Op, decode};
+pub use reply::{Body, DirBuf, Reply};
+pub use request::{Replier, Request, fatal_signal_pending};
+pub use session::{Handler, InitInfo, LocalFuture, Notifier, Session};

@@ -1,1 +1,50 @@
-//! ldlm
+//! The lock space of a target: who holds what, who waits, who is next.
+//!
+//! Pure: no clock, no task, no network. The server feeds requests in and carries out what comes back (which waiters
+//! are granted now). [`ExtentLocks`] orders byte ranges of objects for the length of an operation (OST); [`LockSpace`]
+//! keeps what applications hold across calls: `flock`, `fcntl` and the file's own lock (MDT).
+//!
+//! Invariants
+//! - Two granted locks that overlap are both shared, or belong to one owner.
+//! - First come, first served: nothing is granted past an earlier conflicting waiter, so readers cannot starve a
+//!   writer. Only a waiter that waits for the requester itself is passed: to queue behind it would be a deadlock.
+//! - Every call that may free something returns all waiters that this lets in, in the order they came.
+//!
+//! Lustre: `ldlm_lock.c`, `ldlm_extent.c`, `ldlm_flock.c`.
+
+#![warn(missing_docs)]
+
+mod extent;
+mod limits;
+mod ranges;
+mod space;
+
+pub use extent::{ExtentLocks, LockId};
+pub use limits::{EXTENT_WAITERS_MAX, HELD_RANGES_MAX, WAITERS_MAX};
+pub use space::{Conflict, Enqueued, Kind, LockRequest, LockSpace, Owner, WaitId};
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// With others that share (Lustre: PR).
+    Shared,
+    /// Alone (Lustre: PW, EX).
+    Exclusive,
+}
+
+impl Mode {
+    /// Whether locks of these modes may overlap.
+    #[must_use]
+    pub fn admits(self, other: Mode) -> bool {
+        self == Mode::Shared && other == Mode::Shared
+    }
+}
+
+/// What became of a request for an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is held now.
+    Granted,
+    /// It stands in line; a later `cancel` returns its id.
+    Waiting,
+}

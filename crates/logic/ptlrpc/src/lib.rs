@@ -1,1 +1,36 @@
-//! ptlrpc
+//! The RPC protocol above frames, as machines without I/O: a client's [`Import`] of a target, a target's [`Export`] to
+//! a client, and a target's [`Recovery`] after a restart (spec coherence part 5).
+//!
+//! None of them knows a clock, a link or a task: time comes in as an argument, messages go out through `poll_*`.
+
+#![warn(missing_docs)]
+
+mod export;
+mod import;
+mod kept;
+pub mod limits;
+mod recovery;
+
+pub use export::{Admission, Export};
+pub use import::{Completed, Event, Handled, Import, ImportConfig, State, Submit, Transmit, XidSource};
+pub use kept::Keep;
+pub use recovery::{Recovery, RecoveryConfig, Replay};
+
+/// What a peer did that no correct peer does. Its link is dropped; nobody else notices.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeerMisbehaved {
+    /// A server that is older than one already seen: a stale twin.
+    #[error("reply from instance {got}, instance {seen} was seen before")]
+    StaleInstance {
+        /// In the reply.
+        got: u64,
+        /// Seen before.
+        seen: u64,
+    },
+    /// Request and reply together are no message: the change could not be replayed.
+    #[error("a reply of {0} buffers to a change cannot be replayed")]
+    TooManyBuffers(usize),
+    /// A reply to Connect that grants nothing.
+    #[error("the answer to connect is unusable: {0}")]
+    Connect(&'static str),
+}

@@ -1,1 +1,23 @@
-//! env-os
+//! The body of `env` over the operating system: one tokio executor per thread, real clocks, two LNDs.
+//!
+//! [`run`] makes an executor on the calling thread and hands an [`env::Env`] to `main`; [`spawn_thread`] does so on a
+//! thread of its own. Everything made from an `Env` stays on its thread. Which LND carries a link is decided by the
+//! network of the address: `lo` stays inside this process (and crosses threads), everything else is TCP.
+//!
+//! A task that panics ends the process: a broken invariant must not leave half a node running.
+
+#![warn(missing_docs)]
+#![expect(unsafe_code, reason = "aligned buffers for direct I/O are allocated by hand, see `pool`")]
+
+mod body;
+mod config;
+mod limits;
+mod lo;
+mod pool;
+mod rng;
+mod runtime;
+mod tcp;
+
+pub use config::OsConfig;
+pub use pool::{BUFFER_ALIGN, PooledBuf, take_buffer};
+pub use runtime::{run, spawn_thread};

@@ -42,13 +42,7 @@ impl CptTable {
         }
         let cpus = cpus.get();
         let partitions = (0..count)
-            .map(|cpt| {
-                if count > cpus {
-                    vec![cpt % cpus]
-                } else {
-                    (cpt * cpus / count..(cpt + 1) * cpus / count).collect()
-                }
-            })
+            .map(|cpt| if count > cpus { vec![cpt % cpus] } else { (cpt * cpus / count..(cpt + 1) * cpus / count).collect() })
             .collect();
         Ok(CptTable { partitions })
     }

@@ -9,6 +9,7 @@
 mod bulk;
 mod cpt;
 mod link;
+mod params;
 
 use std::future::Future;
 use std::io;
@@ -18,8 +19,11 @@ use std::rc::Rc;
 use types::{Instant, Nid, NidAddr, Span, Timespec};
 
 pub use bulk::{BulkTable, BulkTicket};
-pub use cpt::{CptError, CptTable};
+pub use cpt::{CPTS_MAX, CptError, CptTable};
 pub use link::{Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, Listen, Listener};
+pub use params::{
+    PARAM_VALUE_BYTES_MAX, PARAMS_MAX, Param, ParamError, ParamName, ParamTree, Pattern, PatternError, parse_within,
+};
 
 /// A boxed future of this executor.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

@@ -1,1 +1,15 @@
-//! osd-disk
+//! The OSD on a disk: records in LMDB ([`DiskMeta`]), objects as files ([`DiskObjects`]), and the superblock that says
+//! whose target a directory is.
+
+#![allow(unsafe_code, reason = "LMDB's C interface, aligned buffers for O_DIRECT, preadv2; each use says why it is sound")]
+#![warn(missing_docs)]
+
+mod error;
+mod meta;
+mod obj;
+pub mod superblock;
+
+pub use error::DiskError;
+pub use meta::{DiskMeta, MetaOptions};
+pub use obj::{DiskObjects, ObjOptions};
+pub use superblock::{Superblock, TargetLock};

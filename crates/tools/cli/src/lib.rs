@@ -1,1 +1,13 @@
-//! cli
+//! `lfs` and `lctl`: what users and administrators of Lustre type, with the output that their scripts parse.
+//!
+//! Arguments are declared in each command's `Args`; what it does stands below. Data goes to stdout, everything else to
+//! stderr. An exit status is the first error's number, 2 for wrong usage, 0 if all went well.
+
+mod failure;
+pub mod lctl;
+pub mod lfs;
+mod lov;
+mod mountpoint;
+mod size;
+
+pub use failure::Failed;

@@ -1,0 +1,270 @@
+//! Records of layouts and templates: buffer 1 of attributes on the wire, and the table of layouts on disk.
+//!
+//! ```text
+//! 0 type u8 | 1 version u8 | 2 length u16, of the whole record
+//! layout   (type 1): 4 stripe size u32 | 8 stripe count u16 | 10 generation u16 | 12 pattern u32 (1)
+//!                    16 object base, FID 16 | 32 pool 16 | 48 OST index u32 each
+//! template (type 2): 4 stripe size u32 | 8 stripe count i32 | 12 start i32 | 16 OSTs u32 | 20 zero u32
+//!                    24 pool 16 | 40 OST index u32 each
+//! ```
+//! Little-endian. A longer record's tail is ignored; a shorter one is refused.
+
+use types::Fid;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{Layout, LayoutError, POOL_BYTES, Raid0, STRIPE_COUNT_MAX, Template};
+
+#[cfg(target_endian = "big")]
+compile_error!("records are little-endian structs used in place: a big-endian host needs conversions first");
+
+const KIND_LAYOUT: u8 = 1;
+const KIND_TEMPLATE: u8 = 2;
+const VERSION: u8 = 1;
+const PATTERN_RAID0: u32 = 1;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct LayoutHead {
+    kind: u8,
+    version: u8,
+    length: u16,
+    stripe_size: u32,
+    stripe_count: u16,
+    generation: u16,
+    pattern: u32,
+    base_seq: u64,
+    base_oid: u32,
+    base_ver: u32,
+    pool: [u8; POOL_BYTES],
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct TemplateHead {
+    kind: u8,
+    version: u8,
+    length: u16,
+    stripe_size: u32,
+    stripe_count: i32,
+    start: i32,
+    ost_count: u32,
+    reserved: u32,
+    pool: [u8; POOL_BYTES],
+}
+
+const LAYOUT_BYTES: usize = size_of::<LayoutHead>();
+const TEMPLATE_BYTES: usize = size_of::<TemplateHead>();
+const _: () = assert!(LAYOUT_BYTES == 48 && TEMPLATE_BYTES == 40);
+const _: () = assert!(LAYOUT_BYTES + 4 * (STRIPE_COUNT_MAX as usize) <= u16::MAX as usize);
+
+/// What a record says of striping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Striping {
+    /// An empty record: nothing said.
+    None,
+    /// A file's layout.
+    Layout(Layout),
+    /// A directory's default, or what is asked for.
+    Template(Template),
+}
+
+impl Striping {
+    /// From either record, or from no bytes.
+    pub fn decode(record: &[u8]) -> Result<Striping, LayoutError> {
+        match record.first() {
+            None => Ok(Striping::None),
+            Some(&KIND_TEMPLATE) => Template::decode(record).map(Striping::Template),
+            Some(_) => Layout::decode(record).map(Striping::Layout),
+        }
+    }
+}
+
+impl Layout {
+    /// As a record. The layout has passed [`Layout::check`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        assert_eq!(self.check(), Ok(()), "a layout is checked where it is made");
+        let head = LayoutHead {
+            kind: KIND_LAYOUT,
+            version: VERSION,
+            length: (LAYOUT_BYTES + 4 * self.osts.len()) as u16,
+            stripe_size: self.stripe_size,
+            stripe_count: self.stripe_count,
+            generation: self.generation,
+            pattern: PATTERN_RAID0,
+            base_seq: self.base.seq,
+            base_oid: self.base.oid,
+            base_ver: self.base.ver,
+            pool: self.pool,
+        };
+        [head.as_bytes(), self.osts.as_bytes()].concat()
+    }
+
+    /// From a record.
+    pub fn decode(record: &[u8]) -> Result<Layout, LayoutError> {
+        check_head(record, KIND_LAYOUT)?;
+        let (head, rest) = LayoutHead::read_from_prefix(record).map_err(|_| short(record, LAYOUT_BYTES))?;
+        if head.pattern != PATTERN_RAID0 {
+            return Err(LayoutError::Unknown { kind: head.kind, version: head.version });
+        }
+        if head.stripe_count > STRIPE_COUNT_MAX {
+            return Err(LayoutError::StripeCount(i64::from(head.stripe_count)));
+        }
+        let layout = Layout {
+            stripe_size: head.stripe_size,
+            stripe_count: head.stripe_count,
+            pattern: Raid0,
+            generation: head.generation,
+            base: Fid { seq: head.base_seq, oid: head.base_oid, ver: head.base_ver },
+            osts: read_osts(record, rest, LAYOUT_BYTES, usize::from(head.stripe_count))?,
+            pool: head.pool,
+        };
+        layout.check().map(|()| layout)
+    }
+
+    /// Pool's name as text, empty if none.
+    #[must_use]
+    pub fn pool_name(&self) -> String {
+        crate::template::pool_name(&self.pool)
+    }
+}
+
+impl Template {
+    /// As a record. The template has passed [`Template::check`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        assert_eq!(self.check(), Ok(()), "a template is checked where it is made");
+        let head = TemplateHead {
+            kind: KIND_TEMPLATE,
+            version: VERSION,
+            length: (TEMPLATE_BYTES + 4 * self.osts.len()) as u16,
+            stripe_size: self.stripe_size,
+            stripe_count: self.stripe_count,
+            start: self.start,
+            ost_count: self.osts.len() as u32,
+            reserved: 0,
+            pool: self.pool,
+        };
+        [head.as_bytes(), self.osts.as_bytes()].concat()
+    }
+
+    /// From a record.
+    pub fn decode(record: &[u8]) -> Result<Template, LayoutError> {
+        check_head(record, KIND_TEMPLATE)?;
+        let (head, rest) = TemplateHead::read_from_prefix(record).map_err(|_| short(record, TEMPLATE_BYTES))?;
+        if head.ost_count > u32::from(STRIPE_COUNT_MAX) {
+            return Err(LayoutError::StripeCount(i64::from(head.ost_count)));
+        }
+        let template = Template {
+            stripe_size: head.stripe_size,
+            stripe_count: head.stripe_count,
+            start: head.start,
+            pool: head.pool,
+            osts: read_osts(record, rest, TEMPLATE_BYTES, head.ost_count as usize)?,
+        };
+        template.check().map(|()| template)
+    }
+}
+
+/// Type, version and length agree with what follows.
+fn check_head(record: &[u8], kind: u8) -> Result<(), LayoutError> {
+    let &[found, version, low, high, ..] = record else { return Err(short(record, 4)) };
+    if found != kind || version != VERSION {
+        return Err(LayoutError::Unknown { kind: found, version });
+    }
+    let length = usize::from(u16::from_le_bytes([low, high]));
+    if record.len() < length { Err(short(record, length)) } else { Ok(()) }
+}
+
+fn read_osts(record: &[u8], rest: &[u8], head: usize, count: usize) -> Result<Vec<u32>, LayoutError> {
+    let bytes = rest.get(..4 * count).ok_or_else(|| short(record, head + 4 * count))?;
+    let length = usize::from(u16::from_le_bytes([record[2], record[3]]));
+    if length < head + 4 * count {
+        return Err(LayoutError::Short { have: length, need: head + 4 * count });
+    }
+    Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect())
+}
+
+fn short(record: &[u8], need: usize) -> LayoutError {
+    LayoutError::Short { have: record.len(), need }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn layout() -> Layout {
+        Layout {
+            stripe_size: 1 << 20,
+            stripe_count: 2,
+            pattern: Raid0,
+            generation: 3,
+            base: Fid::new(0x2_0000_0401, 9),
+            osts: vec![1, 0],
+            pool: *b"flash\0\0\0\0\0\0\0\0\0\0\0",
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_layout_are_frozen() {
+        let golden = [
+            1, 1, 56, 0, 0, 0, 16, 0, 2, 0, 3, 0, 1, 0, 0, 0, 0x01, 0x04, 0, 0, 2, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, b'f', b'l',
+            b'a', b's', b'h', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
+        ];
+        assert_eq!(layout().encode(), golden);
+        assert_eq!(Layout::decode(&golden), Ok(layout()));
+    }
+
+    #[test]
+    fn the_bytes_of_a_template_are_frozen() {
+        let template = Template { stripe_count: -1, start: 2, ..Template::default() };
+        let mut golden = vec![2, 1, 40, 0, 0, 0, 0, 0, 255, 255, 255, 255, 2, 0, 0, 0];
+        golden.resize(40, 0);
+        assert_eq!(template.encode(), golden);
+        assert_eq!(Striping::decode(&golden), Ok(Striping::Template(template)));
+        assert_eq!(Striping::decode(&[]), Ok(Striping::None));
+    }
+
+    #[test]
+    fn every_cut_is_refused_and_a_tail_is_ignored() {
+        let mut bytes = layout().encode();
+        for len in 0..bytes.len() {
+            assert!(Layout::decode(&bytes[..len]).is_err(), "{len}");
+        }
+        bytes.extend([7; 9]);
+        assert_eq!(Layout::decode(&bytes), Ok(layout()));
+        assert!(Template::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_length_that_leaves_out_the_osts_is_refused() {
+        let mut bytes = layout().encode();
+        bytes[2] = 48;
+        assert_eq!(Layout::decode(&bytes), Err(LayoutError::Short { have: 48, need: 56 }));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), kind in 0u8..4, plausible: bool) {
+            if plausible && bytes.len() > 8 {
+                (bytes[0], bytes[1], bytes[3]) = (kind, VERSION, 0);
+            }
+            if let Ok(Striping::Layout(layout)) = Striping::decode(&bytes) {
+                prop_assert_eq!(Layout::decode(&layout.encode()), Ok(layout));
+            }
+            if let Ok(Striping::Template(template)) = Striping::decode(&bytes) {
+                prop_assert_eq!(Template::decode(&template.encode()), Ok(template));
+            }
+        }
+
+        #[test]
+        fn a_changed_byte_never_gives_a_layout_out_of_bounds(at in 0usize..56, value: u8) {
+            let mut bytes = layout().encode();
+            bytes[at] = value;
+            if let Ok(changed) = Layout::decode(&bytes) {
+                prop_assert_eq!(changed.check(), Ok(()));
+            }
+        }
+    }
+}

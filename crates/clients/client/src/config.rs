@@ -1,0 +1,98 @@
+//! What a mount is told, and what every call is told.
+
+use types::{ClientId, Creds, FsName, Nid, NidAddr, Span};
+
+/// Largest data of one RPC unless the configuration says otherwise.
+pub const RPC_BYTES_DEFAULT: u32 = 1 << 20;
+
+/// How to mount a file system.
+#[derive(Clone, Debug)]
+pub struct MountConfig {
+    /// Where the MGS is: alternatives, tried in turn.
+    pub mgs: Vec<NidAddr>,
+    /// Which file system.
+    pub fsname: FsName,
+    /// This node's address, where it has several (`-o nid=`).
+    pub nid: Option<Nid>,
+    /// Name of this client for the servers' lists: host and mount point.
+    pub name: String,
+    /// Identity of this mount, drawn at random once.
+    pub client: ClientId,
+    /// Operations fail with ETIMEDOUT when a server is away for `soft_wait`; else they wait for ever.
+    pub soft: bool,
+    /// Patience of a soft mount.
+    pub soft_wait: Span,
+    /// Largest data of one RPC, a multiple of 64 KiB.
+    pub rpc_bytes: u32,
+    /// Data up to this size rides inside the message.
+    pub inline_bytes: u32,
+    /// Data RPCs that one call keeps in flight.
+    pub data_rpcs_in_flight: u32,
+    /// How long `statfs` waits for a target that is away.
+    pub statfs_wait: Span,
+    /// How often the configuration is read again.
+    pub refresh_every: Span,
+    /// How long [`crate::Client::mount`] waits for the MGS and the first MDT; `None`: for ever.
+    pub mount_wait: Option<Span>,
+    /// Faults to plant, for tests of the tests.
+    pub bugs: Bugs,
+}
+
+impl MountConfig {
+    /// The usual mount.
+    #[must_use]
+    pub fn new(mgs: Vec<NidAddr>, fsname: FsName, client: ClientId) -> MountConfig {
+        MountConfig {
+            mgs,
+            fsname,
+            nid: None,
+            name: String::from("client"),
+            client,
+            soft: false,
+            soft_wait: Span::secs(60),
+            rpc_bytes: RPC_BYTES_DEFAULT,
+            inline_bytes: wire::INLINE_BYTES_DEFAULT,
+            data_rpcs_in_flight: 16,
+            statfs_wait: Span::millis(500),
+            refresh_every: Span::secs(5),
+            mount_wait: None,
+            bugs: Bugs::default(),
+        }
+    }
+}
+
+/// Switches that break a promise on purpose: the simulation must find each one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bugs {
+    /// O_APPEND writes without the file's EX lock.
+    pub skip_append_lock: bool,
+    /// The size of a dirty file is taken from the MDT without asking the OSTs.
+    pub forget_glimpse: bool,
+}
+
+/// Who calls: identity, umask, process and job of the application.
+#[derive(Clone, Debug, Default)]
+pub struct Ctx {
+    /// Identity for permission checks, which the servers make.
+    pub creds: Creds,
+    /// Bits to clear in the mode of what is made.
+    pub umask: u32,
+    /// Process, as F_GETLK tells it.
+    pub pid: u32,
+    /// Label of the job, NUL padded.
+    pub jobid: [u8; 32],
+}
+
+impl Ctx {
+    /// The superuser, umask 022.
+    #[must_use]
+    pub fn root() -> Ctx {
+        Ctx { umask: 0o022, ..Ctx::default() }
+    }
+
+    /// A user without supplementary groups, umask 022.
+    #[must_use]
+    pub fn user(uid: u32, gid: u32) -> Ctx {
+        Ctx { creds: Creds { uid, gid, groups: Vec::new() }, ..Ctx::root() }
+    }
+}

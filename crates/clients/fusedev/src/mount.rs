@@ -1,0 +1,143 @@
+//! Mounting: by `mount(2)` where we may, else with the help of `fusermount3`.
+
+use std::ffi::CString;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType};
+
+use crate::abi::cap;
+use crate::device::Device;
+
+/// How to mount and what to ask of the kernel.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Where; an existing directory.
+    pub mountpoint: PathBuf,
+    /// What the mount table names as the source.
+    pub source: String,
+    /// Other users may enter.
+    pub allow_other: bool,
+    /// The kernel checks permissions by mode, owner and ACL.
+    pub default_permissions: bool,
+    /// No changes.
+    pub read_only: bool,
+    /// Set-user-id bits and devices count; root only.
+    pub suid_dev: bool,
+    /// Longest write in one request, bytes; the kernel's limit of pages may lower it.
+    pub max_write: u32,
+    /// Longest readahead, bytes.
+    pub max_readahead: u32,
+    /// Background requests under way at once.
+    pub max_background: u16,
+    /// Descriptors to read from, at least one.
+    pub clones: usize,
+    /// Capabilities to ask for ([`crate::abi::cap`]).
+    pub want: u64,
+    /// Capabilities to behave as if the kernel did not have them: an older kernel, for tests.
+    pub mask: u64,
+    /// Detach the mount if this process dies.
+    pub holder: bool,
+}
+
+impl MountOptions {
+    /// Asks for what every file system wants; nothing that changes meanings.
+    #[must_use]
+    pub fn new(mountpoint: impl Into<PathBuf>) -> MountOptions {
+        MountOptions {
+            mountpoint: mountpoint.into(),
+            source: "nacre".to_owned(),
+            allow_other: false,
+            default_permissions: true,
+            read_only: false,
+            suid_dev: false,
+            max_write: 1 << 20,
+            max_readahead: 1 << 20,
+            max_background: 512,
+            clones: 1,
+            want: cap::ASYNC_READ | cap::BIG_WRITES | cap::MAX_PAGES | cap::PARALLEL_DIROPS | cap::ASYNC_DIO,
+            mask: 0,
+            holder: true,
+        }
+    }
+}
+
+/// Mounts; the device has the kernel's INIT waiting.
+pub(crate) fn mount(options: &MountOptions) -> io::Result<Device> {
+    if rustix::process::geteuid().is_root() { mount_directly(options) } else { mount_with_helper(options) }
+}
+
+fn mount_directly(options: &MountOptions) -> io::Result<Device> {
+    let device = Device::open()?;
+    let data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={}{}{}",
+        device.as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+        if options.default_permissions { ",default_permissions" } else { "" },
+        if options.allow_other { ",allow_other" } else { "" },
+    );
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NOSUID | MountFlags::NODEV, !options.suid_dev);
+    let data = CString::new(data)?;
+    rustix::mount::mount(options.source.as_str(), &options.mountpoint, "fuse.nacre", flags, Some(data.as_c_str()))?;
+    Ok(device)
+}
+
+fn mount_with_helper(options: &MountOptions) -> io::Result<Device> {
+    let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let mut words = vec![format!("fsname={}", options.source), "subtype=nacre".to_owned()];
+    for (on, word) in [
+        (options.default_permissions, "default_permissions"),
+        (options.allow_other, "allow_other"),
+        (options.read_only, "ro"),
+    ] {
+        if on {
+            words.push(word.to_owned());
+        }
+    }
+    // The helper inherits its end; ours stays closed to it.
+    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
+    let status = Command::new("fusermount3")
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .args(["-o", &words.join(","), "--"])
+        .arg(&options.mountpoint)
+        .stdin(Stdio::null())
+        .status()?;
+    drop(theirs);
+    if !status.success() {
+        return Err(io::Error::other(format!("fusermount3 could not mount: {status}")));
+    }
+    Device::from_fd(receive_fd(&ours)?)
+}
+
+fn receive_fd(socket: &OwnedFd) -> io::Result<OwnedFd> {
+    let mut byte = [0_u8; 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    control
+        .drain()
+        .find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        })
+        .ok_or_else(|| io::Error::other("fusermount3 sent no descriptor"))
+}
+
+/// Takes the mount out of the tree at once; what is still open ends by itself.
+///
+/// # Errors
+/// Nothing is mounted there, or we may not.
+pub fn unmount_detached(mountpoint: &Path) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(rustix::mount::unmount(mountpoint, UnmountFlags::DETACH)?);
+    }
+    let status = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(mountpoint).stdin(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("fusermount3 could not unmount: {status}"))) }
+}

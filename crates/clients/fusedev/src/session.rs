@@ -1,0 +1,397 @@
+//! A mounted session: negotiation, the reading loop of each descriptor, notifications, the end.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use types::Errno;
+use zerocopy::IntoBytes;
+
+use crate::abi::{self, cap};
+use crate::device::{Device, Got};
+use crate::holder::Holder;
+use crate::mount::{self, MountOptions};
+use crate::op::{DecodeError, Op, decode};
+use crate::pool::Pool;
+use crate::reply::Body;
+use crate::request::{InFlight, Replier, Request};
+
+/// A boxed future of one thread.
+pub type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Requests taken from one descriptor before other tasks get their turn.
+const BATCH_MAX: usize = 32;
+/// Room in a request buffer besides the data of a write.
+const HEADER_ROOM: usize = 4_096;
+/// How long the kernel may take for its first message.
+const INIT_WAIT_S: i64 = 10;
+/// Pages in one request where the kernel does not negotiate them.
+const PAGES_DEFAULT: u32 = 32;
+
+/// What serves the requests.
+pub trait Handler: 'static {
+    /// Answers `request` through its replier, now or after awaits. Polled at once, on the thread that read it.
+    fn handle(self: Rc<Self>, request: Request) -> LocalFuture;
+
+    /// The kernel has dropped `nlookup` references to a node. Nothing to answer.
+    fn forget(&self, nodeid: u64, nlookup: u64);
+}
+
+/// What was negotiated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InitInfo {
+    /// Minor version of the protocol, the lower of both sides'.
+    pub minor: u32,
+    /// Capabilities in force.
+    pub capabilities: u64,
+    /// Longest write.
+    pub max_write: u32,
+    /// Longest readahead.
+    pub max_readahead: u32,
+}
+
+impl InitInfo {
+    /// Whether a capability is in force.
+    #[must_use]
+    pub fn has(&self, capability: u64) -> bool {
+        self.capabilities & capability == capability
+    }
+}
+
+/// A mount, from [`Session::mount`] until it is unmounted.
+pub struct Session {
+    devices: Vec<Rc<Device>>,
+    mountpoint: PathBuf,
+    info: InitInfo,
+    flights: Rc<InFlight>,
+    holder: RefCell<Option<Holder>>,
+    mounted: Cell<bool>,
+}
+
+impl Session {
+    /// Mounts and negotiates. Requests wait in the kernel until [`Session::serve`] runs.
+    ///
+    /// # Errors
+    /// The mount was refused, or the kernel's protocol is not one we speak.
+    pub fn mount(options: &MountOptions) -> io::Result<Session> {
+        // Made absolute first: a daemon may change its directory, and the holder does.
+        let mountpoint = std::path::absolute(&options.mountpoint)?;
+        let options = MountOptions { mountpoint: mountpoint.clone(), ..options.clone() };
+        let device = mount::mount(&options)?;
+        match Session::start(device, &options) {
+            Ok(session) => Ok(session),
+            Err(error) => {
+                let _ = mount::unmount_detached(&mountpoint);
+                Err(error)
+            }
+        }
+    }
+
+    fn start(device: Device, options: &MountOptions) -> io::Result<Session> {
+        let holder = if options.holder { Some(Holder::start(&device, &options.mountpoint)?) } else { None };
+        let info = negotiate(&device, options)?;
+        let mut devices = vec![Rc::new(device)];
+        while devices.len() < options.clones {
+            devices.push(Rc::new(devices[0].clone_of()?));
+        }
+        Ok(Session {
+            devices,
+            mountpoint: options.mountpoint.clone(),
+            info,
+            flights: Rc::default(),
+            holder: RefCell::new(holder),
+            mounted: Cell::new(true),
+        })
+    }
+
+    /// What was negotiated.
+    #[must_use]
+    pub fn info(&self) -> InitInfo {
+        self.info
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Sends notifications to the kernel.
+    #[must_use]
+    pub fn notifier(&self) -> Notifier {
+        Notifier { device: self.devices[0].clone() }
+    }
+
+    /// Serves until the mount is gone. Needs a tokio runtime with I/O and a `LocalSet`.
+    ///
+    /// # Errors
+    /// The device failed in a way that is no unmount.
+    pub async fn serve(&self, handler: Rc<dyn Handler>) -> io::Result<()> {
+        let buffer_size = (self.info.max_write as usize + HEADER_ROOM).max(abi::MIN_READ_BUFFER);
+        let pool = Pool::new(buffer_size);
+        let mut readers = Vec::new();
+        for device in &self.devices {
+            let reader = Reader {
+                device: device.clone(),
+                handler: handler.clone(),
+                flights: self.flights.clone(),
+                pool: pool.clone(),
+            };
+            readers.push(tokio::task::spawn_local(reader.run()));
+        }
+        let mut outcome = Ok(());
+        for reader in readers {
+            outcome = outcome.and(reader.await.map_err(io::Error::other).flatten());
+        }
+        self.ended();
+        outcome
+    }
+
+    /// Completes when no request is being worked on.
+    pub async fn drained(&self) {
+        loop {
+            let notified = self.flights.drained.notified();
+            if self.flights.count() == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Takes the mount out of the tree; [`Session::serve`] ends when its last user has gone.
+    ///
+    /// # Errors
+    /// It could not be unmounted.
+    pub fn unmount(&self) -> io::Result<()> {
+        if self.mounted.replace(false) {
+            mount::unmount_detached(&self.mountpoint)?;
+        }
+        Ok(())
+    }
+
+    fn ended(&self) {
+        self.mounted.set(false);
+        if let Some(mut holder) = self.holder.borrow_mut().take() {
+            holder.release();
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.unmount();
+        self.ended();
+    }
+}
+
+/// Tells the kernel what it must not believe any more.
+///
+/// Never from inside a handler whose own request holds the directory or the pages concerned: the kernel waits for it.
+#[derive(Clone)]
+pub struct Notifier {
+    device: Rc<Device>,
+}
+
+impl Notifier {
+    /// Attributes of a node, and its pages in `[offset, offset + len)` where `offset` is not negative.
+    ///
+    /// # Errors
+    /// ENOENT: the kernel does not know it, which is as good.
+    pub fn inval_inode(&self, nodeid: u64, offset: i64, len: i64) -> io::Result<()> {
+        let out = abi::NotifyInvalInodeOut { ino: nodeid, off: offset, len };
+        self.device.notify(abi::NOTIFY_INVAL_INODE, &[out.as_bytes()])
+    }
+
+    /// A name.
+    ///
+    /// # Errors
+    /// ENOENT: the kernel does not know it.
+    pub fn inval_entry(&self, parent: u64, name: &[u8]) -> io::Result<()> {
+        let namelen = u32::try_from(name.len()).map_err(io::Error::other)?;
+        let out = abi::NotifyInvalEntryOut { parent, namelen, flags: 0 };
+        self.device.notify(abi::NOTIFY_INVAL_ENTRY, &[out.as_bytes(), name, b"\0"])
+    }
+}
+
+/// The loop of one descriptor.
+struct Reader {
+    device: Rc<Device>,
+    handler: Rc<dyn Handler>,
+    flights: Rc<InFlight>,
+    pool: Pool,
+}
+
+impl Reader {
+    async fn run(self) -> io::Result<()> {
+        // A mount that ends shows itself as an error condition, not as something to read.
+        let interest = Interest::READABLE | Interest::ERROR;
+        let poller = AsyncFd::register_with_interest(rustix::io::dup(&self.device.fd)?, interest)?;
+        let mut buffer = self.pool.take();
+        loop {
+            let mut ready = poller.ready(interest).await?;
+            let mut batch = 0;
+            loop {
+                match self.device.read(&mut buffer)? {
+                    Got::Message(len) => self.dispatch(self.pool.message(&mut buffer, len)),
+                    Got::Empty => {
+                        ready.clear_ready();
+                        break;
+                    }
+                    Got::Gone => return Ok(()),
+                }
+                batch += 1;
+                if batch == BATCH_MAX {
+                    // Still readable; what the handlers started gets its turn first.
+                    break;
+                }
+            }
+            drop(ready);
+            if batch == BATCH_MAX {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn dispatch(&self, message: Bytes) {
+        let (header, op) = match decode(&message) {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                tracing::error!(%error, "the kernel sent what is no request");
+                if let DecodeError::Arguments { header, .. } = error {
+                    self.device.reply(header.unique, &Err(Errno::EIO));
+                }
+                return;
+            }
+        };
+        match op {
+            Op::Forget { forgets } => forgets.iter().for_each(|one| self.handler.forget(one.nodeid, one.nlookup)),
+            Op::Interrupt { unique } => self.flights.interrupt(unique),
+            Op::Destroy => self.device.reply(header.unique, &Ok(Body::Empty)),
+            Op::Init { .. } => self.device.reply(header.unique, &Err(Errno::EIO)),
+            op => {
+                let replier = Replier::new(self.device.clone(), self.flights.clone(), header.unique);
+                let slot = replier.slot.clone();
+                let mut task = self.handler.clone().handle(Request { header, op, replier });
+                // Most requests either finish here or have sent what they ask others; those go on as a task.
+                if task.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending {
+                    self.flights.waits(header.unique, slot);
+                    tokio::task::spawn_local(task);
+                }
+            }
+        }
+    }
+}
+
+/// Waits for INIT and answers it.
+fn negotiate(device: &Device, options: &MountOptions) -> io::Result<InitInfo> {
+    let mut buffer = vec![0; options.max_write as usize + HEADER_ROOM + abi::MIN_READ_BUFFER];
+    loop {
+        let limit = Timespec { tv_sec: INIT_WAIT_S, tv_nsec: 0 };
+        if poll(&mut [PollFd::new(device, PollFlags::IN)], Some(&limit))? == 0 {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel sent no INIT"));
+        }
+        let len = match device.read(&mut buffer)? {
+            Got::Message(len) => len,
+            Got::Empty => continue,
+            Got::Gone => return Err(io::Error::other("unmounted before INIT")),
+        };
+        let (header, op) = decode(&Bytes::copy_from_slice(&buffer[..len])).map_err(io::Error::other)?;
+        let Op::Init { args, flags2 } = op else {
+            return Err(io::Error::other(format!("operation {} came before INIT", header.opcode)));
+        };
+        if args.major > abi::KERNEL_VERSION {
+            // It will ask again with our major version.
+            let out = abi::InitOut { major: abi::KERNEL_VERSION, ..Default::default() };
+            device.reply(header.unique, &Ok(Body::Data(Bytes::copy_from_slice(out.as_bytes()))));
+            continue;
+        }
+        if args.major < abi::KERNEL_VERSION || args.minor < abi::KERNEL_MINOR_MIN {
+            device.reply(header.unique, &Err(Errno::EPROTO));
+            let text = format!("kernel speaks FUSE {}.{}, 7.{} is needed", args.major, args.minor, abi::KERNEL_MINOR_MIN);
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        let (out, info) = answer_init(args, flags2, options);
+        device.reply(header.unique, &Ok(Body::Data(Bytes::copy_from_slice(out.as_bytes()))));
+        tracing::debug!(?info, "FUSE session");
+        return Ok(info);
+    }
+}
+
+/// The decision of INIT: what the kernel has, less what is masked, of what is wanted.
+fn answer_init(args: abi::InitIn, flags2: u32, options: &MountOptions) -> (abi::InitOut, InitInfo) {
+    let mut offered = u64::from(args.flags);
+    if offered & cap::INIT_EXT != 0 {
+        offered |= u64::from(flags2) << 32;
+    }
+    offered &= !options.mask;
+    if offered & cap::INIT_EXT == 0 {
+        offered &= u64::from(u32::MAX);
+    }
+    let mut granted = offered & options.want;
+    if granted >> 32 != 0 {
+        granted |= cap::INIT_EXT;
+    }
+    let page = u32::try_from(rustix::param::page_size()).expect("a page is small");
+    let pages = if granted & cap::MAX_PAGES != 0 { (options.max_write / page).clamp(1, 65_535) } else { PAGES_DEFAULT };
+    let max_write = options.max_write.max(page).min(pages * page);
+    let minor = args.minor.min(abi::KERNEL_MINOR_MAX);
+    let max_readahead = args.max_readahead.min(options.max_readahead);
+    let out = abi::InitOut {
+        major: abi::KERNEL_VERSION,
+        minor,
+        max_readahead,
+        flags: granted as u32,
+        max_background: options.max_background,
+        congestion_threshold: options.max_background / 4 * 3,
+        max_write,
+        time_gran: 1,
+        max_pages: if granted & cap::MAX_PAGES != 0 { pages as u16 } else { 0 },
+        flags2: (granted >> 32) as u32,
+        ..Default::default()
+    };
+    (out, InitInfo { minor, capabilities: granted, max_write, max_readahead })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(flags: u64) -> (abi::InitIn, u32) {
+        (abi::InitIn { major: 7, minor: 40, max_readahead: 1 << 17, flags: flags as u32 }, (flags >> 32) as u32)
+    }
+
+    fn negotiated(offered: u64, want: u64, mask: u64) -> InitInfo {
+        let (args, flags2) = kernel(offered);
+        let options = MountOptions { want, mask, ..MountOptions::new("/mnt") };
+        answer_init(args, flags2, &options).1
+    }
+
+    #[test]
+    fn only_what_both_want_and_nobody_masks_is_in_force() {
+        let info = negotiated(cap::POSIX_LOCKS | cap::BIG_WRITES, cap::POSIX_LOCKS | cap::FLOCK_LOCKS, 0);
+        assert_eq!(info.capabilities, cap::POSIX_LOCKS);
+        assert_eq!(negotiated(u64::MAX, cap::POSIX_LOCKS, cap::POSIX_LOCKS).capabilities, 0);
+    }
+
+    #[test]
+    fn upper_capabilities_need_the_extension() {
+        let mmap = cap::DIRECT_IO_ALLOW_MMAP;
+        assert!(negotiated(mmap | cap::INIT_EXT, mmap, 0).has(mmap | cap::INIT_EXT));
+        assert_eq!(negotiated(mmap, mmap, 0).capabilities, 0);
+        assert_eq!(negotiated(mmap | cap::INIT_EXT, mmap, cap::INIT_EXT).capabilities, 0);
+    }
+
+    #[test]
+    fn without_max_pages_writes_are_at_most_32_pages() {
+        assert_eq!(negotiated(cap::MAX_PAGES, cap::MAX_PAGES, 0).max_write, 1 << 20);
+        assert_eq!(negotiated(cap::MAX_PAGES, cap::MAX_PAGES, cap::MAX_PAGES).max_write, 32 * 4096);
+    }
+}

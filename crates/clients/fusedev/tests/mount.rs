@@ -1,0 +1,199 @@
+//! Real mounts on `/dev/fuse`. They need root or `fusermount3`; without FUSE they fail, on purpose.
+
+#[path = "../examples/null/memory.rs"]
+mod memory;
+
+use std::fs;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::thread::JoinHandleExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fusedev::abi::cap;
+use fusedev::{InitInfo, MountOptions, Session};
+
+/// Tells the re-executed test binary to serve at this place.
+const SERVE: &str = "FUSEDEV_TEST_SERVE";
+
+fn is_mounted(path: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").expect("proc is mounted");
+    table.lines().any(|line| line.split(' ').nth(4) == path.to_str())
+}
+
+fn eventually(what: &str, within: Duration, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < within, "not within {within:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A served mount in a directory of its own; gone when dropped.
+struct Mounted {
+    dir: PathBuf,
+    info: InitInfo,
+    server: Option<JoinHandle<()>>,
+}
+
+fn fresh_dir(name: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("fusedev-{name}-{}", std::process::id()));
+    fs::create_dir_all(&dir).expect("a temporary directory");
+    dir
+}
+
+fn serve(options: &MountOptions, told: impl FnOnce(InitInfo)) {
+    let session = Session::mount(options).expect("FUSE mounts here");
+    told(session.info());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+    tokio::task::LocalSet::new().block_on(&runtime, session.serve(Rc::new(memory::Memory::new()))).expect("served");
+}
+
+impl Mounted {
+    fn new(name: &str, change: impl FnOnce(&mut MountOptions)) -> Mounted {
+        let dir = fresh_dir(name);
+        let mut options = memory::options(&dir);
+        change(&mut options);
+        let (tell, told) = mpsc::channel();
+        let server = std::thread::spawn(move || serve(&options, |info| tell.send(info).expect("the test waits")));
+        let info = told.recv().expect("mounted");
+        Mounted { dir, info, server: Some(server) }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        fusedev::unmount_detached(&self.dir).expect("still mounted");
+        let served = self.server.take().expect("joined once").join();
+        let _ = fs::remove_dir(&self.dir);
+        assert!(served.is_ok() || std::thread::panicking(), "the server panicked");
+    }
+}
+
+#[test]
+fn files_can_be_made_written_read_listed_and_removed() {
+    let mount = Mounted::new("files", |_| {});
+    let big: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+    fs::write(mount.at("big"), &big).expect("written");
+    assert!(fs::read(mount.at("big")).expect("read") == big, "what was written is read");
+    assert_eq!(fs::metadata(mount.at("big")).expect("stat").len(), big.len() as u64);
+    for n in 0..3_000 {
+        fs::File::create(mount.at(&format!("f{n}"))).expect("made");
+    }
+    assert_eq!(fs::read_dir(&mount.dir).expect("listed").count(), 3_002);
+    fs::remove_file(mount.at("big")).expect("removed");
+    assert_eq!(fs::read(mount.at("big")).expect_err("gone").kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+fn many_threads_work_over_cloned_descriptors() {
+    let mount = Mounted::new("clones", |options| options.clones = 4);
+    std::thread::scope(|scope| {
+        for thread in 0..8_u8 {
+            let path = mount.at(&format!("t{thread}"));
+            scope.spawn(move || {
+                let file = fs::File::options().create(true).read(true).write(true).truncate(true).open(path).expect("open");
+                let mut back = [0; 512];
+                for round in 0..200_u64 {
+                    file.write_all_at(&[thread; 512], round * 512).expect("write");
+                    file.read_exact_at(&mut back, round * 512).expect("read");
+                    assert_eq!(back, [thread; 512]);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_masked_capability_is_not_in_force_and_the_mount_still_works() {
+    let mount = Mounted::new("masked", |options| options.mask = cap::MAX_PAGES | cap::INIT_EXT | cap::DO_READDIRPLUS);
+    assert_eq!(mount.info.max_write, 128 << 10);
+    assert!(!mount.info.has(cap::DIRECT_IO_ALLOW_MMAP));
+    fs::write(mount.at("a"), vec![7; 1 << 20]).expect("written in small pieces");
+    assert_eq!(fs::read(mount.at("a")).expect("read"), vec![7; 1 << 20]);
+    assert_eq!(fs::read_dir(&mount.dir).expect("listed").count(), 2);
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_lock() {
+    let mount = Mounted::new("interrupt", |_| {});
+    let file = fs::File::create(mount.at("locked")).expect("made");
+    let thread = std::thread::spawn(move || {
+        // A handler without SA_RESTART, so that the signal shows as EINTR.
+        extern "C" fn nothing(_: libc::c_int) {}
+        // SAFETY: plain system calls with pointers to live values of the right types.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as *const () as usize;
+            libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut());
+            let mut lock: libc::flock = std::mem::zeroed();
+            lock.l_type = libc::F_WRLCK as libc::c_short;
+            let result = libc::fcntl(file.as_raw_fd(), libc::F_SETLKW, &raw const lock);
+            (result, std::io::Error::last_os_error().raw_os_error())
+        }
+    });
+    let started = Instant::now();
+    while !thread.is_finished() {
+        assert!(started.elapsed() < Duration::from_secs(5), "the wait was not interrupted");
+        std::thread::sleep(Duration::from_millis(50));
+        // SAFETY: the thread was not joined, so its id is valid.
+        unsafe { libc::pthread_kill(thread.as_pthread_t(), libc::SIGUSR1) };
+    }
+    assert_eq!(thread.join().expect("no panic"), (-1, Some(libc::EINTR)));
+}
+
+/// Not a test of its own: what the killed daemon runs.
+#[test]
+fn serves_when_told_to() {
+    let Some(dir) = std::env::var_os(SERVE) else { return };
+    serve(&memory::options(Path::new(&dir)), |_| {
+        println!("mounted");
+        std::io::stdout().flush().expect("somebody reads");
+    });
+}
+
+#[test]
+fn a_killed_daemon_leaves_no_mount_and_no_process() {
+    let dir = fresh_dir("killed");
+    let mut daemon = Command::new(std::env::current_exe().expect("known"))
+        .args(["--exact", "serves_when_told_to", "--nocapture"])
+        .env(SERVE, &dir)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("started");
+    eventually("mounted", Duration::from_secs(10), || is_mounted(&dir) && fs::metadata(dir.join("fixed")).is_ok());
+    let holders = holders_of(daemon.id());
+    assert_eq!(holders.len(), 1);
+    let file = fs::File::open(dir.join("fixed")).expect("open while it lives");
+    daemon.kill().expect("killed");
+    daemon.wait().expect("reaped");
+    eventually("unmounted", Duration::from_secs(1), || !is_mounted(&dir));
+    eventually("no holder", Duration::from_secs(1), || !Path::new("/proc").join(&holders[0]).exists() || is_zombie(&holders[0]));
+    assert!(file.read_exact_at(&mut [0; 1], 0).is_err());
+    fs::remove_dir(&dir).expect("an empty directory again");
+}
+
+fn stat_fields(pid: &str) -> Option<(String, String, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let name = stat.split_once('(')?.1.rsplit_once(')')?.0.to_owned();
+    let mut rest = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((name, rest.next()?.to_owned(), rest.next()?.parse().ok()?))
+}
+
+fn is_zombie(pid: &str) -> bool {
+    stat_fields(pid).is_none_or(|(_, state, _)| state == "Z")
+}
+
+fn holders_of(daemon: u32) -> Vec<String> {
+    let pids = fs::read_dir("/proc").expect("proc").filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    pids.filter(|pid| stat_fields(pid).is_some_and(|(name, _, parent)| name == "nacre-holder" && parent == daemon)).collect()
+}

@@ -1,0 +1,411 @@
+//! Locks that applications hold across calls: BSD `flock`, POSIX `fcntl` ranges, and the file's own lock.
+//!
+//! A lock belongs to an [`Owner`]; an owner never conflicts with itself. POSIX ranges of one owner split, join and
+//! change mode; `flock` and the file's own lock are the same with one range. Kinds do not see each other.
+//!
+//! A request that may wait stands in line under its [`WaitId`]. Whoever asked may [`LockSpace::leave`] for a while and
+//! ask again with the same id: the place is kept, and nothing is granted to somebody who is not there. Deadlocks among
+//! POSIX locks are found when a request starts to wait: it is refused (R-LK-16).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use types::{ClientId, Extent, Fid};
+
+use crate::limits::{HELD_RANGES_MAX, WAITERS_MAX};
+use crate::ranges::Ranges;
+use crate::Mode;
+
+/// Sorts of locks; each is a space of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// `flock`: a conversion that must wait gives the old lock up first, as on a local file system.
+    Flock,
+    /// `fcntl`: ranges, with deadlock detection.
+    Posix,
+    /// The file's own lock, taken by O_APPEND and truncate.
+    File,
+}
+
+/// Who holds a lock: a client and whatever that client calls an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// Client.
+    pub client: ClientId,
+    /// Process or open file at that client.
+    pub id: u64,
+}
+
+/// Names a wait: the client's cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WaitId {
+    /// Client.
+    pub client: ClientId,
+    /// Its cookie, unique among its waits.
+    pub cookie: u64,
+}
+
+/// What somebody asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockRequest {
+    /// The file.
+    pub resource: Fid,
+    /// Which sort of lock.
+    pub kind: Kind,
+    /// For whom.
+    pub owner: Owner,
+    /// Which bytes; [`Extent::ALL`] for the other kinds.
+    pub extent: Extent,
+    /// How.
+    pub mode: Mode,
+    /// Process, as F_GETLK tells it.
+    pub pid: u32,
+    /// Name of the wait at the owner's client.
+    pub cookie: u64,
+}
+
+impl LockRequest {
+    /// The name of its wait.
+    #[must_use]
+    pub fn wait_id(&self) -> WaitId {
+        WaitId { client: self.owner.client, cookie: self.cookie }
+    }
+}
+
+/// A granted range that stands in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Held by.
+    pub owner: Owner,
+    /// Bytes.
+    pub extent: Extent,
+    /// How.
+    pub mode: Mode,
+    /// Process.
+    pub pid: u32,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enqueued {
+    /// It is held.
+    Granted,
+    /// It stands in line.
+    Waiting,
+    /// It does not wait and cannot be had (`EAGAIN`).
+    Refused,
+    /// To wait would be a deadlock (`EDEADLK`).
+    Deadlock,
+    /// A bound of the lock space is reached (`ENOLCK`).
+    Full,
+}
+
+struct Waiter {
+    request: LockRequest,
+    /// Somebody awaits the answer; without that nothing is granted, but the place is kept.
+    present: bool,
+}
+
+#[derive(Default)]
+struct Resource {
+    held: BTreeMap<Owner, Ranges>,
+    line: Vec<Waiter>, // first come first
+}
+
+impl Resource {
+    /// Granted ranges of others in the way of `request`.
+    fn conflicts<'a>(&'a self, request: &'a LockRequest) -> impl Iterator<Item = Conflict> + 'a {
+        self.held.iter().filter(|(owner, _)| **owner != request.owner).filter_map(|(owner, ranges)| {
+            let (extent, mode, pid) = ranges.conflict(request.extent, request.mode)?;
+            Some(Conflict { owner: *owner, extent, mode, pid })
+        })
+    }
+
+    /// Waiters before place `place` that want what `request` wants.
+    fn ahead<'a>(&'a self, request: &'a LockRequest, place: usize) -> impl Iterator<Item = &'a LockRequest> + 'a {
+        self.line[..place].iter().map(|waiter| &waiter.request).filter(|other| {
+            other.owner != request.owner && other.extent.overlaps(request.extent) && !other.mode.admits(request.mode)
+        })
+    }
+}
+
+type ResourceId = (Fid, Kind);
+
+/// All locks of this kind on one target.
+#[derive(Default)]
+pub struct LockSpace {
+    resources: BTreeMap<ResourceId, Resource>,
+    waits: BTreeMap<WaitId, ResourceId>,
+    waits_of: BTreeMap<(Kind, Owner), BTreeSet<WaitId>>,
+    held_ranges: usize,
+}
+
+impl LockSpace {
+    /// Nothing held.
+    #[must_use]
+    pub fn new() -> LockSpace {
+        LockSpace::default()
+    }
+
+    /// Asks for a lock; with `wait` it stands in line if it must. A request whose wait id is in line already takes that
+    /// place up again. The second value: others that are granted by this (a downgrade frees).
+    pub fn enqueue(&mut self, request: LockRequest, wait: bool) -> (Enqueued, Vec<WaitId>) {
+        let wait_id = request.wait_id();
+        if self.waits.contains_key(&wait_id) {
+            return self.resume(wait_id);
+        }
+        if self.held_ranges >= HELD_RANGES_MAX || self.waits.len() >= WAITERS_MAX {
+            return (Enqueued::Full, Vec::new());
+        }
+        let id = (request.resource, request.kind);
+        let place = self.resources.get(&id).map_or(0, |resource| resource.line.len());
+        if self.is_free(id, &request, place) {
+            self.hold(id, &request);
+            return (Enqueued::Granted, self.settle(id));
+        }
+        let mut granted = Vec::new();
+        if request.kind == Kind::Flock {
+            granted = self.unlock(request.resource, request.kind, request.owner, Extent::ALL);
+        }
+        if !wait {
+            return (Enqueued::Refused, granted);
+        }
+        if request.kind == Kind::Posix && self.would_deadlock(id, &request) {
+            return (Enqueued::Deadlock, granted);
+        }
+        self.resources.entry(id).or_default().line.push(Waiter { request, present: true });
+        self.waits.insert(wait_id, id);
+        self.waits_of.entry((request.kind, request.owner)).or_default().insert(wait_id);
+        // The new wait may close a circle through somebody's place in a line, who then may be passed.
+        if self.reaches(request.kind, request.owner, request.owner) {
+            granted.extend(self.settle_all());
+        }
+        let own = granted.iter().position(|other| *other == wait_id);
+        match own {
+            Some(own) => {
+                granted.remove(own);
+                (Enqueued::Granted, granted)
+            }
+            None => (Enqueued::Waiting, granted),
+        }
+    }
+
+    /// The granted lock that stands in the way of `request` (F_GETLK).
+    #[must_use]
+    pub fn test(&self, request: &LockRequest) -> Option<Conflict> {
+        self.resources.get(&(request.resource, request.kind))?.conflicts(request).next()
+    }
+
+    /// Gives `extent` back. Returns who is granted by this.
+    pub fn unlock(&mut self, resource: Fid, kind: Kind, owner: Owner, extent: Extent) -> Vec<WaitId> {
+        let id = (resource, kind);
+        let Some(held) = self.resources.get_mut(&id) else { return Vec::new() };
+        if let Some(ranges) = held.held.get_mut(&owner) {
+            let before = ranges.len();
+            ranges.clear(extent);
+            self.held_ranges = self.held_ranges + ranges.len() - before;
+            if ranges.is_empty() {
+                held.held.remove(&owner);
+            }
+        }
+        self.settle(id)
+    }
+
+    /// Nobody awaits the answer of this wait for now; its place is kept.
+    pub fn leave(&mut self, wait: WaitId) {
+        if let Some(waiter) = self.waiter(wait) {
+            waiter.present = false;
+        }
+    }
+
+    /// Whether the wait stands in line and nobody awaits its answer.
+    #[must_use]
+    pub fn is_absent(&self, wait: WaitId) -> bool {
+        let Some(resource) = self.waits.get(&wait).and_then(|id| self.resources.get(id)) else { return false };
+        resource.line.iter().any(|waiter| waiter.request.wait_id() == wait && !waiter.present)
+    }
+
+    /// Whether the wait stands in line.
+    #[must_use]
+    pub fn is_waiting(&self, wait: WaitId) -> bool {
+        self.waits.contains_key(&wait)
+    }
+
+    /// Ends a wait. Returns who is granted by this.
+    pub fn cancel(&mut self, wait: WaitId) -> Vec<WaitId> {
+        let Some(id) = self.waits.get(&wait).copied() else { return Vec::new() };
+        let resource = self.resources.get_mut(&id).expect("a wait's resource exists");
+        let place = resource.line.iter().position(|waiter| waiter.request.wait_id() == wait).expect("a known wait stands in line");
+        let gone = resource.line.remove(place);
+        self.forget_wait(&gone.request);
+        self.settle(id)
+    }
+
+    /// Everything of a client goes. Returns who is granted by this.
+    pub fn drop_client(&mut self, client: ClientId) -> Vec<WaitId> {
+        let gone: Vec<WaitId> = self.waits.keys().filter(|wait| wait.client == client).copied().collect();
+        let mut granted = Vec::new();
+        for wait in gone {
+            granted.extend(self.cancel(wait));
+        }
+        let ids: Vec<ResourceId> = self.resources.keys().copied().collect();
+        for id in ids {
+            let Some(resource) = self.resources.get_mut(&id) else { continue };
+            let mut freed = 0;
+            resource.held.retain(|owner, ranges| {
+                freed += if owner.client == client { ranges.len() } else { 0 };
+                owner.client != client
+            });
+            self.held_ranges -= freed;
+            if freed > 0 {
+                granted.extend(self.settle(id));
+            }
+        }
+        granted
+    }
+
+    /// A lock that its holder states anew after a restart: held without a question.
+    pub fn restate(&mut self, request: LockRequest) {
+        self.hold((request.resource, request.kind), &request);
+    }
+
+    /// Ranges held in all.
+    #[must_use]
+    pub fn held_ranges(&self) -> usize {
+        self.held_ranges
+    }
+
+    /// Requests in line in all.
+    #[must_use]
+    pub fn waiters(&self) -> usize {
+        self.waits.len()
+    }
+
+    /// Whether `owner` holds all of `extent` in at least `mode`.
+    #[must_use]
+    pub fn holds(&self, request: &LockRequest) -> bool {
+        let held = self.resources.get(&(request.resource, request.kind)).and_then(|resource| resource.held.get(&request.owner));
+        let Some(ranges) = held else { return false };
+        let mut at = request.extent.start();
+        for (extent, mode, _) in ranges.iter() {
+            let enough = mode == Mode::Exclusive || request.mode == Mode::Shared;
+            if enough && extent.start() <= at && at < extent.end() {
+                at = extent.end();
+            }
+        }
+        at >= request.extent.end()
+    }
+
+    fn resume(&mut self, wait: WaitId) -> (Enqueued, Vec<WaitId>) {
+        self.waiter(wait).expect("asked for a known wait").present = true;
+        let mut granted = self.settle(self.waits[&wait]);
+        match granted.iter().position(|other| *other == wait) {
+            Some(own) => {
+                granted.remove(own);
+                (Enqueued::Granted, granted)
+            }
+            None => (Enqueued::Waiting, granted),
+        }
+    }
+
+    fn waiter(&mut self, wait: WaitId) -> Option<&mut Waiter> {
+        let resource = self.resources.get_mut(self.waits.get(&wait)?)?;
+        resource.line.iter_mut().find(|waiter| waiter.request.wait_id() == wait)
+    }
+
+    fn forget_wait(&mut self, request: &LockRequest) {
+        let wait = request.wait_id();
+        self.waits.remove(&wait);
+        let key = (request.kind, request.owner);
+        if let Some(waits) = self.waits_of.get_mut(&key) {
+            waits.remove(&wait);
+            if waits.is_empty() {
+                self.waits_of.remove(&key);
+            }
+        }
+    }
+
+    fn hold(&mut self, id: ResourceId, request: &LockRequest) {
+        let ranges = self.resources.entry(id).or_default().held.entry(request.owner).or_default();
+        let before = ranges.len();
+        ranges.set(request.extent, request.mode, request.pid);
+        self.held_ranges = self.held_ranges + ranges.len() - before;
+    }
+
+    /// Whether `request`, standing at `place`, may be granted.
+    fn is_free(&self, id: ResourceId, request: &LockRequest, place: usize) -> bool {
+        let Some(resource) = self.resources.get(&id) else { return true };
+        resource.conflicts(request).next().is_none()
+            && resource.ahead(request, place).all(|other| self.reaches(request.kind, other.owner, request.owner))
+    }
+
+    /// Grants whoever can be granted on one resource, and forgets it when it is empty.
+    fn settle(&mut self, id: ResourceId) -> Vec<WaitId> {
+        let mut granted = Vec::new();
+        let mut place = 0;
+        while let Some(waiter) = self.resources.get(&id).and_then(|resource| resource.line.get(place)) {
+            let request = waiter.request;
+            if !waiter.present || !self.is_free(id, &request, place) {
+                place += 1;
+                continue;
+            }
+            self.resources.get_mut(&id).expect("found above").line.remove(place);
+            self.forget_wait(&request);
+            self.hold(id, &request);
+            granted.push(request.wait_id());
+            place = 0; // the grant may have lowered what its owner held: look from the start
+        }
+        if self.resources.get(&id).is_some_and(|resource| resource.held.is_empty() && resource.line.is_empty()) {
+            self.resources.remove(&id);
+        }
+        granted
+    }
+
+    fn settle_all(&mut self) -> Vec<WaitId> {
+        let ids: BTreeSet<ResourceId> = self.waits.values().copied().collect();
+        ids.into_iter().flat_map(|id| self.settle(id)).collect()
+    }
+
+    /// Whether somebody who holds what `request` wants waits, through holders only, for the requester.
+    fn would_deadlock(&self, id: ResourceId, request: &LockRequest) -> bool {
+        let Some(resource) = self.resources.get(&id) else { return false };
+        let first = resource.conflicts(request).map(|conflict| conflict.owner).collect();
+        self.walk(request.kind, first, request.owner, false)
+    }
+
+    /// Whether `from` waits for `to`, through holders and places in line.
+    fn reaches(&self, kind: Kind, from: Owner, to: Owner) -> bool {
+        let first = self.blockers(kind, from, true);
+        self.walk(kind, first, to, true)
+    }
+
+    fn walk(&self, kind: Kind, mut next: Vec<Owner>, to: Owner, lines: bool) -> bool {
+        let mut seen = BTreeSet::new();
+        while let Some(owner) = next.pop() {
+            if owner == to {
+                return true;
+            }
+            if seen.insert(owner) {
+                next.extend(self.blockers(kind, owner, lines));
+            }
+        }
+        false
+    }
+
+    /// Owners for whom `owner` waits: holders, and with `lines` also those ahead of it.
+    fn blockers(&self, kind: Kind, owner: Owner, lines: bool) -> Vec<Owner> {
+        let mut out = Vec::new();
+        for wait in self.waits_of.get(&(kind, owner)).into_iter().flatten() {
+            let resource = self.waits.get(wait).and_then(|id| self.resources.get(id)).expect("a wait's resource exists");
+            let place = resource.line.iter().position(|waiter| waiter.request.wait_id() == *wait).expect("a known wait stands in line");
+            let request = &resource.line[place].request;
+            out.extend(resource.conflicts(request).map(|conflict| conflict.owner));
+            if lines {
+                out.extend(resource.ahead(request, place).map(|other| other.owner));
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! Examples as text, and random histories against a byte map.
+
+use super::*;
+
+fn request(kind: Kind, resource: u32, who: char, spec: &str, cookie: u64) -> LockRequest {
+    let (from, to) = spec[1..].split_once('-').expect("from-to");
+    LockRequest {
+        resource: Fid::new(1, resource),
+        kind,
+        owner: owner(who),
+        extent: Extent::new(from.parse().expect("number"), to.parse().expect("number")).expect("not empty"),
+        mode: if spec.starts_with('r') { Mode::Shared } else { Mode::Exclusive },
+        pid: 1,
+        cookie,
+    }
+}
+
+fn owner(who: char) -> Owner {
+    Owner { client: ClientId(u128::from(u32::from(who))), id: 1 }
+}
+
+/// Steps `a:1r0-9` (owner a asks on file 1, waits), `a?1r0-9` (does not wait), `a-1r0-9` (unlocks), `!a` (client goes).
+/// The answer of a step is its outcome and whom it let in.
+fn check(kind: Kind, steps: &str, expected: &str) {
+    let mut space = LockSpace::new();
+    let mut seen = Vec::new();
+    for (cookie, step) in steps.split_whitespace().enumerate() {
+        let mut chars = step.chars();
+        let who = chars.next().expect("owner");
+        let (word, granted) = if who == '!' {
+            let who = chars.next().expect("owner");
+            ("", space.drop_client(owner(who).client))
+        } else {
+            let verb = chars.next().expect("verb");
+            let file = chars.next().and_then(|digit| digit.to_digit(10)).expect("file");
+            let request = request(kind, file, who, chars.as_str(), cookie as u64);
+            if verb == '-' {
+                ("", space.unlock(request.resource, kind, request.owner, request.extent))
+            } else {
+                let (outcome, granted) = space.enqueue(request, verb == ':');
+                let word = match outcome {
+                    Enqueued::Granted => "ok",
+                    Enqueued::Waiting => "wait",
+                    Enqueued::Refused => "no",
+                    Enqueued::Deadlock => "deadlock",
+                    Enqueued::Full => "full",
+                };
+                (word, granted)
+            }
+        };
+        let granted: String = granted.iter().map(|wait| char::from_u32(wait.client.0 as u32).expect("a letter")).collect();
+        seen.push(format!("{word}+{granted}").trim_end_matches('+').trim_start_matches('+').to_owned());
+    }
+    let seen: Vec<_> = seen.iter().map(|step| if step.is_empty() { "." } else { step }).collect();
+    assert_eq!(seen.join(" "), expected, "{steps}");
+}
+
+#[test]
+fn ranges_of_different_owners_conflict_and_of_one_owner_never() {
+    check(Kind::Posix, "a:1w0-10 a:1r5-20 b?1r0-5 b?1r5-10 b?1w30-40", "ok ok no ok ok");
+    check(Kind::Posix, "a:1w0-10 a-1w3-6 b?1w3-6 b?1w2-6", "ok . ok no");
+}
+
+#[test]
+fn a_downgrade_and_an_unlock_let_waiters_in() {
+    check(Kind::Posix, "a:1w0-10 b:1r0-10 c:1r5-6 a:1r0-10", "ok wait wait ok+bc");
+    check(Kind::Posix, "a:1w0-10 b:1w0-5 c:1w5-10 a-1w0-5 a-1w5-10", "ok wait wait b c");
+}
+
+#[test]
+fn waiters_are_served_in_the_order_they_came() {
+    check(Kind::Posix, "a:1r0-9 b:1w0-9 c:1r0-9 a-1r0-9 b-1w0-9", "ok wait wait b c");
+    check(Kind::Flock, "a:1r0-9 b:1w0-9 c?1r0-9 a-1r0-9", "ok wait no b");
+}
+
+#[test]
+fn a_circle_of_posix_waits_is_refused() {
+    check(Kind::Posix, "a:1w0-9 b:2w0-9 a:2w0-9 b:1w0-9", "ok ok wait deadlock");
+    check(Kind::Posix, "a:1w0-9 b:2w0-9 c:3w0-9 a:2w0-9 b:3w0-9 c:1r2-3", "ok ok ok wait wait deadlock");
+    check(Kind::Posix, "a:1r0-9 b:1r0-9 a:1w0-9 b:1w0-9", "ok ok wait deadlock");
+}
+
+#[test]
+fn a_place_in_line_alone_is_never_a_deadlock() {
+    // b waits for a; a asks for more of the file and passes b.
+    check(Kind::Posix, "a:1w0-5 b:1w0-9 a:1w5-9 a-1w0-9", "ok wait ok b");
+    // c stands behind b, and b waits for d, and d for a, and a for c: c passes b.
+    check(Kind::Posix, "d:2r0-9 c:1w0-9 a:3w0-9 b:2w0-9 c:2r0-9 d:3w0-9 a:1w0-9", "ok ok ok wait wait wait wait+c");
+}
+
+#[test]
+fn a_flock_conversion_that_waits_gives_the_old_lock_up() {
+    check(Kind::Flock, "a:1r0-9 b:1r0-9 a:1w0-9 b:1w0-9 b-1w0-9", "ok ok wait ok a");
+    check(Kind::Flock, "a:1r0-9 b:1r0-9 a?1w0-9 b?1w0-9", "ok ok no ok");
+}
+
+#[test]
+fn a_client_that_goes_takes_locks_and_waits_along() {
+    check(Kind::Posix, "a:1w0-9 b:1w0-9 c:1w0-9 !b !a", "ok wait wait . c");
+}
+
+#[test]
+fn a_place_is_kept_for_whoever_comes_back() {
+    let mut space = LockSpace::new();
+    let a = request(Kind::File, 1, 'a', "w0-9", 1);
+    let b = request(Kind::File, 1, 'b', "w0-9", 2);
+    let c = request(Kind::File, 1, 'c', "w0-9", 3);
+    assert_eq!(space.enqueue(a, true).0, Enqueued::Granted);
+    assert_eq!(space.enqueue(b, true).0, Enqueued::Waiting);
+    assert_eq!(space.enqueue(c, true).0, Enqueued::Waiting);
+    space.leave(b.wait_id());
+    assert!(space.is_absent(b.wait_id()));
+    assert!(space.unlock(a.resource, a.kind, a.owner, Extent::ALL).is_empty(), "the line waits for b");
+    assert_eq!(space.enqueue(b, true).0, Enqueued::Granted);
+    assert_eq!(space.waiters(), 1);
+    space.leave(c.wait_id());
+    assert!(space.unlock(b.resource, b.kind, b.owner, Extent::ALL).is_empty());
+    assert!(space.cancel(c.wait_id()).is_empty());
+    assert_eq!((space.waiters(), space.held_ranges()), (0, 0));
+    assert!(space.resources.is_empty());
+}
+
+#[test]
+fn a_restated_lock_is_held_without_a_question() {
+    let mut space = LockSpace::new();
+    let a = request(Kind::Posix, 1, 'a', "w0-9", 1);
+    space.restate(a);
+    assert!(space.holds(&a));
+    let conflict = space.test(&request(Kind::Posix, 1, 'b', "r3-4", 2)).expect("a holds it");
+    assert_eq!((conflict.owner, conflict.extent), (a.owner, a.extent));
+}
+
+/// What each owner should hold, byte by byte: a lock is there exactly when it was granted and not given back.
+#[test]
+fn random_histories_keep_the_invariants() {
+    for seed in 1..40u64 {
+        random_history(seed);
+    }
+}
+
+fn random_history(seed: u64) {
+    let mut state = seed;
+    let mut random = move |bound: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % bound
+    };
+    let mut space = LockSpace::new();
+    let mut asked: BTreeMap<WaitId, LockRequest> = BTreeMap::new();
+    type Bytes = [Option<Mode>; 20];
+    let mut model: BTreeMap<(Fid, Owner), Bytes> = BTreeMap::new();
+    for cookie in 0..600 {
+        let who = ['a', 'b', 'c', 'd'][random(4) as usize];
+        let start = random(19);
+        let spec = format!("{}{}-{}", if random(2) == 0 { 'r' } else { 'w' }, start, (start + 1 + random(8)).min(20));
+        let request = request(Kind::Posix, 1 + random(2) as u32, who, &spec, cookie);
+        let is_waiting = asked.values().any(|waiting| waiting.owner == request.owner);
+        let span = request.extent.start() as usize..request.extent.end() as usize;
+        let mut granted = match random(10) {
+            0..=5 if !is_waiting => {
+                let (outcome, granted) = space.enqueue(request, true);
+                match outcome {
+                    Enqueued::Granted => model.entry((request.resource, request.owner)).or_default()[span].fill(Some(request.mode)),
+                    Enqueued::Waiting => drop(asked.insert(request.wait_id(), request)),
+                    _ => {}
+                }
+                granted
+            }
+            6..=8 if !is_waiting => {
+                model.entry((request.resource, request.owner)).or_default()[span].fill(None);
+                space.unlock(request.resource, request.kind, request.owner, request.extent)
+            }
+            _ => match asked.keys().next().copied() {
+                Some(wait) => {
+                    asked.remove(&wait);
+                    space.cancel(wait)
+                }
+                None => Vec::new(),
+            },
+        };
+        for wait in granted.drain(..) {
+            let request = asked.remove(&wait).expect("only waiters are let in");
+            let span = request.extent.start() as usize..request.extent.end() as usize;
+            model.entry((request.resource, request.owner)).or_default()[span].fill(Some(request.mode));
+        }
+        assert_model(&space, &model);
+        assert_eq!(space.waiters(), asked.len());
+        // Nobody waits for ever: whoever waits, waits for an owner that runs.
+        for request in asked.values() {
+            assert!(!space.reaches(Kind::Posix, request.owner, request.owner) || !space.walk(Kind::Posix, space.blockers(Kind::Posix, request.owner, false), request.owner, false));
+            assert!(!space.blockers(Kind::Posix, request.owner, true).is_empty(), "a waiter that nobody blocks was forgotten");
+        }
+    }
+}
+
+fn assert_model(space: &LockSpace, model: &BTreeMap<(Fid, Owner), [Option<Mode>; 20]>) {
+    for file in 1..=2 {
+        let resource = Fid::new(1, file);
+        for byte in 0..20u64 {
+            let holders: Vec<Mode> =
+                model.iter().filter(|((fid, _), _)| *fid == resource).filter_map(|(_, bytes)| bytes[byte as usize]).collect();
+            assert!(holders.len() <= 1 || holders.iter().all(|mode| *mode == Mode::Shared), "exclusive means alone");
+        }
+        for who in ['a', 'b', 'c', 'd'] {
+            let mut held = [None; 20];
+            let ranges = space.resources.get(&(resource, Kind::Posix)).and_then(|found| found.held.get(&owner(who)));
+            for (extent, mode, _) in ranges.into_iter().flat_map(Ranges::iter) {
+                held[extent.start() as usize..extent.end() as usize].fill(Some(mode));
+            }
+            assert_eq!(held, model.get(&(resource, owner(who))).copied().unwrap_or_default());
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A target's side of one session: what executes, which answers are kept, what a duplicate gets.
+//!
+//! Invariants
+//! - A modifying xid is admitted to execution at most once (replays have a rule of their own, see `recovery`).
+//! - One request of an xid executes at a time; duplicates are told so, and it is answered once.
+//! - Per tag the newest xid is known for ever; its answer is known until the client has acknowledged it.
+
+use std::collections::BTreeMap;
+
+use types::{Transno, Xid};
+use wire::{Reply, RequestFlags, RequestHeader};
+
+struct Record {
+    xid: Xid,
+    transno: Transno,
+    reply: Option<Reply>,
+}
+
+/// What to do with a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Execute it; [`Export::finished`] follows.
+    Execute,
+    /// The same xid executes now: do not start it again, its answer serves both.
+    Executing,
+    /// It was executed: this is the answer.
+    Answered(Reply),
+    /// Older than what its tag holds, or acknowledged: drop it, nobody waits for it.
+    Stale,
+    /// A tag out of range: the peer misbehaves.
+    BadTag,
+}
+
+/// Reply records and executing requests of one session; `E` is what the driver knows of an executing one.
+pub struct Export<E> {
+    tags_max: u32,
+    acked: Xid,
+    executing: BTreeMap<Xid, E>,
+    records: BTreeMap<u32, Record>,
+}
+
+impl<E> Export<E> {
+    /// Tags are `1..=tags_max`.
+    #[must_use]
+    pub fn new(tags_max: u32) -> Export<E> {
+        Export { tags_max, acked: Xid(0), executing: BTreeMap::new(), records: BTreeMap::new() }
+    }
+
+    /// A record that was durable when the target started.
+    pub fn restore(&mut self, tag: u32, reply: Reply) {
+        self.remember(tag, &reply);
+    }
+
+    /// Whether and how a request that is no replay goes on.
+    pub fn admit(&mut self, header: &RequestHeader) -> Admission {
+        let xid = Xid(header.xid);
+        self.acknowledge(Xid(header.acked_xid));
+        if !self.executing.is_empty() && self.executing.contains_key(&xid) {
+            return Admission::Executing;
+        }
+        if header.flags & RequestFlags::MODIFIES == 0 {
+            return Admission::Execute;
+        }
+        if header.tag == 0 || header.tag > self.tags_max {
+            return Admission::BadTag;
+        }
+        if xid < self.acked {
+            return Admission::Stale;
+        }
+        match self.records.get(&header.tag) {
+            Some(record) if record.xid > xid => Admission::Stale,
+            Some(record) if record.xid == xid => match &record.reply {
+                Some(reply) => Admission::Answered(reply.clone()),
+                None => Admission::Stale,
+            },
+            _ => Admission::Execute,
+        }
+    }
+
+    fn acknowledge(&mut self, upto: Xid) {
+        if upto > self.acked {
+            self.acked = upto;
+            for record in self.records.values_mut().filter(|record| record.xid < upto) {
+                record.reply = None;
+            }
+        }
+    }
+
+    /// An admitted request begins.
+    pub fn begin(&mut self, xid: Xid, entry: E) {
+        let before = self.executing.insert(xid, entry);
+        assert!(before.is_none(), "an xid executes once at a time");
+    }
+
+    /// The driver's entry of an executing request.
+    pub fn executing_mut(&mut self, xid: Xid) -> Option<&mut E> {
+        self.executing.get_mut(&xid)
+    }
+
+    /// All of them.
+    pub fn all_executing_mut(&mut self) -> impl Iterator<Item = (&Xid, &mut E)> {
+        self.executing.iter_mut()
+    }
+
+    /// It was answered, or given up.
+    pub fn finished(&mut self, xid: Xid) -> Option<E> {
+        self.executing.remove(&xid)
+    }
+
+    /// Keeps the answer of a modifying request. One that is older than what the tag holds is not kept.
+    pub fn remember(&mut self, tag: u32, reply: &Reply) {
+        let record = Record { xid: Xid(reply.header.xid), transno: reply.transno(), reply: Some(reply.clone()) };
+        match self.records.get(&tag) {
+            Some(old) if old.xid > record.xid => {}
+            _ => drop(self.records.insert(tag, record)),
+        }
+    }
+
+    /// Whether the answer of `xid` is kept on `tag`.
+    #[must_use]
+    pub fn remembers(&self, tag: u32, xid: Xid) -> bool {
+        self.records.get(&tag).is_some_and(|record| record.xid == xid)
+    }
+
+    /// Newest xid and transno on a tag.
+    #[must_use]
+    pub fn newest(&self, tag: u32) -> Option<(Xid, Transno)> {
+        self.records.get(&tag).map(|record| (record.xid, record.transno))
+    }
+
+    /// Answers kept in memory.
+    #[must_use]
+    pub fn answers(&self) -> usize {
+        self.records.values().filter(|record| record.reply.is_some()).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{Opcode, Request};
+
+    fn header(xid: u64, tag: u32, acked: u64) -> RequestHeader {
+        let mut request = Request::new(Opcode::MdtUnlink, Vec::new());
+        (request.header.xid, request.header.tag, request.header.acked_xid) = (xid, tag, acked);
+        request.header.flags = RequestFlags::MODIFIES;
+        request.header
+    }
+
+    fn done(export: &mut Export<()>, xid: u64, tag: u32) {
+        assert_eq!(export.admit(&header(xid, tag, 0)), Admission::Execute);
+        export.begin(Xid(xid), ());
+        export.remember(tag, &Reply::ok(&header(xid, tag, 0), Vec::new()));
+        export.finished(Xid(xid));
+    }
+
+    #[test]
+    fn an_executed_request_is_answered_and_not_executed_again() {
+        let mut export = Export::new(8);
+        done(&mut export, 5, 1);
+        assert!(matches!(export.admit(&header(5, 1, 0)), Admission::Answered(_)));
+    }
+
+    #[test]
+    fn an_executing_request_is_not_started_again() {
+        let mut export = Export::new(8);
+        export.begin(Xid(5), ());
+        assert_eq!(export.admit(&header(5, 1, 0)), Admission::Executing);
+    }
+
+    #[test]
+    fn an_older_xid_on_a_tag_is_refused() {
+        let mut export = Export::new(8);
+        done(&mut export, 5, 1);
+        done(&mut export, 9, 1);
+        assert_eq!(export.admit(&header(5, 1, 0)), Admission::Stale);
+        assert_eq!(export.admit(&header(7, 1, 0)), Admission::Stale);
+    }
+
+    #[test]
+    fn an_acknowledged_answer_is_forgotten_and_its_request_stays_refused() {
+        let mut export = Export::new(8);
+        done(&mut export, 5, 1);
+        assert_eq!(export.answers(), 1);
+        assert_eq!(export.admit(&header(9, 2, 9)), Admission::Execute);
+        assert_eq!(export.answers(), 0);
+        assert_eq!(export.admit(&header(5, 1, 0)), Admission::Stale);
+    }
+
+    #[test]
+    fn a_tag_out_of_range_is_noticed() {
+        let mut export: Export<()> = Export::new(8);
+        for tag in [0, 9, u32::MAX] {
+            assert_eq!(export.admit(&header(1, tag, 0)), Admission::BadTag);
+        }
+    }
+}

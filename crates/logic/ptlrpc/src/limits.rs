@@ -1,0 +1,13 @@
+//! Bounds of the machines, with their derivation.
+
+use types::Span;
+
+/// Requests in flight or tags that one session may have: a reply record is about 400 bytes, so a session's records stay
+/// below half a megabyte.
+pub const TAGS_MAX: u32 = 1_024;
+
+/// Requests of one import that wait to be sent. Each has a caller that waits; a mount has at most a few thousand.
+pub const QUEUED_MAX: usize = 65_536;
+
+/// Pause before a request is sent again that the server answered with "recovering".
+pub const RECOVERING_RETRY: Span = Span::millis(500);

@@ -1,0 +1,96 @@
+//! `env::EnvBody`: clocks, tasks, randomness, and which LND a link takes.
+
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use env::{EnvBody, Link, Listener, LocalFuture, Task};
+use rustix::time::{ClockId, clock_gettime};
+use types::{Instant, Net, Nid, NidAddr, Timespec};
+
+use crate::rng::Rng;
+use crate::{OsConfig, lo, tcp};
+
+pub(crate) struct OsBody {
+    config: Rc<OsConfig>,
+    rng: Rng,
+}
+
+impl OsBody {
+    pub(crate) fn new(config: OsConfig) -> OsBody {
+        OsBody { config: Rc::new(config), rng: Rng::from_os() }
+    }
+
+    fn is_lo(&self, at: NidAddr) -> bool {
+        at.nid.net().lnd == Net::LO.lnd || self.config.lo_alias.contains(&at)
+    }
+}
+
+impl EnvBody for OsBody {
+    fn now(&self) -> Instant {
+        now()
+    }
+
+    fn wall(&self) -> Timespec {
+        let time = clock_gettime(ClockId::Realtime);
+        Timespec::new(time.tv_sec, u32::try_from(time.tv_nsec).expect("the kernel keeps nanoseconds below a second"))
+    }
+
+    fn sleep_until(&self, until: Instant) -> LocalFuture<'static, ()> {
+        let span = until - now();
+        if span.0 == 0 {
+            return Box::pin(std::future::ready(()));
+        }
+        Box::pin(tokio::time::sleep(Duration::from_nanos(span.0)))
+    }
+
+    fn spawn(&self, _name: &'static str, future: LocalFuture<'static, ()>) -> Task {
+        let handle = spawn(future);
+        Task::new(Rc::new(move || handle.abort()))
+    }
+
+    fn random(&self) -> u64 {
+        self.rng.next()
+    }
+
+    fn connect(&self, from: Option<Nid>, to: NidAddr) -> LocalFuture<'static, io::Result<Link>> {
+        let config = Rc::clone(&self.config);
+        if self.is_lo(to) {
+            return Box::pin(std::future::ready(lo::connect(&config, from, to)));
+        }
+        Box::pin(async move { tcp::connect(&config, from, to).await })
+    }
+
+    fn listen(&self, at: NidAddr) -> LocalFuture<'static, io::Result<Listener>> {
+        let config = Rc::clone(&self.config);
+        let listener = if self.is_lo(at) { lo::listen(&config, at) } else { tcp::listen(&config, at) };
+        Box::pin(std::future::ready(listener))
+    }
+}
+
+/// Monotonic time.
+pub(crate) fn now() -> Instant {
+    let time = clock_gettime(ClockId::Monotonic);
+    Instant(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
+}
+
+/// Runs `future` on this thread's executor; a panic in it ends the process.
+pub(crate) fn spawn(future: impl Future<Output = ()> + 'static) -> tokio::task::AbortHandle {
+    tokio::task::spawn_local(async move {
+        let guard = AbortOnPanic;
+        future.await;
+        drop(guard);
+    })
+    .abort_handle()
+}
+
+/// The executor would keep a task's panic to itself and leave everybody waiting who relied on the task.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}

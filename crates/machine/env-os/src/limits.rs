@@ -1,0 +1,48 @@
+//! Every bound of this crate, and where its value comes from.
+
+/// Bytes that one read of a control connection asks for: some 250 requests of 240 bytes. Larger buffers gain nothing
+/// and are held as a whole by the smallest message that somebody keeps.
+pub(crate) const READ_BYTES: usize = 64 << 10;
+
+/// Less room than this in a read buffer and the next one is taken: a request header and a short name fit.
+pub(crate) const READ_SPARE_MIN: usize = 2 << 10;
+
+/// Payload parts up to this size are copied behind their header on sending; larger ones get an entry of their own in
+/// the vector. Copying 4 KiB costs about what the kernel takes for one more entry and a cache miss on its memory.
+pub(crate) const COPY_BYTES_MAX: usize = 4 << 10;
+
+/// A run of copied frames ends here and a new one starts.
+pub(crate) const RUN_BYTES_MAX: usize = 64 << 10;
+
+/// Entries of one vectored write.
+pub(crate) const IOVECS_MAX: usize = 64;
+
+/// Bytes that a writer hands to the kernel before other tasks get a turn.
+pub(crate) const WRITE_TURN_BYTES: usize = 1 << 20;
+
+/// A queue beyond this means that its owner ignores `room()`: the link is closed. 64 requests in flight of 4 MiB, four
+/// times over.
+pub(crate) const QUEUE_BYTES_HARD: usize = 1 << 30;
+
+/// Connections that have not finished their HELLO, per listener. 340 nodes may arrive in the same instant.
+pub(crate) const HALF_OPEN_MAX: usize = 1_024;
+
+/// Links that wait for `accept`, per listener.
+pub(crate) const ACCEPT_QUEUE_MAX: usize = 1_024;
+
+/// Kernel's queue of connections to accept.
+pub(crate) const BACKLOG: u32 = 1_024;
+
+/// Data for nobody is read into a scratch buffer of this size and dropped.
+pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
+
+/// Bytes that the buffer pool keeps for the next user; beyond that they go back to the allocator. 16 transfers of the
+/// largest size.
+pub(crate) const POOL_BYTES_MAX: usize = 64 << 20;
+
+/// Messages that this node announces to take in a row (`credits` of an interface, spec rpc 1.4).
+pub(crate) const CREDITS: u32 = 256;
+
+const _: () = assert!(COPY_BYTES_MAX + wire::FRAME_HEADER_BYTES < RUN_BYTES_MAX);
+const _: () = assert!(READ_SPARE_MIN < READ_BYTES);
+const _: () = assert!(wire::BULK_BYTES_MAX as usize <= POOL_BYTES_MAX);

@@ -1,0 +1,97 @@
+//! Executors: a tokio runtime that belongs to one thread.
+//!
+//! tokio's `LocalRuntime` and not a `LocalSet` in a runtime: there a task woken by the I/O driver first wakes the set,
+//! which writes to the driver's eventfd, so that every batch of events costs one more system call.
+
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::thread::JoinHandle;
+
+use env::Env;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::OsConfig;
+use crate::body::OsBody;
+
+/// Runs `main` on an executor of the calling thread and drops all its tasks when `main` is done.
+///
+/// # Panics
+/// When the kernel gives no descriptors for epoll, and inside another executor.
+pub fn run<T, F: Future<Output = T>>(config: OsConfig, main: impl FnOnce(Env) -> F) -> T {
+    pin(&config.cpus);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build_local(Default::default())
+        .expect("the kernel gives an epoll descriptor to a starting node");
+    runtime.block_on(async move {
+        let env = Env::new(Rc::new(OsBody::new(config)));
+        main(env).await
+    })
+}
+
+/// Runs `main` on an executor of a fresh thread.
+pub fn spawn_thread<T, F>(name: &str, config: OsConfig, main: impl FnOnce(Env) -> F + Send + 'static) -> io::Result<JoinHandle<T>>
+where
+    T: Send + 'static,
+    F: Future<Output = T>,
+{
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || run(config, main))
+}
+
+fn pin(cpus: &[u32]) {
+    if cpus.is_empty() {
+        return;
+    }
+    let mut set = CpuSet::new();
+    for cpu in cpus.iter().filter(|cpu| (**cpu as usize) < CpuSet::MAX_CPU) {
+        set.set(*cpu as usize);
+    }
+    if let Err(error) = sched_setaffinity(None, &set) {
+        tracing::warn!(?cpus, %error, "the executor's thread stays unbound");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Span;
+
+    #[test]
+    fn an_executor_of_its_own_thread_gives_its_result() {
+        let thread = spawn_thread("worker", OsConfig { cpus: vec![0, 4_000_000], ..OsConfig::default() }, |env| async move {
+            let (tx, rx) = tokio::sync::oneshot::channel();
+            env.spawn("answer", async move {
+                tx.send(6 * 7).expect("the asker waits");
+            });
+            rx.await.expect("the task answers")
+        });
+        assert_eq!(thread.expect("a thread").join().expect("no panic"), 42);
+    }
+
+    #[test]
+    fn a_sleep_of_zero_is_over_at_once_and_a_timeout_fires() {
+        run(OsConfig::default(), |env| async move {
+            env.sleep(Span::ZERO).await;
+            let before = env.now();
+            assert_eq!(env.timeout(Span::millis(20), std::future::pending::<()>()).await, None);
+            assert!(env.now() - before >= Span::millis(20));
+            assert_ne!(env.random(), env.random());
+            assert!(env.wall().sec > 1_600_000_000);
+        });
+    }
+
+    #[test]
+    fn an_aborted_task_is_dropped() {
+        run(OsConfig::default(), |env| async move {
+            let (tx, rx) = tokio::sync::oneshot::channel::<()>();
+            let task = env.spawn("endless", async move {
+                let _held = tx;
+                std::future::pending::<()>().await;
+            });
+            task.abort();
+            assert!(rx.await.is_err());
+        });
+    }
+}

@@ -1,0 +1,193 @@
+//! The acceptor's side: connections come singly, by anybody, and leave as whole pairs.
+//!
+//! A connection has `handshake` time to say HELLO, and a pair as long again to become whole. Connections that are not
+//! part of a link yet are counted; beyond `HALF_OPEN_MAX` newcomers are closed, so that strangers who say nothing
+//! cannot take all descriptors.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use env::{Link, Listen, Listener, LocalFuture};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use types::{Nid, NidAddr};
+use wire::{FrameError, Hello};
+
+use super::handshake::{Pair, agrees, hear, refused, say};
+use super::{BULK_TO_ACCEPTOR, CONTROL, ipv4, link};
+use crate::OsConfig;
+use crate::body::spawn;
+use crate::limits::{ACCEPT_QUEUE_MAX, HALF_OPEN_MAX};
+
+/// Starts to accept.
+pub(super) fn listener(config: Rc<OsConfig>, socket: TcpListener, addr: NidAddr) -> Listener {
+    let (tx, links) = mpsc::channel(ACCEPT_QUEUE_MAX);
+    let state = Rc::new(Acceptor { config, addr, halves: RefCell::default(), half_open: Rc::default(), links: tx });
+    let task = spawn(accept_all(state, socket));
+    Listener::new(Box::new(TcpListen { addr, links, task }))
+}
+
+struct TcpListen {
+    addr: NidAddr,
+    links: mpsc::Receiver<Link>,
+    task: AbortHandle,
+}
+
+impl Listen for TcpListen {
+    fn accept(&mut self) -> LocalFuture<'_, io::Result<Link>> {
+        Box::pin(async move { self.links.recv().await.ok_or_else(|| io::Error::other("the listening socket failed")) })
+    }
+
+    fn addr(&self) -> NidAddr {
+        self.addr
+    }
+}
+
+impl Drop for TcpListen {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Acceptor {
+    config: Rc<OsConfig>,
+    addr: NidAddr,
+    halves: RefCell<BTreeMap<HalfKey, Half>>,
+    half_open: Rc<Cell<usize>>,
+    links: mpsc::Sender<Link>,
+}
+
+/// A pair is known by its nonce and the address of its connector.
+type HalfKey = (u64, Ipv4Addr);
+
+/// A pair that waits for its bulk connections.
+struct Half {
+    control: Pending,
+    credits: u32,
+    bulk_in: Option<Pending>,
+    bulk_out: Option<Pending>,
+}
+
+/// A connection that counts as half open as long as this lives.
+struct Pending {
+    stream: TcpStream,
+    _seat: Seat,
+}
+
+struct Seat(Rc<Cell<usize>>);
+
+impl Pending {
+    fn new(stream: TcpStream, half_open: &Rc<Cell<usize>>) -> Option<Pending> {
+        if half_open.get() >= HALF_OPEN_MAX {
+            return None;
+        }
+        half_open.set(half_open.get() + 1);
+        Some(Pending { stream, _seat: Seat(Rc::clone(half_open)) })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+async fn accept_all(acceptor: Rc<Acceptor>, socket: TcpListener) {
+    let mut complained = false;
+    loop {
+        match socket.accept().await {
+            Ok((stream, _)) => newcomer(&acceptor, stream),
+            Err(error) => {
+                // Out of descriptors, or the peer is gone again: neither ends a listener.
+                if !std::mem::replace(&mut complained, true) {
+                    tracing::warn!(at = %acceptor.addr, %error, "cannot accept a connection; this is not repeated");
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+}
+
+fn newcomer(acceptor: &Rc<Acceptor>, stream: TcpStream) {
+    let Some(pending) = Pending::new(stream, &acceptor.half_open) else { return };
+    let acceptor = Rc::clone(acceptor);
+    spawn(async move {
+        let limit = Duration::from_nanos(acceptor.config.handshake.0);
+        let source = pending.stream.peer_addr();
+        match tokio::time::timeout(limit, acceptor.greet(pending)).await {
+            Ok(Ok(Some(key))) => {
+                tokio::time::sleep(limit).await;
+                acceptor.halves.borrow_mut().remove(&key);
+            }
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => tracing::warn!(at = %acceptor.addr, ?source, %error, "connection refused"),
+            Err(_) => tracing::warn!(at = %acceptor.addr, ?source, "connection refused: no HELLO in time"),
+        }
+    });
+}
+
+impl Acceptor {
+    /// Takes a connection's HELLO, answers it and puts the connection in its place. Tells the key of a new pair.
+    async fn greet(self: &Rc<Self>, mut pending: Pending) -> io::Result<Option<HalfKey>> {
+        let stream = &mut pending.stream;
+        stream.set_nodelay(true)?;
+        let source = ipv4(stream.peer_addr()?)?;
+        let frame = hear(stream).await?;
+        let own = Nid::new(self.addr.nid.net(), ipv4(stream.local_addr()?)?);
+        let hello = match Hello::from_frame(&frame) {
+            Ok(hello) => hello,
+            Err(error) => {
+                say(stream, frame.id, CONTROL, own).await?; // lets the peer see which version is spoken here
+                return Err(refused(error));
+            }
+        };
+        agrees(&hello, self.addr.nid.net(), source)?;
+        let key = (hello.nonce, source);
+        if self.halves.borrow().contains_key(&key) == (hello.channel == CONTROL) {
+            return Err(refused(FrameError::Hello("its nonce belongs to no pair that waits for this channel")));
+        }
+        say(stream, hello.nonce, hello.channel, own).await?;
+        self.place(key, &hello, pending)
+    }
+
+    fn place(self: &Rc<Self>, key: HalfKey, hello: &Hello, pending: Pending) -> io::Result<Option<HalfKey>> {
+        let mut halves = self.halves.borrow_mut();
+        if hello.channel == CONTROL {
+            let half = Half { control: pending, credits: hello.credits, bulk_in: None, bulk_out: None };
+            halves.insert(key, half);
+            return Ok(Some(key));
+        }
+        let half = halves.get_mut(&key).ok_or_else(|| refused(FrameError::Hello("its pair is gone")))?;
+        let slot = if hello.channel == BULK_TO_ACCEPTOR { &mut half.bulk_in } else { &mut half.bulk_out };
+        if slot.replace(pending).is_some() {
+            halves.remove(&key);
+            return Err(refused(FrameError::Hello("its pair has this channel already")));
+        }
+        if half.bulk_in.is_some() && half.bulk_out.is_some() {
+            let half = halves.remove(&key).expect("found above");
+            drop(halves);
+            self.complete(half, key.1);
+        }
+        Ok(None)
+    }
+
+    fn complete(&self, half: Half, source: Ipv4Addr) {
+        let (Some(bulk_in), Some(bulk_out)) = (half.bulk_in, half.bulk_out) else { return };
+        let pair = Pair {
+            control: half.control.stream,
+            bulk_out: bulk_out.stream,
+            bulk_in: bulk_in.stream,
+            peer: Nid::new(self.addr.nid.net(), source),
+            peer_credits: half.credits,
+        };
+        let link = link::start(Rc::clone(&self.config), pair);
+        if let Err(error) = self.links.try_send(link) {
+            tracing::warn!(at = %self.addr, %error, "link dropped: nobody accepts it");
+        }
+    }
+}

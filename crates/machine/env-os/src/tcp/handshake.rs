@@ -1,0 +1,109 @@
+//! HELLO: who speaks, on which of the pair's three connections.
+//!
+//! The connector opens the control connection, says HELLO and waits for the acceptor's; then opens both bulk
+//! connections at the same time, with the nonce of the first. A HELLO names the NID of its sender, which must be the
+//! address that the bytes come from: a node is who its address says. The acceptor answers a HELLO that it refuses
+//! with its own before it closes, so that the connector can tell why.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use env::Link;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use types::{Net, Nid, NidAddr};
+use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, Hello};
+
+use super::{BULK_TO_ACCEPTOR, BULK_TO_CONNECTOR, CONTROL, dial, ipv4, link};
+use crate::OsConfig;
+use crate::limits::CREDITS;
+use crate::rng::os_random;
+
+/// The three connections of a pair, as one side sees them.
+pub(super) struct Pair {
+    pub(super) control: TcpStream,
+    pub(super) bulk_out: TcpStream,
+    pub(super) bulk_in: TcpStream,
+    pub(super) peer: Nid,
+    pub(super) peer_credits: u32,
+}
+
+/// The connector's side.
+pub(super) async fn connect(config: &Rc<OsConfig>, from: Option<Nid>, to: NidAddr) -> io::Result<Link> {
+    let nonce = os_random();
+    let bind = from.map(Nid::addr);
+    let (control, hello) = open(bind, to, nonce, CONTROL).await?;
+    let bind = Some(ipv4(control.local_addr()?)?); // all three come from one address
+    let (bulk_out, bulk_in) =
+        tokio::try_join!(open(bind, to, nonce, BULK_TO_ACCEPTOR), open(bind, to, nonce, BULK_TO_CONNECTOR))?;
+    let pair = Pair { control, bulk_out: bulk_out.0, bulk_in: bulk_in.0, peer: to.nid, peer_credits: hello.credits };
+    Ok(link::start(Rc::clone(config), pair))
+}
+
+/// One connection with HELLOs exchanged.
+async fn open(bind: Option<Ipv4Addr>, to: NidAddr, nonce: u64, channel: u16) -> io::Result<(TcpStream, Hello)> {
+    let mut stream = dial(bind, to).await?;
+    let own = Nid::new(to.nid.net(), ipv4(stream.local_addr()?)?);
+    say(&mut stream, nonce, channel, own).await?;
+    let hello = Hello::from_frame(&hear(&mut stream).await?).map_err(refused)?;
+    if hello.nonce != nonce || hello.channel != channel {
+        return Err(refused(FrameError::Hello("it answers another connection")));
+    }
+    agrees(&hello, to.nid.net(), to.nid.addr())?;
+    Ok((stream, hello))
+}
+
+/// Sends a HELLO.
+pub(super) async fn say(stream: &mut TcpStream, nonce: u64, channel: u16, own: Nid) -> io::Result<()> {
+    let hello = Hello {
+        version: wire::VERSION,
+        version_min: wire::VERSION_MIN,
+        channel,
+        auth_len: 0,
+        compat: 0,
+        ro_compat: 0,
+        incompat: 0,
+        nonce,
+        nid: own.0,
+        credits: CREDITS,
+        reserved: 0,
+    };
+    stream.write_all(&hello.to_frame().encode(CrcMode::All)).await
+}
+
+/// Receives what should be a HELLO and nothing behind it.
+pub(super) async fn hear(stream: &mut TcpStream) -> io::Result<Frame> {
+    let mut head = [0; FRAME_HEADER_BYTES];
+    stream.read_exact(&mut head).await.map_err(closed)?;
+    let header = FrameHeader::decode(&head).map_err(refused)?;
+    if header.kind != FrameKind::Hello {
+        return Err(refused(FrameError::Hello("another frame came first")));
+    }
+    let mut payload = vec![0; header.length]; // a HELLO is bounded by 4 KiB
+    stream.read_exact(&mut payload).await.map_err(closed)?;
+    header.check(&payload).map_err(refused)?;
+    Ok(Frame::new(header.kind, header.id, Bytes::from(payload)))
+}
+
+/// A HELLO's NID is the address that it came from; `0@lo` will do from this machine.
+pub(super) fn agrees(hello: &Hello, net: Net, source: Ipv4Addr) -> io::Result<()> {
+    let told = Nid(hello.nid);
+    let seen = Nid::new(net, source);
+    if told == seen || (told == Nid::LO && source.is_loopback()) {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, format!("the peer calls itself {told}, but is {seen}")))
+}
+
+pub(super) fn refused(error: FrameError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+fn closed(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        return io::Error::new(io::ErrorKind::ConnectionAborted, "the peer closed the connection during HELLO");
+    }
+    error
+}

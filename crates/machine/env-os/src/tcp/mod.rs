@@ -1,0 +1,114 @@
+//! The `tcp` LND: three connections per pair of nodes.
+//!
+//! ```text
+//!  connector                                  acceptor
+//!     | --- channel 0: control, both ways --->   |    requests, replies, callbacks, pulls, heartbeats
+//!     | --- channel 1: bulk ------------------>  |    data that the acceptor pulled
+//!     | <-- channel 2: bulk -------------------- |    data that the acceptor pushes; opened by the connector too
+//! ```
+//! Each starts with a HELLO both ways; its nonce ties the three together ([`handshake`]). Losing one of them closes
+//! the link. So bulk never stands before a request, and each direction of bulk has its own window and its own order.
+//!
+//! **Writing.** `send` appends to a queue and wakes the queue's one writer task ([`outbox`]), which hands everything
+//! that is there to one vectored write. The wake-up puts the writer behind the tasks that are ready now: when 64
+//! requests arrive in one read, the 64 handlers answer first and their replies leave in one system call.
+//!
+//! **Reading.** Whoever polls the link reads the control socket itself, without a task between ([`inbox`]); bulk is
+//! read by a task of its own into pooled buffers ([`bulk`]), because a server that takes no further requests still
+//! waits for data.
+//!
+//! Without [`OsConfig::insecure`] plaintext stays on loopback addresses.
+
+mod accept;
+mod bulk;
+mod handshake;
+mod inbox;
+mod link;
+mod outbox;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::rc::Rc;
+use std::time::Duration;
+
+use env::{Link, Listener};
+use tokio::net::{TcpSocket, TcpStream};
+use types::{Net, Nid, NidAddr};
+
+use crate::OsConfig;
+use crate::limits::BACKLOG;
+
+/// Channels of a pair, as HELLO names them.
+pub(crate) const CONTROL: u16 = 0;
+/// Bulk towards the acceptor.
+pub(crate) const BULK_TO_ACCEPTOR: u16 = 1;
+/// Bulk towards the connector.
+pub(crate) const BULK_TO_CONNECTOR: u16 = 2;
+
+/// Connects a whole pair.
+pub(crate) async fn connect(config: &Rc<OsConfig>, from: Option<Nid>, to: NidAddr) -> io::Result<Link> {
+    permitted(config, to, "connect to")?;
+    if let Some(from) = from.filter(|from| from.net() != to.nid.net()) {
+        return Err(invalid(format!("the own NID {from} is on another network than {to}")));
+    }
+    let limit = Duration::from_nanos(config.handshake.0);
+    match tokio::time::timeout(limit, handshake::connect(config, from, to)).await {
+        Ok(Ok(link)) => Ok(link),
+        Ok(Err(error)) => Err(io::Error::new(error.kind(), format!("{to}: {error}"))),
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("{to}: no connection within {limit:?}"))),
+    }
+}
+
+/// Listens for pairs.
+pub(crate) fn listen(config: &Rc<OsConfig>, at: NidAddr) -> io::Result<Listener> {
+    permitted(config, at, "listen on")?;
+    let bound = || -> io::Result<_> {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_reuseaddr(true)?; // a restarted server finds its old connections in TIME_WAIT
+        socket.bind(socket_addr(at))?;
+        socket.listen(BACKLOG)
+    };
+    let listener = bound().map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {at}: {error}")))?;
+    let addr = NidAddr { nid: at.nid, port: listener.local_addr()?.port() };
+    Ok(accept::listener(Rc::clone(config), listener, addr))
+}
+
+/// Only `tcp` networks are sockets here, and plaintext leaves the machine only where the node says so.
+fn permitted(config: &OsConfig, at: NidAddr, what: &str) -> io::Result<()> {
+    if at.nid.net().lnd != Net::TCP.lnd {
+        return Err(invalid(format!("cannot {what} {at}: there is no driver for this network")));
+    }
+    if !config.insecure && !at.nid.addr().is_loopback() {
+        let text = format!("cannot {what} {at}: connections are not encrypted yet, so only loopback addresses are allowed without --insecure");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    Ok(())
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+fn socket_addr(at: NidAddr) -> SocketAddr {
+    SocketAddr::V4(SocketAddrV4::new(at.nid.addr(), at.port))
+}
+
+/// One connection, from the address of `from` where given.
+async fn dial(from: Option<Ipv4Addr>, to: NidAddr) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_nodelay(true)?;
+    if let Some(from) = from {
+        let bound = socket.bind(SocketAddr::V4(SocketAddrV4::new(from, 0)));
+        bound.map_err(|error| io::Error::new(error.kind(), format!("cannot use {from} as own address: {error}")))?;
+    }
+    socket.connect(socket_addr(to)).await
+}
+
+fn ipv4(addr: SocketAddr) -> io::Result<Ipv4Addr> {
+    match addr {
+        SocketAddr::V4(addr) => Ok(*addr.ip()),
+        SocketAddr::V6(_) => Err(invalid("an IPv6 address on an IPv4 socket".to_owned())),
+    }
+}

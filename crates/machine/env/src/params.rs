@@ -1,0 +1,312 @@
+//! The parameter tree of a node: names as Lustre spells them, values made when they are asked for.
+//!
+//! A name is a dotted path (`ost.OSS.ost_io.threads_max`). Patterns are shell globs per part: `*`, `?`, `[a-z]`, `[!x]`
+//! and `{a,b}`; `/` is accepted for `.`. A leaf has a reader and, where it can be changed, a writer. **A writer that
+//! refuses changes nothing** and says why; the error names the parameter and the value.
+//!
+//! Pure: the tree knows no socket and no file; whoever answers `lctl` asks it.
+
+mod glob;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use types::Errno;
+
+pub use glob::{Pattern, PatternError};
+
+/// Longest value that a write may carry, bytes.
+pub const PARAM_VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// Parameters of one node at most: a registration behind it is a fault of the program.
+pub const PARAMS_MAX: usize = 1 << 18;
+
+type Read = Rc<dyn Fn() -> String>;
+type Write = Rc<dyn Fn(&str) -> Result<(), String>>;
+
+#[derive(Clone)]
+struct Leaf {
+    read: Read,
+    write: Option<Write>,
+}
+
+/// One match of a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Dotted name.
+    pub name: String,
+    /// Value as printed; may have several lines.
+    pub value: String,
+}
+
+/// One match of a listing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ParamName {
+    /// Dotted name.
+    pub name: String,
+    /// Whether it has parameters below it instead of a value.
+    pub is_dir: bool,
+    /// Whether it can be set.
+    pub is_writable: bool,
+}
+
+/// Why a parameter was not read or set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParamError {
+    /// The pattern itself is wrong.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// Nothing has this name.
+    #[error("param_path '{0}': No such file or directory")]
+    NotFound(String),
+    /// It cannot be set.
+    #[error("setting {name}={value}: Permission denied: it is read-only")]
+    ReadOnly {
+        /// The parameter.
+        name: String,
+        /// What was to be written.
+        value: String,
+    },
+    /// The writer refused.
+    #[error("setting {name}={value}: Invalid argument: {why}")]
+    BadValue {
+        /// The parameter.
+        name: String,
+        /// What was to be written.
+        value: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl ParamError {
+    /// As an exit status.
+    #[must_use]
+    pub fn errno(&self) -> Errno {
+        match self {
+            ParamError::NotFound(_) => Errno::ENOENT,
+            ParamError::ReadOnly { .. } => Errno::EACCES,
+            ParamError::Pattern(_) | ParamError::BadValue { .. } => Errno::EINVAL,
+        }
+    }
+}
+
+/// All parameters of a node; a cheap handle.
+#[derive(Clone, Default)]
+pub struct ParamTree(Rc<RefCell<BTreeMap<Vec<String>, Leaf>>>);
+
+impl ParamTree {
+    /// Without parameters.
+    #[must_use]
+    pub fn new() -> ParamTree {
+        ParamTree::default()
+    }
+
+    /// Adds a parameter that can only be read. A second registration of a name replaces the first.
+    pub fn register(&self, name: impl AsRef<str>, read: impl Fn() -> String + 'static) {
+        self.insert(name.as_ref(), Leaf { read: Rc::new(read), write: None });
+    }
+
+    /// Adds a parameter that can be set. `write` changes all or nothing and says what is wrong with a value it refuses.
+    pub fn register_rw(
+        &self,
+        name: impl AsRef<str>,
+        read: impl Fn() -> String + 'static,
+        write: impl Fn(&str) -> Result<(), String> + 'static,
+    ) {
+        self.insert(name.as_ref(), Leaf { read: Rc::new(read), write: Some(Rc::new(write)) });
+    }
+
+    /// Removes `prefix` and everything below it: a target or mount is gone.
+    pub fn remove(&self, prefix: &str) {
+        let prefix = parts(prefix);
+        self.0.borrow_mut().retain(|name, _| !name.starts_with(&prefix));
+    }
+
+    /// Values of all leaves that match.
+    pub fn get(&self, pattern: &str) -> Result<Vec<Param>, ParamError> {
+        let found = self.leaves(pattern, false)?;
+        Ok(found.into_iter().map(|(name, leaf)| Param { name, value: (leaf.read)() }).collect())
+    }
+
+    /// Values of all leaves that match or stand below a match.
+    pub fn get_below(&self, pattern: &str) -> Result<Vec<Param>, ParamError> {
+        let found = self.leaves(pattern, true)?;
+        Ok(found.into_iter().map(|(name, leaf)| Param { name, value: (leaf.read)() }).collect())
+    }
+
+    /// Names that match: leaves and the levels above them; with `recursive` also all below them.
+    pub fn list(&self, pattern: &str, recursive: bool) -> Result<Vec<ParamName>, ParamError> {
+        let matcher = Pattern::new(pattern)?;
+        let tree = self.0.borrow();
+        let mut found = BTreeSet::new();
+        for (name, leaf) in tree.iter() {
+            let depths = (1..=name.len())
+                .filter(|depth| matcher.matches(&name[..*depth]) || (recursive && matcher.matches_above(&name[..*depth])));
+            for depth in depths {
+                let is_dir = depth < name.len();
+                let is_writable = !is_dir && leaf.write.is_some();
+                found.insert(ParamName { name: name[..depth].join("."), is_dir, is_writable });
+            }
+        }
+        if found.is_empty() { Err(not_found(pattern)) } else { Ok(found.into_iter().collect()) }
+    }
+
+    /// Sets every leaf that matches; one answer for each, with the value as it reads afterwards.
+    pub fn set(&self, pattern: &str, value: &str) -> Result<Vec<Result<Param, ParamError>>, ParamError> {
+        let found = self.leaves(pattern, false)?;
+        Ok(found.into_iter().map(|(name, leaf)| set_leaf(name, &leaf, value)).collect())
+    }
+
+    fn insert(&self, name: &str, leaf: Leaf) {
+        let name = parts(name);
+        assert!(name.iter().all(|part| !part.is_empty()), "a parameter's name has no empty part");
+        let mut tree = self.0.borrow_mut();
+        tree.insert(name, leaf);
+        assert!(tree.len() <= PARAMS_MAX, "parameters are bounded");
+    }
+
+    /// Cloned out, so that a reader or writer may register parameters itself.
+    fn leaves(&self, pattern: &str, below: bool) -> Result<Vec<(String, Leaf)>, ParamError> {
+        let matcher = Pattern::new(pattern)?;
+        let tree = self.0.borrow();
+        let fits = |name: &[String]| matcher.matches(name) || (below && matcher.matches_above(name));
+        let found: Vec<_> =
+            tree.iter().filter(|(name, _)| fits(name)).map(|(name, leaf)| (name.join("."), leaf.clone())).collect();
+        if found.is_empty() { Err(not_found(pattern)) } else { Ok(found) }
+    }
+}
+
+fn set_leaf(name: String, leaf: &Leaf, value: &str) -> Result<Param, ParamError> {
+    let shown: String = value.chars().take(80).collect();
+    let Some(write) = &leaf.write else { return Err(ParamError::ReadOnly { name, value: shown }) };
+    if value.len() > PARAM_VALUE_BYTES_MAX {
+        let why = format!("longer than {PARAM_VALUE_BYTES_MAX} bytes");
+        return Err(ParamError::BadValue { name, value: shown, why });
+    }
+    match write(value) {
+        Ok(()) => Ok(Param { name, value: (leaf.read)() }),
+        Err(why) => Err(ParamError::BadValue { name, value: shown, why }),
+    }
+}
+
+fn parts(name: &str) -> Vec<String> {
+    name.split('.').map(str::to_owned).collect()
+}
+
+fn not_found(pattern: &str) -> ParamError {
+    ParamError::NotFound(pattern.chars().take(200).map(|c| if c == '.' { '/' } else { c }).collect())
+}
+
+/// A number within `min..=max`, for writers.
+pub fn parse_within<T>(value: &str, min: T, max: T) -> Result<T, String>
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display,
+{
+    match value.trim().parse::<T>() {
+        Ok(number) if number >= min && number <= max => Ok(number),
+        _ => Err(format!("expected a number from {min} to {max}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn tree() -> (ParamTree, Rc<Cell<u32>>) {
+        let tree = ParamTree::new();
+        let threads = Rc::new(Cell::new(128));
+        tree.register("version", || "0.1.0".to_owned());
+        for service in ["ost", "ost_io"] {
+            let (shown, set) = (threads.clone(), threads.clone());
+            tree.register_rw(
+                format!("ost.OSS.{service}.threads_max"),
+                move || shown.get().to_string(),
+                move |value| parse_within(value, 2, 512).map(|value| set.set(value)),
+            );
+        }
+        for index in 0..3 {
+            tree.register(format!("obdfilter.testfs-OST000{index}.kbytesfree"), move || (index * 100).to_string());
+        }
+        (tree, threads)
+    }
+
+    fn names(found: Result<Vec<Param>, ParamError>) -> String {
+        found.expect("found").into_iter().map(|param| format!("{}={}", param.name, param.value)).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn globs_find_leaves_in_name_order() {
+        let (tree, _) = tree();
+        assert_eq!(names(tree.get("version")), "version=0.1.0");
+        assert_eq!(
+            names(tree.get("obdfilter.*OST000[02].kbytesfree")),
+            "obdfilter.testfs-OST0000.kbytesfree=0 obdfilter.testfs-OST0002.kbytesfree=200"
+        );
+        assert_eq!(names(tree.get("ost/OSS/{ost_io,none}/threads_ma?")), "ost.OSS.ost_io.threads_max=128");
+        assert_eq!(names(tree.get_below("obdfilter.*1")), "obdfilter.testfs-OST0001.kbytesfree=100");
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_as_a_path() {
+        let (tree, _) = tree();
+        assert_eq!(tree.get("a.b").map_err(|error| error.to_string()), Err("param_path 'a/b': No such file or directory".into()));
+        assert!(tree.get("ost.OSS").is_err(), "a level above leaves has no value");
+    }
+
+    #[test]
+    fn a_refused_write_changes_nothing_and_names_the_value() {
+        let (tree, threads) = tree();
+        let answers = tree.set("ost.OSS.*.threads_max", "1000").expect("found");
+        assert_eq!(answers.len(), 2);
+        let text = answers[1].clone().map_err(|error| error.to_string());
+        let expected = "setting ost.OSS.ost_io.threads_max=1000: Invalid argument: expected a number from 2 to 512";
+        assert_eq!(text, Err(expected.into()));
+        assert_eq!(threads.get(), 128);
+        assert!(matches!(&tree.set("version", "2").expect("found")[0], Err(ParamError::ReadOnly { .. })));
+    }
+
+    #[test]
+    fn a_write_answers_with_the_value_as_it_reads_afterwards() {
+        let (tree, threads) = tree();
+        let answers = tree.set("ost.OSS.ost_io.threads_max", " 64").expect("found");
+        assert_eq!(answers[0].as_ref().map(|param| param.value.as_str()), Ok("64"));
+        assert_eq!(threads.get(), 64);
+    }
+
+    #[test]
+    fn a_listing_shows_levels_and_what_is_writable() {
+        let (tree, _) = tree();
+        let shown = |pattern: &str, recursive| {
+            let found = tree.list(pattern, recursive).expect("found");
+            let mark = |name: &ParamName| {
+                if name.is_dir {
+                    "/"
+                } else if name.is_writable {
+                    "="
+                } else {
+                    ""
+                }
+            };
+            found.iter().map(|name| format!("{}{}", name.name, mark(name))).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(shown("*", false), "obdfilter/ ost/ version");
+        assert_eq!(shown("ost.OSS.*", false), "ost.OSS.ost/ ost.OSS.ost_io/");
+        assert_eq!(
+            shown("ost.OSS", true),
+            "ost.OSS/ ost.OSS.ost/ ost.OSS.ost.threads_max= ost.OSS.ost_io/ ost.OSS.ost_io.threads_max="
+        );
+    }
+
+    #[test]
+    fn a_target_that_is_gone_takes_its_parameters_with_it() {
+        let (tree, _) = tree();
+        tree.remove("obdfilter.testfs-OST0001");
+        assert_eq!(tree.get("obdfilter.*.kbytesfree").map(|found| found.len()), Ok(2));
+        tree.remove("obdfilter");
+        assert!(tree.get("obdfilter.*.*").is_err());
+    }
+}

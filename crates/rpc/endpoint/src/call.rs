@@ -1,0 +1,122 @@
+//! What a caller asks for and what it gets: [`Call`], [`Answer`], [`CallError`].
+
+use bytes::Bytes;
+use types::{Creds, Errno, Span, Xid};
+use wire::{Opcode, Reply};
+
+/// One request to a target, in the caller's words.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// What to do.
+    pub opcode: Opcode,
+    /// Body first.
+    pub bufs: Vec<Bytes>,
+    /// On whose behalf.
+    pub creds: Creds,
+    /// Label of the job, NUL padded.
+    pub jobid: [u8; 32],
+    /// Data that goes with it.
+    pub bulk: Bulk,
+    /// May change state: gets a tag, is kept for replay, is executed exactly once.
+    pub modifies: bool,
+    /// Answer only once the change is durable.
+    pub sync: bool,
+    /// How long it stays in the replay list.
+    pub keep: Keep,
+    /// Gives up after so long with [`CallError::TimedOut`]; `None`: waits for ever.
+    pub patience: Option<Span>,
+}
+
+impl Call {
+    /// As root, without bulk data, changing nothing.
+    #[must_use]
+    pub fn new(opcode: Opcode, bufs: Vec<Bytes>) -> Call {
+        Call {
+            opcode,
+            bufs,
+            creds: Creds::root(),
+            jobid: [0; 32],
+            bulk: Bulk::None,
+            modifies: false,
+            sync: false,
+            keep: Keep::No,
+            patience: None,
+        }
+    }
+}
+
+/// Data beside the request (spec rpc 1.3).
+#[derive(Clone, Debug, Default)]
+pub enum Bulk {
+    /// None.
+    #[default]
+    None,
+    /// The server pulls these bytes; they are kept until the change is durable.
+    Source(Vec<Bytes>),
+    /// The server pushes at most so many bytes.
+    Sink(usize),
+}
+
+impl Bulk {
+    /// Bytes to pull, or room for bytes to be pushed.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Bulk::None => 0,
+            Bulk::Source(parts) => parts.iter().map(Bytes::len).sum(),
+            Bulk::Sink(len) => *len,
+        }
+    }
+
+    /// Whether there is nothing to transfer.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+pub use ptlrpc::Keep;
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The reply; its status is zero.
+    pub reply: Reply,
+    /// What was pushed, or inline data of the same meaning; empty without [`Bulk::Sink`].
+    pub data: Bytes,
+    /// Number of the request: names an open in [`Keep::Close`].
+    pub xid: Xid,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The server's refusal.
+    #[error("the server answered: {0}")]
+    Errno(Errno),
+    /// The session was lost, and whether the change was made is not known.
+    #[error("this client was evicted by the target")]
+    Evicted,
+    /// An administrator took the target out of use.
+    #[error("the target is inactive")]
+    Inactive,
+    /// The caller's patience ended.
+    #[error("no answer within the caller's patience")]
+    TimedOut,
+    /// The endpoint was shut down.
+    #[error("the endpoint is shut down")]
+    Shutdown,
+}
+
+impl CallError {
+    /// As an application sees it.
+    #[must_use]
+    pub fn errno(&self) -> Errno {
+        match self {
+            CallError::Errno(errno) => *errno,
+            CallError::Evicted | CallError::Inactive => Errno::EIO,
+            CallError::TimedOut => Errno::ETIMEDOUT,
+            CallError::Shutdown => Errno::ESHUTDOWN,
+        }
+    }
+}

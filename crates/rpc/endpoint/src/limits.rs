@@ -1,0 +1,13 @@
+//! Bounds of an endpoint, with their derivation.
+
+/// Requests in flight to one target: design 10.15; at 10 us a request this hides 640 us of latency.
+pub const RPCS_IN_FLIGHT_DEFAULT: u32 = 64;
+
+/// Modifying requests in flight to one target: as many as requests, so that tags are never the tighter bound.
+pub const TAGS_DEFAULT: u32 = 64;
+
+/// Written bytes of one target that may wait for its commit: 16 transfers of 4 MiB (design 10.6).
+pub const UNSTABLE_BYTES_MAX_DEFAULT: u64 = 64 << 20;
+
+const _: () = assert!(TAGS_DEFAULT <= RPCS_IN_FLIGHT_DEFAULT);
+const _: () = assert!(UNSTABLE_BYTES_MAX_DEFAULT >= wire::BULK_BYTES_MAX as u64);

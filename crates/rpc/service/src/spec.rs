@@ -1,0 +1,46 @@
+//! Services of spec rpc 3.1: a service is a deadlock firewall with workers and queues of its own.
+
+/// One service.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ServiceSpec {
+    /// Its name in parameters and statistics.
+    pub name: &'static str,
+    /// Where its parameters stand.
+    pub path: &'static str,
+    /// Whether it has a high-priority head.
+    pub has_hp: bool,
+    /// Requests that may be handled at once, per partition.
+    pub slots: u32,
+}
+
+macro_rules! services {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $path:literal, $hp:literal, $slots:literal;)*) => {
+        $($(#[$doc])* pub static $name: ServiceSpec = ServiceSpec { name: $text, path: $path, has_hp: $hp, slots: $slots };)*
+
+        /// All of them.
+        pub static SERVICES: &[&ServiceSpec] = &[$(&$name,)*];
+    };
+}
+
+services! {
+    /// Attributes, statfs, sync and locks of OSTs.
+    OST = "ost", "ost.OSS.ost", true, 64;
+    /// Reads, writes and punches of OSTs.
+    OST_IO = "ost_io", "ost.OSS.ost_io", true, 64;
+    /// Destroys of objects (and creates, where there are any).
+    OST_CREATE = "ost_create", "ost.OSS.ost_create", false, 16;
+    /// All metadata operations and lock enqueues.
+    MDT = "mdt", "mds.MDS.mdt", true, 64;
+    /// Pages of directories, closes.
+    MDT_READPAGE = "mdt_readpage", "mds.MDS.mdt_readpage", false, 48;
+    /// Data on the MDT.
+    MDT_IO = "mdt_io", "mds.MDS.mdt_io", true, 64;
+    /// Updates from other MDTs.
+    MDT_OUT = "mdt_out", "mds.MDS.mdt_out", false, 64;
+    /// Configuration.
+    MGS = "mgs", "mgs.MGS.mgs", false, 32;
+    /// Cancels of locks from clients.
+    LDLM_CANCELD = "ldlm_canceld", "ldlm.services.ldlm_canceld", true, 24;
+    /// Lock callbacks.
+    LDLM_CBD = "ldlm_cbd", "ldlm.services.ldlm_cbd", false, 24;
+}

@@ -1,0 +1,36 @@
+//! What a target implements.
+
+use std::rc::Rc;
+
+use env::LocalFuture;
+use types::{Errno, TargetId};
+use wire::{Reply, Request};
+
+use crate::{ClientRecord, Exports, Incoming, ServiceSpec, Session};
+
+/// Where a request queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Which service handles it.
+    pub service: &'static ServiceSpec,
+    /// Whether it goes to the high-priority head.
+    pub high_priority: bool,
+}
+
+/// A target as a [`crate::Node`] serves it.
+pub trait Target: 'static {
+    /// Which one.
+    fn id(&self) -> TargetId;
+    /// Its sessions.
+    fn exports(&self) -> Rc<Exports>;
+    /// Which service handles `request`.
+    fn class(&self, request: &Request) -> Class;
+    /// Executes a request. Resends that were executed before, and committed replays, do not come here.
+    fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply>;
+    /// Makes `record` durable; awaited before Connect is answered.
+    fn remember_client(self: Rc<Self>, record: ClientRecord) -> LocalFuture<'static, Result<(), Errno>>;
+    /// Drops what the session holds, forgets its client record and its reply records durably.
+    fn session_ended(self: Rc<Self>, session: Rc<Session>, evicted: bool) -> LocalFuture<'static, ()>;
+    /// Everybody who came back has replayed: sweep what nobody re-opened. Normal requests wait for the end of this.
+    fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()>;
+}

@@ -1,0 +1,121 @@
+//! What an MDT is told when it starts.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use types::{FsName, Span};
+
+/// Configuration of one MDT.
+#[derive(Clone)]
+pub struct MdtConfig {
+    /// File system.
+    pub fsname: FsName,
+    /// Which MDT.
+    pub index: u32,
+    /// A change is durable after so long at most.
+    pub commit_interval: Span,
+    /// A commit starts as soon as so much is dirty.
+    pub commit_dirty_bytes: u64,
+    /// Strike every known client out at once instead of waiting for it.
+    pub abort_recovery: bool,
+    /// Recovery window.
+    pub recovery_window: Span,
+    /// Recovery window with extensions.
+    pub recovery_window_max: Span,
+    /// Silence after which a session may be evicted.
+    pub lease: Span,
+    /// A lock request that nobody waits for keeps its place in line for so long.
+    pub lock_place: Span,
+    /// Stripe size of files for which nobody asked another one.
+    pub stripe_size_default: u32,
+    /// Stripe count of files for which nobody asked another one; -1: all OSTs.
+    pub stripe_count_default: i32,
+    /// Planted bugs, all off in use: the tests must find each of them.
+    pub bugs: Bugs,
+}
+
+impl MdtConfig {
+    /// The defaults of a file system.
+    #[must_use]
+    pub fn new(fsname: FsName, index: u32) -> MdtConfig {
+        MdtConfig {
+            fsname,
+            index,
+            commit_interval: Span::secs(1),
+            commit_dirty_bytes: 16 << 20,
+            abort_recovery: false,
+            recovery_window: Span::secs(30),
+            recovery_window_max: Span::secs(120),
+            lease: Span::secs(150),
+            lock_place: Span::secs(10),
+            stripe_size_default: 1 << 20,
+            stripe_count_default: 1,
+            bugs: Bugs::default(),
+        }
+    }
+}
+
+/// Planted bugs: each switch breaks one promise at a single place. Simulation turns them on one at a time and must
+/// notice; a switch that nobody notices is a promise that nobody tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bugs {
+    /// The reply record does not go into the operation's transaction: a resend after a crash is executed twice.
+    pub skip_reply_record: bool,
+    /// Id ranges are handed out again after a crash instead of being burnt.
+    pub reuse_id_range: bool,
+    /// A client's change that depends on another's uncommitted one does not commit that first.
+    pub drop_commit_on_share: bool,
+    /// Replayed opens do not come back into the table of open files.
+    pub forget_open_replay: bool,
+    /// An open file that loses its last name gets no orphan record: its inode leaks after a crash.
+    pub skip_orphan_record: bool,
+    /// Removed files leave no record of their objects: the objects leak.
+    pub forget_destroy_log: bool,
+    /// A replayed create draws a fresh FID instead of the one that was answered.
+    pub replay_draws_new_fid: bool,
+    /// An operation is answered although its changes were never applied, now and then (1 in 64).
+    pub ack_before_apply: bool,
+    /// A close makes the size clean although others are writing.
+    pub clean_size_despite_writers: bool,
+    /// Locks that clients re-state after a restart are answered and forgotten.
+    pub lose_lock_restate: bool,
+    /// A sync is answered before the commit.
+    pub ack_sync_before_commit: bool,
+    /// A replayed operation takes the server's time instead of the one that was answered.
+    pub replay_draws_new_time: bool,
+}
+
+/// How a failure of the store reaches the daemon: called once, with the reason.
+#[derive(Default)]
+pub(crate) struct FailedHook {
+    hook: RefCell<Option<Rc<dyn Fn(&str)>>>,
+    reason: RefCell<Option<String>>,
+}
+
+impl FailedHook {
+    /// Whoever must know; told at once if it happened already.
+    pub(crate) fn set(&self, hook: Rc<dyn Fn(&str)>) {
+        let happened = self.reason.borrow().clone();
+        *self.hook.borrow_mut() = Some(hook.clone());
+        if let Some(reason) = happened {
+            hook(&reason);
+        }
+    }
+
+    /// The instance is over.
+    pub(crate) fn fail(&self, reason: &str) {
+        if self.reason.borrow().is_some() {
+            return;
+        }
+        *self.reason.borrow_mut() = Some(reason.to_owned());
+        let hook = self.hook.borrow().clone();
+        if let Some(hook) = hook {
+            hook(reason);
+        }
+    }
+
+    /// Whether the instance is over.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.reason.borrow().is_some()
+    }
+}

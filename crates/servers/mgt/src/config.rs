@@ -1,0 +1,30 @@
+//! Settings of the MGT.
+
+use osd::StoreError;
+use types::Span;
+
+/// Settings of the MGT. One MGT serves any number of file systems.
+#[derive(Clone, Debug)]
+pub struct MgtConfig {
+    /// How long returning clients are waited for. The MGT commits before it answers, so nothing is ever replayed: zero.
+    pub recovery_window: Span,
+    /// Silence after which a session may be evicted.
+    pub lease: Span,
+}
+
+impl Default for MgtConfig {
+    fn default() -> MgtConfig {
+        MgtConfig { recovery_window: Span::ZERO, lease: Span::secs(150) }
+    }
+}
+
+/// Why the MGT does not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The records.
+    #[error("records: {0}")]
+    Records(#[from] StoreError),
+    /// A record that this version cannot read.
+    #[error("records: {0}")]
+    Format(String),
+}

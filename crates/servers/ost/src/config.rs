@@ -1,0 +1,65 @@
+//! Settings of an OST.
+
+use osd::StoreError;
+use types::{Errno, FsName, Span};
+
+/// Settings of one OST.
+#[derive(Clone, Debug)]
+pub struct OstConfig {
+    /// File system.
+    pub fsname: FsName,
+    /// Index of this OST.
+    pub index: u32,
+    /// Acknowledged changes are durable after this long at the latest (1 s).
+    pub commit_interval: Span,
+    /// Strike all known clients out at once: a restarting `up` knows that they are dead.
+    pub abort_recovery: bool,
+    /// How long returning clients are waited for (30 s).
+    pub recovery_window: Span,
+    /// At most, with extensions (120 s).
+    pub recovery_window_max: Span,
+    /// Silence after which a session may be evicted.
+    pub lease: Span,
+    /// Deliberate mistakes, for tests of the tests.
+    pub bugs: Bugs,
+}
+
+impl OstConfig {
+    /// Defaults for OST `index` of `fsname`.
+    #[must_use]
+    pub fn new(fsname: FsName, index: u32) -> OstConfig {
+        OstConfig {
+            fsname,
+            index,
+            commit_interval: Span::secs(1),
+            abort_recovery: false,
+            recovery_window: Span::secs(30),
+            recovery_window_max: Span::secs(120),
+            lease: Span::secs(150),
+            bugs: Bugs::default(),
+        }
+    }
+}
+
+/// Planted bugs: each switch breaks one promise, and the simulation must find it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bugs {
+    /// The record transaction is committed before the data that it speaks of.
+    pub commit_records_before_data: bool,
+    /// Destroys leave no tombstone: a late write brings an object back.
+    pub skip_tombstones: bool,
+}
+
+/// Why an OST does not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The records.
+    #[error("records: {0}")]
+    Records(#[from] StoreError),
+    /// The objects.
+    #[error("objects: {0}")]
+    Objects(Errno),
+    /// A record that this version cannot read.
+    #[error("records: {0}")]
+    Format(String),
+}

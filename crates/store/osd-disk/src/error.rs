@@ -1,0 +1,55 @@
+//! What can go wrong while a target's directory is opened.
+
+use std::path::{Path, PathBuf};
+
+/// Why a target's storage cannot be opened; the text names the place.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// A call of the operating system failed.
+    #[error("{}: {what}: {source}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// There is no target here.
+    #[error("{}: no target here: run `nacre format` first", .0.display())]
+    NotFormatted(PathBuf),
+    /// There is one already.
+    #[error("{}: holds {name} already: formatting would destroy it (use --reformat to do so)", path.display())]
+    Formatted {
+        /// Where.
+        path: PathBuf,
+        /// Which target.
+        name: String,
+    },
+    /// Somebody serves it.
+    #[error("{}: this target is in use by another process", .0.display())]
+    InUse(PathBuf),
+    /// The superblock cannot be read.
+    #[error("{}: superblock: {why}", path.display())]
+    Superblock {
+        /// Where.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// LMDB refused.
+    #[error("{}: record store: {why}", path.display())]
+    Records {
+        /// Where.
+        path: PathBuf,
+        /// LMDB's words.
+        why: String,
+    },
+}
+
+impl DiskError {
+    pub(crate) fn io(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> DiskError {
+        let path = path.to_owned();
+        move |source| DiskError::Io { path, what, source }
+    }
+}

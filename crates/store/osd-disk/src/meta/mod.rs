@@ -1,0 +1,359 @@
+//! Records in LMDB, used as one running write transaction (design section 5 and 10.3).
+//!
+//! Operations change the running transaction on the executor's thread: no hand-over, about 2 us each. A commit moves
+//! the transaction to a thread of its own, which writes it out and begins the next one; meanwhile the store is
+//! `Busy`, everything else of the node goes on, and who waits is woken. Nothing can be applied during a commit, so
+//! every call of `commit` that comes meanwhile shares it.
+//!
+//! A failed put or commit ends the store: everything since the last commit is gone, and every call says so.
+//!
+//! On disk: `records/data.mdb` (LMDB's own format), one table for each [`Table`], named by its number; `records/lock`
+//! is held with `flock`.
+
+mod lmdb;
+mod room;
+
+use std::cell::{Cell, RefCell};
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::task::{Context, Poll, Waker};
+use std::thread::JoinHandle;
+
+use env::LocalFuture;
+use osd::{MetaStore, Space, StoreError, Table, View, WriteSet};
+
+use crate::DiskError;
+use lmdb::{Dbi, LmdbError, Txn};
+use room::{Need, Room};
+
+/// Tables that the environment has room for; LMDB's cost is a few words each.
+const TABLES_MAX: u32 = 16;
+/// The map of the largest store: only addresses, nothing is allocated for it.
+const MAP_BYTES_MAX: u64 = 1 << 40;
+/// The smallest store: its reserve is a quarter of it then.
+const MAP_BYTES_MIN: u64 = 8 << 20;
+/// What one file costs in records, roughly: tells free inodes from free bytes.
+const FILE_BYTES: u64 = 1_024;
+
+const _: () = assert!(Table::ALL.len() <= TABLES_MAX as usize);
+
+/// How to open [`DiskMeta`].
+#[derive(Clone, Debug, Default)]
+pub struct MetaOptions {
+    /// Bytes that records may take at most, rounded up to 8 MiB; default: min(1 TiB, 4 times the disk).
+    pub map_bytes: Option<u64>,
+}
+
+/// The running transaction and the room around it: what moves to the commit thread and back.
+struct Running {
+    txn: Txn,
+    room: Room,
+    depth: usize, // of the deepest table when it began
+}
+
+enum State {
+    Running(Box<Running>),
+    Committing,
+    Failed(String),
+}
+
+/// What the commit thread hands back, and who waits for it.
+#[derive(Default)]
+struct Done {
+    outcome: Option<Result<Box<Running>, String>>,
+    waiting: Vec<Waker>,
+}
+
+/// Records of one target. See the module's head.
+pub struct DiskMeta {
+    state: RefCell<State>,
+    done: Arc<Mutex<Done>>,
+    work: Option<mpsc::Sender<Box<Running>>>, // none only while it is dropped
+    thread: Option<JoinHandle<()>>,
+    tables: [Dbi; Table::ALL.len()],
+    page_bytes: usize,
+    scans: Cell<u32>,
+    dir: PathBuf,
+    _lock: File,
+}
+
+impl DiskMeta {
+    /// Opens the records below `dir`, a target's directory; makes them if they are not there.
+    pub fn open(dir: &Path, options: &MetaOptions) -> Result<Rc<DiskMeta>, DiskError> {
+        let dir = dir.join("records");
+        std::fs::create_dir_all(&dir).map_err(DiskError::io(&dir, "cannot be made"))?;
+        let lock = crate::superblock::lock_file(&dir.join("lock"), &dir)?;
+        let map_bytes = map_bytes(&dir, options)?;
+        let records = |why: LmdbError| DiskError::Records { path: dir.clone(), why: why.to_string() };
+        let map = usize::try_from(map_bytes).unwrap_or(usize::MAX);
+        let mut txn = lmdb::Env::open(&dir, map, TABLES_MAX).map_err(records)?.begin().map_err(records)?;
+        let mut tables = [0; Table::ALL.len()];
+        for (slot, table) in tables.iter_mut().zip(Table::ALL) {
+            *slot = txn.table(&format!("t{}", table as u8)).map_err(records)?;
+        }
+        let page_bytes = txn.stat(tables[0]).map_err(records)?.page_bytes;
+        let data = dir.join("data.mdb");
+        let file = OpenOptions::new().write(true).open(&data).map_err(DiskError::io(&data, "cannot be opened"))?;
+        let room = Room::new(file, page_bytes, map_bytes).map_err(DiskError::io(&data, "cannot be allocated"))?;
+        let running = Box::new(Running { txn, room, depth: 0 });
+        let running = running.commit(&tables).map_err(|why| DiskError::Records { path: dir.clone(), why })?;
+
+        let done = Arc::new(Mutex::new(Done::default()));
+        let (work, inbox) = mpsc::channel();
+        let thread = commit_thread(inbox, done.clone(), tables).map_err(DiskError::io(&dir, "commit thread"))?;
+        Ok(Rc::new(DiskMeta {
+            state: RefCell::new(State::Running(running)),
+            done,
+            work: Some(work),
+            thread: Some(thread),
+            tables,
+            page_bytes,
+            scans: Cell::new(0),
+            dir,
+            _lock: lock,
+        }))
+    }
+
+    fn dbi(&self, table: Table) -> Dbi {
+        self.tables[table as usize]
+    }
+
+    /// Takes over what the commit thread has finished.
+    fn settle(&self) {
+        let mut state = self.state.borrow_mut();
+        if !matches!(*state, State::Committing) {
+            return;
+        }
+        let outcome = self.done.lock().unwrap_or_else(PoisonError::into_inner).outcome.take();
+        match outcome {
+            None => {}
+            Some(Ok(running)) => *state = State::Running(running),
+            Some(Err(why)) => *state = State::Failed(why),
+        }
+    }
+
+    /// Ready once no commit is under way.
+    fn poll_settled(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.settle();
+        if !matches!(*self.state.borrow(), State::Committing) {
+            return Poll::Ready(());
+        }
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        if done.outcome.is_none() {
+            if !done.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                done.waiting.push(cx.waker().clone());
+            }
+            return Poll::Pending;
+        }
+        drop(done);
+        self.settle();
+        Poll::Ready(())
+    }
+
+    fn with<T>(&self, read: impl FnOnce(&Running) -> Result<T, LmdbError>) -> Result<T, StoreError> {
+        self.settle();
+        match &*self.state.borrow() {
+            State::Running(running) => read(running).map_err(|why| StoreError::Failed(why.to_string())),
+            State::Committing => Err(StoreError::Busy),
+            State::Failed(why) => Err(StoreError::Failed(why.clone())),
+        }
+    }
+
+    /// Sends the running transaction to be committed, if it changed anything.
+    fn start_commit(&self) {
+        assert_eq!(self.scans.get(), 0, "a commit does not begin inside a scan");
+        let mut state = self.state.borrow_mut();
+        let clean = matches!(&*state, State::Running(running) if running.txn.dirty_pages() == 0);
+        if clean {
+            return;
+        }
+        match std::mem::replace(&mut *state, State::Committing) {
+            State::Running(running) => {
+                if self.work.as_ref().is_none_or(|work| work.send(running).is_err()) {
+                    *state = State::Failed("the commit thread is gone".to_owned());
+                }
+            }
+            other => *state = other,
+        }
+    }
+
+    fn outcome(&self) -> Result<(), StoreError> {
+        match &*self.state.borrow() {
+            State::Failed(why) => Err(StoreError::Failed(why.clone())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for DiskMeta {
+    fn drop(&mut self) {
+        self.work = None;
+        if let Some(thread) = self.thread.take() {
+            let _ended = thread.join();
+        }
+    }
+}
+
+impl Running {
+    /// Durable, and the next one begun.
+    fn commit(self: Box<Self>, tables: &[Dbi]) -> Result<Box<Running>, String> {
+        let Running { txn, mut room, .. } = *self;
+        let next = || -> Result<Box<Running>, LmdbError> {
+            let txn = room.begin(txn.commit()?)?;
+            let mut depth = 0;
+            for table in tables {
+                depth = depth.max(txn.stat(*table)?.depth);
+            }
+            Ok(Box::new(Running { txn, room, depth }))
+        };
+        next().map_err(|why| format!("commit: {why}"))
+    }
+
+    /// The most that `set` can dirty: in each table the way from the root to a leaf, split or merged at each level.
+    fn need(&self, set: &WriteSet, page_bytes: usize) -> Need {
+        let per_change = 2 * (self.depth + 1) + 1;
+        let mut need = Need { pages: set.changes.len() * per_change, side_by_side: 0, frees: set.frees_space() };
+        for (_, key, value) in &set.changes {
+            let bytes = key.len() + value.as_ref().map_or(0, Vec::len) + 32;
+            if bytes > page_bytes / 2 {
+                let pages = bytes.div_ceil(page_bytes);
+                need.pages += pages;
+                need.side_by_side += if pages > 1 { pages } else { 0 };
+            }
+        }
+        need
+    }
+}
+
+fn commit_thread(
+    inbox: mpsc::Receiver<Box<Running>>,
+    done: Arc<Mutex<Done>>,
+    tables: [Dbi; Table::ALL.len()],
+) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name("commit".to_owned()).spawn(move || {
+        while let Ok(running) = inbox.recv() {
+            let outcome = running.commit(&tables);
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            done.outcome = Some(outcome);
+            let waiting = std::mem::take(&mut done.waiting);
+            drop(done);
+            waiting.into_iter().for_each(Waker::wake);
+        }
+    })
+}
+
+fn map_bytes(dir: &Path, options: &MetaOptions) -> Result<u64, DiskError> {
+    let wanted = match options.map_bytes {
+        Some(bytes) => bytes,
+        None => {
+            let stat = rustix::fs::statvfs(dir).map_err(|errno| DiskError::io(dir, "statvfs")(errno.into()))?;
+            stat.f_blocks.saturating_mul(stat.f_frsize).saturating_mul(4).min(MAP_BYTES_MAX)
+        }
+    };
+    Ok(wanted.max(MAP_BYTES_MIN).next_multiple_of(1 << 20))
+}
+
+struct RunningView<'a>(&'a DiskMeta);
+
+impl View for RunningView<'_> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.0.with(|running| Ok(running.txn.get(self.0.dbi(table), key)?.map(<[u8]>::to_vec)))
+    }
+
+    fn scan(&self, table: Table, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StoreError> {
+        let _inside = Inside::new(&self.0.scans);
+        self.0.with(|running| running.txn.scan(self.0.dbi(table), from, visit))
+    }
+}
+
+/// Counts scans, so that nothing is changed under a cursor.
+struct Inside<'a>(&'a Cell<u32>);
+
+impl<'a> Inside<'a> {
+    fn new(count: &'a Cell<u32>) -> Inside<'a> {
+        count.set(count.get() + 1);
+        Inside(count)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl MetaStore for DiskMeta {
+    fn ready(&self) -> LocalFuture<'_, ()> {
+        Box::pin(std::future::poll_fn(|cx| self.poll_settled(cx)))
+    }
+
+    fn running(&self) -> Result<Box<dyn View + '_>, StoreError> {
+        self.with(|_| Ok(()))?;
+        Ok(Box::new(RunningView(self)))
+    }
+
+    fn apply(&self, set: &WriteSet) -> Result<(), StoreError> {
+        assert_eq!(self.scans.get(), 0, "nothing is changed inside a scan");
+        self.settle();
+        let mut state = self.state.borrow_mut();
+        let running = match &mut *state {
+            State::Running(running) => running,
+            State::Committing => return Err(StoreError::Busy),
+            State::Failed(why) => return Err(StoreError::Failed(why.clone())),
+        };
+        let need = running.need(set, self.page_bytes);
+        let applied = running.room.admits(&running.txn, need).and_then(|admitted| {
+            if admitted {
+                for (table, key, value) in &set.changes {
+                    match value {
+                        Some(value) => running.txn.put(self.tables[*table as usize], key, value)?,
+                        None => running.txn.delete(self.tables[*table as usize], key)?,
+                    }
+                }
+            }
+            Ok(admitted)
+        });
+        match applied {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StoreError::Full),
+            Err(why) => {
+                let why = format!("{}: a change: {why}", self.dir.display());
+                *state = State::Failed(why.clone());
+                Err(StoreError::Failed(why))
+            }
+        }
+    }
+
+    fn dirty_bytes(&self) -> u64 {
+        self.with(|running| Ok((running.txn.dirty_pages() * self.page_bytes) as u64)).unwrap_or(0)
+    }
+
+    fn commit(&self) -> LocalFuture<'_, Result<(), StoreError>> {
+        self.settle();
+        self.start_commit();
+        Box::pin(async move {
+            self.ready().await;
+            self.outcome()
+        })
+    }
+
+    fn space(&self) -> Result<Space, StoreError> {
+        let failed = |errno: rustix::io::Errno| StoreError::Failed(format!("{}: statvfs: {errno}", self.dir.display()));
+        let disk = rustix::fs::statvfs(&self.dir).map_err(failed)?;
+        let inodes = self.dbi(Table::Inodes);
+        let (bytes, free, files) = self.with(|running| {
+            let (bytes, free) = running.room.bytes(&running.txn);
+            Ok((bytes, free, running.txn.stat(inodes)?.entries))
+        })?;
+        let ahead = free.saturating_sub(0);
+        let bytes_free = ahead.min(disk.f_bavail.saturating_mul(disk.f_frsize));
+        let bytes = bytes.min(disk.f_blocks.saturating_mul(disk.f_frsize));
+        let files_free = bytes_free / FILE_BYTES;
+        Ok(Space { bytes, bytes_free, files: files + files_free, files_free })
+    }
+}
+
+#[cfg(test)]
+mod tests;

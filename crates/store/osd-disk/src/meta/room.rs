@@ -1,0 +1,146 @@
+//! Room for records: what makes sure that a commit never runs out of space (design 10.3).
+//!
+//! `data.mdb` is allocated ahead (its length is what is allocated: there are no holes in it), so that writing a dirty
+//! page never needs a block. An operation is taken only if the most that it can dirty fits into what is allocated
+//! and not used; else it is answered `Full` before anything is changed. The last [`Room::reserve`] pages are for
+//! operations that remove something.
+//!
+//! LMDB takes pages from the list of free ones first, and pages freed by transaction N can be taken by N + 2. Where
+//! the file cannot grow any more, the free ones are counted after each commit. In the reserve a transaction may
+//! dirty a third of it, so that two more fit until its pages come back: removing works on a full store for ever, if
+//! the caller commits and tries again when it is told `Full`.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use super::lmdb::{Env, LmdbError, Txn};
+
+/// Allocated ahead of what is used, bytes: more than a transaction dirties between two commits (16 MiB of pages are
+/// the servers' bound, one batch of operations may come on top).
+const AHEAD_BYTES: u64 = 64 << 20;
+/// Kept for what a commit itself takes: roots of tables and the list of freed pages (8 bytes each).
+const MARGIN_PAGES: usize = 64;
+/// Pages of the reserve: a third of it takes any single operation.
+const RESERVE_PAGES_MIN: usize = 512;
+const RESERVE_PAGES_MAX: usize = 4_096;
+
+/// Room of a store, between its transactions and during one.
+pub(crate) struct Room {
+    file: File,
+    page_bytes: usize,
+    map_pages: usize,
+    ahead_pages: usize,
+    allocated_pages: usize,
+    reserve: usize,
+    can_grow: bool,
+    begin: usize, // pages that this transaction may take at most: behind the end, and free ones if they were counted
+}
+
+/// What a set of changes takes at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Need {
+    /// Pages.
+    pub(crate) pages: usize,
+    /// Those of them that must lie side by side.
+    pub(crate) side_by_side: usize,
+    /// The set removes something.
+    pub(crate) frees: bool,
+}
+
+impl Room {
+    /// Of the store whose data is `file`.
+    pub(crate) fn new(file: File, page_bytes: usize, map_bytes: u64) -> std::io::Result<Room> {
+        let map_pages = usize::try_from(map_bytes).unwrap_or(usize::MAX) / page_bytes;
+        let ahead_pages = (AHEAD_BYTES as usize / page_bytes).min(map_pages / 8).max(MARGIN_PAGES);
+        let reserve = (map_pages / 8).clamp(RESERVE_PAGES_MIN, RESERVE_PAGES_MAX);
+        let mut room =
+            Room { file, page_bytes, map_pages, ahead_pages, allocated_pages: 0, reserve, can_grow: true, begin: 0 };
+        // A copied file may have holes: fill them once.
+        let len = room.file.metadata()?.len();
+        if len > 0 && !room.allocate(len)? {
+            room.can_grow = false;
+        }
+        room.read_len()?;
+        Ok(room)
+    }
+
+    /// Says whether there was space; other failures are errors.
+    fn allocate(&self, bytes: u64) -> std::io::Result<bool> {
+        let bytes = libc::off_t::try_from(bytes).map_err(|_| std::io::Error::from_raw_os_error(libc::EFBIG))?;
+        // SAFETY: a plain system call on a descriptor that we own.
+        match unsafe { libc::fallocate(self.file.as_raw_fd(), 0, 0, bytes) } {
+            0 => Ok(true),
+            _ => match std::io::Error::last_os_error() {
+                error if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG)) => Ok(false),
+                error => Err(error),
+            },
+        }
+    }
+
+    fn read_len(&mut self) -> std::io::Result<()> {
+        self.allocated_pages = (self.file.metadata()?.len() as usize / self.page_bytes).min(self.map_pages);
+        Ok(())
+    }
+
+    /// Allocates so that `pages` lie behind page `next`, as far as the map and the disk allow.
+    fn grow(&mut self, next: usize, pages: usize) -> std::io::Result<()> {
+        let want = (next + pages).min(self.map_pages);
+        if want > self.allocated_pages {
+            self.can_grow = self.allocate((want * self.page_bytes) as u64)?;
+            self.read_len()?;
+        }
+        self.can_grow &= self.allocated_pages < self.map_pages;
+        Ok(())
+    }
+
+    /// Begins the next transaction with room in front of it.
+    pub(crate) fn begin(&mut self, env: Env) -> Result<Txn, LmdbError> {
+        let free = env.free_pages();
+        let txn = env.begin()?;
+        let next = txn.next_page();
+        if self.allocated_pages < next + self.ahead_pages + self.reserve {
+            self.can_grow = true; // space may have come back meanwhile
+            self.grow(next, 2 * self.ahead_pages + self.reserve).map_err(os_error)?;
+        }
+        self.begin = self.allocated_pages.saturating_sub(next) + free?;
+        Ok(txn)
+    }
+
+    /// Whether `need` can be taken by `txn`.
+    pub(crate) fn admits(&mut self, txn: &Txn, need: Need) -> Result<bool, LmdbError> {
+        let next = txn.next_page();
+        let ample = need.pages + MARGIN_PAGES + self.reserve;
+        if self.allocated_pages >= next + ample {
+            return Ok(true);
+        }
+        if self.can_grow {
+            let before = self.allocated_pages;
+            self.grow(next, ample + self.ahead_pages).map_err(os_error)?;
+            self.begin += self.allocated_pages.saturating_sub(before);
+            if self.allocated_pages >= next + ample {
+                return Ok(true);
+            }
+        }
+        let dirty = txn.dirty_pages();
+        let left = self.begin.saturating_sub(dirty);
+        let behind = self.allocated_pages.saturating_sub(next);
+        if need.side_by_side > 0 && behind < need.side_by_side + MARGIN_PAGES {
+            return Ok(false);
+        }
+        if left >= ample {
+            return Ok(true);
+        }
+        Ok(need.frees && left >= need.pages + MARGIN_PAGES && dirty + need.pages <= self.reserve / 3)
+    }
+
+    /// Bytes in all, and bytes that ordinary operations may still take, by the map alone.
+    pub(crate) fn bytes(&self, txn: &Txn) -> (u64, u64) {
+        let left = self.begin.saturating_sub(txn.dirty_pages()) + self.map_pages.saturating_sub(self.allocated_pages);
+        let free = left.saturating_sub(self.reserve + MARGIN_PAGES);
+        ((self.map_pages * self.page_bytes) as u64, (free * self.page_bytes) as u64)
+    }
+}
+
+fn os_error(error: std::io::Error) -> LmdbError {
+    LmdbError(error.raw_os_error().unwrap_or(libc::EIO))
+}

@@ -1,0 +1,56 @@
+//! Sizes as people write and read them: suffixes are powers of two.
+
+/// From `64K`, `1m`, `1MiB`, `4096`; any case, optionally followed by `b`, `i` or `ib`.
+pub(crate) fn parse(text: &str) -> Result<u64, String> {
+    let bad = || format!("'{text}' is no size: expected a number with an optional suffix k, m, g, t, p or e");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().map_err(|_| bad())?;
+    let suffix = text[digits..].to_ascii_lowercase();
+    let unit = suffix.trim_end_matches('b').trim_end_matches('i');
+    let shift = match unit {
+        "" if suffix.len() <= 1 => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        "p" => 50,
+        "e" => 60,
+        _ => return Err(bad()),
+    };
+    number.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is too large: a size fits 64 bits"))
+}
+
+/// As `lfs df -h` prints a number of KiB or inodes: `100.0G`; `unit` is 1024, or 1000 for `-H`.
+pub(crate) fn human(bytes: u64, unit: u64) -> String {
+    let mut value = bytes as f64;
+    let mut suffixes = ["", "K", "M", "G", "T", "P", "E"].into_iter();
+    let mut suffix = suffixes.next().unwrap_or_default();
+    for next in suffixes {
+        if value < unit as f64 {
+            break;
+        }
+        value /= unit as f64;
+        suffix = next;
+    }
+    if suffix.is_empty() { format!("{bytes}") } else { format!("{value:.1}{suffix}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suffixes_are_powers_of_two_in_any_spelling() {
+        for (text, bytes) in [("4096", 4096), ("64K", 65536), ("1m", 1 << 20), ("1MiB", 1 << 20), ("2gb", 2 << 30), ("1Ti", 1 << 40), ("7b", 7)] {
+            assert_eq!(parse(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "k", "-1", "1x", "1kk", "16e", "1.5m", "1 m"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn large_numbers_are_shortened() {
+        assert_eq!([human(100 << 30, 1024), human(1000, 1024), human(1500, 1000)], ["100.0G", "1000", "1.5K"]);
+    }
+}

@@ -1,0 +1,208 @@
+//! Questions and answers of a control socket.
+
+use serde::{Deserialize, Serialize};
+
+/// Longest question, bytes: a parameter's value and room around it.
+pub(super) const ASK_BYTES_MAX: usize = 2 * env::PARAM_VALUE_BYTES_MAX;
+
+/// Longest answer, bytes.
+pub(super) const REPLY_BYTES_MAX: usize = 64 << 20;
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// Who serves here.
+    Who,
+    /// Values of parameters.
+    Get {
+        /// Glob.
+        pattern: String,
+        /// Also all below a match.
+        recursive: bool,
+    },
+    /// Set parameters.
+    Set {
+        /// Glob.
+        pattern: String,
+        /// New value.
+        value: String,
+    },
+    /// Names of parameters.
+    List {
+        /// Glob.
+        pattern: String,
+        /// Also all below a match.
+        recursive: bool,
+    },
+    /// Targets served and connectors held here.
+    Devices,
+    /// Own addresses.
+    Nids,
+    /// Space of each target (clients only).
+    Df,
+    /// States of MDTs (clients only).
+    Mdts,
+    /// States of OSTs (clients only).
+    Osts,
+    /// FID of a path below the mount point (clients only).
+    Path2fid {
+        /// From the root of the file system, with a leading slash.
+        path: String,
+    },
+    /// Paths of a FID (clients only).
+    Fid2path {
+        /// As text.
+        fid: String,
+    },
+}
+
+impl Ask {
+    /// Whether it changes anything.
+    #[must_use]
+    pub fn changes(&self) -> bool {
+        matches!(self, Ask::Set { .. })
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// To [`Ask::Who`].
+    Who(Who),
+    /// To [`Ask::Get`].
+    Values(Vec<Value>),
+    /// To [`Ask::Set`]: one for each match.
+    Set(Vec<Outcome>),
+    /// To [`Ask::List`].
+    Names(Vec<Name>),
+    /// To [`Ask::Devices`].
+    Devices(Vec<Device>),
+    /// To [`Ask::Nids`] and [`Ask::Fid2path`].
+    Lines(Vec<String>),
+    /// To [`Ask::Df`].
+    Spaces(Vec<Space>),
+    /// To [`Ask::Mdts`] and [`Ask::Osts`].
+    Targets(Vec<Target>),
+}
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Error number, positive.
+    pub errno: i32,
+    /// In words.
+    pub text: String,
+}
+
+impl Failure {
+    /// An error number in its own words.
+    #[must_use]
+    pub fn of(errno: types::Errno) -> Failure {
+        Failure { errno: errno.raw(), text: errno.text().to_owned() }
+    }
+}
+
+/// A daemon.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Who {
+    /// `server` or `client`.
+    pub kind: String,
+    /// Process.
+    pub pid: u32,
+    /// File system; empty for an MGS alone.
+    pub fsname: String,
+    /// Names of the targets served; of a client, none.
+    pub targets: Vec<String>,
+    /// Mount point of a client.
+    pub mount: Option<String>,
+}
+
+/// A parameter and its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Value {
+    /// Name.
+    pub name: String,
+    /// Value as printed.
+    pub value: String,
+    /// Whether it can be set.
+    pub is_writable: bool,
+}
+
+/// What became of setting one parameter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Done; the value as it reads now.
+    Done(Value),
+    /// Refused; nothing changed.
+    Refused(Failure),
+}
+
+/// A parameter's name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Name {
+    /// Name.
+    pub name: String,
+    /// Has parameters below it.
+    pub is_dir: bool,
+    /// Can be set.
+    pub is_writable: bool,
+}
+
+/// A line of `lctl dl`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// `UP`, `ST` (starting, recovering), `IN` (inactive).
+    pub status: String,
+    /// `mgs`, `mdt`, `obdfilter`, `mgc`, `mdc`, `osc`.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// UUID.
+    pub uuid: String,
+    /// Users: sessions of a target.
+    pub refs: u32,
+}
+
+/// A line of `lfs df`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Space {
+    /// Whose.
+    pub target: Target,
+    /// What it told, unless it did not answer in time.
+    pub space: Option<Room>,
+}
+
+/// Space and inodes of a target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Room {
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Bytes free.
+    pub bytes_free: u64,
+    /// Bytes free for users.
+    pub bytes_avail: u64,
+    /// Inodes or objects in all.
+    pub files: u64,
+    /// Free ones.
+    pub files_free: u64,
+}
+
+/// A target as a client sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// `MDT` or `OST`.
+    pub kind: String,
+    /// Index.
+    pub index: u32,
+    /// `testfs-OST0002`.
+    pub name: String,
+    /// State of the import.
+    pub state: String,
+    /// Not taken out of use.
+    pub is_active: bool,
+    /// Address of its node.
+    pub nid: String,
+}

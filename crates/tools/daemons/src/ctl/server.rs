@@ -1,0 +1,165 @@
+//! The answering side of a control socket, on the daemon's own executor.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+
+use env::{LocalFuture, ParamError, ParamTree};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use types::{Creds, Errno};
+
+use super::proto::ASK_BYTES_MAX;
+use super::{Ask, Device, Failure, Name, Outcome, Reply, Value, Who};
+use crate::rundir::{self, Registered};
+
+/// Askers served at once; more wait to be accepted.
+const ASKERS_MAX: u32 = 32;
+
+/// What a daemon answers besides its parameters.
+pub trait Answers {
+    /// Who it is.
+    fn who(&self) -> Who;
+    /// `lctl dl`.
+    fn devices(&self) -> Vec<Device>;
+    /// `lctl list_nids`.
+    fn nids(&self) -> Vec<String>;
+    /// Questions that only a client can answer; `creds` is who asks.
+    fn special(&self, _ask: Ask, _creds: Creds) -> LocalFuture<'static, Result<Reply, Failure>> {
+        Box::pin(async { Err(Failure { errno: Errno::ENOTTY.raw(), text: "this daemon is no client".into() }) })
+    }
+}
+
+/// Listens in the run directory under `label` until the answer is dropped.
+pub fn serve(env: &env::Env, label: &str, params: &ParamTree, answers: Rc<dyn Answers>) -> io::Result<Registered> {
+    let path = rundir::socket_for(label)?;
+    let listener = UnixListener::bind(&path)?;
+    rundir::open_to_all(&path)?;
+    let (env2, params) = (env.clone(), params.clone());
+    let alive = Rc::new(Cell::new(0));
+    env.spawn("ctl", async move {
+        loop {
+            let Ok((stream, _)) = listener.accept().await else {
+                env2.sleep(types::Span::millis(100)).await; // out of descriptors: others give theirs back
+                continue;
+            };
+            if alive.get() >= ASKERS_MAX {
+                continue; // closed unanswered: the asker sees an end of file
+            }
+            alive.set(alive.get() + 1);
+            let (params, answers, alive) = (params.clone(), answers.clone(), alive.clone());
+            env2.spawn("ctl-peer", async move {
+                let _ = converse(stream, &params, &*answers).await; // the asker went away: its loss
+                alive.set(alive.get() - 1);
+            });
+        }
+    });
+    Ok(Registered::new(path))
+}
+
+async fn converse(stream: UnixStream, params: &ParamTree, answers: &dyn Answers) -> io::Result<()> {
+    let peer = stream.peer_cred()?;
+    let creds = Creds { uid: peer.uid(), gid: peer.gid(), groups: Vec::new() };
+    let (read, mut write) = stream.into_split();
+    let mut read = BufReader::new(read);
+    loop {
+        let mut line = String::new();
+        let got = (&mut read).take(ASK_BYTES_MAX as u64).read_line(&mut line).await?;
+        if got == 0 {
+            return Ok(());
+        }
+        let answer = match serde_json::from_str::<Ask>(&line) {
+            Ok(ask) => answer(ask, &creds, params, answers).await,
+            Err(error) => Err(Failure { errno: Errno::EINVAL.raw(), text: format!("no question of ours: {error}") }),
+        };
+        write.write_all(encode(&answer).as_bytes()).await?;
+        if !line.ends_with('\n') {
+            return Ok(()); // over the bound: what follows is no question
+        }
+    }
+}
+
+async fn answer(ask: Ask, creds: &Creds, params: &ParamTree, answers: &dyn Answers) -> Result<Reply, Failure> {
+    let own = rustix::process::geteuid().as_raw();
+    if ask.changes() && creds.uid != 0 && creds.uid != own {
+        return Err(Failure::of(Errno::EPERM));
+    }
+    match ask {
+        Ask::Who => Ok(Reply::Who(answers.who())),
+        Ask::Get { pattern, recursive } => {
+            let found = if recursive { params.get_below(&pattern) } else { params.get(&pattern) };
+            let writable = writable_names(params, &pattern, recursive);
+            let value = |param: env::Param| Value { is_writable: writable.contains(&param.name), name: param.name, value: param.value };
+            found.map(|found| Reply::Values(found.into_iter().map(value).collect())).map_err(|error| failure(&error))
+        }
+        Ask::Set { pattern, value } => {
+            let done = params.set(&pattern, &value).map_err(|error| failure(&error))?;
+            Ok(Reply::Set(done.into_iter().map(outcome).collect()))
+        }
+        Ask::List { pattern, recursive } => {
+            let found = params.list(&pattern, recursive).map_err(|error| failure(&error))?;
+            let name = |name: env::ParamName| Name { name: name.name, is_dir: name.is_dir, is_writable: name.is_writable };
+            Ok(Reply::Names(found.into_iter().map(name).collect()))
+        }
+        Ask::Devices => Ok(Reply::Devices(answers.devices())),
+        Ask::Nids => Ok(Reply::Lines(answers.nids())),
+        other => answers.special(other, creds.clone()).await,
+    }
+}
+
+fn writable_names(params: &ParamTree, pattern: &str, recursive: bool) -> Vec<String> {
+    let names = params.list(pattern, recursive).unwrap_or_default();
+    names.into_iter().filter(|name| name.is_writable).map(|name| name.name).collect()
+}
+
+fn outcome(done: Result<env::Param, ParamError>) -> Outcome {
+    match done {
+        Ok(param) => Outcome::Done(Value { name: param.name, value: param.value, is_writable: true }),
+        Err(error) => Outcome::Refused(failure(&error)),
+    }
+}
+
+fn failure(error: &ParamError) -> Failure {
+    Failure { errno: error.errno().raw(), text: error.to_string() }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Ok(Reply),
+    Err(Failure),
+}
+
+fn encode(answer: &Result<Reply, Failure>) -> String {
+    let line = match answer.clone() {
+        Ok(reply) => Line::Ok(reply),
+        Err(failure) => Line::Err(failure),
+    };
+    let mut text = serde_json::to_string(&line).expect("plain values always encode");
+    text.push('\n');
+    text
+}
+
+pub(super) fn decode(line: &str) -> Option<Result<Reply, Failure>> {
+    Some(match serde_json::from_str(line).ok()? {
+        Line::Ok(reply) => Ok(reply),
+        Line::Err(failure) => Err(failure),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_cross_the_socket_unchanged() {
+        let value = Value { name: "version".into(), value: "1\n2\n".into(), is_writable: false };
+        for answer in [Ok(Reply::Values(vec![value])), Err(Failure::of(Errno::EPERM))] {
+            let line = encode(&answer);
+            assert_eq!(line.matches('\n').count(), 1, "one line: {line}");
+            assert_eq!(decode(&line), Some(answer));
+        }
+        assert_eq!(decode("{}"), None);
+    }
+}

@@ -1,0 +1,147 @@
+//! The run directory: control sockets of the daemons of this machine, and which mount belongs to which daemon.
+//!
+//! `/run/nacre`, or `NACRE_RUN`, or for a user without rights there `$XDG_RUNTIME_DIR/nacre`. A socket is called
+//! `PID-LABEL.sock`; a mount adds a link `dev-MAJOR:MINOR.sock` to its daemon's, so that any file's `st_dev` leads to
+//! the daemon that serves it. What a dead daemon left behind is removed by whoever finds it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// Longest path of a Unix socket, bytes (`sun_path` without its NUL).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// The run directory, made if it is not there.
+pub fn path() -> io::Result<PathBuf> {
+    if let Some(dir) = std::env::var_os("NACRE_RUN") {
+        return made(PathBuf::from(dir));
+    }
+    let user = || {
+        let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        base.unwrap_or_else(std::env::temp_dir).join(format!("nacre-{}", rustix::process::geteuid().as_raw()))
+    };
+    if rustix::process::geteuid().is_root() { made(PathBuf::from("/run/nacre")) } else { made(user()) }
+}
+
+fn made(dir: PathBuf) -> io::Result<PathBuf> {
+    fs::create_dir_all(&dir)?;
+    Ok(dir)
+}
+
+/// Directories in which daemons may have registered: the own one, and the system's for a user.
+fn all() -> Vec<PathBuf> {
+    let system = PathBuf::from("/run/nacre");
+    let own = path().ok();
+    let with_system = std::env::var_os("NACRE_RUN").is_none() && own.as_ref() != Some(&system);
+    own.into_iter().chain(with_system.then_some(system)).collect()
+}
+
+/// Where a daemon's control socket shall be; an older one of that name is gone.
+pub fn socket_for(label: &str) -> io::Result<PathBuf> {
+    let path = path()?.join(format!("{}-{label}.sock", std::process::id()));
+    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+        let text = format!("{}: a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes; set NACRE_RUN", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    remove(&path)?;
+    Ok(path)
+}
+
+/// Opens a socket to every user: who may do what is decided by the daemon, by the peer's uid.
+pub fn open_to_all(socket: &Path) -> io::Result<()> {
+    fs::set_permissions(socket, fs::Permissions::from_mode(0o666))
+}
+
+/// Ties a mount's device to its daemon's socket.
+pub fn link_device(device: (u32, u32), socket: &Path) -> io::Result<PathBuf> {
+    let link = path()?.join(device_name(device));
+    remove(&link)?;
+    std::os::unix::fs::symlink(socket.file_name().unwrap_or(socket.as_os_str()), &link)?;
+    Ok(link)
+}
+
+/// The socket of the daemon that serves the mount with this device number.
+#[must_use]
+pub fn of_device(device: (u32, u32)) -> Option<PathBuf> {
+    all().into_iter().map(|dir| dir.join(device_name(device))).find(|link| is_alive(link))
+}
+
+fn device_name((major, minor): (u32, u32)) -> String {
+    format!("dev-{major}:{minor}.sock")
+}
+
+/// Sockets of all daemons that answer, in order of their names; stale ones are removed.
+#[must_use]
+pub fn daemons() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = all().iter().flat_map(|dir| sockets_in(dir)).collect();
+    found.sort();
+    found
+}
+
+fn sockets_in(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    let mut alive = Vec::new();
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let is_ours = path.extension().is_some_and(|ext| ext == "sock");
+        let Ok(kind) = entry.file_type() else { continue };
+        if !is_ours || !(kind.is_socket() || kind.is_symlink()) {
+            continue;
+        }
+        if !is_alive(&path) {
+            let _ = fs::remove_file(&path); // stale; another user's stays, which harms nobody
+        } else if kind.is_socket() {
+            alive.push(path);
+        }
+    }
+    alive
+}
+
+/// Whether a daemon listens there. A daemon that is only too busy to accept counts as alive.
+fn is_alive(socket: &Path) -> bool {
+    match UnixStream::connect(socket) {
+        Ok(_) => true,
+        Err(error) => !matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound),
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a socket or link when its owner ends.
+pub struct Registered(Vec<PathBuf>);
+
+impl Registered {
+    /// Of this socket.
+    #[must_use]
+    pub fn new(socket: PathBuf) -> Registered {
+        Registered(vec![socket])
+    }
+
+    /// The socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.0[0]
+    }
+
+    /// Also ties a mount's device to it.
+    pub fn add_device(&mut self, device: (u32, u32)) -> io::Result<()> {
+        let link = link_device(device, self.socket())?;
+        self.0.push(link);
+        Ok(())
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The decoders, each with valid inputs to start from and a check that says whether an input was accepted.
+
+use bytes::Bytes;
+use wire::{CrcMode, Frame, FrameKind, Opcode, Reply, Request};
+
+pub(crate) struct Target {
+    pub(crate) name: &'static str,
+    pub(crate) corpus: fn() -> Vec<Vec<u8>>,
+    pub(crate) check: fn(&[u8]) -> bool,
+}
+
+pub(crate) const TARGETS: &[Target] = &[
+    Target { name: "frame", corpus: frames, check: frame },
+    Target { name: "hello", corpus: hellos, check: hello },
+    Target { name: "request", corpus: requests, check: request },
+    Target { name: "reply", corpus: replies, check: reply },
+    Target { name: "config", corpus: configs, check: config },
+    Target { name: "dirents", corpus: pages, check: dirents },
+    Target { name: "lov", corpus: lovs, check: lov },
+    Target { name: "layout", corpus: layouts, check: layout_record },
+    Target { name: "names", corpus: names, check: name },
+];
+
+fn frames() -> Vec<Vec<u8>> {
+    let kinds = [FrameKind::Request, FrameKind::Reply, FrameKind::BulkPull, FrameKind::BulkData, FrameKind::Heartbeat];
+    kinds.map(|kind| Frame::new(kind, 7, Bytes::from_static(b"payload")).encode(CrcMode::All).to_vec()).to_vec()
+}
+
+fn frame(input: &[u8]) -> bool {
+    let Ok(frame) = Frame::decode(&Bytes::copy_from_slice(input)) else { return false };
+    let again = Frame::decode(&frame.encode(CrcMode::All));
+    assert_eq!(again.as_ref(), Ok(&frame), "a frame that was decoded encodes to itself");
+    true
+}
+
+fn hellos() -> Vec<Vec<u8>> {
+    let hello = wire::Hello {
+        version: wire::VERSION,
+        version_min: wire::VERSION_MIN,
+        channel: 0,
+        auth_len: 0,
+        compat: 0,
+        ro_compat: 0,
+        incompat: 0,
+        nonce: 1,
+        nid: 2,
+        credits: 8,
+        reserved: 0,
+    };
+    vec![hello.to_frame().into_payload().to_vec()]
+}
+
+fn hello(input: &[u8]) -> bool {
+    wire::Hello::from_frame(&Frame::new(FrameKind::Hello, 0, Bytes::copy_from_slice(input))).is_ok()
+}
+
+fn requests() -> Vec<Vec<u8>> {
+    let request = |opcode: &Opcode| {
+        let bufs = vec![Bytes::from(vec![1; 64]), Bytes::from_static(b"name"), Bytes::from_static(b"other name")];
+        let mut request = Request::new(*opcode, bufs);
+        request.groups = vec![4, 24, 27];
+        request.header.xid = 77;
+        request.to_frame().into_payload().to_vec()
+    };
+    Opcode::ALL.iter().map(request).collect()
+}
+
+fn request(input: &[u8]) -> bool {
+    let Ok(request) = Request::decode(&Bytes::copy_from_slice(input)) else { return false };
+    decode_every_body(&request);
+    let again = Request::decode(&request.to_frame().into_payload()).expect("our own encoding decodes");
+    assert_eq!((again.groups, again.bufs), (request.groups, request.bufs));
+    true
+}
+
+/// Bodies are zero-extended or cut, so that any bytes decode; reading them all must do no harm.
+fn decode_every_body(request: &Request) {
+    let _: wire::body::ConnectReq = request.body();
+    let _: wire::body::CreateReq = request.body();
+    let _: wire::body::SetattrReq = request.body();
+    let _: wire::body::OstIoReq = request.body();
+    let _: wire::body::LockReq = request.body();
+    for index in 0..=wire::BUFS_MAX {
+        let _ = (request.buf(index), request.replay_buf(index));
+    }
+}
+
+fn replies() -> Vec<Vec<u8>> {
+    let request = Request::new(Opcode::MdtLookup, Vec::new());
+    let reply = Reply::ok(&request.header, vec![Bytes::from(vec![3; 152]), Bytes::from_static(b"layout")]);
+    vec![
+        reply.to_frame().into_payload().to_vec(),
+        Reply::error(&request.header, types::Errno::ENOENT).to_frame().into_payload().to_vec(),
+    ]
+}
+
+fn reply(input: &[u8]) -> bool {
+    let Ok(reply) = Reply::decode(&Bytes::copy_from_slice(input)) else { return false };
+    let again = Reply::decode(&reply.to_frame().into_payload()).expect("our own encoding decodes");
+    assert_eq!(again.bufs, reply.bufs);
+    assert_eq!(again.errno(), reply.errno());
+    true
+}
+
+fn configs() -> Vec<Vec<u8>> {
+    let target = wire::config::TargetInfo { id: 0x2_0001, nid: 5, port: 988, instance: 3 };
+    let config = wire::config::FsConfig {
+        fsname: "testfs".to_owned(),
+        version: 4,
+        targets: vec![target.clone(), target],
+        params: vec![("lod.stripecount".to_owned(), "2".to_owned())],
+    };
+    vec![wire::config::encode(&config).to_vec()]
+}
+
+fn config(input: &[u8]) -> bool {
+    let Some(config) = wire::config::decode::<wire::config::FsConfig>(input) else { return false };
+    assert_eq!(wire::config::decode(&wire::config::encode(&config)), Some(config));
+    true
+}
+
+fn pages() -> Vec<Vec<u8>> {
+    let mut page = Vec::new();
+    for name in ["a", "some name", "x".repeat(255).as_str()] {
+        wire::dirent::push(&mut page, 7, &wire::Attr::default(), true, name.as_bytes());
+    }
+    vec![page]
+}
+
+fn dirents(input: &[u8]) -> bool {
+    let Some(entries) = wire::dirent::decode(input) else { return false };
+    entries.iter().all(|entry| !entry.name.is_empty() && entry.name.len() <= types::NAME_BYTES_MAX)
+}
+
+fn lovs() -> Vec<Vec<u8>> {
+    let mut v1 = 0x0BD1_0BD0_u32.to_le_bytes().to_vec();
+    v1.extend_from_slice(&1_u32.to_le_bytes());
+    v1.extend_from_slice(&[0; 16]);
+    v1.extend_from_slice(&(1_u32 << 20).to_le_bytes());
+    v1.extend_from_slice(&2_u16.to_le_bytes());
+    v1.extend_from_slice(&0xffff_u16.to_le_bytes());
+    let mut v3 = v1.clone();
+    v3[..4].copy_from_slice(&0x0BD3_0BD0_u32.to_le_bytes());
+    v3.extend_from_slice(b"flash\0\0\0\0\0\0\0\0\0\0\0");
+    let mut specific = v3.clone();
+    specific[..4].copy_from_slice(&0x0BD5_0BD0_u32.to_le_bytes());
+    specific.extend_from_slice(&[0; 48]);
+    vec![v1, v3, specific]
+}
+
+fn lov(input: &[u8]) -> bool {
+    let Ok(template) = layout::lov::decode(input) else { return false };
+    let again = layout::lov::decode(&layout::lov::encode_dir(&template));
+    assert!(again.is_ok(), "a template that was accepted encodes to an acceptable one");
+    true
+}
+
+fn layouts() -> Vec<Vec<u8>> {
+    layout::Template::decode(&[]).map(|template| template.encode()).into_iter().collect()
+}
+
+fn layout_record(input: &[u8]) -> bool {
+    let file = layout::Layout::decode(input);
+    let template = layout::Template::decode(input);
+    if let Ok(file) = &file {
+        assert_eq!(layout::Layout::decode(&file.encode()).as_ref(), Ok(file));
+    }
+    file.is_ok() || template.is_ok()
+}
+
+fn names() -> Vec<Vec<u8>> {
+    ["[0x200000401:0x1:0x0]", "10.0.0.1:988@tcp", "testfs-OST0002_UUID", "172.18.1.128@o2ib3", "0@lo", "MGS"]
+        .map(|text| text.as_bytes().to_vec())
+        .to_vec()
+}
+
+fn name(input: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(input) else { return false };
+    let fid = text.parse::<types::Fid>();
+    let nid = text.parse::<types::NidAddr>();
+    let target = text.parse::<types::TargetId>();
+    if let Ok(fid) = &fid {
+        assert_eq!(fid.to_string().parse().as_ref(), Ok(fid));
+    }
+    if let Ok(nid) = &nid {
+        assert_eq!(nid.to_string().parse().as_ref(), Ok(nid));
+    }
+    fid.is_ok() || nid.is_ok() || target.is_ok()
+}

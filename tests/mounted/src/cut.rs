@@ -1,0 +1,94 @@
+//! Power cuts and small disks: ext4 on a loop device, shut down without a log flush.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Scratch;
+
+/// `EXT4_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`.
+const SHUTDOWN: libc::c_ulong = 0x8004_587d;
+/// Neither data nor journal reaches the disk any more.
+const NO_LOG_FLUSH: u32 = 2;
+
+/// A loop-mounted ext4 that can lose its power.
+pub struct Disk {
+    image: PathBuf,
+    dir: PathBuf,
+    mounted: bool,
+}
+
+impl Disk {
+    /// A fresh file system of `mib` MiB below `scratch`.
+    #[must_use]
+    pub fn new(scratch: &Scratch, name: &str, mib: u64) -> Disk {
+        let image = scratch.path().join(format!("{name}.img"));
+        let dir = scratch.path().join(name);
+        File::create(&image).and_then(|file| file.set_len(mib << 20)).expect("an image file");
+        fs::create_dir_all(&dir).expect("a mount point");
+        command("mkfs.ext4", &["-q", "-m", "0", &image.to_string_lossy()]);
+        let mut disk = Disk { image, dir, mounted: false };
+        disk.mount();
+        disk
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Mounts it (again).
+    pub fn mount(&mut self) {
+        command("mount", &["-o", "loop", &self.image.to_string_lossy(), &self.dir.to_string_lossy()]);
+        self.mounted = true;
+    }
+
+    /// The power is gone: nothing more reaches the disk, every access fails.
+    pub fn cut(&self) {
+        let dir = File::open(&self.dir).expect("the mounted directory");
+        let flags = NO_LOG_FLUSH;
+        #[expect(unsafe_code, reason = "a system call")]
+        // SAFETY: the descriptor is open, the argument is a live u32 as the ioctl wants it
+        let outcome = unsafe { libc::ioctl(dir.as_raw_fd(), SHUTDOWN, &raw const flags) };
+        assert_eq!(outcome, 0, "ext4 shutdown: {}", std::io::Error::last_os_error());
+    }
+
+    /// Read-only from now on, or writable again.
+    pub fn set_read_only(&self, read_only: bool) {
+        let mode = if read_only { "remount,ro" } else { "remount,rw" };
+        command("mount", &["-o", mode, &self.dir.to_string_lossy()]);
+    }
+
+    /// Unmounts it.
+    pub fn unmount(&mut self) {
+        for _ in 0..100 {
+            if Command::new("umount")
+                .arg(&self.dir)
+                .stderr(std::process::Stdio::null())
+                .status()
+                .is_ok_and(|status| status.success())
+            {
+                self.mounted = false;
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("{} is still busy", self.dir.display());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if self.mounted {
+            let _ = Command::new("umount").arg("-l").arg(&self.dir).status();
+        }
+        let _ = fs::remove_file(&self.image);
+    }
+}
+
+fn command(program: &str, args: &[&str]) {
+    let output = Command::new(program).args(args).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,343 @@
+//! A whole file system under test: `nacre up --separate` on a scratch directory, with hands to kill, cut and watch it.
+//!
+//! Everything here is real: processes, sockets, files, a FUSE mount. A fixture cleans up when dropped, also when the
+//! test panics. Where FUSE or root is missing the fixture fails: a skipped test is no test.
+
+pub mod cut;
+pub mod posix;
+pub mod work;
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a file system may take to come up, and an operation to come back, before a test gives up on it.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The binary under test: `NACRE_BIN`, else the release build.
+#[must_use]
+pub fn nacre_bin() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path = std::env::var_os("NACRE_BIN").map_or_else(|| PathBuf::from("target/release/nacre"), PathBuf::from);
+    let path = if path.is_absolute() { path } else { root.join(path) };
+    assert!(path.exists(), "{} is missing: cargo build --release -p nacre", path.display());
+    path.canonicalize().expect("it exists")
+}
+
+/// Whether the counts of a release are wanted (`cargo xtask check --full`).
+#[must_use]
+pub fn full() -> bool {
+    std::env::var("NACRE_FULL").is_ok_and(|value| value == "1")
+}
+
+/// `small` in CI, `large` before a release.
+#[must_use]
+pub fn count(small: usize, large: usize) -> usize {
+    if full() { large } else { small }
+}
+
+/// A scratch directory, removed at the end.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A fresh one below the system's temporary directory.
+    #[must_use]
+    pub fn new(name: &str) -> Scratch {
+        let unique = format!("nacre-{name}-{}-{}", std::process::id(), unique());
+        let path = std::env::temp_dir().join(unique);
+        fs::create_dir_all(&path).expect("a scratch directory");
+        Scratch(path)
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn unique() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+/// A running `nacre up --separate`.
+pub struct Up {
+    child: Child,
+    scratch: Scratch,
+    mount: PathBuf,
+    data: PathBuf,
+    more: Vec<PathBuf>,
+    log: PathBuf,
+}
+
+impl Up {
+    /// A fresh file system of the default shape.
+    #[must_use]
+    pub fn new(name: &str) -> Up {
+        Up::with(Scratch::new(name), None, &[])
+    }
+
+    /// In `scratch`; data in `data` where given (a loop mount, say), else below the scratch directory.
+    #[must_use]
+    pub fn with(scratch: Scratch, data: Option<PathBuf>, args: &[&str]) -> Up {
+        let data = data.unwrap_or_else(|| scratch.path().join("data"));
+        let mount = scratch.path().join("mnt");
+        let log = scratch.path().join("up.log");
+        let child = spawn_up(&data, &mount, &log, args);
+        let mut up = Up { child, scratch, mount, data, more: Vec::new(), log };
+        up.wait_mounted();
+        up
+    }
+
+    fn wait_mounted(&mut self) {
+        let start = Instant::now();
+        while !is_mounted(&self.mount) {
+            let ended = self.child.try_wait().expect("our child");
+            assert!(ended.is_none(), "nacre up ended with {ended:?}:\n{}", self.log_text());
+            assert!(start.elapsed() < PATIENCE, "nacre up did not mount in {PATIENCE:?}:\n{}", self.log_text());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// What it printed to stderr so far.
+    #[must_use]
+    pub fn log_text(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// The mount.
+    #[must_use]
+    pub fn mount(&self) -> &Path {
+        &self.mount
+    }
+
+    /// Where the targets live.
+    #[must_use]
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// A path in the mount.
+    #[must_use]
+    pub fn at(&self, path: &str) -> PathBuf {
+        self.mount.join(path)
+    }
+
+    /// The `NID:/fsname` that it printed for further clients.
+    #[must_use]
+    pub fn address(&self) -> String {
+        let text = self.log_text();
+        let word = text.split_whitespace().find(|word| word.contains("@tcp:/"));
+        word.unwrap_or_else(|| panic!("no address was printed:\n{text}")).trim_matches(['\'', '"', '`']).to_owned()
+    }
+
+    /// A further mount of its own daemon, with its own NID `127.0.0.<last>@tcp`.
+    pub fn second_mount(&mut self, last: u8) -> PathBuf {
+        let dir = self.scratch.path().join(format!("mnt{last}"));
+        fs::create_dir_all(&dir).expect("a mount point");
+        let nid = format!("nid=127.0.0.{last}@tcp");
+        let status = Command::new(nacre_bin()).args(["mount", &self.address()]).arg(&dir).args(["-o", &nid]).status();
+        assert!(status.expect("nacre starts").success(), "nacre mount failed");
+        assert!(is_mounted(&dir), "nacre mount returned before the mount was there");
+        self.more.push(dir.clone());
+        dir
+    }
+
+    /// Process of the server that serves target `name` (`mgs`, `mdt0000`, `ost0002`), once it runs.
+    #[must_use]
+    pub fn server(&self, name: &str) -> u32 {
+        let start = Instant::now();
+        loop {
+            if let Some(pid) = self.find_server(name) {
+                return pid;
+            }
+            assert!(start.elapsed() < PATIENCE, "no server for {name} in {PATIENCE:?}:\n{}", self.log_text());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn find_server(&self, name: &str) -> Option<u32> {
+        let wanted = self.data.join(name);
+        processes()
+            .into_iter()
+            .find(|(_, words)| words.iter().any(|word| word == "serve") && words.iter().any(|word| Path::new(word) == wanted))
+            .map(|(pid, _)| pid)
+    }
+
+    /// kill -9 of the server of `name`.
+    pub fn kill_server(&self, name: &str) {
+        kill(self.server(name), libc::SIGKILL);
+    }
+
+    /// kill -9 of everything at once: up, servers, client daemons.
+    pub fn kill_everything(&mut self) {
+        let mut pids: Vec<u32> = self.family();
+        pids.push(self.child.id());
+        pids.iter().for_each(|pid| kill(*pid, libc::SIGKILL));
+        let _ = self.child.wait();
+        let start = Instant::now();
+        while is_mounted(&self.mount) || pids.iter().any(|pid| is_alive(*pid)) {
+            assert!(start.elapsed() < PATIENCE, "a mount or a process outlived kill -9 of everything");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Starts again on the same data after [`Up::kill_everything`] or [`Up::stop`].
+    pub fn start_again(&mut self, args: &[&str]) {
+        self.child = spawn_up(&self.data, &self.mount, &self.log, args);
+        self.wait_mounted();
+    }
+
+    /// SIGTERM; waits for the clean end.
+    pub fn stop(&mut self) {
+        kill(self.child.id(), libc::SIGTERM);
+        let status =
+            wait_bounded(&mut self.child).unwrap_or_else(|| panic!("up did not end in {PATIENCE:?}:\n{}", self.log_text()));
+        assert!(status.success(), "up ended with {status}:\n{}", self.log_text());
+        assert!(!is_mounted(&self.mount), "up left its mount behind");
+    }
+
+    /// Processes that work for this file system: children of `up` and daemons of further mounts.
+    fn family(&self) -> Vec<u32> {
+        let scratch = self.scratch.path().as_os_str().to_string_lossy().into_owned();
+        let data = self.data.as_os_str().to_string_lossy().into_owned();
+        let own = std::process::id();
+        processes()
+            .into_iter()
+            .filter(|(pid, words)| *pid != own && words.first().is_some_and(|word| word.ends_with("nacre")))
+            .filter(|(_, words)| words.iter().any(|word| word.contains(&scratch) || word.contains(&data)))
+            .map(|(pid, _)| pid)
+            .collect()
+    }
+
+    /// Runs `lfs`, `lctl` or another subcommand against this file system and returns what it printed.
+    #[must_use]
+    pub fn tool(&self, args: &[&str]) -> String {
+        let output = Command::new(nacre_bin()).args(args).current_dir(&self.mount).output().expect("nacre starts");
+        assert!(output.status.success(), "nacre {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        for dir in &self.more {
+            let _ = Command::new("umount").arg("-l").arg(dir).stderr(Stdio::null()).status();
+        }
+        if matches!(self.child.try_wait(), Ok(None)) {
+            kill(self.child.id(), libc::SIGTERM);
+            if wait_bounded(&mut self.child).is_none() {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+            }
+        }
+        for pid in self.family() {
+            kill(pid, libc::SIGKILL);
+        }
+        let _ = Command::new("umount").arg("-l").arg(&self.mount).stderr(Stdio::null()).status();
+        if std::thread::panicking() {
+            eprintln!("---- what up said\n{}", self.log_text());
+            eprintln!("---- what the servers said\n{}", tails(&self.data.join("log")));
+        }
+    }
+}
+
+/// The last lines of every log in `dir`.
+fn tails(dir: &Path) -> String {
+    let mut out = String::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let text = fs::read_to_string(entry.path()).unwrap_or_default();
+        let lines: Vec<_> = text.lines().collect();
+        out.push_str(&format!("== {}\n{}\n", entry.path().display(), lines[lines.len().saturating_sub(15)..].join("\n")));
+    }
+    out
+}
+
+fn spawn_up(data: &Path, mount: &Path, log: &Path, args: &[&str]) -> Child {
+    let log = fs::OpenOptions::new().create(true).append(true).open(log).expect("a log file");
+    let mut command = Command::new(nacre_bin());
+    command.args(["up", "--separate", "--data"]).arg(data).arg("--mount").arg(mount).args(args);
+    command.stdin(Stdio::null()).stdout(log.try_clone().expect("a descriptor")).stderr(log);
+    command.spawn().expect("nacre starts")
+}
+
+/// Waits at most [`PATIENCE`] for a child.
+pub fn wait_bounded(child: &mut Child) -> Option<std::process::ExitStatus> {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if let Some(status) = child.try_wait().expect("our child") {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
+}
+
+/// Sends `signal` to `pid`.
+pub fn kill(pid: u32, signal: i32) {
+    let pid = i32::try_from(pid).expect("a pid");
+    let pid = rustix::process::Pid::from_raw(pid).expect("a pid is not zero");
+    let signal = match signal {
+        libc::SIGKILL => rustix::process::Signal::KILL,
+        libc::SIGSTOP => rustix::process::Signal::STOP,
+        libc::SIGCONT => rustix::process::Signal::CONT,
+        _ => rustix::process::Signal::TERM,
+    };
+    let _ = rustix::process::kill_process(pid, signal);
+}
+
+/// Whether the process exists and is no zombie.
+#[must_use]
+pub fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next()).is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+/// Whether something is mounted at `dir`, dead or alive.
+#[must_use]
+pub fn is_mounted(dir: &Path) -> bool {
+    let wanted = dir.to_string_lossy();
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc is there");
+    mounts.lines().any(|line| line.split(' ').nth(1) == Some(&wanted))
+}
+
+/// All processes with their words.
+#[must_use]
+pub fn processes() -> Vec<(u32, Vec<String>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc is there").flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let mut bytes = Vec::new();
+        if let Ok(mut file) = fs::File::open(entry.path().join("cmdline")) {
+            let _ = file.read_to_end(&mut bytes);
+        }
+        let words =
+            bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty()).map(|word| String::from_utf8_lossy(word).into_owned());
+        if is_alive(pid) {
+            found.push((pid, words.collect()));
+        }
+    }
+    found
+}
+
+/// Runs a shell script in `dir`; fails the test where it fails.
+pub fn shell(dir: &Path, script: &str) -> String {
+    let output = Command::new("bash").args(["-euo", "pipefail", "-c", script]).current_dir(dir).output().expect("bash");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{script}\nended with {}\n{}{stderr}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -1,0 +1,152 @@
+//! System calls that the standard library does not offer, as safe functions with `io::Result`.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).expect("a test's path has no NUL")
+}
+
+fn check(outcome: i64) -> io::Result<i64> {
+    if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(outcome) }
+}
+
+/// `renameat2` with `flags`.
+pub fn rename2(from: &Path, to: &Path, flags: u32) -> io::Result<()> {
+    let (from, to) = (c_path(from), c_path(to));
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: both paths are NUL-terminated and outlive the call
+    let outcome =
+        unsafe { libc::syscall(libc::SYS_renameat2, libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) };
+    check(outcome).map(drop)
+}
+
+/// `setxattr`.
+pub fn setxattr(path: &Path, name: &str, value: &[u8], flags: i32) -> io::Result<()> {
+    let (path, name) = (c_path(path), CString::new(name).expect("no NUL"));
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the strings are NUL-terminated, value is a live slice of the given length
+    let outcome = unsafe { libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), flags) };
+    check(outcome.into()).map(drop)
+}
+
+/// `getxattr`.
+pub fn getxattr(path: &Path, name: &str) -> io::Result<Vec<u8>> {
+    let (path, name) = (c_path(path), CString::new(name).expect("no NUL"));
+    let mut value = vec![0; 65_536];
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the strings are NUL-terminated, value is a live buffer of the given length
+    let outcome = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+    value.truncate(usize::try_from(check(outcome as i64)?).expect("not negative"));
+    Ok(value)
+}
+
+/// `listxattr`.
+pub fn listxattr(path: &Path) -> io::Result<Vec<String>> {
+    let path = c_path(path);
+    let mut names = vec![0_u8; 65_536];
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the path is NUL-terminated, names is a live buffer of the given length
+    let outcome = unsafe { libc::listxattr(path.as_ptr(), names.as_mut_ptr().cast(), names.len()) };
+    names.truncate(usize::try_from(check(outcome as i64)?).expect("not negative"));
+    Ok(names
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .collect())
+}
+
+/// `removexattr`.
+pub fn removexattr(path: &Path, name: &str) -> io::Result<()> {
+    let (path, name) = (c_path(path), CString::new(name).expect("no NUL"));
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the strings are NUL-terminated
+    let outcome = unsafe { libc::removexattr(path.as_ptr(), name.as_ptr()) };
+    check(outcome.into()).map(drop)
+}
+
+/// `flock`.
+pub fn flock(file: &impl AsRawFd, operation: i32) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the descriptor is open for as long as `file` lives
+    let outcome = unsafe { libc::flock(file.as_raw_fd(), operation) };
+    check(outcome.into()).map(drop)
+}
+
+/// `fcntl` lock of `[start, start + len)`: `kind` F_RDLCK, F_WRLCK or F_UNLCK; `command` F_SETLK or F_SETLKW.
+pub fn fcntl_lock(file: &impl AsRawFd, command: i32, kind: i32, start: i64, len: i64) -> io::Result<()> {
+    let lock = libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: start, l_len: len, l_pid: 0 };
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the descriptor is open and the struct lives through the call
+    let outcome = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) };
+    check(outcome.into()).map(drop)
+}
+
+/// Whom an exclusive `fcntl` lock of the whole file would meet: the pid, or nothing.
+pub fn fcntl_conflict(file: &impl AsRawFd) -> io::Result<Option<i32>> {
+    let mut lock = libc::flock { l_type: libc::F_WRLCK as i16, l_whence: libc::SEEK_SET as i16, l_start: 0, l_len: 0, l_pid: 0 };
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the descriptor is open and the struct lives through the call
+    let outcome = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) };
+    check(outcome.into())?;
+    Ok((lock.l_type != libc::F_UNLCK as i16).then_some(lock.l_pid))
+}
+
+/// A shared, writable mapping of the first `len` bytes of a file.
+pub struct Mapping(*mut u8, usize);
+
+impl Mapping {
+    /// Maps.
+    pub fn new(file: &impl AsRawFd, len: usize) -> io::Result<Mapping> {
+        #[expect(unsafe_code, reason = "a system call")]
+        // SAFETY: a fresh shared mapping of an open descriptor; the kernel picks the address
+        let address = unsafe {
+            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Mapping(address.cast(), len)) }
+    }
+
+    /// The bytes.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        #[expect(unsafe_code, reason = "the mapping's memory")]
+        // SAFETY: mapped readable and writable for `self.1` bytes until drop
+        unsafe {
+            std::slice::from_raw_parts_mut(self.0, self.1)
+        }
+    }
+
+    /// `msync`.
+    pub fn sync(&self) -> io::Result<()> {
+        #[expect(unsafe_code, reason = "a system call")]
+        // SAFETY: the range is ours
+        let outcome = unsafe { libc::msync(self.0.cast(), self.1, libc::MS_SYNC) };
+        check(outcome.into()).map(drop)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        #[expect(unsafe_code, reason = "a system call")]
+        // SAFETY: the range is ours and nobody uses it after drop
+        unsafe {
+            libc::munmap(self.0.cast(), self.1);
+        }
+    }
+}
+
+/// `statvfs`: (blocks, free blocks, files, free files, longest name).
+pub fn statvfs(path: &Path) -> io::Result<(u64, u64, u64, u64, u64)> {
+    let path = c_path(path);
+    let mut out = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the path is NUL-terminated, `out` has room for the struct
+    let outcome = unsafe { libc::statvfs(path.as_ptr(), out.as_mut_ptr()) };
+    check(outcome.into())?;
+    #[expect(unsafe_code, reason = "filled by the kernel")]
+    // SAFETY: statvfs succeeded
+    let out = unsafe { out.assume_init() };
+    Ok((out.f_blocks, out.f_bfree, out.f_files, out.f_ffree, out.f_namemax))
+}

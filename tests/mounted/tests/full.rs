@@ -1,0 +1,96 @@
+//! Full and read-only disks: the caller hears of it before anything is acknowledged, and deletes work.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use mounted::cut::Disk;
+use mounted::{Scratch, Up};
+
+fn is_full(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOSPC)
+}
+
+#[test]
+fn a_full_ost_refuses_and_recovers() {
+    let scratch = Scratch::new("full-ost");
+    let mut disk = Disk::new(&scratch, "small", 96);
+    let device_dir = disk.dir().to_path_buf();
+    let mut up = Up::with(scratch, None, &["--osts", "1", "--device-dir", &device_dir.to_string_lossy()]);
+    let mut kept = Vec::new();
+    let mut full = false;
+    for index in 0..400_u32 {
+        let path = up.at(&format!("f{index}"));
+        let data = vec![index as u8; 1 << 20];
+        let outcome = File::create(&path).and_then(|mut file| file.write_all(&data).and_then(|()| file.sync_all()));
+        match outcome {
+            Ok(()) => kept.push((path, data)),
+            Err(error) => {
+                assert!(is_full(&error), "a full OST says ENOSPC, not {error}");
+                let _ = fs::remove_file(path);
+                full = true;
+                break;
+            }
+        }
+    }
+    assert!(full, "96 MiB took {} MiB", kept.len());
+    for (path, data) in &kept {
+        assert!(fs::read(path).expect("acknowledged") == *data, "{} changed on a full disk", path.display());
+    }
+    for (path, _) in kept.drain(..kept.len() / 2) {
+        fs::remove_file(path).expect("deletes work when full");
+    }
+    wait_for_room(&up.at("again"), &vec![9; 4 << 20]);
+    for (path, data) in &kept {
+        assert!(fs::read(path).expect("acknowledged") == *data);
+    }
+    up.stop();
+    disk.unmount();
+}
+
+/// Destroys reach the OST after the MDT's commit: room comes back within seconds.
+fn wait_for_room(path: &Path, data: &[u8]) {
+    for _ in 0..100 {
+        if fs::write(path, data).is_ok() {
+            assert_eq!(fs::read(path).expect("written").len(), data.len());
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    panic!("deleting half of a full OST gave no room in 20 s");
+}
+
+#[test]
+fn a_full_mdt_refuses_and_recovers() {
+    let scratch = Scratch::new("full-mdt");
+    let mut disk = Disk::new(&scratch, "small", 48);
+    let data = disk.dir().join("data");
+    let mut up = Up::with(scratch, Some(data), &["--osts", "1"]);
+    let mut made = 0;
+    let mut full = false;
+    'fill: for dir in 0..200 {
+        if let Err(error) = fs::create_dir(up.at(&format!("d{dir}"))) {
+            assert!(is_full(&error), "a full MDT says ENOSPC, not {error}");
+            full = true;
+            break;
+        }
+        for index in 0..2_000 {
+            match File::create_new(up.at(&format!("d{dir}/{index}-{}", "x".repeat(200)))) {
+                Ok(_) => made += 1,
+                Err(error) => {
+                    assert!(is_full(&error), "a full MDT says ENOSPC, not {error}");
+                    full = true;
+                    break 'fill;
+                }
+            }
+        }
+    }
+    assert!(full, "48 MiB took {made} files");
+    let there: usize = (0..200).map(|dir| fs::read_dir(up.at(&format!("d{dir}"))).map_or(0, Iterator::count)).sum();
+    assert_eq!(there, made, "acknowledged creates on a filling MDT");
+    fs::remove_dir_all(up.at("d0")).expect("deletes work when full");
+    up.kill_server("mdt0000");
+    assert!(!up.at("d0").exists(), "a delete was lost");
+    up.stop();
+    disk.unmount();
+}

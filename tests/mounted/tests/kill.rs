@@ -1,0 +1,126 @@
+//! kill -9 of every kind of server under acknowledged and unsynced work: no error, nothing lost, a bounded pause.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use mounted::work::{Seen, Worker};
+use mounted::{Up, count, posix};
+
+/// Longest pause that an application may see when a server is killed.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Kills `victims` in turn, `kills` times, under three workloads; checks everything through a mount that comes later.
+fn survive_kills(name: &str, victims: &[&str], kills: usize) {
+    let mut up = Up::new(name);
+    let workers: Vec<_> = (1..=3).map(|seed| Worker::start(up.at(&format!("work-{seed}")), seed)).collect();
+    let lock = File::create(up.at("lock")).expect("a file to lock");
+    posix::flock(&lock, libc::LOCK_EX).expect("a lock held through every kill");
+    std::thread::sleep(Duration::from_millis(300));
+    for round in 0..kills {
+        let victim = victims[round % victims.len()];
+        up.kill_server(victim);
+        // long enough to come back, short enough that much is uncommitted when the next one dies
+        std::thread::sleep(Duration::from_millis(900 + (round as u64 * 137) % 600));
+    }
+    let seen: Vec<Seen> = workers.into_iter().map(Worker::finish).collect();
+    let fresh = up.second_mount(31);
+    let rival = File::open(fresh.join("lock")).expect("open");
+    assert!(posix::flock(&rival, libc::LOCK_EX | libc::LOCK_NB).is_err(), "a lock was lost when its server died");
+    for one in &seen {
+        one.check(up.mount(), up.mount());
+        one.check(up.mount(), &fresh);
+    }
+    let pause = seen.iter().map(|one| one.pause).max().expect("three workloads");
+    let operations: usize = seen.iter().map(|one| one.operations).sum();
+    println!("{name}: {kills} kills, {operations} operations acknowledged, longest pause {pause:?}");
+    assert!(pause <= PAUSE_MAX, "an application waited {pause:?}");
+    drop((lock, rival));
+    up.stop();
+}
+
+#[test]
+fn mdt_kills_lose_nothing() {
+    survive_kills("kill-mdt", &["mdt0000"], count(3, 30));
+}
+
+#[test]
+fn ost_kills_lose_nothing() {
+    survive_kills("kill-ost", &["ost0000", "ost0001", "ost0002", "ost0003"], count(4, 30));
+}
+
+#[test]
+fn mgs_kills_lose_nothing() {
+    survive_kills("kill-mgs", &["mgs"], count(3, 30));
+}
+
+#[test]
+fn kills_of_all_kinds_in_turn_lose_nothing() {
+    survive_kills("kill-all-kinds", &["mdt0000", "ost0001", "mgs", "ost0003"], count(4, 30));
+}
+
+/// The client daemon dies: its mount goes, the others and everything it had acknowledged stay.
+#[test]
+fn a_killed_client_harms_nobody() {
+    let mut up = Up::new("kill-client");
+    for round in 0..count(3, 30) {
+        let dir = up.second_mount(41);
+        let name = format!("from-{round}");
+        fs::write(dir.join(&name), vec![round as u8; 200_000]).expect("write");
+        let locked = File::open(dir.join(&name)).expect("open");
+        posix::flock(&locked, libc::LOCK_EX).expect("lock");
+        let held = OpenOptions::new().write(true).create_new(true).open(dir.join("held")).expect("create");
+        fs::remove_file(dir.join("held")).expect("unlink");
+        let daemon = daemon_of(&dir);
+        mounted::kill(daemon, libc::SIGKILL);
+        let start = Instant::now();
+        while mounted::is_mounted(&dir) {
+            assert!(start.elapsed() < PAUSE_MAX, "a dead client's mount stayed");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        drop((locked, held));
+        assert_eq!(fs::read(up.at(&name)).expect("what was acknowledged"), vec![round as u8; 200_000]);
+        let rival = File::open(up.at(&name)).expect("open");
+        let start = Instant::now();
+        while posix::flock(&rival, libc::LOCK_EX | libc::LOCK_NB).is_err() {
+            assert!(start.elapsed() < Duration::from_secs(20), "a dead client's lock stayed");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    up.stop();
+}
+
+fn daemon_of(dir: &std::path::Path) -> u32 {
+    let wanted = dir.to_string_lossy().into_owned();
+    let found = mounted::processes().into_iter().find(|(_, words)| {
+        words.iter().any(|word| word == "mount") && words.contains(&wanted) && !words.iter().any(|word| word.contains("holder"))
+    });
+    found.unwrap_or_else(|| panic!("no daemon serves {wanted}")).0
+}
+
+/// Everything dies at once; what was fsynced is there, the names too, and `up` comes back quickly.
+#[test]
+fn fsynced_files_survive_the_death_of_everything() {
+    let mut up = Up::new("kill-everything");
+    for round in 0..count(3, 10) {
+        let mut synced = Vec::new();
+        for index in 0..20 {
+            let path = up.at(&format!("synced-{round}-{index}"));
+            let mut file = File::create(&path).expect("create");
+            file.write_all(&vec![index; 70_000]).expect("write");
+            file.sync_all().expect("fsync");
+            synced.push((path, index));
+        }
+        up.kill_everything();
+        let start = Instant::now();
+        up.start_again(&[]);
+        println!("kill-everything: mounted again after {:?}", start.elapsed());
+        for (path, index) in synced {
+            assert_eq!(fs::read(&path).expect("fsynced"), vec![index; 70_000]);
+        }
+    }
+    up.stop();
+    up.start_again(&[]);
+    assert!(up.at("synced-0-0").exists());
+    up.stop();
+}

@@ -1,0 +1,90 @@
+//! The life of `nacre up` and of targets: exit codes, ends, locks on storage, many on one machine.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use mounted::{Scratch, Up, nacre_bin};
+
+fn up(scratch: &Scratch, separate: bool, run: &str) -> std::process::Output {
+    let mut command = Command::new(nacre_bin());
+    command.arg("up").arg("--data").arg(scratch.path().join("data")).arg("--mount").arg(scratch.path().join("mnt"));
+    if separate {
+        command.arg("--separate");
+    }
+    command.args(["--run", run]).stdin(Stdio::null()).output().expect("nacre starts")
+}
+
+#[test]
+fn the_exit_code_of_the_command_is_ours() {
+    for separate in [false, true] {
+        let scratch = Scratch::new("life-exit");
+        let output = up(&scratch, separate, "echo hello > f; cat f; exit 7");
+        assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "hello\n", "only the command writes to stdout");
+        let output = up(&scratch, separate, "cat f");
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "hello\n", "data is kept over restarts");
+        assert!(!mounted::is_mounted(&scratch.path().join("mnt")));
+    }
+}
+
+#[test]
+fn two_file_systems_live_side_by_side() {
+    let (mut one, mut two) = (Up::new("life-one"), Up::new("life-two"));
+    fs::write(one.at("f"), b"one").expect("write");
+    fs::write(two.at("f"), b"two").expect("write");
+    assert_eq!((fs::read(one.at("f")).expect("read"), fs::read(two.at("f")).expect("read")), (b"one".to_vec(), b"two".to_vec()));
+    one.stop();
+    two.stop();
+}
+
+#[test]
+fn when_up_dies_its_servers_and_its_mount_go() {
+    let mut up = Up::new("life-orphans");
+    let servers = ["mgs", "mdt0000", "ost0000"].map(|name| up.server(name));
+    fs::write(up.at("f"), b"x").expect("write");
+    let parent = mounted::processes().into_iter().find(|(_, words)| {
+        words.iter().any(|word| word == "up") && words.iter().any(|word| word.contains(&*up.data().to_string_lossy()))
+    });
+    mounted::kill(parent.expect("up runs").0, libc::SIGKILL);
+    let start = Instant::now();
+    while mounted::is_mounted(up.mount()) || servers.iter().any(|pid| mounted::is_alive(*pid)) {
+        assert!(start.elapsed().as_secs() < 10, "something outlived up");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    up.kill_everything();
+}
+
+#[test]
+fn storage_is_served_once_and_formatted_once() {
+    let mut up = Up::new("life-once");
+    let target = up.data().join("mdt0000");
+    let serve =
+        Command::new(nacre_bin()).arg("serve").arg(&target).args(["--listen", "127.0.0.77@tcp"]).output().expect("nacre starts");
+    let text = String::from_utf8_lossy(&serve.stderr);
+    assert!(!serve.status.success() && text.contains("mdt0000"), "served twice, or not said clearly: {text}");
+    let format = Command::new(nacre_bin())
+        .args(["format", "--fsname", "other", "--ost", "--index", "0", "--mgsnode", "127.0.0.2@tcp"])
+        .arg(&target)
+        .output();
+    assert!(!format.expect("nacre starts").status.success(), "format overwrote a target");
+    let missing = Command::new(nacre_bin()).args(["serve", "/nonexistent/target"]).output().expect("nacre starts");
+    let text = String::from_utf8_lossy(&missing.stderr);
+    assert!(!missing.status.success() && text.contains("/nonexistent/target"), "{text}");
+    up.stop();
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let mut up = Up::new("life-newer");
+    up.stop();
+    let superblock = up.data().join("ost0000").join("nacre-super");
+    let mut bytes = fs::read(&superblock).expect("a superblock");
+    let damaged = bytes.len() / 2;
+    bytes[damaged] ^= 0xff;
+    fs::write(&superblock, &bytes).expect("write");
+    let serve = Command::new(nacre_bin()).arg("serve").arg(up.data().join("ost0000")).output().expect("nacre starts");
+    assert!(!serve.status.success(), "a damaged superblock was served");
+    assert!(String::from_utf8_lossy(&serve.stderr).contains("ost0000"), "{}", String::from_utf8_lossy(&serve.stderr));
+}

@@ -1,0 +1,117 @@
+//! The stages of `cargo xtask check`, each timed; what a stage prints stays visible.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::leftovers::Machine;
+use crate::run::run;
+use crate::tidy;
+
+/// How much of everything a run does.
+#[derive(Clone, Copy)]
+struct Scale {
+    seeds: u32,
+    fuzz_secs: u32,
+    full: bool,
+}
+
+const CI: Scale = Scale { seeds: 200, fuzz_secs: 30, full: false };
+const FULL: Scale = Scale { seeds: 200, fuzz_secs: 30, full: true };
+
+type Stage = (&'static str, fn(Scale) -> Result<()>);
+
+const STAGES: &[Stage] = &[
+    ("fmt", |_| run("cargo", &["fmt", "--all", "--check"], &[])),
+    ("clippy", |_| run("cargo", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], &[])),
+    ("tidy", |_| tidy::tidy()),
+    ("test", |_| run("cargo", &["test", "--workspace", "--exclude", "mounted", "--quiet"], &[])),
+    ("release", |_| {
+        run(
+            "cargo",
+            &["build", "--release", "--quiet", "-p", "nacre", "-p", "cluster", "-p", "fuzz", "--bins", "--examples"],
+            &[],
+        )
+    }),
+    ("sim", |scale| simulate(&format!("1..{}", scale.seeds + 1))),
+    ("bugs", |_| planted_bugs()),
+    ("fuzz", |scale| fuzz_all(scale.fuzz_secs)),
+    ("mounted", |scale| mounted_tests(scale, None)),
+];
+
+/// `cargo xtask check [STAGE...]`.
+pub(crate) fn check(args: &[String]) -> Result<()> {
+    let scale = if args.iter().any(|arg| arg == "--full") { FULL } else { CI };
+    let wanted: Vec<&str> = args.iter().map(String::as_str).filter(|arg| *arg != "--full").collect();
+    if wanted == ["--list"] {
+        STAGES.iter().for_each(|(name, _)| println!("{name}"));
+        return Ok(());
+    }
+    if let Some(unknown) = wanted.iter().find(|name| STAGES.iter().all(|(stage, _)| stage != *name)) {
+        bail!("no stage is called '{unknown}'; `cargo xtask check --list` names them");
+    }
+    let before = Machine::now();
+    let mut times: Vec<(&str, Duration)> = Vec::new();
+    for (name, stage) in STAGES.iter().filter(|(name, _)| wanted.is_empty() || wanted.contains(name)) {
+        eprintln!("== {name}");
+        let start = Instant::now();
+        let outcome = stage(scale);
+        times.push((name, start.elapsed()));
+        if let Err(error) = outcome {
+            report(&times);
+            return Err(error.context(format!("stage {name}")));
+        }
+    }
+    report(&times);
+    Machine::compare(&before)?;
+    eprintln!("all stages passed");
+    Ok(())
+}
+
+fn report(times: &[(&str, Duration)]) {
+    eprintln!("== seconds per stage");
+    for (name, time) in times {
+        eprintln!("{name:>10} {:7.1}", time.as_secs_f64());
+    }
+}
+
+fn simulate(seeds: &str) -> Result<()> {
+    run("target/release/examples/sim", &["--seeds", seeds], &[])
+}
+
+fn planted_bugs() -> Result<()> {
+    run("target/release/examples/sim", &["--bugs"], &[])
+}
+
+fn fuzz_all(secs: u32) -> Result<()> {
+    run("target/release/fuzz", &["all", &secs.to_string()], &[])
+}
+
+fn mounted_tests(scale: Scale, name: Option<&str>) -> Result<()> {
+    let mut args = vec!["test", "-p", "mounted", "--quiet", "--", "--test-threads=1"];
+    args.extend(name);
+    let full = if scale.full { "1" } else { "0" };
+    run("cargo", &args, &[("NACRE_BIN", "target/release/nacre"), ("NACRE_FULL", full)])
+}
+
+/// `cargo xtask sim`.
+pub(crate) fn sim(args: &[String]) -> Result<()> {
+    let mut words = vec!["run", "--release", "--quiet", "-p", "cluster", "--example", "sim", "--"];
+    words.extend(args.iter().map(String::as_str));
+    run("cargo", &words, &[])
+}
+
+/// `cargo xtask fuzz [TARGET] [SECS]`.
+pub(crate) fn fuzz(args: &[String]) -> Result<()> {
+    let mut words = vec!["run", "--release", "--quiet", "-p", "fuzz", "--"];
+    words.extend(args.iter().map(String::as_str));
+    run("cargo", &words, &[])
+}
+
+/// `cargo xtask mounted [NAME]`.
+pub(crate) fn mounted(args: &[String]) -> Result<()> {
+    run("cargo", &["build", "--release", "--quiet", "-p", "nacre"], &[])?;
+    let before = Machine::now();
+    mounted_tests(CI, args.first().map(String::as_str))?;
+    Machine::compare(&before)
+}
