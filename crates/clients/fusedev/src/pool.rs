@@ -76,6 +76,7 @@ mod tests {
         drop(message);
         assert!(pool.free.lock().expect("here").is_empty());
         drop(slice);
-        assert_eq!(pool.take().as_ptr(), at);
+        let again = pool.take();
+        assert_eq!(again.as_ptr(), at);
     }
 }

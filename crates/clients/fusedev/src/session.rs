@@ -233,7 +233,9 @@ impl Reader {
     async fn run(self) -> io::Result<()> {
         // A mount that ends shows itself as an error condition, not as something to read.
         let interest = Interest::READABLE | Interest::ERROR;
-        let poller = AsyncFd::register_with_interest(rustix::io::dup(&self.device.fd)?, interest)?;
+        let watched = rustix::io::fcntl_dupfd_cloexec(&self.device.fd, 3)?;
+        // SAFETY: the poller owns this descriptor, nobody else can close it, and it stays open until the poller goes.
+        let poller = unsafe { AsyncFd::register_with_interest(watched, interest) }?;
         let mut buffer = self.pool.take();
         loop {
             let mut ready = poller.ready(interest).await?;

@@ -1,5 +1,7 @@
 //! Real mounts on `/dev/fuse`. They need root or `fusermount3`; without FUSE they fail, on purpose.
 
+#![allow(unsafe_code, reason = "signals and locks by system call")]
+
 #[path = "../examples/null/memory.rs"]
 mod memory;
 

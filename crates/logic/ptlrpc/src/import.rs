@@ -671,7 +671,8 @@ impl<B: Default, W> Import<B, W> {
         let restates: Vec<Xid> = self.out.iter().filter(|(_, out)| out.kind != Kind::User).map(|(xid, _)| *xid).collect();
         for xid in restates {
             let out = self.out.remove(&xid).expect("taken from the map just now");
-            drop(out); // asked for again by the next recovery
+            // the next recovery asks for them again
+            self.events.extend(out.waiter.map(Event::Lost));
         }
         self.resend.clear();
         for (xid, out) in &mut self.out {

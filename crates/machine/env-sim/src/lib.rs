@@ -421,11 +421,8 @@ impl EnvBody for NodeEnv {
     }
 
     fn listen(&self, at: NidAddr) -> LocalFuture<'static, io::Result<Listener>> {
-        let listener = if self.is_alive() {
-            self.world.net.listen(self.node, at)
-        } else {
-            Err(io::ErrorKind::NotConnected.into())
-        };
+        let listener =
+            if self.is_alive() { self.world.net.listen(self.node, at) } else { Err(io::ErrorKind::NotConnected.into()) };
         Box::pin(async move { listener })
     }
 }

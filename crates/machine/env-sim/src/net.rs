@@ -168,7 +168,12 @@ impl Net {
 
     // ---- connecting ----
 
-    pub(crate) fn connect(self: &Rc<Self>, node: usize, from: Option<Nid>, to: NidAddr) -> LocalFuture<'static, io::Result<Link>> {
+    pub(crate) fn connect(
+        self: &Rc<Self>,
+        node: usize,
+        from: Option<Nid>,
+        to: NidAddr,
+    ) -> LocalFuture<'static, io::Result<Link>> {
         let net = self.clone();
         Box::pin(async move {
             let to = NidAddr { nid: if to.nid == Nid::LO { net.nodes.borrow()[node].nid } else { to.nid }, ..to };

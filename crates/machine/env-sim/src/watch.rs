@@ -56,11 +56,8 @@ struct Line(String);
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let written = if field.name() == "message" {
-            write!(self.0, " {value:?}")
-        } else {
-            write!(self.0, " {}={value:?}", field.name())
-        };
+        let written =
+            if field.name() == "message" { write!(self.0, " {value:?}") } else { write!(self.0, " {}={value:?}", field.name()) };
         written.expect("a string takes everything");
     }
 }

@@ -8,6 +8,8 @@ mod error;
 mod meta;
 mod obj;
 pub mod superblock;
+#[cfg(test)]
+mod testdir;
 
 pub use error::DiskError;
 pub use meta::{DiskMeta, MetaOptions};

@@ -1,14 +1,47 @@
-//! Superblock.
-use std::path::Path;
-use types::{FsName, NidAddr, TargetId, Timespec};
+//! The superblock: a small file `nacre-super` that says whose target a directory is, and which formats it uses.
+//!
+//! Little-endian, in this order: magic (8), version u16, length of the whole u16, CRC-32C u32 (over everything, itself
+//! as zero), compat, ro-compat and incompat words (u64 each), file system name (8, NUL padded), target u32 (kind and
+//! index as on the wire), count of MGS addresses u32, uuid (16), created: seconds i64, nanoseconds u32, zero u32; then
+//! for each MGS address NID u64, port u16, zero (6). Readers ignore a longer fixed part's tail only by a new version.
+//!
+//! It is replaced whole: written beside, synced, renamed, directory synced. So a crash leaves the old one or the new.
+//!
+//! What an unknown bit means: compat: nothing; ro-compat: the target may be read, so it is not served (a server
+//! writes); incompat: do not touch.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use types::{FsName, Nid, NidAddr, TargetId, Timespec};
+
 use crate::DiskError;
+
+const FILE: &str = "nacre-super";
+const LOCK_FILE: &str = "nacre-lock";
+const MAGIC: &[u8; 8] = b"NACRE\0SB";
+/// Version of the superblock itself.
+pub const VERSION: u16 = 1;
+const FIXED_BYTES: usize = 96;
+const MGS_BYTES: usize = 16;
+/// MGS addresses of one target at most.
+pub const MGS_MAX: usize = 16;
+/// Bits of `ro_compat` that this version knows.
+pub const RO_COMPAT_KNOWN: u64 = 0;
+/// Bits of `incompat` that this version knows.
+pub const INCOMPAT_KNOWN: u64 = 0;
+/// What a target consists of: formatting anew removes these.
+const PARTS: [&str; 3] = [FILE, "records", "objects"];
+
+const BYTES_MAX: usize = FIXED_BYTES + MGS_MAX * MGS_BYTES;
 
 /// Who a target is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Compatible features.
+    /// Features that older versions may ignore.
     pub compat: u64,
-    /// Features that a reader may ignore.
+    /// Features that older versions may ignore if they only read.
     pub ro_compat: u64,
     /// Features that must be known.
     pub incompat: u64,
@@ -18,26 +51,296 @@ pub struct Superblock {
     pub target: TargetId,
     /// Identity of this storage.
     pub uuid: u128,
-    /// Where the MGS is reached.
+    /// Where the MGS is reached, at most [`MGS_MAX`]; none on the MGS itself.
     pub mgs: Vec<NidAddr>,
     /// When it was formatted.
     pub created: Timespec,
 }
 
 impl Superblock {
-    /// A fresh target.
+    /// Of a fresh target.
     #[must_use]
     pub fn new(fsname: FsName, target: TargetId, uuid: u128, mgs: Vec<NidAddr>, created: Timespec) -> Superblock {
         Superblock { compat: 0, ro_compat: 0, incompat: 0, fsname, target, uuid, mgs, created }
     }
+
+    /// Its name: `testfs-OST0000`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.target.name(self.fsname)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.mgs.len() <= MGS_MAX, "a target has at most {MGS_MAX} MGS addresses");
+        let length = FIXED_BYTES + self.mgs.len() * MGS_BYTES;
+        let mut out = Vec::with_capacity(length);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&(length as u16).to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        for word in [self.compat, self.ro_compat, self.incompat] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out.extend_from_slice(&self.fsname.to_bytes());
+        out.extend_from_slice(&self.target.to_u32().to_le_bytes());
+        out.extend_from_slice(&(self.mgs.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.uuid.to_le_bytes());
+        out.extend_from_slice(&self.created.sec.to_le_bytes());
+        out.extend_from_slice(&self.created.nsec.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.resize(FIXED_BYTES, 0);
+        for at in &self.mgs {
+            out.extend_from_slice(&at.nid.0.to_le_bytes());
+            out.extend_from_slice(&at.port.to_le_bytes());
+            out.extend_from_slice(&[0; 6]);
+        }
+        let crc = crc32c::crc32c(&out);
+        out[12..16].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// From its bytes; the error says what is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Superblock, String> {
+        if bytes.get(..8) != Some(MAGIC) {
+            return Err("this is no Nacre superblock".to_owned());
+        }
+        let short = || format!("cut short: {} bytes", bytes.len());
+        let version = u16::from_le_bytes(take(bytes, 8).ok_or_else(short)?);
+        if version > VERSION {
+            return Err(format!("version {version} is newer than {VERSION}, the newest that this program knows"));
+        }
+        let length = usize::from(u16::from_le_bytes(take(bytes, 10).ok_or_else(short)?));
+        if version == 0 || length < FIXED_BYTES || bytes.len() < length {
+            return Err(short());
+        }
+        let crc = u32::from_le_bytes(take(bytes, 12).ok_or_else(short)?);
+        let mut plain = bytes[..length].to_vec();
+        plain[12..16].fill(0);
+        if crc32c::crc32c(&plain) != crc {
+            return Err("the checksum is wrong: it is damaged".to_owned());
+        }
+        let word = |at| take(bytes, at).map(u64::from_le_bytes).ok_or_else(short);
+        let half = |at| take(bytes, at).map(u32::from_le_bytes).ok_or_else(short);
+        let superblock = Superblock {
+            compat: word(16)?,
+            ro_compat: word(24)?,
+            incompat: word(32)?,
+            fsname: FsName::from_bytes(take(bytes, 40).ok_or_else(short)?).map_err(|error| error.to_string())?,
+            target: TargetId::from_u32(half(48)?).ok_or("an unknown kind of target")?,
+            uuid: u128::from_le_bytes(take(bytes, 56).ok_or_else(short)?),
+            created: Timespec::new(word(72)?.cast_signed(), half(80)?),
+            mgs: addresses(&bytes[FIXED_BYTES..length], half(52)? as usize).ok_or("its list of MGS addresses is broken")?,
+        };
+        superblock.check_features()
+    }
+
+    fn check_features(self) -> Result<Superblock, String> {
+        let unknown = self.incompat & !INCOMPAT_KNOWN;
+        if unknown != 0 {
+            return Err(format!("uses incompatible features {unknown:#x} that this program does not know"));
+        }
+        let unknown = self.ro_compat & !RO_COMPAT_KNOWN;
+        if unknown != 0 {
+            return Err(format!("uses features {unknown:#x} that this program must not write to"));
+        }
+        Ok(self)
+    }
 }
 
-/// Held while a target is served.
-pub struct TargetLock;
+fn take<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
 
-/// Makes `dir` (created if it is not there) the target `superblock`.
-pub fn format(_dir: &Path, _superblock: &Superblock, _reformat: bool) -> Result<(), DiskError> { unimplemented!() }
+fn addresses(bytes: &[u8], count: usize) -> Option<Vec<NidAddr>> {
+    if count > MGS_MAX || bytes.len() != count * MGS_BYTES {
+        return None;
+    }
+    let one = |at: &[u8]| {
+        Some(NidAddr { nid: Nid(u64::from_le_bytes(take(at, 0)?)), port: u16::from_le_bytes(take(at, 8)?) })
+    };
+    bytes.chunks_exact(MGS_BYTES).map(one).collect()
+}
+
+/// Held while a target is served; dropping it lets go.
+#[derive(Debug)]
+pub struct TargetLock {
+    _file: File,
+}
+
+/// Makes `dir` the target `superblock`; the directory is made if it is not there. A target that is there already is
+/// refused without `reformat`, and a directory that holds anything else always.
+pub fn format(dir: &Path, superblock: &Superblock, reformat: bool) -> Result<(), DiskError> {
+    std::fs::create_dir_all(dir).map_err(DiskError::io(dir, "cannot be made"))?;
+    let formatted = exists(&dir.join(FILE))?;
+    if formatted && !reformat {
+        let name = open(dir).map_or_else(|_| "a target".to_owned(), |there| there.name());
+        return Err(DiskError::Formatted { path: dir.to_owned(), name });
+    }
+    if !formatted {
+        refuse_foreign(dir)?;
+    }
+    let _lock = lock_file(&dir.join(LOCK_FILE), dir)?;
+    for part in PARTS {
+        remove(&dir.join(part))?;
+    }
+    sync_dir(dir)?;
+    write(dir, superblock)
+}
+
 /// Reads who `dir` is.
-pub fn open(_dir: &Path) -> Result<Superblock, DiskError> { unimplemented!() }
-/// Locks `dir` against a second server.
-pub fn lock(_dir: &Path) -> Result<TargetLock, DiskError> { unimplemented!() }
+pub fn open(dir: &Path) -> Result<Superblock, DiskError> {
+    let path = dir.join(FILE);
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound && dir.is_dir() => {
+            return Err(DiskError::NotFormatted(dir.to_owned()));
+        }
+        Err(error) => return Err(DiskError::io(dir, "cannot be opened")(error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(4 * BYTES_MAX as u64).read_to_end(&mut bytes).map_err(DiskError::io(&path, "cannot be read"))?;
+    Superblock::decode(&bytes).map_err(|why| DiskError::Superblock { path, why })
+}
+
+/// Replaces the superblock of a formatted target: its MGS moved. The caller holds the lock.
+pub fn update(dir: &Path, superblock: &Superblock) -> Result<(), DiskError> {
+    open(dir)?;
+    write(dir, superblock)
+}
+
+/// Locks the target in `dir` against a second server.
+pub fn lock(dir: &Path) -> Result<TargetLock, DiskError> {
+    if !dir.is_dir() {
+        let missing = std::io::Error::from(ErrorKind::NotFound);
+        return Err(DiskError::io(dir, "is no directory")(missing));
+    }
+    lock_file(&dir.join(LOCK_FILE), dir).map(|file| TargetLock { _file: file })
+}
+
+/// The lock file of `dir`, locked; somebody else's is `InUse`.
+pub(crate) fn lock_file(path: &Path, dir: &Path) -> Result<File, DiskError> {
+    let file = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(path)
+        .map_err(DiskError::io(path, "cannot be opened for writing"))?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(DiskError::InUse(dir.to_owned())),
+        Err(errno) => Err(DiskError::io(path, "cannot be locked")(errno.into())),
+    }
+}
+
+fn write(dir: &Path, superblock: &Superblock) -> Result<(), DiskError> {
+    let beside = dir.join("nacre-super.new");
+    let written = File::create(&beside).and_then(|mut file| {
+        file.write_all(&superblock.encode())?;
+        file.sync_all()?;
+        std::fs::rename(&beside, dir.join(FILE))
+    });
+    written.map_err(DiskError::io(&beside, "cannot be written"))?;
+    sync_dir(dir)
+}
+
+/// Makes the names in `dir` durable.
+pub(crate) fn sync_dir(dir: &Path) -> Result<(), DiskError> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(DiskError::io(dir, "cannot be synced"))
+}
+
+fn exists(path: &Path) -> Result<bool, DiskError> {
+    path.try_exists().map_err(DiskError::io(path, "cannot be looked at"))
+}
+
+/// A directory with something else in it is not ours to fill.
+fn refuse_foreign(dir: &Path) -> Result<(), DiskError> {
+    let failed = || DiskError::io(dir, "cannot be read");
+    for entry in std::fs::read_dir(dir).map_err(failed())? {
+        let name = entry.map_err(failed())?.file_name();
+        let ours = name == "lost+found" || name == LOCK_FILE || name == "nacre-super.new" || PARTS.iter().any(|part| name == *part);
+        if !ours {
+            let why = format!("is not empty (it holds {})", name.to_string_lossy());
+            return Err(DiskError::io(dir, "cannot be formatted")(std::io::Error::other(why)));
+        }
+    }
+    Ok(())
+}
+
+fn remove(path: &PathBuf) -> Result<(), DiskError> {
+    let removed = match std::fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => std::fs::remove_dir_all(path),
+        Ok(_) => std::fs::remove_file(path),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    };
+    removed.map_err(DiskError::io(path, "cannot be removed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testdir::TestDir;
+
+    fn superblock() -> Superblock {
+        let mgs = vec!["10.0.0.1@tcp".parse().expect("a NID"), "10.0.0.2:1988@tcp".parse().expect("a NID")];
+        Superblock::new("testfs".parse().expect("a name"), TargetId::ost(3), 7 << 100, mgs, Timespec::new(1_700_000_000, 5))
+    }
+
+    #[test]
+    fn a_target_is_formatted_once_and_knows_itself() {
+        let dir = TestDir::new();
+        let path = dir.path().join("ost");
+        assert!(matches!(open(&path), Err(DiskError::Io { .. })), "missing directory");
+        format(&path, &superblock(), false).expect("formats");
+        assert_eq!(open(&path).expect("opens"), superblock());
+        let again = format(&path, &superblock(), false).expect_err("refused").to_string();
+        assert!(again.contains("testfs-OST0003"), "{again}");
+        format(&path, &superblock(), true).expect("reformats");
+        update(&path, &Superblock { mgs: Vec::new(), ..superblock() }).expect("updates");
+        assert_eq!(open(&path).expect("opens").mgs, []);
+    }
+
+    #[test]
+    fn an_empty_or_foreign_directory_is_no_target() {
+        let dir = TestDir::new();
+        assert!(matches!(open(dir.path()), Err(DiskError::NotFormatted(_))));
+        std::fs::write(dir.path().join("thesis.tex"), "x").expect("writes");
+        let text = format(dir.path(), &superblock(), true).expect_err("refused").to_string();
+        assert!(text.contains("thesis.tex"), "{text}");
+    }
+
+    #[test]
+    fn a_target_is_served_once() {
+        let dir = TestDir::new();
+        let held = lock(dir.path()).expect("free");
+        let second = lock(dir.path()).expect_err("held").to_string();
+        assert!(second.contains("in use") && second.contains(&*dir.path().to_string_lossy()), "{second}");
+        assert!(matches!(format(dir.path(), &superblock(), true), Err(DiskError::InUse(_))));
+        drop(held);
+        lock(dir.path()).expect("free again");
+        assert!(lock(&dir.path().join("missing")).is_err());
+    }
+
+    #[test]
+    fn newer_unknown_and_damaged_superblocks_are_refused_in_words() {
+        let good = superblock().encode();
+        assert_eq!(good.len(), FIXED_BYTES + 2 * MGS_BYTES);
+        for len in 0..good.len() {
+            assert!(Superblock::decode(&good[..len]).is_err(), "{len}");
+        }
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 0x40;
+            assert!(Superblock::decode(&bad).is_err(), "byte {at}");
+        }
+        let newer = { let mut bytes = good; bytes[8] = 2; bytes };
+        assert!(Superblock::decode(&newer).expect_err("newer").contains("newer"));
+        let unknown = Superblock { incompat: 4, ..superblock() }.encode();
+        assert!(Superblock::decode(&unknown).expect_err("unknown").contains("0x4"));
+        let unknown = Superblock { ro_compat: 1, ..superblock() }.encode();
+        assert!(Superblock::decode(&unknown).is_err());
+        assert!(Superblock::decode(&Superblock { compat: 1 << 63, ..superblock() }.encode()).is_ok());
+    }
+}

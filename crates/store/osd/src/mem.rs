@@ -1,1 +1,130 @@
-//! The body in memory.
+//! The body in memory: what a target keeps on a simulated machine.
+//!
+//! A [`MemDisk`] is the storage of one machine and outlives what runs on it. [`MemMeta`] and [`MemObjects`] are one
+//! process's opening of it:
+//! - a **killed process** loses the running image of its records (they are exactly those of the last commit then; a
+//!   commit under way has happened or not). The page cache of the objects is the machine's and stays;
+//! - after a **power cut** ([`MemDisk::power_cut`]) a random part of the writes to objects since the last sync is there,
+//!   torn at 4 KiB: the harshest disk that keeps what it has promised.
+
+mod meta;
+mod object;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use types::Span;
+
+pub use meta::MemMeta;
+pub use object::MemObjects;
+
+use meta::Records;
+use object::Objects;
+
+/// What a simulated disk is like.
+#[derive(Clone, Copy, Debug)]
+pub struct MemDiskConfig {
+    /// Room for records.
+    pub record_bytes: u64,
+    /// The part of it that only sets which free space may use.
+    pub record_reserve_bytes: u64,
+    /// Room for objects.
+    pub object_bytes: u64,
+    /// Objects at most.
+    pub objects_max: u64,
+    /// Shortest time of a commit or sync.
+    pub commit_min: Span,
+    /// Longest time of a commit or sync.
+    pub commit_max: Span,
+    /// Longest time of another call on objects.
+    pub io_max: Span,
+}
+
+impl Default for MemDiskConfig {
+    fn default() -> MemDiskConfig {
+        MemDiskConfig {
+            record_bytes: 1 << 30,
+            record_reserve_bytes: 1 << 20,
+            object_bytes: 1 << 40,
+            objects_max: 1 << 32,
+            commit_min: Span::micros(200),
+            commit_max: Span::millis(20),
+            io_max: Span::micros(300),
+        }
+    }
+}
+
+struct DiskState {
+    config: MemDiskConfig,
+    records: RefCell<Records>,
+    objects: RefCell<Objects>,
+    /// Counts openings: an older one is a stale twin and is refused.
+    opened: Cell<u64>,
+    fail_commit: Cell<bool>,
+    fail_sync: Cell<bool>,
+}
+
+/// The storage of one machine, shared by whatever is started on it.
+#[derive(Clone)]
+pub struct MemDisk(Rc<DiskState>);
+
+impl MemDisk {
+    /// An empty one.
+    #[must_use]
+    pub fn new(config: MemDiskConfig) -> MemDisk {
+        assert!(config.commit_min <= config.commit_max, "a range is not empty");
+        MemDisk(Rc::new(DiskState {
+            config,
+            records: RefCell::default(),
+            objects: RefCell::default(),
+            opened: Cell::new(0),
+            fail_commit: Cell::new(false),
+            fail_sync: Cell::new(false),
+        }))
+    }
+
+    /// The power goes: a part of what was not synced is lost, chosen by `seed`. Whatever ran on the machine is dead.
+    pub fn power_cut(&self, seed: u64) {
+        self.0.opened.set(self.0.opened.get() + 1);
+        self.0.objects.borrow_mut().power_cut(seed);
+    }
+
+    /// The next commit of records fails, and whether it became durable is left open.
+    pub fn fail_next_commit(&self) {
+        self.0.fail_commit.set(true);
+    }
+
+    /// The next sync of objects fails.
+    pub fn fail_next_sync(&self) {
+        self.0.fail_sync.set(true);
+    }
+
+    /// Objects with changes that no sync has made durable.
+    #[must_use]
+    pub fn unsynced_objects(&self) -> usize {
+        self.0.objects.borrow().unsynced()
+    }
+}
+
+impl Default for MemDisk {
+    fn default() -> MemDisk {
+        MemDisk::new(MemDiskConfig::default())
+    }
+}
+
+/// `low..=high` by 64 random bits.
+fn span_between(bits: u64, low: Span, high: Span) -> Span {
+    Span(low.0 + bits % (high.0 - low.0 + 1))
+}
+
+/// The next number of a sequence (SplitMix64): chance that belongs to the disk and not to the run.
+fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests;

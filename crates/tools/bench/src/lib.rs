@@ -1,1 +1,3 @@
-//! bench
+//! Drivers for measuring: metadata (`mdtest`) and the RPC layer (`lnet`). Each states a limit measured in the same run.
+
+pub mod mdtest;

@@ -1,1 +1,51 @@
-fn main() {}
+//! The one binary: every tool of Nacre, by subcommand or by the name under which it is called.
+//!
+//! `lfs`, `lctl`, `mkfs.nacre`, `mount.nacre` and `umount.nacre` as links to it are those tools; `nacre lfs …` works too.
+
+mod args;
+mod pages;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    daemons::reset_sigpipe();
+    let args = by_name(std::env::args_os().collect());
+    args::Nacre::parse_from(args).run()
+}
+
+/// The command line as if it had been given to `nacre`: a link's name becomes the subcommand.
+fn by_name(mut args: Vec<OsString>) -> Vec<OsString> {
+    let called = args.first().map(|path| Path::new(path).file_name().unwrap_or_default().to_os_string());
+    let subcommand = match called.as_deref().and_then(|name| name.to_str()) {
+        Some("lfs") => "lfs",
+        Some("lctl") => "lctl",
+        Some("mkfs.nacre") => "format",
+        Some("mount.nacre" | "mount.fuse.nacre") => "mount",
+        Some("umount.nacre" | "umount.fuse.nacre") => "umount",
+        _ => return args,
+    };
+    args.insert(1, subcommand.into());
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str) -> String {
+        let args = by_name(line.split_whitespace().map(OsString::from).collect());
+        args.iter().skip(1).map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_link_is_the_tool_of_its_name() {
+        assert_eq!(check("/usr/bin/lfs df -h"), "lfs df -h");
+        assert_eq!(check("mkfs.nacre --mgs d"), "format --mgs d");
+        assert_eq!(check("/sbin/mount.nacre a:/b c -o ro"), "mount a:/b c -o ro");
+        assert_eq!(check("./nacre up"), "up");
+    }
+}

@@ -11,13 +11,13 @@ use fusedev::{Body, DirBuf, Handler, LocalFuture, MountOptions, Op, Reply, Reque
 use types::Errno;
 
 /// Length of the file `fixed`.
-pub const FIXED_BYTES: u64 = 1 << 30;
+pub(crate) const FIXED_BYTES: u64 = 1 << 30;
 const FIXED_NODE: u64 = 2;
 const DIR_MODE: u32 = 0o040_777;
 const FILE_MODE: u32 = 0o100_666;
 
 /// How it wants to be mounted.
-pub fn options(mountpoint: &Path) -> MountOptions {
+pub(crate) fn options(mountpoint: &Path) -> MountOptions {
     let mut options = MountOptions::new(mountpoint);
     options.want |= cap::DO_READDIRPLUS | cap::POSIX_LOCKS | cap::DIRECT_IO_ALLOW_MMAP | cap::ATOMIC_O_TRUNC;
     options
@@ -31,14 +31,14 @@ struct State {
 }
 
 /// One directory in memory.
-pub struct Memory {
+pub(crate) struct Memory {
     state: RefCell<State>,
     zeros: Bytes,
 }
 
 impl Memory {
     /// With the file `fixed`.
-    pub fn new() -> Memory {
+    pub(crate) fn new() -> Memory {
         let state = State { names: BTreeMap::from([(b"fixed".to_vec(), FIXED_NODE)]), last: FIXED_NODE, ..State::default() };
         Memory { state: RefCell::new(state), zeros: Bytes::from(vec![0; 1 << 20]) }
     }

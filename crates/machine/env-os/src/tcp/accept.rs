@@ -6,9 +6,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use env::{Link, Listen, Listener, LocalFuture};
@@ -28,13 +30,15 @@ use crate::limits::{ACCEPT_QUEUE_MAX, HALF_OPEN_MAX};
 pub(super) fn listener(config: Rc<OsConfig>, socket: TcpListener, addr: NidAddr) -> Listener {
     let (tx, links) = mpsc::channel(ACCEPT_QUEUE_MAX);
     let state = Rc::new(Acceptor { config, addr, halves: RefCell::default(), half_open: Rc::default(), links: tx });
-    let task = spawn(accept_all(state, socket));
-    Listener::new(Box::new(TcpListen { addr, links, task }))
+    let socket = Rc::new(RefCell::new(Some(socket)));
+    let task = spawn(accept_all(state, Rc::clone(&socket)));
+    Listener::new(Box::new(TcpListen { addr, links, socket, task }))
 }
 
 struct TcpListen {
     addr: NidAddr,
     links: mpsc::Receiver<Link>,
+    socket: Rc<RefCell<Option<TcpListener>>>,
     task: AbortHandle,
 }
 
@@ -50,6 +54,7 @@ impl Listen for TcpListen {
 
 impl Drop for TcpListen {
     fn drop(&mut self) {
+        self.socket.borrow_mut().take(); // at once: whoever restarts a target wants the address back
         self.task.abort();
     }
 }
@@ -97,10 +102,14 @@ impl Drop for Seat {
     }
 }
 
-async fn accept_all(acceptor: Rc<Acceptor>, socket: TcpListener) {
+async fn accept_all(acceptor: Rc<Acceptor>, socket: Rc<RefCell<Option<TcpListener>>>) {
     let mut complained = false;
     loop {
-        match socket.accept().await {
+        let next = poll_fn(|cx| match &*socket.borrow() {
+            Some(socket) => socket.poll_accept(cx),
+            None => Poll::Pending,
+        });
+        match next.await {
             Ok((stream, _)) => newcomer(&acceptor, stream),
             Err(error) => {
                 // Out of descriptors, or the peer is gone again: neither ends a listener.

@@ -16,10 +16,10 @@ use tokio::task::AbortHandle;
 use types::Nid;
 use wire::{Frame, FrameError, FrameKind};
 
+use super::bulk;
 use super::handshake::Pair;
 use super::inbox::TcpRecv;
 use super::outbox::{Outbox, write_all};
-use super::bulk;
 use crate::OsConfig;
 use crate::body::spawn;
 

@@ -81,7 +81,9 @@ fn permitted(config: &OsConfig, at: NidAddr, what: &str) -> io::Result<()> {
         return Err(invalid(format!("cannot {what} {at}: there is no driver for this network")));
     }
     if !config.insecure && !at.nid.addr().is_loopback() {
-        let text = format!("cannot {what} {at}: connections are not encrypted yet, so only loopback addresses are allowed without --insecure");
+        let text = format!(
+            "cannot {what} {at}: connections are not encrypted yet, so only loopback addresses are allowed without --insecure"
+        );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     Ok(())

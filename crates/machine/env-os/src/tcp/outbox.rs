@@ -33,12 +33,12 @@ pub(super) struct Outbox {
 struct Queue {
     half: Option<OwnedWriteHalf>, // none once closed
     segments: VecDeque<Segment>,
-    first_done: usize,        // bytes of the first segment that are written
-    bytes: usize,             // to write
-    frames: VecDeque<usize>,  // bytes to write of each frame
-    spare: Vec<u8>,           // an empty run, to use again
-    writer: Option<Waker>,    // while it waits for frames
-    progress: bool,           // something was written since `is_blocked` looked
+    first_done: usize,       // bytes of the first segment that are written
+    bytes: usize,            // to write
+    frames: VecDeque<usize>, // bytes to write of each frame
+    spare: Vec<u8>,          // an empty run, to use again
+    writer: Option<Waker>,   // while it waits for frames
+    progress: bool,          // something was written since `is_blocked` looked
 }
 
 enum Segment {

@@ -85,6 +85,7 @@ impl DiskMeta {
         let dir = dir.join("records");
         std::fs::create_dir_all(&dir).map_err(DiskError::io(&dir, "cannot be made"))?;
         let lock = crate::superblock::lock_file(&dir.join("lock"), &dir)?;
+        crate::superblock::sync_dir(dir.parent().unwrap_or(&dir))?;
         let map_bytes = map_bytes(&dir, options)?;
         let records = |why: LmdbError| DiskError::Records { path: dir.clone(), why: why.to_string() };
         let map = usize::try_from(map_bytes).unwrap_or(usize::MAX);
@@ -100,6 +101,7 @@ impl DiskMeta {
         let running = Box::new(Running { txn, room, depth: 0 });
         let running = running.commit(&tables).map_err(|why| DiskError::Records { path: dir.clone(), why })?;
 
+        crate::superblock::sync_dir(&dir)?;
         let done = Arc::new(Mutex::new(Done::default()));
         let (work, inbox) = mpsc::channel();
         let thread = commit_thread(inbox, done.clone(), tables).map_err(DiskError::io(&dir, "commit thread"))?;
@@ -343,12 +345,11 @@ impl MetaStore for DiskMeta {
         let failed = |errno: rustix::io::Errno| StoreError::Failed(format!("{}: statvfs: {errno}", self.dir.display()));
         let disk = rustix::fs::statvfs(&self.dir).map_err(failed)?;
         let inodes = self.dbi(Table::Inodes);
-        let (bytes, free, files) = self.with(|running| {
-            let (bytes, free) = running.room.bytes(&running.txn);
+        let disk_free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let (bytes, bytes_free, files) = self.with(|running| {
+            let (bytes, free) = running.room.bytes(&running.txn, disk_free);
             Ok((bytes, free, running.txn.stat(inodes)?.entries))
         })?;
-        let ahead = free.saturating_sub(0);
-        let bytes_free = ahead.min(disk.f_bavail.saturating_mul(disk.f_frsize));
         let bytes = bytes.min(disk.f_blocks.saturating_mul(disk.f_frsize));
         let files_free = bytes_free / FILE_BYTES;
         Ok(Space { bytes, bytes_free, files: files + files_free, files_free })

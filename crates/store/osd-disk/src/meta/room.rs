@@ -133,11 +133,13 @@ impl Room {
         Ok(need.frees && left >= need.pages + MARGIN_PAGES && dirty + need.pages <= self.reserve / 3)
     }
 
-    /// Bytes in all, and bytes that ordinary operations may still take, by the map alone.
-    pub(crate) fn bytes(&self, txn: &Txn) -> (u64, u64) {
-        let left = self.begin.saturating_sub(txn.dirty_pages()) + self.map_pages.saturating_sub(self.allocated_pages);
-        let free = left.saturating_sub(self.reserve + MARGIN_PAGES);
-        ((self.map_pages * self.page_bytes) as u64, (free * self.page_bytes) as u64)
+    /// Bytes in all, and bytes that ordinary operations may still take where the disk has `disk_free` more.
+    pub(crate) fn bytes(&self, txn: &Txn, disk_free: u64) -> (u64, u64) {
+        let page = self.page_bytes as u64;
+        let have = self.begin.saturating_sub(txn.dirty_pages()) as u64 * page;
+        let more = (self.map_pages.saturating_sub(self.allocated_pages) as u64 * page).min(disk_free);
+        let kept = (self.reserve + MARGIN_PAGES) as u64 * page;
+        (self.map_pages as u64 * page, (have + more).saturating_sub(kept))
     }
 }
 

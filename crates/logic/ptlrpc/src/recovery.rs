@@ -1,0 +1,350 @@
+//! A target's return after a restart: who must come back, whose change is executed next, when normal service begins.
+//!
+//! Invariants
+//! - Replays execute one at a time in global transno order; a repeated one is not executed again.
+//! - A gap in the history is passed only when nobody can fill it any more: every present client has offered a later
+//!   change or is done, and every known client is present or the window is over.
+//! - No timer runs until somebody tries to connect. Then the window is `soft`, prolonged by every sign of progress up
+//!   to `hard`; at its end who is missing is evicted. It is over at once when everybody is done.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use types::{ClientId, Instant, Span, Transno, Xid};
+
+/// Settings of a [`Recovery`].
+#[derive(Clone, Copy, Debug)]
+pub struct RecoveryConfig {
+    /// Window without progress.
+    pub soft: Span,
+    /// Longest window.
+    pub hard: Span,
+    /// Durable when the target started.
+    pub committed: Transno,
+}
+
+/// A replay to be queued.
+pub struct Replay<R> {
+    /// Whose.
+    pub client: ClientId,
+    /// Place in history, as its reply told.
+    pub transno: Transno,
+    /// Its number.
+    pub xid: Xid,
+    /// The change is durable, only the open is to be repeated.
+    pub open: bool,
+    /// The driver's request.
+    pub item: R,
+}
+
+#[derive(Default)]
+struct Client {
+    is_server: bool,
+    present: bool,
+    done: bool,
+    offered: Transno,
+}
+
+/// The recovery of one target; `R` is a held request.
+///
+/// After every `handle_*` poll `poll_execute`, `poll_evict` and `poll_finished` until they are empty. An item that
+/// `poll_execute` gives is executed and then reported with [`Recovery::handle_executed`].
+pub struct Recovery<R> {
+    config: RecoveryConfig,
+    clients: BTreeMap<ClientId, Client>,
+    queue: BTreeMap<(Transno, ClientId, Xid), (bool, R)>,
+    executing: bool,
+    executed: Transno,
+    done: Vec<R>,
+    evict: VecDeque<ClientId>,
+    started: Option<Instant>,
+    window: Instant,
+    active: bool,
+    replayed: u64,
+}
+
+impl<R> Recovery<R> {
+    /// Waits for `known` clients (true: a server, which may come and is not waited for). Without any it is over.
+    pub fn new(config: RecoveryConfig, known: impl IntoIterator<Item = (ClientId, bool)>) -> Recovery<R> {
+        let clients: BTreeMap<_, _> =
+            known.into_iter().map(|(id, is_server)| (id, Client { is_server, ..Client::default() })).collect();
+        Recovery {
+            active: clients.values().any(|client| !client.is_server),
+            config,
+            clients,
+            queue: BTreeMap::new(),
+            executing: false,
+            executed: config.committed,
+            done: Vec::new(),
+            evict: VecDeque::new(),
+            started: None,
+            window: Instant(u64::MAX),
+            replayed: 0,
+        }
+    }
+
+    /// Whether normal requests have to wait.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// Somebody tried to connect, known or not.
+    pub fn handle_attempt(&mut self, now: Instant) {
+        if self.active && self.started.is_none() {
+            self.started = Some(now);
+            self.window = now + self.config.soft;
+        }
+    }
+
+    /// A client connected; says whether it is one of the known.
+    pub fn handle_connected(&mut self, client: ClientId, now: Instant) -> bool {
+        self.handle_attempt(now);
+        let Some(client) = self.clients.get_mut(&client) else { return false };
+        client.present = true;
+        client.done = false;
+        client.offered = Transno::NONE;
+        self.prolong(now);
+        true
+    }
+
+    /// Its link went down. Its queued replays stay: it will offer them again and take their place.
+    pub fn handle_disconnected(&mut self, client: ClientId) {
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.present = false;
+        }
+    }
+
+    /// A client ended its session or starts anew: nobody waits for it.
+    pub fn handle_gone(&mut self, client: ClientId) {
+        self.clients.remove(&client);
+        self.queue.retain(|key, _| key.1 != client);
+    }
+
+    /// A replay arrived. It is given back where it was executed before: answer it with its own transno.
+    pub fn handle_replay(&mut self, replay: Replay<R>, now: Instant) -> Option<R> {
+        self.prolong(now);
+        let Some(client) = self.clients.get_mut(&replay.client) else { return Some(replay.item) };
+        client.offered = client.offered.max(replay.transno);
+        let reopens = replay.open && replay.transno <= self.config.committed;
+        if replay.transno <= self.executed && !reopens {
+            return Some(replay.item);
+        }
+        self.queue.insert((replay.transno, replay.client, replay.xid), (reopens, replay.item));
+        None
+    }
+
+    /// A client has replayed everything; its request is held until all have.
+    pub fn handle_done(&mut self, client: ClientId, item: R, now: Instant) {
+        self.prolong(now);
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.done = true;
+        }
+        self.done.push(item);
+    }
+
+    /// The item that `poll_execute` gave is executed.
+    pub fn handle_executed(&mut self, now: Instant) {
+        assert!(self.executing, "one replay was under way");
+        self.executing = false;
+        self.replayed += 1;
+        self.prolong(now);
+    }
+
+    fn prolong(&mut self, now: Instant) {
+        if let Some(started) = self.started {
+            self.window = self.window.max(now + self.config.soft).min(started + self.config.hard);
+        }
+    }
+
+    /// Time has passed: at the end of the window who is missing or stuck is evicted.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let Some(started) = self.started else { return };
+        if !self.active || now < self.window {
+            return;
+        }
+        let hard = now >= started + self.config.hard;
+        // a present client is slow, not gone, until the hard end; one that has nothing queued then has stopped
+        let queued: Vec<ClientId> = self.queue.keys().map(|key| key.1).collect();
+        let stuck = |id: &ClientId, client: &Client| !client.done && (!client.present || (hard && !queued.contains(id)));
+        let gone: Vec<ClientId> = self.clients.iter().filter(|(id, client)| stuck(id, client)).map(|(id, _)| *id).collect();
+        for client in gone {
+            self.handle_gone(client);
+            self.evict.push_back(client);
+        }
+        self.window = now + self.config.soft; // who is left goes on
+    }
+
+    /// When [`Recovery::handle_timeout`] wants to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        (self.active && self.started.is_some()).then_some(self.window)
+    }
+
+    /// The next change to execute, if its turn has come.
+    pub fn poll_execute(&mut self) -> Option<R> {
+        if self.executing {
+            return None;
+        }
+        let ((transno, _, _), (reopens, _)) = self.queue.first_key_value()?;
+        let transno = *transno;
+        if !*reopens && transno != self.executed.next() && !self.gap_is_closed(transno) {
+            return None;
+        }
+        let (_, (reopens, item)) = self.queue.pop_first().expect("looked at just now");
+        if !reopens {
+            self.executed = transno;
+        }
+        self.executing = true;
+        Some(item)
+    }
+
+    fn gap_is_closed(&self, head: Transno) -> bool {
+        self.clients.values().all(|client| {
+            let offered = client.done || client.offered >= head;
+            if client.present { offered } else { client.is_server }
+        })
+    }
+
+    /// A client to evict.
+    pub fn poll_evict(&mut self) -> Option<ClientId> {
+        self.evict.pop_front()
+    }
+
+    /// Everybody is done: recovery is over, and these are the requests that waited for that.
+    pub fn poll_finished(&mut self) -> Option<Vec<R>> {
+        let everybody = self.clients.values().all(|client| client.done || (client.is_server && !client.present));
+        if !self.active || self.executing || !self.queue.is_empty() || !everybody {
+            return None;
+        }
+        self.active = false;
+        Some(std::mem::take(&mut self.done))
+    }
+
+    /// Highest transno that was executed or durable.
+    #[must_use]
+    pub fn executed(&self) -> Transno {
+        self.executed
+    }
+
+    /// As `recovery_status` prints it.
+    #[must_use]
+    pub fn status(&self, now: Instant) -> String {
+        let connected = self.clients.values().filter(|client| client.present).count();
+        let completed = self.clients.values().filter(|client| client.done).count();
+        let status = match (self.active, self.started) {
+            (false, _) => "COMPLETE",
+            (true, None) => "WAITING",
+            (true, Some(_)) => "RECOVERING",
+        };
+        let remaining = if self.active && self.started.is_some() { (self.window - now).as_millis() / 1_000 } else { 0 };
+        format!(
+            "status: {status}\ntime_remaining: {remaining}\nconnected_clients: {connected}/{total}\n\
+             completed_clients: {completed}/{total}\nreplayed_requests: {}\nqueued_requests: {}\nnext_transno: {}\n",
+            self.replayed,
+            self.queue.len(),
+            self.executed.next().0,
+            total = self.clients.len(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant(1_000_000_000);
+
+    fn recovery(known: &[u128]) -> Recovery<u64> {
+        let config = RecoveryConfig { soft: Span::secs(30), hard: Span::secs(120), committed: Transno(10) };
+        Recovery::new(config, known.iter().map(|id| (ClientId(*id), false)))
+    }
+
+    fn replay(r: &mut Recovery<u64>, client: u128, transno: u64) -> Option<u64> {
+        let replay =
+            Replay { client: ClientId(client), transno: Transno(transno), xid: Xid(transno), open: false, item: transno };
+        r.handle_replay(replay, NOW)
+    }
+
+    fn run(r: &mut Recovery<u64>) -> Vec<u64> {
+        let mut order = Vec::new();
+        while let Some(item) = r.poll_execute() {
+            order.push(item);
+            r.handle_executed(NOW);
+        }
+        order
+    }
+
+    #[test]
+    fn changes_of_two_clients_execute_in_the_order_of_history() {
+        let mut r = recovery(&[1, 2]);
+        assert!(r.handle_connected(ClientId(1), NOW));
+        assert_eq!((replay(&mut r, 1, 12), replay(&mut r, 1, 13)), (None, None));
+        assert_eq!(run(&mut r), [0; 0], "11 may come from the other client");
+        r.handle_connected(ClientId(2), NOW);
+        replay(&mut r, 2, 11);
+        replay(&mut r, 2, 14);
+        assert_eq!(run(&mut r), [11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn a_gap_is_passed_when_nobody_can_fill_it() {
+        let mut r = recovery(&[1, 2]);
+        r.handle_connected(ClientId(1), NOW);
+        r.handle_connected(ClientId(2), NOW);
+        replay(&mut r, 1, 15);
+        assert_eq!(run(&mut r), [0; 0]);
+        r.handle_done(ClientId(2), 0, NOW);
+        assert_eq!(run(&mut r), [15]);
+    }
+
+    #[test]
+    fn who_is_missing_holds_a_gap_until_the_window_is_over_and_is_evicted_then() {
+        let mut r = recovery(&[1, 2]);
+        assert_eq!(r.poll_timeout(), None, "no timer before the first attempt");
+        r.handle_connected(ClientId(1), NOW);
+        replay(&mut r, 1, 15);
+        r.handle_done(ClientId(1), 99, NOW);
+        r.handle_timeout(NOW + Span::secs(29));
+        assert_eq!((run(&mut r), r.poll_evict()), (vec![], None));
+        r.handle_timeout(NOW + Span::secs(30));
+        assert_eq!((run(&mut r), r.poll_evict()), (vec![15], Some(ClientId(2))));
+        assert_eq!(r.poll_finished(), Some(vec![99]));
+        assert!(!r.is_active());
+    }
+
+    #[test]
+    fn a_repeated_replay_is_not_executed_again() {
+        let mut r = recovery(&[1]);
+        r.handle_connected(ClientId(1), NOW);
+        replay(&mut r, 1, 11);
+        assert_eq!(run(&mut r), [11]);
+        assert_eq!(replay(&mut r, 1, 11), Some(11));
+        assert_eq!(replay(&mut r, 1, 9), Some(9), "durable before");
+    }
+
+    #[test]
+    fn a_durable_open_is_repeated_before_what_follows() {
+        let mut r = recovery(&[1, 2]);
+        r.handle_connected(ClientId(1), NOW);
+        r.handle_replay(Replay { client: ClientId(1), transno: Transno(3), xid: Xid(3), open: true, item: 3 }, NOW);
+        replay(&mut r, 1, 11);
+        assert_eq!(run(&mut r), [3, 11]);
+        assert_eq!(r.executed(), Transno(11));
+    }
+
+    #[test]
+    fn a_server_is_not_waited_for() {
+        let config = RecoveryConfig { soft: Span::secs(30), hard: Span::secs(120), committed: Transno(10) };
+        let mut r: Recovery<u64> = Recovery::new(config, [(ClientId(1), false), (ClientId(9), true)]);
+        r.handle_connected(ClientId(1), NOW);
+        replay(&mut r, 1, 20);
+        r.handle_done(ClientId(1), 5, NOW);
+        assert_eq!(run(&mut r), [20]);
+        assert_eq!(r.poll_finished(), Some(vec![5]));
+    }
+
+    #[test]
+    fn without_known_clients_there_is_nothing_to_recover() {
+        assert!(!recovery(&[]).is_active());
+    }
+}

@@ -1,0 +1,54 @@
+//! Keys of the MDT's tables. FIDs are big-endian, so that everything of one file stands together.
+//!
+//! ```text
+//! Inodes    FID 16
+//! Dirents   directory 16 | cookie 8 BE          cookie = hash47 << 16 | d16
+//! Links     file 16 | directory 16 | cookie 8 BE
+//! Xattrs    file 16 | name
+//! Layouts   FID 16
+//! Orphans   FID 16
+//! Destroys  number 8 BE
+//! Meta      text
+//! ```
+
+use types::Fid;
+
+/// Boot epoch, u32.
+pub(crate) const META_EPOCH: &[u8] = b"epoch";
+/// Highest transno, u64.
+pub(crate) const META_LAST_TRANSNO: &[u8] = b"last_transno";
+/// Key of the name hash, two u64.
+pub(crate) const META_HASH_KEY: &[u8] = b"hash_key";
+/// File ids: sequence u64, first id that is not reserved u32.
+pub(crate) const META_FILE_IDS: &[u8] = b"file_ids";
+/// Object ids, likewise.
+pub(crate) const META_OBJECT_IDS: &[u8] = b"object_ids";
+/// Version of the records, u32.
+pub(crate) const META_FORMAT: &[u8] = b"format";
+
+/// A directory entry.
+pub(crate) fn dirent(dir: Fid, cookie: u64) -> Vec<u8> {
+    let mut key = dir.to_key().to_vec();
+    key.extend_from_slice(&cookie.to_be_bytes());
+    key
+}
+
+/// Cookie of a directory entry's key.
+pub(crate) fn dirent_cookie(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(16..24)?.try_into().ok()?))
+}
+
+/// A back-link.
+pub(crate) fn link(file: Fid, dir: Fid, cookie: u64) -> Vec<u8> {
+    let mut key = file.to_key().to_vec();
+    key.extend_from_slice(&dir.to_key());
+    key.extend_from_slice(&cookie.to_be_bytes());
+    key
+}
+
+/// An extended attribute.
+pub(crate) fn xattr(file: Fid, name: &[u8]) -> Vec<u8> {
+    let mut key = file.to_key().to_vec();
+    key.extend_from_slice(name);
+    key
+}

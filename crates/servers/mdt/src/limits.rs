@@ -1,0 +1,54 @@
+//! Bounds of an MDT.
+
+/// Hard links of one file. As ext4 has it: programs that probe for EMLINK find it in reasonable time.
+pub(crate) const NLINK_MAX: u32 = 65_000;
+
+/// Entries of one readdir slice: some 150 us of scanning, so that nobody waits long behind it.
+pub(crate) const READDIR_ENTRIES_MAX: usize = 1_024;
+
+/// Bytes of one readdir reply.
+pub(crate) const READDIR_BYTES_MAX: usize = 1 << 20;
+
+/// Name of an extended attribute (XATTR_NAME_MAX).
+pub(crate) const XATTR_NAME_BYTES_MAX: usize = 255;
+
+/// Value of an extended attribute (XATTR_SIZE_MAX).
+pub(crate) const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// Names of one file's extended attributes together (XATTR_LIST_MAX).
+pub(crate) const XATTR_LIST_BYTES_MAX: usize = 64 << 10;
+
+/// Ids that are made durable ahead of their use. At 50,000 creates a second and a commit each second half of it lasts
+/// ten seconds; burning the rest at each restart leaves 4,000 restarts per sequence, and sequences abound.
+pub(crate) const ID_RANGE: u32 = 1 << 20;
+
+/// Sequences of one MDT: the lower half for files, the upper for objects.
+pub(crate) const SEQUENCES_PER_MDT: u64 = 0x2_0000;
+
+/// Records of removed files that go to an OST in one request.
+pub(crate) const DESTROY_BATCH_MAX: usize = 4_096;
+
+/// Changed keys that commit on share remembers; one more forces a commit.
+pub(crate) const SHARED_KEYS_MAX: usize = 262_144;
+
+/// Files whose open-for-write count is kept although nobody has them open; beyond, all of them are forgotten together.
+pub(crate) const IDLE_EPOCHS_MAX: usize = 65_536;
+
+/// How long an operation may be held back while the lock is not free, whatever the client says.
+pub(crate) const LOCK_WAIT_MS_MAX: u32 = 30_000;
+
+/// Levels of directories that a walk to the root visits before it calls the tree broken.
+pub(crate) const DEPTH_MAX: usize = 16_384;
+
+/// Paths of one file that fid2path tells.
+pub(crate) const FID2PATH_PATHS_MAX: usize = 64;
+
+/// Bytes of one path of fid2path, and of all of them.
+pub(crate) const FID2PATH_BYTES_MAX: usize = 256 << 10;
+
+/// Largest size of a file.
+pub(crate) const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+
+const _: () = assert!(READDIR_BYTES_MAX < wire::BULK_BYTES_MAX as usize);
+const _: () = assert!(XATTR_VALUE_BYTES_MAX < wire::BULK_BYTES_MAX as usize);
+const _: () = assert!(16 + XATTR_NAME_BYTES_MAX <= osd::KEY_BYTES_MAX);

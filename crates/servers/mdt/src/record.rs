@@ -1,0 +1,237 @@
+//! Records of the MDT: little-endian structs, `{type u8, version u8, length u16}` first.
+//!
+//! A reader takes a longer record of a later version (it ignores the tail) and refuses another type or a length that
+//! the bytes do not have. `docs/formats/` draws them.
+
+use types::{Fid, Timespec};
+use wire::Attr;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Inode record.
+const TYPE_INODE: u8 = 1;
+/// Directory entry.
+const TYPE_DIRENT: u8 = 2;
+/// Objects to destroy.
+const TYPE_DESTROY: u8 = 3;
+/// Version of all of them.
+const VERSION: u8 = 1;
+
+/// Bit of [`Inode::flags`]: `Table::Layouts` holds a layout (file) or a default template (directory).
+pub(crate) const INODE_HAS_LAYOUT: u32 = 1;
+/// Bit of [`Inode::flags`]: there is an access ACL.
+pub(crate) const INODE_HAS_ACL: u32 = 2;
+/// Bit of [`Inode::flags`]: there is a default ACL.
+pub(crate) const INODE_HAS_DEFAULT_ACL: u32 = 4;
+/// Bit of [`Inode::flags`]: there are extended attributes.
+pub(crate) const INODE_HAS_XATTR: u32 = 8;
+/// Bit of [`Inode::flags`]: an orphan record exists (no name is left, but somebody has it open).
+pub(crate) const INODE_ORPHAN: u32 = 16;
+
+/// An inode: 176 bytes, behind it the target of a symbolic link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct InodeFixed {
+    kind: u8,
+    version: u8,
+    length: u16,
+    flags: u32,
+    attr: Attr,
+    parent_seq: u64,
+    parent_oid: u32,
+    parent_ver: u32,
+    mtime_set: i64,
+    mtime_set_nsec: u32,
+    reserved: u32,
+    reserved2: u64,
+}
+
+const _: () = assert!(size_of::<InodeFixed>() == 176);
+
+/// An inode in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inode {
+    /// Attributes as they travel.
+    pub(crate) attr: Attr,
+    /// `INODE_*`.
+    pub(crate) flags: u32,
+    /// Directories: where ".." leads.
+    pub(crate) parent: Fid,
+    /// When somebody last set mtime by hand: an older write does not win over it.
+    pub(crate) mtime_set: Timespec,
+    /// Target of a symbolic link.
+    pub(crate) symlink: Vec<u8>,
+}
+
+impl Inode {
+    pub(crate) fn fid(&self) -> Fid {
+        self.attr.fid()
+    }
+
+    pub(crate) fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let length = size_of::<InodeFixed>() + self.symlink.len();
+        let fixed = InodeFixed {
+            kind: TYPE_INODE,
+            version: VERSION,
+            length: u16::try_from(length).expect("a symbolic link is bounded"),
+            flags: self.flags,
+            attr: self.attr,
+            parent_seq: self.parent.seq,
+            parent_oid: self.parent.oid,
+            parent_ver: self.parent.ver,
+            mtime_set: self.mtime_set.sec,
+            mtime_set_nsec: self.mtime_set.nsec,
+            reserved: 0,
+            reserved2: 0,
+        };
+        let mut out = Vec::with_capacity(length);
+        out.extend_from_slice(fixed.as_bytes());
+        out.extend_from_slice(&self.symlink);
+        out
+    }
+
+    pub(crate) fn decode(value: &[u8]) -> Option<Inode> {
+        let (fixed, rest) = InodeFixed::read_from_prefix(value).ok()?;
+        let symlink = rest.get(..usize::from(fixed.length).checked_sub(size_of::<InodeFixed>())?)?;
+        let known = fixed.kind == TYPE_INODE && fixed.version >= VERSION;
+        known.then(|| Inode {
+            attr: fixed.attr,
+            flags: fixed.flags,
+            parent: Fid { seq: fixed.parent_seq, oid: fixed.parent_oid, ver: fixed.parent_ver },
+            mtime_set: Timespec::new(fixed.mtime_set, fixed.mtime_set_nsec),
+            symlink: symlink.to_vec(),
+        })
+    }
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct DirentFixed {
+    kind: u8,
+    version: u8,
+    length: u16,
+    file_type: u32,
+    seq: u64,
+    oid: u32,
+    ver: u32,
+}
+
+/// A directory entry: 24 bytes, behind it the name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DirentRecord {
+    /// The file.
+    pub(crate) fid: Fid,
+    /// Type bits of its mode.
+    pub(crate) file_type: u32,
+    /// Its name there.
+    pub(crate) name: Vec<u8>,
+}
+
+impl DirentRecord {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let length = size_of::<DirentFixed>() + self.name.len();
+        let fixed = DirentFixed {
+            kind: TYPE_DIRENT,
+            version: VERSION,
+            length: u16::try_from(length).expect("a name is bounded"),
+            file_type: self.file_type,
+            seq: self.fid.seq,
+            oid: self.fid.oid,
+            ver: self.fid.ver,
+        };
+        let mut out = Vec::with_capacity(length);
+        out.extend_from_slice(fixed.as_bytes());
+        out.extend_from_slice(&self.name);
+        out
+    }
+
+    pub(crate) fn decode(value: &[u8]) -> Option<DirentRecord> {
+        let (fixed, rest) = DirentFixed::read_from_prefix(value).ok()?;
+        let name = rest.get(..usize::from(fixed.length).checked_sub(size_of::<DirentFixed>())?)?;
+        let known = fixed.kind == TYPE_DIRENT && fixed.version >= VERSION;
+        known.then(|| DirentRecord {
+            fid: Fid { seq: fixed.seq, oid: fixed.oid, ver: fixed.ver },
+            file_type: fixed.file_type,
+            name: name.to_vec(),
+        })
+    }
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct DestroyFixed {
+    kind: u8,
+    version: u8,
+    length: u16,
+    count: u32,
+    seq: u64,
+    oid: u32,
+    ver: u32,
+}
+
+/// Objects of a removed file: 24 bytes, behind it the OST index of each stripe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DestroyRecord {
+    /// Object base.
+    pub(crate) base: Fid,
+    /// OST of stripe i.
+    pub(crate) osts: Vec<u32>,
+}
+
+impl DestroyRecord {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let length = size_of::<DestroyFixed>() + 4 * self.osts.len();
+        let fixed = DestroyFixed {
+            kind: TYPE_DESTROY,
+            version: VERSION,
+            length: u16::try_from(length).expect("a file has at most 2,000 stripes"),
+            count: self.osts.len() as u32,
+            seq: self.base.seq,
+            oid: self.base.oid,
+            ver: self.base.ver,
+        };
+        let mut out = Vec::with_capacity(length);
+        out.extend_from_slice(fixed.as_bytes());
+        out.extend_from_slice(self.osts.as_bytes());
+        out
+    }
+
+    pub(crate) fn decode(value: &[u8]) -> Option<DestroyRecord> {
+        let (fixed, rest) = DestroyFixed::read_from_prefix(value).ok()?;
+        let osts = rest.get(..4 * fixed.count as usize)?;
+        let known = fixed.kind == TYPE_DESTROY && fixed.version >= VERSION;
+        known.then(|| DestroyRecord {
+            base: Fid { seq: fixed.seq, oid: fixed.oid, ver: fixed.ver },
+            osts: osts.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("a chunk of four"))).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_go_there_and_back_and_no_cut_of_one_is_taken() {
+        let inode = Inode {
+            attr: Attr { mode: 0o120_777, nlink: 1, ..Attr::default() }.with_fid(Fid::new(7, 8)),
+            flags: INODE_HAS_ACL,
+            parent: Fid::ROOT,
+            mtime_set: Timespec::new(-1, 5),
+            symlink: b"over/there".to_vec(),
+        };
+        let dirent = DirentRecord { fid: Fid::new(1, 2), file_type: wire::attr::S_IFREG, name: b"a".to_vec() };
+        let destroy = DestroyRecord { base: Fid::new(3, 4), osts: vec![5, 0, 9] };
+        let (i, d, o) = (inode.encode(), dirent.encode(), destroy.encode());
+        assert_eq!(Inode::decode(&i), Some(inode));
+        assert_eq!(DirentRecord::decode(&d), Some(dirent));
+        assert_eq!(DestroyRecord::decode(&o), Some(destroy));
+        assert!((0..i.len()).all(|len| Inode::decode(&i[..len]).is_none()));
+        assert!((0..d.len()).all(|len| DirentRecord::decode(&d[..len]).is_none()));
+        assert!((0..o.len()).all(|len| DestroyRecord::decode(&o[..len]).is_none()));
+        assert_eq!(Inode::decode(&d), None, "another type is refused");
+    }
+}

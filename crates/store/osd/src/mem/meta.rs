@@ -1,0 +1,249 @@
+//! Records in memory: the committed image on the disk, the running image in the process.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::rc::Rc;
+
+use env::{Env, LocalFuture};
+use tokio::sync::Notify;
+
+use super::{MemDisk, span_between};
+use crate::{MetaStore, Space, StoreError, Table, View, WriteSet};
+
+/// What a pair costs besides its bytes.
+const PAIR_OVERHEAD_BYTES: u64 = 32;
+
+/// One image of all tables.
+#[derive(Clone, Default)]
+pub(super) struct Records {
+    pairs: BTreeMap<(Table, Vec<u8>), Vec<u8>>,
+    bytes: u64,
+}
+
+fn cost(key: &[u8], value: &[u8]) -> u64 {
+    (key.len() + value.len()) as u64 + PAIR_OVERHEAD_BYTES
+}
+
+impl Records {
+    fn set(&mut self, table: Table, key: &[u8], value: Option<&Vec<u8>>) {
+        let before = match value {
+            Some(value) => {
+                self.bytes += cost(key, value);
+                self.pairs.insert((table, key.to_vec()), value.clone())
+            }
+            None => self.pairs.remove(&(table, key.to_vec())),
+        };
+        if let Some(before) = before {
+            self.bytes -= cost(key, &before);
+        }
+    }
+
+    /// Bytes that it would hold with `set` applied.
+    fn bytes_with(&self, set: &WriteSet) -> u64 {
+        let mut last: BTreeMap<(Table, &[u8]), Option<&Vec<u8>>> = BTreeMap::new();
+        for (table, key, value) in &set.changes {
+            last.insert((*table, key), value.as_ref());
+        }
+        let mut bytes = self.bytes;
+        for ((table, key), value) in last {
+            bytes += value.map_or(0, |value| cost(key, value));
+            if let Some(before) = self.pairs.get(&(table, key.to_vec())) {
+                bytes -= cost(key, before);
+            }
+        }
+        bytes
+    }
+}
+
+/// Records of one process, over the [`MemDisk`] of its machine.
+#[derive(Clone)]
+pub struct MemMeta(Rc<Inner>);
+
+struct Inner {
+    env: Env,
+    disk: MemDisk,
+    opening: u64,
+    running: RefCell<Records>,
+    /// Applied since the last commit began.
+    log: RefCell<WriteSet>,
+    dirty: Cell<u64>,
+    committing: Cell<bool>,
+    failed: RefCell<Option<StoreError>>,
+    settled: Notify,
+}
+
+impl MemMeta {
+    /// Opens the records of `disk`, as the last commit left them. Whoever had them open before is cut off.
+    #[must_use]
+    pub fn open(env: &Env, disk: &MemDisk) -> MemMeta {
+        let opening = disk.0.opened.get() + 1;
+        disk.0.opened.set(opening);
+        MemMeta(Rc::new(Inner {
+            env: env.clone(),
+            disk: disk.clone(),
+            opening,
+            running: RefCell::new(disk.0.records.borrow().clone()),
+            log: RefCell::default(),
+            dirty: Cell::new(0),
+            committing: Cell::new(false),
+            failed: RefCell::new(None),
+            settled: Notify::new(),
+        }))
+    }
+}
+
+impl Inner {
+    fn check(&self) -> Result<(), StoreError> {
+        if let Some(error) = &*self.failed.borrow() {
+            return Err(error.clone());
+        }
+        if self.disk.0.opened.get() != self.opening {
+            return Err(StoreError::Failed("the store was opened by another process".into()));
+        }
+        if self.committing.get() { Err(StoreError::Busy) } else { Ok(()) }
+    }
+
+    fn room(&self, set: &WriteSet) -> Result<(), StoreError> {
+        let config = &self.disk.0.config;
+        let running = self.running.borrow();
+        let after = running.bytes_with(set);
+        let reserve = if set.frees_space() { 0 } else { config.record_reserve_bytes };
+        if after > running.bytes && after > config.record_bytes.saturating_sub(reserve) {
+            return Err(StoreError::Full);
+        }
+        Ok(())
+    }
+
+    async fn settled(&self) {
+        while self.committing.get() {
+            self.settled.notified().await;
+        }
+    }
+
+    /// Begins a commit of everything applied so far. It goes on when the caller loses interest.
+    fn begin_commit(self: &Rc<Self>) {
+        self.committing.set(true);
+        self.dirty.set(0);
+        let under_way = UnderWay { inner: self.clone(), log: self.log.take(), done: false };
+        let inner = self.clone();
+        self.env.spawn("mem commit", async move {
+            let config = &inner.disk.0.config;
+            inner.env.sleep(span_between(inner.env.random(), config.commit_min, config.commit_max)).await;
+            under_way.finish();
+            inner.committing.set(false);
+            inner.settled.notify_waiters();
+        });
+    }
+}
+
+/// A commit under way. Dropped before its end (the process was killed) it has happened or not, never by half.
+struct UnderWay {
+    inner: Rc<Inner>,
+    log: WriteSet,
+    done: bool,
+}
+
+impl UnderWay {
+    fn finish(mut self) {
+        self.done = true;
+        let inner = self.inner.clone();
+        if inner.disk.0.opened.get() != inner.opening {
+            return;
+        }
+        if inner.disk.0.fail_commit.replace(false) {
+            *inner.failed.borrow_mut() = Some(StoreError::Failed("commit failed: injected".into()));
+            if inner.env.random() & 1 == 0 {
+                return;
+            }
+        }
+        self.install();
+    }
+
+    fn install(&mut self) {
+        let mut records = self.inner.disk.0.records.borrow_mut();
+        for (table, key, value) in self.log.changes.drain(..) {
+            records.set(table, &key, value.as_ref());
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if !self.done && self.inner.disk.0.opened.get() == self.inner.opening && self.inner.env.random() & 1 == 0 {
+            self.install();
+        }
+    }
+}
+
+struct Running<'a>(&'a Inner);
+
+impl View for Running<'_> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.0.check()?;
+        Ok(self.0.running.borrow().pairs.get(&(table, key.to_vec())).cloned())
+    }
+
+    fn scan(&self, table: Table, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StoreError> {
+        self.0.check()?;
+        let running = self.0.running.borrow();
+        for ((at, key), value) in running.pairs.range((Bound::Included((table, from.to_vec())), Bound::Unbounded)) {
+            if *at != table || !visit(key, value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl MetaStore for MemMeta {
+    fn ready(&self) -> LocalFuture<'_, ()> {
+        Box::pin(self.0.settled())
+    }
+
+    fn running(&self) -> Result<Box<dyn View + '_>, StoreError> {
+        self.0.check()?;
+        Ok(Box::new(Running(&self.0)))
+    }
+
+    fn apply(&self, set: &WriteSet) -> Result<(), StoreError> {
+        self.0.check()?;
+        self.0.room(set)?;
+        let mut running = self.0.running.borrow_mut();
+        for (table, key, value) in &set.changes {
+            running.set(*table, key, value.as_ref());
+        }
+        self.0.log.borrow_mut().changes.extend(set.changes.iter().cloned());
+        self.0.dirty.set(self.0.dirty.get() + set.bytes() as u64);
+        Ok(())
+    }
+
+    fn dirty_bytes(&self) -> u64 {
+        self.0.dirty.get()
+    }
+
+    fn commit(&self) -> LocalFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            match self.0.check() {
+                Ok(()) if self.0.log.borrow().changes.is_empty() => return Ok(()),
+                Ok(()) => self.0.begin_commit(),
+                // nothing could be applied since that commit began: it is ours too
+                Err(StoreError::Busy) => {}
+                Err(error) => return Err(error),
+            }
+            self.0.settled().await;
+            match self.0.check() {
+                Ok(()) | Err(StoreError::Busy) => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn space(&self) -> Result<Space, StoreError> {
+        let bytes = self.0.disk.0.config.record_bytes;
+        let used = self.0.running.borrow().bytes;
+        let files = bytes / 1_024;
+        let used_files = self.0.running.borrow().pairs.range((Table::Inodes, Vec::new())..(Table::Dirents, Vec::new())).count();
+        Ok(Space { bytes, bytes_free: bytes.saturating_sub(used), files, files_free: files.saturating_sub(used_files as u64) })
+    }
+}

@@ -1,0 +1,319 @@
+//! Objects in memory: the page cache of the machine, its durable image, and the changes between the two.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use env::{Env, LocalFuture};
+use types::{Errno, Fid, Span, Timespec};
+
+use super::{MemDisk, next_random, span_between};
+use crate::{IoMode, ObjAttr, ObjStore, Space};
+
+/// Unit in which a write is torn, and in which space is given out.
+const BLOCK: u64 = 4_096;
+/// Largest object: what a file offset can express.
+const SIZE_MAX: u64 = i64::MAX as u64;
+
+#[derive(Clone, Default)]
+struct Object {
+    size: u64,
+    blocks: BTreeMap<u64, Vec<u8>>,
+    mtime: Timespec,
+    atime: Timespec,
+    ctime: Timespec,
+}
+
+impl Object {
+    fn attr(&self) -> ObjAttr {
+        let blocks = self.blocks.len() as u64 * (BLOCK / 512);
+        ObjAttr { size: self.size, blocks, mtime: self.mtime, atime: self.atime, ctime: self.ctime }
+    }
+
+    fn read(&self, offset: u64, len: usize) -> Bytes {
+        let end = self.size.min(offset.saturating_add(len as u64));
+        if offset >= end {
+            return Bytes::new();
+        }
+        let mut out = vec![0; usize::try_from(end - offset).expect("at most len")];
+        for (index, block) in self.blocks.range(offset / BLOCK..=(end - 1) / BLOCK) {
+            let start = index * BLOCK;
+            let from = offset.max(start);
+            let to = end.min(start + BLOCK);
+            let (at, in_block) = ((from - offset) as usize, (from - start) as usize);
+            let count = (to - from) as usize;
+            out[at..at + count].copy_from_slice(&block[in_block..in_block + count]);
+        }
+        Bytes::from(out)
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        for (start, piece) in pieces(offset, data) {
+            let block = self.blocks.entry(start / BLOCK).or_insert_with(|| vec![0; BLOCK as usize]);
+            let at = (start % BLOCK) as usize;
+            block[at..at + piece.len()].copy_from_slice(piece);
+            self.size = self.size.max(start + piece.len() as u64);
+        }
+    }
+
+    fn truncate(&mut self, size: u64) {
+        self.blocks.retain(|index, _| index * BLOCK < size);
+        if let Some(block) = self.blocks.get_mut(&(size / BLOCK)) {
+            block[(size % BLOCK) as usize..].fill(0);
+        }
+        self.size = size;
+    }
+}
+
+/// `data` at `offset`, cut at block boundaries.
+fn pieces(offset: u64, mut data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        if data.is_empty() {
+            return None;
+        }
+        let len = data.len().min((BLOCK - at % BLOCK) as usize);
+        let (piece, rest) = data.split_at(len);
+        let start = at;
+        (data, at) = (rest, at + len as u64);
+        Some((start, piece))
+    })
+}
+
+#[derive(Clone)]
+enum Change {
+    Write { offset: u64, data: Bytes, time: Timespec },
+    Truncate { size: u64, time: Timespec },
+    Destroy,
+}
+
+impl Change {
+    fn apply(&self, object: &mut Option<Object>) {
+        match self {
+            Change::Write { offset, data, time } => {
+                let object = object.get_or_insert_default();
+                object.write(*offset, data);
+                (object.mtime, object.ctime) = (*time, *time);
+            }
+            Change::Truncate { size, time } => {
+                let object = object.get_or_insert_default();
+                object.truncate(*size);
+                (object.mtime, object.ctime) = (*time, *time);
+            }
+            Change::Destroy => *object = None,
+        }
+    }
+
+    /// As a disk may have it after the power went: some blocks of a write, a truncation or a removal or not.
+    fn apply_torn(&self, object: &mut Option<Object>, keep: u64, random: &mut u64) {
+        let mut kept = || next_random(random) % 100 < keep;
+        match self {
+            Change::Write { offset, data, time } => {
+                for (start, piece) in pieces(*offset, data) {
+                    if kept() {
+                        let object = object.get_or_insert_default();
+                        object.write(start, piece);
+                        (object.mtime, object.ctime) = (*time, *time);
+                    }
+                }
+            }
+            Change::Truncate { .. } | Change::Destroy => {
+                if kept() {
+                    self.apply(object);
+                }
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Slot {
+    cached: Option<Object>,
+    durable: Option<Object>,
+    unsynced: Vec<Change>,
+}
+
+/// All objects of a machine.
+#[derive(Default)]
+pub(super) struct Objects {
+    slots: BTreeMap<Fid, Slot>,
+    bytes: u64,
+    count: u64,
+}
+
+impl Objects {
+    fn cached(&self, fid: Fid) -> Option<&Object> {
+        self.slots.get(&fid)?.cached.as_ref()
+    }
+
+    fn change(&mut self, fid: Fid, change: Change) {
+        let slot = self.slots.entry(fid).or_default();
+        let before = slot.cached.as_ref().map(|object| object.blocks.len() as u64 * BLOCK);
+        change.apply(&mut slot.cached);
+        let after = slot.cached.as_ref().map(|object| object.blocks.len() as u64 * BLOCK);
+        slot.unsynced.push(change);
+        self.bytes = self.bytes + after.unwrap_or(0) - before.unwrap_or(0);
+        self.count = self.count + u64::from(after.is_some()) - u64::from(before.is_some());
+    }
+
+    pub(super) fn unsynced(&self) -> usize {
+        self.slots.values().filter(|slot| !slot.unsynced.is_empty()).count()
+    }
+
+    pub(super) fn power_cut(&mut self, seed: u64) {
+        let mut random = seed;
+        // some power cuts come right after a write-back and some long before one
+        let keep = next_random(&mut random) % 101;
+        for slot in self.slots.values_mut() {
+            for change in std::mem::take(&mut slot.unsynced) {
+                change.apply_torn(&mut slot.durable, keep, &mut random);
+            }
+            slot.cached = slot.durable.clone();
+        }
+        self.slots.retain(|_, slot| slot.cached.is_some());
+        self.count = self.slots.len() as u64;
+        self.bytes = self.slots.values().filter_map(|slot| slot.cached.as_ref()).map(|o| o.blocks.len() as u64 * BLOCK).sum();
+    }
+
+    /// What is not synced now, to be made durable by [`Objects::synced`].
+    fn unsynced_counts(&self) -> Vec<(Fid, usize)> {
+        let dirty = self.slots.iter().filter(|(_, slot)| !slot.unsynced.is_empty());
+        dirty.map(|(fid, slot)| (*fid, slot.unsynced.len())).collect()
+    }
+
+    fn synced(&mut self, counts: &[(Fid, usize)]) {
+        for (fid, count) in counts {
+            let Some(slot) = self.slots.get_mut(fid) else { continue };
+            // another sync may have been faster
+            let count = (*count).min(slot.unsynced.len());
+            for change in slot.unsynced.drain(..count) {
+                change.apply(&mut slot.durable);
+            }
+            if slot.cached.is_none() && slot.durable.is_none() && slot.unsynced.is_empty() {
+                self.slots.remove(fid);
+            }
+        }
+    }
+}
+
+/// Objects of one process, over the [`MemDisk`] of its machine.
+#[derive(Clone)]
+pub struct MemObjects {
+    env: Env,
+    disk: MemDisk,
+}
+
+impl MemObjects {
+    /// Opens the objects of `disk`.
+    #[must_use]
+    pub fn open(env: &Env, disk: &MemDisk) -> MemObjects {
+        MemObjects { env: env.clone(), disk: disk.clone() }
+    }
+
+    async fn pause(&self) {
+        self.env.sleep(span_between(self.env.random(), Span::ZERO, self.disk.0.config.io_max)).await;
+    }
+
+    /// `ENOSPC` before anything is changed; counts as if every touched block were new.
+    fn room(&self, fid: Fid, len: u64) -> Result<(), Errno> {
+        let objects = self.disk.0.objects.borrow();
+        let config = &self.disk.0.config;
+        let is_new = objects.cached(fid).is_none();
+        let full = objects.bytes + (len.div_ceil(BLOCK) + 1) * BLOCK > config.object_bytes;
+        if (len > 0 && full) || (is_new && objects.count >= config.objects_max) { Err(Errno::ENOSPC) } else { Ok(()) }
+    }
+
+    fn attr_now(&self, fid: Fid) -> Option<ObjAttr> {
+        self.disk.0.objects.borrow().cached(fid).map(Object::attr)
+    }
+}
+
+impl ObjStore for MemObjects {
+    fn read(&self, fid: Fid, offset: u64, len: usize, _mode: IoMode) -> LocalFuture<'_, Result<Option<Bytes>, Errno>> {
+        Box::pin(async move {
+            self.pause().await;
+            Ok(self.disk.0.objects.borrow().cached(fid).map(|object| object.read(offset, len)))
+        })
+    }
+
+    fn write(&self, fid: Fid, offset: u64, data: Bytes, _mode: IoMode) -> LocalFuture<'_, Result<ObjAttr, Errno>> {
+        Box::pin(async move {
+            self.pause().await;
+            let len = data.len() as u64;
+            if offset.checked_add(len).is_none_or(|end| end > SIZE_MAX) {
+                return Err(Errno::EFBIG);
+            }
+            self.room(fid, len)?;
+            let change = Change::Write { offset, data, time: self.env.wall() };
+            self.disk.0.objects.borrow_mut().change(fid, change);
+            Ok(self.attr_now(fid).expect("it was just written"))
+        })
+    }
+
+    fn truncate(&self, fid: Fid, size: u64, create: bool) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
+        Box::pin(async move {
+            self.pause().await;
+            if size > SIZE_MAX {
+                return Err(Errno::EFBIG);
+            }
+            if self.attr_now(fid).is_none() && !create {
+                return Ok(None);
+            }
+            self.room(fid, 0)?;
+            let change = Change::Truncate { size, time: self.env.wall() };
+            self.disk.0.objects.borrow_mut().change(fid, change);
+            Ok(self.attr_now(fid))
+        })
+    }
+
+    fn attr(&self, fid: Fid) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
+        Box::pin(async move {
+            self.pause().await;
+            Ok(self.attr_now(fid))
+        })
+    }
+
+    fn destroy(&self, fid: Fid) -> LocalFuture<'_, Result<bool, Errno>> {
+        Box::pin(async move {
+            self.pause().await;
+            if self.attr_now(fid).is_none() {
+                return Ok(false);
+            }
+            self.disk.0.objects.borrow_mut().change(fid, Change::Destroy);
+            Ok(true)
+        })
+    }
+
+    fn sync(&self) -> LocalFuture<'_, Result<(), Errno>> {
+        Box::pin(async move {
+            let counts = self.disk.0.objects.borrow().unsynced_counts();
+            let config = &self.disk.0.config;
+            self.env.sleep(span_between(self.env.random(), config.commit_min, config.commit_max)).await;
+            if self.disk.0.fail_sync.replace(false) {
+                return Err(Errno::EIO);
+            }
+            self.disk.0.objects.borrow_mut().synced(&counts);
+            Ok(())
+        })
+    }
+
+    fn list(&self) -> LocalFuture<'_, Result<Vec<Fid>, Errno>> {
+        Box::pin(async move {
+            self.pause().await;
+            let objects = self.disk.0.objects.borrow();
+            Ok(objects.slots.iter().filter(|(_, slot)| slot.cached.is_some()).map(|(fid, _)| *fid).collect())
+        })
+    }
+
+    fn space(&self) -> LocalFuture<'_, Result<Space, Errno>> {
+        Box::pin(async move {
+            self.pause().await;
+            let (objects, config) = (self.disk.0.objects.borrow(), &self.disk.0.config);
+            Ok(Space {
+                bytes: config.object_bytes,
+                bytes_free: config.object_bytes.saturating_sub(objects.bytes),
+                files: config.objects_max,
+                files_free: config.objects_max.saturating_sub(objects.count),
+            })
+        })
+    }
+}

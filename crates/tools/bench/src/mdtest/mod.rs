@@ -1,0 +1,118 @@
+//! `nacre bench mdtest`: the metadata benchmark of the field without MPI. Options and output lines are mdtest's.
+//!
+//! Tasks are threads on a path, or, with `--native`, operations in flight of one native client. Every phase ends with a
+//! barrier; a rate is operations over the phase's wall-clock time. With `-W` a phase of creates stops after so many
+//! seconds and the later phases use what it made.
+
+mod native;
+mod posix;
+mod report;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+
+pub use report::Phase;
+
+/// What to run.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nacre bench mdtest -d /mnt/nacre -N 4 -F -u -n 1000\n  \
+    nacre bench mdtest --native 127.0.0.2@tcp:/testfs --in-flight 64 -F -C -W 10 --against /mnt/ext4")]
+pub struct MdtestArgs {
+    /// Directory in which the tree is made.
+    #[arg(short = 'd', long, default_value = ".")]
+    pub dir: PathBuf,
+    /// Files per task.
+    #[arg(short = 'n', long, default_value_t = 1000)]
+    pub items: u64,
+    /// Tasks (mpirun -np).
+    #[arg(short = 'N', long = "tasks", default_value_t = 1)]
+    pub tasks: u32,
+    /// Times to repeat everything.
+    #[arg(short = 'i', long, default_value_t = 1)]
+    pub iterations: u32,
+    /// Test files only (the only kind here; accepted for the scripts' sake).
+    #[arg(short = 'F')]
+    pub files_only: bool,
+    /// A directory of its own for each task.
+    #[arg(short = 'u')]
+    pub unique_dir: bool,
+    /// Only create.
+    #[arg(short = 'C')]
+    pub create_only: bool,
+    /// Only stat.
+    #[arg(short = 'T')]
+    pub stat_only: bool,
+    /// Only read.
+    #[arg(short = 'E')]
+    pub read_only: bool,
+    /// Only remove.
+    #[arg(short = 'r')]
+    pub remove_only: bool,
+    /// Bytes to write to each file after it is created.
+    #[arg(short = 'w', long, default_value_t = 0)]
+    pub write_bytes: usize,
+    /// Bytes to read from each file.
+    #[arg(short = 'e', long, default_value_t = 0)]
+    pub read_bytes: usize,
+    /// Seconds after which the create phase stops (0: never).
+    #[arg(short = 'W', long, default_value_t = 0)]
+    pub stonewall: u64,
+    /// Use the native library on this file system (NID:/fsname) instead of a mount.
+    #[arg(long, value_name = "NID:/FSNAME")]
+    pub native: Option<String>,
+    /// Operations in flight of the native client.
+    #[arg(long, default_value_t = 64)]
+    pub in_flight: u32,
+    /// Run the same on this path too, in turns, and print the ratio of the medians.
+    #[arg(long, value_name = "DIR")]
+    pub against: Option<PathBuf>,
+    /// Turns with --against.
+    #[arg(long, default_value_t = 3)]
+    pub pairs: u32,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Phases of one run and their rates, operations per second.
+pub(crate) type Rates = Vec<(Phase, f64)>;
+
+impl MdtestArgs {
+    fn wants(&self, phase: Phase) -> bool {
+        let none = !(self.create_only || self.stat_only || self.read_only || self.remove_only);
+        none || match phase {
+            Phase::Create => self.create_only,
+            Phase::Stat => self.stat_only,
+            Phase::Read => self.read_only,
+            Phase::Remove => self.remove_only,
+        }
+    }
+}
+
+/// Runs it and prints what mdtest prints.
+pub fn run(args: &MdtestArgs) -> Result<()> {
+    ensure!(args.tasks >= 1 && args.in_flight >= 1, "at least one task is needed");
+    let rounds = if args.against.is_some() { args.pairs.max(1) } else { args.iterations.max(1) };
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let cpu = report::cpu_seconds();
+        let rates = one(args)?;
+        ours.push((rates, report::cpu_seconds() - cpu));
+        if let Some(dir) = &args.against {
+            let other = MdtestArgs { dir: dir.clone(), native: None, ..args.clone() };
+            let cpu = report::cpu_seconds();
+            let rates = one(&other)?;
+            theirs.push((rates, report::cpu_seconds() - cpu));
+        }
+    }
+    report::print(args, &ours, &theirs);
+    Ok(())
+}
+
+fn one(args: &MdtestArgs) -> Result<(Rates, u64)> {
+    match &args.native {
+        Some(address) => native::run(args, address),
+        None => posix::run(args),
+    }
+}

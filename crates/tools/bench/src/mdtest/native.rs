@@ -1,0 +1,156 @@
+//! Tasks as operations in flight of one native client: no kernel between benchmark and servers.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use bytes::Bytes;
+use client::{Client, Ctx, MountConfig};
+use env::Env;
+use types::{ClientId, Fid, NidAddr};
+
+use super::{MdtestArgs, Phase, Rates};
+
+const O_RDONLY: u32 = 0;
+const O_WRONLY_EXCL: u32 = (libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL) as u32;
+
+/// One run: rates of the phases, and how many files were made.
+pub(super) fn run(args: &MdtestArgs, address: &str) -> Result<(Rates, u64)> {
+    let (mgs, fsname) = address.split_once(":/").ok_or_else(|| anyhow!("'{address}' is no NID:/fsname"))?;
+    let mgs: NidAddr = mgs.parse()?;
+    let fsname = fsname.parse()?;
+    let args = args.clone();
+    env_os::run(env_os::OsConfig::default(), move |env| async move {
+        let id = ClientId((u128::from(env.random()) << 64) | u128::from(env.random()));
+        let client = Client::mount(&env, MountConfig::new(vec![mgs], fsname, id)).await.context("cannot mount")?;
+        let outcome = phases(&env, &client, &args).await;
+        client.unmount().await;
+        outcome
+    })
+}
+
+/// Shared by the loops of a phase.
+struct Shared {
+    client: Client,
+    ctx: Ctx,
+    args: MdtestArgs,
+    dirs: Vec<Fid>,
+    next: Cell<u64>,
+    items: Cell<u64>,
+    until: Cell<Option<Instant>>,
+    failure: RefCell<Option<anyhow::Error>>,
+}
+
+async fn phases(env: &Env, client: &Client, args: &MdtestArgs) -> Result<(Rates, u64)> {
+    let ctx = Ctx::root();
+    let name = format!("mdtest-native.{:x}", env.random());
+    let tree = client.mkdir(&ctx, Fid::ROOT, name.as_bytes(), 0o755).await?.fid();
+    let count = if args.unique_dir { args.in_flight } else { 1 };
+    let mut dirs = Vec::new();
+    for index in 0..count {
+        dirs.push(client.mkdir(&ctx, tree, format!("dir.{index}").as_bytes(), 0o755).await?.fid());
+    }
+    let items = Cell::new(args.items * u64::from(args.tasks));
+    let shared = Rc::new(Shared {
+        client: client.clone(),
+        ctx,
+        args: args.clone(),
+        dirs,
+        next: Cell::new(0),
+        items,
+        until: Cell::new(None),
+        failure: RefCell::new(None),
+    });
+    let mut rates = Vec::new();
+    let mut made = 0;
+    for phase in Phase::ALL {
+        if !args.wants(phase) && phase != Phase::Remove {
+            continue;
+        }
+        let rate = one_phase(env, &shared, phase).await?;
+        if phase == Phase::Create {
+            made = shared.next.get().min(shared.items.get());
+            shared.items.set(made);
+        }
+        if args.wants(phase) {
+            rates.push((phase, rate));
+        }
+    }
+    for index in 0..count {
+        client.rmdir(&shared.ctx, tree, format!("dir.{index}").as_bytes()).await?;
+    }
+    client.rmdir(&shared.ctx, Fid::ROOT, name.as_bytes()).await?;
+    Ok((rates, made))
+}
+
+async fn one_phase(env: &Env, shared: &Rc<Shared>, phase: Phase) -> Result<f64> {
+    shared.next.set(0);
+    let start = Instant::now();
+    if phase == Phase::Create && shared.args.stonewall > 0 {
+        shared.until.set(Some(start + std::time::Duration::from_secs(shared.args.stonewall)));
+        shared.items.set(u64::MAX);
+    }
+    let done = Rc::new(tokio::sync::Semaphore::new(0));
+    for _ in 0..shared.args.in_flight {
+        let (shared, done) = (shared.clone(), done.clone());
+        env.spawn("mdtest", async move {
+            if let Err(error) = one_loop(&shared, phase).await {
+                shared.failure.borrow_mut().get_or_insert(error);
+            }
+            done.add_permits(1);
+        });
+    }
+    let all = done.acquire_many(shared.args.in_flight).await;
+    all.context("the semaphore is never closed")?.forget();
+    if let Some(error) = shared.failure.borrow_mut().take() {
+        return Err(error.context(format!("{phase}")));
+    }
+    let count = shared.next.get().min(shared.items.get());
+    Ok(count as f64 / start.elapsed().as_secs_f64())
+}
+
+async fn one_loop(shared: &Shared, phase: Phase) -> Result<()> {
+    loop {
+        let item = shared.next.get();
+        let late = phase == Phase::Create && item.is_multiple_of(16) && shared.until.get().is_some_and(|until| Instant::now() >= until);
+        if late {
+            shared.items.set(shared.items.get().min(item));
+        }
+        if item >= shared.items.get() {
+            return Ok(());
+        }
+        shared.next.set(item + 1);
+        let dir = shared.dirs[(item % shared.dirs.len() as u64) as usize];
+        one_item(shared, phase, dir, format!("file.mdtest.0.{item}").as_bytes()).await?;
+    }
+}
+
+async fn one_item(shared: &Shared, phase: Phase, dir: Fid, name: &[u8]) -> Result<()> {
+    let (client, ctx) = (&shared.client, &shared.ctx);
+    match phase {
+        Phase::Create => {
+            let (_, file) = client.create(ctx, dir, name, 0o644, O_WRONLY_EXCL, None).await?;
+            if shared.args.write_bytes > 0 {
+                file.write(0, Bytes::from(vec![b'm'; shared.args.write_bytes])).await?;
+            }
+            file.close().await?;
+        }
+        Phase::Stat => {
+            let attr = client.lookup(ctx, dir, name).await?;
+            if client::needs_glimpse(&attr) {
+                client.getattr(ctx, attr.fid(), None).await?;
+            }
+        }
+        Phase::Read => {
+            let attr = client.lookup(ctx, dir, name).await?;
+            let file = client.open(ctx, attr.fid(), O_RDONLY).await?;
+            if shared.args.read_bytes > 0 {
+                file.read(0, shared.args.read_bytes).await?;
+            }
+            file.close().await?;
+        }
+        Phase::Remove => client.unlink(ctx, dir, name).await?,
+    }
+    Ok(())
+}

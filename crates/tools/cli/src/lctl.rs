@@ -1,0 +1,56 @@
+//! `lctl`: parameters, devices and reachability, for the daemons of this machine.
+
+mod device;
+mod param;
+mod ping;
+
+use clap::{Parser, Subcommand};
+
+use crate::Failed;
+
+/// Lustre's control tool, for the Nacre daemons of this machine.
+#[derive(Debug, Parser)]
+#[command(
+    name = "lctl",
+    version,
+    infer_long_args = true,
+    arg_required_else_help = true,
+    after_help = "Exit status: 0, or the first error's number; 2 for wrong usage and for a parameter that is not there.\n\nExamples:\n  lctl get_param -n version\n  lctl get_param 'obdfilter.*.kbytesfree'\n  lctl set_param ost.OSS.ost_io.threads_max=64\n  lctl list_param -R 'mdt.*'\n  lctl dl\n  lctl ping 127.0.0.2@tcp"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show parameters.
+    #[command(name = "get_param")]
+    GetParam(param::Get),
+    /// Change parameters of the daemons of this machine.
+    #[command(name = "set_param")]
+    SetParam(param::Set),
+    /// List names of parameters.
+    #[command(name = "list_param")]
+    ListParam(param::List),
+    /// List devices: targets served, connectors of mounts.
+    #[command(name = "dl", visible_alias = "device_list")]
+    Dl(device::Dl),
+    /// List this machine's addresses.
+    #[command(name = "list_nids")]
+    ListNids,
+    /// Ask whether a node answers.
+    Ping(ping::Args),
+}
+
+/// Does what the arguments say.
+pub fn run(args: Args) -> Result<(), Failed> {
+    match args.command {
+        Command::GetParam(args) => param::get(&args),
+        Command::SetParam(args) => param::set(&args),
+        Command::ListParam(args) => param::list(&args),
+        Command::Dl(args) => device::dl(&args),
+        Command::ListNids => device::list_nids(),
+        Command::Ping(args) => ping::run(&args),
+    }
+}

@@ -1,0 +1,78 @@
+//! `lctl dl` and `lctl list_nids`.
+
+use daemons::ctl::{Ask, Device, Reply, ask};
+use daemons::rundir;
+
+use crate::Failed;
+use crate::failure::First;
+
+/// Arguments of `lctl dl`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Dl {
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn dl(args: &Dl) -> Result<(), Failed> {
+    let (replies, first) = ask_all(&Ask::Devices, "lctl dl");
+    let of = |reply| if let Reply::Devices(devices) = reply { devices } else { Vec::new() };
+    let devices: Vec<Device> = replies.into_iter().flat_map(of).collect();
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&devices).unwrap_or_default());
+    } else {
+        print!("{}", render(&devices));
+    }
+    first.end()
+}
+
+fn render(devices: &[Device]) -> String {
+    let line = |(number, device): (usize, &Device)| {
+        let Device { status, kind, name, uuid, refs } = device;
+        format!("{number:>3} {status} {kind} {name} {uuid} {refs}\n")
+    };
+    devices.iter().enumerate().map(line).collect()
+}
+
+pub(super) fn list_nids() -> Result<(), Failed> {
+    let (replies, first) = ask_all(&Ask::Nids, "lctl list_nids");
+    let of = |reply| if let Reply::Lines(lines) = reply { lines } else { Vec::new() };
+    let mut nids: Vec<String> = replies.into_iter().flat_map(of).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    nids.retain(|nid| seen.insert(nid.clone()));
+    for nid in nids {
+        println!("{nid}");
+    }
+    first.end()
+}
+
+/// One answer of each daemon; those that do not answer are told and skipped.
+pub(super) fn ask_all(question: &Ask, command: &str) -> (Vec<Reply>, First) {
+    let mut first = First::default();
+    let mut replies = Vec::new();
+    for socket in rundir::daemons() {
+        match ask::ask(&socket, question) {
+            Ok(reply) => replies.push(reply),
+            Err(error) => first.note(&Failed::new(error.errno(), format!("error: {command}: {}: {error}", socket.display()))),
+        }
+    }
+    (replies, first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_numbered_over_all_daemons() {
+        let device = |kind: &str, name: &str| Device {
+            status: "UP".into(),
+            kind: kind.into(),
+            name: name.into(),
+            uuid: format!("{name}_UUID"),
+            refs: 4,
+        };
+        let shown = render(&[device("mgs", "MGS"), device("osc", "testfs-OST0000-osc-ffff9a80")]);
+        assert_eq!(shown, "  0 UP mgs MGS MGS_UUID 4\n  1 UP osc testfs-OST0000-osc-ffff9a80 testfs-OST0000-osc-ffff9a80_UUID 4\n");
+    }
+}

@@ -1,0 +1,197 @@
+//! `lctl get_param`, `set_param`, `list_param`: every daemon of this machine is asked, and the answers are one list.
+
+use daemons::ctl::ask::{self, AskError};
+use daemons::ctl::{Ask, Name, Outcome, Reply, Value};
+use daemons::rundir;
+use types::Errno;
+
+use crate::Failed;
+use crate::failure::First;
+
+/// Arguments of `lctl get_param`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Get {
+    /// Values only.
+    #[arg(short = 'n', long = "no-name", conflicts_with = "name_only")]
+    value_only: bool,
+    /// Names only.
+    #[arg(short = 'N', long = "name-only")]
+    name_only: bool,
+    /// With -N: mark what can be set with `=`.
+    #[arg(short = 'F', long = "classify")]
+    classify: bool,
+    /// Also everything below what matches.
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Names as JSON keys, values as strings.
+    #[arg(long)]
+    json: bool,
+    /// Dotted names with shell globs: 'ost.OSS.*.threads_max'.
+    #[arg(required = true, value_name = "PARAM")]
+    patterns: Vec<String>,
+}
+
+/// Arguments of `lctl set_param`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Set {
+    /// Do not print the names.
+    #[arg(short = 'n', long = "no-name")]
+    value_only: bool,
+    /// NAME=VALUE, or NAME followed by VALUE.
+    #[arg(required = true, value_name = "PARAM=VALUE")]
+    settings: Vec<String>,
+}
+
+/// Arguments of `lctl list_param`.
+#[derive(Debug, clap::Args)]
+pub(super) struct List {
+    /// Mark levels with `/`, what can be set with `=`.
+    #[arg(short = 'F', long = "classify")]
+    classify: bool,
+    /// Also everything below what matches.
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Dotted names with shell globs.
+    #[arg(required = true, value_name = "PARAM")]
+    patterns: Vec<String>,
+}
+
+pub(super) fn get(args: &Get) -> Result<(), Failed> {
+    let mut first = First::default();
+    for pattern in &args.patterns {
+        let question = Ask::Get { pattern: pattern.clone(), recursive: args.recursive };
+        let found = everywhere("get_param", &question, pattern, &mut first, |reply| match reply {
+            Reply::Values(values) => values,
+            _ => Vec::new(),
+        });
+        print!("{}", if args.json { as_json(&found) } else { found.iter().map(|value| shown(args, value)).collect() });
+    }
+    first.end()
+}
+
+fn as_json(found: &[Value]) -> String {
+    let pairs: serde_json::Map<_, _> = found.iter().map(|value| (value.name.clone(), value.value.clone().into())).collect();
+    if found.is_empty() { String::new() } else { format!("{:#}\n", serde_json::Value::Object(pairs)) }
+}
+
+fn shown(args: &Get, value: &Value) -> String {
+    if args.name_only {
+        let mark = if args.classify && value.is_writable { "=" } else { "" };
+        return format!("{}{mark}\n", value.name);
+    }
+    render(&value.name, &value.value, args.value_only)
+}
+
+/// `name=value`; a value of several lines starts on the next line.
+fn render(name: &str, value: &str, value_only: bool) -> String {
+    let body = value.strip_suffix('\n').unwrap_or(value);
+    match (value_only, body.contains('\n')) {
+        (true, _) => format!("{body}\n"),
+        (false, false) => format!("{name}={body}\n"),
+        (false, true) => format!("{name}=\n{body}\n"),
+    }
+}
+
+pub(super) fn set(args: &Set) -> Result<(), Failed> {
+    let settings = pairs(&args.settings)?;
+    let mut first = First::default();
+    for (pattern, value) in settings {
+        let question = Ask::Set { pattern: pattern.clone(), value };
+        let outcomes = everywhere("set_param", &question, &pattern, &mut first, |reply| match reply {
+            Reply::Set(outcomes) => outcomes,
+            _ => Vec::new(),
+        });
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Done(value) => print!("{}", render(&value.name, &value.value, args.value_only)),
+                Outcome::Refused(failure) => {
+                    first.note(&Failed::new(failure.errno, format!("error: set_param: {}", failure.text)));
+                }
+            }
+        }
+    }
+    first.end()
+}
+
+/// `a=1 b=2`, or the old form `a 1`.
+fn pairs(settings: &[String]) -> Result<Vec<(String, String)>, Failed> {
+    let mut pairs = Vec::new();
+    let mut words = settings.iter();
+    while let Some(word) = words.next() {
+        let pair = match word.split_once('=') {
+            Some((name, value)) => (name.to_owned(), value.to_owned()),
+            None => {
+                let missing = || Failed::of(Errno::EINVAL, "error: set_param", &format!("'{word}' has no value"));
+                (word.clone(), words.next().ok_or_else(missing)?.clone())
+            }
+        };
+        pairs.push(pair);
+    }
+    Ok(pairs)
+}
+
+pub(super) fn list(args: &List) -> Result<(), Failed> {
+    let mut first = First::default();
+    for pattern in &args.patterns {
+        let question = Ask::List { pattern: pattern.clone(), recursive: args.recursive };
+        let mut names = everywhere("list_param", &question, pattern, &mut first, |reply| match reply {
+            Reply::Names(names) => names,
+            _ => Vec::new(),
+        });
+        names.sort();
+        names.dedup_by(|a, b| a.name == b.name);
+        print!("{}", names.iter().map(|name| listed(args, name)).collect::<String>());
+    }
+    first.end()
+}
+
+fn listed(args: &List, name: &Name) -> String {
+    let mark = match (args.classify, name.is_dir, name.is_writable) {
+        (true, true, _) => "/",
+        (true, false, true) => "=",
+        _ => "",
+    };
+    format!("{}{mark}\n", name.name)
+}
+
+/// Matches on all daemons. That one daemon has no match is no error as long as another has.
+fn everywhere<T>(command: &str, question: &Ask, pattern: &str, first: &mut First, of: impl Fn(Reply) -> Vec<T>) -> Vec<T> {
+    let mut found = Vec::new();
+    let mut complained = false;
+    for socket in rundir::daemons() {
+        match ask::ask(&socket, question) {
+            Ok(reply) => found.extend(of(reply)),
+            Err(AskError::Refused(failure)) if failure.errno == Errno::ENOENT.raw() => {}
+            Err(error) => {
+                complained = true;
+                first.note(&Failed::new(error.errno(), format!("error: {command}: {error}")));
+            }
+        }
+    }
+    if found.is_empty() && !complained {
+        let path = pattern.replace('.', "/");
+        first.note(&Failed::of(Errno::ENOENT, &format!("error: {command}"), &format!("param_path '{path}'")));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_several_lines_starts_on_its_own() {
+        assert_eq!(render("version", "0.1.0", false), "version=0.1.0\n");
+        assert_eq!(render("a.b", "x\ny\n", false), "a.b=\nx\ny\n");
+        assert_eq!(render("a.b", "x\ny\n", true), "x\ny\n");
+        assert_eq!(render("a.b", "", false), "a.b=\n");
+    }
+
+    #[test]
+    fn settings_come_in_both_forms() {
+        let words = ["a.b=1", "c", "2", "d=e=f"].map(str::to_owned);
+        let expected = [("a.b", "1"), ("c", "2"), ("d", "e=f")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(pairs(&words), Ok(expected.to_vec()));
+        assert!(pairs(&["a".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,218 @@
+//! `lfs df`: space or inodes of each target and of the file system.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use daemons::ctl::{Ask, Reply, Room, Space};
+
+use crate::mountpoint::{self, Mount};
+use crate::{Failed, size};
+
+const COMMAND: &str = "lfs df";
+
+/// Arguments of `lfs df`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Short numbers, in powers of 1024.
+    #[arg(short = 'h', long = "human-readable")]
+    human: bool,
+    /// Short numbers, in powers of 1000.
+    #[arg(short = 'H', long = "si", conflicts_with = "human")]
+    si: bool,
+    /// Inodes instead of space.
+    #[arg(short = 'i', long)]
+    inodes: bool,
+    /// Only targets that answer now (they are all asked at once and none is waited for longer than half a second).
+    #[arg(short = 'l', long)]
+    lazy: bool,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+    /// Any path in the file system; all mounts without it.
+    path: Option<PathBuf>,
+    /// Print help.
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failed> {
+    let mounts = match &args.path {
+        Some(path) => vec![mountpoint::of(Some(path), COMMAND)?],
+        None => every_mount()?,
+    };
+    for mount in &mounts {
+        let spaces = match mountpoint::ask(mount, &Ask::Df, COMMAND)? {
+            Reply::Spaces(spaces) => spaces,
+            _ => Vec::new(),
+        };
+        let shown: Vec<Space> = spaces.into_iter().filter(|space| !args.lazy || space.space.is_some()).collect();
+        if args.json {
+            println!("{}", serde_json::to_string_pretty(&shown).unwrap_or_default());
+        } else {
+            print!("{}", render(&Unit::of(args), &mount.dir, &shown));
+        }
+    }
+    Ok(())
+}
+
+fn every_mount() -> Result<Vec<Mount>, Failed> {
+    let first = mountpoint::of(None, COMMAND)?;
+    Ok(mountpoint::all().unwrap_or_else(|_| vec![first]))
+}
+
+/// How numbers are shown.
+struct Unit {
+    inodes: bool,
+    /// 1024 or 1000 for short numbers.
+    human: Option<u64>,
+}
+
+impl Unit {
+    fn of(args: &Args) -> Unit {
+        let human = if args.human { Some(1024) } else { args.si.then_some(1000) };
+        Unit { inodes: args.inodes, human }
+    }
+
+    /// Total, used and available.
+    fn columns(&self, room: &Room) -> [u64; 3] {
+        if self.inodes {
+            [room.files, room.files.saturating_sub(room.files_free), room.files_free]
+        } else {
+            [room.bytes, room.bytes.saturating_sub(room.bytes_free), room.bytes_avail]
+        }
+    }
+
+    fn number(&self, value: u64) -> String {
+        match self.human {
+            Some(unit) => size::human(value, unit),
+            None if self.inodes => value.to_string(),
+            None => (value >> 10).to_string(),
+        }
+    }
+
+    fn header(&self) -> String {
+        let [total, used, free, percent] = match (self.inodes, self.human) {
+            (true, _) => ["Inodes", "IUsed", "IFree", "IUse%"],
+            (false, Some(_)) => ["bytes", "Used", "Available", "Use%"],
+            (false, None) => ["1K-blocks", "Used", "Available", "Use%"],
+        };
+        format!("{:<20} {total:>11} {used:>11} {free:>11} {percent:>4} Mounted on\n", "UUID")
+    }
+
+    fn line(&self, name: &str, room: &Room, tail: &str) -> String {
+        let [total, used, free] = self.columns(room);
+        let [a, b, c] = [total, used, free].map(|value| self.number(value));
+        format!("{name:<20} {a:>11} {b:>11} {c:>11} {:>3}% {tail}\n", percent(used, free))
+    }
+}
+
+/// Rounded up.
+fn percent(used: u64, free: u64) -> u64 {
+    let whole = u128::from(used) + u128::from(free);
+    let share = (u128::from(used) * 100).div_ceil(whole.max(1));
+    u64::try_from(share).unwrap_or(100)
+}
+
+fn render(unit: &Unit, mount: &Path, spaces: &[Space]) -> String {
+    let dir = mountpoint::show(mount);
+    let mut out = unit.header();
+    for Space { target, space } in spaces {
+        let uuid = format!("{}_UUID", target.name);
+        match space {
+            Some(room) => out.push_str(&unit.line(&uuid, room, &format!("{dir}[{}:{}]", target.kind, target.index))),
+            None => {
+                let _ = writeln!(out, "{uuid:<20}: inactive device");
+            }
+        }
+    }
+    out.push('\n');
+    out.push_str(&unit.line("filesystem_summary:", &summary(unit.inodes, spaces), &dir));
+    out.push('\n');
+    out
+}
+
+/// Space of the OSTs; inodes of the MDTs, limited by the objects that are free.
+fn summary(inodes: bool, spaces: &[Space]) -> Room {
+    let sum = |kind: &str| {
+        let rooms = spaces.iter().filter(|space| space.target.kind == kind).filter_map(|space| space.space);
+        rooms.fold(Room::default(), |sum, room| Room {
+            bytes: sum.bytes + room.bytes,
+            bytes_free: sum.bytes_free + room.bytes_free,
+            bytes_avail: sum.bytes_avail + room.bytes_avail,
+            files: sum.files + room.files,
+            files_free: sum.files_free + room.files_free,
+        })
+    };
+    let (mdts, osts) = (sum("MDT"), sum("OST"));
+    if !inodes {
+        return osts;
+    }
+    let used = mdts.files.saturating_sub(mdts.files_free);
+    let free = mdts.files_free.min(osts.files_free);
+    Room { files: used + free, files_free: free, ..mdts }
+}
+
+#[cfg(test)]
+mod tests {
+    use daemons::ctl::Target;
+
+    use super::*;
+
+    fn space(kind: &str, index: u32, kib: Option<[u64; 3]>) -> Space {
+        let target = Target {
+            kind: kind.into(),
+            index,
+            name: format!("testfs-{kind}{index:04x}"),
+            state: "FULL".into(),
+            is_active: true,
+            nid: String::new(),
+        };
+        let room = |[total, free, files]: [u64; 3]| Room {
+            bytes: total << 10,
+            bytes_free: free << 10,
+            bytes_avail: free << 10,
+            files,
+            files_free: files / 2,
+        };
+        Space { target, space: kib.map(room) }
+    }
+
+    fn cluster() -> Vec<Space> {
+        vec![
+            space("MDT", 0, Some([10_485_760, 10_280_960, 1000])),
+            space("OST", 0, Some([104_857_600, 62_914_560, 500])),
+            space("OST", 1, Some([104_857_600, 52_428_800, 500])),
+            space("OST", 2, None),
+        ]
+    }
+
+    #[test]
+    fn the_table_is_the_one_that_scripts_parse() {
+        let shown = render(&Unit { inodes: false, human: None }, Path::new("/mnt/testfs"), &cluster());
+        let expected = "\
+UUID                   1K-blocks        Used   Available Use% Mounted on
+testfs-MDT0000_UUID     10485760      204800    10280960   2% /mnt/testfs[MDT:0]
+testfs-OST0000_UUID    104857600    41943040    62914560  40% /mnt/testfs[OST:0]
+testfs-OST0001_UUID    104857600    52428800    52428800  50% /mnt/testfs[OST:1]
+testfs-OST0002_UUID : inactive device
+
+filesystem_summary:    209715200    94371840   115343360  45% /mnt/testfs
+
+";
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn inodes_are_limited_by_free_objects() {
+        let shown = render(&Unit { inodes: true, human: None }, Path::new("/m"), &cluster());
+        assert!(shown.starts_with("UUID                      Inodes       IUsed       IFree IUse% Mounted on\n"), "{shown}");
+        assert!(shown.contains("filesystem_summary:         1000         500         500  50% /m\n"), "{shown}");
+    }
+
+    #[test]
+    fn short_numbers_carry_a_unit() {
+        let shown = render(&Unit { inodes: false, human: Some(1024) }, Path::new("/m"), &cluster());
+        assert!(shown.contains("testfs-OST0000_UUID       100.0G       40.0G       60.0G  40% /m[OST:0]\n"), "{shown}");
+        assert!(shown.starts_with("UUID                       bytes "), "{shown}");
+    }
+}

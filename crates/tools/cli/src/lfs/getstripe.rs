@@ -1,0 +1,119 @@
+//! `lfs getstripe`: shows layouts, whole or field by field.
+
+mod fields;
+mod render;
+
+use std::path::{Path, PathBuf};
+
+use types::Errno;
+
+use self::fields::Fields;
+use crate::failure::First;
+use crate::lov::{self, Lov};
+use crate::{Failed, lfs::ids};
+
+const COMMAND: &str = "lfs getstripe";
+
+/// Arguments of `lfs getstripe`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "One field option prints its value alone, one line per path; several print name and value.\n\nExamples:\n  lfs getstripe FILE\n  lfs getstripe -c FILE      number of stripes\n  lfs getstripe -d DIR       default for new files in DIR\n  lfs getstripe -y FILE      as YAML")]
+pub(super) struct Args {
+    /// Of a directory: its default only, not the files in it.
+    #[arg(short = 'd', long)]
+    directory: bool,
+    /// The default layout of the file system.
+    #[arg(short = 'D', long)]
+    default: bool,
+    /// Descend into directories.
+    #[arg(short = 'r', long)]
+    recursive: bool,
+    /// Raw values of a directory's default: zeros and -1 instead of the file system's defaults.
+    #[arg(short = 'R', long)]
+    raw: bool,
+    /// As YAML.
+    #[arg(short = 'y', long)]
+    yaml: bool,
+    /// As JSON.
+    #[arg(long, conflicts_with = "yaml")]
+    json: bool,
+    /// Also magic and object of the MDT.
+    #[arg(short = 'v', long)]
+    verbose: bool,
+    /// Only the objects.
+    #[arg(short = 'q', long)]
+    quiet: bool,
+    /// Only files with an object on this OST: index or name.
+    #[arg(short = 'O', long = "obd", visible_alias = "ost", value_name = "OST")]
+    ost: Option<String>,
+    #[command(flatten)]
+    fields: Fields,
+    /// Files and directories.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+}
+
+/// One path's answer.
+struct Shown {
+    path: PathBuf,
+    is_dir: bool,
+    lov: Option<Lov>,
+    fid: Option<String>,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failed> {
+    let only = args.ost.as_deref().map(ost_index).transpose()?;
+    let mut first = First::default();
+    let mut all = Vec::new();
+    for path in &args.paths {
+        collect(args, path, true, &mut all, &mut first);
+    }
+    all.retain(|shown| only.is_none_or(|ost| has_object(shown, ost)));
+    print!("{}", render::all(args, &all));
+    first.end()
+}
+
+fn has_object(shown: &Shown, ost: u32) -> bool {
+    shown.lov.as_ref().is_some_and(|lov| lov.objects.iter().any(|object| object.ost == ost))
+}
+
+/// `3`, `OST0003`, `testfs-OST0003_UUID`.
+fn ost_index(text: &str) -> Result<u32, Failed> {
+    let named = || text.parse::<types::TargetId>().ok().filter(|id| id.kind == types::TargetKind::Ost).map(|id| id.index);
+    let index = text.parse().ok().or_else(named);
+    index.ok_or_else(|| Failed::of(Errno::EINVAL, COMMAND, &format!("'{text}' is no OST")))
+}
+
+fn collect(args: &Args, path: &Path, is_named: bool, out: &mut Vec<Shown>, first: &mut First) {
+    let (is_dir, shown) = match show(args, path) {
+        Ok(found) => found,
+        Err(failed) => return first.note(&failed),
+    };
+    out.extend(shown);
+    if !is_dir || args.directory || !(is_named || args.recursive) {
+        return;
+    }
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) => return first.note(&Failed::io(&error, COMMAND, &path.display().to_string())),
+    };
+    let mut below: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    below.sort();
+    for path in &below {
+        collect(args, path, false, out, first);
+    }
+}
+
+/// What is to be shown of `path`: nothing for links and devices. Says whether it is a directory.
+fn show(args: &Args, path: &Path) -> Result<(bool, Option<Shown>), Failed> {
+    let shown = path.display().to_string();
+    let metadata = std::fs::symlink_metadata(path).map_err(|error| Failed::io(&error, COMMAND, &shown))?;
+    let is_dir = metadata.is_dir();
+    if !is_dir && !metadata.is_file() {
+        return Ok((false, None));
+    }
+    let value = lov::read(path).map_err(|error| Failed::io(&error, COMMAND, &shown))?;
+    let wrong = |text: String| Failed::new(Errno::EINVAL.raw(), format!("{COMMAND}: {shown}: {text}"));
+    let lov = value.map(|value| Lov::parse(&value)).transpose().map_err(wrong)?;
+    let fid = if args.fields.fid { Some(ids::fid_of(path)?.to_string()) } else { None };
+    Ok((is_dir, Some(Shown { path: path.to_owned(), is_dir, lov, fid })))
+}

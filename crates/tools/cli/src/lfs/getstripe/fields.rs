@@ -1,0 +1,108 @@
+//! Single fields of a layout. For a plain layout the component fields say what one component over everything would.
+
+use super::Shown;
+
+/// Which fields were asked for.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct Fields {
+    /// Number of stripes.
+    #[arg(short = 'c', long = "stripe-count", visible_alias = "count")]
+    pub(super) count: bool,
+    /// Bytes of a stripe.
+    #[arg(short = 'S', long = "stripe-size", visible_alias = "size")]
+    pub(super) size: bool,
+    /// OST of the first stripe.
+    #[arg(short = 'i', long = "stripe-index", visible_alias = "index")]
+    pub(super) index: bool,
+    /// Pool.
+    #[arg(short = 'p', long)]
+    pub(super) pool: bool,
+    /// Pattern: raid0, mdt.
+    #[arg(short = 'L', long = "layout")]
+    pub(super) pattern: bool,
+    /// Generation of the layout.
+    #[arg(short = 'g', long = "generation")]
+    pub(super) generation: bool,
+    /// FID of the file.
+    #[arg(short = 'F', long = "fid")]
+    pub(super) fid: bool,
+    /// Index of the MDT.
+    #[arg(short = 'm', long = "mdt-index")]
+    pub(super) mdt: bool,
+    /// Number of mirrors.
+    #[arg(short = 'N', long = "mirror-count")]
+    pub(super) mirrors: bool,
+    /// Component id.
+    #[arg(short = 'I', long = "component-id", visible_alias = "comp-id")]
+    pub(super) component_id: bool,
+    /// End of the component.
+    #[arg(short = 'E', long = "component-end", visible_alias = "comp-end")]
+    pub(super) component_end: bool,
+    /// Extension size of the component.
+    #[arg(short = 'z', long = "extension-size", visible_alias = "ext-size")]
+    pub(super) extension_size: bool,
+    /// Number of components; 0 for a plain layout.
+    #[arg(long = "component-count", visible_alias = "comp-count")]
+    pub(super) component_count: bool,
+    /// Start of the component.
+    #[arg(long = "component-start", visible_alias = "comp-start")]
+    pub(super) component_start: bool,
+    /// Flags of the component.
+    #[arg(long = "component-flags", visible_alias = "comp-flags")]
+    pub(super) component_flags: bool,
+}
+
+/// The stripe size and count of a file system on which nobody set others (design 10.15).
+const SIZE_DEFAULT: u32 = 1 << 20;
+const COUNT_DEFAULT: i32 = 1;
+
+/// Values of a layout as they are printed.
+pub(super) struct Values {
+    pub(super) count: i32,
+    pub(super) size: u32,
+    pub(super) pattern: String,
+    pub(super) generation: u16,
+    pub(super) offset: i32,
+    pub(super) pool: String,
+}
+
+/// Of a file, or of a directory's default; `raw` leaves zeros where the file system's default stands in.
+pub(super) fn values(shown: &Shown, raw: bool) -> Values {
+    let any = |index: u16| if index == u16::MAX { -1 } else { i32::from(index) };
+    let Some(lov) = &shown.lov else {
+        let (count, size) = if raw { (0, 0) } else { (COUNT_DEFAULT, SIZE_DEFAULT) };
+        return Values { count, size, pattern: "raid0".into(), generation: 0, offset: -1, pool: String::new() };
+    };
+    let or_default = |count: i32| if count == 0 && !raw { COUNT_DEFAULT } else { count };
+    Values {
+        count: if shown.is_dir { or_default(lov.count()) } else { lov.count() },
+        size: if shown.is_dir && lov.stripe_size == 0 && !raw { SIZE_DEFAULT } else { lov.stripe_size },
+        pattern: lov.pattern_name(),
+        generation: if shown.is_dir { 0 } else { lov.generation },
+        offset: if shown.is_dir { any(lov.generation) } else { lov.objects.first().map_or(-1, |object| object.ost.cast_signed()) },
+        pool: lov.pool.clone(),
+    }
+}
+
+/// Names and values of the fields asked for, in the order in which a whole layout shows them.
+pub(super) fn asked(fields: &Fields, shown: &Shown, raw: bool) -> Vec<(&'static str, String)> {
+    let values = values(shown, raw);
+    let all = [
+        (fields.component_count, "lcm_entry_count:", "0".to_owned()),
+        (fields.mirrors, "lcm_mirror_count:", "1".into()),
+        (fields.component_id, "lcme_id:", "0".into()),
+        (fields.component_flags, "lcme_flags:", "0".into()),
+        (fields.component_start, "lcme_extent.e_start:", "0".into()),
+        (fields.component_end, "lcme_extent.e_end:", "EOF".into()),
+        (fields.extension_size, "lmm_extension_size:", "0".into()),
+        (fields.fid, "lmm_fid:", shown.fid.clone().unwrap_or_default()),
+        (fields.count, "lmm_stripe_count:", values.count.to_string()),
+        (fields.size, "lmm_stripe_size:", values.size.to_string()),
+        (fields.pattern, "lmm_pattern:", values.pattern),
+        (fields.generation, "lmm_layout_gen:", values.generation.to_string()),
+        (fields.index, "lmm_stripe_offset:", values.offset.to_string()),
+        (fields.pool, "lmm_pool:", values.pool),
+        (fields.mdt, "lmm_mdt_index:", "0".into()),
+    ];
+    all.into_iter().filter(|(asked, ..)| *asked).map(|(_, name, value)| (name, value)).collect()
+}

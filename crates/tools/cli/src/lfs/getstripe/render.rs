@@ -1,0 +1,228 @@
+//! Layouts as text: what scripts parse (spec namespace 5.1).
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::fields::{self, Values};
+use super::{Args, Shown};
+use crate::lov::Lov;
+
+/// Everything that was asked for.
+pub(super) fn all(args: &Args, shown: &[Shown]) -> String {
+    if args.json {
+        let layouts: Vec<Value> = shown.iter().map(|shown| as_json(args, shown)).collect();
+        return format!("{:#}\n", Value::Array(layouts));
+    }
+    shown.iter().map(|shown| one(args, shown)).collect()
+}
+
+fn one(args: &Args, shown: &Shown) -> String {
+    let asked = fields::asked(&args.fields, shown, args.raw);
+    match asked.as_slice() {
+        [] if args.yaml => yaml(args, shown),
+        [] if shown.is_dir => directory(args, shown),
+        [] => file(args, shown),
+        [(_, value)] => format!("{value}\n"),
+        several => several.iter().map(|(name, value)| format!("{name:<18} {value}\n")).collect(),
+    }
+}
+
+fn path_of(shown: &Shown) -> String {
+    shown.path.display().to_string()
+}
+
+/// `stripe_count:  1 stripe_size:   1048576 pattern:       raid0 stripe_offset: -1`
+fn directory(args: &Args, shown: &Shown) -> String {
+    let path = path_of(shown);
+    let Values { count, size, pattern, offset, pool, .. } = fields::values(shown, args.raw);
+    let tail = if pool.is_empty() { String::new() } else { format!(" pool:          {pool}") };
+    format!("{path}\nstripe_count:  {count} stripe_size:   {size} pattern:       {pattern} stripe_offset: {offset}{tail}\n\n")
+}
+
+fn file(args: &Args, shown: &Shown) -> String {
+    let path = path_of(shown);
+    let Some(lov) = &shown.lov else { return format!("{path} has no stripe info\n") };
+    let mut out = format!("{path}\n");
+    if !args.quiet {
+        out.push_str(&header(args, shown, lov));
+    }
+    out.push_str("\tobdidx\t\t objid\t\t objid\t\t group\n");
+    for object in &lov.objects {
+        let (oid, seq) = (object.fid.oid, object.fid.seq);
+        let _ = writeln!(out, "\t{:>6}\t{oid:>14}\t{:>13}\t{:>14}", object.ost, alternate(u64::from(oid)), alternate(seq));
+    }
+    out.push('\n');
+    out
+}
+
+/// As C's `%#llx`: zero has no prefix.
+fn alternate(number: u64) -> String {
+    if number == 0 { "0".into() } else { format!("{number:#x}") }
+}
+
+/// The `name: value` lines above the objects; in YAML too.
+fn header(args: &Args, shown: &Shown, lov: &Lov) -> String {
+    let Values { count, size, pattern, generation, offset, pool } = fields::values(shown, args.raw);
+    let mut out = String::new();
+    let mut line = |name: &str, value: &dyn std::fmt::Display| {
+        let _ = writeln!(out, "{name:<18} {value}");
+    };
+    if args.verbose {
+        line("lmm_magic:", &format!("0x{:08X}", lov.magic));
+        line("lmm_seq:", &format!("{:#x}", lov.seq));
+        line("lmm_object_id:", &format!("{:#x}", lov.oid));
+    }
+    line("lmm_stripe_count:", &count);
+    line("lmm_stripe_size:", &size);
+    line("lmm_pattern:", &pattern);
+    line("lmm_layout_gen:", &generation);
+    line("lmm_stripe_offset:", &offset);
+    if !pool.is_empty() {
+        line("lmm_pool:", &pool);
+    }
+    out
+}
+
+fn yaml(args: &Args, shown: &Shown) -> String {
+    let path = path_of(shown);
+    let Some(lov) = &shown.lov else {
+        return if shown.is_dir { directory_yaml(args, shown) } else { format!("# {path} has no stripe info\n") };
+    };
+    if shown.is_dir {
+        return directory_yaml(args, shown);
+    }
+    let mut out = header(args, shown, lov);
+    out.push_str("lmm_objects:\n");
+    for object in &lov.objects {
+        let fid = object.fid.to_string();
+        let _ = writeln!(out, "      - l_ost_idx: {}\n        l_fid:     {}", object.ost, fid.trim_matches(['[', ']']));
+    }
+    out.push('\n');
+    out
+}
+
+fn directory_yaml(args: &Args, shown: &Shown) -> String {
+    let Values { count, size, pattern, offset, pool, .. } = fields::values(shown, args.raw);
+    let tail = if pool.is_empty() { String::new() } else { format!("lmm_pool:          {pool}\n") };
+    format!(
+        "lmm_stripe_count:  {count}\nlmm_stripe_size:   {size}\nlmm_pattern:       {pattern}\nlmm_stripe_offset: {offset}\n{tail}\n"
+    )
+}
+
+fn as_json(args: &Args, shown: &Shown) -> Value {
+    let Values { count, size, pattern, generation, offset, pool } = fields::values(shown, args.raw);
+    let object = |object: &crate::lov::Object| json!({"l_ost_idx": object.ost, "l_fid": object.fid.to_string()});
+    let objects: Vec<Value> = shown.lov.iter().flat_map(|lov| &lov.objects).map(object).collect();
+    json!({
+        "path": path_of(shown),
+        "is_directory": shown.is_dir,
+        "has_layout": shown.lov.is_some(),
+        "lmm_fid": shown.fid,
+        "lmm_stripe_count": count,
+        "lmm_stripe_size": size,
+        "lmm_pattern": pattern,
+        "lmm_layout_gen": generation,
+        "lmm_stripe_offset": offset,
+        "lmm_pool": pool,
+        "lmm_objects": objects,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use types::Fid;
+
+    use super::*;
+    use crate::lov::Object;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn check(options: &str, shown: Shown) -> String {
+        let line = Line::try_parse_from(format!("getstripe {options} x").split_whitespace()).expect("options");
+        all(&line.args, &[shown])
+    }
+
+    fn lov(pool: &str) -> Lov {
+        Lov {
+            magic: 0x0BD3_0BD0,
+            pattern: 1,
+            oid: 0x1f,
+            seq: 0x2_0000_0402,
+            stripe_size: 1 << 20,
+            stripe_count: 2,
+            generation: 0,
+            pool: pool.into(),
+            objects: vec![
+                Object { ost: 1, fid: Fid { seq: 0, oid: 9, ver: 0 } },
+                Object { ost: 0, fid: Fid { seq: 0, oid: 8, ver: 1 } },
+            ],
+        }
+    }
+
+    fn file(pool: &str) -> Shown {
+        Shown { path: "/mnt/testfs/f".into(), is_dir: false, lov: Some(lov(pool)), fid: None }
+    }
+
+    fn dir(lov: Option<Lov>) -> Shown {
+        Shown { path: "d".into(), is_dir: true, lov, fid: None }
+    }
+
+    #[test]
+    fn a_plain_file_looks_as_scripts_expect() {
+        let expected = "/mnt/testfs/f
+lmm_stripe_count:  2
+lmm_stripe_size:   1048576
+lmm_pattern:       raid0
+lmm_layout_gen:    0
+lmm_stripe_offset: 1
+lmm_pool:          disk
+\tobdidx\t\t objid\t\t objid\t\t group
+\t     1\t             9\t          0x9\t             0
+\t     0\t             8\t          0x8\t             0
+
+";
+        assert_eq!(check("", file("disk")), expected);
+        assert!(!check("", file("")).contains("lmm_pool"));
+    }
+
+    #[test]
+    fn one_field_is_printed_alone_and_several_with_their_names() {
+        assert_eq!(check("-c", file("")), "2\n");
+        assert_eq!(check("-i", file("")), "1\n");
+        assert_eq!(check("--stripe-size -c", file("")), "lmm_stripe_count:  2\nlmm_stripe_size:   1048576\n");
+        assert_eq!(check("-L", file("")), "raid0\n");
+        assert_eq!(check("--component-count", file("")), "0\n");
+        assert_eq!(check("-E", file("")), "EOF\n");
+    }
+
+    #[test]
+    fn a_directory_shows_its_default_on_one_line() {
+        let line = "d\nstripe_count:  1 stripe_size:   1048576 pattern:       raid0 stripe_offset: -1\n\n";
+        assert_eq!(check("-d", dir(None)), line);
+        let raw = "d\nstripe_count:  0 stripe_size:   0 pattern:       raid0 stripe_offset: -1\n\n";
+        assert_eq!(check("-R", dir(None)), raw);
+        let all = Lov { stripe_count: 0xffff, generation: 0xffff, stripe_size: 0, objects: Vec::new(), ..lov("disk") };
+        let shown = check("-d", dir(Some(all)));
+        assert!(shown.contains("stripe_count:  -1 stripe_size:   1048576 "), "{shown}");
+        assert!(shown.contains("stripe_offset: -1 pool:          disk\n"), "{shown}");
+    }
+
+    #[test]
+    fn scripts_may_have_yaml_or_json() {
+        let shown = check("-y", file(""));
+        assert!(shown.contains("lmm_objects:\n      - l_ost_idx: 1\n        l_fid:     0x0:0x9:0x0\n"), "{shown}");
+        let value: Value = serde_json::from_str(&check("--json", file(""))).expect("JSON");
+        assert_eq!(value[0]["lmm_objects"][1]["l_ost_idx"], 0);
+    }
+
+    #[test]
+    fn a_file_without_layout_says_so() {
+        assert_eq!(check("", Shown { lov: None, ..file("") }), "/mnt/testfs/f has no stripe info\n");
+    }
+}

@@ -1,0 +1,156 @@
+//! `lfs path2fid` and `lfs fid2path`.
+
+use std::path::{Path, PathBuf};
+
+use daemons::ctl::{Ask, Reply};
+use types::{Errno, Fid};
+
+use crate::failure::First;
+use crate::mountpoint::{self, Mount};
+use crate::Failed;
+
+/// Arguments of `lfs path2fid`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Path2fid {
+    /// Files and directories.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+}
+
+/// Arguments of `lfs fid2path`.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = false)]
+pub(super) struct Fid2path {
+    /// End each path with a NUL instead of a newline.
+    #[arg(short = '0', long = "print0")]
+    print0: bool,
+    /// Print the FID before each path.
+    #[arg(short = 'f', long = "print-fid")]
+    print_fid: bool,
+    /// Print the number of each link before its path.
+    #[arg(short = 'c', long = "print-link")]
+    print_link: bool,
+    /// Print only link N of each file, from 0.
+    #[arg(short = 'l', long = "link", value_name = "N")]
+    link: Option<usize>,
+    /// Print only the names, without the directories.
+    #[arg(short = 'n', long = "name")]
+    name: bool,
+    /// Name of the file system, or a path in it.
+    #[arg(value_name = "FSNAME|MOUNT")]
+    fs: String,
+    /// FIDs, with or without brackets.
+    #[arg(required = true)]
+    fids: Vec<String>,
+}
+
+pub(super) fn path2fid(args: &Path2fid) -> Result<(), Failed> {
+    let mut first = First::default();
+    for path in &args.paths {
+        match fid_of(path) {
+            Ok(fid) if args.paths.len() > 1 => println!("{}: {fid}", path.display()),
+            Ok(fid) => println!("{fid}"),
+            Err(failed) => first.note(&failed),
+        }
+    }
+    first.end()
+}
+
+/// The FID of a path, as its mount's daemon knows it.
+pub(super) fn fid_of(path: &Path) -> Result<Fid, Failed> {
+    const COMMAND: &str = "lfs path2fid";
+    let mount = mountpoint::of(Some(parent_or_self(path)), COMMAND)?;
+    let inside = mountpoint::inside(&mount, path, COMMAND)?;
+    let reply = mountpoint::ask(&mount, &Ask::Path2fid { path: inside }, COMMAND)
+        .map_err(|failed| Failed { text: format!("{}: {}", failed.text, path.display()), ..failed })?;
+    let fid = match reply {
+        Reply::Lines(lines) => lines.first().and_then(|line| line.parse().ok()),
+        _ => None,
+    };
+    fid.ok_or_else(|| Failed::of(Errno::EPROTO, COMMAND, &path.display().to_string()))
+}
+
+/// A symbolic link's own mount is its directory's: following it may leave the file system.
+fn parent_or_self(path: &Path) -> &Path {
+    let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
+    match path.parent() {
+        Some(parent) if is_link && parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) if is_link => parent,
+        _ => path,
+    }
+}
+
+pub(super) fn fid2path(args: &Fid2path) -> Result<(), Failed> {
+    const COMMAND: &str = "lfs fid2path";
+    let (mount, is_path) = mount_named(&args.fs, COMMAND)?;
+    let mut first = First::default();
+    for text in &args.fids {
+        match paths_of(&mount, text, COMMAND) {
+            Ok((fid, paths)) => print!("{}", render(args, &mount, is_path, fid, &paths)),
+            Err(failed) => first.note(&failed),
+        }
+    }
+    first.end()
+}
+
+/// By name of the file system, else by path; says which it was.
+fn mount_named(fs: &str, command: &str) -> Result<(Mount, bool), Failed> {
+    let mounts = mountpoint::all().map_err(|error| Failed::io(&error, command, "/proc/self/mountinfo"))?;
+    match mounts.into_iter().find(|mount| mount.fsname == fs) {
+        Some(mount) if !fs.contains('/') => Ok((mount, false)),
+        _ => mountpoint::of(Some(Path::new(fs)), command).map(|mount| (mount, true)),
+    }
+}
+
+fn paths_of(mount: &Mount, text: &str, command: &str) -> Result<(Fid, Vec<String>), Failed> {
+    let fid: Fid = text.parse().map_err(|error| Failed::new(Errno::EINVAL.raw(), format!("{command}: {error}")))?;
+    match mountpoint::ask(mount, &Ask::Fid2path { fid: fid.to_string() }, command) {
+        Ok(Reply::Lines(paths)) => Ok((fid, paths)),
+        Ok(_) => Err(Failed::of(Errno::EPROTO, command, text)),
+        Err(failed) => Err(Failed { text: format!("{}: {text}", failed.text), ..failed }),
+    }
+}
+
+fn render(args: &Fid2path, mount: &Mount, is_path: bool, fid: Fid, paths: &[String]) -> String {
+    let end = if args.print0 { '\0' } else { '\n' };
+    let mut out = String::new();
+    for (number, path) in paths.iter().enumerate().filter(|(number, _)| args.link.is_none_or(|link| link == *number)) {
+        if args.print_fid {
+            out.push_str(&format!("{fid} "));
+        }
+        if args.print_link {
+            out.push_str(&format!("{number} "));
+        }
+        out.push_str(&shown(args.name, mount, is_path, path));
+        out.push(end);
+    }
+    out
+}
+
+fn shown(name_only: bool, mount: &Mount, is_path: bool, path: &str) -> String {
+    let inner = path.trim_start_matches('/');
+    if name_only {
+        return inner.rsplit('/').next().unwrap_or_default().to_owned();
+    }
+    match (is_path, inner) {
+        (true, "") => mountpoint::show(&mount.dir),
+        (true, inner) => format!("{}/{inner}", mountpoint::show(&mount.dir).trim_end_matches('/')),
+        (false, "") => "/".into(),
+        (false, inner) => inner.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_absolute_when_a_mount_point_was_given() {
+        let mount = Mount { dir: "/mnt/testfs".into(), device: (0, 40), fsname: "testfs".into() };
+        let text = |name, is_path, path: &str| shown(name, &mount, is_path, path);
+        assert_eq!(text(false, true, "/a/b"), "/mnt/testfs/a/b");
+        assert_eq!(text(false, true, "/"), "/mnt/testfs");
+        assert_eq!(text(false, false, "/a/b"), "a/b");
+        assert_eq!(text(true, true, "/a/b"), "b");
+    }
+}

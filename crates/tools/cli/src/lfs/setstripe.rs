@@ -1,0 +1,202 @@
+//! `lfs setstripe`: creates a file with a layout, or sets a directory's default. Silent on success.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use layout::Template;
+use types::Errno;
+
+use crate::failure::First;
+use crate::{Failed, lov, size};
+
+const COMMAND: &str = "lfs setstripe";
+
+/// Smallest unit of a stripe size (spec namespace 2.3).
+const STRIPE_SIZE_UNIT: u64 = 64 << 10;
+
+/// O_LOV_DELAY_CREATE as it passes FUSE: FASYNC at create means "no layout yet".
+const DELAY_LAYOUT: i32 = libc::O_ASYNC;
+
+/// Arguments of `lfs setstripe`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  lfs setstripe -c 4 -S 4m big.dat     a new file over four OSTs in stripes of 4 MiB\n  lfs setstripe -c -1 results/         new files in results/ go over all OSTs\n  lfs setstripe -d results/            back to the file system's default")]
+pub(super) struct Args {
+    /// Stripes: 0 default, -1 over all OSTs.
+    #[arg(short = 'c', long = "stripe-count", visible_alias = "count", value_name = "COUNT", allow_negative_numbers = true)]
+    count: Option<i32>,
+    /// Bytes of a stripe, a multiple of 64k; 0 default.
+    #[arg(short = 'S', long = "stripe-size", visible_alias = "size", value_name = "SIZE", value_parser = size::parse)]
+    size: Option<u64>,
+    /// OST of the first stripe: -1 any.
+    #[arg(short = 'i', long = "stripe-index", visible_alias = "index", value_name = "INDEX", allow_negative_numbers = true)]
+    index: Option<i32>,
+    /// Pool of OSTs.
+    #[arg(short = 'p', long, value_name = "POOL")]
+    pool: Option<String>,
+    /// OSTs of the stripes, in order: 0,2,5-7.
+    #[arg(short = 'o', long = "ost-list", visible_alias = "ost", value_name = "LIST", conflicts_with = "index")]
+    osts: Option<String>,
+    /// Remove the default of a directory.
+    #[arg(short = 'd', long, conflicts_with_all = ["count", "size", "index", "pool", "osts"])]
+    delete: bool,
+    /// Files to create, directories whose default to set.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failed> {
+    let template = template(args)?;
+    let mut first = First::default();
+    for path in &args.paths {
+        if let Err(failed) = set(path, &template, args.delete) {
+            first.note(&failed);
+        }
+    }
+    first.end()
+}
+
+fn template(args: &Args) -> Result<Template, Failed> {
+    let wrong = |text: String| Failed::new(Errno::EINVAL.raw(), format!("error: {COMMAND}: {text}"));
+    let size = args.size.unwrap_or(0);
+    let stripe_size = u32::try_from(size).map_err(|_| wrong(format!("stripe size {size} is 4 GiB or more")))?;
+    if !size.is_multiple_of(STRIPE_SIZE_UNIT) {
+        return Err(wrong(format!("bad stripe size {size}, must be a multiple of {STRIPE_SIZE_UNIT} bytes")));
+    }
+    let osts = args.osts.as_deref().map_or(Ok(Vec::new()), parse_list).map_err(&wrong)?;
+    let listed = i32::try_from(osts.len()).unwrap_or(i32::MAX);
+    let count = args.count.unwrap_or(listed);
+    if !(-1..=2000).contains(&count) {
+        return Err(wrong(format!("bad stripe count {count}: -1 (all), 0 (default) to 2000")));
+    }
+    if listed > 0 && count != listed {
+        return Err(wrong(format!("stripe count {count} does not fit the list of {listed} OSTs")));
+    }
+    let start = osts.first().map_or_else(|| args.index.unwrap_or(-1), |ost| i32::try_from(*ost).unwrap_or(-1));
+    if !(-1..0xffff).contains(&start) {
+        return Err(wrong(format!("bad stripe offset {start}: -1 (any), 0 to 65534")));
+    }
+    let pool = pool_bytes(args.pool.as_deref().unwrap_or_default()).map_err(wrong)?;
+    Ok(Template { stripe_size, stripe_count: count, start, pool, osts })
+}
+
+/// `testfs.flash` and `flash` name the same pool.
+fn pool_bytes(text: &str) -> Result<[u8; 16], String> {
+    let name = text.rsplit_once('.').map_or(text, |(_, name)| name);
+    let mut bytes = [0; 16];
+    if name.len() >= bytes.len() {
+        return Err(format!("pool name '{name}' is longer than 15 characters"));
+    }
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    Ok(bytes)
+}
+
+/// `0,2,5-7`.
+fn parse_list(text: &str) -> Result<Vec<u32>, String> {
+    let bad = || format!("bad OST list '{text}': expected indices and ranges such as 0,2,5-7");
+    let index = |part: &str| part.parse::<u32>().ok().filter(|index| *index < 0xffff).ok_or_else(bad);
+    let mut osts = Vec::new();
+    for part in text.split(',') {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        let (low, high) = (index(low)?, index(high)?);
+        if low > high || osts.len() + (high - low) as usize >= 2000 {
+            return Err(bad());
+        }
+        osts.extend(low..=high);
+    }
+    let mut sorted = osts.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    if sorted.len() == osts.len() { Ok(osts) } else { Err(format!("bad OST list '{text}': an OST stands there twice")) }
+}
+
+fn set(path: &Path, template: &Template, delete: bool) -> Result<(), Failed> {
+    let shown = path.display().to_string();
+    let fail = |error: std::io::Error| Failed::io(&error, COMMAND, &format!("setstripe error for '{shown}'"));
+    let is_dir = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
+    if delete && !is_dir {
+        return Err(Failed::of(Errno::ENOTDIR, COMMAND, &format!("cannot remove the layout of '{shown}'")));
+    }
+    let result = if delete {
+        remove(path)
+    } else {
+        let value = layout::lov::encode_dir(template);
+        if is_dir { put(path, &value) } else { create(path, &value) }
+    };
+    result.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Failed::new(Errno::EEXIST.raw(), format!("{COMMAND}: setstripe error for '{shown}': stripe already set"))
+        }
+        _ => fail(error),
+    })
+}
+
+fn put(path: &Path, value: &[u8]) -> std::io::Result<()> {
+    Ok(rustix::fs::setxattr(path, lov::XATTR, value, rustix::fs::XattrFlags::empty())?)
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    match rustix::fs::removexattr(path, lov::XATTR) {
+        Err(rustix::io::Errno::NODATA) => Ok(()), // there was none
+        other => Ok(other?),
+    }
+}
+
+/// A new file without data. It must not exist: its layout, once there, does not change.
+fn create(path: &Path, value: &[u8]) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o644).custom_flags(DELAY_LAYOUT).open(path)?;
+    match rustix::fs::fsetxattr(&file, lov::XATTR, value, rustix::fs::XattrFlags::empty()) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let _ = std::fs::remove_file(path); // what we made and could not finish
+            Err(error.into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn check(line: &str) -> Result<Template, String> {
+        let parsed = Line::try_parse_from(format!("setstripe {line}").split_whitespace()).map_err(|error| error.to_string())?;
+        template(&parsed.args).map_err(|failed| failed.text)
+    }
+
+    #[test]
+    fn a_layout_is_what_the_options_say() {
+        let all = check("-c -1 -S 4M -i 2 -p testfs.flash d").expect("fits");
+        assert_eq!((all.stripe_count, all.stripe_size, all.start, &all.pool[..6]), (-1, 4 << 20, 2, b"flash\0".as_slice()));
+        let listed = check("-o 3,0-1 f").expect("fits");
+        assert_eq!((listed.osts, listed.stripe_count, listed.start), (vec![3, 0, 1], 3, 3));
+        let default = check("--stripe-count=2 f g").expect("fits");
+        assert_eq!((default.stripe_count, default.stripe_size, default.start), (2, 0, -1));
+    }
+
+    #[test]
+    fn a_wrong_option_is_named() {
+        for (line, part) in [
+            ("-S 1000 f", "bad stripe size 1000"),
+            ("-c -2 f", "bad stripe count -2"),
+            ("-c 3 -o 1,2 f", "list of 2 OSTs"),
+            ("-o 1,1 f", "twice"),
+            ("-o 2-1 f", "bad OST list"),
+            ("-S 4G f", "4 GiB"),
+            ("-i 70000 f", "bad stripe offset"),
+            ("-p a234567890123456 f", "longer than 15"),
+            ("-d -c 1 f", "cannot be used with"),
+        ] {
+            let error = check(line).expect_err(line);
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The command line of `nacre`, declared; what each command does is in `daemons`, `cli` and `bench`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use types::{ClientId, FsName, NidAddr, TargetId};
+
+use crate::pages;
+
+const EXAMPLES: &str = "\
+Examples:
+  nacre up                                       a file system in ./nacre-data, mounted at ./nacre-mnt
+  nacre up --mount /mnt/nacre --osts 8           eight OSTs
+  nacre up --separate --run 'make -j8'           every server a process of its own; CMD runs in the mount
+  nacre mount 127.0.0.2@tcp:/testfs /mnt/b -o nid=127.0.0.11@tcp
+  nacre lfs setstripe -c 4 /mnt/nacre/big        (also as `lfs`, by a link of that name)
+
+Exit status: 0 success; 1 failure, told on stderr; 2 wrong usage; of `up --run` the command's own (128 + signal if it was
+killed); of `lfs` and `lctl` the first error's number; 75 a server that stopped because its storage failed.";
+
+/// A parallel file system in user space: servers, mount, tools.
+#[derive(Debug, Parser)]
+#[command(name = "nacre", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Nacre {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a whole file system here, mounted.
+    Up(Box<Up>),
+    /// Make a target.
+    Format(Format),
+    /// Run targets in one process.
+    Serve(Serve),
+    /// Mount a file system.
+    Mount(Mount),
+    /// Unmount a file system and wait for its daemon.
+    Umount(Umount),
+    /// Layouts, space, identifiers (also as `lfs`).
+    Lfs(cli::lfs::Args),
+    /// Parameters and devices (also as `lctl`).
+    Lctl(cli::lctl::Args),
+    /// Print completions for a shell.
+    Completion {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages.
+    Man {
+        /// Where to.
+        dir: PathBuf,
+    },
+}
+
+/// Options of `nacre up`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What is missing is formatted, what is there is kept. Ctrl-C or SIGTERM unmounts and stops everything cleanly.
+
+Examples:
+  nacre up
+  nacre up --data /srv/nacre --mount /mnt/nacre --osts 8
+  nacre up --separate --run 'git clone /src/linux && cd linux && make -j8'
+
+Exit status: 0; with --run that of CMD, 128 + signal if it was killed; 1 if something could not be started.")]
+struct Up {
+    /// Where targets, logs and state are kept.
+    #[arg(long, value_name = "DIR", default_value = "nacre-data")]
+    data: PathBuf,
+    /// Where to mount; created if it is not there.
+    #[arg(long, value_name = "DIR", default_value = "nacre-mnt")]
+    mount: PathBuf,
+    /// Name of the file system.
+    #[arg(long, value_name = "NAME", default_value = "testfs")]
+    fsname: FsName,
+    /// Number of metadata targets.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1))]
+    mdts: u32,
+    /// Number of object storage targets.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=200))]
+    osts: u32,
+    /// Where the targets' directories are, if not in the data directory: DIR/testfs-OST0000 and so on may be mounted devices.
+    #[arg(long, value_name = "DIR")]
+    device_dir: Option<PathBuf>,
+    /// Every server a process of its own, on loopback TCP.
+    #[arg(long)]
+    separate: bool,
+    /// Run CMD with a shell in the mount, then stop; CMD's exit status is ours.
+    #[arg(long, value_name = "CMD")]
+    run: Option<String>,
+    /// First TCP port to try; a free block of addresses 127.0.N.x is looked for with it.
+    #[arg(long, value_name = "PORT", default_value_t = types::PORT_DEFAULT)]
+    port: u16,
+    /// Mount options, as of `nacre mount -o`.
+    #[arg(short = 'o', long, value_name = "OPTIONS", default_value = "")]
+    options: String,
+}
+
+/// Options of `nacre format`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+With several of --mgs, --mdt and --ost each target gets a directory of its own inside DIR, and `nacre serve DIR` runs them all.
+
+Examples:
+  nacre format --fsname testfs --mgs --mdt --index 0 /srv/meta
+  nacre format --fsname testfs --ost --index 3 --mgsnode 127.0.0.2@tcp /srv/ost3")]
+struct Format {
+    /// Name of the file system.
+    #[arg(long, value_name = "NAME", required_unless_present_all = ["mgs"], default_value_if("mgs", "true", "mgs"))]
+    fsname: FsName,
+    /// A management target.
+    #[arg(long)]
+    mgs: bool,
+    /// A metadata target.
+    #[arg(long)]
+    mdt: bool,
+    /// An object storage target.
+    #[arg(long)]
+    ost: bool,
+    /// Index of the MDT or OST in its file system.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(types::TARGET_INDEX_MAX)))]
+    index: Option<u32>,
+    /// Where the MGS is: alternatives separated by commas or colons between NIDs; may be repeated.
+    #[arg(long, value_name = "NID", value_delimiter = ',')]
+    mgsnode: Vec<NidAddr>,
+    /// Destroy what was formatted before.
+    #[arg(long)]
+    reformat: bool,
+    /// The directory.
+    dir: PathBuf,
+}
+
+/// Options of `nacre serve`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+SIGTERM or SIGINT commits everything and ends with status 0. A target whose storage fails ends the process with status 75.
+
+Examples:
+  nacre serve /srv/meta --listen 127.0.0.2@tcp
+  nacre serve /srv/ost0 /srv/ost1 --listen 10.0.0.5@tcp --insecure")]
+struct Serve {
+    /// Targets, or directories of targets.
+    #[arg(required = true, value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// Address to listen at, told to the MGS; several servers on one machine need one each.
+    #[arg(long, value_name = "NID", default_value = "127.0.0.2@tcp")]
+    listen: NidAddr,
+    /// Accept plaintext on addresses that are not loopback.
+    #[arg(long)]
+    insecure: bool,
+    /// Do not wait for clients of an earlier run (Lustre: abort_recov).
+    #[arg(long)]
+    abort_recovery: bool,
+    /// CPU partitions; 0: by the number of CPUs.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    cpu_npartitions: u32,
+    /// Allow more partitions than CPUs.
+    #[arg(long)]
+    cpu_virtual: bool,
+    /// A client that is known to be dead: recovery does not wait for it.
+    #[arg(long, value_name = "ID", hide = true, value_parser = client_id)]
+    dead_client: Vec<ClientId>,
+    /// End when the parent process ends.
+    #[arg(long, hide = true)]
+    die_with_parent: bool,
+}
+
+/// Options of `nacre mount`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Options (-o, separated by commas):
+  nid=NID          this mount's own address: several mounts on one machine are several clients
+  ro, rw           read-only or not
+  flock, noflock   file locks over all clients (default), or ENOSYS
+  soft             operations give up after a minute when a server is away; else they wait, and can be killed
+  allow_other      other users may use the mount (default for root)
+  caps=MASK        kernel features to do without, for tests
+  clones=N         descriptors of /dev/fuse that are read in parallel
+  insecure         plaintext to addresses that are not loopback
+
+Returns when the file system can be used; a daemon stays behind. SIGTERM to it, or `nacre umount`, unmounts.
+
+Examples:
+  nacre mount 127.0.0.2@tcp:/testfs /mnt/nacre
+  nacre mount 127.0.0.2@tcp:/testfs /mnt/b -o nid=127.0.0.11@tcp,soft")]
+struct Mount {
+    /// MGS and file system: NID[:NID...]:/FSNAME.
+    #[arg(value_name = "NID:/FSNAME")]
+    source: String,
+    /// Where to mount; an existing directory.
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Mount options.
+    #[arg(short = 'o', long = "options", value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Stay in the foreground.
+    #[arg(short = 'f', long)]
+    foreground: bool,
+    /// Where the daemon logs; without it to the run directory.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Print help.
+    #[arg(short = 'n', hide = true)]
+    no_mtab: bool,
+}
+
+/// Options of `nacre umount`.
+#[derive(Debug, Args)]
+struct Umount {
+    /// The mount point.
+    dir: PathBuf,
+    /// Give up on servers that are away: what they have not confirmed is lost.
+    #[arg(short = 'f', long)]
+    force: bool,
+    /// Take the mount out of sight now, end when nobody uses it.
+    #[arg(short = 'l', long)]
+    lazy: bool,
+}
+
+fn client_id(text: &str) -> Result<ClientId, String> {
+    u128::from_str_radix(text, 16).map(ClientId).map_err(|_| format!("'{text}' is no client id"))
+}
+
+impl Nacre {
+    /// Does what it says; the status is documented in `--help`.
+    pub(crate) fn run(self) -> ExitCode {
+        let done = match self.command {
+            Command::Lfs(args) => return finish(cli::lfs::run(args)),
+            Command::Lctl(args) => return finish(cli::lctl::run(args)),
+            Command::Up(args) => daemons::up::run(args.options()),
+            Command::Format(args) => args.options().and_then(|options| daemons::format::run(&options)).map(|()| 0),
+            Command::Serve(args) => daemons::serve::run(&args.options()),
+            Command::Mount(args) => args.options().and_then(|options| daemons::mount::run(&options)).map(|()| 0),
+            Command::Umount(args) => daemons::umount::run(&args.options()).map(|()| 0),
+            Command::Completion { shell } => pages::completion(shell, &mut Nacre::command()).map(|()| 0),
+            Command::Man { dir } => pages::man(&dir, Nacre::command()).map(|()| 0),
+        };
+        match done {
+            Ok(status) => ExitCode::from(status),
+            Err(error) => {
+                eprintln!("nacre: {error:#}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn finish(done: Result<(), cli::Failed>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failed) => {
+            if !failed.text.is_empty() {
+                eprintln!("{}", failed.text);
+            }
+            ExitCode::from(failed.status)
+        }
+    }
+}
+
+impl Up {
+    fn options(self) -> daemons::up::Options {
+        daemons::up::Options {
+            data: self.data,
+            mount: self.mount,
+            fsname: self.fsname,
+            mdts: self.mdts,
+            osts: self.osts,
+            device_dir: self.device_dir,
+            separate: self.separate,
+            run: self.run,
+            port: self.port,
+            mount_options: self.options,
+        }
+    }
+}
+
+impl Format {
+    fn options(self) -> anyhow::Result<daemons::format::Options> {
+        let index = || self.index.ok_or_else(|| anyhow::anyhow!("--index is required for all but the MGS"));
+        let mut targets = Vec::new();
+        if self.mgs {
+            targets.push(TargetId::MGT);
+        }
+        if self.mdt {
+            targets.push(TargetId::mdt(index()?));
+        }
+        if self.ost {
+            targets.push(TargetId::ost(index()?));
+        }
+        anyhow::ensure!(!targets.is_empty(), "say what to make: --mgs, --mdt, --ost or several of them");
+        Ok(daemons::format::Options { fsname: self.fsname, targets, mgs: self.mgsnode, reformat: self.reformat, dir: self.dir })
+    }
+}
+
+impl Serve {
+    fn options(self) -> daemons::serve::Options {
+        daemons::serve::Options {
+            dirs: self.dirs,
+            listen: self.listen,
+            insecure: self.insecure,
+            abort_recovery: self.abort_recovery,
+            cpu_npartitions: self.cpu_npartitions,
+            cpu_virtual: self.cpu_virtual,
+            dead_clients: self.dead_client,
+            die_with_parent: self.die_with_parent,
+        }
+    }
+}
+
+impl Mount {
+    fn options(self) -> anyhow::Result<daemons::mount::Options> {
+        daemons::mount::Options::parse(&self.source, self.dir, &self.options.join(","), self.foreground, self.log)
+    }
+}
+
+impl Umount {
+    fn options(self) -> daemons::umount::Options {
+        daemons::umount::Options { dir: self.dir, force: self.force, lazy: self.lazy }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_declarations_hold_together() {
+        Nacre::command().debug_assert();
+    }
+
+    #[test]
+    fn what_the_readme_says_is_understood() {
+        for line in [
+            "nacre up",
+            "nacre up --mount /mnt/nacre",
+            "nacre up --separate --run true",
+            "nacre up --data d --mount m --fsname testfs --mdts 1 --osts 4 --device-dir e",
+            "nacre format --fsname testfs --mgs --mdt --index 0 d",
+            "nacre format --mgs d",
+            "nacre format --fsname testfs --ost --index 1 --mgsnode 127.0.0.2@tcp,127.0.0.3@tcp --reformat d",
+            "nacre serve a b --listen 127.0.0.2:1988@tcp",
+            "nacre mount 127.0.0.2@tcp:/testfs DIR -o nid=127.0.0.11@tcp",
+            "nacre umount -l d",
+            "nacre lfs setstripe -c -1 -S 1M -i -1 f",
+            "nacre lfs getstripe -c f g",
+            "nacre lfs df -h m",
+            "nacre lfs fid2path testfs [0x200000401:0x1:0x0]",
+            "nacre lctl get_param -n version ost.*.*",
+            "nacre lctl set_param ost.OSS.ost_io.threads_max=64",
+            "nacre lctl list_param -R *",
+            "nacre lctl ping 127.0.0.2@tcp 5",
+            "nacre completion bash",
+        ] {
+            let parsed = Nacre::try_parse_from(line.split_whitespace());
+            assert!(parsed.is_ok(), "{line}: {}", parsed.err().map_or_else(String::new, |error| error.to_string()));
+        }
+    }
+
+    #[test]
+    fn a_wrong_line_is_refused_before_anything_is_done() {
+        for line in [
+            "nacre up --osts 0",
+            "nacre up --fsname waytoolongname",
+            "nacre format --ost --index 0 d",
+            "nacre format --fsname f --mdt --index 70000 d",
+            "nacre serve",
+            "nacre mount x",
+            "nacre lctl ping nowhere",
+        ] {
+            assert!(Nacre::try_parse_from(line.split_whitespace()).is_err(), "{line}");
+        }
+    }
+}
