@@ -1,1 +1,30 @@
-//! fuse
+//! The FUSE client: the kernel's requests become calls of the native library.
+//!
+//! ```text
+//!  kernel --- fusedev --- Fs (Handler) --- client::Client
+//!                          | nodes    node id <-> FID, lookups counted, ids never given twice
+//!                          | handles  open files and directories
+//!                          | callers  supplementary groups
+//! ```
+//!
+//! - The kernel is allowed to believe nothing between calls: entries and attributes are valid for no time, files are
+//!   opened for direct I/O. What one client did is seen by the next call on any other.
+//! - Permissions are checked twice: by the kernel (`default_permissions`, ACLs) and, bindingly, by the servers.
+//! - No request blocks another: each is a future of the one thread.
+//! - A caller that is killed gets out although a server is away; what it had asked for is finished behind its back
+//!   and undone where it would leak (an open handle, a node reference).
+//!
+//! Lustre: `llite`.
+
+#![warn(missing_docs)]
+
+mod callers;
+mod convert;
+mod fs;
+mod handles;
+mod limits;
+mod mounted;
+mod nodes;
+mod op;
+
+pub use mounted::{FuseOptions, MountError, Mounted, mount};

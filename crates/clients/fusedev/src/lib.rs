@@ -18,6 +18,7 @@
 #![allow(unsafe_code, reason = "fork, ioctl and descriptors passed between processes have no safe interface")]
 
 pub mod abi;
+mod caller;
 mod device;
 mod holder;
 mod mount;
@@ -27,8 +28,9 @@ mod reply;
 mod request;
 mod session;
 
+pub use caller::{fatal_signal_pending, supplementary_groups};
 pub use mount::{MountOptions, unmount_detached};
 pub use op::{DecodeError, Header, Op, decode};
 pub use reply::{Body, DirBuf, Reply};
-pub use request::{Replier, Request, fatal_signal_pending};
+pub use request::{Replier, Request};
 pub use session::{Handler, InitInfo, LocalFuture, Notifier, Session};

@@ -106,34 +106,3 @@ impl Drop for Replier {
         }
     }
 }
-
-/// Whether a signal that kills waits for this thread, or the thread is gone. The kernel marks every thread of a
-/// process that a signal will end with SIGKILL, whatever the signal was. A caller in another PID namespace cannot be
-/// looked up and counts as living.
-#[must_use]
-pub fn fatal_signal_pending(pid: u32) -> bool {
-    const SIGKILL_BIT: u64 = 1 << 8;
-    if pid == 0 {
-        return false;
-    }
-    let status = match std::fs::read_to_string(format!("/proc/{pid}/status")) {
-        Ok(status) => status,
-        Err(error) => return error.kind() == std::io::ErrorKind::NotFound,
-    };
-    status
-        .lines()
-        .filter_map(|line| line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:")))
-        .filter_map(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .any(|mask| mask & SIGKILL_BIT != 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_living_thread_has_no_fatal_signal_and_a_dead_one_counts_as_killed() {
-        assert!(!fatal_signal_pending(std::process::id()));
-        assert!(fatal_signal_pending(u32::MAX / 2));
-    }
-}

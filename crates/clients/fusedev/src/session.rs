@@ -12,6 +12,7 @@ use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 use types::Errno;
 use zerocopy::IntoBytes;
 
@@ -74,6 +75,22 @@ pub struct Session {
     flights: Rc<InFlight>,
     holder: RefCell<Option<Holder>>,
     mounted: Cell<bool>,
+    stop: Rc<Stop>,
+}
+
+/// Tells the readers to leave although the mount lives.
+#[derive(Default)]
+struct Stop {
+    told: Cell<bool>,
+    notify: Notify,
+}
+
+impl Stop {
+    async fn wait(&self) {
+        while !self.told.get() {
+            self.notify.notified().await;
+        }
+    }
 }
 
 impl Session {
@@ -109,6 +126,7 @@ impl Session {
             flights: Rc::default(),
             holder: RefCell::new(holder),
             mounted: Cell::new(true),
+            stop: Rc::default(),
         })
     }
 
@@ -144,6 +162,7 @@ impl Session {
                 handler: handler.clone(),
                 flights: self.flights.clone(),
                 pool: pool.clone(),
+                stop: self.stop.clone(),
             };
             readers.push(tokio::task::spawn_local(reader.run()));
         }
@@ -175,6 +194,13 @@ impl Session {
             mount::unmount_detached(&self.mountpoint)?;
         }
         Ok(())
+    }
+
+    /// Ends [`Session::serve`] although somebody still uses the mount. When the session is dropped, what they do there
+    /// fails with ENOTCONN.
+    pub fn abort(&self) {
+        self.stop.told.set(true);
+        self.stop.notify.notify_waiters();
     }
 
     fn ended(&self) {
@@ -227,6 +253,7 @@ struct Reader {
     handler: Rc<dyn Handler>,
     flights: Rc<InFlight>,
     pool: Pool,
+    stop: Rc<Stop>,
 }
 
 impl Reader {
@@ -238,7 +265,17 @@ impl Reader {
         let poller = unsafe { AsyncFd::register_with_interest(watched, interest) }?;
         let mut buffer = self.pool.take();
         loop {
-            let mut ready = poller.ready(interest).await?;
+            let ready = {
+                let mut ready = std::pin::pin!(poller.ready(interest));
+                let mut stopped = std::pin::pin!(self.stop.wait());
+                std::future::poll_fn(|cx| match stopped.as_mut().poll(cx) {
+                    Poll::Ready(()) => Poll::Ready(None),
+                    Poll::Pending => ready.as_mut().poll(cx).map(Some),
+                })
+                .await
+            };
+            let Some(ready) = ready else { return Ok(()) };
+            let mut ready = ready?;
             let mut batch = 0;
             loop {
                 match self.device.read(&mut buffer)? {

@@ -7,12 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use types::{Transno, Xid};
+use types::Xid;
 use wire::{Reply, RequestFlags, RequestHeader};
 
 struct Record {
     xid: Xid,
-    transno: Transno,
     reply: Option<Reply>,
 }
 
@@ -109,7 +108,7 @@ impl<E> Export<E> {
 
     /// Keeps the answer of a modifying request. One that is older than what the tag holds is not kept.
     pub fn remember(&mut self, tag: u32, reply: &Reply) {
-        let record = Record { xid: Xid(reply.header.xid), transno: reply.transno(), reply: Some(reply.clone()) };
+        let record = Record { xid: Xid(reply.header.xid), reply: Some(reply.clone()) };
         match self.records.get(&tag) {
             Some(old) if old.xid > record.xid => {}
             _ => drop(self.records.insert(tag, record)),
@@ -122,10 +121,16 @@ impl<E> Export<E> {
         self.records.get(&tag).is_some_and(|record| record.xid == xid)
     }
 
-    /// Newest xid and transno on a tag.
+    /// The kept answer on `tag` where it is of a later request than `xid`.
     #[must_use]
-    pub fn newest(&self, tag: u32) -> Option<(Xid, Transno)> {
-        self.records.get(&tag).map(|record| (record.xid, record.transno))
+    pub fn newer_answer(&self, tag: u32, xid: Xid) -> Option<&Reply> {
+        self.records.get(&tag).filter(|record| record.xid > xid).and_then(|record| record.reply.as_ref())
+    }
+
+    /// Requests executing now.
+    #[must_use]
+    pub fn executing(&self) -> usize {
+        self.executing.len()
     }
 
     /// Answers kept in memory.

@@ -26,22 +26,45 @@ use crate::kept::{Kept, Place, ReplayList};
 use crate::{Keep, PeerMisbehaved, limits};
 
 /// Draws xids; shared by the imports of one endpoint, so that an xid names one request of the whole endpoint.
+/// The low bits name the lane, that is the import: a reply finds its way without a table.
 #[derive(Clone, Debug)]
-pub struct XidSource(Rc<Cell<u64>>);
+pub struct XidSource {
+    counter: Rc<Cell<u64>>,
+    lane: u64,
+}
 
 impl XidSource {
-    /// The first xid will be `first`, at least 1.
+    /// Lane 0 of a new endpoint.
     #[must_use]
-    pub fn new(first: u64) -> XidSource {
-        XidSource(Rc::new(Cell::new(first.max(1))))
+    pub fn new() -> XidSource {
+        XidSource { counter: Rc::new(Cell::new(1)), lane: 0 }
+    }
+
+    /// The same counter, drawing for another import.
+    #[must_use]
+    pub fn lane(&self, lane: u32) -> XidSource {
+        assert!(lane < limits::LANES_MAX, "the endpoint bounds its imports");
+        XidSource { counter: Rc::clone(&self.counter), lane: u64::from(lane) }
+    }
+
+    /// Which import drew `xid`.
+    #[must_use]
+    pub fn lane_of(xid: Xid) -> u32 {
+        (xid.0 % u64::from(limits::LANES_MAX)) as u32
     }
 
     /// The next one.
     #[must_use]
     pub fn draw(&self) -> Xid {
-        let xid = self.0.get();
-        self.0.set(xid + 1);
-        Xid(xid)
+        let count = self.counter.get();
+        self.counter.set(count + 1);
+        Xid(count * u64::from(limits::LANES_MAX) + self.lane)
+    }
+}
+
+impl Default for XidSource {
+    fn default() -> XidSource {
+        XidSource::new()
     }
 }
 
@@ -390,7 +413,7 @@ impl<B: Default, W> Import<B, W> {
     pub fn abandon(&mut self, xid: Xid) -> Option<W> {
         let out = self.out.get_mut(&xid)?;
         let waiter = out.waiter.take();
-        if !out.modifies() {
+        if !out.modifies() && out.kind == Kind::User {
             let phase = out.phase;
             self.out.remove(&xid);
             match phase {
@@ -401,6 +424,12 @@ impl<B: Default, W> Import<B, W> {
             }
         }
         waiter
+    }
+
+    /// Nobody waits any longer: requests that change nothing are forgotten, changes go on.
+    pub fn abandon_all(&mut self) -> Vec<W> {
+        let xids: Vec<Xid> = self.out.keys().copied().collect();
+        xids.into_iter().filter_map(|xid| self.abandon(xid)).collect()
     }
 
     /// The bulk data of a request that is in flight or being replayed: what a server pulls.

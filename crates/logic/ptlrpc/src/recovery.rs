@@ -152,7 +152,7 @@ impl<R> Recovery<R> {
 
     fn prolong(&mut self, now: Instant) {
         if let Some(started) = self.started {
-            self.window = self.window.max(now + self.config.soft).min(started + self.config.hard);
+            self.window = self.window.max((now + self.config.soft).min(started + self.config.hard));
         }
     }
 

@@ -5,6 +5,7 @@
 
 #![warn(missing_docs)]
 
+mod bulk;
 mod call;
 mod config;
 pub mod limits;

@@ -11,3 +11,12 @@ pub const UNSTABLE_BYTES_MAX_DEFAULT: u64 = 64 << 20;
 
 const _: () = assert!(TAGS_DEFAULT <= RPCS_IN_FLIGHT_DEFAULT);
 const _: () = assert!(UNSTABLE_BYTES_MAX_DEFAULT >= wire::BULK_BYTES_MAX as u64);
+
+/// Frames that a reader handles before it lets the remotes send again: one batch is one wake-up.
+pub const BATCH_FRAMES_MAX: usize = 64;
+
+/// Targets of one endpoint.
+pub const REMOTES_MAX: usize = ptlrpc::limits::LANES_MAX as usize;
+
+/// Longest wait for the answers to Disconnect: an unmount must not hang on a dead server.
+pub const SHUTDOWN_WAIT: types::Span = types::Span::secs(2);

@@ -1,34 +1,547 @@
-//! The remote.
-use std::rc::Rc;
-use types::{TargetId, Transno, Instance};
-use crate::{Call, Answer, CallError};
+//! One target as a client sees it: drives a [`ptlrpc::Import`] with links, timers and hooks.
+//!
+//! No borrow of the import lives across an await or a hook. [`Remote::pump`] does what the import asks for and is
+//! called after everything that may have changed it.
 
-/// One target.
-pub struct Remote {}
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use bytes::Bytes;
+use env::BulkTicket;
+use ptlrpc::{Event, Handled, Import, ImportConfig, PeerMisbehaved, State, Submit, Transmit, XidSource};
+use tokio::sync::oneshot;
+use types::{Errno, Instance, Instant, Span, TargetId, Transno, Xid};
+use wire::{BULK_BYTES_MAX, BUFS_MAX, Reply, ReplyFlags, Request, RequestFlags};
+
+use crate::bulk::{BulkState, Gauge, Unstable};
+use crate::endpoint::{Core, SharedLink, concat};
+use crate::{Answer, Bulk, Call, CallError};
+
+/// What a waiting caller is told.
+pub(crate) enum Outcome {
+    Done { reply: Reply, ticket: Option<BulkTicket> },
+    Failed(CallError),
+}
+
+type Waiter = oneshot::Sender<Outcome>;
+
+/// A target, and the session with it.
+pub struct Remote {
+    core: Rc<Core>,
+    target: TargetId,
+    import: RefCell<Import<BulkState, Waiter>>,
+    link: RefCell<Option<Rc<SharedLink>>>,
+    /// Who waits for the answer to Connect or Disconnect.
+    control: RefCell<Option<(Xid, oneshot::Sender<Reply>)>>,
+    wake: Rc<tokio::sync::Notify>,
+    driven: Cell<bool>,
+    active: Cell<bool>,
+    on_evicted: RefCell<Option<Rc<dyn Fn()>>>,
+    on_recovery: RefCell<Option<Rc<dyn Fn() -> Vec<Call>>>>,
+    gauge: Rc<Gauge>,
+    commit_call: RefCell<Option<Call>>,
+    committing: Cell<bool>,
+    attempts: Cell<usize>,
+}
 
 impl Remote {
-    /// Id.
-    pub fn id(&self) -> TargetId { unimplemented!() }
-    /// Call.
-    pub async fn call(self: &Rc<Self>, _call: Call) -> Result<Answer, CallError> { unimplemented!() }
-    /// Durable up to here.
-    pub fn last_committed(&self) -> Transno { unimplemented!() }
-    /// Instance.
-    pub fn instance(&self) -> Instance { unimplemented!() }
-    /// Connected.
-    pub fn is_connected(&self) -> bool { unimplemented!() }
-    /// State.
-    pub fn state(&self) -> String { unimplemented!() }
-    /// Unstable bytes.
-    pub fn unstable_bytes(&self) -> u64 { unimplemented!() }
-    /// Hook.
-    pub fn on_evicted(&self, _hook: Rc<dyn Fn()>) {}
-    /// Hook.
-    pub fn on_recovery(&self, _hook: Rc<dyn Fn() -> Vec<Call>>) {}
-    /// Active.
-    pub fn set_active(&self, _active: bool) {}
-    /// For whom it waits.
-    pub fn waiting_on(&self) -> Option<String> { None }
-    /// Sync call.
-    pub fn set_commit_call(&self, _call: Call) {}
+    pub(crate) fn new(core: Rc<Core>, target: TargetId, xids: XidSource) -> Rc<Remote> {
+        let from = &core.config;
+        let config = ImportConfig {
+            target,
+            client: from.client,
+            name: from.name.clone(),
+            is_server: from.is_server,
+            attempt: from.attempt,
+            rpcs_in_flight: from.rpcs_in_flight,
+            tags: from.tags,
+            ping_every: from.ping_every,
+            ping_dirty: from.ping_dirty,
+            reconnect_min: from.reconnect_min,
+            reconnect_max: from.reconnect_max,
+        };
+        let import = RefCell::new(Import::new(config, xids, core.env.now()));
+        Rc::new(Remote {
+            core,
+            target,
+            import,
+            link: RefCell::default(),
+            control: RefCell::default(),
+            wake: Rc::default(),
+            driven: Cell::new(false),
+            active: Cell::new(true),
+            on_evicted: RefCell::default(),
+            on_recovery: RefCell::default(),
+            gauge: Rc::default(),
+            commit_call: RefCell::default(),
+            committing: Cell::new(false),
+            attempts: Cell::new(0),
+        })
+    }
+
+    /// Which target.
+    pub fn id(&self) -> TargetId {
+        self.target
+    }
+
+    /// Everything up to here is durable at the target, as far as it told.
+    pub fn last_committed(&self) -> Transno {
+        self.import.borrow().last_committed()
+    }
+
+    /// The run of the target that was last talked to.
+    pub fn instance(&self) -> Instance {
+        self.import.borrow().instance()
+    }
+
+    /// Whether a session is open.
+    pub fn is_connected(&self) -> bool {
+        self.import.borrow().is_connected()
+    }
+
+    /// `FULL`, `REPLAY`, ... as the `import` parameter prints it.
+    pub fn state(&self) -> String {
+        let name = if self.active.get() { self.import.borrow().state().name() } else { "INACTIVE" };
+        name.to_owned()
+    }
+
+    /// Written bytes that the target has not made durable.
+    pub fn unstable_bytes(&self) -> u64 {
+        self.gauge.bytes()
+    }
+
+    /// Answered changes and opens kept for replay.
+    pub fn kept(&self) -> usize {
+        self.import.borrow().kept()
+    }
+
+    /// Called when the session was lost with everything in it.
+    pub fn on_evicted(&self, hook: Rc<dyn Fn()>) {
+        *self.on_evicted.borrow_mut() = Some(hook);
+    }
+
+    /// Asked after replay, before ReplayDone: calls that re-state locks.
+    pub fn on_recovery(&self, hook: Rc<dyn Fn() -> Vec<Call>>) {
+        *self.on_recovery.borrow_mut() = Some(hook);
+    }
+
+    /// The call that makes everything durable: sent when unstable bytes come near their bound.
+    pub fn set_commit_call(&self, call: Call) {
+        *self.commit_call.borrow_mut() = Some(call);
+    }
+
+    /// Takes the target out of use, or back. Inactive: calls fail at once, waiting ones too.
+    pub fn set_active(&self, active: bool) {
+        self.active.set(active);
+        if !active {
+            let waiters = self.import.borrow_mut().abandon_all();
+            for waiter in waiters {
+                let _ = waiter.send(Outcome::Failed(CallError::Inactive));
+            }
+            self.gauge.fell.notify_waiters();
+        }
+    }
+
+    /// For whom callers wait, and since when; nothing in normal service.
+    pub fn waiting_on(&self) -> Option<String> {
+        let import = self.import.borrow();
+        if import.state() == State::Full || import.pending() == 0 {
+            return None;
+        }
+        let doing = match import.state() {
+            State::New | State::Connecting | State::Disconn => "reconnecting",
+            _ => "recovering",
+        };
+        let secs = (self.core.env.now() - import.since()).as_millis() / 1_000;
+        Some(format!("{} ({doing} for {secs} s)", self.target))
+    }
+
+    /// Asks the target and waits for the answer, through restarts and recovery.
+    pub async fn call(self: &Rc<Self>, call: Call) -> Result<Answer, CallError> {
+        match call.patience {
+            None => self.call_patiently(call).await,
+            Some(patience) => {
+                let answer = self.core.env.timeout(patience, self.call_patiently(call)).await;
+                answer.unwrap_or(Err(CallError::TimedOut))
+            }
+        }
+    }
+
+    async fn call_patiently(self: &Rc<Self>, mut call: Call) -> Result<Answer, CallError> {
+        self.check(&call)?;
+        if let Bulk::Source(_) = &call.bulk {
+            self.room(call.bulk.len() as u64).await?;
+        }
+        loop {
+            // pushed data may be lost after its reply arrived: then a read is simply asked for again
+            let sink = matches!(call.bulk, Bulk::Sink(_));
+            let again = sink.then(|| call.clone());
+            let (waiter, wait) = oneshot::channel();
+            let submit = self.prepare(call, waiter);
+            let xid = self.import.borrow_mut().submit(submit, self.core.env.now());
+            self.drive();
+            self.pump();
+            let mut abandon = Abandon { remote: self, xid: Some(xid) };
+            let outcome = wait.await;
+            abandon.xid = None;
+            let (reply, ticket) = match outcome {
+                Ok(Outcome::Done { reply, ticket }) => (reply, ticket),
+                Ok(Outcome::Failed(error)) => return Err(error),
+                Err(_) => return Err(CallError::Shutdown),
+            };
+            if let Some(errno) = reply.errno() {
+                return Err(CallError::Errno(errno));
+            }
+            let (Some(repeat), true) = (again, reply.has(ReplyFlags::BULK)) else {
+                let data = if sink { reply.buf(1) } else { Bytes::new() };
+                return Ok(Answer { reply, data, xid });
+            };
+            let data = match ticket {
+                Some(ticket) => self.core.env.timeout(self.core.config.attempt, ticket).await.flatten(),
+                None => None,
+            };
+            if let Some(data) = data {
+                return Ok(Answer { reply, data, xid });
+            }
+            call = repeat;
+        }
+    }
+
+    fn check(&self, call: &Call) -> Result<(), CallError> {
+        if self.core.stopped.get() {
+            return Err(CallError::Shutdown);
+        }
+        if !self.active.get() {
+            return Err(CallError::Inactive);
+        }
+        if self.import.borrow().is_full() {
+            return Err(CallError::Errno(Errno::EBUSY));
+        }
+        let sink_of_change = call.modifies && matches!(call.bulk, Bulk::Sink(_));
+        assert!(!sink_of_change, "a change takes no bulk data back: it could not be resent");
+        if call.bulk.len() > BULK_BYTES_MAX as usize || call.bufs.len() > BUFS_MAX {
+            return Err(CallError::Errno(Errno::EMSGSIZE));
+        }
+        Ok(())
+    }
+
+    /// Waits until `bytes` more may be unstable.
+    async fn room(self: &Rc<Self>, bytes: u64) -> Result<(), CallError> {
+        let max = self.core.config.unstable_bytes_max;
+        loop {
+            let held = self.gauge.bytes();
+            if held + bytes > max / 2 {
+                self.ask_for_commit();
+            }
+            if held == 0 || held + bytes <= max {
+                return Ok(());
+            }
+            self.gauge.fell.notified().await;
+            if !self.active.get() {
+                return Err(CallError::Inactive);
+            }
+            if self.core.stopped.get() {
+                return Err(CallError::Shutdown);
+            }
+        }
+    }
+
+    fn ask_for_commit(self: &Rc<Self>) {
+        if self.committing.get() {
+            return;
+        }
+        let Some(call) = self.commit_call.borrow().clone() else { return };
+        self.committing.set(true);
+        let remote = Rc::clone(self);
+        self.core.env.spawn("endpoint.commit", async move {
+            if let Err(error) = remote.call(call).await {
+                tracing::warn!(target_id = %remote.target, %error, "the target did not commit when asked to");
+            }
+            remote.committing.set(false);
+            remote.gauge.fell.notify_waiters();
+        });
+    }
+
+    fn prepare(&self, call: Call, waiter: Waiter) -> Submit<BulkState, Waiter> {
+        let inline = self.core.config.inline_bytes as usize;
+        let mut request = Request::new(call.opcode, call.bufs);
+        let mut bulk = BulkState::default();
+        match call.bulk {
+            Bulk::None => {}
+            Bulk::Source(parts) => {
+                let len: usize = parts.iter().map(Bytes::len).sum();
+                bulk._unstable = Some(Unstable::new(&self.gauge, len));
+                if len <= inline && request.bufs.len() == 1 {
+                    request.bufs.push(concat(&parts));
+                } else {
+                    (bulk.source, bulk.source_len) = (parts, len as u32);
+                }
+            }
+            Bulk::Sink(len) => {
+                request.header.bulk_len = len as u32;
+                bulk.sink = if len > inline { len as u32 } else { 0 };
+            }
+        }
+        let header = &mut request.header;
+        if call.modifies {
+            header.flags |= RequestFlags::MODIFIES;
+        }
+        if call.sync {
+            header.flags |= RequestFlags::SYNC;
+        }
+        (header.uid, header.gid, header.jobid) = (call.creds.uid, call.creds.gid, call.jobid);
+        request.groups = call.creds.groups;
+        Submit { request, bulk, waiter, keep: call.keep }
+    }
+
+    // ---- driving ----------------------------------------------------------------------------------------------
+
+    /// The data that a server pulls.
+    pub(crate) fn source(&self, xid: Xid) -> Option<Vec<Bytes>> {
+        self.import.borrow_mut().bulk_mut(xid).map(|bulk| bulk.source.clone())
+    }
+
+    pub(crate) fn handle_reply(self: &Rc<Self>, serial: u64, reply: Reply, now: Instant) -> Result<(), PeerMisbehaved> {
+        let xid = Xid(reply.header.xid);
+        {
+            let mut control = self.control.borrow_mut();
+            if let Some((_, waiter)) = control.take_if(|(waits, _)| *waits == xid) {
+                let _ = waiter.send(reply);
+                return Ok(());
+            }
+        }
+        if self.link.borrow().as_ref().is_none_or(|link| link.serial != serial) {
+            return Ok(()); // of a session that has moved on
+        }
+        let handled = self.import.borrow_mut().handle_reply(reply, now)?;
+        match handled {
+            Handled::Progress => {}
+            Handled::Reconnect => {
+                *self.link.borrow_mut() = None;
+                self.wake.notify_one();
+            }
+            Handled::Done(done) => {
+                let ticket = done.bulk.and_then(|bulk| {
+                    if bulk.id != 0 && bulk.sink == 0 {
+                        self.core.withdraw(bulk.id);
+                    }
+                    bulk.ticket
+                });
+                if let Some(waiter) = done.waiter {
+                    let _ = waiter.send(Outcome::Done { reply: done.reply, ticket });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what the import asks for, until it asks for nothing.
+    pub(crate) fn pump(self: &Rc<Self>) {
+        loop {
+            self.transmit();
+            let event = self.import.borrow_mut().poll_event();
+            match event {
+                None => return,
+                Some(Event::Full) => {}
+                Some(Event::Lost(waiter)) => {
+                    let _ = waiter.send(Outcome::Failed(CallError::Evicted));
+                }
+                Some(Event::Evicted) => {
+                    tracing::warn!(target_id = %self.target, "evicted: what was not durable there is lost");
+                    let hook = self.on_evicted.borrow().clone();
+                    if let Some(hook) = hook {
+                        hook();
+                    }
+                }
+                Some(Event::AskRestate) => self.restate(),
+            }
+        }
+    }
+
+    fn restate(&self) {
+        let hook = self.on_recovery.borrow().clone();
+        for call in hook.map(|hook| hook()).unwrap_or_default() {
+            let (waiter, _nobody) = oneshot::channel();
+            let submit = self.prepare(call, waiter);
+            self.import.borrow_mut().restate(submit);
+        }
+        self.import.borrow_mut().restated();
+    }
+
+    fn transmit(&self) {
+        let link = self.link.borrow();
+        let Some(link) = &*link else { return };
+        let mut import = self.import.borrow_mut();
+        let now = self.core.env.now();
+        while let Some(transmit) = import.poll_transmit(now) {
+            self.draw_bulk(link, &transmit.request.xid(), transmit.bulk, &mut transmit.request.header);
+            let Transmit { request, .. } = transmit;
+            if link.tx.send(request.to_frame()).is_err() {
+                return; // the reader notices and disconnects
+            }
+        }
+    }
+
+    fn draw_bulk(&self, link: &SharedLink, xid: &Xid, bulk: &mut BulkState, header: &mut wire::RequestHeader) {
+        if bulk.source_len > 0 {
+            self.core.withdraw(bulk.id);
+            bulk.id = self.core.offer(*xid);
+            (header.bulk_id, header.bulk_len) = (bulk.id, bulk.source_len);
+        } else if bulk.sink > 0 {
+            bulk.id = self.core.draw_bulk_id();
+            bulk.ticket = Some(link.tx.expect_bulk(bulk.id, bulk.sink as usize));
+            header.bulk_id = bulk.id;
+        }
+    }
+
+    pub(crate) fn link_ended(self: &Rc<Self>, serial: u64) {
+        let ours = self.link.borrow().as_ref().is_some_and(|link| link.serial == serial);
+        if ours {
+            *self.link.borrow_mut() = None;
+            self.import.borrow_mut().handle_disconnect(self.core.env.now());
+            self.pump();
+        }
+        // a Connect on that link gets no answer any more
+        if self.import.borrow().state() == State::Connecting {
+            self.control.borrow_mut().take();
+        }
+        self.wake.notify_one();
+    }
+
+    /// Starts the task that connects, keeps time and pings.
+    fn drive(self: &Rc<Self>) {
+        if self.driven.replace(true) {
+            if !self.import.borrow().is_connected() {
+                self.wake.notify_one();
+            }
+            return;
+        }
+        let (env, wake) = (self.core.env.clone(), Rc::clone(&self.wake));
+        let weak = Rc::downgrade(self);
+        self.core.env.spawn("endpoint.driver", async move {
+            while let Some(until) = Remote::step(&weak).await {
+                env.timeout_at(until, wake.notified()).await;
+            }
+        });
+    }
+
+    /// One round of the driver; says when the next is due. `None`: nobody needs it any more.
+    async fn step(weak: &Weak<Remote>) -> Option<Instant> {
+        let remote = weak.upgrade()?;
+        if remote.core.stopped.get() {
+            return None;
+        }
+        let now = remote.core.env.now();
+        let connect = if remote.active.get() { remote.import.borrow_mut().poll_connect(now) } else { None };
+        if let Some(request) = connect {
+            remote.connect(request).await;
+        } else {
+            let suspect = remote.import.borrow_mut().handle_timeout(now);
+            if suspect {
+                remote.drop_link(now);
+            }
+        }
+        remote.pump();
+        let now = remote.core.env.now();
+        let tick = now + remote.core.config.ping_dirty.min(Span::secs(1));
+        let due = remote.import.borrow().poll_timeout();
+        Some(due.map_or(tick, |due| due.min(tick)).max(now + Span::millis(1)))
+    }
+
+    /// After an attempt timed out: a link on which nothing arrived at all is closed for everybody.
+    fn drop_link(&self, now: Instant) {
+        if let Some(link) = self.link.borrow_mut().take()
+            && now - link.heard.get() >= Span(self.core.config.attempt.0 / 2)
+        {
+            link.tx.close();
+        }
+    }
+
+    async fn connect(self: &Rc<Self>, request: Request) {
+        let attempt = self.core.config.attempt;
+        let answer = self.core.env.timeout(attempt, self.connect_once(&request)).await;
+        let connected = match answer {
+            Some(Some((link, reply))) if link.tx.is_open() => {
+                *self.link.borrow_mut() = Some(link);
+                self.import.borrow_mut().handle_connected(&reply, self.core.env.now())
+            }
+            _ => {
+                self.import.borrow_mut().handle_connect_failed(self.core.env.now());
+                Ok(())
+            }
+        };
+        if let Err(error) = connected {
+            tracing::warn!(target_id = %self.target, %error, "cannot connect");
+        }
+        if !self.import.borrow().is_connected() {
+            *self.link.borrow_mut() = None;
+            self.attempts.set(self.attempts.get().wrapping_add(1));
+        }
+    }
+
+    async fn connect_once(self: &Rc<Self>, request: &Request) -> Option<(Rc<SharedLink>, Reply)> {
+        let addrs = self.core.resolve.addrs(self.target);
+        let addr = *addrs.get(self.attempts.get() % addrs.len().max(1))?;
+        let link = match self.core.link(addr).await {
+            Ok(link) => link,
+            Err(error) => {
+                tracing::debug!(target_id = %self.target, %addr, %error, "no link");
+                return None;
+            }
+        };
+        let (waiter, wait) = oneshot::channel();
+        *self.control.borrow_mut() = Some((request.xid(), waiter));
+        let suspect = Suspect { link: &link, since: self.core.env.now(), env: &self.core.env, armed: Cell::new(true) };
+        link.tx.send(request.to_frame()).ok()?;
+        let reply = wait.await.ok();
+        suspect.armed.set(false);
+        reply.map(|reply| (Rc::clone(&link), reply))
+    }
+
+    /// Ends the session; the receiver resolves when the target has agreed.
+    pub(crate) fn begin_shutdown(&self) -> Option<oneshot::Receiver<Reply>> {
+        let (waiters, request) = self.import.borrow_mut().shut_down(self.core.env.now());
+        for waiter in waiters {
+            let _ = waiter.send(Outcome::Failed(CallError::Shutdown));
+        }
+        self.gauge.fell.notify_waiters();
+        self.wake.notify_one();
+        let (request, link) = (request?, self.link.borrow_mut().take()?);
+        let (waiter, wait) = oneshot::channel();
+        *self.control.borrow_mut() = Some((request.xid(), waiter));
+        link.tx.send(request.to_frame()).ok()?;
+        Some(wait)
+    }
+}
+
+/// Closes a link on which Connect got no answer while nothing else arrived either.
+struct Suspect<'a> {
+    link: &'a SharedLink,
+    since: Instant,
+    env: &'a env::Env,
+    armed: Cell<bool>,
+}
+
+impl Drop for Suspect<'_> {
+    fn drop(&mut self) {
+        let quiet = self.link.heard.get() <= self.since && self.env.now() > self.since;
+        if self.armed.get() && quiet {
+            self.link.tx.close();
+        }
+    }
+}
+
+/// Forgets a request whose caller went away.
+struct Abandon<'a> {
+    remote: &'a Rc<Remote>,
+    xid: Option<Xid>,
+}
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        if let Some(xid) = self.xid {
+            drop(self.remote.import.borrow_mut().abandon(xid));
+            self.remote.pump();
+        }
+    }
 }

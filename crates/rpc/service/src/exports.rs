@@ -1,87 +1,268 @@
-//! Exports.
-use std::cell::Cell;
+//! The sessions of one target, its history counter, and its recovery.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+
+use bytes::Bytes;
 use env::Env;
-use types::{ClientId, Instance, Nid, Span, TargetId, Transno};
+use ptlrpc::{Recovery, RecoveryConfig};
+use tokio::sync::Notify;
+use types::{ClientId, Instance, Instant, Span, TargetId, Transno, Xid};
 use wire::Reply;
-use crate::Incoming;
+use wire::body::ConnectReq;
 
-/// A client that a target knows, as `Table::Clients` holds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientRecord {
-    /// Who.
-    pub client: ClientId,
-    /// Its session.
-    pub session: u64,
-    /// Its name for people.
-    pub name: String,
-}
+use crate::incoming::Peer;
+use crate::node::Work;
+use crate::session::Shared;
+use crate::{ClientRecord, Incoming, Session};
 
-impl ClientRecord {
-    /// Key.
-    pub fn key(&self) -> Vec<u8> { unimplemented!() }
-    /// Value.
-    pub fn encode(&self) -> Vec<u8> { unimplemented!() }
-    /// From key and value.
-    pub fn decode(_key: &[u8], _value: &[u8]) -> Option<ClientRecord> { unimplemented!() }
-}
-
-/// A client's session.
-pub struct Session {
-    /// Client.
-    pub client: ClientId,
-    /// Id.
-    pub id: u64,
-    /// Where it last came from.
-    pub nid: Cell<Nid>,
-    /// Name.
-    pub name: String,
-}
-
-/// Config.
+/// What a target knows when it starts.
 pub struct ExportsConfig {
-    /// Target.
+    /// Which target.
     pub target: TargetId,
-    /// Boot epoch.
+    /// Its boot epoch.
     pub instance: Instance,
-    /// Known clients.
+    /// Clients of `Table::Clients`.
     pub known: Vec<ClientRecord>,
     /// `Table::Replies` as stored.
     pub replies: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Durable up to here.
+    /// Highest durable transno.
     pub last_committed: Transno,
-    /// 30 s.
+    /// Recovery window without progress, 30 s.
     pub recovery_window: Span,
-    /// 120 s.
+    /// Longest recovery window, 120 s.
     pub recovery_window_max: Span,
     /// Strike all known clients out at once.
     pub abort_recovery: bool,
-    /// 150 s.
+    /// Silence after which a session may be evicted, 150 s.
     pub lease: Span,
 }
 
 /// The sessions of one target.
-pub struct Exports {}
+pub struct Exports {
+    pub(crate) env: Env,
+    /// Which target.
+    pub target: TargetId,
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) lease: Span,
+    sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
+    by_client: RefCell<BTreeMap<ClientId, u64>>,
+    pub(crate) connecting: RefCell<BTreeSet<ClientId>>,
+    sessions_made: Cell<u64>,
+    pub(crate) recovery: RefCell<Recovery<Work>>,
+    /// Recovery is over and the target has swept.
+    pub(crate) open: Cell<bool>,
+    pub(crate) pumping: Cell<bool>,
+    pub(crate) evictions: RefCell<BTreeSet<u64>>,
+    pub(crate) wake: Notify,
+}
+
+/// How a Connect goes on.
+pub(crate) enum Connecting {
+    /// The target is recovering and does not know this client.
+    Wait,
+    /// Another Connect of this client is under way.
+    Busy,
+    /// The session goes on.
+    Resume(Rc<Session>),
+    /// A session begins; the old one, if any, ends first.
+    Fresh { old: Option<Rc<Session>>, evicted: bool },
+}
 
 impl Exports {
-    /// New.
-    pub fn new(_env: &Env, _config: ExportsConfig) -> Rc<Exports> { unimplemented!() }
-    /// The replayed one on a replay; else the next.
-    pub fn next_transno(&self, _incoming: &Incoming) -> Transno { unimplemented!() }
-    /// Record.
-    pub fn record(&self, _incoming: &Incoming, _transno: Transno, _reply: &mut Reply) -> (Vec<u8>, Vec<u8>) { unimplemented!() }
-    /// Committed.
-    pub fn committed(&self, _upto: Transno) {}
-    /// Last assigned.
-    pub fn last_assigned(&self) -> Transno { unimplemented!() }
-    /// Last committed.
-    pub fn last_committed(&self) -> Transno { unimplemented!() }
-    /// Sessions.
-    pub fn sessions(&self) -> Vec<Rc<Session>> { unimplemented!() }
-    /// Recovering.
-    pub fn is_recovering(&self) -> bool { unimplemented!() }
-    /// Recovery status.
-    pub fn recovery_status(&self) -> String { unimplemented!() }
-    /// Evict.
-    pub fn evict(&self, _session: u64) {}
+    /// Of a target that starts now.
+    pub fn new(env: &Env, config: ExportsConfig) -> Rc<Exports> {
+        let shared = Rc::new(Shared {
+            instance: config.instance,
+            committed: Cell::new(config.last_committed),
+            assigned: Cell::new(config.last_committed),
+        });
+        let now = env.now();
+        let known: BTreeMap<ClientId, Rc<Session>> =
+            config.known.iter().map(|record| (record.client, Session::new(record, &shared, now))).collect();
+        known.values().for_each(|session| session.absent.set(true));
+        for (key, value) in &config.replies {
+            restore(&known, key, value);
+        }
+        let window = RecoveryConfig {
+            soft: config.recovery_window,
+            hard: config.recovery_window_max.max(config.recovery_window),
+            committed: config.last_committed,
+        };
+        let waits = known.values().filter(|_| !config.abort_recovery);
+        let recovery = Recovery::new(window, waits.map(|session| (session.client, session.is_server)));
+        let exports = Exports {
+            env: env.clone(),
+            target: config.target,
+            shared,
+            lease: config.lease,
+            by_client: RefCell::new(known.values().map(|session| (session.client, session.id)).collect()),
+            sessions: RefCell::new(known.into_values().map(|session| (session.id, session)).collect()),
+            connecting: RefCell::default(),
+            sessions_made: Cell::new(0),
+            open: Cell::new(!recovery.is_active()),
+            recovery: RefCell::new(recovery),
+            pumping: Cell::new(false),
+            evictions: RefCell::default(),
+            wake: Notify::new(),
+        };
+        if exports.open.get() {
+            exports.evict_absent();
+        }
+        Rc::new(exports)
+    }
+
+    /// Transno for the change that `incoming` makes: the first one's on a replay, else the next.
+    pub fn next_transno(&self, incoming: &Incoming) -> Transno {
+        let replayed = Transno(incoming.request.header.transno);
+        let assigned = self.shared.assigned.get();
+        if incoming.is_replay() && !replayed.is_none() {
+            self.shared.assigned.set(assigned.max(replayed));
+            return replayed;
+        }
+        let epoch = u32::try_from(self.shared.instance.0).expect("a target is not started 2^32 times");
+        let next = assigned.next().max(Transno::first_of_epoch(epoch));
+        self.shared.assigned.set(next);
+        next
+    }
+
+    /// Puts `transno` into the reply, remembers it for resends, and gives key and value for `Table::Replies`, to be
+    /// written with the change itself. Key: client id 16 bytes, tag 4 bytes, big-endian; value: the reply's bytes.
+    pub fn record(&self, incoming: &Incoming, transno: Transno, reply: &mut Reply) -> (Vec<u8>, Vec<u8>) {
+        let header = &incoming.request.header;
+        reply.header.transno = transno.0;
+        incoming.session.fill(reply);
+        let mut key = incoming.session.client.0.to_be_bytes().to_vec();
+        key.extend_from_slice(&header.tag.to_be_bytes());
+        let mut export = incoming.session.export.borrow_mut();
+        // a durable open that is repeated must not push out the record of what came after it
+        let newer = if incoming.is_replay() { export.newer_answer(header.tag, Xid(header.xid)) } else { None };
+        let value = match newer {
+            Some(newer) => newer.to_frame(),
+            None => {
+                export.remember(header.tag, reply);
+                reply.to_frame()
+            }
+        };
+        (key, value.into_payload().to_vec())
+    }
+
+    /// Everything up to `upto` is durable: the next replies tell.
+    pub fn committed(&self, upto: Transno) {
+        self.shared.committed.set(self.shared.committed.get().max(upto));
+    }
+
+    /// Highest transno given out.
+    pub fn last_assigned(&self) -> Transno {
+        self.shared.assigned.get()
+    }
+
+    /// Everything up to here is durable.
+    pub fn last_committed(&self) -> Transno {
+        self.shared.committed.get()
+    }
+
+    /// This run of the target.
+    pub fn instance(&self) -> Instance {
+        self.shared.instance
+    }
+
+    /// All sessions, in the order of their ids.
+    pub fn sessions(&self) -> Vec<Rc<Session>> {
+        self.sessions.borrow().values().cloned().collect()
+    }
+
+    /// Session `id`.
+    pub fn session(&self, id: u64) -> Option<Rc<Session>> {
+        self.sessions.borrow().get(&id).cloned()
+    }
+
+    /// Whether normal requests have to wait.
+    pub fn is_recovering(&self) -> bool {
+        !self.open.get()
+    }
+
+    /// As `recovery_status` prints it.
+    pub fn recovery_status(&self) -> String {
+        self.recovery.borrow().status(self.env.now())
+    }
+
+    /// Ends a session as if its client were dead.
+    pub fn evict(&self, session: u64) {
+        self.evictions.borrow_mut().insert(session);
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn evict_absent(&self) {
+        let absent = self.sessions.borrow();
+        self.evictions.borrow_mut().extend(absent.values().filter(|session| session.absent.get()).map(|session| session.id));
+        self.wake.notify_one();
+    }
+
+    /// Forgets the session; its end is told to the target by whoever called.
+    pub(crate) fn remove(&self, session: &Session) {
+        session.ended.set(true);
+        self.sessions.borrow_mut().remove(&session.id);
+        let mut by_client = self.by_client.borrow_mut();
+        if by_client.get(&session.client) == Some(&session.id) {
+            by_client.remove(&session.client);
+        }
+    }
+
+    pub(crate) fn insert(&self, session: &Rc<Session>) {
+        self.sessions.borrow_mut().insert(session.id, Rc::clone(session));
+        self.by_client.borrow_mut().insert(session.client, session.id);
+    }
+
+    /// A record for a fresh session; ids are unique over restarts.
+    pub(crate) fn fresh(&self, client: ClientId, name: String, is_server: bool) -> ClientRecord {
+        self.sessions_made.set(self.sessions_made.get() + 1);
+        let session = (self.shared.instance.0 << 32) | self.sessions_made.get();
+        ClientRecord { client, session, name, is_server }
+    }
+
+    pub(crate) fn decide(&self, client: ClientId, req: &ConnectReq, now: Instant) -> Connecting {
+        self.recovery.borrow_mut().handle_attempt(now);
+        if self.connecting.borrow().contains(&client) {
+            return Connecting::Busy;
+        }
+        let id = self.by_client.borrow().get(&client).copied();
+        let old = id.and_then(|id| self.session(id));
+        let resumes = req.resume != 0;
+        match old {
+            Some(session) if resumes && session.id == req.session && !self.evictions.borrow().contains(&session.id) => {
+                Connecting::Resume(session)
+            }
+            // its former life has nothing to replay: nobody waits for it any more
+            Some(old) => Connecting::Fresh { old: Some(old), evicted: resumes },
+            None if self.is_recovering() => Connecting::Wait,
+            None => Connecting::Fresh { old: None, evicted: resumes },
+        }
+    }
+
+    /// The link to `peer` is gone.
+    pub(crate) fn detach(&self, peer: &Rc<Peer>) {
+        for session in self.sessions() {
+            let lost = std::ptr::eq(session.peer.borrow().as_ptr(), Rc::as_ptr(peer));
+            if lost {
+                *session.peer.borrow_mut() = std::rc::Weak::new();
+                self.recovery.borrow_mut().handle_disconnected(session.client);
+            }
+        }
+    }
+}
+
+fn restore(known: &BTreeMap<ClientId, Rc<Session>>, key: &[u8], value: &[u8]) {
+    let client = key.get(..16).and_then(|id| id.try_into().ok()).map(|id| ClientId(u128::from_be_bytes(id)));
+    let tag = key.get(16..20).and_then(|tag| tag.try_into().ok()).map(u32::from_be_bytes);
+    let reply = Reply::decode(&Bytes::copy_from_slice(value));
+    match (client, tag, reply) {
+        (Some(client), Some(tag), Ok(reply)) => {
+            if let Some(session) = known.get(&client) {
+                session.export.borrow_mut().restore(tag, reply);
+            }
+        }
+        _ => tracing::error!("a stored reply is unreadable: its request may be executed twice if it is resent"),
+    }
 }

@@ -1,29 +1,228 @@
-//! Incoming.
-use std::rc::Rc;
-use bytes::Bytes;
-use types::{Creds, Errno, Nid};
-use wire::{Reply, Request};
-use crate::Session;
+//! A request on its way through a target, and the wires behind it.
+//!
+//! A request may be resent while it executes: the newest attempt's link and bulk id are the ones that count.
 
-/// A request to be executed.
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use env::{Env, LinkTx};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use types::{CptIndex, Creds, Errno, Instant, Nid, Span};
+use wire::{BULK_BYTES_MAX, Frame, FrameKind, Reply, ReplyFlags, Request, RequestFlags};
+
+use crate::partition::Partition;
+use crate::{Session, limits};
+
+/// The other end of a link.
+pub(crate) struct Peer {
+    pub(crate) nid: Nid,
+    pub(crate) tx: LinkTx,
+    pub(crate) cpt: CptIndex,
+    /// Bulk ids being pulled: a peer that offers one twice at once is no peer of ours.
+    pulling: RefCell<BTreeSet<u64>>,
+}
+
+impl Peer {
+    pub(crate) fn new(nid: Nid, tx: LinkTx, cpt: CptIndex) -> Rc<Peer> {
+        Rc::new(Peer { nid, tx, cpt, pulling: RefCell::default() })
+    }
+
+    /// Queues a reply; a link that is down is noticed by its reader.
+    pub(crate) fn reply(&self, reply: &Reply) {
+        let _ = self.tx.send(reply.to_frame());
+    }
+}
+
+/// Everything about an executing request but the request.
+pub(crate) struct Transport {
+    pub(crate) env: Env,
+    pub(crate) peer: RefCell<Rc<Peer>>,
+    pub(crate) bulk_id: Cell<u64>,
+    pub(crate) pushed: RefCell<Option<Bytes>>,
+    /// Where it has its slot; none while it is held by recovery.
+    pub(crate) slot: RefCell<Option<(Rc<Partition>, bool)>>,
+    pub(crate) parked: Cell<bool>,
+    pub(crate) held: Cell<bool>,
+    pub(crate) arrived: Instant,
+    pub(crate) deadline: Cell<Instant>,
+    pub(crate) patience: Cell<Span>,
+    /// Its data could not be had: nothing was done, nothing is answered, the resend does it.
+    pub(crate) abandoned: Cell<bool>,
+    /// The resend that came meanwhile.
+    pub(crate) newer: RefCell<Option<Request>>,
+    pub(crate) budget: Rc<Semaphores>,
+    permit: RefCell<Option<OwnedSemaphorePermit>>,
+    pub(crate) inline_bytes: u32,
+}
+
+/// Accounts of pulled bytes, one per CPT.
+pub(crate) struct Semaphores {
+    pub(crate) per_cpt: Vec<std::sync::Arc<Semaphore>>,
+    pub(crate) units: u32,
+}
+
+impl Transport {
+    pub(crate) fn new(env: &Env, peer: &Rc<Peer>, request: &Request, budget: &Rc<Semaphores>, inline_bytes: u32) -> Rc<Transport> {
+        let now = env.now();
+        let patience = Span::millis(u64::from(request.header.deadline_ms.max(1)));
+        Rc::new(Transport {
+            env: env.clone(),
+            peer: RefCell::new(Rc::clone(peer)),
+            bulk_id: Cell::new(request.header.bulk_id),
+            pushed: RefCell::new(None),
+            slot: RefCell::new(None),
+            parked: Cell::new(false),
+            held: Cell::new(false),
+            arrived: now,
+            deadline: Cell::new(now + patience),
+            patience: Cell::new(patience),
+            abandoned: Cell::new(false),
+            newer: RefCell::new(None),
+            budget: Rc::clone(budget),
+            permit: RefCell::new(None),
+            inline_bytes,
+        })
+    }
+
+    /// A resend came while this executes: answer there.
+    pub(crate) fn renew(&self, peer: &Rc<Peer>, request: Request) {
+        *self.peer.borrow_mut() = Rc::clone(peer);
+        self.bulk_id.set(request.header.bulk_id);
+        self.deadline.set(self.deadline.get().max(self.env.now() + self.patience.get()));
+        *self.newer.borrow_mut() = Some(request);
+    }
+
+    /// Tells the client to wait longer.
+    pub(crate) fn send_early(&self, request_xid: u64, opcode: u16, session: &Session) {
+        let now = self.env.now();
+        let mut reply = Reply::default();
+        reply.header.version = wire::VERSION;
+        (reply.header.xid, reply.header.opcode) = (request_xid, opcode);
+        reply.header.flags = ReplyFlags::EARLY;
+        reply.header.lease_ms = u32::try_from(limits::EARLY_EXTRA.as_millis()).expect("30 s in milliseconds fit");
+        session.fill(&mut reply);
+        self.deadline.set(self.deadline.get().max(now + limits::EARLY_EXTRA));
+        self.peer.borrow().reply(&reply);
+    }
+
+    fn peer_now(&self) -> Rc<Peer> {
+        Rc::clone(&self.peer.borrow())
+    }
+}
+
+/// A request to be executed: what a [`crate::Target`] handles.
 pub struct Incoming {
     /// The request.
     pub request: Request,
     /// Who asks.
     pub session: Rc<Session>,
+    pub(crate) transport: Rc<Transport>,
 }
 
 impl Incoming {
-    /// Replay.
-    pub fn is_replay(&self) -> bool { unimplemented!() }
-    /// Pull.
-    pub async fn pull(&self) -> Result<Bytes, Errno> { unimplemented!() }
-    /// Push.
-    pub fn push(&self, _reply: &mut Reply, _data: Bytes) {}
-    /// Park.
-    pub fn park(&self) {}
-    /// Creds.
-    pub fn creds(&self) -> Creds { unimplemented!() }
-    /// Peer.
-    pub fn peer(&self) -> Nid { unimplemented!() }
+    /// Whether it repeats a change of an earlier instance: the first reply is in [`Request::replay_buf`].
+    #[must_use]
+    pub fn is_replay(&self) -> bool {
+        self.request.has(RequestFlags::REPLAY)
+    }
+
+    /// Whether it repeats an open whose other changes are durable.
+    #[must_use]
+    pub fn is_open_replay(&self) -> bool {
+        self.is_replay() && self.request.has(RequestFlags::OPEN)
+    }
+
+    /// On whose behalf.
+    #[must_use]
+    pub fn creds(&self) -> Creds {
+        self.request.creds()
+    }
+
+    /// Where it came from.
+    #[must_use]
+    pub fn peer(&self) -> Nid {
+        self.transport.peer.borrow().nid
+    }
+
+    /// When it arrived.
+    #[must_use]
+    pub fn arrived(&self) -> Instant {
+        self.transport.arrived
+    }
+
+    /// The data that comes with the request: buffer 1, or pulled where the header names a bulk.
+    ///
+    /// An error ends the operation before it changes anything; if the link broke, the answer is dropped and the resend
+    /// starts over.
+    pub async fn pull(&self) -> Result<Bytes, Errno> {
+        let header = &self.request.header;
+        if header.bulk_id == 0 {
+            return Ok(self.request.buf(1));
+        }
+        if header.bulk_len > BULK_BYTES_MAX {
+            return Err(Errno::EMSGSIZE);
+        }
+        let len = header.bulk_len as usize;
+        self.reserve(len).await?;
+        let transport = &self.transport;
+        let (peer, id) = (transport.peer_now(), transport.bulk_id.get());
+        if !peer.pulling.borrow_mut().insert(id) {
+            tracing::warn!(peer = %peer.nid, id, "a bulk is offered twice: the link is closed");
+            peer.tx.close();
+            return Err(self.abandon());
+        }
+        let ticket = peer.tx.expect_bulk(id, len);
+        let sent = peer.tx.send(Frame::new(FrameKind::BulkPull, id, Bytes::new()));
+        let data = match sent {
+            Ok(()) => transport.env.timeout(limits::PULL_WAIT, ticket).await.flatten(),
+            Err(_) => None,
+        };
+        peer.pulling.borrow_mut().remove(&id);
+        match data {
+            Some(data) if data.len() == len => Ok(data),
+            Some(_) => Err(Errno::EPROTO),
+            None => Err(self.abandon()),
+        }
+    }
+
+    async fn reserve(&self, len: usize) -> Result<(), Errno> {
+        let budget = &self.transport.budget;
+        let units = u32::try_from(len.div_ceil(limits::BULK_UNIT)).expect("a bulk is bounded").min(budget.units);
+        let cpt = self.transport.peer.borrow().cpt.0 as usize;
+        let permit = std::sync::Arc::clone(&budget.per_cpt[cpt]).acquire_many_owned(units).await;
+        *self.transport.permit.borrow_mut() = Some(permit.map_err(|_| Errno::ESHUTDOWN)?);
+        Ok(())
+    }
+
+    fn abandon(&self) -> Errno {
+        self.transport.abandoned.set(true);
+        Errno::ECONNRESET
+    }
+
+    /// Gives data back with the reply: as buffer 1 where it is small or no bulk is named, else pushed.
+    pub fn push(&self, reply: &mut Reply, data: Bytes) {
+        let small = data.len() <= self.transport.inline_bytes as usize;
+        if self.transport.bulk_id.get() == 0 || small {
+            assert!(!reply.bufs.is_empty(), "a reply has its body before its data");
+            reply.bufs.insert(1, data);
+        } else {
+            reply.header.flags |= ReplyFlags::BULK;
+            *self.transport.pushed.borrow_mut() = Some(data);
+        }
+    }
+
+    /// This request now waits for somebody else's: its slot is free, the client knows that it takes long.
+    pub fn park(&self) {
+        if self.transport.parked.replace(true) {
+            return;
+        }
+        self.transport.send_early(self.request.header.xid, self.request.header.opcode, &self.session);
+        let slot = self.transport.slot.borrow_mut().take();
+        if let Some((partition, hp)) = slot {
+            partition.release(hp);
+            partition.kick.notify_one();
+        }
+    }
 }

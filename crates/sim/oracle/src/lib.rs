@@ -1,1 +1,35 @@
-//! oracle
+//! The oracle: a reference file system, random operations that fit it, and the comparison of every answer.
+//!
+//! A [`Runner`] carries an [`Op`] out through the client library and in the [`Model`], and says where the two differ. It
+//! is one sequential user of a directory of its own: whatever servers and network do meanwhile, the answers are those of
+//! the model, or a promise is broken. [`verify_tree`] compares a whole tree through any client, [`shrink`] makes a
+//! failing sequence short.
+
+#![warn(missing_docs)]
+
+mod check;
+mod generate;
+mod model;
+mod op;
+mod run;
+mod shrink;
+mod verify;
+
+pub use generate::{Taste, next_op};
+pub use model::{Body, Expect, Ino, Model, Node, ROOT, Slot};
+pub use op::{EXCHANGE, NOREPLACE, Op, Path, SLOTS, XATTR_CREATE, XATTR_REPLACE, XattrName, pattern, xattr_name};
+pub use run::{Answer, Mismatch, Runner, read_names, test_ctx};
+pub use shrink::shrink;
+pub use verify::{read_file, read_summary, verify_tree};
+
+/// A short mark of some bytes, for summaries.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(bytes.len() as u64 ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// How [`Model::summary`] and [`read_summary`] write one file down.
+fn summary_line(mode: u32, nlink: u32, owner: (u32, u32), target: &str, xattrs: &[(XattrName, u64)]) -> String {
+    format!("{mode:o} {nlink} {}:{} '{target}' {xattrs:?}", owner.0, owner.1)
+}

@@ -8,6 +8,7 @@ pub mod lctl;
 pub mod lfs;
 mod lov;
 mod mountpoint;
+mod out;
 mod size;
 
 pub use failure::Failed;

@@ -148,6 +148,9 @@ struct Serve {
     /// Address to listen at, told to the MGS; several servers on one machine need one each.
     #[arg(long, value_name = "NID", default_value = "127.0.0.2@tcp")]
     listen: NidAddr,
+    /// Where the MGS is, if not where the targets were told when they were formatted.
+    #[arg(long, value_name = "NID", value_delimiter = ',')]
+    mgsnode: Vec<NidAddr>,
     /// Accept plaintext on addresses that are not loopback.
     #[arg(long)]
     insecure: bool,
@@ -300,6 +303,7 @@ impl Serve {
         daemons::serve::Options {
             dirs: self.dirs,
             listen: self.listen,
+            mgs: self.mgsnode,
             insecure: self.insecure,
             abort_recovery: self.abort_recovery,
             cpu_npartitions: self.cpu_npartitions,

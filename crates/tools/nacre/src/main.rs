@@ -12,7 +12,6 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    daemons::reset_sigpipe();
     let args = by_name(std::env::args_os().collect());
     args::Nacre::parse_from(args).run()
 }

@@ -1,30 +1,7 @@
 //! The record store on a real directory.
 
-use std::future::Future;
-use std::sync::Arc;
-use std::task::Wake;
-
 use super::*;
-use crate::testdir::TestDir;
-
-struct Unpark(std::thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = std::pin::pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
-        }
-    }
-}
+use crate::testdir::{TestDir, wait};
 
 fn open(dir: &TestDir) -> Rc<DiskMeta> {
     DiskMeta::open(dir.path(), &MetaOptions::default()).expect("opens")

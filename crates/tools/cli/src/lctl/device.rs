@@ -19,9 +19,9 @@ pub(super) fn dl(args: &Dl) -> Result<(), Failed> {
     let of = |reply| if let Reply::Devices(devices) = reply { devices } else { Vec::new() };
     let devices: Vec<Device> = replies.into_iter().flat_map(of).collect();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&devices).unwrap_or_default());
+        crate::out::line(serde_json::to_string_pretty(&devices).unwrap_or_default());
     } else {
-        print!("{}", render(&devices));
+        crate::out::print(&render(&devices));
     }
     first.end()
 }
@@ -41,7 +41,7 @@ pub(super) fn list_nids() -> Result<(), Failed> {
     let mut seen = std::collections::BTreeSet::new();
     nids.retain(|nid| seen.insert(nid.clone()));
     for nid in nids {
-        println!("{nid}");
+        crate::out::line(nid);
     }
     first.end()
 }

@@ -64,7 +64,7 @@ pub(super) fn get(args: &Get) -> Result<(), Failed> {
             Reply::Values(values) => values,
             _ => Vec::new(),
         });
-        print!("{}", if args.json { as_json(&found) } else { found.iter().map(|value| shown(args, value)).collect() });
+        crate::out::print(&if args.json { as_json(&found) } else { found.iter().map(|value| shown(args, value)).collect() });
     }
     first.end()
 }
@@ -103,7 +103,7 @@ pub(super) fn set(args: &Set) -> Result<(), Failed> {
         });
         for outcome in outcomes {
             match outcome {
-                Outcome::Done(value) => print!("{}", render(&value.name, &value.value, args.value_only)),
+                Outcome::Done(value) => crate::out::print(&render(&value.name, &value.value, args.value_only)),
                 Outcome::Refused(failure) => {
                     first.note(&Failed::new(failure.errno, format!("error: set_param: {}", failure.text)));
                 }
@@ -140,7 +140,7 @@ pub(super) fn list(args: &List) -> Result<(), Failed> {
         });
         names.sort();
         names.dedup_by(|a, b| a.name == b.name);
-        print!("{}", names.iter().map(|name| listed(args, name)).collect::<String>());
+        crate::out::print(&names.iter().map(|name| listed(args, name)).collect::<String>());
     }
     first.end()
 }

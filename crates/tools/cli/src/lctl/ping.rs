@@ -20,7 +20,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
     match daemons::ping::ping(args.nid, Duration::from_secs(args.timeout)) {
         Ok(nids) => {
             for nid in nids {
-                println!("12345-{nid}");
+                crate::out::line(format_args!("12345-{nid}"));
             }
             Ok(())
         }

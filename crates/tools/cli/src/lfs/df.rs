@@ -47,9 +47,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
         };
         let shown: Vec<Space> = spaces.into_iter().filter(|space| !args.lazy || space.space.is_some()).collect();
         if args.json {
-            println!("{}", serde_json::to_string_pretty(&shown).unwrap_or_default());
+            crate::out::line(serde_json::to_string_pretty(&shown).unwrap_or_default());
         } else {
-            print!("{}", render(&Unit::of(args), &mount.dir, &shown));
+            crate::out::print(&render(&Unit::of(args), &mount.dir, &shown));
         }
     }
     Ok(())

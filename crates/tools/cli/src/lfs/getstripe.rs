@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
         collect(args, path, true, &mut all, &mut first);
     }
     all.retain(|shown| only.is_none_or(|ost| has_object(shown, ost)));
-    print!("{}", render::all(args, &all));
+    crate::out::print(&render::all(args, &all));
     first.end()
 }
 

@@ -48,8 +48,8 @@ pub(super) fn path2fid(args: &Path2fid) -> Result<(), Failed> {
     let mut first = First::default();
     for path in &args.paths {
         match fid_of(path) {
-            Ok(fid) if args.paths.len() > 1 => println!("{}: {fid}", path.display()),
-            Ok(fid) => println!("{fid}"),
+            Ok(fid) if args.paths.len() > 1 => crate::out::line(format_args!("{}: {fid}", path.display())),
+            Ok(fid) => crate::out::line(fid),
             Err(failed) => first.note(&failed),
         }
     }
@@ -86,7 +86,7 @@ pub(super) fn fid2path(args: &Fid2path) -> Result<(), Failed> {
     let mut first = First::default();
     for text in &args.fids {
         match paths_of(&mount, text, COMMAND) {
-            Ok((fid, paths)) => print!("{}", render(args, &mount, is_path, fid, &paths)),
+            Ok((fid, paths)) => crate::out::print(&render(args, &mount, is_path, fid, &paths)),
             Err(failed) => first.note(&failed),
         }
     }
@@ -96,7 +96,7 @@ pub(super) fn fid2path(args: &Fid2path) -> Result<(), Failed> {
 /// By name of the file system, else by path; says which it was.
 fn mount_named(fs: &str, command: &str) -> Result<(Mount, bool), Failed> {
     let mounts = mountpoint::all().map_err(|error| Failed::io(&error, command, "/proc/self/mountinfo"))?;
-    match mounts.into_iter().find(|mount| mount.fsname == fs) {
+    match mounts.into_iter().find(|mount| mount.fsname() == fs) {
         Some(mount) if !fs.contains('/') => Ok((mount, false)),
         _ => mountpoint::of(Some(Path::new(fs)), command).map(|mount| (mount, true)),
     }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn paths_are_absolute_when_a_mount_point_was_given() {
-        let mount = Mount { dir: "/mnt/testfs".into(), device: (0, 40), fsname: "testfs".into() };
+        let mount = Mount { dir: "/mnt/testfs".into(), device: (0, 40), source: "x@tcp:/testfs".into() };
         let text = |name, is_path, path: &str| shown(name, &mount, is_path, path);
         assert_eq!(text(false, true, "/a/b"), "/mnt/testfs/a/b");
         assert_eq!(text(false, true, "/"), "/mnt/testfs");

@@ -21,7 +21,7 @@ pub(super) fn run(kind: Kind, path: Option<&Path>) -> Result<(), Failed> {
     };
     let mount = mountpoint::of(path, command)?;
     if let Reply::Targets(targets) = mountpoint::ask(&mount, &question, command)? {
-        print!("{}", render(kind, &targets));
+        crate::out::print(&render(kind, &targets));
     }
     Ok(())
 }

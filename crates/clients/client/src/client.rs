@@ -1,0 +1,213 @@
+//! The client: what all parts share, and how a request is asked.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::{Answer, Bulk, Call, Endpoint, Keep, Remote};
+use env::{Env, Task};
+use tokio::sync::{Semaphore, oneshot};
+use types::{Errno, Fid, FsName, Span, TargetId, TargetKind};
+use wire::body::StatfsRep;
+use wire::{Opcode, encode_body};
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::config::MountConfig;
+use crate::inode::Inode;
+use crate::locks::Held;
+use crate::registry::Registry;
+use crate::{Ctx, Error, Result, TargetState};
+
+/// A mounted file system. Cheap to clone; belongs to one executor thread.
+///
+/// All calls wait through restarts of servers, for ever unless the mount is `soft`; dropping a call's future gives the
+/// wait up (a change that was sent may still happen).
+#[derive(Clone)]
+pub struct Client(pub(crate) Rc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) env: Env,
+    pub(crate) config: MountConfig,
+    pub(crate) endpoint: Rc<Endpoint>,
+    pub(crate) registry: Rc<Registry>,
+    /// Files that this client has open.
+    pub(crate) inodes: RefCell<BTreeMap<Fid, Rc<Inode>>>,
+    /// Locks that this client holds.
+    pub(crate) held: RefCell<Held>,
+    /// Waits of locks under way at the MDT.
+    pub(crate) lock_waits: Semaphore,
+    /// Numbers for lock waits and for owners of the file's own lock.
+    pub(crate) numbers: Cell<u64>,
+    /// OSTs that this client changed something on.
+    pub(crate) written: RefCell<BTreeSet<TargetId>>,
+    /// Last word of each target about its space.
+    pub(crate) spaces: RefCell<BTreeMap<TargetId, StatfsRep>>,
+    /// Remotes whose hooks are set.
+    pub(crate) hooked: RefCell<BTreeSet<TargetId>>,
+    /// Targets that an administrator took out of use.
+    pub(crate) inactive: RefCell<BTreeSet<TargetId>>,
+    pub(crate) background: RefCell<Vec<Task>>,
+}
+
+impl Client {
+    /// The environment that it runs in.
+    #[must_use]
+    pub fn env(&self) -> &Env {
+        &self.0.env
+    }
+
+    /// Name of the file system.
+    #[must_use]
+    pub fn fsname(&self) -> FsName {
+        self.0.config.fsname
+    }
+
+    /// For whom calls wait now: "testfs-OST0002 (reconnecting for 3 s)". Empty: for nobody.
+    #[must_use]
+    pub fn waiting_on(&self) -> Vec<String> {
+        self.0.all_targets().iter().filter_map(|id| self.0.remote(*id).waiting_on()).collect()
+    }
+
+    /// The OSTs, by index, as the MGS lists them.
+    #[must_use]
+    pub fn osts(&self) -> Vec<TargetState> {
+        self.0.states(TargetKind::Ost)
+    }
+
+    /// The MDTs, by index.
+    #[must_use]
+    pub fn mdts(&self) -> Vec<TargetState> {
+        self.0.states(TargetKind::Mdt)
+    }
+}
+
+impl Inner {
+    /// MDT that holds a file. One MDT so far.
+    #[expect(clippy::unused_self, reason = "the map of sequences will live here")]
+    pub(crate) fn mdt_of(&self, _fid: Fid) -> TargetId {
+        TargetId::mdt(0)
+    }
+
+    pub(crate) fn all_targets(&self) -> Vec<TargetId> {
+        [self.registry.targets(TargetKind::Mdt), self.registry.targets(TargetKind::Ost)].concat()
+    }
+
+    /// A target's remote, with its hooks.
+    pub(crate) fn remote(self: &Rc<Self>, target: TargetId) -> Rc<Remote> {
+        let remote = self.endpoint.remote(target);
+        if self.hooked.borrow_mut().insert(target) {
+            self.set_hooks(&remote);
+        }
+        remote
+    }
+
+    fn states(self: &Rc<Self>, kind: TargetKind) -> Vec<TargetState> {
+        self.registry.targets(kind).into_iter().map(|id| self.state_of(id)).collect()
+    }
+
+    pub(crate) fn state_of(self: &Rc<Self>, id: TargetId) -> TargetState {
+        let remote = self.remote(id);
+        TargetState {
+            id,
+            name: id.name(self.config.fsname),
+            state: remote.state(),
+            connected: remote.is_connected(),
+            active: !self.inactive.borrow().contains(&id),
+            nid: self.registry.addr_text(id),
+        }
+    }
+
+    /// A request on behalf of `ctx`.
+    pub(crate) fn call<T: IntoBytes + Immutable>(&self, ctx: &Ctx, opcode: Opcode, body: &T) -> CallBuilder {
+        let mut call = Call::new(opcode, vec![encode_body(body)]);
+        call.creds = ctx.creds.clone();
+        call.jobid = ctx.jobid;
+        call.patience = self.patience();
+        CallBuilder(call)
+    }
+
+    pub(crate) fn patience(&self) -> Option<Span> {
+        self.config.soft.then_some(self.config.soft_wait)
+    }
+
+    /// Asks `target`; an error names it and the operation.
+    pub(crate) async fn ask(self: &Rc<Self>, target: TargetId, call: impl Into<Call>) -> Result<Answer> {
+        let call = call.into();
+        let stage = call.opcode.name();
+        if call.modifies && target.kind == TargetKind::Ost {
+            self.written.borrow_mut().insert(target);
+        }
+        self.remote(target).call(call).await.map_err(|error| Error::call(&error, target, stage))
+    }
+
+    /// A number that this client has not used before.
+    pub(crate) fn next_number(&self) -> u64 {
+        let number = self.numbers.get().wrapping_add(1).max(1);
+        self.numbers.set(number);
+        number
+    }
+
+    /// Runs `work` to its end even if nobody waits for it any more: an operation of several steps is never left half
+    /// done because its caller was interrupted.
+    pub(crate) async fn run<T: 'static>(&self, name: &'static str, work: impl Future<Output = Result<T>> + 'static) -> Result<T> {
+        let (done, wait) = oneshot::channel();
+        self.env.spawn(name, async move {
+            let _ = done.send(work.await); // nobody waiting is what this is for
+        });
+        wait.await.unwrap_or_else(|_| Err(Error::local(Errno::ESHUTDOWN, name)))
+    }
+}
+
+/// A [`Call`] being put together.
+pub(crate) struct CallBuilder(Call);
+
+impl CallBuilder {
+    /// Another buffer.
+    pub(crate) fn buf(mut self, bytes: impl Into<Bytes>) -> CallBuilder {
+        self.0.bufs.push(bytes.into());
+        self
+    }
+
+    /// Another buffer, from borrowed bytes.
+    pub(crate) fn name(self, bytes: &[u8]) -> CallBuilder {
+        self.buf(Bytes::copy_from_slice(bytes))
+    }
+
+    /// Changes state.
+    pub(crate) fn modifies(mut self) -> CallBuilder {
+        self.0.modifies = true;
+        self
+    }
+
+    /// Durable when answered.
+    pub(crate) fn sync(mut self, sync: bool) -> CallBuilder {
+        self.0.sync = sync;
+        self
+    }
+
+    /// Data along.
+    pub(crate) fn bulk(mut self, bulk: Bulk) -> CallBuilder {
+        self.0.bulk = bulk;
+        self
+    }
+
+    /// How long it is kept for replay.
+    pub(crate) fn keep(mut self, keep: Keep) -> CallBuilder {
+        self.0.keep = keep;
+        self
+    }
+
+    /// At most this long, where it is shorter than what the mount allows.
+    pub(crate) fn patience(mut self, patience: Span) -> CallBuilder {
+        self.0.patience = Some(self.0.patience.map_or(patience, |allowed| allowed.min(patience)));
+        self
+    }
+}
+
+impl From<CallBuilder> for Call {
+    fn from(builder: CallBuilder) -> Call {
+        builder.0
+    }
+}

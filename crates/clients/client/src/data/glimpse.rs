@@ -1,0 +1,111 @@
+//! Glimpse: size, blocks and times of objects, one request per OST for a whole batch (design D3).
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use env::LocalFuture;
+use layout::Layout;
+use types::{Errno, TargetId};
+use wire::body::{ObjectRange, OstAttr, OstBatchReq};
+use wire::{Attr, Opcode, SizeState, decode_body};
+use zerocopy::IntoBytes;
+
+use super::place;
+use crate::client::Inner;
+use crate::join::try_join;
+use crate::{Ctx, Error, Result, limits, size};
+
+/// Objects of one file to ask about.
+pub(crate) struct Question {
+    pub(crate) layout: Rc<Layout>,
+    pub(crate) stripes: Vec<u32>,
+}
+
+impl Question {
+    /// All stripes.
+    pub(crate) fn all(layout: &Rc<Layout>) -> Question {
+        Question { layout: layout.clone(), stripes: (0..u32::from(layout.stripe_count)).collect() }
+    }
+}
+
+/// What the OSTs say of one file, by stripe.
+pub(crate) type Objects = BTreeMap<u32, OstAttr>;
+
+impl Inner {
+    /// Asks for all objects of all questions; answers in their order.
+    pub(crate) async fn glimpse(self: &Rc<Self>, ctx: &Ctx, questions: &[Question]) -> Result<Vec<Objects>> {
+        let mut by_ost: BTreeMap<TargetId, Vec<(usize, u32)>> = BTreeMap::new();
+        for (index, question) in questions.iter().enumerate() {
+            for stripe in &question.stripes {
+                by_ost.entry(place(&question.layout, *stripe).1).or_default().push((index, *stripe));
+            }
+        }
+        let mut asks: Vec<LocalFuture<'_, Result<Vec<OstAttr>>>> = Vec::new();
+        let mut order = Vec::new();
+        for (ost, objects) in &by_ost {
+            for batch in objects.chunks(limits::GLIMPSE_BATCH_MAX) {
+                order.push(batch);
+                asks.push(Box::pin(self.glimpse_ost(ctx, *ost, questions, batch)));
+            }
+        }
+        let answers = try_join(asks, limits::BATCH_RPCS_MAX).await?;
+        let mut found = vec![Objects::new(); questions.len()];
+        for (batch, attrs) in order.into_iter().zip(answers) {
+            for ((index, stripe), attr) in batch.iter().zip(attrs) {
+                found[*index].insert(*stripe, attr);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn glimpse_ost(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        ost: TargetId,
+        questions: &[Question],
+        batch: &[(usize, u32)],
+    ) -> Result<Vec<OstAttr>> {
+        let objects: Vec<_> = batch.iter().map(|(index, stripe)| range(&questions[*index].layout, *stripe)).collect();
+        let body = OstBatchReq { count: objects.len() as u32, ..OstBatchReq::default() };
+        let call = self.call(ctx, Opcode::OstGlimpse, &body).buf(Bytes::copy_from_slice(objects.as_bytes()));
+        let attrs = self.ask(ost, call).await?.reply.buf(1);
+        if attrs.len() < size_of::<OstAttr>() * objects.len() {
+            return Err(Error::local(Errno::EPROTO, "ost_glimpse"));
+        }
+        Ok(attrs.chunks_exact(size_of::<OstAttr>()).take(objects.len()).map(decode_body).collect())
+    }
+
+    /// Puts the true size into the attributes of a dirty file.
+    pub(crate) async fn resolve(self: &Rc<Self>, ctx: &Ctx, attr: &mut Attr, layout: Option<&Rc<Layout>>) -> Result<()> {
+        let Some(layout) = layout else { return Ok(()) };
+        if !crate::needs_glimpse(attr) || self.config.bugs.forget_glimpse {
+            return Ok(());
+        }
+        let found = self.glimpse(ctx, &[Question::all(layout)]).await.map_err(|error| error.about(attr.fid()))?;
+        self.settle(attr, layout, &found[0]);
+        Ok(())
+    }
+
+    /// The objects' word for the attributes, corrected by what this client alone knows.
+    pub(crate) fn settle(&self, attr: &mut Attr, layout: &Layout, found: &Objects) {
+        let objects: Vec<_> = (0..u32::from(layout.stripe_count)).map(|i| found.get(&i).copied().unwrap_or_default()).collect();
+        size::resolve(attr, layout, &objects);
+        let set = self.inode(attr.fid()).and_then(|inode| inode.with_view(|view| view.mtime_set())?);
+        if let Some(time) = set {
+            attr.set_mtime(time);
+        }
+    }
+
+    /// Size of a file now, whatever the MDT believes.
+    pub(crate) async fn current_size(self: &Rc<Self>, ctx: &Ctx, attr: &Attr, layout: &Rc<Layout>) -> Result<u64> {
+        let mut attr = Attr { size_state: SizeState::Dirty as u32, ..*attr };
+        self.resolve(ctx, &mut attr, Some(layout)).await?;
+        Ok(attr.size)
+    }
+}
+
+/// One object, as a batch names it.
+pub(crate) fn range(layout: &Layout, stripe: u32) -> ObjectRange {
+    ObjectRange { base: layout.base.into(), first: stripe, count: 1 }
+}

@@ -1,0 +1,43 @@
+//! Data of files: bytes between the application and the objects on the OSTs.
+
+mod append;
+mod close;
+mod glimpse;
+mod group;
+mod read;
+mod sync;
+mod truncate;
+mod write;
+
+use std::rc::Rc;
+
+use layout::Layout;
+use types::{Errno, Fid, TargetId};
+
+use crate::file::Open;
+use crate::{Error, Result};
+
+pub(crate) use append::append;
+pub(crate) use close::close;
+pub(crate) use read::read;
+pub(crate) use sync::fsync;
+pub(crate) use write::write;
+
+/// Largest offset of a byte: applications' offsets are signed.
+const OFFSET_MAX: u64 = i64::MAX as u64;
+
+/// Object and OST of a stripe.
+fn place(layout: &Layout, stripe: u32) -> (Fid, TargetId) {
+    let (object, ost) = layout.object(stripe);
+    (object, TargetId::ost(ost.0))
+}
+
+/// The layout under which to write; a file made without one gets it with its first open for write.
+async fn layout_for_write(open: &Rc<Open>) -> Result<Rc<Layout>> {
+    if let Some(layout) = open.inode.layout() {
+        return Ok(layout);
+    }
+    let (attr, layout) = open.inner.stat(&open.ctx, open.inode.fid, open.handle).await?;
+    open.inode.learn(&attr, layout);
+    open.inode.layout().ok_or_else(|| Error::local(Errno::ENODATA, "layout").about(open.inode.fid))
+}

@@ -1,0 +1,203 @@
+//! Reading: one request per run of an object, in parallel; what is short is filled with zeros up to the file's size.
+//!
+//! The size is asked only when a run came back short, and then only of the objects that did not just answer. A run that
+//! was short although the file goes on behind it is read once more: between its answer and the others' a write may have
+//! been acknowledged, whose bytes this read must then show.
+
+use std::rc::Rc;
+
+use bytes::{Bytes, BytesMut};
+use endpoint::Bulk;
+use env::LocalFuture;
+use layout::Layout;
+use types::Extent;
+use wire::Opcode;
+use wire::body::{OstAttr, OstIoReq, io};
+
+use super::glimpse::{Objects, Question};
+use super::group::{Run, runs};
+use super::{OFFSET_MAX, place};
+use crate::file::Open;
+use crate::join::try_join;
+use crate::{Result, flags};
+
+/// What an OST returned for a run.
+#[derive(Clone)]
+struct Got {
+    data: Bytes,
+    object: OstAttr,
+}
+
+/// Up to `len` bytes from `offset`.
+pub(crate) async fn read(open: &Rc<Open>, offset: u64, len: usize) -> Result<Bytes> {
+    if open.read_at.get().is_none() {
+        open.read_at.set(Some(open.inner.env.wall()));
+    }
+    let end = offset.saturating_add(len as u64).min(OFFSET_MAX);
+    let (Some(extent), Some(layout)) = (Extent::new(offset, end), open.layout_for_read().await?) else {
+        return Ok(Bytes::new());
+    };
+    let runs = runs(&layout, extent, u64::from(open.inner.config.rpc_bytes));
+    let mut got = fetch(open, &layout, &runs).await?;
+    if got.iter().zip(&runs).all(|(got, run)| got.data.len() as u64 == run.len) {
+        return Ok(assemble(extent.start(), extent.end(), &runs, got));
+    }
+    let mut size = size_after(open, &layout, extent.end(), &runs, &got).await?;
+    let again: Vec<_> = (0..runs.len()).filter(|index| misses(&runs[*index], &got[*index], size)).collect();
+    if runs.len() > 1 && !again.is_empty() {
+        let once_more: Vec<_> = again.iter().map(|index| runs[*index].clone()).collect();
+        let fresh = fetch(open, &layout, &once_more).await?;
+        for (index, fresh) in again.into_iter().zip(fresh) {
+            size = size.max(layout.file_size(&sizes(&layout, &[(runs[index].stripe, fresh.object)])));
+            got[index] = fresh;
+        }
+    }
+    Ok(assemble(extent.start(), extent.end().min(size), &runs, got))
+}
+
+/// Whether the file has bytes that the run should have brought and did not.
+fn misses(run: &Run, got: &Got, size: u64) -> bool {
+    let mut left = got.data.len() as u64;
+    for part in &run.parts {
+        if left < part.len {
+            return part.file_offset + left < size;
+        }
+        left -= part.len;
+    }
+    false
+}
+
+/// The file's size, at least whether it reaches `end`.
+async fn size_after(open: &Rc<Open>, layout: &Rc<Layout>, end: u64, runs: &[Run], got: &[Got]) -> Result<u64> {
+    let mut objects = Objects::new();
+    for (run, got) in runs.iter().zip(got) {
+        objects.insert(run.stripe, got.object);
+    }
+    let known: Vec<_> = objects.iter().map(|(stripe, object)| (*stripe, *object)).collect();
+    let seen = layout.file_size(&sizes(layout, &known));
+    let stripes: Vec<_> = (0..u32::from(layout.stripe_count)).filter(|stripe| !objects.contains_key(stripe)).collect();
+    if seen >= end || stripes.is_empty() {
+        return Ok(seen);
+    }
+    let question = Question { layout: layout.clone(), stripes };
+    let found = open.inner.glimpse(&open.ctx, &[question]).await.map_err(|error| error.about(open.inode.fid))?;
+    let found: Vec<_> = found[0].iter().map(|(stripe, object)| (*stripe, *object)).collect();
+    Ok(seen.max(layout.file_size(&sizes(layout, &found))))
+}
+
+fn sizes(layout: &Layout, objects: &[(u32, OstAttr)]) -> Vec<Option<u64>> {
+    let mut sizes = vec![None; usize::from(layout.stripe_count)];
+    for (stripe, object) in objects.iter().filter(|(_, object)| object.exists != 0) {
+        sizes[*stripe as usize] = Some(object.size);
+    }
+    sizes
+}
+
+async fn fetch(open: &Rc<Open>, layout: &Rc<Layout>, runs: &[Run]) -> Result<Vec<Got>> {
+    if let [run] = runs {
+        return Ok(vec![fetch_run(open, layout, run).await?]);
+    }
+    let reads: Vec<LocalFuture<'_, Result<Got>>> = runs.iter().map(|run| Box::pin(fetch_run(open, layout, run)) as _).collect();
+    try_join(reads, open.inner.config.data_rpcs_in_flight.max(1) as usize).await
+}
+
+async fn fetch_run(open: &Rc<Open>, layout: &Layout, run: &Run) -> Result<Got> {
+    let (object, ost) = place(layout, run.stripe);
+    let body = OstIoReq {
+        object: object.into(),
+        parent: open.inode.fid.into(),
+        offset: run.object_offset,
+        length: run.len as u32, // at most rpc_bytes
+        flags: if open.flags & flags::O_DIRECT != 0 { io::DIRECT } else { 0 },
+        layout_version: u32::from(layout.generation),
+        ..OstIoReq::default()
+    };
+    let call = open.inner.call(&open.ctx, Opcode::OstRead, &body).bulk(Bulk::Sink(run.len as usize));
+    let answer = open.inner.ask(ost, call).await.map_err(|error| error.about(open.inode.fid))?;
+    let mut data = answer.data;
+    data.truncate(run.len as usize);
+    Ok(Got { data, object: answer.reply.body() })
+}
+
+/// Puts the runs' bytes where they belong in `[start, end)`; the rest is zeros.
+fn assemble(start: u64, end: u64, runs: &[Run], got: Vec<Got>) -> Bytes {
+    let len = end.saturating_sub(start) as usize;
+    if let ([run], [only]) = (runs, &got[..])
+        && run.parts.len() == 1
+        && only.data.len() >= len
+    {
+        return only.data.slice(..len); // one object, one stretch: handed through without a copy
+    }
+    let mut out = BytesMut::zeroed(len);
+    for (run, got) in runs.iter().zip(got) {
+        let mut data = &got.data[..];
+        for part in &run.parts {
+            let (bytes, rest) = data.split_at(data.len().min(part.len as usize));
+            data = rest;
+            let at = (part.file_offset - start) as usize;
+            let room = len.saturating_sub(at).min(bytes.len());
+            if room > 0 {
+                out[at..at + room].copy_from_slice(&bytes[..room]);
+            }
+        }
+    }
+    out.freeze()
+}
+
+impl Open {
+    /// Nothing where the file has no layout: then it has no bytes either.
+    async fn layout_for_read(self: &Rc<Self>) -> Result<Option<Rc<Layout>>> {
+        if let Some(layout) = self.inode.layout() {
+            return Ok(Some(layout));
+        }
+        let (attr, layout) = self.inner.stat(&self.ctx, self.inode.fid, self.handle).await?;
+        self.inode.learn(&attr, layout);
+        Ok(self.inode.layout())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use layout::Raid0;
+    use types::Fid;
+
+    fn layout() -> Layout {
+        Layout {
+            stripe_size: 1 << 16,
+            stripe_count: 2,
+            pattern: Raid0,
+            generation: 0,
+            base: Fid::new(0x400, 1),
+            osts: vec![0, 1],
+            pool: [0; 16],
+        }
+    }
+
+    fn got(len: usize, fill: u8) -> Got {
+        Got { data: Bytes::from(vec![fill; len]), object: OstAttr::default() }
+    }
+
+    #[test]
+    fn stretches_land_where_they_belong_and_gaps_are_zeros() {
+        let start = (1 << 16) - 2;
+        let runs = runs(&layout(), Extent::new(start, start + 5).expect("not empty"), 1 << 20);
+        let whole = assemble(start, start + 5, &runs, vec![got(2, 1), got(3, 2)]);
+        assert_eq!(&whole[..], [1, 1, 2, 2, 2]);
+        let hole = assemble(start, start + 5, &runs, vec![got(1, 1), got(2, 2)]);
+        assert_eq!(&hole[..], [1, 0, 2, 2, 0]);
+        let cut = assemble(start, start + 3, &runs, vec![got(2, 1), got(3, 2)]);
+        assert_eq!(&cut[..], [1, 1, 2]);
+        assert!(assemble(start, start - 1, &runs, vec![got(0, 1), got(0, 2)]).is_empty());
+    }
+
+    #[test]
+    fn a_short_run_misses_bytes_only_inside_the_file() {
+        let runs = runs(&layout(), Extent::new(0, 1 << 18).expect("not empty"), 1 << 20);
+        assert_eq!(runs.len(), 2);
+        let short = got(1 << 16, 1);
+        assert!(misses(&runs[0], &short, (1 << 17) + 1));
+        assert!(!misses(&runs[0], &short, 1 << 17));
+        assert!(!misses(&runs[0], &got(1 << 17, 1), u64::MAX));
+    }
+}

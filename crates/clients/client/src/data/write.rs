@@ -1,0 +1,158 @@
+//! Writing: one request per run of an object, in parallel; acknowledged when every OST has acknowledged.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::Bulk;
+use env::LocalFuture;
+use layout::Layout;
+use types::{Errno, Extent, Timespec};
+use wire::Opcode;
+use wire::body::{OstAttr, OstIoReq, io, setattr};
+
+use super::group::{Run, runs};
+use super::{OFFSET_MAX, layout_for_write, place};
+use crate::file::Open;
+use crate::join::join_bounded;
+use crate::{Error, Result, flags};
+
+/// Writes all of `data` at `offset`.
+pub(crate) async fn write(open: &Rc<Open>, offset: u64, data: Bytes) -> Result<usize> {
+    let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
+    let extent = end.and_then(|end| Extent::new(offset, end));
+    let extent = extent.ok_or_else(|| Error::local(Errno::EFBIG, "write").about(open.inode.fid))?;
+    let layout = layout_for_write(open).await?;
+    drop_set_id(open).await?;
+    open.wrote.set(true);
+    let written = send(open, &layout, extent, &data).await?;
+    if open.flags & flags::O_DSYNC != 0 && !open.inode.mdt_synced.get() {
+        open.inner.sync_mdt(&open.ctx, open.inode.fid).await?;
+        open.inode.mdt_synced.set(true);
+    }
+    Ok(written)
+}
+
+/// A write by somebody without privilege drops set-user-id and set-group-id first.
+async fn drop_set_id(open: &Rc<Open>) -> Result<()> {
+    if open.ctx.creds.uid == 0 || !open.inode.is_set_id() {
+        return Ok(());
+    }
+    let answer = open.inner.setattr_raw(&open.ctx, open.inode.fid, setattr::KILL_SUID, Default::default(), open.handle, 0).await?;
+    open.inode.mode.set(answer.attr.mode);
+    Ok(())
+}
+
+async fn send(open: &Rc<Open>, layout: &Rc<Layout>, extent: Extent, data: &Bytes) -> Result<usize> {
+    let runs = runs(layout, extent, u64::from(open.inner.config.rpc_bytes));
+    let mtime = open.inner.env.wall();
+    let results = if let [run] = &runs[..] {
+        vec![send_run(open, layout, run, extent.start(), data, mtime).await]
+    } else {
+        let writes = runs.iter().map(|run| {
+            let write: LocalFuture<'_, Result<()>> = Box::pin(send_run(open, layout, run, extent.start(), data, mtime));
+            write
+        });
+        join_bounded(writes.collect(), open.inner.config.data_rpcs_in_flight.max(1) as usize).await
+    };
+    outcome(extent, &runs, results).map_err(|error| error.about(open.inode.fid))
+}
+
+/// Bytes before the first that was not written; the error itself where there are none.
+fn outcome(extent: Extent, runs: &[Run], results: Vec<Result<()>>) -> Result<usize> {
+    let mut end = extent.end();
+    let mut first = None;
+    for (run, result) in runs.iter().zip(results) {
+        if let Err(error) = result {
+            end = end.min(run.parts[0].file_offset);
+            first.get_or_insert(error);
+        }
+    }
+    match first {
+        // Only a full target is told as a short write: the caller's next write gets the error. Every other one
+        // might never come back, and must not be swallowed.
+        Some(error) if end > extent.start() && matches!(error.errno(), Errno::ENOSPC | Errno::EDQUOT) => {}
+        Some(error) => return Err(error),
+        None => {}
+    }
+    Ok((end - extent.start()) as usize)
+}
+
+async fn send_run(open: &Rc<Open>, layout: &Layout, run: &Run, start: u64, data: &Bytes, mtime: Timespec) -> Result<()> {
+    let (object, ost) = place(layout, run.stripe);
+    let slice = |offset: u64, len: u64| data.slice((offset - start) as usize..(offset - start + len) as usize);
+    let parts = run.parts.iter().map(|part| slice(part.file_offset, part.len)).collect();
+    let durable = open.flags & flags::O_DSYNC != 0;
+    let direct = open.flags & flags::O_DIRECT != 0;
+    let attr = open.attr.borrow().to_owned();
+    let body = OstIoReq {
+        object: object.into(),
+        parent: open.inode.fid.into(),
+        offset: run.object_offset,
+        length: run.len as u32, // at most rpc_bytes
+        flags: if durable { io::SYNC } else { 0 } | if direct { io::DIRECT } else { 0 },
+        mtime: mtime.sec,
+        mtime_nsec: mtime.nsec,
+        layout_version: u32::from(layout.generation),
+        uid: attr.uid,
+        gid: attr.gid,
+        ..OstIoReq::default()
+    };
+    let call = open.inner.call(&open.ctx, Opcode::OstWrite, &body).bulk(Bulk::Source(parts)).modifies().sync(durable);
+    let watch = Watch::new(open);
+    let answer = open.inner.ask(ost, call).await?;
+    watch.answered(run.stripe, answer.reply.body());
+    Ok(())
+}
+
+/// A write under way: given up before its answer, it leaves the file's size unknown.
+struct Watch<'a> {
+    open: &'a Open,
+    generation: Option<u64>,
+}
+
+impl Watch<'_> {
+    fn new(open: &Open) -> Watch<'_> {
+        Watch { open, generation: open.inode.with_view(|view| view.generation()) }
+    }
+
+    fn answered(mut self, stripe: u32, object: OstAttr) {
+        if let Some(generation) = self.generation.take() {
+            self.open.inode.with_view(|view| view.wrote(stripe, object, generation));
+        }
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if self.generation.is_some() {
+            self.open.inode.with_view(|view| view.abandon());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use layout::Raid0;
+    use types::Fid;
+
+    #[test]
+    fn a_full_target_makes_the_write_short_and_other_errors_are_told() {
+        let layout = Layout {
+            stripe_size: 1 << 16,
+            stripe_count: 2,
+            pattern: Raid0,
+            generation: 0,
+            base: Fid::new(0x400, 1),
+            osts: vec![0, 1],
+            pool: [0; 16],
+        };
+        let extent = Extent::new(100, 1 << 17).expect("not empty");
+        let runs = runs(&layout, extent, 1 << 20);
+        let failed = |errno| Err(Error::local(errno, "ost_write"));
+        assert_eq!(outcome(extent, &runs, vec![Ok(()), Ok(())]), Ok((1 << 17) - 100));
+        assert_eq!(outcome(extent, &runs, vec![Ok(()), failed(Errno::ENOSPC)]), Ok((1 << 16) - 100));
+        assert_eq!(outcome(extent, &runs, vec![failed(Errno::ENOSPC), Ok(())]), failed(Errno::ENOSPC));
+        assert_eq!(outcome(extent, &runs, vec![Ok(()), failed(Errno::EIO)]), failed(Errno::EIO));
+    }
+}

@@ -1,0 +1,138 @@
+//! An open file.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use types::{Errno, Fid, Timespec, Xid};
+use wire::Attr;
+
+use crate::client::Inner;
+use crate::inode::Inode;
+use crate::{Ctx, Error, Result, data, flags};
+
+/// An open file. Cheap to clone; all clones are one handle. Close it once and await that: only then is the size known
+/// to everybody without asking the OSTs. A handle dropped unclosed is closed in the background.
+#[derive(Clone)]
+pub struct File(pub(crate) Rc<Open>);
+
+/// One open handle.
+pub(crate) struct Open {
+    pub(crate) inner: Rc<Inner>,
+    pub(crate) inode: Rc<Inode>,
+    pub(crate) ctx: Ctx,
+    pub(crate) flags: u32,
+    pub(crate) handle: u64,
+    /// Number of the open request: the close names it, so that both leave the replay list together.
+    pub(crate) xid: Xid,
+    pub(crate) attr: RefCell<Attr>,
+    pub(crate) wrote: Cell<bool>,
+    /// When it was read first.
+    pub(crate) read_at: Cell<Option<Timespec>>,
+    pub(crate) closed: Cell<bool>,
+}
+
+impl File {
+    /// Which file.
+    #[must_use]
+    pub fn fid(&self) -> Fid {
+        self.0.inode.fid
+    }
+
+    /// Attributes as the open gave them, the size resolved if the open had to know it.
+    #[must_use]
+    pub fn attr(&self) -> Attr {
+        *self.0.attr.borrow()
+    }
+
+    /// O_* flags of the open.
+    #[must_use]
+    pub fn flags(&self) -> u32 {
+        self.0.flags
+    }
+
+    /// Up to `len` bytes from `offset`; fewer only at the end of the file. Holes read as zeros.
+    ///
+    /// # Errors
+    /// EBADF if it is not open for reading; EIO from a target, which the error names.
+    pub async fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
+        self.0.check(flags::can_read(self.0.flags), "read")?;
+        data::read(&self.0, offset, len).await
+    }
+
+    /// Writes `data` at `offset`, with O_APPEND at the end of the file, wherever that is by then; says how many bytes
+    /// were written: all, unless an OST was full after the first of them. When it returns, every reader at any client
+    /// sees them; they are durable after [`File::fsync`], or at once with O_SYNC and O_DSYNC.
+    ///
+    /// # Errors
+    /// EBADF if it is not open for writing; ENOSPC, EFBIG; EIO from a target, which the error names.
+    pub async fn write(&self, offset: u64, data: Bytes) -> Result<usize> {
+        self.0.check(flags::can_write(self.0.flags), "write")?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        if self.0.flags & flags::O_APPEND == 0 {
+            return data::write(&self.0, offset, data).await;
+        }
+        let open = self.0.clone();
+        // An append whose caller is interrupted runs to its end under the lock: released too early, another
+        // client's append would land on the same bytes.
+        self.0.inner.run("append", async move { data::append(&open, data).await }).await
+    }
+
+    /// Data and the name's record are durable when it returns, whatever fails afterwards. `datasync` is the same: the
+    /// size of a file written now depends on the MDT's record that it is open.
+    ///
+    /// # Errors
+    /// EIO from a target, which the error names.
+    pub async fn fsync(&self, _datasync: bool) -> Result<()> {
+        self.0.check(true, "fsync")?;
+        data::fsync(&self.0).await
+    }
+
+    /// Closes the handle; the last writer's close tells the MDT size, blocks and times. Closing twice does nothing.
+    ///
+    /// # Errors
+    /// EIO if this client was evicted meanwhile: what was written since may be lost.
+    pub async fn close(&self) -> Result<()> {
+        if self.0.closed.replace(true) {
+            return Ok(());
+        }
+        let open = self.0.clone();
+        self.0.inner.run("close", async move { data::close(&open).await }).await
+    }
+}
+
+impl Open {
+    fn check(&self, allowed: bool, stage: &'static str) -> Result<()> {
+        if self.inode.is_lost() {
+            return Err(Error::local(Errno::EIO, stage).about(self.inode.fid));
+        }
+        if allowed && !self.closed.get() { Ok(()) } else { Err(Error::local(Errno::EBADF, stage).about(self.inode.fid)) }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.closed.get() {
+            return;
+        }
+        let open = Rc::new(Open {
+            inner: self.inner.clone(),
+            inode: self.inode.clone(),
+            ctx: self.ctx.clone(),
+            flags: self.flags,
+            handle: self.handle,
+            xid: self.xid,
+            attr: self.attr.clone(),
+            wrote: self.wrote.clone(),
+            read_at: self.read_at.clone(),
+            closed: Cell::new(true),
+        });
+        self.inner.env.spawn("close", async move {
+            if let Err(error) = data::close(&open).await {
+                tracing::warn!("closing a handle that was dropped: {error}");
+            }
+        });
+    }
+}

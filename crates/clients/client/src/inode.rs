@@ -1,0 +1,140 @@
+//! What the handles of one file share at this client.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use layout::{Layout, Striping};
+use types::Fid;
+use wire::Attr;
+use wire::attr::{S_ISGID, S_ISUID};
+
+use crate::client::Inner;
+use crate::flags;
+use crate::size::WriteView;
+
+/// An open file of this client; lives from its first open handle to its last.
+pub(crate) struct Inode {
+    pub(crate) fid: Fid,
+    layout: RefCell<Option<Rc<Layout>>>,
+    /// Mode as this client saw it last: tells whether a write must drop set-user-id.
+    pub(crate) mode: Cell<u32>,
+    /// Present while handles are open for writing.
+    pub(crate) view: RefCell<Option<WriteView>>,
+    handles: Cell<u32>,
+    writers: Cell<u32>,
+    /// The MDT's record of the open is durable (for O_SYNC).
+    pub(crate) mdt_synced: Cell<bool>,
+    /// The MDT evicted this client: handles are void.
+    lost: Cell<bool>,
+}
+
+impl Inode {
+    fn new(fid: Fid) -> Inode {
+        Inode {
+            fid,
+            layout: RefCell::default(),
+            mode: Cell::new(0),
+            view: RefCell::default(),
+            handles: Cell::new(0),
+            writers: Cell::new(0),
+            mdt_synced: Cell::new(false),
+            lost: Cell::new(false),
+        }
+    }
+
+    /// Where its bytes are, if it has a layout.
+    pub(crate) fn layout(&self) -> Option<Rc<Layout>> {
+        self.layout.borrow().clone()
+    }
+
+    /// Takes attributes and layout record of a reply.
+    pub(crate) fn learn(&self, attr: &Attr, striping: Option<Rc<Layout>>) {
+        self.mode.set(attr.mode);
+        if striping.is_some() {
+            *self.layout.borrow_mut() = striping;
+        }
+    }
+
+    /// Whether a write by somebody without privilege must drop set-user-id or set-group-id.
+    pub(crate) fn is_set_id(&self) -> bool {
+        let mode = self.mode.get();
+        mode & S_ISUID != 0 || (mode & S_ISGID != 0 && mode & 0o010 != 0)
+    }
+
+    pub(crate) fn has_writers(&self) -> bool {
+        self.writers.get() > 0
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.get()
+    }
+
+    /// What was learnt of objects is no ground for an exact size any more.
+    pub(crate) fn forget(&self) {
+        let stripes = self.layout().map_or(0, |layout| layout.stripe_count);
+        if let Some(view) = &mut *self.view.borrow_mut() {
+            view.forget(stripes);
+        }
+        self.mdt_synced.set(false);
+    }
+
+    pub(crate) fn lose(&self) {
+        self.lost.set(true);
+        *self.view.borrow_mut() = None;
+    }
+
+    /// Changes the view, if there is one.
+    pub(crate) fn with_view<T>(&self, change: impl FnOnce(&mut WriteView) -> T) -> Option<T> {
+        self.view.borrow_mut().as_mut().map(change)
+    }
+}
+
+impl Inner {
+    /// Shared state of an open file.
+    pub(crate) fn inode(&self, fid: Fid) -> Option<Rc<Inode>> {
+        self.inodes.borrow().get(&fid).cloned()
+    }
+
+    /// A handle was opened: `attr` as it was then, `epoch` from the same reply.
+    pub(crate) fn attach(&self, attr: &Attr, layout: Option<Rc<Layout>>, epoch: u64, open_flags: u32) -> Rc<Inode> {
+        let fid = attr.fid();
+        let inode = self.inodes.borrow_mut().entry(fid).or_insert_with(|| Rc::new(Inode::new(fid))).clone();
+        inode.learn(attr, layout);
+        inode.handles.set(inode.handles.get() + 1);
+        if flags::can_write(open_flags) {
+            inode.writers.set(inode.writers.get() + 1);
+            inode.mdt_synced.set(false);
+            let mut view = inode.view.borrow_mut();
+            match &mut *view {
+                Some(view) => view.opened(attr, epoch),
+                None => *view = Some(WriteView::new(*attr, epoch)),
+            }
+        }
+        inode
+    }
+
+    /// A handle was closed.
+    pub(crate) fn detach(&self, inode: &Rc<Inode>, open_flags: u32) {
+        if flags::can_write(open_flags) {
+            inode.writers.set(inode.writers.get() - 1);
+            if inode.writers.get() == 0 {
+                *inode.view.borrow_mut() = None;
+            }
+        }
+        inode.handles.set(inode.handles.get() - 1);
+        if inode.handles.get() == 0 {
+            let mut inodes = self.inodes.borrow_mut();
+            if inodes.get(&inode.fid).is_some_and(|current| Rc::ptr_eq(current, inode)) {
+                inodes.remove(&inode.fid);
+            }
+        }
+    }
+}
+
+/// The layout in buffer 1 of a reply.
+pub(crate) fn layout_of(record: &[u8]) -> Result<Option<Rc<Layout>>, layout::LayoutError> {
+    Ok(match Striping::decode(record)? {
+        Striping::Layout(layout) => Some(Rc::new(layout)),
+        Striping::None | Striping::Template(_) => None,
+    })
+}

@@ -1,0 +1,43 @@
+//! Bounds of the client, with their derivation.
+
+use types::Span;
+
+/// Pause between questions to an MGS that does not know the file system yet: targets register one by one.
+pub const MOUNT_RETRY: Span = Span::millis(100);
+
+/// Two reads of the configuration are at least this far apart, however many connects fail.
+pub const REFRESH_MIN: Span = Span::millis(200);
+
+/// Patience of a refresh: the MGS may be away for ever, and the next round asks again.
+pub const REFRESH_PATIENCE: Span = Span::secs(5);
+
+/// How long an unmount waits for a last sync where a server is away.
+pub const UNMOUNT_SYNC_MAX: Span = Span::secs(10);
+
+/// How long an MDT may hold back the answer to a lock request, below the deadline of an attempt.
+pub const LOCK_WAIT_MS: u32 = 4_000;
+
+/// Lock requests that may wait at the MDT at a time: a quarter of the requests in flight, so that unlocks and everything
+/// else always find a place. More of them ask again and again.
+pub const LOCK_WAITS_MAX: usize = 16;
+
+/// Pause of a lock request that found no place to wait at the MDT.
+pub const LOCK_POLL: Span = Span::millis(20);
+
+/// Entries of a glimpse request: 24 bytes each, 64 bytes each in the reply, which stays within one frame.
+pub const GLIMPSE_BATCH_MAX: usize = 1_024;
+
+/// Metadata requests that one batch call keeps in flight: half of what a connection takes.
+pub const BATCH_RPCS_MAX: usize = 32;
+
+/// Bytes of one directory page at most, as the servers bound it.
+pub const READDIR_BYTES_MAX: u32 = 1 << 20;
+
+/// Patience with a target that is connected, when only its space is asked.
+pub const STATFS_CONNECTED_WAIT: Span = Span::secs(5);
+
+/// Access times are stored once in this many seconds (relatime).
+pub const ATIME_SECS: i64 = 24 * 3_600;
+
+const _: () = assert!((LOCK_WAITS_MAX as u32) < endpoint::limits::RPCS_IN_FLIGHT_DEFAULT);
+const _: () = assert!(BATCH_RPCS_MAX as u32 <= endpoint::limits::RPCS_IN_FLIGHT_DEFAULT);

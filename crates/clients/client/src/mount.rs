@@ -1,0 +1,184 @@
+//! Mounting and unmounting: the configuration from the MGS, and its refresh in the background.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::{Call, Endpoint, EndpointConfig, Remote};
+use env::Env;
+use tokio::sync::Semaphore;
+use types::{Errno, Fid, Span, TargetId, TargetKind};
+use wire::body::{FidReq, OstBatchReq};
+use wire::config::{self, FsConfig};
+use wire::{Opcode, encode_body};
+
+use crate::client::{Client, Inner};
+use crate::limits;
+use crate::locks::Held;
+use crate::registry::Registry;
+use crate::{Ctx, Error, MountConfig, Result};
+
+impl Client {
+    /// Mounts: learns from the MGS where the targets are and reaches the root directory.
+    ///
+    /// # Errors
+    /// ETIMEDOUT after `mount_wait`; ENOENT if the MGS knows no such file system and does not within that time.
+    pub async fn mount(env: &Env, config: MountConfig) -> Result<Client> {
+        let wait = config.mount_wait;
+        let client = Client::prepare(env, config);
+        let reach = client.reach();
+        let reached = match wait {
+            None => reach.await,
+            Some(span) => env.timeout(span, reach).await.unwrap_or_else(|| Err(client.unreached())),
+        };
+        if let Err(error) = reached {
+            client.0.endpoint.shutdown().await;
+            return Err(error);
+        }
+        let task = env.spawn("client refresh", refresh(Rc::downgrade(&client.0), env.clone()));
+        client.0.background.borrow_mut().push(task);
+        Ok(client)
+    }
+
+    /// Makes what was written durable (for at most [`limits::UNMOUNT_SYNC_MAX`] where a server is away) and leaves.
+    pub async fn unmount(self) {
+        if self.0.env.timeout(limits::UNMOUNT_SYNC_MAX, self.sync()).await.is_none() {
+            tracing::warn!("unmounting without a last sync: waited for {}", self.waiting_on().join(", "));
+        }
+        self.0.background.borrow_mut().drain(..).for_each(|task| task.abort());
+        self.0.endpoint.shutdown().await;
+    }
+
+    fn prepare(env: &Env, config: MountConfig) -> Client {
+        let registry = Rc::new(Registry::new(config.mgs.clone()));
+        let endpoint_config = EndpointConfig {
+            nid: config.nid,
+            client: config.client,
+            name: config.name.clone(),
+            inline_bytes: config.inline_bytes,
+            ..EndpointConfig::default()
+        };
+        let inner = Inner {
+            env: env.clone(),
+            endpoint: Endpoint::new(env, endpoint_config, registry.clone()),
+            registry,
+            inodes: RefCell::default(),
+            held: RefCell::new(Held::default()),
+            lock_waits: Semaphore::new(limits::LOCK_WAITS_MAX),
+            numbers: Cell::new(env.random() >> 1),
+            written: RefCell::default(),
+            spaces: RefCell::default(),
+            hooked: RefCell::default(),
+            inactive: RefCell::default(),
+            background: RefCell::default(),
+            config,
+        };
+        Client(Rc::new(inner))
+    }
+
+    async fn reach(&self) -> Result<()> {
+        loop {
+            match self.0.fetch_config(None).await {
+                Ok(()) if !self.0.registry.targets(TargetKind::Mdt).is_empty() => break,
+                Err(error) if !matches!(error.errno(), Errno::ENOENT | Errno::ETIMEDOUT) => return Err(error),
+                _ => self.0.env.sleep(limits::MOUNT_RETRY).await,
+            }
+        }
+        self.getattr(&Ctx::root(), Fid::ROOT, None).await.map(|_| ())
+    }
+
+    fn unreached(&self) -> Error {
+        let known = !self.0.registry.targets(TargetKind::Mdt).is_empty();
+        Error::local(if known { Errno::ETIMEDOUT } else { Errno::ENOENT }, "mount")
+    }
+}
+
+impl Inner {
+    /// Reads the configuration and applies what is new.
+    pub(crate) async fn fetch_config(self: &Rc<Self>, patience: Option<Span>) -> Result<()> {
+        let name = Bytes::copy_from_slice(self.config.fsname.as_str().as_bytes());
+        let mut call = Call::new(Opcode::MgsConfig, vec![name]);
+        call.patience = patience.or(self.patience());
+        let answer = self.ask(TargetId::MGT, call).await?;
+        let fetched: Option<FsConfig> = config::decode(&answer.reply.buf(1));
+        let fetched = fetched.ok_or_else(|| Error::local(Errno::EPROTO, "mgs_config_read"))?;
+        if self.registry.update(fetched) {
+            self.apply_active();
+        }
+        Ok(())
+    }
+
+    /// `testfs-OST0002.osc.active=0` takes a target out of use.
+    fn apply_active(self: &Rc<Self>) {
+        for id in self.registry.targets(TargetKind::Ost) {
+            let off = self.registry.param(&format!("{}.osc.active", id.name(self.config.fsname))).is_some_and(|value| value == "0");
+            let changed = if off { self.inactive.borrow_mut().insert(id) } else { self.inactive.borrow_mut().remove(&id) };
+            if changed {
+                self.remote(id).set_active(!off);
+            }
+        }
+    }
+
+    /// What must happen when a target lost its memory of this client, or is recovering it.
+    pub(crate) fn set_hooks(self: &Rc<Self>, remote: &Rc<Remote>) {
+        let (id, weak) = (remote.id(), Rc::downgrade(self));
+        match id.kind {
+            TargetKind::Mgt => {}
+            TargetKind::Ost => {
+                let batch = OstBatchReq::default();
+                remote.set_commit_call(Call::new(Opcode::OstSync, vec![encode_body(&batch), Bytes::new()]));
+                remote.on_evicted(Rc::new(move || {
+                    if let Some(inner) = weak.upgrade() {
+                        tracing::warn!("evicted by {}: writes that it had not made durable are lost", id.name(inner.config.fsname));
+                        inner.forget_sizes();
+                    }
+                }));
+            }
+            TargetKind::Mdt => {
+                remote.set_commit_call(Call::new(Opcode::MdtSync, vec![encode_body(&FidReq::default())]));
+                let evicted = weak.clone();
+                remote.on_evicted(Rc::new(move || {
+                    if let Some(inner) = evicted.upgrade() {
+                        tracing::warn!("evicted by {}: open files and locks are lost", id.name(inner.config.fsname));
+                        inner.lose_opens();
+                    }
+                }));
+                remote.on_recovery(Rc::new(move || weak.upgrade().map_or_else(Vec::new, |inner| inner.restate())));
+            }
+        }
+    }
+
+    /// A server restarted: what it said of objects and opens is no ground for an exact size any more.
+    pub(crate) fn forget_sizes(&self) {
+        self.inodes.borrow().values().for_each(|inode| inode.forget());
+    }
+
+    /// The MDT knows this client's opens and locks no more.
+    fn lose_opens(&self) {
+        self.held.borrow_mut().clear();
+        for (_, inode) in std::mem::take(&mut *self.inodes.borrow_mut()) {
+            inode.lose();
+        }
+    }
+
+    /// Calls that tell a recovering MDT which locks this client holds.
+    fn restate(&self) -> Vec<Call> {
+        self.forget_sizes();
+        self.held.borrow().restate()
+    }
+}
+
+/// Reads the configuration every few seconds, and sooner when connects fail.
+async fn refresh(weak: std::rc::Weak<Inner>, env: Env) {
+    loop {
+        let Some(inner) = weak.upgrade() else { return };
+        let (every, registry) = (inner.config.refresh_every, inner.registry.clone());
+        drop(inner); // a client that nobody holds must not be kept alive by its own refresh
+        env.sleep(limits::REFRESH_MIN).await;
+        env.timeout(every, registry.wait_stale()).await;
+        let Some(inner) = weak.upgrade() else { return };
+        if let Err(error) = inner.fetch_config(Some(limits::REFRESH_PATIENCE)).await {
+            tracing::debug!("configuration not refreshed: {error}");
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Rules of size: what a file's size is, and when a closing client may say so (design D2, 10.8).
+//!
+//! - NEVER_WRITTEN and CLEAN: the MDT's word is exact.
+//! - DIRTY: the objects alone give size and blocks; the MDT's word is not used. Truncate keeps this true: under the
+//!   file's lock it cuts every object, and makes the one that holds the last byte when the file grows.
+//! - Times: the later of the MDT's and the objects' (an object's last write counts for mtime and ctime).
+//!
+//! [`WriteView`] is what one client's open-for-write handles know of one file. It may state the size at the last close
+//! exactly when nobody else could have changed an object meanwhile: the file was not dirty when the first handle
+//! opened, and every change of the write epoch since was this client's own.
+//!
+//! Pure: replies go in, the answer comes out.
+
+use std::collections::BTreeMap;
+
+use layout::Layout;
+use types::Timespec;
+use wire::body::OstAttr;
+use wire::{Attr, SizeState};
+
+/// Size, blocks and last write of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extents {
+    pub(crate) size: u64,
+    pub(crate) blocks: u64,
+    /// `None` where there is no object.
+    pub(crate) mtime: Option<Timespec>,
+}
+
+/// What the objects of a file add up to, in stripe order.
+pub(crate) fn add_up(layout: &Layout, objects: &[OstAttr]) -> Extents {
+    let sizes: Vec<_> = objects.iter().map(|object| (object.exists != 0).then_some(object.size)).collect();
+    let there = || objects.iter().filter(|object| object.exists != 0);
+    Extents {
+        size: layout.file_size(&sizes),
+        blocks: there().fold(0, |sum, object| sum.saturating_add(object.blocks)),
+        mtime: there().map(|object| Timespec::new(object.mtime, object.mtime_nsec)).max(),
+    }
+}
+
+/// Puts the objects' word into the attributes of a dirty file.
+pub(crate) fn resolve(attr: &mut Attr, layout: &Layout, objects: &[OstAttr]) {
+    let extents = add_up(layout, objects);
+    attr.size = extents.size;
+    attr.blocks = extents.blocks;
+    if let Some(written) = extents.mtime {
+        attr.set_mtime(attr.mtime().max(written));
+        attr.set_ctime(attr.ctime().max(written));
+    }
+}
+
+/// What is known of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stripe {
+    /// As it was when the first handle opened.
+    Untouched,
+    /// This client's own last word from the OST.
+    Known(OstAttr),
+    /// Changed, and how is not known.
+    Stale,
+}
+
+/// What the open-for-write handles of this client know of a file. From the first such open to the last close.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteView {
+    base: Attr,
+    /// Write epochs of this client's own doing; `true`: the file was dirty before.
+    epochs: BTreeMap<u64, bool>,
+    stripes: Vec<Stripe>,
+    /// Raised by each truncate: a write that began before cannot say what is there now.
+    generation: u64,
+    abandoned: bool,
+    /// Set by utimes after the last write: the close must not undo it.
+    mtime_set: Option<Timespec>,
+}
+
+impl WriteView {
+    /// The first open for write gave these attributes (as they were before it) and this epoch.
+    pub(crate) fn new(base: Attr, epoch: u64) -> WriteView {
+        WriteView {
+            base,
+            epochs: BTreeMap::from([(epoch, base.size_state() == SizeState::Dirty)]),
+            stripes: Vec::new(),
+            generation: 0,
+            abandoned: false,
+            mtime_set: None,
+        }
+    }
+
+    /// Another open for write by this client.
+    pub(crate) fn opened(&mut self, attr: &Attr, epoch: u64) {
+        let dirty = attr.size_state() == SizeState::Dirty;
+        if self.epochs.first_key_value().is_some_and(|(first, _)| epoch < *first) {
+            self.base = *attr;
+        }
+        self.epochs.insert(epoch, dirty);
+    }
+
+    /// This client did something else that may have raised the epoch to `epoch`.
+    pub(crate) fn note_epoch(&mut self, epoch: u64) {
+        self.epochs.entry(epoch).or_insert(true);
+    }
+
+    /// To be handed to [`WriteView::wrote`] by whatever starts now.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// A write to `stripe` that began under `generation` was answered.
+    pub(crate) fn wrote(&mut self, stripe: u32, attr: OstAttr, generation: u64) {
+        self.mtime_set = None;
+        let current = generation == self.generation;
+        let slot = self.slot(stripe);
+        *slot = match *slot {
+            _ if !current => Stripe::Stale,
+            Stripe::Stale => Stripe::Stale,
+            Stripe::Untouched => Stripe::Known(attr),
+            Stripe::Known(known) => Stripe::Known(later(known, attr)),
+        };
+    }
+
+    /// A write was given up before its answer came: it may still be executed.
+    pub(crate) fn abandon(&mut self) {
+        self.abandoned = true;
+    }
+
+    /// A truncate begins: what is in flight says nothing any more.
+    pub(crate) fn truncate_begins(&mut self) {
+        self.generation += 1;
+        self.stripes.iter_mut().for_each(|stripe| *stripe = Stripe::Stale);
+        self.mtime_set = None;
+    }
+
+    /// A truncate ended with these objects, in stripe order.
+    pub(crate) fn truncated(&mut self, objects: &[OstAttr], generation: u64) {
+        if generation == self.generation {
+            self.stripes = objects.iter().map(|object| Stripe::Known(*object)).collect();
+        }
+    }
+
+    /// Nothing that was learnt holds any more: a server lost its memory.
+    pub(crate) fn forget(&mut self, stripe_count: u16) {
+        self.generation += 1;
+        self.stripes = vec![Stripe::Stale; usize::from(stripe_count)];
+    }
+
+    /// utimes set the time of modification.
+    pub(crate) fn set_mtime(&mut self, time: Timespec) {
+        self.mtime_set = Some(time);
+    }
+
+    /// What utimes set after the last write.
+    pub(crate) fn mtime_set(&self) -> Option<Timespec> {
+        self.mtime_set
+    }
+
+    /// Whether nobody else can have changed an object since the first handle opened, as far as the epochs tell.
+    pub(crate) fn is_sole(&self) -> bool {
+        let (Some((first, dirty)), Some((last, _))) = (self.epochs.first_key_value(), self.epochs.last_key_value()) else {
+            return false;
+        };
+        !dirty && !self.abandoned && last - first + 1 == self.epochs.len() as u64
+    }
+
+    /// Epoch under which the size is known.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epochs.last_key_value().map_or(0, |(last, _)| *last)
+    }
+
+    /// Stripes whose object must be asked before the size can be stated.
+    pub(crate) fn unknown(&self, layout: &Layout) -> Vec<u32> {
+        let never = self.base.size_state() == SizeState::NeverWritten;
+        (0..u32::from(layout.stripe_count))
+            .filter(|stripe| match self.stripes.get(*stripe as usize).unwrap_or(&Stripe::Untouched) {
+                Stripe::Untouched => !never,
+                Stripe::Known(_) => false,
+                Stripe::Stale => true,
+            })
+            .collect()
+    }
+
+    /// The unknown ones were asked: every object in stripe order.
+    pub(crate) fn complete(&self, layout: &Layout, asked: &BTreeMap<u32, OstAttr>) -> Vec<OstAttr> {
+        (0..u32::from(layout.stripe_count))
+            .map(|stripe| match self.stripes.get(stripe as usize) {
+                Some(Stripe::Known(attr)) => *attr,
+                _ => asked.get(&stripe).copied().unwrap_or_default(),
+            })
+            .collect()
+    }
+
+    fn slot(&mut self, stripe: u32) -> &mut Stripe {
+        let index = stripe as usize;
+        if self.stripes.len() <= index {
+            self.stripes.resize(index + 1, Stripe::Untouched);
+        }
+        &mut self.stripes[index]
+    }
+}
+
+/// Answers of concurrent writes come in any order; between truncates an object only grows.
+fn later(one: OstAttr, other: OstAttr) -> OstAttr {
+    let newer = if (one.mtime, one.mtime_nsec) > (other.mtime, other.mtime_nsec) { one } else { other };
+    OstAttr { exists: 1, size: one.size.max(other.size), blocks: one.blocks.max(other.blocks), ..newer }
+}
+
+/// Bit i: stripe i of the first 64 has an object (`CloseReq::stripes`).
+pub(crate) fn stripe_bits(objects: &[OstAttr]) -> u64 {
+    objects.iter().take(64).zip(0..).filter(|(object, _)| object.exists != 0).fold(0, |bits, (_, stripe)| bits | 1 << stripe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use layout::Raid0;
+    use types::Fid;
+
+    fn layout(stripe_count: u16) -> Layout {
+        Layout {
+            stripe_size: 1 << 16,
+            stripe_count,
+            pattern: Raid0,
+            generation: 0,
+            base: Fid::new(0x400, 1),
+            osts: (0..u32::from(stripe_count)).collect(),
+            pool: [0; 16],
+        }
+    }
+
+    fn attr(state: SizeState) -> Attr {
+        Attr { size: 77, size_state: state as u32, mtime: 50, ctime: 60, ..Attr::default() }
+    }
+
+    fn object(size: u64, mtime: i64) -> OstAttr {
+        OstAttr { exists: 1, size, blocks: size.div_ceil(512), mtime, ..OstAttr::default() }
+    }
+
+    #[test]
+    fn objects_alone_give_the_size_of_a_dirty_file() {
+        let mut dirty = attr(SizeState::Dirty);
+        resolve(&mut dirty, &layout(2), &[object(10, 55), OstAttr::default()]);
+        assert_eq!((dirty.size, dirty.blocks, dirty.mtime, dirty.ctime), (10, 1, 55, 60));
+        resolve(&mut dirty, &layout(2), &[OstAttr::default(), object(1, 99)]);
+        assert_eq!((dirty.size, dirty.mtime, dirty.ctime), ((1 << 16) + 1, 99, 99));
+        resolve(&mut dirty, &layout(2), &[OstAttr::default(); 2]);
+        assert_eq!((dirty.size, dirty.blocks), (0, 0));
+    }
+
+    #[test]
+    fn a_fresh_file_needs_no_question_at_close() {
+        let mut view = WriteView::new(attr(SizeState::NeverWritten), 1);
+        view.wrote(1, object(5, 1), view.generation());
+        assert!(view.is_sole());
+        assert_eq!(view.unknown(&layout(3)), [0u32; 0]);
+        let objects = view.complete(&layout(3), &BTreeMap::new());
+        assert_eq!((add_up(&layout(3), &objects).size, stripe_bits(&objects)), ((1 << 16) + 5, 0b10));
+    }
+
+    #[test]
+    fn a_written_file_asks_for_the_stripes_it_did_not_touch() {
+        let mut view = WriteView::new(attr(SizeState::Clean), 4);
+        view.wrote(1, object(5, 1), view.generation());
+        assert_eq!(view.unknown(&layout(3)), [0, 2]);
+    }
+
+    #[test]
+    fn answers_out_of_order_keep_the_larger_size() {
+        let mut view = WriteView::new(attr(SizeState::NeverWritten), 1);
+        view.wrote(0, object(900, 3), view.generation());
+        view.wrote(0, object(100, 2), view.generation());
+        assert_eq!(view.complete(&layout(1), &BTreeMap::new())[0], object(900, 3));
+    }
+
+    #[test]
+    fn a_write_begun_before_a_truncate_leaves_the_stripe_unknown() {
+        let mut view = WriteView::new(attr(SizeState::NeverWritten), 1);
+        let before = view.generation();
+        view.truncate_begins();
+        view.truncated(&[object(0, 1)], view.generation());
+        assert_eq!(view.unknown(&layout(1)), [0u32; 0]);
+        view.wrote(0, object(100, 2), before);
+        assert_eq!(view.unknown(&layout(1)), [0]);
+        view.wrote(0, object(200, 2), view.generation());
+        assert_eq!(view.unknown(&layout(1)), [0], "the old write may have come in between");
+    }
+
+    #[test]
+    fn a_stranger_between_two_epochs_takes_the_word_away() {
+        let mut view = WriteView::new(attr(SizeState::Clean), 3);
+        view.opened(&attr(SizeState::Dirty), 4);
+        view.note_epoch(4);
+        assert!(view.is_sole());
+        view.opened(&attr(SizeState::Dirty), 6);
+        assert!(!view.is_sole());
+        view.opened(&attr(SizeState::Dirty), 5);
+        assert!(view.is_sole(), "it was our own open whose answer came late");
+    }
+
+    #[test]
+    fn a_file_that_was_dirty_before_is_not_ours_to_state() {
+        assert!(!WriteView::new(attr(SizeState::Dirty), 1).is_sole());
+        let mut view = WriteView::new(attr(SizeState::Clean), 2);
+        view.abandon();
+        assert!(!view.is_sole());
+    }
+
+    #[test]
+    fn an_earlier_open_answered_later_gives_the_base() {
+        let mut view = WriteView::new(attr(SizeState::Dirty), 2);
+        view.opened(&attr(SizeState::NeverWritten), 1);
+        assert!(view.is_sole());
+        assert_eq!(view.unknown(&layout(2)), [0u32; 0]);
+    }
+
+    #[test]
+    fn utimes_holds_until_the_next_write() {
+        let mut view = WriteView::new(attr(SizeState::Clean), 1);
+        view.set_mtime(Timespec::new(5, 0));
+        assert_eq!(view.mtime_set(), Some(Timespec::new(5, 0)));
+        view.wrote(0, object(1, 1), 0);
+        assert_eq!(view.mtime_set(), None);
+    }
+
+    #[test]
+    fn forgetting_asks_for_everything() {
+        let mut view = WriteView::new(attr(SizeState::NeverWritten), 1);
+        view.wrote(0, object(1, 1), 0);
+        view.forget(2);
+        assert_eq!(view.unknown(&layout(2)), [0, 1]);
+    }
+}

@@ -1,0 +1,161 @@
+//! Between the kernel's structures and the library's.
+
+use client::{Attr, LockConflict, LockKind, LockMode, LockSpec, SetAttr, SetTime, Statfs};
+use fusedev::abi;
+use types::{Errno, NAME_BYTES_MAX, Timespec};
+
+use crate::limits::{FILE_BLOCK_BYTES, OTHER_BLOCK_BYTES};
+
+/// The kernel's end of a lock that reaches to the end of the file.
+const OFFSET_MAX: u64 = i64::MAX as u64;
+
+pub(crate) fn attr(attr: &Attr) -> abi::Attr {
+    abi::Attr {
+        ino: attr.fid().ino(),
+        size: attr.size,
+        blocks: attr.blocks,
+        // Times before 1970 keep their bits.
+        atime: attr.atime as u64,
+        mtime: attr.mtime as u64,
+        ctime: attr.ctime as u64,
+        atimensec: attr.atime_nsec,
+        mtimensec: attr.mtime_nsec,
+        ctimensec: attr.ctime_nsec,
+        mode: attr.mode,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        // What the protocol carries of a device number: 12 bits of major, 20 of minor.
+        rdev: attr.rdev as u32,
+        blksize: if attr.is_file() { FILE_BLOCK_BYTES } else { OTHER_BLOCK_BYTES },
+        flags: 0,
+    }
+}
+
+/// Attributes that the kernel must not believe later.
+pub(crate) fn attr_out(of: &Attr) -> abi::AttrOut {
+    abi::AttrOut { attr: attr(of), ..Default::default() }
+}
+
+pub(crate) fn set_attr(args: &abi::SetattrIn, is_dir: bool) -> SetAttr {
+    let has = |bit| args.valid & bit != 0;
+    let time = |at: u32, now: u32, sec: u64, nsec: u32| match (has(now), has(at)) {
+        (true, _) => Some(SetTime::Now),
+        (false, true) => Some(SetTime::At(Timespec::new(sec as i64, nsec))),
+        (false, false) => None,
+    };
+    let owner_changes = has(abi::FATTR_UID) || has(abi::FATTR_GID);
+    SetAttr {
+        mode: has(abi::FATTR_MODE).then_some(args.mode & 0o7777),
+        uid: has(abi::FATTR_UID).then_some(args.uid),
+        gid: has(abi::FATTR_GID).then_some(args.gid),
+        size: has(abi::FATTR_SIZE).then_some(args.size),
+        atime: time(abi::FATTR_ATIME, abi::FATTR_ATIME_NOW, args.atime, args.atimensec),
+        mtime: time(abi::FATTR_MTIME, abi::FATTR_MTIME_NOW, args.mtime, args.mtimensec),
+        ctime: None,
+        projid: None,
+        kill_suid: !is_dir && (owner_changes || has(abi::FATTR_KILL_SUIDGID)),
+    }
+}
+
+pub(crate) fn statfs(of: &Statfs) -> abi::StatfsOut {
+    let block = of.block_bytes as u32;
+    abi::StatfsOut {
+        blocks: of.blocks,
+        bfree: of.blocks_free,
+        bavail: of.blocks_avail,
+        files: of.files,
+        ffree: of.files_free,
+        bsize: block,
+        namelen: NAME_BYTES_MAX as u32,
+        frsize: block,
+        ..Default::default()
+    }
+}
+
+pub(crate) fn lock_spec(args: &abi::LkIn, wait: bool) -> Result<LockSpec, Errno> {
+    let mode = match i32::try_from(args.lk.kind) {
+        Ok(libc::F_RDLCK) => LockMode::Shared,
+        Ok(libc::F_WRLCK) => LockMode::Exclusive,
+        Ok(libc::F_UNLCK) => LockMode::Unlock,
+        _ => return Err(Errno::EINVAL),
+    };
+    if args.lk_flags & abi::LK_FLOCK != 0 {
+        return Ok(LockSpec::whole(LockKind::Flock, mode, args.owner, wait));
+    }
+    let end = if args.lk.end >= OFFSET_MAX { u64::MAX } else { args.lk.end + 1 };
+    if args.lk.start >= end {
+        return Err(Errno::EINVAL);
+    }
+    Ok(LockSpec { kind: LockKind::Posix, mode, start: args.lk.start, end, owner: args.owner, wait })
+}
+
+pub(crate) fn lock_out(conflict: Option<LockConflict>) -> abi::LkOut {
+    let kind = |kind: i32| kind as u32;
+    let lk = match conflict {
+        None => abi::FileLock { kind: kind(libc::F_UNLCK), ..Default::default() },
+        Some(conflict) => abi::FileLock {
+            start: conflict.start.min(OFFSET_MAX),
+            end: if conflict.end > OFFSET_MAX { OFFSET_MAX } else { conflict.end.saturating_sub(1) },
+            kind: match conflict.mode {
+                LockMode::Shared => kind(libc::F_RDLCK),
+                LockMode::Exclusive => kind(libc::F_WRLCK),
+                LockMode::Unlock => kind(libc::F_UNLCK),
+            },
+            pid: conflict.pid,
+        },
+    };
+    abi::LkOut { lk }
+}
+
+/// A name as a directory can hold it.
+pub(crate) fn name(name: &[u8]) -> Result<&[u8], Errno> {
+    match name.len() {
+        0 => Err(Errno::ENOENT),
+        len if len > NAME_BYTES_MAX => Err(Errno::ENAMETOOLONG),
+        _ => Ok(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn posix(start: u64, end: u64) -> Result<(u64, u64), Errno> {
+        let lk = abi::FileLock { start, end, kind: libc::F_WRLCK as u32, pid: 1 };
+        lock_spec(&abi::LkIn { lk, ..Default::default() }, false).map(|spec| (spec.start, spec.end))
+    }
+
+    #[test]
+    fn lock_ends_change_from_inclusive_to_exclusive_and_back() {
+        assert_eq!(posix(0, 0), Ok((0, 1)));
+        assert_eq!(posix(10, OFFSET_MAX), Ok((10, u64::MAX)));
+        assert_eq!(posix(5, 3), Err(Errno::EINVAL));
+        for (start, end) in [(0, 0), (10, OFFSET_MAX)] {
+            let (ours_start, ours_end) = posix(start, end).expect("a good range");
+            let conflict = LockConflict { mode: LockMode::Shared, start: ours_start, end: ours_end, pid: 3 };
+            let lk = lock_out(Some(conflict)).lk;
+            assert_eq!((lk.start, lk.end, lk.kind, lk.pid), (start, end, libc::F_RDLCK as u32, 3));
+        }
+    }
+
+    #[test]
+    fn only_what_is_named_valid_is_set() {
+        let args = abi::SetattrIn { valid: abi::FATTR_SIZE | abi::FATTR_MTIME_NOW, size: 9, mode: 7, ..Default::default() };
+        let expected = SetAttr { size: Some(9), mtime: Some(SetTime::Now), ..SetAttr::default() };
+        assert_eq!(set_attr(&args, false), expected);
+    }
+
+    #[test]
+    fn a_change_of_owner_drops_set_user_id_except_on_directories() {
+        let args = abi::SetattrIn { valid: abi::FATTR_UID, uid: 3, ..Default::default() };
+        assert!(set_attr(&args, false).kill_suid);
+        assert!(!set_attr(&args, true).kill_suid);
+    }
+
+    #[test]
+    fn names_are_bounded() {
+        assert_eq!(name(&[b'a'; 255]).map(<[u8]>::len), Ok(255));
+        assert_eq!(name(&[b'a'; 256]), Err(Errno::ENAMETOOLONG));
+    }
+}

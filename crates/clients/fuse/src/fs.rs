@@ -1,0 +1,214 @@
+//! The handler: which call of the library answers which request, and what happens to callers that are killed.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use client::{Attr, Client, Ctx, File};
+use env::Env;
+use fusedev::abi::{self, cap};
+use fusedev::{Body, Handler, Header, InitInfo, LocalFuture, Op, Replier, Reply, Request};
+use types::{Errno, Fid};
+
+use crate::callers::Callers;
+use crate::convert;
+use crate::handles::Handles;
+use crate::limits::KILL_POLL;
+use crate::nodes::Nodes;
+use crate::op::dir::Dir;
+
+pub(crate) struct Fs {
+    pub(crate) env: Env,
+    pub(crate) client: Client,
+    pub(crate) nodes: RefCell<Nodes>,
+    pub(crate) files: RefCell<Handles<File>>,
+    pub(crate) dirs: RefCell<Handles<Rc<Dir>>>,
+    /// Files with POSIX locks that this mount took, and their owners: a close of any other need not ask the server.
+    pub(crate) locked: RefCell<BTreeSet<(Fid, u64)>>,
+    callers: RefCell<Callers>,
+    capabilities: Cell<u64>,
+}
+
+/// How a wait ended.
+pub(crate) enum First<A, B> {
+    Left(A),
+    Right(B),
+}
+
+/// Whichever is ready first, the left one where both are.
+pub(crate) async fn first<A, B>(left: impl Future<Output = A>, right: impl Future<Output = B>) -> First<A, B> {
+    let (mut left, mut right) = (pin!(left), pin!(right));
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(value) = left.as_mut().poll(cx) {
+            return Poll::Ready(First::Left(value));
+        }
+        right.as_mut().poll(cx).map(First::Right)
+    })
+    .await
+}
+
+impl Fs {
+    pub(crate) fn new(env: &Env, client: Client, info: InitInfo) -> Fs {
+        Fs {
+            env: env.clone(),
+            client,
+            nodes: RefCell::new(Nodes::new()),
+            files: RefCell::new(Handles::new()),
+            dirs: RefCell::new(Handles::new()),
+            locked: RefCell::default(),
+            callers: RefCell::default(),
+            capabilities: Cell::new(info.capabilities),
+        }
+    }
+
+    /// Who calls, for the servers.
+    pub(crate) fn ctx(&self, header: &Header, umask: u32) -> Ctx {
+        let creds = self.callers.borrow_mut().creds(header, self.env.now(), fusedev::supplementary_groups);
+        Ctx { creds, umask, pid: header.pid, jobid: [0; 32] }
+    }
+
+    /// The file that a node id stands for.
+    pub(crate) fn fid(&self, nodeid: u64) -> Result<Fid, Errno> {
+        self.nodes.borrow().get(nodeid).map(|node| node.fid).ok_or(Errno::ESTALE)
+    }
+
+    pub(crate) fn file(&self, fh: u64) -> Result<File, Errno> {
+        self.files.borrow().get(fh).ok_or(Errno::EBADF)
+    }
+
+    /// Any open handle of the file: what keeps an unlinked one alive.
+    pub(crate) fn file_of(&self, fid: Fid) -> Option<File> {
+        self.files.borrow().of(fid)
+    }
+
+    /// Tells the kernel of a file: counts a reference, allows it to believe nothing later.
+    pub(crate) fn entry(&self, attr: &Attr) -> abi::EntryOut {
+        let nodeid = self.nodes.borrow_mut().look_up(attr.fid(), attr.mode);
+        abi::EntryOut { nodeid, attr: convert::attr(attr), ..Default::default() }
+    }
+
+    pub(crate) fn attr(&self, attr: &Attr) -> Body {
+        self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
+        Body::Attr(convert::attr_out(attr))
+    }
+
+    /// How files are opened: direct, so that no page is believed; through the page cache, which the kernel checks and
+    /// drops at each open, where it could not map a file otherwise.
+    pub(crate) fn open_out(&self, fh: u64) -> abi::OpenOut {
+        let direct = self.capabilities.get() & cap::DIRECT_IO_ALLOW_MMAP != 0;
+        let open_flags = if direct { abi::FOPEN_DIRECT_IO | abi::FOPEN_PARALLEL_DIRECT_WRITES } else { 0 };
+        abi::OpenOut { fh, open_flags, padding: 0 }
+    }
+
+    async fn run(self: Rc<Self>, request: Request) {
+        let Request { header, op, replier } = request;
+        if let Op::Setlk { args, wait: true } = op {
+            return self.wait_for_lock(&header, args, &replier).await;
+        }
+        let drops = matches!(op, Op::Read(_) | Op::Readdir { .. } | Op::Getattr { .. } | Op::Statfs);
+        let mut work = pin!(self.perform(&header, op));
+        match first(work.as_mut(), self.killed(&header, &replier)).await {
+            First::Left(reply) => replier.reply(&reply),
+            First::Right(()) => {
+                replier.reply(&Err(Errno::EINTR));
+                if !drops {
+                    let late = work.await;
+                    self.undo(late).await;
+                }
+            }
+        }
+    }
+
+    /// Completes when the caller has been killed and waits only for us.
+    async fn killed(&self, header: &Header, replier: &Replier) {
+        replier.interrupted().await;
+        while !fusedev::fatal_signal_pending(header.pid) {
+            self.env.sleep(KILL_POLL).await;
+        }
+    }
+
+    /// What the kernel will never hear of must not be held for it.
+    async fn undo(&self, reply: Reply) {
+        match reply {
+            Ok(Body::Entry(entry)) => self.nodes.borrow_mut().forget(entry.nodeid, 1),
+            Ok(Body::Create(entry, open)) => {
+                self.nodes.borrow_mut().forget(entry.nodeid, 1);
+                self.close(open.fh).await;
+            }
+            Ok(Body::Open(open)) => self.close(open.fh).await,
+            _ => {}
+        }
+    }
+
+    async fn close(&self, fh: u64) {
+        self.dirs.borrow_mut().remove(fh);
+        let file = self.files.borrow_mut().remove(fh);
+        if let Some(file) = file
+            && let Err(error) = file.close().await
+        {
+            tracing::warn!(%error, "close");
+        }
+    }
+
+    /// One request. What is not here has a way in the kernel to do without, or is refused there.
+    async fn perform(&self, header: &Header, op: Op) -> Reply {
+        match op {
+            Op::Lookup { name } => self.lookup(header, &name).await,
+            Op::Getattr { fh } => self.getattr(header, fh).await,
+            Op::Setattr(args) => self.setattr(header, &args).await,
+            Op::Readlink => self.readlink(header).await,
+            Op::Symlink { name, target } => self.symlink(header, &name, &target).await,
+            Op::Mknod { name, mode, rdev, umask } => self.mknod(header, &name, mode, rdev, umask).await,
+            Op::Mkdir { name, mode, umask } => self.mkdir(header, &name, mode, umask).await,
+            Op::Unlink { name } => self.unlink(header, &name).await,
+            Op::Rmdir { name } => self.rmdir(header, &name).await,
+            Op::Rename { name, newdir, newname, flags } => self.rename(header, &name, newdir, &newname, flags).await,
+            Op::Link { oldnodeid, newname } => self.link(header, oldnodeid, &newname).await,
+            Op::Open(args) => self.open(header, args).await,
+            Op::Create { name, args } => self.create(header, &name, args).await,
+            Op::Read(args) => self.read(args).await,
+            Op::Write { args, data } => self.write(header, args, data).await,
+            Op::Fsync { fh, datasync } => self.fsync(fh, datasync).await,
+            Op::Flush { lock_owner, .. } => self.flush(header, lock_owner).await,
+            Op::Release(args) => self.release(header, args).await,
+            Op::Statfs => self.statfs().await,
+            Op::Syncfs => self.syncfs().await,
+            Op::Setxattr { name, value, flags } => self.setxattr(header, &name, value, flags).await,
+            Op::Getxattr { name, size } => self.getxattr(header, &name, size).await,
+            Op::Listxattr { size } => self.listxattr(header, size).await,
+            Op::Removexattr { name } => self.removexattr(header, &name).await,
+            Op::Opendir(_) => self.opendir(header),
+            Op::Readdir { args, plus } => self.readdir(header, args, plus).await,
+            Op::Releasedir(args) => self.releasedir(args.fh),
+            Op::Fsyncdir { .. } => self.fsyncdir(header).await,
+            Op::Getlk(args) => self.getlk(header, args).await,
+            Op::Setlk { args, .. } => self.setlk(header, args, false).await,
+            Op::Ioctl { .. } => Err(Errno::ENOTTY),
+            // ENOSYS: the kernel remembers and does it itself (poll, lseek, copy_file_range, access by
+            // `default_permissions`), or says EOPNOTSUPP (fallocate, O_TMPFILE).
+            _ => Err(Errno::ENOSYS),
+        }
+    }
+}
+
+impl Handler for Fs {
+    fn handle(self: Rc<Self>, request: Request) -> LocalFuture {
+        Box::pin(self.run(request))
+    }
+
+    fn forget(&self, nodeid: u64, nlookup: u64) {
+        self.nodes.borrow_mut().forget(nodeid, nlookup);
+    }
+}
+
+/// The errno of a failed call. What a server did not decide is worth a line in the log.
+pub(crate) fn errno(error: client::Error) -> Errno {
+    let errno = error.errno();
+    if error.target().is_some() && matches!(errno, Errno::EIO | Errno::ETIMEDOUT | Errno::ESHUTDOWN | Errno::EPROTO) {
+        tracing::warn!(%error, "a call failed");
+    }
+    errno
+}

@@ -1,0 +1,26 @@
+//! Bounds of the FUSE client.
+
+use types::Span;
+
+/// How long a thread's supplementary groups are believed. A process that changes its groups changes its user id with
+/// them as a rule, and that is part of the key; so this bounds only what a change of the groups alone can miss.
+pub(crate) const GROUPS_AGE: Span = Span::millis(100);
+
+/// Callers whose groups are remembered; all are forgotten when there are more.
+pub(crate) const CALLERS_MAX: usize = 1_024;
+
+/// Bytes of directory entries fetched at once: some thousands, so that a directory costs few round trips.
+pub(crate) const DIR_PAGE_BYTES: u32 = 1 << 20;
+
+/// How often a caller that got a signal, yet goes on waiting, is looked at again for one that kills it. The kernel
+/// tells only of the first.
+pub(crate) const KILL_POLL: Span = Span::millis(100);
+
+/// Preferred I/O size of files as `stat` shows it: a default stripe, so that tools that heed it ask for whole ones.
+pub(crate) const FILE_BLOCK_BYTES: u32 = 1 << 20;
+
+/// The same for anything else.
+pub(crate) const OTHER_BLOCK_BYTES: u32 = 4_096;
+
+/// How long an unmount waits for those who still use the mount, and then for requests under way.
+pub(crate) const UNMOUNT_WAIT: Span = Span::secs(2);

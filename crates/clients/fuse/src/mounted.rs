@@ -1,0 +1,219 @@
+//! A mount: from the options to its end.
+
+use std::cell::RefCell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use client::Client;
+use env::{Env, Task};
+use fusedev::abi::cap;
+use fusedev::{InitInfo, MountOptions, Session};
+use tokio::sync::Notify;
+
+use crate::fs::Fs;
+use crate::limits::UNMOUNT_WAIT;
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct FuseOptions {
+    /// Where; an existing directory.
+    pub mountpoint: PathBuf,
+    /// Source in the mount table, such as `10.0.0.1@tcp:/testfs`.
+    pub source: String,
+    /// Descriptors of the device that are read.
+    pub clones: usize,
+    /// Longest write in one request, bytes.
+    pub max_write: u32,
+    /// Longest readahead of the kernel, bytes.
+    pub max_readahead: u32,
+    /// Background requests under way at once.
+    pub max_background: u16,
+    /// Capabilities to behave as if the kernel did not have them (`fusedev::abi::cap`).
+    pub mask: u64,
+    /// Other users may enter.
+    pub allow_other: bool,
+    /// No changes.
+    pub read_only: bool,
+    /// Set-user-id bits and devices count.
+    pub suid_dev: bool,
+    /// Entries come with attributes. They are valid for no time, so this helps only programs that read the raw stream.
+    pub readdirplus: bool,
+    /// Detach the mount if this process dies.
+    pub holder: bool,
+}
+
+impl FuseOptions {
+    /// The usual mount.
+    #[must_use]
+    pub fn new(mountpoint: impl Into<PathBuf>) -> FuseOptions {
+        let mount = MountOptions::new(mountpoint);
+        FuseOptions {
+            mountpoint: mount.mountpoint,
+            source: mount.source,
+            clones: mount.clones,
+            max_write: mount.max_write,
+            max_readahead: mount.max_readahead,
+            max_background: mount.max_background,
+            mask: mount.mask,
+            allow_other: true,
+            read_only: false,
+            suid_dev: true,
+            readdirplus: false,
+            holder: true,
+        }
+    }
+
+    fn mount_options(&self) -> MountOptions {
+        let mut want = cap::ASYNC_READ
+            | cap::BIG_WRITES
+            | cap::MAX_PAGES
+            | cap::PARALLEL_DIROPS
+            | cap::ASYNC_DIO
+            | cap::ATOMIC_O_TRUNC
+            | cap::POSIX_LOCKS
+            | cap::FLOCK_LOCKS
+            | cap::DONT_MASK
+            | cap::POSIX_ACL
+            | cap::EXPORT_SUPPORT
+            | cap::HANDLE_KILLPRIV_V2
+            | cap::DIRECT_IO_ALLOW_MMAP
+            // For the mounts whose files go through the page cache: pages of a file that changed are dropped.
+            | cap::AUTO_INVAL_DATA;
+        if self.readdirplus {
+            want |= cap::DO_READDIRPLUS | cap::READDIRPLUS_AUTO;
+        }
+        MountOptions {
+            mountpoint: self.mountpoint.clone(),
+            source: self.source.clone(),
+            allow_other: self.allow_other,
+            default_permissions: true,
+            read_only: self.read_only,
+            suid_dev: self.suid_dev,
+            max_write: self.max_write,
+            max_readahead: self.max_readahead,
+            max_background: self.max_background,
+            clones: self.clones,
+            want,
+            mask: self.mask,
+            holder: self.holder,
+        }
+    }
+}
+
+/// A mount failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot mount at {}", mountpoint.display())]
+pub struct MountError {
+    mountpoint: PathBuf,
+    source: io::Error,
+}
+
+/// A mount that is being served. Dropped, it is taken away.
+pub struct Mounted {
+    env: Env,
+    session: Rc<Session>,
+    fs: Rc<Fs>,
+    ended: Rc<Ended>,
+    _serving: Task,
+}
+
+/// How serving ended, once it has.
+#[derive(Default)]
+struct Ended {
+    outcome: RefCell<Option<Result<(), io::ErrorKind>>>,
+    notify: Notify,
+}
+
+impl Ended {
+    async fn wait(&self) -> io::Result<()> {
+        loop {
+            let notified = self.notify.notified();
+            if let Some(outcome) = *self.outcome.borrow() {
+                return outcome.map_err(io::Error::from);
+            }
+            notified.await;
+        }
+    }
+}
+
+/// Mounts, and serves from now on. The caller keeps the client and unmounts it after [`Mounted::unmount`].
+///
+/// # Errors
+/// The kernel refused, or `fusermount3` did.
+pub async fn mount(env: &Env, client: Client, options: FuseOptions) -> Result<Mounted, MountError> {
+    let failed = |source| MountError { mountpoint: options.mountpoint.clone(), source };
+    let session = Rc::new(Session::mount(&options.mount_options()).map_err(failed)?);
+    let fs = Rc::new(Fs::new(env, client, session.info()));
+    let ended = Rc::<Ended>::default();
+    let serving = {
+        let (session, fs, ended) = (session.clone(), fs.clone(), ended.clone());
+        env.spawn("fuse", async move {
+            let outcome = session.serve(fs).await;
+            if let Err(error) = &outcome {
+                tracing::error!(%error, "the FUSE device failed");
+            }
+            ended.outcome.replace(Some(outcome.map_err(|error| error.kind())));
+            ended.notify.notify_waiters();
+        })
+    };
+    Ok(Mounted { env: env.clone(), session, fs, ended, _serving: serving })
+}
+
+impl Mounted {
+    /// Where it is.
+    #[must_use]
+    pub fn mountpoint(&self) -> &Path {
+        self.session.mountpoint()
+    }
+
+    /// What was negotiated with the kernel.
+    #[must_use]
+    pub fn info(&self) -> InitInfo {
+        self.session.info()
+    }
+
+    /// Completes when the mount has been taken away, by whomever, and what was under way is finished.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn run_until_unmounted(&self) -> io::Result<()> {
+        let outcome = self.ended.wait().await;
+        self.close_all().await;
+        outcome
+    }
+
+    /// Takes the mount away. Those who still use it have a moment to finish; then they get ENOTCONN.
+    ///
+    /// # Errors
+    /// It could not be unmounted, or the device failed.
+    pub async fn unmount(&self) -> io::Result<()> {
+        self.session.unmount()?;
+        if self.env.timeout(UNMOUNT_WAIT, self.ended.wait()).await.is_none() {
+            self.session.abort();
+        }
+        self.run_until_unmounted().await
+    }
+
+    /// Waits for requests under way, within a bound, and closes what nobody will close any more.
+    async fn close_all(&self) {
+        let _ = self.env.timeout(UNMOUNT_WAIT, self.session.drained()).await;
+        let files = self.fs.files.borrow_mut().drain();
+        self.fs.dirs.borrow_mut().drain();
+        let closing = async {
+            for file in files {
+                if let Err(error) = file.close().await {
+                    tracing::warn!(%error, "close at unmount");
+                }
+            }
+        };
+        let _ = self.env.timeout(UNMOUNT_WAIT, closing).await;
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = self.session.unmount();
+        self.session.abort();
+    }
+}

@@ -1,0 +1,117 @@
+//! Node ids, the kernel's names for files, and the FIDs that they stand for.
+//!
+//! Invariants
+//! - A FID that the kernel knows has exactly one node id.
+//! - A node id is never given twice in the life of a mount, so the kernel can never mistake one file for another.
+//! - A node lives while the kernel holds references to it: each entry it is told counts one, FORGET takes them back.
+//! - The root is always there.
+
+use std::collections::BTreeMap;
+
+use fusedev::abi::ROOT_ID;
+use types::Fid;
+
+/// What is known of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) fid: Fid,
+    /// Mode as the last attributes said; type bits never change.
+    pub(crate) mode: u32,
+    lookups: u64,
+}
+
+pub(crate) struct Nodes {
+    by_id: BTreeMap<u64, Node>,
+    by_fid: BTreeMap<Fid, u64>,
+    last: u64,
+}
+
+impl Nodes {
+    pub(crate) fn new() -> Nodes {
+        let root = Node { fid: Fid::ROOT, mode: libc::S_IFDIR, lookups: 1 };
+        Nodes {
+            by_id: BTreeMap::from([(ROOT_ID, root)]),
+            by_fid: BTreeMap::from([(Fid::ROOT, ROOT_ID)]),
+            last: ROOT_ID,
+        }
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<Node> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// The kernel is being told of this file: one more reference.
+    pub(crate) fn look_up(&mut self, fid: Fid, mode: u32) -> u64 {
+        let id = *self.by_fid.entry(fid).or_insert_with(|| {
+            self.last += 1;
+            self.last
+        });
+        let node = self.by_id.entry(id).or_insert(Node { fid, mode, lookups: 0 });
+        node.lookups += 1;
+        node.mode = mode;
+        id
+    }
+
+    /// New attributes came.
+    pub(crate) fn saw(&mut self, fid: Fid, mode: u32) {
+        if let Some(node) = self.by_fid.get(&fid).and_then(|id| self.by_id.get_mut(id)) {
+            node.mode = mode;
+        }
+    }
+
+    pub(crate) fn forget(&mut self, id: u64, lookups: u64) {
+        if id == ROOT_ID {
+            return;
+        }
+        let Some(node) = self.by_id.get_mut(&id) else { return };
+        node.lookups = node.lookups.saturating_sub(lookups);
+        if node.lookups == 0 {
+            let fid = node.fid;
+            self.by_id.remove(&id);
+            self.by_fid.remove(&fid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Fid = Fid { seq: 0x400, oid: 1, ver: 0 };
+
+    #[test]
+    fn a_file_has_one_id_until_all_references_are_forgotten() {
+        let mut nodes = Nodes::new();
+        let id = nodes.look_up(A, 0);
+        assert_eq!(nodes.look_up(A, 0), id);
+        nodes.forget(id, 1);
+        assert_eq!(nodes.get(id).map(|node| node.fid), Some(A));
+        nodes.forget(id, 1);
+        assert_eq!(nodes.get(id), None);
+    }
+
+    #[test]
+    fn an_id_is_never_given_twice() {
+        let mut nodes = Nodes::new();
+        let first = nodes.look_up(A, 0);
+        nodes.forget(first, 1);
+        assert!(nodes.look_up(A, 0) > first);
+    }
+
+    #[test]
+    fn the_root_is_never_forgotten() {
+        let mut nodes = Nodes::new();
+        nodes.forget(ROOT_ID, u64::MAX);
+        assert_eq!(nodes.look_up(Fid::ROOT, 0), ROOT_ID);
+    }
+
+    #[test]
+    fn forgetting_too_much_or_the_unknown_harms_nobody() {
+        let mut nodes = Nodes::new();
+        let id = nodes.look_up(A, 0);
+        nodes.forget(id, 100);
+        nodes.forget(id, 1);
+        nodes.forget(77, 1);
+        assert_eq!(nodes.get(id), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! Open files and their bytes.
+
+use bytes::Bytes;
+use client::{Ctx, LockKind, LockMode, LockSpec, SetAttr};
+use fusedev::abi;
+use fusedev::{Body, Header, Reply};
+use types::{Errno, Fid};
+
+use crate::convert;
+use crate::fs::{Fs, errno};
+
+const O_APPEND: u32 = libc::O_APPEND as u32;
+const O_TRUNC: u32 = libc::O_TRUNC as u32;
+const O_WRONLY: u32 = libc::O_WRONLY as u32;
+
+impl Fs {
+    pub(crate) async fn open(&self, header: &Header, args: abi::OpenIn) -> Reply {
+        let fid = self.fid(header.nodeid)?;
+        let file = self.client.open(&self.ctx(header, 0), fid, args.flags).await.map_err(errno)?;
+        let fh = self.files.borrow_mut().insert(fid, file);
+        if args.flags & O_TRUNC != 0 && args.open_flags & abi::OPEN_KILL_SUIDGID != 0 {
+            self.drop_privileges(header.nodeid, fid).await;
+        }
+        Ok(Body::Open(self.open_out(fh)))
+    }
+
+    pub(crate) async fn create(&self, header: &Header, name: &[u8], args: abi::CreateIn) -> Reply {
+        let (parent, name) = (self.fid(header.nodeid)?, convert::name(name)?);
+        let ctx = self.ctx(header, args.umask);
+        let (attr, file) =
+            self.client.create(&ctx, parent, name, args.mode & 0o7777, args.flags, None).await.map_err(errno)?;
+        let fh = self.files.borrow_mut().insert(attr.fid(), file);
+        Ok(Body::Create(self.entry(&attr), self.open_out(fh)))
+    }
+
+    pub(crate) async fn read(&self, args: abi::ReadIn) -> Reply {
+        let file = self.file(args.fh)?;
+        // Short only at the end of the file, which is what the kernel takes it for.
+        file.read(args.offset, args.size as usize).await.map(Body::Data).map_err(errno)
+    }
+
+    pub(crate) async fn write(&self, header: &Header, args: abi::WriteIn, data: Bytes) -> Reply {
+        let file = self.file(args.fh)?;
+        if args.write_flags & abi::WRITE_KILL_SUIDGID != 0 {
+            self.drop_privileges(header.nodeid, file.fid()).await;
+        }
+        let written = if args.write_flags & abi::WRITE_CACHE != 0 && file.flags() & O_APPEND != 0 {
+            // A page of a mapping has its place, although the handle that the kernel picked appends.
+            let plain = self.client.open(&Ctx::root(), file.fid(), O_WRONLY).await.map_err(errno)?;
+            let written = plain.write(args.offset, data).await;
+            let closed = plain.close().await;
+            written.and_then(|written| closed.map(|()| written))
+        } else {
+            file.write(args.offset, data).await
+        };
+        let size = u32::try_from(written.map_err(errno)?).map_err(|_| Errno::EIO)?;
+        Ok(Body::Write(abi::WriteOut { size, padding: 0 }))
+    }
+
+    /// Drops set-user-id and set-group-id before somebody unprivileged changes the contents. The kernel asks with
+    /// every such write; the mode last seen tells whether there is anything to drop.
+    async fn drop_privileges(&self, nodeid: u64, fid: Fid) {
+        let mode = self.nodes.borrow().get(nodeid).map_or(0, |node| node.mode);
+        if !has_privileges(mode) {
+            return;
+        }
+        let set = SetAttr { kill_suid: true, ..SetAttr::default() };
+        match self.client.setattr(&Ctx::root(), fid, &set, self.file_of(fid).as_ref()).await {
+            Ok(attr) => self.nodes.borrow_mut().saw(fid, attr.mode),
+            Err(error) => tracing::warn!(%error, "set-user-id could not be dropped"),
+        }
+    }
+
+    pub(crate) async fn fsync(&self, fh: u64, datasync: bool) -> Reply {
+        let file = self.file(fh)?;
+        file.fsync(datasync).await.map(|()| Body::Empty).map_err(errno)
+    }
+
+    /// A close of one descriptor gives back the POSIX locks of its process, whichever descriptor took them. Writes
+    /// were acknowledged one by one, so there is nothing else to report; a size that is not handed over yet is asked
+    /// of the OSTs by whoever wants it.
+    pub(crate) async fn flush(&self, header: &Header, lock_owner: u64) -> Reply {
+        let fid = self.fid(header.nodeid)?;
+        if self.locked.borrow_mut().remove(&(fid, lock_owner)) {
+            self.unlock(header, fid, LockKind::Posix, lock_owner).await?;
+        }
+        Ok(Body::Empty)
+    }
+
+    pub(crate) async fn release(&self, header: &Header, args: abi::ReleaseIn) -> Reply {
+        let file = self.files.borrow_mut().remove(args.fh).ok_or(Errno::EBADF)?;
+        let unlocked = if args.release_flags & abi::RELEASE_FLOCK_UNLOCK != 0 {
+            self.unlock(header, file.fid(), LockKind::Flock, args.lock_owner).await
+        } else {
+            Ok(())
+        };
+        // Closed in any case: a lock that could not be given back goes with the session.
+        file.close().await.map_err(errno)?;
+        unlocked.map(|()| Body::Empty)
+    }
+
+    async fn unlock(&self, header: &Header, fid: Fid, kind: LockKind, owner: u64) -> Result<(), Errno> {
+        let spec = LockSpec::whole(kind, LockMode::Unlock, owner, false);
+        self.client.lock(&self.ctx(header, 0), fid, spec).await.map_err(errno)
+    }
+}
+
+/// Whether a write by the unprivileged would have to change this mode: set-user-id, or set-group-id that is not the
+/// old mark of mandatory locking.
+fn has_privileges(mode: u32) -> bool {
+    mode & libc::S_ISUID != 0 || mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_group_id_without_group_execution_is_no_privilege() {
+        assert!(has_privileges(0o4644));
+        assert!(has_privileges(0o2755));
+        assert!(!has_privileges(0o2744));
+        assert!(!has_privileges(0o0777));
+    }
+}

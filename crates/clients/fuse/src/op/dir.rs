@@ -1,0 +1,163 @@
+//! Directories: entries in the order of the directory, resumed by cookies.
+//!
+//! Offsets as the kernel sees them: 0 the start, 1 behind ".", 2 behind "..", then an entry's cookie plus 2. They
+//! stay good over any number of reads, closes and changes, because the cookies do.
+//!
+//! A handle keeps the page last fetched, since the kernel asks for less at a time than a round trip should bring.
+//! Reading from the start fetches anew.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use client::{Attr, Ctx, DirPage};
+use fusedev::abi;
+use fusedev::{Body, DirBuf, Header, Reply};
+use types::{Errno, Fid};
+
+use crate::fs::{Fs, errno};
+use crate::limits::DIR_PAGE_BYTES;
+
+/// Offset behind "..": what the cookies are raised by.
+const DOTS: u64 = 2;
+/// `d_type` of a directory.
+const DT_DIR: u32 = libc::S_IFDIR >> 12;
+
+/// An open directory.
+pub(crate) struct Dir {
+    fid: Fid,
+    page: RefCell<Option<Page>>,
+}
+
+/// Entries behind a cookie.
+struct Page {
+    after: u64,
+    page: DirPage,
+}
+
+impl Page {
+    /// Index of the entry behind `cookie`, if this page can tell.
+    fn position(&self, cookie: u64) -> Option<usize> {
+        let entries = &self.page.entries;
+        let index = if cookie == self.after {
+            0
+        } else {
+            entries.binary_search_by_key(&cookie, |entry| entry.cookie).ok()? + 1
+        };
+        (index < entries.len() || self.page.at_end).then_some(index)
+    }
+}
+
+impl Fs {
+    pub(crate) fn opendir(&self, header: &Header) -> Reply {
+        let fid = self.fid(header.nodeid)?;
+        let fh = self.dirs.borrow_mut().insert(fid, Rc::new(Dir { fid, page: RefCell::new(None) }));
+        Ok(Body::Open(abi::OpenOut { fh, ..Default::default() }))
+    }
+
+    pub(crate) fn releasedir(&self, fh: u64) -> Reply {
+        self.dirs.borrow_mut().remove(fh).map(|_| Body::Empty).ok_or(Errno::EBADF)
+    }
+
+    pub(crate) async fn fsyncdir(&self, header: &Header) -> Reply {
+        let fid = self.fid(header.nodeid)?;
+        self.client.fsync_dir(&self.ctx(header, 0), fid).await.map(|()| Body::Empty).map_err(errno)
+    }
+
+    pub(crate) async fn readdir(&self, header: &Header, args: abi::ReadIn, plus: bool) -> Reply {
+        let dir = self.dirs.borrow().get(args.fh).ok_or(Errno::EBADF)?;
+        let ctx = self.ctx(header, 0);
+        let cookie = args.offset.saturating_sub(DOTS);
+        let kept = dir.page.borrow_mut().take().filter(|_| args.offset != 0);
+        let mut page = match kept {
+            Some(page) if page.position(cookie).is_some() => page,
+            _ => self.fetch(&ctx, dir.fid, cookie).await?,
+        };
+        if plus {
+            self.complete(&ctx, &mut page, cookie, args.size).await?;
+        }
+        let mut out = DirBuf::new(args.size);
+        self.fill(&mut out, dir.fid, &page, args.offset, plus);
+        *dir.page.borrow_mut() = Some(page);
+        Ok(Body::Dir(out))
+    }
+
+    async fn fetch(&self, ctx: &Ctx, dir: Fid, after: u64) -> Result<Page, Errno> {
+        let page = self.client.readdir(ctx, dir, after, DIR_PAGE_BYTES).await.map_err(errno)?;
+        // A server that sends nothing and yet more to come would have us ask for ever.
+        let at_end = page.at_end || page.entries.is_empty();
+        Ok(Page { after, page: DirPage { at_end, ..page } })
+    }
+
+    /// Asks for the sizes that the entries of this reply need, all at once.
+    async fn complete(&self, ctx: &Ctx, page: &mut Page, cookie: u64, size: u32) -> Result<(), Errno> {
+        let start = page.position(cookie).unwrap_or(0);
+        let room = size as usize / (size_of::<abi::EntryOut>() + size_of::<abi::Dirent>()) + 1;
+        let entries = page.page.entries.iter_mut().skip(start).take(room);
+        let mut open: Vec<_> = entries.filter(|entry| entry.has_attr && client::needs_glimpse(&entry.attr)).collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        let mut attrs: Vec<Attr> = open.iter().map(|entry| entry.attr).collect();
+        self.client.getattr_many(ctx, &mut attrs).await.map_err(errno)?;
+        open.iter_mut().zip(attrs).for_each(|(entry, attr)| entry.attr = attr);
+        Ok(())
+    }
+
+    fn fill(&self, out: &mut DirBuf, dir: Fid, page: &Page, offset: u64, plus: bool) {
+        let up = if page.page.parent.is_zero() { dir } else { page.page.parent };
+        for (at, name, fid) in [(0, &b"."[..], dir), (1, b"..", up)] {
+            if offset <= at && !push(out, plus.then(Default::default), fid.ino(), at + 1, DT_DIR, name) {
+                return;
+            }
+        }
+        let start = page.position(offset.saturating_sub(DOTS)).unwrap_or(page.page.entries.len());
+        for entry in &page.page.entries[start..] {
+            // The kernel counts a reference for what it is told, so it is counted only once it is sure to fit.
+            if !out.fits(plus, entry.name.len()) {
+                return;
+            }
+            let told = plus.then(|| if entry.has_attr { self.entry(&entry.attr) } else { Default::default() });
+            let (ino, kind) = (entry.attr.fid().ino(), entry.attr.file_type() >> 12);
+            let pushed = push(out, told, ino, entry.cookie.saturating_add(DOTS), kind, &entry.name);
+            assert!(pushed, "an entry that fits is taken");
+        }
+    }
+}
+
+/// A node id of zero in `told` means: a name without attributes.
+fn push(out: &mut DirBuf, told: Option<abi::EntryOut>, ino: u64, off: u64, kind: u32, name: &[u8]) -> bool {
+    match told {
+        Some(entry) => out.push_plus(&entry, ino, off, kind, name),
+        None => out.push(ino, off, kind, name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(after: u64, cookies: &[u64], at_end: bool) -> Page {
+        let mut bytes = Vec::new();
+        for cookie in cookies {
+            wire::dirent::push(&mut bytes, *cookie, &Attr::default(), true, b"n");
+        }
+        let entries = wire::dirent::decode(&bytes).expect("our own bytes");
+        Page { after, page: DirPage { entries, at_end, parent: Fid::ROOT } }
+    }
+
+    #[test]
+    fn a_page_continues_behind_any_of_its_entries() {
+        let page = page(10, &[20, 30, 40], false);
+        assert_eq!(page.position(10), Some(0));
+        assert_eq!(page.position(20), Some(1));
+        assert_eq!(page.position(30), Some(2));
+    }
+
+    #[test]
+    fn what_a_page_does_not_hold_is_fetched() {
+        let open = page(10, &[20, 30], false);
+        assert_eq!((open.position(30), open.position(25), open.position(0)), (None, None, None));
+        let last = page(10, &[20, 30], true);
+        assert_eq!(last.position(30), Some(2));
+    }
+}

@@ -1,0 +1,40 @@
+//! Locks of applications: `fcntl` and `flock`, held at the server.
+
+use client::{LockKind, LockMode};
+use fusedev::abi;
+use fusedev::{Body, Header, Replier, Reply};
+use types::Errno;
+
+use crate::convert;
+use crate::fs::{First, Fs, errno, first};
+
+impl Fs {
+    pub(crate) async fn getlk(&self, header: &Header, args: abi::LkIn) -> Reply {
+        let (fid, spec) = (self.fid(header.nodeid)?, convert::lock_spec(&args, false)?);
+        let mut ctx = self.ctx(header, 0);
+        ctx.pid = args.lk.pid;
+        let conflict = self.client.test_lock(&ctx, fid, spec).await.map_err(errno)?;
+        Ok(Body::Lock(convert::lock_out(conflict)))
+    }
+
+    pub(crate) async fn setlk(&self, header: &Header, args: abi::LkIn, wait: bool) -> Reply {
+        let (fid, spec) = (self.fid(header.nodeid)?, convert::lock_spec(&args, wait)?);
+        let mut ctx = self.ctx(header, 0);
+        // The process, not the thread: what F_GETLK tells others.
+        ctx.pid = args.lk.pid;
+        if spec.kind == LockKind::Posix && spec.mode != LockMode::Unlock {
+            // Before the answer: a lock may be held although the wait for it was given up.
+            self.locked.borrow_mut().insert((fid, spec.owner));
+        }
+        self.client.lock(&ctx, fid, spec).await.map(|()| Body::Empty).map_err(errno)
+    }
+
+    /// Any signal ends the wait, as `fcntl` promises; dropping the call takes the request back.
+    pub(crate) async fn wait_for_lock(&self, header: &Header, args: abi::LkIn, replier: &Replier) {
+        let reply = match first(self.setlk(header, args, true), replier.interrupted()).await {
+            First::Left(reply) => reply,
+            First::Right(()) => Err(Errno::EINTR),
+        };
+        replier.reply(&reply);
+    }
+}

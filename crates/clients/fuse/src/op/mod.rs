@@ -1,0 +1,7 @@
+//! The operations, by what they are about.
+
+mod data;
+pub(crate) mod dir;
+mod lock;
+mod namespace;
+mod xattr;

@@ -1,0 +1,108 @@
+//! Names, attributes and links.
+
+use bytes::Bytes;
+use fusedev::abi;
+use fusedev::{Body, Header, Reply};
+use types::{Errno, SYMLINK_BYTES_MAX};
+
+use crate::convert;
+use crate::fs::{Fs, errno};
+
+const RENAME_FLAGS: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE;
+
+impl Fs {
+    pub(crate) async fn lookup(&self, header: &Header, name: &[u8]) -> Reply {
+        let (ctx, parent) = (self.ctx(header, 0), self.fid(header.nodeid)?);
+        let attr = match name {
+            // Asked when a file handle of an NFS server is turned into a path again.
+            b"." => self.client.getattr(&ctx, parent, None).await,
+            b".." => {
+                let page = self.client.readdir(&ctx, parent, 0, 4_096).await.map_err(errno)?;
+                let up = if page.parent.is_zero() { parent } else { page.parent };
+                self.client.getattr(&ctx, up, None).await
+            }
+            name => self.client.lookup(&ctx, parent, convert::name(name)?).await,
+        };
+        attr.map(|attr| Body::Entry(self.entry(&attr))).map_err(errno)
+    }
+
+    pub(crate) async fn getattr(&self, header: &Header, fh: Option<u64>) -> Reply {
+        let fid = self.fid(header.nodeid)?;
+        let file = fh.and_then(|fh| self.file(fh).ok()).or_else(|| self.file_of(fid));
+        let attr = self.client.getattr(&self.ctx(header, 0), fid, file.as_ref()).await.map_err(errno)?;
+        Ok(self.attr(&attr))
+    }
+
+    pub(crate) async fn setattr(&self, header: &Header, args: &abi::SetattrIn) -> Reply {
+        let node = self.nodes.borrow().get(header.nodeid).ok_or(Errno::ESTALE)?;
+        let set = convert::set_attr(args, node.mode & libc::S_IFMT == libc::S_IFDIR);
+        // A truncate through a handle is allowed by that handle; anything else may be about an unlinked open file.
+        let file = if args.valid & abi::FATTR_FH != 0 { Some(self.file(args.fh)?) } else { None };
+        let file = file.or_else(|| if set.size.is_none() { self.file_of(node.fid) } else { None });
+        let attr = self.client.setattr(&self.ctx(header, 0), node.fid, &set, file.as_ref()).await.map_err(errno)?;
+        Ok(self.attr(&attr))
+    }
+
+    pub(crate) async fn readlink(&self, header: &Header) -> Reply {
+        let fid = self.fid(header.nodeid)?;
+        self.client.readlink(&self.ctx(header, 0), fid).await.map(Body::Data).map_err(errno)
+    }
+
+    pub(crate) async fn symlink(&self, header: &Header, name: &[u8], target: &Bytes) -> Reply {
+        if target.len() > SYMLINK_BYTES_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let parent = self.fid(header.nodeid)?;
+        let attr = self.client.symlink(&self.ctx(header, 0), parent, convert::name(name)?, target).await;
+        attr.map(|attr| Body::Entry(self.entry(&attr))).map_err(errno)
+    }
+
+    pub(crate) async fn mknod(&self, header: &Header, name: &[u8], mode: u32, rdev: u32, umask: u32) -> Reply {
+        let parent = self.fid(header.nodeid)?;
+        let ctx = self.ctx(header, umask);
+        let attr = self.client.mknod(&ctx, parent, convert::name(name)?, mode, u64::from(rdev)).await;
+        attr.map(|attr| Body::Entry(self.entry(&attr))).map_err(errno)
+    }
+
+    pub(crate) async fn mkdir(&self, header: &Header, name: &[u8], mode: u32, umask: u32) -> Reply {
+        let parent = self.fid(header.nodeid)?;
+        let attr = self.client.mkdir(&self.ctx(header, umask), parent, convert::name(name)?, mode & 0o7777).await;
+        attr.map(|attr| Body::Entry(self.entry(&attr))).map_err(errno)
+    }
+
+    pub(crate) async fn unlink(&self, header: &Header, name: &[u8]) -> Reply {
+        let parent = self.fid(header.nodeid)?;
+        let done = self.client.unlink(&self.ctx(header, 0), parent, convert::name(name)?).await;
+        done.map(|()| Body::Empty).map_err(errno)
+    }
+
+    pub(crate) async fn rmdir(&self, header: &Header, name: &[u8]) -> Reply {
+        let parent = self.fid(header.nodeid)?;
+        let done = self.client.rmdir(&self.ctx(header, 0), parent, convert::name(name)?).await;
+        done.map(|()| Body::Empty).map_err(errno)
+    }
+
+    pub(crate) async fn rename(&self, header: &Header, name: &[u8], newdir: u64, newname: &[u8], flags: u32) -> Reply {
+        if flags & !RENAME_FLAGS != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (from, to) = (self.fid(header.nodeid)?, self.fid(newdir)?);
+        let (name, newname) = (convert::name(name)?, convert::name(newname)?);
+        let done = self.client.rename(&self.ctx(header, 0), from, name, to, newname, flags).await;
+        done.map(|()| Body::Empty).map_err(errno)
+    }
+
+    pub(crate) async fn link(&self, header: &Header, oldnodeid: u64, newname: &[u8]) -> Reply {
+        let (fid, parent) = (self.fid(oldnodeid)?, self.fid(header.nodeid)?);
+        let attr = self.client.link(&self.ctx(header, 0), fid, parent, convert::name(newname)?).await;
+        attr.map(|attr| Body::Entry(self.entry(&attr))).map_err(errno)
+    }
+
+    pub(crate) async fn statfs(&self) -> Reply {
+        self.client.statfs().await.map(|statfs| Body::Statfs(convert::statfs(&statfs))).map_err(errno)
+    }
+
+    pub(crate) async fn syncfs(&self) -> Reply {
+        self.client.sync().await.map(|()| Body::Empty).map_err(errno)
+    }
+}

@@ -1,0 +1,38 @@
+//! Bounds of a server node, with their derivation.
+
+use types::Span;
+
+/// Requests that may wait in the queues of one CPT before its links are not read further: a request is below 1 KiB
+/// without inline data, so 16 MiB; 256 clients with 64 requests each.
+pub const QUEUED_MAX: usize = 16_384;
+
+/// Frames of one link that are handled before its reader looks at backpressure again.
+pub const BATCH_FRAMES_MAX: usize = 64;
+
+/// Modifying requests in flight per session (design 10.15).
+pub const TAGS_MAX: u32 = 64;
+
+/// Requests in flight per session that a client is told to keep to.
+pub const RPCS_IN_FLIGHT_MAX: u32 = 64;
+
+/// Executing and held requests per session: what the client is told, and as many that wait for locks; a client beyond
+/// that has its link closed. A mount with more blocked lock waiters than this is not a mount.
+pub const EXECUTING_MAX: usize = 16_384;
+
+/// How often a target's housekeeping looks around.
+pub const TICK: Span = Span::secs(1);
+
+/// What an early reply asks for (Lustre: `at_extra`).
+pub const EARLY_EXTRA: Span = Span::secs(30);
+
+/// A request that merely takes long gets no more time after this (Lustre: `at_max`).
+pub const AT_MAX: Span = Span::secs(600);
+
+/// A client that does not send what it offered is given so long.
+pub const PULL_WAIT: Span = Span::secs(30);
+
+/// Granularity of the account of pulled bytes.
+pub(crate) const BULK_UNIT: usize = 4_096;
+
+const _: () = assert!(TAGS_MAX <= ptlrpc::limits::TAGS_MAX);
+const _: () = assert!(RPCS_IN_FLIGHT_MAX as usize <= EXECUTING_MAX);

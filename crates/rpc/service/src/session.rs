@@ -1,0 +1,140 @@
+//! A client's session with a target, and the record by which it is known after a restart.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use ptlrpc::Export;
+use types::{ClientId, Instance, Instant, Nid, Transno};
+use wire::Reply;
+
+use crate::incoming::{Peer, Transport};
+use crate::limits;
+
+/// A client that a target knows, as `Table::Clients` holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientRecord {
+    /// Who.
+    pub client: ClientId,
+    /// Its session.
+    pub session: u64,
+    /// Its name for people.
+    pub name: String,
+    /// A server's own connection: its recovery is not waited for.
+    pub is_server: bool,
+}
+
+impl ClientRecord {
+    /// Key in `Table::Clients`: the client id, 16 bytes big-endian.
+    #[must_use]
+    pub fn key(&self) -> Vec<u8> {
+        self.client.0.to_be_bytes().to_vec()
+    }
+
+    /// Value: session (u64), flags (u32, 1 = server), length of the name (u32), the name; little-endian.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut value = Vec::with_capacity(16 + self.name.len());
+        value.extend_from_slice(&self.session.to_le_bytes());
+        value.extend_from_slice(&u32::from(self.is_server).to_le_bytes());
+        value.extend_from_slice(&(self.name.len() as u32).to_le_bytes());
+        value.extend_from_slice(self.name.as_bytes());
+        value
+    }
+
+    /// From key and value as stored; nothing where they are none.
+    #[must_use]
+    pub fn decode(key: &[u8], value: &[u8]) -> Option<ClientRecord> {
+        let client = ClientId(u128::from_be_bytes(key.try_into().ok()?));
+        let session = u64::from_le_bytes(value.get(..8)?.try_into().ok()?);
+        let flags = u32::from_le_bytes(value.get(8..12)?.try_into().ok()?);
+        let len = u32::from_le_bytes(value.get(12..16)?.try_into().ok()?) as usize;
+        let name = String::from_utf8_lossy(value.get(16..16usize.checked_add(len)?)?).into_owned();
+        Some(ClientRecord { client, session, name, is_server: flags & 1 != 0 })
+    }
+}
+
+/// What all sessions of a target share in their replies.
+pub(crate) struct Shared {
+    pub(crate) instance: Instance,
+    pub(crate) committed: Cell<Transno>,
+    pub(crate) assigned: Cell<Transno>,
+}
+
+/// A client's session.
+pub struct Session {
+    /// Who.
+    pub client: ClientId,
+    /// The number in its request headers.
+    pub id: u64,
+    /// Where it last came from.
+    pub nid: Cell<Nid>,
+    /// Its name for people.
+    pub name: String,
+    /// A server's own connection.
+    pub is_server: bool,
+    pub(crate) epoch: Cell<u32>,
+    pub(crate) heard: Cell<Instant>,
+    pub(crate) peer: RefCell<Weak<Peer>>,
+    pub(crate) export: RefCell<Export<Rc<Transport>>>,
+    pub(crate) ended: Cell<bool>,
+    /// Known from before the restart, and not come back so far.
+    pub(crate) absent: Cell<bool>,
+    pub(crate) shared: Rc<Shared>,
+}
+
+impl Session {
+    pub(crate) fn new(record: &ClientRecord, shared: &Rc<Shared>, now: Instant) -> Rc<Session> {
+        Rc::new(Session {
+            client: record.client,
+            id: record.session,
+            nid: Cell::default(),
+            name: record.name.clone(),
+            is_server: record.is_server,
+            epoch: Cell::new(0),
+            heard: Cell::new(now),
+            peer: RefCell::default(),
+            export: RefCell::new(Export::new(limits::TAGS_MAX)),
+            ended: Cell::new(false),
+            absent: Cell::new(false),
+            shared: Rc::clone(shared),
+        })
+    }
+
+    /// Whether it is over: what still executes for it has no listener.
+    pub fn is_ended(&self) -> bool {
+        self.ended.get()
+    }
+
+    /// Whether its client is connected now.
+    pub fn is_connected(&self) -> bool {
+        self.peer.borrow().upgrade().is_some_and(|peer| peer.tx.is_open())
+    }
+
+    pub(crate) fn attach(&self, peer: &Rc<Peer>, now: Instant) {
+        self.epoch.set(self.epoch.get() + 1);
+        self.nid.set(peer.nid);
+        self.heard.set(now);
+        self.absent.set(false);
+        *self.peer.borrow_mut() = Rc::downgrade(peer);
+    }
+
+    /// What every reply tells.
+    pub(crate) fn fill(&self, reply: &mut Reply) {
+        reply.header.instance = self.shared.instance.0;
+        reply.header.last_committed = self.shared.committed.get().0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_record_goes_there_and_back_and_its_cuts_are_refused() {
+        let record = ClientRecord { client: ClientId(7 << 100), session: 9, name: "node1:/mnt".to_owned(), is_server: true };
+        let (key, value) = (record.key(), record.encode());
+        assert_eq!(ClientRecord::decode(&key, &value), Some(record));
+        assert!((0..value.len()).all(|len| ClientRecord::decode(&key, &value[..len]).is_none()));
+        assert_eq!(ClientRecord::decode(&key[1..], &value), None);
+    }
+}

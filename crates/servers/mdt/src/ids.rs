@@ -1,0 +1,129 @@
+//! Ids of files and objects, from ranges that are durable before their first use (design 10.7).
+//!
+//! The store holds where the reserved range ends. A restart begins there: what was left of the range is burnt, so that
+//! no id is given twice. The next range is reserved while half of the last one is left; only a storm of creates in one
+//! commit interval waits for a commit.
+
+use types::{FID_FIRST_NORMAL_SEQ, Fid};
+
+use crate::limits::{ID_RANGE, SEQUENCES_PER_MDT};
+
+/// One kind of ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    seq: u64,
+    next: u32,
+    durable_end: u32,  // ids below may be given out
+    reserved_end: u32, // this is in the running transaction, or durable
+}
+
+/// First sequence of the files and of the objects of an MDT.
+pub(crate) fn first_sequences(mdt_index: u32) -> (u64, u64) {
+    let first = FID_FIRST_NORMAL_SEQ + u64::from(mdt_index) * SEQUENCES_PER_MDT;
+    (first, first + SEQUENCES_PER_MDT / 2)
+}
+
+impl Ids {
+    /// From what the store holds (`encoded`), or a fresh sequence. The range is not usable before it is [`Ids::durable`].
+    pub(crate) fn open(encoded: Option<&[u8]>, first_seq: u64, reuse: bool) -> Option<Ids> {
+        let (mut seq, mut next) = (first_seq, 1);
+        if let Some(encoded) = encoded {
+            seq = u64::from_le_bytes(encoded.get(..8)?.try_into().ok()?);
+            next = u32::from_le_bytes(encoded.get(8..12)?.try_into().ok()?);
+        }
+        if reuse {
+            next = next.saturating_sub(ID_RANGE).max(1);
+        }
+        if next > u32::MAX - 2 * ID_RANGE {
+            (seq, next) = (seq + 1, 1);
+        }
+        Some(Ids { seq, next, durable_end: next, reserved_end: next + ID_RANGE })
+    }
+
+    /// What the store must hold.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = self.seq.to_le_bytes().to_vec();
+        out.extend_from_slice(&self.reserved_end.to_le_bytes());
+        out
+    }
+
+    /// The end of the reservation that stands in the running transaction, for [`Ids::durable`].
+    pub(crate) fn mark(&self) -> (u64, u32) {
+        (self.seq, self.reserved_end)
+    }
+
+    /// A commit made the reservation `mark` durable.
+    pub(crate) fn durable(&mut self, mark: (u64, u32)) {
+        if mark.0 == self.seq {
+            self.durable_end = self.durable_end.max(mark.1);
+        }
+    }
+
+    /// The next id; none before a commit.
+    pub(crate) fn draw(&mut self) -> Option<Fid> {
+        if self.next >= self.durable_end {
+            return None;
+        }
+        let fid = Fid::new(self.seq, self.next);
+        self.next += 1;
+        Some(fid)
+    }
+
+    /// Whether the range should grow; if so it has grown, and [`Ids::encode`] must go into the running transaction.
+    pub(crate) fn extend(&mut self) -> bool {
+        if self.reserved_end > self.durable_end || self.durable_end - self.next > ID_RANGE / 2 {
+            return false;
+        }
+        match self.reserved_end.checked_add(ID_RANGE) {
+            Some(end) => self.reserved_end = end,
+            None if self.next >= self.durable_end => {
+                (self.seq, self.next) = (self.seq + 1, 1);
+                (self.durable_end, self.reserved_end) = (1, 1 + ID_RANGE);
+            }
+            None => return false,
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_id_is_given_twice_over_restarts() {
+        let mut given = std::collections::BTreeSet::new();
+        let mut stored: Option<Vec<u8>> = None;
+        for _ in 0..5 {
+            let mut ids = Ids::open(stored.as_deref(), first_sequences(0).0, false).expect("our own bytes");
+            assert_eq!(ids.draw(), None, "nothing before it is durable");
+            stored = Some(ids.encode());
+            ids.durable(ids.mark());
+            for _ in 0..100 {
+                assert!(given.insert(ids.draw().expect("a range")));
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_grows_before_it_ends_and_a_sequence_follows_another() {
+        let mut ids = Ids { seq: 9, next: 1, durable_end: u32::MAX - 10, reserved_end: u32::MAX - 10 };
+        ids.next = ids.durable_end - 1;
+        assert!(!ids.extend(), "the sequence is used up first");
+        assert!(ids.draw().is_some());
+        assert!(ids.extend());
+        assert_eq!(ids.draw(), None);
+        ids.durable(ids.mark());
+        assert_eq!(ids.draw(), Some(Fid::new(10, 1)));
+        ids.next = 1 + ID_RANGE / 2;
+        assert!(ids.extend() && !ids.extend());
+        ids.durable(ids.mark());
+        assert_eq!(ids.durable_end, 1 + 2 * ID_RANGE);
+    }
+
+    #[test]
+    fn mdts_have_sequences_of_their_own() {
+        assert_eq!(first_sequences(0), (0x2_0000_0400, 0x2_0001_0400));
+        assert!(first_sequences(0).1 < first_sequences(1).0);
+    }
+}

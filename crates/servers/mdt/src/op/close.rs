@@ -1,0 +1,87 @@
+//! close: the handle goes; the last writer of an undisturbed period hands the size over (design 10.8).
+//!
+//! Transaction: size and times of the inode; the whole file, if this was the last handle of an orphan. A replay repeats
+//! the size that the first reply showed. A handle that is unknown on a replay is closed already.
+
+use types::{Errno, Fid, Timespec};
+use wire::SizeState;
+use wire::body::{CloseReq, close as flags};
+
+use crate::op::{Answer, Op};
+use crate::opens::{OpenFile, Verdict};
+use crate::record::Inode;
+use crate::state::Effect;
+use crate::tx::Decided;
+
+/// Closes a handle.
+pub(crate) fn close(op: &mut Op<'_>) -> Decided<Answer> {
+    let body: CloseReq = op.request.body();
+    let Some(open) = op.state.opens.get(body.handle).filter(|open| open.client == op.client) else {
+        return match op.tx.find(Fid::from(body.fid))? {
+            Some(inode) if op.replay.is_some() => Ok(Answer::attr(&inode)),
+            _ if op.replay.is_some() => Ok(Answer::Bufs(Vec::new())),
+            _ => Err(Errno::EBADF.into()),
+        };
+    };
+    let mut inode = op.tx.inode(open.fid)?;
+    let before = inode.clone();
+    let cleaned = hand_over(op, &body, open, &mut inode);
+    if body.flags & flags::ATIME != 0 {
+        let atime = Timespec::new(body.atime, body.atime_nsec);
+        inode.attr.set_atime(atime.max(inode.attr.atime()));
+    }
+    let wrote = body.flags & flags::WROTE != 0;
+    let last = op.state.opens.is_last(body.handle);
+    op.tx.effects.push(Effect::Closed { handle: body.handle, wrote, cleaned });
+    let answer = Answer::attr(&inode);
+    if inode.attr.nlink == 0 && last && !op.recovering {
+        op.decides_on(inode.fid());
+        op.destroy(&inode)?;
+    } else if inode != before {
+        op.change(inode);
+    }
+    Ok(answer)
+}
+
+/// Size and times from the closer; says whether the size is known now.
+fn hand_over(op: &Op<'_>, body: &CloseReq, open: OpenFile, inode: &mut Inode) -> bool {
+    if !open.write {
+        return false;
+    }
+    let wrote = body.flags & flags::WROTE != 0;
+    let told = (body.flags & flags::SIZE != 0).then_some(body.write_epoch);
+    if wrote {
+        let mtime = Timespec::new(body.mtime, body.mtime_nsec);
+        if told.is_some() && mtime >= inode.mtime_set {
+            inode.attr.set_mtime(mtime.max(inode.attr.mtime()));
+            inode.attr.set_ctime(mtime.max(inode.attr.ctime()));
+        }
+    }
+    if let Some(first) = &op.replay {
+        let clean = first.attr.size_state() != SizeState::Dirty;
+        inode.attr.size_state = first.attr.size_state;
+        (inode.attr.size, inode.attr.blocks) = (first.attr.size, first.attr.blocks);
+        return clean;
+    }
+    match op.state.opens.judge(body.handle, wrote, told) {
+        Verdict::Restore(SizeState::Dirty) => false,
+        Verdict::Restore(prior) => {
+            inode.attr.size_state = prior as u32;
+            true
+        }
+        Verdict::Clean => {
+            known_size(inode, body.size, body.blocks);
+            true
+        }
+        Verdict::StayDirty if op.config.bugs.clean_size_despite_writers && told.is_some() => {
+            known_size(inode, body.size, body.blocks);
+            true
+        }
+        Verdict::StayDirty => false,
+    }
+}
+
+fn known_size(inode: &mut Inode, size: u64, blocks: u64) {
+    inode.attr.size_state = SizeState::Clean as u32;
+    (inode.attr.size, inode.attr.blocks) = (size, blocks);
+}

@@ -1,0 +1,220 @@
+//! create: files, directories, symbolic links, devices; with `OPEN` also opens, what is there included.
+//!
+//! Locks: none beyond the thread. Transaction: inode, entry, back-link, parent, layout, inherited attributes, all or
+//! nothing. A replay uses the FID, the layout and the handle of the first reply; where the file is there already, it
+//! only opens it again.
+
+use layout::{Layout, Template};
+use osd::Table;
+use types::{Errno, Fid, SYMLINK_BYTES_MAX};
+use wire::attr::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISGID};
+use wire::body::{CreateReq, create as flags, disposition};
+
+use crate::keys;
+use crate::op::open::{O_EXCL, Opening, wants_write};
+use crate::op::{Answer, Op, checked_name};
+use crate::perm::{ACL_ACCESS, ACL_DEFAULT, W, X, is_root};
+use crate::record::{INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INODE_HAS_XATTR, Inode};
+use crate::tx::{Decided, new_attr};
+
+/// Makes a file; see the module.
+pub(crate) fn create(op: &mut Op<'_>) -> Decided<Answer> {
+    let body: CreateReq = op.request.body();
+    let name = op.request.buf(1);
+    let name = checked_name(&name)?;
+    if let Some(answer) = replay_of_existing(op, &body)? {
+        return Ok(answer);
+    }
+    let parent = op.tx.dir(Fid::from(body.parent))?;
+    op.decides_on(parent.fid());
+    op.access(&parent, X)?;
+    if let Some(entry) = op.tx.entry(parent.fid(), name)? {
+        if body.flags & flags::OPEN == 0 || body.open_flags & O_EXCL != 0 {
+            return Err(Errno::EEXIST.into());
+        }
+        let inode = op.tx.inode(entry.record.fid)?;
+        return op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false });
+    }
+    if parent.attr.nlink == 0 {
+        return Err(Errno::ENOENT.into());
+    }
+    op.access(&parent, W | X)?;
+    let mut inode = make_inode(op, &body, &parent)?;
+    inherit(op, &body, &parent, &mut inode)?;
+    if inode.attr.is_file() {
+        place(op, &body, &parent, &mut inode)?;
+    }
+    let subdirs = i32::from(inode.attr.is_dir());
+    op.tx.insert_entry(parent.fid(), name, &inode)?;
+    op.tx.touch_dir(parent.fid(), name.len() as i64, subdirs)?;
+    op.change(inode.clone());
+    if body.flags & flags::OPEN != 0 && inode.attr.is_file() {
+        return op.open_inode(inode, &Opening { flags: body.open_flags, fresh: true });
+    }
+    op.full_answer(&inode, 0, disposition::CREATED)
+}
+
+/// A replay whose file is there: it was durable, or its name was open before. Only the handle is missing.
+fn replay_of_existing(op: &mut Op<'_>, body: &CreateReq) -> Decided<Option<Answer>> {
+    let Some(first) = op.replay else { return Ok(None) };
+    let existing = op.tx.find(first.attr.fid())?;
+    match existing {
+        Some(inode) if body.flags & flags::OPEN != 0 => {
+            op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false }).map(Some)
+        }
+        Some(inode) => op.full_answer(&inode, 0, first.disposition).map(Some),
+        None if op.committed || first.disposition & disposition::CREATED == 0 => Err(Errno::ESTALE.into()),
+        None => Ok(None),
+    }
+}
+
+fn make_inode(op: &mut Op<'_>, body: &CreateReq, parent: &Inode) -> Decided<Inode> {
+    let file_type = if body.mode & S_IFMT == 0 { S_IFREG } else { body.mode & S_IFMT };
+    let target = op.request.buf(2);
+    match file_type {
+        S_IFREG | S_IFDIR | S_IFIFO | S_IFSOCK => {}
+        S_IFLNK if target.is_empty() => return Err(Errno::ENOENT.into()),
+        S_IFLNK if target.len() > SYMLINK_BYTES_MAX => return Err(Errno::ENAMETOOLONG.into()),
+        S_IFLNK => {}
+        S_IFCHR | S_IFBLK if op.replay.is_some() || is_root(&op.creds) => {}
+        S_IFCHR | S_IFBLK => return Err(Errno::EPERM.into()),
+        _ => return Err(Errno::EINVAL.into()),
+    }
+    let fid = match &op.replay {
+        Some(first) if !op.config.bugs.replay_draws_new_fid => first.attr.fid(),
+        _ => op.state.draw_fid()?,
+    };
+    let setgid = parent.attr.mode & S_ISGID != 0;
+    let gid = if setgid { parent.attr.gid } else { op.creds.gid };
+    let mode = if file_type == S_IFLNK { 0o777 } else { body.mode & 0o7777 };
+    let mut attr = new_attr(fid, file_type | mode, op.creds.uid, gid, op.tx.now);
+    attr.projid = body.projid;
+    match file_type {
+        S_IFDIR => {
+            attr.nlink = 2;
+            attr.mode |= if setgid { S_ISGID } else { 0 };
+            attr.blocks = 8;
+        }
+        S_IFLNK => attr.size = target.len() as u64,
+        S_IFCHR | S_IFBLK => attr.rdev = body.rdev,
+        _ => {}
+    }
+    let is_program = attr.mode & (S_ISGID | 0o010) == S_ISGID | 0o010;
+    if file_type != S_IFDIR && is_program && !op.may_setgid(gid) {
+        attr.mode &= !S_ISGID;
+    }
+    let symlink = if file_type == S_IFLNK { target.to_vec() } else { Vec::new() };
+    Ok(Inode { attr, flags: 0, parent: parent.fid(), mtime_set: op.tx.now, symlink })
+}
+
+/// Mode and lists from the parent's default list, or the mode under the umask; a directory's default layout too.
+fn inherit(op: &mut Op<'_>, body: &CreateReq, parent: &Inode, inode: &mut Inode) -> Decided<()> {
+    let file_type = inode.attr.file_type();
+    if file_type == S_IFLNK {
+        return Ok(());
+    }
+    let default = if parent.has(INODE_HAS_DEFAULT_ACL) { op.acl(parent, ACL_DEFAULT)? } else { None };
+    match default {
+        None => inode.attr.mode &= !(body.umask & 0o777),
+        Some(default) => {
+            let (access, mode) = default.inherit(inode.attr.mode);
+            inode.attr.mode = mode;
+            if !access.is_minimal() {
+                op.tx.set.put(Table::Xattrs, keys::xattr(inode.fid(), ACL_ACCESS), access.encode());
+                inode.flags |= INODE_HAS_ACL | INODE_HAS_XATTR;
+            }
+            if file_type == S_IFDIR {
+                op.tx.set.put(Table::Xattrs, keys::xattr(inode.fid(), ACL_DEFAULT), default.encode());
+                inode.flags |= INODE_HAS_DEFAULT_ACL | INODE_HAS_XATTR;
+            }
+        }
+    }
+    if file_type == S_IFDIR {
+        inherit_template(op, parent, inode)?;
+    }
+    Ok(())
+}
+
+/// A directory takes over its parent's default layout, unless the parent is the root, whose default holds everywhere
+/// without being copied (spec namespace 2.7).
+fn inherit_template(op: &mut Op<'_>, parent: &Inode, inode: &mut Inode) -> Decided<()> {
+    let asked = op.request.buf(3);
+    let template = if !asked.is_empty() {
+        Some(decode_template(&asked)?)
+    } else if parent.fid() == Fid::ROOT {
+        None
+    } else {
+        op.tx.template(parent)?
+    };
+    if let Some(template) = template.filter(|template| !template.is_default()) {
+        op.tx.set.put(Table::Layouts, inode.fid().to_key(), template.encode());
+        inode.flags |= INODE_HAS_LAYOUT;
+    }
+    Ok(())
+}
+
+fn decode_template(record: &[u8]) -> Decided<Template> {
+    Template::decode(record).map_err(|error| error.errno().into())
+}
+
+/// The layout of a new file, unless it shall have none yet.
+fn place(op: &mut Op<'_>, body: &CreateReq, parent: &Inode, inode: &mut Inode) -> Decided<()> {
+    if body.flags & flags::NO_LAYOUT != 0 {
+        return Ok(());
+    }
+    let asked = op.request.buf(3);
+    let asked = if asked.is_empty() { Template::default() } else { decode_template(&asked)? };
+    let writes = body.flags & flags::OPEN != 0 && wants_write(body.open_flags);
+    if op.osts.is_empty() && op.replay.is_none() && !writes {
+        return Ok(()); // a name may exist before the first OST does; the first open for writing places it
+    }
+    op.give_layout(inode, Some(parent), &asked)
+}
+
+impl Op<'_> {
+    /// Gives `inode` a layout: what is asked for, else its directory's default, the root's, the file system's. A replay
+    /// takes the layout of the first reply.
+    pub(crate) fn give_layout(&mut self, inode: &mut Inode, parent: Option<&Inode>, asked: &Template) -> Decided<()> {
+        if self.replay.is_some() {
+            if let Some(record) = self.request.replay_buf(1).filter(|record| !record.is_empty()) {
+                let layout = Layout::decode(&record).map_err(|_| Errno::EPROTO)?;
+                self.tx.set_layout(inode, &layout);
+            }
+            return Ok(());
+        }
+        let template = self.wanted(parent, asked)?;
+        template.check().map_err(|error| error.errno())?;
+        let osts = self.state.place(&template, self.osts)?;
+        let layout = Layout {
+            stripe_size: template.stripe_size,
+            stripe_count: u16::try_from(osts.len()).map_err(|_| Errno::EINVAL)?,
+            pattern: layout::Raid0,
+            generation: 0,
+            base: self.state.draw_object()?,
+            osts,
+            pool: template.pool,
+        };
+        layout.check().map_err(|error| error.errno())?;
+        self.tx.set_layout(inode, &layout);
+        Ok(())
+    }
+
+    fn wanted(&mut self, parent: Option<&Inode>, asked: &Template) -> Decided<Template> {
+        let mut template = asked.clone();
+        if let Some(parent) = parent
+            && let Some(default) = self.tx.template(parent)?
+        {
+            template = template.or(&default);
+        }
+        let root = self.tx.inode(Fid::ROOT)?;
+        if let Some(default) = self.tx.template(&root)? {
+            template = template.or(&default);
+        }
+        let global = Template {
+            stripe_size: self.config.stripe_size_default,
+            stripe_count: self.config.stripe_count_default,
+            ..Template::default()
+        };
+        Ok(template.or(&global))
+    }
+}

@@ -1,0 +1,37 @@
+//! getattr, lookup, readlink: read only, no locks, no transaction.
+
+use types::{Errno, Fid};
+use wire::attr::S_IFLNK;
+use wire::body::{FidReq, LookupReq};
+
+use crate::op::{Answer, Op, checked_name};
+use crate::perm::X;
+use crate::tx::Decided;
+
+/// Attributes and layout by FID; an unlinked file that is still open has them too.
+pub(crate) fn getattr(op: &mut Op<'_>) -> Decided<Answer> {
+    let body: FidReq = op.request.body();
+    let inode = op.tx.inode(Fid::from(body.fid))?;
+    op.full_answer(&inode, 0, 0)
+}
+
+/// Attributes and layout by directory and name.
+pub(crate) fn lookup(op: &mut Op<'_>) -> Decided<Answer> {
+    let body: LookupReq = op.request.body();
+    let name = op.request.buf(1);
+    let dir = op.tx.dir(Fid::from(body.parent))?;
+    op.access(&dir, X)?;
+    let entry = op.tx.entry(dir.fid(), checked_name(&name)?)?.ok_or(Errno::ENOENT)?;
+    let inode = op.tx.inode(entry.record.fid)?;
+    op.full_answer(&inode, 0, 0)
+}
+
+/// Target of a symbolic link.
+pub(crate) fn readlink(op: &mut Op<'_>) -> Decided<Answer> {
+    let body: FidReq = op.request.body();
+    let inode = op.tx.inode(Fid::from(body.fid))?;
+    if inode.attr.file_type() != S_IFLNK {
+        return Err(Errno::EINVAL.into());
+    }
+    Ok(Answer::data(inode.symlink))
+}

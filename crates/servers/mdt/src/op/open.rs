@@ -1,0 +1,147 @@
+//! open by FID: a handle in memory, and the mark that the size may change.
+//!
+//! Transaction: for writing, the inode becomes DIRTY before anybody can write (and gets a layout, if it has none); else
+//! nothing but the place in history, so that the client keeps the open for replay. After a restart the replay rebuilds
+//! the handle; one whose file is gone is stale.
+
+use layout::Template;
+use types::{Errno, Fid};
+use wire::SizeState;
+use wire::attr::{S_IFLNK, S_IFREG};
+use wire::body::{OpenReq, disposition};
+
+use crate::op::{Answer, Op};
+use crate::opens::OpenFile;
+use crate::perm::{R, W, X, is_root, without_suid};
+use crate::record::{INODE_HAS_LAYOUT, Inode};
+use crate::state::Effect;
+use crate::tx::Decided;
+
+const O_ACCMODE: u32 = 3;
+const O_WRONLY: u32 = 1;
+const O_RDWR: u32 = 2;
+/// Must make the file.
+pub(crate) const O_EXCL: u32 = 0o200;
+const O_TRUNC: u32 = 0o1000;
+const O_DIRECTORY: u32 = 0o200_000;
+/// The kernel's mark of an open for execution, as FUSE passes it on.
+const FMODE_EXEC: u32 = 0o40;
+
+/// Whether these flags open for writing.
+pub(crate) fn wants_write(flags: u32) -> bool {
+    flags & O_ACCMODE == O_WRONLY || flags & O_ACCMODE == O_RDWR
+}
+
+fn wants_read(flags: u32) -> bool {
+    flags & O_ACCMODE == 0 || flags & O_ACCMODE == O_RDWR
+}
+
+/// How to open.
+pub(crate) struct Opening {
+    /// O_*.
+    pub(crate) flags: u32,
+    /// This operation made the file: its mode does not bind the one who made it.
+    pub(crate) fresh: bool,
+}
+
+/// Opens by FID.
+pub(crate) fn open(op: &mut Op<'_>) -> Decided<Answer> {
+    let body: OpenReq = op.request.body();
+    let inode = op.tx.inode(Fid::from(body.fid))?;
+    op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false })
+}
+
+impl Op<'_> {
+    /// Opens `inode`, which this operation may have made.
+    pub(crate) fn open_inode(&mut self, mut inode: Inode, how: &Opening) -> Decided<Answer> {
+        let write = wants_write(how.flags);
+        if !how.fresh {
+            self.check_open(&inode, how.flags)?;
+        }
+        self.decides_on(inode.fid());
+        let prior = (!self.committed).then(|| inode.attr.size_state());
+        let before = inode.clone();
+        let truncated = if how.fresh { Truncated::No } else { self.truncate(&mut inode, how.flags) };
+        let regular = inode.attr.file_type() == S_IFREG;
+        if regular && (write || truncated == Truncated::Objects) {
+            if !inode.has(INODE_HAS_LAYOUT) {
+                self.place_late(&mut inode)?;
+            }
+            if write {
+                inode.attr.size_state = SizeState::Dirty as u32;
+            }
+        }
+        if inode != before {
+            self.change(inode.clone());
+        }
+        let handle = self.open_handle(&inode, how.flags, write && regular, if truncated == Truncated::Objects { None } else { prior });
+        let made = if how.fresh { disposition::CREATED } else { 0 };
+        let cut = if truncated == Truncated::Objects { disposition::TRUNCATE } else { 0 };
+        self.full_answer(&inode, handle, made | cut)
+    }
+
+    fn check_open(&mut self, inode: &Inode, flags: u32) -> Decided<()> {
+        let write = wants_write(flags) || flags & O_TRUNC != 0;
+        if inode.attr.file_type() == S_IFLNK {
+            return Err(Errno::ELOOP.into());
+        }
+        if inode.attr.is_dir() && write {
+            return Err(Errno::EISDIR.into());
+        }
+        if !inode.attr.is_dir() && flags & O_DIRECTORY != 0 {
+            return Err(Errno::ENOTDIR.into());
+        }
+        let read = if flags & FMODE_EXEC != 0 { X } else { R };
+        let mask = if wants_read(flags) { read } else { 0 } | if write { W } else { 0 };
+        self.access(inode, mask)
+    }
+
+    /// O_TRUNC. A replay of a durable open has truncated already.
+    fn truncate(&mut self, inode: &mut Inode, flags: u32) -> Truncated {
+        if flags & O_TRUNC == 0 || inode.attr.file_type() != S_IFREG || self.committed {
+            return Truncated::No;
+        }
+        (inode.attr.size, inode.attr.blocks) = (0, 0);
+        inode.attr.set_mtime(self.tx.now);
+        inode.attr.set_ctime(self.tx.now);
+        if !is_root(&self.creds) {
+            inode.attr.mode = without_suid(inode.attr.mode);
+        }
+        if inode.attr.size_state() == SizeState::NeverWritten {
+            return Truncated::Empty;
+        }
+        self.dirty_size(inode);
+        Truncated::Objects
+    }
+
+    /// A file that was made without a layout gets one when somebody wants to write.
+    pub(crate) fn place_late(&mut self, inode: &mut Inode) -> Decided<()> {
+        let parent = self.tx.find(inode.parent)?.filter(|parent| parent.attr.is_dir());
+        self.give_layout(inode, parent.as_ref(), &Template::default())
+    }
+
+    fn open_handle(&mut self, inode: &Inode, flags: u32, write: bool, prior: Option<SizeState>) -> u64 {
+        let handle = match self.replay {
+            Some(first) => first.handle,
+            None => self.state.opens.draw_handle(),
+        };
+        let forgotten = self.replay.is_some() && self.config.bugs.forget_open_replay;
+        if handle == 0 || forgotten {
+            return handle;
+        }
+        let file =
+            OpenFile { fid: inode.fid(), client: self.client, session: self.session, read: wants_read(flags), write };
+        let epoch = write.then(|| self.state.opens.draw_epoch());
+        self.tx.effects.push(Effect::Opened { handle, file, epoch, prior });
+        handle
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Truncated {
+    No,
+    /// Nothing was ever written: there are no objects to cut.
+    Empty,
+    /// The client must punch the objects.
+    Objects,
+}

@@ -1,0 +1,248 @@
+//! Open files: handles, and who may say how large a file is (design 10.8).
+//!
+//! Invariants
+//! - A file's `writers` is the number of its handles that are open for writing.
+//! - `write_epoch` of a file changes with each open for writing, each truncate, and when several writers were at it: a
+//!   size that somebody found out under another epoch may be old and is not believed.
+//! - Only the one writer of an undisturbed period makes a size clean.
+
+use std::collections::BTreeMap;
+
+use types::{ClientId, Fid};
+use wire::SizeState;
+
+use crate::limits::IDLE_EPOCHS_MAX;
+
+/// A handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenFile {
+    pub(crate) fid: Fid,
+    pub(crate) client: ClientId,
+    pub(crate) session: u64,
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct FileState {
+    handles: u32,
+    writers: u32,
+    epoch: u64,
+    /// Several writers since the last time there was none.
+    mixed: bool,
+    /// Somebody wrote, or may have, in this period.
+    wrote: bool,
+    /// State of the size before this period, where it is known.
+    prior: Option<SizeState>,
+}
+
+/// What a close means for the size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Others write, or nobody can tell.
+    StayDirty,
+    /// Nobody wrote: it is what it was.
+    Restore(SizeState),
+    /// The closer knows it.
+    Clean,
+}
+
+/// All open files.
+#[derive(Default)]
+pub(crate) struct Opens {
+    handles: BTreeMap<u64, OpenFile>,
+    files: BTreeMap<Fid, FileState>,
+    /// Epoch of files without a state of their own.
+    base: u64,
+    next_epoch: u64,
+    next_handle: u64,
+}
+
+impl Opens {
+    /// Empty; epochs and handles of this instance differ from those of all earlier ones.
+    pub(crate) fn new(instance: u32) -> Opens {
+        let first = u64::from(instance) << 32;
+        Opens { base: first, next_epoch: first + 1, next_handle: first + 1, ..Opens::default() }
+    }
+
+    /// A fresh handle.
+    pub(crate) fn draw_handle(&mut self) -> u64 {
+        self.next_handle += 1;
+        self.next_handle - 1
+    }
+
+    /// A fresh epoch.
+    pub(crate) fn draw_epoch(&mut self) -> u64 {
+        self.next_epoch += 1;
+        self.next_epoch - 1
+    }
+
+    pub(crate) fn get(&self, handle: u64) -> Option<OpenFile> {
+        self.handles.get(&handle).copied()
+    }
+
+    pub(crate) fn is_open(&self, fid: Fid) -> bool {
+        self.files.get(&fid).is_some_and(|file| file.handles > 0)
+    }
+
+    /// Whether `handle` is the only one of its file.
+    pub(crate) fn is_last(&self, handle: u64) -> bool {
+        self.get(handle).and_then(|open| self.files.get(&open.fid)).is_some_and(|file| file.handles == 1)
+    }
+
+    pub(crate) fn writers(&self, fid: Fid) -> u32 {
+        self.files.get(&fid).map_or(0, |file| file.writers)
+    }
+
+    /// Guards a size that comes back later.
+    pub(crate) fn write_epoch(&self, fid: Fid) -> u64 {
+        self.files.get(&fid).map_or(self.base, |file| file.epoch)
+    }
+
+    /// Handles of a session.
+    pub(crate) fn of_session(&self, client: ClientId, session: u64) -> Vec<u64> {
+        let own = |open: &OpenFile| open.client == client && open.session == session;
+        self.handles.iter().filter(|(_, open)| own(open)).map(|(handle, _)| *handle).collect()
+    }
+
+    /// Handles in all.
+    pub(crate) fn len(&self) -> usize {
+        self.handles.len()
+    }
+
+    /// `handle` is open; `epoch` where it writes; `prior`: state of the size before.
+    pub(crate) fn open(&mut self, handle: u64, open: OpenFile, epoch: Option<u64>, prior: Option<SizeState>) {
+        self.next_handle = self.next_handle.max(handle + 1);
+        if let Some(before) = self.handles.insert(handle, open) {
+            assert_eq!((before.fid, before.client), (open.fid, open.client), "a handle names one open for ever");
+            return;
+        }
+        let base = self.base;
+        let file = self.files.entry(open.fid).or_insert(FileState { epoch: base, ..FileState::default() });
+        file.handles += 1;
+        if let Some(epoch) = epoch {
+            if file.writers == 0 {
+                (file.mixed, file.wrote, file.prior) = (false, false, prior);
+            } else {
+                file.mixed = true;
+            }
+            file.writers += 1;
+            file.epoch = epoch;
+        }
+    }
+
+    /// What a close of `handle` with these words means.
+    pub(crate) fn judge(&self, handle: u64, wrote: bool, size_epoch: Option<u64>) -> Verdict {
+        let Some(open) = self.get(handle).filter(|open| open.write) else { return Verdict::StayDirty };
+        let file = self.files[&open.fid];
+        if file.writers > 1 {
+            return Verdict::StayDirty;
+        }
+        match file.prior {
+            Some(prior) if !wrote && !file.wrote => Verdict::Restore(prior),
+            _ if size_epoch == Some(file.epoch) && !file.mixed => Verdict::Clean,
+            _ => Verdict::StayDirty,
+        }
+    }
+
+    /// `handle` is closed. `wrote`: it wrote, or may have. `cleaned`: its verdict made the size clean.
+    pub(crate) fn close(&mut self, handle: u64, wrote: bool, cleaned: bool) {
+        let Some(open) = self.handles.remove(&handle) else { return };
+        let fresh = self.draw_epoch();
+        let file = self.files.get_mut(&open.fid).expect("an open file has a state");
+        file.handles -= 1;
+        if open.write {
+            file.writers -= 1;
+            file.wrote |= wrote;
+            if file.mixed || !cleaned {
+                file.epoch = fresh;
+            }
+            file.mixed &= file.writers > 0;
+        }
+        let idle = file.handles == 0;
+        if idle && (cleaned || file.epoch == self.base) {
+            self.files.remove(&open.fid);
+        }
+        self.bound();
+    }
+
+    /// The size is to be asked from the OSTs, from now on.
+    pub(crate) fn dirtied(&mut self, fid: Fid, epoch: u64) {
+        let file = self.files.entry(fid).or_default();
+        file.epoch = epoch;
+        file.prior = None;
+        self.bound();
+    }
+
+    /// The size is known and nobody writes, or the file is gone.
+    pub(crate) fn cleaned(&mut self, fid: Fid) {
+        if self.files.get(&fid).is_some_and(|file| file.handles == 0) {
+            self.files.remove(&fid);
+        }
+    }
+
+    /// Forgets the epochs of files that nobody has open, when there are too many: all their sizes under way are refused.
+    fn bound(&mut self) {
+        if self.files.len() > IDLE_EPOCHS_MAX + self.handles.len() {
+            self.files.retain(|_, file| file.handles > 0);
+            self.base = self.draw_epoch();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(opens: &mut Opens, client: u128, write: bool) -> (u64, u64) {
+        let file = OpenFile { fid: Fid::ROOT, client: ClientId(client), session: 1, read: true, write };
+        let (handle, epoch) = (opens.draw_handle(), opens.draw_epoch());
+        opens.open(handle, file, write.then_some(epoch), Some(SizeState::NeverWritten));
+        (handle, epoch)
+    }
+
+    #[test]
+    fn the_only_writer_knows_the_size() {
+        let mut opens = Opens::new(1);
+        let (a, epoch) = open(&mut opens, 1, true);
+        assert_eq!(opens.judge(a, true, Some(epoch)), Verdict::Clean);
+        assert_eq!(opens.judge(a, true, None), Verdict::StayDirty);
+        assert_eq!(opens.judge(a, false, None), Verdict::Restore(SizeState::NeverWritten));
+        opens.close(a, true, true);
+        assert_eq!((opens.len(), opens.files.len()), (0, 0));
+    }
+
+    #[test]
+    fn two_writers_leave_the_size_dirty_until_somebody_asks() {
+        let mut opens = Opens::new(1);
+        let (a, first) = open(&mut opens, 1, true);
+        let (b, second) = open(&mut opens, 2, true);
+        assert_eq!(opens.judge(a, true, Some(first)), Verdict::StayDirty);
+        opens.close(a, true, false);
+        assert_eq!(opens.judge(b, true, Some(second)), Verdict::StayDirty, "a wrote while b had it open");
+        opens.close(b, true, false);
+        assert!(opens.write_epoch(Fid::ROOT) > second, "what b knows is old");
+        opens.cleaned(Fid::ROOT);
+        assert_eq!(opens.write_epoch(Fid::ROOT), opens.base);
+    }
+
+    #[test]
+    fn nobody_wrote_though_two_could_have() {
+        let mut opens = Opens::new(1);
+        let (a, _) = open(&mut opens, 1, true);
+        let (b, _) = open(&mut opens, 2, true);
+        opens.close(a, false, false);
+        assert_eq!(opens.judge(b, false, None), Verdict::Restore(SizeState::NeverWritten));
+    }
+
+    #[test]
+    fn a_truncate_makes_what_was_known_old() {
+        let mut opens = Opens::new(1);
+        let (a, epoch) = open(&mut opens, 1, true);
+        let fresh = opens.draw_epoch();
+        opens.dirtied(Fid::ROOT, fresh);
+        assert_eq!(opens.judge(a, true, Some(epoch)), Verdict::StayDirty);
+        assert_eq!(opens.judge(a, false, None), Verdict::StayDirty);
+        assert_eq!(opens.judge(a, true, Some(fresh)), Verdict::Clean);
+    }
+}

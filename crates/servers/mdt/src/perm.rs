@@ -1,0 +1,94 @@
+//! Who may do what: Unix permissions, checked here whatever the client checked before (D10).
+
+use osd::Table;
+use types::{Creds, Errno};
+use wire::attr::{S_ISGID, S_ISUID, S_ISVTX};
+
+use crate::acl::Acl;
+use crate::keys;
+use crate::op::Op;
+use crate::record::{INODE_HAS_ACL, Inode};
+use crate::tx::{Decided, OpError};
+
+/// Execute by the group.
+const S_IXGRP: u32 = 0o010;
+/// Read.
+pub(crate) const R: u32 = 4;
+/// Write.
+pub(crate) const W: u32 = 2;
+/// Execute, or search.
+pub(crate) const X: u32 = 1;
+
+/// Attribute of the access list.
+pub(crate) const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
+/// Attribute of the list that new files inherit.
+pub(crate) const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
+
+pub(crate) fn is_root(creds: &Creds) -> bool {
+    creds.uid == 0
+}
+
+/// What the mode bits alone say.
+fn mode_allows(inode: &Inode, creds: &Creds, mask: u32) -> bool {
+    let shift = if creds.uid == inode.attr.uid {
+        6
+    } else if creds.in_group(inode.attr.gid) {
+        3
+    } else {
+        0
+    };
+    inode.attr.mode >> shift & mask == mask
+}
+
+impl Op<'_> {
+    /// Whether the caller may do `mask` to `inode`; `EACCES` if not. A replay was allowed once and is not asked again.
+    pub(crate) fn access(&self, inode: &Inode, mask: u32) -> Decided<()> {
+        if self.may(inode, mask)? { Ok(()) } else { Err(Errno::EACCES.into()) }
+    }
+
+    pub(crate) fn may(&self, inode: &Inode, mask: u32) -> Decided<bool> {
+        if self.replay.is_some() {
+            return Ok(true);
+        }
+        if is_root(&self.creds) {
+            return Ok(mask & X == 0 || inode.attr.is_dir() || inode.attr.mode & 0o111 != 0);
+        }
+        // The owner's entry of a list is the owner's bits: no need to read it.
+        if inode.has(INODE_HAS_ACL) && self.creds.uid != inode.attr.uid
+            && let Some(acl) = self.acl(inode, ACL_ACCESS)?
+        {
+            return Ok(acl.allows(&self.creds, inode.attr.uid, inode.attr.gid, mask));
+        }
+        Ok(mode_allows(inode, &self.creds, mask))
+    }
+
+    /// A stored list.
+    pub(crate) fn acl(&self, inode: &Inode, name: &[u8]) -> Decided<Option<Acl>> {
+        match self.tx.view.get(Table::Xattrs, &keys::xattr(inode.fid(), name))? {
+            Some(value) => Acl::decode(&value).map_err(|_| OpError::Broken("access control list")),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether the caller owns the file, or is root.
+    pub(crate) fn is_owner(&self, inode: &Inode) -> bool {
+        self.replay.is_some() || is_root(&self.creds) || self.creds.uid == inode.attr.uid
+    }
+
+    /// In a sticky directory only the owner of the file or of the directory takes a name away.
+    pub(crate) fn check_sticky(&self, dir: &Inode, victim: &Inode) -> Decided<()> {
+        let free = dir.attr.mode & S_ISVTX == 0 || self.is_owner(victim) || self.is_owner(dir);
+        if free { Ok(()) } else { Err(Errno::EPERM.into()) }
+    }
+
+    /// Whether the caller may keep set-group-id on a file of `gid`.
+    pub(crate) fn may_setgid(&self, gid: u32) -> bool {
+        self.replay.is_some() || is_root(&self.creds) || self.creds.in_group(gid)
+    }
+}
+
+/// The mode of a file after a write or a change of owner: no set-user-id, no set-group-id that means it.
+pub(crate) fn without_suid(mode: u32) -> u32 {
+    let mode = mode & !S_ISUID;
+    if mode & S_IXGRP != 0 { mode & !S_ISGID } else { mode }
+}

@@ -1,0 +1,95 @@
+//! Commit on share (design 10.4): which keys changed since the last commit, and by whom.
+//!
+//! A change that decides on a key which *another* client changed since the last commit waits for a commit first. Then
+//! no client's replay depends on the replay of another who may never come back. Directory size, link count and times
+//! commute and are no keys here; reads make no dependency.
+
+use std::collections::BTreeMap;
+
+use types::{ClientId, Fid};
+
+/// What a decision can depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ShareKey {
+    /// Whether a name of this hash exists in a directory.
+    Entry(Fid, u64),
+    /// An inode: that it exists, and its attributes.
+    Inode(Fid),
+    /// That a directory is empty.
+    Contents(Fid),
+}
+
+struct Change {
+    /// `None`: several clients.
+    client: Option<ClientId>,
+    /// Count of the operation that changed it last.
+    count: u64,
+}
+
+/// Keys changed since the last commit.
+#[derive(Default)]
+pub(crate) struct Share {
+    changed: BTreeMap<ShareKey, Change>,
+    count: u64,
+}
+
+impl Share {
+    /// Whether `client` must wait for a commit before it decides on `key`.
+    pub(crate) fn is_foreign(&self, client: ClientId, key: &ShareKey) -> bool {
+        self.changed.get(key).is_some_and(|change| change.client != Some(client))
+    }
+
+    /// An applied operation of `client` changed these.
+    pub(crate) fn changed(&mut self, client: ClientId, keys: &[ShareKey]) {
+        self.count += 1;
+        let count = self.count;
+        for key in keys {
+            let change = self.changed.entry(*key).or_insert(Change { client: Some(client), count });
+            change.count = count;
+            if change.client != Some(client) {
+                change.client = None;
+            }
+        }
+    }
+
+    /// Everything up to now, for [`Share::committed`].
+    pub(crate) fn mark(&self) -> u64 {
+        self.count
+    }
+
+    /// Everything up to `mark` is durable.
+    pub(crate) fn committed(&mut self, mark: u64) {
+        if mark == self.count {
+            self.changed.clear();
+        } else {
+            self.changed.retain(|_, change| change.count > mark);
+        }
+    }
+
+    /// Keys remembered.
+    pub(crate) fn len(&self) -> usize {
+        self.changed.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_another_clients_uncommitted_change_is_foreign() {
+        let (a, b) = (ClientId(1), ClientId(2));
+        let (entry, other) = (ShareKey::Entry(Fid::ROOT, 5), ShareKey::Inode(Fid::ROOT));
+        let mut share = Share::default();
+        share.changed(a, &[entry]);
+        assert!(share.is_foreign(b, &entry) && !share.is_foreign(a, &entry) && !share.is_foreign(b, &other));
+        let mark = share.mark();
+        share.changed(b, &[entry]);
+        assert!(share.is_foreign(a, &entry) && share.is_foreign(b, &entry), "two changed it");
+        share.committed(mark);
+        assert!(share.is_foreign(a, &entry), "the second change is not durable yet");
+        share.committed(share.mark());
+        assert!(!share.is_foreign(a, &entry));
+        assert_eq!(share.len(), 0);
+    }
+}

@@ -1,0 +1,76 @@
+//! What an MDT keeps in memory only: open files, id ranges, shared keys. A restart rebuilds it from replays.
+
+use layout::Template;
+use placement::{Ost, RoundRobin};
+use types::{Fid, Transno};
+
+use crate::hash::HashKey;
+use crate::ids::Ids;
+use crate::opens::{OpenFile, Opens};
+use crate::share::Share;
+use crate::tx::{Decided, OpError};
+
+/// What an applied operation changes in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// A handle is open.
+    Opened { handle: u64, file: OpenFile, epoch: Option<u64>, prior: Option<wire::SizeState> },
+    /// A handle is closed.
+    Closed { handle: u64, wrote: bool, cleaned: bool },
+    /// The size is to be asked from the OSTs: a truncate, or a file whose writer is gone.
+    Dirtied { fid: Fid, epoch: u64 },
+    /// The size is known.
+    Cleaned(Fid),
+    /// The file is no more.
+    Gone(Fid),
+    /// A record of the destroy log was written.
+    DestroyLogged,
+}
+
+/// Memory of one instance.
+pub(crate) struct State {
+    pub(crate) hash_key: HashKey,
+    pub(crate) opens: Opens,
+    pub(crate) files: Ids,
+    pub(crate) objects: Ids,
+    pub(crate) share: Share,
+    pub(crate) round_robin: RoundRobin,
+    /// Number of the next record of the destroy log.
+    pub(crate) destroy_next: u64,
+    /// Highest transno ever applied.
+    pub(crate) last_transno: Transno,
+    /// Everything up to here was durable when this instance started: a replay of it only rebuilds memory.
+    pub(crate) boot_committed: Transno,
+}
+
+impl State {
+    /// A fresh FID.
+    pub(crate) fn draw_fid(&mut self) -> Decided<Fid> {
+        self.files.draw().ok_or(OpError::CommitFirst)
+    }
+
+    /// A fresh object base.
+    pub(crate) fn draw_object(&mut self) -> Decided<Fid> {
+        self.objects.draw().ok_or(OpError::CommitFirst)
+    }
+
+    /// OSTs for a file.
+    pub(crate) fn place(&mut self, template: &Template, osts: &[u32]) -> Decided<Vec<u32>> {
+        let osts: Vec<Ost> = osts.iter().map(|index| Ost { index: *index, node: 0, usable: true }).collect();
+        self.round_robin.choose(template, &osts).map_err(|error| OpError::Refused(error.errno()))
+    }
+
+    /// Carries out what an applied operation decided.
+    pub(crate) fn perform(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Opened { handle, file, epoch, prior } => self.opens.open(handle, file, epoch, prior),
+                Effect::Closed { handle, wrote, cleaned } => self.opens.close(handle, wrote, cleaned),
+                Effect::Dirtied { fid, epoch } => self.opens.dirtied(fid, epoch),
+                Effect::Cleaned(fid) => self.opens.cleaned(fid),
+                Effect::Gone(fid) => self.opens.cleaned(fid),
+                Effect::DestroyLogged => self.destroy_next += 1,
+            }
+        }
+    }
+}

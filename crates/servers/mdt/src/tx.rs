@@ -1,0 +1,309 @@
+//! One operation's changes while it decides: reads go to the running image and to what the operation itself changed,
+//! writes gather in a set that is applied whole or not at all.
+
+use std::collections::BTreeMap;
+
+use layout::{Layout, Template};
+use osd::{StoreError, Table, View, WriteSet};
+use types::{Errno, Fid, Timespec, Transno};
+use wire::{Attr, SizeState};
+
+use crate::hash::HashKey;
+use crate::keys;
+use crate::record::{DestroyRecord, DirentRecord, INODE_HAS_LAYOUT, INODE_HAS_XATTR, INODE_ORPHAN, Inode};
+use crate::share::ShareKey;
+use crate::state::Effect;
+
+/// Why an operation does not happen now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OpError {
+    /// The caller's: this is the answer.
+    #[error("{0}")]
+    Refused(Errno),
+    /// Commit, then decide again: it depends on another client's change, or ids must become durable first.
+    #[error("a commit comes first")]
+    CommitFirst,
+    /// The store's.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A record that cannot be read.
+    #[error("broken record: {0}")]
+    Broken(&'static str),
+}
+
+impl From<Errno> for OpError {
+    fn from(errno: Errno) -> OpError {
+        OpError::Refused(errno)
+    }
+}
+
+/// What deciding returns.
+pub(crate) type Decided<T> = Result<T, OpError>;
+
+/// A directory entry where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) cookie: u64,
+    pub(crate) record: DirentRecord,
+}
+
+/// The changes of one operation.
+pub(crate) struct Tx<'a> {
+    pub(crate) view: &'a dyn View,
+    pub(crate) set: WriteSet,
+    pub(crate) now: Timespec,
+    hash_key: HashKey,
+    inodes: BTreeMap<Fid, Option<Inode>>, // as the operation sees them; changed ones are in `dirty`
+    dirty: BTreeMap<Fid, ()>,
+    /// What the decision depends on, for commit on share.
+    pub(crate) decides: Vec<ShareKey>,
+    /// What others' decisions may depend on.
+    pub(crate) changes: Vec<ShareKey>,
+    /// What happens in memory once the set is applied.
+    pub(crate) effects: Vec<Effect>,
+}
+
+impl<'a> Tx<'a> {
+    pub(crate) fn new(view: &'a dyn View, hash_key: HashKey, now: Timespec) -> Tx<'a> {
+        Tx {
+            view,
+            set: WriteSet::new(),
+            now,
+            hash_key,
+            inodes: BTreeMap::new(),
+            dirty: BTreeMap::new(),
+            decides: Vec::new(),
+            changes: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// The inode of `fid`, if there is one.
+    pub(crate) fn find(&mut self, fid: Fid) -> Decided<Option<Inode>> {
+        if let Some(known) = self.inodes.get(&fid) {
+            return Ok(known.clone());
+        }
+        let inode = match self.view.get(Table::Inodes, &fid.to_key())? {
+            Some(value) => Some(Inode::decode(&value).ok_or(OpError::Broken("inode"))?),
+            None => None,
+        };
+        self.inodes.insert(fid, inode.clone());
+        Ok(inode)
+    }
+
+    /// The inode of `fid`; `ESTALE` where there is none: the caller had the FID from us.
+    pub(crate) fn inode(&mut self, fid: Fid) -> Decided<Inode> {
+        self.find(fid)?.ok_or(OpError::Refused(Errno::ESTALE))
+    }
+
+    /// The directory `fid`.
+    pub(crate) fn dir(&mut self, fid: Fid) -> Decided<Inode> {
+        let inode = self.inode(fid)?;
+        if inode.attr.is_dir() { Ok(inode) } else { Err(Errno::ENOTDIR.into()) }
+    }
+
+    /// Sets an inode.
+    pub(crate) fn put(&mut self, inode: Inode) {
+        self.dirty.insert(inode.fid(), ());
+        self.inodes.insert(inode.fid(), Some(inode));
+    }
+
+    /// Whether the operation changes this inode.
+    pub(crate) fn changes_inode(&self, fid: Fid) -> bool {
+        self.dirty.contains_key(&fid)
+    }
+
+    /// Cookie of the first possible entry of `name`.
+    fn first_cookie(&self, name: &[u8]) -> u64 {
+        self.hash_key.name(name) << 16
+    }
+
+    /// The entry `name` of `dir`.
+    pub(crate) fn entry(&mut self, dir: Fid, name: &[u8]) -> Decided<Option<Entry>> {
+        let first = self.first_cookie(name);
+        let mut found = Ok(None);
+        self.scan_dir(dir, first, &mut |cookie, value| {
+            if cookie >> 16 != first >> 16 {
+                return false;
+            }
+            match DirentRecord::decode(value) {
+                None => found = Err(OpError::Broken("directory entry")),
+                Some(record) if record.name == name => found = Ok(Some(Entry { cookie, record })),
+                Some(_) => return true,
+            }
+            false
+        })?;
+        self.decides.push(ShareKey::Entry(dir, first >> 16));
+        found
+    }
+
+    /// Visits the entries of `dir` with a cookie at or above `from`.
+    pub(crate) fn scan_dir(&self, dir: Fid, from: u64, visit: &mut dyn FnMut(u64, &[u8]) -> bool) -> Decided<()> {
+        let prefix = dir.to_key();
+        self.view.scan(Table::Dirents, &keys::dirent(dir, from), &mut |key, value| {
+            key.starts_with(&prefix) && keys::dirent_cookie(key).is_some_and(|cookie| visit(cookie, value))
+        })?;
+        Ok(())
+    }
+
+    /// Whether `dir` has no entry.
+    pub(crate) fn is_empty(&mut self, dir: Fid) -> Decided<bool> {
+        let mut empty = true;
+        self.scan_dir(dir, 0, &mut |_, _| {
+            empty = false;
+            false
+        })?;
+        self.decides.push(ShareKey::Contents(dir));
+        Ok(empty)
+    }
+
+    /// Makes the entry `name` of `dir`, which must not exist: the smallest free number among equal hashes.
+    pub(crate) fn insert_entry(&mut self, dir: Fid, name: &[u8], child: &Inode) -> Decided<()> {
+        let first = self.first_cookie(name);
+        let mut cookie = first;
+        self.scan_dir(dir, first, &mut |taken, _| {
+            let is_next = taken == cookie;
+            cookie += u64::from(is_next);
+            is_next
+        })?;
+        if cookie >> 16 != first >> 16 {
+            return Err(Errno::ENOSPC.into());
+        }
+        self.set_entry(dir, cookie, name, child);
+        Ok(())
+    }
+
+    /// Points the entry at `cookie` to `child`; a name that was there keeps its place.
+    pub(crate) fn set_entry(&mut self, dir: Fid, cookie: u64, name: &[u8], child: &Inode) {
+        let record = DirentRecord { fid: child.fid(), file_type: child.attr.file_type(), name: name.to_vec() };
+        self.set.put(Table::Dirents, keys::dirent(dir, cookie), record.encode());
+        self.set.put(Table::Links, keys::link(child.fid(), dir, cookie), name);
+        self.entry_changed(dir, cookie);
+    }
+
+    /// Removes an entry and its back-link.
+    pub(crate) fn remove_entry(&mut self, dir: Fid, entry: &Entry) {
+        self.set.delete(Table::Dirents, keys::dirent(dir, entry.cookie));
+        self.unlink_back(dir, entry);
+        self.entry_changed(dir, entry.cookie);
+    }
+
+    /// Removes the back-link of an entry that gets another file.
+    pub(crate) fn unlink_back(&mut self, dir: Fid, entry: &Entry) {
+        self.set.delete(Table::Links, keys::link(entry.record.fid, dir, entry.cookie));
+    }
+
+    fn entry_changed(&mut self, dir: Fid, cookie: u64) {
+        self.changes.push(ShareKey::Entry(dir, cookie >> 16));
+        self.changes.push(ShareKey::Contents(dir));
+    }
+
+    /// A directory's entry count changed by so many names and subdirectories, now. These commute: no dependency.
+    pub(crate) fn touch_dir(&mut self, dir: Fid, name_bytes: i64, subdirs: i32) -> Decided<()> {
+        let mut inode = self.inode(dir)?;
+        inode.attr.size = inode.attr.size.saturating_add_signed(name_bytes);
+        inode.attr.nlink = inode.attr.nlink.saturating_add_signed(subdirs);
+        inode.attr.set_mtime(self.now);
+        inode.attr.set_ctime(self.now);
+        self.put(inode);
+        Ok(())
+    }
+
+    /// The layout of a file, if it has one.
+    pub(crate) fn layout(&self, inode: &Inode) -> Decided<Option<Layout>> {
+        let record = self.layout_record(inode)?;
+        if record.is_empty() || inode.attr.is_dir() {
+            return Ok(None);
+        }
+        Layout::decode(&record).map(Some).map_err(|_| OpError::Broken("layout"))
+    }
+
+    /// The default of a directory, if it has one.
+    pub(crate) fn template(&self, inode: &Inode) -> Decided<Option<Template>> {
+        let record = self.layout_record(inode)?;
+        if record.is_empty() || !inode.attr.is_dir() {
+            return Ok(None);
+        }
+        Template::decode(&record).map(Some).map_err(|_| OpError::Broken("default layout"))
+    }
+
+    /// Layout or default as stored, empty if none; one that this operation sets included.
+    pub(crate) fn layout_record(&self, inode: &Inode) -> Decided<Vec<u8>> {
+        if !inode.has(INODE_HAS_LAYOUT) {
+            return Ok(Vec::new());
+        }
+        let key = inode.fid().to_key();
+        let own = self.set.changes.iter().rev().find(|(table, changed, _)| *table == Table::Layouts && *changed == key);
+        if let Some((_, _, value)) = own {
+            return Ok(value.clone().unwrap_or_default());
+        }
+        Ok(self.view.get(Table::Layouts, &key)?.unwrap_or_default())
+    }
+
+    /// Gives a file its layout.
+    pub(crate) fn set_layout(&mut self, inode: &mut Inode, layout: &Layout) {
+        self.set.put(Table::Layouts, inode.fid().to_key(), layout.encode());
+        inode.flags |= INODE_HAS_LAYOUT;
+        inode.attr.layout_version += 1;
+    }
+
+    /// Removes everything of a file that has no name and is open nowhere. Its objects go to the destroy log, unless
+    /// nothing was ever written: then there are none (D1). `number` is the log's next one.
+    pub(crate) fn destroy(&mut self, inode: &Inode, number: u64, log: bool) -> Decided<bool> {
+        let fid = inode.fid();
+        let key = fid.to_key();
+        let mut logged = false;
+        if inode.attr.is_file() && inode.attr.size_state() != SizeState::NeverWritten && log
+            && let Some(layout) = self.layout(inode)?
+        {
+            let record = DestroyRecord { base: layout.base, osts: layout.osts };
+            self.set.put(Table::Destroys, number.to_be_bytes(), record.encode());
+            logged = true;
+        }
+        if inode.has(INODE_HAS_LAYOUT) {
+            self.set.delete(Table::Layouts, key);
+        }
+        if inode.has(INODE_HAS_XATTR) {
+            let mut names = Vec::new();
+            self.view.scan(Table::Xattrs, &key, &mut |found, _| {
+                let own = found.starts_with(&key);
+                if own {
+                    names.push(found.to_vec());
+                }
+                own
+            })?;
+            for name in names {
+                self.set.delete(Table::Xattrs, name);
+            }
+        }
+        if inode.has(INODE_ORPHAN) {
+            self.set.delete(Table::Orphans, key);
+        }
+        self.set.delete(Table::Inodes, key);
+        self.dirty.remove(&fid);
+        self.inodes.insert(fid, None);
+        self.changes.push(ShareKey::Inode(fid));
+        self.effects.push(Effect::Gone(fid));
+        Ok(logged)
+    }
+
+    /// The whole set; changed inodes carry `transno` as their version.
+    pub(crate) fn finish(&mut self, transno: Transno) -> WriteSet {
+        for fid in std::mem::take(&mut self.dirty).into_keys() {
+            let inode = self.inodes.get_mut(&fid).and_then(Option::as_mut).expect("a changed inode is there");
+            inode.attr.version = transno.0;
+            self.set.put(Table::Inodes, fid.to_key(), inode.encode());
+        }
+        std::mem::take(&mut self.set)
+    }
+}
+
+/// Attributes of a fresh inode.
+pub(crate) fn new_attr(fid: Fid, mode: u32, uid: u32, gid: u32, now: Timespec) -> Attr {
+    let mut attr = Attr { mode, uid, gid, nlink: 1, ..Attr::default() }.with_fid(fid);
+    attr.set_atime(now);
+    attr.set_mtime(now);
+    attr.set_ctime(now);
+    attr.set_btime(now);
+    attr
+}

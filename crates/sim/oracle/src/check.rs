@@ -1,0 +1,68 @@
+//! What makes an answer right.
+
+use std::collections::BTreeSet;
+
+use wire::Attr;
+
+use crate::model::{Expect, Model, Node};
+use crate::op::xattr_name;
+use crate::run::Answer;
+
+/// Whether `answer` is what the model expects; else what is wrong with it.
+pub(crate) fn compare(model: &Model, expect: &Expect, answer: &Result<Answer, client::Error>) -> Result<(), String> {
+    match (expect, answer) {
+        (Expect::Fails(errors), Err(error)) if errors.contains(&error.errno()) => Ok(()),
+        (Expect::Fails(errors), Err(error)) => Err(format!("failed with '{error}', expected {errors:?}")),
+        (Expect::Fails(errors), Ok(answer)) => Err(format!("succeeded with {answer:?}, expected {errors:?}")),
+        (_, Err(error)) => Err(format!("failed: {error}")),
+        (Expect::Done, Ok(_)) | (Expect::Skip, _) => Ok(()),
+        (Expect::Attr(ino), Ok(Answer::Attr(attr))) => compare_attr(model.node(*ino), attr),
+        (Expect::Data(expected), Ok(Answer::Data(data))) => compare_data(expected, data),
+        (Expect::Names(expected), Ok(Answer::Names(names))) => {
+            let found: BTreeSet<_> = names.iter().map(|(name, _)| name.as_str()).collect();
+            let expected: BTreeSet<_> = expected.keys().map(String::as_str).collect();
+            same("names", &found, &expected)?;
+            same("number of entries", &names.len(), &expected.len())
+        }
+        (Expect::Xattrs(expected), Ok(Answer::Xattrs(names))) => {
+            let users = names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
+            let found: Vec<_> = users.filter(|name| name.starts_with("user.")).collect::<BTreeSet<_>>().into_iter().collect();
+            let expected: Vec<_> = expected.iter().map(|name| xattr_name(*name)).collect();
+            same("extended attributes", &found, &expected)
+        }
+        (expect, Ok(answer)) => Err(format!("answered {answer:?}, expected {expect:?}")),
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, expected: &T) -> Result<(), String> {
+    if found == expected { Ok(()) } else { Err(format!("{what} {found:?}, expected {expected:?}")) }
+}
+
+/// Attributes of a file against the model's.
+pub(crate) fn compare_attr(node: &Node, attr: &Attr) -> Result<(), String> {
+    if attr.mode != node.file_type() | node.perm {
+        return Err(format!("mode {:o}, expected {:o}", attr.mode, node.file_type() | node.perm));
+    }
+    same("link count", &attr.nlink, &node.nlink)?;
+    same("owner", &(attr.uid, attr.gid), &(node.uid, node.gid))?;
+    if let Some(size) = node.size() {
+        same("size", &attr.size, &size)?;
+    }
+    match node.mtime {
+        Some(mtime) => same("modification time", &attr.mtime(), &mtime),
+        None => Ok(()),
+    }
+}
+
+/// Bytes, told by length and first difference.
+pub(crate) fn compare_data(expected: &[u8], data: &[u8]) -> Result<(), String> {
+    same("number of bytes", &data.len(), &expected.len())?;
+    match data.iter().zip(expected).position(|(found, expected)| found != expected) {
+        None => Ok(()),
+        Some(at) => {
+            let wrong = data.iter().zip(expected).filter(|(found, expected)| found != expected).count();
+            let zeros = data.iter().zip(expected).filter(|(found, expected)| found != expected && **found == 0).count();
+            Err(format!("{wrong} of {} bytes are wrong, the first at {at}; {zeros} of them are zero", data.len()))
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Runs operations on a mounted client and on the model, and compares every answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use client::{Client, Ctx, File, SetAttr, SetTime};
+use layout::Template;
+use types::{Errno, Fid, Timespec};
+use wire::Attr;
+
+use crate::check::{compare, compare_attr};
+use crate::model::{Expect, Ino, Model, ROOT};
+use crate::op::{Op, Path, pattern, xattr_name};
+
+const O_RDWR: u32 = 0o2;
+const O_EXCL: u32 = 0o200;
+const O_TRUNC: u32 = 0o1000;
+const O_APPEND: u32 = 0o2000;
+
+/// What a call answered.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// Nothing to compare.
+    Done,
+    /// Attributes.
+    Attr(Box<Attr>),
+    /// Bytes.
+    Data(Bytes),
+    /// Names with the files behind them.
+    Names(Vec<(String, Fid)>),
+    /// Names of extended attributes.
+    Xattrs(Vec<Vec<u8>>),
+}
+
+/// An answer that is not the model's.
+#[derive(Clone, Debug)]
+pub struct Mismatch {
+    /// Place in the sequence.
+    pub index: usize,
+    /// What was asked.
+    pub op: Op,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl std::fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "operation {} {:?}: {}", self.index, self.op, self.what)
+    }
+}
+
+/// One sequential user of a directory, with the model beside it.
+pub struct Runner {
+    client: Client,
+    ctx: Ctx,
+    base: Fid,
+    model: Model,
+    files: BTreeMap<u8, File>,
+    /// FIDs of the model's nodes, as they were first told.
+    fids: BTreeMap<Ino, Fid>,
+    /// All FIDs ever told: none is given twice.
+    told: BTreeSet<Fid>,
+    index: usize,
+}
+
+/// The user of the tests: root, no umask.
+#[must_use]
+pub fn test_ctx() -> Ctx {
+    Ctx { umask: 0, pid: 1, ..Ctx::root() }
+}
+
+impl Runner {
+    /// Over the empty directory `base`.
+    #[must_use]
+    pub fn new(client: Client, base: Fid) -> Runner {
+        Runner {
+            client,
+            ctx: test_ctx(),
+            base,
+            model: Model::new(),
+            files: BTreeMap::new(),
+            fids: BTreeMap::from([(ROOT, base)]),
+            told: BTreeSet::new(),
+            index: 0,
+        }
+    }
+
+    /// The model as the last step left it.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Carries `op` out in both worlds.
+    pub async fn step(&mut self, op: &Op) -> Result<(), Mismatch> {
+        let index = self.index;
+        self.index += 1;
+        let mismatch = |what: String| Mismatch { index, op: op.clone(), what };
+        let expect = self.model.apply(op);
+        if expect == Expect::Skip {
+            return Ok(());
+        }
+        let answer = self.perform(op).await;
+        compare(&self.model, &expect, &answer).map_err(mismatch)?;
+        if let (Expect::Attr(ino), Ok(Answer::Attr(attr))) = (&expect, &answer) {
+            self.check_fid(*ino, attr.fid()).map_err(mismatch)?;
+        }
+        if let (Expect::Names(names), Ok(Answer::Names(found))) = (&expect, &answer) {
+            for (name, fid) in found {
+                self.check_fid(names[name], *fid).map_err(mismatch)?;
+            }
+        }
+        for ino in self.model.take_freed() {
+            self.check_freed(ino).await.map_err(mismatch)?;
+        }
+        Ok(())
+    }
+
+    /// A node keeps its FID; no two nodes ever have the same.
+    fn check_fid(&mut self, ino: Ino, fid: Fid) -> Result<(), String> {
+        match self.fids.get(&ino) {
+            Some(known) if *known == fid => Ok(()),
+            Some(known) => Err(format!("FID {fid}, but it was {known} before")),
+            None if self.told.insert(fid) => {
+                self.fids.insert(ino, fid);
+                Ok(())
+            }
+            None => Err(format!("FID {fid} was given to another file before")),
+        }
+    }
+
+    /// A file without names and opens is gone.
+    async fn check_freed(&mut self, ino: Ino) -> Result<(), String> {
+        let Some(fid) = self.fids.remove(&ino) else { return Ok(()) };
+        match self.client.getattr(&self.ctx, fid, None).await {
+            Err(error) if [Errno::ENOENT, Errno::ESTALE].contains(&error.errno()) => Ok(()),
+            Err(error) => Err(format!("asking for a removed file: {error}")),
+            Ok(attr) => Err(format!("the removed file {fid} is still there: {attr:?}")),
+        }
+    }
+
+    /// Closes what is open.
+    pub async fn close_all(&mut self) -> Result<(), Mismatch> {
+        for slot in self.model.open_slots() {
+            self.step(&Op::Close { slot }).await?;
+        }
+        Ok(())
+    }
+
+    async fn find(&self, path: &[String]) -> Result<Fid, client::Error> {
+        let mut fid = self.base;
+        for name in path {
+            fid = self.client.lookup(&self.ctx, fid, name.as_bytes()).await?.fid();
+        }
+        Ok(fid)
+    }
+
+    async fn place<'a>(&self, path: &'a Path) -> Result<(Fid, &'a [u8]), client::Error> {
+        let (name, parents) = path.0.split_last().expect("the directory under test is not named itself");
+        Ok((self.find(parents).await?, name.as_bytes()))
+    }
+
+    fn file(&self, slot: u8) -> File {
+        self.files.get(&slot).expect("the model knows which slots are open").clone()
+    }
+
+    async fn perform(&mut self, op: &Op) -> Result<Answer, client::Error> {
+        let (client, ctx) = (self.client.clone(), self.ctx.clone());
+        Ok(match op {
+            Op::Mkdir { path, mode } => {
+                let (parent, name) = self.place(path).await?;
+                attr(client.mkdir(&ctx, parent, name, *mode).await?)
+            }
+            Op::Mkfifo { path, mode } => {
+                let (parent, name) = self.place(path).await?;
+                attr(client.mknod(&ctx, parent, name, wire::attr::S_IFIFO | mode, 0).await?)
+            }
+            Op::Symlink { path, target } => {
+                let (parent, name) = self.place(path).await?;
+                attr(client.symlink(&ctx, parent, name, target.as_bytes()).await?)
+            }
+            Op::Rmdir { path } => {
+                let (parent, name) = self.place(path).await?;
+                client.rmdir(&ctx, parent, name).await?;
+                Answer::Done
+            }
+            Op::Unlink { path } => {
+                let (parent, name) = self.place(path).await?;
+                client.unlink(&ctx, parent, name).await?;
+                Answer::Done
+            }
+            Op::Rename { from, to, flags } => {
+                let (from, from_name) = self.place(from).await?;
+                let (to, to_name) = self.place(to).await?;
+                client.rename(&ctx, from, from_name, to, to_name, *flags).await?;
+                Answer::Done
+            }
+            Op::Link { from, to } => {
+                let fid = self.find(&from.0).await?;
+                let (parent, name) = self.place(to).await?;
+                attr(client.link(&ctx, fid, parent, name).await?)
+            }
+            Op::Readlink { path } => Answer::Data(client.readlink(&ctx, self.find(&path.0).await?).await?),
+            Op::Stat { path } => attr(client.getattr(&ctx, self.find(&path.0).await?, None).await?),
+            Op::Readdir { path, page_bytes } => self.readdir(path, *page_bytes).await?,
+            Op::Create { .. } | Op::Open { .. } | Op::Close { .. } => self.perform_open(op).await?,
+            Op::Write { .. } | Op::Read { .. } | Op::Fsync { .. } | Op::Fstat { .. } | Op::Sync => self.perform_data(op).await?,
+            Op::Setxattr { .. } | Op::Getxattr { .. } | Op::Listxattr { .. } | Op::Removexattr { .. } => {
+                self.perform_xattr(op).await?
+            }
+            Op::Truncate { path, .. } | Op::Chmod { path, .. } | Op::Chown { path, .. } | Op::Utimens { path, .. } => {
+                let fid = self.find(&path.0).await?;
+                attr(client.setattr(&ctx, fid, &set_attr(op), None).await?)
+            }
+            Op::Ftruncate { slot, .. } => {
+                let file = self.file(*slot);
+                attr(client.setattr(&ctx, file.fid(), &set_attr(op), Some(&file)).await?)
+            }
+        })
+    }
+
+    async fn perform_open(&mut self, op: &Op) -> Result<Answer, client::Error> {
+        Ok(match op {
+            Op::Create { path, slot, excl, trunc, append, mode, stripe } => {
+                let (parent, name) = self.place(path).await?;
+                let flags = open_flags(*trunc, *append) | if *excl { O_EXCL } else { 0 };
+                let template =
+                    stripe.map(|(size, count)| Template { stripe_size: size, stripe_count: count, ..Template::default() });
+                let (attributes, file) = self.client.create(&self.ctx, parent, name, *mode, flags, template.as_ref()).await?;
+                self.files.insert(*slot, file);
+                attr(attributes)
+            }
+            Op::Open { path, slot, trunc, append } => {
+                let fid = self.find(&path.0).await?;
+                let file = self.client.open(&self.ctx, fid, open_flags(*trunc, *append)).await?;
+                let attributes = self.client.getattr(&self.ctx, fid, Some(&file)).await?;
+                self.files.insert(*slot, file);
+                attr(attributes)
+            }
+            Op::Close { slot } => {
+                let file = self.files.remove(slot).expect("the model knows which slots are open");
+                file.close().await?;
+                Answer::Done
+            }
+            _ => unreachable!("the caller gives opens only"),
+        })
+    }
+
+    async fn perform_data(&self, op: &Op) -> Result<Answer, client::Error> {
+        Ok(match op {
+            Op::Write { slot, offset, len, salt } => {
+                let data = Bytes::from(pattern(*salt, *len as usize));
+                let written = self.file(*slot).write(*offset, data).await?;
+                assert_eq!(written, *len as usize, "a write is whole or fails");
+                Answer::Done
+            }
+            Op::Read { slot, offset, len } => Answer::Data(self.file(*slot).read(*offset, *len as usize).await?),
+            Op::Fsync { slot } => {
+                self.file(*slot).fsync(false).await?;
+                Answer::Done
+            }
+            Op::Fstat { slot } => {
+                let file = self.file(*slot);
+                attr(self.client.getattr(&self.ctx, file.fid(), Some(&file)).await?)
+            }
+            Op::Sync => {
+                self.client.sync().await?;
+                Answer::Done
+            }
+            _ => unreachable!("the caller gives data operations only"),
+        })
+    }
+
+    async fn perform_xattr(&self, op: &Op) -> Result<Answer, client::Error> {
+        let (client, ctx) = (&self.client, &self.ctx);
+        Ok(match op {
+            Op::Setxattr { path, name, len, salt, flags } => {
+                let value = Bytes::from(pattern(*salt, *len as usize));
+                client.setxattr(ctx, self.find(&path.0).await?, xattr_name(*name).as_bytes(), value, *flags).await?;
+                Answer::Done
+            }
+            Op::Getxattr { path, name } => {
+                Answer::Data(client.getxattr(ctx, self.find(&path.0).await?, xattr_name(*name).as_bytes()).await?)
+            }
+            Op::Listxattr { path } => Answer::Xattrs(client.listxattr(ctx, self.find(&path.0).await?).await?),
+            Op::Removexattr { path, name } => {
+                client.removexattr(ctx, self.find(&path.0).await?, xattr_name(*name).as_bytes()).await?;
+                Answer::Done
+            }
+            _ => unreachable!("the caller gives extended attributes only"),
+        })
+    }
+
+    async fn readdir(&self, path: &Path, page_bytes: u32) -> Result<Answer, client::Error> {
+        let dir = self.find(&path.0).await?;
+        let names = read_names(&self.client, &self.ctx, dir, page_bytes).await?;
+        Ok(Answer::Names(names.into_iter().map(|(name, attr)| (name, attr.fid())).collect()))
+    }
+
+    /// Compares the attributes that `attr` tells with those of the model's node.
+    pub fn check_attr(&self, ino: Ino, attr: &Attr) -> Result<(), String> {
+        compare_attr(self.model.node(ino), attr)
+    }
+}
+
+/// All entries of a directory with the attributes beside them.
+pub async fn read_names(client: &Client, ctx: &Ctx, dir: Fid, page_bytes: u32) -> Result<Vec<(String, Attr)>, client::Error> {
+    let (mut names, mut cookie) = (Vec::new(), 0);
+    loop {
+        let page = client.readdir(ctx, dir, cookie, page_bytes).await?;
+        for entry in &page.entries {
+            assert!(entry.cookie > cookie, "cookies rise");
+            cookie = entry.cookie;
+            names.push((String::from_utf8_lossy(&entry.name).into_owned(), entry.attr));
+        }
+        if page.at_end {
+            return Ok(names);
+        }
+        assert!(!page.entries.is_empty(), "a page that is not the last one holds an entry");
+    }
+}
+
+fn attr(attr: Attr) -> Answer {
+    Answer::Attr(Box::new(attr))
+}
+
+fn open_flags(trunc: bool, append: bool) -> u32 {
+    O_RDWR | if trunc { O_TRUNC } else { 0 } | if append { O_APPEND } else { 0 }
+}
+
+fn set_attr(op: &Op) -> SetAttr {
+    match op {
+        Op::Truncate { size, .. } | Op::Ftruncate { size, .. } => SetAttr { size: Some(*size), ..SetAttr::default() },
+        Op::Chmod { mode, .. } => SetAttr { mode: Some(*mode), ..SetAttr::default() },
+        Op::Chown { uid, gid, .. } => SetAttr { uid: Some(*uid), gid: Some(*gid), ..SetAttr::default() },
+        Op::Utimens { sec, nsec, .. } => {
+            let time = SetTime::At(Timespec::new(*sec, *nsec));
+            SetAttr { mtime: Some(time), atime: Some(time), ..SetAttr::default() }
+        }
+        _ => unreachable!("the caller gives changes of attributes only"),
+    }
+}

@@ -1,0 +1,474 @@
+//! Objects as files: names, descriptors, and the system calls on them. Everything here may run on any thread.
+//!
+//! An object is `objects/dNN/SEQ-OID-STRIPE` (hex), in one of 32 directories.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use osd::{IoMode, ObjAttr};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+use types::{Errno, Fid, Timespec};
+
+use super::buffer::{ALIGN, Buffers};
+use crate::DiskError;
+
+/// Directories over which objects are spread.
+pub(crate) const DIRS: usize = 32;
+/// Writes from this size on go around the page cache if they are aligned (design 10.10).
+pub(crate) const DIRECT_BYTES_MIN: usize = 1 << 20;
+/// Reads from this size on use kept buffers.
+const POOLED_BYTES_MIN: usize = 256 << 10;
+
+const _: () = assert!(DIRS <= 32, "a word has a bit for each directory");
+
+/// An open object.
+pub(crate) struct Object {
+    pub(crate) fid: Fid,
+    file: File,
+    direct: OnceLock<Option<File>>, // a second description, for O_DIRECT; none where the file system has none
+}
+
+/// What happened to an object since the last sync.
+#[derive(Clone)]
+pub(crate) struct Dirty {
+    pub(crate) object: Arc<Object>,
+    /// Its size was set: `fdatasync` alone need not keep that.
+    pub(crate) resized: bool,
+}
+
+/// Everything that the next sync has to make durable.
+#[derive(Default)]
+pub(crate) struct DirtySet {
+    pub(crate) objects: HashMap<Fid, Dirty>,
+    pub(crate) dirs: u32,
+    /// More objects than are worth single calls: the whole file system is synced, and `objects` is empty.
+    pub(crate) all: bool,
+}
+
+/// Dirty objects from which on one `syncfs` replaces the single calls; each of them keeps a descriptor open.
+const DIRTY_OBJECTS_MAX: usize = 256;
+
+struct Cache {
+    objects: HashMap<Fid, (Arc<Object>, u64)>,
+    clock: u64,
+    max: usize,
+    destroys: u64, // a descriptor that was opened before one of these may be of a file that is gone: it is not kept
+}
+
+/// The files of one store.
+pub(crate) struct Files {
+    pub(crate) root: OwnedFd,
+    dirs: Vec<OwnedFd>,
+    cache: Mutex<Cache>,
+    dirty: Mutex<DirtySet>,
+    pub(crate) buffers: Buffers,
+}
+
+fn errno(error: rustix::io::Errno) -> Errno {
+    Errno::from_raw(error.raw_os_error())
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io(&std::io::Error::last_os_error())
+}
+
+fn dir_of(fid: Fid) -> usize {
+    (fid.oid.wrapping_add(fid.ver).wrapping_add(fid.seq as u32) as usize) % DIRS
+}
+
+fn name_of(fid: Fid) -> CString {
+    CString::new(format!("{:x}-{:x}-{:x}", fid.seq, fid.oid, fid.ver)).expect("hex digits have no NUL")
+}
+
+fn fid_of(name: &str) -> Option<Fid> {
+    let mut parts = name.split('-');
+    let mut next = || u64::from_str_radix(parts.next()?, 16).ok();
+    let fid = Fid { seq: next()?, oid: u32::try_from(next()?).ok()?, ver: u32::try_from(next()?).ok()? };
+    (parts.next().is_none() && name_of(fid).to_bytes() == name.as_bytes()).then_some(fid)
+}
+
+const OPEN: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOATIME).union(OFlags::NOFOLLOW);
+
+impl Files {
+    pub(crate) fn open(dir: &Path, objects_max: usize) -> Result<Files, DiskError> {
+        let path = dir.join("objects");
+        let open_dir = |path: &Path| -> Result<OwnedFd, DiskError> {
+            File::open(path).map(OwnedFd::from).map_err(DiskError::io(path, "cannot be opened"))
+        };
+        let mut dirs = Vec::with_capacity(DIRS);
+        for index in 0..DIRS {
+            let path = path.join(format!("d{index:02}"));
+            std::fs::create_dir_all(&path).map_err(DiskError::io(&path, "cannot be made"))?;
+            dirs.push(open_dir(&path)?);
+        }
+        let root = open_dir(&path)?;
+        crate::superblock::sync_dir(&path)?;
+        crate::superblock::sync_dir(dir)?;
+        let cache = Cache { objects: HashMap::new(), clock: 0, max: objects_max.max(8), destroys: 0 };
+        Ok(Files { root, dirs, cache: Mutex::new(cache), dirty: Mutex::default(), buffers: Buffers::default() })
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn dirty(&self) -> MutexGuard<'_, DirtySet> {
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An open object without any wait: from the cache, or by a look-up that the kernel answers from its own.
+    /// `EAGAIN` where that is not known.
+    pub(crate) fn find_now(&self, fid: Fid) -> Result<Option<Arc<Object>>, Errno> {
+        let destroys = match self.cache().look(fid) {
+            Ok(object) => return Ok(Some(object)),
+            Err(destroys) => destroys,
+        };
+        let opened = rustix::fs::openat2(&self.dirs[dir_of(fid)], &name_of(fid), OPEN, Mode::empty(), ResolveFlags::CACHED);
+        match opened {
+            Ok(fd) => Ok(Some(self.remember(fid, fd, destroys))),
+            Err(rustix::io::Errno::NOENT) => Ok(None),
+            // Before Linux 5.12, or no memory of the name, or anything else: the blocking call will say what it is.
+            Err(_) => Err(Errno::EAGAIN),
+        }
+    }
+
+    /// An open object; made with `create`.
+    pub(crate) fn find(&self, fid: Fid, create: bool) -> Result<Option<Arc<Object>>, Errno> {
+        let destroys = match self.cache().look(fid) {
+            Ok(object) => return Ok(Some(object)),
+            Err(destroys) => destroys,
+        };
+        let open = |flags| self.retry(|| rustix::fs::openat(&self.dirs[dir_of(fid)], &name_of(fid), flags, Mode::RUSR | Mode::WUSR));
+        let fd = match open(OPEN) {
+            Err(Errno::ENOENT) if create => {
+                let fd = open(OPEN | OFlags::CREATE)?;
+                self.dirty().dirs |= 1 << dir_of(fid);
+                fd
+            }
+            Err(Errno::ENOENT) => return Ok(None),
+            other => other?,
+        };
+        Ok(Some(self.remember(fid, fd, destroys)))
+    }
+
+    /// Out of descriptors: lets half of the kept ones go and tries once more.
+    fn retry<T>(&self, call: impl Fn() -> Result<T, rustix::io::Errno>) -> Result<T, Errno> {
+        match call() {
+            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
+                self.cache().shrink(2);
+                call().map_err(errno)
+            }
+            other => other.map_err(errno),
+        }
+    }
+
+    fn remember(&self, fid: Fid, fd: OwnedFd, destroys: u64) -> Arc<Object> {
+        let object = Arc::new(Object { fid, file: fd.into(), direct: OnceLock::new() });
+        let mut cache = self.cache();
+        if cache.destroys == destroys { cache.insert(object) } else { object }
+    }
+
+    fn direct<'a>(&self, object: &'a Object) -> Option<BorrowedFd<'a>> {
+        let open = || {
+            let flags = OPEN | OFlags::DIRECT;
+            let fd = rustix::fs::openat(&self.dirs[dir_of(object.fid)], &name_of(object.fid), flags, Mode::empty());
+            fd.ok().map(File::from)
+        };
+        object.direct.get_or_init(open).as_ref().map(AsFd::as_fd)
+    }
+
+    /// Notes that `object` was changed. After the change, never before: a sync in between would miss it.
+    fn note(&self, object: &Arc<Object>, resized: bool) {
+        let mut dirty = self.dirty();
+        if dirty.all {
+            return;
+        }
+        let new = Dirty { object: object.clone(), resized };
+        dirty.objects.entry(object.fid).and_modify(|old| old.resized |= resized).or_insert(new);
+        if dirty.objects.len() > DIRTY_OBJECTS_MAX {
+            dirty.objects.clear();
+            dirty.all = true;
+        }
+    }
+
+    /// Hands over what is to be synced; what changes from now on is for the next time.
+    pub(crate) fn take_dirty(&self) -> DirtySet {
+        std::mem::take(&mut *self.dirty())
+    }
+
+    /// Writes all of `data`.
+    pub(crate) fn write(&self, object: &Arc<Object>, offset: u64, data: &Bytes, mode: IoMode) -> Result<ObjAttr, Errno> {
+        let written = match mode {
+            _ if !goes_direct(offset, data.len(), mode) => write_all(object.file.as_fd(), offset, data),
+            _ => self.write_direct(object, offset, data),
+        };
+        self.note(object, false); // a failed write may have changed something too
+        written?;
+        object.attr()
+    }
+
+    fn write_direct(&self, object: &Object, offset: u64, data: &Bytes) -> Result<(), Errno> {
+        let Some(fd) = self.direct(object) else { return write_all(object.file.as_fd(), offset, data) };
+        let written = if (data.as_ptr() as usize).is_multiple_of(ALIGN) {
+            write_all(fd, offset, data)
+        } else {
+            let mut aligned = self.buffers.take(data.len());
+            aligned.extend(data);
+            write_all(fd, offset, aligned.as_ref())
+        };
+        match written {
+            // The device wants another alignment: its pages are as good.
+            Err(Errno::EINVAL) => write_all(object.file.as_fd(), offset, data),
+            other => other,
+        }
+    }
+
+    /// What the page cache has of the range, and whether that is all there is.
+    pub(crate) fn read_now(&self, object: &Object, offset: u64, len: usize) -> Result<Bytes, Errno> {
+        self.read_with(object, offset, len, libc::RWF_NOWAIT)
+    }
+
+    /// Reads the range, short at the end of the object.
+    pub(crate) fn read(&self, object: &Object, offset: u64, len: usize, mode: IoMode) -> Result<Bytes, Errno> {
+        if mode == IoMode::Direct && goes_direct(offset, len, mode) {
+            match self.read_direct(object, offset, len) {
+                Err(Errno::EINVAL | Errno::EOPNOTSUPP) => {}
+                other => return other,
+            }
+        }
+        self.read_with(object, offset, len, 0)
+    }
+
+    fn read_direct(&self, object: &Object, offset: u64, len: usize) -> Result<Bytes, Errno> {
+        let Some(fd) = self.direct(object) else { return Err(Errno::EOPNOTSUPP) };
+        let mut buffer = self.buffers.take(len);
+        let (at, _) = buffer.spare();
+        // SAFETY: the buffer has room for `len` bytes from there, and as many as were read are filled.
+        unsafe {
+            let count = read_into(fd, offset, at, len, 0, ALIGN)?;
+            buffer.filled(count);
+        }
+        Ok(Bytes::from_owner(buffer))
+    }
+
+    fn read_with(&self, object: &Object, offset: u64, len: usize, flags: i32) -> Result<Bytes, Errno> {
+        let size = object.attr()?.size;
+        let len = len.min(usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX));
+        if len == 0 {
+            return Ok(Bytes::new());
+        }
+        if len >= POOLED_BYTES_MIN {
+            let mut buffer = self.buffers.take(len);
+            let (at, _) = buffer.spare();
+            // SAFETY: the buffer has room for `len` bytes from there, and as many as were read are filled.
+            unsafe {
+                let count = read_into(object.file.as_fd(), offset, at, len, flags, 1)?;
+                buffer.filled(count);
+            }
+            return Ok(Bytes::from_owner(buffer));
+        }
+        let mut buffer: Vec<u8> = Vec::with_capacity(len);
+        // SAFETY: the vector has room for `len` bytes, and as many as were read are filled.
+        unsafe {
+            let count = read_into(object.file.as_fd(), offset, buffer.as_mut_ptr(), len, flags, 1)?;
+            buffer.set_len(count);
+        }
+        Ok(Bytes::from(buffer))
+    }
+
+    /// Sets the size.
+    pub(crate) fn truncate(&self, object: &Arc<Object>, size: u64) -> Result<ObjAttr, Errno> {
+        let done = rustix::fs::ftruncate(&object.file, size).map_err(errno);
+        self.note(object, true);
+        done?;
+        object.attr()
+    }
+
+    /// Removes the object.
+    pub(crate) fn destroy(&self, fid: Fid) -> Result<bool, Errno> {
+        let removed = rustix::fs::unlinkat(&self.dirs[dir_of(fid)], &name_of(fid), AtFlags::empty());
+        self.cache().forget(fid);
+        match removed {
+            Ok(()) => {
+                let mut dirty = self.dirty();
+                dirty.objects.remove(&fid);
+                dirty.dirs |= 1 << dir_of(fid);
+                Ok(true)
+            }
+            Err(rustix::io::Errno::NOENT) => Ok(false),
+            Err(error) => Err(errno(error)),
+        }
+    }
+
+    /// Makes the names of directory `index` durable.
+    pub(crate) fn sync_dir(&self, index: usize) -> Result<(), Errno> {
+        rustix::fs::fsync(&self.dirs[index]).map_err(errno)
+    }
+
+    /// Makes everything of the file system durable. The descriptor is as old as the store: it sees every failure.
+    pub(crate) fn sync_all(&self) -> Result<(), Errno> {
+        rustix::fs::syncfs(&self.root).map_err(errno)
+    }
+
+    /// Every object.
+    pub(crate) fn list(&self) -> Result<Vec<Fid>, Errno> {
+        let mut fids = Vec::new();
+        for dir in &self.dirs {
+            for entry in rustix::fs::Dir::read_from(dir).map_err(errno)? {
+                let entry = entry.map_err(errno)?;
+                fids.extend(entry.file_name().to_str().ok().and_then(fid_of));
+            }
+        }
+        Ok(fids)
+    }
+}
+
+impl Object {
+    /// Its attributes; answered by the kernel from memory, because it is open.
+    pub(crate) fn attr(&self) -> Result<ObjAttr, Errno> {
+        let stat = rustix::fs::fstat(&self.file).map_err(errno)?;
+        let time = |sec: i64, nsec: u64| Timespec::new(sec, u32::try_from(nsec).unwrap_or(0));
+        Ok(ObjAttr {
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
+            mtime: time(stat.st_mtime, stat.st_mtime_nsec),
+            atime: time(stat.st_atime, stat.st_atime_nsec),
+            ctime: time(stat.st_ctime, stat.st_ctime_nsec),
+        })
+    }
+}
+
+impl Dirty {
+    /// Makes it durable.
+    pub(crate) fn sync(&self) -> Result<(), Errno> {
+        let file = &self.object.file;
+        if self.resized { rustix::fs::fsync(file) } else { rustix::fs::fdatasync(file) }.map_err(errno)
+    }
+}
+
+impl Cache {
+    /// The object, or the count of destroys before which it was not here.
+    fn look(&mut self, fid: Fid) -> Result<Arc<Object>, u64> {
+        self.find(fid).ok_or(self.destroys)
+    }
+
+    fn forget(&mut self, fid: Fid) {
+        self.objects.remove(&fid);
+        self.destroys += 1;
+    }
+
+    fn find(&mut self, fid: Fid) -> Option<Arc<Object>> {
+        self.clock += 1;
+        let (object, used) = self.objects.get_mut(&fid)?;
+        *used = self.clock;
+        Some(object.clone())
+    }
+
+    /// Keeps `object`, or gives the one that another thread has opened meanwhile.
+    fn insert(&mut self, object: Arc<Object>) -> Arc<Object> {
+        if let Some(other) = self.find(object.fid) {
+            return other;
+        }
+        if self.objects.len() >= self.max {
+            self.shrink(8);
+        }
+        self.objects.insert(object.fid, (object.clone(), self.clock));
+        object
+    }
+
+    /// Lets the least recently used go, one of `parts`: rarely, so that no order has to be kept on each use.
+    fn shrink(&mut self, parts: usize) {
+        let mut used: Vec<u64> = self.objects.values().map(|(_, used)| *used).collect();
+        if used.is_empty() {
+            return;
+        }
+        let middle = used.len() / parts;
+        let (_, oldest, _) = used.select_nth_unstable(middle);
+        let oldest = *oldest;
+        self.objects.retain(|_, (_, used)| *used > oldest);
+    }
+}
+
+/// Whether a write goes around the page cache.
+pub(crate) fn goes_direct(offset: u64, len: usize, mode: IoMode) -> bool {
+    let least = match mode {
+        IoMode::Auto => DIRECT_BYTES_MIN,
+        IoMode::Direct => ALIGN,
+    };
+    len >= least && len.is_multiple_of(ALIGN) && offset.is_multiple_of(ALIGN as u64)
+}
+
+fn file_offset(offset: u64, len: usize) -> Result<libc::off_t, Errno> {
+    let end = offset.checked_add(len as u64).ok_or(Errno::EFBIG)?;
+    libc::off_t::try_from(end).map_err(|_| Errno::EFBIG)?;
+    Ok(offset.cast_signed())
+}
+
+fn write_all(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> Result<(), Errno> {
+    let mut at = file_offset(offset, data.len())?;
+    let mut rest = data;
+    while !rest.is_empty() {
+        // SAFETY: the slice is valid for its length.
+        match unsafe { libc::pwrite(fd.as_raw_fd(), rest.as_ptr().cast(), rest.len(), at) } {
+            0 => return Err(Errno::EIO),
+            -1 if last_errno() == Errno::EINTR => {}
+            -1 => return Err(last_errno()),
+            count => {
+                rest = &rest[count.cast_unsigned()..];
+                at += count as libc::off_t;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads up to `len` bytes, fewer only at the end of the file, which a count that is no multiple of `step` shows.
+///
+/// # Safety
+/// `to` is valid for writes of `len` bytes.
+unsafe fn read_into(fd: BorrowedFd<'_>, offset: u64, to: *mut u8, len: usize, flags: i32, step: usize) -> Result<usize, Errno> {
+    let start = file_offset(offset, len)?;
+    let mut done = 0;
+    while done < len {
+        // SAFETY: `done` is at most `len`, for which the caller answers.
+        let piece = libc::iovec { iov_base: unsafe { to.add(done) }.cast(), iov_len: len - done };
+        // SAFETY: one piece of memory that is valid for writes.
+        match unsafe { libc::preadv2(fd.as_raw_fd(), &piece, 1, start + done as libc::off_t, flags) } {
+            0 => break,
+            -1 if last_errno() == Errno::EINTR => {}
+            -1 => return Err(last_errno()),
+            count => done += count.cast_unsigned(),
+        }
+        if !done.is_multiple_of(step) {
+            break; // the end of the file; asking again from here would not suit O_DIRECT
+        }
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_objects_go_there_and_back_and_nothing_else_is_one() {
+        let fid = Fid { seq: 0x2_0000_0401, oid: 7, ver: 3 };
+        assert_eq!(fid_of("200000401-7-3"), Some(fid));
+        for name in [".", "..", "200000401-7", "200000401-07-3", "x-1-1", "1-2-3-4", "1-100000000-0"] {
+            assert_eq!(fid_of(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn large_aligned_writes_go_direct() {
+        let mib = 1 << 20;
+        assert!(goes_direct(0, mib, IoMode::Auto) && goes_direct(4_096, mib, IoMode::Auto));
+        assert!(!goes_direct(1, mib, IoMode::Auto) && !goes_direct(0, mib + 1, IoMode::Auto));
+        assert!(!goes_direct(0, 4_096, IoMode::Auto) && goes_direct(0, 4_096, IoMode::Direct));
+    }
+}

@@ -1,0 +1,248 @@
+//! Objects as files, with a thread pool for what blocks (design 5, 8 and 10.10).
+//!
+//! Where a call runs
+//! - A read that the page cache can answer is answered on the executor's thread (`RWF_NOWAIT`, and a look-up with
+//!   `RESOLVE_CACHED`): no hand-over. Misses go to the pool.
+//! - A small buffered write goes to the page cache on the executor's thread: a hand-over costs ten times the write.
+//!   It can block, when the kernel throttles writers or the journal is full, so each one is timed: one that took
+//!   longer than [`SLOW`] sends small writes to the pool for [`SLOW_REST`].
+//! - Aligned writes of 1 MiB and more go around the page cache, from the pool, out of aligned buffers.
+//! - Everything else (truncate, destroy, list, sync) goes to the pool.
+//!
+//! Durability: a change is noted once it was made; `sync` takes what was noted and calls `fdatasync` on each object
+//! (`fsync` after a truncate) and `fsync` on each directory in which a name came or went, in parallel. With many
+//! dirty objects one `syncfs` does it all. A failed sync fails every later call: data may be lost, the instance ends.
+
+mod buffer;
+mod files;
+mod pool;
+
+use std::cell::Cell;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use env::LocalFuture;
+use osd::{IoMode, ObjAttr, ObjStore, Space};
+use types::{Errno, Fid};
+
+use crate::DiskError;
+use files::{DIRS, Files, goes_direct};
+use pool::Pool;
+
+/// Buffered writes up to this size are made at once.
+const INLINE_WRITE_BYTES_MAX: usize = 64 << 10;
+/// A write at once that takes longer was throttled.
+const SLOW: Duration = Duration::from_millis(2);
+/// How long small writes go to the pool then.
+const SLOW_REST: Duration = Duration::from_millis(200);
+/// Share of the process's descriptors that one store may keep: several targets and their links live in one process.
+const FDS_SHARE: u64 = 8;
+
+/// How to open [`DiskObjects`].
+#[derive(Clone, Debug)]
+pub struct ObjOptions {
+    /// Threads for calls that block.
+    pub threads: usize,
+    /// Descriptors held open at most (`object_fds_max`); lowered to an eighth of what the process may have.
+    pub fds_max: usize,
+}
+
+impl Default for ObjOptions {
+    fn default() -> ObjOptions {
+        ObjOptions { threads: 16, fds_max: 4_096 }
+    }
+}
+
+/// Objects of one target. See the module's head.
+pub struct DiskObjects {
+    files: Arc<Files>,
+    pool: Pool,
+    syncing: tokio::sync::Mutex<()>,
+    failed: Cell<Option<Errno>>,
+    slow_until: Cell<Option<Instant>>,
+}
+
+impl DiskObjects {
+    /// Opens the objects below `dir`, a target's directory; makes the directories if they are not there.
+    pub fn open(dir: &Path, options: &ObjOptions) -> Result<Rc<DiskObjects>, DiskError> {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let fds_max = options.fds_max.min(usize::try_from(limit / FDS_SHARE).unwrap_or(usize::MAX));
+        let files = Files::open(dir, fds_max / 2)?; // an object may have two descriptors
+        let pool = Pool::new(options.threads).map_err(DiskError::io(dir, "disk threads"))?;
+        Ok(Rc::new(DiskObjects {
+            files: Arc::new(files),
+            pool,
+            syncing: tokio::sync::Mutex::new(()),
+            failed: Cell::new(None),
+            slow_until: Cell::new(None),
+        }))
+    }
+
+    fn check(&self) -> Result<(), Errno> {
+        self.failed.get().map_or(Ok(()), Err)
+    }
+
+    /// Whether small writes are made at once now.
+    fn is_fast(&self) -> bool {
+        match self.slow_until.get() {
+            Some(until) if Instant::now() < until => false,
+            Some(_) => {
+                self.slow_until.set(None);
+                true
+            }
+            None => true,
+        }
+    }
+
+    fn write_at_once(&self, fid: Fid, offset: u64, data: &Bytes, mode: IoMode) -> Result<ObjAttr, Errno> {
+        let start = Instant::now();
+        let written = self
+            .files
+            .find(fid, true)
+            .and_then(|object| self.files.write(&object.expect("find makes the object"), offset, data, mode));
+        if start.elapsed() > SLOW {
+            self.slow_until.set(Some(start + start.elapsed() + SLOW_REST));
+        }
+        written
+    }
+
+    async fn on_pool<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Files) -> Result<T, Errno> + Send + 'static,
+    ) -> Result<T, Errno> {
+        let files = self.files.clone();
+        self.pool.run(move || call(&files)).await
+    }
+
+    async fn sync_dirty(&self) -> Result<(), Errno> {
+        let _one_at_a_time = self.syncing.lock().await;
+        self.check()?;
+        let dirty = self.files.take_dirty();
+        if dirty.all {
+            return self.on_pool(Files::sync_all).await;
+        }
+        // Data first, then names: both in parallel among themselves.
+        let mut waits = Vec::with_capacity(dirty.objects.len());
+        for object in dirty.objects.into_values() {
+            let (done, wait) = tokio::sync::oneshot::channel();
+            self.pool.post(move || {
+                let _nobody_waits = done.send(object.sync());
+            });
+            waits.push(wait);
+        }
+        let mut outcome = Ok(());
+        for wait in waits {
+            outcome = outcome.and(wait.await.unwrap_or(Err(Errno::EIO)));
+        }
+        outcome?;
+        if dirty.dirs != 0 {
+            self.on_pool(move |files| (0..DIRS).filter(|index| dirty.dirs & (1 << index) != 0).try_for_each(|index| files.sync_dir(index)))
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+impl ObjStore for DiskObjects {
+    fn read(&self, object: Fid, offset: u64, len: usize, mode: IoMode) -> LocalFuture<'_, Result<Option<Bytes>, Errno>> {
+        Box::pin(async move {
+            self.check()?;
+            match self.files.find_now(object) {
+                Ok(None) => return Ok(None),
+                Ok(Some(open)) if mode == IoMode::Auto => match self.files.read_now(&open, offset, len) {
+                    Ok(data) => return Ok(Some(data)),
+                    Err(Errno::EAGAIN | Errno::EOPNOTSUPP) => {}
+                    Err(error) => return Err(error),
+                },
+                _ => {}
+            }
+            self.on_pool(move |files| match files.find(object, false)? {
+                Some(open) => files.read(&open, offset, len, mode).map(Some),
+                None => Ok(None),
+            })
+            .await
+        })
+    }
+
+    fn write(&self, object: Fid, offset: u64, data: Bytes, mode: IoMode) -> LocalFuture<'_, Result<ObjAttr, Errno>> {
+        Box::pin(async move {
+            self.check()?;
+            let small = data.len() <= INLINE_WRITE_BYTES_MAX && !goes_direct(offset, data.len(), mode);
+            if small && self.is_fast() {
+                return self.write_at_once(object, offset, &data, mode);
+            }
+            self.on_pool(move |files| {
+                let open = files.find(object, true)?.expect("find makes the object");
+                files.write(&open, offset, &data, mode)
+            })
+            .await
+        })
+    }
+
+    fn truncate(&self, object: Fid, size: u64, create: bool) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
+        Box::pin(async move {
+            self.check()?;
+            self.on_pool(move |files| match files.find(object, create)? {
+                Some(open) => files.truncate(&open, size).map(Some),
+                None => Ok(None),
+            })
+            .await
+        })
+    }
+
+    fn attr(&self, object: Fid) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
+        Box::pin(async move {
+            self.check()?;
+            match self.files.find_now(object) {
+                Ok(open) => open.map(|open| open.attr()).transpose(),
+                Err(_) => self.on_pool(move |files| files.find(object, false)?.map(|open| open.attr()).transpose()).await,
+            }
+        })
+    }
+
+    fn destroy(&self, object: Fid) -> LocalFuture<'_, Result<bool, Errno>> {
+        Box::pin(async move {
+            self.check()?;
+            if let Ok(None) = self.files.find_now(object) {
+                return Ok(false);
+            }
+            self.on_pool(move |files| files.destroy(object)).await
+        })
+    }
+
+    fn sync(&self) -> LocalFuture<'_, Result<(), Errno>> {
+        Box::pin(async move {
+            let synced = self.sync_dirty().await;
+            if let Err(error) = synced {
+                self.failed.set(Some(error));
+            }
+            synced
+        })
+    }
+
+    fn list(&self) -> LocalFuture<'_, Result<Vec<Fid>, Errno>> {
+        Box::pin(async move {
+            self.check()?;
+            self.on_pool(Files::list).await
+        })
+    }
+
+    fn space(&self) -> LocalFuture<'_, Result<Space, Errno>> {
+        Box::pin(async move {
+            self.check()?;
+            let stat = rustix::fs::fstatvfs(&self.files.root).map_err(|errno| Errno::from_raw(errno.raw_os_error()))?;
+            Ok(Space {
+                bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
+                bytes_free: stat.f_bavail.saturating_mul(stat.f_frsize),
+                files: stat.f_files,
+                files_free: stat.f_ffree,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! The object store on a real directory.
+
+use super::*;
+use crate::testdir::{TestDir, wait};
+
+fn open(dir: &TestDir) -> Rc<DiskObjects> {
+    DiskObjects::open(dir.path(), &ObjOptions::default()).expect("opens")
+}
+
+fn write(objects: &DiskObjects, fid: Fid, offset: u64, data: &[u8]) -> ObjAttr {
+    wait(objects.write(fid, offset, Bytes::copy_from_slice(data), IoMode::Auto)).expect("writes")
+}
+
+fn read(objects: &DiskObjects, fid: Fid, offset: u64, len: usize) -> Option<Bytes> {
+    wait(objects.read(fid, offset, len, IoMode::Auto)).expect("reads")
+}
+
+#[test]
+fn sparse_objects_read_back_after_reopening() {
+    let dir = TestDir::new();
+    let fid = Fid::new(0x2_0000_0401, 1);
+    let objects = open(&dir);
+    assert_eq!(read(&objects, fid, 0, 10), None);
+    assert_eq!(wait(objects.attr(fid)), Ok(None));
+    assert_eq!(write(&objects, fid, 5, b"hello").size, 10);
+    assert_eq!(read(&objects, fid, 0, 100).as_deref(), Some(&b"\0\0\0\0\0hello"[..]));
+    assert_eq!(read(&objects, fid, 100, 5).as_deref(), Some(&[][..]));
+    wait(objects.sync()).expect("syncs");
+    drop(objects);
+    let objects = open(&dir);
+    assert_eq!(read(&objects, fid, 4, 3).as_deref(), Some(&b"\0he"[..]));
+    assert_eq!(wait(objects.list()), Ok(vec![fid]));
+}
+
+#[test]
+fn large_writes_around_the_cache_and_small_ones_through_it_agree() {
+    let dir = TestDir::new();
+    let objects = open(&dir);
+    let fid = Fid::new(1, 2);
+    let mut expected = vec![0; 5 << 20];
+    for (round, (offset, len)) in [(0, 4 << 20), (4_096, 1 << 20), (100, 3), (3 << 20, 2 << 20), (1 << 20, (1 << 20) + 1)].into_iter().enumerate() {
+        let data: Vec<u8> = (0..len).map(|at| (at * 7 + round) as u8).collect();
+        let unaligned = Bytes::from([vec![0], data.clone()].concat()).slice(1..);
+        wait(objects.write(fid, offset as u64, unaligned, IoMode::Auto)).expect("writes");
+        expected[offset..offset + len].copy_from_slice(&data);
+    }
+    assert!(read(&objects, fid, 0, 8 << 20).as_deref() == Some(&expected[..]));
+    let direct = wait(objects.read(fid, 4_096, 8 << 20, IoMode::Direct)).expect("reads").expect("there");
+    assert!(direct == expected[4_096..]);
+    assert!(wait(objects.attr(fid)).expect("attr").expect("there").blocks >= 10_240);
+    wait(objects.sync()).expect("syncs");
+}
+
+#[test]
+fn truncate_makes_only_when_told_and_destroy_says_whether_there_was_something() {
+    let dir = TestDir::new();
+    let objects = open(&dir);
+    let fid = Fid::new(1, 3).stripe(2);
+    assert_eq!(wait(objects.truncate(fid, 7, false)), Ok(None));
+    assert_eq!(wait(objects.truncate(fid, 7, true)).expect("makes").map(|attr| attr.size), Some(7));
+    write(&objects, fid, 0, b"0123456789");
+    assert_eq!(wait(objects.truncate(fid, 4, false)).expect("cuts").map(|attr| attr.size), Some(4));
+    assert_eq!(read(&objects, fid, 0, 9).as_deref(), Some(&b"0123"[..]));
+    assert_eq!(wait(objects.destroy(fid)), Ok(true));
+    assert_eq!(wait(objects.destroy(fid)), Ok(false));
+    assert_eq!(read(&objects, fid, 0, 9), None);
+    wait(objects.sync()).expect("syncs");
+}
+
+#[test]
+fn more_objects_than_descriptors_and_than_single_syncs() {
+    let dir = TestDir::new();
+    let objects = DiskObjects::open(dir.path(), &ObjOptions { threads: 2, fds_max: 20 }).expect("opens");
+    for oid in 0..600 {
+        write(&objects, Fid::new(9, oid), 0, &oid.to_le_bytes());
+    }
+    wait(objects.sync()).expect("syncs");
+    for oid in 0..600 {
+        assert_eq!(read(&objects, Fid::new(9, oid), 0, 4).as_deref(), Some(&oid.to_le_bytes()[..]));
+    }
+    assert_eq!(wait(objects.list()).expect("lists").len(), 600);
+    let open = std::fs::read_dir("/proc/self/fd").expect("proc").count();
+    assert!(open < 2_000, "{open}");
+}
+
+#[test]
+fn offsets_beyond_what_a_file_can_have_are_refused() {
+    let dir = TestDir::new();
+    let objects = open(&dir);
+    let refused = wait(objects.write(Fid::new(1, 1), u64::MAX - 1, Bytes::from_static(b"xyz"), IoMode::Auto));
+    assert_eq!(refused, Err(Errno::EFBIG));
+    assert!(wait(objects.truncate(Fid::new(1, 1), u64::MAX, true)).is_err());
+}
+
+#[test]
+fn a_missing_or_read_only_directory_is_told_clearly() {
+    let text = DiskObjects::open(Path::new("/proc/no/such"), &ObjOptions::default()).err().expect("refused").to_string();
+    assert!(text.contains("/proc/no/such"), "{text}");
+}

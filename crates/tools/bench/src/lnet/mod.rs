@@ -1,0 +1,187 @@
+//! `nacre bench lnet`: what an RPC costs over loopback TCP, beside the sockets themselves.
+//!
+//! Three sides answer the same number of bytes with the same number in flight, each in a process of its own: a bare
+//! epoll loop, links without RPCs, and the whole way through endpoint and service. They are measured in turns
+//! (bare, link, rpc, bare, ..), so that a busy machine hurts all alike; printed are medians, ranges, and the median
+//! of the ratios within one turn. CPU is that of client and server together, from the kernel's own accounts.
+
+mod bare;
+mod link;
+mod report;
+mod rpc;
+mod server;
+mod target;
+
+use std::time::Duration;
+
+use anyhow::Context;
+use wire::{CrcMode, FRAME_HEADER_BYTES, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES};
+
+pub use target::LstTarget;
+
+/// Arguments of `nacre bench lnet`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LnetArgs {
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 1.0)]
+    pub seconds: f64,
+    /// Pings in flight, one measurement each.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
+    pub inflight: Vec<u32>,
+    /// Transfers of 1 MiB in flight.
+    #[arg(long, default_value_t = 4)]
+    pub bulk_inflight: u32,
+    /// Turns: how often each side is measured.
+    #[arg(long, default_value_t = 5)]
+    pub pairs: u32,
+    /// What to measure: ping, read, write.
+    #[arg(long, value_delimiter = ',', default_values_t = ["ping".to_owned(), "read".to_owned(), "write".to_owned()])]
+    pub tests: Vec<String>,
+    /// Sides to measure.
+    #[arg(long, value_delimiter = ',', default_values_t = ["bare".to_owned(), "link".to_owned(), "rpc".to_owned()])]
+    pub sides: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Internal: be the server of this side.
+    #[arg(long, hide = true)]
+    pub serve: Option<String>,
+    /// Internal: the server leaves bulk without checksum.
+    #[arg(long, hide = true)]
+    pub no_bulk_crc: bool,
+}
+
+/// Bytes of a transfer.
+pub(crate) const BULK_BYTES: usize = 1 << 20;
+/// Body of a ping, both ways.
+pub(crate) const BODY_BYTES: usize = 24;
+/// A ping on the wire.
+pub(crate) const REQUEST_BYTES: usize = FRAME_HEADER_BYTES + REQUEST_HEADER_BYTES + BODY_BYTES;
+/// Its answer on the wire.
+pub(crate) const REPLY_BYTES: usize = FRAME_HEADER_BYTES + REPLY_HEADER_BYTES + BODY_BYTES;
+
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    pub(crate) test: Test,
+    pub(crate) inflight: u32,
+    pub(crate) crc: CrcMode,
+    pub(crate) span: Duration,
+}
+
+/// What is exchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Test {
+    Ping,
+    Read,
+    Write,
+}
+
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Bare,
+    Link,
+    Rpc,
+}
+
+impl Side {
+    fn parse(text: &str) -> anyhow::Result<Side> {
+        [Side::Bare, Side::Link, Side::Rpc]
+            .into_iter()
+            .find(|side| side.name() == text)
+            .with_context(|| format!("no side '{text}': bare, link or rpc"))
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Side::Bare => "bare",
+            Side::Link => "link",
+            Side::Rpc => "rpc",
+        }
+    }
+
+    fn serve(self, crc: CrcMode) -> anyhow::Result<()> {
+        match self {
+            Side::Bare => bare::serve(),
+            Side::Link => link::serve(crc),
+            Side::Rpc => rpc::serve(crc),
+        }
+    }
+
+    fn measure(self, case: Case, port: u16) -> anyhow::Result<f64> {
+        match self {
+            Side::Bare => bare::measure(case, port),
+            Side::Link => link::measure(case, port),
+            Side::Rpc => rpc::measure(case, port),
+        }
+    }
+}
+
+/// One side's result of one turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// Finished exchanges per second.
+    pub(crate) rate: f64,
+    /// CPU of client and server per exchange, in microseconds.
+    pub(crate) cpu_us: f64,
+}
+
+/// Measures, or serves a measuring process.
+pub fn run(args: LnetArgs) -> anyhow::Result<()> {
+    if let Some(side) = &args.serve {
+        let crc = if args.no_bulk_crc { CrcMode::NoBulk } else { CrcMode::All };
+        return Side::parse(side)?.serve(crc);
+    }
+    anyhow::ensure!(args.seconds > 0.0 && args.pairs > 0, "--seconds and --pairs are above zero");
+    let sides = args.sides.iter().map(|side| Side::parse(side)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut rows = Vec::new();
+    for case in cases(&args)? {
+        rows.push(measure_case(&args, &sides, case)?);
+        if !args.json {
+            report::print(rows.last().expect("pushed above"));
+        }
+    }
+    if args.json {
+        report::print_json(&rows);
+    }
+    Ok(())
+}
+
+fn cases(args: &LnetArgs) -> anyhow::Result<Vec<Case>> {
+    let span = Duration::from_secs_f64(args.seconds);
+    let mut cases = Vec::new();
+    for test in &args.tests {
+        let bulk = |test| [CrcMode::All, CrcMode::NoBulk].map(|crc| Case { test, inflight: args.bulk_inflight, crc, span });
+        match test.as_str() {
+            "ping" => {
+                let case = |inflight: &u32| Case { test: Test::Ping, inflight: *inflight, crc: CrcMode::All, span };
+                cases.extend(args.inflight.iter().map(case));
+            }
+            "read" => cases.extend(bulk(Test::Read)),
+            "write" => cases.extend(bulk(Test::Write)),
+            other => anyhow::bail!("no test '{other}': ping, read or write"),
+        }
+    }
+    Ok(cases)
+}
+
+/// All turns of one case.
+fn measure_case(args: &LnetArgs, sides: &[Side], case: Case) -> anyhow::Result<report::Row> {
+    let sides: Vec<_> = sides.iter().copied().filter(|side| *side != Side::Link || case.test == Test::Ping).collect();
+    let servers =
+        sides.iter().map(|side| server::Server::start(side.name(), case.crc)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut samples = vec![Vec::new(); sides.len()];
+    for _ in 0..args.pairs {
+        for (index, side) in sides.iter().enumerate() {
+            let server = &servers[index];
+            let before = server.cpu_ns()? + server::own_cpu_ns()?;
+            let started = std::time::Instant::now();
+            let rate = side.measure(case, server.port).with_context(|| format!("side {}", side.name()))?;
+            let cpu = server.cpu_ns()? + server::own_cpu_ns()? - before;
+            let done = rate * started.elapsed().as_secs_f64();
+            samples[index].push(Sample { rate, cpu_us: cpu as f64 / 1e3 / done.max(1.0) });
+        }
+    }
+    Ok(report::Row { case, sides: sides.into_iter().zip(samples).collect() })
+}

@@ -1,0 +1,107 @@
+//! Medians, ranges and ratios.
+
+use wire::CrcMode;
+
+use super::{BULK_BYTES, Case, Sample, Side, Test};
+
+/// All turns of one case, per side.
+pub(super) struct Row {
+    pub(super) case: Case,
+    pub(super) sides: Vec<(Side, Vec<Sample>)>,
+}
+
+/// Middle, least and largest.
+struct Spread {
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Spread {
+    fn of(values: impl Iterator<Item = f64>) -> Spread {
+        let mut values: Vec<_> = values.collect();
+        values.sort_by(f64::total_cmp);
+        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+        Spread { median: at(values.len() / 2), min: at(0), max: at(values.len().saturating_sub(1)) }
+    }
+
+    fn scaled(&self, by: f64) -> Spread {
+        Spread { median: self.median * by, min: self.min * by, max: self.max * by }
+    }
+}
+
+impl Row {
+    fn title(&self) -> String {
+        let Case { test, inflight, crc, .. } = self.case;
+        let crc = if crc == CrcMode::All { "crc" } else { "no crc" };
+        match test {
+            Test::Ping => format!("ping, {inflight} in flight"),
+            Test::Read => format!("read 1 MiB, {crc}, {inflight} in flight"),
+            Test::Write => format!("write 1 MiB, {crc}, {inflight} in flight"),
+        }
+    }
+
+    /// Unit of a rate, and its factor.
+    fn unit(&self) -> (&'static str, f64) {
+        match self.case.test {
+            Test::Ping => ("RPC/s", 1.0),
+            Test::Read | Test::Write => ("MiB/s", BULK_BYTES as f64 / f64::from(1 << 20)),
+        }
+    }
+
+    /// Rate of side `index` over that of the first side, within each turn.
+    fn ratio(&self, index: usize) -> Spread {
+        let (own, first) = (&self.sides[index].1, &self.sides[0].1);
+        Spread::of(own.iter().zip(first).map(|(own, first)| own.rate / first.rate))
+    }
+}
+
+/// One case as text.
+pub(super) fn print(row: &Row) {
+    let (unit, factor) = row.unit();
+    println!("{}", row.title());
+    for (index, (side, samples)) in row.sides.iter().enumerate() {
+        let rate = Spread::of(samples.iter().map(|sample| sample.rate)).scaled(factor);
+        let cpu = Spread::of(samples.iter().map(|sample| sample.cpu_us));
+        print!("  {:<5}{:>10.0} {unit} ({:.0} .. {:.0})", side.name(), rate.median, rate.min, rate.max);
+        print!("   cpu {:>7.2} us", cpu.median);
+        if index > 0 {
+            let ratio = row.ratio(index);
+            print!("   {:.2} of {} ({:.2} .. {:.2})", ratio.median, row.sides[0].0.name(), ratio.min, ratio.max);
+        }
+        println!();
+    }
+}
+
+/// All cases as JSON.
+pub(super) fn print_json(rows: &[Row]) {
+    let cases: Vec<_> = rows.iter().map(json).collect();
+    println!("{{\"cases\":[{}]}}", cases.join(","));
+}
+
+fn json(row: &Row) -> String {
+    let (unit, factor) = row.unit();
+    let side = |(index, (side, samples)): (usize, &(Side, Vec<Sample>))| {
+        let rates: Vec<_> = samples.iter().map(|sample| format!("{:.1}", sample.rate * factor)).collect();
+        let cpu = Spread::of(samples.iter().map(|sample| sample.cpu_us)).median;
+        format!(
+            "{{\"side\":\"{}\",\"rates\":[{}],\"cpu_us\":{cpu:.3},\"ratio\":{:.3}}}",
+            side.name(),
+            rates.join(","),
+            row.ratio(index).median
+        )
+    };
+    let sides: Vec<_> = row.sides.iter().enumerate().map(side).collect();
+    format!("{{\"case\":\"{}\",\"unit\":\"{unit}\",\"sides\":[{}]}}", row.title(), sides.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_tells_middle_and_ends() {
+        let spread = Spread::of([3.0, 1.0, 2.0].into_iter());
+        assert_eq!((spread.median, spread.min, spread.max), (2.0, 1.0, 3.0));
+    }
+}

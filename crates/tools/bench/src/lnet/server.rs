@@ -1,0 +1,71 @@
+//! The answering process: this program again, with hidden arguments.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Context;
+use wire::CrcMode;
+
+/// A server; ends with the value.
+pub(super) struct Server {
+    child: Child,
+    pub(super) port: u16,
+}
+
+impl Server {
+    pub(super) fn start(side: &str, crc: CrcMode) -> anyhow::Result<Server> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(prefix()).args(["--serve", side]);
+        if crc == CrcMode::NoBulk {
+            command.arg("--no-bulk-crc");
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start the server")?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().context("its output is a pipe")?).read_line(&mut line)?;
+        let port = line.trim().parse().with_context(|| format!("the server said '{}' in place of its port", line.trim()))?;
+        Ok(Server { child, port })
+    }
+
+    /// CPU time of its one thread.
+    pub(super) fn cpu_ns(&self) -> anyhow::Result<u64> {
+        cpu_ns(&format!("/proc/{}/schedstat", self.child.id()))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The words that led to this command in our own command line.
+fn prefix() -> Vec<String> {
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let end = words.iter().position(|word| word == "lnet").map_or(0, |at| at + 1);
+    words[..end].to_vec()
+}
+
+/// CPU time of the calling thread.
+pub(super) fn own_cpu_ns() -> anyhow::Result<u64> {
+    cpu_ns("/proc/thread-self/schedstat")
+}
+
+fn cpu_ns(path: &str) -> anyhow::Result<u64> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let first = text.split_whitespace().next().context("it has three numbers")?;
+    Ok(first.parse()?)
+}
+
+/// Tells the parent where this server is, and ends the process with the parent.
+pub(super) fn announce(port: u16) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{port}")?;
+    out.flush()?;
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new()); // ends when the parent does, whatever the result
+        std::process::exit(0);
+    });
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! `nacre format`: makes targets.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use osd_disk::{Superblock, superblock};
+use types::{FsName, NidAddr, TargetId, Timespec};
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// File system.
+    pub fsname: FsName,
+    /// One target, or several that shall share `dir`.
+    pub targets: Vec<TargetId>,
+    /// Where the MGS is; empty where it is among the targets.
+    pub mgs: Vec<NidAddr>,
+    /// Destroy what was there.
+    pub reformat: bool,
+    /// Where.
+    pub dir: PathBuf,
+}
+
+/// Makes the targets and says so on stderr.
+pub fn run(options: &Options) -> Result<()> {
+    let has_mgs = options.targets.contains(&TargetId::MGT);
+    ensure!(has_mgs || !options.mgs.is_empty(), "--mgsnode NID is required without --mgs: a target must find its MGS");
+    for target in &options.targets {
+        let name = target.name(options.fsname);
+        let dir = if options.targets.len() == 1 { options.dir.clone() } else { options.dir.join(&name) };
+        let superblock = Superblock::new(options.fsname, *target, random_uuid()?, options.mgs.clone(), now());
+        superblock::format(&dir, &superblock, options.reformat)?;
+        eprintln!("{name}: formatted in {}", dir.display());
+    }
+    Ok(())
+}
+
+/// 128 bits of the kernel's randomness.
+pub(crate) fn random_uuid() -> Result<u128> {
+    let mut bytes = [0; 16];
+    let mut source = std::fs::File::open("/dev/urandom").context("/dev/urandom")?;
+    std::io::Read::read_exact(&mut source, &mut bytes).context("/dev/urandom")?;
+    Ok(u128::from_le_bytes(bytes))
+}
+
+fn now() -> Timespec {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timespec::new(since.as_secs().cast_signed(), since.subsec_nanos())
+}

@@ -1,0 +1,123 @@
+//! `nacre serve`: targets in a process of their own.
+//!
+//! One line to stdout for each target once the MGS knows it, `NAME ADDRESS`: whoever started the process may wait for
+//! them. SIGTERM and SIGINT commit and end with 0; failed storage ends with [`STORAGE_FAILED`].
+
+use std::io::Write;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use env::CptTable;
+use env_os::OsConfig;
+use tracing::level_filters::LevelFilter;
+use types::{ClientId, NidAddr, Span};
+
+use crate::log;
+use crate::server::{Server, ServerOptions};
+use crate::signals::Signals;
+
+/// Exit status when a target's storage failed (EX_TEMPFAIL: the supervisor starts us again).
+pub const STORAGE_FAILED: u8 = 75;
+
+/// A stop that takes longer than this ends without ceremony: clients replay what was not committed.
+const STOP_MAX: Span = Span::secs(30);
+
+/// What to serve and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Targets, or directories of targets.
+    pub dirs: Vec<PathBuf>,
+    /// Where to listen.
+    pub listen: NidAddr,
+    /// Where the MGS is, if not where the superblocks say.
+    pub mgs: Vec<NidAddr>,
+    /// Accept plaintext on addresses that are not loopback.
+    pub insecure: bool,
+    /// Wait for no client of an earlier run.
+    pub abort_recovery: bool,
+    /// CPU partitions; 0 chooses.
+    pub cpu_npartitions: u32,
+    /// More partitions than CPUs are allowed.
+    pub cpu_virtual: bool,
+    /// Clients of an earlier run that are known to be dead.
+    pub dead_clients: Vec<ClientId>,
+    /// End when the parent process ends.
+    pub die_with_parent: bool,
+}
+
+/// Serves until a signal; the exit status.
+pub fn run(options: &Options) -> Result<u8> {
+    log::init(LevelFilter::INFO);
+    if options.die_with_parent {
+        die_with_parent()?;
+    }
+    let cpts = cpts(options.cpu_npartitions, options.cpu_virtual)?;
+    let server = ServerOptions {
+        dirs: options.dirs.clone(),
+        listen: options.listen,
+        mgs: options.mgs.clone(),
+        abort_recovery: options.abort_recovery,
+        dead_clients: options.dead_clients.clone(),
+        cpts,
+    };
+    let config = OsConfig { insecure: options.insecure, ..OsConfig::default() };
+    env_os::run(config, |env| async move { serve(&env, &server).await })
+}
+
+async fn serve(env: &env::Env, options: &ServerOptions) -> Result<u8> {
+    let mut signals = Signals::new()?;
+    let server = Server::start(env, options).await?;
+    let label = server.names().first().cloned().unwrap_or_default();
+    if let Err(error) = server.control(&label) {
+        tracing::warn!("no control socket: {error:#}"); // lctl will not find us; the data path does not need it
+    }
+    let ready = server.clone();
+    env.spawn("ready", async move {
+        ready.registered().await;
+        tell_ready(&ready);
+    });
+    tokio::select! {
+        biased;
+        signal = signals.next() => {
+            tracing::info!("{signal}: stopping");
+            let stopped = env.timeout(STOP_MAX, server.stop()).await;
+            ensure!(stopped.is_some(), "not stopped within {} s", STOP_MAX.as_secs_f64());
+            Ok(0)
+        }
+        reason = server.failed() => {
+            eprintln!("nacre serve: {reason}");
+            Ok(STORAGE_FAILED)
+        }
+    }
+}
+
+fn tell_ready(server: &Server) {
+    let mut out = std::io::stdout().lock();
+    for name in server.names() {
+        let _ = writeln!(out, "{name} {}", server.addr()); // nobody need listen
+    }
+    let _ = out.flush();
+}
+
+/// The CPU partitions of this machine.
+pub(crate) fn cpts(npartitions: u32, virtual_cpts: bool) -> Result<CptTable> {
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX));
+    let cpus = NonZeroU32::new(cpus).context("there is a CPU")?;
+    let nodes = NonZeroU32::new(numa_nodes()).context("there is a node")?;
+    Ok(CptTable::new(cpus, nodes, npartitions, virtual_cpts)?)
+}
+
+fn numa_nodes() -> u32 {
+    let entries = std::fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
+    let is_node = |name: &str| name.strip_prefix("node").is_some_and(|digits| digits.parse::<u32>().is_ok());
+    let count = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_node)).count();
+    u32::try_from(count).unwrap_or(1).max(1)
+}
+
+/// SIGTERM when the parent goes. It may have gone already: then we are an orphan now.
+fn die_with_parent() -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+    ensure!(rustix::process::getppid().is_some_and(|parent| !parent.is_init()), "the parent process is gone");
+    Ok(())
+}

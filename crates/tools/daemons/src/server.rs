@@ -1,0 +1,314 @@
+//! A server node: targets of one file system opened, served and announced, on one executor.
+//!
+//! Order of a start: superblocks and locks; listeners; the MGT, if it is here; OSTs; MDTs; then each target registers
+//! with the MGS in the background, for as long as that takes. So servers may be started in any order.
+//! Used by `nacre serve` (a process) and by `nacre up` (a thread).
+
+mod announce;
+mod directory;
+mod params;
+mod store;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use endpoint::{Endpoint, EndpointConfig};
+use env::{CptTable, Env, ParamTree};
+use mdt::{Mdt, MdtConfig};
+use mgt::{Mgt, MgtConfig};
+use osd_disk::TargetLock;
+use ost::{Ost, OstConfig};
+use service::{Exports, Node, NodeConfig};
+use tokio::sync::watch;
+use types::{ClientId, FsName, Nid, NidAddr, TargetKind};
+
+use self::directory::Directory;
+use crate::ctl::{self, Device, Who};
+use crate::rundir::Registered;
+use crate::targets::{self, TargetDir};
+
+/// What to serve and how.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Targets, or directories of targets.
+    pub dirs: Vec<PathBuf>,
+    /// Where to listen; told to the MGS.
+    pub listen: NidAddr,
+    /// Where the MGS is, if not where the superblocks say.
+    pub mgs: Vec<NidAddr>,
+    /// Wait for no client of an earlier run.
+    pub abort_recovery: bool,
+    /// Clients of an earlier run that are known to be dead.
+    pub dead_clients: Vec<ClientId>,
+    /// CPU partitions.
+    pub cpts: CptTable,
+}
+
+/// A target being served.
+pub(crate) struct Running {
+    pub(crate) name: String,
+    pub(crate) body: Body,
+    /// Held for as long as the target is served.
+    _lock: TargetLock,
+    pub(crate) store: store::Opened,
+}
+
+/// What kind of target it is.
+#[derive(Clone)]
+pub(crate) enum Body {
+    Mgt(Rc<Mgt>),
+    Mdt(Rc<Mdt>),
+    Ost(Rc<Ost>),
+}
+
+impl Body {
+    fn target(&self) -> Rc<dyn service::Target> {
+        match self {
+            Body::Mgt(target) => target.clone(),
+            Body::Mdt(target) => target.clone(),
+            Body::Ost(target) => target.clone(),
+        }
+    }
+
+    pub(crate) fn exports(&self) -> Rc<Exports> {
+        self.target().exports()
+    }
+}
+
+/// A node being served.
+pub struct Server {
+    env: Env,
+    node: Rc<Node>,
+    endpoint: Rc<Endpoint>,
+    directory: Rc<Directory>,
+    targets: Vec<Running>,
+    addr: NidAddr,
+    lo: NidAddr,
+    failed: watch::Sender<Option<String>>,
+    ctl: RefCell<Option<Registered>>,
+}
+
+impl Server {
+    /// Starts everything; returns when all targets are served (registration goes on in the background).
+    pub async fn start(env: &Env, options: &ServerOptions) -> Result<Rc<Server>> {
+        let found = targets::find(&options.dirs)?;
+        let locks = found.iter().map(|target| osd_disk::superblock::lock(&target.dir)).collect::<Result<Vec<_>, _>>()?;
+        let tcp = env.listen(options.listen).await.with_context(|| format!("cannot listen at {}", options.listen))?;
+        let lo = env.listen(NidAddr { nid: Nid::LO, port: 0 }).await.context("lo")?;
+        let (addr, lo_addr) = (tcp.addr(), lo.addr());
+        let env = crate::alias::with_aliases(env, vec![(addr, lo_addr)]);
+        let node = Node::new(&env, NodeConfig::new(options.cpts.clone()));
+        let directory = Rc::new(Directory::new(&found, options, addr));
+        let name = format!("{} at {addr}", found.iter().map(TargetDir::name).collect::<Vec<_>>().join(" "));
+        let endpoint = Endpoint::new(&env, endpoint_config(&env, name, addr), directory.clone());
+        node.serve(tcp);
+        node.serve(lo);
+        let mut starting = Starting { env: &env, options, node: &node, directory: &directory, endpoint: &endpoint };
+        let mut targets = Vec::new();
+        // MGT first, MDTs last: they ask the OSTs.
+        for kind in [TargetKind::Mgt, TargetKind::Ost, TargetKind::Mdt] {
+            for (target, lock) in found.iter().zip(&locks).filter(|(target, _)| target.superblock.target.kind == kind) {
+                targets.push(starting.start(target, lock.clone()).await.with_context(|| target.name())?);
+            }
+        }
+        drop(locks);
+        let (failed, _) = watch::channel(None);
+        let server = Rc::new(Server {
+            env: env.clone(),
+            node,
+            endpoint,
+            directory,
+            targets,
+            addr,
+            lo: lo_addr,
+            failed,
+            ctl: RefCell::new(None),
+        });
+        server.watch_failures();
+        announce::start(&server, &found);
+        Ok(server)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> NidAddr {
+        self.addr
+    }
+
+    /// Where it listens for this process.
+    #[must_use]
+    pub fn lo_addr(&self) -> NidAddr {
+        self.lo
+    }
+
+    /// Names of the targets.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.targets.iter().map(|target| target.name.clone()).collect()
+    }
+
+    /// Completes when every target is in the MGS's configuration with this node's address.
+    pub async fn registered(&self) {
+        self.directory.registered().await;
+    }
+
+    /// Completes with the reason when a target's storage failed or the MGS refused it: the node must end.
+    pub async fn failed(&self) -> String {
+        let mut failed = self.failed.subscribe();
+        match failed.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_default(),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Registers parameters and opens the control socket `PID-server-LABEL.sock`.
+    pub fn control(self: &Rc<Self>, label: &str) -> Result<()> {
+        let params = ParamTree::new();
+        self::params::register(&params, self);
+        let socket = ctl::server::serve(&self.env, &format!("server-{label}"), &params, Rc::new(Control(Rc::downgrade(self))))?;
+        *self.ctl.borrow_mut() = Some(socket);
+        Ok(())
+    }
+
+    /// Hangs up, commits everything, ends.
+    pub async fn stop(&self) {
+        self.ctl.borrow_mut().take();
+        self.node.stop().await;
+        for target in self.targets.iter().rev() {
+            match &target.body {
+                Body::Mdt(mdt) => mdt.stop().await,
+                Body::Ost(ost) => tell(&target.name, ost.stop().await),
+                Body::Mgt(mgt) => tell(&target.name, mgt.stop().await),
+            }
+            tracing::info!("{}: stopped", target.name);
+        }
+        self.endpoint.shutdown().await;
+    }
+
+    fn fail(&self, reason: String) {
+        tracing::error!("{reason}");
+        self.failed.send_if_modified(|failed| {
+            let is_first = failed.is_none();
+            if is_first {
+                *failed = Some(reason);
+            }
+            is_first
+        });
+    }
+
+    fn watch_failures(self: &Rc<Self>) {
+        for target in &self.targets {
+            let (server, name) = (Rc::downgrade(self), target.name.clone());
+            let fail = move |reason: &str| {
+                if let Some(server) = server.upgrade() {
+                    server.fail(format!("{name}: storage failed: {reason}"));
+                }
+            };
+            match &target.body {
+                Body::Mdt(mdt) => mdt.failed(Rc::new(fail)),
+                Body::Ost(ost) => {
+                    let failed = ost.failed();
+                    self.env.spawn("ost-failed", async move { fail(&failed.await) });
+                }
+                Body::Mgt(mgt) => {
+                    let failed = mgt.failed();
+                    self.env.spawn("mgt-failed", async move { fail(&failed.await) });
+                }
+            }
+        }
+    }
+}
+
+fn tell<E: std::fmt::Display>(name: &str, done: Result<(), E>) {
+    if let Err(error) = done {
+        tracing::error!("{name}: stopped with an error: {error}; what was not durable is replayed by the clients");
+    }
+}
+
+fn endpoint_config(env: &Env, name: String, addr: NidAddr) -> EndpointConfig {
+    let client = ClientId((u128::from(env.random()) << 64) | u128::from(env.random()));
+    EndpointConfig { nid: Some(addr.nid), client, name, is_server: true, ..EndpointConfig::default() }
+}
+
+/// What every start of a target needs.
+struct Starting<'a> {
+    env: &'a Env,
+    options: &'a ServerOptions,
+    node: &'a Rc<Node>,
+    directory: &'a Rc<Directory>,
+    endpoint: &'a Rc<Endpoint>,
+}
+
+impl Starting<'_> {
+    async fn start(&mut self, target: &TargetDir, lock: TargetLock) -> Result<Running> {
+        let store = store::Opened::open(target)?;
+        store::strike_out(&*store.meta, &self.options.dead_clients).await?;
+        let (fsname, index) = (target.superblock.fsname, target.superblock.target.index);
+        let body = match target.superblock.target.kind {
+            TargetKind::Mgt => Body::Mgt(Mgt::start(self.env, MgtConfig::default(), store.meta.clone()).await?),
+            TargetKind::Ost => Body::Ost(self.start_ost(fsname, index, &store).await?),
+            TargetKind::Mdt => Body::Mdt(self.start_mdt(fsname, index, &store).await?),
+        };
+        self.node.add_target(body.target());
+        tracing::info!("{}: served from {}", target.name(), target.dir.display());
+        Ok(Running { name: target.name(), body, _lock: lock, store })
+    }
+
+    async fn start_ost(&self, fsname: FsName, index: u32, store: &store::Opened) -> Result<Rc<Ost>> {
+        let mut config = OstConfig::new(fsname, index);
+        config.abort_recovery = self.options.abort_recovery;
+        let objects = store.objects.clone().context("an OST has an object store")?;
+        Ok(Ost::start(self.env, config, store.meta.clone(), objects).await?)
+    }
+
+    async fn start_mdt(&self, fsname: FsName, index: u32, store: &store::Opened) -> Result<Rc<Mdt>> {
+        let mut config = MdtConfig::new(fsname, index);
+        config.abort_recovery = self.options.abort_recovery;
+        let directory = self.directory.clone();
+        let osts = Rc::new(move || directory.osts());
+        Ok(Mdt::start(self.env, config, store.meta.clone(), Some(self.endpoint.clone()), osts).await?)
+    }
+}
+
+/// The control socket's view of a server.
+struct Control(std::rc::Weak<Server>);
+
+impl ctl::server::Answers for Control {
+    fn who(&self) -> Who {
+        let server = self.0.upgrade();
+        Who {
+            kind: "server".into(),
+            pid: std::process::id(),
+            fsname: server.as_ref().and_then(|server| server.directory.fsname()).map_or_else(String::new, |name| name.to_string()),
+            targets: server.map_or_else(Vec::new, |server| server.names()),
+            mount: None,
+        }
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        let Some(server) = self.0.upgrade() else { return Vec::new() };
+        server.targets.iter().map(device).collect()
+    }
+
+    fn nids(&self) -> Vec<String> {
+        self.0.upgrade().map_or_else(Vec::new, |server| vec![server.addr.to_string()])
+    }
+}
+
+fn device(target: &Running) -> Device {
+    let exports = target.body.exports();
+    let kind = match target.body {
+        Body::Mgt(_) => "mgs",
+        Body::Mdt(_) => "mdt",
+        Body::Ost(_) => "obdfilter",
+    };
+    Device {
+        status: if exports.is_recovering() { "ST" } else { "UP" }.into(),
+        kind: kind.into(),
+        name: target.name.clone(),
+        uuid: format!("{}_UUID", target.name),
+        refs: u32::try_from(exports.sessions().len()).unwrap_or(u32::MAX),
+    }
+}

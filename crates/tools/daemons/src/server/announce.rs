@@ -1,0 +1,92 @@
+//! Registration with the MGS, and its configuration read again and again.
+
+use std::rc::Rc;
+
+use endpoint::{Call, CallError};
+use types::{Span, TargetId};
+use wire::Opcode;
+use wire::config::{self, FsConfig, Register, TargetInfo};
+
+use super::Server;
+use crate::targets::TargetDir;
+
+/// How often the configuration is read: often at first, when the peers of a fresh file system come one by one.
+const EVERY_FIRST: Span = Span::millis(200);
+/// So many times.
+const FIRST_ROUNDS: u32 = 150;
+/// Later.
+const EVERY_LATER: Span = Span::secs(5);
+/// Pause after a refused registration.
+const PAUSE: Span = Span::secs(2);
+/// One question's patience; the next one may find the MGS elsewhere.
+const PATIENCE: Span = Span::secs(30);
+
+/// Starts both, for every target but the MGT.
+pub(super) fn start(server: &Rc<Server>, found: &[TargetDir]) {
+    let Some(fsname) = server.directory.fsname() else { return };
+    for target in found.iter().filter(|target| target.superblock.target != TargetId::MGT) {
+        let register = Register {
+            fsname: fsname.to_string(),
+            target: TargetInfo {
+                id: target.superblock.target.to_u32(),
+                nid: server.addr.nid.0,
+                port: server.addr.port,
+                instance: instance_of(server, target.superblock.target),
+            },
+            uuid: target.superblock.uuid,
+        };
+        let (server, name) = (server.clone(), target.name());
+        server.env.clone().spawn("register", async move { announce(&server, &name, &register).await });
+    }
+    let watcher = Rc::downgrade(server);
+    let env = server.env.clone();
+    server.env.spawn("configuration", async move {
+        let mut round = 0;
+        while let Some(server) = watcher.upgrade() {
+            if let Some(config) = read(&server, &fsname.to_string()).await {
+                server.directory.set(config);
+            }
+            drop(server);
+            round += 1;
+            env.sleep(if round < FIRST_ROUNDS { EVERY_FIRST } else { EVERY_LATER }).await;
+        }
+    });
+}
+
+fn instance_of(server: &Server, id: TargetId) -> u64 {
+    let found = server.targets.iter().map(|target| target.body.target()).find(|target| target.id() == id);
+    found.map_or(0, |target| target.exports().last_assigned().0 >> 32)
+}
+
+async fn announce(server: &Server, name: &str, register: &Register) {
+    let remote = server.endpoint.remote(TargetId::MGT);
+    let mut told = false;
+    loop {
+        let mut call = Call::new(Opcode::MgsRegister, vec![config::encode(register)]);
+        call.patience = Some(PATIENCE);
+        match remote.call(call).await {
+            Ok(_) => {
+                tracing::info!("{name}: registered with the MGS");
+                return server.directory.one_registered();
+            }
+            Err(CallError::Errno(types::Errno::EADDRINUSE)) => {
+                return server.fail(format!("{name}: the MGS knows another storage under this name; format with another --index"));
+            }
+            Err(CallError::Shutdown) => return,
+            Err(error) => {
+                if !told {
+                    tracing::warn!("{name}: waits for the MGS: {error}");
+                }
+                told = true;
+            }
+        }
+        server.env.sleep(PAUSE).await;
+    }
+}
+
+async fn read(server: &Server, fsname: &str) -> Option<FsConfig> {
+    let mut call = Call::new(Opcode::MgsConfig, vec![config::encode(&fsname.to_owned())]);
+    call.patience = Some(PATIENCE);
+    let answer = server.endpoint.remote(TargetId::MGT).call(call).await.ok()?;
+    config::decode(answer.reply.bufs.get(1)?)
+}

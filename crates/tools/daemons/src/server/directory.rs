@@ -1,0 +1,111 @@
+//! Where a server's peers are: the MGS's configuration as last seen, kept on disk for the time when the MGS is away.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use endpoint::Resolve;
+use tokio::sync::watch;
+use types::{FsName, Nid, NidAddr, TargetId, TargetKind};
+use wire::config::{self, FsConfig};
+
+use super::ServerOptions;
+use crate::targets::{self, TargetDir};
+
+/// Name of the kept configuration in a target's directory.
+const FILE: &str = "peers";
+
+/// Who is where.
+pub(crate) struct Directory {
+    fsname: Option<FsName>,
+    mgs: Vec<NidAddr>,
+    here: BTreeSet<TargetId>,
+    addr: NidAddr,
+    config: RefCell<FsConfig>,
+    keep_in: Vec<PathBuf>,
+    waiting: watch::Sender<usize>,
+}
+
+impl Directory {
+    /// Of a node with these targets, listening at `addr`.
+    pub(super) fn new(found: &[TargetDir], options: &ServerOptions, addr: NidAddr) -> Directory {
+        let told = found.iter().map(|target| target.superblock.mgs.clone()).find(|mgs| !mgs.is_empty());
+        let mgs = if options.mgs.is_empty() { told.unwrap_or_default() } else { options.mgs.clone() };
+        let keep_in: Vec<_> = found.iter().map(|target| target.dir.join(FILE)).collect();
+        let config = keep_in.iter().filter_map(|path| config::decode(&std::fs::read(path).ok()?)).max_by_key(version);
+        let others = found.iter().filter(|target| target.superblock.target.kind != TargetKind::Mgt).count();
+        Directory {
+            fsname: targets::fsname_of(found),
+            mgs,
+            here: found.iter().map(|target| target.superblock.target).collect(),
+            addr,
+            config: RefCell::new(config.unwrap_or_default()),
+            keep_in,
+            waiting: watch::channel(others).0,
+        }
+    }
+
+    /// The file system, unless this is an MGS alone.
+    pub(super) fn fsname(&self) -> Option<FsName> {
+        self.fsname
+    }
+
+    /// Indices of all OSTs.
+    pub(super) fn osts(&self) -> Vec<u32> {
+        let config = self.config.borrow();
+        let ids = config.targets.iter().filter_map(|target| TargetId::from_u32(target.id));
+        let mut osts: Vec<u32> = ids.filter(|id| id.kind == TargetKind::Ost).map(|id| id.index).collect();
+        osts.sort_unstable();
+        osts
+    }
+
+    /// A fresher configuration.
+    pub(super) fn set(&self, fresh: FsConfig) {
+        if fresh == *self.config.borrow() {
+            return;
+        }
+        let bytes = config::encode(&fresh);
+        *self.config.borrow_mut() = fresh;
+        for path in &self.keep_in {
+            if let Err(error) = replace(path, &bytes) {
+                tracing::warn!("{}: the configuration is not kept: {error}", path.display());
+            }
+        }
+    }
+
+    /// One more target is registered.
+    pub(super) fn one_registered(&self) {
+        self.waiting.send_modify(|waiting| *waiting = waiting.saturating_sub(1));
+    }
+
+    /// Completes when all are.
+    pub(super) async fn registered(&self) {
+        let mut waiting = self.waiting.subscribe();
+        let _ = waiting.wait_for(|waiting| *waiting == 0).await; // the sender lives as long as we do
+    }
+}
+
+impl Resolve for Directory {
+    fn addrs(&self, target: TargetId) -> Vec<NidAddr> {
+        if self.here.contains(&target) {
+            return vec![self.addr];
+        }
+        if target == TargetId::MGT {
+            return self.mgs.clone();
+        }
+        let config = self.config.borrow();
+        let known = config.targets.iter().filter(|info| TargetId::from_u32(info.id) == Some(target));
+        known.map(|info| NidAddr { nid: Nid(info.nid), port: info.port }).collect()
+    }
+}
+
+fn version(config: &FsConfig) -> u64 {
+    config.version
+}
+
+/// Whole or not at all: a torn file would only be ignored, but the old one is worth more.
+fn replace(path: &std::path::Path, bytes: &[u8]) -> std::io::Result<()> {
+    let fresh = path.with_extension("new");
+    std::fs::write(&fresh, bytes)?;
+    std::fs::rename(&fresh, path)
+}

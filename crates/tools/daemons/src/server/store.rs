@@ -1,0 +1,100 @@
+//! A target's storage, opened.
+
+use std::rc::Rc;
+
+use anyhow::{Context, Result, bail};
+use osd::{MetaStore, ObjStore, StoreError, Table, WriteSet};
+use osd_disk::{DiskMeta, DiskObjects, MetaOptions, ObjOptions};
+use types::{ClientId, TargetKind};
+
+use crate::targets::TargetDir;
+
+/// Records, and objects where the target has them.
+pub(crate) struct Opened {
+    pub(crate) meta: Rc<dyn MetaStore>,
+    pub(crate) objects: Option<Rc<dyn ObjStore>>,
+}
+
+impl Opened {
+    /// Opens what the target's kind needs.
+    pub(super) fn open(target: &TargetDir) -> Result<Opened> {
+        let meta = DiskMeta::open(&target.dir, &MetaOptions::default())?;
+        let objects: Option<Rc<dyn ObjStore>> = match target.superblock.target.kind {
+            TargetKind::Ost => Some(DiskObjects::open(&target.dir, &ObjOptions::default())?),
+            _ => None,
+        };
+        Ok(Opened { meta, objects })
+    }
+}
+
+/// Forgets clients that are known to be dead, durably and before the target boots: recovery does not wait for them.
+/// What they had open is swept with what nobody re-opened.
+pub(super) async fn strike_out(meta: &dyn MetaStore, dead: &[ClientId]) -> Result<()> {
+    if dead.is_empty() {
+        return Ok(());
+    }
+    let mut set = WriteSet::new();
+    for client in dead {
+        forget(meta, *client, &mut set).context("records of clients")?;
+    }
+    if set.changes.is_empty() {
+        return Ok(());
+    }
+    if let Err(error) = meta.apply(&set) {
+        bail!("records of clients: {error}");
+    }
+    meta.commit().await.context("records of clients")
+}
+
+fn forget(meta: &dyn MetaStore, client: ClientId, set: &mut WriteSet) -> Result<(), StoreError> {
+    let view = meta.running()?;
+    let prefix = client.0.to_be_bytes();
+    for table in [Table::Clients, Table::Replies] {
+        view.scan(table, &prefix, &mut |key, _| {
+            let is_its = key.starts_with(&prefix);
+            if is_its {
+                set.delete(table, key);
+            }
+            is_its
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(meta: &dyn MetaStore, table: Table) -> Vec<Vec<u8>> {
+        let mut keys = Vec::new();
+        let view = meta.running().expect("ready");
+        view.scan(table, &[0], &mut |key, _| {
+            keys.push(key.to_vec());
+            true
+        })
+        .expect("a scan");
+        keys
+    }
+
+    #[test]
+    fn a_dead_client_is_forgotten_and_others_are_not() {
+        let dir = std::env::temp_dir().join(format!("nacre-strike-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        env_os::run(env_os::OsConfig::default(), |_| async {
+            let meta = DiskMeta::open(&dir, &MetaOptions::default()).expect("a store");
+            let (dead, alive) = (ClientId(7), ClientId(8));
+            let mut set = WriteSet::new();
+            for client in [dead, alive] {
+                set.put(Table::Clients, client.0.to_be_bytes(), *b"x");
+                for tag in 0..3_u32 {
+                    set.put(Table::Replies, [client.0.to_be_bytes().as_slice(), &tag.to_be_bytes()].concat(), *b"y");
+                }
+            }
+            meta.apply(&set).expect("room");
+            strike_out(&*meta, &[dead, ClientId(9)]).await.expect("a commit");
+            assert_eq!(keys(&*meta, Table::Clients), [alive.0.to_be_bytes().to_vec()]);
+            assert_eq!(keys(&*meta, Table::Replies).len(), 3);
+        });
+        std::fs::remove_dir_all(&dir).expect("cleaned up");
+    }
+}

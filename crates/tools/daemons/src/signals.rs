@@ -1,0 +1,32 @@
+//! SIGTERM and SIGINT as a future.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Hears SIGTERM, SIGINT and SIGHUP from its making on.
+pub(crate) struct Signals {
+    term: Signal,
+    int: Signal,
+    hup: Signal,
+}
+
+impl Signals {
+    /// Starts hearing.
+    pub(crate) fn new() -> io::Result<Signals> {
+        let term = signal(SignalKind::terminate())?;
+        let int = signal(SignalKind::interrupt())?;
+        let hup = signal(SignalKind::hangup())?;
+        Ok(Signals { term, int, hup })
+    }
+
+    /// Completes with the name of the next signal.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            biased;
+            _ = self.term.recv() => "SIGTERM",
+            _ = self.int.recv() => "SIGINT",
+            _ = self.hup.recv() => "SIGHUP",
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Random reads, writes, truncates and mappings against a model, on two mounts, while servers are killed.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mounted::{Up, count};
+
+/// Kills servers in turn until `work` has ended on both mounts.
+fn on_two_mounts_under_kills(name: &str, work: impl Fn(&Path, usize) + Sync) {
+    let mut up = Up::new(name);
+    let mounts = [up.mount().to_path_buf(), up.second_mount(51)];
+    let running = std::sync::atomic::AtomicUsize::new(mounts.len());
+    std::thread::scope(|scope| {
+        for (index, mount) in mounts.iter().enumerate() {
+            let (work, running) = (&work, &running);
+            scope.spawn(move || {
+                let guard = CountDown(running);
+                work(mount, index);
+                drop(guard);
+            });
+        }
+        for victim in ["ost0001", "mdt0000", "ost0002", "mgs", "ost0000", "ost0003"].into_iter().cycle() {
+            std::thread::sleep(Duration::from_millis(1_500));
+            if running.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            up.kill_server(victim);
+        }
+    });
+    up.stop();
+}
+
+/// Counts a worker out, also when it panics.
+struct CountDown<'a>(&'a std::sync::atomic::AtomicUsize);
+
+impl Drop for CountDown<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// fsx from crates.io: `NACRE_FSX`, else where `.ci/run` installs it.
+fn fsx() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin/fsx");
+    let path = std::env::var_os("NACRE_FSX").map_or(here, PathBuf::from);
+    assert!(path.exists(), "{} is missing: cargo install fsx --version 0.3.2 --root target/tools", path.display());
+    path
+}
+
+#[test]
+fn fsx_finds_no_difference() {
+    let seconds = count(20, 600) as u64;
+    on_two_mounts_under_kills("fsx", |mount, index| {
+        let end = Instant::now() + Duration::from_secs(seconds);
+        let mut seed = 1 + index as u64;
+        while Instant::now() < end {
+            let file = format!("fsx-{index}-{seed}");
+            let output =
+                Command::new(fsx()).args(["-N", "400", "-S", &seed.to_string(), "-P", "/tmp", &file]).current_dir(mount).output();
+            let output = output.expect("fsx starts");
+            assert!(
+                output.status.success(),
+                "fsx, seed {seed}:\n{}{}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            );
+            seed += 2;
+        }
+    });
+}
+
+/// Bytes of each mount's region; the file is striped over all OSTs in pieces smaller than that.
+const REGION: usize = 1 << 20;
+
+/// One file, two mounts: each owns every other region, writes and checks there what it wrote.
+#[test]
+fn two_mounts_share_a_file_by_region() {
+    let seconds = count(15, 600) as u64;
+    let ready = AtomicBool::new(false);
+    on_two_mounts_under_kills("regions", |mount, index| {
+        if index == 0 {
+            let status = Command::new(mounted::nacre_bin())
+                .args(["lfs", "setstripe", "-c", "4", "-S", "128k", "shared"])
+                .current_dir(mount);
+            assert!({ status }.status().expect("lfs starts").success());
+            ready.store(true, Ordering::SeqCst);
+        }
+        while !ready.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        region_worker(&mount.join("shared"), index, Duration::from_secs(seconds));
+    });
+}
+
+fn region_worker(path: &Path, index: usize, time: Duration) {
+    let file = OpenOptions::new().read(true).write(true).open(path).expect("open");
+    let mut models = vec![vec![0_u8; REGION]; 4];
+    let mut state = 77 + index as u64;
+    let end = Instant::now() + time;
+    let mut operations = 0;
+    while Instant::now() < end {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let region = (state >> 8) as usize % models.len();
+        let base = ((2 * region + index) * REGION) as u64;
+        let at = (state >> 16) as usize % (REGION - 1);
+        let len = 1 + (state >> 40) as usize % (REGION - at).min(200_000);
+        if state >> 63 == 0 {
+            let data = vec![(state >> 24) as u8; len];
+            file.write_all_at(&data, base + at as u64).expect("write");
+            models[region][at..at + len].copy_from_slice(&data);
+        } else {
+            let mut there = vec![0; len];
+            let got = read_at_most(&file, &mut there, base + at as u64);
+            let expected = &models[region][at..at + len];
+            assert!(there[..got] == expected[..got], "region {region} of mount {index} at {at}+{len}");
+            assert!(expected[got..].iter().all(|byte| *byte == 0), "the file ends before what was written");
+        }
+        operations += 1;
+    }
+    println!("regions: mount {index} did {operations} operations");
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_at_most(file: &std::fs::File, buffer: &mut [u8], offset: u64) -> usize {
+    let mut got = 0;
+    while got < buffer.len() {
+        match file.read_at(&mut buffer[got..], offset + got as u64).expect("read") {
+            0 => break,
+            more => got += more,
+        }
+    }
+    got
+}
