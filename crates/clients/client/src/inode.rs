@@ -4,13 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use layout::{Layout, Striping};
-use types::Fid;
-use wire::Attr;
+use types::{Errno, Fid};
 use wire::attr::{S_ISGID, S_ISUID};
+use wire::body::{AttrRep, disposition};
+use wire::{Attr, Reply};
 
 use crate::client::Inner;
-use crate::flags;
 use crate::size::WriteView;
+use crate::{Error, Result, flags};
 
 /// An open file of this client; lives from its first open handle to its last.
 pub(crate) struct Inode {
@@ -95,19 +96,19 @@ impl Inner {
         self.inodes.borrow().get(&fid).cloned()
     }
 
-    /// A handle was opened: `attr` as it was then, `epoch` from the same reply.
-    pub(crate) fn attach(&self, attr: &Attr, layout: Option<Rc<Layout>>, epoch: u64, open_flags: u32) -> Rc<Inode> {
-        let fid = attr.fid();
+    /// A handle was opened, as the reply tells.
+    pub(crate) fn attach(&self, stat: &Stat, open_flags: u32) -> Rc<Inode> {
+        let (attr, fid) = (&stat.attr, stat.attr.fid());
         let inode = self.inodes.borrow_mut().entry(fid).or_insert_with(|| Rc::new(Inode::new(fid))).clone();
-        inode.learn(attr, layout);
+        inode.learn(attr, stat.layout.clone());
         inode.handles.set(inode.handles.get() + 1);
         if flags::can_write(open_flags) {
             inode.writers.set(inode.writers.get() + 1);
             inode.mdt_synced.set(false);
             let mut view = inode.view.borrow_mut();
             match &mut *view {
-                Some(view) => view.opened(attr, epoch),
-                None => *view = Some(WriteView::new(*attr, epoch)),
+                Some(view) => view.opened(),
+                None => *view = Some(WriteView::new(stat.disposition & disposition::CREATED != 0, stat.epoch)),
             }
         }
         inode
@@ -131,10 +132,28 @@ impl Inner {
     }
 }
 
-/// The layout in buffer 1 of a reply.
-pub(crate) fn layout_of(record: &[u8]) -> Result<Option<Rc<Layout>>, layout::LayoutError> {
-    Ok(match Striping::decode(record)? {
-        Striping::Layout(layout) => Some(Rc::new(layout)),
-        Striping::None | Striping::Template(_) => None,
-    })
+/// What a reply about a file says.
+#[derive(Clone, Debug)]
+pub(crate) struct Stat {
+    pub(crate) attr: Attr,
+    pub(crate) layout: Option<Rc<Layout>>,
+    pub(crate) epoch: u64,
+    pub(crate) handle: u64,
+    pub(crate) disposition: u32,
+}
+
+impl Stat {
+    /// From an `AttrRep` and the layout record behind it.
+    pub(crate) fn of(reply: &Reply, stage: &'static str) -> Result<Stat> {
+        let body: AttrRep = reply.body();
+        let broken = |error| {
+            tracing::warn!("{stage}: the MDT sent a broken layout: {error}");
+            Error::local(Errno::EPROTO, stage).about(body.attr.fid())
+        };
+        let layout = match Striping::decode(&reply.buf(1)).map_err(broken)? {
+            Striping::Layout(layout) => Some(Rc::new(layout)),
+            Striping::None | Striping::Template(_) => None,
+        };
+        Ok(Stat { attr: body.attr, layout, epoch: body.write_epoch, handle: body.handle, disposition: body.disposition })
+    }
 }

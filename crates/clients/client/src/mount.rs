@@ -129,7 +129,6 @@ impl Inner {
                 remote.set_commit_call(Call::new(Opcode::OstSync, vec![encode_body(&batch), Bytes::new()]));
                 remote.on_evicted(Rc::new(move || {
                     if let Some(inner) = weak.upgrade() {
-                        tracing::warn!("evicted by {}: writes that it had not made durable are lost", id.name(inner.config.fsname));
                         inner.forget_sizes();
                     }
                 }));
@@ -139,7 +138,6 @@ impl Inner {
                 let evicted = weak.clone();
                 remote.on_evicted(Rc::new(move || {
                     if let Some(inner) = evicted.upgrade() {
-                        tracing::warn!("evicted by {}: open files and locks are lost", id.name(inner.config.fsname));
                         inner.lose_opens();
                     }
                 }));

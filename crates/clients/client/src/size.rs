@@ -5,9 +5,10 @@
 //!   file's lock it cuts every object, and makes the one that holds the last byte when the file grows.
 //! - Times: the later of the MDT's and the objects' (an object's last write counts for mtime and ctime).
 //!
-//! [`WriteView`] is what one client's open-for-write handles know of one file. It may state the size at the last close
-//! exactly when nobody else could have changed an object meanwhile: the file was not dirty when the first handle
-//! opened, and every change of the write epoch since was this client's own.
+//! [`WriteView`] is what one client's open-for-write handles know of one file: each object's last word, and whether a
+//! word is old. The last close states the size under the write epoch of the open; the MDT believes it only if no other
+//! handle was open for writing since and nobody truncated, so that what one handle learnt from its own writes, and
+//! asked for the rest, is exact then.
 //!
 //! Pure: replies go in, the answer comes out.
 
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use layout::Layout;
 use types::Timespec;
 use wire::body::OstAttr;
-use wire::{Attr, SizeState};
+use wire::Attr;
 
 /// Size, blocks and last write of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,42 +64,34 @@ enum Stripe {
 /// What the open-for-write handles of this client know of a file. From the first such open to the last close.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteView {
-    base: Attr,
-    /// Write epochs of this client's own doing; `true`: the file was dirty before.
-    epochs: BTreeMap<u64, bool>,
+    /// The open made the file: stripes that were not written have no objects.
+    fresh: bool,
+    /// Of the last open or truncate by this client.
+    epoch: u64,
+    /// More than one handle in this period: the MDT takes no close's word.
+    mixed: bool,
     stripes: Vec<Stripe>,
     /// Raised by each truncate: a write that began before cannot say what is there now.
     generation: u64,
     abandoned: bool,
-    /// Set by utimes after the last write: the close must not undo it.
+    /// Set by utimes after the last write: a stat must not undo it.
     mtime_set: Option<Timespec>,
 }
 
 impl WriteView {
-    /// The first open for write gave these attributes (as they were before it) and this epoch.
-    pub(crate) fn new(base: Attr, epoch: u64) -> WriteView {
-        WriteView {
-            base,
-            epochs: BTreeMap::from([(epoch, base.size_state() == SizeState::Dirty)]),
-            stripes: Vec::new(),
-            generation: 0,
-            abandoned: false,
-            mtime_set: None,
-        }
+    /// The first open for write, which made the file or not, gave this epoch.
+    pub(crate) fn new(fresh: bool, epoch: u64) -> WriteView {
+        WriteView { fresh, epoch, mixed: false, stripes: Vec::new(), generation: 0, abandoned: false, mtime_set: None }
     }
 
-    /// Another open for write by this client.
-    pub(crate) fn opened(&mut self, attr: &Attr, epoch: u64) {
-        let dirty = attr.size_state() == SizeState::Dirty;
-        if self.epochs.first_key_value().is_some_and(|(first, _)| epoch < *first) {
-            self.base = *attr;
-        }
-        self.epochs.insert(epoch, dirty);
+    /// Another handle was opened for write by this client.
+    pub(crate) fn opened(&mut self) {
+        self.mixed = true;
     }
 
-    /// This client did something else that may have raised the epoch to `epoch`.
+    /// This client truncated, under this epoch.
     pub(crate) fn note_epoch(&mut self, epoch: u64) {
-        self.epochs.entry(epoch).or_insert(true);
+        self.epoch = epoch;
     }
 
     /// To be handed to [`WriteView::wrote`] by whatever starts now.
@@ -154,25 +147,21 @@ impl WriteView {
         self.mtime_set
     }
 
-    /// Whether nobody else can have changed an object since the first handle opened, as far as the epochs tell.
-    pub(crate) fn is_sole(&self) -> bool {
-        let (Some((first, dirty)), Some((last, _))) = (self.epochs.first_key_value(), self.epochs.last_key_value()) else {
-            return false;
-        };
-        !dirty && !self.abandoned && last - first + 1 == self.epochs.len() as u64
+    /// Whether stating the size makes sense.
+    pub(crate) fn may_state(&self) -> bool {
+        !self.mixed && !self.abandoned
     }
 
     /// Epoch under which the size is known.
     pub(crate) fn epoch(&self) -> u64 {
-        self.epochs.last_key_value().map_or(0, |(last, _)| *last)
+        self.epoch
     }
 
     /// Stripes whose object must be asked before the size can be stated.
     pub(crate) fn unknown(&self, layout: &Layout) -> Vec<u32> {
-        let never = self.base.size_state() == SizeState::NeverWritten;
         (0..u32::from(layout.stripe_count))
             .filter(|stripe| match self.stripes.get(*stripe as usize).unwrap_or(&Stripe::Untouched) {
-                Stripe::Untouched => !never,
+                Stripe::Untouched => !self.fresh,
                 Stripe::Known(_) => false,
                 Stripe::Stale => true,
             })
@@ -214,6 +203,7 @@ mod tests {
     use super::*;
     use layout::Raid0;
     use types::Fid;
+    use wire::SizeState;
 
     fn layout(stripe_count: u16) -> Layout {
         Layout {
@@ -248,9 +238,9 @@ mod tests {
 
     #[test]
     fn a_fresh_file_needs_no_question_at_close() {
-        let mut view = WriteView::new(attr(SizeState::NeverWritten), 1);
+        let mut view = WriteView::new(true, 1);
         view.wrote(1, object(5, 1), view.generation());
-        assert!(view.is_sole());
+        assert!(view.may_state());
         assert_eq!(view.unknown(&layout(3)), [0u32; 0]);
         let objects = view.complete(&layout(3), &BTreeMap::new());
         assert_eq!((add_up(&layout(3), &objects).size, stripe_bits(&objects)), ((1 << 16) + 5, 0b10));
@@ -258,14 +248,14 @@ mod tests {
 
     #[test]
     fn a_written_file_asks_for_the_stripes_it_did_not_touch() {
-        let mut view = WriteView::new(attr(SizeState::Clean), 4);
+        let mut view = WriteView::new(false, 4);
         view.wrote(1, object(5, 1), view.generation());
         assert_eq!(view.unknown(&layout(3)), [0, 2]);
     }
 
     #[test]
     fn answers_out_of_order_keep_the_larger_size() {
-        let mut view = WriteView::new(attr(SizeState::NeverWritten), 1);
+        let mut view = WriteView::new(true, 1);
         view.wrote(0, object(900, 3), view.generation());
         view.wrote(0, object(100, 2), view.generation());
         assert_eq!(view.complete(&layout(1), &BTreeMap::new())[0], object(900, 3));
@@ -273,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_write_begun_before_a_truncate_leaves_the_stripe_unknown() {
-        let mut view = WriteView::new(attr(SizeState::NeverWritten), 1);
+        let mut view = WriteView::new(true, 1);
         let before = view.generation();
         view.truncate_begins();
         view.truncated(&[object(0, 1)], view.generation());
@@ -285,36 +275,18 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_between_two_epochs_takes_the_word_away() {
-        let mut view = WriteView::new(attr(SizeState::Clean), 3);
-        view.opened(&attr(SizeState::Dirty), 4);
-        view.note_epoch(4);
-        assert!(view.is_sole());
-        view.opened(&attr(SizeState::Dirty), 6);
-        assert!(!view.is_sole());
-        view.opened(&attr(SizeState::Dirty), 5);
-        assert!(view.is_sole(), "it was our own open whose answer came late");
-    }
-
-    #[test]
-    fn a_file_that_was_dirty_before_is_not_ours_to_state() {
-        assert!(!WriteView::new(attr(SizeState::Dirty), 1).is_sole());
-        let mut view = WriteView::new(attr(SizeState::Clean), 2);
+    fn a_second_handle_or_a_write_given_up_takes_the_word_away() {
+        let mut view = WriteView::new(true, 3);
+        view.opened();
+        assert!(!view.may_state());
+        let mut view = WriteView::new(true, 2);
         view.abandon();
-        assert!(!view.is_sole());
-    }
-
-    #[test]
-    fn an_earlier_open_answered_later_gives_the_base() {
-        let mut view = WriteView::new(attr(SizeState::Dirty), 2);
-        view.opened(&attr(SizeState::NeverWritten), 1);
-        assert!(view.is_sole());
-        assert_eq!(view.unknown(&layout(2)), [0u32; 0]);
+        assert!(!view.may_state());
     }
 
     #[test]
     fn utimes_holds_until_the_next_write() {
-        let mut view = WriteView::new(attr(SizeState::Clean), 1);
+        let mut view = WriteView::new(false, 1);
         view.set_mtime(Timespec::new(5, 0));
         assert_eq!(view.mtime_set(), Some(Timespec::new(5, 0)));
         view.wrote(0, object(1, 1), 0);
@@ -323,7 +295,7 @@ mod tests {
 
     #[test]
     fn forgetting_asks_for_everything() {
-        let mut view = WriteView::new(attr(SizeState::NeverWritten), 1);
+        let mut view = WriteView::new(true, 1);
         view.wrote(0, object(1, 1), 0);
         view.forget(2);
         assert_eq!(view.unknown(&layout(2)), [0, 1]);

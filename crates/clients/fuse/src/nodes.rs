@@ -29,11 +29,7 @@ pub(crate) struct Nodes {
 impl Nodes {
     pub(crate) fn new() -> Nodes {
         let root = Node { fid: Fid::ROOT, mode: libc::S_IFDIR, lookups: 1 };
-        Nodes {
-            by_id: BTreeMap::from([(ROOT_ID, root)]),
-            by_fid: BTreeMap::from([(Fid::ROOT, ROOT_ID)]),
-            last: ROOT_ID,
-        }
+        Nodes { by_id: BTreeMap::from([(ROOT_ID, root)]), by_fid: BTreeMap::from([(Fid::ROOT, ROOT_ID)]), last: ROOT_ID }
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<Node> {

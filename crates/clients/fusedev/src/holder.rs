@@ -24,8 +24,7 @@ impl Holder {
     pub(crate) fn start(device: &Device, mountpoint: &Path) -> io::Result<Holder> {
         let target = CString::new(mountpoint.as_os_str().as_bytes())?;
         let helper = c"/usr/bin/fusermount3";
-        let argv =
-            [c"fusermount3".as_ptr(), c"-u".as_ptr(), c"-z".as_ptr(), c"--".as_ptr(), target.as_ptr(), std::ptr::null()];
+        let argv = [c"fusermount3".as_ptr(), c"-u".as_ptr(), c"-z".as_ptr(), c"--".as_ptr(), target.as_ptr(), std::ptr::null()];
         let (watch, alive) = pipe()?;
         let (watch_fd, device_fd) = (watch.as_raw_fd(), device.as_raw_fd());
         // SAFETY: the child calls only functions that are safe after a fork with threads and never returns.

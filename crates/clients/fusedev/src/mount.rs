@@ -92,11 +92,9 @@ fn mount_directly(options: &MountOptions) -> io::Result<Device> {
 fn mount_with_helper(options: &MountOptions) -> io::Result<Device> {
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let mut words = vec![format!("fsname={}", options.source), "subtype=nacre".to_owned()];
-    for (on, word) in [
-        (options.default_permissions, "default_permissions"),
-        (options.allow_other, "allow_other"),
-        (options.read_only, "ro"),
-    ] {
+    for (on, word) in
+        [(options.default_permissions, "default_permissions"), (options.allow_other, "allow_other"), (options.read_only, "ro")]
+    {
         if on {
             words.push(word.to_owned());
         }

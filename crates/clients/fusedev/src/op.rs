@@ -142,14 +142,7 @@ pub fn decode(message: &Bytes) -> Result<(Header, Op), DecodeError> {
     if raw.len as usize != message.len() {
         return Err(short(raw.len));
     }
-    let header = Header {
-        opcode: raw.opcode,
-        unique: raw.unique,
-        nodeid: raw.nodeid,
-        uid: raw.uid,
-        gid: raw.gid,
-        pid: raw.pid,
-    };
+    let header = Header { opcode: raw.opcode, unique: raw.unique, nodeid: raw.nodeid, uid: raw.uid, gid: raw.gid, pid: raw.pid };
     let bad = DecodeError::Arguments { header, opcode: raw.opcode };
     // Extensions follow the arguments; none is asked for, so none is read.
     let end = message.len().checked_sub(usize::from(raw.total_extlen) * 8);
@@ -243,9 +236,7 @@ impl Args {
             opcode::OPEN => Op::Open(self.take()?),
             opcode::OPENDIR => Op::Opendir(self.take()?),
             opcode::READ => Op::Read(self.take()?),
-            opcode::READDIR | opcode::READDIRPLUS => {
-                Op::Readdir { args: self.take()?, plus: code == opcode::READDIRPLUS }
-            }
+            opcode::READDIR | opcode::READDIRPLUS => Op::Readdir { args: self.take()?, plus: code == opcode::READDIRPLUS },
             opcode::WRITE => {
                 let args: abi::WriteIn = self.take()?;
                 Op::Write { args, data: self.bytes(args.size)? }

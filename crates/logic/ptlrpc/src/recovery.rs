@@ -54,6 +54,8 @@ pub struct Recovery<R> {
     queue: BTreeMap<(Transno, ClientId, Xid), (bool, R)>,
     executing: bool,
     executed: Transno,
+    /// What `executed` was before the one under way.
+    before: Transno,
     done: Vec<R>,
     evict: VecDeque<ClientId>,
     started: Option<Instant>,
@@ -74,6 +76,7 @@ impl<R> Recovery<R> {
             queue: BTreeMap::new(),
             executing: false,
             executed: config.committed,
+            before: config.committed,
             done: Vec::new(),
             evict: VecDeque::new(),
             started: None,
@@ -133,6 +136,13 @@ impl<R> Recovery<R> {
         None
     }
 
+    /// A replay that is queued or under way came again, after a reconnect.
+    pub fn handle_offered_again(&mut self, client: ClientId, transno: Transno) {
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.offered = client.offered.max(transno);
+        }
+    }
+
     /// A client has replayed everything; its request is held until all have.
     pub fn handle_done(&mut self, client: ClientId, item: R, now: Instant) {
         self.prolong(now);
@@ -148,6 +158,13 @@ impl<R> Recovery<R> {
         self.executing = false;
         self.replayed += 1;
         self.prolong(now);
+    }
+
+    /// The item that `poll_execute` gave was not executed: its client offers it again, or is evicted.
+    pub fn handle_abandoned(&mut self) {
+        assert!(self.executing, "one replay was under way");
+        self.executing = false;
+        self.executed = self.before;
     }
 
     fn prolong(&mut self, now: Instant) {
@@ -191,6 +208,7 @@ impl<R> Recovery<R> {
             return None;
         }
         let (_, (reopens, item)) = self.queue.pop_first().expect("looked at just now");
+        self.before = self.executed;
         if !reopens {
             self.executed = transno;
         }

@@ -222,7 +222,6 @@ impl Incoming {
         let slot = self.transport.slot.borrow_mut().take();
         if let Some((partition, hp)) = slot {
             partition.release(hp);
-            partition.kick.notify_one();
         }
     }
 }

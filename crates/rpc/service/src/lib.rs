@@ -1,15 +1,28 @@
-//! The answering side of an RPC.
+//! The answering side of an RPC: from a link to a target's handler and back.
+//!
+//! ```text
+//! link reader -> decode -> session, epoch, instance -> resend filter -> recovery gate -> NRS head -> slot -> handler
+//! ```
+//! A [`Node`] serves links for its [`Target`]s; a target's [`Exports`] hold its sessions, the answers kept for resends
+//! and the recovery after a restart. On the idle path a request is handled and answered in the reader's own turn.
 
 #![warn(missing_docs)]
 
+mod connect;
 mod exports;
+mod housekeeping;
 mod incoming;
+pub mod limits;
 mod node;
+mod partition;
+mod session;
 pub mod spec;
 mod target;
 
-pub use exports::{ClientRecord, Exports, ExportsConfig, Session};
+pub use exports::{Exports, ExportsConfig};
 pub use incoming::Incoming;
 pub use node::{Node, NodeConfig};
+pub use partition::ServiceStats;
+pub use session::{ClientRecord, Session};
 pub use spec::ServiceSpec;
 pub use target::{Class, Target};

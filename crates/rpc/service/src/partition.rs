@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 
 use nrs::{Head, Load, Pick, Turn};
-use tokio::sync::Notify;
 
 use crate::ServiceSpec;
 use crate::node::Work;
@@ -23,7 +22,6 @@ pub struct ServiceStats {
 
 pub(crate) struct Partition {
     pub(crate) spec: &'static ServiceSpec,
-    pub(crate) kick: Notify,
     pub(crate) running: Cell<bool>,
     reg: RefCell<Head<Work>>,
     hp: RefCell<Head<Work>>,
@@ -40,7 +38,6 @@ impl Partition {
     pub(crate) fn new(spec: &'static ServiceSpec) -> Partition {
         Partition {
             spec,
-            kick: Notify::new(),
             running: Cell::new(false),
             reg: RefCell::default(),
             hp: RefCell::default(),

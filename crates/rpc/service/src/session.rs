@@ -75,6 +75,8 @@ pub struct Session {
     pub(crate) epoch: Cell<u32>,
     pub(crate) heard: Cell<Instant>,
     pub(crate) peer: RefCell<Weak<Peer>>,
+    /// Xid of the Connect that made or resumed it last.
+    pub(crate) connect_xid: Cell<u64>,
     pub(crate) export: RefCell<Export<Rc<Transport>>>,
     pub(crate) ended: Cell<bool>,
     /// Known from before the restart, and not come back so far.
@@ -93,6 +95,7 @@ impl Session {
             epoch: Cell::new(0),
             heard: Cell::new(now),
             peer: RefCell::default(),
+            connect_xid: Cell::new(0),
             export: RefCell::new(Export::new(limits::TAGS_MAX)),
             ended: Cell::new(false),
             absent: Cell::new(false),
@@ -110,12 +113,19 @@ impl Session {
         self.peer.borrow().upgrade().is_some_and(|peer| peer.tx.is_open())
     }
 
-    pub(crate) fn attach(&self, peer: &Rc<Peer>, now: Instant) {
+    pub(crate) fn attach(&self, peer: &Rc<Peer>, connect_xid: u64, now: Instant) {
+        self.connect_xid.set(connect_xid);
         self.epoch.set(self.epoch.get() + 1);
         self.nid.set(peer.nid);
         self.heard.set(now);
         self.absent.set(false);
         *self.peer.borrow_mut() = Rc::downgrade(peer);
+    }
+
+    /// Whether a Connect with this xid is one that the network repeated: on one link the xids of Connects rise.
+    pub(crate) fn is_repeated(&self, peer: &Rc<Peer>, connect_xid: u64) -> bool {
+        let same_link = std::ptr::eq(self.peer.borrow().as_ptr(), Rc::as_ptr(peer));
+        same_link && connect_xid <= self.connect_xid.get()
     }
 
     /// What every reply tells.

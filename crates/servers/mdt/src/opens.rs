@@ -85,6 +85,12 @@ impl Opens {
         self.files.get(&fid).is_some_and(|file| file.handles > 0)
     }
 
+    /// Whether this client has the file open.
+    pub(crate) fn is_open_by(&self, fid: Fid, client: ClientId) -> bool {
+        self.files.get(&fid).is_some_and(|file| file.handles > 0)
+            && self.handles.values().any(|open| open.fid == fid && open.client == client)
+    }
+
     /// Whether `handle` is the only one of its file.
     pub(crate) fn is_last(&self, handle: u64) -> bool {
         self.get(handle).and_then(|open| self.files.get(&open.fid)).is_some_and(|file| file.handles == 1)

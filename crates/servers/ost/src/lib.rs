@@ -30,5 +30,3 @@ mod transact;
 pub use config::{Bugs, OstConfig, StartError};
 pub use target::Ost;
 
-#[cfg(test)]
-mod tests;

@@ -1,30 +1,230 @@
-//! OST.
+//! One OST being served: its parts, and what the service asks of it.
+
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use env::{Env, LocalFuture};
-use osd::{MetaStore, ObjStore};
-use types::Span;
+
+use env::{Env, LocalFuture, Task};
+use osd::{MetaStore, ObjStore, StoreError, Table, WriteSet};
+use service::spec::{OST, OST_CREATE, OST_IO};
+use service::{Class, ClientRecord, Exports, Incoming, Session, Target};
+use tokio::sync::{Mutex, Notify};
+use types::{Errno, Span, TargetId};
+use wire::{Opcode, Reply, Request, RequestFlags};
+
+use crate::locks::Locks;
+use crate::op;
+use crate::tombstones::Tombstones;
 use crate::{OstConfig, StartError};
 
+/// Why the instance ended, and who wants to know.
+#[derive(Default)]
+pub(crate) struct Failure {
+    pub(crate) reason: RefCell<Option<String>>,
+    pub(crate) told: Notify,
+}
+
+/// Wakes the commit task.
+#[derive(Default)]
+pub(crate) struct Kicks {
+    /// Something is to be committed within the interval.
+    pub(crate) dirty: Notify,
+    /// Something is to be committed now.
+    pub(crate) now: Notify,
+}
+
 /// One OST being served.
-pub struct Ost {}
+pub struct Ost {
+    pub(crate) env: Env,
+    pub(crate) config: OstConfig,
+    pub(crate) meta: Rc<dyn MetaStore>,
+    pub(crate) objects: Rc<dyn ObjStore>,
+    pub(crate) exports: Rc<Exports>,
+    pub(crate) locks: Locks,
+    pub(crate) tombstones: RefCell<Tombstones>,
+    pub(crate) commit_interval: Cell<Span>,
+    pub(crate) dirty_data: Cell<u64>,
+    pub(crate) committing: Mutex<()>,
+    pub(crate) kicks: Rc<Kicks>,
+    pub(crate) failure: Rc<Failure>,
+    pub(crate) commit_task: RefCell<Option<Task>>,
+}
 
 impl Ost {
     /// Boots: raises the epoch durably, reads what is known of clients, starts committing.
-    pub async fn start(_env: &Env, _config: OstConfig, _meta: Rc<dyn MetaStore>, _objects: Rc<dyn ObjStore>) -> Result<Rc<Ost>, StartError> { unimplemented!() }
+    pub async fn start(
+        env: &Env,
+        config: OstConfig,
+        meta: Rc<dyn MetaStore>,
+        objects: Rc<dyn ObjStore>,
+    ) -> Result<Rc<Ost>, StartError> {
+        let booted = crate::boot::boot(env, &config, &*meta).await?;
+        let ost = Rc::new(Ost {
+            env: env.clone(),
+            commit_interval: Cell::new(config.commit_interval),
+            config,
+            meta,
+            objects,
+            exports: booted.exports,
+            locks: Locks::default(),
+            tombstones: RefCell::new(booted.tombstones),
+            dirty_data: Cell::new(0),
+            committing: Mutex::new(()),
+            kicks: Rc::default(),
+            failure: Rc::default(),
+            commit_task: RefCell::new(None),
+        });
+        ost.start_committing();
+        Ok(ost)
+    }
+
     /// Commits everything and marks the end as clean. Serve nothing afterwards.
-    pub async fn stop(&self) -> Result<(), StartError> { unimplemented!() }
+    pub async fn stop(&self) -> Result<(), StartError> {
+        self.commit_all().await.map_err(StartError::Objects)?;
+        if let Some(task) = self.commit_task.borrow_mut().take() {
+            task.abort();
+        }
+        let mut set = WriteSet::new();
+        set.put(Table::Meta, crate::record::META_CLEAN, [1]);
+        self.apply(&set).await?;
+        Ok(self.meta.commit().await?)
+    }
+
     /// Completes with the reason when the storage failed: the instance must end and boot anew.
-    pub fn failed(&self) -> LocalFuture<'static, String> { unimplemented!() }
+    pub fn failed(&self) -> LocalFuture<'static, String> {
+        let failure = self.failure.clone();
+        Box::pin(async move {
+            loop {
+                let told = failure.told.notified();
+                if let Some(reason) = failure.reason.borrow().clone() {
+                    return reason;
+                }
+                told.await;
+            }
+        })
+    }
+
     /// How long acknowledged changes may wait for their commit.
-    pub fn set_commit_interval(&self, _span: Span) {}
+    pub fn set_commit_interval(&self, span: Span) {
+        self.commit_interval.set(span);
+        self.kicks.now.notify_one();
+    }
+
+    /// See [`Ost::set_commit_interval`].
+    #[must_use]
+    pub fn commit_interval(&self) -> Span {
+        self.commit_interval.get()
+    }
+
+    /// Bytes of data written since the last commit.
+    #[must_use]
+    pub fn dirty_data_bytes(&self) -> u64 {
+        self.dirty_data.get()
+    }
+
+    /// The storage is not to be trusted any more: nobody is answered from here on.
+    pub(crate) fn fail(&self, reason: String) {
+        tracing::error!(target_id = %self.id(), %reason, "the storage failed: this instance ends");
+        self.failure.reason.borrow_mut().get_or_insert(reason);
+        self.failure.told.notify_waiters();
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.reason.borrow().is_some()
+    }
+
+    /// Applies records that have no place in history.
+    pub(crate) async fn apply(&self, set: &WriteSet) -> Result<(), StoreError> {
+        loop {
+            self.meta.ready().await;
+            match self.meta.apply(set) {
+                Err(StoreError::Busy) => {}
+                Err(StoreError::Failed(reason)) => {
+                    self.fail(reason.clone());
+                    return Err(StoreError::Failed(reason));
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn execute(self: Rc<Self>, incoming: Incoming) -> Reply {
+        let done = match incoming.request.opcode() {
+            Opcode::OstRead => op::read::execute(&self, &incoming).await,
+            Opcode::OstWrite => op::write::execute(&self, &incoming).await,
+            Opcode::OstPunch => op::punch::execute(&self, &incoming).await,
+            Opcode::OstGlimpse => op::glimpse::execute(&self, &incoming).await,
+            Opcode::OstDestroy => op::destroy::execute(&self, &incoming).await,
+            Opcode::OstStatfs => op::statfs::execute(&self, &incoming).await,
+            Opcode::OstSync => op::sync::execute(&self, &incoming).await,
+            _ => Err(Errno::EOPNOTSUPP),
+        };
+        let mut reply = done.unwrap_or_else(|errno| Reply::error(&incoming.request.header, errno));
+        if incoming.request.has(RequestFlags::SYNC) && reply.header.transno != 0 {
+            if let Err(errno) = self.commit_upto(reply.transno()).await {
+                reply = Reply::error(&incoming.request.header, errno);
+            }
+        }
+        if self.has_failed() {
+            // Whatever this instance says now may be wrong. The client sends it again to the next one.
+            std::future::pending::<()>().await;
+        }
+        reply
+    }
 }
 
-impl service::Target for Ost {
-    fn id(&self) -> types::TargetId { unimplemented!() }
-    fn exports(&self) -> Rc<service::Exports> { unimplemented!() }
-    fn class(&self, _request: &wire::Request) -> service::Class { unimplemented!() }
-    fn handle(self: Rc<Self>, _incoming: service::Incoming) -> LocalFuture<'static, wire::Reply> { unimplemented!() }
-    fn remember_client(self: Rc<Self>, _record: service::ClientRecord) -> LocalFuture<'static, Result<(), types::Errno>> { unimplemented!() }
-    fn session_ended(self: Rc<Self>, _session: Rc<service::Session>, _evicted: bool) -> LocalFuture<'static, ()> { unimplemented!() }
-    fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> { unimplemented!() }
+impl Drop for Ost {
+    fn drop(&mut self) {
+        if let Some(task) = self.commit_task.borrow_mut().take() {
+            task.abort();
+        }
+    }
+}
+
+impl Target for Ost {
+    fn id(&self) -> TargetId {
+        TargetId::ost(self.config.index)
+    }
+
+    fn exports(&self) -> Rc<Exports> {
+        self.exports.clone()
+    }
+
+    fn class(&self, request: &Request) -> Class {
+        let (service, high_priority) = match request.opcode() {
+            Opcode::OstRead | Opcode::OstWrite | Opcode::OstPunch => (&OST_IO, false),
+            Opcode::OstDestroy => (&OST_CREATE, false),
+            Opcode::OstGlimpse => (&OST, true),
+            _ => (&OST, false),
+        };
+        Class { service, high_priority }
+    }
+
+    fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {
+        Box::pin(self.execute(incoming))
+    }
+
+    fn remember_client(self: Rc<Self>, record: ClientRecord) -> LocalFuture<'static, Result<(), Errno>> {
+        Box::pin(async move {
+            let mut set = WriteSet::new();
+            set.put(Table::Clients, record.key(), record.encode());
+            self.apply(&set).await.map_err(|error| error.errno())?;
+            if !record.is_server {
+                self.tombstones.borrow_mut().session_began(record.session);
+            }
+            self.meta.commit().await.map_err(|error| self.store_failed(&error))
+        })
+    }
+
+    fn session_ended(self: Rc<Self>, session: Rc<Session>, _evicted: bool) -> LocalFuture<'static, ()> {
+        Box::pin(async move {
+            if let Err(error) = self.forget_client(&session).await {
+                tracing::warn!(target_id = %self.id(), client = %session.client, %error, "its records stay until the next start");
+            }
+        })
+    }
+
+    fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
+        // Objects have no opens; locks live as long as an operation.
+        Box::pin(async {})
+    }
 }

@@ -18,7 +18,7 @@ mod verify;
 pub use generate::{Taste, next_op};
 pub use model::{Body, Expect, Ino, Model, Node, ROOT, Slot};
 pub use op::{EXCHANGE, NOREPLACE, Op, Path, SLOTS, XATTR_CREATE, XATTR_REPLACE, XattrName, pattern, xattr_name};
-pub use run::{Answer, Mismatch, Runner, read_names, test_ctx};
+pub use run::{Answer, Mirror, Mismatch, Runner, read_names, test_ctx};
 pub use shrink::shrink;
 pub use verify::{read_file, read_summary, verify_tree};
 

@@ -1,6 +1,8 @@
 //! Runs operations on a mounted client and on the model, and compares every answer.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use client::{Client, Ctx, File, SetAttr, SetTime};
@@ -8,7 +10,7 @@ use layout::Template;
 use types::{Errno, Fid, Timespec};
 use wire::Attr;
 
-use crate::check::{compare, compare_attr};
+use crate::check::compare;
 use crate::model::{Expect, Ino, Model, ROOT};
 use crate::op::{Op, Path, pattern, xattr_name};
 
@@ -49,71 +51,53 @@ impl std::fmt::Display for Mismatch {
     }
 }
 
-/// One sequential user of a directory, with the model beside it.
-pub struct Runner {
-    client: Client,
-    ctx: Ctx,
-    base: Fid,
-    model: Model,
-    files: BTreeMap<u8, File>,
-    /// FIDs of the model's nodes, as they were first told.
-    fids: BTreeMap<Ino, Fid>,
+/// What the model's side of a run knows. It outlives the client that runs: a test that cuts the power asks it what must
+/// still be there.
+pub struct Mirror {
+    /// The reference file system, as the last step left it.
+    pub model: Model,
+    /// FIDs of its nodes, as they were first told.
+    pub fids: BTreeMap<Ino, Fid>,
     /// All FIDs ever told: none is given twice.
     told: BTreeSet<Fid>,
-    index: usize,
+    /// Summaries after each operation since the last one that made everything durable, that one first.
+    pub trail: Vec<BTreeMap<Path, String>>,
+    /// Whether `trail` is kept.
+    pub keeps_trail: bool,
 }
 
-/// The user of the tests: root, no umask.
-#[must_use]
-pub fn test_ctx() -> Ctx {
-    Ctx { umask: 0, pid: 1, ..Ctx::root() }
-}
-
-impl Runner {
-    /// Over the empty directory `base`.
-    #[must_use]
-    pub fn new(client: Client, base: Fid) -> Runner {
-        Runner {
-            client,
-            ctx: test_ctx(),
-            base,
+impl Mirror {
+    fn new(base: Fid) -> Mirror {
+        Mirror {
             model: Model::new(),
-            files: BTreeMap::new(),
             fids: BTreeMap::from([(ROOT, base)]),
             told: BTreeSet::new(),
-            index: 0,
+            trail: Vec::new(),
+            keeps_trail: false,
         }
     }
 
-    /// The model as the last step left it.
-    #[must_use]
-    pub fn model(&self) -> &Model {
-        &self.model
+    /// Starts the trail: everything so far is durable.
+    pub fn start_trail(&mut self) {
+        self.keeps_trail = true;
+        self.trail = vec![self.model.summary()];
     }
 
-    /// Carries `op` out in both worlds.
-    pub async fn step(&mut self, op: &Op) -> Result<(), Mismatch> {
-        let index = self.index;
-        self.index += 1;
-        let mismatch = |what: String| Mismatch { index, op: op.clone(), what };
+    /// `op` begins: its effect may be durable from now on.
+    fn begin(&mut self, op: &Op) -> Expect {
         let expect = self.model.apply(op);
-        if expect == Expect::Skip {
-            return Ok(());
+        if self.keeps_trail && !matches!(expect, Expect::Skip) {
+            self.trail.push(self.model.summary());
         }
-        let answer = self.perform(op).await;
-        compare(&self.model, &expect, &answer).map_err(mismatch)?;
-        if let (Expect::Attr(ino), Ok(Answer::Attr(attr))) = (&expect, &answer) {
-            self.check_fid(*ino, attr.fid()).map_err(mismatch)?;
+        expect
+    }
+
+    /// `op` was answered as expected.
+    fn finish(&mut self, op: &Op, expect: &Expect) {
+        let durable = matches!(op, Op::Sync | Op::Fsync { .. }) && *expect == Expect::Done;
+        if self.keeps_trail && durable {
+            self.start_trail();
         }
-        if let (Expect::Names(names), Ok(Answer::Names(found))) = (&expect, &answer) {
-            for (name, fid) in found {
-                self.check_fid(names[name], *fid).map_err(mismatch)?;
-            }
-        }
-        for ino in self.model.take_freed() {
-            self.check_freed(ino).await.map_err(mismatch)?;
-        }
-        Ok(())
     }
 
     /// A node keeps its FID; no two nodes ever have the same.
@@ -129,9 +113,84 @@ impl Runner {
         }
     }
 
+    fn check_answer(&mut self, expect: &Expect, answer: &Result<Answer, client::Error>) -> Result<(), String> {
+        compare(&self.model, expect, answer)?;
+        match (expect, answer) {
+            (Expect::Attr(ino), Ok(Answer::Attr(attr))) => self.check_fid(*ino, attr.fid()),
+            (Expect::Names(names), Ok(Answer::Names(found))) => {
+                found.iter().try_for_each(|(name, fid)| self.check_fid(names[name], *fid))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One sequential user of a directory, with the model beside it.
+pub struct Runner {
+    client: Client,
+    ctx: Ctx,
+    base: Fid,
+    mirror: Rc<RefCell<Mirror>>,
+    files: BTreeMap<u8, File>,
+    index: usize,
+}
+
+/// The user of the tests: root, no umask.
+#[must_use]
+pub fn test_ctx() -> Ctx {
+    Ctx { umask: 0, pid: 1, ..Ctx::root() }
+}
+
+impl Runner {
+    /// Over the empty directory `base`.
+    #[must_use]
+    pub fn new(client: Client, base: Fid) -> Runner {
+        let mirror = Rc::new(RefCell::new(Mirror::new(base)));
+        Runner { client, ctx: test_ctx(), base, mirror, files: BTreeMap::new(), index: 0 }
+    }
+
+    /// The model's side, shared.
+    #[must_use]
+    pub fn mirror(&self) -> Rc<RefCell<Mirror>> {
+        self.mirror.clone()
+    }
+
+    /// The directory that it works in.
+    #[must_use]
+    pub fn base(&self) -> Fid {
+        self.base
+    }
+
+    /// What `draw` makes of the model: the next operation, usually.
+    pub fn with_model<T>(&self, draw: impl FnOnce(&Model) -> T) -> T {
+        draw(&self.mirror.borrow().model)
+    }
+
+    /// Carries `op` out in both worlds.
+    pub async fn step(&mut self, op: &Op) -> Result<(), Mismatch> {
+        let index = self.index;
+        self.index += 1;
+        let mismatch = |what: String| Mismatch { index, op: op.clone(), what };
+        let expect = self.mirror.borrow_mut().begin(op);
+        if expect == Expect::Skip {
+            return Ok(());
+        }
+        let answer = self.perform(op).await;
+        let freed = {
+            let mut mirror = self.mirror.borrow_mut();
+            mirror.check_answer(&expect, &answer).map_err(mismatch)?;
+            mirror.finish(op, &expect);
+            let freed = mirror.model.take_freed();
+            freed.into_iter().filter_map(|ino| mirror.fids.remove(&ino)).collect::<Vec<_>>()
+        };
+        for fid in freed {
+            self.check_freed(fid).await.map_err(mismatch)?;
+        }
+        Ok(())
+    }
+
     /// A file without names and opens is gone.
-    async fn check_freed(&mut self, ino: Ino) -> Result<(), String> {
-        let Some(fid) = self.fids.remove(&ino) else { return Ok(()) };
+    async fn check_freed(&mut self, fid: Fid) -> Result<(), String> {
         match self.client.getattr(&self.ctx, fid, None).await {
             Err(error) if [Errno::ENOENT, Errno::ESTALE].contains(&error.errno()) => Ok(()),
             Err(error) => Err(format!("asking for a removed file: {error}")),
@@ -141,7 +200,8 @@ impl Runner {
 
     /// Closes what is open.
     pub async fn close_all(&mut self) -> Result<(), Mismatch> {
-        for slot in self.model.open_slots() {
+        let open = self.with_model(Model::open_slots);
+        for slot in open {
             self.step(&Op::Close { slot }).await?;
         }
         Ok(())
@@ -295,11 +355,6 @@ impl Runner {
         let dir = self.find(&path.0).await?;
         let names = read_names(&self.client, &self.ctx, dir, page_bytes).await?;
         Ok(Answer::Names(names.into_iter().map(|(name, attr)| (name, attr.fid())).collect()))
-    }
-
-    /// Compares the attributes that `attr` tells with those of the model's node.
-    pub fn check_attr(&self, ino: Ino, attr: &Attr) -> Result<(), String> {
-        compare_attr(self.model.node(ino), attr)
     }
 }
 

@@ -13,7 +13,9 @@ mod object;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use types::Span;
+use types::{Fid, Span};
+
+use crate::Table;
 
 pub use meta::MemMeta;
 pub use object::MemObjects;
@@ -97,6 +99,18 @@ impl MemDisk {
     /// The next sync of objects fails.
     pub fn fail_next_sync(&self) {
         self.0.fail_sync.set(true);
+    }
+
+    /// Objects that are there, for the tests' search for leaks.
+    #[must_use]
+    pub fn objects(&self) -> Vec<Fid> {
+        self.0.objects.borrow().fids()
+    }
+
+    /// Durable records of a table.
+    #[must_use]
+    pub fn records(&self, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.0.records.borrow().table(table)
     }
 
     /// Objects with changes that no sync has made durable.

@@ -177,7 +177,8 @@ struct Serve {
 Options (-o, separated by commas):
   nid=NID          this mount's own address: several mounts on one machine are several clients
   ro, rw           read-only or not
-  flock, noflock   file locks over all clients (default), or ENOSYS
+  flock            file locks hold over all clients (default); localflock: on this machine only
+  wait=SECONDS     how long to wait for servers that are away (60; 0: for ever)
   soft             operations give up after a minute when a server is away; else they wait, and can be killed
   allow_other      other users may use the mount (default for root)
   caps=MASK        kernel features to do without, for tests
@@ -202,10 +203,13 @@ struct Mount {
     /// Stay in the foreground.
     #[arg(short = 'f', long)]
     foreground: bool,
+    /// This is the daemon that another `nacre mount` started.
+    #[arg(long, hide = true)]
+    daemon: bool,
     /// Where the daemon logs; without it to the run directory.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Print help.
+    /// Of mount(8): write no /etc/mtab. There is none.
     #[arg(short = 'n', hide = true)]
     no_mtab: bool,
 }
@@ -316,7 +320,9 @@ impl Serve {
 
 impl Mount {
     fn options(self) -> anyhow::Result<daemons::mount::Options> {
-        daemons::mount::Options::parse(&self.source, self.dir, &self.options.join(","), self.foreground, self.log)
+        let text = self.options.join(",");
+        let options = daemons::mount::Options::parse(&self.source, self.dir, &text, self.foreground, self.log)?;
+        Ok(daemons::mount::Options { daemon: self.daemon, ..options })
     }
 }
 

@@ -37,7 +37,7 @@ async fn layout_for_write(open: &Rc<Open>) -> Result<Rc<Layout>> {
     if let Some(layout) = open.inode.layout() {
         return Ok(layout);
     }
-    let (attr, layout) = open.inner.stat(&open.ctx, open.inode.fid, open.handle).await?;
-    open.inode.learn(&attr, layout);
+    let stat = open.inner.stat(&open.ctx, open.inode.fid, open.handle).await?;
+    open.inode.learn(&stat.attr, stat.layout);
     open.inode.layout().ok_or_else(|| Error::local(Errno::ENODATA, "layout").about(open.inode.fid))
 }

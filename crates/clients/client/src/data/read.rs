@@ -150,8 +150,8 @@ impl Open {
         if let Some(layout) = self.inode.layout() {
             return Ok(Some(layout));
         }
-        let (attr, layout) = self.inner.stat(&self.ctx, self.inode.fid, self.handle).await?;
-        self.inode.learn(&attr, layout);
+        let stat = self.inner.stat(&self.ctx, self.inode.fid, self.handle).await?;
+        self.inode.learn(&stat.attr, stat.layout);
         Ok(self.inode.layout())
     }
 }

@@ -14,6 +14,7 @@ use super::group::{Run, runs};
 use super::{OFFSET_MAX, layout_for_write, place};
 use crate::file::Open;
 use crate::join::join_bounded;
+use crate::namespace::Change;
 use crate::{Error, Result, flags};
 
 /// Writes all of `data` at `offset`.
@@ -37,8 +38,9 @@ async fn drop_set_id(open: &Rc<Open>) -> Result<()> {
     if open.ctx.creds.uid == 0 || !open.inode.is_set_id() {
         return Ok(());
     }
-    let answer = open.inner.setattr_raw(&open.ctx, open.inode.fid, setattr::KILL_SUID, Default::default(), open.handle, 0).await?;
-    open.inode.mode.set(answer.attr.mode);
+    let change = Change { valid: setattr::KILL_SUID, handle: open.handle, ..Change::default() };
+    let stat = open.inner.setattr(&open.ctx, open.inode.fid, change).await?;
+    open.inode.mode.set(stat.attr.mode);
     Ok(())
 }
 

@@ -27,8 +27,7 @@ impl Fs {
     pub(crate) async fn create(&self, header: &Header, name: &[u8], args: abi::CreateIn) -> Reply {
         let (parent, name) = (self.fid(header.nodeid)?, convert::name(name)?);
         let ctx = self.ctx(header, args.umask);
-        let (attr, file) =
-            self.client.create(&ctx, parent, name, args.mode & 0o7777, args.flags, None).await.map_err(errno)?;
+        let (attr, file) = self.client.create(&ctx, parent, name, args.mode & 0o7777, args.flags, None).await.map_err(errno)?;
         let fh = self.files.borrow_mut().insert(attr.fid(), file);
         Ok(Body::Create(self.entry(&attr), self.open_out(fh)))
     }

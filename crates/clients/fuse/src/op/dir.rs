@@ -38,11 +38,7 @@ impl Page {
     /// Index of the entry behind `cookie`, if this page can tell.
     fn position(&self, cookie: u64) -> Option<usize> {
         let entries = &self.page.entries;
-        let index = if cookie == self.after {
-            0
-        } else {
-            entries.binary_search_by_key(&cookie, |entry| entry.cookie).ok()? + 1
-        };
+        let index = if cookie == self.after { 0 } else { entries.binary_search_by_key(&cookie, |entry| entry.cookie).ok()? + 1 };
         (index < entries.len() || self.page.at_end).then_some(index)
     }
 }

@@ -53,7 +53,7 @@ fn hand_over(op: &Op<'_>, body: &CloseReq, open: OpenFile, inode: &mut Inode) ->
     if wrote {
         let mtime = Timespec::new(body.mtime, body.mtime_nsec);
         if told.is_some() && mtime >= inode.mtime_set {
-            inode.attr.set_mtime(mtime.max(inode.attr.mtime()));
+            inode.attr.set_mtime(mtime);
             inode.attr.set_ctime(mtime.max(inode.attr.ctime()));
         }
     }

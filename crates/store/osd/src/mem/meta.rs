@@ -39,6 +39,11 @@ impl Records {
         }
     }
 
+    pub(super) fn table(&self, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let pairs = self.pairs.range((table, Vec::new())..).take_while(|((at, _), _)| *at == table);
+        pairs.map(|((_, key), value)| (key.clone(), value.clone())).collect()
+    }
+
     /// Bytes that it would hold with `set` applied.
     fn bytes_with(&self, set: &WriteSet) -> u64 {
         let mut last: BTreeMap<(Table, &[u8]), Option<&Vec<u8>>> = BTreeMap::new();

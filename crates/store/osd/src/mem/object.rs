@@ -155,6 +155,10 @@ impl Objects {
         self.count = self.count + u64::from(after.is_some()) - u64::from(before.is_some());
     }
 
+    pub(super) fn fids(&self) -> Vec<Fid> {
+        self.slots.iter().filter(|(_, slot)| slot.cached.is_some()).map(|(fid, _)| *fid).collect()
+    }
+
     pub(super) fn unsynced(&self) -> usize {
         self.slots.values().filter(|slot| !slot.unsynced.is_empty()).count()
     }

@@ -1,11 +1,15 @@
-//! Links alone: frames of a ping's size, without what endpoint and service do.
+//! Links alone: frames of a ping's size and bulk, without what endpoint and service do.
+//!
+//! The first byte of a request says what it asks for. Data of a read comes as bulk under the request's id; for a write
+//! the server pulls it.
 
 use bytes::Bytes;
+use env::{Env, Link, LinkTx};
 use env_os::OsConfig;
-use types::{Nid, NidAddr, Span};
+use types::{Instant, Nid, NidAddr, Span};
 use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameKind};
 
-use super::{Case, REPLY_BYTES, REQUEST_BYTES, server};
+use super::{BULK_BYTES, Case, REPLY_BYTES, REQUEST_BYTES, Test, server};
 
 /// `port` of this machine.
 pub(super) fn local(port: u16) -> NidAddr {
@@ -21,47 +25,126 @@ pub(super) fn serve(crc: CrcMode) -> anyhow::Result<()> {
     env_os::run(config(crc), |env| async move {
         let mut listener = env.listen(local(0)).await?;
         server::announce(listener.addr().port)?;
+        let payloads = Payloads { reply: Bytes::from(vec![2; REPLY_BYTES - FRAME_HEADER_BYTES]), data: data() };
         loop {
-            let mut link = listener.accept().await?;
-            let payload = Bytes::from(vec![2; REPLY_BYTES - FRAME_HEADER_BYTES]);
-            env.spawn("echo", async move {
-                while let Some(frame) = link.rx.recv().await {
-                    if link.tx.send(Frame::new(FrameKind::Reply, frame.id, payload.clone())).is_err() {
-                        return;
-                    }
-                }
-            });
+            let link = listener.accept().await?;
+            env.spawn("echo", echo(env.clone(), link, payloads.clone()));
         }
     })
 }
 
-/// Pings per second.
+fn data() -> Bytes {
+    Bytes::from(vec![3; BULK_BYTES])
+}
+
+#[derive(Clone)]
+struct Payloads {
+    reply: Bytes,
+    data: Bytes,
+}
+
+/// Ends with the link: an error of `send` says that it is down.
+async fn echo(env: Env, mut link: Link, payloads: Payloads) {
+    while let Some(frame) = link.rx.recv().await {
+        let id = frame.id;
+        let reply = Frame::new(FrameKind::Reply, id, payloads.reply.clone());
+        let sent = match frame.into_payload().first() {
+            Some(b'w') => {
+                let pull = link.tx.send(Frame::new(FrameKind::BulkPull, id, Bytes::new()));
+                env.spawn("pull", receive(link.tx.clone(), id, reply));
+                pull
+            }
+            Some(b'r') => {
+                let bulk = link.tx.send(Frame::new(FrameKind::BulkData, id, payloads.data.clone()));
+                bulk.and_then(|()| link.tx.send(reply))
+            }
+            _ => link.tx.send(reply),
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+async fn receive(tx: LinkTx, id: u64, reply: Frame) {
+    if tx.expect_bulk(id, BULK_BYTES).await.is_some() {
+        // The link may have gone meanwhile; its reader sees that too.
+        let _ = tx.send(reply);
+    }
+}
+
+/// Exchanges per second.
 pub(super) fn measure(case: Case, port: u16) -> anyhow::Result<f64> {
     env_os::run(config(case.crc), |env| async move {
-        let mut link = env.connect(None, local(port)).await?;
-        let payload = Bytes::from(vec![1; REQUEST_BYTES - FRAME_HEADER_BYTES]);
-        let ping = |id| link.tx.send(Frame::new(FrameKind::Request, id, payload.clone()));
-        for id in 0..case.inflight {
-            ping(u64::from(id))?;
+        let link = env.connect(None, local(port)).await?;
+        let mut client = Client::new(&env, case, link);
+        for _ in 0..case.inflight {
+            client.request()?;
         }
         let span = Span(u64::try_from(case.span.as_nanos())?);
         let warm = env.now() + Span(span.0 / 10);
-        let end = warm + span;
-        let (mut done, mut started) = (0_u64, env.now());
+        client.exchange_until(warm).await?;
+        let (before, started) = (client.done, env.now());
+        client.exchange_until(started + span).await?;
+        Ok((client.done - before) as f64 / (env.now() - started).as_secs_f64())
+    })
+}
+
+struct Client {
+    env: Env,
+    link: Link,
+    test: Test,
+    request: Bytes,
+    data: Bytes,
+    arrived: (tokio::sync::mpsc::UnboundedSender<u64>, tokio::sync::mpsc::UnboundedReceiver<u64>),
+    next: u64,
+    done: u64,
+}
+
+impl Client {
+    fn new(env: &Env, case: Case, link: Link) -> Client {
+        let kind = match case.test {
+            Test::Ping => b'p',
+            Test::Read => b'r',
+            Test::Write => b'w',
+        };
+        let request = Bytes::from(vec![kind; REQUEST_BYTES - FRAME_HEADER_BYTES]);
+        let arrived = tokio::sync::mpsc::unbounded_channel();
+        Client { env: env.clone(), link, test: case.test, request, data: data(), arrived, next: 0, done: 0 }
+    }
+
+    fn request(&mut self) -> anyhow::Result<()> {
+        self.next += 1;
+        let id = self.next;
+        if self.test == Test::Read {
+            let (ticket, arrived) = (self.link.tx.expect_bulk(id, BULK_BYTES), self.arrived.0.clone());
+            self.env.spawn("read", async move {
+                if ticket.await.is_some() {
+                    let _ = arrived.send(id); // nobody waits any more at the end of a measurement
+                }
+            });
+        }
+        self.link.tx.send(Frame::new(FrameKind::Request, id, self.request.clone()))?;
+        Ok(())
+    }
+
+    async fn exchange_until(&mut self, end: Instant) -> anyhow::Result<()> {
+        let mut turn = 0_u32;
         loop {
-            let frame = link.rx.recv().await.ok_or_else(|| anyhow::anyhow!("the link went down"))?;
-            ping(frame.id)?;
-            done += 1;
-            if !done.is_multiple_of(16) {
+            turn += 1;
+            if (turn.is_multiple_of(16) || self.test != Test::Ping) && self.env.now() >= end {
+                return Ok(());
+            }
+            let frame = self.link.rx.recv().await.ok_or_else(|| anyhow::anyhow!("the link went down"))?;
+            if frame.kind == FrameKind::BulkPull {
+                self.link.tx.send(Frame::new(FrameKind::BulkData, frame.id, self.data.clone()))?;
                 continue;
             }
-            let now = env.now();
-            if now >= end {
-                return Ok(done as f64 / (now - started).as_secs_f64());
+            if self.test == Test::Read {
+                self.arrived.1.recv().await;
             }
-            if started < warm && now >= warm {
-                (done, started) = (0, now);
-            }
+            self.done += 1;
+            self.request()?;
         }
-    })
+    }
 }

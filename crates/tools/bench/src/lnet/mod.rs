@@ -40,6 +40,10 @@ pub struct LnetArgs {
     /// Sides to measure.
     #[arg(long, value_delimiter = ',', default_values_t = ["bare".to_owned(), "link".to_owned(), "rpc".to_owned()])]
     pub sides: Vec<String>,
+    /// CPUs of client and server. The default pins them apart; `0,0` puts both on one; `free` lets the scheduler move
+    /// them, and then a wake-up costs 3 or 30 microseconds as it pleases.
+    #[arg(long, default_value = "0,1")]
+    pub cpus: String,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -49,6 +53,9 @@ pub struct LnetArgs {
     /// Internal: the server leaves bulk without checksum.
     #[arg(long, hide = true)]
     pub no_bulk_crc: bool,
+    /// Internal: the server's CPU.
+    #[arg(long, hide = true)]
+    pub cpu: Option<u32>,
 }
 
 /// Bytes of a transfer.
@@ -130,14 +137,17 @@ pub(crate) struct Sample {
 /// Measures, or serves a measuring process.
 pub fn run(args: LnetArgs) -> anyhow::Result<()> {
     if let Some(side) = &args.serve {
+        server::pin(args.cpu)?;
         let crc = if args.no_bulk_crc { CrcMode::NoBulk } else { CrcMode::All };
         return Side::parse(side)?.serve(crc);
     }
     anyhow::ensure!(args.seconds > 0.0 && args.pairs > 0, "--seconds and --pairs are above zero");
+    let (client_cpu, server_cpu) = server::placement(&args.cpus)?;
+    server::pin(client_cpu)?;
     let sides = args.sides.iter().map(|side| Side::parse(side)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut rows = Vec::new();
     for case in cases(&args)? {
-        rows.push(measure_case(&args, &sides, case)?);
+        rows.push(measure_case(args.pairs, server_cpu, &sides, case)?);
         if !args.json {
             report::print(rows.last().expect("pushed above"));
         }
@@ -167,12 +177,11 @@ fn cases(args: &LnetArgs) -> anyhow::Result<Vec<Case>> {
 }
 
 /// All turns of one case.
-fn measure_case(args: &LnetArgs, sides: &[Side], case: Case) -> anyhow::Result<report::Row> {
-    let sides: Vec<_> = sides.iter().copied().filter(|side| *side != Side::Link || case.test == Test::Ping).collect();
+fn measure_case(pairs: u32, cpu: Option<u32>, sides: &[Side], case: Case) -> anyhow::Result<report::Row> {
     let servers =
-        sides.iter().map(|side| server::Server::start(side.name(), case.crc)).collect::<anyhow::Result<Vec<_>>>()?;
+        sides.iter().map(|side| server::Server::start(side.name(), case.crc, cpu)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut samples = vec![Vec::new(); sides.len()];
-    for _ in 0..args.pairs {
+    for _ in 0..pairs {
         for (index, side) in sides.iter().enumerate() {
             let server = &servers[index];
             let before = server.cpu_ns()? + server::own_cpu_ns()?;
@@ -183,5 +192,5 @@ fn measure_case(args: &LnetArgs, sides: &[Side], case: Case) -> anyhow::Result<r
             samples[index].push(Sample { rate, cpu_us: cpu as f64 / 1e3 / done.max(1.0) });
         }
     }
-    Ok(report::Row { case, sides: sides.into_iter().zip(samples).collect() })
+    Ok(report::Row { case, sides: sides.iter().copied().zip(samples).collect() })
 }

@@ -22,7 +22,8 @@ impl Spread {
         let mut values: Vec<_> = values.collect();
         values.sort_by(f64::total_cmp);
         let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
-        Spread { median: at(values.len() / 2), min: at(0), max: at(values.len().saturating_sub(1)) }
+        let median = (at(values.len() / 2) + at(values.len().saturating_sub(1) / 2)) / 2.0;
+        Spread { median, min: at(0), max: at(values.len().saturating_sub(1)) }
     }
 
     fn scaled(&self, by: f64) -> Spread {
@@ -103,5 +104,6 @@ mod tests {
     fn a_spread_tells_middle_and_ends() {
         let spread = Spread::of([3.0, 1.0, 2.0].into_iter());
         assert_eq!((spread.median, spread.min, spread.max), (2.0, 1.0, 3.0));
+        assert_eq!(Spread::of([4.0, 1.0].into_iter()).median, 2.5);
     }
 }

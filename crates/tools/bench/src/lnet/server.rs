@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use wire::CrcMode;
 
 /// A server; ends with the value.
@@ -13,11 +14,14 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(side: &str, crc: CrcMode) -> anyhow::Result<Server> {
+    pub(super) fn start(side: &str, crc: CrcMode, cpu: Option<u32>) -> anyhow::Result<Server> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(prefix()).args(["--serve", side]);
         if crc == CrcMode::NoBulk {
             command.arg("--no-bulk-crc");
+        }
+        if let Some(cpu) = cpu {
+            command.args(["--cpu", &cpu.to_string()]);
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start the server")?;
         let mut line = String::new();
@@ -45,6 +49,24 @@ fn prefix() -> Vec<String> {
     let words: Vec<_> = std::env::args().skip(1).collect();
     let end = words.iter().position(|word| word == "lnet").map_or(0, |at| at + 1);
     words[..end].to_vec()
+}
+
+/// CPUs of client and server as `--cpus` names them; none where the scheduler may choose.
+pub(super) fn placement(text: &str) -> anyhow::Result<(Option<u32>, Option<u32>)> {
+    if text == "free" {
+        return Ok((None, None));
+    }
+    let (client, server) = text.split_once(',').context("--cpus is two CPUs, as 0,1, or 'free'")?;
+    Ok((Some(client.parse()?), Some(server.parse()?)))
+}
+
+/// Binds the calling thread.
+pub(super) fn pin(cpu: Option<u32>) -> anyhow::Result<()> {
+    let Some(cpu) = cpu else { return Ok(()) };
+    anyhow::ensure!((cpu as usize) < CpuSet::MAX_CPU, "there is no CPU {cpu}");
+    let mut set = CpuSet::new();
+    set.set(cpu as usize);
+    sched_setaffinity(None, &set).with_context(|| format!("cannot run on CPU {cpu}; --cpus free does without"))
 }
 
 /// CPU time of the calling thread.

@@ -1,0 +1,118 @@
+//! close: hands size, blocks and times to the MDT, so that nobody has to ask the OSTs afterwards (design D2).
+//!
+//! The MDT believes the size if this handle was the only one open for writing since it opened. Where several were, the
+//! last one to go finds the file still dirty in the reply: then the size is asked once more and stated, in the
+//! background, under the epoch that this close has left behind.
+
+use std::rc::Rc;
+
+use endpoint::Keep;
+use types::{Errno, Fid, Timespec};
+use wire::body::{CloseReq, OstAttr, close as close_flags};
+use wire::{Attr, Opcode, SizeState};
+
+use super::glimpse::Question;
+use crate::client::Inner;
+use crate::file::Open;
+use crate::inode::Stat;
+use crate::{Ctx, Error, Result, flags, limits, size};
+
+/// Closes the handle. Runs to its end once begun.
+pub(crate) async fn close(open: &Rc<Open>) -> Result<()> {
+    let done = tell(open).await;
+    open.inner.detach(&open.inode, open.flags);
+    let stat = done?;
+    if open.wrote.get() && stat.attr.size_state() == SizeState::Dirty && !open.inode.has_writers() {
+        open.inner.settle_later(&open.ctx, open.inode.fid);
+    }
+    Ok(())
+}
+
+async fn tell(open: &Rc<Open>) -> Result<Stat> {
+    let fid = open.inode.fid;
+    if open.inode.is_lost() {
+        return Err(Error::local(Errno::EIO, "close").about(fid));
+    }
+    let mut body = CloseReq { fid: fid.into(), handle: open.handle, ..CloseReq::default() };
+    if open.wrote.get() {
+        body.flags |= close_flags::WROTE;
+        state_size(open, &mut body).await;
+    }
+    if let Some(atime) = open.read_at.get().filter(|atime| wants_atime(open.flags, &open.attr.borrow(), *atime)) {
+        body.flags |= close_flags::ATIME;
+        (body.atime, body.atime_nsec) = (atime.sec, atime.nsec);
+    }
+    let call = open.inner.call(&open.ctx, Opcode::MdtClose, &body).modifies().keep(Keep::Close { open: open.xid });
+    let answer = open.inner.ask(open.inner.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
+    Stat::of(&answer.reply, "mds_close")
+}
+
+/// Fills the size in, where it is known or can be asked. Without it the file stays dirty, which is always true.
+async fn state_size(open: &Rc<Open>, body: &mut CloseReq) {
+    let Some(layout) = open.inode.layout() else { return };
+    let Some(view) = open.inode.with_view(|view| view.clone()).filter(size::WriteView::may_state) else { return };
+    let question = Question { layout: layout.clone(), stripes: view.unknown(&layout) };
+    let asked = match open.inner.glimpse(&open.ctx, &[question]).await {
+        Ok(mut found) => found.remove(0),
+        Err(error) => {
+            tracing::debug!("the file stays dirty at close: {error}");
+            return;
+        }
+    };
+    let objects = view.complete(&layout, &asked);
+    put_size(body, &layout, &objects, view.epoch());
+}
+
+fn put_size(body: &mut CloseReq, layout: &layout::Layout, objects: &[OstAttr], epoch: u64) {
+    let extents = size::add_up(layout, objects);
+    body.flags |= close_flags::SIZE;
+    (body.size, body.blocks) = (extents.size, extents.blocks);
+    let mtime = extents.mtime.unwrap_or_default();
+    (body.mtime, body.mtime_nsec) = (mtime.sec, mtime.nsec);
+    body.write_epoch = epoch;
+    body.stripes = size::stripe_bits(objects);
+}
+
+/// relatime: a read is recorded when the last record is older than the last change, or a day old.
+fn wants_atime(open_flags: u32, attr: &Attr, now: Timespec) -> bool {
+    if open_flags & flags::O_NOATIME != 0 {
+        return false;
+    }
+    attr.atime() <= attr.mtime().max(attr.ctime()) || attr.atime + limits::ATIME_SECS <= now.sec
+}
+
+impl Inner {
+    /// Finds out and states the size of a dirty file that nobody writes any more, in the background.
+    pub(crate) fn settle_later(self: &Rc<Self>, ctx: &Ctx, fid: Fid) {
+        let (inner, ctx) = (self.clone(), ctx.clone());
+        self.env.spawn("settle size", async move {
+            if let Err(error) = inner.settle_size(&ctx, fid).await {
+                tracing::debug!("the file stays dirty: {error}");
+            }
+        });
+    }
+
+    async fn settle_size(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<()> {
+        let mut stat = self.stat(ctx, fid, 0).await?;
+        self.resolve(ctx, &mut stat.attr, stat.layout.as_ref()).await?;
+        if crate::needs_glimpse(&stat.attr) && !self.config.bugs.forget_glimpse {
+            self.state_size(ctx, &stat.attr, stat.epoch).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn access_times_are_stored_once_a_day_or_after_a_change() {
+        let attr = |atime, mtime| Attr { atime, mtime, ..Attr::default() };
+        let now = Timespec::new(1_000_000, 0);
+        assert!(wants_atime(0, &attr(10, 20), now));
+        assert!(!wants_atime(flags::O_NOATIME, &attr(10, 20), now));
+        assert!(!wants_atime(0, &attr(999_999, 20), now));
+        assert!(wants_atime(0, &attr(1_000_000 - limits::ATIME_SECS, 20), now));
+    }
+}

@@ -1,0 +1,78 @@
+//! fsync and sync: the OSTs make data durable, the MDT names and the mark that the file was open for writing.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use env::LocalFuture;
+use types::{Fid, TargetId, TargetKind};
+use wire::Opcode;
+use wire::body::{FidReq, ObjectRange, OstBatchReq};
+use zerocopy::IntoBytes;
+
+use super::glimpse::range;
+use super::place;
+use crate::client::{Client, Inner};
+use crate::file::Open;
+use crate::join::try_join;
+use crate::{Ctx, Result, limits};
+
+/// Everything about the file that was acknowledged to anybody is durable when it returns.
+pub(crate) async fn fsync(open: &Rc<Open>) -> Result<()> {
+    let inner = &open.inner;
+    let mut by_ost: BTreeMap<TargetId, Vec<ObjectRange>> = BTreeMap::new();
+    if let Some(layout) = open.inode.layout() {
+        for stripe in 0..u32::from(layout.stripe_count) {
+            by_ost.entry(place(&layout, stripe).1).or_default().push(range(&layout, stripe));
+        }
+    }
+    let mut syncs: Vec<LocalFuture<'_, Result<()>>> = vec![Box::pin(inner.sync_mdt(&open.ctx, open.inode.fid))];
+    for (ost, objects) in by_ost {
+        syncs.push(Box::pin(inner.sync_ost(&open.ctx, ost, objects)));
+    }
+    try_join(syncs, limits::BATCH_RPCS_MAX).await.map_err(|error| error.about(open.inode.fid))?;
+    open.inode.mdt_synced.set(true);
+    Ok(())
+}
+
+impl Client {
+    /// Everything that was acknowledged to this client is durable when it returns.
+    ///
+    /// # Errors
+    /// EIO from a target, which the error names.
+    pub async fn sync(&self) -> Result<()> {
+        let ctx = Ctx::root();
+        let mut syncs: Vec<LocalFuture<'_, Result<()>>> = Vec::new();
+        if !self.0.registry.targets(TargetKind::Mdt).is_empty() {
+            syncs.push(Box::pin(self.0.sync_mdt(&ctx, Fid::ZERO)));
+        }
+        let written = self.0.written.borrow().clone();
+        for ost in written.into_iter().filter(|ost| !self.0.inactive.borrow().contains(ost)) {
+            syncs.push(Box::pin(self.0.sync_ost(&ctx, ost, Vec::new())));
+        }
+        try_join(syncs, limits::BATCH_RPCS_MAX).await.map(|_| ())
+    }
+
+    /// A directory's entries, as they are now, are durable when it returns.
+    ///
+    /// # Errors
+    /// EIO from the MDT.
+    pub async fn fsync_dir(&self, ctx: &Ctx, dir: Fid) -> Result<()> {
+        self.0.sync_mdt(ctx, dir).await
+    }
+}
+
+impl Inner {
+    /// A zero FID means everything.
+    pub(crate) async fn sync_mdt(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<()> {
+        let call = self.call(ctx, Opcode::MdtSync, &FidReq { fid: fid.into(), ..FidReq::default() });
+        self.ask(self.mdt_of(fid), call).await.map(|_| ())
+    }
+
+    /// No objects mean everything.
+    async fn sync_ost(self: &Rc<Self>, ctx: &Ctx, ost: TargetId, objects: Vec<ObjectRange>) -> Result<()> {
+        let body = OstBatchReq { count: objects.len() as u32, ..OstBatchReq::default() };
+        let call = self.call(ctx, Opcode::OstSync, &body).buf(Bytes::copy_from_slice(objects.as_bytes()));
+        self.ask(ost, call).await.map(|_| ())
+    }
+}

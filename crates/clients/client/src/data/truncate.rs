@@ -1,0 +1,119 @@
+//! Truncate: the MDT first, then every object, under the file's EX lock (design 10.9).
+//!
+//! ```text
+//! lock EX - MDT: size, marked dirty - punch each object to its share - MDT: size known - unlock
+//! ```
+//! When the file grows, the object that holds its last byte is made if it is not there: from then on the objects alone
+//! give the size. A client that dies in between leaves a dirty file whose objects say what it is. Runs to its end once
+//! begun, whatever becomes of the caller.
+
+use std::rc::Rc;
+
+use env::LocalFuture;
+use layout::Layout;
+use types::{Errno, Fid, Timespec};
+use wire::body::{OstAttr, OstPunchReq, setattr};
+use wire::{Attr, Opcode, SizeState};
+
+use super::{OFFSET_MAX, place};
+use crate::client::Inner;
+use crate::inode::Stat;
+use crate::join::try_join;
+use crate::namespace::Change;
+use crate::{Ctx, Error, Result, limits, size};
+
+impl Inner {
+    /// Changes attributes, the size among them.
+    pub(crate) async fn truncate(self: &Rc<Self>, ctx: &Ctx, fid: Fid, change: Change) -> Result<Stat> {
+        if change.attr.size > OFFSET_MAX {
+            return Err(Error::local(Errno::EFBIG, "truncate").about(fid));
+        }
+        let lock = self.lock_file(ctx, fid).await?;
+        let done = self.truncate_locked(ctx, fid, change).await;
+        lock.unlock().await.and(done)
+    }
+
+    async fn truncate_locked(self: &Rc<Self>, ctx: &Ctx, fid: Fid, change: Change) -> Result<Stat> {
+        let to = change.attr.size;
+        let mut stat = self.setattr(ctx, fid, change).await?;
+        let Some(layout) = stat.layout.clone().filter(|_| stat.attr.size_state() == SizeState::Dirty) else {
+            return Ok(stat); // never written and still empty: there is nothing to cut
+        };
+        let objects = self.cut(ctx, fid, &layout, to, stat.epoch).await?;
+        let extents = size::add_up(&layout, &objects);
+        (stat.attr.size, stat.attr.blocks) = (to, extents.blocks);
+        if !self.inode(fid).is_some_and(|inode| inode.has_writers()) {
+            self.state_size(ctx, &stat.attr, stat.epoch).await?;
+        }
+        Ok(stat)
+    }
+
+    /// After an open with O_TRUNC that the MDT has executed: the objects follow, before the open returns.
+    pub(crate) async fn truncate_opened(self: &Rc<Self>, ctx: &Ctx, stat: &Stat) -> Result<()> {
+        let fid = stat.attr.fid();
+        let Some(layout) = &stat.layout else { return Ok(()) };
+        let lock = self.lock_file(ctx, fid).await?;
+        let done = self.cut(ctx, fid, layout, 0, stat.epoch).await;
+        lock.unlock().await.and(done.map(|_| ()))
+    }
+
+    /// Cuts every object to its share of `to` bytes and tells the handles of this client what is there now.
+    async fn cut(self: &Rc<Self>, ctx: &Ctx, fid: Fid, layout: &Rc<Layout>, to: u64, epoch: u64) -> Result<Vec<OstAttr>> {
+        let inode = self.inode(fid);
+        let generation = inode.as_ref().and_then(|inode| {
+            inode.with_view(|view| {
+                view.truncate_begins();
+                view.note_epoch(epoch);
+                view.generation()
+            })
+        });
+        let now = self.env.wall();
+        let last = to.checked_sub(1).map(|last| layout.stripe_of(last));
+        let punches = (0..u32::from(layout.stripe_count)).map(|stripe| {
+            let punch: LocalFuture<'_, Result<OstAttr>> =
+                Box::pin(self.punch(ctx, fid, layout, stripe, to, last == Some(stripe), now));
+            punch
+        });
+        let objects = try_join(punches.collect(), limits::BATCH_RPCS_MAX).await.map_err(|error| error.about(fid))?;
+        if let (Some(inode), Some(generation)) = (inode, generation) {
+            inode.with_view(|view| view.truncated(&objects, generation));
+        }
+        Ok(objects)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one punch is the product of all of them")]
+    async fn punch(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        layout: &Layout,
+        stripe: u32,
+        to: u64,
+        create: bool,
+        now: Timespec,
+    ) -> Result<OstAttr> {
+        let (object, ost) = place(layout, stripe);
+        let body = OstPunchReq {
+            object: object.into(),
+            parent: fid.into(),
+            size: layout.object_size(stripe, to),
+            mtime: now.sec,
+            mtime_nsec: now.nsec,
+            flags: u32::from(create),
+            ..OstPunchReq::default()
+        };
+        let call = self.call(ctx, Opcode::OstPunch, &body).modifies();
+        Ok(self.ask(ost, call).await?.reply.body())
+    }
+
+    /// Tells the MDT a size that was found out under `epoch`; says whether it is clean now. Refused where somebody
+    /// writes: then it stays dirty.
+    pub(crate) async fn state_size(self: &Rc<Self>, ctx: &Ctx, attr: &Attr, epoch: u64) -> Result<bool> {
+        let change = Change { valid: setattr::SIZE_KNOWN, attr: *attr, handle: 0, epoch };
+        match self.setattr(ctx, attr.fid(), change).await {
+            Ok(stat) => Ok(stat.attr.size_state() != SizeState::Dirty),
+            Err(error) if matches!(error.errno(), Errno::EBUSY | Errno::ESTALE | Errno::EAGAIN | Errno::ENOENT) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Connect and Disconnect: sessions begin, go on and end.
+
+use std::rc::Rc;
+
+use types::{ClientId, Errno};
+use wire::body::{ConnectRep, ConnectReq, connect};
+use wire::{Reply, ReplyFlags, Request, encode_body};
+
+use crate::exports::Connecting;
+use crate::incoming::Peer;
+use crate::node::{Entry, Node};
+use crate::{Session, limits};
+
+/// A client's name is for people: more of it is not kept.
+const NAME_CHARS_MAX: usize = 128;
+
+impl Node {
+    pub(crate) async fn connect(self: Rc<Self>, entry: Rc<Entry>, peer: Rc<Peer>, request: Request) {
+        let exports = &entry.exports;
+        let req: ConnectReq = request.body();
+        let client = ClientId((u128::from(req.client_high) << 64) | u128::from(req.client_low));
+        let decided = exports.decide(client, &req, &peer, request.header.xid, self.env.now());
+        exports.wake.notify_one(); // the window may have opened
+        match decided {
+            Connecting::Busy => {} // asked twice at once: the other is answered
+            Connecting::Wait => {
+                let mut reply = Reply::error(&request.header, Errno::EBUSY);
+                reply.header.flags = ReplyFlags::RECOVERING;
+                reply.header.instance = exports.instance().0;
+                peer.reply(&reply);
+            }
+            Connecting::Resume(session) => {
+                let recover = exports.is_recovering();
+                if recover {
+                    exports.recovery.borrow_mut().handle_connected(client, self.env.now());
+                }
+                session.attach(&peer, request.header.xid, self.env.now());
+                let outcome = if recover { connect::RECOVER } else { connect::RESUMED };
+                self.welcome(&entry, &peer, &request, &session, outcome);
+                self.pump_recovery(exports);
+            }
+            Connecting::Fresh { old, evicted } => {
+                exports.connecting.borrow_mut().insert(client);
+                self.begin_session(&entry, &peer, &request, client, old, evicted).await;
+                exports.connecting.borrow_mut().remove(&client);
+            }
+        }
+    }
+
+    async fn begin_session(
+        self: &Rc<Self>,
+        entry: &Rc<Entry>,
+        peer: &Rc<Peer>,
+        request: &Request,
+        client: ClientId,
+        old: Option<Rc<Session>>,
+        evicted: bool,
+    ) {
+        let exports = &entry.exports;
+        if let Some(old) = old {
+            self.end_session(entry, &old, true).await;
+        }
+        if exports.is_recovering() {
+            return; // asks again, and is told to wait
+        }
+        let req: ConnectReq = request.body();
+        let name: String = String::from_utf8_lossy(&request.buf(1)).chars().take(NAME_CHARS_MAX).collect();
+        let record = exports.fresh(client, name, req.is_server != 0);
+        if let Err(errno) = Rc::clone(&entry.target).remember_client(record.clone()).await {
+            peer.reply(&Reply::error(&request.header, errno));
+            return;
+        }
+        let session = Session::new(&record, &exports.shared, self.env.now());
+        session.attach(peer, request.header.xid, self.env.now());
+        exports.insert(&session);
+        self.welcome(entry, peer, request, &session, if evicted { connect::EVICTED } else { connect::NEW });
+    }
+
+    fn welcome(&self, entry: &Entry, peer: &Peer, request: &Request, session: &Session, outcome: u32) {
+        let exports = &entry.exports;
+        let req: ConnectReq = request.body();
+        let body = ConnectRep {
+            session: session.id,
+            instance: exports.instance().0,
+            last_committed: exports.last_committed().0,
+            outcome,
+            epoch: session.epoch.get(),
+            tags: req.tags.clamp(1, limits::TAGS_MAX),
+            rpcs_in_flight: limits::RPCS_IN_FLIGHT_MAX,
+            inline_bytes: self.config.inline_bytes,
+            bulk_bytes: wire::BULK_BYTES_MAX,
+            lease_secs: u32::try_from(exports.lease.as_millis() / 1_000).unwrap_or(u32::MAX),
+            window_ms: 0,
+        };
+        self.answer(peer, session, Reply::ok(&request.header, vec![encode_body(&body)]));
+    }
+
+    pub(crate) async fn disconnect(self: Rc<Self>, entry: Rc<Entry>, peer: Rc<Peer>, session: Rc<Session>, request: Request) {
+        self.end_session(&entry, &session, false).await;
+        self.answer(&peer, &session, Reply::ok(&request.header, Vec::new()));
+    }
+
+    /// Ends a session; recovery no longer waits for it.
+    pub(crate) async fn end_session(self: &Rc<Self>, entry: &Rc<Entry>, session: &Rc<Session>, evicted: bool) {
+        if session.ended.get() {
+            return;
+        }
+        let exports = &entry.exports;
+        exports.remove(session);
+        exports.recovery.borrow_mut().handle_gone(session.client);
+        if evicted {
+            tracing::info!(target_id = %exports.target, client = %session.name, nid = %session.nid.get(), "evicted");
+        }
+        Rc::clone(&entry.target).session_ended(Rc::clone(session), evicted).await;
+        self.pump_recovery(exports);
+    }
+}

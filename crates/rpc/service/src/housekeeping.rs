@@ -1,0 +1,95 @@
+//! What a target needs done apart from requests: recovery's clock and end, evictions, leases, early replies.
+
+use std::rc::Rc;
+
+use types::{Instant, Span};
+use wire::Reply;
+
+use crate::node::{Entry, Node, Work};
+use crate::{Exports, Session, limits};
+
+impl Node {
+    pub(crate) async fn keep_house(self: Rc<Self>, entry: Rc<Entry>) {
+        let exports = Rc::clone(&entry.exports);
+        while !self.stopped.get() && !entry.gone.get() {
+            self.mind_recovery(&entry).await;
+            self.mind_evictions(&entry).await;
+            self.mind_sessions(&exports);
+            let tick = self.env.now() + limits::TICK;
+            let due = exports.recovery.borrow().poll_timeout();
+            let until = due.map_or(tick, |due| due.min(tick)).max(self.env.now() + Span::millis(1));
+            self.env.timeout_at(until, exports.wake.notified()).await;
+        }
+    }
+
+    async fn mind_recovery(self: &Rc<Self>, entry: &Rc<Entry>) {
+        let exports = &entry.exports;
+        if exports.open.get() {
+            return;
+        }
+        exports.recovery.borrow_mut().handle_timeout(self.env.now());
+        loop {
+            let missing = exports.recovery.borrow_mut().poll_evict();
+            let Some(client) = missing else { break };
+            if let Some(session) = exports.sessions().into_iter().find(|session| session.client == client) {
+                self.end_session(entry, &session, true).await;
+            }
+        }
+        self.pump_recovery(exports);
+        let finished = exports.recovery.borrow_mut().poll_finished();
+        if let Some(waiting) = finished {
+            Rc::clone(&entry.target).recovery_done().await;
+            exports.open.set(true);
+            exports.evict_absent();
+            tracing::info!(target_id = %exports.target, "recovery is complete");
+            for work in waiting {
+                self.release_done(work);
+            }
+        }
+    }
+
+    /// Answers a ReplayDone, on the newest connection it came through.
+    fn release_done(&self, work: Work) {
+        work.session.export.borrow_mut().finished(work.request.xid());
+        let peer = Rc::clone(&work.transport.peer.borrow());
+        self.answer(&peer, &work.session, Reply::ok(&work.request.header, Vec::new()));
+    }
+
+    async fn mind_evictions(self: &Rc<Self>, entry: &Rc<Entry>) {
+        loop {
+            let next = entry.exports.evictions.borrow_mut().pop_first();
+            let Some(id) = next else { return };
+            if let Some(session) = entry.exports.session(id) {
+                self.end_session(entry, &session, true).await;
+            }
+        }
+    }
+
+    fn mind_sessions(&self, exports: &Exports) {
+        let now = self.env.now();
+        for session in exports.sessions() {
+            send_early(&session, now);
+            let silent = now - session.heard.get() > exports.lease;
+            if silent && exports.open.get() {
+                exports.evict(session.id);
+            }
+        }
+    }
+}
+
+/// Early replies for what will not be ready in time, half a patience ahead.
+fn send_early(session: &Session, now: Instant) {
+    let due: Vec<_> = {
+        let mut export = session.export.borrow_mut();
+        let slow = export.all_executing_mut().filter(|(_, transport)| {
+            let patient = transport.parked.get() || transport.held.get() || now - transport.arrived < limits::AT_MAX;
+            patient && now + Span(transport.patience.get().0 / 2) >= transport.deadline.get()
+        });
+        slow.map(|(xid, transport)| (xid.0, Rc::clone(transport))).collect()
+    };
+    for (xid, transport) in due {
+        if transport.peer.borrow().tx.is_open() {
+            transport.send_early(xid, 0, session);
+        }
+    }
+}

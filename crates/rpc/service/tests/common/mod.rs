@@ -1,0 +1,241 @@
+//! A toy target of counters over a toy store with a running and a committed image, and a world to run it in.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::{Call, Endpoint, EndpointConfig, Resolve};
+use env::{CptTable, Env, LocalFuture};
+use env_sim::{NodeHandle, Sim};
+use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Node, NodeConfig, Session, Target, spec};
+use types::{ClientId, Errno, Instance, NidAddr, Span, TargetId, Transno};
+use wire::{Opcode, Reply, Request};
+
+pub const TARGET: TargetId = TargetId { kind: types::TargetKind::Mdt, index: 0 };
+
+#[derive(Clone, Default)]
+pub struct Image {
+    pub counters: BTreeMap<u64, u64>,
+    pub data: BTreeMap<u64, Bytes>,
+    replies: BTreeMap<Vec<u8>, Vec<u8>>,
+    clients: BTreeMap<Vec<u8>, Vec<u8>>,
+    last: Transno,
+    epoch: u64,
+}
+
+/// What survives a restart: the committed image. The running one does not.
+#[derive(Default)]
+pub struct Disk(pub RefCell<Image>);
+
+pub struct Toy {
+    env: Env,
+    disk: Rc<Disk>,
+    pub running: RefCell<Image>,
+    pub exports: Rc<Exports>,
+    pub executed: Cell<u64>,
+    pub parked: Rc<tokio::sync::Notify>,
+    pub evicted: Cell<u64>,
+}
+
+pub struct Rules {
+    pub commit_every: Span,
+    pub window: Span,
+    pub lease: Span,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules { commit_every: Span::millis(200), window: Span::secs(30), lease: Span::secs(150) }
+    }
+}
+
+impl Toy {
+    pub fn start(env: &Env, disk: &Rc<Disk>, rules: &Rules) -> Rc<Toy> {
+        disk.0.borrow_mut().epoch += 1;
+        let image = disk.0.borrow().clone();
+        let config = ExportsConfig {
+            target: TARGET,
+            instance: Instance(image.epoch),
+            known: image.clients.iter().filter_map(|(key, value)| ClientRecord::decode(key, value)).collect(),
+            replies: image.replies.clone().into_iter().collect(),
+            last_committed: image.last,
+            recovery_window: rules.window,
+            recovery_window_max: Span::secs(120),
+            abort_recovery: false,
+            lease: rules.lease,
+        };
+        let toy = Rc::new(Toy {
+            env: env.clone(),
+            disk: Rc::clone(disk),
+            running: RefCell::new(image),
+            exports: Exports::new(env, config),
+            executed: Cell::new(0),
+            parked: Rc::default(),
+            evicted: Cell::new(0),
+        });
+        let (commits, every) = (Rc::clone(&toy), rules.commit_every);
+        env.spawn("toy.commit", async move {
+            loop {
+                commits.env.sleep(every).await;
+                commits.commit();
+            }
+        });
+        toy
+    }
+
+    pub fn commit(&self) {
+        let upto = self.exports.last_assigned();
+        *self.disk.0.borrow_mut() = self.running.borrow().clone();
+        self.exports.committed(upto);
+    }
+
+    fn change(&self, incoming: &Incoming, change: impl FnOnce(&mut Image) -> u64) -> Reply {
+        let transno = self.exports.next_transno(incoming);
+        self.executed.set(self.executed.get() + 1);
+        let mut image = self.running.borrow_mut();
+        let value = change(&mut image);
+        if let Some(first) = incoming.request.replay_buf(0).filter(|_| incoming.is_replay()) {
+            assert_eq!(first[..], value.to_le_bytes(), "a replay leads to what its first reply said");
+        }
+        let mut reply = Reply::ok(&incoming.request.header, vec![Bytes::copy_from_slice(&value.to_le_bytes())]);
+        let (key, record) = self.exports.record(incoming, transno, &mut reply);
+        image.replies.insert(key, record);
+        image.last = image.last.max(transno);
+        reply
+    }
+}
+
+pub fn key(request: &Request) -> u64 {
+    request.body::<u64>()
+}
+
+impl Target for Toy {
+    fn id(&self) -> TargetId {
+        TARGET
+    }
+
+    fn exports(&self) -> Rc<Exports> {
+        Rc::clone(&self.exports)
+    }
+
+    fn class(&self, request: &Request) -> Class {
+        Class { service: &spec::MDT, high_priority: request.opcode() == Opcode::MdtUnlock }
+    }
+
+    fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {
+        Box::pin(async move {
+            let header = incoming.request.header;
+            let key = key(&incoming.request);
+            match incoming.request.opcode() {
+                Opcode::MdtSetattr => {
+                    if key % 3 == 1 {
+                        self.env.sleep(Span::micros(700)).await; // some take their time
+                    }
+                    self.change(&incoming, |image| {
+                        let counter = image.counters.entry(key).or_default();
+                        *counter += 1;
+                        *counter
+                    })
+                }
+                Opcode::OstWrite => match incoming.pull().await {
+                    Ok(data) => self.change(&incoming, |image| {
+                        image.data.insert(key, data);
+                        key
+                    }),
+                    Err(errno) => Reply::error(&header, errno),
+                },
+                Opcode::OstRead => {
+                    let data = self.running.borrow().data.get(&key).cloned().unwrap_or_default();
+                    let mut reply = Reply::ok(&header, vec![Bytes::new()]);
+                    incoming.push(&mut reply, data);
+                    reply
+                }
+                Opcode::MdtLock => {
+                    incoming.park();
+                    self.parked.notified().await;
+                    Reply::ok(&header, Vec::new())
+                }
+                Opcode::MdtUnlock => {
+                    self.parked.notify_waiters();
+                    Reply::ok(&header, Vec::new())
+                }
+                Opcode::MdtSync => {
+                    self.commit();
+                    Reply::ok(&header, Vec::new())
+                }
+                _ => Reply::error(&header, Errno::EOPNOTSUPP),
+            }
+        })
+    }
+
+    fn remember_client(self: Rc<Self>, record: ClientRecord) -> LocalFuture<'static, Result<(), Errno>> {
+        Box::pin(async move {
+            self.env.sleep(Span::millis(1)).await;
+            self.running.borrow_mut().clients.insert(record.key(), record.encode());
+            self.disk.0.borrow_mut().clients.insert(record.key(), record.encode());
+            Ok(())
+        })
+    }
+
+    fn session_ended(self: Rc<Self>, session: Rc<Session>, evicted: bool) -> LocalFuture<'static, ()> {
+        Box::pin(async move {
+            self.evicted.set(self.evicted.get() + u64::from(evicted));
+            let key = session.client.0.to_be_bytes().to_vec();
+            for image in [&mut *self.running.borrow_mut(), &mut *self.disk.0.borrow_mut()] {
+                image.clients.remove(&key);
+                image.replies.retain(|reply, _| !reply.starts_with(&key));
+            }
+        })
+    }
+
+    fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
+        Box::pin(async {})
+    }
+}
+
+pub struct Fixed(pub NidAddr);
+
+impl Resolve for Fixed {
+    fn addrs(&self, _target: TargetId) -> Vec<NidAddr> {
+        vec![self.0]
+    }
+}
+
+pub fn addr(handle: &NodeHandle) -> NidAddr {
+    NidAddr { nid: handle.nid(), port: 988 }
+}
+
+/// Starts the server on its node; again after a kill.
+pub async fn serve(env: Env, at: NidAddr, disk: Rc<Disk>, rules: &Rules) -> (Rc<Node>, Rc<Toy>) {
+    let toy = Toy::start(&env, &disk, rules);
+    let two = std::num::NonZeroU32::new(2).expect("two");
+    let node = Node::new(&env, NodeConfig::new(CptTable::new(two, std::num::NonZeroU32::MIN, 2, true).expect("virtual")));
+    node.add_target(Rc::clone(&toy) as Rc<dyn Target>);
+    let listener = env.listen(at).await.expect("the address is free");
+    node.serve(listener);
+    (node, toy)
+}
+
+pub fn client(env: &Env, id: u128, at: NidAddr) -> Rc<Endpoint> {
+    let config = EndpointConfig {
+        client: ClientId(id),
+        name: format!("client{id}"),
+        attempt: Span::secs(3),
+        inline_bytes: 1_024,
+        ..EndpointConfig::default()
+    };
+    Endpoint::new(env, config, Rc::new(Fixed(at)))
+}
+
+pub fn call(opcode: Opcode, key: u64) -> Call {
+    Call::new(opcode, vec![Bytes::copy_from_slice(&key.to_le_bytes())])
+}
+
+pub fn increment(key: u64) -> Call {
+    Call { modifies: true, ..call(Opcode::MdtSetattr, key) }
+}
+
+pub fn node(sim: &Sim, name: &str, last: u8) -> NodeHandle {
+    sim.node(name, types::Nid::tcp(std::net::Ipv4Addr::new(10, 0, 0, last)))
+}

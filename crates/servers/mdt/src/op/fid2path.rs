@@ -1,0 +1,67 @@
+//! fid2path: every path of a file, from its back-links. Read only.
+
+use osd::Table;
+use types::{Errno, Fid};
+use wire::body::FidReq;
+
+use crate::limits::{DEPTH_MAX, FID2PATH_BYTES_MAX, FID2PATH_PATHS_MAX};
+use crate::op::{Answer, Op};
+use crate::perm::{X, is_root};
+use crate::tx::{Decided, OpError};
+
+/// Paths without a leading slash, each with a NUL behind it.
+pub(crate) fn fid2path(op: &mut Op<'_>) -> Decided<Answer> {
+    let body: FidReq = op.request.body();
+    let fid = Fid::from(body.fid);
+    op.tx.find(fid)?.ok_or(Errno::ENOENT)?;
+    if fid == Fid::ROOT {
+        return Ok(Answer::data(vec![0]));
+    }
+    let mut out = Vec::new();
+    for (dir, name) in links(op, fid, FID2PATH_PATHS_MAX)? {
+        let path = path_of(op, dir, name)?;
+        if out.len() + path.len() >= FID2PATH_BYTES_MAX {
+            break;
+        }
+        out.extend_from_slice(&path);
+        out.push(0);
+    }
+    if out.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(Answer::data(out)) }
+}
+
+/// Directory and name of each link, at most `max`.
+fn links(op: &Op<'_>, fid: Fid, max: usize) -> Decided<Vec<(Fid, Vec<u8>)>> {
+    let prefix = fid.to_key();
+    let mut found = Vec::new();
+    let mut broken = false;
+    op.tx.view.scan(Table::Links, &prefix, &mut |key, name| {
+        if !key.starts_with(&prefix) || found.len() == max {
+            return false;
+        }
+        match Fid::from_key(&key[16..]) {
+            Some(dir) => found.push((dir, name.to_vec())),
+            None => broken = true,
+        }
+        !broken
+    })?;
+    if broken { Err(OpError::Broken("back-link")) } else { Ok(found) }
+}
+
+/// The path that ends in `name` in `dir`. Whoever is not root must be allowed to search every directory on it.
+fn path_of(op: &mut Op<'_>, mut dir: Fid, name: Vec<u8>) -> Decided<Vec<u8>> {
+    let mut parts = vec![name];
+    for _ in 0..DEPTH_MAX {
+        let inode = op.tx.inode(dir)?;
+        if !is_root(&op.creds) {
+            op.access(&inode, X)?;
+        }
+        if dir == Fid::ROOT {
+            parts.reverse();
+            return Ok(parts.join(&b'/'));
+        }
+        let (_, name) = links(op, dir, 1)?.pop().ok_or(Errno::ENOENT)?;
+        parts.push(name);
+        dir = inode.parent;
+    }
+    Err(OpError::Broken("a directory does not lead to the root"))
+}

@@ -1,0 +1,171 @@
+//! rename: over what is there, across directories, NOREPLACE, EXCHANGE.
+//!
+//! One transaction moves the entry, its back-link and both parents; a replaced file goes as by unlink. A name that is
+//! overwritten keeps its place in readdir order. No directory comes to lie below itself: the new parent's ancestors are
+//! walked up to the root.
+
+use types::{Errno, Fid};
+use wire::body::RenameReq;
+
+use crate::limits::DEPTH_MAX;
+use crate::op::{Answer, Op, checked_name};
+use crate::perm::{W, X};
+use crate::record::Inode;
+use crate::tx::{Decided, Entry, OpError};
+
+const NOREPLACE: u32 = 1;
+const EXCHANGE: u32 = 2;
+
+/// One end of the move.
+struct End<'n> {
+    dir: Fid,
+    name: &'n [u8],
+}
+
+/// Renames; the answer tells of the file that moved.
+pub(crate) fn rename(op: &mut Op<'_>) -> Decided<Answer> {
+    let body: RenameReq = op.request.body();
+    let (old_name, new_name) = (op.request.buf(1), op.request.buf(2));
+    let from = End { dir: body.parent.into(), name: checked_name(&old_name)? };
+    let to = End { dir: body.new_parent.into(), name: checked_name(&new_name)? };
+    if body.flags & !(NOREPLACE | EXCHANGE) != 0 || body.flags == NOREPLACE | EXCHANGE {
+        return Err(Errno::EINVAL.into());
+    }
+    let (old_dir, new_dir) = (op.tx.dir(from.dir)?, op.tx.dir(to.dir)?);
+    op.decides_on(from.dir);
+    op.decides_on(to.dir);
+    op.access(&old_dir, X)?;
+    op.access(&new_dir, X)?;
+    let source = op.tx.entry(from.dir, from.name)?.ok_or(Errno::ENOENT)?;
+    let target = op.tx.entry(to.dir, to.name)?;
+    let moved = op.tx.inode(source.record.fid)?;
+    let replaced = match &target {
+        Some(entry) => Some(op.tx.inode(entry.record.fid)?),
+        None => None,
+    };
+    match &replaced {
+        Some(_) if body.flags & NOREPLACE != 0 => return Err(Errno::EEXIST.into()),
+        None if body.flags & EXCHANGE != 0 => return Err(Errno::ENOENT.into()),
+        _ => {}
+    }
+    check_tree(op, &from, &to, &moved, replaced.as_ref(), body.flags)?;
+    check_permission(op, &old_dir, &new_dir, &moved, replaced.as_ref(), body.flags)?;
+    if new_dir.attr.nlink == 0 {
+        return Err(Errno::ENOENT.into());
+    }
+    match (target, replaced) {
+        (Some(_), Some(replaced)) if replaced.fid() == moved.fid() => Ok(Answer::attr(&moved)),
+        (Some(target), Some(replaced)) if body.flags & EXCHANGE != 0 => exchange(op, &from, &to, (&source, moved), (&target, replaced)),
+        (Some(target), Some(replaced)) => replace(op, &from, &to, (&source, moved), (&target, replaced)),
+        _ => shift(op, &from, &to, &source, moved),
+    }
+}
+
+/// Kinds fit, nothing is lost, and the tree stays a tree.
+fn check_tree(op: &mut Op<'_>, from: &End<'_>, to: &End<'_>, moved: &Inode, replaced: Option<&Inode>, flags: u32) -> Decided<()> {
+    if moved.attr.is_dir() && from.dir != to.dir {
+        no_cycle(op, moved.fid(), to.dir)?;
+    }
+    let Some(replaced) = replaced.filter(|replaced| replaced.fid() != moved.fid()) else { return Ok(()) };
+    if flags & EXCHANGE != 0 {
+        if replaced.attr.is_dir() && from.dir != to.dir {
+            no_cycle(op, replaced.fid(), from.dir)?;
+        }
+        return Ok(());
+    }
+    match (moved.attr.is_dir(), replaced.attr.is_dir()) {
+        (true, false) => Err(Errno::ENOTDIR.into()),
+        (false, true) => Err(Errno::EISDIR.into()),
+        (true, true) if !op.tx.is_empty(replaced.fid())? => Err(Errno::ENOTEMPTY.into()),
+        _ => Ok(()),
+    }
+}
+
+/// `dir` must not be `inner` or an ancestor of it. The walk decides on every directory it passes: a move of one of them
+/// by somebody else must be durable first.
+fn no_cycle(op: &mut Op<'_>, dir: Fid, inner: Fid) -> Decided<()> {
+    let mut at = inner;
+    for _ in 0..DEPTH_MAX {
+        if at == dir {
+            return Err(Errno::EINVAL.into());
+        }
+        if at == Fid::ROOT {
+            return Ok(());
+        }
+        op.decides_on(at);
+        at = op.tx.inode(at)?.parent;
+    }
+    Err(OpError::Broken("a directory does not lead to the root"))
+}
+
+fn check_permission(op: &mut Op<'_>, old_dir: &Inode, new_dir: &Inode, moved: &Inode, replaced: Option<&Inode>, flags: u32) -> Decided<()> {
+    op.access(old_dir, W | X)?;
+    op.access(new_dir, W | X)?;
+    op.check_sticky(old_dir, moved)?;
+    if let Some(replaced) = replaced {
+        op.check_sticky(new_dir, replaced)?;
+    }
+    if old_dir.fid() != new_dir.fid() {
+        // ".." of a directory that moves is written.
+        if moved.attr.is_dir() {
+            op.access(moved, W)?;
+        }
+        if let Some(replaced) = replaced.filter(|replaced| flags & EXCHANGE != 0 && replaced.attr.is_dir()) {
+            op.access(replaced, W)?;
+        }
+    }
+    Ok(())
+}
+
+/// `inode` has a name in `dir` now.
+fn adopt(op: &mut Op<'_>, inode: &mut Inode, dir: Fid) {
+    inode.parent = dir;
+    inode.attr.set_ctime(op.tx.now);
+    op.change(inode.clone());
+}
+
+fn exchange(op: &mut Op<'_>, from: &End<'_>, to: &End<'_>, source: (&Entry, Inode), target: (&Entry, Inode)) -> Decided<Answer> {
+    let ((source, mut moved), (target, mut other)) = (source, target);
+    op.tx.unlink_back(from.dir, source);
+    op.tx.unlink_back(to.dir, target);
+    op.tx.set_entry(to.dir, target.cookie, to.name, &moved);
+    op.tx.set_entry(from.dir, source.cookie, from.name, &other);
+    let (out, back) = (i32::from(moved.attr.is_dir()), i32::from(other.attr.is_dir()));
+    op.tx.touch_dir(from.dir, 0, back - out)?;
+    op.tx.touch_dir(to.dir, 0, out - back)?;
+    adopt_after_touch(op, &mut moved, to.dir)?;
+    adopt_after_touch(op, &mut other, from.dir)?;
+    Ok(Answer::attr(&moved))
+}
+
+fn replace(op: &mut Op<'_>, from: &End<'_>, to: &End<'_>, source: (&Entry, Inode), target: (&Entry, Inode)) -> Decided<Answer> {
+    let ((source, mut moved), (target, mut replaced)) = (source, target);
+    let subdirs = i32::from(moved.attr.is_dir());
+    op.tx.remove_entry(from.dir, source);
+    op.tx.unlink_back(to.dir, target);
+    op.tx.set_entry(to.dir, target.cookie, to.name, &moved);
+    op.tx.touch_dir(from.dir, -(from.name.len() as i64), -subdirs)?;
+    // A directory came and one went: the count of the new parent stays.
+    op.tx.touch_dir(to.dir, 0, 0)?;
+    adopt_after_touch(op, &mut moved, to.dir)?;
+    op.drop_name(&mut replaced)?;
+    Ok(Answer::attr(&moved))
+}
+
+fn shift(op: &mut Op<'_>, from: &End<'_>, to: &End<'_>, source: &Entry, mut moved: Inode) -> Decided<Answer> {
+    let subdirs = i32::from(moved.attr.is_dir());
+    op.tx.remove_entry(from.dir, source);
+    op.tx.insert_entry(to.dir, to.name, &moved)?;
+    op.tx.touch_dir(from.dir, -(from.name.len() as i64), -subdirs)?;
+    op.tx.touch_dir(to.dir, to.name.len() as i64, subdirs)?;
+    adopt_after_touch(op, &mut moved, to.dir)?;
+    Ok(Answer::attr(&moved))
+}
+
+/// The file that moved may be one of the two parents (an exchange of a directory with something inside is refused, but
+/// a plain move of a sibling is not): read it again, so that no count is lost.
+fn adopt_after_touch(op: &mut Op<'_>, inode: &mut Inode, dir: Fid) -> Decided<()> {
+    *inode = op.tx.inode(inode.fid())?;
+    adopt(op, inode, dir);
+    Ok(())
+}

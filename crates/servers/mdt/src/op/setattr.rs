@@ -1,0 +1,183 @@
+//! setattr: mode, owner, times, size; and the size that a client found out.
+//!
+//! Transaction: the inode (and its access list after a chmod). A truncate only marks the file dirty at the new size: the
+//! client holds the file's lock, punches the objects, then tells the size with SIZE_KNOWN. Replay: the same with the
+//! times of the first reply.
+
+use osd::Table;
+use types::{Errno, Fid};
+use wire::attr::{S_IFREG, S_ISGID};
+use wire::body::{SetattrReq, disposition, setattr as bits};
+use wire::{Attr, SizeState};
+
+use crate::keys;
+use crate::limits::FILE_BYTES_MAX;
+use crate::op::{Answer, Op};
+use crate::perm::{ACL_ACCESS, W, is_root, without_suid};
+use crate::record::{INODE_HAS_ACL, INODE_HAS_LAYOUT, Inode};
+use crate::state::Effect;
+use crate::tx::Decided;
+
+/// Bits that change something by the caller's will.
+const WILL: u32 = !bits::SIZE_KNOWN;
+
+/// Sets attributes.
+pub(crate) fn setattr(op: &mut Op<'_>) -> Decided<Answer> {
+    let body: SetattrReq = op.request.body();
+    let mut inode = op.tx.inode(body.attr.fid())?;
+    op.decides_on(inode.fid());
+    check(op, &body, &inode)?;
+    let before = inode.clone();
+    let mut cut = 0;
+    if body.valid & bits::SIZE != 0 {
+        cut = truncate(op, &body.attr, &mut inode)?;
+    }
+    if body.valid & (bits::MODE | bits::UID | bits::GID | bits::KILL_SUID | bits::PROJID) != 0 {
+        owner_and_mode(op, &body, &mut inode)?;
+    }
+    times(op, &body, &mut inode);
+    if body.valid & bits::SIZE_KNOWN != 0 {
+        known_size(op, &body, &mut inode);
+    }
+    if inode != before {
+        op.change(inode.clone());
+    }
+    op.full_answer(&inode, 0, cut)
+}
+
+fn check(op: &Op<'_>, body: &SetattrReq, inode: &Inode) -> Decided<()> {
+    let has = |bit: u32| body.valid & bit != 0;
+    let owner = op.is_owner(inode);
+    let root = op.replay.is_some() || is_root(&op.creds);
+    if has(bits::MODE | bits::PROJID | bits::ATIME | bits::MTIME) && !owner {
+        return Err(Errno::EPERM.into());
+    }
+    if has(bits::UID) && !root && !(owner && body.attr.uid == inode.attr.uid) {
+        return Err(Errno::EPERM.into());
+    }
+    if has(bits::GID) && !root && !(owner && (body.attr.gid == inode.attr.gid || op.creds.in_group(body.attr.gid))) {
+        return Err(Errno::EPERM.into());
+    }
+    if has(bits::ATIME_NOW | bits::MTIME_NOW | bits::CTIME) && !owner && !op.may(inode, W)? && !writes(op, body, inode) {
+        return Err(Errno::EACCES.into());
+    }
+    if has(bits::SIZE) {
+        check_size(op, body, inode)?;
+    }
+    Ok(())
+}
+
+fn check_size(op: &Op<'_>, body: &SetattrReq, inode: &Inode) -> Decided<()> {
+    if inode.attr.is_dir() {
+        return Err(Errno::EISDIR.into());
+    }
+    if inode.attr.file_type() != S_IFREG {
+        return Err(Errno::EINVAL.into());
+    }
+    if body.attr.size > FILE_BYTES_MAX {
+        return Err(Errno::EFBIG.into());
+    }
+    if writes(op, body, inode) { Ok(()) } else { op.access(inode, W) }
+}
+
+/// Whether the caller has the file open for writing.
+fn writes(op: &Op<'_>, body: &SetattrReq, inode: &Inode) -> bool {
+    let open = op.state.opens.get(body.handle);
+    open.is_some_and(|open| open.fid == inode.fid() && open.client == op.client && open.write)
+}
+
+/// The new size; says whether the client must cut objects.
+fn truncate(op: &mut Op<'_>, wanted: &Attr, inode: &mut Inode) -> Decided<u32> {
+    if !is_root(&op.creds) {
+        inode.attr.mode = without_suid(inode.attr.mode);
+    }
+    inode.attr.set_mtime(op.tx.now);
+    if inode.attr.size_state() == SizeState::NeverWritten && wanted.size == 0 {
+        return Ok(0);
+    }
+    if !inode.has(INODE_HAS_LAYOUT) {
+        op.place_late(inode)?;
+    }
+    inode.attr.size = wanted.size;
+    op.dirty_size(inode);
+    Ok(disposition::TRUNCATE)
+}
+
+fn owner_and_mode(op: &mut Op<'_>, body: &SetattrReq, inode: &mut Inode) -> Decided<()> {
+    let has = |bit: u32| body.valid & bit != 0;
+    if has(bits::UID | bits::GID) {
+        if has(bits::UID) {
+            inode.attr.uid = body.attr.uid;
+        }
+        if has(bits::GID) {
+            inode.attr.gid = body.attr.gid;
+        }
+        if !inode.attr.is_dir() {
+            inode.attr.mode = without_suid(inode.attr.mode);
+        }
+    }
+    if has(bits::KILL_SUID) && !inode.attr.is_dir() {
+        inode.attr.mode = without_suid(inode.attr.mode);
+    }
+    if has(bits::PROJID) {
+        inode.attr.projid = body.attr.projid;
+    }
+    if !has(bits::MODE) {
+        return Ok(());
+    }
+    inode.attr.mode = inode.attr.file_type() | body.attr.mode & 0o7777;
+    if !inode.attr.is_dir() && !op.may_setgid(inode.attr.gid) {
+        inode.attr.mode &= !S_ISGID;
+    }
+    if inode.has(INODE_HAS_ACL)
+        && let Some(mut acl) = op.acl(inode, ACL_ACCESS)?
+    {
+        acl.chmod(inode.attr.mode);
+        op.tx.set.put(Table::Xattrs, keys::xattr(inode.fid(), ACL_ACCESS), acl.encode());
+    }
+    Ok(())
+}
+
+fn times(op: &Op<'_>, body: &SetattrReq, inode: &mut Inode) {
+    let has = |bit: u32| body.valid & bit != 0;
+    let now = op.tx.now;
+    if has(bits::ATIME) {
+        inode.attr.set_atime(body.attr.atime());
+    } else if has(bits::ATIME_NOW) {
+        inode.attr.set_atime(now);
+    }
+    if has(bits::MTIME) {
+        inode.attr.set_mtime(body.attr.mtime());
+    } else if has(bits::MTIME_NOW) {
+        inode.attr.set_mtime(now);
+    }
+    if has(bits::MTIME | bits::MTIME_NOW) {
+        inode.mtime_set = now;
+    }
+    if has(WILL) {
+        inode.attr.set_ctime(if has(bits::CTIME) { body.attr.ctime() } else { now });
+    }
+}
+
+/// A size that a client found out by asking every OST. It is believed if nothing happened to the file since, and nobody
+/// may write now.
+fn known_size(op: &mut Op<'_>, body: &SetattrReq, inode: &mut Inode) {
+    let fid: Fid = inode.fid();
+    let believed = match &op.replay {
+        Some(first) => first.attr.size_state() == SizeState::Clean,
+        None => {
+            let quiet = op.state.opens.writers(fid) == 0 && op.state.opens.write_epoch(fid) == body.write_epoch;
+            quiet || op.config.bugs.clean_size_despite_writers
+        }
+    };
+    let dirtied_here = body.valid & bits::SIZE != 0;
+    if inode.attr.size_state() != SizeState::Dirty || !believed || dirtied_here {
+        return;
+    }
+    inode.attr.size_state = SizeState::Clean as u32;
+    (inode.attr.size, inode.attr.blocks) = (body.attr.size, body.attr.blocks);
+    if body.valid & (bits::MTIME | bits::MTIME_NOW) == 0 && body.attr.mtime() >= inode.mtime_set {
+        inode.attr.set_mtime(body.attr.mtime().max(inode.attr.mtime()));
+    }
+    op.tx.effects.push(Effect::Cleaned(fid));
+}

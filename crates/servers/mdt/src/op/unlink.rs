@@ -1,0 +1,36 @@
+//! unlink and rmdir: a name goes, and with its last name the file, unless somebody has it open.
+//!
+//! Transaction: entry, back-link, link count, parent; the inode with all that belongs to it and the log of its objects,
+//! or its orphan record. Replay: the same again; during recovery the file stays as an orphan until everybody had the
+//! chance to re-open it.
+
+use types::{Errno, Fid};
+use wire::body::UnlinkReq;
+
+use crate::op::{Answer, Op, checked_name};
+use crate::perm::{W, X};
+use crate::tx::Decided;
+
+/// Removes a name.
+pub(crate) fn unlink(op: &mut Op<'_>) -> Decided<Answer> {
+    let body: UnlinkReq = op.request.body();
+    let name = op.request.buf(1);
+    let name = checked_name(&name)?;
+    let parent = op.tx.dir(Fid::from(body.parent))?;
+    op.decides_on(parent.fid());
+    op.access(&parent, X)?;
+    let entry = op.tx.entry(parent.fid(), name)?.ok_or(Errno::ENOENT)?;
+    let mut inode = op.tx.inode(entry.record.fid)?;
+    op.access(&parent, W | X)?;
+    op.check_sticky(&parent, &inode)?;
+    match (body.is_dir != 0, inode.attr.is_dir()) {
+        (true, false) => return Err(Errno::ENOTDIR.into()),
+        (false, true) => return Err(Errno::EISDIR.into()),
+        (true, true) if !op.tx.is_empty(inode.fid())? => return Err(Errno::ENOTEMPTY.into()),
+        _ => {}
+    }
+    op.tx.remove_entry(parent.fid(), &entry);
+    op.tx.touch_dir(parent.fid(), -(name.len() as i64), -i32::from(inode.attr.is_dir()))?;
+    op.drop_name(&mut inode)?;
+    Ok(Answer::attr(&inode))
+}

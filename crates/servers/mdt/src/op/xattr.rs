@@ -1,0 +1,297 @@
+//! Extended attributes: `user.`, `trusted.`, `security.`, the access lists, and `lustre.lov`, which is the layout.
+//!
+//! Transaction: the attribute and the inode. Replay: the same again; a layout that the first reply created comes from
+//! that reply. `lustre.lov` and `trusted.lov` follow spec namespace 6.1: on a file without layout it creates one, on a
+//! file with one it changes nothing and succeeds, on a directory it sets or deletes the default.
+
+use bytes::Bytes;
+use layout::lov;
+use osd::Table;
+use types::{Errno, Fid};
+use wire::attr::{ATTR_HAS_XATTR, S_IFREG, S_ISGID, S_ISVTX};
+use wire::body::{FidReq, SetxattrReq};
+
+use crate::acl::Acl;
+use crate::keys;
+use crate::limits::{XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use crate::op::{Answer, Op};
+use crate::perm::{ACL_ACCESS, ACL_DEFAULT, R, W, is_root};
+use crate::record::{INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INODE_HAS_XATTR, Inode};
+use crate::tx::Decided;
+
+const LUSTRE_LOV: &[u8] = b"lustre.lov";
+const TRUSTED_LOV: &[u8] = b"trusted.lov";
+const CREATE: u32 = 1;
+const REPLACE: u32 = 2;
+
+/// What a name is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Space {
+    User,
+    Trusted,
+    Security,
+    AclAccess,
+    AclDefault,
+    Layout,
+}
+
+fn space(name: &[u8]) -> Decided<Space> {
+    if name.is_empty() || name.len() > XATTR_NAME_BYTES_MAX || name.contains(&0) {
+        return Err(Errno::ERANGE.into());
+    }
+    let has = |prefix: &[u8]| name.starts_with(prefix) && name.len() > prefix.len();
+    match name {
+        LUSTRE_LOV | TRUSTED_LOV => Ok(Space::Layout),
+        ACL_ACCESS => Ok(Space::AclAccess),
+        ACL_DEFAULT => Ok(Space::AclDefault),
+        _ if has(b"user.") => Ok(Space::User),
+        _ if has(b"trusted.") => Ok(Space::Trusted),
+        _ if has(b"security.") => Ok(Space::Security),
+        _ => Err(Errno::EOPNOTSUPP.into()),
+    }
+}
+
+/// One value.
+pub(crate) fn get(op: &mut Op<'_>) -> Decided<Answer> {
+    let body: FidReq = op.request.body();
+    let name = op.request.buf(1);
+    let inode = op.tx.inode(Fid::from(body.fid))?;
+    match space(&name)? {
+        Space::Layout => return layout_value(op, &inode, &name),
+        Space::User if !takes_user(&inode) => return Err(Errno::ENODATA.into()),
+        Space::User => op.access(&inode, R)?,
+        Space::Trusted if !is_root(&op.creds) => return Err(Errno::ENODATA.into()),
+        _ => {}
+    }
+    let value = op.tx.view.get(Table::Xattrs, &keys::xattr(inode.fid(), &name))?.ok_or(Errno::ENODATA)?;
+    Ok(Answer::data(value))
+}
+
+fn layout_value(op: &Op<'_>, inode: &Inode, name: &[u8]) -> Decided<Answer> {
+    if name == TRUSTED_LOV && !is_root(&op.creds) {
+        return Err(Errno::ENODATA.into());
+    }
+    if let Some(layout) = op.tx.layout(inode)? {
+        return Ok(Answer::data(lov::encode_file(&layout, inode.fid())));
+    }
+    match op.tx.template(inode)? {
+        Some(template) => Ok(Answer::data(lov::encode_dir(&template))),
+        None => Err(Errno::ENODATA.into()),
+    }
+}
+
+/// Files and directories have `user.` attributes, nothing else has.
+fn takes_user(inode: &Inode) -> bool {
+    inode.attr.is_dir() || inode.attr.file_type() == S_IFREG
+}
+
+/// Names that the caller may see.
+pub(crate) fn list(op: &mut Op<'_>) -> Decided<Answer> {
+    let body: FidReq = op.request.body();
+    let inode = op.tx.inode(Fid::from(body.fid))?;
+    let mut out = Vec::new();
+    let root = is_root(&op.creds);
+    for name in names(op, &inode)? {
+        if root || !name.starts_with(b"trusted.") {
+            out.extend_from_slice(&name);
+            out.push(0);
+        }
+    }
+    if inode.has(INODE_HAS_LAYOUT) {
+        out.extend_from_slice(b"lustre.lov\0");
+        if root {
+            out.extend_from_slice(b"trusted.lov\0");
+        }
+    }
+    Ok(Answer::data(out))
+}
+
+fn names(op: &Op<'_>, inode: &Inode) -> Decided<Vec<Vec<u8>>> {
+    let mut found = Vec::new();
+    if !inode.has(INODE_HAS_XATTR) {
+        return Ok(found);
+    }
+    let prefix = inode.fid().to_key();
+    op.tx.view.scan(Table::Xattrs, &prefix, &mut |key, _| {
+        let own = key.starts_with(&prefix);
+        if own {
+            found.push(key[16..].to_vec());
+        }
+        own
+    })?;
+    Ok(found)
+}
+
+/// Sets one value.
+pub(crate) fn set(op: &mut Op<'_>) -> Decided<Answer> {
+    let body: SetxattrReq = op.request.body();
+    let (name, value) = (op.request.buf(1), op.request.buf(2));
+    let space = space(&name)?;
+    if value.len() > XATTR_VALUE_BYTES_MAX {
+        return Err(Errno::E2BIG.into());
+    }
+    if body.flags & !(CREATE | REPLACE) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let mut inode = op.tx.inode(Fid::from(body.fid))?;
+    op.decides_on(inode.fid());
+    check_write(op, &inode, space)?;
+    match space {
+        Space::Layout => return set_layout(op, inode, &name, &value),
+        Space::AclAccess | Space::AclDefault => set_acl(op, &mut inode, space, &name, &value)?,
+        _ => {
+            check_presence(op, &inode, &name, body.flags)?;
+            put(op, &mut inode, &name, &value);
+        }
+    }
+    done(op, inode)
+}
+
+fn check_presence(op: &Op<'_>, inode: &Inode, name: &[u8], flags: u32) -> Decided<()> {
+    let exists = op.tx.view.get(Table::Xattrs, &keys::xattr(inode.fid(), name))?.is_some();
+    if exists && flags & CREATE != 0 {
+        return Err(Errno::EEXIST.into());
+    }
+    if !exists && flags & REPLACE != 0 {
+        return Err(Errno::ENODATA.into());
+    }
+    let listed: usize = names(op, inode)?.iter().map(|name| name.len() + 1).sum();
+    if !exists && listed + name.len() + 1 > XATTR_LIST_BYTES_MAX {
+        return Err(Errno::ENOSPC.into());
+    }
+    Ok(())
+}
+
+fn check_write(op: &Op<'_>, inode: &Inode, space: Space) -> Decided<()> {
+    let root = op.replay.is_some() || is_root(&op.creds);
+    match space {
+        Space::User if !takes_user(inode) => Err(Errno::EPERM.into()),
+        Space::User if inode.attr.is_dir() && inode.attr.mode & S_ISVTX != 0 && !op.is_owner(inode) => Err(Errno::EPERM.into()),
+        Space::User => op.access(inode, W),
+        Space::Trusted | Space::Security if !root => Err(Errno::EPERM.into()),
+        Space::AclAccess | Space::AclDefault | Space::Layout if !op.is_owner(inode) => Err(Errno::EPERM.into()),
+        _ => Ok(()),
+    }
+}
+
+fn put(op: &mut Op<'_>, inode: &mut Inode, name: &[u8], value: &[u8]) {
+    op.tx.set.put(Table::Xattrs, keys::xattr(inode.fid(), name), value);
+    inode.flags |= INODE_HAS_XATTR;
+    inode.attr.flags |= ATTR_HAS_XATTR;
+}
+
+fn done(op: &mut Op<'_>, mut inode: Inode) -> Decided<Answer> {
+    inode.attr.set_ctime(op.tx.now);
+    op.change(inode.clone());
+    op.full_answer(&inode, 0, 0)
+}
+
+/// An access list that says no more than the mode is only the mode; an empty default list is none.
+fn set_acl(op: &mut Op<'_>, inode: &mut Inode, space: Space, name: &[u8], value: &Bytes) -> Decided<()> {
+    let acl = if value.is_empty() { None } else { Acl::decode(value)? };
+    if inode.attr.file_type() == wire::attr::S_IFLNK {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    if space == Space::AclDefault {
+        if !inode.attr.is_dir() {
+            return if acl.is_none() { Ok(()) } else { Err(Errno::EACCES.into()) };
+        }
+        return store_acl(op, inode, name, acl.as_ref(), INODE_HAS_DEFAULT_ACL);
+    }
+    if let Some(acl) = &acl {
+        inode.attr.mode = inode.attr.mode & !0o777 | acl.mode();
+        if !inode.attr.is_dir() && !op.may_setgid(inode.attr.gid) {
+            inode.attr.mode &= !S_ISGID;
+        }
+    }
+    let acl = acl.filter(|acl| !acl.is_minimal());
+    store_acl(op, inode, name, acl.as_ref(), INODE_HAS_ACL)
+}
+
+fn store_acl(op: &mut Op<'_>, inode: &mut Inode, name: &[u8], acl: Option<&Acl>, flag: u32) -> Decided<()> {
+    match acl {
+        Some(acl) => {
+            put(op, inode, name, &acl.encode());
+            inode.flags |= flag;
+        }
+        None => {
+            op.tx.set.delete(Table::Xattrs, keys::xattr(inode.fid(), name));
+            inode.flags &= !flag;
+        }
+    }
+    Ok(())
+}
+
+fn set_layout(op: &mut Op<'_>, mut inode: Inode, name: &[u8], value: &[u8]) -> Decided<Answer> {
+    if name == TRUSTED_LOV && op.replay.is_none() && !is_root(&op.creds) {
+        return Err(Errno::EPERM.into());
+    }
+    if inode.attr.is_dir() {
+        return set_default(op, inode, value);
+    }
+    if inode.attr.file_type() != S_IFREG {
+        return Err(Errno::EINVAL.into());
+    }
+    let asked = lov::decode(value).map_err(|error| error.errno())?;
+    if inode.has(INODE_HAS_LAYOUT) {
+        return op.full_answer(&inode, 0, 0); // so that cp, rsync and tar do not fail
+    }
+    let parent = op.tx.find(inode.parent)?.filter(|parent| parent.attr.is_dir());
+    op.give_layout(&mut inode, parent.as_ref(), &asked)?;
+    done(op, inode)
+}
+
+fn set_default(op: &mut Op<'_>, mut inode: Inode, value: &[u8]) -> Decided<Answer> {
+    let template = if value.is_empty() { None } else { Some(lov::decode(value).map_err(|error| error.errno())?) };
+    match template.filter(|template| !template.is_default()) {
+        Some(template) => {
+            template.check().map_err(|error| error.errno())?;
+            op.tx.set.put(Table::Layouts, inode.fid().to_key(), template.encode());
+            inode.flags |= INODE_HAS_LAYOUT;
+        }
+        None => {
+            op.tx.set.delete(Table::Layouts, inode.fid().to_key());
+            inode.flags &= !INODE_HAS_LAYOUT;
+        }
+    }
+    done(op, inode)
+}
+
+/// Removes one value.
+pub(crate) fn remove(op: &mut Op<'_>) -> Decided<Answer> {
+    let body: FidReq = op.request.body();
+    let name = op.request.buf(1);
+    let space = space(&name)?;
+    let mut inode = op.tx.inode(Fid::from(body.fid))?;
+    op.decides_on(inode.fid());
+    check_write(op, &inode, space)?;
+    if space == Space::Layout {
+        return remove_layout(op, inode, &name);
+    }
+    let key = keys::xattr(inode.fid(), &name);
+    if op.tx.view.get(Table::Xattrs, &key)?.is_none() {
+        return Err(Errno::ENODATA.into());
+    }
+    op.tx.set.delete(Table::Xattrs, key);
+    match space {
+        Space::AclAccess => inode.flags &= !INODE_HAS_ACL,
+        Space::AclDefault => inode.flags &= !INODE_HAS_DEFAULT_ACL,
+        _ => {}
+    }
+    if names(op, &inode)?.len() == 1 {
+        inode.flags &= !INODE_HAS_XATTR;
+        inode.attr.flags &= !ATTR_HAS_XATTR;
+    }
+    done(op, inode)
+}
+
+/// A directory loses its default; a file keeps its layout, for its data hangs on it.
+fn remove_layout(op: &mut Op<'_>, inode: Inode, name: &[u8]) -> Decided<Answer> {
+    if name == TRUSTED_LOV && op.replay.is_none() && !is_root(&op.creds) {
+        return Err(Errno::EPERM.into());
+    }
+    if !inode.has(INODE_HAS_LAYOUT) {
+        return Err(Errno::ENODATA.into());
+    }
+    if inode.attr.is_dir() { set_default(op, inode, &[]) } else { Err(Errno::EPERM.into()) }
+}

@@ -1,0 +1,78 @@
+//! Destroy: a batch of ranges of objects. Each object is locked whole while it is removed and its tombstone is put.
+//!
+//! Done in pieces, each in one transaction; the last one carries the transno. A crash in between leaves some objects
+//! destroyed, and the resend or replay destroys the rest: both are idempotent. An object that is not there gets its
+//! tombstone too, so that a write on its way does not make it.
+
+use ldlm::Mode;
+use osd::{Table, WriteSet};
+use service::Incoming;
+use types::{Errno, Extent, Fid};
+use wire::body::OstBatchReq;
+use wire::{Reply, encode_body};
+use zerocopy::IntoBytes;
+
+use super::ranges;
+use crate::limits::{DESTROY_OBJECTS_AT_ONCE, DESTROY_OBJECTS_MAX};
+use crate::record::TombstoneRecord;
+use crate::target::Ost;
+
+pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
+    let objects = named(incoming)?;
+    let body = OstBatchReq { count: objects.len() as u32, ..OstBatchReq::default() };
+    let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&body)]);
+    let last = objects.len().saturating_sub(1) / DESTROY_OBJECTS_AT_ONCE;
+    for (piece, some) in objects.chunks(DESTROY_OBJECTS_AT_ONCE).enumerate() {
+        let mut held = Vec::with_capacity(some.len());
+        for object in some {
+            // In the order of FIDs, so that two destroys do not wait for each other.
+            held.push(ost.locks.lock(*object, Extent::ALL, Mode::Exclusive).await);
+            ost.objects.destroy(*object).await?;
+        }
+        let set = forget(ost, some);
+        if piece == last {
+            ost.transact(incoming, &mut reply, |_| Ok(set.clone())).await?;
+        } else {
+            put(ost, &set).await?;
+        }
+    }
+    Ok(reply)
+}
+
+/// The objects of the request, sorted, each once.
+fn named(incoming: &Incoming) -> Result<Vec<Fid>, Errno> {
+    let mut objects = Vec::new();
+    for range in ranges(incoming)? {
+        let end = range.first.checked_add(range.count).ok_or(Errno::EINVAL)?;
+        if objects.len() + range.count as usize > DESTROY_OBJECTS_MAX {
+            return Err(Errno::E2BIG);
+        }
+        objects.extend((range.first..end).map(|stripe| Fid::from(range.base).stripe(stripe)));
+    }
+    objects.sort_unstable();
+    objects.dedup();
+    if objects.is_empty() { Err(Errno::EINVAL) } else { Ok(objects) }
+}
+
+fn forget(ost: &Ost, objects: &[Fid]) -> WriteSet {
+    let mut set = WriteSet::new();
+    for object in objects {
+        set.delete(Table::Objects, object.to_key());
+        if !ost.config.bugs.skip_tombstones {
+            let number = ost.tombstones.borrow_mut().add(*object);
+            set.put(Table::Tombstones, object.to_key(), TombstoneRecord::new(number).as_bytes());
+        }
+    }
+    set
+}
+
+/// A piece without a transno; a full store is committed once and asked again.
+async fn put(ost: &Ost, set: &WriteSet) -> Result<(), Errno> {
+    match ost.apply(set).await.map_err(|error| ost.store_failed(&error)) {
+        Err(Errno::ENOSPC) => {
+            ost.commit_all().await?;
+            ost.apply(set).await.map_err(|error| ost.store_failed(&error))
+        }
+        other => other,
+    }
+}

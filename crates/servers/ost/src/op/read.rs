@@ -1,0 +1,44 @@
+//! Read: data of one object. Shared lock of the range; changes nothing.
+//!
+//! A missing object reads as empty: the file has a hole there. Where the MDT knows that there must be one, it is EIO.
+
+use ldlm::Mode;
+use osd::IoMode;
+use service::Incoming;
+use types::{Errno, Extent};
+use wire::body::{OstIoReq, io};
+use wire::{BULK_BYTES_MAX, Reply, encode_body};
+
+use super::{object_record, reply_attr, valid_object};
+use crate::target::Ost;
+
+pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
+    let body: OstIoReq = incoming.request.body();
+    let object = valid_object(body.object.into())?;
+    if body.length > BULK_BYTES_MAX {
+        return Err(Errno::EMSGSIZE);
+    }
+    let end = body.offset.checked_add(u64::from(body.length)).ok_or(Errno::EFBIG)?;
+    let mode = if body.flags & io::DIRECT != 0 { IoMode::Direct } else { IoMode::Auto };
+    let held = match Extent::new(body.offset, end) {
+        Some(extent) => Some(ost.locks.lock(object, extent, Mode::Shared).await),
+        None => None,
+    };
+    let data = ost.objects.read(object, body.offset, body.length as usize, mode).await?;
+    let attr = ost.objects.attr(object).await?;
+    drop(held);
+    if data.is_none() && body.flags & io::MUST_EXIST != 0 {
+        tracing::error!(%object, parent = %types::Fid::from(body.parent), "an object that must be here is missing");
+        return Err(Errno::EIO);
+    }
+    let record = match attr {
+        Some(_) => ost.look(|view| object_record(view, object)).await?,
+        None => None,
+    };
+    let data = data.unwrap_or_default();
+    let length = u32::try_from(data.len()).expect("the store gives at most what was asked for");
+    let rep = wire::body::OstAttr { length, ..reply_attr(attr, record) };
+    let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&rep)]);
+    incoming.push(&mut reply, data);
+    Ok(reply)
+}

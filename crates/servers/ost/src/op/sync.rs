@@ -1,0 +1,15 @@
+//! Sync: everything that was answered before is durable when this is. Objects are not told apart: one commit makes
+//! all of them durable, and a second asker shares it.
+
+use service::Incoming;
+use types::Errno;
+use wire::body::SyncRep;
+use wire::{Reply, encode_body};
+
+use crate::target::Ost;
+
+pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
+    ost.commit_all().await?;
+    let body = SyncRep { last_committed: ost.exports.last_committed().0, reserved: 0 };
+    Ok(Reply::ok(&incoming.request.header, vec![encode_body(&body)]))
+}

@@ -1,0 +1,189 @@
+//! A mount that is kept: client, FUSE session, control socket. Used by `nacre mount` and by `nacre up`.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use client::{Client, Ctx, MountConfig};
+use env::{Env, LocalFuture, ParamTree};
+use fuse::{FuseOptions, Mounted};
+use fusedev::abi::cap;
+use types::{ClientId, Creds, Errno, Fid, Span};
+
+use super::{Options, params};
+use crate::ctl::{self, Ask, Device, Failure, Reply, Room, Space, Target, Who};
+use crate::mounts;
+use crate::rundir::Registered;
+
+/// How long a stop waits for servers that are away. What is unconfirmed by then is lost, as in a crash of this node.
+const STOP_MAX: Span = Span::secs(30);
+
+/// A mount and its client.
+pub(crate) struct Kept {
+    env: Env,
+    client: Client,
+    mounted: Mounted,
+    control: Option<Registered>,
+}
+
+impl Kept {
+    /// Mounts the file system; usable when this returns.
+    pub(crate) async fn start(env: &Env, options: &Options, id: ClientId) -> Result<Kept> {
+        let client = Client::mount(env, config(options, id)).await.map_err(|error| anyhow::anyhow!("{error}"))?;
+        let mounted = match fuse::mount(env, client.clone(), fuse_options(options)).await {
+            Ok(mounted) => mounted,
+            Err(error) => {
+                let _ = env.timeout(STOP_MAX, client.unmount()).await;
+                return Err(error.into());
+            }
+        };
+        let control = control(env, &client, options, id);
+        if let Err(error) = &control {
+            tracing::warn!("no control socket, lfs and lctl will not find this mount: {error:#}");
+        }
+        Ok(Kept { env: env.clone(), client, mounted, control: control.ok() })
+    }
+
+    /// Completes when somebody took the mount away.
+    pub(crate) async fn ended(&self) {
+        if let Err(error) = self.mounted.run_until_unmounted().await {
+            tracing::error!("the FUSE session failed: {error}");
+        }
+    }
+
+    /// Takes the mount away, hands over what is unconfirmed, hangs up.
+    pub(crate) async fn stop(self) {
+        if let Err(error) = self.mounted.unmount().await {
+            tracing::warn!("unmounting {}: {error}", self.mounted.mountpoint().display());
+        }
+        if self.env.timeout(STOP_MAX, self.client.unmount()).await.is_none() {
+            tracing::error!("servers are away: gave up handing over what they have not confirmed");
+        }
+        drop(self.control);
+    }
+}
+
+fn config(options: &Options, id: ClientId) -> MountConfig {
+    let mut config = MountConfig::new(options.mgs.clone(), options.fsname, id);
+    config.nid = options.mount.nid;
+    config.soft = options.mount.soft;
+    config.name = format!("{}:{}", hostname(), options.dir.display());
+    config.mount_wait = (options.mount.wait_secs > 0).then(|| Span::secs(options.mount.wait_secs));
+    config
+}
+
+fn hostname() -> String {
+    let uname = rustix::system::uname();
+    uname.nodename().to_string_lossy().into_owned()
+}
+
+fn fuse_options(options: &Options) -> FuseOptions {
+    let mut fuse = FuseOptions::new(&options.dir);
+    fuse.source = options.source();
+    fuse.clones = options.mount.clones;
+    fuse.mask = options.mount.caps_mask | if options.mount.flock { 0 } else { cap::FLOCK_LOCKS | cap::POSIX_LOCKS };
+    fuse.allow_other = options.mount.allow_other;
+    fuse.read_only = options.mount.read_only;
+    fuse.suid_dev = options.mount.suid_dev;
+    fuse
+}
+
+fn control(env: &Env, client: &Client, options: &Options, id: ClientId) -> Result<Registered> {
+    let instance = format!("{:08x}", id.0 >> 96);
+    let params = ParamTree::new();
+    params::register(&params, client, &instance);
+    let answers = Control { client: client.clone(), dir: options.dir.clone(), instance: instance.clone(), nid: options.mount.nid };
+    let mut control = ctl::server::serve(env, &format!("client-{}-{instance}", options.fsname), &params, Rc::new(answers))?;
+    let mount = mounts::at(&options.dir)?.context("the mount is not in the kernel's table")?;
+    control.add_device(mount.device)?;
+    Ok(control)
+}
+
+/// The control socket's view of a mount.
+struct Control {
+    client: Client,
+    dir: PathBuf,
+    instance: String,
+    nid: Option<types::Nid>,
+}
+
+impl ctl::server::Answers for Control {
+    fn who(&self) -> Who {
+        Who {
+            kind: "client".into(),
+            pid: std::process::id(),
+            fsname: self.client.fsname().to_string(),
+            targets: Vec::new(),
+            mount: Some(self.dir.display().to_string()),
+        }
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        let connectors = self.client.mdts().into_iter().map(|target| ("mdc", target));
+        let connectors = connectors.chain(self.client.osts().into_iter().map(|target| ("osc", target)));
+        connectors.map(|(kind, target)| self.device(kind, &target)).collect()
+    }
+
+    fn nids(&self) -> Vec<String> {
+        self.nid.map(|nid| nid.to_string()).into_iter().collect()
+    }
+
+    fn special(&self, ask: Ask, creds: Creds) -> LocalFuture<'static, Result<Reply, Failure>> {
+        Box::pin(special(self.client.clone(), ask, creds))
+    }
+}
+
+impl Control {
+    fn device(&self, kind: &str, target: &client::TargetState) -> Device {
+        let status = if !target.active { "IN" } else if target.connected { "UP" } else { "ST" };
+        Device {
+            status: status.into(),
+            kind: kind.into(),
+            name: format!("{}-{kind}-{}", target.name, self.instance),
+            uuid: format!("{}_UUID", target.name),
+            refs: 1,
+        }
+    }
+}
+
+async fn special(client: Client, ask: Ask, creds: Creds) -> Result<Reply, Failure> {
+    let ctx = Ctx { creds, ..Ctx::root() };
+    let failed = |error: client::Error| Failure { errno: error.errno().raw(), text: error.to_string() };
+    match ask {
+        Ask::Mdts => Ok(Reply::Targets(client.mdts().iter().map(target).collect())),
+        Ask::Osts => Ok(Reply::Targets(client.osts().iter().map(target).collect())),
+        Ask::Df => Ok(Reply::Spaces(client.df().await.iter().map(space).collect())),
+        Ask::Path2fid { path } => {
+            let attr = client.lookup_path(&ctx, &path).await.map_err(failed)?;
+            Ok(Reply::Lines(vec![attr.fid().to_string()]))
+        }
+        Ask::Fid2path { .. } if ctx.creds.uid != 0 => Err(Failure::of(Errno::EPERM)),
+        Ask::Fid2path { fid } => {
+            let fid: Fid = fid.parse().map_err(|_| Failure::of(Errno::EINVAL))?;
+            Ok(Reply::Lines(client.fid2path(&ctx, fid).await.map_err(failed)?))
+        }
+        _ => Err(Failure::of(Errno::ENOTTY)),
+    }
+}
+
+fn target(state: &client::TargetState) -> Target {
+    Target {
+        kind: state.id.kind.as_str().into(),
+        index: state.id.index,
+        name: state.name.clone(),
+        state: state.state.clone(),
+        is_active: state.active,
+        nid: state.nid.clone(),
+    }
+}
+
+fn space(space: &client::TargetSpace) -> Space {
+    let room = |statfs: client::Statfs| Room {
+        bytes: statfs.blocks * statfs.block_bytes,
+        bytes_free: statfs.blocks_free * statfs.block_bytes,
+        bytes_avail: statfs.blocks_avail * statfs.block_bytes,
+        files: statfs.files,
+        files_free: statfs.files_free,
+    };
+    Space { target: target(&space.target), space: space.space.map(room) }
+}

@@ -1,0 +1,190 @@
+//! What `nacre mount` is told.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use types::{FsName, Nid, NidAddr};
+
+/// Descriptors of `/dev/fuse` at most.
+const CLONES_MAX: usize = 64;
+
+/// A mount to make.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the MGS is: alternatives.
+    pub mgs: Vec<NidAddr>,
+    /// File system.
+    pub fsname: FsName,
+    /// Mount point.
+    pub dir: PathBuf,
+    /// From `-o`.
+    pub mount: MountOptions,
+    /// The `-o` text, for the daemon.
+    pub text: String,
+    /// No daemon.
+    pub foreground: bool,
+    /// This is the daemon: leave the terminal.
+    pub daemon: bool,
+    /// Where the daemon logs.
+    pub log: Option<PathBuf>,
+}
+
+/// Mount options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Own address.
+    pub nid: Option<Nid>,
+    /// Give up on servers that are away.
+    pub soft: bool,
+    /// No changes.
+    pub read_only: bool,
+    /// File locks are coherent over all clients; else they stay on this machine.
+    pub flock: bool,
+    /// Other users may enter.
+    pub allow_other: bool,
+    /// Set-user-id bits and devices count.
+    pub suid_dev: bool,
+    /// Kernel capabilities to do without.
+    pub caps_mask: u64,
+    /// Descriptors read in parallel.
+    pub clones: usize,
+    /// Seconds to wait for the servers; 0: for ever.
+    pub wait_secs: u64,
+    /// Plaintext to addresses that are not loopback.
+    pub insecure: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            nid: None,
+            soft: false,
+            read_only: false,
+            flock: true,
+            allow_other: rustix::process::geteuid().is_root(),
+            suid_dev: rustix::process::geteuid().is_root(),
+            caps_mask: 0,
+            clones: 1,
+            wait_secs: 60,
+            insecure: false,
+        }
+    }
+}
+
+impl Options {
+    /// From the words of the command line.
+    pub fn parse(source: &str, dir: PathBuf, text: &str, foreground: bool, log: Option<PathBuf>) -> Result<Options> {
+        let (mgs, fsname) = parse_source(source)?;
+        Ok(Options { mgs, fsname, dir, mount: MountOptions::parse(text)?, text: text.to_owned(), foreground, daemon: false, log })
+    }
+
+    /// As the mount table shows it.
+    pub(crate) fn source(&self) -> String {
+        let nids: Vec<String> = self.mgs.iter().map(NidAddr::to_string).collect();
+        format!("{}:/{}", nids.join(","), self.fsname)
+    }
+}
+
+/// `127.0.0.2@tcp:/testfs`; several NIDs are separated by commas, or by colons behind the network.
+pub(crate) fn parse_source(source: &str) -> Result<(Vec<NidAddr>, FsName)> {
+    let shape = || format!("'{source}' is no file system: expected NID[,NID]:/FSNAME, e.g. 127.0.0.2@tcp:/testfs");
+    let (nids, fsname) = source.rsplit_once(":/").with_context(shape)?;
+    let mgs = split_nids(nids).into_iter().map(str::parse).collect::<Result<Vec<NidAddr>, _>>().with_context(shape)?;
+    ensure!(!mgs.is_empty(), shape());
+    Ok((mgs, fsname.trim_end_matches('/').parse().with_context(shape)?))
+}
+
+/// A colon separates NIDs only behind a network: before it stands a port.
+fn split_nids(text: &str) -> Vec<&str> {
+    let mut out = Vec::new();
+    for part in text.split(',') {
+        let mut start = 0;
+        let mut in_net = false;
+        for (at, c) in part.char_indices() {
+            if c == '@' {
+                in_net = true;
+            } else if c == ':' && in_net {
+                out.push(&part[start..at]);
+                (start, in_net) = (at + 1, false);
+            }
+        }
+        out.push(&part[start..]);
+    }
+    out.retain(|nid| !nid.is_empty());
+    out
+}
+
+impl MountOptions {
+    /// From `nid=127.0.0.11@tcp,soft`.
+    pub fn parse(text: &str) -> Result<MountOptions> {
+        let mut options = MountOptions::default();
+        for word in text.split(',').filter(|word| !word.is_empty()) {
+            let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+            options.set(name, value).with_context(|| format!("mount option '{word}'"))?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
+        match (name, value) {
+            ("nid", Some(value)) => self.nid = Some(value.parse()?),
+            ("clones", Some(value)) => {
+                self.clones = value.parse()?;
+                ensure!((1..=CLONES_MAX).contains(&self.clones), "1 to {CLONES_MAX}");
+            }
+            ("caps", Some(value)) => self.caps_mask = parse_mask(value)?,
+            ("wait", Some(value)) => self.wait_secs = value.parse()?,
+            ("soft", None) => self.soft = true,
+            ("hard", None) => self.soft = false,
+            ("ro", None) => self.read_only = true,
+            ("rw", None) => self.read_only = false,
+            ("flock", None) => self.flock = true,
+            ("localflock", None) => self.flock = false,
+            ("noflock", None) => bail!("not there yet: flock keeps locks coherent, localflock keeps them on this machine"),
+            ("allow_other", None) => self.allow_other = true,
+            ("noallow_other", None) => self.allow_other = false,
+            ("nosuid" | "nodev", None) => self.suid_dev = false,
+            ("suid" | "dev", None) => self.suid_dev = true,
+            ("insecure", None) => self.insecure = true,
+            // What mount(8) passes on and what is so anyway.
+            ("defaults" | "auto" | "noauto" | "user_xattr" | "_netdev" | "exec" | "async" | "relatime" | "nouser" | "nofail", None) => {}
+            _ => bail!("unknown, or with a value too many or too few"),
+        }
+        Ok(())
+    }
+}
+
+fn parse_mask(text: &str) -> Result<u64> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.context("a mask of capability bits, decimal or 0x…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_names_the_mgs_and_the_file_system() {
+        let shown = |text: &str| parse_source(text).map(|(mgs, fsname)| format!("{mgs:?} {fsname}")).map_err(|error| error.to_string());
+        assert_eq!(shown("127.0.0.2@tcp:/testfs"), Ok("[127.0.0.2@tcp] testfs".into()));
+        assert_eq!(shown("127.0.0.2:1988@tcp:127.0.0.3@tcp:/a/"), Ok("[127.0.0.2:1988@tcp, 127.0.0.3@tcp] a".into()));
+        assert_eq!(shown("10.0.0.1@tcp,10.0.0.2@tcp:/a"), Ok("[10.0.0.1@tcp, 10.0.0.2@tcp] a".into()));
+        for text in ["", "testfs", ":/testfs", "1.2.3.4@tcp:/", "1.2.3.4@tcp:/waytoolongname", "1.2.3.4:/a", "x@tcp:/a"] {
+            assert!(parse_source(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn mount_options_are_understood_or_refused() {
+        let options = MountOptions::parse("nid=127.0.0.11@tcp,soft,,ro,clones=4,caps=0x10,localflock").expect("fits");
+        assert_eq!(options.nid.map(|nid| nid.to_string()), Some("127.0.0.11@tcp".into()));
+        assert!(options.soft && options.read_only && !options.flock);
+        assert_eq!((options.clones, options.caps_mask), (4, 16));
+        for text in ["nid", "nid=x", "clones=0", "clones=65", "soft=1", "caps=zz", "bogus"] {
+            assert!(MountOptions::parse(text).is_err(), "{text}");
+        }
+    }
+}
