@@ -83,10 +83,9 @@ fn two_mounts_share_a_file_by_region() {
     let ready = AtomicBool::new(false);
     on_two_mounts_under_kills("regions", |mount, index| {
         if index == 0 {
-            let status = Command::new(mounted::nacre_bin())
-                .args(["lfs", "setstripe", "-c", "4", "-S", "128k", "shared"])
-                .current_dir(mount);
-            assert!({ status }.status().expect("lfs starts").success());
+            let mut setstripe = Command::new(mounted::nacre_bin());
+            setstripe.args(["lfs", "setstripe", "-c", "4", "-S", "128k", "shared"]).current_dir(mount);
+            assert!(setstripe.status().expect("lfs starts").success());
             ready.store(true, Ordering::SeqCst);
         }
         while !ready.load(Ordering::SeqCst) {
