@@ -152,7 +152,13 @@ impl Up {
         dir
     }
 
-    /// Process of the server that serves target `name` (`mgs`, `mdt0000`, `ost0002`), once it runs.
+    /// Directory of target `name`.
+    #[must_use]
+    pub fn target(&self, name: &str) -> PathBuf {
+        self.data.join(if name == "MGS" { name.to_owned() } else { format!("testfs-{name}") })
+    }
+
+    /// Process of the server that serves target `name` (`MGS`, `MDT0000`, `OST0002`), once it runs.
     #[must_use]
     pub fn server(&self, name: &str) -> u32 {
         let start = Instant::now();
@@ -166,7 +172,7 @@ impl Up {
     }
 
     fn find_server(&self, name: &str) -> Option<u32> {
-        let wanted = self.data.join(name);
+        let wanted = self.target(name);
         processes()
             .into_iter()
             .find(|(_, words)| words.iter().any(|word| word == "serve") && words.iter().any(|word| Path::new(word) == wanted))

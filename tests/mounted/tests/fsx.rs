@@ -23,7 +23,7 @@ fn on_two_mounts_under_kills(name: &str, work: impl Fn(&Path, usize) + Sync) {
                 drop(guard);
             });
         }
-        for victim in ["ost0001", "mdt0000", "ost0002", "mgs", "ost0000", "ost0003"].into_iter().cycle() {
+        for victim in ["OST0001", "MDT0000", "OST0002", "MGS", "OST0000", "OST0003"].into_iter().cycle() {
             std::thread::sleep(Duration::from_millis(1_500));
             if running.load(Ordering::SeqCst) == 0 {
                 return;

@@ -89,7 +89,7 @@ fn a_full_mdt_refuses_and_recovers() {
     let there: usize = (0..200).map(|dir| fs::read_dir(up.at(&format!("d{dir}"))).map_or(0, Iterator::count)).sum();
     assert_eq!(there, made, "acknowledged creates on a filling MDT");
     fs::remove_dir_all(up.at("d0")).expect("deletes work when full");
-    up.kill_server("mdt0000");
+    up.kill_server("MDT0000");
     assert!(!up.at("d0").exists(), "a delete was lost");
     up.stop();
     disk.unmount();

@@ -41,22 +41,22 @@ fn survive_kills(name: &str, victims: &[&str], kills: usize) {
 
 #[test]
 fn mdt_kills_lose_nothing() {
-    survive_kills("kill-mdt", &["mdt0000"], count(3, 30));
+    survive_kills("kill-mdt", &["MDT0000"], count(3, 30));
 }
 
 #[test]
 fn ost_kills_lose_nothing() {
-    survive_kills("kill-ost", &["ost0000", "ost0001", "ost0002", "ost0003"], count(4, 30));
+    survive_kills("kill-ost", &["OST0000", "OST0001", "OST0002", "OST0003"], count(4, 30));
 }
 
 #[test]
 fn mgs_kills_lose_nothing() {
-    survive_kills("kill-mgs", &["mgs"], count(3, 30));
+    survive_kills("kill-mgs", &["MGS"], count(3, 30));
 }
 
 #[test]
 fn kills_of_all_kinds_in_turn_lose_nothing() {
-    survive_kills("kill-all-kinds", &["mdt0000", "ost0001", "mgs", "ost0003"], count(4, 30));
+    survive_kills("kill-all-kinds", &["MDT0000", "OST0001", "MGS", "OST0003"], count(4, 30));
 }
 
 /// The client daemon dies: its mount goes, the others and everything it had acknowledged stay.

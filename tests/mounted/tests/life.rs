@@ -42,7 +42,7 @@ fn two_file_systems_live_side_by_side() {
 #[test]
 fn when_up_dies_its_servers_and_its_mount_go() {
     let mut up = Up::new("life-orphans");
-    let servers = ["mgs", "mdt0000", "ost0000"].map(|name| up.server(name));
+    let servers = ["MGS", "MDT0000", "OST0000"].map(|name| up.server(name));
     fs::write(up.at("f"), b"x").expect("write");
     let parent = mounted::processes().into_iter().find(|(_, words)| {
         words.iter().any(|word| word == "up") && words.iter().any(|word| word.contains(&*up.data().to_string_lossy()))
@@ -59,11 +59,11 @@ fn when_up_dies_its_servers_and_its_mount_go() {
 #[test]
 fn storage_is_served_once_and_formatted_once() {
     let mut up = Up::new("life-once");
-    let target = up.data().join("mdt0000");
+    let target = up.target("MDT0000");
     let serve =
         Command::new(nacre_bin()).arg("serve").arg(&target).args(["--listen", "127.0.0.77@tcp"]).output().expect("nacre starts");
     let text = String::from_utf8_lossy(&serve.stderr);
-    assert!(!serve.status.success() && text.contains("mdt0000"), "served twice, or not said clearly: {text}");
+    assert!(!serve.status.success() && text.contains("MDT0000"), "served twice, or not said clearly: {text}");
     let format = Command::new(nacre_bin())
         .args(["format", "--fsname", "other", "--ost", "--index", "0", "--mgsnode", "127.0.0.2@tcp"])
         .arg(&target)
@@ -79,12 +79,12 @@ fn storage_is_served_once_and_formatted_once() {
 fn a_newer_format_is_refused() {
     let mut up = Up::new("life-newer");
     up.stop();
-    let superblock = up.data().join("ost0000").join("nacre-super");
+    let superblock = up.target("OST0000").join("nacre-super");
     let mut bytes = fs::read(&superblock).expect("a superblock");
     let damaged = bytes.len() / 2;
     bytes[damaged] ^= 0xff;
     fs::write(&superblock, &bytes).expect("write");
-    let serve = Command::new(nacre_bin()).arg("serve").arg(up.data().join("ost0000")).output().expect("nacre starts");
+    let serve = Command::new(nacre_bin()).arg("serve").arg(up.target("OST0000")).output().expect("nacre starts");
     assert!(!serve.status.success(), "a damaged superblock was served");
-    assert!(String::from_utf8_lossy(&serve.stderr).contains("ost0000"), "{}", String::from_utf8_lossy(&serve.stderr));
+    assert!(String::from_utf8_lossy(&serve.stderr).contains("OST0000"), "{}", String::from_utf8_lossy(&serve.stderr));
 }

@@ -15,7 +15,7 @@ fn under_kills(name: &str, script: &str) {
             done.store(true, Ordering::SeqCst);
             outcome
         });
-        let victims = ["mdt0000", "ost0000", "mgs", "ost0001", "ost0002", "ost0003"];
+        let victims = ["MDT0000", "OST0000", "MGS", "OST0001", "OST0002", "OST0003"];
         let mut kills = 0;
         while !done.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1_200));

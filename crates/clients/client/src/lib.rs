@@ -1,13 +1,72 @@
-//! The native client library.
-mod api;
-mod config;
-mod error;
-mod skeleton;
+//! The native client: a mounted Nacre file system as an asynchronous library, without FUSE and without a kernel.
+//!
+//! ```text
+//!  Client::mount        from the MGS: where the targets are
+//!  namespace/           names and attributes: one request to the MDT each
+//!  data/                bytes: a range becomes pieces, pieces become requests to OSTs, in parallel
+//!  locks, xattr, statfs
+//! ```
+//!
+//! # Use
+//! [`Client::mount`] takes an environment ([`env::Env`]) and a [`MountConfig`] and gives a [`Client`]: a cheap handle that
+//! lives on one executor thread. Files are named by FID: [`Client::lookup`] or [`Client::lookup_path`] find one from
+//! names, [`Client::create`] and [`Client::open`] give a [`File`] to read, write and close. Each call carries a [`Ctx`]
+//! that says on whose behalf it is; the servers check permissions. `examples/hello.rs` is a whole program.
+//!
+//! ```no_run
+//! # async fn example(env: env::Env, config: client::MountConfig) -> client::Result<()> {
+//! use client::{Client, Ctx, flags};
+//! use types::Fid;
+//!
+//! let client = Client::mount(&env, config).await?;
+//! let me = Ctx::root();
+//! let (_, file) = client.create(&me, Fid::ROOT, b"hello", 0o644, flags::O_RDWR, None).await?;
+//! file.write(0, "hello, world".into()).await?;
+//! assert_eq!(&file.read(0, 64).await?[..], b"hello, world");
+//! file.close().await?;
+//! client.unmount().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Promises
+//! - Nothing is cached between calls except where it cannot be wrong: when a write has returned, a read anywhere sees it.
+//! - A call whose server is away waits, for ever unless the mount is soft; [`Client::waiting_on`] tells for whom. What was
+//!   acknowledged survives the restart of any server.
+//! - Dropping a call's future abandons the wait. Operations of several steps (append, truncate, open, close) run to
+//!   their end in the background then: nothing is left half done, no handle leaks.
+//! - Errors carry the errno for the application, and name the target and the operation ([`Error`]).
+//!
+//! Lustre: `llite` without the kernel, `lmv`, `lov`, `mdc` and `osc`.
 
-pub use api::*;
+#![warn(missing_docs)]
+
+mod api;
+mod client;
+mod config;
+mod data;
+mod error;
+mod file;
+pub mod flags;
+mod inode;
+mod join;
+pub mod limits;
+mod locks;
+mod mount;
+mod namespace;
+mod registry;
+mod size;
+mod statfs;
+mod xattr;
+
+pub use api::{
+    Attr, DirPage, LockConflict, LockKind, LockMode, LockSpec, SetAttr, SetTime, Statfs, Striping, TargetSpace, TargetState,
+};
+pub use client::Client;
 pub use config::{Bugs, Ctx, MountConfig, RPC_BYTES_DEFAULT};
 pub use error::{Error, Result};
-pub use skeleton::{Client, File};
+pub use file::File;
+pub use wire::dirent::Dirent;
 
 /// Whether the size of the file with these attributes must be asked of the OSTs ([`Client::getattr_many`]).
 #[must_use]

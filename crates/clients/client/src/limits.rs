@@ -33,8 +33,17 @@ pub const BATCH_RPCS_MAX: usize = 32;
 /// Bytes of one directory page at most, as the servers bound it.
 pub const READDIR_BYTES_MAX: u32 = 1 << 20;
 
+/// And at least: room for several entries of the longest name.
+pub const READDIR_BYTES_MIN: u32 = 4 << 10;
+
 /// Patience with a target that is connected, when only its space is asked.
 pub const STATFS_CONNECTED_WAIT: Span = Span::secs(5);
+
+/// A dirty file that was not written for so many seconds may have lost its writer: its size is offered to the MDT.
+pub const QUIET_SECS: i64 = 10;
+
+/// Offers remembered: forgetting one costs a request.
+pub const OFFERED_MAX: usize = 1_024;
 
 /// Access times are stored once in this many seconds (relatime).
 pub const ATIME_SECS: i64 = 24 * 3_600;

@@ -70,6 +70,7 @@ impl Client {
             spaces: RefCell::default(),
             hooked: RefCell::default(),
             inactive: RefCell::default(),
+            offered: RefCell::default(),
             background: RefCell::default(),
             config,
         };
@@ -111,7 +112,8 @@ impl Inner {
     /// `testfs-OST0002.osc.active=0` takes a target out of use.
     fn apply_active(self: &Rc<Self>) {
         for id in self.registry.targets(TargetKind::Ost) {
-            let off = self.registry.param(&format!("{}.osc.active", id.name(self.config.fsname))).is_some_and(|value| value == "0");
+            let off =
+                self.registry.param(&format!("{}.osc.active", id.name(self.config.fsname))).is_some_and(|value| value == "0");
             let changed = if off { self.inactive.borrow_mut().insert(id) } else { self.inactive.borrow_mut().remove(&id) };
             if changed {
                 self.remote(id).set_active(!off);

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 
 use layout::Layout;
 use types::Timespec;
-use wire::body::OstAttr;
 use wire::Attr;
+use wire::body::OstAttr;
 
 /// Size, blocks and last write of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +82,11 @@ impl WriteView {
     /// The first open for write, which made the file or not, gave this epoch.
     pub(crate) fn new(fresh: bool, epoch: u64) -> WriteView {
         WriteView { fresh, epoch, mixed: false, stripes: Vec::new(), generation: 0, abandoned: false, mtime_set: None }
+    }
+
+    /// The file was made by the open, and nothing was cut since.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.fresh
     }
 
     /// Another handle was opened for write by this client.

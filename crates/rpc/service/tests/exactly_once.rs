@@ -20,7 +20,7 @@ struct Plan {
 
 /// Each of `clients` has `parallel` loops that raise a counter of their own; the answers must be 1, 2, 3, ...
 fn check(seed: u64, plan: &Plan) {
-    let sim = Sim::new(seed, SimConfig { fail_on_error: false, ..SimConfig::default() });
+    let sim = Sim::new(seed, SimConfig { fail_on_error: false, polls_max: 3_000_000, ..SimConfig::default() });
     let server = node(&sim, "server", 1);
     let disk = Rc::new(Disk::default());
     let at = addr(&server);
@@ -100,6 +100,7 @@ fn storms_lose_and_double_nothing() {
 #[test]
 fn storms_and_restarts_together_lose_and_double_nothing() {
     for seed in 200..215 {
+        eprintln!("seed {seed}");
         check(seed, &Plan { clients: 3, parallel: 6, increments: 60, restarts: 3, faults: Faults::stormy() });
     }
 }

@@ -85,16 +85,19 @@ pub struct Bugs {
     pub replay_draws_new_time: bool,
 }
 
+/// Who is told of a failure, with its reason.
+type Hook = Rc<dyn Fn(&str)>;
+
 /// How a failure of the store reaches the daemon: called once, with the reason.
 #[derive(Default)]
 pub(crate) struct FailedHook {
-    hook: RefCell<Option<Rc<dyn Fn(&str)>>>,
+    hook: RefCell<Option<Hook>>,
     reason: RefCell<Option<String>>,
 }
 
 impl FailedHook {
     /// Whoever must know; told at once if it happened already.
-    pub(crate) fn set(&self, hook: Rc<dyn Fn(&str)>) {
+    pub(crate) fn set(&self, hook: Hook) {
         let happened = self.reason.borrow().clone();
         *self.hook.borrow_mut() = Some(hook.clone());
         if let Some(reason) = happened {

@@ -20,8 +20,26 @@
 //! `listxattr` tells `lustre.lov` (and `trusted.lov` to root) where there is a layout or a default, and `getxattr` and
 //! `setxattr` take those names with the binary value of `lustre.lov`.
 
+mod acl;
+mod background;
+mod boot;
 mod config;
+mod engine;
+mod hash;
+mod ids;
+mod keys;
+mod limits;
+mod locks;
+mod op;
+mod opens;
+mod perm;
+mod record;
+mod share;
+mod state;
 mod target;
+#[cfg(test)]
+mod tests;
+mod tx;
 
 pub use config::{Bugs, MdtConfig};
 pub use target::{Mdt, StartError};

@@ -87,8 +87,7 @@ impl Opens {
 
     /// Whether this client has the file open.
     pub(crate) fn is_open_by(&self, fid: Fid, client: ClientId) -> bool {
-        self.files.get(&fid).is_some_and(|file| file.handles > 0)
-            && self.handles.values().any(|open| open.fid == fid && open.client == client)
+        self.is_open(fid) && self.handles.values().any(|open| open.fid == fid && open.client == client)
     }
 
     /// Whether `handle` is the only one of its file.

@@ -40,7 +40,7 @@ fn mode_allows(inode: &Inode, creds: &Creds, mask: u32) -> bool {
     inode.attr.mode >> shift & mask == mask
 }
 
-impl Op<'_> {
+impl Op<'_, '_> {
     /// Whether the caller may do `mask` to `inode`; `EACCES` if not. A replay was allowed once and is not asked again.
     pub(crate) fn access(&self, inode: &Inode, mask: u32) -> Decided<()> {
         if self.may(inode, mask)? { Ok(()) } else { Err(Errno::EACCES.into()) }

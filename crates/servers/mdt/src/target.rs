@@ -1,74 +1,413 @@
-//! The target as the service layer sees it.
+//! The target as the service layer sees it: sessions around the engine, and what waits.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use endpoint::Endpoint;
 use env::{Env, LocalFuture};
-use osd::MetaStore;
-use service::{Class, ClientRecord, Exports, Incoming, Session, Target};
-use types::{Errno, TargetId};
-use wire::{Reply, Request};
+use osd::{MetaStore, StoreError, Table, WriteSet};
+use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target, spec};
+use tokio::sync::Notify;
+use types::{ClientId, Errno, Fid, Instance, TargetId, Transno};
+use wire::body::{LockReq, StatfsRep, SyncRep};
+use wire::{Opcode, Reply, Request, RequestFlags, encode_body};
 
-use crate::MdtConfig;
+use crate::boot::{self, Seed};
+use crate::engine::{Caller, Engine, History};
+use crate::locks::{Locked, Locks, Wanted};
+use crate::tx::OpError;
+use crate::{MdtConfig, background, op};
+
+/// Orphans that one transaction sweeps.
+const SWEEP_BATCH: usize = 256;
+
+/// Bytes of a block, as statfs tells them.
+const BLOCK_BYTES: u64 = 4_096;
 
 /// Why an MDT does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The store refuses.
     #[error("the store of the MDT cannot be used: {0}")]
-    Store(#[from] osd::StoreError),
+    Store(#[from] StoreError),
     /// A record that this version does not understand.
     #[error("record {0} of the MDT is broken or newer than this version")]
     Record(&'static str),
 }
 
 /// A running MDT.
-pub struct Mdt {}
+pub struct Mdt {
+    pub(crate) env: Env,
+    pub(crate) engine: Rc<Engine>,
+    pub(crate) osts: Option<Rc<Endpoint>>,
+    pub(crate) destroys_grew: Notify,
+    /// Records of the destroy log below this were searched for OSTs.
+    pub(crate) destroys_seen: Cell<u64>,
+    /// No record of the destroy log stands below this.
+    pub(crate) destroys_low: Cell<u64>,
+    exports: Rc<Exports>,
+    locks: Rc<Locks>,
+    stopped: Cell<bool>,
+}
+
+/// The history of the session that a request belongs to.
+struct Sessions<'a> {
+    exports: &'a Exports,
+    incoming: &'a Incoming,
+}
+
+impl History for Sessions<'_> {
+    fn next(&self) -> Transno {
+        self.exports.next_transno(self.incoming)
+    }
+
+    fn record(&self, transno: Transno, reply: &mut Reply) -> (Vec<u8>, Vec<u8>) {
+        self.exports.record(self.incoming, transno, reply)
+    }
+}
 
 impl Mdt {
     /// Opens what `store` holds (a fresh store gets its root directory), raises the epoch and starts the background
     /// tasks. `osts`: asking side for destroys; `ost_list`: indices of the active OSTs.
     pub async fn start(
-        _env: &Env,
-        _config: MdtConfig,
-        _store: Rc<dyn MetaStore>,
-        _osts: Option<Rc<Endpoint>>,
-        _ost_list: Rc<dyn Fn() -> Vec<u32>>,
+        env: &Env,
+        config: MdtConfig,
+        store: Rc<dyn MetaStore>,
+        osts: Option<Rc<Endpoint>>,
+        ost_list: Rc<dyn Fn() -> Vec<u32>>,
     ) -> Result<Rc<Mdt>, StartError> {
-        unimplemented!()
+        let seed = Seed { words: [env.random(), env.random()], round_robin: env.random(), now: env.wall() };
+        let booted = boot::boot(&store, &config, &seed).await?;
+        let exports = Exports::new(
+            env,
+            ExportsConfig {
+                target: TargetId::mdt(config.index),
+                instance: Instance(u64::from(booted.epoch)),
+                known: booted.known,
+                replies: booted.replies,
+                last_committed: booted.state.last_transno,
+                recovery_window: config.recovery_window,
+                recovery_window_max: config.recovery_window_max,
+                abort_recovery: config.abort_recovery,
+                lease: config.lease,
+            },
+        );
+        let lock_place = config.lock_place;
+        let mdt = Rc::new(Mdt {
+            env: env.clone(),
+            engine: Rc::new(Engine::new(config, store, booted.state, ost_list)),
+            osts,
+            destroys_grew: Notify::new(),
+            destroys_seen: Cell::new(0),
+            destroys_low: Cell::new(0),
+            exports,
+            locks: Locks::new(env, lock_place),
+            stopped: Cell::new(false),
+        });
+        env.spawn("mdt_commit", background::commit::run(mdt.clone()));
+        if mdt.osts.is_some() {
+            env.spawn("mdt_destroy", background::destroy::run(mdt.clone()));
+        }
+        if !mdt.exports.is_recovering() {
+            mdt.sweep_orphans().await;
+        }
+        Ok(mdt)
     }
 
     /// `hook` is called once, with the reason, when the store failed: the instance must be restarted.
-    pub fn failed(&self, _hook: Rc<dyn Fn(&str)>) {
-        unimplemented!()
+    pub fn failed(&self, hook: Rc<dyn Fn(&str)>) {
+        self.engine.failed.set(hook);
     }
 
     /// Commits and ends the background tasks.
     pub async fn stop(self: &Rc<Self>) {
-        unimplemented!()
+        self.stopped.set(true);
+        if !self.engine.failed.has_failed() {
+            self.commit().await;
+        }
+        self.engine.wake_all();
+        self.destroys_grew.notify_waiters();
+    }
+
+    /// Open handles, held lock ranges, waiting lock requests: for parameters and tests.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let (held, waiting) = self.locks.counts();
+        (self.engine.state.borrow().opens.len(), held, waiting)
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.get() || self.engine.failed.has_failed()
+    }
+
+    /// Makes everything so far durable and tells the sessions.
+    pub(crate) async fn commit(&self) {
+        let upto = self.engine.commit().await;
+        self.exports.committed(upto);
+    }
+
+    async fn run(self: Rc<Self>, incoming: Incoming) -> Reply {
+        let request = &incoming.request;
+        let outcome = match request.opcode() {
+            Opcode::MdtLock | Opcode::MdtUnlock => self.lock(&incoming).await,
+            Opcode::MdtStatfs => self.statfs(request),
+            Opcode::MdtSync => Ok(self.sync(request).await),
+            _ => self.execute(&incoming).await,
+        };
+        outcome.unwrap_or_else(|errno| Reply::error(&request.header, errno))
+    }
+
+    /// One operation of the namespace; waits for commits as it must.
+    async fn execute(&self, incoming: &Incoming) -> Result<Reply, Errno> {
+        let request = &incoming.request;
+        let history = Sessions { exports: &self.exports, incoming };
+        loop {
+            self.engine.store.ready().await;
+            let caller = Caller {
+                request,
+                client: incoming.session.client,
+                session: incoming.session.id,
+                creds: incoming.creds(),
+                replay: incoming.is_replay(),
+                recovering: self.exports.is_recovering(),
+                now: self.env.wall(),
+            };
+            match self.engine.attempt(&caller, &history) {
+                Ok(reply) => {
+                    if request.has(RequestFlags::SYNC) && op::modifies(request.opcode()) {
+                        self.commit().await;
+                    }
+                    return Ok(reply);
+                }
+                Err(OpError::Refused(errno)) => return Err(errno),
+                Err(error) => self.overcome(error).await?,
+            }
+        }
+    }
+
+    /// What stands between an operation and its success: returns when it may try again.
+    async fn overcome(&self, error: OpError) -> Result<(), Errno> {
+        match error {
+            OpError::CommitFirst => self.commit().await,
+            OpError::Store(StoreError::Busy) => self.engine.store.ready().await,
+            OpError::Store(StoreError::Full) => return Err(Errno::ENOSPC),
+            OpError::Store(StoreError::Failed(reason)) => return self.engine.fail(&reason).await,
+            OpError::Refused(errno) => return Err(errno),
+            OpError::Broken(what) => {
+                tracing::error!(target: "mdt", what, "a record cannot be read");
+                return Err(Errno::EIO);
+            }
+        }
+        Ok(())
+    }
+
+    async fn lock(&self, incoming: &Incoming) -> Result<Reply, Errno> {
+        let request = &incoming.request;
+        let body: LockReq = request.body();
+        let mut wanted = Wanted::decode(&body, incoming.session.client)?;
+        wanted.unlock |= request.opcode() == Opcode::MdtUnlock;
+        let restate = self.exports.is_recovering();
+        if !wanted.unlock && !restate {
+            self.check_exists(Fid::from(body.fid)).await?;
+        }
+        let told = |rep| Reply::ok(&request.header, vec![encode_body(&rep)]);
+        if restate && self.engine.config.bugs.lose_lock_restate && !wanted.unlock {
+            return Ok(told(wire::body::LockRep { state: 1, ..Default::default() }));
+        }
+        match self.locks.ask(&wanted, restate)? {
+            Locked::Now(rep) => Ok(told(rep)),
+            Locked::Later(parked) => {
+                incoming.park();
+                Ok(told(parked.answer().await))
+            }
+        }
+    }
+
+    async fn check_exists(&self, fid: Fid) -> Result<(), Errno> {
+        loop {
+            self.engine.store.ready().await;
+            let found = self.engine.store.running().and_then(|view| view.get(Table::Inodes, &fid.to_key()));
+            match found {
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) => return Err(Errno::ESTALE),
+                Err(error) => self.overcome(error.into()).await?,
+            }
+        }
+    }
+
+    async fn sync(&self, request: &Request) -> Reply {
+        if self.engine.store.dirty_bytes() > 0 && !self.engine.config.bugs.ack_sync_before_commit {
+            self.commit().await;
+        } else {
+            // A commit under way has taken what was dirty: it must be over before anybody is told that it is durable.
+            self.engine.store.ready().await;
+        }
+        let rep = SyncRep { last_committed: self.exports.last_committed().0, reserved: 0 };
+        Reply::ok(&request.header, vec![encode_body(&rep)])
+    }
+
+    fn statfs(&self, request: &Request) -> Result<Reply, Errno> {
+        let space = self.engine.store.space().map_err(|error| error.errno())?;
+        let rep = StatfsRep {
+            block_bytes: BLOCK_BYTES,
+            blocks: space.bytes / BLOCK_BYTES,
+            blocks_free: space.bytes_free / BLOCK_BYTES,
+            blocks_avail: space.bytes_free / BLOCK_BYTES,
+            files: space.files,
+            files_free: space.files_free,
+            state: if space.bytes_free == 0 { 4 } else { 0 },
+            reserved: 0,
+        };
+        Ok(Reply::ok(&request.header, vec![encode_body(&rep)]))
+    }
+
+    /// Applies a change of the target's own; `ENOSPC` is the only refusal.
+    async fn apply_own(&self, set: &WriteSet) -> Result<(), Errno> {
+        loop {
+            self.engine.store.ready().await;
+            match self.engine.apply_own(set) {
+                Ok(()) => return Ok(()),
+                Err(error) => self.overcome(error.into()).await?,
+            }
+        }
+    }
+
+    /// Removes the open-unlinked files that nobody has open.
+    async fn sweep_orphans(&self) {
+        let mut from = vec![0];
+        loop {
+            self.engine.store.ready().await;
+            let batch = match self.orphans(&from) {
+                Ok(batch) => batch,
+                Err(error) => {
+                    if self.overcome(error.into()).await.is_err() {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            let Some(last) = batch.last() else { return };
+            match self.engine.sweep(&batch) {
+                Ok(gone) => {
+                    tracing::debug!(target: "mdt", gone, "orphans swept");
+                    from = last.to_key().to_vec();
+                    from.push(0);
+                }
+                Err(error) => {
+                    if self.overcome(error).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn orphans(&self, from: &[u8]) -> Result<Vec<Fid>, StoreError> {
+        let view = self.engine.store.running()?;
+        let mut found = Vec::new();
+        view.scan(Table::Orphans, from, &mut |key, _| {
+            found.extend(Fid::from_key(key));
+            found.len() < SWEEP_BATCH
+        })?;
+        Ok(found)
+    }
+
+    async fn remember(&self, record: ClientRecord) -> Result<(), Errno> {
+        let mut set = WriteSet::new();
+        set.put(Table::Clients, record.key(), record.encode());
+        self.apply_own(&set).await?;
+        self.commit().await;
+        Ok(())
+    }
+
+    async fn end_session(&self, session: &Session) {
+        loop {
+            self.engine.store.ready().await;
+            match self.engine.close_session(session.client, session.id) {
+                Ok(()) => break,
+                Err(error) => {
+                    if self.overcome(error).await.is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        self.locks.drop_client(session.client);
+        loop {
+            self.engine.store.ready().await;
+            let outcome = self.forget(session.client, session.id).and_then(|set| self.engine.apply_own(&set));
+            match outcome {
+                Ok(()) => break,
+                Err(error) => {
+                    if self.overcome(error.into()).await.is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        self.commit().await;
+    }
+
+    /// The set that removes a client's record and reply records, unless a later session of it has taken them over.
+    fn forget(&self, client: ClientId, session: u64) -> Result<WriteSet, StoreError> {
+        let view = self.engine.store.running()?;
+        let mut set = boot::from_reserve();
+        let prefix = client.0.to_be_bytes();
+        let record = view.get(Table::Clients, &prefix)?.and_then(|value| ClientRecord::decode(&prefix, &value));
+        if record.is_some_and(|record| record.session != session) {
+            return Ok(set);
+        }
+        set.delete(Table::Clients, prefix);
+        view.scan(Table::Replies, &prefix, &mut |key, _| {
+            let own = key.starts_with(&prefix);
+            if own {
+                set.delete(Table::Replies, key);
+            }
+            own
+        })?;
+        Ok(set)
     }
 }
 
 impl Target for Mdt {
     fn id(&self) -> TargetId {
-        unimplemented!()
+        TargetId::mdt(self.engine.config.index)
     }
+
     fn exports(&self) -> Rc<Exports> {
-        unimplemented!()
+        self.exports.clone()
     }
-    fn class(&self, _request: &Request) -> Class {
-        unimplemented!()
+
+    fn class(&self, request: &Request) -> Class {
+        let service = match request.opcode() {
+            Opcode::MdtReaddir | Opcode::MdtClose => &spec::MDT_READPAGE,
+            Opcode::MdtUnlock => &spec::LDLM_CANCELD,
+            _ => &spec::MDT,
+        };
+        Class { service, high_priority: false }
     }
-    fn handle(self: Rc<Self>, _incoming: Incoming) -> LocalFuture<'static, Reply> {
-        unimplemented!()
+
+    fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {
+        Box::pin(self.run(incoming))
     }
-    fn remember_client(self: Rc<Self>, _record: ClientRecord) -> LocalFuture<'static, Result<(), Errno>> {
-        unimplemented!()
+
+    fn remember_client(self: Rc<Self>, record: ClientRecord) -> LocalFuture<'static, Result<(), Errno>> {
+        Box::pin(async move { self.remember(record).await })
     }
-    fn session_ended(self: Rc<Self>, _session: Rc<Session>, _evicted: bool) -> LocalFuture<'static, ()> {
-        unimplemented!()
+
+    fn session_ended(self: Rc<Self>, session: Rc<Session>, evicted: bool) -> LocalFuture<'static, ()> {
+        Box::pin(async move {
+            if evicted {
+                tracing::info!(target: "mdt", client = %session.client, name = %session.name, "client evicted");
+            }
+            self.end_session(&session).await;
+        })
     }
+
     fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
-        unimplemented!()
+        Box::pin(async move {
+            self.sweep_orphans().await;
+            self.commit().await;
+        })
     }
 }

@@ -123,7 +123,7 @@ impl Ost {
 
     /// The storage is not to be trusted any more: nobody is answered from here on.
     pub(crate) fn fail(&self, reason: String) {
-        tracing::error!(target_id = %self.id(), %reason, "the storage failed: this instance ends");
+        tracing::warn!(target_id = %self.id(), %reason, "the storage failed: this instance ends");
         self.failure.reason.borrow_mut().get_or_insert(reason);
         self.failure.told.notify_waiters();
     }

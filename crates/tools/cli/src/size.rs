@@ -41,7 +41,9 @@ mod tests {
 
     #[test]
     fn suffixes_are_powers_of_two_in_any_spelling() {
-        for (text, bytes) in [("4096", 4096), ("64K", 65536), ("1m", 1 << 20), ("1MiB", 1 << 20), ("2gb", 2 << 30), ("1Ti", 1 << 40), ("7b", 7)] {
+        for (text, bytes) in
+            [("4096", 4096), ("64K", 65536), ("1m", 1 << 20), ("1MiB", 1 << 20), ("2gb", 2 << 30), ("1Ti", 1 << 40), ("7b", 7)]
+        {
             assert_eq!(parse(text), Ok(bytes), "{text}");
         }
         for text in ["", "k", "-1", "1x", "1kk", "16e", "1.5m", "1 m"] {

@@ -84,7 +84,7 @@ mod tests {
         let table = b"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
             36 22 0:44 / /mnt/a\\040b rw,nosuid shared:9 - fuse.nacre 127.0.0.2@tcp:/testfs rw,user_id=0\n";
         let expected = Mount { dir: "/mnt/a b".into(), device: (0, 44), source: "127.0.0.2@tcp:/testfs".into() };
-        assert_eq!(parse(table), [expected.clone()]);
         assert_eq!(expected.fsname(), "testfs");
+        assert_eq!(parse(table), [expected]);
     }
 }

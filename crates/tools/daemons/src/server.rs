@@ -22,7 +22,7 @@ use osd_disk::TargetLock;
 use ost::{Ost, OstConfig};
 use service::{Exports, Node, NodeConfig};
 use tokio::sync::watch;
-use types::{ClientId, FsName, Nid, NidAddr, TargetKind};
+use types::{ClientId, FsName, Net, Nid, NidAddr, TargetKind};
 
 use self::directory::Directory;
 use crate::ctl::{self, Device, Who};
@@ -85,7 +85,6 @@ pub struct Server {
     directory: Rc<Directory>,
     targets: Vec<Running>,
     addr: NidAddr,
-    lo: NidAddr,
     failed: watch::Sender<Option<String>>,
     ctl: RefCell<Option<Registered>>,
 }
@@ -94,10 +93,11 @@ impl Server {
     /// Starts everything; returns when all targets are served (registration goes on in the background).
     pub async fn start(env: &Env, options: &ServerOptions) -> Result<Rc<Server>> {
         let found = targets::find(&options.dirs)?;
-        let locks = found.iter().map(|target| osd_disk::superblock::lock(&target.dir)).collect::<Result<Vec<_>, _>>()?;
+        let lock = |target: &TargetDir| osd_disk::superblock::lock(&target.dir).map(|lock| (target.clone(), lock));
+        let mut locked = found.iter().map(lock).collect::<Result<Vec<_>, _>>()?;
         let tcp = env.listen(options.listen).await.with_context(|| format!("cannot listen at {}", options.listen))?;
-        let lo = env.listen(NidAddr { nid: Nid::LO, port: 0 }).await.context("lo")?;
-        let (addr, lo_addr) = (tcp.addr(), lo.addr());
+        let (addr, lo_addr) = (tcp.addr(), lo_of(tcp.addr()));
+        let lo = env.listen(lo_addr).await.context("lo")?;
         let env = crate::alias::with_aliases(env, vec![(addr, lo_addr)]);
         let node = Node::new(&env, NodeConfig::new(options.cpts.clone()));
         let directory = Rc::new(Directory::new(&found, options, addr));
@@ -105,27 +105,15 @@ impl Server {
         let endpoint = Endpoint::new(&env, endpoint_config(&env, name, addr), directory.clone());
         node.serve(tcp);
         node.serve(lo);
-        let mut starting = Starting { env: &env, options, node: &node, directory: &directory, endpoint: &endpoint };
+        let starting = Starting { env: &env, options, node: &node, directory: &directory, endpoint: &endpoint };
         let mut targets = Vec::new();
-        // MGT first, MDTs last: they ask the OSTs.
-        for kind in [TargetKind::Mgt, TargetKind::Ost, TargetKind::Mdt] {
-            for (target, lock) in found.iter().zip(&locks).filter(|(target, _)| target.superblock.target.kind == kind) {
-                targets.push(starting.start(target, lock.clone()).await.with_context(|| target.name())?);
-            }
+        locked.sort_by_key(|(target, _)| start_order(target.superblock.target.kind));
+        for (target, lock) in locked {
+            targets.push(starting.start(&target, lock).await.with_context(|| target.name())?);
         }
-        drop(locks);
         let (failed, _) = watch::channel(None);
-        let server = Rc::new(Server {
-            env: env.clone(),
-            node,
-            endpoint,
-            directory,
-            targets,
-            addr,
-            lo: lo_addr,
-            failed,
-            ctl: RefCell::new(None),
-        });
+        let server =
+            Rc::new(Server { env: env.clone(), node, endpoint, directory, targets, addr, failed, ctl: RefCell::new(None) });
         server.watch_failures();
         announce::start(&server, &found);
         Ok(server)
@@ -135,12 +123,6 @@ impl Server {
     #[must_use]
     pub fn addr(&self) -> NidAddr {
         self.addr
-    }
-
-    /// Where it listens for this process.
-    #[must_use]
-    pub fn lo_addr(&self) -> NidAddr {
-        self.lo
     }
 
     /// Names of the targets.
@@ -187,6 +169,13 @@ impl Server {
         self.endpoint.shutdown().await;
     }
 
+    /// Hangs up without committing: the storage failed, and the node boots anew.
+    pub async fn abandon(&self) {
+        self.ctl.borrow_mut().take();
+        self.node.stop().await;
+        self.endpoint.shutdown().await;
+    }
+
     fn fail(&self, reason: String) {
         tracing::error!("{reason}");
         self.failed.send_if_modified(|failed| {
@@ -221,6 +210,21 @@ impl Server {
     }
 }
 
+/// MGT first, MDTs last: they ask the OSTs.
+fn start_order(kind: TargetKind) -> u8 {
+    match kind {
+        TargetKind::Mgt => 0,
+        TargetKind::Ost => 1,
+        TargetKind::Mdt => 2,
+    }
+}
+
+/// Where a node that listens at `addr` listens for its own process: the same place on the `lo` network.
+#[must_use]
+pub fn lo_of(addr: NidAddr) -> NidAddr {
+    NidAddr { nid: Nid::new(Net::LO, addr.nid.addr()), port: addr.port }
+}
+
 fn tell<E: std::fmt::Display>(name: &str, done: Result<(), E>) {
     if let Err(error) = done {
         tracing::error!("{name}: stopped with an error: {error}; what was not durable is replayed by the clients");
@@ -242,7 +246,7 @@ struct Starting<'a> {
 }
 
 impl Starting<'_> {
-    async fn start(&mut self, target: &TargetDir, lock: TargetLock) -> Result<Running> {
+    async fn start(&self, target: &TargetDir, lock: TargetLock) -> Result<Running> {
         let store = store::Opened::open(target)?;
         store::strike_out(&*store.meta, &self.options.dead_clients).await?;
         let (fsname, index) = (target.superblock.fsname, target.superblock.target.index);
@@ -281,7 +285,10 @@ impl ctl::server::Answers for Control {
         Who {
             kind: "server".into(),
             pid: std::process::id(),
-            fsname: server.as_ref().and_then(|server| server.directory.fsname()).map_or_else(String::new, |name| name.to_string()),
+            fsname: server
+                .as_ref()
+                .and_then(|server| server.directory.fsname())
+                .map_or_else(String::new, |name| name.to_string()),
             targets: server.map_or_else(Vec::new, |server| server.names()),
             mount: None,
         }

@@ -71,7 +71,10 @@ fn wait_for(pid: u32, dir: &std::path::Path, force: bool) -> Result<()> {
             return kill(pid);
         }
         if Instant::now() > until {
-            bail!("{}: unmounted, but its daemon {pid} still waits for servers (-f gives up what they have not confirmed)", dir.display());
+            bail!(
+                "{}: unmounted, but its daemon {pid} still waits for servers (-f gives up what they have not confirmed)",
+                dir.display()
+            );
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -43,6 +43,9 @@ enum Command {
     Lfs(cli::lfs::Args),
     /// Parameters and devices (also as `lctl`).
     Lctl(cli::lctl::Args),
+    /// Measure: drivers that need no MPI.
+    #[command(subcommand)]
+    Bench(Bench),
     /// Print completions for a shell.
     Completion {
         /// Which shell.
@@ -53,6 +56,15 @@ enum Command {
         /// Where to.
         dir: PathBuf,
     },
+}
+
+/// Drivers of `nacre bench`.
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Metadata rates, with mdtest's options and output.
+    Mdtest(bench::mdtest::MdtestArgs),
+    /// Pings and bulk transfers of the RPC layer, beside a bare epoll echo.
+    Lnet(bench::lnet::LnetArgs),
 }
 
 /// Options of `nacre up`.
@@ -97,6 +109,9 @@ struct Up {
     /// Mount options, as of `nacre mount -o`.
     #[arg(short = 'o', long, value_name = "OPTIONS", default_value = "")]
     options: String,
+    /// Crashes of one server within a minute after which it is given up.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    crashes_max: u32,
 }
 
 /// Options of `nacre format`.
@@ -242,6 +257,8 @@ impl Nacre {
             Command::Serve(args) => daemons::serve::run(&args.options()),
             Command::Mount(args) => args.options().and_then(|options| daemons::mount::run(&options)).map(|()| 0),
             Command::Umount(args) => daemons::umount::run(&args.options()).map(|()| 0),
+            Command::Bench(Bench::Mdtest(args)) => bench::mdtest::run(&args).map(|()| 0),
+            Command::Bench(Bench::Lnet(args)) => bench::lnet::run(args).map(|()| 0),
             Command::Completion { shell } => pages::completion(shell, &mut Nacre::command()).map(|()| 0),
             Command::Man { dir } => pages::man(&dir, Nacre::command()).map(|()| 0),
         };
@@ -280,6 +297,7 @@ impl Up {
             run: self.run,
             port: self.port,
             mount_options: self.options,
+            crashes_max: self.crashes_max,
         }
     }
 }

@@ -92,6 +92,31 @@ impl Inner {
         });
     }
 
+    /// A stat found a dirty file's size: if it looks as if nobody wrote any more (its writer died), the MDT may have it,
+    /// so that the next stat need not ask. Refused once, it is not offered again before something has changed.
+    pub(crate) fn offer_size(self: &Rc<Self>, ctx: &Ctx, stat: &Stat) {
+        let attr = stat.attr;
+        let fid = attr.fid();
+        let quiet = attr.mtime().sec + limits::QUIET_SECS <= self.env.wall().sec;
+        let here = self.inode(fid).is_some_and(|inode| inode.has_writers());
+        if !crate::needs_glimpse(&attr) || !quiet || here || self.config.bugs.forget_glimpse || stat.layout.is_none() {
+            return;
+        }
+        let mut offered = self.offered.borrow_mut();
+        if offered.len() >= limits::OFFERED_MAX {
+            offered.clear();
+        }
+        if offered.insert(fid, stat.epoch) == Some(stat.epoch) {
+            return;
+        }
+        let (inner, ctx, epoch) = (self.clone(), ctx.clone(), stat.epoch);
+        self.env.spawn("offer size", async move {
+            if let Err(error) = inner.state_size(&ctx, &attr, epoch).await {
+                tracing::debug!("the file stays dirty: {error}");
+            }
+        });
+    }
+
     async fn settle_size(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<()> {
         let mut stat = self.stat(ctx, fid, 0).await?;
         self.resolve(ctx, &mut stat.attr, stat.layout.as_ref()).await?;

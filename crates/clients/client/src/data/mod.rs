@@ -19,6 +19,7 @@ use crate::{Error, Result};
 
 pub(crate) use append::append;
 pub(crate) use close::close;
+pub(crate) use glimpse::Question;
 pub(crate) use read::read;
 pub(crate) use sync::fsync;
 pub(crate) use write::write;

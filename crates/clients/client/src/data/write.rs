@@ -154,7 +154,7 @@ mod tests {
         let failed = |errno| Err(Error::local(errno, "ost_write"));
         assert_eq!(outcome(extent, &runs, vec![Ok(()), Ok(())]), Ok((1 << 17) - 100));
         assert_eq!(outcome(extent, &runs, vec![Ok(()), failed(Errno::ENOSPC)]), Ok((1 << 16) - 100));
-        assert_eq!(outcome(extent, &runs, vec![failed(Errno::ENOSPC), Ok(())]), failed(Errno::ENOSPC));
-        assert_eq!(outcome(extent, &runs, vec![Ok(()), failed(Errno::EIO)]), failed(Errno::EIO));
+        assert_eq!(outcome(extent, &runs, vec![failed(Errno::ENOSPC), Ok(())]), Err(Error::local(Errno::ENOSPC, "ost_write")));
+        assert_eq!(outcome(extent, &runs, vec![Ok(()), failed(Errno::EIO)]), Err(Error::local(Errno::EIO, "ost_write")));
     }
 }

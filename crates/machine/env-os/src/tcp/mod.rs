@@ -13,17 +13,18 @@
 //! that is there to one vectored write. The wake-up puts the writer behind the tasks that are ready now: when 64
 //! requests arrive in one read, the 64 handlers answer first and their replies leave in one system call.
 //!
-//! The other way was tried: write in `send` when nothing is queued. Echo of 272 and 192 bytes on 2 virtual CPUs,
-//! `nacre bench lnet --sides bare,link --tests ping --seconds 0.4 --pairs 2`, three rounds of each in turn, messages
-//! per second:
+//! The other way was tried: write in `send` when nothing is queued. Echo of 272 and 192 bytes between two processes on
+//! a virtual machine of 2 CPUs, least and most of six runs taken in turns, messages per second (`nacre bench lnet
+//! --sides bare,link --tests ping --seconds 0.4 --pairs 2`, with `--cpus 0,1` and `--cpus 0,0`):
 //!
 //! | in flight | two CPUs: deferred | direct | one CPU: deferred | direct |
 //! |---|---|---|---|---|
-//! | 1 | 10.6 to 14.0 k | 10.7 to 11.4 k | 151 to 155 k | 144 to 152 k |
-//! | 8 | 80 to 107 k | 109 to 119 k | 942 to 956 k | 256 to 272 k |
-//! | 64 | 448 to 487 k | 144 to 149 k | 2.72 to 2.77 M | 0.35 to 0.36 M |
+//! | 1 | 10 to 14 k | 9 to 12 k | 142 to 155 k | 129 to 152 k |
+//! | 8 | 67 to 107 k | 89 to 119 k | 895 to 956 k | 218 to 272 k |
+//! | 64 | 420 to 487 k | 141 to 149 k | 2.1 to 2.8 M | 0.35 to 0.36 M |
 //!
-//! Direct is ahead only at 8 on two CPUs, where its many small writes keep both from going idle.
+//! Direct is ahead only at 8 on two CPUs, where its many small writes keep both from going idle. The spread between
+//! the columns is the wake-up of an idle CPU, which costs more than everything else here.
 //!
 //! **Reading.** Whoever polls the link reads the control socket itself, without a task between ([`inbox`]); bulk is
 //! read by a task of its own into pooled buffers ([`bulk`]), because a server that takes no further requests still

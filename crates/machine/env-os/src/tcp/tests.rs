@@ -14,7 +14,7 @@ use crate::rng::Rng;
 use crate::{OsConfig, run};
 
 fn quick() -> OsConfig {
-    OsConfig { handshake: Span::millis(300), heartbeat: Span::millis(20), ..OsConfig::default() }
+    OsConfig { handshake: Span::secs(1), heartbeat: Span::millis(20), ..OsConfig::default() }
 }
 
 fn at(text: &str) -> NidAddr {
@@ -349,7 +349,7 @@ fn a_dead_port_fails_fast_and_a_mute_one_in_time() {
         let before = env.now();
         let error = env.connect(None, dead).await.err().expect("nobody listens");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        assert!(env.now() - before < Span::millis(100));
+        assert!(env.now() - before < Span::millis(500), "no waiting for the handshake");
         let mute = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let to = NidAddr { nid: dead.nid, port: mute.local_addr().expect("bound").port() };
         let error = env.connect(None, to).await.err().expect("nobody answers");

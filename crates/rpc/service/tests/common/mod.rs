@@ -1,5 +1,7 @@
 //! A toy target of counters over a toy store with a running and a committed image, and a world to run it in.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -12,12 +14,12 @@ use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Node, NodeC
 use types::{ClientId, Errno, Instance, NidAddr, Span, TargetId, Transno};
 use wire::{Opcode, Reply, Request};
 
-pub const TARGET: TargetId = TargetId { kind: types::TargetKind::Mdt, index: 0 };
+pub(crate) const TARGET: TargetId = TargetId { kind: types::TargetKind::Mdt, index: 0 };
 
 #[derive(Clone, Default)]
-pub struct Image {
-    pub counters: BTreeMap<u64, u64>,
-    pub data: BTreeMap<u64, Bytes>,
+pub(crate) struct Image {
+    pub(crate) counters: BTreeMap<u64, u64>,
+    pub(crate) data: BTreeMap<u64, Bytes>,
     replies: BTreeMap<Vec<u8>, Vec<u8>>,
     clients: BTreeMap<Vec<u8>, Vec<u8>>,
     last: Transno,
@@ -26,22 +28,22 @@ pub struct Image {
 
 /// What survives a restart: the committed image. The running one does not.
 #[derive(Default)]
-pub struct Disk(pub RefCell<Image>);
+pub(crate) struct Disk(pub(crate) RefCell<Image>);
 
-pub struct Toy {
+pub(crate) struct Toy {
     env: Env,
     disk: Rc<Disk>,
-    pub running: RefCell<Image>,
-    pub exports: Rc<Exports>,
-    pub executed: Cell<u64>,
-    pub parked: Rc<tokio::sync::Notify>,
-    pub evicted: Cell<u64>,
+    pub(crate) running: RefCell<Image>,
+    pub(crate) exports: Rc<Exports>,
+    pub(crate) executed: Cell<u64>,
+    pub(crate) parked: Rc<tokio::sync::Notify>,
+    pub(crate) evicted: Cell<u64>,
 }
 
-pub struct Rules {
-    pub commit_every: Span,
-    pub window: Span,
-    pub lease: Span,
+pub(crate) struct Rules {
+    pub(crate) commit_every: Span,
+    pub(crate) window: Span,
+    pub(crate) lease: Span,
 }
 
 impl Default for Rules {
@@ -51,7 +53,7 @@ impl Default for Rules {
 }
 
 impl Toy {
-    pub fn start(env: &Env, disk: &Rc<Disk>, rules: &Rules) -> Rc<Toy> {
+    pub(crate) fn start(env: &Env, disk: &Rc<Disk>, rules: &Rules) -> Rc<Toy> {
         disk.0.borrow_mut().epoch += 1;
         let image = disk.0.borrow().clone();
         let config = ExportsConfig {
@@ -84,7 +86,7 @@ impl Toy {
         toy
     }
 
-    pub fn commit(&self) {
+    pub(crate) fn commit(&self) {
         let upto = self.exports.last_assigned();
         *self.disk.0.borrow_mut() = self.running.borrow().clone();
         self.exports.committed(upto);
@@ -106,7 +108,7 @@ impl Toy {
     }
 }
 
-pub fn key(request: &Request) -> u64 {
+pub(crate) fn key(request: &Request) -> u64 {
     request.body::<u64>()
 }
 
@@ -194,7 +196,7 @@ impl Target for Toy {
     }
 }
 
-pub struct Fixed(pub NidAddr);
+pub(crate) struct Fixed(pub(crate) NidAddr);
 
 impl Resolve for Fixed {
     fn addrs(&self, _target: TargetId) -> Vec<NidAddr> {
@@ -202,12 +204,12 @@ impl Resolve for Fixed {
     }
 }
 
-pub fn addr(handle: &NodeHandle) -> NidAddr {
+pub(crate) fn addr(handle: &NodeHandle) -> NidAddr {
     NidAddr { nid: handle.nid(), port: 988 }
 }
 
 /// Starts the server on its node; again after a kill.
-pub async fn serve(env: Env, at: NidAddr, disk: Rc<Disk>, rules: &Rules) -> (Rc<Node>, Rc<Toy>) {
+pub(crate) async fn serve(env: Env, at: NidAddr, disk: Rc<Disk>, rules: &Rules) -> (Rc<Node>, Rc<Toy>) {
     let toy = Toy::start(&env, &disk, rules);
     let two = std::num::NonZeroU32::new(2).expect("two");
     let node = Node::new(&env, NodeConfig::new(CptTable::new(two, std::num::NonZeroU32::MIN, 2, true).expect("virtual")));
@@ -217,7 +219,7 @@ pub async fn serve(env: Env, at: NidAddr, disk: Rc<Disk>, rules: &Rules) -> (Rc<
     (node, toy)
 }
 
-pub fn client(env: &Env, id: u128, at: NidAddr) -> Rc<Endpoint> {
+pub(crate) fn client(env: &Env, id: u128, at: NidAddr) -> Rc<Endpoint> {
     let config = EndpointConfig {
         client: ClientId(id),
         name: format!("client{id}"),
@@ -228,14 +230,14 @@ pub fn client(env: &Env, id: u128, at: NidAddr) -> Rc<Endpoint> {
     Endpoint::new(env, config, Rc::new(Fixed(at)))
 }
 
-pub fn call(opcode: Opcode, key: u64) -> Call {
+pub(crate) fn call(opcode: Opcode, key: u64) -> Call {
     Call::new(opcode, vec![Bytes::copy_from_slice(&key.to_le_bytes())])
 }
 
-pub fn increment(key: u64) -> Call {
+pub(crate) fn increment(key: u64) -> Call {
     Call { modifies: true, ..call(Opcode::MdtSetattr, key) }
 }
 
-pub fn node(sim: &Sim, name: &str, last: u8) -> NodeHandle {
+pub(crate) fn node(sim: &Sim, name: &str, last: u8) -> NodeHandle {
     sim.node(name, types::Nid::tcp(std::net::Ipv4Addr::new(10, 0, 0, last)))
 }

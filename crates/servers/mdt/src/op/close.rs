@@ -7,6 +7,7 @@ use types::{Errno, Fid, Timespec};
 use wire::SizeState;
 use wire::body::{CloseReq, close as flags};
 
+use crate::boot::from_reserve;
 use crate::op::{Answer, Op};
 use crate::opens::{OpenFile, Verdict};
 use crate::record::Inode;
@@ -14,7 +15,7 @@ use crate::state::Effect;
 use crate::tx::Decided;
 
 /// Closes a handle.
-pub(crate) fn close(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn close(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: CloseReq = op.request.body();
     let Some(open) = op.state.opens.get(body.handle).filter(|open| open.client == op.client) else {
         return match op.tx.find(Fid::from(body.fid))? {
@@ -31,6 +32,7 @@ pub(crate) fn close(op: &mut Op<'_>) -> Decided<Answer> {
         inode.attr.set_atime(atime.max(inode.attr.atime()));
     }
     let wrote = body.flags & flags::WROTE != 0;
+    op.tx.set = from_reserve();
     let last = op.state.opens.is_last(body.handle);
     op.tx.effects.push(Effect::Closed { handle: body.handle, wrote, cleaned });
     let answer = Answer::attr(&inode);
@@ -44,7 +46,7 @@ pub(crate) fn close(op: &mut Op<'_>) -> Decided<Answer> {
 }
 
 /// Size and times from the closer; says whether the size is known now.
-fn hand_over(op: &Op<'_>, body: &CloseReq, open: OpenFile, inode: &mut Inode) -> bool {
+fn hand_over(op: &Op<'_, '_>, body: &CloseReq, open: OpenFile, inode: &mut Inode) -> bool {
     if !open.write {
         return false;
     }

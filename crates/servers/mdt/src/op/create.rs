@@ -7,7 +7,7 @@
 use layout::{Layout, Template};
 use osd::Table;
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
-use wire::attr::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISGID};
+use wire::attr::{ATTR_HAS_XATTR, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISGID};
 use wire::body::{CreateReq, create as flags, disposition};
 
 use crate::keys;
@@ -18,7 +18,7 @@ use crate::record::{INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INOD
 use crate::tx::{Decided, new_attr};
 
 /// Makes a file; see the module.
-pub(crate) fn create(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: CreateReq = op.request.body();
     let name = op.request.buf(1);
     let name = checked_name(&name)?;
@@ -55,7 +55,7 @@ pub(crate) fn create(op: &mut Op<'_>) -> Decided<Answer> {
 }
 
 /// A replay whose file is there: it was durable, or its name was open before. Only the handle is missing.
-fn replay_of_existing(op: &mut Op<'_>, body: &CreateReq) -> Decided<Option<Answer>> {
+fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Option<Answer>> {
     let Some(first) = op.replay else { return Ok(None) };
     let existing = op.tx.find(first.attr.fid())?;
     match existing {
@@ -68,7 +68,7 @@ fn replay_of_existing(op: &mut Op<'_>, body: &CreateReq) -> Decided<Option<Answe
     }
 }
 
-fn make_inode(op: &mut Op<'_>, body: &CreateReq, parent: &Inode) -> Decided<Inode> {
+fn make_inode(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode) -> Decided<Inode> {
     let file_type = if body.mode & S_IFMT == 0 { S_IFREG } else { body.mode & S_IFMT };
     let target = op.request.buf(2);
     match file_type {
@@ -108,7 +108,7 @@ fn make_inode(op: &mut Op<'_>, body: &CreateReq, parent: &Inode) -> Decided<Inod
 }
 
 /// Mode and lists from the parent's default list, or the mode under the umask; a directory's default layout too.
-fn inherit(op: &mut Op<'_>, body: &CreateReq, parent: &Inode, inode: &mut Inode) -> Decided<()> {
+fn inherit(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode, inode: &mut Inode) -> Decided<()> {
     let file_type = inode.attr.file_type();
     if file_type == S_IFLNK {
         return Ok(());
@@ -127,6 +127,9 @@ fn inherit(op: &mut Op<'_>, body: &CreateReq, parent: &Inode, inode: &mut Inode)
                 op.tx.set.put(Table::Xattrs, keys::xattr(inode.fid(), ACL_DEFAULT), default.encode());
                 inode.flags |= INODE_HAS_DEFAULT_ACL | INODE_HAS_XATTR;
             }
+            if inode.has(INODE_HAS_XATTR) {
+                inode.attr.flags |= ATTR_HAS_XATTR;
+            }
         }
     }
     if file_type == S_IFDIR {
@@ -137,7 +140,7 @@ fn inherit(op: &mut Op<'_>, body: &CreateReq, parent: &Inode, inode: &mut Inode)
 
 /// A directory takes over its parent's default layout, unless the parent is the root, whose default holds everywhere
 /// without being copied (spec namespace 2.7).
-fn inherit_template(op: &mut Op<'_>, parent: &Inode, inode: &mut Inode) -> Decided<()> {
+fn inherit_template(op: &mut Op<'_, '_>, parent: &Inode, inode: &mut Inode) -> Decided<()> {
     let asked = op.request.buf(3);
     let template = if !asked.is_empty() {
         Some(decode_template(&asked)?)
@@ -158,7 +161,7 @@ fn decode_template(record: &[u8]) -> Decided<Template> {
 }
 
 /// The layout of a new file, unless it shall have none yet.
-fn place(op: &mut Op<'_>, body: &CreateReq, parent: &Inode, inode: &mut Inode) -> Decided<()> {
+fn place(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode, inode: &mut Inode) -> Decided<()> {
     if body.flags & flags::NO_LAYOUT != 0 {
         return Ok(());
     }
@@ -171,7 +174,7 @@ fn place(op: &mut Op<'_>, body: &CreateReq, parent: &Inode, inode: &mut Inode) -
     op.give_layout(inode, Some(parent), &asked)
 }
 
-impl Op<'_> {
+impl Op<'_, '_> {
     /// Gives `inode` a layout: what is asked for, else its directory's default, the root's, the file system's. A replay
     /// takes the layout of the first reply.
     pub(crate) fn give_layout(&mut self, inode: &mut Inode, parent: Option<&Inode>, asked: &Template) -> Decided<()> {

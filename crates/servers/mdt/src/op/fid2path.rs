@@ -10,7 +10,7 @@ use crate::perm::{X, is_root};
 use crate::tx::{Decided, OpError};
 
 /// Paths without a leading slash, each with a NUL behind it.
-pub(crate) fn fid2path(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn fid2path(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
     let fid = Fid::from(body.fid);
     op.tx.find(fid)?.ok_or(Errno::ENOENT)?;
@@ -30,7 +30,7 @@ pub(crate) fn fid2path(op: &mut Op<'_>) -> Decided<Answer> {
 }
 
 /// Directory and name of each link, at most `max`.
-fn links(op: &Op<'_>, fid: Fid, max: usize) -> Decided<Vec<(Fid, Vec<u8>)>> {
+fn links(op: &Op<'_, '_>, fid: Fid, max: usize) -> Decided<Vec<(Fid, Vec<u8>)>> {
     let prefix = fid.to_key();
     let mut found = Vec::new();
     let mut broken = false;
@@ -48,7 +48,7 @@ fn links(op: &Op<'_>, fid: Fid, max: usize) -> Decided<Vec<(Fid, Vec<u8>)>> {
 }
 
 /// The path that ends in `name` in `dir`. Whoever is not root must be allowed to search every directory on it.
-fn path_of(op: &mut Op<'_>, mut dir: Fid, name: Vec<u8>) -> Decided<Vec<u8>> {
+fn path_of(op: &mut Op<'_, '_>, mut dir: Fid, name: Vec<u8>) -> Decided<Vec<u8>> {
     let mut parts = vec![name];
     for _ in 0..DEPTH_MAX {
         let inode = op.tx.inode(dir)?;

@@ -9,14 +9,14 @@ use crate::perm::X;
 use crate::tx::Decided;
 
 /// Attributes and layout by FID; an unlinked file that is still open has them too.
-pub(crate) fn getattr(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn getattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
     let inode = op.tx.inode(Fid::from(body.fid))?;
     op.full_answer(&inode, 0, 0)
 }
 
 /// Attributes and layout by directory and name.
-pub(crate) fn lookup(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn lookup(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: LookupReq = op.request.body();
     let name = op.request.buf(1);
     let dir = op.tx.dir(Fid::from(body.parent))?;
@@ -27,7 +27,7 @@ pub(crate) fn lookup(op: &mut Op<'_>) -> Decided<Answer> {
 }
 
 /// Target of a symbolic link.
-pub(crate) fn readlink(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn readlink(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
     let inode = op.tx.inode(Fid::from(body.fid))?;
     if inode.attr.file_type() != S_IFLNK {

@@ -9,7 +9,7 @@ use crate::perm::{W, X};
 use crate::tx::Decided;
 
 /// Makes a hard link.
-pub(crate) fn link(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn link(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: LinkReq = op.request.body();
     let name = op.request.buf(1);
     let name = checked_name(&name)?;

@@ -28,7 +28,7 @@ use crate::state::{Effect, State};
 use crate::tx::{Decided, Tx};
 
 /// One operation while it is decided.
-pub(crate) struct Op<'a> {
+pub(crate) struct Op<'a, 'v> {
     pub(crate) request: &'a Request,
     pub(crate) client: ClientId,
     pub(crate) session: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Op<'a> {
     pub(crate) committed: bool,
     /// Others may still re-open what looks closed.
     pub(crate) recovering: bool,
-    pub(crate) tx: Tx<'a>,
+    pub(crate) tx: Tx<'v>,
     pub(crate) state: &'a mut State,
     pub(crate) config: &'a MdtConfig,
     /// Active OSTs.
@@ -112,7 +112,7 @@ pub(crate) fn modifies(opcode: Opcode) -> bool {
 }
 
 /// Decides one operation.
-pub(crate) fn decide(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn decide(op: &mut Op<'_, '_>) -> Decided<Answer> {
     match op.request.opcode() {
         Opcode::MdtGetattr => getattr::getattr(op),
         Opcode::MdtLookup => getattr::lookup(op),
@@ -161,7 +161,7 @@ pub(crate) fn checked_name(name: &Bytes) -> Decided<&[u8]> {
     }
 }
 
-impl Op<'_> {
+impl Op<'_, '_> {
     /// The answer with attributes and layout of `inode` as the operation leaves it.
     pub(crate) fn full_answer(&self, inode: &Inode, handle: u64, disposition: u32) -> Decided<Answer> {
         let layout = self.tx.layout_record(inode)?;

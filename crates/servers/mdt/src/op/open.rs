@@ -45,13 +45,13 @@ pub(crate) struct Opening {
 }
 
 /// Opens by FID.
-pub(crate) fn open(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn open(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: OpenReq = op.request.body();
     let inode = op.tx.inode(Fid::from(body.fid))?;
     op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false })
 }
 
-impl Op<'_> {
+impl Op<'_, '_> {
     /// Opens `inode`, which this operation may have made.
     pub(crate) fn open_inode(&mut self, mut inode: Inode, how: &Opening) -> Decided<Answer> {
         let write = wants_write(how.flags);

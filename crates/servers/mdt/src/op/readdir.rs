@@ -1,7 +1,7 @@
 //! readdir: a page of entries in hash order with their attributes (D4). Read only; a page is one image, a whole listing
 //! is not: what exists throughout is told once.
 
-use types::Fid;
+use types::{Errno, Fid};
 use wire::body::{ReaddirRep, ReaddirReq};
 use wire::{Attr, dirent, encode_body};
 
@@ -12,11 +12,12 @@ use crate::record::DirentRecord;
 use crate::tx::{Decided, Entry, OpError};
 
 /// A page behind a cookie.
-pub(crate) fn readdir(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: ReaddirReq = op.request.body();
     let dir = op.tx.dir(Fid::from(body.fid))?;
-    if !has_open(op, dir.fid()) {
-        op.access(&dir, R)?;
+    // Whoever opened the directory while it was allowed to goes on reading it.
+    if !op.may(&dir, R)? && !op.state.opens.is_open_by(dir.fid(), op.client) {
+        return Err(Errno::EACCES.into());
     }
     let with_attr = body.flags & 1 == 0 && op.may(&dir, X)?;
     let entries_max = match body.entries_max {
@@ -39,13 +40,8 @@ pub(crate) fn readdir(op: &mut Op<'_>) -> Decided<Answer> {
     Ok(Answer::Bufs(vec![encode_body(&rep), page.into()]))
 }
 
-/// The caller opened the directory while it was allowed to.
-fn has_open(op: &Op<'_>, dir: Fid) -> bool {
-    op.state.opens.is_open_by(dir, op.client)
-}
-
 /// Entries behind `cookie` that fit, at least one; and whether nothing stands behind them.
-fn collect(op: &Op<'_>, dir: Fid, cookie: u64, entries_max: usize, bytes_max: usize) -> Decided<(Vec<Entry>, bool)> {
+fn collect(op: &Op<'_, '_>, dir: Fid, cookie: u64, entries_max: usize, bytes_max: usize) -> Decided<(Vec<Entry>, bool)> {
     let mut entries: Vec<Entry> = Vec::new();
     let (mut bytes, mut at_end, mut broken) = (0, true, false);
     let Some(from) = cookie.checked_add(1) else { return Ok((entries, true)) };

@@ -23,7 +23,7 @@ struct End<'n> {
 }
 
 /// Renames; the answer tells of the file that moved.
-pub(crate) fn rename(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn rename(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: RenameReq = op.request.body();
     let (old_name, new_name) = (op.request.buf(1), op.request.buf(2));
     let from = End { dir: body.parent.into(), name: checked_name(&old_name)? };
@@ -62,7 +62,7 @@ pub(crate) fn rename(op: &mut Op<'_>) -> Decided<Answer> {
 }
 
 /// Kinds fit, nothing is lost, and the tree stays a tree.
-fn check_tree(op: &mut Op<'_>, from: &End<'_>, to: &End<'_>, moved: &Inode, replaced: Option<&Inode>, flags: u32) -> Decided<()> {
+fn check_tree(op: &mut Op<'_, '_>, from: &End<'_>, to: &End<'_>, moved: &Inode, replaced: Option<&Inode>, flags: u32) -> Decided<()> {
     if moved.attr.is_dir() && from.dir != to.dir {
         no_cycle(op, moved.fid(), to.dir)?;
     }
@@ -83,7 +83,7 @@ fn check_tree(op: &mut Op<'_>, from: &End<'_>, to: &End<'_>, moved: &Inode, repl
 
 /// `dir` must not be `inner` or an ancestor of it. The walk decides on every directory it passes: a move of one of them
 /// by somebody else must be durable first.
-fn no_cycle(op: &mut Op<'_>, dir: Fid, inner: Fid) -> Decided<()> {
+fn no_cycle(op: &mut Op<'_, '_>, dir: Fid, inner: Fid) -> Decided<()> {
     let mut at = inner;
     for _ in 0..DEPTH_MAX {
         if at == dir {
@@ -98,7 +98,7 @@ fn no_cycle(op: &mut Op<'_>, dir: Fid, inner: Fid) -> Decided<()> {
     Err(OpError::Broken("a directory does not lead to the root"))
 }
 
-fn check_permission(op: &mut Op<'_>, old_dir: &Inode, new_dir: &Inode, moved: &Inode, replaced: Option<&Inode>, flags: u32) -> Decided<()> {
+fn check_permission(op: &mut Op<'_, '_>, old_dir: &Inode, new_dir: &Inode, moved: &Inode, replaced: Option<&Inode>, flags: u32) -> Decided<()> {
     op.access(old_dir, W | X)?;
     op.access(new_dir, W | X)?;
     op.check_sticky(old_dir, moved)?;
@@ -118,13 +118,13 @@ fn check_permission(op: &mut Op<'_>, old_dir: &Inode, new_dir: &Inode, moved: &I
 }
 
 /// `inode` has a name in `dir` now.
-fn adopt(op: &mut Op<'_>, inode: &mut Inode, dir: Fid) {
+fn adopt(op: &mut Op<'_, '_>, inode: &mut Inode, dir: Fid) {
     inode.parent = dir;
     inode.attr.set_ctime(op.tx.now);
     op.change(inode.clone());
 }
 
-fn exchange(op: &mut Op<'_>, from: &End<'_>, to: &End<'_>, source: (&Entry, Inode), target: (&Entry, Inode)) -> Decided<Answer> {
+fn exchange(op: &mut Op<'_, '_>, from: &End<'_>, to: &End<'_>, source: (&Entry, Inode), target: (&Entry, Inode)) -> Decided<Answer> {
     let ((source, mut moved), (target, mut other)) = (source, target);
     op.tx.unlink_back(from.dir, source);
     op.tx.unlink_back(to.dir, target);
@@ -138,7 +138,7 @@ fn exchange(op: &mut Op<'_>, from: &End<'_>, to: &End<'_>, source: (&Entry, Inod
     Ok(Answer::attr(&moved))
 }
 
-fn replace(op: &mut Op<'_>, from: &End<'_>, to: &End<'_>, source: (&Entry, Inode), target: (&Entry, Inode)) -> Decided<Answer> {
+fn replace(op: &mut Op<'_, '_>, from: &End<'_>, to: &End<'_>, source: (&Entry, Inode), target: (&Entry, Inode)) -> Decided<Answer> {
     let ((source, mut moved), (target, mut replaced)) = (source, target);
     let subdirs = i32::from(moved.attr.is_dir());
     op.tx.remove_entry(from.dir, source);
@@ -152,7 +152,7 @@ fn replace(op: &mut Op<'_>, from: &End<'_>, to: &End<'_>, source: (&Entry, Inode
     Ok(Answer::attr(&moved))
 }
 
-fn shift(op: &mut Op<'_>, from: &End<'_>, to: &End<'_>, source: &Entry, mut moved: Inode) -> Decided<Answer> {
+fn shift(op: &mut Op<'_, '_>, from: &End<'_>, to: &End<'_>, source: &Entry, mut moved: Inode) -> Decided<Answer> {
     let subdirs = i32::from(moved.attr.is_dir());
     op.tx.remove_entry(from.dir, source);
     op.tx.insert_entry(to.dir, to.name, &moved)?;
@@ -164,7 +164,7 @@ fn shift(op: &mut Op<'_>, from: &End<'_>, to: &End<'_>, source: &Entry, mut move
 
 /// The file that moved may be one of the two parents (an exchange of a directory with something inside is refused, but
 /// a plain move of a sibling is not): read it again, so that no count is lost.
-fn adopt_after_touch(op: &mut Op<'_>, inode: &mut Inode, dir: Fid) -> Decided<()> {
+fn adopt_after_touch(op: &mut Op<'_, '_>, inode: &mut Inode, dir: Fid) -> Decided<()> {
     *inode = op.tx.inode(inode.fid())?;
     adopt(op, inode, dir);
     Ok(())

@@ -22,7 +22,7 @@ use crate::tx::Decided;
 const WILL: u32 = !bits::SIZE_KNOWN;
 
 /// Sets attributes.
-pub(crate) fn setattr(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: SetattrReq = op.request.body();
     let mut inode = op.tx.inode(body.attr.fid())?;
     op.decides_on(inode.fid());
@@ -45,7 +45,7 @@ pub(crate) fn setattr(op: &mut Op<'_>) -> Decided<Answer> {
     op.full_answer(&inode, 0, cut)
 }
 
-fn check(op: &Op<'_>, body: &SetattrReq, inode: &Inode) -> Decided<()> {
+fn check(op: &Op<'_, '_>, body: &SetattrReq, inode: &Inode) -> Decided<()> {
     let has = |bit: u32| body.valid & bit != 0;
     let owner = op.is_owner(inode);
     let root = op.replay.is_some() || is_root(&op.creds);
@@ -67,7 +67,7 @@ fn check(op: &Op<'_>, body: &SetattrReq, inode: &Inode) -> Decided<()> {
     Ok(())
 }
 
-fn check_size(op: &Op<'_>, body: &SetattrReq, inode: &Inode) -> Decided<()> {
+fn check_size(op: &Op<'_, '_>, body: &SetattrReq, inode: &Inode) -> Decided<()> {
     if inode.attr.is_dir() {
         return Err(Errno::EISDIR.into());
     }
@@ -81,13 +81,13 @@ fn check_size(op: &Op<'_>, body: &SetattrReq, inode: &Inode) -> Decided<()> {
 }
 
 /// Whether the caller has the file open for writing.
-fn writes(op: &Op<'_>, body: &SetattrReq, inode: &Inode) -> bool {
+fn writes(op: &Op<'_, '_>, body: &SetattrReq, inode: &Inode) -> bool {
     let open = op.state.opens.get(body.handle);
     open.is_some_and(|open| open.fid == inode.fid() && open.client == op.client && open.write)
 }
 
 /// The new size; says whether the client must cut objects.
-fn truncate(op: &mut Op<'_>, wanted: &Attr, inode: &mut Inode) -> Decided<u32> {
+fn truncate(op: &mut Op<'_, '_>, wanted: &Attr, inode: &mut Inode) -> Decided<u32> {
     if !is_root(&op.creds) {
         inode.attr.mode = without_suid(inode.attr.mode);
     }
@@ -103,7 +103,7 @@ fn truncate(op: &mut Op<'_>, wanted: &Attr, inode: &mut Inode) -> Decided<u32> {
     Ok(disposition::TRUNCATE)
 }
 
-fn owner_and_mode(op: &mut Op<'_>, body: &SetattrReq, inode: &mut Inode) -> Decided<()> {
+fn owner_and_mode(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Decided<()> {
     let has = |bit: u32| body.valid & bit != 0;
     if has(bits::UID | bits::GID) {
         if has(bits::UID) {
@@ -138,7 +138,7 @@ fn owner_and_mode(op: &mut Op<'_>, body: &SetattrReq, inode: &mut Inode) -> Deci
     Ok(())
 }
 
-fn times(op: &Op<'_>, body: &SetattrReq, inode: &mut Inode) {
+fn times(op: &Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) {
     let has = |bit: u32| body.valid & bit != 0;
     let now = op.tx.now;
     if has(bits::ATIME) {
@@ -161,7 +161,7 @@ fn times(op: &Op<'_>, body: &SetattrReq, inode: &mut Inode) {
 
 /// A size that a client found out by asking every OST. It is believed if nothing happened to the file since, and nobody
 /// may write now.
-fn known_size(op: &mut Op<'_>, body: &SetattrReq, inode: &mut Inode) {
+fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) {
     let fid: Fid = inode.fid();
     let believed = match &op.replay {
         Some(first) => first.attr.size_state() == SizeState::Clean,

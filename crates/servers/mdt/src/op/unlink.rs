@@ -12,7 +12,7 @@ use crate::perm::{W, X};
 use crate::tx::Decided;
 
 /// Removes a name.
-pub(crate) fn unlink(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn unlink(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: UnlinkReq = op.request.body();
     let name = op.request.buf(1);
     let name = checked_name(&name)?;

@@ -52,7 +52,7 @@ fn space(name: &[u8]) -> Decided<Space> {
 }
 
 /// One value.
-pub(crate) fn get(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn get(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
     let name = op.request.buf(1);
     let inode = op.tx.inode(Fid::from(body.fid))?;
@@ -67,7 +67,7 @@ pub(crate) fn get(op: &mut Op<'_>) -> Decided<Answer> {
     Ok(Answer::data(value))
 }
 
-fn layout_value(op: &Op<'_>, inode: &Inode, name: &[u8]) -> Decided<Answer> {
+fn layout_value(op: &Op<'_, '_>, inode: &Inode, name: &[u8]) -> Decided<Answer> {
     if name == TRUSTED_LOV && !is_root(&op.creds) {
         return Err(Errno::ENODATA.into());
     }
@@ -86,7 +86,7 @@ fn takes_user(inode: &Inode) -> bool {
 }
 
 /// Names that the caller may see.
-pub(crate) fn list(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn list(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
     let inode = op.tx.inode(Fid::from(body.fid))?;
     let mut out = Vec::new();
@@ -106,7 +106,7 @@ pub(crate) fn list(op: &mut Op<'_>) -> Decided<Answer> {
     Ok(Answer::data(out))
 }
 
-fn names(op: &Op<'_>, inode: &Inode) -> Decided<Vec<Vec<u8>>> {
+fn names(op: &Op<'_, '_>, inode: &Inode) -> Decided<Vec<Vec<u8>>> {
     let mut found = Vec::new();
     if !inode.has(INODE_HAS_XATTR) {
         return Ok(found);
@@ -123,7 +123,7 @@ fn names(op: &Op<'_>, inode: &Inode) -> Decided<Vec<Vec<u8>>> {
 }
 
 /// Sets one value.
-pub(crate) fn set(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn set(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: SetxattrReq = op.request.body();
     let (name, value) = (op.request.buf(1), op.request.buf(2));
     let space = space(&name)?;
@@ -147,7 +147,7 @@ pub(crate) fn set(op: &mut Op<'_>) -> Decided<Answer> {
     done(op, inode)
 }
 
-fn check_presence(op: &Op<'_>, inode: &Inode, name: &[u8], flags: u32) -> Decided<()> {
+fn check_presence(op: &Op<'_, '_>, inode: &Inode, name: &[u8], flags: u32) -> Decided<()> {
     let exists = op.tx.view.get(Table::Xattrs, &keys::xattr(inode.fid(), name))?.is_some();
     if exists && flags & CREATE != 0 {
         return Err(Errno::EEXIST.into());
@@ -162,7 +162,7 @@ fn check_presence(op: &Op<'_>, inode: &Inode, name: &[u8], flags: u32) -> Decide
     Ok(())
 }
 
-fn check_write(op: &Op<'_>, inode: &Inode, space: Space) -> Decided<()> {
+fn check_write(op: &Op<'_, '_>, inode: &Inode, space: Space) -> Decided<()> {
     let root = op.replay.is_some() || is_root(&op.creds);
     match space {
         Space::User if !takes_user(inode) => Err(Errno::EPERM.into()),
@@ -174,20 +174,20 @@ fn check_write(op: &Op<'_>, inode: &Inode, space: Space) -> Decided<()> {
     }
 }
 
-fn put(op: &mut Op<'_>, inode: &mut Inode, name: &[u8], value: &[u8]) {
+fn put(op: &mut Op<'_, '_>, inode: &mut Inode, name: &[u8], value: &[u8]) {
     op.tx.set.put(Table::Xattrs, keys::xattr(inode.fid(), name), value);
     inode.flags |= INODE_HAS_XATTR;
     inode.attr.flags |= ATTR_HAS_XATTR;
 }
 
-fn done(op: &mut Op<'_>, mut inode: Inode) -> Decided<Answer> {
+fn done(op: &mut Op<'_, '_>, mut inode: Inode) -> Decided<Answer> {
     inode.attr.set_ctime(op.tx.now);
     op.change(inode.clone());
     op.full_answer(&inode, 0, 0)
 }
 
 /// An access list that says no more than the mode is only the mode; an empty default list is none.
-fn set_acl(op: &mut Op<'_>, inode: &mut Inode, space: Space, name: &[u8], value: &Bytes) -> Decided<()> {
+fn set_acl(op: &mut Op<'_, '_>, inode: &mut Inode, space: Space, name: &[u8], value: &Bytes) -> Decided<()> {
     let acl = if value.is_empty() { None } else { Acl::decode(value)? };
     if inode.attr.file_type() == wire::attr::S_IFLNK {
         return Err(Errno::EOPNOTSUPP.into());
@@ -208,7 +208,7 @@ fn set_acl(op: &mut Op<'_>, inode: &mut Inode, space: Space, name: &[u8], value:
     store_acl(op, inode, name, acl.as_ref(), INODE_HAS_ACL)
 }
 
-fn store_acl(op: &mut Op<'_>, inode: &mut Inode, name: &[u8], acl: Option<&Acl>, flag: u32) -> Decided<()> {
+fn store_acl(op: &mut Op<'_, '_>, inode: &mut Inode, name: &[u8], acl: Option<&Acl>, flag: u32) -> Decided<()> {
     match acl {
         Some(acl) => {
             put(op, inode, name, &acl.encode());
@@ -222,7 +222,7 @@ fn store_acl(op: &mut Op<'_>, inode: &mut Inode, name: &[u8], acl: Option<&Acl>,
     Ok(())
 }
 
-fn set_layout(op: &mut Op<'_>, mut inode: Inode, name: &[u8], value: &[u8]) -> Decided<Answer> {
+fn set_layout(op: &mut Op<'_, '_>, mut inode: Inode, name: &[u8], value: &[u8]) -> Decided<Answer> {
     if name == TRUSTED_LOV && op.replay.is_none() && !is_root(&op.creds) {
         return Err(Errno::EPERM.into());
     }
@@ -241,7 +241,7 @@ fn set_layout(op: &mut Op<'_>, mut inode: Inode, name: &[u8], value: &[u8]) -> D
     done(op, inode)
 }
 
-fn set_default(op: &mut Op<'_>, mut inode: Inode, value: &[u8]) -> Decided<Answer> {
+fn set_default(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decided<Answer> {
     let template = if value.is_empty() { None } else { Some(lov::decode(value).map_err(|error| error.errno())?) };
     match template.filter(|template| !template.is_default()) {
         Some(template) => {
@@ -258,7 +258,7 @@ fn set_default(op: &mut Op<'_>, mut inode: Inode, value: &[u8]) -> Decided<Answe
 }
 
 /// Removes one value.
-pub(crate) fn remove(op: &mut Op<'_>) -> Decided<Answer> {
+pub(crate) fn remove(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
     let name = op.request.buf(1);
     let space = space(&name)?;
@@ -286,7 +286,7 @@ pub(crate) fn remove(op: &mut Op<'_>) -> Decided<Answer> {
 }
 
 /// A directory loses its default; a file keeps its layout, for its data hangs on it.
-fn remove_layout(op: &mut Op<'_>, inode: Inode, name: &[u8]) -> Decided<Answer> {
+fn remove_layout(op: &mut Op<'_, '_>, inode: Inode, name: &[u8]) -> Decided<Answer> {
     if name == TRUSTED_LOV && op.replay.is_none() && !is_root(&op.creds) {
         return Err(Errno::EPERM.into());
     }

@@ -8,14 +8,21 @@ pub(crate) mod statfs;
 pub(crate) mod sync;
 pub(crate) mod write;
 
-use osd::{ObjAttr, StoreError, Table, View};
+use osd::{ObjAttr, StoreError, Table, View, WriteSet};
 use service::Incoming;
 use types::{Errno, Fid, Timespec};
+use wire::Reply;
 use wire::body::{ObjectRange, OstAttr};
 use zerocopy::FromBytes;
 
 use crate::record::ObjectRecord;
 use crate::target::Ost;
+
+/// What becomes of a change.
+enum Change {
+    Make,
+    Overtaken,
+}
 
 /// Attributes as a reply tells them. The time of the last write is the client's word, kept in the object's record.
 fn reply_attr(attr: Option<ObjAttr>, record: Option<ObjectRecord>) -> OstAttr {
@@ -52,9 +59,25 @@ impl Ost {
         }
     }
 
-    /// Checked under the object's lock, at once before it is changed.
-    fn may_change(&self, incoming: &Incoming, object: Fid) -> Result<(), Errno> {
-        if incoming.session.is_ended() || self.tombstones.borrow().holds(object) { Err(Errno::ESTALE) } else { Ok(()) }
+    /// Checked under the object's lock, at once before it is changed: nobody writes for a session that is over, or to
+    /// a destroyed object. A change that was answered before and is replayed now is `Overtaken` by the destroy then.
+    fn may_change(&self, incoming: &Incoming, object: Fid) -> Result<Change, Errno> {
+        if incoming.session.is_ended() {
+            return Err(Errno::ESTALE);
+        }
+        match self.tombstones.borrow().holds(object) {
+            false => Ok(Change::Make),
+            true if incoming.is_replay() => Ok(Change::Overtaken),
+            true => Err(Errno::ESTALE),
+        }
+    }
+
+    /// Answers a replay as the first time, changes nothing, and gives it its place in history.
+    async fn repeat_answer(&self, incoming: &Incoming) -> Result<Reply, Errno> {
+        let body = incoming.request.replay_buf(0).unwrap_or_default();
+        let mut reply = Reply::ok(&incoming.request.header, vec![body]);
+        self.transact(incoming, &mut reply, |_| Ok(WriteSet::new())).await?;
+        Ok(reply)
     }
 
     /// The client's time of a change, as the first execution took it; the server's where the client tells none.
@@ -72,7 +95,7 @@ impl Ost {
     }
 }
 
-/// An object of ours: no FID of the reserved low sequences, and not the root.
+/// Every FID but the one that names nothing.
 fn valid_object(object: Fid) -> Result<Fid, Errno> {
     if object.is_zero() { Err(Errno::EINVAL) } else { Ok(object) }
 }

@@ -11,7 +11,7 @@ use wire::body::OstPunchReq;
 use wire::{Reply, encode_body};
 use zerocopy::IntoBytes;
 
-use super::{object_record, reply_attr, valid_object};
+use super::{Change, object_record, reply_attr, valid_object};
 use crate::record::ObjectRecord;
 use crate::target::Ost;
 
@@ -21,7 +21,9 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let create = body.flags & 1 != 0 && body.size > 0;
 
     let held = ost.locks.lock(object, Extent::ALL, Mode::Exclusive).await;
-    ost.may_change(incoming, object)?;
+    if let Change::Overtaken = ost.may_change(incoming, object)? {
+        return ost.repeat_answer(incoming).await;
+    }
     let attr = ost.objects.truncate(object, body.size, create).await?;
     let mtime = ost.change_time(incoming, Timespec::new(body.mtime, body.mtime_nsec));
     let record = ObjectRecord::new(body.parent.into(), mtime);

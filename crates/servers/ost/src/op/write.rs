@@ -12,7 +12,7 @@ use wire::body::{OstIoReq, io};
 use wire::{BULK_BYTES_MAX, Reply, encode_body};
 use zerocopy::IntoBytes;
 
-use super::{object_record, reply_attr, valid_object};
+use super::{Change, object_record, reply_attr, valid_object};
 use crate::record::ObjectRecord;
 use crate::target::Ost;
 
@@ -31,7 +31,9 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let mode = if body.flags & io::DIRECT != 0 { IoMode::Direct } else { IoMode::Auto };
 
     let held = ost.locks.lock(object, extent, Mode::Exclusive).await;
-    ost.may_change(incoming, object)?;
+    if let Change::Overtaken = ost.may_change(incoming, object)? {
+        return ost.repeat_answer(incoming).await;
+    }
     let attr = ost.objects.write(object, body.offset, data, mode).await?;
     ost.changed(u64::from(body.length));
     let mtime = ost.change_time(incoming, Timespec::new(body.mtime, body.mtime_nsec));

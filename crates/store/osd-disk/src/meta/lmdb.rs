@@ -172,8 +172,8 @@ impl Txn {
         unsafe { (*self.head()).next_page }
     }
 
-    /// Pages changed since the last commit.
-    pub(crate) fn dirty_pages(&self) -> usize {
+    /// Entries of the list of changed pages: pages side by side count as one.
+    pub(crate) fn dirty_entries(&self) -> usize {
         // SAFETY: `begin` has checked the layout; a write transaction always has a dirty list.
         unsafe { *(*self.head()).dirty }
     }
@@ -199,7 +199,12 @@ impl Txn {
         };
         // SAFETY: a running transaction and an out-pointer to a local.
         check(unsafe { ffi::mdb_stat(self.raw(), table, &mut stat) })?;
-        Ok(Stat { page_bytes: stat.ms_psize as usize, depth: stat.ms_depth as usize, entries: stat.ms_entries as u64 })
+        Ok(Stat {
+            page_bytes: stat.ms_psize as usize,
+            depth: stat.ms_depth as usize,
+            tree_pages: stat.ms_branch_pages + stat.ms_leaf_pages,
+            entries: stat.ms_entries as u64,
+        })
     }
 
     /// The value of `key`, in place: it lives until the next change, which needs `&mut self`.
@@ -268,6 +273,7 @@ impl Txn {
 pub(crate) struct Stat {
     pub(crate) page_bytes: usize,
     pub(crate) depth: usize,
+    pub(crate) tree_pages: usize, // without those of large values
     pub(crate) entries: u64,
 }
 

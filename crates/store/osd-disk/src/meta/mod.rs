@@ -51,6 +51,7 @@ struct Running {
     txn: Txn,
     room: Room,
     depth: usize, // of the deepest table when it began
+    large: usize, // pages of large values, beyond the first of each
 }
 
 enum State {
@@ -98,7 +99,7 @@ impl DiskMeta {
         let data = dir.join("data.mdb");
         let file = OpenOptions::new().write(true).open(&data).map_err(DiskError::io(&data, "cannot be opened"))?;
         let room = Room::new(file, page_bytes, map_bytes).map_err(DiskError::io(&data, "cannot be allocated"))?;
-        let running = Box::new(Running { txn, room, depth: 0 });
+        let running = Box::new(Running { txn, room, depth: 0, large: 0 });
         let running = running.commit(&tables).map_err(|why| DiskError::Records { path: dir.clone(), why })?;
 
         crate::superblock::sync_dir(&dir)?;
@@ -167,7 +168,7 @@ impl DiskMeta {
     fn start_commit(&self) {
         assert_eq!(self.scans.get(), 0, "a commit does not begin inside a scan");
         let mut state = self.state.borrow_mut();
-        let clean = matches!(&*state, State::Running(running) if running.txn.dirty_pages() == 0);
+        let clean = matches!(&*state, State::Running(running) if running.dirty_pages() == 0);
         if clean {
             return;
         }
@@ -199,6 +200,11 @@ impl Drop for DiskMeta {
 }
 
 impl Running {
+    /// Pages changed since the last commit.
+    fn dirty_pages(&self) -> usize {
+        self.txn.dirty_entries() + self.large
+    }
+
     /// Durable, and the next one begun.
     fn commit(self: Box<Self>, tables: &[Dbi]) -> Result<Box<Running>, String> {
         let Running { txn, mut room, .. } = *self;
@@ -208,9 +214,43 @@ impl Running {
             for table in tables {
                 depth = depth.max(txn.stat(*table)?.depth);
             }
-            Ok(Box::new(Running { txn, room, depth }))
+            Ok(Box::new(Running { txn, room, depth, large: 0 }))
         };
         next().map_err(|why| format!("commit: {why}"))
+    }
+
+    /// Takes room for `set`, or says that there is none.
+    fn admit(&mut self, set: &WriteSet, tables: &[Dbi], page_bytes: usize) -> Result<bool, LmdbError> {
+        let dirty = self.dirty_pages();
+        let mut need = self.need(set, page_bytes);
+        let mut admitted = self.room.admits(&self.txn, dirty, need)?;
+        if !admitted && need.frees {
+            need.pages = need.pages.min(self.need_by_table(set, tables, need.side_by_side)?);
+            admitted = self.room.admits(&self.txn, dirty, need)?;
+        }
+        if admitted {
+            self.large += need.side_by_side;
+        }
+        Ok(admitted)
+    }
+
+    /// As [`Running::need`], for a set with many changes of a small table: they cannot dirty more pages than it has,
+    /// and what its puts may split.
+    fn need_by_table(&self, set: &WriteSet, tables: &[Dbi], large: usize) -> Result<usize, LmdbError> {
+        let mut pages = large;
+        for (table, dbi) in Table::ALL.iter().zip(tables) {
+            let (mut puts, mut all) = (0, 0);
+            for (_, _, value) in set.changes.iter().filter(|(of, _, _)| of == table) {
+                all += 1;
+                puts += usize::from(value.is_some());
+            }
+            if all > 0 {
+                let stat = self.txn.stat(*dbi)?;
+                let splits = puts * (stat.depth + 2);
+                pages += (all * (2 * stat.depth + 3)).min(stat.tree_pages + splits);
+            }
+        }
+        Ok(pages)
     }
 
     /// The most that `set` can dirty: in each table the way from the root to a leaf, split or merged at each level.
@@ -305,8 +345,7 @@ impl MetaStore for DiskMeta {
             State::Committing => return Err(StoreError::Busy),
             State::Failed(why) => return Err(StoreError::Failed(why.clone())),
         };
-        let need = running.need(set, self.page_bytes);
-        let applied = running.room.admits(&running.txn, need).and_then(|admitted| {
+        let applied = running.admit(set, &self.tables, self.page_bytes).and_then(|admitted| {
             if admitted {
                 for (table, key, value) in &set.changes {
                     match value {
@@ -329,7 +368,7 @@ impl MetaStore for DiskMeta {
     }
 
     fn dirty_bytes(&self) -> u64 {
-        self.with(|running| Ok((running.txn.dirty_pages() * self.page_bytes) as u64)).unwrap_or(0)
+        self.with(|running| Ok((running.dirty_pages() * self.page_bytes) as u64)).unwrap_or(0)
     }
 
     fn commit(&self) -> LocalFuture<'_, Result<(), StoreError>> {
@@ -347,7 +386,7 @@ impl MetaStore for DiskMeta {
         let inodes = self.dbi(Table::Inodes);
         let disk_free = disk.f_bavail.saturating_mul(disk.f_frsize);
         let (bytes, bytes_free, files) = self.with(|running| {
-            let (bytes, free) = running.room.bytes(&running.txn, disk_free);
+            let (bytes, free) = running.room.bytes(running.dirty_pages(), disk_free);
             Ok((bytes, free, running.txn.stat(inodes)?.entries))
         })?;
         let bytes = bytes.min(disk.f_blocks.saturating_mul(disk.f_frsize));

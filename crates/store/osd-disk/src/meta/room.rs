@@ -106,8 +106,8 @@ impl Room {
         Ok(txn)
     }
 
-    /// Whether `need` can be taken by `txn`.
-    pub(crate) fn admits(&mut self, txn: &Txn, need: Need) -> Result<bool, LmdbError> {
+    /// Whether `need` can be taken by `txn`, which has changed `dirty` pages.
+    pub(crate) fn admits(&mut self, txn: &Txn, dirty: usize, need: Need) -> Result<bool, LmdbError> {
         let next = txn.next_page();
         let ample = need.pages + MARGIN_PAGES + self.reserve;
         if self.allocated_pages >= next + ample {
@@ -121,7 +121,6 @@ impl Room {
                 return Ok(true);
             }
         }
-        let dirty = txn.dirty_pages();
         let left = self.begin.saturating_sub(dirty);
         let behind = self.allocated_pages.saturating_sub(next);
         if need.side_by_side > 0 && behind < need.side_by_side + MARGIN_PAGES {
@@ -134,9 +133,9 @@ impl Room {
     }
 
     /// Bytes in all, and bytes that ordinary operations may still take where the disk has `disk_free` more.
-    pub(crate) fn bytes(&self, txn: &Txn, disk_free: u64) -> (u64, u64) {
+    pub(crate) fn bytes(&self, dirty: usize, disk_free: u64) -> (u64, u64) {
         let page = self.page_bytes as u64;
-        let have = self.begin.saturating_sub(txn.dirty_pages()) as u64 * page;
+        let have = self.begin.saturating_sub(dirty) as u64 * page;
         let more = (self.map_pages.saturating_sub(self.allocated_pages) as u64 * page).min(disk_free);
         let kept = (self.reserve + MARGIN_PAGES) as u64 * page;
         (self.map_pages as u64 * page, (have + more).saturating_sub(kept))

@@ -141,3 +141,15 @@ fn large_values_and_missing_keys() {
     view.scan(Table::Xattrs, &[8], &mut |_, _| { seen += 1; true }).expect("scans");
     assert_eq!(seen, 0);
 }
+
+#[test]
+fn it_passes_the_suite_of_every_body() {
+    let fresh = |room: u64| {
+        let dir = TestDir::new();
+        let open = move || -> Rc<dyn MetaStore> {
+            DiskMeta::open(dir.path(), &MetaOptions { map_bytes: Some(room) }).expect("opens")
+        };
+        osd::conformance::MetaBed { open: Box::new(open), crash: Box::new(|| {}) }
+    };
+    osd::conformance::meta_suite(&|case| wait(case), &fresh);
+}

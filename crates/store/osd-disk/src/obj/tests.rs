@@ -97,3 +97,13 @@ fn a_missing_or_read_only_directory_is_told_clearly() {
     let text = DiskObjects::open(Path::new("/proc/no/such"), &ObjOptions::default()).err().expect("refused").to_string();
     assert!(text.contains("/proc/no/such"), "{text}");
 }
+
+#[test]
+fn it_passes_the_suite_of_every_body() {
+    let fresh = |_room: u64| {
+        let dir = TestDir::new();
+        let open = move || -> Rc<dyn ObjStore> { open(&dir) };
+        osd::conformance::ObjBed { open: Box::new(open), crash: Box::new(|| {}), is_bounded: false }
+    };
+    osd::conformance::obj_suite(&|case| wait(case), &fresh);
+}

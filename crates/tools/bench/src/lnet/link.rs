@@ -4,7 +4,7 @@
 //! the server pulls it.
 
 use bytes::Bytes;
-use env::{Env, Link, LinkTx};
+use env::{BulkTicket, Env, Link, LinkTx};
 use env_os::OsConfig;
 use types::{Instant, Nid, NidAddr, Span};
 use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameKind};
@@ -50,9 +50,9 @@ async fn echo(env: Env, mut link: Link, payloads: Payloads) {
         let reply = Frame::new(FrameKind::Reply, id, payloads.reply.clone());
         let sent = match frame.into_payload().first() {
             Some(b'w') => {
-                let pull = link.tx.send(Frame::new(FrameKind::BulkPull, id, Bytes::new()));
-                env.spawn("pull", receive(link.tx.clone(), id, reply));
-                pull
+                let ticket = link.tx.expect_bulk(id, BULK_BYTES);
+                env.spawn("pull", receive(link.tx.clone(), ticket, reply));
+                link.tx.send(Frame::new(FrameKind::BulkPull, id, Bytes::new()))
             }
             Some(b'r') => {
                 let bulk = link.tx.send(Frame::new(FrameKind::BulkData, id, payloads.data.clone()));
@@ -66,8 +66,8 @@ async fn echo(env: Env, mut link: Link, payloads: Payloads) {
     }
 }
 
-async fn receive(tx: LinkTx, id: u64, reply: Frame) {
-    if tx.expect_bulk(id, BULK_BYTES).await.is_some() {
+async fn receive(tx: LinkTx, ticket: BulkTicket, reply: Frame) {
+    if ticket.await.is_some() {
         // The link may have gone meanwhile; its reader sees that too.
         let _ = tx.send(reply);
     }

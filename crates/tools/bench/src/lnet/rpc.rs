@@ -114,3 +114,41 @@ fn call(test: Test) -> Call {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Errno;
+
+    fn brw(write: u32, check: u32) -> Bytes {
+        let mut body: LstBrwReq = wire::decode_body(&[]);
+        (body.length, body.write, body.check) = (BULK_BYTES as u32, write, check);
+        encode_body(&body)
+    }
+
+    #[test]
+    fn a_target_answers_pings_and_sends_and_checks_patterns() {
+        env_os::run(config(CrcMode::All), |env| async move {
+            let listener = env.listen(NidAddr { nid: types::Nid::LO, port: 0 }).await.expect("free");
+            let at = At(listener.addr());
+            let one = NonZeroU32::MIN;
+            let node = Node::new(&env, NodeConfig::new(CptTable::new(one, one, 1, false).expect("one")));
+            node.add_target(LstTarget::new(&env, target()));
+            let _serving = node.serve(listener);
+            let settings = EndpointConfig { client: ClientId(9), ..EndpointConfig::default() };
+            let endpoint = Endpoint::new(&env, settings, Rc::new(at));
+            let remote = endpoint.remote(target());
+            let call = |body, bulk| Call { bulk, ..Call::new(Opcode::LstBrw, vec![body]) };
+
+            let pong = remote.call(super::call(Test::Ping)).await.expect("answered");
+            assert_eq!(pong.reply.buf(0), vec![7; BODY_BYTES]);
+            let read = remote.call(call(brw(0, 0), Bulk::Sink(BULK_BYTES))).await.expect("answered");
+            assert_eq!(read.data.len(), BULK_BYTES);
+            let good = Bulk::Source(vec![read.data.clone()]);
+            remote.call(call(brw(1, 2), good)).await.expect("what was read is the pattern");
+            let bad = Bulk::Source(vec![Bytes::from(vec![0; BULK_BYTES])]);
+            let refused = remote.call(call(brw(1, 1), bad)).await.map(|_| ());
+            assert_eq!(refused.map_err(|error| error.errno()), Err(Errno::EIO));
+        });
+    }
+}

@@ -73,6 +73,9 @@ mod tests {
             refs: 4,
         };
         let shown = render(&[device("mgs", "MGS"), device("osc", "testfs-OST0000-osc-ffff9a80")]);
-        assert_eq!(shown, "  0 UP mgs MGS MGS_UUID 4\n  1 UP osc testfs-OST0000-osc-ffff9a80 testfs-OST0000-osc-ffff9a80_UUID 4\n");
+        assert_eq!(
+            shown,
+            "  0 UP mgs MGS MGS_UUID 4\n  1 UP osc testfs-OST0000-osc-ffff9a80 testfs-OST0000-osc-ffff9a80_UUID 4\n"
+        );
     }
 }

@@ -16,7 +16,9 @@ const COMMAND: &str = "lfs getstripe";
 
 /// Arguments of `lfs getstripe`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "One field option prints its value alone, one line per path; several print name and value.\n\nExamples:\n  lfs getstripe FILE\n  lfs getstripe -c FILE      number of stripes\n  lfs getstripe -d DIR       default for new files in DIR\n  lfs getstripe -y FILE      as YAML")]
+#[command(
+    after_help = "One field option prints its value alone, one line per path; several print name and value.\n\nExamples:\n  lfs getstripe FILE\n  lfs getstripe -c FILE      number of stripes\n  lfs getstripe -d DIR       default for new files in DIR\n  lfs getstripe -y FILE      as YAML"
+)]
 pub(super) struct Args {
     /// Of a directory: its default only, not the files in it.
     #[arg(short = 'd', long)]

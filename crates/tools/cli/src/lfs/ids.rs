@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use daemons::ctl::{Ask, Reply};
 use types::{Errno, Fid};
 
+use crate::Failed;
 use crate::failure::First;
 use crate::mountpoint::{self, Mount};
-use crate::Failed;
 
 /// Arguments of `lfs path2fid`.
 #[derive(Debug, clap::Args)]

@@ -20,7 +20,9 @@ const DELAY_LAYOUT: i32 = libc::O_ASYNC;
 
 /// Arguments of `lfs setstripe`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  lfs setstripe -c 4 -S 4m big.dat     a new file over four OSTs in stripes of 4 MiB\n  lfs setstripe -c -1 results/         new files in results/ go over all OSTs\n  lfs setstripe -d results/            back to the file system's default")]
+#[command(
+    after_help = "Examples:\n  lfs setstripe -c 4 -S 4m big.dat     a new file over four OSTs in stripes of 4 MiB\n  lfs setstripe -c -1 results/         new files in results/ go over all OSTs\n  lfs setstripe -d results/            back to the file system's default"
+)]
 pub(super) struct Args {
     /// Stripes: 0 default, -1 over all OSTs.
     #[arg(short = 'c', long = "stripe-count", visible_alias = "count", value_name = "COUNT", allow_negative_numbers = true)]

@@ -90,7 +90,8 @@ async fn answer(ask: Ask, creds: &Creds, params: &ParamTree, answers: &dyn Answe
         Ask::Get { pattern, recursive } => {
             let found = if recursive { params.get_below(&pattern) } else { params.get(&pattern) };
             let writable = writable_names(params, &pattern, recursive);
-            let value = |param: env::Param| Value { is_writable: writable.contains(&param.name), name: param.name, value: param.value };
+            let value =
+                |param: env::Param| Value { is_writable: writable.contains(&param.name), name: param.name, value: param.value };
             found.map(|found| Reply::Values(found.into_iter().map(value).collect())).map_err(|error| failure(&error))
         }
         Ask::Set { pattern, value } => {

@@ -92,7 +92,8 @@ fn control(env: &Env, client: &Client, options: &Options, id: ClientId) -> Resul
     let instance = format!("{:08x}", id.0 >> 96);
     let params = ParamTree::new();
     params::register(&params, client, &instance);
-    let answers = Control { client: client.clone(), dir: options.dir.clone(), instance: instance.clone(), nid: options.mount.nid };
+    let answers =
+        Control { client: client.clone(), dir: options.dir.clone(), instance: instance.clone(), nid: options.mount.nid };
     let mut control = ctl::server::serve(env, &format!("client-{}-{instance}", options.fsname), &params, Rc::new(answers))?;
     let mount = mounts::at(&options.dir)?.context("the mount is not in the kernel's table")?;
     control.add_device(mount.device)?;
@@ -135,7 +136,13 @@ impl ctl::server::Answers for Control {
 
 impl Control {
     fn device(&self, kind: &str, target: &client::TargetState) -> Device {
-        let status = if !target.active { "IN" } else if target.connected { "UP" } else { "ST" };
+        let status = if !target.active {
+            "IN"
+        } else if target.connected {
+            "UP"
+        } else {
+            "ST"
+        };
         Device {
             status: status.into(),
             kind: kind.into(),

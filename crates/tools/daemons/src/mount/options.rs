@@ -147,7 +147,10 @@ impl MountOptions {
             ("suid" | "dev", None) => self.suid_dev = true,
             ("insecure", None) => self.insecure = true,
             // What mount(8) passes on and what is so anyway.
-            ("defaults" | "auto" | "noauto" | "user_xattr" | "_netdev" | "exec" | "async" | "relatime" | "nouser" | "nofail", None) => {}
+            (
+                "defaults" | "auto" | "noauto" | "user_xattr" | "_netdev" | "exec" | "async" | "relatime" | "nouser" | "nofail",
+                None,
+            ) => {}
             _ => bail!("unknown, or with a value too many or too few"),
         }
         Ok(())
@@ -168,7 +171,8 @@ mod tests {
 
     #[test]
     fn a_source_names_the_mgs_and_the_file_system() {
-        let shown = |text: &str| parse_source(text).map(|(mgs, fsname)| format!("{mgs:?} {fsname}")).map_err(|error| error.to_string());
+        let shown =
+            |text: &str| parse_source(text).map(|(mgs, fsname)| format!("{mgs:?} {fsname}")).map_err(|error| error.to_string());
         assert_eq!(shown("127.0.0.2@tcp:/testfs"), Ok("[127.0.0.2@tcp] testfs".into()));
         assert_eq!(shown("127.0.0.2:1988@tcp:127.0.0.3@tcp:/a/"), Ok("[127.0.0.2:1988@tcp, 127.0.0.3@tcp] a".into()));
         assert_eq!(shown("10.0.0.1@tcp,10.0.0.2@tcp:/a"), Ok("[10.0.0.1@tcp, 10.0.0.2@tcp] a".into()));

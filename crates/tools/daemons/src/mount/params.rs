@@ -31,7 +31,9 @@ fn connector(params: &ParamTree, client: &Client, instance: &str, target: &Targe
     let (of, id, name) = (client.clone(), target.id, format!("{}-{kind}-{instance}", target.name));
     params.register(format!("{base}.import"), move || now(&of, id).map_or_else(String::new, |state| import(&name, &state)));
     let (of, id) = (client.clone(), target.id);
-    params.register(format!("{base}.active"), move || now(&of, id).map_or("0", |state| if state.active { "1" } else { "0" }).into());
+    params.register(format!("{base}.active"), move || {
+        now(&of, id).map_or("0", |state| if state.active { "1" } else { "0" }).into()
+    });
     let (of, id) = (client.clone(), target.id);
     params.register(format!("{base}.state"), move || now(&of, id).map_or_else(String::new, |state| state.state));
 }

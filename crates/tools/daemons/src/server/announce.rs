@@ -70,7 +70,8 @@ async fn announce(server: &Server, name: &str, register: &Register) {
                 return server.directory.one_registered();
             }
             Err(CallError::Errno(types::Errno::EADDRINUSE)) => {
-                return server.fail(format!("{name}: the MGS knows another storage under this name; format with another --index"));
+                return server
+                    .fail(format!("{name}: the MGS knows another storage under this name; format with another --index"));
             }
             Err(CallError::Shutdown) => return,
             Err(error) => {

@@ -79,7 +79,11 @@ pub(super) fn values(shown: &Shown, raw: bool) -> Values {
         size: if shown.is_dir && lov.stripe_size == 0 && !raw { SIZE_DEFAULT } else { lov.stripe_size },
         pattern: lov.pattern_name(),
         generation: if shown.is_dir { 0 } else { lov.generation },
-        offset: if shown.is_dir { any(lov.generation) } else { lov.objects.first().map_or(-1, |object| object.ost.cast_signed()) },
+        offset: if shown.is_dir {
+            any(lov.generation)
+        } else {
+            lov.objects.first().map_or(-1, |object| object.ost.cast_signed())
+        },
         pool: lov.pool.clone(),
     }
 }

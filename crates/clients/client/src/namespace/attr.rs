@@ -1,0 +1,128 @@
+//! setattr: mode, owner, times; a size is a truncate.
+
+use std::rc::Rc;
+
+use types::Fid;
+use wire::body::{SetattrReq, setattr};
+use wire::{Attr, Opcode};
+
+use crate::client::{Client, Inner};
+use crate::file::File;
+use crate::inode::Stat;
+use crate::{Ctx, Result, SetAttr, SetTime};
+
+/// A setattr request in the words of the wire.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Change {
+    pub(crate) valid: u32,
+    pub(crate) attr: Attr,
+    pub(crate) handle: u64,
+    pub(crate) epoch: u64,
+}
+
+impl Change {
+    fn new(set: &SetAttr, handle: u64) -> Change {
+        let mut change = Change { handle, ..Change::default() };
+        let (valid, attr) = (&mut change.valid, &mut change.attr);
+        put(set.mode, setattr::MODE, valid, &mut attr.mode);
+        put(set.uid, setattr::UID, valid, &mut attr.uid);
+        put(set.gid, setattr::GID, valid, &mut attr.gid);
+        put(set.size, setattr::SIZE, valid, &mut attr.size);
+        put(set.projid, setattr::PROJID, valid, &mut attr.projid);
+        match set.atime {
+            Some(SetTime::At(time)) => {
+                *valid |= setattr::ATIME;
+                attr.set_atime(time);
+            }
+            Some(SetTime::Now) => *valid |= setattr::ATIME_NOW,
+            None => {}
+        }
+        match set.mtime {
+            Some(SetTime::At(time)) => {
+                *valid |= setattr::MTIME;
+                attr.set_mtime(time);
+            }
+            Some(SetTime::Now) => *valid |= setattr::MTIME_NOW,
+            None => {}
+        }
+        if let Some(time) = set.ctime {
+            *valid |= setattr::CTIME;
+            attr.set_ctime(time);
+        }
+        if set.kill_suid {
+            *valid |= setattr::KILL_SUID;
+        }
+        change
+    }
+}
+
+fn put<T>(value: Option<T>, bit: u32, valid: &mut u32, field: &mut T) {
+    if let Some(value) = value {
+        *valid |= bit;
+        *field = value;
+    }
+}
+
+impl Client {
+    /// Changes attributes. `set.size` truncates or extends the file, atomically against appends and other truncates.
+    /// `file`: the handle through which it is done (ftruncate), if any.
+    ///
+    /// # Errors
+    /// EPERM, EACCES, ENOENT; EINVAL or EISDIR for a size of what is no regular file.
+    pub async fn setattr(&self, ctx: &Ctx, fid: Fid, set: &SetAttr, file: Option<&File>) -> Result<Attr> {
+        let change = Change::new(set, file.map_or(0, |file| file.0.handle));
+        let stat = if set.size.is_some() {
+            let (inner, ctx) = (self.0.clone(), ctx.clone());
+            self.0.run("truncate", async move { inner.truncate(&ctx, fid, change).await }).await?
+        } else {
+            let mut stat = self.0.setattr(ctx, fid, change).await?;
+            self.0.resolve(ctx, &mut stat.attr, stat.layout.as_ref()).await?;
+            stat
+        };
+        let mut attr = stat.attr;
+        if let Some(inode) = self.0.inode(fid) {
+            inode.learn(&attr, stat.layout);
+            if let Some(SetTime::At(time)) = set.mtime {
+                inode.with_view(|view| view.set_mtime(time));
+                attr.set_mtime(time);
+            }
+        }
+        Ok(attr)
+    }
+}
+
+impl Inner {
+    /// The request itself.
+    pub(crate) async fn setattr(self: &Rc<Self>, ctx: &Ctx, fid: Fid, change: Change) -> Result<Stat> {
+        let body = SetattrReq {
+            attr: change.attr.with_fid(fid),
+            valid: change.valid,
+            handle: change.handle,
+            write_epoch: change.epoch,
+            ..SetattrReq::default()
+        };
+        let call = self.call(ctx, Opcode::MdtSetattr, &body).modifies();
+        let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
+        Stat::of(&answer.reply, "mds_setattr")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Timespec;
+
+    #[test]
+    fn only_what_is_asked_for_is_sent() {
+        assert_eq!(Change::new(&SetAttr::default(), 0).valid, 0);
+        let set = SetAttr {
+            size: Some(0),
+            mtime: Some(SetTime::At(Timespec::new(5, 6))),
+            atime: Some(SetTime::Now),
+            ..SetAttr::default()
+        };
+        let change = Change::new(&set, 9);
+        assert_eq!(change.valid, setattr::SIZE | setattr::MTIME | setattr::ATIME_NOW);
+        assert_eq!((change.handle, change.attr.mtime()), (9, Timespec::new(5, 6)));
+    }
+}

@@ -1,0 +1,68 @@
+//! readdir, readlink, fid2path.
+
+use bytes::Bytes;
+use types::{Errno, Fid};
+use wire::body::{FidReq, ReaddirRep, ReaddirReq};
+use wire::{Opcode, dirent};
+
+use crate::client::Client;
+use crate::{Ctx, DirPage, Error, Result, limits};
+
+impl Client {
+    /// The entries behind `cookie` (0: from the start), at most `bytes_max` bytes of them as they travel (about 150 plus
+    /// the name each). Every entry that exists throughout is seen exactly once, whatever else changes; a cookie stays
+    /// good while the directory exists.
+    ///
+    /// # Errors
+    /// ENOTDIR, ENOENT, EACCES.
+    pub async fn readdir(&self, ctx: &Ctx, dir: Fid, cookie: u64, bytes_max: u32) -> Result<DirPage> {
+        let body = ReaddirReq {
+            fid: dir.into(),
+            cookie,
+            bytes_max: bytes_max.clamp(limits::READDIR_BYTES_MIN, limits::READDIR_BYTES_MAX),
+            entries_max: u32::MAX,
+            ..ReaddirReq::default()
+        };
+        let call = self.0.call(ctx, Opcode::MdtReaddir, &body);
+        let reply = self.0.ask(self.0.mdt_of(dir), call).await.map_err(|error| error.about(dir))?.reply;
+        let head: ReaddirRep = reply.body();
+        let entries = dirent::decode(&reply.buf(1)).ok_or_else(|| Error::local(Errno::EPROTO, "mds_readpage").about(dir))?;
+        Ok(DirPage { entries, at_end: head.at_end != 0, parent: head.parent.into() })
+    }
+
+    /// Where a symbolic link points.
+    ///
+    /// # Errors
+    /// EINVAL if it is none.
+    pub async fn readlink(&self, ctx: &Ctx, fid: Fid) -> Result<Bytes> {
+        let call = self.0.call(ctx, Opcode::MdtReadlink, &FidReq { fid: fid.into(), ..FidReq::default() });
+        Ok(self.0.ask(self.0.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1))
+    }
+
+    /// All paths of a file, from the root, with a leading slash.
+    ///
+    /// # Errors
+    /// ENOENT if it has no name; EPERM if the caller may not ask.
+    pub async fn fid2path(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<String>> {
+        let call = self.0.call(ctx, Opcode::MdtFid2path, &FidReq { fid: fid.into(), ..FidReq::default() });
+        let paths = self.0.ask(self.0.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
+        Ok(split_nul(&paths).map(|path| format!("/{}", String::from_utf8_lossy(path))).collect())
+    }
+}
+
+/// Strings with a NUL behind each.
+pub(crate) fn split_nul(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split_inclusive(|byte| *byte == 0).map(|text| text.strip_suffix(&[0]).unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_end_at_their_nul() {
+        let split = |bytes| split_nul(bytes).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(split(b"a/b\0\0c\0"), [b"a/b".to_vec(), b"".to_vec(), b"c".to_vec()]);
+        assert!(split(b"").is_empty());
+    }
+}

@@ -1,0 +1,124 @@
+//! lookup, getattr, and many of them at once.
+
+use std::rc::Rc;
+
+use env::LocalFuture;
+use types::{Errno, Fid};
+use wire::body::{FidReq, LookupReq};
+use wire::{Attr, Opcode};
+
+use super::check_name;
+use crate::client::{Client, Inner};
+use crate::data::Question;
+use crate::file::File;
+use crate::inode::Stat;
+use crate::join::join_bounded;
+use crate::{Ctx, Error, Result, Striping, limits};
+
+impl Client {
+    /// The file called `name` in `parent`.
+    ///
+    /// # Errors
+    /// ENOENT, EACCES, ENOTDIR.
+    pub async fn lookup(&self, ctx: &Ctx, parent: Fid, name: &[u8]) -> Result<Attr> {
+        check_name(name, "lookup")?;
+        let call = self.0.call(ctx, Opcode::MdtLookup, &LookupReq { parent: parent.into(), ..LookupReq::default() }).name(name);
+        let answer = self.0.ask(self.0.mdt_of(parent), call).await?;
+        let mut stat = Stat::of(&answer.reply, "mds_getattr_name")?;
+        self.0.resolve(ctx, &mut stat.attr, stat.layout.as_ref()).await?;
+        Ok(stat.attr)
+    }
+
+    /// The file at `path`, from the root; "." is skipped, symbolic links are not followed.
+    ///
+    /// # Errors
+    /// As [`Client::lookup`], for any part of the path.
+    pub async fn lookup_path(&self, ctx: &Ctx, path: &str) -> Result<Attr> {
+        let mut attr = self.getattr(ctx, Fid::ROOT, None).await?;
+        for name in path.split('/').filter(|name| !matches!(*name, "" | ".")) {
+            attr = if name == ".." {
+                let parent = self.readdir(ctx, attr.fid(), 0, limits::READDIR_BYTES_MIN).await?.parent;
+                self.getattr(ctx, parent, None).await?
+            } else {
+                self.lookup(ctx, attr.fid(), name.as_bytes()).await?
+            };
+        }
+        Ok(attr)
+    }
+
+    /// Attributes of a file, its size exact at some moment of the call. `file`: a handle of it, if there is one.
+    ///
+    /// # Errors
+    /// ENOENT if it is no more.
+    pub async fn getattr(&self, ctx: &Ctx, fid: Fid, file: Option<&File>) -> Result<Attr> {
+        let mut stat = self.0.stat(ctx, fid, file.map_or(0, |file| file.0.handle)).await?;
+        if let Some(inode) = self.0.inode(fid) {
+            inode.learn(&stat.attr, stat.layout.clone());
+        }
+        self.0.resolve(ctx, &mut stat.attr, stat.layout.as_ref()).await?;
+        self.0.offer_size(ctx, &stat);
+        Ok(stat.attr)
+    }
+
+    /// Fills in the sizes of the dirty ones among `attrs`, as [`Client::readdir`] gave them, at the cost of one request
+    /// per OST for all objects together. A file that is gone meanwhile keeps what it had.
+    ///
+    /// # Errors
+    /// Those of an MDT or OST, which the error names.
+    pub async fn getattr_many(&self, ctx: &Ctx, attrs: &mut [Attr]) -> Result<()> {
+        let dirty: Vec<_> = (0..attrs.len()).filter(|index| crate::needs_glimpse(&attrs[*index])).collect();
+        let stats = dirty.iter().map(|index| {
+            let fid = attrs[*index].fid();
+            let stat: LocalFuture<'_, Result<Stat>> = Box::pin(async move { self.0.stat(ctx, fid, 0).await });
+            stat
+        });
+        let stats = join_bounded(stats.collect(), limits::BATCH_RPCS_MAX).await;
+        let mut asked = Vec::new();
+        let mut questions = Vec::new();
+        for (index, stat) in dirty.into_iter().zip(stats) {
+            match stat {
+                Ok(stat) => {
+                    attrs[index] = stat.attr;
+                    if let Some(layout) = stat.layout.filter(|_| crate::needs_glimpse(&stat.attr)) {
+                        asked.push(index);
+                        questions.push(Question::all(&layout));
+                    }
+                }
+                Err(error) if error.errno() == Errno::ENOENT => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.0.config.bugs.forget_glimpse {
+            return Ok(());
+        }
+        let found = self.0.glimpse(ctx, &questions).await?;
+        for ((index, question), objects) in asked.into_iter().zip(&questions).zip(found) {
+            self.0.settle(&mut attrs[index], &question.layout, &objects);
+        }
+        Ok(())
+    }
+
+    /// Layout of a file, or default of a directory.
+    ///
+    /// # Errors
+    /// ENOENT; EPROTO if the MDT sends what is no layout.
+    pub async fn striping(&self, ctx: &Ctx, fid: Fid) -> Result<Striping> {
+        let call = self.0.call(ctx, Opcode::MdtGetattr, &FidReq { fid: fid.into(), ..FidReq::default() });
+        let record = self.0.ask(self.0.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
+        match layout::Striping::decode(&record) {
+            Ok(layout::Striping::None) => Ok(Striping::None),
+            Ok(layout::Striping::Layout(layout)) => Ok(Striping::File(layout)),
+            Ok(layout::Striping::Template(template)) => Ok(Striping::Default(template)),
+            Err(_) => Err(Error::local(Errno::EPROTO, "mds_getattr").about(fid)),
+        }
+    }
+}
+
+impl Inner {
+    /// What the MDT says of a file.
+    pub(crate) async fn stat(self: &Rc<Self>, ctx: &Ctx, fid: Fid, handle: u64) -> Result<Stat> {
+        let call = self.call(ctx, Opcode::MdtGetattr, &FidReq { fid: fid.into(), handle, ..FidReq::default() });
+        let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
+        Stat::of(&answer.reply, "mds_getattr")
+    }
+}

@@ -1,0 +1,107 @@
+//! mkdir, mknod, symlink, link: what makes names without opening anything.
+
+use layout::Template;
+use types::{Errno, Fid, SYMLINK_BYTES_MAX};
+use wire::attr::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use wire::body::{CreateReq, LinkReq, create};
+use wire::{Attr, Opcode};
+
+use super::check_name;
+use crate::client::{CallBuilder, Client, Inner};
+use crate::inode::Stat;
+use crate::{Ctx, Error, Result};
+
+/// What to make.
+pub(super) struct Make<'a> {
+    pub(super) parent: Fid,
+    pub(super) name: &'a [u8],
+    /// With type bits.
+    pub(super) mode: u32,
+    pub(super) rdev: u64,
+    pub(super) target: &'a [u8],
+    pub(super) striping: Option<&'a Template>,
+    pub(super) open_flags: u32,
+    /// [`create`] flags.
+    pub(super) flags: u32,
+}
+
+impl Inner {
+    /// The create request.
+    pub(super) fn create_call(&self, ctx: &Ctx, make: &Make<'_>) -> Result<CallBuilder> {
+        check_name(make.name, "create")?;
+        let record = match make.striping {
+            Some(striping) => {
+                striping.check().map_err(|error| Error::local(error.errno(), "create"))?;
+                striping.encode()
+            }
+            None => Vec::new(),
+        };
+        let body = CreateReq {
+            parent: make.parent.into(),
+            mode: make.mode,
+            umask: ctx.umask,
+            rdev: make.rdev,
+            open_flags: make.open_flags,
+            flags: make.flags,
+            ..CreateReq::default()
+        };
+        Ok(self.call(ctx, Opcode::MdtCreate, &body).name(make.name).name(make.target).buf(record).modifies())
+    }
+}
+
+impl Client {
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// EEXIST, EACCES, ENOENT, ENOSPC.
+    pub async fn mkdir(&self, ctx: &Ctx, parent: Fid, name: &[u8], mode: u32) -> Result<Attr> {
+        self.make(ctx, parent, name, S_IFDIR | mode & !S_IFMT, 0, b"", 0).await
+    }
+
+    /// Makes a file (without a layout: it gets one when it is first opened for writing, or by `lustre.lov`), a fifo, a
+    /// socket or a device; `mode` with type bits, none mean a regular file.
+    ///
+    /// # Errors
+    /// EEXIST, EACCES, EPERM for devices, EINVAL for other types.
+    pub async fn mknod(&self, ctx: &Ctx, parent: Fid, name: &[u8], mode: u32, rdev: u64) -> Result<Attr> {
+        let mode = if mode & S_IFMT == 0 { mode | S_IFREG } else { mode };
+        if matches!(mode & S_IFMT, S_IFDIR | S_IFLNK) {
+            return Err(Error::local(Errno::EINVAL, "mknod"));
+        }
+        let flags = if mode & S_IFMT == S_IFREG { create::NO_LAYOUT } else { 0 };
+        self.make(ctx, parent, name, mode, rdev, b"", flags).await
+    }
+
+    /// Makes a symbolic link to `target`.
+    ///
+    /// # Errors
+    /// EEXIST, EACCES; ENAMETOOLONG for a target over 4,095 bytes.
+    pub async fn symlink(&self, ctx: &Ctx, parent: Fid, name: &[u8], target: &[u8]) -> Result<Attr> {
+        if target.len() > SYMLINK_BYTES_MAX {
+            return Err(Error::local(Errno::ENAMETOOLONG, "symlink"));
+        }
+        self.make(ctx, parent, name, S_IFLNK | 0o777, 0, target, 0).await
+    }
+
+    /// Gives the file another name.
+    ///
+    /// # Errors
+    /// EEXIST, EACCES, EMLINK, EPERM for a directory.
+    pub async fn link(&self, ctx: &Ctx, fid: Fid, parent: Fid, name: &[u8]) -> Result<Attr> {
+        check_name(name, "link")?;
+        let body = LinkReq { fid: fid.into(), parent: parent.into(), ..LinkReq::default() };
+        let call = self.0.call(ctx, Opcode::MdtLink, &body).name(name).modifies();
+        let answer = self.0.ask(self.0.mdt_of(parent), call).await.map_err(|error| error.about(fid))?;
+        let mut stat = Stat::of(&answer.reply, "mds_link")?;
+        self.0.resolve(ctx, &mut stat.attr, stat.layout.as_ref()).await?;
+        Ok(stat.attr)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the calls above, in their order")]
+    async fn make(&self, ctx: &Ctx, parent: Fid, name: &[u8], mode: u32, rdev: u64, target: &[u8], flags: u32) -> Result<Attr> {
+        let make = Make { parent, name, mode, rdev, target, striping: None, open_flags: 0, flags };
+        let call = self.0.create_call(ctx, &make)?;
+        let answer = self.0.ask(self.0.mdt_of(parent), call).await?;
+        Stat::of(&answer.reply, "mds_create").map(|stat| stat.attr)
+    }
+}

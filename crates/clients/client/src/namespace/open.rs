@@ -1,0 +1,87 @@
+//! create and open: a name and a handle in one request.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use endpoint::{Call, Keep};
+use layout::Template;
+use types::{Fid, TargetId};
+use wire::attr::{S_IFMT, S_IFREG};
+use wire::body::{OpenReq, create, disposition};
+use wire::{Attr, Opcode};
+
+use super::make::Make;
+use crate::client::{Client, Inner};
+use crate::file::{File, Open};
+use crate::inode::Stat;
+use crate::{Ctx, Result, flags};
+
+impl Client {
+    /// Opens `name` in `parent`, making it if it is not there (with O_EXCL it must not be). `striping`: of a file that
+    /// is made; else its directory's default. One request, unless O_TRUNC has objects to cut.
+    ///
+    /// # Errors
+    /// EEXIST with O_EXCL, EACCES, EISDIR, ENOSPC; EINVAL for a striping out of bounds.
+    pub async fn create(
+        &self,
+        ctx: &Ctx,
+        parent: Fid,
+        name: &[u8],
+        mode: u32,
+        open_flags: u32,
+        striping: Option<&Template>,
+    ) -> Result<(Attr, File)> {
+        let open_flags = open_flags | flags::O_CREAT;
+        let mode = S_IFREG | mode & !S_IFMT;
+        let make = Make { parent, name, mode, rdev: 0, target: b"", striping, open_flags, flags: create::OPEN };
+        let call = self.0.create_call(ctx, &make)?.keep(Keep::Open);
+        let file = self.0.open_by(ctx, self.0.mdt_of(parent), call.into(), open_flags).await?;
+        let mut stat = file.attr();
+        // A file that this call made, or cut, has no bytes: only one that was there must be asked for.
+        if open_flags & flags::O_TRUNC == 0 && !file.0.inode.with_view(|view| view.is_fresh()).unwrap_or(false) {
+            self.0.resolve(ctx, &mut stat, file.0.inode.layout().as_ref()).await?;
+            *file.0.attr.borrow_mut() = stat;
+        }
+        Ok((stat, file))
+    }
+
+    /// Opens a file that is there.
+    ///
+    /// # Errors
+    /// EACCES, EISDIR, ENOENT, ELOOP for a symbolic link.
+    pub async fn open(&self, ctx: &Ctx, fid: Fid, open_flags: u32) -> Result<File> {
+        let call = self.0.call(ctx, Opcode::MdtOpen, &OpenReq { fid: fid.into(), open_flags, ..OpenReq::default() });
+        let call = call.modifies().keep(Keep::Open);
+        self.0.open_by(ctx, self.0.mdt_of(fid), call.into(), open_flags).await.map_err(|error| error.about(fid))
+    }
+}
+
+impl Inner {
+    /// Sends an open and makes a handle of the answer. Runs to its end once begun: a handle whose caller was
+    /// interrupted is dropped, and so closed.
+    async fn open_by(self: &Rc<Self>, ctx: &Ctx, mdt: TargetId, call: Call, open_flags: u32) -> Result<File> {
+        let (inner, ctx, stage) = (self.clone(), ctx.clone(), call.opcode.name());
+        self.run("open", async move {
+            let answer = inner.ask(mdt, call).await?;
+            let stat = Stat::of(&answer.reply, stage)?;
+            let file = File(Rc::new(Open {
+                inode: inner.attach(&stat, open_flags),
+                inner: inner.clone(),
+                ctx,
+                flags: open_flags,
+                handle: stat.handle,
+                xid: answer.xid,
+                attr: RefCell::new(stat.attr),
+                wrote: Cell::new(false),
+                read_at: Cell::new(None),
+                closed: Cell::new(false),
+            }));
+            if stat.disposition & disposition::TRUNCATE != 0 {
+                inner.truncate_opened(&file.0.ctx, &stat).await?;
+                file.0.wrote.set(flags::can_write(open_flags));
+            }
+            Ok(file)
+        })
+        .await
+    }
+}

@@ -1,0 +1,72 @@
+//! Extended attributes. The MDT keeps them all; `lustre.lov` and `trusted.lov` are views of the layout there, in
+//! Lustre's binary form ([`layout::lov`]).
+
+use bytes::Bytes;
+use types::{Errno, Fid};
+use wire::Opcode;
+use wire::body::{FidReq, SetxattrReq};
+
+use crate::client::Client;
+use crate::namespace::split_nul;
+use crate::{Ctx, Error, Result};
+
+/// Longest name of an attribute (XATTR_NAME_MAX).
+const XATTR_NAME_BYTES_MAX: usize = 255;
+/// Longest value (XATTR_SIZE_MAX).
+const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
+
+impl Client {
+    /// Value of an attribute.
+    ///
+    /// # Errors
+    /// ENODATA if it has none of that name; EOPNOTSUPP for an unknown name space.
+    pub async fn getxattr(&self, ctx: &Ctx, fid: Fid, name: &[u8]) -> Result<Bytes> {
+        check(name, "getxattr")?;
+        let call = self.0.call(ctx, Opcode::MdtGetxattr, &fid_req(fid)).name(name);
+        Ok(self.0.ask(self.0.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1))
+    }
+
+    /// Sets an attribute. `flags`: XATTR_CREATE 1, XATTR_REPLACE 2. `lustre.lov` gives a file without layout one, and a
+    /// directory its default; on a file that has a layout it changes nothing and succeeds.
+    ///
+    /// # Errors
+    /// EEXIST, ENODATA by the flags; E2BIG over 64 KiB; ENOSPC, EPERM.
+    pub async fn setxattr(&self, ctx: &Ctx, fid: Fid, name: &[u8], value: Bytes, flags: u32) -> Result<()> {
+        check(name, "setxattr")?;
+        if value.len() > XATTR_VALUE_BYTES_MAX {
+            return Err(Error::local(Errno::E2BIG, "setxattr").about(fid));
+        }
+        let body = SetxattrReq { fid: fid.into(), flags, ..SetxattrReq::default() };
+        let call = self.0.call(ctx, Opcode::MdtSetxattr, &body).name(name).buf(value).modifies();
+        self.0.ask(self.0.mdt_of(fid), call).await.map(|_| ()).map_err(|error| error.about(fid))
+    }
+
+    /// Names of all attributes.
+    ///
+    /// # Errors
+    /// ENOENT.
+    pub async fn listxattr(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<Vec<u8>>> {
+        let call = self.0.call(ctx, Opcode::MdtListxattr, &fid_req(fid));
+        let names = self.0.ask(self.0.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
+        Ok(split_nul(&names).map(<[u8]>::to_vec).collect())
+    }
+
+    /// Removes an attribute.
+    ///
+    /// # Errors
+    /// ENODATA if it has none of that name.
+    pub async fn removexattr(&self, ctx: &Ctx, fid: Fid, name: &[u8]) -> Result<()> {
+        check(name, "removexattr")?;
+        let call = self.0.call(ctx, Opcode::MdtRemovexattr, &fid_req(fid)).name(name).modifies();
+        self.0.ask(self.0.mdt_of(fid), call).await.map(|_| ()).map_err(|error| error.about(fid))
+    }
+}
+
+fn fid_req(fid: Fid) -> FidReq {
+    FidReq { fid: fid.into(), ..FidReq::default() }
+}
+
+fn check(name: &[u8], stage: &'static str) -> Result<()> {
+    let good = !name.is_empty() && name.len() <= XATTR_NAME_BYTES_MAX && !name.contains(&0);
+    if good { Ok(()) } else { Err(Error::local(Errno::ERANGE, stage)) }
+}

@@ -1,0 +1,193 @@
+//! Objects of removed files go: the destroy log, in batches, to every OST that it names (spec coherence 5.7).
+//!
+//! A record is written in the transaction that removes the file, sent only once that is durable, and removed once every
+//! OST of the file has *committed* the destroy. Sending twice is harmless, so nothing else is stored: each OST has a
+//! cursor in memory, and a restart begins at the first record that is left. An OST that is away holds up its own records
+//! and nobody else's.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::{Call, CallError, Remote};
+use osd::{Table, WriteSet};
+use types::{Span, TargetId};
+use wire::body::{ObjectRange, OstBatchReq};
+use wire::{Opcode, encode_body};
+use zerocopy::IntoBytes;
+
+use crate::limits::DESTROY_BATCH_MAX;
+use crate::record::DestroyRecord;
+use crate::target::Mdt;
+use crate::tx::{Decided, OpError};
+
+/// Between looks at an OST's `last_committed`, and before an OST that refused is asked again.
+const PAUSE: Span = Span::millis(250);
+
+/// How far each OST is: it has committed the destroys of all records below.
+#[derive(Default)]
+pub(crate) struct Cursors(RefCell<BTreeMap<u32, u64>>);
+
+/// A piece of the log.
+struct Batch {
+    /// Behind the last record that was looked at.
+    end: u64,
+    /// Objects of the OST in it.
+    ranges: Vec<ObjectRange>,
+}
+
+/// Looks after the log: one task per OST that it names.
+pub(crate) async fn run(mdt: Rc<Mdt>) {
+    let cursors = Rc::new(Cursors::default());
+    loop {
+        if mdt.is_stopped() {
+            return;
+        }
+        match osts_named(&mdt, &cursors).await {
+            Ok(osts) => {
+                for ost in osts {
+                    cursors.0.borrow_mut().insert(ost, 0);
+                    let (mdt, cursors) = (mdt.clone(), cursors.clone());
+                    mdt.env.clone().spawn("mdt_destroy_ost", async move { serve(mdt, cursors, ost).await });
+                }
+            }
+            Err(error) => tracing::error!(target: "mdt", %error, "the destroy log cannot be read"),
+        }
+        mdt.engine.destroys_wanted.notified().await;
+        mdt.destroys_grew.notify_waiters();
+    }
+}
+
+/// OSTs of the log that have no task yet.
+async fn osts_named(mdt: &Mdt, cursors: &Cursors) -> Decided<Vec<u32>> {
+    let from = mdt.destroys_seen.get();
+    let end = mdt.engine.destroys_durable.get();
+    let mut found = Vec::new();
+    let mut at = from;
+    while at < end {
+        let records = records(mdt, at, end).await?;
+        let Some((last, _)) = records.last() else { break };
+        at = last + 1;
+        let known = cursors.0.borrow();
+        for ost in records.iter().flat_map(|(_, record)| &record.osts) {
+            if !known.contains_key(ost) && !found.contains(ost) {
+                found.push(*ost);
+            }
+        }
+    }
+    mdt.destroys_seen.set(end);
+    Ok(found)
+}
+
+/// At most a batch of durable records from `from` on.
+async fn records(mdt: &Mdt, from: u64, end: u64) -> Decided<Vec<(u64, DestroyRecord)>> {
+    mdt.engine.store.ready().await;
+    let view = mdt.engine.store.running()?;
+    let mut found = Vec::new();
+    let mut broken = false;
+    view.scan(Table::Destroys, &from.to_be_bytes(), &mut |key, value| {
+        let number = key.try_into().ok().map(u64::from_be_bytes);
+        match number.zip(DestroyRecord::decode(value)) {
+            Some((number, _)) if number >= end => return false,
+            Some(pair) => found.push(pair),
+            None => broken = true,
+        }
+        !broken && found.len() < DESTROY_BATCH_MAX
+    })?;
+    if broken { Err(OpError::Broken("destroy log")) } else { Ok(found) }
+}
+
+/// Brings the log to one OST, for ever.
+async fn serve(mdt: Rc<Mdt>, cursors: Rc<Cursors>, ost: u32) {
+    let Some(endpoint) = mdt.osts.clone() else { return };
+    let remote = endpoint.remote(TargetId::ost(ost));
+    let mut at = 0;
+    while !mdt.is_stopped() {
+        let grew = mdt.destroys_grew.notified();
+        let batch = match batch_for(&mdt, ost, at).await {
+            Ok(batch) => batch,
+            Err(error) => {
+                tracing::error!(target: "mdt", %error, "the destroy log cannot be read");
+                return;
+            }
+        };
+        if batch.end == at {
+            grew.await;
+            continue;
+        }
+        if !batch.ranges.is_empty() && !send(&mdt, &remote, &batch.ranges).await {
+            mdt.env.sleep(PAUSE).await;
+            continue;
+        }
+        at = batch.end;
+        cursors.0.borrow_mut().insert(ost, at);
+        if let Err(error) = remove_done(&mdt, &cursors).await {
+            tracing::warn!(target: "mdt", %error, "records of destroyed objects stay in the log");
+        }
+    }
+}
+
+async fn batch_for(mdt: &Mdt, ost: u32, from: u64) -> Decided<Batch> {
+    let end = mdt.engine.destroys_durable.get();
+    let records = records(mdt, from, end).await?;
+    let end = if records.len() < DESTROY_BATCH_MAX { end.max(from) } else { records.last().map_or(from, |(number, _)| number + 1) };
+    let mut ranges = Vec::new();
+    for (_, record) in &records {
+        for (stripe, _) in record.osts.iter().enumerate().filter(|(_, index)| **index == ost) {
+            ranges.push(ObjectRange { base: record.base.into(), first: stripe as u32, count: 1 });
+        }
+    }
+    Ok(Batch { end, ranges })
+}
+
+/// Destroys and waits until the OST has committed it. An instance that ends in between takes the request along: the
+/// endpoint replays it, or says that it was evicted.
+async fn send(mdt: &Mdt, remote: &Rc<Remote>, ranges: &[ObjectRange]) -> bool {
+    for piece in ranges.chunks(DESTROY_BATCH_MAX) {
+        let body = OstBatchReq { count: piece.len() as u32, flags: 0, reserved: 0 };
+        let mut call = Call::new(Opcode::OstDestroy, vec![encode_body(&body), Bytes::copy_from_slice(piece.as_bytes())]);
+        call.modifies = true;
+        let transno = match remote.call(call).await {
+            Ok(answer) => answer.reply.transno(),
+            Err(CallError::Shutdown) => return std::future::pending().await,
+            Err(_) => return false,
+        };
+        let instance = remote.instance();
+        while remote.last_committed() < transno {
+            mdt.env.sleep(PAUSE).await;
+            if mdt.is_stopped() || (remote.instance() != instance && !remote.is_connected()) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Removes the records that all their OSTs are done with.
+async fn remove_done(mdt: &Mdt, cursors: &Cursors) -> Decided<()> {
+    loop {
+        let low = cursors.0.borrow().values().min().copied().unwrap_or(0);
+        let high = cursors.0.borrow().values().max().copied().unwrap_or(0);
+        let mut set = WriteSet::new();
+        let found = records(mdt, mdt.destroys_low.get(), high).await?;
+        let mut kept = None;
+        for (number, record) in &found {
+            let done = record.osts.iter().all(|ost| cursors.0.borrow().get(ost).is_some_and(|at| at > number));
+            if done {
+                set.delete(Table::Destroys, number.to_be_bytes());
+            } else if kept.is_none() {
+                kept = Some(*number);
+            }
+        }
+        let full = found.len() == DESTROY_BATCH_MAX;
+        mdt.destroys_low.set(kept.unwrap_or_else(|| found.last().map_or(low, |(number, _)| number + 1)));
+        if !set.changes.is_empty() {
+            mdt.engine.store.ready().await;
+            mdt.engine.apply_own(&set)?;
+        }
+        if !full || kept.is_some() {
+            return Ok(());
+        }
+    }
+}

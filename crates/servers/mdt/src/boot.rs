@@ -1,0 +1,154 @@
+//! What happens before an MDT accepts a connection: records checked, epoch raised, ids reserved, root made.
+//!
+//! Safe at any crash: everything stands in one set, committed before the first connection.
+
+use std::rc::Rc;
+
+use osd::{MetaStore, StoreError, Table, WriteSet};
+use placement::RoundRobin;
+use service::ClientRecord;
+use types::{Fid, Timespec, Transno};
+use wire::attr::S_IFDIR;
+
+use crate::hash::HashKey;
+use crate::ids::{Ids, first_sequences};
+use crate::keys;
+use crate::opens::Opens;
+use crate::record::Inode;
+use crate::share::Share;
+use crate::state::State;
+use crate::target::StartError;
+use crate::tx::new_attr;
+use crate::{MdtConfig, record};
+
+/// Version of the records that this code writes; it refuses a store with a higher one.
+const FORMAT: u32 = 1;
+
+/// Key and value as stored.
+type Pair = (Vec<u8>, Vec<u8>);
+
+/// What a start found.
+pub(crate) struct Booted {
+    pub(crate) state: State,
+    pub(crate) epoch: u32,
+    pub(crate) known: Vec<ClientRecord>,
+    pub(crate) replies: Vec<Pair>,
+}
+
+/// Random words and time for a fresh file system.
+pub(crate) struct Seed {
+    pub(crate) words: [u64; 2],
+    pub(crate) round_robin: u64,
+    pub(crate) now: Timespec,
+}
+
+/// Brings the store up to a new epoch, durably.
+pub(crate) async fn boot(store: &Rc<dyn MetaStore>, config: &MdtConfig, seed: &Seed) -> Result<Booted, StartError> {
+    store.ready().await;
+    let (mut booted, set) = prepare(&**store, config, seed)?;
+    store.apply(&set)?;
+    store.commit().await?;
+    let (files, objects) = (booted.state.files.mark(), booted.state.objects.mark());
+    booted.state.files.durable(files);
+    booted.state.objects.durable(objects);
+    Ok(booted)
+}
+
+fn prepare(store: &dyn MetaStore, config: &MdtConfig, seed: &Seed) -> Result<(Booted, WriteSet), StartError> {
+    let view = store.running()?;
+    let meta = |key: &[u8]| view.get(Table::Meta, key);
+    let mut set = from_reserve();
+    let format = meta(keys::META_FORMAT)?.map(|value| word32(&value).ok_or(StartError::Record("format"))).transpose()?;
+    if format.is_some_and(|format| format > FORMAT) {
+        return Err(StartError::Record("format"));
+    }
+    set.put(Table::Meta, keys::META_FORMAT, FORMAT.to_le_bytes());
+    let epoch = match meta(keys::META_EPOCH)? {
+        Some(value) => word32(&value).ok_or(StartError::Record("epoch"))? + 1,
+        None => 1,
+    };
+    set.put(Table::Meta, keys::META_EPOCH, epoch.to_le_bytes());
+    let last_transno = match meta(keys::META_LAST_TRANSNO)? {
+        Some(value) => Transno(word64(&value).ok_or(StartError::Record("last_transno"))?),
+        None => Transno::NONE,
+    };
+    let hash_key = match meta(keys::META_HASH_KEY)? {
+        Some(value) => HashKey(
+            word64(&value).ok_or(StartError::Record("hash_key"))?,
+            value.get(8..).and_then(word64).ok_or(StartError::Record("hash_key"))?,
+        ),
+        None => HashKey(seed.words[0], seed.words[1]),
+    };
+    set.put(Table::Meta, keys::META_HASH_KEY, [hash_key.0.to_le_bytes(), hash_key.1.to_le_bytes()].concat());
+    let (first_file, first_object) = first_sequences(config.index);
+    let reuse = config.bugs.reuse_id_range;
+    let files = Ids::open(meta(keys::META_FILE_IDS)?.as_deref(), first_file, reuse).ok_or(StartError::Record("file_ids"))?;
+    let objects = Ids::open(meta(keys::META_OBJECT_IDS)?.as_deref(), first_object, reuse).ok_or(StartError::Record("object_ids"))?;
+    set.put(Table::Meta, keys::META_FILE_IDS, files.encode());
+    set.put(Table::Meta, keys::META_OBJECT_IDS, objects.encode());
+    if config.index == 0 && view.get(Table::Inodes, &Fid::ROOT.to_key())?.is_none() {
+        set.put(Table::Inodes, Fid::ROOT.to_key(), root(seed.now).encode());
+    }
+    let state = State {
+        hash_key,
+        opens: Opens::new(epoch),
+        files,
+        objects,
+        share: Share::default(),
+        round_robin: RoundRobin::new(seed.round_robin),
+        destroy_next: last_destroy(&*view)?.map_or(0, |last| last + 1),
+        last_transno,
+        boot_committed: last_transno,
+    };
+    let known = known_clients(&*view)?;
+    let replies = all(&*view, Table::Replies)?;
+    drop(view);
+    Ok((Booted { state, epoch, known, replies }, set))
+}
+
+fn root(now: Timespec) -> Inode {
+    let mut attr = new_attr(Fid::ROOT, S_IFDIR | 0o755, 0, 0, now);
+    (attr.nlink, attr.blocks) = (2, 8);
+    Inode { attr, flags: 0, parent: Fid::ROOT, mtime_set: now, symlink: Vec::new() }
+}
+
+/// A set that a full store takes from its reserve: it counts as one that frees space, which what must happen on a full
+/// store does sooner or later (a start, a close, a client that goes).
+pub(crate) fn from_reserve() -> WriteSet {
+    let mut set = WriteSet::new();
+    set.delete(Table::Orphans, Fid::ZERO.to_key());
+    set
+}
+
+fn last_destroy(view: &dyn osd::View) -> Result<Option<u64>, StartError> {
+    let mut last = None;
+    let mut broken = false;
+    view.scan(Table::Destroys, &[0], &mut |key, value| {
+        last = key.try_into().ok().map(u64::from_be_bytes);
+        broken = last.is_none() || record::DestroyRecord::decode(value).is_none();
+        !broken
+    })?;
+    if broken { Err(StartError::Record("destroy log")) } else { Ok(last) }
+}
+
+fn known_clients(view: &dyn osd::View) -> Result<Vec<ClientRecord>, StartError> {
+    let records = all(view, Table::Clients)?;
+    records.iter().map(|(key, value)| ClientRecord::decode(key, value).ok_or(StartError::Record("client"))).collect()
+}
+
+fn all(view: &dyn osd::View, table: Table) -> Result<Vec<Pair>, StoreError> {
+    let mut found = Vec::new();
+    view.scan(table, &[0], &mut |key, value| {
+        found.push((key.to_vec(), value.to_vec()));
+        true
+    })?;
+    Ok(found)
+}
+
+fn word32(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?))
+}
+
+fn word64(bytes: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?))
+}

@@ -1,0 +1,314 @@
+//! The running transaction and everything that decides over it, without sessions and network.
+//!
+//! [`Engine::attempt`] is one operation: read, decide, apply, answer, without giving the thread away in between, so
+//! that operations are serial. What it answers is in history but not durable; [`Engine::commit`] makes it so.
+//!
+//! Invariants
+//! - Memory follows the store: effects happen only after the set was applied.
+//! - `last_transno` is the highest applied one; a commit reports exactly what was applied before it began.
+//! - After a failure of the store nothing is answered any more: what was answered since the last commit is lost, and
+//!   clients bring it again to the next instance.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use osd::{MetaStore, StoreError, Table, WriteSet};
+use tokio::sync::Notify;
+use types::{ClientId, Creds, Errno, Fid, Timespec, Transno};
+use wire::body::AttrRep;
+use wire::{Reply, Request, decode_body};
+
+use crate::MdtConfig;
+use crate::config::FailedHook;
+use crate::limits::SHARED_KEYS_MAX;
+use crate::op::{self, Answer, Op};
+use crate::state::{Effect, State};
+use crate::tx::{Decided, OpError, Tx};
+use crate::keys;
+use crate::share::ShareKey;
+
+/// One operation in 64 is the one that `Bugs::ack_before_apply` loses.
+const LOSE_EVERY: u64 = 64;
+
+/// Who asks for what.
+pub(crate) struct Caller<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) client: ClientId,
+    pub(crate) session: u64,
+    pub(crate) creds: Creds,
+    pub(crate) replay: bool,
+    /// Others may still replay.
+    pub(crate) recovering: bool,
+    /// Server's time.
+    pub(crate) now: Timespec,
+}
+
+/// The target's history, as sessions keep it.
+pub(crate) trait History {
+    /// Transno of the operation.
+    fn next(&self) -> Transno;
+    /// Marks the reply and tells what to store for a resend after a crash.
+    fn record(&self, transno: Transno, reply: &mut Reply) -> (Vec<u8>, Vec<u8>);
+}
+
+/// See the module.
+pub(crate) struct Engine {
+    pub(crate) config: MdtConfig,
+    pub(crate) store: Rc<dyn MetaStore>,
+    pub(crate) state: RefCell<State>,
+    pub(crate) failed: FailedHook,
+    pub(crate) ost_list: Rc<dyn Fn() -> Vec<u32>>,
+    /// Something was applied: the commit task sleeps until then.
+    pub(crate) dirtied: Notify,
+    /// So much is dirty that a commit should not wait for its interval.
+    pub(crate) pressed: Notify,
+    /// Records of the destroy log below this are durable.
+    pub(crate) destroys_durable: Cell<u64>,
+    /// There may be something to destroy.
+    pub(crate) destroys_wanted: Notify,
+    applied: Cell<u64>,
+}
+
+impl Engine {
+    pub(crate) fn new(config: MdtConfig, store: Rc<dyn MetaStore>, state: State, ost_list: Rc<dyn Fn() -> Vec<u32>>) -> Engine {
+        let destroys_durable = Cell::new(state.destroy_next);
+        Engine {
+            config,
+            store,
+            state: RefCell::new(state),
+            failed: FailedHook::default(),
+            ost_list,
+            dirtied: Notify::new(),
+            pressed: Notify::new(),
+            destroys_durable,
+            destroys_wanted: Notify::new(),
+            applied: Cell::new(0),
+        }
+    }
+
+    /// Executes one operation, or says why not now.
+    pub(crate) fn attempt(&self, caller: &Caller<'_>, history: &dyn History) -> Decided<Reply> {
+        let view = self.store.running()?;
+        let mut guard = self.state.borrow_mut();
+        let osts = (self.ost_list)();
+        let first: Option<AttrRep> = caller.replay.then(|| decode_body(&caller.request.replay_buf(0).unwrap_or_default()));
+        let now = match &first {
+            Some(first) if first.attr.ctime != 0 && !self.config.bugs.replay_draws_new_time => op::replayed_time(caller.request, first),
+            _ => caller.now,
+        };
+        let committed = caller.replay && caller.request.header.transno <= guard.boot_committed.0;
+        let tx = Tx::new(&*view, guard.hash_key, now);
+        let mut op = Op {
+            request: caller.request,
+            client: caller.client,
+            session: caller.session,
+            creds: caller.creds.clone(),
+            replay: first,
+            committed,
+            recovering: caller.recovering,
+            tx,
+            state: &mut guard,
+            config: &self.config,
+            osts: &osts,
+        };
+        let answer = op::decide(&mut op)?;
+        let Op { mut tx, .. } = op;
+        if !op::modifies(caller.request.opcode()) {
+            let bufs = answer.into_bufs(None, |fid| guard.opens.write_epoch(fid));
+            return Ok(Reply::ok(&caller.request.header, bufs));
+        }
+        if !caller.replay {
+            self.check_share(&guard, caller.client, &tx)?;
+        }
+        let transno = if committed { Transno(caller.request.header.transno) } else { history.next() };
+        let version = answer.fid().filter(|fid| tx.changes_inode(*fid)).map(|_| transno.0);
+        let set = tx.finish(transno);
+        let (effects, changes) = (std::mem::take(&mut tx.effects), std::mem::take(&mut tx.changes));
+        drop(tx);
+        drop(view);
+        self.finish(caller, history, Change { set, effects, changes, answer, version, transno, committed }, &mut guard)
+    }
+
+    fn check_share(&self, state: &State, client: ClientId, tx: &Tx<'_>) -> Decided<()> {
+        let foreign = tx.decides.iter().chain(&tx.changes).any(|key| state.share.is_foreign(client, key));
+        if foreign && !self.config.bugs.drop_commit_on_share || state.share.len() > SHARED_KEYS_MAX {
+            return Err(OpError::CommitFirst);
+        }
+        Ok(())
+    }
+
+    /// Records the change with its answer, applies it, and only then lets memory follow.
+    fn finish(&self, caller: &Caller<'_>, history: &dyn History, change: Change, state: &mut State) -> Decided<Reply> {
+        let Change { mut set, effects, changes, answer, version, transno, committed } = change;
+        let header = &caller.request.header;
+        let epoch = |fid| epoch_after(&effects, fid).unwrap_or_else(|| state.opens.write_epoch(fid));
+        let mut reply = Reply::ok(header, answer.into_bufs(version, epoch));
+        if committed {
+            reply.header.transno = transno.0;
+        } else {
+            let (key, value) = history.record(transno, &mut reply);
+            if !self.config.bugs.skip_reply_record {
+                set.put(Table::Replies, key, value);
+            }
+        }
+        if transno > state.last_transno {
+            set.put(Table::Meta, keys::META_LAST_TRANSNO, transno.0.to_le_bytes());
+        }
+        let (files, objects) = grow_ids(state, &mut set);
+        let count = self.applied.get() + 1;
+        self.applied.set(count);
+        let lost = self.config.bugs.ack_before_apply && count.is_multiple_of(LOSE_EVERY);
+        if !lost && let Err(error) = self.store.apply(&set) {
+            if error == StoreError::Full {
+                // Sessions must not answer a resend with the success that was about to be.
+                history.record(Transno::NONE, &mut Reply::error(header, Errno::ENOSPC));
+            }
+            return Err(error.into());
+        }
+        (state.files, state.objects) = (files, objects);
+        state.last_transno = state.last_transno.max(transno);
+        state.perform(effects);
+        state.share.changed(caller.client, &changes);
+        self.noted_dirty();
+        Ok(reply)
+    }
+
+    /// Applies a change of the target's own, outside of any client's history.
+    pub(crate) fn apply_own(&self, set: &WriteSet) -> Result<(), StoreError> {
+        self.store.apply(set)?;
+        self.noted_dirty();
+        Ok(())
+    }
+
+    fn noted_dirty(&self) {
+        self.dirtied.notify_one();
+        if self.store.dirty_bytes() >= self.config.commit_dirty_bytes {
+            self.pressed.notify_one();
+        }
+    }
+
+    /// Makes everything applied so far durable and returns up to where history is now. Never returns after a failure.
+    pub(crate) async fn commit(&self) -> Transno {
+        let (upto, share, files, objects, destroys) = {
+            let state = self.state.borrow();
+            (state.last_transno, state.share.mark(), state.files.mark(), state.objects.mark(), state.destroy_next)
+        };
+        let outcome = self.store.commit().await;
+        match outcome {
+            Ok(()) if !self.failed.has_failed() => {}
+            Ok(()) => std::future::pending().await,
+            Err(error) => return self.fail(&error.to_string()).await,
+        }
+        let mut state = self.state.borrow_mut();
+        state.share.committed(share);
+        state.files.durable(files);
+        state.objects.durable(objects);
+        self.destroys_durable.set(self.destroys_durable.get().max(destroys));
+        self.destroys_wanted.notify_one();
+        upto
+    }
+
+    /// Lets the background tasks see that the instance is over.
+    pub(crate) fn wake_all(&self) {
+        self.dirtied.notify_one();
+        self.pressed.notify_one();
+        self.destroys_wanted.notify_one();
+    }
+
+    /// The instance is over: whoever waits here waits for ever, and the daemon is told.
+    pub(crate) async fn fail<T>(&self, reason: &str) -> T {
+        if !self.failed.has_failed() {
+            tracing::error!(target: "mdt", index = self.config.index, reason, "the store failed, the MDT stops");
+        }
+        self.failed.fail(reason);
+        self.wake_all();
+        std::future::pending().await
+    }
+
+    /// Removes the orphan records and files of `fids` that nobody has open. At most a batch in one set.
+    pub(crate) fn sweep(&self, fids: &[Fid]) -> Decided<usize> {
+        let view = self.store.running()?;
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let mut tx = Tx::new(&*view, state.hash_key, Timespec::default());
+        let mut gone = 0;
+        let mut number = state.destroy_next;
+        for fid in fids.iter().filter(|fid| !state.opens.is_open(**fid)) {
+            gone += 1;
+            tx.set.delete(Table::Orphans, fid.to_key());
+            if let Some(inode) = tx.find(*fid)?.filter(|inode| inode.attr.nlink == 0) {
+                number += u64::from(tx.destroy(&inode, number, !self.config.bugs.forget_destroy_log)?);
+            }
+        }
+        let set = tx.finish(Transno::NONE);
+        let effects = std::mem::take(&mut tx.effects);
+        drop(tx);
+        drop(view);
+        self.apply_own(&set)?;
+        state.perform(effects);
+        state.destroy_next = number;
+        Ok(gone)
+    }
+
+    /// Closes what a session has open: a writer that is gone may have written anything.
+    pub(crate) fn close_session(&self, client: ClientId, session: u64) -> Decided<()> {
+        let handles = self.state.borrow().opens.of_session(client, session);
+        let mut fids: Vec<Fid> = Vec::new();
+        {
+            let mut state = self.state.borrow_mut();
+            for handle in handles {
+                let open = state.opens.get(handle).expect("listed above");
+                state.opens.close(handle, true, false);
+                fids.push(open.fid);
+            }
+        }
+        fids.sort_unstable();
+        fids.dedup();
+        let mut orphans = Vec::new();
+        {
+            let view = self.store.running()?;
+            for fid in fids {
+                if view.get(Table::Orphans, &fid.to_key())?.is_some() {
+                    orphans.push(fid);
+                }
+            }
+        }
+        if !orphans.is_empty() {
+            self.sweep(&orphans)?;
+        }
+        Ok(())
+    }
+}
+
+/// A decided operation.
+struct Change {
+    set: WriteSet,
+    effects: Vec<Effect>,
+    changes: Vec<ShareKey>,
+    answer: Answer,
+    /// New version of the file that the answer tells of.
+    version: Option<u64>,
+    transno: Transno,
+    committed: bool,
+}
+
+/// The epoch that a file will have once the effects happened.
+fn epoch_after(effects: &[Effect], fid: Fid) -> Option<u64> {
+    effects.iter().rev().find_map(|effect| match effect {
+        Effect::Opened { file, epoch: Some(epoch), .. } if file.fid == fid => Some(*epoch),
+        Effect::Dirtied { fid: dirtied, epoch } if *dirtied == fid => Some(*epoch),
+        _ => None,
+    })
+}
+
+/// Reserves further ids in the same transaction, where the ranges run low.
+fn grow_ids(state: &State, set: &mut WriteSet) -> (crate::ids::Ids, crate::ids::Ids) {
+    let (mut files, mut objects) = (state.files.clone(), state.objects.clone());
+    if files.extend() {
+        set.put(Table::Meta, keys::META_FILE_IDS, files.encode());
+    }
+    if objects.extend() {
+        set.put(Table::Meta, keys::META_OBJECT_IDS, objects.encode());
+    }
+    (files, objects)
+}

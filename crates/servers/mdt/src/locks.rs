@@ -1,0 +1,240 @@
+//! Locks of applications: the grant core of `ldlm`, and who awaits its answers.
+//!
+//! Locks are memory only; clients re-state them after a restart. A waiting request gives its worker slot back, is
+//! answered "still waiting" after the time that the client asked for, and keeps its place for a while so that the client
+//! can ask again with the same cookie.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use env::Env;
+use ldlm::{Conflict, Enqueued, Kind, LockRequest, LockSpace, Mode, Owner, WaitId};
+use tokio::sync::oneshot;
+use types::{ClientId, Errno, Extent, Fid, Instant, Span};
+use wire::body::{LockRep, LockReq, lock as codes};
+
+use crate::limits::LOCK_WAIT_MS_MAX;
+
+/// All locks of the target.
+pub(crate) struct Locks {
+    env: Env,
+    /// How long an abandoned place is kept.
+    place: Span,
+    inner: RefCell<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    space: LockSpace,
+    answers: BTreeMap<WaitId, oneshot::Sender<()>>,
+    abandoned: BTreeMap<WaitId, Instant>, // when the place goes
+}
+
+impl Inner {
+    /// Tells those who are granted now.
+    fn wake(&mut self, granted: Vec<WaitId>) {
+        for wait in granted {
+            if let Some(answer) = self.answers.remove(&wait) {
+                // Nobody there: the request was abandoned this very moment; whoever comes back finds the lock held.
+                let _ = answer.send(());
+            }
+        }
+    }
+}
+
+/// What a request asks of the lock space, checked.
+pub(crate) struct Wanted {
+    pub(crate) request: LockRequest,
+    pub(crate) unlock: bool,
+    pub(crate) flags: u32,
+    pub(crate) wait: Span,
+}
+
+impl Wanted {
+    /// From the wire.
+    pub(crate) fn decode(body: &LockReq, client: ClientId) -> Result<Wanted, Errno> {
+        let kind = match body.kind {
+            codes::FLOCK => Kind::Flock,
+            codes::POSIX => Kind::Posix,
+            codes::FILE => Kind::File,
+            _ => return Err(Errno::EINVAL),
+        };
+        let mode = match body.mode {
+            codes::SHARED => Mode::Shared,
+            codes::EXCLUSIVE | codes::UNLOCK => Mode::Exclusive,
+            _ => return Err(Errno::EINVAL),
+        };
+        let extent = match kind {
+            Kind::Posix => Extent::new(body.start, body.end).ok_or(Errno::EINVAL)?,
+            _ => Extent::ALL,
+        };
+        let request = LockRequest {
+            resource: Fid::from(body.fid),
+            kind,
+            owner: Owner { client, id: body.owner },
+            extent,
+            mode,
+            pid: body.pid,
+            cookie: body.cookie,
+        };
+        let wait = Span::millis(u64::from(body.wait_ms.min(LOCK_WAIT_MS_MAX)));
+        Ok(Wanted { request, unlock: body.mode == codes::UNLOCK, flags: body.flags, wait })
+    }
+
+    fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// What a lock request comes to.
+pub(crate) enum Locked {
+    /// This is the answer.
+    Now(LockRep),
+    /// Wait for it.
+    Later(Parked),
+}
+
+/// A request in line. Dropped, it leaves its place for whoever asks again.
+pub(crate) struct Parked {
+    locks: Rc<Locks>,
+    wait: WaitId,
+    span: Span,
+    answer: Option<oneshot::Receiver<()>>,
+}
+
+impl Locks {
+    pub(crate) fn new(env: &Env, place: Span) -> Rc<Locks> {
+        Rc::new(Locks { env: env.clone(), place, inner: RefCell::default() })
+    }
+
+    /// Asks, tests or gives back. `restate`: locks are taken without a question.
+    pub(crate) fn ask(self: &Rc<Self>, wanted: &Wanted, restate: bool) -> Result<Locked, Errno> {
+        let request = wanted.request;
+        if wanted.unlock {
+            self.unlock(wanted);
+            return Ok(Locked::Now(state(1)));
+        }
+        let mut inner = self.inner.borrow_mut();
+        if wanted.has(codes::TEST) {
+            return Ok(Locked::Now(inner.space.test(&request).map_or(state(1), |conflict| told(&conflict))));
+        }
+        if wanted.has(codes::RESTATE) && restate {
+            inner.space.restate(request);
+            return Ok(Locked::Now(state(1)));
+        }
+        inner.abandoned.remove(&request.wait_id());
+        let (outcome, granted) = inner.space.enqueue(request, wanted.has(codes::WAIT));
+        inner.wake(granted);
+        match outcome {
+            Enqueued::Granted => {
+                inner.answers.remove(&request.wait_id());
+                Ok(Locked::Now(state(1)))
+            }
+            Enqueued::Refused => Ok(Locked::Now(state(0))),
+            Enqueued::Deadlock => Err(Errno::EDEADLK),
+            Enqueued::Full => Err(Errno::ENOLCK),
+            Enqueued::Waiting => {
+                let (tell, answer) = oneshot::channel();
+                inner.answers.insert(request.wait_id(), tell); // a resend takes the place of the request before it
+                let parked = Parked { locks: self.clone(), wait: request.wait_id(), span: wanted.wait, answer: Some(answer) };
+                Ok(Locked::Later(parked))
+            }
+        }
+    }
+
+    /// Gives a lock back; a wait with the same cookie ends instead.
+    pub(crate) fn unlock(&self, wanted: &Wanted) {
+        let request = wanted.request;
+        let mut inner = self.inner.borrow_mut();
+        let granted = if inner.space.is_waiting(request.wait_id()) {
+            inner.answers.remove(&request.wait_id());
+            inner.abandoned.remove(&request.wait_id());
+            inner.space.cancel(request.wait_id())
+        } else {
+            inner.space.unlock(request.resource, request.kind, request.owner, request.extent)
+        };
+        inner.wake(granted);
+    }
+
+    /// Everything of a client goes.
+    pub(crate) fn drop_client(&self, client: ClientId) {
+        let mut inner = self.inner.borrow_mut();
+        inner.answers.retain(|wait, _| wait.client != client);
+        inner.abandoned.retain(|wait, _| wait.client != client);
+        let granted = inner.space.drop_client(client);
+        inner.wake(granted);
+    }
+
+    /// Ranges held and requests in line.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let inner = self.inner.borrow();
+        (inner.space.held_ranges(), inner.space.waiters())
+    }
+
+    /// Nobody awaits the answer any more; the place goes in a while.
+    fn abandon(self: &Rc<Self>, wait: WaitId) {
+        let until = self.env.now() + self.place;
+        {
+            let mut inner = self.inner.borrow_mut();
+            if !inner.space.is_waiting(wait) {
+                return;
+            }
+            inner.answers.remove(&wait);
+            inner.space.leave(wait);
+            inner.abandoned.insert(wait, until);
+        }
+        let locks = self.clone();
+        self.env.spawn("mdt_lock_place", async move {
+            locks.env.sleep_until(until).await;
+            let mut inner = locks.inner.borrow_mut();
+            if inner.abandoned.get(&wait) == Some(&until) {
+                inner.abandoned.remove(&wait);
+                let granted = inner.space.cancel(wait);
+                inner.wake(granted);
+            }
+        });
+    }
+}
+
+impl Parked {
+    /// Waits for the lock, but not for ever.
+    pub(crate) async fn answer(mut self) -> LockRep {
+        let env = self.locks.env.clone();
+        let answer = self.answer.as_mut().expect("taken only when this is over");
+        match env.timeout(self.span, answer).await {
+            Some(Ok(())) => {
+                self.answer = None;
+                state(1)
+            }
+            Some(Err(_)) => {
+                self.answer = None; // cancelled, or another request took this one's place
+                state(2)
+            }
+            None => state(2),
+        }
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        if self.answer.is_some() {
+            self.locks.abandon(self.wait);
+        }
+    }
+}
+
+fn state(state: u32) -> LockRep {
+    LockRep { state, ..LockRep::default() }
+}
+
+fn told(conflict: &Conflict) -> LockRep {
+    LockRep {
+        state: 0,
+        mode: if conflict.mode == Mode::Shared { codes::SHARED } else { codes::EXCLUSIVE },
+        start: conflict.extent.start(),
+        end: conflict.extent.end(),
+        pid: conflict.pid,
+        ..LockRep::default()
+    }
+}

@@ -1,0 +1,8 @@
+//! The engine under test, without sessions and network: examples as text, a naive model, restarts with replays.
+
+mod fsck;
+mod model;
+mod recovery;
+mod rig;
+mod script;
+mod store;

@@ -1,0 +1,515 @@
+//! What each operation answers.
+
+use super::check;
+
+#[test]
+fn names_come_and_go() {
+    check(
+        "mkdir /d 755
+         mkfile /d/f 644
+         mkfile /d/f 644 -> EEXIST
+         mkdir /d/f 755 -> EEXIST
+         mkfile /none/f 644 -> ENOENT
+         mkfile /d/f/x 644 -> ENOTDIR
+         stat /d -> 755 2 0:0 1 never
+         stat /d/f -> 644 1 0:0 0 never
+         ls /d -> f
+         unlink /d/none -> ENOENT
+         unlink /d -> EISDIR
+         rmdir /d/f -> ENOTDIR
+         rmdir /d -> ENOTEMPTY
+         unlink /d/f
+         rmdir /d
+         stat / -> 755 2 0:0 0 never
+         inodes -> 1",
+    );
+}
+
+#[test]
+fn names_have_bounds() {
+    let long = "n".repeat(255);
+    let target = "t".repeat(4_095);
+    check(&format!(
+        "mkfile /{long} 644
+         mkfile /{long}n 644 -> ENAMETOOLONG
+         stat /{long}n -> ENAMETOOLONG
+         mkfile /. 644 -> EINVAL
+         symlink {target} /s
+         readlink /s -> {target}
+         symlink {target}t /t -> ENAMETOOLONG
+         readlink /{long} -> EINVAL"
+    ));
+}
+
+#[test]
+fn kinds_of_files() {
+    check(
+        "mkfifo /fifo 644
+         mkblk /disk 600
+         su 7
+         mkblk /disk2 600 -> EACCES
+         su 0
+         mkdir /tmp 777
+         chmod /tmp 1777
+         su 7
+         mkblk /tmp/disk 600 -> EPERM
+         open /fifo 1 h -> EACCES
+         su 0
+         symlink fifo /link
+         open /link 0 h -> ELOOP
+         stat /link -> 777 1 0:0 4 never",
+    );
+}
+
+#[test]
+fn hard_links() {
+    check(
+        "mkfile /a 644
+         mkdir /d 755
+         link /a /d/b
+         link /a /d/b -> EEXIST
+         link /d /e -> EPERM
+         link /none /x -> ENOENT
+         stat /a -> 644 2 0:0 0 never
+         paths /a -> a d/b
+         paths / ->
+         unlink /a
+         stat /d/b -> 644 1 0:0 0 never
+         paths /d/b -> d/b",
+    );
+}
+
+#[test]
+fn renames() {
+    check(
+        "mkdir /a 755
+         mkdir /b 755
+         mkfile /a/f 644
+         rename /a/none /b/x -> ENOENT
+         rename /a/f /b/f
+         ls /a ->
+         ls /b -> f
+         mkfile /a/g 644
+         rename /a/g /b/f
+         ls /b -> f
+         inodes -> 4
+         rename /b/f /a -> EISDIR
+         rename /a /b/f -> ENOTDIR
+         rename /a /b -> ENOTEMPTY
+         rename /a /a/c -> EINVAL
+         mkdir /a/sub 755
+         rename /a /a/sub/c -> EINVAL
+         rename /a/sub /b/sub
+         stat /a -> 755 2 0:0 0 never
+         stat /b -> 755 3 0:0 4 never
+         mkdir /empty 755
+         rename /a /empty
+         rename /b/f /b/f
+         link /b/f /b/same
+         rename /b/f /b/same
+         ls /b -> f same sub
+         rename /b/f /empty/f noreplace
+         rename /b/same /empty/f noreplace -> EEXIST
+         rename /b/same /none exchange -> ENOENT
+         paths /b/sub -> b/sub",
+    );
+}
+
+#[test]
+fn exchanges() {
+    check(
+        "mkdir /a 755
+         mkdir /a/sub 755
+         mkfile /f 644
+         rename /a/sub /f exchange
+         stat /a/sub -> 644 1 0:0 0 never
+         stat /f -> 755 2 0:0 0 never
+         stat /a -> 755 2 0:0 3 never
+         stat / -> 755 4 0:0 2 never
+         mkdir /f/deep 755
+         rename /f/deep /f exchange -> EINVAL
+         rename /f /f/deep exchange -> EINVAL
+         rename /f /a exchange
+         ls /f -> sub
+         ls /a -> deep",
+    );
+}
+
+#[test]
+fn permissions_bind() {
+    check(
+        "mkdir /d 755
+         mkfile /d/f 600
+         mkdir /priv 700
+         mkfile /priv/f 666
+         su 5
+         mkfile /d/g 644 -> EACCES
+         unlink /d/f -> EACCES
+         rename /d/f /d/g -> EACCES
+         open /d/f 0 h -> EACCES
+         open /d/f 1 h -> EACCES
+         stat /priv/f -> EACCES
+         ls /priv -> EACCES
+         chmod /d/f 644 -> EPERM
+         chown /d/f 5 - -> EPERM
+         truncate /d/f 0 -> EACCES
+         touch /d/f -> EACCES
+         utimes /d/f 5 -> EPERM
+         su 0
+         chmod /d 777
+         chown /d/f 5 50
+         su 5 5
+         open /d/f 2 h
+         chown /d/f - 6 -> EPERM
+         su 5 5 6
+         chown /d/f - 6
+         chown /d/f 7 - -> EPERM
+         chmod /d/f 2755
+         stat /d/f -> 2755 1 5:6 0 never
+         su 5 5
+         chmod /d/f 2755
+         stat /d/f -> 755 1 5:6 0 never",
+    );
+}
+
+#[test]
+fn a_sticky_directory_protects_names() {
+    check(
+        "mkdir /tmp 777
+         chmod /tmp 1777
+         su 5
+         mkfile /tmp/mine 644
+         mkdir /tmp/dir 755
+         su 6
+         mkfile /tmp/other 644
+         unlink /tmp/mine -> EPERM
+         rename /tmp/mine /tmp/x -> EPERM
+         rename /tmp/other /tmp/mine -> EPERM
+         rmdir /tmp/dir -> EPERM
+         su 5
+         rename /tmp/mine /tmp/x
+         unlink /tmp/x",
+    );
+}
+
+#[test]
+fn set_group_id_is_inherited_by_directories() {
+    check(
+        "mkdir /d 777
+         chown /d 0 42
+         chmod /d 2777
+         su 5
+         mkfile /d/f 666
+         mkdir /d/sub 777
+         stat /d/f -> 644 1 5:42 0 never
+         stat /d/sub -> 2755 2 5:42 0 never",
+    );
+}
+
+#[test]
+fn ids_that_lend_power_fall_with_owner_and_content() {
+    check(
+        "mkdir /d 777
+         chmod /d 777
+         su 5 5
+         mkfile /d/f 644
+         chmod /d/f 6755
+         stat /d/f -> 6755 1 5:5 0 never
+         truncate /d/f 10 -> truncate
+         stat /d/f -> 755 1 5:5 10 dirty
+         chmod /d/f 6755
+         su 0
+         chown /d/f 9 9
+         stat /d/f -> 755 1 9:9 10 dirty",
+    );
+}
+
+#[test]
+fn access_lists_are_evaluated_and_inherited() {
+    check(
+        "mkdir /d 755
+         mkfile /d/f 640
+         su 5
+         open /d/f 0 h -> EACCES
+         setacl system.posix_acl_access /d/f u:6 g:4 o:0 -> EPERM
+         su 0
+         setacl system.posix_acl_access /d/f u:6 u5:6 g:4 m:6 o:0
+         stat /d/f -> 660 1 0:0 0 never
+         su 5
+         open /d/f 2 h
+         su 0
+         chmod /d/f 640
+         su 5
+         open /d/f 2 h -> EACCES
+         open /d/f 0 h
+         su 0
+         setacl system.posix_acl_default /d u:7 u5:7 g:5 m:7 o:0
+         mkfile /d/g 666
+         stat /d/g -> 660 1 0:0 0 never
+         mkdir /d/sub 777
+         stat /d/sub -> 770 2 0:0 0 never
+         listx /d/sub -> system.posix_acl_access system.posix_acl_default
+         setacl system.posix_acl_access /d/g u:6 g:6 o:6
+         stat /d/g -> 666 1 0:0 0 never
+         listx /d/f -> system.posix_acl_access lustre.lov trusted.lov
+         setacl system.posix_acl_default /d/f u:7 g:5 o:0 -> EACCES
+         setacl system.posix_acl_access /d/f u:7 -> EINVAL
+         rmx /d system.posix_acl_default
+         rmx /d system.posix_acl_default -> ENODATA",
+    );
+}
+
+#[test]
+fn extended_attributes() {
+    let long = "x".repeat(251);
+    check(&format!(
+        "mkfile /f 644
+         mkfifo /p 666
+         setx /f user.a one
+         setx /f user.a two 1 -> EEXIST
+         setx /f user.b two 2 -> ENODATA
+         setx /f user.a three 2
+         setx /f user.a three 4 -> EINVAL
+         getx /f user.a -> three
+         getx /f user.b -> ENODATA
+         setx /f nothing x -> EOPNOTSUPP
+         setx /f user. x -> EOPNOTSUPP
+         setx /f user.{long} x -> ERANGE
+         setx /p user.a x -> EPERM
+         setx /f trusted.t x
+         setx /f security.s x
+         listx /f -> security.s trusted.t user.a lustre.lov trusted.lov
+         su 5
+         listx /f -> security.s user.a lustre.lov
+         getx /f user.a -> three
+         getx /f trusted.t -> ENODATA
+         getx /f security.s -> x
+         setx /f user.a x -> EACCES
+         setx /f trusted.t x -> EPERM
+         setx /f security.s x -> EPERM
+         rmx /f user.a -> EACCES
+         su 0
+         rmx /f user.a
+         rmx /f user.a -> ENODATA
+         unlink /f
+         inodes -> 2"
+    ));
+}
+
+#[test]
+fn layouts_come_from_file_directory_root_and_file_system() {
+    check(
+        "mkdir /d 755
+         mkfile /d/f 644
+         layout /d/f -> 1 from 0
+         mkfile /d/g 644
+         layout /d/g -> 1 from 1
+         setstripe /d 2 1
+         layout /d -> 2 from 1
+         mkfile /d/h 644
+         layout /d/h -> 2 from 1
+         mkdir /d/sub 755
+         layout /d/sub -> 2 from 1
+         setstripe / 3 -1
+         mkdir /e 755
+         layout /e -> none
+         mkfile /d/sub/f 644
+         layout /d/sub/f -> 2 from 1
+         setx /d lustre.lov x -> ERANGE
+         rmx /d lustre.lov
+         rmx /d lustre.lov -> ENODATA
+         layout /d -> none
+         setstripe /d/f 4 0
+         layout /d/f -> 1 from 0
+         rmx /d/f lustre.lov -> EPERM
+         su 5
+         setstripe /d 1 0 -> EPERM",
+    );
+}
+
+#[test]
+fn a_file_without_osts_exists_and_is_placed_when_it_is_written() {
+    check(
+        "osts 0
+         mkfile /f 644
+         layout /f -> none
+         open /f 1 h -> ENOSPC
+         creat /g 644 1 h -> ENOSPC
+         open /f 0 r
+         osts 2
+         open /f 1 h
+         layout /f -> 1 from 0",
+    );
+}
+
+#[test]
+fn the_only_writer_hands_the_size_over() {
+    check(
+        "creat /f 644 1 a -> created
+         stat /f -> 644 1 0:0 0 dirty
+         close a wrote 100
+         stat /f -> 644 1 0:0 100 clean
+         open /f 0 r
+         close r
+         stat /f -> 644 1 0:0 100 clean
+         open /f 1 w
+         stat /f -> 644 1 0:0 100 dirty
+         close w
+         stat /f -> 644 1 0:0 100 clean
+         close w -> EBADF",
+    );
+}
+
+#[test]
+fn a_file_that_nobody_wrote_has_no_objects_to_destroy() {
+    check(
+        "creat /f 644 1 a -> created
+         close a
+         stat /f -> 644 1 0:0 0 never
+         open /f 1001 t
+         close t
+         unlink /f
+         destroys -> 0
+         creat /g 644 1 b -> created
+         close b wrote 5
+         unlink /g
+         destroys -> 1
+         creat /h 644 1 c -> created
+         unlink /h
+         inodes -> 2
+         close c wrote 7
+         inodes -> 1
+         destroys -> 2",
+    );
+}
+
+#[test]
+fn writers_side_by_side_leave_the_size_to_the_osts() {
+    check(
+        "creat /f 644 1 a -> created
+         commit
+         client 2
+         open /f 1 b
+         close a wrote 10
+         stat /f -> 644 1 0:0 0 dirty
+         known /f 10
+         stat /f -> 644 1 0:0 0 dirty
+         close b wrote 20
+         stat /f -> 644 1 0:0 0 dirty
+         known /f 20
+         stat /f -> 644 1 0:0 20 clean",
+    );
+}
+
+#[test]
+fn truncation_is_marked_first_and_known_later() {
+    check(
+        "creat /f 644 1 a -> created
+         close a wrote 100
+         truncate /f 30 -> truncate
+         stat /f -> 644 1 0:0 30 dirty
+         known /f 30
+         stat /f -> 644 1 0:0 30 clean
+         open /f 1001 t -> truncate
+         stat /f -> 644 1 0:0 0 dirty
+         close t
+         stat /f -> 644 1 0:0 0 dirty
+         known /f 0
+         stat /f -> 644 1 0:0 0 clean
+         mkdir /d 755
+         truncate /d 0 -> EISDIR
+         mkfifo /p 644
+         truncate /p 0 -> EINVAL
+         truncate /f 9223372036854775808 -> EFBIG
+         open /d 1 x -> EISDIR
+         open /f 200000 x -> ENOTDIR",
+    );
+}
+
+#[test]
+fn open_files_outlive_their_names() {
+    check(
+        "creat /f 644 2 a -> created
+         creat /g 644 2 b -> created
+         unlink /f
+         stat /f -> ENOENT
+         rename /g /f
+         inodes -> 3
+         close a
+         inodes -> 2
+         mkdir /d 755
+         open /d 200000 d
+         rmdir /d
+         inodes -> 3
+         close d
+         inodes -> 2
+         creat /f 644 200 x -> EEXIST
+         creat /f 644 0 y
+         close y
+         close b
+         unlink /f
+         inodes -> 1",
+    );
+}
+
+#[test]
+fn a_change_that_builds_on_anothers_commits_it_first() {
+    check(
+        "mkdir /shared 777
+         commit
+         commits -> 2
+         mkfile /shared/a 644
+         client 2
+         mkfile /shared/b 644
+         commits -> 2
+         unlink /shared/a
+         commits -> 3
+         mkfile /shared/a 644
+         commits -> 3
+         client 1
+         chmod /shared/b 600
+         commits -> 3
+         mkfile /shared/a 644 -> EEXIST
+         rename /shared/a /shared/c
+         commits -> 4
+         client 2
+         rename /shared/c /c
+         unlink /c
+         unlink /shared/b
+         client 1
+         rmdir /shared
+         commits -> 6",
+    );
+}
+
+#[test]
+fn a_full_store_refuses_and_lets_delete() {
+    check(
+        "mkdir /d 755
+         creat /d/f 644 1 a -> created
+         full on
+         mkfile /d/g 644 -> ENOSPC
+         link /d/f /d/g -> ENOSPC
+         chmod /d/f 600 -> ENOSPC
+         close a wrote 5
+         stat /d/f -> 644 1 0:0 5 clean
+         rename /d/f /d/h
+         unlink /d/h
+         rmdir /d
+         full off
+         mkfile /g 644",
+    );
+}
+
+#[test]
+fn removed_directories_take_no_names() {
+    check(
+        "mkdir /d 755
+         open /d 200000 d
+         mkdir /e 755
+         rmdir /d
+         ls /e ->
+         rename /e /d
+         ls /d ->",
+    );
+}

@@ -1,0 +1,14 @@
+//! Bounds of the MGT. Together they keep a configuration below [`wire::config::CONFIG_BYTES_MAX`].
+
+/// Persistent parameters of one file system.
+pub(crate) const PARAMS_MAX: usize = 1_024;
+/// Bytes of a parameter's name.
+pub(crate) const PARAM_NAME_BYTES_MAX: usize = 256;
+/// Bytes of a parameter's value.
+pub(crate) const PARAM_VALUE_BYTES_MAX: usize = 512;
+/// Targets of one file system; about 30 bytes each.
+pub(crate) const TARGETS_MAX: usize = 8_192;
+
+const PARAMS_BYTES: usize = PARAMS_MAX * (PARAM_NAME_BYTES_MAX + PARAM_VALUE_BYTES_MAX + 8);
+const _: () = assert!(PARAMS_BYTES + TARGETS_MAX * 30 < wire::config::CONFIG_BYTES_MAX);
+const _: () = assert!(PARAM_NAME_BYTES_MAX + 9 <= osd::KEY_BYTES_MAX);

@@ -1,0 +1,44 @@
+//! A server announces a target: where it is reached, and in which instance. Durable before the answer.
+//!
+//! The first storage that registers an index keeps it: another one with the same index is EADDRINUSE, whoever asks.
+//! What is known already changes nothing, not even the version.
+
+use osd::{Table, WriteSet};
+use service::Incoming;
+use types::{Errno, FsName, TargetId, TargetKind};
+use wire::Reply;
+use wire::config::Register;
+
+use super::answer;
+use crate::limits::TARGETS_MAX;
+use crate::record::{self, StoredTarget};
+use crate::target::{Mgt, Refusal};
+
+pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Errno> {
+    let register: Register = wire::config::decode(&incoming.request.buf(0)).ok_or(Errno::EPROTO)?;
+    let fsname: FsName = register.fsname.parse().map_err(|_| Errno::EINVAL)?;
+    let target = TargetId::from_u32(register.target.id).filter(|id| id.kind != TargetKind::Mgt).ok_or(Errno::EINVAL)?;
+    let wanted = StoredTarget { info: register.target, uuid: register.uuid };
+    let key = record::target_key(fsname, target.to_u32());
+    mgt.change(|view| {
+        let known = view.get(Table::Config, &key)?.and_then(|bytes| StoredTarget::decode(&bytes));
+        let mut set = WriteSet::new();
+        match known {
+            Some(known) if known.uuid != wanted.uuid => return Err(Refusal::Caller(Errno::EADDRINUSE)),
+            Some(known) if known == wanted => return Ok((set, ())),
+            Some(_) => {}
+            None if record::fs_config(view, fsname)?.targets.len() >= TARGETS_MAX => {
+                return Err(Refusal::Caller(Errno::E2BIG));
+            }
+            None => {}
+        }
+        let version = record::version(view, fsname)? + 1;
+        set.put(Table::Config, key.clone(), wanted.encode());
+        set.put(Table::Config, record::version_key(fsname), version.to_le_bytes());
+        Ok((set, ()))
+    })
+    .await?;
+    let config = mgt.look(|view| record::fs_config(view, fsname)).await?;
+    tracing::info!(target = %target.name(fsname), nid = %types::Nid(wanted.info.nid), instance = wanted.info.instance, "registered");
+    Ok(answer(incoming, &config))
+}

@@ -1,0 +1,49 @@
+//! A persistent parameter of a file system: set, or with an empty value back to the default. Durable before the
+//! answer. Whether the value makes sense is known where the parameter lives; here only its form is checked.
+
+use osd::{Table, WriteSet};
+use service::Incoming;
+use types::Errno;
+use wire::Reply;
+
+use super::{answer, fsname};
+use crate::limits::{PARAM_NAME_BYTES_MAX, PARAM_VALUE_BYTES_MAX, PARAMS_MAX};
+use crate::record;
+use crate::target::{Mgt, Refusal};
+
+pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Errno> {
+    let fsname = fsname(&incoming.request.buf(0))?;
+    let (name, value) = (incoming.request.buf(1), incoming.request.buf(2));
+    let name = checked(&name, PARAM_NAME_BYTES_MAX).filter(|name| !name.is_empty()).ok_or(Errno::EINVAL)?;
+    let value = checked(&value, PARAM_VALUE_BYTES_MAX).ok_or(Errno::EINVAL)?;
+    let key = record::param_key(fsname, name);
+    mgt.change(|view| {
+        let mut set = WriteSet::new();
+        let version = record::version(view, fsname)?;
+        if version == 0 {
+            return Err(Refusal::Caller(Errno::ENOENT));
+        }
+        let known = view.get(Table::Config, &key)?;
+        if known.as_deref().unwrap_or_default() == value.as_bytes() {
+            return Ok((set, ()));
+        }
+        if known.is_none() && record::fs_config(view, fsname)?.params.len() >= PARAMS_MAX {
+            return Err(Refusal::Caller(Errno::E2BIG));
+        }
+        match value {
+            "" => set.delete(Table::Config, key.clone()),
+            _ => set.put(Table::Config, key.clone(), value),
+        }
+        set.put(Table::Config, record::version_key(fsname), (version + 1).to_le_bytes());
+        Ok((set, ()))
+    })
+    .await?;
+    let config = mgt.look(|view| record::fs_config(view, fsname)).await?;
+    Ok(answer(incoming, &config))
+}
+
+/// Printable text of a bounded length.
+fn checked(bytes: &[u8], max: usize) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    (bytes.len() <= max && !text.chars().any(char::is_control)).then_some(text)
+}

@@ -1,0 +1,106 @@
+//! Records of the MGT in `Table::Config`, and the configuration made of them.
+//!
+//! Keys: a letter, the file system's name (8 bytes, NUL padded), then for `t` the target's id (u32, big-endian: MDTs
+//! before OSTs, by index), for `p` the parameter's name, for `v` nothing. Values: `v` a version (u64, little-endian),
+//! `p` the text, `t` {type, version, length} and a postcard [`StoredTarget`].
+
+use osd::{StoreError, Table, View};
+use serde::{Deserialize, Serialize};
+use types::FsName;
+use wire::config::{FsConfig, TargetInfo};
+
+/// Key in `Table::Meta`: version of these formats, u16.
+pub(crate) const META_FORMAT: &[u8] = b"format";
+/// Key in `Table::Meta`: boot epoch, u64.
+pub(crate) const META_EPOCH: &[u8] = b"epoch";
+/// Version of everything in this module.
+pub(crate) const FORMAT: u16 = 1;
+
+const TYPE_TARGET: u8 = 3;
+
+/// A target that registered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredTarget {
+    pub(crate) info: TargetInfo,
+    pub(crate) uuid: u128,
+}
+
+impl StoredTarget {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let body = wire::config::encode(self);
+        let mut out = vec![TYPE_TARGET, 1];
+        out.extend_from_slice(&(4 + body.len() as u16).to_le_bytes());
+        out.extend_from_slice(&body);
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<StoredTarget> {
+        let (head, body) = bytes.split_first_chunk::<4>()?;
+        if head[0] == TYPE_TARGET { wire::config::decode(body) } else { None }
+    }
+}
+
+fn key(letter: u8, fsname: FsName, rest: &[u8]) -> Vec<u8> {
+    [&[letter], &fsname.to_bytes()[..], rest].concat()
+}
+
+pub(crate) fn version_key(fsname: FsName) -> Vec<u8> {
+    key(b'v', fsname, &[])
+}
+
+pub(crate) fn target_key(fsname: FsName, id: u32) -> Vec<u8> {
+    key(b't', fsname, &id.to_be_bytes())
+}
+
+pub(crate) fn param_key(fsname: FsName, name: &str) -> Vec<u8> {
+    key(b'p', fsname, name.as_bytes())
+}
+
+pub(crate) fn decode_u64(bytes: &[u8]) -> Option<u64> {
+    bytes.try_into().ok().map(u64::from_le_bytes)
+}
+
+pub(crate) fn version(view: &dyn View, fsname: FsName) -> Result<u64, StoreError> {
+    let stored = view.get(Table::Config, &version_key(fsname))?;
+    Ok(stored.as_deref().and_then(decode_u64).unwrap_or(0))
+}
+
+/// Everything that is known of a file system; a name that nobody registered has version 0 and nothing in it.
+pub(crate) fn fs_config(view: &dyn View, fsname: FsName) -> Result<FsConfig, StoreError> {
+    let mut config =
+        FsConfig { fsname: fsname.to_string(), version: version(view, fsname)?, ..FsConfig::default() };
+    let prefix = key(b't', fsname, &[]);
+    view.scan(Table::Config, &prefix, &mut |key, value| {
+        let its = key.starts_with(&prefix);
+        if its {
+            config.targets.extend(StoredTarget::decode(value).map(|target| target.info));
+        }
+        its
+    })?;
+    let prefix = key(b'p', fsname, &[]);
+    view.scan(Table::Config, &prefix, &mut |key, value| {
+        let name = key.strip_prefix(&prefix[..]);
+        if let Some(name) = name {
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            config.params.push((text(name), text(value)));
+        }
+        name.is_some()
+    })?;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_goes_there_and_back_and_foreign_bytes_are_refused() {
+        let info = TargetInfo { id: 1 << 16, nid: 5, port: 988, instance: 3 };
+        let stored = StoredTarget { info, uuid: 1 << 127 };
+        let bytes = stored.encode();
+        assert_eq!(StoredTarget::decode(&bytes), Some(stored));
+        assert_eq!(usize::from(u16::from_le_bytes([bytes[2], bytes[3]])), bytes.len());
+        assert_eq!(StoredTarget::decode(&bytes[..5]), None);
+        assert_eq!(StoredTarget::decode(b"\x09abc"), None);
+    }
+}

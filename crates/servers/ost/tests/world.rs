@@ -1,0 +1,418 @@
+//! A client and an OST on simulated machines: what an answer promises, through kills and power cuts.
+
+use std::cell::RefCell;
+use std::num::NonZeroU32;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::{Answer, Bulk, Call, CallError, Endpoint, EndpointConfig, Remote, Resolve};
+use env::CptTable;
+use env_sim::{NodeHandle, Sim, SimConfig};
+use osd::Table;
+use osd::mem::{MemDisk, MemDiskConfig, MemMeta, MemObjects};
+use ost::{Bugs, Ost, OstConfig};
+use service::{Node, NodeConfig, Target};
+use types::{ClientId, Errno, Fid, NidAddr, Span, TargetId};
+use wire::body::{ObjectRange, OstAttr, OstBatchReq, OstIoReq, OstPunchReq, StatfsRep, SyncRep, io};
+use wire::{Opcode, decode_body, encode_body};
+use zerocopy::{FromBytes, IntoBytes};
+
+const OBJECT: Fid = Fid { seq: 0x2_0000_0500, oid: 9, ver: 1 };
+const PARENT: Fid = Fid { seq: 0x2_0000_0401, oid: 7, ver: 0 };
+
+struct World {
+    sim: Sim,
+    server: NodeHandle,
+    client: NodeHandle,
+    disk: MemDisk,
+    bugs: Bugs,
+    interval: Span,
+    ost: RefCell<Option<Rc<Ost>>>,
+    endpoints: RefCell<Vec<Rc<Endpoint>>>,
+}
+
+struct At(NidAddr);
+
+impl Resolve for At {
+    fn addrs(&self, _target: TargetId) -> Vec<NidAddr> {
+        vec![self.0]
+    }
+}
+
+impl World {
+    fn new(seed: u64, disk: MemDiskConfig, bugs: Bugs) -> World {
+        let sim = Sim::new(seed, SimConfig { print: Some(tracing::Level::TRACE), ..SimConfig::default() });
+        let server = sim.node("oss", "10.0.0.1@tcp".parse().expect("a NID"));
+        let client = sim.node("client", "10.0.0.2@tcp".parse().expect("a NID"));
+        let disk = MemDisk::new(disk);
+        let world = World { sim, server, client, disk, bugs, interval: Span::secs(1), ost: RefCell::default(), endpoints: RefCell::default() };
+        world.start();
+        world
+    }
+
+    fn plain() -> World {
+        World::new(7, MemDiskConfig::default(), Bugs::default())
+    }
+
+    fn at(&self) -> NidAddr {
+        NidAddr { nid: self.server.nid(), port: 988 }
+    }
+
+    fn start(&self) {
+        let (env, disk, at) = (self.server.env(), self.disk.clone(), self.at());
+        let mut config = OstConfig::new("testfs".parse().expect("a name"), 2);
+        (config.bugs, config.commit_interval) = (self.bugs, self.interval);
+        let ost = self.sim.block_on(&self.server, async move {
+            let meta = Rc::new(MemMeta::open(&env, &disk));
+            let objects = Rc::new(MemObjects::open(&env, &disk));
+            let ost = Ost::start(&env, config, meta, objects).await.expect("boots");
+            let cpts = CptTable::new(NonZeroU32::MIN, NonZeroU32::MIN, 1, true).expect("one");
+            let node = Node::new(&env, NodeConfig::new(cpts));
+            node.add_target(ost.clone());
+            node.serve(env.listen(at).await.expect("free"));
+            std::mem::forget(node); // lives as long as the machine
+            ost
+        });
+        *self.ost.borrow_mut() = Some(ost);
+    }
+
+    fn kill(&self) {
+        *self.ost.borrow_mut() = None;
+        self.server.kill_as(false);
+    }
+
+    fn power_cut(&self, seed: u64) {
+        *self.ost.borrow_mut() = None;
+        self.server.kill_as(true);
+        self.disk.power_cut(seed);
+    }
+
+    fn remote(&self, client: u128) -> Rc<Remote> {
+        let config = EndpointConfig { client: ClientId(client), name: format!("client{client}"), ..EndpointConfig::default() };
+        let endpoint = Endpoint::new(&self.client.env(), config, Rc::new(At(self.at())));
+        self.endpoints.borrow_mut().push(endpoint.clone());
+        endpoint.remote(TargetId::ost(2))
+    }
+
+    fn call(&self, remote: &Rc<Remote>, call: Call) -> Result<Answer, CallError> {
+        let remote = remote.clone();
+        let (of, opcode) = (remote.clone(), call.opcode);
+        let answer = self.sim.block_on_for(&self.client, Span::secs(300), async move { remote.call(call).await });
+        answer.unwrap_or_else(|| panic!("{opcode:?} is not answered: {} {:?} {}", of.state(), of.waiting_on(), self.status()))
+    }
+
+    fn status(&self) -> String {
+        self.ost.borrow().as_ref().map_or_else(String::new, |ost| ost.exports().recovery_status())
+    }
+
+    fn attr(&self, remote: &Rc<Remote>, call: Call) -> Result<OstAttr, CallError> {
+        self.call(remote, call).map(|answer| decode_body(&answer.reply.buf(0)))
+    }
+
+    fn read(&self, remote: &Rc<Remote>, offset: u64, length: u32, flags: u32) -> Result<(OstAttr, Bytes), CallError> {
+        let body = OstIoReq { object: OBJECT.into(), parent: PARENT.into(), offset, length, flags, ..OstIoReq::default() };
+        let mut call = Call::new(Opcode::OstRead, vec![encode_body(&body)]);
+        call.bulk = Bulk::Sink(length as usize);
+        self.call(remote, call).map(|answer| {
+            let attr: OstAttr = decode_body(&answer.reply.buf(0));
+            let data = if answer.data.is_empty() { answer.reply.buf(1) } else { answer.data };
+            (attr, data)
+        })
+    }
+}
+
+fn write(offset: u64, data: &[u8], flags: u32) -> Call {
+    let body = OstIoReq {
+        object: OBJECT.into(),
+        parent: PARENT.into(),
+        offset,
+        length: data.len() as u32,
+        flags,
+        mtime: 1_000 + offset as i64,
+        ..OstIoReq::default()
+    };
+    let mut call = Call::new(Opcode::OstWrite, vec![encode_body(&body)]);
+    call.modifies = true;
+    if data.len() > 16 << 10 {
+        call.bulk = Bulk::Source(vec![Bytes::copy_from_slice(data)]);
+    } else {
+        call.bufs.push(Bytes::copy_from_slice(data));
+    }
+    call
+}
+
+fn punch(size: u64, create: bool) -> Call {
+    let body =
+        OstPunchReq { object: OBJECT.into(), parent: PARENT.into(), size, flags: u32::from(create), ..OstPunchReq::default() };
+    let mut call = Call::new(Opcode::OstPunch, vec![encode_body(&body)]);
+    call.modifies = true;
+    call
+}
+
+fn batch(opcode: Opcode, ranges: &[ObjectRange]) -> Call {
+    let body = OstBatchReq { count: ranges.len() as u32, ..OstBatchReq::default() };
+    let mut call = Call::new(opcode, vec![encode_body(&body), Bytes::copy_from_slice(ranges.as_bytes())]);
+    call.modifies = opcode == Opcode::OstDestroy;
+    call
+}
+
+fn range(base: Fid, first: u32, count: u32) -> ObjectRange {
+    ObjectRange { base: base.stripe(0).into(), first, count }
+}
+
+fn pattern(len: usize, salt: u8) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8 ^ salt).collect()
+}
+
+#[test]
+fn what_is_written_is_read_glimpsed_and_counted() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    let large = pattern(300_000, 3);
+    assert_eq!(world.attr(&remote, write(100, b"small", 0)).expect("writes").size, 105);
+    let attr = world.attr(&remote, write(1 << 20, &large, 0)).expect("writes");
+    assert_eq!((attr.exists, attr.size, attr.mtime), (1, (1 << 20) + 300_000, 1_000 + (1 << 20)));
+    let (attr, data) = world.read(&remote, 1 << 20, 1 << 20, io::MUST_EXIST).expect("reads");
+    assert!(attr.length == 300_000 && data[..] == large[..]);
+    let (_, hole) = world.read(&remote, 98, 8, 0).expect("reads");
+    assert_eq!(&hole[..], b"\0\0small\0");
+
+    let attr = world.attr(&remote, punch(103, false)).expect("cuts");
+    assert_eq!((attr.exists, attr.size), (1, 103));
+    let answer = world.call(&remote, batch(Opcode::OstGlimpse, &[range(OBJECT, 0, 1), range(OBJECT, 1, 1)])).expect("glimpses");
+    let attrs: Vec<OstAttr> =
+        answer.reply.buf(1).chunks_exact(64).map(|piece| OstAttr::read_from_bytes(piece).expect("64 bytes")).collect();
+    assert_eq!(attrs.iter().map(|attr| (attr.exists, attr.size)).collect::<Vec<_>>(), [(0, 0), (1, 103)]);
+
+    let answer = world.call(&remote, Call::new(Opcode::OstStatfs, vec![encode_body(&[0u8; 8])])).expect("statfs");
+    let statfs: StatfsRep = decode_body(&answer.reply.buf(0));
+    assert!(statfs.blocks_free > 0 && statfs.blocks_free <= statfs.blocks && statfs.state == 0);
+}
+
+#[test]
+fn a_missing_object_is_empty_unless_it_must_be_there() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    let (attr, data) = world.read(&remote, 0, 4_096, 0).expect("reads");
+    assert_eq!((attr.exists, attr.length, data.len()), (0, 0, 0));
+    assert_eq!(world.attr(&remote, punch(0, true)).expect("nothing to cut").exists, 0);
+    assert_eq!(world.attr(&remote, punch(10, false)).expect("nothing to cut").exists, 0);
+    assert_eq!(world.disk.objects(), []);
+    assert_eq!(world.attr(&remote, punch(10, true)).expect("makes").size, 10);
+}
+
+#[test]
+fn senseless_requests_are_refused() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    let errno = |call| world.call(&remote, call).map(|_| ()).map_err(|error| error.errno());
+    assert_eq!(errno(write(u64::MAX - 2, b"xyz", 0)), Err(Errno::EFBIG));
+    assert_eq!(errno(write(0, b"", 0)), Err(Errno::EINVAL));
+    assert_eq!(errno(batch(Opcode::OstDestroy, &[])), Err(Errno::EINVAL));
+    assert_eq!(errno(batch(Opcode::OstDestroy, &[range(OBJECT, 1, u32::MAX)])), Err(Errno::EINVAL));
+    assert_eq!(errno(batch(Opcode::OstDestroy, &[range(OBJECT, 0, u32::MAX)])), Err(Errno::E2BIG));
+    let mut odd = batch(Opcode::OstGlimpse, &[]);
+    odd.bufs[1] = Bytes::from_static(b"seven b");
+    assert_eq!(errno(odd), Err(Errno::EPROTO));
+    let mut cut = write(0, b"xyz", 0);
+    cut.bufs[1] = Bytes::from_static(b"xy");
+    assert_eq!(errno(cut), Err(Errno::EPROTO));
+}
+
+#[test]
+fn acknowledged_writes_outlive_a_power_cut_because_the_client_replays_them() {
+    for seed in 0..20 {
+        let world = World::new(seed, MemDiskConfig::default(), Bugs::default());
+        let remote = world.remote(1);
+        let mut expected = vec![0; 400_000];
+        for round in 0..12u8 {
+            let data = pattern(1 + usize::from(round) * 9_000, round);
+            let offset = usize::from(round) * 17_000;
+            world.attr(&remote, write(offset as u64, &data, 0)).expect("writes");
+            expected[offset..offset + data.len()].copy_from_slice(&data);
+            if round % 4 == 3 {
+                world.power_cut(seed ^ u64::from(round));
+                world.start();
+            }
+            if round == 6 {
+                world.sim.run_for(Span::secs(2));
+            }
+        }
+        let (attr, data) = world.read(&remote, 0, 400_000, io::MUST_EXIST).expect("reads");
+        assert!(data[..] == expected[..attr.size as usize], "seed {seed}");
+    }
+}
+
+#[test]
+fn synced_writes_outlive_a_power_cut_without_their_client() {
+    for (seed, by_sync_call) in (0..10).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let world = World::new(seed, MemDiskConfig::default(), Bugs::default());
+        let remote = world.remote(1);
+        let data = pattern(200_000, 5);
+        world.attr(&remote, write(0, &data, if by_sync_call { 0 } else { io::SYNC })).expect("writes");
+        if by_sync_call {
+            let answer = world.call(&remote, batch(Opcode::OstSync, &[])).expect("syncs");
+            let body: SyncRep = decode_body(&answer.reply.buf(0));
+            assert!(body.last_committed > 0);
+        }
+        world.client.kill();
+        world.power_cut(seed);
+        world.start();
+        let (_, read) = world.read(&world.remote(2), 0, 200_000, io::MUST_EXIST).expect("reads");
+        assert!(read[..] == data[..], "seed {seed}");
+    }
+}
+
+#[test]
+fn records_ahead_of_data_are_found_out() {
+    let bugs = Bugs { commit_records_before_data: true, ..Bugs::default() };
+    let disk = MemDiskConfig { commit_min: Span::millis(5), ..MemDiskConfig::default() };
+    let lost = (0..40).filter(|seed| {
+        let world = World::new(*seed, disk, bugs);
+        let remote = world.remote(1);
+        let data = pattern(200_000, 5);
+        world.attr(&remote, write(0, &data, 0)).expect("writes");
+        let committed = || remote.last_committed().0 > 0;
+        let sync = remote.clone();
+        world.client.env().spawn("sync", async move { drop(sync.call(batch(Opcode::OstSync, &[])).await) });
+        let records = || world.disk.records(Table::Replies).len();
+        world.sim.run_until(Span::secs(1), || committed() || records() > 0);
+        world.power_cut(*seed);
+        world.start();
+        let (_, read) = world.read(&remote, 0, 200_000, 0).expect("reads");
+        read[..] != data[..]
+    });
+    assert!(lost.count() > 0, "the switch breaks something");
+}
+
+#[test]
+fn a_destroyed_object_stays_destroyed() {
+    let world = World::plain();
+    let (old, mdt) = (world.remote(1), world.remote(2));
+    world.attr(&old, write(0, b"data", 0)).expect("writes");
+    world.call(&mdt, batch(Opcode::OstDestroy, &[range(OBJECT, 0, 4)])).expect("destroys");
+    world.call(&mdt, batch(Opcode::OstDestroy, &[range(OBJECT, 0, 4)])).expect("again");
+    for _ in 0..2 {
+        let late = world.attr(&old, write(0, b"late", 0)).map_err(|error| error.errno());
+        assert_eq!(late.map(|attr| attr.size), Err(Errno::ESTALE));
+        assert_eq!(world.attr(&old, punch(5, true)).map_err(|error| error.errno()).map(|attr| attr.size), Err(Errno::ESTALE));
+        assert_eq!(world.disk.objects(), []);
+        world.sim.run_for(Span::secs(2));
+        world.power_cut(3);
+        world.start();
+    }
+    let other = world.remote(3);
+    assert_eq!(world.read(&other, 0, 10, 0).expect("reads").0.exists, 0);
+}
+
+#[test]
+fn without_tombstones_a_late_write_brings_an_object_back() {
+    let world = World::new(7, MemDiskConfig::default(), Bugs { skip_tombstones: true, ..Bugs::default() });
+    let remote = world.remote(1);
+    world.call(&remote, batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)])).expect("destroys");
+    world.attr(&remote, write(0, b"late", 0)).expect("the bug");
+    assert_eq!(world.disk.objects(), [OBJECT]);
+}
+
+#[test]
+fn a_write_and_its_destroy_are_replayed_in_order() {
+    for seed in 0..10 {
+        let world = World::new(seed, MemDiskConfig::default(), Bugs::default());
+        let (writer, mdt) = (world.remote(1), world.remote(2));
+        world.attr(&writer, write(0, b"data", 0)).expect("writes");
+        world.call(&mdt, batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)])).expect("destroys");
+        world.power_cut(seed);
+        world.start();
+        let call = Call::new(Opcode::OstStatfs, vec![Bytes::new()]);
+        world.call(&writer, call.clone()).expect("recovered");
+        world.call(&mdt, call).expect("recovered");
+        assert_eq!(world.disk.objects(), [], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_failed_sync_ends_the_instance_and_loses_nothing() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    world.attr(&remote, write(0, b"before", 0)).expect("writes");
+    let ost = world.ost.borrow().clone().expect("runs");
+    world.disk.fail_next_sync();
+    let failed = world.sim.block_on_for(&world.server, Span::secs(10), ost.failed());
+    assert!(failed.is_some_and(|reason| reason.contains("sync")));
+    let (asker, answered) = (remote.clone(), Rc::new(RefCell::new(false)));
+    let told = answered.clone();
+    world.client.env().spawn("late", async move {
+        asker.call(write(6, b"+late", 0)).await.expect("the next instance answers");
+        *told.borrow_mut() = true;
+    });
+    world.sim.run_for(Span::secs(5));
+    assert!(!*answered.borrow(), "a failed instance answers nobody");
+    drop(ost);
+    world.power_cut(11);
+    world.start();
+    world.sim.run_until(Span::secs(60), || *answered.borrow());
+    assert_eq!(&world.read(&remote, 0, 100, 0).expect("reads").1[..], b"before+late");
+}
+
+#[test]
+fn a_full_ost_says_so_and_destroys_work() {
+    let disk = MemDiskConfig { object_bytes: 4 << 20, ..MemDiskConfig::default() };
+    let world = World::new(7, disk, Bugs::default());
+    let remote = world.remote(1);
+    let mut filled = 0;
+    let errno = loop {
+        match world.attr(&remote, write(filled, &pattern(256 << 10, 1), 0)) {
+            Ok(attr) => filled = attr.size,
+            Err(error) => break error.errno(),
+        }
+    };
+    assert_eq!(errno, Errno::ENOSPC);
+    assert!(filled >= 2 << 20, "{filled}");
+    world.call(&remote, batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)])).expect("destroys");
+    let body = OstIoReq { object: OBJECT.stripe(2).into(), length: 4, ..OstIoReq::default() };
+    let mut again = Call::new(Opcode::OstWrite, vec![encode_body(&body), Bytes::from_static(b"room")]);
+    again.modifies = true;
+    world.attr(&remote, again).expect("there is room again");
+}
+
+#[test]
+fn full_records_refuse_writes_and_take_destroys() {
+    let disk = MemDiskConfig { record_bytes: 64 << 10, record_reserve_bytes: 16 << 10, ..MemDiskConfig::default() };
+    let world = World::new(7, disk, Bugs::default());
+    let remote = world.remote(1);
+    let one = |oid| {
+        let body = OstIoReq { object: Fid { oid, ..OBJECT }.into(), length: 4, ..OstIoReq::default() };
+        let mut call = Call::new(Opcode::OstWrite, vec![encode_body(&body), Bytes::from_static(b"data")]);
+        call.modifies = true;
+        call
+    };
+    let mut oid = 1;
+    while world.attr(&remote, one(oid)).is_ok() {
+        oid += 1;
+        assert!(oid < 10_000, "records are bounded");
+    }
+    assert_eq!(world.attr(&remote, one(oid)).map_err(|error| error.errno()).err(), Some(Errno::ENOSPC));
+    for gone in 1..oid / 2 {
+        world.call(&remote, batch(Opcode::OstDestroy, &[range(Fid { oid: gone, ..OBJECT }, 1, 1)])).expect("destroys");
+    }
+}
+
+#[test]
+fn a_stopped_ost_starts_clean_and_a_killed_one_too() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    world.attr(&remote, write(0, b"kept", 0)).expect("writes");
+    let ost = world.ost.borrow().clone().expect("runs");
+    let stopping = ost.clone();
+    world.sim.block_on(&world.server, async move { stopping.stop().await }).expect("stops");
+    assert_eq!(world.disk.unsynced_objects(), 0);
+    let first = ost.exports().instance();
+    drop(ost);
+    world.kill();
+    world.start();
+    let second = world.ost.borrow().as_ref().expect("runs").exports().instance();
+    assert_eq!(second.0, first.0 + 1);
+    world.kill();
+    world.start();
+    assert_eq!(&world.read(&remote, 0, 10, io::MUST_EXIST).expect("reads").1[..], b"kept");
+}

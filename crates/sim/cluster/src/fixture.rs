@@ -1,0 +1,96 @@
+//! The whole cluster in one world: servers, addresses, clients.
+
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+
+use client::{Client, MountConfig};
+use env::Env;
+use env_sim::{NodeHandle, Sim, SimConfig};
+use osd::mem::MemDisk;
+use types::{ClientId, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId};
+
+use crate::Scenario;
+use crate::server::{Plan, Server};
+
+/// A cluster on a simulated network.
+pub struct Cluster {
+    /// Its world.
+    pub sim: Sim,
+    pub(crate) servers: Vec<Server>,
+    plan: Plan,
+    scenario: Scenario,
+}
+
+fn nid(group: u8, index: u32) -> Nid {
+    Nid::tcp(Ipv4Addr::new(10, 0, group, 1 + index as u8))
+}
+
+impl Cluster {
+    /// One MGS, one MDT and the scenario's OSTs, each on a node and a fresh disk of its own; nothing runs yet.
+    #[must_use]
+    pub fn new(seed: u64, scenario: &Scenario) -> Cluster {
+        let config = SimConfig { print: scenario.print, fail_on_error: !scenario.sick_stores, ..SimConfig::default() };
+        let sim = Sim::new(seed, config);
+        let targets = [TargetId::MGT, TargetId::mdt(0)].into_iter().chain((0..scenario.osts).map(TargetId::ost));
+        let addrs: Vec<_> = targets
+            .enumerate()
+            .map(|(index, target)| (target, NidAddr { nid: nid(0, index as u32), port: PORT_DEFAULT }))
+            .collect();
+        let fsname = "testfs".parse::<FsName>().expect("a good name");
+        let plan = Plan { fsname, addrs: Rc::new(addrs.clone()), bugs: scenario.bugs };
+        let server = |(target, addr): (TargetId, NidAddr)| {
+            let node = sim.node(&target.to_string(), addr.nid);
+            Server::new(target, node, MemDisk::default(), plan.clone())
+        };
+        let servers = addrs.into_iter().map(server).collect();
+        Cluster { sim, servers, plan, scenario: *scenario }
+    }
+
+    /// Boots every server and waits until the MGS knows all of them.
+    pub fn boot(&self) {
+        self.servers.iter().for_each(Server::boot);
+        if !self.sim.run_until(Span::secs(120), || self.servers.iter().all(Server::is_registered)) {
+            self.sim.stuck("a fresh cluster does not come up");
+        }
+    }
+
+    /// A node for a client.
+    #[must_use]
+    pub fn client_node(&self, name: &str, index: u32) -> NodeHandle {
+        self.sim.node(name, nid(1, index))
+    }
+
+    /// How a client of this cluster mounts.
+    #[must_use]
+    pub fn mount_config(&self, env: &Env, name: &str) -> MountConfig {
+        let client = ClientId((u128::from(env.random()) << 64) | u128::from(env.random()));
+        let mut config = MountConfig::new(vec![self.plan.addr(TargetId::MGT)], self.plan.fsname, client);
+        config.name = name.to_owned();
+        config.bugs = self.scenario.bugs.client;
+        config
+    }
+
+    /// Mounts on `node` and waits for it, for two minutes at most.
+    #[must_use]
+    pub fn mount(&self, node: &NodeHandle) -> Client {
+        let env = node.env();
+        let config = self.mount_config(&env, node.name());
+        let mounted = self.sim.block_on_for(node, Span::secs(120), async move { Client::mount(&env, config).await });
+        match mounted {
+            Some(Ok(client)) => client,
+            Some(Err(error)) => self.sim.stuck(&format!("a client cannot mount: {error}")),
+            None => self.sim.stuck("a mount takes longer than two minutes"),
+        }
+    }
+
+    /// Objects on all OSTs.
+    #[must_use]
+    pub fn objects(&self) -> usize {
+        self.servers.iter().map(|server| server.disk.objects().len()).sum()
+    }
+
+    pub(crate) fn mdt_disk(&self) -> &MemDisk {
+        let mdt = self.servers.iter().find(|server| server.target == TargetId::mdt(0));
+        &mdt.expect("a cluster has an MDT").disk
+    }
+}

@@ -1,0 +1,155 @@
+//! What is done to the cluster while it works: storms, partitions, resets, kills, power cuts, sick stores.
+
+use env_sim::{Cut, Faults, NodeHandle, Rng};
+use types::{Span, TargetKind};
+
+use crate::fixture::Cluster;
+use crate::Scenario;
+
+/// A server that is down, and when it comes back.
+struct Down {
+    server: usize,
+    at: types::Instant,
+}
+
+/// Drives the faults of one run.
+pub(crate) struct Nemesis {
+    rng: Rng,
+    scenario: Scenario,
+    clients: Vec<NodeHandle>,
+    down: Vec<Down>,
+    /// Ends of what goes on: a storm, partitions.
+    calm_at: Option<types::Instant>,
+    heal_at: Option<types::Instant>,
+    pub(crate) kills: u32,
+    pub(crate) power_cuts: u32,
+}
+
+impl Nemesis {
+    pub(crate) fn new(rng: Rng, scenario: &Scenario, clients: Vec<NodeHandle>) -> Nemesis {
+        let (down, calm_at, heal_at) = (Vec::new(), None, None);
+        Nemesis { rng, scenario: *scenario, clients, down, calm_at, heal_at, kills: 0, power_cuts: 0 }
+    }
+
+    /// Whether it has done what it came for.
+    pub(crate) fn is_done(&self) -> bool {
+        self.kills >= self.scenario.restarts
+    }
+
+    /// When it wants to be asked again.
+    pub(crate) fn pause(&mut self) -> Span {
+        self.rng.span(Span::millis(50), Span::millis(700))
+    }
+
+    /// Lets time pass over what goes on, and perhaps begins something.
+    pub(crate) fn act(&mut self, cluster: &Cluster) {
+        self.end_what_is_over(cluster);
+        self.restart_the_failed(cluster);
+        match self.rng.below(100) {
+            0..=11 if self.kills < self.scenario.restarts && self.down.len() < 2 => self.kill_one(cluster),
+            12..=24 if self.scenario.storm != Faults::default() && self.calm_at.is_none() => {
+                cluster.sim.set_faults(self.scenario.storm);
+                self.calm_at = Some(cluster.sim.now() + self.rng.span(Span::millis(500), Span::secs(6)));
+            }
+            25..=36 if self.scenario.partitions && self.heal_at.is_none() => self.cut_off(cluster),
+            37..=41 if self.scenario.partitions => {
+                let client = self.rng.pick(&self.clients).clone();
+                cluster.sim.reset_links(&client, &self.any_server(cluster));
+            }
+            42..=46 if self.scenario.sick_stores => self.sicken(cluster),
+            _ => {}
+        }
+    }
+
+    /// Ends everything and starts whoever is down.
+    pub(crate) fn make_peace(&mut self, cluster: &Cluster) {
+        cluster.sim.set_faults(Faults::default());
+        cluster.sim.heal_all();
+        (self.calm_at, self.heal_at) = (None, None);
+        for down in self.down.drain(..) {
+            cluster.servers[down.server].boot();
+        }
+        self.restart_the_failed(cluster);
+    }
+
+    /// A server whose store has failed gets a new process.
+    pub(crate) fn restart_the_failed(&self, cluster: &Cluster) {
+        for server in &cluster.servers {
+            if server.take_failure().is_some() {
+                server.kill(false);
+                server.boot();
+            }
+        }
+    }
+
+    fn any_server(&mut self, cluster: &Cluster) -> NodeHandle {
+        let index = self.rng.index(cluster.servers.len());
+        cluster.servers[index].node.clone()
+    }
+
+    fn end_what_is_over(&mut self, cluster: &Cluster) {
+        let now = cluster.sim.now();
+        if self.calm_at.is_some_and(|at| now >= at) {
+            cluster.sim.set_faults(Faults::default());
+            self.calm_at = None;
+        }
+        if self.heal_at.is_some_and(|at| now >= at) {
+            cluster.sim.heal_all();
+            self.heal_at = None;
+        }
+        let (back, down) = self.down.drain(..).partition(|down: &Down| now >= down.at);
+        self.down = down;
+        for down in Vec::from_iter::<Vec<Down>>(back) {
+            cluster.servers[down.server].boot();
+        }
+    }
+
+    /// The MDT in a third of the cases: the most is at stake there.
+    fn kill_one(&mut self, cluster: &Cluster) {
+        let victims: Vec<usize> = (0..cluster.servers.len()).filter(|index| !self.is_down(*index)).collect();
+        let mut victim = *self.rng.pick(&victims);
+        if self.rng.chance(300_000)
+            && let Some(mdt) = victims.iter().find(|index| cluster.servers[**index].target.kind == TargetKind::Mdt)
+        {
+            victim = *mdt;
+        }
+        let server = &cluster.servers[victim];
+        let machine = self.rng.chance(500_000);
+        tracing::info!("nemesis: kills {} ({})", server.target, if machine { "machine" } else { "process" });
+        server.kill(machine);
+        if machine && self.scenario.power_cuts {
+            server.disk.power_cut(self.rng.bits());
+            self.power_cuts += 1;
+        }
+        self.kills += 1;
+        let at = cluster.sim.now() + self.rng.span(Span::ZERO, Span::secs(3));
+        self.down.push(Down { server: victim, at });
+    }
+
+    fn is_down(&self, server: usize) -> bool {
+        self.down.iter().any(|down| down.server == server)
+    }
+
+    fn cut_off(&mut self, cluster: &Cluster) {
+        for _ in 0..self.rng.range(1, 3) {
+            let client = self.rng.pick(&self.clients).clone();
+            let server = self.any_server(cluster);
+            match self.rng.below(3) {
+                0 => cluster.sim.partition(&client, &server, Cut::OneWay),
+                1 => cluster.sim.partition(&server, &client, Cut::OneWay),
+                _ => cluster.sim.partition(&client, &server, Cut::BothWays),
+            }
+        }
+        self.heal_at = Some(cluster.sim.now() + self.rng.span(Span::millis(100), Span::secs(8)));
+    }
+
+    fn sicken(&mut self, cluster: &Cluster) {
+        let index = self.rng.index(cluster.servers.len());
+        let server = &cluster.servers[index];
+        if server.target.kind == TargetKind::Ost && self.rng.chance(500_000) {
+            server.disk.fail_next_sync();
+        } else {
+            server.disk.fail_next_commit();
+        }
+    }
+}

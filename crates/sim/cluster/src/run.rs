@@ -1,0 +1,310 @@
+//! One run: boot, work under faults, peace, verification, blackout.
+
+use client::Client;
+use env_sim::{NodeHandle, Rng};
+use oracle::{read_names, test_ctx, verify_tree};
+use osd::Table;
+use types::{Fid, Span};
+
+use crate::fixture::Cluster;
+use crate::nemesis::Nemesis;
+use crate::races::{self, Arena, Racer};
+use crate::user::User;
+use crate::{Report, Scenario, blackout};
+
+/// After the faults everything finishes within this: recovery windows of a cluster whose servers all restarted.
+const PEACE_MAX: Span = Span::secs(400);
+/// Removed objects are gone within this.
+const SWEEP_MAX: Span = Span::secs(200);
+/// Longest working time.
+const WORK_MAX: Span = Span::secs(3 * 3600);
+
+/// Runs `scenario` from `seed`. A broken promise is told in the report; a panic of the code under test, an error-level
+/// event and a run that is stuck panic, with the seed in the message.
+#[must_use]
+pub fn run(seed: u64, scenario: &Scenario) -> Report {
+    let cluster = Cluster::new(seed, scenario);
+    cluster.boot();
+    let mut run = Run::start(&cluster, scenario);
+    let failure = run.all().err();
+    Report {
+        seed,
+        scenario: scenario.name,
+        ops: run.users.iter().map(User::ops).sum(),
+        races: run.racers.iter().map(Racer::rounds).sum(),
+        restarts: run.nemesis.kills,
+        power_cuts: run.nemesis.power_cuts,
+        faults: cluster.sim.faults(),
+        virtual_ms: cluster.sim.now().0 / 1_000_000,
+        trace_hash: cluster.sim.trace_hash(),
+        failure,
+    }
+}
+
+struct Run<'a> {
+    cluster: &'a Cluster,
+    scenario: &'a Scenario,
+    rng: Rng,
+    nodes: Vec<NodeHandle>,
+    users: Vec<User>,
+    arena: Option<Arena>,
+    racers: Vec<Racer>,
+    nemesis: Nemesis,
+    fresh: u32,
+}
+
+impl<'a> Run<'a> {
+    fn start(cluster: &'a Cluster, scenario: &'a Scenario) -> Run<'a> {
+        let mut rng = cluster.sim.rng();
+        let nodes: Vec<_> = (0..scenario.clients).map(|index| cluster.client_node(&format!("client{index}"), index)).collect();
+        let nemesis = Nemesis::new(rng.fork(), scenario, nodes.clone());
+        let (users, racers) = (Vec::new(), Vec::new());
+        Run { cluster, scenario, rng, nodes, users, arena: None, racers, nemesis, fresh: 100 }
+    }
+
+    fn all(&mut self) -> Result<(), String> {
+        self.set_up()?;
+        self.work()?;
+        self.peace()?;
+        self.verify()?;
+        if self.scenario.blackout {
+            self.blackout()?;
+        }
+        self.sweep()
+    }
+
+    /// Runs `work` on a client; it must not take longer than peace does.
+    fn ask<T: 'static>(
+        &self,
+        node: &NodeHandle,
+        what: &str,
+        client: &Client,
+        work: impl AsyncFnOnce(&Client) -> Result<T, String> + 'static,
+    ) -> Result<T, String> {
+        let own = client.clone();
+        let answer = self.cluster.sim.block_on_for(node, PEACE_MAX, async move { work(&own).await });
+        match answer {
+            Some(answer) => answer.map_err(|error| format!("{what}: {error}")),
+            None => Err(format!("{what}: not finished after {} s; waits for {:?}", PEACE_MAX.0 / 1_000_000_000, client.waiting_on())),
+        }
+    }
+
+    fn set_up(&mut self) -> Result<(), String> {
+        let node = self.fresh_node();
+        let maker = self.cluster.mount(&node);
+        let count = self.scenario.clients * self.scenario.users;
+        let bases = self.ask(&node, "set-up", &maker, async move |client| make_bases(client, count).await)?;
+        if self.scenario.races {
+            let arena = self.ask(&node, "set-up", &maker, async |client| {
+                races::make_arena(client).await.map_err(|error| error.to_string())
+            })?;
+            self.arena = Some(arena);
+        }
+        self.leave(&node, maker);
+        for (index, client_node) in self.nodes.clone().iter().enumerate() {
+            let client = self.cluster.mount(client_node);
+            self.put_to_work(index as u32, client_node, &client, &bases);
+        }
+        if self.scenario.ghost {
+            self.haunt()?;
+        }
+        Ok(())
+    }
+
+    fn put_to_work(&mut self, index: u32, node: &NodeHandle, client: &Client, bases: &[Fid]) {
+        let ops = u64::from(self.scenario.ops.div_ceil(self.scenario.clients * self.scenario.users));
+        for user in 0..self.scenario.users {
+            let base = bases[(index * self.scenario.users + user) as usize];
+            let name = format!("user {index}.{user}");
+            self.users.push(User::start(&name, node, client.clone(), base, self.rng.fork(), ops));
+        }
+        if let Some(arena) = self.arena {
+            let from = self.cluster.sim.now();
+            self.racers.push(Racer::start(node, client.clone(), arena, index, self.rng.fork(), from));
+        }
+    }
+
+    /// A client that opens and locks and is never seen again.
+    fn haunt(&mut self) -> Result<(), String> {
+        let node = self.cluster.client_node("ghost", 200);
+        let client = self.cluster.mount(&node);
+        self.ask(&node, "ghost", &client, async |client| haunt(client).await.map_err(|error| error.to_string()))?;
+        self.cluster.sim.run_for(Span::millis(1_500));
+        drop(client);
+        node.kill();
+        Ok(())
+    }
+
+    fn work(&mut self) -> Result<(), String> {
+        let until = self.cluster.sim.now() + WORK_MAX;
+        loop {
+            let pause = self.nemesis.pause();
+            self.cluster.sim.run_until(pause, || false);
+            self.check_failures()?;
+            self.nemesis.act(self.cluster);
+            if self.nemesis.is_done() {
+                self.users.iter().for_each(User::allow_rest);
+            }
+            if self.users.iter().all(User::is_idle) && self.nemesis.is_done() {
+                return Ok(());
+            }
+            if self.cluster.sim.now() > until {
+                return Err(format!("still working after {} s; {}", WORK_MAX.0 / 1_000_000_000, self.doing()));
+            }
+        }
+    }
+
+    fn check_failures(&self) -> Result<(), String> {
+        let users = self.users.iter().filter_map(User::failure);
+        let racers = self.racers.iter().filter_map(Racer::failure);
+        users.chain(racers).next().map_or(Ok(()), Err)
+    }
+
+    fn doing(&self) -> String {
+        let users = self.users.iter().filter(|user| !user.is_idle()).map(User::doing);
+        let racers = self.racers.iter().filter(|racer| !racer.is_idle()).map(Racer::doing);
+        users.chain(racers).collect::<Vec<_>>().join("; ")
+    }
+
+    fn peace(&mut self) -> Result<(), String> {
+        self.nemesis.make_peace(self.cluster);
+        self.racers.iter().for_each(Racer::allow_rest);
+        let until = self.cluster.sim.now() + PEACE_MAX;
+        while self.cluster.sim.now() < until {
+            let done = self.cluster.sim.run_until(Span::millis(500), || {
+                self.users.iter().all(User::is_idle) && self.racers.iter().all(Racer::is_idle)
+            });
+            self.nemesis.restart_the_failed(self.cluster);
+            self.check_failures()?;
+            if done {
+                return Ok(());
+            }
+        }
+        Err(format!("the faults are over and not everything finishes: {}", self.doing()))
+    }
+
+    fn verify(&mut self) -> Result<(), String> {
+        let node = self.fresh_node();
+        let client = self.cluster.mount(&node);
+        for user in &self.users {
+            let (base, model) = (user.base, user.mirror.borrow().model.clone());
+            let check = async move |client: &Client| verify_tree(client, base, &model).await;
+            self.ask(&node, &format!("tree of {} through a fresh client", user.name), &client, check)?;
+        }
+        if let Some(arena) = self.arena {
+            let books: Vec<_> = self.racers.iter().map(Racer::book).collect();
+            let check = async move |client: &Client| races::check(client, arena, &books).await;
+            self.ask(&node, "races", &client, check)?;
+        }
+        self.leave(&node, client);
+        Ok(())
+    }
+
+    /// Some more work, then the power goes everywhere.
+    fn blackout(&mut self) -> Result<(), String> {
+        let node = self.fresh_node();
+        let client = self.cluster.mount(&node);
+        for node in &self.nodes {
+            assert!(self.users.iter().any(|user| user.node.nid() == node.nid()), "every client has a user");
+        }
+        self.ask(&node, "sync", &client, async |client| client.sync().await.map_err(|error| error.to_string()))?;
+        self.leave(&node, client);
+        // users' own syncs start their trails: nothing of the work so far may be lost after a second of commits
+        self.cluster.sim.run_for(Span::secs(3));
+        for user in &self.users {
+            user.mirror.borrow_mut().start_trail();
+            user.work_on(1_000_000);
+        }
+        self.cluster.sim.run_for(self.rng.span(Span::millis(500), Span::secs(8)));
+        self.check_failures()?;
+        for node in &self.nodes {
+            node.kill_as(true);
+        }
+        for server in &self.cluster.servers {
+            server.kill(true);
+            server.disk.power_cut(self.rng.bits());
+        }
+        self.cluster.boot();
+        self.check_blackout()
+    }
+
+    fn check_blackout(&mut self) -> Result<(), String> {
+        let node = self.fresh_node();
+        let client = self.cluster.mount(&node);
+        for user in &self.users {
+            let (base, trail) = (user.base, blackout::Trail::of(&user.mirror.borrow()));
+            let check = async move |client: &Client| blackout::check(client, base, trail).await;
+            self.ask(&node, &format!("tree of {} after the blackout", user.name), &client, check)?;
+        }
+        self.leave(&node, client);
+        Ok(())
+    }
+
+    /// Everything is removed: then no object and no inode is left anywhere.
+    fn sweep(&mut self) -> Result<(), String> {
+        self.nodes.iter().for_each(|node| node.kill_as(false));
+        let node = self.fresh_node();
+        let client = self.cluster.mount(&node);
+        self.ask(&node, "removing everything", &client, async |client| {
+            remove_below(client, Fid::ROOT).await.map_err(|error| error.to_string())?;
+            client.sync().await.map_err(|error| error.to_string())
+        })?;
+        let clean = || self.cluster.objects() == 0 && self.cluster.mdt_disk().records(Table::Inodes).len() <= 1;
+        if !self.cluster.sim.run_until(SWEEP_MAX, clean) {
+            let inodes = self.cluster.mdt_disk().records(Table::Inodes);
+            let inodes: Vec<_> = inodes.iter().filter_map(|(key, _)| Fid::from_key(key)).map(|fid| fid.to_string()).collect();
+            let objects: Vec<_> = self.cluster.servers.iter().flat_map(|server| server.disk.objects()).collect();
+            let objects: Vec<_> = objects.iter().take(8).map(Fid::to_string).collect();
+            return Err(format!("everything was removed, but inodes {inodes:?} and objects {objects:?} are left"));
+        }
+        self.leave(&node, client);
+        Ok(())
+    }
+
+    fn fresh_node(&mut self) -> NodeHandle {
+        self.fresh += 1;
+        self.cluster.client_node(&format!("fresh{}", self.fresh), self.fresh)
+    }
+
+    fn leave(&self, node: &NodeHandle, client: Client) {
+        self.cluster.sim.block_on_for(node, Span::secs(60), client.unmount());
+        node.kill_as(false);
+    }
+}
+
+async fn make_bases(client: &Client, count: u32) -> Result<Vec<Fid>, String> {
+    let mut bases = Vec::new();
+    for index in 0..count {
+        let name = format!("user{index}");
+        let made = client.mkdir(&test_ctx(), Fid::ROOT, name.as_bytes(), 0o755).await;
+        bases.push(made.map_err(|error| error.to_string())?.fid());
+    }
+    Ok(bases)
+}
+
+async fn haunt(client: &Client) -> Result<(), client::Error> {
+    use client::{LockKind, LockMode, LockSpec};
+    let ctx = test_ctx();
+    let dir = client.mkdir(&ctx, Fid::ROOT, b"ghost", 0o777).await?.fid();
+    let (_, open) = client.create(&ctx, dir, b"open", 0o666, 0o2, None).await?;
+    open.write(0, bytes::Bytes::from(vec![1; 200_000])).await?;
+    let (_, orphan) = client.create(&ctx, dir, b"orphan", 0o666, 0o2, None).await?;
+    orphan.write(0, bytes::Bytes::from(vec![2; 200_000])).await?;
+    client.unlink(&ctx, dir, b"orphan").await?;
+    client.lock(&ctx, open.fid(), LockSpec::whole(LockKind::Flock, LockMode::Exclusive, 1, true)).await?;
+    std::mem::forget((open, orphan)); // closed by nobody: the machine dies
+    Ok(())
+}
+
+async fn remove_below(client: &Client, dir: Fid) -> Result<(), client::Error> {
+    let ctx = test_ctx();
+    for (name, attr) in read_names(client, &ctx, dir, 1 << 16).await? {
+        if attr.is_dir() {
+            Box::pin(remove_below(client, attr.fid())).await?;
+            client.rmdir(&ctx, dir, name.as_bytes()).await?;
+        } else {
+            client.unlink(&ctx, dir, name.as_bytes()).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! What a run does and what is done to it; what came out.
+
+use env_sim::{FaultCounts, Faults};
+
+/// Planted bugs to switch on: a run with one of them must fail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bugs {
+    /// In the MDT.
+    pub mdt: mdt::Bugs,
+    /// In the OSTs.
+    pub ost: ost::Bugs,
+    /// In the clients.
+    pub client: client::Bugs,
+}
+
+/// A run.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Name, for the line that replays it.
+    pub name: &'static str,
+    /// Clients that work.
+    pub clients: u32,
+    /// Sequential users per client, each in a directory of its own.
+    pub users: u32,
+    /// Operations of all users together, at least.
+    pub ops: u32,
+    /// OSTs.
+    pub osts: u32,
+    /// Restarts of random servers.
+    pub restarts: u32,
+    /// Faults of the network during its bad times.
+    pub storm: Faults,
+    /// Cut clients off from servers for a while.
+    pub partitions: bool,
+    /// Cut the power of a machine whose server is killed, every other time.
+    pub power_cuts: bool,
+    /// One more client that opens and locks files and never returns.
+    pub ghost: bool,
+    /// Races in a shared directory.
+    pub races: bool,
+    /// In the end everything loses its power at once.
+    pub blackout: bool,
+    /// Commits and syncs of stores fail now and then.
+    pub sick_stores: bool,
+    /// Planted bugs.
+    pub bugs: Bugs,
+    /// Prints events up to this level.
+    pub print: Option<tracing::Level>,
+}
+
+impl Scenario {
+    /// No faults at all: client and servers against the model.
+    #[must_use]
+    pub fn calm() -> Scenario {
+        Scenario {
+            name: "calm",
+            clients: 2,
+            users: 2,
+            ops: 1_000,
+            osts: 4,
+            restarts: 0,
+            storm: Faults::default(),
+            partitions: false,
+            power_cuts: false,
+            ghost: false,
+            races: true,
+            blackout: false,
+            sick_stores: false,
+            bugs: Bugs::default(),
+            print: None,
+        }
+    }
+
+    /// Everything that may happen to a cluster.
+    #[must_use]
+    pub fn storm() -> Scenario {
+        Scenario {
+            name: "storm",
+            clients: 3,
+            users: 2,
+            ops: 2_000,
+            restarts: 5,
+            storm: Faults::stormy(),
+            partitions: true,
+            power_cuts: true,
+            ghost: true,
+            blackout: true,
+            ..Scenario::calm()
+        }
+    }
+
+    /// Servers are killed on a healthy network.
+    #[must_use]
+    pub fn kills() -> Scenario {
+        Scenario { name: "kills", restarts: 8, power_cuts: true, clients: 3, ..Scenario::calm() }
+    }
+
+    /// Stores fail under the servers.
+    #[must_use]
+    pub fn sick() -> Scenario {
+        Scenario { name: "sick", sick_stores: true, restarts: 6, clients: 3, blackout: true, ..Scenario::calm() }
+    }
+
+    /// By name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Scenario> {
+        [Scenario::calm(), Scenario::storm(), Scenario::kills(), Scenario::sick()].into_iter().find(|known| known.name == name)
+    }
+}
+
+/// What a run was like.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// Scenario.
+    pub scenario: &'static str,
+    /// Operations that were compared with the model.
+    pub ops: u64,
+    /// Rounds of races.
+    pub races: u64,
+    /// Servers restarted.
+    pub restarts: u32,
+    /// Of them after a power cut.
+    pub power_cuts: u32,
+    /// What was done to the network.
+    pub faults: FaultCounts,
+    /// Virtual milliseconds.
+    pub virtual_ms: u64,
+    /// Witness of determinism.
+    pub trace_hash: u64,
+    /// The first broken promise.
+    pub failure: Option<String>,
+}
+
+impl Report {
+    /// How to run it again.
+    #[must_use]
+    pub fn replay_line(&self) -> String {
+        format!("cargo xtask sim --seed {} --scenario {}", self.seed, self.scenario)
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let faults = &self.faults;
+        write!(
+            f,
+            "seed {}: {} operations, {} races, {} restarts ({} with power cut), {:.1} s; {} messages, {} lost, {} twice, \
+             {} reordered, {} late, {} partitioned, {} resets, {} refused",
+            self.seed,
+            self.ops,
+            self.races,
+            self.restarts,
+            self.power_cuts,
+            self.virtual_ms as f64 / 1e3,
+            faults.delivered,
+            faults.lost,
+            faults.duplicated,
+            faults.reordered,
+            faults.delayed,
+            faults.partitioned,
+            faults.resets,
+            faults.refused,
+        )?;
+        match &self.failure {
+            None => Ok(()),
+            Some(failure) => write!(f, "\nFAILED: {failure}\nreplay: {}", self.replay_line()),
+        }
+    }
+}

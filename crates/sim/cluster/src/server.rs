@@ -1,0 +1,214 @@
+//! One server of the simulated cluster: a node, a disk that outlives it, and a target booted on them.
+
+use std::cell::{Cell, RefCell};
+use std::num::NonZeroU32;
+use std::rc::Rc;
+
+use endpoint::{Call, Endpoint, EndpointConfig, Resolve};
+use env::{CptTable, Env, LocalFuture};
+use env_sim::NodeHandle;
+use mdt::{Mdt, MdtConfig};
+use mgt::{Mgt, MgtConfig};
+use osd::mem::{MemDisk, MemMeta, MemObjects};
+use ost::{Ost, OstConfig};
+use service::{Node, NodeConfig, Target};
+use types::{ClientId, FsName, NidAddr, Span, TargetId, TargetKind};
+use wire::Opcode;
+use wire::config::{self, Register, TargetInfo};
+
+use crate::Bugs;
+
+/// What all servers of a cluster are told.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(crate) fsname: FsName,
+    pub(crate) addrs: Rc<Vec<(TargetId, NidAddr)>>,
+    pub(crate) bugs: Bugs,
+}
+
+impl Plan {
+    pub(crate) fn addr(&self, target: TargetId) -> NidAddr {
+        let found = self.addrs.iter().find(|(id, _)| *id == target);
+        found.expect("every target has its node").1
+    }
+
+    fn osts(&self) -> Vec<u32> {
+        self.addrs.iter().filter(|(id, _)| id.kind == TargetKind::Ost).map(|(id, _)| id.index).collect()
+    }
+}
+
+impl Resolve for Plan {
+    fn addrs(&self, target: TargetId) -> Vec<NidAddr> {
+        self.addrs.iter().filter(|(id, _)| *id == target).map(|(_, addr)| *addr).collect()
+    }
+}
+
+/// A server, running or not.
+pub(crate) struct Server {
+    pub(crate) target: TargetId,
+    pub(crate) node: NodeHandle,
+    pub(crate) disk: MemDisk,
+    plan: Plan,
+    state: Rc<State>,
+}
+
+/// Stops a running server in good order.
+type Stop = Rc<dyn Fn() -> LocalFuture<'static, ()>>;
+
+#[derive(Default)]
+struct State {
+    /// Told by the target: its storage failed.
+    failed: RefCell<Option<String>>,
+    registered: Cell<bool>,
+    stop: RefCell<Option<Stop>>,
+}
+
+impl Server {
+    pub(crate) fn new(target: TargetId, node: NodeHandle, disk: MemDisk, plan: Plan) -> Server {
+        Server { target, node, disk, plan, state: Rc::default() }
+    }
+
+    /// Why it must be restarted, where it must.
+    pub(crate) fn take_failure(&self) -> Option<String> {
+        self.state.failed.borrow_mut().take()
+    }
+
+    /// Whether the MGS knows its present run.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.state.registered.get()
+    }
+
+    /// The process dies, or with `machine` the machine does.
+    pub(crate) fn kill(&self, machine: bool) {
+        self.state.registered.set(false);
+        self.state.stop.borrow_mut().take();
+        self.state.failed.borrow_mut().take();
+        self.node.kill_as(machine);
+    }
+
+    /// How to stop it in good order, if it runs.
+    pub(crate) fn stop(&self) -> Option<LocalFuture<'static, ()>> {
+        self.state.stop.borrow_mut().take().map(|stop| stop())
+    }
+
+    /// Boots it on what its disk holds.
+    pub(crate) fn boot(&self) {
+        let (env, disk, plan) = (self.node.env(), self.disk.clone(), self.plan.clone());
+        let (target, state) = (self.target, self.state.clone());
+        self.node.env().spawn("server", async move {
+            let _running = run(&env, target, &disk, &plan, &state).await;
+            std::future::pending::<()>().await;
+        });
+    }
+}
+
+/// What a running server holds.
+struct Running {
+    _node: Rc<Node>,
+    _endpoint: Rc<Endpoint>,
+}
+
+async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<State>) -> Running {
+    let endpoint = Endpoint::new(env, endpoint_config(env, id), Rc::new(plan.clone()));
+    let one = NonZeroU32::new(1).expect("one");
+    let cpts = CptTable::new(one, one, 1, true).expect("one partition is always possible");
+    let node = Node::new(env, NodeConfig::new(cpts));
+    let meta = Rc::new(MemMeta::open(env, disk));
+    match id.kind {
+        TargetKind::Mgt => {
+            let mgt = Mgt::start(env, MgtConfig::default(), meta).await.expect("an MGT boots from what a crash left");
+            let failed = mgt.failed();
+            watch(env, state, failed);
+            let stopping = mgt.clone();
+            begin(state, &node, mgt, move || {
+                let mgt = stopping.clone();
+                Box::pin(async move { mgt.stop().await.expect("a healthy store commits") })
+            });
+        }
+        TargetKind::Ost => {
+            let mut config = OstConfig::new(plan.fsname, id.index);
+            config.bugs = plan.bugs.ost;
+            let objects = Rc::new(MemObjects::open(env, disk));
+            let ost = Ost::start(env, config, meta, objects).await.expect("an OST boots from what a crash left");
+            let failed = ost.failed();
+            watch(env, state, failed);
+            let stopping = ost.clone();
+            begin(state, &node, ost, move || {
+                let ost = stopping.clone();
+                Box::pin(async move { ost.stop().await.expect("a healthy store commits") })
+            });
+        }
+        TargetKind::Mdt => {
+            let mut config = MdtConfig::new(plan.fsname, id.index);
+            config.bugs = plan.bugs.mdt;
+            let osts = plan.osts();
+            let list: Rc<dyn Fn() -> Vec<u32>> = Rc::new(move || osts.clone());
+            let mdt = Mdt::start(env, config, meta, Some(endpoint.clone()), list).await;
+            let mdt = mdt.expect("an MDT boots from what a crash left");
+            let told = Rc::downgrade(state);
+            mdt.failed(Rc::new(move |reason: &str| {
+                if let Some(state) = told.upgrade() {
+                    *state.failed.borrow_mut() = Some(reason.to_owned());
+                }
+            }));
+            let stopping = mdt.clone();
+            begin(state, &node, mdt, move || {
+                let mdt = stopping.clone();
+                Box::pin(async move { mdt.stop().await })
+            });
+        }
+    }
+    let listener = env.listen(plan.addr(id)).await.expect("a killed node holds no address");
+    node.serve(listener);
+    register(env, id, plan, &endpoint, state);
+    Running { _node: node, _endpoint: endpoint }
+}
+
+fn endpoint_config(env: &Env, id: TargetId) -> EndpointConfig {
+    let client = ClientId((u128::from(env.random()) << 64) | u128::from(env.random()));
+    EndpointConfig { client, name: id.to_string(), is_server: true, ..EndpointConfig::default() }
+}
+
+fn begin(state: &State, node: &Rc<Node>, target: Rc<dyn Target>, stop: impl Fn() -> LocalFuture<'static, ()> + 'static) {
+    node.add_target(target);
+    let node = node.clone();
+    *state.stop.borrow_mut() = Some(Rc::new(move || {
+        let (node, stop) = (node.clone(), stop());
+        Box::pin(async move {
+            node.stop().await;
+            stop.await;
+        })
+    }));
+}
+
+fn watch(env: &Env, state: &Rc<State>, failed: LocalFuture<'static, String>) {
+    let told = Rc::downgrade(state);
+    env.spawn("watch store", async move {
+        let reason = failed.await;
+        if let Some(state) = told.upgrade() {
+            *state.failed.borrow_mut() = Some(reason);
+        }
+    });
+}
+
+/// Tells the MGS where the target is, for as long as it takes.
+fn register(env: &Env, id: TargetId, plan: &Plan, endpoint: &Rc<Endpoint>, state: &Rc<State>) {
+    if id == TargetId::MGT {
+        state.registered.set(true);
+        return;
+    }
+    let addr = plan.addr(id);
+    let info = TargetInfo { id: id.to_u32(), nid: addr.nid.0, port: addr.port, instance: env.random() };
+    let register = Register { fsname: plan.fsname.to_string(), target: info, uuid: u128::from(id.to_u32()) + 1 };
+    let (remote, state, env) = (endpoint.remote(TargetId::MGT), state.clone(), env.clone());
+    env.clone().spawn("register", async move {
+        loop {
+            let mut call = Call::new(Opcode::MgsRegister, vec![config::encode(&register)]);
+            call.patience = Some(Span::secs(30));
+            if remote.call(call).await.is_ok() {
+                return state.registered.set(true);
+            }
+            env.sleep(Span::secs(1)).await;
+        }
+    });
+}

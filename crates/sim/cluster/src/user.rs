@@ -1,0 +1,93 @@
+//! Sequential users: each works in a directory of its own and compares every answer with the model.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use client::Client;
+use env_sim::{NodeHandle, Rng};
+use oracle::{Mirror, Op, Runner, Taste, next_op};
+use types::{Fid, Span};
+
+/// What a user is told, and what is seen of it from outside.
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) node: NodeHandle,
+    pub(crate) base: Fid,
+    pub(crate) mirror: Rc<RefCell<Mirror>>,
+    progress: Rc<Progress>,
+}
+
+/// Shared with the task.
+#[derive(Default)]
+struct Progress {
+    ops: Cell<u64>,
+    /// The users stop when they have done this many operations and may stop.
+    wanted: Cell<u64>,
+    may_stop: Cell<bool>,
+    idle: Cell<bool>,
+    failure: RefCell<Option<String>>,
+    doing: RefCell<String>,
+}
+
+impl User {
+    /// Starts working in `base`.
+    pub(crate) fn start(name: &str, node: &NodeHandle, client: Client, base: Fid, rng: Rng, ops: u64) -> User {
+        let runner = Runner::new(client, base);
+        let mirror = runner.mirror();
+        let progress = Rc::new(Progress::default());
+        progress.wanted.set(ops);
+        node.env().spawn("user", work(node.env(), runner, rng, progress.clone()));
+        User { name: name.to_owned(), node: node.clone(), base, mirror, progress }
+    }
+
+    pub(crate) fn ops(&self) -> u64 {
+        self.progress.ops.get()
+    }
+
+    /// It may rest once it has done what it was asked for.
+    pub(crate) fn allow_rest(&self) {
+        self.progress.may_stop.set(true);
+    }
+
+    /// Whether it rests (or has failed).
+    pub(crate) fn is_idle(&self) -> bool {
+        self.progress.idle.get()
+    }
+
+    /// More operations.
+    pub(crate) fn work_on(&self, ops: u64) {
+        self.progress.wanted.set(self.progress.ops.get() + ops);
+        self.progress.idle.set(false);
+    }
+
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.progress.failure.borrow().as_ref().map(|failure| format!("{}: {failure}", self.name))
+    }
+
+    /// What it waits for.
+    pub(crate) fn doing(&self) -> String {
+        format!("{}: {}", self.name, self.progress.doing.borrow())
+    }
+}
+
+async fn work(env: env::Env, mut runner: Runner, mut rng: Rng, progress: Rc<Progress>) {
+    let taste = Taste::default();
+    loop {
+        let rested = progress.may_stop.get() && progress.ops.get() >= progress.wanted.get();
+        if rested || progress.failure.borrow().is_some() {
+            progress.idle.set(true);
+            env.sleep(Span::millis(10)).await;
+            continue;
+        }
+        progress.idle.set(false);
+        let op: Op = runner.with_model(|model| next_op(&mut rng, model, &taste));
+        *progress.doing.borrow_mut() = format!("operation {} {op:?} since {:.3} s", progress.ops.get(), env.now().0 as f64 / 1e9);
+        tracing::debug!("operation {} {op:?}", progress.ops.get());
+        if let Err(mismatch) = runner.step(&op).await {
+            *progress.failure.borrow_mut() = Some(mismatch.to_string());
+        }
+        progress.ops.set(progress.ops.get() + 1);
+        let think = if rng.chance(100_000) { Span::millis(300) } else { Span::millis(40) };
+        env.sleep(rng.span(Span::ZERO, think)).await;
+    }
+}

@@ -1,0 +1,213 @@
+//! `nacre up`: a whole file system on this machine, mounted.
+//!
+//! ```text
+//!  up            one process: servers on one thread, client and FUSE on another, `lo` between; TCP for further clients
+//!  up --separate one process per server, each with a loopback address of its own; client and FUSE here
+//! ```
+//!
+//! `up` never touches its own mount with a blocking call: the thread that would answer is the one that asks.
+
+mod address;
+mod children;
+mod command;
+mod embedded;
+mod place;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use env::Env;
+use env_os::OsConfig;
+use tracing::level_filters::LevelFilter;
+use types::{ClientId, FsName, Nid, NidAddr};
+
+use self::address::Block;
+use self::children::Children;
+use self::embedded::Embedded;
+use self::place::Place;
+use crate::mount::kept::Kept;
+use crate::mount::{self, MountOptions};
+use crate::signals::Signals;
+use crate::{alias, format, log, mounts, server};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Targets, logs, state.
+    pub data: PathBuf,
+    /// Mount point; made if it is not there.
+    pub mount: PathBuf,
+    /// File system.
+    pub fsname: FsName,
+    /// MDTs at least.
+    pub mdts: u32,
+    /// OSTs at least.
+    pub osts: u32,
+    /// Where the targets' directories are, if not in `data`.
+    pub device_dir: Option<PathBuf>,
+    /// Servers in processes of their own.
+    pub separate: bool,
+    /// A command to run in the mount.
+    pub run: Option<String>,
+    /// TCP port to try first.
+    pub port: u16,
+    /// Mount options.
+    pub mount_options: String,
+    /// Crashes of one server within a minute after which it is given up.
+    pub crashes_max: u32,
+}
+
+/// The servers, however they run.
+enum Servers {
+    Embedded(Embedded),
+    Children(Children),
+}
+
+/// Runs until a signal, the end of the mount or of the command; the exit status.
+pub fn run(options: Options) -> Result<u8> {
+    let mut place = Place::prepare(&options)?;
+    log::init_file(LevelFilter::INFO, &place.log("up"))?;
+    let dir = mount_point(&options.mount)?;
+    let block = Block::claim(&options, place.state.net)?;
+    let dead = place.new_client(ClientId(format::random_uuid()?), &block)?;
+    env_os::run(OsConfig::default(), |env| async move {
+        let mut signals = Signals::new()?;
+        let servers = start(&env, &options, &place, &block, &dead)?;
+        let outcome = tokio::select! {
+            biased;
+            signal = signals.next() => Err(anyhow::anyhow!("{signal} while starting")),
+            reason = servers.given_up() => Err(anyhow::anyhow!(reason)),
+            ready = servers.ready() => ready,
+        };
+        let status = match outcome {
+            Ok(()) => serve(&env, &options, &mut place, &block, &dir, &servers, &mut signals).await,
+            Err(error) => Err(error),
+        };
+        servers.stop().await;
+        status
+    })
+}
+
+/// The mount point, there and free. A stale mount of a killed `up` is taken away.
+fn mount_point(dir: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(dir)?;
+    if mounts::at(&absolute)?.is_none() {
+        std::fs::create_dir_all(&absolute).with_context(|| absolute.display().to_string())?;
+    }
+    mount::usable_dir(&absolute)
+}
+
+fn start(env: &Env, options: &Options, place: &Place, block: &Block, dead: &[ClientId]) -> Result<Servers> {
+    if options.separate {
+        return Ok(Servers::Children(Children::start(env, options, place, block, dead)));
+    }
+    Ok(Servers::Embedded(Embedded::start(place, block, dead)?))
+}
+
+async fn serve(
+    env: &Env,
+    options: &Options,
+    place: &mut Place,
+    block: &Block,
+    dir: &Path,
+    servers: &Servers,
+    signals: &mut Signals,
+) -> Result<u8> {
+    let kept = tokio::select! {
+        biased;
+        signal = signals.next() => bail!("{signal} before the mount was there"),
+        reason = servers.given_up() => bail!(reason),
+        kept = mount_here(env, options, place, block, dir) => kept?,
+    };
+    place.mounted()?;
+    announce(options, place, block, dir);
+    let status = tokio::select! {
+        biased;
+        reason = servers.given_up() => Err(anyhow::anyhow!(reason)),
+        status = work(env, options, dir, signals, &kept) => status,
+    };
+    kept.stop().await;
+    status
+}
+
+/// Until a signal, the end of the mount, or of the command.
+async fn work(env: &Env, options: &Options, dir: &Path, signals: &mut Signals, kept: &Kept) -> Result<u8> {
+    if let Some(command) = &options.run {
+        return command::run(env, command, dir, signals).await;
+    }
+    tokio::select! {
+        biased;
+        signal = signals.next() => eprintln!("nacre up: {signal}: unmounting and stopping"),
+        () = kept.ended() => eprintln!("nacre up: {} was unmounted: stopping", dir.display()),
+    }
+    Ok(0)
+}
+
+async fn mount_here(env: &Env, options: &Options, place: &Place, block: &Block, dir: &Path) -> Result<Kept> {
+    let mut mount_options = MountOptions::parse(&options.mount_options)?;
+    let env = if options.separate {
+        mount_options.nid.get_or_insert(Nid::tcp(block.ip(address::CLIENT)));
+        env.clone()
+    } else {
+        alias::with_aliases(env, vec![(block.mgs(), server::lo_of(block.mgs()))])
+    };
+    let mount = mount::Options {
+        mgs: vec![block.mgs()],
+        fsname: options.fsname,
+        dir: dir.to_owned(),
+        mount: mount_options,
+        text: String::new(),
+        foreground: true,
+        daemon: false,
+        log: None,
+    };
+    Kept::start(&env, &mount, place.client()).await
+}
+
+/// What was started and what to try; the address, which scripts want, alone to stdout.
+fn announce(options: &Options, place: &Place, block: &Block, dir: &Path) {
+    let source = format!("{}:/{}", block.mgs(), options.fsname);
+    let shown = dir.display();
+    eprintln!("nacre up: {} is mounted at {shown}", options.fsname);
+    for target in &place.targets {
+        let at = if options.separate { block.of(target.superblock.target) } else { block.mgs() };
+        eprintln!("  {:<18} {:<22} {}", target.name(), at.to_string(), target.dir.display());
+    }
+    eprintln!("  logs in {}", place.log_dir().display());
+    if options.run.is_some() {
+        return;
+    }
+    let nid = NidAddr { nid: Nid::tcp(block.ip(address::OTHER_CLIENTS)), port: types::PORT_DEFAULT };
+    eprintln!("try:");
+    eprintln!("  nacre lfs df -h {shown}");
+    eprintln!("  nacre lfs setstripe -c 4 {shown}/wide && nacre lfs getstripe {shown}/wide");
+    eprintln!("  nacre lctl get_param 'obdfilter.*.kbytesfree'");
+    eprintln!("  nacre mount {source} DIR -o nid={nid}     # a further client");
+    eprintln!("Ctrl-C unmounts and stops.");
+    println!("{source}");
+}
+
+impl Servers {
+    /// All targets are served and registered.
+    async fn ready(&self) -> Result<()> {
+        match self {
+            Servers::Embedded(embedded) => embedded.ready().await,
+            Servers::Children(children) => children.ready().await,
+        }
+    }
+
+    /// Completes with a text for the user when a server cannot be kept alive.
+    async fn given_up(&self) -> String {
+        match self {
+            Servers::Embedded(embedded) => embedded.given_up().await,
+            Servers::Children(children) => children.given_up().await,
+        }
+    }
+
+    async fn stop(self) {
+        match self {
+            Servers::Embedded(embedded) => embedded.stop().await,
+            Servers::Children(children) => children.stop().await,
+        }
+    }
+}

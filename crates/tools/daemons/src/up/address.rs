@@ -1,0 +1,160 @@
+//! Addresses of an `up`: a block 127.0.N.x that no other has.
+//!
+//! | x | who |
+//! |---|---|
+//! | 1 | the embedded client |
+//! | 2 | MGS; without `--separate` every server |
+//! | 3 … 9 | MDTs |
+//! | 10 … 209 | OSTs |
+//! | 211 … 254 | left for further clients |
+
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use types::{Nid, NidAddr, TargetId, TargetKind};
+
+use super::Options;
+use crate::rundir;
+
+pub(super) const CLIENT: u8 = 1;
+pub(super) const MGS: u8 = 2;
+const MDT_FIRST: u8 = 3;
+const OST_FIRST: u8 = 10;
+pub(super) const OTHER_CLIENTS: u8 = 211;
+
+/// Blocks to try.
+const NETS: u8 = 250;
+
+/// Port for those who may not use the default one.
+const PORT_UNPRIVILEGED: u16 = 1988;
+
+/// Servers of an `up` that was killed a moment ago commit and end; their addresses are worth the wait.
+const LINGER: Duration = Duration::from_secs(4);
+
+/// A block of addresses, held for as long as this lives.
+pub(super) struct Block {
+    net: u8,
+    port: u16,
+    _lock: File,
+}
+
+impl Block {
+    /// The block last used, or the first one that is free.
+    pub(super) fn claim(options: &Options, last: Option<u8>) -> Result<Block> {
+        let port = allowed(options.port)?;
+        let wanted = hosts(options);
+        if let Some(net) = last
+            && let Some(block) = claim_lingering(net, port, &wanted)?
+        {
+            return Ok(block);
+        }
+        for net in 0..NETS {
+            if let Some(block) = Block::try_claim(net, port, &wanted)? {
+                return Ok(block);
+            }
+        }
+        bail!("port {port} is taken on 127.0.0.x to 127.0.{NETS}.x: say another --port")
+    }
+
+    fn try_claim(net: u8, port: u16, hosts: &[u8]) -> Result<Option<Block>> {
+        let Some(lock) = lock(net)? else { return Ok(None) };
+        let free = hosts.iter().all(|host| TcpListener::bind((Block::ip_of(net, *host), port)).is_ok());
+        Ok(free.then_some(Block { net, port, _lock: lock }))
+    }
+
+    /// N of 127.0.N.x.
+    pub(super) fn net(&self) -> u8 {
+        self.net
+    }
+
+    /// An address of the block.
+    pub(super) fn ip(&self, host: u8) -> Ipv4Addr {
+        Block::ip_of(self.net, host)
+    }
+
+    /// An address of some block.
+    pub(super) fn ip_of(net: u8, host: u8) -> Ipv4Addr {
+        Ipv4Addr::new(127, 0, net, host)
+    }
+
+    /// Where the MGS listens.
+    pub(super) fn mgs(&self) -> NidAddr {
+        self.at(MGS)
+    }
+
+    /// Where a target of its own process listens.
+    pub(super) fn of(&self, target: TargetId) -> NidAddr {
+        self.at(host_of(target))
+    }
+
+    fn at(&self, host: u8) -> NidAddr {
+        NidAddr { nid: Nid::tcp(self.ip(host)), port: self.port }
+    }
+}
+
+fn host_of(target: TargetId) -> u8 {
+    let first = match target.kind {
+        TargetKind::Mgt => MGS,
+        TargetKind::Mdt => MDT_FIRST,
+        TargetKind::Ost => OST_FIRST,
+    };
+    u8::try_from(u32::from(first) + target.index).unwrap_or(u8::MAX - 1)
+}
+
+fn hosts(options: &Options) -> Vec<u8> {
+    if !options.separate {
+        return vec![MGS];
+    }
+    let mdts = (0..options.mdts).map(TargetId::mdt);
+    std::iter::once(TargetId::MGT).chain(mdts).chain((0..options.osts).map(TargetId::ost)).map(host_of).collect()
+}
+
+/// The port, or one that we may use.
+fn allowed(port: u16) -> Result<u16> {
+    match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && port == types::PORT_DEFAULT => Ok(PORT_UNPRIVILEGED),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error).with_context(|| format!("port {port}")),
+        _ => Ok(port),
+    }
+}
+
+fn claim_lingering(net: u8, port: u16, hosts: &[u8]) -> Result<Option<Block>> {
+    let until = Instant::now() + LINGER;
+    loop {
+        match Block::try_claim(net, port, hosts)? {
+            None if lock(net)?.is_some() && Instant::now() < until => std::thread::sleep(Duration::from_millis(50)),
+            other => return Ok(other),
+        }
+    }
+}
+
+/// Keeps two `up`s that start at the same time apart.
+fn lock(net: u8) -> Result<Option<File>> {
+    let path = rundir::path().context("run directory")?.join(format!("net-{net}.lock"));
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = match file {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None), // another user's
+        other => other.with_context(|| path.display().to_string())?,
+    };
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(_) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_has_an_address_of_its_own() {
+        let shown = |target| Block::ip_of(7, host_of(target)).to_string();
+        assert_eq!(shown(TargetId::MGT), "127.0.7.2");
+        assert_eq!(shown(TargetId::mdt(0)), "127.0.7.3");
+        assert_eq!(shown(TargetId::ost(0)), "127.0.7.10");
+        assert_eq!(shown(TargetId::ost(199)), "127.0.7.209");
+    }
+}

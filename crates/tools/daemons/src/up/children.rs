@@ -1,0 +1,217 @@
+//! The servers of an `up --separate`: each a direct child, started again when it dies.
+//!
+//! A child lives in a process group of its own, so that Ctrl-C reaches `up` alone and the mount goes first. It ends by
+//! itself when `up` dies. Pauses between starts grow from 0.2 to 5 s and are short again after a child has lived for
+//! a while; after [`Options::crashes_max`] crashes within a minute it is given up, with the end of its log.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::rc::Rc;
+
+use anyhow::{Context, Result, anyhow};
+use env::Env;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use types::{ClientId, Instant, NidAddr, Span};
+
+use super::Options;
+use super::address::Block;
+use super::place::Place;
+use crate::mount::log_tail;
+
+const PAUSE_MIN: Span = Span::millis(200);
+const PAUSE_MAX: Span = Span::secs(5);
+/// A child that has lived for so long starts with the short pause again.
+const HEALTHY: Span = Span::secs(10);
+const MINUTE: Span = Span::secs(60);
+/// A child that does not end by itself for so long is killed; clients replay what it had not committed.
+const STOP_MAX: Span = Span::secs(30);
+/// Lines of a log that are shown.
+const LOG_LINES: usize = 20;
+/// Until all children are there for the first time.
+const READY_MAX: Span = Span::secs(60);
+
+/// What all children share.
+struct Shared {
+    env: Env,
+    crashes_max: usize,
+    given_up: watch::Sender<Option<String>>,
+    waiting: watch::Sender<usize>,
+    stopping: watch::Sender<bool>,
+    alive: watch::Sender<usize>,
+}
+
+/// One server's process, started as often as it must be.
+struct Server {
+    name: String,
+    dir: PathBuf,
+    listen: NidAddr,
+    mgs: NidAddr,
+    log: PathBuf,
+    dead: Vec<ClientId>,
+    was_ready: Cell<bool>,
+}
+
+/// The supervisor.
+pub(super) struct Children {
+    shared: Rc<Shared>,
+}
+
+impl Children {
+    /// Starts one process per target.
+    pub(super) fn start(env: &Env, options: &Options, place: &Place, block: &Block, dead: &[ClientId]) -> Children {
+        let count = place.targets.len();
+        let shared = Rc::new(Shared {
+            env: env.clone(),
+            crashes_max: options.crashes_max as usize,
+            given_up: watch::channel(None).0,
+            waiting: watch::channel(count).0,
+            stopping: watch::channel(false).0,
+            alive: watch::channel(count).0,
+        });
+        for target in &place.targets {
+            let name = target.name();
+            let server = Server {
+                dir: target.dir.clone(),
+                listen: block.of(target.superblock.target),
+                mgs: block.mgs(),
+                log: place.log(&name),
+                dead: dead.to_vec(),
+                was_ready: Cell::new(false),
+                name,
+            };
+            let shared = shared.clone();
+            env.spawn("supervise", async move {
+                keep(&shared, Rc::new(server)).await;
+                shared.alive.send_modify(|alive| *alive -= 1);
+            });
+        }
+        Children { shared }
+    }
+
+    /// All targets are served and registered.
+    pub(super) async fn ready(&self) -> Result<()> {
+        let mut waiting = self.shared.waiting.subscribe();
+        let all = waiting.wait_for(|waiting| *waiting == 0);
+        let done = self.shared.env.timeout(READY_MAX, all).await;
+        done.map(|_| ()).ok_or_else(|| anyhow!("servers are not ready within {} s", READY_MAX.as_secs_f64()))
+    }
+
+    /// Completes when a child is given up.
+    pub(super) async fn given_up(&self) -> String {
+        let mut given_up = self.shared.given_up.subscribe();
+        let reason = given_up.wait_for(Option::is_some).await.map(|reason| reason.clone().unwrap_or_default());
+        reason.unwrap_or_default()
+    }
+
+    /// Ends all of them and waits.
+    pub(super) async fn stop(self) {
+        self.shared.stopping.send_replace(true);
+        let mut alive = self.shared.alive.subscribe();
+        let _ = alive.wait_for(|alive| *alive == 0).await; // the sender is ours
+    }
+}
+
+async fn keep(shared: &Rc<Shared>, server: Rc<Server>) {
+    let mut stopping = shared.stopping.subscribe();
+    let mut crashes: VecDeque<Instant> = VecDeque::new();
+    let mut pause = PAUSE_MIN;
+    loop {
+        let started = shared.env.now();
+        let end = match live(shared, &server, &mut stopping).await {
+            Ok(None) => return,
+            Ok(Some(status)) => status.to_string(),
+            Err(error) => format!("{error:#}"),
+        };
+        let now = shared.env.now();
+        crashes.push_back(now);
+        crashes.retain(|at| now - *at < MINUTE);
+        if crashes.len() >= shared.crashes_max {
+            return give_up(shared, &server, &end, crashes.len());
+        }
+        if now - started >= HEALTHY {
+            pause = PAUSE_MIN;
+        }
+        eprintln!("nacre up: {} died ({end}); starting it again in {} s", server.name, pause.as_secs_f64());
+        tokio::select! {
+            biased;
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+            () = shared.env.sleep(pause) => {}
+        }
+        pause = Span(pause.0.saturating_mul(2).min(PAUSE_MAX.0));
+    }
+}
+
+fn give_up(shared: &Shared, server: &Server, end: &str, crashes: usize) {
+    let Server { name, log, .. } = server;
+    let tail = log_tail(log, LOG_LINES);
+    let text = format!(
+        "{name} died ({end}) for the {crashes}th time within a minute and is given up; the end of {}:\n{tail}",
+        log.display()
+    );
+    shared.given_up.send_replace(Some(text.trim_end().to_owned()));
+}
+
+/// One life of a child: how it ended, or nothing when it was told to.
+async fn live(shared: &Rc<Shared>, server: &Rc<Server>, stopping: &mut watch::Receiver<bool>) -> Result<Option<ExitStatus>> {
+    let mut child = spawn(server)?;
+    listen(shared, server, &mut child);
+    tokio::select! {
+        biased;
+        _ = stopping.wait_for(|stopping| *stopping) => {
+            end(&shared.env, &mut child).await;
+            Ok(None)
+        }
+        status = child.wait() => Ok(Some(status?)),
+    }
+}
+
+fn spawn(server: &Server) -> Result<Child> {
+    let log = OpenOptions::new().create(true).append(true).open(&server.log);
+    let log = log.with_context(|| server.log.display().to_string())?;
+    let mut command = Command::new(own_executable());
+    command.arg0("nacre").arg("serve").arg(&server.dir).arg("--die-with-parent");
+    command.arg("--listen").arg(server.listen.to_string()).arg("--mgsnode").arg(server.mgs.to_string());
+    for client in &server.dead {
+        command.arg("--dead-client").arg(client.to_string());
+    }
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0).kill_on_drop(true);
+    command.spawn().context("cannot be started")
+}
+
+/// The file itself where it still is; a rebuilt one has another identity, so then the running image.
+fn own_executable() -> PathBuf {
+    let exe = std::env::current_exe().ok().filter(|path| path.exists());
+    exe.unwrap_or_else(|| PathBuf::from("/proc/self/exe"))
+}
+
+/// The child's line on stdout says that it serves.
+fn listen(shared: &Rc<Shared>, server: &Rc<Server>, child: &mut Child) {
+    let Some(out) = child.stdout.take() else { return };
+    let (shared2, server, pid) = (shared.clone(), server.clone(), child.id().unwrap_or(0));
+    shared.env.spawn("child-ready", async move {
+        let mut lines = BufReader::new(out).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            tracing::info!("{line} serves, process {pid}");
+            if server.was_ready.replace(true) {
+                eprintln!("nacre up: {} is back (process {pid})", server.name);
+            } else {
+                shared2.waiting.send_modify(|waiting| *waiting -= 1);
+            }
+        }
+    });
+}
+
+async fn end(env: &Env, child: &mut Child) {
+    if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
+        let _ = kill_process(pid, Signal::TERM); // it has gone: the wait tells
+    }
+    if env.timeout(STOP_MAX, child.wait()).await.is_none() {
+        let _ = child.kill().await;
+    }
+}
