@@ -88,8 +88,8 @@ pub struct RequestHeader {
     pub gid: u32,
     /// Project of the caller.
     pub projid: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// With REPLAY: place among the replays of this connection, from 1: what the network reordered is not a gap.
+    pub replay_index: u32,
     /// Follows one application call through all servers.
     pub trace_id: u64,
     /// dmClock: requests served elsewhere since the last one here.

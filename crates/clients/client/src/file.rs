@@ -23,6 +23,8 @@ pub(crate) struct Open {
     pub(crate) ctx: Ctx,
     pub(crate) flags: u32,
     pub(crate) handle: u64,
+    /// The open made the file.
+    pub(crate) made: bool,
     /// Number of the open request: the close names it, so that both leave the replay list together.
     pub(crate) xid: Xid,
     pub(crate) attr: RefCell<Attr>,
@@ -123,6 +125,7 @@ impl Drop for Open {
             ctx: self.ctx.clone(),
             flags: self.flags,
             handle: self.handle,
+            made: self.made,
             xid: self.xid,
             attr: self.attr.clone(),
             wrote: self.wrote.clone(),

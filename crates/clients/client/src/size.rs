@@ -84,11 +84,6 @@ impl WriteView {
         WriteView { fresh, epoch, mixed: false, stripes: Vec::new(), generation: 0, abandoned: false, mtime_set: None }
     }
 
-    /// The file was made by the open, and nothing was cut since.
-    pub(crate) fn is_fresh(&self) -> bool {
-        self.fresh
-    }
-
     /// Another handle was opened for write by this client.
     pub(crate) fn opened(&mut self) {
         self.mixed = true;

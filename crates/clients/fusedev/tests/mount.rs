@@ -163,21 +163,32 @@ fn serves_when_told_to() {
     });
 }
 
+/// A process that ends with the test, however the test ends.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_killed_daemon_leaves_no_mount_and_no_process() {
     let dir = fresh_dir("killed");
-    let mut daemon = Command::new(std::env::current_exe().expect("known"))
+    let daemon = Command::new(std::env::current_exe().expect("known"))
         .args(["--exact", "serves_when_told_to", "--nocapture"])
         .env(SERVE, &dir)
         .stdout(Stdio::null())
         .spawn()
         .expect("started");
+    let daemon = Killed(daemon);
     eventually("mounted", Duration::from_secs(10), || is_mounted(&dir) && fs::metadata(dir.join("fixed")).is_ok());
-    let holders = holders_of(daemon.id());
-    assert_eq!(holders.len(), 1);
+    // It takes its name only when it first runs.
+    eventually("a holder", Duration::from_secs(5), || holders_of(daemon.0.id()).len() == 1);
+    let holders = holders_of(daemon.0.id());
     let file = fs::File::open(dir.join("fixed")).expect("open while it lives");
-    daemon.kill().expect("killed");
-    daemon.wait().expect("reaped");
+    drop(daemon);
     eventually("unmounted", Duration::from_secs(1), || !is_mounted(&dir));
     eventually("no holder", Duration::from_secs(1), || !Path::new("/proc").join(&holders[0]).exists() || is_zombie(&holders[0]));
     assert!(file.read_exact_at(&mut [0; 1], 0).is_err());

@@ -21,19 +21,22 @@ impl Ranges {
 
     /// Every range with its mode and process, by first byte.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Extent, Mode, u32)> + '_ {
-        self.0.iter().map(|(start, (end, mode, pid))| {
-            (Extent::new(*start, *end).expect("a held range is not empty"), *mode, *pid)
-        })
+        self.0
+            .iter()
+            .map(|(start, (end, mode, pid))| (Extent::new(*start, *end).expect("a held range is not empty"), *mode, *pid))
     }
 
     /// The first range that a lock of `mode` on `extent` would conflict with.
     pub(crate) fn conflict(&self, extent: Extent, mode: Mode) -> Option<(Extent, Mode, u32)> {
-        self.iter().take_while(|(held, _, _)| held.start() < extent.end()).find(|(held, other, _)| held.overlaps(extent) && !mode.admits(*other))
+        self.iter()
+            .take_while(|(held, _, _)| held.start() < extent.end())
+            .find(|(held, other, _)| held.overlaps(extent) && !mode.admits(*other))
     }
 
     /// Takes `extent` out: a range that reaches over an end of it is cut, one around it is split.
     pub(crate) fn clear(&mut self, extent: Extent) {
-        let touched: Vec<_> = self.0.range(..extent.end()).filter(|(_, held)| held.0 > extent.start()).map(|(s, h)| (*s, *h)).collect();
+        let touched: Vec<_> =
+            self.0.range(..extent.end()).filter(|(_, held)| held.0 > extent.start()).map(|(s, h)| (*s, *h)).collect();
         for (start, (end, mode, pid)) in touched {
             self.0.remove(&start);
             if start < extent.start() {

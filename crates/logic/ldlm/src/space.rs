@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use types::{ClientId, Extent, Fid};
 
+use crate::Mode;
 use crate::limits::{HELD_RANGES_MAX, WAITERS_MAX};
 use crate::ranges::Ranges;
-use crate::Mode;
 
 /// Sorts of locks; each is a space of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -234,7 +234,8 @@ impl LockSpace {
     pub fn cancel(&mut self, wait: WaitId) -> Vec<WaitId> {
         let Some(id) = self.waits.get(&wait).copied() else { return Vec::new() };
         let resource = self.resources.get_mut(&id).expect("a wait's resource exists");
-        let place = resource.line.iter().position(|waiter| waiter.request.wait_id() == wait).expect("a known wait stands in line");
+        let place =
+            resource.line.iter().position(|waiter| waiter.request.wait_id() == wait).expect("a known wait stands in line");
         let gone = resource.line.remove(place);
         self.forget_wait(&gone.request);
         self.settle(id)
@@ -396,7 +397,8 @@ impl LockSpace {
         let mut out = Vec::new();
         for wait in self.waits_of.get(&(kind, owner)).into_iter().flatten() {
             let resource = self.waits.get(wait).and_then(|id| self.resources.get(id)).expect("a wait's resource exists");
-            let place = resource.line.iter().position(|waiter| waiter.request.wait_id() == *wait).expect("a known wait stands in line");
+            let place =
+                resource.line.iter().position(|waiter| waiter.request.wait_id() == *wait).expect("a known wait stands in line");
             let request = &resource.line[place].request;
             out.extend(resource.conflicts(request).map(|conflict| conflict.owner));
             if lines {

@@ -42,11 +42,9 @@ mod tests {
         for request in 1..=3 {
             assert_eq!(fifo.enqueue(request), Ok(()));
         }
-        assert_eq!([fifo.dequeue(false), fifo.dequeue(false), fifo.dequeue(false), fifo.dequeue(false)], [
-            Some(1),
-            Some(2),
-            Some(3),
-            None
-        ]);
+        assert_eq!(
+            [fifo.dequeue(false), fifo.dequeue(false), fifo.dequeue(false), fifo.dequeue(false)],
+            [Some(1), Some(2), Some(3), None]
+        );
     }
 }

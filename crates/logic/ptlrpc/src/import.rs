@@ -34,10 +34,12 @@ pub struct XidSource {
 }
 
 impl XidSource {
-    /// Lane 0 of a new endpoint.
+    /// Lane 0 of a new endpoint that starts at `wall_secs` (since 1970): its xids are above those of a former life of
+    /// the same client, as long as that drew fewer than a million a second.
     #[must_use]
-    pub fn new() -> XidSource {
-        XidSource { counter: Rc::new(Cell::new(1)), lane: 0 }
+    pub fn new(wall_secs: u64) -> XidSource {
+        let first = ((wall_secs & 0x7fff_ffff) << 20).max(1);
+        XidSource { counter: Rc::new(Cell::new(first)), lane: 0 }
     }
 
     /// The same counter, drawing for another import.
@@ -59,12 +61,6 @@ impl XidSource {
         let count = self.counter.get();
         self.counter.set(count + 1);
         Xid(count * u64::from(limits::LANES_MAX) + self.lane)
-    }
-}
-
-impl Default for XidSource {
-    fn default() -> XidSource {
-        XidSource::new()
     }
 }
 
@@ -250,6 +246,7 @@ pub struct Import<B, W> {
     kept: ReplayList<B>,
     replay: VecDeque<Place>,
     replay_sent: BTreeMap<Xid, (Place, Instant)>,
+    replay_index: u32,
     restated: bool,
     done_xid: Option<Xid>,
     ping: Option<Xid>,
@@ -287,6 +284,7 @@ impl<B: Default, W> Import<B, W> {
             kept: ReplayList::new(),
             replay: VecDeque::new(),
             replay_sent: BTreeMap::new(),
+            replay_index: 0,
             restated: false,
             done_xid: None,
             ping: None,
@@ -501,6 +499,7 @@ impl<B: Default, W> Import<B, W> {
             connect::RECOVER => {
                 self.note_committed(Transno(rep.last_committed));
                 self.replay = self.kept.places().into();
+                self.replay_index = 0;
                 self.restated = false;
                 self.enter(State::Replay, now);
                 self.advance_recovery();
@@ -849,12 +848,15 @@ impl<B: Default, W> Import<B, W> {
         self.replay_sent.insert(place.1, (place, now + self.config.attempt));
         self.active_at = now;
         let durable = place.0 <= self.committed;
+        self.replay_index += 1;
+        let index = self.replay_index;
         let (session, epoch, instance) = (self.session, self.epoch, self.instance);
         let kept = self.kept.get_mut(place).expect("looked up just now");
         let header = &mut kept.request.header;
         if durable {
             header.flags |= RequestFlags::OPEN;
         }
+        header.replay_index = index;
         header.acked_xid = acked;
         header.session = session;
         header.epoch = epoch;
@@ -906,7 +908,6 @@ impl<B: Default, W> Import<B, W> {
         self.events.push_back(Event::Full);
     }
 }
-
 
 fn millis(span: Span) -> u32 {
     u32::try_from(span.as_millis()).unwrap_or(u32::MAX)

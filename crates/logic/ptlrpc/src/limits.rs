@@ -12,6 +12,9 @@ pub const QUEUED_MAX: usize = 65_536;
 /// Pause before a request is sent again that the server answered with "recovering".
 pub const RECOVERING_RETRY: Span = Span::millis(500);
 
-/// Imports of one endpoint: 12 bits of an xid, four times the targets of the largest installations; 52 bits of
-/// counter are left, a century at a million requests a second.
+/// Imports of one endpoint: 12 bits of an xid, four times the targets of the largest installations; 31 bits of
+/// seconds and 20 of counter stand above.
 pub const LANES_MAX: u32 = 4_096;
+
+/// How far a replay may run ahead of one that is missing: what a client may have in flight.
+pub const REPLAYS_AHEAD_MAX: u32 = TAGS_MAX;

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use types::{ClientId, Instant, Span, Transno, Xid};
 
+use crate::limits;
+
 /// Settings of a [`Recovery`].
 #[derive(Clone, Copy, Debug)]
 pub struct RecoveryConfig {
@@ -26,6 +28,8 @@ pub struct RecoveryConfig {
 pub struct Replay<R> {
     /// Whose.
     pub client: ClientId,
+    /// Place among the replays of its connection, from 1.
+    pub index: u32,
     /// Place in history, as its reply told.
     pub transno: Transno,
     /// Its number.
@@ -41,7 +45,25 @@ struct Client {
     is_server: bool,
     present: bool,
     done: bool,
+    /// Every change of this client up to here has arrived.
     offered: Transno,
+    /// Replays of this connection that arrived without a hole.
+    arrived: u32,
+    /// Those behind a hole.
+    ahead: BTreeMap<u32, Transno>,
+}
+
+impl Client {
+    fn offer(&mut self, index: u32, transno: Transno) {
+        if index <= self.arrived || index - self.arrived > limits::REPLAYS_AHEAD_MAX {
+            return;
+        }
+        self.ahead.insert(index, transno);
+        while let Some(transno) = self.ahead.remove(&(self.arrived + 1)) {
+            self.arrived += 1;
+            self.offered = self.offered.max(transno);
+        }
+    }
 }
 
 /// The recovery of one target; `R` is a held request.
@@ -106,6 +128,8 @@ impl<R> Recovery<R> {
         client.present = true;
         client.done = false;
         client.offered = Transno::NONE;
+        client.arrived = 0;
+        client.ahead.clear();
         self.prolong(now);
         true
     }
@@ -127,7 +151,7 @@ impl<R> Recovery<R> {
     pub fn handle_replay(&mut self, replay: Replay<R>, now: Instant) -> Option<R> {
         self.prolong(now);
         let Some(client) = self.clients.get_mut(&replay.client) else { return Some(replay.item) };
-        client.offered = client.offered.max(replay.transno);
+        client.offer(replay.index, replay.transno);
         let reopens = replay.open && replay.transno <= self.config.committed;
         if replay.transno <= self.executed && !reopens {
             return Some(replay.item);
@@ -137,9 +161,9 @@ impl<R> Recovery<R> {
     }
 
     /// A replay that is queued or under way came again, after a reconnect.
-    pub fn handle_offered_again(&mut self, client: ClientId, transno: Transno) {
+    pub fn handle_offered_again(&mut self, client: ClientId, index: u32, transno: Transno) {
         if let Some(client) = self.clients.get_mut(&client) {
-            client.offered = client.offered.max(transno);
+            client.offer(index, transno);
         }
     }
 
@@ -228,10 +252,16 @@ impl<R> Recovery<R> {
         self.evict.pop_front()
     }
 
+    /// Whether [`Recovery::poll_finished`] has something to give.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let everybody = self.clients.values().all(|client| client.done || (client.is_server && !client.present));
+        self.active && !self.executing && self.queue.is_empty() && everybody
+    }
+
     /// Everybody is done: recovery is over, and these are the requests that waited for that.
     pub fn poll_finished(&mut self) -> Option<Vec<R>> {
-        let everybody = self.clients.values().all(|client| client.done || (client.is_server && !client.present));
-        if !self.active || self.executing || !self.queue.is_empty() || !everybody {
+        if !self.is_complete() {
             return None;
         }
         self.active = false;
@@ -278,9 +308,13 @@ mod tests {
     }
 
     fn replay(r: &mut Recovery<u64>, client: u128, transno: u64) -> Option<u64> {
-        let replay =
-            Replay { client: ClientId(client), transno: Transno(transno), xid: Xid(transno), open: false, item: transno };
-        r.handle_replay(replay, NOW)
+        let index = r.clients.get(&ClientId(client)).map_or(0, |client| client.arrived) + 1;
+        replay_as(r, client, index, transno)
+    }
+
+    fn replay_as(r: &mut Recovery<u64>, client: u128, index: u32, transno: u64) -> Option<u64> {
+        let (client, transno, item) = (ClientId(client), Transno(transno), transno);
+        r.handle_replay(Replay { client, index, transno, xid: Xid(item), open: false, item }, NOW)
     }
 
     fn run(r: &mut Recovery<u64>) -> Vec<u64> {
@@ -302,6 +336,16 @@ mod tests {
         replay(&mut r, 2, 11);
         replay(&mut r, 2, 14);
         assert_eq!(run(&mut r), [11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn what_the_network_reordered_is_no_gap() {
+        let mut r = recovery(&[1]);
+        r.handle_connected(ClientId(1), NOW);
+        replay_as(&mut r, 1, 2, 15);
+        assert_eq!(run(&mut r), [0; 0], "the first replay of this client is on its way");
+        replay_as(&mut r, 1, 1, 13);
+        assert_eq!(run(&mut r), [13, 15]);
     }
 
     #[test]
@@ -344,7 +388,7 @@ mod tests {
     fn a_durable_open_is_repeated_before_what_follows() {
         let mut r = recovery(&[1, 2]);
         r.handle_connected(ClientId(1), NOW);
-        r.handle_replay(Replay { client: ClientId(1), transno: Transno(3), xid: Xid(3), open: true, item: 3 }, NOW);
+        r.handle_replay(Replay { client: ClientId(1), index: 1, transno: Transno(3), xid: Xid(3), open: true, item: 3 }, NOW);
         replay(&mut r, 1, 11);
         assert_eq!(run(&mut r), [3, 11]);
         assert_eq!(r.executed(), Transno(11));

@@ -55,7 +55,7 @@ impl Endpoint {
             env: env.clone(),
             config,
             resolve,
-            xids: XidSource::new(),
+            xids: XidSource::new(u64::try_from(env.wall().sec).unwrap_or(0)),
             bulk_ids: Cell::new(1),
             lanes: RefCell::default(),
             links: RefCell::default(),

@@ -8,8 +8,8 @@
 mod bulk;
 mod call;
 mod config;
-pub mod limits;
 mod endpoint;
+pub mod limits;
 mod remote;
 
 pub use call::{Answer, Bulk, Call, CallError, Keep};

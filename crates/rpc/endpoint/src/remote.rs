@@ -11,7 +11,7 @@ use env::BulkTicket;
 use ptlrpc::{Event, Handled, Import, ImportConfig, PeerMisbehaved, State, Submit, Transmit, XidSource};
 use tokio::sync::oneshot;
 use types::{Errno, Instance, Instant, Span, TargetId, Transno, Xid};
-use wire::{BULK_BYTES_MAX, BUFS_MAX, Reply, ReplyFlags, Request, RequestFlags};
+use wire::{BUFS_MAX, BULK_BYTES_MAX, Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::bulk::{BulkState, Gauge, Unstable};
 use crate::endpoint::{Core, SharedLink, concat};
@@ -25,6 +25,9 @@ pub(crate) enum Outcome {
 
 type Waiter = oneshot::Sender<Outcome>;
 
+/// Tells the calls that state held locks again.
+type Restate = Rc<dyn Fn() -> Vec<Call>>;
+
 /// A target, and the session with it.
 pub struct Remote {
     core: Rc<Core>,
@@ -37,7 +40,7 @@ pub struct Remote {
     driven: Cell<bool>,
     active: Cell<bool>,
     on_evicted: RefCell<Option<Rc<dyn Fn()>>>,
-    on_recovery: RefCell<Option<Rc<dyn Fn() -> Vec<Call>>>>,
+    on_recovery: RefCell<Option<Restate>>,
     gauge: Rc<Gauge>,
     commit_call: RefCell<Option<Call>>,
     committing: Cell<bool>,

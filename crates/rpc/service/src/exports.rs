@@ -222,7 +222,7 @@ impl Exports {
         ClientRecord { client, session, name, is_server }
     }
 
-    pub(crate) fn decide(&self, client: ClientId, req: &ConnectReq, peer: &Rc<Peer>, xid: u64, now: Instant) -> Connecting {
+    pub(crate) fn decide(&self, client: ClientId, req: &ConnectReq, xid: u64, now: Instant) -> Connecting {
         self.recovery.borrow_mut().handle_attempt(now);
         if self.connecting.borrow().contains(&client) {
             return Connecting::Busy;
@@ -231,7 +231,7 @@ impl Exports {
         let old = id.and_then(|id| self.session(id));
         let resumes = req.resume != 0;
         match old {
-            Some(session) if session.is_repeated(peer, xid) => Connecting::Busy,
+            Some(session) if session.is_repeated(xid) => Connecting::Busy,
             Some(session) if resumes && session.id == req.session && !self.evictions.borrow().contains(&session.id) => {
                 Connecting::Resume(session)
             }

@@ -64,7 +64,13 @@ pub(crate) struct Semaphores {
 }
 
 impl Transport {
-    pub(crate) fn new(env: &Env, peer: &Rc<Peer>, request: &Request, budget: &Rc<Semaphores>, inline_bytes: u32) -> Rc<Transport> {
+    pub(crate) fn new(
+        env: &Env,
+        peer: &Rc<Peer>,
+        request: &Request,
+        budget: &Rc<Semaphores>,
+        inline_bytes: u32,
+    ) -> Rc<Transport> {
         let now = env.now();
         let patience = Span::millis(u64::from(request.header.deadline_ms.max(1)));
         Rc::new(Transport {

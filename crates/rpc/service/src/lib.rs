@@ -22,7 +22,7 @@ mod target;
 pub use exports::{Exports, ExportsConfig};
 pub use incoming::Incoming;
 pub use node::{Node, NodeConfig};
-pub use partition::ServiceStats;
+pub use partition::{Policies, ServiceStats};
 pub use session::{ClientRecord, Session};
 pub use spec::ServiceSpec;
 pub use target::{Class, Target};

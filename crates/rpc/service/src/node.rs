@@ -16,7 +16,7 @@ use types::{CptIndex, Errno, TargetId, Transno, Xid};
 use wire::{Frame, FrameKind, Opcode, Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::incoming::{Peer, Semaphores, Transport};
-use crate::partition::Partition;
+use crate::partition::{Partition, Policies};
 use crate::{Exports, Incoming, ServiceSpec, ServiceStats, Session, Target, limits};
 
 /// Settings of a node.
@@ -160,7 +160,7 @@ impl Node {
     }
 
     /// `nrs_policies` of a service, per CPT: name, state and queued requests of each instance.
-    pub fn nrs_policies(&self, service: &str) -> Vec<(CptIndex, Vec<(&'static str, nrs::PolicyState, usize)>)> {
+    pub fn nrs_policies(&self, service: &str) -> Vec<(CptIndex, Policies)> {
         let mut all = Vec::new();
         for (cpt, partitions) in self.partitions.iter().enumerate() {
             for partition in partitions.borrow().iter().filter(|partition| partition.spec.name == service) {
@@ -238,13 +238,7 @@ impl Node {
         self.admit(entry, peer, session, request)
     }
 
-    fn admit(
-        self: &Rc<Self>,
-        entry: Rc<Entry>,
-        peer: &Rc<Peer>,
-        session: Rc<Session>,
-        request: Request,
-    ) -> Result<(), Nonsense> {
+    fn admit(self: &Rc<Self>, entry: Rc<Entry>, peer: &Rc<Peer>, session: Rc<Session>, request: Request) -> Result<(), Nonsense> {
         let recovering = entry.exports.is_recovering();
         match request.opcode() {
             Opcode::Disconnect => {
@@ -293,13 +287,7 @@ impl Node {
         Ok(())
     }
 
-    fn begin(
-        &self,
-        entry: Rc<Entry>,
-        peer: &Rc<Peer>,
-        session: Rc<Session>,
-        request: Request,
-    ) -> Result<Work, Nonsense> {
+    fn begin(&self, entry: Rc<Entry>, peer: &Rc<Peer>, session: Rc<Session>, request: Request) -> Result<Work, Nonsense> {
         let transport = Transport::new(&self.env, peer, &request, &self.budget, self.config.inline_bytes);
         {
             let mut export = session.export.borrow_mut();
@@ -312,20 +300,14 @@ impl Node {
     }
 
     /// Replays and ReplayDone wait for their turn in recovery.
-    fn hold(
-        self: &Rc<Self>,
-        entry: Rc<Entry>,
-        peer: &Rc<Peer>,
-        session: Rc<Session>,
-        request: Request,
-    ) -> Result<(), Nonsense> {
+    fn hold(self: &Rc<Self>, entry: Rc<Entry>, peer: &Rc<Peer>, session: Rc<Session>, request: Request) -> Result<(), Nonsense> {
         let tag = request.header.tag;
         if request.has(RequestFlags::MODIFIES) && (tag == 0 || tag > limits::TAGS_MAX) {
             return Err(Nonsense::Tag(tag));
         }
         if session.export.borrow_mut().executing_mut(request.xid()).is_some() {
             let transno = Transno(request.header.transno);
-            entry.exports.recovery.borrow_mut().handle_offered_again(session.client, transno);
+            entry.exports.recovery.borrow_mut().handle_offered_again(session.client, request.header.replay_index, transno);
             renew(peer, &session, request);
             self.pump_recovery(&entry.exports);
             return Ok(());
@@ -340,6 +322,7 @@ impl Node {
         } else {
             let replay = Replay {
                 client,
+                index: work.request.header.replay_index,
                 transno: Transno(work.request.header.transno),
                 xid: work.request.xid(),
                 open: work.request.has(RequestFlags::OPEN),
@@ -367,7 +350,9 @@ impl Node {
             self.dispatch(work);
         }
         exports.pumping.set(false);
-        exports.wake.notify_one();
+        if exports.recovery.borrow().is_complete() {
+            exports.wake.notify_one();
+        }
     }
 
     // ---- the scheduler ----------------------------------------------------------------------------------------

@@ -7,6 +7,9 @@ use nrs::{Head, Load, Pick, Turn};
 use crate::ServiceSpec;
 use crate::node::Work;
 
+/// Name, state and queued requests of each policy instance of a partition.
+pub type Policies = Vec<(&'static str, nrs::PolicyState, usize)>;
+
 /// Counters of one service partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServiceStats {
@@ -98,7 +101,7 @@ impl Partition {
     }
 
     /// Instances of both heads, as `nrs_policies` lists them.
-    pub(crate) fn policies(&self) -> Vec<(&'static str, nrs::PolicyState, usize)> {
+    pub(crate) fn policies(&self) -> Policies {
         let mut all = self.reg.borrow().instances();
         if self.spec.has_hp {
             all.extend(self.hp.borrow().instances());

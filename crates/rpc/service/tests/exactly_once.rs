@@ -6,9 +6,15 @@ mod common;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use common::{Disk, Rules, addr, client, increment, node, serve};
+use bytes::Bytes;
+use common::{Disk, Rules, addr, client, increment, node, read, serve, write};
 use env_sim::{Faults, Sim, SimConfig};
 use types::Span;
+
+/// Worlds per test; `NACRE_SEEDS` asks for more.
+fn seeds() -> u64 {
+    std::env::var("NACRE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(15)
+}
 
 struct Plan {
     clients: u64,
@@ -20,7 +26,7 @@ struct Plan {
 
 /// Each of `clients` has `parallel` loops that raise a counter of their own; the answers must be 1, 2, 3, ...
 fn check(seed: u64, plan: &Plan) {
-    let sim = Sim::new(seed, SimConfig { fail_on_error: false, polls_max: 3_000_000, ..SimConfig::default() });
+    let sim = Sim::new(seed, SimConfig { fail_on_error: false, polls_max: 20_000_000, ..SimConfig::default() });
     let server = node(&sim, "server", 1);
     let disk = Rc::new(Disk::default());
     let at = addr(&server);
@@ -47,6 +53,12 @@ fn check(seed: u64, plan: &Plan) {
                 for expected in 1..=increments {
                     let answer = remote.call(increment(id * 1_000 + lane)).await.expect("no server gives up on us");
                     assert_eq!(answer.reply.body::<u64>(), expected, "client {id} lane {lane}");
+                    let data = Bytes::from(vec![expected as u8; 3_000]);
+                    remote.call(write(id * 1_000 + lane, &data)).await.expect("written");
+                    if expected % 4 == 0 {
+                        let answer = remote.call(read(id * 1_000 + lane)).await.expect("read");
+                        assert_eq!(answer.data, data, "client {id} lane {lane}");
+                    }
                 }
                 done.set(done.get() + 1);
             });
@@ -85,22 +97,21 @@ fn a_healthy_network_loses_nothing() {
 
 #[test]
 fn restarts_lose_and_double_nothing() {
-    for seed in 0..10 {
+    for seed in 0..seeds() {
         check(seed, &Plan { clients: 3, parallel: 10, increments: 300, restarts: 4, faults: Faults::default() });
     }
 }
 
 #[test]
 fn storms_lose_and_double_nothing() {
-    for seed in 100..110 {
+    for seed in 100..(100 + seeds()) {
         check(seed, &Plan { clients: 3, parallel: 6, increments: 60, restarts: 0, faults: Faults::stormy() });
     }
 }
 
 #[test]
 fn storms_and_restarts_together_lose_and_double_nothing() {
-    for seed in 200..215 {
-        eprintln!("seed {seed}");
+    for seed in 200..(200 + seeds()) {
         check(seed, &Plan { clients: 3, parallel: 6, increments: 60, restarts: 3, faults: Faults::stormy() });
     }
 }

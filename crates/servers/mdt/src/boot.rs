@@ -83,7 +83,8 @@ fn prepare(store: &dyn MetaStore, config: &MdtConfig, seed: &Seed) -> Result<(Bo
     let (first_file, first_object) = first_sequences(config.index);
     let reuse = config.bugs.reuse_id_range;
     let files = Ids::open(meta(keys::META_FILE_IDS)?.as_deref(), first_file, reuse).ok_or(StartError::Record("file_ids"))?;
-    let objects = Ids::open(meta(keys::META_OBJECT_IDS)?.as_deref(), first_object, reuse).ok_or(StartError::Record("object_ids"))?;
+    let objects =
+        Ids::open(meta(keys::META_OBJECT_IDS)?.as_deref(), first_object, reuse).ok_or(StartError::Record("object_ids"))?;
     set.put(Table::Meta, keys::META_FILE_IDS, files.encode());
     set.put(Table::Meta, keys::META_OBJECT_IDS, objects.encode());
     if config.index == 0 && view.get(Table::Inodes, &Fid::ROOT.to_key())?.is_none() {

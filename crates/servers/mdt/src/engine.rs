@@ -20,12 +20,12 @@ use wire::{Reply, Request, decode_body};
 
 use crate::MdtConfig;
 use crate::config::FailedHook;
+use crate::keys;
 use crate::limits::SHARED_KEYS_MAX;
 use crate::op::{self, Answer, Op};
+use crate::share::ShareKey;
 use crate::state::{Effect, State};
 use crate::tx::{Decided, OpError, Tx};
-use crate::keys;
-use crate::share::ShareKey;
 
 /// One operation in 64 is the one that `Bugs::ack_before_apply` loses.
 const LOSE_EVERY: u64 = 64;
@@ -93,7 +93,9 @@ impl Engine {
         let osts = (self.ost_list)();
         let first: Option<AttrRep> = caller.replay.then(|| decode_body(&caller.request.replay_buf(0).unwrap_or_default()));
         let now = match &first {
-            Some(first) if first.attr.ctime != 0 && !self.config.bugs.replay_draws_new_time => op::replayed_time(caller.request, first),
+            Some(first) if first.attr.ctime != 0 && !self.config.bugs.replay_draws_new_time => {
+                op::replayed_time(caller.request, first)
+            }
             _ => caller.now,
         };
         let committed = caller.replay && caller.request.header.transno <= guard.boot_committed.0;
@@ -130,7 +132,7 @@ impl Engine {
     }
 
     fn check_share(&self, state: &State, client: ClientId, tx: &Tx<'_>) -> Decided<()> {
-        let foreign = tx.decides.iter().chain(&tx.changes).any(|key| state.share.is_foreign(client, key));
+        let foreign = tx.decides.iter().any(|key| state.share.is_foreign(client, key));
         if foreign && !self.config.bugs.drop_commit_on_share || state.share.len() > SHARED_KEYS_MAX {
             return Err(OpError::CommitFirst);
         }

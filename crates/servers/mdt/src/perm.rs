@@ -54,7 +54,8 @@ impl Op<'_, '_> {
             return Ok(mask & X == 0 || inode.attr.is_dir() || inode.attr.mode & 0o111 != 0);
         }
         // The owner's entry of a list is the owner's bits: no need to read it.
-        if inode.has(INODE_HAS_ACL) && self.creds.uid != inode.attr.uid
+        if inode.has(INODE_HAS_ACL)
+            && self.creds.uid != inode.attr.uid
             && let Some(acl) = self.acl(inode, ACL_ACCESS)?
         {
             return Ok(acl.allows(&self.creds, inode.attr.uid, inode.attr.gid, mask));

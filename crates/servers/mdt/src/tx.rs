@@ -253,7 +253,9 @@ impl<'a> Tx<'a> {
         let fid = inode.fid();
         let key = fid.to_key();
         let mut logged = false;
-        if inode.attr.is_file() && inode.attr.size_state() != SizeState::NeverWritten && log
+        if inode.attr.is_file()
+            && inode.attr.size_state() != SizeState::NeverWritten
+            && log
             && let Some(layout) = self.layout(inode)?
         {
             let record = DestroyRecord { base: layout.base, osts: layout.osts };

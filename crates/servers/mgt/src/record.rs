@@ -67,8 +67,7 @@ pub(crate) fn version(view: &dyn View, fsname: FsName) -> Result<u64, StoreError
 
 /// Everything that is known of a file system; a name that nobody registered has version 0 and nothing in it.
 pub(crate) fn fs_config(view: &dyn View, fsname: FsName) -> Result<FsConfig, StoreError> {
-    let mut config =
-        FsConfig { fsname: fsname.to_string(), version: version(view, fsname)?, ..FsConfig::default() };
+    let mut config = FsConfig { fsname: fsname.to_string(), version: version(view, fsname)?, ..FsConfig::default() };
     let prefix = key(b't', fsname, &[]);
     view.scan(Table::Config, &prefix, &mut |key, value| {
         let its = key.starts_with(&prefix);

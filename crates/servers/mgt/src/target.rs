@@ -64,10 +64,7 @@ impl Mgt {
     }
 
     /// Reads, decides and changes in one go, and makes it durable. What `decide` refuses changes nothing.
-    pub(crate) async fn change<T>(
-        &self,
-        decide: impl Fn(&dyn View) -> Result<(WriteSet, T), Refusal>,
-    ) -> Result<T, Errno> {
+    pub(crate) async fn change<T>(&self, decide: impl Fn(&dyn View) -> Result<(WriteSet, T), Refusal>) -> Result<T, Errno> {
         loop {
             self.meta.ready().await;
             let decided = self.meta.running().map_err(Refusal::from).and_then(|view| decide(&*view));

@@ -82,9 +82,8 @@ fn find(view: &dyn View) -> Result<Found, StartError> {
         tombstones: Vec::new(),
     };
     found.clients = all(view, Table::Clients, ClientRecord::decode)?;
-    found.tombstones = all(view, Table::Tombstones, |key, value| {
-        Some((Fid::from_key(key)?, TombstoneRecord::decode(value)?.number))
-    })?;
+    found.tombstones =
+        all(view, Table::Tombstones, |key, value| Some((Fid::from_key(key)?, TombstoneRecord::decode(value)?.number)))?;
     let replies = all(view, Table::Replies, |key, value| {
         let (transno, reply) = record::decode_reply(value)?;
         Some((transno, key.to_vec(), reply.to_vec()))
@@ -99,11 +98,7 @@ fn find(view: &dyn View) -> Result<Found, StartError> {
     Ok(found)
 }
 
-fn all<T>(
-    view: &dyn View,
-    table: Table,
-    mut decode: impl FnMut(&[u8], &[u8]) -> Option<T>,
-) -> Result<Vec<T>, StartError> {
+fn all<T>(view: &dyn View, table: Table, mut decode: impl FnMut(&[u8], &[u8]) -> Option<T>) -> Result<Vec<T>, StartError> {
     let mut values = Vec::new();
     let mut broken = None;
     view.scan(table, &[], &mut |key, value| match decode(key, value) {

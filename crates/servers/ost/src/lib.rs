@@ -29,4 +29,3 @@ mod transact;
 
 pub use config::{Bugs, OstConfig, StartError};
 pub use target::Ost;
-

@@ -159,10 +159,9 @@ impl Ost {
             _ => Err(Errno::EOPNOTSUPP),
         };
         let mut reply = done.unwrap_or_else(|errno| Reply::error(&incoming.request.header, errno));
-        if incoming.request.has(RequestFlags::SYNC) && reply.header.transno != 0 {
-            if let Err(errno) = self.commit_upto(reply.transno()).await {
-                reply = Reply::error(&incoming.request.header, errno);
-            }
+        let wants_sync = incoming.request.has(RequestFlags::SYNC) && !reply.transno().is_none();
+        if wants_sync && let Err(errno) = self.commit_upto(reply.transno()).await {
+            reply = Reply::error(&incoming.request.header, errno);
         }
         if self.has_failed() {
             // Whatever this instance says now may be wrong. The client sends it again to the next one.

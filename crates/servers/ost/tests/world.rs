@@ -41,11 +41,20 @@ impl Resolve for At {
 
 impl World {
     fn new(seed: u64, disk: MemDiskConfig, bugs: Bugs) -> World {
-        let sim = Sim::new(seed, SimConfig { print: Some(tracing::Level::TRACE), ..SimConfig::default() });
+        let sim = Sim::new(seed, SimConfig { polls_max: 300_000, ..SimConfig::default() });
         let server = sim.node("oss", "10.0.0.1@tcp".parse().expect("a NID"));
         let client = sim.node("client", "10.0.0.2@tcp".parse().expect("a NID"));
         let disk = MemDisk::new(disk);
-        let world = World { sim, server, client, disk, bugs, interval: Span::secs(1), ost: RefCell::default(), endpoints: RefCell::default() };
+        let world = World {
+            sim,
+            server,
+            client,
+            disk,
+            bugs,
+            interval: Span::secs(1),
+            ost: RefCell::default(),
+            endpoints: RefCell::default(),
+        };
         world.start();
         world
     }

@@ -116,6 +116,13 @@ impl Nemesis {
         let server = &cluster.servers[victim];
         let machine = self.rng.chance(500_000);
         tracing::info!("nemesis: kills {} ({})", server.target, if machine { "machine" } else { "process" });
+        if !machine
+            && self.rng.chance(300_000)
+            && let Some(stop) = server.stop()
+        {
+            // in good order: everything is committed before the process ends
+            cluster.sim.block_on_for(&server.node, Span::secs(10), stop);
+        }
         server.kill(machine);
         if machine && self.scenario.power_cuts {
             server.disk.power_cut(self.rng.bits());

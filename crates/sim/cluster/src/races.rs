@@ -51,7 +51,6 @@ pub(crate) async fn make_arena(client: &Client) -> Result<Arena, client::Error> 
 /// One client's part, and what it was told.
 pub(crate) struct Racer {
     pub(crate) name: String,
-    pub(crate) node: NodeHandle,
     book: Rc<Book>,
 }
 
@@ -102,7 +101,7 @@ impl Racer {
             }
             own.idle.set(true);
         });
-        Racer { name: format!("racer {index}"), node: node.clone(), book }
+        Racer { name: format!("racer {index}"), book }
     }
 
     pub(crate) fn rounds(&self) -> u64 {

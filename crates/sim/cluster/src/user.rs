@@ -20,6 +20,7 @@ pub(crate) struct User {
 /// Shared with the task.
 #[derive(Default)]
 struct Progress {
+    name: String,
     ops: Cell<u64>,
     /// The users stop when they have done this many operations and may stop.
     wanted: Cell<u64>,
@@ -34,7 +35,7 @@ impl User {
     pub(crate) fn start(name: &str, node: &NodeHandle, client: Client, base: Fid, rng: Rng, ops: u64) -> User {
         let runner = Runner::new(client, base);
         let mirror = runner.mirror();
-        let progress = Rc::new(Progress::default());
+        let progress = Rc::new(Progress { name: name.to_owned(), ..Progress::default() });
         progress.wanted.set(ops);
         node.env().spawn("user", work(node.env(), runner, rng, progress.clone()));
         User { name: name.to_owned(), node: node.clone(), base, mirror, progress }
@@ -82,7 +83,7 @@ async fn work(env: env::Env, mut runner: Runner, mut rng: Rng, progress: Rc<Prog
         progress.idle.set(false);
         let op: Op = runner.with_model(|model| next_op(&mut rng, model, &taste));
         *progress.doing.borrow_mut() = format!("operation {} {op:?} since {:.3} s", progress.ops.get(), env.now().0 as f64 / 1e9);
-        tracing::debug!("operation {} {op:?}", progress.ops.get());
+        tracing::debug!("{} operation {} {op:?}", progress.name, progress.ops.get());
         if let Err(mismatch) = runner.step(&op).await {
             *progress.failure.borrow_mut() = Some(mismatch.to_string());
         }

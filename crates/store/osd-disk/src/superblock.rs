@@ -157,9 +157,7 @@ fn addresses(bytes: &[u8], count: usize) -> Option<Vec<NidAddr>> {
     if count > MGS_MAX || bytes.len() != count * MGS_BYTES {
         return None;
     }
-    let one = |at: &[u8]| {
-        Some(NidAddr { nid: Nid(u64::from_le_bytes(take(at, 0)?)), port: u16::from_le_bytes(take(at, 8)?) })
-    };
+    let one = |at: &[u8]| Some(NidAddr { nid: Nid(u64::from_le_bytes(take(at, 0)?)), port: u16::from_le_bytes(take(at, 8)?) });
     bytes.chunks_exact(MGS_BYTES).map(one).collect()
 }
 
@@ -259,7 +257,8 @@ fn refuse_foreign(dir: &Path) -> Result<(), DiskError> {
     let failed = || DiskError::io(dir, "cannot be read");
     for entry in std::fs::read_dir(dir).map_err(failed())? {
         let name = entry.map_err(failed())?.file_name();
-        let ours = name == "lost+found" || name == LOCK_FILE || name == "nacre-super.new" || PARTS.iter().any(|part| name == *part);
+        let ours =
+            name == "lost+found" || name == LOCK_FILE || name == "nacre-super.new" || PARTS.iter().any(|part| name == *part);
         if !ours {
             let why = format!("is not empty (it holds {})", name.to_string_lossy());
             return Err(DiskError::io(dir, "cannot be formatted")(std::io::Error::other(why)));
@@ -335,7 +334,11 @@ mod tests {
             bad[at] ^= 0x40;
             assert!(Superblock::decode(&bad).is_err(), "byte {at}");
         }
-        let newer = { let mut bytes = good; bytes[8] = 2; bytes };
+        let newer = {
+            let mut bytes = good;
+            bytes[8] = 2;
+            bytes
+        };
         assert!(Superblock::decode(&newer).expect_err("newer").contains("newer"));
         let unknown = Superblock { incompat: 4, ..superblock() }.encode();
         assert!(Superblock::decode(&unknown).expect_err("unknown").contains("0x4"));

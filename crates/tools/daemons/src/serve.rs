@@ -42,6 +42,8 @@ pub struct Options {
     pub cpu_virtual: bool,
     /// Clients of an earlier run that are known to be dead.
     pub dead_clients: Vec<ClientId>,
+    /// Acknowledged changes are durable after so many milliseconds at the latest.
+    pub commit_interval_ms: u64,
     /// End when the parent process ends.
     pub die_with_parent: bool,
 }
@@ -60,6 +62,7 @@ pub fn run(options: &Options) -> Result<u8> {
         abort_recovery: options.abort_recovery,
         dead_clients: options.dead_clients.clone(),
         cpts,
+        commit_interval: Span::millis(options.commit_interval_ms),
     };
     let config = OsConfig { insecure: options.insecure, ..OsConfig::default() };
     env_os::run(config, |env| async move { serve(&env, &server).await })

@@ -22,7 +22,7 @@ use osd_disk::TargetLock;
 use ost::{Ost, OstConfig};
 use service::{Exports, Node, NodeConfig};
 use tokio::sync::watch;
-use types::{ClientId, FsName, Net, Nid, NidAddr, TargetKind};
+use types::{ClientId, FsName, Net, Nid, NidAddr, Span, TargetKind};
 
 use self::directory::Directory;
 use crate::ctl::{self, Device, Who};
@@ -44,11 +44,15 @@ pub struct ServerOptions {
     pub dead_clients: Vec<ClientId>,
     /// CPU partitions.
     pub cpts: CptTable,
+    /// Acknowledged changes are durable after this long at the latest.
+    pub commit_interval: Span,
 }
 
 /// A target being served.
 pub(crate) struct Running {
     pub(crate) name: String,
+    pub(crate) fsname: FsName,
+    pub(crate) index: u32,
     pub(crate) body: Body,
     /// Held for as long as the target is served.
     _lock: TargetLock,
@@ -85,6 +89,8 @@ pub struct Server {
     directory: Rc<Directory>,
     targets: Vec<Running>,
     addr: NidAddr,
+    cpts: CptTable,
+    commit_interval: Span,
     failed: watch::Sender<Option<String>>,
     ctl: RefCell<Option<Registered>>,
 }
@@ -112,8 +118,18 @@ impl Server {
             targets.push(starting.start(&target, lock).await.with_context(|| target.name())?);
         }
         let (failed, _) = watch::channel(None);
-        let server =
-            Rc::new(Server { env: env.clone(), node, endpoint, directory, targets, addr, failed, ctl: RefCell::new(None) });
+        let server = Rc::new(Server {
+            env: env.clone(),
+            node,
+            endpoint,
+            directory,
+            targets,
+            addr,
+            cpts: options.cpts.clone(),
+            commit_interval: options.commit_interval,
+            failed,
+            ctl: RefCell::new(None),
+        });
         server.watch_failures();
         announce::start(&server, &found);
         Ok(server)
@@ -257,12 +273,13 @@ impl Starting<'_> {
         };
         self.node.add_target(body.target());
         tracing::info!("{}: served from {}", target.name(), target.dir.display());
-        Ok(Running { name: target.name(), body, _lock: lock, store })
+        Ok(Running { name: target.name(), fsname, index, body, _lock: lock, store })
     }
 
     async fn start_ost(&self, fsname: FsName, index: u32, store: &store::Opened) -> Result<Rc<Ost>> {
         let mut config = OstConfig::new(fsname, index);
         config.abort_recovery = self.options.abort_recovery;
+        config.commit_interval = self.options.commit_interval;
         let objects = store.objects.clone().context("an OST has an object store")?;
         Ok(Ost::start(self.env, config, store.meta.clone(), objects).await?)
     }
@@ -270,6 +287,7 @@ impl Starting<'_> {
     async fn start_mdt(&self, fsname: FsName, index: u32, store: &store::Opened) -> Result<Rc<Mdt>> {
         let mut config = MdtConfig::new(fsname, index);
         config.abort_recovery = self.options.abort_recovery;
+        config.commit_interval = self.options.commit_interval;
         let directory = self.directory.clone();
         let osts = Rc::new(move || directory.osts());
         Ok(Mdt::start(self.env, config, store.meta.clone(), Some(self.endpoint.clone()), osts).await?)

@@ -55,6 +55,8 @@ pub struct Options {
     pub mount_options: String,
     /// Crashes of one server within a minute after which it is given up.
     pub crashes_max: u32,
+    /// Acknowledged changes are durable after so many milliseconds at the latest.
+    pub commit_interval_ms: u64,
 }
 
 /// The servers, however they run.
@@ -101,7 +103,7 @@ fn start(env: &Env, options: &Options, place: &Place, block: &Block, dead: &[Cli
     if options.separate {
         return Ok(Servers::Children(Children::start(env, options, place, block, dead)));
     }
-    Ok(Servers::Embedded(Embedded::start(place, block, dead)?))
+    Ok(Servers::Embedded(Embedded::start(options, place, block, dead)?))
 }
 
 async fn serve(

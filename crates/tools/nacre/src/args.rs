@@ -112,6 +112,9 @@ struct Up {
     /// Crashes of one server within a minute after which it is given up.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     crashes_max: u32,
+    /// Acknowledged changes are durable after so many milliseconds at the latest.
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    commit_interval_ms: u64,
 }
 
 /// Options of `nacre format`.
@@ -178,6 +181,9 @@ struct Serve {
     /// Allow more partitions than CPUs.
     #[arg(long)]
     cpu_virtual: bool,
+    /// Acknowledged changes are durable after so many milliseconds at the latest.
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    commit_interval_ms: u64,
     /// A client that is known to be dead: recovery does not wait for it.
     #[arg(long, value_name = "ID", hide = true, value_parser = client_id)]
     dead_client: Vec<ClientId>,
@@ -298,6 +304,7 @@ impl Up {
             port: self.port,
             mount_options: self.options,
             crashes_max: self.crashes_max,
+            commit_interval_ms: self.commit_interval_ms,
         }
     }
 }
@@ -330,6 +337,7 @@ impl Serve {
             abort_recovery: self.abort_recovery,
             cpu_npartitions: self.cpu_npartitions,
             cpu_virtual: self.cpu_virtual,
+            commit_interval_ms: self.commit_interval_ms,
             dead_clients: self.dead_client,
             die_with_parent: self.die_with_parent,
         }

@@ -22,7 +22,7 @@ pub(crate) async fn close(open: &Rc<Open>) -> Result<()> {
     let done = tell(open).await;
     open.inner.detach(&open.inode, open.flags);
     let stat = done?;
-    if open.wrote.get() && stat.attr.size_state() == SizeState::Dirty && !open.inode.has_writers() {
+    if flags::can_write(open.flags) && stat.attr.size_state() == SizeState::Dirty && !open.inode.has_writers() {
         open.inner.settle_later(&open.ctx, open.inode.fid);
     }
     Ok(())

@@ -53,8 +53,11 @@ impl Inner {
         let fid = stat.attr.fid();
         let Some(layout) = &stat.layout else { return Ok(()) };
         let lock = self.lock_file(ctx, fid).await?;
-        let done = self.cut(ctx, fid, layout, 0, stat.epoch).await;
-        lock.unlock().await.and(done.map(|_| ()))
+        let mut done = self.cut(ctx, fid, layout, 0, stat.epoch).await.map(|_| ());
+        if done.is_ok() && !self.inode(fid).is_some_and(|inode| inode.has_writers()) {
+            done = self.state_size(ctx, &stat.attr, stat.epoch).await.map(|_| ());
+        }
+        lock.unlock().await.and(done)
     }
 
     /// Cuts every object to its share of `to` bytes and tells the handles of this client what is there now.

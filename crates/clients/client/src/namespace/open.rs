@@ -38,7 +38,7 @@ impl Client {
         let file = self.0.open_by(ctx, self.0.mdt_of(parent), call.into(), open_flags).await?;
         let mut stat = file.attr();
         // A file that this call made, or cut, has no bytes: only one that was there must be asked for.
-        if open_flags & flags::O_TRUNC == 0 && !file.0.inode.with_view(|view| view.is_fresh()).unwrap_or(false) {
+        if open_flags & flags::O_TRUNC == 0 && !file.0.made {
             self.0.resolve(ctx, &mut stat, file.0.inode.layout().as_ref()).await?;
             *file.0.attr.borrow_mut() = stat;
         }
@@ -70,6 +70,7 @@ impl Inner {
                 ctx,
                 flags: open_flags,
                 handle: stat.handle,
+                made: stat.disposition & disposition::CREATED != 0,
                 xid: answer.xid,
                 attr: RefCell::new(stat.attr),
                 wrote: Cell::new(false),

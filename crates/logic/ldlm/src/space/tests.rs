@@ -159,7 +159,9 @@ fn random_history(seed: u64) {
             0..=5 if !is_waiting => {
                 let (outcome, granted) = space.enqueue(request, true);
                 match outcome {
-                    Enqueued::Granted => model.entry((request.resource, request.owner)).or_default()[span].fill(Some(request.mode)),
+                    Enqueued::Granted => {
+                        model.entry((request.resource, request.owner)).or_default()[span].fill(Some(request.mode))
+                    }
                     Enqueued::Waiting => drop(asked.insert(request.wait_id(), request)),
                     _ => {}
                 }
@@ -186,7 +188,10 @@ fn random_history(seed: u64) {
         assert_eq!(space.waiters(), asked.len());
         // Nobody waits for ever: whoever waits, waits for an owner that runs.
         for request in asked.values() {
-            assert!(!space.reaches(Kind::Posix, request.owner, request.owner) || !space.walk(Kind::Posix, space.blockers(Kind::Posix, request.owner, false), request.owner, false));
+            assert!(
+                !space.reaches(Kind::Posix, request.owner, request.owner)
+                    || !space.walk(Kind::Posix, space.blockers(Kind::Posix, request.owner, false), request.owner, false)
+            );
             assert!(!space.blockers(Kind::Posix, request.owner, true).is_empty(), "a waiter that nobody blocks was forgotten");
         }
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use endpoint::{Call, Endpoint, EndpointConfig, Resolve};
+use endpoint::{Bulk, Call, Endpoint, EndpointConfig, Resolve};
 use env::{CptTable, Env, LocalFuture};
 use env_sim::{NodeHandle, Sim};
 use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Node, NodeConfig, Session, Target, spec};
@@ -240,4 +240,12 @@ pub(crate) fn increment(key: u64) -> Call {
 
 pub(crate) fn node(sim: &Sim, name: &str, last: u8) -> NodeHandle {
     sim.node(name, types::Nid::tcp(std::net::Ipv4Addr::new(10, 0, 0, last)))
+}
+
+pub(crate) fn write(key: u64, data: &Bytes) -> Call {
+    Call { modifies: true, bulk: Bulk::Source(vec![data.slice(..1), data.slice(1..)]), ..call(Opcode::OstWrite, key) }
+}
+
+pub(crate) fn read(key: u64) -> Call {
+    Call { bulk: Bulk::Sink(1 << 20), ..call(Opcode::OstRead, key) }
 }

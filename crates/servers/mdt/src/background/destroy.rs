@@ -131,7 +131,8 @@ async fn serve(mdt: Rc<Mdt>, cursors: Rc<Cursors>, ost: u32) {
 async fn batch_for(mdt: &Mdt, ost: u32, from: u64) -> Decided<Batch> {
     let end = mdt.engine.destroys_durable.get();
     let records = records(mdt, from, end).await?;
-    let end = if records.len() < DESTROY_BATCH_MAX { end.max(from) } else { records.last().map_or(from, |(number, _)| number + 1) };
+    let end =
+        if records.len() < DESTROY_BATCH_MAX { end.max(from) } else { records.last().map_or(from, |(number, _)| number + 1) };
     let mut ranges = Vec::new();
     for (_, record) in &records {
         for (stripe, _) in record.osts.iter().enumerate().filter(|(_, index)| **index == ost) {

@@ -102,13 +102,8 @@ impl Answer {
 
 /// Whether the operation has a place in history.
 pub(crate) fn modifies(opcode: Opcode) -> bool {
-    use Opcode::{
-        MdtClose, MdtCreate, MdtLink, MdtOpen, MdtRemovexattr, MdtRename, MdtSetattr, MdtSetxattr, MdtUnlink,
-    };
-    matches!(
-        opcode,
-        MdtCreate | MdtOpen | MdtClose | MdtLink | MdtUnlink | MdtRename | MdtSetattr | MdtSetxattr | MdtRemovexattr
-    )
+    use Opcode::{MdtClose, MdtCreate, MdtLink, MdtOpen, MdtRemovexattr, MdtRename, MdtSetattr, MdtSetxattr, MdtUnlink};
+    matches!(opcode, MdtCreate | MdtOpen | MdtClose | MdtLink | MdtUnlink | MdtRename | MdtSetattr | MdtSetxattr | MdtRemovexattr)
 }
 
 /// Decides one operation.

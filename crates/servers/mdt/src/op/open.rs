@@ -74,7 +74,8 @@ impl Op<'_, '_> {
         if inode != before {
             self.change(inode.clone());
         }
-        let handle = self.open_handle(&inode, how.flags, write && regular, if truncated == Truncated::Objects { None } else { prior });
+        let handle =
+            self.open_handle(&inode, how.flags, write && regular, if truncated == Truncated::Objects { None } else { prior });
         let made = if how.fresh { disposition::CREATED } else { 0 };
         let cut = if truncated == Truncated::Objects { disposition::TRUNCATE } else { 0 };
         self.full_answer(&inode, handle, made | cut)
@@ -129,8 +130,7 @@ impl Op<'_, '_> {
         if handle == 0 || forgotten {
             return handle;
         }
-        let file =
-            OpenFile { fid: inode.fid(), client: self.client, session: self.session, read: wants_read(flags), write };
+        let file = OpenFile { fid: inode.fid(), client: self.client, session: self.session, read: wants_read(flags), write };
         let epoch = write.then(|| self.state.opens.draw_epoch());
         self.tx.effects.push(Effect::Opened { handle, file, epoch, prior });
         handle

@@ -55,14 +55,23 @@ pub(crate) fn rename(op: &mut Op<'_, '_>) -> Decided<Answer> {
     }
     match (target, replaced) {
         (Some(_), Some(replaced)) if replaced.fid() == moved.fid() => Ok(Answer::attr(&moved)),
-        (Some(target), Some(replaced)) if body.flags & EXCHANGE != 0 => exchange(op, &from, &to, (&source, moved), (&target, replaced)),
+        (Some(target), Some(replaced)) if body.flags & EXCHANGE != 0 => {
+            exchange(op, &from, &to, (&source, moved), (&target, replaced))
+        }
         (Some(target), Some(replaced)) => replace(op, &from, &to, (&source, moved), (&target, replaced)),
         _ => shift(op, &from, &to, &source, moved),
     }
 }
 
 /// Kinds fit, nothing is lost, and the tree stays a tree.
-fn check_tree(op: &mut Op<'_, '_>, from: &End<'_>, to: &End<'_>, moved: &Inode, replaced: Option<&Inode>, flags: u32) -> Decided<()> {
+fn check_tree(
+    op: &mut Op<'_, '_>,
+    from: &End<'_>,
+    to: &End<'_>,
+    moved: &Inode,
+    replaced: Option<&Inode>,
+    flags: u32,
+) -> Decided<()> {
     if moved.attr.is_dir() && from.dir != to.dir {
         no_cycle(op, moved.fid(), to.dir)?;
     }
@@ -98,7 +107,14 @@ fn no_cycle(op: &mut Op<'_, '_>, dir: Fid, inner: Fid) -> Decided<()> {
     Err(OpError::Broken("a directory does not lead to the root"))
 }
 
-fn check_permission(op: &mut Op<'_, '_>, old_dir: &Inode, new_dir: &Inode, moved: &Inode, replaced: Option<&Inode>, flags: u32) -> Decided<()> {
+fn check_permission(
+    op: &mut Op<'_, '_>,
+    old_dir: &Inode,
+    new_dir: &Inode,
+    moved: &Inode,
+    replaced: Option<&Inode>,
+    flags: u32,
+) -> Decided<()> {
     op.access(old_dir, W | X)?;
     op.access(new_dir, W | X)?;
     op.check_sticky(old_dir, moved)?;
@@ -124,7 +140,13 @@ fn adopt(op: &mut Op<'_, '_>, inode: &mut Inode, dir: Fid) {
     op.change(inode.clone());
 }
 
-fn exchange(op: &mut Op<'_, '_>, from: &End<'_>, to: &End<'_>, source: (&Entry, Inode), target: (&Entry, Inode)) -> Decided<Answer> {
+fn exchange(
+    op: &mut Op<'_, '_>,
+    from: &End<'_>,
+    to: &End<'_>,
+    source: (&Entry, Inode),
+    target: (&Entry, Inode),
+) -> Decided<Answer> {
     let ((source, mut moved), (target, mut other)) = (source, target);
     op.tx.unlink_back(from.dir, source);
     op.tx.unlink_back(to.dir, target);
@@ -138,7 +160,13 @@ fn exchange(op: &mut Op<'_, '_>, from: &End<'_>, to: &End<'_>, source: (&Entry, 
     Ok(Answer::attr(&moved))
 }
 
-fn replace(op: &mut Op<'_, '_>, from: &End<'_>, to: &End<'_>, source: (&Entry, Inode), target: (&Entry, Inode)) -> Decided<Answer> {
+fn replace(
+    op: &mut Op<'_, '_>,
+    from: &End<'_>,
+    to: &End<'_>,
+    source: (&Entry, Inode),
+    target: (&Entry, Inode),
+) -> Decided<Answer> {
     let ((source, mut moved), (target, mut replaced)) = (source, target);
     let subdirs = i32::from(moved.attr.is_dir());
     op.tx.remove_entry(from.dir, source);

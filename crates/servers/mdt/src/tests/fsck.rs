@@ -74,12 +74,13 @@ pub(super) fn fsck(store: &TestStore) -> Vec<String> {
     }
     bad.extend(orphans.iter().filter(|fid| !inodes.contains_key(fid)).map(|fid| format!("orphan {fid} is not there")));
     let layouts: BTreeSet<Fid> = store.table(Table::Layouts).iter().filter_map(|(key, _)| Fid::from_key(key)).collect();
-    let laid_out: BTreeSet<Fid> =
-        inodes.iter().filter(|(_, inode)| inode.has(INODE_HAS_LAYOUT)).map(|(fid, _)| *fid).collect();
+    let laid_out: BTreeSet<Fid> = inodes.iter().filter(|(_, inode)| inode.has(INODE_HAS_LAYOUT)).map(|(fid, _)| *fid).collect();
     if layouts != laid_out {
         bad.push("layouts and inodes that have one differ".to_owned());
     }
     let xattrs: BTreeSet<Fid> = store.table(Table::Xattrs).iter().filter_map(|(key, _)| Fid::from_key(key)).collect();
-    bad.extend(xattrs.iter().filter(|fid| !inodes.contains_key(fid)).map(|fid| format!("attributes of {fid}, which is not there")));
+    bad.extend(
+        xattrs.iter().filter(|fid| !inodes.contains_key(fid)).map(|fid| format!("attributes of {fid}, which is not there")),
+    );
     bad
 }

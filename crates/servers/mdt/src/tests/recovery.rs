@@ -1,0 +1,242 @@
+//! Restarts: what was committed is there, replays bring the rest back exactly, and every planted bug is noticed.
+
+use std::collections::BTreeMap;
+
+use osd::Table;
+use types::{Errno, Fid};
+use wire::attr::{S_IFDIR, S_IFREG};
+use wire::body::{CloseReq, RenameReq, SetattrReq, UnlinkReq, close, setattr};
+use wire::{Attr, Opcode};
+
+use super::fsck::fsck;
+use super::rig::Rig;
+use super::store::Image;
+use crate::Bugs;
+
+/// Tables that a replay must bring back byte for byte.
+const EXACT: [Table; 6] = [Table::Inodes, Table::Dirents, Table::Links, Table::Xattrs, Table::Orphans, Table::Layouts];
+
+fn image(rig: &Rig) -> Image {
+    rig.store
+        .running
+        .borrow()
+        .iter()
+        .filter(|((table, _), _)| EXACT.contains(table))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect()
+}
+
+fn differences(before: &Image, after: &Image) -> Vec<String> {
+    let keys: BTreeMap<_, ()> = before.keys().chain(after.keys()).map(|key| (key.clone(), ())).collect();
+    keys.into_keys().filter(|key| before.get(key) != after.get(key)).map(|(table, key)| format!("{table:?} {key:02x?}")).collect()
+}
+
+struct World {
+    rig: Rig,
+    dirs: Vec<Fid>,
+    files: Vec<Fid>,
+    open: Vec<(u64, u64, Fid)>,
+    trouble: Vec<String>,
+    seed: u64,
+}
+
+impl World {
+    fn new(bugs: Bugs, seed: u64) -> World {
+        World { rig: Rig::with_bugs(bugs), dirs: vec![Fid::ROOT], files: Vec::new(), open: Vec::new(), trouble: Vec::new(), seed }
+    }
+
+    fn random(&mut self, bound: usize) -> usize {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.seed >> 33) as usize % bound
+    }
+
+    fn any_dir(&mut self) -> Fid {
+        let place = self.random(self.dirs.len());
+        self.dirs[place]
+    }
+
+    fn any_file(&mut self) -> Fid {
+        let place = self.random(self.files.len());
+        self.files[place]
+    }
+
+    /// One operation that may fail; what fails is not in history.
+    fn step(&mut self) {
+        let dir = self.any_dir();
+        let name = format!("n{}", self.random(6));
+        match self.random(9) {
+            0 => {
+                if let Ok(rep) = self.rig.create(dir, &name, S_IFDIR | 0o755, None) {
+                    self.dirs.push(rep.attr.fid());
+                }
+            }
+            1 | 2 => {
+                if let Ok(rep) = self.rig.create(dir, &name, S_IFREG | 0o644, Some(2)) {
+                    self.files.push(rep.attr.fid());
+                    self.open.push((rep.handle, rep.write_epoch, rep.attr.fid()));
+                }
+            }
+            3 => {
+                let body = UnlinkReq { parent: dir.into(), is_dir: self.random(2) as u32, reserved: 0 };
+                let _ = self.rig.call(Opcode::MdtUnlink, &body, &[name.as_bytes()]);
+            }
+            4 => {
+                let (to, new_name) = (self.any_dir(), format!("n{}", self.random(6)));
+                let body = RenameReq { parent: dir.into(), new_parent: to.into(), ..RenameReq::default() };
+                let _ = self.rig.call(Opcode::MdtRename, &body, &[name.as_bytes(), new_name.as_bytes()]);
+            }
+            5 if !self.files.is_empty() => {
+                let fid = self.any_file();
+                let attr = Attr { mode: self.random(0o777) as u32, ..Attr::default() }.with_fid(fid);
+                let body = SetattrReq { attr, valid: setattr::MODE | setattr::MTIME_NOW, ..SetattrReq::default() };
+                let _ = self.rig.call(Opcode::MdtSetattr, &body, &[]);
+            }
+            6 if !self.files.is_empty() => {
+                let fid = self.any_file();
+                if let Ok(rep) = self.rig.open(fid, 1) {
+                    self.open.push((rep.handle, rep.write_epoch, fid));
+                }
+            }
+            7 if !self.open.is_empty() => {
+                let place = self.random(self.open.len());
+                let (handle, write_epoch, fid) = self.open.swap_remove(place);
+                let body = CloseReq {
+                    fid: fid.into(),
+                    handle,
+                    flags: close::SIZE | close::WROTE,
+                    size: self.random(1_000) as u64,
+                    mtime: self.rig.clock.get(),
+                    write_epoch,
+                    ..CloseReq::default()
+                };
+                if let Err(errno) = self.rig.call(Opcode::MdtClose, &body, &[]) {
+                    self.trouble.push(format!("close of an open handle fails: {errno:?}"));
+                }
+            }
+            _ => {
+                if self.random(4) == 0 {
+                    self.rig.commit();
+                }
+            }
+        }
+    }
+
+    /// Kills the MDT, lets everybody replay, and tells what is wrong afterwards.
+    fn crash_and_compare(&mut self) -> Vec<String> {
+        let before = image(&self.rig);
+        self.rig.crash();
+        let mut bad = std::mem::take(&mut self.trouble);
+        for (done, reply) in self.rig.replay(|_| true) {
+            if let Err(errno) = reply {
+                bad.push(format!("replay of {:?} fails: {errno:?}", done.request.opcode()));
+            }
+        }
+        self.rig.recovered();
+        bad.extend(differences(&before, &image(&self.rig)));
+        bad.extend(fsck(&self.rig.store));
+        for (handle, _, _) in &self.open {
+            if self.rig.engine.state.borrow().opens.get(*handle).is_none() {
+                bad.push("an open handle is gone".to_owned());
+            }
+        }
+        bad
+    }
+}
+
+fn run(bugs: Bugs, seed: u64) -> Vec<String> {
+    let mut world = World::new(bugs, seed);
+    let mut bad = Vec::new();
+    for _ in 0..3 {
+        for _ in 0..60 {
+            world.step();
+        }
+        bad.extend(world.crash_and_compare());
+        if !bad.is_empty() {
+            break;
+        }
+    }
+    bad
+}
+
+#[test]
+fn replays_bring_back_exactly_what_was_answered() {
+    for seed in 0..60 {
+        assert_eq!(run(Bugs::default(), seed), Vec::<String>::new(), "seed {seed}");
+    }
+}
+
+#[test]
+fn every_planted_bug_of_replay_is_noticed() {
+    let plant = |set: fn(&mut Bugs)| {
+        let mut bugs = Bugs::default();
+        set(&mut bugs);
+        (0..40).any(|seed| !run(bugs, seed).is_empty())
+    };
+    assert!(plant(|bugs| bugs.forget_open_replay = true));
+    assert!(plant(|bugs| bugs.replay_draws_new_fid = true));
+    assert!(plant(|bugs| bugs.replay_draws_new_time = true));
+    assert!(plant(|bugs| bugs.skip_orphan_record = true));
+    assert!(plant(|bugs| bugs.ack_before_apply = true));
+}
+
+#[test]
+fn ids_are_not_given_twice_though_nothing_was_committed() {
+    let twice = |reuse_id_range| {
+        let mut rig = Rig::with_bugs(Bugs { reuse_id_range, ..Bugs::default() });
+        let first = rig.create(Fid::ROOT, "a", S_IFREG | 0o644, None).expect("room").attr.fid();
+        rig.crash();
+        rig.recovered();
+        let second = rig.create(Fid::ROOT, "b", S_IFREG | 0o644, None).expect("room").attr.fid();
+        first == second
+    };
+    assert!(!twice(false));
+    assert!(twice(true), "the planted bug shows");
+}
+
+#[test]
+fn an_orphan_that_nobody_reopens_goes_with_its_objects() {
+    let leak = |forget_destroy_log| {
+        let mut rig = Rig::with_bugs(Bugs { forget_destroy_log, ..Bugs::default() });
+        rig.create(Fid::ROOT, "a", S_IFREG | 0o644, Some(1)).expect("room");
+        let body = UnlinkReq { parent: Fid::ROOT.into(), ..UnlinkReq::default() };
+        rig.call(Opcode::MdtUnlink, &body, &[b"a"]).expect("it is there");
+        rig.commit();
+        rig.crash();
+        assert_eq!(rig.store.table(Table::Orphans).len(), 1);
+        rig.recovered();
+        assert_eq!(fsck(&rig.store), Vec::<String>::new());
+        assert_eq!(rig.store.table(Table::Inodes).len(), 1);
+        rig.store.table(Table::Destroys).is_empty()
+    };
+    assert!(!leak(false));
+    assert!(leak(true), "the planted bug shows");
+}
+
+#[test]
+fn a_session_that_ends_closes_its_files_and_leaves_their_size_open() {
+    let mut rig = Rig::new();
+    let rep = rig.create(Fid::ROOT, "a", S_IFREG | 0o644, Some(1)).expect("room");
+    let gone = rig.create(Fid::ROOT, "b", S_IFREG | 0o644, Some(1)).expect("room");
+    let body = UnlinkReq { parent: Fid::ROOT.into(), ..UnlinkReq::default() };
+    rig.call(Opcode::MdtUnlink, &body, &[b"b"]).expect("it is there");
+    rig.engine.close_session(types::ClientId(1), 1).expect("the store works");
+    assert_eq!(fsck(&rig.store), Vec::<String>::new());
+    assert_eq!(rig.getattr(gone.attr.fid()).map(drop), Err(Errno::ESTALE));
+    let (now, _) = rig.getattr(rep.attr.fid()).expect("it has a name");
+    assert_eq!(now.attr.size_state(), wire::SizeState::Dirty);
+    assert!(now.write_epoch > rep.write_epoch, "what the dead client knew is old");
+}
+
+#[test]
+fn without_commit_on_share_a_missing_client_breaks_anothers_replay() {
+    let broken = |drop_commit_on_share| {
+        let mut rig = Rig::with_bugs(Bugs { drop_commit_on_share, ..Bugs::default() });
+        let dir = rig.create(Fid::ROOT, "d", S_IFDIR | 0o777, None).expect("room").attr.fid();
+        rig.client = 2;
+        rig.create(dir, "f", S_IFREG | 0o644, None).expect("room");
+        rig.crash();
+        rig.replay(|done| done.client == 2).iter().any(|(_, reply)| reply.is_err())
+    };
+    assert!(!broken(false));
+    assert!(broken(true), "the planted bug shows");
+}

@@ -139,8 +139,7 @@ impl Rig {
     /// Recovery is over: orphans that nobody re-opened go.
     pub(super) fn recovered(&mut self) {
         self.recovering = false;
-        let orphans: Vec<Fid> =
-            self.store.table(osd::Table::Orphans).iter().filter_map(|(key, _)| Fid::from_key(key)).collect();
+        let orphans: Vec<Fid> = self.store.table(osd::Table::Orphans).iter().filter_map(|(key, _)| Fid::from_key(key)).collect();
         self.engine.sweep(&orphans).expect("the store works");
         self.commit();
     }
@@ -170,7 +169,12 @@ impl Rig {
         panic!("one commit is enough for one client at a time");
     }
 
-    pub(super) fn call<T: zerocopy::IntoBytes + zerocopy::Immutable>(&mut self, opcode: Opcode, body: &T, bufs: &[&[u8]]) -> Result<Reply, Errno> {
+    pub(super) fn call<T: zerocopy::IntoBytes + zerocopy::Immutable>(
+        &mut self,
+        opcode: Opcode,
+        body: &T,
+        bufs: &[&[u8]],
+    ) -> Result<Reply, Errno> {
         let mut all = vec![encode_body(body)];
         all.extend(bufs.iter().map(|buf| Bytes::copy_from_slice(buf)));
         let request = Request::new(opcode, all);

@@ -23,7 +23,7 @@ struct Script {
 pub(super) fn check(lines: &str) {
     let mut script = Script { rig: Rig::new(), handles: BTreeMap::new() };
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let (operation, expected) = line.split_once(" -> ").unwrap_or((line, "ok"));
+        let (operation, expected) = line.split_once(" ->").unwrap_or((line, "ok"));
         let words: Vec<&str> = operation.split_whitespace().collect();
         let answer = script.step(&words).unwrap_or_else(|errno| errno.name().to_owned());
         assert_eq!(answer, expected.trim(), "{line}");
@@ -148,18 +148,25 @@ impl Script {
                 self.set_xattr(path, name, value.as_bytes(), flags.first().map_or(0, |flags| number(flags) as u32))
             }
             ["setstripe", path, count, start] => {
-                let template = Template { stripe_count: count.parse().expect("a count"), start: start.parse().expect("an index"), ..Template::default() };
+                let template = Template {
+                    stripe_count: count.parse().expect("a count"),
+                    start: start.parse().expect("an index"),
+                    ..Template::default()
+                };
                 self.set_xattr(path, "lustre.lov", &lov::encode_dir(&template), 0)
             }
             ["setacl", name, path, ref entries @ ..] => self.set_xattr(path, name, &acl(entries), 0),
             ["getx", path, name] => {
                 let fid = self.walk(path)?;
-                let reply = self.rig.call(Opcode::MdtGetxattr, &FidReq { fid: fid.into(), ..FidReq::default() }, &[name.as_bytes()])?;
+                let reply =
+                    self.rig.call(Opcode::MdtGetxattr, &FidReq { fid: fid.into(), ..FidReq::default() }, &[name.as_bytes()])?;
                 Ok(String::from_utf8_lossy(&reply.buf(1)).into_owned())
             }
             ["rmx", path, name] => {
                 let fid = self.walk(path)?;
-                self.rig.call(Opcode::MdtRemovexattr, &FidReq { fid: fid.into(), ..FidReq::default() }, &[name.as_bytes()]).map(|_| "ok".to_owned())
+                self.rig
+                    .call(Opcode::MdtRemovexattr, &FidReq { fid: fid.into(), ..FidReq::default() }, &[name.as_bytes()])
+                    .map(|_| "ok".to_owned())
             }
             ["listx", path] => {
                 let fid = self.walk(path)?;
@@ -306,8 +313,8 @@ fn acl(entries: &[&str]) -> Vec<u8> {
 
 /// What a layout record says, in words.
 mod layout {
-    pub(super) use ::layout::{Template, lov};
     use ::layout::Striping;
+    pub(super) use ::layout::{Template, lov};
 
     /// Stripe count and first OST (-1: any).
     pub(super) fn record_of(record: &[u8]) -> Option<(i32, i64)> {

@@ -23,7 +23,8 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         attrs.extend(attrs_of(ost, some).await);
     }
     let attrs: Vec<Option<ObjAttr>> = attrs.into_iter().collect::<Result<_, _>>()?;
-    let records = ost.look(|view| objects.iter().map(|object| object_record(view, *object)).collect::<Result<Vec<_>, _>>()).await?;
+    let records =
+        ost.look(|view| objects.iter().map(|object| object_record(view, *object)).collect::<Result<Vec<_>, _>>()).await?;
     let reps: Vec<_> = attrs.into_iter().zip(records).map(|(attr, record)| reply_attr(attr, record)).collect();
     let body = OstBatchReq { count: reps.len() as u32, ..OstBatchReq::default() };
     let array = bytes::Bytes::copy_from_slice(reps.as_bytes());

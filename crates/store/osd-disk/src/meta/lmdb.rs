@@ -189,14 +189,8 @@ impl Txn {
 
     /// Size of a table.
     pub(crate) fn stat(&self, table: Dbi) -> Result<Stat, LmdbError> {
-        let mut stat = ffi::MDB_stat {
-            ms_psize: 0,
-            ms_depth: 0,
-            ms_branch_pages: 0,
-            ms_leaf_pages: 0,
-            ms_overflow_pages: 0,
-            ms_entries: 0,
-        };
+        let mut stat =
+            ffi::MDB_stat { ms_psize: 0, ms_depth: 0, ms_branch_pages: 0, ms_leaf_pages: 0, ms_overflow_pages: 0, ms_entries: 0 };
         // SAFETY: a running transaction and an out-pointer to a local.
         check(unsafe { ffi::mdb_stat(self.raw(), table, &mut stat) })?;
         Ok(Stat {
@@ -236,12 +230,7 @@ impl Txn {
     }
 
     /// Visits pairs from `from` on, until `visit` returns false.
-    pub(crate) fn scan(
-        &self,
-        table: Dbi,
-        from: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), LmdbError> {
+    pub(crate) fn scan(&self, table: Dbi, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), LmdbError> {
         let cursor = Cursor::open(self, table)?;
         let (mut key, mut value) = (val(from), empty());
         let mut step = if from.is_empty() { ffi::MDB_FIRST } else { ffi::MDB_SET_RANGE };

@@ -99,7 +99,7 @@ impl DiskMeta {
         let data = dir.join("data.mdb");
         let file = OpenOptions::new().write(true).open(&data).map_err(DiskError::io(&data, "cannot be opened"))?;
         let room = Room::new(file, page_bytes, map_bytes).map_err(DiskError::io(&data, "cannot be allocated"))?;
-        let running = Box::new(Running { txn, room, depth: 0, large: 0 });
+        let running = Running { txn, room, depth: 0, large: 0 };
         let running = running.commit(&tables).map_err(|why| DiskError::Records { path: dir.clone(), why })?;
 
         crate::superblock::sync_dir(&dir)?;
@@ -206,8 +206,8 @@ impl Running {
     }
 
     /// Durable, and the next one begun.
-    fn commit(self: Box<Self>, tables: &[Dbi]) -> Result<Box<Running>, String> {
-        let Running { txn, mut room, .. } = *self;
+    fn commit(self, tables: &[Dbi]) -> Result<Box<Running>, String> {
+        let Running { txn, mut room, .. } = self;
         let next = || -> Result<Box<Running>, LmdbError> {
             let txn = room.begin(txn.commit()?)?;
             let mut depth = 0;

@@ -53,8 +53,7 @@ impl Room {
         let map_pages = usize::try_from(map_bytes).unwrap_or(usize::MAX) / page_bytes;
         let ahead_pages = (AHEAD_BYTES as usize / page_bytes).min(map_pages / 8).max(MARGIN_PAGES);
         let reserve = (map_pages / 8).clamp(RESERVE_PAGES_MIN, RESERVE_PAGES_MAX);
-        let mut room =
-            Room { file, page_bytes, map_pages, ahead_pages, allocated_pages: 0, reserve, can_grow: true, begin: 0 };
+        let mut room = Room { file, page_bytes, map_pages, ahead_pages, allocated_pages: 0, reserve, can_grow: true, begin: 0 };
         // A copied file may have holes: fill them once.
         let len = room.file.metadata()?.len();
         if len > 0 && !room.allocate(len)? {

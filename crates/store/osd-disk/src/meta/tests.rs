@@ -138,7 +138,11 @@ fn large_values_and_missing_keys() {
     assert_eq!(view.get(Table::Xattrs, &[7; osd::KEY_BYTES_MAX]), Ok(Some(vec![9; 100_000])));
     assert_eq!(view.get(Table::Layouts, b"absent"), Ok(None));
     let mut seen = 0;
-    view.scan(Table::Xattrs, &[8], &mut |_, _| { seen += 1; true }).expect("scans");
+    view.scan(Table::Xattrs, &[8], &mut |_, _| {
+        seen += 1;
+        true
+    })
+    .expect("scans");
     assert_eq!(seen, 0);
 }
 
@@ -146,9 +150,8 @@ fn large_values_and_missing_keys() {
 fn it_passes_the_suite_of_every_body() {
     let fresh = |room: u64| {
         let dir = TestDir::new();
-        let open = move || -> Rc<dyn MetaStore> {
-            DiskMeta::open(dir.path(), &MetaOptions { map_bytes: Some(room) }).expect("opens")
-        };
+        let open =
+            move || -> Rc<dyn MetaStore> { DiskMeta::open(dir.path(), &MetaOptions { map_bytes: Some(room) }).expect("opens") };
         osd::conformance::MetaBed { open: Box::new(open), crash: Box::new(|| {}) }
     };
     osd::conformance::meta_suite(&|case| wait(case), &fresh);

@@ -128,7 +128,7 @@ impl Files {
             Ok(object) => return Ok(Some(object)),
             Err(destroys) => destroys,
         };
-        let opened = rustix::fs::openat2(&self.dirs[dir_of(fid)], &name_of(fid), OPEN, Mode::empty(), ResolveFlags::CACHED);
+        let opened = rustix::fs::openat2(&self.dirs[dir_of(fid)], name_of(fid), OPEN, Mode::empty(), ResolveFlags::CACHED);
         match opened {
             Ok(fd) => Ok(Some(self.remember(fid, fd, destroys))),
             Err(rustix::io::Errno::NOENT) => Ok(None),
@@ -143,7 +143,8 @@ impl Files {
             Ok(object) => return Ok(Some(object)),
             Err(destroys) => destroys,
         };
-        let open = |flags| self.retry(|| rustix::fs::openat(&self.dirs[dir_of(fid)], &name_of(fid), flags, Mode::RUSR | Mode::WUSR));
+        let open =
+            |flags| self.retry(|| rustix::fs::openat(&self.dirs[dir_of(fid)], name_of(fid), flags, Mode::RUSR | Mode::WUSR));
         let fd = match open(OPEN) {
             Err(Errno::ENOENT) if create => {
                 let fd = open(OPEN | OFlags::CREATE)?;
@@ -176,7 +177,7 @@ impl Files {
     fn direct<'a>(&self, object: &'a Object) -> Option<BorrowedFd<'a>> {
         let open = || {
             let flags = OPEN | OFlags::DIRECT;
-            let fd = rustix::fs::openat(&self.dirs[dir_of(object.fid)], &name_of(object.fid), flags, Mode::empty());
+            let fd = rustix::fs::openat(&self.dirs[dir_of(object.fid)], name_of(object.fid), flags, Mode::empty());
             fd.ok().map(File::from)
         };
         object.direct.get_or_init(open).as_ref().map(AsFd::as_fd)
@@ -291,7 +292,7 @@ impl Files {
 
     /// Removes the object.
     pub(crate) fn destroy(&self, fid: Fid) -> Result<bool, Errno> {
-        let removed = rustix::fs::unlinkat(&self.dirs[dir_of(fid)], &name_of(fid), AtFlags::empty());
+        let removed = rustix::fs::unlinkat(&self.dirs[dir_of(fid)], name_of(fid), AtFlags::empty());
         self.cache().forget(fid);
         match removed {
             Ok(()) => {

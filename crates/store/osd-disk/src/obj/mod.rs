@@ -139,8 +139,10 @@ impl DiskObjects {
         }
         outcome?;
         if dirty.dirs != 0 {
-            self.on_pool(move |files| (0..DIRS).filter(|index| dirty.dirs & (1 << index) != 0).try_for_each(|index| files.sync_dir(index)))
-                .await?;
+            self.on_pool(move |files| {
+                (0..DIRS).filter(|index| dirty.dirs & (1 << index) != 0).try_for_each(|index| files.sync_dir(index))
+            })
+            .await?;
         }
         Ok(())
     }

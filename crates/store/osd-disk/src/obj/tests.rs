@@ -38,7 +38,9 @@ fn large_writes_around_the_cache_and_small_ones_through_it_agree() {
     let objects = open(&dir);
     let fid = Fid::new(1, 2);
     let mut expected = vec![0; 5 << 20];
-    for (round, (offset, len)) in [(0, 4 << 20), (4_096, 1 << 20), (100, 3), (3 << 20, 2 << 20), (1 << 20, (1 << 20) + 1)].into_iter().enumerate() {
+    for (round, (offset, len)) in
+        [(0, 4 << 20), (4_096, 1 << 20), (100, 3), (3 << 20, 2 << 20), (1 << 20, (1 << 20) + 1)].into_iter().enumerate()
+    {
         let data: Vec<u8> = (0..len).map(|at| (at * 7 + round) as u8).collect();
         let unaligned = Bytes::from([vec![0], data.clone()].concat()).slice(1..);
         wait(objects.write(fid, offset as u64, unaligned, IoMode::Auto)).expect("writes");

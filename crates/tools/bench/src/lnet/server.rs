@@ -23,11 +23,12 @@ impl Server {
         if let Some(cpu) = cpu {
             command.args(["--cpu", &cpu.to_string()]);
         }
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start the server")?;
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start the server")?;
+        let mut server = Server { child, port: 0 };
         let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().context("its output is a pipe")?).read_line(&mut line)?;
-        let port = line.trim().parse().with_context(|| format!("the server said '{}' in place of its port", line.trim()))?;
-        Ok(Server { child, port })
+        BufReader::new(server.child.stdout.as_mut().context("its output is a pipe")?).read_line(&mut line)?;
+        server.port = line.trim().parse().with_context(|| format!("the server said '{}' in place of its port", line.trim()))?;
+        Ok(server)
     }
 
     /// CPU time of its one thread.

@@ -12,6 +12,7 @@ const COMMAND: &str = "lfs df";
 
 /// Arguments of `lfs df`.
 #[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
 pub(super) struct Args {
     /// Short numbers, in powers of 1024.
     #[arg(short = 'h', long = "human-readable")]

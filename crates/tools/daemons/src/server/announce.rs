@@ -55,7 +55,7 @@ pub(super) fn start(server: &Rc<Server>, found: &[TargetDir]) {
 
 fn instance_of(server: &Server, id: TargetId) -> u64 {
     let found = server.targets.iter().map(|target| target.body.target()).find(|target| target.id() == id);
-    found.map_or(0, |target| target.exports().last_assigned().0 >> 32)
+    found.map_or(0, |target| target.exports().instance().0)
 }
 
 async fn announce(server: &Server, name: &str, register: &Register) {

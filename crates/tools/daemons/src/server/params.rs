@@ -1,38 +1,180 @@
 //! Parameters of a server node, under Lustre's names.
 
+use std::fmt::Write as _;
 use std::rc::{Rc, Weak};
 
-use env::ParamTree;
+use env::{ParamTree, parse_within};
+use service::{ServiceSpec, spec};
+use types::Span;
 
 use super::{Body, Running, Server};
 
-/// Registers those of the node and of each target.
+/// Longest `commit_interval`, milliseconds: more than this is lost work, not batching.
+const COMMIT_INTERVAL_MS_MAX: u64 = 60_000;
+
+/// Registers those of the node, of its services and of each target.
 pub(super) fn register(params: &ParamTree, server: &Rc<Server>) {
-    params.register("version", || env!("CARGO_PKG_VERSION").to_owned());
     let weak = Rc::downgrade(server);
-    params.register("health_check", move || health(&weak));
+    params.register("version", || env!("CARGO_PKG_VERSION").to_owned());
+    params.register("health_check", of(&weak, health));
+    let (table, count) = (server.cpts.render(), server.cpts.count());
+    params.register("cpu_partition_table", move || table.clone());
+    params.register("cpu_npartitions", move || count.to_string());
+    for service in services(server) {
+        register_service(params, server, service);
+    }
     for (index, target) in server.targets.iter().enumerate() {
-        register_target(params, &Rc::downgrade(server), index, target);
+        register_target(params, server, index, target);
     }
 }
 
-fn health(server: &Weak<Server>) -> String {
-    let failed = server.upgrade().and_then(|server| server.failed.borrow().clone());
+fn of(server: &Weak<Server>, read: impl Fn(&Server) -> String + 'static) -> impl Fn() -> String + 'static {
+    let server = server.clone();
+    move || server.upgrade().map_or_else(String::new, |server| read(&server))
+}
+
+fn health(server: &Server) -> String {
+    let failed = server.failed.borrow().clone();
     failed.map_or_else(|| "healthy".into(), |reason| format!("NOT HEALTHY\n{reason}"))
 }
 
-fn register_target(params: &ParamTree, server: &Weak<Server>, index: usize, target: &Running) {
+/// The services of the kinds of targets that are here.
+fn services(server: &Server) -> Vec<&'static ServiceSpec> {
+    let has = |kind: fn(&Body) -> bool| server.targets.iter().any(|target| kind(&target.body));
+    let mut all = Vec::new();
+    if has(|body| matches!(body, Body::Mgt(_))) {
+        all.push(&spec::MGS);
+    }
+    if has(|body| matches!(body, Body::Mdt(_))) {
+        all.extend([&spec::MDT, &spec::MDT_READPAGE, &spec::MDT_IO, &spec::MDT_OUT]);
+    }
+    if has(|body| matches!(body, Body::Ost(_))) {
+        all.extend([&spec::OST, &spec::OST_IO, &spec::OST_CREATE]);
+    }
+    if has(|body| !matches!(body, Body::Mgt(_))) {
+        all.extend([&spec::LDLM_CANCELD, &spec::LDLM_CBD]);
+    }
+    all
+}
+
+fn register_service(params: &ParamTree, server: &Rc<Server>, service: &'static ServiceSpec) {
+    let base = service.path;
+    let slots = u64::from(service.slots) * u64::from(server.cpts.count().get());
+    for name in ["threads_min", "threads_max", "threads_started"] {
+        // Worker slots: all of them exist from the start.
+        params.register(format!("{base}.{name}"), move || slots.to_string());
+    }
+    let weak = Rc::downgrade(server);
+    params.register(format!("{base}.nrs_policies"), of(&weak, move |server| policies(server, service)));
+    params.register(format!("{base}.stats"), of(&weak, move |server| stats(server, service)));
+}
+
+/// The YAML of spec rpc 4.7: queued and active are sums over the partitions, the state is the first one's.
+fn policies(server: &Server, service: &ServiceSpec) -> String {
+    let mut out = String::from("\n");
+    let mut heads = vec!["regular_requests"];
+    if service.has_hp {
+        heads.push("high_priority_requests");
+    }
+    let all = server.node.nrs_policies(service.name);
+    let active = server.node.stats().get(service.name).map_or(0, |stats| stats.active);
+    for (number, head) in heads.iter().enumerate() {
+        // Each partition lists its regular head's instances, then as many of the other head.
+        let queued: usize = all.iter().filter_map(|(_, instances)| instances.get(number)).map(|(_, _, queued)| queued).sum();
+        let active = if number == 0 { active } else { 0 };
+        let _ = write!(
+            out,
+            "{head}:\n  - name: fifo\n    state: started\n    fallback: yes\n    queued: {queued}\n    active: {active}\n\n"
+        );
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+/// One line per counter: `name samples [unit]`.
+fn stats(server: &Server, service: &ServiceSpec) -> String {
+    let stats = server.node.stats().get(service.name).copied().unwrap_or_default();
+    format!(
+        "req_qdepth                {} samples [reqs]\nreq_active                {} samples [reqs]\n\
+         req_served                {} samples [reqs]\nreq_dropped               {} samples [reqs]\n",
+        stats.queued, stats.active, stats.served, stats.dropped
+    )
+}
+
+fn register_target(params: &ParamTree, server: &Rc<Server>, index: usize, target: &Running) {
     let kind = match target.body {
         Body::Mgt(_) => "mgs",
         Body::Mdt(_) => "mdt",
         Body::Ost(_) => "obdfilter",
     };
     let base = format!("{kind}.{}", target.name);
-    let of = |read: fn(&Running) -> String| {
-        let server = server.clone();
-        move || server.upgrade().map_or_else(String::new, |server| read(&server.targets[index]))
+    let weak = Rc::downgrade(server);
+    let add = |name: &str, read: fn(&Running) -> String| {
+        params.register(format!("{base}.{name}"), of(&weak, move |server| read(&server.targets[index])));
     };
-    params.register(format!("{base}.recovery_status"), of(|target| target.body.exports().recovery_status()));
-    params.register(format!("{base}.num_exports"), of(|target| target.body.exports().sessions().len().to_string()));
-    params.register(format!("{base}.instance"), of(|target| (target.body.exports().last_assigned().0 >> 32).to_string()));
+    let uuid = format!("{}_UUID", target.name);
+    params.register(format!("{base}.uuid"), move || uuid.clone());
+    add("recovery_status", |target| target.body.exports().recovery_status());
+    add("num_exports", |target| target.body.exports().sessions().len().to_string());
+    add("exports", exports);
+    add("instance", |target| target.body.exports().instance().0.to_string());
+    add("last_committed", |target| target.body.exports().last_committed().0.to_string());
+    add("kbytestotal", |target| target.store.space().map_or_else(String::new, |space| (space.bytes >> 10).to_string()));
+    add("kbytesfree", |target| target.store.space().map_or_else(String::new, |space| (space.bytes_free >> 10).to_string()));
+    add("filestotal", |target| target.store.space().map_or_else(String::new, |space| space.files.to_string()));
+    add("filesfree", |target| target.store.space().map_or_else(String::new, |space| space.files_free.to_string()));
+    match &target.body {
+        Body::Ost(_) => register_ost(params, &weak, &base, index),
+        Body::Mdt(_) => register_mdt(params, &weak, &base, index, target),
+        Body::Mgt(_) => {}
+    }
+}
+
+/// Who is connected, a line each: client, session, address, name.
+fn exports(target: &Running) -> String {
+    let line =
+        |session: &Rc<service::Session>| format!("{} {:#x} {} {}\n", session.client, session.id, session.nid.get(), session.name);
+    target.body.exports().sessions().iter().map(line).collect()
+}
+
+fn register_ost(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize) {
+    let read = of(server, move |server| match &server.targets[index].body {
+        Body::Ost(ost) => ost.commit_interval().as_millis().to_string(),
+        _ => String::new(),
+    });
+    let to_set = server.clone();
+    let write = move |value: &str| {
+        let ms = parse_within(value, 1, COMMIT_INTERVAL_MS_MAX)?;
+        if let Some(Body::Ost(ost)) = to_set.upgrade().map(|server| server.targets[index].body.clone()) {
+            ost.set_commit_interval(Span::millis(ms));
+        }
+        Ok(())
+    };
+    params.register_rw(format!("{base}.commit_interval_ms"), read, write);
+    let dirty = of(server, move |server| match &server.targets[index].body {
+        Body::Ost(ost) => ost.dirty_data_bytes().to_string(),
+        _ => String::new(),
+    });
+    params.register(format!("{base}.dirty_data_bytes"), dirty);
+}
+
+fn register_mdt(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize, target: &Running) {
+    let add = |name: &str, read: fn(&mdt::Mdt) -> String| {
+        let read = of(server, move |server| match &server.targets[index].body {
+            Body::Mdt(mdt) => read(mdt),
+            _ => String::new(),
+        });
+        params.register(format!("{base}.{name}"), read);
+    };
+    add("open_handles", |mdt| mdt.counts().0.to_string());
+    add("locks_held", |mdt| mdt.counts().1.to_string());
+    add("locks_waiting", |mdt| mdt.counts().2.to_string());
+    let interval = server.upgrade().map_or(0, |server| server.commit_interval.as_millis());
+    params.register(format!("{base}.commit_interval_ms"), move || interval.to_string());
+    let lod = format!("lod.{}-mdtlov", target.name);
+    let defaults = mdt::MdtConfig::new(target.fsname, target.index);
+    params.register(format!("{lod}.stripecount"), move || defaults.stripe_count_default.to_string());
+    let defaults = mdt::MdtConfig::new(target.fsname, target.index);
+    params.register(format!("{lod}.stripesize"), move || defaults.stripe_size_default.to_string());
+    params.register(format!("{lod}.stripeoffset"), || "-1".to_owned());
 }

@@ -1,9 +1,10 @@
 //! A target's storage, opened.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
-use osd::{MetaStore, ObjStore, StoreError, Table, WriteSet};
+use osd::{MetaStore, ObjStore, Space, StoreError, Table, WriteSet};
 use osd_disk::{DiskMeta, DiskObjects, MetaOptions, ObjOptions};
 use types::{ClientId, TargetKind};
 
@@ -13,6 +14,7 @@ use crate::targets::TargetDir;
 pub(crate) struct Opened {
     pub(crate) meta: Rc<dyn MetaStore>,
     pub(crate) objects: Option<Rc<dyn ObjStore>>,
+    dir: PathBuf,
 }
 
 impl Opened {
@@ -23,7 +25,17 @@ impl Opened {
             TargetKind::Ost => Some(DiskObjects::open(&target.dir, &ObjOptions::default())?),
             _ => None,
         };
-        Ok(Opened { meta, objects })
+        Ok(Opened { meta, objects, dir: target.dir.clone() })
+    }
+
+    /// Room: of the records, or where there are objects of the file system below them.
+    pub(crate) fn space(&self) -> Option<Space> {
+        if self.objects.is_none() {
+            return self.meta.space().ok();
+        }
+        let stat = rustix::fs::statvfs(&self.dir).ok()?;
+        let (bytes, bytes_free) = (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize);
+        Some(Space { bytes, bytes_free, files: stat.f_files, files_free: stat.f_ffree })
     }
 }
 

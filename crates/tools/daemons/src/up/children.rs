@@ -54,6 +54,7 @@ struct Server {
     mgs: NidAddr,
     log: PathBuf,
     dead: Vec<ClientId>,
+    commit_interval_ms: u64,
     was_ready: Cell<bool>,
 }
 
@@ -82,6 +83,7 @@ impl Children {
                 mgs: block.mgs(),
                 log: place.log(&name),
                 dead: dead.to_vec(),
+                commit_interval_ms: options.commit_interval_ms,
                 was_ready: Cell::new(false),
                 name,
             };
@@ -177,6 +179,7 @@ fn spawn(server: &Server) -> Result<Child> {
     let mut command = Command::new(own_executable());
     command.arg0("nacre").arg("serve").arg(&server.dir).arg("--die-with-parent");
     command.arg("--listen").arg(server.listen.to_string()).arg("--mgsnode").arg(server.mgs.to_string());
+    command.arg("--commit-interval-ms").arg(server.commit_interval_ms.to_string());
     for client in &server.dead {
         command.arg("--dead-client").arg(client.to_string());
     }

@@ -12,6 +12,7 @@ use osd_disk::DiskError;
 use tokio::sync::watch;
 use types::{ClientId, Span};
 
+use super::Options;
 use super::address::Block;
 use super::place::Place;
 use crate::serve::cpts;
@@ -42,18 +43,19 @@ pub(super) struct Embedded {
 
 impl Embedded {
     /// Starts the thread.
-    pub(super) fn start(place: &Place, block: &Block, dead: &[ClientId]) -> Result<Embedded> {
-        let options = ServerOptions {
+    pub(super) fn start(options: &Options, place: &Place, block: &Block, dead: &[ClientId]) -> Result<Embedded> {
+        let server = ServerOptions {
             dirs: place.targets.iter().map(|target| target.dir.clone()).collect(),
             listen: block.mgs(),
             mgs: vec![block.mgs()],
             abort_recovery: false,
             dead_clients: dead.to_vec(),
             cpts: cpts(0, false)?,
+            commit_interval: Span::millis(options.commit_interval_ms),
         };
         let (life_tx, life) = watch::channel(Life::Starting);
         let (stop, stopped) = watch::channel(false);
-        let main = move |env: Env| async move { live(&env, &options, &life_tx, stopped).await };
+        let main = move |env: Env| async move { live(&env, &server, &life_tx, stopped).await };
         let thread = env_os::spawn_thread("servers", OsConfig::default(), main).context("the servers' thread")?;
         Ok(Embedded { life, stop, thread: Some(thread) })
     }

@@ -165,10 +165,10 @@ fn permissions_bind() {
          chown /d/f - 6
          chown /d/f 7 - -> EPERM
          chmod /d/f 2755
-         stat /d/f -> 2755 1 5:6 0 never
+         stat /d/f -> 2755 1 5:6 0 dirty
          su 5 5
          chmod /d/f 2755
-         stat /d/f -> 755 1 5:6 0 never",
+         stat /d/f -> 755 1 5:6 0 dirty",
     );
 }
 

@@ -1,0 +1,151 @@
+//! The other paths of a request: bulk data, parking, durability, leases, shutdown, nonsense.
+
+mod common;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use common::{Disk, Rules, Toy, addr, call, client, increment, node, read, serve, write};
+use endpoint::{Call, CallError, Endpoint};
+use env::Env;
+use env_sim::{Cut, Faults, Sim, SimConfig};
+use service::Node;
+use types::{Errno, Span};
+use wire::{Frame, FrameKind, Opcode};
+
+/// Runs `test` as the client of a served toy.
+fn check<F: Future<Output = ()> + 'static>(rules: Rules, faults: Faults, test: impl FnOnce(Env, World) -> F) {
+    let sim = Sim::new(7, SimConfig { fail_on_error: false, ..SimConfig::default() });
+    let (server, near) = (node(&sim, "server", 1), node(&sim, "client", 2));
+    let (disk, at, env) = (Rc::new(Disk::default()), addr(&server), server.env());
+    let (up, toy) = sim.block_on(&server, async move { serve(env, at, disk, &rules).await });
+    sim.set_faults(faults);
+    let env = near.env();
+    let endpoint = client(&env, 5, at);
+    let world = World {
+        endpoint,
+        up,
+        toy,
+        cut: Rc::new({
+            let (control, server, near) = (sim.control(), server.clone(), near.clone());
+            move |cut: bool| if cut { control.partition(&near, &server, Cut::BothWays) } else { control.heal_all() }
+        }),
+        at,
+    };
+    let future = test(env, world);
+    sim.block_on(&near, future);
+}
+
+struct World {
+    endpoint: Rc<Endpoint>,
+    up: Rc<Node>,
+    toy: Rc<Toy>,
+    cut: Rc<dyn Fn(bool)>,
+    at: types::NidAddr,
+}
+
+#[test]
+fn data_goes_both_ways_inline_and_as_bulk_and_through_storms() {
+    for faults in [Faults::default(), Faults::stormy()] {
+        check(Rules::default(), faults, |_, world| async move {
+            let remote = world.endpoint.remote(common::TARGET);
+            for (key, len) in [(2, 100), (5, 2_000), (8, 100_000), (11, 1 << 20)] {
+                let data = Bytes::from(vec![key as u8; len]);
+                for _ in 0..10 {
+                    remote.call(write(key, &data)).await.expect("written");
+                    assert_eq!(remote.call(read(key)).await.expect("read").data, data);
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn written_bytes_are_accounted_until_they_are_durable_and_no_further_than_the_bound() {
+    let rules = Rules { commit_every: Span::secs(100_000), ..Rules::default() };
+    check(rules, Faults::default(), |_, world| async move {
+        let remote = world.endpoint.remote(common::TARGET);
+        remote.set_commit_call(call(Opcode::MdtSync, 0));
+        let data = Bytes::from(vec![1; 4 << 20]);
+        for key in 0..40 {
+            remote.call(write(key * 3, &data)).await.expect("written");
+            assert!(remote.unstable_bytes() <= 64 << 20);
+        }
+        assert!(remote.unstable_bytes() > 0);
+        remote.call(call(Opcode::MdtSync, 0)).await.expect("committed");
+        assert_eq!((remote.unstable_bytes(), remote.kept()), (0, 0));
+    });
+}
+
+#[test]
+fn parked_requests_leave_their_slots_and_wait_beyond_every_deadline() {
+    check(Rules::default(), Faults::default(), |env, world| async move {
+        let remote = world.endpoint.remote(common::TARGET);
+        let woken = Rc::new(Cell::new(0));
+        for _ in 0..300 {
+            let (remote, woken) = (Rc::clone(&remote), Rc::clone(&woken));
+            env.spawn("waiter", async move {
+                remote.call(call(Opcode::MdtLock, 0)).await.expect("granted");
+                woken.set(woken.get() + 1);
+            });
+        }
+        env.sleep(Span::secs(100)).await;
+        assert_eq!(remote.call(increment(1)).await.expect("not blocked").reply.body::<u64>(), 1);
+        assert_eq!(world.up.stats()["mdt"].active, 0);
+        remote.call(call(Opcode::MdtUnlock, 0)).await.expect("done");
+        env.sleep(Span::secs(1)).await;
+        assert_eq!(woken.get(), 300);
+    });
+}
+
+#[test]
+fn a_silent_client_is_evicted_and_told_so_and_goes_on() {
+    let rules = Rules { lease: Span::secs(20), commit_every: Span::secs(1_000), ..Rules::default() };
+    check(rules, Faults::default(), |env, world| async move {
+        let remote = world.endpoint.remote(common::TARGET);
+        let evicted = Rc::new(Cell::new(0));
+        let count = Rc::clone(&evicted);
+        remote.on_evicted(Rc::new(move || count.set(count.get() + 1)));
+        remote.call(increment(3)).await.expect("done");
+        env.sleep(Span::secs(60)).await;
+        assert_eq!(evicted.get(), 0, "pings keep it alive");
+        (world.cut)(true);
+        env.sleep(Span::secs(60)).await;
+        let late = Call { patience: Some(Span::secs(2)), ..call(Opcode::MdtGetattr, 0) };
+        assert_eq!(remote.call(late).await.err(), Some(CallError::TimedOut));
+        (world.cut)(false);
+        assert_eq!(remote.call(call(Opcode::MdtGetattr, 0)).await.err(), Some(CallError::Errno(Errno::EOPNOTSUPP)));
+        assert_eq!((evicted.get(), world.toy.evicted.get()), (1, 1));
+        assert_eq!(remote.call(increment(3)).await.expect("goes on").reply.body::<u64>(), 2);
+    });
+}
+
+#[test]
+fn an_endpoint_ends_its_session_and_its_calls() {
+    check(Rules::default(), Faults::default(), |env, world| async move {
+        let remote = world.endpoint.remote(common::TARGET);
+        remote.call(increment(3)).await.expect("done");
+        let waiter = Rc::clone(&remote);
+        let ended = Rc::new(Cell::new(None));
+        let result = Rc::clone(&ended);
+        env.spawn("waiter", async move { result.set(waiter.call(call(Opcode::MdtLock, 0)).await.err()) });
+        env.sleep(Span::millis(10)).await;
+        world.endpoint.shutdown().await;
+        env.sleep(Span::millis(10)).await;
+        assert_eq!(ended.take(), Some(CallError::Shutdown));
+        assert_eq!((world.toy.exports.sessions().len(), world.toy.evicted.get()), (0, 0));
+    });
+}
+
+#[test]
+fn nonsense_closes_the_link_it_came_on_and_no_other() {
+    check(Rules::default(), Faults::default(), |env, world| async move {
+        let remote = world.endpoint.remote(common::TARGET);
+        remote.call(increment(3)).await.expect("done");
+        let mut bad = env.connect(None, world.at).await.expect("a link");
+        bad.tx.send(Frame::new(FrameKind::Request, 0, Bytes::from_static(b"nonsense"))).expect("open");
+        assert_eq!(bad.rx.recv().await, None);
+        assert_eq!(remote.call(increment(3)).await.expect("unharmed").reply.body::<u64>(), 2);
+    });
+}

@@ -1,0 +1,131 @@
+//! Servers and clients that ask a simulated MGS.
+
+use std::num::NonZeroU32;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::{Call, Endpoint, EndpointConfig, Resolve};
+use env::CptTable;
+use env_sim::{NodeHandle, Sim, SimConfig};
+use mgt::{Mgt, MgtConfig};
+use osd::mem::{MemDisk, MemDiskConfig, MemMeta};
+use service::{Node, NodeConfig};
+use types::{ClientId, Errno, NidAddr, Span, TargetId};
+use wire::Opcode;
+use wire::config::{FsConfig, Register, TargetInfo};
+
+struct World {
+    sim: Sim,
+    server: NodeHandle,
+    client: NodeHandle,
+    disk: MemDisk,
+    endpoint: Rc<Endpoint>,
+}
+
+struct At(NidAddr);
+
+impl Resolve for At {
+    fn addrs(&self, _target: TargetId) -> Vec<NidAddr> {
+        vec![self.0]
+    }
+}
+
+impl World {
+    fn new() -> World {
+        let sim = Sim::new(3, SimConfig::default());
+        let server = sim.node("mgs", "10.0.0.1@tcp".parse().expect("a NID"));
+        let client = sim.node("client", "10.0.0.2@tcp".parse().expect("a NID"));
+        let config = EndpointConfig { client: ClientId(1), ..EndpointConfig::default() };
+        let at = NidAddr { nid: server.nid(), port: 988 };
+        let endpoint = Endpoint::new(&client.env(), config, Rc::new(At(at)));
+        let world = World { sim, server, client, disk: MemDisk::new(MemDiskConfig::default()), endpoint };
+        world.start();
+        world
+    }
+
+    fn start(&self) {
+        let (env, disk) = (self.server.env(), self.disk.clone());
+        let at = NidAddr { nid: self.server.nid(), port: 988 };
+        self.sim.block_on(&self.server, async move {
+            let mgt = Mgt::start(&env, MgtConfig::default(), Rc::new(MemMeta::open(&env, &disk))).await.expect("boots");
+            let cpts = CptTable::new(NonZeroU32::MIN, NonZeroU32::MIN, 1, true).expect("one");
+            let node = Node::new(&env, NodeConfig::new(cpts));
+            node.add_target(mgt);
+            node.serve(env.listen(at).await.expect("free"));
+            std::mem::forget(node); // lives as long as the machine
+        });
+    }
+
+    fn ask(&self, opcode: Opcode, bufs: Vec<Bytes>) -> Result<FsConfig, Errno> {
+        let remote = self.endpoint.remote(TargetId::MGT);
+        let asked = async move {
+            loop {
+                // A restart ends the session, and with it what was in flight: ask again, as its callers do.
+                match remote.call(Call::new(opcode, bufs.clone())).await {
+                    Err(endpoint::CallError::Evicted) => {}
+                    other => return other.map_err(|error| error.errno()),
+                }
+            }
+        };
+        let answer = self.sim.block_on_for(&self.client, Span::secs(300), asked).expect("is answered")?;
+        Ok(wire::config::decode(&answer.reply.buf(1)).expect("a configuration"))
+    }
+
+    fn register(&self, target: TargetId, port: u16, uuid: u128) -> Result<FsConfig, Errno> {
+        let info = TargetInfo { id: target.to_u32(), nid: self.server.nid().0, port, instance: 1 };
+        let register = Register { fsname: "testfs".to_owned(), target: info, uuid };
+        self.ask(Opcode::MgsRegister, vec![wire::config::encode(&register)])
+    }
+
+    fn config(&self, fsname: &'static str) -> Result<FsConfig, Errno> {
+        self.ask(Opcode::MgsConfig, vec![Bytes::from_static(fsname.as_bytes())])
+    }
+
+    fn set(&self, name: &'static str, value: &'static str) -> Result<FsConfig, Errno> {
+        let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+        self.ask(Opcode::MgsSetParam, vec![text("testfs"), text(name), text(value)])
+    }
+}
+
+#[test]
+fn targets_register_are_found_and_outlive_the_power() {
+    let world = World::new();
+    assert_eq!(world.config("testfs"), Err(Errno::ENOENT));
+    world.register(TargetId::ost(1), 1, 11).expect("registers");
+    world.register(TargetId::mdt(0), 2, 12).expect("registers");
+    let before = world.register(TargetId::ost(0), 3, 13).expect("registers");
+    let ports: Vec<_> = before.targets.iter().map(|target| target.port).collect();
+    assert_eq!(ports, [2, 3, 1], "MDTs first, by index");
+    world.server.kill_as(true);
+    world.disk.power_cut(5);
+    world.start();
+    assert_eq!(world.config("testfs"), Ok(before));
+    assert_eq!(world.config("other"), Err(Errno::ENOENT));
+}
+
+#[test]
+fn a_target_may_move_but_not_be_replaced_by_another_storage() {
+    let world = World::new();
+    let first = world.register(TargetId::ost(1), 1, 11).expect("registers");
+    assert_eq!(world.register(TargetId::ost(1), 1, 11).expect("again").version, first.version, "nothing new");
+    let moved = world.register(TargetId::ost(1), 9, 11).expect("moves");
+    assert_eq!((moved.version, moved.targets[0].port), (first.version + 1, 9));
+    assert_eq!(world.register(TargetId::ost(1), 1, 12), Err(Errno::EADDRINUSE));
+    assert_eq!(world.config("testfs"), Ok(moved));
+    assert_eq!(world.register(TargetId::MGT, 1, 1), Err(Errno::EINVAL));
+}
+
+#[test]
+fn parameters_are_set_taken_back_and_checked() {
+    let world = World::new();
+    assert_eq!(world.set("llite.statahead_max", "64"), Err(Errno::ENOENT), "no such file system yet");
+    let first = world.register(TargetId::mdt(0), 1, 1).expect("registers");
+    let set = world.set("llite.statahead_max", "64").expect("sets");
+    assert_eq!((set.version, set.params.len()), (first.version + 1, 1));
+    assert_eq!(world.set("llite.statahead_max", "64").expect("again").version, set.version);
+    assert_eq!(world.set("llite.statahead_max", "").expect("takes back").params, []);
+    for (name, value) in [("", "1"), ("a\nb", "1"), ("a", "b\0")] {
+        assert_eq!(world.set(name, value), Err(Errno::EINVAL));
+    }
+    assert_eq!(world.config("bad/name"), Err(Errno::EINVAL));
+}
