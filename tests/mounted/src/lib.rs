@@ -135,9 +135,15 @@ impl Up {
     /// The `NID:/fsname` that it printed for further clients.
     #[must_use]
     pub fn address(&self) -> String {
-        let text = self.log_text();
-        let word = text.split_whitespace().find(|word| word.contains("@tcp:/"));
-        word.unwrap_or_else(|| panic!("no address was printed:\n{text}")).trim_matches(['\'', '"', '`']).to_owned()
+        let start = Instant::now();
+        loop {
+            let text = self.log_text();
+            if let Some(word) = text.split_whitespace().find(|word| word.contains("@tcp:/")) {
+                return word.trim_matches(['\'', '"', '`']).to_owned();
+            }
+            assert!(start.elapsed() < PATIENCE, "no address was printed:\n{text}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// A further mount of its own daemon, with its own NID `127.0.0.<last>@tcp`.

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use endpoint::{Answer, Bulk, Call, Endpoint, Keep, Remote};
+use endpoint::{Answer, Bulk, Call, CallError, Endpoint, Keep, Remote};
 use env::{Env, Task};
 use tokio::sync::{Semaphore, oneshot};
 use types::{Errno, Fid, FsName, Span, TargetId, TargetKind};
@@ -16,6 +16,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::config::MountConfig;
 use crate::inode::Inode;
+use crate::limits;
 use crate::locks::Held;
 use crate::registry::Registry;
 use crate::{Ctx, Error, Result, TargetState};
@@ -134,14 +135,22 @@ impl Inner {
         self.config.soft.then_some(self.config.soft_wait)
     }
 
-    /// Asks `target`; an error names it and the operation.
+    /// Asks `target`, again while it says EINPROGRESS; an error names it and the operation.
     pub(crate) async fn ask(self: &Rc<Self>, target: TargetId, call: impl Into<Call>) -> Result<Answer> {
         let call = call.into();
         let stage = call.opcode.name();
         if call.modifies && target.kind == TargetKind::Ost {
             self.written.borrow_mut().insert(target);
         }
-        self.remote(target).call(call).await.map_err(|error| Error::call(&error, target, stage))
+        let give_up = call.patience.map(|patience| self.env.now() + patience);
+        loop {
+            match self.remote(target).call(call.clone()).await {
+                Err(CallError::Errno(Errno::EINPROGRESS)) if give_up.is_none_or(|until| self.env.now() < until) => {
+                    self.env.sleep(limits::IN_PROGRESS_PAUSE).await;
+                }
+                outcome => return outcome.map_err(|error| Error::call(&error, target, stage)),
+            }
+        }
     }
 
     /// A number that this client has not used before.

@@ -21,6 +21,9 @@ pub const LOCK_WAIT_MS: u32 = 4_000;
 /// else always find a place. More of them ask again and again.
 pub const LOCK_WAITS_MAX: usize = 16;
 
+/// Pause before a request is repeated that the server cannot carry out yet: its peers are still registering.
+pub const IN_PROGRESS_PAUSE: Span = Span::millis(50);
+
 /// Pause of a lock request that found no place to wait at the MDT.
 pub const LOCK_POLL: Span = Span::millis(20);
 

@@ -24,7 +24,10 @@ pub struct Ost {
 /// Why there is no place for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
-    /// All OSTs are full or inactive, or there are none.
+    /// No OST has registered yet: the caller tries again.
+    #[error("no OST is known yet")]
+    NoneKnown,
+    /// All OSTs are full or inactive.
     #[error("no OST can take a new file")]
     NoneUsable,
     /// Asked for by index, and not there.
@@ -40,6 +43,7 @@ impl PlacementError {
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {
+            PlacementError::NoneKnown => Errno::EINPROGRESS,
             PlacementError::NoneUsable | PlacementError::Unusable(_) => Errno::ENOSPC,
             PlacementError::Unknown(_) => Errno::EINVAL,
         }

@@ -48,7 +48,7 @@ impl RoundRobin {
     fn next(&mut self, count: usize, osts: &[Ost]) -> Result<Vec<u32>, PlacementError> {
         let ring = spread(osts);
         if ring.is_empty() {
-            return Err(PlacementError::NoneUsable);
+            return Err(if osts.is_empty() { PlacementError::NoneKnown } else { PlacementError::NoneUsable });
         }
         let count = count.min(ring.len());
         // The ring may be shorter than it was.
@@ -155,10 +155,9 @@ mod tests {
     #[test]
     fn no_usable_ost_is_no_space() {
         let full: Vec<_> = cluster(1, 2).into_iter().map(|ost| Ost { usable: false, ..ost }).collect();
-        for osts in [&full[..], &[]] {
-            let error = RoundRobin::default().choose(&Template::default(), osts).expect_err("nowhere to go");
-            assert_eq!((error, error.errno()), (PlacementError::NoneUsable, types::Errno::ENOSPC));
-        }
+        let error = |osts: &[Ost]| RoundRobin::default().choose(&Template::default(), osts).expect_err("nowhere to go");
+        assert_eq!((error(&full), error(&full).errno()), (PlacementError::NoneUsable, types::Errno::ENOSPC));
+        assert_eq!((error(&[]), error(&[]).errno()), (PlacementError::NoneKnown, types::Errno::EINPROGRESS));
     }
 
     proptest! {

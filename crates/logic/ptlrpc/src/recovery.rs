@@ -135,9 +135,10 @@ impl<R> Recovery<R> {
     }
 
     /// Its link went down. Its queued replays stay: it will offer them again and take their place.
-    pub fn handle_disconnected(&mut self, client: ClientId) {
+    pub fn handle_disconnected(&mut self, client: ClientId, now: Instant) {
         if let Some(client) = self.clients.get_mut(&client) {
             client.present = false;
+            self.prolong(now); // it was there until now, and has its time to come back
         }
     }
 
@@ -185,8 +186,9 @@ impl<R> Recovery<R> {
     }
 
     /// The item that `poll_execute` gave was not executed: its client offers it again, or is evicted.
-    pub fn handle_abandoned(&mut self) {
+    pub fn handle_abandoned(&mut self, now: Instant) {
         assert!(self.executing, "one replay was under way");
+        self.prolong(now);
         self.executing = false;
         self.executed = self.before;
     }

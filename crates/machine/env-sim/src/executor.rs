@@ -127,6 +127,10 @@ impl Executor {
         names.len() - 1
     }
 
+    pub(crate) fn node_name(&self, node: usize) -> String {
+        self.node_names.borrow()[node].clone()
+    }
+
     pub(crate) fn spawn(&self, node: usize, name: &'static str, future: LocalFuture<'static, ()>) -> u64 {
         let id = self.next_id.get();
         self.next_id.set(id + 1);

@@ -295,6 +295,14 @@ impl Control {
         self.0.executor.polls()
     }
 
+    /// Prints a line about what is done to the world, where events of level info are printed.
+    pub fn narrate(&self, what: &str) {
+        if self.0.executor.watch.prints(tracing::Level::INFO) {
+            let now = self.now().0;
+            eprintln!("{:>5}.{:06} NEMESIS {what}", now / 1_000_000_000, now % 1_000_000_000 / 1_000);
+        }
+    }
+
     /// Error-level events so far.
     #[must_use]
     pub fn errors(&self) -> Vec<String> {

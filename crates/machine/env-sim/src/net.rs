@@ -298,6 +298,10 @@ impl Net {
         }
         self.executor.trace(u64::from(crc_of(bytes)) ^ (pair.id << 33) ^ (side as u64));
         self.count(|counts| counts.delivered += 1);
+        if self.executor.watch.prints(tracing::Level::TRACE) {
+            let name = |node| self.executor.node_name(node);
+            tracing::trace!("{} -> {}: {}", name(own.node), name(peer.node), describe(&frame));
+        }
         match frame.kind {
             FrameKind::BulkData => {
                 own.settle();
@@ -378,6 +382,36 @@ impl Net {
                 self.reset(&pair);
             }
         }
+    }
+}
+
+/// A message in one line, for whoever reads how a seed went.
+fn describe(frame: &Frame) -> String {
+    let payload = frame.clone().into_payload();
+    match frame.kind {
+        FrameKind::Request => wire::Request::decode(&payload).map_or_else(
+            |error| format!("request that is none: {error}"),
+            |request| {
+                let header = &request.header;
+                let opcode = wire::Opcode::from_u16(header.opcode).map_or("?", wire::Opcode::name);
+                let target = types::TargetId::from_u32(header.target).map_or_else(String::new, |target| target.to_string());
+                format!(
+                    "{opcode} {target} xid {:#x} tag {} flags {} transno {:#x} instance {} session {:#x}",
+                    header.xid, header.tag, header.flags, header.transno, header.instance, header.session
+                )
+            },
+        ),
+        FrameKind::Reply => wire::Reply::decode(&payload).map_or_else(
+            |error| format!("reply that is none: {error}"),
+            |reply| {
+                let header = &reply.header;
+                format!(
+                    "reply xid {:#x} status {} flags {} transno {:#x} committed {:#x} instance {}",
+                    header.xid, header.status, header.flags, header.transno, header.last_committed, header.instance
+                )
+            },
+        ),
+        _ => format!("{:?} {:#x}, {} bytes", frame.kind, frame.id, payload.len()),
     }
 }
 

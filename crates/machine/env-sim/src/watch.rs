@@ -29,6 +29,10 @@ impl Watch {
         name.clone_into(&mut node);
     }
 
+    pub(crate) fn prints(&self, level: Level) -> bool {
+        self.print.is_some_and(|most| level <= most)
+    }
+
     pub(crate) fn error_count(&self) -> u64 {
         self.error_count.load(Ordering::Relaxed)
     }

@@ -248,7 +248,7 @@ impl Exports {
             let lost = std::ptr::eq(session.peer.borrow().as_ptr(), Rc::as_ptr(peer));
             if lost {
                 *session.peer.borrow_mut() = std::rc::Weak::new();
-                self.recovery.borrow_mut().handle_disconnected(session.client);
+                self.recovery.borrow_mut().handle_disconnected(session.client, self.env.now());
             }
         }
     }

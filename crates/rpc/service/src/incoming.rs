@@ -181,8 +181,9 @@ impl Incoming {
         }
         let ticket = peer.tx.expect_bulk(id, len);
         let sent = peer.tx.send(Frame::new(FrameKind::BulkPull, id, Bytes::new()));
+        let patience = Span(transport.patience.get().0 / 2).min(limits::PULL_WAIT_MAX);
         let data = match sent {
-            Ok(()) => transport.env.timeout(limits::PULL_WAIT, ticket).await.flatten(),
+            Ok(()) => transport.env.timeout(patience, ticket).await.flatten(),
             Err(_) => None,
         };
         peer.pulling.borrow_mut().remove(&id);

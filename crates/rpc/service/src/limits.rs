@@ -28,8 +28,9 @@ pub const EARLY_EXTRA: Span = Span::secs(30);
 /// A request that merely takes long gets no more time after this (Lustre: `at_max`).
 pub const AT_MAX: Span = Span::secs(600);
 
-/// A client that does not send what it offered is given so long.
-pub const PULL_WAIT: Span = Span::secs(30);
+/// A client that does not send what it offered is given so long, and never more than half of the time that its attempt
+/// has: the resend then does better than the wait.
+pub const PULL_WAIT_MAX: Span = Span::secs(10);
 
 /// Granularity of the account of pulled bytes.
 pub(crate) const BULK_UNIT: usize = 4_096;

@@ -472,7 +472,7 @@ impl Node {
             session.export.borrow_mut().finished(done.xid);
             release(&done);
             let exports = Rc::clone(&entry.exports);
-            exports.recovery.borrow_mut().handle_abandoned();
+            exports.recovery.borrow_mut().handle_abandoned(self.env.now());
             if let Some(request) = newer {
                 let _ = self.admit(entry, &peer, session, request);
             } else {

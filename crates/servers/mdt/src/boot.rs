@@ -117,8 +117,13 @@ fn root(now: Timespec) -> Inode {
 /// store does sooner or later (a start, a close, a client that goes).
 pub(crate) fn from_reserve() -> WriteSet {
     let mut set = WriteSet::new();
-    set.delete(Table::Orphans, Fid::ZERO.to_key());
+    reserve(&mut set);
     set
+}
+
+/// Makes `set` such a set.
+pub(crate) fn reserve(set: &mut WriteSet) {
+    set.delete(Table::Orphans, Fid::ZERO.to_key());
 }
 
 fn last_destroy(view: &dyn osd::View) -> Result<Option<u64>, StartError> {

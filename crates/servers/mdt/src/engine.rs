@@ -19,6 +19,7 @@ use wire::body::AttrRep;
 use wire::{Reply, Request, decode_body};
 
 use crate::MdtConfig;
+use crate::boot::reserve;
 use crate::config::FailedHook;
 use crate::keys;
 use crate::limits::SHARED_KEYS_MAX;
@@ -90,7 +91,6 @@ impl Engine {
     pub(crate) fn attempt(&self, caller: &Caller<'_>, history: &dyn History) -> Decided<Reply> {
         let view = self.store.running()?;
         let mut guard = self.state.borrow_mut();
-        let osts = (self.ost_list)();
         let first: Option<AttrRep> = caller.replay.then(|| decode_body(&caller.request.replay_buf(0).unwrap_or_default()));
         let now = match &first {
             Some(first) if first.attr.ctime != 0 && !self.config.bugs.replay_draws_new_time => {
@@ -111,7 +111,7 @@ impl Engine {
             tx,
             state: &mut guard,
             config: &self.config,
-            osts: &osts,
+            osts: &*self.ost_list,
         };
         let answer = op::decide(&mut op)?;
         let Op { mut tx, .. } = op;
@@ -152,6 +152,9 @@ impl Engine {
             if !self.config.bugs.skip_reply_record {
                 set.put(Table::Replies, key, value);
             }
+        }
+        if !grows(&set) {
+            reserve(&mut set);
         }
         if transno > state.last_transno {
             set.put(Table::Meta, keys::META_LAST_TRANSNO, transno.0.to_le_bytes());
@@ -253,7 +256,7 @@ impl Engine {
     }
 
     /// Closes what a session has open: a writer that is gone may have written anything.
-    pub(crate) fn close_session(&self, client: ClientId, session: u64) -> Decided<()> {
+    pub(crate) fn close_session(&self, client: ClientId, session: u64, recovering: bool) -> Decided<()> {
         let handles = self.state.borrow().opens.of_session(client, session);
         let mut fids: Vec<Fid> = Vec::new();
         {
@@ -275,7 +278,8 @@ impl Engine {
                 }
             }
         }
-        if !orphans.is_empty() {
+        // During recovery somebody else may still re-open them; its end sweeps.
+        if !orphans.is_empty() && !recovering {
             self.sweep(&orphans)?;
         }
         Ok(())
@@ -292,6 +296,13 @@ struct Change {
     version: Option<u64>,
     transno: Transno,
     committed: bool,
+}
+
+/// Whether a set makes a name, an attribute or a layout. What only changes what is there (a close, an open, a truncate)
+/// must work on a full store.
+fn grows(set: &WriteSet) -> bool {
+    let makes = |table| matches!(table, Table::Dirents | Table::Xattrs | Table::Layouts);
+    set.changes.iter().any(|(table, _, value)| value.is_some() && makes(*table))
 }
 
 /// The epoch that a file will have once the effects happened.

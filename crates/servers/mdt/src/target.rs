@@ -236,11 +236,8 @@ impl Mdt {
     }
 
     async fn sync(&self, request: &Request) -> Reply {
-        if self.engine.store.dirty_bytes() > 0 && !self.engine.config.bugs.ack_sync_before_commit {
-            self.commit().await;
-        } else {
-            // A commit under way has taken what was dirty: it must be over before anybody is told that it is durable.
-            self.engine.store.ready().await;
+        if !self.engine.config.bugs.ack_sync_before_commit {
+            self.commit().await; // joins a commit under way; costs nothing where nothing is dirty
         }
         let rep = SyncRep { last_committed: self.exports.last_committed().0, reserved: 0 };
         Reply::ok(&request.header, vec![encode_body(&rep)])
@@ -313,7 +310,7 @@ impl Mdt {
     }
 
     async fn remember(&self, record: ClientRecord) -> Result<(), Errno> {
-        let mut set = WriteSet::new();
+        let mut set = boot::from_reserve();
         set.put(Table::Clients, record.key(), record.encode());
         self.apply_own(&set).await?;
         self.commit().await;
@@ -323,7 +320,7 @@ impl Mdt {
     async fn end_session(&self, session: &Session) {
         loop {
             self.engine.store.ready().await;
-            match self.engine.close_session(session.client, session.id) {
+            match self.engine.close_session(session.client, session.id, self.exports.is_recovering()) {
                 Ok(()) => break,
                 Err(error) => {
                     if self.overcome(error).await.is_err() {

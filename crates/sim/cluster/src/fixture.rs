@@ -37,7 +37,7 @@ impl Cluster {
             .map(|(index, target)| (target, NidAddr { nid: nid(0, index as u32), port: PORT_DEFAULT }))
             .collect();
         let fsname = "testfs".parse::<FsName>().expect("a good name");
-        let plan = Plan { fsname, addrs: Rc::new(addrs.clone()), bugs: scenario.bugs };
+        let plan = Plan { fsname, addrs: Rc::new(addrs.clone()), bugs: scenario.bugs, is_sick: scenario.sick_stores };
         let server = |(target, addr): (TargetId, NidAddr)| {
             let node = sim.node(&target.to_string(), addr.nid);
             Server::new(target, node, MemDisk::default(), plan.clone())

@@ -75,7 +75,8 @@ impl Nemesis {
     /// A server whose store has failed gets a new process.
     pub(crate) fn restart_the_failed(&self, cluster: &Cluster) {
         for server in &cluster.servers {
-            if server.take_failure().is_some() {
+            if let Some(reason) = server.take_failure() {
+                cluster.sim.narrate(&format!("restarts {}: {reason}", server.target));
                 server.kill(false);
                 server.boot();
             }
@@ -95,6 +96,7 @@ impl Nemesis {
         }
         if self.heal_at.is_some_and(|at| now >= at) {
             cluster.sim.heal_all();
+            cluster.sim.narrate("heals all");
             self.heal_at = None;
         }
         let (back, down) = self.down.drain(..).partition(|down: &Down| now >= down.at);
@@ -115,7 +117,7 @@ impl Nemesis {
         }
         let server = &cluster.servers[victim];
         let machine = self.rng.chance(500_000);
-        tracing::info!("nemesis: kills {} ({})", server.target, if machine { "machine" } else { "process" });
+        cluster.sim.narrate(&format!("kills {} ({})", server.target, if machine { "machine" } else { "process" }));
         if !machine
             && self.rng.chance(300_000)
             && let Some(stop) = server.stop()
@@ -141,6 +143,7 @@ impl Nemesis {
         for _ in 0..self.rng.range(1, 3) {
             let client = self.rng.pick(&self.clients).clone();
             let server = self.any_server(cluster);
+            cluster.sim.narrate(&format!("cuts {} and {}", client.name(), server.name()));
             match self.rng.below(3) {
                 0 => cluster.sim.partition(&client, &server, Cut::OneWay),
                 1 => cluster.sim.partition(&server, &client, Cut::OneWay),

@@ -67,10 +67,11 @@ impl<'a> Run<'a> {
         self.work()?;
         self.peace()?;
         self.verify()?;
-        if self.scenario.blackout {
+        let dark = self.scenario.blackout && self.rng.chance(500_000);
+        if dark {
             self.blackout()?;
         }
-        self.sweep()
+        self.sweep(dark)
     }
 
     /// Runs `work` on a client; it must not take longer than peace does.
@@ -240,8 +241,9 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Everything is removed: then no object and no inode is left anywhere.
-    fn sweep(&mut self) -> Result<(), String> {
+    /// Everything is removed: then no inode and no object is left anywhere. After a blackout objects may be: those of
+    /// files whose creation was lost with their creator.
+    fn sweep(&mut self, dark: bool) -> Result<(), String> {
         self.nodes.iter().for_each(|node| node.kill_as(false));
         let node = self.fresh_node();
         let client = self.cluster.mount(&node);
@@ -249,7 +251,7 @@ impl<'a> Run<'a> {
             remove_below(client, Fid::ROOT).await.map_err(|error| error.to_string())?;
             client.sync().await.map_err(|error| error.to_string())
         })?;
-        let clean = || self.cluster.objects() == 0 && self.cluster.mdt_disk().records(Table::Inodes).len() <= 1;
+        let clean = || (dark || self.cluster.objects() == 0) && self.cluster.mdt_disk().records(Table::Inodes).len() <= 1;
         if !self.cluster.sim.run_until(SWEEP_MAX, clean) {
             let inodes = self.cluster.mdt_disk().records(Table::Inodes);
             let inodes: Vec<_> = inodes.iter().filter_map(|(key, _)| Fid::from_key(key)).map(|fid| fid.to_string()).collect();

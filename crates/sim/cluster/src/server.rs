@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) fsname: FsName,
     pub(crate) addrs: Rc<Vec<(TargetId, NidAddr)>>,
     pub(crate) bugs: Bugs,
+    /// Stores fail: a boot may fail too and is tried again.
+    pub(crate) is_sick: bool,
 }
 
 impl Plan {
@@ -96,7 +98,12 @@ impl Server {
         let (env, disk, plan) = (self.node.env(), self.disk.clone(), self.plan.clone());
         let (target, state) = (self.target, self.state.clone());
         self.node.env().spawn("server", async move {
-            let _running = run(&env, target, &disk, &plan, &state).await;
+            let running = run(&env, target, &disk, &plan, &state).await;
+            match &running {
+                Ok(_) => {}
+                Err(reason) if plan.is_sick => *state.failed.borrow_mut() = Some(reason.clone()),
+                Err(reason) => panic!("{target} does not boot from what a crash left: {reason}"),
+            }
             std::future::pending::<()>().await;
         });
     }
@@ -108,7 +115,7 @@ struct Running {
     _endpoint: Rc<Endpoint>,
 }
 
-async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<State>) -> Running {
+async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<State>) -> Result<Running, String> {
     let endpoint = Endpoint::new(env, endpoint_config(env, id), Rc::new(plan.clone()));
     let one = NonZeroU32::new(1).expect("one");
     let cpts = CptTable::new(one, one, 1, true).expect("one partition is always possible");
@@ -116,26 +123,26 @@ async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<St
     let meta = Rc::new(MemMeta::open(env, disk));
     match id.kind {
         TargetKind::Mgt => {
-            let mgt = Mgt::start(env, MgtConfig::default(), meta).await.expect("an MGT boots from what a crash left");
+            let mgt = Mgt::start(env, MgtConfig::default(), meta).await.map_err(text)?;
             let failed = mgt.failed();
             watch(env, state, failed);
             let stopping = mgt.clone();
             begin(state, &node, mgt, move || {
                 let mgt = stopping.clone();
-                Box::pin(async move { mgt.stop().await.expect("a healthy store commits") })
+                Box::pin(async move { drop(mgt.stop().await) })
             });
         }
         TargetKind::Ost => {
             let mut config = OstConfig::new(plan.fsname, id.index);
             config.bugs = plan.bugs.ost;
             let objects = Rc::new(MemObjects::open(env, disk));
-            let ost = Ost::start(env, config, meta, objects).await.expect("an OST boots from what a crash left");
+            let ost = Ost::start(env, config, meta, objects).await.map_err(text)?;
             let failed = ost.failed();
             watch(env, state, failed);
             let stopping = ost.clone();
             begin(state, &node, ost, move || {
                 let ost = stopping.clone();
-                Box::pin(async move { ost.stop().await.expect("a healthy store commits") })
+                Box::pin(async move { drop(ost.stop().await) })
             });
         }
         TargetKind::Mdt => {
@@ -143,8 +150,7 @@ async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<St
             config.bugs = plan.bugs.mdt;
             let osts = plan.osts();
             let list: Rc<dyn Fn() -> Vec<u32>> = Rc::new(move || osts.clone());
-            let mdt = Mdt::start(env, config, meta, Some(endpoint.clone()), list).await;
-            let mdt = mdt.expect("an MDT boots from what a crash left");
+            let mdt = Mdt::start(env, config, meta, Some(endpoint.clone()), list).await.map_err(text)?;
             let told = Rc::downgrade(state);
             mdt.failed(Rc::new(move |reason: &str| {
                 if let Some(state) = told.upgrade() {
@@ -161,7 +167,11 @@ async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<St
     let listener = env.listen(plan.addr(id)).await.expect("a killed node holds no address");
     node.serve(listener);
     register(env, id, plan, &endpoint, state);
-    Running { _node: node, _endpoint: endpoint }
+    Ok(Running { _node: node, _endpoint: endpoint })
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 fn endpoint_config(env: &Env, id: TargetId) -> EndpointConfig {

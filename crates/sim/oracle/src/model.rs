@@ -41,7 +41,8 @@ pub struct Node {
     pub nlink: u32,
     /// Open slots.
     pub opens: u32,
-    /// Where it was set and nothing has changed it since.
+    /// Where it was set, and nothing has changed it or opened the file since: an open for writing lets the objects'
+    /// own times count again.
     pub mtime: Option<Timespec>,
     /// Extended attributes.
     pub xattrs: BTreeMap<XattrName, Vec<u8>>,
@@ -293,7 +294,8 @@ impl Model {
             }
             Op::Utimens { path, sec, nsec } => {
                 let ino = self.find(path)?;
-                self.node_mut(ino).mtime = Some(Timespec::new(*sec, *nsec));
+                let node = self.node_mut(ino);
+                node.mtime = (node.opens == 0).then(|| Timespec::new(*sec, *nsec));
                 Expect::Attr(ino)
             }
             Op::Write { slot, offset, len, salt } => self.write(*slot, *offset, *len, *salt),
@@ -391,7 +393,8 @@ impl Model {
     }
 
     fn take_slot(&mut self, ino: Ino, slot: u8, append: bool) {
-        self.node_mut(ino).opens += 1;
+        let node = self.node_mut(ino);
+        (node.opens, node.mtime) = (node.opens + 1, None);
         self.slots.insert(slot, Slot { ino, append });
     }
 

@@ -1,6 +1,6 @@
 //! How fast the record store takes creates: an entry, an inode and the parent's inode in one set, a commit each second.
 //!
-//! `cargo run --release -p osd-disk --example creates -- DIR [COUNT]`
+//! `cargo run --release -p osd-disk --example creates -- DIR [COUNT [DIRTY_MIB]]`
 
 use std::future::Future;
 use std::path::Path;
@@ -36,7 +36,8 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
 fn main() {
     let dir = std::env::args().nth(1).expect("a directory");
     let count: u32 = std::env::args().nth(2).map_or(1_000_000, |count| count.parse().expect("a number"));
-    records(Path::new(&dir), count);
+    let dirty_mib: u64 = std::env::args().nth(3).map_or(16, |mib| mib.parse().expect("a number"));
+    records(Path::new(&dir), count, dirty_mib << 20);
     objects(Path::new(&dir));
 }
 
@@ -53,7 +54,7 @@ fn create(number: u32) -> WriteSet {
     set
 }
 
-fn records(dir: &Path, count: u32) {
+fn records(dir: &Path, count: u32, dirty_bytes: u64) {
     let meta = DiskMeta::open(dir, &MetaOptions::default()).expect("opens");
     let (start, mut last) = (Instant::now(), Instant::now());
     let (mut stall_max, mut commits, mut dirty_max) = (Duration::ZERO, 0, 0);
@@ -69,7 +70,7 @@ fn records(dir: &Path, count: u32) {
                 Err(error) => panic!("{error}"),
             }
         }
-        if number % 64 == 0 && (last.elapsed() > Duration::from_secs(1) || meta.dirty_bytes() > 16 << 20) {
+        if number % 64 == 0 && (last.elapsed() > Duration::from_secs(1) || meta.dirty_bytes() > dirty_bytes) {
             dirty_max = dirty_max.max(meta.dirty_bytes());
             drop(meta.commit());
             (commits, last) = (commits + 1, Instant::now());

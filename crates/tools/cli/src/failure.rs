@@ -22,9 +22,21 @@ impl Failed {
         Failed::new(errno.raw(), format!("{command}: {what}: {errno}"))
     }
 
+    /// The number of an operating-system error, also of one that was wrapped in words.
+    pub(crate) fn number(error: &std::io::Error) -> Errno {
+        match error.kind() {
+            _ if error.raw_os_error().is_some() => Errno::from_io(error),
+            std::io::ErrorKind::ConnectionRefused => Errno::ECONNREFUSED,
+            std::io::ErrorKind::TimedOut => Errno::ETIMEDOUT,
+            std::io::ErrorKind::NotFound => Errno::ENOENT,
+            std::io::ErrorKind::PermissionDenied => Errno::EACCES,
+            _ => Errno::EIO,
+        }
+    }
+
     /// An operating-system error about `what`.
     pub(crate) fn io(error: &std::io::Error, command: &str, what: &str) -> Failed {
-        let number = Errno::from_io(error);
+        let number = Failed::number(error);
         if error.raw_os_error().is_some() && number.name() != "E?" {
             Failed::of(number, command, what)
         } else {

@@ -7,7 +7,6 @@ use types::{Errno, Fid, Timespec};
 use wire::SizeState;
 use wire::body::{CloseReq, close as flags};
 
-use crate::boot::from_reserve;
 use crate::op::{Answer, Op};
 use crate::opens::{OpenFile, Verdict};
 use crate::record::Inode;
@@ -32,7 +31,6 @@ pub(crate) fn close(op: &mut Op<'_, '_>) -> Decided<Answer> {
         inode.attr.set_atime(atime.max(inode.attr.atime()));
     }
     let wrote = body.flags & flags::WROTE != 0;
-    op.tx.set = from_reserve();
     let last = op.state.opens.is_last(body.handle);
     op.tx.effects.push(Effect::Closed { handle: body.handle, wrote, cleaned });
     let answer = Answer::attr(&inode);

@@ -168,7 +168,7 @@ fn place(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode, inode: &mut Inod
     let asked = op.request.buf(3);
     let asked = if asked.is_empty() { Template::default() } else { decode_template(&asked)? };
     let writes = body.flags & flags::OPEN != 0 && wants_write(body.open_flags);
-    if op.osts.is_empty() && op.replay.is_none() && !writes {
+    if !writes && op.replay.is_none() && (op.osts)().is_empty() {
         return Ok(()); // a name may exist before the first OST does; the first open for writing places it
     }
     op.give_layout(inode, Some(parent), &asked)
@@ -187,7 +187,7 @@ impl Op<'_, '_> {
         }
         let template = self.wanted(parent, asked)?;
         template.check().map_err(|error| error.errno())?;
-        let osts = self.state.place(&template, self.osts)?;
+        let osts = self.state.place(&template, &(self.osts)())?;
         let layout = Layout {
             stripe_size: template.stripe_size,
             stripe_count: u16::try_from(osts.len()).map_err(|_| Errno::EINVAL)?,
@@ -209,8 +209,9 @@ impl Op<'_, '_> {
         {
             template = template.or(&default);
         }
-        let root = self.tx.inode(Fid::ROOT)?;
-        if let Some(default) = self.tx.template(&root)? {
+        if let Some(root) = self.tx.find(Fid::ROOT)?
+            && let Some(default) = self.tx.template(&root)?
+        {
             template = template.or(&default);
         }
         let global = Template {

@@ -42,8 +42,8 @@ pub(crate) struct Op<'a, 'v> {
     pub(crate) tx: Tx<'v>,
     pub(crate) state: &'a mut State,
     pub(crate) config: &'a MdtConfig,
-    /// Active OSTs.
-    pub(crate) osts: &'a [u32],
+    /// Asks for the active OSTs.
+    pub(crate) osts: &'a dyn Fn() -> Vec<u32>,
 }
 
 /// What to answer.

@@ -13,6 +13,7 @@ use wire::{Attr, Opcode, SizeState, dirent};
 
 use super::fsck::fsck;
 use super::rig::Rig;
+use crate::Bugs;
 
 struct Script {
     rig: Rig,
@@ -21,7 +22,12 @@ struct Script {
 
 /// Runs `lines` of `operation -> answer`; an operation without an answer must succeed.
 pub(super) fn check(lines: &str) {
-    let mut script = Script { rig: Rig::new(), handles: BTreeMap::new() };
+    check_with(Bugs::default(), lines);
+}
+
+/// The same with planted bugs.
+fn check_with(bugs: Bugs, lines: &str) {
+    let mut script = Script { rig: Rig::with_bugs(bugs), handles: BTreeMap::new() };
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (operation, expected) = line.split_once(" ->").unwrap_or((line, "ok"));
         let words: Vec<&str> = operation.split_whitespace().collect();

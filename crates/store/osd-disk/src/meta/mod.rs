@@ -87,7 +87,10 @@ impl DiskMeta {
         std::fs::create_dir_all(&dir).map_err(DiskError::io(&dir, "cannot be made"))?;
         let lock = crate::superblock::lock_file(&dir.join("lock"), &dir)?;
         crate::superblock::sync_dir(dir.parent().unwrap_or(&dir))?;
-        let map_bytes = map_bytes(&dir, options)?;
+        let stat = rustix::fs::statvfs(&dir).map_err(|errno| DiskError::io(&dir, "statvfs")(errno.into()))?;
+        let disk_bytes = stat.f_blocks.saturating_mul(stat.f_frsize);
+        let map_bytes = options.map_bytes.unwrap_or(disk_bytes.saturating_mul(4).min(MAP_BYTES_MAX));
+        let map_bytes = map_bytes.max(MAP_BYTES_MIN).next_multiple_of(1 << 20);
         let records = |why: LmdbError| DiskError::Records { path: dir.clone(), why: why.to_string() };
         let map = usize::try_from(map_bytes).unwrap_or(usize::MAX);
         let mut txn = lmdb::Env::open(&dir, map, TABLES_MAX).map_err(records)?.begin().map_err(records)?;
@@ -98,7 +101,7 @@ impl DiskMeta {
         let page_bytes = txn.stat(tables[0]).map_err(records)?.page_bytes;
         let data = dir.join("data.mdb");
         let file = OpenOptions::new().write(true).open(&data).map_err(DiskError::io(&data, "cannot be opened"))?;
-        let room = Room::new(file, page_bytes, map_bytes).map_err(DiskError::io(&data, "cannot be allocated"))?;
+        let room = Room::new(file, page_bytes, map_bytes, disk_bytes).map_err(DiskError::io(&data, "cannot be allocated"))?;
         let running = Running { txn, room, depth: 0, large: 0 };
         let running = running.commit(&tables).map_err(|why| DiskError::Records { path: dir.clone(), why })?;
 
@@ -284,17 +287,6 @@ fn commit_thread(
             waiting.into_iter().for_each(Waker::wake);
         }
     })
-}
-
-fn map_bytes(dir: &Path, options: &MetaOptions) -> Result<u64, DiskError> {
-    let wanted = match options.map_bytes {
-        Some(bytes) => bytes,
-        None => {
-            let stat = rustix::fs::statvfs(dir).map_err(|errno| DiskError::io(dir, "statvfs")(errno.into()))?;
-            stat.f_blocks.saturating_mul(stat.f_frsize).saturating_mul(4).min(MAP_BYTES_MAX)
-        }
-    };
-    Ok(wanted.max(MAP_BYTES_MIN).next_multiple_of(1 << 20))
 }
 
 struct RunningView<'a>(&'a DiskMeta);

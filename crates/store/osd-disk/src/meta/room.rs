@@ -15,14 +15,18 @@ use std::os::fd::AsRawFd;
 
 use super::lmdb::{Env, LmdbError, Txn};
 
-/// Allocated ahead of what is used, bytes: more than a transaction dirties between two commits (16 MiB of pages are
-/// the servers' bound, one batch of operations may come on top).
-const AHEAD_BYTES: u64 = 64 << 20;
+/// Allocated ahead of what is used, bytes: what a transaction dirties between two commits. Where one needs more, the
+/// next piece is allocated at once, about a millisecond.
+const AHEAD_BYTES_MAX: usize = 16 << 20;
+/// On a small disk a 64th of it, so that objects beside the records keep their room.
+const AHEAD_SHARE: usize = 64;
 /// Kept for what a commit itself takes: roots of tables and the list of freed pages (8 bytes each).
 const MARGIN_PAGES: usize = 64;
 /// Pages of the reserve: a third of it takes any single operation.
 const RESERVE_PAGES_MIN: usize = 512;
-const RESERVE_PAGES_MAX: usize = 4_096;
+const RESERVE_PAGES_MAX: usize = 2_048;
+/// A 16th of the store or of its disk, between these.
+const RESERVE_SHARE: usize = 16;
 
 /// Room of a store, between its transactions and during one.
 pub(crate) struct Room {
@@ -48,11 +52,12 @@ pub(crate) struct Need {
 }
 
 impl Room {
-    /// Of the store whose data is `file`.
-    pub(crate) fn new(file: File, page_bytes: usize, map_bytes: u64) -> std::io::Result<Room> {
-        let map_pages = usize::try_from(map_bytes).unwrap_or(usize::MAX) / page_bytes;
-        let ahead_pages = (AHEAD_BYTES as usize / page_bytes).min(map_pages / 8).max(MARGIN_PAGES);
-        let reserve = (map_pages / 8).clamp(RESERVE_PAGES_MIN, RESERVE_PAGES_MAX);
+    /// Of the store whose data is `file`, on a disk of `disk_bytes`.
+    pub(crate) fn new(file: File, page_bytes: usize, map_bytes: u64, disk_bytes: u64) -> std::io::Result<Room> {
+        let pages = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX) / page_bytes;
+        let (map_pages, some_pages) = (pages(map_bytes), pages(map_bytes.min(disk_bytes)));
+        let ahead_pages = (some_pages / AHEAD_SHARE).clamp(MARGIN_PAGES, AHEAD_BYTES_MAX / page_bytes);
+        let reserve = (some_pages / RESERVE_SHARE).clamp(RESERVE_PAGES_MIN, RESERVE_PAGES_MAX);
         let mut room = Room { file, page_bytes, map_pages, ahead_pages, allocated_pages: 0, reserve, can_grow: true, begin: 0 };
         // A copied file may have holes: fill them once.
         let len = room.file.metadata()?.len();

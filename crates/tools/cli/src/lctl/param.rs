@@ -155,12 +155,25 @@ fn listed(args: &List, name: &Name) -> String {
 }
 
 /// Matches on all daemons. That one daemon has no match is no error as long as another has.
-fn everywhere<T>(command: &str, question: &Ask, pattern: &str, first: &mut First, of: impl Fn(Reply) -> Vec<T>) -> Vec<T> {
+/// What two daemons answer alike (their version, say) is told once.
+fn everywhere<T: PartialEq>(
+    command: &str,
+    question: &Ask,
+    pattern: &str,
+    first: &mut First,
+    of: impl Fn(Reply) -> Vec<T>,
+) -> Vec<T> {
     let mut found = Vec::new();
     let mut complained = false;
     for socket in rundir::daemons() {
         match ask::ask(&socket, question) {
-            Ok(reply) => found.extend(of(reply)),
+            Ok(reply) => {
+                for match_ in of(reply) {
+                    if !found.contains(&match_) {
+                        found.push(match_);
+                    }
+                }
+            }
             Err(AskError::Refused(failure)) if failure.errno == Errno::ENOENT.raw() => {}
             Err(error) => {
                 complained = true;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use types::{Errno, NidAddr};
+use types::NidAddr;
 
 use crate::Failed;
 
@@ -25,8 +25,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
             Ok(())
         }
         Err(error) => {
-            let errno = Errno::from_io(&error);
-            Err(Failed::new(errno.raw(), format!("failed to ping {}: {error}", args.nid)))
+            let errno = Failed::number(&error);
+            Err(Failed::new(errno.raw(), format!("failed to ping {}: {errno}", args.nid)))
         }
     }
 }

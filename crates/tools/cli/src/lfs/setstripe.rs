@@ -1,22 +1,18 @@
 //! `lfs setstripe`: creates a file with a layout, or sets a directory's default. Silent on success.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use daemons::ctl::Ask;
 use layout::Template;
 use types::Errno;
 
 use crate::failure::First;
-use crate::{Failed, lov, size};
+use crate::{Failed, lov, mountpoint, size};
 
 const COMMAND: &str = "lfs setstripe";
 
 /// Smallest unit of a stripe size (spec namespace 2.3).
 const STRIPE_SIZE_UNIT: u64 = 64 << 10;
-
-/// O_LOV_DELAY_CREATE as it passes FUSE: FASYNC at create means "no layout yet".
-const DELAY_LAYOUT: i32 = libc::O_ASYNC;
 
 /// Arguments of `lfs setstripe`.
 #[derive(Debug, clap::Args)]
@@ -115,22 +111,25 @@ fn parse_list(text: &str) -> Result<Vec<u32>, String> {
 fn set(path: &Path, template: &Template, delete: bool) -> Result<(), Failed> {
     let shown = path.display().to_string();
     let fail = |error: std::io::Error| Failed::io(&error, COMMAND, &format!("setstripe error for '{shown}'"));
-    let is_dir = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
+    let found = std::fs::metadata(path);
+    let is_dir = found.as_ref().is_ok_and(std::fs::Metadata::is_dir);
     if delete && !is_dir {
         return Err(Failed::of(Errno::ENOTDIR, COMMAND, &format!("cannot remove the layout of '{shown}'")));
     }
-    let result = if delete {
-        remove(path)
-    } else {
-        let value = layout::lov::encode_dir(template);
-        if is_dir { put(path, &value) } else { create(path, &value) }
-    };
-    result.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            Failed::new(Errno::EEXIST.raw(), format!("{COMMAND}: setstripe error for '{shown}': stripe already set"))
-        }
-        _ => fail(error),
-    })
+    if delete {
+        return remove(path).map_err(fail);
+    }
+    let value = layout::lov::encode_dir(template);
+    match found {
+        Ok(_) if is_dir => put(path, &value).map_err(fail),
+        Ok(_) => Err(set_already(&shown)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(path, value),
+        Err(error) => Err(fail(error)),
+    }
+}
+
+fn set_already(shown: &str) -> Failed {
+    Failed::new(Errno::EEXIST.raw(), format!("{COMMAND}: setstripe error for '{shown}': stripe already set"))
 }
 
 fn put(path: &Path, value: &[u8]) -> std::io::Result<()> {
@@ -144,17 +143,26 @@ fn remove(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// A new file without data. It must not exist: its layout, once there, does not change.
-fn create(path: &Path, value: &[u8]) -> std::io::Result<()> {
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o644).custom_flags(DELAY_LAYOUT).open(path)?;
-    match rustix::fs::fsetxattr(&file, lov::XATTR, value, rustix::fs::XattrFlags::empty()) {
-        Ok(()) => Ok(()),
-        Err(error) => {
-            let _ = std::fs::remove_file(path); // what we made and could not finish
-            Err(error.into())
-        }
+/// A new file without data. It gets its layout as it is made, which the kernel's create cannot say: the mount's daemon
+/// is asked, and the servers check that we may.
+fn create(path: &Path, striping: Vec<u8>) -> Result<(), Failed> {
+    let shown = path.display().to_string();
+    let wrong = || Failed::of(Errno::EINVAL, COMMAND, &format!("setstripe error for '{shown}'"));
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(wrong)?.to_owned();
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mount = mountpoint::of(Some(parent), COMMAND)?;
+    let dir = mountpoint::inside(&mount, parent, COMMAND)?;
+    match mountpoint::ask(&mount, &Ask::Create { dir, name, umask: umask(), striping }, COMMAND) {
+        Ok(_) => Ok(()),
+        Err(failed) if i32::from(failed.status) == Errno::EEXIST.raw() => Err(set_already(&shown)),
+        Err(failed) => Err(Failed { text: format!("{}: '{shown}'", failed.text), ..failed }),
     }
+}
+
+fn umask() -> u32 {
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask);
+    mask.bits()
 }
 
 #[cfg(test)]

@@ -50,6 +50,17 @@ pub enum Ask {
         /// From the root of the file system, with a leading slash.
         path: String,
     },
+    /// Makes a regular file with a layout; it must not exist (clients only).
+    Create {
+        /// Path of its directory, from the root of the file system.
+        dir: String,
+        /// Name.
+        name: String,
+        /// The asker's umask.
+        umask: u32,
+        /// What `lustre.lov` would be set to.
+        striping: Vec<u8>,
+    },
     /// Paths of a FID (clients only).
     Fid2path {
         /// As text.
@@ -58,7 +69,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// Whether it changes anything.
+    /// Whether it changes the daemon itself. (Making a file is checked by the servers, as for everybody.)
     #[must_use]
     pub fn changes(&self) -> bool {
         matches!(self, Ask::Set { .. })
@@ -79,7 +90,7 @@ pub enum Reply {
     Names(Vec<Name>),
     /// To [`Ask::Devices`].
     Devices(Vec<Device>),
-    /// To [`Ask::Nids`] and [`Ask::Fid2path`].
+    /// To [`Ask::Nids`], [`Ask::Path2fid`], [`Ask::Create`] and [`Ask::Fid2path`].
     Lines(Vec<String>),
     /// To [`Ask::Df`].
     Spaces(Vec<Space>),

@@ -60,7 +60,8 @@ pub fn serve(env: &env::Env, label: &str, params: &ParamTree, answers: Rc<dyn An
 
 async fn converse(stream: UnixStream, params: &ParamTree, answers: &dyn Answers) -> io::Result<()> {
     let peer = stream.peer_cred()?;
-    let creds = Creds { uid: peer.uid(), gid: peer.gid(), groups: Vec::new() };
+    let groups = peer.pid().map_or_else(Vec::new, groups_of);
+    let creds = Creds { uid: peer.uid(), gid: peer.gid(), groups };
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
     loop {
@@ -78,6 +79,13 @@ async fn converse(stream: UnixStream, params: &ParamTree, answers: &dyn Answers)
             return Ok(()); // over the bound: what follows is no question
         }
     }
+}
+
+/// Supplementary groups of the asker, while it waits for us.
+fn groups_of(pid: i32) -> Vec<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+    line.split_whitespace().filter_map(|gid| gid.parse().ok()).take(types::GROUPS_MAX).collect()
 }
 
 async fn answer(ask: Ask, creds: &Creds, params: &ParamTree, answers: &dyn Answers) -> Result<Reply, Failure> {

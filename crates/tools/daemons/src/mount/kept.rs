@@ -164,6 +164,16 @@ async fn special(client: Client, ask: Ask, creds: Creds) -> Result<Reply, Failur
             let attr = client.lookup_path(&ctx, &path).await.map_err(failed)?;
             Ok(Reply::Lines(vec![attr.fid().to_string()]))
         }
+        Ask::Create { dir, name, umask, striping } => {
+            let template = layout::lov::decode(&striping).map_err(|_| Failure::of(Errno::EINVAL))?;
+            let ctx = Ctx { umask, ..ctx };
+            let parent = client.lookup_path(&ctx, &dir).await.map_err(failed)?.fid();
+            let flags = (libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY).cast_unsigned();
+            let made = client.create(&ctx, parent, name.as_bytes(), libc::S_IFREG | 0o644, flags, Some(&template)).await;
+            let (attr, file) = made.map_err(failed)?;
+            file.close().await.map_err(failed)?;
+            Ok(Reply::Lines(vec![attr.fid().to_string()]))
+        }
         Ask::Fid2path { .. } if ctx.creds.uid != 0 => Err(Failure::of(Errno::EPERM)),
         Ask::Fid2path { fid } => {
             let fid: Fid = fid.parse().map_err(|_| Failure::of(Errno::EINVAL))?;

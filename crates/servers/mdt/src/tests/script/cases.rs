@@ -1,6 +1,7 @@
 //! What each operation answers.
 
-use super::check;
+use super::{check, check_with};
+use crate::Bugs;
 
 #[test]
 fn names_come_and_go() {
@@ -333,8 +334,8 @@ fn a_file_without_osts_exists_and_is_placed_when_it_is_written() {
         "osts 0
          mkfile /f 644
          layout /f -> none
-         open /f 1 h -> ENOSPC
-         creat /g 644 1 h -> ENOSPC
+         open /f 1 h -> EINPROGRESS
+         creat /g 644 1 h -> EINPROGRESS
          open /f 0 r
          osts 2
          open /f 1 h
@@ -398,6 +399,17 @@ fn writers_side_by_side_leave_the_size_to_the_osts() {
          stat /f -> 644 1 0:0 0 dirty
          known /f 20
          stat /f -> 644 1 0:0 20 clean",
+    );
+}
+
+#[test]
+fn the_planted_bug_of_sizes_shows() {
+    check_with(
+        Bugs { clean_size_despite_writers: true, ..Bugs::default() },
+        "creat /f 644 1 a -> created
+         open /f 1 b
+         close a wrote 10
+         stat /f -> 644 1 0:0 10 clean",
     );
 }
 
@@ -490,9 +502,14 @@ fn a_full_store_refuses_and_lets_delete() {
          full on
          mkfile /d/g 644 -> ENOSPC
          link /d/f /d/g -> ENOSPC
-         chmod /d/f 600 -> ENOSPC
+         setx /d/f user.a b -> ENOSPC
+         mkdir /e 755 -> ENOSPC
+         chmod /d/f 600
+         open /d/f 0 r
+         close r
          close a wrote 5
-         stat /d/f -> 644 1 0:0 5 clean
+         stat /d/f -> 600 1 0:0 5 clean
+         truncate /d/f 2 -> truncate
          rename /d/f /d/h
          unlink /d/h
          rmdir /d

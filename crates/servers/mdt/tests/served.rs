@@ -1,0 +1,415 @@
+//! An MDT behind its service, with clients and an OST that only destroys, on virtual time.
+
+use std::cell::RefCell;
+use std::num::NonZeroU32;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::{Call, Endpoint, EndpointConfig, Keep, Resolve};
+use env::{CptTable, Env, LocalFuture};
+use env_sim::{NodeHandle, Sim, SimConfig};
+use mdt::{Bugs, Mdt, MdtConfig};
+use osd::Table;
+use osd::mem::{MemDisk, MemMeta};
+use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Node, NodeConfig, Session, Target, spec};
+use types::{ClientId, Errno, Fid, Instance, NidAddr, Span, TargetId, Transno};
+use wire::attr::S_IFREG;
+use wire::body::{AttrRep, CloseReq, CreateReq, FidReq, LockRep, LockReq, LookupReq, UnlinkReq, close, create, lock};
+use wire::{Opcode, Reply, Request, encode_body};
+
+const MDT: TargetId = TargetId { kind: types::TargetKind::Mdt, index: 0 };
+const OST: TargetId = TargetId { kind: types::TargetKind::Ost, index: 0 };
+
+fn addr(target: TargetId) -> NidAddr {
+    let text = if target == MDT { "10.0.0.1@tcp" } else { "10.0.0.2@tcp" };
+    text.parse().expect("a NID")
+}
+
+struct Where;
+
+impl Resolve for Where {
+    fn addrs(&self, target: TargetId) -> Vec<NidAddr> {
+        vec![addr(target)]
+    }
+}
+
+fn endpoint(env: &Env, client: u128, is_server: bool) -> Rc<Endpoint> {
+    let config = EndpointConfig { client: ClientId(client), name: format!("c{client}"), is_server, ..EndpointConfig::default() };
+    Endpoint::new(env, config, Rc::new(Where))
+}
+
+/// Commits at once and remembers what it destroyed.
+struct ToyOst {
+    exports: Rc<Exports>,
+    destroyed: Rc<RefCell<u64>>,
+}
+
+impl Target for ToyOst {
+    fn id(&self) -> TargetId {
+        OST
+    }
+    fn exports(&self) -> Rc<Exports> {
+        self.exports.clone()
+    }
+    fn class(&self, _: &Request) -> Class {
+        Class { service: &spec::OST, high_priority: false }
+    }
+    fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {
+        let transno = self.exports.next_transno(&incoming);
+        let mut reply = Reply::ok(&incoming.request.header, Vec::new());
+        self.exports.record(&incoming, transno, &mut reply);
+        *self.destroyed.borrow_mut() += incoming.request.buf(1).len() as u64 / 24;
+        self.exports.committed(transno);
+        Box::pin(std::future::ready(reply))
+    }
+    fn remember_client(self: Rc<Self>, _: ClientRecord) -> LocalFuture<'static, Result<(), Errno>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+    fn session_ended(self: Rc<Self>, _: Rc<Session>, _: bool) -> LocalFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+    fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+struct World {
+    sim: Sim,
+    mds: NodeHandle,
+    oss: NodeHandle,
+    clients: Vec<(NodeHandle, Rc<Endpoint>)>,
+    disk: MemDisk,
+    mdt: Rc<RefCell<Option<Rc<Mdt>>>>,
+    destroyed: Rc<RefCell<u64>>,
+    bugs: Bugs,
+}
+
+fn cpts() -> NodeConfig {
+    let one = NonZeroU32::new(1).expect("one");
+    NodeConfig::new(CptTable::new(one, one, 1, true).expect("one partition"))
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        World::with_bugs(seed, Bugs::default())
+    }
+
+    fn with_bugs(seed: u64, bugs: Bugs) -> World {
+        let sim = Sim::new(seed, SimConfig::default());
+        let (mds, oss) = (sim.node("mds", addr(MDT).nid), sim.node("oss", addr(OST).nid));
+        let clients = (0..2u32)
+            .map(|n| {
+                let node = sim.node(&format!("c{n}"), format!("10.0.1.{n}@tcp").parse().expect("a NID"));
+                let endpoint = endpoint(&node.env(), u128::from(n) + 1, false);
+                (node, endpoint)
+            })
+            .collect();
+        let disk = MemDisk::default();
+        let world = World { sim, mds, oss, clients, disk, mdt: Rc::default(), destroyed: Rc::default(), bugs };
+        world.boot_ost();
+        world.boot();
+        world
+    }
+
+    fn boot(&self) {
+        let (env, disk, slot, bugs) = (self.mds.env(), self.disk.clone(), self.mdt.clone(), self.bugs);
+        self.mds.env().spawn("mds", async move {
+            let store = Rc::new(MemMeta::open(&env, &disk));
+            let mut config = MdtConfig::new("testfs".parse().expect("a name"), 0);
+            config.bugs = bugs;
+            let osts = endpoint(&env, 99, true);
+            let mdt = Mdt::start(&env, config, store, Some(osts), Rc::new(|| vec![0])).await.expect("a good store");
+            *slot.borrow_mut() = Some(mdt.clone());
+            let node = Node::new(&env, cpts());
+            node.add_target(mdt);
+            node.serve(env.listen(addr(MDT)).await.expect("a free address"));
+            std::future::pending::<()>().await;
+        });
+    }
+
+    fn boot_ost(&self) {
+        let (env, destroyed) = (self.oss.env(), self.destroyed.clone());
+        self.oss.env().spawn("oss", async move {
+            let exports = Exports::new(
+                &env,
+                ExportsConfig {
+                    target: OST,
+                    instance: Instance(1),
+                    known: Vec::new(),
+                    replies: Vec::new(),
+                    last_committed: Transno::NONE,
+                    recovery_window: Span::secs(30),
+                    recovery_window_max: Span::secs(120),
+                    abort_recovery: true,
+                    lease: Span::secs(150),
+                },
+            );
+            let node = Node::new(&env, cpts());
+            node.add_target(Rc::new(ToyOst { exports, destroyed }));
+            node.serve(env.listen(addr(OST)).await.expect("a free address"));
+            std::future::pending::<()>().await;
+        });
+    }
+
+    fn crash(&self) {
+        self.mdt.borrow_mut().take();
+        self.mds.kill_as(false);
+        self.boot();
+    }
+
+    fn call(&self, client: usize, call: Call) -> Result<(Reply, types::Xid), Errno> {
+        let (node, endpoint) = &self.clients[client];
+        let remote = endpoint.remote(MDT);
+        let answer = self.sim.block_on(node, async move { remote.call(call).await });
+        answer.map(|answer| (answer.reply, answer.xid)).map_err(|error| error.errno())
+    }
+
+    /// Asks for a lock in the background; the slot fills with the answer.
+    fn lock_later(&self, client: usize, body: LockReq) -> Rc<RefCell<Option<Result<u32, Errno>>>> {
+        let (node, endpoint) = &self.clients[client];
+        let (remote, slot) = (endpoint.remote(MDT), Rc::new(RefCell::new(None)));
+        let fill = slot.clone();
+        node.env().spawn("lock", async move {
+            let answer = remote.call(modifying(Opcode::MdtLock, vec![encode_body(&body)])).await;
+            let state = answer.map(|answer| answer.reply.body::<LockRep>().state).map_err(|error| error.errno());
+            *fill.borrow_mut() = Some(state);
+        });
+        slot
+    }
+
+    fn records(&self, table: Table) -> usize {
+        self.disk.records(table).len()
+    }
+}
+
+fn modifying(opcode: Opcode, bufs: Vec<Bytes>) -> Call {
+    let mut call = Call::new(opcode, bufs);
+    call.modifies = true;
+    call
+}
+
+fn creation(name: &'static str, open_flags: Option<u32>) -> Call {
+    let body = CreateReq {
+        parent: Fid::ROOT.into(),
+        mode: S_IFREG | 0o644,
+        open_flags: open_flags.unwrap_or(0),
+        flags: if open_flags.is_some() { create::OPEN } else { 0 },
+        ..CreateReq::default()
+    };
+    let mut call = modifying(Opcode::MdtCreate, vec![encode_body(&body), Bytes::from_static(name.as_bytes())]);
+    call.keep = if open_flags.is_some() { Keep::Open } else { Keep::No };
+    call
+}
+
+fn unlinking(name: &'static str) -> Call {
+    let body = UnlinkReq { parent: Fid::ROOT.into(), ..UnlinkReq::default() };
+    modifying(Opcode::MdtUnlink, vec![encode_body(&body), Bytes::from_static(name.as_bytes())])
+}
+
+fn closing(open: &AttrRep, xid: types::Xid) -> Call {
+    let body = CloseReq {
+        fid: open.attr.fid().into(),
+        handle: open.handle,
+        flags: close::SIZE | close::WROTE,
+        size: 5,
+        write_epoch: open.write_epoch,
+        ..CloseReq::default()
+    };
+    let mut call = modifying(Opcode::MdtClose, vec![encode_body(&body)]);
+    call.keep = Keep::Close { open: xid };
+    call
+}
+
+fn locking(fid: Fid, owner: u64, mode: u32, flags: u32, wait_ms: u32) -> LockReq {
+    let extent = (0, u64::MAX);
+    LockReq {
+        fid: fid.into(),
+        kind: lock::FLOCK,
+        mode,
+        start: extent.0,
+        end: extent.1,
+        owner,
+        flags,
+        cookie: owner,
+        wait_ms,
+        ..LockReq::default()
+    }
+}
+
+#[test]
+fn an_idle_mdt_commits_within_its_interval_and_then_sleeps() {
+    let world = World::new(1);
+    let made: AttrRep = world.call(0, creation("a", None)).expect("room").0.body();
+    assert_eq!(world.records(Table::Inodes), 1, "only the root is durable");
+    world.sim.run_for(Span::millis(1_500));
+    assert_eq!(world.records(Table::Inodes), 2);
+    let body = LookupReq { parent: Fid::ROOT.into(), ..LookupReq::default() };
+    let found = world.call(1, Call::new(Opcode::MdtLookup, vec![encode_body(&body), Bytes::from_static(b"a")]));
+    assert_eq!(found.expect("it is there").0.body::<AttrRep>().attr, made.attr);
+}
+
+#[test]
+fn a_crash_loses_nothing_that_was_answered() {
+    for seed in 0..20 {
+        let world = World::new(seed);
+        let (open, xid) = world.call(0, creation("open", Some(1))).expect("room");
+        let open: AttrRep = open.body();
+        let plain: AttrRep = world.call(0, creation("plain", None)).expect("room").0.body();
+        world.call(0, unlinking("open")).expect("it is there");
+        world.crash();
+        let getattr =
+            |fid: Fid| Call::new(Opcode::MdtGetattr, vec![encode_body(&FidReq { fid: fid.into(), ..FidReq::default() })]);
+        let again: AttrRep = world.call(0, getattr(plain.attr.fid())).expect("replayed").0.body();
+        assert_eq!(again.attr, plain.attr, "seed {seed}");
+        let orphan: AttrRep = world.call(0, getattr(open.attr.fid())).expect("still open").0.body();
+        assert_eq!(orphan.attr.nlink, 0);
+        world.call(0, closing(&open, xid)).expect("the handle is back");
+        assert_eq!(world.call(0, getattr(open.attr.fid())).map(drop), Err(Errno::ESTALE));
+    }
+}
+
+#[test]
+fn objects_of_removed_files_are_destroyed_and_the_log_empties() {
+    let world = World::new(3);
+    let (open, xid) = world.call(0, creation("a", Some(1))).expect("room");
+    world.call(0, closing(&open.body(), xid)).expect("open");
+    world.call(0, unlinking("a")).expect("there");
+    assert_eq!(*world.destroyed.borrow(), 0, "nothing goes before it is durable");
+    world.sim.run_for(Span::secs(5));
+    assert_eq!((*world.destroyed.borrow(), world.records(Table::Destroys)), (1, 0));
+}
+
+#[test]
+fn the_log_of_objects_survives_a_crash() {
+    let world = World::new(4);
+    let (open, xid) = world.call(0, creation("a", Some(1))).expect("room");
+    world.call(0, closing(&open.body(), xid)).expect("open");
+    world.oss.kill_as(false);
+    world.call(0, unlinking("a")).expect("there");
+    world.sim.run_for(Span::secs(3));
+    assert_eq!(world.records(Table::Destroys), 1);
+    world.crash();
+    world.boot_ost();
+    world.sim.run_for(Span::secs(60));
+    assert_eq!((*world.destroyed.borrow(), world.records(Table::Destroys)), (1, 0));
+}
+
+#[test]
+fn a_lock_is_waited_for_across_requests_and_goes_with_its_client() {
+    let world = World::new(5);
+    let fid = world.call(0, creation("a", None)).expect("room").0.body::<AttrRep>().attr.fid();
+    let take = |client, body: LockReq| {
+        let answer = world.call(client, modifying(Opcode::MdtLock, vec![encode_body(&body)]));
+        answer.map(|(reply, _)| reply.body::<LockRep>().state)
+    };
+    assert_eq!(take(0, locking(fid, 1, lock::EXCLUSIVE, 0, 0)), Ok(1));
+    assert_eq!(take(1, locking(fid, 2, lock::SHARED, 0, 0)), Ok(0));
+    assert_eq!(take(1, locking(fid, 2, lock::SHARED, lock::TEST, 0)), Ok(0));
+    assert_eq!(take(1, locking(fid, 2, lock::SHARED, lock::WAIT, 500)), Ok(2), "still waiting");
+    let waits = world.lock_later(1, locking(fid, 2, lock::SHARED, lock::WAIT, 20_000));
+    world.sim.run_for(Span::secs(2));
+    assert_eq!(*waits.borrow(), None);
+    let unlock = locking(fid, 1, lock::UNLOCK, 0, 0);
+    world.call(0, modifying(Opcode::MdtUnlock, vec![encode_body(&unlock)])).expect("held");
+    world.sim.run_for(Span::millis(100));
+    assert_eq!(*waits.borrow(), Some(Ok(1)));
+    assert_eq!(world.mdt.borrow().as_ref().expect("running").counts(), (0, 1, 0));
+    let (node, gone) = &world.clients[1];
+    let gone = gone.clone();
+    world.sim.block_on(node, async move { gone.shutdown().await });
+    world.sim.run_for(Span::secs(1));
+    assert_eq!(world.mdt.borrow().as_ref().expect("running").counts(), (0, 0, 0));
+}
+
+#[test]
+fn a_place_that_nobody_comes_back_for_is_given_up() {
+    let world = World::new(6);
+    let fid = world.call(0, creation("a", None)).expect("room").0.body::<AttrRep>().attr.fid();
+    let take = |client, body: LockReq| {
+        let answer = world.call(client, modifying(Opcode::MdtLock, vec![encode_body(&body)]));
+        answer.map(|(reply, _)| reply.body::<LockRep>().state)
+    };
+    assert_eq!(take(0, locking(fid, 1, lock::SHARED, 0, 0)), Ok(1));
+    assert_eq!(take(1, locking(fid, 2, lock::EXCLUSIVE, lock::WAIT, 100)), Ok(2));
+    assert_eq!(take(1, locking(fid, 3, lock::SHARED, 0, 0)), Ok(0), "the writer keeps its place");
+    world.sim.run_for(Span::secs(11));
+    assert_eq!(take(1, locking(fid, 3, lock::SHARED, 0, 0)), Ok(1));
+}
+
+/// Takes a lock, crashes the MDT, and says whether another client can have the lock afterwards.
+fn lock_is_lost_by_a_crash(bugs: Bugs) -> bool {
+    let world = World::with_bugs(7, bugs);
+    let fid = world.call(0, creation("a", None)).expect("room").0.body::<AttrRep>().attr.fid();
+    let take = |client, body: LockReq| {
+        let answer = world.call(client, modifying(Opcode::MdtLock, vec![encode_body(&body)]));
+        answer.map(|(reply, _)| reply.body::<LockRep>().state)
+    };
+    assert_eq!(take(0, locking(fid, 1, lock::EXCLUSIVE, 0, 0)), Ok(1));
+    assert_eq!(take(1, locking(fid, 2, lock::SHARED, 0, 0)), Ok(0));
+    let again = locking(fid, 1, lock::EXCLUSIVE, lock::RESTATE, 0);
+    let restate = move || vec![Call::new(Opcode::MdtLock, vec![encode_body(&again)])];
+    world.clients[0].1.remote(MDT).on_recovery(Rc::new(restate));
+    world.crash();
+    take(1, locking(fid, 2, lock::SHARED, 0, 0)) == Ok(1)
+}
+
+#[test]
+fn locks_that_are_stated_again_are_held_after_a_crash() {
+    assert!(!lock_is_lost_by_a_crash(Bugs::default()));
+    assert!(lock_is_lost_by_a_crash(Bugs { lose_lock_restate: true, ..Bugs::default() }), "the planted bug shows");
+}
+
+#[test]
+fn a_sync_is_answered_when_everything_is_durable() {
+    let durable = |bugs| {
+        let world = World::with_bugs(9, bugs);
+        world.call(0, creation("a", None)).expect("room");
+        world.call(0, Call::new(Opcode::MdtSync, vec![encode_body(&FidReq::default())])).expect("a good store");
+        world.records(Table::Inodes) == 2
+    };
+    assert!(durable(Bugs::default()));
+    assert!(!durable(Bugs { ack_sync_before_commit: true, ..Bugs::default() }), "the planted bug shows");
+}
+
+#[test]
+fn a_reply_that_was_lost_with_its_server_is_not_earned_twice() {
+    let twice = |bugs| {
+        (0..60).any(|seed| {
+            let world = World::with_bugs(seed, bugs);
+            world.call(0, creation("warm", None)).expect("room");
+            let (node, endpoint) = &world.clients[0];
+            let (remote, slot) = (endpoint.remote(MDT), Rc::new(RefCell::new(None)));
+            let fill = slot.clone();
+            node.env().spawn("create", async move {
+                let mut call = creation("a", None);
+                call.sync = true; // the reply leaves after the commit: a kill in between loses only the reply
+                *fill.borrow_mut() = Some(remote.call(call).await.map(drop).map_err(|error| error.errno()));
+            });
+            world.sim.run_until(Span::secs(5), || world.records(Table::Inodes) == 3);
+            world.crash();
+            world.sim.run_until(Span::secs(300), || slot.borrow().is_some());
+            let outcome = slot.borrow_mut().take();
+            outcome.expect("answered in the end").is_err()
+        })
+    };
+    assert!(!twice(Bugs::default()));
+    assert!(twice(Bugs { skip_reply_record: true, ..Bugs::default() }), "the planted bug shows");
+}
+
+#[test]
+fn a_client_that_never_returns_is_forgotten_with_its_open_files() {
+    let world = World::new(8);
+    let (open, _) = world.call(0, creation("a", Some(1))).expect("room");
+    world.call(0, unlinking("a")).expect("there");
+    world.call(1, creation("b", None)).expect("room");
+    world.sim.run_for(Span::secs(2));
+    assert_eq!(world.records(Table::Orphans), 1);
+    world.clients[0].0.kill_as(false);
+    world.crash();
+    let body = FidReq { fid: open.body::<AttrRep>().attr.fid().into(), ..FidReq::default() };
+    let gone = world.call(1, Call::new(Opcode::MdtGetattr, vec![encode_body(&body)]));
+    assert_eq!(gone.map(drop), Err(Errno::ESTALE));
+    world.sim.run_for(Span::secs(5));
+    assert_eq!((world.records(Table::Orphans), world.records(Table::Clients)), (0, 1));
+    assert_eq!(*world.destroyed.borrow(), 1);
+}
