@@ -190,7 +190,7 @@ impl Up {
         kill(self.server(name), libc::SIGKILL);
     }
 
-    /// kill -9 of everything at once: up, servers, client daemons.
+    /// kill -9 of everything at once: up, servers, client daemons. Only the holders of the mounts live on, to detach them.
     pub fn kill_everything(&mut self) {
         let mut pids: Vec<u32> = self.family();
         pids.push(self.child.id());
@@ -198,7 +198,9 @@ impl Up {
         let _ = self.child.wait();
         let start = Instant::now();
         while is_mounted(&self.mount) || pids.iter().any(|pid| is_alive(*pid)) {
-            assert!(start.elapsed() < PATIENCE, "a mount or a process outlived kill -9 of everything");
+            let alive: Vec<_> = processes().into_iter().filter(|(pid, _)| pids.contains(pid)).collect();
+            let mounted = is_mounted(&self.mount);
+            assert!(start.elapsed() < PATIENCE, "after kill -9 of everything: mounted {mounted}, alive {alive:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -227,6 +229,7 @@ impl Up {
             .into_iter()
             .filter(|(pid, words)| *pid != own && words.first().is_some_and(|word| word.ends_with("nacre")))
             .filter(|(_, words)| words.iter().any(|word| word.contains(&scratch) || word.contains(&data)))
+            .filter(|(pid, _)| !is_holder(*pid))
             .map(|(pid, _)| pid)
             .collect()
     }
@@ -312,6 +315,12 @@ pub fn kill(pid: u32, signal: i32) {
 pub fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next()).is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+/// Whether the process only holds a mount, to detach it when its daemon dies.
+#[must_use]
+pub fn is_holder(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.contains("holder"))
 }
 
 /// Whether something is mounted at `dir`, dead or alive.

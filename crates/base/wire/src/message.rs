@@ -27,7 +27,8 @@ impl RequestFlags {
     pub const MODIFIES: u32 = 4;
     /// Answer only once the change is durable.
     pub const SYNC: u32 = 8;
-    /// With REPLAY: the change is durable, only its open handle is to be had again; no new transno.
+    /// With REPLAY: the change is durable, only its open handle is to be had again; no new transno. With RESENT: it
+    /// opens, so that a restarted target that finds its answer makes the handle anew.
     pub const OPEN: u32 = 16;
 }
 

@@ -5,7 +5,7 @@
 //! - One request of an xid executes at a time; duplicates are told so, and it is answered once.
 //! - Per tag the newest xid is known for ever; its answer is known until the client has acknowledged it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use types::Xid;
 use wire::{Reply, RequestFlags, RequestHeader};
@@ -36,13 +36,15 @@ pub struct Export<E> {
     acked: Xid,
     executing: BTreeMap<Xid, E>,
     records: BTreeMap<u32, Record>,
+    /// Opens answered by an earlier instance whose handles were made anew.
+    reopened: BTreeSet<Xid>,
 }
 
 impl<E> Export<E> {
     /// Tags are `1..=tags_max`.
     #[must_use]
     pub fn new(tags_max: u32) -> Export<E> {
-        Export { tags_max, acked: Xid(0), executing: BTreeMap::new(), records: BTreeMap::new() }
+        Export { tags_max, acked: Xid(0), executing: BTreeMap::new(), records: BTreeMap::new(), reopened: BTreeSet::new() }
     }
 
     /// A record that was durable when the target started.
@@ -79,10 +81,17 @@ impl<E> Export<E> {
     fn acknowledge(&mut self, upto: Xid) {
         if upto > self.acked {
             self.acked = upto;
+            self.reopened = self.reopened.split_off(&upto);
             for record in self.records.values_mut().filter(|record| record.xid < upto) {
                 record.reply = None;
             }
         }
+    }
+
+    /// An open is resent whose answer is of an earlier instance: true once, when its handle must be made anew. A late
+    /// duplicate must not bring back what was closed since.
+    pub fn reopen(&mut self, xid: Xid) -> bool {
+        self.reopened.insert(xid)
     }
 
     /// An admitted request begins.

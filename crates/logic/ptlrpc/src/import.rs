@@ -219,6 +219,15 @@ impl<B, W> Out<B, W> {
     fn modifies(&self) -> bool {
         self.request.has(RequestFlags::MODIFIES)
     }
+
+    /// An open says so: a restarted target that finds its answer has still lost its handle.
+    fn mark_resent(&mut self) {
+        self.phase = Phase::Resend;
+        self.request.header.flags |= RequestFlags::RESENT;
+        if self.keep == Keep::Open {
+            self.request.header.flags |= RequestFlags::OPEN;
+        }
+    }
 }
 
 /// One client's session with one target. See the head of the file.
@@ -634,7 +643,7 @@ impl<B: Default, W> Import<B, W> {
         }
         request.header.transno = reply.header.transno;
         request.header.replay_bufs = reply.bufs.len() as u8;
-        request.header.flags = (request.header.flags | RequestFlags::REPLAY) & !RequestFlags::RESENT;
+        request.header.flags = (request.header.flags | RequestFlags::REPLAY) & !(RequestFlags::RESENT | RequestFlags::OPEN);
         request.bufs.extend(reply.bufs.iter().cloned());
         self.kept.insert(Kept { request, bulk, keep }, self.committed);
         None
@@ -705,8 +714,7 @@ impl<B: Default, W> Import<B, W> {
         self.resend.clear();
         for (xid, out) in &mut self.out {
             if out.phase != Phase::Queued {
-                out.phase = Phase::Resend;
-                out.request.header.flags |= RequestFlags::RESENT;
+                out.mark_resent();
                 self.resend.push_back(*xid);
             }
         }
@@ -737,8 +745,7 @@ impl<B: Default, W> Import<B, W> {
     fn release_later(&mut self, now: Instant) {
         for (xid, out) in &mut self.out {
             if matches!(out.phase, Phase::Later(at) if now >= at) {
-                out.phase = Phase::Resend;
-                out.request.header.flags |= RequestFlags::RESENT;
+                out.mark_resent();
                 self.resend.push_back(*xid);
             }
         }

@@ -52,6 +52,8 @@ pub(crate) struct Transport {
     pub(crate) abandoned: Cell<bool>,
     /// The resend that came meanwhile.
     pub(crate) newer: RefCell<Option<Request>>,
+    /// The answer of an earlier instance, to be given again once the handle is back.
+    pub(crate) first: RefCell<Option<Reply>>,
     pub(crate) budget: Rc<Semaphores>,
     permit: RefCell<Option<OwnedSemaphorePermit>>,
     pub(crate) inline_bytes: u32,
@@ -86,6 +88,7 @@ impl Transport {
             patience: Cell::new(patience),
             abandoned: Cell::new(false),
             newer: RefCell::new(None),
+            first: RefCell::new(None),
             budget: Rc::clone(budget),
             permit: RefCell::new(None),
             inline_bytes,

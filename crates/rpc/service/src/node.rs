@@ -278,12 +278,38 @@ impl Node {
             }
             Admission::Executing => renew(peer, &session, request),
             Admission::Answered(mut reply) => {
+                let old = reply.header.transno >> 32 < entry.exports.instance().0;
+                let opens = request.has(RequestFlags::OPEN) && reply.errno().is_none() && reply.header.transno != 0;
+                if old && opens && session.export.borrow_mut().reopen(request.xid()) {
+                    return self.reopen(entry, peer, session, request, reply);
+                }
                 session.fill(&mut reply);
                 peer.reply(&reply);
             }
             Admission::Stale => {}
             Admission::BadTag => return Err(Nonsense::Tag(request.header.tag)),
         }
+        Ok(())
+    }
+
+    /// An open whose answer, given by an earlier instance, never arrived: no replay has brought its handle back. It is
+    /// executed as a replay would be, and answered as it was first.
+    fn reopen(
+        self: &Rc<Self>,
+        entry: Rc<Entry>,
+        peer: &Rc<Peer>,
+        session: Rc<Session>,
+        mut request: Request,
+        first: Reply,
+    ) -> Result<(), Nonsense> {
+        let header = &mut request.header;
+        header.flags = (header.flags | RequestFlags::REPLAY) & !RequestFlags::RESENT;
+        header.transno = first.header.transno;
+        header.replay_bufs = first.bufs.len() as u8;
+        request.bufs.extend(first.bufs.iter().cloned());
+        let work = self.begin(entry, peer, session, request)?;
+        *work.transport.first.borrow_mut() = Some(first);
+        self.dispatch(work);
         Ok(())
     }
 
@@ -442,6 +468,10 @@ impl Node {
         if transport.abandoned.get() && reply.header.transno == 0 {
             self.retry(done);
             return;
+        }
+        let first = transport.first.borrow_mut().take();
+        if let Some(first) = first.filter(|_| reply.errno().is_none()) {
+            reply = first;
         }
         session.fill(&mut reply);
         reply.header.xid = done.xid.0;

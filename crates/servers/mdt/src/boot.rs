@@ -2,13 +2,18 @@
 //!
 //! Safe at any crash: everything stands in one set, committed before the first connection.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
+
+use bytes::Bytes;
 
 use osd::{MetaStore, StoreError, Table, WriteSet};
 use placement::RoundRobin;
 use service::ClientRecord;
 use types::{Fid, Timespec, Transno};
 use wire::attr::S_IFDIR;
+use wire::body::AttrRep;
+use wire::{Opcode, Reply};
 
 use crate::hash::HashKey;
 use crate::ids::{Ids, first_sequences};
@@ -90,6 +95,8 @@ fn prepare(store: &dyn MetaStore, config: &MdtConfig, seed: &Seed) -> Result<(Bo
     if config.index == 0 && view.get(Table::Inodes, &Fid::ROOT.to_key())?.is_none() {
         set.put(Table::Inodes, Fid::ROOT.to_key(), root(seed.now).encode());
     }
+    let known = known_clients(&*view)?;
+    let replies = all(&*view, Table::Replies)?;
     let state = State {
         hash_key,
         opens: Opens::new(epoch),
@@ -99,10 +106,9 @@ fn prepare(store: &dyn MetaStore, config: &MdtConfig, seed: &Seed) -> Result<(Bo
         round_robin: RoundRobin::new(seed.round_robin),
         destroy_next: last_destroy(&*view)?.map_or(0, |last| last + 1),
         last_transno,
+        closed: closed_handles(&replies),
         boot_committed: last_transno,
     };
-    let known = known_clients(&*view)?;
-    let replies = all(&*view, Table::Replies)?;
     drop(view);
     Ok((Booted { state, epoch, known, replies }, set))
 }
@@ -140,6 +146,13 @@ fn last_destroy(view: &dyn osd::View) -> Result<Option<u64>, StartError> {
 fn known_clients(view: &dyn osd::View) -> Result<Vec<ClientRecord>, StartError> {
     let records = all(view, Table::Clients)?;
     records.iter().map(|(key, value)| ClientRecord::decode(key, value).ok_or(StartError::Record("client"))).collect()
+}
+
+/// Handles that stored replies say are closed.
+fn closed_handles(replies: &[Pair]) -> BTreeSet<u64> {
+    let replies = replies.iter().filter_map(|(_, value)| Reply::decode(&Bytes::copy_from_slice(value)).ok());
+    let closes = replies.filter(|reply| reply.header.opcode == Opcode::MdtClose as u16 && reply.header.status == 0);
+    closes.map(|reply| reply.body::<AttrRep>().handle).filter(|handle| *handle != 0).collect()
 }
 
 fn all(view: &dyn osd::View, table: Table) -> Result<Vec<Pair>, StoreError> {

@@ -1,5 +1,7 @@
 //! What an MDT keeps in memory only: open files, id ranges, shared keys. A restart rebuilds it from replays.
 
+use std::collections::BTreeSet;
+
 use layout::Template;
 use placement::{Ost, RoundRobin};
 use types::{Fid, Transno};
@@ -39,6 +41,8 @@ pub(crate) struct State {
     pub(crate) destroy_next: u64,
     /// Highest transno ever applied.
     pub(crate) last_transno: Transno,
+    /// Handles whose close was durable when this instance started, though the client may not have heard so.
+    pub(crate) closed: BTreeSet<u64>,
     /// Everything up to here was durable when this instance started: a replay of it only rebuilds memory.
     pub(crate) boot_committed: Transno,
 }

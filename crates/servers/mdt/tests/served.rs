@@ -413,3 +413,27 @@ fn a_client_that_never_returns_is_forgotten_with_its_open_files() {
     assert_eq!((world.records(Table::Orphans), world.records(Table::Clients)), (0, 1));
     assert_eq!(*world.destroyed.borrow(), 1);
 }
+
+#[test]
+fn a_close_whose_reply_was_lost_stays_closed() {
+    for seed in 0..40 {
+        let world = World::new(seed);
+        let (open, xid) = world.call(0, creation("a", Some(1))).expect("room");
+        let (node, endpoint) = &world.clients[0];
+        let (remote, done) = (endpoint.remote(MDT), Rc::new(RefCell::new(false)));
+        let (fill, open) = (done.clone(), open.body::<AttrRep>());
+        node.env().spawn("close", async move {
+            let mut call = closing(&open, xid);
+            call.sync = true; // the reply leaves after the commit: a kill in between loses only the reply
+            remote.call(call).await.expect("closed once");
+            *fill.borrow_mut() = true;
+        });
+        let committed = |world: &World| world.mdt.borrow().as_ref().is_some_and(|mdt| mdt.counts().0 == 0);
+        world.sim.run_until(Span::secs(5), || committed(&world));
+        world.sim.run_for(Span::millis(seed));
+        world.crash();
+        world.sim.run_until(Span::secs(300), || *done.borrow());
+        world.sim.run_for(Span::secs(3));
+        assert_eq!(world.mdt.borrow().as_ref().expect("running").counts().0, 0, "seed {seed}");
+    }
+}

@@ -86,6 +86,7 @@ fn background(options: &Options) -> Result<()> {
         Some(path) => path.clone(),
         None => default_log(options)?,
     };
+    let before = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
     let mut child = start_daemon(options, &log)?;
     let out = child.stdout.take().context("the daemon's stdout is a pipe")?;
     let mut line = String::new();
@@ -94,7 +95,7 @@ fn background(options: &Options) -> Result<()> {
         return Ok(());
     }
     let status = child.wait().context("the daemon's end")?;
-    bail!("not mounted: the daemon ended ({status})\n{}", log_tail(&log, LOG_LINES_SHOWN))
+    bail!("not mounted: the daemon ended ({status})\n{}", log_tail(&log, before, LOG_LINES_SHOWN))
 }
 
 fn default_log(options: &Options) -> Result<PathBuf> {
@@ -114,14 +115,14 @@ fn start_daemon(options: &Options, log: &Path) -> Result<Child> {
     command.spawn().context("the daemon does not start")
 }
 
-/// The last lines of a log, without reading all of it.
-pub(crate) fn log_tail(path: &Path, lines: usize) -> String {
+/// The last lines of a log, at most what stands behind `from`, without reading all of it.
+pub(crate) fn log_tail(path: &Path, from: u64, lines: usize) -> String {
     const BYTES: u64 = 16 << 10;
     let read = || -> std::io::Result<String> {
         use std::io::{Read, Seek, SeekFrom};
         let mut file = std::fs::File::open(path)?;
         let len = file.metadata()?.len();
-        file.seek(SeekFrom::Start(len.saturating_sub(BYTES)))?;
+        file.seek(SeekFrom::Start(len.saturating_sub(BYTES).max(from)))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())

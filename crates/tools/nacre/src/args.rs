@@ -126,9 +126,9 @@ Examples:
   nacre format --fsname testfs --mgs --mdt --index 0 /srv/meta
   nacre format --fsname testfs --ost --index 3 --mgsnode 127.0.0.2@tcp /srv/ost3")]
 struct Format {
-    /// Name of the file system.
-    #[arg(long, value_name = "NAME", required_unless_present_all = ["mgs"], default_value_if("mgs", "true", "mgs"))]
-    fsname: FsName,
+    /// Name of the file system; only an MGS alone needs none.
+    #[arg(long, value_name = "NAME")]
+    fsname: Option<FsName>,
     /// A management target.
     #[arg(long)]
     mgs: bool,
@@ -312,6 +312,11 @@ impl Up {
 impl Format {
     fn options(self) -> anyhow::Result<daemons::format::Options> {
         let index = || self.index.ok_or_else(|| anyhow::anyhow!("--index is required for all but the MGS"));
+        let fsname = match self.fsname {
+            Some(fsname) => fsname,
+            None if self.mgs && !self.mdt && !self.ost => "mgs".parse()?, // of no file system
+            None => anyhow::bail!("--fsname is required for all but the MGS"),
+        };
         let mut targets = Vec::new();
         if self.mgs {
             targets.push(TargetId::MGT);
@@ -323,7 +328,7 @@ impl Format {
             targets.push(TargetId::ost(index()?));
         }
         anyhow::ensure!(!targets.is_empty(), "say what to make: --mgs, --mdt, --ost or several of them");
-        Ok(daemons::format::Options { fsname: self.fsname, targets, mgs: self.mgsnode, reformat: self.reformat, dir: self.dir })
+        Ok(daemons::format::Options { fsname, targets, mgs: self.mgsnode, reformat: self.reformat, dir: self.dir })
     }
 }
 
@@ -400,7 +405,6 @@ mod tests {
         for line in [
             "nacre up --osts 0",
             "nacre up --fsname waytoolongname",
-            "nacre format --ost --index 0 d",
             "nacre format --fsname f --mdt --index 70000 d",
             "nacre serve",
             "nacre mount x",

@@ -142,24 +142,27 @@ async fn batch_for(mdt: &Mdt, ost: u32, from: u64) -> Decided<Batch> {
     Ok(Batch { end, ranges })
 }
 
-/// Destroys and waits until the OST has committed it. An instance that ends in between takes the request along: the
-/// endpoint replays it, or says that it was evicted.
+/// Destroys and waits until the OST has committed it; says whether it has. An instance that ends in between may take the
+/// change along: then it is sent again.
 async fn send(mdt: &Mdt, remote: &Rc<Remote>, ranges: &[ObjectRange]) -> bool {
     for piece in ranges.chunks(DESTROY_BATCH_MAX) {
         let body = OstBatchReq { count: piece.len() as u32, flags: 0, reserved: 0 };
         let mut call = Call::new(Opcode::OstDestroy, vec![encode_body(&body), Bytes::copy_from_slice(piece.as_bytes())]);
         call.modifies = true;
-        let transno = match remote.call(call).await {
-            Ok(answer) => answer.reply.transno(),
+        let (transno, instance) = match remote.call(call).await {
+            Ok(answer) => (answer.reply.transno(), answer.reply.header.instance),
             Err(CallError::Shutdown) => return std::future::pending().await,
             Err(_) => return false,
         };
-        let instance = remote.instance();
-        while remote.last_committed() < transno {
+        // Another instance's word says nothing of this change: nobody's recovery waits for a server's replay.
+        while remote.instance().0 == instance && remote.last_committed() < transno {
             mdt.env.sleep(PAUSE).await;
-            if mdt.is_stopped() || (remote.instance() != instance && !remote.is_connected()) {
+            if mdt.is_stopped() {
                 return false;
             }
+        }
+        if remote.instance().0 != instance {
+            return false;
         }
     }
     true

@@ -1,7 +1,8 @@
 //! close: the handle goes; the last writer of an undisturbed period hands the size over (design 10.8).
 //!
 //! Transaction: size and times of the inode; the whole file, if this was the last handle of an orphan. A replay repeats
-//! the size that the first reply showed. A handle that is unknown on a replay is closed already.
+//! the size that the first reply showed. The reply tells the handle: after a restart, a stored reply of a close keeps a
+//! repeated open from bringing back what is closed, where the client never heard of it. A handle that is unknown on a replay is closed already.
 
 use types::{Errno, Fid, Timespec};
 use wire::SizeState;
@@ -33,7 +34,7 @@ pub(crate) fn close(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let wrote = body.flags & flags::WROTE != 0;
     let last = op.state.opens.is_last(body.handle);
     op.tx.effects.push(Effect::Closed { handle: body.handle, wrote, cleaned });
-    let answer = Answer::attr(&inode);
+    let answer = Answer::closed(&inode, body.handle);
     if inode.attr.nlink == 0 && last && !op.recovering {
         op.decides_on(inode.fid());
         op.destroy(&inode)?;

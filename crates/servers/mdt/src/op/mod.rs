@@ -68,6 +68,11 @@ impl Answer {
         Answer::Attr(AttrAnswer { attr: inode.attr, handle: 0, disposition: 0, layout: Vec::new() })
     }
 
+    /// Attributes after the close of `handle`.
+    pub(crate) fn closed(inode: &Inode, handle: u64) -> Answer {
+        Answer::Attr(AttrAnswer { attr: inode.attr, handle, disposition: 0, layout: Vec::new() })
+    }
+
     /// No body, `data` in buffer 1.
     pub(crate) fn data(data: impl Into<Bytes>) -> Answer {
         Answer::Bufs(vec![Bytes::new(), data.into()])

@@ -127,7 +127,8 @@ impl Op<'_, '_> {
             None => self.state.opens.draw_handle(),
         };
         let forgotten = self.replay.is_some() && self.config.bugs.forget_open_replay;
-        if handle == 0 || forgotten {
+        let closed = self.committed && self.state.closed.contains(&handle);
+        if handle == 0 || forgotten || closed {
             return handle;
         }
         let file = OpenFile { fid: inode.fid(), client: self.client, session: self.session, read: wants_read(flags), write };

@@ -119,7 +119,7 @@ impl Rig {
         for done in todo {
             let mut request = done.request.clone();
             let handle = done.reply.body::<AttrRep>().handle;
-            let is_open = handle != 0 && !closed.contains(&handle);
+            let is_open = handle != 0 && !closed.contains(&handle) && done.request.opcode() != Opcode::MdtClose;
             if done.reply.header.transno <= boot && !is_open {
                 continue;
             }

@@ -29,7 +29,9 @@ pub(crate) struct Kept {
 impl Kept {
     /// Mounts the file system; usable when this returns.
     pub(crate) async fn start(env: &Env, options: &Options, id: ClientId) -> Result<Kept> {
-        let client = Client::mount(env, config(options, id)).await.map_err(|error| anyhow::anyhow!("{error}"))?;
+        let client = Client::mount(env, config(options, id))
+            .await
+            .with_context(|| format!("{} cannot be mounted (does its MGS run, and know this file system?)", options.source()))?;
         let mounted = match fuse::mount(env, client.clone(), fuse_options(options)).await {
             Ok(mounted) => mounted,
             Err(error) => {

@@ -53,6 +53,7 @@ struct Server {
     listen: NidAddr,
     mgs: NidAddr,
     log: PathBuf,
+    pid: PathBuf,
     dead: Vec<ClientId>,
     commit_interval_ms: u64,
     was_ready: Cell<bool>,
@@ -82,6 +83,7 @@ impl Children {
                 listen: block.of(target.superblock.target),
                 mgs: block.mgs(),
                 log: place.log(&name),
+                pid: place.pid(&name),
                 dead: dead.to_vec(),
                 commit_interval_ms: options.commit_interval_ms,
                 was_ready: Cell::new(false),
@@ -151,7 +153,7 @@ async fn keep(shared: &Rc<Shared>, server: Rc<Server>) {
 
 fn give_up(shared: &Shared, server: &Server, end: &str, crashes: usize) {
     let Server { name, log, .. } = server;
-    let tail = log_tail(log, LOG_LINES);
+    let tail = log_tail(log, 0, LOG_LINES);
     let text = format!(
         "{name} died ({end}) for the {crashes}th time within a minute and is given up; the end of {}:\n{tail}",
         log.display()
@@ -163,14 +165,17 @@ fn give_up(shared: &Shared, server: &Server, end: &str, crashes: usize) {
 async fn live(shared: &Rc<Shared>, server: &Rc<Server>, stopping: &mut watch::Receiver<bool>) -> Result<Option<ExitStatus>> {
     let mut child = spawn(server)?;
     listen(shared, server, &mut child);
-    tokio::select! {
+    let _ = std::fs::write(&server.pid, format!("{}\n", child.id().unwrap_or(0))); // a convenience, no more
+    let ended = tokio::select! {
         biased;
         _ = stopping.wait_for(|stopping| *stopping) => {
             end(&shared.env, &mut child).await;
             Ok(None)
         }
         status = child.wait() => Ok(Some(status?)),
-    }
+    };
+    let _ = std::fs::remove_file(&server.pid);
+    ended
 }
 
 fn spawn(server: &Server) -> Result<Child> {

@@ -22,7 +22,7 @@ const SCRIPT: &str = r#"cd -- "$NACRE_MOUNT" && exec sh -c "$1""#;
 /// Runs it; its exit status, or 128 and the signal's number.
 pub(super) async fn run(env: &Env, command: &str, mount: &Path, signals: &mut Signals) -> Result<u8> {
     let mut shell = Command::new("sh");
-    shell.arg("-c").arg(SCRIPT).arg("sh").arg(command).env("NACRE_MOUNT", mount);
+    shell.arg("-c").arg(SCRIPT).arg("sh").arg(command).env("NACRE_MOUNT", mount).kill_on_drop(true);
     let mut child = shell.spawn().context("sh")?;
     let status = tokio::select! {
         biased;

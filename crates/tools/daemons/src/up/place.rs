@@ -4,6 +4,7 @@
 //!  DATA/up.lock            one `up` at a time
 //!  DATA/up.json            block of addresses last used; ids of embedded clients that may still be known to servers
 //!  DATA/log/NAME.log       one per server, and up.log
+//!  DATA/pid/NAME           process of each server of a living `up --separate`, for scripts
 //!  DATA/MGS, DATA/testfs-MDT0000, DATA/testfs-OST0000 …   targets (or in --device-dir)
 //! ```
 
@@ -47,6 +48,7 @@ impl Place {
     pub(super) fn prepare(options: &Options) -> Result<Place> {
         let data = std::path::absolute(&options.data)?;
         fs::create_dir_all(data.join("log")).with_context(|| data.display().to_string())?;
+        fs::create_dir_all(data.join("pid")).with_context(|| data.display().to_string())?;
         let lock = lock(&data)?;
         let state = fs::read(data.join("up.json")).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let base = match &options.device_dir {
@@ -59,6 +61,11 @@ impl Place {
 
     pub(super) fn log_dir(&self) -> PathBuf {
         self.data.join("log")
+    }
+
+    /// Where the process of a server is noted.
+    pub(super) fn pid(&self, name: &str) -> PathBuf {
+        self.data.join("pid").join(name)
     }
 
     /// Log of a server.
