@@ -19,6 +19,10 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "lov", corpus: lovs, check: lov },
     Target { name: "layout", corpus: layouts, check: layout_record },
     Target { name: "names", corpus: names, check: name },
+    Target { name: "records", corpus: records, check: record },
+    Target { name: "superblock", corpus: superblocks, check: superblock },
+    Target { name: "parameters", corpus: parameters, check: parameter },
+    Target { name: "fuse", corpus: kernel_requests, check: kernel_request },
 ];
 
 fn frames() -> Vec<Vec<u8>> {
@@ -156,7 +160,17 @@ fn lov(input: &[u8]) -> bool {
 }
 
 fn layouts() -> Vec<Vec<u8>> {
-    layout::Template::decode(&[]).map(|template| template.encode()).into_iter().collect()
+    let template = layout::Template { stripe_count: 2, osts: vec![1, 3], ..layout::Template::default() };
+    let file = layout::Layout {
+        stripe_size: 1 << 20,
+        stripe_count: 2,
+        pattern: layout::Raid0,
+        generation: 0,
+        base: types::Fid::new(0x2_0000_0401, 9),
+        osts: vec![1, 3],
+        pool: [0; 16],
+    };
+    vec![template.encode(), file.encode()]
 }
 
 fn layout_record(input: &[u8]) -> bool {
@@ -186,4 +200,87 @@ fn name(input: &[u8]) -> bool {
         assert_eq!(nid.to_string().parse().as_ref(), Ok(nid));
     }
     fid.is_ok() || nid.is_ok() || target.is_ok()
+}
+
+/// Inode, directory entry, destroy, object and tombstone records begin with type, version and length.
+fn records() -> Vec<Vec<u8>> {
+    let sized = |kind: u8, len: u16| {
+        let mut record = vec![kind, 1];
+        record.extend_from_slice(&len.to_le_bytes());
+        record.resize(usize::from(len), 7);
+        record
+    };
+    (0..12).flat_map(|kind| [16, 48, 64, 128, 160, 200].map(|len| sized(kind, len))).collect()
+}
+
+fn record(input: &[u8]) -> bool {
+    let client = service::ClientRecord::decode(input.get(..16).unwrap_or_default(), input.get(16..).unwrap_or_default());
+    mdt::decode_any(input) | ost::decode_any(input) | client.is_some()
+}
+
+fn superblocks() -> Vec<Vec<u8>> {
+    let fsname = "testfs".parse().expect("a name");
+    let mgs = vec!["127.0.0.2@tcp".parse().expect("a NID"); 2];
+    let target = types::TargetId::ost(3);
+    vec![osd_disk::superblock::Superblock::new(fsname, target, 5, mgs, types::Timespec::new(1, 2)).encode()]
+}
+
+fn superblock(input: &[u8]) -> bool {
+    let mut sealed = input.to_vec();
+    // a checksum that matches lets the mutations reach the fields behind it
+    if let (Some(length), true) = (input.get(10..12), input.len() >= 16) {
+        let length = usize::from(u16::from_le_bytes([length[0], length[1]])).min(sealed.len());
+        sealed[12..16].fill(0);
+        let crc = crc32c::crc32c(&sealed[..length]).to_le_bytes();
+        sealed[12..16].copy_from_slice(&crc);
+    }
+    osd_disk::superblock::Superblock::decode(input).is_ok() | osd_disk::superblock::Superblock::decode(&sealed).is_ok()
+}
+
+fn parameters() -> Vec<Vec<u8>> {
+    ["ost.OSS.*.nrs_policies=fifo", "{a,b}.c?[0-9]=17", "*.*=x", "test.number=12", "test/number=-1"]
+        .map(|text| text.as_bytes().to_vec())
+        .to_vec()
+}
+
+/// A refused write changes nothing.
+fn parameter(input: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(input) else { return false };
+    let (pattern, value) = text.split_once('=').unwrap_or((text, ""));
+    let tree = env::ParamTree::new();
+    let number = std::rc::Rc::new(std::cell::Cell::new(5_u32));
+    let (read, write) = (number.clone(), number.clone());
+    tree.register("ost.OSS.ost_io.nrs_policies", || "fifo".to_owned());
+    tree.register_rw(
+        "test.number",
+        move || read.get().to_string(),
+        move |value| {
+            write.set(env::parse_within(value, 1_u32, 100)?);
+            Ok(())
+        },
+    );
+    let accepted = tree.set(pattern, value).is_ok_and(|all| all.iter().any(Result::is_ok));
+    assert!(accepted || number.get() == 5, "a refused value was stored");
+    assert!((1..=100).contains(&number.get()), "a value out of range was stored");
+    let _ = (tree.get(pattern), tree.get_below(pattern), tree.list(pattern, true));
+    accepted
+}
+
+/// Headers of the kernel's requests with a little of everything behind them.
+fn kernel_requests() -> Vec<Vec<u8>> {
+    let request = |opcode: u32| {
+        let mut bytes = vec![0; 40 + 104];
+        let len = bytes.len() as u32;
+        bytes[..4].copy_from_slice(&len.to_le_bytes());
+        bytes[4..8].copy_from_slice(&opcode.to_le_bytes());
+        bytes[8] = 1;
+        bytes[16] = 1;
+        bytes[100..105].copy_from_slice(b"name\0");
+        bytes
+    };
+    (1..60).map(request).collect()
+}
+
+fn kernel_request(input: &[u8]) -> bool {
+    fusedev::decode(&Bytes::copy_from_slice(input)).is_ok()
 }

@@ -20,10 +20,10 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A fresh file system of `mib` MiB below `scratch`.
+    /// A fresh file system of `mib` MiB, mounted at `name` below `scratch`.
     #[must_use]
     pub fn new(scratch: &Scratch, name: &str, mib: u64) -> Disk {
-        let image = scratch.path().join(format!("{name}.img"));
+        let image = scratch.path().join(format!("{}.img", name.replace('/', "-")));
         let dir = scratch.path().join(name);
         File::create(&image).and_then(|file| file.set_len(mib << 20)).expect("an image file");
         fs::create_dir_all(&dir).expect("a mount point");

@@ -14,9 +14,8 @@ fn is_full(error: &std::io::Error) -> bool {
 #[test]
 fn a_full_ost_refuses_and_recovers() {
     let scratch = Scratch::new("full-ost");
-    let mut disk = Disk::new(&scratch, "small", 96);
-    let device_dir = disk.dir().to_path_buf();
-    let mut up = Up::with(scratch, None, &["--osts", "1", "--device-dir", &device_dir.to_string_lossy()]);
+    let mut disk = Disk::new(&scratch, "data/testfs-OST0000", 160);
+    let mut up = Up::with(scratch, None, &["--osts", "1"]);
     let mut kept = Vec::new();
     let mut full = false;
     for index in 0..400_u32 {
@@ -33,7 +32,7 @@ fn a_full_ost_refuses_and_recovers() {
             }
         }
     }
-    assert!(full, "96 MiB took {} MiB", kept.len());
+    assert!(full, "160 MiB took {} MiB", kept.len());
     for (path, data) in &kept {
         assert!(fs::read(path).expect("acknowledged") == *data, "{} changed on a full disk", path.display());
     }
@@ -63,9 +62,8 @@ fn wait_for_room(path: &Path, data: &[u8]) {
 #[test]
 fn a_full_mdt_refuses_and_recovers() {
     let scratch = Scratch::new("full-mdt");
-    let mut disk = Disk::new(&scratch, "small", 48);
-    let data = disk.dir().join("data");
-    let mut up = Up::with(scratch, Some(data), &["--osts", "1"]);
+    let mut disk = Disk::new(&scratch, "data/testfs-MDT0000", 64);
+    let mut up = Up::with(scratch, None, &["--osts", "1"]);
     let mut made = 0;
     let mut full = false;
     'fill: for dir in 0..200 {
@@ -85,7 +83,7 @@ fn a_full_mdt_refuses_and_recovers() {
             }
         }
     }
-    assert!(full, "48 MiB took {made} files");
+    assert!(full, "64 MiB took {made} files");
     let there: usize = (0..200).map(|dir| fs::read_dir(up.at(&format!("d{dir}"))).map_or(0, Iterator::count)).sum();
     assert_eq!(there, made, "acknowledged creates on a filling MDT");
     fs::remove_dir_all(up.at("d0")).expect("deletes work when full");

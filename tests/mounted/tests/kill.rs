@@ -92,9 +92,9 @@ fn a_killed_client_harms_nobody() {
 
 fn daemon_of(dir: &std::path::Path) -> u32 {
     let wanted = dir.to_string_lossy().into_owned();
-    let found = mounted::processes().into_iter().find(|(pid, words)| {
-        words.iter().any(|word| word == "mount") && words.contains(&wanted) && !mounted::is_holder(*pid)
-    });
+    let found = mounted::processes()
+        .into_iter()
+        .find(|(pid, words)| words.iter().any(|word| word == "mount") && words.contains(&wanted) && !mounted::is_holder(*pid));
     found.unwrap_or_else(|| panic!("no daemon serves {wanted}")).0
 }
 

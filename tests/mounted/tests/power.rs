@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mounted::cut::Disk;
-use mounted::{Scratch, Up, count};
+use mounted::{Scratch, Up};
+
+/// Cuts of one run.
+const CUTS: usize = 20;
 
 /// Bytes of the file of round `round`, number `index`.
 fn content(round: usize, index: usize) -> Vec<u8> {
@@ -20,7 +23,7 @@ fn what_was_fsynced_survives_power_cuts_and_the_rest_is_a_prefix() {
     let mut disk = Disk::new(&scratch, "disk", 1024);
     let data = disk.dir().join("data");
     let mut up = Up::with(scratch, Some(data), &[]);
-    for round in 0..count(5, 20) {
+    for round in 0..CUTS {
         let dir = up.at(&format!("round-{round}"));
         fs::create_dir(&dir).expect("mkdir");
         let synced = AtomicUsize::new(0);

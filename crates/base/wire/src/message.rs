@@ -1,6 +1,6 @@
 //! Requests and replies: a fixed header, then typed buffers each with its own length.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use types::{Creds, Errno, GROUPS_MAX, Transno, Xid};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -266,10 +266,8 @@ impl Request {
         header.buf_count = self.bufs.len() as u8;
         header.group_count = self.groups.len() as u32;
         header.buf_lens = lengths(&self.bufs);
-        let mut head = BytesMut::with_capacity(REQUEST_HEADER_BYTES + 4 * self.groups.len());
-        head.extend_from_slice(header.as_bytes());
-        head.extend_from_slice(self.groups.as_bytes());
-        Frame { kind: FrameKind::Request, id: header.xid, parts: join(head, &self.bufs) }
+        let parts = join([header.as_bytes(), self.groups.as_bytes()], &self.bufs);
+        Frame { kind: FrameKind::Request, id: header.xid, parts }
     }
 
     /// From a frame's payload.
@@ -343,9 +341,7 @@ impl Reply {
         header.header_len = REPLY_HEADER_BYTES as u16;
         header.buf_count = self.bufs.len() as u16;
         header.buf_lens = lengths(&self.bufs);
-        let mut head = BytesMut::with_capacity(REPLY_HEADER_BYTES);
-        head.extend_from_slice(header.as_bytes());
-        Frame { kind: FrameKind::Reply, id: header.xid, parts: join(head, &self.bufs) }
+        Frame { kind: FrameKind::Reply, id: header.xid, parts: join([header.as_bytes(), &[]], &self.bufs) }
     }
 
     /// From a frame's payload.
@@ -392,20 +388,24 @@ fn lengths(bufs: &[Bytes]) -> [u32; BUFS_MAX] {
 }
 
 /// Small buffers are copied behind the header, so that a small message is one part; large ones are shared.
-fn join(mut head: BytesMut, bufs: &[Bytes]) -> Vec<Bytes> {
+/// Each run of copies is allocated once, in its exact size: only then does it become `Bytes` without another.
+fn join(head: [&[u8]; 2], bufs: &[Bytes]) -> Vec<Bytes> {
     const COPY_BYTES_MAX: usize = 4_096;
+    let run_of = |bufs: &[Bytes]| -> usize { bufs.iter().map(Bytes::len).take_while(|len| *len <= COPY_BYTES_MAX).sum() };
     let mut parts = Vec::with_capacity(1);
-    for buf in bufs {
+    let mut run = Vec::with_capacity(head[0].len() + head[1].len() + run_of(bufs));
+    run.extend_from_slice(head[0]);
+    run.extend_from_slice(head[1]);
+    for (index, buf) in bufs.iter().enumerate() {
         if buf.len() <= COPY_BYTES_MAX {
-            head.extend_from_slice(buf);
+            run.extend_from_slice(buf);
         } else {
-            parts.push(std::mem::take(&mut head).freeze());
+            parts.push(Bytes::from(std::mem::take(&mut run)));
             parts.push(buf.clone());
+            run.reserve_exact(run_of(&bufs[index + 1..]));
         }
     }
-    if !head.is_empty() {
-        parts.push(head.freeze());
-    }
+    parts.push(Bytes::from(run));
     parts.retain(|part| !part.is_empty());
     parts
 }

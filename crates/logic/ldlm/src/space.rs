@@ -195,6 +195,15 @@ impl LockSpace {
         self.resources.get(&(request.resource, request.kind))?.conflicts(request).next()
     }
 
+    /// The clients for which `request` waits or would wait: those that hold what it wants, and those before it in line.
+    #[must_use]
+    pub fn clients_in_the_way(&self, request: &LockRequest) -> BTreeSet<ClientId> {
+        let Some(resource) = self.resources.get(&(request.resource, request.kind)) else { return BTreeSet::new() };
+        let own = resource.line.iter().position(|waiter| waiter.request.wait_id() == request.wait_id());
+        let ahead = resource.ahead(request, own.unwrap_or(resource.line.len())).map(|other| other.owner.client);
+        resource.conflicts(request).map(|conflict| conflict.owner.client).chain(ahead).collect()
+    }
+
     /// Gives `extent` back. Returns who is granted by this.
     pub fn unlock(&mut self, resource: Fid, kind: Kind, owner: Owner, extent: Extent) -> Vec<WaitId> {
         let id = (resource, kind);

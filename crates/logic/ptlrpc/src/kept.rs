@@ -36,9 +36,9 @@ pub(crate) type Place = (Transno, Xid);
 
 /// The replay list of one import.
 pub(crate) struct ReplayList<B> {
-    changes: BTreeMap<Place, Kept<B>>,
+    changes: BTreeMap<Place, Box<Kept<B>>>,
     /// Durable opens that are not known to be durably closed.
-    opens: BTreeMap<Place, Kept<B>>,
+    opens: BTreeMap<Place, Box<Kept<B>>>,
     /// Where each open of either map stands.
     open_places: BTreeMap<Xid, Place>,
 }
@@ -48,7 +48,7 @@ impl<B> ReplayList<B> {
         ReplayList { changes: BTreeMap::new(), opens: BTreeMap::new(), open_places: BTreeMap::new() }
     }
 
-    pub(crate) fn insert(&mut self, kept: Kept<B>, committed: Transno) {
+    pub(crate) fn insert(&mut self, kept: Box<Kept<B>>, committed: Transno) {
         let place = (Transno(kept.request.header.transno), kept.request.xid());
         if kept.keep == Keep::Open {
             self.open_places.insert(place.1, place);
@@ -86,10 +86,8 @@ impl<B> ReplayList<B> {
     }
 
     pub(crate) fn get_mut(&mut self, place: Place) -> Option<&mut Kept<B>> {
-        match self.changes.get_mut(&place) {
-            Some(kept) => Some(kept),
-            None => self.opens.get_mut(&place),
-        }
+        let kept = self.changes.get_mut(&place).or_else(|| self.opens.get_mut(&place));
+        kept.map(|kept| &mut **kept)
     }
 
     /// In replay order.
@@ -126,10 +124,10 @@ mod tests {
     use super::*;
     use wire::Opcode;
 
-    fn kept(xid: u64, transno: u64, keep: Keep) -> Kept<()> {
+    fn kept(xid: u64, transno: u64, keep: Keep) -> Box<Kept<()>> {
         let mut request = Request::new(Opcode::MdtOpen, Vec::new());
         (request.header.xid, request.header.transno) = (xid, transno);
-        Kept { request, bulk: (), keep }
+        Box::new(Kept { request, bulk: (), keep })
     }
 
     #[test]

@@ -18,3 +18,7 @@ pub const LANES_MAX: u32 = 4_096;
 
 /// How far a replay may run ahead of one that is missing: what a client may have in flight.
 pub const REPLAYS_AHEAD_MAX: u32 = TAGS_MAX;
+
+/// How long a restarted target waits for other servers that it knows as clients, from the first sign of anybody: a
+/// living one tries at least once a second, so it has two tries; a dead one must not hold everybody up.
+pub const SERVER_RETURN: Span = Span::secs(2);

@@ -6,6 +6,7 @@
 //!   change or is done, and every known client is present or the window is over.
 //! - No timer runs until somebody tries to connect. Then the window is `soft`, prolonged by every sign of progress up
 //!   to `hard`; at its end who is missing is evicted. It is over at once when everybody is done.
+//! - A server among the known clients has `limits::SERVER_RETURN` to come back: it does so at once or is down itself.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -82,17 +83,19 @@ pub struct Recovery<R> {
     evict: VecDeque<ClientId>,
     started: Option<Instant>,
     window: Instant,
+    /// Until when absent servers are waited for.
+    servers: Instant,
     active: bool,
     replayed: u64,
 }
 
 impl<R> Recovery<R> {
-    /// Waits for `known` clients (true: a server, which may come and is not waited for). Without any it is over.
+    /// Waits for `known` clients (true: a server, which has less time to come). Without any it is over.
     pub fn new(config: RecoveryConfig, known: impl IntoIterator<Item = (ClientId, bool)>) -> Recovery<R> {
         let clients: BTreeMap<_, _> =
             known.into_iter().map(|(id, is_server)| (id, Client { is_server, ..Client::default() })).collect();
         Recovery {
-            active: clients.values().any(|client| !client.is_server),
+            active: !clients.is_empty(),
             config,
             clients,
             queue: BTreeMap::new(),
@@ -103,6 +106,7 @@ impl<R> Recovery<R> {
             evict: VecDeque::new(),
             started: None,
             window: Instant(u64::MAX),
+            servers: Instant(u64::MAX),
             replayed: 0,
         }
     }
@@ -118,6 +122,7 @@ impl<R> Recovery<R> {
         if self.active && self.started.is_none() {
             self.started = Some(now);
             self.window = now + self.config.soft;
+            self.servers = now + limits::SERVER_RETURN;
         }
     }
 
@@ -202,25 +207,37 @@ impl<R> Recovery<R> {
     /// Time has passed: at the end of the window who is missing or stuck is evicted.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Some(started) = self.started else { return };
-        if !self.active || now < self.window {
+        if !self.active {
+            return;
+        }
+        if now >= self.servers {
+            self.evict_where(|_, client| client.is_server && !client.present);
+        }
+        if now < self.window {
             return;
         }
         let hard = now >= started + self.config.hard;
         // a present client is slow, not gone, until the hard end; one that has nothing queued then has stopped
         let queued: Vec<ClientId> = self.queue.keys().map(|key| key.1).collect();
         let stuck = |id: &ClientId, client: &Client| !client.done && (!client.present || (hard && !queued.contains(id)));
-        let gone: Vec<ClientId> = self.clients.iter().filter(|(id, client)| stuck(id, client)).map(|(id, _)| *id).collect();
+        self.evict_where(stuck);
+        self.window = now + self.config.soft; // who is left goes on
+    }
+
+    fn evict_where(&mut self, gone: impl Fn(&ClientId, &Client) -> bool) {
+        let gone: Vec<ClientId> = self.clients.iter().filter(|(id, client)| gone(id, client)).map(|(id, _)| *id).collect();
         for client in gone {
             self.handle_gone(client);
             self.evict.push_back(client);
         }
-        self.window = now + self.config.soft; // who is left goes on
     }
 
     /// When [`Recovery::handle_timeout`] wants to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        (self.active && self.started.is_some()).then_some(self.window)
+        let server_missing = self.clients.values().any(|client| client.is_server && !client.present);
+        let next = if server_missing { self.window.min(self.servers) } else { self.window };
+        (self.active && self.started.is_some()).then_some(next)
     }
 
     /// The next change to execute, if its turn has come.
@@ -243,10 +260,7 @@ impl<R> Recovery<R> {
     }
 
     fn gap_is_closed(&self, head: Transno) -> bool {
-        self.clients.values().all(|client| {
-            let offered = client.done || client.offered >= head;
-            if client.present { offered } else { client.is_server }
-        })
+        self.clients.values().all(|client| client.present && (client.done || client.offered >= head))
     }
 
     /// A client to evict.
@@ -257,7 +271,7 @@ impl<R> Recovery<R> {
     /// Whether [`Recovery::poll_finished`] has something to give.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        let everybody = self.clients.values().all(|client| client.done || (client.is_server && !client.present));
+        let everybody = self.clients.values().all(|client| client.done);
         self.active && !self.executing && self.queue.is_empty() && everybody
     }
 
@@ -396,15 +410,33 @@ mod tests {
         assert_eq!(r.executed(), Transno(11));
     }
 
-    #[test]
-    fn a_server_is_not_waited_for() {
+    fn with_a_server() -> Recovery<u64> {
         let config = RecoveryConfig { soft: Span::secs(30), hard: Span::secs(120), committed: Transno(10) };
-        let mut r: Recovery<u64> = Recovery::new(config, [(ClientId(1), false), (ClientId(9), true)]);
+        let mut r = Recovery::new(config, [(ClientId(1), false), (ClientId(9), true)]);
         r.handle_connected(ClientId(1), NOW);
         replay(&mut r, 1, 20);
         r.handle_done(ClientId(1), 5, NOW);
-        assert_eq!(run(&mut r), [20]);
+        r
+    }
+
+    #[test]
+    fn a_server_that_is_down_is_waited_for_only_briefly() {
+        let mut r = with_a_server();
+        assert_eq!(r.poll_timeout(), Some(NOW + limits::SERVER_RETURN));
+        r.handle_timeout(NOW + limits::SERVER_RETURN);
+        assert_eq!((run(&mut r), r.poll_evict()), (vec![20], Some(ClientId(9))));
         assert_eq!(r.poll_finished(), Some(vec![5]));
+    }
+
+    #[test]
+    fn a_server_that_comes_back_at_once_keeps_its_session() {
+        let mut r = with_a_server();
+        assert!(r.poll_finished().is_none());
+        r.handle_connected(ClientId(9), NOW + Span::secs(1));
+        r.handle_timeout(NOW + limits::SERVER_RETURN);
+        r.handle_done(ClientId(9), 6, NOW + Span::secs(3));
+        assert_eq!((run(&mut r), r.poll_evict()), (vec![20], None));
+        assert_eq!(r.poll_finished(), Some(vec![5, 6]));
     }
 
     #[test]

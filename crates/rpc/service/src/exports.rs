@@ -15,7 +15,7 @@ use wire::body::ConnectReq;
 use crate::incoming::Peer;
 use crate::node::Work;
 use crate::session::Shared;
-use crate::{ClientRecord, Incoming, Session};
+use crate::{ClientRecord, Incoming, Session, limits};
 
 /// What a target knows when it starts.
 pub struct ExportsConfig {
@@ -194,6 +194,21 @@ impl Exports {
         self.wake.notify_one();
     }
 
+    /// `client` is in somebody's way: its session ends if its link has been down for longer than
+    /// [`limits::DEAD_CLIENT_AFTER`]. Eviction needs both, silence and a reason (R-RC-10): a dead client that harms nobody
+    /// keeps its session until its lease is over. During recovery everybody has the time of the window.
+    pub fn evict_if_dead(&self, client: ClientId) {
+        if self.is_recovering() {
+            return;
+        }
+        let id = self.by_client.borrow().get(&client).copied();
+        if let Some(session) = id.and_then(|id| self.session(id))
+            && session.is_dead(self.env.now())
+        {
+            self.evict(session.id);
+        }
+    }
+
     pub(crate) fn evict_absent(&self) {
         let absent = self.sessions.borrow();
         self.evictions.borrow_mut().extend(absent.values().filter(|session| session.absent.get()).map(|session| session.id));
@@ -247,8 +262,10 @@ impl Exports {
         for session in self.sessions() {
             let lost = std::ptr::eq(session.peer.borrow().as_ptr(), Rc::as_ptr(peer));
             if lost {
+                let now = self.env.now();
                 *session.peer.borrow_mut() = std::rc::Weak::new();
-                self.recovery.borrow_mut().handle_disconnected(session.client, self.env.now());
+                session.disconnected_since.set(Some(now));
+                self.recovery.borrow_mut().handle_disconnected(session.client, now);
             }
         }
     }

@@ -51,7 +51,7 @@ pub(crate) struct Transport {
     /// Its data could not be had: nothing was done, nothing is answered, the resend does it.
     pub(crate) abandoned: Cell<bool>,
     /// The resend that came meanwhile.
-    pub(crate) newer: RefCell<Option<Request>>,
+    pub(crate) newer: RefCell<Option<Box<Request>>>,
     /// The answer of an earlier instance, to be given again once the handle is back.
     pub(crate) first: RefCell<Option<Reply>>,
     pub(crate) budget: Rc<Semaphores>,
@@ -68,12 +68,12 @@ pub(crate) struct Semaphores {
 impl Transport {
     pub(crate) fn new(
         env: &Env,
+        now: Instant,
         peer: &Rc<Peer>,
         request: &Request,
         budget: &Rc<Semaphores>,
         inline_bytes: u32,
     ) -> Rc<Transport> {
-        let now = env.now();
         let patience = Span::millis(u64::from(request.header.deadline_ms.max(1)));
         Rc::new(Transport {
             env: env.clone(),
@@ -96,7 +96,7 @@ impl Transport {
     }
 
     /// A resend came while this executes: answer there.
-    pub(crate) fn renew(&self, peer: &Rc<Peer>, request: Request) {
+    pub(crate) fn renew(&self, peer: &Rc<Peer>, request: Box<Request>) {
         *self.peer.borrow_mut() = Rc::clone(peer);
         self.bulk_id.set(request.header.bulk_id);
         self.deadline.set(self.deadline.get().max(self.env.now() + self.patience.get()));
@@ -123,8 +123,8 @@ impl Transport {
 
 /// A request to be executed: what a [`crate::Target`] handles.
 pub struct Incoming {
-    /// The request.
-    pub request: Request,
+    /// The request. Boxed, because it goes through queues and into futures.
+    pub request: Box<Request>,
     /// Who asks.
     pub session: Rc<Session>,
     pub(crate) transport: Rc<Transport>,

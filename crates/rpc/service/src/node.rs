@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use env::{CptTable, Env, Link, Listener, Task};
 use ptlrpc::{Admission, Replay};
 use tokio::sync::{Notify, Semaphore};
-use types::{CptIndex, Errno, TargetId, Transno, Xid};
+use types::{CptIndex, Errno, Instant, TargetId, Transno, Xid};
 use wire::{Frame, FrameKind, Opcode, Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::incoming::{Peer, Semaphores, Transport};
@@ -51,6 +51,8 @@ pub struct Node {
     peers: RefCell<Vec<Rc<Peer>>>,
     tasks: RefCell<Vec<Task>>,
     pub(crate) stopped: Cell<bool>,
+    /// Time at the beginning of this turn: requests of one batch share it.
+    clock: Cell<Instant>,
 }
 
 /// A target as a node holds it.
@@ -63,7 +65,7 @@ pub(crate) struct Entry {
 /// A request on its way.
 pub(crate) struct Work {
     pub(crate) entry: Rc<Entry>,
-    pub(crate) request: Request,
+    pub(crate) request: Box<Request>,
     pub(crate) session: Rc<Session>,
     pub(crate) transport: Rc<Transport>,
 }
@@ -96,6 +98,7 @@ impl Node {
             peers: RefCell::default(),
             tasks: RefCell::default(),
             stopped: Cell::new(false),
+            clock: Cell::new(env.now()),
         })
     }
 
@@ -177,6 +180,7 @@ impl Node {
         let peer = Peer::new(link.peer, link.tx.clone(), cpt);
         self.peers.borrow_mut().push(Rc::clone(&peer));
         'link: while let Some(frame) = link.rx.recv().await {
+            self.clock.set(self.env.now());
             let mut next = Some(frame);
             let mut batch = 0;
             while let Some(frame) = next {
@@ -212,13 +216,13 @@ impl Node {
         if frame.kind != FrameKind::Request {
             return Ok(()); // nothing else is for us, and nothing of it does harm
         }
-        let request = Request::decode(&frame.into_payload())?;
+        let request = Box::new(Request::decode(&frame.into_payload())?);
         let Some(entry) = self.targets.borrow().get(&request.header.target).cloned() else {
             peer.reply(&Reply::error(&request.header, Errno::ENODEV));
             return Ok(());
         };
         if request.opcode() == Opcode::Connect {
-            self.env.spawn("service.connect", Rc::clone(self).connect(entry, Rc::clone(peer), request));
+            self.env.spawn("service.connect", Rc::clone(self).connect(entry, Rc::clone(peer), *request));
             return Ok(());
         }
         let exports = &entry.exports;
@@ -234,15 +238,15 @@ impl Node {
         if request.header.epoch != session.epoch.get() {
             return Ok(()); // of an older connection: the client has moved on
         }
-        session.heard.set(self.env.now());
+        session.heard.set(self.clock.get());
         self.admit(entry, peer, session, request)
     }
 
-    fn admit(self: &Rc<Self>, entry: Rc<Entry>, peer: &Rc<Peer>, session: Rc<Session>, request: Request) -> Result<(), Nonsense> {
+    fn admit(self: &Rc<Self>, entry: Rc<Entry>, peer: &Rc<Peer>, session: Rc<Session>, request: Box<Request>) -> Result<(), Nonsense> {
         let recovering = entry.exports.is_recovering();
         match request.opcode() {
             Opcode::Disconnect => {
-                self.env.spawn("service.disconnect", Rc::clone(self).disconnect(entry, Rc::clone(peer), session, request));
+                self.env.spawn("service.disconnect", Rc::clone(self).disconnect(entry, Rc::clone(peer), session, *request));
                 return Ok(());
             }
             Opcode::Ping => {
@@ -299,7 +303,7 @@ impl Node {
         entry: Rc<Entry>,
         peer: &Rc<Peer>,
         session: Rc<Session>,
-        mut request: Request,
+        mut request: Box<Request>,
         first: Reply,
     ) -> Result<(), Nonsense> {
         let header = &mut request.header;
@@ -313,8 +317,8 @@ impl Node {
         Ok(())
     }
 
-    fn begin(&self, entry: Rc<Entry>, peer: &Rc<Peer>, session: Rc<Session>, request: Request) -> Result<Work, Nonsense> {
-        let transport = Transport::new(&self.env, peer, &request, &self.budget, self.config.inline_bytes);
+    fn begin(&self, entry: Rc<Entry>, peer: &Rc<Peer>, session: Rc<Session>, request: Box<Request>) -> Result<Work, Nonsense> {
+        let transport = Transport::new(&self.env, self.clock.get(), peer, &request, &self.budget, self.config.inline_bytes);
         {
             let mut export = session.export.borrow_mut();
             if export.executing() >= limits::EXECUTING_MAX {
@@ -326,7 +330,7 @@ impl Node {
     }
 
     /// Replays and ReplayDone wait for their turn in recovery.
-    fn hold(self: &Rc<Self>, entry: Rc<Entry>, peer: &Rc<Peer>, session: Rc<Session>, request: Request) -> Result<(), Nonsense> {
+    fn hold(self: &Rc<Self>, entry: Rc<Entry>, peer: &Rc<Peer>, session: Rc<Session>, request: Box<Request>) -> Result<(), Nonsense> {
         let tag = request.header.tag;
         if request.has(RequestFlags::MODIFIES) && (tag == 0 || tag > limits::TAGS_MAX) {
             return Err(Nonsense::Tag(tag));
@@ -432,7 +436,7 @@ impl Node {
             modifies: request.has(RequestFlags::MODIFIES),
             replays: request.has(RequestFlags::REPLAY) && request.header.transno != 0,
         };
-        let late = self.env.now() > transport.deadline.get();
+        let late = self.clock.get() > transport.deadline.get();
         if (late && !done.replays) || session.ended.get() || done.entry.gone.get() {
             partition.dropped.set(partition.dropped.get() + 1);
             self.finish(&done);
@@ -448,6 +452,7 @@ impl Node {
                     let reply = std::future::poll_fn(|cx| {
                         let polled = handler.as_mut().poll(cx);
                         if !std::mem::replace(&mut parked, done.transport.parked.get()) && parked {
+                            node.clock.set(node.env.now());
                             node.run(&done.partition, cpt); // its slot is somebody else's now
                         }
                         polled
@@ -455,6 +460,7 @@ impl Node {
                     .await;
                     drop(handler);
                     let partition = Rc::clone(&done.partition);
+                    node.clock.set(node.env.now());
                     node.complete(done, reply);
                     node.run(&partition, cpt);
                 });
@@ -554,7 +560,7 @@ fn release(done: &Done) {
     }
 }
 
-fn renew(peer: &Rc<Peer>, session: &Session, request: Request) {
+fn renew(peer: &Rc<Peer>, session: &Session, request: Box<Request>) {
     if let Some(transport) = session.export.borrow_mut().executing_mut(request.xid()) {
         transport.renew(peer, request);
     }

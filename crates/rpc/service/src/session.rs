@@ -81,6 +81,8 @@ pub struct Session {
     pub(crate) ended: Cell<bool>,
     /// Known from before the restart, and not come back so far.
     pub(crate) absent: Cell<bool>,
+    /// Its link went down then, and no other came.
+    pub(crate) disconnected_since: Cell<Option<Instant>>,
     pub(crate) shared: Rc<Shared>,
 }
 
@@ -99,6 +101,7 @@ impl Session {
             export: RefCell::new(Export::new(limits::TAGS_MAX)),
             ended: Cell::new(false),
             absent: Cell::new(false),
+            disconnected_since: Cell::new(None),
             shared: Rc::clone(shared),
         })
     }
@@ -113,12 +116,19 @@ impl Session {
         self.peer.borrow().upgrade().is_some_and(|peer| peer.tx.is_open())
     }
 
+    /// Whether its link has been down for longer than [`limits::DEAD_CLIENT_AFTER`].
+    pub(crate) fn is_dead(&self, now: Instant) -> bool {
+        self.disconnected_since.get().is_some_and(|since| now - since > limits::DEAD_CLIENT_AFTER)
+    }
+
     pub(crate) fn attach(&self, peer: &Rc<Peer>, connect_xid: u64, now: Instant) {
         self.connect_xid.set(connect_xid);
         self.epoch.set(self.epoch.get() + 1);
         self.nid.set(peer.nid);
         self.heard.set(now);
         self.absent.set(false);
+        // the link may have broken while the session was made: nobody reports that again
+        self.disconnected_since.set((!peer.tx.is_open()).then_some(now));
         *self.peer.borrow_mut() = Rc::downgrade(peer);
     }
 

@@ -1,5 +1,7 @@
 //! Bounds of an MDT.
 
+use types::Span;
+
 /// Hard links of one file. As ext4 has it: programs that probe for EMLINK find it in reasonable time.
 pub(crate) const NLINK_MAX: u32 = 65_000;
 
@@ -36,6 +38,10 @@ pub(crate) const IDLE_EPOCHS_MAX: usize = 65_536;
 
 /// How long an operation may be held back while the lock is not free, whatever the client says.
 pub(crate) const LOCK_WAIT_MS_MAX: u32 = 30_000;
+
+/// How often one that waits for a lock looks whether a dead client is in its way: adds a fifth to the time after which a
+/// client counts as dead.
+pub(crate) const DEAD_CLIENT_CHECK: Span = Span::secs(1);
 
 /// Levels of directories that a walk to the root visits before it calls the tree broken.
 pub(crate) const DEPTH_MAX: usize = 16_384;

@@ -5,7 +5,7 @@
 //! can ask again with the same cookie.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use env::Env;
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use types::{ClientId, Errno, Extent, Fid, Instant, Span};
 use wire::body::{LockRep, LockReq, lock as codes};
 
-use crate::limits::LOCK_WAIT_MS_MAX;
+use crate::limits::{DEAD_CLIENT_CHECK, LOCK_WAIT_MS_MAX};
 
 /// All locks of the target.
 pub(crate) struct Locks {
@@ -98,7 +98,7 @@ pub(crate) enum Locked {
 /// A request in line. Dropped, it leaves its place for whoever asks again.
 pub(crate) struct Parked {
     locks: Rc<Locks>,
-    wait: WaitId,
+    request: LockRequest,
     span: Span,
     answer: Option<oneshot::Receiver<()>>,
 }
@@ -137,7 +137,7 @@ impl Locks {
             Enqueued::Waiting => {
                 let (tell, answer) = oneshot::channel();
                 inner.answers.insert(request.wait_id(), tell); // a resend takes the place of the request before it
-                let parked = Parked { locks: self.clone(), wait: request.wait_id(), span: wanted.wait, answer: Some(answer) };
+                let parked = Parked { locks: self.clone(), request, span: wanted.wait, answer: Some(answer) };
                 Ok(Locked::Later(parked))
             }
         }
@@ -164,6 +164,11 @@ impl Locks {
         inner.abandoned.retain(|wait, _| wait.client != client);
         let granted = inner.space.drop_client(client);
         inner.wake(granted);
+    }
+
+    /// For whom `request` waits, or was refused.
+    pub(crate) fn clients_in_the_way(&self, request: &LockRequest) -> BTreeSet<ClientId> {
+        self.inner.borrow().space.clients_in_the_way(request)
     }
 
     /// Ranges held and requests in line.
@@ -198,20 +203,27 @@ impl Locks {
 }
 
 impl Parked {
-    /// Waits for the lock, but not for ever.
-    pub(crate) async fn answer(mut self) -> LockRep {
+    /// Waits for the lock, but not for ever; `blocked_by` is told now and then who is in the way.
+    pub(crate) async fn answer(mut self, blocked_by: impl Fn(ClientId)) -> LockRep {
         let env = self.locks.env.clone();
-        let answer = self.answer.as_mut().expect("taken only when this is over");
-        match env.timeout(self.span, answer).await {
-            Some(Ok(())) => {
-                self.answer = None;
-                state(1)
+        let until = env.now() + self.span;
+        loop {
+            let check = until.min(env.now() + DEAD_CLIENT_CHECK);
+            let answer = self.answer.as_mut().expect("taken only when this is over");
+            match env.timeout_at(check, answer).await {
+                Some(Ok(())) => {
+                    self.answer = None;
+                    return state(1);
+                }
+                Some(Err(_)) => {
+                    self.answer = None; // cancelled, or another request took this one's place
+                    return state(2);
+                }
+                None => self.locks.clients_in_the_way(&self.request).into_iter().for_each(&blocked_by),
             }
-            Some(Err(_)) => {
-                self.answer = None; // cancelled, or another request took this one's place
-                state(2)
+            if env.now() >= until {
+                return state(2);
             }
-            None => state(2),
         }
     }
 }
@@ -219,7 +231,7 @@ impl Parked {
 impl Drop for Parked {
     fn drop(&mut self) {
         if self.answer.is_some() {
-            self.locks.abandon(self.wait);
+            self.locks.abandon(self.request.wait_id());
         }
     }
 }

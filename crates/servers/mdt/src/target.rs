@@ -215,10 +215,16 @@ impl Mdt {
             return Ok(told(wire::body::LockRep { state: 1, ..Default::default() }));
         }
         match self.locks.ask(&wanted, restate)? {
-            Locked::Now(rep) => Ok(told(rep)),
+            Locked::Now(rep) => {
+                if rep.state == 0 {
+                    let blockers = self.locks.clients_in_the_way(&wanted.request);
+                    blockers.into_iter().for_each(|client| self.exports.evict_if_dead(client));
+                }
+                Ok(told(rep))
+            }
             Locked::Later(parked) => {
                 incoming.park();
-                Ok(told(parked.answer().await))
+                Ok(told(parked.answer(|client| self.exports.evict_if_dead(client)).await))
             }
         }
     }

@@ -29,3 +29,11 @@ mod transact;
 
 pub use config::{Bugs, OstConfig, StartError};
 pub use target::Ost;
+
+/// Reads `bytes` as every record that the OST decodes; says whether any took them. For fuzzing.
+#[must_use]
+pub fn decode_any(bytes: &[u8]) -> bool {
+    let object = record::ObjectRecord::decode(bytes).is_some();
+    let tombstone = record::TombstoneRecord::decode(bytes).is_some();
+    object || tombstone || record::decode_reply(bytes).is_some() || record::decode_u64(bytes).is_some()
+}

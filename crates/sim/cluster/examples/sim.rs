@@ -1,50 +1,108 @@
-//! Runs seeds: `cargo run -p cluster --example sim -- --seeds 0..20 [--scenario storm] [--ops 2000] [--log debug]`.
+//! Runs seeds, or tries the planted bugs.
+//!
+//! ```text
+//! cargo run -p cluster --example sim -- --seed 17 [--scenario storm|kills|calm|sick] [--ops 2000] [--log debug]
+//! cargo run -p cluster --example sim -- --seeds 0..200
+//! cargo run -p cluster --example sim -- --bugs             each planted bug must be found; one line each
+//! cargo run -p cluster --example sim -- --bug mdt.skip_reply_record --seeds 1..40
+//! ```
+//! Exits with 1 if a seed failed, or a bug was not found.
 
-use std::panic::catch_unwind;
+use std::ops::Range;
+use std::process::{Command, ExitCode, Stdio};
 
-use cluster::{Scenario, run};
+use cluster::{PLANTED, SEEDS_MAX, Scenario, run};
 
-fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned();
-    let name = value("--scenario").unwrap_or_else(|| "storm".to_owned());
-    let Some(mut scenario) = Scenario::by_name(&name) else { return fail(&format!("no scenario '{name}'")) };
-    if let Some(ops) = value("--ops") {
-        scenario.ops = ops.parse().unwrap_or(scenario.ops);
+struct Args(Vec<String>);
+
+impl Args {
+    fn value(&self, name: &str) -> Option<&str> {
+        let at = self.0.iter().position(|arg| arg == name)?;
+        self.0.get(at + 1).map(String::as_str)
     }
-    scenario.print = value("--log").and_then(|level| level.parse().ok());
-    let seeds = match (value("--seed"), value("--seeds")) {
-        (Some(seed), _) => seed.parse().map(|seed: u64| seed..seed + 1).ok(),
-        (None, Some(range)) => parse_range(&range),
+
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|arg| arg == name)
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args(std::env::args().skip(1).collect());
+    let done = if args.has("--bugs") { try_bugs() } else { run_seeds(&args) };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            eprintln!("{what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_seeds(args: &Args) -> Result<(), String> {
+    let scenario = scenario(args)?;
+    let mut failed = Vec::new();
+    for seed in seeds(args)? {
+        let replay = format!("replay: cargo xtask sim --seed {seed} --scenario {}", scenario.name);
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            hook(info);
+            eprintln!("{replay}");
+        }));
+        let report = run(seed, &scenario);
+        drop(std::panic::take_hook());
+        println!("{report}");
+        if report.failure.is_some() {
+            failed.push(seed);
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed seeds: {failed:?}")) }
+}
+
+fn scenario(args: &Args) -> Result<Scenario, String> {
+    let planted = args.value("--bug").map(|name| PLANTED.iter().find(|planted| planted.name == name).ok_or(name));
+    let mut scenario = match planted {
+        Some(Ok(planted)) => planted.scenario(),
+        Some(Err(name)) => return Err(format!("no planted bug is called '{name}'")),
+        None => {
+            let name = args.value("--scenario").unwrap_or("storm");
+            Scenario::by_name(name).ok_or_else(|| format!("no scenario is called '{name}'"))?
+        }
+    };
+    if let Some(ops) = args.value("--ops") {
+        scenario.ops = ops.parse().map_err(|_| format!("--ops {ops} is no number"))?;
+    }
+    if let Some(level) = args.value("--log") {
+        scenario.print = Some(level.parse().map_err(|_| format!("--log {level} is no level"))?);
+    }
+    Ok(scenario)
+}
+
+fn seeds(args: &Args) -> Result<Range<u64>, String> {
+    let range = match (args.value("--seed"), args.value("--seeds")) {
+        (Some(seed), _) => seed.parse().ok().map(|seed: u64| seed..seed + 1),
+        (None, Some(range)) => range.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?)),
         (None, None) => Some(0..10),
     };
-    let Some(seeds) = seeds else { return fail("seeds are a number or A..B") };
-    let mut failed = Vec::new();
-    for seed in seeds {
-        match catch_unwind(|| run(seed, &scenario)) {
-            Ok(report) => {
-                println!("{report}");
-                if report.failure.is_some() {
-                    failed.push(seed);
-                }
-            }
-            Err(_) => {
-                println!("seed {seed}: FAILED with a panic\nreplay: cargo xtask sim --seed {seed} --scenario {name}");
-                failed.push(seed);
+    range.ok_or_else(|| "seeds are --seed N or --seeds A..B".to_owned())
+}
+
+/// Each in processes of its own, one per seed: a broken invariant may end a run with an abort.
+fn try_bugs() -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut missed = Vec::new();
+    for planted in PLANTED {
+        let fails = |seed: &u64| {
+            let mut child = Command::new(&program);
+            child.args(["--bug", planted.name, "--seed", &seed.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
+            child.status().is_ok_and(|status| !status.success())
+        };
+        match (1..=SEEDS_MAX).find(fails) {
+            Some(seed) => println!("{:<32} found by seed {seed} of {}", planted.name, planted.scenario().name),
+            None => {
+                println!("{:<32} NOT FOUND in {SEEDS_MAX} seeds of {}", planted.name, planted.scenario().name);
+                missed.push(planted.name);
             }
         }
     }
-    if !failed.is_empty() {
-        fail(&format!("failed seeds: {failed:?}"));
-    }
-}
-
-fn parse_range(text: &str) -> Option<std::ops::Range<u64>> {
-    let (from, to) = text.split_once("..")?;
-    Some(from.parse().ok()?..to.parse().ok()?)
-}
-
-fn fail(what: &str) {
-    eprintln!("{what}");
-    std::process::exit(1);
+    if missed.is_empty() { Ok(()) } else { Err(format!("nobody notices: {}", missed.join(", "))) }
 }

@@ -21,6 +21,7 @@
 mod blackout;
 mod fixture;
 mod nemesis;
+mod planted;
 mod races;
 mod run;
 mod scenario;
@@ -28,5 +29,6 @@ mod server;
 mod user;
 
 pub use fixture::Cluster;
+pub use planted::{PLANTED, Planted, SEEDS_MAX};
 pub use run::run;
 pub use scenario::{Bugs, Report, Scenario};

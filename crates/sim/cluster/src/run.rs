@@ -2,7 +2,7 @@
 
 use client::Client;
 use env_sim::{NodeHandle, Rng};
-use oracle::{read_names, test_ctx, verify_tree};
+use oracle::{Runner, read_names, test_ctx, verify_tree};
 use osd::Table;
 use types::{Fid, Span};
 
@@ -117,7 +117,9 @@ impl<'a> Run<'a> {
         for user in 0..self.scenario.users {
             let base = bases[(index * self.scenario.users + user) as usize];
             let name = format!("user {index}.{user}");
-            self.users.push(User::start(&name, node, client.clone(), base, self.rng.fork(), ops));
+            let runner = Runner::new(client.clone(), base);
+            runner.mirror().borrow_mut().model.loose_times = self.scenario.restarts > 0;
+            self.users.push(User::start(&name, node, runner, self.rng.fork(), ops));
         }
         if let Some(arena) = self.arena {
             let from = self.cluster.sim.now();

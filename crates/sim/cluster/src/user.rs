@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use client::Client;
 use env_sim::{NodeHandle, Rng};
 use oracle::{Mirror, Op, Runner, Taste, next_op};
 use types::{Fid, Span};
@@ -31,10 +30,9 @@ struct Progress {
 }
 
 impl User {
-    /// Starts working in `base`.
-    pub(crate) fn start(name: &str, node: &NodeHandle, client: Client, base: Fid, rng: Rng, ops: u64) -> User {
-        let runner = Runner::new(client, base);
-        let mirror = runner.mirror();
+    /// Starts working.
+    pub(crate) fn start(name: &str, node: &NodeHandle, runner: Runner, rng: Rng, ops: u64) -> User {
+        let (mirror, base) = (runner.mirror(), runner.base());
         let progress = Rc::new(Progress { name: name.to_owned(), ..Progress::default() });
         progress.wanted.set(ops);
         node.env().spawn("user", work(node.env(), runner, rng, progress.clone()));

@@ -124,6 +124,8 @@ pub struct Model {
     slots: BTreeMap<u8, Slot>,
     next: Ino,
     freed: Vec<Ino>,
+    /// Servers restart: then a file may stay dirty though nobody has it open, and its objects' times count.
+    pub loose_times: bool,
 }
 
 impl Default for Model {
@@ -137,7 +139,7 @@ impl Model {
     #[must_use]
     pub fn new() -> Model {
         let root = Node::new(Body::Dir { entries: BTreeMap::new(), parent: ROOT }, 0o755);
-        Model { nodes: BTreeMap::from([(ROOT, root)]), slots: BTreeMap::new(), next: ROOT + 1, freed: Vec::new() }
+        Model { nodes: BTreeMap::from([(ROOT, root)]), slots: BTreeMap::new(), next: ROOT + 1, freed: Vec::new(), loose_times: false }
     }
 
     /// A node that lives.
@@ -294,8 +296,10 @@ impl Model {
             }
             Op::Utimens { path, sec, nsec } => {
                 let ino = self.find(path)?;
+                let loose = self.loose_times;
                 let node = self.node_mut(ino);
-                node.mtime = (node.opens == 0).then(|| Timespec::new(*sec, *nsec));
+                let exact = !matches!(node.body, Body::File { .. }) || (node.opens == 0 && !loose);
+                node.mtime = exact.then(|| Timespec::new(*sec, *nsec));
                 Expect::Attr(ino)
             }
             Op::Write { slot, offset, len, salt } => self.write(*slot, *offset, *len, *salt),

@@ -74,6 +74,7 @@ pub fn run(options: Options) -> Result<u8> {
     let dead = place.new_client(ClientId(format::random_uuid()?), &block)?;
     env_os::run(OsConfig::default(), |env| async move {
         let mut signals = Signals::new()?;
+        env.spawn("impatience", impatience(Signals::new()?));
         let servers = start(&env, &options, &place, &block, &dead)?;
         let outcome = tokio::select! {
             biased;
@@ -88,6 +89,16 @@ pub fn run(options: Options) -> Result<u8> {
         servers.stop().await;
         status
     })
+}
+
+/// The first signal ends things in order, the second may have been meant for the command; the third means it.
+/// Servers end and the mount is detached as after any death of ours.
+async fn impatience(mut signals: Signals) {
+    for _ in 0..3 {
+        signals.next().await;
+    }
+    eprintln!("nacre up: third signal: leaving at once");
+    std::process::exit(1);
 }
 
 /// The mount point, there and free. A stale mount of a killed `up` is taken away.

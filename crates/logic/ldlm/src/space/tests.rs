@@ -100,6 +100,21 @@ fn a_client_that_goes_takes_locks_and_waits_along() {
 }
 
 #[test]
+fn holders_and_those_before_in_line_are_in_the_way() {
+    let mut space = LockSpace::new();
+    let ask = |space: &mut LockSpace, who, spec, cookie| space.enqueue(request(Kind::Posix, 1, who, spec, cookie), true).0;
+    assert_eq!(ask(&mut space, 'a', "w0-10", 0), Enqueued::Granted);
+    assert_eq!(ask(&mut space, 'b', "w5-20", 1), Enqueued::Waiting);
+    assert_eq!(ask(&mut space, 'c', "w15-20", 2), Enqueued::Waiting);
+    let blockers = |who, spec, cookie| -> String {
+        let clients = space.clients_in_the_way(&request(Kind::Posix, 1, who, spec, cookie));
+        clients.iter().map(|client| char::from_u32(client.0 as u32).expect("a letter")).collect()
+    };
+    assert_eq!([blockers('b', "w5-20", 1), blockers('c', "w15-20", 2), blockers('d', "r0-20", 9)], ["a", "b", "abc"]);
+    assert_eq!(blockers('d', "w20-30", 9), "");
+}
+
+#[test]
 fn a_place_is_kept_for_whoever_comes_back() {
     let mut space = LockSpace::new();
     let a = request(Kind::File, 1, 'a', "w0-9", 1);

@@ -43,8 +43,8 @@ impl TcpRecv {
                 return Ok(None);
             }
             let mut payload = self.buffer.split_to(len);
+            header.check_in_place(&mut payload)?;
             payload.advance(FRAME_HEADER_BYTES);
-            header.check(&payload)?;
             if header.kind != FrameKind::Heartbeat {
                 return Ok(Some(Frame::new(header.kind, header.id, payload.freeze())));
             }

@@ -133,8 +133,15 @@ pub(super) async fn write_all(shared: Rc<Shared>, outbox: fn(&Shared) -> &Outbox
 
 impl Queue {
     fn append(&mut self, frame: Frame, crc: CrcMode) {
+        let mut len = FRAME_HEADER_BYTES + frame.payload_len();
+        if len <= COPY_BYTES_MAX {
+            frame.encode_into(self.run_for(len), crc);
+            self.bytes += len;
+            self.frames.push_back(len);
+            return;
+        }
         let head = frame.encode_header(crc);
-        let mut len = FRAME_HEADER_BYTES;
+        len = FRAME_HEADER_BYTES;
         self.copy(&head);
         for part in frame.parts {
             len += part.len();
@@ -149,15 +156,20 @@ impl Queue {
     }
 
     fn copy(&mut self, bytes: &[u8]) {
-        if let Some(Segment::Run(run)) = self.segments.back_mut()
-            && run.len() + bytes.len() <= RUN_BYTES_MAX
-        {
-            run.extend_from_slice(bytes);
-            return;
+        self.run_for(bytes.len()).extend_from_slice(bytes);
+    }
+
+    /// The run to which `len` more bytes are to be appended.
+    fn run_for(&mut self, len: usize) -> &mut Vec<u8> {
+        let fits = matches!(self.segments.back(), Some(Segment::Run(run)) if run.len() + len <= RUN_BYTES_MAX);
+        if !fits {
+            let run = std::mem::take(&mut self.spare);
+            self.segments.push_back(Segment::Run(run));
         }
-        let mut run = std::mem::take(&mut self.spare);
-        run.extend_from_slice(bytes);
-        self.segments.push_back(Segment::Run(run));
+        match self.segments.back_mut() {
+            Some(Segment::Run(run)) => run,
+            _ => unreachable!("a run is at the back, or was put there above"),
+        }
     }
 
     /// One write of what is there.

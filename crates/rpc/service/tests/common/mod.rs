@@ -220,9 +220,14 @@ pub(crate) async fn serve(env: Env, at: NidAddr, disk: Rc<Disk>, rules: &Rules) 
 }
 
 pub(crate) fn client(env: &Env, id: u128, at: NidAddr) -> Rc<Endpoint> {
+    endpoint(env, id, at, false)
+}
+
+pub(crate) fn endpoint(env: &Env, id: u128, at: NidAddr, is_server: bool) -> Rc<Endpoint> {
     let config = EndpointConfig {
         client: ClientId(id),
         name: format!("client{id}"),
+        is_server,
         attempt: Span::secs(3),
         inline_bytes: 1_024,
         ..EndpointConfig::default()

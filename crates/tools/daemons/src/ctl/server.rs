@@ -17,6 +17,12 @@ use crate::rundir::{self, Registered};
 /// Askers served at once; more wait to be accepted.
 const ASKERS_MAX: u32 = 32;
 
+/// An asker that says nothing for so long is hung up on: its place is another's.
+const IDLE_MAX: types::Span = types::Span::secs(10);
+
+/// A question may wait for servers so long; shorter than the asker's own patience.
+const ANSWER_MAX: types::Span = types::Span::secs(25);
+
 /// What a daemon answers besides its parameters.
 pub trait Answers {
     /// Who it is.
@@ -48,9 +54,9 @@ pub fn serve(env: &env::Env, label: &str, params: &ParamTree, answers: Rc<dyn An
                 continue; // closed unanswered: the asker sees an end of file
             }
             alive.set(alive.get() + 1);
-            let (params, answers, alive) = (params.clone(), answers.clone(), alive.clone());
+            let (env3, params, answers, alive) = (env2.clone(), params.clone(), answers.clone(), alive.clone());
             env2.spawn("ctl-peer", async move {
-                let _ = converse(stream, &params, &*answers).await; // the asker went away: its loss
+                let _ = converse(&env3, stream, &params, &*answers).await; // the asker went away: its loss
                 alive.set(alive.get() - 1);
             });
         }
@@ -58,7 +64,7 @@ pub fn serve(env: &env::Env, label: &str, params: &ParamTree, answers: Rc<dyn An
     Ok(Registered::new(path))
 }
 
-async fn converse(stream: UnixStream, params: &ParamTree, answers: &dyn Answers) -> io::Result<()> {
+async fn converse(env: &env::Env, stream: UnixStream, params: &ParamTree, answers: &dyn Answers) -> io::Result<()> {
     let peer = stream.peer_cred()?;
     let groups = peer.pid().map_or_else(Vec::new, groups_of);
     let creds = Creds { uid: peer.uid(), gid: peer.gid(), groups };
@@ -66,12 +72,16 @@ async fn converse(stream: UnixStream, params: &ParamTree, answers: &dyn Answers)
     let mut read = BufReader::new(read);
     loop {
         let mut line = String::new();
-        let got = (&mut read).take(ASK_BYTES_MAX as u64).read_line(&mut line).await?;
-        if got == 0 {
+        let mut bounded = (&mut read).take(ASK_BYTES_MAX as u64);
+        let Some(got) = env.timeout(IDLE_MAX, bounded.read_line(&mut line)).await else { return Ok(()) };
+        if got? == 0 {
             return Ok(());
         }
         let answer = match serde_json::from_str::<Ask>(&line) {
-            Ok(ask) => answer(ask, &creds, params, answers).await,
+            Ok(ask) => {
+                let answered = env.timeout(ANSWER_MAX, answer(ask, &creds, params, answers)).await;
+                answered.unwrap_or_else(|| Err(Failure::of(Errno::ETIMEDOUT)))
+            }
             Err(error) => Err(Failure { errno: Errno::EINVAL.raw(), text: format!("no question of ours: {error}") }),
         };
         write.write_all(encode(&answer).as_bytes()).await?;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use client::{Client, Ctx, MountConfig};
-use env::{Env, LocalFuture, ParamTree};
+use env::{Env, LocalFuture, ParamTree, Task};
 use fuse::{FuseOptions, Mounted};
 use fusedev::abi::cap;
 use types::{ClientId, Creds, Errno, Fid, Span};
@@ -23,7 +23,7 @@ pub(crate) struct Kept {
     env: Env,
     client: Client,
     mounted: Mounted,
-    control: Option<Registered>,
+    control: Option<(Registered, Task)>,
 }
 
 impl Kept {
@@ -61,7 +61,9 @@ impl Kept {
         if self.env.timeout(STOP_MAX, self.client.unmount()).await.is_none() {
             tracing::error!("servers are away: gave up handing over what they have not confirmed");
         }
-        drop(self.control);
+        if let Some((_, refresh)) = &self.control {
+            refresh.abort();
+        }
     }
 }
 
@@ -90,16 +92,17 @@ fn fuse_options(options: &Options) -> FuseOptions {
     fuse
 }
 
-fn control(env: &Env, client: &Client, options: &Options, id: ClientId) -> Result<Registered> {
+fn control(env: &Env, client: &Client, options: &Options, id: ClientId) -> Result<(Registered, Task)> {
     let instance = format!("{:08x}", id.0 >> 96);
     let params = ParamTree::new();
     params::register(&params, client, &instance);
+    let refresh = env.spawn("mount parameters", params::refresh(env.clone(), params.clone(), client.clone(), instance.clone()));
     let answers =
         Control { client: client.clone(), dir: options.dir.clone(), instance: instance.clone(), nid: options.mount.nid };
     let mut control = ctl::server::serve(env, &format!("client-{}-{instance}", options.fsname), &params, Rc::new(answers))?;
     let mount = mounts::at(&options.dir)?.context("the mount is not in the kernel's table")?;
     control.add_device(mount.device)?;
-    Ok(control)
+    Ok((control, refresh))
 }
 
 /// The control socket's view of a mount.

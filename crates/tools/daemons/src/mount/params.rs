@@ -1,10 +1,20 @@
 //! Parameters of a mount, under Lustre's names for its parts: `llite` (the mount), `mdc` and `osc` (its connectors).
 
 use client::{Client, TargetState};
-use env::ParamTree;
-use types::TargetKind;
+use env::{Env, ParamTree};
+use types::{Span, TargetKind};
 
-/// Registers those of `client`. Connectors come and go with the configuration: theirs are looked up when asked for.
+/// How often connectors of new targets are looked for.
+const EVERY: Span = Span::secs(5);
+
+/// What a mount keeps in flight to one target.
+const IN_FLIGHT: u32 = endpoint::limits::RPCS_IN_FLIGHT_DEFAULT;
+const MODIFYING_IN_FLIGHT: u32 = endpoint::limits::TAGS_DEFAULT;
+
+/// Pages of 4 KiB in one data RPC.
+const PAGES_PER_RPC: u32 = client::RPC_BYTES_DEFAULT >> 12;
+
+/// Registers those of `client`.
 pub(super) fn register(params: &ParamTree, client: &Client, instance: &str) {
     let fsname = client.fsname();
     let llite = format!("llite.{fsname}-{instance}");
@@ -12,9 +22,25 @@ pub(super) fn register(params: &ParamTree, client: &Client, instance: &str) {
     let of = client.clone();
     params.register("health_check", move || health(&of));
     params.register(format!("{llite}.fstype"), || "nacre".to_owned());
-    params.register(format!("{llite}.client_type"), || "local client".to_owned());
     let of = client.clone();
     params.register(format!("{llite}.waiting_on"), move || of.waiting_on().join("\n"));
+    connectors(params, client, instance);
+}
+
+/// Adds connectors of targets that came later, for as long as the mount lives.
+pub(super) async fn refresh(env: Env, params: ParamTree, client: Client, instance: String) {
+    let mut known = 0;
+    loop {
+        env.sleep(EVERY).await;
+        let now = client.mdts().len() + client.osts().len();
+        if now != known {
+            connectors(&params, &client, &instance);
+        }
+        known = now;
+    }
+}
+
+fn connectors(params: &ParamTree, client: &Client, instance: &str) {
     for target in client.mdts().into_iter().chain(client.osts()) {
         connector(params, client, instance, &target);
     }
@@ -36,6 +62,22 @@ fn connector(params: &ParamTree, client: &Client, instance: &str, target: &Targe
     });
     let (of, id) = (client.clone(), target.id);
     params.register(format!("{base}.state"), move || now(&of, id).map_or_else(String::new, |state| state.state));
+    params.register(format!("{base}.max_rpcs_in_flight"), || IN_FLIGHT.to_string());
+    match target.id.kind {
+        TargetKind::Mdt => params.register(format!("{base}.max_mod_rpcs_in_flight"), || MODIFYING_IN_FLIGHT.to_string()),
+        _ => params.register(format!("{base}.max_pages_per_rpc"), || PAGES_PER_RPC.to_string()),
+    }
+    let locks = format!("ldlm.namespaces.{}-{kind}-{instance}", target.name);
+    params.register(format!("{locks}.lock_count"), || "0".to_owned());
+    params.register_rw(format!("{locks}.lru_size"), || "0".to_owned(), clear);
+}
+
+/// `lru_size=clear` drops what a client keeps between calls. This one keeps nothing, so that is done already.
+fn clear(value: &str) -> Result<(), String> {
+    match value.trim() {
+        "clear" | "0" => Ok(()),
+        _ => Err("expected clear or 0: no locks are kept between calls".to_owned()),
+    }
 }
 
 fn now(client: &Client, id: types::TargetId) -> Option<TargetState> {

@@ -1,0 +1,163 @@
+//! Opening a session, and losing it.
+//!
+//! - A broken session is opened again at once, idle or not: a restarted target must not wait for a ping to see us. Only
+//!   failed attempts have pauses between them.
+//! - What is unanswered when a session breaks is sent again, with its first xid and tag, flagged RESENT.
+//! - An eviction drops everything that the session had; changes without an answer end as [`Event::Lost`].
+
+use bytes::Bytes;
+use types::{Instance, Instant, Span, Transno, Xid};
+use wire::body::{ConnectRep, ConnectReq, connect};
+use wire::{Opcode, Reply, Request, encode_body};
+
+use super::{Event, Import, Kind, Phase, State, millis};
+use crate::{PeerMisbehaved, limits};
+
+impl<B: Default, W> Import<B, W> {
+    /// A Connect to send, if one is due.
+    pub fn poll_connect(&mut self, now: Instant) -> Option<Request> {
+        let idle = matches!(self.state, State::New | State::Disconn);
+        if !self.wanted || !idle || now < self.connect_at {
+            return None;
+        }
+        let (from, to) = self.kept.range();
+        let body = ConnectReq {
+            client_low: self.config.client.0 as u64,
+            client_high: (self.config.client.0 >> 64) as u64,
+            tags: self.tags_max,
+            resume: u32::from(self.session != 0),
+            session: self.session,
+            instance: self.instance.0,
+            replay_from: from.0,
+            replay_to: to.0,
+            is_server: u32::from(self.config.is_server),
+            reserved: 0,
+        };
+        let mut request =
+            Request::new(Opcode::Connect, vec![encode_body(&body), Bytes::copy_from_slice(self.config.name.as_bytes())]);
+        request.header.xid = self.xids.draw().0;
+        request.header.target = self.config.target.to_u32();
+        request.header.deadline_ms = millis(self.config.attempt);
+        self.enter(State::Connecting, now);
+        self.connect_deadline = now + self.config.attempt;
+        Some(request)
+    }
+
+    /// The attempt to connect came to nothing.
+    pub fn handle_connect_failed(&mut self, now: Instant) {
+        if self.state == State::Connecting {
+            self.state = State::Disconn; // `since` stays: one outage
+            self.connect_at = now + self.backoff;
+            self.backoff = Span((self.backoff.0 * 2).min(self.config.reconnect_max.0));
+        }
+    }
+
+    /// The answer to Connect. Status other than zero ("wait, recovering" among them) is a failed attempt.
+    pub fn handle_connected(&mut self, reply: &Reply, now: Instant) -> Result<(), PeerMisbehaved> {
+        if self.state != State::Connecting {
+            return Ok(());
+        }
+        if reply.errno().is_some() {
+            self.handle_connect_failed(now);
+            return Ok(());
+        }
+        let rep: ConnectRep = reply.body();
+        if let Err(error) = self.check_connected(&rep) {
+            self.handle_connect_failed(now);
+            return Err(error);
+        }
+        self.backoff = self.config.reconnect_min;
+        self.active_at = now;
+        (self.session, self.epoch, self.instance) = (rep.session, rep.epoch, Instance(rep.instance));
+        match rep.outcome {
+            connect::RECOVER => {
+                self.note_committed(Transno(rep.last_committed));
+                self.replay = self.kept.places().into();
+                self.replay_index = 0;
+                self.restated = false;
+                self.enter(State::Replay, now);
+                self.advance_recovery();
+            }
+            connect::RESUMED => {
+                self.note_committed(Transno(rep.last_committed));
+                self.enter_full(now);
+            }
+            _ => {
+                if rep.outcome == connect::EVICTED {
+                    self.drop_session();
+                }
+                self.committed = Transno(rep.last_committed);
+                self.negotiate(&rep);
+                self.enter_full(now);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_connected(&self, rep: &ConnectRep) -> Result<(), PeerMisbehaved> {
+        if rep.instance < self.instance.0 {
+            return Err(PeerMisbehaved::StaleInstance { got: rep.instance, seen: self.instance.0 });
+        }
+        if rep.session == 0 {
+            return Err(PeerMisbehaved::Connect("it names no session"));
+        }
+        if rep.tags == 0 || rep.rpcs_in_flight == 0 {
+            return Err(PeerMisbehaved::Connect("it allows no request"));
+        }
+        let resumes = matches!(rep.outcome, connect::RESUMED | connect::RECOVER);
+        if resumes && rep.session != self.session {
+            return Err(PeerMisbehaved::Connect("it resumes another session"));
+        }
+        if rep.outcome == connect::NEW && self.session != 0 {
+            return Err(PeerMisbehaved::Connect("it starts a session where one was to be resumed"));
+        }
+        Ok(())
+    }
+
+    fn negotiate(&mut self, rep: &ConnectRep) {
+        self.tags_max = self.config.tags.clamp(1, rep.tags.min(limits::TAGS_MAX));
+        self.rpcs_max = self.config.rpcs_in_flight.clamp(1, rep.rpcs_in_flight.min(limits::TAGS_MAX));
+        self.tags_free = (1..=self.tags_max).rev().collect();
+    }
+
+    /// Evicted: what was acknowledged and not durable is gone, what is unanswered and modifying has no knowable outcome.
+    fn drop_session(&mut self) {
+        self.kept.clear();
+        self.events.push_back(Event::Evicted);
+        let lost: Vec<Xid> =
+            self.out.iter().filter(|(_, out)| out.modifies() && out.phase != Phase::Queued).map(|(xid, _)| *xid).collect();
+        for xid in lost {
+            let out = self.out.remove(&xid).expect("taken from the map just now");
+            self.events.extend(out.waiter.map(Event::Lost));
+        }
+        self.resend.retain(|xid| self.out.contains_key(xid));
+    }
+
+    /// The link is gone, or the session is not known: everything unanswered will be sent again.
+    pub fn handle_disconnect(&mut self, now: Instant) {
+        if !self.state.is_connected() {
+            self.handle_connect_failed(now);
+            return;
+        }
+        self.enter(State::Disconn, now);
+        self.connect_at = now;
+        self.in_flight = 0;
+        self.replay.clear();
+        self.replay_sent.clear();
+        self.queue_control.clear();
+        (self.ping, self.done_xid, self.restated) = (None, None, false);
+        let restates: Vec<Xid> = self.out.iter().filter(|(_, out)| out.kind != Kind::User).map(|(xid, _)| *xid).collect();
+        for xid in restates {
+            let out = self.out.remove(&xid).expect("taken from the map just now");
+            // the next recovery asks for them again
+            self.events.extend(out.waiter.map(Event::Lost));
+        }
+        self.resend.clear();
+        for (xid, out) in &mut self.out {
+            if out.phase != Phase::Queued {
+                out.mark_resent();
+                self.resend.push_back(*xid);
+            }
+        }
+    }
+}

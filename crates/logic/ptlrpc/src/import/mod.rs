@@ -1,0 +1,417 @@
+//! A client's side of one session: which request may be sent when, what is kept, what a restart makes necessary.
+//!
+//! ```text
+//! NEW/DISCONN --poll_connect--> CONNECTING --NEW, RESUMED--> FULL
+//!                                   |  \---EVICTED--> (everything of the old session is dropped) --> FULL
+//!                                   \--RECOVER--> REPLAY --all answered--> REPLAY_LOCKS --re-stated--> REPLAY_WAIT
+//!                                                              --ReplayDone answered--> FULL
+//! any --handle_disconnect, attempt timed out, NO_SESSION--> DISCONN
+//! ```
+//! One file per concern: [`connect`] opens and loses the session, [`send`] chooses what goes out next, [`reply`] takes
+//! answers in, [`replay`] repeats history to a restarted target, [`time`] watches deadlines and pings. Each states the
+//! invariants that it keeps; those of all together:
+//! - A tag belongs to at most one unanswered request, and xids on one tag rise.
+//! - Every unanswered request is in `out`, and in exactly one of: a queue, `resend`, phase `Sent`, phase `Later`.
+//! - A waiter is given back exactly once: by [`Handled::Done`] or by [`Event::Lost`].
+
+mod config;
+mod connect;
+mod replay;
+mod reply;
+mod send;
+mod time;
+mod xids;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use types::{Instance, Instant, Span, Transno, Xid};
+use wire::{Opcode, Reply, Request, RequestFlags};
+
+pub use config::ImportConfig;
+pub use xids::XidSource;
+
+use crate::kept::{Place, ReplayList};
+use crate::{Keep, limits};
+
+/// Where the session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Never connected.
+    New,
+    /// Connect is under way.
+    Connecting,
+    /// Replaying to a restarted target.
+    Replay,
+    /// Re-stating locks.
+    ReplayLocks,
+    /// Done; the others are not.
+    ReplayWait,
+    /// Normal service.
+    Full,
+    /// Lost; a new attempt follows.
+    Disconn,
+}
+
+impl State {
+    /// As the `import` parameter prints it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            State::New => "NEW",
+            State::Connecting => "CONNECTING",
+            State::Replay => "REPLAY",
+            State::ReplayLocks => "REPLAY_LOCKS",
+            State::ReplayWait => "REPLAY_WAIT",
+            State::Full => "FULL",
+            State::Disconn => "DISCONN",
+        }
+    }
+
+    fn is_connected(self) -> bool {
+        !matches!(self, State::New | State::Connecting | State::Disconn)
+    }
+}
+
+/// A request to submit. Its header needs opcode, flags (MODIFIES, SYNC), identity and label; the import fills in the rest.
+pub struct Submit<B, W> {
+    /// The request.
+    pub request: Request,
+    /// What must be at hand when it is sent, again and again.
+    pub bulk: B,
+    /// Given back with the answer.
+    pub waiter: W,
+    /// How long it stays in the replay list.
+    pub keep: Keep,
+}
+
+/// To be sent now: header complete except for the bulk id, which the driver draws.
+pub struct Transmit<'a, B> {
+    /// What to send.
+    pub request: &'a mut Request,
+    /// Its bulk data.
+    pub bulk: &'a mut B,
+}
+
+/// An answered request.
+pub struct Completed<B, W> {
+    /// Its number.
+    pub xid: Xid,
+    /// Who waits; none for the import's own requests.
+    pub waiter: Option<W>,
+    /// Its bulk data, unless it is kept for replay.
+    pub bulk: Option<B>,
+    /// The answer.
+    pub reply: Reply,
+}
+
+/// What a reply led to.
+pub enum Handled<B, W> {
+    /// Its request is done.
+    Done(Completed<B, W>),
+    /// Nothing to do for the driver but to poll.
+    Progress,
+    /// The session must be opened again.
+    Reconnect,
+}
+
+/// What the driver should know.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event<W> {
+    /// The session was lost with everything in it.
+    Evicted,
+    /// A change whose outcome is unknown and will stay so.
+    Lost(W),
+    /// State locks again: [`Import::restate`] each, then [`Import::restated`].
+    AskRestate,
+    /// Normal service.
+    Full,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    User,
+    Restate,
+    Control,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Queued,
+    Sent {
+        deadline: Instant,
+        /// Counts against the requests in flight; one that waits for somebody else at the server does not.
+        counted: bool,
+    },
+    /// In the resend list.
+    Resend,
+    /// The target said "recovering": again at this time.
+    Later(Instant),
+}
+
+struct Out<B, W> {
+    request: Request,
+    bulk: B,
+    waiter: Option<W>,
+    keep: Keep,
+    kind: Kind,
+    phase: Phase,
+}
+
+impl<B, W> Out<B, W> {
+    fn modifies(&self) -> bool {
+        self.request.has(RequestFlags::MODIFIES)
+    }
+
+    /// An open says so: a restarted target that finds its answer has still lost its handle.
+    fn mark_resent(&mut self) {
+        self.phase = Phase::Resend;
+        self.request.header.flags |= RequestFlags::RESENT;
+        if self.keep == Keep::Open {
+            self.request.header.flags |= RequestFlags::OPEN;
+        }
+    }
+}
+
+/// One client's session with one target. See the head of the file.
+///
+/// After every `handle_*` and `submit` poll [`Import::poll_event`], then [`Import::poll_transmit`], until both are empty.
+/// [`Import::poll_connect`] is asked when neither connected nor connecting, and again at [`Import::poll_timeout`].
+pub struct Import<B, W> {
+    config: ImportConfig,
+    xids: XidSource,
+    state: State,
+    wanted: bool,
+    session: u64,
+    epoch: u32,
+    instance: Instance,
+    committed: Transno,
+    /// Boxed: a map of large values moves its neighbours at every removal.
+    out: BTreeMap<Xid, Box<Out<B, W>>>,
+    queue: VecDeque<Xid>,
+    queue_modifying: VecDeque<Xid>,
+    queue_control: VecDeque<Xid>,
+    resend: VecDeque<Xid>,
+    tags_free: Vec<u32>,
+    tags_max: u32,
+    rpcs_max: u32,
+    in_flight: u32,
+    kept: ReplayList<B>,
+    replay: VecDeque<Place>,
+    replay_sent: BTreeMap<Xid, (Place, Instant)>,
+    replay_index: u32,
+    restated: bool,
+    done_xid: Option<Xid>,
+    ping: Option<Xid>,
+    active_at: Instant,
+    connect_at: Instant,
+    connect_deadline: Instant,
+    backoff: Span,
+    since: Instant,
+    events: VecDeque<Event<W>>,
+}
+impl<B: Default, W> Import<B, W> {
+    /// Not connected and not wanting to be until something is submitted.
+    #[must_use]
+    pub fn new(config: ImportConfig, xids: XidSource, now: Instant) -> Import<B, W> {
+        let tags_max = config.tags.clamp(1, limits::TAGS_MAX);
+        let rpcs_max = config.rpcs_in_flight.clamp(1, limits::TAGS_MAX);
+        Import {
+            xids,
+            state: State::New,
+            wanted: false,
+            session: 0,
+            epoch: 0,
+            instance: Instance(0),
+            committed: Transno::NONE,
+            out: BTreeMap::new(),
+            queue: VecDeque::new(),
+            queue_modifying: VecDeque::new(),
+            queue_control: VecDeque::new(),
+            resend: VecDeque::new(),
+            tags_free: (1..=tags_max).rev().collect(),
+            tags_max,
+            rpcs_max,
+            in_flight: 0,
+            kept: ReplayList::new(),
+            replay: VecDeque::new(),
+            replay_sent: BTreeMap::new(),
+            replay_index: 0,
+            restated: false,
+            done_xid: None,
+            ping: None,
+            active_at: now,
+            connect_at: now,
+            connect_deadline: now,
+            backoff: config.reconnect_min,
+            since: now,
+            events: VecDeque::new(),
+            config,
+        }
+    }
+
+    /// Where the session stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Since when.
+    #[must_use]
+    pub fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// Everything up to here is durable at the target.
+    #[must_use]
+    pub fn last_committed(&self) -> Transno {
+        self.committed
+    }
+
+    /// The run of the target that was last talked to.
+    #[must_use]
+    pub fn instance(&self) -> Instance {
+        self.instance
+    }
+
+    /// Whether a session is open.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.state.is_connected()
+    }
+
+    /// Unanswered requests of callers.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.out.values().filter(|out| out.kind == Kind::User).count()
+    }
+
+    /// Whether the queue is at its bound.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.queue.len() + self.queue_modifying.len() >= limits::QUEUED_MAX
+    }
+
+    /// Changes kept for replay.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Takes a request in; it is sent when tags, requests in flight and state allow.
+    pub fn submit(&mut self, submit: Submit<B, W>, now: Instant) -> Xid {
+        if !self.wanted {
+            self.wanted = true;
+            self.connect_at = now;
+        }
+        let out = Box::new(Out {
+            request: submit.request,
+            bulk: submit.bulk,
+            waiter: Some(submit.waiter),
+            keep: submit.keep,
+            kind: Kind::User,
+            phase: Phase::Queued,
+        });
+        self.enqueue(out)
+    }
+
+    fn enqueue(&mut self, mut out: Box<Out<B, W>>) -> Xid {
+        let xid = self.xids.draw();
+        out.request.header.xid = xid.0;
+        match out.kind {
+            Kind::User if out.modifies() => self.queue_modifying.push_back(xid),
+            Kind::User => self.queue.push_back(xid),
+            Kind::Restate | Kind::Control => self.queue_control.push_back(xid),
+        }
+        self.out.insert(xid, out);
+        xid
+    }
+
+    fn enqueue_control(&mut self, opcode: Opcode) -> Xid {
+        self.enqueue(Box::new(Out {
+            request: Request::new(opcode, Vec::new()),
+            bulk: B::default(),
+            waiter: None,
+            keep: Keep::No,
+            kind: Kind::Control,
+            phase: Phase::Queued,
+        }))
+    }
+
+    /// Its caller no longer waits: a request that changes nothing is forgotten, a change goes on.
+    pub fn abandon(&mut self, xid: Xid) -> Option<W> {
+        let out = self.out.get_mut(&xid)?;
+        let waiter = out.waiter.take();
+        if !out.modifies() && out.kind == Kind::User {
+            let phase = out.phase;
+            self.out.remove(&xid);
+            match phase {
+                Phase::Queued => self.queue.retain(|queued| *queued != xid),
+                Phase::Resend => self.resend.retain(|queued| *queued != xid),
+                Phase::Sent { counted, .. } => self.in_flight -= u32::from(counted),
+                Phase::Later(_) => {}
+            }
+        }
+        waiter
+    }
+
+    /// Nobody waits any longer: requests that change nothing are forgotten, changes go on.
+    pub fn abandon_all(&mut self) -> Vec<W> {
+        let xids: Vec<Xid> = self.out.keys().copied().collect();
+        xids.into_iter().filter_map(|xid| self.abandon(xid)).collect()
+    }
+
+    /// The bulk data of a request that is in flight or being replayed: what a server pulls.
+    pub fn bulk_mut(&mut self, xid: Xid) -> Option<&mut B> {
+        if let Some((place, _)) = self.replay_sent.get(&xid) {
+            return self.kept.get_mut(*place).map(|kept| &mut kept.bulk);
+        }
+        self.out.get_mut(&xid).map(|out| &mut out.bulk)
+    }
+
+    /// What the driver should know; ask until there is nothing.
+    pub fn poll_event(&mut self) -> Option<Event<W>> {
+        self.events.pop_front()
+    }
+
+    /// Ends everything: waiters are given back, and a Disconnect to send where a session is open.
+    pub fn shut_down(&mut self, now: Instant) -> (Vec<W>, Option<Request>) {
+        let waiters = std::mem::take(&mut self.out).into_values().filter_map(|out| out.waiter).collect();
+        let request = self.state.is_connected().then(|| {
+            let mut request = Request::new(Opcode::Disconnect, Vec::new());
+            request.header.xid = self.xids.draw().0;
+            request.header.session = self.session;
+            request.header.epoch = self.epoch;
+            request.header.instance = self.instance.0;
+            request.header.target = self.config.target.to_u32();
+            request.header.deadline_ms = millis(self.config.attempt);
+            request
+        });
+        self.queue.clear();
+        self.queue_modifying.clear();
+        self.queue_control.clear();
+        self.resend.clear();
+        self.replay.clear();
+        self.replay_sent.clear();
+        self.kept.clear();
+        self.session = 0;
+        self.wanted = false;
+        self.enter(State::New, now);
+        (waiters, request)
+    }
+
+    fn enter(&mut self, state: State, now: Instant) {
+        if self.state.is_connected() || state != State::Connecting {
+            self.since = now;
+        }
+        self.state = state;
+    }
+
+    fn enter_full(&mut self, now: Instant) {
+        self.enter(State::Full, now);
+        self.events.push_back(Event::Full);
+    }
+}
+
+fn millis(span: Span) -> u32 {
+    u32::try_from(span.as_millis()).unwrap_or(u32::MAX)
+}

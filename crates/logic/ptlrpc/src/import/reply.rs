@@ -1,0 +1,122 @@
+//! Answers: what they complete, what of them is kept.
+//!
+//! - Only a request that is out now is completed; late and repeated answers change nothing.
+//! - A change that was answered is kept until it is known to be durable; an open until its close is durable.
+//! - What the target says to be durable only grows within a session.
+
+use types::{Instant, Span, Transno, Xid};
+use wire::{BUFS_MAX, Reply, ReplyFlags, Request, RequestFlags};
+
+use super::{Completed, Handled, Import, Kind, Out, Phase, State};
+use crate::kept::Kept;
+use crate::{Keep, PeerMisbehaved, limits};
+
+impl<B: Default, W> Import<B, W> {
+    /// A reply of the target, to whatever request. Late ones are harmless.
+    pub fn handle_reply(&mut self, mut reply: Reply, now: Instant) -> Result<Handled<B, W>, PeerMisbehaved> {
+        if !self.state.is_connected() {
+            return Ok(Handled::Progress);
+        }
+        let got = reply.header.instance;
+        if got < self.instance.0 && got != 0 {
+            return Err(PeerMisbehaved::StaleInstance { got, seen: self.instance.0 });
+        }
+        if reply.has(ReplyFlags::NO_SESSION) || got > self.instance.0 {
+            self.handle_disconnect(now);
+            return Ok(Handled::Reconnect);
+        }
+        self.note_committed(Transno(reply.header.last_committed));
+        let xid = Xid(reply.header.xid);
+        if self.extend(xid, &reply, now) {
+            return Ok(Handled::Progress);
+        }
+        if self.replay_sent.remove(&xid).is_some() {
+            self.advance_recovery();
+            return Ok(Handled::Progress);
+        }
+        let Some(out) = self.out.get(&xid) else { return Ok(Handled::Progress) };
+        let Phase::Sent { counted, .. } = out.phase else { return Ok(Handled::Progress) };
+        let keeps = out.modifies() && reply.errno().is_none() && (reply.header.transno != 0 || out.keep == Keep::Open);
+        let bufs = out.request.bufs.len() + reply.bufs.len();
+        if keeps && bufs > BUFS_MAX {
+            return Err(PeerMisbehaved::TooManyBuffers(bufs));
+        }
+        self.in_flight -= u32::from(counted);
+        if reply.has(ReplyFlags::RECOVERING) {
+            let out = self.out.get_mut(&xid).expect("looked up just now");
+            out.phase = Phase::Later(now + limits::RECOVERING_RETRY);
+            return Ok(Handled::Progress);
+        }
+        let out = self.out.remove(&xid).expect("looked up just now");
+        if out.request.header.tag != 0 {
+            self.tags_free.push(out.request.header.tag);
+        }
+        if out.kind != Kind::User {
+            return Ok(self.control_done(xid, out, reply, now));
+        }
+        if let Keep::Close { open } = out.keep
+            && !keeps
+        {
+            self.kept.forget_open(open);
+        }
+        let Out { request, bulk, waiter, keep, .. } = *out;
+        let bulk = if keeps { self.keep(request, bulk, keep, &mut reply) } else { Some(bulk) };
+        Ok(Handled::Done(Completed { xid, waiter, bulk, reply }))
+    }
+
+    /// An early reply is not the answer yet: the server asks for time.
+    fn extend(&mut self, xid: Xid, reply: &Reply, now: Instant) -> bool {
+        if !reply.has(ReplyFlags::EARLY) {
+            return false;
+        }
+        let until = now + Span::millis(u64::from(reply.header.lease_ms));
+        if let Some((_, deadline)) = self.replay_sent.get_mut(&xid) {
+            *deadline = until.max(*deadline);
+        } else if let Some(Phase::Sent { deadline, counted }) = self.out.get_mut(&xid).map(|out| &mut out.phase) {
+            *deadline = until.max(*deadline);
+            self.in_flight -= u32::from(std::mem::take(counted));
+        }
+        true
+    }
+
+    fn keep(&mut self, mut request: Request, bulk: B, keep: Keep, reply: &mut Reply) -> Option<B> {
+        let durable = reply.header.transno != 0 && reply.transno() <= self.committed;
+        if durable && keep == Keep::No {
+            return Some(bulk);
+        }
+        request.header.transno = reply.header.transno;
+        request.header.replay_bufs = reply.bufs.len() as u8;
+        request.header.flags = (request.header.flags | RequestFlags::REPLAY) & !(RequestFlags::RESENT | RequestFlags::OPEN);
+        request.bufs.extend(reply.bufs.iter().cloned());
+        self.kept.insert(Box::new(Kept { request, bulk, keep }), self.committed);
+        None
+    }
+
+    fn control_done(&mut self, xid: Xid, out: Box<Out<B, W>>, reply: Reply, now: Instant) -> Handled<B, W> {
+        if self.ping == Some(xid) {
+            self.ping = None;
+        }
+        if self.done_xid == Some(xid) {
+            self.done_xid = None;
+            if reply.errno().is_some() {
+                self.handle_disconnect(now);
+                return Handled::Reconnect;
+            }
+            if self.state == State::ReplayWait {
+                self.enter_full(now);
+            }
+        }
+        self.advance_recovery();
+        if out.waiter.is_none() {
+            return Handled::Progress;
+        }
+        Handled::Done(Completed { xid, waiter: out.waiter, bulk: Some(out.bulk), reply })
+    }
+
+    pub(super) fn note_committed(&mut self, upto: Transno) {
+        if upto > self.committed {
+            self.committed = upto;
+            self.kept.prune(upto);
+        }
+    }
+}

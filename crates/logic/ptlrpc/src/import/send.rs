@@ -1,0 +1,66 @@
+//! What goes out next.
+//!
+//! - Resends go in xid order before anything new; new requests go in the order of their xids, except that changes wait
+//!   for tags and others pass them.
+//! - A request that was sent keeps its tag until it is answered.
+
+use types::{Instant, Xid};
+
+use super::{Import, Kind, Phase, State, Transmit, millis};
+
+impl<B: Default, W> Import<B, W> {
+    /// The next request to send; ask until there is none.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_, B>> {
+        match self.state {
+            State::New | State::Connecting | State::Disconn => None,
+            State::Replay => self.transmit_replay(now),
+            State::ReplayLocks | State::ReplayWait => {
+                let xid = self.queue_control.pop_front()?;
+                Some(self.transmit(xid, now))
+            }
+            State::Full => {
+                let xid = self.next_full()?;
+                Some(self.transmit(xid, now))
+            }
+        }
+    }
+
+    fn next_full(&mut self) -> Option<Xid> {
+        if let Some(xid) = self.queue_control.pop_front() {
+            return Some(xid);
+        }
+        if self.in_flight >= self.rpcs_max {
+            return None;
+        }
+        if let Some(xid) = self.resend.pop_front() {
+            return Some(xid);
+        }
+        let modifying = self.queue_modifying.front().filter(|_| !self.tags_free.is_empty());
+        match (self.queue.front(), modifying) {
+            (Some(plain), Some(modifying)) if plain < modifying => self.queue.pop_front(),
+            (Some(_), None) => self.queue.pop_front(),
+            (_, Some(_)) => self.queue_modifying.pop_front(),
+            (None, None) => None,
+        }
+    }
+
+    fn transmit(&mut self, xid: Xid, now: Instant) -> Transmit<'_, B> {
+        let acked = self.out.keys().next().copied().expect("the request itself is unanswered");
+        let out = self.out.get_mut(&xid).expect("a queued xid has its request");
+        let counted = out.kind == Kind::User;
+        if out.modifies() && out.request.header.tag == 0 {
+            out.request.header.tag = self.tags_free.pop().expect("asked before the request was chosen");
+        }
+        out.phase = Phase::Sent { deadline: now + self.config.attempt, counted };
+        self.in_flight += u32::from(counted);
+        self.active_at = now;
+        let header = &mut out.request.header;
+        header.acked_xid = acked.0;
+        header.session = self.session;
+        header.epoch = self.epoch;
+        header.instance = self.instance.0;
+        header.target = self.config.target.to_u32();
+        header.deadline_ms = millis(self.config.attempt);
+        Transmit { request: &mut out.request, bulk: &mut out.bulk }
+    }
+}

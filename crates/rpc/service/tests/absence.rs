@@ -1,0 +1,97 @@
+//! Who is away: idle clients come back at once after a restart, dead ones are evicted when they harm somebody.
+
+mod common;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use common::{Disk, Rules, TARGET, Toy, addr, endpoint, increment, node, serve};
+use endpoint::Endpoint;
+use env_sim::{Faults, NodeHandle, Sim, SimConfig};
+use service::Node;
+use types::{ClientId, Span};
+
+type Up = Rc<RefCell<Option<(Rc<Node>, Rc<Toy>)>>>;
+
+struct World {
+    sim: Sim,
+    server: NodeHandle,
+    disk: Rc<Disk>,
+    up: Up,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let sim = Sim::new(seed, SimConfig { fail_on_error: false, ..SimConfig::default() });
+        sim.set_faults(Faults::default());
+        let server = node(&sim, "server", 1);
+        let world = World { sim, server, disk: Rc::default(), up: Rc::default() };
+        world.start();
+        world
+    }
+
+    fn start(&self) {
+        let (disk, up, env, at) = (Rc::clone(&self.disk), Rc::clone(&self.up), self.server.env(), addr(&self.server));
+        let starts = env.clone();
+        env.spawn("server", async move {
+            let served = serve(starts, at, disk, &Rules::default()).await;
+            *up.borrow_mut() = Some(served);
+        });
+    }
+
+    /// A client that has done one thing, and then nothing any more.
+    fn idle(&self, id: u8, is_server: bool) -> (NodeHandle, Rc<Endpoint>) {
+        let handle = node(&self.sim, "client", 10 + id);
+        let env = handle.env();
+        let idle = endpoint(&env, id.into(), addr(&self.server), is_server);
+        let remote = idle.remote(TARGET);
+        self.sim.block_on(&handle, async move {
+            remote.call(increment(u64::from(id))).await.expect("done");
+        });
+        (handle, idle)
+    }
+
+    fn toy(&self) -> Rc<Toy> {
+        Rc::clone(&self.up.borrow().as_ref().expect("it was started").1)
+    }
+}
+
+#[test]
+fn recovery_does_not_wait_for_pings_of_idle_clients() {
+    for seed in 0..10 {
+        let world = World::new(seed);
+        let idle: Vec<_> = (1..=3).map(|id| world.idle(id, id == 3)).collect();
+        world.sim.run_for(Span::millis(4_000 + seed * 700));
+        world.server.kill_as(false);
+        world.sim.run_for(Span::millis(seed * 250));
+        *world.up.borrow_mut() = None;
+        world.start();
+        let back = world
+            .sim
+            .run_until(Span::millis(1_500), || world.up.borrow().as_ref().is_some_and(|(_, toy)| !toy.exports.is_recovering()));
+        assert!(back, "seed {seed}: still recovering");
+        world.sim.run_for(Span::secs(3));
+        assert_eq!((world.toy().exports.sessions().len(), world.toy().evicted.get()), (3, 0), "seed {seed}");
+        assert!(idle.iter().all(|(_, endpoint)| endpoint.remote(TARGET).is_connected()));
+    }
+}
+
+#[test]
+fn a_dead_client_is_evicted_when_it_is_in_the_way_and_no_sooner() {
+    let world = World::new(7);
+    let ((dead, _first), (_alive, second)) = (world.idle(1, false), world.idle(2, false));
+    let exports = Rc::clone(&world.toy().exports);
+    let count = || exports.sessions().len();
+    dead.kill_as(false);
+    world.sim.run_for(Span::secs(4));
+    exports.evict_if_dead(ClientId(1));
+    exports.evict_if_dead(ClientId(2));
+    world.sim.run_for(Span::secs(60));
+    assert_eq!(count(), 2, "too early, and afterwards in nobody's way");
+    exports.evict_if_dead(ClientId(1));
+    exports.evict_if_dead(ClientId(2));
+    world.sim.run_for(Span::secs(1));
+    assert_eq!((count(), world.toy().evicted.get()), (1, 1));
+    let remote = second.remote(TARGET);
+    assert!(remote.is_connected());
+}

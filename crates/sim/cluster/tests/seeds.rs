@@ -1,0 +1,67 @@
+//! Seeds of every scenario. `NACRE_SIM_SEEDS` sets how many of each, `NACRE_SIM_FIRST` where they begin.
+
+use cluster::{Report, Scenario, run};
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn run_seeds(scenario: &Scenario) -> Vec<Report> {
+    let (first, count) = (number("NACRE_SIM_FIRST", 1), number("NACRE_SIM_SEEDS", 4));
+    let reports: Vec<_> = (first..first + count).map(|seed| run(seed, scenario)).collect();
+    for report in &reports {
+        println!("{report}");
+    }
+    let failed: Vec<_> = reports.iter().filter(|report| report.failure.is_some()).map(Report::to_string).collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    reports
+}
+
+#[test]
+fn without_faults_every_answer_is_the_models() {
+    for report in run_seeds(&Scenario::calm()) {
+        assert!(report.ops >= 1_000 && report.races > 10, "{report}");
+        let faults = report.faults;
+        assert_eq!((faults.lost, faults.duplicated, faults.resets, faults.partitioned, faults.kills), (0, 0, 0, 0, faults.kills));
+    }
+}
+
+#[test]
+fn kills_of_servers_are_not_noticed_but_for_a_pause() {
+    for report in run_seeds(&Scenario::kills()) {
+        assert_eq!(report.restarts, 8, "{report}");
+    }
+}
+
+#[test]
+fn storms_lose_and_double_nothing() {
+    let reports = run_seeds(&Scenario::storm());
+    let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
+    assert!(reports.iter().all(|report| report.ops >= 2_000 && report.restarts == 5), "the runs do what they are for");
+    let counts: [(&str, fn(&Report) -> u64); 9] = [
+        ("lost", |report| report.faults.lost),
+        ("duplicated", |report| report.faults.duplicated),
+        ("reordered", |report| report.faults.reordered),
+        ("delayed", |report| report.faults.delayed),
+        ("partitioned", |report| report.faults.partitioned),
+        ("resets", |report| report.faults.resets),
+        ("refused", |report| report.faults.refused),
+        ("silent ends", |report| report.faults.silent_ends),
+        ("power cuts", |report| u64::from(report.power_cuts)),
+    ];
+    for (name, count) in counts {
+        assert!(sum(count) > 0, "no run was hit by: {name}");
+    }
+}
+
+#[test]
+fn sick_stores_end_an_instance_and_lose_nothing() {
+    run_seeds(&Scenario::sick());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let scenario = Scenario { ops: 400, restarts: 2, ..Scenario::storm() };
+    let (one, other) = (run(5, &scenario), run(5, &scenario));
+    assert_eq!((one.trace_hash, one.ops, one.virtual_ms), (other.trace_hash, other.ops, other.virtual_ms));
+}
