@@ -15,7 +15,7 @@ use wire::body::ConnectReq;
 use crate::incoming::Peer;
 use crate::node::Work;
 use crate::session::Shared;
-use crate::{ClientRecord, Incoming, Session, limits};
+use crate::{ClientRecord, Incoming, Session};
 
 /// What a target knows when it starts.
 pub struct ExportsConfig {
@@ -195,7 +195,7 @@ impl Exports {
     }
 
     /// `client` is in somebody's way: its session ends if its link has been down for longer than
-    /// [`limits::DEAD_CLIENT_AFTER`]. Eviction needs both, silence and a reason (R-RC-10): a dead client that harms nobody
+    /// [`crate::limits::DEAD_CLIENT_AFTER`]. Eviction needs both, silence and a reason (R-RC-10): a dead client that harms nobody
     /// keeps its session until its lease is over. During recovery everybody has the time of the window.
     pub fn evict_if_dead(&self, client: ClientId) {
         if self.is_recovering() {

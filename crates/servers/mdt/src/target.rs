@@ -12,6 +12,7 @@ use types::{ClientId, Errno, Fid, Instance, TargetId, Transno};
 use wire::body::{LockReq, StatfsRep, SyncRep};
 use wire::{Opcode, Reply, Request, RequestFlags, encode_body};
 
+use crate::limits::FULL_COMMITS_MAX;
 use crate::boot::{self, Seed};
 use crate::engine::{Caller, Engine, History};
 use crate::locks::{Locked, Locks, Wanted};
@@ -161,6 +162,7 @@ impl Mdt {
     async fn execute(&self, incoming: &Incoming) -> Result<Reply, Errno> {
         let request = &incoming.request;
         let history = Sessions { exports: &self.exports, incoming };
+        let mut full = 0;
         loop {
             self.engine.store.ready().await;
             let caller = Caller {
@@ -180,6 +182,11 @@ impl Mdt {
                     return Ok(reply);
                 }
                 Err(OpError::Refused(errno)) => return Err(errno),
+                // what was removed meanwhile comes free with the commits after it
+                Err(OpError::Store(StoreError::Full)) if full < FULL_COMMITS_MAX => {
+                    full += 1;
+                    self.commit().await;
+                }
                 Err(error) => self.overcome(error).await?,
             }
         }

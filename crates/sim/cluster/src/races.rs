@@ -29,6 +29,7 @@ pub(crate) struct Arena {
     log: Fid,
     counter: Fid,
     target: Fid,
+    sizes: Fid,
 }
 
 /// Makes them.
@@ -37,7 +38,7 @@ pub(crate) async fn make_arena(client: &Client) -> Result<Arena, client::Error> 
     let dir = client.mkdir(&ctx, Fid::ROOT, b"races", 0o777).await?.fid();
     let striped = Template { stripe_size: 64 << 10, stripe_count: -1, ..Template::default() };
     let mut fids = Vec::new();
-    for name in ["log", "counter", "target"] {
+    for name in ["log", "counter", "target", "sizes"] {
         let (attr, file) = client.create(&ctx, dir, name.as_bytes(), 0o666, O_RDWR | O_EXCL, Some(&striped)).await?;
         if name == "counter" {
             file.write(0, Bytes::from_static(&[0; 8])).await?;
@@ -45,7 +46,7 @@ pub(crate) async fn make_arena(client: &Client) -> Result<Arena, client::Error> 
         file.close().await?;
         fids.push(attr.fid());
     }
-    Ok(Arena { dir, log: fids[0], counter: fids[1], target: fids[2] })
+    Ok(Arena { dir, log: fids[0], counter: fids[1], target: fids[2], sizes: fids[3] })
 }
 
 /// One client's part, and what it was told.
@@ -159,6 +160,8 @@ impl Player {
         self.append(round as u32).await?;
         self.doing("count", round);
         self.count().await?;
+        self.doing("grow", round);
+        self.grow(round).await?;
         if round >= 2 {
             self.undo(round - 2).await?;
         }
@@ -219,6 +222,22 @@ impl Player {
         Ok(())
     }
 
+    /// Everybody makes one file longer: whoever has written to some byte sees a size behind it, whatever others close.
+    async fn grow(&mut self, round: u64) -> Result<(), client::Error> {
+        let file = self.client.open(&self.ctx, self.arena.sizes, O_RDWR).await?;
+        for step in 0..2 {
+            let offset = ((round * 2 + step) * 8 + u64::from(self.index)) * 1_000;
+            file.write(offset, Bytes::from_static(&[7; 10])).await?;
+            let size = self.client.getattr(&self.ctx, self.arena.sizes, None).await?.size;
+            if size < offset + 10 {
+                let what = format!("wrote up to {} and sees a size of {size}", offset + 10);
+                *self.book.failure.borrow_mut() = Some(what);
+            }
+            self.env.sleep(self.rng.span(Span::ZERO, Span::millis(2))).await;
+        }
+        file.close().await
+    }
+
     async fn count(&self) -> Result<(), client::Error> {
         let lock = |mode| LockSpec::whole(LockKind::Flock, mode, u64::from(self.index) + 1, true);
         let file = self.client.open(&self.ctx, self.arena.counter, O_RDWR).await?;
@@ -253,7 +272,7 @@ pub(crate) async fn check(client: &Client, arena: Arena, racers: &[Books]) -> Re
             return Err(format!("'{name}' was made {count} times more often than taken away, and is {is}"));
         }
     }
-    if let Some(name) = names.iter().find(|name| !balance.contains_key(*name) && !["log", "counter", "target"].contains(&&***name)) {
+    if let Some(name) = names.iter().find(|name| !balance.contains_key(*name) && !["log", "counter", "target", "sizes"].contains(&&***name)) {
         return Err(format!("'{name}' is there and nobody was told that it was made"));
     }
     check_contents(client, &ctx, &found).await?;

@@ -60,6 +60,8 @@ pub struct Mirror {
     pub fids: BTreeMap<Ino, Fid>,
     /// All FIDs ever told: none is given twice.
     told: BTreeSet<Fid>,
+    /// When they were born, as they were first told: a replay repeats what was answered.
+    births: BTreeMap<Ino, (i64, u32)>,
     /// Summaries after each operation since the last one that made everything durable, that one first.
     pub trail: Vec<BTreeMap<Path, String>>,
     /// Whether `trail` is kept.
@@ -72,6 +74,7 @@ impl Mirror {
             model: Model::new(),
             fids: BTreeMap::from([(ROOT, base)]),
             told: BTreeSet::new(),
+            births: BTreeMap::new(),
             trail: Vec::new(),
             keeps_trail: false,
         }
@@ -116,7 +119,14 @@ impl Mirror {
     fn check_answer(&mut self, expect: &Expect, answer: &Result<Answer, client::Error>) -> Result<(), String> {
         compare(&self.model, expect, answer)?;
         match (expect, answer) {
-            (Expect::Attr(ino), Ok(Answer::Attr(attr))) => self.check_fid(*ino, attr.fid()),
+            (Expect::Attr(ino), Ok(Answer::Attr(attr))) => {
+                let born = (attr.btime, attr.btime_nsec);
+                let first = *self.births.entry(*ino).or_insert(born);
+                if first != born {
+                    return Err(format!("born at {born:?}, but it was {first:?} before"));
+                }
+                self.check_fid(*ino, attr.fid())
+            }
             (Expect::Names(names), Ok(Answer::Names(found))) => {
                 found.iter().try_for_each(|(name, fid)| self.check_fid(names[name], *fid))
             }
