@@ -81,7 +81,9 @@ impl<E> Export<E> {
     fn acknowledge(&mut self, upto: Xid) {
         if upto > self.acked {
             self.acked = upto;
-            self.reopened = self.reopened.split_off(&upto);
+            if !self.reopened.is_empty() {
+                self.reopened = self.reopened.split_off(&upto);
+            }
             for record in self.records.values_mut().filter(|record| record.xid < upto) {
                 record.reply = None;
             }

@@ -170,7 +170,7 @@ impl Core {
                 next = if batch < limits::BATCH_FRAMES_MAX { rx.try_recv() } else { None };
             }
             for remote in touched.drain(..) {
-                remote.pump();
+                remote.pump_at(now);
             }
         }
         link.tx.close();

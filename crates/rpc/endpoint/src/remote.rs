@@ -181,9 +181,10 @@ impl Remote {
             let again = sink.then(|| call.clone());
             let (waiter, wait) = oneshot::channel();
             let submit = self.prepare(call, waiter);
-            let xid = self.import.borrow_mut().submit(submit, self.core.env.now());
+            let now = self.core.env.now();
+            let xid = self.import.borrow_mut().submit(submit, now);
             self.drive();
-            self.pump();
+            self.pump_at(now);
             let mut abandon = Abandon { remote: self, xid: Some(xid) };
             let outcome = wait.await;
             abandon.xid = None;
@@ -340,8 +341,13 @@ impl Remote {
 
     /// Does what the import asks for, until it asks for nothing.
     pub(crate) fn pump(self: &Rc<Self>) {
+        self.pump_at(self.core.env.now());
+    }
+
+    /// The same, where the caller has looked at the clock.
+    pub(crate) fn pump_at(self: &Rc<Self>, now: Instant) {
         loop {
-            self.transmit();
+            self.transmit(now);
             let event = self.import.borrow_mut().poll_event();
             match event {
                 None => return,
@@ -371,11 +377,10 @@ impl Remote {
         self.import.borrow_mut().restated();
     }
 
-    fn transmit(&self) {
+    fn transmit(&self, now: Instant) {
         let link = self.link.borrow();
         let Some(link) = &*link else { return };
         let mut import = self.import.borrow_mut();
-        let now = self.core.env.now();
         while let Some(transmit) = import.poll_transmit(now) {
             self.draw_bulk(link, &transmit.request.xid(), transmit.bulk, &mut transmit.request.header);
             let Transmit { request, .. } = transmit;
