@@ -56,7 +56,7 @@ fn run(target: &targets::Target, secs: u64, seed: u64) -> bool {
     let end = Instant::now() + Duration::from_secs(secs);
     let mut runs = 0_u64;
     let mut accepted = 0_u64;
-    while runs % 256 != 0 || Instant::now() < end {
+    while !runs.is_multiple_of(256) || Instant::now() < end {
         let input = mutator.next_input();
         match catch_unwind(AssertUnwindSafe(|| (target.check)(&input))) {
             Ok(true) => {

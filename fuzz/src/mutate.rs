@@ -41,7 +41,7 @@ impl Mutator {
 
     /// Remembers an input that a decoder accepted.
     pub(crate) fn keep(&mut self, input: Vec<u8>) {
-        if self.random() % 64 != 0 {
+        if !self.random().is_multiple_of(64) {
             return;
         }
         if self.corpus.len() < CORPUS_MAX {

@@ -8,7 +8,7 @@
 //!   to `hard`; at its end who is missing is evicted. It is over at once when everybody is done.
 //! - A server among the known clients has `limits::SERVER_RETURN` to come back: it does so at once or is down itself.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use types::{ClientId, Instant, Span, Transno, Xid};
 
@@ -52,6 +52,8 @@ struct Client {
     arrived: u32,
     /// Those behind a hole.
     ahead: BTreeMap<u32, Transno>,
+    /// Durable opens that were repeated: offered again after a reconnect they must not undo a close replayed since.
+    reopened: BTreeSet<Xid>,
 }
 
 impl Client {
@@ -159,7 +161,8 @@ impl<R> Recovery<R> {
         let Some(client) = self.clients.get_mut(&replay.client) else { return Some(replay.item) };
         client.offer(replay.index, replay.transno);
         let reopens = replay.open && replay.transno <= self.config.committed;
-        if replay.transno <= self.executed && !reopens {
+        let executed = if reopens { client.reopened.contains(&replay.xid) } else { replay.transno <= self.executed };
+        if executed {
             return Some(replay.item);
         }
         self.queue.insert((replay.transno, replay.client, replay.xid), (reopens, replay.item));
@@ -250,10 +253,12 @@ impl<R> Recovery<R> {
         if !*reopens && transno != self.executed.next() && !self.gap_is_closed(transno) {
             return None;
         }
-        let (_, (reopens, item)) = self.queue.pop_first().expect("looked at just now");
+        let ((_, client, xid), (reopens, item)) = self.queue.pop_first().expect("looked at just now");
         self.before = self.executed;
         if !reopens {
             self.executed = transno;
+        } else if let Some(client) = self.clients.get_mut(&client) {
+            client.reopened.insert(xid);
         }
         self.executing = true;
         Some(item)
@@ -352,6 +357,19 @@ mod tests {
         replay(&mut r, 2, 11);
         replay(&mut r, 2, 14);
         assert_eq!(run(&mut r), [11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn an_open_offered_again_after_a_reconnect_does_not_undo_its_replayed_close() {
+        let mut r = recovery(&[1]);
+        r.handle_connected(ClientId(1), NOW);
+        let open = |index| Replay { client: ClientId(1), index, transno: Transno(5), xid: Xid(5), open: true, item: 5 };
+        assert_eq!(r.handle_replay(open(1), NOW), None);
+        assert_eq!(replay_as(&mut r, 1, 2, 11), None);
+        assert_eq!(run(&mut r), [5, 11]);
+        r.handle_connected(ClientId(1), NOW);
+        assert_eq!(r.handle_replay(open(1), NOW), Some(5));
+        assert_eq!(replay_as(&mut r, 1, 2, 11), Some(11));
     }
 
     #[test]

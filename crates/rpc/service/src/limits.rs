@@ -19,8 +19,9 @@ pub const RPCS_IN_FLIGHT_MAX: u32 = 64;
 /// that has its link closed. A mount with more blocked lock waiters than this is not a mount.
 pub const EXECUTING_MAX: usize = 16_384;
 
-/// A client that is gone for so long and in somebody's way is dead: a living one that lost its link is back within its
-/// `reconnect_max` of one second, and has five tries.
+/// A client that is gone for so long and in somebody's way is dead: a living one that lost its link tries again within its
+/// `reconnect_max` of one second, so it has five tries. One whose network is down for longer cannot be told from a dead
+/// one; it learns of its eviction when it is back.
 pub const DEAD_CLIENT_AFTER: Span = Span::secs(5);
 
 /// How often a target's housekeeping looks around.

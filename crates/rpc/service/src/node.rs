@@ -242,7 +242,13 @@ impl Node {
         self.admit(entry, peer, session, request)
     }
 
-    fn admit(self: &Rc<Self>, entry: Rc<Entry>, peer: &Rc<Peer>, session: Rc<Session>, request: Box<Request>) -> Result<(), Nonsense> {
+    fn admit(
+        self: &Rc<Self>,
+        entry: Rc<Entry>,
+        peer: &Rc<Peer>,
+        session: Rc<Session>,
+        request: Box<Request>,
+    ) -> Result<(), Nonsense> {
         let recovering = entry.exports.is_recovering();
         match request.opcode() {
             Opcode::Disconnect => {
@@ -330,7 +336,13 @@ impl Node {
     }
 
     /// Replays and ReplayDone wait for their turn in recovery.
-    fn hold(self: &Rc<Self>, entry: Rc<Entry>, peer: &Rc<Peer>, session: Rc<Session>, request: Box<Request>) -> Result<(), Nonsense> {
+    fn hold(
+        self: &Rc<Self>,
+        entry: Rc<Entry>,
+        peer: &Rc<Peer>,
+        session: Rc<Session>,
+        request: Box<Request>,
+    ) -> Result<(), Nonsense> {
         let tag = request.header.tag;
         if request.has(RequestFlags::MODIFIES) && (tag == 0 || tag > limits::TAGS_MAX) {
             return Err(Nonsense::Tag(tag));

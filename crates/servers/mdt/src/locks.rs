@@ -250,3 +250,45 @@ fn told(conflict: &Conflict) -> LockRep {
         ..LockRep::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exclusive(client: u128, cookie: u64) -> Wanted {
+        let body = LockReq {
+            fid: Fid::new(1, 1).into(),
+            kind: codes::FLOCK,
+            mode: codes::EXCLUSIVE,
+            flags: codes::WAIT,
+            cookie,
+            wait_ms: 10_000,
+            ..LockReq::default()
+        };
+        Wanted::decode(&body, ClientId(client)).expect("a correct request")
+    }
+
+    #[test]
+    fn a_waiter_reports_who_is_in_the_way_and_is_granted_once_that_is_gone() {
+        let sim = env_sim::Sim::new(1, env_sim::SimConfig::default());
+        let node = sim.node("mdt", types::Nid::default());
+        let env = node.env();
+        let locks = Locks::new(&env, Span::secs(1));
+        let took = sim.block_on(&node, async move {
+            assert!(matches!(locks.ask(&exclusive(1, 1), false), Ok(Locked::Now(rep)) if rep.state == 1));
+            let Ok(Locked::Later(parked)) = locks.ask(&exclusive(2, 2), false) else { panic!("it is held") };
+            let start = env.now();
+            let dead_at = start + Span::secs(3);
+            let rep = parked
+                .answer(|client| {
+                    if env.now() >= dead_at {
+                        locks.drop_client(client)
+                    }
+                })
+                .await;
+            assert_eq!((rep.state, locks.counts()), (1, (1, 0)));
+            env.now() - start
+        });
+        assert!(took <= Span(Span::secs(3).0 + DEAD_CLIENT_CHECK.0), "{took:?}");
+    }
+}

@@ -12,9 +12,9 @@ use types::{ClientId, Errno, Fid, Instance, TargetId, Transno};
 use wire::body::{LockReq, StatfsRep, SyncRep};
 use wire::{Opcode, Reply, Request, RequestFlags, encode_body};
 
-use crate::limits::FULL_COMMITS_MAX;
 use crate::boot::{self, Seed};
 use crate::engine::{Caller, Engine, History};
+use crate::limits::FULL_COMMITS_MAX;
 use crate::locks::{Locked, Locks, Wanted};
 use crate::tx::OpError;
 use crate::{MdtConfig, background, op};

@@ -61,6 +61,10 @@ impl Trail {
         let nearest = self.states.iter().enumerate().map(|(index, state)| (difference(state), index));
         let nearest = nearest.min_by_key(|(lines, _)| lines.len());
         let (lines, index) = nearest.expect("a trail begins with a state");
-        format!("the tree is none of the {} states since the last sync; nearest is {index}: {}", self.states.len(), lines.join("; "))
+        format!(
+            "the tree is none of the {} states since the last sync; nearest is {index}: {}",
+            self.states.len(),
+            lines.join("; ")
+        )
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! # Fault model
 //! - **Network**: messages are lost, doubled, reordered and delayed; links are reset; clients are cut off from servers,
-//!   one way or both, for up to 8 s. Nothing is altered unnoticed. Faults come in storms with calm between them.
+//!   one way or both, for up to 2.5 s. Nothing is altered unnoticed. Faults come in storms with calm between them.
 //! - **Servers**: at most two at a time are killed, process or machine, and come back within 3 s. A machine's death
 //!   loses what its disk had not synced, torn at 4 KiB.
 //! - **Clients**: one may die for ever (the ghost); in the end all lose power together with all servers (blackout).

@@ -3,8 +3,13 @@
 use env_sim::{Cut, Faults, NodeHandle, Rng};
 use types::{Span, TargetKind};
 
-use crate::fixture::Cluster;
 use crate::Scenario;
+use crate::fixture::Cluster;
+
+/// Longest cut: a client that is away for 5 s and in somebody's way is rightly evicted, and it needs a while to return.
+const CUT_MAX: Span = Span::millis(2_500);
+/// Quiet after a cut, so that two in a row are not one long absence.
+const QUIET: Span = Span::secs(12);
 
 /// A server that is down, and when it comes back.
 struct Down {
@@ -21,6 +26,7 @@ pub(crate) struct Nemesis {
     /// Ends of what goes on: a storm, partitions.
     calm_at: Option<types::Instant>,
     heal_at: Option<types::Instant>,
+    cut_from: types::Instant,
     pub(crate) kills: u32,
     pub(crate) power_cuts: u32,
 }
@@ -28,7 +34,17 @@ pub(crate) struct Nemesis {
 impl Nemesis {
     pub(crate) fn new(rng: Rng, scenario: &Scenario, clients: Vec<NodeHandle>) -> Nemesis {
         let (down, calm_at, heal_at) = (Vec::new(), None, None);
-        Nemesis { rng, scenario: *scenario, clients, down, calm_at, heal_at, kills: 0, power_cuts: 0 }
+        Nemesis {
+            rng,
+            scenario: *scenario,
+            clients,
+            down,
+            calm_at,
+            heal_at,
+            cut_from: types::Instant(0),
+            kills: 0,
+            power_cuts: 0,
+        }
     }
 
     /// Whether it has done what it came for.
@@ -51,7 +67,9 @@ impl Nemesis {
                 cluster.sim.set_faults(self.scenario.storm);
                 self.calm_at = Some(cluster.sim.now() + self.rng.span(Span::millis(500), Span::secs(6)));
             }
-            25..=36 if self.scenario.partitions && self.heal_at.is_none() => self.cut_off(cluster),
+            25..=36 if self.scenario.partitions && self.heal_at.is_none() && cluster.sim.now() >= self.cut_from => {
+                self.cut_off(cluster);
+            }
             37..=41 if self.scenario.partitions => {
                 let client = self.rng.pick(&self.clients).clone();
                 cluster.sim.reset_links(&client, &self.any_server(cluster));
@@ -98,6 +116,7 @@ impl Nemesis {
             cluster.sim.heal_all();
             cluster.sim.narrate("heals all");
             self.heal_at = None;
+            self.cut_from = now + QUIET;
         }
         let (back, down) = self.down.drain(..).partition(|down: &Down| now >= down.at);
         self.down = down;
@@ -150,7 +169,7 @@ impl Nemesis {
                 _ => cluster.sim.partition(&client, &server, Cut::BothWays),
             }
         }
-        self.heal_at = Some(cluster.sim.now() + self.rng.span(Span::millis(100), Span::secs(8)));
+        self.heal_at = Some(cluster.sim.now() + self.rng.span(Span::millis(100), CUT_MAX));
     }
 
     fn sicken(&mut self, cluster: &Cluster) {

@@ -272,7 +272,9 @@ pub(crate) async fn check(client: &Client, arena: Arena, racers: &[Books]) -> Re
             return Err(format!("'{name}' was made {count} times more often than taken away, and is {is}"));
         }
     }
-    if let Some(name) = names.iter().find(|name| !balance.contains_key(*name) && !["log", "counter", "target", "sizes"].contains(&&***name)) {
+    if let Some(name) =
+        names.iter().find(|name| !balance.contains_key(*name) && !["log", "counter", "target", "sizes"].contains(&&***name))
+    {
         return Err(format!("'{name}' is there and nobody was told that it was made"));
     }
     check_contents(client, &ctx, &found).await?;
@@ -282,7 +284,8 @@ pub(crate) async fn check(client: &Client, arena: Arena, racers: &[Books]) -> Re
         return Err(format!("a file with {} names has link count {nlink}", 1 + links));
     }
     let counter = read_file(client, &ctx, arena.counter).await.map_err(text)?;
-    let counted = u64::from_le_bytes(counter.as_ref().try_into().map_err(|_| format!("the counter has {} bytes", counter.len()))?);
+    let counted =
+        u64::from_le_bytes(counter.as_ref().try_into().map_err(|_| format!("the counter has {} bytes", counter.len()))?);
     let increments: u64 = racers.iter().map(|book| book.increments).sum();
     if counted != increments {
         return Err(format!("the counter under flock stands at {counted} after {increments} increments"));

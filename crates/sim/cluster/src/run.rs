@@ -86,7 +86,9 @@ impl<'a> Run<'a> {
         let answer = self.cluster.sim.block_on_for(node, PEACE_MAX, async move { work(&own).await });
         match answer {
             Some(answer) => answer.map_err(|error| format!("{what}: {error}")),
-            None => Err(format!("{what}: not finished after {} s; waits for {:?}", PEACE_MAX.0 / 1_000_000_000, client.waiting_on())),
+            None => {
+                Err(format!("{what}: not finished after {} s; waits for {:?}", PEACE_MAX.0 / 1_000_000_000, client.waiting_on()))
+            }
         }
     }
 
@@ -174,9 +176,10 @@ impl<'a> Run<'a> {
         self.racers.iter().for_each(Racer::allow_rest);
         let until = self.cluster.sim.now() + PEACE_MAX;
         while self.cluster.sim.now() < until {
-            let done = self.cluster.sim.run_until(Span::millis(500), || {
-                self.users.iter().all(User::is_idle) && self.racers.iter().all(Racer::is_idle)
-            });
+            let done = self
+                .cluster
+                .sim
+                .run_until(Span::millis(500), || self.users.iter().all(User::is_idle) && self.racers.iter().all(Racer::is_idle));
             self.nemesis.restart_the_failed(self.cluster);
             self.check_failures()?;
             if done {

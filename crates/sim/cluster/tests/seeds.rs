@@ -38,7 +38,8 @@ fn storms_lose_and_double_nothing() {
     let reports = run_seeds(&Scenario::storm());
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
     assert!(reports.iter().all(|report| report.ops >= 2_000 && report.restarts == 5), "the runs do what they are for");
-    let counts: [(&str, fn(&Report) -> u64); 9] = [
+    type Count = fn(&Report) -> u64;
+    let counts: [(&str, Count); 9] = [
         ("lost", |report| report.faults.lost),
         ("duplicated", |report| report.faults.duplicated),
         ("reordered", |report| report.faults.reordered),

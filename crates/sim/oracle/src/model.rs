@@ -139,7 +139,13 @@ impl Model {
     #[must_use]
     pub fn new() -> Model {
         let root = Node::new(Body::Dir { entries: BTreeMap::new(), parent: ROOT }, 0o755);
-        Model { nodes: BTreeMap::from([(ROOT, root)]), slots: BTreeMap::new(), next: ROOT + 1, freed: Vec::new(), loose_times: false }
+        Model {
+            nodes: BTreeMap::from([(ROOT, root)]),
+            slots: BTreeMap::new(),
+            next: ROOT + 1,
+            freed: Vec::new(),
+            loose_times: false,
+        }
     }
 
     /// A node that lives.
@@ -254,9 +260,7 @@ impl Model {
                 self.make(path, Node::new(Body::Dir { entries: BTreeMap::new(), parent }, *mode))?
             }
             Op::Mkfifo { path, mode } => self.make(path, Node::new(Body::Fifo, *mode))?,
-            Op::Symlink { path, target } => {
-                self.make(path, Node::new(Body::Symlink { target: target.clone() }, 0o777))?
-            }
+            Op::Symlink { path, target } => self.make(path, Node::new(Body::Symlink { target: target.clone() }, 0o777))?,
             Op::Rmdir { path } => self.rmdir(path)?,
             Op::Readlink { path } => match &self.node(self.find(path)?).body {
                 Body::Symlink { target } => Expect::Data(target.clone().into_bytes()),
@@ -304,12 +308,8 @@ impl Model {
             }
             Op::Write { slot, offset, len, salt } => self.write(*slot, *offset, *len, *salt),
             Op::Read { slot, offset, len } => self.read(*slot, *offset, *len),
-            Op::Fsync { slot } => self.fsync(*slot),
-            Op::Sync => {
-                let inos: Vec<_> = self.nodes.keys().copied().collect();
-                inos.into_iter().for_each(|ino| self.mark_synced(ino));
-                Expect::Done
-            }
+            Op::Fsync { slot } => self.slot(*slot).map_or(Expect::Skip, |_| Expect::Done),
+            Op::Sync => Expect::Done,
             Op::Readdir { path, .. } => match &self.node(self.find(path)?).body {
                 Body::Dir { entries, .. } => Expect::Names(entries.clone()),
                 _ => fails(Errno::ENOTDIR),
@@ -596,10 +596,14 @@ impl Model {
         Expect::Data(data[start..end].to_vec())
     }
 
-    fn fsync(&mut self, slot: u8) -> Expect {
-        let Some(open) = self.slot(slot) else { return Expect::Skip };
-        self.mark_synced(open.ino);
-        Expect::Done
+    /// A sync was acknowledged (not before: the power may go while it is under way).
+    pub fn synced(&mut self, op: &Op) {
+        let inos = match op {
+            Op::Fsync { slot } => self.slot(*slot).map(|slot| slot.ino).into_iter().collect(),
+            Op::Sync => self.nodes.keys().copied().collect(),
+            _ => Vec::new(),
+        };
+        inos.into_iter().for_each(|ino| self.mark_synced(ino));
     }
 
     fn mark_synced(&mut self, ino: Ino) {
@@ -660,9 +664,7 @@ mod tests {
         match parts[0] {
             "mkdir" => Op::Mkdir { path: path(1), mode: 0o755 },
             "rmdir" => Op::Rmdir { path: path(1) },
-            "file" => {
-                Op::Create { path: path(1), slot: 0, excl: true, trunc: false, append: false, mode: 0o644, stripe: None }
-            }
+            "file" => Op::Create { path: path(1), slot: 0, excl: true, trunc: false, append: false, mode: 0o644, stripe: None },
             "close" => Op::Close { slot: 0 },
             "unlink" => Op::Unlink { path: path(1) },
             "link" => Op::Link { from: path(1), to: path(2) },

@@ -98,6 +98,9 @@ impl Mirror {
     /// `op` was answered as expected.
     fn finish(&mut self, op: &Op, expect: &Expect) {
         let durable = matches!(op, Op::Sync | Op::Fsync { .. }) && *expect == Expect::Done;
+        if durable {
+            self.model.synced(op);
+        }
         if self.keeps_trail && durable {
             self.start_trail();
         }

@@ -87,7 +87,8 @@ pub async fn read_summary(client: &Client, base: Fid) -> Result<BTreeMap<Path, (
     let mut todo = vec![(Path(Vec::new()), base)];
     while let Some((path, fid)) = todo.pop() {
         let attr = client.getattr(&ctx, fid, None).await?;
-        let target = if attr.file_type() == wire::attr::S_IFLNK { client.readlink(&ctx, fid).await? } else { bytes::Bytes::new() };
+        let target =
+            if attr.file_type() == wire::attr::S_IFLNK { client.readlink(&ctx, fid).await? } else { bytes::Bytes::new() };
         let mut xattrs = Vec::new();
         for name in 0..=u8::MAX {
             if attr.flags & wire::attr::ATTR_HAS_XATTR == 0 || name > 3 {

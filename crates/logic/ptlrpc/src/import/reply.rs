@@ -52,16 +52,16 @@ impl<B: Default, W> Import<B, W> {
             self.tags_free.push(out.request.header.tag);
         }
         if out.kind != Kind::User {
-            return Ok(self.control_done(xid, out, reply, now));
+            return Ok(self.control_done(xid, *out, reply, now));
         }
         if let Keep::Close { open } = out.keep
             && !keeps
         {
             self.kept.forget_open(open);
         }
-        let Out { request, bulk, waiter, keep, .. } = *out;
-        let bulk = if keeps { self.keep(request, bulk, keep, &mut reply) } else { Some(bulk) };
-        Ok(Handled::Done(Completed { xid, waiter, bulk, reply }))
+        // field by field: taken apart as a whole it would be copied first
+        let bulk = if keeps { self.keep(out.request, out.bulk, out.keep, &mut reply) } else { Some(out.bulk) };
+        Ok(Handled::Done(Completed { xid, waiter: out.waiter, bulk, reply }))
     }
 
     /// An early reply is not the answer yet: the server asks for time.
@@ -92,7 +92,7 @@ impl<B: Default, W> Import<B, W> {
         None
     }
 
-    fn control_done(&mut self, xid: Xid, out: Box<Out<B, W>>, reply: Reply, now: Instant) -> Handled<B, W> {
+    fn control_done(&mut self, xid: Xid, out: Out<B, W>, reply: Reply, now: Instant) -> Handled<B, W> {
         if self.ping == Some(xid) {
             self.ping = None;
         }

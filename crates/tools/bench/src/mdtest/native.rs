@@ -113,7 +113,8 @@ async fn one_phase(env: &Env, shared: &Rc<Shared>, phase: Phase) -> Result<f64> 
 async fn one_loop(shared: &Shared, phase: Phase) -> Result<()> {
     loop {
         let item = shared.next.get();
-        let late = phase == Phase::Create && item.is_multiple_of(16) && shared.until.get().is_some_and(|until| Instant::now() >= until);
+        let late =
+            phase == Phase::Create && item.is_multiple_of(16) && shared.until.get().is_some_and(|until| Instant::now() >= until);
         if late {
             shared.items.set(shared.items.get().min(item));
         }

@@ -1,0 +1,100 @@
+//! What an import and its driver hand each other.
+
+use types::Xid;
+use wire::{Reply, Request};
+
+use crate::Keep;
+
+/// Where the session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Never connected.
+    New,
+    /// Connect is under way.
+    Connecting,
+    /// Replaying to a restarted target.
+    Replay,
+    /// Re-stating locks.
+    ReplayLocks,
+    /// Done; the others are not.
+    ReplayWait,
+    /// Normal service.
+    Full,
+    /// Lost; a new attempt follows.
+    Disconn,
+}
+
+impl State {
+    /// As the `import` parameter prints it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            State::New => "NEW",
+            State::Connecting => "CONNECTING",
+            State::Replay => "REPLAY",
+            State::ReplayLocks => "REPLAY_LOCKS",
+            State::ReplayWait => "REPLAY_WAIT",
+            State::Full => "FULL",
+            State::Disconn => "DISCONN",
+        }
+    }
+
+    pub(super) fn is_connected(self) -> bool {
+        !matches!(self, State::New | State::Connecting | State::Disconn)
+    }
+}
+
+/// A request to submit. Its header needs opcode, flags (MODIFIES, SYNC), identity and label; the import fills in the rest.
+pub struct Submit<B, W> {
+    /// The request.
+    pub request: Request,
+    /// What must be at hand when it is sent, again and again.
+    pub bulk: B,
+    /// Given back with the answer.
+    pub waiter: W,
+    /// How long it stays in the replay list.
+    pub keep: Keep,
+}
+
+/// To be sent now: header complete except for the bulk id, which the driver draws.
+pub struct Transmit<'a, B> {
+    /// What to send.
+    pub request: &'a mut Request,
+    /// Its bulk data.
+    pub bulk: &'a mut B,
+}
+
+/// An answered request.
+pub struct Completed<B, W> {
+    /// Its number.
+    pub xid: Xid,
+    /// Who waits; none for the import's own requests.
+    pub waiter: Option<W>,
+    /// Its bulk data, unless it is kept for replay.
+    pub bulk: Option<B>,
+    /// The answer.
+    pub reply: Reply,
+}
+
+/// What a reply led to.
+pub enum Handled<B, W> {
+    /// Its request is done.
+    Done(Completed<B, W>),
+    /// Nothing to do for the driver but to poll.
+    Progress,
+    /// The session must be opened again.
+    Reconnect,
+}
+
+/// What the driver should know.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event<W> {
+    /// The session was lost with everything in it.
+    Evicted,
+    /// A change whose outcome is unknown and will stay so.
+    Lost(W),
+    /// State locks again: [`Import::restate`] each, then [`Import::restated`].
+    AskRestate,
+    /// Normal service.
+    Full,
+}
