@@ -49,8 +49,8 @@ pub(crate) struct Inner {
     pub(crate) hooked: RefCell<BTreeSet<TargetId>>,
     /// Targets that an administrator took out of use.
     pub(crate) inactive: RefCell<BTreeSet<TargetId>>,
-    /// Dirty files whose size was offered to the MDT, and the epoch then.
-    pub(crate) offered: RefCell<BTreeMap<Fid, u64>>,
+    /// Dirty files whose size was offered to the MDT, by which user, and the epoch then.
+    pub(crate) offered: RefCell<BTreeMap<(Fid, u32), u64>>,
     pub(crate) background: RefCell<Vec<Task>>,
 }
 

@@ -143,8 +143,8 @@ impl Fs {
         }
     }
 
+    /// Closes a file's handle; handles of directories have numbers of their own.
     async fn close(&self, fh: u64) {
-        self.dirs.borrow_mut().remove(fh);
         let file = self.files.borrow_mut().remove(fh);
         if let Some(file) = file
             && let Err(error) = file.close().await

@@ -2,10 +2,11 @@
 //!
 //! Invariants
 //! - Replays execute one at a time in global transno order; a repeated one is not executed again.
-//! - A gap in the history is passed only when nobody can fill it any more: every present client has offered a later
-//!   change or is done, and every known client is present or the window is over.
+//! - A gap in the history is passed only when nobody can fill it any more: every known client is done, there or not,
+//!   or is present and has offered a later change.
 //! - No timer runs until somebody tries to connect. Then the window is `soft`, prolonged by every sign of progress up
 //!   to `hard`; at its end who is missing is evicted. It is over at once when everybody is done.
+//! - After `hard` each window in which nothing was executed costs whoever is in the way its session, so it ends.
 //! - A server among the known clients has `limits::SERVER_RETURN` to come back: it does so at once or is down itself.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -57,6 +58,11 @@ struct Client {
 }
 
 impl Client {
+    /// Has nothing to say about what was before `head`: who is done had an answer to everything that it offered.
+    fn is_beyond(&self, head: Transno) -> bool {
+        self.done || (self.present && self.offered >= head)
+    }
+
     fn offer(&mut self, index: u32, transno: Transno) {
         if index <= self.arrived || index - self.arrived > limits::REPLAYS_AHEAD_MAX {
             return;
@@ -85,6 +91,8 @@ pub struct Recovery<R> {
     evict: VecDeque<ClientId>,
     started: Option<Instant>,
     window: Instant,
+    /// When something was executed last.
+    moved: Instant,
     /// Until when absent servers are waited for.
     servers: Instant,
     active: bool,
@@ -108,6 +116,7 @@ impl<R> Recovery<R> {
             evict: VecDeque::new(),
             started: None,
             window: Instant(u64::MAX),
+            moved: Instant(0),
             servers: Instant(u64::MAX),
             replayed: 0,
         }
@@ -189,6 +198,7 @@ impl<R> Recovery<R> {
     pub fn handle_executed(&mut self, now: Instant) {
         assert!(self.executing, "one replay was under way");
         self.executing = false;
+        self.moved = now;
         self.replayed += 1;
         self.prolong(now);
     }
@@ -220,10 +230,14 @@ impl<R> Recovery<R> {
             return;
         }
         let hard = now >= started + self.config.hard;
-        // a present client is slow, not gone, until the hard end; one that has nothing queued then has stopped
-        let queued: Vec<ClientId> = self.queue.keys().map(|key| key.1).collect();
-        let stuck = |id: &ClientId, client: &Client| !client.done && (!client.present || (hard && !queued.contains(id)));
-        self.evict_where(stuck);
+        // a present client is slow, not gone, until the hard end; then whoever lets everybody wait has stopped, and who
+        // merely waits behind it has not
+        let stopped = hard && !self.executing && now >= self.moved + self.config.soft;
+        let head = self.queue.first_key_value().map(|(key, _)| key.0);
+        self.evict_where(|_, client| {
+            let waits = head.is_some_and(|head| client.is_beyond(head));
+            !client.done && (!client.present || (stopped && !waits))
+        });
         self.window = now + self.config.soft; // who is left goes on
     }
 
@@ -265,7 +279,7 @@ impl<R> Recovery<R> {
     }
 
     fn gap_is_closed(&self, head: Transno) -> bool {
-        self.clients.values().all(|client| client.present && (client.done || client.offered >= head))
+        self.clients.values().all(|client| client.is_beyond(head))
     }
 
     /// A client to evict.
@@ -280,13 +294,19 @@ impl<R> Recovery<R> {
         self.active && !self.executing && self.queue.is_empty() && everybody
     }
 
-    /// Everybody is done: recovery is over, and these are the requests that waited for that.
+    /// Everybody is done: recovery is over, and these are the requests that waited for that. More may come until the
+    /// target serves again: [`Recovery::take_done`].
     pub fn poll_finished(&mut self) -> Option<Vec<R>> {
         if !self.is_complete() {
             return None;
         }
         self.active = false;
         Some(std::mem::take(&mut self.done))
+    }
+
+    /// The requests of those who came back while the target was ending its recovery.
+    pub fn take_done(&mut self) -> Vec<R> {
+        std::mem::take(&mut self.done)
     }
 
     /// Highest transno that was executed or durable.
@@ -406,6 +426,75 @@ mod tests {
         assert_eq!((run(&mut r), r.poll_evict()), (vec![15], Some(ClientId(2))));
         assert_eq!(r.poll_finished(), Some(vec![99]));
         assert!(!r.is_active());
+    }
+
+    #[test]
+    fn who_is_done_holds_no_gap_when_it_goes() {
+        let mut r = recovery(&[1, 2]);
+        r.handle_connected(ClientId(1), NOW);
+        r.handle_connected(ClientId(2), NOW);
+        r.handle_done(ClientId(1), 1, NOW);
+        r.handle_disconnected(ClientId(1), NOW);
+        replay(&mut r, 2, 15);
+        assert_eq!(run(&mut r), [15]);
+        r.handle_done(ClientId(2), 2, NOW);
+        assert_eq!(r.poll_finished(), Some(vec![1, 2]));
+    }
+
+    #[test]
+    fn who_is_done_and_comes_back_offers_again_what_was_executed() {
+        let mut r = recovery(&[1, 2]);
+        r.handle_connected(ClientId(1), NOW);
+        r.handle_connected(ClientId(2), NOW);
+        replay(&mut r, 1, 11);
+        assert_eq!(run(&mut r), [11]);
+        r.handle_done(ClientId(1), 1, NOW);
+        r.handle_connected(ClientId(1), NOW);
+        replay(&mut r, 2, 15);
+        assert_eq!(run(&mut r), [0; 0], "it may say more than before");
+        assert_eq!(replay(&mut r, 1, 11), Some(11));
+        r.handle_done(ClientId(1), 3, NOW);
+        assert_eq!(run(&mut r), [15]);
+    }
+
+    #[test]
+    fn a_present_client_with_a_hole_in_what_it_offers_is_evicted_at_the_hard_end_and_who_waits_behind_it_is_not() {
+        let mut r = recovery(&[1, 2]);
+        r.handle_connected(ClientId(1), NOW);
+        r.handle_connected(ClientId(2), NOW);
+        replay_as(&mut r, 1, 2, 12); // its first never comes
+        replay(&mut r, 2, 15);
+        r.handle_timeout(NOW + Span::secs(119));
+        assert_eq!((run(&mut r), r.poll_evict()), (vec![], None));
+        r.handle_timeout(NOW + Span::secs(149));
+        assert_eq!((r.poll_evict(), r.poll_evict()), (Some(ClientId(1)), None));
+        assert_eq!(run(&mut r), [15]);
+    }
+
+    #[test]
+    fn who_goes_on_replaying_is_not_evicted_at_the_hard_end_before_it_stops() {
+        let mut r = recovery(&[1]);
+        r.handle_connected(ClientId(1), NOW);
+        replay(&mut r, 1, 11);
+        assert_eq!(r.poll_execute(), Some(11));
+        r.handle_timeout(NOW + Span::secs(120));
+        assert_eq!(r.poll_evict(), None, "its change takes long");
+        r.handle_executed(NOW + Span::secs(130));
+        r.handle_timeout(NOW + Span::secs(150));
+        assert_eq!(r.poll_evict(), None);
+        r.handle_timeout(NOW + Span::secs(180));
+        assert_eq!(r.poll_evict(), Some(ClientId(1)));
+    }
+
+    #[test]
+    fn who_is_done_after_the_end_is_not_forgotten() {
+        let mut r = recovery(&[1]);
+        r.handle_connected(ClientId(1), NOW);
+        r.handle_done(ClientId(1), 1, NOW);
+        assert_eq!(r.poll_finished(), Some(vec![1]));
+        r.handle_connected(ClientId(1), NOW);
+        r.handle_done(ClientId(1), 2, NOW);
+        assert_eq!((r.take_done(), r.take_done()), (vec![2], vec![]));
     }
 
     #[test]

@@ -19,7 +19,7 @@ impl Node {
         let exports = &entry.exports;
         let req: ConnectReq = request.body();
         let client = ClientId((u128::from(req.client_high) << 64) | u128::from(req.client_low));
-        let decided = exports.decide(client, &req, request.header.xid, self.env.now());
+        let decided = exports.decide(client, &req, &peer, request.header.xid);
         exports.wake.notify_one(); // the window may have opened
         match decided {
             Connecting::Busy => {} // asked twice at once: the other is answered

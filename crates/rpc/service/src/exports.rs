@@ -8,7 +8,7 @@ use bytes::Bytes;
 use env::Env;
 use ptlrpc::{Recovery, RecoveryConfig};
 use tokio::sync::Notify;
-use types::{ClientId, Instance, Instant, Span, TargetId, Transno, Xid};
+use types::{ClientId, Instance, Span, TargetId, Transno, Xid};
 use wire::Reply;
 use wire::body::ConnectReq;
 
@@ -237,8 +237,8 @@ impl Exports {
         ClientRecord { client, session, name, is_server }
     }
 
-    pub(crate) fn decide(&self, client: ClientId, req: &ConnectReq, xid: u64, now: Instant) -> Connecting {
-        self.recovery.borrow_mut().handle_attempt(now);
+    pub(crate) fn decide(&self, client: ClientId, req: &ConnectReq, peer: &Peer, xid: u64) -> Connecting {
+        self.recovery.borrow_mut().handle_attempt(self.env.now());
         if self.connecting.borrow().contains(&client) {
             return Connecting::Busy;
         }
@@ -246,7 +246,7 @@ impl Exports {
         let old = id.and_then(|id| self.session(id));
         let resumes = req.resume != 0;
         match old {
-            Some(session) if session.is_repeated(xid) => Connecting::Busy,
+            Some(session) if session.is_repeated(peer, xid) => Connecting::Busy,
             Some(session) if resumes && session.id == req.session && !self.evictions.borrow().contains(&session.id) => {
                 Connecting::Resume(session)
             }

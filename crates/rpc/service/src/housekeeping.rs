@@ -42,7 +42,9 @@ impl Node {
             exports.open.set(true);
             exports.evict_absent();
             tracing::info!(target_id = %exports.target, "recovery is complete");
-            for work in waiting {
+            // whoever came back while the target swept was told to recover, and is done too
+            let late = exports.recovery.borrow_mut().take_done();
+            for work in waiting.into_iter().chain(late) {
                 self.release_done(work);
             }
         }

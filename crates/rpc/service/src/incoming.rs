@@ -18,6 +18,8 @@ use crate::{Session, limits};
 /// The other end of a link.
 pub(crate) struct Peer {
     pub(crate) nid: Nid,
+    /// Links are numbered from 1 as they are accepted.
+    pub(crate) serial: u64,
     pub(crate) tx: LinkTx,
     pub(crate) cpt: CptIndex,
     /// Bulk ids being pulled: a peer that offers one twice at once is no peer of ours.
@@ -25,8 +27,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(nid: Nid, tx: LinkTx, cpt: CptIndex) -> Rc<Peer> {
-        Rc::new(Peer { nid, tx, cpt, pulling: RefCell::default() })
+    pub(crate) fn new(nid: Nid, serial: u64, tx: LinkTx, cpt: CptIndex) -> Rc<Peer> {
+        Rc::new(Peer { nid, serial, tx, cpt, pulling: RefCell::default() })
     }
 
     /// Queues a reply; a link that is down is noticed by its reader.

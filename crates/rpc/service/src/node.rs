@@ -49,6 +49,8 @@ pub struct Node {
     queued: Vec<Cell<usize>>,
     drained: Notify,
     peers: RefCell<Vec<Rc<Peer>>>,
+    /// Accepted so far.
+    links: Cell<u64>,
     tasks: RefCell<Vec<Task>>,
     pub(crate) stopped: Cell<bool>,
     /// Time at the beginning of this turn: requests of one batch share it.
@@ -96,6 +98,7 @@ impl Node {
             queued: (0..cpts).map(|_| Cell::new(0)).collect(),
             drained: Notify::new(),
             peers: RefCell::default(),
+            links: Cell::new(0),
             tasks: RefCell::default(),
             stopped: Cell::new(false),
             clock: Cell::new(env.now()),
@@ -126,7 +129,8 @@ impl Node {
         let node = Rc::clone(self);
         let task = self.env.spawn("service.accept", async move {
             while let Ok(link) = listener.accept().await {
-                let reader = Rc::clone(&node).read(link);
+                node.links.set(node.links.get() + 1);
+                let reader = Rc::clone(&node).read(link, node.links.get());
                 node.env.spawn("service.reader", reader);
             }
         });
@@ -175,9 +179,9 @@ impl Node {
 
     // ---- links ------------------------------------------------------------------------------------------------
 
-    async fn read(self: Rc<Self>, mut link: Link) {
+    async fn read(self: Rc<Self>, mut link: Link, serial: u64) {
         let cpt = link.peer.cpt(self.config.cpts.count());
-        let peer = Peer::new(link.peer, link.tx.clone(), cpt);
+        let peer = Peer::new(link.peer, serial, link.tx.clone(), cpt);
         self.peers.borrow_mut().push(Rc::clone(&peer));
         'link: while let Some(frame) = link.rx.recv().await {
             self.clock.set(self.env.now());
@@ -525,6 +529,7 @@ impl Node {
                 let _ = self.admit(entry, &peer, session, request);
             } else {
                 peer.tx.close();
+                exports.detach(&peer); // now, not when its reader sees it: nobody may pass the gap meanwhile
             }
             self.pump_recovery(&exports);
             return;

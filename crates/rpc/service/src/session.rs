@@ -77,6 +77,8 @@ pub struct Session {
     pub(crate) peer: RefCell<Weak<Peer>>,
     /// Xid of the Connect that made or resumed it last.
     pub(crate) connect_xid: Cell<u64>,
+    /// The link it came through.
+    pub(crate) connect_serial: Cell<u64>,
     pub(crate) export: RefCell<Export<Rc<Transport>>>,
     pub(crate) ended: Cell<bool>,
     /// Known from before the restart, and not come back so far.
@@ -98,6 +100,7 @@ impl Session {
             heard: Cell::new(now),
             peer: RefCell::default(),
             connect_xid: Cell::new(0),
+            connect_serial: Cell::new(0),
             export: RefCell::new(Export::new(limits::TAGS_MAX)),
             ended: Cell::new(false),
             absent: Cell::new(false),
@@ -123,6 +126,7 @@ impl Session {
 
     pub(crate) fn attach(&self, peer: &Rc<Peer>, connect_xid: u64, now: Instant) {
         self.connect_xid.set(connect_xid);
+        self.connect_serial.set(peer.serial);
         self.epoch.set(self.epoch.get() + 1);
         self.nid.set(peer.nid);
         self.heard.set(now);
@@ -132,10 +136,10 @@ impl Session {
         *self.peer.borrow_mut() = Rc::downgrade(peer);
     }
 
-    /// Whether a Connect with this xid is repeated or overtaken: the xids of a client's Connects rise, over links and
-    /// lives.
-    pub(crate) fn is_repeated(&self, connect_xid: u64) -> bool {
-        connect_xid <= self.connect_xid.get()
+    /// Whether a Connect is repeated or overtaken: it came through an older link than the last one, or the same and
+    /// its xid is not higher. Xids of different links are not compared: a client's next life may have an earlier clock.
+    pub(crate) fn is_repeated(&self, peer: &Peer, connect_xid: u64) -> bool {
+        (peer.serial, connect_xid) <= (self.connect_serial.get(), self.connect_xid.get())
     }
 
     /// What every reply tells.

@@ -117,6 +117,11 @@ impl FailedHook {
         }
     }
 
+    /// The reason as an error, if the instance is over.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        self.reason.borrow().clone().map_or(Ok(()), |reason| Err(StoreError::Failed(reason)))
+    }
+
     /// Whether the instance is over.
     pub(crate) fn has_failed(&self) -> bool {
         self.reason.borrow().is_some()

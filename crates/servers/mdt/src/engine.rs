@@ -194,15 +194,25 @@ impl Engine {
 
     /// Makes everything applied so far durable and returns up to where history is now. Never returns after a failure.
     pub(crate) async fn commit(&self) -> Transno {
+        match self.try_commit().await {
+            Ok(upto) => upto,
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// The same for one who must not wait for ever.
+    pub(crate) async fn try_commit(&self) -> Result<Transno, StoreError> {
         let (upto, share, files, objects, destroys) = {
             let state = self.state.borrow();
             (state.last_transno, state.share.mark(), state.files.mark(), state.objects.mark(), state.destroy_next)
         };
         let outcome = self.store.commit().await;
         match outcome {
-            Ok(()) if !self.failed.has_failed() => {}
-            Ok(()) => std::future::pending().await,
-            Err(error) => return self.fail(&error.to_string()).await,
+            Ok(()) => self.failed.check()?,
+            Err(error) => {
+                self.note_failure(&error.to_string());
+                return Err(error);
+            }
         }
         let mut state = self.state.borrow_mut();
         state.share.committed(share);
@@ -210,7 +220,7 @@ impl Engine {
         state.objects.durable(objects);
         self.destroys_durable.set(self.destroys_durable.get().max(destroys));
         self.destroys_wanted.notify_one();
-        upto
+        Ok(upto)
     }
 
     /// Lets the background tasks see that the instance is over.
@@ -222,15 +232,19 @@ impl Engine {
 
     /// The instance is over: whoever waits here waits for ever, and the daemon is told.
     pub(crate) async fn fail<T>(&self, reason: &str) -> T {
+        self.note_failure(reason);
+        std::future::pending().await
+    }
+
+    fn note_failure(&self, reason: &str) {
         if !self.failed.has_failed() {
             tracing::error!(target: "mdt", index = self.config.index, reason, "the store failed, the MDT stops");
         }
         self.failed.fail(reason);
         self.wake_all();
-        std::future::pending().await
     }
 
-    /// Removes the orphan records and files of `fids` that nobody has open. At most a batch in one set.
+    /// Removes the orphans among `fids` that nobody has open, in one set: at most a batch. Changes nothing where it fails.
     pub(crate) fn sweep(&self, fids: &[Fid]) -> Decided<usize> {
         let view = self.store.running()?;
         let mut state = self.state.borrow_mut();
@@ -239,11 +253,17 @@ impl Engine {
         let mut gone = 0;
         let mut number = state.destroy_next;
         for fid in fids.iter().filter(|fid| !state.opens.is_open(**fid)) {
+            if view.get(Table::Orphans, &fid.to_key())?.is_none() {
+                continue;
+            }
             gone += 1;
             tx.set.delete(Table::Orphans, fid.to_key());
             if let Some(inode) = tx.find(*fid)?.filter(|inode| inode.attr.nlink == 0) {
                 number += u64::from(tx.destroy(&inode, number, !self.config.bugs.forget_destroy_log)?);
             }
+        }
+        if gone == 0 {
+            return Ok(0);
         }
         let set = tx.finish(Transno::NONE);
         let effects = std::mem::take(&mut tx.effects);
@@ -255,34 +275,17 @@ impl Engine {
         Ok(gone)
     }
 
-    /// Closes what a session has open: a writer that is gone may have written anything.
-    pub(crate) fn close_session(&self, client: ClientId, session: u64, recovering: bool) -> Decided<()> {
-        let handles = self.state.borrow().opens.of_session(client, session);
+    /// Closes what a session has open, a writer that is gone may have written anything; says which files those were.
+    pub(crate) fn close_session(&self, client: ClientId, session: u64) -> Vec<Fid> {
+        let mut state = self.state.borrow_mut();
         let mut fids: Vec<Fid> = Vec::new();
-        {
-            let mut state = self.state.borrow_mut();
-            for handle in handles {
-                let open = state.opens.get(handle).expect("listed above");
-                state.opens.close(handle, true, false);
-                fids.push(open.fid);
-            }
+        for handle in state.opens.of_session(client, session) {
+            fids.extend(state.opens.get(handle).map(|open| open.fid));
+            state.opens.close(handle, true, false);
         }
         fids.sort_unstable();
         fids.dedup();
-        let mut orphans = Vec::new();
-        {
-            let view = self.store.running()?;
-            for fid in fids {
-                if view.get(Table::Orphans, &fid.to_key())?.is_some() {
-                    orphans.push(fid);
-                }
-            }
-        }
-        // During recovery somebody else may still re-open them; its end sweeps.
-        if !orphans.is_empty() && !recovering {
-            self.sweep(&orphans)?;
-        }
-        Ok(())
+        fids
     }
 }
 

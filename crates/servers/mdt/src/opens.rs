@@ -32,6 +32,8 @@ struct FileState {
     mixed: bool,
     /// Somebody wrote, or may have, in this period.
     wrote: bool,
+    /// Whose handle for writing was closed last.
+    last_writer: Option<ClientId>,
     /// State of the size before this period, where it is known.
     prior: Option<SizeState>,
 }
@@ -99,6 +101,11 @@ impl Opens {
         self.files.get(&fid).map_or(0, |file| file.writers)
     }
 
+    /// The client that closed a handle for writing last, where that is remembered.
+    pub(crate) fn last_writer(&self, fid: Fid) -> Option<ClientId> {
+        self.files.get(&fid).and_then(|file| file.last_writer)
+    }
+
     /// Guards a size that comes back later.
     pub(crate) fn write_epoch(&self, fid: Fid) -> u64 {
         self.files.get(&fid).map_or(self.base, |file| file.epoch)
@@ -159,6 +166,7 @@ impl Opens {
         if open.write {
             file.writers -= 1;
             file.wrote |= wrote;
+            file.last_writer = Some(open.client);
             if file.mixed || !cleaned {
                 file.epoch = fresh;
             }

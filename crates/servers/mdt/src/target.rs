@@ -16,7 +16,7 @@ use crate::boot::{self, Seed};
 use crate::engine::{Caller, Engine, History};
 use crate::limits::FULL_COMMITS_MAX;
 use crate::locks::{Locked, Locks, Wanted};
-use crate::tx::OpError;
+use crate::tx::{Decided, OpError};
 use crate::{MdtConfig, background, op};
 
 /// Orphans that one transaction sweeps.
@@ -120,14 +120,16 @@ impl Mdt {
         self.engine.failed.set(hook);
     }
 
-    /// Commits and ends the background tasks.
-    pub async fn stop(self: &Rc<Self>) {
+    /// Commits and ends the background tasks; an error when the last changes are not durable.
+    pub async fn stop(self: &Rc<Self>) -> Result<(), StoreError> {
         self.stopped.set(true);
-        if !self.engine.failed.has_failed() {
-            self.commit().await;
-        }
+        let committed = match self.engine.failed.check() {
+            Ok(()) => self.engine.try_commit().await.map(|upto| self.exports.committed(upto)),
+            Err(failed) => Err(failed),
+        };
         self.engine.wake_all();
         self.destroys_grew.notify_waiters();
+        committed
     }
 
     /// Open handles, held lock ranges, waiting lock requests: for parameters and tests.
@@ -162,9 +164,7 @@ impl Mdt {
     async fn execute(&self, incoming: &Incoming) -> Result<Reply, Errno> {
         let request = &incoming.request;
         let history = Sessions { exports: &self.exports, incoming };
-        let mut full = 0;
-        loop {
-            self.engine.store.ready().await;
+        let attempt = || {
             let caller = Caller {
                 request,
                 client: incoming.session.client,
@@ -174,14 +174,22 @@ impl Mdt {
                 recovering: self.exports.is_recovering(),
                 now: self.env.wall(),
             };
-            match self.engine.attempt(&caller, &history) {
-                Ok(reply) => {
-                    if request.has(RequestFlags::SYNC) && op::modifies(request.opcode()) {
-                        self.commit().await;
-                    }
-                    return Ok(reply);
-                }
-                Err(OpError::Refused(errno)) => return Err(errno),
+            self.engine.attempt(&caller, &history)
+        };
+        let reply = self.persist(attempt).await?;
+        if request.has(RequestFlags::SYNC) && op::modifies(request.opcode()) {
+            self.commit().await;
+        }
+        Ok(reply)
+    }
+
+    /// Tries until it succeeds, or cannot. `attempt` changes nothing where it fails.
+    async fn persist<T>(&self, mut attempt: impl FnMut() -> Decided<T>) -> Result<T, Errno> {
+        let mut full = 0;
+        loop {
+            self.engine.store.ready().await;
+            match attempt() {
+                Ok(value) => return Ok(value),
                 // what was removed meanwhile comes free with the commits after it
                 Err(OpError::Store(StoreError::Full)) if full < FULL_COMMITS_MAX => {
                     full += 1;
@@ -237,15 +245,8 @@ impl Mdt {
     }
 
     async fn check_exists(&self, fid: Fid) -> Result<(), Errno> {
-        loop {
-            self.engine.store.ready().await;
-            let found = self.engine.store.running().and_then(|view| view.get(Table::Inodes, &fid.to_key()));
-            match found {
-                Ok(Some(_)) => return Ok(()),
-                Ok(None) => return Err(Errno::ESTALE),
-                Err(error) => self.overcome(error.into()).await?,
-            }
-        }
+        let found = || Ok(self.engine.store.running()?.get(Table::Inodes, &fid.to_key())?);
+        self.persist(found).await?.map(|_| ()).ok_or(Errno::ESTALE)
     }
 
     async fn sync(&self, request: &Request) -> Reply {
@@ -271,42 +272,32 @@ impl Mdt {
         Ok(Reply::ok(&request.header, vec![encode_body(&rep)]))
     }
 
-    /// Applies a change of the target's own; `ENOSPC` is the only refusal.
-    async fn apply_own(&self, set: &WriteSet) -> Result<(), Errno> {
-        loop {
-            self.engine.store.ready().await;
-            match self.engine.apply_own(set) {
-                Ok(()) => return Ok(()),
-                Err(error) => self.overcome(error.into()).await?,
-            }
-        }
-    }
-
     /// Removes the open-unlinked files that nobody has open.
     async fn sweep_orphans(&self) {
         let mut from = vec![0];
         loop {
-            self.engine.store.ready().await;
-            let batch = match self.orphans(&from) {
-                Ok(batch) => batch,
-                Err(error) => {
-                    if self.overcome(error.into()).await.is_err() {
-                        return;
-                    }
-                    continue;
-                }
-            };
+            let Ok(batch) = self.persist(|| Ok(self.orphans(&from)?)).await else { return };
             let Some(last) = batch.last() else { return };
-            match self.engine.sweep(&batch) {
+            self.sweep(&batch).await;
+            from = last.to_key().to_vec();
+            from.push(0);
+        }
+    }
+
+    /// Removes the orphans among `fids` that nobody has open, in sets as large as the store takes.
+    async fn sweep(&self, fids: &[Fid]) {
+        let (mut rest, mut at_once) = (fids, SWEEP_BATCH);
+        while !rest.is_empty() {
+            let (batch, later) = rest.split_at(at_once.min(rest.len()));
+            match self.persist(|| self.engine.sweep(batch)).await {
                 Ok(gone) => {
                     tracing::debug!(target: "mdt", gone, "orphans swept");
-                    from = last.to_key().to_vec();
-                    from.push(0);
+                    rest = later;
                 }
-                Err(error) => {
-                    if self.overcome(error).await.is_err() {
-                        return;
-                    }
+                Err(Errno::ENOSPC) if batch.len() > 1 => at_once = batch.len() / 2,
+                Err(errno) => {
+                    tracing::warn!(target: "mdt", left = rest.len(), %errno, "orphans stay until the next start");
+                    return;
                 }
             }
         }
@@ -325,35 +316,24 @@ impl Mdt {
     async fn remember(&self, record: ClientRecord) -> Result<(), Errno> {
         let mut set = boot::from_reserve();
         set.put(Table::Clients, record.key(), record.encode());
-        self.apply_own(&set).await?;
+        self.persist(|| Ok(self.engine.apply_own(&set)?)).await?;
         self.commit().await;
         Ok(())
     }
 
     async fn end_session(&self, session: &Session) {
-        loop {
-            self.engine.store.ready().await;
-            match self.engine.close_session(session.client, session.id, self.exports.is_recovering()) {
-                Ok(()) => break,
-                Err(error) => {
-                    if self.overcome(error).await.is_err() {
-                        break;
-                    }
-                }
-            }
+        let closed = self.engine.close_session(session.client, session.id);
+        // During recovery somebody else may still re-open them; its end sweeps.
+        if !self.exports.is_recovering() {
+            self.sweep(&closed).await;
         }
         self.locks.drop_client(session.client);
-        loop {
-            self.engine.store.ready().await;
-            let outcome = self.forget(session.client, session.id).and_then(|set| self.engine.apply_own(&set));
-            match outcome {
-                Ok(()) => break,
-                Err(error) => {
-                    if self.overcome(error.into()).await.is_err() {
-                        break;
-                    }
-                }
-            }
+        let forget = || {
+            let set = self.forget(session.client, session.id)?;
+            Ok(self.engine.apply_own(&set)?)
+        };
+        if let Err(errno) = self.persist(forget).await {
+            tracing::warn!(target: "mdt", client = %session.client, %errno, "its records stay until the next start");
         }
         self.commit().await;
     }

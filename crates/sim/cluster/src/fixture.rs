@@ -6,7 +6,7 @@ use std::rc::Rc;
 use client::{Client, MountConfig};
 use env::Env;
 use env_sim::{NodeHandle, Sim, SimConfig};
-use osd::mem::MemDisk;
+use osd::mem::{MemDisk, MemDiskConfig};
 use types::{ClientId, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId};
 
 use crate::Scenario;
@@ -40,7 +40,8 @@ impl Cluster {
         let plan = Plan { fsname, addrs: Rc::new(addrs.clone()), bugs: scenario.bugs, is_sick: scenario.sick_stores };
         let server = |(target, addr): (TargetId, NidAddr)| {
             let node = sim.node(&target.to_string(), addr.nid);
-            Server::new(target, node, MemDisk::default(), plan.clone())
+            let disk = MemDisk::new(MemDiskConfig { commit_max: scenario.commit_max, ..MemDiskConfig::default() });
+            Server::new(target, node, disk, plan.clone())
         };
         let servers = addrs.into_iter().map(server).collect();
         Cluster { sim, servers, plan, scenario: *scenario }

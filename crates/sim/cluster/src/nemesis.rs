@@ -83,6 +83,7 @@ impl Nemesis {
     pub(crate) fn make_peace(&mut self, cluster: &Cluster) {
         cluster.sim.set_faults(Faults::default());
         cluster.sim.heal_all();
+        cluster.servers.iter().for_each(|server| server.disk.cure());
         (self.calm_at, self.heal_at) = (None, None);
         for down in self.down.drain(..) {
             cluster.servers[down.server].boot();

@@ -47,8 +47,7 @@ planted! {
     mdt.lose_lock_restate in kills;
     mdt.ack_sync_before_commit in storm;
     mdt.replay_draws_new_time in kills;
-    ost.commit_records_before_data in storm;
-    ost.skip_tombstones in storm;
+    ost.commit_records_before_data in slow;
     client.skip_append_lock in calm;
     client.forget_glimpse in calm;
 }

@@ -1,6 +1,7 @@
 //! What a run does and what is done to it; what came out.
 
 use env_sim::{FaultCounts, Faults};
+use types::Span;
 
 /// Planted bugs to switch on: a run with one of them must fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct Scenario {
     pub races: bool,
     /// In the end everything loses its power at once.
     pub blackout: bool,
+    /// Longest commit or sync of a disk: long ones are more often cut in the middle.
+    pub commit_max: Span,
     /// Commits and syncs of stores fail now and then.
     pub sick_stores: bool,
     /// Planted bugs.
@@ -65,6 +68,7 @@ impl Scenario {
             ghost: false,
             races: true,
             blackout: false,
+            commit_max: Span::millis(20),
             sick_stores: false,
             bugs: Bugs::default(),
             print: None,
@@ -101,10 +105,17 @@ impl Scenario {
         Scenario { name: "sick", sick_stores: true, restarts: 6, clients: 3, blackout: true, ..Scenario::calm() }
     }
 
+    /// Servers and power are lost while disks are slow.
+    #[must_use]
+    pub fn slow() -> Scenario {
+        Scenario { name: "slow", commit_max: Span::millis(600), ..Scenario::kills() }
+    }
+
     /// By name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Scenario> {
-        [Scenario::calm(), Scenario::storm(), Scenario::kills(), Scenario::sick()].into_iter().find(|known| known.name == name)
+        let all = [Scenario::calm(), Scenario::storm(), Scenario::kills(), Scenario::sick(), Scenario::slow()];
+        all.into_iter().find(|known| known.name == name)
     }
 }
 

@@ -32,7 +32,7 @@ pub const RO_COMPAT_KNOWN: u64 = 0;
 /// Bits of `incompat` that this version knows.
 pub const INCOMPAT_KNOWN: u64 = 0;
 /// What a target consists of: formatting anew removes these.
-const PARTS: [&str; 3] = [FILE, "records", "objects"];
+const PARTS: [&str; 4] = [FILE, "records", "objects", "peers"];
 
 const BYTES_MAX: usize = FIXED_BYTES + MGS_MAX * MGS_BYTES;
 
@@ -308,6 +308,18 @@ mod tests {
         std::fs::write(dir.path().join("thesis.tex"), "x").expect("writes");
         let text = format(dir.path(), &superblock(), true).expect_err("refused").to_string();
         assert!(text.contains("thesis.tex"), "{text}");
+    }
+
+    #[test]
+    fn formatting_anew_removes_all_that_a_target_had() {
+        let dir = TestDir::new();
+        let leave_behind = || std::fs::write(dir.path().join("peers"), "of another file system").expect("writes");
+        leave_behind();
+        format(dir.path(), &superblock(), false).expect("what a broken-off format left is no obstacle");
+        assert!(!dir.path().join("peers").exists());
+        leave_behind();
+        format(dir.path(), &superblock(), true).expect("reformats");
+        assert!(!dir.path().join("peers").exists());
     }
 
     #[test]

@@ -101,6 +101,12 @@ impl MemDisk {
         self.0.fail_sync.set(true);
     }
 
+    /// Failures that were ordered and have not come do not come any more.
+    pub fn cure(&self) {
+        self.0.fail_commit.set(false);
+        self.0.fail_sync.set(false);
+    }
+
     /// Objects that are there, for the tests' search for leaks.
     #[must_use]
     pub fn objects(&self) -> Vec<Fid> {

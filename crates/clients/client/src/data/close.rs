@@ -106,7 +106,7 @@ impl Inner {
         if offered.len() >= limits::OFFERED_MAX {
             offered.clear();
         }
-        if offered.insert(fid, stat.epoch) == Some(stat.epoch) {
+        if offered.insert((fid, ctx.creds.uid), stat.epoch) == Some(stat.epoch) {
             return;
         }
         let (inner, ctx, epoch) = (self.clone(), ctx.clone(), stat.epoch);

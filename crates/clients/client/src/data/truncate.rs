@@ -22,6 +22,9 @@ use crate::join::try_join;
 use crate::namespace::Change;
 use crate::{Ctx, Error, Result, limits, size};
 
+/// Answers to a stated size that mean: the file stays dirty.
+const NOT_TAKEN: [Errno; 5] = [Errno::EACCES, Errno::EBUSY, Errno::ESTALE, Errno::EAGAIN, Errno::ENOENT];
+
 impl Inner {
     /// Changes attributes, the size among them.
     pub(crate) async fn truncate(self: &Rc<Self>, ctx: &Ctx, fid: Fid, change: Change) -> Result<Stat> {
@@ -109,13 +112,13 @@ impl Inner {
         Ok(self.ask(ost, call).await?.reply.body())
     }
 
-    /// Tells the MDT a size that was found out under `epoch`; says whether it is clean now. Refused where somebody
-    /// writes: then it stays dirty.
+    /// Tells the MDT a size that was found out under `epoch`; says whether it is clean now. Not taken where somebody
+    /// writes, or from one who may not write: then it stays dirty.
     pub(crate) async fn state_size(self: &Rc<Self>, ctx: &Ctx, attr: &Attr, epoch: u64) -> Result<bool> {
         let change = Change { valid: setattr::SIZE_KNOWN, attr: *attr, handle: 0, epoch };
         match self.setattr(ctx, attr.fid(), change).await {
             Ok(stat) => Ok(stat.attr.size_state() != SizeState::Dirty),
-            Err(error) if matches!(error.errno(), Errno::EBUSY | Errno::ESTALE | Errno::EAGAIN | Errno::ENOENT) => Ok(false),
+            Err(error) if NOT_TAKEN.contains(&error.errno()) => Ok(false),
             Err(error) => Err(error),
         }
     }

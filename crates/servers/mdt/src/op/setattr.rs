@@ -37,7 +37,7 @@ pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
     }
     times(op, &body, &mut inode);
     if body.valid & bits::SIZE_KNOWN != 0 {
-        known_size(op, &body, &mut inode);
+        known_size(op, &body, &mut inode)?;
     }
     if inode != before {
         op.change(inode.clone());
@@ -160,19 +160,21 @@ fn times(op: &Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) {
 }
 
 /// A size that a client found out by asking every OST. It is believed if nothing happened to the file since, and nobody
-/// may write now.
-fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) {
+/// may write now; and only from whom the contents could be, since nobody else has a say in what the file is: anybody else's is
+/// passed over, and the file stays dirty.
+fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Decided<()> {
     let fid: Fid = inode.fid();
     let believed = match &op.replay {
         Some(first) => first.attr.size_state() == SizeState::Clean,
         None => {
             let quiet = op.state.opens.writers(fid) == 0 && op.state.opens.write_epoch(fid) == body.write_epoch;
-            quiet || op.config.bugs.clean_size_despite_writers
+            let believed = quiet || op.config.bugs.clean_size_despite_writers;
+            believed && (op.state.opens.last_writer(fid) == Some(op.client) || op.may(inode, W)?)
         }
     };
     let dirtied_here = body.valid & bits::SIZE != 0;
     if inode.attr.size_state() != SizeState::Dirty || !believed || dirtied_here {
-        return;
+        return Ok(());
     }
     inode.attr.size_state = SizeState::Clean as u32;
     (inode.attr.size, inode.attr.blocks) = (body.attr.size, body.attr.blocks);
@@ -180,4 +182,5 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) {
         inode.attr.set_mtime(body.attr.mtime().max(inode.attr.mtime()));
     }
     op.tx.effects.push(Effect::Cleaned(fid));
+    Ok(())
 }
