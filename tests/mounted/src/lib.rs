@@ -80,10 +80,10 @@ pub struct Up {
 }
 
 impl Up {
-    /// A fresh file system of the default shape.
+    /// A fresh file system of the default shape, whose servers may be killed as often as the test likes.
     #[must_use]
     pub fn new(name: &str) -> Up {
-        Up::with(Scratch::new(name), None, &[])
+        Up::with(Scratch::new(name), None, &["--crashes-max", "1000"])
     }
 
     /// In `scratch`; data in `data` where given (a loop mount, say), else below the scratch directory.

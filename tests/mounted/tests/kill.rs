@@ -63,7 +63,7 @@ fn kills_of_all_kinds_in_turn_lose_nothing() {
 #[test]
 fn a_killed_client_harms_nobody() {
     let mut up = Up::new("kill-client");
-    for round in 0..count(3, 30) {
+    for round in 0..count(2, 30) {
         let dir = up.second_mount(41);
         let name = format!("from-{round}");
         fs::write(dir.join(&name), vec![round as u8; 200_000]).expect("write");

@@ -42,8 +42,9 @@ macro_rules! bodies {
             const _: () = assert!(size_of::<$name>() == $bytes);
         )*
 
-        /// Name and size of every body: golden-byte tests and fuzz targets walk it.
-        pub const BODIES: &[(&str, usize)] = &[$((stringify!($name), $bytes),)*];
+        /// Every body with its size and the place of each field: what the golden layout is held against.
+        pub const BODIES: &[(&str, usize, &[(&str, usize)])] =
+            &[$((stringify!($name), $bytes, &[$((stringify!($field), std::mem::offset_of!($name, $field)),)*]),)*];
     };
 }
 
@@ -549,4 +550,22 @@ pub mod io {
     pub const DIRECT: u32 = 2;
     /// Read: a missing object is an error (EIO), not zeros: the MDT says that it exists.
     pub const MUST_EXIST: u32 = 4;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BODIES;
+
+    /// The layout of version 1, one line a body: name, bytes, field@offset. A line may grow at its end, never change.
+    const GOLDEN: &str = include_str!("../golden/bodies-v1.txt");
+
+    #[test]
+    fn no_field_has_moved_since_version_1() {
+        let line = |(name, bytes, fields): &(&str, usize, &[(&str, usize)])| {
+            let fields: Vec<_> = fields.iter().map(|(field, offset)| format!("{field}@{offset}")).collect();
+            format!("{name} {bytes} {}\n", fields.join(" "))
+        };
+        let now: String = BODIES.iter().map(line).collect();
+        assert_eq!(now, GOLDEN, "messages of version 1 have changed: append fields and raise the version instead");
+    }
 }

@@ -13,6 +13,8 @@ pub struct Error {
     target: Option<TargetId>,
     fid: Option<Fid>,
     why: Why,
+    /// What else a person should know.
+    more: Option<Box<str>>,
 }
 
 /// How far a request came.
@@ -37,7 +39,7 @@ impl Error {
     /// Decided here, without a server: `stage` says where.
     #[must_use]
     pub fn local(errno: Errno, stage: &'static str) -> Error {
-        Error { errno, stage, target: None, fid: None, why: Why::Refused }
+        Error { errno, stage, target: None, fid: None, why: Why::Refused, more: None }
     }
 
     /// A call to `target` failed at `stage`.
@@ -50,13 +52,19 @@ impl Error {
             CallError::TimedOut => Why::TimedOut,
             CallError::Shutdown => Why::Shutdown,
         };
-        Error { errno: error.errno(), stage, target: Some(target), fid: None, why }
+        Error { errno: error.errno(), stage, target: Some(target), fid: None, why, more: None }
     }
 
     /// Which file it was about.
     #[must_use]
     pub fn about(mut self, fid: Fid) -> Error {
         self.fid = Some(fid);
+        self
+    }
+
+    /// What a person should know besides.
+    pub(crate) fn saying(mut self, more: String) -> Error {
+        self.more = Some(more.into_boxed_str());
         self
     }
 
@@ -95,7 +103,8 @@ impl fmt::Display for Error {
             Why::Inactive => ": the target is set inactive",
             Why::TimedOut => ": gave up after the time that mount option soft allows",
             Why::Shutdown => ": the client is unmounting",
-        })
+        })?;
+        self.more.as_ref().map_or(Ok(()), |more| write!(f, ": {more}"))
     }
 }
 

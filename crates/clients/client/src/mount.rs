@@ -22,14 +22,15 @@ impl Client {
     /// Mounts: learns from the MGS where the targets are and reaches the root directory.
     ///
     /// # Errors
-    /// ETIMEDOUT after `mount_wait`; ENOENT if the MGS knows no such file system and does not within that time.
+    /// ETIMEDOUT after `mount_wait`; ENOENT if the MGS answers that it knows no such file system, all of that time.
     pub async fn mount(env: &Env, config: MountConfig) -> Result<Client> {
         let wait = config.mount_wait;
         let client = Client::prepare(env, config);
-        let reach = client.reach();
+        let answered = Cell::new(false);
+        let reach = client.reach(&answered);
         let reached = match wait {
             None => reach.await,
-            Some(span) => env.timeout(span, reach).await.unwrap_or_else(|| Err(client.unreached())),
+            Some(span) => env.timeout(span, reach).await.unwrap_or_else(|| Err(client.unreached(answered.get()))),
         };
         if let Err(error) = reached {
             client.0.endpoint.shutdown().await;
@@ -77,9 +78,12 @@ impl Client {
         Client(Rc::new(inner))
     }
 
-    async fn reach(&self) -> Result<()> {
+    /// `answered` tells meanwhile whether the MGS did.
+    async fn reach(&self, answered: &Cell<bool>) -> Result<()> {
         loop {
-            match self.0.fetch_config(None).await {
+            let fetched = self.0.fetch_config(None).await;
+            answered.set(answered.get() || !matches!(&fetched, Err(error) if error.errno() == Errno::ETIMEDOUT));
+            match fetched {
                 Ok(()) if !self.0.registry.targets(TargetKind::Mdt).is_empty() => break,
                 Err(error) if !matches!(error.errno(), Errno::ENOENT | Errno::ETIMEDOUT) => return Err(error),
                 _ => self.0.env.sleep(limits::MOUNT_RETRY).await,
@@ -88,9 +92,16 @@ impl Client {
         self.getattr(&Ctx::root(), Fid::ROOT, None).await.map(|_| ())
     }
 
-    fn unreached(&self) -> Error {
-        let known = !self.0.registry.targets(TargetKind::Mdt).is_empty();
-        Error::local(if known { Errno::ETIMEDOUT } else { Errno::ENOENT }, "mount")
+    fn unreached(&self, mgs_answered: bool) -> Error {
+        let fsname = self.0.config.fsname;
+        let mgs = self.0.config.mgs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        if !mgs_answered {
+            Error::local(Errno::ETIMEDOUT, "mount").saying(format!("no answer from the MGS at {mgs}"))
+        } else if self.0.registry.targets(TargetKind::Mdt).is_empty() {
+            Error::local(Errno::ENOENT, "mount").saying(format!("the MGS at {mgs} knows no MDT of {fsname}"))
+        } else {
+            Error::local(Errno::ETIMEDOUT, "mount").saying(format!("no answer from the MDT of {fsname}"))
+        }
     }
 }
 
@@ -180,5 +191,22 @@ async fn refresh(weak: std::rc::Weak<Inner>, env: Env) {
         if let Err(error) = inner.fetch_config(Some(limits::REFRESH_PATIENCE)).await {
             tracing::debug!("configuration not refreshed: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_mgs_is_a_time_out_that_names_it() {
+        let error = env_os::run(env_os::OsConfig::default(), |env| async move {
+            let mgs = vec!["127.0.0.1:1@tcp".parse().expect("a NID")]; // nobody listens there
+            let mut config = MountConfig::new(mgs, "testfs".parse().expect("a name"), types::ClientId(1));
+            config.mount_wait = Some(Span::millis(300));
+            Client::mount(&env, config).await.err().expect("nobody answers")
+        });
+        assert_eq!(error.errno(), Errno::ETIMEDOUT);
+        assert!(error.to_string().contains("MGS at 127.0.0.1:1@tcp"), "{error}");
     }
 }

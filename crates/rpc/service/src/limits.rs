@@ -19,10 +19,11 @@ pub const RPCS_IN_FLIGHT_MAX: u32 = 64;
 /// that has its link closed. A mount with more blocked lock waiters than this is not a mount.
 pub const EXECUTING_MAX: usize = 16_384;
 
-/// A client that is gone for so long and in somebody's way is dead: a living one that lost its link tries again within its
-/// `reconnect_max` of one second, so it has five tries. One whose network is down for longer cannot be told from a dead
-/// one; it learns of its eviction when it is back.
-pub const DEAD_CLIENT_AFTER: Span = Span::secs(5);
+/// A client that is gone for so long and in somebody's way is dead. A living one that lost its link connects again, and
+/// one Connect may be lost on the way without a sign: that costs an attempt (10 s), then a pause (`reconnect_max`, 1 s),
+/// then a round trip (1 s allowed). One whose network is down for longer cannot be told from a dead one; it learns of its
+/// eviction when it is back.
+pub const DEAD_CLIENT_AFTER: Span = Span::secs(12);
 
 /// How often a target's housekeeping looks around.
 pub const TICK: Span = Span::secs(1);

@@ -5,9 +5,10 @@ mod common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::{Disk, Rules, TARGET, Toy, addr, endpoint, increment, node, serve};
+use bytes::Bytes;
+use common::{Disk, Rules, TARGET, Toy, addr, endpoint, increment, node, read, serve, write};
 use endpoint::Endpoint;
-use env_sim::{Faults, NodeHandle, Sim, SimConfig};
+use env_sim::{Cut, Faults, NodeHandle, Sim, SimConfig};
 use service::Node;
 use types::{ClientId, Span};
 
@@ -31,10 +32,14 @@ impl World {
     }
 
     fn start(&self) {
+        self.start_with(Rules::default());
+    }
+
+    fn start_with(&self, rules: Rules) {
         let (disk, up, env, at) = (Rc::clone(&self.disk), Rc::clone(&self.up), self.server.env(), addr(&self.server));
         let starts = env.clone();
         env.spawn("server", async move {
-            let served = serve(starts, at, disk, &Rules::default()).await;
+            let served = serve(starts, at, disk, &rules).await;
             *up.borrow_mut() = Some(served);
         });
     }
@@ -94,4 +99,61 @@ fn a_dead_client_is_evicted_when_it_is_in_the_way_and_no_sooner() {
     assert_eq!((count(), world.toy().evicted.get()), (1, 1));
     let remote = second.remote(TARGET);
     assert!(remote.is_connected());
+}
+
+#[test]
+fn who_comes_back_while_a_recovered_target_sweeps_is_served_afterwards() {
+    let world = World::new(3);
+    let (handle, idle) = world.idle(1, false);
+    world.sim.run_for(Span::secs(1));
+    world.server.kill_as(false);
+    *world.up.borrow_mut() = None;
+    world.start_with(Rules { sweep: Span::secs(3), ..Rules::default() });
+    let sweeps = || world.up.borrow().as_ref().is_some_and(|(_, toy)| toy.exports.recovery_status().contains("COMPLETE"));
+    assert!(world.sim.run_until(Span::secs(3), sweeps));
+    assert!(world.toy().exports.is_recovering());
+    world.sim.reset_links(&handle, &world.server);
+    world.sim.run_for(Span::secs(2));
+    assert_eq!(idle.remote(TARGET).state(), "REPLAY_WAIT");
+    world.sim.run_for(Span::secs(2));
+    assert_eq!(idle.remote(TARGET).state(), "FULL");
+}
+
+#[test]
+fn a_clients_next_life_with_an_earlier_clock_is_served_at_once() {
+    for machine in [false, true] {
+        let world = World::new(4);
+        let (handle, _former) = world.idle(1, false);
+        handle.kill_as(machine);
+        handle.skew_clock(-3_600_000_000_000);
+        let next = endpoint(&handle.env(), 1, addr(&world.server), false);
+        let remote = next.remote(TARGET);
+        let served = world.sim.block_on_for(&handle, Span::secs(5), async move { remote.call(increment(9)).await });
+        assert!(matches!(served, Some(Ok(_))), "{machine}");
+    }
+}
+
+#[test]
+fn a_replay_whose_data_cannot_be_had_is_not_overtaken() {
+    let world = World::new(5);
+    world.server.kill_as(false);
+    world.start_with(Rules { commit_every: Span::secs(1_000), ..Rules::default() });
+    let (handle, idle) = world.idle(1, false);
+    let (remote, data) = (idle.remote(TARGET), Bytes::from(vec![7; 100_000]));
+    let (written, own) = (data.clone(), Rc::clone(&remote));
+    world.sim.block_on(&handle, async move {
+        own.call(write(2, &written)).await.expect("written");
+        own.call(increment(3)).await.expect("done");
+    });
+    world.server.kill_as(false);
+    *world.up.borrow_mut() = None;
+    world.start();
+    let pulls =
+        || world.up.borrow().as_ref().is_some_and(|(_, toy)| toy.exports.recovery_status().contains("queued_requests: 1"));
+    assert!(world.sim.run_until(Span::secs(3), pulls));
+    world.sim.partition(&handle, &world.server, Cut::BothWays);
+    world.sim.run_for(Span::millis(2_500));
+    world.sim.heal_all();
+    let answer = world.sim.block_on(&handle, async move { remote.call(read(2)).await.expect("read") });
+    assert_eq!(answer.data, data);
 }

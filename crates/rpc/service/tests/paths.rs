@@ -100,6 +100,31 @@ fn parked_requests_leave_their_slots_and_wait_beyond_every_deadline() {
 }
 
 #[test]
+fn a_lost_answer_is_asked_for_again_when_the_last_early_reply_has_run_out() {
+    check(Rules::default(), Faults::default(), |env, world| async move {
+        let remote = world.endpoint.remote(common::TARGET);
+        remote.call(increment(1)).await.expect("done");
+        let woken = Rc::new(Cell::new(false));
+        let told = Rc::clone(&woken);
+        env.spawn("waiter", async move {
+            remote.call(call(Opcode::MdtLock, 0)).await.expect("granted");
+            told.set(true);
+        });
+        env.sleep(Span::millis(500)).await;
+        (world.cut)(true);
+        world.toy.parked.notify_waiters();
+        env.sleep(Span::millis(100)).await;
+        (world.cut)(false);
+        env.sleep(service::limits::EARLY_EXTRA).await;
+        env.sleep(Span::secs(2)).await;
+        assert!(!woken.get());
+        world.toy.parked.notify_waiters(); // it is a new execution
+        env.sleep(Span::millis(100)).await;
+        assert!(woken.get());
+    });
+}
+
+#[test]
 fn a_silent_client_is_evicted_and_told_so_and_goes_on() {
     let rules = Rules { lease: Span::secs(20), commit_every: Span::secs(1_000), ..Rules::default() };
     check(rules, Faults::default(), |env, world| async move {

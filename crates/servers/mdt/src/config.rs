@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use osd::StoreError;
 use types::{FsName, Span};
 
 /// Configuration of one MDT.

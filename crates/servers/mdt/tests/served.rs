@@ -1,6 +1,6 @@
 //! An MDT behind its service, with clients and an OST that only destroys, on virtual time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
@@ -9,8 +9,8 @@ use endpoint::{Call, Endpoint, EndpointConfig, Keep, Resolve};
 use env::{CptTable, Env, LocalFuture};
 use env_sim::{NodeHandle, Sim, SimConfig};
 use mdt::{Bugs, Mdt, MdtConfig};
-use osd::Table;
 use osd::mem::{MemDisk, MemMeta};
+use osd::{MetaStore, Space, StoreError, Table, View, WriteSet};
 use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Node, NodeConfig, Session, Target, spec};
 use types::{ClientId, Errno, Fid, Instance, NidAddr, Span, TargetId, Transno};
 use wire::attr::S_IFREG;
@@ -73,6 +73,50 @@ impl Target for ToyOst {
     }
 }
 
+/// What goes wrong with the store.
+#[derive(Default)]
+struct Faults {
+    /// Full: a set is taken if it is small and the first one after a commit.
+    tight: Cell<bool>,
+    /// Commits fail.
+    broken: Cell<bool>,
+    taken: Cell<bool>,
+}
+
+struct Faulty {
+    store: MemMeta,
+    faults: Rc<Faults>,
+}
+
+impl MetaStore for Faulty {
+    fn ready(&self) -> LocalFuture<'_, ()> {
+        self.store.ready()
+    }
+    fn running(&self) -> Result<Box<dyn View + '_>, StoreError> {
+        self.store.running()
+    }
+    fn apply(&self, set: &WriteSet) -> Result<(), StoreError> {
+        let faults = &self.faults;
+        if faults.tight.get() && (set.changes.len() > 40 || faults.taken.get()) {
+            return Err(StoreError::Full);
+        }
+        self.store.apply(set).inspect(|()| faults.taken.set(true))
+    }
+    fn dirty_bytes(&self) -> u64 {
+        self.store.dirty_bytes()
+    }
+    fn commit(&self) -> LocalFuture<'_, Result<(), StoreError>> {
+        if self.faults.broken.get() {
+            return Box::pin(std::future::ready(Err(StoreError::Failed("planted".to_owned()))));
+        }
+        self.faults.taken.set(false);
+        self.store.commit()
+    }
+    fn space(&self) -> Result<Space, StoreError> {
+        self.store.space()
+    }
+}
+
 struct World {
     sim: Sim,
     mds: NodeHandle,
@@ -82,6 +126,7 @@ struct World {
     mdt: Rc<RefCell<Option<Rc<Mdt>>>>,
     destroyed: Rc<RefCell<u64>>,
     bugs: Bugs,
+    faults: Rc<Faults>,
 }
 
 fn cpts() -> NodeConfig {
@@ -105,7 +150,8 @@ impl World {
             })
             .collect();
         let disk = MemDisk::default();
-        let world = World { sim, mds, oss, clients, disk, mdt: Rc::default(), destroyed: Rc::default(), bugs };
+        let world =
+            World { sim, mds, oss, clients, disk, mdt: Rc::default(), destroyed: Rc::default(), bugs, faults: Rc::default() };
         world.boot_ost();
         world.boot();
         world
@@ -113,8 +159,9 @@ impl World {
 
     fn boot(&self) {
         let (env, disk, slot, bugs) = (self.mds.env(), self.disk.clone(), self.mdt.clone(), self.bugs);
+        let faults = self.faults.clone();
         self.mds.env().spawn("mds", async move {
-            let store = Rc::new(MemMeta::open(&env, &disk));
+            let store = Rc::new(Faulty { store: MemMeta::open(&env, &disk), faults });
             let mut config = MdtConfig::new("testfs".parse().expect("a name"), 0);
             config.bugs = bugs;
             let osts = endpoint(&env, 99, true);
@@ -436,4 +483,41 @@ fn a_close_whose_reply_was_lost_stays_closed() {
         world.sim.run_for(Span::secs(3));
         assert_eq!(world.mdt.borrow().as_ref().expect("running").counts().0, 0, "seed {seed}");
     }
+}
+
+#[test]
+fn a_full_store_forgets_a_client_with_all_that_it_had() {
+    for restarts in [false, true] {
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
+        let world = World::new(11);
+        for name in names {
+            world.call(0, creation(name, Some(1))).expect("room");
+            world.call(0, unlinking(name)).expect("there");
+        }
+        world.call(1, creation("kept", None)).expect("room");
+        world.sim.run_for(Span::secs(2));
+        assert_eq!((world.records(Table::Orphans), world.records(Table::Clients)), (names.len(), 2));
+        world.faults.tight.set(true);
+        let (node, endpoint) = &world.clients[0];
+        if restarts {
+            node.kill_as(false);
+            world.crash();
+        } else {
+            let leaving = endpoint.clone();
+            node.env().spawn("leave", async move { leaving.shutdown().await });
+        }
+        world.sim.run_for(Span::secs(60));
+        assert_eq!((world.records(Table::Orphans), world.records(Table::Clients)), (0, 1), "restarts: {restarts}");
+        assert_eq!(world.records(Table::Inodes), 2, "the root and one file");
+    }
+}
+
+#[test]
+fn a_stop_ends_although_the_store_fails() {
+    let world = World::new(12);
+    world.call(0, creation("a", None)).expect("room");
+    world.faults.broken.set(true);
+    let mdt = world.mdt.borrow().clone().expect("running");
+    let stopped = world.sim.block_on(&world.mds, async move { mdt.stop().await });
+    assert!(matches!(stopped, Err(StoreError::Failed(_))), "{stopped:?}");
 }

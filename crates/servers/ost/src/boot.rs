@@ -22,7 +22,7 @@ struct Found {
     clean: bool,
     clients: Vec<ClientRecord>,
     replies: Vec<(Vec<u8>, Vec<u8>)>,
-    lost_replies: Vec<Vec<u8>>, // of changes whose data was not durable: their clients replay them
+    lost_replies: Vec<(Table, Vec<u8>)>, // of changes whose data was not durable: their clients replay them
     tombstones: Vec<(Fid, u64)>,
 }
 
@@ -34,9 +34,8 @@ pub(crate) async fn boot(env: &Env, config: &OstConfig, meta: &dyn MetaStore) ->
     set.put(Table::Meta, META_FORMAT, FORMAT.to_le_bytes());
     set.put(Table::Meta, META_EPOCH, epoch.to_le_bytes());
     set.delete(Table::Meta, META_CLEAN);
-    for key in &found.lost_replies {
-        set.delete(Table::Replies, key.clone());
-    }
+    osd::remove_all(meta, &found.lost_replies).await?; // a crash before the epoch leaves the rest to the next start
+    meta.ready().await;
     meta.apply(&set)?;
     meta.commit().await?;
     let target = TargetId::ost(config.index);
@@ -92,7 +91,7 @@ fn find(view: &dyn View) -> Result<Found, StartError> {
         if transno <= found.committed {
             found.replies.push((key, reply));
         } else {
-            found.lost_replies.push(key);
+            found.lost_replies.push((Table::Replies, key));
         }
     }
     Ok(found)

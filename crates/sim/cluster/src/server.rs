@@ -160,7 +160,7 @@ async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<St
             let stopping = mdt.clone();
             begin(state, &node, mdt, move || {
                 let mdt = stopping.clone();
-                Box::pin(async move { mdt.stop().await })
+                Box::pin(async move { drop(mdt.stop().await) })
             });
         }
     }

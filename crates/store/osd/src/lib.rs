@@ -14,5 +14,5 @@ pub mod mem;
 mod meta;
 mod obj;
 
-pub use meta::{KEY_BYTES_MAX, MetaStore, StoreError, Table, View, WriteSet};
+pub use meta::{KEY_BYTES_MAX, MetaStore, StoreError, Table, View, WriteSet, remove_all};
 pub use obj::{IoMode, ObjAttr, ObjStore, Space};

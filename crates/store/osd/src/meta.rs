@@ -149,3 +149,82 @@ pub trait MetaStore {
     /// Room.
     fn space(&self) -> Result<Space, StoreError>;
 }
+
+/// Records that [`remove_all`] removes at once.
+const REMOVED_AT_ONCE: usize = 64;
+/// Commits that it waits for on a full store: pages freed by one transaction can be taken by the second one after it.
+const FULL_COMMITS_MAX: u32 = 2;
+
+/// Removes any number of records, in order, in sets small enough for the reserve of a full store. Not one transaction: some may be
+/// durably gone and others not after a crash, so whoever asks must ask again then.
+pub async fn remove_all(store: &dyn MetaStore, keys: &[(Table, Vec<u8>)]) -> Result<(), StoreError> {
+    for some in keys.chunks(REMOVED_AT_ONCE) {
+        let mut set = WriteSet::new();
+        some.iter().for_each(|(table, key)| set.delete(*table, key.clone()));
+        let mut full = 0;
+        loop {
+            store.ready().await;
+            match store.apply(&set) {
+                Ok(()) => break,
+                Err(StoreError::Busy) => {}
+                Err(StoreError::Full) if full < FULL_COMMITS_MAX => {
+                    full += 1;
+                    store.commit().await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Takes one set of at most 64 changes between two commits.
+    #[derive(Default)]
+    struct Tight {
+        used: Cell<bool>,
+        removed: RefCell<Vec<Vec<u8>>>,
+    }
+
+    impl MetaStore for Tight {
+        fn ready(&self) -> LocalFuture<'_, ()> {
+            Box::pin(std::future::ready(()))
+        }
+        fn running(&self) -> Result<Box<dyn View + '_>, StoreError> {
+            Err(StoreError::Busy)
+        }
+        fn apply(&self, set: &WriteSet) -> Result<(), StoreError> {
+            if set.changes.len() > 64 || self.used.replace(true) {
+                return Err(StoreError::Full);
+            }
+            self.removed.borrow_mut().extend(set.changes.iter().map(|(_, key, _)| key.clone()));
+            Ok(())
+        }
+        fn dirty_bytes(&self) -> u64 {
+            0
+        }
+        fn commit(&self) -> LocalFuture<'_, Result<(), StoreError>> {
+            self.used.set(false);
+            Box::pin(std::future::ready(Ok(())))
+        }
+        fn space(&self) -> Result<Space, StoreError> {
+            Ok(Space::default())
+        }
+    }
+
+    #[test]
+    fn any_number_of_records_is_removed_from_a_full_store() {
+        let keys: Vec<_> = (0..1_000_u32).map(|number| (Table::Replies, number.to_be_bytes().to_vec())).collect();
+        let store = Tight::default();
+        let mut work = std::pin::pin!(remove_all(&store, &keys));
+        let done = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(done, Poll::Ready(Ok(())));
+        assert!(store.removed.borrow().iter().eq(keys.iter().map(|(_, key)| key)));
+    }
+}

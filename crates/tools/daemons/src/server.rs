@@ -176,7 +176,7 @@ impl Server {
         self.node.stop().await;
         for target in self.targets.iter().rev() {
             match &target.body {
-                Body::Mdt(mdt) => mdt.stop().await,
+                Body::Mdt(mdt) => tell(&target.name, mdt.stop().await),
                 Body::Ost(ost) => tell(&target.name, ost.stop().await),
                 Body::Mgt(mgt) => tell(&target.name, mgt.stop().await),
             }

@@ -38,17 +38,20 @@ pub(crate) struct Toy {
     pub(crate) executed: Cell<u64>,
     pub(crate) parked: Rc<tokio::sync::Notify>,
     pub(crate) evicted: Cell<u64>,
+    sweep: Span,
 }
 
 pub(crate) struct Rules {
     pub(crate) commit_every: Span,
     pub(crate) window: Span,
     pub(crate) lease: Span,
+    /// What the end of recovery takes.
+    pub(crate) sweep: Span,
 }
 
 impl Default for Rules {
     fn default() -> Rules {
-        Rules { commit_every: Span::millis(200), window: Span::secs(30), lease: Span::secs(150) }
+        Rules { commit_every: Span::millis(200), window: Span::secs(30), lease: Span::secs(150), sweep: Span::ZERO }
     }
 }
 
@@ -75,6 +78,7 @@ impl Toy {
             executed: Cell::new(0),
             parked: Rc::default(),
             evicted: Cell::new(0),
+            sweep: rules.sweep,
         });
         let (commits, every) = (Rc::clone(&toy), rules.commit_every);
         env.spawn("toy.commit", async move {
@@ -192,7 +196,7 @@ impl Target for Toy {
     }
 
     fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
-        Box::pin(async {})
+        Box::pin(async move { self.env.sleep(self.sweep).await })
     }
 }
 

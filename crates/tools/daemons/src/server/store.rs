@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use anyhow::{Context, Result, bail};
-use osd::{MetaStore, ObjStore, Space, StoreError, Table, WriteSet};
+use anyhow::{Context, Result};
+use osd::{MetaStore, ObjStore, Space, StoreError, Table};
 use osd_disk::{DiskMeta, DiskObjects, MetaOptions, ObjOptions};
 use types::{ClientId, TargetKind};
 
@@ -45,27 +45,26 @@ pub(super) async fn strike_out(meta: &dyn MetaStore, dead: &[ClientId]) -> Resul
     if dead.is_empty() {
         return Ok(());
     }
-    let mut set = WriteSet::new();
+    let mut keys = Vec::new();
     for client in dead {
-        forget(meta, *client, &mut set).context("records of clients")?;
+        find(meta, *client, &mut keys).context("records of clients")?;
     }
-    if set.changes.is_empty() {
+    if keys.is_empty() {
         return Ok(());
     }
-    if let Err(error) = meta.apply(&set) {
-        bail!("records of clients: {error}");
-    }
+    osd::remove_all(meta, &keys).await.context("records of clients")?;
     meta.commit().await.context("records of clients")
 }
 
-fn forget(meta: &dyn MetaStore, client: ClientId, set: &mut WriteSet) -> Result<(), StoreError> {
+/// The records of a client, its own last: while that is there, whoever looks finds the others.
+fn find(meta: &dyn MetaStore, client: ClientId, keys: &mut Vec<(Table, Vec<u8>)>) -> Result<(), StoreError> {
     let view = meta.running()?;
     let prefix = client.0.to_be_bytes();
-    for table in [Table::Clients, Table::Replies] {
+    for table in [Table::Replies, Table::Clients] {
         view.scan(table, &prefix, &mut |key, _| {
             let is_its = key.starts_with(&prefix);
             if is_its {
-                set.delete(table, key);
+                keys.push((table, key.to_vec()));
             }
             is_its
         })?;
@@ -75,6 +74,8 @@ fn forget(meta: &dyn MetaStore, client: ClientId, set: &mut WriteSet) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use osd::WriteSet;
+
     use super::*;
 
     fn keys(meta: &dyn MetaStore, table: Table) -> Vec<Vec<u8>> {

@@ -22,6 +22,8 @@ use crate::server::{Server, ServerOptions};
 const PAUSE: Span = Span::millis(200);
 /// How long a target's lock may be held by servers of an `up` that was killed a moment ago.
 const LOCK_WAIT: Span = Span::secs(10);
+/// A stop that takes longer is given up: what was not durable is replayed by the clients.
+const STOP_MAX: Span = Span::secs(30);
 /// Failures within a minute after which the node stays down.
 const FAILURES_MAX: usize = 5;
 const MINUTE: Span = Span::secs(60);
@@ -120,7 +122,9 @@ async fn once(env: &Env, options: &ServerOptions, life: &watch::Sender<Life>, st
         () = serve(&server, life) => unreachable!("serves until it is told otherwise"),
     };
     if outcome.is_ok() {
-        server.stop().await;
+        if env.timeout(STOP_MAX, server.stop()).await.is_none() {
+            tracing::error!("servers: not stopped within {} s", STOP_MAX.as_secs_f64());
+        }
     } else {
         server.abandon().await;
     }

@@ -403,6 +403,35 @@ fn writers_side_by_side_leave_the_size_to_the_osts() {
 }
 
 #[test]
+fn a_size_is_taken_only_from_whom_the_contents_could_be() {
+    check(
+        "mkdir /d 777
+         su 5
+         creat /d/f 444 1 a -> created
+         su 0
+         open /d/f 1 b
+         close a wrote 10
+         close b wrote 20
+         client 2
+         su 6
+         known /d/f 7
+         stat /d/f -> 444 1 5:5 0 dirty
+         su 5
+         known /d/f 7
+         stat /d/f -> 444 1 5:5 0 dirty
+         client 1
+         known /d/f 20
+         stat /d/f -> 444 1 5:5 20 clean
+         truncate /d/f 3 -> EACCES
+         su 0
+         client 2
+         truncate /d/f 3 -> truncate
+         known /d/f 3
+         stat /d/f -> 444 1 5:5 3 clean",
+    );
+}
+
+#[test]
 fn the_planted_bug_of_sizes_shows() {
     check_with(
         Bugs { clean_size_despite_writers: true, ..Bugs::default() },
