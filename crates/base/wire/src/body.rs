@@ -421,7 +421,7 @@ bodies! {
     OstBatchReq (16) {
         /// Elements of buffer 1.
         count: u32,
-        /// Zero.
+        /// See [`batch`].
         flags: u32,
         /// Zero.
         reserved: u64,
@@ -540,6 +540,13 @@ pub mod lock {
     pub const WAIT: u32 = 2;
     /// Flag: re-stated during recovery: granted without a question.
     pub const RESTATE: u32 = 4;
+}
+
+/// Flags of [`OstBatchReq`].
+pub mod batch {
+    /// Destroy only: an element of buffer 1 names the `count` ids from `base` on (`first` is zero), of which everything
+    /// that is there goes, all stripes.
+    pub const OIDS: u32 = 1;
 }
 
 /// Flags of [`OstIoReq`].

@@ -212,3 +212,30 @@ pub(crate) fn errno(error: client::Error) -> Errno {
     }
     errno
 }
+
+#[cfg(test)]
+mod tests {
+    use cluster::{Cluster, Scenario};
+
+    use super::*;
+
+    #[test]
+    fn an_open_that_is_undone_closes_its_file_and_no_directory() {
+        let cluster = Cluster::new(1, &Scenario::calm());
+        cluster.boot();
+        let node = cluster.client_node("c", 0);
+        let (client, env) = (cluster.mount(&node), node.env());
+        cluster.sim.block_on(&node, async move {
+            let (mine, name) = (Ctx::root(), b"f");
+            let (_, file) = client.create(&mine, Fid::ROOT, name, 0o644, 2, None).await.expect("room");
+            let fs = Fs::new(&env, client, InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 });
+            let header = Header { opcode: 0, unique: 1, nodeid: 1, uid: 0, gid: 0, pid: 0 };
+            let Ok(Body::Open(dir)) = fs.opendir(&header) else { panic!("the root opens") };
+            let fh = fs.files.borrow_mut().insert(file.fid(), file);
+            assert_eq!(dir.fh, fh, "files and directories are counted apart");
+            fs.undo(Ok(Body::Open(abi::OpenOut { fh, ..Default::default() }))).await;
+            assert!(fs.file(fh).is_err());
+            assert!(fs.releasedir(dir.fh).is_ok());
+        });
+    }
+}

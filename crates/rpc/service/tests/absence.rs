@@ -88,7 +88,7 @@ fn a_dead_client_is_evicted_when_it_is_in_the_way_and_no_sooner() {
     let exports = Rc::clone(&world.toy().exports);
     let count = || exports.sessions().len();
     dead.kill_as(false);
-    world.sim.run_for(Span::secs(4));
+    world.sim.run_for(Span::secs(11));
     exports.evict_if_dead(ClientId(1));
     exports.evict_if_dead(ClientId(2));
     world.sim.run_for(Span::secs(60));

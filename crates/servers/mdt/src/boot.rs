@@ -15,6 +15,7 @@ use wire::attr::S_IFDIR;
 use wire::body::AttrRep;
 use wire::{Opcode, Reply};
 
+use crate::burnt::Burnt;
 use crate::hash::HashKey;
 use crate::ids::{Ids, first_sequences};
 use crate::keys;
@@ -88,8 +89,16 @@ fn prepare(store: &dyn MetaStore, config: &MdtConfig, seed: &Seed) -> Result<(Bo
     let (first_file, first_object) = first_sequences(config.index);
     let reuse = config.bugs.reuse_id_range;
     let files = Ids::open(meta(keys::META_FILE_IDS)?.as_deref(), first_file, reuse).ok_or(StartError::Record("file_ids"))?;
-    let objects =
-        Ids::open(meta(keys::META_OBJECT_IDS)?.as_deref(), first_object, reuse).ok_or(StartError::Record("object_ids"))?;
+    let given = meta(keys::META_OBJECT_IDS)?;
+    let objects = Ids::open(given.as_deref(), first_object, reuse).ok_or(StartError::Record("object_ids"))?;
+    let mut burnt = match meta(keys::META_BURNT_OBJECTS)? {
+        Some(value) => Burnt::decode(&value).ok_or(StartError::Record("burnt_objects"))?,
+        None => Burnt::default(),
+    };
+    if let Some(given) = &given {
+        burnt.add(given, objects.first());
+        set.put(Table::Meta, keys::META_BURNT_OBJECTS, burnt.encode());
+    }
     set.put(Table::Meta, keys::META_FILE_IDS, files.encode());
     set.put(Table::Meta, keys::META_OBJECT_IDS, objects.encode());
     if config.index == 0 && view.get(Table::Inodes, &Fid::ROOT.to_key())?.is_none() {

@@ -84,6 +84,8 @@ pub struct Bugs {
     pub ack_sync_before_commit: bool,
     /// A replayed operation takes the server's time instead of the one that was answered.
     pub replay_draws_new_time: bool,
+    /// Object ids that a restart burnt are not swept: objects of lost creates leak.
+    pub skip_range_sweep: bool,
 }
 
 /// Who is told of a failure, with its reason.

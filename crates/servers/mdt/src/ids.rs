@@ -40,6 +40,11 @@ impl Ids {
         Some(Ids { seq, next, durable_end: next, reserved_end: next + ID_RANGE })
     }
 
+    /// The first id that a fresh start gives out.
+    pub(crate) fn first(&self) -> Fid {
+        Fid::new(self.seq, self.next)
+    }
+
     /// What the store must hold.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = self.seq.to_le_bytes().to_vec();

@@ -23,6 +23,7 @@
 mod acl;
 mod background;
 mod boot;
+mod burnt;
 mod config;
 mod engine;
 mod hash;

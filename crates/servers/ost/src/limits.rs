@@ -10,6 +10,8 @@ pub(crate) const GLIMPSE_OBJECTS_MAX: usize = 4_096;
 pub(crate) const GLIMPSE_AT_ONCE: usize = 32;
 /// Objects of one destroy.
 pub(crate) const DESTROY_OBJECTS_MAX: usize = 65_536;
+/// Ranges of ids of one destroy: as many as one request of an MDT names.
+pub(crate) const SWEEP_RANGES_MAX: usize = 4_096;
 /// Objects destroyed in one transaction: the store must have room for the worst that a set can change.
 pub(crate) const DESTROY_OBJECTS_AT_ONCE: usize = 64;
 /// Tombstones kept at most, the oldest go first. About 40 bytes of memory each; at 10,000 destroys a second a client

@@ -425,3 +425,50 @@ fn a_stopped_ost_starts_clean_and_a_killed_one_too() {
     world.start();
     assert_eq!(&world.read(&remote, 0, 10, io::MUST_EXIST).expect("reads").1[..], b"kept");
 }
+
+fn sweep(ranges: &[ObjectRange]) -> Call {
+    let body = OstBatchReq { count: ranges.len() as u32, flags: wire::body::batch::OIDS, reserved: 0 };
+    let mut call = batch(Opcode::OstDestroy, ranges);
+    call.bufs[0] = encode_body(&body);
+    call
+}
+
+#[test]
+fn a_destroy_by_ids_takes_every_stripe_that_is_there_and_nothing_beside() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    let id = |oid, ver| Fid { seq: OBJECT.seq, oid, ver };
+    for object in [id(3, 0), id(4, 0), id(4, 7), id(5, 1), id(6, 0), OBJECT] {
+        let mut call = write(0, b"data", 0);
+        let body = OstIoReq { object: object.into(), parent: PARENT.into(), length: 4, ..OstIoReq::default() };
+        call.bufs[0] = encode_body(&body);
+        world.call(&remote, call).expect("writes");
+    }
+    let ranges = [range(id(4, 0), 0, 2), range(id(8, 0), 0, 1_000)];
+    for expected in [4, 0] {
+        let answer = world.call(&remote, sweep(&ranges)).expect("destroys");
+        assert!(!answer.reply.transno().is_none(), "its commit can be waited for");
+        assert_eq!(answer.reply.body::<OstBatchReq>().count, expected);
+    }
+    world.sim.run_for(Span::secs(3));
+    let mut left = world.disk.objects();
+    left.sort_unstable();
+    assert_eq!(left, [id(3, 0), id(6, 0)]);
+    assert_eq!(world.disk.records(Table::Objects).len(), 2);
+    let late = world.call(&remote, write(0, b"late", 0)).map(drop).map_err(|error| error.errno());
+    assert_eq!(late, Err(Errno::ESTALE), "what was destroyed stays so");
+}
+
+#[test]
+fn senseless_ranges_of_ids_are_refused() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    let errno = |ranges: &[ObjectRange]| world.call(&remote, sweep(ranges)).map(drop).map_err(|error| error.errno());
+    let id = |oid| Fid { seq: OBJECT.seq, oid, ver: 0 };
+    assert_eq!(errno(&[]), Err(Errno::EINVAL));
+    assert_eq!(errno(&[range(id(1), 0, 0)]), Err(Errno::EINVAL), "of nothing");
+    assert_eq!(errno(&[range(id(1), 1, 1)]), Err(Errno::EINVAL), "of stripes");
+    assert_eq!(errno(&[range(id(2), 0, u32::MAX)]), Err(Errno::EINVAL), "beyond the sequence");
+    assert_eq!(errno(&[range(id(1), 0, 5), range(id(5), 0, 1)]), Err(Errno::EINVAL), "one in another");
+    assert_eq!(errno(&vec![range(id(1), 0, 1); 5_000]), Err(Errno::E2BIG));
+}

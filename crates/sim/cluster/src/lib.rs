@@ -3,10 +3,12 @@
 //!
 //! # Fault model
 //! - **Network**: messages are lost, doubled, reordered and delayed; links are reset; clients are cut off from servers,
-//!   one way or both, for up to 2.5 s. Nothing is altered unnoticed. Faults come in storms with calm between them.
+//!   one way or both, for up to 5 s. Nothing is altered unnoticed. Faults come in storms with calm between them.
 //! - **Servers**: at most two at a time are killed, process or machine, and come back within 3 s. A machine's death
 //!   loses what its disk had not synced, torn at 4 KiB.
 //! - **Clients**: one may die for ever (the ghost); in the end all lose power together with all servers (blackout).
+//! - **Directed runs** (`share`, `late`, `resend`): a client dies together with the MDT while another one has built on its
+//!   uncommitted changes; a client that lost its MDT session writes to a removed file; an answer is lost and its MDT dies.
 //! - **Stores**: a commit or a sync fails, and what it should have made durable may or may not be there.
 //!
 //! # What must hold
@@ -19,6 +21,7 @@
 #![warn(missing_docs)]
 
 mod blackout;
+mod directed;
 mod fixture;
 mod nemesis;
 mod planted;
@@ -26,9 +29,11 @@ mod races;
 mod run;
 mod scenario;
 mod server;
+mod totals;
 mod user;
 
 pub use fixture::Cluster;
 pub use planted::{PLANTED, Planted, SEEDS_MAX};
 pub use run::run;
-pub use scenario::{Bugs, Report, Scenario};
+pub use scenario::{Bugs, Report, Scenario, Script};
+pub use totals::Totals;

@@ -6,8 +6,8 @@ use types::{Span, TargetKind};
 use crate::Scenario;
 use crate::fixture::Cluster;
 
-/// Longest cut: a client that is away for 5 s and in somebody's way is rightly evicted, and it needs a while to return.
-const CUT_MAX: Span = Span::millis(2_500);
+/// Longest cut: a client that is away for 12 s and in somebody's way is rightly evicted, and it needs a while to return.
+const CUT_MAX: Span = Span::secs(5);
 /// Quiet after a cut, so that two in a row are not one long absence.
 const QUIET: Span = Span::secs(12);
 

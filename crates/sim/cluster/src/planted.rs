@@ -35,9 +35,9 @@ macro_rules! planted {
 }
 
 planted! {
-    mdt.skip_reply_record in storm;
+    mdt.skip_reply_record in resend;
     mdt.reuse_id_range in kills;
-    mdt.drop_commit_on_share in storm;
+    mdt.drop_commit_on_share in share;
     mdt.forget_open_replay in kills;
     mdt.skip_orphan_record in kills;
     mdt.forget_destroy_log in calm;
@@ -47,6 +47,7 @@ planted! {
     mdt.lose_lock_restate in kills;
     mdt.ack_sync_before_commit in storm;
     mdt.replay_draws_new_time in kills;
+    ost.skip_tombstones in late;
     ost.commit_records_before_data in slow;
     client.skip_append_lock in calm;
     client.forget_glimpse in calm;

@@ -10,12 +10,12 @@ use crate::fixture::Cluster;
 use crate::nemesis::Nemesis;
 use crate::races::{self, Arena, Racer};
 use crate::user::User;
-use crate::{Report, Scenario, blackout};
+use crate::{Report, Scenario, blackout, directed};
 
 /// After the faults everything finishes within this: recovery windows of a cluster whose servers all restarted.
-const PEACE_MAX: Span = Span::secs(400);
+pub(crate) const PEACE_MAX: Span = Span::secs(400);
 /// Removed objects are gone within this.
-const SWEEP_MAX: Span = Span::secs(200);
+pub(crate) const SWEEP_MAX: Span = Span::secs(200);
 /// Longest working time.
 const WORK_MAX: Span = Span::secs(3 * 3600);
 
@@ -25,6 +25,9 @@ const WORK_MAX: Span = Span::secs(3 * 3600);
 pub fn run(seed: u64, scenario: &Scenario) -> Report {
     let cluster = Cluster::new(seed, scenario);
     cluster.boot();
+    if let Some(script) = scenario.script {
+        return directed::run(&cluster, seed, scenario.name, script);
+    }
     let mut run = Run::start(&cluster, scenario);
     let failure = run.all().err();
     Report {
@@ -303,7 +306,7 @@ async fn haunt(client: &Client) -> Result<(), client::Error> {
     Ok(())
 }
 
-async fn remove_below(client: &Client, dir: Fid) -> Result<(), client::Error> {
+pub(crate) async fn remove_below(client: &Client, dir: Fid) -> Result<(), client::Error> {
     let ctx = test_ctx();
     for (name, attr) in read_names(client, &ctx, dir, 1 << 16).await? {
         if attr.is_dir() {

@@ -14,6 +14,17 @@ pub struct Bugs {
     pub client: client::Bugs,
 }
 
+/// What happens in a run that aims at one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Script {
+    /// One modifies on top of another's uncommitted change; the other one dies together with the MDT.
+    Share,
+    /// One still writes when the file and its objects were removed.
+    Late,
+    /// The answer to a durable change is lost with its MDT.
+    Resend,
+}
+
 /// A run.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
@@ -45,6 +56,8 @@ pub struct Scenario {
     pub commit_max: Span,
     /// Commits and syncs of stores fail now and then.
     pub sick_stores: bool,
+    /// Instead of users, races and the nemesis.
+    pub script: Option<Script>,
     /// Planted bugs.
     pub bugs: Bugs,
     /// Prints events up to this level.
@@ -70,6 +83,7 @@ impl Scenario {
             blackout: false,
             commit_max: Span::millis(20),
             sick_stores: false,
+            script: None,
             bugs: Bugs::default(),
             print: None,
         }
@@ -111,11 +125,30 @@ impl Scenario {
         Scenario { name: "slow", commit_max: Span::millis(600), ..Scenario::kills() }
     }
 
+    /// Clients that build on each other's uncommitted changes, and die.
+    #[must_use]
+    pub fn share() -> Scenario {
+        Scenario { name: "share", script: Some(Script::Share), ..Scenario::calm() }
+    }
+
+    /// Writes that come after the end of their file.
+    #[must_use]
+    pub fn late() -> Scenario {
+        Scenario { name: "late", script: Some(Script::Late), ..Scenario::calm() }
+    }
+
+    /// Answers that are lost when their changes are durable.
+    #[must_use]
+    pub fn resend() -> Scenario {
+        Scenario { name: "resend", script: Some(Script::Resend), ..Scenario::calm() }
+    }
+
     /// By name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Scenario> {
-        let all = [Scenario::calm(), Scenario::storm(), Scenario::kills(), Scenario::sick(), Scenario::slow()];
-        all.into_iter().find(|known| known.name == name)
+        let work = [Scenario::calm(), Scenario::storm(), Scenario::kills(), Scenario::sick(), Scenario::slow()];
+        let scripts = [Scenario::share(), Scenario::late(), Scenario::resend()];
+        work.into_iter().chain(scripts).find(|known| known.name == name)
     }
 }
 

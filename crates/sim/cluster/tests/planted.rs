@@ -6,7 +6,15 @@ use cluster::{PLANTED, run};
 
 #[test]
 fn a_few_seeds_find_what_is_easy_to_find() {
-    let easy = ["mdt.forget_open_replay", "mdt.replay_draws_new_fid", "mdt.ack_before_apply", "client.forget_glimpse"];
+    let easy = [
+        "mdt.skip_reply_record",
+        "mdt.forget_open_replay",
+        "mdt.replay_draws_new_fid",
+        "mdt.ack_before_apply",
+        "mdt.drop_commit_on_share",
+        "ost.skip_tombstones",
+        "client.forget_glimpse",
+    ];
     for name in easy {
         let planted = PLANTED.iter().find(|planted| planted.name == name).expect("the switch exists");
         let scenario = planted.scenario();

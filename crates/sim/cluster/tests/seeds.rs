@@ -1,6 +1,6 @@
 //! Seeds of every scenario. `NACRE_SIM_SEEDS` sets how many of each, `NACRE_SIM_FIRST` where they begin.
 
-use cluster::{Report, Scenario, run};
+use cluster::{Report, Scenario, Totals, run};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -35,24 +35,28 @@ fn kills_of_servers_are_not_noticed_but_for_a_pause() {
 
 #[test]
 fn storms_lose_and_double_nothing() {
-    let reports = run_seeds(&Scenario::storm());
-    let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
+    let (scenario, mut totals) = (Scenario::storm(), Totals::default());
+    let reports = run_seeds(&scenario);
     assert!(reports.iter().all(|report| report.ops >= 2_000 && report.restarts == 5), "the runs do what they are for");
-    type Count = fn(&Report) -> u64;
-    let counts: [(&str, Count); 9] = [
-        ("lost", |report| report.faults.lost),
-        ("duplicated", |report| report.faults.duplicated),
-        ("reordered", |report| report.faults.reordered),
-        ("delayed", |report| report.faults.delayed),
-        ("partitioned", |report| report.faults.partitioned),
-        ("resets", |report| report.faults.resets),
-        ("refused", |report| report.faults.refused),
-        ("silent ends", |report| report.faults.silent_ends),
-        ("power cuts", |report| u64::from(report.power_cuts)),
-    ];
-    for (name, count) in counts {
-        assert!(sum(count) > 0, "no run was hit by: {name}");
+    reports.iter().for_each(|report| totals.add(report));
+    assert_eq!(totals.missing(&scenario), Vec::<&str>::new(), "{totals}");
+}
+
+#[test]
+fn what_is_built_on_a_dead_clients_changes_holds() {
+    run_seeds(&Scenario::share());
+}
+
+#[test]
+fn a_late_write_brings_no_object_back() {
+    for report in run_seeds(&Scenario::late()) {
+        assert!(report.faults.partitioned > 0, "{report}");
     }
+}
+
+#[test]
+fn a_lost_answer_is_told_by_the_next_instance() {
+    run_seeds(&Scenario::resend());
 }
 
 #[test]

@@ -39,6 +39,7 @@ struct Batch {
 
 /// Looks after the log: one task per OST that it names.
 pub(crate) async fn run(mdt: Rc<Mdt>) {
+    mdt.env.spawn("mdt_ranges", super::ranges::run(mdt.clone()));
     let cursors = Rc::new(Cursors::default());
     loop {
         if mdt.is_stopped() {
@@ -116,7 +117,7 @@ async fn serve(mdt: Rc<Mdt>, cursors: Rc<Cursors>, ost: u32) {
             grew.await;
             continue;
         }
-        if !batch.ranges.is_empty() && !send(&mdt, &remote, &batch.ranges).await {
+        if !batch.ranges.is_empty() && !send(&mdt, &remote, &batch.ranges, 0).await {
             mdt.env.sleep(PAUSE).await;
             continue;
         }
@@ -143,10 +144,10 @@ async fn batch_for(mdt: &Mdt, ost: u32, from: u64) -> Decided<Batch> {
 }
 
 /// Destroys and waits until the OST has committed it; says whether it has. An instance that ends in between may take the
-/// change along: then it is sent again.
-async fn send(mdt: &Mdt, remote: &Rc<Remote>, ranges: &[ObjectRange]) -> bool {
+/// change along: then it is sent again. `flags`: [`wire::body::batch`].
+pub(crate) async fn send(mdt: &Mdt, remote: &Rc<Remote>, ranges: &[ObjectRange], flags: u32) -> bool {
     for piece in ranges.chunks(DESTROY_BATCH_MAX) {
-        let body = OstBatchReq { count: piece.len() as u32, flags: 0, reserved: 0 };
+        let body = OstBatchReq { count: piece.len() as u32, flags, reserved: 0 };
         let mut call = Call::new(Opcode::OstDestroy, vec![encode_body(&body), Bytes::copy_from_slice(piece.as_bytes())]);
         call.modifies = true;
         let (transno, instance) = match remote.call(call).await {

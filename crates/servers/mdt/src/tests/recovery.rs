@@ -219,7 +219,8 @@ fn a_session_that_ends_closes_its_files_and_leaves_their_size_open() {
     let gone = rig.create(Fid::ROOT, "b", S_IFREG | 0o644, Some(1)).expect("room");
     let body = UnlinkReq { parent: Fid::ROOT.into(), ..UnlinkReq::default() };
     rig.call(Opcode::MdtUnlink, &body, &[b"b"]).expect("it is there");
-    rig.engine.close_session(types::ClientId(1), 1, false).expect("the store works");
+    let closed = rig.engine.close_session(types::ClientId(1), 1);
+    rig.engine.sweep(&closed).expect("the store works");
     assert_eq!(fsck(&rig.store), Vec::<String>::new());
     assert_eq!(rig.getattr(gone.attr.fid()).map(drop), Err(Errno::ESTALE));
     let (now, _) = rig.getattr(rep.attr.fid()).expect("it has a name");

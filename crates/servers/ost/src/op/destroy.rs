@@ -8,20 +8,25 @@ use ldlm::Mode;
 use osd::{Table, WriteSet};
 use service::Incoming;
 use types::{Errno, Extent, Fid};
-use wire::body::OstBatchReq;
+use wire::body::{OstBatchReq, batch};
 use wire::{Reply, encode_body};
 use zerocopy::IntoBytes;
 
-use super::ranges;
+use super::{ranges, sweep};
 use crate::limits::{DESTROY_OBJECTS_AT_ONCE, DESTROY_OBJECTS_MAX};
 use crate::record::TombstoneRecord;
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
-    let objects = named(incoming)?;
+    let by_ids = incoming.request.body::<OstBatchReq>().flags & batch::OIDS != 0;
+    let objects = if by_ids { sweep::found(ost, incoming).await? } else { named(incoming)? };
     let body = OstBatchReq { count: objects.len() as u32, ..OstBatchReq::default() };
     let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&body)]);
     let last = objects.len().saturating_sub(1) / DESTROY_OBJECTS_AT_ONCE;
+    if objects.is_empty() {
+        // Whoever asks waits for the commit of this, and with it of whatever destroyed them before.
+        ost.transact(incoming, &mut reply, |_| Ok(WriteSet::new())).await?;
+    }
     for (piece, some) in objects.chunks(DESTROY_OBJECTS_AT_ONCE).enumerate() {
         let mut held = Vec::with_capacity(some.len());
         for object in some {

@@ -5,6 +5,7 @@ pub(crate) mod glimpse;
 pub(crate) mod punch;
 pub(crate) mod read;
 pub(crate) mod statfs;
+pub(crate) mod sweep;
 pub(crate) mod sync;
 pub(crate) mod write;
 

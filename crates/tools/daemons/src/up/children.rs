@@ -26,8 +26,9 @@ use crate::mount::log_tail;
 
 const PAUSE_MIN: Span = Span::millis(200);
 const PAUSE_MAX: Span = Span::secs(5);
-/// A child that has lived for so long starts with the short pause again.
-const HEALTHY: Span = Span::secs(10);
+/// A child that has lived for so long starts with the short pause again: it came up and served, so this is no loop at
+/// start (a start takes some 20 ms), and every pause is one that applications see.
+const HEALTHY: Span = Span::millis(500);
 const MINUTE: Span = Span::secs(60);
 /// A child that does not end by itself for so long is killed; clients replay what it had not committed.
 const STOP_MAX: Span = Span::secs(30);

@@ -406,6 +406,7 @@ fn writers_side_by_side_leave_the_size_to_the_osts() {
 fn a_size_is_taken_only_from_whom_the_contents_could_be() {
     check(
         "mkdir /d 777
+         chmod /d 777
          su 5
          creat /d/f 444 1 a -> created
          su 0
