@@ -45,6 +45,7 @@ planted! {
     mdt.ack_before_apply in calm;
     mdt.clean_size_despite_writers in calm;
     mdt.lose_lock_restate in kills;
+    mdt.skip_range_sweep in storm;
     mdt.ack_sync_before_commit in storm;
     mdt.replay_draws_new_time in kills;
     ost.skip_tombstones in late;

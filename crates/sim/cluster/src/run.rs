@@ -70,11 +70,10 @@ impl<'a> Run<'a> {
         self.work()?;
         self.peace()?;
         self.verify()?;
-        let dark = self.scenario.blackout && self.rng.chance(500_000);
-        if dark {
+        if self.scenario.blackout && self.rng.chance(500_000) {
             self.blackout()?;
         }
-        self.sweep(dark)
+        self.sweep()
     }
 
     /// Runs `work` on a client; it must not take longer than peace does.
@@ -249,9 +248,9 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Everything is removed: then no inode and no object is left anywhere. After a blackout objects may be: those of
-    /// files whose creation was lost with their creator.
-    fn sweep(&mut self, dark: bool) -> Result<(), String> {
+    /// Everything is removed: then no inode and no object is left anywhere, also of files whose creation was lost with
+    /// their creator.
+    fn sweep(&mut self) -> Result<(), String> {
         self.nodes.iter().for_each(|node| node.kill_as(false));
         let node = self.fresh_node();
         let client = self.cluster.mount(&node);
@@ -259,7 +258,7 @@ impl<'a> Run<'a> {
             remove_below(client, Fid::ROOT).await.map_err(|error| error.to_string())?;
             client.sync().await.map_err(|error| error.to_string())
         })?;
-        let clean = || (dark || self.cluster.objects() == 0) && self.cluster.mdt_disk().records(Table::Inodes).len() <= 1;
+        let clean = || self.cluster.objects() == 0 && self.cluster.mdt_disk().records(Table::Inodes).len() <= 1;
         if !self.cluster.sim.run_until(SWEEP_MAX, clean) {
             let inodes = self.cluster.mdt_disk().records(Table::Inodes);
             let inodes: Vec<_> = inodes.iter().filter_map(|(key, _)| Fid::from_key(key)).map(|fid| fid.to_string()).collect();
