@@ -107,6 +107,7 @@ fn prepare(store: &dyn MetaStore, config: &MdtConfig, seed: &Seed) -> Result<(Bo
     let known = known_clients(&*view)?;
     let replies = all(&*view, Table::Replies)?;
     let state = State {
+        first_file: files.first(),
         hash_key,
         opens: Opens::new(epoch),
         files,

@@ -99,7 +99,7 @@ impl Engine {
             _ => caller.now,
         };
         let committed = caller.replay && caller.request.header.transno <= guard.boot_committed.0;
-        let tx = Tx::new(&*view, guard.hash_key, now);
+        let tx = Tx::new(&*view, guard.hash_key, guard.first_file, now);
         let mut op = Op {
             request: caller.request,
             client: caller.client,
@@ -249,7 +249,7 @@ impl Engine {
         let view = self.store.running()?;
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let mut tx = Tx::new(&*view, state.hash_key, Timespec::default());
+        let mut tx = Tx::new(&*view, state.hash_key, state.first_file, Timespec::default());
         let mut gone = 0;
         let mut number = state.destroy_next;
         for fid in fids.iter().filter(|fid| !state.opens.is_open(**fid)) {

@@ -45,6 +45,9 @@ pub(crate) struct State {
     pub(crate) closed: BTreeSet<u64>,
     /// Everything up to here was durable when this instance started: a replay of it only rebuilds memory.
     pub(crate) boot_committed: Transno,
+    /// First FID that this run gives out. An older file may have objects although it says that it was never written:
+    /// the mark of an open or a truncate may have been lost with the client that wrote.
+    pub(crate) first_file: Fid,
 }
 
 impl State {

@@ -53,6 +53,7 @@ pub(crate) struct Tx<'a> {
     pub(crate) set: WriteSet,
     pub(crate) now: Timespec,
     hash_key: HashKey,
+    first_file: Fid,                      // of this run
     inodes: BTreeMap<Fid, Option<Inode>>, // as the operation sees them; changed ones are in `dirty`
     dirty: BTreeMap<Fid, ()>,
     /// What the decision depends on, for commit on share.
@@ -64,9 +65,10 @@ pub(crate) struct Tx<'a> {
 }
 
 impl<'a> Tx<'a> {
-    pub(crate) fn new(view: &'a dyn View, hash_key: HashKey, now: Timespec) -> Tx<'a> {
+    pub(crate) fn new(view: &'a dyn View, hash_key: HashKey, first_file: Fid, now: Timespec) -> Tx<'a> {
         Tx {
             view,
+            first_file,
             set: WriteSet::new(),
             now,
             hash_key,
@@ -248,13 +250,15 @@ impl<'a> Tx<'a> {
     }
 
     /// Removes everything of a file that has no name and is open nowhere. Its objects go to the destroy log, unless
-    /// nothing was ever written: then there are none (D1). `number` is the log's next one.
+    /// nothing was ever written: then there are none (D1). Only a file of this run is believed that: after a restart
+    /// the mark of a writer may have been lost together with the writer. `number` is the log's next one.
     pub(crate) fn destroy(&mut self, inode: &Inode, number: u64, log: bool) -> Decided<bool> {
         let fid = inode.fid();
         let key = fid.to_key();
         let mut logged = false;
+        let written = inode.attr.size_state() != SizeState::NeverWritten || fid < self.first_file;
         if inode.attr.is_file()
-            && inode.attr.size_state() != SizeState::NeverWritten
+            && written
             && log
             && let Some(layout) = self.layout(inode)?
         {
