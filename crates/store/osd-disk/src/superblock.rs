@@ -301,6 +301,14 @@ mod tests {
         assert_eq!(open(&path).expect("opens").mgs, []);
     }
 
+    /// Written byte by byte from docs/formats/superblock.md, not by this code: later versions must open it too.
+    #[test]
+    fn the_frozen_superblock_of_version_1_opens_and_is_still_what_we_write() {
+        let frozen = include_bytes!("../../../../fixtures/superblock-v1.bin");
+        assert_eq!(Superblock::decode(frozen), Ok(superblock()));
+        assert_eq!(superblock().encode(), frozen);
+    }
+
     #[test]
     fn an_empty_or_foreign_directory_is_no_target() {
         let dir = TestDir::new();
