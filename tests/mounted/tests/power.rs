@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mounted::cut::Disk;
 use mounted::{Scratch, Up};
@@ -20,7 +20,7 @@ fn content(round: usize, index: usize) -> Vec<u8> {
 #[test]
 fn what_was_fsynced_survives_power_cuts_and_the_rest_is_a_prefix() {
     let scratch = Scratch::new("power");
-    let mut disk = Disk::new(&scratch, "disk", 1024);
+    let mut disk = Disk::new(&scratch, "disk", 4096);
     let data = disk.dir().join("data");
     let mut up = Up::with(scratch, Some(data), &[]);
     for round in 0..CUTS {
@@ -30,7 +30,11 @@ fn what_was_fsynced_survives_power_cuts_and_the_rest_is_a_prefix() {
         let started = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| write_until_the_cut(&dir, round, &started, &synced));
-            std::thread::sleep(Duration::from_millis(700 + 150 * (round as u64 % 5)));
+            let start = Instant::now();
+            while synced.load(Ordering::SeqCst) == 0 && start.elapsed() < mounted::PATIENCE {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            std::thread::sleep(Duration::from_millis(500 + 150 * (round as u64 % 5)));
             disk.cut();
             up.kill_everything();
         });
@@ -38,6 +42,7 @@ fn what_was_fsynced_survives_power_cuts_and_the_rest_is_a_prefix() {
         disk.mount();
         up.start_again(&[]);
         check_round(&up.at(&format!("round-{round}")), round, started.into_inner(), synced.into_inner());
+        fs::remove_dir_all(&dir).expect("room for the next round");
     }
     up.stop();
     disk.unmount();
