@@ -19,6 +19,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "lov", corpus: lovs, check: lov },
     Target { name: "layout", corpus: layouts, check: layout_record },
     Target { name: "names", corpus: names, check: name },
+    Target { name: "nid_list", corpus: nid_lists, check: nid_list },
     Target { name: "records", corpus: records, check: record },
     Target { name: "superblock", corpus: superblocks, check: superblock },
     Target { name: "parameters", corpus: parameters, check: parameter },
@@ -200,6 +201,22 @@ fn name(input: &[u8]) -> bool {
         assert_eq!(nid.to_string().parse().as_ref(), Ok(nid));
     }
     fid.is_ok() || nid.is_ok() || target.is_ok()
+}
+
+fn nid_lists() -> Vec<Vec<u8>> {
+    ["192.168.1.[1-253/2]@o2ib 192.168.*.[0-9,20]@tcp 0@lo", "10.1.0.0/16@tcp1 *@o2ib", "*", "10.0.0.[8,10,12-16]@tcp"]
+        .map(|text| text.as_bytes().to_vec())
+        .to_vec()
+}
+
+/// What is listed matches, and a list prints as one that is equal.
+fn nid_list(input: &[u8]) -> bool {
+    let Ok(list) = String::from_utf8_lossy(input).parse::<types::NidList>() else { return false };
+    assert_eq!(list.to_string().parse().as_ref(), Ok(&list));
+    if let Ok(nids) = list.nids() {
+        assert!(nids.iter().take(64).all(|nid| list.contains(*nid)));
+    }
+    true
 }
 
 /// Inode, directory entry, destroy, object and tombstone records begin with type, version and length.

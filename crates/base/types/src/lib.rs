@@ -7,12 +7,14 @@
 mod errno;
 mod fid;
 mod nid;
+mod nid_list;
 mod target;
 mod time;
 
 pub use errno::Errno;
 pub use fid::{FID_FIRST_NORMAL_SEQ, Fid, ParseFidError};
 pub use nid::{Net, Nid, NidAddr, PORT_DEFAULT, ParseNidError};
+pub use nid_list::{NID_LIST_BYTES_MAX, NID_LIST_NIDS_MAX, NidList, NidListError, TooManyNids};
 pub use target::{FsName, ParseTargetError, TARGET_INDEX_MAX, TargetId, TargetKind};
 pub use time::{Instant, Span, Timespec};
 
