@@ -41,7 +41,7 @@ impl Disk {
 
     /// Mounts it (again).
     pub fn mount(&mut self) {
-        command("mount", &["-o", "loop", &self.image.to_string_lossy(), &self.dir.to_string_lossy()]);
+        command("mount", &["-o", "loop,errors=remount-ro", &self.image.to_string_lossy(), &self.dir.to_string_lossy()]);
         self.mounted = true;
     }
 
@@ -55,15 +55,29 @@ impl Disk {
         assert_eq!(outcome, 0, "ext4 shutdown: {}", std::io::Error::last_os_error());
     }
 
-    /// Read-only from now on, or writable again.
-    pub fn set_read_only(&self, read_only: bool) {
-        let mode = if read_only { "remount,ro" } else { "remount,rw" };
-        command("mount", &["-o", mode, &self.dir.to_string_lossy()]);
+    /// The kernel finds an error in the file system and makes it read-only, open files or not.
+    pub fn turn_read_only(&self) {
+        let output = Command::new("findmnt").args(["-no", "SOURCE"]).arg(&self.dir).output().expect("findmnt");
+        let device = String::from_utf8(output.stdout).expect("a device's name");
+        let name = device.trim().trim_start_matches("/dev/");
+        fs::write(format!("/sys/fs/ext4/{name}/trigger_fs_error"), "a disk that went bad\n").expect("ext4's own switch");
+        let probe = File::create(self.dir.join("probe"));
+        let errno = probe.expect_err("it is read-only").raw_os_error();
+        assert_eq!(errno, Some(libc::EROFS));
+    }
+
+    /// Unmounts it as soon as the server on it has noticed.
+    pub fn unmount_when_free(&mut self) {
+        self.unmount_within(600);
     }
 
     /// Unmounts it.
     pub fn unmount(&mut self) {
-        for _ in 0..100 {
+        self.unmount_within(100);
+    }
+
+    fn unmount_within(&mut self, tries: u32) {
+        for _ in 0..tries {
             if Command::new("umount")
                 .arg(&self.dir)
                 .stderr(std::process::Stdio::null())

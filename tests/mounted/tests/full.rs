@@ -3,9 +3,10 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 
 use mounted::cut::Disk;
-use mounted::{Scratch, Up};
+use mounted::{Scratch, Up, nacre_bin};
 
 fn is_full(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOSPC)
@@ -91,4 +92,76 @@ fn a_full_mdt_refuses_and_recovers() {
     assert!(!up.at("d0").exists(), "a delete was lost");
     up.stop();
     disk.unmount();
+}
+
+#[test]
+fn an_ost_on_a_disk_that_turned_read_only_refuses_and_comes_back() {
+    let scratch = Scratch::new("ro-ost");
+    let mut disk = Disk::new(&scratch, "data/testfs-OST0000", 160);
+    let mut up = Up::with(scratch, None, &["--osts", "1", "--crashes-max", "1000"]);
+    let data = vec![7; 3 << 20];
+    fs::write(up.at("kept"), &data).expect("an empty disk takes 3 MiB");
+    File::open(up.at("kept")).and_then(|file| file.sync_all()).expect("durable");
+    disk.turn_read_only();
+    let refused = fs::write(up.at("refused"), &data).expect_err("nothing can be kept");
+    assert_eq!(refused.raw_os_error(), Some(libc::EROFS), "{refused}");
+    assert!(fs::read(up.at("kept")).expect("reads go on") == data);
+    fs::remove_file(up.at("refused")).expect("the name is the MDT's");
+    disk.unmount_when_free();
+    disk.mount();
+    fs::write(up.at("again"), &data).expect("the OST is back");
+    assert!(fs::read(up.at("kept")).expect("acknowledged") == data);
+    assert!(fs::read(up.at("again")).expect("acknowledged") == data);
+    up.stop();
+    disk.unmount();
+}
+
+#[test]
+fn an_mdt_on_a_disk_that_turned_read_only_loses_nothing_acknowledged() {
+    let scratch = Scratch::new("ro-mdt");
+    let mut disk = Disk::new(&scratch, "data/testfs-MDT0000", 160);
+    let mut up = Up::with(scratch, None, &["--osts", "1", "--crashes-max", "1000"]);
+    (0..100).for_each(|index| drop(File::create_new(up.at(&format!("before{index}"))).expect("created")));
+    disk.turn_read_only();
+    let log = up.data().join("log");
+    let acknowledged = (0..20).filter(|index| File::create_new(up.at(&format!("during{index}"))).is_ok()).count();
+    wait_for_line(&log, "Read-only file system");
+    disk.unmount_when_free();
+    disk.mount();
+    drop(File::create_new(up.at("after")).expect("the MDT is back"));
+    let names = fs::read_dir(up.mount()).expect("listed").count();
+    assert_eq!(names, 100 + acknowledged + 1, "acknowledged creates, before and after the disk turned read-only");
+    up.stop();
+    disk.unmount();
+}
+
+#[test]
+fn a_missing_or_read_only_target_directory_is_named() {
+    let scratch = Scratch::new("no-dir");
+    let disk = Disk::new(&scratch, "target", 64);
+    disk.turn_read_only();
+    let nowhere = scratch.path().join("nowhere");
+    let format = &["format", "--fsname", "testfs", "--ost", "--index", "0", "--mgsnode", "127.0.0.2@tcp"][..];
+    let cases = [
+        (&["serve"][..], nowhere.as_path(), "no such directory"),
+        (&["serve"], disk.dir(), "no target here"),
+        (format, disk.dir(), "Read-only file system"),
+    ];
+    for (verb, dir, wanted) in cases {
+        let output = Command::new(nacre_bin()).args(verb).arg(dir).output().expect("nacre starts");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{verb:?} {}", dir.display());
+        assert!(text.contains(&*dir.to_string_lossy()) && text.contains(wanted), "{verb:?} does not say '{wanted}': {text}");
+    }
+}
+
+fn wait_for_line(log: &Path, wanted: &str) {
+    for _ in 0..100 {
+        let texts = fs::read_dir(log).expect("logs").map(|entry| fs::read_to_string(entry.expect("a log").path()));
+        if texts.flatten().any(|text| text.contains(wanted)) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("no log says '{wanted}' within 10 s");
 }

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// A call of the operating system failed.
-    #[error("{}: {what}: {source}", path.display())]
+    #[error("{}: {what}: {error}", path.display())]
     Io {
         /// Where.
         path: PathBuf,
         /// What was tried.
         what: &'static str,
-        /// Why it failed.
-        source: std::io::Error,
+        /// Why it failed; part of the text, so not told again as a cause.
+        error: std::io::Error,
     },
     /// There is no target here.
     #[error("{}: no target here: run `nacre format` first", .0.display())]
@@ -50,6 +50,6 @@ pub enum DiskError {
 impl DiskError {
     pub(crate) fn io(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> DiskError {
         let path = path.to_owned();
-        move |source| DiskError::Io { path, what, source }
+        move |error| DiskError::Io { path, what, error }
     }
 }
