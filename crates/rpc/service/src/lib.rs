@@ -8,13 +8,17 @@
 
 #![warn(missing_docs)]
 
+mod admission;
 mod connect;
 mod exports;
+mod handling;
 mod housekeeping;
 mod incoming;
 pub mod limits;
 mod node;
 mod partition;
+mod reader;
+mod scheduler;
 mod session;
 pub mod spec;
 mod target;

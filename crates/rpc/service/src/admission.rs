@@ -1,0 +1,181 @@
+//! Whether a request is executed, answered again, held for recovery or left alone.
+
+use std::rc::Rc;
+
+use ptlrpc::{Admission, Replay};
+use types::{Errno, Transno};
+use wire::{Opcode, Reply, ReplyFlags, Request, RequestFlags};
+
+use crate::incoming::{Peer, Transport};
+use crate::node::{Entry, Node, Nonsense, Work};
+use crate::{Exports, Session, limits};
+
+impl Node {
+    pub(crate) fn admit(
+        self: &Rc<Self>,
+        entry: Rc<Entry>,
+        peer: &Rc<Peer>,
+        session: Rc<Session>,
+        request: Box<Request>,
+    ) -> Result<(), Nonsense> {
+        let recovering = entry.exports.is_recovering();
+        match request.opcode() {
+            Opcode::Disconnect => {
+                self.env.spawn("service.disconnect", Rc::clone(self).disconnect(entry, Rc::clone(peer), session, *request));
+                return Ok(());
+            }
+            Opcode::Ping => {
+                self.answer(peer, &session, Reply::ok(&request.header, Vec::new()));
+                return Ok(());
+            }
+            Opcode::ReplayDone if !recovering => {
+                self.answer(peer, &session, Reply::ok(&request.header, Vec::new()));
+                return Ok(());
+            }
+            Opcode::ReplayDone => return self.hold(entry, peer, session, request),
+            _ => {}
+        }
+        let replays = request.has(RequestFlags::REPLAY) && request.header.transno != 0;
+        if replays && recovering {
+            return self.hold(entry, peer, session, request);
+        }
+        if replays {
+            self.answer(peer, &session, replayed(&request));
+            return Ok(());
+        }
+        if recovering && !request.has(RequestFlags::REPLAY) {
+            let mut reply = Reply::error(&request.header, Errno::EAGAIN);
+            reply.header.flags = ReplyFlags::RECOVERING;
+            self.answer(peer, &session, reply);
+            return Ok(());
+        }
+        let admission = session.export.borrow_mut().admit(&request.header);
+        match admission {
+            Admission::Execute => {
+                let work = self.begin(entry, peer, session, request)?;
+                self.dispatch(work);
+            }
+            Admission::Executing => renew(peer, &session, request),
+            Admission::Answered(mut reply) => {
+                let old = reply.header.transno >> 32 < entry.exports.instance().0;
+                let opens = request.has(RequestFlags::OPEN) && reply.errno().is_none() && reply.header.transno != 0;
+                if old && opens && session.export.borrow_mut().reopen(request.xid()) {
+                    return self.reopen(entry, peer, session, request, reply);
+                }
+                session.fill(&mut reply);
+                peer.reply(&reply);
+            }
+            Admission::Stale => {}
+            Admission::BadTag => return Err(Nonsense::Tag(request.header.tag)),
+        }
+        Ok(())
+    }
+
+    /// An open whose answer, given by an earlier instance, never arrived: no replay has brought its handle back. It is
+    /// executed as a replay would be, and answered as it was first.
+    fn reopen(
+        self: &Rc<Self>,
+        entry: Rc<Entry>,
+        peer: &Rc<Peer>,
+        session: Rc<Session>,
+        mut request: Box<Request>,
+        first: Reply,
+    ) -> Result<(), Nonsense> {
+        let header = &mut request.header;
+        header.flags = (header.flags | RequestFlags::REPLAY) & !RequestFlags::RESENT;
+        header.transno = first.header.transno;
+        header.replay_bufs = first.bufs.len() as u8;
+        request.bufs.extend(first.bufs.iter().cloned());
+        let work = self.begin(entry, peer, session, request)?;
+        *work.transport.first.borrow_mut() = Some(first);
+        self.dispatch(work);
+        Ok(())
+    }
+
+    fn begin(&self, entry: Rc<Entry>, peer: &Rc<Peer>, session: Rc<Session>, request: Box<Request>) -> Result<Work, Nonsense> {
+        let transport = Transport::new(&self.env, self.clock.get(), peer, &request, &self.budget, self.config.inline_bytes);
+        {
+            let mut export = session.export.borrow_mut();
+            if export.executing() >= limits::EXECUTING_MAX {
+                return Err(Nonsense::TooMany(export.executing()));
+            }
+            export.begin(request.xid(), Rc::clone(&transport));
+        }
+        Ok(Work { entry, request, session, transport })
+    }
+
+    /// Replays and ReplayDone wait for their turn in recovery.
+    fn hold(
+        self: &Rc<Self>,
+        entry: Rc<Entry>,
+        peer: &Rc<Peer>,
+        session: Rc<Session>,
+        request: Box<Request>,
+    ) -> Result<(), Nonsense> {
+        let tag = request.header.tag;
+        if request.has(RequestFlags::MODIFIES) && (tag == 0 || tag > limits::TAGS_MAX) {
+            return Err(Nonsense::Tag(tag));
+        }
+        if session.export.borrow_mut().executing_mut(request.xid()).is_some() {
+            let transno = Transno(request.header.transno);
+            entry.exports.recovery.borrow_mut().handle_offered_again(session.client, request.header.replay_index, transno);
+            renew(peer, &session, request);
+            self.pump_recovery(&entry.exports);
+            return Ok(());
+        }
+        let exports = Rc::clone(&entry.exports);
+        let work = self.begin(entry, peer, session, request)?;
+        work.transport.held.set(true);
+        let now = self.env.now();
+        let client = work.session.client;
+        if work.request.opcode() == Opcode::ReplayDone {
+            exports.recovery.borrow_mut().handle_done(client, work, now);
+        } else {
+            let replay = Replay {
+                client,
+                index: work.request.header.replay_index,
+                transno: Transno(work.request.header.transno),
+                xid: work.request.xid(),
+                open: work.request.has(RequestFlags::OPEN),
+                item: work,
+            };
+            let known = exports.recovery.borrow_mut().handle_replay(replay, now);
+            if let Some(work) = known {
+                work.session.export.borrow_mut().finished(work.request.xid());
+                self.answer(peer, &work.session, replayed(&work.request));
+            }
+        }
+        self.pump_recovery(&exports);
+        Ok(())
+    }
+
+    /// Executes what recovery allows, one at a time.
+    pub(crate) fn pump_recovery(self: &Rc<Self>, exports: &Rc<Exports>) {
+        if exports.pumping.replace(true) {
+            return; // the loop below goes on
+        }
+        loop {
+            let work = exports.recovery.borrow_mut().poll_execute();
+            let Some(work) = work else { break };
+            work.transport.held.set(false);
+            self.dispatch(work);
+        }
+        exports.pumping.set(false);
+        if exports.recovery.borrow().is_complete() {
+            exports.wake.notify_one();
+        }
+    }
+}
+
+fn renew(peer: &Rc<Peer>, session: &Session, request: Box<Request>) {
+    if let Some(transport) = session.export.borrow_mut().executing_mut(request.xid()) {
+        transport.renew(peer, request);
+    }
+}
+
+/// The answer to a replay that was executed before: its client has the real one.
+fn replayed(request: &Request) -> Reply {
+    let mut reply = Reply::ok(&request.header, Vec::new());
+    reply.header.transno = request.header.transno;
+    reply
+}

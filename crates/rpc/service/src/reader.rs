@@ -1,0 +1,80 @@
+//! From a link to a session: what a peer sends is decoded and its session found, or the peer is told that it has none.
+
+use std::rc::Rc;
+
+use env::Link;
+use types::Errno;
+use wire::{Frame, FrameKind, Opcode, Reply, ReplyFlags, Request};
+
+use crate::incoming::Peer;
+use crate::limits;
+use crate::node::{Node, Nonsense};
+
+impl Node {
+    pub(crate) async fn read(self: Rc<Self>, mut link: Link, serial: u64) {
+        let cpt = link.peer.cpt(self.config.cpts.count());
+        let peer = Peer::new(link.peer, serial, link.tx.clone(), cpt);
+        self.peers.borrow_mut().push(Rc::clone(&peer));
+        'link: while let Some(frame) = link.rx.recv().await {
+            self.clock.set(self.env.now());
+            let mut next = Some(frame);
+            let mut batch = 0;
+            while let Some(frame) = next {
+                if let Err(error) = self.arrive(&peer, frame) {
+                    tracing::warn!(peer = %peer.nid, %error, "a peer sent nonsense: its link is closed");
+                    break 'link;
+                }
+                batch += 1;
+                next = if batch < limits::BATCH_FRAMES_MAX { link.rx.try_recv() } else { None };
+            }
+            if self.stopped.get() {
+                break;
+            }
+            self.backpressure(&peer).await;
+        }
+        peer.tx.close();
+        self.peers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &peer));
+        let entries: Vec<_> = self.targets.borrow().values().cloned().collect();
+        for entry in entries {
+            entry.exports.detach(&peer);
+        }
+    }
+
+    /// Full queues, or a peer that takes no replies: nothing more is read from it.
+    async fn backpressure(&self, peer: &Peer) {
+        while self.queued[peer.cpt.0 as usize].get() >= limits::QUEUED_MAX && !self.stopped.get() {
+            self.drained.notified().await;
+        }
+        peer.tx.room().await;
+    }
+
+    fn arrive(self: &Rc<Self>, peer: &Rc<Peer>, frame: Frame) -> Result<(), Nonsense> {
+        if frame.kind != FrameKind::Request {
+            return Ok(()); // nothing else is for us, and nothing of it does harm
+        }
+        let request = Box::new(Request::decode(&frame.into_payload())?);
+        let Some(entry) = self.targets.borrow().get(&request.header.target).cloned() else {
+            peer.reply(&Reply::error(&request.header, Errno::ENODEV));
+            return Ok(());
+        };
+        if request.opcode() == Opcode::Connect {
+            self.env.spawn("service.connect", Rc::clone(self).connect(entry, Rc::clone(peer), *request));
+            return Ok(());
+        }
+        let exports = &entry.exports;
+        let session = exports.session(request.header.session);
+        let ours = request.header.instance == exports.instance().0;
+        let Some(session) = session.filter(|session| ours && !session.ended.get() && !session.absent.get()) else {
+            let mut reply = Reply::error(&request.header, Errno::ENOTCONN);
+            reply.header.flags = ReplyFlags::NO_SESSION;
+            reply.header.instance = exports.instance().0;
+            peer.reply(&reply);
+            return Ok(());
+        };
+        if request.header.epoch != session.epoch.get() {
+            return Ok(()); // of an older connection: the client has moved on
+        }
+        session.heard.set(self.clock.get());
+        self.admit(entry, peer, session, request)
+    }
+}
