@@ -1,50 +1,21 @@
-//! FIFO: requests leave in the order they came. The fallback of every head; it takes everything.
+//! FIFO: requests leave in the order they arrived at the head. The fallback of every head: it takes everything and
+//! cannot fail, because it is the head's own list and nothing else.
+//!
+//! It holds its own lane and those that broken policies have left behind; the oldest front of them is next, so that the
+//! order of arrival holds over all of them.
 
-use std::collections::VecDeque;
+use crate::{Id, Queue};
 
-use crate::Policy;
+/// Lane of what was queued here in the first place.
+pub(crate) const LANE: u16 = 0;
 
-/// See the head of the file.
-pub struct Fifo<R>(VecDeque<R>);
-
-impl<R> Default for Fifo<R> {
-    fn default() -> Fifo<R> {
-        Fifo(VecDeque::new())
+/// The next request of FIFO, with `salvaged` the lanes left behind by others.
+#[inline]
+pub(crate) fn next<R>(queue: &Queue<R>, salvaged: &[u16]) -> Option<Id> {
+    let own = queue.lane_front(LANE);
+    if salvaged.is_empty() {
+        return own;
     }
-}
-
-impl<R> Policy<R> for Fifo<R> {
-    fn name(&self) -> &'static str {
-        "fifo"
-    }
-
-    fn enqueue(&mut self, request: R) -> Result<(), R> {
-        self.0.push_back(request);
-        Ok(())
-    }
-
-    fn dequeue(&mut self, _force: bool) -> Option<R> {
-        self.0.pop_front()
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_leave_in_the_order_they_came() {
-        let mut fifo = Fifo::default();
-        for request in 1..=3 {
-            assert_eq!(fifo.enqueue(request), Ok(()));
-        }
-        assert_eq!(
-            [fifo.dequeue(false), fifo.dequeue(false), fifo.dequeue(false), fifo.dequeue(false)],
-            [Some(1), Some(2), Some(3), None]
-        );
-    }
+    let left = salvaged.iter().filter_map(|lane| queue.lane_front(*lane));
+    own.into_iter().chain(left).min_by_key(|id| queue.seq(*id))
 }

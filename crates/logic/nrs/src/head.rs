@@ -1,189 +1,580 @@
-//! A head: one primary policy or none, and FIFO as the fallback for what the primary does not take.
+//! A head: one primary policy or none, FIFO as the fallback for what the primary does not take, and policies that were
+//! replaced and still drain.
 //!
 //! Invariants
-//! - The fallback never refuses, so no request is lost.
-//! - A primary that was replaced is drained by force, in turn with what runs beside it, and then dropped.
-//! - Where several instances hold requests, they are asked in turn.
+//! - FIFO takes everything, so no request is lost; a request is held by one policy at a time.
+//! - Where several policies hold requests, they are asked in turn: old and new drain 1:1.
+//! - Whether a request may leave is a matter between it and its policy: what one policy holds back holds up no other.
+//! - A policy that was replaced goes on at its own pace. Only the end of the service, or a request's latest time,
+//!   overrides a limit.
+//! - A policy that breaks its contract is disabled; its requests leave through FIFO in the order they arrived.
+//!
+//! A request with a high or a low id, a slow or a broken policy: `enqueue` and `dequeue` never fail.
 
-use std::collections::VecDeque;
+use types::{CptIndex, Instant, Span};
 
-use crate::Fifo;
+use crate::guard::guarded;
+use crate::limits::{POLICIES_MAX, WAIT_MIN};
+use crate::{Broken, Descriptor, Handle, HeadKind, Id, Next, Policy, PolicyState, Queue, Refused, Removal, Request, fifo};
 
-/// Orders requests.
-pub trait Policy<R> {
-    /// As `nrs_policies` prints it.
-    fn name(&self) -> &'static str;
-    /// Takes a request, or gives it back: "not mine".
-    fn enqueue(&mut self, request: R) -> Result<(), R>;
-    /// The next request. A policy may hold requests back, but not under `force`.
-    fn dequeue(&mut self, force: bool) -> Option<R>;
-    /// Requests it holds.
-    fn len(&self) -> usize;
-    /// Whether it holds none.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
+/// Name of the fallback.
+pub(crate) const FALLBACK: &str = "fifo";
+
+/// A policy of a head, for [`Head::finished`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PolicyIndex(pub(crate) u8);
+
+/// A request that leaves to be handled.
+#[derive(Debug)]
+pub struct Taken<R> {
+    /// It.
+    pub request: R,
+    /// Who held it; goes back to [`Head::finished`] when it has been handled.
+    pub policy: PolicyIndex,
+    /// Its policy would have held it longer, but its sender could not wait any longer.
+    pub forced: bool,
+    /// Its line for the request log, where that is on.
+    pub log: Option<Box<str>>,
 }
 
-/// Where an instance is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyState {
-    /// Takes requests.
-    Started,
-    /// Replaced; drains.
-    Stopping,
+/// A head's answer to "which next".
+#[derive(Debug)]
+pub enum Dequeued<R> {
+    /// This one.
+    Taken(Taken<R>),
+    /// All that is queued is held back; ask again then, or after the next enqueue.
+    NotBefore(Instant),
+    /// Nothing is queued.
+    Empty,
 }
 
-impl PolicyState {
-    /// As `nrs_policies` prints it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+impl<R> Dequeued<R> {
+    /// The request, if there is one.
+    pub fn taken(self) -> Option<Taken<R>> {
         match self {
-            PolicyState::Started => "started",
-            PolicyState::Stopping => "stopping",
+            Dequeued::Taken(taken) => Some(taken),
+            Dequeued::NotBefore(_) | Dequeued::Empty => None,
         }
     }
+}
+
+/// A policy was disabled; worth one line in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disabled {
+    /// On which head.
+    pub head: HeadKind,
+    /// In which partition.
+    pub partition: CptIndex,
+    /// Its name.
+    pub policy: &'static str,
+    /// Its argument.
+    pub arg: String,
+    /// The call at which it broke.
+    pub call: &'static str,
+    /// What it did.
+    pub why: String,
+    /// Its requests, which FIFO now has.
+    pub requests: usize,
+}
+
+/// Counters of a policy on a head since it was registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests it holds.
+    pub queued: u64,
+    /// Taken from it and not yet finished.
+    pub active: u64,
+    /// Taken from it in all.
+    pub started: u64,
+    /// Not taken by it and left to FIFO.
+    pub declined: u64,
+    /// Removed while queued: aborted.
+    pub removed: u64,
+    /// Removed while queued: promoted.
+    pub promoted: u64,
+    /// Of those started: overdue, against its limits.
+    pub forced: u64,
+    /// Sum of the times from arrival to start.
+    pub waited: Span,
+    /// The longest of them.
+    pub waited_max: Span,
+}
+
+impl Counters {
+    /// Sums over partitions.
+    pub(crate) fn add(&mut self, other: &Counters) {
+        self.queued += other.queued;
+        self.active += other.active;
+        self.started += other.started;
+        self.declined += other.declined;
+        self.removed += other.removed;
+        self.promoted += other.promoted;
+        self.forced += other.forced;
+        self.waited = Span(self.waited.0.saturating_add(other.waited.0));
+        self.waited_max = self.waited_max.max(other.waited_max);
+    }
+}
+
+/// A policy as `nrs_policies` lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: &'static str,
+    /// Its argument, empty if none.
+    pub arg: String,
+    /// State.
+    pub state: PolicyState,
+    /// Whether it is the fallback.
+    pub fallback: bool,
+    /// Counters.
+    pub counters: Counters,
+}
+
+pub(crate) struct Instance<R> {
+    pub(crate) descriptor: Option<Descriptor<R>>, // none: the fallback
+    pub(crate) state: PolicyState,
+    pub(crate) arg: String,
+    pub(crate) policy: Option<Box<dyn Policy<R>>>,
+    lane: u16,
+    counters: Counters, // `queued` is the lane's length
+    overdue_at: Instant,
 }
 
 /// One head of a service partition.
 pub struct Head<R> {
-    fallback: Fifo<R>,
-    primary: Option<Box<dyn Policy<R>>>,
-    stopping: VecDeque<Box<dyn Policy<R>>>,
-    turn: usize,
+    kind: HeadKind,
+    pub(crate) partition: CptIndex,
+    pub(crate) queue: Queue<R>,
+    pub(crate) instances: Vec<Instance<R>>,
+    pub(crate) primary: Option<usize>,
+    /// A start that waits for its policy to drain, by its number.
+    pub(crate) starting: Option<u64>,
+    turns: Vec<usize>,  // all policies; who gave a request while others had some moves to the end
+    salvaged: Vec<u16>, // lanes of broken policies
+    elsewhere: usize,   // requests that are not in FIFO's own lane
+    disabled: Vec<Disabled>,
+    ending: bool,
+    log: bool,
 }
 
-impl<R> Default for Head<R> {
-    fn default() -> Head<R> {
-        Head { fallback: Fifo::default(), primary: None, stopping: VecDeque::new(), turn: 0 }
+impl<R: Request> Head<R> {
+    /// A head of `service` with FIFO and those of `policies` that this service may run, all stopped.
+    ///
+    /// # Panics
+    /// If there are more than [`POLICIES_MAX`] policies, or two of one name.
+    #[must_use]
+    pub fn new(service: &str, kind: HeadKind, partition: CptIndex, policies: &[Descriptor<R>]) -> Head<R> {
+        let mut head = Head {
+            kind,
+            partition,
+            queue: Queue::default(),
+            instances: Vec::new(),
+            primary: None,
+            starting: None,
+            turns: Vec::new(),
+            salvaged: Vec::new(),
+            elsewhere: 0,
+            disabled: Vec::new(),
+            ending: false,
+            log: false,
+        };
+        head.register(None);
+        head.instances[0].state = PolicyState::Started;
+        for descriptor in policies.iter().filter(|policy| policy.service.is_none_or(|only| only == service)) {
+            head.register(Some(descriptor.clone()));
+        }
+        head
     }
-}
 
-impl<R> Head<R> {
-    /// Makes `policy` the primary; new requests go to it at once, the old primary drains.
-    pub fn start(&mut self, policy: Box<dyn Policy<R>>) {
-        self.start_fallback();
-        self.primary = Some(policy);
-    }
-
-    /// Back to FIFO alone.
-    pub fn start_fallback(&mut self) {
-        self.stopping.extend(self.primary.take());
-        self.stopping.retain(|policy| !policy.is_empty());
+    fn register(&mut self, descriptor: Option<Descriptor<R>>) {
+        let name = descriptor.as_ref().map_or(FALLBACK, |descriptor| descriptor.name);
+        assert!(self.index_of(name).is_none(), "policy names are unique");
+        assert!(self.instances.len() < POLICIES_MAX, "at most {POLICIES_MAX} policies");
+        let lane = self.queue.add_lane(self.instances.len());
+        self.turns.push(self.instances.len());
+        self.instances.push(Instance {
+            descriptor,
+            state: PolicyState::Stopped,
+            arg: String::new(),
+            policy: None,
+            lane,
+            counters: Counters::default(),
+            overdue_at: Instant::default(),
+        });
     }
 
     /// Queues a request; cannot fail.
-    pub fn enqueue(&mut self, request: R) {
-        let refused = match &mut self.primary {
-            Some(primary) => primary.enqueue(request),
-            None => Err(request),
-        };
-        if let Err(request) = refused {
-            let taken = self.fallback.enqueue(request);
-            assert!(taken.is_ok(), "the fallback takes everything");
+    #[inline]
+    pub fn enqueue(&mut self, request: R, now: Instant) -> Handle {
+        let handle = self.queue.insert(request);
+        if let Some(at) = self.primary
+            && self.offer(at, handle.id, now)
+        {
+            self.elsewhere += 1;
+            self.queue.join(handle.id, self.instances[at].lane);
+        } else {
+            self.queue.join(handle.id, fifo::LANE);
         }
+        handle
     }
 
-    /// The next request; none if there is none, or if all that is left is held back.
-    pub fn dequeue(&mut self) -> Option<R> {
-        if self.primary.is_none() && self.stopping.is_empty() {
-            return self.fallback.dequeue(false); // the idle path
+    /// Whether policy `at` takes the request.
+    fn offer(&mut self, at: usize, id: Id, now: Instant) -> bool {
+        let (instance, queue) = (&mut self.instances[at], &mut self.queue);
+        let policy = instance.policy.as_mut().expect("a primary runs");
+        let why = match guarded(|| policy.enqueue(queue, id, now)) {
+            Ok(Ok(())) => return true,
+            Ok(Err(Refused::NotMine)) => {
+                instance.counters.declined += 1;
+                return false;
+            }
+            Ok(Err(Refused::Broken(why))) | Err(why) => why,
+        };
+        self.disable(at, "enqueue", why);
+        false
+    }
+
+    /// The next request.
+    #[inline]
+    pub fn dequeue(&mut self, now: Instant) -> Dequeued<R> {
+        if self.elsewhere == 0 {
+            return match self.queue.lane_front(fifo::LANE) {
+                Some(id) => Dequeued::Taken(self.start(0, id, now, false)),
+                None => Dequeued::Empty,
+            };
         }
-        let instances = 2 + self.stopping.len();
-        for step in 0..instances {
-            let at = (self.turn + step) % instances;
-            if let Some(request) = self.dequeue_at(at) {
-                self.turn = (at + 1) % instances;
-                self.stopping.retain(|policy| !policy.is_empty());
-                return Some(request);
+        self.dequeue_in_turn(now)
+    }
+
+    fn dequeue_in_turn(&mut self, now: Instant) -> Dequeued<R> {
+        let mut until: Option<Instant> = None;
+        let mut holders = 0;
+        let mut turn = 0;
+        while turn < self.turns.len() {
+            let at = self.turns[turn];
+            turn += 1;
+            if self.queued_by(at) == 0 {
+                continue;
+            }
+            holders += 1;
+            match self.ask(at, now) {
+                Answer::Request(id, forced) => {
+                    // a policy that broke meanwhile has left its requests to FIFO, whose turn may be over
+                    if holders > 1 || self.turns[turn..].iter().any(|other| self.queued_by(*other) > 0) {
+                        self.turns[turn - 1..].rotate_left(1);
+                    }
+                    return Dequeued::Taken(self.start(at, id, now, forced));
+                }
+                Answer::NotBefore(at) => until = Some(until.map_or(at, |until| until.min(at))),
+                Answer::Nothing => {}
             }
         }
-        None
-    }
-
-    fn dequeue_at(&mut self, instance: usize) -> Option<R> {
-        match instance {
-            0 => self.primary.as_mut()?.dequeue(false),
-            1 => self.fallback.dequeue(false),
-            _ => self.stopping[instance - 2].dequeue(true),
+        // FIFO may have come by requests after it was asked
+        match fifo::next(&self.queue, &self.salvaged) {
+            Some(id) => Dequeued::Taken(self.start(0, id, now, false)),
+            None => until.map_or(Dequeued::Empty, Dequeued::NotBefore),
         }
     }
 
-    /// Requests in all instances.
+    fn ask(&mut self, at: usize, now: Instant) -> Answer {
+        if at == 0 {
+            let next = fifo::next(&self.queue, &self.salvaged);
+            return next.map_or(Answer::Nothing, |id| Answer::Request(id, false));
+        }
+        if let Some(id) = self.overdue(at, now) {
+            return self.force(at, id, now);
+        }
+        let force = self.ending;
+        let (instance, queue) = (&mut self.instances[at], &mut self.queue);
+        let policy = instance.policy.as_mut().expect("a policy that holds requests runs");
+        let lane = instance.lane;
+        let why = match guarded(|| policy.dequeue(queue, now, force)) {
+            Ok(Next::Take(id)) if self.queue.is_in(id, lane) => return Answer::Request(id, false),
+            Ok(Next::NotBefore(until)) if !force => return Answer::NotBefore(self.wake_at(at, until, now)),
+            Ok(Next::Take(_)) => Broken("it names a request that it does not hold".to_owned()),
+            Ok(Next::NotBefore(_)) => Broken("it holds requests back under force".to_owned()),
+            Ok(Next::Empty) => Broken("it says it is empty and holds requests".to_owned()),
+            Ok(Next::Broken(why)) | Err(why) => why,
+        };
+        self.disable(at, "dequeue", why);
+        Answer::Nothing
+    }
+
+    /// The oldest request of policy `at`, if it may not wait any longer. Looks only when it might be so: what is left
+    /// is never older than what was there.
+    #[inline]
+    fn overdue(&mut self, at: usize, now: Instant) -> Option<Id> {
+        let instance = &mut self.instances[at];
+        if now < instance.overdue_at {
+            return None;
+        }
+        let id = self.queue.lane_front(instance.lane)?;
+        instance.overdue_at = self.queue.request(id).leave_by();
+        (instance.overdue_at <= now).then_some(id)
+    }
+
+    fn force(&mut self, at: usize, id: Id, now: Instant) -> Answer {
+        let (instance, queue) = (&mut self.instances[at], &mut self.queue);
+        let policy = instance.policy.as_mut().expect("a policy that holds requests runs");
+        match guarded(|| policy.remove(queue, id, now, Removal::Forced)) {
+            Ok(Ok(())) => {
+                instance.counters.forced += 1;
+                Answer::Request(id, true)
+            }
+            Ok(Err(why)) | Err(why) => {
+                self.disable(at, "remove", why);
+                Answer::Nothing
+            }
+        }
+    }
+
+    /// When to ask policy `at` again, which says `until`.
+    fn wake_at(&mut self, at: usize, until: Instant, now: Instant) -> Instant {
+        let instance = &mut self.instances[at];
+        if let Some(oldest) = self.queue.lane_front(instance.lane) {
+            instance.overdue_at = self.queue.request(oldest).leave_by();
+        }
+        until.min(instance.overdue_at).max(now + WAIT_MIN)
+    }
+
+    #[inline]
+    fn start(&mut self, at: usize, id: Id, now: Instant, forced: bool) -> Taken<R> {
+        let log = if self.log { Some(self.line(at, id)) } else { None };
+        let request = self.take(at, id);
+        let counters = &mut self.instances[at].counters;
+        let waited = now - request.arrival();
+        counters.started += 1;
+        counters.active += 1;
+        counters.waited = Span(counters.waited.0.saturating_add(waited.0));
+        counters.waited_max = counters.waited_max.max(waited);
+        Taken { request, policy: PolicyIndex(at as u8), forced, log }
+    }
+
+    /// Takes `id`, which its policy `at` has forgotten, out of the queue.
+    #[inline]
+    fn take(&mut self, at: usize, id: Id) -> R {
+        let request = self.queue.take(id);
+        if self.elsewhere > 0 {
+            self.recount(at);
+        }
+        request
+    }
+
+    fn recount(&mut self, at: usize) {
+        if at == 0 {
+            let queue = &mut self.queue;
+            self.salvaged.retain(|lane| {
+                let keep = queue.lane_len(*lane) > 0;
+                if !keep {
+                    queue.drop_lane(*lane);
+                }
+                keep
+            });
+        }
+        self.elsewhere = self.queue.len() - self.queue.lane_len(fifo::LANE);
+    }
+
+    fn line(&self, at: usize, id: Id) -> Box<str> {
+        match &self.instances[at].policy {
+            Some(policy) => guarded(|| policy.log(&self.queue, id)).unwrap_or_else(|why| why.0).into(),
+            None => {
+                format!("NRS start fifo request from 12345-{}, seq: {}", self.queue.request(id).nid(), self.queue.seq(id)).into()
+            }
+        }
+    }
+
+    /// A request that `policy` gave out has been handled, or dropped.
+    #[inline]
+    pub fn finished(&mut self, policy: PolicyIndex, now: Instant) {
+        let at = usize::from(policy.0);
+        let instance = &mut self.instances[at];
+        assert!(instance.counters.active > 0, "a request finishes once");
+        instance.counters.active -= 1;
+        if let Some(policy) = &mut instance.policy
+            && let Err(why) = guarded(|| policy.finished(now))
+        {
+            self.disable(at, "finished", why);
+        }
+        self.settle(at);
+    }
+
+    /// Takes a queued request out; none if it has left already.
+    pub fn remove(&mut self, handle: Handle, now: Instant, why: Removal) -> Option<R> {
+        if !self.queue.has(handle) {
+            return None;
+        }
+        let mut at = self.queue.owner(handle.id).expect("a queued request has a holder");
+        let (instance, queue) = (&mut self.instances[at], &mut self.queue);
+        if let Some(policy) = &mut instance.policy
+            && let Ok(Err(broken)) | Err(broken) = guarded(|| policy.remove(queue, handle.id, now, why))
+        {
+            self.disable(at, "remove", broken);
+            at = 0;
+        }
+        let counters = &mut self.instances[at].counters;
+        match why {
+            Removal::Gone => counters.removed += 1,
+            Removal::Promoted => counters.promoted += 1,
+            Removal::Forced => counters.forced += 1,
+        }
+        let request = self.take(at, handle.id);
+        self.settle(at);
+        Some(request)
+    }
+
+    /// The queued request, if it has not left.
     #[must_use]
+    pub fn get(&self, handle: Handle) -> Option<&R> {
+        self.queue.has(handle).then(|| self.queue.request(handle.id))
+    }
+
+    /// The queued requests for which `wanted` holds; looks at all of them.
+    pub fn find(&self, mut wanted: impl FnMut(&R) -> bool) -> Vec<Handle> {
+        let lanes = self.instances.iter().map(|instance| instance.lane).chain(self.salvaged.iter().copied());
+        lanes.flat_map(|lane| self.queue.lane(lane)).filter(|handle| wanted(self.queue.request(handle.id))).collect()
+    }
+
+    /// From now on limits do not hold: the service ends and everything queued must leave.
+    pub fn end(&mut self) {
+        self.ending = true;
+    }
+
+    /// Whether [`Taken::log`] is filled.
+    pub fn set_log(&mut self, on: bool) {
+        self.log = on;
+    }
+
+    /// Policies disabled since the last call.
+    pub fn take_disabled(&mut self) -> Vec<Disabled> {
+        std::mem::take(&mut self.disabled)
+    }
+
+    /// Requests queued.
+    #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
-        let stopping: usize = self.stopping.iter().map(|policy| policy.len()).sum();
-        self.fallback.len() + self.primary.as_ref().map_or(0, |policy| policy.len()) + stopping
+        self.queue.len()
     }
 
-    /// Whether no request waits.
+    /// Whether none is.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.queue.len() == 0
     }
 
-    /// Name, state and requests of each instance, the fallback first.
+    /// Bytes of memory that the queue takes, requests included as far as they are stored inline, the policies' own
+    /// structures not.
     #[must_use]
-    pub fn instances(&self) -> Vec<(&'static str, PolicyState, usize)> {
-        let mut out = vec![(self.fallback.name(), PolicyState::Started, self.fallback.len())];
-        out.extend(self.primary.iter().map(|policy| (policy.name(), PolicyState::Started, policy.len())));
-        out.extend(self.stopping.iter().map(|policy| (policy.name(), PolicyState::Stopping, policy.len())));
-        out
+    pub fn queue_bytes(&self) -> usize {
+        self.queue.bytes()
+    }
+
+    /// Its policies in the order of registration, FIFO first.
+    #[must_use]
+    pub fn list(&self) -> Vec<Listed> {
+        let listed = |(at, instance): (usize, &Instance<R>)| Listed {
+            name: self.name(at),
+            arg: instance.arg.clone(),
+            state: instance.state,
+            fallback: at == 0,
+            counters: Counters { queued: self.queued_by(at) as u64, ..instance.counters },
+        };
+        self.instances.iter().enumerate().map(listed).collect()
+    }
+
+    pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
+        (0..self.instances.len()).find(|at| self.name(*at) == name)
+    }
+
+    pub(crate) fn name(&self, at: usize) -> &'static str {
+        self.instances[at].descriptor.as_ref().map_or(FALLBACK, |descriptor| descriptor.name)
+    }
+
+    pub(crate) fn state(&self, at: usize) -> PolicyState {
+        self.instances[at].state
+    }
+
+    pub(crate) fn arg(&self, at: usize) -> &str {
+        &self.instances[at].arg
+    }
+
+    fn queued_by(&self, at: usize) -> usize {
+        let salvaged = if at == 0 { self.salvaged.iter().map(|lane| self.queue.lane_len(*lane)).sum() } else { 0 };
+        self.queue.lane_len(self.instances[at].lane) + salvaged
+    }
+
+    /// Makes `policy` run as the primary; the one before stops.
+    pub(crate) fn install(&mut self, at: usize, arg: &str, policy: Box<dyn Policy<R>>) {
+        assert!(at != 0 && self.instances[at].policy.is_none(), "a policy that does not run is started");
+        let old = self.primary.replace(at);
+        let instance = &mut self.instances[at];
+        instance.policy = Some(policy);
+        instance.arg = arg.to_owned();
+        instance.state = PolicyState::Started;
+        instance.overdue_at = Instant::default();
+        if let Some(old) = old {
+            self.stop(old);
+        }
+    }
+
+    /// Back to FIFO alone.
+    pub(crate) fn stop_primary(&mut self) {
+        if let Some(at) = self.primary.take() {
+            self.stop(at);
+        }
+    }
+
+    fn stop(&mut self, at: usize) {
+        self.instances[at].state = PolicyState::Stopping;
+        self.settle(at);
+    }
+
+    /// A stopping policy whose last request is done has stopped.
+    fn settle(&mut self, at: usize) {
+        let instance = &self.instances[at];
+        if instance.state == PolicyState::Stopping && instance.counters.active == 0 && self.queued_by(at) == 0 {
+            let instance = &mut self.instances[at];
+            instance.state = PolicyState::Stopped;
+            instance.arg.clear();
+            let policy = instance.policy.take();
+            let _ = guarded(move || drop(policy)); // it is gone whatever its own end does
+        }
+    }
+
+    /// Ends a policy that broke at `call`; its requests are FIFO's from here.
+    pub(crate) fn disable(&mut self, at: usize, call: &'static str, why: Broken) {
+        let requests = self.queued_by(at);
+        let instance = &mut self.instances[at];
+        let dropped = instance.policy.take();
+        let left = instance.lane;
+        if requests > 0 {
+            instance.lane = self.queue.add_lane(at);
+            self.queue.give_lane(left, 0);
+            self.salvaged.push(left);
+        }
+        let instance = &mut self.instances[at];
+        instance.state = PolicyState::Stopping;
+        let arg = self.instances[at].arg.clone();
+        let (head, partition, policy) = (self.kind, self.partition, self.name(at));
+        self.disabled.push(Disabled { head, partition, policy, arg, call, why: why.0, requests });
+        if self.primary == Some(at) {
+            self.primary = None;
+        }
+        let _ = guarded(move || drop(dropped));
+        self.settle(at);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// What one policy says when it is asked.
+enum Answer {
+    Request(Id, bool),
+    NotBefore(Instant),
+    Nothing,
+}
 
-    /// Takes even numbers, gives the highest first, and holds them back unless forced.
-    #[derive(Default)]
-    struct Even(Vec<u32>);
-
-    impl Policy<u32> for Even {
-        fn name(&self) -> &'static str {
-            "even"
-        }
-        fn enqueue(&mut self, request: u32) -> Result<(), u32> {
-            if request.is_multiple_of(2) {
-                self.0.push(request);
-                self.0.sort_unstable();
-                Ok(())
-            } else {
-                Err(request)
-            }
-        }
-        fn dequeue(&mut self, force: bool) -> Option<u32> {
-            if force { self.0.pop() } else { None }
-        }
-        fn len(&self) -> usize {
-            self.0.len()
-        }
-    }
-
-    fn drain(head: &mut Head<u32>) -> Vec<u32> {
-        std::iter::from_fn(|| head.dequeue()).collect()
-    }
-
-    #[test]
-    fn what_the_primary_refuses_goes_through_the_fallback() {
-        let mut head = Head::default();
-        head.start(Box::new(Even::default()));
-        (1..=4).for_each(|request| head.enqueue(request));
-        assert_eq!(drain(&mut head), [1, 3]);
-        assert_eq!(head.len(), 2);
-    }
-
-    #[test]
-    fn a_replaced_primary_is_drained_by_force_in_turn_and_dropped() {
-        let mut head = Head::default();
-        head.start(Box::new(Even::default()));
-        (1..=4).for_each(|request| head.enqueue(request));
-        head.start_fallback();
-        head.enqueue(6);
-        let mut left = drain(&mut head);
-        assert_eq!(head.instances(), [("fifo", PolicyState::Started, 0)]);
-        left.sort_unstable();
-        assert_eq!(left, [1, 2, 3, 4, 6], "nothing is lost");
-    }
+/// Moves a queued request from the regular to the high-priority head; none if it has left already.
+pub fn promote<R: Request>(reg: &mut Head<R>, hp: &mut Head<R>, handle: Handle, now: Instant) -> Option<Handle> {
+    let request = reg.remove(handle, now, Removal::Promoted)?;
+    Some(hp.enqueue(request, now))
 }

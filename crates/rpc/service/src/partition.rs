@@ -2,7 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 
-use nrs::{Head, Load, Pick, Turn};
+use nrs::{Head, HeadKind, Load, Pick, Turn};
+use types::{CptIndex, Instant, Nid};
+use wire::Opcode;
 
 use crate::ServiceSpec;
 use crate::node::Work;
@@ -42,8 +44,8 @@ impl Partition {
         Partition {
             spec,
             running: Cell::new(false),
-            reg: RefCell::default(),
-            hp: RefCell::default(),
+            reg: RefCell::new(Head::new(spec.name, HeadKind::Reg, CptIndex(0), &[])),
+            hp: RefCell::new(Head::new(spec.name, HeadKind::Hp, CptIndex(0), &[])),
             pick: RefCell::default(),
             queued_reg: Cell::new(0),
             queued_hp: Cell::new(0),
@@ -55,12 +57,13 @@ impl Partition {
     }
 
     pub(crate) fn enqueue(&self, work: Work, high_priority: bool) {
+        let now = work.transport.arrived;
         if high_priority && self.spec.has_hp {
             self.queued_hp.set(self.queued_hp.get() + 1);
-            self.hp.borrow_mut().enqueue(work);
+            self.hp.borrow_mut().enqueue(work, now);
         } else {
             self.queued_reg.set(self.queued_reg.get() + 1);
-            self.reg.borrow_mut().enqueue(work);
+            self.reg.borrow_mut().enqueue(work, now);
         }
     }
 
@@ -79,11 +82,14 @@ impl Partition {
             Turn::Hp => (&self.hp, &self.queued_hp, true),
             Turn::Reg => (&self.reg, &self.queued_reg, false),
         };
-        let work = head.borrow_mut().dequeue()?;
+        let mut head = head.borrow_mut();
+        // FIFO is all that is registered: it asks no clock, and the slots count what is active
+        let taken = head.dequeue(Instant::default()).taken()?;
+        head.finished(taken.policy, Instant::default());
         queued.set(queued.get() - 1);
         self.active.set(self.active.get() + 1);
         self.active_hp.set(self.active_hp.get() + u32::from(hp));
-        Some((work, hp))
+        Some((taken.request, hp))
     }
 
     pub(crate) fn release(&self, hp: bool) {
@@ -102,10 +108,30 @@ impl Partition {
 
     /// Instances of both heads, as `nrs_policies` lists them.
     pub(crate) fn policies(&self) -> Policies {
-        let mut all = self.reg.borrow().instances();
-        if self.spec.has_hp {
-            all.extend(self.hp.borrow().instances());
-        }
-        all
+        let heads = [Some(&self.reg), self.spec.has_hp.then_some(&self.hp)];
+        let listed = heads.into_iter().flatten().flat_map(|head| head.borrow().list());
+        listed.map(|policy| (policy.name, policy.state, policy.counters.queued as usize)).collect()
+    }
+}
+
+impl nrs::Request for Work {
+    fn nid(&self) -> Nid {
+        self.session.nid.get()
+    }
+
+    fn export(&self) -> Option<u64> {
+        Some(self.session.id)
+    }
+
+    fn opcode(&self) -> Opcode {
+        self.request.opcode()
+    }
+
+    fn arrival(&self) -> Instant {
+        self.transport.arrived
+    }
+
+    fn leave_by(&self) -> Instant {
+        self.transport.deadline.get()
     }
 }

@@ -1,0 +1,30 @@
+//! Bounds of the scheduler and where each comes from.
+
+use types::Span;
+
+/// Characters of a policy's name at most (Lustre: `NRS_POL_NAME_MAX` 16 with the NUL).
+pub const NAME_CHARS_MAX: usize = 15;
+
+/// Characters of a policy's argument at most (Lustre: `NRS_POL_ARG_MAX` 16 with the NUL).
+pub const ARG_CHARS_MAX: usize = 15;
+
+/// Bytes of one value written to a parameter at most (Lustre: a page without the NUL).
+pub const VALUE_BYTES_MAX: usize = 4_095;
+
+/// How long a start with another argument waits for the old instance to drain before it says EBUSY.
+pub const DRAIN_WAIT: Span = Span::secs(30);
+
+/// Policies registered on one head at most: those of this crate, with room for as many external ones. A head asks each
+/// of them once per dispatch in the worst case.
+pub const POLICIES_MAX: usize = 16;
+
+/// A policy that holds requests back may be asked again no sooner than this after it was asked, whatever it says: a
+/// time in the past would otherwise be a busy loop.
+pub const WAIT_MIN: Span = Span::millis(1);
+
+/// Things allocated at once. A queue that grows to millions never copies what it holds: it gets one more chunk.
+/// 4,096 slots of about 100 bytes are 400 KiB, which the allocator maps without touching them.
+pub(crate) const CHUNK: usize = 4_096;
+
+/// Chunks that an empty slab keeps.
+pub(crate) const CHUNKS_IDLE: usize = 4;

@@ -1,0 +1,160 @@
+//! Things at `u32` places, in chunks: growth copies nothing, a freed place is the next one taken.
+//!
+//! Invariants
+//! - A vacant place is in the chain of vacant ones exactly once, or above `touched`.
+//! - An empty slab keeps at most [`CHUNKS_IDLE`] chunks: it gives back one per visit, so that no visit is long.
+
+use crate::limits::{CHUNK, CHUNKS_IDLE};
+
+/// No place.
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// What a slab can hold: a value that has a vacant form, with room for a link in it.
+pub(crate) trait Vacant {
+    /// The vacant form.
+    fn vacant() -> Self;
+    /// Where a vacant one keeps the next vacant place.
+    fn link(&mut self) -> &mut u32;
+}
+
+pub(crate) struct Slab<T> {
+    chunks: Vec<Vec<T>>,
+    touched: u32, // places ever taken since the slab was last empty
+    vacant: u32,
+    len: u32,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab { chunks: Vec::new(), touched: 0, vacant: NIL, len: 0 }
+    }
+}
+
+impl<T: Vacant> Slab<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Bytes of memory it has taken.
+    pub(crate) fn bytes(&self) -> usize {
+        self.chunks.len() * CHUNK * size_of::<T>() + self.chunks.capacity() * size_of::<Vec<T>>()
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        self.len += 1;
+        if self.vacant == NIL {
+            return self.insert_untouched(value);
+        }
+        let place = self.vacant;
+        let slot = self.get_mut(place);
+        let next = *slot.link();
+        *slot = value;
+        self.vacant = next;
+        place
+    }
+
+    fn insert_untouched(&mut self, value: T) -> u32 {
+        let place = self.touched;
+        assert!(place != NIL, "fewer than 2^32 - 1 things");
+        self.touched += 1;
+        let chunk = place as usize / CHUNK;
+        if chunk == self.chunks.len() {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        let chunk = &mut self.chunks[chunk];
+        match chunk.get_mut(place as usize % CHUNK) {
+            Some(slot) => *slot = value,
+            None => chunk.push(value),
+        }
+        place
+    }
+
+    /// Takes out what is at `place`, which holds something.
+    #[inline]
+    pub(crate) fn remove(&mut self, place: u32) -> T {
+        let vacant = self.vacant;
+        let slot = self.get_mut(place);
+        let value = std::mem::replace(slot, T::vacant());
+        *slot.link() = vacant;
+        self.vacant = place;
+        self.len -= 1;
+        if self.len == 0 {
+            self.rest();
+        }
+        value
+    }
+
+    /// Empty: every place is untouched again, and one chunk too many goes.
+    fn rest(&mut self) {
+        self.vacant = NIL;
+        self.touched = 0;
+        if self.chunks.len() > CHUNKS_IDLE {
+            self.chunks.pop();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, place: u32) -> &T {
+        &self.chunks[place as usize / CHUNK][place as usize % CHUNK]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, place: u32) -> &mut T {
+        &mut self.chunks[place as usize / CHUNK][place as usize % CHUNK]
+    }
+
+    /// What is at `place`, if that place was ever taken.
+    pub(crate) fn find(&self, place: u32) -> Option<&T> {
+        self.chunks.get(place as usize / CHUNK)?.get(place as usize % CHUNK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Cell {
+        value: u64,
+        next: u32,
+    }
+
+    impl Vacant for Cell {
+        fn vacant() -> Cell {
+            Cell { value: 0, next: NIL }
+        }
+        fn link(&mut self) -> &mut u32 {
+            &mut self.next
+        }
+    }
+
+    fn cell(value: u64) -> Cell {
+        Cell { value, next: NIL }
+    }
+
+    #[test]
+    fn a_freed_place_is_the_next_one_taken() {
+        let mut slab = Slab::default();
+        let places: Vec<u32> = (0..3).map(|value| slab.insert(cell(value))).collect();
+        assert_eq!(places, [0, 1, 2]);
+        assert_eq!((slab.remove(1).value, slab.remove(0).value), (1, 0));
+        assert_eq!((slab.insert(cell(7)), slab.insert(cell(8)), slab.insert(cell(9))), (0, 1, 3));
+        assert_eq!((slab.get(0).value, slab.get(2).value, slab.len()), (7, 2, 4));
+    }
+
+    #[test]
+    fn an_empty_slab_gives_its_memory_back_chunk_by_chunk() {
+        let mut slab = Slab::default();
+        for value in 0..10 * CHUNK as u64 {
+            slab.insert(cell(value));
+        }
+        for place in 0..10 * CHUNK {
+            slab.remove(u32::try_from(place).expect("small"));
+        }
+        for _ in 0..20 {
+            let place = slab.insert(cell(1));
+            assert_eq!((place, slab.remove(place).value), (0, 1));
+        }
+        assert_eq!(slab.chunks.len(), CHUNKS_IDLE);
+    }
+}
