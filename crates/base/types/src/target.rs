@@ -66,6 +66,8 @@ pub enum TargetKind {
     Mdt,
     /// File data.
     Ost,
+    /// Nothing: the LNet self-test that every node serves. It is never stored and no name of a target parses to it.
+    Lst,
 }
 
 impl TargetKind {
@@ -76,6 +78,7 @@ impl TargetKind {
             TargetKind::Mgt => "MGT",
             TargetKind::Mdt => "MDT",
             TargetKind::Ost => "OST",
+            TargetKind::Lst => "LST",
         }
     }
 }
@@ -92,6 +95,8 @@ pub struct TargetId {
 impl TargetId {
     /// The management target.
     pub const MGT: TargetId = TargetId { kind: TargetKind::Mgt, index: 0 };
+    /// The self-test of a node.
+    pub const LST: TargetId = TargetId { kind: TargetKind::Lst, index: 0 };
 
     /// MDT `index`.
     #[must_use]
@@ -110,22 +115,24 @@ impl TargetId {
     pub fn name(self, fsname: FsName) -> String {
         match self.kind {
             TargetKind::Mgt => "MGS".to_owned(),
+            TargetKind::Lst => "LST".to_owned(),
             _ => format!("{fsname}-{self}"),
         }
     }
 
-    /// As one word for a message header: kind in the upper 16 bits (0 MGT, 1 MDT, 2 OST), index below.
+    /// As one word for a message header: kind in the upper 16 bits (0 MGT, 1 MDT, 2 OST, 3 self-test), index below.
     #[must_use]
     pub fn to_u32(self) -> u32 {
         let kind = match self.kind {
             TargetKind::Mgt => 0,
             TargetKind::Mdt => 1,
             TargetKind::Ost => 2,
+            TargetKind::Lst => 3,
         };
         (kind << 16) | (self.index & 0xffff)
     }
 
-    /// From a message header.
+    /// A target that a store can hold, from its word.
     #[must_use]
     pub fn from_u32(word: u32) -> Option<TargetId> {
         let kind = match word >> 16 {
@@ -142,6 +149,7 @@ impl fmt::Display for TargetId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             TargetKind::Mgt => f.write_str("MGS"),
+            TargetKind::Lst => f.write_str("LST"),
             kind => write!(f, "{}{:04x}", kind.as_str(), self.index),
         }
     }
@@ -194,7 +202,8 @@ mod tests {
         assert_eq!("testfs-OST000a_UUID".parse(), Ok(TargetId::ost(10)));
         assert_eq!("MDT0000".parse(), Ok(TargetId::mdt(0)));
         assert_eq!(TargetId::from_u32(TargetId::ost(7).to_u32()), Some(TargetId::ost(7)));
-        for text in ["", "OST", "OST1", "OSTxxxx", "XST0000", "OSTffff"] {
+        assert_eq!(TargetId::from_u32(TargetId::LST.to_u32()), None, "nobody stores a self-test");
+        for text in ["", "OST", "OST1", "OSTxxxx", "XST0000", "OSTffff", "LST", "LST0000"] {
             assert!(text.parse::<TargetId>().is_err(), "{text}");
         }
     }

@@ -436,20 +436,39 @@ bodies! {
         count: u32,
     }
 
-    /// Self-test brw: data as in [`OstIoReq`].
-    LstBrwReq (32) {
+    /// Self-test brw: data always in a bulk phase, whatever its size.
+    LstBrwReq (64) {
         /// Bytes.
         length: u32,
         /// 1 write (server pulls), 0 read (server pushes).
         write: u32,
         /// Zero.
         reserved0: u64,
-        /// 0 none, 1 simple, 2 full.
+        /// 0 none, 1 simple, 2 full, 3 crc, 4 discard.
         check: u32,
         /// Zero.
         reserved: u32,
         /// Zero.
         reserved2: u64,
+        /// Stamp of the session; zero outside of one.
+        session: u64,
+        /// Who loads: seed of the content with crc.
+        sender: u64,
+        /// Number of this transfer at its sender: seed of the content with crc.
+        sequence: u64,
+        /// Offset of the first byte in its page.
+        offset: u32,
+        /// Zero.
+        reserved3: u32,
+    }
+    /// Self-test ping, there and back.
+    LstPing (24) {
+        /// Stamp of the session; zero outside of one.
+        session: u64,
+        /// Number of this ping at its sender.
+        sequence: u64,
+        /// Zero.
+        reserved: u64,
     }
 }
 

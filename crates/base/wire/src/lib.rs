@@ -15,6 +15,7 @@ pub mod body;
 pub mod config;
 pub mod dirent;
 mod frame;
+pub mod lst;
 mod message;
 mod opcode;
 

@@ -136,7 +136,7 @@ impl Inner {
     pub(crate) fn set_hooks(self: &Rc<Self>, remote: &Rc<Remote>) {
         let (id, weak) = (remote.id(), Rc::downgrade(self));
         match id.kind {
-            TargetKind::Mgt => {}
+            TargetKind::Mgt | TargetKind::Lst => {}
             TargetKind::Ost => {
                 let batch = OstBatchReq::default();
                 remote.set_commit_call(Call::new(Opcode::OstSync, vec![encode_body(&batch), Bytes::new()]));

@@ -122,6 +122,7 @@ async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<St
     let node = Node::new(env, NodeConfig::new(cpts));
     let meta = Rc::new(MemMeta::open(env, disk));
     match id.kind {
+        TargetKind::Lst => return Err("a self-test is no server of its own".to_owned()),
         TargetKind::Mgt => {
             let mgt = Mgt::start(env, MgtConfig::default(), meta).await.map_err(text)?;
             let failed = mgt.failed();

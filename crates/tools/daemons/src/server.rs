@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use endpoint::{Endpoint, EndpointConfig};
 use env::{CptTable, Env, ParamTree};
 use mdt::{Mdt, MdtConfig};
@@ -229,7 +229,7 @@ impl Server {
 /// MGT first, MDTs last: they ask the OSTs.
 fn start_order(kind: TargetKind) -> u8 {
     match kind {
-        TargetKind::Mgt => 0,
+        TargetKind::Mgt | TargetKind::Lst => 0,
         TargetKind::Ost => 1,
         TargetKind::Mdt => 2,
     }
@@ -267,6 +267,7 @@ impl Starting<'_> {
         store::strike_out(&*store.meta, &self.options.dead_clients).await?;
         let (fsname, index) = (target.superblock.fsname, target.superblock.target.index);
         let body = match target.superblock.target.kind {
+            TargetKind::Lst => bail!("a self-test has no storage"),
             TargetKind::Mgt => Body::Mgt(Mgt::start(self.env, MgtConfig::default(), store.meta.clone()).await?),
             TargetKind::Ost => Body::Ost(self.start_ost(fsname, index, &store).await?),
             TargetKind::Mdt => Body::Mdt(self.start_mdt(fsname, index, &store).await?),

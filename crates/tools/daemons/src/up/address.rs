@@ -97,7 +97,7 @@ impl Block {
 
 fn host_of(target: TargetId) -> u8 {
     let first = match target.kind {
-        TargetKind::Mgt => MGS,
+        TargetKind::Mgt | TargetKind::Lst => MGS,
         TargetKind::Mdt => MDT_FIRST,
         TargetKind::Ost => OST_FIRST,
     };
