@@ -4,7 +4,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use env::{EnvBody, Link, Listener, LocalFuture, Task};
+use env::{EnvBody, Link, Listener, LocalFuture, NetCounters, Task};
 use rustix::time::{ClockId, clock_gettime};
 use types::{Instant, Net, Nid, NidAddr, Timespec};
 
@@ -65,6 +65,14 @@ impl EnvBody for OsBody {
         let config = Rc::clone(&self.config);
         let listener = if self.is_lo(at) { lo::listen(&config, at) } else { tcp::listen(&config, at) };
         Box::pin(std::future::ready(listener))
+    }
+
+    fn net_counters(&self) -> NetCounters {
+        self.config.traffic.counters()
+    }
+
+    fn poison_bulk(&self, poison: Option<u8>) {
+        self.config.traffic.set_poison(poison);
     }
 }
 

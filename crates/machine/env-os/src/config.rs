@@ -1,5 +1,6 @@
 //! What a node may set about its executor and its LNDs.
 
+use env::Traffic;
 use types::{NidAddr, Span};
 use wire::CrcMode;
 
@@ -24,6 +25,8 @@ pub struct OsConfig {
     pub queue_frames_max: usize,
     /// Addresses of any network that are inside this process: links to them take `lo`.
     pub lo_alias: Vec<NidAddr>,
+    /// Counts what the executor's links carry; starts at zero.
+    pub traffic: Traffic,
 }
 
 impl Default for OsConfig {
@@ -38,6 +41,7 @@ impl Default for OsConfig {
             queue_bytes_max: 8 << 20,
             queue_frames_max: 1_024,
             lo_alias: Vec::new(),
+            traffic: Traffic::default(),
         }
     }
 }

@@ -20,4 +20,4 @@ mod tcp;
 
 pub use config::OsConfig;
 pub use pool::{BUFFER_ALIGN, PooledBuf, take_buffer};
-pub use runtime::{run, spawn_thread};
+pub use runtime::{another, run, spawn_thread};

@@ -208,6 +208,7 @@ async fn read_bulk(shared: Rc<LoShared>, mut bulk: UnboundedReceiver<Encoded>, r
     while let Some(encoded) = bulk.recv().await {
         received.take(encoded.len());
         let Ok(frame) = encoded.decode() else { break };
+        shared.config.traffic.received(frame.payload_len());
         let id = frame.id;
         shared.bulk.deliver(id, frame.into_payload());
     }
@@ -227,6 +228,7 @@ struct LoShared {
 impl LinkSend for LoShared {
     fn send(&self, frame: Frame) -> Result<(), LinkDown> {
         let bulk = frame.kind == FrameKind::BulkData;
+        self.config.traffic.sent(frame.payload_len());
         let encoded = Encoded::new(frame);
         self.sent.put(encoded.len());
         let sent = match &*self.out.borrow() {
@@ -302,7 +304,10 @@ impl LinkRecv for LoRecv {
             Poll::Ready(Some(encoded)) => {
                 self.received.take(encoded.len());
                 match encoded.decode() {
-                    Ok(frame) => return Poll::Ready(Some(frame)),
+                    Ok(frame) => {
+                        self.shared.config.traffic.received(frame.payload_len());
+                        return Poll::Ready(Some(frame));
+                    }
                     Err(error) => tracing::warn!(peer = %self.peer, %error, "link closed"),
                 }
             }

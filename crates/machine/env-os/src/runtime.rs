@@ -26,9 +26,17 @@ pub fn run<T, F: Future<Output = T>>(config: OsConfig, main: impl FnOnce(Env) ->
         .build_local(Default::default())
         .expect("the kernel gives an epoll descriptor to a starting node");
     runtime.block_on(async move {
-        let env = Env::new(Rc::new(OsBody::new(config)));
-        main(env).await
+        main(another(config)).await
     })
+}
+
+/// A further environment on the running executor, with settings and counters of its own: several nodes in one process.
+///
+/// # Panics
+/// Later, when it is used outside of [`run`].
+#[must_use]
+pub fn another(config: OsConfig) -> Env {
+    Env::new(Rc::new(OsBody::new(config)))
 }
 
 /// Runs `main` on an executor of a fresh thread.

@@ -35,7 +35,7 @@ use std::future::Future;
 use std::io;
 use std::rc::Rc;
 
-use env::{Env, EnvBody, Link, Listener, LocalFuture, Task};
+use env::{Env, EnvBody, Link, Listener, LocalFuture, NetCounters, Task};
 use types::{Instant, Nid, NidAddr, Span, Timespec};
 
 pub use faults::{Cut, FaultCounts, Faults};
@@ -229,7 +229,7 @@ impl Control {
         let index = self.0.executor.add_node(name);
         let before = self.0.net.nids.borrow_mut().insert(nid, index);
         assert!(before.is_none(), "a NID belongs to one node");
-        let state = NodeState { nid, incarnation: 1, up: true, clock_skew_ns: 0 };
+        let state = NodeState { nid, incarnation: 1, up: true, clock_skew_ns: 0, traffic: Rc::default() };
         self.0.net.nodes.borrow_mut().push(state);
         NodeHandle { world: self.0.clone(), index, nid, name: name.into() }
     }
@@ -433,4 +433,10 @@ impl EnvBody for NodeEnv {
             if self.is_alive() { self.world.net.listen(self.node, at) } else { Err(io::ErrorKind::NotConnected.into()) };
         Box::pin(async move { listener })
     }
+
+    fn net_counters(&self) -> NetCounters {
+        self.world.net.nodes.borrow()[self.node].traffic.counters()
+    }
+
+    fn poison_bulk(&self, _poison: Option<u8>) {} // what is delivered was made for the frame
 }

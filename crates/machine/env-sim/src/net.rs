@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use env::{BulkTable, BulkTicket, Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, LocalFuture};
+use env::{BulkTable, BulkTicket, Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, LocalFuture, Traffic};
 use types::{Instant, Nid, NidAddr, Span};
 use wire::{CrcMode, Frame, FrameKind};
 
@@ -34,6 +34,7 @@ pub(crate) struct NodeState {
     pub(crate) incarnation: u64,
     pub(crate) up: bool,
     pub(crate) clock_skew_ns: i64,
+    pub(crate) traffic: Rc<Traffic>,
 }
 
 pub(crate) struct Net {
@@ -230,6 +231,7 @@ impl Net {
         if !own.open.get() {
             return Err(LinkDown);
         }
+        self.nodes.borrow()[own.node].traffic.sent(frame.payload_len());
         let bytes = frame.encode(CrcMode::All);
         let local = own.node == peer.node;
         let faults = if local { Faults::default() } else { self.faults.get() };
@@ -298,6 +300,7 @@ impl Net {
         }
         self.executor.trace(u64::from(crc_of(bytes)) ^ (pair.id << 33) ^ (side as u64));
         self.count(|counts| counts.delivered += 1);
+        self.nodes.borrow()[peer.node].traffic.received(frame.payload_len());
         if self.executor.watch.prints(tracing::Level::TRACE) {
             let name = |node| self.executor.node_name(node);
             tracing::trace!("{} -> {}: {}", name(own.node), name(peer.node), describe(&frame));

@@ -10,6 +10,7 @@ mod bulk;
 mod cpt;
 mod link;
 mod params;
+mod traffic;
 
 use std::future::Future;
 use std::io;
@@ -24,6 +25,8 @@ pub use link::{Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, Listen, Liste
 pub use params::{
     PARAM_VALUE_BYTES_MAX, PARAMS_MAX, Param, ParamError, ParamName, ParamTree, Pattern, PatternError, parse_within,
 };
+
+pub use traffic::{NetCounters, Traffic};
 
 /// A boxed future of this executor.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -44,6 +47,11 @@ pub trait EnvBody {
     fn connect(&self, from: Option<Nid>, to: NidAddr) -> LocalFuture<'static, io::Result<Link>>;
     /// Accepts links at `at`; port 0 draws one, which the listener tells.
     fn listen(&self, at: NidAddr) -> LocalFuture<'static, io::Result<Listener>>;
+    /// What the links made from this body have carried.
+    fn net_counters(&self) -> NetCounters;
+    /// Fills buffers for bulk data with this byte before data are read into them, from now on; `None` does not.
+    /// A body that delivers only buffers made for the data need do nothing.
+    fn poison_bulk(&self, poison: Option<u8>);
 }
 
 /// Handle to the environment.
@@ -93,6 +101,18 @@ impl Env {
     /// Connects to `to`.
     pub fn connect(&self, from: Option<Nid>, to: NidAddr) -> LocalFuture<'static, io::Result<Link>> {
         self.0.connect(from, to)
+    }
+
+    /// What this node's links have carried.
+    #[must_use]
+    pub fn net_counters(&self) -> NetCounters {
+        self.0.net_counters()
+    }
+
+    /// Fills buffers for bulk data with this byte before data are read into them, until it is told `None`: bytes that
+    /// never arrived are then seen by whoever checks the data.
+    pub fn poison_bulk(&self, poison: Option<u8>) {
+        self.0.poison_bulk(poison);
     }
 
     /// Accepts links at `at`.

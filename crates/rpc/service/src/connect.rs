@@ -86,7 +86,7 @@ impl Node {
             outcome,
             epoch: session.epoch.get(),
             tags: req.tags.clamp(1, limits::TAGS_MAX),
-            rpcs_in_flight: limits::RPCS_IN_FLIGHT_MAX,
+            rpcs_in_flight: entry.target.rpcs_in_flight(),
             inline_bytes: self.config.inline_bytes,
             bulk_bytes: wire::BULK_BYTES_MAX,
             lease_secs: u32::try_from(exports.lease.as_millis() / 1_000).unwrap_or(u32::MAX),

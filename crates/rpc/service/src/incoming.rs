@@ -220,9 +220,17 @@ impl Incoming {
             assert!(!reply.bufs.is_empty(), "a reply has its body before its data");
             reply.bufs.insert(1, data);
         } else {
-            reply.header.flags |= ReplyFlags::BULK;
-            *self.transport.pushed.borrow_mut() = Some(data);
+            self.push_bulk(reply, data);
         }
+    }
+
+    /// Gives data back in a bulk phase, however small, if the request names one.
+    pub fn push_bulk(&self, reply: &mut Reply, data: Bytes) {
+        if self.transport.bulk_id.get() == 0 {
+            return self.push(reply, data);
+        }
+        reply.header.flags |= ReplyFlags::BULK;
+        *self.transport.pushed.borrow_mut() = Some(data);
     }
 
     /// This request now waits for somebody else's: its slot is free, the client knows that it takes long.

@@ -41,6 +41,10 @@ services! {
     MGS = "mgs", "mgs.MGS.mgs", false, 32;
     /// Cancels of locks from clients.
     LDLM_CANCELD = "ldlm_canceld", "ldlm.services.ldlm_canceld", true, 24;
+    /// Pings and transfers of the self-test (Lustre: `LST` tests, at least 256 mini-workers a CPT, at most 2,048).
+    LST = "lst", "lst", false, 2048;
+    /// Its control requests: they pass whatever the tests have queued.
+    LST_CONTROL = "lst_control", "lst_control", false, 16;
     /// Lock callbacks.
     LDLM_CBD = "ldlm_cbd", "ldlm.services.ldlm_cbd", false, 24;
 }

@@ -6,7 +6,7 @@ use env::LocalFuture;
 use types::{Errno, TargetId};
 use wire::{Reply, Request};
 
-use crate::{ClientRecord, Exports, Incoming, ServiceSpec, Session};
+use crate::{ClientRecord, Exports, Incoming, ServiceSpec, Session, limits};
 
 /// Where a request queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,10 @@ pub trait Target: 'static {
     fn id(&self) -> TargetId;
     /// Its sessions.
     fn exports(&self) -> Rc<Exports>;
+    /// Requests in flight that a client of it is told to keep to.
+    fn rpcs_in_flight(&self) -> u32 {
+        limits::RPCS_IN_FLIGHT_MAX
+    }
     /// Which service handles `request`.
     fn class(&self, request: &Request) -> Class;
     /// Executes a request. Resends that were executed before, and committed replays, do not come here.

@@ -6,7 +6,7 @@
 use std::io;
 use std::rc::Rc;
 
-use env::{Env, EnvBody, Link, Listener, LocalFuture, Task};
+use env::{Env, EnvBody, Link, Listener, LocalFuture, NetCounters, Task};
 use types::{Instant, Nid, NidAddr, Timespec};
 
 struct Alias {
@@ -49,5 +49,13 @@ impl EnvBody for Alias {
 
     fn listen(&self, at: NidAddr) -> LocalFuture<'static, io::Result<Listener>> {
         self.inner.listen(at)
+    }
+
+    fn net_counters(&self) -> NetCounters {
+        self.inner.net_counters()
+    }
+
+    fn poison_bulk(&self, poison: Option<u8>) {
+        self.inner.poison_bulk(poison);
     }
 }

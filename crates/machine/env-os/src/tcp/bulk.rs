@@ -24,8 +24,12 @@ pub(super) async fn read_all(shared: Rc<Shared>, mut half: OwnedReadHalf, _write
             return Err(Fault::Channel(header.kind, "bulk"));
         }
         shared.heard.set(true);
+        shared.config.traffic.received(header.length);
         if shared.bulk.admits(header.id, header.length) {
             let mut buffer = take_buffer(header.length);
+            if let Some(poison) = shared.config.traffic.poison() {
+                buffer.fill(poison);
+            }
             half.read_exact(&mut buffer).await?;
             header.check(&buffer)?;
             shared.bulk.deliver(header.id, buffer.freeze());

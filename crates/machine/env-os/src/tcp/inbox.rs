@@ -46,6 +46,7 @@ impl TcpRecv {
             header.check_in_place(&mut payload)?;
             payload.advance(FRAME_HEADER_BYTES);
             if header.kind != FrameKind::Heartbeat {
+                self.shared.config.traffic.received(header.length);
                 return Ok(Some(Frame::new(header.kind, header.id, payload.freeze())));
             }
         }

@@ -143,6 +143,7 @@ impl LinkSend for TcpSend {
         if !self.0.is_open() {
             return Err(LinkDown);
         }
+        self.0.config.traffic.sent(frame.payload_len());
         let outbox = if frame.kind == FrameKind::BulkData { &self.0.bulk_out } else { &self.0.control };
         if let Err(fault) = outbox.push(frame, self.0.config.crc) {
             self.0.fail(&fault);
