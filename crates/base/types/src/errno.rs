@@ -58,6 +58,7 @@ errnos! {
     ELOOP = 40, "Too many levels of symbolic links";
     ENODATA = 61, "No data available";
     EPROTO = 71, "Protocol error";
+    EBADMSG = 74, "Bad message";
     EOVERFLOW = 75, "Value too large for defined data type";
     EMSGSIZE = 90, "Message too long";
     EOPNOTSUPP = 95, "Operation not supported";

@@ -165,7 +165,7 @@ pub enum Told {
     NoSession,
     /// It will not, error number.
     Refused(i32),
-    /// To [`Ask::Query`]: loops that run.
+    /// To [`Ask::Query`]: loops that run, and one for each running test that the node serves.
     Running(u32),
     /// To [`Ask::Stat`].
     Stat(Box<Stat>),

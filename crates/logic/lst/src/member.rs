@@ -93,6 +93,8 @@ struct Test {
     with: Vec<At>,
     run: Option<Run>,
     live: u32,
+    /// The batch runs and this node is a destination.
+    serves: bool,
 }
 
 impl Member {
@@ -186,6 +188,7 @@ impl Member {
             return (refused(Errno::E2BIG), Vec::new());
         }
         let mut actions = Vec::new();
+        tests.values_mut().for_each(|test| test.serves = test.with.is_empty());
         for test in tests.values_mut().filter(|test| !test.with.is_empty()) {
             self.runs += 1;
             let run = Run(self.runs);
@@ -296,14 +299,15 @@ impl Session {
             }
             Some(_) => Err(Errno::EEXIST),
             None => {
-                tests.insert(number, Test { spec, with, run: None, live: 0 });
+                tests.insert(number, Test { spec, with, run: None, live: 0, serves: false });
                 Ok(())
             }
         }
     }
 
     fn stop(&mut self, batch: &str, force: bool) -> (Told, Vec<Action>) {
-        let Some(tests) = self.batches.get(batch) else { return (refused(Errno::ENOENT), Vec::new()) };
+        let Some(tests) = self.batches.get_mut(batch) else { return (refused(Errno::ENOENT), Vec::new()) };
+        tests.values_mut().for_each(|test| test.serves = false);
         let runs = tests.values().filter_map(|test| test.run);
         (Told::Done, runs.map(|run| Action::Stop { run, force }).collect())
     }
@@ -311,7 +315,7 @@ impl Session {
     fn query(&self, batch: &str, number: u32) -> Told {
         let Some(tests) = self.batches.get(batch) else { return refused(Errno::ENOENT) };
         let asked = tests.iter().filter(|(own, _)| number == 0 || **own == number);
-        Told::Running(asked.map(|(_, test)| test.live).sum())
+        Told::Running(asked.map(|(_, test)| test.live + u32::from(test.serves)).sum())
     }
 
     fn running(&self) -> u32 {

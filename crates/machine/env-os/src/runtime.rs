@@ -25,9 +25,7 @@ pub fn run<T, F: Future<Output = T>>(config: OsConfig, main: impl FnOnce(Env) ->
         .enable_time()
         .build_local(Default::default())
         .expect("the kernel gives an epoll descriptor to a starting node");
-    runtime.block_on(async move {
-        main(another(config)).await
-    })
+    runtime.block_on(async move { main(another(config)).await })
 }
 
 /// A further environment on the running executor, with settings and counters of its own: several nodes in one process.

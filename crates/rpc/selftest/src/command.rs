@@ -1,0 +1,173 @@
+//! What `lst` asks its console, and what it prints of the answer.
+
+use lst::NodeState;
+use serde::{Deserialize, Serialize};
+use wire::lst::{Kind, Stat};
+
+/// A command of `lst` to a running console.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// Name, id, nodes.
+    ShowSession,
+    /// All nodes leave, the console ends.
+    EndSession,
+    /// Nodes join the session under the name of a group.
+    AddGroup {
+        /// Its name.
+        name: String,
+        /// NID lists.
+        nids: Vec<String>,
+    },
+    /// Nodes that no other group names leave.
+    DelGroup {
+        /// Its name.
+        name: String,
+    },
+    /// Takes nodes out of a group or asks them again.
+    UpdateGroup {
+        /// Its name.
+        name: String,
+        /// Take out nodes in these states.
+        clean: Vec<State>,
+        /// Ask nodes that are not active to join again.
+        refresh: bool,
+        /// Take out these.
+        remove: Option<String>,
+    },
+    /// Groups, or one's nodes.
+    ListGroup {
+        /// None: names of all.
+        groups: Vec<String>,
+        /// None: counts by state.
+        states: Vec<State>,
+    },
+    /// A batch without tests.
+    AddBatch {
+        /// Its name.
+        name: String,
+    },
+    /// Batches, or one's tests.
+    ListBatch {
+        /// None: names of all.
+        name: Option<String>,
+        /// One of its tests.
+        test: Option<u32>,
+        /// Its nodes instead: sources.
+        all: bool,
+        /// Its nodes instead: destinations.
+        server: bool,
+    },
+    /// A test between two groups.
+    AddTest {
+        /// Batch.
+        batch: String,
+        /// Requests of each loop.
+        loops: Option<u32>,
+        /// Loops for each pair.
+        concurrency: u32,
+        /// `D:S`.
+        distribute: String,
+        /// Sources.
+        from: String,
+        /// Destinations.
+        to: String,
+        /// What.
+        kind: Kind,
+    },
+    /// Start a batch.
+    Run {
+        /// Which.
+        batch: String,
+    },
+    /// Stop a batch and wait until its loops have ended.
+    Stop {
+        /// Which.
+        batch: String,
+        /// Without waiting for requests.
+        force: bool,
+    },
+    /// Does a batch run?
+    Query {
+        /// Which.
+        batch: String,
+        /// One of its tests; 0: all.
+        test: u32,
+        /// At its destinations.
+        server: bool,
+        /// Node by node.
+        all: bool,
+    },
+    /// Counters.
+    Sample {
+        /// Groups or NID lists.
+        of: Vec<String>,
+        /// Seconds to wait for a node.
+        timeout_secs: u32,
+    },
+    /// Nodes with errors.
+    ShowError {
+        /// Groups or NID lists.
+        of: Vec<String>,
+        /// Of tests only.
+        session: bool,
+    },
+    /// Are nodes alive in the session?
+    Ping {
+        /// Whose; all nodes of the session where nothing is named.
+        group: Option<String>,
+        /// Sources and destinations of this batch.
+        batch: Option<String>,
+        /// These.
+        nodes: Option<String>,
+    },
+}
+
+/// A node's state in a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// In the session.
+    Active,
+    /// In another.
+    Busy,
+    /// Does not answer any more.
+    Down,
+    /// Never answered.
+    Unknown,
+}
+
+impl From<State> for NodeState {
+    fn from(state: State) -> NodeState {
+        match state {
+            State::Active => NodeState::Active,
+            State::Busy => NodeState::Busy,
+            State::Down => NodeState::Down,
+            State::Unknown => NodeState::Unknown,
+        }
+    }
+}
+
+/// What a console answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// For stdout.
+    pub out: String,
+    /// For stderr.
+    pub err: String,
+    /// Exit status: zero, or an error number.
+    pub status: i32,
+    /// To [`Command::Sample`].
+    pub samples: Vec<Sample>,
+    /// The console ends behind this answer.
+    pub ends: bool,
+}
+
+/// Counters of the nodes of a group or list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// As it was asked for.
+    pub name: String,
+    /// By NID; none where a node did not answer.
+    pub nodes: Vec<(u64, Option<Stat>)>,
+}

@@ -1,0 +1,278 @@
+//! The node side: joins a session, answers tests, runs its own.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use env::{Env, LocalFuture, ParamTree, Task};
+use lst::pattern::{self, Origin, POISON};
+use lst::{Action, Member, Run, limits};
+use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target, spec};
+use types::{Errno, Instance, Nid, NidAddr, Span, TargetId, Transno};
+use wire::body::{LstBrwReq, LstPing};
+use wire::lst::{At, Check, Control, Net, Told};
+use wire::{Opcode, Reply, Request};
+
+use crate::data::Source;
+use crate::load;
+use crate::peer::Peer;
+
+/// Settings of a node's self-test.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SelfTestConfig {
+    /// Own address, from which tests go out; none lets the system choose.
+    pub nid: Option<Nid>,
+    /// Answers tests of nobody's session too: for a driver that measures without a console.
+    pub is_open: bool,
+}
+
+/// A node's self-test.
+pub struct SelfTest {
+    pub(crate) env: Env,
+    config: SelfTestConfig,
+    exports: Rc<Exports>,
+    pub(crate) member: RefCell<Member>,
+    pub(crate) source: Source,
+    pub(crate) sequence: Cell<u64>,
+    runs: RefCell<BTreeMap<Run, Running>>,
+    peers: RefCell<BTreeMap<NidAddr, Rc<Peer>>>,
+    watched: Cell<bool>,
+}
+
+struct Running {
+    stop: Rc<Cell<bool>>,
+    tasks: Vec<Task>,
+    live: usize,
+}
+
+impl SelfTest {
+    /// In no session; to be added to a [`service::Node`].
+    pub fn new(env: &Env, config: SelfTestConfig) -> Rc<SelfTest> {
+        let exports = ExportsConfig {
+            target: TargetId::LST,
+            instance: Instance(u64::try_from(env.wall().sec).unwrap_or(0).max(1)), // rises from start to start
+            known: Vec::new(),
+            replies: Vec::new(),
+            last_committed: Transno::NONE,
+            recovery_window: Span::secs(30),
+            recovery_window_max: Span::secs(120),
+            abort_recovery: true,
+            lease: Span::secs(150),
+        };
+        Rc::new(SelfTest {
+            env: env.clone(),
+            config,
+            exports: Exports::new(env, exports),
+            member: RefCell::default(),
+            source: Source::default(),
+            sequence: Cell::new(0),
+            runs: RefCell::default(),
+            peers: RefCell::default(),
+            watched: Cell::new(false),
+        })
+    }
+
+    /// `lst.session`, and `lst.corrupt_every` for tests of the data check.
+    pub fn register(self: &Rc<Self>, params: &ParamTree) {
+        let of = Rc::downgrade(self);
+        params.register("lst.session", move || {
+            let node = of.upgrade();
+            node.and_then(|node| node.member.borrow().session().map(|(_, name)| name.to_owned())).unwrap_or_default()
+        });
+        let (of, to) = (Rc::downgrade(self), Rc::downgrade(self));
+        let read = move || of.upgrade().map_or(0, |node| node.source.corrupt_every.get()).to_string();
+        params.register_rw("lst.corrupt_every", read, move |value| {
+            let every = value.trim().parse().map_err(|_| "expected a count of transfers, or 0".to_owned())?;
+            if let Some(node) = to.upgrade() {
+                node.source.corrupt_every.set(every);
+            }
+            Ok(())
+        });
+    }
+
+    /// Stamp of the session, zero in none.
+    pub(crate) fn stamp(&self) -> u64 {
+        self.member.borrow().session().map_or(0, |(id, _)| id.stamp)
+    }
+
+    // ---- control ----------------------------------------------------------------------------------------------
+
+    fn control(self: &Rc<Self>, request: &Request) -> Result<Reply, Errno> {
+        let control: Control = wire::config::decode(&request.buf(0)).ok_or(Errno::EPROTO)?;
+        let (mut told, actions) = self.member.borrow_mut().handle(control, self.env.now());
+        if let Told::Stat(stat) = &mut told {
+            let net = self.env.net_counters();
+            stat.net = Net {
+                send_count: net.send_count,
+                recv_count: net.recv_count,
+                send_bytes: net.send_bytes,
+                recv_bytes: net.recv_bytes,
+            };
+        }
+        self.perform(actions);
+        let poison = self.member.borrow().looks_at_data().then_some(POISON);
+        self.env.poison_bulk(poison);
+        self.watch();
+        Ok(Reply::ok(&request.header, vec![wire::config::encode(&told)]))
+    }
+
+    fn perform(self: &Rc<Self>, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Start { run, spec, with } => self.start(run, spec, &with),
+                Action::Stop { run, force } => self.stop(run, force),
+                Action::Leave => {
+                    for (_, peer) in std::mem::take(&mut *self.peers.borrow_mut()) {
+                        self.env.spawn("lst.hang-up", async move { peer.shutdown().await });
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(self: &Rc<Self>, run: Run, spec: wire::lst::TestSpec, with: &[At]) {
+        let stop = Rc::new(Cell::new(false));
+        let mut tasks = Vec::new();
+        for at in with {
+            let peer = self.peer(NidAddr { nid: Nid(at.nid), port: at.port });
+            for _ in 0..spec.concurrency {
+                let job = load::Job { node: Rc::clone(self), run, spec, peer: Rc::clone(&peer), stop: Rc::clone(&stop) };
+                tasks.push(self.env.spawn("lst.load", job.run()));
+            }
+        }
+        let live = tasks.len();
+        self.runs.borrow_mut().insert(run, Running { stop, tasks, live });
+    }
+
+    fn peer(&self, at: NidAddr) -> Rc<Peer> {
+        let mut peers = self.peers.borrow_mut();
+        let made = || Peer::new(&self.env, self.config.nid, at, limits::RPC_TIMEOUT);
+        Rc::clone(peers.entry(at).or_insert_with(made))
+    }
+
+    fn stop(&self, run: Run, force: bool) {
+        if let Some(running) = self.runs.borrow().get(&run) {
+            running.stop.set(true);
+        }
+        let ended = if force { self.runs.borrow_mut().remove(&run) } else { None };
+        ended.iter().flat_map(|running| &running.tasks).for_each(Task::abort);
+    }
+
+    /// A loop's end, whatever ended it.
+    pub(crate) fn loop_ended(&self, run: Run) {
+        self.member.borrow_mut().loop_ended(run);
+        let mut runs = self.runs.borrow_mut();
+        if let Some(running) = runs.get_mut(&run) {
+            running.live -= 1;
+            if running.live == 0 {
+                runs.remove(&run);
+            }
+        }
+    }
+
+    /// Ends a session of which nothing is heard.
+    fn watch(self: &Rc<Self>) {
+        if self.member.borrow().poll_timeout().is_none() || self.watched.replace(true) {
+            return;
+        }
+        let node = Rc::clone(self);
+        self.env.spawn("lst.watch", async move {
+            loop {
+                let due = node.member.borrow().poll_timeout();
+                let Some(due) = due else { break };
+                node.env.sleep_until(due).await;
+                let actions = node.member.borrow_mut().handle_timeout(node.env.now());
+                if !actions.is_empty() {
+                    tracing::warn!("nothing was heard of the self-test session: it is over here");
+                }
+                node.perform(actions);
+            }
+            node.env.poison_bulk(None);
+            node.watched.set(false);
+        });
+    }
+
+    // ---- tests ------------------------------------------------------------------------------------------------
+
+    fn admits(&self, stamp: u64) -> Result<(), Errno> {
+        if self.member.borrow().admits(stamp) || (self.config.is_open && stamp == 0) {
+            return Ok(());
+        }
+        self.member.borrow_mut().count_dropped();
+        Err(Errno::ESHUTDOWN)
+    }
+
+    fn ping(&self, request: &Request) -> Result<Reply, Errno> {
+        let ping: LstPing = request.body();
+        self.admits(ping.session)?;
+        Ok(Reply::ok(&request.header, request.bufs.clone()))
+    }
+
+    async fn brw(&self, incoming: &Incoming) -> Result<Reply, Errno> {
+        let request: LstBrwReq = incoming.request.body();
+        self.admits(request.session)?;
+        let check = Check::from_u32(request.check).ok_or(Errno::EINVAL)?;
+        let length = request.length as usize;
+        if request.length > limits::BRW_BYTES_MAX || length == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let origin = Origin { sender: request.sender, sequence: request.sequence };
+        let mut reply = Reply::ok(&incoming.request.header, vec![Bytes::new()]);
+        if request.write == 0 {
+            incoming.push_bulk(&mut reply, self.source.make(check, length, origin));
+            return Ok(reply);
+        }
+        let data = incoming.pull().await?;
+        if data.len() != length || !pattern::is_intact(check, &data, request.offset as usize, origin) {
+            tracing::warn!(peer = %incoming.peer(), length, "data of the self-test arrived damaged");
+            return Err(Errno::EBADMSG);
+        }
+        Ok(reply)
+    }
+
+    async fn execute(self: Rc<Self>, incoming: Incoming) -> Reply {
+        let done = match incoming.request.opcode() {
+            Opcode::LstPing => self.ping(&incoming.request),
+            Opcode::LstBrw => self.brw(&incoming).await,
+            Opcode::LstControl => self.control(&incoming.request),
+            _ => Err(Errno::EOPNOTSUPP),
+        };
+        done.unwrap_or_else(|errno| Reply::error(&incoming.request.header, errno))
+    }
+}
+
+impl Target for SelfTest {
+    fn id(&self) -> TargetId {
+        TargetId::LST
+    }
+
+    fn exports(&self) -> Rc<Exports> {
+        Rc::clone(&self.exports)
+    }
+
+    fn rpcs_in_flight(&self) -> u32 {
+        limits::CONCURRENCY_MAX
+    }
+
+    fn class(&self, request: &Request) -> Class {
+        let service = if request.opcode() == Opcode::LstControl { &spec::LST_CONTROL } else { &spec::LST };
+        Class { service, high_priority: false }
+    }
+
+    fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {
+        Box::pin(self.execute(incoming))
+    }
+
+    fn remember_client(self: Rc<Self>, _record: ClientRecord) -> LocalFuture<'static, Result<(), Errno>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn session_ended(self: Rc<Self>, _session: Rc<Session>, _evicted: bool) -> LocalFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
