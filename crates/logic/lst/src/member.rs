@@ -345,7 +345,7 @@ fn is_valid(spec: TestSpec) -> bool {
     let sized = match spec.kind {
         Kind::Ping => true,
         Kind::Brw { check: Check::Full | Check::Simple | Check::Crc | Check::None | Check::Discard, size, offset, .. } => {
-            (1..=BRW_BYTES_MAX).contains(&size) && offset % 8 == 0 && offset < BRW_BYTES_MAX
+            (1..=BRW_BYTES_MAX).contains(&size) && offset.is_multiple_of(8) && offset < BRW_BYTES_MAX
         }
     };
     sized && (1..=CONCURRENCY_MAX).contains(&spec.concurrency) && spec.loops != Some(0)

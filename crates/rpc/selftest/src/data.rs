@@ -30,7 +30,7 @@ impl Source {
         self.sent.set(sent);
         match self.corrupt_every.get() {
             0 => data,
-            every if sent % every != 0 => data,
+            every if !sent.is_multiple_of(every) => data,
             _ => corrupted(&data, sent),
         }
     }

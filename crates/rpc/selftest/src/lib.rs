@@ -18,4 +18,4 @@ mod target;
 
 pub use command::{Answer, Command};
 pub use console::{Console, ConsoleConfig};
-pub use target::{SelfTest, SelfTestConfig};
+pub use target::{SelfTest, SelfTestConfig, register};

@@ -1,8 +1,8 @@
 //! The node side: joins a session, answers tests, runs its own.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
 use env::{Env, LocalFuture, ParamTree, Task};
@@ -71,24 +71,6 @@ impl SelfTest {
             peers: RefCell::default(),
             watched: Cell::new(false),
         })
-    }
-
-    /// `lst.session`, and `lst.corrupt_every` for tests of the data check.
-    pub fn register(self: &Rc<Self>, params: &ParamTree) {
-        let of = Rc::downgrade(self);
-        params.register("lst.session", move || {
-            let node = of.upgrade();
-            node.and_then(|node| node.member.borrow().session().map(|(_, name)| name.to_owned())).unwrap_or_default()
-        });
-        let (of, to) = (Rc::downgrade(self), Rc::downgrade(self));
-        let read = move || of.upgrade().map_or(0, |node| node.source.corrupt_every.get()).to_string();
-        params.register_rw("lst.corrupt_every", read, move |value| {
-            let every = value.trim().parse().map_err(|_| "expected a count of transfers, or 0".to_owned())?;
-            if let Some(node) = to.upgrade() {
-                node.source.corrupt_every.set(every);
-            }
-            Ok(())
-        });
     }
 
     /// Stamp of the session, zero in none.
@@ -240,6 +222,24 @@ impl SelfTest {
         };
         done.unwrap_or_else(|errno| Reply::error(&incoming.request.header, errno))
     }
+}
+
+/// `lst.session`, and `lst.corrupt_every` for tests of the data check: of each node of this process.
+pub fn register(params: &ParamTree, nodes: &[Rc<SelfTest>]) {
+    let all: Rc<[Weak<SelfTest>]> = nodes.iter().map(Rc::downgrade).collect();
+    let of = Rc::clone(&all);
+    params.register("lst.session", move || {
+        let name = |node: Rc<SelfTest>| node.member.borrow().session().map(|(_, name)| name.to_owned());
+        let names: BTreeSet<String> = of.iter().filter_map(Weak::upgrade).filter_map(name).collect();
+        names.into_iter().collect::<Vec<_>>().join("\n")
+    });
+    let (of, to) = (Rc::clone(&all), all);
+    let read = move || of.iter().find_map(Weak::upgrade).map_or(0, |node| node.source.corrupt_every.get()).to_string();
+    params.register_rw("lst.corrupt_every", read, move |value| {
+        let every = value.trim().parse().map_err(|_| "expected a count of transfers, or 0".to_owned())?;
+        to.iter().filter_map(Weak::upgrade).for_each(|node| node.source.corrupt_every.set(every));
+        Ok(())
+    });
 }
 
 impl Target for SelfTest {

@@ -22,7 +22,7 @@ fn serve(sim: &Sim, handle: &NodeHandle, params: &ParamTree) {
         let one = NonZeroU32::MIN;
         let node = Node::new(&env, NodeConfig::new(CptTable::new(one, one, 1, true).expect("one")));
         let tester = SelfTest::new(&env, SelfTestConfig { nid: Some(nid), is_open: false });
-        tester.register(&params);
+        selftest::register(&params, std::slice::from_ref(&tester));
         node.add_target(tester);
         let listener = env.listen(NidAddr { nid, port: PORT_DEFAULT }).await.expect("free");
         node.serve(listener);
