@@ -29,7 +29,7 @@ const STAGES: &[Stage] = &[
     ("release", |_| {
         run(
             "cargo",
-            &["build", "--release", "--quiet", "-p", "nacre", "-p", "cluster", "-p", "fuzz", "--bins", "--examples"],
+            &["build", "--release", "--quiet", "-p", "nacre", "-p", "client", "-p", "cluster", "-p", "fuzz", "--bins", "--examples"],
             &[],
         )
     }),
@@ -110,7 +110,7 @@ pub(crate) fn fuzz(args: &[String]) -> Result<()> {
 
 /// `cargo xtask mounted [NAME]`.
 pub(crate) fn mounted(args: &[String]) -> Result<()> {
-    run("cargo", &["build", "--release", "--quiet", "-p", "nacre"], &[])?;
+    run("cargo", &["build", "--release", "--quiet", "-p", "nacre", "-p", "client", "--bins", "--examples"], &[])?;
     let before = Machine::now();
     mounted_tests(CI, args.first().map(String::as_str))?;
     Machine::compare(&before)
