@@ -29,7 +29,21 @@ const STAGES: &[Stage] = &[
     ("release", |_| {
         run(
             "cargo",
-            &["build", "--release", "--quiet", "-p", "nacre", "-p", "client", "-p", "cluster", "-p", "fuzz", "--bins", "--examples"],
+            &[
+                "build",
+                "--release",
+                "--quiet",
+                "-p",
+                "nacre",
+                "-p",
+                "client",
+                "-p",
+                "cluster",
+                "-p",
+                "fuzz",
+                "--bins",
+                "--examples",
+            ],
             &[],
         )
     }),

@@ -19,6 +19,7 @@
 mod boot;
 mod commit;
 mod config;
+mod device;
 mod limits;
 mod locks;
 mod op;

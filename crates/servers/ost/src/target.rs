@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Notify};
 use types::{Errno, Span, TargetId};
 use wire::{Opcode, Reply, Request, RequestFlags};
 
+use crate::device::Device;
 use crate::locks::Locks;
 use crate::op;
 use crate::tombstones::Tombstones;
@@ -42,6 +43,7 @@ pub struct Ost {
     pub(crate) locks: Locks,
     pub(crate) tombstones: RefCell<Tombstones>,
     pub(crate) commit_interval: Cell<Span>,
+    pub(crate) device: Device,
     pub(crate) dirty_data: Cell<u64>,
     pub(crate) committing: Mutex<()>,
     pub(crate) kicks: Rc<Kicks>,
@@ -67,6 +69,7 @@ impl Ost {
             exports: booted.exports,
             locks: Locks::default(),
             tombstones: RefCell::new(booted.tombstones),
+            device: Device::default(),
             dirty_data: Cell::new(0),
             committing: Mutex::new(()),
             kicks: Rc::default(),
@@ -113,6 +116,24 @@ impl Ost {
     #[must_use]
     pub fn commit_interval(&self) -> Span {
         self.commit_interval.get()
+    }
+
+    /// Pretends that the device moves this many bytes a second at most (0: as fast as it is), for experiments.
+    pub fn set_device_bytes_per_sec(&self, rate: u64) {
+        self.device.set_bytes_per_sec(rate);
+    }
+
+    /// See [`Ost::set_device_bytes_per_sec`].
+    #[must_use]
+    pub fn device_bytes_per_sec(&self) -> u64 {
+        self.device.bytes_per_sec()
+    }
+
+    /// Waits for a transfer of `bytes` by the pretended device, if there is one.
+    pub(crate) async fn transfer(&self, bytes: u64) {
+        if let Some(until) = self.device.occupy(self.env.now(), bytes) {
+            self.env.sleep_until(until).await;
+        }
     }
 
     /// Bytes of data written since the last commit.

@@ -19,6 +19,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         return Err(Errno::EMSGSIZE);
     }
     let end = body.offset.checked_add(u64::from(body.length)).ok_or(Errno::EFBIG)?;
+    ost.transfer(u64::from(body.length)).await;
     let mode = if body.flags & io::DIRECT != 0 { IoMode::Direct } else { IoMode::Auto };
     let held = match Extent::new(body.offset, end) {
         Some(extent) => Some(ost.locks.lock(object, extent, Mode::Shared).await),

@@ -28,6 +28,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     if data.len() != body.length as usize {
         return Err(Errno::EPROTO);
     }
+    ost.transfer(u64::from(body.length)).await;
     let mode = if body.flags & io::DIRECT != 0 { IoMode::Direct } else { IoMode::Auto };
 
     let held = ost.locks.lock(object, extent, Mode::Exclusive).await;

@@ -9,6 +9,9 @@ use types::Span;
 
 use super::{Body, Running, Server};
 
+/// Highest `device_mibps`.
+const DEVICE_MIBPS_MAX: u64 = 1 << 20;
+
 /// Longest `commit_interval`, milliseconds: more than this is lost work, not batching.
 const COMMIT_INTERVAL_MS_MAX: u64 = 60_000;
 
@@ -156,6 +159,24 @@ fn register_ost(params: &ParamTree, server: &Weak<Server>, base: &str, index: us
         _ => String::new(),
     });
     params.register(format!("{base}.dirty_data_bytes"), dirty);
+    register_device(params, server, base, index);
+}
+
+/// `device_mibps`: a rate below what the machine can do makes requests wait, so that schedulers can be compared.
+fn register_device(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize) {
+    let read = of(server, move |server| match &server.targets[index].body {
+        Body::Ost(ost) => (ost.device_bytes_per_sec() >> 20).to_string(),
+        _ => String::new(),
+    });
+    let to_set = server.clone();
+    let write = move |value: &str| {
+        let mib = parse_within(value, 0, DEVICE_MIBPS_MAX)?;
+        if let Some(Body::Ost(ost)) = to_set.upgrade().map(|server| server.targets[index].body.clone()) {
+            ost.set_device_bytes_per_sec(mib << 20);
+        }
+        Ok(())
+    };
+    params.register_rw(format!("{base}.device_mibps"), read, write);
 }
 
 fn register_mdt(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize, target: &Running) {
