@@ -5,25 +5,44 @@
 
 #![warn(missing_docs)]
 
+mod calendar;
 mod command;
 mod control;
+mod crre;
+mod crrn;
 mod fifo;
 mod guard;
 mod head;
+mod index;
 mod limits;
+mod orr;
 mod pick;
 mod policy;
 mod queue;
 mod request;
+mod rounds;
 mod slab;
 mod state;
+mod sweep;
+mod trr;
+mod turns;
 
 pub use command::{Command, Heads, number_in, print_policies, print_stats};
 pub use control::{Moment, Partitions, Restart, Selected};
+pub use crre::crre;
+pub use crrn::crrn;
 pub use head::{Counters, Dequeued, Disabled, Head, Listed, PolicyIndex, Taken, promote};
 pub use limits::{ARG_CHARS_MAX, DRAIN_WAIT, NAME_CHARS_MAX, POLICIES_MAX, VALUE_BYTES_MAX, WAIT_MIN};
+pub use orr::orr;
 pub use pick::{Load, Pick, Turn};
 pub use policy::{Broken, Descriptor, Form, HeadKind, Make, Mode, Next, Policy, Refusal, Refused, Removal, Start, Tunable};
 pub use queue::{Handle, Id, Links, List, Queue};
 pub use request::{ID_NONE, Io, Request};
 pub use state::PolicyState;
+pub use trr::trr;
+
+/// The policies of this crate beside FIFO, in the order in which Lustre registers them, and then those it has not.
+#[must_use]
+pub fn policies<R: Request + 'static>() -> Vec<Descriptor<R>> {
+    vec![crrn(), orr(), trr(), crre()]
+}

@@ -22,6 +22,12 @@ pub const POLICIES_MAX: usize = 16;
 /// time in the past would otherwise be a busy loop.
 pub const WAIT_MIN: Span = Span::millis(1);
 
+/// Largest quantum of a round robin policy, in its unit (Lustre: 16 bits).
+pub(crate) const QUANTUM_MAX: u64 = 65_535;
+
+/// Most idle groups that a policy can be told to keep: 80 bytes each.
+pub(crate) const GROUPS_IDLE_LIMIT: u64 = 1 << 20;
+
 /// Things allocated at once. A queue that grows to millions never copies what it holds: it gets one more chunk.
 /// 4,096 slots of about 100 bytes are 400 KiB, which the allocator maps without touching them.
 pub(crate) const CHUNK: usize = 4_096;

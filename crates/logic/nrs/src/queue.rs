@@ -164,6 +164,16 @@ impl List {
         self.len == 0
     }
 
+    /// Its requests, first to last.
+    pub fn iter<R>(&self, queue: &Queue<R>) -> impl Iterator<Item = Id> {
+        let mut at = self.head;
+        std::iter::from_fn(move || {
+            let id = some(at)?;
+            at = queue.slots.get(at).next;
+            Some(id)
+        })
+    }
+
     /// Appends; `id` is in no list.
     #[inline]
     pub fn push_back<R>(&mut self, queue: &mut Queue<R>, id: Id) {

@@ -1,0 +1,24 @@
+//! CRR-E: client round robin over exports (spec rpc 5.3). As CRR-N, with a connection in the place of a node: a node
+//! with three mounts has three shares. A request without an export is left to FIFO.
+
+use crate::index::Key;
+use crate::turns::{By, Turns};
+use crate::{Descriptor, Request, Tunable};
+
+pub(crate) struct ByExport;
+
+impl By for ByExport {
+    const NAME: &'static str = "crre";
+
+    fn key<R: Request>(request: &R) -> Option<Key> {
+        Some([request.export()?, 0])
+    }
+}
+
+const TUNABLES: &[Tunable] = &[Tunable::labelled("nrs_crre_quantum", "quantum"), Tunable::labelled("nrs_crre_unit", "unit")];
+
+/// Registers as `crre`, for all services.
+#[must_use]
+pub fn crre<R: Request>() -> Descriptor<R> {
+    Descriptor::plain::<Turns<ByExport>>(ByExport::NAME, TUNABLES)
+}

@@ -1,0 +1,27 @@
+//! CRR-N: client round robin over NIDs (spec rpc 5.2). Each node gets a batch of up to `quantum` requests per round, in
+//! the order in which its requests came.
+//!
+//! Tunables: `quantum` 1..65535, default 8, changes hold for batches opened later; `unit` rpc or kib: in KiB a batch
+//! closes when the data of its requests reaches the quantum, and what is too much is a debt of its next one.
+
+use crate::index::Key;
+use crate::turns::{By, Turns};
+use crate::{Descriptor, Request, Tunable};
+
+pub(crate) struct ByNid;
+
+impl By for ByNid {
+    const NAME: &'static str = "crrn";
+
+    fn key<R: Request>(request: &R) -> Option<Key> {
+        Some([request.nid().0, 0])
+    }
+}
+
+const TUNABLES: &[Tunable] = &[Tunable::labelled("nrs_crrn_quantum", "quantum"), Tunable::labelled("nrs_crrn_unit", "unit")];
+
+/// Registers as `crrn`, for all services.
+#[must_use]
+pub fn crrn<R: Request>() -> Descriptor<R> {
+    Descriptor::plain::<Turns<ByNid>>(ByNid::NAME, TUNABLES)
+}

@@ -1,0 +1,171 @@
+//! Finds a group by its key: a hash table that grows by one bucket at a time (linear hashing, Litwin 1980), so that no
+//! insertion ever rehashes the table. The chains run through the groups themselves.
+//!
+//! The order of buckets shows nowhere: the table is asked for keys, never walked.
+
+use crate::limits::CHUNK;
+use crate::slab::{NIL, Slab, Vacant};
+
+/// What names a group: a NID, an export, a FID, an index.
+pub(crate) type Key = [u64; 2];
+
+/// A group that an index can hold.
+pub(crate) trait Chained: Vacant {
+    fn key(&self) -> Key;
+    fn next(&self) -> u32;
+    fn set_next(&mut self, place: u32);
+}
+
+/// Buckets of an empty index; a power of two.
+const BUCKETS_MIN: usize = 64;
+
+pub(crate) struct Index {
+    buckets: Vec<Vec<u32>>, // chunks of CHUNK
+    count: usize,           // buckets: low .. 2 * low
+    low: usize,
+    len: usize,
+}
+
+impl Default for Index {
+    fn default() -> Index {
+        let mut first = Vec::with_capacity(CHUNK);
+        first.resize(BUCKETS_MIN, NIL);
+        Index { buckets: vec![first], count: BUCKETS_MIN, low: BUCKETS_MIN, len: 0 }
+    }
+}
+
+const _: () = assert!(BUCKETS_MIN.is_power_of_two() && BUCKETS_MIN <= CHUNK);
+
+/// Mixes all bits of a key (the finaliser of splitmix64, twice).
+fn hash(key: Key) -> usize {
+    let mix = |mut x: u64| {
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    };
+    mix(mix(key[0]).wrapping_add(key[1])) as usize
+}
+
+impl Index {
+    fn bucket_of(&self, key: Key) -> usize {
+        let hash = hash(key);
+        let bucket = hash & (2 * self.low - 1);
+        if bucket < self.count { bucket } else { hash & (self.low - 1) }
+    }
+
+    fn bucket(&mut self, at: usize) -> &mut u32 {
+        &mut self.buckets[at / CHUNK][at % CHUNK]
+    }
+
+    pub(crate) fn find<T: Chained>(&self, slab: &Slab<T>, key: Key) -> Option<u32> {
+        let bucket = self.bucket_of(key);
+        let mut place = self.buckets[bucket / CHUNK][bucket % CHUNK];
+        while place != NIL {
+            let item = slab.get(place);
+            if item.key() == key {
+                return Some(place);
+            }
+            place = item.next();
+        }
+        None
+    }
+
+    /// Adds what is at `place`; its key is not in the index.
+    pub(crate) fn insert<T: Chained>(&mut self, slab: &mut Slab<T>, place: u32) {
+        let bucket = self.bucket_of(slab.get(place).key());
+        let first = std::mem::replace(self.bucket(bucket), place);
+        slab.get_mut(place).set_next(first);
+        self.len += 1;
+        if self.len > self.count {
+            self.split(slab);
+        }
+    }
+
+    /// Takes out what is at `place`, which is in the index.
+    pub(crate) fn remove<T: Chained>(&mut self, slab: &mut Slab<T>, place: u32) {
+        let bucket = self.bucket_of(slab.get(place).key());
+        let behind = slab.get(place).next();
+        self.len -= 1;
+        let mut at = *self.bucket(bucket);
+        if at == place {
+            *self.bucket(bucket) = behind;
+            return;
+        }
+        while slab.get(at).next() != place {
+            at = slab.get(at).next();
+            assert!(at != NIL, "what is removed is in the index");
+        }
+        slab.get_mut(at).set_next(behind);
+    }
+
+    /// One more bucket, which gets its share of the one it splits.
+    fn split<T: Chained>(&mut self, slab: &mut Slab<T>) {
+        let old = self.count - self.low;
+        if self.count.is_multiple_of(CHUNK) {
+            self.buckets.push(Vec::with_capacity(CHUNK));
+        }
+        self.buckets[self.count / CHUNK].push(NIL);
+        self.count += 1;
+        let mut place = std::mem::replace(self.bucket(old), NIL);
+        while place != NIL {
+            let behind = slab.get(place).next();
+            let bucket = self.bucket_of(slab.get(place).key());
+            let first = std::mem::replace(self.bucket(bucket), place);
+            slab.get_mut(place).set_next(first);
+            place = behind;
+        }
+        if self.count == 2 * self.low {
+            self.low = self.count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    struct Item(Key, u32);
+
+    impl Vacant for Item {
+        fn vacant() -> Item {
+            Item([0, 0], NIL)
+        }
+        fn link(&mut self) -> &mut u32 {
+            &mut self.1
+        }
+    }
+
+    impl Chained for Item {
+        fn key(&self) -> Key {
+            self.0
+        }
+        fn next(&self) -> u32 {
+            self.1
+        }
+        fn set_next(&mut self, place: u32) {
+            self.1 = place;
+        }
+    }
+
+    #[test]
+    fn it_finds_what_an_ordered_map_finds() {
+        let (mut slab, mut index, mut map) = (Slab::default(), Index::default(), BTreeMap::new());
+        let mut chance = 1_u64;
+        for step in 0..200_000 {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let key = [(chance >> 40) % 30_000, (chance >> 20) % 2];
+            assert_eq!(index.find(&slab, key), map.get(&key).copied(), "{step}");
+            if let Some(place) = map.remove(&key) {
+                index.remove(&mut slab, place);
+                slab.remove(place);
+            } else {
+                let place = slab.insert(Item(key, NIL));
+                index.insert(&mut slab, place);
+                map.insert(key, place);
+            }
+        }
+        assert!(map.len() > 20_000 && index.count > 20_000, "{} in {}", map.len(), index.count);
+    }
+}

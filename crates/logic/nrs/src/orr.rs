@@ -1,0 +1,41 @@
+//! ORR: round robin over objects, sorted by offset (spec rpc 5.4). For disks that seek: each object gets a batch of up to
+//! `quantum` requests per round, which sweeps over it once.
+//!
+//! Only `ost_io`, only reads unless `supported` says otherwise; everything else is left to FIFO.
+
+use types::{Fid, OstIndex};
+
+use crate::index::Key;
+use crate::sweep::{Sweep, Target};
+use crate::{Descriptor, Request, Tunable};
+
+pub(crate) struct Objects;
+
+impl Target for Objects {
+    const NAME: &'static str = "orr";
+    const GROUPS: &'static str = "objects";
+
+    fn key<R: Request>(request: &R) -> Option<Key> {
+        request.object().map(|Fid { seq, oid, ver }| [seq, u64::from(oid) << 32 | u64::from(ver)])
+    }
+
+    fn line<R: Request>(request: &R, round: u64) -> String {
+        let fid = request.object().unwrap_or_default();
+        let OstIndex(ost) = request.ost_index().unwrap_or_default();
+        format!("NRS start orr request for object with ID {fid} from OST with index {ost}, with round {round}")
+    }
+}
+
+const TUNABLES: &[Tunable] = &[
+    Tunable::labelled("nrs_orr_quantum", "quantum"),
+    Tunable::labelled("nrs_orr_offset_type", "offset_type"),
+    Tunable::labelled("nrs_orr_supported", "supported"),
+    Tunable::labelled("nrs_orr_sweep", "sweep"),
+    Tunable::labelled("nrs_orr_objects_max", "objects_max"),
+];
+
+/// Registers as `orr`, for `ost_io`.
+#[must_use]
+pub fn orr<R: Request>() -> Descriptor<R> {
+    Descriptor::plain::<Sweep<Objects>>(Objects::NAME, TUNABLES).only_for("ost_io")
+}

@@ -1,0 +1,243 @@
+//! CRR-N, CRR-E, ORR and TRR against an ordered map of all requests: what spec rpc 5.2 and 5.4 write down, word by word.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Chance, Req};
+use nrs::{Descriptor, Handle, Head, HeadKind, Moment, Partitions, Removal};
+use types::{CptIndex, Extent, Instant};
+
+const NOW: Instant = Instant(1);
+
+/// Round, batch, first byte, last byte, arrival.
+type Place = (u64, u64, u64, u64, u64);
+
+#[derive(Default)]
+struct Group {
+    round: u64,
+    seq: u64,
+    left: i64,
+    active: u64,
+}
+
+/// The ordered map.
+struct Reference {
+    quantum: u64,
+    kib: bool,
+    sorted: bool,
+    cscan: bool,
+    round: u64,
+    seq: u64,
+    arrivals: u64,
+    at: Option<(u64, u64, u64, u64)>, // batch served last, and where in it
+    groups: BTreeMap<u64, Group>,
+    queue: BTreeMap<Place, (u64, u64)>, // number, group
+    places: BTreeMap<u64, Place>,
+}
+
+impl Reference {
+    fn enqueue(&mut self, number: u64, group: u64, range: Extent) {
+        self.arrivals += 1;
+        let (start, end) = if self.sorted { (range.start(), range.end()) } else { (0, 0) };
+        let front = self.queue.first_key_value().map(|(place, _)| (place.0, place.1));
+        let c = self.groups.entry(group).or_default();
+        if let (true, Some(at)) = (self.cscan && c.left > 0 && c.active > 0, self.at)
+            && front == Some((c.round, c.seq))
+            && front == Some((at.0, at.1))
+            && (start, end) < (at.2, at.3)
+        {
+            (c.left, c.round) = (0, c.round + 1);
+        }
+        if c.left <= 0 || c.round < self.round || c.active == 0 {
+            if c.active == 0 && c.left > 0 {
+                (c.round, c.left) = (c.round + 1, 0);
+            }
+            if c.round < self.round {
+                (c.round, c.left) = (self.round, 0);
+            }
+            if c.seq < self.seq {
+                self.seq += 1;
+                c.seq = self.seq;
+            }
+            c.left += self.quantum as i64;
+            while c.left <= 0 {
+                c.left += self.quantum as i64;
+                c.round += 1;
+            }
+        }
+        if self.queue.is_empty() {
+            self.round = c.round;
+        }
+        let place = (c.round, c.seq, start, end, self.arrivals);
+        assert!(c.round >= self.round && self.queue.insert(place, (number, group)).is_none());
+        self.places.insert(number, place);
+        c.active += 1;
+        c.left -= if self.kib { (range.end() - range.start()).div_ceil(1024) as i64 } else { 1 };
+        if c.left <= 0 {
+            c.round += 1;
+        }
+    }
+
+    fn dequeue(&mut self) -> Option<(u64, (u64, u64))> {
+        let (place, _) = self.queue.first_key_value()?;
+        let place = *place;
+        self.at = Some((place.0, place.1, place.2, place.3));
+        Some((self.leave(place), (place.0, place.1)))
+    }
+
+    fn leave(&mut self, place: Place) -> u64 {
+        let smallest = self.queue.first_key_value().is_some_and(|(first, _)| *first == place);
+        let (number, group) = self.queue.remove(&place).expect("queued");
+        self.places.remove(&number);
+        if smallest {
+            self.round = self.queue.first_key_value().map_or(self.round + 1, |(first, _)| self.round.max(first.0));
+        }
+        let c = self.groups.get_mut(&group).expect("known");
+        c.active -= 1;
+        number
+    }
+
+    fn remove(&mut self, number: u64) {
+        let place = self.places[&number];
+        let group = self.queue[&place].1;
+        self.leave(place);
+        let c = self.groups.get_mut(&group).expect("known");
+        let batch = (c.round, c.seq, 0, 0, 0)..=(c.round, c.seq, u64::MAX, u64::MAX, u64::MAX);
+        if c.left > 0 && c.active > 0 && self.queue.range(batch).next().is_none() {
+            (c.round, c.left) = (c.round + 1, 0); // a batch that has become empty is over
+        }
+        if c.active == 0 && c.round > self.round + 1 {
+            (c.round, c.left) = (self.round + 1, 0);
+        }
+    }
+}
+
+struct Case {
+    descriptor: Descriptor<Req>,
+    /// Client, object, OST.
+    group: fn(&Req) -> u64,
+    tunables: &'static [(&'static str, &'static str)],
+    kib: bool,
+    sorted: bool,
+    cscan: bool,
+}
+
+fn set(head: &mut Head<Req>, parameter: &str, value: &str) {
+    let moment = Moment { now: NOW, seed: 1 };
+    Partitions { reg: vec![head], hp: vec![] }.set(parameter, value, moment).expect("a good value");
+}
+
+fn check(case: &Case, seed: u64, steps: u64) {
+    let name = case.descriptor.name;
+    let mut head = Head::new("ost_io", HeadKind::Reg, CptIndex(0), std::slice::from_ref(&case.descriptor));
+    let moment = Moment { now: NOW, seed };
+    Partitions { reg: vec![&mut head], hp: vec![] }.select(name, moment).expect("starts");
+    for (parameter, value) in case.tunables {
+        set(&mut head, parameter, value);
+    }
+    let mut chance = Chance(seed);
+    let clients = 1 + chance.below(23);
+    let mut reference = Reference {
+        quantum: 0,
+        kib: case.kib,
+        sorted: case.sorted,
+        cscan: case.cscan,
+        round: 0,
+        seq: 1,
+        arrivals: 0,
+        at: None,
+        groups: BTreeMap::new(),
+        queue: BTreeMap::new(),
+        places: BTreeMap::new(),
+    };
+    let mut queued: Vec<(u64, Handle)> = Vec::new();
+    let mut wave = 0;
+    for step in 0..steps {
+        if step % 5_000 == 0 {
+            wave = chance.below(80); // how much more comes than goes, in percent
+            reference.quantum = 1 + chance.below(9) * if case.kib { 40 } else { 1 };
+            set(&mut head, &format!("nrs_{name}_quantum"), &reference.quantum.to_string());
+        }
+        if chance.below(100) < wave {
+            let start = chance.below(64) * 4096;
+            let client = 1 + chance.below(clients).min(chance.below(clients)); // some ask more than others
+            let request = Req { range: (start, start + 4096 * (1 + chance.below(40))), ..Req::new(step, client) };
+            let range = Extent::new(request.range.0, request.range.1).expect("not empty");
+            reference.enqueue(step, (case.group)(&request), range);
+            queued.push((step, head.enqueue(request, NOW)));
+        } else if chance.one_in(5) && !queued.is_empty() {
+            // gone already, or queued: both are asked for
+            let (number, handle) = queued.swap_remove(chance.below(queued.len() as u64) as usize);
+            let removed = head.remove(handle, NOW, Removal::Gone).map(|request| request.number);
+            assert_eq!(removed, reference.places.contains_key(&number).then_some(number), "{name} {seed} {step}");
+            if removed.is_some() {
+                reference.remove(number);
+            }
+        } else {
+            let taken = head.dequeue(NOW).taken().map(|taken| (taken.request.number, head.finished(taken.policy, NOW)).0);
+            assert_eq!(taken, reference.dequeue().map(|(number, _)| number), "{name} {seed} {step}");
+        }
+        assert_eq!(head.len(), reference.queue.len(), "{name} {seed} {step}");
+    }
+    assert_eq!(head.take_disabled(), []);
+    assert!(head.list()[1].counters.started > steps / 10, "FIFO has nothing to do");
+}
+
+/// 10^6 operations and more, over many small worlds.
+fn check_million(case: &Case) {
+    for seed in 0..25 {
+        check(case, seed, 40_000);
+    }
+}
+
+fn clients(request: &Req) -> u64 {
+    request.client
+}
+
+#[test]
+fn crrn_orders_as_the_ordered_map_does() {
+    check_million(&Case { descriptor: nrs::crrn(), group: clients, tunables: &[], kib: false, sorted: false, cscan: false });
+}
+
+#[test]
+fn crrn_by_kib_orders_as_the_ordered_map_does() {
+    let tunables = &[("nrs_crrn_unit", "kib")];
+    check_million(&Case { descriptor: nrs::crrn(), group: clients, tunables, kib: true, sorted: false, cscan: false });
+}
+
+#[test]
+fn crre_orders_as_the_ordered_map_does() {
+    check_million(&Case { descriptor: nrs::crre(), group: clients, tunables: &[], kib: false, sorted: false, cscan: false });
+}
+
+#[test]
+fn orr_orders_as_the_ordered_map_does() {
+    check_million(&Case {
+        descriptor: nrs::orr(),
+        group: |request| request.object,
+        tunables: &[],
+        kib: false,
+        sorted: true,
+        cscan: false,
+    });
+}
+
+#[test]
+fn orr_that_never_goes_back_orders_as_the_ordered_map_does() {
+    let tunables = &[("nrs_orr_sweep", "cscan")];
+    check_million(&Case {
+        descriptor: nrs::orr(),
+        group: |request| request.object,
+        tunables,
+        kib: false,
+        sorted: true,
+        cscan: true,
+    });
+}
+
+#[test]
+fn trr_orders_as_the_ordered_map_does() {
+    let group = |request: &Req| request.object % 8;
+    check_million(&Case { descriptor: nrs::trr(), group, tunables: &[], kib: false, sorted: true, cscan: false });
+}
