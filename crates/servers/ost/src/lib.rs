@@ -24,6 +24,7 @@ mod limits;
 mod locks;
 mod op;
 mod record;
+mod tally;
 mod target;
 mod tombstones;
 mod transact;

@@ -19,5 +19,9 @@ pub(crate) const DESTROY_OBJECTS_AT_ONCE: usize = 64;
 pub(crate) const TOMBSTONES_MAX: usize = 1 << 18;
 /// Tombstones removed in one transaction.
 pub(crate) const TOMBSTONES_SWEPT_AT_ONCE: usize = 256;
+/// Client nodes of `export_stats`.
+pub(crate) const TALLY_NIDS_MAX: usize = 4_096;
+/// Jobs of `job_stats`.
+pub(crate) const TALLY_JOBS_MAX: usize = 1_024;
 
 const _: () = assert!(DESTROY_OBJECTS_AT_ONCE <= DESTROY_OBJECTS_MAX);

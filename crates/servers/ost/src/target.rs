@@ -9,11 +9,13 @@ use service::spec::{OST, OST_CREATE, OST_IO};
 use service::{Class, ClientRecord, Exports, Incoming, Session, Target};
 use tokio::sync::{Mutex, Notify};
 use types::{Errno, Span, TargetId};
+use wire::body::{OstAttr, OstIoReq};
 use wire::{Opcode, Reply, Request, RequestFlags};
 
 use crate::device::Device;
 use crate::locks::Locks;
 use crate::op;
+use crate::tally::{Kind, Tally};
 use crate::tombstones::Tombstones;
 use crate::{OstConfig, StartError};
 
@@ -44,6 +46,7 @@ pub struct Ost {
     pub(crate) tombstones: RefCell<Tombstones>,
     pub(crate) commit_interval: Cell<Span>,
     pub(crate) device: Device,
+    tally: Tally,
     pub(crate) dirty_data: Cell<u64>,
     pub(crate) committing: Mutex<()>,
     pub(crate) kicks: Rc<Kicks>,
@@ -70,6 +73,7 @@ impl Ost {
             locks: Locks::default(),
             tombstones: RefCell::new(booted.tombstones),
             device: Device::default(),
+            tally: Tally::default(),
             dirty_data: Cell::new(0),
             committing: Mutex::new(()),
             kicks: Rc::default(),
@@ -168,6 +172,42 @@ impl Ost {
         }
     }
 
+    /// Operations and bytes by client node, as text.
+    #[must_use]
+    pub fn export_stats(&self) -> String {
+        self.tally.render_nids()
+    }
+
+    /// Operations and bytes by job, as text.
+    #[must_use]
+    pub fn job_stats(&self) -> String {
+        self.tally.render_jobs(self.env.now())
+    }
+
+    /// Forgets what was counted by client node.
+    pub fn clear_export_stats(&self) {
+        self.tally.clear_nids();
+    }
+
+    /// Forgets what was counted by job.
+    pub fn clear_job_stats(&self) {
+        self.tally.clear_jobs();
+    }
+
+    fn count(&self, incoming: &Incoming, reply: &Reply) {
+        if reply.errno().is_some() {
+            return;
+        }
+        let (kind, bytes) = match incoming.request.opcode() {
+            Opcode::OstRead => (Kind::Read, u64::from(reply.body::<OstAttr>().length)),
+            Opcode::OstWrite => (Kind::Write, u64::from(incoming.request.body::<OstIoReq>().length)),
+            Opcode::OstPunch => (Kind::Punch, 0),
+            Opcode::OstSync => (Kind::Sync, 0),
+            _ => (Kind::Other, 0),
+        };
+        self.tally.count(self.env.now(), incoming.peer(), incoming.request.header.jobid, kind, bytes);
+    }
+
     async fn execute(self: Rc<Self>, incoming: Incoming) -> Reply {
         let done = match incoming.request.opcode() {
             Opcode::OstRead => op::read::execute(&self, &incoming).await,
@@ -184,6 +224,7 @@ impl Ost {
         if wants_sync && let Err(errno) = self.commit_upto(reply.transno()).await {
             reply = Reply::error(&incoming.request.header, errno);
         }
+        self.count(&incoming, &reply);
         if self.has_failed() {
             // Whatever this instance says now may be wrong. The client sends it again to the next one.
             std::future::pending::<()>().await;

@@ -160,6 +160,35 @@ fn register_ost(params: &ParamTree, server: &Weak<Server>, base: &str, index: us
     });
     params.register(format!("{base}.dirty_data_bytes"), dirty);
     register_device(params, server, base, index);
+    register_tallies(params, server, base, index);
+}
+
+/// `export_stats`, `job_stats`: writing anything clears them.
+fn register_tallies(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize) {
+    register_tally(params, server, &format!("{base}.export_stats"), index, ost::Ost::export_stats, ost::Ost::clear_export_stats);
+    register_tally(params, server, &format!("{base}.job_stats"), index, ost::Ost::job_stats, ost::Ost::clear_job_stats);
+}
+
+fn register_tally(
+    params: &ParamTree,
+    server: &Weak<Server>,
+    name: &str,
+    index: usize,
+    render: fn(&ost::Ost) -> String,
+    clear: fn(&ost::Ost),
+) {
+    let read = of(server, move |server| match &server.targets[index].body {
+        Body::Ost(ost) => render(ost),
+        _ => String::new(),
+    });
+    let to_clear = server.clone();
+    let write = move |_: &str| {
+        if let Some(Body::Ost(ost)) = to_clear.upgrade().map(|server| server.targets[index].body.clone()) {
+            clear(&ost);
+        }
+        Ok(())
+    };
+    params.register_rw(name, read, write);
 }
 
 /// `device_mibps`: a rate below what the machine can do makes requests wait, so that schedulers can be compared.
