@@ -5,6 +5,7 @@
 //! decoder has an encoder, what was decoded must encode and decode to the same again.
 
 mod mutate;
+mod scheduler;
 mod targets;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -23,6 +23,8 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "records", corpus: records, check: record },
     Target { name: "superblock", corpus: superblocks, check: superblock },
     Target { name: "parameters", corpus: parameters, check: parameter },
+    Target { name: "tbf_rule", corpus: crate::scheduler::rules, check: crate::scheduler::rule },
+    Target { name: "nrs_commands", corpus: crate::scheduler::commands, check: crate::scheduler::command },
     Target { name: "fuse", corpus: kernel_requests, check: kernel_request },
 ];
 

@@ -6,13 +6,16 @@
 #![warn(missing_docs)]
 
 mod calendar;
+mod chance;
 mod command;
 mod control;
 mod crre;
 mod crrn;
+mod delay;
 mod fifo;
 mod guard;
 mod head;
+mod heap;
 mod index;
 mod limits;
 mod orr;
@@ -24,14 +27,20 @@ mod rounds;
 mod slab;
 mod state;
 mod sweep;
+mod tbf;
+#[cfg(test)]
+mod testing;
 mod trr;
 mod turns;
+mod wheel;
 
 pub use command::{Command, Heads, number_in, print_policies, print_stats};
 pub use control::{Moment, Partitions, Restart, Selected};
 pub use crre::crre;
 pub use crrn::crrn;
+pub use delay::delay;
 pub use head::{Counters, Dequeued, Disabled, Head, Listed, PolicyIndex, Taken, promote};
+pub use heap::{HeapHandle, IndexedHeap};
 pub use limits::{ARG_CHARS_MAX, DRAIN_WAIT, NAME_CHARS_MAX, POLICIES_MAX, VALUE_BYTES_MAX, WAIT_MIN};
 pub use orr::orr;
 pub use pick::{Load, Pick, Turn};
@@ -39,10 +48,21 @@ pub use policy::{Broken, Descriptor, Form, HeadKind, Make, Mode, Next, Policy, R
 pub use queue::{Handle, Id, Links, List, Queue};
 pub use request::{ID_NONE, Io, Request};
 pub use state::PolicyState;
+pub use tbf::{TbfNode, TbfParam, check_tbf_rule};
 pub use trr::trr;
+pub use wheel::{TICK, Wheel, WheelHandle};
 
-/// The policies of this crate beside FIFO, in the order in which Lustre registers them, and then those it has not.
+use std::rc::Rc;
+
+/// The policies of this crate beside FIFO, in the order in which Lustre registers them, and then those it has not; for
+/// one service of a node.
+#[must_use]
+pub fn policies_of<R: Request + 'static>(node: &Rc<TbfNode>) -> Vec<Descriptor<R>> {
+    vec![crrn(), orr(), trr(), node.descriptor(), delay(), crre()]
+}
+
+/// The same for a node with a single service.
 #[must_use]
 pub fn policies<R: Request + 'static>() -> Vec<Descriptor<R>> {
-    vec![crrn(), orr(), trr(), crre()]
+    policies_of(&Rc::new(TbfNode::default()))
 }

@@ -1,0 +1,526 @@
+//! TBF, the token bucket filter (spec rpc 5.6): each class of requests leaves at the rate of its rule.
+//!
+//! ```text
+//! request -> key (the fields of the policy's argument) -> class -> rule, by rank -> bucket
+//! heap of the classes that have requests, by when the first of each may leave
+//! ```
+//! A class is a queue in one partition; a bucket belongs to a class over all partitions (`scope=service`), to one
+//! partition's (`scope=cpt`) or to the node's (`scope=node`), to a coarser group (`class=`), or to the whole rule
+//! (`total=1`). Whoever shares a bucket takes turns in it.
+//!
+//! Invariants
+//! - A class is in the heap exactly when it has requests, with the time of the ticket for the first of them.
+//! - Requests of one class leave in the order they came.
+//! - No class leaves faster than its rate and depth say, however many partitions serve it; only a request that may not
+//!   wait any longer leaves before its time, and pays.
+//! - Rules take effect at once on classes with requests, and on idle ones with their next request.
+//!
+//! Lustre: `nrs_tbf.c`. What differs is in `docs/design/nrs.md`.
+
+mod bucket;
+mod buckets;
+mod classes;
+mod fields;
+mod grammar;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::fmt::Write;
+use std::rc::Rc;
+
+use types::{Instant, Span};
+
+use bucket::Pace;
+use buckets::{BucketRef, Buckets, Owner, Shared};
+use classes::{Class, Classes};
+use fields::{FieldSet, Key};
+use grammar::{Rate, Scope};
+use rules::Rules;
+
+use crate::{
+    Broken, Descriptor, Form, Id, IndexedHeap, Mode, Next, Policy, Queue, Refusal, Refused, Removal, Request, Start, Tunable,
+    number_in,
+};
+
+/// Requests a second of a rule that names no rate (Lustre: `tbf_rate`).
+const RATE_DEFAULT: u32 = 10_000;
+/// Requests of a burst (Lustre: `tbf_depth`).
+const DEPTH_DEFAULT: u32 = 3;
+/// Classes without requests that are kept (Lustre: `tbf_jobid_cache_size`).
+const IDLE_CLASSES_DEFAULT: u32 = 8_192;
+/// `nrs_tbf_rt_lag`.
+const RT_LAG_DEFAULT: Span = Span::secs(1);
+/// `nrs_tbf_rt_lag` at most, seconds.
+const RT_LAG_SECS_MAX: u64 = 600;
+/// Classes that `nrs_tbf_stats` shows unless it is told how many.
+const STATS_CLASSES_DEFAULT: usize = 64;
+/// Classes that it shows at most.
+const STATS_CLASSES_MAX: u64 = 100_000;
+
+const RULE: &str = "rule";
+const STATS: &str = "stats";
+const RT_LAG: &str = "rt_lag";
+
+const TUNABLES: &[Tunable] = &[
+    Tunable { parameter: "nrs_tbf_rule", label: RULE, form: Form::PerPartition, writable: true },
+    Tunable { parameter: "nrs_tbf_stats", label: STATS, form: Form::PerPartition, writable: true },
+    Tunable::labelled("nrs_tbf_rt_lag", RT_LAG),
+];
+
+/// What all services of a node share: the node-wide parameters, which count for policies started after they were set,
+/// and the buckets of `scope=node`.
+pub struct TbfNode {
+    rate: Cell<u32>,
+    depth: Cell<u32>,
+    idle_classes_max: Cell<u32>,
+    buckets: Shared,
+}
+
+impl Default for TbfNode {
+    fn default() -> TbfNode {
+        TbfNode {
+            rate: Cell::new(RATE_DEFAULT),
+            depth: Cell::new(DEPTH_DEFAULT),
+            idle_classes_max: Cell::new(IDLE_CLASSES_DEFAULT),
+            buckets: Shared::default(),
+        }
+    }
+}
+
+/// A node-wide parameter of TBF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TbfParam {
+    /// `tbf_rate`: requests a second.
+    Rate,
+    /// `tbf_depth`: requests of a burst.
+    Depth,
+    /// `tbf_jobid_cache_size`: idle classes kept.
+    IdleClasses,
+}
+
+impl TbfParam {
+    /// All of them.
+    pub const ALL: [TbfParam; 3] = [TbfParam::Rate, TbfParam::Depth, TbfParam::IdleClasses];
+
+    /// As the parameter tree names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            TbfParam::Rate => "tbf_rate",
+            TbfParam::Depth => "tbf_depth",
+            TbfParam::IdleClasses => "tbf_jobid_cache_size",
+        }
+    }
+}
+
+impl TbfNode {
+    fn cell(&self, param: TbfParam) -> (&Cell<u32>, u64) {
+        match param {
+            TbfParam::Rate => (&self.rate, grammar::RATE_RPC_END - 1),
+            TbfParam::Depth => (&self.depth, u64::from(grammar::DEPTH_MAX)),
+            TbfParam::IdleClasses => (&self.idle_classes_max, 1 << 24),
+        }
+    }
+
+    /// The value of a parameter.
+    #[must_use]
+    pub fn get(&self, param: TbfParam) -> u32 {
+        self.cell(param).0.get()
+    }
+
+    /// Sets a parameter, for policies started from now on.
+    ///
+    /// # Errors
+    /// EINVAL out of range.
+    pub fn set(&self, param: TbfParam, value: &str) -> Result<(), Refusal> {
+        let (cell, max) = self.cell(param);
+        let value = number_in(param.name(), value.trim(), 1..=max)?;
+        cell.set(u32::try_from(value).expect("each range ends below 2^32"));
+        Ok(())
+    }
+
+    /// The policy, for registration with the heads of this node.
+    #[must_use]
+    pub fn descriptor<R: Request + 'static>(self: &Rc<TbfNode>) -> Descriptor<R> {
+        let node = self.clone();
+        let make = move |start: &Start<'_>| {
+            let fields = FieldSet::parse(start.arg).map_err(|word| {
+                let known = "nid, jobid, opcode, uid, gid, projid or nodemap, joined by +, or nothing for all";
+                Refusal::invalid(format!("tbf '{}': '{word}' is no field: expected {known}", start.arg))
+            })?;
+            let service = Rc::new(RefCell::new(Buckets::default()));
+            let one = |cpt: &types::CptIndex| Box::new(Tbf::new(&node, &service, fields, cpt.0, start)) as Box<dyn Policy<R>>;
+            Ok(start.partitions.iter().map(one).collect())
+        };
+        Descriptor { name: "tbf", service: None, tunables: TUNABLES, make: Rc::new(make) }
+    }
+}
+
+/// When the first request of a class may leave, that request's number, the class.
+type Turn = (Instant, u64, u32);
+
+/// See the head of the file.
+pub(crate) struct Tbf {
+    fields: FieldSet,
+    partition: u32,
+    rules: Rules,
+    classes: Classes,
+    idle_max: usize,
+    heap: IndexedHeap<Turn>,
+    service: Shared,
+    node: Shared,
+    rt_lag: Span,
+    now: Instant, // of the latest call: what statistics are measured against
+    selection: Selection,
+}
+
+impl Tbf {
+    fn new(node: &TbfNode, service: &Shared, fields: FieldSet, partition: u32, start: &Start<'_>) -> Tbf {
+        Tbf {
+            fields,
+            partition,
+            rules: Rules::new(fields, Rate::rpc(node.rate.get()), node.depth.get()),
+            classes: Classes::new(start.seed),
+            idle_max: node.idle_classes_max.get() as usize,
+            heap: IndexedHeap::default(),
+            service: service.clone(),
+            node: node.buckets.clone(),
+            rt_lag: RT_LAG_DEFAULT,
+            now: start.now,
+            selection: Selection::default(),
+        }
+    }
+
+    fn buckets(&self, at: BucketRef) -> &Shared {
+        if at.on_node { &self.node } else { &self.service }
+    }
+
+    /// The class of a key, attached to the rule of this moment.
+    fn class_of(&mut self, key: &Key, now: Instant) -> u32 {
+        let at = match self.classes.find(key) {
+            Some(at) => at,
+            None => self.classes.insert(*key, 0, BucketRef::NONE),
+        };
+        if self.classes.get(at).generation != self.rules.generation() {
+            self.attach(at, now);
+        }
+        at
+    }
+
+    /// Finds the class's rule anew and moves the class to its bucket. Whether a ticket that it holds is still good; if
+    /// not, it has been given back.
+    fn attach(&mut self, at: u32, now: Instant) -> bool {
+        let class = self.classes.get(at);
+        let (old, old_rule, old_uid) = (class.bucket, class.rule, class.rule_uid);
+        let slot = self.rules.find(&class.key);
+        let rule = self.rules.get(slot).expect("a rule that was found is there");
+        let (uid, pace) = (rule.uid, Pace::new(rule.rate, rule.depth, rule.realtime, self.rt_lag));
+        let key = match rule.class {
+            _ if rule.total => Key::default(),
+            Some(fields) => class.key.project(fields),
+            None => class.key,
+        };
+        let owner = match rule.scope {
+            Scope::Cpt => Owner::Cpt(self.partition, uid),
+            Scope::Service => Owner::Service(uid),
+            Scope::Node => Owner::Node(rule.name),
+        };
+        let on_node = matches!(owner, Owner::Node(_));
+        // attached before the old one is detached: a bucket that stays the same must not be lost in between
+        let bucket = if on_node { &self.node } else { &self.service }.borrow_mut().attach(owner, key, pace, now);
+        let ticket = self.classes.get(at).turn.map(|(ticket, _)| ticket);
+        let mut kept = false;
+        if let Some(ticket) = ticket {
+            let mut buckets = self.buckets(old).borrow_mut();
+            let before = buckets.get_mut(old);
+            kept = old == bucket && before.is_current(&ticket);
+            if !kept {
+                before.cancel(&ticket);
+            }
+        }
+        self.buckets(old).borrow_mut().detach(old);
+        if let Some(rule) = self.rules.get_mut(old_rule).filter(|rule| rule.uid == old_uid) {
+            rule.refs -= 1;
+        }
+        self.rules.get_mut(slot).expect("as before").refs += 1;
+        let generation = self.rules.generation();
+        let class = self.classes.get_mut(at);
+        (class.bucket, class.rule, class.rule_uid, class.generation) = (bucket, slot, uid, generation);
+        kept
+    }
+
+    /// Takes a ticket for the first request of a class and places the class in the heap.
+    #[inline]
+    fn reserve<R: Request>(&mut self, queue: &Queue<R>, at: u32, busy: bool, now: Instant) {
+        let class = self.classes.get_mut(at);
+        let first = class.queue.front().expect("a class that is placed has requests");
+        let shared = if class.bucket.on_node { &self.node } else { &self.service };
+        let mut buckets = shared.borrow_mut();
+        let bucket = buckets.get_mut(class.bucket);
+        let ticket = bucket.reserve(bucket.pace().cost(queue.request(first).bytes()), busy, now);
+        let turn = (ticket.ready, queue.seq(first), at);
+        let handle = match class.turn {
+            Some((_, handle)) => {
+                self.heap.update(handle, turn);
+                handle
+            }
+            None => self.heap.insert(turn),
+        };
+        class.turn = Some((ticket, handle));
+    }
+
+    /// The first request of a class has left: its ticket is spent, the next request gets one.
+    #[inline]
+    fn advance<R: Request>(&mut self, queue: &Queue<R>, at: u32, spent: bool, now: Instant) {
+        let class = self.classes.get_mut(at);
+        let (ticket, handle) = class.turn.expect("a class with requests has a ticket");
+        let shared = if class.bucket.on_node { &self.node } else { &self.service };
+        {
+            let mut buckets = shared.borrow_mut();
+            let bucket = buckets.get_mut(class.bucket);
+            if spent { bucket.spend(&ticket, now) } else { bucket.cancel(&ticket) }
+        }
+        if class.queue.is_empty() {
+            class.turn = None;
+            self.heap.remove(handle);
+            self.rest(at);
+        } else {
+            self.reserve(queue, at, true, now);
+        }
+    }
+
+    /// A class has run empty; beyond the bound the oldest idle ones go.
+    fn rest(&mut self, at: u32) {
+        self.classes.push_idle(at);
+        if self.classes.idle() <= self.idle_max {
+            return;
+        }
+        while self.classes.idle() > self.idle_max / 4 * 3 {
+            let Some(class) = self.classes.pop_oldest() else { break };
+            self.forget(&class);
+        }
+    }
+
+    fn forget(&mut self, class: &Class) {
+        self.buckets(class.bucket).borrow_mut().detach(class.bucket);
+        if let Some(rule) = self.rules.get_mut(class.rule).filter(|rule| rule.uid == class.rule_uid) {
+            rule.refs -= 1;
+        }
+    }
+
+    /// Brings the classes with requests under the rules of this moment, in the order of their turns.
+    fn attach_waiting<R: Request>(&mut self, queue: &Queue<R>, now: Instant) {
+        let mut turns: Vec<Turn> = self.heap.iter().map(|(turn, _)| turn).collect();
+        turns.sort_unstable();
+        for (_, _, at) in turns {
+            if !self.attach(at, now) {
+                self.reserve(queue, at, false, now);
+            }
+        }
+    }
+
+    fn set_rule<R: Request>(&mut self, queue: &Queue<R>, text: &str, mode: Mode, now: Instant) -> Result<(), Refusal> {
+        let command = grammar::parse(text)?;
+        self.rules.check(&command)?;
+        if mode == Mode::Apply {
+            self.rules.apply(command);
+            self.attach_waiting(queue, now);
+        }
+        Ok(())
+    }
+
+    fn print_stats(&self) -> String {
+        let mut all: Vec<(u32, &Class)> = self.classes.iter().collect();
+        all.sort_by_key(|(at, class)| (std::cmp::Reverse(self.selection.by.value(class)), *at));
+        let mut out = String::new();
+        for (_, class) in all.into_iter().take(self.selection.count) {
+            let rule = self.rules.get(class.rule).filter(|rule| rule.uid == class.rule_uid);
+            let rule = rule.map_or_else(|| "-".to_owned(), |rule| rule.name.to_string());
+            let counters = &class.counters;
+            let idle_ms = (self.now - counters.last_seen).as_millis();
+            let _ = writeln!(
+                out,
+                "- {{ class: \"{}\", rule: {rule}, queued: {}, dispatched: {}, throttled: {}, removed: {}, wait_us: {}, last_seen_ms: {idle_ms} }}",
+                class.key.print(self.fields).escape_default(),
+                class.queue.len(),
+                counters.dispatched,
+                counters.throttled,
+                counters.removed,
+                counters.wait_ns / 1_000,
+            );
+        }
+        out
+    }
+}
+
+impl Drop for Tbf {
+    /// Buckets of the node outlive the policy unless its classes let go of them.
+    fn drop(&mut self) {
+        let held: Vec<_> = self.classes.iter().map(|(_, class)| (class.bucket, class.turn.map(|(ticket, _)| ticket))).collect();
+        for (bucket, ticket) in held {
+            // a policy that is dropped because it panicked may have been interrupted anywhere
+            let Ok(mut buckets) = self.buckets(bucket).try_borrow_mut() else { continue };
+            if let Some(ticket) = ticket {
+                buckets.get_mut(bucket).cancel(&ticket);
+            }
+            buckets.detach(bucket);
+        }
+    }
+}
+
+impl<R: Request> Policy<R> for Tbf {
+    fn enqueue(&mut self, queue: &mut Queue<R>, id: Id, now: Instant) -> Result<(), Refused> {
+        self.now = now;
+        let key = Key::of(self.fields, queue.request(id));
+        let at = self.class_of(&key, now);
+        queue.set_tag(id, u64::from(at));
+        let class = self.classes.get_mut(at);
+        class.counters.last_seen = now;
+        class.queue.push_back(queue, id);
+        if class.turn.is_none() {
+            self.classes.unlink_idle(at);
+            self.reserve(queue, at, false, now);
+        }
+        Ok(())
+    }
+
+    fn dequeue(&mut self, queue: &mut Queue<R>, now: Instant, force: bool) -> Next {
+        self.now = now;
+        let Some(((ready, _, at), _)) = self.heap.peek() else { return Next::Empty };
+        if ready > now && !force {
+            return Next::NotBefore(ready);
+        }
+        let class = self.classes.get_mut(at);
+        let id = class.queue.pop_front(queue).expect("a class in the heap has requests");
+        let arrival = queue.request(id).arrival();
+        let (ticket, _) = class.turn.expect("a class with requests has a ticket");
+        class.counters.dispatched += 1;
+        class.counters.throttled += u64::from(ticket.waits);
+        class.counters.wait_ns = class.counters.wait_ns.saturating_add((now - arrival).0);
+        self.advance(queue, at, true, now);
+        Next::Take(id)
+    }
+
+    fn remove(&mut self, queue: &mut Queue<R>, id: Id, now: Instant, why: Removal) -> Result<(), Broken> {
+        self.now = now;
+        let at = u32::try_from(queue.tag(id)).map_err(|_| Broken("a request without a class".to_owned()))?;
+        let class = self.classes.get_mut(at);
+        let first = class.queue.front() == Some(id);
+        class.queue.remove(queue, id);
+        class.counters.removed += 1;
+        if first {
+            self.advance(queue, at, why == Removal::Forced, now);
+        }
+        Ok(())
+    }
+
+    fn get(&self, label: &str) -> Result<String, Refusal> {
+        match label {
+            RULE => Ok(self.rules.print()),
+            STATS => Ok(self.print_stats()),
+            RT_LAG => Ok(crate::delay::print_time(self.rt_lag)),
+            _ => Err(Refusal::invalid(format!("'{label}' is no tunable"))),
+        }
+    }
+
+    fn set(&mut self, queue: &mut Queue<R>, label: &str, value: &str, mode: Mode, now: Instant) -> Result<(), Refusal> {
+        self.now = now;
+        match label {
+            RULE => self.set_rule(queue, value, mode, now),
+            STATS => {
+                let selection = Selection::parse(value)?;
+                if mode == Mode::Apply {
+                    self.selection = selection;
+                }
+                Ok(())
+            }
+            RT_LAG => {
+                let lag = crate::delay::parse_time(RT_LAG, value, RT_LAG_SECS_MAX)?;
+                if mode == Mode::Apply {
+                    self.rt_lag = lag;
+                    self.rules.touch();
+                    self.attach_waiting(queue, now);
+                }
+                Ok(())
+            }
+            _ => Err(Refusal::invalid(format!("'{label}' is no tunable"))),
+        }
+    }
+
+    fn stats(&self, out: &mut String) {
+        let _ = writeln!(out, "  classes: {}", self.classes.len());
+        let _ = writeln!(out, "  classes_idle: {}", self.classes.idle());
+        let _ = writeln!(out, "  rules: {}", self.rules.iter().count());
+    }
+
+    fn log(&self, queue: &Queue<R>, id: Id) -> String {
+        format!("NRS start tbf request from 12345-{}, seq: {}", queue.request(id).nid(), queue.seq(id))
+    }
+}
+
+/// What `nrs_tbf_stats` shows: `top:N[:COLUMN]`, the N classes with the most in that column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Selection {
+    count: usize,
+    by: Column,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    Wait,
+    Queued,
+    Dispatched,
+    Throttled,
+    Seen,
+}
+
+impl Column {
+    const ALL: [(&'static str, Column); 5] = [
+        ("wait", Column::Wait),
+        ("queued", Column::Queued),
+        ("dispatched", Column::Dispatched),
+        ("throttled", Column::Throttled),
+        ("seen", Column::Seen),
+    ];
+
+    fn value(self, class: &Class) -> u64 {
+        match self {
+            Column::Wait => class.counters.wait_ns,
+            Column::Queued => class.queue.len() as u64,
+            Column::Dispatched => class.counters.dispatched,
+            Column::Throttled => class.counters.throttled,
+            Column::Seen => class.counters.last_seen.0,
+        }
+    }
+}
+
+impl Default for Selection {
+    fn default() -> Selection {
+        Selection { count: STATS_CLASSES_DEFAULT, by: Column::Wait }
+    }
+}
+
+impl Selection {
+    fn parse(text: &str) -> Result<Selection, Refusal> {
+        let wrong = || Refusal::invalid(format!("'{text}': top:N or top:N:wait|queued|dispatched|throttled|seen is expected"));
+        let rest = text.trim().strip_prefix("top:").ok_or_else(wrong)?;
+        let (count, by) = rest.split_once(':').unwrap_or((rest, "wait"));
+        let count = number_in(STATS, count, 1..=STATS_CLASSES_MAX)?;
+        let by = Column::ALL.into_iter().find(|(name, _)| *name == by).ok_or_else(wrong)?.1;
+        Ok(Selection { count: usize::try_from(count).expect("at most STATS_CLASSES_MAX"), by })
+    }
+}
+
+/// Reads a rule command and prints what it understood: what a fuzzer can hold on to.
+///
+/// # Errors
+/// EINVAL and the word that is wrong.
+pub fn check_tbf_rule(text: &str) -> Result<String, Refusal> {
+    let command = grammar::parse(text)?;
+    let mut rules = Rules::new(FieldSet::ALL, Rate::rpc(RATE_DEFAULT), DEPTH_DEFAULT);
+    rules.check(&command)?;
+    rules.apply(command);
+    Ok(rules.print())
+}

@@ -1,0 +1,98 @@
+//! Buckets that several classes and partitions hold together.
+//!
+//! A bucket lives as long as a class of any partition is attached to it. The partitions of a service share one set, all
+//! services of a node another; each is one value behind an `Rc`, because the partitions of a process run on one
+//! executor thread.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use types::Instant;
+
+use super::bucket::{Bucket, Pace};
+use super::fields::Key;
+use super::grammar::Name;
+
+/// What a bucket is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Owner {
+    /// A rule in one partition (its index).
+    Cpt(u32, u64),
+    /// A rule of a service.
+    Service(u64),
+    /// All rules of one name on the node.
+    Node(Name),
+}
+
+struct Held {
+    bucket: Bucket,
+    owner: Owner,
+    key: Key,
+    classes: u32,
+}
+
+/// Buckets by what they are for.
+#[derive(Default)]
+pub(crate) struct Buckets {
+    by_key: BTreeMap<(Owner, Key), u32>,
+    slots: Vec<Option<Held>>,
+    free: Vec<u32>,
+}
+
+/// Of several instances.
+pub(crate) type Shared = Rc<RefCell<Buckets>>;
+
+/// Where a class's bucket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BucketRef {
+    /// In the node's set, or in the service's.
+    pub(crate) on_node: bool,
+    slot: u32,
+}
+
+impl BucketRef {
+    /// Of a class that has not been attached yet.
+    pub(crate) const NONE: BucketRef = BucketRef { on_node: false, slot: u32::MAX };
+}
+
+impl Buckets {
+    /// Attaches one more class; the bucket takes `pace` if it had another one.
+    pub(crate) fn attach(&mut self, owner: Owner, key: Key, pace: Pace, now: Instant) -> BucketRef {
+        let on_node = matches!(owner, Owner::Node(_));
+        if let Some(slot) = self.by_key.get(&(owner, key)).copied() {
+            let held = self.slots[slot as usize].as_mut().expect("a listed bucket is there");
+            held.classes += 1;
+            held.bucket.set_pace(pace, now);
+            return BucketRef { on_node, slot };
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 buckets")
+        });
+        self.slots[slot as usize] = Some(Held { bucket: Bucket::new(pace, now), owner, key, classes: 1 });
+        self.by_key.insert((owner, key), slot);
+        BucketRef { on_node, slot }
+    }
+
+    /// Detaches a class; the last one takes the bucket with it.
+    pub(crate) fn detach(&mut self, at: BucketRef) {
+        let Some(held) = self.slots.get_mut(at.slot as usize).and_then(Option::as_mut) else { return };
+        held.classes -= 1;
+        if held.classes == 0 {
+            self.by_key.remove(&(held.owner, held.key));
+            self.slots[at.slot as usize] = None;
+            self.free.push(at.slot);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, at: BucketRef) -> &mut Bucket {
+        &mut self.slots[at.slot as usize].as_mut().expect("a class's bucket is there").bucket
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+}
