@@ -15,6 +15,8 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "request", corpus: requests, check: request },
     Target { name: "reply", corpus: replies, check: reply },
     Target { name: "config", corpus: configs, check: config },
+    Target { name: "lst_control", corpus: lst_controls, check: lst_control },
+    Target { name: "lst_told", corpus: lst_tolds, check: lst_told },
     Target { name: "dirents", corpus: pages, check: dirents },
     Target { name: "lov", corpus: lovs, check: lov },
     Target { name: "layout", corpus: layouts, check: layout_record },
@@ -27,6 +29,61 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "nrs_commands", corpus: crate::scheduler::commands, check: crate::scheduler::command },
     Target { name: "fuse", corpus: kernel_requests, check: kernel_request },
 ];
+
+const LST_SESSION: wire::lst::SessionId = wire::lst::SessionId { console: 1, stamp: 2 };
+
+fn lst_controls() -> Vec<Vec<u8>> {
+    use wire::lst::{Ask, At, Check, Control, Kind, TestSpec};
+    let kind = Kind::Brw { write: true, check: Check::Crc, size: 4_096, offset: 8 };
+    let spec = TestSpec { kind, loops: Some(9), concurrency: 8 };
+    let with = vec![At { nid: 3, port: 988 }; 3];
+    let batch = || "bulk_rw".to_owned();
+    let asks = [
+        Ask::Join { name: "rw".to_owned(), force: true },
+        Ask::Leave,
+        Ask::AddTest { batch: batch(), test: 1, spec, with },
+        Ask::Run { batch: batch() },
+        Ask::Stop { batch: batch(), force: false },
+        Ask::Query { batch: batch(), test: 1 },
+        Ask::Stat,
+    ];
+    asks.map(|ask| wire::config::encode(&Control { session: LST_SESSION, ask }).to_vec()).to_vec()
+}
+
+/// A node takes any control message, in a session that has a test.
+fn lst_control(input: &[u8]) -> bool {
+    let Some(control) = wire::config::decode::<wire::lst::Control>(input) else { return false };
+    assert_eq!(wire::config::decode(&wire::config::encode(&control)), Some(control.clone()));
+    let mut member = lst::Member::new();
+    for before in lst_controls().into_iter().take(3).filter_map(|bytes| wire::config::decode(&bytes)) {
+        member.handle(before, types::Instant(1));
+    }
+    let (told, _) = member.handle(control, types::Instant(2));
+    assert_eq!(wire::config::decode(&wire::config::encode(&told)), Some(told));
+    true
+}
+
+fn lst_tolds() -> Vec<Vec<u8>> {
+    use wire::lst::{Done, Net, Stat, Told};
+    let done = Done { count: 3, bytes: 4_096, latency: vec![(1, 2), (9, 1)] };
+    let net = Net { send_count: 1, recv_count: 2, send_bytes: 3, recv_bytes: 4 };
+    let stat = Stat { now_ns: 5, net, done: [done.clone(), done, Done::default()], ..Stat::default() };
+    let busy = Told::Busy { name: "rw".to_owned(), session: LST_SESSION };
+    let all = [Told::Done, busy, Told::Refused(22), Told::Running(8), Told::Stat(Box::new(stat))];
+    all.map(|told| wire::config::encode(&told).to_vec()).to_vec()
+}
+
+/// A console takes any answer, and prints what it says of an interval.
+fn lst_told(input: &[u8]) -> bool {
+    let Some(told) = wire::config::decode::<wire::lst::Told>(input) else { return false };
+    assert_eq!(wire::config::decode(&wire::config::encode(&told)), Some(told.clone()));
+    if let wire::lst::Told::Stat(stat) = told {
+        let nodes: Vec<_> = lst::Interval::between(&wire::lst::Stat::default(), &stat).into_iter().collect();
+        let _ = lst::render_net("fuzz", &nodes, lst::RateOptions::default());
+        let _ = lst::render_rpc("fuzz", &nodes);
+    }
+    true
+}
 
 fn frames() -> Vec<Vec<u8>> {
     let kinds = [FrameKind::Request, FrameKind::Reply, FrameKind::BulkPull, FrameKind::BulkData, FrameKind::Heartbeat];

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::Timespec;
 
-use super::{BULK_BYTES, Case, REPLY_BYTES, REQUEST_BYTES, Test, server};
+use super::{Case, REPLY_BYTES, REQUEST_BYTES, Test, server};
 
 /// Answers one connection after another. A connection starts with the sizes of request and reply.
 pub(super) fn serve() -> anyhow::Result<()> {
@@ -28,8 +28,8 @@ pub(super) fn serve() -> anyhow::Result<()> {
 pub(super) fn measure(case: Case, port: u16) -> anyhow::Result<f64> {
     let (request, reply) = match case.test {
         Test::Ping => (REQUEST_BYTES, REPLY_BYTES),
-        Test::Read => (REQUEST_BYTES, REPLY_BYTES + BULK_BYTES),
-        Test::Write => (REQUEST_BYTES + BULK_BYTES, REPLY_BYTES),
+        Test::Read => (REQUEST_BYTES, REPLY_BYTES + case.bytes),
+        Test::Write => (REQUEST_BYTES + case.bytes, REPLY_BYTES),
     };
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     for size in [request, reply] {

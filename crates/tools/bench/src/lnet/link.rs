@@ -1,6 +1,6 @@
 //! Links alone: frames of a ping's size and bulk, without what endpoint and service do.
 //!
-//! The first byte of a request says what it asks for. Data of a read comes as bulk under the request's id; for a write
+//! The first byte of a request says what it asks for, the second how much. Data of a read comes as bulk under the request's id; for a write
 //! the server pulls it.
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use env_os::OsConfig;
 use types::{Instant, Nid, NidAddr, Span};
 use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameKind};
 
-use super::{BULK_BYTES, Case, REPLY_BYTES, REQUEST_BYTES, Test, server};
+use super::{BULK_BYTES, Case, REPLY_BYTES, REQUEST_BYTES, SMALL_BYTES, Test, server};
 
 /// `port` of this machine.
 pub(super) fn local(port: u16) -> NidAddr {
@@ -33,6 +33,9 @@ pub(super) fn serve(crc: CrcMode) -> anyhow::Result<()> {
     })
 }
 
+/// Second byte of a request for a small transfer.
+const SMALL: u8 = b's';
+
 fn data() -> Bytes {
     Bytes::from(vec![3; BULK_BYTES])
 }
@@ -48,14 +51,16 @@ async fn echo(env: Env, mut link: Link, payloads: Payloads) {
     while let Some(frame) = link.rx.recv().await {
         let id = frame.id;
         let reply = Frame::new(FrameKind::Reply, id, payloads.reply.clone());
-        let sent = match frame.into_payload().first() {
+        let payload = frame.into_payload();
+        let bytes = if payload.get(1) == Some(&SMALL) { SMALL_BYTES } else { BULK_BYTES };
+        let sent = match payload.first() {
             Some(b'w') => {
                 let ticket = link.tx.expect_bulk(id, BULK_BYTES);
                 env.spawn("pull", receive(link.tx.clone(), ticket, reply));
                 link.tx.send(Frame::new(FrameKind::BulkPull, id, Bytes::new()))
             }
             Some(b'r') => {
-                let bulk = link.tx.send(Frame::new(FrameKind::BulkData, id, payloads.data.clone()));
+                let bulk = link.tx.send(Frame::new(FrameKind::BulkData, id, payloads.data.slice(..bytes)));
                 bulk.and_then(|()| link.tx.send(reply))
             }
             _ => link.tx.send(reply),
@@ -108,9 +113,21 @@ impl Client {
             Test::Read => b'r',
             Test::Write => b'w',
         };
-        let request = Bytes::from(vec![kind; REQUEST_BYTES - FRAME_HEADER_BYTES]);
+        let mut request = vec![kind; REQUEST_BYTES - FRAME_HEADER_BYTES];
+        if case.bytes == SMALL_BYTES {
+            request[1] = SMALL;
+        }
         let arrived = tokio::sync::mpsc::unbounded_channel();
-        Client { env: env.clone(), link, test: case.test, request, data: data(), arrived, next: 0, done: 0 }
+        Client {
+            env: env.clone(),
+            link,
+            test: case.test,
+            request: request.into(),
+            data: data().slice(..case.bytes),
+            arrived,
+            next: 0,
+            done: 0,
+        }
     }
 
     fn request(&mut self) -> anyhow::Result<()> {

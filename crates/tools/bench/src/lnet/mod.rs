@@ -10,14 +10,11 @@ mod link;
 mod report;
 mod rpc;
 mod server;
-mod target;
 
 use std::time::Duration;
 
 use anyhow::Context;
 use wire::{CrcMode, FRAME_HEADER_BYTES, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES};
-
-pub use target::LstTarget;
 
 /// Arguments of `nacre bench lnet`.
 #[derive(Clone, Debug, clap::Args)]
@@ -31,11 +28,14 @@ pub struct LnetArgs {
     /// Transfers of 1 MiB in flight.
     #[arg(long, default_value_t = 4)]
     pub bulk_inflight: u32,
+    /// Transfers of 4 KiB in flight.
+    #[arg(long, default_value_t = 64)]
+    pub small_inflight: u32,
     /// Turns: how often each side is measured.
     #[arg(long, default_value_t = 5)]
     pub pairs: u32,
-    /// What to measure: ping, read, write.
-    #[arg(long, value_delimiter = ',', default_values_t = ["ping".to_owned(), "read".to_owned(), "write".to_owned()])]
+    /// What to measure: ping, read4k, write4k, read, write. Transfers have a bulk phase, whatever their size.
+    #[arg(long, value_delimiter = ',', default_values_t = ["ping", "read4k", "write4k", "read", "write"].map(str::to_owned))]
     pub tests: Vec<String>,
     /// Sides to measure.
     #[arg(long, value_delimiter = ',', default_values_t = ["bare".to_owned(), "link".to_owned(), "rpc".to_owned()])]
@@ -58,8 +58,10 @@ pub struct LnetArgs {
     pub cpu: Option<u32>,
 }
 
-/// Bytes of a transfer.
+/// Bytes of a large transfer.
 pub(crate) const BULK_BYTES: usize = 1 << 20;
+/// Bytes of a small one.
+pub(crate) const SMALL_BYTES: usize = 4 << 10;
 /// Body of a ping, both ways.
 pub(crate) const BODY_BYTES: usize = 24;
 /// A ping on the wire.
@@ -72,6 +74,8 @@ pub(crate) const REPLY_BYTES: usize = FRAME_HEADER_BYTES + REPLY_HEADER_BYTES + 
 pub(crate) struct Case {
     pub(crate) test: Test,
     pub(crate) inflight: u32,
+    /// Of a transfer.
+    pub(crate) bytes: usize,
     pub(crate) crc: CrcMode,
     pub(crate) span: Duration,
 }
@@ -162,15 +166,19 @@ fn cases(args: &LnetArgs) -> anyhow::Result<Vec<Case>> {
     let span = Duration::from_secs_f64(args.seconds);
     let mut cases = Vec::new();
     for test in &args.tests {
-        let bulk = |test| [CrcMode::All, CrcMode::NoBulk].map(|crc| Case { test, inflight: args.bulk_inflight, crc, span });
+        let of = |test, inflight, bytes| [CrcMode::All, CrcMode::NoBulk].map(|crc| Case { test, inflight, bytes, crc, span });
+        let bulk = |test| of(test, args.bulk_inflight, BULK_BYTES);
+        let small = |test| of(test, args.small_inflight, SMALL_BYTES);
         match test.as_str() {
             "ping" => {
-                let case = |inflight: &u32| Case { test: Test::Ping, inflight: *inflight, crc: CrcMode::All, span };
+                let case = |inflight: &u32| Case { test: Test::Ping, inflight: *inflight, bytes: 0, crc: CrcMode::All, span };
                 cases.extend(args.inflight.iter().map(case));
             }
+            "read4k" => cases.extend(small(Test::Read)),
+            "write4k" => cases.extend(small(Test::Write)),
             "read" => cases.extend(bulk(Test::Read)),
             "write" => cases.extend(bulk(Test::Write)),
-            other => anyhow::bail!("no test '{other}': ping, read or write"),
+            other => anyhow::bail!("no test '{other}': ping, read4k, write4k, read or write"),
         }
     }
     Ok(cases)

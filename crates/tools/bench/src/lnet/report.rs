@@ -2,7 +2,7 @@
 
 use wire::CrcMode;
 
-use super::{BULK_BYTES, Case, Sample, Side, Test};
+use super::{Case, Sample, Side, Test};
 
 /// All turns of one case, per side.
 pub(super) struct Row {
@@ -33,12 +33,13 @@ impl Spread {
 
 impl Row {
     fn title(&self) -> String {
-        let Case { test, inflight, crc, .. } = self.case;
+        let Case { test, inflight, bytes, crc, .. } = self.case;
+        let size = if bytes >= 1 << 20 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) };
         let crc = if crc == CrcMode::All { "crc" } else { "no crc" };
         match test {
             Test::Ping => format!("ping, {inflight} in flight"),
-            Test::Read => format!("read 1 MiB, {crc}, {inflight} in flight"),
-            Test::Write => format!("write 1 MiB, {crc}, {inflight} in flight"),
+            Test::Read => format!("read {size}, {crc}, {inflight} in flight"),
+            Test::Write => format!("write {size}, {crc}, {inflight} in flight"),
         }
     }
 
@@ -46,7 +47,7 @@ impl Row {
     fn unit(&self) -> (&'static str, f64) {
         match self.case.test {
             Test::Ping => ("RPC/s", 1.0),
-            Test::Read | Test::Write => ("MiB/s", BULK_BYTES as f64 / f64::from(1 << 20)),
+            Test::Read | Test::Write => ("MiB/s", self.case.bytes as f64 / f64::from(1 << 20)),
         }
     }
 

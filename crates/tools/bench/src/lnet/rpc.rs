@@ -7,17 +7,18 @@ use std::rc::Rc;
 use bytes::Bytes;
 use endpoint::{Bulk, Call, Endpoint, EndpointConfig, Remote, Resolve};
 use env::{CptTable, Env};
+use selftest::{SelfTest, SelfTestConfig};
 use service::{Node, NodeConfig};
 use tokio::sync::mpsc;
 use types::{ClientId, NidAddr, Span, TargetId};
-use wire::body::LstBrwReq;
+use wire::body::{LstBrwReq, LstPing};
 use wire::{CrcMode, Opcode, encode_body};
 
 use super::link::{config, local};
-use super::{BODY_BYTES, BULK_BYTES, Case, LstTarget, Test, server};
+use super::{Case, Test, server};
 
 fn target() -> TargetId {
-    TargetId::ost(0)
+    TargetId::LST
 }
 
 /// A node with one self-test target.
@@ -25,7 +26,7 @@ pub(super) fn serve(crc: CrcMode) -> anyhow::Result<()> {
     env_os::run(config(crc), |env| async move {
         let one = NonZeroU32::MIN;
         let node = Node::new(&env, NodeConfig::new(CptTable::new(one, one, 1, false)?));
-        node.add_target(LstTarget::new(&env, target()));
+        node.add_target(SelfTest::new(&env, SelfTestConfig { nid: None, is_open: true }));
         let listener = env.listen(local(0)).await?;
         let port = listener.addr().port;
         let _serving = node.serve(listener);
@@ -50,6 +51,8 @@ pub(super) fn measure(case: Case, port: u16) -> anyhow::Result<f64> {
             client: ClientId(identity),
             name: "bench".to_owned(),
             rpcs_in_flight: case.inflight,
+            inline_bytes: 0,                  // every transfer has its bulk phase
+            unstable_bytes_max: u64::MAX / 2, // nothing is kept once it is answered
             ..EndpointConfig::default()
         };
         let endpoint = Endpoint::new(&env, settings, Rc::new(At(local(port))));
@@ -60,7 +63,7 @@ pub(super) fn measure(case: Case, port: u16) -> anyhow::Result<f64> {
 }
 
 async fn load(env: &Env, case: Case, remote: &Rc<Remote>) -> anyhow::Result<f64> {
-    let state = Rc::new(State { done: Cell::new(0), stop: Cell::new(false), call: call(case.test) });
+    let state = Rc::new(State { done: Cell::new(0), stop: Cell::new(false), call: call(case.test, case.bytes) });
     remote.call(state.call.clone()).await?;
     let (ended, mut end) = mpsc::unbounded_channel();
     for _ in 0..case.inflight {
@@ -90,26 +93,22 @@ struct State {
 }
 
 async fn repeat(state: &State, remote: &Rc<Remote>) -> anyhow::Result<()> {
-    let sink = matches!(state.call.bulk, Bulk::Sink(_));
+    let wanted = if let Bulk::Sink(len) = state.call.bulk { len } else { 0 };
     while !state.stop.get() {
         let answer = remote.call(state.call.clone()).await?;
-        anyhow::ensure!(!sink || answer.data.len() == BULK_BYTES, "{} bytes came", answer.data.len());
+        anyhow::ensure!(answer.data.len() == wanted, "{} bytes came", answer.data.len());
         state.done.set(state.done.get() + 1);
     }
     Ok(())
 }
 
-fn call(test: Test) -> Call {
-    let brw = |write| {
-        let mut body: LstBrwReq = wire::decode_body(&[]);
-        (body.length, body.write) = (BULK_BYTES as u32, write);
-        encode_body(&body)
-    };
+fn call(test: Test, bytes: usize) -> Call {
+    let brw = |write| encode_body(&LstBrwReq { length: bytes as u32, write, ..LstBrwReq::default() });
     match test {
-        Test::Ping => Call::new(Opcode::LstPing, vec![Bytes::from(vec![7; BODY_BYTES])]),
-        Test::Read => Call { bulk: Bulk::Sink(BULK_BYTES), ..Call::new(Opcode::LstBrw, vec![brw(0)]) },
+        Test::Ping => Call::new(Opcode::LstPing, vec![encode_body(&LstPing { sequence: 7, ..LstPing::default() })]),
+        Test::Read => Call { bulk: Bulk::Sink(bytes), ..Call::new(Opcode::LstBrw, vec![brw(0)]) },
         Test::Write => {
-            let data = Bytes::from(vec![7; BULK_BYTES]);
+            let data = Bytes::from(vec![7; bytes]);
             Call { bulk: Bulk::Source(vec![data]), ..Call::new(Opcode::LstBrw, vec![brw(1)]) }
         }
     }
@@ -120,10 +119,10 @@ mod tests {
     use super::*;
     use types::Errno;
 
+    const BULK_BYTES: usize = crate::lnet::BULK_BYTES;
+
     fn brw(write: u32, check: u32) -> Bytes {
-        let mut body: LstBrwReq = wire::decode_body(&[]);
-        (body.length, body.write, body.check) = (BULK_BYTES as u32, write, check);
-        encode_body(&body)
+        encode_body(&LstBrwReq { length: BULK_BYTES as u32, write, check, ..LstBrwReq::default() })
     }
 
     #[test]
@@ -133,22 +132,22 @@ mod tests {
             let at = At(listener.addr());
             let one = NonZeroU32::MIN;
             let node = Node::new(&env, NodeConfig::new(CptTable::new(one, one, 1, false).expect("one")));
-            node.add_target(LstTarget::new(&env, target()));
+            node.add_target(SelfTest::new(&env, SelfTestConfig { nid: None, is_open: true }));
             let _serving = node.serve(listener);
             let settings = EndpointConfig { client: ClientId(9), ..EndpointConfig::default() };
             let endpoint = Endpoint::new(&env, settings, Rc::new(at));
             let remote = endpoint.remote(target());
             let call = |body, bulk| Call { bulk, ..Call::new(Opcode::LstBrw, vec![body]) };
 
-            let pong = remote.call(super::call(Test::Ping)).await.expect("answered");
-            assert_eq!(pong.reply.buf(0), vec![7; BODY_BYTES]);
+            let pong = remote.call(super::call(Test::Ping, 0)).await.expect("answered");
+            assert_eq!(pong.reply.body::<LstPing>().sequence, 7);
             let read = remote.call(call(brw(0, 0), Bulk::Sink(BULK_BYTES))).await.expect("answered");
             assert_eq!(read.data.len(), BULK_BYTES);
             let good = Bulk::Source(vec![read.data.clone()]);
             remote.call(call(brw(1, 2), good)).await.expect("what was read is the pattern");
             let bad = Bulk::Source(vec![Bytes::from(vec![0; BULK_BYTES])]);
             let refused = remote.call(call(brw(1, 1), bad)).await.map(|_| ());
-            assert_eq!(refused.map_err(|error| error.errno()), Err(Errno::EIO));
+            assert_eq!(refused.map_err(|error| error.errno()), Err(Errno::EBADMSG));
         });
     }
 }
