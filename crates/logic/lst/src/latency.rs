@@ -47,7 +47,7 @@ impl Histogram {
     /// Requests counted.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
+        self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// Buckets that hold any, as messages carry them.
@@ -84,7 +84,7 @@ impl Histogram {
     /// Upper ends of the buckets in which the percentiles lie; zero where nothing was counted.
     #[must_use]
     pub fn percentiles(&self) -> Percentiles {
-        let total = self.counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
+        let total = self.count();
         let at = |per_mille: u64| {
             let rank = (u128::from(total) * u128::from(per_mille)).div_ceil(1_000) as u64;
             let mut seen = 0_u64;

@@ -17,7 +17,7 @@ mod pairs;
 pub mod pattern;
 mod rates;
 
-pub use book::{Batch, Book, BookError, NodeState, Test};
+pub use book::{Batch, Book, BookError, COUNTS_TITLE, NodeState, Test};
 pub use latency::{Histogram, Percentiles};
 pub use member::{Action, Member, Run};
 pub use pairs::{Distribute, ParseDistributeError};

@@ -79,6 +79,8 @@ pub enum Command {
     Run {
         /// Which.
         batch: String,
+        /// Seconds to wait for a node.
+        timeout_secs: u32,
     },
     /// Stop a batch and wait until its loops have ended.
     Stop {
@@ -97,6 +99,8 @@ pub enum Command {
         server: bool,
         /// Node by node.
         all: bool,
+        /// Seconds to wait for a node.
+        timeout_secs: u32,
     },
     /// Counters.
     Sample {

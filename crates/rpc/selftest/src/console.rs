@@ -119,10 +119,12 @@ impl Console {
                 let spec = wire::lst::TestSpec { kind, loops, concurrency };
                 self.add_test(&batch, spec, &distribute, &from, &to).await
             }
-            Command::Run { batch } => self.run(&batch).await,
+            Command::Run { batch, timeout_secs } => self.run(&batch, secs(timeout_secs)).await,
             Command::Stop { batch, force } => self.stop(&batch, force).await,
-            Command::Query { batch, test, server, all } => self.query(&batch, test, server, all).await,
-            Command::Sample { of, timeout_secs } => self.sample(&of, Span::secs(u64::from(timeout_secs))).await,
+            Command::Query { batch, test, server, all, timeout_secs } => {
+                self.query(&batch, test, server, all, secs(timeout_secs)).await
+            }
+            Command::Sample { of, timeout_secs } => self.sample(&of, secs(timeout_secs)).await,
             Command::ShowError { of, session } => self.show_error(&of, session).await,
             Command::Ping { group, batch, nodes } => self.ping(group.as_deref(), batch.as_deref(), nodes.as_deref()).await,
         };
@@ -186,8 +188,12 @@ impl Console {
     }
 
     async fn ask_each(self: &Rc<Self>, nids: impl IntoIterator<Item = Nid>, ask: &Ask) -> Vec<(Nid, Heard)> {
+        self.ask_within(nids, ask, limits::CONTROL_TIMEOUT).await
+    }
+
+    async fn ask_within(self: &Rc<Self>, nids: impl IntoIterator<Item = Nid>, ask: &Ask, patience: Span) -> Vec<(Nid, Heard)> {
         let asks = nids.into_iter().map(|nid| (nid, ask.clone())).collect();
-        self.tell_all(asks, limits::CONTROL_TIMEOUT).await
+        self.tell_all(asks, patience).await
     }
 
     /// Lines for stderr about nodes that did not do it, and how many those are.
@@ -305,7 +311,7 @@ impl Console {
             return Ok(said(book.list_groups()));
         }
         let texts = groups.iter().map(|group| book.list_group(group, states)).collect::<Result<String, _>>()?;
-        Ok(said(texts))
+        Ok(said(if states.is_empty() { format!("{}{texts}", lst::COUNTS_TITLE) } else { texts }))
     }
 
     /// Nodes of a group, or of a list.
@@ -333,6 +339,10 @@ fn parse(list: &str) -> Result<Vec<Nid>, BookError> {
         Some(nid) => Err(invalid(format!("Invalid nid: there is no driver for the network of {nid}"))),
         None => Ok(nids),
     }
+}
+
+fn secs(secs: u32) -> Span {
+    Span::secs(u64::from(secs))
 }
 
 fn errno_text(raw: i32) -> String {

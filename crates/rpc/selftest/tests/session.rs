@@ -101,6 +101,10 @@ fn batch() -> String {
     "batch".into()
 }
 
+fn run() -> Command {
+    Command::Run { batch: batch(), timeout_secs: 5 }
+}
+
 async fn intervals(env: &Env, console: &Rc<Console>, of: &str) -> Vec<Interval> {
     let ask = Command::Sample { of: vec![of.into()], timeout_secs: 5 };
     let before = good(console, ask.clone()).await;
@@ -121,8 +125,8 @@ fn a_batch_of_every_test_runs_is_measured_and_stops() {
         for kind in [Kind::Ping, brw(false, Check::Simple, MIB), brw(true, Check::Full, 4_096), brw(true, Check::Crc, 8_192)] {
             assert_eq!(good(&console, test(kind, None)).await.out, "Test was added successfully\n");
         }
-        assert_eq!(good(&console, Command::Run { batch: batch() }).await.out, "batch is running now\n");
-        let query = Command::Query { batch: batch(), test: 0, server: false, all: false };
+        assert_eq!(good(&console, run()).await.out, "batch is running now\n");
+        let query = Command::Query { batch: batch(), test: 0, server: false, all: false, timeout_secs: 5 };
         assert_eq!(good(&console, query.clone()).await.out, "batch [0] is running\n");
         let nodes = intervals(&env, &console, "clients").await;
         let text = render_rpc("clients", &nodes);
@@ -151,7 +155,7 @@ fn a_small_transfer_has_its_bulk_phase() {
         good(&console, test(brw(false, Check::None, 4_096), Some(100))).await;
         let ask = Command::Sample { of: vec!["clients".into()], timeout_secs: 5 };
         let before = good(&console, ask.clone()).await;
-        good(&console, Command::Run { batch: batch() }).await;
+        good(&console, run()).await;
         env.sleep(Span::secs(20)).await;
         let now = good(&console, ask).await;
         let stat = |answer: &Answer| answer.samples[0].nodes[0].1.clone().expect("answered");
@@ -172,7 +176,7 @@ fn a_planted_corruption_is_found_in_both_directions() {
             let console = Console::start(&env, config("c", false));
             groups(&console).await;
             good(&console, test(brw(write, check, 4 * 4_096), Some(25))).await;
-            good(&console, Command::Run { batch: batch() }).await;
+            good(&console, run()).await;
             env.sleep(Span::secs(20)).await;
             let errors = good(&console, Command::ShowError { of: vec!["clients".into()], session: true }).await;
             let expected =
@@ -216,9 +220,9 @@ fn a_node_whose_console_died_drops_the_session_and_its_load() {
         let console = Console::start(&env, config("dying", false));
         groups(&console).await;
         good(&console, test(Kind::Ping, None)).await;
-        good(&console, Command::Run { batch: batch() }).await;
+        good(&console, run()).await;
         env.sleep(Span::secs(250)).await; // its pings keep the session for as long as it lives
-        let query = good(&console, Command::Query { batch: batch(), test: 0, server: false, all: true }).await;
+        let query = good(&console, Command::Query { batch: batch(), test: 0, server: false, all: true, timeout_secs: 5 }).await;
         assert_eq!(query.out.matches("Running").count(), 2, "{query:?}");
     });
     world.console.kill();
@@ -280,8 +284,8 @@ fn what_is_wrong_is_refused_with_a_reason() {
         refused(group("servers", "10.0.0.1@tcp"), "servers already exists").await;
         refused(group("bad", "10.0.0.1"), "names no network").await;
         refused(group("bad", "10.0.0.1@o2ib"), "no driver").await;
-        refused(Command::Run { batch: "none".into() }, "Can't find none").await;
-        refused(Command::Run { batch: batch() }, "no tests").await;
+        refused(Command::Run { batch: "none".into(), timeout_secs: 5 }, "Can't find none").await;
+        refused(run(), "no tests").await;
         refused(Command::DelGroup { name: "none".into() }, "Can't find none").await;
         refused(test(brw(true, Check::Full, MIB + 1), None), "Invalid argument").await;
         refused(Command::Sample { of: vec!["10.0.0.9@tcp".into()], timeout_secs: 1 }, "Can't find 10.0.0.9@tcp").await;

@@ -1,4 +1,4 @@
-//! `lfs` and `lctl`: what users and administrators of Lustre type, with the output that their scripts parse.
+//! `lfs`, `lctl` and `lst`: what users and administrators of Lustre type, with the output that their scripts parse.
 //!
 //! Arguments are declared in each command's `Args`; what it does stands below. Data goes to stdout, everything else to
 //! stderr. An exit status is the first error's number, 2 for wrong usage, 0 if all went well.
@@ -7,6 +7,7 @@ mod failure;
 pub mod lctl;
 pub mod lfs;
 mod lov;
+pub mod lst;
 mod mountpoint;
 mod out;
 mod size;

@@ -7,6 +7,7 @@
 //! | `nacre serve` | [`serve`], over [`server`] |
 //! | `nacre mount`, `nacre umount` | [`mount`], [`umount`] |
 //! | `nacre up` | [`up`] |
+//! | `nacre lst-node`, the console behind `lst` | [`lst`](mod@lst) |
 //! | what `lctl` and `lfs` ask | [`ctl`], found through [`rundir`] |
 
 #![warn(missing_docs)]
@@ -15,6 +16,7 @@ mod alias;
 pub mod ctl;
 pub mod format;
 mod log;
+pub mod lst;
 pub mod mount;
 pub mod mounts;
 pub mod ping;

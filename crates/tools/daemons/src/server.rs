@@ -20,6 +20,7 @@ use mdt::{Mdt, MdtConfig};
 use mgt::{Mgt, MgtConfig};
 use osd_disk::TargetLock;
 use ost::{Ost, OstConfig};
+use selftest::{SelfTest, SelfTestConfig};
 use service::{Exports, Node, NodeConfig};
 use tokio::sync::watch;
 use types::{ClientId, FsName, Net, Nid, NidAddr, Span, TargetKind};
@@ -86,6 +87,7 @@ pub struct Server {
     env: Env,
     node: Rc<Node>,
     endpoint: Rc<Endpoint>,
+    tester: Rc<SelfTest>,
     directory: Rc<Directory>,
     targets: Vec<Running>,
     addr: NidAddr,
@@ -109,6 +111,8 @@ impl Server {
         let directory = Rc::new(Directory::new(&found, options, addr));
         let name = format!("{} at {addr}", found.iter().map(TargetDir::name).collect::<Vec<_>>().join(" "));
         let endpoint = Endpoint::new(&env, endpoint_config(&env, name, addr), directory.clone());
+        let tester = SelfTest::new(&env, SelfTestConfig { nid: Some(addr.nid), is_open: false });
+        node.add_target(tester.clone());
         node.serve(tcp);
         node.serve(lo);
         let starting = Starting { env: &env, options, node: &node, directory: &directory, endpoint: &endpoint };
@@ -122,6 +126,7 @@ impl Server {
             env: env.clone(),
             node,
             endpoint,
+            tester,
             directory,
             targets,
             addr,

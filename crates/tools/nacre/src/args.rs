@@ -43,6 +43,13 @@ enum Command {
     Lfs(cli::lfs::Args),
     /// Parameters and devices (also as `lctl`).
     Lctl(cli::lctl::Args),
+    /// The network's self-test (also as `lst`).
+    Lst(cli::lst::Args),
+    /// Take part in self-tests, and do nothing else.
+    LstNode(LstNode),
+    /// The console of a self-test session, as `lst new_session` starts it.
+    #[command(hide = true)]
+    LstConsole(LstConsole),
     /// Measure: drivers that need no MPI.
     #[command(subcommand)]
     Bench(Bench),
@@ -235,6 +242,46 @@ struct Mount {
     no_mtab: bool,
 }
 
+/// Options of `nacre lst-node`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Servers and mounts take part in self-tests as they are; this is for machines that have neither. Prints `ready`; SIGTERM ends it.
+
+Examples:
+  nacre lst-node --nid 10.0.1.7@tcp --insecure
+  nacre lst-node --nid '127.0.1.[1-8]@tcp'      eight nodes in one process")]
+struct LstNode {
+    /// Own address; of a list each is a node.
+    #[arg(long, value_name = "NIDS")]
+    nid: types::NidList,
+    /// Port to listen at.
+    #[arg(long, value_name = "PORT", default_value_t = types::PORT_DEFAULT)]
+    port: u16,
+    /// Accept plaintext on addresses that are not loopback.
+    #[arg(long)]
+    insecure: bool,
+    /// Send bulk data without a checksum.
+    #[arg(long)]
+    no_bulk_crc: bool,
+}
+
+/// Options of the console.
+#[derive(Debug, Args)]
+struct LstConsole {
+    #[arg(long)]
+    key: u32,
+    #[arg(long)]
+    name: String,
+    #[arg(long)]
+    timeout: u32,
+    #[arg(long)]
+    force: bool,
+    #[arg(long)]
+    port: u16,
+    #[arg(long)]
+    nid: Option<types::Nid>,
+}
+
 /// Options of `nacre umount`.
 #[derive(Debug, Args)]
 struct Umount {
@@ -258,6 +305,9 @@ impl Nacre {
         let done = match self.command {
             Command::Lfs(args) => return finish(cli::lfs::run(args)),
             Command::Lctl(args) => return finish(cli::lctl::run(args)),
+            Command::Lst(args) => return finish(cli::lst::run(args)),
+            Command::LstNode(args) => daemons::lst::node(&args.options()),
+            Command::LstConsole(args) => daemons::lst::console(&args.options()),
             Command::Up(args) => daemons::up::run(args.options()),
             Command::Format(args) => args.options().and_then(|options| daemons::format::run(&options)).map(|()| 0),
             Command::Serve(args) => daemons::serve::run(&args.options()),
@@ -287,6 +337,20 @@ fn finish(done: Result<(), cli::Failed>) -> ExitCode {
             }
             ExitCode::from(failed.status)
         }
+    }
+}
+
+impl LstNode {
+    fn options(self) -> daemons::lst::NodeOptions {
+        let LstNode { nid: nids, port, insecure, no_bulk_crc } = self;
+        daemons::lst::NodeOptions { nids, port, insecure, no_bulk_crc }
+    }
+}
+
+impl LstConsole {
+    fn options(self) -> daemons::lst::ConsoleOptions {
+        let LstConsole { key, name, timeout: timeout_secs, force, port, nid } = self;
+        daemons::lst::ConsoleOptions { key, name, timeout_secs, force, port, nid }
     }
 }
 
@@ -393,6 +457,19 @@ mod tests {
             "nacre lctl set_param ost.OSS.ost_io.threads_max=64",
             "nacre lctl list_param -R *",
             "nacre lctl ping 127.0.0.2@tcp 5",
+            "nacre lst new_session rw",
+            "nacre lst add_group servers 10.0.0.[8,10,12-16]@tcp",
+            "nacre lst add_test --batch b --loop -1 --concurrency 8 --distribute 2:1 --from r --to s brw read check=simple size=1M",
+            "nacre lst update_group g --clean down --refresh --remove 10.0.0.1@tcp",
+            "nacre lst list_group --active --busy --down --unknown --all g",
+            "nacre lst list_batch b --test 1 --server",
+            "nacre lst query --test 1 --server --timeout 5 b",
+            "nacre lst stop --force b",
+            "nacre lst stat --bw --rate --read --write --max --min --avg --mbs --timeout 5 --delay 1 --count 3 servers",
+            "nacre lst stat --rpc 10.0.0.1@tcp",
+            "nacre lst show_error --session g",
+            "nacre lst ping --group g",
+            "nacre lst-node --nid 127.0.1.[1-8]@tcp --port 1988 --insecure",
             "nacre completion bash",
         ] {
             let parsed = Nacre::try_parse_from(line.split_whitespace());
@@ -409,6 +486,10 @@ mod tests {
             "nacre serve",
             "nacre mount x",
             "nacre lctl ping nowhere",
+            "nacre lst add_test --concurrency 1025 --from a --to b ping",
+            "nacre lst add_test --from a ping",
+            "nacre lst update_group --clean active g",
+            "nacre lst-node --nid 10.0.0.1",
         ] {
             assert!(Nacre::try_parse_from(line.split_whitespace()).is_err(), "{line}");
         }

@@ -1,6 +1,6 @@
 //! The one binary: every tool of Nacre, by subcommand or by the name under which it is called.
 //!
-//! `lfs`, `lctl`, `mkfs.nacre`, `mount.nacre` and `umount.nacre` as links to it are those tools; `nacre lfs …` works too.
+//! `lfs`, `lctl`, `lst`, `mkfs.nacre`, `mount.nacre` and `umount.nacre` as links to it are those tools; `nacre lfs …` works too.
 
 mod args;
 mod pages;
@@ -22,6 +22,7 @@ fn by_name(mut args: Vec<OsString>) -> Vec<OsString> {
     let subcommand = match called.as_deref().and_then(|name| name.to_str()) {
         Some("lfs") => "lfs",
         Some("lctl") => "lctl",
+        Some("lst") => "lst",
         Some("mkfs.nacre") => "format",
         Some("mount.nacre" | "mount.fuse.nacre") => "mount",
         Some("umount.nacre" | "umount.fuse.nacre") => "umount",
@@ -43,6 +44,7 @@ mod tests {
     #[test]
     fn a_link_is_the_tool_of_its_name() {
         assert_eq!(check("/usr/bin/lfs df -h"), "lfs df -h");
+        assert_eq!(check("/usr/sbin/lst add_group g 10.0.0.1@tcp"), "lst add_group g 10.0.0.1@tcp");
         assert_eq!(check("mkfs.nacre --mgs d"), "format --mgs d");
         assert_eq!(check("/sbin/mount.nacre a:/b c -o ro"), "mount a:/b c -o ro");
         assert_eq!(check("./nacre up"), "up");

@@ -58,14 +58,14 @@ impl Console {
         parts
     }
 
-    pub(super) async fn run(self: &Rc<Self>, batch: &str) -> Result<Answer, BookError> {
+    pub(super) async fn run(self: &Rc<Self>, batch: &str, patience: Span) -> Result<Answer, BookError> {
         let (sources, destinations) = self.book.borrow().batch(batch)?.nodes(0);
         if sources.is_empty() {
             return Err(error(Errno::ENODATA, format!("Batch {batch} has no tests")));
         }
         let ask = Ask::Run { batch: batch.to_owned() };
-        let mut heard = self.ask_each(destinations.difference(&sources).copied(), &ask).await;
-        heard.extend(self.ask_each(sources, &ask).await);
+        let mut heard = self.ask_within(destinations.difference(&sources).copied(), &ask, patience).await;
+        heard.extend(self.ask_within(sources, &ask, patience).await);
         let (err, failures) = Console::complaints("run batch", &heard);
         if failures == heard.len() {
             return Err(error(Errno::EIO, format!("{err}Failed to start {batch}")));
@@ -95,7 +95,14 @@ impl Console {
         Err(error(Errno::ETIMEDOUT, format!("{}Loops of {batch} do not end; try --force", answer.err)))
     }
 
-    pub(super) async fn query(self: &Rc<Self>, batch: &str, test: u32, server: bool, all: bool) -> Result<Answer, BookError> {
+    pub(super) async fn query(
+        self: &Rc<Self>,
+        batch: &str,
+        test: u32,
+        server: bool,
+        all: bool,
+        patience: Span,
+    ) -> Result<Answer, BookError> {
         if test as usize > self.book.borrow().batch(batch)?.tests.len() {
             return Err(error(Errno::ENOENT, format!("Can't find test {test} of {batch}")));
         }
@@ -104,7 +111,7 @@ impl Console {
         if nodes.is_empty() {
             return Ok(said("Batch or test is empty\n".to_owned()));
         }
-        let heard = self.ask_each(nodes, &Ask::Query { batch: batch.to_owned(), test }).await;
+        let heard = self.ask_within(nodes, &Ask::Query { batch: batch.to_owned(), test }, patience).await;
         if all {
             return Ok(said(heard.iter().map(|(nid, heard)| self.one_line(*nid, heard)).collect()));
         }

@@ -1,5 +1,6 @@
 //! A mount that is kept: client, FUSE session, control socket. Used by `nacre mount` and by `nacre up`.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -8,12 +9,14 @@ use client::{Client, Ctx, MountConfig};
 use env::{Env, LocalFuture, ParamTree, Task};
 use fuse::{FuseOptions, Mounted};
 use fusedev::abi::cap;
-use types::{ClientId, Creds, Errno, Fid, Span};
+use selftest::SelfTest;
+use service::Node;
+use types::{ClientId, Creds, Errno, Fid, Nid, NidAddr, Span};
 
 use super::{Options, params};
 use crate::ctl::{self, Ask, Device, Failure, Reply, Room, Space, Target, Who};
-use crate::mounts;
 use crate::rundir::Registered;
+use crate::{lst, mounts};
 
 /// How long a stop waits for servers that are away. What is unconfirmed by then is lost, as in a crash of this node.
 const STOP_MAX: Span = Span::secs(30);
@@ -24,6 +27,8 @@ pub(crate) struct Kept {
     client: Client,
     mounted: Mounted,
     control: Option<(Registered, Task)>,
+    /// Its part in self-tests, where it can listen for them.
+    tester: Option<Rc<Node>>,
 }
 
 impl Kept {
@@ -39,11 +44,15 @@ impl Kept {
                 return Err(error.into());
             }
         };
-        let control = control(env, &client, options, id);
+        let tester = match self_test_addr(options) {
+            Some(at) => lst::listen_beside(env, at).await,
+            None => None,
+        };
+        let control = control(env, &client, options, id, tester.as_ref().map(|(_, tester)| tester));
         if let Err(error) = &control {
             tracing::warn!("no control socket, lfs and lctl will not find this mount: {error:#}");
         }
-        Ok(Kept { env: env.clone(), client, mounted, control: control.ok() })
+        Ok(Kept { env: env.clone(), client, mounted, control: control.ok(), tester: tester.map(|(node, _)| node) })
     }
 
     /// Completes when somebody took the mount away.
@@ -55,6 +64,9 @@ impl Kept {
 
     /// Takes the mount away, hands over what is unconfirmed, hangs up.
     pub(crate) async fn stop(self) {
+        if let Some(tester) = &self.tester {
+            tester.stop().await;
+        }
         if let Err(error) = self.mounted.unmount().await {
             tracing::warn!("unmounting {}: {error}", self.mounted.mountpoint().display());
         }
@@ -76,6 +88,19 @@ fn config(options: &Options, id: ClientId) -> MountConfig {
     config
 }
 
+/// Where a mount listens for self-tests, on the port of its MGS: at its own NID; without one where its MGS would see it, if that is this machine;
+/// else on every address, where plaintext is allowed.
+fn self_test_addr(options: &Options) -> Option<NidAddr> {
+    let local = options.mgs.iter().all(|mgs| mgs.nid.addr().is_loopback());
+    let nid = match options.mount.nid {
+        Some(nid) => nid,
+        None if local => Nid::tcp(Ipv4Addr::LOCALHOST),
+        None if options.mount.insecure => Nid::tcp(Ipv4Addr::UNSPECIFIED),
+        None => return None,
+    };
+    Some(NidAddr { nid, port: options.mgs.first()?.port })
+}
+
 fn hostname() -> String {
     let uname = rustix::system::uname();
     uname.nodename().to_string_lossy().into_owned()
@@ -92,10 +117,19 @@ fn fuse_options(options: &Options) -> FuseOptions {
     fuse
 }
 
-fn control(env: &Env, client: &Client, options: &Options, id: ClientId) -> Result<(Registered, Task)> {
+fn control(
+    env: &Env,
+    client: &Client,
+    options: &Options,
+    id: ClientId,
+    tester: Option<&Rc<SelfTest>>,
+) -> Result<(Registered, Task)> {
     let instance = format!("{:08x}", id.0 >> 96);
     let params = ParamTree::new();
     params::register(&params, client, &instance);
+    if let Some(tester) = tester {
+        selftest::register(&params, std::slice::from_ref(tester));
+    }
     let refresh = env.spawn("mount parameters", params::refresh(env.clone(), params.clone(), client.clone(), instance.clone()));
     let answers =
         Control { client: client.clone(), dir: options.dir.clone(), instance: instance.clone(), nid: options.mount.nid };

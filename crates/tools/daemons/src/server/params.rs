@@ -23,6 +23,7 @@ pub(super) fn register(params: &ParamTree, server: &Rc<Server>) {
     let (table, count) = (server.cpts.render(), server.cpts.count());
     params.register("cpu_partition_table", move || table.clone());
     params.register("cpu_npartitions", move || count.to_string());
+    selftest::register(params, std::slice::from_ref(&server.tester));
     for service in services(server) {
         register_service(params, server, service);
     }
