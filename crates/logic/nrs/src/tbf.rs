@@ -15,7 +15,7 @@
 //!   wait any longer leaves before its time, and pays.
 //! - Rules take effect at once on classes with requests, and on idle ones with their next request.
 //!
-//! Lustre: `nrs_tbf.c`. What differs is in `docs/design/nrs.md`.
+//! Lustre: `nrs_tbf.c`. What differs is in `docs/design/tbf.md`.
 
 mod bucket;
 mod buckets;
