@@ -11,6 +11,8 @@
 //!
 //! A request with a high or a low id, a slow or a broken policy: `enqueue` and `dequeue` never fail.
 
+use std::collections::BTreeSet;
+
 use types::{CptIndex, Instant, Span};
 
 use crate::guard::guarded;
@@ -136,9 +138,14 @@ pub(crate) struct Instance<R> {
     pub(crate) arg: String,
     pub(crate) policy: Option<Box<dyn Policy<R>>>,
     lane: u16,
-    counters: Counters, // `queued` is the lane's length
-    overdue_at: Instant,
+    counters: Counters,                 // `queued` is the lane's length
+    overdue_at: Instant,                // none that it holds must leave earlier
+    latest: Instant,                    // by which the last of its lane must leave, and all before it
+    early: BTreeSet<(Instant, Handle)>, // those that must leave before some who came before them: promoted ones
 }
+
+/// Entries of `early` that may be out of date before they are looked through.
+const EARLY_STALE_MAX: usize = 64;
 
 /// One head of a service partition.
 pub struct Head<R> {
@@ -200,6 +207,8 @@ impl<R: Request> Head<R> {
             lane,
             counters: Counters::default(),
             overdue_at: Instant::default(),
+            latest: Instant::default(),
+            early: BTreeSet::new(),
         });
     }
 
@@ -212,6 +221,7 @@ impl<R: Request> Head<R> {
         {
             self.elsewhere += 1;
             self.queue.join(handle.id, self.instances[at].lane);
+            self.note_leave_by(at, handle);
         } else {
             self.queue.join(handle.id, fifo::LANE);
         }
@@ -300,17 +310,45 @@ impl<R: Request> Head<R> {
         Answer::Nothing
     }
 
-    /// The oldest request of policy `at`, if it may not wait any longer. Looks only when it might be so: what is left
-    /// is never older than what was there.
+    #[inline]
+    fn note_leave_by(&mut self, at: usize, handle: Handle) {
+        let leave_by = self.queue.request(handle.id).leave_by();
+        let instance = &mut self.instances[at];
+        if leave_by >= instance.latest {
+            instance.latest = leave_by;
+            return;
+        }
+        instance.overdue_at = instance.overdue_at.min(leave_by);
+        instance.early.insert((leave_by, handle));
+        let (queue, lane) = (&self.queue, instance.lane);
+        if instance.early.len() > EARLY_STALE_MAX + queue.lane_len(lane) {
+            instance.early.retain(|(_, handle)| queue.has(*handle) && queue.is_in(handle.id, lane));
+        }
+    }
+
+    /// The request of policy `at` that must leave first, and by when.
+    fn most_urgent(&mut self, at: usize) -> Option<(Instant, Id)> {
+        let (instance, queue) = (&mut self.instances[at], &self.queue);
+        let oldest = queue.lane_front(instance.lane).map(|id| (queue.request(id).leave_by(), id));
+        while let Some((leave_by, handle)) = instance.early.first().copied() {
+            if queue.has(handle) && queue.is_in(handle.id, instance.lane) {
+                return oldest.filter(|oldest| oldest.0 <= leave_by).or(Some((leave_by, handle.id)));
+            }
+            instance.early.pop_first();
+        }
+        oldest
+    }
+
+    /// A request of policy `at` that may not wait any longer. Looks only when there might be one: what is left never
+    /// has to leave earlier than what was there.
     #[inline]
     fn overdue(&mut self, at: usize, now: Instant) -> Option<Id> {
-        let instance = &mut self.instances[at];
-        if now < instance.overdue_at {
+        if now < self.instances[at].overdue_at {
             return None;
         }
-        let id = self.queue.lane_front(instance.lane)?;
-        instance.overdue_at = self.queue.request(id).leave_by();
-        (instance.overdue_at <= now).then_some(id)
+        let (leave_by, id) = self.most_urgent(at)?;
+        self.instances[at].overdue_at = leave_by;
+        (leave_by <= now).then_some(id)
     }
 
     fn force(&mut self, at: usize, id: Id, now: Instant) -> Answer {
@@ -330,10 +368,9 @@ impl<R: Request> Head<R> {
 
     /// When to ask policy `at` again, which says `until`.
     fn wake_at(&mut self, at: usize, until: Instant, now: Instant) -> Instant {
+        let urgent = self.most_urgent(at);
         let instance = &mut self.instances[at];
-        if let Some(oldest) = self.queue.lane_front(instance.lane) {
-            instance.overdue_at = self.queue.request(oldest).leave_by();
-        }
+        instance.overdue_at = urgent.map_or(instance.overdue_at, |(leave_by, _)| leave_by);
         until.min(instance.overdue_at).max(now + WAIT_MIN)
     }
 
@@ -483,6 +520,14 @@ impl<R: Request> Head<R> {
         self.instances.iter().enumerate().map(listed).collect()
     }
 
+    /// What a running policy tells of itself, for `nrs_stats`.
+    #[must_use]
+    pub fn policy_stats(&self, name: &str) -> Option<String> {
+        let policy = self.instances[self.index_of(name)?].policy.as_ref()?;
+        let mut out = String::new();
+        guarded(|| policy.stats(&mut out)).is_ok().then_some(out)
+    }
+
     pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
         (0..self.instances.len()).find(|at| self.name(*at) == name)
     }
@@ -548,6 +593,7 @@ impl<R: Request> Head<R> {
         let instance = &mut self.instances[at];
         let dropped = instance.policy.take();
         let left = instance.lane;
+        instance.early.clear();
         if requests > 0 {
             instance.lane = self.queue.add_lane(at);
             self.queue.give_lane(left, 0);

@@ -13,17 +13,18 @@
 //! - A group has at most one batch in a round.
 //! - Nothing stands before the round being served; while requests are queued, one stands in it.
 //! - The first request of an idle group waits for at most one batch of each other group.
-//! - A group without requests is forgotten after [`GROUP_IDLE`], or when there are too many of them.
+//! - A group without requests is forgotten after [`GROUP_IDLE_SECS`], or when there are too many of them.
 
-use types::{Instant, Span};
+use types::Instant;
 
 use crate::calendar::{Batch, Calendar};
 use crate::index::{Chained, Index, Key};
+use crate::limits::QUANTUM_MAX;
 use crate::slab::{NIL, Slab, Vacant};
 use crate::{Id, Queue};
 
 /// A group without requests keeps its place in the rounds for so long.
-pub(crate) const GROUP_IDLE: Span = Span::secs(600);
+const GROUP_IDLE_SECS: u32 = 600;
 
 /// Groups without requests that are kept at most, where nothing else is set.
 pub(crate) const GROUPS_IDLE_MAX: u64 = 65_536;
@@ -34,19 +35,24 @@ const FORGOTTEN_MAX: usize = 2;
 /// Largest cost of one request: a bulk transfer of the protocol's 64 MiB, in KiB.
 const COST_MAX: u64 = 65_536;
 
+/// One cache line: an arrival looks at one group.
+#[repr(align(64))]
 struct Group {
     key: Key,
     round: u64,
     seq: u64,
-    left: i64,
-    active: u64,
-    open: u32, // its batch of `round`, while that has requests
-    epoch: u32,
-    idle_since: Instant,
+    left: i32,   // a quantum at most, and a cost below zero
+    active: u32, // as many as a queue can hold
+    open: u32,   // its batch of `round`, while that has requests
     chain: u32,
+    idle_since_secs: u32,
     idle_prev: u32,
     idle_next: u32,
+    epoch: u16,
 }
+
+const _: () = assert!(size_of::<Group>() == 64);
+const _: () = assert!(QUANTUM_MAX + COST_MAX < i32::MAX as u64);
 
 impl Vacant for Group {
     fn vacant() -> Group {
@@ -58,7 +64,7 @@ impl Vacant for Group {
             active: 0,
             open: NIL,
             epoch: 0,
-            idle_since: Instant(0),
+            idle_since_secs: 0,
             chain: NIL,
             idle_prev: NIL,
             idle_next: NIL,
@@ -94,7 +100,7 @@ pub(crate) struct Stood {
 pub(crate) struct Rounds {
     quantum: u64,
     groups_idle_max: u64,
-    epoch: u32, // of the unit in which quanta are counted
+    epoch: u16, // of the unit in which quanta are counted
     round: u64,
     seq: u64,
     len: usize,
@@ -164,7 +170,7 @@ impl Rounds {
 
     /// Appends a request of group `key`; answers the batch that it stands in.
     pub(crate) fn push<R>(&mut self, queue: &mut Queue<R>, id: Id, key: Key, cost: u64, now: Instant) -> u32 {
-        let at = self.group(key);
+        let at = self.group(key, now);
         let (round_now, epoch) = (self.round, self.epoch);
         let group = self.groups.get_mut(at);
         if group.epoch != epoch {
@@ -197,7 +203,7 @@ impl Rounds {
         let group = self.groups.get_mut(at);
         let place = group.open;
         group.active += 1;
-        group.left -= i64::try_from(cost.clamp(1, COST_MAX)).expect("a small number");
+        group.left -= i32::try_from(cost.clamp(1, COST_MAX)).expect("a small number");
         if group.left <= 0 {
             group.round += 1;
         }
@@ -208,13 +214,13 @@ impl Rounds {
         place
     }
 
-    fn group(&mut self, key: Key) -> u32 {
+    fn group(&mut self, key: Key, now: Instant) -> u32 {
         if let Some(at) = self.index.find(&self.groups, key) {
             return at;
         }
         let at = self.groups.insert(Group { key, epoch: self.epoch, ..Group::vacant() });
         self.index.insert(&mut self.groups, at);
-        self.join_idle(at, Instant(0));
+        self.join_idle(at, now);
         at
     }
 
@@ -299,7 +305,7 @@ impl Rounds {
     fn join_idle(&mut self, at: u32, now: Instant) {
         let tail = std::mem::replace(&mut self.idle_tail, at);
         let group = self.groups.get_mut(at);
-        (group.idle_prev, group.idle_next, group.idle_since) = (tail, NIL, now);
+        (group.idle_prev, group.idle_next, group.idle_since_secs) = (tail, NIL, secs(now));
         if tail == NIL {
             self.idle_head = at;
         } else {
@@ -327,7 +333,10 @@ impl Rounds {
     fn forget_idle(&mut self, now: Instant) {
         for _ in 0..FORGOTTEN_MAX {
             let at = self.idle_head;
-            if at == NIL || (self.idle_len <= self.groups_idle_max && now - self.groups.get(at).idle_since < GROUP_IDLE) {
+            if at == NIL
+                || (self.idle_len <= self.groups_idle_max
+                    && secs(now).saturating_sub(self.groups.get(at).idle_since_secs) < GROUP_IDLE_SECS)
+            {
                 return;
             }
             self.leave_idle(at);
@@ -348,8 +357,13 @@ impl Group {
 
     /// A quantum for a new batch; rounds pass until a debt is paid.
     fn draw(&mut self, quantum: u64) {
-        let debt = self.left.min(0).unsigned_abs();
+        let debt = u64::from(self.left.min(0).unsigned_abs());
         self.round += debt / quantum;
-        self.left = i64::try_from(quantum - debt % quantum).expect("a small number");
+        self.left = i32::try_from(quantum - debt % quantum).expect("a small number");
     }
+}
+
+/// Whole seconds, enough of them for 136 years.
+fn secs(at: Instant) -> u32 {
+    u32::try_from(at.0 / 1_000_000_000).unwrap_or(u32::MAX)
 }

@@ -1,0 +1,241 @@
+//! Commands over partitions: states and errors of spec rpc 4.3, texts of 4.7.
+
+mod common;
+
+use common::{Mood, Req, Service, Strings, puppet};
+use nrs::{HeadKind, Moment, PolicyState, Selected, print_policies};
+use types::{Errno, Instant};
+
+const NOW: Moment = Moment { now: Instant(1_000_000_000), seed: 7 };
+
+fn service() -> (Service<Req>, Strings) {
+    let ((one, mood), (two, _)) = (puppet("puppet"), puppet("other"));
+    let mut policies = vec![one, two];
+    policies.extend(nrs::policies());
+    (Service::new(2, &policies), mood)
+}
+
+fn select(service: &mut Service<Req>, value: &str) -> Result<bool, Errno> {
+    match service.all().select(value, NOW) {
+        Ok(Selected::Done) => Ok(true),
+        Ok(Selected::Draining(restart)) => Err(service.all().give_up(restart).errno),
+        Err(refusal) => Err(refusal.errno),
+    }
+}
+
+fn state(service: &Service<Req>, kind: HeadKind, partition: usize, name: &str) -> (PolicyState, String) {
+    let head = if kind == HeadKind::Reg { &service.reg[partition] } else { &service.hp[partition] };
+    let listed = head.list().into_iter().find(|policy| policy.name == name).expect("registered");
+    (listed.state, listed.arg)
+}
+
+#[test]
+fn a_start_is_refused_as_the_table_says_and_changes_nothing_then() {
+    let (mut service, _) = service();
+    for (value, errno) in [
+        ("nosuch", Errno::ENOENT),
+        ("puppet no", Errno::EINVAL),
+        ("puppet sixteen_chars_xx", Errno::EINVAL),
+        ("crrn jobid", Errno::EINVAL),
+        ("fifo jobid", Errno::EINVAL),
+        ("", Errno::EINVAL),
+    ] {
+        assert_eq!(select(&mut service, value), Err(errno), "{value}");
+    }
+    assert_eq!(select(&mut service, "puppet fifteen_chars_x"), Ok(true));
+    assert_eq!(select(&mut service, "puppet no"), Err(Errno::EINVAL), "it runs on");
+    for partition in 0..2 {
+        assert_eq!(state(&service, HeadKind::Reg, partition, "puppet"), (PolicyState::Started, "fifteen_chars_x".to_owned()));
+    }
+    service.hp.clear();
+    assert_eq!(select(&mut service, "puppet hp"), Err(Errno::ENODEV));
+}
+
+#[test]
+fn one_partition_that_cannot_keeps_all_as_they_are() {
+    let (mut service, mood) = service();
+    *mood.borrow_mut() = Mood::Holds(Instant(u64::MAX));
+    select(&mut service, "puppet reg").expect("starts");
+    service.reg[1].enqueue(Req::new(1, 1).at(NOW.now), NOW.now);
+    select(&mut service, "other reg").expect("starts");
+    assert_eq!(state(&service, HeadKind::Reg, 0, "puppet").0, PolicyState::Stopped);
+    assert_eq!(state(&service, HeadKind::Reg, 1, "puppet").0, PolicyState::Stopping);
+    assert_eq!(select(&mut service, "puppet"), Err(Errno::EAGAIN));
+    for (kind, partition) in [(HeadKind::Reg, 0), (HeadKind::Hp, 0), (HeadKind::Hp, 1)] {
+        assert_eq!(state(&service, kind, partition, "puppet").0, PolicyState::Stopped);
+    }
+    assert_eq!(state(&service, HeadKind::Reg, 0, "other").0, PolicyState::Started, "the primary stays");
+}
+
+#[test]
+fn the_same_start_again_keeps_tunables_and_another_start_forgets_them() {
+    let (mut service, _) = service();
+    assert_eq!(select(&mut service, "crrn"), Ok(true));
+    service.all().set("nrs_crrn_quantum", "reg_quantum:32 hp_quantum:16", NOW).expect("in range");
+    assert_eq!(select(&mut service, "crrn"), Ok(true));
+    assert_eq!(service.all().get("nrs_crrn_quantum").as_deref(), Ok("reg_quantum:32\nhp_quantum:16\n"));
+    assert_eq!(select(&mut service, "fifo"), Ok(true));
+    assert_eq!(select(&mut service, "crrn"), Ok(true));
+    assert_eq!(service.all().get("nrs_crrn_quantum").as_deref(), Ok("reg_quantum:8\nhp_quantum:8\n"));
+}
+
+#[test]
+fn another_argument_waits_for_the_drain_and_no_other_start_comes_between() {
+    let (mut service, _) = service();
+    select(&mut service, "puppet reg a").expect("starts");
+    service.reg[1].enqueue(Req::new(1, 1), NOW.now);
+    let Ok(Selected::Draining(restart)) = service.all().select("puppet reg b", NOW) else { panic!("it holds a request") };
+    assert_eq!(select(&mut service, "other reg"), Err(Errno::EAGAIN));
+    assert_eq!(select(&mut service, "other hp"), Ok(true), "another head");
+    assert_eq!(state(&service, HeadKind::Reg, 0, "puppet").0, PolicyState::Stopped);
+    let Ok(Selected::Draining(restart)) = service.all().resume(restart, NOW) else { panic!("not drained") };
+    let taken = service.reg[1].dequeue(NOW.now).taken().expect("it");
+    let Ok(Selected::Draining(restart)) = service.all().resume(restart, NOW) else { panic!("being handled") };
+    service.reg[1].finished(taken.policy, NOW.now);
+    assert!(matches!(service.all().resume(restart, NOW), Ok(Selected::Done)));
+    assert_eq!(state(&service, HeadKind::Reg, 1, "puppet"), (PolicyState::Started, "b".to_owned()));
+    assert_eq!(select(&mut service, "puppet reg c"), Ok(true), "nothing to wait for");
+
+    service.reg[0].enqueue(Req::new(2, 1), NOW.now);
+    let Ok(Selected::Draining(restart)) = service.all().select("puppet reg d", NOW) else { panic!("it holds a request") };
+    assert_eq!(service.all().give_up(restart).errno, Errno::EBUSY);
+    assert_eq!(select(&mut service, "other reg"), Ok(true), "nobody waits any more");
+
+    select(&mut service, "puppet hp a").expect("starts");
+    service.hp[0].enqueue(Req::new(3, 1), NOW.now);
+    let Ok(Selected::Draining(restart)) = service.all().select("puppet hp b", NOW) else { panic!("it holds a request") };
+    assert_eq!(select(&mut service, "fifo"), Ok(true), "always");
+    assert_eq!(service.all().resume(restart, NOW).err().map(|refusal| refusal.errno), Some(Errno::EAGAIN));
+}
+
+#[test]
+fn tunables_follow_the_state_of_their_policy() {
+    let (mut service, mood) = service();
+    let errno = |answer: Result<(), nrs::Refusal>| answer.map_err(|refusal| refusal.errno);
+    assert_eq!(errno(service.all().set("nrs_nosuch", "1", NOW)), Err(Errno::ENOENT));
+    assert_eq!(errno(service.all().set("nrs_crrn_quantum", "1", NOW)), Err(Errno::ENODEV));
+    assert_eq!(service.all().get("nrs_crrn_quantum").map_err(|refusal| refusal.errno), Err(Errno::ENODEV));
+    select(&mut service, "crrn reg").expect("starts");
+    assert_eq!(errno(service.all().set("nrs_crrn_quantum", "64", NOW)), Ok(()), "it runs on one head");
+    assert_eq!(service.all().get("nrs_crrn_quantum").as_deref(), Ok("reg_quantum:64\n"));
+    assert_eq!(errno(service.all().set("nrs_crrn_quantum", "hp_quantum:1", NOW)), Err(Errno::ENODEV));
+    for value in ["0", "65536", "x", "", "reg_quantum:1 hp_quantum:0"] {
+        assert!(errno(service.all().set("nrs_crrn_quantum", value, NOW)).is_err(), "{value}");
+    }
+    assert_eq!(service.all().get("nrs_crrn_quantum").as_deref(), Ok("reg_quantum:64\n"), "all or nothing");
+    assert_eq!(errno(service.all().set("nrs_crrn_unit", "kib", NOW)), Ok(()));
+    assert_eq!(errno(service.all().set("nrs_crrn_unit", "mib", NOW)), Err(Errno::EINVAL));
+
+    *mood.borrow_mut() = Mood::Holds(Instant(u64::MAX));
+    select(&mut service, "puppet").expect("starts");
+    service.reg[0].enqueue(Req::new(1, 1).at(NOW.now), NOW.now);
+    select(&mut service, "fifo").expect("always");
+    assert_eq!(errno(service.all().set("nrs_puppet_size", "2", NOW)), Err(Errno::EAGAIN), "it drains");
+}
+
+#[test]
+fn the_defaults_and_words_of_orr_and_trr() {
+    let (mut service, _) = service();
+    for name in ["orr", "trr"] {
+        select(&mut service, &format!("{name} reg")).expect("starts");
+        let all = service.all();
+        let get = |what: &str| all.get(&format!("nrs_{name}_{what}")).expect("it runs");
+        assert_eq!(get("quantum"), "reg_quantum:256\n");
+        assert_eq!(get("offset_type"), "reg_offset_type:physical\n");
+        assert_eq!(get("supported"), "reg_supported:reads\n");
+        assert_eq!(get("sweep"), "reg_sweep:restart\n");
+        for (what, value) in [
+            ("offset_type", "logical"),
+            ("supported", "writes"),
+            ("supported", "reg_supported:reads_and_writes"),
+            ("sweep", "cscan"),
+            ("quantum", "1"),
+        ] {
+            let mut all = service.all();
+            all.set(&format!("nrs_{name}_{what}"), value, NOW).expect("a good value");
+            let word = value.split(':').next_back().expect("a word");
+            assert_eq!(all.get(&format!("nrs_{name}_{what}")), Ok(format!("reg_{what}:{word}\n")));
+        }
+        let refusal = service.all().set(&format!("nrs_{name}_supported"), "both", NOW).expect_err("no such word");
+        assert_eq!(refusal.text, "supported 'both': expected reads, writes, reads_and_writes");
+    }
+    let metadata: nrs::Head<Req> = nrs::Head::new("mdt", HeadKind::Reg, types::CptIndex(0), &nrs::policies());
+    let mut mdt = Service { reg: vec![metadata], hp: Vec::new() };
+    assert_eq!(select(&mut mdt, "orr"), Err(Errno::ENOENT), "only ost_io has it");
+    assert_eq!(select(&mut mdt, "crre"), Ok(true));
+}
+
+#[test]
+fn rules_are_printed_per_head_and_partition() {
+    let (mut service, _) = service();
+    select(&mut service, "puppet").expect("starts");
+    service.all().set("nrs_puppet_rule", "hp 4", NOW).expect("in range");
+    assert_eq!(
+        service.all().get("nrs_puppet_rule").as_deref(),
+        Ok("regular_requests:\nCPT 0:\nrule 1\nCPT 1:\nrule 1\nhigh_priority_requests:\nCPT 0:\nrule 4\nCPT 1:\nrule 4\n")
+    );
+}
+
+#[test]
+fn the_list_of_policies_is_printed_as_lustre_prints_it() {
+    let (one, _) = puppet("puppet");
+    let mut service: Service<Req> = Service::new(2, &[one]);
+    select(&mut service, "puppet reg jobid").expect("starts");
+    for number in 0..3 {
+        service.reg[(number % 2) as usize].enqueue(Req::new(number, 1), NOW.now);
+    }
+    let _ = service.reg[1].dequeue(NOW.now).taken().expect("one");
+    let all = service.all();
+    let (reg, hp) = all.list();
+    let block = |name: &str, state: &str, fallback: &str, queued: u32, active: u32| {
+        format!("  - name: {name}\n    state: {state}\n    fallback: {fallback}\n    queued: {queued}\n    active: {active}\n\n")
+    };
+    let expected = format!(
+        "\nregular_requests:\n{}{}high_priority_requests:\n{}{}",
+        block("fifo", "started", "yes", 0, 0),
+        block("puppet jobid", "started", "no", 2, 1),
+        block("fifo", "started", "yes", 0, 0),
+        block("puppet", "stopped", "no", 0, 0),
+    );
+    assert_eq!(print_policies(&reg, hp.as_deref()), expected);
+    assert!(!print_policies(&reg, None).contains("high_priority"));
+}
+
+#[test]
+fn the_request_log_names_client_round_and_batch_or_object_and_ost() {
+    let (mut service, _) = service();
+    for (policy, line) in [
+        ("crrn", "NRS start crrn request from 12345-0.0.0.9@tcp, round 0, seq: 2"),
+        ("crre", "NRS start crre request from 12345-0.0.0.9@tcp, round 0, seq: 2"),
+        ("orr", "NRS start orr request for object with ID [0x200000400:0x9:0x0] from OST with index 1, with round 0"),
+        ("trr", "NRS start trr request from OST with index 1, with round 0"),
+    ] {
+        select(&mut service, policy).expect("starts");
+        let head = &mut service.reg[0];
+        head.set_log(true);
+        head.enqueue(Req::new(1, 9), NOW.now);
+        let taken = head.dequeue(NOW.now).taken().expect("one");
+        head.finished(taken.policy, NOW.now);
+        assert_eq!(taken.log.as_deref(), Some(line));
+    }
+}
+
+#[test]
+fn an_idle_group_is_forgotten_and_orr_keeps_no_more_than_it_may() {
+    let (mut service, _) = service();
+    select(&mut service, "orr").expect("starts");
+    service.all().set("nrs_orr_objects_max", "10", NOW).expect("in range");
+    let head = &mut service.reg[0];
+    for object in 1..=100 {
+        head.enqueue(Req::new(object, object), NOW.now);
+        let taken = head.dequeue(NOW.now).taken().expect("one");
+        head.finished(taken.policy, NOW.now);
+    }
+    let objects = |head: &nrs::Head<Req>| head.policy_stats("orr").expect("it runs");
+    assert!(objects(head).starts_with("  objects: 11\n"), "{}", objects(head));
+    let later = Instant(NOW.now.0 + 601_000_000_000);
+    for number in 0..20 {
+        head.enqueue(Req::new(number, 7), later);
+    }
+    assert!(objects(head).starts_with("  objects: 1\n"), "{}", objects(head));
+}
