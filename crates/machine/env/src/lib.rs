@@ -20,7 +20,10 @@ use std::rc::Rc;
 use types::{Instant, Nid, NidAddr, Span, Timespec};
 
 pub use bulk::{BulkTable, BulkTicket};
-pub use cpt::{CPTS_MAX, CptError, CptTable};
+pub use cpt::{
+    Arrival, CPTS_MAX, CptError, CptSettings, CptTable, Cpu, CpuPattern, DISTANCE_LOCAL, DISTANCE_REMOTE, PatternFault, Portal,
+    PortalRotor, Topology, parse_list,
+};
 pub use link::{Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, Listen, Listener};
 pub use params::{
     PARAM_VALUE_BYTES_MAX, PARAMS_MAX, Param, ParamError, ParamName, ParamTree, Pattern, PatternError, parse_within,
