@@ -62,6 +62,15 @@ impl Nid {
         let sum: u32 = self.0.to_le_bytes().iter().map(|byte| u32::from(*byte)).sum();
         crate::CptIndex(sum % cpts.get())
     }
+
+    /// The same over the partitions that an interface is bound to; those of `cpts` where it is bound to none.
+    #[must_use]
+    pub fn cpt_among(self, bound: &[crate::CptIndex], cpts: std::num::NonZeroU32) -> crate::CptIndex {
+        match u32::try_from(bound.len()).ok().and_then(std::num::NonZeroU32::new) {
+            Some(count) => bound[self.cpt(count).0 as usize],
+            None => self.cpt(cpts),
+        }
+    }
 }
 
 impl fmt::Display for Nid {
@@ -167,5 +176,16 @@ mod tests {
         let cpt = |text: &str| text.parse::<Nid>().map(|nid| nid.cpt(four).0);
         assert_eq!(cpt("192.168.1.10@tcp"), Ok(1));
         assert_eq!(cpt("172.18.1.128@o2ib"), Ok(0));
+        assert_eq!(cpt("0@lo"), Ok(1));
+        let row: Vec<_> = (1..=8).map(|host| cpt(&format!("10.0.0.{host}@tcp")).expect("a NID")).collect();
+        assert_eq!(row, [1, 2, 3, 0, 1, 2, 3, 0], "consecutive addresses go to consecutive partitions");
+    }
+
+    #[test]
+    fn a_bound_interface_hashes_over_its_own_partitions() {
+        let four = std::num::NonZeroU32::new(4).expect("four");
+        let nid: Nid = "192.168.1.10@tcp".parse().expect("a NID"); // 373
+        let bound = |list: &[u32]| nid.cpt_among(&list.iter().map(|cpt| crate::CptIndex(*cpt)).collect::<Vec<_>>(), four).0;
+        assert_eq!([bound(&[]), bound(&[3]), bound(&[0, 2]), bound(&[1, 2, 3])], [1, 3, 2, 2]);
     }
 }

@@ -8,17 +8,18 @@ use env::{EnvBody, Link, Listener, LocalFuture, NetCounters, Task};
 use rustix::time::{ClockId, clock_gettime};
 use types::{Instant, Net, Nid, NidAddr, Timespec};
 
+use crate::lnd::Lnd;
 use crate::rng::Rng;
-use crate::{OsConfig, lo, tcp};
+use crate::{lo, tcp};
 
 pub(crate) struct OsBody {
-    config: Rc<OsConfig>,
+    config: Rc<Lnd>,
     rng: Rng,
 }
 
 impl OsBody {
-    pub(crate) fn new(config: OsConfig) -> OsBody {
-        OsBody { config: Rc::new(config), rng: Rng::from_os() }
+    pub(crate) fn new(config: Rc<Lnd>) -> OsBody {
+        OsBody { config, rng: Rng::from_os() }
     }
 
     fn is_lo(&self, at: NidAddr) -> bool {

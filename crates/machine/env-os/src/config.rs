@@ -1,8 +1,12 @@
 //! What a node may set about its executor and its LNDs.
 
-use env::Traffic;
-use types::{NidAddr, Span};
+use std::num::NonZeroU32;
+
+use env::{CptTable, Traffic};
+use types::{CptIndex, Nid, NidAddr, Span};
 use wire::CrcMode;
+
+use crate::Lnet;
 
 /// Settings of one executor. All links of its `Env` share them.
 #[derive(Clone, Debug)]
@@ -21,12 +25,30 @@ pub struct OsConfig {
     pub peer_timeout: Span,
     /// Bytes queued on a link from which on `room()` waits.
     pub queue_bytes_max: usize,
-    /// Messages queued on a link from which on `room()` waits; the peer's own word for it may be lower.
+    /// Messages queued on a link from which on `room()` waits.
     pub queue_frames_max: usize,
+    /// Threads per CPT that do the socket work of its links; 0 leaves it to the executor, which is the fastest where
+    /// CPUs are few.
+    pub lnd_threads: u32,
+    /// CPU partitions; none is one that has all CPUs.
+    pub cpts: Option<CptTable>,
+    /// Partitions that links are bound to; empty: all.
+    pub link_cpts: Vec<CptIndex>,
+    /// Credits of the interface. Clones share them.
+    pub lnet: Lnet,
     /// Addresses of any network that are inside this process: links to them take `lo`.
     pub lo_alias: Vec<NidAddr>,
     /// Counts what the executor's links carry; starts at zero.
     pub traffic: Traffic,
+}
+
+impl OsConfig {
+    /// Partition of a link to `peer`.
+    #[must_use]
+    pub fn link_cpt(&self, peer: Nid) -> CptIndex {
+        let count = self.cpts.as_ref().map_or(NonZeroU32::MIN, CptTable::count);
+        peer.cpt_among(&self.link_cpts, count)
+    }
 }
 
 impl Default for OsConfig {
@@ -40,6 +62,10 @@ impl Default for OsConfig {
             peer_timeout: Span::secs(180),
             queue_bytes_max: 8 << 20,
             queue_frames_max: 1_024,
+            lnd_threads: 0,
+            cpts: None,
+            link_cpts: Vec::new(),
+            lnet: Lnet::default(),
             lo_alias: Vec::new(),
             traffic: Traffic::default(),
         }

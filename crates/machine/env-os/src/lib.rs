@@ -7,17 +7,27 @@
 //! A task that panics ends the process: a broken invariant must not leave half a node running.
 
 #![warn(missing_docs)]
-#![expect(unsafe_code, reason = "aligned buffers for direct I/O are allocated by hand, see `pool`")]
+#![expect(
+    unsafe_code,
+    reason = "aligned buffers for direct I/O are allocated by hand (`pool`), and no crate here sets a memory policy (`bind`)"
+)]
 
+mod bind;
 mod body;
 mod config;
+mod gauge;
 mod limits;
+mod lnd;
+mod lnet;
 mod lo;
 mod pool;
 mod rng;
 mod runtime;
 mod tcp;
+mod topology;
 
 pub use config::OsConfig;
+pub use lnet::{Lnet, LnetSettings};
 pub use pool::{BUFFER_ALIGN, PooledBuf, take_buffer};
 pub use runtime::{another, run, spawn_thread};
+pub use topology::topology;

@@ -40,8 +40,23 @@ pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
 /// largest size.
 pub(crate) const POOL_BYTES_MAX: usize = 64 << 20;
 
-/// Messages that this node announces to take in a row (`credits` of an interface, spec rpc 1.4).
-pub(crate) const CREDITS: u32 = 256;
+/// Messages under way to one peer (`peer_credits`). Lustre's default is 8, of its o2iblnd, where each is a buffer of the
+/// card; here one write takes what is queued, and fewer credits than requests in flight (64) cost a write for each
+/// handful: `bench/README.md` has the figures. Also what HELLO announces.
+pub(crate) const PEER_CREDITS: u32 = 256;
+
+/// Messages under way from the interface to all peers (`credits`): as many peers that take nothing (32) as with
+/// Lustre's defaults leave it usable for the others.
+pub(crate) const CREDITS: u32 = 32 * PEER_CREDITS;
+
+/// Peers that `peers` remembers; beyond it those without links are forgotten.
+pub(crate) const PEERS_MAX: usize = 4_096;
+
+/// Frames that a thread of an LND hands over at once.
+pub(crate) const HANDOVER_FRAMES_MAX: usize = 256;
+
+/// How long a thread of an LND that is no longer needed writes what is queued.
+pub(crate) const LND_LINGER: std::time::Duration = std::time::Duration::from_secs(1);
 
 const _: () = assert!(COPY_BYTES_MAX + wire::FRAME_HEADER_BYTES < RUN_BYTES_MAX);
 const _: () = assert!(READ_SPARE_MIN < READ_BYTES);

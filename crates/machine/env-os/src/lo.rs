@@ -11,20 +11,19 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use env::{BulkTable, BulkTicket, Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, Listen, Listener, LocalFuture};
-use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
 use types::{Nid, NidAddr};
 use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind};
 
-use crate::OsConfig;
 use crate::body::spawn;
+use crate::gauge::Gauge;
+use crate::lnd::Lnd;
 
 type Listeners = BTreeMap<NidAddr, UnboundedSender<Dial>>;
 
@@ -81,32 +80,6 @@ fn joined(parts: &[Bytes]) -> Bytes {
     out.freeze()
 }
 
-/// What is under way in one direction.
-#[derive(Default)]
-struct Gauge {
-    bytes: AtomicUsize,
-    frames: AtomicUsize,
-    taken: Notify,
-}
-
-impl Gauge {
-    fn put(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.frames.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn take(&self, bytes: usize) {
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.frames.fetch_sub(1, Ordering::Relaxed);
-        self.taken.notify_waiters();
-    }
-
-    fn fits(&self, config: &OsConfig) -> bool {
-        let (bytes, frames) = (self.bytes.load(Ordering::Relaxed), self.frames.load(Ordering::Relaxed));
-        bytes < config.queue_bytes_max && frames < config.queue_frames_max
-    }
-}
-
 fn pair() -> (Ends, Ends) {
     let (control_out, control_in) = mpsc::unbounded_channel();
     let (control_back, control_from) = mpsc::unbounded_channel();
@@ -133,7 +106,7 @@ fn pair() -> (Ends, Ends) {
 }
 
 /// Connects to a listener of this process.
-pub(crate) fn connect(config: &Rc<OsConfig>, from: Option<Nid>, to: NidAddr) -> io::Result<Link> {
+pub(crate) fn connect(config: &Rc<Lnd>, from: Option<Nid>, to: NidAddr) -> io::Result<Link> {
     let (near, far) = pair();
     let dial = Dial { from: from.unwrap_or(Nid::LO), ends: far };
     let sent = listeners().get(&to).is_some_and(|listener| listener.send(dial).is_ok());
@@ -144,7 +117,7 @@ pub(crate) fn connect(config: &Rc<OsConfig>, from: Option<Nid>, to: NidAddr) -> 
 }
 
 /// Listens at `at`; port 0 draws one.
-pub(crate) fn listen(config: &Rc<OsConfig>, at: NidAddr) -> io::Result<Listener> {
+pub(crate) fn listen(config: &Rc<Lnd>, at: NidAddr) -> io::Result<Listener> {
     let (tx, dials) = mpsc::unbounded_channel();
     let mut listeners = listeners();
     let addr = if at.port == 0 { free_port(&listeners, at.nid)? } else { at };
@@ -163,7 +136,7 @@ fn free_port(listeners: &Listeners, nid: Nid) -> io::Result<NidAddr> {
 }
 
 struct LoListener {
-    config: Rc<OsConfig>,
+    config: Rc<Lnd>,
     addr: NidAddr,
     dials: UnboundedReceiver<Dial>,
 }
@@ -187,7 +160,7 @@ impl Drop for LoListener {
     }
 }
 
-fn link(config: &Rc<OsConfig>, peer: Nid, ends: Ends) -> Link {
+fn link(config: &Rc<Lnd>, peer: Nid, ends: Ends) -> Link {
     let Ends { control_tx, control_rx, bulk_tx, bulk_rx, sent, received } = ends;
     let shared = Rc::new(LoShared {
         config: Rc::clone(config),
@@ -206,7 +179,7 @@ fn link(config: &Rc<OsConfig>, peer: Nid, ends: Ends) -> Link {
 
 async fn read_bulk(shared: Rc<LoShared>, mut bulk: UnboundedReceiver<Encoded>, received: Arc<Gauge>) {
     while let Some(encoded) = bulk.recv().await {
-        received.take(encoded.len());
+        received.take(1, encoded.len());
         let Ok(frame) = encoded.decode() else { break };
         shared.config.traffic.received(frame.payload_len());
         let id = frame.id;
@@ -216,7 +189,7 @@ async fn read_bulk(shared: Rc<LoShared>, mut bulk: UnboundedReceiver<Encoded>, r
 }
 
 struct LoShared {
-    config: Rc<OsConfig>,
+    config: Rc<Lnd>,
     out: RefCell<Option<(UnboundedSender<Encoded>, UnboundedSender<Encoded>)>>, // control, bulk; none once closed
     sent: Arc<Gauge>,
     bulk: BulkTable,
@@ -302,7 +275,7 @@ impl LinkRecv for LoRecv {
         }
         match self.control.poll_recv(cx) {
             Poll::Ready(Some(encoded)) => {
-                self.received.take(encoded.len());
+                self.received.take(1, encoded.len());
                 match encoded.decode() {
                     Ok(frame) => {
                         self.shared.config.traffic.received(frame.payload_len());
@@ -333,7 +306,7 @@ impl Drop for LoRecv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{run, spawn_thread};
+    use crate::{OsConfig, run, spawn_thread};
     use types::Span;
 
     fn request(id: u64, len: usize) -> Frame {

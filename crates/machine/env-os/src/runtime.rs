@@ -9,32 +9,38 @@ use std::rc::Rc;
 use std::thread::JoinHandle;
 
 use env::Env;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::OsConfig;
 use crate::body::OsBody;
+use crate::lnd::Lnd;
+use crate::{OsConfig, bind};
 
 /// Runs `main` on an executor of the calling thread and drops all its tasks when `main` is done.
 ///
 /// # Panics
 /// When the kernel gives no descriptors for epoll, and inside another executor.
 pub fn run<T, F: Future<Output = T>>(config: OsConfig, main: impl FnOnce(Env) -> F) -> T {
-    pin(&config.cpus);
+    bind::to_cpus(&config.cpus);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build_local(Default::default())
         .expect("the kernel gives an epoll descriptor to a starting node");
-    runtime.block_on(async move { main(another(config)).await })
+    let lnd = Rc::new(Lnd::start(config));
+    let body = Rc::new(OsBody::new(Rc::clone(&lnd)));
+    let result = runtime.block_on(async move { main(Env::new(body)).await });
+    drop(runtime); // its tasks hang up
+    lnd.stop();
+    result
 }
 
 /// A further environment on the running executor, with settings and counters of its own: several nodes in one process.
+/// Its links have no threads of their own.
 ///
 /// # Panics
 /// Later, when it is used outside of [`run`].
 #[must_use]
 pub fn another(config: OsConfig) -> Env {
-    Env::new(Rc::new(OsBody::new(config)))
+    Env::new(Rc::new(OsBody::new(Rc::new(Lnd::start(OsConfig { lnd_threads: 0, ..config })))))
 }
 
 /// Runs `main` on an executor of a fresh thread.
@@ -44,19 +50,6 @@ where
     F: Future<Output = T>,
 {
     std::thread::Builder::new().name(name.to_owned()).spawn(move || run(config, main))
-}
-
-fn pin(cpus: &[u32]) {
-    if cpus.is_empty() {
-        return;
-    }
-    let mut set = CpuSet::new();
-    for cpu in cpus.iter().filter(|cpu| (**cpu as usize) < CpuSet::MAX_CPU) {
-        set.set(*cpu as usize);
-    }
-    if let Err(error) = sched_setaffinity(None, &set) {
-        tracing::warn!(?cpus, %error, "the executor's thread stays unbound");
-    }
 }
 
 #[cfg(test)]

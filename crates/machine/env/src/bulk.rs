@@ -1,10 +1,11 @@
 //! Bulk data in flight: which ids a link expects, and who waits for them. Used by every LND.
+//!
+//! A table may be shared with the thread that reads the link's socket.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::{Rc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -15,11 +16,15 @@ struct Slot {
     done: oneshot::Sender<Bytes>,
 }
 
-type Slots = RefCell<BTreeMap<u64, Slot>>;
+type Slots = Mutex<BTreeMap<u64, Slot>>;
+
+fn lock(slots: &Slots) -> MutexGuard<'_, BTreeMap<u64, Slot>> {
+    slots.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The expected bulk ids of one link. An id is used once.
 #[derive(Clone, Default)]
-pub struct BulkTable(Rc<Slots>);
+pub struct BulkTable(Arc<Slots>);
 
 impl BulkTable {
     /// Nothing expected.
@@ -32,15 +37,15 @@ impl BulkTable {
     #[must_use]
     pub fn expect(&self, id: u64, len_max: usize) -> BulkTicket {
         let (done, wait) = oneshot::channel();
-        let before = self.0.borrow_mut().insert(id, Slot { len_max, done });
+        let before = lock(&self.0).insert(id, Slot { len_max, done });
         assert!(before.is_none(), "a bulk id is used once");
-        BulkTicket { id, wait, table: Rc::downgrade(&self.0) }
+        BulkTicket { id, wait, table: Arc::downgrade(&self.0) }
     }
 
     /// Whether `len` bytes for `id` are welcome: asked before anything is allocated for them.
     #[must_use]
     pub fn admits(&self, id: u64, len: usize) -> bool {
-        self.0.borrow().get(&id).is_some_and(|slot| len <= slot.len_max)
+        lock(&self.0).get(&id).is_some_and(|slot| len <= slot.len_max)
     }
 
     /// Hands data to whoever waits; says whether anybody did.
@@ -48,13 +53,13 @@ impl BulkTable {
         if !self.admits(id, data.len()) {
             return false;
         }
-        let slot = self.0.borrow_mut().remove(&id);
+        let slot = lock(&self.0).remove(&id);
         slot.is_some_and(|slot| slot.done.send(data).is_ok())
     }
 
     /// The link is down: every ticket resolves to nothing.
     pub fn fail_all(&self) {
-        self.0.borrow_mut().clear();
+        lock(&self.0).clear();
     }
 }
 
@@ -76,7 +81,7 @@ impl Future for BulkTicket {
 impl Drop for BulkTicket {
     fn drop(&mut self) {
         if let Some(slots) = self.table.upgrade() {
-            slots.borrow_mut().remove(&self.id);
+            lock(&slots).remove(&self.id);
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod bulk;
 mod cpt;
+mod credits;
 mod link;
 mod params;
 mod traffic;
@@ -24,6 +25,7 @@ pub use cpt::{
     Arrival, CPTS_MAX, CptError, CptSettings, CptTable, Cpu, CpuPattern, DISTANCE_LOCAL, DISTANCE_REMOTE, PatternFault, Portal,
     PortalRotor, Topology, parse_list,
 };
+pub use credits::{Credits, Level, share_of_cpt};
 pub use link::{Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, Listen, Listener};
 pub use params::{
     PARAM_VALUE_BYTES_MAX, PARAMS_MAX, Param, ParamError, ParamName, ParamTree, Pattern, PatternError, parse_within,

@@ -21,13 +21,13 @@ use types::{Nid, NidAddr};
 use wire::{FrameError, Hello};
 
 use super::handshake::{Pair, agrees, hear, refused, say};
-use super::{BULK_TO_ACCEPTOR, CONTROL, ipv4, link};
-use crate::OsConfig;
+use super::{BULK_TO_ACCEPTOR, CONTROL, bridge, ipv4};
 use crate::body::spawn;
 use crate::limits::{ACCEPT_QUEUE_MAX, HALF_OPEN_MAX};
+use crate::lnd::Lnd;
 
 /// Starts to accept.
-pub(super) fn listener(config: Rc<OsConfig>, socket: TcpListener, addr: NidAddr) -> Listener {
+pub(super) fn listener(config: Rc<Lnd>, socket: TcpListener, addr: NidAddr) -> Listener {
     let (tx, links) = mpsc::channel(ACCEPT_QUEUE_MAX);
     let state = Rc::new(Acceptor { config, addr, halves: RefCell::default(), half_open: Rc::default(), links: tx });
     let socket = Rc::new(RefCell::new(Some(socket)));
@@ -60,7 +60,7 @@ impl Drop for TcpListen {
 }
 
 struct Acceptor {
-    config: Rc<OsConfig>,
+    config: Rc<Lnd>,
     addr: NidAddr,
     halves: RefCell<BTreeMap<HalfKey, Half>>,
     half_open: Rc<Cell<usize>>,
@@ -151,7 +151,7 @@ impl Acceptor {
         let hello = match Hello::from_frame(&frame) {
             Ok(hello) => hello,
             Err(error) => {
-                say(stream, frame.id, CONTROL, own).await?; // lets the peer see which version is spoken here
+                say(stream, frame.id, CONTROL, own, self.config.lnet.peer_credits()).await?; // lets the peer see which version is spoken here
                 return Err(refused(error));
             }
         };
@@ -160,7 +160,7 @@ impl Acceptor {
         if self.halves.borrow().contains_key(&key) == (hello.channel == CONTROL) {
             return Err(refused(FrameError::Hello("its nonce belongs to no pair that waits for this channel")));
         }
-        say(stream, hello.nonce, hello.channel, own).await?;
+        say(stream, hello.nonce, hello.channel, own, self.config.lnet.peer_credits()).await?;
         self.place(key, &hello, pending)
     }
 
@@ -194,9 +194,13 @@ impl Acceptor {
             peer: Nid::new(self.addr.nid.net(), source),
             peer_credits: half.credits,
         };
-        let link = link::start(Rc::clone(&self.config), pair);
-        if let Err(error) = self.links.try_send(link) {
-            tracing::warn!(at = %self.addr, %error, "link dropped: nobody accepts it");
+        match bridge::start(&self.config, pair) {
+            Ok(link) => {
+                if let Err(error) = self.links.try_send(link) {
+                    tracing::warn!(at = %self.addr, %error, "link dropped: nobody accepts it");
+                }
+            }
+            Err(error) => tracing::warn!(at = %self.addr, %error, "link dropped"),
         }
     }
 }

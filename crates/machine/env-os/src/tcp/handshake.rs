@@ -16,9 +16,8 @@ use tokio::net::TcpStream;
 use types::{Net, Nid, NidAddr};
 use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, Hello};
 
-use super::{BULK_TO_ACCEPTOR, BULK_TO_CONNECTOR, CONTROL, dial, ipv4, link};
-use crate::OsConfig;
-use crate::limits::CREDITS;
+use super::{BULK_TO_ACCEPTOR, BULK_TO_CONNECTOR, CONTROL, bridge, dial, ipv4};
+use crate::lnd::Lnd;
 use crate::rng::os_random;
 
 /// The three connections of a pair, as one side sees them.
@@ -31,22 +30,24 @@ pub(super) struct Pair {
 }
 
 /// The connector's side.
-pub(super) async fn connect(config: &Rc<OsConfig>, from: Option<Nid>, to: NidAddr) -> io::Result<Link> {
+pub(super) async fn connect(config: &Rc<Lnd>, from: Option<Nid>, to: NidAddr) -> io::Result<Link> {
     let nonce = os_random();
     let bind = from.map(Nid::addr);
-    let (control, hello) = open(bind, to, nonce, CONTROL).await?;
-    let bind = Some(ipv4(control.local_addr()?)?); // all three come from one address
+    let (control, hello) = open(config, bind, to, nonce, CONTROL).await?;
+    let own = ipv4(control.local_addr()?)?;
+    let bind = Some(own); // all three come from one address
     let (bulk_out, bulk_in) =
-        tokio::try_join!(open(bind, to, nonce, BULK_TO_ACCEPTOR), open(bind, to, nonce, BULK_TO_CONNECTOR))?;
+        tokio::try_join!(open(config, bind, to, nonce, BULK_TO_ACCEPTOR), open(config, bind, to, nonce, BULK_TO_CONNECTOR))?;
     let pair = Pair { control, bulk_out: bulk_out.0, bulk_in: bulk_in.0, peer: to.nid, peer_credits: hello.credits };
-    Ok(link::start(Rc::clone(config), pair))
+    config.lnet.known_as(Nid::new(to.nid.net(), own));
+    bridge::start(config, pair)
 }
 
 /// One connection with HELLOs exchanged.
-async fn open(bind: Option<Ipv4Addr>, to: NidAddr, nonce: u64, channel: u16) -> io::Result<(TcpStream, Hello)> {
+async fn open(config: &Lnd, bind: Option<Ipv4Addr>, to: NidAddr, nonce: u64, channel: u16) -> io::Result<(TcpStream, Hello)> {
     let mut stream = dial(bind, to).await?;
     let own = Nid::new(to.nid.net(), ipv4(stream.local_addr()?)?);
-    say(&mut stream, nonce, channel, own).await?;
+    say(&mut stream, nonce, channel, own, config.lnet.peer_credits()).await?;
     let hello = Hello::from_frame(&hear(&mut stream).await?).map_err(refused)?;
     if hello.nonce != nonce || hello.channel != channel {
         return Err(refused(FrameError::Hello("it answers another connection")));
@@ -56,7 +57,7 @@ async fn open(bind: Option<Ipv4Addr>, to: NidAddr, nonce: u64, channel: u16) -> 
 }
 
 /// Sends a HELLO.
-pub(super) async fn say(stream: &mut TcpStream, nonce: u64, channel: u16, own: Nid) -> io::Result<()> {
+pub(super) async fn say(stream: &mut TcpStream, nonce: u64, channel: u16, own: Nid, credits: u32) -> io::Result<()> {
     let hello = Hello {
         version: wire::VERSION,
         version_min: wire::VERSION_MIN,
@@ -67,7 +68,7 @@ pub(super) async fn say(stream: &mut TcpStream, nonce: u64, channel: u16, own: N
         incompat: 0,
         nonce,
         nid: own.0,
-        credits: CREDITS,
+        credits,
         reserved: 0,
     };
     stream.write_all(&hello.to_frame().encode(CrcMode::All)).await

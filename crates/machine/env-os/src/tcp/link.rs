@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -16,12 +17,13 @@ use tokio::task::AbortHandle;
 use types::Nid;
 use wire::{Frame, FrameError, FrameKind};
 
+use super::bridge::Crossing;
 use super::bulk;
 use super::handshake::Pair;
 use super::inbox::TcpRecv;
 use super::outbox::{Outbox, write_all};
-use crate::OsConfig;
 use crate::body::spawn;
+use crate::lnd::Lnd;
 
 /// Why a link ends.
 #[derive(Debug, thiserror::Error)]
@@ -52,11 +54,12 @@ impl Fault {
 
 /// Shared by both halves and all tasks of a link.
 pub(super) struct Shared {
-    pub(super) config: Rc<OsConfig>,
+    pub(super) config: Rc<Lnd>,
     peer: Nid,
     pub(super) control: Outbox,
     bulk_out: Outbox,
     pub(super) bulk: BulkTable,
+    crossing: Option<Arc<Crossing>>,
     open: Cell<bool>,
     tasks: RefCell<Vec<AbortHandle>>,
     /// The task that reads control, while it waits.
@@ -68,17 +71,22 @@ pub(super) struct Shared {
 }
 
 /// Makes a link of three connections.
-pub(super) fn start(config: Rc<OsConfig>, pair: Pair) -> Link {
+///
+/// `crossing` is the way to the executor where this is another thread; `bulk` is what is expected there.
+pub(super) fn start(config: Rc<Lnd>, pair: Pair, bulk: BulkTable, crossing: Option<Arc<Crossing>>) -> Link {
     let (control_read, control_write) = pair.control.into_split();
     let (bulk_out_read, bulk_out_write) = pair.bulk_out.into_split();
     let (bulk_in_read, bulk_in_write) = pair.bulk_in.into_split();
-    let frames_max = config.queue_frames_max.min(pair.peer_credits.max(1) as usize);
+    config.lnet.open(pair.peer, config.link_cpt(pair.peer), pair.peer_credits);
+    let outbox = |half, gauge| Outbox::new(half, Rc::clone(&config), pair.peer, gauge);
+    let gauges = crossing.as_ref().map(|crossing| (Arc::clone(&crossing.control), Arc::clone(&crossing.bulk))).unzip();
     let shared = Rc::new(Shared {
-        control: Outbox::new(control_write, config.queue_bytes_max, frames_max),
-        bulk_out: Outbox::new(bulk_out_write, config.queue_bytes_max, frames_max),
+        control: outbox(control_write, gauges.0),
+        bulk_out: outbox(bulk_out_write, gauges.1),
         config,
         peer: pair.peer,
-        bulk: BulkTable::new(),
+        bulk,
+        crossing,
         open: Cell::new(true),
         tasks: RefCell::default(),
         reader: RefCell::default(),
@@ -123,8 +131,12 @@ impl Shared {
         if !self.open.replace(false) {
             return;
         }
+        if let Some(crossing) = &self.crossing {
+            crossing.end();
+        }
         self.control.close();
         self.bulk_out.close();
+        self.config.lnet.hang_up(self.peer);
         self.bulk.fail_all();
         for task in self.tasks.borrow_mut().drain(..) {
             task.abort();
@@ -145,7 +157,7 @@ impl LinkSend for TcpSend {
         }
         self.0.config.traffic.sent(frame.payload_len());
         let outbox = if frame.kind == FrameKind::BulkData { &self.0.bulk_out } else { &self.0.control };
-        if let Err(fault) = outbox.push(frame, self.0.config.crc) {
+        if let Err(fault) = outbox.push(frame) {
             self.0.fail(&fault);
             return Err(LinkDown);
         }
@@ -187,7 +199,11 @@ async fn watch(shared: Rc<Shared>) -> Result<(), Fault> {
     let (mut silent, mut stuck) = (Duration::ZERO, Duration::ZERO);
     loop {
         tokio::time::sleep(period).await;
-        let quiet = !shared.heard.take() && shared.starved.get();
+        let heard = shared.heard.take();
+        if heard {
+            shared.config.lnet.heard(shared.peer);
+        }
+        let quiet = !heard && shared.starved.get();
         silent = if quiet { silent + period } else { Duration::ZERO };
         let idle = !shared.control.take_pushed();
         let blocked = shared.control.is_blocked() | shared.bulk_out.is_blocked();
@@ -196,7 +212,7 @@ async fn watch(shared: Rc<Shared>) -> Result<(), Fault> {
             return Err(Fault::Silent(silent.max(stuck)));
         }
         if idle && !blocked {
-            shared.control.push(Frame { kind: FrameKind::Heartbeat, id: 0, parts: Vec::new() }, shared.config.crc)?;
+            shared.control.push(Frame { kind: FrameKind::Heartbeat, id: 0, parts: Vec::new() })?;
             shared.control.take_pushed();
         }
     }

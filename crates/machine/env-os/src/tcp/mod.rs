@@ -30,9 +30,13 @@
 //! read by a task of its own into pooled buffers ([`bulk`]), because a server that takes no further requests still
 //! waits for data.
 //!
-//! Without [`OsConfig::insecure`] plaintext stays on loopback addresses.
+//! **Threads.** With [`lnd_threads`](crate::OsConfig::lnd_threads) all of this happens on threads of the link's CPT, and
+//! frames cross to the executor in batches ([`bridge`]).
+//!
+//! Without [`insecure`](crate::OsConfig::insecure) plaintext stays on loopback addresses.
 
 mod accept;
+mod bridge;
 mod bulk;
 mod handshake;
 mod inbox;
@@ -50,8 +54,8 @@ use env::{Link, Listener};
 use tokio::net::{TcpSocket, TcpStream};
 use types::{Net, Nid, NidAddr};
 
-use crate::OsConfig;
 use crate::limits::BACKLOG;
+use crate::lnd::Lnd;
 
 /// Channels of a pair, as HELLO names them.
 pub(crate) const CONTROL: u16 = 0;
@@ -61,7 +65,7 @@ pub(crate) const BULK_TO_ACCEPTOR: u16 = 1;
 pub(crate) const BULK_TO_CONNECTOR: u16 = 2;
 
 /// Connects a whole pair.
-pub(crate) async fn connect(config: &Rc<OsConfig>, from: Option<Nid>, to: NidAddr) -> io::Result<Link> {
+pub(crate) async fn connect(config: &Rc<Lnd>, from: Option<Nid>, to: NidAddr) -> io::Result<Link> {
     permitted(config, to, "connect to")?;
     if let Some(from) = from.filter(|from| from.net() != to.nid.net()) {
         return Err(invalid(format!("the own NID {from} is on another network than {to}")));
@@ -75,7 +79,7 @@ pub(crate) async fn connect(config: &Rc<OsConfig>, from: Option<Nid>, to: NidAdd
 }
 
 /// Listens for pairs.
-pub(crate) fn listen(config: &Rc<OsConfig>, at: NidAddr) -> io::Result<Listener> {
+pub(crate) fn listen(config: &Rc<Lnd>, at: NidAddr) -> io::Result<Listener> {
     permitted(config, at, "listen on")?;
     let bound = || -> io::Result<_> {
         let socket = TcpSocket::new_v4()?;
@@ -84,12 +88,13 @@ pub(crate) fn listen(config: &Rc<OsConfig>, at: NidAddr) -> io::Result<Listener>
         socket.listen(BACKLOG)
     };
     let listener = bound().map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {at}: {error}")))?;
+    config.lnet.known_as(at.nid);
     let addr = NidAddr { nid: at.nid, port: listener.local_addr()?.port() };
     Ok(accept::listener(Rc::clone(config), listener, addr))
 }
 
 /// Only `tcp` networks are sockets here, and plaintext leaves the machine only where the node says so.
-fn permitted(config: &OsConfig, at: NidAddr, what: &str) -> io::Result<()> {
+fn permitted(config: &Lnd, at: NidAddr, what: &str) -> io::Result<()> {
     if at.nid.net().lnd != Net::TCP.lnd {
         return Err(invalid(format!("cannot {what} {at}: there is no driver for this network")));
     }

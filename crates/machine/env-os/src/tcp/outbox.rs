@@ -3,6 +3,9 @@
 //! Small frames are copied together into runs, large payloads are queued as they are; one vectored write takes what
 //! is there. The writer sleeps while the queue is empty or the socket is full, and is woken by the first frame of a
 //! turn, behind every task that is ready by then.
+//!
+//! A frame for which the peer or the interface has no credit is held back, in order, until the gate says that it may go
+//! ([`crate::lnet`]); its credit comes back when its last byte is written. Heartbeats need none.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -10,21 +13,29 @@ use std::future::poll_fn;
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
-use wire::{CrcMode, FRAME_HEADER_BYTES, Frame};
+use types::Nid;
+use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameKind};
 
 use super::link::{Fault, Shared};
+use crate::gauge::Gauge;
 use crate::limits::{COPY_BYTES_MAX, IOVECS_MAX, QUEUE_BYTES_HARD, RUN_BYTES_MAX, WRITE_TURN_BYTES};
+use crate::lnd::Lnd;
+use crate::lnet::Gate;
 
 pub(super) struct Outbox {
+    config: Rc<Lnd>,
+    peer: Nid,
+    gate: Arc<Gate>,
+    /// What the executor's thread has handed over, where that is another.
+    gauge: Option<Arc<Gauge>>,
     queue: RefCell<Queue>,
-    bytes_max: usize,
-    frames_max: usize,
     room: Notify,
     pushed: Cell<bool>,
 }
@@ -32,13 +43,23 @@ pub(super) struct Outbox {
 #[derive(Default)]
 struct Queue {
     half: Option<OwnedWriteHalf>, // none once closed
+    held: VecDeque<Frame>,        // without credits
+    held_bytes: usize,
     segments: VecDeque<Segment>,
-    first_done: usize,       // bytes of the first segment that are written
-    bytes: usize,            // to write
-    frames: VecDeque<usize>, // bytes to write of each frame
-    spare: Vec<u8>,          // an empty run, to use again
-    writer: Option<Waker>,   // while it waits for frames
-    progress: bool,          // something was written since `is_blocked` looked
+    first_done: usize,         // bytes of the first segment that are written
+    bytes: usize,              // to write
+    frames: VecDeque<Pending>, // to write
+    done: Vec<usize>,          // bytes of frames whose last byte is written
+    charged: (usize, usize),   // frames and bytes that have taken a credit, or wait for one
+    spare: Vec<u8>,            // an empty run, to use again
+    writer: Option<Waker>,     // while it waits for frames
+    progress: bool,            // something was written since `is_blocked` looked
+}
+
+/// A frame with bytes to write.
+struct Pending {
+    left: usize,
+    charge: Option<usize>, // all its bytes; none of a heartbeat
 }
 
 enum Segment {
@@ -56,18 +77,34 @@ impl Segment {
 }
 
 impl Outbox {
-    pub(super) fn new(half: OwnedWriteHalf, bytes_max: usize, frames_max: usize) -> Outbox {
+    pub(super) fn new(half: OwnedWriteHalf, config: Rc<Lnd>, peer: Nid, gauge: Option<Arc<Gauge>>) -> Outbox {
         let queue = RefCell::new(Queue { half: Some(half), ..Queue::default() });
-        Outbox { queue, bytes_max, frames_max, room: Notify::new(), pushed: Cell::new(false) }
+        Outbox { config, peer, gate: Arc::default(), gauge, queue, room: Notify::new(), pushed: Cell::new(false) }
     }
 
     /// Queues a frame.
-    pub(super) fn push(&self, frame: Frame, crc: CrcMode) -> Result<(), Fault> {
+    pub(super) fn push(&self, frame: Frame) -> Result<(), Fault> {
         let mut queue = self.queue.borrow_mut();
-        queue.append(frame, crc);
         self.pushed.set(true);
-        if queue.bytes > QUEUE_BYTES_HARD {
-            return Err(Fault::Overrun(queue.bytes));
+        if frame.kind == FrameKind::Heartbeat {
+            queue.append(frame, self.config.crc, false);
+        } else {
+            let len = FRAME_HEADER_BYTES + frame.payload_len();
+            queue.charged.0 += 1;
+            queue.charged.1 += len;
+            let goes = self.config.lnet.send(self.peer, &self.gate, len);
+            if goes && queue.held.is_empty() {
+                queue.append(frame, self.config.crc, true);
+            } else {
+                queue.held.push_back(frame);
+                queue.held_bytes += len;
+                if goes {
+                    self.gate.release(); // it goes behind those that were released before it
+                }
+            }
+        }
+        if queue.bytes + queue.held_bytes > QUEUE_BYTES_HARD {
+            return Err(Fault::Overrun(queue.bytes + queue.held_bytes));
         }
         if let Some(writer) = queue.writer.take() {
             writer.wake();
@@ -76,8 +113,13 @@ impl Outbox {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        let queue = self.queue.borrow();
-        queue.half.is_none() || (queue.bytes < self.bytes_max && queue.frames.len() < self.frames_max)
+        self.fits(&self.queue.borrow())
+    }
+
+    fn fits(&self, queue: &Queue) -> bool {
+        queue.half.is_none()
+            || (queue.bytes + queue.held_bytes < self.config.queue_bytes_max
+                && queue.frames.len() + queue.held.len() < self.config.queue_frames_max)
     }
 
     /// Completes when there is room, or the link is down.
@@ -101,19 +143,32 @@ impl Outbox {
     /// Writes what the socket takes at once, then closes it.
     pub(super) fn close(&self) {
         let mut queue = self.queue.borrow_mut();
+        let held = queue.held.len();
+        queue.admit(held, self.config.crc); // nothing comes behind them, so their credits do not matter
         let mut cx = Context::from_waker(Waker::noop());
         while queue.bytes > 0 && matches!(queue.poll_write(&mut cx), Poll::Ready(Ok(_))) {}
+        let (frames, bytes) = queue.charged;
         *queue = Queue::default();
         drop(queue);
+        self.config.lnet.close(self.peer, &self.gate, frames, bytes);
         self.room.notify_waiters();
     }
 
     fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         let mut queue = self.queue.borrow_mut();
         let mut turn = 0;
-        while queue.bytes > 0 {
+        loop {
+            queue.admit(self.gate.take_released(), self.config.crc);
+            if queue.bytes == 0 {
+                queue.writer = Some(cx.waker().clone());
+                if queue.held.is_empty() || self.gate.park(cx.waker()) {
+                    return Poll::Pending;
+                }
+                continue;
+            }
             turn += ready!(queue.poll_write(cx))?;
-            if queue.bytes < self.bytes_max && queue.frames.len() < self.frames_max {
+            self.give_back(&mut queue);
+            if self.fits(&queue) {
                 self.room.notify_waiters();
             }
             if turn >= WRITE_TURN_BYTES {
@@ -121,8 +176,21 @@ impl Outbox {
                 return Poll::Pending;
             }
         }
-        queue.writer = Some(cx.waker().clone());
-        Poll::Pending
+    }
+
+    /// Credits of the frames that are written.
+    fn give_back(&self, queue: &mut Queue) {
+        if queue.done.is_empty() {
+            return;
+        }
+        let (frames, bytes) = (queue.done.len(), queue.done.iter().sum::<usize>());
+        queue.charged.0 -= frames;
+        queue.charged.1 -= bytes;
+        self.config.lnet.complete(self.peer, &queue.done);
+        queue.done.clear();
+        if let Some(gauge) = &self.gauge {
+            gauge.take(frames, bytes);
+        }
     }
 }
 
@@ -132,27 +200,32 @@ pub(super) async fn write_all(shared: Rc<Shared>, outbox: fn(&Shared) -> &Outbox
 }
 
 impl Queue {
-    fn append(&mut self, frame: Frame, crc: CrcMode) {
-        let mut len = FRAME_HEADER_BYTES + frame.payload_len();
+    /// Moves so many held frames to those to write.
+    fn admit(&mut self, count: usize, crc: CrcMode) {
+        for _ in 0..count {
+            let Some(frame) = self.held.pop_front() else { return };
+            self.held_bytes -= FRAME_HEADER_BYTES + frame.payload_len();
+            self.append(frame, crc, true);
+        }
+    }
+
+    fn append(&mut self, frame: Frame, crc: CrcMode, is_charged: bool) {
+        let len = FRAME_HEADER_BYTES + frame.payload_len();
+        self.bytes += len;
+        self.frames.push_back(Pending { left: len, charge: is_charged.then_some(len) });
         if len <= COPY_BYTES_MAX {
             frame.encode_into(self.run_for(len), crc);
-            self.bytes += len;
-            self.frames.push_back(len);
             return;
         }
         let head = frame.encode_header(crc);
-        len = FRAME_HEADER_BYTES;
         self.copy(&head);
         for part in frame.parts {
-            len += part.len();
             if part.len() <= COPY_BYTES_MAX {
                 self.copy(&part);
             } else {
                 self.segments.push_back(Segment::Shared(part));
             }
         }
-        self.bytes += len;
-        self.frames.push_back(len);
     }
 
     fn copy(&mut self, bytes: &[u8]) {
@@ -191,7 +264,7 @@ impl Queue {
         assert!(written <= self.bytes, "the kernel takes no more than it was given");
         self.bytes -= written;
         self.progress = true;
-        drop_front(&mut self.frames, written);
+        self.finish_frames(written);
         let mut left = written + self.first_done;
         while let Some(len) = self.segments.front().map(|segment| segment.bytes().len()).filter(|len| *len <= left) {
             left -= len;
@@ -202,17 +275,18 @@ impl Queue {
         }
         self.first_done = left;
     }
-}
 
-/// Takes `count` off the numbers at the front.
-fn drop_front(frames: &mut VecDeque<usize>, mut count: usize) {
-    while count > 0 {
-        let Some(first) = frames.front_mut() else { return };
-        if *first > count {
-            *first -= count;
-            return;
+    /// Takes `count` written bytes off the frames at the front.
+    fn finish_frames(&mut self, mut count: usize) {
+        while count > 0 {
+            let Some(first) = self.frames.front_mut() else { return };
+            if first.left > count {
+                first.left -= count;
+                return;
+            }
+            count -= first.left;
+            self.done.extend(first.charge);
+            self.frames.pop_front();
         }
-        count -= *first;
-        frames.pop_front();
     }
 }

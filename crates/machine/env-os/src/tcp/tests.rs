@@ -17,6 +17,16 @@ fn quick() -> OsConfig {
     OsConfig { handshake: Span::secs(1), heartbeat: Span::millis(20), ..OsConfig::default() }
 }
 
+/// Runs a test twice: sockets on the executor's thread, and on threads of the LND.
+fn both<F: Future<Output = ()>>(config: OsConfig, test: impl Fn(Env) -> F) {
+    for lnd_threads in [0, 2] {
+        let lnet = crate::Lnet::default();
+        run(OsConfig { lnd_threads, lnet: lnet.clone(), ..config.clone() }, &test);
+        let busy: Vec<_> = lnet.peer_levels().into_iter().filter(|(_, _, level, _)| level.now != level.max).collect();
+        assert_eq!(busy, [], "every credit has come back, with {lnd_threads} threads");
+    }
+}
+
 fn at(text: &str) -> NidAddr {
     text.parse().expect("a NID")
 }
@@ -97,7 +107,7 @@ async fn serves(env: &Env, listener: &mut Listener) {
 
 #[test]
 fn ten_thousand_messages_arrive_in_order_and_come_back() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let (near, far) = pair(&env).await;
         let echo = env.spawn("echo", echo(far.rx, far.tx));
         let (tx, mut rx) = (near.tx, near.rx);
@@ -122,7 +132,7 @@ async fn echo(mut rx: LinkRx, tx: LinkTx) {
 
 #[test]
 fn large_messages_and_bulk_cross_both_ways() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let (mut near, mut far) = pair(&env).await;
         let data = Bytes::from((0..4 << 20).map(|at| (at % 251) as u8).collect::<Vec<_>>());
         for (id, len) in [(1, 0), (2, 1), (3, 4_096), (4, 70_000), (5, 1 << 20), (6, 4 << 20)] {
@@ -142,7 +152,7 @@ fn large_messages_and_bulk_cross_both_ways() {
 
 #[test]
 fn a_peer_is_the_address_that_it_comes_from() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let mut listener = env.listen(at("127.0.0.2:0@tcp3")).await.expect("a loopback port");
         let own: Nid = "127.0.0.11@tcp3".parse().expect("a NID");
         let near = env.connect(Some(own), listener.addr()).await.expect("it listens");
@@ -155,7 +165,7 @@ fn a_peer_is_the_address_that_it_comes_from() {
 
 #[test]
 fn a_liar_about_its_address_is_refused() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let mut listener = listen(&env).await;
         let liar = Hello { nid: at("10.0.0.1@tcp").nid.0, ..hello(CONTROL, 1) };
         assert!(answer(&mut raw_hello(listener.addr(), liar).await).await.is_none());
@@ -167,7 +177,7 @@ fn a_liar_about_its_address_is_refused() {
 
 #[test]
 fn another_version_is_told_ours_and_closed() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let mut listener = listen(&env).await;
         let newer = Hello { version: wire::VERSION + 1, version_min: wire::VERSION + 1, ..hello(CONTROL, 1) };
         let mut stream = raw_hello(listener.addr(), newer).await;
@@ -183,7 +193,7 @@ fn another_version_is_told_ours_and_closed() {
 
 #[test]
 fn a_connector_refuses_an_acceptor_of_another_version() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let to = NidAddr { nid: at("127.0.0.1@tcp").nid, port: socket.local_addr().expect("bound").port() };
         env.spawn("old", async move {
@@ -199,7 +209,7 @@ fn a_connector_refuses_an_acceptor_of_another_version() {
 
 #[test]
 fn what_is_no_hello_is_closed() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let mut listener = listen(&env).await;
         let to = listener.addr();
         let good = hello(CONTROL, 1).to_frame().encode(CrcMode::All);
@@ -230,7 +240,7 @@ fn what_is_no_hello_is_closed() {
 
 #[test]
 fn bulk_connections_must_carry_the_nonce_of_a_pair() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let mut listener = listen(&env).await;
         let to = listener.addr();
         let mut control = raw_hello(to, hello(CONTROL, 77)).await;
@@ -244,7 +254,7 @@ fn bulk_connections_must_carry_the_nonce_of_a_pair() {
 
 #[test]
 fn losing_any_connection_closes_the_link() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let mut listener = listen(&env).await;
         for lost in 0..3 {
             let (streams, mut link) = raw_link(&mut listener, 100 + lost).await;
@@ -264,7 +274,7 @@ fn losing_any_connection_closes_the_link() {
 
 #[test]
 fn the_end_is_seen_on_both_sides_behind_what_was_sent() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let (mut near, mut far) = pair(&env).await;
         near.tx.send(request(1, 100)).expect("up");
         near.tx.close();
@@ -279,7 +289,7 @@ fn the_end_is_seen_on_both_sides_behind_what_was_sent() {
 
 #[test]
 fn unexpected_or_too_much_bulk_is_dropped_and_the_link_lives() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let (near, mut far) = pair(&env).await;
         let bulk = |id, len| Frame::new(FrameKind::BulkData, id, Bytes::from(vec![1; len]));
         let (small, gone) = (far.tx.expect_bulk(2, 100), far.tx.expect_bulk(3, 1 << 20));
@@ -295,7 +305,7 @@ fn unexpected_or_too_much_bulk_is_dropped_and_the_link_lives() {
 
 #[test]
 fn a_bad_frame_closes_its_own_link_only() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let mut listener = listen(&env).await;
         let mut flipped = request(1, 64).encode(CrcMode::All).to_vec();
         flipped[50] ^= 1;
@@ -317,7 +327,7 @@ fn a_bad_frame_closes_its_own_link_only() {
 
 #[test]
 fn random_bytes_harm_nobody_else() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let mut listener = listen(&env).await;
         let rng = Rng::from_os();
         let bytes = |count: u64| (0..count).map(|_| rng.next() as u8).collect::<Vec<_>>();
@@ -341,7 +351,7 @@ fn random_bytes_harm_nobody_else() {
 
 #[test]
 fn a_dead_port_fails_fast_and_a_mute_one_in_time() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let listener = listen(&env).await;
         let dead = listener.addr();
         drop(listener);
@@ -359,7 +369,7 @@ fn a_dead_port_fails_fast_and_a_mute_one_in_time() {
 
 #[test]
 fn plaintext_stays_on_loopback_unless_told_otherwise() {
-    run(quick(), |env| async move {
+    both(quick(), |env| async move {
         let error = env.listen(at("0.0.0.0:0@tcp")).await.err().expect("refused");
         assert!(error.to_string().contains("--insecure"), "{error}");
         let error = env.connect(None, at("10.255.255.1@tcp")).await.err().expect("refused");
@@ -367,7 +377,7 @@ fn plaintext_stays_on_loopback_unless_told_otherwise() {
         let error = env.connect(None, at("127.0.0.1@o2ib")).await.err().expect("no driver");
         assert!(error.to_string().contains("no driver"), "{error}");
     });
-    run(OsConfig { insecure: true, ..quick() }, |env| async move {
+    both(OsConfig { insecure: true, ..quick() }, |env| async move {
         let mut listener = env.listen(at("0.0.0.0:0@tcp")).await.expect("allowed");
         let to = NidAddr { nid: at("127.0.0.9@tcp").nid, port: listener.addr().port };
         env.connect(None, to).await.expect("it listens on every address");
@@ -378,7 +388,7 @@ fn plaintext_stays_on_loopback_unless_told_otherwise() {
 #[test]
 fn idle_links_hear_heartbeats_and_silent_ones_end() {
     let config = OsConfig { peer_timeout: Span::millis(150), ..quick() };
-    run(config, |env| async move {
+    both(config, |env| async move {
         let (mut near, mut far) = pair(&env).await;
         let both = async { tokio::join!(near.rx.recv(), far.rx.recv()) };
         assert_eq!(env.timeout(Span::millis(500), both).await, None, "both heard each other");
@@ -393,7 +403,7 @@ fn idle_links_hear_heartbeats_and_silent_ones_end() {
 #[test]
 fn room_waits_while_the_peer_takes_nothing() {
     let config = OsConfig { queue_bytes_max: 1 << 20, heartbeat: Span::secs(5), ..quick() };
-    run(config, |env| async move {
+    both(config, |env| async move {
         let mut listener = listen(&env).await;
         let (mut streams, link) = raw_link(&mut listener, 9).await;
         let mut sent = 0;
@@ -408,4 +418,37 @@ fn room_waits_while_the_peer_takes_nothing() {
         let header = FrameHeader::decode(&got).expect("a frame");
         header.check(&got[FRAME_HEADER_BYTES..][..header.length]).expect("intact");
     });
+}
+
+#[test]
+fn few_credits_slow_a_link_down_and_neither_block_nor_disorder_it() {
+    for (credits, peer_credits) in [(1, 1), (3, 8), (64, 2)] {
+        let lnet = crate::Lnet::new(crate::LnetSettings { credits, peer_credits, ..crate::LnetSettings::default() });
+        for lnd_threads in [0, 2] {
+            run(OsConfig { lnd_threads, lnet: lnet.clone(), ..quick() }, |env| async move {
+                let mut listener = listen(&env).await;
+                let mut links = Vec::new();
+                for _ in 0..2 {
+                    let near = env.connect(None, listener.addr()).await.expect("it listens");
+                    links.push((near, listener.accept().await.expect("a link")));
+                }
+                for (near, far) in &mut links {
+                    for id in 0..500 {
+                        near.tx.send(request(id, 100)).expect("up");
+                        let ticket = far.tx.expect_bulk(id, 5_000);
+                        near.tx.send(Frame::new(FrameKind::BulkData, id, Bytes::from(vec![1; 5_000]))).expect("up");
+                        env.spawn("ticket", async move { assert!(ticket.await.is_some()) });
+                    }
+                }
+                for (_, far) in &mut links {
+                    for id in 0..500 {
+                        assert_eq!(far.rx.recv().await.map(|frame| frame.id), Some(id));
+                    }
+                }
+                env.sleep(Span::millis(50)).await;
+            });
+        }
+        let levels: Vec<_> = lnet.peer_levels().into_iter().map(|(_, _, level, bytes)| (level, bytes)).collect();
+        assert!(levels.iter().all(|(level, bytes)| level.now == level.max && level.min < 0 && *bytes == 0), "{levels:?}");
+    }
 }

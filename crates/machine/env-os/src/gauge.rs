@@ -1,0 +1,36 @@
+//! What is under way from one thread to another, and a place to wait until it is less.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+use crate::OsConfig;
+
+/// Bytes and frames in one direction.
+#[derive(Default)]
+pub(crate) struct Gauge {
+    bytes: AtomicUsize,
+    frames: AtomicUsize,
+    pub(crate) taken: Notify,
+}
+
+impl Gauge {
+    /// One frame more; the bytes with it.
+    pub(crate) fn put(&self, bytes: usize) -> usize {
+        self.frames.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+    }
+
+    /// So many less.
+    pub(crate) fn take(&self, frames: usize, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.frames.fetch_sub(frames, Ordering::Relaxed);
+        self.taken.notify_waiters();
+    }
+
+    /// Whether there is room for another frame.
+    pub(crate) fn fits(&self, config: &OsConfig) -> bool {
+        let (bytes, frames) = (self.bytes.load(Ordering::Relaxed), self.frames.load(Ordering::Relaxed));
+        bytes < config.queue_bytes_max && frames < config.queue_frames_max
+    }
+}
