@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use env::{CptTable, Env, Listener, Task};
+use env::{CptTable, Env, Listener, Portal, PortalRotor, Task};
 use tokio::sync::{Notify, Semaphore};
 use types::{CptIndex, Instant, TargetId};
 use wire::Request;
 
 use crate::incoming::{Peer, Semaphores, Transport};
 use crate::partition::{Partition, Policies};
-use crate::{Exports, ServiceStats, Session, Target, limits};
+use crate::{Exports, ServiceSpec, ServiceStats, Session, Target, limits};
 
 /// Settings of a node.
 #[derive(Clone, Debug)]
@@ -24,13 +24,26 @@ pub struct NodeConfig {
     pub inline_bytes: u32,
     /// Pulled bytes held at once, per CPT.
     pub bulk_bytes_max: u64,
+    /// CPTs that links are bound to; empty: all.
+    pub link_cpts: Vec<CptIndex>,
+    /// CPTs of a service, by its name, sorted; a service that is not named has all.
+    pub service_cpts: BTreeMap<&'static str, Vec<CptIndex>>,
+    /// How a request finds its CPT, at the start.
+    pub portal_rotor: PortalRotor,
 }
 
 impl NodeConfig {
     /// Over these partitions, everything else as usual.
     #[must_use]
     pub fn new(cpts: CptTable) -> NodeConfig {
-        NodeConfig { cpts, inline_bytes: wire::INLINE_BYTES_DEFAULT, bulk_bytes_max: 64 << 20 }
+        NodeConfig {
+            cpts,
+            inline_bytes: wire::INLINE_BYTES_DEFAULT,
+            bulk_bytes_max: 64 << 20,
+            link_cpts: Vec::new(),
+            service_cpts: BTreeMap::new(),
+            portal_rotor: PortalRotor::default(),
+        }
     }
 }
 
@@ -42,6 +55,9 @@ pub struct Node {
     /// By CPT; services appear with their first request.
     pub(crate) partitions: Vec<RefCell<Vec<Rc<Partition>>>>,
     pub(crate) budget: Rc<Semaphores>,
+    /// By service; each appears with its first request.
+    pub(crate) portals: RefCell<BTreeMap<&'static str, Portal>>,
+    pub(crate) portal_rotor: Cell<PortalRotor>,
     pub(crate) queued: Vec<Cell<usize>>,
     pub(crate) drained: Notify,
     pub(crate) peers: RefCell<Vec<Rc<Peer>>>,
@@ -87,6 +103,8 @@ impl Node {
         let per_cpt = (0..cpts).map(|_| Arc::new(Semaphore::new(units as usize))).collect();
         Rc::new(Node {
             env: env.clone(),
+            portals: RefCell::default(),
+            portal_rotor: Cell::new(config.portal_rotor),
             config,
             targets: RefCell::default(),
             partitions: (0..cpts).map(|_| RefCell::default()).collect(),
@@ -118,6 +136,35 @@ impl Node {
             old.gone.set(true);
             old.exports.wake.notify_one();
         }
+    }
+
+    /// `portal_rotor`.
+    pub fn portal_rotor(&self) -> PortalRotor {
+        self.portal_rotor.get()
+    }
+
+    /// From the next request on.
+    pub fn set_portal_rotor(&self, mode: PortalRotor) {
+        self.portal_rotor.set(mode);
+    }
+
+    /// CPTs of a service.
+    pub fn service_cpts(&self, service: &ServiceSpec) -> Vec<CptIndex> {
+        match self.config.service_cpts.get(service.name) {
+            _ if !service.has_affinity() => vec![CptIndex(0)],
+            Some(cpts) => cpts.clone(),
+            None => self.config.cpts.all().collect(),
+        }
+    }
+
+    /// Requests that each CPT has answered or dropped, by service.
+    pub fn served_by_cpt(&self, service: &ServiceSpec) -> Vec<u64> {
+        let of = |partitions: &RefCell<Vec<Rc<Partition>>>| {
+            let partitions = partitions.borrow();
+            let found = partitions.iter().find(|partition| partition.spec.name == service.name);
+            found.map_or(0, |partition| partition.served.get() + partition.dropped.get())
+        };
+        self.partitions.iter().map(of).collect()
     }
 
     /// Accepts links from `listener` until the node stops.

@@ -12,7 +12,7 @@ use crate::node::{Node, Nonsense};
 
 impl Node {
     pub(crate) async fn read(self: Rc<Self>, mut link: Link, serial: u64) {
-        let cpt = link.peer.cpt(self.config.cpts.count());
+        let cpt = link.peer.cpt_among(&self.config.link_cpts, self.config.cpts.count());
         let peer = Peer::new(link.peer, serial, link.tx.clone(), cpt);
         self.peers.borrow_mut().push(Rc::clone(&peer));
         'link: while let Some(frame) = link.rx.recv().await {
@@ -42,7 +42,7 @@ impl Node {
 
     /// Full queues, or a peer that takes no replies: nothing more is read from it.
     async fn backpressure(&self, peer: &Peer) {
-        while self.queued[peer.cpt.0 as usize].get() >= limits::QUEUED_MAX && !self.stopped.get() {
+        while self.is_full_for(peer) && !self.stopped.get() {
             self.drained.notified().await;
         }
         peer.tx.room().await;

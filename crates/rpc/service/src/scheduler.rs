@@ -3,13 +3,16 @@
 //! No borrow lives across a handler. A handler that is ready at once is answered in the turn of the link's reader;
 //! only one that has to wait becomes a task.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use env::{Arrival, Portal, PortalRotor};
 use types::CptIndex;
 use wire::RequestFlags;
 
 use crate::handling::Done;
+use crate::incoming::Peer;
 use crate::node::{Node, Work};
 use crate::partition::Partition;
 use crate::{Incoming, ServiceSpec, limits};
@@ -25,9 +28,27 @@ impl Node {
         partition
     }
 
+    /// The portal rotor's choice. Nothing comes through a router: there are none.
+    fn choose_cpt(&self, service: &'static ServiceSpec, peer: &Peer) -> CptIndex {
+        let mut portals = self.portals.borrow_mut();
+        let fresh = || Portal::new(self.service_cpts(service), self.config.cpts.count());
+        let portal = portals.entry(service.name).or_insert_with(fresh);
+        portal.choose(self.portal_rotor.get(), &Arrival { link_cpt: peer.cpt, source: peer.nid, is_routed: false })
+    }
+
+    /// Whether a CPT to which the next request of `peer` may go has a full queue: its own, where requests stay with their
+    /// link, else any.
+    pub(crate) fn is_full_for(&self, peer: &Peer) -> bool {
+        let is_full = |queued: &Cell<usize>| queued.get() >= limits::QUEUED_MAX;
+        if self.portal_rotor.get() != PortalRotor::On && self.config.service_cpts.is_empty() {
+            return is_full(&self.queued[peer.cpt.0 as usize]) || is_full(&self.queued[0]); // 0: services without affinity
+        }
+        self.queued.iter().any(is_full)
+    }
+
     pub(crate) fn dispatch(self: &Rc<Self>, work: Work) {
-        let cpt = work.transport.peer.borrow().cpt;
         let class = work.entry.target.class(&work.request);
+        let cpt = self.choose_cpt(class.service, &work.transport.peer.borrow());
         let partition = self.partition(cpt, class.service);
         let queued = &self.queued[cpt.0 as usize];
         queued.set(queued.get() + 1);

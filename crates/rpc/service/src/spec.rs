@@ -13,6 +13,14 @@ pub struct ServiceSpec {
     pub slots: u32,
 }
 
+impl ServiceSpec {
+    /// Whether it runs on each CPT. One without affinity has a single partition, on CPT 0.
+    #[must_use]
+    pub fn has_affinity(&self) -> bool {
+        *self != MGS
+    }
+}
+
 macro_rules! services {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $path:literal, $hp:literal, $slots:literal;)*) => {
         $($(#[$doc])* pub static $name: ServiceSpec = ServiceSpec { name: $text, path: $path, has_hp: $hp, slots: $slots };)*

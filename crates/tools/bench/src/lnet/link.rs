@@ -5,24 +5,29 @@
 
 use bytes::Bytes;
 use env::{BulkTicket, Env, Link, LinkTx};
-use env_os::OsConfig;
+use env_os::{Lnet, LnetSettings, OsConfig};
 use types::{Instant, Nid, NidAddr, Span};
 use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameKind};
 
-use super::{BULK_BYTES, Case, REPLY_BYTES, REQUEST_BYTES, SMALL_BYTES, Test, server};
+use super::{BULK_BYTES, Case, REPLY_BYTES, REQUEST_BYTES, SMALL_BYTES, Test, Tuning, server};
 
 /// `port` of this machine.
 pub(super) fn local(port: u16) -> NidAddr {
     NidAddr { nid: Nid::tcp(std::net::Ipv4Addr::LOCALHOST), port }
 }
 
-pub(super) fn config(crc: CrcMode) -> OsConfig {
-    OsConfig { crc, ..OsConfig::default() }
+pub(super) fn config(crc: CrcMode, tuning: Tuning) -> OsConfig {
+    let mut settings = LnetSettings::default();
+    if tuning.peer_credits > 0 {
+        settings.peer_credits = tuning.peer_credits;
+        settings.credits = tuning.peer_credits.saturating_mul(32);
+    }
+    OsConfig { crc, lnd_threads: tuning.lnd_threads, lnet: Lnet::new(settings), ..OsConfig::default() }
 }
 
 /// Answers every request on every link.
-pub(super) fn serve(crc: CrcMode) -> anyhow::Result<()> {
-    env_os::run(config(crc), |env| async move {
+pub(super) fn serve(crc: CrcMode, tuning: Tuning) -> anyhow::Result<()> {
+    env_os::run(config(crc, tuning), |env| async move {
         let mut listener = env.listen(local(0)).await?;
         server::announce(listener.addr().port)?;
         let payloads = Payloads { reply: Bytes::from(vec![2; REPLY_BYTES - FRAME_HEADER_BYTES]), data: data() };
@@ -80,7 +85,7 @@ async fn receive(tx: LinkTx, ticket: BulkTicket, reply: Frame) {
 
 /// Exchanges per second.
 pub(super) fn measure(case: Case, port: u16) -> anyhow::Result<f64> {
-    env_os::run(config(case.crc), |env| async move {
+    env_os::run(config(case.crc, case.tuning), |env| async move {
         let link = env.connect(None, local(port)).await?;
         let mut client = Client::new(&env, case, link);
         for _ in 0..case.inflight {

@@ -6,6 +6,8 @@
 //! of the ratios within one turn. CPU is that of client and server together, from the kernel's own accounts.
 
 mod bare;
+#[cfg(test)]
+mod cpts;
 mod link;
 mod report;
 mod rpc;
@@ -44,6 +46,13 @@ pub struct LnetArgs {
     /// them, and then a wake-up costs 3 or 30 microseconds as it pleases.
     #[arg(long, default_value = "0,1")]
     pub cpus: String,
+    /// Threads that do the socket work on each side; 0: the executor does it itself. With --cpus they may run anywhere the
+    /// side may, so `free` is the setting to compare with.
+    #[arg(long, default_value_t = 0)]
+    pub lnd_threads: u32,
+    /// Messages under way to the peer (Lustre: peer_credits); 0: the default.
+    #[arg(long, default_value_t = 0)]
+    pub peer_credits: u32,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -69,6 +78,19 @@ pub(crate) const REQUEST_BYTES: usize = FRAME_HEADER_BYTES + REQUEST_HEADER_BYTE
 /// Its answer on the wire.
 pub(crate) const REPLY_BYTES: usize = FRAME_HEADER_BYTES + REPLY_HEADER_BYTES + BODY_BYTES;
 
+/// How links are made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tuning {
+    pub(crate) lnd_threads: u32,
+    pub(crate) peer_credits: u32,
+}
+
+impl LnetArgs {
+    fn tuning(&self) -> Tuning {
+        Tuning { lnd_threads: self.lnd_threads, peer_credits: self.peer_credits }
+    }
+}
+
 /// One measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
@@ -77,6 +99,7 @@ pub(crate) struct Case {
     /// Of a transfer.
     pub(crate) bytes: usize,
     pub(crate) crc: CrcMode,
+    pub(crate) tuning: Tuning,
     pub(crate) span: Duration,
 }
 
@@ -112,11 +135,11 @@ impl Side {
         }
     }
 
-    fn serve(self, crc: CrcMode) -> anyhow::Result<()> {
+    fn serve(self, crc: CrcMode, tuning: Tuning) -> anyhow::Result<()> {
         match self {
             Side::Bare => bare::serve(),
-            Side::Link => link::serve(crc),
-            Side::Rpc => rpc::serve(crc),
+            Side::Link => link::serve(crc, tuning),
+            Side::Rpc => rpc::serve(crc, tuning),
         }
     }
 
@@ -143,7 +166,7 @@ pub fn run(args: LnetArgs) -> anyhow::Result<()> {
     if let Some(side) = &args.serve {
         server::pin(args.cpu)?;
         let crc = if args.no_bulk_crc { CrcMode::NoBulk } else { CrcMode::All };
-        return Side::parse(side)?.serve(crc);
+        return Side::parse(side)?.serve(crc, args.tuning());
     }
     anyhow::ensure!(args.seconds > 0.0 && args.pairs > 0, "--seconds and --pairs are above zero");
     let (client_cpu, server_cpu) = server::placement(&args.cpus)?;
@@ -163,15 +186,17 @@ pub fn run(args: LnetArgs) -> anyhow::Result<()> {
 }
 
 fn cases(args: &LnetArgs) -> anyhow::Result<Vec<Case>> {
-    let span = Duration::from_secs_f64(args.seconds);
+    let (span, tuning) = (Duration::from_secs_f64(args.seconds), args.tuning());
     let mut cases = Vec::new();
     for test in &args.tests {
-        let of = |test, inflight, bytes| [CrcMode::All, CrcMode::NoBulk].map(|crc| Case { test, inflight, bytes, crc, span });
+        let of =
+            |test, inflight, bytes| [CrcMode::All, CrcMode::NoBulk].map(|crc| Case { test, inflight, bytes, crc, tuning, span });
         let bulk = |test| of(test, args.bulk_inflight, BULK_BYTES);
         let small = |test| of(test, args.small_inflight, SMALL_BYTES);
         match test.as_str() {
             "ping" => {
-                let case = |inflight: &u32| Case { test: Test::Ping, inflight: *inflight, bytes: 0, crc: CrcMode::All, span };
+                let case =
+                    |inflight: &u32| Case { test: Test::Ping, inflight: *inflight, bytes: 0, crc: CrcMode::All, tuning, span };
                 cases.extend(args.inflight.iter().map(case));
             }
             "read4k" => cases.extend(small(Test::Read)),
@@ -186,8 +211,7 @@ fn cases(args: &LnetArgs) -> anyhow::Result<Vec<Case>> {
 
 /// All turns of one case.
 fn measure_case(pairs: u32, cpu: Option<u32>, sides: &[Side], case: Case) -> anyhow::Result<report::Row> {
-    let servers =
-        sides.iter().map(|side| server::Server::start(side.name(), case.crc, cpu)).collect::<anyhow::Result<Vec<_>>>()?;
+    let servers = sides.iter().map(|side| server::Server::start(side.name(), case, cpu)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut samples = vec![Vec::new(); sides.len()];
     for _ in 0..pairs {
         for (index, side) in sides.iter().enumerate() {

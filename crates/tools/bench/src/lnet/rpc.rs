@@ -15,15 +15,15 @@ use wire::body::{LstBrwReq, LstPing};
 use wire::{CrcMode, Opcode, encode_body};
 
 use super::link::{config, local};
-use super::{Case, Test, server};
+use super::{Case, Test, Tuning, server};
 
 fn target() -> TargetId {
     TargetId::LST
 }
 
 /// A node with one self-test target.
-pub(super) fn serve(crc: CrcMode) -> anyhow::Result<()> {
-    env_os::run(config(crc), |env| async move {
+pub(super) fn serve(crc: CrcMode, tuning: Tuning) -> anyhow::Result<()> {
+    env_os::run(config(crc, tuning), |env| async move {
         let one = NonZeroU32::MIN;
         let node = Node::new(&env, NodeConfig::new(CptTable::new(one, one, 1, false)?));
         node.add_target(SelfTest::new(&env, SelfTestConfig { nid: None, is_open: true }));
@@ -35,7 +35,7 @@ pub(super) fn serve(crc: CrcMode) -> anyhow::Result<()> {
     })
 }
 
-struct At(NidAddr);
+pub(super) struct At(pub(super) NidAddr);
 
 impl Resolve for At {
     fn addrs(&self, _target: TargetId) -> Vec<NidAddr> {
@@ -45,7 +45,7 @@ impl Resolve for At {
 
 /// Calls per second.
 pub(super) fn measure(case: Case, port: u16) -> anyhow::Result<f64> {
-    env_os::run(config(case.crc), |env| async move {
+    env_os::run(config(case.crc, case.tuning), |env| async move {
         let identity = (u128::from(env.random()) << 64) | u128::from(env.random());
         let settings = EndpointConfig {
             client: ClientId(identity),
@@ -102,7 +102,7 @@ async fn repeat(state: &State, remote: &Rc<Remote>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn call(test: Test, bytes: usize) -> Call {
+pub(super) fn call(test: Test, bytes: usize) -> Call {
     let brw = |write| encode_body(&LstBrwReq { length: bytes as u32, write, ..LstBrwReq::default() });
     match test {
         Test::Ping => Call::new(Opcode::LstPing, vec![encode_body(&LstPing { sequence: 7, ..LstPing::default() })]),
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_target_answers_pings_and_sends_and_checks_patterns() {
-        env_os::run(config(CrcMode::All), |env| async move {
+        env_os::run(config(CrcMode::All, Tuning::default()), |env| async move {
             let listener = env.listen(NidAddr { nid: types::Nid::LO, port: 0 }).await.expect("free");
             let at = At(listener.addr());
             let one = NonZeroU32::MIN;

@@ -7,6 +7,8 @@ use anyhow::Context;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use wire::CrcMode;
 
+use super::Case;
+
 /// A server; ends with the value.
 pub(super) struct Server {
     child: Child,
@@ -14,10 +16,16 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(side: &str, crc: CrcMode, cpu: Option<u32>) -> anyhow::Result<Server> {
+    pub(super) fn start(side: &str, case: Case, cpu: Option<u32>) -> anyhow::Result<Server> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(prefix()).args(["--serve", side]);
-        if crc == CrcMode::NoBulk {
+        command.args(
+            "--lnd-threads --peer-credits"
+                .split(' ')
+                .zip([case.tuning.lnd_threads, case.tuning.peer_credits])
+                .flat_map(|(name, value)| [name.to_owned(), value.to_string()]),
+        );
+        if case.crc == CrcMode::NoBulk {
             command.arg("--no-bulk-crc");
         }
         if let Some(cpu) = cpu {
@@ -31,9 +39,10 @@ impl Server {
         Ok(server)
     }
 
-    /// CPU time of its one thread.
+    /// CPU time of its threads, which all live as long as it does.
     pub(super) fn cpu_ns(&self) -> anyhow::Result<u64> {
-        cpu_ns(&format!("/proc/{}/schedstat", self.child.id()))
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()))?;
+        tasks.map(|task| cpu_ns(&task?.path().join("schedstat"))).sum()
     }
 }
 
@@ -70,13 +79,14 @@ pub(super) fn pin(cpu: Option<u32>) -> anyhow::Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot run on CPU {cpu}; --cpus free does without"))
 }
 
-/// CPU time of the calling thread.
+/// CPU time of this process, threads that have ended included.
 pub(super) fn own_cpu_ns() -> anyhow::Result<u64> {
-    cpu_ns("/proc/thread-self/schedstat")
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Ok(u64::try_from(time.tv_sec)? * 1_000_000_000 + u64::try_from(time.tv_nsec)?)
 }
 
-fn cpu_ns(path: &str) -> anyhow::Result<u64> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+fn cpu_ns(path: &std::path::Path) -> anyhow::Result<u64> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let first = text.split_whitespace().next().context("it has three numbers")?;
     Ok(first.parse()?)
 }
