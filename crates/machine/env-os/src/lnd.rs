@@ -6,8 +6,10 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use env::Traffic;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use types::{CptIndex, Nid};
 
@@ -22,6 +24,8 @@ type Job = Box<dyn FnOnce(&Rc<Lnd>) + Send>;
 pub(crate) struct Lnd {
     config: OsConfig,
     pool: RefCell<Option<Pool>>,
+    /// What links carry, on whichever thread; in place of the configured one.
+    pub(crate) traffic: Arc<Traffic>,
     /// Links that this thread carries for another.
     pub(crate) carried: Cell<usize>,
 }
@@ -41,17 +45,18 @@ struct Pool {
 }
 
 impl Lnd {
-    fn alone(config: OsConfig) -> Lnd {
-        Lnd { config, pool: RefCell::new(None), carried: Cell::new(0) }
+    fn alone(config: OsConfig, traffic: Arc<Traffic>) -> Lnd {
+        Lnd { config, pool: RefCell::new(None), traffic, carried: Cell::new(0) }
     }
 
     /// With its threads, if there are to be any. One that cannot be started leaves the work to the executor.
     pub(crate) fn start(config: OsConfig) -> Lnd {
-        let pool = (config.lnd_threads > 0).then(|| Pool::start(&config));
+        let traffic = Arc::new(config.traffic.clone());
+        let pool = (config.lnd_threads > 0).then(|| Pool::start(&config, &traffic));
         let pool = pool.and_then(|pool| {
             pool.inspect_err(|error| tracing::warn!(%error, "the LND has no threads: the executor does its work")).ok()
         });
-        Lnd { pool: RefCell::new(pool), ..Lnd::alone(config) }
+        Lnd { pool: RefCell::new(pool), ..Lnd::alone(config, traffic) }
     }
 
     /// Whether sockets belong to other threads.
@@ -79,16 +84,16 @@ impl Lnd {
 }
 
 impl Pool {
-    fn start(config: &OsConfig) -> std::io::Result<Pool> {
+    fn start(config: &OsConfig, traffic: &Arc<Traffic>) -> std::io::Result<Pool> {
         let count = config.cpts.as_ref().map_or(1, |table| table.count().get());
         let mut pool = Pool { cpts: Vec::new(), next: 0, threads: Vec::new() };
         for cpt in 0..count {
             let mut senders = Vec::new();
             for index in 0..config.lnd_threads {
                 let (tx, jobs) = mpsc::unbounded_channel();
-                let config = OsConfig { lnd_threads: 0, ..config.clone() };
+                let lnd = (OsConfig { lnd_threads: 0, ..config.clone() }, Arc::clone(traffic));
                 let name = format!("lnd_{cpt:02}_{index:02}");
-                let thread = std::thread::Builder::new().name(name).spawn(move || work(config, CptIndex(cpt), jobs))?;
+                let thread = std::thread::Builder::new().name(name).spawn(move || work(lnd, CptIndex(cpt), jobs))?;
                 senders.push(tx);
                 pool.threads.push(thread);
             }
@@ -98,7 +103,7 @@ impl Pool {
     }
 }
 
-fn work(config: OsConfig, cpt: CptIndex, mut jobs: UnboundedReceiver<Job>) {
+fn work((config, traffic): (OsConfig, Arc<Traffic>), cpt: CptIndex, mut jobs: UnboundedReceiver<Job>) {
     if let Some(table) = &config.cpts {
         bind::to_cpus(table.cpus(cpt));
         let nodes: std::collections::BTreeSet<u32> = table.all().flat_map(|cpt| table.nodes(cpt).to_vec()).collect();
@@ -109,7 +114,7 @@ fn work(config: OsConfig, cpt: CptIndex, mut jobs: UnboundedReceiver<Job>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build_local(Default::default());
     let runtime = runtime.expect("the kernel gives an epoll descriptor to a starting node");
     runtime.block_on(async move {
-        let lnd = Rc::new(Lnd::alone(config));
+        let lnd = Rc::new(Lnd::alone(config, traffic));
         while let Some(job) = jobs.recv().await {
             job(&lnd);
         }
