@@ -42,7 +42,7 @@ pub(crate) const POOL_BYTES_MAX: usize = 64 << 20;
 
 /// Messages under way to one peer (`peer_credits`). Lustre's default is 8, of its o2iblnd, where each is a buffer of the
 /// card; here one write takes what is queued, and fewer credits than requests in flight (64) cost a write for each
-/// handful: `bench/README.md` has the figures. Also what HELLO announces.
+/// handful. Also what HELLO announces.
 pub(crate) const PEER_CREDITS: u32 = 256;
 
 /// Messages under way from the interface to all peers (`credits`): as many peers that take nothing (32) as with

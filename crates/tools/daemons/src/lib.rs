@@ -17,6 +17,8 @@ pub mod ctl;
 pub mod format;
 mod log;
 pub mod lst;
+pub mod machine;
+mod metrics;
 pub mod mount;
 pub mod mounts;
 pub mod ping;

@@ -54,14 +54,15 @@ fn foreground(options: &Options) -> Result<()> {
     if options.daemon {
         let _ = rustix::process::setsid(); // a leader of its group already: then it has no terminal to leave
     }
-    let config = OsConfig { insecure: options.mount.insecure, ..OsConfig::default() };
+    let machine = options.machine.on_this_machine()?;
+    let config = OsConfig { insecure: options.mount.insecure, ..machine.os_config() };
     env_os::run(config, |env| async move {
         let mut signals = Signals::new()?;
         let id = types::ClientId(format::random_uuid()?);
         let kept = tokio::select! {
             biased;
             signal = signals.next() => bail!("{signal} before the mount was there"),
-            kept = Kept::start(&env, options, id) => kept?,
+            kept = Kept::start(&env, options, &machine, id) => kept?,
         };
         tracing::info!("{} is mounted at {}", options.source(), options.dir.display());
         tell_ready();
@@ -110,6 +111,10 @@ fn start_daemon(options: &Options, log: &Path) -> Result<Child> {
     command.arg0("nacre").arg("mount").arg(options.source()).arg(&options.dir).args(["--foreground", "--daemon"]);
     if !options.text.is_empty() {
         command.args(["-o", &options.text]);
+    }
+    command.args(options.machine.to_args());
+    if let Some(at) = options.metrics {
+        command.arg("--metrics").arg(at.to_string());
     }
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
     command.spawn().context("the daemon does not start")

@@ -4,16 +4,16 @@
 //! them. SIGTERM and SIGINT commit and end with 0; failed storage ends with [`STORAGE_FAILED`].
 
 use std::io::Write;
-use std::num::NonZeroU32;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
-use env::CptTable;
+use anyhow::{Result, ensure};
 use env_os::OsConfig;
 use tracing::level_filters::LevelFilter;
 use types::{ClientId, NidAddr, Span};
 
 use crate::log;
+use crate::machine::MachineOptions;
 use crate::server::{Server, ServerOptions};
 use crate::signals::Signals;
 
@@ -36,10 +36,10 @@ pub struct Options {
     pub insecure: bool,
     /// Wait for no client of an earlier run.
     pub abort_recovery: bool,
-    /// CPU partitions; 0 chooses.
-    pub cpu_npartitions: u32,
-    /// More partitions than CPUs are allowed.
-    pub cpu_virtual: bool,
+    /// CPU partitions, their use, credits.
+    pub machine: MachineOptions,
+    /// Where to answer Prometheus.
+    pub metrics: Option<SocketAddr>,
     /// Clients of an earlier run that are known to be dead.
     pub dead_clients: Vec<ClientId>,
     /// Acknowledged changes are durable after so many milliseconds at the latest.
@@ -54,17 +54,18 @@ pub fn run(options: &Options) -> Result<u8> {
     if options.die_with_parent {
         die_with_parent()?;
     }
-    let cpts = cpts(options.cpu_npartitions, options.cpu_virtual)?;
+    let machine = options.machine.on_this_machine()?;
+    let config = OsConfig { insecure: options.insecure, ..machine.os_config() };
     let server = ServerOptions {
         dirs: options.dirs.clone(),
         listen: options.listen,
         mgs: options.mgs.clone(),
         abort_recovery: options.abort_recovery,
         dead_clients: options.dead_clients.clone(),
-        cpts,
+        machine,
+        metrics: options.metrics,
         commit_interval: Span::millis(options.commit_interval_ms),
     };
-    let config = OsConfig { insecure: options.insecure, ..OsConfig::default() };
     env_os::run(config, |env| async move { serve(&env, &server).await })
 }
 
@@ -75,6 +76,7 @@ async fn serve(env: &env::Env, options: &ServerOptions) -> Result<u8> {
     if let Err(error) = server.control(&label) {
         tracing::warn!("no control socket: {error:#}"); // lctl will not find us; the data path does not need it
     }
+    server.serve_metrics().await?;
     let ready = server.clone();
     env.spawn("ready", async move {
         ready.registered().await;
@@ -101,21 +103,6 @@ fn tell_ready(server: &Server) {
         let _ = writeln!(out, "{name} {}", server.addr()); // nobody need listen
     }
     let _ = out.flush();
-}
-
-/// The CPU partitions of this machine.
-pub(crate) fn cpts(npartitions: u32, virtual_cpts: bool) -> Result<CptTable> {
-    let cpus = std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX));
-    let cpus = NonZeroU32::new(cpus).context("there is a CPU")?;
-    let nodes = NonZeroU32::new(numa_nodes()).context("there is a node")?;
-    Ok(CptTable::new(cpus, nodes, npartitions, virtual_cpts)?)
-}
-
-fn numa_nodes() -> u32 {
-    let entries = std::fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
-    let is_node = |name: &str| name.strip_prefix("node").is_some_and(|digits| digits.parse::<u32>().is_ok());
-    let count = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_node)).count();
-    u32::try_from(count).unwrap_or(1).max(1)
 }
 
 /// SIGTERM when the parent goes. It may have gone already: then we are an orphan now.

@@ -10,12 +10,13 @@ mod params;
 mod store;
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use endpoint::{Endpoint, EndpointConfig};
-use env::{CptTable, Env, ParamTree};
+use env::{Env, ParamTree};
 use mdt::{Mdt, MdtConfig};
 use mgt::{Mgt, MgtConfig};
 use osd_disk::TargetLock;
@@ -27,6 +28,8 @@ use types::{ClientId, FsName, Net, Nid, NidAddr, Span, TargetKind};
 
 use self::directory::Directory;
 use crate::ctl::{self, Device, Who};
+use crate::machine::Machine;
+use crate::metrics;
 use crate::rundir::Registered;
 use crate::targets::{self, TargetDir};
 
@@ -43,8 +46,10 @@ pub struct ServerOptions {
     pub abort_recovery: bool,
     /// Clients of an earlier run that are known to be dead.
     pub dead_clients: Vec<ClientId>,
-    /// CPU partitions.
-    pub cpts: CptTable,
+    /// CPU partitions, their use, credits.
+    pub machine: Machine,
+    /// Where to answer Prometheus.
+    pub metrics: Option<SocketAddr>,
     /// Acknowledged changes are durable after this long at the latest.
     pub commit_interval: Span,
 }
@@ -91,7 +96,9 @@ pub struct Server {
     directory: Rc<Directory>,
     targets: Vec<Running>,
     addr: NidAddr,
-    cpts: CptTable,
+    machine: Machine,
+    metrics_at: Option<SocketAddr>,
+    metrics: RefCell<Option<metrics::Endpoint>>,
     commit_interval: Span,
     failed: watch::Sender<Option<String>>,
     ctl: RefCell<Option<Registered>>,
@@ -107,7 +114,7 @@ impl Server {
         let (addr, lo_addr) = (tcp.addr(), lo_of(tcp.addr()));
         let lo = env.listen(lo_addr).await.context("lo")?;
         let env = crate::alias::with_aliases(env, vec![(addr, lo_addr)]);
-        let node = Node::new(&env, NodeConfig::new(options.cpts.clone()));
+        let node = Node::new(&env, node_config(&options.machine));
         let directory = Rc::new(Directory::new(&found, options, addr));
         let name = format!("{} at {addr}", found.iter().map(TargetDir::name).collect::<Vec<_>>().join(" "));
         let endpoint = Endpoint::new(&env, endpoint_config(&env, name, addr), directory.clone());
@@ -130,7 +137,9 @@ impl Server {
             directory,
             targets,
             addr,
-            cpts: options.cpts.clone(),
+            machine: options.machine.clone(),
+            metrics_at: options.metrics,
+            metrics: RefCell::new(None),
             commit_interval: options.commit_interval,
             failed,
             ctl: RefCell::new(None),
@@ -175,9 +184,23 @@ impl Server {
         Ok(())
     }
 
+    /// Answers Prometheus, if that was asked for.
+    pub async fn serve_metrics(self: &Rc<Self>) -> Result<()> {
+        let Some(at) = self.metrics_at else { return Ok(()) };
+        let params = ParamTree::new();
+        self::params::register(&params, self);
+        let (env, lnet) = (self.env.clone(), self.machine.lnet.clone());
+        let text = move || metrics::gather(&env, &params, &lnet);
+        let endpoint = metrics::serve(&self.env, at, text).await.with_context(|| format!("metrics at {at}"))?;
+        tracing::info!("metrics at http://{}/metrics", endpoint.addr());
+        *self.metrics.borrow_mut() = Some(endpoint);
+        Ok(())
+    }
+
     /// Hangs up, commits everything, ends.
     pub async fn stop(&self) {
         self.ctl.borrow_mut().take();
+        self.metrics.borrow_mut().take();
         self.node.stop().await;
         for target in self.targets.iter().rev() {
             match &target.body {
@@ -193,6 +216,7 @@ impl Server {
     /// Hangs up without committing: the storage failed, and the node boots anew.
     pub async fn abandon(&self) {
         self.ctl.borrow_mut().take();
+        self.metrics.borrow_mut().take();
         self.node.stop().await;
         self.endpoint.shutdown().await;
     }
@@ -249,6 +273,15 @@ pub fn lo_of(addr: NidAddr) -> NidAddr {
 fn tell<E: std::fmt::Display>(name: &str, done: Result<(), E>) {
     if let Err(error) = done {
         tracing::error!("{name}: stopped with an error: {error}; what was not durable is replayed by the clients");
+    }
+}
+
+fn node_config(machine: &Machine) -> NodeConfig {
+    NodeConfig {
+        link_cpts: machine.link_cpts.clone(),
+        service_cpts: machine.service_cpts.clone(),
+        portal_rotor: machine.options.portal_rotor,
+        ..NodeConfig::new(machine.cpts.clone())
     }
 }
 

@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use env::Env;
-use env_os::OsConfig;
 use tracing::level_filters::LevelFilter;
 use types::{ClientId, FsName, Nid, NidAddr};
 
@@ -25,6 +24,7 @@ use self::address::Block;
 use self::children::Children;
 use self::embedded::Embedded;
 use self::place::Place;
+use crate::machine::{Machine, MachineOptions};
 use crate::mount::kept::Kept;
 use crate::mount::{self, MountOptions};
 use crate::signals::Signals;
@@ -57,6 +57,10 @@ pub struct Options {
     pub crashes_max: u32,
     /// Acknowledged changes are durable after so many milliseconds at the latest.
     pub commit_interval_ms: u64,
+    /// CPU partitions, their use, credits; for each process.
+    pub machine: MachineOptions,
+    /// TCP port at which each process answers Prometheus, on its own address.
+    pub metrics_port: Option<u16>,
 }
 
 /// The servers, however they run.
@@ -72,7 +76,9 @@ pub fn run(options: Options) -> Result<u8> {
     let dir = mount_point(&options.mount)?;
     let block = Block::claim(&options, place.state.net)?;
     let dead = place.new_client(ClientId(format::random_uuid()?), &block)?;
-    env_os::run(OsConfig::default(), |env| async move {
+    let machine = options.machine.on_this_machine()?;
+    let config = machine.os_config();
+    env_os::run(config, |env| async move {
         let mut signals = Signals::new()?;
         env.spawn("impatience", impatience(Signals::new()?));
         let servers = start(&env, &options, &place, &block, &dead)?;
@@ -83,7 +89,10 @@ pub fn run(options: Options) -> Result<u8> {
             ready = servers.ready() => ready,
         };
         let status = match outcome {
-            Ok(()) => serve(&env, &options, &mut place, &block, &dir, &servers, &mut signals).await,
+            Ok(()) => {
+                let here = Here { options: &options, machine: &machine, block: &block, dir: &dir };
+                serve(&env, &here, &mut place, &servers, &mut signals).await
+            }
             Err(error) => Err(error),
         };
         servers.stop().await;
@@ -117,20 +126,21 @@ fn start(env: &Env, options: &Options, place: &Place, block: &Block, dead: &[Cli
     Ok(Servers::Embedded(Embedded::start(options, place, block, dead)?))
 }
 
-async fn serve(
-    env: &Env,
-    options: &Options,
-    place: &mut Place,
-    block: &Block,
-    dir: &Path,
-    servers: &Servers,
-    signals: &mut Signals,
-) -> Result<u8> {
+/// What an `up` consists of besides its processes.
+struct Here<'a> {
+    options: &'a Options,
+    machine: &'a Machine,
+    block: &'a Block,
+    dir: &'a Path,
+}
+
+async fn serve(env: &Env, here: &Here<'_>, place: &mut Place, servers: &Servers, signals: &mut Signals) -> Result<u8> {
+    let Here { options, machine, block, dir } = *here;
     let kept = tokio::select! {
         biased;
         signal = signals.next() => bail!("{signal} before the mount was there"),
         reason = servers.given_up() => bail!(reason),
-        kept = mount_here(env, options, place, block, dir) => kept?,
+        kept = mount_here(env, options, machine, place, block, dir) => kept?,
     };
     place.mounted()?;
     announce(options, place, block, dir);
@@ -156,7 +166,7 @@ async fn work(env: &Env, options: &Options, dir: &Path, signals: &mut Signals, k
     Ok(0)
 }
 
-async fn mount_here(env: &Env, options: &Options, place: &Place, block: &Block, dir: &Path) -> Result<Kept> {
+async fn mount_here(env: &Env, options: &Options, machine: &Machine, place: &Place, block: &Block, dir: &Path) -> Result<Kept> {
     let mut mount_options = MountOptions::parse(&options.mount_options)?;
     let env = if options.separate {
         mount_options.nid.get_or_insert(Nid::tcp(block.ip(address::CLIENT)));
@@ -173,8 +183,10 @@ async fn mount_here(env: &Env, options: &Options, place: &Place, block: &Block, 
         foreground: true,
         daemon: false,
         log: None,
+        machine: options.machine.clone(),
+        metrics: options.metrics_port.map(|port| (block.ip(address::CLIENT), port).into()),
     };
-    Kept::start(&env, &mount, place.client()).await
+    Kept::start(&env, &mount, machine, place.client()).await
 }
 
 /// What was started and what to try; the address, which scripts want, alone to stdout.
@@ -187,6 +199,9 @@ fn announce(options: &Options, place: &Place, block: &Block, dir: &Path) {
         eprintln!("  {:<18} {:<22} {}", target.name(), at.to_string(), target.dir.display());
     }
     eprintln!("  logs in {}", place.log_dir().display());
+    if let Some(port) = options.metrics_port {
+        eprintln!("  metrics at http://{}:{port}/metrics, and at each server's address", block.ip(address::CLIENT));
+    }
     if options.run.is_some() {
         return;
     }
@@ -196,6 +211,9 @@ fn announce(options: &Options, place: &Place, block: &Block, dir: &Path) {
     eprintln!("  nacre lfs setstripe -c 4 {shown}/wide && nacre lfs getstripe {shown}/wide");
     eprintln!("  nacre lctl get_param 'obdfilter.*.kbytesfree'");
     eprintln!("  nacre mount {source} DIR -o nid={nid}     # a further client");
+    if options.metrics_port.is_none() {
+        eprintln!("  nacre up --metrics 9169                    # next time: metrics for Prometheus");
+    }
     eprintln!("Ctrl-C unmounts and stops.");
     println!("{source}");
 }

@@ -116,6 +116,11 @@ struct Up {
     /// Mount options, as of `nacre mount -o`.
     #[arg(short = 'o', long, value_name = "OPTIONS", default_value = "")]
     options: String,
+    #[command(flatten)]
+    machine: Machine,
+    /// Answer Prometheus at this TCP port, path /metrics: the mount at 127.0.N.1, each server at its own address.
+    #[arg(long, value_name = "PORT")]
+    metrics: Option<u16>,
     /// Crashes of one server within a minute after which it is given up.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     crashes_max: u32,
@@ -171,8 +176,9 @@ struct Serve {
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Address to listen at, told to the MGS; several servers on one machine need one each.
-    #[arg(long, value_name = "NID", default_value = "127.0.0.2@tcp")]
-    listen: NidAddr,
+    /// A list of CPU partitions behind it, NID[0,1], binds its links to them.
+    #[arg(long, value_name = "NID", default_value = "127.0.0.2@tcp", value_parser = listen)]
+    listen: Listen,
     /// Where the MGS is, if not where the targets were told when they were formatted.
     #[arg(long, value_name = "NID", value_delimiter = ',')]
     mgsnode: Vec<NidAddr>,
@@ -182,12 +188,11 @@ struct Serve {
     /// Do not wait for clients of an earlier run (Lustre: abort_recov).
     #[arg(long)]
     abort_recovery: bool,
-    /// CPU partitions; 0: by the number of CPUs.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    cpu_npartitions: u32,
-    /// Allow more partitions than CPUs.
-    #[arg(long)]
-    cpu_virtual: bool,
+    #[command(flatten)]
+    machine: Machine,
+    /// Answer Prometheus at this address, path /metrics.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<std::net::SocketAddr>,
     /// Acknowledged changes are durable after so many milliseconds at the latest.
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     commit_interval_ms: u64,
@@ -237,6 +242,11 @@ struct Mount {
     /// Where the daemon logs; without it to the run directory.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    #[command(flatten)]
+    machine: Machine,
+    /// Answer Prometheus at this address, path /metrics.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<std::net::SocketAddr>,
     /// Of mount(8): write no /etc/mtab. There is none.
     #[arg(short = 'n', hide = true)]
     no_mtab: bool,
@@ -280,6 +290,103 @@ struct LstConsole {
     port: u16,
     #[arg(long)]
     nid: Option<types::Nid>,
+}
+
+/// CPU partitions and network: the same for every daemon, Lustre's names.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "CPU partitions and network")]
+struct Machine {
+    /// CPU partitions; 0: by the number of CPUs and NUMA nodes, 1: off.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    cpu_npartitions: u32,
+    /// CPUs of each partition: '0[0-3] 1[4,5,7]', 'N 0[0] 1[1]' (NUMA nodes), 'N', 'X[0-1]' (without these CPUs), 'C[0]'
+    /// (without the first of each partition).
+    #[arg(long, value_name = "PATTERN", default_value = "")]
+    cpu_pattern: String,
+    /// Partitions may share CPUs, and be more than there are CPUs.
+    #[arg(long)]
+    cpu_virtual: bool,
+    /// Partitions of the metadata service, as [0,2] or [1-3].
+    #[arg(long, value_name = "LIST")]
+    mds_num_cpts: Option<String>,
+    /// Partitions of readdir and close.
+    #[arg(long, value_name = "LIST")]
+    mds_rdpg_num_cpts: Option<String>,
+    /// Partitions of data on the MDT.
+    #[arg(long, value_name = "LIST")]
+    mds_io_num_cpts: Option<String>,
+    /// Partitions of attributes, statfs, sync and locks of OSTs.
+    #[arg(long, value_name = "LIST")]
+    oss_cpts: Option<String>,
+    /// Partitions of reads and writes of OSTs.
+    #[arg(long, value_name = "LIST")]
+    oss_io_cpts: Option<String>,
+    /// Partitions of lock cancels and callbacks.
+    #[arg(long, value_name = "LIST")]
+    ldlm_cpts: Option<String>,
+    /// How a request finds its partition: OFF, ON, RR_RT or HASH_RT.
+    #[arg(long, value_name = "MODE", default_value = "HASH_RT")]
+    portal_rotor: env::PortalRotor,
+    /// Threads per partition that do the socket work; 0: the daemon's one thread does it.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(daemons::machine::LND_THREADS_MAX)))]
+    lnd_threads: u32,
+    /// Messages under way to all peers; 0: 8192.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(daemons::machine::CREDITS_MAX)))]
+    credits: u32,
+    /// Messages under way to one peer; 0: 256.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(daemons::machine::CREDITS_MAX)))]
+    peer_credits: u32,
+    /// Of routers, of which there are none: shown in `peers`.
+    #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
+    peer_buffer_credits: u32,
+    /// No news from a peer for so many seconds closes its links; 0: never.
+    #[arg(long, value_name = "S", default_value_t = 180)]
+    peer_timeout: u64,
+}
+
+impl Machine {
+    fn options(&self) -> daemons::machine::MachineOptions {
+        let lists = [
+            ("mds_num_cpts", &self.mds_num_cpts),
+            ("mds_rdpg_num_cpts", &self.mds_rdpg_num_cpts),
+            ("mds_io_num_cpts", &self.mds_io_num_cpts),
+            ("oss_cpts", &self.oss_cpts),
+            ("oss_io_cpts", &self.oss_io_cpts),
+            ("ldlm_cpts", &self.ldlm_cpts),
+        ];
+        let set = lists.into_iter().filter_map(|(name, list)| Some((name.to_owned(), list.clone()?)));
+        daemons::machine::MachineOptions {
+            cpts: env::CptSettings {
+                npartitions: self.cpu_npartitions,
+                pattern: self.cpu_pattern.clone(),
+                is_virtual: self.cpu_virtual,
+            },
+            link_cpts: String::new(),
+            service_cpts: set.collect(),
+            portal_rotor: self.portal_rotor,
+            lnd_threads: self.lnd_threads,
+            credits: self.credits,
+            peer_credits: self.peer_credits,
+            peer_buffer_credits: self.peer_buffer_credits,
+            peer_timeout_secs: self.peer_timeout,
+        }
+    }
+}
+
+/// `NID` or `NID[0,1]`.
+#[derive(Clone, Debug)]
+struct Listen {
+    at: NidAddr,
+    cpts: String,
+}
+
+fn listen(text: &str) -> Result<Listen, String> {
+    let (at, cpts) = text.split_at(text.find('[').unwrap_or(text.len()));
+    if !cpts.is_empty() {
+        env::parse_list(cpts, env::CPTS_MAX).map_err(|error| error.to_string())?;
+    }
+    let at = at.parse::<NidAddr>().map_err(|error| error.to_string())?;
+    Ok(Listen { at, cpts: cpts.to_owned() })
 }
 
 /// Options of `nacre umount`.
@@ -369,6 +476,8 @@ impl Up {
             mount_options: self.options,
             crashes_max: self.crashes_max,
             commit_interval_ms: self.commit_interval_ms,
+            machine: self.machine.options(),
+            metrics_port: self.metrics,
         }
     }
 }
@@ -400,12 +509,12 @@ impl Serve {
     fn options(self) -> daemons::serve::Options {
         daemons::serve::Options {
             dirs: self.dirs,
-            listen: self.listen,
+            listen: self.listen.at,
             mgs: self.mgsnode,
             insecure: self.insecure,
             abort_recovery: self.abort_recovery,
-            cpu_npartitions: self.cpu_npartitions,
-            cpu_virtual: self.cpu_virtual,
+            machine: daemons::machine::MachineOptions { link_cpts: self.listen.cpts, ..self.machine.options() },
+            metrics: self.metrics,
             commit_interval_ms: self.commit_interval_ms,
             dead_clients: self.dead_client,
             die_with_parent: self.die_with_parent,
@@ -417,7 +526,8 @@ impl Mount {
     fn options(self) -> anyhow::Result<daemons::mount::Options> {
         let text = self.options.join(",");
         let options = daemons::mount::Options::parse(&self.source, self.dir, &text, self.foreground, self.log)?;
-        Ok(daemons::mount::Options { daemon: self.daemon, ..options })
+        let machine = self.machine.options();
+        Ok(daemons::mount::Options { daemon: self.daemon, machine, metrics: self.metrics, ..options })
     }
 }
 
@@ -447,6 +557,9 @@ mod tests {
             "nacre format --mgs d",
             "nacre format --fsname testfs --ost --index 1 --mgsnode 127.0.0.2@tcp,127.0.0.3@tcp --reformat d",
             "nacre serve a b --listen 127.0.0.2:1988@tcp",
+            "nacre serve a --listen 127.0.0.2:1988@tcp[0,1] --cpu-npartitions 4 --cpu-virtual --mds-num-cpts [2,3]",
+            "nacre serve a --cpu-pattern N --portal-rotor ON --lnd-threads 2 --metrics 127.0.0.2:9169",
+            "nacre up --cpu-pattern X[0] --metrics 9169",
             "nacre mount 127.0.0.2@tcp:/testfs DIR -o nid=127.0.0.11@tcp",
             "nacre umount -l d",
             "nacre lfs setstripe -c -1 -S 1M -i -1 f",

@@ -15,6 +15,8 @@ use types::{ClientId, Creds, Errno, Fid, Nid, NidAddr, Span};
 
 use super::{Options, params};
 use crate::ctl::{self, Ask, Device, Failure, Reply, Room, Space, Target, Who};
+use crate::machine::Machine;
+use crate::metrics;
 use crate::rundir::Registered;
 use crate::{lst, mounts};
 
@@ -29,11 +31,15 @@ pub(crate) struct Kept {
     control: Option<(Registered, Task)>,
     /// Its part in self-tests, where it can listen for them.
     tester: Option<Rc<Node>>,
+    _metrics: Option<metrics::Endpoint>,
 }
 
 impl Kept {
     /// Mounts the file system; usable when this returns.
-    pub(crate) async fn start(env: &Env, options: &Options, id: ClientId) -> Result<Kept> {
+    pub(crate) async fn start(env: &Env, options: &Options, machine: &Machine, id: ClientId) -> Result<Kept> {
+        let params = ParamTree::new();
+        machine.register(&params);
+        let metrics = serve_metrics(env, options, machine, &params).await?;
         let client = Client::mount(env, config(options, id))
             .await
             .with_context(|| format!("{} cannot be mounted (does its MGS run, and know this file system?)", options.source()))?;
@@ -48,11 +54,12 @@ impl Kept {
             Some(at) => lst::listen_beside(env, at).await,
             None => None,
         };
-        let control = control(env, &client, options, id, tester.as_ref().map(|(_, tester)| tester));
+        let control = control(env, &client, options, &params, id, tester.as_ref().map(|(_, tester)| tester));
         if let Err(error) = &control {
             tracing::warn!("no control socket, lfs and lctl will not find this mount: {error:#}");
         }
-        Ok(Kept { env: env.clone(), client, mounted, control: control.ok(), tester: tester.map(|(node, _)| node) })
+        let tester = tester.map(|(node, _)| node);
+        Ok(Kept { env: env.clone(), client, mounted, control: control.ok(), tester, _metrics: metrics })
     }
 
     /// Completes when somebody took the mount away.
@@ -77,6 +84,15 @@ impl Kept {
             refresh.abort();
         }
     }
+}
+
+async fn serve_metrics(env: &Env, options: &Options, machine: &Machine, params: &ParamTree) -> Result<Option<metrics::Endpoint>> {
+    let Some(at) = options.metrics else { return Ok(None) };
+    let (env2, params, lnet) = (env.clone(), params.clone(), machine.lnet.clone());
+    let text = move || metrics::gather(&env2, &params, &lnet);
+    let endpoint = metrics::serve(env, at, text).await.with_context(|| format!("metrics at {at}"))?;
+    tracing::info!("metrics at http://{}/metrics", endpoint.addr());
+    Ok(Some(endpoint))
 }
 
 fn config(options: &Options, id: ClientId) -> MountConfig {
@@ -121,19 +137,19 @@ fn control(
     env: &Env,
     client: &Client,
     options: &Options,
+    params: &ParamTree,
     id: ClientId,
     tester: Option<&Rc<SelfTest>>,
 ) -> Result<(Registered, Task)> {
     let instance = format!("{:08x}", id.0 >> 96);
-    let params = ParamTree::new();
-    params::register(&params, client, &instance);
+    params::register(params, client, &instance);
     if let Some(tester) = tester {
-        selftest::register(&params, std::slice::from_ref(tester));
+        selftest::register(params, std::slice::from_ref(tester));
     }
     let refresh = env.spawn("mount parameters", params::refresh(env.clone(), params.clone(), client.clone(), instance.clone()));
     let answers =
         Control { client: client.clone(), dir: options.dir.clone(), instance: instance.clone(), nid: options.mount.nid };
-    let mut control = ctl::server::serve(env, &format!("client-{}-{instance}", options.fsname), &params, Rc::new(answers))?;
+    let mut control = ctl::server::serve(env, &format!("client-{}-{instance}", options.fsname), params, Rc::new(answers))?;
     let mount = mounts::at(&options.dir)?.context("the mount is not in the kernel's table")?;
     control.add_device(mount.device)?;
     Ok((control, refresh))

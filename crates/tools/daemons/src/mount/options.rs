@@ -1,9 +1,12 @@
 //! What `nacre mount` is told.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use types::{FsName, Nid, NidAddr};
+
+use crate::machine::MachineOptions;
 
 /// Descriptors of `/dev/fuse` at most.
 const CLONES_MAX: usize = 64;
@@ -27,6 +30,10 @@ pub struct Options {
     pub daemon: bool,
     /// Where the daemon logs.
     pub log: Option<PathBuf>,
+    /// CPU partitions, their use, credits.
+    pub machine: MachineOptions,
+    /// Where to answer Prometheus.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Mount options.
@@ -75,7 +82,18 @@ impl Options {
     /// From the words of the command line.
     pub fn parse(source: &str, dir: PathBuf, text: &str, foreground: bool, log: Option<PathBuf>) -> Result<Options> {
         let (mgs, fsname) = parse_source(source)?;
-        Ok(Options { mgs, fsname, dir, mount: MountOptions::parse(text)?, text: text.to_owned(), foreground, daemon: false, log })
+        Ok(Options {
+            mgs,
+            fsname,
+            dir,
+            mount: MountOptions::parse(text)?,
+            text: text.to_owned(),
+            foreground,
+            daemon: false,
+            log,
+            machine: MachineOptions::default(),
+            metrics: None,
+        })
     }
 
     /// As the mount table shows it.

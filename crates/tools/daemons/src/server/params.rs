@@ -20,9 +20,15 @@ pub(super) fn register(params: &ParamTree, server: &Rc<Server>) {
     let weak = Rc::downgrade(server);
     params.register("version", || env!("CARGO_PKG_VERSION").to_owned());
     params.register("health_check", of(&weak, health));
-    let (table, count) = (server.cpts.render(), server.cpts.count());
-    params.register("cpu_partition_table", move || table.clone());
-    params.register("cpu_npartitions", move || count.to_string());
+    server.machine.register(params);
+    let set = weak.clone();
+    params.register_rw("portal_rotor", of(&weak, |server| server.node.portal_rotor().render()), move |value| {
+        let mode = value.parse()?;
+        if let Some(server) = set.upgrade() {
+            server.node.set_portal_rotor(mode);
+        }
+        Ok(())
+    });
     selftest::register(params, std::slice::from_ref(&server.tester));
     for service in services(server) {
         register_service(params, server, service);
@@ -63,13 +69,18 @@ fn services(server: &Server) -> Vec<&'static ServiceSpec> {
 
 fn register_service(params: &ParamTree, server: &Rc<Server>, service: &'static ServiceSpec) {
     let base = service.path;
-    let slots = u64::from(service.slots) * u64::from(server.cpts.count().get());
+    let slots = u64::from(service.slots) * server.node.service_cpts(service).len() as u64;
     for name in ["threads_min", "threads_max", "threads_started"] {
         // Worker slots: all of them exist from the start.
         params.register(format!("{base}.{name}"), move || slots.to_string());
     }
     let weak = Rc::downgrade(server);
     params.register(format!("{base}.nrs_policies"), of(&weak, move |server| policies(server, service)));
+    let counts = of(&weak, move |server| {
+        let counts: Vec<String> = server.node.served_by_cpt(service).iter().map(u64::to_string).collect();
+        counts.join(" ")
+    });
+    params.register(format!("{base}.requests_by_cpt"), counts);
     params.register(format!("{base}.stats"), of(&weak, move |server| stats(server, service)));
 }
 
@@ -125,6 +136,7 @@ fn register_target(params: &ParamTree, server: &Rc<Server>, index: usize, target
     add("last_committed", |target| target.body.exports().last_committed().0.to_string());
     add("kbytestotal", |target| target.store.space().map_or_else(String::new, |space| (space.bytes >> 10).to_string()));
     add("kbytesfree", |target| target.store.space().map_or_else(String::new, |space| (space.bytes_free >> 10).to_string()));
+    add("kbytesavail", |target| target.store.space().map_or_else(String::new, |space| (space.bytes_free >> 10).to_string()));
     add("filestotal", |target| target.store.space().map_or_else(String::new, |space| space.files.to_string()));
     add("filesfree", |target| target.store.space().map_or_else(String::new, |space| space.files_free.to_string()));
     match &target.body {

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fs::OpenOptions;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
@@ -57,6 +58,8 @@ struct Server {
     pid: PathBuf,
     dead: Vec<ClientId>,
     commit_interval_ms: u64,
+    machine: Vec<String>,
+    metrics: Option<SocketAddr>,
     was_ready: Cell<bool>,
 }
 
@@ -87,6 +90,8 @@ impl Children {
                 pid: place.pid(&name),
                 dead: dead.to_vec(),
                 commit_interval_ms: options.commit_interval_ms,
+                machine: options.machine.to_args(),
+                metrics: options.metrics_port.map(|port| (block.of(target.superblock.target).nid.addr(), port).into()),
                 was_ready: Cell::new(false),
                 name,
             };
@@ -186,6 +191,10 @@ fn spawn(server: &Server) -> Result<Child> {
     command.arg0("nacre").arg("serve").arg(&server.dir).arg("--die-with-parent");
     command.arg("--listen").arg(server.listen.to_string()).arg("--mgsnode").arg(server.mgs.to_string());
     command.arg("--commit-interval-ms").arg(server.commit_interval_ms.to_string());
+    command.args(&server.machine);
+    if let Some(at) = server.metrics {
+        command.arg("--metrics").arg(at.to_string());
+    }
     for client in &server.dead {
         command.arg("--dead-client").arg(client.to_string());
     }

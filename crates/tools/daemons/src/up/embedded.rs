@@ -3,19 +3,18 @@
 //! A target whose storage failed takes the node with it; the node boots again as a process would, and clients replay.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
 use env::Env;
-use env_os::OsConfig;
 use osd_disk::DiskError;
 use tokio::sync::watch;
 use types::{ClientId, Span};
 
 use super::Options;
-use super::address::Block;
+use super::address::{Block, MGS};
 use super::place::Place;
-use crate::serve::cpts;
 use crate::server::{Server, ServerOptions};
 
 /// Pause before a node boots again.
@@ -46,19 +45,22 @@ pub(super) struct Embedded {
 impl Embedded {
     /// Starts the thread.
     pub(super) fn start(options: &Options, place: &Place, block: &Block, dead: &[ClientId]) -> Result<Embedded> {
+        let machine = options.machine.on_this_machine()?;
+        let config = machine.os_config();
         let server = ServerOptions {
             dirs: place.targets.iter().map(|target| target.dir.clone()).collect(),
             listen: block.mgs(),
             mgs: vec![block.mgs()],
             abort_recovery: false,
             dead_clients: dead.to_vec(),
-            cpts: cpts(0, false)?,
+            machine,
+            metrics: options.metrics_port.map(|port| SocketAddr::from((block.ip(MGS), port))),
             commit_interval: Span::millis(options.commit_interval_ms),
         };
         let (life_tx, life) = watch::channel(Life::Starting);
         let (stop, stopped) = watch::channel(false);
         let main = move |env: Env| async move { live(&env, &server, &life_tx, stopped).await };
-        let thread = env_os::spawn_thread("servers", OsConfig::default(), main).context("the servers' thread")?;
+        let thread = env_os::spawn_thread("servers", config, main).context("the servers' thread")?;
         Ok(Embedded { life, stop, thread: Some(thread) })
     }
 
@@ -115,6 +117,7 @@ async fn once(env: &Env, options: &ServerOptions, life: &watch::Sender<Life>, st
     if let Err(error) = server.control("up") {
         tracing::warn!("no control socket: {error:#}");
     }
+    server.serve_metrics().await?;
     let outcome = tokio::select! {
         biased;
         _ = stop.wait_for(|stop| *stop) => Ok(()),

@@ -1,0 +1,131 @@
+//! As much HTTP/1.1 as a scrape needs: one GET, one answer, end of connection.
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use env::{Env, Task};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use types::Span;
+
+/// Bytes of a request at most.
+const REQUEST_BYTES_MAX: usize = 8 << 10;
+
+/// Scrapers served at once; more are closed unanswered.
+const SCRAPERS_MAX: u32 = 8;
+
+/// Time that a scraper has to ask and to take its answer.
+const SCRAPE_MAX: Span = Span::secs(10);
+
+/// An endpoint; ends with the value.
+pub(crate) struct Endpoint {
+    addr: SocketAddr,
+    task: Task,
+}
+
+impl Endpoint {
+    /// Where it listens, with the port that was drawn.
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Answers `GET /metrics` at `at` with what `text` gives.
+pub(crate) async fn serve(env: &Env, at: SocketAddr, text: impl Fn() -> String + 'static) -> io::Result<Endpoint> {
+    let listener = TcpListener::bind(at).await?;
+    let addr = listener.local_addr()?;
+    let (env2, text, alive) = (env.clone(), Rc::new(text), Rc::new(Cell::new(0)));
+    let task = env.spawn("metrics", async move {
+        loop {
+            let Ok((stream, _)) = listener.accept().await else {
+                env2.sleep(Span::millis(100)).await; // out of descriptors: others give theirs back
+                continue;
+            };
+            if alive.get() >= SCRAPERS_MAX {
+                continue;
+            }
+            alive.set(alive.get() + 1);
+            let (env3, text, alive) = (env2.clone(), Rc::clone(&text), Rc::clone(&alive));
+            env2.spawn("scraper", async move {
+                let _ = env3.timeout(SCRAPE_MAX, answer(stream, &*text)).await; // it went away, or is too slow: its loss
+                alive.set(alive.get() - 1);
+            });
+        }
+    });
+    Ok(Endpoint { addr, task })
+}
+
+async fn answer(mut stream: TcpStream, text: &dyn Fn() -> String) -> io::Result<()> {
+    let Some(head) = head(&mut stream).await? else {
+        return respond(&mut stream, "431 Request Header Fields Too Large", "", true).await;
+    };
+    let mut words = head.split_whitespace();
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let path = path.split('?').next().unwrap_or_default();
+    let with_body = method == "GET";
+    match (method, path) {
+        ("GET" | "HEAD", "/metrics") => respond(&mut stream, "200 OK", &text(), with_body).await,
+        ("GET" | "HEAD", _) => respond(&mut stream, "404 Not Found", "the metrics are at /metrics\n", with_body).await,
+        _ => respond(&mut stream, "405 Method Not Allowed", "GET /metrics\n", true).await,
+    }
+}
+
+/// The request's head; nothing if it is too long or ends too early.
+async fn head(stream: &mut TcpStream) -> io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    while !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
+        if bytes.len() >= REQUEST_BYTES_MAX || stream.read_buf(&mut bytes).await? == 0 {
+            return Ok(None);
+        }
+    }
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+async fn respond(stream: &mut TcpStream, status: &str, body: &str, with_body: bool) -> io::Result<()> {
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    if with_body {
+        stream.write_all(body.as_bytes()).await?;
+    }
+    stream.shutdown().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scrape_is_answered_and_nonsense_is_refused() {
+        env_os::run(env_os::OsConfig::default(), |env| async move {
+            let at = "127.0.0.1:0".parse().expect("an address");
+            let endpoint = serve(&env, at, || "up 1\n".to_owned()).await.expect("a port");
+            let long = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n", "y".repeat(REQUEST_BYTES_MAX));
+            for (request, status, body) in [
+                ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "200", "\r\n\r\nup 1\n"),
+                ("GET /metrics?x=1 HTTP/1.0\r\n\r\n", "200", "\r\n\r\nup 1\n"),
+                ("HEAD /metrics HTTP/1.1\r\n\r\n", "200", "Length: 5\r\nConnection: close\r\n\r\n"),
+                ("GET / HTTP/1.1\r\n\r\n", "404", "/metrics\n"),
+                ("POST /metrics HTTP/1.1\r\n\r\n", "405", "GET /metrics\n"),
+                (&long, "431", ""),
+            ] {
+                let mut stream = TcpStream::connect(endpoint.addr()).await.expect("it listens");
+                stream.write_all(request.as_bytes()).await.expect("it reads");
+                let mut answer = Vec::new();
+                let _ = stream.read_to_end(&mut answer).await; // a refused request that was not read to its end resets
+                let answer = String::from_utf8(answer).expect("text");
+                assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.ends_with(body), "{answer}");
+            }
+        });
+    }
+}
