@@ -143,6 +143,8 @@ fn decode_every_body(request: &Request) {
     let _: wire::body::CreateReq = request.body();
     let _: wire::body::SetattrReq = request.body();
     let _: wire::body::OstIoReq = request.body();
+    let _: wire::body::OstFallocateReq = request.body();
+    let _: wire::body::OstSeekReq = request.body();
     let _: wire::body::LockReq = request.body();
     for index in 0..=wire::BUFS_MAX {
         let _ = (request.buf(index), request.replay_buf(index));

@@ -95,6 +95,15 @@ impl Layout {
         rows * size + (file_size % self.width()).saturating_sub(before).min(size)
     }
 
+    /// File offset of the byte at `offset` of an object.
+    #[must_use]
+    pub fn file_offset(&self, stripe: u32, offset: u64) -> u64 {
+        let size = u128::from(self.stripe_size);
+        let (row, within) = (u128::from(offset) / size, u128::from(offset) % size);
+        let at = row * u128::from(self.width()) + u128::from(stripe) * size + within;
+        u64::try_from(at).unwrap_or(u64::MAX)
+    }
+
     /// File offset behind the last byte of an object of `object_size` bytes.
     fn file_end(&self, stripe: u64, object_size: u64) -> u64 {
         if object_size == 0 {
@@ -185,6 +194,13 @@ mod tests {
                 next += piece.len;
             }
             prop_assert_eq!(next, start + len);
+        }
+
+        #[test]
+        fn every_piece_is_found_again_from_its_object(layout in layouts(), start in 0u64..1 << 50, len in 1u64..8 << 20) {
+            for piece in layout.pieces(Extent::new(start, start + len).expect("not empty")) {
+                prop_assert_eq!(layout.file_offset(piece.stripe, piece.object_offset), piece.file_offset);
+            }
         }
 
         #[test]

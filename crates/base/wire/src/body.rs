@@ -470,6 +470,52 @@ bodies! {
         /// Zero.
         reserved: u64,
     }
+
+    /// Allocate, punch or zero `offset .. offset + length` of one object. Reply: [`OstAttr`].
+    OstFallocateReq (80) {
+        /// Object.
+        object: WireFid,
+        /// File that it belongs to.
+        parent: WireFid,
+        /// First byte in the object.
+        offset: u64,
+        /// Bytes, not zero.
+        length: u64,
+        /// Time of the change at the client.
+        mtime: i64,
+        /// Nanoseconds.
+        mtime_nsec: u32,
+        /// [`fallocate`], as `fallocate(2)` has them.
+        mode: u32,
+        /// Zero.
+        reserved: [u64; 2],
+    }
+    /// Where data, or a hole, begins in one object.
+    OstSeekReq (48) {
+        /// Object.
+        object: WireFid,
+        /// First byte to look at.
+        offset: u64,
+        /// 0 data, 1 hole.
+        what: u32,
+        /// Zero.
+        reserved: u32,
+        /// Zero.
+        reserved2: [u64; 2],
+    }
+    /// Reply to [`OstSeekReq`].
+    OstSeekRep (32) {
+        /// First byte of it at or behind the one asked for; `u64::MAX`: there is none.
+        offset: u64,
+        /// Bytes of the object.
+        size: u64,
+        /// 1: the object exists.
+        exists: u32,
+        /// Zero.
+        reserved: u32,
+        /// Zero.
+        reserved2: u64,
+    }
 }
 
 /// Values of [`ConnectRep::outcome`].
@@ -498,6 +544,26 @@ pub mod create {
     pub const OPEN: u32 = 1;
     /// Give the file no layout yet (setstripe comes first).
     pub const NO_LAYOUT: u32 = 2;
+    /// With OPEN: the file gets no name (O_TMPFILE); buffer 1 is empty. Without O_EXCL a link may give it one.
+    pub const TMPFILE: u32 = 4;
+}
+
+/// Modes of [`OstFallocateReq`], with the values of `fallocate(2)`; any other combination is refused.
+pub mod fallocate {
+    /// Allocate; the object grows if the range ends behind it.
+    pub const ALLOCATE: u32 = 0;
+    /// The size stays.
+    pub const KEEP_SIZE: u32 = 1;
+    /// Free the range, which reads as zeros then; always with [`KEEP_SIZE`].
+    pub const PUNCH_HOLE: u32 = 2;
+    /// The range is allocated and reads as zeros.
+    pub const ZERO_RANGE: u32 = 16;
+
+    /// Whether `mode` is one that exists.
+    #[must_use]
+    pub fn is_known(mode: u32) -> bool {
+        mode & !KEEP_SIZE == ALLOCATE || mode == PUNCH_HOLE | KEEP_SIZE || mode & !KEEP_SIZE == ZERO_RANGE
+    }
 }
 
 /// Flags of [`CloseReq`].

@@ -91,6 +91,10 @@ opcodes! {
     OstStatfs = 69, "ost_statfs";
     /// Commit objects, or everything.
     OstSync = 70, "ost_sync";
+    /// Allocate, punch or zero a range of an object.
+    OstFallocate = 71, "ost_fallocate";
+    /// Where data or a hole begins in an object.
+    OstSeek = 72, "ost_seek";
 
     /// A server announces a target and where it is reached.
     MgsRegister = 96, "mgs_target_reg";

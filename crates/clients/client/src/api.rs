@@ -38,6 +38,15 @@ pub enum SetTime {
     At(Timespec),
 }
 
+/// What a seek looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekFor {
+    /// Bytes that were written, or allocated with zeros.
+    Data,
+    /// Bytes that were not; the end of the file is a hole.
+    Hole,
+}
+
 /// A page of a directory, in the directory's own order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirPage {

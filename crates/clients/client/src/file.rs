@@ -9,7 +9,7 @@ use wire::Attr;
 
 use crate::client::Inner;
 use crate::inode::Inode;
-use crate::{Ctx, Error, Result, data, flags};
+use crate::{Ctx, Error, Result, SeekFor, data, flags};
 
 /// An open file. Cheap to clone; all clones are one handle. Close it once and await that: only then is the size known
 /// to everybody without asking the OSTs. A handle dropped unclosed is closed in the background.
@@ -80,6 +80,37 @@ impl File {
         // An append whose caller is interrupted runs to its end under the lock: released too early, another
         // client's append would land on the same bytes.
         self.0.inner.run("append", async move { data::append(&open, data).await }).await
+    }
+
+    /// Allocates, punches or zeroes `length` bytes from `offset`; `mode` as of `fallocate(2)`: 0, KEEP_SIZE 1,
+    /// PUNCH_HOLE 2 (with KEEP_SIZE), ZERO_RANGE 16.
+    ///
+    /// # Errors
+    /// EBADF if it is not open for writing; EOPNOTSUPP for other modes; ENOSPC, EFBIG; EINVAL for no bytes.
+    pub async fn fallocate(&self, mode: u32, offset: u64, length: u64) -> Result<()> {
+        self.0.check(flags::can_write(self.0.flags), "fallocate")?;
+        let open = self.0.clone();
+        self.0.inner.run("fallocate", async move { data::allocate(&open, mode, offset, length).await }).await
+    }
+
+    /// First data or hole at or behind `offset`.
+    ///
+    /// # Errors
+    /// ENXIO if `offset` is at or behind the end of the file, or no data follows.
+    pub async fn seek(&self, what: SeekFor, offset: u64) -> Result<u64> {
+        self.0.check(true, "seek")?;
+        data::seek(&self.0, what, offset).await
+    }
+
+    /// Copies up to `len` bytes from `offset` to `to_offset` of `to`; says how many, fewer at the end of this file and
+    /// at the bound of one call.
+    ///
+    /// # Errors
+    /// Those of read and write; EBADF also where `to` appends.
+    pub async fn copy_range(&self, offset: u64, to: &File, to_offset: u64, len: u64) -> Result<u64> {
+        self.0.check(flags::can_read(self.0.flags), "copy")?;
+        to.0.check(flags::can_write(to.0.flags) && to.0.flags & flags::O_APPEND == 0, "copy")?;
+        data::copy(&self.0, offset, &to.0, to_offset, len).await
     }
 
     /// Data and the name's record are durable when it returns, whatever fails afterwards. `datasync` is the same: the

@@ -60,7 +60,8 @@ mod statfs;
 mod xattr;
 
 pub use api::{
-    Attr, DirPage, LockConflict, LockKind, LockMode, LockSpec, SetAttr, SetTime, Statfs, Striping, TargetSpace, TargetState,
+    Attr, DirPage, LockConflict, LockKind, LockMode, LockSpec, SeekFor, SetAttr, SetTime, Statfs, Striping, TargetSpace,
+    TargetState,
 };
 pub use client::Client;
 pub use config::{Bugs, Ctx, MountConfig, RPC_BYTES_DEFAULT};

@@ -48,6 +48,12 @@ pub const QUIET_SECS: i64 = 10;
 /// Offers remembered: forgetting one costs a request.
 pub const OFFERED_MAX: usize = 1_024;
 
+/// Bytes that one call copies at most, so that it can be interrupted within a second or so: the caller asks again.
+pub const COPY_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of a copy in memory at a time: enough for a few requests in flight to each side.
+pub const COPY_PIECE_BYTES: u64 = 8 << 20;
+
 /// Access times are stored once in this many seconds (relatime).
 pub const ATIME_SECS: i64 = 24 * 3_600;
 

@@ -137,6 +137,12 @@ impl WriteView {
         self.stripes = vec![Stripe::Stale; usize::from(stripe_count)];
     }
 
+    /// The objects of the file are being changed in a way that their answers do not tell: all are asked at the close.
+    pub(crate) fn reshaped(&mut self, stripe_count: u16) {
+        self.forget(stripe_count);
+        self.mtime_set = None;
+    }
+
     /// utimes set the time of modification.
     pub(crate) fn set_mtime(&mut self, time: Timespec) {
         self.mtime_set = Some(time);
@@ -291,6 +297,16 @@ mod tests {
         assert_eq!(view.mtime_set(), Some(Timespec::new(5, 0)));
         view.wrote(0, object(1, 1), 0);
         assert_eq!(view.mtime_set(), None);
+    }
+
+    #[test]
+    fn a_reshaped_file_asks_for_everything_although_it_is_fresh() {
+        let mut view = WriteView::new(true, 1);
+        view.set_mtime(Timespec::new(5, 0));
+        let before = view.generation();
+        view.reshaped(2);
+        view.wrote(0, object(9, 9), before);
+        assert_eq!((view.unknown(&layout(2)), view.mtime_set(), view.may_state()), (vec![0, 1], None, true));
     }
 
     #[test]

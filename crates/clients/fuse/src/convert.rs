@@ -37,6 +37,31 @@ pub(crate) fn attr_out(of: &Attr) -> abi::AttrOut {
     abi::AttrOut { attr: attr(of), ..Default::default() }
 }
 
+/// The same with the time of making.
+pub(crate) fn statx_out(of: &Attr) -> abi::StatxOut {
+    let time = |time: Timespec| abi::SxTime { tv_sec: time.sec, tv_nsec: time.nsec, reserved: 0 };
+    let plain = attr(of);
+    let stat = abi::Statx {
+        mask: libc::STATX_BASIC_STATS | libc::STATX_BTIME,
+        blksize: plain.blksize,
+        nlink: of.nlink,
+        uid: of.uid,
+        gid: of.gid,
+        mode: of.mode as u16, // types and permissions fit
+        ino: plain.ino,
+        size: of.size,
+        blocks: of.blocks,
+        atime: time(of.atime()),
+        btime: time(Timespec::new(of.btime, of.btime_nsec)),
+        ctime: time(of.ctime()),
+        mtime: time(of.mtime()),
+        rdev_major: plain.rdev >> 8 & 0xfff,
+        rdev_minor: plain.rdev & 0xff | plain.rdev >> 12 & 0xfff00,
+        ..Default::default()
+    };
+    abi::StatxOut { stat, ..Default::default() }
+}
+
 pub(crate) fn set_attr(args: &abi::SetattrIn, is_dir: bool) -> SetAttr {
     let has = |bit| args.valid & bit != 0;
     let time = |at: u32, now: u32, sec: u64, nsec: u32| match (has(now), has(at)) {

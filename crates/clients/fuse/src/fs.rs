@@ -108,7 +108,8 @@ impl Fs {
         if let Op::Setlk { args, wait: true } = op {
             return self.wait_for_lock(&header, args, &replier).await;
         }
-        let drops = matches!(op, Op::Read(_) | Op::Readdir { .. } | Op::Getattr { .. } | Op::Statfs);
+        let drops =
+            matches!(op, Op::Read(_) | Op::Readdir { .. } | Op::Getattr { .. } | Op::Statx { .. } | Op::Lseek(_) | Op::Statfs);
         let mut work = pin!(self.perform(&header, op));
         match first(work.as_mut(), self.killed(&header, &replier)).await {
             First::Left(reply) => replier.reply(&reply),
@@ -187,8 +188,12 @@ impl Fs {
             Op::Getlk(args) => self.getlk(header, args).await,
             Op::Setlk { args, .. } => self.setlk(header, args, false).await,
             Op::Ioctl { .. } => Err(Errno::ENOTTY),
-            // ENOSYS: the kernel remembers and does it itself (poll, lseek, copy_file_range, access by
-            // `default_permissions`), or says EOPNOTSUPP (fallocate, O_TMPFILE).
+            Op::Fallocate(args) => self.fallocate(args).await,
+            Op::Lseek(args) => self.lseek(args).await,
+            Op::CopyFileRange(args) => self.copy_file_range(header, args).await,
+            Op::Tmpfile { args } => self.tmpfile(header, args).await,
+            Op::Statx { fh } => self.statx(header, fh).await,
+            // ENOSYS: the kernel remembers and does it itself (poll, access by `default_permissions`).
             _ => Err(Errno::ENOSYS),
         }
     }

@@ -240,6 +240,14 @@ structs! {
     LseekOut { offset: u64 }
     CopyFileRangeIn { fh_in: u64, off_in: u64, nodeid_out: u64, fh_out: u64, off_out: u64, len: u64, flags: u64 }
     SyncfsIn { padding: u64 }
+    StatxIn { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32 }
+    SxTime { tv_sec: i64, tv_nsec: u32, reserved: i32 }
+    Statx {
+        mask: u32, blksize: u32, attributes: u64, nlink: u32, uid: u32, gid: u32, mode: u16, spare0: u16, ino: u64,
+        size: u64, blocks: u64, attributes_mask: u64, atime: SxTime, btime: SxTime, ctime: SxTime, mtime: SxTime,
+        rdev_major: u32, rdev_minor: u32, dev_major: u32, dev_minor: u32, spare2: [u64; 14],
+    }
+    StatxOut { attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx }
     NotifyInvalInodeOut { ino: u64, off: i64, len: i64 }
     NotifyInvalEntryOut { parent: u64, namelen: u32, flags: u32 }
 }
@@ -294,6 +302,10 @@ mod tests {
             ("fuse_lseek_in", size_of::<LseekIn>(), 24),
             ("fuse_lseek_out", size_of::<LseekOut>(), 8),
             ("fuse_copy_file_range_in", size_of::<CopyFileRangeIn>(), 56),
+            ("fuse_statx_in", size_of::<StatxIn>(), 24),
+            ("fuse_sx_time", size_of::<SxTime>(), 16),
+            ("fuse_statx", size_of::<Statx>(), 256),
+            ("fuse_statx_out", size_of::<StatxOut>(), 288),
             ("fuse_syncfs_in", size_of::<SyncfsIn>(), 8),
             ("fuse_notify_inval_inode_out", size_of::<NotifyInvalInodeOut>(), 24),
             ("fuse_notify_inval_entry_out", size_of::<NotifyInvalEntryOut>(), 16),

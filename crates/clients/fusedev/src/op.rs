@@ -112,6 +112,10 @@ pub enum Op {
     Access { mask: u32 },
     /// Create and open.
     Create { name: Bytes, args: abi::CreateIn },
+    /// Make a file without a name and open it.
+    Tmpfile { args: abi::CreateIn },
+    /// Attributes with more than `Getattr` tells, through an open file where given.
+    Statx { fh: Option<u64> },
     /// A signal came for the caller of request `unique`; handled by the session.
     Interrupt { unique: u64 },
     /// The mount is gone.
@@ -271,6 +275,11 @@ impl Args {
             opcode::LSEEK => Op::Lseek(self.take()?),
             opcode::COPY_FILE_RANGE => Op::CopyFileRange(self.take()?),
             opcode::SYNCFS => Op::Syncfs,
+            opcode::TMPFILE => Op::Tmpfile { args: self.take()? },
+            opcode::STATX => {
+                let args: abi::StatxIn = self.take()?;
+                Op::Statx { fh: (args.getattr_flags & abi::GETATTR_FH != 0).then_some(args.fh) }
+            }
             _ => Op::Unknown,
         })
     }

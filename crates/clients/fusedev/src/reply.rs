@@ -32,6 +32,8 @@ pub enum Body {
     Lock(abi::LkOut),
     /// An offset.
     Lseek(abi::LseekOut),
+    /// Attributes in full.
+    Statx(abi::StatxOut),
     /// Bytes.
     Data(Bytes),
     /// Bytes in several pieces.
@@ -60,6 +62,7 @@ impl Body {
             Body::Xattr(out) => each(out.as_bytes()),
             Body::Lock(out) => each(out.as_bytes()),
             Body::Lseek(out) => each(out.as_bytes()),
+            Body::Statx(out) => each(out.as_bytes()),
             Body::Data(data) => each(data),
             Body::Pieces(pieces) => pieces.iter().for_each(|piece| each(piece)),
             Body::Dir(dir) => each(&dir.bytes),

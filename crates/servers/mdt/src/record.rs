@@ -26,6 +26,8 @@ pub(crate) const INODE_HAS_DEFAULT_ACL: u32 = 4;
 pub(crate) const INODE_HAS_XATTR: u32 = 8;
 /// Bit of [`Inode::flags`]: an orphan record exists (no name is left, but somebody has it open).
 pub(crate) const INODE_ORPHAN: u32 = 16;
+/// Bit of [`Inode::flags`]: made without a name (O_TMPFILE), and a link may give it one.
+pub(crate) const INODE_LINKABLE: u32 = 32;
 
 /// An inode: 176 bytes, behind it the target of a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -213,6 +213,8 @@ impl Ost {
             Opcode::OstRead => op::read::execute(&self, &incoming).await,
             Opcode::OstWrite => op::write::execute(&self, &incoming).await,
             Opcode::OstPunch => op::punch::execute(&self, &incoming).await,
+            Opcode::OstFallocate => op::fallocate::execute(&self, &incoming).await,
+            Opcode::OstSeek => op::seek::execute(&self, &incoming).await,
             Opcode::OstGlimpse => op::glimpse::execute(&self, &incoming).await,
             Opcode::OstDestroy => op::destroy::execute(&self, &incoming).await,
             Opcode::OstStatfs => op::statfs::execute(&self, &incoming).await,
@@ -252,7 +254,7 @@ impl Target for Ost {
 
     fn class(&self, request: &Request) -> Class {
         let (service, high_priority) = match request.opcode() {
-            Opcode::OstRead | Opcode::OstWrite | Opcode::OstPunch => (&OST_IO, false),
+            Opcode::OstRead | Opcode::OstWrite | Opcode::OstPunch | Opcode::OstFallocate | Opcode::OstSeek => (&OST_IO, false),
             Opcode::OstDestroy => (&OST_CREATE, false),
             Opcode::OstGlimpse => (&OST, true),
             _ => (&OST, false),

@@ -13,7 +13,10 @@ use osd::mem::{MemDisk, MemDiskConfig, MemMeta, MemObjects};
 use ost::{Bugs, Ost, OstConfig};
 use service::{Node, NodeConfig, Target};
 use types::{ClientId, Errno, Fid, NidAddr, Span, TargetId};
-use wire::body::{ObjectRange, OstAttr, OstBatchReq, OstIoReq, OstPunchReq, StatfsRep, SyncRep, io};
+use wire::body::{
+    ObjectRange, OstAttr, OstBatchReq, OstFallocateReq, OstIoReq, OstPunchReq, OstSeekRep, OstSeekReq, StatfsRep, SyncRep,
+    fallocate, io,
+};
 use wire::{Opcode, decode_body, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -156,6 +159,18 @@ fn punch(size: u64, create: bool) -> Call {
     let mut call = Call::new(Opcode::OstPunch, vec![encode_body(&body)]);
     call.modifies = true;
     call
+}
+
+fn fallocate_call(mode: u32, offset: u64, length: u64) -> Call {
+    let body =
+        OstFallocateReq { object: OBJECT.into(), parent: PARENT.into(), offset, length, mode, ..OstFallocateReq::default() };
+    let mut call = Call::new(Opcode::OstFallocate, vec![encode_body(&body)]);
+    call.modifies = true;
+    call
+}
+
+fn seek(offset: u64, what: u32) -> Call {
+    Call::new(Opcode::OstSeek, vec![encode_body(&OstSeekReq { object: OBJECT.into(), offset, what, ..OstSeekReq::default() })])
 }
 
 fn batch(opcode: Opcode, ranges: &[ObjectRange]) -> Call {
@@ -337,6 +352,54 @@ fn a_write_and_its_destroy_are_replayed_in_order() {
         world.call(&mdt, call).expect("recovered");
         assert_eq!(world.disk.objects(), [], "seed {seed}");
     }
+}
+
+#[test]
+fn room_holes_and_zeros_survive_what_dies() {
+    const BLOCK: u64 = 4_096;
+    const PUNCH: u32 = fallocate::PUNCH_HOLE | fallocate::KEEP_SIZE;
+    for seed in 0..10 {
+        let world = World::new(seed, MemDiskConfig::default(), Bugs::default());
+        let remote = world.remote(1);
+        let gone = world.attr(&remote, fallocate_call(PUNCH, 0, BLOCK)).expect("nothing to punch");
+        assert_eq!(gone.exists, 0);
+        let grown = world.attr(&remote, fallocate_call(fallocate::ALLOCATE, 0, 3 * BLOCK)).expect("allocates");
+        assert_eq!((grown.exists, grown.size, grown.blocks), (1, 3 * BLOCK, 24));
+        let mut expected = pattern(3 * BLOCK as usize, 5);
+        world.attr(&remote, write(0, &expected, 0)).expect("writes");
+        let punched = world.attr(&remote, fallocate_call(PUNCH, BLOCK, BLOCK)).expect("punches");
+        assert_eq!((punched.size, punched.blocks), (3 * BLOCK, 16));
+        world.attr(&remote, fallocate_call(fallocate::ZERO_RANGE, 3 * BLOCK - 10, 20)).expect("zeroes");
+        expected.resize(3 * BLOCK as usize + 10, 0);
+        expected[BLOCK as usize..2 * BLOCK as usize].fill(0);
+        expected[3 * BLOCK as usize - 10..].fill(0);
+        if seed % 2 == 0 {
+            world.power_cut(seed)
+        } else {
+            world.kill()
+        }
+        world.start();
+        let (_, data) = world.read(&remote, 0, 1 << 16, 0).expect("recovered");
+        assert!(data[..] == expected, "seed {seed}");
+        let found = |offset, what| {
+            let rep: OstSeekRep = decode_body(&world.call(&remote, seek(offset, what)).expect("seeks").reply.buf(0));
+            rep.offset
+        };
+        let places = [found(0, 1), found(BLOCK, 0), found(2 * BLOCK, 1), found(4 * BLOCK, 0)];
+        assert_eq!(places, [BLOCK, 2 * BLOCK, 3 * BLOCK + 10, u64::MAX], "seed {seed}");
+    }
+}
+
+#[test]
+fn ranges_that_make_no_sense_are_refused() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    let refused = |call| world.attr(&remote, call).expect_err("refused");
+    assert_eq!(refused(fallocate_call(fallocate::PUNCH_HOLE, 0, 1)), CallError::Errno(Errno::EOPNOTSUPP));
+    assert_eq!(refused(fallocate_call(0, 0, 0)), CallError::Errno(Errno::EINVAL));
+    assert_eq!(refused(fallocate_call(0, u64::MAX, 2)), CallError::Errno(Errno::EFBIG));
+    assert_eq!(world.call(&remote, seek(0, 2)).expect_err("refused"), CallError::Errno(Errno::EINVAL));
+    assert_eq!(world.disk.objects(), []);
 }
 
 #[test]

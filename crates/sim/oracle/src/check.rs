@@ -18,6 +18,7 @@ pub(crate) fn compare(model: &Model, expect: &Expect, answer: &Result<Answer, cl
         (Expect::Done, Ok(_)) | (Expect::Skip, _) => Ok(()),
         (Expect::Attr(ino), Ok(Answer::Attr(attr))) => compare_attr(model.node(*ino), attr),
         (Expect::Data(expected), Ok(Answer::Data(data))) => compare_data(expected, data),
+        (Expect::Count(expected), Ok(Answer::Count(count))) => same("number of bytes", count, expected),
         (Expect::Names(expected), Ok(Answer::Names(names))) => {
             let found: BTreeSet<_> = names.iter().map(|(name, _)| name.as_str()).collect();
             let expected: BTreeSet<_> = expected.keys().map(String::as_str).collect();

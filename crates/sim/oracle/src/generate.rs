@@ -125,7 +125,8 @@ impl Draw<'_> {
                 let to = if self.rng.chance(400_000) { self.any(|_| true) } else { self.place() };
                 Op::Rename { from: self.any(|_| true), to, flags }
             }
-            13..=15 => Op::Link { from: self.any(|body| !matches!(body, Body::Dir { .. })), to: self.place() },
+            13 => Op::LinkOpen { slot: self.slot(), to: self.place() },
+            14..=15 => Op::Link { from: self.any(|body| !matches!(body, Body::Dir { .. })), to: self.place() },
             16 => Op::Readlink { path: self.any(|body| matches!(body, Body::Symlink { .. })) },
             _ => Op::Stat { path: self.any(|_| true) },
         }
@@ -134,6 +135,10 @@ impl Draw<'_> {
     fn on_opens(&mut self) -> Op {
         if self.model.open_slots().len() == usize::from(SLOTS) || self.rng.chance(250_000) {
             return Op::Close { slot: self.slot() };
+        }
+        if self.rng.chance(60_000) {
+            let (mode, excl) = (self.mode(), self.rng.chance(200_000));
+            return Op::Tmpfile { path: self.directory(), slot: self.free_slot(), mode, excl };
         }
         let (trunc, append) = (self.rng.chance(150_000), self.rng.chance(250_000));
         if self.rng.chance(350_000) {
@@ -185,6 +190,18 @@ impl Draw<'_> {
         match self.rng.below(20) {
             0..=9 => Op::Write { slot, offset: self.offset(), len: self.len(), salt: self.rng.bits() as u8 },
             10 => Op::Fsync { slot },
+            12 => {
+                let mode = *self.rng.pick(&[0, 1, 3, 3, 16, 17, 2]);
+                Op::Fallocate { slot, mode, offset: self.offset(), len: self.len() }
+            }
+            13 => Op::Extents { slot, offset: if self.rng.chance(500_000) { 0 } else { self.offset() } },
+            14 => Op::CopyRange {
+                from: slot,
+                from_offset: self.offset(),
+                to: self.slot(),
+                to_offset: self.offset(),
+                len: self.len(),
+            },
             11 if self.rng.chance(200_000) => Op::Sync,
             _ => {
                 let len = if self.rng.chance(200_000) { 2_000_000 } else { self.len() };

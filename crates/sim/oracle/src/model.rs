@@ -4,6 +4,8 @@
 //! - A node lives as long as it has a name or an open slot.
 //! - Where POSIX allows several errors, all of them are named; a result is never left open.
 
+mod ranges;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::{Errno, NAME_BYTES_MAX, Timespec};
@@ -39,6 +41,8 @@ pub struct Node {
     pub gid: u32,
     /// Names.
     pub nlink: u32,
+    /// Made without a name, and not linked yet.
+    pub linkable: bool,
     /// Open slots.
     pub opens: u32,
     /// Where it was set, and nothing has changed it or opened the file since: an open for writing lets the objects'
@@ -54,7 +58,7 @@ impl Node {
     fn new(body: Body, perm: u32) -> Node {
         let nlink = if matches!(body, Body::Dir { .. }) { 2 } else { 1 };
         let xattrs = BTreeMap::new();
-        Node { body, perm: perm & 0o7777, uid: 0, gid: 0, nlink, opens: 0, mtime: None, xattrs, synced: None }
+        Node { body, perm: perm & 0o7777, uid: 0, gid: 0, nlink, linkable: false, opens: 0, mtime: None, xattrs, synced: None }
     }
 
     /// Whether it is a directory.
@@ -103,6 +107,8 @@ pub enum Expect {
     Attr(Ino),
     /// These bytes.
     Data(Vec<u8>),
+    /// So many bytes.
+    Count(u64),
     /// These names, with the nodes behind them.
     Names(BTreeMap<String, Ino>),
     /// These extended attributes.
@@ -308,6 +314,16 @@ impl Model {
             }
             Op::Write { slot, offset, len, salt } => self.write(*slot, *offset, *len, *salt),
             Op::Read { slot, offset, len } => self.read(*slot, *offset, *len),
+            Op::Fallocate { slot, mode, offset, len } => self.fallocate(*slot, *mode, *offset, *len),
+            Op::Extents { slot, offset } => self.extents(*slot, *offset),
+            Op::CopyRange { from, from_offset, to, to_offset, len } => {
+                self.copy_range((*from, *from_offset), (*to, *to_offset), *len)
+            }
+            Op::Tmpfile { path, slot, mode, excl } => self.tmpfile(path, *slot, *mode, *excl)?,
+            Op::LinkOpen { slot, to } => match self.slot(*slot) {
+                Some(slot) => self.link_node(slot.ino, to)?,
+                None => Expect::Skip,
+            },
             Op::Fsync { slot } => self.slot(*slot).map_or(Expect::Skip, |_| Expect::Done),
             Op::Sync => Expect::Done,
             Op::Readdir { path, .. } => match &self.node(self.find(path)?).body {
@@ -454,21 +470,7 @@ impl Model {
 
     fn link(&mut self, from: &Path, to: &Path) -> Result<Expect, Errno> {
         let ino = self.find(from)?;
-        let mut errors = Vec::new();
-        if self.node(ino).is_dir() {
-            errors.push(Errno::EPERM);
-        }
-        match self.place(to) {
-            Err(errno) => errors.push(errno),
-            Ok((parent, name)) if self.child(parent, &name).is_some() => errors.push(Errno::EEXIST),
-            Ok((parent, name)) if errors.is_empty() => {
-                self.entries(parent).insert(name, ino);
-                self.node_mut(ino).nlink += 1;
-                return Ok(Expect::Attr(ino));
-            }
-            Ok(_) => {}
-        }
-        Ok(Expect::Fails(errors))
+        self.link_node(ino, to)
     }
 
     fn rename(&mut self, from: &Path, to: &Path, flags: u32) -> Expect {

@@ -36,33 +36,150 @@ pub type XattrName = u8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the calls of POSIX, with its parameters")]
 pub enum Op {
-    Mkdir { path: Path, mode: u32 },
-    Rmdir { path: Path },
-    Mkfifo { path: Path, mode: u32 },
-    Symlink { path: Path, target: String },
-    Readlink { path: Path },
-    Create { path: Path, slot: u8, excl: bool, trunc: bool, append: bool, mode: u32, stripe: Option<(u32, i32)> },
-    Open { path: Path, slot: u8, trunc: bool, append: bool },
-    Close { slot: u8 },
-    Unlink { path: Path },
-    Rename { from: Path, to: Path, flags: u32 },
-    Link { from: Path, to: Path },
-    Stat { path: Path },
-    Fstat { slot: u8 },
-    Truncate { path: Path, size: u64 },
-    Ftruncate { slot: u8, size: u64 },
-    Chmod { path: Path, mode: u32 },
-    Chown { path: Path, uid: u32, gid: u32 },
-    Utimens { path: Path, sec: i64, nsec: u32 },
-    Write { slot: u8, offset: u64, len: u32, salt: u8 },
-    Read { slot: u8, offset: u64, len: u32 },
-    Fsync { slot: u8 },
+    Mkdir {
+        path: Path,
+        mode: u32,
+    },
+    Rmdir {
+        path: Path,
+    },
+    Mkfifo {
+        path: Path,
+        mode: u32,
+    },
+    Symlink {
+        path: Path,
+        target: String,
+    },
+    Readlink {
+        path: Path,
+    },
+    Create {
+        path: Path,
+        slot: u8,
+        excl: bool,
+        trunc: bool,
+        append: bool,
+        mode: u32,
+        stripe: Option<(u32, i32)>,
+    },
+    Open {
+        path: Path,
+        slot: u8,
+        trunc: bool,
+        append: bool,
+    },
+    Close {
+        slot: u8,
+    },
+    Unlink {
+        path: Path,
+    },
+    Rename {
+        from: Path,
+        to: Path,
+        flags: u32,
+    },
+    Link {
+        from: Path,
+        to: Path,
+    },
+    Stat {
+        path: Path,
+    },
+    Fstat {
+        slot: u8,
+    },
+    Truncate {
+        path: Path,
+        size: u64,
+    },
+    Ftruncate {
+        slot: u8,
+        size: u64,
+    },
+    Chmod {
+        path: Path,
+        mode: u32,
+    },
+    Chown {
+        path: Path,
+        uid: u32,
+        gid: u32,
+    },
+    Utimens {
+        path: Path,
+        sec: i64,
+        nsec: u32,
+    },
+    Write {
+        slot: u8,
+        offset: u64,
+        len: u32,
+        salt: u8,
+    },
+    Read {
+        slot: u8,
+        offset: u64,
+        len: u32,
+    },
+    Fsync {
+        slot: u8,
+    },
+    /// Mode as of `fallocate(2)`.
+    Fallocate {
+        slot: u8,
+        mode: u32,
+        offset: u64,
+        len: u32,
+    },
+    /// Reads what is behind `offset` by SEEK_DATA and SEEK_HOLE: holes are not read.
+    Extents {
+        slot: u8,
+        offset: u64,
+    },
+    CopyRange {
+        from: u8,
+        from_offset: u64,
+        to: u8,
+        to_offset: u64,
+        len: u32,
+    },
+    /// O_TMPFILE in the directory `path`.
+    Tmpfile {
+        path: Path,
+        slot: u8,
+        mode: u32,
+        excl: bool,
+    },
+    /// Another name, or the first, for an open file.
+    LinkOpen {
+        slot: u8,
+        to: Path,
+    },
     Sync,
-    Readdir { path: Path, page_bytes: u32 },
-    Setxattr { path: Path, name: XattrName, len: u32, salt: u8, flags: u32 },
-    Getxattr { path: Path, name: XattrName },
-    Listxattr { path: Path },
-    Removexattr { path: Path, name: XattrName },
+    Readdir {
+        path: Path,
+        page_bytes: u32,
+    },
+    Setxattr {
+        path: Path,
+        name: XattrName,
+        len: u32,
+        salt: u8,
+        flags: u32,
+    },
+    Getxattr {
+        path: Path,
+        name: XattrName,
+    },
+    Listxattr {
+        path: Path,
+    },
+    Removexattr {
+        path: Path,
+        name: XattrName,
+    },
 }
 
 /// `RENAME_NOREPLACE`.

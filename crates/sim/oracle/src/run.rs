@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use client::{Client, Ctx, File, SetAttr, SetTime};
+use client::{Client, Ctx, File, SeekFor, SetAttr, SetTime};
 use layout::Template;
 use types::{Errno, Fid, Timespec};
 use wire::Attr;
@@ -28,6 +28,8 @@ pub enum Answer {
     Attr(Box<Attr>),
     /// Bytes.
     Data(Bytes),
+    /// So many bytes.
+    Count(u64),
     /// Names with the files behind them.
     Names(Vec<(String, Fid)>),
     /// Names of extended attributes.
@@ -276,7 +278,12 @@ impl Runner {
             Op::Readlink { path } => Answer::Data(client.readlink(&ctx, self.find(&path.0).await?).await?),
             Op::Stat { path } => attr(client.getattr(&ctx, self.find(&path.0).await?, None).await?),
             Op::Readdir { path, page_bytes } => self.readdir(path, *page_bytes).await?,
-            Op::Create { .. } | Op::Open { .. } | Op::Close { .. } => self.perform_open(op).await?,
+            Op::LinkOpen { slot, to } => {
+                let (parent, name) = self.place(to).await?;
+                attr(client.link(&ctx, self.file(*slot).fid(), parent, name).await?)
+            }
+            Op::Create { .. } | Op::Open { .. } | Op::Tmpfile { .. } | Op::Close { .. } => self.perform_open(op).await?,
+            Op::Fallocate { .. } | Op::Extents { .. } | Op::CopyRange { .. } => self.perform_range(op).await?,
             Op::Write { .. } | Op::Read { .. } | Op::Fsync { .. } | Op::Fstat { .. } | Op::Sync => self.perform_data(op).await?,
             Op::Setxattr { .. } | Op::Getxattr { .. } | Op::Listxattr { .. } | Op::Removexattr { .. } => {
                 self.perform_xattr(op).await?
@@ -307,6 +314,13 @@ impl Runner {
                 let fid = self.find(&path.0).await?;
                 let file = self.client.open(&self.ctx, fid, open_flags(*trunc, *append)).await?;
                 let attributes = self.client.getattr(&self.ctx, fid, Some(&file)).await?;
+                self.files.insert(*slot, file);
+                attr(attributes)
+            }
+            Op::Tmpfile { path, slot, mode, excl } => {
+                let dir = self.find(&path.0).await?;
+                let flags = open_flags(false, false) | if *excl { O_EXCL } else { 0 };
+                let (attributes, file) = self.client.tmpfile(&self.ctx, dir, *mode, flags).await?;
                 self.files.insert(*slot, file);
                 attr(attributes)
             }
@@ -342,6 +356,44 @@ impl Runner {
             }
             _ => unreachable!("the caller gives data operations only"),
         })
+    }
+
+    async fn perform_range(&self, op: &Op) -> Result<Answer, client::Error> {
+        Ok(match op {
+            Op::Fallocate { slot, mode, offset, len } => {
+                self.file(*slot).fallocate(*mode, *offset, u64::from(*len)).await?;
+                Answer::Done
+            }
+            Op::Extents { slot, offset } => Answer::Data(self.read_extents(&self.file(*slot), *offset).await?),
+            Op::CopyRange { from, from_offset, to, to_offset, len } => {
+                let (from, to) = (self.file(*from), self.file(*to));
+                let copied = from.copy_range(*from_offset, &to, *to_offset, u64::from(*len)).await?;
+                Answer::Count(copied)
+            }
+            _ => unreachable!("the caller gives operations on ranges only"),
+        })
+    }
+
+    /// Everything from `offset` to the end; holes are not read.
+    async fn read_extents(&self, file: &File, offset: u64) -> Result<Bytes, client::Error> {
+        let size = self.client.getattr(&self.ctx, file.fid(), Some(file)).await?.size;
+        let mut out = Vec::new();
+        let mut at = offset;
+        loop {
+            let data = match file.seek(SeekFor::Data, at).await {
+                Err(error) if error.errno() == Errno::ENXIO && offset < size => size,
+                found => found?,
+            };
+            out.resize((data - offset) as usize, 0);
+            if data >= size {
+                return Ok(out.into());
+            }
+            at = file.seek(SeekFor::Hole, data).await?;
+            out.extend_from_slice(&file.read(data, (at - data) as usize).await?);
+            if at >= size {
+                return Ok(out.into());
+            }
+        }
     }
 
     async fn perform_xattr(&self, op: &Op) -> Result<Answer, client::Error> {

@@ -15,4 +15,4 @@ mod meta;
 mod obj;
 
 pub use meta::{KEY_BYTES_MAX, MetaStore, StoreError, Table, View, WriteSet, remove_all};
-pub use obj::{IoMode, ObjAttr, ObjStore, Space};
+pub use obj::{Allocate, Found, IoMode, ObjAttr, ObjStore, Seek, Space};

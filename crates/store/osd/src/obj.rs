@@ -42,6 +42,41 @@ pub enum IoMode {
     Direct,
 }
 
+/// What to do with a range of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// Give it room; `grow`: the object ends behind it then, if it ended before. Made if it is not there.
+    Reserve {
+        /// Set the size.
+        grow: bool,
+    },
+    /// Give its room back; it reads as zeros then. A missing object stays missing.
+    Punch,
+    /// It reads as zeros and has room. Made if it is not there.
+    Zero {
+        /// Set the size.
+        grow: bool,
+    },
+}
+
+/// What to look for in an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// A byte that was written; a store may take more for written than was.
+    Data,
+    /// A byte that reads as zero because nothing was written; the end of the object is one.
+    Hole,
+}
+
+/// What a seek found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where; `None` where nothing follows: behind the end there is neither data nor hole.
+    pub offset: Option<u64>,
+    /// Bytes of the object.
+    pub size: u64,
+}
+
 /// Objects of one OST. Calls on different objects run in parallel; the caller orders calls on one object by its locks.
 pub trait ObjStore {
     /// At most `len` bytes from `offset`; short at the end of the object; `None` where there is no object.
@@ -50,6 +85,11 @@ pub trait ObjStore {
     fn write(&self, object: Fid, offset: u64, data: Bytes, mode: IoMode) -> LocalFuture<'_, Result<ObjAttr, Errno>>;
     /// Sets the size. A missing object is made only with `create`, else `None`.
     fn truncate(&self, object: Fid, size: u64, create: bool) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>>;
+    /// Allocates, punches or zeroes `length` bytes (not zero) from `offset`; `None` where there is no object to punch.
+    /// A failure may have allocated a part; the size is as before then.
+    fn allocate(&self, object: Fid, what: Allocate, offset: u64, length: u64) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>>;
+    /// First data or hole at or behind `offset`; `None` where there is no object.
+    fn seek(&self, object: Fid, what: Seek, offset: u64) -> LocalFuture<'_, Result<Option<Found>, Errno>>;
     /// Attributes; `None` where there is no object.
     fn attr(&self, object: Fid) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>>;
     /// Removes the object; says whether it was there.

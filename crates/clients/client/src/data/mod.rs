@@ -1,10 +1,13 @@
 //! Data of files: bytes between the application and the objects on the OSTs.
 
+mod allocate;
 mod append;
 mod close;
+mod copy;
 mod glimpse;
 mod group;
 mod read;
+mod seek;
 mod sync;
 mod truncate;
 mod write;
@@ -17,10 +20,13 @@ use types::{Errno, Fid, TargetId};
 use crate::file::Open;
 use crate::{Error, Result};
 
+pub(crate) use allocate::allocate;
 pub(crate) use append::append;
 pub(crate) use close::close;
+pub(crate) use copy::copy;
 pub(crate) use glimpse::Question;
 pub(crate) use read::read;
+pub(crate) use seek::seek;
 pub(crate) use sync::fsync;
 pub(crate) use write::write;
 

@@ -146,7 +146,7 @@ fn assemble(start: u64, end: u64, runs: &[Run], got: Vec<Got>) -> Bytes {
 
 impl Open {
     /// Nothing where the file has no layout: then it has no bytes either.
-    async fn layout_for_read(self: &Rc<Self>) -> Result<Option<Rc<Layout>>> {
+    pub(super) async fn layout_for_read(self: &Rc<Self>) -> Result<Option<Rc<Layout>>> {
         if let Some(layout) = self.inode.layout() {
             return Ok(Some(layout));
         }

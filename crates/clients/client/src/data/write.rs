@@ -34,7 +34,7 @@ pub(crate) async fn write(open: &Rc<Open>, offset: u64, data: Bytes) -> Result<u
 }
 
 /// A write by somebody without privilege drops set-user-id and set-group-id first.
-async fn drop_set_id(open: &Rc<Open>) -> Result<()> {
+pub(super) async fn drop_set_id(open: &Rc<Open>) -> Result<()> {
     if open.ctx.creds.uid == 0 || !open.inode.is_set_id() {
         return Ok(());
     }

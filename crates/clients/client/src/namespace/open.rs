@@ -7,7 +7,7 @@ use endpoint::{Call, Keep};
 use layout::Template;
 use types::{Fid, TargetId};
 use wire::attr::{S_IFMT, S_IFREG};
-use wire::body::{OpenReq, create, disposition};
+use wire::body::{CreateReq, OpenReq, create, disposition};
 use wire::{Attr, Opcode};
 
 use super::make::Make;
@@ -43,6 +43,25 @@ impl Client {
             *file.0.attr.borrow_mut() = stat;
         }
         Ok((stat, file))
+    }
+
+    /// Makes a file without a name in the file system of `dir` and opens it, as `O_TMPFILE` does: it goes with its last
+    /// close, unless a link gives it a name, which O_EXCL forbids. Its layout is as of a file made in `dir`.
+    ///
+    /// # Errors
+    /// EACCES; EINVAL where it is not opened for writing; ENOSPC.
+    pub async fn tmpfile(&self, ctx: &Ctx, dir: Fid, mode: u32, open_flags: u32) -> Result<(Attr, File)> {
+        let body = CreateReq {
+            parent: dir.into(),
+            mode: S_IFREG | mode & !S_IFMT,
+            umask: ctx.umask,
+            open_flags,
+            flags: create::OPEN | create::TMPFILE,
+            ..CreateReq::default()
+        };
+        let call = self.0.call(ctx, Opcode::MdtCreate, &body).name(b"").name(b"").modifies().keep(Keep::Open);
+        let file = self.0.open_by(ctx, self.0.mdt_of(dir), call.into(), open_flags).await?;
+        Ok((file.attr(), file))
     }
 
     /// Opens a file that is there.

@@ -32,6 +32,13 @@ impl Fs {
         Ok(Body::Create(self.entry(&attr), self.open_out(fh)))
     }
 
+    pub(crate) async fn tmpfile(&self, header: &Header, args: abi::CreateIn) -> Reply {
+        let (parent, ctx) = (self.fid(header.nodeid)?, self.ctx(header, args.umask));
+        let (attr, file) = self.client.tmpfile(&ctx, parent, args.mode & 0o7777, args.flags).await.map_err(errno)?;
+        let fh = self.files.borrow_mut().insert(attr.fid(), file);
+        Ok(Body::Create(self.entry(&attr), self.open_out(fh)))
+    }
+
     pub(crate) async fn read(&self, args: abi::ReadIn) -> Reply {
         let file = self.file(args.fh)?;
         // Short only at the end of the file, which is what the kernel takes it for.
@@ -58,7 +65,7 @@ impl Fs {
 
     /// Drops set-user-id and set-group-id before somebody unprivileged changes the contents. The kernel asks with
     /// every such write; the mode last seen tells whether there is anything to drop.
-    async fn drop_privileges(&self, nodeid: u64, fid: Fid) {
+    pub(super) async fn drop_privileges(&self, nodeid: u64, fid: Fid) {
         let mode = self.nodes.borrow().get(nodeid).map_or(0, |node| node.mode);
         if !has_privileges(mode) {
             return;

@@ -4,4 +4,5 @@ mod data;
 pub(crate) mod dir;
 mod lock;
 mod namespace;
+mod range;
 mod xattr;

@@ -33,6 +33,15 @@ impl Fs {
         Ok(self.attr(&attr))
     }
 
+    /// Asked for what `Getattr` does not carry: when the file was made.
+    pub(crate) async fn statx(&self, header: &Header, fh: Option<u64>) -> Reply {
+        let fid = self.fid(header.nodeid)?;
+        let file = fh.and_then(|fh| self.file(fh).ok()).or_else(|| self.file_of(fid));
+        let attr = self.client.getattr(&self.ctx(header, 0), fid, file.as_ref()).await.map_err(errno)?;
+        self.nodes.borrow_mut().saw(fid, attr.mode);
+        Ok(Body::Statx(convert::statx_out(&attr)))
+    }
+
     pub(crate) async fn setattr(&self, header: &Header, args: &abi::SetattrIn) -> Reply {
         let node = self.nodes.borrow().get(header.nodeid).ok_or(Errno::ESTALE)?;
         let set = convert::set_attr(args, node.mode & libc::S_IFMT == libc::S_IFDIR);

@@ -20,6 +20,9 @@ use crate::tx::{Decided, new_attr};
 /// Makes a file; see the module.
 pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: CreateReq = op.request.body();
+    if body.flags & flags::TMPFILE != 0 {
+        return super::tmpfile::tmpfile(op, &body);
+    }
     let name = op.request.buf(1);
     let name = checked_name(&name)?;
     if let Some(answer) = replay_of_existing(op, &body)? {
@@ -55,7 +58,7 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
 }
 
 /// A replay whose file is there: it was durable, or its name was open before. Only the handle is missing.
-fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Option<Answer>> {
+pub(super) fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Option<Answer>> {
     let Some(first) = op.replay else { return Ok(None) };
     let existing = op.tx.find(first.attr.fid())?;
     match existing {
@@ -68,7 +71,7 @@ fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Option<A
     }
 }
 
-fn make_inode(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode) -> Decided<Inode> {
+pub(super) fn make_inode(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode) -> Decided<Inode> {
     let file_type = if body.mode & S_IFMT == 0 { S_IFREG } else { body.mode & S_IFMT };
     let target = op.request.buf(2);
     match file_type {
@@ -108,7 +111,7 @@ fn make_inode(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode) -> Decided<
 }
 
 /// Mode and lists from the parent's default list, or the mode under the umask; a directory's default layout too.
-fn inherit(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode, inode: &mut Inode) -> Decided<()> {
+pub(super) fn inherit(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode, inode: &mut Inode) -> Decided<()> {
     let file_type = inode.attr.file_type();
     if file_type == S_IFLNK {
         return Ok(());
@@ -161,7 +164,7 @@ fn decode_template(record: &[u8]) -> Decided<Template> {
 }
 
 /// The layout of a new file, unless it shall have none yet.
-fn place(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode, inode: &mut Inode) -> Decided<()> {
+pub(super) fn place(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode, inode: &mut Inode) -> Decided<()> {
     if body.flags & flags::NO_LAYOUT != 0 {
         return Ok(());
     }

@@ -1,11 +1,14 @@
-//! link: another name for a file. Transaction: entry, back-link, link count, parent. Replay: the same again.
+//! link: another name for a file, or the first for one that was made without (O_TMPFILE). Transaction: entry, back-link,
+//! link count, parent; the orphan record of a file that had no name goes. Replay: the same again.
 
+use osd::Table;
 use types::{Errno, Fid};
 use wire::body::LinkReq;
 
 use crate::limits::NLINK_MAX;
 use crate::op::{Answer, Op, checked_name};
 use crate::perm::{W, X};
+use crate::record::{INODE_LINKABLE, INODE_ORPHAN};
 use crate::tx::Decided;
 
 /// Makes a hard link.
@@ -23,13 +26,19 @@ pub(crate) fn link(op: &mut Op<'_, '_>) -> Decided<Answer> {
     if inode.attr.is_dir() {
         return Err(Errno::EPERM.into());
     }
-    if inode.attr.nlink == 0 || parent.attr.nlink == 0 {
+    let nameless = inode.attr.nlink == 0;
+    if (nameless && !inode.has(INODE_LINKABLE)) || parent.attr.nlink == 0 {
         return Err(Errno::ENOENT.into());
     }
     if inode.attr.nlink >= NLINK_MAX {
         return Err(Errno::EMLINK.into());
     }
     op.access(&parent, W | X)?;
+    if nameless {
+        inode.flags &= !(INODE_ORPHAN | INODE_LINKABLE);
+        op.tx.set.delete(Table::Orphans, inode.fid().to_key());
+        inode.parent = parent.fid();
+    }
     inode.attr.nlink += 1;
     inode.attr.set_ctime(op.tx.now);
     op.tx.insert_entry(parent.fid(), name, &inode)?;

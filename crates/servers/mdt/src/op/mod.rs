@@ -13,6 +13,7 @@ mod open;
 mod readdir;
 mod rename;
 mod setattr;
+mod tmpfile;
 mod unlink;
 mod xattr;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use osd::Table;
 use types::{Errno, Fid};
 use wire::attr::{S_IFDIR, S_IFREG};
-use wire::body::{CloseReq, RenameReq, SetattrReq, UnlinkReq, close, setattr};
+use wire::body::{CloseReq, LinkReq, RenameReq, SetattrReq, UnlinkReq, close, setattr};
 use wire::{Attr, Opcode};
 
 use super::fsck::fsck;
@@ -64,7 +64,7 @@ impl World {
     fn step(&mut self) {
         let dir = self.any_dir();
         let name = format!("n{}", self.random(6));
-        match self.random(9) {
+        match self.random(11) {
             0 => {
                 if let Ok(rep) = self.rig.create(dir, &name, S_IFDIR | 0o755, None) {
                     self.dirs.push(rep.attr.fid());
@@ -96,6 +96,16 @@ impl World {
                 if let Ok(rep) = self.rig.open(fid, 1) {
                     self.open.push((rep.handle, rep.write_epoch, fid));
                 }
+            }
+            8 => {
+                if let Ok(rep) = self.rig.tmpfile(dir, S_IFREG | 0o600, 2) {
+                    self.files.push(rep.attr.fid());
+                    self.open.push((rep.handle, rep.write_epoch, rep.attr.fid()));
+                }
+            }
+            9 if !self.files.is_empty() => {
+                let body = LinkReq { fid: self.any_file().into(), parent: dir.into(), ..LinkReq::default() };
+                let _ = self.rig.call(Opcode::MdtLink, &body, &[name.as_bytes()]);
             }
             7 if !self.open.is_empty() => {
                 let place = self.random(self.open.len());

@@ -209,6 +209,12 @@ impl Rig {
         Ok(self.call(Opcode::MdtCreate, &body, &[name.as_bytes()])?.body())
     }
 
+    pub(super) fn tmpfile(&mut self, parent: Fid, mode: u32, open_flags: u32) -> Result<AttrRep, Errno> {
+        let flags = create::OPEN | create::TMPFILE;
+        let body = CreateReq { parent: parent.into(), mode, open_flags, flags, ..CreateReq::default() };
+        Ok(self.call(Opcode::MdtCreate, &body, &[b""])?.body())
+    }
+
     pub(super) fn open(&mut self, fid: Fid, flags: u32) -> Result<AttrRep, Errno> {
         let body = OpenReq { fid: fid.into(), open_flags: flags, ..OpenReq::default() };
         Ok(self.call(Opcode::MdtOpen, &body, &[])?.body())

@@ -102,6 +102,16 @@ impl Script {
                 let rep = self.rig.open(fid, oct(flags))?;
                 Ok(self.keep(handle, rep))
             }
+            ["tmpfile", path, mode, flags, handle] => {
+                let dir = self.walk(path)?;
+                let rep = self.rig.tmpfile(dir, S_IFREG | oct(mode), oct(flags))?;
+                Ok(self.keep(handle, rep))
+            }
+            ["linkopen", handle, path] => {
+                let (parent, name) = self.split(path)?;
+                let body = LinkReq { fid: self.handles[handle].0.attr.fid().into(), parent: parent.into(), ..LinkReq::default() };
+                self.rig.call(Opcode::MdtLink, &body, &[name.as_bytes()]).map(|_| "ok".to_owned())
+            }
             ["close", handle, ref rest @ ..] => self.close(handle, rest),
             ["link", old, new] => {
                 let (fid, (parent, name)) = (self.walk(old)?, self.split(new)?);

@@ -1,9 +1,11 @@
 //! Operations of an OST, a file each: decode - lock - check - move data - record - reply.
 
 pub(crate) mod destroy;
+pub(crate) mod fallocate;
 pub(crate) mod glimpse;
 pub(crate) mod punch;
 pub(crate) mod read;
+pub(crate) mod seek;
 pub(crate) mod statfs;
 pub(crate) mod sweep;
 pub(crate) mod sync;

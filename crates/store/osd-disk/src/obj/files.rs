@@ -29,7 +29,7 @@ const _: () = assert!(DIRS <= 32, "a word has a bit for each directory");
 /// An open object.
 pub(crate) struct Object {
     pub(crate) fid: Fid,
-    file: File,
+    pub(super) file: File,
     direct: OnceLock<Option<File>>, // a second description, for O_DIRECT; none where the file system has none
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Files {
     pub(crate) buffers: Buffers,
 }
 
-fn errno(error: rustix::io::Errno) -> Errno {
+pub(super) fn errno(error: rustix::io::Errno) -> Errno {
     Errno::from_raw(error.raw_os_error())
 }
 
@@ -184,7 +184,7 @@ impl Files {
     }
 
     /// Notes that `object` was changed. After the change, never before: a sync in between would miss it.
-    fn note(&self, object: &Arc<Object>, resized: bool) {
+    pub(super) fn note(&self, object: &Arc<Object>, resized: bool) {
         let mut dirty = self.dirty();
         if dirty.all {
             return;

@@ -16,6 +16,7 @@
 mod buffer;
 mod files;
 mod pool;
+mod range;
 
 use std::cell::Cell;
 use std::path::Path;
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use env::LocalFuture;
-use osd::{IoMode, ObjAttr, ObjStore, Space};
+use osd::{Allocate, Found, IoMode, ObjAttr, ObjStore, Seek, Space};
 use types::{Errno, Fid};
 
 use crate::DiskError;
@@ -192,6 +193,24 @@ impl ObjStore for DiskObjects {
                 None => Ok(None),
             })
             .await
+        })
+    }
+
+    fn allocate(&self, object: Fid, what: Allocate, offset: u64, length: u64) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
+        Box::pin(async move {
+            self.check()?;
+            self.on_pool(move |files| match files.find(object, what != Allocate::Punch)? {
+                Some(open) => files.allocate(&open, what, offset, length).map(Some),
+                None => Ok(None),
+            })
+            .await
+        })
+    }
+
+    fn seek(&self, object: Fid, what: Seek, offset: u64) -> LocalFuture<'_, Result<Option<Found>, Errno>> {
+        Box::pin(async move {
+            self.check()?;
+            self.on_pool(move |files| files.find(object, false)?.map(|open| open.seek(what, offset)).transpose()).await
         })
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use types::{Errno, Fid};
 
 use super::{Chance, ObjBed, ObjCase, ROOM_BYTES, ROOM_BYTES_SMALL};
-use crate::{IoMode, ObjStore};
+use crate::{Allocate, Found, IoMode, ObjStore, Seek};
 
 /// Each with the room that it needs.
 pub const CASES: &[(u64, ObjCase)] = &[
@@ -15,6 +15,8 @@ pub const CASES: &[(u64, ObjCase)] = &[
     (ROOM_BYTES, |bed| Box::pin(holes_read_as_zeros(bed))),
     (ROOM_BYTES, |bed| Box::pin(large_and_direct_writes_are_whole_at_any_alignment(bed))),
     (ROOM_BYTES, |bed| Box::pin(truncation_cuts_and_extends_with_zeros(bed))),
+    (ROOM_BYTES, |bed| Box::pin(room_is_reserved_and_given_back_and_zeros_are_zeros(bed))),
+    (ROOM_BYTES, |bed| Box::pin(data_and_holes_are_found(bed))),
     (ROOM_BYTES, |bed| Box::pin(a_missing_object_is_told_apart_from_an_empty_one(bed))),
     (ROOM_BYTES, |bed| Box::pin(stripes_are_objects_of_their_own_and_are_listed(bed))),
     (ROOM_BYTES, |bed| Box::pin(offsets_beyond_the_largest_file_are_refused(bed))),
@@ -107,6 +109,58 @@ async fn truncation_cuts_and_extends_with_zeros(bed: ObjBed) {
     assert_eq!(read(&store, ONE, 0, 30_000).await, Some(Bytes::from(expected)));
     store.truncate(ONE, 0, false).await.expect("works");
     assert_eq!(read(&store, ONE, 0, 10).await.as_deref(), Some(&b""[..]));
+}
+
+async fn room_is_reserved_and_given_back_and_zeros_are_zeros(bed: ObjBed) {
+    const KIB: u64 = 1 << 10;
+    let store = (bed.open)();
+    assert_eq!(store.allocate(ONE, Allocate::Punch, 0, 10).await, Ok(None));
+    let reserve = |grow| Allocate::Reserve { grow };
+    let attr = store.allocate(ONE, reserve(false), 0, 256 * KIB).await.expect("there is room").expect("made");
+    assert_eq!(attr.size, 0);
+    assert!(attr.blocks >= 512, "{} blocks", attr.blocks);
+    let attr = store.allocate(ONE, reserve(true), 64 * KIB, 64 * KIB).await.expect("there is room").expect("there");
+    assert_eq!(attr.size, 128 * KIB);
+    assert_eq!(read(&store, ONE, 0, 200 << 10).await, Some(Bytes::from(vec![0; 128 << 10])));
+    let mut expected = pattern(128 << 10, 9);
+    write(&store, ONE, 0, &expected).await;
+    let before = store.attr(ONE).await.expect("known").expect("there");
+    let attr = store.allocate(ONE, Allocate::Punch, 5_000, 70_000).await.expect("works").expect("there");
+    expected[5_000..75_000].fill(0);
+    assert_eq!((attr.size, attr.blocks < before.blocks), (128 * KIB, true), "{} then {}", before.blocks, attr.blocks);
+    let attr = store.allocate(ONE, Allocate::Zero { grow: false }, 100_000, 1 << 20).await.expect("room").expect("there");
+    expected[100_000..].fill(0);
+    assert_eq!(attr.size, 128 * KIB);
+    assert_eq!(read(&store, ONE, 0, 1 << 20).await, Some(Bytes::from(expected.clone())));
+    let attr = store.allocate(ONE, Allocate::Zero { grow: true }, 130_000, 10_000).await.expect("room").expect("there");
+    assert_eq!(attr.size, 140_000);
+    expected.resize(140_000, 0);
+    assert_eq!(store.sync().await, Ok(()));
+    let store = reopen(&bed, store);
+    assert_eq!(read(&store, ONE, 0, 1 << 20).await, Some(Bytes::from(expected)));
+}
+
+async fn data_and_holes_are_found(bed: ObjBed) {
+    const MIB: u64 = 1 << 20;
+    let store = (bed.open)();
+    assert_eq!(store.seek(ONE, Seek::Data, 0).await, Ok(None));
+    write(&store, ONE, 2 * MIB, &pattern(MIB as usize, 3)).await;
+    write(&store, ONE, 8 * MIB, b"end").await;
+    let size = 8 * MIB + 3;
+    for (what, offset, found) in [
+        (Seek::Data, 0, Some(2 * MIB)),
+        (Seek::Data, 2 * MIB + 7, Some(2 * MIB + 7)),
+        (Seek::Data, 4 * MIB, Some(8 * MIB)),
+        (Seek::Data, size, None),
+        (Seek::Hole, 0, Some(0)),
+        (Seek::Hole, 2 * MIB, Some(3 * MIB)),
+        (Seek::Hole, 8 * MIB + 1, Some(size)),
+        (Seek::Hole, size + 5, None),
+    ] {
+        assert_eq!(store.seek(ONE, what, offset).await, Ok(Some(Found { offset: found, size })), "{what:?} {offset}");
+    }
+    store.allocate(ONE, Allocate::Punch, 2 * MIB, MIB).await.expect("works");
+    assert_eq!(store.seek(ONE, Seek::Data, 0).await, Ok(Some(Found { offset: Some(8 * MIB), size })));
 }
 
 async fn a_missing_object_is_told_apart_from_an_empty_one(bed: ObjBed) {

@@ -7,7 +7,7 @@ use env::{Env, LocalFuture};
 use types::{Errno, Fid, Span, Timespec};
 
 use super::{MemDisk, next_random, span_between};
-use crate::{IoMode, ObjAttr, ObjStore, Space};
+use crate::{Allocate, Found, IoMode, ObjAttr, ObjStore, Seek, Space};
 
 /// Unit in which a write is torn, and in which space is given out.
 const BLOCK: u64 = 4_096;
@@ -55,6 +55,47 @@ impl Object {
         }
     }
 
+    fn allocate(&mut self, what: Allocate, offset: u64, length: u64) {
+        let end = offset + length;
+        if !matches!(what, Allocate::Reserve { .. }) {
+            self.zero(offset, end);
+        }
+        if what == Allocate::Punch {
+            self.blocks.retain(|index, _| index * BLOCK < offset || (index + 1) * BLOCK > end);
+            return;
+        }
+        for index in offset / BLOCK..end.div_ceil(BLOCK) {
+            self.blocks.entry(index).or_insert_with(|| vec![0; BLOCK as usize]);
+        }
+        if matches!(what, Allocate::Reserve { grow: true } | Allocate::Zero { grow: true }) {
+            self.size = self.size.max(end);
+        }
+    }
+
+    fn zero(&mut self, start: u64, end: u64) {
+        for (index, block) in self.blocks.range_mut(start / BLOCK..end.div_ceil(BLOCK)) {
+            let from = start.saturating_sub(index * BLOCK) as usize;
+            let to = (end - index * BLOCK).min(BLOCK) as usize;
+            block[from..to].fill(0);
+        }
+    }
+
+    fn seek(&self, what: Seek, offset: u64) -> Option<u64> {
+        if offset >= self.size {
+            return None;
+        }
+        let first = offset / BLOCK;
+        let index = match what {
+            Seek::Data => self.blocks.range(first..).next().map(|(index, _)| *index)?,
+            Seek::Hole => (first..).find(|index| !self.blocks.contains_key(index)).expect("blocks are finite"),
+        };
+        let found = (index * BLOCK).max(offset);
+        match what {
+            Seek::Data => (found < self.size).then_some(found),
+            Seek::Hole => Some(found.min(self.size)),
+        }
+    }
+
     fn truncate(&mut self, size: u64) {
         self.blocks.retain(|index, _| index * BLOCK < size);
         if let Some(block) = self.blocks.get_mut(&(size / BLOCK)) {
@@ -83,6 +124,7 @@ fn pieces(offset: u64, mut data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
 enum Change {
     Write { offset: u64, data: Bytes, time: Timespec },
     Truncate { size: u64, time: Timespec },
+    Allocate { what: Allocate, offset: u64, length: u64, time: Timespec },
     Destroy,
 }
 
@@ -97,6 +139,11 @@ impl Change {
             Change::Truncate { size, time } => {
                 let object = object.get_or_insert_default();
                 object.truncate(*size);
+                (object.mtime, object.ctime) = (*time, *time);
+            }
+            Change::Allocate { what, offset, length, time } => {
+                let object = object.get_or_insert_default();
+                object.allocate(*what, *offset, *length);
                 (object.mtime, object.ctime) = (*time, *time);
             }
             Change::Destroy => *object = None,
@@ -116,7 +163,7 @@ impl Change {
                     }
                 }
             }
-            Change::Truncate { .. } | Change::Destroy => {
+            Change::Truncate { .. } | Change::Allocate { .. } | Change::Destroy => {
                 if kept() {
                     self.apply(object);
                 }
@@ -266,6 +313,32 @@ impl ObjStore for MemObjects {
             let change = Change::Truncate { size, time: self.env.wall() };
             self.disk.0.objects.borrow_mut().change(fid, change);
             Ok(self.attr_now(fid))
+        })
+    }
+
+    fn allocate(&self, fid: Fid, what: Allocate, offset: u64, length: u64) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
+        Box::pin(async move {
+            self.pause().await;
+            if offset.checked_add(length).is_none_or(|end| end > SIZE_MAX) {
+                return Err(Errno::EFBIG);
+            }
+            if what == Allocate::Punch && self.attr_now(fid).is_none() {
+                return Ok(None);
+            }
+            if what != Allocate::Punch {
+                self.room(fid, length)?;
+            }
+            let change = Change::Allocate { what, offset, length, time: self.env.wall() };
+            self.disk.0.objects.borrow_mut().change(fid, change);
+            Ok(self.attr_now(fid))
+        })
+    }
+
+    fn seek(&self, fid: Fid, what: Seek, offset: u64) -> LocalFuture<'_, Result<Option<Found>, Errno>> {
+        Box::pin(async move {
+            self.pause().await;
+            let objects = self.disk.0.objects.borrow();
+            Ok(objects.cached(fid).map(|object| Found { offset: object.seek(what, offset), size: object.size }))
         })
     }
 

@@ -495,6 +495,38 @@ fn open_files_outlive_their_names() {
 }
 
 #[test]
+fn a_file_without_a_name_goes_with_its_last_close_or_gets_a_name() {
+    check(
+        "mkdir /d 755
+         tmpfile /d 600 0 r -> EINVAL
+         tmpfile /d 600 2 a -> created
+         inodes -> 3
+         close a
+         inodes -> 2
+         tmpfile /d 640 2 b -> created
+         linkopen b /d/f
+         stat /d/f -> 640 1 0:0 0 dirty
+         linkopen b /d/g
+         stat /d/g -> 640 2 0:0 0 dirty
+         close b
+         unlink /d/f
+         unlink /d/g
+         inodes -> 2
+         tmpfile /d 640 202 c -> created
+         linkopen c /d/h -> ENOENT
+         creat /d/i 644 2 d -> created
+         unlink /d/i
+         linkopen d /d/i -> ENOENT
+         close c
+         close d
+         chmod /d 500
+         su 7
+         tmpfile /d 640 2 e -> EACCES
+         tmpfile /none 640 2 f -> ENOENT",
+    );
+}
+
+#[test]
 fn a_change_that_builds_on_anothers_commits_it_first() {
     check(
         "mkdir /shared 777

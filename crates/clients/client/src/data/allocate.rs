@@ -1,0 +1,140 @@
+//! fallocate: room, holes and zeros, under the file's EX lock: a truncate in between would leave objects that no file has.
+//!
+//! ```text
+//! lock EX - each object its share of the range - unlock
+//! ```
+//! A range of the file is one range of each object. Where the file may grow, room comes first, on all objects, and
+//! the size after it: a full OST leaves the size as it was. Runs to its end once begun. What this client learnt of the
+//! objects is old then, so the close asks them.
+
+use std::rc::Rc;
+
+use env::LocalFuture;
+use layout::Layout;
+use types::{Errno, Extent, Timespec};
+use wire::Opcode;
+use wire::body::{OstFallocateReq, fallocate};
+
+use super::{OFFSET_MAX, layout_for_write, place};
+use crate::file::Open;
+use crate::join::try_join;
+use crate::{Error, Result, limits};
+
+/// A range of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Share {
+    stripe: u32,
+    offset: u64,
+    length: u64,
+}
+
+/// Changes `length` bytes from `offset` as `mode` says.
+pub(crate) async fn allocate(open: &Rc<Open>, mode: u32, offset: u64, length: u64) -> Result<()> {
+    let refused = |errno| Error::local(errno, "fallocate").about(open.inode.fid);
+    if !fallocate::is_known(mode) {
+        return Err(refused(Errno::EOPNOTSUPP));
+    }
+    if length == 0 {
+        return Err(refused(Errno::EINVAL));
+    }
+    let end = offset.checked_add(length).filter(|end| *end <= OFFSET_MAX);
+    let extent = end.and_then(|end| Extent::new(offset, end)).ok_or_else(|| refused(Errno::EFBIG))?;
+    let layout = layout_for_write(open).await?;
+    super::write::drop_set_id(open).await?;
+    open.wrote.set(true);
+    let lock = open.inner.lock_file(&open.ctx, open.inode.fid).await?;
+    let done = allocate_locked(open, &layout, mode, extent).await;
+    lock.unlock().await.and(done)
+}
+
+async fn allocate_locked(open: &Rc<Open>, layout: &Rc<Layout>, mode: u32, extent: Extent) -> Result<()> {
+    open.inode.with_view(|view| view.reshaped(layout.stripe_count));
+    let shares = shares(layout, extent);
+    let now = open.inner.env.wall();
+    if mode & fallocate::KEEP_SIZE == 0 && shares.len() > 1 {
+        send(open, layout, fallocate::ALLOCATE | fallocate::KEEP_SIZE, &shares, now).await?;
+    }
+    send(open, layout, mode, &shares, now).await
+}
+
+/// What the range is in each object that it touches.
+fn shares(layout: &Layout, extent: Extent) -> Vec<Share> {
+    let share = |stripe| {
+        let offset = layout.object_size(stripe, extent.start());
+        Share { stripe, offset, length: layout.object_size(stripe, extent.end()) - offset }
+    };
+    (0..u32::from(layout.stripe_count)).map(share).filter(|share| share.length > 0).collect()
+}
+
+async fn send(open: &Rc<Open>, layout: &Layout, mode: u32, shares: &[Share], now: Timespec) -> Result<()> {
+    let calls = shares.iter().map(|share| {
+        let call: LocalFuture<'_, Result<()>> = Box::pin(send_one(open, layout, mode, *share, now));
+        call
+    });
+    try_join(calls.collect(), limits::BATCH_RPCS_MAX).await.map_err(|error| error.about(open.inode.fid))?;
+    Ok(())
+}
+
+async fn send_one(open: &Rc<Open>, layout: &Layout, mode: u32, share: Share, now: Timespec) -> Result<()> {
+    let (object, ost) = place(layout, share.stripe);
+    let body = OstFallocateReq {
+        object: object.into(),
+        parent: open.inode.fid.into(),
+        offset: share.offset,
+        length: share.length,
+        mtime: now.sec,
+        mtime_nsec: now.nsec,
+        mode,
+        ..OstFallocateReq::default()
+    };
+    let call = open.inner.call(&open.ctx, Opcode::OstFallocate, &body).modifies();
+    open.inner.ask(ost, call).await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use layout::Raid0;
+    use types::Fid;
+
+    fn layout(stripe_count: u16) -> Layout {
+        Layout {
+            stripe_size: 1 << 16,
+            stripe_count,
+            pattern: Raid0,
+            generation: 0,
+            base: Fid::new(0x400, 1),
+            osts: (0..u32::from(stripe_count)).collect(),
+            pool: [0; 16],
+        }
+    }
+
+    /// The pieces of the extent, those of one object put together.
+    fn joined(layout: &Layout, extent: Extent) -> Vec<Share> {
+        let mut joined: Vec<Share> = Vec::new();
+        for piece in layout.pieces(extent) {
+            match joined.iter_mut().find(|share| share.stripe == piece.stripe) {
+                Some(share) => {
+                    assert_eq!(share.offset + share.length, piece.object_offset);
+                    share.length += piece.len;
+                }
+                None => joined.push(Share { stripe: piece.stripe, offset: piece.object_offset, length: piece.len }),
+            }
+        }
+        joined.sort_by_key(|share| share.stripe);
+        joined
+    }
+
+    #[test]
+    fn the_shares_are_the_pieces_joined() {
+        const EDGES: [u64; 9] = [0, 1, 65_535, 65_536, 65_537, 131_072, 200_000, 327_680, 1 << 20];
+        for stripes in 1..6 {
+            for start in EDGES {
+                for len in EDGES.iter().skip(1) {
+                    let (layout, extent) = (layout(stripes), Extent::new(start, start + len).expect("not empty"));
+                    assert_eq!(shares(&layout, extent), joined(&layout, extent), "{stripes} {start}+{len}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Ranges of files: room and holes, where they are, copies.
+
+use client::SeekFor;
+use fusedev::abi;
+use fusedev::{Body, Header, Reply};
+use types::Errno;
+
+use crate::fs::{Fs, errno};
+
+const SEEK_DATA: u32 = libc::SEEK_DATA as u32;
+const SEEK_HOLE: u32 = libc::SEEK_HOLE as u32;
+
+impl Fs {
+    /// The kernel has dropped set-user-id where it must, and knows the size after it by asking.
+    pub(crate) async fn fallocate(&self, args: abi::FallocateIn) -> Reply {
+        let file = self.file(args.fh)?;
+        file.fallocate(args.mode, args.offset, args.length).await.map(|()| Body::Empty).map_err(errno)
+    }
+
+    pub(crate) async fn lseek(&self, args: abi::LseekIn) -> Reply {
+        let what = match args.whence {
+            SEEK_DATA => SeekFor::Data,
+            SEEK_HOLE => SeekFor::Hole,
+            _ => return Err(Errno::EINVAL),
+        };
+        let offset = self.file(args.fh)?.seek(what, args.offset).await.map_err(errno)?;
+        Ok(Body::Lseek(abi::LseekOut { offset }))
+    }
+
+    pub(crate) async fn copy_file_range(&self, header: &Header, args: abi::CopyFileRangeIn) -> Reply {
+        if args.flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (from, to) = (self.file(args.fh_in)?, self.file(args.fh_out)?);
+        if header.uid != 0 {
+            self.drop_privileges(args.nodeid_out, to.fid()).await;
+        }
+        let copied = from.copy_range(args.off_in, &to, args.off_out, args.len).await.map_err(errno)?;
+        let size = u32::try_from(copied).map_err(|_| Errno::EIO)?;
+        Ok(Body::Write(abi::WriteOut { size, padding: 0 }))
+    }
+}

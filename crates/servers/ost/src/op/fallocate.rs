@@ -1,0 +1,77 @@
+//! Fallocate: room for a range of one object, a hole in it, or zeros. The range is locked, exclusive.
+//!
+//! A missing object is made, except by a hole. Replay: the same range with the same transno, which changes nothing a
+//! second time. A failure before the record may leave room behind that nobody was told of, as after a failed `fallocate`
+//! anywhere; the size is as it was.
+
+use ldlm::Mode;
+use osd::{Allocate, Table, WriteSet};
+use service::Incoming;
+use types::{Errno, Extent, Timespec};
+use wire::body::{OstFallocateReq, fallocate};
+use wire::{Reply, encode_body};
+use zerocopy::IntoBytes;
+
+use super::{Change, object_record, reply_attr, valid_object};
+use crate::record::ObjectRecord;
+use crate::target::Ost;
+
+fn what(mode: u32) -> Result<Allocate, Errno> {
+    if !fallocate::is_known(mode) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let grow = mode & fallocate::KEEP_SIZE == 0;
+    Ok(match mode & !fallocate::KEEP_SIZE {
+        fallocate::PUNCH_HOLE => Allocate::Punch,
+        fallocate::ZERO_RANGE => Allocate::Zero { grow },
+        _ => Allocate::Reserve { grow },
+    })
+}
+
+pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
+    let body: OstFallocateReq = incoming.request.body();
+    let object = valid_object(body.object.into())?;
+    let what = what(body.mode)?;
+    let end = body.offset.checked_add(body.length).ok_or(Errno::EFBIG)?;
+    let extent = Extent::new(body.offset, end).ok_or(Errno::EINVAL)?;
+
+    let held = ost.locks.lock(object, extent, Mode::Exclusive).await;
+    if let Change::Overtaken = ost.may_change(incoming, object)? {
+        return ost.repeat_answer(incoming).await;
+    }
+    let attr = ost.objects.allocate(object, what, body.offset, body.length).await?;
+    let mtime = ost.change_time(incoming, Timespec::new(body.mtime, body.mtime_nsec));
+    let record = ObjectRecord::new(body.parent.into(), mtime);
+    let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&reply_attr(attr, Some(record)))]);
+    ost.transact(incoming, &mut reply, |view| {
+        let mut set = WriteSet::new();
+        if attr.is_some() {
+            let record = match object_record(view, object)? {
+                Some(old) => ObjectRecord::new(old.parent(), mtime),
+                None => record,
+            };
+            set.put(Table::Objects, object.to_key(), record.as_bytes());
+        }
+        Ok(set)
+    })
+    .await?;
+    drop(held);
+    Ok(reply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_those_of_fallocate_and_nothing_else() {
+        assert_eq!(what(0), Ok(Allocate::Reserve { grow: true }));
+        assert_eq!(what(1), Ok(Allocate::Reserve { grow: false }));
+        assert_eq!(what(3), Ok(Allocate::Punch));
+        assert_eq!(what(16), Ok(Allocate::Zero { grow: true }));
+        assert_eq!(what(17), Ok(Allocate::Zero { grow: false }));
+        for mode in [2, 4, 8, 18, 32, 64, u32::MAX] {
+            assert_eq!(what(mode), Err(Errno::EOPNOTSUPP), "{mode}");
+        }
+    }
+}
