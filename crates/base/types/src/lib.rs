@@ -6,6 +6,7 @@
 
 mod errno;
 mod fid;
+mod fixed_map;
 mod nid;
 mod nid_list;
 mod target;
@@ -13,6 +14,7 @@ mod time;
 
 pub use errno::Errno;
 pub use fid::{FID_FIRST_NORMAL_SEQ, Fid, ParseFidError};
+pub use fixed_map::{FixedHasher, FixedMap};
 pub use nid::{Net, Nid, NidAddr, PORT_DEFAULT, ParseNidError};
 pub use nid_list::{NID_LIST_BYTES_MAX, NID_LIST_NIDS_MAX, NidList, NidListError, TooManyNids};
 pub use target::{FsName, ParseTargetError, TARGET_INDEX_MAX, TargetId, TargetKind};

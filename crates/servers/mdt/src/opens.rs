@@ -6,9 +6,7 @@
 //!   size that somebody found out under another epoch may be old and is not believed.
 //! - Only the one writer of an undisturbed period makes a size clean.
 
-use std::collections::BTreeMap;
-
-use types::{ClientId, Fid};
+use types::{ClientId, Fid, FixedMap};
 use wire::SizeState;
 
 use crate::limits::IDLE_EPOCHS_MAX;
@@ -52,8 +50,8 @@ pub(crate) enum Verdict {
 /// All open files.
 #[derive(Default)]
 pub(crate) struct Opens {
-    handles: BTreeMap<u64, OpenFile>,
-    files: BTreeMap<Fid, FileState>,
+    handles: FixedMap<u64, OpenFile>,
+    files: FixedMap<Fid, FileState>,
     /// Epoch of files without a state of their own.
     base: u64,
     next_epoch: u64,
@@ -114,7 +112,9 @@ impl Opens {
     /// Handles of a session.
     pub(crate) fn of_session(&self, client: ClientId, session: u64) -> Vec<u64> {
         let own = |open: &OpenFile| open.client == client && open.session == session;
-        self.handles.iter().filter(|(_, open)| own(open)).map(|(handle, _)| *handle).collect()
+        let mut handles: Vec<_> = self.handles.iter().filter(|(_, open)| own(open)).map(|(handle, _)| *handle).collect();
+        handles.sort_unstable();
+        handles
     }
 
     /// Handles in all.

@@ -4,12 +4,10 @@
 //! no client's replay depends on the replay of another who may never come back. Directory size, link count and times
 //! commute and are no keys here; reads make no dependency.
 
-use std::collections::BTreeMap;
-
-use types::{ClientId, Fid};
+use types::{ClientId, Fid, FixedMap};
 
 /// What a decision can depend on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ShareKey {
     /// Whether a name of this hash exists in a directory.
     Entry(Fid, u64),
@@ -29,7 +27,7 @@ struct Change {
 /// Keys changed since the last commit.
 #[derive(Default)]
 pub(crate) struct Share {
-    changed: BTreeMap<ShareKey, Change>,
+    changed: FixedMap<ShareKey, Change>,
     count: u64,
 }
 

@@ -11,6 +11,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// Messages, records and tasks are allocated and freed by the ten thousand a second (decision 0004).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let args = by_name(std::env::args_os().collect());
     args::Nacre::parse_from(args).run()
