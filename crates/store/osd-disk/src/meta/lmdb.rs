@@ -229,6 +229,27 @@ impl Txn {
         }
     }
 
+    /// Sets keys, or removes them where there is no value, in rising order: a cursor that stays near where it was finds
+    /// its page without a search from the root.
+    pub(crate) fn write_sorted(&mut self, table: Dbi, changes: &[(&[u8], Option<&[u8]>)]) -> Result<(), LmdbError> {
+        let cursor = Cursor::open(self, table)?;
+        for (key, value) in changes {
+            let mut key = val(key);
+            let Some(value) = value else {
+                // SAFETY: a running transaction; LMDB only reads the key, and keeps the open cursor right.
+                match unsafe { ffi::mdb_del(self.raw(), table, &mut key, ptr::null_mut()) } {
+                    ffi::MDB_NOTFOUND => {}
+                    code => check(code)?,
+                }
+                continue;
+            };
+            let mut value = val(value);
+            // SAFETY: an open cursor of this transaction; without MDB_RESERVE LMDB only reads key and value.
+            check(unsafe { ffi::mdb_cursor_put(cursor.raw, &mut key, &mut value, 0) })?;
+        }
+        Ok(())
+    }
+
     /// Visits pairs from `from` on, until `visit` returns false.
     pub(crate) fn scan(&self, table: Dbi, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), LmdbError> {
         let cursor = Cursor::open(self, table)?;

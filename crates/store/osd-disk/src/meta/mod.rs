@@ -5,11 +5,14 @@
 //! `Busy`, everything else of the node goes on, and who waits is woken. Nothing can be applied during a commit, so
 //! every call of `commit` that comes meanwhile shares it.
 //!
+//! What changes often, or wants to be sorted, waits outside LMDB's pages for a moment (module `gathered`).
+//!
 //! A failed put or commit ends the store: everything since the last commit is gone, and every call says so.
 //!
 //! On disk: `records/data.mdb` (LMDB's own format), one table for each [`Table`], named by its number; `records/lock`
 //! is held with `flock`.
 
+mod gathered;
 mod lmdb;
 mod room;
 
@@ -25,6 +28,7 @@ use env::LocalFuture;
 use osd::{MetaStore, Space, StoreError, Table, View, WriteSet};
 
 use crate::DiskError;
+use gathered::{GATHERED_MAX, Gathered};
 use lmdb::{Dbi, LmdbError, Txn};
 use room::{Need, Room};
 
@@ -36,6 +40,9 @@ const MAP_BYTES_MAX: u64 = 1 << 40;
 const MAP_BYTES_MIN: u64 = 8 << 20;
 /// What one file costs in records, roughly: tells free inodes from free bytes.
 const FILE_BYTES: u64 = 1_024;
+
+/// What an entry of a page takes besides key and value, at most.
+const ENTRY_BYTES: usize = 32;
 
 const _: () = assert!(Table::ALL.len() <= TABLES_MAX as usize);
 
@@ -52,6 +59,7 @@ struct Running {
     room: Room,
     depth: usize, // of the deepest table when it began
     large: usize, // pages of large values, beyond the first of each
+    gathered: Gathered,
 }
 
 enum State {
@@ -102,7 +110,7 @@ impl DiskMeta {
         let data = dir.join("data.mdb");
         let file = OpenOptions::new().write(true).open(&data).map_err(DiskError::io(&data, "cannot be opened"))?;
         let room = Room::new(file, page_bytes, map_bytes, disk_bytes).map_err(DiskError::io(&data, "cannot be allocated"))?;
-        let running = Running { txn, room, depth: 0, large: 0 };
+        let running = Running { txn, room, depth: 0, large: 0, gathered: Gathered::default() };
         let running = running.commit(&tables).map_err(|why| DiskError::Records { path: dir.clone(), why })?;
 
         crate::superblock::sync_dir(&dir)?;
@@ -171,7 +179,7 @@ impl DiskMeta {
     fn start_commit(&self) {
         assert_eq!(self.scans.get(), 0, "a commit does not begin inside a scan");
         let mut state = self.state.borrow_mut();
-        let clean = matches!(&*state, State::Running(running) if running.dirty_pages() == 0);
+        let clean = matches!(&*state, State::Running(running) if running.is_clean());
         if clean {
             return;
         }
@@ -208,8 +216,80 @@ impl Running {
         self.txn.dirty_entries() + self.large
     }
 
+    /// Bytes changed since the last commit, roughly.
+    fn dirty_bytes(&self, page_bytes: usize) -> u64 {
+        (self.dirty_pages() * page_bytes + self.gathered.bytes()) as u64
+    }
+
+    fn is_clean(&self) -> bool {
+        self.dirty_pages() == 0 && self.gathered.len() == 0
+    }
+
+    /// The value of `key` in the running image.
+    fn get(&self, table: Table, dbi: Dbi, key: &[u8]) -> Result<Option<&[u8]>, LmdbError> {
+        match self.gathered.get(table, key) {
+            Some(value) => Ok(value),
+            None => self.txn.get(dbi, key),
+        }
+    }
+
+    /// Visits pairs of the running image from `from` on.
+    fn scan(&self, table: Table, dbi: Dbi, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), LmdbError> {
+        let mut newer = self.gathered.sorted(table, from).into_iter().peekable();
+        let mut more = true;
+        self.txn.scan(dbi, from, &mut |key, value| {
+            while more && let Some((at, change)) = newer.next_if(|(at, _)| *at <= key) {
+                more = change.is_none_or(|value| visit(at, value));
+                if at == key {
+                    return more;
+                }
+            }
+            more = more && visit(key, value);
+            more
+        })?;
+        while more && let Some((at, change)) = newer.next() {
+            more = change.is_none_or(|value| visit(at, value));
+        }
+        Ok(())
+    }
+
+    /// Carries out what [`Running::admit`] has taken room for.
+    fn change(&mut self, set: &WriteSet, tables: &[Dbi], page_bytes: usize) -> Result<(), LmdbError> {
+        let pages = self.pages_per_change();
+        for (table, key, value) in &set.changes {
+            let value = value.as_deref();
+            if Gathered::takes(*table, value) {
+                let large = value.map_or(0, |value| usize::from(key.len() + value.len() + ENTRY_BYTES > page_bytes / 2));
+                self.gathered.insert(*table, key, value, pages + large);
+                continue;
+            }
+            self.gathered.overtaken(*table, key);
+            match value {
+                Some(value) => self.txn.put(tables[*table as usize], key, value)?,
+                None => self.txn.delete(tables[*table as usize], key)?,
+            }
+        }
+        if self.gathered.len() >= GATHERED_MAX { self.write_gathered(tables) } else { Ok(()) }
+    }
+
+    /// What has gathered goes into the pages.
+    fn write_gathered(&mut self, tables: &[Dbi]) -> Result<(), LmdbError> {
+        if self.gathered.pages() == 0 {
+            return Ok(());
+        }
+        for (table, dbi) in Table::ALL.iter().zip(tables) {
+            let changes = self.gathered.sorted(*table, &[]);
+            if !changes.is_empty() {
+                self.txn.write_sorted(*dbi, &changes)?;
+            }
+        }
+        self.gathered.clear();
+        Ok(())
+    }
+
     /// Durable, and the next one begun.
-    fn commit(self, tables: &[Dbi]) -> Result<Box<Running>, String> {
+    fn commit(mut self, tables: &[Dbi]) -> Result<Box<Running>, String> {
+        self.write_gathered(tables).map_err(|why| format!("commit: {why}"))?;
         let Running { txn, mut room, .. } = self;
         let next = || -> Result<Box<Running>, LmdbError> {
             let txn = room.begin(txn.commit()?)?;
@@ -217,19 +297,25 @@ impl Running {
             for table in tables {
                 depth = depth.max(txn.stat(*table)?.depth);
             }
-            Ok(Box::new(Running { txn, room, depth, large: 0 }))
+            Ok(Box::new(Running { txn, room, depth, large: 0, gathered: Gathered::default() }))
         };
         next().map_err(|why| format!("commit: {why}"))
     }
 
     /// Takes room for `set`, or says that there is none.
     fn admit(&mut self, set: &WriteSet, tables: &[Dbi], page_bytes: usize) -> Result<bool, LmdbError> {
-        let dirty = self.dirty_pages();
         let mut need = self.need(set, page_bytes);
-        let mut admitted = self.room.admits(&self.txn, dirty, need)?;
+        let promised = self.gathered.pages();
+        let together = Need { pages: need.pages + promised, ..need };
+        let mut admitted = self.room.admits(&self.txn, self.dirty_pages(), together)?;
+        if !admitted && promised > 0 {
+            // it takes less than was promised
+            self.write_gathered(tables)?;
+            admitted = self.room.admits(&self.txn, self.dirty_pages(), need)?;
+        }
         if !admitted && need.frees {
             need.pages = need.pages.min(self.need_by_table(set, tables, need.side_by_side)?);
-            admitted = self.room.admits(&self.txn, dirty, need)?;
+            admitted = self.room.admits(&self.txn, self.dirty_pages(), need)?;
         }
         if admitted {
             self.large += need.side_by_side;
@@ -256,12 +342,15 @@ impl Running {
         Ok(pages)
     }
 
+    fn pages_per_change(&self) -> usize {
+        2 * (self.depth + 1) + 1
+    }
+
     /// The most that `set` can dirty: in each table the way from the root to a leaf, split or merged at each level.
     fn need(&self, set: &WriteSet, page_bytes: usize) -> Need {
-        let per_change = 2 * (self.depth + 1) + 1;
-        let mut need = Need { pages: set.changes.len() * per_change, side_by_side: 0, frees: set.frees_space() };
+        let mut need = Need { pages: set.changes.len() * self.pages_per_change(), side_by_side: 0, frees: set.frees_space() };
         for (_, key, value) in &set.changes {
-            let bytes = key.len() + value.as_ref().map_or(0, Vec::len) + 32;
+            let bytes = key.len() + value.as_ref().map_or(0, Vec::len) + ENTRY_BYTES;
             if bytes > page_bytes / 2 {
                 let pages = bytes.div_ceil(page_bytes);
                 need.pages += pages;
@@ -293,12 +382,12 @@ struct RunningView<'a>(&'a DiskMeta);
 
 impl View for RunningView<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.0.with(|running| Ok(running.txn.get(self.0.dbi(table), key)?.map(<[u8]>::to_vec)))
+        self.0.with(|running| Ok(running.get(table, self.0.dbi(table), key)?.map(<[u8]>::to_vec)))
     }
 
     fn scan(&self, table: Table, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StoreError> {
         let _inside = Inside::new(&self.0.scans);
-        self.0.with(|running| running.txn.scan(self.0.dbi(table), from, visit))
+        self.0.with(|running| running.scan(table, self.0.dbi(table), from, visit))
     }
 }
 
@@ -339,12 +428,7 @@ impl MetaStore for DiskMeta {
         };
         let applied = running.admit(set, &self.tables, self.page_bytes).and_then(|admitted| {
             if admitted {
-                for (table, key, value) in &set.changes {
-                    match value {
-                        Some(value) => running.txn.put(self.tables[*table as usize], key, value)?,
-                        None => running.txn.delete(self.tables[*table as usize], key)?,
-                    }
-                }
+                running.change(set, &self.tables, self.page_bytes)?;
             }
             Ok(admitted)
         });
@@ -360,7 +444,7 @@ impl MetaStore for DiskMeta {
     }
 
     fn dirty_bytes(&self) -> u64 {
-        self.with(|running| Ok((running.dirty_pages() * self.page_bytes) as u64)).unwrap_or(0)
+        self.with(|running| Ok(running.dirty_bytes(self.page_bytes))).unwrap_or(0)
     }
 
     fn commit(&self) -> LocalFuture<'_, Result<(), StoreError>> {
@@ -378,7 +462,7 @@ impl MetaStore for DiskMeta {
         let inodes = self.dbi(Table::Inodes);
         let disk_free = disk.f_bavail.saturating_mul(disk.f_frsize);
         let (bytes, bytes_free, files) = self.with(|running| {
-            let (bytes, free) = running.room.bytes(running.dirty_pages(), disk_free);
+            let (bytes, free) = running.room.bytes(running.dirty_pages() + running.gathered.pages(), disk_free);
             Ok((bytes, free, running.txn.stat(inodes)?.entries))
         })?;
         let bytes = bytes.min(disk.f_blocks.saturating_mul(disk.f_frsize));
