@@ -74,6 +74,8 @@ pub(crate) struct WriteView {
     /// Raised by each truncate: a write that began before cannot say what is there now.
     generation: u64,
     abandoned: bool,
+    /// This client has begun to change the contents.
+    touched: bool,
     /// Set by utimes after the last write: a stat must not undo it.
     mtime_set: Option<Timespec>,
 }
@@ -81,7 +83,16 @@ pub(crate) struct WriteView {
 impl WriteView {
     /// The first open for write, which made the file or not, gave this epoch.
     pub(crate) fn new(fresh: bool, epoch: u64) -> WriteView {
-        WriteView { fresh, epoch, mixed: false, stripes: Vec::new(), generation: 0, abandoned: false, mtime_set: None }
+        WriteView {
+            fresh,
+            epoch,
+            mixed: false,
+            stripes: Vec::new(),
+            generation: 0,
+            abandoned: false,
+            touched: false,
+            mtime_set: None,
+        }
     }
 
     /// Another handle was opened for write by this client.
@@ -97,6 +108,18 @@ impl WriteView {
     /// To be handed to [`WriteView::wrote`] by whatever starts now.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// A write begins: its answer comes with what this returns.
+    pub(crate) fn write_begins(&mut self) -> u64 {
+        self.touched = true;
+        self.generation
+    }
+
+    /// Whether the file has no byte: this client made it, has not begun to write, and by the epoch that the MDT tells
+    /// nobody else has opened it for writing since, or cut it. A write under way is no ground: others may have seen it.
+    pub(crate) fn is_untouched(&self, epoch: u64) -> bool {
+        self.fresh && !self.touched && !self.mixed && self.epoch == epoch
     }
 
     /// A write to `stripe` that began under `generation` was answered.
@@ -120,6 +143,7 @@ impl WriteView {
     /// A truncate begins: what is in flight says nothing any more.
     pub(crate) fn truncate_begins(&mut self) {
         self.generation += 1;
+        self.touched = true;
         self.stripes.iter_mut().for_each(|stripe| *stripe = Stripe::Stale);
         self.mtime_set = None;
     }
@@ -134,6 +158,7 @@ impl WriteView {
     /// Nothing that was learnt holds any more: a server lost its memory.
     pub(crate) fn forget(&mut self, stripe_count: u16) {
         self.generation += 1;
+        self.touched = true;
         self.stripes = vec![Stripe::Stale; usize::from(stripe_count)];
     }
 
@@ -315,5 +340,22 @@ mod tests {
         view.wrote(0, object(1, 1), 0);
         view.forget(2);
         assert_eq!(view.unknown(&layout(2)), [0, 1]);
+    }
+
+    #[test]
+    fn a_file_is_known_to_be_empty_until_anybody_may_have_written() {
+        let fresh = WriteView::new(true, 7);
+        assert!(fresh.is_untouched(7));
+        assert!(!fresh.is_untouched(8), "somebody opened it for writing, or cut it");
+        assert!(!WriteView::new(false, 7).is_untouched(7), "who wrote before is not known");
+        let after = |change: fn(&mut WriteView)| {
+            let mut view = fresh.clone();
+            change(&mut view);
+            view.is_untouched(7)
+        };
+        assert!(!after(|view| _ = view.write_begins()), "others may have seen what is not answered yet");
+        assert!(!after(WriteView::opened));
+        assert!(!after(WriteView::truncate_begins));
+        assert!(!after(|view| view.forget(1)));
     }
 }

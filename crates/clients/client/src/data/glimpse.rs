@@ -13,6 +13,7 @@ use zerocopy::IntoBytes;
 
 use super::place;
 use crate::client::Inner;
+use crate::inode::Stat;
 use crate::join::try_join;
 use crate::{Ctx, Error, Result, limits, size};
 
@@ -74,6 +75,17 @@ impl Inner {
             return Err(Error::local(Errno::EPROTO, "ost_glimpse"));
         }
         Ok(attrs.chunks_exact(size_of::<OstAttr>()).take(objects.len()).map(decode_body).collect())
+    }
+
+    /// Puts the true size into what the MDT said of a file. A file that this client has just made is not asked for.
+    pub(crate) async fn resolve_stat(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
+        let inode = self.inode(stat.attr.fid()).filter(|_| crate::needs_glimpse(&stat.attr));
+        let untouched = inode.and_then(|inode| inode.with_view(|view| view.is_untouched(stat.epoch)));
+        if let (Some(true), Some(layout)) = (untouched, &stat.layout) {
+            self.settle(&mut stat.attr, layout, &Objects::new());
+            return Ok(());
+        }
+        self.resolve(ctx, &mut stat.attr, stat.layout.as_ref()).await
     }
 
     /// Puts the true size into the attributes of a dirty file.

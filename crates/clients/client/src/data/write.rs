@@ -114,7 +114,7 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     fn new(open: &Open) -> Watch<'_> {
-        Watch { open, generation: open.inode.with_view(|view| view.generation()) }
+        Watch { open, generation: open.inode.with_view(|view| view.write_begins()) }
     }
 
     fn answered(mut self, stripe: u32, object: OstAttr) {

@@ -25,7 +25,7 @@ impl Client {
         let call = self.0.call(ctx, Opcode::MdtLookup, &LookupReq { parent: parent.into(), ..LookupReq::default() }).name(name);
         let answer = self.0.ask(self.0.mdt_of(parent), call).await?;
         let mut stat = Stat::of(&answer.reply, "mds_getattr_name")?;
-        self.0.resolve(ctx, &mut stat.attr, stat.layout.as_ref()).await?;
+        self.0.resolve_stat(ctx, &mut stat).await?;
         Ok(stat.attr)
     }
 
@@ -55,7 +55,7 @@ impl Client {
         if let Some(inode) = self.0.inode(fid) {
             inode.learn(&stat.attr, stat.layout.clone());
         }
-        self.0.resolve(ctx, &mut stat.attr, stat.layout.as_ref()).await?;
+        self.0.resolve_stat(ctx, &mut stat).await?;
         self.0.offer_size(ctx, &stat);
         Ok(stat.attr)
     }
