@@ -56,6 +56,8 @@ pub(crate) struct Tx<'a> {
     first_file: Fid,                      // of this run
     inodes: BTreeMap<Fid, Option<Inode>>, // as the operation sees them; changed ones are in `dirty`
     dirty: BTreeMap<Fid, ()>,
+    /// Directory, first possible cookie and free cookie of the name that was last looked for and not found.
+    vacant: Option<(Fid, u64, u64)>,
     /// What the decision depends on, for commit on share.
     pub(crate) decides: Vec<ShareKey>,
     /// What others' decisions may depend on.
@@ -74,6 +76,7 @@ impl<'a> Tx<'a> {
             hash_key,
             inodes: BTreeMap::new(),
             dirty: BTreeMap::new(),
+            vacant: None,
             decides: Vec::new(),
             changes: Vec::new(),
             effects: Vec::new(),
@@ -124,10 +127,12 @@ impl<'a> Tx<'a> {
     pub(crate) fn entry(&mut self, dir: Fid, name: &[u8]) -> Decided<Option<Entry>> {
         let first = self.first_cookie(name);
         let mut found = Ok(None);
+        let mut free = first;
         self.scan_dir(dir, first, &mut |cookie, value| {
             if cookie >> 16 != first >> 16 {
                 return false;
             }
+            free += u64::from(cookie == free);
             match DirentRecord::decode(value) {
                 None => found = Err(OpError::Broken("directory entry")),
                 Some(record) if record.name == name => found = Ok(Some(Entry { cookie, record })),
@@ -135,6 +140,9 @@ impl<'a> Tx<'a> {
             }
             false
         })?;
+        if matches!(found, Ok(None)) {
+            self.vacant = Some((dir, first, free));
+        }
         self.decides.push(ShareKey::Entry(dir, first >> 16));
         found
     }
@@ -162,17 +170,26 @@ impl<'a> Tx<'a> {
     /// Makes the entry `name` of `dir`, which must not exist: the smallest free number among equal hashes.
     pub(crate) fn insert_entry(&mut self, dir: Fid, name: &[u8], child: &Inode) -> Decided<()> {
         let first = self.first_cookie(name);
-        let mut cookie = first;
-        self.scan_dir(dir, first, &mut |taken, _| {
-            let is_next = taken == cookie;
-            cookie += u64::from(is_next);
-            is_next
-        })?;
+        let cookie = match self.vacant {
+            // who looked for the name has seen all of its hash
+            Some((of, hash, free)) if (of, hash) == (dir, first) => free,
+            _ => self.free_cookie(dir, first)?,
+        };
         if cookie >> 16 != first >> 16 {
             return Err(Errno::ENOSPC.into());
         }
         self.set_entry(dir, cookie, name, child);
         Ok(())
+    }
+
+    fn free_cookie(&self, dir: Fid, first: u64) -> Decided<u64> {
+        let mut free = first;
+        self.scan_dir(dir, first, &mut |taken, _| {
+            let is_next = taken == free;
+            free += u64::from(is_next);
+            is_next
+        })?;
+        Ok(free)
     }
 
     /// Points the entry at `cookie` to `child`; a name that was there keeps its place.
