@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use mounted::cut::Disk;
 use mounted::{Scratch, Up, nacre_bin};
@@ -123,12 +124,15 @@ fn an_mdt_on_a_disk_that_turned_read_only_loses_nothing_acknowledged() {
     let mut up = Up::with(scratch, None, &["--osts", "1", "--crashes-max", "1000"]);
     (0..100).for_each(|index| drop(File::create_new(up.at(&format!("before{index}"))).expect("created")));
     disk.turn_read_only();
-    let log = up.data().join("log");
-    let acknowledged = (0..20).filter(|index| File::create_new(up.at(&format!("during{index}"))).is_ok()).count();
-    wait_for_line(&log, "Read-only file system");
+    // Some are answered before the commit fails and the MDT ends, the others wait until it is back.
+    let during: Vec<_> = (0..20).map(|index| up.at(&format!("during{index}"))).collect();
+    let creating = thread::spawn(move || during.iter().filter(|path| File::create_new(path).is_ok()).count());
+    wait_for_line(&up.data().join("log"), "Read-only file system");
     disk.unmount_when_free();
     disk.mount();
     drop(File::create_new(up.at("after")).expect("the MDT is back"));
+    let acknowledged = creating.join().expect("no panic");
+    assert_eq!(acknowledged, 20, "the disk came back: no create fails");
     let names = fs::read_dir(up.mount()).expect("listed").count();
     assert_eq!(names, 100 + acknowledged + 1, "acknowledged creates, before and after the disk turned read-only");
     up.stop();
