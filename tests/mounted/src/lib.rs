@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use fusedev::{Transport, UringOffer};
+
 /// How long a file system may take to come up, and an operation to come back, before a test gives up on it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -69,6 +71,30 @@ fn unique() -> u64 {
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
+/// The transports that this kernel has: both, or the classic one alone.
+#[must_use]
+pub fn transports() -> Vec<Transport> {
+    let mut all = vec![Transport::Classic];
+    if UringOffer::is_possible() {
+        all.push(Transport::Uring);
+    } else {
+        eprintln!("this kernel has no FUSE over io_uring: the classic transport alone is tested");
+    }
+    all
+}
+
+fn offer(transport: Transport) -> Option<UringOffer> {
+    (transport == Transport::Uring).then(|| UringOffer::make().expect("root, and a kernel that has it"))
+}
+
+fn word(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Auto => "auto",
+        Transport::Classic => "classic",
+        Transport::Uring => "uring",
+    }
+}
+
 /// A running `nacre up --separate`.
 pub struct Up {
     child: Child,
@@ -77,13 +103,25 @@ pub struct Up {
     data: PathBuf,
     more: Vec<PathBuf>,
     log: PathBuf,
+    transport: Transport,
 }
 
 impl Up {
     /// A fresh file system of the default shape, whose servers may be killed as often as the test likes.
     #[must_use]
     pub fn new(name: &str) -> Up {
-        Up::with(Scratch::new(name), None, &["--crashes-max", "1000"])
+        Up::over(Transport::Auto, name)
+    }
+
+    /// The same with every mount over this transport. The module parameter is what it was when the mount is there.
+    #[must_use]
+    pub fn over(transport: Transport, name: &str) -> Up {
+        let offer = offer(transport);
+        let options = format!("transport={}", word(transport));
+        let mut up = Up::with(Scratch::new(name), None, &["--crashes-max", "1000", "-o", &options]);
+        drop(offer);
+        up.transport = transport;
+        up
     }
 
     /// In `scratch`; data in `data` where given (a loop mount, say), else below the scratch directory.
@@ -93,7 +131,7 @@ impl Up {
         let mount = scratch.path().join("mnt");
         let log = scratch.path().join("up.log");
         let child = spawn_up(&data, &mount, &log, args);
-        let mut up = Up { child, scratch, mount, data, more: Vec::new(), log };
+        let mut up = Up { child, scratch, mount, data, more: Vec::new(), log, transport: Transport::Auto };
         up.wait_mounted();
         up
     }
@@ -150,8 +188,10 @@ impl Up {
     pub fn second_mount(&mut self, last: u8) -> PathBuf {
         let dir = self.scratch.path().join(format!("mnt{last}"));
         fs::create_dir_all(&dir).expect("a mount point");
-        let nid = format!("nid=127.0.0.{last}@tcp");
-        let status = Command::new(nacre_bin()).args(["mount", &self.address()]).arg(&dir).args(["-o", &nid]).status();
+        let options = format!("nid=127.0.0.{last}@tcp,transport={}", word(self.transport));
+        let offer = offer(self.transport);
+        let status = Command::new(nacre_bin()).args(["mount", &self.address()]).arg(&dir).args(["-o", &options]).status();
+        drop(offer);
         assert!(status.expect("nacre starts").success(), "nacre mount failed");
         assert!(is_mounted(&dir), "nacre mount returned before the mount was there");
         self.more.push(dir.clone());

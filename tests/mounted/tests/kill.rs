@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use fusedev::Transport;
 use mounted::work::{Seen, Worker};
 use mounted::{Up, count, posix};
 
@@ -62,7 +63,13 @@ fn kills_of_all_kinds_in_turn_lose_nothing() {
 /// The client daemon dies: its mount goes, the others and everything it had acknowledged stay.
 #[test]
 fn a_killed_client_harms_nobody() {
-    let mut up = Up::new("kill-client");
+    for transport in mounted::transports() {
+        killed_clients_over(transport);
+    }
+}
+
+fn killed_clients_over(transport: Transport) {
+    let mut up = Up::over(transport, "kill-client");
     for round in 0..count(2, 30) {
         let dir = up.second_mount(41);
         let name = format!("from-{round}");

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use client::Client;
 use env::{Env, Task};
 use fusedev::abi::cap;
-use fusedev::{InitInfo, MountOptions, Session};
+use fusedev::{InitInfo, MountOptions, Session, Transport};
 use tokio::sync::Notify;
 
 use crate::fs::Fs;
@@ -23,6 +23,8 @@ pub struct FuseOptions {
     pub source: String,
     /// Descriptors of the device that are read.
     pub clones: usize,
+    /// The way of requests and answers.
+    pub transport: Transport,
     /// Longest write in one request, bytes.
     pub max_write: u32,
     /// Longest readahead of the kernel, bytes.
@@ -52,6 +54,7 @@ impl FuseOptions {
             mountpoint: mount.mountpoint,
             source: mount.source,
             clones: mount.clones,
+            transport: mount.transport,
             max_write: mount.max_write,
             max_readahead: mount.max_readahead,
             max_background: mount.max_background,
@@ -94,6 +97,7 @@ impl FuseOptions {
             max_readahead: self.max_readahead,
             max_background: self.max_background,
             clones: self.clones,
+            transport: self.transport,
             want,
             mask: self.mask,
             holder: self.holder,

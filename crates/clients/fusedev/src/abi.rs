@@ -71,6 +71,7 @@ pub mod cap {
         ("handle_killpriv_v2", HANDLE_KILLPRIV_V2),
         ("init_ext", INIT_EXT),
         ("direct_io_allow_mmap", DIRECT_IO_ALLOW_MMAP),
+        ("over_io_uring", OVER_IO_URING),
     ];
 
     /// The bit of a name in [`NAMES`].
@@ -168,6 +169,15 @@ pub const NOTIFY_INVAL_ENTRY: i32 = 3;
 /// Smallest buffer that the kernel reads into.
 pub const MIN_READ_BUFFER: usize = 8_192;
 
+/// Room for `fuse_in_header` or `fuse_out_header` in a ring entry's header.
+pub const URING_IN_OUT_HEADER_BYTES: usize = 128;
+/// Room for the arguments of one operation in a ring entry's header.
+pub const URING_OP_IN_BYTES: usize = 128;
+/// Gives the kernel a ring entry's buffers and asks for its first request.
+pub const URING_CMD_REGISTER: u32 = 1;
+/// Answers the request of a ring entry and asks for the next.
+pub const URING_CMD_COMMIT_AND_FETCH: u32 = 2;
+
 macro_rules! structs {
     ($($(#[$meta:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? })*) => {
         $($(#[$meta])*
@@ -250,6 +260,17 @@ structs! {
     StatxOut { attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx }
     NotifyInvalInodeOut { ino: u64, off: i64, len: i64 }
     NotifyInvalEntryOut { parent: u64, namelen: u32, flags: u32 }
+    UringEntInOut { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
+    UringCmdReq { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6] }
+}
+
+/// What the kernel fills in front of a request on a ring, and reads in front of an answer.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct UringReqHeader {
+    pub in_out: [u8; URING_IN_OUT_HEADER_BYTES],
+    pub op_in: [u8; URING_OP_IN_BYTES],
+    pub ent: UringEntInOut,
 }
 
 #[cfg(test)]
@@ -309,6 +330,10 @@ mod tests {
             ("fuse_syncfs_in", size_of::<SyncfsIn>(), 8),
             ("fuse_notify_inval_inode_out", size_of::<NotifyInvalInodeOut>(), 24),
             ("fuse_notify_inval_entry_out", size_of::<NotifyInvalEntryOut>(), 16),
+            ("fuse_uring_ent_in_out", size_of::<UringEntInOut>(), 32),
+            ("fuse_uring_req_header", size_of::<UringReqHeader>(), 288),
+            ("fuse_uring_req_header.ring_ent_in_out", std::mem::offset_of!(UringReqHeader, ent), 256),
+            ("fuse_uring_cmd_req", size_of::<UringCmdReq>(), 24),
         ];
         for (name, ours, kernels) in sizes {
             assert_eq!(ours, kernels, "{name}");

@@ -1,8 +1,9 @@
-//! The kernel's FUSE protocol, on `/dev/fuse`: mount, negotiate, read requests, write answers.
+//! The kernel's FUSE protocol, on `/dev/fuse` or over io_uring: mount, negotiate, take requests, give answers.
 //!
 //! ```text
 //!  kernel --- /dev/fuse --- Session::serve --- Handler::handle(Request) --- Replier::reply
 //!                 |  clones of the descriptor, each polled on the caller's own thread
+//!                 |  or a ring with entries for the queue of every processor (`uring`)
 //!              holder process: detaches the mount if we die
 //! ```
 //!
@@ -15,21 +16,25 @@
 //! This crate touches the operating system and needs a tokio `LocalSet`; nothing here knows Nacre.
 
 #![warn(missing_docs)]
-#![allow(unsafe_code, reason = "fork, ioctl and descriptors passed between processes have no safe interface")]
+#![allow(unsafe_code, reason = "fork, ioctl, rings and descriptors passed between processes have no safe interface")]
 
 pub mod abi;
 mod caller;
 mod device;
 mod holder;
 mod mount;
+mod offer;
 mod op;
 mod pool;
 mod reply;
 mod request;
 mod session;
+mod uring;
+mod way;
 
 pub use caller::{fatal_signal_pending, supplementary_groups};
-pub use mount::{MountOptions, unmount_detached};
+pub use mount::{MountOptions, Transport, unmount_detached};
+pub use offer::UringOffer;
 pub use op::{DecodeError, Header, Op, decode};
 pub use reply::{Body, DirBuf, Reply};
 pub use request::{Replier, Request};

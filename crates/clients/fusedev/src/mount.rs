@@ -13,6 +13,18 @@ use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, Recv
 use crate::abi::cap;
 use crate::device::Device;
 
+/// By which way requests come and answers go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// io_uring where the kernel offers it, else the device.
+    #[default]
+    Auto,
+    /// Reads and writes of `/dev/fuse`.
+    Classic,
+    /// io_uring; the mount fails where the kernel does not offer it.
+    Uring,
+}
+
 /// How to mount and what to ask of the kernel.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
@@ -36,6 +48,8 @@ pub struct MountOptions {
     pub max_background: u16,
     /// Descriptors to read from, at least one.
     pub clones: usize,
+    /// The way of requests and answers.
+    pub transport: Transport,
     /// Capabilities to ask for ([`crate::abi::cap`]).
     pub want: u64,
     /// Capabilities to behave as if the kernel did not have them: an older kernel, for tests.
@@ -59,6 +73,7 @@ impl MountOptions {
             max_readahead: 1 << 20,
             max_background: 512,
             clones: 1,
+            transport: Transport::Auto,
             want: cap::ASYNC_READ | cap::BIG_WRITES | cap::MAX_PAGES | cap::PARALLEL_DIROPS | cap::ASYNC_DIO,
             mask: 0,
             holder: true,

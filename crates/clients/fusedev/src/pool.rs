@@ -36,6 +36,16 @@ impl Pool {
         Bytes::from_owner(Lent { buffer: lent, len, pool: self.clone() })
     }
 
+    /// A message that is copied, into a lent buffer where it is large: for bytes whose place is needed again at once.
+    pub(crate) fn copied(&self, message: &[u8]) -> Bytes {
+        if message.len() <= COPY_MAX || message.len() > self.size {
+            return Bytes::copy_from_slice(message);
+        }
+        let mut buffer = self.take();
+        buffer[..message.len()].copy_from_slice(message);
+        Bytes::from_owner(Lent { buffer, len: message.len(), pool: self.clone() })
+    }
+
     fn give(&self, buffer: Vec<u8>) {
         let mut free = self.free.lock().expect("no holder of this lock panics");
         if free.len() < FREE_MAX {

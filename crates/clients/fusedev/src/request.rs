@@ -1,38 +1,53 @@
 //! A request on its way through a handler, and the duty to answer it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use tokio::sync::Notify;
 use types::Errno;
 
-use crate::device::Device;
 use crate::op::{Header, Op};
 use crate::reply::Reply;
+use crate::way::Way;
+
+/// Interrupts remembered for requests not seen yet; beyond this the oldest is forgotten, which was answered long ago.
+const EARLY_MAX: usize = 256;
 
 /// Requests that wait, by number, so that an interrupt finds them.
 #[derive(Default)]
 pub(crate) struct InFlight {
     waiting: RefCell<BTreeMap<u64, Rc<Slot>>>,
+    early: RefCell<BTreeSet<u64>>,
     count: Cell<usize>,
     pub(crate) drained: Notify,
 }
 
 impl InFlight {
-    /// A signal came for the caller of `unique`. One that was answered meanwhile is nobody's.
+    /// A signal came for the caller of `unique`. One that was answered meanwhile is nobody's; one that is still to come
+    /// is remembered, since a ring and the device keep no order between them.
     pub(crate) fn interrupt(&self, unique: u64) {
         let slot = self.waiting.borrow().get(&unique).cloned();
         if let Some(slot) = slot {
             slot.interrupted.set(true);
             slot.notify.notify_waiters();
+            return;
         }
+        let mut early = self.early.borrow_mut();
+        if early.len() == EARLY_MAX {
+            early.pop_first();
+        }
+        early.insert(unique);
     }
 
     /// The handler of this request has come to wait.
     pub(crate) fn waits(&self, unique: u64, slot: Rc<Slot>) {
-        if !slot.answered.get() {
-            self.waiting.borrow_mut().insert(unique, slot);
+        if slot.answered.get() {
+            return;
+        }
+        self.waiting.borrow_mut().insert(unique, slot);
+        if self.early.borrow_mut().remove(&unique) {
+            self.interrupt(unique);
         }
     }
 
@@ -60,16 +75,16 @@ pub struct Request {
 
 /// The duty to answer one request. Dropped unanswered, it answers EIO.
 pub struct Replier {
-    pub(crate) device: Rc<Device>,
+    pub(crate) way: Way,
     pub(crate) flights: Rc<InFlight>,
     pub(crate) slot: Rc<Slot>,
     unique: u64,
 }
 
 impl Replier {
-    pub(crate) fn new(device: Rc<Device>, flights: Rc<InFlight>, unique: u64) -> Replier {
+    pub(crate) fn new(way: Way, flights: Rc<InFlight>, unique: u64) -> Replier {
         flights.count.set(flights.count.get() + 1);
-        Replier { device, flights, slot: Rc::default(), unique }
+        Replier { way, flights, slot: Rc::default(), unique }
     }
 
     /// Answers. Only the first answer counts.
@@ -78,7 +93,7 @@ impl Replier {
             return;
         }
         self.flights.waiting.borrow_mut().remove(&self.unique);
-        self.device.reply(self.unique, reply);
+        self.way.reply(self.unique, reply);
     }
 
     /// Whether it was answered.
@@ -104,5 +119,29 @@ impl Drop for Replier {
         if flights.count.get() == 0 {
             flights.drained.notify_waiters();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_that_comes_before_its_request_is_not_lost() {
+        let flights = InFlight::default();
+        let slot = Rc::<Slot>::default();
+        flights.interrupt(7);
+        flights.waits(7, slot.clone());
+        assert!(slot.interrupted.get());
+        assert!(flights.early.borrow().is_empty());
+    }
+
+    #[test]
+    fn interrupts_of_answered_requests_do_not_pile_up() {
+        let flights = InFlight::default();
+        for unique in 0..10_000 {
+            flights.interrupt(unique);
+        }
+        assert_eq!(flights.early.borrow().len(), EARLY_MAX);
     }
 }

@@ -3,8 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -19,11 +20,13 @@ use zerocopy::IntoBytes;
 use crate::abi::{self, cap};
 use crate::device::{Device, Got};
 use crate::holder::Holder;
-use crate::mount::{self, MountOptions};
+use crate::mount::{self, MountOptions, Transport};
 use crate::op::{DecodeError, Op, decode};
 use crate::pool::Pool;
 use crate::reply::Body;
 use crate::request::{InFlight, Replier, Request};
+use crate::uring::{self, Affinity, Follow, Ring, Turn};
+use crate::way::Way;
 
 /// A boxed future of one thread.
 pub type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
@@ -65,6 +68,18 @@ impl InitInfo {
     pub fn has(&self, capability: u64) -> bool {
         self.capabilities & capability == capability
     }
+
+    /// By which way requests come: never [`Transport::Auto`].
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        if self.has(cap::OVER_IO_URING) { Transport::Uring } else { Transport::Classic }
+    }
+
+    /// What a ring entry must hold, by the kernel's own rule.
+    fn payload_size(&self) -> usize {
+        let pages = PAGES_DEFAULT as usize * rustix::param::page_size();
+        abi::MIN_READ_BUFFER.max(pages).max(self.max_write as usize)
+    }
 }
 
 /// A mount, from [`Session::mount`] until it is unmounted.
@@ -101,7 +116,15 @@ impl Session {
     pub fn mount(options: &MountOptions) -> io::Result<Session> {
         // Made absolute first: a daemon may change its directory, and the holder does.
         let mountpoint = std::path::absolute(&options.mountpoint)?;
-        let options = MountOptions { mountpoint: mountpoint.clone(), ..options.clone() };
+        let mut options = MountOptions { mountpoint: mountpoint.clone(), ..options.clone() };
+        options.want &= !cap::OVER_IO_URING;
+        if options.transport != Transport::Classic {
+            match uring::probe() {
+                Ok(()) => options.want |= cap::OVER_IO_URING,
+                Err(error) if options.transport == Transport::Uring => return Err(error),
+                Err(error) => tracing::info!(%error, "no io_uring: requests come by the device"),
+            }
+        }
         let device = mount::mount(&options)?;
         match Session::start(device, &options) {
             Ok(session) => Ok(session),
@@ -115,6 +138,10 @@ impl Session {
     fn start(device: Device, options: &MountOptions) -> io::Result<Session> {
         let holder = if options.holder { Some(Holder::start(&device, &options.mountpoint)?) } else { None };
         let info = negotiate(&device, options)?;
+        if options.transport == Transport::Uring && info.transport() != Transport::Uring {
+            let text = "the kernel offers no FUSE over io_uring (/sys/module/fuse/parameters/enable_uring)";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
         let mut devices = vec![Rc::new(device)];
         while devices.len() < options.clones {
             devices.push(Rc::new(devices[0].clone_of()?));
@@ -155,20 +182,21 @@ impl Session {
     pub async fn serve(&self, handler: Rc<dyn Handler>) -> io::Result<()> {
         let buffer_size = (self.info.max_write as usize + HEADER_ROOM).max(abi::MIN_READ_BUFFER);
         let pool = Pool::new(buffer_size);
-        let mut readers = Vec::new();
-        for device in &self.devices {
-            let reader = Reader {
-                device: device.clone(),
-                handler: handler.clone(),
-                flights: self.flights.clone(),
-                pool: pool.clone(),
-                stop: self.stop.clone(),
-            };
-            readers.push(tokio::task::spawn_local(reader.run()));
+        let taker = |device: &Rc<Device>| Taker {
+            device: device.clone(),
+            handler: handler.clone(),
+            flights: self.flights.clone(),
+            pool: pool.clone(),
+            stop: self.stop.clone(),
+        };
+        let mut takers: Vec<_> = self.devices.iter().map(|device| tokio::task::spawn_local(taker(device).read())).collect();
+        if self.info.transport() == Transport::Uring {
+            let ring = Rc::new(Ring::start(&self.devices[0], self.info.payload_size())?);
+            takers.push(tokio::task::spawn_local(taker(&self.devices[0]).turns(ring)));
         }
         let mut outcome = Ok(());
-        for reader in readers {
-            outcome = outcome.and(reader.await.map_err(io::Error::other).flatten());
+        for taker in takers {
+            outcome = outcome.and(taker.await.map_err(io::Error::other).flatten());
         }
         self.ended();
         outcome
@@ -247,8 +275,8 @@ impl Notifier {
     }
 }
 
-/// The loop of one descriptor.
-struct Reader {
+/// Takes requests from one descriptor, or from the ring.
+struct Taker {
     device: Rc<Device>,
     handler: Rc<dyn Handler>,
     flights: Rc<InFlight>,
@@ -256,30 +284,32 @@ struct Reader {
     stop: Rc<Stop>,
 }
 
-impl Reader {
-    async fn run(self) -> io::Result<()> {
+impl Taker {
+    /// Whether something is ready, `None` where the session stops.
+    async fn ready<T>(&self, wait: impl Future<Output = T>) -> Option<T> {
+        let mut ready = pin!(wait);
+        let mut stopped = pin!(self.stop.wait());
+        std::future::poll_fn(|cx| match stopped.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => ready.as_mut().poll(cx).map(Some),
+        })
+        .await
+    }
+
+    /// The loop of a descriptor.
+    async fn read(self) -> io::Result<()> {
         // A mount that ends shows itself as an error condition, not as something to read.
         let interest = Interest::READABLE | Interest::ERROR;
-        let watched = rustix::io::fcntl_dupfd_cloexec(&self.device.fd, 3)?;
-        // SAFETY: the poller owns this descriptor, nobody else can close it, and it stays open until the poller goes.
-        let poller = unsafe { AsyncFd::register_with_interest(watched, interest) }?;
+        let poller = watch(&self.device.fd, interest)?;
+        let way = Way::Device(self.device.clone());
         let mut buffer = self.pool.take();
         loop {
-            let ready = {
-                let mut ready = std::pin::pin!(poller.ready(interest));
-                let mut stopped = std::pin::pin!(self.stop.wait());
-                std::future::poll_fn(|cx| match stopped.as_mut().poll(cx) {
-                    Poll::Ready(()) => Poll::Ready(None),
-                    Poll::Pending => ready.as_mut().poll(cx).map(Some),
-                })
-                .await
-            };
-            let Some(ready) = ready else { return Ok(()) };
+            let Some(ready) = self.ready(poller.ready(interest)).await else { return Ok(()) };
             let mut ready = ready?;
             let mut batch = 0;
             loop {
                 match self.device.read(&mut buffer)? {
-                    Got::Message(len) => self.dispatch(self.pool.message(&mut buffer, len)),
+                    Got::Message(len) => self.dispatch(&way, &self.pool.message(&mut buffer, len)),
                     Got::Empty => {
                         ready.clear_ready();
                         break;
@@ -299,13 +329,62 @@ impl Reader {
         }
     }
 
-    fn dispatch(&self, message: Bytes) {
-        let (header, op) = match decode(&message) {
+    /// The loop of the ring.
+    async fn turns(self, ring: Rc<Ring>) -> io::Result<()> {
+        let poller = watch(&ring.wake_fd(), Interest::READABLE)?;
+        let (affinity, mut follow) = (Affinity::current(), Follow::default());
+        let mut turn = Turn::default();
+        loop {
+            ring.attend();
+            loop {
+                ring.turn(&mut turn)?;
+                if turn.gone {
+                    return Ok(());
+                }
+                if turn.requests.is_empty() {
+                    break;
+                }
+                let to = follow.turn(turn.requests.iter().map(|brought| brought.queue), self.flights.count() != 0);
+                if let Some(affinity) = &affinity {
+                    affinity.apply(&to);
+                }
+                for brought in &turn.requests {
+                    let way = Way::Ring(ring.clone(), brought.entry);
+                    match ring.message(brought.entry, &self.pool) {
+                        Some(message) => self.dispatch(&way, &message),
+                        None => way.refuse(),
+                    }
+                }
+                if turn.requests.len() >= BATCH_MAX {
+                    tokio::task::yield_now().await;
+                }
+            }
+            if !ring.rest() {
+                continue;
+            }
+            let woken = async {
+                let mut ready = pin!(poller.readable());
+                let mut dirty = pin!(ring.dirty.notified());
+                std::future::poll_fn(|cx| match ready.as_mut().poll(cx) {
+                    Poll::Ready(guard) => Poll::Ready(guard.map(|mut guard| guard.clear_ready())),
+                    Poll::Pending => dirty.as_mut().poll(cx).map(Ok),
+                })
+                .await
+            };
+            let Some(woken) = self.ready(woken).await else { return Ok(()) };
+            woken?;
+        }
+    }
+
+    /// Decodes a message and sees to it that it is answered.
+    fn dispatch(&self, way: &Way, message: &Bytes) {
+        let (header, op) = match decode(message) {
             Ok(decoded) => decoded,
             Err(error) => {
                 tracing::error!(%error, "the kernel sent what is no request");
-                if let DecodeError::Arguments { header, .. } = error {
-                    self.device.reply(header.unique, &Err(Errno::EIO));
+                match error {
+                    DecodeError::Arguments { header, .. } => way.reply(header.unique, &Err(Errno::EIO)),
+                    DecodeError::Length { .. } => way.refuse(),
                 }
                 return;
             }
@@ -313,10 +392,10 @@ impl Reader {
         match op {
             Op::Forget { forgets } => forgets.iter().for_each(|one| self.handler.forget(one.nodeid, one.nlookup)),
             Op::Interrupt { unique } => self.flights.interrupt(unique),
-            Op::Destroy => self.device.reply(header.unique, &Ok(Body::Empty)),
-            Op::Init { .. } => self.device.reply(header.unique, &Err(Errno::EIO)),
+            Op::Destroy => way.reply(header.unique, &Ok(Body::Empty)),
+            Op::Init { .. } => way.reply(header.unique, &Err(Errno::EIO)),
             op => {
-                let replier = Replier::new(self.device.clone(), self.flights.clone(), header.unique);
+                let replier = Replier::new(way.clone(), self.flights.clone(), header.unique);
                 let slot = replier.slot.clone();
                 let mut task = self.handler.clone().handle(Request { header, op, replier });
                 // Most requests either finish here or have sent what they ask others; those go on as a task.
@@ -327,6 +406,13 @@ impl Reader {
             }
         }
     }
+}
+
+/// Readiness of a descriptor that stays open.
+fn watch(fd: &impl AsFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    let watched = rustix::io::fcntl_dupfd_cloexec(fd, 3)?;
+    // SAFETY: the poller owns this descriptor, nobody else can close it, and it stays open until the poller goes.
+    Ok(unsafe { AsyncFd::register_with_interest(watched, interest) }?)
 }
 
 /// Waits for INIT and answers it.

@@ -18,10 +18,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fusedev::abi::cap;
-use fusedev::{InitInfo, MountOptions, Session};
+use fusedev::{InitInfo, MountOptions, Session, Transport, UringOffer};
 
 /// Tells the re-executed test binary to serve at this place.
 const SERVE: &str = "FUSEDEV_TEST_SERVE";
+/// And over io_uring.
+const SERVE_URING: &str = "FUSEDEV_TEST_SERVE_URING";
 
 fn is_mounted(path: &Path) -> bool {
     let table = fs::read_to_string("/proc/self/mountinfo").expect("proc is mounted");
@@ -49,17 +51,41 @@ fn fresh_dir(name: &str) -> PathBuf {
     dir
 }
 
-fn serve(options: &MountOptions, told: impl FnOnce(InitInfo)) {
+/// Mounts by the transport that is asked for.
+fn mount(options: &MountOptions) -> Session {
+    let offer = (options.transport == Transport::Uring).then(|| UringOffer::make().expect("root, and a kernel that has it"));
     let session = Session::mount(options).expect("FUSE mounts here");
+    drop(offer);
+    assert!(options.transport == Transport::Auto || session.info().transport() == options.transport);
+    session
+}
+
+fn serve(options: &MountOptions, told: impl FnOnce(InitInfo)) {
+    let session = mount(options);
     told(session.info());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
     tokio::task::LocalSet::new().block_on(&runtime, session.serve(Rc::new(memory::Memory::new()))).expect("served");
 }
 
+/// Runs a case over each transport that this kernel has; one that it has not must be refused.
+fn over_each_transport(case: impl Fn(Transport)) {
+    case(Transport::Classic);
+    if UringOffer::is_possible() {
+        case(Transport::Uring);
+    } else {
+        let dir = fresh_dir("refused");
+        let options = MountOptions { transport: Transport::Uring, ..memory::options(&dir) };
+        let refused = Session::mount(&options).err().expect("a transport that the kernel has not");
+        assert!(!is_mounted(&dir), "{refused}");
+        fs::remove_dir(&dir).expect("an empty directory");
+    }
+}
+
 impl Mounted {
-    fn new(name: &str, change: impl FnOnce(&mut MountOptions)) -> Mounted {
-        let dir = fresh_dir(name);
+    fn new(name: &str, transport: Transport, change: impl FnOnce(&mut MountOptions)) -> Mounted {
+        let dir = fresh_dir(&format!("{name}-{transport:?}"));
         let mut options = memory::options(&dir);
+        options.transport = transport;
         change(&mut options);
         let (tell, told) = mpsc::channel();
         let server = std::thread::spawn(move || serve(&options, |info| tell.send(info).expect("the test waits")));
@@ -83,7 +109,11 @@ impl Drop for Mounted {
 
 #[test]
 fn files_can_be_made_written_read_listed_and_removed() {
-    let mount = Mounted::new("files", |_| {});
+    over_each_transport(files_are_made_and_removed);
+}
+
+fn files_are_made_and_removed(transport: Transport) {
+    let mount = Mounted::new("files", transport, |_| {});
     let big: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
     fs::write(mount.at("big"), &big).expect("written");
     assert!(fs::read(mount.at("big")).expect("read") == big, "what was written is read");
@@ -98,7 +128,7 @@ fn files_can_be_made_written_read_listed_and_removed() {
 
 #[test]
 fn many_threads_work_over_cloned_descriptors() {
-    let mount = Mounted::new("clones", |options| options.clones = 4);
+    let mount = Mounted::new("clones", Transport::Classic, |options| options.clones = 4);
     std::thread::scope(|scope| {
         for thread in 0..8_u8 {
             let path = mount.at(&format!("t{thread}"));
@@ -117,7 +147,14 @@ fn many_threads_work_over_cloned_descriptors() {
 
 #[test]
 fn a_masked_capability_is_not_in_force_and_the_mount_still_works() {
-    let mount = Mounted::new("masked", |options| options.mask = cap::MAX_PAGES | cap::INIT_EXT | cap::DO_READDIRPLUS);
+    over_each_transport(works_without_capabilities);
+}
+
+fn works_without_capabilities(transport: Transport) {
+    // The ring itself is negotiated in the extension.
+    let extension = if transport == Transport::Uring { cap::DIRECT_IO_ALLOW_MMAP } else { cap::INIT_EXT };
+    let mask = cap::MAX_PAGES | cap::DO_READDIRPLUS | extension;
+    let mount = Mounted::new("masked", transport, |options| options.mask = mask);
     assert_eq!(mount.info.max_write, 128 << 10);
     assert!(!mount.info.has(cap::DIRECT_IO_ALLOW_MMAP));
     fs::write(mount.at("a"), vec![7; 1 << 20]).expect("written in small pieces");
@@ -127,7 +164,11 @@ fn a_masked_capability_is_not_in_force_and_the_mount_still_works() {
 
 #[test]
 fn a_signal_ends_the_wait_for_a_lock() {
-    let mount = Mounted::new("interrupt", |_| {});
+    over_each_transport(a_lock_yields_to_a_signal);
+}
+
+fn a_lock_yields_to_a_signal(transport: Transport) {
+    let mount = Mounted::new("interrupt", transport, |_| {});
     let file = fs::File::create(mount.at("locked")).expect("made");
     let thread = std::thread::spawn(move || {
         // A handler without SA_RESTART, so that the signal shows as EINTR.
@@ -153,11 +194,38 @@ fn a_signal_ends_the_wait_for_a_lock() {
     assert_eq!(thread.join().expect("no panic"), (-1, Some(libc::EINTR)));
 }
 
+#[test]
+fn more_callers_wait_for_locks_than_a_queue_has_entries_at_first() {
+    over_each_transport(many_wait_and_others_work);
+}
+
+fn many_wait_and_others_work(transport: Transport) {
+    const WAITERS: usize = 300;
+    let mount = Mounted::new("waiters", transport, |options| options.want |= cap::FLOCK_LOCKS);
+    let path = mount.at("locked");
+    fs::File::create(&path).expect("made");
+    let waiters: Vec<Killed> = (0..WAITERS)
+        .map(|_| {
+            let script = "exec 3<>\"$0\"; exec flock 3";
+            let child = Command::new("sh").args(["-c", script]).arg(&path).spawn().expect("a shell");
+            Killed(child)
+        })
+        .collect();
+    let waits = |pid: u32| fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|place| place.contains("wait_answer"));
+    eventually("everybody waits", Duration::from_secs(60), || {
+        fs::metadata(&path).expect("others are served");
+        waiters.iter().filter(|waiter| waits(waiter.0.id())).count() == WAITERS
+    });
+    fs::write(mount.at("other"), b"still served").expect("written");
+    assert_eq!(fs::read(mount.at("other")).expect("read"), b"still served");
+}
+
 /// Not a test of its own: what the killed daemon runs.
 #[test]
 fn serves_when_told_to() {
     let Some(dir) = std::env::var_os(SERVE) else { return };
-    serve(&memory::options(Path::new(&dir)), |_| {
+    let transport = if std::env::var_os(SERVE_URING).is_some() { Transport::Uring } else { Transport::Classic };
+    serve(&MountOptions { transport, ..memory::options(Path::new(&dir)) }, |_| {
         println!("mounted");
         std::io::stdout().flush().expect("somebody reads");
     });
@@ -175,13 +243,17 @@ impl Drop for Killed {
 
 #[test]
 fn a_killed_daemon_leaves_no_mount_and_no_process() {
-    let dir = fresh_dir("killed");
-    let daemon = Command::new(std::env::current_exe().expect("known"))
-        .args(["--exact", "serves_when_told_to", "--nocapture"])
-        .env(SERVE, &dir)
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("started");
+    over_each_transport(nothing_is_left_of_a_killed_daemon);
+}
+
+fn nothing_is_left_of_a_killed_daemon(transport: Transport) {
+    let dir = fresh_dir(&format!("killed-{transport:?}"));
+    let mut command = Command::new(std::env::current_exe().expect("known"));
+    command.args(["--exact", "serves_when_told_to", "--nocapture"]).env(SERVE, &dir).stdout(Stdio::null());
+    if transport == Transport::Uring {
+        command.env(SERVE_URING, "1");
+    }
+    let daemon = command.spawn().expect("started");
     let daemon = Killed(daemon);
     eventually("mounted", Duration::from_secs(10), || is_mounted(&dir) && fs::metadata(dir.join("fixed")).is_ok());
     // It takes its name only when it first runs.

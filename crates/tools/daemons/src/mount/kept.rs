@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use client::{Client, Ctx, MountConfig};
 use env::{Env, LocalFuture, ParamTree, Task};
 use fuse::{FuseOptions, Mounted};
+use fusedev::Transport;
 use fusedev::abi::cap;
 use selftest::SelfTest;
 use service::Node;
@@ -54,6 +55,8 @@ impl Kept {
             Some(at) => lst::listen_beside(env, at).await,
             None => None,
         };
+        let transport = if mounted.info().transport() == Transport::Uring { "uring" } else { "classic" };
+        params.register(format!("llite.{}-{:08x}.transport", client.fsname(), id.0 >> 96), move || transport.to_owned());
         let control = control(env, &client, options, &params, id, tester.as_ref().map(|(_, tester)| tester));
         if let Err(error) = &control {
             tracing::warn!("no control socket, lfs and lctl will not find this mount: {error:#}");
@@ -126,6 +129,7 @@ fn fuse_options(options: &Options) -> FuseOptions {
     let mut fuse = FuseOptions::new(&options.dir);
     fuse.source = options.source();
     fuse.clones = options.mount.clones;
+    fuse.transport = options.mount.transport;
     fuse.mask = options.mount.caps_mask | if options.mount.flock { 0 } else { cap::FLOCK_LOCKS | cap::POSIX_LOCKS };
     fuse.allow_other = options.mount.allow_other;
     fuse.read_only = options.mount.read_only;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
+use fusedev::Transport;
 use types::{FsName, Nid, NidAddr};
 
 use crate::machine::MachineOptions;
@@ -55,6 +56,8 @@ pub struct MountOptions {
     pub caps_mask: u64,
     /// Descriptors read in parallel.
     pub clones: usize,
+    /// The way of requests from the kernel.
+    pub transport: Transport,
     /// Seconds to wait for the servers; 0: for ever.
     pub wait_secs: u64,
     /// Plaintext to addresses that are not loopback.
@@ -72,6 +75,7 @@ impl Default for MountOptions {
             suid_dev: rustix::process::geteuid().is_root(),
             caps_mask: 0,
             clones: 1,
+            transport: Transport::Auto,
             wait_secs: 60,
             insecure: false,
         }
@@ -150,6 +154,9 @@ impl MountOptions {
                 self.clones = value.parse()?;
                 ensure!((1..=CLONES_MAX).contains(&self.clones), "1 to {CLONES_MAX}");
             }
+            ("transport", Some("auto")) => self.transport = Transport::Auto,
+            ("transport", Some("classic")) => self.transport = Transport::Classic,
+            ("transport", Some("uring")) => self.transport = Transport::Uring,
             ("caps", Some(value)) => self.caps_mask = parse_mask(value)?,
             ("wait", Some(value)) => self.wait_secs = value.parse()?,
             ("soft", None) => self.soft = true,
@@ -201,11 +208,12 @@ mod tests {
 
     #[test]
     fn mount_options_are_understood_or_refused() {
-        let options = MountOptions::parse("nid=127.0.0.11@tcp,soft,,ro,clones=4,caps=0x10,localflock").expect("fits");
+        let options =
+            MountOptions::parse("nid=127.0.0.11@tcp,soft,,ro,clones=4,caps=0x10,localflock,transport=uring").expect("fits");
         assert_eq!(options.nid.map(|nid| nid.to_string()), Some("127.0.0.11@tcp".into()));
         assert!(options.soft && options.read_only && !options.flock);
-        assert_eq!((options.clones, options.caps_mask), (4, 16));
-        for text in ["nid", "nid=x", "clones=0", "clones=65", "soft=1", "caps=zz", "bogus"] {
+        assert_eq!((options.clones, options.caps_mask, options.transport), (4, 16, Transport::Uring));
+        for text in ["nid", "nid=x", "clones=0", "clones=65", "transport=fast", "transport", "soft=1", "caps=zz", "bogus"] {
             assert!(MountOptions::parse(text).is_err(), "{text}");
         }
     }

@@ -130,6 +130,7 @@ fn register_target(params: &ParamTree, server: &Rc<Server>, index: usize, target
     let uuid = format!("{}_UUID", target.name);
     params.register(format!("{base}.uuid"), move || uuid.clone());
     add("recovery_status", |target| target.body.exports().recovery_status());
+    add("mntdev", |target| target.dir.display().to_string());
     add("num_exports", |target| target.body.exports().sessions().len().to_string());
     add("exports", exports);
     add("instance", |target| target.body.exports().instance().0.to_string());

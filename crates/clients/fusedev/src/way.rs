@@ -1,0 +1,34 @@
+//! Which way a request came, which is the way that its answer must go.
+
+use std::rc::Rc;
+
+use types::Errno;
+
+use crate::device::Device;
+use crate::reply::Reply;
+use crate::uring::{EntryId, Ring};
+
+#[derive(Clone)]
+pub(crate) enum Way {
+    /// Read from the device.
+    Device(Rc<Device>),
+    /// In an entry of the ring, which is taken until it is answered.
+    Ring(Rc<Ring>, EntryId),
+}
+
+impl Way {
+    /// Answers. Once for a request.
+    pub(crate) fn reply(&self, unique: u64, reply: &Reply) {
+        match self {
+            Way::Device(device) => device.reply(unique, reply),
+            Way::Ring(ring, entry) => ring.reply(*entry, reply),
+        }
+    }
+
+    /// Answers what could not even be read: an entry of a ring must come back, the device keeps no count.
+    pub(crate) fn refuse(&self) {
+        if let Way::Ring(ring, entry) = self {
+            ring.reply(*entry, &Err(Errno::EIO));
+        }
+    }
+}
