@@ -1,4 +1,8 @@
-//! Drivers for measuring: metadata (`mdtest`) and the RPC layer (`lnet`). Each states a limit measured in the same run.
+//! Drivers for measuring: metadata (`mdtest`), the RPC layer (`lnet`), FUSE itself (`fusedev`), bytes (`ior`, `dd`). Each states a limit
+//! measured in the same run.
 
+pub mod fusedev;
+pub mod ior;
 pub mod lnet;
 pub mod mdtest;
+mod stats;

@@ -72,6 +72,12 @@ enum Bench {
     Mdtest(bench::mdtest::MdtestArgs),
     /// Pings and bulk transfers of the RPC layer, beside a bare epoll echo.
     Lnet(bench::lnet::LnetArgs),
+    /// What FUSE itself costs: a file system that does nothing, over both transports.
+    Fusedev(bench::fusedev::FusedevArgs),
+    /// Bytes per second, with IOR's options, through a path or many native clients.
+    Ior(bench::ior::IorArgs),
+    /// The same for one stream, with dd's words.
+    Dd(bench::ior::DdArgs),
 }
 
 /// Options of `nacre up`.
@@ -216,6 +222,7 @@ Options (-o, separated by commas):
   allow_other      other users may use the mount (default for root)
   caps=MASK        kernel features to do without, for tests
   clones=N         descriptors of /dev/fuse that are read in parallel
+  transport=WAY    of the kernel's requests: uring, classic (/dev/fuse), or auto (default: uring where the kernel offers it)
   insecure         plaintext to addresses that are not loopback
 
 Returns when the file system can be used; a daemon stays behind. SIGTERM to it, or `nacre umount`, unmounts.
@@ -422,6 +429,9 @@ impl Nacre {
             Command::Umount(args) => daemons::umount::run(&args.options()).map(|()| 0),
             Command::Bench(Bench::Mdtest(args)) => bench::mdtest::run(&args).map(|()| 0),
             Command::Bench(Bench::Lnet(args)) => bench::lnet::run(args).map(|()| 0),
+            Command::Bench(Bench::Fusedev(args)) => bench::fusedev::run(&args).map(|()| 0),
+            Command::Bench(Bench::Ior(args)) => bench::ior::run(&args).map(|()| 0),
+            Command::Bench(Bench::Dd(args)) => bench::ior::dd(&args).map(|()| 0),
             Command::Completion { shell } => pages::completion(shell, &mut Nacre::command()).map(|()| 0),
             Command::Man { dir } => pages::man(&dir, Nacre::command()).map(|()| 0),
         };

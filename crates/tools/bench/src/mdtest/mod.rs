@@ -96,14 +96,14 @@ pub fn run(args: &MdtestArgs) -> Result<()> {
     let rounds = if args.against.is_some() { args.pairs.max(1) } else { args.iterations.max(1) };
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        let cpu = report::cpu_seconds();
+        let cpu = crate::stats::cpu_of_machine();
         let rates = one(args)?;
-        ours.push((rates, report::cpu_seconds() - cpu));
+        ours.push((rates, crate::stats::cpu_of_machine() - cpu));
         if let Some(dir) = &args.against {
             let other = MdtestArgs { dir: dir.clone(), native: None, ..args.clone() };
-            let cpu = report::cpu_seconds();
+            let cpu = crate::stats::cpu_of_machine();
             let rates = one(&other)?;
-            theirs.push((rates, report::cpu_seconds() - cpu));
+            theirs.push((rates, crate::stats::cpu_of_machine() - cpu));
         }
     }
     report::print(args, &ours, &theirs);

@@ -35,15 +35,6 @@ impl fmt::Display for Phase {
 /// One run: rates and files made, and the CPU seconds that the whole machine spent.
 type Run = ((Rates, u64), f64);
 
-/// CPU seconds of the whole machine since it started, idle and waiting left out (`/proc/stat`).
-pub(super) fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let line = stat.lines().next().unwrap_or_default();
-    let ticks: Vec<u64> = line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-    let busy: u64 = ticks.iter().enumerate().filter(|(index, _)| !matches!(index, 3 | 4 | 8 | 9)).map(|(_, ticks)| ticks).sum();
-    busy as f64 / 100.0
-}
-
 pub(super) fn print(args: &MdtestArgs, ours: &[Run], theirs: &[Run]) {
     if args.json {
         println!("{{\"runs\":{},\"against\":{}}}", json(ours), json(theirs));

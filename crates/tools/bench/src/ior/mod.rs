@@ -1,0 +1,330 @@
+//! `nacre bench ior` and `nacre bench dd`: bytes per second, with IOR's options, through a path or the native library.
+//!
+//! Tasks are threads on a path, or with `--native` clients with sessions of their own inside this process. Every phase
+//! begins and ends together; a rate is all bytes over the phase's wall-clock time, from open to close, fsync included.
+//! Beside it stand each task's own rate, its mean and standard deviation: how fairly the tasks were served.
+
+mod native;
+mod posix;
+mod report;
+mod setting;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+
+use crate::stats;
+
+/// What to run.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nacre bench ior -o /mnt/nacre/file -N 4 -F -t 1m -b 128m -e --drop-caches --against /mnt/ext4/file\n  \
+    nacre bench ior --native 127.0.0.2@tcp:/testfs -N 8 -t 1m -b 64m -e"
+)]
+pub struct IorArgs {
+    /// File; with -F the first part of each task's file name.
+    #[arg(short = 'o', long, default_value = "ior-file")]
+    pub file: PathBuf,
+    /// Tasks (mpirun -np); with --native clients.
+    #[arg(short = 'N', long = "tasks", default_value_t = 1)]
+    pub tasks: u32,
+    /// A file for each task; else all write their part of one.
+    #[arg(short = 'F')]
+    pub file_per_task: bool,
+    /// Bytes of one call (k, m, g).
+    #[arg(short = 't', long, default_value = "1m", value_parser = bytes)]
+    pub transfer: u64,
+    /// Bytes of each task (k, m, g).
+    #[arg(short = 'b', long, default_value = "128m", value_parser = bytes)]
+    pub block: u64,
+    /// Only write.
+    #[arg(short = 'w')]
+    pub write_only: bool,
+    /// Only read what an earlier run left.
+    #[arg(short = 'r')]
+    pub read_only: bool,
+    /// fsync after the last write, inside the measured time.
+    #[arg(short = 'e')]
+    pub fsync: bool,
+    /// Calls at random places of the task's part, each place once.
+    #[arg(short = 'z')]
+    pub random: bool,
+    /// O_DIRECT.
+    #[arg(short = 'B')]
+    pub direct: bool,
+    /// Keep the files.
+    #[arg(short = 'k')]
+    pub keep: bool,
+    /// Times to repeat everything.
+    #[arg(short = 'i', long, default_value_t = 1)]
+    pub iterations: u32,
+    /// Calls in flight of each native client.
+    #[arg(long, default_value_t = 4)]
+    pub in_flight: u32,
+    /// Use the native library on this file system (NID:/fsname) instead of a mount.
+    #[arg(long, value_name = "NID:/FSNAME")]
+    pub native: Option<String>,
+    /// Own address of the first native client; each further one has the next (127.0.0.N@tcp).
+    #[arg(long, value_name = "NID")]
+    pub nid: Option<types::Nid>,
+    /// Stripes of the native file; 0: all OSTs.
+    #[arg(long, default_value_t = 1)]
+    pub stripes: u16,
+    /// Write the kernel's dirty pages back before each phase, and drop its caches before reading (root).
+    #[arg(long)]
+    pub drop_caches: bool,
+    /// Run the same on this file too, in turns, and print ratios.
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+    /// Turns with --against.
+    #[arg(long, default_value_t = 3)]
+    pub pairs: u32,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// dd's own words for one task on one file.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "Example:\n  nacre bench dd /mnt/nacre/file --bs 1m --count 1024 --fsync --drop-caches --against /mnt/ext4/file"
+)]
+pub struct DdArgs {
+    /// File to write and read.
+    file: PathBuf,
+    /// Bytes of one call.
+    #[arg(long, default_value = "1m", value_parser = bytes)]
+    bs: u64,
+    /// Calls.
+    #[arg(long, default_value_t = 512)]
+    count: u64,
+    /// fsync before the end (conv=fsync).
+    #[arg(long)]
+    fsync: bool,
+    /// O_DIRECT (oflag=direct, iflag=direct).
+    #[arg(long)]
+    direct: bool,
+    /// Drop the kernel's caches before reading (root).
+    #[arg(long)]
+    drop_caches: bool,
+    /// Run the same on this file too, in turns, and print ratios.
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+    /// Turns.
+    #[arg(long, default_value_t = 3)]
+    pairs: u32,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A phase of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Write,
+    Read,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Phase::Write => "write",
+            Phase::Read => "read",
+        })
+    }
+}
+
+/// One phase of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) phase: Phase,
+    /// Of all tasks together, bytes per second.
+    pub(crate) rate: f64,
+    /// Of each task alone.
+    pub(crate) tasks: Vec<f64>,
+    /// CPU seconds of the whole machine per GiB.
+    pub(crate) cpu_per_gib: f64,
+}
+
+impl IorArgs {
+    fn phases(&self) -> Vec<Phase> {
+        let only = |phase, other: bool| (!other).then_some(phase);
+        [only(Phase::Write, self.read_only && !self.write_only), only(Phase::Read, self.write_only && !self.read_only)]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    fn calls(&self) -> u64 {
+        self.block / self.transfer
+    }
+
+    /// Where call `index` of a task goes in the task's part. With `-z` a walk that meets each place once: the step has
+    /// no common factor with the count.
+    fn place(&self, index: u64) -> u64 {
+        let calls = self.calls();
+        if !self.random || calls < 3 {
+            return index * self.transfer;
+        }
+        let mut step = (calls as f64 * 0.618) as u64 | 1;
+        while gcd(step, calls) != 1 {
+            step += 2;
+        }
+        (index.wrapping_mul(step) % calls) * self.transfer
+    }
+
+    /// File of a task and where its part begins.
+    fn part(&self, task: u32) -> (PathBuf, u64) {
+        if self.file_per_task {
+            let mut name = self.file.clone().into_os_string();
+            name.push(format!(".{task:08}"));
+            (name.into(), 0)
+        } else {
+            (self.file.clone(), u64::from(task) * self.block)
+        }
+    }
+
+    fn total(&self) -> f64 {
+        f64::from(self.tasks) * self.block as f64
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let unit = match unit {
+        "" => 1,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        "g" | "G" => 1 << 30,
+        _ => return Err("a number with k, m or g behind it".to_owned()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "a number with k, m or g behind it".to_owned())?;
+    number.checked_mul(unit).filter(|bytes| *bytes > 0).ok_or_else(|| "more than nothing, less than 2^64".to_owned())
+}
+
+/// Runs it and prints what IOR prints.
+pub fn run(args: &IorArgs) -> Result<()> {
+    ensure!(args.tasks >= 1 && args.in_flight >= 1, "at least one task is needed");
+    ensure!(args.block.is_multiple_of(args.transfer), "-b is a multiple of -t");
+    ensure!(!args.direct || args.transfer.is_multiple_of(4_096), "-B needs a -t that is a multiple of 4 KiB");
+    let setting = setting::of(args)?;
+    if !args.json {
+        println!("{setting}");
+    }
+    ensure!(args.against.is_none() || !setting.in_process, "{}", setting::REFUSAL);
+    let rounds = if args.against.is_some() { args.pairs.max(1) } else { args.iterations.max(1) };
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        ours.extend(one(args)?);
+        if let Some(file) = &args.against {
+            theirs.extend(one(&IorArgs { file: file.clone(), native: None, ..args.clone() })?);
+        }
+    }
+    report::print(args, &setting, &ours, &theirs);
+    Ok(())
+}
+
+/// Runs dd's one task.
+pub fn dd(args: &DdArgs) -> Result<()> {
+    let DdArgs { file, bs, count, fsync, direct, drop_caches, against, pairs, json } = args.clone();
+    run(&IorArgs {
+        file,
+        tasks: 1,
+        file_per_task: false,
+        transfer: bs,
+        block: bs * count,
+        write_only: false,
+        read_only: false,
+        fsync,
+        random: false,
+        direct,
+        keep: false,
+        iterations: pairs,
+        in_flight: 1,
+        native: None,
+        nid: None,
+        stripes: 1,
+        drop_caches,
+        against,
+        pairs,
+        json,
+    })
+}
+
+fn one(args: &IorArgs) -> Result<Vec<Sample>> {
+    match &args.native {
+        Some(address) => native::run(args, address),
+        None => posix::run(args),
+    }
+}
+
+/// Makes the machine's state the same before each phase.
+fn settle(args: &IorArgs, phase: Phase) -> Result<()> {
+    if args.drop_caches {
+        rustix::fs::sync();
+        if phase == Phase::Read {
+            std::fs::write("/proc/sys/vm/drop_caches", "3")?;
+        }
+    }
+    Ok(())
+}
+
+/// A phase from what its tasks took: each its own seconds.
+fn sample(args: &IorArgs, phase: Phase, seconds: f64, tasks: &[f64], cpu_before: f64) -> Sample {
+    let cpu = stats::cpu_of_machine() - cpu_before;
+    Sample {
+        phase,
+        rate: args.total() / seconds,
+        tasks: tasks.iter().map(|seconds| args.block as f64 / seconds).collect(),
+        cpu_per_gib: cpu / (args.total() / f64::from(1 << 30)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: IorArgs,
+    }
+
+    fn args(line: &str) -> IorArgs {
+        Cli::try_parse_from(line.split(' ')).expect("well formed").args
+    }
+
+    #[test]
+    fn a_random_walk_meets_every_place_once() {
+        for calls in [1, 2, 3, 7, 64, 1000, 4096] {
+            let args = args(&format!("ior -z -t 4k -b {}k", calls * 4));
+            let places: BTreeSet<_> = (0..calls).map(|index| args.place(index)).collect();
+            assert_eq!(places.len() as u64, calls);
+            assert!(places.iter().all(|place| place + args.transfer <= args.block));
+        }
+    }
+
+    #[test]
+    fn tasks_share_a_file_in_parts_or_have_one_each() {
+        assert_eq!(args("ior -o f -b 4m").part(2), ("f".into(), 8 << 20));
+        assert_eq!(args("ior -o f -F").part(2), ("f.00000002".into(), 0));
+    }
+
+    #[test]
+    fn sizes_have_units_and_nonsense_is_refused() {
+        assert_eq!(bytes("4k"), Ok(4096));
+        assert_eq!(bytes("2g"), Ok(2 << 30));
+        for text in ["", "0", "k", "4x", "99999999999g"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! IOR's closing lines, and the same as JSON.
+
+use super::setting::Setting;
+use super::{IorArgs, Phase, Sample};
+use crate::stats::{Stats, ratios};
+
+const MIB: f64 = (1 << 20) as f64;
+
+pub(super) fn print(args: &IorArgs, setting: &Setting, ours: &[Sample], theirs: &[Sample]) {
+    if args.json {
+        let setting = format!("{setting}").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "; ");
+        println!("{{\"setting\":\"{setting}\",\"runs\":{},\"against\":{}}}", json(ours), json(theirs));
+        return;
+    }
+    println!("tasks: {}, transfer {} KiB, block {} MiB each\n", args.tasks, args.transfer >> 10, args.block >> 20);
+    table(ours);
+    if let Some(file) = &args.against {
+        println!("\nagainst {}\n", file.display());
+        table(theirs);
+        println!("\nratio, median of turns (range); CPU per GiB, ratio of medians");
+        for phase in [Phase::Write, Phase::Read] {
+            let (ours, theirs) = (of(ours, phase), of(theirs, phase));
+            let (rate, cpu) = (|s: &Sample| s.rate, |s: &Sample| s.cpu_per_gib);
+            let Some(ratio) = Stats::of(&ratios(&each(&ours, rate), &each(&theirs, rate))) else { continue };
+            let cpus = [&ours, &theirs].map(|side| Stats::of(&each(side, cpu)).map_or(f64::NAN, |stats| stats.median));
+            println!("   {phase:<6} {:.2} ({:.2} .. {:.2}); {:.2}", ratio.median, ratio.min, ratio.max, cpus[0] / cpus[1]);
+        }
+    }
+}
+
+fn of(samples: &[Sample], phase: Phase) -> Vec<&Sample> {
+    samples.iter().filter(|sample| sample.phase == phase).collect()
+}
+
+fn each(samples: &[&Sample], value: impl Fn(&Sample) -> f64) -> Vec<f64> {
+    samples.iter().map(|sample| value(sample)).collect()
+}
+
+fn table(samples: &[Sample]) {
+    println!("access    MiB/s median        min        max | task mean   std dev | CPU s per GiB of the whole machine");
+    for phase in [Phase::Write, Phase::Read] {
+        let samples = of(samples, phase);
+        let Some(rate) = Stats::of(&each(&samples, |sample| sample.rate / MIB)) else { continue };
+        let tasks: Vec<f64> = samples.iter().flat_map(|sample| &sample.tasks).map(|rate| rate / MIB).collect();
+        let tasks = Stats::of(&tasks).expect("a phase has tasks");
+        let cpu = Stats::of(&each(&samples, |sample| sample.cpu_per_gib)).expect("as many as rates");
+        println!(
+            "{phase:<9} {:12.1} {:10.1} {:10.1} | {:9.1} {:9.1} | {:.2}",
+            rate.median, rate.min, rate.max, tasks.mean, tasks.deviation, cpu.median
+        );
+    }
+}
+
+fn json(samples: &[Sample]) -> String {
+    let one = |sample: &Sample| {
+        let tasks: Vec<_> = sample.tasks.iter().map(|rate| format!("{:.1}", rate / MIB)).collect();
+        format!(
+            "{{\"access\":\"{}\",\"mib_s\":{:.1},\"cpu_s_per_gib\":{:.3},\"task_mib_s\":[{}]}}",
+            sample.phase,
+            sample.rate / MIB,
+            sample.cpu_per_gib,
+            tasks.join(",")
+        )
+    };
+    format!("[{}]", samples.iter().map(one).collect::<Vec<_>>().join(","))
+}
