@@ -16,6 +16,7 @@ use types::{Errno, Fid};
 use crate::callers::Callers;
 use crate::convert;
 use crate::handles::Handles;
+use crate::jobid::{Jobids, Proc};
 use crate::limits::KILL_POLL;
 use crate::nodes::Nodes;
 use crate::op::dir::Dir;
@@ -29,6 +30,7 @@ pub(crate) struct Fs {
     /// Files with POSIX locks that this mount took, and their owners: a close of any other need not ask the server.
     pub(crate) locked: RefCell<BTreeSet<(Fid, u64)>>,
     callers: RefCell<Callers>,
+    jobids: Rc<Jobids>,
     capabilities: Cell<u64>,
 }
 
@@ -51,7 +53,7 @@ pub(crate) async fn first<A, B>(left: impl Future<Output = A>, right: impl Futur
 }
 
 impl Fs {
-    pub(crate) fn new(env: &Env, client: Client, info: InitInfo) -> Fs {
+    pub(crate) fn new(env: &Env, client: Client, info: InitInfo, jobids: Rc<Jobids>) -> Fs {
         Fs {
             env: env.clone(),
             client,
@@ -60,14 +62,16 @@ impl Fs {
             dirs: RefCell::new(Handles::new()),
             locked: RefCell::default(),
             callers: RefCell::default(),
+            jobids,
             capabilities: Cell::new(info.capabilities),
         }
     }
 
     /// Who calls, for the servers.
     pub(crate) fn ctx(&self, header: &Header, umask: u32) -> Ctx {
-        let creds = self.callers.borrow_mut().creds(header, self.env.now(), fusedev::supplementary_groups);
-        Ctx { creds, umask, pid: header.pid, jobid: [0; 32] }
+        let now = self.env.now();
+        let creds = self.callers.borrow_mut().creds(header, now, fusedev::supplementary_groups);
+        Ctx { creds, umask, pid: header.pid, jobid: self.jobids.of(header, now, &Proc) }
     }
 
     /// The file that a node id stands for.
@@ -233,7 +237,7 @@ mod tests {
         cluster.sim.block_on(&node, async move {
             let (mine, name) = (Ctx::root(), b"f");
             let (_, file) = client.create(&mine, Fid::ROOT, name, 0o644, 2, None).await.expect("room");
-            let fs = Fs::new(&env, client, InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 });
+            let fs = Fs::new(&env, client, InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 }, Rc::default());
             let header = Header { opcode: 0, unique: 1, nodeid: 1, uid: 0, gid: 0, pid: 0 };
             let Ok(Body::Open(dir)) = fs.opendir(&header) else { panic!("the root opens") };
             let fh = fs.files.borrow_mut().insert(file.fid(), file);

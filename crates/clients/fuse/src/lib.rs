@@ -5,6 +5,7 @@
 //!                          | nodes    node id <-> FID, lookups counted, ids never given twice
 //!                          | handles  open files and directories
 //!                          | callers  supplementary groups
+//!                          | jobid    labels of the callers' jobs
 //! ```
 //!
 //! - The kernel is allowed to believe nothing between calls: entries and attributes are valid for no time, files are
@@ -22,9 +23,11 @@ mod callers;
 mod convert;
 mod fs;
 mod handles;
+mod jobid;
 mod limits;
 mod mounted;
 mod nodes;
 mod op;
 
+pub use jobid::{JOBID_BYTES_MAX, Jobids};
 pub use mounted::{FuseOptions, MountError, Mounted, mount};

@@ -6,7 +6,11 @@ use types::Span;
 /// them as a rule, and that is part of the key; so this bounds only what a change of the groups alone can miss.
 pub(crate) const GROUPS_AGE: Span = Span::millis(100);
 
-/// Callers whose groups are remembered; all are forgotten when there are more.
+/// How long a process's job label is believed. An environment does not change once a process runs; a process id may come
+/// to another process, and this bounds how long that one is taken for the old.
+pub(crate) const JOBID_AGE: Span = Span::secs(1);
+
+/// Callers whose groups and job labels are remembered; all are forgotten when there are more.
 pub(crate) const CALLERS_MAX: usize = 1_024;
 
 /// Bytes of directory entries fetched at once: some thousands, so that a directory costs few round trips.

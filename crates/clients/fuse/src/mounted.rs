@@ -12,6 +12,7 @@ use fusedev::{InitInfo, MountOptions, Session, Transport};
 use tokio::sync::Notify;
 
 use crate::fs::Fs;
+use crate::jobid::Jobids;
 use crate::limits::UNMOUNT_WAIT;
 
 /// How to mount.
@@ -43,6 +44,8 @@ pub struct FuseOptions {
     pub readdirplus: bool,
     /// Detach the mount if this process dies.
     pub holder: bool,
+    /// How callers are labelled; may be changed while mounted.
+    pub jobids: Rc<Jobids>,
 }
 
 impl FuseOptions {
@@ -64,6 +67,7 @@ impl FuseOptions {
             suid_dev: true,
             readdirplus: false,
             holder: true,
+            jobids: Rc::default(),
         }
     }
 
@@ -148,7 +152,7 @@ impl Ended {
 pub async fn mount(env: &Env, client: Client, options: FuseOptions) -> Result<Mounted, MountError> {
     let failed = |source| MountError { mountpoint: options.mountpoint.clone(), source };
     let session = Rc::new(Session::mount(&options.mount_options()).map_err(failed)?);
-    let fs = Rc::new(Fs::new(env, client, session.info()));
+    let fs = Rc::new(Fs::new(env, client, session.info(), options.jobids.clone()));
     let ended = Rc::<Ended>::default();
     let serving = {
         let (session, fs, ended) = (session.clone(), fs.clone(), ended.clone());

@@ -34,6 +34,37 @@ fn groups_of(status: &str) -> Vec<u32> {
     line.split_whitespace().filter_map(|gid| gid.parse().ok()).collect()
 }
 
+/// Bytes of an environment that are looked through.
+const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
+
+/// A variable of a process's environment as it was when the process began; none where it cannot be looked up.
+#[must_use]
+pub fn environment(pid: u32, name: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(format!("/proc/{pid}/environ")).ok()?;
+    std::io::Read::read_to_end(&mut std::io::Read::take(file, ENVIRONMENT_BYTES_MAX), &mut bytes).ok()?;
+    variable_of(&bytes, name)
+}
+
+fn variable_of(environment: &[u8], name: &str) -> Option<String> {
+    let value = |line: &[u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
+    let value = environment.split(|byte| *byte == 0).find_map(value)?;
+    Some(String::from_utf8_lossy(&value).into_owned())
+}
+
+/// The name of a process's command, empty where it cannot be looked up.
+#[must_use]
+pub fn command(pid: u32) -> String {
+    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned()
+}
+
+/// This node's name.
+#[must_use]
+pub fn hostname() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| String::new(), |name| name.trim_end().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +73,22 @@ mod tests {
     fn a_living_thread_has_no_fatal_signal_and_a_dead_one_counts_as_killed() {
         assert!(!fatal_signal_pending(std::process::id()));
         assert!(fatal_signal_pending(u32::MAX / 2));
+    }
+
+    #[test]
+    fn a_process_tells_its_environment_and_its_command() {
+        let environment = b"A=1\0SLURM_JOB_ID=42\0SLURM_JOB_IDS=7\0EMPTY=\0";
+        let of = |name| variable_of(environment, name);
+        assert_eq!(of("SLURM_JOB_ID").as_deref(), Some("42"));
+        assert_eq!((of("SLURM_JOB"), of("EMPTY").as_deref()), (None, Some("")));
+        let path = environment_of_this_process("PATH");
+        assert_eq!(path, std::env::var("PATH").ok());
+        assert!(!command(std::process::id()).is_empty() && !hostname().is_empty());
+        assert_eq!(super::environment(u32::MAX / 2, "PATH"), None);
+    }
+
+    fn environment_of_this_process(name: &str) -> Option<String> {
+        super::environment(std::process::id(), name)
     }
 
     #[test]

@@ -32,7 +32,7 @@ mod session;
 mod uring;
 mod way;
 
-pub use caller::{fatal_signal_pending, supplementary_groups};
+pub use caller::{command, environment, fatal_signal_pending, hostname, supplementary_groups};
 pub use mount::{MountOptions, Transport, unmount_detached};
 pub use offer::UringOffer;
 pub use op::{DecodeError, Header, Op, decode};

@@ -134,7 +134,7 @@ fn render(out: &mut String, label: &str, key: &str, line: &Line) {
         ("sync", count(line.sync)),
         ("other", count(line.other)),
     ];
-    let _ = writeln!(out, "- {label:<16}{key}");
+    let _ = writeln!(out, "- {:<16}{key}", format!("{label}:"));
     for (name, value) in rows {
         let _ = writeln!(out, "  {:<16}{value}", format!("{name}:"));
     }
@@ -157,7 +157,10 @@ mod tests {
         tally.count(Instant(2), nid, job("dd.0"), Kind::Write, 1_024);
         tally.count(Instant(3), nid, [0; 32], Kind::Sync, 0);
         let jobs = tally.render_jobs(Instant(3));
-        assert!(jobs.contains("dd.0") && jobs.contains("min:    1024, max:    4096, sum:            5120"), "{jobs}");
+        assert!(
+            jobs.contains("\n- job_id:         dd.0\n") && jobs.contains("min:    1024, max:    4096, sum:            5120"),
+            "{jobs}"
+        );
         let nids = tally.render_nids();
         assert!(nids.contains("10.0.0.1@tcp") && nids.contains("sync:           { samples:           1"), "{nids}");
     }

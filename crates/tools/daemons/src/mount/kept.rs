@@ -44,7 +44,9 @@ impl Kept {
         let client = Client::mount(env, config(options, id))
             .await
             .with_context(|| format!("{} cannot be mounted (does its MGS run, and know this file system?)", options.source()))?;
-        let mounted = match fuse::mount(env, client.clone(), fuse_options(options)).await {
+        let fuse = fuse_options(options);
+        let jobids = fuse.jobids.clone();
+        let mounted = match fuse::mount(env, client.clone(), fuse).await {
             Ok(mounted) => mounted,
             Err(error) => {
                 let _ = env.timeout(STOP_MAX, client.unmount()).await;
@@ -57,6 +59,7 @@ impl Kept {
         };
         let transport = if mounted.info().transport() == Transport::Uring { "uring" } else { "classic" };
         params.register(format!("llite.{}-{:08x}.transport", client.fsname(), id.0 >> 96), move || transport.to_owned());
+        params::register_jobids(&params, &jobids);
         let control = control(env, &client, options, &params, id, tester.as_ref().map(|(_, tester)| tester));
         if let Err(error) = &control {
             tracing::warn!("no control socket, lfs and lctl will not find this mount: {error:#}");

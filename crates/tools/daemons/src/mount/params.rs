@@ -1,7 +1,10 @@
 //! Parameters of a mount, under Lustre's names for its parts: `llite` (the mount), `mdc` and `osc` (its connectors).
 
+use std::rc::Rc;
+
 use client::{Client, TargetState};
 use env::{Env, ParamTree};
+use fuse::Jobids;
 use types::{Span, TargetKind};
 
 /// How often connectors of new targets are looked for.
@@ -25,6 +28,23 @@ pub(super) fn register(params: &ParamTree, client: &Client, instance: &str) {
     let of = client.clone();
     params.register(format!("{llite}.waiting_on"), move || of.waiting_on().join("\n"));
     connectors(params, client, instance);
+}
+
+/// Registers how callers are labelled, under Lustre's names: for all of the mount.
+pub(super) fn register_jobids(params: &ParamTree, jobids: &Rc<Jobids>) {
+    let (read, write) = (jobids.clone(), jobids.clone());
+    params.register_rw("jobid_var", move || read.var(), move |value| write.set_var(value));
+    let (read, write) = (jobids.clone(), jobids.clone());
+    params.register_rw("jobid_name", move || read.name(), move |value| write.set_name(value));
+    let (read, write) = (jobids.clone(), jobids.clone());
+    params.register_rw(
+        "jobid_this_session",
+        move || read.session(),
+        move |value| {
+            write.set_session(value);
+            Ok(())
+        },
+    );
 }
 
 /// Adds connectors of targets that came later, for as long as the mount lives.
