@@ -52,6 +52,17 @@ impl Default for Pick {
 }
 
 impl Pick {
+    /// `high_priority_ratio`.
+    #[must_use]
+    pub fn ratio(&self) -> u32 {
+        self.ratio
+    }
+
+    /// Sets `high_priority_ratio`.
+    pub fn set_ratio(&mut self, ratio: u32) {
+        self.ratio = ratio;
+    }
+
     /// The head to take from now; the answer is meant to be followed. If that head then holds its requests back, ask
     /// again with its `pending` false.
     pub fn next(&mut self, load: &Load) -> Option<Turn> {

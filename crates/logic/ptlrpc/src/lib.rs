@@ -5,12 +5,14 @@
 
 #![warn(missing_docs)]
 
+pub mod adaptive;
 mod export;
 mod import;
 mod kept;
 pub mod limits;
 mod recovery;
 
+pub use adaptive::{AtConfig, Estimate};
 pub use export::{Admission, Export};
 pub use import::{Completed, Event, Handled, Import, ImportConfig, State, Submit, Transmit, XidSource};
 pub use kept::Keep;

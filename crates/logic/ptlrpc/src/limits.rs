@@ -22,3 +22,17 @@ pub const REPLAYS_AHEAD_MAX: u32 = TAGS_MAX;
 /// How long a restarted target waits for other servers that it knows as clients, from the first sign of anybody: a
 /// living one tries at least once a second, so it has two tries; a dead one must not hold everybody up.
 pub const SERVER_RETURN: Span = Span::secs(2);
+
+/// A server's estimate up to this (its `at_min`, Lustre's default) says nothing but that it is not slow.
+pub const ESTIMATE_QUIET: Span = Span::secs(5);
+
+/// Longest time that an attempt is given at once, whatever a server says it needs: what one early reply asks for
+/// (`at_extra`), so that a server which died is not waited for longer than one that asked for time. Whoever needs more
+/// asks with early replies.
+pub const ATTEMPT_MAX: Span = Span::secs(30);
+
+/// Longest extension that an early reply may ask for: `at_max` of Lustre. A peer that names more is believed so far.
+pub const EARLY_LEASE_MAX: Span = Span::secs(600);
+
+/// Opcodes whose estimates an import remembers; there are fewer.
+pub const ESTIMATES_MAX: usize = 128;

@@ -28,7 +28,7 @@ pub use cpt::{
 pub use credits::{Credits, Level, share_of_cpt};
 pub use link::{Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, Listen, Listener};
 pub use params::{
-    PARAM_VALUE_BYTES_MAX, PARAMS_MAX, Param, ParamError, ParamName, ParamTree, Pattern, PatternError, parse_within,
+    PARAM_VALUE_BYTES_MAX, PARAMS_MAX, Param, ParamError, ParamName, ParamRefusal, ParamTree, Pattern, PatternError, parse_within,
 };
 
 pub use traffic::{NetCounters, Traffic};

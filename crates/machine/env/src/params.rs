@@ -11,8 +11,11 @@ mod glob;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 use types::Errno;
+
+use crate::LocalFuture;
 
 pub use glob::{Pattern, PatternError};
 
@@ -22,13 +25,52 @@ pub const PARAM_VALUE_BYTES_MAX: usize = 64 << 10;
 /// Parameters of one node at most: a registration behind it is a fault of the program.
 pub const PARAMS_MAX: usize = 1 << 18;
 
-type Read = Rc<dyn Fn() -> String>;
-type Write = Rc<dyn Fn(&str) -> Result<(), String>>;
+/// Characters of a refused value that an error repeats.
+const VALUE_CHARS_SHOWN: usize = 80;
+
+type Read = Rc<dyn Fn() -> Result<String, ParamRefusal>>;
+type WriteNow = dyn Fn(&str) -> Result<(), ParamRefusal>;
+type WriteWaits = dyn Fn(String) -> LocalFuture<'static, Result<(), ParamRefusal>>;
+
+#[derive(Clone)]
+enum Write {
+    Now(Rc<WriteNow>),
+    Waits(Rc<WriteWaits>),
+}
 
 #[derive(Clone)]
 struct Leaf {
     read: Read,
     write: Option<Write>,
+}
+
+/// Why a reader or writer refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParamRefusal {
+    /// What kind of refusal.
+    pub errno: Errno,
+    /// In words: names what is wrong.
+    pub why: String,
+}
+
+impl ParamRefusal {
+    /// `errno` because of `why`.
+    #[must_use]
+    pub fn new(errno: Errno, why: impl Into<String>) -> ParamRefusal {
+        ParamRefusal { errno, why: why.into() }
+    }
+
+    /// EINVAL because of `why`.
+    #[must_use]
+    pub fn invalid(why: impl Into<String>) -> ParamRefusal {
+        ParamRefusal::new(Errno::EINVAL, why)
+    }
+}
+
+impl From<String> for ParamRefusal {
+    fn from(why: String) -> ParamRefusal {
+        ParamRefusal::invalid(why)
+    }
 }
 
 /// One match of a read.
@@ -68,15 +110,23 @@ pub enum ParamError {
         /// What was to be written.
         value: String,
     },
+    /// It has no value now.
+    #[error("reading {name}: {}: {}", refusal.errno.text(), refusal.why)]
+    Unreadable {
+        /// The parameter.
+        name: String,
+        /// Why.
+        refusal: ParamRefusal,
+    },
     /// The writer refused.
-    #[error("setting {name}={value}: Invalid argument: {why}")]
-    BadValue {
+    #[error("setting {name}={value}: {}: {}", refusal.errno.text(), refusal.why)]
+    Refused {
         /// The parameter.
         name: String,
         /// What was to be written.
         value: String,
         /// What is wrong with it.
-        why: String,
+        refusal: ParamRefusal,
     },
 }
 
@@ -87,7 +137,8 @@ impl ParamError {
         match self {
             ParamError::NotFound(_) => Errno::ENOENT,
             ParamError::ReadOnly { .. } => Errno::EACCES,
-            ParamError::Pattern(_) | ParamError::BadValue { .. } => Errno::EINVAL,
+            ParamError::Pattern(_) => Errno::EINVAL,
+            ParamError::Unreadable { refusal, .. } | ParamError::Refused { refusal, .. } => refusal.errno,
         }
     }
 }
@@ -105,6 +156,11 @@ impl ParamTree {
 
     /// Adds a parameter that can only be read. A second registration of a name replaces the first.
     pub fn register(&self, name: impl AsRef<str>, read: impl Fn() -> String + 'static) {
+        self.register_fallible(name, move || Ok(read()));
+    }
+
+    /// Adds a parameter that can only be read, and not at all times.
+    pub fn register_fallible(&self, name: impl AsRef<str>, read: impl Fn() -> Result<String, ParamRefusal> + 'static) {
         self.insert(name.as_ref(), Leaf { read: Rc::new(read), write: None });
     }
 
@@ -115,7 +171,27 @@ impl ParamTree {
         read: impl Fn() -> String + 'static,
         write: impl Fn(&str) -> Result<(), String> + 'static,
     ) {
-        self.insert(name.as_ref(), Leaf { read: Rc::new(read), write: Some(Rc::new(write)) });
+        self.register_fallible_rw(name, move || Ok(read()), move |value| Ok(write(value)?));
+    }
+
+    /// Adds a parameter that can be set; reader and writer say why they refuse.
+    pub fn register_fallible_rw(
+        &self,
+        name: impl AsRef<str>,
+        read: impl Fn() -> Result<String, ParamRefusal> + 'static,
+        write: impl Fn(&str) -> Result<(), ParamRefusal> + 'static,
+    ) {
+        self.insert(name.as_ref(), Leaf { read: Rc::new(read), write: Some(Write::Now(Rc::new(write))) });
+    }
+
+    /// The same, with a writer that may have to wait.
+    pub fn register_waiting(
+        &self,
+        name: impl AsRef<str>,
+        read: impl Fn() -> Result<String, ParamRefusal> + 'static,
+        write: impl Fn(String) -> LocalFuture<'static, Result<(), ParamRefusal>> + 'static,
+    ) {
+        self.insert(name.as_ref(), Leaf { read: Rc::new(read), write: Some(Write::Waits(Rc::new(write))) });
     }
 
     /// Removes `prefix` and everything below it: a target or mount is gone.
@@ -124,16 +200,14 @@ impl ParamTree {
         self.0.borrow_mut().retain(|name, _| !name.starts_with(&prefix));
     }
 
-    /// Values of all leaves that match.
+    /// Values of all leaves that match and have one now; an error if none has.
     pub fn get(&self, pattern: &str) -> Result<Vec<Param>, ParamError> {
-        let found = self.leaves(pattern, false)?;
-        Ok(found.into_iter().map(|(name, leaf)| Param { name, value: (leaf.read)() }).collect())
+        read_all(self.leaves(pattern, false)?)
     }
 
-    /// Values of all leaves that match or stand below a match.
+    /// Values of all leaves that match or stand below a match, as [`ParamTree::get`].
     pub fn get_below(&self, pattern: &str) -> Result<Vec<Param>, ParamError> {
-        let found = self.leaves(pattern, true)?;
-        Ok(found.into_iter().map(|(name, leaf)| Param { name, value: (leaf.read)() }).collect())
+        read_all(self.leaves(pattern, true)?)
     }
 
     /// Names that match: leaves and the levels above them; with `recursive` also all below them.
@@ -153,10 +227,29 @@ impl ParamTree {
         if found.is_empty() { Err(not_found(pattern)) } else { Ok(found.into_iter().collect()) }
     }
 
-    /// Sets every leaf that matches; one answer for each, with the value as it reads afterwards.
-    pub fn set(&self, pattern: &str, value: &str) -> Result<Vec<Result<Param, ParamError>>, ParamError> {
-        let found = self.leaves(pattern, false)?;
-        Ok(found.into_iter().map(|(name, leaf)| set_leaf(name, &leaf, value)).collect())
+    /// Sets every leaf that matches, one after the other; one answer for each, with the value as it reads afterwards.
+    pub async fn set(&self, pattern: &str, value: &str) -> Result<Vec<Result<Param, ParamError>>, ParamError> {
+        let mut answers = Vec::new();
+        for (name, leaf) in self.leaves(pattern, false)? {
+            answers.push(set_leaf(name, &leaf, value).await);
+        }
+        Ok(answers)
+    }
+
+    /// The same for whoever cannot wait: leaves whose writer would have to are refused.
+    pub fn set_now(&self, pattern: &str, value: &str) -> Result<Vec<Result<Param, ParamError>>, ParamError> {
+        let mut answers = Vec::new();
+        for (name, leaf) in self.leaves(pattern, false)? {
+            let mut done = std::pin::pin!(set_leaf(name.clone(), &leaf, value));
+            answers.push(match done.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => {
+                    let refusal = ParamRefusal::new(Errno::EAGAIN, "it takes a while");
+                    Err(ParamError::Refused { name, value: value.chars().take(VALUE_CHARS_SHOWN).collect(), refusal })
+                }
+            });
+        }
+        Ok(answers)
     }
 
     fn insert(&self, name: &str, leaf: Leaf) {
@@ -178,16 +271,35 @@ impl ParamTree {
     }
 }
 
-fn set_leaf(name: String, leaf: &Leaf, value: &str) -> Result<Param, ParamError> {
-    let shown: String = value.chars().take(80).collect();
-    let Some(write) = &leaf.write else { return Err(ParamError::ReadOnly { name, value: shown }) };
-    if value.len() > PARAM_VALUE_BYTES_MAX {
-        let why = format!("longer than {PARAM_VALUE_BYTES_MAX} bytes");
-        return Err(ParamError::BadValue { name, value: shown, why });
+fn read_all(leaves: Vec<(String, Leaf)>) -> Result<Vec<Param>, ParamError> {
+    let mut found = Vec::new();
+    let mut first = None;
+    for (name, leaf) in leaves {
+        match (leaf.read)() {
+            Ok(value) => found.push(Param { name, value }),
+            Err(refusal) => {
+                first.get_or_insert(ParamError::Unreadable { name, refusal });
+            }
+        }
     }
-    match write(value) {
-        Ok(()) => Ok(Param { name, value: (leaf.read)() }),
-        Err(why) => Err(ParamError::BadValue { name, value: shown, why }),
+    first.filter(|_| found.is_empty()).map_or(Ok(found), Err)
+}
+
+async fn set_leaf(name: String, leaf: &Leaf, value: &str) -> Result<Param, ParamError> {
+    let shown: String = value.chars().take(VALUE_CHARS_SHOWN).collect();
+    let Some(write) = &leaf.write else { return Err(ParamError::ReadOnly { name, value: shown }) };
+    let done = match write {
+        _ if value.len() > PARAM_VALUE_BYTES_MAX => {
+            Err(ParamRefusal::invalid(format!("longer than {PARAM_VALUE_BYTES_MAX} bytes")))
+        }
+        Write::Now(write) => write(value),
+        Write::Waits(write) => write(value.to_owned()).await,
+    };
+    match done {
+        Ok(()) => (leaf.read)()
+            .map(|value| Param { name: name.clone(), value })
+            .map_err(|refusal| ParamError::Unreadable { name, refusal }),
+        Err(refusal) => Err(ParamError::Refused { name, value: shown, refusal }),
     }
 }
 
@@ -260,19 +372,19 @@ mod tests {
     #[test]
     fn a_refused_write_changes_nothing_and_names_the_value() {
         let (tree, threads) = tree();
-        let answers = tree.set("ost.OSS.*.threads_max", "1000").expect("found");
+        let answers = tree.set_now("ost.OSS.*.threads_max", "1000").expect("found");
         assert_eq!(answers.len(), 2);
         let text = answers[1].clone().map_err(|error| error.to_string());
         let expected = "setting ost.OSS.ost_io.threads_max=1000: Invalid argument: expected a number from 2 to 512";
         assert_eq!(text, Err(expected.into()));
         assert_eq!(threads.get(), 128);
-        assert!(matches!(&tree.set("version", "2").expect("found")[0], Err(ParamError::ReadOnly { .. })));
+        assert!(matches!(&tree.set_now("version", "2").expect("found")[0], Err(ParamError::ReadOnly { .. })));
     }
 
     #[test]
     fn a_write_answers_with_the_value_as_it_reads_afterwards() {
         let (tree, threads) = tree();
-        let answers = tree.set("ost.OSS.ost_io.threads_max", " 64").expect("found");
+        let answers = tree.set_now("ost.OSS.ost_io.threads_max", " 64").expect("found");
         assert_eq!(answers[0].as_ref().map(|param| param.value.as_str()), Ok("64"));
         assert_eq!(threads.get(), 64);
     }
@@ -308,5 +420,29 @@ mod tests {
         assert_eq!(tree.get("obdfilter.*.kbytesfree").map(|found| found.len()), Ok(2));
         tree.remove("obdfilter");
         assert!(tree.get("obdfilter.*.*").is_err());
+    }
+
+    #[test]
+    fn what_has_no_value_now_is_left_out_of_a_glob_and_told_by_name() {
+        let tree = ParamTree::new();
+        tree.register("a.here", || "1".to_owned());
+        tree.register_fallible_rw(
+            "a.stopped",
+            || Err(ParamRefusal::new(Errno::ENODEV, "crrn is stopped")),
+            |_| Err(ParamRefusal::new(Errno::ERANGE, "too many")),
+        );
+        tree.register_waiting("a.waits", || Ok("2".to_owned()), |_| Box::pin(async { Ok(()) }));
+        assert_eq!(names(tree.get("a.*")), "a.here=1 a.waits=2");
+        let error = tree.get("a.stopped").expect_err("no value");
+        assert_eq!(
+            (error.errno(), error.to_string()),
+            (Errno::ENODEV, "reading a.stopped: No such device: crrn is stopped".into())
+        );
+        let answers = tree.set_now("a.{stopped,waits}", "9").expect("found");
+        let texts: Vec<_> = answers
+            .iter()
+            .map(|answer| answer.as_ref().map_or_else(|error| error.to_string(), |param| param.value.clone()))
+            .collect();
+        assert_eq!(texts, ["setting a.stopped=9: Numerical result out of range: too many", "2"]);
     }
 }

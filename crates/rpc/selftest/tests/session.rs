@@ -171,7 +171,7 @@ fn a_planted_corruption_is_found_in_both_directions() {
     for (check, write) in [(Check::Simple, false), (Check::Full, true), (Check::Crc, false), (Check::Crc, true)] {
         let world = World::new(3, 4);
         let spoils = if write { 2 } else { 0 }; // the first client or the first server
-        world.params[spoils].set("lst.corrupt_every", "10").expect("a parameter");
+        world.params[spoils].set_now("lst.corrupt_every", "10").expect("a parameter");
         world.run(async move |env| {
             let console = Console::start(&env, config("c", false));
             groups(&console).await;

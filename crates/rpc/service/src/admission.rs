@@ -7,7 +7,8 @@ use types::{Errno, Transno};
 use wire::{Opcode, Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::incoming::{Peer, Transport};
-use crate::node::{Entry, Node, Nonsense, Work};
+use crate::node::{Entry, Node, Nonsense};
+use crate::work::Work;
 use crate::{Exports, Session, limits};
 
 impl Node {
@@ -93,7 +94,7 @@ impl Node {
     }
 
     fn begin(&self, entry: Rc<Entry>, peer: &Rc<Peer>, session: Rc<Session>, request: Box<Request>) -> Result<Work, Nonsense> {
-        let transport = Transport::new(&self.env, self.clock.get(), peer, &request, &self.budget, self.config.inline_bytes);
+        let transport = Transport::new(&self.env, self.clock.get(), peer, &request, &self.terms, self.config.inline_bytes);
         {
             let mut export = session.export.borrow_mut();
             if export.executing() >= limits::EXECUTING_MAX {
@@ -101,7 +102,8 @@ impl Node {
             }
             export.begin(request.xid(), Rc::clone(&transport));
         }
-        Ok(Work { entry, request, session, transport })
+        let cpt = peer.cpt;
+        Ok(Work { entry, request, session, transport, cpt })
     }
 
     /// Replays and ReplayDone wait for their turn in recovery.

@@ -108,6 +108,7 @@ impl Node {
         let exports = &entry.exports;
         exports.remove(session);
         exports.recovery.borrow_mut().handle_gone(session.client);
+        self.drop_queued(session, |_| true);
         if evicted {
             tracing::info!(target_id = %exports.target, client = %session.name, nid = %session.nid.get(), "evicted");
         }

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
 use env::Env;
@@ -13,8 +13,9 @@ use wire::Reply;
 use wire::body::ConnectReq;
 
 use crate::incoming::Peer;
-use crate::node::Work;
+use crate::node::Node;
 use crate::session::Shared;
+use crate::work::Work;
 use crate::{ClientRecord, Incoming, Session};
 
 /// What a target knows when it starts.
@@ -56,6 +57,8 @@ pub struct Exports {
     pub(crate) pumping: Cell<bool>,
     pub(crate) evictions: RefCell<BTreeSet<u64>>,
     pub(crate) wake: Notify,
+    /// Who serves it.
+    pub(crate) node: RefCell<Weak<Node>>,
 }
 
 /// How a Connect goes on.
@@ -106,6 +109,7 @@ impl Exports {
             pumping: Cell::new(false),
             evictions: RefCell::default(),
             wake: Notify::new(),
+            node: RefCell::default(),
         };
         if exports.open.get() {
             exports.evict_absent();

@@ -2,18 +2,22 @@
 
 use std::rc::Rc;
 
-use types::Xid;
-use wire::{Frame, FrameKind, Reply};
+use types::{Instant, Span, Timespec, Xid};
+use wire::{Frame, FrameKind, Opcode, Reply};
 
 use crate::Session;
 use crate::incoming::{Peer, Transport};
 use crate::node::{Entry, Node};
 use crate::partition::Partition;
+use crate::services::Service;
+use crate::stats::{Past, spare};
+use crate::work::Place;
 
 impl Node {
     pub(crate) fn complete(self: &Rc<Self>, done: Done, mut reply: Reply) {
-        let Done { session, transport, partition, .. } = &done;
-        partition.served.set(partition.served.get() + 1);
+        let Done { session, transport, service, .. } = &done;
+        service.served.set(service.served.get() + 1);
+        done.partition.done.set(done.partition.done.get() + 1);
         if transport.abandoned.get() && reply.header.transno == 0 {
             self.retry(done);
             return;
@@ -24,6 +28,7 @@ impl Node {
         }
         session.fill(&mut reply);
         reply.header.xid = done.xid.0;
+        reply.header.service_estimate_ms = self.measure(&done, &reply);
         if done.modifies && !done.replays {
             let mut export = session.export.borrow_mut();
             if !export.remembers(done.tag, done.xid) {
@@ -41,6 +46,54 @@ impl Node {
         self.finish(&done);
     }
 
+    /// Counts what was handled; answers the estimate for the reply, milliseconds.
+    fn measure(&self, done: &Done, reply: &Reply) -> u32 {
+        let (now, config) = (self.clock.get(), self.terms.at.get());
+        let Done { service, transport, .. } = done;
+        let mut stats = service.stats.borrow_mut();
+        stats.handled(done.opcode, now - done.started);
+        if reply.errno().is_none() && matches!(done.opcode, Opcode::OstRead | Opcode::OstWrite) {
+            stats.moved(done.opcode, u64::from(reply.body::<wire::body::OstAttr>().length));
+        }
+        drop(stats);
+        if service.history.borrow().is_on() {
+            self.remember_past(done, Some(reply));
+        }
+        let mut estimate = done.partition.estimate.borrow_mut();
+        // who waited for somebody else's lock says nothing about this service
+        if !done.again && !transport.parked.get() {
+            estimate.measure(now - transport.arrived, now, &config);
+        }
+        u32::try_from(estimate.current(now, &config).as_millis()).unwrap_or(u32::MAX)
+    }
+
+    fn remember_past(&self, done: &Done, reply: Option<&Reply>) {
+        let (now, wall) = (self.clock.get(), self.env.wall());
+        let arrived = before(wall, now - done.transport.arrived);
+        done.service.history.borrow_mut().push(Past {
+            target: done.entry.target.id(),
+            nid: done.transport.peer.borrow().nid,
+            xid: done.xid.0,
+            length: done.length,
+            opcode: done.opcode,
+            status: reply.and_then(Reply::errno),
+            dropped: reply.is_none(),
+            arrived,
+            took: now - done.transport.arrived,
+            spare: spare(done.transport.deadline.get(), now),
+        });
+    }
+
+    /// Its deadline has passed or its client is gone: the client resends, or it does not.
+    pub(crate) fn drop_unhandled(self: &Rc<Self>, done: &Done) {
+        done.service.dropped.set(done.service.dropped.get() + 1);
+        done.partition.done.set(done.partition.done.get() + 1);
+        if done.service.history.borrow().is_on() {
+            self.remember_past(done, None);
+        }
+        self.finish(done);
+    }
+
     /// Nothing was done because the data could not be had. A resend that came meanwhile takes over.
     fn retry(self: &Rc<Self>, done: Done) {
         let newer = done.transport.newer.borrow_mut().take();
@@ -49,7 +102,7 @@ impl Node {
         if done.replays {
             // it keeps its turn: the client either comes back with it or is evicted
             session.export.borrow_mut().finished(done.xid);
-            release(&done);
+            self.release(&done.transport);
             let exports = Rc::clone(&entry.exports);
             exports.recovery.borrow_mut().handle_abandoned(self.env.now());
             if let Some(request) = newer {
@@ -70,12 +123,24 @@ impl Node {
         }
     }
 
-    pub(crate) fn finish(self: &Rc<Self>, done: &Done) {
-        done.session.export.borrow_mut().finished(done.xid);
-        release(done);
-        if done.replays && done.entry.exports.is_recovering() {
-            done.entry.exports.recovery.borrow_mut().handle_executed(self.env.now());
-            self.pump_recovery(&done.entry.exports);
+    fn finish(self: &Rc<Self>, done: &Done) {
+        self.end(&done.entry, &done.session, &done.transport, done.xid, done.replays);
+    }
+
+    /// A request is over, answered or not.
+    pub(crate) fn end(self: &Rc<Self>, entry: &Rc<Entry>, session: &Session, transport: &Transport, xid: Xid, replays: bool) {
+        session.export.borrow_mut().finished(xid);
+        self.release(transport);
+        if replays && entry.exports.is_recovering() {
+            entry.exports.recovery.borrow_mut().handle_executed(self.env.now());
+            self.pump_recovery(&entry.exports);
+        }
+    }
+
+    /// Gives back the slot, if there is one.
+    pub(crate) fn release(&self, transport: &Transport) {
+        if let Place::Slot(slot) = transport.place.take() {
+            slot.release(self.clock.get());
         }
     }
 
@@ -91,15 +156,23 @@ pub(crate) struct Done {
     pub(crate) entry: Rc<Entry>,
     pub(crate) session: Rc<Session>,
     pub(crate) transport: Rc<Transport>,
+    pub(crate) service: Rc<Service>,
     pub(crate) partition: Rc<Partition>,
     pub(crate) xid: Xid,
     pub(crate) tag: u32,
+    pub(crate) opcode: Opcode,
+    /// Bytes of its buffers.
+    pub(crate) length: usize,
+    pub(crate) started: Instant,
     pub(crate) modifies: bool,
     pub(crate) replays: bool,
+    /// A resend or a replay: what it took says nothing about the service.
+    pub(crate) again: bool,
 }
 
-fn release(done: &Done) {
-    if let Some((partition, hp)) = done.transport.slot.borrow_mut().take() {
-        partition.release(hp);
-    }
+/// `wall`, `span` ago.
+fn before(wall: Timespec, span: Span) -> Timespec {
+    let ns = i128::from(wall.sec) * 1_000_000_000 + i128::from(wall.nsec) - i128::from(span.0);
+    let sec = i64::try_from(ns.div_euclid(1_000_000_000)).unwrap_or(i64::MIN);
+    Timespec::new(sec, u32::try_from(ns.rem_euclid(1_000_000_000)).expect("below a second"))
 }

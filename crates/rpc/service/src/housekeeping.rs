@@ -3,15 +3,17 @@
 use std::rc::Rc;
 
 use types::{Instant, Span};
-use wire::Reply;
+use wire::{Reply, RequestFlags};
 
-use crate::node::{Entry, Node, Work};
+use crate::node::{Entry, Node};
+use crate::work::{Place, Queued, Work};
 use crate::{Exports, Session, limits};
 
 impl Node {
     pub(crate) async fn keep_house(self: Rc<Self>, entry: Rc<Entry>) {
         let exports = Rc::clone(&entry.exports);
         while !self.stopped.get() && !entry.gone.get() {
+            self.clock.set(self.env.now());
             self.mind_recovery(&entry).await;
             self.mind_evictions(&entry).await;
             self.mind_sessions(&exports);
@@ -67,31 +69,68 @@ impl Node {
         }
     }
 
-    fn mind_sessions(&self, exports: &Exports) {
+    fn mind_sessions(self: &Rc<Self>, exports: &Exports) {
         let now = self.env.now();
         for session in exports.sessions() {
-            send_early(&session, now);
+            self.send_early(&session, now);
+            self.drop_overdue(&session, now);
             let silent = now - session.heard.get() > exports.lease;
             if silent && exports.open.get() {
                 exports.evict(session.id);
             }
         }
     }
-}
 
-/// Early replies for what will not be ready in time, half a patience ahead.
-fn send_early(session: &Session, now: Instant) {
-    let due: Vec<_> = {
-        let mut export = session.export.borrow_mut();
-        let slow = export.all_executing_mut().filter(|(_, transport)| {
-            let patient = transport.parked.get() || transport.held.get() || now - transport.arrived < limits::AT_MAX;
-            patient && now + Span(transport.patience.get().0 / 2) >= transport.deadline.get()
-        });
-        slow.map(|(xid, transport)| (xid.0, Rc::clone(transport))).collect()
-    };
-    for (xid, transport) in due {
-        if transport.peer.borrow().tx.is_open() {
-            transport.send_early(xid, 0, session);
+    /// Early replies for what will not be ready in time, `at_early_margin` ahead, and no later than after half of the time
+    /// that the attempt has: the next look is a second away, and replies get lost.
+    fn send_early(&self, session: &Session, now: Instant) {
+        let at = self.terms.at.get();
+        let due: Vec<_> = {
+            let mut export = session.export.borrow_mut();
+            let slow = export.all_executing_mut().filter(|(_, transport)| {
+                let waits_for_others = transport.parked.get() || transport.held.get();
+                let patient = waits_for_others || now - transport.arrived < at.max;
+                let half = Span(transport.patience.get().0 / 2);
+                patient && now + half.min(at.early_margin) >= transport.deadline.get()
+            });
+            slow.map(|(xid, transport)| (xid.0, Rc::clone(transport))).collect()
+        };
+        for (xid, transport) in due {
+            if transport.peer.borrow().tx.is_open() {
+                transport.send_early(xid, 0, session);
+            }
         }
     }
+
+    /// What still waits in a head when its client has given it up is taken out: it would only be dropped there, and its
+    /// place is another's. A replay keeps its turn.
+    fn drop_overdue(self: &Rc<Self>, session: &Session, now: Instant) {
+        let overdue = |work: &Work| now > work.transport.deadline.get() && !work.request.has(RequestFlags::REPLAY);
+        self.drop_queued(session, overdue);
+    }
+
+    /// Takes those of a session's waiting requests out of their heads.
+    pub(crate) fn drop_queued(self: &Rc<Self>, session: &Session, wanted: impl Fn(&Work) -> bool) {
+        for place in waiting(session) {
+            if place.holds(&wanted)
+                && let Some(work) = self.unqueue(&place)
+            {
+                let service = self.service(place.partition.spec);
+                service.dropped.set(service.dropped.get() + 1);
+                place.partition.done.set(place.partition.done.get() + 1);
+                let replays = work.request.has(RequestFlags::REPLAY) && work.request.header.transno != 0;
+                self.end(&work.entry, &work.session, &work.transport, work.request.xid(), replays);
+            }
+        }
+    }
+}
+
+/// Where a session's requests wait, in the order of their xids.
+pub(crate) fn waiting(session: &Session) -> Vec<Queued> {
+    let mut export = session.export.borrow_mut();
+    let places = export.all_executing_mut().filter_map(|(_, transport)| match &*transport.place.borrow() {
+        Place::Queued(queued) => Some(queued.clone()),
+        Place::Nowhere | Place::Slot(_) => None,
+    });
+    places.collect()
 }

@@ -8,11 +8,12 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use env::{Env, LinkTx};
+use ptlrpc::AtConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use types::{CptIndex, Creds, Errno, Instant, Nid, Span};
 use wire::{BULK_BYTES_MAX, Frame, FrameKind, Reply, ReplyFlags, Request, RequestFlags};
 
-use crate::partition::Partition;
+use crate::work::Place;
 use crate::{Session, limits};
 
 /// The other end of a link.
@@ -43,12 +44,16 @@ pub(crate) struct Transport {
     pub(crate) peer: RefCell<Rc<Peer>>,
     pub(crate) bulk_id: Cell<u64>,
     pub(crate) pushed: RefCell<Option<Bytes>>,
-    /// Where it has its slot; none while it is held by recovery.
-    pub(crate) slot: RefCell<Option<(Rc<Partition>, bool)>>,
+    /// Where in its partition it is.
+    pub(crate) place: RefCell<Place>,
+    /// Where the first byte of its range lies on the disk, if that was asked for.
+    pub(crate) physical: Cell<Option<u64>>,
     pub(crate) parked: Cell<bool>,
     pub(crate) held: Cell<bool>,
     pub(crate) arrived: Instant,
     pub(crate) deadline: Cell<Instant>,
+    /// No policy holds it beyond this.
+    pub(crate) leave_by: Instant,
     pub(crate) patience: Cell<Span>,
     /// Its data could not be had: nothing was done, nothing is answered, the resend does it.
     pub(crate) abandoned: Cell<bool>,
@@ -56,15 +61,16 @@ pub(crate) struct Transport {
     pub(crate) newer: RefCell<Option<Box<Request>>>,
     /// The answer of an earlier instance, to be given again once the handle is back.
     pub(crate) first: RefCell<Option<Reply>>,
-    pub(crate) budget: Rc<Semaphores>,
+    pub(crate) terms: Rc<Terms>,
     permit: RefCell<Option<OwnedSemaphorePermit>>,
     pub(crate) inline_bytes: u32,
 }
 
-/// Accounts of pulled bytes, one per CPT.
-pub(crate) struct Semaphores {
+/// What all requests of a node share: the account of pulled bytes, one per CPT, and the settings of time.
+pub(crate) struct Terms {
     pub(crate) per_cpt: Vec<std::sync::Arc<Semaphore>>,
     pub(crate) units: u32,
+    pub(crate) at: Cell<AtConfig>,
 }
 
 impl Transport {
@@ -73,25 +79,28 @@ impl Transport {
         now: Instant,
         peer: &Rc<Peer>,
         request: &Request,
-        budget: &Rc<Semaphores>,
+        terms: &Rc<Terms>,
         inline_bytes: u32,
     ) -> Rc<Transport> {
         let patience = Span::millis(u64::from(request.header.deadline_ms.max(1)));
+        let at = terms.at.get();
         Rc::new(Transport {
             env: env.clone(),
             peer: RefCell::new(Rc::clone(peer)),
             bulk_id: Cell::new(request.header.bulk_id),
             pushed: RefCell::new(None),
-            slot: RefCell::new(None),
+            place: RefCell::default(),
+            physical: Cell::new(None),
             parked: Cell::new(false),
             held: Cell::new(false),
             arrived: now,
             deadline: Cell::new(now + patience),
+            leave_by: now + if at.max == Span::ZERO { patience } else { at.hold_max() },
             patience: Cell::new(patience),
             abandoned: Cell::new(false),
             newer: RefCell::new(None),
             first: RefCell::new(None),
-            budget: Rc::clone(budget),
+            terms: Rc::clone(terms),
             permit: RefCell::new(None),
             inline_bytes,
         })
@@ -112,9 +121,10 @@ impl Transport {
         reply.header.version = wire::VERSION;
         (reply.header.xid, reply.header.opcode) = (request_xid, opcode);
         reply.header.flags = ReplyFlags::EARLY;
-        reply.header.lease_ms = u32::try_from(limits::EARLY_EXTRA.as_millis()).expect("30 s in milliseconds fit");
+        let extra = self.terms.at.get().extra;
+        reply.header.lease_ms = u32::try_from(extra.as_millis()).unwrap_or(u32::MAX);
         session.fill(&mut reply);
-        self.deadline.set(self.deadline.get().max(now + limits::EARLY_EXTRA));
+        self.deadline.set(self.deadline.get().max(now + extra));
         self.peer.borrow().reply(&reply);
     }
 
@@ -200,7 +210,7 @@ impl Incoming {
     }
 
     async fn reserve(&self, len: usize) -> Result<(), Errno> {
-        let budget = &self.transport.budget;
+        let budget = &self.transport.terms;
         let units = u32::try_from(len.div_ceil(limits::BULK_UNIT)).expect("a bulk is bounded").min(budget.units);
         let cpt = self.transport.peer.borrow().cpt.0 as usize;
         let permit = std::sync::Arc::clone(&budget.per_cpt[cpt]).acquire_many_owned(units).await;
@@ -239,9 +249,8 @@ impl Incoming {
             return;
         }
         self.transport.send_early(self.request.header.xid, self.request.header.opcode, &self.session);
-        let slot = self.transport.slot.borrow_mut().take();
-        if let Some((partition, hp)) = slot {
-            partition.release(hp);
+        if let Place::Slot(slot) = self.transport.place.take() {
+            slot.release(self.transport.env.now());
         }
     }
 }

@@ -10,23 +10,29 @@
 
 mod admission;
 mod connect;
+mod control;
 mod exports;
 mod handling;
 mod housekeeping;
 mod incoming;
 pub mod limits;
 mod node;
+mod params;
 mod partition;
 mod reader;
 mod scheduler;
+mod services;
 mod session;
 pub mod spec;
+mod stats;
 mod target;
+mod threads;
+mod work;
 
 pub use exports::{Exports, ExportsConfig};
 pub use incoming::Incoming;
 pub use node::{Node, NodeConfig};
-pub use partition::{Policies, ServiceStats};
+pub use services::{HeadScope, ServiceStats};
 pub use session::{ClientRecord, Session};
 pub use spec::ServiceSpec;
 pub use target::{Class, Target};

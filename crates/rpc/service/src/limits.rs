@@ -28,15 +28,21 @@ pub const DEAD_CLIENT_AFTER: Span = Span::secs(12);
 /// How often a target's housekeeping looks around.
 pub const TICK: Span = Span::secs(1);
 
-/// What an early reply asks for (Lustre: `at_extra`).
-pub const EARLY_EXTRA: Span = Span::secs(30);
-
-/// A request that merely takes long gets no more time after this (Lustre: `at_max`).
-pub const AT_MAX: Span = Span::secs(600);
-
 /// A client that does not send what it offered is given so long, and never more than half of the time that its attempt
 /// has: the resend then does better than the wait.
 pub const PULL_WAIT_MAX: Span = Span::secs(10);
+
+/// `req_buffer_history_max` at most: 200 bytes each, 13 MiB.
+pub const HISTORY_MAX: usize = 65_536;
+
+/// `req_buffers_max` at most: more than a CPT takes is no bound.
+pub const BUFFERS_MAX: usize = QUEUED_MAX;
+
+/// How often a start that waits for its policy to drain looks whether it has.
+pub(crate) const DRAIN_LOOK: Span = Span::millis(10);
+
+/// Longest of the times that adaptive timeouts are set with: a day.
+pub const AT_SECS_MAX: u64 = 86_400;
 
 /// Granularity of the account of pulled bytes.
 pub(crate) const BULK_UNIT: usize = 4_096;

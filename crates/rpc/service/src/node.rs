@@ -9,11 +9,10 @@ use std::sync::Arc;
 use env::{CptTable, Env, Listener, Portal, PortalRotor, Task};
 use tokio::sync::{Notify, Semaphore};
 use types::{CptIndex, Instant, TargetId};
-use wire::Request;
 
-use crate::incoming::{Peer, Semaphores, Transport};
-use crate::partition::{Partition, Policies};
-use crate::{Exports, ServiceSpec, ServiceStats, Session, Target, limits};
+use crate::incoming::{Peer, Terms};
+use crate::services::Service;
+use crate::{Exports, ServiceSpec, ServiceStats, Target, limits};
 
 /// Settings of a node.
 #[derive(Clone, Debug)]
@@ -52,14 +51,18 @@ pub struct Node {
     pub(crate) env: Env,
     pub(crate) config: NodeConfig,
     pub(crate) targets: RefCell<BTreeMap<u32, Rc<Entry>>>,
-    /// By CPT; services appear with their first request.
-    pub(crate) partitions: Vec<RefCell<Vec<Rc<Partition>>>>,
-    pub(crate) budget: Rc<Semaphores>,
+    /// They appear with their first request or parameter.
+    pub(crate) services: RefCell<Vec<Rc<Service>>>,
+    pub(crate) terms: Rc<Terms>,
+    /// Node-wide parameters and buckets of TBF.
+    pub(crate) tbf: Rc<nrs::TbfNode>,
     /// By service; each appears with its first request.
     pub(crate) portals: RefCell<BTreeMap<&'static str, Portal>>,
     pub(crate) portal_rotor: Cell<PortalRotor>,
     pub(crate) queued: Vec<Cell<usize>>,
     pub(crate) drained: Notify,
+    /// Readers of links that wait for queues to shrink.
+    pub(crate) readers_waiting: Cell<u32>,
     pub(crate) peers: RefCell<Vec<Rc<Peer>>>,
     /// Accepted so far.
     links: Cell<u64>,
@@ -74,14 +77,6 @@ pub(crate) struct Entry {
     pub(crate) target: Rc<dyn Target>,
     pub(crate) exports: Rc<Exports>,
     pub(crate) gone: Cell<bool>,
-}
-
-/// A request on its way.
-pub(crate) struct Work {
-    pub(crate) entry: Rc<Entry>,
-    pub(crate) request: Box<Request>,
-    pub(crate) session: Rc<Session>,
-    pub(crate) transport: Rc<Transport>,
 }
 
 /// What a peer sent that no correct peer sends.
@@ -107,10 +102,12 @@ impl Node {
             portal_rotor: Cell::new(config.portal_rotor),
             config,
             targets: RefCell::default(),
-            partitions: (0..cpts).map(|_| RefCell::default()).collect(),
-            budget: Rc::new(Semaphores { per_cpt, units }),
+            services: RefCell::default(),
+            terms: Rc::new(Terms { per_cpt, units, at: Cell::default() }),
+            tbf: Rc::default(),
             queued: (0..cpts).map(|_| Cell::new(0)).collect(),
             drained: Notify::new(),
+            readers_waiting: Cell::new(0),
             peers: RefCell::default(),
             links: Cell::new(0),
             tasks: RefCell::default(),
@@ -122,6 +119,7 @@ impl Node {
     /// Serves `target` too; a former one of the same id is replaced.
     pub fn add_target(self: &Rc<Self>, target: Rc<dyn Target>) {
         let entry = Rc::new(Entry { exports: target.exports(), target, gone: Cell::new(false) });
+        *entry.exports.node.borrow_mut() = Rc::downgrade(self);
         let id = entry.target.id().to_u32();
         let task = self.env.spawn("service.housekeeping", Rc::clone(self).keep_house(Rc::clone(&entry)));
         self.tasks.borrow_mut().push(task);
@@ -159,12 +157,10 @@ impl Node {
 
     /// Requests that each CPT has answered or dropped, by service.
     pub fn served_by_cpt(&self, service: &ServiceSpec) -> Vec<u64> {
-        let of = |partitions: &RefCell<Vec<Rc<Partition>>>| {
-            let partitions = partitions.borrow();
-            let found = partitions.iter().find(|partition| partition.spec.name == service.name);
-            found.map_or(0, |partition| partition.served.get() + partition.dropped.get())
-        };
-        self.partitions.iter().map(of).collect()
+        let services = self.services.borrow();
+        let found = services.iter().find(|found| found.spec.name == service.name);
+        let of = |cpt| found.and_then(|found| found.find(cpt)).map_or(0, |partition| partition.done.get());
+        self.config.cpts.all().map(of).collect()
     }
 
     /// Accepts links from `listener` until the node stops.
@@ -193,30 +189,12 @@ impl Node {
         for (_, entry) in std::mem::take(&mut *self.targets.borrow_mut()) {
             entry.gone.set(true);
         }
+        self.empty_queues();
         self.drained.notify_waiters();
     }
 
     /// Counters of each service, summed over the CPTs.
     pub fn stats(&self) -> BTreeMap<&'static str, ServiceStats> {
-        let mut all: BTreeMap<&'static str, ServiceStats> = BTreeMap::new();
-        for partition in self.partitions.iter().flat_map(|cpt| cpt.borrow().clone()) {
-            let (sum, one) = (all.entry(partition.spec.name).or_default(), partition.stats());
-            sum.queued += one.queued;
-            sum.active += one.active;
-            sum.served += one.served;
-            sum.dropped += one.dropped;
-        }
-        all
-    }
-
-    /// `nrs_policies` of a service, per CPT: name, state and queued requests of each instance.
-    pub fn nrs_policies(&self, service: &str) -> Vec<(CptIndex, Policies)> {
-        let mut all = Vec::new();
-        for (cpt, partitions) in self.partitions.iter().enumerate() {
-            for partition in partitions.borrow().iter().filter(|partition| partition.spec.name == service) {
-                all.push((CptIndex(cpt as u32), partition.policies()));
-            }
-        }
-        all
+        self.services.borrow().iter().map(|service| (service.spec.name, service.summary())).collect()
     }
 }

@@ -1,137 +1,164 @@
-//! A service's part on one CPT: both heads, the slots, the counters.
+//! A service's part on one CPT: slots, timer, and the heads it takes requests from.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
-use nrs::{Head, HeadKind, Load, Pick, Turn};
-use types::{CptIndex, Instant, Nid};
-use wire::Opcode;
+use env::Task;
+use nrs::{Dequeued, Descriptor, Disabled, Head, HeadKind, Load, Pick, Taken, Turn};
+use ptlrpc::Estimate;
+use types::{CptIndex, Instant};
 
 use crate::ServiceSpec;
-use crate::node::Work;
+use crate::work::{Place, Queued, Slot, Work};
 
-/// Name, state and queued requests of each policy instance of a partition.
-pub type Policies = Vec<(&'static str, nrs::PolicyState, usize)>;
-
-/// Counters of one service partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServiceStats {
-    /// Waiting in the heads.
-    pub queued: u64,
-    /// Being handled.
-    pub active: u64,
-    /// Answered.
-    pub served: u64,
-    /// Dropped because their deadline had passed.
-    pub dropped: u64,
+/// Both heads of a partition, or of all partitions of a service where they share them.
+pub(crate) struct Heads {
+    pub(crate) reg: RefCell<Head<Work>>,
+    pub(crate) hp: Option<RefCell<Head<Work>>>,
 }
 
+impl Heads {
+    pub(crate) fn new(spec: &ServiceSpec, cpt: CptIndex, policies: &[Descriptor<Work>]) -> Rc<Heads> {
+        let head = |kind| RefCell::new(Head::new(spec.name, kind, cpt, policies));
+        Rc::new(Heads { reg: head(HeadKind::Reg), hp: spec.has_hp.then(|| head(HeadKind::Hp)) })
+    }
+
+    /// The high-priority head, or the regular one where there is no other.
+    pub(crate) fn head(&self, hp: bool) -> &RefCell<Head<Work>> {
+        self.hp.as_ref().filter(|_| hp).unwrap_or(&self.reg)
+    }
+
+    pub(crate) fn both(&self) -> impl Iterator<Item = &RefCell<Head<Work>>> {
+        std::iter::once(&self.reg).chain(&self.hp)
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.both().map(|head| head.borrow().len()).sum()
+    }
+}
+
+/// One partition.
 pub(crate) struct Partition {
     pub(crate) spec: &'static ServiceSpec,
+    pub(crate) cpt: CptIndex,
     pub(crate) running: Cell<bool>,
-    reg: RefCell<Head<Work>>,
-    hp: RefCell<Head<Work>>,
-    pick: RefCell<Pick>,
-    queued_reg: Cell<u32>,
-    queued_hp: Cell<u32>,
-    active: Cell<u32>,
+    pub(crate) heads: RefCell<Rc<Heads>>,
+    pub(crate) pick: RefCell<Pick>,
+    pub(crate) slots: Cell<u32>,
+    pub(crate) slots_max: Cell<u32>,
+    pub(crate) active: Cell<u32>,
     active_hp: Cell<u32>,
-    pub(crate) served: Cell<u64>,
-    pub(crate) dropped: Cell<u64>,
+    /// Requests answered or dropped.
+    pub(crate) done: Cell<u64>,
+    pub(crate) estimate: RefCell<Estimate>,
+    /// When what is held back is asked again, and who does it.
+    pub(crate) timer: RefCell<Option<(Instant, Task)>>,
+}
+
+/// What a partition has to do next.
+pub(crate) enum Step {
+    /// Handle this; its slot is taken.
+    Start(Work, Option<Box<str>>),
+    /// Everything is held back until then.
+    Wait(Instant),
+    /// Nothing, for now.
+    Rest,
 }
 
 impl Partition {
-    pub(crate) fn new(spec: &'static ServiceSpec) -> Partition {
-        Partition {
+    pub(crate) fn new(spec: &'static ServiceSpec, cpt: CptIndex, heads: Rc<Heads>, now: Instant) -> Rc<Partition> {
+        Rc::new(Partition {
             spec,
+            cpt,
             running: Cell::new(false),
-            reg: RefCell::new(Head::new(spec.name, HeadKind::Reg, CptIndex(0), &[])),
-            hp: RefCell::new(Head::new(spec.name, HeadKind::Hp, CptIndex(0), &[])),
+            heads: RefCell::new(heads),
             pick: RefCell::default(),
-            queued_reg: Cell::new(0),
-            queued_hp: Cell::new(0),
+            slots: Cell::new(0),
+            slots_max: Cell::new(0),
             active: Cell::new(0),
             active_hp: Cell::new(0),
-            served: Cell::new(0),
-            dropped: Cell::new(0),
+            done: Cell::new(0),
+            estimate: RefCell::new(Estimate::new(now)),
+            timer: RefCell::new(None),
+        })
+    }
+
+    pub(crate) fn set_slots(&self, min: u32, max: u32) {
+        self.slots_max.set(max);
+        self.slots.set(self.slots.get().clamp(min, max));
+    }
+
+    pub(crate) fn enqueue(self: &Rc<Self>, work: Work, hp: bool, now: Instant) {
+        let hp = hp && self.spec.has_hp;
+        let transport = Rc::clone(&work.transport);
+        let handle = self.heads.borrow().head(hp).borrow_mut().enqueue(work, now);
+        *transport.place.borrow_mut() = Place::Queued(Queued { partition: Rc::clone(self), hp, handle });
+    }
+
+    /// One more slot when those that are there are busy (spec rpc 3.2); they are never fewer again by themselves.
+    fn grow(&self) {
+        let (slots, spare) = (self.slots.get(), 1 + u32::from(self.spec.has_hp));
+        if self.active.get() + spare >= slots && slots < self.slots_max.get() {
+            self.slots.set(slots + 1);
         }
     }
 
-    pub(crate) fn enqueue(&self, work: Work, high_priority: bool) {
-        let now = work.transport.arrived;
-        if high_priority && self.spec.has_hp {
-            self.queued_hp.set(self.queued_hp.get() + 1);
-            self.hp.borrow_mut().enqueue(work, now);
-        } else {
-            self.queued_reg.set(self.queued_reg.get() + 1);
-            self.reg.borrow_mut().enqueue(work, now);
+    /// The next request, and its line for the request log.
+    pub(crate) fn take(self: &Rc<Self>, now: Instant) -> Step {
+        let heads = Rc::clone(&self.heads.borrow());
+        let pending = |head: &RefCell<Head<Work>>| !head.borrow().is_empty();
+        let (reg, hp) = (pending(&heads.reg), heads.hp.as_ref().is_some_and(pending));
+        if !reg && !hp {
+            return Step::Rest; // before the slots: an idle service does not grow
         }
-    }
-
-    /// The next request and whether it came through the HP head; its slot is taken.
-    pub(crate) fn take(&self) -> Option<(Work, bool)> {
-        let load = Load {
-            slots: self.spec.slots,
+        self.grow();
+        let mut load = Load {
+            slots: self.slots.get(),
             active: self.active.get(),
             active_hp: self.active_hp.get(),
-            pending_hp: self.queued_hp.get() > 0,
-            pending_reg: self.queued_reg.get() > 0,
+            pending_hp: hp,
+            pending_reg: reg,
             has_hp: self.spec.has_hp,
         };
-        let turn = self.pick.borrow_mut().next(&load)?;
-        let (head, queued, hp) = match turn {
-            Turn::Hp => (&self.hp, &self.queued_hp, true),
-            Turn::Reg => (&self.reg, &self.queued_reg, false),
-        };
-        let mut head = head.borrow_mut();
-        // FIFO is all that is registered: it asks no clock, and the slots count what is active
-        let taken = head.dequeue(Instant::default()).taken()?;
-        head.finished(taken.policy, Instant::default());
-        queued.set(queued.get() - 1);
-        self.active.set(self.active.get() + 1);
-        self.active_hp.set(self.active_hp.get() + u32::from(hp));
-        Some((taken.request, hp))
-    }
-
-    pub(crate) fn release(&self, hp: bool) {
-        self.active.set(self.active.get() - 1);
-        self.active_hp.set(self.active_hp.get() - u32::from(hp));
-    }
-
-    pub(crate) fn stats(&self) -> ServiceStats {
-        ServiceStats {
-            queued: u64::from(self.queued_reg.get() + self.queued_hp.get()),
-            active: u64::from(self.active.get()),
-            served: self.served.get(),
-            dropped: self.dropped.get(),
+        let mut until: Option<Instant> = None;
+        loop {
+            let turn = self.pick.borrow_mut().next(&load);
+            let Some(turn) = turn else { return until.map_or(Step::Rest, Step::Wait) };
+            let hp = turn == Turn::Hp;
+            let next = heads.head(hp).borrow_mut().dequeue(now);
+            match next {
+                Dequeued::Taken(taken) => return self.start(heads, taken, hp),
+                Dequeued::NotBefore(at) => until = Some(until.map_or(at, |until| until.min(at))),
+                Dequeued::Empty => {}
+            }
+            if hp {
+                load.pending_hp = false;
+            } else {
+                load.pending_reg = false;
+            }
         }
     }
 
-    /// Instances of both heads, as `nrs_policies` lists them.
-    pub(crate) fn policies(&self) -> Policies {
-        let heads = [Some(&self.reg), self.spec.has_hp.then_some(&self.hp)];
-        let listed = heads.into_iter().flatten().flat_map(|head| head.borrow().list());
-        listed.map(|policy| (policy.name, policy.state, policy.counters.queued as usize)).collect()
+    fn start(self: &Rc<Self>, heads: Rc<Heads>, taken: Taken<Work>, hp: bool) -> Step {
+        self.active.set(self.active.get() + 1);
+        self.active_hp.set(self.active_hp.get() + u32::from(hp));
+        let slot = Slot { partition: Rc::clone(self), heads, hp, policy: taken.policy };
+        *taken.request.transport.place.borrow_mut() = Place::Slot(slot);
+        Step::Start(taken.request, taken.log)
+    }
+
+    /// Policies that broke, for the log.
+    pub(crate) fn disabled(&self) -> Vec<Disabled> {
+        self.heads.borrow().both().flat_map(|head| head.borrow_mut().take_disabled()).collect()
     }
 }
 
-impl nrs::Request for Work {
-    fn nid(&self) -> Nid {
-        self.session.nid.get()
-    }
-
-    fn export(&self) -> Option<u64> {
-        Some(self.session.id)
-    }
-
-    fn opcode(&self) -> Opcode {
-        self.request.opcode()
-    }
-
-    fn arrival(&self) -> Instant {
-        self.transport.arrived
-    }
-
-    fn leave_by(&self) -> Instant {
-        self.transport.deadline.get()
+impl Slot {
+    /// Gives the slot back; the policy learns that its request is done.
+    pub(crate) fn release(self, now: Instant) {
+        let partition = &self.partition;
+        partition.active.set(partition.active.get() - 1);
+        partition.active_hp.set(partition.active_hp.get() - u32::from(self.hp));
+        self.heads.head(self.hp).borrow_mut().finished(self.policy, now);
     }
 }

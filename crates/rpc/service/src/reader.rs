@@ -42,8 +42,12 @@ impl Node {
 
     /// Full queues, or a peer that takes no replies: nothing more is read from it.
     async fn backpressure(&self, peer: &Peer) {
-        while self.is_full_for(peer) && !self.stopped.get() {
-            self.drained.notified().await;
+        if self.is_full_for(peer) {
+            self.readers_waiting.set(self.readers_waiting.get() + 1);
+            while self.is_full_for(peer) && !self.stopped.get() {
+                self.drained.notified().await;
+            }
+            self.readers_waiting.set(self.readers_waiting.get() - 1);
         }
         peer.tx.room().await;
     }

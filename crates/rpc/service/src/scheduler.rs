@@ -7,25 +7,30 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use env::{Arrival, Portal, PortalRotor};
-use types::CptIndex;
-use wire::RequestFlags;
+use env::{Arrival, LocalFuture, Portal, PortalRotor};
+use types::{CptIndex, Instant};
+use wire::{Reply, RequestFlags};
 
 use crate::handling::Done;
 use crate::incoming::Peer;
-use crate::node::{Node, Work};
-use crate::partition::Partition;
+use crate::node::Node;
+use crate::partition::{Partition, Step};
+use crate::services::{HeadScope, Service};
+use crate::stats::Started;
+use crate::work::{Place, Queued, Work};
 use crate::{Incoming, ServiceSpec, limits};
 
 impl Node {
-    fn partition(&self, cpt: CptIndex, spec: &'static ServiceSpec) -> Rc<Partition> {
-        let mut partitions = self.partitions[cpt.0 as usize].borrow_mut();
-        if let Some(partition) = partitions.iter().find(|partition| partition.spec.name == spec.name) {
-            return Rc::clone(partition);
+    /// A service; made with its first request or parameter.
+    pub(crate) fn service(&self, spec: &'static ServiceSpec) -> Rc<Service> {
+        let mut services = self.services.borrow_mut();
+        if let Some(service) = services.iter().find(|service| service.spec.name == spec.name) {
+            return Rc::clone(service);
         }
-        let partition = Rc::new(Partition::new(spec));
-        partitions.push(Rc::clone(&partition));
-        partition
+        let (cpts, policies) = (self.service_cpts(spec), nrs::policies_of(&self.tbf));
+        let service = Service::new(spec, &self.config.cpts, &cpts, policies, self.clock.get());
+        services.push(Rc::clone(&service));
+        service
     }
 
     /// The portal rotor's choice. Nothing comes through a router: there are none.
@@ -39,6 +44,9 @@ impl Node {
     /// Whether a CPT to which the next request of `peer` may go has a full queue: its own, where requests stay with their
     /// link, else any.
     pub(crate) fn is_full_for(&self, peer: &Peer) -> bool {
+        if self.buffers_are_used_up() {
+            return true;
+        }
         let is_full = |queued: &Cell<usize>| queued.get() >= limits::QUEUED_MAX;
         if self.portal_rotor.get() != PortalRotor::On && self.config.service_cpts.is_empty() {
             return is_full(&self.queued[peer.cpt.0 as usize]) || is_full(&self.queued[0]); // 0: services without affinity
@@ -46,74 +54,179 @@ impl Node {
         self.queued.iter().any(is_full)
     }
 
-    pub(crate) fn dispatch(self: &Rc<Self>, work: Work) {
-        let class = work.entry.target.class(&work.request);
-        let cpt = self.choose_cpt(class.service, &work.transport.peer.borrow());
-        let partition = self.partition(cpt, class.service);
-        let queued = &self.queued[cpt.0 as usize];
-        queued.set(queued.get() + 1);
-        partition.enqueue(work, class.high_priority);
-        self.run(&partition, cpt);
+    /// Whether a service with a bound of its own (`req_buffers_max`) has all that its partitions may have.
+    fn buffers_are_used_up(&self) -> bool {
+        let services = self.services.borrow();
+        let mut bounded = services.iter().filter(|service| service.buffers_max.get() > 0);
+        bounded.any(|service| service.queued() >= service.buffers_max.get() * service.partitions.len())
     }
 
-    /// Starts requests while slots are free.
-    pub(crate) fn run(self: &Rc<Self>, partition: &Rc<Partition>, cpt: CptIndex) {
+    pub(crate) fn dispatch(self: &Rc<Self>, mut work: Work) {
+        let class = work.entry.target.class(&work.request);
+        let service = self.service(class.service);
+        work.cpt = self.choose_cpt(class.service, &work.transport.peer.borrow());
+        let queued = &self.queued[work.cpt.0 as usize];
+        queued.set(queued.get() + 1);
+        if service.wants_places.get()
+            && let Some((object, range)) = work.read_range()
+        {
+            let (node, target) = (Rc::clone(self), Rc::clone(&work.entry.target));
+            self.env.spawn("service.locate", async move {
+                work.transport.physical.set(target.locate(object, range).await);
+                node.clock.set(node.env.now());
+                node.enqueue(&service, work, class.high_priority);
+            });
+            return;
+        }
+        self.enqueue(&service, work, class.high_priority);
+    }
+
+    fn enqueue(self: &Rc<Self>, service: &Rc<Service>, work: Work, high_priority: bool) {
+        let partition = Rc::clone(service.partition(work.cpt));
+        partition.enqueue(work, high_priority, self.clock.get());
+        self.run(service, &partition);
+    }
+
+    /// Starts requests while slots are free. Where the partitions share their heads, the others help.
+    pub(crate) fn run(self: &Rc<Self>, service: &Rc<Service>, partition: &Rc<Partition>) {
+        self.run_one(service, partition);
+        if service.scope.get() == HeadScope::Service && partition.heads.borrow().queued() > 0 {
+            for other in service.partitions.iter().filter(|other| !Rc::ptr_eq(other, partition)) {
+                self.run_one(service, other);
+            }
+        }
+    }
+
+    /// Something changed for all partitions.
+    pub(crate) fn run_all(self: &Rc<Self>, service: &Rc<Service>) {
+        self.clock.set(self.env.now());
+        service.partitions.iter().for_each(|partition| self.run_one(service, partition));
+    }
+
+    fn run_one(self: &Rc<Self>, service: &Rc<Service>, partition: &Rc<Partition>) {
         if partition.running.replace(true) {
             return; // the loop below goes on
         }
-        while let Some((work, hp)) = partition.take() {
-            let queued = &self.queued[cpt.0 as usize];
-            queued.set(queued.get() - 1);
-            if queued.get() + 1 == limits::QUEUED_MAX {
-                self.drained.notify_waiters();
+        loop {
+            match partition.take(self.clock.get()) {
+                Step::Start(work, line) => {
+                    if let Some(line) = line {
+                        tracing::info!(target: "nrs", service = service.spec.name, cpt = partition.cpt.0, "{line}");
+                    }
+                    self.left_queue(&work);
+                    self.start(work, service, partition);
+                }
+                Step::Wait(until) => {
+                    self.wake_at(service, partition, until);
+                    break;
+                }
+                Step::Rest => break,
             }
-            *work.transport.slot.borrow_mut() = Some((Rc::clone(partition), hp));
-            self.start(work, partition, cpt);
+        }
+        for broken in partition.disabled() {
+            let (policy, arg, call, why, requests) = (broken.policy, broken.arg, broken.call, broken.why, broken.requests);
+            tracing::error!(service = service.spec.name, policy, arg, call, why, requests, "an NRS policy broke: FIFO goes on");
         }
         partition.running.set(false);
     }
 
-    fn start(self: &Rc<Self>, work: Work, partition: &Rc<Partition>, cpt: CptIndex) {
-        let Work { entry, request, session, transport } = work;
+    fn left_queue(&self, work: &Work) {
+        let queued = &self.queued[work.cpt.0 as usize];
+        queued.set(queued.get() - 1);
+        if self.readers_waiting.get() > 0 {
+            self.drained.notify_waiters();
+        }
+    }
+
+    /// Asks the partition again at `until`; one timer each, the earliest.
+    fn wake_at(self: &Rc<Self>, service: &Rc<Service>, partition: &Rc<Partition>, until: Instant) {
+        let mut timer = partition.timer.borrow_mut();
+        match &*timer {
+            Some((at, _)) if *at <= until => return,
+            Some((_, later)) => later.abort(),
+            None => {}
+        }
+        let (node, service, of) = (Rc::downgrade(self), Rc::downgrade(service), Rc::downgrade(partition));
+        let sleep = self.env.sleep_until(until);
+        let task = self.env.spawn("service.throttled", async move {
+            sleep.await;
+            if let (Some(node), Some(service), Some(partition)) = (node.upgrade(), service.upgrade(), of.upgrade()) {
+                partition.timer.borrow_mut().take();
+                if !node.stopped.get() {
+                    node.clock.set(node.env.now());
+                    node.run(&service, &partition);
+                }
+            }
+        });
+        *timer = Some((until, task));
+    }
+
+    /// Takes a request that still waits out of its head; none if it has left.
+    pub(crate) fn unqueue(&self, place: &Queued) -> Option<Work> {
+        let heads = Rc::clone(&place.partition.heads.borrow());
+        let removed = heads.head(place.hp).borrow_mut().remove(place.handle, self.clock.get(), nrs::Removal::Gone);
+        let work = removed?;
+        *work.transport.place.borrow_mut() = Place::Nowhere;
+        self.left_queue(&work);
+        Some(work)
+    }
+
+    fn start(self: &Rc<Self>, work: Work, service: &Rc<Service>, partition: &Rc<Partition>) {
+        let Work { entry, request, session, transport, .. } = work;
         let done = Done {
             entry,
             session: Rc::clone(&session),
             transport: Rc::clone(&transport),
+            service: Rc::clone(service),
             partition: Rc::clone(partition),
             xid: request.xid(),
             tag: request.header.tag,
+            opcode: request.opcode(),
+            length: request.bufs.iter().map(bytes::Bytes::len).sum(),
+            started: self.clock.get(),
             modifies: request.has(RequestFlags::MODIFIES),
             replays: request.has(RequestFlags::REPLAY) && request.header.transno != 0,
+            again: request.has(RequestFlags::RESENT) || request.has(RequestFlags::REPLAY),
         };
         let late = self.clock.get() > transport.deadline.get();
         if (late && !done.replays) || session.ended.get() || done.entry.gone.get() {
-            partition.dropped.set(partition.dropped.get() + 1);
-            self.finish(&done);
+            self.drop_unhandled(&done);
             return;
         }
+        service.stats.borrow_mut().started(&Started {
+            waited: done.started - transport.arrived,
+            queued: partition.heads.borrow().queued() as u64,
+            active: u64::from(partition.active.get()),
+            patience: transport.patience.get(),
+            buffers_free: limits::QUEUED_MAX.saturating_sub(self.queued[partition.cpt.0 as usize].get()) as u64,
+        });
         let mut handler = Rc::clone(&done.entry.target).handle(Incoming { request, session, transport });
         match handler.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(reply) => self.complete(done, reply),
+            Poll::Ready(reply) => {
+                self.clock.set(self.env.now());
+                self.complete(done, reply);
+            }
             Poll::Pending => {
-                let node = Rc::clone(self);
-                self.env.spawn("service.handler", async move {
-                    let mut parked = done.transport.parked.get();
-                    let reply = std::future::poll_fn(|cx| {
-                        let polled = handler.as_mut().poll(cx);
-                        if !std::mem::replace(&mut parked, done.transport.parked.get()) && parked {
-                            node.clock.set(node.env.now());
-                            node.run(&done.partition, cpt); // its slot is somebody else's now
-                        }
-                        polled
-                    })
-                    .await;
-                    drop(handler);
-                    let partition = Rc::clone(&done.partition);
-                    node.clock.set(node.env.now());
-                    node.complete(done, reply);
-                    node.run(&partition, cpt);
-                });
+                self.env.spawn("service.handler", Rc::clone(self).see_through(done, handler));
             }
         }
+    }
+
+    async fn see_through(self: Rc<Self>, done: Done, mut handler: LocalFuture<'static, Reply>) {
+        let mut parked = done.transport.parked.get();
+        let reply = std::future::poll_fn(|cx| {
+            let polled = handler.as_mut().poll(cx);
+            if !std::mem::replace(&mut parked, done.transport.parked.get()) && parked {
+                self.clock.set(self.env.now());
+                self.run(&done.service, &done.partition); // its slot is somebody else's now
+            }
+            polled
+        })
+        .await;
+        drop(handler);
+        let (service, partition) = (Rc::clone(&done.service), Rc::clone(&done.partition));
+        self.clock.set(self.env.now());
+        self.complete(done, reply);
+        self.run(&service, &partition);
     }
 }

@@ -9,8 +9,14 @@ pub struct ServiceSpec {
     pub path: &'static str,
     /// Whether it has a high-priority head.
     pub has_hp: bool,
-    /// Requests that may be handled at once, per partition.
-    pub slots: u32,
+    /// Worker slots that a partition starts with.
+    pub init: u32,
+    /// Part of the limit that does not depend on the CPUs; zero: the limit is `max`.
+    pub base: u32,
+    /// Slots per CPU of a partition, falling by one for every four CPUs.
+    pub factor: u32,
+    /// Slots of all partitions together.
+    pub max: u32,
 }
 
 impl ServiceSpec {
@@ -22,8 +28,10 @@ impl ServiceSpec {
 }
 
 macro_rules! services {
-    ($($(#[$doc:meta])* $name:ident = $text:literal, $path:literal, $hp:literal, $slots:literal;)*) => {
-        $($(#[$doc])* pub static $name: ServiceSpec = ServiceSpec { name: $text, path: $path, has_hp: $hp, slots: $slots };)*
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $path:literal, $hp:literal, $init:literal, $base:literal, $factor:literal, $max:literal;)*) => {
+        $($(#[$doc])* pub static $name: ServiceSpec = ServiceSpec {
+            name: $text, path: $path, has_hp: $hp, init: $init, base: $base, factor: $factor, max: $max,
+        };)*
 
         /// All of them.
         pub static SERVICES: &[&ServiceSpec] = &[$(&$name,)*];
@@ -32,27 +40,27 @@ macro_rules! services {
 
 services! {
     /// Attributes, statfs, sync and locks of OSTs.
-    OST = "ost", "ost.OSS.ost", true, 64;
+    OST = "ost", "ost.OSS.ost", true, 3, 64, 8, 512;
     /// Reads, writes and punches of OSTs.
-    OST_IO = "ost_io", "ost.OSS.ost_io", true, 64;
+    OST_IO = "ost_io", "ost.OSS.ost_io", true, 3, 64, 8, 512;
     /// Destroys of objects (and creates, where there are any).
-    OST_CREATE = "ost_create", "ost.OSS.ost_create", false, 16;
+    OST_CREATE = "ost_create", "ost.OSS.ost_create", false, 2, 8, 1, 64;
     /// All metadata operations and lock enqueues.
-    MDT = "mdt", "mds.MDS.mdt", true, 64;
+    MDT = "mdt", "mds.MDS.mdt", true, 3, 64, 8, 1024;
     /// Pages of directories, closes.
-    MDT_READPAGE = "mdt_readpage", "mds.MDS.mdt_readpage", false, 48;
+    MDT_READPAGE = "mdt_readpage", "mds.MDS.mdt_readpage", false, 2, 48, 4, 256;
     /// Data on the MDT.
-    MDT_IO = "mdt_io", "mds.MDS.mdt_io", true, 64;
+    MDT_IO = "mdt_io", "mds.MDS.mdt_io", true, 3, 64, 8, 512;
     /// Updates from other MDTs.
-    MDT_OUT = "mdt_out", "mds.MDS.mdt_out", false, 64;
+    MDT_OUT = "mdt_out", "mds.MDS.mdt_out", false, 2, 64, 8, 1024;
     /// Configuration.
-    MGS = "mgs", "mgs.MGS.mgs", false, 32;
+    MGS = "mgs", "mgs.MGS.mgs", false, 3, 0, 0, 32;
     /// Cancels of locks from clients.
-    LDLM_CANCELD = "ldlm_canceld", "ldlm.services.ldlm_canceld", true, 24;
+    LDLM_CANCELD = "ldlm_canceld", "ldlm.services.ldlm_canceld", true, 3, 24, 8, 128;
     /// Pings and transfers of the self-test (Lustre: `LST` tests, at least 256 mini-workers a CPT, at most 2,048).
-    LST = "lst", "lst", false, 2048;
+    LST = "lst", "lst", false, 256, 2048, 0, 65_536;
     /// Its control requests: they pass whatever the tests have queued.
-    LST_CONTROL = "lst_control", "lst_control", false, 16;
+    LST_CONTROL = "lst_control", "lst_control", false, 2, 16, 0, 64;
     /// Lock callbacks.
-    LDLM_CBD = "ldlm_cbd", "ldlm.services.ldlm_cbd", false, 24;
+    LDLM_CBD = "ldlm_cbd", "ldlm.services.ldlm_cbd", false, 2, 24, 8, 128;
 }

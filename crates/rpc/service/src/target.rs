@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use env::LocalFuture;
-use types::{Errno, TargetId};
+use types::{Errno, Extent, Fid, TargetId};
 use wire::{Reply, Request};
 
 use crate::{ClientRecord, Exports, Incoming, ServiceSpec, Session, limits};
@@ -29,6 +29,11 @@ pub trait Target: 'static {
     }
     /// Which service handles `request`.
     fn class(&self, request: &Request) -> Class;
+    /// Where on its device `range` of `object` begins, bytes; asked before a read is queued, where a policy sorts by it.
+    /// Nothing: it cannot tell.
+    fn locate(self: Rc<Self>, _object: Fid, _range: Extent) -> LocalFuture<'static, Option<u64>> {
+        Box::pin(async { None })
+    }
     /// Executes a request. Resends that were executed before, and committed replays, do not come here.
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply>;
     /// Makes `record` durable; awaited before Connect is answered.

@@ -115,7 +115,7 @@ fn a_lost_answer_is_asked_for_again_when_the_last_early_reply_has_run_out() {
         world.toy.parked.notify_waiters();
         env.sleep(Span::millis(100)).await;
         (world.cut)(false);
-        env.sleep(service::limits::EARLY_EXTRA).await;
+        env.sleep(Span::secs(30)).await;
         env.sleep(Span::secs(2)).await;
         assert!(!woken.get());
         world.toy.parked.notify_waiters(); // it is a new execution

@@ -8,7 +8,7 @@ use osd::{MetaStore, ObjStore, StoreError, Table, WriteSet};
 use service::spec::{OST, OST_CREATE, OST_IO};
 use service::{Class, ClientRecord, Exports, Incoming, Session, Target};
 use tokio::sync::{Mutex, Notify};
-use types::{Errno, Span, TargetId};
+use types::{Errno, Extent, Fid, Span, TargetId};
 use wire::body::{OstAttr, OstIoReq};
 use wire::{Opcode, Reply, Request, RequestFlags};
 
@@ -260,6 +260,10 @@ impl Target for Ost {
             _ => (&OST, false),
         };
         Class { service, high_priority }
+    }
+
+    fn locate(self: Rc<Self>, object: Fid, range: Extent) -> LocalFuture<'static, Option<u64>> {
+        Box::pin(async move { self.objects.locate(object, range).await.ok().flatten() })
     }
 
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {

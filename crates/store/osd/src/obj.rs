@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use env::LocalFuture;
-use types::{Errno, Fid, Timespec};
+use types::{Errno, Extent, Fid, Timespec};
 
 /// Room in a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,6 +98,9 @@ pub trait ObjStore {
     fn sync(&self) -> LocalFuture<'_, Result<(), Errno>>;
     /// Visits every object, in no order: the scrub, and orphan cleanup by range.
     fn list(&self) -> LocalFuture<'_, Result<Vec<Fid>, Errno>>;
+    /// Where on the device `range` of the object begins, bytes, reckoned back from what of it is stored first; `None` where
+    /// nothing of it is stored or the store cannot tell. A hint for the order of reads: it may be out of date.
+    fn locate(&self, object: Fid, range: Extent) -> LocalFuture<'_, Result<Option<u64>, Errno>>;
     /// Room.
     fn space(&self) -> LocalFuture<'_, Result<Space, Errno>>;
 }

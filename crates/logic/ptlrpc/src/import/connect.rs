@@ -142,6 +142,7 @@ impl<B: Default, W> Import<B, W> {
         self.enter(State::Disconn, now);
         self.connect_at = now;
         self.in_flight = 0;
+        self.estimates.clear();
         self.replay.clear();
         self.replay_sent.clear();
         self.queue_control.clear();

@@ -110,6 +110,8 @@ pub struct Import<B, W> {
     restated: bool,
     done_xid: Option<Xid>,
     ping: Option<Xid>,
+    /// What the server expects requests of an opcode to take; each opcode has its service.
+    estimates: BTreeMap<u16, Span>,
     active_at: Instant,
     connect_at: Instant,
     connect_deadline: Instant,
@@ -147,6 +149,7 @@ impl<B: Default, W> Import<B, W> {
             restated: false,
             done_xid: None,
             ping: None,
+            estimates: BTreeMap::new(),
             active_at: now,
             connect_at: now,
             connect_deadline: now,

@@ -47,6 +47,7 @@ impl<B: Default, W> Import<B, W> {
             out.phase = Phase::Later(now + limits::RECOVERING_RETRY);
             return Ok(Handled::Progress);
         }
+        self.note_estimate(&reply);
         let out = self.out.remove(&xid).expect("looked up just now");
         if out.request.header.tag != 0 {
             self.tags_free.push(out.request.header.tag);
@@ -64,12 +65,25 @@ impl<B: Default, W> Import<B, W> {
         Ok(Handled::Done(Completed { xid, waiter: out.waiter, bulk, reply }))
     }
 
+    /// Only what is slow is remembered: of a quiet server nothing is.
+    fn note_estimate(&mut self, reply: &Reply) {
+        let estimate = Span::millis(u64::from(reply.header.service_estimate_ms));
+        let opcode = reply.header.opcode;
+        if estimate <= limits::ESTIMATE_QUIET {
+            if !self.estimates.is_empty() && estimate != Span::ZERO {
+                self.estimates.remove(&opcode);
+            }
+        } else if self.estimates.len() < limits::ESTIMATES_MAX || self.estimates.contains_key(&opcode) {
+            self.estimates.insert(opcode, estimate);
+        }
+    }
+
     /// An early reply is not the answer yet: the server asks for time.
     fn extend(&mut self, xid: Xid, reply: &Reply, now: Instant) -> bool {
         if !reply.has(ReplyFlags::EARLY) {
             return false;
         }
-        let until = now + Span::millis(u64::from(reply.header.lease_ms));
+        let until = now + Span::millis(u64::from(reply.header.lease_ms)).min(limits::EARLY_LEASE_MAX);
         if let Some((_, deadline)) = self.replay_sent.get_mut(&xid) {
             *deadline = until.max(*deadline);
         } else if let Some(Phase::Sent { deadline, counted }) = self.out.get_mut(&xid).map(|out| &mut out.phase) {

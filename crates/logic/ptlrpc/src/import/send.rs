@@ -6,6 +6,8 @@
 
 use types::{Instant, Xid};
 
+use crate::adaptive::patience;
+
 use super::{Import, Kind, Phase, State, Transmit, millis};
 
 impl<B: Default, W> Import<B, W> {
@@ -51,7 +53,9 @@ impl<B: Default, W> Import<B, W> {
         if out.modifies() && out.request.header.tag == 0 {
             out.request.header.tag = self.tags_free.pop().expect("asked before the request was chosen");
         }
-        out.phase = Phase::Sent { deadline: now + self.config.attempt, counted };
+        let estimate = self.estimates.get(&out.request.header.opcode).copied().unwrap_or_default();
+        let patience = patience(estimate, self.config.attempt);
+        out.phase = Phase::Sent { deadline: now + patience, counted };
         self.in_flight += u32::from(counted);
         self.active_at = now;
         let header = &mut out.request.header;
@@ -60,7 +64,7 @@ impl<B: Default, W> Import<B, W> {
         header.epoch = self.epoch;
         header.instance = self.instance.0;
         header.target = self.config.target.to_u32();
-        header.deadline_ms = millis(self.config.attempt);
+        header.deadline_ms = millis(patience);
         Transmit { request: &mut out.request, bulk: &mut out.bulk }
     }
 }

@@ -330,6 +330,11 @@ impl Files {
 }
 
 impl Object {
+    /// Its file.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
     /// Its attributes; answered by the kernel from memory, because it is open.
     pub(crate) fn attr(&self) -> Result<ObjAttr, Errno> {
         let stat = rustix::fs::fstat(&self.file).map_err(errno)?;

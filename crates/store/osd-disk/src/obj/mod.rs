@@ -14,11 +14,12 @@
 //! dirty objects one `syncfs` does it all. A failed sync fails every later call: data may be lost, the instance ends.
 
 mod buffer;
+mod extents;
 mod files;
 mod pool;
 mod range;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,9 +28,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use env::LocalFuture;
 use osd::{Allocate, Found, IoMode, ObjAttr, ObjStore, Seek, Space};
-use types::{Errno, Fid};
+use types::{Errno, Extent, Fid};
 
 use crate::DiskError;
+use extents::Extents;
 use files::{DIRS, Files, goes_direct};
 use pool::Pool;
 
@@ -64,6 +66,9 @@ pub struct DiskObjects {
     syncing: tokio::sync::Mutex<()>,
     failed: Cell<Option<Errno>>,
     slow_until: Cell<Option<Instant>>,
+    extents: RefCell<Extents>,
+    /// The file system below tells no addresses.
+    unmapped: Cell<bool>,
 }
 
 impl DiskObjects {
@@ -79,6 +84,8 @@ impl DiskObjects {
             syncing: tokio::sync::Mutex::new(()),
             failed: Cell::new(None),
             slow_until: Cell::new(None),
+            extents: RefCell::default(),
+            unmapped: Cell::new(false),
         }))
     }
 
@@ -188,6 +195,7 @@ impl ObjStore for DiskObjects {
     fn truncate(&self, object: Fid, size: u64, create: bool) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
         Box::pin(async move {
             self.check()?;
+            self.extents.borrow_mut().forget(object);
             self.on_pool(move |files| match files.find(object, create)? {
                 Some(open) => files.truncate(&open, size).map(Some),
                 None => Ok(None),
@@ -199,6 +207,7 @@ impl ObjStore for DiskObjects {
     fn allocate(&self, object: Fid, what: Allocate, offset: u64, length: u64) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
         Box::pin(async move {
             self.check()?;
+            self.extents.borrow_mut().forget(object);
             self.on_pool(move |files| match files.find(object, what != Allocate::Punch)? {
                 Some(open) => files.allocate(&open, what, offset, length).map(Some),
                 None => Ok(None),
@@ -227,6 +236,7 @@ impl ObjStore for DiskObjects {
     fn destroy(&self, object: Fid) -> LocalFuture<'_, Result<bool, Errno>> {
         Box::pin(async move {
             self.check()?;
+            self.extents.borrow_mut().forget(object);
             if let Ok(None) = self.files.find_now(object) {
                 return Ok(false);
             }
@@ -248,6 +258,32 @@ impl ObjStore for DiskObjects {
         Box::pin(async move {
             self.check()?;
             self.on_pool(Files::list).await
+        })
+    }
+
+    fn locate(&self, object: Fid, range: Extent) -> LocalFuture<'_, Result<Option<u64>, Errno>> {
+        Box::pin(async move {
+            self.check()?;
+            let known = self.extents.borrow().place(object, range);
+            if known.is_some() || self.unmapped.get() {
+                return Ok(known);
+            }
+            let asked = self.on_pool(move |files| match files.find(object, false)? {
+                Some(open) => extents::ask(open.fd(), range.start()),
+                None => Ok(Vec::new()),
+            });
+            match asked.await {
+                Ok(pieces) => {
+                    let found = extents::place(&pieces, range);
+                    self.extents.borrow_mut().learn(object, pieces);
+                    Ok(found)
+                }
+                Err(Errno::EOPNOTSUPP | Errno::ENOTTY) => {
+                    self.unmapped.set(true);
+                    Ok(None)
+                }
+                Err(error) => Err(error),
+            }
         })
     }
 

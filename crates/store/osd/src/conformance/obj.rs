@@ -22,6 +22,7 @@ pub const CASES: &[(u64, ObjCase)] = &[
     (ROOM_BYTES, |bed| Box::pin(offsets_beyond_the_largest_file_are_refused(bed))),
     (ROOM_BYTES, |bed| Box::pin(synced_data_survives_a_crash(bed))),
     (ROOM_BYTES, |bed| Box::pin(unsynced_blocks_are_old_or_new_after_a_crash(bed))),
+    (ROOM_BYTES, |bed| Box::pin(places_on_the_device_are_told_or_not_known(bed))),
     (ROOM_BYTES, |bed| Box::pin(it_equals_a_model_under_random_calls(bed))),
     (ROOM_BYTES_SMALL, |bed| Box::pin(a_full_store_keeps_what_it_has(bed))),
 ];
@@ -244,6 +245,21 @@ async fn unsynced_blocks_are_old_or_new_after_a_crash(bed: ObjBed) {
             assert!(block.iter().all(|byte| *byte == old) || block.iter().all(|byte| *byte == new));
         }
     }
+}
+
+async fn places_on_the_device_are_told_or_not_known(bed: ObjBed) {
+    let store = (bed.open)();
+    let range = |start, end| types::Extent::new(start, end).expect("not empty");
+    assert_eq!(store.locate(ONE, range(0, 4_096)).await, Ok(None), "there is no object");
+    write(&store, ONE, 0, &pattern(8_192, 3)).await;
+    store.sync().await.expect("synced");
+    let first = store.locate(ONE, range(0, 4_096)).await.expect("it can be asked");
+    if let Some(first) = first {
+        assert_eq!(store.locate(ONE, range(512, 4_096)).await, Ok(Some(first + 512)), "within one block");
+    }
+    assert_eq!(store.locate(ONE, range(1 << 30, 1 << 31)).await, Ok(None), "nothing is stored there");
+    store.destroy(ONE).await.expect("destroyed");
+    assert_eq!(store.locate(ONE, range(0, 4_096)).await, Ok(None), "it is gone");
 }
 
 async fn it_equals_a_model_under_random_calls(bed: ObjBed) {

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use env::{Env, LocalFuture};
-use types::{Errno, Fid, Span, Timespec};
+use types::{Errno, Extent, Fid, Span, Timespec};
 
 use super::{MemDisk, next_random, span_between};
 use crate::{Allocate, Found, IoMode, ObjAttr, ObjStore, Seek, Space};
 
 /// Unit in which a write is torn, and in which space is given out.
 const BLOCK: u64 = 4_096;
+/// Room of an object on the device, as [`ObjStore::locate`] tells it.
+const OBJECT_ROOM_BITS: u32 = 30;
 /// Largest object: what a file offset can express.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
@@ -378,6 +380,15 @@ impl ObjStore for MemObjects {
             self.pause().await;
             let objects = self.disk.0.objects.borrow();
             Ok(objects.slots.iter().filter(|(_, slot)| slot.cached.is_some()).map(|(fid, _)| *fid).collect())
+        })
+    }
+
+    /// As if every object lay in one piece, in the order of their numbers.
+    fn locate(&self, fid: Fid, range: Extent) -> LocalFuture<'_, Result<Option<u64>, Errno>> {
+        Box::pin(async move {
+            self.pause().await;
+            let stored = self.attr_now(fid).is_some_and(|attr| range.start() < attr.size);
+            Ok(stored.then(|| (u64::from(fid.oid) << OBJECT_ROOM_BITS).wrapping_add(range.start())))
         })
     }
 

@@ -113,7 +113,7 @@ async fn answer(ask: Ask, creds: &Creds, params: &ParamTree, answers: &dyn Answe
             found.map(|found| Reply::Values(found.into_iter().map(value).collect())).map_err(|error| failure(&error))
         }
         Ask::Set { pattern, value } => {
-            let done = params.set(&pattern, &value).map_err(|error| failure(&error))?;
+            let done = params.set(&pattern, &value).await.map_err(|error| failure(&error))?;
             Ok(Reply::Set(done.into_iter().map(outcome).collect()))
         }
         Ask::List { pattern, recursive } => {

@@ -1,6 +1,5 @@
 //! Parameters of a server node, under Lustre's names.
 
-use std::fmt::Write as _;
 use std::rc::{Rc, Weak};
 
 use env::{ParamTree, parse_within};
@@ -30,6 +29,7 @@ pub(super) fn register(params: &ParamTree, server: &Rc<Server>) {
         Ok(())
     });
     selftest::register(params, std::slice::from_ref(&server.tester));
+    server.node.register_params(params, &services(server));
     for service in services(server) {
         register_service(params, server, service);
     }
@@ -67,53 +67,13 @@ fn services(server: &Server) -> Vec<&'static ServiceSpec> {
     all
 }
 
+/// Beside those that the service registers itself.
 fn register_service(params: &ParamTree, server: &Rc<Server>, service: &'static ServiceSpec) {
-    let base = service.path;
-    let slots = u64::from(service.slots) * server.node.service_cpts(service).len() as u64;
-    for name in ["threads_min", "threads_max", "threads_started"] {
-        // Worker slots: all of them exist from the start.
-        params.register(format!("{base}.{name}"), move || slots.to_string());
-    }
-    let weak = Rc::downgrade(server);
-    params.register(format!("{base}.nrs_policies"), of(&weak, move |server| policies(server, service)));
-    let counts = of(&weak, move |server| {
+    let counts = of(&Rc::downgrade(server), move |server| {
         let counts: Vec<String> = server.node.served_by_cpt(service).iter().map(u64::to_string).collect();
         counts.join(" ")
     });
-    params.register(format!("{base}.requests_by_cpt"), counts);
-    params.register(format!("{base}.stats"), of(&weak, move |server| stats(server, service)));
-}
-
-/// The YAML of spec rpc 4.7: queued and active are sums over the partitions, the state is the first one's.
-fn policies(server: &Server, service: &ServiceSpec) -> String {
-    let mut out = String::from("\n");
-    let mut heads = vec!["regular_requests"];
-    if service.has_hp {
-        heads.push("high_priority_requests");
-    }
-    let all = server.node.nrs_policies(service.name);
-    let active = server.node.stats().get(service.name).map_or(0, |stats| stats.active);
-    for (number, head) in heads.iter().enumerate() {
-        // Each partition lists its regular head's instances, then as many of the other head.
-        let queued: usize = all.iter().filter_map(|(_, instances)| instances.get(number)).map(|(_, _, queued)| queued).sum();
-        let active = if number == 0 { active } else { 0 };
-        let _ = write!(
-            out,
-            "{head}:\n  - name: fifo\n    state: started\n    fallback: yes\n    queued: {queued}\n    active: {active}\n\n"
-        );
-    }
-    out.truncate(out.trim_end().len());
-    out
-}
-
-/// One line per counter: `name samples [unit]`.
-fn stats(server: &Server, service: &ServiceSpec) -> String {
-    let stats = server.node.stats().get(service.name).copied().unwrap_or_default();
-    format!(
-        "req_qdepth                {} samples [reqs]\nreq_active                {} samples [reqs]\n\
-         req_served                {} samples [reqs]\nreq_dropped               {} samples [reqs]\n",
-        stats.queued, stats.active, stats.served, stats.dropped
-    )
+    params.register(format!("{}.requests_by_cpt", service.path), counts);
 }
 
 fn register_target(params: &ParamTree, server: &Rc<Server>, index: usize, target: &Running) {

@@ -1,0 +1,245 @@
+//! What an administrator does to the scheduler of a running node, and what a lock does to a request that waits.
+//!
+//! A command holds over all partitions or changes nothing. Only a start that waits for its own policy to drain takes
+//! time; it goes on whether its asker waits or not.
+
+use std::rc::Rc;
+
+use nrs::{Moment, Refusal, Selected};
+use tokio::sync::oneshot;
+use types::{ClientId, Errno};
+use wire::Request;
+
+use crate::housekeeping::waiting;
+use crate::node::Node;
+use crate::partition::Heads;
+use crate::services::{HeadScope, Service};
+use crate::work::{Place, Queued, Work};
+use crate::{Exports, ServiceSpec, limits};
+
+impl Node {
+    fn moment(&self) -> Moment {
+        self.clock.set(self.env.now());
+        Moment { now: self.clock.get(), seed: self.env.random() }
+    }
+
+    /// Carries out a value of `nrs_policies`.
+    ///
+    /// # Errors
+    /// Those of [`nrs::Partitions::select`], and EBUSY if the policy, which runs with another argument, has not drained
+    /// after [`nrs::DRAIN_WAIT`].
+    pub async fn nrs_select(self: &Rc<Self>, spec: &'static ServiceSpec, value: &str) -> Result<(), Refusal> {
+        let service = self.service(spec);
+        let moment = self.moment();
+        let selected = service.with_heads(|heads| heads.select(value, moment));
+        service.note_places();
+        self.run_all(&service);
+        let Selected::Draining(restart) = selected? else { return Ok(()) };
+        let (tell, told) = oneshot::channel();
+        let node = Rc::clone(self);
+        self.env.spawn("service.restart_policy", async move {
+            let _asker_may_be_gone = tell.send(node.see_drained(&service, restart).await);
+        });
+        told.await.unwrap_or_else(|_| Err(Refusal::new(Errno::ESHUTDOWN, "the node stops")))
+    }
+
+    async fn see_drained(self: &Rc<Self>, service: &Rc<Service>, mut restart: nrs::Restart) -> Result<(), Refusal> {
+        let until = self.env.now() + nrs::DRAIN_WAIT;
+        loop {
+            self.env.sleep(limits::DRAIN_LOOK).await;
+            let moment = self.moment();
+            let selected =
+                service.with_heads(
+                    |heads| {
+                        if moment.now >= until { Err(heads.give_up(restart)) } else { heads.resume(restart, moment) }
+                    },
+                );
+            service.note_places();
+            self.run_all(service);
+            match selected? {
+                Selected::Done => return Ok(()),
+                Selected::Draining(again) => restart = again,
+            }
+        }
+    }
+
+    /// What `nrs_policies` shows.
+    pub fn nrs_policies(&self, spec: &'static ServiceSpec) -> String {
+        let (reg, hp) = self.service(spec).with_heads(|heads| heads.list());
+        nrs::print_policies(&reg, hp.as_deref())
+    }
+
+    /// What `nrs_stats` shows.
+    pub fn nrs_stats(&self, spec: &'static ServiceSpec) -> String {
+        let (reg, hp) = self.service(spec).with_heads(|heads| heads.list());
+        nrs::print_stats(&reg, hp.as_deref())
+    }
+
+    /// The value of a policy's tunable.
+    ///
+    /// # Errors
+    /// ENODEV while the policy is stopped, EAGAIN while it starts or stops.
+    pub fn nrs_get(&self, spec: &'static ServiceSpec, parameter: &str) -> Result<String, Refusal> {
+        self.service(spec).with_heads(|heads| heads.get(parameter))
+    }
+
+    /// Sets a policy's tunable.
+    ///
+    /// # Errors
+    /// As [`Node::nrs_get`], and EINVAL for a value that is wrong or out of range. Nothing has changed then.
+    pub fn nrs_set(self: &Rc<Self>, spec: &'static ServiceSpec, parameter: &str, value: &str) -> Result<(), Refusal> {
+        let service = self.service(spec);
+        let moment = self.moment();
+        let done = service.with_heads(|heads| heads.set(parameter, value, moment));
+        service.note_places();
+        self.run_all(&service);
+        done
+    }
+
+    /// Whether each request that leaves a head has a line in the log.
+    pub fn nrs_log(&self, spec: &'static ServiceSpec, on: bool) {
+        self.service(spec).set_log(on);
+    }
+
+    /// Whose heads the requests of a service wait in.
+    pub fn head_scope(&self, spec: &'static ServiceSpec) -> HeadScope {
+        self.service(spec).scope.get()
+    }
+
+    /// Changes [`Node::head_scope`]: what waits moves to the new heads in the order in which the old ones would have given
+    /// it, partition by partition; their policy starts there with its argument and its defaults.
+    ///
+    /// # Errors
+    /// EAGAIN while a policy starts or drains; what its start answers. Nothing has changed then.
+    pub fn set_head_scope(self: &Rc<Self>, spec: &'static ServiceSpec, scope: HeadScope) -> Result<(), Refusal> {
+        let service = self.service(spec);
+        if service.scope.get() == scope {
+            return Ok(());
+        }
+        let old = service.heads();
+        let commands = running_policies(&service)?;
+        let before = service.scope.get();
+        let new: Vec<Rc<Heads>> = match scope {
+            HeadScope::Cpt => service.partitions.iter().map(|at| Heads::new(spec, at.cpt, &service.policies)).collect(),
+            HeadScope::Service => vec![Heads::new(spec, types::CptIndex(0), &service.policies)],
+        };
+        self.give_heads(&service, scope, &new);
+        for command in commands {
+            let moment = self.moment();
+            if let Err(refusal) = service.with_heads(|heads| heads.select(&command, moment)) {
+                self.give_heads(&service, before, &old);
+                return Err(refusal);
+            }
+        }
+        service.set_log(service.log.get());
+        service.note_places();
+        for heads in &old {
+            self.move_waiting(&service, heads);
+        }
+        self.run_all(&service);
+        Ok(())
+    }
+
+    fn give_heads(&self, service: &Service, scope: HeadScope, heads: &[Rc<Heads>]) {
+        service.scope.set(scope);
+        for (at, partition) in service.partitions.iter().enumerate() {
+            *partition.heads.borrow_mut() = Rc::clone(heads.get(at).unwrap_or(&heads[0]));
+        }
+    }
+
+    fn move_waiting(&self, service: &Service, from: &Heads) {
+        let now = self.clock.get();
+        for (hp, head) in [false, true].into_iter().zip(from.both()) {
+            for work in drain(head, now) {
+                service.partition(work.cpt).enqueue(work, hp, now);
+            }
+        }
+    }
+
+    /// The node stops: what waits is answered by nobody.
+    pub(crate) fn empty_queues(&self) {
+        for service in self.services.borrow().iter() {
+            for partition in &service.partitions {
+                if let Some((_, timer)) = partition.timer.borrow_mut().take() {
+                    timer.abort();
+                }
+            }
+            for head in service.heads().iter().flat_map(|heads| heads.both()) {
+                for work in drain(head, self.clock.get()) {
+                    *work.transport.place.borrow_mut() = Place::Nowhere;
+                    let queued = &self.queued[work.cpt.0 as usize];
+                    queued.set(queued.get() - 1);
+                }
+            }
+        }
+    }
+
+    /// Moves requests of `client` that wait, and for which `wanted` holds, to the high-priority heads: a lock is being
+    /// called back whose holder has to finish them first (spec rpc 4.5). Answers how many.
+    fn promote(self: &Rc<Self>, exports: &Exports, client: ClientId, wanted: impl Fn(&Request) -> bool) -> usize {
+        self.clock.set(self.env.now());
+        let mut promoted = Vec::new();
+        for session in exports.sessions().iter().filter(|session| session.client == client) {
+            for place in waiting(session) {
+                let regular = !place.hp && place.partition.spec.has_hp && place.holds(|work: &Work| wanted(&work.request));
+                if regular && self.raise(&place) {
+                    promoted.push(place.partition);
+                }
+            }
+        }
+        let count = promoted.len();
+        for partition in promoted {
+            self.run(&self.service(partition.spec), &partition);
+        }
+        count
+    }
+
+    fn raise(&self, place: &Queued) -> bool {
+        let heads = Rc::clone(&place.partition.heads.borrow());
+        let Some(hp) = &heads.hp else { return false };
+        let (mut reg, mut hp) = (heads.reg.borrow_mut(), hp.borrow_mut());
+        let Some(handle) = nrs::promote(&mut reg, &mut hp, place.handle, self.clock.get()) else { return false };
+        let transport = hp.get(handle).map(|work| Rc::clone(&work.transport)).expect("it has just been queued there");
+        *transport.place.borrow_mut() = Place::Queued(Queued { hp: true, handle, ..place.clone() });
+        true
+    }
+}
+
+impl Exports {
+    /// Moves requests of `client` that still wait, and for which `wanted` holds, to the high-priority heads of their
+    /// partitions: to be called just before a lock that covers them is called back. Answers how many were moved.
+    pub fn promote(&self, client: ClientId, wanted: impl Fn(&Request) -> bool) -> usize {
+        let node = self.node.borrow().upgrade();
+        node.map_or(0, |node| node.promote(self, client, wanted))
+    }
+}
+
+/// Everything that waits in a head, in the order in which it would leave if nothing held it back.
+fn drain(head: &std::cell::RefCell<nrs::Head<Work>>, now: types::Instant) -> Vec<Work> {
+    let mut head = head.borrow_mut();
+    head.end();
+    let mut all = Vec::with_capacity(head.len());
+    while let Some(taken) = head.dequeue(now).taken() {
+        head.finished(taken.policy, now);
+        all.push(taken.request);
+    }
+    all
+}
+
+/// The commands that would start what runs beside FIFO.
+fn running_policies(service: &Service) -> Result<Vec<String>, Refusal> {
+    let (reg, hp) = service.with_heads(|heads| heads.list());
+    let mut commands = Vec::new();
+    for (word, list) in [("reg", Some(reg)), ("hp", hp)] {
+        for policy in list.into_iter().flatten().filter(|policy| !policy.fallback) {
+            match policy.state {
+                nrs::PolicyState::Stopped => {}
+                nrs::PolicyState::Started => commands.push(format!("{} {word} {}", policy.name, policy.arg)),
+                nrs::PolicyState::Starting | nrs::PolicyState::Stopping => {
+                    return Err(Refusal::new(Errno::EAGAIN, format!("{} is {}", policy.name, policy.state.name())));
+                }
+            }
+        }
+    }
+    Ok(commands)
+}

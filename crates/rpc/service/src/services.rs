@@ -1,0 +1,172 @@
+//! A service of a node: its partitions, its heads, what it counts.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::rc::Rc;
+
+use env::CptTable;
+use nrs::{Descriptor, Head, Partitions};
+use types::{CptIndex, Instant};
+
+use crate::ServiceSpec;
+use crate::partition::{Heads, Partition};
+use crate::stats::{History, Stats};
+use crate::threads::Threads;
+use crate::work::Work;
+
+/// Whose heads requests wait in (`nrs_head_scope`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HeadScope {
+    /// Those of the request's partition.
+    #[default]
+    Cpt,
+    /// Those of the service: one order for all its partitions, whose slots all take from it.
+    Service,
+}
+
+impl HeadScope {
+    /// As the parameter spells it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            HeadScope::Cpt => "cpt",
+            HeadScope::Service => "service",
+        }
+    }
+}
+
+/// Counters of one service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServiceStats {
+    /// Waiting in the heads.
+    pub queued: u64,
+    /// Being handled.
+    pub active: u64,
+    /// Answered.
+    pub served: u64,
+    /// Dropped because their deadline had passed or their client was gone.
+    pub dropped: u64,
+}
+
+/// Parameters that tell whether a running policy asks for places on the device.
+const OFFSET_TYPES: [&str; 2] = ["nrs_orr_offset_type", "nrs_trr_offset_type"];
+
+/// The table of CPTs knows CPUs, not which of them share a core: each counts in full.
+const THREADS_PER_CORE: u32 = 1;
+
+/// One service.
+pub(crate) struct Service {
+    pub(crate) spec: &'static ServiceSpec,
+    /// In the order of their CPTs.
+    pub(crate) partitions: Vec<Rc<Partition>>,
+    pub(crate) policies: Vec<Descriptor<Work>>,
+    pub(crate) scope: Cell<HeadScope>,
+    pub(crate) threads: Cell<Threads>,
+    pub(crate) log: Cell<bool>,
+    /// A policy sorts reads by where they lie on the device.
+    pub(crate) wants_places: Cell<bool>,
+    pub(crate) stats: RefCell<Stats>,
+    pub(crate) history: RefCell<History>,
+    /// `req_buffers_max`: requests that a partition may have waiting; zero is no bound of its own.
+    pub(crate) buffers_max: Cell<usize>,
+    pub(crate) served: Cell<u64>,
+    pub(crate) dropped: Cell<u64>,
+}
+
+impl Service {
+    pub(crate) fn new(
+        spec: &'static ServiceSpec,
+        table: &CptTable,
+        cpts: &[CptIndex],
+        policies: Vec<Descriptor<Work>>,
+        now: Instant,
+    ) -> Rc<Service> {
+        let count = u32::try_from(cpts.len()).expect("partitions are bounded");
+        let cpus = |cpt: CptIndex| u32::try_from(table.cpus(cpt).len()).unwrap_or(u32::MAX);
+        let (all, mine) = (table.all().map(cpus).sum(), cpts.iter().copied().map(cpus).max().unwrap_or(1));
+        let threads = Threads::of(spec, count, mine, all, THREADS_PER_CORE);
+        let partition = |cpt: &CptIndex| {
+            let heads = Heads::new(spec, *cpt, &policies);
+            let partition = Partition::new(spec, *cpt, heads, now);
+            partition.slots.set(threads.min);
+            partition.set_slots(threads.min, threads.max);
+            partition
+        };
+        Rc::new(Service {
+            spec,
+            partitions: cpts.iter().map(partition).collect(),
+            policies,
+            scope: Cell::default(),
+            threads: Cell::new(threads),
+            log: Cell::new(false),
+            wants_places: Cell::new(false),
+            stats: RefCell::default(),
+            history: RefCell::default(),
+            buffers_max: Cell::new(0),
+            served: Cell::new(0),
+            dropped: Cell::new(0),
+        })
+    }
+
+    /// Its partition on `cpt`, if it has one there.
+    pub(crate) fn find(&self, cpt: CptIndex) -> Option<&Rc<Partition>> {
+        let at = self.partitions.binary_search_by_key(&cpt, |partition| partition.cpt).ok()?;
+        Some(&self.partitions[at])
+    }
+
+    pub(crate) fn partition(&self, cpt: CptIndex) -> &Rc<Partition> {
+        self.find(cpt).expect("a request goes to a CPT of its service")
+    }
+
+    pub(crate) fn set_threads(&self, threads: Threads) {
+        self.threads.set(threads);
+        self.partitions.iter().for_each(|partition| partition.set_slots(threads.min, threads.max));
+    }
+
+    /// Heads, each once.
+    pub(crate) fn heads(&self) -> Vec<Rc<Heads>> {
+        let each = match self.scope.get() {
+            HeadScope::Cpt => self.partitions.len(),
+            HeadScope::Service => 1,
+        };
+        self.partitions[..each].iter().map(|partition| Rc::clone(&partition.heads.borrow())).collect()
+    }
+
+    /// A command over all heads.
+    pub(crate) fn with_heads<T>(&self, command: impl FnOnce(&mut Partitions<'_, Work>) -> T) -> T {
+        let heads = self.heads();
+        let mut reg: Vec<RefMut<'_, Head<Work>>> = heads.iter().map(|heads| heads.reg.borrow_mut()).collect();
+        let mut hp: Vec<RefMut<'_, Head<Work>>> =
+            heads.iter().filter_map(|heads| heads.hp.as_ref()).map(RefCell::borrow_mut).collect();
+        let mut all = Partitions {
+            reg: reg.iter_mut().map(|head| &mut **head).collect(),
+            hp: hp.iter_mut().map(|head| &mut **head).collect(),
+        };
+        command(&mut all)
+    }
+
+    pub(crate) fn set_log(&self, on: bool) {
+        self.log.set(on);
+        for heads in self.heads() {
+            heads.both().for_each(|head| head.borrow_mut().set_log(on));
+        }
+    }
+
+    /// After a command: whether ORR or TRR runs and sorts by places on the device.
+    pub(crate) fn note_places(&self) {
+        let sorts = |parameter| self.with_heads(|heads| heads.get(parameter)).is_ok_and(|value| value.contains("physical"));
+        self.wants_places.set(OFFSET_TYPES.into_iter().any(sorts));
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.heads().iter().map(|heads| heads.queued()).sum()
+    }
+
+    pub(crate) fn summary(&self) -> ServiceStats {
+        ServiceStats {
+            queued: self.queued() as u64,
+            active: self.partitions.iter().map(|partition| u64::from(partition.active.get())).sum(),
+            served: self.served.get(),
+            dropped: self.dropped.get(),
+        }
+    }
+}
