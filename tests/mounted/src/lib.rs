@@ -274,6 +274,17 @@ impl Up {
             .collect()
     }
 
+    /// Value of the one parameter that `name` matches.
+    #[must_use]
+    pub fn param(&self, name: &str) -> String {
+        self.tool(&["lctl", "get_param", "-n", name])
+    }
+
+    /// Sets every parameter that `name` matches.
+    pub fn set(&self, name: &str, value: &str) {
+        let _ = self.tool(&["lctl", "set_param", "-n", &format!("{name}={value}")]);
+    }
+
     /// Runs `lfs`, `lctl` or another subcommand against this file system and returns what it printed.
     #[must_use]
     pub fn tool(&self, args: &[&str]) -> String {
