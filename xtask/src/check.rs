@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::leftovers::Machine;
-use crate::run::run;
+use crate::run::{run, run_within};
 use crate::tidy;
 
 /// How much of everything a run does.
@@ -18,6 +18,11 @@ struct Scale {
 
 const CI: Scale = Scale { seeds: 200, fuzz_secs: 30, full: false };
 const FULL: Scale = Scale { seeds: 200, fuzz_secs: 30, full: true };
+
+/// The mounted tests take a third of this on two quiet cores.
+const MOUNTED_MAX: Duration = Duration::from_secs(25 * 60);
+/// With the counts of a release.
+const MOUNTED_FULL_MAX: Duration = Duration::from_secs(3 * 3600);
 
 type Stage = (&'static str, fn(Scale) -> Result<()>);
 
@@ -102,10 +107,17 @@ fn fuzz_all(secs: u32) -> Result<()> {
 }
 
 fn mounted_tests(scale: Scale, name: Option<&str>) -> Result<()> {
-    let mut args = vec!["test", "-p", "mounted", "--quiet", "--", "--test-threads=1"];
+    let mut args = vec!["test", "-p", "mounted", "--", "--test-threads=1"];
     args.extend(name);
     let full = if scale.full { "1" } else { "0" };
-    run("cargo", &args, &[("NACRE_BIN", "target/release/nacre"), ("NACRE_FULL", full)])
+    let limit = if scale.full { MOUNTED_FULL_MAX } else { MOUNTED_MAX };
+    // apart from the daemons that this machine runs already
+    let sockets = std::env::temp_dir().join(format!("nacre-check-{}", std::process::id()));
+    let sockets = sockets.to_string_lossy();
+    let envs = [("NACRE_BIN", "target/release/nacre"), ("NACRE_FULL", full), ("NACRE_RUN", &*sockets)];
+    let outcome = run_within(limit, "cargo", &args, &envs);
+    let _none_was_made = std::fs::remove_dir_all(&*sockets);
+    outcome
 }
 
 /// `cargo xtask sim`.

@@ -4,6 +4,7 @@
 //! test panics. Where FUSE or root is missing the fixture fails: a skipped test is no test.
 
 pub mod cut;
+pub mod load;
 pub mod posix;
 pub mod work;
 
@@ -282,15 +283,28 @@ impl Up {
 
     /// Sets every parameter that `name` matches.
     pub fn set(&self, name: &str, value: &str) {
-        let _ = self.tool(&["lctl", "set_param", "-n", &format!("{name}={value}")]);
+        self.try_set(&[(name, value)]).unwrap_or_else(|error| panic!("{name}={value}: {error}"));
+    }
+
+    /// Sets parameters in one command; what `lctl` says when it fails.
+    pub fn try_set(&self, all: &[(&str, &str)]) -> Result<(), String> {
+        let mut words = vec!["lctl".to_owned(), "set_param".to_owned(), "-n".to_owned()];
+        words.extend(all.iter().map(|(name, value)| format!("{name}={value}")));
+        self.try_tool(&words).map(drop)
     }
 
     /// Runs `lfs`, `lctl` or another subcommand against this file system and returns what it printed.
     #[must_use]
     pub fn tool(&self, args: &[&str]) -> String {
+        self.try_tool(args).unwrap_or_else(|error| panic!("nacre {args:?}: {error}"))
+    }
+
+    fn try_tool(&self, args: &[impl AsRef<std::ffi::OsStr>]) -> Result<String, String> {
         let output = Command::new(nacre_bin()).args(args).current_dir(&self.mount).output().expect("nacre starts");
-        assert!(output.status.success(), "nacre {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).expect("text")
+        if output.status.success() {
+            return Ok(String::from_utf8(output.stdout).expect("text"));
+        }
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }
 

@@ -66,7 +66,8 @@ impl Field {
             if let Some(rest) = line.strip_prefix("- nid") {
                 nid = rest.trim();
             } else if line.trim_start().starts_with(kind) {
-                let sum = line.rsplit("sum:").next().and_then(|rest| rest.trim().trim_end_matches('}').trim().parse::<u64>().ok());
+                let sum =
+                    line.rsplit("sum:").next().and_then(|rest| rest.trim().trim_end_matches('}').trim().parse::<u64>().ok());
                 sums.insert(nid.to_owned(), sum.unwrap_or_else(|| panic!("no sum in '{line}'")));
             }
         }

@@ -52,8 +52,11 @@ impl Node {
         let Done { service, transport, .. } = done;
         let mut stats = service.stats.borrow_mut();
         stats.handled(done.opcode, now - done.started);
-        if reply.errno().is_none() && matches!(done.opcode, Opcode::OstRead | Opcode::OstWrite) {
-            stats.moved(done.opcode, u64::from(reply.body::<wire::body::OstAttr>().length));
+        match done.opcode {
+            _ if reply.errno().is_some() => {}
+            Opcode::OstRead => stats.moved(done.opcode, u64::from(reply.body::<wire::body::OstAttr>().length)),
+            Opcode::OstWrite => stats.moved(done.opcode, done.bytes),
+            _ => {}
         }
         drop(stats);
         if service.history.borrow().is_on() {
@@ -161,6 +164,8 @@ pub(crate) struct Done {
     pub(crate) xid: Xid,
     pub(crate) tag: u32,
     pub(crate) opcode: Opcode,
+    /// Of data that it asked to read or write.
+    pub(crate) bytes: u64,
     /// Bytes of its buffers.
     pub(crate) length: usize,
     pub(crate) started: Instant,

@@ -172,8 +172,10 @@ impl Node {
     }
 
     fn start(self: &Rc<Self>, work: Work, service: &Rc<Service>, partition: &Rc<Partition>) {
+        let bytes = nrs::Request::bytes(&work);
         let Work { entry, request, session, transport, .. } = work;
         let done = Done {
+            bytes,
             entry,
             session: Rc::clone(&session),
             transport: Rc::clone(&transport),
