@@ -6,6 +6,7 @@
 pub mod cut;
 pub mod load;
 pub mod posix;
+pub mod range;
 pub mod work;
 
 use std::fs;
@@ -187,9 +188,14 @@ impl Up {
 
     /// A further mount of its own daemon, with its own NID `127.0.0.<last>@tcp`.
     pub fn second_mount(&mut self, last: u8) -> PathBuf {
+        self.second_mount_with(last, "")
+    }
+
+    /// The same with more mount options.
+    pub fn second_mount_with(&mut self, last: u8, options: &str) -> PathBuf {
         let dir = self.scratch.path().join(format!("mnt{last}"));
         fs::create_dir_all(&dir).expect("a mount point");
-        let options = format!("nid=127.0.0.{last}@tcp,transport={}", word(self.transport));
+        let options = format!("nid=127.0.0.{last}@tcp,transport={},{options}", word(self.transport));
         let offer = offer(self.transport);
         let status = Command::new(nacre_bin()).args(["mount", &self.address()]).arg(&dir).args(["-o", &options]).status();
         drop(offer);

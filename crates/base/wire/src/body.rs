@@ -603,6 +603,8 @@ pub mod setattr {
     pub const CTIME: u32 = 1024;
     /// Project.
     pub const PROJID: u32 = 2048;
+    /// Drop `security.capability` (a write by anybody).
+    pub const KILL_CAPABILITY: u32 = 4096;
 }
 
 /// Values in [`LockReq`].

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use layout::{Layout, Striping};
 use types::{Errno, Fid};
-use wire::attr::{S_ISGID, S_ISUID};
+use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
 use wire::body::{AttrRep, disposition};
 use wire::{Attr, Reply};
 
@@ -19,6 +19,8 @@ pub(crate) struct Inode {
     layout: RefCell<Option<Rc<Layout>>>,
     /// Mode as this client saw it last: tells whether a write must drop set-user-id.
     pub(crate) mode: Cell<u32>,
+    /// Whether a write must drop a capability.
+    capable: Cell<bool>,
     /// Present while handles are open for writing.
     pub(crate) view: RefCell<Option<WriteView>>,
     handles: Cell<u32>,
@@ -35,6 +37,7 @@ impl Inode {
             fid,
             layout: RefCell::default(),
             mode: Cell::new(0),
+            capable: Cell::new(false),
             view: RefCell::default(),
             handles: Cell::new(0),
             writers: Cell::new(0),
@@ -51,6 +54,7 @@ impl Inode {
     /// Takes attributes and layout record of a reply.
     pub(crate) fn learn(&self, attr: &Attr, striping: Option<Rc<Layout>>) {
         self.mode.set(attr.mode);
+        self.capable.set(attr.flags & ATTR_HAS_CAPABILITY != 0);
         if striping.is_some() {
             *self.layout.borrow_mut() = striping;
         }
@@ -60,6 +64,11 @@ impl Inode {
     pub(crate) fn is_set_id(&self) -> bool {
         let mode = self.mode.get();
         mode & S_ISUID != 0 || (mode & S_ISGID != 0 && mode & 0o010 != 0)
+    }
+
+    /// Whether a write by anybody must drop `security.capability`.
+    pub(crate) fn is_capable(&self) -> bool {
+        self.capable.get()
     }
 
     pub(crate) fn has_writers(&self) -> bool {

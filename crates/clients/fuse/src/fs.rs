@@ -91,11 +91,13 @@ impl Fs {
     /// Tells the kernel of a file: counts a reference, allows it to believe nothing later.
     pub(crate) fn entry(&self, attr: &Attr) -> abi::EntryOut {
         let nodeid = self.nodes.borrow_mut().look_up(attr.fid(), attr.mode);
+        self.nodes.borrow_mut().saw_dir(attr);
         abi::EntryOut { nodeid, attr: convert::attr(attr), ..Default::default() }
     }
 
     pub(crate) fn attr(&self, attr: &Attr) -> Body {
         self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
+        self.nodes.borrow_mut().saw_dir(attr);
         Body::Attr(convert::attr_out(attr))
     }
 

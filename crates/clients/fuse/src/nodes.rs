@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use client::Attr;
 use fusedev::abi::ROOT_ID;
 use types::Fid;
 
@@ -23,13 +24,20 @@ pub(crate) struct Node {
 pub(crate) struct Nodes {
     by_id: BTreeMap<u64, Node>,
     by_fid: BTreeMap<Fid, u64>,
+    /// What directories looked like last: `fstat` of one that is open and removed shows it.
+    dirs: BTreeMap<u64, Attr>,
     last: u64,
 }
 
 impl Nodes {
     pub(crate) fn new() -> Nodes {
         let root = Node { fid: Fid::ROOT, mode: libc::S_IFDIR, lookups: 1 };
-        Nodes { by_id: BTreeMap::from([(ROOT_ID, root)]), by_fid: BTreeMap::from([(Fid::ROOT, ROOT_ID)]), last: ROOT_ID }
+        Nodes {
+            by_id: BTreeMap::from([(ROOT_ID, root)]),
+            by_fid: BTreeMap::from([(Fid::ROOT, ROOT_ID)]),
+            dirs: BTreeMap::new(),
+            last: ROOT_ID,
+        }
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<Node> {
@@ -46,6 +54,18 @@ impl Nodes {
         node.lookups += 1;
         node.mode = mode;
         id
+    }
+
+    /// Attributes of a directory that the kernel knows came.
+    pub(crate) fn saw_dir(&mut self, attr: &Attr) {
+        if let Some(id) = self.by_fid.get(&attr.fid()).filter(|_| attr.is_dir()) {
+            self.dirs.insert(*id, *attr);
+        }
+    }
+
+    /// What a directory looked like last.
+    pub(crate) fn dir(&self, id: u64) -> Option<Attr> {
+        self.dirs.get(&id).copied()
     }
 
     /// New attributes came.
@@ -65,6 +85,7 @@ impl Nodes {
             let fid = node.fid;
             self.by_id.remove(&id);
             self.by_fid.remove(&fid);
+            self.dirs.remove(&id);
         }
     }
 }
@@ -84,6 +105,19 @@ mod tests {
         assert_eq!(nodes.get(id).map(|node| node.fid), Some(A));
         nodes.forget(id, 1);
         assert_eq!(nodes.get(id), None);
+    }
+
+    #[test]
+    fn a_directory_is_remembered_as_it_was_until_it_is_forgotten() {
+        let mut nodes = Nodes::new();
+        let attr = Attr { mode: libc::S_IFDIR | 0o700, uid: 5, ..Attr::default() }.with_fid(A);
+        nodes.saw_dir(&attr);
+        let id = nodes.look_up(A, attr.mode);
+        assert_eq!(nodes.dir(id), None, "the kernel did not know it when it was seen");
+        nodes.saw_dir(&attr);
+        assert_eq!(nodes.dir(id).map(|attr| attr.uid), Some(5));
+        nodes.forget(id, 1);
+        assert_eq!((nodes.dir(id), nodes.dirs.len()), (None, 0));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use osd::Table;
 use types::{Creds, Errno};
-use wire::attr::{S_ISGID, S_ISUID, S_ISVTX};
+use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID, S_ISVTX};
 
 use crate::acl::Acl;
 use crate::keys;
@@ -23,6 +23,9 @@ pub(crate) const X: u32 = 1;
 pub(crate) const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 /// Attribute of the list that new files inherit.
 pub(crate) const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
+
+/// What a program may do beyond its user; falls with the content and the owner that it was given to.
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
 pub(crate) fn is_root(creds: &Creds) -> bool {
     creds.uid == 0
@@ -68,6 +71,14 @@ impl Op<'_, '_> {
         match self.tx.view.get(Table::Xattrs, &keys::xattr(inode.fid(), name))? {
             Some(value) => Acl::decode(&value).map_err(|_| OpError::Broken("access control list")),
             None => Ok(None),
+        }
+    }
+
+    /// The content or the owner of `inode` changes: what its program may do beyond its user does not outlive that.
+    pub(crate) fn drop_capability(&mut self, inode: &mut Inode) {
+        if inode.attr.flags & ATTR_HAS_CAPABILITY != 0 {
+            self.tx.set.delete(Table::Xattrs, keys::xattr(inode.fid(), CAPABILITY));
+            inode.attr.flags &= !ATTR_HAS_CAPABILITY;
         }
     }
 

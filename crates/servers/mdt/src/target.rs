@@ -153,7 +153,7 @@ impl Mdt {
         let request = &incoming.request;
         let outcome = match request.opcode() {
             Opcode::MdtLock | Opcode::MdtUnlock => self.lock(&incoming).await,
-            Opcode::MdtStatfs => self.statfs(request),
+            Opcode::MdtStatfs => self.statfs(request).await,
             Opcode::MdtSync => Ok(self.sync(request).await),
             _ => self.execute(&incoming).await,
         };
@@ -257,8 +257,13 @@ impl Mdt {
         Reply::ok(&request.header, vec![encode_body(&rep)])
     }
 
-    fn statfs(&self, request: &Request) -> Result<Reply, Errno> {
-        let space = self.engine.store.space().map_err(|error| error.errno())?;
+    async fn statfs(&self, request: &Request) -> Result<Reply, Errno> {
+        let space = loop {
+            match self.engine.store.space() {
+                Err(StoreError::Busy) => self.engine.store.ready().await,
+                other => break other.map_err(|error| error.errno())?,
+            }
+        };
         let rep = StatfsRep {
             block_bytes: BLOCK_BYTES,
             blocks: space.bytes / BLOCK_BYTES,

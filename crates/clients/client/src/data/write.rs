@@ -33,14 +33,19 @@ pub(crate) async fn write(open: &Rc<Open>, offset: u64, data: Bytes) -> Result<u
     Ok(written)
 }
 
-/// A write by somebody without privilege drops set-user-id and set-group-id first.
+/// A write drops the program's capability first, and by somebody without privilege set-user-id and set-group-id too.
 pub(super) async fn drop_set_id(open: &Rc<Open>) -> Result<()> {
-    if open.ctx.creds.uid == 0 || !open.inode.is_set_id() {
+    let valid = match open.ctx.creds.uid {
+        0 => 0,
+        _ if open.inode.is_set_id() => setattr::KILL_SUID,
+        _ => 0,
+    } | if open.inode.is_capable() { setattr::KILL_CAPABILITY } else { 0 };
+    if valid == 0 {
         return Ok(());
     }
-    let change = Change { valid: setattr::KILL_SUID, handle: open.handle, ..Change::default() };
+    let change = Change { valid, handle: open.handle, ..Change::default() };
     let stat = open.inner.setattr(&open.ctx, open.inode.fid, change).await?;
-    open.inode.mode.set(stat.attr.mode);
+    open.inode.learn(&stat.attr, None);
     Ok(())
 }
 

@@ -1,9 +1,10 @@
 //! Names, attributes and links.
 
 use bytes::Bytes;
+use client::Attr;
 use fusedev::abi;
 use fusedev::{Body, Header, Reply};
-use types::{Errno, SYMLINK_BYTES_MAX};
+use types::{Errno, Fid, SYMLINK_BYTES_MAX};
 
 use crate::convert;
 use crate::fs::{Fs, errno};
@@ -27,18 +28,30 @@ impl Fs {
     }
 
     pub(crate) async fn getattr(&self, header: &Header, fh: Option<u64>) -> Reply {
+        self.look(header, fh).await.map(|attr| self.attr(&attr))
+    }
+
+    /// Attributes of the node, through an open file where there is one.
+    async fn look(&self, header: &Header, fh: Option<u64>) -> Result<Attr, Errno> {
         let fid = self.fid(header.nodeid)?;
         let file = fh.and_then(|fh| self.file(fh).ok()).or_else(|| self.file_of(fid));
-        let attr = self.client.getattr(&self.ctx(header, 0), fid, file.as_ref()).await.map_err(errno)?;
-        Ok(self.attr(&attr))
+        match self.client.getattr(&self.ctx(header, 0), fid, file.as_ref()).await {
+            Err(error) if error.errno() == Errno::ESTALE => self.removed_dir(header.nodeid, fid).ok_or(Errno::ESTALE),
+            attr => attr.map_err(errno),
+        }
+    }
+
+    /// A directory that is open here and was removed: as it was last, without names. The servers keep nothing of it.
+    fn removed_dir(&self, nodeid: u64, fid: Fid) -> Option<Attr> {
+        self.dirs.borrow().of(fid)?;
+        let attr = self.nodes.borrow().dir(nodeid)?;
+        Some(Attr { nlink: 0, ..attr })
     }
 
     /// Asked for what `Getattr` does not carry: when the file was made.
     pub(crate) async fn statx(&self, header: &Header, fh: Option<u64>) -> Reply {
-        let fid = self.fid(header.nodeid)?;
-        let file = fh.and_then(|fh| self.file(fh).ok()).or_else(|| self.file_of(fid));
-        let attr = self.client.getattr(&self.ctx(header, 0), fid, file.as_ref()).await.map_err(errno)?;
-        self.nodes.borrow_mut().saw(fid, attr.mode);
+        let attr = self.look(header, fh).await?;
+        self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
         Ok(Body::Statx(convert::statx_out(&attr)))
     }
 

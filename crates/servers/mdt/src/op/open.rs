@@ -102,6 +102,7 @@ impl Op<'_, '_> {
         if flags & O_TRUNC == 0 || inode.attr.file_type() != S_IFREG || self.committed {
             return Truncated::No;
         }
+        self.drop_capability(inode);
         (inode.attr.size, inode.attr.blocks) = (0, 0);
         inode.attr.set_mtime(self.tx.now);
         inode.attr.set_ctime(self.tx.now);

@@ -32,7 +32,7 @@ pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
     if body.valid & bits::SIZE != 0 {
         cut = truncate(op, &body.attr, &mut inode)?;
     }
-    if body.valid & (bits::MODE | bits::UID | bits::GID | bits::KILL_SUID | bits::PROJID) != 0 {
+    if body.valid & (bits::MODE | bits::UID | bits::GID | bits::KILL_SUID | bits::KILL_CAPABILITY | bits::PROJID) != 0 {
         owner_and_mode(op, &body, &mut inode)?;
     }
     times(op, &body, &mut inode);
@@ -91,6 +91,7 @@ fn truncate(op: &mut Op<'_, '_>, wanted: &Attr, inode: &mut Inode) -> Decided<u3
     if !is_root(&op.creds) {
         inode.attr.mode = without_suid(inode.attr.mode);
     }
+    op.drop_capability(inode);
     inode.attr.set_mtime(op.tx.now);
     if inode.attr.size_state() == SizeState::NeverWritten && wanted.size == 0 {
         return Ok(0);
@@ -114,7 +115,11 @@ fn owner_and_mode(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> 
         }
         if !inode.attr.is_dir() {
             inode.attr.mode = without_suid(inode.attr.mode);
+            op.drop_capability(inode);
         }
+    }
+    if has(bits::KILL_SUID | bits::KILL_CAPABILITY) {
+        op.drop_capability(inode);
     }
     if has(bits::KILL_SUID) && !inode.attr.is_dir() {
         inode.attr.mode = without_suid(inode.attr.mode);

@@ -8,14 +8,14 @@ use bytes::Bytes;
 use layout::lov;
 use osd::Table;
 use types::{Errno, Fid};
-use wire::attr::{ATTR_HAS_XATTR, S_IFREG, S_ISGID, S_ISVTX};
+use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, S_IFREG, S_ISGID, S_ISVTX};
 use wire::body::{FidReq, SetxattrReq};
 
 use crate::acl::Acl;
 use crate::keys;
 use crate::limits::{XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::op::{Answer, Op};
-use crate::perm::{ACL_ACCESS, ACL_DEFAULT, R, W, is_root};
+use crate::perm::{ACL_ACCESS, ACL_DEFAULT, CAPABILITY, R, W, is_root};
 use crate::record::{INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INODE_HAS_XATTR, Inode};
 use crate::tx::Decided;
 
@@ -142,6 +142,9 @@ pub(crate) fn set(op: &mut Op<'_, '_>) -> Decided<Answer> {
         _ => {
             check_presence(op, &inode, &name, body.flags)?;
             put(op, &mut inode, &name, &value);
+            if name == CAPABILITY {
+                inode.attr.flags |= ATTR_HAS_CAPABILITY;
+            }
         }
     }
     done(op, inode)
@@ -276,6 +279,7 @@ pub(crate) fn remove(op: &mut Op<'_, '_>) -> Decided<Answer> {
     match space {
         Space::AclAccess => inode.flags &= !INODE_HAS_ACL,
         Space::AclDefault => inode.flags &= !INODE_HAS_DEFAULT_ACL,
+        _ if name == CAPABILITY => inode.attr.flags &= !ATTR_HAS_CAPABILITY,
         _ => {}
     }
     if names(op, &inode)?.len() == 1 {

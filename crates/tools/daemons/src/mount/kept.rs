@@ -137,6 +137,7 @@ fn fuse_options(options: &Options) -> FuseOptions {
     fuse.allow_other = options.mount.allow_other;
     fuse.read_only = options.mount.read_only;
     fuse.suid_dev = options.mount.suid_dev;
+    fuse.readdirplus = options.mount.readdirplus;
     fuse
 }
 

@@ -60,6 +60,8 @@ pub struct MountOptions {
     pub transport: Transport,
     /// Seconds to wait for the servers; 0: for ever.
     pub wait_secs: u64,
+    /// Entries come with attributes.
+    pub readdirplus: bool,
     /// Plaintext to addresses that are not loopback.
     pub insecure: bool,
 }
@@ -77,6 +79,7 @@ impl Default for MountOptions {
             clones: 1,
             transport: Transport::Auto,
             wait_secs: 60,
+            readdirplus: false,
             insecure: false,
         }
     }
@@ -168,8 +171,9 @@ impl MountOptions {
             ("noflock", None) => bail!("not there yet: flock keeps locks coherent, localflock keeps them on this machine"),
             ("allow_other", None) => self.allow_other = true,
             ("noallow_other", None) => self.allow_other = false,
-            ("nosuid" | "nodev", None) => self.suid_dev = false,
+            ("nosuid" | "nodev" | "user" | "users", None) => self.suid_dev = false,
             ("suid" | "dev", None) => self.suid_dev = true,
+            ("readdirplus", None) => self.readdirplus = true,
             ("insecure", None) => self.insecure = true,
             // What mount(8) passes on and what is so anyway.
             (

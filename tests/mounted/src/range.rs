@@ -1,0 +1,54 @@
+//! Ranges, files without names, and nodes: what the standard library does not offer, safely by `rustix`.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, SeekFrom};
+
+/// `fallocate` with the flags of the system.
+pub fn fallocate(file: &File, flags: i32, offset: u64, len: u64) -> io::Result<()> {
+    let flags = FallocateFlags::from_bits_retain(flags.cast_unsigned());
+    Ok(rustix::fs::fallocate(file, flags, offset, len)?)
+}
+
+/// `lseek` with SEEK_DATA.
+pub fn seek_data(file: &File, offset: u64) -> io::Result<u64> {
+    Ok(rustix::fs::seek(file, SeekFrom::Data(offset))?)
+}
+
+/// `lseek` with SEEK_HOLE.
+pub fn seek_hole(file: &File, offset: u64) -> io::Result<u64> {
+    Ok(rustix::fs::seek(file, SeekFrom::Hole(offset))?)
+}
+
+/// `copy_file_range`, once.
+pub fn copy_range(from: &File, mut from_offset: u64, to: &File, mut to_offset: u64, len: usize) -> io::Result<usize> {
+    Ok(rustix::fs::copy_file_range(from, Some(&mut from_offset), to, Some(&mut to_offset), len)?)
+}
+
+/// `O_TMPFILE` in `dir`; with more flags of `open`.
+pub fn tmpfile(dir: &Path, flags: i32) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).mode(0o640).custom_flags(libc::O_TMPFILE | flags).open(dir)
+}
+
+/// Gives an open file a name.
+pub fn link_open(file: &File, path: &Path) -> io::Result<()> {
+    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::linkat(CWD, open, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+}
+
+/// `mknod`.
+pub fn mknod(path: &Path, kind: FileType, mode: u32, device: (u32, u32)) -> io::Result<()> {
+    let device = rustix::fs::makedev(device.0, device.1);
+    Ok(rustix::fs::mknodat(CWD, path, kind, Mode::from_bits_truncate(mode), device)?)
+}
+
+pub use rustix::fs::FileType as Kind;
+
+/// `syncfs`.
+pub fn syncfs(file: &File) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(file)?)
+}
