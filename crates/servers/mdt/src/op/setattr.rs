@@ -58,7 +58,8 @@ fn check(op: &Op<'_, '_>, body: &SetattrReq, inode: &Inode) -> Decided<()> {
     if has(bits::GID) && !root && !(owner && (body.attr.gid == inode.attr.gid || op.creds.in_group(body.attr.gid))) {
         return Err(Errno::EPERM.into());
     }
-    if has(bits::ATIME_NOW | bits::MTIME_NOW | bits::CTIME) && !owner && !op.may(inode, W)? && !writes(op, body, inode) {
+    let by_writing = bits::ATIME_NOW | bits::MTIME_NOW | bits::CTIME | bits::KILL_SUID | bits::KILL_CAPABILITY;
+    if has(by_writing) && !owner && !op.may(inode, W)? && !writes(op, body, inode) {
         return Err(Errno::EACCES.into());
     }
     if has(bits::SIZE) {

@@ -137,6 +137,7 @@ impl Script {
                 self.set(path, valid, Attr { uid: id(uid), gid: id(gid), ..Attr::default() })
             }
             ["truncate", path, size] => self.set(path, setattr::SIZE, Attr { size: number(size), ..Attr::default() }),
+            ["killcap", path] => self.set(path, setattr::KILL_CAPABILITY, Attr::default()),
             ["touch", path] => self.set(path, setattr::ATIME_NOW | setattr::MTIME_NOW, Attr::default()),
             ["utimes", path, time] => {
                 let time = number(time) as i64;
@@ -343,3 +344,4 @@ mod layout {
 }
 
 mod cases;
+mod posix;
