@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use fusedev::Transport;
 use mounted::posix::{self, Mapping};
 use mounted::range::{self, Kind};
 use mounted::{Scratch, Up};
@@ -79,23 +80,30 @@ fn see(root: &Path, name: &str, case: fn(&Path, &mut Seen)) -> Vec<String> {
 fn a_mount_shows_what_a_local_file_system_shows() {
     let local = Scratch::new("posix-local");
     fs::set_permissions(local.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
-    let mut up = Up::new("posix");
+    let expected: Vec<_> = CASES.iter().map(|(name, case)| see(local.path(), name, *case)).collect();
+    for transport in mounted::transports() {
+        shows(transport, &expected);
+    }
+}
+
+fn shows(transport: Transport, expected: &[Vec<String>]) {
+    let mut up = Up::over(transport, "posix");
     let plus = up.second_mount_with(23, "readdirplus");
-    let old = up.second_mount_with(24, &format!("caps={AFTER_6_1:#x}"));
-    let roots =
-        [("a mount", up.at("plain")), ("striped", up.at("striped")), ("readdirplus", plus.join("p")), ("6.1", old.join("o"))];
+    let mut roots = vec![("a mount", up.at("plain")), ("striped", up.at("striped")), ("readdirplus", plus.join("p"))];
+    if transport == Transport::Classic {
+        roots.push(("6.1", up.second_mount_with(24, &format!("caps={AFTER_6_1:#x}")).join("o")));
+    }
     for (_, root) in &roots {
         fs::create_dir(root).expect("mkdir");
     }
     let set =
         Command::new(mounted::nacre_bin()).args(["lfs", "setstripe", "-c", "4", "-S", "64k"]).arg(up.at("striped")).status();
     assert!(set.expect("lfs starts").success(), "setstripe on a directory");
-    for (name, case) in CASES {
-        eprintln!("case {name}");
-        let expected = see(local.path(), name, *case);
+    for ((name, case), expected) in CASES.iter().zip(expected) {
+        eprintln!("case {name} over {transport:?}");
         for (what, root) in &roots {
             let seen = see(root, name, *case);
-            assert_eq!(seen, expected, "{name} on {what} (left) and on the local file system (right)");
+            assert_eq!(&seen, expected, "{name} on {what} (left) and on the local file system (right)");
         }
     }
     up.stop();
