@@ -234,20 +234,31 @@ impl<K: Copy + Ord> IndexedHeap<K> {
         self.put(at, entry);
     }
 
+    /// The smallest of the siblings that begin at `first`.
+    #[inline]
+    fn least(&self, first: usize) -> (usize, (K, u32)) {
+        let rest = &self.entries.chunks[first / CHUNK][first % CHUNK..];
+        let (mut least, mut key) = (0, rest[0].0);
+        for (child, below) in rest.iter().enumerate().take(ARITY).skip(1) {
+            let is_less = below.0 < key;
+            least = if is_less { child } else { least };
+            key = if is_less { below.0 } else { key };
+        }
+        // siblings that a chunk's end divides
+        for at in first + rest.len()..(first + ARITY).min(self.entries.len) {
+            let below = self.entries.get(at).0;
+            (least, key) = if below < key { (at - first, below) } else { (least, key) };
+        }
+        (first + least, self.entries.get(first + least))
+    }
+
     fn sink(&mut self, mut at: usize, entry: (K, u32)) {
         loop {
             let first = at * ARITY + 1;
-            let end = (first + ARITY).min(self.entries.len);
-            if first >= end {
+            if first >= self.entries.len {
                 break;
             }
-            let mut least = (first, self.entries.get(first));
-            for child in first + 1..end {
-                let below = self.entries.get(child);
-                if below.0 < least.1.0 {
-                    least = (child, below);
-                }
-            }
+            let least = self.least(first);
             if entry.0 <= least.1.0 {
                 break;
             }

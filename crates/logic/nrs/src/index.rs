@@ -58,11 +58,17 @@ impl Index {
     }
 
     pub(crate) fn find<T: Chained>(&self, slab: &Slab<T>, key: Key) -> Option<u32> {
+        self.find_where(slab, key, |_| true)
+    }
+
+    /// Of those with this key, the one that is meant: for keys that do not tell all apart.
+    #[inline]
+    pub(crate) fn find_where<T: Chained>(&self, slab: &Slab<T>, key: Key, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let bucket = self.bucket_of(key);
         let mut place = self.buckets[bucket / CHUNK][bucket % CHUNK];
         while place != NIL {
             let item = slab.get(place);
-            if item.key() == key {
+            if item.key() == key && is_it(place) {
                 return Some(place);
             }
             place = item.next();
@@ -70,7 +76,7 @@ impl Index {
         None
     }
 
-    /// Adds what is at `place`; its key is not in the index.
+    /// Adds what is at `place`, which is not in the index.
     pub(crate) fn insert<T: Chained>(&mut self, slab: &mut Slab<T>, place: u32) {
         let bucket = self.bucket_of(slab.get(place).key());
         let first = std::mem::replace(self.bucket(bucket), place);

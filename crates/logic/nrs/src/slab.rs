@@ -104,6 +104,11 @@ impl<T: Vacant> Slab<T> {
         &mut self.chunks[place as usize / CHUNK][place as usize % CHUNK]
     }
 
+    /// All places with what is in them, vacant forms too.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0_u32..).zip(self.chunks.iter().flatten())
+    }
+
     /// What is at `place`, if that place was ever taken.
     pub(crate) fn find(&self, place: u32) -> Option<&T> {
         self.chunks.get(place as usize / CHUNK)?.get(place as usize % CHUNK)

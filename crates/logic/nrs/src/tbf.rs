@@ -27,6 +27,7 @@ mod rules;
 mod tests;
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
 use std::fmt::Write;
 use std::rc::Rc;
 
@@ -158,8 +159,51 @@ impl TbfNode {
     }
 }
 
-/// When the first request of a class may leave, that request's number, the class.
-type Turn = (Instant, u64, u32);
+/// A class's place in the order of all: by when its first request may leave, then by that request's number.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    ready: Instant,
+    seq: u64,
+    class: u32,
+}
+
+impl Turn {
+    /// One number, so that a comparison is no branch. Numbers of requests are unique in a head: no two turns are equal.
+    #[inline]
+    fn rank(&self) -> u128 {
+        u128::from(self.ready.0) << 64 | u128::from(self.seq)
+    }
+}
+
+impl Ord for Turn {
+    #[inline]
+    fn cmp(&self, other: &Turn) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl PartialOrd for Turn {
+    #[inline]
+    fn partial_cmp(&self, other: &Turn) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+    #[inline]
+    fn lt(&self, other: &Turn) -> bool {
+        self.rank() < other.rank()
+    }
+    #[inline]
+    fn le(&self, other: &Turn) -> bool {
+        self.rank() <= other.rank()
+    }
+}
+
+impl PartialEq for Turn {
+    fn eq(&self, other: &Turn) -> bool {
+        self.rank() == other.rank()
+    }
+}
+
+impl Eq for Turn {}
 
 /// See the head of the file.
 pub(crate) struct Tbf {
@@ -201,7 +245,7 @@ impl Tbf {
     fn class_of(&mut self, key: &Key, now: Instant) -> u32 {
         let at = match self.classes.find(key) {
             Some(at) => at,
-            None => self.classes.insert(*key, 0, BucketRef::NONE),
+            None => self.classes.insert(*key),
         };
         if self.classes.get(at).generation != self.rules.generation() {
             self.attach(at, now);
@@ -260,7 +304,7 @@ impl Tbf {
         let mut buckets = shared.borrow_mut();
         let bucket = buckets.get_mut(class.bucket);
         let ticket = bucket.reserve(bucket.pace().cost(queue.request(first).bytes()), busy, now);
-        let turn = (ticket.ready, queue.seq(first), at);
+        let turn = Turn { ready: ticket.ready, seq: queue.seq(first), class: at };
         let handle = match class.turn {
             Some((_, handle)) => {
                 self.heap.update(handle, turn);
@@ -314,7 +358,7 @@ impl Tbf {
     fn attach_waiting<R: Request>(&mut self, queue: &Queue<R>, now: Instant) {
         let mut turns: Vec<Turn> = self.heap.iter().map(|(turn, _)| turn).collect();
         turns.sort_unstable();
-        for (_, _, at) in turns {
+        for Turn { class: at, .. } in turns {
             if !self.attach(at, now) {
                 self.reserve(queue, at, false, now);
             }
@@ -388,7 +432,7 @@ impl<R: Request> Policy<R> for Tbf {
 
     fn dequeue(&mut self, queue: &mut Queue<R>, now: Instant, force: bool) -> Next {
         self.now = now;
-        let Some(((ready, _, at), _)) = self.heap.peek() else { return Next::Empty };
+        let Some((Turn { ready, class: at, .. }, _)) = self.heap.peek() else { return Next::Empty };
         if ready > now && !force {
             return Next::NotBefore(ready);
         }

@@ -47,6 +47,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// Of a bucket that nobody has.
+    pub(crate) const NONE: Pace = Pace { per_unit: 0, burst: 0, realtime: false, lag: Span::ZERO, bytes: false };
+
     /// `lag` is `nrs_tbf_rt_lag`; it counts for `realtime` only.
     pub(crate) fn new(rate: Rate, depth: u32, realtime: bool, lag: Span) -> Pace {
         let (per_unit, burst, bytes) = match rate {
@@ -84,27 +87,37 @@ pub(crate) struct Ticket {
     pub(crate) ready: Instant,
     /// It was not ready when it was taken: there were no tokens.
     pub(crate) waits: bool,
-    time: u128,
     epoch: u32,
+    cost: u64,
 }
 
-/// See the head of the file.
+/// See the head of the file. A [`Pace`] without its padding and what has happened: a cache line.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Bucket {
-    pace: Pace,
+    per_unit: u128,
     tat: u128,
+    burst: u64,
+    lag: Span,
     tickets: u32,
     epoch: u32, // raised with each change of pace
+    realtime: bool,
+    bytes: bool,
 }
+
+const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl Bucket {
     /// A full one.
     pub(crate) fn new(pace: Pace, now: Instant) -> Bucket {
-        Bucket { pace, tat: fine(now), tickets: 0, epoch: 0 }
+        let Pace { per_unit, burst, realtime, lag, bytes } = pace;
+        Bucket { per_unit, tat: fine(now), burst, lag, tickets: 0, epoch: 0, realtime, bytes }
     }
 
-    pub(crate) fn pace(&self) -> &Pace {
-        &self.pace
+    #[inline]
+    pub(crate) fn pace(&self) -> Pace {
+        let Bucket { per_unit, burst, realtime, lag, bytes, .. } = *self;
+        Pace { per_unit, burst, realtime, lag, bytes }
     }
 
     /// Whether a ticket was taken at the pace of now.
@@ -114,25 +127,24 @@ impl Bucket {
 
     /// Another pace; the bucket is full then, and tickets taken before are to be taken anew.
     pub(crate) fn set_pace(&mut self, pace: Pace, now: Instant) {
-        if pace != self.pace {
-            self.pace = pace;
-            self.tat = fine(now);
-            self.epoch = self.epoch.wrapping_add(1);
+        if pace != self.pace() {
+            let (tickets, epoch) = (self.tickets, self.epoch.wrapping_add(1));
+            *self = Bucket { tickets, epoch, ..Bucket::new(pace, now) };
         }
     }
 
     /// Takes a ticket for `cost` units. `busy`: the holder has just spent or returned one, its class did not run empty.
     #[inline]
     pub(crate) fn reserve(&mut self, cost: u64, busy: bool, now: Instant) -> Ticket {
-        let slack = if self.pace.realtime || busy || self.tickets > 0 { self.pace.lag } else { Span::ZERO };
+        let pace = self.pace();
+        let slack = if pace.realtime || busy || self.tickets > 0 { pace.lag } else { Span::ZERO };
         let base = self.tat.max(fine(Instant(now.0.saturating_sub(slack.0))));
-        let time = self.pace.time(cost);
-        let missing = self.pace.time(self.pace.burst.saturating_sub(cost));
+        let missing = pace.time(pace.burst.saturating_sub(cost));
         let ready = base.saturating_sub(missing) + ((1 << FRACTION_BITS) - 1);
-        self.tat = base + time;
+        self.tat = base + pace.time(cost);
         self.tickets += 1;
         let ready = Instant(u64::try_from(ready >> FRACTION_BITS).unwrap_or(u64::MAX));
-        Ticket { ready, waits: ready > now, time, epoch: self.epoch }
+        Ticket { ready, waits: ready > now, epoch: self.epoch, cost }
     }
 
     /// The request of `ticket` leaves.
@@ -140,8 +152,8 @@ impl Bucket {
     pub(crate) fn spend(&mut self, ticket: &Ticket, now: Instant) {
         self.tickets -= 1;
         if self.is_current(ticket) {
-            let lag = Instant(now.0.saturating_sub(self.pace.lag.0));
-            self.tat = self.tat.max(fine(lag) + ticket.time);
+            let lag = Instant(now.0.saturating_sub(self.lag.0));
+            self.tat = self.tat.max(fine(lag) + self.pace().time(ticket.cost));
         }
     }
 
@@ -149,7 +161,7 @@ impl Bucket {
     pub(crate) fn cancel(&mut self, ticket: &Ticket) {
         self.tickets -= 1;
         if self.is_current(ticket) {
-            self.tat = self.tat.saturating_sub(ticket.time);
+            self.tat = self.tat.saturating_sub(self.pace().time(ticket.cost));
         }
     }
 }

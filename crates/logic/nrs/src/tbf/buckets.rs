@@ -13,6 +13,7 @@ use types::Instant;
 use super::bucket::{Bucket, Pace};
 use super::fields::Key;
 use super::grammar::Name;
+use crate::slab::{NIL, Slab, Vacant};
 
 /// What a bucket is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,14 +31,24 @@ struct Held {
     owner: Owner,
     key: Key,
     classes: u32,
+    vacant: u32, // of a vacant place: the next one
+}
+
+impl Vacant for Held {
+    fn vacant() -> Held {
+        let bucket = Bucket::new(Pace::NONE, Instant(0));
+        Held { bucket, owner: Owner::Service(0), key: Key::default(), classes: 0, vacant: NIL }
+    }
+    fn link(&mut self) -> &mut u32 {
+        &mut self.vacant
+    }
 }
 
 /// Buckets by what they are for.
 #[derive(Default)]
 pub(crate) struct Buckets {
     by_key: BTreeMap<(Owner, Key), u32>,
-    slots: Vec<Option<Held>>,
-    free: Vec<u32>,
+    held: Slab<Held>,
 }
 
 /// Of several instances.
@@ -53,7 +64,7 @@ pub(crate) struct BucketRef {
 
 impl BucketRef {
     /// Of a class that has not been attached yet.
-    pub(crate) const NONE: BucketRef = BucketRef { on_node: false, slot: u32::MAX };
+    pub(crate) const NONE: BucketRef = BucketRef { on_node: false, slot: NIL };
 }
 
 impl Buckets {
@@ -61,34 +72,33 @@ impl Buckets {
     pub(crate) fn attach(&mut self, owner: Owner, key: Key, pace: Pace, now: Instant) -> BucketRef {
         let on_node = matches!(owner, Owner::Node(_));
         if let Some(slot) = self.by_key.get(&(owner, key)).copied() {
-            let held = self.slots[slot as usize].as_mut().expect("a listed bucket is there");
+            let held = self.held.get_mut(slot);
             held.classes += 1;
             held.bucket.set_pace(pace, now);
             return BucketRef { on_node, slot };
         }
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 buckets")
-        });
-        self.slots[slot as usize] = Some(Held { bucket: Bucket::new(pace, now), owner, key, classes: 1 });
+        let slot = self.held.insert(Held { bucket: Bucket::new(pace, now), owner, key, classes: 1, vacant: NIL });
         self.by_key.insert((owner, key), slot);
         BucketRef { on_node, slot }
     }
 
     /// Detaches a class; the last one takes the bucket with it.
     pub(crate) fn detach(&mut self, at: BucketRef) {
-        let Some(held) = self.slots.get_mut(at.slot as usize).and_then(Option::as_mut) else { return };
+        // nobody's only before a class is attached, or where a policy panicked in between
+        if self.held.find(at.slot).is_none_or(|held| held.classes == 0) {
+            return;
+        }
+        let held = self.held.get_mut(at.slot);
         held.classes -= 1;
         if held.classes == 0 {
             self.by_key.remove(&(held.owner, held.key));
-            self.slots[at.slot as usize] = None;
-            self.free.push(at.slot);
+            self.held.remove(at.slot);
         }
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, at: BucketRef) -> &mut Bucket {
-        &mut self.slots[at.slot as usize].as_mut().expect("a class's bucket is there").bucket
+        &mut self.held.get_mut(at.slot).bucket
     }
 
     #[cfg(test)]

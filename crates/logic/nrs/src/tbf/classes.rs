@@ -1,6 +1,13 @@
 //! The classes of one instance: found by key in constant time, the idle ones reclaimed oldest first.
 //!
+//! ```text
+//! tags     [ hash | chain of the index | neighbours among the idle ]   24 bytes: what is looked through stays in the cache
+//! classes  [ key | turn, queue, bucket, rule | counters ]              a cache line each, and only of the class that is meant
+//! ```
+//! Both are slabs and the index hashes linearly: no class ever waits for a table to be copied.
+//!
 //! Invariants
+//! - A class and its tag are at the same place.
 //! - A class is in the index exactly once.
 //! - It is in the list of the idle exactly when its queue is empty.
 //! - At most `idle_max` are idle; beyond that the oldest go until three quarters of that are left.
@@ -10,24 +17,75 @@ use types::Instant;
 use super::bucket::Ticket;
 use super::buckets::BucketRef;
 use super::fields::Key;
+use crate::index::{self, Chained, Index};
+use crate::slab::{NIL, Slab, Vacant};
 use crate::{HeapHandle, List};
 
-pub(crate) const NONE: u32 = u32::MAX;
-
 /// One class: its requests and its share of a bucket.
+#[repr(C, align(64))]
 pub(crate) struct Class {
     pub(crate) key: Key,
-    pub(crate) queue: List,
-    pub(crate) rule: u32,
-    pub(crate) rule_uid: u64,
-    pub(crate) generation: u64,
-    pub(crate) bucket: BucketRef,
     /// While requests wait.
     pub(crate) turn: Option<(Ticket, HeapHandle)>,
+    pub(crate) queue: List,
+    pub(crate) bucket: BucketRef,
+    pub(crate) rule: u32,
+    pub(crate) generation: u64,
     pub(crate) counters: ClassCounters,
+    pub(crate) rule_uid: u64,
+    is_there: bool,
+    vacant: u32, // of a vacant place: the next one
+}
+
+/// Key, what a request needs, what statistics need: a cache line each.
+const _: () = assert!(size_of::<Class>() == 192);
+
+impl Vacant for Class {
+    fn vacant() -> Class {
+        Class {
+            key: Key::default(),
+            turn: None,
+            queue: List::default(),
+            bucket: BucketRef::NONE,
+            rule: 0,
+            generation: 0,
+            counters: ClassCounters::default(),
+            rule_uid: 0,
+            is_there: false,
+            vacant: NIL,
+        }
+    }
+    fn link(&mut self) -> &mut u32 {
+        &mut self.vacant
+    }
+}
+
+struct Tag {
     hash: u64,
-    prev: u32,
-    next: u32,
+    chain: u32, // of a vacant place: the next one
+    idle_prev: u32,
+    idle_next: u32,
+}
+
+impl Vacant for Tag {
+    fn vacant() -> Tag {
+        Tag { hash: 0, chain: NIL, idle_prev: NIL, idle_next: NIL }
+    }
+    fn link(&mut self) -> &mut u32 {
+        &mut self.chain
+    }
+}
+
+impl Chained for Tag {
+    fn key(&self) -> index::Key {
+        [self.hash, 0]
+    }
+    fn next(&self) -> u32 {
+        self.chain
+    }
+    fn set_next(&mut self, place: u32) {
+        self.chain = place;
+    }
 }
 
 /// What `nrs_tbf_stats` shows of a class.
@@ -47,24 +105,22 @@ pub(crate) struct ClassCounters {
 /// See the head of the file.
 pub(crate) struct Classes {
     seed: u64,
-    slots: Vec<Option<Class>>,
-    free: Vec<u32>,
-    index: Vec<u32>, // open addressing, a power of two, at most half full
+    classes: Slab<Class>,
+    tags: Slab<Tag>,
+    index: Index,
     oldest: u32,
     newest: u32,
     idle: usize,
 }
 
-/// Places of an index at least.
-const INDEX_MIN: usize = 64;
-
 impl Classes {
     pub(crate) fn new(seed: u64) -> Classes {
-        Classes { seed, slots: Vec::new(), free: Vec::new(), index: vec![NONE; INDEX_MIN], oldest: NONE, newest: NONE, idle: 0 }
+        let (classes, tags, index) = (Slab::default(), Slab::default(), Index::default());
+        Classes { seed, classes, tags, index, oldest: NIL, newest: NIL, idle: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.classes.len()
     }
 
     pub(crate) fn idle(&self) -> usize {
@@ -73,90 +129,45 @@ impl Classes {
 
     #[inline]
     pub(crate) fn get(&self, at: u32) -> &Class {
-        self.slots[at as usize].as_ref().expect("a class that is named exists")
+        self.classes.get(at)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, at: u32) -> &mut Class {
-        self.slots[at as usize].as_mut().expect("a class that is named exists")
+        self.classes.get_mut(at)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Class)> {
-        let number = |(at, slot): (usize, &'_ Option<Class>)| slot.is_some().then_some(at as u32);
-        self.slots.iter().enumerate().filter_map(number).map(|at| (at, self.get(at)))
+        self.classes.iter().filter(|(_, class)| class.is_there)
     }
 
     #[inline]
     pub(crate) fn find(&self, key: &Key) -> Option<u32> {
-        let hash = key.hash(self.seed);
-        let mask = self.index.len() - 1;
-        let mut place = hash as usize & mask;
-        while self.index[place] != NONE {
-            let class = self.get(self.index[place]);
-            if class.hash == hash && class.key == *key {
-                return Some(self.index[place]);
-            }
-            place = (place + 1) & mask;
-        }
-        None
+        let hash = [key.hash(self.seed), 0];
+        self.index.find_where(&self.tags, hash, |at| self.classes.get(at).key == *key)
     }
 
-    /// Adds a class that is not there, idle.
-    pub(crate) fn insert(&mut self, key: Key, rule: u32, bucket: BucketRef) -> u32 {
-        if (self.len() + 1) * 2 > self.index.len() {
-            self.resize(self.index.len() * 2);
-        }
-        let hash = key.hash(self.seed);
-        let class = Class {
-            key,
-            queue: List::default(),
-            rule,
-            rule_uid: 0,
-            generation: 0,
-            bucket,
-            turn: None,
-            counters: ClassCounters::default(),
-            hash,
-            prev: NONE,
-            next: NONE,
-        };
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 classes")
-        });
-        self.slots[at as usize] = Some(class);
-        self.enter(hash, at);
+    /// Adds a class that is not there, idle and without a rule.
+    pub(crate) fn insert(&mut self, key: Key) -> u32 {
+        let at = self.tags.insert(Tag { hash: key.hash(self.seed), ..Tag::vacant() });
+        let class = self.classes.insert(Class { key, is_there: true, ..Class::vacant() });
+        assert!(at == class, "a class and its tag are at the same place");
+        self.index.insert(&mut self.tags, at);
         self.push_idle(at);
         at
-    }
-
-    fn enter(&mut self, hash: u64, at: u32) {
-        let mask = self.index.len() - 1;
-        let mut place = hash as usize & mask;
-        while self.index[place] != NONE {
-            place = (place + 1) & mask;
-        }
-        self.index[place] = at;
-    }
-
-    fn resize(&mut self, places: usize) {
-        self.index = vec![NONE; places.max(INDEX_MIN)];
-        let all: Vec<(u64, u32)> = self.iter().map(|(at, class)| (class.hash, at)).collect();
-        all.into_iter().for_each(|(hash, at)| self.enter(hash, at));
     }
 
     /// The class has requests now.
     #[inline]
     pub(crate) fn unlink_idle(&mut self, at: u32) {
-        let class = self.get_mut(at);
-        let (prev, next) = (class.prev, class.next);
+        let Tag { idle_prev: prev, idle_next: next, .. } = *self.tags.get(at);
         match prev {
-            NONE => self.oldest = next,
-            prev => self.get_mut(prev).next = next,
+            NIL => self.oldest = next,
+            prev => self.tags.get_mut(prev).idle_next = next,
         }
         match next {
-            NONE => self.newest = prev,
-            next => self.get_mut(next).prev = prev,
+            NIL => self.newest = prev,
+            next => self.tags.get_mut(next).idle_prev = prev,
         }
         self.idle -= 1;
     }
@@ -165,11 +176,11 @@ impl Classes {
     #[inline]
     pub(crate) fn push_idle(&mut self, at: u32) {
         let newest = std::mem::replace(&mut self.newest, at);
-        let class = self.get_mut(at);
-        (class.prev, class.next) = (newest, NONE);
+        let tag = self.tags.get_mut(at);
+        (tag.idle_prev, tag.idle_next) = (newest, NIL);
         match newest {
-            NONE => self.oldest = at,
-            newest => self.get_mut(newest).next = at,
+            NIL => self.oldest = at,
+            newest => self.tags.get_mut(newest).idle_next = at,
         }
         self.idle += 1;
     }
@@ -177,36 +188,12 @@ impl Classes {
     /// Removes the class that has been idle longest.
     pub(crate) fn pop_oldest(&mut self) -> Option<Class> {
         let at = self.oldest;
-        if at == NONE {
+        if at == NIL {
             return None;
         }
         self.unlink_idle(at);
-        self.leave(at);
-        self.free.push(at);
-        self.slots[at as usize].take()
-    }
-
-    /// Takes a class out of the index and closes the gap in the run of places behind it.
-    fn leave(&mut self, at: u32) {
-        let mask = self.index.len() - 1;
-        let mut gap = self.get(at).hash as usize & mask;
-        while self.index[gap] != at {
-            gap = (gap + 1) & mask;
-        }
-        let mut place = gap;
-        loop {
-            place = (place + 1) & mask;
-            let there = self.index[place];
-            if there == NONE {
-                break;
-            }
-            let home = self.get(there).hash as usize & mask;
-            // may move to the gap if its home is not behind the gap
-            if (place.wrapping_sub(home) & mask) >= (place.wrapping_sub(gap) & mask) {
-                self.index[gap] = there;
-                gap = place;
-            }
-        }
-        self.index[gap] = NONE;
+        self.index.remove(&mut self.tags, at);
+        self.tags.remove(at);
+        Some(self.classes.remove(at))
     }
 }

@@ -61,6 +61,7 @@ pub(crate) struct Rules {
     rate: Rate,
     depth: u32,
     slots: Vec<Option<Rule>>,
+    free: Vec<u32>, // of `slots`
     by_name: BTreeMap<Name, u32>,
     order: BTreeMap<i64, u32>,
     exact: [BTreeMap<[u64; 4], Vec<Posting>>; Field::ALL.len()],
@@ -77,6 +78,7 @@ impl Rules {
             rate,
             depth,
             slots: Vec::new(),
+            free: Vec::new(),
             by_name: BTreeMap::new(),
             order: BTreeMap::new(),
             exact: Default::default(),
@@ -229,6 +231,7 @@ impl Rules {
                     self.unindex(slot);
                     let rule = self.slots[slot as usize].take().expect("a named rule is there");
                     self.order.remove(&rule.rank);
+                    self.free.push(slot);
                 }
             }
         }
@@ -238,8 +241,8 @@ impl Rules {
     fn start(&mut self, name: Name, conds: Conds, settings: &Settings) {
         let mut rule = self.rule(name, Some(conds), settings);
         self.uid_next += 1;
-        let slot = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
-        let slot = u32::try_from(slot).expect("at most RULES_MAX rules");
+        let end = u32::try_from(self.slots.len()).expect("at most RULES_MAX rules");
+        let slot = self.free.pop().unwrap_or(end);
         rule.rank = self.free_rank(settings.rank);
         self.order.insert(rule.rank, slot);
         self.by_name.insert(name, slot);
