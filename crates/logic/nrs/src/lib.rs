@@ -39,6 +39,7 @@ pub use control::{Moment, Partitions, Restart, Selected};
 pub use crre::crre;
 pub use crrn::crrn;
 pub use delay::delay;
+pub use guard::in_guarded_call;
 pub use head::{Counters, Dequeued, Disabled, Head, Listed, PolicyIndex, Taken, promote};
 pub use heap::{HeapHandle, IndexedHeap};
 pub use limits::{ARG_CHARS_MAX, DRAIN_WAIT, NAME_CHARS_MAX, POLICIES_MAX, VALUE_BYTES_MAX, WAIT_MIN};

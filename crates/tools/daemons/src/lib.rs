@@ -21,6 +21,7 @@ pub mod machine;
 mod metrics;
 pub mod mount;
 pub mod mounts;
+pub mod panics;
 pub mod ping;
 pub mod rundir;
 pub mod serve;

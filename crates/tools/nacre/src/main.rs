@@ -16,6 +16,7 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    daemons::panics::end_the_process();
     let args = by_name(std::env::args_os().collect());
     args::Nacre::parse_from(args).run()
 }
