@@ -1,4 +1,4 @@
-//! What scheduling costs: `cargo run --release -p nrs --example speed [table | fifo | deep [POLICIES]]`.
+//! What scheduling costs: `cargo run --release -p nrs --example speed [table | fifo | deep [POLICIES [RUNS]]]`.
 //!
 //! - `deep`: 10,000,000 requests of 10,000 clients queued in one head; then one comes and one leaves, 10,000,000 times.
 //! - `table`: enqueue and get per second of each policy, 10,000 clients or objects, 1,000 and 100,000 queued.
@@ -132,12 +132,11 @@ fn run(policy: &str, count: u32) -> Run {
     Run { fill, pair: mean, drain: (cpu() - start) / each, bytes, inserts, pairs }
 }
 
-/// The same steps `RUNS` times: of each step the shortest time counts, because what else runs on the machine
+/// The same steps `runs` times: of each step the shortest time counts, because what else runs on the machine
 /// interrupts another step each time.
-fn deep(policy: &str, count: u32) {
-    const RUNS: usize = 4;
+fn deep(policy: &str, count: u32, runs: u32) {
     let mut best = run(policy, count);
-    for _ in 1..RUNS {
+    for _ in 1..runs {
         let next = run(policy, count);
         for (best, next) in [(&mut best.inserts, next.inserts), (&mut best.pairs, next.pairs)] {
             best.iter_mut().zip(next).for_each(|(best, next)| *best = next.min(*best));
@@ -150,7 +149,7 @@ fn deep(policy: &str, count: u32) {
     let insert_worst = best.inserts.iter().max().copied().unwrap_or_default();
     let part = |part: f64| best.pairs[((best.pairs.len() - 1) as f64 * part) as usize];
     println!(
-        "{policy:>5} {count} queued, {RUNS} runs: fill {:.0} ns (worst {insert_worst}), pair {:.0} ns (p50 {} p99.9 {} p99.9999 {} worst {}), \
+        "{policy:>5} {count} queued, {runs} runs: fill {:.0} ns (worst {insert_worst}), pair {:.0} ns (p50 {} p99.9 {} p99.9999 {} worst {}), \
          drain {:.0} ns, {:.1} bytes each beside the request",
         best.fill,
         best.pair,
@@ -228,8 +227,9 @@ fn main() {
     }
     if wanted("deep") {
         let policies = std::env::args().nth(2);
+        let runs = std::env::args().nth(3).and_then(|runs| runs.parse().ok());
         for policy in policies.as_deref().unwrap_or("fifo crrn orr").split(' ') {
-            deep(policy, 10_000_000);
+            deep(policy, 10_000_000, runs.unwrap_or(4));
         }
     }
 }

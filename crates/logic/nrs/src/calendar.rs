@@ -13,33 +13,76 @@
 
 use std::collections::BTreeMap;
 
-use crate::queue::List;
+use crate::Id;
+use crate::blocks::{Block, PLACES_END, Ring};
 use crate::slab::{NIL, Slab, Vacant};
 
 const ROUNDS: u64 = 16;
 
-/// One turn of one group: its requests of one round.
+/// Requests that a batch keeps in itself: a default quantum of CRR-N. What is beyond stands in blocks.
+const INLINE: u32 = 8;
+
+/// One turn of one group: its requests of one round. A cache line: a request that comes or leaves touches this one and
+/// no neighbour's.
+#[repr(C, align(64))]
 pub(crate) struct Batch {
-    pub(crate) list: List,
-    pub(crate) group: u32,
+    ids: [u32; INLINE as usize],
     pub(crate) round: u64,
-    pub(crate) seq: u64,
+    pub(crate) group: u32,
+    seq_low: u32,
     prev: u32,
     next: u32,
+    more: Ring,
+    there: u8, // bit per id of `ids` that waits
 }
+
+const _: () = assert!(size_of::<Batch>() == 64 && INLINE <= u8::BITS && PLACES_END <= u32::MAX - INLINE);
 
 impl Batch {
     pub(crate) fn new(group: u32, round: u64, seq: u64) -> Batch {
-        Batch { group, round, seq, ..Batch::vacant() }
+        Batch { group, round, seq_low: seq as u32, ..Batch::vacant() }
+    }
+
+    /// Its number, which is at most `latest` and less than 2^32 numbers before it.
+    pub(crate) fn seq(&self, latest: u64) -> u64 {
+        latest - u64::from((latest as u32).wrapping_sub(self.seq_low))
+    }
+
+    /// Its requests that stand in itself, first to last.
+    fn inline(&self) -> impl Iterator<Item = u32> {
+        let mut there = self.there;
+        std::iter::from_fn(move || {
+            let id = self.ids.get(there.trailing_zeros() as usize)?;
+            there &= there - 1;
+            Some(*id)
+        })
     }
 }
 
 impl Vacant for Batch {
     fn vacant() -> Batch {
-        Batch { list: List::default(), group: NIL, round: 0, seq: 0, prev: NIL, next: NIL }
+        let ids = [NIL; INLINE as usize];
+        Batch { ids, round: 0, group: NIL, seq_low: 0, prev: NIL, next: NIL, more: Ring::EMPTY, there: 0 }
     }
     fn link(&mut self) -> &mut u32 {
         &mut self.next
+    }
+}
+
+/// A batch and the place of a request in it, as that request's tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) batch: u32,
+    at: u32, // PLACES_END and above: in the batch itself
+}
+
+impl Standing {
+    pub(crate) fn tag(self) -> u64 {
+        u64::from(self.batch) << 32 | u64::from(self.at)
+    }
+
+    pub(crate) fn of_tag(tag: u64) -> Standing {
+        Standing { batch: (tag >> 32) as u32, at: tag as u32 }
     }
 }
 
@@ -71,6 +114,7 @@ pub(crate) struct Calendar {
     pages: Slab<Page>,
     hint: (u64, u32), // the later page used last
     pub(crate) batches: Slab<Batch>,
+    blocks: Slab<Block>,
 }
 
 const HINT_NONE: (u64, u32) = (u64::MAX, NIL);
@@ -83,13 +127,14 @@ impl Default for Calendar {
             pages: Slab::default(),
             hint: HINT_NONE,
             batches: Slab::default(),
+            blocks: Slab::default(),
         }
     }
 }
 
 impl Calendar {
     pub(crate) fn bytes(&self) -> usize {
-        self.pages.bytes() + self.batches.bytes()
+        self.pages.bytes() + self.batches.bytes() + self.blocks.bytes()
     }
 
     /// The page of a round, made if it is not there.
@@ -124,8 +169,65 @@ impl Calendar {
         place
     }
 
-    /// Takes out a batch.
+    /// Appends a request to a batch.
+    #[inline]
+    pub(crate) fn append(&mut self, place: u32, Id(id): Id) -> Standing {
+        let batch = self.batches.get_mut(place);
+        let at = u8::BITS - batch.there.leading_zeros();
+        if at < INLINE && batch.more.is_none() {
+            batch.ids[at as usize] = id;
+            batch.there |= 1 << at;
+            return Standing { batch: place, at: PLACES_END + at };
+        }
+        Standing { batch: place, at: batch.more.push(&mut self.blocks, id) }
+    }
+
+    /// Takes a request out of its batch; whether that is empty now. An empty one is to be removed.
+    #[inline]
+    pub(crate) fn take(&mut self, Standing { batch, at }: Standing) -> bool {
+        let batch = self.batches.get_mut(batch);
+        if at >= PLACES_END {
+            batch.there &= !(1 << (at - PLACES_END));
+        } else {
+            batch.more.remove(&mut self.blocks, at);
+        }
+        batch.there == 0 && batch.more.is_empty(&self.blocks)
+    }
+
+    /// The first request of a batch.
+    #[inline]
+    pub(crate) fn first_of(&self, place: u32) -> Option<Id> {
+        let batch = self.batches.get(place);
+        match batch.there {
+            0 => batch.more.first(&self.blocks).map(Id),
+            there => Some(Id(batch.ids[there.trailing_zeros() as usize])),
+        }
+    }
+
+    /// The requests of a batch, first to last.
+    pub(crate) fn ids(&self, place: u32) -> impl Iterator<Item = Id> {
+        let batch = self.batches.get(place);
+        batch.inline().chain(batch.more.iter(&self.blocks)).map(Id)
+    }
+
+    /// Of the requests that leave next after the first one of the front batch, number `distance`, as far as that batch
+    /// and the next one tell.
+    #[inline]
+    pub(crate) fn ahead(&self, front: u32, distance: u32) -> Option<Id> {
+        let batch = self.batches.get(front);
+        let here = batch.there.count_ones();
+        if distance < here {
+            return batch.inline().nth(distance as usize).map(Id);
+        }
+        if !batch.more.is_none() || batch.next == NIL {
+            return None;
+        }
+        self.batches.get(batch.next).inline().nth((distance - here) as usize).map(Id)
+    }
+
+    /// Removes a batch, which is empty.
     pub(crate) fn remove(&mut self, place: u32) {
+        self.batches.get_mut(place).more.free(&mut self.blocks);
         let Batch { round, prev, next, .. } = self.batches.remove(place);
         let page = self.page(round);
         let number = page.number;
@@ -151,6 +253,12 @@ impl Calendar {
             self.pages.remove(place);
             self.hint = HINT_NONE;
         }
+    }
+
+    /// The batch behind `place` in its round.
+    pub(crate) fn next(&self, place: u32) -> Option<u32> {
+        let next = self.batches.get(place).next;
+        (next != NIL).then_some(next)
     }
 
     /// The first batch of the earliest round that has one.

@@ -5,6 +5,7 @@
 
 #![warn(missing_docs)]
 
+mod blocks;
 mod calendar;
 mod chance;
 mod command;
@@ -21,6 +22,7 @@ mod limits;
 mod orr;
 mod pick;
 mod policy;
+mod prefetch;
 mod queue;
 mod request;
 mod rounds;

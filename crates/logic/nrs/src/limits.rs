@@ -28,8 +28,15 @@ pub(crate) const QUANTUM_MAX: u64 = 65_535;
 /// Most idle groups that a policy can be told to keep: 80 bytes each.
 pub(crate) const GROUPS_IDLE_LIMIT: u64 = 1 << 20;
 
-/// Things allocated at once. A queue that grows to millions never copies what it holds: it gets one more chunk.
-/// 4,096 slots of about 100 bytes are 400 KiB, which the allocator maps without touching them.
+/// Bytes allocated at once. A queue that grows to millions never copies what it holds: it gets one more chunk, which the
+/// allocator maps without touching it. 256 KiB go back to the kernel in a few microseconds.
+pub(crate) const CHUNK_BYTES: usize = 256 << 10;
+
+/// A slab that has the first many chunks lists them with room for the second many: 33 million slots of 64 bytes before the
+/// list is copied again.
+pub(crate) const CHUNKS_LISTED: (usize, usize) = (64, 8_192);
+
+/// Buckets of an index allocated at once.
 pub(crate) const CHUNK: usize = 4_096;
 
 /// Chunks that an empty slab keeps.

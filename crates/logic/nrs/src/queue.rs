@@ -1,8 +1,8 @@
 //! The requests of one head: where they are kept, who holds which, and links for the policies.
 //!
 //! ```text
-//! slots   [ request | arrival number | lane, its neighbours there | links and tag of the policy ]  in chunks
-//! lanes   one per holder: its requests in the order they arrived
+//! slots   [ request | arrival number | lane, place in it | links and tag of the policy ]  in chunks
+//! lanes   one per holder: its requests in the order they arrived, as ids in blocks
 //! ```
 //! The lane is the head's own list of what a policy holds. It is what makes a broken policy harmless, whatever has
 //! become of the policy's own structures, and what tells the oldest request of each policy.
@@ -11,6 +11,7 @@
 //! - A queued request stands in exactly one lane, and there once.
 //! - A lane is ordered by arrival number.
 
+use crate::blocks::{Block, Ring};
 use crate::slab::{NIL, Slab, Vacant};
 
 /// A request of a queue, as policies name it. Names a request only while that is queued.
@@ -33,23 +34,24 @@ pub struct Links {
     pub next: Option<Id>,
 }
 
+/// Begins a cache line: one that leaves is looked at once, and so few lines of it are.
+#[repr(align(64))]
 pub(crate) struct Slot<R> {
     request: Option<R>,
     seq: u64,
     tag: u64,
     prev: u32, // the policy's
     next: u32,
-    lane_prev: u32,
-    lane_next: u32, // of a vacant slot: the next vacant one
+    lane_at: u32, // of a vacant slot: the next vacant one
     lane: u16,
 }
 
 impl<R> Vacant for Slot<R> {
     fn vacant() -> Slot<R> {
-        Slot { request: None, seq: 0, tag: 0, prev: NIL, next: NIL, lane_prev: NIL, lane_next: NIL, lane: LANE_NONE }
+        Slot { request: None, seq: 0, tag: 0, prev: NIL, next: NIL, lane_at: NIL, lane: LANE_NONE }
     }
     fn link(&mut self) -> &mut u32 {
-        &mut self.lane_next
+        &mut self.lane_at
     }
 }
 
@@ -57,8 +59,7 @@ impl<R> Vacant for Slot<R> {
 pub(crate) const LANE_NONE: u16 = u16::MAX;
 
 pub(crate) struct Lane {
-    head: u32,
-    tail: u32,
+    ids: Ring,
     len: usize,
     /// Whose requests these are: index of a policy in its head.
     pub(crate) owner: usize,
@@ -67,13 +68,14 @@ pub(crate) struct Lane {
 /// See the head of the file.
 pub struct Queue<R> {
     slots: Slab<Slot<R>>,
+    blocks: Slab<Block>, // of the lanes
     lanes: Vec<Lane>,
     seq: u64,
 }
 
 impl<R> Default for Queue<R> {
     fn default() -> Queue<R> {
-        Queue { slots: Slab::default(), lanes: Vec::new(), seq: 0 }
+        Queue { slots: Slab::default(), blocks: Slab::default(), lanes: Vec::new(), seq: 0 }
     }
 }
 
@@ -223,11 +225,11 @@ impl<R> Queue<R> {
 
     /// Bytes of memory, the requests in it included as far as they are stored inline.
     pub(crate) fn bytes(&self) -> usize {
-        self.slots.bytes()
+        self.slots.bytes() + self.blocks.bytes()
     }
 
     pub(crate) fn add_lane(&mut self, owner: usize) -> u16 {
-        let lane = Lane { head: NIL, tail: NIL, len: 0, owner };
+        let lane = Lane { ids: Ring::EMPTY, len: 0, owner };
         let unused = self.lanes.iter().position(|lane| lane.owner == usize::MAX);
         let at = unused.unwrap_or_else(|| {
             self.lanes.push(Lane { owner: usize::MAX, ..lane });
@@ -240,6 +242,7 @@ impl<R> Queue<R> {
     pub(crate) fn drop_lane(&mut self, lane: u16) {
         let lane = &mut self.lanes[usize::from(lane)];
         assert!(lane.len == 0, "a lane is dropped when it is empty");
+        lane.ids.free(&mut self.blocks);
         lane.owner = usize::MAX;
     }
 
@@ -254,7 +257,7 @@ impl<R> Queue<R> {
 
     #[inline]
     pub(crate) fn lane_front(&self, lane: u16) -> Option<Id> {
-        some(self.lanes[usize::from(lane)].head)
+        self.lanes[usize::from(lane)].ids.first(&self.blocks).map(Id)
     }
 
     /// Index of the policy that holds `id`.
@@ -262,6 +265,12 @@ impl<R> Queue<R> {
         let slot = self.slots.find(id.0)?;
         slot.request.as_ref()?;
         self.lanes.get(usize::from(slot.lane)).map(|lane| lane.owner)
+    }
+
+    /// `id` will leave soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, id: Id) {
+        self.slots.prefetch(id.0);
     }
 
     /// Whether `handle` is queued.
@@ -287,47 +296,28 @@ impl<R> Queue<R> {
     #[inline]
     pub(crate) fn join(&mut self, id: Id, lane: u16) {
         let list = &mut self.lanes[usize::from(lane)];
-        let tail = std::mem::replace(&mut list.tail, id.0);
         list.len += 1;
-        if tail == NIL {
-            list.head = id.0;
-        } else {
-            self.slots.get_mut(tail).lane_next = id.0;
-        }
+        let lane_at = list.ids.push(&mut self.blocks, id.0);
         let slot = self.slots.get_mut(id.0);
-        (slot.lane, slot.lane_prev) = (lane, tail);
+        (slot.lane, slot.lane_at) = (lane, lane_at);
     }
 
     /// Takes a request out of its lane and of the queue.
     #[inline]
     pub(crate) fn take(&mut self, id: Id) -> R {
         let slot = self.slots.remove(id.0);
-        let (prev, next) = (slot.lane_prev, slot.lane_next);
         let list = &mut self.lanes[usize::from(slot.lane)];
         list.len -= 1;
-        if prev == NIL {
-            list.head = next;
-        }
-        if next == NIL {
-            list.tail = prev;
-        }
-        if prev != NIL {
-            self.slots.get_mut(prev).lane_next = next;
-        }
-        if next != NIL {
-            self.slots.get_mut(next).lane_prev = prev;
+        list.ids.remove(&mut self.blocks, slot.lane_at);
+        if self.slots.len() == 0 && self.blocks.is_large() {
+            self.lanes.iter_mut().for_each(|lane| lane.ids.free(&mut self.blocks));
         }
         slot.request.expect("a request that is taken is queued")
     }
 
     /// Requests of a lane in the order they arrived.
     pub(crate) fn lane(&self, lane: u16) -> impl Iterator<Item = Handle> {
-        let mut at = self.lanes[usize::from(lane)].head;
-        std::iter::from_fn(move || {
-            let id = some(at)?;
-            let slot = self.slots.get(at);
-            at = slot.lane_next;
-            Some(Handle { id, seq: slot.seq })
-        })
+        let ids = self.lanes[usize::from(lane)].ids.iter(&self.blocks);
+        ids.map(|id| Handle { id: Id(id), seq: self.slots.get(id).seq })
     }
 }

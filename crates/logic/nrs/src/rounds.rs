@@ -17,7 +17,7 @@
 
 use types::Instant;
 
-use crate::calendar::{Batch, Calendar};
+use crate::calendar::{Batch, Calendar, Standing};
 use crate::index::{Chained, Index, Key};
 use crate::limits::QUANTUM_MAX;
 use crate::slab::{NIL, Slab, Vacant};
@@ -28,6 +28,9 @@ const GROUP_IDLE_SECS: u32 = 600;
 
 /// Groups without requests that are kept at most, where nothing else is set.
 pub(crate) const GROUPS_IDLE_MAX: u64 = 65_536;
+
+/// Requests between the one that leaves and the one whose memory is asked for: some hundred nanoseconds of work.
+const AHEAD: u32 = 3;
 
 /// Groups forgotten per arrival at most: faster than they can come, and no arrival is slow.
 const FORGOTTEN_MAX: usize = 2;
@@ -207,8 +210,7 @@ impl Rounds {
         if group.left <= 0 {
             group.round += 1;
         }
-        queue.set_tag(id, u64::from(place));
-        self.calendar.batches.get_mut(place).list.push_back(queue, id);
+        queue.set_tag(id, self.calendar.append(place, id).tag());
         self.len += 1;
         self.forget_idle(now);
         place
@@ -229,14 +231,20 @@ impl Rounds {
         self.calendar.first()
     }
 
-    /// A batch that has requests.
-    pub(crate) fn batch(&self, place: u32) -> &Batch {
-        self.calendar.batches.get(place)
+    /// The first request of a batch.
+    #[inline]
+    pub(crate) fn first_of(&self, batch: u32) -> Option<Id> {
+        self.calendar.first_of(batch)
+    }
+
+    /// The requests of a batch in the order they came.
+    pub(crate) fn ids(&self, batch: u32) -> impl Iterator<Item = Id> {
+        self.calendar.ids(batch)
     }
 
     /// The batch that a request stands in.
     pub(crate) fn batch_of<R>(&self, queue: &Queue<R>, id: Id) -> u32 {
-        u32::try_from(queue.tag(id)).expect("the tag is a batch")
+        Standing::of_tag(queue.tag(id)).batch
     }
 
     /// The batch to which the next request of group `key` goes, if it is open.
@@ -253,13 +261,13 @@ impl Rounds {
     }
 
     /// Takes out a request, because it is its turn or against the order.
-    pub(crate) fn leave<R>(&mut self, queue: &mut Queue<R>, id: Id, now: Instant, in_turn: bool) -> Stood {
-        let place = self.batch_of(queue, id);
+    pub(crate) fn leave<R>(&mut self, queue: &Queue<R>, id: Id, now: Instant, in_turn: bool) -> Stood {
+        let standing = Standing::of_tag(queue.tag(id));
+        let place = standing.batch;
         let front = in_turn || self.calendar.first() == Some(place);
-        let batch = self.calendar.batches.get_mut(place);
-        batch.list.remove(queue, id);
-        let (at, last) = (batch.group, batch.list.is_empty());
-        let stood = Stood { round: batch.round, seq: batch.seq, last };
+        let last = self.calendar.take(standing);
+        let batch = self.calendar.batches.get(place);
+        let (at, stood) = (batch.group, Stood { round: batch.round, seq: batch.seq(self.seq), last });
         self.len -= 1;
         if last {
             self.calendar.remove(place);
@@ -293,6 +301,24 @@ impl Rounds {
             None => self.round + 1,
         };
         self.serve(round);
+    }
+
+    /// Asks for the memory of what leaves soon: in one call for a request, when a batch is over for the batch after the
+    /// next one and for the next one's group.
+    #[inline]
+    pub(crate) fn look_ahead<R>(&self, queue: &Queue<R>, left: Stood) {
+        let Some(front) = self.calendar.first() else { return };
+        if let Some(id) = self.calendar.ahead(front, AHEAD) {
+            queue.prefetch(id);
+        }
+        if left.last
+            && let Some(next) = self.calendar.next(front)
+        {
+            self.groups.prefetch(self.calendar.batches.get(next).group);
+            if let Some(after) = self.calendar.next(next) {
+                self.calendar.batches.prefetch(after);
+            }
+        }
     }
 
     fn serve(&mut self, round: u64) {

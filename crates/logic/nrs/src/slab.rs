@@ -4,7 +4,8 @@
 //! - A vacant place is in the chain of vacant ones exactly once, or above `touched`.
 //! - An empty slab keeps at most [`CHUNKS_IDLE`] chunks: it gives back one per visit, so that no visit is long.
 
-use crate::limits::{CHUNK, CHUNKS_IDLE};
+use crate::limits::{CHUNK_BYTES, CHUNKS_IDLE, CHUNKS_LISTED};
+use crate::prefetch::prefetch;
 
 /// No place.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -31,13 +32,16 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T: Vacant> Slab<T> {
+    /// Places of a chunk; a power of two.
+    const CHUNK: usize = 1 << (CHUNK_BYTES / size_of::<T>()).ilog2();
+
     pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
 
     /// Bytes of memory it has taken.
     pub(crate) fn bytes(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<T>() + self.chunks.capacity() * size_of::<Vec<T>>()
+        self.chunks.len() * Self::CHUNK * size_of::<T>() + self.chunks.capacity() * size_of::<Vec<T>>()
     }
 
     #[inline]
@@ -58,12 +62,15 @@ impl<T: Vacant> Slab<T> {
         let place = self.touched;
         assert!(place != NIL, "fewer than 2^32 - 1 things");
         self.touched += 1;
-        let chunk = place as usize / CHUNK;
+        let chunk = place as usize / Self::CHUNK;
         if chunk == self.chunks.len() {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+            if chunk == CHUNKS_LISTED.0 {
+                self.chunks.reserve(CHUNKS_LISTED.1 - chunk);
+            }
+            self.chunks.push(Vec::with_capacity(Self::CHUNK));
         }
         let chunk = &mut self.chunks[chunk];
-        match chunk.get_mut(place as usize % CHUNK) {
+        match chunk.get_mut(place as usize % Self::CHUNK) {
             Some(slot) => *slot = value,
             None => chunk.push(value),
         }
@@ -96,12 +103,12 @@ impl<T: Vacant> Slab<T> {
 
     #[inline]
     pub(crate) fn get(&self, place: u32) -> &T {
-        &self.chunks[place as usize / CHUNK][place as usize % CHUNK]
+        &self.chunks[place as usize / Self::CHUNK][place as usize % Self::CHUNK]
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, place: u32) -> &mut T {
-        &mut self.chunks[place as usize / CHUNK][place as usize % CHUNK]
+        &mut self.chunks[place as usize / Self::CHUNK][place as usize % Self::CHUNK]
     }
 
     /// All places with what is in them, vacant forms too.
@@ -109,9 +116,24 @@ impl<T: Vacant> Slab<T> {
         (0_u32..).zip(self.chunks.iter().flatten())
     }
 
+    /// What is at `place` will be asked for soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, place: u32) {
+        if let Some(value) =
+            self.chunks.get(place as usize / Self::CHUNK).and_then(|chunk| chunk.get(place as usize % Self::CHUNK))
+        {
+            prefetch(value);
+        }
+    }
+
+    /// Whether it would give back memory if it were empty.
+    pub(crate) fn is_large(&self) -> bool {
+        self.chunks.len() > CHUNKS_IDLE
+    }
+
     /// What is at `place`, if that place was ever taken.
     pub(crate) fn find(&self, place: u32) -> Option<&T> {
-        self.chunks.get(place as usize / CHUNK)?.get(place as usize % CHUNK)
+        self.chunks.get(place as usize / Self::CHUNK)?.get(place as usize % Self::CHUNK)
     }
 }
 
@@ -150,10 +172,10 @@ mod tests {
     #[test]
     fn an_empty_slab_gives_its_memory_back_chunk_by_chunk() {
         let mut slab = Slab::default();
-        for value in 0..10 * CHUNK as u64 {
+        for value in 0..10 * Slab::<Cell>::CHUNK as u64 {
             slab.insert(cell(value));
         }
-        for place in 0..10 * CHUNK {
+        for place in 0..10 * Slab::<Cell>::CHUNK {
             slab.remove(u32::try_from(place).expect("small"));
         }
         for _ in 0..20 {

@@ -117,7 +117,8 @@ impl<T: Target> Sweep<T> {
         if self.serving == Some(batch) {
             return;
         }
-        self.sorted = self.rounds.batch(batch).list.iter(queue).map(|id| (self.place(queue, id), id)).collect();
+        self.rounds.ids(batch).for_each(|id| queue.prefetch(id));
+        self.sorted = self.rounds.ids(batch).map(|id| (self.place(queue, id), id)).collect();
         (self.serving, self.at) = (Some(batch), None);
     }
 

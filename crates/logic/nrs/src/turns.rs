@@ -57,9 +57,10 @@ impl<R: Request, B: By> Policy<R> for Turns<B> {
 
     fn dequeue(&mut self, queue: &mut Queue<R>, now: Instant, _force: bool) -> Next {
         let Some(batch) = self.rounds.front() else { return Next::Empty };
-        match self.rounds.batch(batch).list.front() {
+        match self.rounds.first_of(batch) {
             Some(id) => {
                 self.last = self.rounds.leave(queue, id, now, true);
+                self.rounds.look_ahead(queue, self.last);
                 Next::Take(id)
             }
             None => Next::Broken(Broken("a batch stands in a round without a request".to_owned())),
