@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::str::FromStr;
 
-use crate::head::Counters;
 use crate::limits::{NAME_CHARS_MAX, VALUE_BYTES_MAX};
+use crate::listed::Counters;
 use crate::{HeadKind, Listed, Refusal};
 
 /// Which heads a command is for.

@@ -14,6 +14,7 @@ use types::{CptIndex, Errno, Instant};
 
 use crate::command::{Command, Heads, split_labelled, split_words};
 use crate::limits::VALUE_BYTES_MAX;
+use crate::policy::RESET;
 use crate::state::Plan;
 use crate::{Form, Head, HeadKind, Listed, Mode, Policy, PolicyState, Refusal, Request, Start, Tunable};
 
@@ -321,6 +322,9 @@ impl<R: Request> Head<R> {
 
     fn get_tunable(&self, at: usize, label: &str) -> Result<String, Refusal> {
         self.tunable_here(at)?;
+        if label == RESET {
+            return Ok("0".to_owned());
+        }
         let policy = self.instances[at].policy.as_ref().expect("a started policy runs");
         crate::guard::guarded(|| policy.get(label)).unwrap_or_else(|why| Err(Refusal::new(Errno::EIO, why.0)))
     }
@@ -329,7 +333,15 @@ impl<R: Request> Head<R> {
         self.tunable_here(at)?;
         let (instance, queue) = (&mut self.instances[at], &mut self.queue);
         let policy = instance.policy.as_mut().expect("a started policy runs");
-        let broken = match crate::guard::guarded(|| policy.set(queue, label, value, mode, now)) {
+        let mut set = |policy: &mut Box<dyn crate::Policy<R>>| match (label, mode) {
+            (RESET, Mode::Check) => crate::number_in(label, value, 1..=1).map(|_| ()),
+            (RESET, Mode::Apply) => {
+                policy.reset(queue, now);
+                Ok(())
+            }
+            _ => policy.set(queue, label, value, mode, now),
+        };
+        let broken = match crate::guard::guarded(|| set(policy)) {
             Ok(Err(refusal)) if mode == Mode::Apply => crate::Broken(format!("it refused what it had accepted: {refusal}")),
             Ok(answer) => return answer,
             Err(broken) => broken,

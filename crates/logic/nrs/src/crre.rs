@@ -15,7 +15,11 @@ impl By for ByExport {
     }
 }
 
-const TUNABLES: &[Tunable] = &[Tunable::labelled("nrs_crre_quantum", "quantum"), Tunable::labelled("nrs_crre_unit", "unit")];
+const TUNABLES: &[Tunable] = &[
+    Tunable::labelled("nrs_crre_quantum", "quantum"),
+    Tunable::labelled("nrs_crre_unit", "unit"),
+    Tunable::reset("nrs_crre_reset"),
+];
 
 /// Registers as `crre`, for all services.
 #[must_use]

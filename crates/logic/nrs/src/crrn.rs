@@ -18,7 +18,11 @@ impl By for ByNid {
     }
 }
 
-const TUNABLES: &[Tunable] = &[Tunable::labelled("nrs_crrn_quantum", "quantum"), Tunable::labelled("nrs_crrn_unit", "unit")];
+const TUNABLES: &[Tunable] = &[
+    Tunable::labelled("nrs_crrn_quantum", "quantum"),
+    Tunable::labelled("nrs_crrn_unit", "unit"),
+    Tunable::reset("nrs_crrn_reset"),
+];
 
 /// Registers as `crrn`, for all services.
 #[must_use]

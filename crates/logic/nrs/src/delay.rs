@@ -31,6 +31,7 @@ const TUNABLES: &[Tunable] = &[
     Tunable::labelled("nrs_delay_min", DELAY_MIN),
     Tunable::labelled("nrs_delay_max", DELAY_MAX),
     Tunable::labelled("nrs_delay_pct", DELAY_PCT),
+    Tunable::reset("nrs_delay_reset"),
 ];
 
 /// See the head of the file.
@@ -122,6 +123,10 @@ impl<R: Request> Policy<R> for Delay {
         Ok(())
     }
 
+    fn reset(&mut self, _queue: &mut Queue<R>, _now: Instant) {
+        (self.min, self.max, self.pct) = (MIN_DEFAULT, MAX_DEFAULT, PCT_DEFAULT);
+    }
+
     fn stats(&self, out: &mut String) {
         out.push_str(&format!("  held: {}\n", self.held.len()));
     }
@@ -210,6 +215,11 @@ mod tests {
         server.set("nrs_delay_min", "reg_delay_min:1500ms").expect("in range");
         assert_eq!(server.get("nrs_delay_min"), "reg_delay_min:1500ms\n");
         assert!(server.select("delay 5").is_err());
+        assert!(server.set("nrs_delay_reset", "0").is_err());
+        server.set("nrs_delay_pct", "7").expect("in range");
+        server.set("nrs_delay_reset", "1").expect("its only value");
+        assert_eq!(server.get("nrs_delay_min") + &server.get("nrs_delay_pct"), "reg_delay_min:5\nreg_delay_pct:100\n");
+        assert_eq!(server.get("nrs_delay_reset"), "reg_reset:0\n");
     }
 
     #[test]

@@ -32,6 +32,7 @@ const TUNABLES: &[Tunable] = &[
     Tunable::labelled("nrs_orr_supported", "supported"),
     Tunable::labelled("nrs_orr_sweep", "sweep"),
     Tunable::labelled("nrs_orr_objects_max", "objects_max"),
+    Tunable::reset("nrs_orr_reset"),
 ];
 
 /// Registers as `orr`, for `ost_io`.

@@ -87,6 +87,9 @@ pub enum Form {
     PerPartition,
 }
 
+/// Label of [`Tunable::reset`].
+pub(crate) const RESET: &str = "reset";
+
 /// A parameter of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunable {
@@ -105,6 +108,12 @@ impl Tunable {
     #[must_use]
     pub const fn labelled(parameter: &'static str, label: &'static str) -> Tunable {
         Tunable { parameter, label, form: Form::Labelled, writable: true }
+    }
+
+    /// The one that sets all others of the policy back to what they were at its start: written as 1, read as 0.
+    #[must_use]
+    pub const fn reset(parameter: &'static str) -> Tunable {
+        Tunable::labelled(parameter, RESET)
     }
 }
 
@@ -140,6 +149,11 @@ pub trait Policy<R: Request> {
     fn set(&mut self, queue: &mut Queue<R>, label: &str, value: &str, mode: Mode, now: Instant) -> Result<(), Refusal> {
         let _ = (queue, value, mode, now);
         Err(Refusal::invalid(format!("'{label}' is no tunable")))
+    }
+
+    /// Sets all tunables back to what they were at its start; for a policy that lists [`Tunable::reset`].
+    fn reset(&mut self, queue: &mut Queue<R>, now: Instant) {
+        let _ = (queue, now);
     }
 
     /// What `nrs_stats` shows of it beside the head's counters: lines of `  name: value`.

@@ -16,7 +16,7 @@ use types::Instant;
 use crate::command::number_in;
 use crate::index::Key;
 use crate::limits::{GROUPS_IDLE_LIMIT, QUANTUM_MAX};
-use crate::rounds::{Rounds, Stood};
+use crate::rounds::{GROUPS_IDLE_MAX, Rounds, Stood};
 use crate::{Broken, Id, Io, Mode, Next, Policy, Queue, Refusal, Refused, Removal, Request};
 
 /// RPCs of a batch.
@@ -122,6 +122,14 @@ impl<T: Target> Sweep<T> {
         (self.serving, self.at) = (Some(batch), None);
     }
 
+    fn sort_by(&mut self, offset_type: OffsetType) {
+        if offset_type != self.offset_type {
+            self.offset_type = offset_type;
+            (self.serving, self.at) = (None, None); // put in the new order at the next turn
+            self.sorted.clear();
+        }
+    }
+
     fn leave<R: Request>(&mut self, queue: &mut Queue<R>, id: Id, now: Instant, in_turn: bool) {
         self.last = self.rounds.leave(queue, id, now, in_turn);
         if self.last.last && self.sorted.is_empty() {
@@ -193,11 +201,7 @@ impl<R: Request, T: Target> Policy<R> for Sweep<T> {
             }
             "offset_type" => {
                 let offset_type = meaning(label, &OFFSET_TYPES, value)?;
-                if apply && offset_type != self.offset_type {
-                    self.offset_type = offset_type;
-                    (self.serving, self.at) = (None, None); // put in the new order at the next turn
-                    self.sorted.clear();
-                }
+                apply.then(|| self.sort_by(offset_type));
             }
             "supported" => {
                 let supported = meaning(label, &SUPPORTED, value)?;
@@ -210,6 +214,13 @@ impl<R: Request, T: Target> Policy<R> for Sweep<T> {
             _ => return Err(Refusal::invalid(format!("'{label}' is no tunable of {}", T::NAME))),
         }
         Ok(())
+    }
+
+    fn reset(&mut self, _queue: &mut Queue<R>, _now: Instant) {
+        self.rounds.set_quantum(QUANTUM_DEFAULT);
+        self.rounds.set_groups_idle_max(GROUPS_IDLE_MAX);
+        self.sort_by(OffsetType::Physical);
+        (self.supported, self.sweeping) = (Supported::Reads, Sweeping::Restart);
     }
 
     fn stats(&self, out: &mut String) {

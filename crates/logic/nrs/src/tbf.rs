@@ -68,6 +68,7 @@ const TUNABLES: &[Tunable] = &[
     Tunable { parameter: "nrs_tbf_rule", label: RULE, form: Form::PerPartition, writable: true },
     Tunable { parameter: "nrs_tbf_stats", label: STATS, form: Form::PerPartition, writable: true },
     Tunable::labelled("nrs_tbf_rt_lag", RT_LAG),
+    Tunable::reset("nrs_tbf_reset"),
 ];
 
 /// What all services of a node share: the node-wide parameters, which count for policies started after they were set,
@@ -491,6 +492,14 @@ impl<R: Request> Policy<R> for Tbf {
             }
             _ => Err(Refusal::invalid(format!("'{label}' is no tunable"))),
         }
+    }
+
+    /// `default` alone is left, as it was.
+    fn reset(&mut self, queue: &mut Queue<R>, now: Instant) {
+        self.now = now;
+        (self.rt_lag, self.selection) = (RT_LAG_DEFAULT, Selection::default());
+        self.rules.reset();
+        self.attach_waiting(queue, now);
     }
 
     fn stats(&self, out: &mut String) {

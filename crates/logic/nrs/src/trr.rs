@@ -28,6 +28,7 @@ const TUNABLES: &[Tunable] = &[
     Tunable::labelled("nrs_trr_offset_type", "offset_type"),
     Tunable::labelled("nrs_trr_supported", "supported"),
     Tunable::labelled("nrs_trr_sweep", "sweep"),
+    Tunable::reset("nrs_trr_reset"),
 ];
 
 /// Registers as `trr`, for `ost_io`.

@@ -104,6 +104,14 @@ impl<R: Request, B: By> Policy<R> for Turns<B> {
         Ok(())
     }
 
+    fn reset(&mut self, _queue: &mut Queue<R>, _now: Instant) {
+        self.rounds.set_quantum(QUANTUM_DEFAULT);
+        if self.unit != Unit::Rpc {
+            self.unit = Unit::Rpc;
+            self.rounds.change_unit();
+        }
+    }
+
     fn stats(&self, out: &mut String) {
         let _ = writeln!(
             out,

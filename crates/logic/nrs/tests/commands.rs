@@ -77,6 +77,9 @@ fn the_same_start_again_keeps_tunables_and_another_start_forgets_them() {
     assert_eq!(select(&mut service, "fifo"), Ok(true));
     assert_eq!(select(&mut service, "crrn"), Ok(true));
     assert_eq!(service.all().get("nrs_crrn_quantum").as_deref(), Ok("reg_quantum:8\nhp_quantum:8\n"));
+    service.all().set("nrs_crrn_quantum", "9", NOW).expect("in range");
+    service.all().set("nrs_crrn_reset", "hp_reset:1", NOW).expect("its only value");
+    assert_eq!(service.all().get("nrs_crrn_quantum").as_deref(), Ok("reg_quantum:9\nhp_quantum:8\n"));
 }
 
 #[test]
@@ -158,6 +161,13 @@ fn the_defaults_and_words_of_orr_and_trr() {
         }
         let refusal = service.all().set(&format!("nrs_{name}_supported"), "both", NOW).expect_err("no such word");
         assert_eq!(refusal.text, "supported 'both': expected reads, writes, reads_and_writes");
+        let mut all = service.all();
+        let refusal = all.set(&format!("nrs_{name}_reset"), "reg_reset:2", NOW).expect_err("out of range");
+        assert_eq!(refusal.errno, Errno::EINVAL);
+        all.set(&format!("nrs_{name}_reset"), "1", NOW).expect("its only value");
+        for (what, value) in [("offset_type", "physical"), ("supported", "reads"), ("sweep", "restart"), ("quantum", "256")] {
+            assert_eq!(all.get(&format!("nrs_{name}_{what}")), Ok(format!("reg_{what}:{value}\n")));
+        }
     }
     let metadata: nrs::Head<Req> = nrs::Head::new("mdt", HeadKind::Reg, types::CptIndex(0), &nrs::policies());
     let mut mdt = Service { reg: vec![metadata], hp: Vec::new() };

@@ -44,6 +44,10 @@ const POLICIES: &[&str] = &[
     "fifo hp",
     "puppet hp c",
     "orr reg",
+    "delay",
+    "tbf",
+    "tbf nid+opcode",
+    "tbf hp nid",
 ];
 
 impl Storm {
@@ -82,8 +86,8 @@ impl Storm {
             900..930 => self.promote(),
             930..960 => self.remove(),
             960..985 => self.swap(),
-            985..990 => self.tune(),
-            990..996 => self.change_mood(),
+            985..992 => self.tune(),
+            992..996 => self.change_mood(),
             _ => self.now = self.now + Span(self.chance.below(200 * SECOND)),
         }
     }
@@ -189,6 +193,16 @@ impl Storm {
             ("nrs_orr_supported", "reads_and_writes"),
             ("nrs_trr_sweep", "cscan"),
             ("nrs_crre_quantum", "hp_quantum:1"),
+            ("nrs_crrn_reset", "1"),
+            ("nrs_orr_reset", "1"),
+            ("nrs_delay_min", "1ms"),
+            ("nrs_delay_pct", "50"),
+            ("nrs_delay_reset", "1"),
+            ("nrs_tbf_rule", "start slow nid={*} rate=0.1"),
+            ("nrs_tbf_rule", "start node nid={*} rate=1 scope=node rank=default"),
+            ("nrs_tbf_rule", "change default rate=2 depth=1"),
+            ("nrs_tbf_rule", "stop slow"),
+            ("nrs_tbf_reset", "1"),
         ];
         let (parameter, value) = values[self.chance.below(values.len() as u64) as usize];
         let _ = self.service.all().set(parameter, value, moment); // if it runs

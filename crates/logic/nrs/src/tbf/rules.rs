@@ -238,6 +238,15 @@ impl Rules {
         self.generation += 1;
     }
 
+    /// Back to `default` alone, as in a new instance. Its classes are attached anew.
+    pub(crate) fn reset(&mut self) {
+        let names: Vec<Name> = self.by_name.keys().copied().filter(|name| *name != Name::DEFAULT).collect();
+        names.into_iter().for_each(|name| self.apply(Command::Stop { name }));
+        self.slots[DEFAULT as usize] = Some(self.rule(Name::DEFAULT, None, &Settings::default()));
+        self.uid_next += 1;
+        self.touch();
+    }
+
     fn start(&mut self, name: Name, conds: Conds, settings: &Settings) {
         let mut rule = self.rule(name, Some(conds), settings);
         self.uid_next += 1;
@@ -266,7 +275,7 @@ impl Rules {
         rule.class = settings.class.or(rule.class);
         rule.total = settings.total.unwrap_or(rule.total);
         if grouping != (rule.scope, rule.class, rule.total) {
-            rule.uid = uid_next;
+            (rule.uid, rule.refs) = (uid_next, 0); // its classes are attached anew
             self.uid_next += 1;
         }
         if let Some(next) = settings.rank.filter(|next| *next != name) {

@@ -340,6 +340,22 @@ fn rules_print_with_their_classes_per_partition() {
 }
 
 #[test]
+fn a_regrouped_rule_counts_each_class_once_and_a_reset_leaves_default_as_it_was() {
+    let mut server = server(1, "tbf uid", &["start x uid={*} rate=3"]);
+    for number in 0..3 {
+        server.enqueue(0, Req { number, uid: 7, ..Req::default() });
+    }
+    server.set("nrs_tbf_rule", "change x scope=cpt").expect("known");
+    assert!(server.get("nrs_tbf_rule").contains("ref 1\ndefault * 10000, ref 0\n"), "{}", server.get("nrs_tbf_rule"));
+    server.set("nrs_tbf_rule", "change default rate=7 depth=9 scope=cpt").expect("allowed");
+    server.set("nrs_tbf_rt_lag", "5").expect("in range");
+    server.set("nrs_tbf_reset", "1").expect("its only value");
+    assert_eq!(server.get("nrs_tbf_rule"), "regular_requests:\nCPT 0:\ndefault * 10000, ref 1\n");
+    assert_eq!(server.get("nrs_tbf_rt_lag"), "reg_rt_lag:1\n");
+    assert_eq!(server.run(ms(1), u64::MAX).len(), 3, "nothing is lost, and the default's depth is back");
+}
+
+#[test]
 fn a_wrong_command_changes_nothing_and_names_the_word() {
     let mut server = server(2, "tbf jobid", &["start a jobid={x} rate=5", "start b jobid={y}"]);
     let before = server.get("nrs_tbf_rule");
