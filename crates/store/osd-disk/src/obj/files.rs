@@ -12,9 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use osd::{IoMode, ObjAttr};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+use tokio::sync::oneshot;
 use types::{Errno, Fid, Timespec};
 
 use super::buffer::{ALIGN, Buffers};
+use super::flight::Flight;
 use crate::DiskError;
 
 /// Directories over which objects are spread.
@@ -211,6 +213,30 @@ impl Files {
         self.note(object, false); // a failed write may have changed something too
         written?;
         object.attr()
+    }
+
+    /// Gives `data` room in the object, answers, and writes it then. Where no room can be given beforehand, the answer
+    /// comes after the write and tells its outcome.
+    pub(super) fn write_behind(
+        &self,
+        fid: Fid,
+        offset: u64,
+        data: &Bytes,
+        mode: IoMode,
+        flight: &Flight,
+        answer: oneshot::Sender<Result<ObjAttr, Errno>>,
+    ) {
+        let found = self.find(fid, true).map(|object| object.expect("find makes the object"));
+        let roomy = found.as_ref().is_ok_and(|object| object.make_room(offset, data.len() as u64).is_ok());
+        let attr = found.as_ref().map_err(|error| *error).and_then(|object| object.attr());
+        let (Ok(object), Ok(attr), true) = (&found, attr, roomy) else {
+            let _nobody_waits = answer.send(found.and_then(|object| self.write(&object, offset, data, mode)));
+            return;
+        };
+        let _nobody_waits = answer.send(Ok(attr));
+        if let Err(error) = self.write(object, offset, data, mode) {
+            flight.lose(error);
+        }
     }
 
     fn write_direct(&self, object: &Object, offset: u64, data: &Bytes) -> Result<(), Errno> {

@@ -6,7 +6,8 @@
 //! - A small buffered write goes to the page cache on the executor's thread: a hand-over costs ten times the write.
 //!   It can block, when the kernel throttles writers or the journal is full, so each one is timed: one that took
 //!   longer than [`SLOW`] sends small writes to the pool for [`SLOW_REST`].
-//! - Aligned writes of 1 MiB and more go around the page cache, from the pool, out of aligned buffers.
+//! - Aligned writes of 1 MiB and more go around the page cache, from the pool, out of aligned buffers. They are answered
+//!   when the file has room for them ([`flight`]).
 //! - Everything else (truncate, destroy, list, sync) goes to the pool.
 //!
 //! Durability: a change is noted once it was made; `sync` takes what was noted and calls `fdatasync` on each object
@@ -16,6 +17,7 @@
 mod buffer;
 mod extents;
 mod files;
+mod flight;
 mod pool;
 mod range;
 
@@ -32,7 +34,8 @@ use types::{Errno, Extent, Fid};
 
 use crate::DiskError;
 use extents::Extents;
-use files::{DIRS, Files, goes_direct};
+use files::{DIRECT_BYTES_MIN, DIRS, Files, goes_direct};
+use flight::Flights;
 use pool::Pool;
 
 /// Buffered writes up to this size are made at once.
@@ -63,6 +66,9 @@ impl Default for ObjOptions {
 pub struct DiskObjects {
     files: Arc<Files>,
     pool: Pool,
+    flights: Arc<Flights>,
+    /// Large writes under way at once: half of the pool's threads, so that reads find one.
+    flights_max: usize,
     syncing: tokio::sync::Mutex<()>,
     failed: Cell<Option<Errno>>,
     slow_until: Cell<Option<Instant>>,
@@ -81,6 +87,8 @@ impl DiskObjects {
         Ok(Rc::new(DiskObjects {
             files: Arc::new(files),
             pool,
+            flights: Arc::default(),
+            flights_max: (options.threads / 2).max(1),
             syncing: tokio::sync::Mutex::new(()),
             failed: Cell::new(None),
             slow_until: Cell::new(None),
@@ -90,7 +98,23 @@ impl DiskObjects {
     }
 
     fn check(&self) -> Result<(), Errno> {
-        self.failed.get().map_or(Ok(()), Err)
+        self.failed.get().map_or_else(|| self.flights.lost(), Err)
+    }
+
+    /// Checked at the beginning of a call on `[offset, offset + len)`: that the store works, and nothing is under way there.
+    async fn enter(&self, object: Fid, offset: u64, len: u64) -> Result<(), Errno> {
+        self.flights.clear(object, offset, offset.saturating_add(len)).await;
+        self.check()
+    }
+
+    async fn write_large(&self, object: Fid, offset: u64, data: Bytes, mode: IoMode) -> Result<ObjAttr, Errno> {
+        let end = offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?;
+        let flight = self.flights.begin(object, offset, end, self.flights_max).await;
+        self.check()?;
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let files = self.files.clone();
+        self.pool.post(move || files.write_behind(object, offset, &data, mode, &flight, answer));
+        answered.await.unwrap_or(Err(Errno::EIO))
     }
 
     /// Whether small writes are made at once now.
@@ -127,6 +151,7 @@ impl DiskObjects {
 
     async fn sync_dirty(&self) -> Result<(), Errno> {
         let _one_at_a_time = self.syncing.lock().await;
+        self.flights.all().await?;
         self.check()?;
         let dirty = self.files.take_dirty();
         if dirty.all {
@@ -159,7 +184,7 @@ impl DiskObjects {
 impl ObjStore for DiskObjects {
     fn read(&self, object: Fid, offset: u64, len: usize, mode: IoMode) -> LocalFuture<'_, Result<Option<Bytes>, Errno>> {
         Box::pin(async move {
-            self.check()?;
+            self.enter(object, offset, len as u64).await?;
             match self.files.find_now(object) {
                 Ok(None) => return Ok(None),
                 Ok(Some(open)) if mode == IoMode::Auto => match self.files.read_now(&open, offset, len) {
@@ -179,7 +204,10 @@ impl ObjStore for DiskObjects {
 
     fn write(&self, object: Fid, offset: u64, data: Bytes, mode: IoMode) -> LocalFuture<'_, Result<ObjAttr, Errno>> {
         Box::pin(async move {
-            self.check()?;
+            if data.len() >= DIRECT_BYTES_MIN && goes_direct(offset, data.len(), mode) {
+                return self.write_large(object, offset, data, mode).await;
+            }
+            self.enter(object, offset, data.len() as u64).await?;
             let small = data.len() <= INLINE_WRITE_BYTES_MAX && !goes_direct(offset, data.len(), mode);
             if small && self.is_fast() {
                 return self.write_at_once(object, offset, &data, mode);
@@ -194,7 +222,7 @@ impl ObjStore for DiskObjects {
 
     fn truncate(&self, object: Fid, size: u64, create: bool) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
         Box::pin(async move {
-            self.check()?;
+            self.enter(object, 0, u64::MAX).await?;
             self.extents.borrow_mut().forget(object);
             self.on_pool(move |files| match files.find(object, create)? {
                 Some(open) => files.truncate(&open, size).map(Some),
@@ -206,7 +234,7 @@ impl ObjStore for DiskObjects {
 
     fn allocate(&self, object: Fid, what: Allocate, offset: u64, length: u64) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
         Box::pin(async move {
-            self.check()?;
+            self.enter(object, 0, u64::MAX).await?;
             self.extents.borrow_mut().forget(object);
             self.on_pool(move |files| match files.find(object, what != Allocate::Punch)? {
                 Some(open) => files.allocate(&open, what, offset, length).map(Some),
@@ -218,7 +246,7 @@ impl ObjStore for DiskObjects {
 
     fn seek(&self, object: Fid, what: Seek, offset: u64) -> LocalFuture<'_, Result<Option<Found>, Errno>> {
         Box::pin(async move {
-            self.check()?;
+            self.enter(object, 0, u64::MAX).await?;
             self.on_pool(move |files| files.find(object, false)?.map(|open| open.seek(what, offset)).transpose()).await
         })
     }
@@ -235,7 +263,7 @@ impl ObjStore for DiskObjects {
 
     fn destroy(&self, object: Fid) -> LocalFuture<'_, Result<bool, Errno>> {
         Box::pin(async move {
-            self.check()?;
+            self.enter(object, 0, u64::MAX).await?;
             self.extents.borrow_mut().forget(object);
             if let Ok(None) = self.files.find_now(object) {
                 return Ok(false);

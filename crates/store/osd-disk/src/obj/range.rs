@@ -32,6 +32,11 @@ impl Object {
         }
     }
 
+    /// Allocates `[offset, offset + length)`; the size grows with it.
+    pub(super) fn make_room(&self, offset: u64, length: u64) -> Result<(), Errno> {
+        self.fallocate(FallocateFlags::empty(), offset, length)
+    }
+
     fn reserve(&self, offset: u64, length: u64, grow: bool) -> Result<(), Errno> {
         self.fallocate(FallocateFlags::KEEP_SIZE, offset, length)?;
         if grow { self.fallocate(FallocateFlags::empty(), offset, length) } else { Ok(()) }

@@ -109,3 +109,47 @@ fn it_passes_the_suite_of_every_body() {
     };
     osd::conformance::obj_suite(&|case| wait(case), &fresh);
 }
+
+#[test]
+fn nobody_can_tell_that_large_writes_are_late() {
+    const MIB: usize = 1 << 20;
+    let dir = TestDir::new();
+    let objects = open(&dir);
+    let fid = Fid::new(1, 4);
+    for round in 0..40_u8 {
+        let offset = u64::from(round % 5) << 20;
+        let written = write(&objects, fid, offset, &vec![round; MIB]);
+        assert!(written.size >= offset + MIB as u64 && written.blocks >= 2_048);
+        match round % 4 {
+            0 => assert!(read(&objects, fid, offset + 4_095, 9).as_deref() == Some(&[round; 9][..])),
+            1 => {
+                write(&objects, fid, offset + 10, b"small");
+                let around = read(&objects, fid, offset, 20).expect("there");
+                assert_eq!(&around[..], [&[round; 10][..], b"small", &[round; 5]].concat());
+            }
+            2 => {
+                let cut = wait(objects.truncate(fid, offset + 7, false)).expect("cuts").expect("there");
+                assert_eq!(cut.size, offset + 7);
+                assert_eq!(read(&objects, fid, offset, 2 * MIB).as_deref(), Some(&[round; 7][..]));
+            }
+            _ => wait(objects.sync()).expect("syncs"),
+        }
+    }
+    write(&objects, fid, 0, &vec![1; MIB]);
+    assert_eq!(wait(objects.destroy(fid)), Ok(true));
+    assert_eq!(read(&objects, fid, 0, 9), None);
+}
+
+#[test]
+fn closing_waits_for_large_writes_under_way() {
+    let dir = TestDir::new();
+    let objects = open(&dir);
+    for oid in 0..8 {
+        write(&objects, Fid::new(2, oid), 0, &vec![oid as u8 + 1; 2 << 20]);
+    }
+    drop(objects);
+    let objects = open(&dir);
+    for oid in 0..8 {
+        assert!(read(&objects, Fid::new(2, oid), 0, 4 << 20).as_deref() == Some(&vec![oid as u8 + 1; 2 << 20][..]));
+    }
+}

@@ -1,0 +1,158 @@
+//! Large writes that are answered before the device has them.
+//!
+//! ```text
+//!  room in the file (size grows) -> answer -> O_DIRECT write -> noted as dirty -> landed
+//! ```
+//!
+//! Invariants
+//! - Whoever touches a range waits until the writes under way there have landed: nobody can tell that they are late.
+//! - A sync waits for every write begun before it, so none is called durable that is not.
+//! - Room comes before the answer, so a full device is told to the writer. What can fail behind it is the device itself:
+//!   then every later call fails and so does the next sync, as when the kernel cannot write a page back.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use types::{Errno, Fid};
+
+#[derive(Default)]
+struct State {
+    begun: u64,
+    under_way: BTreeMap<u64, (Fid, u64, u64)>, // object, start, end
+    lost: Option<Errno>,
+}
+
+impl State {
+    fn touches(&self, object: Fid, start: u64, end: u64) -> bool {
+        self.under_way.values().any(|(other, from, to)| *other == object && *from < end && start < *to)
+    }
+}
+
+/// Writes under way in one store.
+#[derive(Default)]
+pub(super) struct Flights {
+    state: Mutex<State>,
+    landed: Notify,
+}
+
+/// One of them; it lands when this is dropped.
+pub(super) struct Flight {
+    number: u64,
+    flights: Arc<Flights>,
+}
+
+impl Flights {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn until(&self, holds: impl Fn(&State) -> bool) {
+        loop {
+            let mut landed = pin!(self.landed.notified());
+            landed.as_mut().enable();
+            if holds(&self.lock()) {
+                return;
+            }
+            landed.await;
+        }
+    }
+
+    /// The error of a write that was answered and did not reach the device.
+    pub(super) fn lost(&self) -> Result<(), Errno> {
+        self.lock().lost.map_or(Ok(()), Err)
+    }
+
+    /// Completes when nothing is under way in `[start, end)` of `object`.
+    pub(super) async fn clear(&self, object: Fid, start: u64, end: u64) {
+        self.until(|state| !state.touches(object, start, end)).await;
+    }
+
+    /// Completes when everything begun before has landed.
+    pub(super) async fn all(&self) -> Result<(), Errno> {
+        let begun = self.lock().begun;
+        self.until(|state| state.under_way.range(..begun).next().is_none()).await;
+        self.lost()
+    }
+
+    /// Begins a write of `[start, end)` when nothing else is there and fewer than `at_once` are under way.
+    pub(super) async fn begin(self: &Arc<Self>, object: Fid, start: u64, end: u64, at_once: usize) -> Flight {
+        loop {
+            self.until(|state| state.under_way.len() < at_once && !state.touches(object, start, end)).await;
+            let mut state = self.lock();
+            // Between the look and this nobody else of this thread was polled; the pool only takes away.
+            if state.under_way.len() < at_once && !state.touches(object, start, end) {
+                let number = state.begun;
+                state.begun += 1;
+                state.under_way.insert(number, (object, start, end));
+                return Flight { number, flights: self.clone() };
+            }
+        }
+    }
+}
+
+impl Flight {
+    /// It was answered, and the device has not taken it.
+    pub(super) fn lose(&self, error: Errno) {
+        tracing::error!(%error, "a write that was answered did not reach the device");
+        self.flights.lock().lost.get_or_insert(error);
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.flights.lock().under_way.remove(&self.number);
+        self.flights.landed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testdir::wait;
+
+    const MIB: u64 = 1 << 20;
+
+    fn is_ready(wait: impl Future<Output = ()>) -> bool {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        pin!(wait).poll(&mut cx).is_ready()
+    }
+
+    #[test]
+    fn only_who_touches_the_range_waits() {
+        let flights = Arc::<Flights>::default();
+        let (one, two) = (Fid::new(1, 1), Fid::new(1, 2));
+        let flight = wait(flights.begin(one, MIB, 2 * MIB, 8));
+        assert!(is_ready(flights.clear(one, 0, MIB)) && is_ready(flights.clear(one, 2 * MIB, u64::MAX)));
+        assert!(is_ready(flights.clear(two, 0, u64::MAX)));
+        assert!(!is_ready(flights.clear(one, 2 * MIB - 1, 2 * MIB)));
+        drop(flight);
+        assert!(is_ready(flights.clear(one, 0, u64::MAX)));
+    }
+
+    #[test]
+    fn a_sync_waits_for_what_was_begun_and_hears_of_what_was_lost() {
+        let flights = Arc::<Flights>::default();
+        let first = wait(flights.begin(Fid::new(1, 1), 0, MIB, 8));
+        {
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            let mut all = pin!(flights.all());
+            assert!(all.as_mut().poll(&mut cx).is_pending());
+            let _later = wait(flights.begin(Fid::new(1, 1), MIB, 2 * MIB, 8));
+            first.lose(Errno::EIO);
+            drop(first);
+            assert_eq!(all.as_mut().poll(&mut cx), std::task::Poll::Ready(Err(Errno::EIO)));
+        }
+        assert_eq!(flights.lost(), Err(Errno::EIO));
+    }
+
+    #[test]
+    fn no_more_than_so_many_are_under_way() {
+        let flights = Arc::<Flights>::default();
+        let begin = |at: u64| flights.begin(Fid::new(1, 1), at * MIB, (at + 1) * MIB, 2);
+        let _flights = (wait(begin(0)), wait(begin(1)));
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(pin!(begin(2)).poll(&mut cx).is_pending());
+    }
+}
