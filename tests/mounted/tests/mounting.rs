@@ -1,0 +1,100 @@
+//! Ways to mount: `mount -t nacre`, fstab, and an ordinary user with `fusermount3`. Each runs in a mount namespace of its
+//! own, so that the machine's `/sbin`, `/dev/fuse` and list of mounts stay as they are.
+
+use std::path::Path;
+use std::process::Command;
+
+use mounted::{Scratch, Up, nacre_bin};
+
+/// What `script` prints as root in a mount namespace of its own. `$S` is the file system, `$B` the binary, `$W` scratch.
+fn alone(up: &Up, work: &Path, script: &str) -> Vec<String> {
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-euc", script])
+        .env("S", up.address())
+        .env("B", nacre_bin())
+        .env("W", work)
+        .output()
+        .expect("unshare starts");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{}: {text}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Makes `mount -t nacre` find the binary: a layer over `/usr/sbin` that holds the link.
+const HELPER: &str = r#"
+    mkdir -p "$W/layer" "$W/a" "$W/b"; mount -t tmpfs none "$W/layer"; mkdir "$W/layer/up" "$W/layer/work"
+    mount -t overlay none -o "lowerdir=$(readlink -f /sbin),upperdir=$W/layer/up,workdir=$W/layer/work" "$(readlink -f /sbin)"
+    ln -sf "$B" /sbin/mount.nacre; ln -sf "$B" /sbin/umount.nacre
+"#;
+
+#[test]
+fn mount_and_fstab_know_the_type() {
+    let mut up = Up::new("mounting");
+    let work = Scratch::new("mounting-work");
+    let lines = alone(
+        &up,
+        work.path(),
+        &format!(
+            r#"{HELPER}
+            mount -t nacre "$S" "$W/a" -o nid=127.0.0.71@tcp
+            echo hello > "$W/a/f"
+            grep -c " $W/a fuse.nacre rw," /proc/mounts
+            umount "$W/a"; grep -c " $W/a fuse.nacre " /proc/mounts || true
+            echo "$S $W/a nacre defaults,_netdev,nofail,noauto,nid=127.0.0.71@tcp 0 0" > "$W/fstab"
+            echo "$S $W/b nacre ro,_netdev,x-systemd.automount,nid=127.0.0.72@tcp 0 0" >> "$W/fstab"
+            mount -T "$W/fstab" -a -O no_netdev; grep -c " $W/. fuse.nacre " /proc/mounts || true
+            mount -T "$W/fstab" -a -O _netdev; grep -c " $W/b fuse.nacre ro," /proc/mounts
+            cat "$W/b/f"; touch "$W/b/g" 2>&1 | grep -o "Read-only file system"
+            mount -T "$W/fstab" "$W/a"; touch "$W/a/g"; ls "$W/b"
+            mount -o remount,ro "$W/a" 2>/dev/null && touch "$W/a/h" 2>/dev/null || echo refused
+            umount "$W/a" "$W/b"; grep -c " $W/. fuse.nacre " /proc/mounts || true
+            mount -t nacre "$S" "$W/a" -o nid=127.0.0.71@tcp,wrong 2>/dev/null || echo "a wrong option"
+            "#
+        ),
+    );
+    let right =
+        ["1", "0", "0", "1", "hello", "Read-only file system", "f", "g", "refused", "0", "a wrong option"].map(str::to_owned);
+    assert_eq!(lines, right);
+    up.stop();
+}
+
+#[test]
+fn an_ordinary_user_mounts_for_himself() {
+    let mut up = Up::new("mounting-user");
+    let work = Scratch::new("mounting-user-work");
+    std::fs::set_permissions(up.mount(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("chmod of the root");
+    std::fs::write(up.at("roots"), b"").expect("create");
+    let lines = alone(
+        &up,
+        work.path(),
+        r#"
+        chmod 755 "$W"; mkdir -p "$W/dev" "$W/mine" "$W/theirs"; chown 65534 "$W/mine"
+        cp "$B" "$W/nacre"
+        mknod "$W/dev/fuse" c 10 229; chmod 666 "$W/dev/fuse"; mount --bind "$W/dev/fuse" /dev/fuse
+        user() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+        user "$W/nacre" mount "$S" "$W/mine" -o nid=127.0.0.73@tcp
+        grep -c " $W/mine fuse.nacre rw,nosuid,nodev,.*user_id=65534" /proc/mounts
+        user sh -ec 'cd "$W/mine"; echo text > f; cat f; stat -c "%u %a" f; ln f g; rm f; ls'
+        user sh -c 'echo x > "$W/mine/roots"' 2>/dev/null || echo "another one's file"
+        user chown 0 "$W/mine/g" 2>/dev/null || echo "not given away"
+        ls "$W/mine" 2>/dev/null || echo "root is kept out"
+        user "$W/nacre" umount "$W/mine"; grep -c " $W/mine " /proc/mounts || true
+        user "$W/nacre" mount "$S" "$W/theirs" -o nid=127.0.0.73@tcp 2>/dev/null || echo "another one's directory"
+        "#,
+    );
+    let right = [
+        "1",
+        "text",
+        "65534 644",
+        "g",
+        "roots",
+        "another one's file",
+        "not given away",
+        "root is kept out",
+        "0",
+        "another one's directory",
+    ]
+    .map(str::to_owned);
+    assert_eq!(lines, right);
+    up.stop();
+}
