@@ -48,6 +48,24 @@ pub fn mknod(path: &Path, kind: FileType, mode: u32, device: (u32, u32)) -> io::
 
 pub use rustix::fs::FileType as Kind;
 
+/// `pwritev2` with RWF_DSYNC: this one write is durable.
+pub fn write_durable(file: &File, data: &[u8], offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::pwritev2(file, &[io::IoSlice::new(data)], offset, rustix::io::ReadWriteFlags::DSYNC)?)
+}
+
+/// `F_SETFL`: whether writes append from now on.
+pub fn set_append(file: &File, on: bool) -> io::Result<()> {
+    let mut flags = rustix::fs::fcntl_getfl(file)?;
+    flags.set(rustix::fs::OFlags::APPEND, on);
+    Ok(rustix::fs::fcntl_setfl(file, flags)?)
+}
+
+/// `statx` for everything, asking the servers.
+pub fn statx(path: &Path) -> io::Result<rustix::fs::Statx> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+    Ok(rustix::fs::statx(CWD, path, flags, rustix::fs::StatxFlags::ALL)?)
+}
+
 /// `syncfs`.
 pub fn syncfs(file: &File) -> io::Result<()> {
     Ok(rustix::fs::syncfs(file)?)

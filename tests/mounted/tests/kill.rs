@@ -2,11 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::time::{Duration, Instant};
 
 use fusedev::Transport;
 use mounted::work::{Seen, Worker};
-use mounted::{Up, count, posix};
+use mounted::{Up, count, posix, range};
 
 /// Longest pause that an application may see when a server is killed.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -103,6 +104,30 @@ fn daemon_of(dir: &std::path::Path) -> u32 {
         .into_iter()
         .find(|(pid, words)| words.iter().any(|word| word == "mount") && words.contains(&wanted) && !mounted::is_holder(*pid));
     found.unwrap_or_else(|| panic!("no daemon serves {wanted}")).0
+}
+
+/// What the write itself asks for: O_SYNC of the open, RWF_DSYNC of one write, `sync` of the mount.
+#[test]
+fn writes_that_shall_be_durable_survive_the_death_of_everything() {
+    let mut up = Up::new("kill-durable");
+    for (options, durable) in [("", true), ("sync", false)] {
+        up.stop();
+        up.start_again(&["-o", options]);
+        let paths: Vec<_> = (0..10).map(|index| up.at(&format!("durable-{options}-{index}"))).collect();
+        for (index, path) in paths.iter().enumerate() {
+            let flags = if durable && index % 2 == 0 { libc::O_SYNC } else { 0 };
+            let file = OpenOptions::new().write(true).create_new(true).custom_flags(flags).open(path).expect("create");
+            let text = vec![index as u8; 70_000];
+            let written = if durable && index % 2 == 1 { range::write_durable(&file, &text, 0) } else { file.write_at(&text, 0) };
+            assert_eq!(written.expect("write"), text.len());
+        }
+        up.kill_everything();
+        up.start_again(&[]);
+        for (index, path) in paths.iter().enumerate() {
+            assert_eq!(fs::read(path).expect("durable"), vec![index as u8; 70_000], "{}", path.display());
+        }
+    }
+    up.stop();
 }
 
 /// Everything dies at once; what was fsynced is there, the names too, and `up` comes back quickly.

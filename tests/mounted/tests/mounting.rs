@@ -48,12 +48,16 @@ fn mount_and_fstab_know_the_type() {
             mount -T "$W/fstab" "$W/a"; touch "$W/a/g"; ls "$W/b"
             mount -o remount,ro "$W/a" 2>/dev/null && touch "$W/a/h" 2>/dev/null || echo refused
             umount "$W/a" "$W/b"; grep -c " $W/. fuse.nacre " /proc/mounts || true
+            mount -t nacre "$S" "$W/a" -o nid=127.0.0.71@tcp,noexec,sync,noatime
+            grep -c " $W/a fuse.nacre rw,sync,noexec" /proc/mounts
+            cp /bin/true "$W/a/true"; "$W/a/true" 2>/dev/null || echo "not run"; umount "$W/a"
             mount -t nacre "$S" "$W/a" -o nid=127.0.0.71@tcp,wrong 2>/dev/null || echo "a wrong option"
             "#
         ),
     );
     let right =
-        ["1", "0", "0", "1", "hello", "Read-only file system", "f", "g", "refused", "0", "a wrong option"].map(str::to_owned);
+        ["1", "0", "0", "1", "hello", "Read-only file system", "f", "g", "refused", "0", "1", "not run", "a wrong option"]
+            .map(str::to_owned);
     assert_eq!(lines, right);
     up.stop();
 }

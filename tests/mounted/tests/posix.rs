@@ -13,6 +13,7 @@ use fusedev::Transport;
 use mounted::posix::{self, Mapping};
 use mounted::range::{self, Kind};
 use mounted::{Scratch, Up};
+use rustix::fs::StatxFlags;
 
 /// Capabilities that kernels after 6.1 brought (FUSE 7.38 and up): masked, the mount behaves as there.
 const AFTER_6_1: u64 = !((1 << 34) - 1);
@@ -60,6 +61,8 @@ const CASES: &[Case] = &[
     ("setid", set_id_bits_fall),
     ("sticky", sticky_and_inherited_groups),
     ("times", times_to_the_nanosecond),
+    ("statx", what_statx_knows),
+    ("flags", flags_that_change_while_open),
     ("exchange", names_are_exchanged),
     ("direct", direct_transfers),
     ("rlimit", the_file_size_limit_holds),
@@ -455,6 +458,43 @@ fn times_to_the_nanosecond(dir: &Path, seen: &mut Seen) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("chmod");
     let last = fs::metadata(&path).expect("stat");
     seen.note("chmod moves ctime only", (last.mtime_nsec() == after.mtime_nsec(), last.ctime_nsec() != after.ctime_nsec()));
+}
+
+fn what_statx_knows(dir: &Path, seen: &mut Seen) {
+    let path = dir.join("f");
+    fs::write(&path, b"12345").expect("create");
+    symlink("f", dir.join("link")).expect("symlink");
+    let first = range::statx(&path).expect("statx");
+    let known = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    seen.note("known", StatxFlags::from_bits_retain(first.stx_mask).contains(known));
+    let time = |time: rustix::fs::StatxTimestamp| (time.tv_sec, time.tv_nsec);
+    seen.note("born before it changed", time(first.stx_btime) <= time(first.stx_mtime) && first.stx_btime.tv_sec > 1_700_000_000);
+    std::thread::sleep(Duration::from_millis(20));
+    fs::write(&path, b"123456789").expect("write");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("chmod");
+    let second = range::statx(&path).expect("statx");
+    seen.note("the birth stays", time(first.stx_btime) == time(second.stx_btime));
+    seen.note("the change moves", time(first.stx_ctime) < time(second.stx_ctime));
+    let stat = fs::metadata(&path).expect("stat");
+    let basic = (second.stx_size, u32::from(second.stx_mode), second.stx_nlink, second.stx_uid, second.stx_gid);
+    seen.note("as statx", basic);
+    seen.note("as stat", (stat.ino() == second.stx_ino, stat.mtime_nsec() == i64::from(second.stx_mtime.tv_nsec)));
+    seen.note("a link", range::statx(&dir.join("link")).map(|link| (link.stx_size, link.stx_mode)).ok());
+    seen.outcome("nothing", range::statx(&dir.join("none")));
+}
+
+fn flags_that_change_while_open(dir: &Path, seen: &mut Seen) {
+    let path = dir.join("f");
+    let file = OpenOptions::new().append(true).create_new(true).open(&path).expect("open");
+    seen.note("appends", file.write_at(b"0123456789", 3).map_err(|error| error.raw_os_error()));
+    seen.note("appends", file.write_at(b"abc", 0).map_err(|error| error.raw_os_error()));
+    seen.outcome("off", range::set_append(&file, false));
+    seen.note("in its place", file.write_at(b"X", 1).map_err(|error| error.raw_os_error()));
+    seen.note("text", fs::read_to_string(&path).ok());
+    seen.outcome("on", range::set_append(&file, true));
+    seen.note("appends", file.write_at(b"end", 0).map_err(|error| error.raw_os_error()));
+    seen.note("durable", range::write_durable(&file, b"!", 0).map_err(|error| error.raw_os_error()));
+    seen.note("text", fs::read_to_string(&path).ok());
 }
 
 fn names_are_exchanged(dir: &Path, seen: &mut Seen) {

@@ -69,17 +69,26 @@ impl File {
     /// # Errors
     /// EBADF if it is not open for writing; ENOSPC, EFBIG; EIO from a target, which the error names.
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<usize> {
+        self.write_as(self.0.flags, offset, data).await
+    }
+
+    /// The same with O_APPEND, O_DSYNC and O_DIRECT as this one write has them: `F_SETFL` and `RWF_DSYNC` change what
+    /// `open` said.
+    ///
+    /// # Errors
+    /// Those of [`File::write`].
+    pub async fn write_as(&self, flags: u32, offset: u64, data: Bytes) -> Result<usize> {
         self.0.check(flags::can_write(self.0.flags), "write")?;
         if data.is_empty() {
             return Ok(0);
         }
-        if self.0.flags & flags::O_APPEND == 0 {
-            return data::write(&self.0, offset, data).await;
+        if flags & flags::O_APPEND == 0 {
+            return data::write(&self.0, flags, offset, data).await;
         }
         let open = self.0.clone();
         // An append whose caller is interrupted runs to its end under the lock: released too early, another
         // client's append would land on the same bytes.
-        self.0.inner.run("append", async move { data::append(&open, data).await }).await
+        self.0.inner.run("append", async move { data::append(&open, flags, data).await }).await
     }
 
     /// Allocates, punches or zeroes `length` bytes from `offset`; `mode` as of `fallocate(2)`: 0, KEEP_SIZE 1,

@@ -40,6 +40,10 @@ pub struct FuseOptions {
     pub read_only: bool,
     /// Set-user-id bits and devices count.
     pub suid_dev: bool,
+    /// No programs are run from it.
+    pub no_exec: bool,
+    /// Every write is durable when it returns.
+    pub sync: bool,
     /// Entries come with attributes. They are valid for no time, so this helps only programs that read the raw stream.
     pub readdirplus: bool,
     /// Detach the mount if this process dies.
@@ -65,6 +69,8 @@ impl FuseOptions {
             allow_other: true,
             read_only: false,
             suid_dev: true,
+            no_exec: false,
+            sync: false,
             readdirplus: false,
             holder: true,
             jobids: Rc::default(),
@@ -97,6 +103,8 @@ impl FuseOptions {
             default_permissions: true,
             read_only: self.read_only,
             suid_dev: self.suid_dev,
+            no_exec: self.no_exec,
+            sync: self.sync,
             max_write: self.max_write,
             max_readahead: self.max_readahead,
             max_background: self.max_background,

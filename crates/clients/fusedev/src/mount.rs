@@ -40,6 +40,10 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Set-user-id bits and devices count; root only.
     pub suid_dev: bool,
+    /// No programs are run from it.
+    pub no_exec: bool,
+    /// Every write is durable when it returns.
+    pub sync: bool,
     /// Longest write in one request, bytes; the kernel's limit of pages may lower it.
     pub max_write: u32,
     /// Longest readahead, bytes.
@@ -69,6 +73,8 @@ impl MountOptions {
             default_permissions: true,
             read_only: false,
             suid_dev: false,
+            no_exec: false,
+            sync: false,
             max_write: 1 << 20,
             max_readahead: 1 << 20,
             max_background: 512,
@@ -99,6 +105,8 @@ fn mount_directly(options: &MountOptions) -> io::Result<Device> {
     let mut flags = MountFlags::empty();
     flags.set(MountFlags::RDONLY, options.read_only);
     flags.set(MountFlags::NOSUID | MountFlags::NODEV, !options.suid_dev);
+    flags.set(MountFlags::NOEXEC, options.no_exec);
+    flags.set(MountFlags::SYNCHRONOUS, options.sync);
     let data = CString::new(data)?;
     rustix::mount::mount(options.source.as_str(), &options.mountpoint, "fuse.nacre", flags, Some(data.as_c_str()))?;
     Ok(device)
@@ -107,9 +115,13 @@ fn mount_directly(options: &MountOptions) -> io::Result<Device> {
 fn mount_with_helper(options: &MountOptions) -> io::Result<Device> {
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let mut words = vec![format!("fsname={}", options.source), "subtype=nacre".to_owned()];
-    for (on, word) in
-        [(options.default_permissions, "default_permissions"), (options.allow_other, "allow_other"), (options.read_only, "ro")]
-    {
+    for (on, word) in [
+        (options.default_permissions, "default_permissions"),
+        (options.allow_other, "allow_other"),
+        (options.read_only, "ro"),
+        (options.no_exec, "noexec"),
+        (options.sync, "sync"),
+    ] {
         if on {
             words.push(word.to_owned());
         }

@@ -9,7 +9,7 @@ use crate::Result;
 use crate::file::Open;
 
 /// Writes `data` behind the last byte of the file. Runs to its end once begun.
-pub(crate) async fn append(open: &Rc<Open>, data: Bytes) -> Result<usize> {
+pub(crate) async fn append(open: &Rc<Open>, flags: u32, data: Bytes) -> Result<usize> {
     let layout = layout_for_write(open).await?;
     let lock = match open.inner.config.bugs.skip_append_lock {
         true => None,
@@ -17,7 +17,7 @@ pub(crate) async fn append(open: &Rc<Open>, data: Bytes) -> Result<usize> {
     };
     let attr = open.attr.borrow().to_owned();
     let written = match open.inner.current_size(&open.ctx, &attr, &layout).await {
-        Ok(size) => write(open, size, data).await,
+        Ok(size) => write(open, flags, size, data).await,
         Err(error) => Err(error),
     };
     match lock {

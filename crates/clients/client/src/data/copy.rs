@@ -22,7 +22,7 @@ pub(crate) async fn copy(from: &Rc<Open>, from_offset: u64, to: &Rc<Open>, to_of
         if asked == 0 {
             break;
         }
-        match write(to, to_offset + done, data).await {
+        match write(to, to.flags, to_offset + done, data).await {
             Ok(written) => done += written as u64,
             Err(error) => return if done > 0 { Ok(done) } else { Err(error) },
         }

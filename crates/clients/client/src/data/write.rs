@@ -13,20 +13,22 @@ use wire::body::{OstAttr, OstIoReq, io, setattr};
 use super::group::{Run, runs};
 use super::{OFFSET_MAX, layout_for_write, place};
 use crate::file::Open;
+use crate::flags::{O_DIRECT, O_DSYNC};
 use crate::join::join_bounded;
 use crate::namespace::Change;
-use crate::{Error, Result, flags};
+use crate::{Error, Result};
 
-/// Writes all of `data` at `offset`.
-pub(crate) async fn write(open: &Rc<Open>, offset: u64, data: Bytes) -> Result<usize> {
+/// Writes all of `data` at `offset`; O_DSYNC and O_DIRECT of `flags` count, not those of the open.
+pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes) -> Result<usize> {
     let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
     let extent = end.and_then(|end| Extent::new(offset, end));
     let extent = extent.ok_or_else(|| Error::local(Errno::EFBIG, "write").about(open.inode.fid))?;
     let layout = layout_for_write(open).await?;
     drop_set_id(open).await?;
     open.wrote.set(true);
-    let written = send(open, &layout, extent, &data).await?;
-    if open.flags & flags::O_DSYNC != 0 && !open.inode.mdt_synced.get() {
+    let write = Write { open, layout: &layout, flags, extent, data: &data, mtime: open.inner.env.wall() };
+    let written = write.send().await?;
+    if flags & O_DSYNC != 0 && !open.inode.mdt_synced.get() {
         open.inner.sync_mdt(&open.ctx, open.inode.fid).await?;
         open.inode.mdt_synced.set(true);
     }
@@ -49,19 +51,59 @@ pub(super) async fn drop_set_id(open: &Rc<Open>) -> Result<()> {
     Ok(())
 }
 
-async fn send(open: &Rc<Open>, layout: &Rc<Layout>, extent: Extent, data: &Bytes) -> Result<usize> {
-    let runs = runs(layout, extent, u64::from(open.inner.config.rpc_bytes));
-    let mtime = open.inner.env.wall();
-    let results = if let [run] = &runs[..] {
-        vec![send_run(open, layout, run, extent.start(), data, mtime).await]
-    } else {
-        let writes = runs.iter().map(|run| {
-            let write: LocalFuture<'_, Result<()>> = Box::pin(send_run(open, layout, run, extent.start(), data, mtime));
-            write
-        });
-        join_bounded(writes.collect(), open.inner.config.data_rpcs_in_flight.max(1) as usize).await
-    };
-    outcome(extent, &runs, results).map_err(|error| error.about(open.inode.fid))
+struct Write<'w> {
+    open: &'w Rc<Open>,
+    layout: &'w Rc<Layout>,
+    flags: u32,
+    extent: Extent,
+    data: &'w Bytes,
+    mtime: Timespec,
+}
+
+impl Write<'_> {
+    async fn send(&self) -> Result<usize> {
+        let config = &self.open.inner.config;
+        let runs = runs(self.layout, self.extent, u64::from(config.rpc_bytes));
+        let results = if let [run] = &runs[..] {
+            vec![self.send_run(run).await]
+        } else {
+            let writes = runs.iter().map(|run| {
+                let write: LocalFuture<'_, Result<()>> = Box::pin(self.send_run(run));
+                write
+            });
+            join_bounded(writes.collect(), config.data_rpcs_in_flight.max(1) as usize).await
+        };
+        outcome(self.extent, &runs, results).map_err(|error| error.about(self.open.inode.fid))
+    }
+
+    async fn send_run(&self, run: &Run) -> Result<()> {
+        let Write { open, layout, flags, extent, data, mtime } = *self;
+        let (object, ost) = place(layout, run.stripe);
+        let slice =
+            |offset: u64, len: u64| data.slice((offset - extent.start()) as usize..(offset - extent.start() + len) as usize);
+        let parts = run.parts.iter().map(|part| slice(part.file_offset, part.len)).collect();
+        let durable = flags & O_DSYNC != 0;
+        let direct = flags & O_DIRECT != 0;
+        let attr = open.attr.borrow().to_owned();
+        let body = OstIoReq {
+            object: object.into(),
+            parent: open.inode.fid.into(),
+            offset: run.object_offset,
+            length: run.len as u32, // at most rpc_bytes
+            flags: if durable { io::SYNC } else { 0 } | if direct { io::DIRECT } else { 0 },
+            mtime: mtime.sec,
+            mtime_nsec: mtime.nsec,
+            layout_version: u32::from(layout.generation),
+            uid: attr.uid,
+            gid: attr.gid,
+            ..OstIoReq::default()
+        };
+        let call = open.inner.call(&open.ctx, Opcode::OstWrite, &body).bulk(Bulk::Source(parts)).modifies().sync(durable);
+        let watch = Watch::new(open);
+        let answer = open.inner.ask(ost, call).await?;
+        watch.answered(run.stripe, answer.reply.body());
+        Ok(())
+    }
 }
 
 /// Bytes before the first that was not written; the error itself where there are none.
@@ -82,33 +124,6 @@ fn outcome(extent: Extent, runs: &[Run], results: Vec<Result<()>>) -> Result<usi
         None => {}
     }
     Ok((end - extent.start()) as usize)
-}
-
-async fn send_run(open: &Rc<Open>, layout: &Layout, run: &Run, start: u64, data: &Bytes, mtime: Timespec) -> Result<()> {
-    let (object, ost) = place(layout, run.stripe);
-    let slice = |offset: u64, len: u64| data.slice((offset - start) as usize..(offset - start + len) as usize);
-    let parts = run.parts.iter().map(|part| slice(part.file_offset, part.len)).collect();
-    let durable = open.flags & flags::O_DSYNC != 0;
-    let direct = open.flags & flags::O_DIRECT != 0;
-    let attr = open.attr.borrow().to_owned();
-    let body = OstIoReq {
-        object: object.into(),
-        parent: open.inode.fid.into(),
-        offset: run.object_offset,
-        length: run.len as u32, // at most rpc_bytes
-        flags: if durable { io::SYNC } else { 0 } | if direct { io::DIRECT } else { 0 },
-        mtime: mtime.sec,
-        mtime_nsec: mtime.nsec,
-        layout_version: u32::from(layout.generation),
-        uid: attr.uid,
-        gid: attr.gid,
-        ..OstIoReq::default()
-    };
-    let call = open.inner.call(&open.ctx, Opcode::OstWrite, &body).bulk(Bulk::Source(parts)).modifies().sync(durable);
-    let watch = Watch::new(open);
-    let answer = open.inner.ask(ost, call).await?;
-    watch.answered(run.stripe, answer.reply.body());
-    Ok(())
 }
 
 /// A write under way: given up before its answer, it leaves the file's size unknown.

@@ -9,9 +9,7 @@ use types::{Errno, Fid};
 use crate::convert;
 use crate::fs::{Fs, errno};
 
-const O_APPEND: u32 = libc::O_APPEND as u32;
 const O_TRUNC: u32 = libc::O_TRUNC as u32;
-const O_WRONLY: u32 = libc::O_WRONLY as u32;
 
 impl Fs {
     pub(crate) async fn open(&self, header: &Header, args: abi::OpenIn) -> Reply {
@@ -50,15 +48,9 @@ impl Fs {
         if args.write_flags & abi::WRITE_KILL_SUIDGID != 0 {
             self.drop_privileges(header.nodeid, file.fid()).await;
         }
-        let written = if args.write_flags & abi::WRITE_CACHE != 0 && file.flags() & O_APPEND != 0 {
-            // A page of a mapping has its place, although the handle that the kernel picked appends.
-            let plain = self.client.open(&Ctx::root(), file.fid(), O_WRONLY).await.map_err(errno)?;
-            let written = plain.write(args.offset, data).await;
-            let closed = plain.close().await;
-            written.and_then(|written| closed.map(|()| written))
-        } else {
-            file.write(args.offset, data).await
-        };
+        // A page of a mapping has its place, whatever the handle that the kernel picked does.
+        let flags = if args.write_flags & abi::WRITE_CACHE != 0 { 0 } else { args.flags };
+        let written = file.write_as(flags, args.offset, data).await;
         let size = u32::try_from(written.map_err(errno)?).map_err(|_| Errno::EIO)?;
         Ok(Body::Write(abi::WriteOut { size, padding: 0 }))
     }

@@ -137,6 +137,8 @@ fn fuse_options(options: &Options) -> FuseOptions {
     fuse.allow_other = options.mount.allow_other;
     fuse.read_only = options.mount.read_only;
     fuse.suid_dev = options.mount.suid_dev;
+    fuse.no_exec = options.mount.no_exec;
+    fuse.sync = options.mount.sync;
     fuse.readdirplus = options.mount.readdirplus;
     fuse
 }

@@ -52,6 +52,10 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Set-user-id bits and devices count.
     pub suid_dev: bool,
+    /// No programs are run from it.
+    pub no_exec: bool,
+    /// Every write is durable when it returns.
+    pub sync: bool,
     /// Kernel capabilities to do without.
     pub caps_mask: u64,
     /// Descriptors read in parallel.
@@ -75,6 +79,8 @@ impl Default for MountOptions {
             flock: true,
             allow_other: rustix::process::geteuid().is_root(),
             suid_dev: rustix::process::geteuid().is_root(),
+            no_exec: false,
+            sync: false,
             caps_mask: 0,
             clones: 1,
             transport: Transport::Auto,
@@ -171,13 +177,20 @@ impl MountOptions {
             ("noflock", None) => bail!("not there yet: flock keeps locks coherent, localflock keeps them on this machine"),
             ("allow_other", None) => self.allow_other = true,
             ("noallow_other", None) => self.allow_other = false,
-            ("nosuid" | "nodev" | "user" | "users", None) => self.suid_dev = false,
+            ("nosuid" | "nodev", None) => self.suid_dev = false,
+            // As mount(8) has it: what an ordinary user may mount shall neither give rights nor run.
+            ("user" | "users" | "owner" | "group", None) => (self.suid_dev, self.no_exec) = (false, true),
+            ("noexec", None) => self.no_exec = true,
+            ("exec", None) => self.no_exec = false,
+            ("sync", None) => self.sync = true,
+            ("async", None) => self.sync = false,
             ("suid" | "dev", None) => self.suid_dev = true,
             ("readdirplus", None) => self.readdirplus = true,
             ("insecure", None) => self.insecure = true,
             // What mount(8) passes on and what is so anyway.
             (
-                "defaults" | "auto" | "noauto" | "user_xattr" | "_netdev" | "exec" | "async" | "relatime" | "nouser" | "nofail",
+                "defaults" | "auto" | "noauto" | "user_xattr" | "acl" | "_netdev" | "relatime" | "noatime" | "nodiratime"
+                | "nouser" | "nofail",
                 None,
             ) => {}
             _ => bail!("unknown, or with a value too many or too few"),
@@ -217,7 +230,22 @@ mod tests {
         assert_eq!(options.nid.map(|nid| nid.to_string()), Some("127.0.0.11@tcp".into()));
         assert!(options.soft && options.read_only && !options.flock);
         assert_eq!((options.clones, options.caps_mask, options.transport), (4, 16, Transport::Uring));
-        for text in ["nid", "nid=x", "clones=0", "clones=65", "transport=fast", "transport", "soft=1", "caps=zz", "bogus"] {
+        let user = MountOptions::parse("users,exec,noatime,nodiratime,_netdev,sync").expect("fits");
+        assert!(!user.suid_dev && !user.no_exec && user.sync);
+        for text in [
+            "strictatime",
+            "noacl",
+            "dirsync",
+            "nid",
+            "nid=x",
+            "clones=0",
+            "clones=65",
+            "transport=fast",
+            "transport",
+            "soft=1",
+            "caps=zz",
+            "bogus",
+        ] {
             assert!(MountOptions::parse(text).is_err(), "{text}");
         }
     }
