@@ -112,13 +112,14 @@ fn writes_that_shall_be_durable_survive_the_death_of_everything() {
     let mut up = Up::new("kill-durable");
     for (options, durable) in [("", true), ("sync", false)] {
         up.stop();
-        up.start_again(&["-o", options]);
+        up.start_again(&["-o", options, "--commit-interval-ms", "60000"]); // nothing becomes durable by itself
         let paths: Vec<_> = (0..10).map(|index| up.at(&format!("durable-{options}-{index}"))).collect();
         for (index, path) in paths.iter().enumerate() {
-            let flags = if durable && index % 2 == 0 { libc::O_SYNC } else { 0 };
+            let by_open = durable && index < 3;
+            let flags = if by_open { libc::O_SYNC } else { 0 };
             let file = OpenOptions::new().write(true).create_new(true).custom_flags(flags).open(path).expect("create");
             let text = vec![index as u8; 70_000];
-            let written = if durable && index % 2 == 1 { range::write_durable(&file, &text, 0) } else { file.write_at(&text, 0) };
+            let written = if durable && !by_open { range::write_durable(&file, &text, 0) } else { file.write_at(&text, 0) };
             assert_eq!(written.expect("write"), text.len());
         }
         up.kill_everything();
