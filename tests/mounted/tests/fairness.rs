@@ -63,7 +63,7 @@ impl Field {
         let mut sums = BTreeMap::new();
         let mut nid = "";
         for line in text.lines() {
-            if let Some(rest) = line.strip_prefix("- nid") {
+            if let Some(rest) = line.strip_prefix("- nid:") {
                 nid = rest.trim();
             } else if line.trim_start().starts_with(kind) {
                 let sum =
