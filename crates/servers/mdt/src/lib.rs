@@ -37,6 +37,7 @@ mod perm;
 mod record;
 mod share;
 mod state;
+mod tally;
 mod target;
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,7 @@ use crate::boot::{self, Seed};
 use crate::engine::{Caller, Engine, History};
 use crate::limits::FULL_COMMITS_MAX;
 use crate::locks::{Locked, Locks, Wanted};
+use crate::tally::Tally;
 use crate::tx::{Decided, OpError};
 use crate::{MdtConfig, background, op};
 
@@ -48,6 +49,7 @@ pub struct Mdt {
     pub(crate) destroys_low: Cell<u64>,
     exports: Rc<Exports>,
     locks: Rc<Locks>,
+    tally: Tally,
     stopped: Cell<bool>,
 }
 
@@ -103,6 +105,7 @@ impl Mdt {
             destroys_low: Cell::new(0),
             exports,
             locks: Locks::new(env, lock_place),
+            tally: Tally::default(),
             stopped: Cell::new(false),
         });
         env.spawn("mdt_commit", background::commit::run(mdt.clone()));
@@ -139,6 +142,17 @@ impl Mdt {
         (self.engine.state.borrow().opens.len(), held, waiting)
     }
 
+    /// Operations that succeeded since the start, as text.
+    #[must_use]
+    pub fn md_stats(&self) -> String {
+        self.tally.render(self.env.wall())
+    }
+
+    /// Forgets what was counted.
+    pub fn clear_md_stats(&self) {
+        self.tally.clear();
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.get() || self.engine.failed.has_failed()
     }
@@ -157,7 +171,13 @@ impl Mdt {
             Opcode::MdtSync => Ok(self.sync(request).await),
             _ => self.execute(&incoming).await,
         };
-        outcome.unwrap_or_else(|errno| Reply::error(&request.header, errno))
+        match outcome {
+            Ok(reply) => {
+                self.tally.count(request, &reply);
+                reply
+            }
+            Err(errno) => Reply::error(&request.header, errno),
+        }
     }
 
     /// One operation of the namespace; waits for commits as it must.

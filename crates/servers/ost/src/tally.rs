@@ -1,4 +1,5 @@
-//! Who moved how much: operations and bytes by client node and by job, as `export_stats` and `job_stats` print them.
+//! Who moved how much: operations and bytes of all, by client node and by job, as `stats`, `export_stats` and `job_stats`
+//! print them.
 //!
 //! Bounded: above [`limits::TALLY_NIDS_MAX`] or [`limits::TALLY_JOBS_MAX`] keys the one that was quiet longest goes; jobs
 //! also go after `job_cleanup_interval` (Lustre's 600 s).
@@ -7,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use types::{Instant, Nid, Span};
+use types::{Instant, Nid, Span, Timespec};
 
 use crate::limits;
 
@@ -19,10 +20,25 @@ const JOB_CLEANUP_INTERVAL: Span = Span::secs(600);
 pub(crate) enum Kind {
     Read,
     Write,
+    Getattr,
     Punch,
+    Prealloc,
     Sync,
+    Destroy,
+    Statfs,
     Other,
 }
+
+/// Kinds that are counted without bytes, in the order of their rows; names as Lustre's.
+const OPERATIONS: [(Kind, &str); 7] = [
+    (Kind::Getattr, "getattr"),
+    (Kind::Punch, "punch"),
+    (Kind::Prealloc, "prealloc"),
+    (Kind::Sync, "sync"),
+    (Kind::Destroy, "destroy"),
+    (Kind::Statfs, "statfs"),
+    (Kind::Other, "other"),
+];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Bytes {
@@ -50,9 +66,7 @@ struct Line {
     last: Instant,
     read: Bytes,
     write: Bytes,
-    punch: u64,
-    sync: u64,
-    other: u64,
+    operations: [u64; OPERATIONS.len()],
 }
 
 impl Line {
@@ -61,10 +75,15 @@ impl Line {
         match kind {
             Kind::Read => self.read.add(bytes),
             Kind::Write => self.write.add(bytes),
-            Kind::Punch => self.punch += 1,
-            Kind::Sync => self.sync += 1,
-            Kind::Other => self.other += 1,
+            counted => {
+                let rows = OPERATIONS.iter().zip(&mut self.operations);
+                rows.filter(|((kind, _), _)| *kind == counted).for_each(|(_, count)| *count += 1);
+            }
         }
+    }
+
+    fn operations(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        OPERATIONS.iter().zip(self.operations).map(|((_, name), count)| (*name, count))
     }
 }
 
@@ -73,6 +92,7 @@ type Lines<K> = RefCell<BTreeMap<K, Line>>;
 /// See the head of the file.
 #[derive(Default)]
 pub(crate) struct Tally {
+    all: RefCell<Line>,
     nids: Lines<Nid>,
     jobs: Lines<[u8; 32]>,
 }
@@ -80,10 +100,27 @@ pub(crate) struct Tally {
 impl Tally {
     /// One operation of `bytes` bytes is done.
     pub(crate) fn count(&self, now: Instant, nid: Nid, job: [u8; 32], kind: Kind, bytes: u64) {
+        self.all.borrow_mut().add(now, kind, bytes);
         add(&self.nids, limits::TALLY_NIDS_MAX, nid, now, kind, bytes);
         if job != [0; 32] {
             add(&self.jobs, limits::TALLY_JOBS_MAX, job, now, kind, bytes);
         }
+    }
+
+    /// As Lustre's `stats`: what was never done has no row.
+    pub(crate) fn render_all(&self, now: Timespec) -> String {
+        let line = *self.all.borrow();
+        let mut out = format!("{:<25} {}.{:09} secs.nsecs\n", "snapshot_time", now.sec, now.nsec);
+        for (name, bytes) in [("read_bytes", line.read), ("write_bytes", line.write)] {
+            if bytes.samples > 0 {
+                let Bytes { samples, min, max, sum } = bytes;
+                let _ = writeln!(out, "{name:<25} {samples} samples [bytes] {min} {max} {sum}");
+            }
+        }
+        for (name, count) in line.operations().filter(|(_, count)| *count > 0) {
+            let _ = writeln!(out, "{name:<25} {count} samples [reqs]");
+        }
+        out
     }
 
     /// As `export_stats` prints it.
@@ -107,6 +144,10 @@ impl Tally {
         out
     }
 
+    pub(crate) fn clear_all(&self) {
+        *self.all.borrow_mut() = Line::default();
+    }
+
     pub(crate) fn clear_nids(&self) {
         self.nids.borrow_mut().clear();
     }
@@ -127,13 +168,8 @@ fn add<K: Ord + Copy>(lines: &Lines<K>, bound: usize, key: K, now: Instant, kind
 
 fn render(out: &mut String, label: &str, key: &str, line: &Line) {
     let count = |n: u64| format!("{{ samples: {n:11}, unit: reqs }}");
-    let rows = [
-        ("read_bytes", line.read.render()),
-        ("write_bytes", line.write.render()),
-        ("punch", count(line.punch)),
-        ("sync", count(line.sync)),
-        ("other", count(line.other)),
-    ];
+    let bytes = [("read_bytes", line.read.render()), ("write_bytes", line.write.render())];
+    let rows = bytes.into_iter().chain(line.operations().map(|(name, n)| (name, count(n))));
     let _ = writeln!(out, "- {:<16}{key}", format!("{label}:"));
     for (name, value) in rows {
         let _ = writeln!(out, "  {:<16}{value}", format!("{name}:"));
@@ -163,6 +199,24 @@ mod tests {
         );
         let nids = tally.render_nids();
         assert!(nids.contains("10.0.0.1@tcp") && nids.contains("sync:           { samples:           1"), "{nids}");
+    }
+
+    #[test]
+    fn totals_outlive_the_nodes_and_jobs_they_came_from() {
+        let (tally, nid) = (Tally::default(), "10.0.0.1@tcp".parse().expect("a NID"));
+        tally.count(Instant(1), nid, [0; 32], Kind::Read, 4_096);
+        tally.count(Instant(2), nid, job("dd.0"), Kind::Read, 1_024);
+        tally.count(Instant(3), nid, job("dd.0"), Kind::Destroy, 0);
+        tally.clear_nids();
+        tally.clear_jobs();
+        let rows = |tally: &Tally| {
+            let text = tally.render_all(Timespec { sec: 17, nsec: 5 });
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+        };
+        let time = "snapshot_time 17.000000005 secs.nsecs";
+        assert_eq!(rows(&tally), [time, "read_bytes 2 samples [bytes] 1024 4096 5120", "destroy 1 samples [reqs]"]);
+        tally.clear_all();
+        assert_eq!(rows(&tally), [time]);
     }
 
     #[test]

@@ -172,6 +172,12 @@ impl Ost {
         }
     }
 
+    /// Operations and bytes of all clients, as text.
+    #[must_use]
+    pub fn stats(&self) -> String {
+        self.tally.render_all(self.env.wall())
+    }
+
     /// Operations and bytes by client node, as text.
     #[must_use]
     pub fn export_stats(&self) -> String {
@@ -182,6 +188,11 @@ impl Ost {
     #[must_use]
     pub fn job_stats(&self) -> String {
         self.tally.render_jobs(self.env.now())
+    }
+
+    /// Forgets what was counted of all clients.
+    pub fn clear_stats(&self) {
+        self.tally.clear_all();
     }
 
     /// Forgets what was counted by client node.
@@ -202,7 +213,11 @@ impl Ost {
             Opcode::OstRead => (Kind::Read, u64::from(reply.body::<OstAttr>().length)),
             Opcode::OstWrite => (Kind::Write, u64::from(incoming.request.body::<OstIoReq>().length)),
             Opcode::OstPunch => (Kind::Punch, 0),
+            Opcode::OstFallocate => (Kind::Prealloc, 0),
             Opcode::OstSync => (Kind::Sync, 0),
+            Opcode::OstGlimpse => (Kind::Getattr, 0),
+            Opcode::OstDestroy => (Kind::Destroy, 0),
+            Opcode::OstStatfs => (Kind::Statfs, 0),
             _ => (Kind::Other, 0),
         };
         self.tally.count(self.env.now(), incoming.peer(), incoming.request.header.jobid, kind, bytes);

@@ -4,16 +4,19 @@
 //! scrape shows cannot differ. It is served over plain HTTP/1.1 by tasks of the daemon's executor; a scrape makes its text
 //! in one turn (well below a millisecond for a server of ten targets) and never waits for a server or a disk.
 //!
-//! **Bounded**: at most [`text::SERIES_MAX`] series; peers and names beyond their own bounds are left out, those with the fewest
-//! credits last. `nacre_metrics_dropped_series` counts what was left out.
+//! **Bounded**: at most [`text::SERIES_MAX`] series; beyond their own bounds peers are left out, those with the fewest credits
+//! last, and jobs, those that did most last. `nacre_metrics_dropped_series` counts what was left out.
 
 mod http;
+mod jobs;
 mod text;
+
+use std::net::SocketAddr;
 
 use env::{Env, ParamTree};
 use env_os::Lnet;
 
-pub(crate) use http::{Endpoint, serve};
+pub(crate) use http::Endpoint;
 
 use text::Exposition;
 
@@ -44,8 +47,24 @@ const COMPONENTS: &[(&str, &str)] =
 const STATS: &[(&str, &str)] =
     &[("obdfilter.*.stats", "ost"), ("mdt.*.md_stats", "mdt"), ("llite.*.stats", "client"), ("llite.*.md_stats", "client")];
 
+/// Answers scrapers at `at`, if anywhere. A monitor must not stop a daemon: where it cannot listen, one line of the log says
+/// so and the daemon goes on without it.
+pub(crate) async fn start(env: &Env, at: Option<SocketAddr>, params: ParamTree, lnet: Lnet) -> Option<Endpoint> {
+    let (at, env2) = (at?, env.clone());
+    match http::serve(env, at, move || gather(&env2, &params, &lnet)).await {
+        Ok(endpoint) => {
+            tracing::info!("metrics at http://{}/metrics", endpoint.addr());
+            Some(endpoint)
+        }
+        Err(error) => {
+            tracing::warn!("no metrics: cannot listen at {at}: {error}");
+            None
+        }
+    }
+}
+
 /// What a scrape tells.
-pub(crate) fn gather(env: &Env, params: &ParamTree, lnet: &Lnet) -> String {
+fn gather(env: &Env, params: &ParamTree, lnet: &Lnet) -> String {
     let mut out = Exposition::default();
     health(params, &mut out);
     for (base, component) in COMPONENTS {
@@ -61,6 +80,12 @@ pub(crate) fn gather(env: &Env, params: &ParamTree, lnet: &Lnet) -> String {
         for param in params.get(pattern).unwrap_or_default() {
             let target = param.name.split('.').nth(1).unwrap_or_default().to_owned();
             target_stats(&mut out, component, &target, &param.value);
+        }
+    }
+    for (pattern, component) in [("obdfilter.*.job_stats", "ost"), ("mdt.*.job_stats", "mdt")] {
+        for param in params.get(pattern).unwrap_or_default() {
+            let target = param.name.split('.').nth(1).unwrap_or_default();
+            jobs::add(&mut out, component, target, &param.value);
         }
     }
     for (pattern, skip) in [("ost.OSS.*.stats", 2), ("mds.MDS.*.stats", 2), ("mgs.MGS.*.stats", 2), ("ldlm.services.*.stats", 2)]
@@ -204,6 +229,9 @@ mod tests {
         params.register("obdfilter.testfs-OST0001.stats", || {
             "snapshot_time 1.2 secs.nsecs\nread_bytes 3 samples [bytes] 4096 1048576 2101248\ncreate 7 samples [usecs] 1 2 3 4\n".into()
         });
+        params.register("obdfilter.testfs-OST0001.job_stats", || {
+            "job_stats:\n- job_id          dd.0\n  read_bytes:     { samples: 2, unit: bytes, min: 1, max: 2, sum: 3 }\n".into()
+        });
         params.register("ost.OSS.ost_io.stats", || "req_waittime 5 samples [usec] 1 9 20 90\n".into());
         params.register("ost.OSS.ost_io.requests_by_cpt", || "5 0".into());
         let text = env_os::run(env_os::OsConfig::default(), |env| async move { gather(&env, &params, &Lnet::default()) });
@@ -213,6 +241,7 @@ mod tests {
             "lustre_health_check{component=\"health\",target=\"lustre\"} 1",
             "lustre_read_bytes_total{component=\"ost\",target=\"testfs-OST0001\"} 2101248",
             "lustre_stats_total{component=\"ost\",target=\"testfs-OST0001\",operation=\"create\"} 7",
+            "lustre_job_read_bytes_total{component=\"ost\",target=\"testfs-OST0001\",jobid=\"dd.0\"} 3",
             "nacre_service_sum_total{service=\"ost_io\",counter=\"req_waittime\",unit=\"usec\"} 20",
             "nacre_cpt_requests_total{service=\"ost_io\",cpt=\"0\"} 5",
             "nacre_lnet_interface_credits{cpt=\"0\",level=\"max\"} 8192",
@@ -220,5 +249,14 @@ mod tests {
         ] {
             assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
         }
+    }
+    #[test]
+    fn a_port_that_is_taken_leaves_the_daemon_without_metrics_and_alive() {
+        env_os::run(env_os::OsConfig::default(), |env| async move {
+            let any = "127.0.0.1:0".parse().expect("an address");
+            let first = start(&env, Some(any), ParamTree::new(), Lnet::default()).await.expect("a free port");
+            assert!(start(&env, Some(first.addr()), ParamTree::new(), Lnet::default()).await.is_none());
+            assert!(start(&env, None, ParamTree::new(), Lnet::default()).await.is_none());
+        });
     }
 }

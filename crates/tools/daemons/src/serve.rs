@@ -76,7 +76,7 @@ async fn serve(env: &env::Env, options: &ServerOptions) -> Result<u8> {
     if let Err(error) = server.control(&label) {
         tracing::warn!("no control socket: {error:#}"); // lctl will not find us; the data path does not need it
     }
-    server.serve_metrics().await?;
+    server.serve_metrics().await;
     let ready = server.clone();
     env.spawn("ready", async move {
         ready.registered().await;

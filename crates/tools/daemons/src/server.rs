@@ -186,16 +186,11 @@ impl Server {
     }
 
     /// Answers Prometheus, if that was asked for.
-    pub async fn serve_metrics(self: &Rc<Self>) -> Result<()> {
-        let Some(at) = self.metrics_at else { return Ok(()) };
+    pub async fn serve_metrics(self: &Rc<Self>) {
         let params = ParamTree::new();
         self::params::register(&params, self);
-        let (env, lnet) = (self.env.clone(), self.machine.lnet.clone());
-        let text = move || metrics::gather(&env, &params, &lnet);
-        let endpoint = metrics::serve(&self.env, at, text).await.with_context(|| format!("metrics at {at}"))?;
-        tracing::info!("metrics at http://{}/metrics", endpoint.addr());
-        *self.metrics.borrow_mut() = Some(endpoint);
-        Ok(())
+        let endpoint = metrics::start(&self.env, self.metrics_at, params, self.machine.lnet.clone()).await;
+        *self.metrics.borrow_mut() = endpoint;
     }
 
     /// Hangs up, commits everything, ends.

@@ -40,7 +40,7 @@ impl Kept {
     pub(crate) async fn start(env: &Env, options: &Options, machine: &Machine, id: ClientId) -> Result<Kept> {
         let params = ParamTree::new();
         machine.register(&params);
-        let metrics = serve_metrics(env, options, machine, &params).await?;
+        let metrics = metrics::start(env, options.metrics, params.clone(), machine.lnet.clone()).await;
         let client = Client::mount(env, config(options, id))
             .await
             .with_context(|| format!("{} cannot be mounted (does its MGS run, and know this file system?)", options.source()))?;
@@ -90,15 +90,6 @@ impl Kept {
             refresh.abort();
         }
     }
-}
-
-async fn serve_metrics(env: &Env, options: &Options, machine: &Machine, params: &ParamTree) -> Result<Option<metrics::Endpoint>> {
-    let Some(at) = options.metrics else { return Ok(None) };
-    let (env2, params, lnet) = (env.clone(), params.clone(), machine.lnet.clone());
-    let text = move || metrics::gather(&env2, &params, &lnet);
-    let endpoint = metrics::serve(env, at, text).await.with_context(|| format!("metrics at {at}"))?;
-    tracing::info!("metrics at http://{}/metrics", endpoint.addr());
-    Ok(Some(endpoint))
 }
 
 fn config(options: &Options, id: ClientId) -> MountConfig {

@@ -137,8 +137,9 @@ fn register_ost(params: &ParamTree, server: &Weak<Server>, base: &str, index: us
     register_tallies(params, server, base, index);
 }
 
-/// `export_stats`, `job_stats`: writing anything clears them.
+/// `stats`, `export_stats`, `job_stats`: writing anything clears them.
 fn register_tallies(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize) {
+    register_tally(params, server, &format!("{base}.stats"), index, ost::Ost::stats, ost::Ost::clear_stats);
     register_tally(params, server, &format!("{base}.export_stats"), index, ost::Ost::export_stats, ost::Ost::clear_export_stats);
     register_tally(params, server, &format!("{base}.job_stats"), index, ost::Ost::job_stats, ost::Ost::clear_job_stats);
 }
@@ -193,6 +194,7 @@ fn register_mdt(params: &ParamTree, server: &Weak<Server>, base: &str, index: us
     add("open_handles", |mdt| mdt.counts().0.to_string());
     add("locks_held", |mdt| mdt.counts().1.to_string());
     add("locks_waiting", |mdt| mdt.counts().2.to_string());
+    register_md_stats(params, server, base, index);
     let interval = server.upgrade().map_or(0, |server| server.commit_interval.as_millis());
     params.register(format!("{base}.commit_interval_ms"), move || interval.to_string());
     let lod = format!("lod.{}-mdtlov", target.name);
@@ -201,4 +203,20 @@ fn register_mdt(params: &ParamTree, server: &Weak<Server>, base: &str, index: us
     let defaults = mdt::MdtConfig::new(target.fsname, target.index);
     params.register(format!("{lod}.stripesize"), move || defaults.stripe_size_default.to_string());
     params.register(format!("{lod}.stripeoffset"), || "-1".to_owned());
+}
+
+/// `md_stats`: writing anything clears it.
+fn register_md_stats(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize) {
+    let read = of(server, move |server| match &server.targets[index].body {
+        Body::Mdt(mdt) => mdt.md_stats(),
+        _ => String::new(),
+    });
+    let to_clear = server.clone();
+    let write = move |_: &str| {
+        if let Some(Body::Mdt(mdt)) = to_clear.upgrade().map(|server| server.targets[index].body.clone()) {
+            mdt.clear_md_stats();
+        }
+        Ok(())
+    };
+    params.register_rw(format!("{base}.md_stats"), read, write);
 }

@@ -117,7 +117,7 @@ async fn once(env: &Env, options: &ServerOptions, life: &watch::Sender<Life>, st
     if let Err(error) = server.control("up") {
         tracing::warn!("no control socket: {error:#}");
     }
-    server.serve_metrics().await?;
+    server.serve_metrics().await;
     let outcome = tokio::select! {
         biased;
         _ = stop.wait_for(|stop| *stop) => Ok(()),

@@ -1,0 +1,121 @@
+//! What was done: operations that succeeded since the start, by Lustre's names, as `md_stats` prints them.
+//!
+//! Locks and paths of FIDs are not counted here. An open that also creates is an open, and a `mknod` where the file is new.
+
+use std::cell::Cell;
+use std::fmt::Write;
+
+use types::Timespec;
+use wire::attr::{S_IFDIR, S_IFMT};
+use wire::body::{AttrRep, CreateReq, UnlinkReq, create, disposition};
+use wire::{Opcode, Reply, Request};
+
+/// Names in the order of their rows.
+const NAMES: [&str; 15] = [
+    "open", "close", "mknod", "link", "unlink", "mkdir", "rmdir", "rename", "getattr", "setattr", "getxattr", "setxattr",
+    "statfs", "sync", "readdir",
+];
+
+/// See the head of the file.
+#[derive(Default)]
+pub(crate) struct Tally([Cell<u64>; NAMES.len()]);
+
+impl Tally {
+    /// `reply` is what `request` is answered.
+    pub(crate) fn count(&self, request: &Request, reply: &Reply) {
+        if reply.errno().is_some() {
+            return;
+        }
+        let Some(name) = name(request) else { return };
+        self.add(name);
+        let creates = name == "open" && request.opcode() == Opcode::MdtCreate;
+        if creates && reply.body::<AttrRep>().disposition & disposition::CREATED != 0 {
+            self.add("mknod");
+        }
+    }
+
+    fn add(&self, name: &str) {
+        let rows = NAMES.iter().zip(&self.0).filter(|(row, _)| **row == name);
+        rows.for_each(|(_, count)| count.set(count.get() + 1));
+    }
+
+    /// As Lustre's `md_stats`: what was never done has no row.
+    pub(crate) fn render(&self, now: Timespec) -> String {
+        let mut out = format!("{:<25} {}.{:09} secs.nsecs\n", "snapshot_time", now.sec, now.nsec);
+        for (name, count) in NAMES.iter().zip(&self.0).filter(|(_, count)| count.get() > 0) {
+            let _ = writeln!(out, "{name:<25} {} samples [reqs]", count.get());
+        }
+        out
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.iter().for_each(|count| count.set(0));
+    }
+}
+
+fn name(request: &Request) -> Option<&'static str> {
+    Some(match request.opcode() {
+        Opcode::MdtCreate => created(&request.body()),
+        Opcode::MdtOpen => "open",
+        Opcode::MdtClose => "close",
+        Opcode::MdtLink => "link",
+        Opcode::MdtUnlink if request.body::<UnlinkReq>().is_dir != 0 => "rmdir",
+        Opcode::MdtUnlink => "unlink",
+        Opcode::MdtRename => "rename",
+        Opcode::MdtGetattr | Opcode::MdtLookup | Opcode::MdtReadlink => "getattr",
+        Opcode::MdtSetattr => "setattr",
+        Opcode::MdtGetxattr | Opcode::MdtListxattr => "getxattr",
+        Opcode::MdtSetxattr | Opcode::MdtRemovexattr => "setxattr",
+        Opcode::MdtStatfs => "statfs",
+        Opcode::MdtSync => "sync",
+        Opcode::MdtReaddir => "readdir",
+        _ => return None,
+    })
+}
+
+fn created(body: &CreateReq) -> &'static str {
+    if body.mode & S_IFMT == S_IFDIR {
+        "mkdir"
+    } else if body.flags & create::OPEN != 0 {
+        "open"
+    } else {
+        "mknod"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Errno;
+    use wire::encode_body;
+
+    use super::*;
+
+    fn creation(mode: u32, flags: u32) -> Request {
+        Request::new(Opcode::MdtCreate, vec![encode_body(&CreateReq { mode, flags, ..Default::default() })])
+    }
+
+    fn done(request: &Request, disposition: u32) -> Reply {
+        Reply::ok(&request.header, vec![encode_body(&AttrRep { disposition, ..Default::default() })])
+    }
+
+    #[test]
+    fn operations_that_succeeded_are_counted_by_name() {
+        let tally = Tally::default();
+        for request in [creation(S_IFDIR, 0), creation(0o644, 0)] {
+            tally.count(&request, &done(&request, disposition::CREATED));
+        }
+        let open = creation(0o644, create::OPEN);
+        tally.count(&open, &done(&open, 0));
+        tally.count(&open, &done(&open, disposition::CREATED));
+        tally.count(&open, &Reply::error(&open.header, Errno::EACCES));
+        let rmdir = Request::new(Opcode::MdtUnlink, vec![encode_body(&UnlinkReq { is_dir: 1, ..Default::default() })]);
+        tally.count(&rmdir, &done(&rmdir, 0));
+        let text = tally.render(Timespec { sec: 17, nsec: 5 });
+        let rows: Vec<String> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let counts = ["open 2 samples [reqs]", "mknod 2 samples [reqs]", "mkdir 1 samples [reqs]", "rmdir 1 samples [reqs]"];
+        assert_eq!(rows[0], "snapshot_time 17.000000005 secs.nsecs");
+        assert_eq!(rows[1..], counts);
+        tally.clear();
+        assert_eq!(tally.render(Timespec { sec: 17, nsec: 5 }).lines().count(), 1);
+    }
+}
