@@ -52,7 +52,10 @@ const STAGES: &[Stage] = &[
             &[],
         )
     }),
-    ("sim", |scale| simulate(&format!("1..{}", scale.seeds + 1))),
+    ("sim", |scale| {
+        simulate(&["--seeds", &format!("1..{}", scale.seeds + 1)])?;
+        simulate(&["--scenario", "swaps", "--seeds", &format!("1..{}", scale.seeds / 10 + 1)])
+    }),
     ("bugs", |_| planted_bugs()),
     ("fuzz", |scale| fuzz_all(scale.fuzz_secs)),
     ("mounted", |scale| mounted_tests(scale, None)),
@@ -94,8 +97,8 @@ fn report(times: &[(&str, Duration)]) {
     }
 }
 
-fn simulate(seeds: &str) -> Result<()> {
-    run("target/release/examples/sim", &["--seeds", seeds], &[])
+fn simulate(args: &[&str]) -> Result<()> {
+    run("target/release/examples/sim", args, &[])
 }
 
 fn planted_bugs() -> Result<()> {

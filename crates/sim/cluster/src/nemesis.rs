@@ -1,15 +1,29 @@
 //! What is done to the cluster while it works: storms, partitions, resets, kills, power cuts, sick stores.
 
 use env_sim::{Cut, Faults, NodeHandle, Rng};
+use service::{ServiceSpec, spec};
 use types::{Span, TargetKind};
 
 use crate::Scenario;
 use crate::fixture::Cluster;
+use crate::server::Swap;
 
 /// Longest cut: a client that is away for 12 s and in somebody's way is rightly evicted, and it needs a while to return.
 const CUT_MAX: Span = Span::secs(5);
 /// Quiet after a cut, so that two in a row are not one long absence.
 const QUIET: Span = Span::secs(12);
+
+/// Policies and what is set right after their start: delays that a run has time for, limits that bite.
+const SWAPS: &[Swap] = &[
+    Swap { policy: "fifo", tunables: &[] },
+    Swap { policy: "crrn", tunables: &[("nrs_crrn_quantum", "1")] },
+    Swap { policy: "crre", tunables: &[] },
+    Swap { policy: "orr", tunables: &[("nrs_orr_supported", "reads_and_writes"), ("nrs_orr_offset_type", "logical")] },
+    Swap { policy: "trr", tunables: &[("nrs_trr_quantum", "2")] },
+    Swap { policy: "tbf nid", tunables: &[("nrs_tbf_rule", "change default rate=200")] },
+    Swap { policy: "tbf opcode", tunables: &[("nrs_tbf_rule", "start slow opcode={ost_write mds_reint} rate=100 total=1")] },
+    Swap { policy: "delay", tunables: &[("nrs_delay_min", "0"), ("nrs_delay_max", "1"), ("nrs_delay_pct", "30")] },
+];
 
 /// A server that is down, and when it comes back.
 struct Down {
@@ -75,8 +89,23 @@ impl Nemesis {
                 cluster.sim.reset_links(&client, &self.any_server(cluster));
             }
             42..=46 if self.scenario.sick_stores => self.sicken(cluster),
+            47..=79 if self.scenario.swaps => self.swap(cluster),
             _ => {}
         }
+    }
+
+    /// Another policy for some service of some server; what cannot be started now is refused, and that is all.
+    fn swap(&mut self, cluster: &Cluster) {
+        let index = self.rng.index(cluster.servers.len());
+        let server = &cluster.servers[index];
+        let services: &[&'static ServiceSpec] = match server.target.kind {
+            TargetKind::Ost => &[&spec::OST_IO, &spec::OST],
+            TargetKind::Mdt => &[&spec::MDT, &spec::MDT_READPAGE, &spec::LDLM_CANCELD],
+            _ => &[&spec::MGS],
+        };
+        let (service, swap) = (*self.rng.pick(services), *self.rng.pick(SWAPS));
+        cluster.sim.narrate(&format!("starts {} in {} of {}", swap.policy, service.name, server.target));
+        server.swap(service, swap);
     }
 
     /// Ends everything and starts whoever is down.

@@ -37,6 +37,7 @@ pub fn run(seed: u64, scenario: &Scenario) -> Report {
         races: run.racers.iter().map(Racer::rounds).sum(),
         restarts: run.nemesis.kills,
         power_cuts: run.nemesis.power_cuts,
+        swaps: cluster.servers.iter().map(|server| server.swaps()).sum(),
         faults: cluster.sim.faults(),
         virtual_ms: cluster.sim.now().0 / 1_000_000,
         trace_hash: cluster.sim.trace_hash(),

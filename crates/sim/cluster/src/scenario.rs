@@ -56,6 +56,8 @@ pub struct Scenario {
     pub commit_max: Span,
     /// Commits and syncs of stores fail now and then.
     pub sick_stores: bool,
+    /// Policies of the servers' schedulers are swapped all the time.
+    pub swaps: bool,
     /// Instead of users, races and the nemesis.
     pub script: Option<Script>,
     /// Planted bugs.
@@ -83,6 +85,7 @@ impl Scenario {
             blackout: false,
             commit_max: Span::millis(20),
             sick_stores: false,
+            swaps: false,
             script: None,
             bugs: Bugs::default(),
             print: None,
@@ -119,6 +122,12 @@ impl Scenario {
         Scenario { name: "sick", sick_stores: true, restarts: 6, clients: 3, blackout: true, ..Scenario::calm() }
     }
 
+    /// Everything of [`Scenario::storm`] while schedulers change their policies.
+    #[must_use]
+    pub fn swaps() -> Scenario {
+        Scenario { name: "swaps", swaps: true, ..Scenario::storm() }
+    }
+
     /// Servers and power are lost while disks are slow.
     #[must_use]
     pub fn slow() -> Scenario {
@@ -146,7 +155,8 @@ impl Scenario {
     /// By name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Scenario> {
-        let work = [Scenario::calm(), Scenario::storm(), Scenario::kills(), Scenario::sick(), Scenario::slow()];
+        let work =
+            [Scenario::calm(), Scenario::storm(), Scenario::kills(), Scenario::sick(), Scenario::slow(), Scenario::swaps()];
         let scripts = [Scenario::share(), Scenario::late(), Scenario::resend()];
         work.into_iter().chain(scripts).find(|known| known.name == name)
     }
@@ -167,6 +177,8 @@ pub struct Report {
     pub restarts: u32,
     /// Of them after a power cut.
     pub power_cuts: u32,
+    /// Policies started.
+    pub swaps: u32,
     /// What was done to the network.
     pub faults: FaultCounts,
     /// Virtual milliseconds.
@@ -190,13 +202,14 @@ impl std::fmt::Display for Report {
         let faults = &self.faults;
         write!(
             f,
-            "seed {}: {} operations, {} races, {} restarts ({} with power cut), {:.1} s; {} messages, {} lost, {} twice, \
+            "seed {}: {} operations, {} races, {} restarts ({} with power cut), {} swaps, {:.1} s; {} messages, {} lost, {} twice, \
              {} reordered, {} late, {} partitioned, {} resets, {} refused",
             self.seed,
             self.ops,
             self.races,
             self.restarts,
             self.power_cuts,
+            self.swaps,
             self.virtual_ms as f64 / 1e3,
             faults.delivered,
             faults.lost,

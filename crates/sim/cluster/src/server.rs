@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use endpoint::{Call, Endpoint, EndpointConfig, Resolve};
 use env::{CptTable, Env, LocalFuture};
@@ -11,7 +11,7 @@ use mdt::{Mdt, MdtConfig};
 use mgt::{Mgt, MgtConfig};
 use osd::mem::{MemDisk, MemMeta, MemObjects};
 use ost::{Ost, OstConfig};
-use service::{Node, NodeConfig, Target};
+use service::{Node, NodeConfig, ServiceSpec, Target};
 use types::{ClientId, FsName, NidAddr, Span, TargetId, TargetKind};
 use wire::Opcode;
 use wire::config::{self, Register, TargetInfo};
@@ -54,6 +54,15 @@ pub(crate) struct Server {
     state: Rc<State>,
 }
 
+/// A policy that a scheduler shall run.
+#[derive(Clone, Copy)]
+pub(crate) struct Swap {
+    /// Name and argument.
+    pub(crate) policy: &'static str,
+    /// Set before any request comes to it.
+    pub(crate) tunables: &'static [(&'static str, &'static str)],
+}
+
 /// Stops a running server in good order.
 type Stop = Rc<dyn Fn() -> LocalFuture<'static, ()>>;
 
@@ -63,6 +72,8 @@ struct State {
     failed: RefCell<Option<String>>,
     registered: Cell<bool>,
     stop: RefCell<Option<Stop>>,
+    running: RefCell<Weak<Node>>,
+    swaps: Cell<u32>,
 }
 
 impl Server {
@@ -84,8 +95,29 @@ impl Server {
     pub(crate) fn kill(&self, machine: bool) {
         self.state.registered.set(false);
         self.state.stop.borrow_mut().take();
+        *self.state.running.borrow_mut() = Weak::new();
         self.state.failed.borrow_mut().take();
         self.node.kill_as(machine);
+    }
+
+    /// Policies that its schedulers have started so far.
+    pub(crate) fn swaps(&self) -> u32 {
+        self.state.swaps.get()
+    }
+
+    /// Starts a policy, if the server runs.
+    pub(crate) fn swap(&self, service: &'static ServiceSpec, swap: Swap) {
+        let Some(node) = self.state.running.borrow().upgrade() else { return };
+        let state = self.state.clone();
+        self.node.env().spawn("swap", async move {
+            if node.nrs_select(service, swap.policy).await.is_ok() {
+                state.swaps.set(state.swaps.get() + 1);
+                for (name, value) in swap.tunables {
+                    // another swap may have come while this one waited for its policy to drain
+                    let _stopped_meanwhile = node.nrs_set(service, name, value);
+                }
+            }
+        });
     }
 
     /// How to stop it in good order, if it runs.
@@ -167,6 +199,7 @@ async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<St
     }
     let listener = env.listen(plan.addr(id)).await.expect("a killed node holds no address");
     node.serve(listener);
+    *state.running.borrow_mut() = Rc::downgrade(&node);
     register(env, id, plan, &endpoint, state);
     Ok(Running { _node: node, _endpoint: endpoint })
 }

@@ -13,6 +13,7 @@ pub struct Totals {
     races: u64,
     restarts: u64,
     power_cuts: u64,
+    swaps: u64,
     faults: FaultCounts,
     virtual_ms: u64,
     fewest_ops: Option<u64>,
@@ -27,6 +28,7 @@ impl Totals {
         self.races += report.races;
         self.restarts += u64::from(report.restarts);
         self.power_cuts += u64::from(report.power_cuts);
+        self.swaps += u64::from(report.swaps);
         self.virtual_ms += report.virtual_ms;
         self.fewest_ops = Some(self.fewest_ops.map_or(report.ops, |fewest| fewest.min(report.ops)));
         self.fewest_restarts = Some(self.fewest_restarts.map_or(report.restarts, |fewest| fewest.min(report.restarts)));
@@ -61,6 +63,7 @@ impl Totals {
             ("links that end silently", scenario.restarts > 0, faults.silent_ends),
             ("restarts", scenario.restarts > 0, self.restarts),
             ("power cuts", scenario.power_cuts, self.power_cuts),
+            ("swaps of policies", scenario.swaps, self.swaps),
         ];
         kinds.into_iter().filter(|(_, wanted, count)| *wanted && *count == 0).map(|(name, ..)| name).collect()
     }
@@ -72,7 +75,7 @@ impl std::fmt::Display for Totals {
         writeln!(
             f,
             "total of {} seeds: {} operations (at least {} each), {} races, {} restarts (at least {} each), {} power cuts, \
-             {} kills of nodes, {:.0} s",
+             {} swaps of policies, {} kills of nodes, {:.0} s",
             self.runs,
             self.ops,
             self.fewest_ops.unwrap_or(0),
@@ -80,6 +83,7 @@ impl std::fmt::Display for Totals {
             self.restarts,
             self.fewest_restarts.unwrap_or(0),
             self.power_cuts,
+            self.swaps,
             faults.kills,
             self.virtual_ms as f64 / 1e3,
         )?;
@@ -119,6 +123,7 @@ mod tests {
             races: 0,
             restarts: 5,
             power_cuts: 0,
+            swaps: 0,
             faults,
             virtual_ms: 0,
             trace_hash: 0,

@@ -43,6 +43,13 @@ fn storms_lose_and_double_nothing() {
 }
 
 #[test]
+fn schedulers_that_change_their_policies_in_a_storm_lose_nothing() {
+    for report in run_seeds(&Scenario::swaps()) {
+        assert!(report.ops >= 2_000 && report.swaps >= 20, "{report}");
+    }
+}
+
+#[test]
 fn what_is_built_on_a_dead_clients_changes_holds() {
     run_seeds(&Scenario::share());
 }
