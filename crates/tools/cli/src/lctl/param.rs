@@ -31,8 +31,40 @@ pub(super) struct Get {
     patterns: Vec<String>,
 }
 
+/// The scheduler's parameters, for the long help and the manual page.
+const SCHEDULER: &str = "\
+Scheduler of a service ($S is ost.OSS.ost_io, mds.MDS.mdt, ...; `lctl list_param -R 'ost.OSS.*'` names what there is):
+  $S.nrs_policies=NAME [reg|hp] [ARG]   start a policy: fifo, crrn, crre, orr, trr, tbf, delay
+  $S.nrs_crrn_quantum, nrs_crre_quantum requests of a client in a row, 1 to 65535 [8]
+  $S.nrs_orr_quantum, nrs_trr_quantum   requests of an object, of an OST, 1 to 65535 [256]
+  $S.nrs_orr_offset_type (and trr)      physical or logical [physical]
+  $S.nrs_orr_supported (and trr)        reads, writes or reads_and_writes [reads]
+  $S.nrs_tbf_rule=start|change|stop ... limits, below
+  $S.nrs_delay_min, nrs_delay_max       seconds, 0 to 65535 [5, 300]; 250ms is understood
+  $S.nrs_delay_pct                      percent of the requests that are delayed [100]
+  $S.nrs_head_scope=cpt|service         queues of each CPU partition, or of the whole service [cpt]
+  $S.nrs_log=on|off                     a line in the server's log for each request that starts [off]
+  $S.nrs_stats, nrs_tbf_stats           what was queued, throttled, forced, by policy and by class
+  tbf_rate, tbf_depth                   of classes without a rule of their own: requests/s, burst [10000, 3]
+Without a prefix a value is for both heads; reg_quantum:16 hp_quantum:8 sets them apart. A policy's parameters exist
+while it runs (else: No such device); stopping it forgets them.
+
+Limits (`nrs_policies=tbf`, or `tbf FIELD+FIELD`: requests with equal FIELDs are one class):
+  start NAME CONDITIONS [rate=N | bps=N[k|M|G]B/s] [rank=NEXT] [realtime=1] [depth=N] [scope=cpt|service|node] [total=1]
+  change NAME [rate=N] [rank=NEXT] ...
+  stop NAME
+  CONDITIONS: FIELD={VALUES}, joined by & (and) and , (or). FIELD: nid, jobid, opcode, uid, gid, projid, nodemap.
+
+Examples:
+  lctl set_param ost.OSS.*.nrs_policies=crrn
+  lctl set_param ost.OSS.ost_io.nrs_policies='tbf jobid'
+  lctl set_param ost.OSS.ost_io.nrs_tbf_rule='start slow jobid={dd.* *.500} rate=100'
+  lctl set_param ost.OSS.ost_io.nrs_tbf_rule='start bulk nid={10.0.0.[1-128]@tcp} bps=50MB/s'
+  lctl set_param ost.OSS.ost_io.nrs_policies=fifo";
+
 /// Arguments of `lctl set_param`.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = SCHEDULER)]
 pub(super) struct Set {
     /// Do not print the names.
     #[arg(short = 'n', long = "no-name")]
