@@ -141,6 +141,22 @@ impl<R: Request> Head<R> {
         });
     }
 
+    /// Whether a request that came now would leave at once, whatever it is: the fallback is all there is, and nothing waits.
+    #[inline]
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.primary.is_none() && self.queue.len() == 0 && !self.log
+    }
+
+    /// What [`Head::enqueue`] and [`Head::dequeue`] come to while [`Head::is_open`], for a request that has waited `waited` since
+    /// its arrival: it is counted, and need not be queued.
+    #[inline]
+    pub fn pass(&mut self, waited: Span) -> PolicyIndex {
+        debug_assert!(self.is_open(), "others wait, or a policy decides");
+        self.instances[0].counters.start(waited);
+        PolicyIndex(0)
+    }
+
     /// Queues a request; cannot fail.
     #[inline]
     pub fn enqueue(&mut self, request: R, now: Instant) -> Handle {
@@ -307,12 +323,7 @@ impl<R: Request> Head<R> {
     fn start(&mut self, at: usize, id: Id, now: Instant, forced: bool) -> Taken<R> {
         let log = if self.log { Some(self.line(at, id)) } else { None };
         let request = self.take(at, id);
-        let counters = &mut self.instances[at].counters;
-        let waited = now - request.arrival();
-        counters.started += 1;
-        counters.active += 1;
-        counters.waited = Span(counters.waited.0.saturating_add(waited.0));
-        counters.waited_max = counters.waited_max.max(waited);
+        self.instances[at].counters.start(now - request.arrival());
         Taken { request, policy: PolicyIndex(at as u8), forced, log }
     }
 
@@ -356,6 +367,9 @@ impl<R: Request> Head<R> {
         let instance = &mut self.instances[at];
         assert!(instance.counters.active > 0, "a request finishes once");
         instance.counters.active -= 1;
+        if at == 0 {
+            return; // the fallback wants to know nothing and never stops
+        }
         if let Some(policy) = &mut instance.policy
             && let Err(why) = guarded(|| policy.finished(now))
         {

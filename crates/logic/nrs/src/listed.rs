@@ -47,6 +47,15 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// A request that waited so long leaves to be handled.
+    #[inline]
+    pub(crate) fn start(&mut self, waited: Span) {
+        self.started += 1;
+        self.active += 1;
+        self.waited = Span(self.waited.0.saturating_add(waited.0));
+        self.waited_max = self.waited_max.max(waited);
+    }
+
     /// Sums over partitions.
     pub(crate) fn add(&mut self, other: &Counters) {
         self.queued += other.queued;

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Mood, Req, Service, Strings, puppet};
 use nrs::{HeadKind, Moment, PolicyState, Selected, print_policies};
-use types::{Errno, Instant};
+use types::{Errno, Instant, Span};
 
 const NOW: Moment = Moment { now: Instant(1_000_000_000), seed: 7 };
 
@@ -248,4 +248,22 @@ fn an_idle_group_is_forgotten_and_orr_keeps_no_more_than_it_may() {
         head.enqueue(Req::new(number, 7), later);
     }
     assert!(objects(head).starts_with("  objects: 1\n"), "{}", objects(head));
+}
+
+#[test]
+fn who_passes_an_open_head_is_counted_like_one_that_was_queued() {
+    let (mut service, _) = service();
+    let (passed, queued) = (0, 1);
+    assert!(service.reg[passed].is_open());
+    let policy = service.reg[passed].pass(Span::ZERO);
+    service.reg[queued].enqueue(Req::new(1, 1).at(NOW.now), NOW.now);
+    assert!(!service.reg[queued].is_open(), "somebody waits");
+    let taken = service.reg[queued].dequeue(NOW.now).taken().expect("FIFO holds nothing back");
+    let counters = |service: &Service<Req>, at: usize| service.reg[at].list()[0].counters;
+    assert_eq!(counters(&service, passed), counters(&service, queued));
+    service.reg[passed].finished(policy, NOW.now);
+    service.reg[queued].finished(taken.policy, NOW.now);
+    assert_eq!(counters(&service, passed), counters(&service, queued));
+    select(&mut service, "crrn").expect("starts");
+    assert!(service.reg.iter().all(|head| !head.is_open()), "a policy decides");
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use env::Task;
-use nrs::{Dequeued, Descriptor, Disabled, Head, HeadKind, Load, Pick, Taken, Turn};
+use nrs::{Dequeued, Descriptor, Disabled, Head, HeadKind, Load, Pick, PolicyIndex, Turn};
 use ptlrpc::Estimate;
 use types::{CptIndex, Instant};
 
@@ -95,6 +95,23 @@ impl Partition {
         *transport.place.borrow_mut() = Place::Queued(Queued { partition: Rc::clone(self), hp, handle });
     }
 
+    /// Takes a slot for a request that has nothing to wait for: FIFO is all there is, nobody is before it, and it may have
+    /// the slot. Else it is given back, to be queued. The same as queueing and taking it, at a tenth of the cost.
+    pub(crate) fn pass(self: &Rc<Self>, work: Work, hp: bool, now: Instant) -> Result<Work, Work> {
+        let hp = hp && self.spec.has_hp;
+        let heads = self.heads.borrow();
+        if self.running.get() || !heads.both().all(|head| head.borrow().is_open()) {
+            return Err(work);
+        }
+        self.grow();
+        let turn = self.pick.borrow_mut().next(&self.load(hp, !hp));
+        if turn.is_none() {
+            return Err(work);
+        }
+        let policy = heads.head(hp).borrow_mut().pass(now - work.transport.arrived);
+        Ok(self.give_slot(Rc::clone(&heads), work, hp, policy))
+    }
+
     /// One more slot when those that are there are busy (spec rpc 3.2); they are never fewer again by themselves.
     fn grow(&self) {
         let (slots, spare) = (self.slots.get(), 1 + u32::from(self.spec.has_hp));
@@ -112,14 +129,7 @@ impl Partition {
             return Step::Rest; // before the slots: an idle service does not grow
         }
         self.grow();
-        let mut load = Load {
-            slots: self.slots.get(),
-            active: self.active.get(),
-            active_hp: self.active_hp.get(),
-            pending_hp: hp,
-            pending_reg: reg,
-            has_hp: self.spec.has_hp,
-        };
+        let mut load = self.load(hp, reg);
         let mut until: Option<Instant> = None;
         loop {
             let turn = self.pick.borrow_mut().next(&load);
@@ -127,7 +137,9 @@ impl Partition {
             let hp = turn == Turn::Hp;
             let next = heads.head(hp).borrow_mut().dequeue(now);
             match next {
-                Dequeued::Taken(taken) => return self.start(heads, taken, hp),
+                Dequeued::Taken(taken) => {
+                    return Step::Start(self.give_slot(heads, taken.request, hp, taken.policy), taken.log);
+                }
                 Dequeued::NotBefore(at) => until = Some(until.map_or(at, |until| until.min(at))),
                 Dequeued::Empty => {}
             }
@@ -139,12 +151,23 @@ impl Partition {
         }
     }
 
-    fn start(self: &Rc<Self>, heads: Rc<Heads>, taken: Taken<Work>, hp: bool) -> Step {
+    fn load(&self, pending_hp: bool, pending_reg: bool) -> Load {
+        Load {
+            slots: self.slots.get(),
+            active: self.active.get(),
+            active_hp: self.active_hp.get(),
+            pending_hp,
+            pending_reg,
+            has_hp: self.spec.has_hp,
+        }
+    }
+
+    fn give_slot(self: &Rc<Self>, heads: Rc<Heads>, work: Work, hp: bool, policy: PolicyIndex) -> Work {
         self.active.set(self.active.get() + 1);
         self.active_hp.set(self.active_hp.get() + u32::from(hp));
-        let slot = Slot { partition: Rc::clone(self), heads, hp, policy: taken.policy };
-        *taken.request.transport.place.borrow_mut() = Place::Slot(slot);
-        Step::Start(taken.request, taken.log)
+        let slot = Slot { partition: Rc::clone(self), heads, hp, policy };
+        *work.transport.place.borrow_mut() = Place::Slot(slot);
+        work
     }
 
     /// Policies that broke, for the log.

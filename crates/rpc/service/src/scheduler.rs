@@ -83,7 +83,15 @@ impl Node {
 
     fn enqueue(self: &Rc<Self>, service: &Rc<Service>, work: Work, high_priority: bool) {
         let partition = Rc::clone(service.partition(work.cpt));
-        partition.enqueue(work, high_priority, self.clock.get());
+        match partition.pass(work, high_priority, self.clock.get()) {
+            Ok(work) => {
+                self.left_queue(&work);
+                partition.running.set(true); // what comes meanwhile is queued, not handled in the midst of this
+                self.start(work, service, &partition);
+                partition.running.set(false);
+            }
+            Err(work) => partition.enqueue(work, high_priority, self.clock.get()),
+        }
         self.run(service, &partition);
     }
 
