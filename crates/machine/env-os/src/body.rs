@@ -86,9 +86,14 @@ pub(crate) fn now() -> Instant {
 /// Runs `future` on this thread's executor; a panic in it ends the process.
 pub(crate) fn spawn(future: impl Future<Output = ()> + 'static) -> tokio::task::AbortHandle {
     tokio::task::spawn_local(async move {
-        let guard = AbortOnPanic;
-        future.await;
-        drop(guard);
+        let mut future = std::pin::pin!(future);
+        std::future::poll_fn(|cx| {
+            let guard = AbortOnPanic;
+            let polled = future.as_mut().poll(cx);
+            std::mem::forget(guard); // a task that is dropped because another one panicked has not panicked itself
+            polled
+        })
+        .await;
     })
     .abort_handle()
 }

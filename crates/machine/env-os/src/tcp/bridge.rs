@@ -99,20 +99,26 @@ fn lock<T>(lane: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Crossing {
-    /// The link is gone: nothing more is sent, and what has arrived is the last.
+    /// The link is gone and all that came through it has been handed over.
     pub(super) fn end(&self) {
-        self.is_over.store(true, Ordering::Release);
+        self.hang_up();
         let (reader, feeder) = {
             let mut lane = lock(&self.inn);
             lane.is_over = true;
             (lane.reader.take(), lane.feeder.take())
         };
+        reader.into_iter().chain(feeder).for_each(Waker::wake);
+    }
+
+    /// The link is gone: nothing more is sent. What stands in the control socket is still read.
+    pub(super) fn hang_up(&self) {
+        self.is_over.store(true, Ordering::Release);
         let writer = {
             let mut lane = lock(&self.out);
             lane.is_closed = true;
             lane.writer.take()
         };
-        [reader, feeder, writer].into_iter().flatten().for_each(Waker::wake);
+        writer.into_iter().for_each(Waker::wake);
         self.control.taken.notify_waiters();
         self.bulk.taken.notify_waiters();
     }

@@ -132,7 +132,7 @@ impl Shared {
             return;
         }
         if let Some(crossing) = &self.crossing {
-            crossing.end();
+            crossing.hang_up();
         }
         self.control.close();
         self.bulk_out.close();
