@@ -44,6 +44,8 @@ pub struct Options {
     pub dead_clients: Vec<ClientId>,
     /// Acknowledged changes are durable after so many milliseconds at the latest.
     pub commit_interval_ms: u64,
+    /// An MDT tells that it serves only when it knows so many OSTs.
+    pub osts_awaited: u32,
     /// End when the parent process ends.
     pub die_with_parent: bool,
 }
@@ -65,6 +67,7 @@ pub fn run(options: &Options) -> Result<u8> {
         machine,
         metrics: options.metrics,
         commit_interval: Span::millis(options.commit_interval_ms),
+        osts_awaited: options.osts_awaited,
     };
     env_os::run(config, |env| async move { serve(&env, &server).await })
 }

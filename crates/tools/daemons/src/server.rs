@@ -52,6 +52,8 @@ pub struct ServerOptions {
     pub metrics: Option<SocketAddr>,
     /// Acknowledged changes are durable after this long at the latest.
     pub commit_interval: Span,
+    /// An MDT counts as registered only when it knows so many OSTs: files are striped over what it knows.
+    pub osts_awaited: u32,
 }
 
 /// A target being served.
@@ -162,7 +164,8 @@ impl Server {
         self.targets.iter().map(|target| target.name.clone()).collect()
     }
 
-    /// Completes when every target is in the MGS's configuration with this node's address.
+    /// Completes when every target is in the MGS's configuration with this node's address, and an MDT knows the OSTs that
+    /// it shall wait for.
     pub async fn registered(&self) {
         self.directory.registered().await;
     }

@@ -205,6 +205,9 @@ struct Serve {
     /// A client that is known to be dead: recovery does not wait for it.
     #[arg(long, value_name = "ID", hide = true, value_parser = client_id)]
     dead_client: Vec<ClientId>,
+    /// An MDT tells that it serves only when it knows so many OSTs.
+    #[arg(long, value_name = "N", hide = true, default_value_t = 0)]
+    osts_awaited: u32,
     /// End when the parent process ends.
     #[arg(long, hide = true)]
     die_with_parent: bool,
@@ -527,6 +530,7 @@ impl Serve {
             metrics: self.metrics,
             commit_interval_ms: self.commit_interval_ms,
             dead_clients: self.dead_client,
+            osts_awaited: self.osts_awaited,
             die_with_parent: self.die_with_parent,
         }
     }

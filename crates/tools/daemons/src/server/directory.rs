@@ -24,6 +24,8 @@ pub(crate) struct Directory {
     config: RefCell<FsConfig>,
     keep_in: Vec<PathBuf>,
     waiting: watch::Sender<usize>,
+    osts_awaited: usize,
+    osts_known: watch::Sender<usize>,
 }
 
 impl Directory {
@@ -34,7 +36,10 @@ impl Directory {
         let keep_in: Vec<_> = found.iter().map(|target| target.dir.join(FILE)).collect();
         let config = keep_in.iter().filter_map(|path| config::decode(&std::fs::read(path).ok()?)).max_by_key(version);
         let others = found.iter().filter(|target| target.superblock.target.kind != TargetKind::Mgt).count();
-        Directory {
+        let has_mdt = found.iter().any(|target| target.superblock.target.kind == TargetKind::Mdt);
+        let directory = Directory {
+            osts_awaited: if has_mdt { options.osts_awaited as usize } else { 0 },
+            osts_known: watch::channel(0).0,
             fsname: targets::fsname_of(found),
             mgs,
             here: found.iter().map(|target| target.superblock.target).collect(),
@@ -42,7 +47,13 @@ impl Directory {
             config: RefCell::new(config.unwrap_or_default()),
             keep_in,
             waiting: watch::channel(others).0,
-        }
+        };
+        directory.count_osts();
+        directory
+    }
+
+    fn count_osts(&self) {
+        self.osts_known.send_replace(self.osts().len());
     }
 
     /// The file system, unless this is an MGS alone.
@@ -66,6 +77,7 @@ impl Directory {
         }
         let bytes = config::encode(&fresh);
         *self.config.borrow_mut() = fresh;
+        self.count_osts();
         for path in &self.keep_in {
             if let Err(error) = replace(path, &bytes) {
                 tracing::warn!("{}: the configuration is not kept: {error}", path.display());
@@ -78,10 +90,11 @@ impl Directory {
         self.waiting.send_modify(|waiting| *waiting = waiting.saturating_sub(1));
     }
 
-    /// Completes when all are.
+    /// Completes when all are, and as many OSTs are known as are awaited.
     pub(super) async fn registered(&self) {
         let mut waiting = self.waiting.subscribe();
         let _ = waiting.wait_for(|waiting| *waiting == 0).await; // the sender lives as long as we do
+        let _ = self.osts_known.subscribe().wait_for(|known| *known >= self.osts_awaited).await;
     }
 }
 

@@ -58,6 +58,7 @@ struct Server {
     pid: PathBuf,
     dead: Vec<ClientId>,
     commit_interval_ms: u64,
+    osts_awaited: u32,
     machine: Vec<String>,
     metrics: Option<SocketAddr>,
     was_ready: Cell<bool>,
@@ -90,6 +91,7 @@ impl Children {
                 pid: place.pid(&name),
                 dead: dead.to_vec(),
                 commit_interval_ms: options.commit_interval_ms,
+                osts_awaited: place.osts(),
                 machine: options.machine.to_args(),
                 metrics: options.metrics_port.map(|port| (block.of(target.superblock.target).nid.addr(), port).into()),
                 was_ready: Cell::new(false),
@@ -191,6 +193,7 @@ fn spawn(server: &Server) -> Result<Child> {
     command.arg0("nacre").arg("serve").arg(&server.dir).arg("--die-with-parent");
     command.arg("--listen").arg(server.listen.to_string()).arg("--mgsnode").arg(server.mgs.to_string());
     command.arg("--commit-interval-ms").arg(server.commit_interval_ms.to_string());
+    command.arg("--osts-awaited").arg(server.osts_awaited.to_string());
     command.args(&server.machine);
     if let Some(at) = server.metrics {
         command.arg("--metrics").arg(at.to_string());

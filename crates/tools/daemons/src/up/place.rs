@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use types::{ClientId, TargetId};
+use types::{ClientId, TargetId, TargetKind};
 
 use super::Options;
 use super::address::Block;
@@ -44,6 +44,12 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// How many OSTs there are.
+    pub(super) fn osts(&self) -> u32 {
+        let osts = self.targets.iter().filter(|target| target.superblock.target.kind == TargetKind::Ost);
+        u32::try_from(osts.count()).expect("targets are bounded")
+    }
+
     /// Makes what is missing: directories, targets.
     pub(super) fn prepare(options: &Options) -> Result<Place> {
         let data = std::path::absolute(&options.data)?;
