@@ -13,6 +13,7 @@ fn alone(up: &Up, work: &Path, script: &str) -> Vec<String> {
         .env("S", up.address())
         .env("B", nacre_bin())
         .env("W", work)
+        .env_remove("NACRE_RUN") // a user has a run directory of his own
         .output()
         .expect("unshare starts");
     let text = String::from_utf8(output.stdout).expect("text");
