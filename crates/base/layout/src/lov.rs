@@ -46,7 +46,8 @@ pub enum LovError {
     /// No layout at all.
     #[error("{0:#x} begins no layout")]
     Magic(u32),
-    /// A sort of layout that is not supported.
+    /// A sort of layout that the field knows and whose mechanism is not there yet: progressive, data on MDT, foreign, and
+    /// more objects on an OST than one. Refused, never taken for another sort: README, "What works".
     #[error("{0} layouts are not supported")]
     Unsupported(&'static str),
     /// A pattern that does not exist.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use env::{CptTable, Env, Listener, Portal, PortalRotor, Task};
+use env::{CptTable, Env, Listener, PortalRotor, Task};
 use tokio::sync::{Notify, Semaphore};
 use types::{CptIndex, Instant, TargetId};
 
@@ -56,8 +56,6 @@ pub struct Node {
     pub(crate) terms: Rc<Terms>,
     /// Node-wide parameters and buckets of TBF.
     pub(crate) tbf: Rc<nrs::TbfNode>,
-    /// By service; each appears with its first request.
-    pub(crate) portals: RefCell<BTreeMap<&'static str, Portal>>,
     pub(crate) portal_rotor: Cell<PortalRotor>,
     pub(crate) queued: Vec<Cell<usize>>,
     pub(crate) drained: Notify,
@@ -98,7 +96,6 @@ impl Node {
         let per_cpt = (0..cpts).map(|_| Arc::new(Semaphore::new(units as usize))).collect();
         Rc::new(Node {
             env: env.clone(),
-            portals: RefCell::default(),
             portal_rotor: Cell::new(config.portal_rotor),
             config,
             targets: RefCell::default(),

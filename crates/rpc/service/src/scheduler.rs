@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use env::{Arrival, LocalFuture, Portal, PortalRotor};
+use env::{Arrival, LocalFuture, PortalRotor};
 use types::{CptIndex, Instant};
 use wire::{Reply, RequestFlags};
 
@@ -24,7 +24,7 @@ impl Node {
     /// A service; made with its first request or parameter.
     pub(crate) fn service(&self, spec: &'static ServiceSpec) -> Rc<Service> {
         let mut services = self.services.borrow_mut();
-        if let Some(service) = services.iter().find(|service| service.spec.name == spec.name) {
+        if let Some(service) = services.iter().find(|service| std::ptr::eq(service.spec, spec)) {
             return Rc::clone(service);
         }
         let (cpts, policies) = (self.service_cpts(spec), nrs::policies_of(&self.tbf));
@@ -34,11 +34,9 @@ impl Node {
     }
 
     /// The portal rotor's choice. Nothing comes through a router: there are none.
-    fn choose_cpt(&self, service: &'static ServiceSpec, peer: &Peer) -> CptIndex {
-        let mut portals = self.portals.borrow_mut();
-        let fresh = || Portal::new(self.service_cpts(service), self.config.cpts.count());
-        let portal = portals.entry(service.name).or_insert_with(fresh);
-        portal.choose(self.portal_rotor.get(), &Arrival { link_cpt: peer.cpt, source: peer.nid, is_routed: false })
+    fn choose_cpt(&self, service: &Service, peer: &Peer) -> CptIndex {
+        let arrival = Arrival { link_cpt: peer.cpt, source: peer.nid, is_routed: false };
+        service.portal.borrow_mut().choose(self.portal_rotor.get(), &arrival)
     }
 
     /// Whether a CPT to which the next request of `peer` may go has a full queue: its own, where requests stay with their
@@ -64,7 +62,7 @@ impl Node {
     pub(crate) fn dispatch(self: &Rc<Self>, mut work: Work) {
         let class = work.entry.target.class(&work.request);
         let service = self.service(class.service);
-        work.cpt = self.choose_cpt(class.service, &work.transport.peer.borrow());
+        work.cpt = self.choose_cpt(&service, &work.transport.peer.borrow());
         let queued = &self.queued[work.cpt.0 as usize];
         queued.set(queued.get() + 1);
         if service.wants_places.get()
@@ -89,6 +87,9 @@ impl Node {
                 partition.running.set(true); // what comes meanwhile is queued, not handled in the midst of this
                 self.start(work, service, &partition);
                 partition.running.set(false);
+                if partition.heads.borrow().queued() == 0 {
+                    return;
+                }
             }
             Err(work) => partition.enqueue(work, high_priority, self.clock.get()),
         }

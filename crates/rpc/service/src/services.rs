@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 
-use env::CptTable;
+use env::{CptTable, Portal};
 use nrs::{Descriptor, Head, Partitions};
 use types::{CptIndex, Instant};
 
@@ -56,6 +56,8 @@ const THREADS_PER_CORE: u32 = 1;
 /// One service.
 pub(crate) struct Service {
     pub(crate) spec: &'static ServiceSpec,
+    /// Where its requests go, by the portal rotor.
+    pub(crate) portal: RefCell<Portal>,
     /// In the order of their CPTs.
     pub(crate) partitions: Vec<Rc<Partition>>,
     pub(crate) policies: Vec<Descriptor<Work>>,
@@ -93,6 +95,7 @@ impl Service {
         };
         Rc::new(Service {
             spec,
+            portal: RefCell::new(Portal::new(cpts.to_vec(), table.count())),
             partitions: cpts.iter().map(partition).collect(),
             policies,
             scope: Cell::default(),
