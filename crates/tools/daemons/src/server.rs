@@ -59,8 +59,6 @@ pub struct ServerOptions {
 /// A target being served.
 pub(crate) struct Running {
     pub(crate) name: String,
-    pub(crate) fsname: FsName,
-    pub(crate) index: u32,
     pub(crate) dir: PathBuf,
     pub(crate) body: Body,
     /// Held for as long as the target is served.
@@ -311,7 +309,7 @@ impl Starting<'_> {
         };
         self.node.add_target(body.target());
         tracing::info!("{}: served from {}", target.name(), target.dir.display());
-        Ok(Running { name: target.name(), fsname, index, dir: target.dir.clone(), body, _lock: lock, store })
+        Ok(Running { name: target.name(), dir: target.dir.clone(), body, _lock: lock, store })
     }
 
     async fn start_ost(&self, fsname: FsName, index: u32, store: &store::Opened) -> Result<Rc<Ost>> {

@@ -25,6 +25,7 @@ use wire::{Attr, Opcode, Request, SizeState, encode_body};
 use crate::MdtConfig;
 use crate::record::{INODE_ORPHAN, Inode};
 use crate::share::ShareKey;
+use crate::spaces::OstAt;
 use crate::state::{Effect, State};
 use crate::tx::{Decided, Tx};
 
@@ -44,7 +45,7 @@ pub(crate) struct Op<'a, 'v> {
     pub(crate) state: &'a mut State,
     pub(crate) config: &'a MdtConfig,
     /// Asks for the active OSTs.
-    pub(crate) osts: &'a dyn Fn() -> Vec<u32>,
+    pub(crate) osts: &'a dyn Fn() -> Vec<OstAt>,
 }
 
 /// What to answer.

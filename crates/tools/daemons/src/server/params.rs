@@ -1,5 +1,7 @@
 //! Parameters of a server node, under Lustre's names.
 
+mod lod;
+
 use std::rc::{Rc, Weak};
 
 use env::{ParamTree, parse_within};
@@ -197,12 +199,7 @@ fn register_mdt(params: &ParamTree, server: &Weak<Server>, base: &str, index: us
     register_md_stats(params, server, base, index);
     let interval = server.upgrade().map_or(0, |server| server.commit_interval.as_millis());
     params.register(format!("{base}.commit_interval_ms"), move || interval.to_string());
-    let lod = format!("lod.{}-mdtlov", target.name);
-    let defaults = mdt::MdtConfig::new(target.fsname, target.index);
-    params.register(format!("{lod}.stripecount"), move || defaults.stripe_count_default.to_string());
-    let defaults = mdt::MdtConfig::new(target.fsname, target.index);
-    params.register(format!("{lod}.stripesize"), move || defaults.stripe_size_default.to_string());
-    params.register(format!("{lod}.stripeoffset"), || "-1".to_owned());
+    lod::register(params, server, &format!("lod.{}-mdtlov", target.name), index);
 }
 
 /// `md_stats`: writing anything clears it.
