@@ -67,11 +67,23 @@ impl Directory {
         let config = self.config.borrow();
         let ost = |info: &TargetInfo| {
             let id = TargetId::from_u32(info.id).filter(|id| id.kind == TargetKind::Ost)?;
-            Some(OstAt { index: id.index, node: info.nid, is_active: true })
+            Some(OstAt { index: id.index, node: info.nid, is_active: !self.is_off(&config, id) })
         };
         let mut osts: Vec<OstAt> = config.targets.iter().filter_map(ost).collect();
         osts.sort_unstable_by_key(|ost| ost.index);
         osts
+    }
+
+    /// `testfs-OST0002.osc.active=0` takes a target out of use: it gets no new files.
+    fn is_off(&self, config: &FsConfig, id: TargetId) -> bool {
+        let Some(fsname) = self.fsname else { return false };
+        let name = format!("{}.osc.active", id.name(fsname));
+        config.params.iter().any(|(param, value)| *param == name && value == "0")
+    }
+
+    /// Permanent parameters.
+    pub(super) fn permanent(&self) -> Vec<(String, String)> {
+        self.config.borrow().params.clone()
     }
 
     /// A fresher configuration.

@@ -9,6 +9,7 @@ use service::{ServiceSpec, spec};
 use types::Span;
 
 use super::{Body, Running, Server};
+use crate::permanent;
 
 /// Highest `device_mibps`.
 const DEVICE_MIBPS_MAX: u64 = 1 << 20;
@@ -21,6 +22,7 @@ pub(super) fn register(params: &ParamTree, server: &Rc<Server>) {
     let weak = Rc::downgrade(server);
     params.register("version", || env!("CARGO_PKG_VERSION").to_owned());
     params.register("health_check", of(&weak, health));
+    params.register("permanent", of(&weak, |server| permanent::render(&server.directory.permanent())));
     server.machine.register(params);
     let set = weak.clone();
     params.register_rw("portal_rotor", of(&weak, |server| server.node.portal_rotor().render()), move |value| {
