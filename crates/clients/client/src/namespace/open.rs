@@ -40,7 +40,10 @@ impl Client {
         let mut stat = file.attr();
         // A file that this call made, or cut, has no bytes: only one that was there must be asked for.
         if open_flags & flags::O_TRUNC == 0 && !file.0.made {
-            self.0.resolve(ctx, &mut stat, file.0.inode.layout().as_ref()).await?;
+            let inode = &file.0.inode;
+            if let Some(layout) = inode.layout() {
+                self.0.resolve_attr(ctx, &mut stat, inode.mtime_set(), &layout).await?;
+            }
             *file.0.attr.borrow_mut() = stat;
         }
         Ok((stat, file))

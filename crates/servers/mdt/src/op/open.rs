@@ -107,6 +107,7 @@ impl Op<'_, '_> {
         self.drop_capability(inode);
         (inode.attr.size, inode.attr.blocks) = (0, 0);
         inode.attr.set_mtime(self.tx.now);
+        inode.mtime_set = self.tx.now;
         inode.attr.set_ctime(self.tx.now);
         if !is_root(&self.creds) {
             inode.attr.mode = without_suid(inode.attr.mode);
