@@ -216,6 +216,15 @@ fn fifo() {
     println!("fifo {:.1} ns, bare queue {:.1} ns a pair", ours / 1e7, (cpu() - start) / 1e7);
 }
 
+/// Pairs alone, for a counter of instructions.
+fn pairs(policy: &str, depth: u32, count: u32) {
+    let (mut head, mut chance) = (head(policy), Chance(7));
+    (0..depth).for_each(|_| _ = head.enqueue(chance.rpc(), Instant(0)));
+    let start = cpu();
+    (0..count).for_each(|_| pair(&mut head, &mut chance));
+    println!("{policy} {depth} queued: {:.1} ns a pair", (cpu() - start) / f64::from(count));
+}
+
 fn main() {
     let what = std::env::args().nth(1);
     let wanted = |name: &str| what.as_deref().is_none_or(|what| what == name);
@@ -224,6 +233,11 @@ fn main() {
     }
     if wanted("fifo") {
         fifo();
+    }
+    if what.as_deref() == Some("pairs") {
+        let number = |at| std::env::args().nth(at).and_then(|number| number.parse().ok());
+        let policy = std::env::args().nth(2).unwrap_or_else(|| "crrn".to_owned());
+        pairs(&policy, number(3).unwrap_or(100_000), number(4).unwrap_or(1_000_000));
     }
     if wanted("deep") {
         let policies = std::env::args().nth(2);

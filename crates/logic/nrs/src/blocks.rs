@@ -1,41 +1,69 @@
-//! Lists of ids in blocks: an entry costs four bytes, one that leaves touches nothing but its block's first line.
+//! Lists of ids in blocks: an entry costs little more than four bytes, one that leaves touches nothing but its block's bits.
 //!
 //! ```text
-//! ring -> last block <-> first block <-> ...      block  [ which of its 60 are there | neighbours | ids ]
+//! ring -> last block <-> first block <-> ...      block  [ which of its 64 are there | neighbours ]   [ ids ]
 //! ```
-//! Links through the things listed would cost two cache lines of neighbours each time one comes or leaves.
+//! Links through the things listed would cost two cache lines of neighbours each time one comes or leaves. The ids stand
+//! apart from the bits: those who leave in another order than they came touch one line of bits in many blocks.
 //!
 //! Invariants
 //! - Entries stand in the order in which they were appended.
 //! - A block that is not the only one of its ring has an entry.
 
-use crate::slab::{NIL, Slab, Vacant};
+use crate::slab::{Beside, NIL, Slab, Vacant};
 
-/// With 60 ids a block is four cache lines.
-const BLOCK_IDS: u32 = 60;
-
-/// Places of one block in the numbers that name entries.
-const STRIDE: u32 = 64;
+/// Ids of a block: a bit for each in a word.
+const BLOCK_IDS: u32 = u64::BITS;
 
 /// No entry of a ring has this number or one above.
-pub(crate) const PLACES_END: u32 = u32::MAX - STRIDE + 1;
+pub(crate) const PLACES_END: u32 = u32::MAX - BLOCK_IDS + 1;
 
-#[repr(C, align(64))]
-pub(crate) struct Block {
+struct Block {
     there: u64,
     prev: u32,
     next: u32,
-    ids: [u32; BLOCK_IDS as usize],
 }
-
-const _: () = assert!(size_of::<Block>() == 256 && BLOCK_IDS < STRIDE);
 
 impl Vacant for Block {
     fn vacant() -> Block {
-        Block { there: 0, prev: NIL, next: NIL, ids: [NIL; BLOCK_IDS as usize] }
+        Block { there: 0, prev: NIL, next: NIL }
     }
     fn link(&mut self) -> &mut u32 {
         &mut self.next
+    }
+}
+
+/// The blocks of some lists.
+#[derive(Default)]
+pub(crate) struct Blocks {
+    blocks: Slab<Block>,
+    ids: Beside<[u32; BLOCK_IDS as usize]>,
+}
+
+impl Blocks {
+    /// Bytes of memory they have taken.
+    pub(crate) fn bytes(&self) -> usize {
+        self.blocks.bytes() + self.ids.bytes()
+    }
+
+    /// Whether they would give back memory if they were empty.
+    pub(crate) fn is_large(&self) -> bool {
+        self.blocks.is_large() || self.ids.is_large()
+    }
+
+    fn insert(&mut self) -> u32 {
+        let place = self.blocks.insert(Block::vacant());
+        assert!(place < PLACES_END / BLOCK_IDS, "blocks have numbers of 26 bits");
+        self.ids.reach(place, [NIL; BLOCK_IDS as usize]);
+        place
+    }
+
+    fn remove(&mut self, place: u32) -> Block {
+        let block = self.blocks.remove(place);
+        if self.blocks.len() == 0 {
+            self.ids.rest();
+        }
+        block
     }
 }
 
@@ -48,80 +76,96 @@ impl Ring {
 
     /// Appends; answers the number by which the entry is removed.
     #[inline]
-    pub(crate) fn push(&mut self, blocks: &mut Slab<Block>, id: u32) -> u32 {
+    pub(crate) fn push(&mut self, blocks: &mut Blocks, id: u32) -> u32 {
         if self.0 != NIL {
-            let block = blocks.get_mut(self.0);
+            let block = blocks.blocks.get_mut(self.0);
             let at = u64::BITS - block.there.leading_zeros();
             if at < BLOCK_IDS {
-                block.ids[at as usize] = id;
                 block.there |= 1 << at;
-                return self.0 * STRIDE + at;
+                blocks.ids.get_mut(self.0)[at as usize] = id;
+                return self.0 * BLOCK_IDS + at;
             }
         }
         self.push_block(blocks, id)
     }
 
-    fn push_block(&mut self, blocks: &mut Slab<Block>, id: u32) -> u32 {
-        let place = blocks.insert(Block::vacant());
-        assert!(place < PLACES_END / STRIDE, "blocks have numbers of 26 bits");
+    fn push_block(&mut self, blocks: &mut Blocks, id: u32) -> u32 {
+        let place = blocks.insert();
+        blocks.ids.get_mut(place)[0] = id;
+        let blocks = &mut blocks.blocks;
         let (prev, next) = if self.0 == NIL { (place, place) } else { (self.0, blocks.get(self.0).next) };
         blocks.get_mut(prev).next = place;
         blocks.get_mut(next).prev = place;
         let block = blocks.get_mut(place);
-        (block.prev, block.next, block.there, block.ids[0]) = (prev, next, 1, id);
+        (block.prev, block.next, block.there) = (prev, next, 1);
         self.0 = place;
-        place * STRIDE
+        place * BLOCK_IDS
     }
 
     /// Takes out an entry.
     #[inline]
-    pub(crate) fn remove(&mut self, blocks: &mut Slab<Block>, at: u32) {
-        let place = at / STRIDE;
-        let block = blocks.get_mut(place);
-        block.there &= !(1 << (at % STRIDE));
+    pub(crate) fn remove(&mut self, blocks: &mut Blocks, at: u32) {
+        let place = at / BLOCK_IDS;
+        let block = blocks.blocks.get_mut(place);
+        block.there &= !(1 << (at % BLOCK_IDS));
         if block.there == 0 && block.next != place {
             self.unlink(blocks, place);
         }
     }
 
-    fn unlink(&mut self, blocks: &mut Slab<Block>, place: u32) {
+    #[cold]
+    fn unlink(&mut self, blocks: &mut Blocks, place: u32) {
         let Block { prev, next, .. } = blocks.remove(place);
-        blocks.get_mut(prev).next = next;
-        blocks.get_mut(next).prev = prev;
+        blocks.blocks.get_mut(prev).next = next;
+        blocks.blocks.get_mut(next).prev = prev;
         if self.0 == place {
             self.0 = prev;
         }
     }
 
+    /// Place and bits of its first block.
+    #[inline]
+    fn first_block(self, blocks: &Blocks) -> (u32, u64) {
+        if self.0 == NIL {
+            return (NIL, 0);
+        }
+        let first = blocks.blocks.get(self.0).next;
+        (first, blocks.blocks.get(first).there)
+    }
+
     /// Its first entry.
     #[inline]
-    pub(crate) fn first(self, blocks: &Slab<Block>) -> Option<u32> {
-        if self.0 == NIL {
-            return None;
-        }
-        let first = blocks.get(blocks.get(self.0).next);
-        first.ids.get(first.there.trailing_zeros() as usize).copied()
+    pub(crate) fn first(self, blocks: &Blocks) -> Option<u32> {
+        let (first, there) = self.first_block(blocks);
+        if there == 0 { None } else { Some(blocks.ids.get(first)[there.trailing_zeros() as usize]) }
+    }
+
+    /// Takes out its first entry.
+    pub(crate) fn pop(&mut self, blocks: &mut Blocks) -> Option<u32> {
+        let id = self.first(blocks)?;
+        let (first, there) = self.first_block(blocks);
+        self.remove(blocks, first * BLOCK_IDS + there.trailing_zeros());
+        Some(id)
     }
 
     /// Its entries, first to last.
-    pub(crate) fn iter(self, blocks: &Slab<Block>) -> impl Iterator<Item = u32> {
-        let first = if self.0 == NIL { NIL } else { blocks.get(self.0).next };
+    pub(crate) fn iter(self, blocks: &Blocks) -> impl Iterator<Item = u32> {
+        let (first, mut there) = self.first_block(blocks);
         let mut block = first;
-        let mut there = if first == NIL { 0 } else { blocks.get(first).there };
         std::iter::from_fn(move || {
             if there == 0 {
-                block = if block == NIL { NIL } else { blocks.get(block).next };
+                block = if block == NIL { NIL } else { blocks.blocks.get(block).next };
                 if block == first {
                     block = NIL;
                 }
-                there = if block == NIL { 0 } else { blocks.get(block).there };
+                there = if block == NIL { 0 } else { blocks.blocks.get(block).there };
             }
             if there == 0 {
                 return None;
             }
             let at = there.trailing_zeros() as usize;
             there &= there - 1;
-            Some(blocks.get(block).ids[at])
+            Some(blocks.ids.get(block)[at])
         })
     }
 
@@ -133,12 +177,12 @@ impl Ring {
 
     /// Whether it has no entry.
     #[inline]
-    pub(crate) fn is_empty(self, blocks: &Slab<Block>) -> bool {
-        self.0 == NIL || blocks.get(self.0).there == 0
+    pub(crate) fn is_empty(self, blocks: &Blocks) -> bool {
+        self.0 == NIL || blocks.blocks.get(self.0).there == 0
     }
 
     /// Gives back the last block of a list that is empty.
-    pub(crate) fn free(&mut self, blocks: &mut Slab<Block>) {
+    pub(crate) fn free(&mut self, blocks: &mut Blocks) {
         if self.0 != NIL {
             let block = blocks.remove(self.0);
             assert!(block.there == 0 && block.next == self.0, "what is freed is empty");
@@ -157,7 +201,7 @@ mod tests {
     /// Two rings in one slab, each against an ordered map.
     #[test]
     fn entries_keep_their_order_whatever_leaves() {
-        let (mut blocks, mut chance) = (Slab::default(), Chance::new(5));
+        let (mut blocks, mut chance) = (Blocks::default(), Chance::new(5));
         let mut lists = [(Ring::EMPTY, BTreeMap::new()), (Ring::EMPTY, BTreeMap::new())];
         for step in 0..200_000_u32 {
             let (ring, map) = &mut lists[chance.below(2) as usize];
@@ -182,6 +226,6 @@ mod tests {
             assert!(ring.is_empty(&blocks) && ring.iter(&blocks).next().is_none());
             ring.free(&mut blocks);
         }
-        assert_eq!(blocks.len(), 0);
+        assert_eq!(blocks.blocks.len(), 0);
     }
 }

@@ -10,17 +10,18 @@
 //! Invariants
 //! - Nothing stands in a page before `front`.
 //! - A page in `later` has a batch.
+//! - `first` is the first batch of the earliest round that has one: nobody is put before it.
 
 use std::collections::BTreeMap;
 
 use crate::Id;
-use crate::blocks::{Block, PLACES_END, Ring};
+use crate::blocks::{Blocks, PLACES_END, Ring};
 use crate::slab::{NIL, Slab, Vacant};
 
 const ROUNDS: u64 = 16;
 
 /// Requests that a batch keeps in itself: a default quantum of CRR-N. What is beyond stands in blocks.
-const INLINE: u32 = 8;
+pub(crate) const INLINE: u32 = 8;
 
 /// One turn of one group: its requests of one round. A cache line: a request that comes or leaves touches this one and
 /// no neighbour's.
@@ -48,14 +49,40 @@ impl Batch {
         latest - u64::from((latest as u32).wrapping_sub(self.seq_low))
     }
 
+    /// Takes out the first of its requests that stand in itself, if another one does.
+    #[inline]
+    pub(crate) fn pop_but_last(&mut self) -> Option<Id> {
+        let left = self.there & self.there.wrapping_sub(1);
+        if left == 0 {
+            return None;
+        }
+        let id = self.ids[self.there.trailing_zeros() as usize];
+        self.there = left;
+        Some(Id(id))
+    }
+
     /// Its requests that stand in itself, first to last.
-    fn inline(&self) -> impl Iterator<Item = u32> {
-        let mut there = self.there;
-        std::iter::from_fn(move || {
-            let id = self.ids.get(there.trailing_zeros() as usize)?;
-            there &= there - 1;
-            Some(*id)
-        })
+    #[inline]
+    pub(crate) fn inline(&self) -> impl Iterator<Item = Id> + use<> {
+        Inline { ids: self.ids, there: self.there }
+    }
+}
+
+/// Requests that stand in a batch itself.
+#[derive(Clone, Copy)]
+struct Inline {
+    ids: [u32; INLINE as usize],
+    there: u8,
+}
+
+impl Iterator for Inline {
+    type Item = Id;
+
+    #[inline]
+    fn next(&mut self) -> Option<Id> {
+        let id = *self.ids.get(self.there.trailing_zeros() as usize)?;
+        self.there &= self.there - 1;
+        Some(Id(id))
     }
 }
 
@@ -77,6 +104,11 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
+    /// Number `at` of those in the batch itself.
+    pub(crate) fn inline(batch: u32, at: u8) -> Standing {
+        Standing { batch, at: PLACES_END + u32::from(at) }
+    }
+
     pub(crate) fn tag(self) -> u64 {
         u64::from(self.batch) << 32 | u64::from(self.at)
     }
@@ -109,12 +141,13 @@ impl Vacant for Page {
 }
 
 pub(crate) struct Calendar {
+    first: u32, // batch
     front: Page,
     later: BTreeMap<u64, u32>,
     pages: Slab<Page>,
     hint: (u64, u32), // the later page used last
     pub(crate) batches: Slab<Batch>,
-    blocks: Slab<Block>,
+    blocks: Blocks,
 }
 
 const HINT_NONE: (u64, u32) = (u64::MAX, NIL);
@@ -122,12 +155,13 @@ const HINT_NONE: (u64, u32) = (u64::MAX, NIL);
 impl Default for Calendar {
     fn default() -> Calendar {
         Calendar {
+            first: NIL,
             front: Page::new(0),
             later: BTreeMap::new(),
             pages: Slab::default(),
             hint: HINT_NONE,
             batches: Slab::default(),
-            blocks: Slab::default(),
+            blocks: Blocks::default(),
         }
     }
 }
@@ -138,6 +172,7 @@ impl Calendar {
     }
 
     /// The page of a round, made if it is not there.
+    #[inline]
     fn page(&mut self, round: u64) -> &mut Page {
         let number = round / ROUNDS;
         assert!(number >= self.front.number, "no batch is behind the round being served");
@@ -156,6 +191,9 @@ impl Calendar {
     pub(crate) fn push(&mut self, batch: Batch) -> u32 {
         let round = batch.round;
         let place = self.batches.insert(batch);
+        if self.first == NIL {
+            self.first = place;
+        }
         let page = self.page(round);
         let (first, last) = &mut page.rounds[(round % ROUNDS) as usize];
         let before = std::mem::replace(last, place);
@@ -182,6 +220,14 @@ impl Calendar {
         Standing { batch: place, at: batch.more.push(&mut self.blocks, id) }
     }
 
+    /// Puts its first `count` requests into a batch that has none.
+    pub(crate) fn fill(&mut self, place: u32, ids: &[u32; INLINE as usize], count: u8) {
+        let batch = self.batches.get_mut(place);
+        debug_assert!(batch.there == 0 && batch.more.is_none(), "a batch is filled once"); // it is in no cache: only written
+        batch.ids = *ids;
+        batch.there = ((1_u16 << count) - 1) as u8;
+    }
+
     /// Takes a request out of its batch; whether that is empty now. An empty one is to be removed.
     #[inline]
     pub(crate) fn take(&mut self, Standing { batch, at }: Standing) -> bool {
@@ -194,41 +240,30 @@ impl Calendar {
         batch.there == 0 && batch.more.is_empty(&self.blocks)
     }
 
-    /// The first request of a batch.
+    /// Takes the first request out of a batch; whether that is empty now. An empty one is to be removed.
     #[inline]
-    pub(crate) fn first_of(&self, place: u32) -> Option<Id> {
-        let batch = self.batches.get(place);
-        match batch.there {
-            0 => batch.more.first(&self.blocks).map(Id),
-            there => Some(Id(batch.ids[there.trailing_zeros() as usize])),
-        }
+    pub(crate) fn pop(&mut self, place: u32) -> Option<(Id, bool)> {
+        let batch = self.batches.get_mut(place);
+        let id = match batch.there {
+            0 => batch.more.pop(&mut self.blocks)?,
+            there => {
+                batch.there &= there - 1;
+                batch.ids[there.trailing_zeros() as usize]
+            }
+        };
+        Some((Id(id), batch.there == 0 && batch.more.is_empty(&self.blocks)))
     }
 
     /// The requests of a batch, first to last.
     pub(crate) fn ids(&self, place: u32) -> impl Iterator<Item = Id> {
         let batch = self.batches.get(place);
-        batch.inline().chain(batch.more.iter(&self.blocks)).map(Id)
-    }
-
-    /// Of the requests that leave next after the first one of the front batch, number `distance`, as far as that batch
-    /// and the next one tell.
-    #[inline]
-    pub(crate) fn ahead(&self, front: u32, distance: u32) -> Option<Id> {
-        let batch = self.batches.get(front);
-        let here = batch.there.count_ones();
-        if distance < here {
-            return batch.inline().nth(distance as usize).map(Id);
-        }
-        if !batch.more.is_none() || batch.next == NIL {
-            return None;
-        }
-        self.batches.get(batch.next).inline().nth((distance - here) as usize).map(Id)
+        batch.inline().chain(batch.more.iter(&self.blocks).map(Id))
     }
 
     /// Removes a batch, which is empty.
     pub(crate) fn remove(&mut self, place: u32) {
-        self.batches.get_mut(place).more.free(&mut self.blocks);
-        let Batch { round, prev, next, .. } = self.batches.remove(place);
+        let (round, prev, next, mut more) = self.batches.vacate(place, |batch| (batch.round, batch.prev, batch.next, batch.more));
+        more.free(&mut self.blocks);
         let page = self.page(round);
         let number = page.number;
         let (first, last) = &mut page.rounds[(round % ROUNDS) as usize];
@@ -249,25 +284,39 @@ impl Calendar {
             self.batches.get_mut(next).prev = prev;
         }
         if unused {
-            let place = self.later.remove(&number).expect("a later page is listed");
-            self.pages.remove(place);
+            let page = self.later.remove(&number).expect("a later page is listed");
+            self.pages.remove(page);
             self.hint = HINT_NONE;
+        }
+        if self.first == place {
+            self.first = if next == NIL { self.earliest() } else { next };
         }
     }
 
-    /// The batch behind `place` in its round.
-    pub(crate) fn next(&self, place: u32) -> Option<u32> {
-        let next = self.batches.get(place).next;
-        (next != NIL).then_some(next)
+    /// The batch that is served after `place`, one of the page being served, as far as that page tells.
+    pub(crate) fn following(&self, place: u32) -> Option<u32> {
+        let batch = self.batches.get(place);
+        let next = batch.next;
+        if next != NIL {
+            return Some(next);
+        }
+        let later = self.front.used & !(u16::MAX >> (ROUNDS - 1 - batch.round % ROUNDS));
+        self.front.rounds.get(later.trailing_zeros() as usize).map(|round| round.0)
     }
 
     /// The first batch of the earliest round that has one.
+    #[inline]
     pub(crate) fn first(&self) -> Option<u32> {
+        (self.first != NIL).then_some(self.first)
+    }
+
+    /// The same, looked up.
+    fn earliest(&self) -> u32 {
         let page = match self.front.used {
-            0 => self.pages.get(*self.later.first_key_value()?.1),
-            _ => &self.front,
+            0 => self.later.first_key_value().map(|(_, place)| self.pages.get(*place)),
+            _ => Some(&self.front),
         };
-        Some(page.rounds[page.used.trailing_zeros() as usize].0)
+        page.map_or(NIL, |page| page.rounds[page.used.trailing_zeros() as usize].0)
     }
 
     /// Nothing will stand before `round` again: the earliest one with a batch, or any when there is none.

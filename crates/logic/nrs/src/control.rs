@@ -326,7 +326,7 @@ impl<R: Request> Head<R> {
             return Ok("0".to_owned());
         }
         let policy = self.instances[at].policy.as_ref().expect("a started policy runs");
-        crate::guard::guarded(|| policy.get(label)).unwrap_or_else(|why| Err(Refusal::new(Errno::EIO, why.0)))
+        crate::guard::guarded(|| policy.get(label)).unwrap_or_else(|why| Err(Refusal::new(Errno::EIO, why.into_text())))
     }
 
     fn set_tunable(&mut self, at: usize, label: &str, value: &str, mode: Mode, now: Instant) -> Result<(), Refusal> {
@@ -342,11 +342,11 @@ impl<R: Request> Head<R> {
             _ => policy.set(queue, label, value, mode, now),
         };
         let broken = match crate::guard::guarded(|| set(policy)) {
-            Ok(Err(refusal)) if mode == Mode::Apply => crate::Broken(format!("it refused what it had accepted: {refusal}")),
+            Ok(Err(refusal)) if mode == Mode::Apply => crate::Broken::new(format!("it refused what it had accepted: {refusal}")),
             Ok(answer) => return answer,
             Err(broken) => broken,
         };
-        let text = broken.0.clone();
+        let text = broken.to_string();
         self.disable(at, "set", broken);
         Err(Refusal::new(Errno::EIO, text))
     }

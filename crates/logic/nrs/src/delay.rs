@@ -90,7 +90,7 @@ impl<R: Request> Policy<R> for Delay {
     }
 
     fn remove(&mut self, queue: &mut Queue<R>, id: Id, _now: Instant, _why: Removal) -> Result<(), Broken> {
-        let handle = u32::try_from(queue.tag(id)).map_err(|_| Broken("a held request without a time".to_owned()))?;
+        let handle = u32::try_from(queue.tag(id)).map_err(|_| Broken::new("a held request without a time"))?;
         self.held.remove(WheelHandle(handle));
         Ok(())
     }

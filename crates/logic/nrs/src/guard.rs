@@ -29,7 +29,7 @@ pub(crate) fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, Broken> {
     DEPTH.set(DEPTH.get() - 1);
     outcome.map_err(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        Broken(text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_owned()))
+        Broken::new(text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_owned()))
     })
 }
 
@@ -41,9 +41,9 @@ mod tests {
     fn it_is_known_that_a_call_is_guarded_and_that_it_is_over() {
         assert!(!in_guarded_call());
         let nested = guarded(|| (in_guarded_call(), guarded(|| panic!("{}", "inner")), in_guarded_call()));
-        assert_eq!(nested, Ok((true, Err::<(), Broken>(Broken("inner".to_owned())), true)));
+        assert_eq!(nested, Ok((true, Err::<(), Broken>(Broken::new("inner")), true)));
         assert!(!in_guarded_call());
-        assert_eq!(guarded(|| panic!("outer")), Err::<(), Broken>(Broken("outer".to_owned())));
+        assert_eq!(guarded(|| panic!("outer")), Err::<(), Broken>(Broken::new("outer")));
         assert!(!in_guarded_call());
     }
 }

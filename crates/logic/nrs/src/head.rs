@@ -67,7 +67,8 @@ pub(crate) struct Instance<R> {
     pub(crate) arg: String,
     pub(crate) policy: Option<Box<dyn Policy<R>>>,
     lane: u16,
-    counters: Counters,                 // `queued` is the lane's length
+    counters: Counters, // `queued` is the lane's length, `active` is `started` less `finished`
+    finished: u64,
     overdue_at: Instant,                // none that it holds must leave earlier
     latest: Instant,                    // by which the last of its lane must leave, and all before it
     early: BTreeSet<(Instant, Handle)>, // those that must leave before some who came before them: promoted ones
@@ -135,6 +136,7 @@ impl<R: Request> Head<R> {
             policy: None,
             lane,
             counters: Counters::default(),
+            finished: 0,
             overdue_at: Instant::default(),
             latest: Instant::default(),
             early: BTreeSet::new(),
@@ -160,20 +162,30 @@ impl<R: Request> Head<R> {
     /// Queues a request; cannot fail.
     #[inline]
     pub fn enqueue(&mut self, request: R, now: Instant) -> Handle {
-        let handle = self.queue.insert(request);
-        if let Some(at) = self.primary
-            && self.offer(at, handle.id, now)
-        {
-            self.elsewhere += 1;
-            self.queue.join(handle.id, self.instances[at].lane);
-            self.note_leave_by(at, handle);
-        } else {
+        let Some(at) = self.primary else {
+            let handle = self.queue.insert(request);
             self.queue.join(handle.id, fifo::LANE);
-        }
+            return handle;
+        };
+        let leave_by = request.leave_by();
+        let handle = self.queue.insert(request);
+        self.place(at, handle, leave_by, now);
         handle
     }
 
+    /// Gives a request to policy `at`, or to FIFO if that does not take it.
+    fn place(&mut self, at: usize, handle: Handle, leave_by: Instant, now: Instant) {
+        if self.offer(at, handle.id, now) {
+            self.elsewhere += 1;
+            self.queue.join(handle.id, self.instances[at].lane);
+            self.note_leave_by(at, handle, leave_by);
+        } else {
+            self.queue.join(handle.id, fifo::LANE);
+        }
+    }
+
     /// Whether policy `at` takes the request.
+    #[inline]
     fn offer(&mut self, at: usize, id: Id, now: Instant) -> bool {
         let (instance, queue) = (&mut self.instances[at], &mut self.queue);
         let policy = instance.policy.as_mut().expect("a primary runs");
@@ -197,6 +209,15 @@ impl<R: Request> Head<R> {
                 Some(id) => Dequeued::Taken(self.start(0, id, now, false)),
                 None => Dequeued::Empty,
             };
+        }
+        if let Some(at) = self.primary
+            && self.queue.lane_len(self.instances[at].lane) == self.queue.len()
+        {
+            match self.ask(at, now) {
+                Answer::Request(id, forced) => return Dequeued::Taken(self.start(at, id, now, forced)),
+                Answer::NotBefore(until) => return Dequeued::NotBefore(until),
+                Answer::Nothing => {} // it broke
+            }
         }
         self.dequeue_in_turn(now)
     }
@@ -231,6 +252,7 @@ impl<R: Request> Head<R> {
         }
     }
 
+    #[inline]
     fn ask(&mut self, at: usize, now: Instant) -> Answer {
         if at == 0 {
             let next = fifo::next(&self.queue, &self.salvaged);
@@ -243,26 +265,39 @@ impl<R: Request> Head<R> {
         let (instance, queue) = (&mut self.instances[at], &mut self.queue);
         let policy = instance.policy.as_mut().expect("a policy that holds requests runs");
         let lane = instance.lane;
-        let why = match guarded(|| policy.dequeue(queue, now, force)) {
-            Ok(Next::Take(id)) if self.queue.is_in(id, lane) => return Answer::Request(id, false),
-            Ok(Next::NotBefore(until)) if !force => return Answer::NotBefore(self.wake_at(at, until, now)),
-            Ok(Next::Take(_)) => Broken("it names a request that it does not hold".to_owned()),
-            Ok(Next::NotBefore(_)) => Broken("it holds requests back under force".to_owned()),
-            Ok(Next::Empty) => Broken("it says it is empty and holds requests".to_owned()),
-            Ok(Next::Broken(why)) | Err(why) => why,
-        };
+        let answer = guarded(|| match policy.dequeue(queue, now, force) {
+            Next::Take(id) => Ok(u64::from(id.0)), // a word of its own: not read back in another width than it was written
+            other => Err(other),
+        });
+        match answer {
+            Ok(Ok(id)) if self.queue.is_in(Id(id as u32), lane) => Answer::Request(Id(id as u32), false),
+            Ok(Ok(_)) => self.broken(at, Broken::new("it names a request that it does not hold")),
+            Ok(Err(Next::NotBefore(until))) if !force => Answer::NotBefore(self.wake_at(at, until, now)),
+            Ok(Err(Next::NotBefore(_))) => self.broken(at, Broken::new("it holds requests back under force")),
+            Ok(Err(Next::Broken(why))) | Err(why) => self.broken(at, why),
+            Ok(Err(Next::Empty | Next::Take(_))) => self.broken(at, Broken::new("it says it is empty and holds requests")),
+        }
+    }
+
+    #[cold]
+    fn broken(&mut self, at: usize, why: Broken) -> Answer {
         self.disable(at, "dequeue", why);
         Answer::Nothing
     }
 
     #[inline]
-    fn note_leave_by(&mut self, at: usize, handle: Handle) {
-        let leave_by = self.queue.request(handle.id).leave_by();
+    fn note_leave_by(&mut self, at: usize, handle: Handle, leave_by: Instant) {
         let instance = &mut self.instances[at];
         if leave_by >= instance.latest {
             instance.latest = leave_by;
-            return;
+        } else {
+            self.note_early(at, handle, leave_by);
         }
+    }
+
+    #[cold]
+    fn note_early(&mut self, at: usize, handle: Handle, leave_by: Instant) {
+        let instance = &mut self.instances[at];
         instance.overdue_at = instance.overdue_at.min(leave_by);
         instance.early.insert((leave_by, handle));
         let (queue, lane) = (&self.queue, instance.lane);
@@ -288,9 +323,10 @@ impl<R: Request> Head<R> {
     /// has to leave earlier than what was there.
     #[inline]
     fn overdue(&mut self, at: usize, now: Instant) -> Option<Id> {
-        if now < self.instances[at].overdue_at {
-            return None;
-        }
+        if now < self.instances[at].overdue_at { None } else { self.look_for_overdue(at, now) }
+    }
+
+    fn look_for_overdue(&mut self, at: usize, now: Instant) -> Option<Id> {
         let (leave_by, id) = self.most_urgent(at)?;
         self.instances[at].overdue_at = leave_by;
         (leave_by <= now).then_some(id)
@@ -337,8 +373,9 @@ impl<R: Request> Head<R> {
         request
     }
 
+    #[inline]
     fn recount(&mut self, at: usize) {
-        if at == 0 {
+        if at == 0 && !self.salvaged.is_empty() {
             let queue = &mut self.queue;
             self.salvaged.retain(|lane| {
                 let keep = queue.lane_len(*lane) > 0;
@@ -353,7 +390,7 @@ impl<R: Request> Head<R> {
 
     fn line(&self, at: usize, id: Id) -> Box<str> {
         match &self.instances[at].policy {
-            Some(policy) => guarded(|| policy.log(&self.queue, id)).unwrap_or_else(|why| why.0).into(),
+            Some(policy) => guarded(|| policy.log(&self.queue, id)).unwrap_or_else(Broken::into_text).into(),
             None => {
                 format!("NRS start fifo request from 12345-{}, seq: {}", self.queue.request(id).nid(), self.queue.seq(id)).into()
             }
@@ -365,8 +402,8 @@ impl<R: Request> Head<R> {
     pub fn finished(&mut self, policy: PolicyIndex, now: Instant) {
         let at = usize::from(policy.0);
         let instance = &mut self.instances[at];
-        assert!(instance.counters.active > 0, "a request finishes once");
-        instance.counters.active -= 1;
+        assert!(instance.finished < instance.counters.started, "a request finishes once");
+        instance.finished += 1;
         if at == 0 {
             return; // the fallback wants to know nothing and never stops
         }
@@ -458,7 +495,11 @@ impl<R: Request> Head<R> {
             arg: instance.arg.clone(),
             state: instance.state,
             fallback: at == 0,
-            counters: Counters { queued: self.queued_by(at) as u64, ..instance.counters },
+            counters: Counters {
+                queued: self.queued_by(at) as u64,
+                active: instance.counters.started - instance.finished,
+                ..instance.counters
+            },
         };
         self.instances.iter().enumerate().map(listed).collect()
     }
@@ -519,9 +560,16 @@ impl<R: Request> Head<R> {
     }
 
     /// A stopping policy whose last request is done has stopped.
+    #[inline]
     fn settle(&mut self, at: usize) {
+        if self.instances[at].state == PolicyState::Stopping {
+            self.settle_stopping(at);
+        }
+    }
+
+    fn settle_stopping(&mut self, at: usize) {
         let instance = &self.instances[at];
-        if instance.state == PolicyState::Stopping && instance.counters.active == 0 && self.queued_by(at) == 0 {
+        if instance.finished == instance.counters.started && self.queued_by(at) == 0 {
             let instance = &mut self.instances[at];
             instance.state = PolicyState::Stopped;
             instance.arg.clear();
@@ -546,7 +594,7 @@ impl<R: Request> Head<R> {
         instance.state = PolicyState::Stopping;
         let arg = self.instances[at].arg.clone();
         let (head, partition, policy) = (self.kind, self.partition, self.name(at));
-        self.disabled.push(Disabled { head, partition, policy, arg, call, why: why.0, requests });
+        self.disabled.push(Disabled { head, partition, policy, arg, call, why: why.into_text(), requests });
         if self.primary == Some(at) {
             self.primary = None;
         }

@@ -19,6 +19,12 @@ pub(crate) trait Chained: Vacant {
 /// Buckets of an empty index; a power of two.
 const BUCKETS_MIN: usize = 64;
 
+/// Buckets for each thing in it, so that few chains are longer than one: looking past another thing is a cache line more.
+const BUCKETS_EACH: usize = 2;
+
+/// Buckets that an insertion may add.
+const SPLITS_MAX: usize = BUCKETS_EACH;
+
 pub(crate) struct Index {
     buckets: Vec<Vec<u32>>, // chunks of CHUNK
     count: usize,           // buckets: low .. 2 * low
@@ -36,17 +42,16 @@ impl Default for Index {
 
 const _: () = assert!(BUCKETS_MIN.is_power_of_two() && BUCKETS_MIN <= CHUNK);
 
-/// Mixes all bits of a key (the finaliser of splitmix64, twice).
+/// Mixes all bits of a key: the halves of a product of 128 bits, one upon the other (Wang Yi's wyhash).
+#[inline]
 fn hash(key: Key) -> usize {
-    let mix = |mut x: u64| {
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    };
-    mix(mix(key[0]).wrapping_add(key[1])) as usize
+    let sum = key[0].wrapping_add(key[1].wrapping_mul(0x94d0_49bb_1331_11eb));
+    let product = u128::from(sum) * 0x9e37_79b9_7f4a_7c15;
+    (product as u64 ^ (product >> 64) as u64) as usize
 }
 
 impl Index {
+    #[inline]
     fn bucket_of(&self, key: Key) -> usize {
         let hash = hash(key);
         let bucket = hash & (2 * self.low - 1);
@@ -57,6 +62,7 @@ impl Index {
         &mut self.buckets[at / CHUNK][at % CHUNK]
     }
 
+    #[inline]
     pub(crate) fn find<T: Chained>(&self, slab: &Slab<T>, key: Key) -> Option<u32> {
         self.find_where(slab, key, |_| true)
     }
@@ -82,8 +88,10 @@ impl Index {
         let first = std::mem::replace(self.bucket(bucket), place);
         slab.get_mut(place).set_next(first);
         self.len += 1;
-        if self.len > self.count {
-            self.split(slab);
+        for _ in 0..SPLITS_MAX {
+            if self.len * BUCKETS_EACH > self.count {
+                self.split(slab);
+            }
         }
     }
 

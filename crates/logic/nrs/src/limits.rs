@@ -25,7 +25,7 @@ pub const WAIT_MIN: Span = Span::millis(1);
 /// Largest quantum of a round robin policy, in its unit (Lustre: 16 bits).
 pub(crate) const QUANTUM_MAX: u64 = 65_535;
 
-/// Most idle groups that a policy can be told to keep: 80 bytes each.
+/// Most idle groups that a policy can be told to keep: 136 bytes each.
 pub(crate) const GROUPS_IDLE_LIMIT: u64 = 1 << 20;
 
 /// Bytes allocated at once. A queue that grows to millions never copies what it holds: it gets one more chunk, which the

@@ -51,7 +51,6 @@ impl Counters {
     #[inline]
     pub(crate) fn start(&mut self, waited: Span) {
         self.started += 1;
-        self.active += 1;
         self.waited = Span(self.waited.0.saturating_add(waited.0));
         self.waited_max = self.waited_max.max(waited);
     }

@@ -1,5 +1,6 @@
 //! What a policy is, and how a head comes by one.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::rc::Rc;
 
@@ -31,10 +32,26 @@ impl Refusal {
     }
 }
 
-/// A policy that finds itself, or is found, broken: it is disabled and FIFO takes its requests.
+/// A policy that finds itself, or is found, broken: it is disabled and FIFO takes its requests. Boxed, so that the answers
+/// which may be one fit two registers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Broken(pub String);
+pub struct Broken(Box<Cow<'static, str>>);
+
+impl Broken {
+    /// Because of `text`.
+    #[must_use]
+    #[cold]
+    pub fn new(text: impl Into<Cow<'static, str>>) -> Broken {
+        Broken(Box::new(text.into()))
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn into_text(self) -> String {
+        self.0.into_owned()
+    }
+}
 
 /// Why a policy did not take a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +74,8 @@ pub enum Next {
     /// It cannot go on.
     Broken(Broken),
 }
+
+const _: () = assert!(size_of::<Next>() == 16, "in two registers");
 
 /// Why a request is taken from a policy in the middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

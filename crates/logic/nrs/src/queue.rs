@@ -11,7 +11,7 @@
 //! - A queued request stands in exactly one lane, and there once.
 //! - A lane is ordered by arrival number.
 
-use crate::blocks::{Block, Ring};
+use crate::blocks::{Blocks, Ring};
 use crate::slab::{NIL, Slab, Vacant};
 
 /// A request of a queue, as policies name it. Names a request only while that is queued.
@@ -68,14 +68,14 @@ pub(crate) struct Lane {
 /// See the head of the file.
 pub struct Queue<R> {
     slots: Slab<Slot<R>>,
-    blocks: Slab<Block>, // of the lanes
+    blocks: Blocks, // of the lanes
     lanes: Vec<Lane>,
     seq: u64,
 }
 
 impl<R> Default for Queue<R> {
     fn default() -> Queue<R> {
-        Queue { slots: Slab::default(), blocks: Slab::default(), lanes: Vec::new(), seq: 0 }
+        Queue { slots: Slab::default(), blocks: Blocks::default(), lanes: Vec::new(), seq: 0 }
     }
 }
 
@@ -288,8 +288,10 @@ impl<R> Queue<R> {
     #[inline]
     pub(crate) fn insert(&mut self, request: R) -> Handle {
         self.seq += 1;
-        let slot = Slot { request: Some(request), seq: self.seq, ..Slot::vacant() };
-        Handle { id: Id(self.slots.insert(slot)), seq: self.seq }
+        let (place, slot) = self.slots.claim();
+        slot.request = Some(request);
+        slot.seq = self.seq;
+        Handle { id: Id(place), seq: self.seq }
     }
 
     /// Appends to a lane.
@@ -305,14 +307,17 @@ impl<R> Queue<R> {
     /// Takes a request out of its lane and of the queue.
     #[inline]
     pub(crate) fn take(&mut self, id: Id) -> R {
-        let slot = self.slots.remove(id.0);
-        let list = &mut self.lanes[usize::from(slot.lane)];
+        let (request, lane, lane_at) = self.slots.vacate(id.0, |slot| {
+            let lane = std::mem::replace(&mut slot.lane, LANE_NONE);
+            (slot.request.take(), lane, slot.lane_at)
+        });
+        let list = &mut self.lanes[usize::from(lane)];
         list.len -= 1;
-        list.ids.remove(&mut self.blocks, slot.lane_at);
+        list.ids.remove(&mut self.blocks, lane_at);
         if self.slots.len() == 0 && self.blocks.is_large() {
             self.lanes.iter_mut().for_each(|lane| lane.ids.free(&mut self.blocks));
         }
-        slot.request.expect("a request that is taken is queued")
+        request.expect("a request that is taken is queued")
     }
 
     /// Requests of a lane in the order they arrived.

@@ -17,7 +17,7 @@
 
 use types::Instant;
 
-use crate::calendar::{Batch, Calendar, Standing};
+use crate::calendar::{Batch, Calendar, INLINE, Standing};
 use crate::index::{Chained, Index, Key};
 use crate::limits::QUANTUM_MAX;
 use crate::slab::{NIL, Slab, Vacant};
@@ -29,46 +29,51 @@ const GROUP_IDLE_SECS: u32 = 600;
 /// Groups without requests that are kept at most, where nothing else is set.
 pub(crate) const GROUPS_IDLE_MAX: u64 = 65_536;
 
-/// Requests between the one that leaves and the one whose memory is asked for: some hundred nanoseconds of work.
-const AHEAD: u32 = 3;
-
 /// Groups forgotten per arrival at most: faster than they can come, and no arrival is slow.
 const FORGOTTEN_MAX: usize = 2;
 
 /// Largest cost of one request: a bulk transfer of the protocol's 64 MiB, in KiB.
 const COST_MAX: u64 = 65_536;
 
-/// One cache line: an arrival looks at one group.
-#[repr(align(64))]
+/// Its first cache line is what an arrival looks at while a batch is open: the first requests of that are kept here, so that
+/// the batch's own line is written once, when it is closed or served.
+#[repr(C, align(64))]
 struct Group {
     key: Key,
+    held: [u32; INLINE as usize], // requests of its open batch
+    open: u32,                    // its batch of `round`, while that has requests and takes more
+    chain: u32,
+    left: i32, // a quantum at most, and a cost below zero
+    epoch: u16,
+    held_count: u8, // or HELD_BY_BATCH
     round: u64,
     seq: u64,
-    left: i32,   // a quantum at most, and a cost below zero
-    active: u32, // as many as a queue can hold
-    open: u32,   // its batch of `round`, while that has requests
-    chain: u32,
+    batches: u32, // of its requests that are queued
     idle_since_secs: u32,
     idle_prev: u32,
     idle_next: u32,
-    epoch: u16,
 }
 
-const _: () = assert!(size_of::<Group>() == 64);
+/// Count of held requests: none, they are in the batch, and so are those who come.
+const HELD_BY_BATCH: u8 = INLINE as u8 + 1;
+
+const _: () = assert!(std::mem::offset_of!(Group, round) == 64 && size_of::<Group>() == 128);
 const _: () = assert!(QUANTUM_MAX + COST_MAX < i32::MAX as u64);
 
 impl Vacant for Group {
     fn vacant() -> Group {
         Group {
             key: [0, 0],
+            held: [NIL; INLINE as usize],
+            open: NIL,
+            chain: NIL,
+            left: 0,
+            epoch: 0,
+            held_count: 0,
             round: 0,
             seq: 0,
-            left: 0,
-            active: 0,
-            open: NIL,
-            epoch: 0,
+            batches: 0,
             idle_since_secs: 0,
-            chain: NIL,
             idle_prev: NIL,
             idle_next: NIL,
         }
@@ -95,8 +100,6 @@ impl Chained for Group {
 pub(crate) struct Stood {
     pub(crate) round: u64,
     pub(crate) seq: u64,
-    /// It was the last of its batch.
-    pub(crate) last: bool,
 }
 
 /// See the head of the file.
@@ -113,6 +116,8 @@ pub(crate) struct Rounds {
     idle_head: u32,
     idle_tail: u32,
     idle_len: u64,
+    last: Stood,
+    idle_until: Instant, // nobody has been idle for too long before
 }
 
 impl Rounds {
@@ -130,6 +135,8 @@ impl Rounds {
             idle_head: NIL,
             idle_tail: NIL,
             idle_len: 0,
+            last: Stood::default(),
+            idle_until: Instant::default(),
         }
     }
 
@@ -174,52 +181,99 @@ impl Rounds {
     /// Appends a request of group `key`; answers the batch that it stands in.
     pub(crate) fn push<R>(&mut self, queue: &mut Queue<R>, id: Id, key: Key, cost: u64, now: Instant) -> u32 {
         let at = self.group(key, now);
-        let (round_now, epoch) = (self.round, self.epoch);
+        let cost = i32::try_from(cost.clamp(1, COST_MAX)).expect("a small number");
         let group = self.groups.get_mut(at);
-        if group.epoch != epoch {
-            group.end_batch();
-            group.left = 0;
-            group.epoch = epoch;
+        let continued = group.open != NIL && group.epoch == self.epoch;
+        let group = if continued { group } else { self.open_for(at) };
+        group.left -= cost;
+        let (place, closed) = (group.open, group.left <= 0);
+        let standing = group.hold(id).unwrap_or_else(|| self.append(at, id));
+        if closed {
+            self.close_open(at);
         }
-        if group.left <= 0 || group.round < round_now || group.active == 0 {
-            if group.active == 0 && group.left > 0 {
-                group.end_batch(); // it idled inside a batch, which is not continued
-            }
-            if group.round < round_now {
-                (group.round, group.left) = (round_now, 0); // it missed rounds, and with them a debt
-            }
-            if group.seq < self.seq {
-                self.seq += 1; // else it opened the last batch itself
-                group.seq = self.seq;
-            }
-            group.draw(self.quantum);
-            let batch = Batch::new(at, group.round, group.seq);
-            if self.len == 0 {
-                self.serve(batch.round);
-            }
-            let place = self.calendar.push(batch);
-            self.groups.get_mut(at).open = place;
-        }
-        if self.groups.get(at).active == 0 {
-            self.leave_idle(at);
-        }
-        let group = self.groups.get_mut(at);
-        let place = group.open;
-        group.active += 1;
-        group.left -= i32::try_from(cost.clamp(1, COST_MAX)).expect("a small number");
-        if group.left <= 0 {
-            group.round += 1;
-        }
-        queue.set_tag(id, self.calendar.append(place, id).tag());
+        queue.set_tag(id, standing.tag());
         self.len += 1;
         self.forget_idle(now);
         place
     }
 
-    fn group(&mut self, key: Key, now: Instant) -> u32 {
-        if let Some(at) = self.index.find(&self.groups, key) {
-            return at;
+    /// Opens a batch for group `at`, whose next request goes to none that is open.
+    fn open_for(&mut self, at: u32) -> &mut Group {
+        let (round_now, epoch) = (self.round, self.epoch);
+        self.settle_group(at);
+        let group = self.groups.get_mut(at);
+        group.open = NIL;
+        let idle = group.batches == 0;
+        if group.epoch != epoch {
+            group.end_batch();
+            group.left = 0;
+            group.epoch = epoch;
         }
+        if idle && group.left > 0 {
+            group.end_batch(); // it idled inside a batch, which is not continued
+        }
+        if group.round < round_now {
+            (group.round, group.left) = (round_now, 0); // it missed rounds, and with them a debt
+        }
+        if group.seq < self.seq {
+            self.seq += 1; // else it opened the last batch itself
+            group.seq = self.seq;
+        }
+        group.draw(self.quantum);
+        let batch = Batch::new(at, group.round, group.seq);
+        if self.len == 0 {
+            self.serve(batch.round);
+        }
+        if idle {
+            self.leave_idle(at);
+        }
+        let group = self.groups.get_mut(at);
+        group.open = self.calendar.push(batch);
+        group.held_count = 0;
+        group.batches += 1;
+        group
+    }
+
+    /// Puts a request into the open batch of group `at`, which holds no more of them itself.
+    fn append(&mut self, at: u32, id: Id) -> Standing {
+        self.settle_group(at);
+        self.calendar.append(self.groups.get(at).open, id)
+    }
+
+    /// The open batch of group `at` has its quantum.
+    fn close_open(&mut self, at: u32) {
+        self.settle_group(at);
+        let group = self.groups.get_mut(at);
+        group.open = NIL;
+        group.round += 1;
+    }
+
+    /// Puts into the open batch of group `at`, if there is one, what is held of it.
+    fn settle_group(&mut self, at: u32) {
+        let group = self.groups.get_mut(at);
+        if group.open != NIL && group.held_count <= INLINE as u8 {
+            self.calendar.fill(group.open, &group.held, group.held_count);
+            group.held_count = HELD_BY_BATCH;
+        }
+    }
+
+    /// From now on a batch has all its requests itself.
+    pub(crate) fn settle(&mut self, place: u32) {
+        let at = self.calendar.batches.get(place).group;
+        if self.groups.get(at).open == place {
+            self.settle_group(at);
+        }
+    }
+
+    #[inline]
+    fn group(&mut self, key: Key, now: Instant) -> u32 {
+        match self.index.find(&self.groups, key) {
+            Some(at) => at,
+            None => self.new_group(key, now),
+        }
+    }
+
+    fn new_group(&mut self, key: Key, now: Instant) -> u32 {
         let at = self.groups.insert(Group { key, epoch: self.epoch, ..Group::vacant() });
         self.index.insert(&mut self.groups, at);
         self.join_idle(at, now);
@@ -231,13 +285,7 @@ impl Rounds {
         self.calendar.first()
     }
 
-    /// The first request of a batch.
-    #[inline]
-    pub(crate) fn first_of(&self, batch: u32) -> Option<Id> {
-        self.calendar.first_of(batch)
-    }
-
-    /// The requests of a batch in the order they came.
+    /// The requests of a batch in the order they came; it is settled.
     pub(crate) fn ids(&self, batch: u32) -> impl Iterator<Item = Id> {
         self.calendar.ids(batch)
     }
@@ -250,48 +298,87 @@ impl Rounds {
     /// The batch to which the next request of group `key` goes, if it is open.
     pub(crate) fn open_batch(&self, key: Key) -> Option<u32> {
         let group = self.groups.get(self.index.find(&self.groups, key)?);
-        (group.left > 0 && group.active > 0 && group.epoch == self.epoch && group.open != NIL).then_some(group.open)
+        (group.open != NIL && group.epoch == self.epoch).then_some(group.open)
     }
 
     /// The next request of group `key` opens a batch.
     pub(crate) fn close(&mut self, key: Key) {
         if let Some(at) = self.index.find(&self.groups, key) {
-            self.groups.get_mut(at).end_batch();
+            self.settle_group(at);
+            let group = self.groups.get_mut(at);
+            group.open = NIL;
+            group.end_batch();
         }
     }
 
-    /// Takes out a request, because it is its turn or against the order.
-    pub(crate) fn leave<R>(&mut self, queue: &Queue<R>, id: Id, now: Instant, in_turn: bool) -> Stood {
+    /// Where the request stood that left last.
+    pub(crate) fn last(&self) -> Stood {
+        self.last
+    }
+
+    /// Takes out a request, because it is its turn or against the order; whether it was the last of its batch.
+    pub(crate) fn leave<R>(&mut self, queue: &Queue<R>, id: Id, now: Instant, in_turn: bool) -> bool {
         let standing = Standing::of_tag(queue.tag(id));
-        let place = standing.batch;
-        let front = in_turn || self.calendar.first() == Some(place);
+        self.settle(standing.batch);
         let last = self.calendar.take(standing);
-        let batch = self.calendar.batches.get(place);
-        let (at, stood) = (batch.group, Stood { round: batch.round, seq: batch.seq(self.seq), last });
+        let batch = self.calendar.batches.get(standing.batch);
+        self.last = Stood { round: batch.round, seq: batch.seq(self.seq) };
         self.len -= 1;
         if last {
-            self.calendar.remove(place);
-            let group = self.groups.get_mut(at);
-            if group.open == place {
-                if group.active > 1 {
-                    group.end_batch(); // its earlier batches still wait
-                }
-                group.open = NIL;
-            }
-            if front {
-                self.move_on();
+            self.end(standing.batch, now, in_turn);
+        }
+        last
+    }
+
+    /// Takes the first request out of the batch that is being served.
+    #[inline]
+    pub(crate) fn pop<R>(&mut self, queue: &Queue<R>, front: u32, now: Instant) -> Option<Id> {
+        let batch = self.calendar.batches.get_mut(front);
+        self.last = Stood { round: batch.round, seq: batch.seq(self.seq) };
+        if let Some(id) = batch.pop_but_last() {
+            self.len -= 1;
+            return Some(id);
+        }
+        self.pop_other(queue, front, now)
+    }
+
+    /// The same, if that is the last one there or does not stand in the batch itself.
+    fn pop_other<R>(&mut self, queue: &Queue<R>, front: u32, now: Instant) -> Option<Id> {
+        self.settle(front);
+        let (id, last) = self.calendar.pop(front)?;
+        self.len -= 1;
+        if last {
+            self.end(front, now, true);
+            self.look_ahead(queue);
+        }
+        Some(id)
+    }
+
+    /// The last request of batch `place` has left, and with it the batch.
+    fn end(&mut self, place: u32, now: Instant, in_turn: bool) {
+        let at = self.calendar.batches.get(place).group;
+        let front = self.calendar.first() == Some(place);
+        self.calendar.remove(place);
+        let group = self.groups.get_mut(at);
+        group.batches -= 1;
+        if group.open == place {
+            group.open = NIL;
+            if group.batches > 0 {
+                group.end_batch(); // its earlier batches still wait
             }
         }
-        let round = self.round;
-        let group = self.groups.get_mut(at);
-        group.active -= 1;
-        if group.active == 0 {
-            if !in_turn && group.round > round + 1 {
-                (group.round, group.left) = (round + 1, 0); // what was not served does not count against it
+        let idle = group.batches == 0;
+        if front {
+            self.move_on();
+        }
+        if idle {
+            let round = self.round + 1;
+            let group = self.groups.get_mut(at);
+            if !in_turn && group.round > round {
+                (group.round, group.left) = (round, 0); // what was not served does not count against it
             }
             self.join_idle(at, now);
         }
-        stood
     }
 
     /// The round being served has lost its first batch.
@@ -303,21 +390,16 @@ impl Rounds {
         self.serve(round);
     }
 
-    /// Asks for the memory of what leaves soon: in one call for a request, when a batch is over for the batch after the
-    /// next one and for the next one's group.
-    #[inline]
-    pub(crate) fn look_ahead<R>(&self, queue: &Queue<R>, left: Stood) {
-        let Some(front) = self.calendar.first() else { return };
-        if let Some(id) = self.calendar.ahead(front, AHEAD) {
-            queue.prefetch(id);
-        }
-        if left.last
-            && let Some(next) = self.calendar.next(front)
-        {
-            self.groups.prefetch(self.calendar.batches.get(next).group);
-            if let Some(after) = self.calendar.next(next) {
-                self.calendar.batches.prefetch(after);
-            }
+    /// Another batch is the front one: asks for the memory of what leaves soon. Batches are served one after the other, so
+    /// each is come by once: two batches before its turn its own line is asked for, one batch before it what it names.
+    fn look_ahead<R>(&self, queue: &Queue<R>) {
+        let calendar = &self.calendar;
+        let Some(next) = calendar.first().and_then(|front| calendar.following(front)) else { return };
+        let batch = calendar.batches.get(next);
+        self.groups.prefetch(batch.group);
+        batch.inline().for_each(|id| queue.prefetch(id));
+        if let Some(behind) = calendar.following(next) {
+            calendar.batches.prefetch(behind);
         }
     }
 
@@ -356,13 +438,22 @@ impl Rounds {
         self.idle_len -= 1;
     }
 
+    #[inline]
     fn forget_idle(&mut self, now: Instant) {
+        if self.idle_head != NIL && (self.idle_len > self.groups_idle_max || now >= self.idle_until) {
+            self.forget_some(now);
+        }
+    }
+
+    fn forget_some(&mut self, now: Instant) {
         for _ in 0..FORGOTTEN_MAX {
             let at = self.idle_head;
-            if at == NIL
-                || (self.idle_len <= self.groups_idle_max
-                    && secs(now).saturating_sub(self.groups.get(at).idle_since_secs) < GROUP_IDLE_SECS)
-            {
+            if at == NIL {
+                return;
+            }
+            let until = self.groups.get(at).idle_since_secs.saturating_add(GROUP_IDLE_SECS);
+            self.idle_until = Instant(u64::from(until) * NANOS);
+            if self.idle_len <= self.groups_idle_max && now < self.idle_until {
                 return;
             }
             self.leave_idle(at);
@@ -373,6 +464,14 @@ impl Rounds {
 }
 
 impl Group {
+    /// Keeps one more request of its open batch, if it keeps them and has room.
+    #[inline]
+    fn hold(&mut self, Id(id): Id) -> Option<Standing> {
+        *self.held.get_mut(usize::from(self.held_count))? = id;
+        self.held_count += 1;
+        Some(Standing::inline(self.open, self.held_count - 1))
+    }
+
     /// What comes next stands in the next round.
     fn end_batch(&mut self) {
         if self.left > 0 {
@@ -389,7 +488,10 @@ impl Group {
     }
 }
 
+/// Nanoseconds of a second.
+const NANOS: u64 = 1_000_000_000;
+
 /// Whole seconds, enough of them for 136 years.
 fn secs(at: Instant) -> u32 {
-    u32::try_from(at.0 / 1_000_000_000).unwrap_or(u32::MAX)
+    u32::try_from(at.0 / NANOS).unwrap_or(u32::MAX)
 }

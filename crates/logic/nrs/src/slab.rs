@@ -46,33 +46,37 @@ impl<T: Vacant> Slab<T> {
 
     #[inline]
     pub(crate) fn insert(&mut self, value: T) -> u32 {
-        self.len += 1;
-        if self.vacant == NIL {
-            return self.insert_untouched(value);
-        }
-        let place = self.vacant;
-        let slot = self.get_mut(place);
-        let next = *slot.link();
+        let (place, slot) = self.claim();
         *slot = value;
-        self.vacant = next;
         place
     }
 
-    fn insert_untouched(&mut self, value: T) -> u32 {
+    /// A place with something vacant in it, to be made what it shall be.
+    #[inline]
+    pub(crate) fn claim(&mut self) -> (u32, &mut T) {
+        self.len += 1;
+        if self.vacant == NIL {
+            self.vacant = self.touch();
+        }
+        let place = self.vacant;
+        let slot = &mut self.chunks[place as usize / Self::CHUNK][place as usize % Self::CHUNK];
+        self.vacant = std::mem::replace(slot.link(), NIL);
+        (place, slot)
+    }
+
+    /// One more vacant place, in no chain.
+    fn touch(&mut self) -> u32 {
         let place = self.touched;
         assert!(place != NIL, "fewer than 2^32 - 1 things");
         self.touched += 1;
         let chunk = place as usize / Self::CHUNK;
         if chunk == self.chunks.len() {
-            if chunk == CHUNKS_LISTED.0 {
-                self.chunks.reserve(CHUNKS_LISTED.1 - chunk);
-            }
-            self.chunks.push(Vec::with_capacity(Self::CHUNK));
+            push_chunk(&mut self.chunks, Self::CHUNK);
         }
         let chunk = &mut self.chunks[chunk];
         match chunk.get_mut(place as usize % Self::CHUNK) {
-            Some(slot) => *slot = value,
-            None => chunk.push(value),
+            Some(slot) => *slot.link() = NIL,
+            None => chunk.push(T::vacant()),
         }
         place
     }
@@ -80,9 +84,15 @@ impl<T: Vacant> Slab<T> {
     /// Takes out what is at `place`, which holds something.
     #[inline]
     pub(crate) fn remove(&mut self, place: u32) -> T {
+        self.vacate(place, |slot| std::mem::replace(slot, T::vacant()))
+    }
+
+    /// What `take` takes from what is at `place`; it leaves the vacant form, as far as that matters to the owner of the slab.
+    #[inline]
+    pub(crate) fn vacate<V>(&mut self, place: u32, take: impl FnOnce(&mut T) -> V) -> V {
         let vacant = self.vacant;
         let slot = self.get_mut(place);
-        let value = std::mem::replace(slot, T::vacant());
+        let value = take(slot);
         *slot.link() = vacant;
         self.vacant = place;
         self.len -= 1;
@@ -135,6 +145,69 @@ impl<T: Vacant> Slab<T> {
     pub(crate) fn find(&self, place: u32) -> Option<&T> {
         self.chunks.get(place as usize / Self::CHUNK)?.get(place as usize % Self::CHUNK)
     }
+}
+
+/// Things at the places that a slab gives out, apart from what that keeps there: what is looked at more often stays together.
+pub(crate) struct Beside<T> {
+    chunks: Vec<Vec<T>>,
+}
+
+impl<T> Default for Beside<T> {
+    fn default() -> Beside<T> {
+        Beside { chunks: Vec::new() }
+    }
+}
+
+impl<T: Copy> Beside<T> {
+    /// Places of a chunk; a power of two.
+    const CHUNK: usize = 1 << (CHUNK_BYTES / size_of::<T>()).ilog2();
+
+    /// Bytes of memory it has taken.
+    pub(crate) fn bytes(&self) -> usize {
+        self.chunks.len() * Self::CHUNK * size_of::<T>() + self.chunks.capacity() * size_of::<Vec<T>>()
+    }
+
+    /// Makes room at `place`, the lowest that there is none at, with `value` in it; leaves what is there.
+    pub(crate) fn reach(&mut self, place: u32, value: T) {
+        let chunk = place as usize / Self::CHUNK;
+        if chunk == self.chunks.len() {
+            push_chunk(&mut self.chunks, Self::CHUNK);
+        }
+        let chunk = &mut self.chunks[chunk];
+        if place as usize % Self::CHUNK == chunk.len() {
+            chunk.push(value);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, place: u32) -> &T {
+        &self.chunks[place as usize / Self::CHUNK][place as usize % Self::CHUNK]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, place: u32) -> &mut T {
+        &mut self.chunks[place as usize / Self::CHUNK][place as usize % Self::CHUNK]
+    }
+
+    /// The slab is empty: one chunk too many goes.
+    pub(crate) fn rest(&mut self) {
+        if self.is_large() {
+            self.chunks.pop();
+        }
+    }
+
+    /// Whether it would give back memory.
+    pub(crate) fn is_large(&self) -> bool {
+        self.chunks.len() > CHUNKS_IDLE
+    }
+}
+
+/// One more chunk of a list of them, which is copied seldom: see [`CHUNKS_LISTED`].
+fn push_chunk<T>(chunks: &mut Vec<Vec<T>>, places: usize) {
+    if chunks.len() == CHUNKS_LISTED.0 {
+        chunks.reserve(CHUNKS_LISTED.1 - CHUNKS_LISTED.0);
+    }
+    chunks.push(Vec::with_capacity(places));
 }
 
 #[cfg(test)]

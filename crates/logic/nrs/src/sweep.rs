@@ -16,7 +16,7 @@ use types::Instant;
 use crate::command::number_in;
 use crate::index::Key;
 use crate::limits::{GROUPS_IDLE_LIMIT, QUANTUM_MAX};
-use crate::rounds::{GROUPS_IDLE_MAX, Rounds, Stood};
+use crate::rounds::{GROUPS_IDLE_MAX, Rounds};
 use crate::{Broken, Id, Io, Mode, Next, Policy, Queue, Refusal, Refused, Removal, Request};
 
 /// RPCs of a batch.
@@ -71,7 +71,6 @@ pub(crate) struct Sweep<T> {
     serving: Option<u32>, // the batch that `sorted` holds
     sorted: BTreeSet<(Place, Id)>,
     at: Option<Place>, // where the sweep through `serving` is
-    last: Stood,
     target: PhantomData<T>,
 }
 
@@ -85,7 +84,6 @@ impl<T> Default for Sweep<T> {
             serving: None,
             sorted: BTreeSet::new(),
             at: None,
-            last: Stood::default(),
             target: PhantomData,
         }
     }
@@ -117,6 +115,7 @@ impl<T: Target> Sweep<T> {
         if self.serving == Some(batch) {
             return;
         }
+        self.rounds.settle(batch);
         self.rounds.ids(batch).for_each(|id| queue.prefetch(id));
         self.sorted = self.rounds.ids(batch).map(|id| (self.place(queue, id), id)).collect();
         (self.serving, self.at) = (Some(batch), None);
@@ -131,8 +130,8 @@ impl<T: Target> Sweep<T> {
     }
 
     fn leave<R: Request>(&mut self, queue: &mut Queue<R>, id: Id, now: Instant, in_turn: bool) {
-        self.last = self.rounds.leave(queue, id, now, in_turn);
-        if self.last.last && self.sorted.is_empty() {
+        let last = self.rounds.leave(queue, id, now, in_turn);
+        if last && self.sorted.is_empty() {
             (self.serving, self.at) = (None, None);
         }
     }
@@ -161,7 +160,7 @@ impl<R: Request, T: Target> Policy<R> for Sweep<T> {
         let Some(batch) = self.rounds.front() else { return Next::Empty };
         self.serve(queue, batch);
         let Some((place, id)) = self.sorted.pop_first() else {
-            return Next::Broken(Broken("a batch stands in a round without a request".to_owned()));
+            return Next::Broken(Broken::new("a batch stands in a round without a request"));
         };
         self.at = Some(place);
         self.leave(queue, id, now, true);
@@ -171,7 +170,7 @@ impl<R: Request, T: Target> Policy<R> for Sweep<T> {
     fn remove(&mut self, queue: &mut Queue<R>, id: Id, now: Instant, _why: Removal) -> Result<(), Broken> {
         let served = self.serving == Some(self.rounds.batch_of(queue, id));
         if served && !self.sorted.remove(&(self.place(queue, id), id)) {
-            return Err(Broken("a request of the batch being served has no place in it".to_owned()));
+            return Err(Broken::new("a request of the batch being served has no place in it"));
         }
         self.leave(queue, id, now, false);
         Ok(())
@@ -229,7 +228,7 @@ impl<R: Request, T: Target> Policy<R> for Sweep<T> {
     }
 
     fn log(&self, queue: &Queue<R>, id: Id) -> String {
-        T::line(queue.request(id), self.last.round)
+        T::line(queue.request(id), self.rounds.last().round)
     }
 }
 

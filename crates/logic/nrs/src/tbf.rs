@@ -450,7 +450,7 @@ impl<R: Request> Policy<R> for Tbf {
 
     fn remove(&mut self, queue: &mut Queue<R>, id: Id, now: Instant, why: Removal) -> Result<(), Broken> {
         self.now = now;
-        let at = u32::try_from(queue.tag(id)).map_err(|_| Broken("a request without a class".to_owned()))?;
+        let at = u32::try_from(queue.tag(id)).map_err(|_| Broken::new("a request without a class"))?;
         let class = self.classes.get_mut(at);
         let first = class.queue.front() == Some(id);
         class.queue.remove(queue, id);

@@ -33,13 +33,12 @@ enum Unit {
 pub(crate) struct Turns<B> {
     rounds: Rounds,
     unit: Unit,
-    last: Stood,
     by: PhantomData<B>,
 }
 
 impl<B> Default for Turns<B> {
     fn default() -> Turns<B> {
-        Turns { rounds: Rounds::new(QUANTUM_DEFAULT), unit: Unit::Rpc, last: Stood::default(), by: PhantomData }
+        Turns { rounds: Rounds::new(QUANTUM_DEFAULT), unit: Unit::Rpc, by: PhantomData }
     }
 }
 
@@ -57,13 +56,9 @@ impl<R: Request, B: By> Policy<R> for Turns<B> {
 
     fn dequeue(&mut self, queue: &mut Queue<R>, now: Instant, _force: bool) -> Next {
         let Some(batch) = self.rounds.front() else { return Next::Empty };
-        match self.rounds.first_of(batch) {
-            Some(id) => {
-                self.last = self.rounds.leave(queue, id, now, true);
-                self.rounds.look_ahead(queue, self.last);
-                Next::Take(id)
-            }
-            None => Next::Broken(Broken("a batch stands in a round without a request".to_owned())),
+        match self.rounds.pop(queue, batch, now) {
+            Some(id) => Next::Take(id),
+            None => Next::Broken(Broken::new("a batch stands in a round without a request")),
         }
     }
 
@@ -123,7 +118,7 @@ impl<R: Request, B: By> Policy<R> for Turns<B> {
     }
 
     fn log(&self, queue: &Queue<R>, id: Id) -> String {
-        let (nid, Stood { round, seq, .. }) = (queue.request(id).nid(), self.last);
+        let (nid, Stood { round, seq }) = (queue.request(id).nid(), self.rounds.last());
         format!("NRS start {} request from 12345-{nid}, round {round}, seq: {seq}", B::NAME)
     }
 }

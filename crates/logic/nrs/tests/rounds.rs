@@ -79,6 +79,14 @@ impl Reference {
         }
     }
 
+    fn change_unit(&mut self) {
+        self.kib = !self.kib;
+        for c in self.groups.values_mut() {
+            c.round += u64::from(c.left > 0); // an open batch is over
+            c.left = 0;
+        }
+    }
+
     fn dequeue(&mut self) -> Option<(u64, (u64, u64))> {
         let (place, _) = self.queue.first_key_value()?;
         let place = *place;
@@ -119,6 +127,7 @@ struct Case {
     group: fn(&Req) -> u64,
     tunables: &'static [(&'static str, &'static str)],
     kib: bool,
+    unit_changes: bool,
     sorted: bool,
     cscan: bool,
 }
@@ -156,8 +165,12 @@ fn check(case: &Case, seed: u64, steps: u64) {
     for step in 0..steps {
         if step % 5_000 == 0 {
             wave = chance.below(80); // how much more comes than goes, in percent
-            reference.quantum = 1 + chance.below(9) * if case.kib { 40 } else { 1 };
+            reference.quantum = 1 + chance.below(12) * if case.kib { 40 } else { 1 };
             set(&mut head, &format!("nrs_{name}_quantum"), &reference.quantum.to_string());
+            if case.unit_changes {
+                reference.change_unit();
+                set(&mut head, &format!("nrs_{name}_unit"), if reference.kib { "kib" } else { "rpc" });
+            }
         }
         if chance.below(100) < wave {
             let start = chance.below(64) * 4096;
@@ -197,18 +210,56 @@ fn clients(request: &Req) -> u64 {
 
 #[test]
 fn crrn_orders_as_the_ordered_map_does() {
-    check_million(&Case { descriptor: nrs::crrn(), group: clients, tunables: &[], kib: false, sorted: false, cscan: false });
+    check_million(&Case {
+        descriptor: nrs::crrn(),
+        group: clients,
+        tunables: &[],
+        kib: false,
+        unit_changes: false,
+        sorted: false,
+        cscan: false,
+    });
 }
 
 #[test]
 fn crrn_by_kib_orders_as_the_ordered_map_does() {
     let tunables = &[("nrs_crrn_unit", "kib")];
-    check_million(&Case { descriptor: nrs::crrn(), group: clients, tunables, kib: true, sorted: false, cscan: false });
+    check_million(&Case {
+        descriptor: nrs::crrn(),
+        group: clients,
+        tunables,
+        kib: true,
+        unit_changes: false,
+        sorted: false,
+        cscan: false,
+    });
+}
+
+#[test]
+fn crrn_whose_unit_changes_orders_as_the_ordered_map_does() {
+    let tunables = &[("nrs_crrn_unit", "rpc")];
+    check_million(&Case {
+        descriptor: nrs::crrn(),
+        group: clients,
+        tunables,
+        kib: false,
+        unit_changes: true,
+        sorted: false,
+        cscan: false,
+    });
 }
 
 #[test]
 fn crre_orders_as_the_ordered_map_does() {
-    check_million(&Case { descriptor: nrs::crre(), group: clients, tunables: &[], kib: false, sorted: false, cscan: false });
+    check_million(&Case {
+        descriptor: nrs::crre(),
+        group: clients,
+        tunables: &[],
+        kib: false,
+        unit_changes: false,
+        sorted: false,
+        cscan: false,
+    });
 }
 
 #[test]
@@ -218,6 +269,7 @@ fn orr_orders_as_the_ordered_map_does() {
         group: |request| request.object,
         tunables: &[],
         kib: false,
+        unit_changes: false,
         sorted: true,
         cscan: false,
     });
@@ -231,6 +283,7 @@ fn orr_that_never_goes_back_orders_as_the_ordered_map_does() {
         group: |request| request.object,
         tunables,
         kib: false,
+        unit_changes: false,
         sorted: true,
         cscan: true,
     });
@@ -239,5 +292,13 @@ fn orr_that_never_goes_back_orders_as_the_ordered_map_does() {
 #[test]
 fn trr_orders_as_the_ordered_map_does() {
     let group = |request: &Req| request.object % 8;
-    check_million(&Case { descriptor: nrs::trr(), group, tunables: &[], kib: false, sorted: true, cscan: false });
+    check_million(&Case {
+        descriptor: nrs::trr(),
+        group,
+        tunables: &[],
+        kib: false,
+        unit_changes: false,
+        sorted: true,
+        cscan: false,
+    });
 }

@@ -36,7 +36,6 @@ mod opens;
 mod perm;
 mod record;
 mod share;
-mod spaces;
 mod state;
 mod tally;
 mod target;
@@ -44,8 +43,7 @@ mod target;
 mod tests;
 mod tx;
 
-pub use config::{Bugs, Lod, MdtConfig};
-pub use spaces::OstAt;
+pub use config::{Bugs, MdtConfig};
 pub use target::{Mdt, StartError};
 
 /// Reads `bytes` as every record and request value that the MDT decodes; says whether any took them. For fuzzing.

@@ -109,7 +109,7 @@ impl<R: Request> Policy<R> for Puppet {
     fn enqueue(&mut self, queue: &mut Queue<R>, id: Id, _now: Instant) -> Result<(), Refused> {
         match *self.mood.borrow() {
             Mood::RefusesAll => return Err(Refused::NotMine),
-            Mood::BreaksAtEnqueue => return Err(Refused::Broken(Broken("no memory".to_owned()))),
+            Mood::BreaksAtEnqueue => return Err(Refused::Broken(Broken::new("no memory"))),
             Mood::PanicsAtEnqueue => panic!("enqueue went wrong"),
             _ => {}
         }
@@ -124,7 +124,7 @@ impl<R: Request> Policy<R> for Puppet {
         match *self.mood.borrow() {
             Mood::Holds(until) if now < until && !force => return Next::NotBefore(until),
             Mood::Stubborn => return Next::NotBefore(now + Span::secs(1)),
-            Mood::BreaksAtDequeue => return Next::Broken(Broken("lost count".to_owned())),
+            Mood::BreaksAtDequeue => return Next::Broken(Broken::new("lost count")),
             Mood::PanicsAtDequeue => panic!("dequeue went wrong"),
             Mood::Repeats if self.last.is_some() => return self.last.map_or(Next::Empty, Next::Take),
             Mood::Hides => return Next::Empty,
@@ -136,7 +136,7 @@ impl<R: Request> Policy<R> for Puppet {
 
     fn remove(&mut self, queue: &mut Queue<R>, id: Id, _now: Instant, _why: Removal) -> Result<(), Broken> {
         match *self.mood.borrow() {
-            Mood::BreaksAtRemove => return Err(Broken("cannot find it".to_owned())),
+            Mood::BreaksAtRemove => return Err(Broken::new("cannot find it")),
             Mood::PanicsAtRemove => panic!("remove went wrong"),
             _ => {}
         }

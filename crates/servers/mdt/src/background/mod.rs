@@ -3,4 +3,3 @@
 pub(crate) mod commit;
 pub(crate) mod destroy;
 pub(crate) mod ranges;
-pub(crate) mod spaces;

@@ -36,7 +36,7 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
             return Err(Errno::EEXIST.into());
         }
         let inode = op.tx.inode(entry.record.fid)?;
-        return op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false, no_layout: false });
+        return op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false });
     }
     if parent.attr.nlink == 0 {
         return Err(Errno::ENOENT.into());
@@ -52,8 +52,7 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
     op.tx.touch_dir(parent.fid(), name.len() as i64, subdirs)?;
     op.change(inode.clone());
     if body.flags & flags::OPEN != 0 && inode.attr.is_file() {
-        let no_layout = body.flags & flags::NO_LAYOUT != 0;
-        return op.open_inode(inode, &Opening { flags: body.open_flags, fresh: true, no_layout });
+        return op.open_inode(inode, &Opening { flags: body.open_flags, fresh: true });
     }
     op.full_answer(&inode, 0, disposition::CREATED)
 }
@@ -64,8 +63,7 @@ pub(super) fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decid
     let existing = op.tx.find(first.attr.fid())?;
     match existing {
         Some(inode) if body.flags & flags::OPEN != 0 => {
-            let no_layout = body.flags & flags::NO_LAYOUT != 0;
-            op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false, no_layout }).map(Some)
+            op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false }).map(Some)
         }
         Some(inode) => op.full_answer(&inode, 0, first.disposition).map(Some),
         None if op.committed || first.disposition & disposition::CREATED == 0 => Err(Errno::ESTALE.into()),
@@ -192,7 +190,7 @@ impl Op<'_, '_> {
         }
         let template = self.wanted(parent, asked)?;
         template.check().map_err(|error| error.errno())?;
-        let osts = self.state.place(&template, &(self.osts)(), self.tx.now)?;
+        let osts = self.state.place(&template, &(self.osts)())?;
         let layout = Layout {
             stripe_size: template.stripe_size,
             stripe_count: u16::try_from(osts.len()).map_err(|_| Errno::EINVAL)?,
@@ -219,6 +217,11 @@ impl Op<'_, '_> {
         {
             template = template.or(&default);
         }
-        Ok(template.or(&self.state.lod.template()))
+        let global = Template {
+            stripe_size: self.config.stripe_size_default,
+            stripe_count: self.config.stripe_count_default,
+            ..Template::default()
+        };
+        Ok(template.or(&global))
     }
 }

@@ -18,7 +18,6 @@ use super::{Options, params};
 use crate::ctl::{self, Ask, Device, Failure, Reply, Room, Space, Target, Who};
 use crate::machine::Machine;
 use crate::metrics;
-use crate::permanent::Permanent;
 use crate::rundir::Registered;
 use crate::{lst, mounts};
 
@@ -61,10 +60,7 @@ impl Kept {
         let transport = if mounted.info().transport() == Transport::Uring { "uring" } else { "classic" };
         params.register(format!("llite.{}-{:08x}.transport", client.fsname(), id.0 >> 96), move || transport.to_owned());
         params::register_jobids(&params, &jobids);
-        let permanent = Rc::new(Permanent::default());
-        let tester_params = tester.as_ref().map(|(_, tester)| tester);
-        let control = control(env, &client, options, &params, &permanent, id, tester_params);
-        permanent.apply(&params, &client.permanent_params()).await;
+        let control = control(env, &client, options, &params, id, tester.as_ref().map(|(_, tester)| tester));
         if let Err(error) = &control {
             tracing::warn!("no control socket, lfs and lctl will not find this mount: {error:#}");
         }
@@ -143,7 +139,6 @@ fn control(
     client: &Client,
     options: &Options,
     params: &ParamTree,
-    permanent: &Rc<Permanent>,
     id: ClientId,
     tester: Option<&Rc<SelfTest>>,
 ) -> Result<(Registered, Task)> {
@@ -152,8 +147,7 @@ fn control(
     if let Some(tester) = tester {
         selftest::register(params, std::slice::from_ref(tester));
     }
-    let refreshed = params::refresh(env.clone(), params.clone(), client.clone(), instance.clone(), permanent.clone());
-    let refresh = env.spawn("mount parameters", refreshed);
+    let refresh = env.spawn("mount parameters", params::refresh(env.clone(), params.clone(), client.clone(), instance.clone()));
     let answers =
         Control { client: client.clone(), dir: options.dir.clone(), instance: instance.clone(), nid: options.mount.nid };
     let mut control = ctl::server::serve(env, &format!("client-{}-{instance}", options.fsname), params, Rc::new(answers))?;
