@@ -46,6 +46,7 @@ fn calls_over(transport: Transport) {
         ("rename", renames),
         ("dirs", directories),
         ("stat", attributes_and_times),
+        ("utimes", times_set_under_a_writer),
         ("owners", permissions_are_checked_by_the_server),
         ("xattr", extended_attributes),
         ("mmap", shared_mappings),
@@ -198,6 +199,26 @@ fn directories(one: &Path, two: &Path) {
     fs::remove_dir_all(&dir).expect("rm -r");
     assert_eq!(errno(fs::read_dir(two.join("d"))), libc::ENOENT);
     assert_eq!(errno(fs::remove_file(one)), libc::EISDIR);
+}
+
+/// A time that is set while the file is open elsewhere, and written to before, holds until the next write.
+fn times_set_under_a_writer(one: &Path, two: &Path) {
+    let mut file = File::create(one.join("log")).expect("create");
+    file.write_all(b"first").expect("write");
+    let at = |sec| std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(sec, 5);
+    let seen = || [one, two].map(|mount| fs::metadata(mount.join("log")).expect("stat").modified().expect("a time"));
+    for sec in [1_000_000_000, 8_000_000_000] {
+        let other = File::options().write(true).open(two.join("log")).expect("open");
+        other.set_times(fs::FileTimes::new().set_modified(at(sec))).expect("utimensat");
+        assert_eq!(seen(), [at(sec); 2]);
+        file.write_all(b"more").expect("write");
+        assert!(seen().iter().all(|time| *time > at(1_500_000_000) && *time < at(8_000_000_000)), "{:?}", seen());
+        file.set_times(fs::FileTimes::new().set_modified(at(sec))).expect("utimensat");
+        drop(other);
+        assert_eq!(seen(), [at(sec); 2]);
+    }
+    drop(file);
+    assert_eq!(seen(), [at(8_000_000_000); 2], "the close tells no older write");
 }
 
 fn attributes_and_times(one: &Path, two: &Path) {

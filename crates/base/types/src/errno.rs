@@ -72,6 +72,7 @@ errnos! {
     EALREADY = 114, "Operation already in progress";
     EINPROGRESS = 115, "Operation now in progress";
     ESTALE = 116, "Stale file handle";
+    EREMOTEIO = 121, "Remote I/O error";
     EDQUOT = 122, "Disk quota exceeded";
 }
 

@@ -77,4 +77,10 @@ impl Timespec {
     pub fn new(sec: i64, nsec: u32) -> Timespec {
         Timespec { sec: sec.saturating_add(i64::from(nsec / 1_000_000_000)), nsec: nsec % 1_000_000_000 }
     }
+
+    /// The next time that can be told from this one.
+    #[must_use]
+    pub fn next_nanosecond(self) -> Timespec {
+        Timespec::new(self.sec, self.nsec + 1)
+    }
 }

@@ -158,6 +158,12 @@ impl Attr {
         (self.ctime, self.ctime_nsec) = (time.sec, time.nsec);
     }
 
+    /// Birth time.
+    #[must_use]
+    pub fn btime(&self) -> Timespec {
+        Timespec::new(self.btime, self.btime_nsec)
+    }
+
     /// Set the birth time.
     pub fn set_btime(&mut self, time: Timespec) {
         (self.btime, self.btime_nsec) = (time.sec, time.nsec);

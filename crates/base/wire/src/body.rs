@@ -119,7 +119,7 @@ bodies! {
         reserved: u32,
     }
     /// Reply to getattr, lookup, create, open, setattr, link. Buffer 1: layout record (regular files; default of a directory), may be empty.
-    AttrRep (152) {
+    AttrRep (168) {
         /// Attributes after the operation.
         attr: Attr,
         /// Open handle, zero if none was opened.
@@ -130,6 +130,12 @@ bodies! {
         reserved: u32,
         /// Count of the opens-for-write that this file has seen in this instance: guards a late size.
         write_epoch: u64,
+        /// When the MDT's modification time was set by hand or by a truncate, seconds: only a later write counts.
+        mtime_set: i64,
+        /// Its nanoseconds.
+        mtime_set_nsec: u32,
+        /// Zero.
+        reserved2: u32,
     }
     /// Buffer 1: name; 2: symbolic link target; 3: layout record wanted, may be empty; 4: access ACL wanted.
     CreateReq (72) {
@@ -227,7 +233,8 @@ bodies! {
     }
     /// Set the attributes named by `valid` to those in `attr` (its FID names the file).
     SetattrReq (160) {
-        /// New values.
+        /// New values. With a time or a size to set, its birth time is the caller's clock: what is set counts as later than
+        /// every write that the caller stamped before, whatever the server's clock says.
         attr: Attr,
         /// [`setattr`].
         valid: u32,

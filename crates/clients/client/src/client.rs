@@ -79,6 +79,12 @@ impl Client {
         self.0.states(TargetKind::Ost)
     }
 
+    /// Permanent parameters of the file system, as the MGS said last: pattern and value.
+    #[must_use]
+    pub fn permanent_params(&self) -> Vec<(String, String)> {
+        self.0.registry.params()
+    }
+
     /// The MDTs, by index.
     #[must_use]
     pub fn mdts(&self) -> Vec<TargetState> {

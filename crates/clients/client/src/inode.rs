@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use layout::{Layout, Striping};
-use types::{Errno, Fid};
+use types::{Errno, Fid, Timespec};
 use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
 use wire::body::{AttrRep, disposition};
 use wire::{Attr, Reply};
@@ -25,6 +25,8 @@ pub(crate) struct Inode {
     pub(crate) view: RefCell<Option<WriteView>>,
     handles: Cell<u32>,
     writers: Cell<u32>,
+    /// When this client heard that a modification time was set by hand, by the MDT's clock.
+    mtime_set: Cell<Timespec>,
     /// The MDT's record of the open is durable (for O_SYNC).
     pub(crate) mdt_synced: Cell<bool>,
     /// The MDT evicted this client: handles are void.
@@ -41,6 +43,7 @@ impl Inode {
             view: RefCell::default(),
             handles: Cell::new(0),
             writers: Cell::new(0),
+            mtime_set: Cell::default(),
             mdt_synced: Cell::new(false),
             lost: Cell::new(false),
         }
@@ -52,12 +55,24 @@ impl Inode {
     }
 
     /// Takes attributes and layout record of a reply.
-    pub(crate) fn learn(&self, attr: &Attr, striping: Option<Rc<Layout>>) {
-        self.mode.set(attr.mode);
-        self.capable.set(attr.flags & ATTR_HAS_CAPABILITY != 0);
-        if striping.is_some() {
-            *self.layout.borrow_mut() = striping;
+    pub(crate) fn learn(&self, stat: &Stat) {
+        self.mode.set(stat.attr.mode);
+        self.capable.set(stat.attr.flags & ATTR_HAS_CAPABILITY != 0);
+        self.mtime_set.set(self.mtime_set.get().max(stat.mtime_set));
+        if stat.layout.is_some() {
+            self.layout.borrow_mut().clone_from(&stat.layout);
         }
+    }
+
+    /// When the modification time was set by hand, as far as this client heard.
+    pub(crate) fn mtime_set(&self) -> Timespec {
+        self.mtime_set.get()
+    }
+
+    /// The time of a change that begins at `now`: later than any time that was set by hand before, also where the
+    /// MDT's clock is ahead.
+    pub(crate) fn stamp(&self, now: Timespec) -> Timespec {
+        now.max(self.mtime_set.get().next_nanosecond())
     }
 
     /// Whether a write by somebody without privilege must drop set-user-id or set-group-id.
@@ -107,9 +122,9 @@ impl Inner {
 
     /// A handle was opened, as the reply tells.
     pub(crate) fn attach(&self, stat: &Stat, open_flags: u32) -> Rc<Inode> {
-        let (attr, fid) = (&stat.attr, stat.attr.fid());
+        let fid = stat.attr.fid();
         let inode = self.inodes.borrow_mut().entry(fid).or_insert_with(|| Rc::new(Inode::new(fid))).clone();
-        inode.learn(attr, stat.layout.clone());
+        inode.learn(stat);
         inode.handles.set(inode.handles.get() + 1);
         if flags::can_write(open_flags) {
             inode.writers.set(inode.writers.get() + 1);
@@ -149,6 +164,8 @@ pub(crate) struct Stat {
     pub(crate) epoch: u64,
     pub(crate) handle: u64,
     pub(crate) disposition: u32,
+    /// When the modification time was set by hand: only a later write of an object counts.
+    pub(crate) mtime_set: Timespec,
 }
 
 impl Stat {
@@ -163,6 +180,13 @@ impl Stat {
             Striping::Layout(layout) => Some(Rc::new(layout)),
             Striping::None | Striping::Template(_) => None,
         };
-        Ok(Stat { attr: body.attr, layout, epoch: body.write_epoch, handle: body.handle, disposition: body.disposition })
+        Ok(Stat {
+            attr: body.attr,
+            layout,
+            epoch: body.write_epoch,
+            handle: body.handle,
+            disposition: body.disposition,
+            mtime_set: Timespec::new(body.mtime_set, body.mtime_set_nsec),
+        })
     }
 }

@@ -64,6 +64,11 @@ impl Registry {
         config.params.iter().find(|(param, _)| param == name).map(|(_, value)| value.clone())
     }
 
+    /// All persistent parameters.
+    pub(crate) fn params(&self) -> Vec<(String, String)> {
+        self.config.borrow().params.clone()
+    }
+
     /// Completes when the configuration may be out of date.
     pub(crate) async fn wait_stale(&self) {
         self.stale.notified().await;

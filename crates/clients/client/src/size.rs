@@ -3,7 +3,9 @@
 //! - NEVER_WRITTEN and CLEAN: the MDT's word is exact.
 //! - DIRTY: the objects alone give size and blocks; the MDT's word is not used. Truncate keeps this true: under the
 //!   file's lock it cuts every object, and makes the one that holds the last byte when the file grows.
-//! - Times: the later of the MDT's and the objects' (an object's last write counts for mtime and ctime).
+//! - Times: the objects' last write is the file's, unless the MDT's time was set by hand (utimes, truncate) after it. Writers
+//!   stamp their writes later than what they know to be set, and a setter tells its own clock, so that clocks that differ
+//!   put nothing of one client out of order.
 //!
 //! [`WriteView`] is what one client's open-for-write handles know of one file: each object's last word, and whether a
 //! word is old. The last close states the size under the write epoch of the open; the MDT believes it only if no other
@@ -39,13 +41,15 @@ pub(crate) fn add_up(layout: &Layout, objects: &[OstAttr]) -> Extents {
     }
 }
 
-/// Puts the objects' word into the attributes of a dirty file.
-pub(crate) fn resolve(attr: &mut Attr, layout: &Layout, objects: &[OstAttr]) {
+/// Puts the objects' word into the attributes of a dirty file, whose modification time was set by hand at `mtime_set`.
+pub(crate) fn resolve(attr: &mut Attr, mtime_set: Timespec, layout: &Layout, objects: &[OstAttr]) {
     let extents = add_up(layout, objects);
     attr.size = extents.size;
     attr.blocks = extents.blocks;
     if let Some(written) = extents.mtime {
-        attr.set_mtime(attr.mtime().max(written));
+        if written > mtime_set {
+            attr.set_mtime(written);
+        }
         attr.set_ctime(attr.ctime().max(written));
     }
 }
@@ -76,23 +80,12 @@ pub(crate) struct WriteView {
     abandoned: bool,
     /// This client has begun to change the contents.
     touched: bool,
-    /// Set by utimes after the last write: a stat must not undo it.
-    mtime_set: Option<Timespec>,
 }
 
 impl WriteView {
     /// The first open for write, which made the file or not, gave this epoch.
     pub(crate) fn new(fresh: bool, epoch: u64) -> WriteView {
-        WriteView {
-            fresh,
-            epoch,
-            mixed: false,
-            stripes: Vec::new(),
-            generation: 0,
-            abandoned: false,
-            touched: false,
-            mtime_set: None,
-        }
+        WriteView { fresh, epoch, mixed: false, stripes: Vec::new(), generation: 0, abandoned: false, touched: false }
     }
 
     /// Another handle was opened for write by this client.
@@ -124,7 +117,6 @@ impl WriteView {
 
     /// A write to `stripe` that began under `generation` was answered.
     pub(crate) fn wrote(&mut self, stripe: u32, attr: OstAttr, generation: u64) {
-        self.mtime_set = None;
         let current = generation == self.generation;
         let slot = self.slot(stripe);
         *slot = match *slot {
@@ -145,7 +137,6 @@ impl WriteView {
         self.generation += 1;
         self.touched = true;
         self.stripes.iter_mut().for_each(|stripe| *stripe = Stripe::Stale);
-        self.mtime_set = None;
     }
 
     /// A truncate ended with these objects, in stripe order.
@@ -165,17 +156,6 @@ impl WriteView {
     /// The objects of the file are being changed in a way that their answers do not tell: all are asked at the close.
     pub(crate) fn reshaped(&mut self, stripe_count: u16) {
         self.forget(stripe_count);
-        self.mtime_set = None;
-    }
-
-    /// utimes set the time of modification.
-    pub(crate) fn set_mtime(&mut self, time: Timespec) {
-        self.mtime_set = Some(time);
-    }
-
-    /// What utimes set after the last write.
-    pub(crate) fn mtime_set(&self) -> Option<Timespec> {
-        self.mtime_set
     }
 
     /// Whether stating the size makes sense.
@@ -252,6 +232,10 @@ mod tests {
         Attr { size: 77, size_state: state as u32, mtime: 50, ctime: 60, ..Attr::default() }
     }
 
+    fn at(sec: i64) -> Timespec {
+        Timespec::new(sec, 0)
+    }
+
     fn object(size: u64, mtime: i64) -> OstAttr {
         OstAttr { exists: 1, size, blocks: size.div_ceil(512), mtime, ..OstAttr::default() }
     }
@@ -259,12 +243,24 @@ mod tests {
     #[test]
     fn objects_alone_give_the_size_of_a_dirty_file() {
         let mut dirty = attr(SizeState::Dirty);
-        resolve(&mut dirty, &layout(2), &[object(10, 55), OstAttr::default()]);
+        resolve(&mut dirty, at(52), &layout(2), &[object(10, 55), OstAttr::default()]);
         assert_eq!((dirty.size, dirty.blocks, dirty.mtime, dirty.ctime), (10, 1, 55, 60));
-        resolve(&mut dirty, &layout(2), &[OstAttr::default(), object(1, 99)]);
+        resolve(&mut dirty, at(52), &layout(2), &[OstAttr::default(), object(1, 99)]);
         assert_eq!((dirty.size, dirty.mtime, dirty.ctime), ((1 << 16) + 1, 99, 99));
-        resolve(&mut dirty, &layout(2), &[OstAttr::default(); 2]);
+        resolve(&mut dirty, at(52), &layout(2), &[OstAttr::default(); 2]);
         assert_eq!((dirty.size, dirty.blocks), (0, 0));
+    }
+
+    #[test]
+    fn a_time_set_by_hand_holds_until_a_later_write_whether_it_lies_before_or_behind() {
+        let mut past = attr(SizeState::Dirty);
+        resolve(&mut past, at(60), &layout(1), &[object(10, 55)]);
+        assert_eq!((past.mtime, past.ctime), (50, 60), "written before it was set");
+        let mut future = Attr { mtime: 5_000, ..past };
+        resolve(&mut future, at(60), &layout(1), &[object(10, 55)]);
+        assert_eq!(future.mtime, 5_000);
+        resolve(&mut future, at(60), &layout(1), &[object(10, 61)]);
+        assert_eq!((future.mtime, future.ctime), (61, 61), "a later write counts, though the time set lies behind it");
     }
 
     #[test]
@@ -316,22 +312,12 @@ mod tests {
     }
 
     #[test]
-    fn utimes_holds_until_the_next_write() {
-        let mut view = WriteView::new(false, 1);
-        view.set_mtime(Timespec::new(5, 0));
-        assert_eq!(view.mtime_set(), Some(Timespec::new(5, 0)));
-        view.wrote(0, object(1, 1), 0);
-        assert_eq!(view.mtime_set(), None);
-    }
-
-    #[test]
     fn a_reshaped_file_asks_for_everything_although_it_is_fresh() {
         let mut view = WriteView::new(true, 1);
-        view.set_mtime(Timespec::new(5, 0));
         let before = view.generation();
         view.reshaped(2);
         view.wrote(0, object(9, 9), before);
-        assert_eq!((view.unknown(&layout(2)), view.mtime_set(), view.may_state()), (vec![0, 1], None, true));
+        assert_eq!((view.unknown(&layout(2)), view.may_state()), (vec![0, 1], true));
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Extended attributes. The MDT keeps them all; `lustre.lov` and `trusted.lov` are views of the layout there, in
 //! Lustre's binary form ([`layout::lov`]).
 
+use std::rc::Rc;
+
 use bytes::Bytes;
+use layout::Template;
 use types::{Errno, Fid};
 use wire::Opcode;
 use wire::body::{FidReq, SetxattrReq};
 
-use crate::client::Client;
+use crate::client::{Client, Inner};
+use crate::inode::Stat;
 use crate::namespace::split_nul;
 use crate::{Ctx, Error, Result};
 
@@ -59,6 +63,17 @@ impl Client {
         check(name, "removexattr")?;
         let call = self.0.call(ctx, Opcode::MdtRemovexattr, &fid_req(fid)).name(name).modifies();
         self.0.ask(self.0.mdt_of(fid), call).await.map(|_| ()).map_err(|error| error.about(fid))
+    }
+}
+
+impl Inner {
+    /// Gives a file without layout its directory's default, for a handle that may write; one that it has stays.
+    pub(crate) async fn place(self: &Rc<Self>, fid: Fid) -> Result<Stat> {
+        let body = SetxattrReq { fid: fid.into(), ..SetxattrReq::default() };
+        let value = layout::lov::encode_dir(&Template::default());
+        let call = self.call(&Ctx::root(), Opcode::MdtSetxattr, &body).name(b"lustre.lov").buf(value).modifies();
+        let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
+        Stat::of(&answer.reply, "mds_setxattr")
     }
 }
 

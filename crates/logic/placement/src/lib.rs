@@ -1,14 +1,24 @@
-//! Which OSTs a new file gets: an explicit list, else an explicit start, else round robin (spec namespace 2.9).
+//! Which OSTs a new file gets: an explicit list, else an explicit start, else by free space while that is unbalanced,
+//! else round robin (spec namespace 2.9).
 //!
-//! Pure: the caller says which OSTs exist and which may be used, and keeps the one [`RoundRobin`] between calls.
+//! Pure: the caller says which OSTs exist, which may be used and what room they have, and keeps the one [`Allocator`]
+//! between calls.
 
 #![warn(missing_docs)]
 
+mod allocator;
+mod policy;
+mod rng;
 mod round_robin;
+mod space;
+mod weighted;
 
 use types::Errno;
 
+pub use allocator::Allocator;
+pub use policy::Policy;
 pub use round_robin::RoundRobin;
+pub use space::Space;
 
 /// An OST as the allocator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +29,8 @@ pub struct Ost {
     pub node: u64,
     /// Neither full nor inactive nor read-only.
     pub usable: bool,
+    /// Room for users, if it has told.
+    pub bytes_avail: Option<u64>,
 }
 
 /// Why there is no place for a file.
@@ -33,8 +45,8 @@ pub enum PlacementError {
     /// Asked for by index, and not there.
     #[error("OST index {0} does not exist")]
     Unknown(u32),
-    /// Asked for by index, and full or inactive.
-    #[error("OST index {0} is full or inactive")]
+    /// In the list asked for, and full or inactive.
+    #[error("OST index {0} of the list is full or inactive")]
     Unusable(u32),
 }
 
@@ -44,7 +56,8 @@ impl PlacementError {
     pub fn errno(&self) -> Errno {
         match self {
             PlacementError::NoneKnown => Errno::EINPROGRESS,
-            PlacementError::NoneUsable | PlacementError::Unusable(_) => Errno::ENOSPC,
+            PlacementError::NoneUsable => Errno::ENOSPC,
+            PlacementError::Unusable(_) => Errno::EREMOTEIO,
             PlacementError::Unknown(_) => Errno::EINVAL,
         }
     }

@@ -10,8 +10,6 @@
 
 use std::collections::BTreeMap;
 
-use layout::{STRIPE_COUNT_DEFAULT, STRIPE_COUNT_MAX, Template};
-
 use crate::{Ost, PlacementError};
 
 /// Where the next file goes.
@@ -28,24 +26,8 @@ impl RoundRobin {
         RoundRobin { at: 0, offset: (seed % 0xffff) as usize }
     }
 
-    /// OST indices for a file as `template` wants it, stripe 0 first. A count above the number of usable OSTs gets
-    /// all of them.
-    pub fn choose(&mut self, template: &Template, osts: &[Ost]) -> Result<Vec<u32>, PlacementError> {
-        if !template.osts.is_empty() {
-            return listed(&template.osts, osts);
-        }
-        let count = match template.stripe_count {
-            0 => STRIPE_COUNT_DEFAULT,
-            wanted => u16::try_from(wanted).unwrap_or(STRIPE_COUNT_MAX),
-        };
-        let count = usize::from(count.min(STRIPE_COUNT_MAX));
-        match u32::try_from(template.start) {
-            Ok(start) => from_start(start, count, osts),
-            Err(_) => self.next(count, osts),
-        }
-    }
-
-    fn next(&mut self, count: usize, osts: &[Ost]) -> Result<Vec<u32>, PlacementError> {
+    /// The next `count` OSTs, stripe 0 first; all usable ones where they are fewer.
+    pub fn next(&mut self, count: usize, osts: &[Ost]) -> Result<Vec<u32>, PlacementError> {
         let ring = spread(osts);
         if ring.is_empty() {
             return Err(if osts.is_empty() { PlacementError::NoneKnown } else { PlacementError::NoneUsable });
@@ -59,31 +41,6 @@ impl RoundRobin {
             self.offset = (self.offset + 1) % ring.len();
         }
         Ok(ring.iter().cycle().skip(start).take(count).copied().collect())
-    }
-}
-
-/// Exactly these.
-fn listed(wanted: &[u32], osts: &[Ost]) -> Result<Vec<u32>, PlacementError> {
-    for index in wanted {
-        find(*index, osts)?;
-    }
-    Ok(wanted.to_vec())
-}
-
-/// The one at `start`, then upwards by index and around: what a user who names a start expects to see.
-fn from_start(start: u32, count: usize, osts: &[Ost]) -> Result<Vec<u32>, PlacementError> {
-    find(start, osts)?;
-    let mut ring: Vec<u32> = osts.iter().filter(|ost| ost.usable).map(|ost| ost.index).collect();
-    ring.sort_unstable();
-    let first = ring.iter().position(|index| *index == start).expect("found above");
-    Ok(ring.iter().cycle().skip(first).take(count.min(ring.len())).copied().collect())
-}
-
-fn find(index: u32, osts: &[Ost]) -> Result<(), PlacementError> {
-    match osts.iter().find(|ost| ost.index == index) {
-        None => Err(PlacementError::Unknown(index)),
-        Some(ost) if !ost.usable => Err(PlacementError::Unusable(index)),
-        Some(_) => Ok(()),
     }
 }
 
@@ -109,13 +66,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn cluster(nodes: u32, each: u32) -> Vec<Ost> {
-        (0..nodes * each).map(|index| Ost { index, node: u64::from(index / each), usable: true }).collect()
+        (0..nodes * each).map(|index| Ost { index, node: u64::from(index / each), usable: true, bytes_avail: None }).collect()
     }
 
-    fn files(count: i32, osts: &[Ost], number: usize) -> Vec<Vec<u32>> {
+    fn files(count: usize, osts: &[Ost], number: usize) -> Vec<Vec<u32>> {
         let mut robin = RoundRobin::default();
-        let template = Template { stripe_count: count, ..Template::default() };
-        (0..number).map(|_| robin.choose(&template, osts).expect("there is room")).collect()
+        (0..number).map(|_| robin.next(count, osts).expect("there is room")).collect()
     }
 
     fn spread_of(indices: impl Iterator<Item = u32>, osts: usize) -> usize {
@@ -130,74 +86,45 @@ mod tests {
     }
 
     #[test]
-    fn minus_one_takes_every_usable_ost_and_too_many_take_all() {
+    fn too_many_stripes_take_every_usable_ost() {
         let mut osts = cluster(1, 4);
         osts[2].usable = false;
-        assert_eq!(files(-1, &osts, 1), [[0, 1, 3]]);
         assert_eq!(files(99, &osts, 1), [[0, 1, 3]]);
-    }
-
-    #[test]
-    fn a_start_and_a_list_are_taken_at_their_word() {
-        let mut osts = cluster(1, 4);
-        osts[1].usable = false;
-        let choose = |start, count, list: &[u32]| {
-            RoundRobin::default()
-                .choose(&Template { start, stripe_count: count, osts: list.to_vec(), ..Template::default() }, &osts)
-        };
-        assert_eq!(choose(2, 3, &[]), Ok(vec![2, 3, 0]));
-        assert_eq!(choose(-1, 0, &[3, 0, 3]), Ok(vec![3, 0, 3]));
-        assert_eq!(choose(1, 1, &[]), Err(PlacementError::Unusable(1)));
-        assert_eq!(choose(7, 1, &[]), Err(PlacementError::Unknown(7)));
-        assert_eq!(choose(-1, 0, &[0, 1]), Err(PlacementError::Unusable(1)));
     }
 
     #[test]
     fn no_usable_ost_is_no_space() {
         let full: Vec<_> = cluster(1, 2).into_iter().map(|ost| Ost { usable: false, ..ost }).collect();
-        let error = |osts: &[Ost]| RoundRobin::default().choose(&Template::default(), osts).expect_err("nowhere to go");
+        let error = |osts: &[Ost]| RoundRobin::default().next(1, osts).expect_err("nowhere to go");
         assert_eq!((error(&full), error(&full).errno()), (PlacementError::NoneUsable, types::Errno::ENOSPC));
         assert_eq!((error(&[]), error(&[]).errno()), (PlacementError::NoneKnown, types::Errno::EINPROGRESS));
     }
 
     proptest! {
         #[test]
-        fn objects_are_even_at_any_time(osts in 1u32..20, nodes in 1u32..4, count in 1i32..25, number in 1usize..80) {
+        fn objects_are_even_at_any_time(osts in 1u32..20, nodes in 1u32..4, count in 1usize..25, number in 1usize..80) {
             let cluster = cluster(nodes, osts);
             let files = files(count, &cluster, number);
             prop_assert!(spread_of(files.into_iter().flatten(), cluster.len()) <= 1);
         }
 
         #[test]
-        fn objects_are_even_with_mixed_counts(osts in 1u32..20, counts in proptest::collection::vec(1i32..25, 1..60)) {
+        fn objects_are_even_with_mixed_counts(osts in 1u32..20, counts in proptest::collection::vec(1usize..25, 1..60)) {
             let cluster = cluster(1, osts);
             let mut robin = RoundRobin::new(7);
             let mut used = Vec::new();
-            for stripe_count in counts {
-                used.extend(robin.choose(&Template { stripe_count, ..Template::default() }, &cluster).expect("room"));
+            for count in counts {
+                used.extend(robin.next(count, &cluster).expect("room"));
             }
             prop_assert!(spread_of(used.into_iter(), cluster.len()) <= 2);
         }
 
         #[test]
-        fn starts_are_even_over_full_cycles(osts in 1u32..12, count in 1i32..14) {
+        fn starts_are_even_over_full_cycles(osts in 1u32..12, count in 1usize..14) {
             let cluster = cluster(1, osts);
             let cycle = (osts * osts) as usize;
             let starts = files(count, &cluster, cycle).into_iter().map(|file| file[0]);
             prop_assert_eq!(spread_of(starts, cluster.len()), 0);
-        }
-
-        #[test]
-        fn a_file_never_meets_an_ost_twice_or_an_unusable_one(usable in proptest::collection::vec(any::<bool>(), 1..20), count in 1i32..25, seed: u64) {
-            let osts: Vec<_> = (0u32..).zip(&usable).map(|(index, usable)| Ost { index, node: 0, usable: *usable }).collect();
-            let mut robin = RoundRobin::new(seed);
-            if let Ok(file) = robin.choose(&Template { stripe_count: count, ..Template::default() }, &osts) {
-                let mut unique = file.clone();
-                unique.sort_unstable();
-                unique.dedup();
-                prop_assert_eq!(unique.len(), file.len());
-                prop_assert!(file.iter().all(|index| usable[*index as usize]));
-            }
         }
     }
 }

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use osd::{MetaStore, StoreError, Table, WriteSet};
-use placement::RoundRobin;
 use service::ClientRecord;
 use types::{Fid, Timespec, Transno};
 use wire::attr::S_IFDIR;
@@ -22,6 +21,7 @@ use crate::keys;
 use crate::opens::Opens;
 use crate::record::Inode;
 use crate::share::Share;
+use crate::spaces::Spaces;
 use crate::state::State;
 use crate::target::StartError;
 use crate::tx::new_attr;
@@ -113,7 +113,8 @@ fn prepare(store: &dyn MetaStore, config: &MdtConfig, seed: &Seed) -> Result<(Bo
         files,
         objects,
         share: Share::default(),
-        round_robin: RoundRobin::new(seed.round_robin),
+        spaces: Spaces::new(seed.round_robin),
+        lod: config.lod,
         destroy_next: last_destroy(&*view)?.map_or(0, |last| last + 1),
         last_transno,
         closed: closed_handles(&replies),

@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use layout::Template;
 use osd::StoreError;
+use placement::Policy;
 use types::{FsName, Span};
 
 /// Configuration of one MDT.
@@ -27,10 +29,8 @@ pub struct MdtConfig {
     pub lease: Span,
     /// A lock request that nobody waits for keeps its place in line for so long.
     pub lock_place: Span,
-    /// Stripe size of files for which nobody asked another one.
-    pub stripe_size_default: u32,
-    /// Stripe count of files for which nobody asked another one; -1: all OSTs.
-    pub stripe_count_default: i32,
+    /// Where new files go, at the start.
+    pub lod: Lod,
     /// Planted bugs, all off in use: the tests must find each of them.
     pub bugs: Bugs,
 }
@@ -49,10 +49,43 @@ impl MdtConfig {
             recovery_window_max: Span::secs(120),
             lease: Span::secs(150),
             lock_place: Span::secs(10),
-            stripe_size_default: 1 << 20,
-            stripe_count_default: 1,
+            lod: Lod::default(),
             bugs: Bugs::default(),
         }
+    }
+}
+
+/// What an administrator may set while the MDT runs: where files go for which nobody asked (Lustre: `lod.*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lod {
+    /// Stripe size, bytes.
+    pub stripe_size: u32,
+    /// Stripe count; -1: all OSTs.
+    pub stripe_count: i32,
+    /// OST of the first stripe; -1: any.
+    pub stripe_offset: i32,
+    /// Free space against spreading.
+    pub policy: Policy,
+}
+
+impl Default for Lod {
+    /// Design 10.15.
+    fn default() -> Lod {
+        Lod {
+            stripe_size: layout::STRIPE_SIZE_DEFAULT,
+            stripe_count: i32::from(layout::STRIPE_COUNT_DEFAULT),
+            stripe_offset: -1,
+            policy: Policy::default(),
+        }
+    }
+}
+
+impl Lod {
+    /// As a layout that asks for nothing falls back to.
+    #[must_use]
+    pub fn template(&self) -> Template {
+        let Lod { stripe_size, stripe_count, stripe_offset: start, .. } = *self;
+        Template { stripe_size, stripe_count, start, ..Template::default() }
     }
 }
 

@@ -25,6 +25,7 @@ use crate::keys;
 use crate::limits::SHARED_KEYS_MAX;
 use crate::op::{self, Answer, Op};
 use crate::share::ShareKey;
+use crate::spaces::OstAt;
 use crate::state::{Effect, State};
 use crate::tx::{Decided, OpError, Tx};
 
@@ -58,7 +59,7 @@ pub(crate) struct Engine {
     pub(crate) store: Rc<dyn MetaStore>,
     pub(crate) state: RefCell<State>,
     pub(crate) failed: FailedHook,
-    pub(crate) ost_list: Rc<dyn Fn() -> Vec<u32>>,
+    pub(crate) ost_list: Rc<dyn Fn() -> Vec<OstAt>>,
     /// Something was applied: the commit task sleeps until then.
     pub(crate) dirtied: Notify,
     /// So much is dirty that a commit should not wait for its interval.
@@ -71,7 +72,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(config: MdtConfig, store: Rc<dyn MetaStore>, state: State, ost_list: Rc<dyn Fn() -> Vec<u32>>) -> Engine {
+    pub(crate) fn new(config: MdtConfig, store: Rc<dyn MetaStore>, state: State, ost_list: Rc<dyn Fn() -> Vec<OstAt>>) -> Engine {
         let destroys_durable = Cell::new(state.destroy_next);
         Engine {
             config,

@@ -36,6 +36,7 @@ mod opens;
 mod perm;
 mod record;
 mod share;
+mod spaces;
 mod state;
 mod tally;
 mod target;
@@ -43,7 +44,8 @@ mod target;
 mod tests;
 mod tx;
 
-pub use config::{Bugs, MdtConfig};
+pub use config::{Bugs, Lod, MdtConfig};
+pub use spaces::OstAt;
 pub use target::{Mdt, StartError};
 
 /// Reads `bytes` as every record and request value that the MDT decodes; says whether any took them. For fuzzing.

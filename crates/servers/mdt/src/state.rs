@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use layout::Template;
-use placement::{Ost, RoundRobin};
-use types::{Fid, Transno};
+use types::{Fid, Timespec, Transno};
 
+use crate::config::Lod;
 use crate::hash::HashKey;
 use crate::ids::Ids;
 use crate::opens::{OpenFile, Opens};
 use crate::share::Share;
+use crate::spaces::{OstAt, Spaces};
 use crate::tx::{Decided, OpError};
 
 /// What an applied operation changes in memory.
@@ -36,7 +37,8 @@ pub(crate) struct State {
     pub(crate) files: Ids,
     pub(crate) objects: Ids,
     pub(crate) share: Share,
-    pub(crate) round_robin: RoundRobin,
+    pub(crate) spaces: Spaces,
+    pub(crate) lod: Lod,
     /// Number of the next record of the destroy log.
     pub(crate) destroy_next: u64,
     /// Highest transno ever applied.
@@ -62,9 +64,10 @@ impl State {
     }
 
     /// OSTs for a file.
-    pub(crate) fn place(&mut self, template: &Template, osts: &[u32]) -> Decided<Vec<u32>> {
-        let osts: Vec<Ost> = osts.iter().map(|index| Ost { index: *index, node: 0, usable: true }).collect();
-        self.round_robin.choose(template, &osts).map_err(|error| OpError::Refused(error.errno()))
+    pub(crate) fn place(&mut self, template: &Template, osts: &[OstAt], now: Timespec) -> Decided<Vec<u32>> {
+        let now = u64::try_from(now.sec).unwrap_or(0);
+        let chosen = self.spaces.place(template, osts, &self.lod.policy, now);
+        chosen.map_err(|error| OpError::Refused(error.errno()))
     }
 
     /// Carries out what an applied operation decided.

@@ -16,9 +16,10 @@ use crate::boot::{self, Seed};
 use crate::engine::{Caller, Engine, History};
 use crate::limits::FULL_COMMITS_MAX;
 use crate::locks::{Locked, Locks, Wanted};
+use crate::spaces::OstAt;
 use crate::tally::Tally;
 use crate::tx::{Decided, OpError};
-use crate::{MdtConfig, background, op};
+use crate::{Lod, MdtConfig, background, op};
 
 /// Orphans that one transaction sweeps.
 const SWEEP_BATCH: usize = 256;
@@ -71,13 +72,13 @@ impl History for Sessions<'_> {
 
 impl Mdt {
     /// Opens what `store` holds (a fresh store gets its root directory), raises the epoch and starts the background
-    /// tasks. `osts`: asking side for destroys; `ost_list`: indices of the active OSTs.
+    /// tasks. `osts`: asking side for destroys; `ost_list`: the OSTs that there are.
     pub async fn start(
         env: &Env,
         config: MdtConfig,
         store: Rc<dyn MetaStore>,
         osts: Option<Rc<Endpoint>>,
-        ost_list: Rc<dyn Fn() -> Vec<u32>>,
+        ost_list: Rc<dyn Fn() -> Vec<OstAt>>,
     ) -> Result<Rc<Mdt>, StartError> {
         let seed = Seed { words: [env.random(), env.random()], round_robin: env.random(), now: env.wall() };
         let booted = boot::boot(&store, &config, &seed).await?;
@@ -111,6 +112,7 @@ impl Mdt {
         env.spawn("mdt_commit", background::commit::run(mdt.clone()));
         if mdt.osts.is_some() {
             env.spawn("mdt_destroy", background::destroy::run(mdt.clone()));
+            env.spawn("mdt_spaces", background::spaces::run(mdt.clone()));
         }
         if !mdt.exports.is_recovering() {
             mdt.sweep_orphans().await;
@@ -132,6 +134,7 @@ impl Mdt {
         };
         self.engine.wake_all();
         self.destroys_grew.notify_waiters();
+        self.engine.state.borrow().spaces.wanted.notify_one();
         committed
     }
 
@@ -146,6 +149,22 @@ impl Mdt {
     #[must_use]
     pub fn md_stats(&self) -> String {
         self.tally.render(self.env.wall())
+    }
+
+    /// Where files go for which nobody asked.
+    #[must_use]
+    pub fn lod(&self) -> Lod {
+        self.engine.state.borrow().lod
+    }
+
+    /// Sets it, from the next file on.
+    ///
+    /// # Errors
+    /// What is out of bounds, in words.
+    pub fn set_lod(&self, lod: Lod) -> Result<(), String> {
+        lod.template().check().map_err(|error| error.to_string())?;
+        self.engine.state.borrow_mut().lod = lod;
+        Ok(())
     }
 
     /// Forgets what was counted.

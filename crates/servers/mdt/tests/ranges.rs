@@ -84,9 +84,9 @@ impl World {
                 Ost::start(&env, OstConfig::new(fsname, target.index), meta, objects).await.expect("boots")
             } else {
                 let mut config = MdtConfig::new(fsname, 0);
-                (config.bugs, config.stripe_count_default) = (bugs, -1);
+                (config.bugs, config.lod.stripe_count) = (bugs, -1);
                 let osts = Some(endpoint(&env, 99, true));
-                Mdt::start(&env, config, meta, osts, Rc::new(|| (0..OSTS).collect())).await.expect("boots")
+                Mdt::start(&env, config, meta, osts, Rc::new(|| (0..OSTS).map(mdt::OstAt::from).collect())).await.expect("boots")
             };
             service.add_target(running);
             service.serve(env.listen(addr(target)).await.expect("a free address"));

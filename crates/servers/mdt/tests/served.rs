@@ -172,7 +172,8 @@ impl World {
             let mut config = MdtConfig::new("testfs".parse().expect("a name"), 0);
             config.bugs = bugs;
             let osts = endpoint(&env, 99, true);
-            let mdt = Mdt::start(&env, config, store, Some(osts), Rc::new(|| vec![0])).await.expect("a good store");
+            let mdt =
+                Mdt::start(&env, config, store, Some(osts), Rc::new(|| vec![mdt::OstAt::from(0)])).await.expect("a good store");
             *slot.borrow_mut() = Some(mdt.clone());
             let node = Node::new(&env, cpts());
             node.add_target(mdt);

@@ -65,6 +65,17 @@ pub(crate) fn version(view: &dyn View, fsname: FsName) -> Result<u64, StoreError
     Ok(stored.as_deref().and_then(decode_u64).unwrap_or(0))
 }
 
+/// File systems that anybody registered for.
+pub(crate) fn fs_names(view: &dyn View) -> Result<Vec<FsName>, StoreError> {
+    let mut names = Vec::new();
+    view.scan(Table::Config, b"v", &mut |key, _| {
+        let name = key.strip_prefix(b"v");
+        names.extend(name.and_then(|name| std::str::from_utf8(name).ok()?.trim_end_matches('\0').parse::<FsName>().ok()));
+        name.is_some()
+    })?;
+    Ok(names)
+}
+
 /// Everything that is known of a file system; a name that nobody registered has version 0 and nothing in it.
 pub(crate) fn fs_config(view: &dyn View, fsname: FsName) -> Result<FsConfig, StoreError> {
     let mut config = FsConfig { fsname: fsname.to_string(), version: version(view, fsname)?, ..FsConfig::default() };

@@ -8,10 +8,10 @@ use osd::{MetaStore, StoreError, View, WriteSet};
 use service::spec::MGS;
 use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target};
 use tokio::sync::Notify;
-use types::{Errno, TargetId, Transno};
+use types::{Errno, FsName, TargetId, Transno};
 use wire::{Opcode, Reply, Request};
 
-use crate::{MgtConfig, StartError, op};
+use crate::{MgtConfig, StartError, op, record};
 
 #[derive(Default)]
 struct Failure {
@@ -61,6 +61,25 @@ impl Mgt {
                 told.await;
             }
         })
+    }
+
+    /// Sets a permanent parameter of a file system, or of all that are known here; without a value it is deleted. Durable
+    /// when it returns. Says which file systems there are.
+    ///
+    /// # Errors
+    /// ENOENT where none is known (of that name), EINVAL for what is no text of a bounded length, E2BIG over the bound.
+    pub async fn set_param(&self, fsname: Option<FsName>, name: &str, value: Option<&str>) -> Result<Vec<FsName>, Errno> {
+        let names = match fsname {
+            Some(name) => vec![name],
+            None => self.look(record::fs_names).await?,
+        };
+        if names.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        for fsname in &names {
+            op::set_param::store(self, *fsname, name, value.unwrap_or_default()).await?;
+        }
+        Ok(names)
     }
 
     /// Reads, decides and changes in one go, and makes it durable. What `decide` refuses changes nothing.

@@ -16,6 +16,8 @@ use crate::{Report, Scenario, blackout, directed};
 pub(crate) const PEACE_MAX: Span = Span::secs(400);
 /// Removed objects are gone within this.
 pub(crate) const SWEEP_MAX: Span = Span::secs(200);
+/// What lies between the clocks of clients, nanoseconds: the first is behind the servers, the third ahead of them.
+const CLOCK_STEP_NS: i64 = 700_000_000;
 /// Longest working time.
 const WORK_MAX: Span = Span::secs(3 * 3600);
 
@@ -61,6 +63,9 @@ impl<'a> Run<'a> {
     fn start(cluster: &'a Cluster, scenario: &'a Scenario) -> Run<'a> {
         let mut rng = cluster.sim.rng();
         let nodes: Vec<_> = (0..scenario.clients).map(|index| cluster.client_node(&format!("client{index}"), index)).collect();
+        for (index, node) in (0..).zip(&nodes) {
+            node.skew_clock(CLOCK_STEP_NS * (index - 1));
+        }
         let nemesis = Nemesis::new(rng.fork(), scenario, nodes.clone());
         let (users, racers) = (Vec::new(), Vec::new());
         Run { cluster, scenario, rng, nodes, users, arena: None, racers, nemesis, fresh: 100 }
@@ -123,7 +128,6 @@ impl<'a> Run<'a> {
             let base = bases[(index * self.scenario.users + user) as usize];
             let name = format!("user {index}.{user}");
             let runner = Runner::new(client.clone(), base);
-            runner.mirror().borrow_mut().model.loose_times = self.scenario.restarts > 0;
             self.users.push(User::start(&name, node, runner, self.rng.fork(), ops));
         }
         if let Some(arena) = self.arena {

@@ -182,7 +182,7 @@ async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<St
             let mut config = MdtConfig::new(plan.fsname, id.index);
             config.bugs = plan.bugs.mdt;
             let osts = plan.osts();
-            let list: Rc<dyn Fn() -> Vec<u32>> = Rc::new(move || osts.clone());
+            let list: Rc<dyn Fn() -> Vec<mdt::OstAt>> = Rc::new(move || osts.iter().copied().map(mdt::OstAt::from).collect());
             let mdt = Mdt::start(env, config, meta, Some(endpoint.clone()), list).await.map_err(text)?;
             let told = Rc::downgrade(state);
             mdt.failed(Rc::new(move |reason: &str| {

@@ -51,6 +51,7 @@ pub(crate) fn compare_attr(node: &Node, attr: &Attr) -> Result<(), String> {
     }
     match node.mtime {
         Some(mtime) => same("modification time", &attr.mtime(), &mtime),
+        None if node.mtime_before == Some(attr.mtime()) => Err("a time that was set by hand outlives a later write".to_owned()),
         None => Ok(()),
     }
 }

@@ -45,9 +45,10 @@ pub struct Node {
     pub linkable: bool,
     /// Open slots.
     pub opens: u32,
-    /// Where it was set, and nothing has changed it or opened the file since: an open for writing lets the objects'
-    /// own times count again.
+    /// Where it was set by hand, and nothing has changed it since.
     pub mtime: Option<Timespec>,
+    /// Was set by hand, and then the file was written to: not to be seen again.
+    pub mtime_before: Option<Timespec>,
     /// Extended attributes.
     pub xattrs: BTreeMap<XattrName, Vec<u8>>,
     /// Data as the last fsync left it, unless written since.
@@ -58,7 +59,19 @@ impl Node {
     fn new(body: Body, perm: u32) -> Node {
         let nlink = if matches!(body, Body::Dir { .. }) { 2 } else { 1 };
         let xattrs = BTreeMap::new();
-        Node { body, perm: perm & 0o7777, uid: 0, gid: 0, nlink, linkable: false, opens: 0, mtime: None, xattrs, synced: None }
+        Node {
+            body,
+            perm: perm & 0o7777,
+            uid: 0,
+            gid: 0,
+            nlink,
+            linkable: false,
+            opens: 0,
+            mtime: None,
+            mtime_before: None,
+            xattrs,
+            synced: None,
+        }
     }
 
     /// Whether it is a directory.
@@ -130,8 +143,6 @@ pub struct Model {
     slots: BTreeMap<u8, Slot>,
     next: Ino,
     freed: Vec<Ino>,
-    /// Servers restart: then a file may stay dirty though nobody has it open, and its objects' times count.
-    pub loose_times: bool,
 }
 
 impl Default for Model {
@@ -145,13 +156,7 @@ impl Model {
     #[must_use]
     pub fn new() -> Model {
         let root = Node::new(Body::Dir { entries: BTreeMap::new(), parent: ROOT }, 0o755);
-        Model {
-            nodes: BTreeMap::from([(ROOT, root)]),
-            slots: BTreeMap::new(),
-            next: ROOT + 1,
-            freed: Vec::new(),
-            loose_times: false,
-        }
+        Model { nodes: BTreeMap::from([(ROOT, root)]), slots: BTreeMap::new(), next: ROOT + 1, freed: Vec::new() }
     }
 
     /// A node that lives.
@@ -306,10 +311,8 @@ impl Model {
             }
             Op::Utimens { path, sec, nsec } => {
                 let ino = self.find(path)?;
-                let loose = self.loose_times;
                 let node = self.node_mut(ino);
-                let exact = !matches!(node.body, Body::File { .. }) || (node.opens == 0 && !loose);
-                node.mtime = exact.then(|| Timespec::new(*sec, *nsec));
+                (node.mtime, node.mtime_before) = (Some(Timespec::new(*sec, *nsec)), None);
                 Expect::Attr(ino)
             }
             Op::Write { slot, offset, len, salt } => self.write(*slot, *offset, *len, *salt),
@@ -414,7 +417,7 @@ impl Model {
 
     fn take_slot(&mut self, ino: Ino, slot: u8, append: bool) {
         let node = self.node_mut(ino);
-        (node.opens, node.mtime) = (node.opens + 1, None);
+        node.opens += 1;
         self.slots.insert(slot, Slot { ino, append });
     }
 
@@ -585,8 +588,9 @@ impl Model {
         }
         if len > 0 {
             data[offset..end].copy_from_slice(&pattern(salt, len as usize));
+            node.mtime_before = node.mtime.take().or(node.mtime_before);
         }
-        (node.mtime, node.synced) = (None, None);
+        node.synced = None;
         Expect::Done
     }
 

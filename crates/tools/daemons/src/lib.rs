@@ -22,6 +22,7 @@ mod metrics;
 pub mod mount;
 pub mod mounts;
 pub mod panics;
+mod permanent;
 pub mod ping;
 pub mod rundir;
 pub mod serve;

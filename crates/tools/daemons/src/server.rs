@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use endpoint::{Endpoint, EndpointConfig};
-use env::{Env, ParamTree};
+use env::{Env, LocalFuture, ParamTree};
 use mdt::{Mdt, MdtConfig};
 use mgt::{Mgt, MgtConfig};
 use osd_disk::TargetLock;
@@ -24,12 +24,13 @@ use ost::{Ost, OstConfig};
 use selftest::{SelfTest, SelfTestConfig};
 use service::{Exports, Node, NodeConfig};
 use tokio::sync::watch;
-use types::{ClientId, FsName, Net, Nid, NidAddr, Span, TargetKind};
+use types::{ClientId, Creds, Errno, FsName, Net, Nid, NidAddr, Span, TargetKind};
 
 use self::directory::Directory;
-use crate::ctl::{self, Device, Who};
+use crate::ctl::{self, Ask, Device, Failure, Reply, Who};
 use crate::machine::Machine;
 use crate::metrics;
+use crate::permanent::Permanent;
 use crate::rundir::Registered;
 use crate::targets::{self, TargetDir};
 
@@ -59,8 +60,6 @@ pub struct ServerOptions {
 /// A target being served.
 pub(crate) struct Running {
     pub(crate) name: String,
-    pub(crate) fsname: FsName,
-    pub(crate) index: u32,
     pub(crate) dir: PathBuf,
     pub(crate) body: Body,
     /// Held for as long as the target is served.
@@ -105,6 +104,8 @@ pub struct Server {
     commit_interval: Span,
     failed: watch::Sender<Option<String>>,
     ctl: RefCell<Option<Registered>>,
+    params: ParamTree,
+    permanent: Permanent,
 }
 
 impl Server {
@@ -146,7 +147,10 @@ impl Server {
             commit_interval: options.commit_interval,
             failed,
             ctl: RefCell::new(None),
+            params: ParamTree::new(),
+            permanent: Permanent::default(),
         });
+        self::params::register(&server.params, &server);
         server.watch_failures();
         announce::start(&server, &found);
         Ok(server)
@@ -179,20 +183,30 @@ impl Server {
         }
     }
 
-    /// Registers parameters and opens the control socket `PID-server-LABEL.sock`.
+    /// Takes over what is permanent and new. Not before the MGS was asked: what was kept may have been deleted since.
+    async fn take_permanent(&self) {
+        self.permanent.apply(&self.params, &self.directory.permanent()).await;
+    }
+
+    /// The MGT, if it is here.
+    fn mgt(&self) -> Option<Rc<Mgt>> {
+        self.targets.iter().find_map(|target| match &target.body {
+            Body::Mgt(mgt) => Some(mgt.clone()),
+            _ => None,
+        })
+    }
+
+    /// Opens the control socket `PID-server-LABEL.sock`.
     pub fn control(self: &Rc<Self>, label: &str) -> Result<()> {
-        let params = ParamTree::new();
-        self::params::register(&params, self);
-        let socket = ctl::server::serve(&self.env, &format!("server-{label}"), &params, Rc::new(Control(Rc::downgrade(self))))?;
+        let answers = Rc::new(Control(Rc::downgrade(self)));
+        let socket = ctl::server::serve(&self.env, &format!("server-{label}"), &self.params, answers)?;
         *self.ctl.borrow_mut() = Some(socket);
         Ok(())
     }
 
     /// Answers Prometheus, if that was asked for.
     pub async fn serve_metrics(self: &Rc<Self>) {
-        let params = ParamTree::new();
-        self::params::register(&params, self);
-        let endpoint = metrics::start(&self.env, self.metrics_at, params, self.machine.lnet.clone()).await;
+        let endpoint = metrics::start(&self.env, self.metrics_at, self.params.clone(), self.machine.lnet.clone()).await;
         *self.metrics.borrow_mut() = endpoint;
     }
 
@@ -311,7 +325,7 @@ impl Starting<'_> {
         };
         self.node.add_target(body.target());
         tracing::info!("{}: served from {}", target.name(), target.dir.display());
-        Ok(Running { name: target.name(), fsname, index, dir: target.dir.clone(), body, _lock: lock, store })
+        Ok(Running { name: target.name(), dir: target.dir.clone(), body, _lock: lock, store })
     }
 
     async fn start_ost(&self, fsname: FsName, index: u32, store: &store::Opened) -> Result<Rc<Ost>> {
@@ -355,9 +369,27 @@ impl ctl::server::Answers for Control {
         server.targets.iter().map(device).collect()
     }
 
+    fn special(&self, ask: Ask, _creds: Creds) -> LocalFuture<'static, Result<Reply, Failure>> {
+        let mgt = self.0.upgrade().and_then(|server| server.mgt());
+        Box::pin(async move {
+            match (ask, mgt) {
+                (Ask::SetPermanent { fsname, name, value }, Some(mgt)) => set_permanent(&mgt, fsname, &name, value).await,
+                (Ask::SetPermanent { .. }, None) => Err(Failure { errno: Errno::ENODEV.raw(), text: "no MGS is here".into() }),
+                _ => Err(Failure { errno: Errno::ENOTTY.raw(), text: "this daemon is no client".into() }),
+            }
+        })
+    }
+
     fn nids(&self) -> Vec<String> {
         self.0.upgrade().map_or_else(Vec::new, |server| vec![server.addr.to_string()])
     }
+}
+
+async fn set_permanent(mgt: &Mgt, fsname: Option<String>, name: &str, value: Option<String>) -> Result<Reply, Failure> {
+    let failed = |errno: Errno| Failure { errno: errno.raw(), text: format!("setting {name}: {}", errno.text()) };
+    let fsname = fsname.map(|name| name.parse()).transpose().map_err(|_| failed(Errno::EINVAL))?;
+    let names = mgt.set_param(fsname, name, value.as_deref()).await.map_err(failed)?;
+    Ok(Reply::Lines(names.iter().map(ToString::to_string).collect()))
 }
 
 fn device(target: &Running) -> Device {

@@ -50,7 +50,7 @@ pub(crate) async fn allocate(open: &Rc<Open>, mode: u32, offset: u64, length: u6
 async fn allocate_locked(open: &Rc<Open>, layout: &Rc<Layout>, mode: u32, extent: Extent) -> Result<()> {
     open.inode.with_view(|view| view.reshaped(layout.stripe_count));
     let shares = shares(layout, extent);
-    let now = open.inner.env.wall();
+    let now = open.inode.stamp(open.inner.env.wall());
     if mode & fallocate::KEEP_SIZE == 0 && shares.len() > 1 {
         send(open, layout, fallocate::ALLOCATE | fallocate::KEEP_SIZE, &shares, now).await?;
     }

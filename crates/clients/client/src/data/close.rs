@@ -119,7 +119,7 @@ impl Inner {
 
     async fn settle_size(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<()> {
         let mut stat = self.stat(ctx, fid, 0).await?;
-        self.resolve(ctx, &mut stat.attr, stat.layout.as_ref()).await?;
+        self.resolve(ctx, &mut stat).await?;
         if crate::needs_glimpse(&stat.attr) && !self.config.bugs.forget_glimpse {
             self.state_size(ctx, &stat.attr, stat.epoch).await?;
         }

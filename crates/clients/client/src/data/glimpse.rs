@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use env::LocalFuture;
 use layout::Layout;
-use types::{Errno, TargetId};
+use types::{Errno, TargetId, Timespec};
 use wire::body::{ObjectRange, OstAttr, OstBatchReq};
 use wire::{Attr, Opcode, SizeState, decode_body};
 use zerocopy::IntoBytes;
@@ -82,39 +82,46 @@ impl Inner {
         let inode = self.inode(stat.attr.fid()).filter(|_| crate::needs_glimpse(&stat.attr));
         let untouched = inode.and_then(|inode| inode.with_view(|view| view.is_untouched(stat.epoch)));
         if let (Some(true), Some(layout)) = (untouched, &stat.layout) {
-            self.settle(&mut stat.attr, layout, &Objects::new());
+            settle(&mut stat.attr, stat.mtime_set, layout, &Objects::new());
             return Ok(());
         }
-        self.resolve(ctx, &mut stat.attr, stat.layout.as_ref()).await
+        self.resolve(ctx, stat).await
     }
 
-    /// Puts the true size into the attributes of a dirty file.
-    pub(crate) async fn resolve(self: &Rc<Self>, ctx: &Ctx, attr: &mut Attr, layout: Option<&Rc<Layout>>) -> Result<()> {
-        let Some(layout) = layout else { return Ok(()) };
+    /// Puts the true size into what the MDT said of a dirty file.
+    pub(crate) async fn resolve(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
+        let Some(layout) = &stat.layout else { return Ok(()) };
+        self.resolve_attr(ctx, &mut stat.attr, stat.mtime_set, layout).await
+    }
+
+    /// The same where the modification time was set by hand at `mtime_set`.
+    pub(crate) async fn resolve_attr(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        attr: &mut Attr,
+        mtime_set: Timespec,
+        layout: &Rc<Layout>,
+    ) -> Result<()> {
         if !crate::needs_glimpse(attr) || self.config.bugs.forget_glimpse {
             return Ok(());
         }
         let found = self.glimpse(ctx, &[Question::all(layout)]).await.map_err(|error| error.about(attr.fid()))?;
-        self.settle(attr, layout, &found[0]);
+        settle(attr, mtime_set, layout, &found[0]);
         Ok(())
-    }
-
-    /// The objects' word for the attributes, corrected by what this client alone knows.
-    pub(crate) fn settle(&self, attr: &mut Attr, layout: &Layout, found: &Objects) {
-        let objects: Vec<_> = (0..u32::from(layout.stripe_count)).map(|i| found.get(&i).copied().unwrap_or_default()).collect();
-        size::resolve(attr, layout, &objects);
-        let set = self.inode(attr.fid()).and_then(|inode| inode.with_view(|view| view.mtime_set())?);
-        if let Some(time) = set {
-            attr.set_mtime(time);
-        }
     }
 
     /// Size of a file now, whatever the MDT believes.
     pub(crate) async fn current_size(self: &Rc<Self>, ctx: &Ctx, attr: &Attr, layout: &Rc<Layout>) -> Result<u64> {
         let mut attr = Attr { size_state: SizeState::Dirty as u32, ..*attr };
-        self.resolve(ctx, &mut attr, Some(layout)).await?;
+        self.resolve_attr(ctx, &mut attr, Timespec::default(), layout).await?;
         Ok(attr.size)
     }
+}
+
+/// The objects' word for the attributes.
+pub(crate) fn settle(attr: &mut Attr, mtime_set: Timespec, layout: &Layout, found: &Objects) {
+    let objects: Vec<_> = (0..u32::from(layout.stripe_count)).map(|i| found.get(&i).copied().unwrap_or_default()).collect();
+    size::resolve(attr, mtime_set, layout, &objects);
 }
 
 /// One object, as a batch names it.

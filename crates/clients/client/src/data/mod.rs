@@ -24,7 +24,7 @@ pub(crate) use allocate::allocate;
 pub(crate) use append::append;
 pub(crate) use close::close;
 pub(crate) use copy::copy;
-pub(crate) use glimpse::Question;
+pub(crate) use glimpse::{Question, settle};
 pub(crate) use read::read;
 pub(crate) use seek::seek;
 pub(crate) use sync::fsync;
@@ -39,12 +39,16 @@ fn place(layout: &Layout, stripe: u32) -> (Fid, TargetId) {
     (object, TargetId::ost(ost.0))
 }
 
-/// The layout under which to write; a file made without one gets it with its first open for write.
+/// The layout under which to write; a file made without one gets it with its first open for write, or now.
 async fn layout_for_write(open: &Rc<Open>) -> Result<Rc<Layout>> {
     if let Some(layout) = open.inode.layout() {
         return Ok(layout);
     }
     let stat = open.inner.stat(&open.ctx, open.inode.fid, open.handle).await?;
-    open.inode.learn(&stat.attr, stat.layout);
+    open.inode.learn(&stat);
+    if open.inode.layout().is_none() {
+        let stat = open.inner.place(open.inode.fid).await?;
+        open.inode.learn(&stat);
+    }
     open.inode.layout().ok_or_else(|| Error::local(Errno::ENODATA, "layout").about(open.inode.fid))
 }

@@ -151,7 +151,7 @@ impl Open {
             return Ok(Some(layout));
         }
         let stat = self.inner.stat(&self.ctx, self.inode.fid, self.handle).await?;
-        self.inode.learn(&stat.attr, stat.layout);
+        self.inode.learn(&stat);
         Ok(self.inode.layout())
     }
 }

@@ -26,7 +26,7 @@ pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes)
     let layout = layout_for_write(open).await?;
     drop_set_id(open).await?;
     open.wrote.set(true);
-    let write = Write { open, layout: &layout, flags, extent, data: &data, mtime: open.inner.env.wall() };
+    let write = Write { open, layout: &layout, flags, extent, data: &data, mtime: open.inode.stamp(open.inner.env.wall()) };
     let written = write.send().await?;
     if flags & O_DSYNC != 0 && !open.inode.mdt_synced.get() {
         open.inner.sync_mdt(&open.ctx, open.inode.fid).await?;
@@ -47,7 +47,7 @@ pub(super) async fn drop_set_id(open: &Rc<Open>) -> Result<()> {
     }
     let change = Change { valid, handle: open.handle, ..Change::default() };
     let stat = open.inner.setattr(&open.ctx, open.inode.fid, change).await?;
-    open.inode.learn(&stat.attr, None);
+    open.inode.learn(&stat);
     Ok(())
 }
 

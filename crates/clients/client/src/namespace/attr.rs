@@ -76,31 +76,23 @@ impl Client {
             self.0.run("truncate", async move { inner.truncate(&ctx, fid, change).await }).await?
         } else {
             let mut stat = self.0.setattr(ctx, fid, change).await?;
-            self.0.resolve(ctx, &mut stat.attr, stat.layout.as_ref()).await?;
+            self.0.resolve(ctx, &mut stat).await?;
             stat
         };
-        let mut attr = stat.attr;
         if let Some(inode) = self.0.inode(fid) {
-            inode.learn(&attr, stat.layout);
-            if let Some(SetTime::At(time)) = set.mtime {
-                inode.with_view(|view| view.set_mtime(time));
-                attr.set_mtime(time);
-            }
+            inode.learn(&stat);
         }
-        Ok(attr)
+        Ok(stat.attr)
     }
 }
 
 impl Inner {
     /// The request itself.
     pub(crate) async fn setattr(self: &Rc<Self>, ctx: &Ctx, fid: Fid, change: Change) -> Result<Stat> {
-        let body = SetattrReq {
-            attr: change.attr.with_fid(fid),
-            valid: change.valid,
-            handle: change.handle,
-            write_epoch: change.epoch,
-            ..SetattrReq::default()
-        };
+        let mut attr = change.attr.with_fid(fid);
+        attr.set_btime(self.env.wall());
+        let body =
+            SetattrReq { attr, valid: change.valid, handle: change.handle, write_epoch: change.epoch, ..SetattrReq::default() };
         let call = self.call(ctx, Opcode::MdtSetattr, &body).modifies();
         let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
         Stat::of(&answer.reply, "mds_setattr")

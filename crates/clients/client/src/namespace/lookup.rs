@@ -9,7 +9,7 @@ use wire::{Attr, Opcode};
 
 use super::check_name;
 use crate::client::{Client, Inner};
-use crate::data::Question;
+use crate::data::{Question, settle};
 use crate::file::File;
 use crate::inode::Stat;
 use crate::join::join_bounded;
@@ -53,7 +53,7 @@ impl Client {
     pub async fn getattr(&self, ctx: &Ctx, fid: Fid, file: Option<&File>) -> Result<Attr> {
         let mut stat = self.0.stat(ctx, fid, file.map_or(0, |file| file.0.handle)).await?;
         if let Some(inode) = self.0.inode(fid) {
-            inode.learn(&stat.attr, stat.layout.clone());
+            inode.learn(&stat);
         }
         self.0.resolve_stat(ctx, &mut stat).await?;
         self.0.offer_size(ctx, &stat);
@@ -79,8 +79,8 @@ impl Client {
             match stat {
                 Ok(stat) => {
                     attrs[index] = stat.attr;
-                    if let Some(layout) = stat.layout.filter(|_| crate::needs_glimpse(&stat.attr)) {
-                        asked.push(index);
+                    if let Some(layout) = stat.layout.clone().filter(|_| crate::needs_glimpse(&stat.attr)) {
+                        asked.push((index, stat));
                         questions.push(Question::all(&layout));
                     }
                 }
@@ -92,8 +92,8 @@ impl Client {
             return Ok(());
         }
         let found = self.0.glimpse(ctx, &questions).await?;
-        for ((index, question), objects) in asked.into_iter().zip(&questions).zip(found) {
-            self.0.settle(&mut attrs[index], &question.layout, &objects);
+        for (((index, stat), question), objects) in asked.into_iter().zip(&questions).zip(found) {
+            settle(&mut attrs[index], stat.mtime_set, &question.layout, &objects);
         }
         Ok(())
     }

@@ -93,7 +93,7 @@ impl Client {
         let call = self.0.call(ctx, Opcode::MdtLink, &body).name(name).modifies();
         let answer = self.0.ask(self.0.mdt_of(parent), call).await.map_err(|error| error.about(fid))?;
         let mut stat = Stat::of(&answer.reply, "mds_link")?;
-        self.0.resolve(ctx, &mut stat.attr, stat.layout.as_ref()).await?;
+        self.0.resolve(ctx, &mut stat).await?;
         Ok(stat.attr)
     }
 

@@ -18,7 +18,7 @@ use crate::{Ctx, Result, flags};
 
 impl Client {
     /// Opens `name` in `parent`, making it if it is not there (with O_EXCL it must not be). `striping`: of a file that
-    /// is made; else its directory's default. One request, unless O_TRUNC has objects to cut.
+    /// is made; else its directory's default, or with O_DELAY_LAYOUT none before `lustre.lov` is set or data written. One request, unless O_TRUNC has objects to cut.
     ///
     /// # Errors
     /// EEXIST with O_EXCL, EACCES, EISDIR, ENOSPC; EINVAL for a striping out of bounds.
@@ -33,13 +33,17 @@ impl Client {
     ) -> Result<(Attr, File)> {
         let open_flags = open_flags | flags::O_CREAT;
         let mode = S_IFREG | mode & !S_IFMT;
-        let make = Make { parent, name, mode, rdev: 0, target: b"", striping, open_flags, flags: create::OPEN };
+        let later = if open_flags & flags::O_DELAY_LAYOUT != 0 && striping.is_none() { create::NO_LAYOUT } else { 0 };
+        let make = Make { parent, name, mode, rdev: 0, target: b"", striping, open_flags, flags: create::OPEN | later };
         let call = self.0.create_call(ctx, &make)?.keep(Keep::Open);
         let file = self.0.open_by(ctx, self.0.mdt_of(parent), call.into(), open_flags).await?;
         let mut stat = file.attr();
         // A file that this call made, or cut, has no bytes: only one that was there must be asked for.
         if open_flags & flags::O_TRUNC == 0 && !file.0.made {
-            self.0.resolve(ctx, &mut stat, file.0.inode.layout().as_ref()).await?;
+            let inode = &file.0.inode;
+            if let Some(layout) = inode.layout() {
+                self.0.resolve_attr(ctx, &mut stat, inode.mtime_set(), &layout).await?;
+            }
             *file.0.attr.borrow_mut() = stat;
         }
         Ok((stat, file))

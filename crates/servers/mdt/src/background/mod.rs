@@ -3,3 +3,4 @@
 pub(crate) mod commit;
 pub(crate) mod destroy;
 pub(crate) mod ranges;
+pub(crate) mod spaces;

@@ -61,7 +61,8 @@ async fn sweep(mdt: &Rc<Mdt>) -> Decided<()> {
     let mut done = BTreeSet::new();
     loop {
         let listed = (mdt.engine.ost_list)();
-        let wanted: BTreeSet<u32> = held.osts.iter().copied().chain(listed).filter(|ost| !done.contains(ost)).collect();
+        let wanted: BTreeSet<u32> =
+            held.osts.iter().copied().chain(listed.iter().map(|ost| ost.index)).filter(|ost| !done.contains(ost)).collect();
         if wanted.is_empty() {
             break;
         }

@@ -36,7 +36,7 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
             return Err(Errno::EEXIST.into());
         }
         let inode = op.tx.inode(entry.record.fid)?;
-        return op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false });
+        return op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false, no_layout: false });
     }
     if parent.attr.nlink == 0 {
         return Err(Errno::ENOENT.into());
@@ -52,7 +52,8 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
     op.tx.touch_dir(parent.fid(), name.len() as i64, subdirs)?;
     op.change(inode.clone());
     if body.flags & flags::OPEN != 0 && inode.attr.is_file() {
-        return op.open_inode(inode, &Opening { flags: body.open_flags, fresh: true });
+        let no_layout = body.flags & flags::NO_LAYOUT != 0;
+        return op.open_inode(inode, &Opening { flags: body.open_flags, fresh: true, no_layout });
     }
     op.full_answer(&inode, 0, disposition::CREATED)
 }
@@ -63,7 +64,8 @@ pub(super) fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decid
     let existing = op.tx.find(first.attr.fid())?;
     match existing {
         Some(inode) if body.flags & flags::OPEN != 0 => {
-            op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false }).map(Some)
+            let no_layout = body.flags & flags::NO_LAYOUT != 0;
+            op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false, no_layout }).map(Some)
         }
         Some(inode) => op.full_answer(&inode, 0, first.disposition).map(Some),
         None if op.committed || first.disposition & disposition::CREATED == 0 => Err(Errno::ESTALE.into()),
@@ -190,7 +192,7 @@ impl Op<'_, '_> {
         }
         let template = self.wanted(parent, asked)?;
         template.check().map_err(|error| error.errno())?;
-        let osts = self.state.place(&template, &(self.osts)())?;
+        let osts = self.state.place(&template, &(self.osts)(), self.tx.now)?;
         let layout = Layout {
             stripe_size: template.stripe_size,
             stripe_count: u16::try_from(osts.len()).map_err(|_| Errno::EINVAL)?,
@@ -217,11 +219,6 @@ impl Op<'_, '_> {
         {
             template = template.or(&default);
         }
-        let global = Template {
-            stripe_size: self.config.stripe_size_default,
-            stripe_count: self.config.stripe_count_default,
-            ..Template::default()
-        };
-        Ok(template.or(&global))
+        Ok(template.or(&self.state.lod.template()))
     }
 }

@@ -25,6 +25,7 @@ use wire::{Attr, Opcode, Request, SizeState, encode_body};
 use crate::MdtConfig;
 use crate::record::{INODE_ORPHAN, Inode};
 use crate::share::ShareKey;
+use crate::spaces::OstAt;
 use crate::state::{Effect, State};
 use crate::tx::{Decided, Tx};
 
@@ -44,7 +45,7 @@ pub(crate) struct Op<'a, 'v> {
     pub(crate) state: &'a mut State,
     pub(crate) config: &'a MdtConfig,
     /// Asks for the active OSTs.
-    pub(crate) osts: &'a dyn Fn() -> Vec<u32>,
+    pub(crate) osts: &'a dyn Fn() -> Vec<OstAt>,
 }
 
 /// What to answer.
@@ -60,18 +61,26 @@ pub(crate) struct AttrAnswer {
     pub(crate) attr: Attr,
     pub(crate) handle: u64,
     pub(crate) disposition: u32,
+    /// When its modification time was set by hand.
+    pub(crate) mtime_set: Timespec,
     pub(crate) layout: Vec<u8>,
+}
+
+impl AttrAnswer {
+    fn new(inode: &Inode, handle: u64, disposition: u32, layout: Vec<u8>) -> AttrAnswer {
+        AttrAnswer { attr: inode.attr, handle, disposition, mtime_set: inode.mtime_set, layout }
+    }
 }
 
 impl Answer {
     /// Attributes only.
     pub(crate) fn attr(inode: &Inode) -> Answer {
-        Answer::Attr(AttrAnswer { attr: inode.attr, handle: 0, disposition: 0, layout: Vec::new() })
+        Answer::Attr(AttrAnswer::new(inode, 0, 0, Vec::new()))
     }
 
     /// Attributes after the close of `handle`.
     pub(crate) fn closed(inode: &Inode, handle: u64) -> Answer {
-        Answer::Attr(AttrAnswer { attr: inode.attr, handle, disposition: 0, layout: Vec::new() })
+        Answer::Attr(AttrAnswer::new(inode, handle, 0, Vec::new()))
     }
 
     /// No body, `data` in buffer 1.
@@ -91,6 +100,9 @@ impl Answer {
                     disposition: answer.disposition,
                     reserved: 0,
                     write_epoch: epoch(answer.attr.fid()),
+                    mtime_set: answer.mtime_set.sec,
+                    mtime_set_nsec: answer.mtime_set.nsec,
+                    reserved2: 0,
                 };
                 vec![encode_body(&body), Bytes::from(answer.layout)]
             }
@@ -166,7 +178,7 @@ impl Op<'_, '_> {
     /// The answer with attributes and layout of `inode` as the operation leaves it.
     pub(crate) fn full_answer(&self, inode: &Inode, handle: u64, disposition: u32) -> Decided<Answer> {
         let layout = self.tx.layout_record(inode)?;
-        Ok(Answer::Attr(AttrAnswer { attr: inode.attr, handle, disposition, layout }))
+        Ok(Answer::Attr(AttrAnswer::new(inode, handle, disposition, layout)))
     }
 
     /// The decision depends on this inode as it is.

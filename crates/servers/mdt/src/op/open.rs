@@ -42,13 +42,15 @@ pub(crate) struct Opening {
     pub(crate) flags: u32,
     /// This operation made the file: its mode does not bind the one who made it.
     pub(crate) fresh: bool,
+    /// It gets its layout later: from `lustre.lov`, or with the first write.
+    pub(crate) no_layout: bool,
 }
 
 /// Opens by FID.
 pub(crate) fn open(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: OpenReq = op.request.body();
     let inode = op.tx.inode(Fid::from(body.fid))?;
-    op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false })
+    op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false, no_layout: false })
 }
 
 impl Op<'_, '_> {
@@ -64,7 +66,7 @@ impl Op<'_, '_> {
         let truncated = if how.fresh { Truncated::No } else { self.truncate(&mut inode, how.flags) };
         let regular = inode.attr.file_type() == S_IFREG;
         if regular && (write || truncated == Truncated::Objects) {
-            if !inode.has(INODE_HAS_LAYOUT) {
+            if !inode.has(INODE_HAS_LAYOUT) && !how.no_layout {
                 self.place_late(&mut inode)?;
             }
             if write {
@@ -105,6 +107,7 @@ impl Op<'_, '_> {
         self.drop_capability(inode);
         (inode.attr.size, inode.attr.blocks) = (0, 0);
         inode.attr.set_mtime(self.tx.now);
+        inode.mtime_set = self.tx.now;
         inode.attr.set_ctime(self.tx.now);
         if !is_root(&self.creds) {
             inode.attr.mode = without_suid(inode.attr.mode);

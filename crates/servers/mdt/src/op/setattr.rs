@@ -5,13 +5,13 @@
 //! times of the first reply.
 
 use osd::Table;
-use types::{Errno, Fid};
+use types::{Errno, Fid, Timespec};
 use wire::attr::{S_IFREG, S_ISGID};
 use wire::body::{SetattrReq, disposition, setattr as bits};
 use wire::{Attr, SizeState};
 
 use crate::keys;
-use crate::limits::FILE_BYTES_MAX;
+use crate::limits::{CLOCK_AHEAD_SECS, FILE_BYTES_MAX};
 use crate::op::{Answer, Op};
 use crate::perm::{ACL_ACCESS, W, is_root, without_suid};
 use crate::record::{INODE_HAS_ACL, INODE_HAS_LAYOUT, Inode};
@@ -31,6 +31,7 @@ pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let mut cut = 0;
     if body.valid & bits::SIZE != 0 {
         cut = truncate(op, &body.attr, &mut inode)?;
+        inode.mtime_set = set_at(op, &body);
     }
     if body.valid & (bits::MODE | bits::UID | bits::GID | bits::KILL_SUID | bits::KILL_CAPABILITY | bits::PROJID) != 0 {
         owner_and_mode(op, &body, &mut inode)?;
@@ -144,6 +145,13 @@ fn owner_and_mode(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> 
     Ok(())
 }
 
+/// When a time is set: now, by whichever of the server's and the caller's clock is ahead, so that what the caller wrote
+/// before is older. A clock that is far ahead is not believed, since later writes would not count before it.
+fn set_at(op: &Op<'_, '_>, body: &SetattrReq) -> Timespec {
+    let now = op.tx.now;
+    now.max(body.attr.btime().min(Timespec::new(now.sec.saturating_add(CLOCK_AHEAD_SECS), 0)))
+}
+
 fn times(op: &Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) {
     let has = |bit: u32| body.valid & bit != 0;
     let now = op.tx.now;
@@ -158,7 +166,7 @@ fn times(op: &Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) {
         inode.attr.set_mtime(now);
     }
     if has(bits::MTIME | bits::MTIME_NOW) {
-        inode.mtime_set = now;
+        inode.mtime_set = set_at(op, body);
     }
     if has(WILL) {
         inode.attr.set_ctime(if has(bits::CTIME) { body.attr.ctime() } else { now });
@@ -184,8 +192,11 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
     }
     inode.attr.size_state = SizeState::Clean as u32;
     (inode.attr.size, inode.attr.blocks) = (body.attr.size, body.attr.blocks);
-    if body.valid & (bits::MTIME | bits::MTIME_NOW) == 0 && body.attr.mtime() >= inode.mtime_set {
-        inode.attr.set_mtime(body.attr.mtime().max(inode.attr.mtime()));
+    let written = body.attr.mtime();
+    // What lies behind both clocks is no write's: a time set by hand, as it was when the client asked.
+    let last = op.replay.as_ref().map_or(set_at(op, body), |first| first.attr.mtime());
+    if body.valid & (bits::MTIME | bits::MTIME_NOW) == 0 && (inode.mtime_set..=last).contains(&written) {
+        inode.attr.set_mtime(written);
     }
     op.tx.effects.push(Effect::Cleaned(fid));
     Ok(())

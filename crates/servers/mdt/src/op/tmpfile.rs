@@ -41,7 +41,7 @@ pub(crate) fn tmpfile(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Answer> 
     }
     op.tx.set.put(Table::Orphans, inode.fid().to_key(), []);
     op.change(inode.clone());
-    let answer = op.open_inode(inode, &Opening { flags: body.open_flags, fresh: true })?;
+    let answer = op.open_inode(inode, &Opening { flags: body.open_flags, fresh: true, no_layout: false })?;
     debug_assert!(matches!(&answer, Answer::Attr(answer) if answer.disposition & disposition::CREATED != 0));
     Ok(answer)
 }

@@ -5,7 +5,8 @@
 //! file with one it changes nothing and succeeds, on a directory it sets or deletes the default.
 
 use bytes::Bytes;
-use layout::lov;
+use layout::Template;
+use layout::lov::{self, LovError};
 use osd::Table;
 use types::{Errno, Fid};
 use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, S_IFREG, S_ISGID, S_ISVTX};
@@ -235,10 +236,11 @@ fn set_layout(op: &mut Op<'_, '_>, mut inode: Inode, name: &[u8], value: &[u8]) 
     if inode.attr.file_type() != S_IFREG {
         return Err(Errno::EINVAL.into());
     }
-    let asked = lov::decode(value).map_err(|error| error.errno())?;
-    if inode.has(INODE_HAS_LAYOUT) {
-        return op.full_answer(&inode, 0, 0); // so that cp, rsync and tar do not fail
-    }
+    let asked = match lov::decode(value) {
+        // So that cp, rsync and tar do not fail, wherever the layout comes from.
+        Ok(_) | Err(LovError::Unsupported(_)) if inode.has(INODE_HAS_LAYOUT) => return op.full_answer(&inode, 0, 0),
+        asked => asked.map_err(|error| error.errno())?,
+    };
     let parent = op.tx.find(inode.parent)?.filter(|parent| parent.attr.is_dir());
     op.give_layout(&mut inode, parent.as_ref(), &asked)?;
     done(op, inode)
@@ -249,6 +251,7 @@ fn set_default(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decided<A
     match template.filter(|template| !template.is_default()) {
         Some(template) => {
             template.check().map_err(|error| error.errno())?;
+            check_osts(op, &template)?;
             op.tx.set.put(Table::Layouts, inode.fid().to_key(), template.encode());
             inode.flags |= INODE_HAS_LAYOUT;
         }
@@ -258,6 +261,17 @@ fn set_default(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decided<A
         }
     }
     done(op, inode)
+}
+
+/// A default must not make every create below fail: the OSTs that it names exist.
+fn check_osts(op: &Op<'_, '_>, template: &Template) -> Decided<()> {
+    let known = (op.osts)();
+    if op.replay.is_some() || known.is_empty() {
+        return Ok(());
+    }
+    let start = u32::try_from(template.start).ok();
+    let mut named = template.osts.iter().copied().chain(start);
+    if named.all(|index| known.iter().any(|ost| ost.index == index)) { Ok(()) } else { Err(Errno::EINVAL.into()) }
 }
 
 /// Removes one value.

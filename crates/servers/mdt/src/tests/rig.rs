@@ -15,7 +15,7 @@ use super::store::TestStore;
 use crate::boot::{Seed, boot};
 use crate::engine::{Caller, Engine, History};
 use crate::tx::OpError;
-use crate::{Bugs, MdtConfig};
+use crate::{Bugs, MdtConfig, OstAt};
 
 /// Runs a future that never has to wait.
 pub(super) fn now<T>(future: impl Future<Output = T>) -> T {
@@ -228,6 +228,6 @@ fn start(store: &Rc<TestStore>, osts: &Rc<RefCell<Vec<u32>>>, bugs: Bugs) -> (En
     let seed = Seed { words: [1, 2], round_robin: 0, now: Timespec::new(1, 0) };
     let booted = now(boot(&store, &config, &seed)).expect("a store that works");
     let osts = osts.clone();
-    let list: Rc<dyn Fn() -> Vec<u32>> = Rc::new(move || osts.borrow().clone());
+    let list: Rc<dyn Fn() -> Vec<OstAt>> = Rc::new(move || osts.borrow().iter().copied().map(OstAt::from).collect());
     (Engine::new(config, store, booted.state, list), booted.epoch)
 }

@@ -7,7 +7,7 @@ use types::{Creds, Errno, Fid};
 use wire::attr::{S_IFBLK, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG};
 use wire::body::{
     AttrRep, CloseReq, CreateReq, FidReq, LinkReq, ReaddirRep, ReaddirReq, RenameReq, SetattrReq, SetxattrReq, UnlinkReq, close,
-    disposition, setattr,
+    create, disposition, setattr,
 };
 use wire::{Attr, Opcode, SizeState, dirent};
 
@@ -35,6 +35,11 @@ fn check_with(bugs: Bugs, lines: &str) {
         assert_eq!(answer, expected.trim(), "{line}");
         assert_eq!(fsck(&script.rig.store), Vec::<String>::new(), "after {line}");
     }
+}
+
+/// An open with O_LOV_DELAY_CREATE's second half.
+fn delays(open: Option<u32>) -> bool {
+    open.is_some_and(|flags| flags & 0o20_000 != 0)
 }
 
 fn oct(text: &str) -> u32 {
@@ -172,6 +177,26 @@ impl Script {
                 };
                 self.set_xattr(path, "lustre.lov", &lov::encode_dir(&template), 0)
             }
+            ["setlist", path, ref osts @ ..] => {
+                let osts = osts.iter().map(|ost| number(ost) as u32).collect();
+                self.set_xattr(path, "lustre.lov", &lov::encode_dir(&Template { osts, ..Template::default() }), 0)
+            }
+            // What `getfattr` showed of another file.
+            ["setlike", path, like] => {
+                let fid = self.walk(like)?;
+                let body = FidReq { fid: fid.into(), ..FidReq::default() };
+                let value = self.rig.call(Opcode::MdtGetxattr, &body, &[b"lustre.lov"])?.buf(1);
+                self.set_xattr(path, "lustre.lov", &value, 0)
+            }
+            ["setlov", path, magic] => {
+                let magic = u32::from_str_radix(magic, 16).expect("hexadecimal");
+                self.set_xattr(path, "lustre.lov", &[&magic.to_le_bytes()[..], &[0; 44]].concat(), 0)
+            }
+            ["osts_of", path] => {
+                let fid = self.walk(path)?;
+                let (_, record) = self.rig.getattr(fid)?;
+                Ok(layout::osts_of(&record))
+            }
             ["setacl", name, path, ref entries @ ..] => self.set_xattr(path, name, &acl(entries), 0),
             ["getx", path, name] => {
                 let fid = self.walk(path)?;
@@ -215,7 +240,7 @@ impl Script {
             mode,
             umask: 0o022,
             open_flags: open.unwrap_or(0),
-            flags: u32::from(open.is_some()),
+            flags: if open.is_some() { create::OPEN } else { 0 } | if delays(open) { create::NO_LAYOUT } else { 0 },
             ..CreateReq::default()
         };
         Ok(self.rig.call(Opcode::MdtCreate, &body, &[name.as_bytes(), target])?.body())
@@ -332,6 +357,12 @@ fn acl(entries: &[&str]) -> Vec<u8> {
 mod layout {
     use ::layout::Striping;
     pub(super) use ::layout::{Template, lov};
+
+    /// OSTs of a file's stripes.
+    pub(super) fn osts_of(record: &[u8]) -> String {
+        let Striping::Layout(layout) = Striping::decode(record).expect("our own bytes") else { return "none".to_owned() };
+        layout.osts.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+    }
 
     /// Stripe count and first OST (-1: any).
     pub(super) fn record_of(record: &[u8]) -> Option<(i32, i64)> {

@@ -3,7 +3,7 @@
 
 use osd::{Table, WriteSet};
 use service::Incoming;
-use types::Errno;
+use types::{Errno, FsName};
 use wire::Reply;
 
 use super::{answer, fsname};
@@ -14,8 +14,18 @@ use crate::target::{Mgt, Refusal};
 pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Errno> {
     let fsname = fsname(&incoming.request.buf(0))?;
     let (name, value) = (incoming.request.buf(1), incoming.request.buf(2));
-    let name = checked(&name, PARAM_NAME_BYTES_MAX).filter(|name| !name.is_empty()).ok_or(Errno::EINVAL)?;
-    let value = checked(&value, PARAM_VALUE_BYTES_MAX).ok_or(Errno::EINVAL)?;
+    let name = std::str::from_utf8(&name).map_err(|_| Errno::EINVAL)?;
+    let value = std::str::from_utf8(&value).map_err(|_| Errno::EINVAL)?;
+    store(mgt, fsname, name, value).await?;
+    let config = mgt.look(|view| record::fs_config(view, fsname)).await?;
+    Ok(answer(incoming, &config))
+}
+
+/// Sets or, without a value, deletes one.
+pub(crate) async fn store(mgt: &Mgt, fsname: FsName, name: &str, value: &str) -> Result<(), Errno> {
+    if name.is_empty() || !is_text(name, PARAM_NAME_BYTES_MAX) || !is_text(value, PARAM_VALUE_BYTES_MAX) {
+        return Err(Errno::EINVAL);
+    }
     let key = record::param_key(fsname, name);
     mgt.change(|view| {
         let mut set = WriteSet::new();
@@ -37,13 +47,10 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
         set.put(Table::Config, record::version_key(fsname), (version + 1).to_le_bytes());
         Ok((set, ()))
     })
-    .await?;
-    let config = mgt.look(|view| record::fs_config(view, fsname)).await?;
-    Ok(answer(incoming, &config))
+    .await
 }
 
 /// Printable text of a bounded length.
-fn checked(bytes: &[u8], max: usize) -> Option<&str> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    (bytes.len() <= max && !text.chars().any(char::is_control)).then_some(text)
+fn is_text(text: &str, max: usize) -> bool {
+    text.len() <= max && !text.chars().any(char::is_control)
 }

@@ -1,9 +1,11 @@
 //! `lctl get_param`, `set_param`, `list_param`: every daemon of this machine is asked, and the answers are one list.
 
+mod permanent;
+
 use daemons::ctl::ask::{self, AskError};
 use daemons::ctl::{Ask, Name, Outcome, Reply, Value};
 use daemons::rundir;
-use types::Errno;
+use types::{Errno, FsName};
 
 use crate::Failed;
 use crate::failure::First;
@@ -69,7 +71,17 @@ pub(super) struct Set {
     /// Do not print the names.
     #[arg(short = 'n', long = "no-name")]
     value_only: bool,
-    /// NAME=VALUE, or NAME followed by VALUE.
+    /// Permanently and everywhere: kept by the MGS, on whose node this runs; taken over by all nodes within seconds, and
+    /// whenever one starts.
+    #[arg(short = 'P', long = "permanent")]
+    permanent: bool,
+    /// With -P: delete; nodes keep the value until they start again.
+    #[arg(short = 'd', long = "delete", requires = "permanent")]
+    delete: bool,
+    /// With -P: of this file system only, not of all that the MGS knows.
+    #[arg(long = "fsname", value_name = "NAME", requires = "permanent")]
+    fsname: Option<FsName>,
+    /// NAME=VALUE, or NAME followed by VALUE; with -d names.
     #[arg(required = true, value_name = "PARAM=VALUE")]
     settings: Vec<String>,
 }
@@ -125,6 +137,9 @@ fn render(name: &str, value: &str, value_only: bool) -> String {
 }
 
 pub(super) fn set(args: &Set) -> Result<(), Failed> {
+    if args.permanent {
+        return permanent::set(args);
+    }
     let settings = pairs(&args.settings)?;
     let mut first = First::default();
     for (pattern, value) in settings {

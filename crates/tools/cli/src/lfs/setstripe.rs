@@ -1,8 +1,9 @@
-//! `lfs setstripe`: creates a file with a layout, or sets a directory's default. Silent on success.
+//! `lfs setstripe`: creates a file with a layout, gives one to a file that has none, or sets a directory's default. Silent
+//! on success.
 
 use std::path::{Path, PathBuf};
 
-use daemons::ctl::Ask;
+use daemons::ctl::{Ask, Reply, Target};
 use layout::Template;
 use types::Errno;
 
@@ -38,7 +39,7 @@ pub(super) struct Args {
     /// Remove the default of a directory.
     #[arg(short = 'd', long, conflicts_with_all = ["count", "size", "index", "pool", "osts"])]
     delete: bool,
-    /// Files to create, directories whose default to set.
+    /// Files to create (or that have no layout yet), directories whose default to set.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
 }
@@ -121,11 +122,39 @@ fn set(path: &Path, template: &Template, delete: bool) -> Result<(), Failed> {
     }
     let value = layout::lov::encode_dir(template);
     match found {
-        Ok(_) if is_dir => put(path, &value).map_err(fail),
-        Ok(_) => Err(set_already(&shown)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(path, value),
+        Ok(found) => {
+            check_osts(path, template)?;
+            if found.is_file() && lov::read(path).map_err(fail)?.is_some() {
+                return Err(set_already(&shown));
+            }
+            put(path, &value).map_err(fail)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(path, template, value),
         Err(error) => Err(fail(error)),
     }
+}
+
+/// The servers would refuse an OST that does not exist, without saying which.
+fn check_osts(path: &Path, template: &Template) -> Result<(), Failed> {
+    let start = u32::try_from(template.start).ok();
+    let named: Vec<u32> = template.osts.iter().copied().chain(start).collect();
+    if named.is_empty() {
+        return Ok(());
+    }
+    let mount = mountpoint::of(Some(path), COMMAND)?;
+    let Reply::Targets(targets) = mountpoint::ask(&mount, &Ask::Osts, COMMAND)? else { return Ok(()) };
+    match unknown(&named, &targets) {
+        None => Ok(()),
+        Some(index) => {
+            let text = format!("error: {COMMAND}: OST index {index} does not exist in {}: see lfs osts", mount.fsname());
+            Err(Failed::new(Errno::EINVAL.raw(), text))
+        }
+    }
+}
+
+/// The first index that no OST has.
+fn unknown(named: &[u32], targets: &[Target]) -> Option<u32> {
+    named.iter().copied().find(|index| targets.iter().all(|target| target.index != *index))
 }
 
 fn set_already(shown: &str) -> Failed {
@@ -145,11 +174,12 @@ fn remove(path: &Path) -> std::io::Result<()> {
 
 /// A new file without data. It gets its layout as it is made, which the kernel's create cannot say: the mount's daemon
 /// is asked, and the servers check that we may.
-fn create(path: &Path, striping: Vec<u8>) -> Result<(), Failed> {
+fn create(path: &Path, template: &Template, striping: Vec<u8>) -> Result<(), Failed> {
     let shown = path.display().to_string();
     let wrong = || Failed::of(Errno::EINVAL, COMMAND, &format!("setstripe error for '{shown}'"));
     let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(wrong)?.to_owned();
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    check_osts(parent, template)?;
     let mount = mountpoint::of(Some(parent), COMMAND)?;
     let dir = mountpoint::inside(&mount, parent, COMMAND)?;
     match mountpoint::ask(&mount, &Ask::Create { dir, name, umask: umask(), striping }, COMMAND) {
@@ -190,6 +220,20 @@ mod tests {
         assert_eq!((listed.osts, listed.stripe_count, listed.start), (vec![3, 0, 1], 3, 3));
         let default = check("--stripe-count=2 f g").expect("fits");
         assert_eq!((default.stripe_count, default.stripe_size, default.start), (2, 0, -1));
+    }
+
+    #[test]
+    fn an_ost_that_is_not_there_is_named() {
+        let target = |index| Target {
+            kind: "OST".into(),
+            index,
+            name: String::new(),
+            state: String::new(),
+            is_active: true,
+            nid: String::new(),
+        };
+        let targets = [target(0), target(3)];
+        assert_eq!([unknown(&[3, 0], &targets), unknown(&[0, 2, 9], &targets)], [None, Some(2)]);
     }
 
     #[test]

@@ -28,6 +28,15 @@ pub enum Ask {
         /// New value.
         value: String,
     },
+    /// Set or delete a permanent parameter (the MGS only).
+    SetPermanent {
+        /// Of this file system; of all that the MGS knows.
+        fsname: Option<String>,
+        /// Glob.
+        name: String,
+        /// New value; none: delete it.
+        value: Option<String>,
+    },
     /// Names of parameters.
     List {
         /// Glob.
@@ -72,7 +81,7 @@ impl Ask {
     /// Whether it changes the daemon itself. (Making a file is checked by the servers, as for everybody.)
     #[must_use]
     pub fn changes(&self) -> bool {
-        matches!(self, Ask::Set { .. })
+        matches!(self, Ask::Set { .. } | Ask::SetPermanent { .. })
     }
 }
 
@@ -90,7 +99,7 @@ pub enum Reply {
     Names(Vec<Name>),
     /// To [`Ask::Devices`].
     Devices(Vec<Device>),
-    /// To [`Ask::Nids`], [`Ask::Path2fid`], [`Ask::Create`] and [`Ask::Fid2path`].
+    /// To [`Ask::Nids`], [`Ask::SetPermanent`] (names of file systems), [`Ask::Path2fid`], [`Ask::Create`] and [`Ask::Fid2path`].
     Lines(Vec<String>),
     /// To [`Ask::Df`].
     Spaces(Vec<Space>),

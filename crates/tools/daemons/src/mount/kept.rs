@@ -18,6 +18,7 @@ use super::{Options, params};
 use crate::ctl::{self, Ask, Device, Failure, Reply, Room, Space, Target, Who};
 use crate::machine::Machine;
 use crate::metrics;
+use crate::permanent::Permanent;
 use crate::rundir::Registered;
 use crate::{lst, mounts};
 
@@ -60,7 +61,10 @@ impl Kept {
         let transport = if mounted.info().transport() == Transport::Uring { "uring" } else { "classic" };
         params.register(format!("llite.{}-{:08x}.transport", client.fsname(), id.0 >> 96), move || transport.to_owned());
         params::register_jobids(&params, &jobids);
-        let control = control(env, &client, options, &params, id, tester.as_ref().map(|(_, tester)| tester));
+        let permanent = Rc::new(Permanent::default());
+        let tester_params = tester.as_ref().map(|(_, tester)| tester);
+        let control = control(env, &client, options, &params, &permanent, id, tester_params);
+        permanent.apply(&params, &client.permanent_params()).await;
         if let Err(error) = &control {
             tracing::warn!("no control socket, lfs and lctl will not find this mount: {error:#}");
         }
@@ -139,6 +143,7 @@ fn control(
     client: &Client,
     options: &Options,
     params: &ParamTree,
+    permanent: &Rc<Permanent>,
     id: ClientId,
     tester: Option<&Rc<SelfTest>>,
 ) -> Result<(Registered, Task)> {
@@ -147,7 +152,8 @@ fn control(
     if let Some(tester) = tester {
         selftest::register(params, std::slice::from_ref(tester));
     }
-    let refresh = env.spawn("mount parameters", params::refresh(env.clone(), params.clone(), client.clone(), instance.clone()));
+    let refreshed = params::refresh(env.clone(), params.clone(), client.clone(), instance.clone(), permanent.clone());
+    let refresh = env.spawn("mount parameters", refreshed);
     let answers =
         Control { client: client.clone(), dir: options.dir.clone(), instance: instance.clone(), nid: options.mount.nid };
     let mut control = ctl::server::serve(env, &format!("client-{}-{instance}", options.fsname), params, Rc::new(answers))?;

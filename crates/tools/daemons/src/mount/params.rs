@@ -7,8 +7,10 @@ use env::{Env, ParamTree};
 use fuse::Jobids;
 use types::{Span, TargetKind};
 
-/// How often connectors of new targets are looked for.
-const EVERY: Span = Span::secs(5);
+use crate::permanent::{self, Permanent};
+
+/// How often connectors of new targets and permanent parameters are looked for.
+const EVERY: Span = Span::secs(2);
 
 /// What a mount keeps in flight to one target.
 const IN_FLIGHT: u32 = endpoint::limits::RPCS_IN_FLIGHT_DEFAULT;
@@ -25,6 +27,8 @@ pub(super) fn register(params: &ParamTree, client: &Client, instance: &str) {
     let of = client.clone();
     params.register("health_check", move || health(&of));
     params.register(format!("{llite}.fstype"), || "nacre".to_owned());
+    let of = client.clone();
+    params.register("permanent", move || permanent::render(&of.permanent_params()));
     let of = client.clone();
     params.register(format!("{llite}.waiting_on"), move || of.waiting_on().join("\n"));
     connectors(params, client, instance);
@@ -47,11 +51,12 @@ pub(super) fn register_jobids(params: &ParamTree, jobids: &Rc<Jobids>) {
     );
 }
 
-/// Adds connectors of targets that came later, for as long as the mount lives.
-pub(super) async fn refresh(env: Env, params: ParamTree, client: Client, instance: String) {
+/// Adds connectors of targets that came later, and takes over what is permanent, for as long as the mount lives.
+pub(super) async fn refresh(env: Env, params: ParamTree, client: Client, instance: String, permanent: Rc<Permanent>) {
     let mut known = 0;
     loop {
         env.sleep(EVERY).await;
+        permanent.apply(&params, &client.permanent_params()).await;
         let now = client.mdts().len() + client.osts().len();
         if now != known {
             connectors(&params, &client, &instance);

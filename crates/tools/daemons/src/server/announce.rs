@@ -21,6 +21,9 @@ const PAUSE: Span = Span::secs(2);
 /// One question's patience; the next one may find the MGS elsewhere.
 const PATIENCE: Span = Span::secs(30);
 
+/// The first question's: behind it a node takes over the permanent parameters that it knows from an earlier run.
+const PATIENCE_FIRST: Span = Span::secs(5);
+
 /// Starts both, for every target but the MGT.
 pub(super) fn start(server: &Rc<Server>, found: &[TargetDir]) {
     let Some(fsname) = server.directory.fsname() else { return };
@@ -43,9 +46,11 @@ pub(super) fn start(server: &Rc<Server>, found: &[TargetDir]) {
     server.env.spawn("configuration", async move {
         let mut round = 0;
         while let Some(server) = watcher.upgrade() {
-            if let Some(config) = read(&server, &fsname.to_string()).await {
+            let patience = if round == 0 { PATIENCE_FIRST } else { PATIENCE };
+            if let Some(config) = read(&server, &fsname.to_string(), patience).await {
                 server.directory.set(config);
             }
+            server.take_permanent().await;
             drop(server);
             round += 1;
             env.sleep(if round < FIRST_ROUNDS { EVERY_FIRST } else { EVERY_LATER }).await;
@@ -85,9 +90,9 @@ async fn announce(server: &Server, name: &str, register: &Register) {
     }
 }
 
-async fn read(server: &Server, fsname: &str) -> Option<FsConfig> {
+async fn read(server: &Server, fsname: &str, patience: Span) -> Option<FsConfig> {
     let mut call = Call::new(Opcode::MgsConfig, vec![config::encode(&fsname.to_owned())]);
-    call.patience = Some(PATIENCE);
+    call.patience = Some(patience);
     let answer = server.endpoint.remote(TargetId::MGT).call(call).await.ok()?;
     config::decode(answer.reply.bufs.get(1)?)
 }

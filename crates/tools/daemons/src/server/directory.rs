@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use endpoint::Resolve;
+use mdt::OstAt;
 use tokio::sync::watch;
 use types::{FsName, Nid, NidAddr, TargetId, TargetKind};
-use wire::config::{self, FsConfig};
+use wire::config::{self, FsConfig, TargetInfo};
 
 use super::ServerOptions;
 use crate::targets::{self, TargetDir};
@@ -61,13 +62,28 @@ impl Directory {
         self.fsname
     }
 
-    /// Indices of all OSTs.
-    pub(super) fn osts(&self) -> Vec<u32> {
+    /// All OSTs, by index.
+    pub(super) fn osts(&self) -> Vec<OstAt> {
         let config = self.config.borrow();
-        let ids = config.targets.iter().filter_map(|target| TargetId::from_u32(target.id));
-        let mut osts: Vec<u32> = ids.filter(|id| id.kind == TargetKind::Ost).map(|id| id.index).collect();
-        osts.sort_unstable();
+        let ost = |info: &TargetInfo| {
+            let id = TargetId::from_u32(info.id).filter(|id| id.kind == TargetKind::Ost)?;
+            Some(OstAt { index: id.index, node: info.nid, is_active: !self.is_off(&config, id) })
+        };
+        let mut osts: Vec<OstAt> = config.targets.iter().filter_map(ost).collect();
+        osts.sort_unstable_by_key(|ost| ost.index);
         osts
+    }
+
+    /// `testfs-OST0002.osc.active=0` takes a target out of use: it gets no new files.
+    fn is_off(&self, config: &FsConfig, id: TargetId) -> bool {
+        let Some(fsname) = self.fsname else { return false };
+        let name = format!("{}.osc.active", id.name(fsname));
+        config.params.iter().any(|(param, value)| *param == name && value == "0")
+    }
+
+    /// Permanent parameters.
+    pub(super) fn permanent(&self) -> Vec<(String, String)> {
+        self.config.borrow().params.clone()
     }
 
     /// A fresher configuration.

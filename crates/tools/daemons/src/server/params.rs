@@ -1,5 +1,7 @@
 //! Parameters of a server node, under Lustre's names.
 
+mod lod;
+
 use std::rc::{Rc, Weak};
 
 use env::{ParamTree, parse_within};
@@ -7,6 +9,7 @@ use service::{ServiceSpec, spec};
 use types::Span;
 
 use super::{Body, Running, Server};
+use crate::permanent;
 
 /// Highest `device_mibps`.
 const DEVICE_MIBPS_MAX: u64 = 1 << 20;
@@ -19,6 +22,7 @@ pub(super) fn register(params: &ParamTree, server: &Rc<Server>) {
     let weak = Rc::downgrade(server);
     params.register("version", || env!("CARGO_PKG_VERSION").to_owned());
     params.register("health_check", of(&weak, health));
+    params.register("permanent", of(&weak, |server| permanent::render(&server.directory.permanent())));
     server.machine.register(params);
     let set = weak.clone();
     params.register_rw("portal_rotor", of(&weak, |server| server.node.portal_rotor().render()), move |value| {
@@ -197,12 +201,7 @@ fn register_mdt(params: &ParamTree, server: &Weak<Server>, base: &str, index: us
     register_md_stats(params, server, base, index);
     let interval = server.upgrade().map_or(0, |server| server.commit_interval.as_millis());
     params.register(format!("{base}.commit_interval_ms"), move || interval.to_string());
-    let lod = format!("lod.{}-mdtlov", target.name);
-    let defaults = mdt::MdtConfig::new(target.fsname, target.index);
-    params.register(format!("{lod}.stripecount"), move || defaults.stripe_count_default.to_string());
-    let defaults = mdt::MdtConfig::new(target.fsname, target.index);
-    params.register(format!("{lod}.stripesize"), move || defaults.stripe_size_default.to_string());
-    params.register(format!("{lod}.stripeoffset"), || "-1".to_owned());
+    lod::register(params, server, &format!("lod.{}-mdtlov", target.name), index);
 }
 
 /// `md_stats`: writing anything clears it.

@@ -329,6 +329,66 @@ fn layouts_come_from_file_directory_root_and_file_system() {
 }
 
 #[test]
+fn a_list_of_osts_is_kept_in_its_order_and_must_exist() {
+    check(
+        "mkdir /d 755
+         setlist /d 2 0 3
+         mkfile /d/f 644
+         osts_of /d/f -> 2 0 3
+         mkdir /d/sub 755
+         mkfile /d/sub/f 644
+         osts_of /d/sub/f -> 2 0 3
+         setlist /d 2 9 -> EINVAL
+         setstripe /d 2 9 -> EINVAL
+         setlist / 1
+         mkfile /g 644
+         osts_of /g -> 1",
+    );
+}
+
+#[test]
+fn a_delayed_file_has_no_layout_until_it_is_told_one_or_written() {
+    check(
+        "creat /f 644 20102 f -> created
+         layout /f -> none
+         stat /f -> 644 1 0:0 0 dirty
+         setlist /f 3 1
+         osts_of /f -> 3 1
+         setlist /f 0
+         osts_of /f -> 3 1
+         close f wrote 5
+         stat /f -> 644 1 0:0 5 clean
+         creat /g 644 20102 g -> created
+         close g
+         stat /g -> 644 1 0:0 0 never
+         open /g 2 g
+         layout /g -> 1 from 0",
+    );
+}
+
+#[test]
+fn a_layout_copied_by_xattr_gives_its_shape_to_a_file_without_one_only() {
+    check(
+        "mkdir /d 755
+         setstripe /d 3 1
+         mkfile /d/f 644
+         osts_of /d/f -> 1 2 3
+         creat /g 644 20102 g -> created
+         setlike /g /d/f
+         layout /g -> 3 from 0
+         setlike /d/f /g
+         osts_of /d/f -> 1 2 3
+         setlov /d/f 0BD60BD0
+         setlov /d 0BD60BD0 -> EOPNOTSUPP
+         mkdir /e 755
+         setlike /e /d
+         layout /e -> 3 from 1
+         setlike /e /d/f
+         layout /e -> 3 from -1",
+    );
+}
+
+#[test]
 fn a_file_without_osts_exists_and_is_placed_when_it_is_written() {
     check(
         "osts 0

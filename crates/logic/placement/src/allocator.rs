@@ -1,0 +1,145 @@
+//! The order in which an MDT looks for OSTs: an explicit list, an explicit start, by free space where OSTs are not
+//! balanced, else round robin (spec namespace 2.9).
+
+use layout::{STRIPE_COUNT_DEFAULT, STRIPE_COUNT_MAX, Template};
+
+use crate::rng::Rng;
+use crate::weighted::{Weighted, is_balanced};
+use crate::{Ost, PlacementError, Policy, RoundRobin};
+
+/// Chooses OSTs; kept between calls.
+#[derive(Clone, Debug)]
+pub struct Allocator {
+    round_robin: RoundRobin,
+    weighted: Weighted,
+    rng: Rng,
+}
+
+impl Allocator {
+    /// Starts anywhere: `seed` keeps many MDTs from starting together, and is all the chance that there is.
+    #[must_use]
+    pub fn new(seed: u64) -> Allocator {
+        Allocator { round_robin: RoundRobin::new(seed), weighted: Weighted::default(), rng: Rng(seed) }
+    }
+
+    /// OST indices for a file as `template` wants it, stripe 0 first; `now` in seconds, from any start. A count above the
+    /// number of usable OSTs gets all of them, a start that is not usable another one.
+    pub fn choose(&mut self, template: &Template, osts: &[Ost], policy: &Policy, now: u64) -> Result<Vec<u32>, PlacementError> {
+        if !template.osts.is_empty() {
+            return listed(&template.osts, osts);
+        }
+        let count = match template.stripe_count {
+            0 => STRIPE_COUNT_DEFAULT,
+            wanted => u16::try_from(wanted).unwrap_or(STRIPE_COUNT_MAX),
+        };
+        let count = usize::from(count.min(STRIPE_COUNT_MAX));
+        if let Ok(start) = u32::try_from(template.start)
+            && is_usable(start, osts)?
+        {
+            return Ok(from_start(start, count, osts));
+        }
+        if !is_balanced(osts, policy) {
+            return Ok(self.weighted.choose(count, osts, policy, now, &mut self.rng));
+        }
+        self.round_robin.next(count, osts)
+    }
+}
+
+/// Exactly these.
+fn listed(wanted: &[u32], osts: &[Ost]) -> Result<Vec<u32>, PlacementError> {
+    for index in wanted {
+        if !is_usable(*index, osts)? {
+            return Err(PlacementError::Unusable(*index));
+        }
+    }
+    Ok(wanted.to_vec())
+}
+
+/// The one at `start`, which is usable, then upwards by index and around: what a user who names a start expects to see.
+fn from_start(start: u32, count: usize, osts: &[Ost]) -> Vec<u32> {
+    let mut ring: Vec<u32> = osts.iter().filter(|ost| ost.usable).map(|ost| ost.index).collect();
+    ring.sort_unstable();
+    let first = ring.iter().position(|index| *index == start).expect("a usable OST stands in the ring");
+    ring.iter().cycle().skip(first).take(count.min(ring.len())).copied().collect()
+}
+
+/// Whether the OST at `index` may be used; it must exist.
+fn is_usable(index: u32, osts: &[Ost]) -> Result<bool, PlacementError> {
+    osts.iter().find(|ost| ost.index == index).map(|ost| ost.usable).ok_or(PlacementError::Unknown(index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn osts(rooms: &[Option<u64>]) -> Vec<Ost> {
+        (0u32..).zip(rooms).map(|(index, room)| Ost { index, node: 0, usable: true, bytes_avail: *room }).collect()
+    }
+
+    fn choose(template: &Template, osts: &[Ost]) -> Result<Vec<u32>, PlacementError> {
+        Allocator::new(0).choose(template, osts, &Policy::default(), 0)
+    }
+
+    #[test]
+    fn a_start_and_a_list_are_taken_at_their_word() {
+        let mut osts = osts(&[None; 4]);
+        osts[1].usable = false;
+        let choose = |start, count, list: &[u32]| {
+            choose(&Template { start, stripe_count: count, osts: list.to_vec(), ..Template::default() }, &osts)
+        };
+        assert_eq!(choose(2, 3, &[]), Ok(vec![2, 3, 0]));
+        assert_eq!(choose(-1, 0, &[3, 0, 3]), Ok(vec![3, 0, 3]));
+        assert!(choose(1, 2, &[]).is_ok_and(|file| file.len() == 2 && !file.contains(&1)), "a start that cannot be is replaced");
+        assert_eq!(choose(7, 1, &[]), Err(PlacementError::Unknown(7)));
+        assert_eq!(choose(-1, 0, &[0, 1]), Err(PlacementError::Unusable(1)));
+        assert_eq!(PlacementError::Unusable(1).errno(), types::Errno::EREMOTEIO);
+    }
+
+    #[test]
+    fn unbalanced_osts_are_chosen_by_room_unless_that_is_switched_off() {
+        let osts = osts(&[Some(1 << 20), Some(1 << 50), Some(1 << 20)]);
+        let mut allocator = Allocator::new(5);
+        let (template, policy) = (Template::default(), Policy { prio_free_percent: 100, ..Policy::default() });
+        let mut next = |policy: &Policy| allocator.choose(&template, &osts, policy, 0).expect("room")[0];
+        assert!((0..50).all(|_| next(&policy) == 1));
+        let off = Policy { threshold_rr_percent: 100, ..policy };
+        let used: std::collections::BTreeSet<u32> = (0..3).map(|_| next(&off)).collect();
+        assert_eq!(used.len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn balanced_osts_are_taken_round_robin(
+            rooms in proptest::collection::vec(900u64..1_000, 1..12), count in 1i32..14, number in 1usize..30, seed: u64,
+        ) {
+            let osts = osts(&rooms.iter().map(|room| Some(*room)).collect::<Vec<_>>());
+            let (mut allocator, mut robin) = (Allocator::new(seed), RoundRobin::new(seed));
+            let template = Template { stripe_count: count, ..Template::default() };
+            for _ in 0..number {
+                let file = allocator.choose(&template, &osts, &Policy::default(), 0);
+                prop_assert_eq!(file, robin.next(count as usize, &osts));
+            }
+        }
+
+        #[test]
+        fn a_file_never_meets_an_ost_twice_or_an_unusable_one(
+            osts in proptest::collection::vec((any::<bool>(), proptest::option::of(any::<u64>())), 1..20),
+            count in 1i32..25, start in -1i32..20, seed: u64, now: u64,
+        ) {
+            let osts: Vec<_> = (0u32..)
+                .zip(&osts)
+                .map(|(index, (usable, room))| Ost { index, node: 0, usable: *usable, bytes_avail: *room })
+                .collect();
+            let template = Template { stripe_count: count, start, ..Template::default() };
+            if let Ok(file) = Allocator::new(seed).choose(&template, &osts, &Policy::default(), now) {
+                let mut unique = file.clone();
+                unique.sort_unstable();
+                unique.dedup();
+                prop_assert_eq!(unique.len(), file.len());
+                prop_assert!(file.iter().all(|index| osts[*index as usize].usable));
+                prop_assert_eq!(file.len(), (count as usize).min(osts.iter().filter(|ost| ost.usable).count()));
+            }
+        }
+    }
+}

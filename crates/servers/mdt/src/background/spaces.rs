@@ -1,0 +1,68 @@
+//! What room the OSTs have is asked of all of them at once, as soon as somebody chose by figures older than `qos_maxage`.
+//! An idle MDT asks nobody; an OST that is away, or tells nothing, keeps its last figures.
+
+use std::rc::Rc;
+
+use endpoint::Call;
+use placement::Space;
+use types::{Span, TargetId};
+use wire::body::{FidReq, StatfsRep};
+use wire::{Opcode, encode_body};
+
+use crate::target::Mdt;
+
+/// How long an OST may think.
+const PATIENCE: Span = Span::secs(5);
+
+/// While every OST is full they are asked this often: whoever made room wants to use it.
+const PAUSE_FULL: Span = Span::secs(1);
+
+/// Bits of `StatfsRep::state` with which an OST takes no new files: read-only, full.
+const CLOSED: u64 = 2 | 4;
+
+/// Keeps the figures fresh for as long as the instance runs.
+pub(crate) async fn run(mdt: Rc<Mdt>) {
+    let wanted = mdt.engine.state.borrow().spaces.wanted.clone();
+    while !mdt.is_stopped() {
+        ask_all(&mdt).await;
+        let (maxage, any_open) = {
+            let state = mdt.engine.state.borrow();
+            (Span::secs(state.lod.policy.maxage_secs.into()), state.spaces.any_open(&(mdt.engine.ost_list)()))
+        };
+        mdt.env.sleep(if any_open { maxage } else { maxage.min(PAUSE_FULL) }).await;
+        wanted.notified().await;
+    }
+}
+
+async fn ask_all(mdt: &Rc<Mdt>) {
+    let asks: Vec<_> = (mdt.engine.ost_list)().into_iter().map(|ost| ask(mdt, ost.index)).collect();
+    for told in asks {
+        let _away = told.await;
+    }
+}
+
+fn ask(mdt: &Rc<Mdt>, index: u32) -> tokio::sync::oneshot::Receiver<()> {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let mdt = mdt.clone();
+    mdt.env.clone().spawn("mdt_statfs_ost", async move {
+        let Some(endpoint) = mdt.osts.clone() else { return };
+        let mut call = Call::new(Opcode::OstStatfs, vec![encode_body(&FidReq::default())]);
+        call.patience = Some(PATIENCE);
+        if let Ok(answer) = endpoint.remote(TargetId::ost(index)).call(call).await {
+            let body: StatfsRep = answer.reply.body();
+            if body.blocks > 0 {
+                mdt.engine.state.borrow_mut().spaces.told(index, space(&body), body.state & CLOSED != 0);
+            }
+        }
+        let _gone = tell.send(());
+    });
+    told
+}
+
+fn space(body: &StatfsRep) -> Space {
+    Space {
+        bytes: body.blocks.saturating_mul(body.block_bytes),
+        bytes_avail: body.blocks_avail.saturating_mul(body.block_bytes),
+        files_free: body.files_free,
+    }
+}

@@ -1,0 +1,98 @@
+//! `lctl set_param -P`: kept by the MGS, taken over by nodes that live, that start again and that come.
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use mounted::{PATIENCE, Up, nacre_bin};
+
+fn lctl(words: &[&str]) -> Output {
+    Command::new(nacre_bin()).arg("lctl").args(words).output().expect("nacre starts")
+}
+
+fn good(words: &[&str]) -> String {
+    let output = lctl(words);
+    assert!(output.status.success(), "lctl {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn lines(name: &str) -> Vec<String> {
+    let output = lctl(&["get_param", "-n", name]);
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+/// Until every match of `name` (at least one) reads `value`.
+fn wait_for(name: &str, value: &str) {
+    let start = Instant::now();
+    loop {
+        let found = lines(name);
+        if !found.is_empty() && found.iter().all(|line| line == value) {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{name} is {found:?}, not {value}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_permanent_parameter_holds_everywhere_and_over_restarts() {
+    let mut up = Up::new("permanent");
+    let set = good(&["set_param", "-P", "lod.*.stripecount=2", "obdfilter.*.commit_interval_ms=700", "jobid_name=%u"]);
+    assert!(set.contains("testfs: lod.*.stripecount=2\n"), "{set}");
+    wait_for("lod.*.stripecount", "2");
+    wait_for("obdfilter.testfs-OST0001.commit_interval_ms", "700");
+    wait_for("jobid_name", "%u");
+    up.second_mount(77);
+    wait_for("jobid_name", "%u"); // both
+    std::fs::write(up.at("two"), "x").expect("written");
+    assert_eq!(up.tool(&["lfs", "getstripe", "-c", "two"]).trim(), "2");
+
+    up.kill_server("OST0001");
+    assert!(up.server("OST0001") > 0);
+    wait_for("obdfilter.testfs-OST0001.commit_interval_ms", "700");
+    up.kill_everything();
+    up.start_again(&["--crashes-max", "1000"]);
+    wait_for("lod.*.stripecount", "2");
+    wait_for("obdfilter.testfs-OST0003.commit_interval_ms", "700");
+    assert!(good(&["get_param", "permanent"]).contains("\nlod.*.stripecount=2\n"));
+
+    good(&["set_param", "-P", "-d", "lod.*.stripecount"]);
+    up.kill_everything();
+    up.start_again(&["--crashes-max", "1000"]);
+    wait_for("obdfilter.testfs-OST0003.commit_interval_ms", "700");
+    wait_for("lod.*.stripecount", "1");
+
+    for (words, part) in [
+        (&["set_param", "-P", "lod.*.stripecount="][..], "has no value"),
+        (&["set_param", "-P", "--fsname", "other", "a.b=1"], "No such file or directory"),
+    ] {
+        let output = lctl(words);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(part), "{words:?}: {stderr}");
+    }
+    up.stop();
+}
+
+#[test]
+fn an_ost_that_is_taken_out_of_use_gets_no_new_files() {
+    let mut up = Up::new("inactive");
+    good(&["set_param", "-P", "testfs-OST0002.osc.active=0"]);
+    wait_for("osc.testfs-OST0002-*.active", "0");
+    let start = Instant::now();
+    let mut file = 0;
+    // The MDT hears of it on its own.
+    let last = loop {
+        let name = format!("f{file}");
+        assert_eq!(up.tool(&["lfs", "setstripe", "-c", "-1", &name]), "");
+        let count = up.tool(&["lfs", "getstripe", "-c", &name]);
+        if count.trim() == "3" {
+            break name;
+        }
+        file += 1;
+        assert!(start.elapsed() < PATIENCE, "still on {count} OSTs");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert_eq!(up.tool(&["lfs", "getstripe", "-O", "2", &last]), "");
+    good(&["set_param", "-P", "-d", "testfs-OST0002.osc.active"]);
+    wait_for("osc.testfs-OST0002-*.active", "1");
+    up.stop();
+}
