@@ -28,6 +28,7 @@ mod op;
 mod pool;
 mod reply;
 mod request;
+mod room;
 mod session;
 mod uring;
 mod way;

@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, Recv
 
 use crate::abi::cap;
 use crate::device::Device;
+use crate::room::request_bytes;
 
 /// By which way requests come and answers go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +76,7 @@ impl MountOptions {
             suid_dev: false,
             no_exec: false,
             sync: false,
-            max_write: 1 << 20,
+            max_write: request_bytes(),
             max_readahead: 1 << 20,
             max_background: 512,
             clones: 1,

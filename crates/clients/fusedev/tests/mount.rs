@@ -13,6 +13,7 @@ use std::os::unix::thread::JoinHandleExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -160,6 +161,52 @@ fn works_without_capabilities(transport: Transport) {
     fs::write(mount.at("a"), vec![7; 1 << 20]).expect("written in small pieces");
     assert_eq!(fs::read(mount.at("a")).expect("read"), vec![7; 1 << 20]);
     assert_eq!(fs::read_dir(&mount.dir).expect("listed").count(), 2);
+}
+
+/// The kernel's limit of pages in a request while it lives; afterwards it is what it was. One at a time on a machine.
+struct PagesLimit(fs::File, String);
+
+impl PagesLimit {
+    const SYSCTL: &str = "/proc/sys/fs/fuse/max_pages_limit";
+
+    fn set(pages: u32) -> PagesLimit {
+        let lock = fs::File::open(Self::SYSCTL).expect("Linux 6.13");
+        lock.lock().expect("others let go");
+        let before = fs::read_to_string(Self::SYSCTL).expect("a number");
+        fs::write(Self::SYSCTL, pages.to_string()).expect("root");
+        PagesLimit(lock, before)
+    }
+}
+
+impl Drop for PagesLimit {
+    fn drop(&mut self) {
+        fs::write(Self::SYSCTL, &self.1).expect("what it was");
+        drop(self.0.unlock());
+    }
+}
+
+#[test]
+fn requests_are_as_large_as_the_kernel_allows() {
+    if !Path::new(PagesLimit::SYSCTL).exists() {
+        let mount = Mounted::new("pages", Transport::Classic, |_| {});
+        assert_eq!(mount.info.max_write, 1 << 20, "a kernel without the limit takes 256 pages");
+        return;
+    }
+    let data: Vec<u8> = (0..4_u32 << 20).map(|n| (n % 251) as u8).collect();
+    over_each_transport(|transport| {
+        let limit = PagesLimit::set(1_024);
+        let mount = Mounted::new("pages", transport, |_| {});
+        drop(limit);
+        assert_eq!(mount.info.max_write, 4 << 20);
+        memory::LONGEST_WRITE.store(0, Relaxed);
+        let file = fs::File::options().create(true).read(true).write(true).truncate(true).open(mount.at("a")).expect("open");
+        file.write_all_at(&data, 0).expect("written");
+        // The buffer may begin within a page: then the last of 1,024 pages is in the next request.
+        assert!(memory::LONGEST_WRITE.load(Relaxed) > (4 << 20) - 4_096, "{:?}", memory::LONGEST_WRITE);
+        let mut back = vec![0; data.len()];
+        file.read_exact_at(&mut back, 0).expect("read");
+        assert!(back == data);
+    });
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use fusedev::abi::{self, cap};
@@ -13,6 +15,8 @@ use types::Errno;
 /// Length of the file `fixed`.
 pub(crate) const FIXED_BYTES: u64 = 1 << 30;
 const FIXED_NODE: u64 = 2;
+/// Bytes of the longest write seen, over all file systems of the process.
+pub(crate) static LONGEST_WRITE: AtomicUsize = AtomicUsize::new(0);
 const DIR_MODE: u32 = 0o040_777;
 const FILE_MODE: u32 = 0o100_666;
 
@@ -40,7 +44,7 @@ impl Memory {
     /// With the file `fixed`.
     pub(crate) fn new() -> Memory {
         let state = State { names: BTreeMap::from([(b"fixed".to_vec(), FIXED_NODE)]), last: FIXED_NODE, ..State::default() };
-        Memory { state: RefCell::new(state), zeros: Bytes::from(vec![0; 1 << 20]) }
+        Memory { state: RefCell::new(state), zeros: Bytes::from(vec![0; 4 << 20]) }
     }
 
     fn answer(&self, node: u64, op: Op) -> Reply {
@@ -73,6 +77,7 @@ impl Memory {
                 Ok(Body::Data(Bytes::copy_from_slice(&data[from..to])))
             }
             Op::Write { args, data } => {
+                LONGEST_WRITE.fetch_max(data.len(), Relaxed);
                 state.write(node, args.offset as usize, &data);
                 Ok(Body::Write(abi::WriteOut { size: args.size, padding: 0 }))
             }
