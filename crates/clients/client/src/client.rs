@@ -79,6 +79,14 @@ impl Client {
         self.0.states(TargetKind::Ost)
     }
 
+    /// The MGS, asked for the configuration: active if it answered within a few seconds.
+    pub async fn mgs(&self) -> TargetState {
+        let answered = self.0.fetch_config(Some(limits::REFRESH_PATIENCE)).await.is_ok();
+        let at: Vec<String> = self.0.config.mgs.iter().map(ToString::to_string).collect();
+        let name = format!("MGC{}", at.first().cloned().unwrap_or_default());
+        TargetState { active: answered, name, nid: at.join(","), ..self.0.state_of(TargetId::MGT) }
+    }
+
     /// Permanent parameters of the file system, as the MGS said last: pattern and value.
     #[must_use]
     pub fn permanent_params(&self) -> Vec<(String, String)> {

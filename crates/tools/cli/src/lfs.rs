@@ -1,12 +1,15 @@
 //! `lfs`: layouts, space, identifiers, as any user on a client.
 
+mod check;
 mod df;
+mod find;
+mod getname;
 mod getstripe;
 mod ids;
 mod setstripe;
 mod targets;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
@@ -41,15 +44,15 @@ enum Command {
     #[command(name = "fid2path")]
     Fid2path(ids::Fid2path),
     /// List the OSTs of a file system.
-    Osts {
-        /// Any path in the file system; the first mount without it.
-        path: Option<PathBuf>,
-    },
+    Osts(targets::Args),
     /// List the MDTs of a file system.
-    Mdts {
-        /// Any path in the file system; the first mount without it.
-        path: Option<PathBuf>,
-    },
+    Mdts(targets::Args),
+    /// Find files by name, attributes and layout.
+    Find(find::Args),
+    /// Show which client of which file system a mount is.
+    Getname(getname::Args),
+    /// Ask servers whether they answer.
+    Check(check::Args),
 }
 
 /// Does what the arguments say.
@@ -60,7 +63,19 @@ pub fn run(args: Args) -> Result<(), Failed> {
         Command::Df(args) => df::run(&args),
         Command::Path2fid(args) => ids::path2fid(&args),
         Command::Fid2path(args) => ids::fid2path(&args),
-        Command::Osts { path } => targets::run(targets::Kind::Osts, path.as_deref()),
-        Command::Mdts { path } => targets::run(targets::Kind::Mdts, path.as_deref()),
+        Command::Osts(args) => targets::run(targets::Kind::Osts, &args),
+        Command::Mdts(args) => targets::run(targets::Kind::Mdts, &args),
+        Command::Find(args) => args.check_mdts().and_then(|()| find::run(&args)),
+        Command::Getname(args) => getname::run(&args),
+        Command::Check(args) => check::run(&args),
+    }
+}
+
+/// A command line of `lfs`, from the subcommand on, as clap takes it: `find` has options of its own spelling.
+#[must_use]
+pub fn spelled(words: &[OsString]) -> Vec<OsString> {
+    match words.split_first() {
+        Some((command, rest)) if command == "find" => [vec![command.clone()], find::spelled(rest)].concat(),
+        _ => words.to_vec(),
     }
 }

@@ -4,6 +4,8 @@
 //! stderr. An exit status is the first error's number, 2 for wrong usage, 0 if all went well.
 
 mod failure;
+mod form;
+mod glob;
 pub mod lctl;
 pub mod lfs;
 mod lov;

@@ -360,7 +360,7 @@ impl ctl::server::Answers for Control {
                 .and_then(|server| server.directory.fsname())
                 .map_or_else(String::new, |name| name.to_string()),
             targets: server.map_or_else(Vec::new, |server| server.names()),
-            mount: None,
+            ..Who::default()
         }
     }
 

@@ -57,12 +57,46 @@ enum Command {
     Completion {
         /// Which shell.
         shell: clap_complete::Shell,
+        /// For which command.
+        #[arg(long = "for", value_name = "TOOL", value_enum, default_value_t = Tool::Nacre)]
+        tool: Tool,
     },
-    /// Write manual pages.
+    /// Write manual pages: of nacre, and of lfs, lctl and lst under their own names.
     Man {
         /// Where to.
         dir: PathBuf,
     },
+}
+
+/// A command that the binary is, by its own name or by a link's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Tool {
+    Nacre,
+    Lfs,
+    Lctl,
+    Lst,
+}
+
+impl Tool {
+    const ALL: [Tool; 4] = [Tool::Nacre, Tool::Lfs, Tool::Lctl, Tool::Lst];
+
+    fn command(self) -> clap::Command {
+        match self {
+            Tool::Nacre => Nacre::command(),
+            Tool::Lfs => cli::lfs::Args::command(),
+            Tool::Lctl => cli::lctl::Args::command(),
+            Tool::Lst => cli::lst::Args::command(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Tool::Nacre => "nacre",
+            Tool::Lfs => "lfs",
+            Tool::Lctl => "lctl",
+            Tool::Lst => "lst",
+        }
+    }
 }
 
 /// Drivers of `nacre bench`.
@@ -435,8 +469,8 @@ impl Nacre {
             Command::Bench(Bench::Fusedev(args)) => bench::fusedev::run(&args).map(|()| 0),
             Command::Bench(Bench::Ior(args)) => bench::ior::run(&args).map(|()| 0),
             Command::Bench(Bench::Dd(args)) => bench::ior::dd(&args).map(|()| 0),
-            Command::Completion { shell } => pages::completion(shell, &mut Nacre::command()).map(|()| 0),
-            Command::Man { dir } => pages::man(&dir, Nacre::command()).map(|()| 0),
+            Command::Completion { shell, tool } => pages::completion(shell, &mut tool.command(), tool.name()).map(|()| 0),
+            Command::Man { dir } => pages::man(&dir, Tool::ALL.iter().map(|tool| tool.command()).collect()).map(|()| 0),
         };
         match done {
             Ok(status) => ExitCode::from(status),
@@ -560,6 +594,68 @@ mod tests {
         Nacre::command().debug_assert();
     }
 
+    /// Every subcommand with the words that lead to it.
+    fn every_command() -> Vec<(String, clap::Command)> {
+        let mut all = Vec::new();
+        let mut todo: Vec<(String, clap::Command)> = Vec::new();
+        let mut root = Nacre::command().term_width(100);
+        root.build();
+        todo.push(("nacre".to_owned(), root));
+        while let Some((name, command)) = todo.pop() {
+            let below = command.get_subcommands().filter(|sub| sub.get_name() != "help");
+            todo.extend(below.map(|sub| (format!("{name}-{}", sub.get_name()), sub.clone())));
+            all.push((name, command));
+        }
+        all
+    }
+
+    /// `NACRE_UPDATE=1 cargo test -p nacre` writes what is there now.
+    #[test]
+    fn every_help_says_what_it_said() {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
+        let update = std::env::var_os("NACRE_UPDATE").is_some();
+        let mut known: std::collections::BTreeSet<String> = std::fs::read_dir(&dir)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        for (name, mut command) in every_command() {
+            let shown: String =
+                command.render_long_help().to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+            let path = dir.join(format!("{name}.txt"));
+            if update {
+                std::fs::create_dir_all(&dir).expect("a directory");
+                std::fs::write(&path, &shown).expect("written");
+            }
+            let kept = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(kept == shown, "{} is not what `{} --help` says now:\n{shown}", path.display(), name.replace('-', " "));
+            known.remove(&format!("{name}.txt"));
+        }
+        known.iter().filter(|_| update).for_each(|gone| std::fs::remove_file(dir.join(gone)).expect("removed"));
+        assert!(update || known.is_empty(), "no such commands any more: {known:?}");
+    }
+
+    #[test]
+    fn pages_and_completions_know_every_command_and_option() {
+        let dir = std::env::temp_dir().join(format!("nacre-man-{}", std::process::id()));
+        pages::man(&dir, Tool::ALL.iter().map(|tool| tool.command()).collect()).expect("written");
+        let mut completion = Vec::new();
+        clap_complete::generate(clap_complete::Shell::Bash, &mut Nacre::command(), "nacre", &mut completion);
+        let completion = String::from_utf8(completion).expect("text");
+        for (name, command) in every_command().into_iter().filter(|(_, command)| !command.is_hide_set()) {
+            let page = std::fs::read_to_string(dir.join(format!("{name}.1"))).unwrap_or_else(|error| panic!("{name}.1: {error}"));
+            for long in command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(clap::Arg::get_long) {
+                assert!(page.contains(&long.replace('-', "\\-")), "--{long} is not in {name}.1");
+                assert!(completion.contains(&format!("--{long}")), "--{long} of {name} is not completed");
+            }
+        }
+        for page in ["lfs.1", "lfs-find.1", "lctl-set_param.1", "lst-stat.1"] {
+            assert!(dir.join(page).exists(), "{page}");
+        }
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
+
     #[test]
     fn what_the_readme_says_is_understood() {
         for line in [
@@ -584,6 +680,12 @@ mod tests {
             "nacre lctl set_param ost.OSS.ost_io.threads_max=64",
             "nacre lctl list_param -R *",
             "nacre lctl ping 127.0.0.2@tcp 5",
+            "nacre lctl set_param -P lod.*.stripecount=2",
+            "nacre lctl set_param -P -d lod.*.stripecount",
+            "nacre lfs setstripe -o 2,0,5-7 f",
+            "nacre lfs find . --name *.dat --not --type d --size +1G --maxdepth 2 --print0",
+            "nacre lfs getname -n m",
+            "nacre lfs check all m",
             "nacre lst new_session rw",
             "nacre lst add_group servers 10.0.0.[8,10,12-16]@tcp",
             "nacre lst add_test --batch b --loop -1 --concurrency 8 --distribute 2:1 --from r --to s brw read check=simple size=1M",
@@ -598,6 +700,7 @@ mod tests {
             "nacre lst ping --group g",
             "nacre lst-node --nid 127.0.1.[1-8]@tcp --port 1988 --insecure",
             "nacre completion bash",
+            "nacre completion zsh --for lfs",
         ] {
             let parsed = Nacre::try_parse_from(line.split_whitespace());
             assert!(parsed.is_ok(), "{line}: {}", parsed.err().map_or_else(String::new, |error| error.to_string()));

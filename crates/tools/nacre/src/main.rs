@@ -17,7 +17,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     daemons::panics::end_the_process();
-    let args = by_name(std::env::args_os().collect());
+    let args = spelled(by_name(std::env::args_os().collect()));
     args::Nacre::parse_from(args).run()
 }
 
@@ -37,12 +37,20 @@ fn by_name(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
+/// `lfs find` is written as find(1) has it: with one dash, and `!`.
+fn spelled(args: Vec<OsString>) -> Vec<OsString> {
+    match args.get(1) {
+        Some(tool) if tool == "lfs" => [&args[..2], &cli::lfs::spelled(&args[2..])].concat(),
+        _ => args,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn check(line: &str) -> String {
-        let args = by_name(line.split_whitespace().map(OsString::from).collect());
+        let args = spelled(by_name(line.split_whitespace().map(OsString::from).collect()));
         args.iter().skip(1).map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
@@ -53,5 +61,7 @@ mod tests {
         assert_eq!(check("mkfs.nacre --mgs d"), "format --mgs d");
         assert_eq!(check("/sbin/mount.nacre a:/b c -o ro"), "mount a:/b c -o ro");
         assert_eq!(check("./nacre up"), "up");
+        assert_eq!(check("lfs find . ! -name -x"), "lfs find . --not --name -x");
+        assert_eq!(check("nacre lfs getstripe -r ."), "lfs getstripe -r .");
     }
 }

@@ -5,24 +5,20 @@ use daemons::rundir;
 
 use crate::Failed;
 use crate::failure::First;
+use crate::form::Form;
 
 /// Arguments of `lctl dl`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Dl {
-    /// As JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(super) fn dl(args: &Dl) -> Result<(), Failed> {
     let (replies, first) = ask_all(&Ask::Devices, "lctl dl");
     let of = |reply| if let Reply::Devices(devices) = reply { devices } else { Vec::new() };
     let devices: Vec<Device> = replies.into_iter().flat_map(of).collect();
-    if args.json {
-        crate::out::line(serde_json::to_string_pretty(&devices).unwrap_or_default());
-    } else {
-        crate::out::print(&render(&devices));
-    }
+    args.form.print(&devices, || render(&devices));
     first.end()
 }
 

@@ -9,6 +9,7 @@ use types::{Errno, FsName};
 
 use crate::Failed;
 use crate::failure::First;
+use crate::form::Form;
 
 /// Arguments of `lctl get_param`.
 #[derive(Debug, clap::Args)]
@@ -25,9 +26,8 @@ pub(super) struct Get {
     /// Also everything below what matches.
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Names as JSON keys, values as strings.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
     /// Dotted names with shell globs: 'ost.OSS.*.threads_max'.
     #[arg(required = true, value_name = "PARAM")]
     patterns: Vec<String>,
@@ -95,6 +95,8 @@ pub(super) struct List {
     /// Also everything below what matches.
     #[arg(short = 'R', long)]
     recursive: bool,
+    #[command(flatten)]
+    form: Form,
     /// Dotted names with shell globs.
     #[arg(required = true, value_name = "PARAM")]
     patterns: Vec<String>,
@@ -102,20 +104,36 @@ pub(super) struct List {
 
 pub(super) fn get(args: &Get) -> Result<(), Failed> {
     let mut first = First::default();
+    let mut all = Vec::new();
     for pattern in &args.patterns {
         let question = Ask::Get { pattern: pattern.clone(), recursive: args.recursive };
         let found = everywhere("get_param", &question, pattern, &mut first, |reply| match reply {
             Reply::Values(values) => values,
             _ => Vec::new(),
         });
-        crate::out::print(&if args.json { as_json(&found) } else { found.iter().map(|value| shown(args, value)).collect() });
+        if args.form.is_data() {
+            all.extend(found);
+        } else {
+            crate::out::print(&found.iter().map(|value| shown(args, value)).collect::<String>());
+        }
+    }
+    if args.form.is_data() {
+        args.form.print(&as_object(&all), String::new);
     }
     first.end()
 }
 
-fn as_json(found: &[Value]) -> String {
-    let pairs: serde_json::Map<_, _> = found.iter().map(|value| (value.name.clone(), value.value.clone().into())).collect();
-    if found.is_empty() { String::new() } else { format!("{:#}\n", serde_json::Value::Object(pairs)) }
+/// Names as keys, values as strings; a list where daemons of this machine differ.
+fn as_object(found: &[Value]) -> serde_json::Value {
+    let mut object = serde_json::Map::new();
+    for Value { name, value, .. } in found {
+        match object.get_mut(name) {
+            None => drop(object.insert(name.clone(), value.clone().into())),
+            Some(serde_json::Value::Array(several)) => several.push(value.clone().into()),
+            Some(one) => *one = serde_json::Value::Array(vec![one.take(), value.clone().into()]),
+        }
+    }
+    object.into()
 }
 
 fn shown(args: &Get, value: &Value) -> String {
@@ -179,6 +197,7 @@ fn pairs(settings: &[String]) -> Result<Vec<(String, String)>, Failed> {
 
 pub(super) fn list(args: &List) -> Result<(), Failed> {
     let mut first = First::default();
+    let mut all = Vec::new();
     for pattern in &args.patterns {
         let question = Ask::List { pattern: pattern.clone(), recursive: args.recursive };
         let mut names = everywhere("list_param", &question, pattern, &mut first, |reply| match reply {
@@ -187,7 +206,14 @@ pub(super) fn list(args: &List) -> Result<(), Failed> {
         });
         names.sort();
         names.dedup_by(|a, b| a.name == b.name);
-        crate::out::print(&names.iter().map(|name| listed(args, name)).collect::<String>());
+        if args.form.is_data() {
+            all.extend(names);
+        } else {
+            crate::out::print(&names.iter().map(|name| listed(args, name)).collect::<String>());
+        }
+    }
+    if args.form.is_data() {
+        args.form.print(&all, String::new);
     }
     first.end()
 }
@@ -245,6 +271,13 @@ mod tests {
         assert_eq!(render("a.b", "x\ny\n", false), "a.b=\nx\ny\n");
         assert_eq!(render("a.b", "x\ny\n", true), "x\ny\n");
         assert_eq!(render("a.b", "", false), "a.b=\n");
+    }
+
+    #[test]
+    fn daemons_that_differ_make_a_list() {
+        let value = |name: &str, value: &str| Value { name: name.into(), value: value.into(), is_writable: false };
+        let found = [value("a", "1"), value("b", "x"), value("a", "2"), value("a", "3")];
+        assert_eq!(as_object(&found).to_string(), r#"{"a":["1","2","3"],"b":"x"}"#);
     }
 
     #[test]

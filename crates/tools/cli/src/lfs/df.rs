@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use daemons::ctl::{Ask, Reply, Room, Space};
 
+use crate::form::Form;
 use crate::mountpoint::{self, Mount};
 use crate::{Failed, size};
 
@@ -26,9 +27,8 @@ pub(super) struct Args {
     /// Only targets that answer now (they are all asked at once and none is waited for longer than half a second).
     #[arg(short = 'l', long)]
     lazy: bool,
-    /// As JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
     /// Any path in the file system; all mounts without it.
     path: Option<PathBuf>,
     /// Print help.
@@ -47,11 +47,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
             _ => Vec::new(),
         };
         let shown: Vec<Space> = spaces.into_iter().filter(|space| !args.lazy || space.space.is_some()).collect();
-        if args.json {
-            crate::out::line(serde_json::to_string_pretty(&shown).unwrap_or_default());
-        } else {
-            crate::out::print(&render(&Unit::of(args), &mount.dir, &shown));
-        }
+        args.form.print(&shown, || render(&Unit::of(args), &mount.dir, &shown));
     }
     Ok(())
 }

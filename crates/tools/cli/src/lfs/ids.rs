@@ -3,15 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use daemons::ctl::{Ask, Reply};
+use serde_json::json;
 use types::{Errno, Fid};
 
 use crate::Failed;
 use crate::failure::First;
+use crate::form::Form;
 use crate::mountpoint::{self, Mount};
 
 /// Arguments of `lfs path2fid`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Path2fid {
+    #[command(flatten)]
+    form: Form,
     /// Files and directories.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
@@ -36,6 +40,8 @@ pub(super) struct Fid2path {
     /// Print only the names, without the directories.
     #[arg(short = 'n', long = "name")]
     name: bool,
+    #[command(flatten)]
+    form: Form,
     /// Name of the file system, or a path in it.
     #[arg(value_name = "FSNAME|MOUNT")]
     fs: String,
@@ -46,12 +52,17 @@ pub(super) struct Fid2path {
 
 pub(super) fn path2fid(args: &Path2fid) -> Result<(), Failed> {
     let mut first = First::default();
+    let mut rows = Vec::new();
     for path in &args.paths {
         match fid_of(path) {
+            Ok(fid) if args.form.is_data() => rows.push(json!({"path": path.display().to_string(), "fid": fid.to_string()})),
             Ok(fid) if args.paths.len() > 1 => crate::out::line(format_args!("{}: {fid}", path.display())),
             Ok(fid) => crate::out::line(fid),
             Err(failed) => first.note(&failed),
         }
+    }
+    if args.form.is_data() {
+        args.form.print(&rows, String::new);
     }
     first.end()
 }
@@ -84,13 +95,27 @@ pub(super) fn fid2path(args: &Fid2path) -> Result<(), Failed> {
     const COMMAND: &str = "lfs fid2path";
     let (mount, is_path) = mount_named(&args.fs, COMMAND)?;
     let mut first = First::default();
+    let mut rows = Vec::new();
     for text in &args.fids {
         match paths_of(&mount, text, COMMAND) {
+            Ok((fid, paths)) if args.form.is_data() => {
+                let paths: Vec<String> = links(args, &paths).map(|(_, path)| shown(args.name, &mount, is_path, path)).collect();
+                rows.push(json!({"fid": fid.to_string(), "paths": paths}));
+            }
             Ok((fid, paths)) => crate::out::print(&render(args, &mount, is_path, fid, &paths)),
             Err(failed) => first.note(&failed),
         }
     }
+    if args.form.is_data() {
+        args.form.print(&rows, String::new);
+    }
     first.end()
+}
+
+/// The links that were asked for, with their numbers.
+fn links<'p>(args: &Fid2path, paths: &'p [String]) -> impl Iterator<Item = (usize, &'p String)> {
+    let only = args.link;
+    paths.iter().enumerate().filter(move |(number, _)| only.is_none_or(|link| link == *number))
 }
 
 /// By name of the file system, else by path; says which it was.
@@ -114,7 +139,7 @@ fn paths_of(mount: &Mount, text: &str, command: &str) -> Result<(Fid, Vec<String
 fn render(args: &Fid2path, mount: &Mount, is_path: bool, fid: Fid, paths: &[String]) -> String {
     let end = if args.print0 { '\0' } else { '\n' };
     let mut out = String::new();
-    for (number, path) in paths.iter().enumerate().filter(|(number, _)| args.link.is_none_or(|link| link == *number)) {
+    for (number, path) in links(args, paths) {
         if args.print_fid {
             out.push_str(&format!("{fid} "));
         }

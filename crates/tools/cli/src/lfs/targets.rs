@@ -1,10 +1,11 @@
 //! `lfs osts` and `lfs mdts`.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::PathBuf;
 
 use daemons::ctl::{Ask, Reply, Target};
 
+use crate::form::Form;
 use crate::{Failed, mountpoint};
 
 /// Which targets.
@@ -14,14 +15,23 @@ pub(super) enum Kind {
     Osts,
 }
 
-pub(super) fn run(kind: Kind, path: Option<&Path>) -> Result<(), Failed> {
+/// Arguments of both.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    form: Form,
+    /// Any path in the file system; the first mount without it.
+    path: Option<PathBuf>,
+}
+
+pub(super) fn run(kind: Kind, args: &Args) -> Result<(), Failed> {
     let (command, question) = match kind {
         Kind::Mdts => ("lfs mdts", Ask::Mdts),
         Kind::Osts => ("lfs osts", Ask::Osts),
     };
-    let mount = mountpoint::of(path, command)?;
+    let mount = mountpoint::of(args.path.as_deref(), command)?;
     if let Reply::Targets(targets) = mountpoint::ask(&mount, &question, command)? {
-        crate::out::print(&render(kind, &targets));
+        args.form.print(&targets, || render(kind, &targets));
     }
     Ok(())
 }

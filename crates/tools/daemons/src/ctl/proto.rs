@@ -54,6 +54,8 @@ pub enum Ask {
     Mdts,
     /// States of OSTs (clients only).
     Osts,
+    /// The MGS, asked for its configuration (clients only); active: it answered.
+    Mgs,
     /// FID of a path below the mount point (clients only).
     Path2fid {
         /// From the root of the file system, with a leading slash.
@@ -103,7 +105,7 @@ pub enum Reply {
     Lines(Vec<String>),
     /// To [`Ask::Df`].
     Spaces(Vec<Space>),
-    /// To [`Ask::Mdts`] and [`Ask::Osts`].
+    /// To [`Ask::Mdts`], [`Ask::Osts`] and [`Ask::Mgs`].
     Targets(Vec<Target>),
 }
 
@@ -137,6 +139,12 @@ pub struct Who {
     pub targets: Vec<String>,
     /// Mount point of a client.
     pub mount: Option<String>,
+    /// Of a client: the number in names of its parameters.
+    #[serde(default)]
+    pub instance: String,
+    /// Of a client: what servers know it by.
+    #[serde(default)]
+    pub uuid: String,
 }
 
 /// A parameter and its value.

@@ -155,7 +155,7 @@ fn control(
     let refreshed = params::refresh(env.clone(), params.clone(), client.clone(), instance.clone(), permanent.clone());
     let refresh = env.spawn("mount parameters", refreshed);
     let answers =
-        Control { client: client.clone(), dir: options.dir.clone(), instance: instance.clone(), nid: options.mount.nid };
+        Control { client: client.clone(), dir: options.dir.clone(), instance: instance.clone(), id, nid: options.mount.nid };
     let mut control = ctl::server::serve(env, &format!("client-{}-{instance}", options.fsname), params, Rc::new(answers))?;
     let mount = mounts::at(&options.dir)?.context("the mount is not in the kernel's table")?;
     control.add_device(mount.device)?;
@@ -167,6 +167,7 @@ struct Control {
     client: Client,
     dir: PathBuf,
     instance: String,
+    id: ClientId,
     nid: Option<types::Nid>,
 }
 
@@ -178,6 +179,8 @@ impl ctl::server::Answers for Control {
             fsname: self.client.fsname().to_string(),
             targets: Vec::new(),
             mount: Some(self.dir.display().to_string()),
+            instance: self.instance.clone(),
+            uuid: format!("{:032x}", self.id.0),
         }
     }
 
@@ -221,6 +224,7 @@ async fn special(client: Client, ask: Ask, creds: Creds) -> Result<Reply, Failur
     match ask {
         Ask::Mdts => Ok(Reply::Targets(client.mdts().iter().map(target).collect())),
         Ask::Osts => Ok(Reply::Targets(client.osts().iter().map(target).collect())),
+        Ask::Mgs => Ok(Reply::Targets(vec![target(&client.mgs().await)])),
         Ask::Df => Ok(Reply::Spaces(client.df().await.iter().map(space).collect())),
         Ask::Path2fid { path } => {
             let attr = client.lookup_path(&ctx, &path).await.map_err(failed)?;
@@ -245,6 +249,7 @@ async fn special(client: Client, ask: Ask, creds: Creds) -> Result<Reply, Failur
     }
 }
 
+/// A target as the control socket tells it; that the MGS is active means that it answered.
 fn target(state: &client::TargetState) -> Target {
     Target {
         kind: state.id.kind.as_str().into(),

@@ -71,7 +71,7 @@ fn percent(value: &str) -> Result<u8, String> {
 /// `4M`, `4194304`.
 fn bytes(value: &str) -> Result<u32, String> {
     let digits = value.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let shift = match value[digits.len()..].to_ascii_lowercase().trim_end_matches("ib") {
+    let shift = match value[digits.len()..].to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
         "" => 0,
         "k" => 10,
         "m" => 20,
@@ -100,6 +100,7 @@ mod tests {
             ("stripecount", "-1", "-1"),
             ("stripesize", "4M", "4194304"),
             ("stripesize", "65536", "65536"),
+            ("stripesize", "2MiB", "2097152"),
             ("stripeoffset", "3", "3"),
             ("qos_threshold_rr", "30%", "30%"),
             ("qos_prio_free", "100", "100%"),

@@ -1,0 +1,88 @@
+//! `lfs find`: files below a path that meet all predicates (spec namespace 5.2).
+//!
+//! Predicates are asked in the order of their price: name and type stand in the directory, owner, size and times cost a
+//! `stat` (which asks OSTs only for files that are being written), layouts one more request. What no predicate needs is not asked.
+
+mod number;
+mod options;
+mod predicate;
+mod walk;
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use self::predicate::Predicate;
+use self::walk::Found;
+use crate::Failed;
+use crate::failure::First;
+use crate::form::Form;
+
+pub(crate) use options::spelled;
+
+const COMMAND: &str = "lfs find";
+
+/// What to look for, where.
+#[derive(Debug)]
+pub(super) struct Args {
+    paths: Vec<PathBuf>,
+    predicates: Vec<Predicate>,
+    /// Levels below a path that are looked at; the path itself is level 0.
+    depth_max: usize,
+    /// Levels above this are not shown.
+    depth_min: usize,
+    print0: bool,
+    form: Form,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failed> {
+    let mut first = First::default();
+    let mut rows = Vec::new();
+    for path in &args.paths {
+        walk::walk(path, args.depth_max, &mut |found| match found.and_then(|found| Ok((is_wanted(args, &found)?, found))) {
+            Ok((true, found)) if args.form.is_data() => match row(&found) {
+                Ok(row) => rows.push(row),
+                Err(failed) => first.note(&failed),
+            },
+            Ok((true, found)) => crate::out::print(&line(&found, args.print0)),
+            Ok((false, _)) => {}
+            Err(failed) => first.note(&failed),
+        });
+    }
+    if args.form.is_data() {
+        args.form.print(&Value::Array(rows), String::new);
+    }
+    first.end()
+}
+
+/// The cheap predicates first; whatever one says no to is not asked further.
+fn is_wanted(args: &Args, found: &Found) -> Result<bool, Failed> {
+    if found.depth < args.depth_min {
+        return Ok(false);
+    }
+    for predicate in &args.predicates {
+        if !predicate.holds(found)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn line(found: &Found, print0: bool) -> String {
+    format!("{}{}", found.path.display(), if print0 { '\0' } else { '\n' })
+}
+
+fn row(found: &Found) -> Result<Value, Failed> {
+    use std::os::unix::fs::MetadataExt;
+    let stat = found.stat()?;
+    Ok(json!({
+        "path": found.path.display().to_string(),
+        "type": found.kind.to_string(),
+        "mode": format!("{:o}", stat.mode() & 0o7777),
+        "links": stat.nlink(),
+        "uid": stat.uid(),
+        "gid": stat.gid(),
+        "size": stat.size(),
+        "mtime": stat.mtime(),
+    }))
+}

@@ -1,0 +1,105 @@
+//! Numbers with a sign: `+N` more than, `-N` less than, `N` equal within the unit.
+
+use std::cmp::Ordering;
+
+/// A bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bound {
+    /// More, equal or less.
+    pub(super) order: Ordering,
+    /// Number of units.
+    pub(super) count: u64,
+    /// What a unit is.
+    pub(super) unit: u64,
+}
+
+impl Bound {
+    /// From `+4M`, with the units that `unit` knows.
+    pub(super) fn parse(text: &str, unit: impl Fn(&str) -> Option<u64>) -> Result<Bound, String> {
+        let bad = || format!("'{text}' is no number: expected [+-]N with an optional unit");
+        let (order, rest) = match text.as_bytes().first() {
+            Some(b'+') => (Ordering::Greater, &text[1..]),
+            Some(b'-') => (Ordering::Less, &text[1..]),
+            _ => (Ordering::Equal, text),
+        };
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let count = rest[..digits].parse().map_err(|_| bad())?;
+        let unit = unit(&rest[digits..]).ok_or_else(bad)?;
+        u64::checked_mul(count, unit).ok_or_else(bad)?;
+        Ok(Bound { order, count, unit })
+    }
+
+    /// A plain number.
+    pub(super) fn plain(text: &str) -> Result<Bound, String> {
+        Bound::parse(text, |unit| unit.is_empty().then_some(1))
+    }
+
+    /// Bytes; without a suffix bytes, `b` blocks of 512.
+    pub(super) fn bytes(text: &str) -> Result<Bound, String> {
+        Bound::parse(text, |unit| {
+            let unit = unit.to_ascii_lowercase();
+            let short = if unit == "b" { "b" } else { unit.trim_end_matches('b').trim_end_matches('i') };
+            Some(match short {
+                "" | "c" => 1,
+                "b" => 512,
+                "k" => 1 << 10,
+                "m" => 1 << 20,
+                "g" => 1 << 30,
+                "t" => 1 << 40,
+                "p" => 1 << 50,
+                _ => return None,
+            })
+        })
+    }
+
+    /// Seconds; without a suffix days.
+    pub(super) fn secs(text: &str) -> Result<Bound, String> {
+        Bound::parse(text, |unit| {
+            Some(match unit {
+                "s" => 1,
+                "m" => 60,
+                "h" => 3_600,
+                "" | "d" => 86_400,
+                "w" => 7 * 86_400,
+                "y" => 365 * 86_400,
+                _ => return None,
+            })
+        })
+    }
+
+    /// Whether a size, rounded up to whole units, is as wanted.
+    pub(super) fn holds_up(self, value: u64) -> bool {
+        value.div_ceil(self.unit).cmp(&self.count) == self.order
+    }
+
+    /// Whether an age, rounded down to whole units, is as wanted.
+    pub(super) fn holds_down(self, value: u64) -> bool {
+        (value / self.unit).cmp(&self.count) == self.order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_count_begun_units_and_ages_whole_ones() {
+        let size = |bound: &str, size| Bound::bytes(bound).map(|bound| bound.holds_up(size));
+        assert_eq!([size("1M", 1), size("1M", 1 << 20), size("1M", 0)], [Ok(true), Ok(true), Ok(false)]);
+        assert_eq!([size("+1M", (1 << 20) + 1), size("+1M", 1 << 20), size("-1M", 0)], [Ok(true), Ok(false), Ok(true)]);
+        assert_eq!([size("5", 5), size("+4c", 5), size("1b", 512), size("2MiB", 2 << 20)], [const { Ok(true) }; 4]);
+        let age = |bound: &str, age| Bound::secs(bound).map(|bound| bound.holds_down(age));
+        assert_eq!(
+            [age("1", 86_400), age("1", 2 * 86_400), age("+1", 2 * 86_400), age("-1h", 3_599)],
+            [Ok(true), Ok(false), Ok(true), Ok(true)]
+        );
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        for text in ["", "+", "x", "1x", "--1", "99999999999999999999", "99999999999p"] {
+            assert!(Bound::bytes(text).is_err(), "{text}");
+        }
+        assert!(Bound::plain("1k").is_err() && Bound::plain("-3").is_ok());
+    }
+}

@@ -1,0 +1,169 @@
+//! One condition on a file.
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::number::Bound;
+use super::walk::Found;
+use crate::Failed;
+use crate::glob;
+use crate::lov::Lov;
+
+/// A condition, or its contrary.
+#[derive(Debug)]
+pub(super) struct Predicate {
+    pub(super) test: Test,
+    /// `!` stood before it.
+    pub(super) negated: bool,
+}
+
+/// Which condition.
+#[derive(Debug)]
+pub(super) enum Test {
+    /// Last part of the path, a shell pattern.
+    Name(String),
+    /// One of `bcdflps`.
+    Type(char),
+    Size(Bound),
+    /// Of 512 bytes.
+    Blocks(Bound),
+    Links(Bound),
+    Uid(Bound),
+    Gid(Bound),
+    Time(Stamp, Bound),
+    StripeCount(Bound),
+    StripeSize(Bound),
+    /// OST of the first stripe.
+    StripeIndex(Bound),
+    /// An object on one of these.
+    Osts(Vec<u32>),
+    Pool(String),
+    /// `raid0`, `mdt`.
+    Pattern(String),
+    /// The MDT of the file is one of these.
+    Mdts(Vec<u32>),
+}
+
+/// Which time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stamp {
+    Access,
+    Modification,
+    Change,
+}
+
+impl Predicate {
+    /// What it costs to know: nothing, a `stat`, a layout.
+    pub(super) fn price(&self) -> u8 {
+        match self.test {
+            Test::Name(_) | Test::Type(_) | Test::Mdts(_) => 0,
+            Test::Size(_) | Test::Blocks(_) | Test::Links(_) | Test::Uid(_) | Test::Gid(_) | Test::Time(..) => 1,
+            _ => 2,
+        }
+    }
+
+    /// Whether it holds for `found`.
+    pub(super) fn holds(&self, found: &Found) -> Result<bool, Failed> {
+        let holds = match self.price() {
+            0 => self.test.by_name(found),
+            1 => self.test.by_stat(found.stat()?),
+            _ => found.lov()?.is_some_and(|lov| self.test.by_layout(lov, found.kind == 'd')),
+        };
+        Ok(holds != self.negated)
+    }
+}
+
+impl Test {
+    fn by_name(&self, found: &Found) -> bool {
+        match self {
+            Test::Name(pattern) => {
+                // A path such as `/` or `.` has no last part: it is its own name.
+                let name = found.path.file_name().unwrap_or(found.path.as_os_str());
+                glob::matches(pattern.as_bytes(), name.as_bytes())
+            }
+            Test::Type(kind) => found.kind == *kind,
+            Test::Mdts(mdts) => mdts.contains(&0), // the one that there is: `options` refuses more
+            _ => false,
+        }
+    }
+
+    fn by_stat(&self, stat: &std::fs::Metadata) -> bool {
+        match self {
+            Test::Size(bound) => bound.holds_up(stat.size()),
+            Test::Blocks(bound) => bound.holds_up(stat.blocks()),
+            Test::Links(bound) => bound.holds_up(stat.nlink()),
+            Test::Uid(bound) => bound.holds_up(u64::from(stat.uid())),
+            Test::Gid(bound) => bound.holds_up(u64::from(stat.gid())),
+            Test::Time(stamp, bound) => {
+                let time = match stamp {
+                    Stamp::Access => stat.atime(),
+                    Stamp::Modification => stat.mtime(),
+                    Stamp::Change => stat.ctime(),
+                };
+                bound.holds_down(age(time))
+            }
+            _ => false,
+        }
+    }
+
+    fn by_layout(&self, lov: &Lov, is_dir: bool) -> bool {
+        let number = |value: Option<u64>, bound: &Bound| value.is_some_and(|value| bound.holds_up(value));
+        match self {
+            Test::StripeCount(bound) => number(u64::try_from(lov.count()).ok(), bound),
+            Test::StripeSize(bound) => number(Some(u64::from(lov.stripe_size)), bound),
+            Test::StripeIndex(bound) if is_dir => number((lov.generation != u16::MAX).then_some(lov.generation.into()), bound),
+            Test::StripeIndex(bound) => number(lov.objects.first().map(|object| object.ost.into()), bound),
+            Test::Osts(osts) => !is_dir && lov.objects.iter().any(|object| osts.contains(&object.ost)),
+            Test::Pool(pool) => lov.pool == *pool,
+            Test::Pattern(name) => lov.pattern_name().split(',').any(|pattern| pattern == name),
+            _ => false,
+        }
+    }
+}
+
+/// Seconds since `time`; none for one that is to come.
+fn age(time: i64) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    u64::try_from(time).map_or(now, |time| now.saturating_sub(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lov() -> Lov {
+        let object = |ost| crate::lov::Object { ost, fid: types::Fid::new(1, 1) };
+        Lov {
+            magic: 0,
+            pattern: 1,
+            oid: 0,
+            seq: 0,
+            stripe_size: 1 << 20,
+            stripe_count: 2,
+            generation: 0,
+            pool: "flash".into(),
+            objects: vec![object(3), object(1)],
+        }
+    }
+
+    #[test]
+    fn layouts_are_told_apart() {
+        let bound = |text| Bound::bytes(text).expect("a number");
+        let yes = [
+            Test::StripeCount(bound("2")),
+            Test::StripeCount(bound("-3")),
+            Test::StripeSize(bound("1M")),
+            Test::StripeIndex(bound("3")),
+            Test::Osts(vec![7, 1]),
+            Test::Pool("flash".into()),
+            Test::Pattern("raid0".into()),
+        ];
+        let no =
+            [Test::StripeCount(bound("+2")), Test::StripeIndex(bound("1")), Test::Osts(vec![0]), Test::Pattern("mdt".into())];
+        assert!(yes.iter().all(|test| test.by_layout(&lov(), false)), "{yes:?}");
+        assert!(!no.iter().any(|test| test.by_layout(&lov(), false)), "{no:?}");
+        let any = Lov { generation: u16::MAX, stripe_count: u16::MAX, ..lov() };
+        assert!(!Test::StripeIndex(bound("+0")).by_layout(&any, true) && !Test::StripeCount(bound("+0")).by_layout(&any, true));
+    }
+}

@@ -1,0 +1,110 @@
+//! `lfs getname`: which client of which file system a mount is.
+
+use std::path::PathBuf;
+
+use daemons::ctl::{Ask, Reply, Who};
+use serde::Serialize;
+
+use crate::failure::First;
+use crate::form::Form;
+use crate::mountpoint::{self, Mount};
+use crate::{Failed, out};
+
+const COMMAND: &str = "lfs getname";
+
+/// Arguments of `lfs getname`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Only the number of the client in names of its parameters.
+    #[arg(short = 'i', long, conflicts_with_all = ["fsname", "uuid"])]
+    instance: bool,
+    /// Only the name of the file system.
+    #[arg(short = 'n', long, conflicts_with = "uuid")]
+    fsname: bool,
+    /// Only the UUID of the client.
+    #[arg(short = 'u', long)]
+    uuid: bool,
+    #[command(flatten)]
+    form: Form,
+    /// Paths in the file systems; all mounts without them.
+    paths: Vec<PathBuf>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Named {
+    fsname: String,
+    instance: String,
+    uuid: String,
+    mount: String,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failed> {
+    let mut first = First::default();
+    let mut all = Vec::new();
+    for mount in mounts(args, &mut first)? {
+        match named(&mount) {
+            Ok(named) => all.push(named),
+            Err(failed) => first.note(&failed),
+        }
+    }
+    out::print(&args.form.render(&all, || all.iter().map(|named| line(args, named)).collect()));
+    first.end()
+}
+
+fn mounts(args: &Args, first: &mut First) -> Result<Vec<Mount>, Failed> {
+    if args.paths.is_empty() {
+        let one = mountpoint::of(None, COMMAND)?;
+        return Ok(mountpoint::all().unwrap_or_else(|_| vec![one]));
+    }
+    let mut found = Vec::new();
+    for path in &args.paths {
+        match mountpoint::of(Some(path), COMMAND) {
+            Ok(mount) => found.push(mount),
+            Err(failed) => first.note(&failed),
+        }
+    }
+    Ok(found)
+}
+
+fn named(mount: &Mount) -> Result<Named, Failed> {
+    let who = match mountpoint::ask(mount, &Ask::Who, COMMAND)? {
+        Reply::Who(who) => who,
+        _ => Who::default(),
+    };
+    Ok(Named { fsname: who.fsname, instance: who.instance, uuid: who.uuid, mount: mountpoint::show(&mount.dir) })
+}
+
+fn line(args: &Args, named: &Named) -> String {
+    let Named { fsname, instance, uuid, mount } = named;
+    match (args.instance, args.fsname, args.uuid) {
+        (true, ..) => format!("{instance}\n"),
+        (_, true, _) => format!("{fsname}\n"),
+        (.., true) => format!("{uuid}\n"),
+        _ => format!("{fsname}-{instance} {mount}\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_name_or_one_part_of_it() {
+        let named = Named { fsname: "testfs".into(), instance: "9a80".into(), uuid: "9a80ff".into(), mount: "/mnt".into() };
+        let check = |options: &str| {
+            let parsed = Line::try_parse_from(format!("x {options}").split_whitespace());
+            parsed.map(|parsed| line(&parsed.args, &named)).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(""), Ok("testfs-9a80 /mnt\n".into()));
+        assert_eq!([check("-i"), check("-n"), check("-u")], [Ok("9a80\n".into()), Ok("testfs\n".into()), Ok("9a80ff\n".into())]);
+        assert!(check("-i -n").is_err());
+    }
+}
