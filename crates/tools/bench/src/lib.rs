@@ -5,4 +5,5 @@ pub mod fusedev;
 pub mod ior;
 pub mod lnet;
 pub mod mdtest;
+mod setting;
 mod stats;

@@ -37,12 +37,13 @@ pub(crate) fn cpu_of(pid: u32) -> std::io::Result<f64> {
     Ok(ticks as f64 / TICKS_PER_SECOND)
 }
 
-/// CPU seconds of the whole machine since it started, idle and waiting left out (`/proc/stat`).
+/// CPU seconds of the whole machine since it started, idle, waiting and stolen time left out (`/proc/stat`).
 pub(crate) fn cpu_of_machine() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = stat.lines().next().unwrap_or_default();
     let ticks: Vec<u64> = line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-    let busy: u64 = ticks.iter().enumerate().filter(|(index, _)| !matches!(index, 3 | 4 | 8 | 9)).map(|(_, ticks)| ticks).sum();
+    let busy: u64 =
+        ticks.iter().enumerate().filter(|(index, _)| !matches!(index, 3 | 4 | 7 | 8 | 9)).map(|(_, ticks)| ticks).sum();
     busy as f64 / TICKS_PER_SECOND
 }
 

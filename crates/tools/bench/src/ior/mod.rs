@@ -7,13 +7,13 @@
 mod native;
 mod posix;
 mod report;
-mod setting;
 
 use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
+use crate::setting::{self, Subject, directory};
 use crate::stats;
 
 /// What to run.
@@ -212,9 +212,12 @@ pub fn run(args: &IorArgs) -> Result<()> {
     ensure!(args.tasks >= 1 && args.in_flight >= 1, "at least one task is needed");
     ensure!(args.block.is_multiple_of(args.transfer), "-b is a multiple of -t");
     ensure!(!args.direct || args.transfer.is_multiple_of(4_096), "-B needs a -t that is a multiple of 4 KiB");
-    let setting = setting::of(args)?;
+    let (dir, against) = (directory(&args.file)?, args.against.as_deref().map(directory).transpose()?);
+    let native = args.native.as_deref().map(|address| (address, args.tasks));
+    let subject = Subject { native, dir: &dir, against: against.as_deref(), drop_caches: args.drop_caches };
+    let setting = setting::of(&subject)?;
     if !args.json {
-        println!("{setting}");
+        println!("{setting}; O_DIRECT: {}", if args.direct { "yes" } else { "no" });
     }
     ensure!(args.against.is_none() || !setting.in_process, "{}", setting::REFUSAL);
     let rounds = if args.against.is_some() { args.pairs.max(1) } else { args.iterations.max(1) };
@@ -265,13 +268,7 @@ fn one(args: &IorArgs) -> Result<Vec<Sample>> {
 
 /// Makes the machine's state the same before each phase.
 fn settle(args: &IorArgs, phase: Phase) -> Result<()> {
-    if args.drop_caches {
-        rustix::fs::sync();
-        if phase == Phase::Read {
-            std::fs::write("/proc/sys/vm/drop_caches", "3")?;
-        }
-    }
-    Ok(())
+    if args.drop_caches { setting::settle_caches(phase == Phase::Read) } else { Ok(()) }
 }
 
 /// A phase from what its tasks took: each its own seconds.

@@ -1,15 +1,14 @@
 //! IOR's closing lines, and the same as JSON.
 
-use super::setting::Setting;
 use super::{IorArgs, Phase, Sample};
+use crate::setting::Setting;
 use crate::stats::{Stats, ratios};
 
 const MIB: f64 = (1 << 20) as f64;
 
 pub(super) fn print(args: &IorArgs, setting: &Setting, ours: &[Sample], theirs: &[Sample]) {
     if args.json {
-        let setting = format!("{setting}").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "; ");
-        println!("{{\"setting\":\"{setting}\",\"runs\":{},\"against\":{}}}", json(ours), json(theirs));
+        println!("{{\"setting\":{},\"runs\":{},\"against\":{}}}", setting.json(), json(ours), json(theirs));
         return;
     }
     println!("tasks: {}, transfer {} KiB, block {} MiB each\n", args.tasks, args.transfer >> 10, args.block >> 20);

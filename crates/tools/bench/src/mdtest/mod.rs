@@ -9,10 +9,13 @@ mod posix;
 mod report;
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
 pub use report::Phase;
+
+use crate::setting::{self, Subject};
 
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]
@@ -70,13 +73,42 @@ pub struct MdtestArgs {
     /// Turns with --against.
     #[arg(long, default_value_t = 3)]
     pub pairs: u32,
+    /// Write the kernel's dirty pages back before each phase, and drop its caches before stat and read (root).
+    #[arg(long)]
+    pub drop_caches: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }
 
-/// Phases of one run and their rates, operations per second.
-pub(crate) type Rates = Vec<(Phase, f64)>;
+/// One phase of one run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) phase: Phase,
+    /// Files that it did something to.
+    pub(crate) files: u64,
+    /// Files per second.
+    pub(crate) rate: f64,
+    /// CPU seconds of the whole machine per 10,000 files.
+    pub(crate) cpu: f64,
+}
+
+/// Clocks at the start of a phase.
+struct Watch {
+    start: Instant,
+    cpu: f64,
+}
+
+impl Watch {
+    fn start() -> Watch {
+        Watch { start: Instant::now(), cpu: crate::stats::cpu_of_machine() }
+    }
+
+    fn stop(&self, phase: Phase, files: u64) -> Sample {
+        let (time, cpu) = (self.start.elapsed().as_secs_f64(), crate::stats::cpu_of_machine() - self.cpu);
+        Sample { phase, files, rate: files as f64 / time, cpu: cpu / (files.max(1) as f64 / 10_000.0) }
+    }
+}
 
 impl MdtestArgs {
     fn wants(&self, phase: Phase) -> bool {
@@ -93,24 +125,26 @@ impl MdtestArgs {
 /// Runs it and prints what mdtest prints.
 pub fn run(args: &MdtestArgs) -> Result<()> {
     ensure!(args.tasks >= 1 && args.in_flight >= 1, "at least one task is needed");
+    let native = args.native.as_deref().map(|address| (address, 1));
+    let subject = Subject { native, dir: &args.dir, against: args.against.as_deref(), drop_caches: args.drop_caches };
+    let setting = setting::of(&subject)?;
+    if !args.json {
+        println!("{setting}");
+    }
+    ensure!(args.against.is_none() || !setting.in_process, "{}", setting::REFUSAL);
     let rounds = if args.against.is_some() { args.pairs.max(1) } else { args.iterations.max(1) };
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        let cpu = crate::stats::cpu_of_machine();
-        let rates = one(args)?;
-        ours.push((rates, crate::stats::cpu_of_machine() - cpu));
+        ours.extend(one(args)?);
         if let Some(dir) = &args.against {
-            let other = MdtestArgs { dir: dir.clone(), native: None, ..args.clone() };
-            let cpu = crate::stats::cpu_of_machine();
-            let rates = one(&other)?;
-            theirs.push((rates, crate::stats::cpu_of_machine() - cpu));
+            theirs.extend(one(&MdtestArgs { dir: dir.clone(), native: None, ..args.clone() })?);
         }
     }
-    report::print(args, &ours, &theirs);
+    report::print(args, &setting, &ours, &theirs);
     Ok(())
 }
 
-fn one(args: &MdtestArgs) -> Result<(Rates, u64)> {
+fn one(args: &MdtestArgs) -> Result<Vec<Sample>> {
     match &args.native {
         Some(address) => native::run(args, address),
         None => posix::run(args),

@@ -10,13 +10,13 @@ use client::{Client, Ctx, MountConfig};
 use env::Env;
 use types::{ClientId, Fid, NidAddr};
 
-use super::{MdtestArgs, Phase, Rates};
+use super::{MdtestArgs, Phase, Sample, Watch};
 
 const O_RDONLY: u32 = 0;
 const O_WRONLY_EXCL: u32 = (libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL) as u32;
 
-/// One run: rates of the phases, and how many files were made.
-pub(super) fn run(args: &MdtestArgs, address: &str) -> Result<(Rates, u64)> {
+/// One run.
+pub(super) fn run(args: &MdtestArgs, address: &str) -> Result<Vec<Sample>> {
     let (mgs, fsname) = address.split_once(":/").ok_or_else(|| anyhow!("'{address}' is no NID:/fsname"))?;
     let mgs: NidAddr = mgs.parse()?;
     let fsname = fsname.parse()?;
@@ -42,7 +42,7 @@ struct Shared {
     failure: RefCell<Option<anyhow::Error>>,
 }
 
-async fn phases(env: &Env, client: &Client, args: &MdtestArgs) -> Result<(Rates, u64)> {
+async fn phases(env: &Env, client: &Client, args: &MdtestArgs) -> Result<Vec<Sample>> {
     let ctx = Ctx::root();
     let name = format!("mdtest-native.{:x}", env.random());
     let tree = client.mkdir(&ctx, Fid::ROOT, name.as_bytes(), 0o755).await?.fid();
@@ -62,33 +62,31 @@ async fn phases(env: &Env, client: &Client, args: &MdtestArgs) -> Result<(Rates,
         until: Cell::new(None),
         failure: RefCell::new(None),
     });
-    let mut rates = Vec::new();
-    let mut made = 0;
+    let mut samples = Vec::new();
     for phase in Phase::ALL {
         if !args.wants(phase) && phase != Phase::Remove {
             continue;
         }
-        let rate = one_phase(env, &shared, phase).await?;
+        let sample = one_phase(env, &shared, phase).await?;
         if phase == Phase::Create {
-            made = shared.next.get().min(shared.items.get());
-            shared.items.set(made);
+            shared.items.set(sample.files);
         }
         if args.wants(phase) {
-            rates.push((phase, rate));
+            samples.push(sample);
         }
     }
     for index in 0..count {
         client.rmdir(&shared.ctx, tree, format!("dir.{index}").as_bytes()).await?;
     }
     client.rmdir(&shared.ctx, Fid::ROOT, name.as_bytes()).await?;
-    Ok((rates, made))
+    Ok(samples)
 }
 
-async fn one_phase(env: &Env, shared: &Rc<Shared>, phase: Phase) -> Result<f64> {
+async fn one_phase(env: &Env, shared: &Rc<Shared>, phase: Phase) -> Result<Sample> {
     shared.next.set(0);
-    let start = Instant::now();
+    let watch = Watch::start();
     if phase == Phase::Create && shared.args.stonewall > 0 {
-        shared.until.set(Some(start + std::time::Duration::from_secs(shared.args.stonewall)));
+        shared.until.set(Some(watch.start + std::time::Duration::from_secs(shared.args.stonewall)));
         shared.items.set(u64::MAX);
     }
     let done = Rc::new(tokio::sync::Semaphore::new(0));
@@ -106,8 +104,7 @@ async fn one_phase(env: &Env, shared: &Rc<Shared>, phase: Phase) -> Result<f64> 
     if let Some(error) = shared.failure.borrow_mut().take() {
         return Err(error.context(format!("{phase}")));
     }
-    let count = shared.next.get().min(shared.items.get());
-    Ok(count as f64 / start.elapsed().as_secs_f64())
+    Ok(watch.stop(phase, shared.next.get().min(shared.items.get())))
 }
 
 async fn one_loop(shared: &Shared, phase: Phase) -> Result<()> {

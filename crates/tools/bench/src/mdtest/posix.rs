@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::{MdtestArgs, Phase, Rates};
+use super::{MdtestArgs, Phase, Sample, Watch};
+use crate::setting::settle_caches;
 
-/// One run: rates of the phases, and how many files were made.
-pub(super) fn run(args: &MdtestArgs) -> Result<(Rates, u64)> {
+/// One run.
+pub(super) fn run(args: &MdtestArgs) -> Result<Vec<Sample>> {
     let tree = args.dir.join(format!("mdtest-tree.{}", std::process::id()));
     fs::create_dir_all(&tree).with_context(|| format!("cannot make {}", tree.display()))?;
     let outcome = phases(args, &tree);
@@ -19,23 +20,26 @@ pub(super) fn run(args: &MdtestArgs) -> Result<(Rates, u64)> {
     outcome
 }
 
-fn phases(args: &MdtestArgs, tree: &Path) -> Result<(Rates, u64)> {
+fn phases(args: &MdtestArgs, tree: &Path) -> Result<Vec<Sample>> {
     for task in 0..args.tasks {
         fs::create_dir_all(task_dir(args, tree, task))?;
     }
     let mut made = vec![args.items; args.tasks as usize];
-    let mut rates = Vec::new();
+    let mut samples = Vec::new();
     for phase in Phase::ALL.into_iter().filter(|phase| args.wants(*phase)) {
-        let (counts, time) = phase_on_all_tasks(args, tree, phase, &made)?;
+        if args.drop_caches {
+            settle_caches(matches!(phase, Phase::Stat | Phase::Read))?;
+        }
+        let (counts, sample) = phase_on_all_tasks(args, tree, phase, &made)?;
         if phase == Phase::Create {
             made.clone_from(&counts);
         }
-        rates.push((phase, counts.iter().sum::<u64>() as f64 / time.as_secs_f64()));
+        samples.push(sample);
     }
-    Ok((rates, made.iter().sum()))
+    Ok(samples)
 }
 
-fn phase_on_all_tasks(args: &MdtestArgs, tree: &Path, phase: Phase, made: &[u64]) -> Result<(Vec<u64>, Duration)> {
+fn phase_on_all_tasks(args: &MdtestArgs, tree: &Path, phase: Phase, made: &[u64]) -> Result<(Vec<u64>, Sample)> {
     let barrier = Barrier::new(made.len() + 1);
     std::thread::scope(|scope| {
         let barrier = &barrier;
@@ -50,9 +54,11 @@ fn phase_on_all_tasks(args: &MdtestArgs, tree: &Path, phase: Phase, made: &[u64]
             })
             .collect();
         barrier.wait();
-        let start = Instant::now();
+        let watch = Watch::start();
         let counts: Result<Vec<u64>> = tasks.into_iter().map(|task| task.join().expect("a task does not panic")).collect();
-        Ok((counts?, start.elapsed()))
+        let counts = counts?;
+        let sample = watch.stop(phase, counts.iter().sum());
+        Ok((counts, sample))
     })
 }
 

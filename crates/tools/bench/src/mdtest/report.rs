@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{MdtestArgs, Rates};
+use super::{MdtestArgs, Sample};
+use crate::setting::Setting;
+use crate::stats::{Stats, ratios};
 
 /// What a phase does to every file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +34,9 @@ impl fmt::Display for Phase {
     }
 }
 
-/// One run: rates and files made, and the CPU seconds that the whole machine spent.
-type Run = ((Rates, u64), f64);
-
-pub(super) fn print(args: &MdtestArgs, ours: &[Run], theirs: &[Run]) {
+pub(super) fn print(args: &MdtestArgs, setting: &Setting, ours: &[Sample], theirs: &[Sample]) {
     if args.json {
-        println!("{{\"runs\":{},\"against\":{}}}", json(ours), json(theirs));
+        println!("{{\"setting\":{},\"phases\":{},\"against\":{}}}", setting.json(), json(ours), json(theirs));
         return;
     }
     let tasks = if args.native.is_some() { args.in_flight } else { args.tasks };
@@ -48,49 +47,38 @@ pub(super) fn print(args: &MdtestArgs, ours: &[Run], theirs: &[Run]) {
     if let Some(dir) = &args.against {
         println!("\nPath: {}\n", dir.display());
         summary(theirs);
-        println!("\nratio of medians");
+        println!("\nratio, median of turns (range); CPU per file, ratio of medians");
         for phase in Phase::ALL {
-            if let (Some(ours), Some(theirs)) = (median(&of(ours, phase)), median(&of(theirs, phase))) {
-                println!("   {phase:<20} {:14.3}", ours / theirs);
-            }
+            let sides = [ours, theirs];
+            let [ours, theirs] = sides.map(|side| each(side, phase, |sample| sample.rate));
+            let Some(ratio) = Stats::of(&ratios(&ours, &theirs)) else { continue };
+            let [cpu, other] = sides.map(|side| Stats::of(&each(side, phase, |s| s.cpu)).map_or(f64::NAN, |stats| stats.median));
+            println!("   {phase:<20} {:14.3} ({:.3} .. {:.3}); {:.1}", ratio.median, ratio.min, ratio.max, cpu / other);
         }
     }
 }
 
-fn of(runs: &[Run], phase: Phase) -> Vec<f64> {
-    runs.iter().flat_map(|((rates, _), _)| rates).filter(|(one, _)| *one == phase).map(|(_, rate)| *rate).collect()
+fn each(samples: &[Sample], phase: Phase, value: impl Fn(&Sample) -> f64) -> Vec<f64> {
+    samples.iter().filter(|sample| sample.phase == phase).map(value).collect()
 }
 
-fn median(rates: &[f64]) -> Option<f64> {
-    let mut sorted = rates.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied()
-}
-
-fn summary(runs: &[Run]) {
-    println!("SUMMARY rate: (of {} iterations)", runs.len());
-    println!("   {:<20} {:>14} {:>14} {:>14} {:>14}", "Operation", "Max", "Min", "Mean", "Std Dev");
-    println!("   {:<20} {:>14} {:>14} {:>14} {:>14}", "---------", "---", "---", "----", "-------");
+/// mdtest's table, and behind each line what it cost.
+fn summary(samples: &[Sample]) {
+    let runs = Phase::ALL.into_iter().map(|phase| each(samples, phase, |s| s.rate).len()).max().unwrap_or(0);
+    println!("SUMMARY rate: (of {runs} iterations)");
+    println!("   {:<20} {:>14} {:>14} {:>14} {:>14}   CPU s per 10,000", "Operation", "Max", "Min", "Mean", "Std Dev");
+    println!("   {:<20} {:>14} {:>14} {:>14} {:>14}   ---------------", "---------", "---", "---", "----", "-------");
     for phase in Phase::ALL {
-        let rates = of(runs, phase);
-        if rates.is_empty() {
-            continue;
-        }
-        let max = rates.iter().copied().fold(f64::MIN, f64::max);
-        let min = rates.iter().copied().fold(f64::MAX, f64::min);
-        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-        let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / rates.len() as f64;
-        println!("   {phase:<20} {max:14.3} {min:14.3} {mean:14.3} {:14.3}", variance.sqrt());
+        let Some(rate) = Stats::of(&each(samples, phase, |sample| sample.rate)) else { continue };
+        let cpu = Stats::of(&each(samples, phase, |sample| sample.cpu)).map_or(f64::NAN, |stats| stats.median);
+        println!("   {phase:<20} {:14.3} {:14.3} {:14.3} {:14.3}   {cpu:15.2}", rate.max, rate.min, rate.mean, rate.deviation);
     }
-    let files: u64 = runs.iter().map(|((_, files), _)| files).sum();
-    let cpu: f64 = runs.iter().map(|(_, cpu)| cpu).sum();
-    println!("   CPU of the whole machine: {:.2} s per 10,000 files (all phases)", cpu / (files.max(1) as f64 / 10_000.0));
 }
 
-fn json(runs: &[Run]) -> String {
-    let run = |((rates, files), cpu): &Run| {
-        let rates: Vec<_> = rates.iter().map(|(phase, rate)| format!("\"{phase}\":{rate:.3}")).collect();
-        format!("{{\"files\":{files},\"cpu_s\":{cpu:.2},\"rates\":{{{}}}}}", rates.join(","))
+fn json(samples: &[Sample]) -> String {
+    let one = |sample: &Sample| {
+        let Sample { phase, files, rate, cpu } = sample;
+        format!("{{\"phase\":\"{phase}\",\"files\":{files},\"rate\":{rate:.3},\"cpu_s_per_10000\":{cpu:.3}}}")
     };
-    format!("[{}]", runs.iter().map(run).collect::<Vec<_>>().join(","))
+    format!("[{}]", samples.iter().map(one).collect::<Vec<_>>().join(","))
 }

@@ -9,17 +9,15 @@ use daemons::ctl::{Ask, Reply, Who};
 use daemons::{mounts, rundir};
 use types::NidAddr;
 
-use super::IorArgs;
-
 /// Why no ratio is printed.
-pub(super) const REFUSAL: &str = "client and servers are one process here (`nacre up` without --separate): a ratio would flatter \
+pub(crate) const REFUSAL: &str = "client and servers are one process here (`nacre up` without --separate): a ratio would flatter \
     nobody but the benchmark. Start the file system with --separate";
 
 /// What is known of what is measured.
-pub(super) struct Setting {
+pub(crate) struct Setting {
     lines: Vec<String>,
     /// Servers live in the client's process, or in this one.
-    pub(super) in_process: bool,
+    pub(crate) in_process: bool,
 }
 
 impl fmt::Display for Setting {
@@ -28,28 +26,45 @@ impl fmt::Display for Setting {
     }
 }
 
+/// What a benchmark is about to measure.
+pub(crate) struct Subject<'a> {
+    /// `NID:/fsname` and how many clients, where no mount stands between.
+    pub(crate) native: Option<(&'a str, u32)>,
+    /// Directory on the mount.
+    pub(crate) dir: &'a Path,
+    /// Directory that is compared with.
+    pub(crate) against: Option<&'a Path>,
+    /// The kernel's caches are dropped before what is there is looked at.
+    pub(crate) drop_caches: bool,
+}
+
 /// Of the file system under test, and of what it is compared with.
-pub(super) fn of(args: &IorArgs) -> Result<Setting> {
+pub(crate) fn of(subject: &Subject<'_>) -> Result<Setting> {
     let mut setting = Setting { lines: Vec::new(), in_process: false };
-    match &args.native {
-        Some(address) => {
+    match subject.native {
+        Some((address, clients)) => {
             let (nids, fsname) = address.split_once(":/").context("NID:/fsname")?;
-            setting.lines.push(format!("client: native library, {} client(s) in this process", args.tasks));
+            setting.lines.push(format!("client: native library, {clients} client(s) in this process"));
             setting.servers(nids, fsname, std::process::id());
         }
-        None => setting.path("path", &args.file)?,
+        None => setting.path("path", subject.dir)?,
     }
-    if let Some(file) = &args.against {
-        setting.path("against", file)?;
+    if let Some(dir) = subject.against {
+        setting.path("against", dir)?;
     }
-    let caches = if args.drop_caches { "kernel's dropped before reading" } else { "as they are" };
-    setting.lines.push(format!("caches: {caches}; O_DIRECT: {}", if args.direct { "yes" } else { "no" }));
+    let caches = if subject.drop_caches { "kernel's dropped before reading" } else { "as they are" };
+    setting.lines.push(format!("caches: {caches}"));
     Ok(setting)
 }
 
 impl Setting {
-    fn path(&mut self, what: &str, file: &Path) -> Result<()> {
-        let dir = directory(file)?;
+    /// As a JSON string.
+    pub(crate) fn json(&self) -> String {
+        format!("\"{}\"", self.lines.join("; ").replace('\\', "\\\\").replace('"', "\\\""))
+    }
+
+    fn path(&mut self, what: &str, dir: &Path) -> Result<()> {
+        let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
         let (kind, source) = file_system(&dir)?;
         self.lines.push(format!("{what}: {} on {kind} ({source})", dir.display()));
         let Some(mount) = mounts::all()?.into_iter().filter(|mount| dir.starts_with(&mount.dir)).max_by_key(|m| m.dir.clone())
@@ -93,11 +108,19 @@ impl Setting {
     }
 }
 
+/// Writes back what is dirty, so that no phase pays for the one before it, and drops the kernel's caches if asked.
+pub(crate) fn settle_caches(drop: bool) -> Result<()> {
+    rustix::fs::sync();
+    if drop {
+        std::fs::write("/proc/sys/vm/drop_caches", "3").context("dropping the kernel's caches needs root")?;
+    }
+    Ok(())
+}
+
 /// Directory of a file that may not be there yet.
-fn directory(file: &Path) -> Result<PathBuf> {
+pub(crate) fn directory(file: &Path) -> Result<PathBuf> {
     let whole = std::path::absolute(file)?;
-    let dir = whole.parent().context("a file has a directory")?;
-    dir.canonicalize().with_context(|| dir.display().to_string())
+    Ok(whole.parent().context("a file has a directory")?.to_path_buf())
 }
 
 /// Type and source of the mount that a path lies on.
