@@ -1,7 +1,8 @@
-//! What scheduling costs: `cargo run --release -p nrs --example speed [table | fifo | deep [POLICIES [RUNS]]]`.
+//! What scheduling costs: `cargo run --release -p nrs --example speed [table | fifo | pairs [POLICY [DEPTH [COUNT]]] | deep [POLICIES [RUNS]]]`.
 //!
 //! - `deep`: 10,000,000 requests of 10,000 clients queued in one head; then one comes and one leaves, 10,000,000 times.
 //! - `table`: enqueue and get per second of each policy, 10,000 clients or objects, 1,000 and 100,000 queued.
+//! - `pairs`: so many pairs of one policy at a depth, for a counter of instructions or a profile.
 //! - `fifo`: the same pairs of FIFO in a head and of a bare `VecDeque`, for a counter of instructions.
 //!
 //! Means are CPU time of the thread, the making of the requests included; single pairs (the worst ones) are timed by the
@@ -136,8 +137,10 @@ fn run(policy: &str, count: u32) -> Run {
 /// interrupts another step each time.
 fn deep(policy: &str, count: u32, runs: u32) {
     let mut best = run(policy, count);
+    let mut worst = vec![worst_of(&best)];
     for _ in 1..runs {
         let next = run(policy, count);
+        worst.push(worst_of(&next));
         for (best, next) in [(&mut best.inserts, next.inserts), (&mut best.pairs, next.pairs)] {
             best.iter_mut().zip(next).for_each(|(best, next)| *best = next.min(*best));
         }
@@ -145,22 +148,27 @@ fn deep(policy: &str, count: u32, runs: u32) {
         best.pair = best.pair.min(next.pair);
         best.drain = best.drain.min(next.drain);
     }
-    best.pairs.sort_unstable();
-    let insert_worst = best.inserts.iter().max().copied().unwrap_or_default();
-    let part = |part: f64| best.pairs[((best.pairs.len() - 1) as f64 * part) as usize];
     println!(
-        "{policy:>5} {count} queued, {runs} runs: fill {:.0} ns (worst {insert_worst}), pair {:.0} ns (p50 {} p99.9 {} p99.9999 {} worst {}), \
-         drain {:.0} ns, {:.1} bytes each beside the request",
-        best.fill,
-        best.pair,
-        part(0.5),
-        part(0.999),
-        part(0.999_999),
-        part(1.0),
-        best.drain,
-        best.bytes
+        "{policy:>5} {count} queued, {runs} runs: fill {:.0} ns, pair {:.0} ns, drain {:.0} ns, {:.1} bytes each beside the request",
+        best.fill, best.pair, best.drain, best.bytes
     );
+    println!("      by the clock, shortest of {runs}: insertion {}", spread(&mut best.inserts));
+    println!("      {:>32} {}", "pair", spread(&mut best.pairs));
+    println!("      worst insertion and pair of each run, interrupted or not: {worst:?}");
     remove(policy, count / 10);
+}
+
+fn worst_of(run: &Run) -> (u32, u32) {
+    let worst = |times: &[u32]| times.iter().max().copied().unwrap_or_default();
+    (worst(&run.inserts), worst(&run.pairs))
+}
+
+/// Its distribution; sorts.
+fn spread(times: &mut [u32]) -> String {
+    times.sort_unstable();
+    let part = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+    let parts = [("p50", 0.5), ("p99.9", 0.999), ("p99.99", 0.9999), ("p99.9999", 0.999_999), ("worst", 1.0)];
+    parts.map(|(name, at)| format!("{name} {}", part(at))).join(" ")
 }
 
 fn remove(policy: &str, count: u32) {
@@ -216,7 +224,7 @@ fn fifo() {
     println!("fifo {:.1} ns, bare queue {:.1} ns a pair", ours / 1e7, (cpu() - start) / 1e7);
 }
 
-/// Pairs alone, for a counter of instructions.
+/// Pairs alone.
 fn pairs(policy: &str, depth: u32, count: u32) {
     let (mut head, mut chance) = (head(policy), Chance(7));
     (0..depth).for_each(|_| _ = head.enqueue(chance.rpc(), Instant(0)));

@@ -49,6 +49,12 @@ impl Batch {
         latest - u64::from((latest as u32).wrapping_sub(self.seq_low))
     }
 
+    /// Whether it has no request: its group holds them.
+    #[inline]
+    pub(crate) fn is_bare(&self) -> bool {
+        self.there == 0 && self.more.is_none()
+    }
+
     /// Takes out the first of its requests that stand in itself, if another one does.
     #[inline]
     pub(crate) fn pop_but_last(&mut self) -> Option<Id> {
@@ -223,7 +229,7 @@ impl Calendar {
     /// Puts its first `count` requests into a batch that has none.
     pub(crate) fn fill(&mut self, place: u32, ids: &[u32; INLINE as usize], count: u8) {
         let batch = self.batches.get_mut(place);
-        debug_assert!(batch.there == 0 && batch.more.is_none(), "a batch is filled once"); // it is in no cache: only written
+        debug_assert!(batch.is_bare(), "a batch is filled once"); // it is in no cache: only written
         batch.ids = *ids;
         batch.there = ((1_u16 << count) - 1) as u8;
     }

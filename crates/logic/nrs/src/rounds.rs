@@ -259,9 +259,9 @@ impl Rounds {
 
     /// From now on a batch has all its requests itself.
     pub(crate) fn settle(&mut self, place: u32) {
-        let at = self.calendar.batches.get(place).group;
-        if self.groups.get(at).open == place {
-            self.settle_group(at);
+        let batch = self.calendar.batches.get(place);
+        if batch.is_bare() {
+            self.settle_group(batch.group);
         }
     }
 

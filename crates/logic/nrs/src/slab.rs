@@ -1,10 +1,10 @@
 //! Things at `u32` places, in chunks: growth copies nothing, a freed place is the next one taken.
 //!
 //! Invariants
-//! - A vacant place is in the chain of vacant ones exactly once, or above `touched`.
+//! - A vacant place is in the chain of vacant ones exactly once, or not below `touched`.
 //! - An empty slab keeps at most [`CHUNKS_IDLE`] chunks: it gives back one per visit, so that no visit is long.
 
-use crate::limits::{CHUNK_BYTES, CHUNKS_IDLE, CHUNKS_LISTED};
+use crate::limits::{BESIDE_LEAD, CHUNK_BYTES, CHUNK_LEAD, CHUNKS_IDLE, CHUNKS_LISTED, SLAB_LEAD};
 use crate::prefetch::prefetch;
 
 /// No place.
@@ -18,8 +18,81 @@ pub(crate) trait Vacant {
     fn link(&mut self) -> &mut u32;
 }
 
-pub(crate) struct Slab<T> {
+/// What stands at places, made in their order and a few ahead of need: a step that makes one touches at most one page that
+/// was never touched, or gets one chunk, seldom both, and not when others that grow with it do.
+struct Chunks<T> {
     chunks: Vec<Vec<T>>,
+    made: u32,
+}
+
+impl<T> Default for Chunks<T> {
+    fn default() -> Chunks<T> {
+        Chunks { chunks: Vec::new(), made: 0 }
+    }
+}
+
+impl<T> Chunks<T> {
+    /// Places of a chunk; a power of two.
+    const CHUNK: usize = 1 << (CHUNK_BYTES / size_of::<T>()).ilog2();
+
+    /// Bytes of memory they have taken.
+    fn bytes(&self) -> usize {
+        self.chunks.len() * Self::CHUNK * size_of::<T>() + self.chunks.capacity() * size_of::<Vec<T>>()
+    }
+
+    /// Makes what stands at `place`, before which all is made, and then of the `lead` behind it; two things at most.
+    fn reach(&mut self, place: u32, lead: u32, vacant: impl Fn() -> T) {
+        for _ in 0..2 {
+            if self.made <= place.saturating_add(lead) {
+                self.make(vacant());
+            }
+        }
+    }
+
+    fn make(&mut self, vacant: T) {
+        let (chunk, at) = (self.made as usize / Self::CHUNK, self.made as usize % Self::CHUNK);
+        let next = if at == Self::CHUNK / 2 + CHUNK_LEAD { chunk + 1 } else { chunk };
+        if next == self.chunks.len() {
+            if next == CHUNKS_LISTED.0 {
+                self.chunks.reserve(CHUNKS_LISTED.1 - CHUNKS_LISTED.0);
+            }
+            self.chunks.push(Vec::with_capacity(Self::CHUNK));
+        }
+        self.chunks[chunk].push(vacant);
+        self.made += 1;
+    }
+
+    #[inline]
+    fn get(&self, place: u32) -> &T {
+        &self.chunks[place as usize / Self::CHUNK][place as usize % Self::CHUNK]
+    }
+
+    #[inline]
+    fn get_mut(&mut self, place: u32) -> &mut T {
+        &mut self.chunks[place as usize / Self::CHUNK][place as usize % Self::CHUNK]
+    }
+
+    #[inline]
+    fn find(&self, place: u32) -> Option<&T> {
+        self.chunks.get(place as usize / Self::CHUNK)?.get(place as usize % Self::CHUNK)
+    }
+
+    /// Gives back one chunk, if there are too many.
+    fn rest(&mut self) {
+        if self.is_large() {
+            self.chunks.pop();
+            self.made = self.made.min((self.chunks.len() * Self::CHUNK) as u32);
+        }
+    }
+
+    fn is_large(&self) -> bool {
+        self.chunks.len() > CHUNKS_IDLE
+    }
+}
+
+/// See the head of the file.
+pub(crate) struct Slab<T> {
+    chunks: Chunks<T>,
     touched: u32, // places ever taken since the slab was last empty
     vacant: u32,
     len: u32,
@@ -27,21 +100,18 @@ pub(crate) struct Slab<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Slab<T> {
-        Slab { chunks: Vec::new(), touched: 0, vacant: NIL, len: 0 }
+        Slab { chunks: Chunks::default(), touched: 0, vacant: NIL, len: 0 }
     }
 }
 
 impl<T: Vacant> Slab<T> {
-    /// Places of a chunk; a power of two.
-    const CHUNK: usize = 1 << (CHUNK_BYTES / size_of::<T>()).ilog2();
-
     pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
 
     /// Bytes of memory it has taken.
     pub(crate) fn bytes(&self) -> usize {
-        self.chunks.len() * Self::CHUNK * size_of::<T>() + self.chunks.capacity() * size_of::<Vec<T>>()
+        self.chunks.bytes()
     }
 
     #[inline]
@@ -56,29 +126,20 @@ impl<T: Vacant> Slab<T> {
     pub(crate) fn claim(&mut self) -> (u32, &mut T) {
         self.len += 1;
         if self.vacant == NIL {
-            self.vacant = self.touch();
+            return self.claim_untouched();
         }
         let place = self.vacant;
-        let slot = &mut self.chunks[place as usize / Self::CHUNK][place as usize % Self::CHUNK];
-        self.vacant = std::mem::replace(slot.link(), NIL);
+        let slot = self.chunks.get_mut(place);
+        self.vacant = *slot.link();
         (place, slot)
     }
 
-    /// One more vacant place, in no chain.
-    fn touch(&mut self) -> u32 {
+    fn claim_untouched(&mut self) -> (u32, &mut T) {
         let place = self.touched;
         assert!(place != NIL, "fewer than 2^32 - 1 things");
         self.touched += 1;
-        let chunk = place as usize / Self::CHUNK;
-        if chunk == self.chunks.len() {
-            push_chunk(&mut self.chunks, Self::CHUNK);
-        }
-        let chunk = &mut self.chunks[chunk];
-        match chunk.get_mut(place as usize % Self::CHUNK) {
-            Some(slot) => *slot.link() = NIL,
-            None => chunk.push(T::vacant()),
-        }
-        place
+        self.chunks.reach(place, SLAB_LEAD, T::vacant);
+        (place, self.chunks.get_mut(place))
     }
 
     /// Takes out what is at `place`, which holds something.
@@ -90,10 +151,9 @@ impl<T: Vacant> Slab<T> {
     /// What `take` takes from what is at `place`; it leaves the vacant form, as far as that matters to the owner of the slab.
     #[inline]
     pub(crate) fn vacate<V>(&mut self, place: u32, take: impl FnOnce(&mut T) -> V) -> V {
-        let vacant = self.vacant;
-        let slot = self.get_mut(place);
+        let slot = self.chunks.get_mut(place);
         let value = take(slot);
-        *slot.link() = vacant;
+        *slot.link() = self.vacant;
         self.vacant = place;
         self.len -= 1;
         if self.len == 0 {
@@ -106,108 +166,85 @@ impl<T: Vacant> Slab<T> {
     fn rest(&mut self) {
         self.vacant = NIL;
         self.touched = 0;
-        if self.chunks.len() > CHUNKS_IDLE {
-            self.chunks.pop();
-        }
+        self.chunks.rest();
     }
 
     #[inline]
     pub(crate) fn get(&self, place: u32) -> &T {
-        &self.chunks[place as usize / Self::CHUNK][place as usize % Self::CHUNK]
+        self.chunks.get(place)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, place: u32) -> &mut T {
-        &mut self.chunks[place as usize / Self::CHUNK][place as usize % Self::CHUNK]
+        self.chunks.get_mut(place)
     }
 
     /// All places with what is in them, vacant forms too.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        (0_u32..).zip(self.chunks.iter().flatten())
+        (0_u32..).zip(self.chunks.chunks.iter().flatten())
     }
 
     /// What is at `place` will be asked for soon.
     #[inline]
     pub(crate) fn prefetch(&self, place: u32) {
-        if let Some(value) =
-            self.chunks.get(place as usize / Self::CHUNK).and_then(|chunk| chunk.get(place as usize % Self::CHUNK))
-        {
+        if let Some(value) = self.find(place) {
             prefetch(value);
         }
     }
 
     /// Whether it would give back memory if it were empty.
     pub(crate) fn is_large(&self) -> bool {
-        self.chunks.len() > CHUNKS_IDLE
+        self.chunks.is_large()
     }
 
     /// What is at `place`, if that place was ever taken.
+    #[inline]
     pub(crate) fn find(&self, place: u32) -> Option<&T> {
-        self.chunks.get(place as usize / Self::CHUNK)?.get(place as usize % Self::CHUNK)
+        self.chunks.find(place)
     }
 }
 
 /// Things at the places that a slab gives out, apart from what that keeps there: what is looked at more often stays together.
 pub(crate) struct Beside<T> {
-    chunks: Vec<Vec<T>>,
+    chunks: Chunks<T>,
 }
 
 impl<T> Default for Beside<T> {
     fn default() -> Beside<T> {
-        Beside { chunks: Vec::new() }
+        Beside { chunks: Chunks::default() }
     }
 }
 
 impl<T: Copy> Beside<T> {
-    /// Places of a chunk; a power of two.
-    const CHUNK: usize = 1 << (CHUNK_BYTES / size_of::<T>()).ilog2();
-
     /// Bytes of memory it has taken.
     pub(crate) fn bytes(&self) -> usize {
-        self.chunks.len() * Self::CHUNK * size_of::<T>() + self.chunks.capacity() * size_of::<Vec<T>>()
+        self.chunks.bytes()
     }
 
-    /// Makes room at `place`, the lowest that there is none at, with `value` in it; leaves what is there.
+    /// Makes room at `place`, before which there is room; leaves what is there, or `value`.
     pub(crate) fn reach(&mut self, place: u32, value: T) {
-        let chunk = place as usize / Self::CHUNK;
-        if chunk == self.chunks.len() {
-            push_chunk(&mut self.chunks, Self::CHUNK);
-        }
-        let chunk = &mut self.chunks[chunk];
-        if place as usize % Self::CHUNK == chunk.len() {
-            chunk.push(value);
-        }
+        self.chunks.reach(place, BESIDE_LEAD, || value);
     }
 
     #[inline]
     pub(crate) fn get(&self, place: u32) -> &T {
-        &self.chunks[place as usize / Self::CHUNK][place as usize % Self::CHUNK]
+        self.chunks.get(place)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, place: u32) -> &mut T {
-        &mut self.chunks[place as usize / Self::CHUNK][place as usize % Self::CHUNK]
+        self.chunks.get_mut(place)
     }
 
     /// The slab is empty: one chunk too many goes.
     pub(crate) fn rest(&mut self) {
-        if self.is_large() {
-            self.chunks.pop();
-        }
+        self.chunks.rest();
     }
 
     /// Whether it would give back memory.
     pub(crate) fn is_large(&self) -> bool {
-        self.chunks.len() > CHUNKS_IDLE
+        self.chunks.is_large()
     }
-}
-
-/// One more chunk of a list of them, which is copied seldom: see [`CHUNKS_LISTED`].
-fn push_chunk<T>(chunks: &mut Vec<Vec<T>>, places: usize) {
-    if chunks.len() == CHUNKS_LISTED.0 {
-        chunks.reserve(CHUNKS_LISTED.1 - CHUNKS_LISTED.0);
-    }
-    chunks.push(Vec::with_capacity(places));
 }
 
 #[cfg(test)]
@@ -243,18 +280,32 @@ mod tests {
     }
 
     #[test]
+    fn things_are_made_one_by_one_and_ahead_of_need_and_chunks_before_them() {
+        let mut slab = Slab::default();
+        for place in 0..3 * Chunks::<Cell>::CHUNK as u32 {
+            let before = slab.chunks.made;
+            assert_eq!(slab.insert(cell(1)), place);
+            let made = slab.chunks.made;
+            assert!((1..=2).contains(&(made - before)), "{place}: {made} after {before}");
+            assert_eq!(made, (2 * (place + 1)).min(place + 1 + SLAB_LEAD), "{place}");
+            let half = Chunks::<Cell>::CHUNK / 2 + CHUNK_LEAD;
+            assert_eq!(slab.chunks.chunks.len(), (made as usize + Chunks::<Cell>::CHUNK - half - 1) / Chunks::<Cell>::CHUNK + 1);
+        }
+    }
+
+    #[test]
     fn an_empty_slab_gives_its_memory_back_chunk_by_chunk() {
         let mut slab = Slab::default();
-        for value in 0..10 * Slab::<Cell>::CHUNK as u64 {
+        for value in 0..10 * Chunks::<Cell>::CHUNK as u64 {
             slab.insert(cell(value));
         }
-        for place in 0..10 * Slab::<Cell>::CHUNK {
+        for place in 0..10 * Chunks::<Cell>::CHUNK {
             slab.remove(u32::try_from(place).expect("small"));
         }
         for _ in 0..20 {
             let place = slab.insert(cell(1));
             assert_eq!((place, slab.remove(place).value), (0, 1));
         }
-        assert_eq!(slab.chunks.len(), CHUNKS_IDLE);
+        assert_eq!(slab.chunks.chunks.len(), CHUNKS_IDLE);
     }
 }
