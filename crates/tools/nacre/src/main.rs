@@ -2,6 +2,7 @@
 //!
 //! `lfs`, `lctl`, `lst`, `mkfs.nacre`, `mount.nacre` and `umount.nacre` as links to it are those tools; `nacre lfs …` works too.
 
+mod allocator;
 mod args;
 mod pages;
 
@@ -13,7 +14,7 @@ use clap::Parser;
 
 /// Messages, records and tasks are allocated and freed by the ten thousand a second (decision 0004).
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Mimalloc = allocator::Mimalloc;
 
 fn main() -> ExitCode {
     daemons::panics::end_the_process();
