@@ -144,6 +144,19 @@ impl Env {
     }
 }
 
+/// Lets every task that is ready have its turn before the caller goes on.
+pub async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(move |cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
 /// A spawned task. Dropping it lets the task run on.
 #[derive(Clone)]
 pub struct Task(Rc<dyn Fn()>);

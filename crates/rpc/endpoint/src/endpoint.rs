@@ -172,6 +172,9 @@ impl Core {
             for remote in touched.drain(..) {
                 remote.pump_at(now);
             }
+            if batch == limits::BATCH_FRAMES_MAX {
+                env::yield_now().await; // those who were answered ask again before the rest is looked at
+            }
         }
         link.tx.close();
         self.link_ended(addr, link.serial);

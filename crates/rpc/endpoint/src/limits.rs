@@ -12,8 +12,9 @@ pub const UNSTABLE_BYTES_MAX_DEFAULT: u64 = 64 << 20;
 const _: () = assert!(TAGS_DEFAULT <= RPCS_IN_FLIGHT_DEFAULT);
 const _: () = assert!(UNSTABLE_BYTES_MAX_DEFAULT >= wire::BULK_BYTES_MAX as u64);
 
-/// Frames that a reader handles before it lets the remotes send again: one batch is one wake-up.
-pub const BATCH_FRAMES_MAX: usize = 64;
+/// Frames that a reader handles before those who were answered ask again and what they send leaves. With 64 requests in
+/// flight a batch of 64 has either side idle while the other works; half of it keeps both busy.
+pub const BATCH_FRAMES_MAX: usize = 32;
 
 /// Targets of one endpoint.
 pub const REMOTES_MAX: usize = ptlrpc::limits::LANES_MAX as usize;

@@ -6,8 +6,9 @@ use types::Span;
 /// without inline data, so 16 MiB; 256 clients with 64 requests each.
 pub const QUEUED_MAX: usize = 16_384;
 
-/// Frames of one link that are handled before its reader looks at backpressure again.
-pub const BATCH_FRAMES_MAX: usize = 64;
+/// Frames of one link that are handled before its reader looks at backpressure again and the replies leave. With 64
+/// requests in flight a batch of 64 has either side idle while the other works; half of it keeps both busy.
+pub const BATCH_FRAMES_MAX: usize = 32;
 
 /// Modifying requests in flight per session (design 10.15).
 pub const TAGS_MAX: u32 = 64;

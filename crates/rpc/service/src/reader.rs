@@ -31,6 +31,9 @@ impl Node {
                 break;
             }
             self.backpressure(&peer).await;
+            if batch == limits::BATCH_FRAMES_MAX {
+                env::yield_now().await; // the replies leave, and their receiver works while the rest is handled
+            }
         }
         peer.tx.close();
         self.peers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &peer));
