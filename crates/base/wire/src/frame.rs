@@ -7,8 +7,10 @@
 //! `length` counts the payload. `crc32c` covers header (with this field zero) and, unless flag `NO_DATA_CRC` is
 //! set on a bulk frame, the payload.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::Parts;
 
 /// "NACR" read as little-endian.
 pub const FRAME_MAGIC: u32 = 0x5243_414e;
@@ -71,7 +73,7 @@ pub struct Frame {
     /// Bulk id, or xid of a reply; zero elsewhere.
     pub id: u64,
     /// The payload.
-    pub parts: Vec<Bytes>,
+    pub parts: Parts,
 }
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -145,13 +147,13 @@ impl Frame {
     /// A frame of one part.
     #[must_use]
     pub fn new(kind: FrameKind, id: u64, payload: Bytes) -> Frame {
-        Frame { kind, id, parts: vec![payload] }
+        Frame { kind, id, parts: Parts::One(payload) }
     }
 
     /// Payload bytes.
     #[must_use]
     pub fn payload_len(&self) -> usize {
-        self.parts.iter().map(Bytes::len).sum()
+        self.parts.bytes()
     }
 
     /// The header that goes out before the parts.
@@ -160,7 +162,7 @@ impl Frame {
         let mut raw = self.raw_header(crc);
         let mut sum = crc32c::crc32c(raw.as_bytes());
         if raw.flags & FLAG_NO_DATA_CRC == 0 {
-            for part in &self.parts {
+            for part in self.parts.as_slice() {
                 sum = crc32c::crc32c_append(sum, part);
             }
         }
@@ -172,19 +174,8 @@ impl Frame {
 
     /// Without its checksum.
     fn raw_header(&self, crc: CrcMode) -> RawHeader {
-        let length = self.payload_len();
-        assert!(length <= FRAME_BYTES_MAX, "a sender keeps its own frames within the bound");
         let no_data = crc == CrcMode::NoBulk && self.kind == FrameKind::BulkData;
-        RawHeader {
-            magic: FRAME_MAGIC,
-            kind: self.kind as u8,
-            flags: if no_data { FLAG_NO_DATA_CRC } else { 0 },
-            reserved: 0,
-            length: u32::try_from(length).expect("bounded above"),
-            crc: 0,
-            id: self.id,
-            reserved2: 0,
-        }
+        RawHeader::new(self.kind, if no_data { FLAG_NO_DATA_CRC } else { 0 }, self.id, self.payload_len())
     }
 
     /// Appends the whole frame to `out`: one pass of the checksum over what was copied anyway.
@@ -192,12 +183,11 @@ impl Frame {
         let start = out.len();
         let raw = self.raw_header(crc);
         out.extend_from_slice(raw.as_bytes());
-        for part in &self.parts {
+        for part in self.parts.as_slice() {
             out.extend_from_slice(part);
         }
         let covered = if raw.flags & FLAG_NO_DATA_CRC == 0 { out.len() } else { start + FRAME_HEADER_BYTES };
-        let sum = crc32c::crc32c(&out[start..covered]);
-        out[start + CRC_AT.start..start + CRC_AT.end].copy_from_slice(&sum.to_le_bytes());
+        seal(&mut out[start..covered]);
     }
 
     /// The whole frame as one run of bytes.
@@ -222,19 +212,29 @@ impl Frame {
 
     /// The payload as one run of bytes; copies only where it came in parts.
     #[must_use]
-    pub fn into_payload(mut self) -> Bytes {
-        match self.parts.len() {
-            0 => Bytes::new(),
-            1 => self.parts.swap_remove(0),
-            _ => {
-                let mut out = BytesMut::with_capacity(self.payload_len());
-                for part in &self.parts {
-                    out.extend_from_slice(part);
-                }
-                out.freeze()
-            }
-        }
+    pub fn into_payload(self) -> Bytes {
+        self.parts.join()
     }
+}
+
+impl RawHeader {
+    /// Without its checksum.
+    fn new(kind: FrameKind, flags: u8, id: u64, length: usize) -> RawHeader {
+        assert!(length <= FRAME_BYTES_MAX, "a sender keeps its own frames within the bound");
+        let length = u32::try_from(length).expect("bounded above");
+        RawHeader { magic: FRAME_MAGIC, kind: kind as u8, flags, reserved: 0, length, crc: 0, id, reserved2: 0 }
+    }
+}
+
+/// Appends the header of a frame whose payload of `length` bytes follows and is then [`seal`]ed with it.
+pub(crate) fn begin(out: &mut Vec<u8>, kind: FrameKind, id: u64, length: usize) {
+    out.extend_from_slice(RawHeader::new(kind, 0, id, length).as_bytes());
+}
+
+/// Puts the checksum of `covered`, a frame from its first byte on, into its header.
+pub(crate) fn seal(covered: &mut [u8]) {
+    let sum = crc32c::crc32c(covered);
+    covered[CRC_AT].copy_from_slice(&sum.to_le_bytes());
 }
 
 impl FrameHeader {
@@ -277,16 +277,7 @@ impl FrameHeader {
         if payload.len() != self.length {
             return Err(FrameError::Short { have: payload.len(), need: self.length });
         }
-        let raw = RawHeader {
-            magic: FRAME_MAGIC,
-            kind: self.kind as u8,
-            flags: self.flags,
-            reserved: 0,
-            length: u32::try_from(self.length).expect("bounded by decode"),
-            crc: 0,
-            id: self.id,
-            reserved2: 0,
-        };
+        let raw = RawHeader::new(self.kind, self.flags, self.id, self.length);
         let mut got = crc32c::crc32c(raw.as_bytes());
         if self.flags & FLAG_NO_DATA_CRC == 0 {
             got = crc32c::crc32c_append(got, payload);
@@ -357,7 +348,7 @@ mod tests {
     use super::*;
 
     fn frame() -> Frame {
-        Frame { kind: FrameKind::Request, id: 7, parts: vec![Bytes::from_static(b"abc"), Bytes::from_static(b"defg")] }
+        Frame { kind: FrameKind::Request, id: 7, parts: vec![Bytes::from_static(b"abc"), Bytes::from_static(b"defg")].into() }
     }
 
     #[test]

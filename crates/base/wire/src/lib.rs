@@ -18,14 +18,16 @@ mod frame;
 pub mod lst;
 mod message;
 mod opcode;
+mod parts;
 
 pub use attr::{Attr, SizeState};
 pub use frame::{CrcMode, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame, FrameError, FrameHeader, FrameKind, Hello};
 pub use message::{
-    BUFS_MAX, MessageError, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Reply, ReplyFlags, ReplyHeader, Request, RequestFlags,
+    BUFS_MAX, Message, MessageError, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Reply, ReplyFlags, ReplyHeader, Request, RequestFlags,
     RequestHeader, decode_body, encode_body,
 };
 pub use opcode::Opcode;
+pub use parts::Parts;
 
 /// Version of the protocol; HELLO carries it and a node refuses a lower one than [`VERSION_MIN`].
 pub const VERSION: u16 = 1;

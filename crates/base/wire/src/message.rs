@@ -1,10 +1,13 @@
 //! Requests and replies: a fixed header, then typed buffers each with its own length.
 
-use bytes::Bytes;
+use std::mem::offset_of;
+
+use bytes::{Buf, Bytes};
 use types::{Creds, Errno, GROUPS_MAX, Transno, Xid};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{Frame, FrameKind, Opcode, VERSION};
+use crate::frame::{begin, seal};
+use crate::{FRAME_HEADER_BYTES, Frame, FrameKind, Opcode, VERSION};
 
 /// Buffers of one message.
 pub const BUFS_MAX: usize = 8;
@@ -259,31 +262,104 @@ impl Request {
     /// As a frame; buffers are shared, not copied.
     #[must_use]
     pub fn to_frame(&self) -> Frame {
-        assert!(self.bufs.len() <= BUFS_MAX, "a request has at most {BUFS_MAX} buffers");
-        assert!(self.groups.len() <= GROUPS_MAX, "a caller's groups are bounded where they are read");
+        self.check();
         let mut header = self.header;
         header.header_len = REQUEST_HEADER_BYTES as u16;
         header.buf_count = self.bufs.len() as u8;
         header.group_count = self.groups.len() as u32;
         header.buf_lens = lengths(&self.bufs);
         let parts = join([header.as_bytes(), self.groups.as_bytes()], &self.bufs);
-        Frame { kind: FrameKind::Request, id: header.xid, parts }
+        Frame { kind: FrameKind::Request, id: header.xid, parts: parts.into() }
+    }
+
+    fn check(&self) {
+        assert!(self.bufs.len() <= BUFS_MAX, "a request has at most {BUFS_MAX} buffers");
+        assert!(self.groups.len() <= GROUPS_MAX, "a caller's groups are bounded where they are read");
     }
 
     /// From a frame's payload.
     pub fn decode(payload: &Bytes) -> Result<Request, MessageError> {
-        let header: RequestHeader = decode_body(payload);
-        let head = head_len(payload, header.header_len, REQUEST_HEADER_BYTES)?;
+        Request::take(payload.clone()).map(|request| *request)
+    }
+
+    /// From a frame's payload, which is taken apart. Boxed where it is made, so that nobody moves its header.
+    pub fn take(payload: Bytes) -> Result<Box<Request>, MessageError> {
+        let mut request = Box::<Request>::default();
+        let Request { header, groups, bufs } = &mut *request;
+        fill(header, &payload);
+        let head = head_len(&payload, header.header_len, REQUEST_HEADER_BYTES)?;
         if Opcode::from_u16(header.opcode).is_none() {
             return Err(MessageError::Opcode(header.opcode));
         }
         let group_count = bounded("groups", header.group_count as usize, GROUPS_MAX)?;
         let end = head + 4 * group_count;
-        let groups = payload.get(head..end).ok_or(MessageError::Short { have: payload.len(), need: end })?;
-        let groups = groups.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
+        let words = payload.get(head..end).ok_or(MessageError::Short { have: payload.len(), need: end })?;
+        groups.extend(words.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])));
         bounded("replayed buffers", usize::from(header.replay_bufs), usize::from(header.buf_count))?;
-        let bufs = split(payload, end, usize::from(header.buf_count), &header.buf_lens)?;
-        Ok(Request { header, groups, bufs })
+        *bufs = split(payload, end, usize::from(header.buf_count), &header.buf_lens)?;
+        Ok(request)
+    }
+}
+
+/// What a link can encode into its own buffer: a request or a reply.
+pub trait Message {
+    /// As a frame; buffers are shared, not copied.
+    fn to_frame(&self) -> Frame;
+    /// Bytes of that frame, header included.
+    fn frame_bytes(&self) -> usize;
+    /// Appends that frame, its checksum included: the same bytes, without the frame.
+    fn encode_into(&self, out: &mut Vec<u8>);
+}
+
+impl Message for Request {
+    fn to_frame(&self) -> Frame {
+        Request::to_frame(self)
+    }
+
+    fn frame_bytes(&self) -> usize {
+        FRAME_HEADER_BYTES + REQUEST_HEADER_BYTES + 4 * self.groups.len() + bytes_of(&self.bufs)
+    }
+
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        self.check();
+        let (start, length) = (out.len(), self.frame_bytes() - FRAME_HEADER_BYTES);
+        out.reserve(FRAME_HEADER_BYTES + length);
+        begin(out, FrameKind::Request, self.header.xid, length);
+        let head = out.len();
+        out.extend_from_slice(self.header.as_bytes());
+        let mut put = |at: usize, bytes: &[u8]| out[head + at..][..bytes.len()].copy_from_slice(bytes);
+        put(offset_of!(RequestHeader, header_len), &(REQUEST_HEADER_BYTES as u16).to_le_bytes());
+        put(offset_of!(RequestHeader, buf_count), &[self.bufs.len() as u8]);
+        put(offset_of!(RequestHeader, group_count), &(self.groups.len() as u32).to_le_bytes());
+        put(offset_of!(RequestHeader, buf_lens), lengths(&self.bufs).as_bytes());
+        out.extend_from_slice(self.groups.as_bytes());
+        self.bufs.iter().for_each(|buf| out.extend_from_slice(buf));
+        seal(&mut out[start..]);
+    }
+}
+
+impl Message for Reply {
+    fn to_frame(&self) -> Frame {
+        Reply::to_frame(self)
+    }
+
+    fn frame_bytes(&self) -> usize {
+        FRAME_HEADER_BYTES + REPLY_HEADER_BYTES + bytes_of(&self.bufs)
+    }
+
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        assert!(self.bufs.len() <= BUFS_MAX, "a reply has at most {BUFS_MAX} buffers");
+        let (start, length) = (out.len(), self.frame_bytes() - FRAME_HEADER_BYTES);
+        out.reserve(FRAME_HEADER_BYTES + length);
+        begin(out, FrameKind::Reply, self.header.xid, length);
+        let head = out.len();
+        out.extend_from_slice(self.header.as_bytes());
+        let mut put = |at: usize, bytes: &[u8]| out[head + at..][..bytes.len()].copy_from_slice(bytes);
+        put(offset_of!(ReplyHeader, header_len), &(REPLY_HEADER_BYTES as u16).to_le_bytes());
+        put(offset_of!(ReplyHeader, buf_count), &(self.bufs.len() as u16).to_le_bytes());
+        put(offset_of!(ReplyHeader, buf_lens), lengths(&self.bufs).as_bytes());
+        self.bufs.iter().for_each(|buf| out.extend_from_slice(buf));
+        seal(&mut out[start..]);
     }
 }
 
@@ -341,15 +417,22 @@ impl Reply {
         header.header_len = REPLY_HEADER_BYTES as u16;
         header.buf_count = self.bufs.len() as u16;
         header.buf_lens = lengths(&self.bufs);
-        Frame { kind: FrameKind::Reply, id: header.xid, parts: join([header.as_bytes(), &[]], &self.bufs) }
+        Frame { kind: FrameKind::Reply, id: header.xid, parts: join([header.as_bytes(), &[]], &self.bufs).into() }
     }
 
     /// From a frame's payload.
     pub fn decode(payload: &Bytes) -> Result<Reply, MessageError> {
-        let header: ReplyHeader = decode_body(payload);
-        let head = head_len(payload, header.header_len, REPLY_HEADER_BYTES)?;
-        let bufs = split(payload, head, usize::from(header.buf_count), &header.buf_lens)?;
-        Ok(Reply { header, bufs })
+        Reply::take(payload.clone()).map(|reply| *reply)
+    }
+
+    /// From a frame's payload, which is taken apart. Boxed where it is made, so that nobody moves its header.
+    pub fn take(payload: Bytes) -> Result<Box<Reply>, MessageError> {
+        let mut reply = Box::<Reply>::default();
+        let Reply { header, bufs } = &mut *reply;
+        fill(header, &payload);
+        let head = head_len(&payload, header.header_len, REPLY_HEADER_BYTES)?;
+        *bufs = split(payload, head, usize::from(header.buf_count), &header.buf_lens)?;
+        Ok(reply)
     }
 }
 
@@ -357,10 +440,17 @@ impl Reply {
 #[must_use]
 pub fn decode_body<T: FromBytes + IntoBytes>(buf: &[u8]) -> T {
     let mut value = T::new_zeroed();
-    let target = value.as_mut_bytes();
-    let len = target.len().min(buf.len());
-    target[..len].copy_from_slice(&buf[..len]);
+    fill(&mut value, buf);
     value
+}
+
+/// [`decode_body`] in place: `value` is zero before.
+fn fill<T: FromBytes + IntoBytes>(value: &mut T, buf: &[u8]) {
+    let target = value.as_mut_bytes();
+    match buf.get(..target.len()) {
+        Some(whole) => target.copy_from_slice(whole), // of a length that is known: no call
+        None => target[..buf.len()].copy_from_slice(buf),
+    }
 }
 
 /// A body as a buffer.
@@ -377,6 +467,10 @@ fn bounded(what: &'static str, count: usize, bound: usize) -> Result<usize, Mess
 fn head_len(payload: &Bytes, claimed: u16, known: usize) -> Result<usize, MessageError> {
     let need = usize::from(claimed).max(known);
     if payload.len() < need { Err(MessageError::Short { have: payload.len(), need }) } else { Ok(need) }
+}
+
+fn bytes_of(bufs: &[Bytes]) -> usize {
+    bufs.iter().map(Bytes::len).sum()
 }
 
 fn lengths(bufs: &[Bytes]) -> [u32; BUFS_MAX] {
@@ -410,19 +504,24 @@ fn join(head: [&[u8]; 2], bufs: &[Bytes]) -> Vec<Bytes> {
     parts
 }
 
-fn split(payload: &Bytes, start: usize, count: usize, lens: &[u32; BUFS_MAX]) -> Result<Vec<Bytes>, MessageError> {
+/// The last buffer is what is left of the payload: one that is alone costs no further reference.
+fn split(mut payload: Bytes, start: usize, count: usize, lens: &[u32; BUFS_MAX]) -> Result<Vec<Bytes>, MessageError> {
     bounded("buffers", count, BUFS_MAX)?;
-    let mut at = start;
-    let mut bufs = Vec::with_capacity(count);
-    for len in &lens[..count] {
-        let end = at + *len as usize;
-        if end > payload.len() {
-            return Err(MessageError::Short { have: payload.len(), need: end });
-        }
-        bufs.push(payload.slice(at..end));
-        at = end;
+    let lens = &lens[..count];
+    let need = start + lens.iter().map(|len| *len as usize).sum::<usize>();
+    let have = payload.len();
+    if need > have {
+        return Err(MessageError::Short { have, need });
     }
-    if at < payload.len() { Err(MessageError::Trailing(payload.len() - at)) } else { Ok(bufs) }
+    if need < have {
+        return Err(MessageError::Trailing(have - need));
+    }
+    payload.advance(start);
+    let Some((_, others)) = lens.split_last() else { return Ok(Vec::new()) };
+    let mut bufs = Vec::with_capacity(count);
+    bufs.extend(others.iter().map(|len| payload.split_to(*len as usize)));
+    bufs.push(if payload.is_empty() { Bytes::new() } else { payload }); // an empty one keeps nothing alive
+    Ok(bufs)
 }
 
 #[cfg(test)]
@@ -443,6 +542,24 @@ mod tests {
         let decoded = Request::decode(&payload).expect("our own bytes");
         assert_eq!((decoded.groups, decoded.bufs), (request().groups, request().bufs));
         assert_eq!(decoded.header.xid, 99);
+    }
+
+    #[test]
+    fn what_a_link_encodes_itself_is_the_frame() {
+        let check = |message: &dyn Message| {
+            let mut out = vec![1, 2, 3];
+            message.encode_into(&mut out);
+            assert_eq!(out[3..], message.to_frame().encode(crate::CrcMode::All));
+            assert_eq!(out.len() - 3, message.frame_bytes());
+        };
+        check(&request());
+        check(&Request::default());
+        let mut stale = request(); // lengths that were filled in for another sending
+        (stale.header.header_len, stale.header.buf_count, stale.header.group_count) = (9, 7, 5);
+        stale.header.buf_lens = [3; BUFS_MAX];
+        check(&stale);
+        check(&Reply::ok(&request().header, request().bufs));
+        check(&Reply::error(&request().header, Errno::EIO));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub enum Keep {
 
 /// One answered change: the request with the buffers of its reply behind its own.
 pub(crate) struct Kept<B> {
-    pub request: Request,
+    pub request: Box<Request>,
     pub bulk: B,
     pub keep: Keep,
 }
@@ -127,7 +127,7 @@ mod tests {
     fn kept(xid: u64, transno: u64, keep: Keep) -> Box<Kept<()>> {
         let mut request = Request::new(Opcode::MdtOpen, Vec::new());
         (request.header.xid, request.header.transno) = (xid, transno);
-        Box::new(Kept { request, bulk: (), keep })
+        Box::new(Kept { request: Box::new(request), bulk: (), keep })
     }
 
     #[test]

@@ -14,12 +14,11 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use bytes::{Bytes, BytesMut};
 use env::{BulkTable, BulkTicket, Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, Listen, Listener, LocalFuture};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
 use types::{Nid, NidAddr};
-use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind};
+use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, Parts};
 
 use crate::body::spawn;
 use crate::gauge::Gauge;
@@ -52,7 +51,7 @@ struct Ends {
 /// A frame as it crosses.
 struct Encoded {
     head: [u8; FRAME_HEADER_BYTES],
-    parts: Vec<Bytes>,
+    parts: Parts,
 }
 
 impl Encoded {
@@ -61,23 +60,15 @@ impl Encoded {
     }
 
     fn len(&self) -> usize {
-        FRAME_HEADER_BYTES + self.parts.iter().map(Bytes::len).sum::<usize>()
+        FRAME_HEADER_BYTES + self.parts.bytes()
     }
 
-    fn decode(mut self) -> Result<Frame, FrameError> {
+    fn decode(self) -> Result<Frame, FrameError> {
         let header = FrameHeader::decode(&self.head)?;
-        let payload = if self.parts.len() == 1 { self.parts.swap_remove(0) } else { joined(&self.parts) };
+        let payload = self.parts.join();
         header.check(&payload)?;
         Ok(Frame::new(header.kind, header.id, payload))
     }
-}
-
-fn joined(parts: &[Bytes]) -> Bytes {
-    let mut out = BytesMut::with_capacity(parts.iter().map(Bytes::len).sum());
-    for part in parts {
-        out.extend_from_slice(part);
-    }
-    out.freeze()
 }
 
 fn pair() -> (Ends, Ends) {
@@ -307,6 +298,7 @@ impl Drop for LoRecv {
 mod tests {
     use super::*;
     use crate::{OsConfig, run, spawn_thread};
+    use bytes::Bytes;
     use types::Span;
 
     fn request(id: u64, len: usize) -> Frame {

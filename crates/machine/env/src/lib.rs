@@ -127,13 +127,13 @@ impl Env {
 
     /// `future`, or nothing if `until` comes first.
     pub async fn timeout_at<T>(&self, until: Instant, future: impl Future<Output = T>) -> Option<T> {
-        let mut sleep = self.sleep_until(until);
         let mut future = std::pin::pin!(future);
+        let mut sleep = None; // no timer for what is there already
         std::future::poll_fn(move |cx| {
             if let std::task::Poll::Ready(value) = future.as_mut().poll(cx) {
                 return std::task::Poll::Ready(Some(value));
             }
-            sleep.as_mut().poll(cx).map(|()| None)
+            sleep.get_or_insert_with(|| self.sleep_until(until)).as_mut().poll(cx).map(|()| None)
         })
         .await
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use types::{Nid, NidAddr};
-use wire::Frame;
+use wire::{Frame, Message};
 
 use crate::{BulkTicket, LocalFuture};
 
@@ -20,6 +20,10 @@ pub struct LinkDown;
 pub trait LinkSend {
     /// Queues a frame. Never blocks; order is kept within control and within bulk.
     fn send(&self, frame: Frame) -> Result<(), LinkDown>;
+    /// Queues the frame of a request or reply; an LND that copies small frames anyway encodes it where it goes.
+    fn send_message(&self, message: &dyn Message) -> Result<(), LinkDown> {
+        self.send(message.to_frame())
+    }
     /// Completes when the peer's credits and the queue's bound leave room for another frame, or the link is down.
     fn room(&self) -> LocalFuture<'static, ()>;
     /// Announces that data of bulk `id`, at most `len_max` bytes, is welcome. Data of unknown ids is read and dropped.

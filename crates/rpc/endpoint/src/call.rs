@@ -68,6 +68,11 @@ impl Bulk {
         }
     }
 
+    /// Whether the call names no data at all.
+    pub(crate) fn is_none(&self) -> bool {
+        matches!(self, Bulk::None)
+    }
+
     /// Whether there is nothing to transfer.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -81,7 +86,7 @@ pub use ptlrpc::Keep;
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The reply; its status is zero.
-    pub reply: Reply,
+    pub reply: Box<Reply>,
     /// What was pushed, or inline data of the same meaning; empty without [`Bulk::Sink`].
     pub data: Bytes,
     /// Number of the request: names an open in [`Keep::Close`].

@@ -91,7 +91,7 @@ impl Endpoint {
         let waits: Vec<_> = self.remotes().iter().filter_map(|remote| remote.begin_shutdown()).collect();
         let all = async {
             for wait in waits {
-                let _: Result<Reply, _> = wait.await; // a link that ends is an end, too
+                let _: Option<Box<Reply>> = wait.await; // a link that ends is an end, too
             }
         };
         self.core.env.timeout(limits::SHUTDOWN_WAIT, all).await;
@@ -189,7 +189,7 @@ impl Core {
     ) -> Result<(), Box<dyn std::error::Error>> {
         match frame.kind {
             FrameKind::Reply => {
-                let reply = Reply::decode(&frame.into_payload())?;
+                let reply = Reply::take(frame.into_payload())?;
                 let lane = XidSource::lane_of(Xid(reply.header.xid)) as usize;
                 let remote = self.lanes.borrow().get(lane).and_then(Weak::upgrade);
                 if let Some(remote) = remote {
@@ -212,7 +212,7 @@ impl Core {
         let remote = self.lanes.borrow().get(XidSource::lane_of(xid) as usize).and_then(Weak::upgrade);
         if let Some(parts) = remote.and_then(|remote| remote.source(xid)) {
             // a link that is down is noticed by its reader
-            let _ = link.tx.send(Frame { kind: FrameKind::BulkData, id, parts });
+            let _ = link.tx.send(Frame { kind: FrameKind::BulkData, id, parts: parts.into() });
         }
     }
 

@@ -1,18 +1,21 @@
 //! The asking side of an RPC: a thin driver of [`ptlrpc::Import`] over the links of an environment.
 //!
 //! An [`Endpoint`] is one client (a mount, or a server that uses other servers). It has one [`Remote`] per target and
-//! one link per node, shared by the targets there. [`Remote::call`] waits through restarts and recovery.
+//! one link per node, shared by the targets there. A [`Remote::call`] waits through restarts and recovery.
 
 #![warn(missing_docs)]
 
 mod bulk;
 mod call;
+mod calling;
 mod config;
 mod endpoint;
 pub mod limits;
+mod promise;
 mod remote;
 
 pub use call::{Answer, Bulk, Call, CallError, Keep};
+pub use calling::Calling;
 pub use config::{EndpointConfig, Resolve};
 pub use endpoint::Endpoint;
 pub use remote::Remote;

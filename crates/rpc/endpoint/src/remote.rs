@@ -9,21 +9,22 @@ use std::rc::{Rc, Weak};
 use bytes::Bytes;
 use env::BulkTicket;
 use ptlrpc::{Event, Handled, Import, ImportConfig, PeerMisbehaved, State, Submit, Transmit, XidSource};
-use tokio::sync::oneshot;
 use types::{Errno, Instance, Instant, Span, TargetId, Transno, Xid};
 use wire::{BUFS_MAX, BULK_BYTES_MAX, Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::bulk::{BulkState, Gauge, Unstable};
+use crate::calling::{Calling, Sent};
 use crate::endpoint::{Core, SharedLink, concat};
+use crate::promise::{Awaited, Promise, promise};
 use crate::{Answer, Bulk, Call, CallError};
 
 /// What a waiting caller is told.
 pub(crate) enum Outcome {
-    Done { reply: Reply, ticket: Option<BulkTicket> },
+    Done { reply: Box<Reply>, ticket: Option<BulkTicket> },
     Failed(CallError),
 }
 
-type Waiter = oneshot::Sender<Outcome>;
+type Waiter = Promise<Outcome>;
 
 /// Tells the calls that state held locks again.
 type Restate = Rc<dyn Fn() -> Vec<Call>>;
@@ -35,7 +36,7 @@ pub struct Remote {
     import: RefCell<Import<BulkState, Waiter>>,
     link: RefCell<Option<Rc<SharedLink>>>,
     /// Who waits for the answer to Connect or Disconnect.
-    control: RefCell<Option<(Xid, oneshot::Sender<Reply>)>>,
+    control: RefCell<Option<(Xid, Promise<Box<Reply>>)>>,
     wake: Rc<tokio::sync::Notify>,
     driven: Cell<bool>,
     active: Cell<bool>,
@@ -139,7 +140,7 @@ impl Remote {
         if !active {
             let waiters = self.import.borrow_mut().abandon_all();
             for waiter in waiters {
-                let _ = waiter.send(Outcome::Failed(CallError::Inactive));
+                waiter.keep(Outcome::Failed(CallError::Inactive));
             }
             self.gauge.fell.notify_waiters();
         }
@@ -159,14 +160,26 @@ impl Remote {
         Some(format!("{} ({doing} for {secs} s)", self.target))
     }
 
-    /// Asks the target and waits for the answer, through restarts and recovery.
-    pub async fn call(self: &Rc<Self>, call: Call) -> Result<Answer, CallError> {
-        match call.patience {
-            None => self.call_patiently(call).await,
-            Some(patience) => {
-                let answer = self.core.env.timeout(patience, self.call_patiently(call)).await;
-                answer.unwrap_or(Err(CallError::TimedOut))
-            }
+    /// Asks the target: the answer comes through restarts and recovery. A call that waits for nothing here is on its way when this
+    /// returns; any other starts when its answer is first waited for.
+    pub fn call(self: &Rc<Self>, call: Call) -> Calling {
+        if !call.bulk.is_none() || call.patience.is_some() {
+            let remote = Rc::clone(self);
+            return Calling::long(Box::pin(async move { remote.call_at_length(call).await }));
+        }
+        match self.check(&call) {
+            Ok(()) => Calling::sent(self.send(call)),
+            Err(refused) => Calling::refused(refused),
+        }
+    }
+
+    /// With patience, or with data.
+    async fn call_at_length(self: &Rc<Self>, call: Call) -> Result<Answer, CallError> {
+        let patience = call.patience;
+        let answer = std::pin::pin!(self.call_patiently(call)); // pinned here: a large future that nobody moves
+        match patience {
+            None => answer.await,
+            Some(patience) => self.core.env.timeout(patience, answer).await.unwrap_or(Err(CallError::TimedOut)),
         }
     }
 
@@ -179,36 +192,38 @@ impl Remote {
             // pushed data may be lost after its reply arrived: then a read is simply asked for again
             let sink = matches!(call.bulk, Bulk::Sink(_));
             let again = sink.then(|| call.clone());
-            let (waiter, wait) = oneshot::channel();
-            let submit = self.prepare(call, waiter);
-            let now = self.core.env.now();
-            let xid = self.import.borrow_mut().submit(submit, now);
-            self.drive();
-            self.pump_at(now);
-            let mut abandon = Abandon { remote: self, xid: Some(xid) };
-            let outcome = wait.await;
-            abandon.xid = None;
-            let (reply, ticket) = match outcome {
-                Ok(Outcome::Done { reply, ticket }) => (reply, ticket),
-                Ok(Outcome::Failed(error)) => return Err(error),
-                Err(_) => return Err(CallError::Shutdown),
-            };
-            if let Some(errno) = reply.errno() {
-                return Err(CallError::Errno(errno));
-            }
+            let mut sent = self.send(call);
+            let (reply, ticket) = (&mut sent).await?;
             let (Some(repeat), true) = (again, reply.has(ReplyFlags::BULK)) else {
                 let data = if sink { reply.buf(1) } else { Bytes::new() };
-                return Ok(Answer { reply, data, xid });
+                return Ok(Answer { reply, data, xid: sent.xid() });
             };
             let data = match ticket {
                 Some(ticket) => self.core.env.timeout(self.core.config.attempt, ticket).await.flatten(),
                 None => None,
             };
             if let Some(data) = data {
-                return Ok(Answer { reply, data, xid });
+                return Ok(Answer { reply, data, xid: sent.xid() });
             }
             call = repeat;
         }
+    }
+
+    /// Submits the request, and sends it if the import lets it go.
+    fn send(self: &Rc<Self>, call: Call) -> Sent {
+        let (waiter, outcome) = promise();
+        let submit = self.prepare(call, waiter);
+        let now = self.core.env.now();
+        let xid = self.import.borrow_mut().submit(submit, now);
+        self.drive();
+        self.pump_at(now);
+        Sent::new(Rc::clone(self), xid, outcome)
+    }
+
+    /// Forgets a request whose caller went away.
+    pub(crate) fn abandon(self: &Rc<Self>, xid: Xid) {
+        drop(self.import.borrow_mut().abandon(xid));
+        self.pump();
     }
 
     fn check(&self, call: &Call) -> Result<(), CallError> {
@@ -268,7 +283,7 @@ impl Remote {
 
     fn prepare(&self, call: Call, waiter: Waiter) -> Submit<BulkState, Waiter> {
         let inline = self.core.config.inline_bytes as usize;
-        let mut request = Request::new(call.opcode, call.bufs);
+        let mut request = Box::new(Request::new(call.opcode, call.bufs));
         let mut bulk = BulkState::default();
         match call.bulk {
             Bulk::None => {}
@@ -305,12 +320,12 @@ impl Remote {
         self.import.borrow_mut().bulk_mut(xid).map(|bulk| bulk.source.clone())
     }
 
-    pub(crate) fn handle_reply(self: &Rc<Self>, serial: u64, reply: Reply, now: Instant) -> Result<(), PeerMisbehaved> {
+    pub(crate) fn handle_reply(self: &Rc<Self>, serial: u64, reply: Box<Reply>, now: Instant) -> Result<(), PeerMisbehaved> {
         let xid = Xid(reply.header.xid);
         {
             let mut control = self.control.borrow_mut();
             if let Some((_, waiter)) = control.take_if(|(waits, _)| *waits == xid) {
-                let _ = waiter.send(reply);
+                waiter.keep(reply);
                 return Ok(());
             }
         }
@@ -332,7 +347,7 @@ impl Remote {
                     bulk.ticket
                 });
                 if let Some(waiter) = done.waiter {
-                    let _ = waiter.send(Outcome::Done { reply: done.reply, ticket });
+                    waiter.keep(Outcome::Done { reply: done.reply, ticket });
                 }
             }
         }
@@ -353,7 +368,7 @@ impl Remote {
                 None => return,
                 Some(Event::Full) => {}
                 Some(Event::Lost(waiter)) => {
-                    let _ = waiter.send(Outcome::Failed(CallError::Evicted));
+                    waiter.keep(Outcome::Failed(CallError::Evicted));
                 }
                 Some(Event::Evicted) => {
                     tracing::warn!(target_id = %self.target, "evicted: what was not durable there is lost");
@@ -370,7 +385,7 @@ impl Remote {
     fn restate(&self) {
         let hook = self.on_recovery.borrow().clone();
         for call in hook.map(|hook| hook()).unwrap_or_default() {
-            let (waiter, _nobody) = oneshot::channel();
+            let (waiter, _nobody) = promise();
             let submit = self.prepare(call, waiter);
             self.import.borrow_mut().restate(submit);
         }
@@ -384,7 +399,7 @@ impl Remote {
         while let Some(transmit) = import.poll_transmit(now) {
             self.draw_bulk(link, &transmit.request.xid(), transmit.bulk, &mut transmit.request.header);
             let Transmit { request, .. } = transmit;
-            if link.tx.send(request.to_frame()).is_err() {
+            if link.tx.send_message(request).is_err() {
                 return; // the reader notices and disconnects
             }
         }
@@ -487,7 +502,7 @@ impl Remote {
         }
     }
 
-    async fn connect_once(self: &Rc<Self>, request: &Request) -> Option<(Rc<SharedLink>, Reply)> {
+    async fn connect_once(self: &Rc<Self>, request: &Request) -> Option<(Rc<SharedLink>, Box<Reply>)> {
         let addrs = self.core.resolve.addrs(self.target);
         let addr = *addrs.get(self.attempts.get() % addrs.len().max(1))?;
         let link = match self.core.link(addr).await {
@@ -497,27 +512,27 @@ impl Remote {
                 return None;
             }
         };
-        let (waiter, wait) = oneshot::channel();
+        let (waiter, wait) = promise();
         *self.control.borrow_mut() = Some((request.xid(), waiter));
         let suspect = Suspect { link: &link, since: self.core.env.now(), env: &self.core.env, armed: Cell::new(true) };
-        link.tx.send(request.to_frame()).ok()?;
-        let reply = wait.await.ok();
+        link.tx.send_message(request).ok()?;
+        let reply = wait.await;
         suspect.armed.set(false);
         reply.map(|reply| (Rc::clone(&link), reply))
     }
 
     /// Ends the session; the receiver resolves when the target has agreed.
-    pub(crate) fn begin_shutdown(&self) -> Option<oneshot::Receiver<Reply>> {
+    pub(crate) fn begin_shutdown(&self) -> Option<Awaited<Box<Reply>>> {
         let (waiters, request) = self.import.borrow_mut().shut_down(self.core.env.now());
         for waiter in waiters {
-            let _ = waiter.send(Outcome::Failed(CallError::Shutdown));
+            waiter.keep(Outcome::Failed(CallError::Shutdown));
         }
         self.gauge.fell.notify_waiters();
         self.wake.notify_one();
         let (request, link) = (request?, self.link.borrow_mut().take()?);
-        let (waiter, wait) = oneshot::channel();
+        let (waiter, wait) = promise();
         *self.control.borrow_mut() = Some((request.xid(), waiter));
-        link.tx.send(request.to_frame()).ok()?;
+        link.tx.send_message(&request).ok()?;
         Some(wait)
     }
 }
@@ -535,21 +550,6 @@ impl Drop for Suspect<'_> {
         let quiet = self.link.heard.get() <= self.since && self.env.now() > self.since;
         if self.armed.get() && quiet {
             self.link.tx.close();
-        }
-    }
-}
-
-/// Forgets a request whose caller went away.
-struct Abandon<'a> {
-    remote: &'a Rc<Remote>,
-    xid: Option<Xid>,
-}
-
-impl Drop for Abandon<'_> {
-    fn drop(&mut self) {
-        if let Some(xid) = self.xid {
-            drop(self.remote.import.borrow_mut().abandon(xid));
-            self.remote.pump();
         }
     }
 }

@@ -34,7 +34,7 @@ impl Peer {
 
     /// Queues a reply; a link that is down is noticed by its reader.
     pub(crate) fn reply(&self, reply: &Reply) {
-        let _ = self.tx.send(reply.to_frame());
+        let _ = self.tx.send_message(reply);
     }
 }
 

@@ -59,7 +59,7 @@ impl Node {
         if frame.kind != FrameKind::Request {
             return Ok(()); // nothing else is for us, and nothing of it does harm
         }
-        let request = Box::new(Request::decode(&frame.into_payload())?);
+        let request = Request::take(frame.into_payload())?;
         let Some(entry) = self.targets.borrow().get(&request.header.target).cloned() else {
             peer.reply(&Reply::error(&request.header, Errno::ENODEV));
             return Ok(());

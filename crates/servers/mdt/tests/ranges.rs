@@ -105,7 +105,7 @@ impl World {
         let (node, endpoint) = &self.clients[client];
         let remote = endpoint.remote(target);
         let answer = self.sim.block_on_for(node, Span::secs(300), async move { remote.call(call).await });
-        answer.expect("answered in time").expect("no error").reply
+        *answer.expect("answered in time").expect("no error").reply
     }
 
     /// Creates a file on all OSTs and writes both its objects; returns its object base.

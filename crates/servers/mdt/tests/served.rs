@@ -216,7 +216,7 @@ impl World {
         let (node, endpoint) = &self.clients[client];
         let remote = endpoint.remote(MDT);
         let answer = self.sim.block_on(node, async move { remote.call(call).await });
-        answer.map(|answer| (answer.reply, answer.xid)).map_err(|error| error.errno())
+        answer.map(|answer| (*answer.reply, answer.xid)).map_err(|error| error.errno())
     }
 
     /// Asks for a lock in the background; the slot fills with the answer.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use types::{Errno, Fid};
 use wire::body::{LockRep, LockReq, lock};
-use wire::{Opcode, Reply};
+use wire::Opcode;
 
 pub(crate) use held::Held;
 
@@ -127,7 +127,7 @@ impl Inner {
             let wait_ms = if place.is_some() { limits::LOCK_WAIT_MS } else { 0 };
             let asked = LockReq { flags: if wait { lock::WAIT } else { 0 }, wait_ms, ..request };
             let call = self.call(ctx, Opcode::MdtLock, &asked).modifies();
-            let reply: Reply = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply;
+            let reply = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply;
             let found: LockRep = reply.body();
             if found.state == GRANTED {
                 self.held.borrow_mut().granted(&request);

@@ -46,8 +46,8 @@ impl State {
 
 /// A request to submit. Its header needs opcode, flags (MODIFIES, SYNC), identity and label; the import fills in the rest.
 pub struct Submit<B, W> {
-    /// The request.
-    pub request: Request,
+    /// The request. Boxed: from here on it stays where it is.
+    pub request: Box<Request>,
     /// What must be at hand when it is sent, again and again.
     pub bulk: B,
     /// Given back with the answer.
@@ -73,7 +73,7 @@ pub struct Completed<B, W> {
     /// Its bulk data, unless it is kept for replay.
     pub bulk: Option<B>,
     /// The answer.
-    pub reply: Reply,
+    pub reply: Box<Reply>,
 }
 
 /// What a reply led to.

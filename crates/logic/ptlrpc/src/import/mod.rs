@@ -57,7 +57,7 @@ enum Phase {
 }
 
 struct Out<B, W> {
-    request: Request,
+    request: Box<Request>,
     bulk: B,
     waiter: Option<W>,
     keep: Keep,
@@ -239,7 +239,7 @@ impl<B: Default, W> Import<B, W> {
 
     fn enqueue_control(&mut self, opcode: Opcode) -> Xid {
         self.enqueue(Box::new(Out {
-            request: Request::new(opcode, Vec::new()),
+            request: Box::new(Request::new(opcode, Vec::new())),
             bulk: B::default(),
             waiter: None,
             keep: Keep::No,

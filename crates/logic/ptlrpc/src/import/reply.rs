@@ -13,7 +13,7 @@ use crate::{Keep, PeerMisbehaved, limits};
 
 impl<B: Default, W> Import<B, W> {
     /// A reply of the target, to whatever request. Late ones are harmless.
-    pub fn handle_reply(&mut self, mut reply: Reply, now: Instant) -> Result<Handled<B, W>, PeerMisbehaved> {
+    pub fn handle_reply(&mut self, mut reply: Box<Reply>, now: Instant) -> Result<Handled<B, W>, PeerMisbehaved> {
         if !self.state.is_connected() {
             return Ok(Handled::Progress);
         }
@@ -93,7 +93,7 @@ impl<B: Default, W> Import<B, W> {
         true
     }
 
-    fn keep(&mut self, mut request: Request, bulk: B, keep: Keep, reply: &mut Reply) -> Option<B> {
+    fn keep(&mut self, mut request: Box<Request>, bulk: B, keep: Keep, reply: &mut Reply) -> Option<B> {
         let durable = reply.header.transno != 0 && reply.transno() <= self.committed;
         if durable && keep == Keep::No {
             return Some(bulk);
@@ -106,7 +106,7 @@ impl<B: Default, W> Import<B, W> {
         None
     }
 
-    fn control_done(&mut self, xid: Xid, out: Out<B, W>, reply: Reply, now: Instant) -> Handled<B, W> {
+    fn control_done(&mut self, xid: Xid, out: Out<B, W>, reply: Box<Reply>, now: Instant) -> Handled<B, W> {
         if self.ping == Some(xid) {
             self.ping = None;
         }

@@ -55,12 +55,12 @@ impl Client {
     pub(crate) fn change(&mut self, number: u64, now: Instant) {
         let mut request = Request::new(Opcode::MdtSetattr, vec![encode_body(&number)]);
         request.header.flags = RequestFlags::MODIFIES;
-        self.import.submit(Submit { request, bulk: (), waiter: Some(number), keep: Keep::No }, now);
+        self.import.submit(Submit { request: Box::new(request), bulk: (), waiter: Some(number), keep: Keep::No }, now);
     }
 
     pub(crate) fn read(&mut self, now: Instant) {
         let request = Request::new(Opcode::MdtGetattr, Vec::new());
-        self.import.submit(Submit { request, bulk: (), waiter: None, keep: Keep::No }, now);
+        self.import.submit(Submit { request: Box::new(request), bulk: (), waiter: None, keep: Keep::No }, now);
     }
 
     pub(crate) fn break_link(&mut self, now: Instant) {
@@ -77,7 +77,7 @@ impl Client {
             self.import.handle_connected(&reply, now).expect("the server is correct");
             return;
         }
-        match self.import.handle_reply(reply, now).expect("the server is correct") {
+        match self.import.handle_reply(Box::new(reply), now).expect("the server is correct") {
             Handled::Progress => {}
             Handled::Reconnect => self.link += 1,
             Handled::Done(done) => {

@@ -15,7 +15,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::task::AbortHandle;
 use types::Nid;
-use wire::{Frame, FrameError, FrameKind};
+use wire::{FRAME_HEADER_BYTES, Frame, FrameError, FrameKind, Message, Parts};
 
 use super::bridge::Crossing;
 use super::bulk;
@@ -164,6 +164,19 @@ impl LinkSend for TcpSend {
         Ok(())
     }
 
+    fn send_message(&self, message: &dyn Message) -> Result<(), LinkDown> {
+        if !self.0.is_open() {
+            return Err(LinkDown);
+        }
+        let bytes = message.frame_bytes();
+        self.0.config.traffic.sent(bytes - FRAME_HEADER_BYTES);
+        if let Err(fault) = self.0.control.push_message(message, bytes) {
+            self.0.fail(&fault);
+            return Err(LinkDown);
+        }
+        Ok(())
+    }
+
     fn room(&self) -> LocalFuture<'static, ()> {
         if self.0.control.has_room() && self.0.bulk_out.has_room() {
             return Box::pin(std::future::ready(()));
@@ -212,7 +225,7 @@ async fn watch(shared: Rc<Shared>) -> Result<(), Fault> {
             return Err(Fault::Silent(silent.max(stuck)));
         }
         if idle && !blocked {
-            shared.control.push(Frame { kind: FrameKind::Heartbeat, id: 0, parts: Vec::new() })?;
+            shared.control.push(Frame { kind: FrameKind::Heartbeat, id: 0, parts: Parts::Many(Vec::new()) })?;
             shared.control.take_pushed();
         }
     }

@@ -7,7 +7,7 @@
 //! A frame for which the peer or the interface has no credit is held back, in order, until the gate says that it may go
 //! ([`crate::lnet`]); its credit comes back when its last byte is written. Heartbeats need none.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -21,7 +21,7 @@ use tokio::io::AsyncWrite;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 use types::Nid;
-use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameKind};
+use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameKind, Message, Parts};
 
 use super::link::{Fault, Shared};
 use crate::gauge::Gauge;
@@ -90,19 +90,48 @@ impl Outbox {
             queue.append(frame, self.config.crc, false);
         } else {
             let len = FRAME_HEADER_BYTES + frame.payload_len();
-            queue.charged.0 += 1;
-            queue.charged.1 += len;
-            let goes = self.config.lnet.send(self.peer, &self.gate, len);
+            let goes = self.charge(&mut queue, len);
             if goes && queue.held.is_empty() {
                 queue.append(frame, self.config.crc, true);
             } else {
-                queue.held.push_back(frame);
-                queue.held_bytes += len;
-                if goes {
-                    self.gate.release(); // it goes behind those that were released before it
-                }
+                self.hold(&mut queue, frame, len, goes);
             }
         }
+        self.call_writer(queue)
+    }
+
+    /// Queues the frame of `message`, of `len` bytes: a small one that may go is encoded where it goes from.
+    pub(super) fn push_message(&self, message: &dyn Message, len: usize) -> Result<(), Fault> {
+        let mut queue = self.queue.borrow_mut();
+        self.pushed.set(true);
+        let goes = self.charge(&mut queue, len);
+        if !goes || !queue.held.is_empty() {
+            self.hold(&mut queue, message.to_frame(), len, goes);
+        } else if len <= COPY_BYTES_MAX {
+            queue.count(len, true);
+            message.encode_into(queue.run_for(len));
+        } else {
+            queue.append(message.to_frame(), self.config.crc, true);
+        }
+        self.call_writer(queue)
+    }
+
+    /// Whether a message of `len` bytes has its credits; if not, its gate is opened later.
+    fn charge(&self, queue: &mut Queue, len: usize) -> bool {
+        queue.charged.0 += 1;
+        queue.charged.1 += len;
+        self.config.lnet.send(self.peer, &self.gate, len)
+    }
+
+    fn hold(&self, queue: &mut Queue, frame: Frame, len: usize, goes: bool) {
+        queue.held.push_back(frame);
+        queue.held_bytes += len;
+        if goes {
+            self.gate.release(); // it goes behind those that were released before it
+        }
+    }
+
+    fn call_writer(&self, mut queue: RefMut<'_, Queue>) -> Result<(), Fault> {
         if queue.bytes + queue.held_bytes > QUEUE_BYTES_HARD {
             return Err(Fault::Overrun(queue.bytes + queue.held_bytes));
         }
@@ -211,21 +240,31 @@ impl Queue {
 
     fn append(&mut self, frame: Frame, crc: CrcMode, is_charged: bool) {
         let len = FRAME_HEADER_BYTES + frame.payload_len();
-        self.bytes += len;
-        self.frames.push_back(Pending { left: len, charge: is_charged.then_some(len) });
+        self.count(len, is_charged);
         if len <= COPY_BYTES_MAX {
             frame.encode_into(self.run_for(len), crc);
             return;
         }
         let head = frame.encode_header(crc);
         self.copy(&head);
-        for part in frame.parts {
-            if part.len() <= COPY_BYTES_MAX {
-                self.copy(&part);
-            } else {
-                self.segments.push_back(Segment::Shared(part));
-            }
+        match frame.parts {
+            Parts::One(part) => self.append_part(part),
+            Parts::Many(parts) => parts.into_iter().for_each(|part| self.append_part(part)),
         }
+    }
+
+    fn append_part(&mut self, part: Bytes) {
+        if part.len() <= COPY_BYTES_MAX {
+            self.copy(&part);
+        } else {
+            self.segments.push_back(Segment::Shared(part));
+        }
+    }
+
+    /// A frame of `len` bytes more to write.
+    fn count(&mut self, len: usize, is_charged: bool) {
+        self.bytes += len;
+        self.frames.push_back(Pending { left: len, charge: is_charged.then_some(len) });
     }
 
     fn copy(&mut self, bytes: &[u8]) {

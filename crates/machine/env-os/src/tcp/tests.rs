@@ -137,7 +137,7 @@ fn large_messages_and_bulk_cross_both_ways() {
         let data = Bytes::from((0..4 << 20).map(|at| (at % 251) as u8).collect::<Vec<_>>());
         for (id, len) in [(1, 0), (2, 1), (3, 4_096), (4, 70_000), (5, 1 << 20), (6, 4 << 20)] {
             let (there, back) = (far.tx.expect_bulk(id, len), near.tx.expect_bulk(id, len));
-            let frame = |kind| Frame { kind, id, parts: vec![data.slice(..len / 3), data.slice(len / 3..len)] };
+            let frame = |kind| Frame { kind, id, parts: vec![data.slice(..len / 3), data.slice(len / 3..len)].into() };
             for link in [&near, &far] {
                 link.tx.send(frame(FrameKind::BulkData)).expect("up");
                 link.tx.send(frame(FrameKind::Request)).expect("up");
