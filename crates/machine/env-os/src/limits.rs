@@ -33,6 +33,13 @@ pub(crate) const ACCEPT_QUEUE_MAX: usize = 1_024;
 /// Kernel's queue of connections to accept.
 pub(crate) const BACKLOG: u32 = 1_024;
 
+/// Bulk data up to this size share reads with what follows them, and the buffer of those reads; data of more have a page-aligned
+/// buffer of their own. A client's own bulk is larger than this (`inline_bytes`), so an OST always writes from aligned buffers.
+pub(crate) const BULK_SMALL_BYTES: usize = 16 << 10;
+
+/// Bytes that one such read asks for: four of the largest, fifteen of 4 KiB.
+pub(crate) const BULK_AHEAD_BYTES: usize = 64 << 10;
+
 /// Data for nobody is read into a scratch buffer of this size and dropped.
 pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
 
@@ -60,4 +67,6 @@ pub(crate) const LND_LINGER: std::time::Duration = std::time::Duration::from_sec
 
 const _: () = assert!(COPY_BYTES_MAX + wire::FRAME_HEADER_BYTES < RUN_BYTES_MAX);
 const _: () = assert!(READ_SPARE_MIN < READ_BYTES);
+const _: () = assert!(BULK_SMALL_BYTES + wire::FRAME_HEADER_BYTES <= BULK_AHEAD_BYTES);
+const _: () = assert!(BULK_SMALL_BYTES < wire::INLINE_BYTES_DEFAULT as usize);
 const _: () = assert!(wire::BULK_BYTES_MAX as usize <= POOL_BYTES_MAX);

@@ -1,53 +1,112 @@
 //! The reader of incoming bulk.
 //!
-//! Data that somebody expects is read straight into a pooled buffer of its size; any other is read into a scratch
-//! buffer and dropped: its ticket may have gone a moment ago, so that is no fault of the peer's.
+//! Small data come many to a read: heads and data of up to [`BULK_AHEAD_BYTES`] are read ahead together, and what is whole is handed on
+//! as a slice of the read buffer, without a copy. Larger data are read straight into a pooled buffer of their size; behind them nothing
+//! is read ahead but the next head. Data that nobody expects are dropped: their ticket may have gone a moment ago, so that is
+//! no fault of the peer's.
 
+use std::io;
 use std::rc::Rc;
 
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 
 use super::link::{Fault, Shared, ended};
-use crate::limits::SCRATCH_BYTES;
+use crate::limits::{BULK_AHEAD_BYTES, BULK_SMALL_BYTES, SCRATCH_BYTES};
 use crate::pool::take_buffer;
 
 /// Reads until the connection ends. `_write` keeps its other half open: dropping it would end the connection.
-pub(super) async fn read_all(shared: Rc<Shared>, mut half: OwnedReadHalf, _write: OwnedWriteHalf) -> Result<(), Fault> {
-    let mut scratch = Vec::new();
+pub(super) async fn read_all(shared: Rc<Shared>, half: OwnedReadHalf, _write: OwnedWriteHalf) -> Result<(), Fault> {
+    let mut ahead = Ahead { half, buffer: BytesMut::new(), is_greedy: false };
     loop {
-        let mut head = [0; FRAME_HEADER_BYTES];
-        half.read_exact(&mut head).await?;
-        let header = FrameHeader::decode(&head)?;
+        ahead.fill(FRAME_HEADER_BYTES).await?;
+        let header = FrameHeader::decode(&ahead.buffer)?;
         if header.kind != FrameKind::BulkData {
             return Err(Fault::Channel(header.kind, "bulk"));
         }
         shared.heard.set(true);
         shared.config.traffic.received(header.length);
-        if shared.bulk.admits(header.id, header.length) {
-            let mut buffer = take_buffer(header.length);
-            if let Some(poison) = shared.config.traffic.poison() {
-                buffer.fill(poison);
-            }
-            half.read_exact(&mut buffer).await?;
-            header.check(&buffer)?;
-            shared.bulk.deliver(header.id, buffer.freeze());
-        } else {
-            scratch.resize(SCRATCH_BYTES, 0);
-            skip(&mut half, header.length, &mut scratch).await?;
+        ahead.is_greedy = header.length <= BULK_SMALL_BYTES;
+        if !shared.bulk.admits(header.id, header.length) {
+            ahead.skip(FRAME_HEADER_BYTES + header.length).await?;
+            continue;
         }
+        let poison = shared.config.traffic.poison();
+        let data =
+            if ahead.is_greedy && poison.is_none() { ahead.small(&header).await? } else { ahead.large(&header, poison).await? };
+        shared.bulk.deliver(header.id, data);
     }
 }
 
-async fn skip(half: &mut OwnedReadHalf, len: usize, scratch: &mut [u8]) -> Result<(), Fault> {
-    let mut left = len;
-    while left > 0 {
-        let wanted = left.min(scratch.len());
-        match half.read(&mut scratch[..wanted]).await? {
-            0 => return Err(ended()),
-            count => left -= count,
+/// The connection, and what was read of it and not looked at.
+struct Ahead {
+    half: OwnedReadHalf,
+    buffer: BytesMut,
+    /// Reads take as much as is there: small data follow one another.
+    is_greedy: bool,
+}
+
+impl Ahead {
+    /// Reads until `bytes` are there, at most [`BULK_AHEAD_BYTES`].
+    async fn fill(&mut self, bytes: usize) -> io::Result<()> {
+        while self.buffer.len() < bytes {
+            let missing = bytes - self.buffer.len();
+            let count = if self.is_greedy {
+                if self.buffer.capacity() - self.buffer.len() < missing {
+                    self.buffer.reserve(BULK_AHEAD_BYTES);
+                }
+                self.half.read_buf(&mut self.buffer).await?
+            } else {
+                self.buffer.reserve(missing);
+                (&mut self.half).take(missing as u64).read_buf(&mut self.buffer).await?
+            };
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Data that stand in the buffer, or soon will.
+    async fn small(&mut self, header: &FrameHeader) -> Result<Bytes, Fault> {
+        let bytes = FRAME_HEADER_BYTES + header.length;
+        self.fill(bytes).await?;
+        let mut frame = self.buffer.split_to(bytes);
+        header.check_in_place(&mut frame)?;
+        frame.advance(FRAME_HEADER_BYTES);
+        Ok(frame.freeze())
+    }
+
+    /// Data in a buffer of their own, every byte of which is `poison` before they come.
+    async fn large(&mut self, header: &FrameHeader, poison: Option<u8>) -> Result<Bytes, Fault> {
+        self.buffer.advance(FRAME_HEADER_BYTES);
+        let mut buffer = take_buffer(header.length);
+        if let Some(poison) = poison {
+            buffer.fill(poison);
+        }
+        let here = self.buffer.len().min(header.length);
+        buffer[..here].copy_from_slice(&self.buffer[..here]);
+        self.buffer.advance(here);
+        self.half.read_exact(&mut buffer[here..]).await?;
+        header.check(&buffer)?;
+        Ok(buffer.freeze())
+    }
+
+    /// Drops so many bytes.
+    async fn skip(&mut self, bytes: usize) -> Result<(), Fault> {
+        let here = self.buffer.len().min(bytes);
+        self.buffer.advance(here);
+        let mut left = bytes - here;
+        let mut scratch = vec![0; left.min(SCRATCH_BYTES)];
+        while left > 0 {
+            let wanted = left.min(scratch.len());
+            match self.half.read(&mut scratch[..wanted]).await? {
+                0 => return Err(ended()),
+                count => left -= count,
+            }
+        }
+        Ok(())
+    }
 }

@@ -273,11 +273,12 @@ impl Queue {
 
     /// The run to which `len` more bytes are to be appended.
     fn run_for(&mut self, len: usize) -> &mut Vec<u8> {
-        let fits = matches!(self.segments.back(), Some(Segment::Run(run)) if run.len() + len <= RUN_BYTES_MAX);
-        if !fits {
-            let run = std::mem::take(&mut self.spare);
-            self.segments.push_back(Segment::Run(run));
-        }
+        let run = match self.segments.back() {
+            Some(Segment::Run(run)) if run.len() + len <= RUN_BYTES_MAX => None,
+            Some(Segment::Run(_)) => Some(Vec::with_capacity(RUN_BYTES_MAX)), // behind a full one: not by doubling
+            _ => Some(std::mem::take(&mut self.spare)),
+        };
+        self.segments.extend(run.map(Segment::Run));
         match self.segments.back_mut() {
             Some(Segment::Run(run)) => run,
             _ => unreachable!("a run is at the back, or was put there above"),

@@ -151,6 +151,29 @@ fn large_messages_and_bulk_cross_both_ways() {
 }
 
 #[test]
+fn bulk_of_all_sizes_in_a_row_is_told_apart_also_what_nobody_expects_and_what_is_poisoned() {
+    both(quick(), |env| async move {
+        let (near, far) = pair(&env).await;
+        let sizes = [0, 4_096, 1, 16_384, 16_385, 100, 300_000, 4_096, 65_536, 7];
+        for (turn, poison) in [None, Some(0xa5), None].into_iter().enumerate() {
+            env.poison_bulk(poison);
+            let mut tickets = Vec::new();
+            for number in 0..600 {
+                let (id, len) = (1_000 * (turn as u64 + 1) + number, sizes[number as usize % sizes.len()]);
+                let data = Bytes::from((0..len).map(|at| (at as u64 + id) as u8).collect::<Vec<_>>());
+                if number % 7 != 3 {
+                    tickets.push((far.tx.expect_bulk(id, len), data.clone()));
+                }
+                near.tx.send(Frame::new(FrameKind::BulkData, id, data)).expect("up");
+            }
+            for (ticket, data) in tickets {
+                assert_eq!(ticket.await, Some(data));
+            }
+        }
+    });
+}
+
+#[test]
 fn a_peer_is_the_address_that_it_comes_from() {
     both(quick(), |env| async move {
         let mut listener = env.listen(at("127.0.0.2:0@tcp3")).await.expect("a loopback port");
