@@ -4,6 +4,7 @@
 
 #![warn(missing_docs)]
 
+mod ascending;
 mod errno;
 mod fid;
 mod fixed_map;
@@ -12,6 +13,7 @@ mod nid_list;
 mod target;
 mod time;
 
+pub use ascending::Ascending;
 pub use errno::Errno;
 pub use fid::{FID_FIRST_NORMAL_SEQ, Fid, ParseFidError};
 pub use fixed_map::{FixedHasher, FixedMap};

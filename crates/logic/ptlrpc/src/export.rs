@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use types::Xid;
+use types::{Ascending, Xid};
 use wire::{Reply, RequestFlags, RequestHeader};
 
 struct Record {
@@ -34,7 +34,7 @@ pub enum Admission {
 pub struct Export<E> {
     tags_max: u32,
     acked: Xid,
-    executing: BTreeMap<Xid, E>,
+    executing: Ascending<Xid, E>,
     records: BTreeMap<u32, Record>,
     /// Opens answered by an earlier instance whose handles were made anew.
     reopened: BTreeSet<Xid>,
@@ -44,7 +44,7 @@ impl<E> Export<E> {
     /// Tags are `1..=tags_max`.
     #[must_use]
     pub fn new(tags_max: u32) -> Export<E> {
-        Export { tags_max, acked: Xid(0), executing: BTreeMap::new(), records: BTreeMap::new(), reopened: BTreeSet::new() }
+        Export { tags_max, acked: Xid(0), executing: Ascending::new(), records: BTreeMap::new(), reopened: BTreeSet::new() }
     }
 
     /// A record that was durable when the target started.
@@ -56,7 +56,7 @@ impl<E> Export<E> {
     pub fn admit(&mut self, header: &RequestHeader) -> Admission {
         let xid = Xid(header.xid);
         self.acknowledge(Xid(header.acked_xid));
-        if !self.executing.is_empty() && self.executing.contains_key(&xid) {
+        if self.executing.contains(xid) {
             return Admission::Executing;
         }
         if header.flags & RequestFlags::MODIFIES == 0 {
@@ -104,17 +104,17 @@ impl<E> Export<E> {
 
     /// The driver's entry of an executing request.
     pub fn executing_mut(&mut self, xid: Xid) -> Option<&mut E> {
-        self.executing.get_mut(&xid)
+        self.executing.get_mut(xid)
     }
 
     /// All of them.
-    pub fn all_executing_mut(&mut self) -> impl Iterator<Item = (&Xid, &mut E)> {
+    pub fn all_executing_mut(&mut self) -> impl Iterator<Item = (Xid, &mut E)> {
         self.executing.iter_mut()
     }
 
     /// It was answered, or given up.
     pub fn finished(&mut self, xid: Xid) -> Option<E> {
-        self.executing.remove(&xid)
+        self.executing.remove(xid)
     }
 
     /// Keeps the answer of a modifying request. One that is older than what the tag holds is not kept.

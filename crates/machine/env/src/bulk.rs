@@ -2,7 +2,6 @@
 //!
 //! A table may be shared with the thread that reads the link's socket.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,15 +9,16 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use types::Ascending;
 
 struct Slot {
     len_max: usize,
     done: oneshot::Sender<Bytes>,
 }
 
-type Slots = Mutex<BTreeMap<u64, Slot>>;
+type Slots = Mutex<Ascending<u64, Slot>>;
 
-fn lock(slots: &Slots) -> MutexGuard<'_, BTreeMap<u64, Slot>> {
+fn lock(slots: &Slots) -> MutexGuard<'_, Ascending<u64, Slot>> {
     slots.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -45,21 +45,22 @@ impl BulkTable {
     /// Whether `len` bytes for `id` are welcome: asked before anything is allocated for them.
     #[must_use]
     pub fn admits(&self, id: u64, len: usize) -> bool {
-        lock(&self.0).get(&id).is_some_and(|slot| len <= slot.len_max)
+        lock(&self.0).get(id).is_some_and(|slot| len <= slot.len_max)
     }
 
     /// Hands data to whoever waits; says whether anybody did.
     pub fn deliver(&self, id: u64, data: Bytes) -> bool {
-        if !self.admits(id, data.len()) {
-            return false;
-        }
-        let slot = lock(&self.0).remove(&id);
+        let slot = {
+            let mut slots = lock(&self.0);
+            let admitted = slots.get(id).is_some_and(|slot| data.len() <= slot.len_max);
+            if admitted { slots.remove(id) } else { None }
+        };
         slot.is_some_and(|slot| slot.done.send(data).is_ok())
     }
 
     /// The link is down: every ticket resolves to nothing.
     pub fn fail_all(&self) {
-        lock(&self.0).clear();
+        drop(std::mem::take(&mut *lock(&self.0)));
     }
 }
 
@@ -81,7 +82,7 @@ impl Future for BulkTicket {
 impl Drop for BulkTicket {
     fn drop(&mut self) {
         if let Some(slots) = self.table.upgrade() {
-            lock(&slots).remove(&self.id);
+            lock(&slots).remove(self.id);
         }
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use env::{Env, LinkRx, LinkTx};
 use ptlrpc::XidSource;
 use tokio::sync::Notify;
-use types::{Instant, NidAddr, TargetId, Xid};
+use types::{Ascending, Instant, NidAddr, TargetId, Xid};
 use wire::{Frame, FrameKind, Reply};
 
 use crate::{EndpointConfig, Remote, Resolve, limits};
@@ -31,7 +31,7 @@ pub(crate) struct Core {
     links: RefCell<BTreeMap<NidAddr, LinkState>>,
     serials: Cell<u64>,
     /// Bulk ids that servers may pull, and the request whose data they name.
-    pulls: RefCell<BTreeMap<u64, Xid>>,
+    pulls: RefCell<Ascending<u64, Xid>>,
     pub(crate) stopped: Cell<bool>,
 }
 
@@ -208,7 +208,7 @@ impl Core {
 
     /// Sends what a server asks for. An id of an earlier send names nothing: that attempt is over.
     fn answer_pull(&self, link: &SharedLink, id: u64) {
-        let Some(xid) = self.pulls.borrow_mut().remove(&id) else { return };
+        let Some(xid) = self.pulls.borrow_mut().remove(id) else { return };
         let remote = self.lanes.borrow().get(XidSource::lane_of(xid) as usize).and_then(Weak::upgrade);
         if let Some(parts) = remote.and_then(|remote| remote.source(xid)) {
             // a link that is down is noticed by its reader
@@ -237,7 +237,7 @@ impl Core {
     }
 
     pub(crate) fn withdraw(&self, id: u64) {
-        self.pulls.borrow_mut().remove(&id);
+        self.pulls.borrow_mut().remove(id);
     }
 
     pub(crate) fn draw_bulk_id(&self) -> u64 {

@@ -88,7 +88,7 @@ impl Node {
         header.replay_bufs = first.bufs.len() as u8;
         request.bufs.extend(first.bufs.iter().cloned());
         let work = self.begin(entry, peer, session, request)?;
-        *work.transport.first.borrow_mut() = Some(first);
+        *work.transport.first.borrow_mut() = Some(Box::new(first));
         self.dispatch(work);
         Ok(())
     }

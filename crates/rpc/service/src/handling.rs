@@ -24,7 +24,7 @@ impl Node {
         }
         let first = transport.first.borrow_mut().take();
         if let Some(first) = first.filter(|_| reply.errno().is_none()) {
-            reply = first;
+            reply = *first;
         }
         session.fill(&mut reply);
         reply.header.xid = done.xid.0;

@@ -3,14 +3,13 @@
 //! A request may be resent while it executes: the newest attempt's link and bulk id are the ones that count.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use env::{Env, LinkTx};
 use ptlrpc::AtConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use types::{CptIndex, Creds, Errno, Instant, Nid, Span};
+use types::{Ascending, CptIndex, Creds, Errno, Instant, Nid, Span};
 use wire::{BULK_BYTES_MAX, Frame, FrameKind, Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::work::Place;
@@ -24,7 +23,7 @@ pub(crate) struct Peer {
     pub(crate) tx: LinkTx,
     pub(crate) cpt: CptIndex,
     /// Bulk ids being pulled: a peer that offers one twice at once is no peer of ours.
-    pulling: RefCell<BTreeSet<u64>>,
+    pulling: RefCell<Ascending<u64, ()>>,
 }
 
 impl Peer {
@@ -60,7 +59,7 @@ pub(crate) struct Transport {
     /// The resend that came meanwhile.
     pub(crate) newer: RefCell<Option<Box<Request>>>,
     /// The answer of an earlier instance, to be given again once the handle is back.
-    pub(crate) first: RefCell<Option<Reply>>,
+    pub(crate) first: RefCell<Option<Box<Reply>>>,
     pub(crate) terms: Rc<Terms>,
     permit: RefCell<Option<OwnedSemaphorePermit>>,
     pub(crate) inline_bytes: u32,
@@ -189,7 +188,7 @@ impl Incoming {
         self.reserve(len).await?;
         let transport = &self.transport;
         let (peer, id) = (transport.peer_now(), transport.bulk_id.get());
-        if !peer.pulling.borrow_mut().insert(id) {
+        if peer.pulling.borrow_mut().insert(id, ()).is_some() {
             tracing::warn!(peer = %peer.nid, id, "a bulk is offered twice: the link is closed");
             peer.tx.close();
             return Err(self.abandon());
@@ -201,7 +200,7 @@ impl Incoming {
             Ok(()) => transport.env.timeout(patience, ticket).await.flatten(),
             Err(_) => None,
         };
-        peer.pulling.borrow_mut().remove(&id);
+        peer.pulling.borrow_mut().remove(id);
         match data {
             Some(data) if data.len() == len => Ok(data),
             Some(_) => Err(Errno::EPROTO),

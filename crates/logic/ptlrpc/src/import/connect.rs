@@ -125,12 +125,12 @@ impl<B: Default, W> Import<B, W> {
         self.kept.clear();
         self.events.push_back(Event::Evicted);
         let lost: Vec<Xid> =
-            self.out.iter().filter(|(_, out)| out.modifies() && out.phase != Phase::Queued).map(|(xid, _)| *xid).collect();
+            self.out.iter().filter(|(_, out)| out.modifies() && out.phase != Phase::Queued).map(|(xid, _)| xid).collect();
         for xid in lost {
-            let out = self.out.remove(&xid).expect("taken from the map just now");
+            let out = self.out.remove(xid).expect("taken from the map just now");
             self.events.extend(out.waiter.map(Event::Lost));
         }
-        self.resend.retain(|xid| self.out.contains_key(xid));
+        self.resend.retain(|xid| self.out.contains(*xid));
     }
 
     /// The link is gone, or the session is not known: everything unanswered will be sent again.
@@ -147,17 +147,17 @@ impl<B: Default, W> Import<B, W> {
         self.replay_sent.clear();
         self.queue_control.clear();
         (self.ping, self.done_xid, self.restated) = (None, None, false);
-        let restates: Vec<Xid> = self.out.iter().filter(|(_, out)| out.kind != Kind::User).map(|(xid, _)| *xid).collect();
+        let restates: Vec<Xid> = self.out.iter().filter(|(_, out)| out.kind != Kind::User).map(|(xid, _)| xid).collect();
         for xid in restates {
-            let out = self.out.remove(&xid).expect("taken from the map just now");
+            let out = self.out.remove(xid).expect("taken from the map just now");
             // the next recovery asks for them again
             self.events.extend(out.waiter.map(Event::Lost));
         }
         self.resend.clear();
-        for (xid, out) in &mut self.out {
+        for (xid, out) in self.out.iter_mut() {
             if out.phase != Phase::Queued {
                 out.mark_resent();
-                self.resend.push_back(*xid);
+                self.resend.push_back(xid);
             }
         }
     }

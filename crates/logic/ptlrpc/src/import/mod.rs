@@ -25,7 +25,7 @@ mod xids;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use types::{Instance, Instant, Span, Transno, Xid};
+use types::{Ascending, Instance, Instant, Span, Transno, Xid};
 use wire::{Opcode, Request, RequestFlags};
 
 pub use config::ImportConfig;
@@ -93,8 +93,8 @@ pub struct Import<B, W> {
     epoch: u32,
     instance: Instance,
     committed: Transno,
-    /// Boxed: a map of large values moves its neighbours at every removal.
-    out: BTreeMap<Xid, Box<Out<B, W>>>,
+    /// Boxed: they move neither with their neighbours nor into the replay list.
+    out: Ascending<Xid, Box<Out<B, W>>>,
     queue: VecDeque<Xid>,
     queue_modifying: VecDeque<Xid>,
     queue_control: VecDeque<Xid>,
@@ -133,7 +133,7 @@ impl<B: Default, W> Import<B, W> {
             epoch: 0,
             instance: Instance(0),
             committed: Transno::NONE,
-            out: BTreeMap::new(),
+            out: Ascending::new(),
             queue: VecDeque::new(),
             queue_modifying: VecDeque::new(),
             queue_control: VecDeque::new(),
@@ -250,11 +250,11 @@ impl<B: Default, W> Import<B, W> {
 
     /// Its caller no longer waits: a request that changes nothing is forgotten, a change goes on.
     pub fn abandon(&mut self, xid: Xid) -> Option<W> {
-        let out = self.out.get_mut(&xid)?;
+        let out = self.out.get_mut(xid)?;
         let waiter = out.waiter.take();
         if !out.modifies() && out.kind == Kind::User {
             let phase = out.phase;
-            self.out.remove(&xid);
+            self.out.remove(xid);
             match phase {
                 Phase::Queued => self.queue.retain(|queued| *queued != xid),
                 Phase::Resend => self.resend.retain(|queued| *queued != xid),
@@ -267,7 +267,7 @@ impl<B: Default, W> Import<B, W> {
 
     /// Nobody waits any longer: requests that change nothing are forgotten, changes go on.
     pub fn abandon_all(&mut self) -> Vec<W> {
-        let xids: Vec<Xid> = self.out.keys().copied().collect();
+        let xids: Vec<Xid> = self.out.iter().map(|(xid, _)| xid).collect();
         xids.into_iter().filter_map(|xid| self.abandon(xid)).collect()
     }
 
@@ -276,7 +276,7 @@ impl<B: Default, W> Import<B, W> {
         if let Some((place, _)) = self.replay_sent.get(&xid) {
             return self.kept.get_mut(*place).map(|kept| &mut kept.bulk);
         }
-        self.out.get_mut(&xid).map(|out| &mut out.bulk)
+        self.out.get_mut(xid).map(|out| &mut out.bulk)
     }
 
     /// What the driver should know; ask until there is nothing.

@@ -48,7 +48,7 @@ impl<B: Default, W> Import<B, W> {
         if self.replay_sent.len() >= self.rpcs_max as usize {
             return None;
         }
-        let acked = self.out.keys().next().map_or(0, |xid| xid.0);
+        let acked = self.out.first_key().map_or(0, |xid| xid.0);
         let place = loop {
             // a commit during recovery may have pruned some
             let place = self.replay.pop_front()?;

@@ -34,7 +34,7 @@ impl<B: Default, W> Import<B, W> {
             self.advance_recovery();
             return Ok(Handled::Progress);
         }
-        let Some(out) = self.out.get(&xid) else { return Ok(Handled::Progress) };
+        let Some(out) = self.out.get(xid) else { return Ok(Handled::Progress) };
         let Phase::Sent { counted, .. } = out.phase else { return Ok(Handled::Progress) };
         let keeps = out.modifies() && reply.errno().is_none() && (reply.header.transno != 0 || out.keep == Keep::Open);
         let bufs = out.request.bufs.len() + reply.bufs.len();
@@ -43,12 +43,12 @@ impl<B: Default, W> Import<B, W> {
         }
         self.in_flight -= u32::from(counted);
         if reply.has(ReplyFlags::RECOVERING) {
-            let out = self.out.get_mut(&xid).expect("looked up just now");
+            let out = self.out.get_mut(xid).expect("looked up just now");
             out.phase = Phase::Later(now + limits::RECOVERING_RETRY);
             return Ok(Handled::Progress);
         }
         self.note_estimate(&reply);
-        let out = self.out.remove(&xid).expect("looked up just now");
+        let out = self.out.remove(xid).expect("looked up just now");
         if out.request.header.tag != 0 {
             self.tags_free.push(out.request.header.tag);
         }
@@ -86,7 +86,7 @@ impl<B: Default, W> Import<B, W> {
         let until = now + Span::millis(u64::from(reply.header.lease_ms)).min(limits::EARLY_LEASE_MAX);
         if let Some((_, deadline)) = self.replay_sent.get_mut(&xid) {
             *deadline = until.max(*deadline);
-        } else if let Some(Phase::Sent { deadline, counted }) = self.out.get_mut(&xid).map(|out| &mut out.phase) {
+        } else if let Some(Phase::Sent { deadline, counted }) = self.out.get_mut(xid).map(|out| &mut out.phase) {
             *deadline = until.max(*deadline);
             self.in_flight -= u32::from(std::mem::take(counted));
         }

@@ -47,8 +47,8 @@ impl<B: Default, W> Import<B, W> {
     }
 
     fn transmit(&mut self, xid: Xid, now: Instant) -> Transmit<'_, B> {
-        let acked = self.out.keys().next().copied().expect("the request itself is unanswered");
-        let out = self.out.get_mut(&xid).expect("a queued xid has its request");
+        let acked = self.out.first_key().expect("the request itself is unanswered");
+        let out = self.out.get_mut(xid).expect("a queued xid has its request");
         let counted = out.kind == Kind::User;
         if out.modifies() && out.request.header.tag == 0 {
             out.request.header.tag = self.tags_free.pop().expect("asked before the request was chosen");

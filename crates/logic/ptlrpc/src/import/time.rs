@@ -32,10 +32,10 @@ impl<B: Default, W> Import<B, W> {
     }
 
     fn release_later(&mut self, now: Instant) {
-        for (xid, out) in &mut self.out {
+        for (xid, out) in self.out.iter_mut() {
             if matches!(out.phase, Phase::Later(at) if now >= at) {
                 out.mark_resent();
-                self.resend.push_back(*xid);
+                self.resend.push_back(xid);
             }
         }
         self.resend.make_contiguous().sort_unstable();
