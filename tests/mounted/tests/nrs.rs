@@ -330,7 +330,7 @@ fn statistics_tell_what_was_queued_throttled_and_logged() {
     set(&up, "nrs_policies", "crrn");
     file.write_all_at(&[3; 4096], 0).expect("written");
     let log = fs::read_to_string(up.data().join("log/testfs-OST0000.log")).expect("the OST's log");
-    assert!(log.contains("NRS start crrn request from 12345-127.0.0.") && log.contains(", round "), "{log}");
+    assert!(log.contains("NRS start crrn request from 12345-127.0.") && log.contains(", round "), "{log}");
     for scope in ["service", "cpt"] {
         set(&up, "nrs_head_scope", scope);
         assert_eq!(get(&up, "nrs_head_scope"), scope);
