@@ -10,8 +10,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use types::{Errno, Fid};
-use wire::body::{LockRep, LockReq, lock};
 use wire::Opcode;
+use wire::body::{LockRep, LockReq, lock};
 
 pub(crate) use held::Held;
 
