@@ -258,7 +258,7 @@ fn make_for<R: Request>(heads: &[&mut Head<R>], kind: HeadKind, command: &Comman
     let make = make.expect("only the fallback has no descriptor, and it is not made");
     let partitions: Vec<CptIndex> = wanted.iter().map(|(partition, _)| heads[*partition].partition).collect();
     let start = Start { arg: &command.arg, head: kind, partitions: &partitions, seed: moment.seed, now: moment.now };
-    let made = make(&start)?;
+    let made = crate::guard::guarded(|| make(&start)).unwrap_or_else(|why| Err(Refusal::new(Errno::EIO, why.into_text())))?;
     if made.len() != wanted.len() {
         return Err(Refusal::invalid(format!("{} made {} instances for {} partitions", command.name, made.len(), wanted.len())));
     }

@@ -24,7 +24,8 @@ pub fn in_guarded_call() -> bool {
 #[inline]
 pub(crate) fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, Broken> {
     DEPTH.set(DEPTH.get() + 1);
-    // Sound to go on after: a policy that panicked is never called again, and the queue's own fields are out of its reach.
+    // Sound to go on after: a policy that panicked in a call that may change it is never called again, and the queue's own
+    // fields are out of its reach.
     let outcome = catch_unwind(AssertUnwindSafe(call));
     DEPTH.set(DEPTH.get() - 1);
     outcome.map_err(|panic| {

@@ -357,9 +357,13 @@ impl<R: Request> Head<R> {
 
     #[inline]
     fn start(&mut self, at: usize, id: Id, now: Instant, forced: bool) -> Taken<R> {
-        let log = if self.log { Some(self.line(at, id)) } else { None };
+        let line = if self.log { self.line(at, id).map(Some) } else { Ok(None) };
         let request = self.take(at, id);
         self.instances[at].counters.start(now - request.arrival());
+        let log = line.unwrap_or_else(|why| {
+            self.disable(at, "log", why);
+            None
+        });
         Taken { request, policy: PolicyIndex(at as u8), forced, log }
     }
 
@@ -388,13 +392,13 @@ impl<R: Request> Head<R> {
         self.elsewhere = self.queue.len() - self.queue.lane_len(fifo::LANE);
     }
 
-    fn line(&self, at: usize, id: Id) -> Box<str> {
-        match &self.instances[at].policy {
-            Some(policy) => guarded(|| policy.log(&self.queue, id)).unwrap_or_else(Broken::into_text).into(),
-            None => {
-                format!("NRS start fifo request from 12345-{}, seq: {}", self.queue.request(id).nid(), self.queue.seq(id)).into()
-            }
-        }
+    fn line(&self, at: usize, id: Id) -> Result<Box<str>, Broken> {
+        let queue = &self.queue;
+        let line = match &self.instances[at].policy {
+            Some(policy) => guarded(|| policy.log(queue, id))?,
+            None => format!("NRS start fifo request from 12345-{}, seq: {}", queue.request(id).nid(), queue.seq(id)),
+        };
+        Ok(line.into())
     }
 
     /// A request that `policy` gave out has been handled, or dropped.

@@ -197,6 +197,36 @@ fn any_queued_request_can_be_removed_also_from_a_policy_that_breaks_over_it() {
 }
 
 #[test]
+fn a_policy_that_panics_over_a_line_of_the_log_is_disabled_and_loses_nothing() {
+    let (mut service, mood, _) = service();
+    select(&mut service, "puppet").expect("starts");
+    let head = &mut service.reg[0];
+    head.set_log(true);
+    put(head, 1..=4);
+    *mood.borrow_mut() = Mood::PanicsAtLog;
+    let first = head.dequeue(NOW.now).taken().expect("something is queued");
+    assert_eq!((first.request.number, first.log), (4, None));
+    head.finished(first.policy, NOW.now);
+    let disabled = head.take_disabled();
+    assert_eq!(
+        disabled.iter().map(|policy| (policy.policy, policy.call, policy.requests)).collect::<Vec<_>>(),
+        [("puppet", "log", 3)]
+    );
+    assert_eq!(drain(head, NOW.now), [1, 2, 3], "through FIFO");
+}
+
+#[test]
+fn a_policy_that_panics_at_its_start_does_not_run_and_changes_nothing() {
+    let (mut service, ..) = service();
+    select(&mut service, "other").expect("starts");
+    assert_eq!(select(&mut service, "puppet panic"), Err(Errno::EIO));
+    let head = &mut service.reg[0];
+    assert_eq!(states(head), [("fifo", "started", 0), ("puppet", "stopped", 0), ("other", "started", 0)]);
+    put(head, 1..=2);
+    assert_eq!(drain(head, NOW.now), [2, 1], "through the one that ran");
+}
+
+#[test]
 fn a_promoted_request_goes_to_the_other_head() {
     let (mut service, ..) = service();
     select(&mut service, "puppet").expect("starts");

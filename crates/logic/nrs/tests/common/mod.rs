@@ -93,6 +93,7 @@ pub(crate) enum Mood {
     BreaksAtRemove,
     PanicsAtRemove,
     PanicsAtFinished,
+    PanicsAtLog,
 }
 
 pub(crate) type Strings = Rc<RefCell<Mood>>;
@@ -164,6 +165,7 @@ impl<R: Request> Policy<R> for Puppet {
     }
 
     fn log(&self, queue: &Queue<R>, id: Id) -> String {
+        assert!(*self.mood.borrow() != Mood::PanicsAtLog, "log went wrong");
         format!("NRS start puppet request from 12345-{}", queue.request(id).nid())
     }
 }
@@ -173,11 +175,13 @@ const PUPPET_TUNABLES: &[Tunable] = &[
     Tunable { parameter: "nrs_puppet_rule", label: "rule", form: Form::PerPartition, writable: true },
 ];
 
-/// A policy `name` for all heads, with the strings that move every instance of it. `no` is an argument it rejects.
+/// A policy `name` for all heads, with the strings that move every instance of it. `no` is an argument it rejects, over
+/// `panic` it does.
 pub(crate) fn puppet<R: Request + 'static>(name: &'static str) -> (Descriptor<R>, Strings) {
     let mood = Strings::default();
     let strings = mood.clone();
     let make = move |start: &Start<'_>| {
+        assert!(start.arg != "panic", "start went wrong");
         if start.arg == "no" {
             return Err(Refusal::invalid("'no'"));
         }
