@@ -75,7 +75,7 @@ fn a_permanent_parameter_holds_everywhere_and_over_restarts() {
 #[test]
 fn an_ost_that_is_taken_out_of_use_gets_no_new_files() {
     let mut up = Up::new("inactive");
-    good(&["set_param", "-P", "testfs-OST0002.osc.active=0"]);
+    assert_eq!(good(&["conf_param", "testfs-OST0002.osc.active=0"]), "");
     wait_for("osc.testfs-OST0002-*.active", "0");
     let start = Instant::now();
     let mut file = 0;
@@ -92,7 +92,11 @@ fn an_ost_that_is_taken_out_of_use_gets_no_new_files() {
         std::thread::sleep(Duration::from_millis(100));
     };
     assert_eq!(up.tool(&["lfs", "getstripe", "-O", "2", &last]), "");
-    good(&["set_param", "-P", "-d", "testfs-OST0002.osc.active"]);
+    good(&["conf_param", "-d", "testfs-OST0002.osc.active"]);
     wait_for("osc.testfs-OST0002-*.active", "1");
+    good(&["conf_param", "testfs.lov.qos_maxage=9"]);
+    wait_for("lod.*.qos_maxage", "9");
+    let wrong = lctl(&["conf_param", "testfs.nothing.x=1"]);
+    assert!(!wrong.status.success() && String::from_utf8_lossy(&wrong.stderr).contains("TARGET.SUBSYSTEM.NAME"));
     up.stop();
 }

@@ -1,5 +1,6 @@
 //! `lctl`: parameters, devices and reachability, for the daemons of this machine.
 
+mod conf_param;
 mod device;
 mod param;
 mod ping;
@@ -30,6 +31,9 @@ enum Command {
     /// Change parameters of the daemons of this machine.
     #[command(name = "set_param")]
     SetParam(param::Set),
+    /// Set permanently, under the older names: see set_param -P.
+    #[command(name = "conf_param")]
+    ConfParam(conf_param::Args),
     /// List names of parameters.
     #[command(name = "list_param")]
     ListParam(param::List),
@@ -38,7 +42,7 @@ enum Command {
     Dl(device::Dl),
     /// List this machine's addresses.
     #[command(name = "list_nids")]
-    ListNids,
+    ListNids(device::ListNids),
     /// Ask whether a node answers.
     Ping(ping::Args),
 }
@@ -48,9 +52,10 @@ pub fn run(args: Args) -> Result<(), Failed> {
     match args.command {
         Command::GetParam(args) => param::get(&args),
         Command::SetParam(args) => param::set(&args),
+        Command::ConfParam(args) => conf_param::run(&args),
         Command::ListParam(args) => param::list(&args),
         Command::Dl(args) => device::dl(&args),
-        Command::ListNids => device::list_nids(),
+        Command::ListNids(args) => device::list_nids(&args),
         Command::Ping(args) => ping::run(&args),
     }
 }

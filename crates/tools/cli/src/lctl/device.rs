@@ -30,15 +30,20 @@ fn render(devices: &[Device]) -> String {
     devices.iter().enumerate().map(line).collect()
 }
 
-pub(super) fn list_nids() -> Result<(), Failed> {
+/// Arguments of `lctl list_nids`.
+#[derive(Debug, clap::Args)]
+pub(super) struct ListNids {
+    #[command(flatten)]
+    form: Form,
+}
+
+pub(super) fn list_nids(args: &ListNids) -> Result<(), Failed> {
     let (replies, first) = ask_all(&Ask::Nids, "lctl list_nids");
     let of = |reply| if let Reply::Lines(lines) = reply { lines } else { Vec::new() };
     let mut nids: Vec<String> = replies.into_iter().flat_map(of).collect();
     let mut seen = std::collections::BTreeSet::new();
     nids.retain(|nid| seen.insert(nid.clone()));
-    for nid in nids {
-        crate::out::line(nid);
-    }
+    args.form.print(&nids, || nids.iter().map(|nid| format!("{nid}\n")).collect());
     first.end()
 }
 

@@ -1,6 +1,6 @@
 //! `lctl get_param`, `set_param`, `list_param`: every daemon of this machine is asked, and the answers are one list.
 
-mod permanent;
+pub(super) mod permanent;
 
 use daemons::ctl::ask::{self, AskError};
 use daemons::ctl::{Ask, Name, Outcome, Reply, Value};

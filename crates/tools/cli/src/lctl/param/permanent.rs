@@ -3,7 +3,7 @@
 use daemons::ctl::ask::{self, AskError};
 use daemons::ctl::{Ask, Reply};
 use daemons::rundir;
-use types::Errno;
+use types::{Errno, FsName};
 
 use super::{Set, pairs};
 use crate::Failed;
@@ -12,9 +12,7 @@ use crate::failure::First;
 pub(super) fn set(args: &Set) -> Result<(), Failed> {
     let mut first = First::default();
     for (name, value) in settings(args)? {
-        let fsname = args.fsname.map(|name| name.to_string());
-        let question = Ask::SetPermanent { fsname, name: name.clone(), value: value.clone() };
-        match ask_mgs(&question) {
+        match store(args.fsname, &name, value.as_deref(), "set_param") {
             Ok(_) if args.value_only => {}
             Ok(filesystems) => crate::out::print(&told(&name, value.as_deref(), &filesystems)),
             Err(failed) => first.note(&failed),
@@ -38,17 +36,25 @@ fn settings(args: &Set) -> Result<Vec<(String, Option<String>)>, Failed> {
     }
 }
 
-/// The first daemon of this machine that is an MGS answers.
-fn ask_mgs(question: &Ask) -> Result<Vec<String>, Failed> {
+/// Has the MGS keep or, without a value, delete it: the first daemon of this machine that is one answers with the file
+/// systems.
+pub(in crate::lctl) fn store(
+    fsname: Option<FsName>,
+    name: &str,
+    value: Option<&str>,
+    command: &str,
+) -> Result<Vec<String>, Failed> {
+    let fsname = fsname.map(|name| name.to_string());
+    let question = Ask::SetPermanent { fsname, name: name.to_owned(), value: value.map(str::to_owned) };
     for socket in rundir::daemons() {
-        match ask::ask(&socket, question) {
+        match ask::ask(&socket, &question) {
             Ok(Reply::Lines(filesystems)) => return Ok(filesystems),
             Ok(_) => {}
             Err(AskError::Refused(failure)) if is_no_mgs(failure.errno) => {}
-            Err(error) => return Err(Failed::new(error.errno(), format!("error: set_param: {error}"))),
+            Err(error) => return Err(Failed::new(error.errno(), format!("error: {command}: {error}"))),
         }
     }
-    Err(Failed::new(Errno::ENODEV.raw(), "error: set_param: -P runs on the node of the MGS, and none is served here"))
+    Err(Failed::new(Errno::ENODEV.raw(), format!("error: {command}: this runs on the node of the MGS, and none is served here")))
 }
 
 fn is_no_mgs(errno: i32) -> bool {
