@@ -1,8 +1,6 @@
 //! What administrators write to the request scheduler: rules, policies, tunables.
 
-use std::rc::Rc;
-
-use nrs::{Dequeued, Head, HeadKind, Moment, Partitions, Request, TbfNode};
+use nrs::{Dequeued, Head, HeadKind, Moment, Partitions, Request};
 use types::{CptIndex, Instant, Nid, Span};
 use wire::Opcode;
 
@@ -38,6 +36,9 @@ pub(crate) fn commands() -> Vec<Vec<u8>> {
         "nrs_policies=delay reg\nnrs_delay_max=reg_delay_max:9\nnrs_delay_min=250ms\nnrs_delay_pct=reg_delay_pct:5 hp_delay_pct:6",
         "nrs_policies=tbf hp nid+opcode\nnrs_tbf_rule=hp start x opcode={ost_read}\nnrs_tbf_rt_lag=3\nnrs_tbf_stats=top:20:wait",
         "nrs_policies=tbf\nnrs_tbf_rule=stop default\nnrs_policies=tbf uid\nnrs_policies=delay",
+        "nrs_policies=crrn\nnrs_crrn_quantum=reg_quantum:4 hp_quantum:9\nnrs_crrn_unit=kib\nnrs_policies=crre reg\nnrs_crre_unit=rpc",
+        "nrs_policies=orr\nnrs_orr_supported=reg_supported:writes\nnrs_orr_offset_type=logical\nnrs_orr_sweep=cscan\nnrs_orr_objects_max=5",
+        "nrs_policies=trr hp\nnrs_trr_quantum=hp_quantum:7\nnrs_trr_supported=reads_and_writes\nnrs_trr_offset_type=physical\nnrs_trr_reset=1",
     ]
     .map(|text| text.as_bytes().to_vec())
     .to_vec()
@@ -65,9 +66,24 @@ impl Request for Queued {
 
 /// A refused command changes nothing; no command loses a request or breaks a policy.
 pub(crate) fn command(input: &[u8]) -> bool {
-    const READ: [&str; 6] =
-        ["nrs_tbf_rule", "nrs_tbf_rt_lag", "nrs_tbf_stats", "nrs_delay_min", "nrs_delay_max", "nrs_delay_pct"];
-    let policies = [Rc::new(TbfNode::default()).descriptor(), nrs::delay()];
+    const READ: [&str; 15] = [
+        "nrs_tbf_rule",
+        "nrs_tbf_rt_lag",
+        "nrs_tbf_stats",
+        "nrs_delay_min",
+        "nrs_delay_max",
+        "nrs_delay_pct",
+        "nrs_crrn_quantum",
+        "nrs_crrn_unit",
+        "nrs_crre_quantum",
+        "nrs_crre_unit",
+        "nrs_orr_quantum",
+        "nrs_orr_supported",
+        "nrs_orr_objects_max",
+        "nrs_trr_offset_type",
+        "nrs_trr_sweep",
+    ];
+    let policies = nrs::policies();
     let head = |kind, cpt| Head::new("ost_io", kind, CptIndex(cpt), &policies);
     let mut heads = [HeadKind::Reg, HeadKind::Hp].map(|kind| [head(kind, 0), head(kind, 1)]);
     let mut now = Instant(0);
@@ -82,8 +98,8 @@ pub(crate) fn command(input: &[u8]) -> bool {
         let [reg, hp] = &mut heads;
         let mut all = Partitions { reg: reg.iter_mut().collect(), hp: hp.iter_mut().collect() };
         let moment = Moment { now, seed: seed as u64 };
-        let state = |all: &Partitions<'_, Queued>| (all.list(), READ.map(|parameter| all.get(parameter)));
-        let before = state(&all);
+        let state = |all: &mut Partitions<'_, Queued>| (all.list(), READ.map(|parameter| all.get(parameter)));
+        let before = state(&mut all);
         let done = if parameter == "nrs_policies" {
             all.select(value, moment).map(|selected| match selected {
                 nrs::Selected::Done => {}
@@ -94,7 +110,7 @@ pub(crate) fn command(input: &[u8]) -> bool {
         };
         match done {
             Ok(()) => accepted = true,
-            Err(_) => assert_eq!(state(&all), before, "a refused command changed something"),
+            Err(_) => assert_eq!(state(&mut all), before, "a refused command changed something"),
         }
     }
     for head in heads.iter_mut().flatten() {

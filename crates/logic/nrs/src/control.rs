@@ -177,12 +177,13 @@ impl<'a, R: Request> Partitions<'a, R> {
     /// The value of a tunable over both heads, each line ended.
     ///
     /// # Errors
-    /// ENOENT unknown parameter, ENODEV the policy runs on no head, EAGAIN it is starting or stopping.
-    pub fn get(&self, parameter: &str) -> Result<String, Refusal> {
+    /// ENOENT unknown parameter, ENODEV the policy runs on no head, EAGAIN it is starting or stopping, EIO it broke over the
+    /// question and is disabled.
+    pub fn get(&mut self, parameter: &str) -> Result<String, Refusal> {
         let (at, tunable) = self.tunable(parameter)?;
         let mut out = String::new();
         let mut stopped = None;
-        for (kind, heads) in [(HeadKind::Reg, &self.reg), (HeadKind::Hp, &self.hp)] {
+        for (kind, heads) in [(HeadKind::Reg, &mut self.reg), (HeadKind::Hp, &mut self.hp)] {
             let Some(first) = heads.first() else { continue };
             match first.tunable_here(at) {
                 Ok(()) => print_tunable(&mut out, kind, heads, at, tunable)?,
@@ -268,7 +269,7 @@ fn make_for<R: Request>(heads: &[&mut Head<R>], kind: HeadKind, command: &Comman
 fn print_tunable<R: Request>(
     out: &mut String,
     kind: HeadKind,
-    heads: &[&mut Head<R>],
+    heads: &mut [&mut Head<R>],
     at: usize,
     tunable: Tunable,
 ) -> Result<(), Refusal> {
@@ -320,13 +321,20 @@ impl<R: Request> Head<R> {
         })
     }
 
-    fn get_tunable(&self, at: usize, label: &str) -> Result<String, Refusal> {
+    fn get_tunable(&mut self, at: usize, label: &str) -> Result<String, Refusal> {
         self.tunable_here(at)?;
         if label == RESET {
             return Ok("0".to_owned());
         }
         let policy = self.instances[at].policy.as_ref().expect("a started policy runs");
-        crate::guard::guarded(|| policy.get(label)).unwrap_or_else(|why| Err(Refusal::new(Errno::EIO, why.into_text())))
+        match crate::guard::guarded(|| policy.get(label)) {
+            Ok(answer) => answer,
+            Err(broken) => {
+                let text = broken.to_string();
+                self.disable(at, "get", broken);
+                Err(Refusal::new(Errno::EIO, text))
+            }
+        }
     }
 
     fn set_tunable(&mut self, at: usize, label: &str, value: &str, mode: Mode, now: Instant) -> Result<(), Refusal> {

@@ -508,12 +508,19 @@ impl<R: Request> Head<R> {
         self.instances.iter().enumerate().map(listed).collect()
     }
 
-    /// What a running policy tells of itself, for `nrs_stats`.
+    /// What a running policy tells of itself. One that panics over it is disabled.
     #[must_use]
-    pub fn policy_stats(&self, name: &str) -> Option<String> {
-        let policy = self.instances[self.index_of(name)?].policy.as_ref()?;
+    pub fn policy_stats(&mut self, name: &str) -> Option<String> {
+        let at = self.index_of(name)?;
+        let policy = self.instances[at].policy.as_ref()?;
         let mut out = String::new();
-        guarded(|| policy.stats(&mut out)).is_ok().then_some(out)
+        match guarded(|| policy.stats(&mut out)) {
+            Ok(()) => Some(out),
+            Err(why) => {
+                self.disable(at, "stats", why);
+                None
+            }
+        }
     }
 
     pub(crate) fn index_of(&self, name: &str) -> Option<usize> {

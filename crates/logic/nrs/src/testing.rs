@@ -118,7 +118,7 @@ impl Server {
     }
 
     pub(crate) fn get(&mut self, parameter: &str) -> String {
-        let (partitions, _) = self.control();
+        let (mut partitions, _) = self.control();
         partitions.get(parameter).unwrap_or_else(|error| panic!("{parameter}: {error}"))
     }
 

@@ -141,8 +141,8 @@ fn the_defaults_and_words_of_orr_and_trr() {
     let (mut service, _) = service();
     for name in ["orr", "trr"] {
         select(&mut service, &format!("{name} reg")).expect("starts");
-        let all = service.all();
-        let get = |what: &str| all.get(&format!("nrs_{name}_{what}")).expect("it runs");
+        let mut all = service.all();
+        let mut get = |what: &str| all.get(&format!("nrs_{name}_{what}")).expect("it runs");
         assert_eq!(get("quantum"), "reg_quantum:256\n");
         assert_eq!(get("offset_type"), "reg_offset_type:physical\n");
         assert_eq!(get("supported"), "reg_supported:reads\n");
@@ -241,7 +241,7 @@ fn an_idle_group_is_forgotten_and_orr_keeps_no_more_than_it_may() {
         let taken = head.dequeue(NOW.now).taken().expect("one");
         head.finished(taken.policy, NOW.now);
     }
-    let objects = |head: &nrs::Head<Req>| head.policy_stats("orr").expect("it runs");
+    let objects = |head: &mut nrs::Head<Req>| head.policy_stats("orr").expect("it runs");
     assert!(objects(head).starts_with("  objects: 11\n"), "{}", objects(head));
     let later = Instant(NOW.now.0 + 601_000_000_000);
     for number in 0..20 {

@@ -216,6 +216,26 @@ fn a_policy_that_panics_over_a_line_of_the_log_is_disabled_and_loses_nothing() {
 }
 
 #[test]
+fn a_policy_that_panics_when_it_is_asked_about_itself_is_disabled_and_loses_nothing() {
+    for (broken, call) in [(Mood::PanicsAtGet, "get"), (Mood::PanicsAtStats, "stats")] {
+        let (mut service, mood, _) = service();
+        select(&mut service, "puppet").expect("starts");
+        put(&mut service.reg[0], 1..=4);
+        *mood.borrow_mut() = broken;
+        if call == "get" {
+            let refused = service.all().get("nrs_puppet_size").expect_err("it went wrong");
+            assert_eq!((refused.errno, refused.text.contains("get went wrong")), (Errno::EIO, true), "{}", refused.text);
+        } else {
+            assert_eq!(service.reg[0].policy_stats("puppet"), None);
+        }
+        let disabled = service.reg[0].take_disabled();
+        let told: Vec<_> = disabled.iter().map(|policy| (policy.policy, policy.call, policy.requests)).collect();
+        assert_eq!(told, [("puppet", call, 4)]);
+        assert_eq!(drain(&mut service.reg[0], NOW.now), [1, 2, 3, 4], "through FIFO");
+    }
+}
+
+#[test]
 fn a_policy_that_panics_at_its_start_does_not_run_and_changes_nothing() {
     let (mut service, ..) = service();
     select(&mut service, "other").expect("starts");

@@ -86,7 +86,8 @@ impl Storm {
             900..930 => self.promote(),
             930..960 => self.remove(),
             960..985 => self.swap(),
-            985..992 => self.tune(),
+            985..990 => self.tune(),
+            990..992 => self.ask(),
             992..996 => self.change_mood(),
             _ => self.now = self.now + Span(self.chance.below(200 * SECOND)),
         }
@@ -208,6 +209,18 @@ impl Storm {
         let _ = self.service.all().set(parameter, value, moment); // if it runs
     }
 
+    /// Somebody looks: at a parameter, at what policies tell of themselves, at each request that leaves.
+    fn ask(&mut self) {
+        let _ = self.service.all().get("nrs_puppet_size"); // if it runs
+        let (hp, partition) = (self.chance.one_in(2), self.chance.below(PARTITIONS as u64) as usize);
+        let on = self.chance.one_in(2);
+        let head = self.head(hp, partition);
+        head.set_log(on);
+        for name in ["puppet", "other", "crrn", "tbf"] {
+            let _ = head.policy_stats(name); // if it runs
+        }
+    }
+
     fn change_mood(&mut self) {
         let moods = [
             Mood::Fair,
@@ -228,6 +241,9 @@ impl Storm {
             Mood::BreaksAtRemove,
             Mood::PanicsAtRemove,
             Mood::PanicsAtFinished,
+            Mood::PanicsAtLog,
+            Mood::PanicsAtGet,
+            Mood::PanicsAtStats,
         ];
         let which = self.chance.below(self.moods.len() as u64) as usize;
         *self.moods[which].borrow_mut() = moods[self.chance.below(moods.len() as u64) as usize];

@@ -94,6 +94,8 @@ pub(crate) enum Mood {
     PanicsAtRemove,
     PanicsAtFinished,
     PanicsAtLog,
+    PanicsAtGet,
+    PanicsAtStats,
 }
 
 pub(crate) type Strings = Rc<RefCell<Mood>>;
@@ -150,6 +152,7 @@ impl<R: Request> Policy<R> for Puppet {
     }
 
     fn get(&self, label: &str) -> Result<String, Refusal> {
+        assert!(*self.mood.borrow() != Mood::PanicsAtGet, "get went wrong");
         match label {
             "size" => Ok(self.size.to_string()),
             _ => Ok(format!("rule {}\n", self.size)),
@@ -162,6 +165,10 @@ impl<R: Request> Policy<R> for Puppet {
             self.size = size;
         }
         Ok(())
+    }
+
+    fn stats(&self, _out: &mut String) {
+        assert!(*self.mood.borrow() != Mood::PanicsAtStats, "stats went wrong");
     }
 
     fn log(&self, queue: &Queue<R>, id: Id) -> String {
