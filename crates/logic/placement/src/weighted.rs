@@ -68,11 +68,13 @@ struct Candidate {
 /// Whether every usable OST has room of which the smallest is more than the largest less the threshold; also where
 /// somebody's room is not known.
 pub(crate) fn is_balanced(osts: &[Ost], policy: &Policy) -> bool {
-    let rooms = osts.iter().filter(|ost| ost.usable).map(|ost| ost.bytes_avail);
-    let Some(rooms) = rooms.collect::<Option<Vec<u64>>>() else { return true };
-    let (Some(max), Some(min)) = (rooms.iter().max(), rooms.iter().min()) else { return true };
     let kept = 100 - u128::from(policy.threshold_rr_percent.min(100));
-    max == min || u128::from(*max) * kept < u128::from(*min) * 100 || kept == 0
+    let (mut max, mut min) = (0, u64::MAX);
+    for ost in osts.iter().filter(|ost| ost.usable) {
+        let Some(room) = ost.bytes_avail else { return true };
+        (max, min) = (room.max(max), room.min(min));
+    }
+    max <= min || kept == 0 || u128::from(max) * kept < u128::from(min) * 100
 }
 
 impl Weighted {

@@ -23,6 +23,7 @@ pub(crate) struct Directory {
     here: BTreeSet<TargetId>,
     addr: NidAddr,
     config: RefCell<FsConfig>,
+    osts: RefCell<Vec<OstAt>>,
     keep_in: Vec<PathBuf>,
     waiting: watch::Sender<usize>,
     osts_awaited: usize,
@@ -46,15 +47,19 @@ impl Directory {
             here: found.iter().map(|target| target.superblock.target).collect(),
             addr,
             config: RefCell::new(config.unwrap_or_default()),
+            osts: RefCell::default(),
             keep_in,
             waiting: watch::channel(others).0,
         };
-        directory.count_osts();
+        directory.list_osts();
         directory
     }
 
-    fn count_osts(&self) {
-        self.osts_known.send_replace(self.osts().len());
+    /// Reads the OSTs out of the configuration.
+    fn list_osts(&self) {
+        let osts = self.fsname.map_or_else(Vec::new, |fsname| osts_of(&self.config.borrow(), fsname));
+        self.osts_known.send_replace(osts.len());
+        *self.osts.borrow_mut() = osts;
     }
 
     /// The file system, unless this is an MGS alone.
@@ -62,23 +67,9 @@ impl Directory {
         self.fsname
     }
 
-    /// All OSTs, by index.
+    /// All OSTs, by index: asked with every file that is made.
     pub(super) fn osts(&self) -> Vec<OstAt> {
-        let config = self.config.borrow();
-        let ost = |info: &TargetInfo| {
-            let id = TargetId::from_u32(info.id).filter(|id| id.kind == TargetKind::Ost)?;
-            Some(OstAt { index: id.index, node: info.nid, is_active: !self.is_off(&config, id) })
-        };
-        let mut osts: Vec<OstAt> = config.targets.iter().filter_map(ost).collect();
-        osts.sort_unstable_by_key(|ost| ost.index);
-        osts
-    }
-
-    /// `testfs-OST0002.osc.active=0` takes a target out of use: it gets no new files.
-    fn is_off(&self, config: &FsConfig, id: TargetId) -> bool {
-        let Some(fsname) = self.fsname else { return false };
-        let name = format!("{}.osc.active", id.name(fsname));
-        config.params.iter().any(|(param, value)| *param == name && value == "0")
+        self.osts.borrow().clone()
     }
 
     /// Permanent parameters.
@@ -93,7 +84,7 @@ impl Directory {
         }
         let bytes = config::encode(&fresh);
         *self.config.borrow_mut() = fresh;
-        self.count_osts();
+        self.list_osts();
         for path in &self.keep_in {
             if let Err(error) = replace(path, &bytes) {
                 tracing::warn!("{}: the configuration is not kept: {error}", path.display());
@@ -128,6 +119,21 @@ impl Resolve for Directory {
     }
 }
 
+/// By index. `testfs-OST0002.osc.active=0` takes one out of use: it gets no new files.
+fn osts_of(config: &FsConfig, fsname: FsName) -> Vec<OstAt> {
+    let is_off = |id: TargetId| {
+        let name = format!("{}.osc.active", id.name(fsname));
+        config.params.iter().any(|(param, value)| *param == name && value == "0")
+    };
+    let ost = |info: &TargetInfo| {
+        let id = TargetId::from_u32(info.id).filter(|id| id.kind == TargetKind::Ost)?;
+        Some(OstAt { index: id.index, node: info.nid, is_active: !is_off(id) })
+    };
+    let mut osts: Vec<OstAt> = config.targets.iter().filter_map(ost).collect();
+    osts.sort_unstable_by_key(|ost| ost.index);
+    osts
+}
+
 fn version(config: &FsConfig) -> u64 {
     config.version
 }
@@ -137,4 +143,20 @@ fn replace(path: &std::path::Path, bytes: &[u8]) -> std::io::Result<()> {
     let fresh = path.with_extension("new");
     std::fs::write(&fresh, bytes)?;
     std::fs::rename(&fresh, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn osts_come_by_index_and_may_be_out_of_use() {
+        let info = |id: TargetId| TargetInfo { id: id.to_u32(), nid: u64::from(id.index) + 7, port: 1, instance: 1 };
+        let params = vec![("testfs-OST0002.osc.active".to_owned(), "0".to_owned())];
+        let targets = vec![info(TargetId::mdt(0)), info(TargetId::ost(2)), info(TargetId::ost(1))];
+        let config = FsConfig { targets, params, ..FsConfig::default() };
+        let ost = |index, is_active| OstAt { index, node: u64::from(index) + 7, is_active };
+        assert_eq!(osts_of(&config, "testfs".parse().expect("a name")), [ost(1, true), ost(2, false)]);
+        assert_eq!(osts_of(&config, "other".parse().expect("a name")), [ost(1, true), ost(2, true)]);
+    }
 }
