@@ -95,7 +95,9 @@ impl<K: Copy + Ord, V> Ascending<K, V> {
         let at = self.find(key)?;
         let value = self.places[at].1.take()?;
         self.len -= 1;
-        self.close_holes();
+        if at == 0 || self.places.len() > 2 * self.len + HOLES_MIN || at + 1 == self.places.len() {
+            self.close_holes();
+        }
         Some(value)
     }
 

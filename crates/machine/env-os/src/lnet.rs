@@ -146,16 +146,14 @@ impl Lnet {
 
     /// A message of `bytes` behind `gate`: whether it goes now. If not, the gate is opened later.
     pub(crate) fn send(&self, peer: Nid, gate: &Arc<Gate>, bytes: usize) -> bool {
-        self.state().credits.send(peer, Arc::clone(gate), bytes).is_some()
+        self.state().credits.send(peer, || Arc::clone(gate), bytes)
     }
 
     /// Messages to `peer` are done.
     pub(crate) fn complete(&self, peer: Nid, messages: &[usize]) {
         let mut go = Vec::new();
         let mut state = self.state();
-        for bytes in messages {
-            state.credits.complete(peer, *bytes, &mut go);
-        }
+        state.credits.complete_all(peer, messages, &mut go);
         drop(state);
         go.iter().for_each(|gate| gate.release());
     }

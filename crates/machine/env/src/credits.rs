@@ -38,6 +38,12 @@ impl Level {
         self.now >= 0
     }
 
+    /// Gives `count` back for which nobody waits.
+    fn give_all(&mut self, count: usize) {
+        self.now += i64::try_from(count).expect("messages of one queue are counted in memory");
+        assert!(self.now <= self.max, "a credit comes back once");
+    }
+
     /// Gives one back; whether somebody waits for it.
     fn give(&mut self) -> bool {
         self.now += 1;
@@ -97,24 +103,36 @@ impl<K: Copy + Ord, M> Credits<K, M> {
         idle && self.peers.remove(&peer).is_some()
     }
 
-    /// A message for `peer`: given back if it goes now, kept if it has to wait.
+    /// A message for `peer`: whether it goes now. If not, `what` names it while it waits.
     ///
     /// # Panics
     /// When the peer is not known.
-    pub fn send(&mut self, peer: K, what: M, bytes: usize) -> Option<M> {
+    pub fn send(&mut self, peer: K, what: impl FnOnce() -> M, bytes: usize) -> bool {
         let state = self.peers.get_mut(&peer).expect("a peer is made known before messages go to it");
         state.bytes += bytes;
-        let message = Message { what, bytes };
         if !state.level.take() {
-            state.waiting.push_back(message);
-            return None;
+            state.waiting.push_back(Message { what: what(), bytes });
+            return false;
         }
         let interface = &mut self.interfaces[state.interface];
-        if interface.level.take() {
-            return Some(message.what);
+        let goes = interface.level.take();
+        if !goes {
+            interface.waiting.push_back((peer, Message { what: what(), bytes }));
         }
-        interface.waiting.push_back((peer, message));
-        None
+        goes
+    }
+
+    /// [`Credits::complete`] of each of `messages`, by its bytes: one step where nobody waits.
+    pub fn complete_all(&mut self, peer: K, messages: &[usize], go: &mut Vec<M>) {
+        let state = self.peers.get_mut(&peer).expect("a peer with messages under way is known");
+        let interface = &mut self.interfaces[state.interface];
+        if state.waiting.is_empty() && interface.waiting.is_empty() {
+            state.bytes -= messages.iter().sum::<usize>();
+            state.level.give_all(messages.len());
+            interface.level.give_all(messages.len());
+            return;
+        }
+        messages.iter().for_each(|bytes| self.complete(peer, *bytes, go));
     }
 
     /// A message of `bytes` that went to `peer` is done; those that go now in its place are added to `go`.
@@ -213,8 +231,8 @@ mod tests {
         fn send(&mut self, peer: usize) {
             let message = (peer, self.next[peer]);
             self.next[peer] += 1;
-            let goes = self.credits.send(peer, message, 10);
-            self.leave(goes);
+            let goes = self.credits.send(peer, || message, 10);
+            self.leave(goes.then_some(message));
         }
 
         fn leave(&mut self, messages: impl IntoIterator<Item = Sent>) {
@@ -229,6 +247,15 @@ mod tests {
             let (peer, _) = self.under_way.swap_remove(at);
             let mut go = Vec::new();
             self.credits.complete(peer, 10, &mut go);
+            self.leave(go);
+        }
+
+        /// All of a peer's at once.
+        fn complete_all(&mut self, peer: usize) {
+            let (done, left) = self.under_way.drain(..).partition::<Vec<_>, _>(|(to, _)| *to == peer);
+            self.under_way = left;
+            let mut go = Vec::new();
+            self.credits.complete_all(peer, &vec![10; done.len()], &mut go);
             self.leave(go);
         }
 
@@ -261,6 +288,8 @@ mod tests {
             for _ in 0..5_000 {
                 if rig.under_way.is_empty() || chance(&mut state, 100) < 52 {
                     rig.send(chance(&mut state, PEERS as u64) as usize);
+                } else if chance(&mut state, 8) == 0 {
+                    rig.complete_all(chance(&mut state, PEERS as u64) as usize);
                 } else {
                     let at = chance(&mut state, rig.under_way.len() as u64) as usize;
                     rig.complete(at);

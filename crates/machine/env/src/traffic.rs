@@ -53,13 +53,23 @@ impl Clone for Traffic {
 impl Traffic {
     /// A message of `bytes` was handed to the network.
     pub fn sent(&self, bytes: usize) {
-        self.send_count.fetch_add(1, Ordering::Relaxed);
+        self.sent_all(1, bytes);
+    }
+
+    /// So many messages were, `bytes` in all.
+    pub fn sent_all(&self, count: usize, bytes: usize) {
+        self.send_count.fetch_add(count as u64, Ordering::Relaxed);
         self.send_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// A message of `bytes` came.
     pub fn received(&self, bytes: usize) {
-        self.recv_count.fetch_add(1, Ordering::Relaxed);
+        self.received_all(1, bytes);
+    }
+
+    /// So many messages came, `bytes` in all.
+    pub fn received_all(&self, count: usize, bytes: usize) {
+        self.recv_count.fetch_add(count as u64, Ordering::Relaxed);
         self.recv_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 

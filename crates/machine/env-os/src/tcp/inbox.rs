@@ -22,12 +22,13 @@ pub(super) struct TcpRecv {
     shared: Rc<Shared>,
     half: Option<OwnedReadHalf>, // none once closed
     buffer: BytesMut,
-    missing: usize, // bytes of the frame at the front of `buffer` that have not arrived, as far as is known
+    came: (usize, usize), // messages and their bytes since the node's account was told
+    missing: usize,       // bytes of the frame at the front of `buffer` that have not arrived, as far as is known
 }
 
 impl TcpRecv {
     pub(super) fn new(shared: Rc<Shared>, half: OwnedReadHalf) -> TcpRecv {
-        TcpRecv { shared, half: Some(half), buffer: BytesMut::new(), missing: FRAME_HEADER_BYTES }
+        TcpRecv { shared, half: Some(half), buffer: BytesMut::new(), came: (0, 0), missing: FRAME_HEADER_BYTES }
     }
 
     /// The next frame of the buffer, heartbeats left out.
@@ -46,7 +47,8 @@ impl TcpRecv {
             header.check_in_place(&mut payload)?;
             payload.advance(FRAME_HEADER_BYTES);
             if header.kind != FrameKind::Heartbeat {
-                self.shared.config.traffic.received(header.length);
+                self.came.0 += 1;
+                self.came.1 += header.length;
                 return Ok(Some(Frame::new(header.kind, header.id, payload.freeze())));
             }
         }
@@ -62,7 +64,16 @@ impl TcpRecv {
         }
     }
 
+    /// Once a read: the account is shared with other threads.
+    fn tell(&mut self) {
+        let (count, bytes) = std::mem::take(&mut self.came);
+        if count > 0 {
+            self.shared.config.traffic.received_all(count, bytes);
+        }
+    }
+
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.tell();
         self.reserve();
         let Some(half) = &mut self.half else { return Poll::Ready(Ok(0)) };
         pin!(half.read_buf(&mut self.buffer)).poll(cx)
@@ -112,6 +123,7 @@ impl LinkRecv for TcpRecv {
 
 impl Drop for TcpRecv {
     fn drop(&mut self) {
+        self.tell();
         self.shared.close();
     }
 }

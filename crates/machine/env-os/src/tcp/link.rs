@@ -15,7 +15,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::task::AbortHandle;
 use types::Nid;
-use wire::{FRAME_HEADER_BYTES, Frame, FrameError, FrameKind, Message, Parts};
+use wire::{Frame, FrameError, FrameKind, Message, Parts};
 
 use super::bridge::Crossing;
 use super::bulk;
@@ -155,7 +155,6 @@ impl LinkSend for TcpSend {
         if !self.0.is_open() {
             return Err(LinkDown);
         }
-        self.0.config.traffic.sent(frame.payload_len());
         let outbox = if frame.kind == FrameKind::BulkData { &self.0.bulk_out } else { &self.0.control };
         if let Err(fault) = outbox.push(frame) {
             self.0.fail(&fault);
@@ -168,9 +167,7 @@ impl LinkSend for TcpSend {
         if !self.0.is_open() {
             return Err(LinkDown);
         }
-        let bytes = message.frame_bytes();
-        self.0.config.traffic.sent(bytes - FRAME_HEADER_BYTES);
-        if let Err(fault) = self.0.control.push_message(message, bytes) {
+        if let Err(fault) = self.0.control.push_message(message, message.frame_bytes()) {
             self.0.fail(&fault);
             return Err(LinkDown);
         }

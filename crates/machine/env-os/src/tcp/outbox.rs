@@ -176,6 +176,7 @@ impl Outbox {
         queue.admit(held, self.config.crc); // nothing comes behind them, so their credits do not matter
         let mut cx = Context::from_waker(Waker::noop());
         while queue.bytes > 0 && matches!(queue.poll_write(&mut cx), Poll::Ready(Ok(_))) {}
+        self.count_sent(&queue.done);
         let (frames, bytes) = queue.charged;
         *queue = Queue::default();
         drop(queue);
@@ -207,6 +208,11 @@ impl Outbox {
         }
     }
 
+    fn count_sent(&self, frames: &[usize]) {
+        let bytes = frames.iter().sum::<usize>() - FRAME_HEADER_BYTES * frames.len();
+        self.config.traffic.sent_all(frames.len(), bytes);
+    }
+
     /// Credits of the frames that are written.
     fn give_back(&self, queue: &mut Queue) {
         if queue.done.is_empty() {
@@ -216,6 +222,7 @@ impl Outbox {
         queue.charged.0 -= frames;
         queue.charged.1 -= bytes;
         self.config.lnet.complete(self.peer, &queue.done);
+        self.count_sent(&queue.done);
         queue.done.clear();
         if let Some(gauge) = &self.gauge {
             gauge.take(frames, bytes);
