@@ -3,6 +3,7 @@
 //! Invariants
 //! - `changes` holds exactly the answered changes above the last known commit, by place in history.
 //! - An open stays, in `changes` or in `opens`, until its close is durable.
+//! - `bytes` is what the messages in `changes` hold, bulk data not counted.
 
 use std::collections::BTreeMap;
 
@@ -37,6 +38,7 @@ pub(crate) type Place = (Transno, Xid);
 /// The replay list of one import.
 pub(crate) struct ReplayList<B> {
     changes: BTreeMap<Place, Box<Kept<B>>>,
+    bytes: u64,
     /// Durable opens that are not known to be durably closed.
     opens: BTreeMap<Place, Box<Kept<B>>>,
     /// Where each open of either map stands.
@@ -45,7 +47,7 @@ pub(crate) struct ReplayList<B> {
 
 impl<B> ReplayList<B> {
     pub(crate) fn new() -> ReplayList<B> {
-        ReplayList { changes: BTreeMap::new(), opens: BTreeMap::new(), open_places: BTreeMap::new() }
+        ReplayList { changes: BTreeMap::new(), bytes: 0, opens: BTreeMap::new(), open_places: BTreeMap::new() }
     }
 
     pub(crate) fn insert(&mut self, kept: Box<Kept<B>>, committed: Transno) {
@@ -53,7 +55,10 @@ impl<B> ReplayList<B> {
         if kept.keep == Keep::Open {
             self.open_places.insert(place.1, place);
         }
-        self.changes.insert(place, kept);
+        self.bytes += bytes_of(&kept.request);
+        if let Some(before) = self.changes.insert(place, kept) {
+            self.bytes -= bytes_of(&before.request);
+        }
         if place.0 <= committed {
             self.prune(committed);
         }
@@ -77,6 +82,7 @@ impl<B> ReplayList<B> {
                 break;
             }
             let (place, kept) = entry.remove_entry();
+            self.bytes -= bytes_of(&kept.request);
             match kept.keep {
                 Keep::No => {}
                 Keep::Open => drop(self.opens.insert(place, kept)),
@@ -112,11 +118,22 @@ impl<B> ReplayList<B> {
         self.changes.len() + self.opens.len()
     }
 
+    /// Bytes of the messages that a commit would let go of.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(crate) fn clear(&mut self) {
         self.changes.clear();
+        self.bytes = 0;
         self.opens.clear();
         self.open_places.clear();
     }
+}
+
+/// Memory of a kept message: its header and its buffers.
+fn bytes_of(request: &Request) -> u64 {
+    (size_of::<Request>() + request.bufs.iter().map(bytes::Bytes::len).sum::<usize>()) as u64
 }
 
 #[cfg(test)]
@@ -137,6 +154,23 @@ mod tests {
         list.insert(kept(2, 11, Keep::No), Transno(0));
         list.prune(Transno(11));
         assert_eq!((list.len(), list.is_dirty()), (1, false));
+    }
+
+    #[test]
+    fn bytes_are_counted_until_they_are_durable() {
+        let mut list = ReplayList::new();
+        let mut large = kept(1, 10, Keep::Open);
+        large.request.bufs.push(bytes::Bytes::from(vec![0; 5_000]));
+        list.insert(large, Transno(0));
+        let one = list.bytes();
+        assert!(one >= 5_000);
+        list.insert(kept(2, 11, Keep::No), Transno(0));
+        list.insert(kept(2, 11, Keep::No), Transno(0)); // answered again
+        assert!(list.bytes() > one && list.bytes() < 2 * one);
+        list.prune(Transno(10));
+        assert!(list.bytes() > 0 && list.bytes() < one, "an open that is durable is not what a commit waits for");
+        list.prune(Transno(11));
+        assert_eq!((list.bytes(), list.len()), (0, 1));
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct EndpointConfig {
     pub ping_dirty: Span,
     /// Written bytes that one target may hold without having made them durable.
     pub unstable_bytes_max: u64,
+    /// Bytes of changes kept for replay beyond which the target is asked to commit (design 10.5).
+    pub replay_bytes_max: u64,
     /// Pause before the second attempt to connect; doubles from there.
     pub reconnect_min: Span,
     /// Longest pause between attempts to connect.
@@ -49,6 +51,7 @@ impl Default for EndpointConfig {
             ping_every: Span::secs(10),
             ping_dirty: Span::secs(1),
             unstable_bytes_max: limits::UNSTABLE_BYTES_MAX_DEFAULT,
+            replay_bytes_max: limits::REPLAY_BYTES_MAX_DEFAULT,
             reconnect_min: Span::millis(50),
             reconnect_max: Span::secs(1),
         }

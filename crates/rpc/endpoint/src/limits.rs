@@ -9,6 +9,10 @@ pub const TAGS_DEFAULT: u32 = 64;
 /// Written bytes of one target that may wait for its commit: 16 transfers of 4 MiB (design 10.6).
 pub const UNSTABLE_BYTES_MAX_DEFAULT: u64 = 64 << 20;
 
+/// Bytes of changes kept for replay, data not counted: some 60,000 creates, so that a commit is asked for only where the
+/// target's own interval and bound do not hold.
+pub const REPLAY_BYTES_MAX_DEFAULT: u64 = 64 << 20;
+
 const _: () = assert!(TAGS_DEFAULT <= RPCS_IN_FLIGHT_DEFAULT);
 const _: () = assert!(UNSTABLE_BYTES_MAX_DEFAULT >= wire::BULK_BYTES_MAX as u64);
 

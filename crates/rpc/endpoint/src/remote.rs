@@ -217,6 +217,9 @@ impl Remote {
         let xid = self.import.borrow_mut().submit(submit, now);
         self.drive();
         self.pump_at(now);
+        if self.import.borrow().replay_bytes() > self.core.config.replay_bytes_max {
+            self.ask_for_commit();
+        }
         Sent::new(Rc::clone(self), xid, outcome)
     }
 

@@ -6,12 +6,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use common::{Disk, Rules, Toy, addr, call, client, increment, node, read, serve, write};
-use endpoint::{Call, CallError, Endpoint};
+use common::{Disk, Fixed, Rules, Toy, addr, call, client, increment, node, read, serve, write};
+use endpoint::{Call, CallError, Endpoint, EndpointConfig};
 use env::Env;
 use env_sim::{Cut, Faults, Sim, SimConfig};
 use service::Node;
-use types::{Errno, Span};
+use types::{ClientId, Errno, Span};
 use wire::{Frame, FrameKind, Opcode};
 
 /// Runs `test` as the client of a served toy.
@@ -75,6 +75,23 @@ fn written_bytes_are_accounted_until_they_are_durable_and_no_further_than_the_bo
         assert!(remote.unstable_bytes() > 0);
         remote.call(call(Opcode::MdtSync, 0)).await.expect("committed");
         assert_eq!((remote.unstable_bytes(), remote.kept()), (0, 0));
+    });
+}
+
+#[test]
+fn changes_kept_for_replay_are_bounded_where_the_target_does_not_commit_by_itself() {
+    let rules = Rules { commit_every: Span::secs(100_000), ..Rules::default() };
+    check(rules, Faults::default(), |env, world| async move {
+        let config = EndpointConfig { client: ClientId(6), replay_bytes_max: 64 << 10, ..EndpointConfig::default() };
+        let endpoint = Endpoint::new(&env, config, Rc::new(Fixed(world.at)));
+        let remote = endpoint.remote(common::TARGET);
+        remote.set_commit_call(call(Opcode::MdtSync, 0));
+        let mut most = 0;
+        for _ in 0..2_000 {
+            remote.call(increment(1)).await.expect("done");
+            most = most.max(remote.kept());
+        }
+        assert!((100..400).contains(&most), "{most} changes were kept at once, of some 280 bytes each");
     });
 }
 

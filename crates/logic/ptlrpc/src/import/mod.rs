@@ -208,6 +208,12 @@ impl<B: Default, W> Import<B, W> {
         self.kept.len()
     }
 
+    /// Bytes of the changes that are not known to be durable, bulk data not counted.
+    #[must_use]
+    pub fn replay_bytes(&self) -> u64 {
+        self.kept.bytes()
+    }
+
     /// Takes a request in; it is sent when tags, requests in flight and state allow.
     pub fn submit(&mut self, submit: Submit<B, W>, now: Instant) -> Xid {
         if !self.wanted {
