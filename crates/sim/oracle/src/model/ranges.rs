@@ -114,6 +114,9 @@ impl Model {
             Ok((parent, name)) if errors.is_empty() => {
                 self.entries(parent).insert(name, ino);
                 let node = self.node_mut(ino);
+                if node.nlink == 0 {
+                    node.synced = None; // what was fsynced had no name: this one is not durable
+                }
                 (node.nlink, node.linkable) = (node.nlink + 1, false);
                 return Ok(Expect::Attr(ino));
             }
