@@ -1,28 +1,25 @@
 //! Inputs near valid ones.
 
+use types::SplitMix64;
+
 /// Inputs kept at most; beyond that a random one is replaced.
 const CORPUS_MAX: usize = 256;
 /// Bytes of an input at most.
 const INPUT_BYTES_MAX: usize = 64 << 10;
 
 pub(crate) struct Mutator {
-    state: u64,
+    chance: SplitMix64,
     corpus: Vec<Vec<u8>>,
 }
 
 impl Mutator {
     pub(crate) fn new(seed: u64, mut corpus: Vec<Vec<u8>>) -> Mutator {
         corpus.push(Vec::new());
-        Mutator { state: seed, corpus }
+        Mutator { chance: SplitMix64::new(seed), corpus }
     }
 
     fn random(&mut self) -> u64 {
-        // SplitMix64 (Steele, Lea, Flood 2014)
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.chance.bits()
     }
 
     fn below(&mut self, bound: usize) -> usize {

@@ -196,12 +196,12 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::chance::Chance;
+    use types::SplitMix64;
 
     /// Two rings in one slab, each against an ordered map.
     #[test]
     fn entries_keep_their_order_whatever_leaves() {
-        let (mut blocks, mut chance) = (Blocks::default(), Chance::new(5));
+        let (mut blocks, mut chance) = (Blocks::default(), SplitMix64::new(5));
         let mut lists = [(Ring::EMPTY, BTreeMap::new()), (Ring::EMPTY, BTreeMap::new())];
         for step in 0..200_000_u32 {
             let (ring, map) = &mut lists[chance.below(2) as usize];

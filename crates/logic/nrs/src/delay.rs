@@ -7,9 +7,8 @@
 //!
 //! Lustre: `nrs_delay.c`, which holds 51 % at `pct` 50 and knows whole seconds only.
 
-use types::{Instant, Span};
+use types::{Instant, Span, SplitMix64};
 
-use crate::chance::Chance;
 use crate::wheel::{Wheel, WheelHandle};
 use crate::{Broken, Descriptor, Id, Mode, Next, Policy, Queue, Refusal, Refused, Removal, Request, Start, Tunable, number_in};
 use std::rc::Rc;
@@ -40,7 +39,7 @@ struct Delay {
     max: Span,
     pct: u64,
     held: Wheel<Id>,
-    chance: Chance,
+    chance: SplitMix64,
 }
 
 /// The policy, for registration.
@@ -50,7 +49,7 @@ pub fn delay<R: Request + 'static>() -> Descriptor<R> {
             return Err(Refusal::invalid(format!("delay takes no argument, not '{}'", start.arg)));
         }
         let one = |cpt: &types::CptIndex| {
-            let seed = Chance::new(start.seed ^ u64::from(cpt.0)).next();
+            let seed = SplitMix64::new(start.seed ^ u64::from(cpt.0)).bits();
             Box::new(Delay::new(seed, start.now)) as Box<dyn Policy<R>>
         };
         Ok(start.partitions.iter().map(one).collect())
@@ -60,7 +59,7 @@ pub fn delay<R: Request + 'static>() -> Descriptor<R> {
 
 impl Delay {
     fn new(seed: u64, now: Instant) -> Delay {
-        Delay { min: MIN_DEFAULT, max: MAX_DEFAULT, pct: PCT_DEFAULT, held: Wheel::new(now), chance: Chance::new(seed) }
+        Delay { min: MIN_DEFAULT, max: MAX_DEFAULT, pct: PCT_DEFAULT, held: Wheel::new(now), chance: SplitMix64::new(seed) }
     }
 
     fn draw(&mut self) -> Span {

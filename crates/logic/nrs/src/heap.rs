@@ -276,8 +276,8 @@ fn index(at: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chance::Chance;
     use std::collections::{BTreeMap, BTreeSet};
+    use types::SplitMix64;
 
     fn assert_ordered(heap: &IndexedHeap<(u64, u64)>) {
         for at in 0..heap.len() {
@@ -290,7 +290,7 @@ mod tests {
     /// A million random insertions, pops, removals and moves, against a reference ordered set.
     #[test]
     fn it_agrees_with_an_ordered_set() {
-        let mut chance = Chance::new(7);
+        let mut chance = SplitMix64::new(7);
         let mut heap = IndexedHeap::default();
         let mut reference = BTreeSet::new();
         let mut handles: Vec<HeapHandle> = Vec::new();

@@ -7,7 +7,6 @@
 
 mod blocks;
 mod calendar;
-mod chance;
 mod command;
 mod control;
 mod crre;

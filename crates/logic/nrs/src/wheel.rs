@@ -250,21 +250,21 @@ impl<T: Copy> Wheel<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chance::Chance;
     use std::collections::BTreeMap;
+    use types::SplitMix64;
 
     /// Random insertions, removals and looks, against a map ordered by time.
     #[test]
     fn it_agrees_with_an_ordered_map() {
         for seed in 0..20 {
-            let mut chance = Chance::new(seed);
-            let mut now = Instant(chance.next() >> chance.below(40).min(30));
+            let mut chance = SplitMix64::new(seed);
+            let mut now = Instant(chance.bits() >> chance.below(40).min(30));
             let mut wheel = Wheel::new(now);
             let mut reference: BTreeMap<(u64, u64), WheelHandle> = BTreeMap::new();
             for step in 0..20_000_u64 {
                 match chance.below(8) {
                     0..4 => {
-                        let ahead = chance.next() >> (20 + chance.below(44));
+                        let ahead = chance.bits() >> (20 + chance.below(44));
                         let at = Instant(now.0.saturating_add(ahead).min(u64::MAX - TICK.0));
                         let handle = wheel.insert(at, step);
                         reference.insert((at.0.div_ceil(TICK.0), step), handle);
@@ -283,7 +283,7 @@ mod tests {
                         reference.remove(&due);
                     }
                     _ => {
-                        now = Instant(now.0.saturating_add(chance.next() >> (30 + chance.below(34))));
+                        now = Instant(now.0.saturating_add(chance.bits() >> (30 + chance.below(34))));
                         let tick = now.0 / TICK.0;
                         let mut last = 0;
                         while let Some(value) = wheel.pop(now) {

@@ -145,7 +145,7 @@ fn check(case: &Case, seed: u64, steps: u64) {
     for (parameter, value) in case.tunables {
         set(&mut head, parameter, value);
     }
-    let mut chance = Chance(seed);
+    let mut chance = Chance::new(seed);
     let clients = 1 + chance.below(23);
     let mut reference = Reference {
         quantum: 0,

@@ -56,7 +56,7 @@ impl Storm {
         let mut policies = vec![one, two];
         policies.extend(nrs::policies());
         Storm {
-            chance: Chance(seed),
+            chance: Chance::new(seed),
             now: Instant(SECOND),
             service: Service::new(PARTITIONS as u32, &policies),
             moods: vec![mood, other],

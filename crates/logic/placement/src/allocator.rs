@@ -2,8 +2,8 @@
 //! balanced, else round robin (spec namespace 2.9).
 
 use layout::{STRIPE_COUNT_DEFAULT, STRIPE_COUNT_MAX, Template};
+use types::SplitMix64;
 
-use crate::rng::Rng;
 use crate::weighted::{Weighted, is_balanced};
 use crate::{Ost, PlacementError, Policy, RoundRobin};
 
@@ -12,14 +12,14 @@ use crate::{Ost, PlacementError, Policy, RoundRobin};
 pub struct Allocator {
     round_robin: RoundRobin,
     weighted: Weighted,
-    rng: Rng,
+    rng: SplitMix64,
 }
 
 impl Allocator {
     /// Starts anywhere: `seed` keeps many MDTs from starting together, and is all the chance that there is.
     #[must_use]
     pub fn new(seed: u64) -> Allocator {
-        Allocator { round_robin: RoundRobin::new(seed), weighted: Weighted::default(), rng: Rng(seed) }
+        Allocator { round_robin: RoundRobin::new(seed), weighted: Weighted::default(), rng: SplitMix64::new(seed) }
     }
 
     /// OST indices for a file as `template` wants it, stripe 0 first; `now` in seconds, from any start. A count above the

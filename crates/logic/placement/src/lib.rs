@@ -8,7 +8,6 @@
 
 mod allocator;
 mod policy;
-mod rng;
 mod round_robin;
 mod space;
 mod weighted;

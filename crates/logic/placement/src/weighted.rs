@@ -12,7 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::rng::Rng;
+use types::SplitMix64;
+
 use crate::{Ost, Policy};
 
 /// A penalty that nobody renews is halved after so many `maxage_secs`, and again and again.
@@ -79,7 +80,7 @@ pub(crate) fn is_balanced(osts: &[Ost], policy: &Policy) -> bool {
 
 impl Weighted {
     /// Up to `count` OSTs, in the order in which they were drawn.
-    pub(crate) fn choose(&mut self, count: usize, osts: &[Ost], policy: &Policy, now: u64, rng: &mut Rng) -> Vec<u32> {
+    pub(crate) fn choose(&mut self, count: usize, osts: &[Ost], policy: &Policy, now: u64, rng: &mut SplitMix64) -> Vec<u32> {
         let all = candidates(osts, policy);
         self.remember(&all, now, u64::from(policy.maxage_secs) * IDLE_AGES);
         let mut left = all.clone();
@@ -110,7 +111,7 @@ impl Weighted {
     }
 
     /// Position of the one that chance took.
-    fn draw(&self, left: &[Candidate], rng: &mut Rng) -> usize {
+    fn draw(&self, left: &[Candidate], rng: &mut SplitMix64) -> usize {
         let weights: Vec<u64> = left.iter().map(|one| self.weight(one)).collect();
         let total = weights.iter().fold(0u64, |sum, weight| sum.saturating_add(*weight));
         if total == 0 {
@@ -189,7 +190,7 @@ mod tests {
 
     /// How often each of them is chosen in `number` files of one stripe.
     fn uses(rooms: &[u64], prio: u8, number: usize, seed: u64) -> Vec<usize> {
-        let (mut weighted, mut rng, osts) = (Weighted::default(), Rng(seed), osts(rooms));
+        let (mut weighted, mut rng, osts) = (Weighted::default(), SplitMix64::new(seed), osts(rooms));
         let mut uses = vec![0; rooms.len()];
         for _ in 0..number {
             uses[weighted.choose(1, &osts, &policy(prio), 0, &mut rng)[0] as usize] += 1;
@@ -240,7 +241,7 @@ mod tests {
     fn all_fill_up_together() {
         let before = [200, 500, 1_000, 350];
         let mut osts = osts(&before.map(|gib| gib << 30));
-        let (mut weighted, mut rng) = (Weighted::default(), Rng(3));
+        let (mut weighted, mut rng) = (Weighted::default(), SplitMix64::new(3));
         for _ in 0..before.iter().sum::<u64>() / 2 {
             let index = weighted.choose(1, &osts, &Policy::default(), 0, &mut rng)[0];
             let room = &mut osts[index as usize].bytes_avail;
@@ -262,7 +263,7 @@ mod tests {
                 .zip(&rooms)
                 .map(|(index, room)| Ost { index, node: u64::from(index % 3), usable: usable >> index & 1 == 1, bytes_avail: *room })
                 .collect();
-            let (mut weighted, mut rng) = (Weighted::default(), Rng(seed));
+            let (mut weighted, mut rng) = (Weighted::default(), SplitMix64::new(seed));
             let able = osts.iter().filter(|ost| ost.usable).count();
             for step in 0..5u64 {
                 let file = weighted.choose(count, &osts, &policy(prio), now.saturating_add(step * 30), &mut rng);
@@ -279,7 +280,7 @@ mod tests {
         fn who_has_no_room_is_taken_last(rooms in proptest::collection::vec(1u64 << 20..1 << 50, 1..8), seed: u64) {
             let mut osts = osts(&rooms);
             osts.push(Ost { index: 99, node: 9, usable: true, bytes_avail: Some(0) });
-            let file = Weighted::default().choose(rooms.len(), &osts, &policy(100), 0, &mut Rng(seed));
+            let file = Weighted::default().choose(rooms.len(), &osts, &policy(100), 0, &mut SplitMix64::new(seed));
             prop_assert!(!file.contains(&99));
         }
     }

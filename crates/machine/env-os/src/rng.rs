@@ -1,21 +1,22 @@
-//! Random bits that need not be secret: SplitMix64, seeded by the kernel.
+//! Random bits that need not be secret, seeded by the kernel.
 
 use std::cell::Cell;
 
+use types::SplitMix64;
+
 /// One per executor.
-pub(crate) struct Rng(Cell<u64>);
+pub(crate) struct Rng(Cell<SplitMix64>);
 
 impl Rng {
     pub(crate) fn from_os() -> Rng {
-        Rng(Cell::new(os_random()))
+        Rng(Cell::new(SplitMix64::new(os_random())))
     }
 
     pub(crate) fn next(&self) -> u64 {
-        let state = self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.0.set(state);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        let mut chance = self.0.get();
+        let bits = chance.bits();
+        self.0.set(chance);
+        bits
     }
 }
 

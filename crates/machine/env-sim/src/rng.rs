@@ -1,37 +1,33 @@
-//! Seeded random numbers: SplitMix64, whose whole state is one word and whose sequence never changes between versions.
+//! Seeded random numbers, whose sequence never changes between versions.
 
-use types::Span;
+use types::{Span, SplitMix64};
 
 /// A stream of numbers from a seed.
 #[derive(Clone, Debug)]
-pub struct Rng(u64);
+pub struct Rng(SplitMix64);
 
 impl Rng {
     /// The stream of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Rng {
-        Rng(seed ^ 0x6a09_e667_f3bc_c909)
+        Rng(SplitMix64::new(seed ^ 0x6a09_e667_f3bc_c909))
     }
 
     /// A stream of its own that starts from here: adding draws to one does not shift the other.
     #[must_use]
     pub fn fork(&mut self) -> Rng {
-        Rng(self.bits())
+        Rng(SplitMix64::new(self.bits()))
     }
 
     /// 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// A number below `bound`, which is not zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "there is no number below zero");
-        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
+        self.0.below(bound)
     }
 
     /// An index into something of `len` elements, which is not empty.

@@ -137,14 +137,5 @@ fn span_between(bits: u64, low: Span, high: Span) -> Span {
     Span(low.0 + bits % (high.0 - low.0 + 1))
 }
 
-/// The next number of a sequence (SplitMix64): chance that belongs to the disk and not to the run.
-fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 #[cfg(test)]
 mod tests;

@@ -169,7 +169,7 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chance::Chance;
+    use types::SplitMix64;
 
     const RPC_100: Rate = Rate::Rpc { milli: 100_000 };
 
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn no_mixture_exceeds_the_rate() {
         for seed in 0..40 {
-            let mut chance = Chance::new(seed);
+            let mut chance = SplitMix64::new(seed);
             let rate = 1 + chance.below(100_000);
             let depth = 1 + chance.below(8) as u32;
             let realtime = chance.below(2) == 0;

@@ -1,11 +1,10 @@
 use std::collections::BTreeMap;
 
-use types::{Errno, Nid};
+use types::{Errno, Nid, SplitMix64};
 use wire::Opcode;
 
 use super::*;
 use crate::ID_NONE;
-use crate::chance::Chance;
 use crate::testing::{Left, Req, Server, ms};
 
 fn server(partitions: u32, policy: &str, rules: &[&str]) -> Server {
@@ -250,10 +249,10 @@ fn jobid_patterns_match_any_run() {
 #[test]
 fn the_index_finds_what_a_walk_finds() {
     for seed in 0..20 {
-        let mut chance = Chance::new(seed);
+        let mut chance = SplitMix64::new(seed);
         let mut rules = Rules::new(FieldSet::ALL, Rate::rpc(1), 1);
         for step in 0..400 {
-            let expr = |chance: &mut Chance| match chance.below(6) {
+            let expr = |chance: &mut SplitMix64| match chance.below(6) {
                 0 => format!("uid={{{} {}}}", chance.below(4), chance.below(4)),
                 1 => format!("gid={{{}}}", chance.below(3)),
                 2 => format!("jobid={{j{}}}", chance.below(6)),
@@ -476,7 +475,7 @@ fn statistics_say_which_class_waited_and_why() {
 #[test]
 fn nothing_is_lost_whatever_is_commanded() {
     for seed in 0..30 {
-        let mut chance = Chance::new(seed);
+        let mut chance = SplitMix64::new(seed);
         let node = Rc::new(TbfNode::default());
         node.set(TbfParam::IdleClasses, "8").expect("in range");
         let mut server = Server::new(3, &[node.descriptor(), crate::delay()]);

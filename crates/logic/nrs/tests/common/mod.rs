@@ -9,7 +9,7 @@ use nrs::{
     Broken, Descriptor, Form, Head, HeadKind, Id, Mode, Next, Partitions, Policy, Queue, Refusal, Refused, Removal, Request,
     Start, Tunable, number_in,
 };
-use types::{CptIndex, Extent, Fid, Instant, Nid, OstIndex, Span};
+use types::{CptIndex, Extent, Fid, Instant, Nid, OstIndex, Span, SplitMix64};
 use wire::Opcode;
 
 /// How long a test request may be held.
@@ -215,15 +215,15 @@ impl<R: Request> Service<R> {
     }
 }
 
-/// Chance from a seed (splitmix64).
-pub(crate) struct Chance(pub(crate) u64);
+/// Chance from a seed.
+pub(crate) struct Chance(SplitMix64);
 
 impl Chance {
+    pub(crate) fn new(seed: u64) -> Chance {
+        Chance(SplitMix64::new(seed))
+    }
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
+        self.0.bits()
     }
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use env::{Env, LocalFuture};
-use types::{Errno, Extent, Fid, Span, Timespec};
+use types::{Errno, Extent, Fid, Span, SplitMix64, Timespec};
 
-use super::{MemDisk, next_random, span_between};
+use super::{MemDisk, span_between};
 use crate::{Allocate, Found, IoMode, ObjAttr, ObjStore, Seek, Space};
 
 /// Unit in which a write is torn, and in which space is given out.
@@ -153,8 +153,8 @@ impl Change {
     }
 
     /// As a disk may have it after the power went: some blocks of a write, a truncation or a removal or not.
-    fn apply_torn(&self, object: &mut Option<Object>, keep: u64, random: &mut u64) {
-        let mut kept = || next_random(random) % 100 < keep;
+    fn apply_torn(&self, object: &mut Option<Object>, keep: u64, chance: &mut SplitMix64) {
+        let mut kept = || chance.bits() % 100 < keep;
         match self {
             Change::Write { offset, data, time } => {
                 for (start, piece) in pieces(*offset, data) {
@@ -213,12 +213,12 @@ impl Objects {
     }
 
     pub(super) fn power_cut(&mut self, seed: u64) {
-        let mut random = seed;
+        let mut chance = SplitMix64::new(seed); // the disk's own, not the run's
         // some power cuts come right after a write-back and some long before one
-        let keep = next_random(&mut random) % 101;
+        let keep = chance.bits() % 101;
         for slot in self.slots.values_mut() {
             for change in std::mem::take(&mut slot.unsynced) {
-                change.apply_torn(&mut slot.durable, keep, &mut random);
+                change.apply_torn(&mut slot.durable, keep, &mut chance);
             }
             slot.cached = slot.durable.clone();
         }
