@@ -13,6 +13,8 @@ use crate::Lnet;
 pub struct OsConfig {
     /// CPUs that the executor's thread is bound to; empty leaves it free.
     pub cpus: Vec<u32>,
+    /// An executor without work looks for more for so long before it sleeps, where that is likely to help; zero never does.
+    pub linger: Span,
     /// Plaintext is accepted on addresses that are not loopback.
     pub insecure: bool,
     /// Whether bulk data is checksummed. Headers and messages always are.
@@ -55,6 +57,7 @@ impl Default for OsConfig {
     fn default() -> OsConfig {
         OsConfig {
             cpus: Vec::new(),
+            linger: Span::ZERO,
             insecure: false,
             crc: CrcMode::All,
             handshake: Span::secs(5),

@@ -9,10 +9,11 @@ use std::rc::Rc;
 use std::thread::JoinHandle;
 
 use env::Env;
+use types::Span;
 
 use crate::body::OsBody;
 use crate::lnd::Lnd;
-use crate::{OsConfig, bind};
+use crate::{OsConfig, bind, idle};
 
 /// Runs `main` on an executor of the calling thread and drops all its tasks when `main` is done.
 ///
@@ -20,14 +21,19 @@ use crate::{OsConfig, bind};
 /// When the kernel gives no descriptors for epoll, and inside another executor.
 pub fn run<T, F: Future<Output = T>>(config: OsConfig, main: impl FnOnce(Env) -> F) -> T {
     bind::to_cpus(&config.cpus);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build_local(Default::default())
-        .expect("the kernel gives an epoll descriptor to a starting node");
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_io().enable_time();
+    let window = config.linger;
+    if window > Span::ZERO {
+        builder.on_thread_park(idle::before_park).on_thread_unpark(idle::after_park);
+    }
+    let runtime = builder.build_local(Default::default()).expect("the kernel gives an epoll descriptor to a starting node");
     let lnd = Rc::new(Lnd::start(config));
     let body = Rc::new(OsBody::new(Rc::clone(&lnd)));
-    let result = runtime.block_on(async move { main(Env::new(body)).await });
+    let result = runtime.block_on(async move {
+        let _lingering = idle::Lingering::start(window);
+        main(Env::new(body)).await
+    });
     drop(runtime); // its tasks hang up
     lnd.stop();
     result
@@ -55,7 +61,6 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::Span;
 
     #[test]
     fn an_executor_of_its_own_thread_gives_its_result() {

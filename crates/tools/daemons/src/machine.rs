@@ -23,6 +23,12 @@ pub const SERVICE_CPTS: &[(&str, &[&str])] = &[
 /// Threads of an LND per CPT at most.
 pub const LND_THREADS_MAX: u32 = 64;
 
+/// Microseconds of looking for work before sleep: less than a sleep and the wake after it take.
+pub const LINGER_US: u64 = 50;
+
+/// Microseconds of looking for work before sleep at most: beyond it is a poll, not a pause.
+pub const LINGER_US_MAX: u64 = 1_000;
+
 /// Credits at most: a counter of this size bounds nothing any more.
 pub const CREDITS_MAX: u32 = 1 << 20;
 
@@ -39,6 +45,8 @@ pub struct MachineOptions {
     pub portal_rotor: PortalRotor,
     /// Threads per partition that do the socket work; 0: the executor does it.
     pub lnd_threads: u32,
+    /// The daemon's thread looks for more work for so many microseconds before it sleeps; 0: it sleeps at once.
+    pub linger_us: u64,
     /// Messages under way to all peers; 0: the default.
     pub credits: u32,
     /// Messages under way to one peer; 0: the default.
@@ -57,6 +65,7 @@ impl Default for MachineOptions {
             service_cpts: BTreeMap::new(),
             portal_rotor: PortalRotor::default(),
             lnd_threads: 0,
+            linger_us: LINGER_US,
             credits: 0,
             peer_credits: 0,
             peer_buffer_credits: 0,
@@ -123,6 +132,7 @@ impl MachineOptions {
         }
         add("portal_rotor", self.portal_rotor.as_str().to_owned(), self.portal_rotor != defaults.portal_rotor);
         add("lnd_threads", self.lnd_threads.to_string(), self.lnd_threads != 0);
+        add("linger_us", self.linger_us.to_string(), self.linger_us != defaults.linger_us);
         add("credits", self.credits.to_string(), self.credits != 0);
         add("peer_credits", self.peer_credits.to_string(), self.peer_credits != 0);
         add("peer_buffer_credits", self.peer_buffer_credits.to_string(), self.peer_buffer_credits != 0);
@@ -142,6 +152,7 @@ impl Machine {
         OsConfig {
             cpus: if is_all { Vec::new() } else { own },
             lnd_threads: self.options.lnd_threads,
+            linger: Span::micros(self.options.linger_us),
             cpts: Some(self.cpts.clone()),
             link_cpts: self.link_cpts.clone(),
             lnet: self.lnet.clone(),
@@ -158,6 +169,7 @@ impl Machine {
         add("cpu_npartitions", self.cpts.count().to_string());
         add("cpu_pattern", self.options.cpts.pattern.clone());
         add("lnd_threads", self.options.lnd_threads.to_string());
+        add("linger_us", self.options.linger_us.to_string());
         for (name, services) in SERVICE_CPTS {
             let cpts = services.first().and_then(|service| self.service_cpts.get(service));
             add(name, shown(&cpts.cloned().unwrap_or_else(|| self.cpts.all().collect())));

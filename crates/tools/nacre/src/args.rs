@@ -374,6 +374,10 @@ struct Machine {
     /// Threads per partition that do the socket work; 0: the daemon's one thread does it.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(daemons::machine::LND_THREADS_MAX)))]
     lnd_threads: u32,
+    /// Microseconds for which the daemon's thread looks for more work before it sleeps, where that
+    /// paid lately and nobody else wants the CPU; 0: it sleeps at once.
+    #[arg(long, value_name = "US", default_value_t = daemons::machine::LINGER_US, value_parser = clap::value_parser!(u64).range(0..=daemons::machine::LINGER_US_MAX))]
+    linger_us: u64,
     /// Messages under way to all peers; 0: 8192.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(daemons::machine::CREDITS_MAX)))]
     credits: u32,
@@ -409,6 +413,7 @@ impl Machine {
             service_cpts: set.collect(),
             portal_rotor: self.portal_rotor,
             lnd_threads: self.lnd_threads,
+            linger_us: self.linger_us,
             credits: self.credits,
             peer_credits: self.peer_credits,
             peer_buffer_credits: self.peer_buffer_credits,
