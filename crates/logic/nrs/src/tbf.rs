@@ -455,8 +455,16 @@ impl<R: Request> Policy<R> for Tbf {
         let first = class.queue.front() == Some(id);
         class.queue.remove(queue, id);
         class.counters.removed += 1;
+        let forced = why == Removal::Forced;
         if first {
-            self.advance(queue, at, why == Removal::Forced, now);
+            self.advance(queue, at, forced, now);
+        } else if forced {
+            // one that was promoted: older than those before it, and without a ticket to pay with
+            let bucket = class.bucket;
+            let mut buckets = self.buckets(bucket).borrow_mut();
+            let bucket = buckets.get_mut(bucket);
+            let ticket = bucket.reserve(bucket.pace().cost(queue.request(id).bytes()), true, now);
+            bucket.spend(&ticket, now);
         }
         Ok(())
     }

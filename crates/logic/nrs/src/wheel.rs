@@ -11,7 +11,8 @@
 //! - No entry leaves before its time, and none later than the first look at least a tick after it.
 //! - Everything in a lower level is due before anything in a higher one: the earliest entry is in the first occupied
 //!   slot of the lowest occupied level.
-//! - Entries of one tick leave in the order they were inserted, unless they were inserted on different levels.
+//! - Entries of one tick leave in the order they were inserted: a slot is emptied downwards when the present reaches it,
+//!   before anything of its ticks can be inserted on a lower level.
 
 use types::{Instant, Span};
 

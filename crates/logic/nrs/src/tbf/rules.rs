@@ -87,6 +87,7 @@ impl Rules {
             generation: 1,
         };
         let default = rules.rule(Name::DEFAULT, None, &Settings::default());
+        rules.uid_next += 1;
         rules.slots.push(Some(default));
         rules.by_name.insert(Name::DEFAULT, DEFAULT);
         rules

@@ -354,6 +354,22 @@ fn a_regrouped_rule_counts_each_class_once_and_a_reset_leaves_default_as_it_was(
     assert_eq!(server.run(ms(1), u64::MAX).len(), 3, "nothing is lost, and the default's depth is back");
 }
 
+/// The first command that regroups `default` while it has classes: the number of the new grouping was the old one's.
+#[test]
+fn default_regrouped_first_of_all_counts_its_classes_once() {
+    let mut server = server(1, "tbf jobid", &[]);
+    server.enqueue(0, Req::job("a"));
+    for (command, shown) in [
+        ("change default scope=node", "default * 10000 scope=node, ref 1"),
+        ("change default total=1", "default * 10000 scope=node total=1, ref 1"),
+    ] {
+        command_all(&mut server, &[command]);
+        let rules = server.get("nrs_tbf_rule");
+        assert!(rules.contains(shown), "{rules}");
+    }
+    assert!(server.heads[0].take_disabled().is_empty());
+}
+
 #[test]
 fn a_wrong_command_changes_nothing_and_names_the_word() {
     let mut server = server(2, "tbf jobid", &["start a jobid={x} rate=5", "start b jobid={y}"]);
