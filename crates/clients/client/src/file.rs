@@ -58,6 +58,14 @@ impl File {
     /// # Errors
     /// EBADF if it is not open for reading; EIO from a target, which the error names.
     pub async fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
+        self.read_pieces(offset, len).await.map(data::joined)
+    }
+
+    /// The same bytes in the pieces in which they came, none of them empty: nothing is copied.
+    ///
+    /// # Errors
+    /// Those of [`File::read`].
+    pub async fn read_pieces(&self, offset: u64, len: usize) -> Result<Vec<Bytes>> {
         self.0.check(flags::can_read(self.0.flags), "read")?;
         data::read(&self.0, offset, len).await
     }

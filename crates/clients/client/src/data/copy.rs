@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::{read, write};
+use super::{joined, read, write};
 use crate::Result;
 use crate::file::Open;
 use crate::limits::{COPY_BYTES_MAX, COPY_PIECE_BYTES};
@@ -15,7 +15,7 @@ pub(crate) async fn copy(from: &Rc<Open>, from_offset: u64, to: &Rc<Open>, to_of
     while done < len {
         let piece = (len - done).min(COPY_PIECE_BYTES) as usize;
         let data = match read(from, from_offset + done, piece).await {
-            Ok(data) => data,
+            Ok(pieces) => joined(pieces),
             Err(error) => return if done > 0 { Ok(done) } else { Err(error) },
         };
         let asked = data.len();

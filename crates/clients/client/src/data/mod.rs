@@ -25,7 +25,7 @@ pub(crate) use append::append;
 pub(crate) use close::close;
 pub(crate) use copy::copy;
 pub(crate) use glimpse::{Question, settle};
-pub(crate) use read::read;
+pub(crate) use read::{joined, read};
 pub(crate) use seek::seek;
 pub(crate) use sync::fsync;
 pub(crate) use write::write;

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use endpoint::Bulk;
 use env::LocalFuture;
 use layout::Layout;
@@ -28,14 +28,14 @@ struct Got {
     object: OstAttr,
 }
 
-/// Up to `len` bytes from `offset`.
-pub(crate) async fn read(open: &Rc<Open>, offset: u64, len: usize) -> Result<Bytes> {
+/// Up to `len` bytes from `offset`, in the pieces in which they came.
+pub(crate) async fn read(open: &Rc<Open>, offset: u64, len: usize) -> Result<Vec<Bytes>> {
     if open.read_at.get().is_none() {
         open.read_at.set(Some(open.inner.env.wall()));
     }
     let end = offset.saturating_add(len as u64).min(OFFSET_MAX);
     let (Some(extent), Some(layout)) = (Extent::new(offset, end), open.layout_for_read().await?) else {
-        return Ok(Bytes::new());
+        return Ok(Vec::new());
     };
     let runs = runs(&layout, extent, u64::from(open.inner.config.rpc_bytes));
     let mut got = fetch(open, &layout, &runs).await?;
@@ -119,29 +119,41 @@ async fn fetch_run(open: &Rc<Open>, layout: &Layout, run: &Run) -> Result<Got> {
     Ok(Got { data, object: answer.reply.body() })
 }
 
-/// Puts the runs' bytes where they belong in `[start, end)`; the rest is zeros.
-fn assemble(start: u64, end: u64, runs: &[Run], got: Vec<Got>) -> Bytes {
-    let len = end.saturating_sub(start) as usize;
-    if let ([run], [only]) = (runs, &got[..])
-        && run.parts.len() == 1
-        && only.data.len() >= len
-    {
-        return only.data.slice(..len); // one object, one stretch: handed through without a copy
-    }
-    let mut out = BytesMut::zeroed(len);
+/// Pieces as one; a single one is not copied.
+pub(crate) fn joined(mut pieces: Vec<Bytes>) -> Bytes {
+    if pieces.len() == 1 { pieces.remove(0) } else { pieces.concat().into() }
+}
+
+/// The runs' bytes in the order of the file, from `start` to `end`; what they do not have is zeros.
+fn assemble(start: u64, end: u64, runs: &[Run], got: Vec<Got>) -> Vec<Bytes> {
+    let mut pieces: Vec<(u64, Bytes)> = Vec::with_capacity(runs.len());
     for (run, got) in runs.iter().zip(got) {
-        let mut data = &got.data[..];
+        let mut data = got.data;
         for part in &run.parts {
-            let (bytes, rest) = data.split_at(data.len().min(part.len as usize));
-            data = rest;
-            let at = (part.file_offset - start) as usize;
-            let room = len.saturating_sub(at).min(bytes.len());
-            if room > 0 {
-                out[at..at + room].copy_from_slice(&bytes[..room]);
+            let mut piece = data.split_to(data.len().min(part.len as usize));
+            piece.truncate(end.saturating_sub(part.file_offset) as usize);
+            if !piece.is_empty() {
+                pieces.push((part.file_offset, piece));
             }
         }
     }
-    out.freeze()
+    pieces.sort_unstable_by_key(|(offset, _)| *offset);
+    let mut whole = Vec::with_capacity(pieces.len() + 1);
+    let mut at = start;
+    for (offset, piece) in pieces {
+        fill(&mut whole, at, offset);
+        at = offset + piece.len() as u64;
+        whole.push(piece);
+    }
+    fill(&mut whole, at, end);
+    whole
+}
+
+/// Zeros from `at` to `until`.
+fn fill(whole: &mut Vec<Bytes>, at: u64, until: u64) {
+    if at < until {
+        whole.push(Bytes::from(vec![0; (until - at) as usize]));
+    }
 }
 
 impl Open {
@@ -183,11 +195,11 @@ mod tests {
         let start = (1 << 16) - 2;
         let runs = runs(&layout(), Extent::new(start, start + 5).expect("not empty"), 1 << 20);
         let whole = assemble(start, start + 5, &runs, vec![got(2, 1), got(3, 2)]);
-        assert_eq!(&whole[..], [1, 1, 2, 2, 2]);
+        assert_eq!(whole, [vec![1, 1], vec![2, 2, 2]], "as they came");
         let hole = assemble(start, start + 5, &runs, vec![got(1, 1), got(2, 2)]);
-        assert_eq!(&hole[..], [1, 0, 2, 2, 0]);
+        assert_eq!(&joined(hole)[..], [1, 0, 2, 2, 0]);
         let cut = assemble(start, start + 3, &runs, vec![got(2, 1), got(3, 2)]);
-        assert_eq!(&cut[..], [1, 1, 2]);
+        assert_eq!(&joined(cut)[..], [1, 1, 2]);
         assert!(assemble(start, start - 1, &runs, vec![got(0, 1), got(0, 2)]).is_empty());
     }
 

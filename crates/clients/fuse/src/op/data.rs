@@ -40,7 +40,7 @@ impl Fs {
     pub(crate) async fn read(&self, args: abi::ReadIn) -> Reply {
         let file = self.file(args.fh)?;
         // Short only at the end of the file, which is what the kernel takes it for.
-        file.read(args.offset, args.size as usize).await.map(Body::Data).map_err(errno)
+        file.read_pieces(args.offset, args.size as usize).await.map(Body::Pieces).map_err(errno)
     }
 
     pub(crate) async fn write(&self, header: &Header, args: abi::WriteIn, data: Bytes) -> Reply {
