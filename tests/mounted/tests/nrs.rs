@@ -85,8 +85,27 @@ fn wrong_values_are_refused_by_name_and_change_nothing() {
     refused("nrs_policies", "nosuch", "nosuch");
     refused("nrs_policies", "tbf nosuch", "nosuch");
     refused("nrs_crrn_quantum", "8", "No such device");
-    let error = up.try_set(&[("ldlm.services.ldlm_cbd.nrs_policies", "crrn hp")]);
-    assert!(error.is_err(), "a service without a high-priority head, or none of that name here");
+    set(&up, "nrs_policies", "fifo hp");
+    let no_hp = |param: &str, value: &str| {
+        let error = up.try_set(&[(param, value)]).expect_err(value);
+        assert!(error.contains("No such device"), "{param}={value}: {error}");
+    };
+    no_hp("ost.OSS.ost_create.nrs_policies", "crrn hp");
+    up.set("ost.OSS.ost_create.nrs_policies", "crrn");
+    no_hp("ost.OSS.ost_create.nrs_crrn_quantum", "hp_quantum:8");
+    assert_eq!(up.param("ost.OSS.ost_create.nrs_crrn_quantum").trim(), "reg_quantum:8");
+    up.set("ost.OSS.*.nrs_policies", "fifo");
+    for (policy, wanted) in [
+        ("", "expected NAME"),
+        ("crrn 8", "no argument"),
+        ("tbf nid nid", "'nid' is too much"),
+        ("tbf jobid+opcode+uid", "longer than 15"),
+        ("tbf nid+nid", "'nid'"),
+    ] {
+        refused("nrs_policies", policy, wanted);
+    }
+    let error = up.try_set(&[("mds.MDS.mdt.nrs_policies", "orr")]).expect_err("for ost_io alone");
+    assert!(error.contains("no policy 'orr'"), "{error}");
     set(&up, "nrs_policies", "crrn");
     for value in ["0", "65536", "-1", "many", "reg_quantum:0", "reg_depth:8"] {
         refused("nrs_crrn_quantum", value, "");
@@ -110,6 +129,13 @@ fn wrong_values_are_refused_by_name_and_change_nothing() {
     set(&up, "nrs_tbf_rule", "stop nosuch");
     let rules = get(&up, "nrs_tbf_rule");
     assert!(rules.contains("regular_requests:\nCPT 0:\ndefault * 10000, ref"), "{rules}");
+    set(&up, "nrs_policies", "tbf nid");
+    set(&up, "nrs_tbf_rule", "change default rate=77");
+    set(&up, "nrs_policies", "tbf nid");
+    assert!(get(&up, "nrs_tbf_rule").contains("default * 77, ref"), "started as it runs: its rules stay");
+    set(&up, "nrs_policies", "fifo");
+    set(&up, "nrs_policies", "tbf nid");
+    assert!(get(&up, "nrs_tbf_rule").contains("default * 10000, ref"), "a stop forgets them");
     up.stop();
 }
 
