@@ -119,7 +119,7 @@ bodies! {
         reserved: u32,
     }
     /// Reply to getattr, lookup, create, open, setattr, link. Buffer 1: layout record (regular files; default of a directory), may be empty.
-    AttrRep (168) {
+    AttrRep (176) {
         /// Attributes after the operation.
         attr: Attr,
         /// Open handle, zero if none was opened.
@@ -136,6 +136,8 @@ bodies! {
         mtime_set_nsec: u32,
         /// Zero.
         reserved2: u32,
+        /// Bit i: stripe i (of the first 64) has an object: where its OST has none, it is lost. Bits not set say nothing.
+        stripes: u64,
     }
     /// Buffer 1: name; 2: symbolic link target; 3: layout record wanted, may be empty; 4: access ACL wanted.
     CreateReq (72) {
@@ -244,8 +246,8 @@ bodies! {
         handle: u64,
         /// With SIZE or SIZE_KNOWN: the open-for-write count under which it was known.
         write_epoch: u64,
-        /// Zero.
-        reserved2: u64,
+        /// With SIZE_KNOWN: bit i set: stripe i (of the first 64) has an object.
+        stripes: u64,
     }
     /// A page of entries.
     ReaddirReq (40) {

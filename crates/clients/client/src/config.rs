@@ -68,6 +68,8 @@ pub struct Bugs {
     pub skip_append_lock: bool,
     /// The size of a dirty file is taken from the MDT without asking the OSTs.
     pub forget_glimpse: bool,
+    /// A missing object reads as zeros, whatever the MDT knows of it.
+    pub forget_must_exist: bool,
 }
 
 /// Who calls: identity, umask, process and job of the application.

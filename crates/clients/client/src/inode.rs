@@ -10,7 +10,7 @@ use wire::body::{AttrRep, disposition};
 use wire::{Attr, Reply};
 
 use crate::client::Inner;
-use crate::size::WriteView;
+use crate::size::{WriteView, stripe_mask};
 use crate::{Error, Result, flags};
 
 /// An open file of this client; lives from its first open handle to its last.
@@ -27,6 +27,8 @@ pub(crate) struct Inode {
     writers: Cell<u32>,
     /// When this client heard that a modification time was set by hand, by the MDT's clock.
     mtime_set: Cell<Timespec>,
+    /// Stripes that must have an object, by the MDT's last word.
+    stripes: Cell<u64>,
     /// The MDT's record of the open is durable (for O_SYNC).
     pub(crate) mdt_synced: Cell<bool>,
     /// The MDT evicted this client: handles are void.
@@ -44,6 +46,7 @@ impl Inode {
             handles: Cell::new(0),
             writers: Cell::new(0),
             mtime_set: Cell::default(),
+            stripes: Cell::new(0),
             mdt_synced: Cell::new(false),
             lost: Cell::new(false),
         }
@@ -59,9 +62,15 @@ impl Inode {
         self.mode.set(stat.attr.mode);
         self.capable.set(stat.attr.flags & ATTR_HAS_CAPABILITY != 0);
         self.mtime_set.set(self.mtime_set.get().max(stat.mtime_set));
+        self.stripes.set(stat.stripes);
         if stat.layout.is_some() {
             self.layout.borrow_mut().clone_from(&stat.layout);
         }
+    }
+
+    /// Stripes of the first 64 that must have an object, as far as this client heard: a bit may be old.
+    pub(crate) fn stripes(&self) -> u64 {
+        self.stripes.get()
     }
 
     /// When the modification time was set by hand, as far as this client heard.
@@ -166,6 +175,10 @@ pub(crate) struct Stat {
     pub(crate) disposition: u32,
     /// When the modification time was set by hand: only a later write of an object counts.
     pub(crate) mtime_set: Timespec,
+    /// Stripes of the first 64 that must have an object.
+    pub(crate) stripes: u64,
+    /// An object that must be there is not: size and blocks are what is left, or was known last.
+    pub(crate) lost: bool,
 }
 
 impl Stat {
@@ -180,6 +193,7 @@ impl Stat {
             Striping::Layout(layout) => Some(Rc::new(layout)),
             Striping::None | Striping::Template(_) => None,
         };
+        let stripes = layout.as_ref().map_or(0, |layout| body.stripes & stripe_mask(layout.stripe_count));
         Ok(Stat {
             attr: body.attr,
             layout,
@@ -187,6 +201,8 @@ impl Stat {
             handle: body.handle,
             disposition: body.disposition,
             mtime_set: Timespec::new(body.mtime_set, body.mtime_set_nsec),
+            stripes,
+            lost: false,
         })
     }
 }

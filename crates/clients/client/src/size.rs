@@ -3,6 +3,8 @@
 //! - NEVER_WRITTEN and CLEAN: the MDT's word is exact.
 //! - DIRTY: the objects alone give size and blocks; the MDT's word is not used. Truncate keeps this true: under the
 //!   file's lock it cuts every object, and makes the one that holds the last byte when the file grows.
+//! - Where an object is lost that must exist, the file is at least as long as the MDT knew it last: only a truncate makes a
+//!   file shorter, and the MDT hears of that.
 //! - Times: the objects' last write is the file's, unless the MDT's time was set by hand (utimes, truncate) after it. Writers
 //!   stamp their writes later than what they know to be set, and a setter tells its own clock, so that clocks that differ
 //!   put nothing of one client out of order.
@@ -41,10 +43,13 @@ pub(crate) fn add_up(layout: &Layout, objects: &[OstAttr]) -> Extents {
     }
 }
 
-/// Puts the objects' word into the attributes of a dirty file, whose modification time was set by hand at `mtime_set`.
-pub(crate) fn resolve(attr: &mut Attr, mtime_set: Timespec, layout: &Layout, objects: &[OstAttr]) {
+/// Puts the objects' word into the attributes of a dirty file, whose modification time was set by hand at `mtime_set`, and
+/// whose objects of `must_exist` must be there. Says which are, and which of those that must be are not.
+pub(crate) fn resolve(attr: &mut Attr, mtime_set: Timespec, must_exist: u64, layout: &Layout, objects: &[OstAttr]) -> Found {
     let extents = add_up(layout, objects);
-    attr.size = extents.size;
+    let there = stripe_bits(objects);
+    let lost = must_exist & !there;
+    attr.size = if lost == 0 { extents.size } else { extents.size.max(attr.size) };
     attr.blocks = extents.blocks;
     if let Some(written) = extents.mtime {
         if written > mtime_set {
@@ -52,6 +57,16 @@ pub(crate) fn resolve(attr: &mut Attr, mtime_set: Timespec, layout: &Layout, obj
         }
         attr.set_ctime(attr.ctime().max(written));
     }
+    Found { there, lost }
+}
+
+/// Stripes of a file, of the first 64.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Their object is there.
+    pub(crate) there: u64,
+    /// Their object should be there.
+    pub(crate) lost: u64,
 }
 
 /// What is known of one object.
@@ -204,9 +219,19 @@ fn later(one: OstAttr, other: OstAttr) -> OstAttr {
     OstAttr { exists: 1, size: one.size.max(other.size), blocks: one.blocks.max(other.blocks), ..newer }
 }
 
+/// Bit of a stripe among those of the first 64; none for the others, of which nothing is kept.
+pub(crate) fn stripe_bit(stripe: u32) -> u64 {
+    1u64.checked_shl(stripe).unwrap_or(0)
+}
+
+/// Bits of all stripes that there can be of a file with so many.
+pub(crate) fn stripe_mask(stripe_count: u16) -> u64 {
+    stripe_bit(stripe_count.into()).wrapping_sub(1)
+}
+
 /// Bit i: stripe i of the first 64 has an object (`CloseReq::stripes`).
 pub(crate) fn stripe_bits(objects: &[OstAttr]) -> u64 {
-    objects.iter().take(64).zip(0..).filter(|(object, _)| object.exists != 0).fold(0, |bits, (_, stripe)| bits | 1 << stripe)
+    objects.iter().zip(0..).filter(|(object, _)| object.exists != 0).fold(0, |bits, (_, stripe)| bits | stripe_bit(stripe))
 }
 
 #[cfg(test)]
@@ -243,23 +268,42 @@ mod tests {
     #[test]
     fn objects_alone_give_the_size_of_a_dirty_file() {
         let mut dirty = attr(SizeState::Dirty);
-        resolve(&mut dirty, at(52), &layout(2), &[object(10, 55), OstAttr::default()]);
+        resolve(&mut dirty, at(52), 0, &layout(2), &[object(10, 55), OstAttr::default()]);
         assert_eq!((dirty.size, dirty.blocks, dirty.mtime, dirty.ctime), (10, 1, 55, 60));
-        resolve(&mut dirty, at(52), &layout(2), &[OstAttr::default(), object(1, 99)]);
+        resolve(&mut dirty, at(52), 0, &layout(2), &[OstAttr::default(), object(1, 99)]);
         assert_eq!((dirty.size, dirty.mtime, dirty.ctime), ((1 << 16) + 1, 99, 99));
-        resolve(&mut dirty, at(52), &layout(2), &[OstAttr::default(); 2]);
+        resolve(&mut dirty, at(52), 0, &layout(2), &[OstAttr::default(); 2]);
         assert_eq!((dirty.size, dirty.blocks), (0, 0));
+    }
+
+    #[test]
+    fn a_lost_object_leaves_the_size_that_the_mdt_knew() {
+        let objects = [object(10, 1), OstAttr::default()];
+        let resolved = |must_exist| {
+            let mut attr = attr(SizeState::Dirty);
+            let found = resolve(&mut attr, at(52), must_exist, &layout(2), &objects);
+            (attr.size, found.there, found.lost)
+        };
+        assert_eq!(resolved(0b01), (10, 0b01, 0));
+        assert_eq!(resolved(0b11), (77, 0b01, 0b10));
+    }
+
+    #[test]
+    fn of_stripes_behind_the_64th_nothing_is_kept() {
+        assert_eq!((stripe_bit(0), stripe_bit(63), stripe_bit(64), stripe_bit(1_999)), (1, 1 << 63, 0, 0));
+        assert_eq!(stripe_bits(&[object(1, 1); 70]), u64::MAX);
+        assert_eq!((stripe_mask(1), stripe_mask(63), stripe_mask(64)), (1, u64::MAX >> 1, u64::MAX));
     }
 
     #[test]
     fn a_time_set_by_hand_holds_until_a_later_write_whether_it_lies_before_or_behind() {
         let mut past = attr(SizeState::Dirty);
-        resolve(&mut past, at(60), &layout(1), &[object(10, 55)]);
+        resolve(&mut past, at(60), 0, &layout(1), &[object(10, 55)]);
         assert_eq!((past.mtime, past.ctime), (50, 60), "written before it was set");
         let mut future = Attr { mtime: 5_000, ..past };
-        resolve(&mut future, at(60), &layout(1), &[object(10, 55)]);
+        resolve(&mut future, at(60), 0, &layout(1), &[object(10, 55)]);
         assert_eq!(future.mtime, 5_000);
-        resolve(&mut future, at(60), &layout(1), &[object(10, 61)]);
+        resolve(&mut future, at(60), 0, &layout(1), &[object(10, 61)]);
         assert_eq!((future.mtime, future.ctime), (61, 61), "a later write counts, though the time set lies behind it");
     }
 

@@ -127,7 +127,7 @@ fn prepare(store: &dyn MetaStore, config: &MdtConfig, seed: &Seed) -> Result<(Bo
 fn root(now: Timespec) -> Inode {
     let mut attr = new_attr(Fid::ROOT, S_IFDIR | 0o755, 0, 0, now);
     (attr.nlink, attr.blocks) = (2, 8);
-    Inode { attr, flags: 0, parent: Fid::ROOT, mtime_set: now, symlink: Vec::new() }
+    Inode { attr, flags: 0, parent: Fid::ROOT, mtime_set: now, stripes: 0, symlink: Vec::new() }
 }
 
 /// A set that a full store takes from its reserve: it counts as one that frees space, which what must happen on a full

@@ -44,7 +44,8 @@ pub(crate) struct InodeFixed {
     mtime_set: i64,
     mtime_set_nsec: u32,
     reserved: u32,
-    reserved2: u64,
+    /// Zero in records of before it had a meaning: nothing is known.
+    stripes: u64,
 }
 
 const _: () = assert!(size_of::<InodeFixed>() == 176);
@@ -60,6 +61,9 @@ pub(crate) struct Inode {
     pub(crate) parent: Fid,
     /// When somebody last set mtime by hand: an older write does not win over it.
     pub(crate) mtime_set: Timespec,
+    /// Bit i: stripe i of the first 64 has an object, as a closing client stated. Objects go only with their file, so bits
+    /// stay until a truncate to nothing: then no object needs to be there.
+    pub(crate) stripes: u64,
     /// Target of a symbolic link.
     pub(crate) symlink: Vec<u8>,
 }
@@ -87,7 +91,7 @@ impl Inode {
             mtime_set: self.mtime_set.sec,
             mtime_set_nsec: self.mtime_set.nsec,
             reserved: 0,
-            reserved2: 0,
+            stripes: self.stripes,
         };
         let mut out = Vec::with_capacity(length);
         out.extend_from_slice(fixed.as_bytes());
@@ -104,6 +108,7 @@ impl Inode {
             flags: fixed.flags,
             parent: Fid { seq: fixed.parent_seq, oid: fixed.parent_oid, ver: fixed.parent_ver },
             mtime_set: Timespec::new(fixed.mtime_set, fixed.mtime_set_nsec),
+            stripes: fixed.stripes,
             symlink: symlink.to_vec(),
         })
     }
@@ -223,6 +228,7 @@ mod tests {
             flags: INODE_HAS_ACL,
             parent: Fid::ROOT,
             mtime_set: Timespec::new(-1, 5),
+            stripes: 1 << 63 | 5,
             symlink: b"over/there".to_vec(),
         };
         let dirent = DirentRecord { fid: Fid::new(1, 2), file_type: wire::attr::S_IFREG, name: b"a".to_vec() };

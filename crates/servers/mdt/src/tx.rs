@@ -263,6 +263,7 @@ impl<'a> Tx<'a> {
     pub(crate) fn set_layout(&mut self, inode: &mut Inode, layout: &Layout) {
         self.set.put(Table::Layouts, inode.fid().to_key(), layout.encode());
         inode.flags |= INODE_HAS_LAYOUT;
+        inode.stripes = 0; // of the objects of this layout nothing is known yet
         inode.attr.layout_version += 1;
     }
 

@@ -52,6 +52,7 @@ planted! {
     ost.commit_records_before_data in slow;
     client.skip_append_lock in calm;
     client.forget_glimpse in calm;
+    client.forget_must_exist in lost;
 }
 
 const _: () = assert!(PLANTED.len() >= 10);

@@ -23,6 +23,8 @@ pub enum Script {
     Late,
     /// The answer to a durable change is lost with its MDT.
     Resend,
+    /// An OST loses objects of files that were closed and not synced, whose writer is dead.
+    Lost,
 }
 
 /// A run.
@@ -152,12 +154,18 @@ impl Scenario {
         Scenario { name: "resend", script: Some(Script::Resend), ..Scenario::calm() }
     }
 
+    /// Objects that do not come back.
+    #[must_use]
+    pub fn lost() -> Scenario {
+        Scenario { name: "lost", script: Some(Script::Lost), ..Scenario::calm() }
+    }
+
     /// By name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Scenario> {
         let work =
             [Scenario::calm(), Scenario::storm(), Scenario::kills(), Scenario::sick(), Scenario::slow(), Scenario::swaps()];
-        let scripts = [Scenario::share(), Scenario::late(), Scenario::resend()];
+        let scripts = [Scenario::share(), Scenario::late(), Scenario::resend(), Scenario::lost()];
         work.into_iter().chain(scripts).find(|known| known.name == name)
     }
 }

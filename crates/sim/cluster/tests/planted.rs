@@ -14,6 +14,7 @@ fn a_few_seeds_find_what_is_easy_to_find() {
         "mdt.drop_commit_on_share",
         "ost.skip_tombstones",
         "client.forget_glimpse",
+        "client.forget_must_exist",
     ];
     for name in easy {
         let planted = PLANTED.iter().find(|planted| planted.name == name).expect("the switch exists");

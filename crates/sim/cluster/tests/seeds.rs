@@ -67,6 +67,11 @@ fn a_lost_answer_is_told_by_the_next_instance() {
 }
 
 #[test]
+fn a_lost_object_is_an_error_and_no_other_is() {
+    run_seeds(&Scenario::lost());
+}
+
+#[test]
 fn sick_stores_end_an_instance_and_lose_nothing() {
     run_seeds(&Scenario::sick());
 }

@@ -16,7 +16,7 @@ pub(crate) async fn append(open: &Rc<Open>, flags: u32, data: Bytes) -> Result<u
         false => Some(open.inner.lock_file(&open.ctx, open.inode.fid).await?),
     };
     let attr = open.attr.borrow().to_owned();
-    let written = match open.inner.current_size(&open.ctx, &attr, &layout).await {
+    let written = match open.inner.current_size(&open.ctx, &attr, &open.inode, &layout).await {
         Ok(size) => write(open, flags, size, data).await,
         Err(error) => Err(error),
     };

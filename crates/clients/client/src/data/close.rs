@@ -60,6 +60,10 @@ async fn state_size(open: &Rc<Open>, body: &mut CloseReq) {
         }
     };
     let objects = view.complete(&layout, &asked);
+    if open.inode.stripes() & !size::stripe_bits(&objects) != 0 {
+        tracing::debug!(fid = %open.inode.fid, "the file stays dirty at close: an object of it is missing");
+        return;
+    }
     put_size(body, &layout, &objects, view.epoch());
 }
 
@@ -99,7 +103,8 @@ impl Inner {
         let fid = attr.fid();
         let quiet = attr.mtime().sec + limits::QUIET_SECS <= self.env.wall().sec;
         let here = self.inode(fid).is_some_and(|inode| inode.has_writers());
-        if !crate::needs_glimpse(&attr) || !quiet || here || self.config.bugs.forget_glimpse || stat.layout.is_none() {
+        if !crate::needs_glimpse(&attr) || stat.lost || !quiet || here || self.config.bugs.forget_glimpse || stat.layout.is_none()
+        {
             return;
         }
         let mut offered = self.offered.borrow_mut();
@@ -109,9 +114,9 @@ impl Inner {
         if offered.insert((fid, ctx.creds.uid), stat.epoch) == Some(stat.epoch) {
             return;
         }
-        let (inner, ctx, epoch) = (self.clone(), ctx.clone(), stat.epoch);
+        let (inner, ctx, epoch, stripes) = (self.clone(), ctx.clone(), stat.epoch, stat.stripes);
         self.env.spawn("offer size", async move {
-            if let Err(error) = inner.state_size(&ctx, &attr, epoch).await {
+            if let Err(error) = inner.state_size(&ctx, &attr, epoch, stripes).await {
                 tracing::debug!("the file stays dirty: {error}");
             }
         });
@@ -120,8 +125,8 @@ impl Inner {
     async fn settle_size(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<()> {
         let mut stat = self.stat(ctx, fid, 0).await?;
         self.resolve(ctx, &mut stat).await?;
-        if crate::needs_glimpse(&stat.attr) && !self.config.bugs.forget_glimpse {
-            self.state_size(ctx, &stat.attr, stat.epoch).await?;
+        if crate::needs_glimpse(&stat.attr) && !stat.lost && !self.config.bugs.forget_glimpse {
+            self.state_size(ctx, &stat.attr, stat.epoch, stat.stripes).await?;
         }
         Ok(())
     }

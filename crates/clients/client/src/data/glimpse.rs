@@ -13,8 +13,9 @@ use zerocopy::IntoBytes;
 
 use super::place;
 use crate::client::Inner;
-use crate::inode::Stat;
+use crate::inode::{Inode, Stat};
 use crate::join::try_join;
+use crate::size::Found;
 use crate::{Ctx, Error, Result, limits, size};
 
 /// Objects of one file to ask about.
@@ -82,7 +83,7 @@ impl Inner {
         let inode = self.inode(stat.attr.fid()).filter(|_| crate::needs_glimpse(&stat.attr));
         let untouched = inode.and_then(|inode| inode.with_view(|view| view.is_untouched(stat.epoch)));
         if let (Some(true), Some(layout)) = (untouched, &stat.layout) {
-            settle(&mut stat.attr, stat.mtime_set, layout, &Objects::new());
+            settle(&mut stat.attr, stat.mtime_set, 0, layout, &Objects::new());
             return Ok(());
         }
         self.resolve(ctx, stat).await
@@ -91,37 +92,41 @@ impl Inner {
     /// Puts the true size into what the MDT said of a dirty file.
     pub(crate) async fn resolve(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
         let Some(layout) = &stat.layout else { return Ok(()) };
-        self.resolve_attr(ctx, &mut stat.attr, stat.mtime_set, layout).await
+        let found = self.resolve_attr(ctx, &mut stat.attr, stat.mtime_set, stat.stripes, layout).await?;
+        stat.stripes |= found.there;
+        stat.lost = found.lost != 0;
+        Ok(())
     }
 
-    /// The same where the modification time was set by hand at `mtime_set`.
+    /// The same where the modification time was set by hand at `mtime_set`, and the objects of `must_exist` must be there.
     pub(crate) async fn resolve_attr(
         self: &Rc<Self>,
         ctx: &Ctx,
         attr: &mut Attr,
         mtime_set: Timespec,
+        must_exist: u64,
         layout: &Rc<Layout>,
-    ) -> Result<()> {
+    ) -> Result<Found> {
         if !crate::needs_glimpse(attr) || self.config.bugs.forget_glimpse {
-            return Ok(());
+            return Ok(Found::default());
         }
         let found = self.glimpse(ctx, &[Question::all(layout)]).await.map_err(|error| error.about(attr.fid()))?;
-        settle(attr, mtime_set, layout, &found[0]);
-        Ok(())
+        Ok(settle(attr, mtime_set, must_exist, layout, &found[0]))
     }
 
-    /// Size of a file now, whatever the MDT believes.
-    pub(crate) async fn current_size(self: &Rc<Self>, ctx: &Ctx, attr: &Attr, layout: &Rc<Layout>) -> Result<u64> {
-        let mut attr = Attr { size_state: SizeState::Dirty as u32, ..*attr };
-        self.resolve_attr(ctx, &mut attr, Timespec::default(), layout).await?;
+    /// Size of an open file now, whatever the MDT believes; EIO where an object is lost, since nobody knows it then.
+    pub(crate) async fn current_size(self: &Rc<Self>, ctx: &Ctx, attr: &Attr, inode: &Inode, layout: &Rc<Layout>) -> Result<u64> {
+        let mut attr = Attr { size_state: SizeState::Dirty as u32, size: 0, ..*attr };
+        let found = self.resolve_attr(ctx, &mut attr, Timespec::default(), inode.stripes(), layout).await?;
+        self.check_lost(ctx, inode.fid, layout, found.lost).await?;
         Ok(attr.size)
     }
 }
 
 /// The objects' word for the attributes.
-pub(crate) fn settle(attr: &mut Attr, mtime_set: Timespec, layout: &Layout, found: &Objects) {
+pub(crate) fn settle(attr: &mut Attr, mtime_set: Timespec, must_exist: u64, layout: &Layout, found: &Objects) -> Found {
     let objects: Vec<_> = (0..u32::from(layout.stripe_count)).map(|i| found.get(&i).copied().unwrap_or_default()).collect();
-    size::resolve(attr, mtime_set, layout, &objects);
+    size::resolve(attr, mtime_set, must_exist, layout, &objects)
 }
 
 /// One object, as a batch names it.

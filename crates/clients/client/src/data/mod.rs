@@ -4,6 +4,7 @@ mod allocate;
 mod append;
 mod close;
 mod copy;
+mod exist;
 mod glimpse;
 mod group;
 mod read;

@@ -2,7 +2,7 @@
 //!
 //! The size is asked only when a run came back short, and then only of the objects that did not just answer. A run that
 //! was short although the file goes on behind it is read once more: between its answer and the others' a write may have
-//! been acknowledged, whose bytes this read must then show.
+//! been acknowledged, whose bytes this read must then show. An object that must exist and does not is EIO (`exist`).
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use endpoint::Bulk;
 use env::LocalFuture;
 use layout::Layout;
-use types::Extent;
+use types::{Errno, Extent};
 use wire::Opcode;
 use wire::body::{OstAttr, OstIoReq, io};
 
@@ -19,7 +19,7 @@ use super::group::{Run, runs};
 use super::{OFFSET_MAX, place};
 use crate::file::Open;
 use crate::join::try_join;
-use crate::{Result, flags};
+use crate::{Result, flags, size};
 
 /// What an OST returned for a run.
 #[derive(Clone)]
@@ -81,6 +81,9 @@ async fn size_after(open: &Rc<Open>, layout: &Rc<Layout>, end: u64, runs: &[Run]
     }
     let question = Question { layout: layout.clone(), stripes };
     let found = open.inner.glimpse(&open.ctx, &[question]).await.map_err(|error| error.about(open.inode.fid))?;
+    let lost =
+        found[0].iter().filter(|(_, object)| object.exists == 0).fold(0, |bits, (stripe, _)| bits | size::stripe_bit(*stripe));
+    open.inner.check_lost(&open.ctx, open.inode.fid, layout, lost & open.inode.stripes()).await?;
     let found: Vec<_> = found[0].iter().map(|(stripe, object)| (*stripe, *object)).collect();
     Ok(seen.max(layout.file_size(&sizes(layout, &found))))
 }
@@ -102,13 +105,27 @@ async fn fetch(open: &Rc<Open>, layout: &Rc<Layout>, runs: &[Run]) -> Result<Vec
 }
 
 async fn fetch_run(open: &Rc<Open>, layout: &Layout, run: &Run) -> Result<Got> {
+    let must_exist = open.inode.stripes() & size::stripe_bit(run.stripe);
+    let must_exist = if open.inner.config.bugs.forget_must_exist { 0 } else { must_exist };
+    match fetch_object(open, layout, run, must_exist != 0).await {
+        Err(error) if must_exist != 0 && error.errno() == Errno::EIO => {
+            match open.inner.still_lost(&open.ctx, open.inode.fid, must_exist).await? {
+                0 => fetch_object(open, layout, run, false).await,
+                _ => Err(error),
+            }
+        }
+        fetched => fetched,
+    }
+}
+
+async fn fetch_object(open: &Rc<Open>, layout: &Layout, run: &Run, must_exist: bool) -> Result<Got> {
     let (object, ost) = place(layout, run.stripe);
     let body = OstIoReq {
         object: object.into(),
         parent: open.inode.fid.into(),
         offset: run.object_offset,
         length: run.len as u32, // at most rpc_bytes
-        flags: if open.flags & flags::O_DIRECT != 0 { io::DIRECT } else { 0 },
+        flags: if open.flags & flags::O_DIRECT != 0 { io::DIRECT } else { 0 } | if must_exist { io::MUST_EXIST } else { 0 },
         layout_version: u32::from(layout.generation),
         ..OstIoReq::default()
     };

@@ -12,7 +12,7 @@ use wire::body::{OstSeekRep, OstSeekReq};
 use super::place;
 use crate::file::Open;
 use crate::join::try_join;
-use crate::{Error, Result, SeekFor, limits};
+use crate::{Error, Result, SeekFor, limits, size};
 
 /// First data or hole of the file at or behind `offset`.
 pub(crate) async fn seek(open: &Rc<Open>, what: SeekFor, offset: u64) -> Result<u64> {
@@ -23,6 +23,8 @@ pub(crate) async fn seek(open: &Rc<Open>, what: SeekFor, offset: u64) -> Result<
     let objects: Vec<LocalFuture<'_, Result<OstSeekRep>>> =
         (0..u32::from(layout.stripe_count)).map(|stripe| Box::pin(ask(open, &layout, what, stripe, offset)) as _).collect();
     let objects = try_join(objects, limits::BATCH_RPCS_MAX).await.map_err(|error| error.about(open.inode.fid))?;
+    let lost = open.inode.stripes() & !there(&objects);
+    open.inner.check_lost(&open.ctx, open.inode.fid, &layout, lost).await?;
     answer(&layout, &objects, what, offset).ok_or_else(refused)
 }
 
@@ -36,6 +38,11 @@ async fn ask(open: &Rc<Open>, layout: &Layout, what: SeekFor, stripe: u32, offse
     };
     let call = open.inner.call(&open.ctx, Opcode::OstSeek, &body);
     Ok(open.inner.ask(ost, call).await?.reply.body())
+}
+
+/// Stripes that have an object.
+fn there(objects: &[OstSeekRep]) -> u64 {
+    objects.iter().zip(0..).filter(|(object, _)| object.exists != 0).fold(0, |bits, (_, stripe)| bits | size::stripe_bit(stripe))
 }
 
 /// The file's answer; nothing where `offset` is at or behind the end, or no data follows.

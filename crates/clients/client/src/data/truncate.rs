@@ -42,11 +42,11 @@ impl Inner {
         let Some(layout) = stat.layout.clone().filter(|_| stat.attr.size_state() == SizeState::Dirty) else {
             return Ok(stat); // never written and still empty: there is nothing to cut
         };
-        let objects = self.cut(ctx, fid, &layout, to, stat.epoch).await?;
+        let objects = self.cut(ctx, &stat, &layout, to).await?;
         let extents = size::add_up(&layout, &objects);
         (stat.attr.size, stat.attr.blocks) = (to, extents.blocks);
         if !self.inode(fid).is_some_and(|inode| inode.has_writers()) {
-            self.state_size(ctx, &stat.attr, stat.epoch).await?;
+            self.state_size(ctx, &stat.attr, stat.epoch, size::stripe_bits(&objects)).await?;
         }
         Ok(stat)
     }
@@ -56,15 +56,22 @@ impl Inner {
         let fid = stat.attr.fid();
         let Some(layout) = &stat.layout else { return Ok(()) };
         let lock = self.lock_file(ctx, fid).await?;
-        let mut done = self.cut(ctx, fid, layout, 0, stat.epoch).await.map(|_| ());
-        if done.is_ok() && !self.inode(fid).is_some_and(|inode| inode.has_writers()) {
-            done = self.state_size(ctx, &stat.attr, stat.epoch).await.map(|_| ());
-        }
+        let done = self.cut_opened(ctx, stat, layout).await;
         lock.unlock().await.and(done)
     }
 
-    /// Cuts every object to its share of `to` bytes and tells the handles of this client what is there now.
-    async fn cut(self: &Rc<Self>, ctx: &Ctx, fid: Fid, layout: &Rc<Layout>, to: u64, epoch: u64) -> Result<Vec<OstAttr>> {
+    async fn cut_opened(self: &Rc<Self>, ctx: &Ctx, stat: &Stat, layout: &Rc<Layout>) -> Result<()> {
+        let objects = self.cut(ctx, stat, layout, 0).await?;
+        if !self.inode(stat.attr.fid()).is_some_and(|inode| inode.has_writers()) {
+            self.state_size(ctx, &stat.attr, stat.epoch, size::stripe_bits(&objects)).await?;
+        }
+        Ok(())
+    }
+
+    /// Cuts every object to its share of `to` bytes, as the MDT's answer `stat` allows, and tells the handles of this client
+    /// what is there now. EIO where an object is lost, unless nothing is left of the file: then the MDT misses none.
+    async fn cut(self: &Rc<Self>, ctx: &Ctx, stat: &Stat, layout: &Rc<Layout>, to: u64) -> Result<Vec<OstAttr>> {
+        let (fid, epoch, must_exist) = (stat.attr.fid(), stat.epoch, stat.stripes);
         let inode = self.inode(fid);
         let generation = inode.as_ref().and_then(|inode| {
             inode.with_view(|view| {
@@ -76,11 +83,13 @@ impl Inner {
         let now = self.env.wall();
         let last = to.checked_sub(1).map(|last| layout.stripe_of(last));
         let punches = (0..u32::from(layout.stripe_count)).map(|stripe| {
-            let punch: LocalFuture<'_, Result<OstAttr>> =
-                Box::pin(self.punch(ctx, fid, layout, stripe, to, last == Some(stripe), now));
+            // in the place of a lost object an empty one would look like what the file held
+            let create = last == Some(stripe) && must_exist & size::stripe_bit(stripe) == 0;
+            let punch: LocalFuture<'_, Result<OstAttr>> = Box::pin(self.punch(ctx, fid, layout, stripe, to, create, now));
             punch
         });
         let objects = try_join(punches.collect(), limits::BATCH_RPCS_MAX).await.map_err(|error| error.about(fid))?;
+        self.check_lost(ctx, fid, layout, must_exist & !size::stripe_bits(&objects)).await?;
         if let (Some(inode), Some(generation)) = (inode, generation) {
             inode.with_view(|view| view.truncated(&objects, generation));
         }
@@ -112,10 +121,10 @@ impl Inner {
         Ok(self.ask(ost, call).await?.reply.body())
     }
 
-    /// Tells the MDT a size that was found out under `epoch`; says whether it is clean now. Not taken where somebody
+    /// Tells the MDT a size that was found out under `epoch`, and which stripes have an object; says whether it is clean now. Not taken where somebody
     /// writes, or from one who may not write: then it stays dirty.
-    pub(crate) async fn state_size(self: &Rc<Self>, ctx: &Ctx, attr: &Attr, epoch: u64) -> Result<bool> {
-        let change = Change { valid: setattr::SIZE_KNOWN, attr: *attr, handle: 0, epoch };
+    pub(crate) async fn state_size(self: &Rc<Self>, ctx: &Ctx, attr: &Attr, epoch: u64, stripes: u64) -> Result<bool> {
+        let change = Change { valid: setattr::SIZE_KNOWN, attr: *attr, handle: 0, epoch, stripes };
         match self.setattr(ctx, attr.fid(), change).await {
             Ok(stat) => Ok(stat.attr.size_state() != SizeState::Dirty),
             Err(error) if NOT_TAKEN.contains(&error.errno()) => Ok(false),

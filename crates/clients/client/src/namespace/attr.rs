@@ -18,6 +18,7 @@ pub(crate) struct Change {
     pub(crate) attr: Attr,
     pub(crate) handle: u64,
     pub(crate) epoch: u64,
+    pub(crate) stripes: u64,
 }
 
 impl Change {
@@ -91,8 +92,8 @@ impl Inner {
     pub(crate) async fn setattr(self: &Rc<Self>, ctx: &Ctx, fid: Fid, change: Change) -> Result<Stat> {
         let mut attr = change.attr.with_fid(fid);
         attr.set_btime(self.env.wall());
-        let body =
-            SetattrReq { attr, valid: change.valid, handle: change.handle, write_epoch: change.epoch, ..SetattrReq::default() };
+        let Change { valid, handle, epoch, stripes, .. } = change;
+        let body = SetattrReq { attr, valid, handle, write_epoch: epoch, stripes, ..SetattrReq::default() };
         let call = self.call(ctx, Opcode::MdtSetattr, &body).modifies();
         let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
         Stat::of(&answer.reply, "mds_setattr")

@@ -93,7 +93,7 @@ impl Client {
         }
         let found = self.0.glimpse(ctx, &questions).await?;
         for (((index, stat), question), objects) in asked.into_iter().zip(&questions).zip(found) {
-            settle(&mut attrs[index], stat.mtime_set, &question.layout, &objects);
+            settle(&mut attrs[index], stat.mtime_set, stat.stripes, &question.layout, &objects);
         }
         Ok(())
     }

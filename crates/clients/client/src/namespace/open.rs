@@ -42,7 +42,7 @@ impl Client {
         if open_flags & flags::O_TRUNC == 0 && !file.0.made {
             let inode = &file.0.inode;
             if let Some(layout) = inode.layout() {
-                self.0.resolve_attr(ctx, &mut stat, inode.mtime_set(), &layout).await?;
+                self.0.resolve_attr(ctx, &mut stat, inode.mtime_set(), inode.stripes(), &layout).await?;
             }
             *file.0.attr.borrow_mut() = stat;
         }

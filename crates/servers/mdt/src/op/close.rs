@@ -1,7 +1,7 @@
 //! close: the handle goes; the last writer of an undisturbed period hands the size over (design 10.8).
 //!
-//! Transaction: size and times of the inode; the whole file, if this was the last handle of an orphan. A replay repeats
-//! the size that the first reply showed. The reply tells the handle: after a restart, a stored reply of a close keeps a
+//! Transaction: size and times of the inode, and which stripes have an object from now on; the whole file, if this was the
+//! last handle of an orphan. A replay repeats the size that the first reply showed. The reply tells the handle: after a restart, a stored reply of a close keeps a
 //! repeated open from bringing back what is closed, where the client never heard of it. A handle that is unknown on a replay is closed already.
 
 use types::{Errno, Fid, Timespec};
@@ -62,6 +62,9 @@ fn hand_over(op: &Op<'_, '_>, body: &CloseReq, open: OpenFile, inode: &mut Inode
         let clean = first.attr.size_state() != SizeState::Dirty;
         inode.attr.size_state = first.attr.size_state;
         (inode.attr.size, inode.attr.blocks) = (first.attr.size, first.attr.blocks);
+        if clean && told.is_some() {
+            inode.stripes |= body.stripes;
+        }
         return clean;
     }
     match op.state.opens.judge(body.handle, wrote, told) {
@@ -71,18 +74,19 @@ fn hand_over(op: &Op<'_, '_>, body: &CloseReq, open: OpenFile, inode: &mut Inode
             true
         }
         Verdict::Clean => {
-            known_size(inode, body.size, body.blocks);
+            known_size(inode, body);
             true
         }
         Verdict::StayDirty if op.config.bugs.clean_size_despite_writers && told.is_some() => {
-            known_size(inode, body.size, body.blocks);
+            known_size(inode, body);
             true
         }
         Verdict::StayDirty => false,
     }
 }
 
-fn known_size(inode: &mut Inode, size: u64, blocks: u64) {
+fn known_size(inode: &mut Inode, body: &CloseReq) {
     inode.attr.size_state = SizeState::Clean as u32;
-    (inode.attr.size, inode.attr.blocks) = (size, blocks);
+    (inode.attr.size, inode.attr.blocks) = (body.size, body.blocks);
+    inode.stripes |= body.stripes;
 }

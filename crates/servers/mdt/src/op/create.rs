@@ -109,7 +109,7 @@ pub(super) fn make_inode(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode) 
         attr.mode &= !S_ISGID;
     }
     let symlink = if file_type == S_IFLNK { target.to_vec() } else { Vec::new() };
-    Ok(Inode { attr, flags: 0, parent: parent.fid(), mtime_set: op.tx.now, symlink })
+    Ok(Inode { attr, flags: 0, parent: parent.fid(), mtime_set: op.tx.now, stripes: 0, symlink })
 }
 
 /// Mode and lists from the parent's default list, or the mode under the umask; a directory's default layout too.

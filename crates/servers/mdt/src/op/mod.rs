@@ -63,12 +63,14 @@ pub(crate) struct AttrAnswer {
     pub(crate) disposition: u32,
     /// When its modification time was set by hand.
     pub(crate) mtime_set: Timespec,
+    /// Stripes that must have an object.
+    pub(crate) stripes: u64,
     pub(crate) layout: Vec<u8>,
 }
 
 impl AttrAnswer {
     fn new(inode: &Inode, handle: u64, disposition: u32, layout: Vec<u8>) -> AttrAnswer {
-        AttrAnswer { attr: inode.attr, handle, disposition, mtime_set: inode.mtime_set, layout }
+        AttrAnswer { attr: inode.attr, handle, disposition, mtime_set: inode.mtime_set, stripes: inode.stripes, layout }
     }
 }
 
@@ -103,6 +105,7 @@ impl Answer {
                     mtime_set: answer.mtime_set.sec,
                     mtime_set_nsec: answer.mtime_set.nsec,
                     reserved2: 0,
+                    stripes: answer.stripes,
                 };
                 vec![encode_body(&body), Bytes::from(answer.layout)]
             }

@@ -105,7 +105,7 @@ impl Op<'_, '_> {
             return Truncated::No;
         }
         self.drop_capability(inode);
-        (inode.attr.size, inode.attr.blocks) = (0, 0);
+        (inode.attr.size, inode.attr.blocks, inode.stripes) = (0, 0, 0);
         inode.attr.set_mtime(self.tx.now);
         inode.mtime_set = self.tx.now;
         inode.attr.set_ctime(self.tx.now);

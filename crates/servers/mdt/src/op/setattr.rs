@@ -102,6 +102,9 @@ fn truncate(op: &mut Op<'_, '_>, wanted: &Attr, inode: &mut Inode) -> Decided<u3
         op.place_late(inode)?;
     }
     inode.attr.size = wanted.size;
+    if wanted.size == 0 {
+        inode.stripes = 0; // a file without a byte misses no object
+    }
     op.dirty_size(inode);
     Ok(disposition::TRUNCATE)
 }
@@ -192,6 +195,7 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
     }
     inode.attr.size_state = SizeState::Clean as u32;
     (inode.attr.size, inode.attr.blocks) = (body.attr.size, body.attr.blocks);
+    inode.stripes |= body.stripes;
     let written = body.attr.mtime();
     // What lies behind both clocks is no write's: a time set by hand, as it was when the client asked.
     let last = op.replay.as_ref().map_or(set_at(op, body), |first| first.attr.mtime());

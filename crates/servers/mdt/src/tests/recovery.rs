@@ -64,7 +64,7 @@ impl World {
     fn step(&mut self) {
         let dir = self.any_dir();
         let name = format!("n{}", self.random(6));
-        match self.random(11) {
+        match self.random(12) {
             0 => {
                 if let Ok(rep) = self.rig.create(dir, &name, S_IFDIR | 0o755, None) {
                     self.dirs.push(rep.attr.fid());
@@ -97,6 +97,11 @@ impl World {
                     self.open.push((rep.handle, rep.write_epoch, fid));
                 }
             }
+            10 if !self.files.is_empty() => {
+                let attr = Attr { size: 7 * self.random(2) as u64, ..Attr::default() }.with_fid(self.any_file());
+                let body = SetattrReq { attr, valid: setattr::SIZE, ..SetattrReq::default() };
+                let _ = self.rig.call(Opcode::MdtSetattr, &body, &[]);
+            }
             8 => {
                 if let Ok(rep) = self.rig.tmpfile(dir, S_IFREG | 0o600, 2) {
                     self.files.push(rep.attr.fid());
@@ -115,6 +120,7 @@ impl World {
                     handle,
                     flags: close::SIZE | close::WROTE,
                     size: self.random(1_000) as u64,
+                    stripes: self.random(16) as u64,
                     mtime: self.rig.clock.get(),
                     write_epoch,
                     ..CloseReq::default()

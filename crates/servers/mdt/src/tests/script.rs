@@ -148,10 +148,14 @@ impl Script {
                 let time = number(time) as i64;
                 self.set(path, setattr::ATIME | setattr::MTIME, Attr { atime: time, mtime: time, ..Attr::default() })
             }
-            ["known", path, size] => {
+            ["known", path, size, ref stripes @ ..] => {
                 let fid = self.walk(path)?;
                 let epoch = self.rig.getattr(fid)?.0.write_epoch;
-                self.known(fid, number(size), epoch)
+                self.known(fid, number(size), epoch, stripes.first().map_or(0, |bits| number(bits)))
+            }
+            ["stripes", path] => {
+                let fid = self.walk(path)?;
+                Ok(self.rig.getattr(fid)?.0.stripes.to_string())
             }
             ["stat", path] => self.stat(path),
             ["layout", path] => self.layout(path),
@@ -257,7 +261,8 @@ impl Script {
         let before = std::mem::replace(&mut self.rig.client, client);
         let mut body = CloseReq { fid: rep.attr.fid().into(), handle: rep.handle, ..CloseReq::default() };
         match *rest {
-            ["wrote", size] => {
+            ["wrote", size, ref stripes @ ..] => {
+                body.stripes = stripes.first().map_or(0, |bits| number(bits));
                 body.flags = close::SIZE | close::WROTE;
                 (body.size, body.blocks, body.write_epoch) = (number(size), 8, rep.write_epoch);
                 body.mtime = self.rig.clock.get() + 1;
@@ -277,9 +282,9 @@ impl Script {
         Ok(if rep.disposition == disposition::TRUNCATE { "truncate" } else { "ok" }.to_owned())
     }
 
-    fn known(&mut self, fid: Fid, size: u64, write_epoch: u64) -> Result<String, Errno> {
+    fn known(&mut self, fid: Fid, size: u64, write_epoch: u64, stripes: u64) -> Result<String, Errno> {
         let attr = Attr { size, ..Attr::default() }.with_fid(fid);
-        let body = SetattrReq { attr, valid: setattr::SIZE_KNOWN, write_epoch, ..SetattrReq::default() };
+        let body = SetattrReq { attr, valid: setattr::SIZE_KNOWN, write_epoch, stripes, ..SetattrReq::default() };
         self.rig.call(Opcode::MdtSetattr, &body, &[]).map(|_| "ok".to_owned())
     }
 

@@ -29,7 +29,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let attr = ost.objects.attr(object).await?;
     drop(held);
     if data.is_none() && body.flags & io::MUST_EXIST != 0 {
-        tracing::error!(%object, parent = %types::Fid::from(body.parent), "an object that must be here is missing");
+        tracing::warn!(%object, parent = %types::Fid::from(body.parent), "an object that must be here is missing");
         return Err(Errno::EIO);
     }
     let record = match attr {

@@ -652,3 +652,34 @@ fn removed_directories_take_no_names() {
          ls /d ->",
     );
 }
+
+#[test]
+fn stripes_that_were_stated_to_exist_must_until_nothing_is_left_of_the_file() {
+    check(
+        "creat /f 644 2 a -> created
+         stripes /f -> 0
+         open /f 2 b
+         close a wrote 10 1
+         stripes /f -> 0
+         close b wrote 20 1
+         stripes /f -> 0
+         known /f 20 3
+         stripes /f -> 3
+         open /f 2 a
+         close a wrote 40 6
+         stripes /f -> 7
+         chmod /f 600
+         truncate /f 5 -> truncate
+         stripes /f -> 7
+         known /f 5
+         stripes /f -> 7
+         truncate /f 0 -> truncate
+         stripes /f -> 0
+         known /f 0 7
+         stripes /f -> 7
+         open /f 1002 a -> truncate
+         stripes /f -> 0
+         close a wrote 1 2
+         stripes /f -> 2",
+    );
+}

@@ -1,0 +1,39 @@
+//! Objects that must exist (design 10.7): the MDT keeps which stripes of a file have one, as closing clients stated. Where
+//! the OST of such a stripe has none, it was lost, and whoever needs its bytes or its size is told EIO: never zeros.
+//!
+//! What this client knows of that may be old. So the MDT is asked before anybody is told: a file that is gone, or that was
+//! cut to nothing meanwhile, misses no object. A lost object comes back with the next write to its stripe.
+
+use std::rc::Rc;
+
+use layout::Layout;
+use types::{Errno, Fid};
+
+use super::place;
+use crate::client::Inner;
+use crate::{Ctx, Error, Result};
+
+impl Inner {
+    /// What of these lost stripes must still exist by what the MDT says now.
+    pub(super) async fn still_lost(self: &Rc<Self>, ctx: &Ctx, fid: Fid, lost: u64) -> Result<u64> {
+        let stat = self.stat(ctx, fid, 0).await?;
+        if let Some(inode) = self.inode(fid) {
+            inode.learn(&stat);
+        }
+        Ok(lost & stat.stripes)
+    }
+
+    /// EIO, and a line in the log, if one of these stripes is really lost.
+    pub(super) async fn check_lost(self: &Rc<Self>, ctx: &Ctx, fid: Fid, layout: &Layout, lost: u64) -> Result<()> {
+        if lost == 0 {
+            return Ok(());
+        }
+        let lost = self.still_lost(ctx, fid, lost).await?;
+        if lost == 0 {
+            return Ok(());
+        }
+        let (object, ost) = place(layout, lost.trailing_zeros());
+        tracing::warn!(%fid, %object, %ost, "an object of the file that must be there is missing");
+        Err(Error::local(Errno::EIO, "ost_glimpse").about(fid).saying(format!("object {object} is lost at {ost}")))
+    }
+}
