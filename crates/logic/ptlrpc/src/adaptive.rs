@@ -23,6 +23,8 @@ pub struct AtConfig {
     pub early_margin: Span,
     /// `at_extra`: what an early reply asks for, 30 s.
     pub extra: Span,
+    /// `at_unhealthy_factor`: a partition that serves nothing for so many times `at_max` while requests wait is ill, 3.
+    pub unhealthy_factor: u32,
 }
 
 impl Default for AtConfig {
@@ -33,11 +35,19 @@ impl Default for AtConfig {
             history: Span::secs(600),
             early_margin: Span::secs(5),
             extra: Span::secs(30),
+            unhealthy_factor: 3,
         }
     }
 }
 
 impl AtConfig {
+    /// Requests that wait so long while nothing is served mean that a partition is ill.
+    #[must_use]
+    pub fn starved_after(&self) -> Span {
+        let most = if self.max == Span::ZERO { ATTEMPT_MAX } else { self.max };
+        Span(most.0.saturating_mul(u64::from(self.unhealthy_factor)))
+    }
+
     /// Longest time that a scheduler may hold a request back: early replies keep its sender waiting so long.
     #[must_use]
     pub fn hold_max(&self) -> Span {

@@ -17,7 +17,7 @@ impl Node {
     pub(crate) fn complete(self: &Rc<Self>, done: Done, mut reply: Reply) {
         let Done { session, transport, service, .. } = &done;
         service.served.set(service.served.get() + 1);
-        done.partition.done.set(done.partition.done.get() + 1);
+        done.partition.count_done(self.clock.get());
         if transport.abandoned.get() && reply.header.transno == 0 {
             self.retry(done);
             return;
@@ -90,7 +90,7 @@ impl Node {
     /// Its deadline has passed or its client is gone: the client resends, or it does not.
     pub(crate) fn drop_unhandled(self: &Rc<Self>, done: &Done) {
         done.service.dropped.set(done.service.dropped.get() + 1);
-        done.partition.done.set(done.partition.done.get() + 1);
+        done.partition.count_done(self.clock.get());
         if done.service.history.borrow().is_on() {
             self.remember_past(done, None);
         }

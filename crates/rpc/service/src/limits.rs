@@ -45,6 +45,9 @@ pub(crate) const DRAIN_LOOK: Span = Span::millis(10);
 /// Longest of the times that adaptive timeouts are set with: a day.
 pub const AT_SECS_MAX: u64 = 86_400;
 
+/// Highest `at_unhealthy_factor`.
+pub const UNHEALTHY_FACTOR_MAX: u32 = 1_000;
+
 /// Granularity of the account of pulled bytes.
 pub(crate) const BULK_UNIT: usize = 4_096;
 

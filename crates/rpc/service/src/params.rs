@@ -38,6 +38,26 @@ impl Node {
         register(self, tree, services);
     }
 
+    /// Partitions that have served nothing for longer than `at_unhealthy_factor` allows although requests wait, a line each.
+    #[must_use]
+    pub fn starved(&self) -> String {
+        let (now, longest) = (self.env.now(), self.terms.at.get().starved_after());
+        let mut out = String::new();
+        for service in self.services.borrow().iter() {
+            for partition in &service.partitions {
+                let since = partition.starves_since().map_or(Span::ZERO, |since| now - since);
+                if since > longest {
+                    let secs = since.0 / 1_000_000_000;
+                    out.push_str(&format!(
+                        "{}: partition {} has served nothing for {secs} s, and requests wait\n",
+                        service.spec.path, partition.cpt.0
+                    ));
+                }
+            }
+        }
+        out
+    }
+
     /// Settings of adaptive timeouts.
     pub fn adaptive_timeouts(&self) -> AtConfig {
         self.terms.at.get()
@@ -131,6 +151,14 @@ impl Params<'_> {
             |_, service| Ok(service.stats.borrow().print()),
             |_, service, _| {
                 *service.stats.borrow_mut() = crate::stats::Stats::default();
+                Ok(())
+            },
+        );
+        self.set(
+            "req_histograms",
+            |_, service| Ok(service.stats.borrow().print_histograms()),
+            |_, service, _| {
+                service.stats.borrow_mut().clear_histograms();
                 Ok(())
             },
         );
@@ -256,4 +284,14 @@ fn register_times(node: &Rc<Node>, tree: &ParamTree) {
         };
         tree.register_rw(name, read, write);
     }
+    let (shown, set) = (Rc::downgrade(node), Rc::downgrade(node));
+    let read = move || shown.upgrade().map(|node| node.terms.at.get()).unwrap_or_default().unhealthy_factor.to_string();
+    let write = move |value: &str| {
+        let unhealthy_factor = parse_within(value, 1, limits::UNHEALTHY_FACTOR_MAX)?;
+        if let Some(node) = set.upgrade() {
+            node.terms.at.set(AtConfig { unhealthy_factor, ..node.terms.at.get() });
+        }
+        Ok(())
+    };
+    tree.register_rw("at_unhealthy_factor", read, write);
 }

@@ -15,12 +15,14 @@ use crate::work::{Place, Queued, Slot, Work};
 pub(crate) struct Heads {
     pub(crate) reg: RefCell<Head<Work>>,
     pub(crate) hp: Option<RefCell<Head<Work>>>,
+    /// When a request was last answered or dropped, or the first one came to wait.
+    moved: Cell<Instant>,
 }
 
 impl Heads {
     pub(crate) fn new(spec: &ServiceSpec, cpt: CptIndex, policies: &[Descriptor<Work>]) -> Rc<Heads> {
         let head = |kind| RefCell::new(Head::new(spec.name, kind, cpt, policies));
-        Rc::new(Heads { reg: head(HeadKind::Reg), hp: spec.has_hp.then(|| head(HeadKind::Hp)) })
+        Rc::new(Heads { reg: head(HeadKind::Reg), hp: spec.has_hp.then(|| head(HeadKind::Hp)), moved: Cell::default() })
     }
 
     /// The high-priority head, or the regular one where there is no other.
@@ -91,7 +93,11 @@ impl Partition {
     pub(crate) fn enqueue(self: &Rc<Self>, work: Work, hp: bool, now: Instant) {
         let hp = hp && self.spec.has_hp;
         let transport = Rc::clone(&work.transport);
-        let handle = self.heads.borrow().head(hp).borrow_mut().enqueue(work, now);
+        let heads = self.heads.borrow();
+        if heads.queued() == 0 {
+            heads.moved.set(now);
+        }
+        let handle = heads.head(hp).borrow_mut().enqueue(work, now);
         *transport.place.borrow_mut() = Place::Queued(Queued { partition: Rc::clone(self), hp, handle });
     }
 
@@ -168,6 +174,18 @@ impl Partition {
         let slot = Slot { partition: Rc::clone(self), heads, hp, policy };
         *work.transport.place.borrow_mut() = Place::Slot(slot);
         work
+    }
+
+    /// A request was answered or dropped.
+    pub(crate) fn count_done(&self, now: Instant) {
+        self.done.set(self.done.get() + 1);
+        self.heads.borrow().moved.set(now);
+    }
+
+    /// Since when nothing was served although requests wait.
+    pub(crate) fn starves_since(&self) -> Option<Instant> {
+        let heads = self.heads.borrow();
+        (heads.queued() > 0).then(|| heads.moved.get())
     }
 
     /// Policies that broke, for the log.

@@ -36,6 +36,32 @@ impl Counter {
     }
 }
 
+/// Samples by powers of two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Histogram([u64; HISTOGRAM_BINS]);
+
+impl Histogram {
+    #[inline]
+    fn add(&mut self, value: u64) {
+        let bin = (u64::BITS - value.leading_zeros()) as usize;
+        self.0[bin.min(HISTOGRAM_BINS - 1)] += 1;
+    }
+
+    /// One line a bin that has samples: the least value that is too large for it, and how many there are.
+    fn print(&self, out: &mut String, name: &str) {
+        let _ = writeln!(out, "{name}:");
+        for (bin, samples) in self.0.iter().enumerate().filter(|(_, samples)| **samples > 0) {
+            let _ = match bin {
+                _ if bin + 1 == HISTOGRAM_BINS => writeln!(out, "  more: {samples}"),
+                _ => writeln!(out, "  <{}: {samples}", 1_u64 << bin),
+            };
+        }
+    }
+}
+
+/// Bins of a histogram: up to 2^26 us, a minute, and what is more.
+const HISTOGRAM_BINS: usize = 28;
+
 /// Counters of one service.
 #[derive(Default)]
 pub(crate) struct Stats {
@@ -47,6 +73,8 @@ pub(crate) struct Stats {
     read_bytes: Counter,
     write_bytes: Counter,
     opcodes: Vec<Counter>, // by opcode
+    waits: Histogram,
+    handlings: Histogram,
 }
 
 /// What is known when a request starts.
@@ -62,6 +90,7 @@ impl Stats {
     #[inline]
     pub(crate) fn started(&mut self, at: &Started) {
         self.waittime.add(at.waited.0 / 1_000);
+        self.waits.add(at.waited.0 / 1_000);
         self.qdepth.add(at.queued);
         self.active.add(at.active);
         self.timeout.add(at.patience.0 / 1_000_000_000);
@@ -75,6 +104,7 @@ impl Stats {
             self.opcodes.resize(at + 1, Counter::default());
         }
         self.opcodes[at].add(took.0 / 1_000);
+        self.handlings.add(took.0 / 1_000);
     }
 
     pub(crate) fn moved(&mut self, opcode: Opcode, bytes: u64) {
@@ -83,6 +113,18 @@ impl Stats {
             Opcode::OstWrite => self.write_bytes.add(bytes),
             _ => {}
         }
+    }
+
+    /// Waiting in the queue and handling, by powers of two.
+    pub(crate) fn print_histograms(&self) -> String {
+        let mut out = String::new();
+        self.waits.print(&mut out, "req_waittime_usec");
+        self.handlings.print(&mut out, "req_handling_usec");
+        out
+    }
+
+    pub(crate) fn clear_histograms(&mut self) {
+        (self.waits, self.handlings) = Default::default();
     }
 
     /// `name samples [unit] min max sum sumsq`; what has no samples has no line.
@@ -208,6 +250,19 @@ mod tests {
             "read_bytes", "ost_write"
         );
         assert_eq!(stats.print(), expected);
+    }
+
+    #[test]
+    fn histograms_count_by_powers_of_two() {
+        let mut stats = Stats::default();
+        assert_eq!(stats.print_histograms(), "req_waittime_usec:\nreq_handling_usec:\n");
+        for us in [0, 1, 2, 3, 1_023, 1_024, 1 << 40] {
+            stats.handled(Opcode::OstWrite, Span::micros(us));
+        }
+        let expected = "req_waittime_usec:\nreq_handling_usec:\n  <1: 1\n  <2: 1\n  <4: 2\n  <1024: 1\n  <2048: 1\n  more: 1\n";
+        assert_eq!(stats.print_histograms(), expected);
+        stats.clear_histograms();
+        assert!(!stats.print_histograms().contains('<'));
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod common;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use common::{Disk, Rules, TARGET, Toy, addr, call, client, increment, key, node, serve};
+use common::{Disk, Rules, STUCK, TARGET, Toy, addr, call, client, increment, key, node, serve};
 use endpoint::Endpoint;
 use env::{Env, ParamTree};
 use env_sim::{Sim, SimConfig};
@@ -215,6 +215,32 @@ fn parameters_are_written_and_read_as_lustre_has_them() {
         assert_eq!(on("nrs_log", "on"), Ok("on".into()));
         assert_eq!(set(&world.params, "at_extra", "20"), Ok("20".into()));
         assert_eq!(set(&world.params, "at_min", "601").map_err(|(errno, _)| errno), Err(Errno::EINVAL));
+    });
+}
+
+#[test]
+fn a_partition_that_serves_nothing_while_requests_wait_is_ill() {
+    check(|world, clients| async move {
+        narrow(&world);
+        set(&world.params, "mds.MDS.mdt.nrs_head_scope", "service").expect("one queue for both partitions");
+        assert_eq!(set(&world.params, "at_max", "10"), Ok("10".into()));
+        assert_eq!(set(&world.params, "at_unhealthy_factor", "1"), Ok("1".into()));
+        assert_eq!(set(&world.params, "at_unhealthy_factor", "0").map_err(|(errno, _)| errno), Err(Errno::EINVAL));
+        world.env.sleep(Span::secs(60)).await;
+        assert_eq!(world.up.starved(), "", "nothing to serve is no illness");
+        for key in [STUCK, STUCK, STUCK, STUCK, 4] {
+            for client in &clients {
+                let remote = client.remote(TARGET);
+                world.env.spawn("call", async move { drop(remote.call(increment(key)).await) });
+            }
+        }
+        world.env.sleep(Span::secs(8)).await;
+        assert_eq!(world.up.starved(), "", "it may take a while");
+        world.env.sleep(Span::secs(5)).await;
+        let ill = world.up.starved();
+        assert!(ill.starts_with("mds.MDS.mdt: partition 0 has served nothing for 1"), "{ill}");
+        world.env.sleep(Span::secs(30)).await;
+        assert_eq!(world.up.starved(), "", "something was served");
     });
 }
 

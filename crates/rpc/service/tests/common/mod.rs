@@ -30,6 +30,9 @@ pub(crate) struct Image {
 #[derive(Default)]
 pub(crate) struct Disk(pub(crate) RefCell<Image>);
 
+/// A change of this key takes 40 s.
+pub(crate) const STUCK: u64 = 1_000_000;
+
 pub(crate) struct Toy {
     env: Env,
     disk: Rc<Disk>,
@@ -137,6 +140,9 @@ impl Target for Toy {
                 Opcode::MdtSetattr => {
                     if key % 3 == 1 {
                         self.env.sleep(Span::micros(700)).await; // some take their time
+                    }
+                    if key == STUCK {
+                        self.env.sleep(Span::secs(40)).await;
                     }
                     self.change(&incoming, |image| {
                         let counter = image.counters.entry(key).or_default();

@@ -48,8 +48,9 @@ fn of(server: &Weak<Server>, read: impl Fn(&Server) -> String + 'static) -> impl
 }
 
 fn health(server: &Server) -> String {
-    let failed = server.failed.borrow().clone();
-    failed.map_or_else(|| "healthy".into(), |reason| format!("NOT HEALTHY\n{reason}"))
+    let failed = server.failed.borrow().clone().unwrap_or_default();
+    let ill = [failed, server.node.starved()].join("\n");
+    if ill.trim().is_empty() { "healthy".into() } else { format!("NOT HEALTHY\n{}", ill.trim()) }
 }
 
 /// The services of the kinds of targets that are here.
