@@ -165,7 +165,7 @@ fn data_and_holes(dir: &Path, seen: &mut Seen) {
     file.write_all_at(&pattern(64 << 10), 3 << 20).expect("write");
     file.set_len(8 << 20).expect("extend");
     for offset in
-        [0, 1 << 20, (1 << 20) + 5_000, (1 << 20) + (128 << 10), 3 << 20, (3 << 20) + (64 << 10), (8 << 20) - 1, 8 << 20, 9 << 20]
+        [0, 1 << 20, (1 << 20) + 5_000, (1 << 20) + (128 << 10), 3 << 20, (3 << 20) + (64 << 10), (8 << 20) - 1, 8 << 20, 9 << 20, u64::MAX]
     {
         seen.note("from", offset);
         seen.note("data", range::seek_data(&file, offset).map_err(|error| error.raw_os_error()));

@@ -9,7 +9,7 @@ use types::Errno;
 use wire::Opcode;
 use wire::body::{OstSeekRep, OstSeekReq};
 
-use super::place;
+use super::{OFFSET_MAX, place};
 use crate::file::Open;
 use crate::join::try_join;
 use crate::{Error, Result, SeekFor, limits, size};
@@ -17,8 +17,8 @@ use crate::{Error, Result, SeekFor, limits, size};
 /// First data or hole of the file at or behind `offset`.
 pub(crate) async fn seek(open: &Rc<Open>, what: SeekFor, offset: u64) -> Result<u64> {
     let refused = || Error::local(Errno::ENXIO, "seek").about(open.inode.fid);
-    let Some(layout) = open.layout_for_read().await? else {
-        return Err(refused()); // without a layout there are no bytes
+    let Some(layout) = open.layout_for_read().await?.filter(|_| offset < OFFSET_MAX) else {
+        return Err(refused()); // without a layout there are no bytes, nor are there any so far out
     };
     let objects: Vec<LocalFuture<'_, Result<OstSeekRep>>> =
         (0..u32::from(layout.stripe_count)).map(|stripe| Box::pin(ask(open, &layout, what, stripe, offset)) as _).collect();
