@@ -25,7 +25,7 @@ fn alone(up: &Up, work: &Path, script: &str) -> Vec<String> {
 const HELPER: &str = r#"
     mkdir -p "$W/layer" "$W/a" "$W/b"; mount -t tmpfs none "$W/layer"; mkdir "$W/layer/up" "$W/layer/work"
     mount -t overlay none -o "lowerdir=$(readlink -f /sbin),upperdir=$W/layer/up,workdir=$W/layer/work" "$(readlink -f /sbin)"
-    ln -sf "$B" /sbin/mount.nacre; ln -sf "$B" /sbin/umount.nacre
+    for name in mount.nacre mount.fuse.nacre umount.nacre; do ln -sf "$B" "/sbin/$name"; done
 "#;
 
 #[test]
@@ -47,7 +47,6 @@ fn mount_and_fstab_know_the_type() {
             mount -T "$W/fstab" -a -O _netdev; grep -c " $W/b fuse.nacre ro," /proc/mounts
             cat "$W/b/f"; touch "$W/b/g" 2>&1 | grep -o "Read-only file system"
             mount -T "$W/fstab" "$W/a"; touch "$W/a/g"; ls "$W/b"
-            mount -o remount,ro "$W/a" 2>/dev/null && touch "$W/a/h" 2>/dev/null || echo refused
             umount "$W/a" "$W/b"; grep -c " $W/. fuse.nacre " /proc/mounts || true
             mount -t nacre "$S" "$W/a" -o nid=127.0.0.71@tcp,noexec,sync,noatime
             grep -c " $W/a fuse.nacre rw,sync,noexec" /proc/mounts
@@ -56,11 +55,104 @@ fn mount_and_fstab_know_the_type() {
             "#
         ),
     );
-    let right =
-        ["1", "0", "0", "1", "hello", "Read-only file system", "f", "g", "refused", "0", "1", "not run", "a wrong option"]
-            .map(str::to_owned);
+    let right = ["1", "0", "0", "1", "hello", "Read-only file system", "f", "g", "0", "1", "not run", "a wrong option"]
+        .map(str::to_owned);
     assert_eq!(lines, right);
     up.stop();
+}
+
+/// Runs `script` with `$W/a` mounted by `mount -t nacre` as NID `127.0.0.<last>@tcp`, with more options.
+fn mounted_alone(name: &str, last: u8, options: &str, script: &str) -> Vec<String> {
+    let mut up = Up::new(name);
+    let work = Scratch::new(&format!("{name}-work"));
+    let script = format!(
+        r#"{HELPER}
+        mount -t nacre "$S" "$W/a" -o nid=127.0.0.{last}@tcp{options}; cd "$W/a"
+        {script}
+        cd /; umount "$W/a""#
+    );
+    let lines = alone(&up, work.path(), &script);
+    up.stop();
+    lines
+}
+
+#[test]
+fn a_remount_changes_flags_and_nothing_else() {
+    let lines = mounted_alone(
+        "remount",
+        74,
+        "",
+        r#"
+        shown() { grep " $W/a fuse.nacre " /proc/mounts | cut -d" " -f4 | sed 's/,user_id.*//'; }
+        echo hello > f; cp /bin/true true
+        mount -o remount,ro "$W/a"; shown
+        touch g 2>&1 | grep -o "Read-only file system"; echo more 2>/dev/null >> f || cat f
+        mount -o remount,rw,noatime,nosuid,nodev,noexec "$W/a"; shown
+        touch g; ls; ./true 2>/dev/null || echo "not run"
+        mount -t nacre -o remount,relatime,nid=127.0.0.74@tcp "$S" "$W/a"; shown; ./true && echo run
+        mount -o remount,soft "$W/a" 2>&1 | grep -o "'soft' cannot change .*: unmount it and mount it again" | sed "s,$W,W,"
+        exec 3>> f; mount -o remount,ro "$W/a" 2>&1 | grep -o "files are open for writing"; exec 3>&-; shown
+        "$B" mount "$S" "$W/b" -o remount,ro 2>&1 | grep -o "is no Nacre mount"
+        "#,
+    );
+    let right = [
+        "ro,relatime",
+        "Read-only file system",
+        "hello",
+        "rw,nosuid,nodev,noexec,noatime",
+        "f",
+        "g",
+        "true",
+        "not run",
+        "rw,relatime",
+        "run",
+        "'soft' cannot change while W/a is mounted: unmount it and mount it again",
+        "files are open for writing",
+        "rw,relatime",
+        "is no Nacre mount",
+    ]
+    .map(str::to_owned);
+    assert_eq!(lines, right);
+}
+
+/// What is said of directories and symbolic links reaches the MDT a moment later.
+#[test]
+fn access_times_are_kept_as_the_options_say() {
+    let lines = mounted_alone(
+        "atime",
+        75,
+        ",noatime",
+        r#"
+        at() { sleep 0.1; stat -c %x "$1"; }
+        look() {
+            of=$1; shift; before=$(at "$of"); "$@" > "$W/out"
+            if [ "$before" = "$(at "$of")" ]; then echo "$of same"; else echo "$of moved"; fi
+        }
+        all() { echo "$1"; look f cat f; look f cat f; look d ls d; look d ls d; look l readlink l; look l readlink l; }
+        echo x > f; mkdir d; touch d/e; ln -s f l
+        all noatime
+        mount -o remount,relatime "$W/a"; all relatime
+        mount -o remount,strictatime "$W/a"; all strictatime
+        mount -o remount,strictatime,nodiratime "$W/a"; all nodiratime
+        mount -o remount,strictatime,ro "$W/a"; all ro
+        mount -o remount,rw,relatime "$W/a"; echo y >> f
+        exec 3< f; look f head -c 1 <&3; touch -a -d @5 f; exec 3<&-; sleep 0.2; stat -c %X f
+        "#,
+    );
+    let all = |words: [&str; 7]| {
+        let names = ["", "f", "f", "d", "d", "l", "l"];
+        names.iter().zip(words).map(|(name, word)| format!("{name} {word}").trim().to_owned()).collect::<Vec<_>>()
+    };
+    let right = [
+        all(["noatime", "same", "same", "same", "same", "same", "same"]),
+        all(["relatime", "moved", "same", "moved", "same", "moved", "same"]),
+        all(["strictatime", "moved", "moved", "moved", "moved", "moved", "moved"]),
+        all(["nodiratime", "moved", "moved", "same", "same", "moved", "moved"]),
+        all(["ro", "same", "same", "same", "same", "same", "same"]),
+        vec!["f moved".to_owned(), "5".to_owned()],
+    ]
+    .concat();
+    assert_eq!(lines, right);
 }
 
 #[test]

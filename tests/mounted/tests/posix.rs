@@ -164,9 +164,18 @@ fn data_and_holes(dir: &Path, seen: &mut Seen) {
     file.write_all_at(&pattern(128 << 10), 1 << 20).expect("write");
     file.write_all_at(&pattern(64 << 10), 3 << 20).expect("write");
     file.set_len(8 << 20).expect("extend");
-    for offset in
-        [0, 1 << 20, (1 << 20) + 5_000, (1 << 20) + (128 << 10), 3 << 20, (3 << 20) + (64 << 10), (8 << 20) - 1, 8 << 20, 9 << 20, u64::MAX]
-    {
+    for offset in [
+        0,
+        1 << 20,
+        (1 << 20) + 5_000,
+        (1 << 20) + (128 << 10),
+        3 << 20,
+        (3 << 20) + (64 << 10),
+        (8 << 20) - 1,
+        8 << 20,
+        9 << 20,
+        u64::MAX,
+    ] {
         seen.note("from", offset);
         seen.note("data", range::seek_data(&file, offset).map_err(|error| error.raw_os_error()));
         seen.note("hole", range::seek_hole(&file, offset).map_err(|error| error.raw_os_error()));
@@ -443,6 +452,7 @@ fn times_to_the_nanosecond(dir: &Path, seen: &mut Seen) {
         seen.outcome("set", file.set_times(set));
         seen.note("times", times(fs::metadata(&path).expect("stat")));
     }
+    seen.outcome("read", file.read_at(&mut [0], 0));
     seen.outcome("one of them", file.set_times(fs::FileTimes::new().set_accessed(at(77, 78))));
     seen.note("times", times(fs::metadata(&path).expect("stat")));
     drop(file);

@@ -614,6 +614,9 @@ pub mod setattr {
     pub const PROJID: u32 = 2048;
     /// Drop `security.capability` (a write by anybody).
     pub const KILL_CAPABILITY: u32 = 4096;
+    /// A directory or symbolic link was read at `atime`: the access time, unless it is later already. Needs leave to read, and
+    /// changes nothing else.
+    pub const READ_AT: u32 = 8192;
 }
 
 /// Values in [`LockReq`].

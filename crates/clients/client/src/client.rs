@@ -19,7 +19,7 @@ use crate::inode::Inode;
 use crate::limits;
 use crate::locks::Held;
 use crate::registry::Registry;
-use crate::{Ctx, Error, Result, TargetState};
+use crate::{AccessTimes, Ctx, Error, Result, TargetState};
 
 /// A mounted file system. Cheap to clone; belongs to one executor thread.
 ///
@@ -31,6 +31,7 @@ pub struct Client(pub(crate) Rc<Inner>);
 pub(crate) struct Inner {
     pub(crate) env: Env,
     pub(crate) config: MountConfig,
+    pub(crate) access_times: Cell<AccessTimes>,
     pub(crate) endpoint: Rc<Endpoint>,
     pub(crate) registry: Rc<Registry>,
     /// Files that this client has open.
@@ -65,6 +66,17 @@ impl Client {
     #[must_use]
     pub fn fsname(&self) -> FsName {
         self.0.config.fsname
+    }
+
+    /// How access times are kept, as far as this client has a say.
+    #[must_use]
+    pub fn access_times(&self) -> AccessTimes {
+        self.0.access_times.get()
+    }
+
+    /// Keeps access times in another way from now on.
+    pub fn set_access_times(&self, access_times: AccessTimes) {
+        self.0.access_times.set(access_times);
     }
 
     /// For whom calls wait now: "testfs-OST0002 (reconnecting for 3 s)". Empty: for nobody.

@@ -1,5 +1,6 @@
 //! What a mount is told, and what every call is told.
 
+use crate::AccessTimes;
 use types::{ClientId, Creds, FsName, Nid, NidAddr, Span};
 
 /// Largest data of one RPC unless the configuration says otherwise.
@@ -34,6 +35,8 @@ pub struct MountConfig {
     pub refresh_every: Span,
     /// How long [`crate::Client::mount`] waits for the MGS and the first MDT; `None`: for ever.
     pub mount_wait: Option<Span>,
+    /// Which reads change access times.
+    pub access_times: AccessTimes,
     /// Faults to plant, for tests of the tests.
     pub bugs: Bugs,
 }
@@ -56,6 +59,7 @@ impl MountConfig {
             statfs_wait: Span::millis(500),
             refresh_every: Span::secs(5),
             mount_wait: None,
+            access_times: AccessTimes::default(),
             bugs: Bugs::default(),
         }
     }

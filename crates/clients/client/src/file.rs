@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use types::{Errno, Fid, Timespec, Xid};
+use types::{Errno, Fid, Xid};
 use wire::Attr;
 
 use crate::client::Inner;
@@ -29,8 +29,6 @@ pub(crate) struct Open {
     pub(crate) xid: Xid,
     pub(crate) attr: RefCell<Attr>,
     pub(crate) wrote: Cell<bool>,
-    /// When it was read first.
-    pub(crate) read_at: Cell<Option<Timespec>>,
     pub(crate) closed: Cell<bool>,
 }
 
@@ -177,7 +175,6 @@ impl Drop for Open {
             xid: self.xid,
             attr: self.attr.clone(),
             wrote: self.wrote.clone(),
-            read_at: self.read_at.clone(),
             closed: Cell::new(true),
         });
         self.inner.env.spawn("close", async move {

@@ -9,6 +9,7 @@ use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
 use wire::body::{AttrRep, disposition};
 use wire::{Attr, Reply};
 
+use crate::atime::Access;
 use crate::client::Inner;
 use crate::size::{WriteView, stripe_mask};
 use crate::{Error, Result, flags};
@@ -21,6 +22,7 @@ pub(crate) struct Inode {
     pub(crate) mode: Cell<u32>,
     /// Whether a write must drop a capability.
     capable: Cell<bool>,
+    pub(crate) access: RefCell<Access>,
     /// Present while handles are open for writing.
     pub(crate) view: RefCell<Option<WriteView>>,
     handles: Cell<u32>,
@@ -42,6 +44,7 @@ impl Inode {
             layout: RefCell::default(),
             mode: Cell::new(0),
             capable: Cell::new(false),
+            access: RefCell::default(),
             view: RefCell::default(),
             handles: Cell::new(0),
             writers: Cell::new(0),
@@ -60,6 +63,7 @@ impl Inode {
     /// Takes attributes and layout record of a reply.
     pub(crate) fn learn(&self, stat: &Stat) {
         self.mode.set(stat.attr.mode);
+        self.access.borrow_mut().learn(&stat.attr);
         self.capable.set(stat.attr.flags & ATTR_HAS_CAPABILITY != 0);
         self.mtime_set.set(self.mtime_set.get().max(stat.mtime_set));
         self.stripes.set(stat.stripes);
@@ -81,7 +85,9 @@ impl Inode {
     /// The time of a change that begins at `now`: later than any time that was set by hand before, also where the
     /// MDT's clock is ahead.
     pub(crate) fn stamp(&self, now: Timespec) -> Timespec {
-        now.max(self.mtime_set.get().next_nanosecond())
+        let stamp = now.max(self.mtime_set.get().next_nanosecond());
+        self.access.borrow_mut().changed_at(stamp);
+        stamp
     }
 
     /// Whether a write by somebody without privilege must drop set-user-id or set-group-id.

@@ -42,6 +42,7 @@
 #![warn(missing_docs)]
 
 mod api;
+mod atime;
 mod client;
 mod config;
 mod data;
@@ -63,6 +64,7 @@ pub use api::{
     Attr, DirPage, LockConflict, LockKind, LockMode, LockSpec, SeekFor, SetAttr, SetTime, Statfs, Striping, TargetSpace,
     TargetState,
 };
+pub use atime::{AccessTimes, Reads};
 pub use client::Client;
 pub use config::{Bugs, Ctx, MountConfig, RPC_BYTES_DEFAULT};
 pub use error::{Error, Result};

@@ -73,6 +73,7 @@ impl Client {
             inactive: RefCell::default(),
             offered: RefCell::default(),
             background: RefCell::default(),
+            access_times: Cell::new(config.access_times),
             config,
         };
         Client(Rc::new(inner))

@@ -91,14 +91,26 @@ impl Fs {
     /// Tells the kernel of a file: counts a reference, allows it to believe nothing later.
     pub(crate) fn entry(&self, attr: &Attr) -> abi::EntryOut {
         let nodeid = self.nodes.borrow_mut().look_up(attr.fid(), attr.mode);
-        self.nodes.borrow_mut().saw_dir(attr);
+        self.nodes.borrow_mut().saw_times(attr);
         abi::EntryOut { nodeid, attr: convert::attr(attr), ..Default::default() }
     }
 
     pub(crate) fn attr(&self, attr: &Attr) -> Body {
         self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
-        self.nodes.borrow_mut().saw_dir(attr);
+        self.nodes.borrow_mut().saw_times(attr);
         Body::Attr(convert::attr_out(attr))
+    }
+
+    /// A directory or symbolic link was read. The MDT hears of it where its access time changes by that, which it seldom does:
+    /// once after a change and once a day, unless the mount wants each.
+    pub(crate) fn was_read(&self, ctx: &Ctx, nodeid: u64) {
+        let now = self.env.wall();
+        let Some(mut attr) = self.nodes.borrow().seen(nodeid) else { return };
+        if self.client.access_times().counts(&attr, now) {
+            attr.set_atime(now);
+            self.nodes.borrow_mut().saw_times(&attr); // not told again before attributes came
+            self.client.was_read(ctx, attr.fid(), now);
+        }
     }
 
     /// How files are opened: direct, so that no page is believed; through the page cache, which the kernel checks and

@@ -44,6 +44,8 @@ pub struct FuseOptions {
     pub no_exec: bool,
     /// Every write is durable when it returns.
     pub sync: bool,
+    /// How access times are kept, for the mount table; the client keeps them.
+    pub atime: fusedev::MountFlags,
     /// Entries come with attributes. They are valid for no time, so this helps only programs that read the raw stream.
     pub readdirplus: bool,
     /// Detach the mount if this process dies.
@@ -71,6 +73,7 @@ impl FuseOptions {
             suid_dev: true,
             no_exec: false,
             sync: false,
+            atime: mount.atime,
             readdirplus: false,
             holder: true,
             jobids: Rc::default(),
@@ -105,6 +108,7 @@ impl FuseOptions {
             suid_dev: self.suid_dev,
             no_exec: self.no_exec,
             sync: self.sync,
+            atime: self.atime,
             max_write: self.max_write,
             max_readahead: self.max_readahead,
             max_background: self.max_background,

@@ -24,8 +24,9 @@ pub(crate) struct Node {
 pub(crate) struct Nodes {
     by_id: BTreeMap<u64, Node>,
     by_fid: BTreeMap<Fid, u64>,
-    /// What directories looked like last: `fstat` of one that is open and removed shows it.
-    dirs: BTreeMap<u64, Attr>,
+    /// What directories and symbolic links looked like last: `fstat` of a directory that is open and removed shows it, and
+    /// whether a read changes an access time depends on it.
+    seen: BTreeMap<u64, Attr>,
     last: u64,
 }
 
@@ -35,7 +36,7 @@ impl Nodes {
         Nodes {
             by_id: BTreeMap::from([(ROOT_ID, root)]),
             by_fid: BTreeMap::from([(Fid::ROOT, ROOT_ID)]),
-            dirs: BTreeMap::new(),
+            seen: BTreeMap::new(),
             last: ROOT_ID,
         }
     }
@@ -56,16 +57,16 @@ impl Nodes {
         id
     }
 
-    /// Attributes of a directory that the kernel knows came.
-    pub(crate) fn saw_dir(&mut self, attr: &Attr) {
-        if let Some(id) = self.by_fid.get(&attr.fid()).filter(|_| attr.is_dir()) {
-            self.dirs.insert(*id, *attr);
+    /// Attributes of a directory or symbolic link that the kernel knows came.
+    pub(crate) fn saw_times(&mut self, attr: &Attr) {
+        if let Some(id) = self.by_fid.get(&attr.fid()).filter(|_| matches!(attr.file_type(), libc::S_IFDIR | libc::S_IFLNK)) {
+            self.seen.insert(*id, *attr);
         }
     }
 
-    /// What a directory looked like last.
-    pub(crate) fn dir(&self, id: u64) -> Option<Attr> {
-        self.dirs.get(&id).copied()
+    /// What a directory or symbolic link looked like last.
+    pub(crate) fn seen(&self, id: u64) -> Option<Attr> {
+        self.seen.get(&id).copied()
     }
 
     /// New attributes came.
@@ -85,7 +86,7 @@ impl Nodes {
             let fid = node.fid;
             self.by_id.remove(&id);
             self.by_fid.remove(&fid);
-            self.dirs.remove(&id);
+            self.seen.remove(&id);
         }
     }
 }
@@ -111,13 +112,13 @@ mod tests {
     fn a_directory_is_remembered_as_it_was_until_it_is_forgotten() {
         let mut nodes = Nodes::new();
         let attr = Attr { mode: libc::S_IFDIR | 0o700, uid: 5, ..Attr::default() }.with_fid(A);
-        nodes.saw_dir(&attr);
+        nodes.saw_times(&attr);
         let id = nodes.look_up(A, attr.mode);
-        assert_eq!(nodes.dir(id), None, "the kernel did not know it when it was seen");
-        nodes.saw_dir(&attr);
-        assert_eq!(nodes.dir(id).map(|attr| attr.uid), Some(5));
+        assert_eq!(nodes.seen(id), None, "the kernel did not know it when it was seen");
+        nodes.saw_times(&attr);
+        assert_eq!(nodes.seen(id).map(|attr| attr.uid), Some(5));
         nodes.forget(id, 1);
-        assert_eq!((nodes.dir(id), nodes.dirs.len()), (None, 0));
+        assert_eq!((nodes.seen(id), nodes.seen.len()), (None, 0));
     }
 
     #[test]

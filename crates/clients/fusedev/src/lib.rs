@@ -39,4 +39,5 @@ pub use offer::UringOffer;
 pub use op::{DecodeError, Header, Op, decode};
 pub use reply::{Body, DirBuf, Reply};
 pub use request::{Replier, Request};
+pub use rustix::mount::MountFlags;
 pub use session::{Handler, InitInfo, LocalFuture, Notifier, Session};

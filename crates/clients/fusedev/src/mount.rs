@@ -45,6 +45,8 @@ pub struct MountOptions {
     pub no_exec: bool,
     /// Every write is durable when it returns.
     pub sync: bool,
+    /// How access times are kept, for the mount table: NOATIME, NODIRATIME, STRICTATIME. The kernel keeps none of FUSE's.
+    pub atime: MountFlags,
     /// Longest write in one request, bytes; the kernel's limit of pages may lower it.
     pub max_write: u32,
     /// Longest readahead, bytes.
@@ -76,6 +78,7 @@ impl MountOptions {
             suid_dev: false,
             no_exec: false,
             sync: false,
+            atime: MountFlags::empty(),
             max_write: request_bytes(),
             max_readahead: 1 << 20,
             max_background: 512,
@@ -103,7 +106,7 @@ fn mount_directly(options: &MountOptions) -> io::Result<Device> {
         if options.default_permissions { ",default_permissions" } else { "" },
         if options.allow_other { ",allow_other" } else { "" },
     );
-    let mut flags = MountFlags::empty();
+    let mut flags = options.atime;
     flags.set(MountFlags::RDONLY, options.read_only);
     flags.set(MountFlags::NOSUID | MountFlags::NODEV, !options.suid_dev);
     flags.set(MountFlags::NOEXEC, options.no_exec);
@@ -122,6 +125,7 @@ fn mount_with_helper(options: &MountOptions) -> io::Result<Device> {
         (options.read_only, "ro"),
         (options.no_exec, "noexec"),
         (options.sync, "sync"),
+        (options.atime.contains(MountFlags::NOATIME), "noatime"),
     ] {
         if on {
             words.push(word.to_owned());

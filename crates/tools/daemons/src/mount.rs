@@ -4,9 +4,11 @@
 //! whoever comes after it finds the file system usable. The daemon logs to a file of its own. It ends, with status 0,
 //! when the mount is taken away or on SIGTERM, after everything acknowledged has been handed to the servers.
 
+mod flags;
 pub(crate) mod kept;
 mod options;
 mod params;
+pub mod remount;
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};

@@ -16,6 +16,8 @@ pub struct Mount {
     pub device: (u32, u32),
     /// `NID:/FSNAME`.
     pub source: String,
+    /// Words of the mount point, then of the file system.
+    pub options: Vec<String>,
 }
 
 impl Mount {
@@ -48,10 +50,12 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         return None;
     }
     let (major, minor) = std::str::from_utf8(fields.get(2)?).ok()?.split_once(':')?;
+    let words = [fields.get(5)?, fields.get(dash + 3)?].map(|list| String::from_utf8_lossy(list).into_owned());
     Some(Mount {
         dir: PathBuf::from(OsString::from_vec(unescape(fields.get(4)?))),
         device: (major.parse().ok()?, minor.parse().ok()?),
         source: String::from_utf8(unescape(fields.get(dash + 2)?)).ok()?,
+        options: words.iter().flat_map(|list| list.split(',')).map(str::to_owned).collect(),
     })
 }
 
@@ -83,7 +87,8 @@ mod tests {
     fn the_kernels_table_names_our_mounts() {
         let table = b"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
             36 22 0:44 / /mnt/a\\040b rw,nosuid shared:9 - fuse.nacre 127.0.0.2@tcp:/testfs rw,user_id=0\n";
-        let expected = Mount { dir: "/mnt/a b".into(), device: (0, 44), source: "127.0.0.2@tcp:/testfs".into() };
+        let options = ["rw", "nosuid", "rw", "user_id=0"].map(str::to_owned).to_vec();
+        let expected = Mount { dir: "/mnt/a b".into(), device: (0, 44), source: "127.0.0.2@tcp:/testfs".into(), options };
         assert_eq!(expected.fsname(), "testfs");
         assert_eq!(parse(table), [expected]);
     }

@@ -36,7 +36,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// Without asking the mount itself, whose daemon may be dead: its parent is resolved, its own name is taken as it is.
-fn resolve(dir: &std::path::Path) -> Result<PathBuf> {
+pub(crate) fn resolve(dir: &std::path::Path) -> Result<PathBuf> {
     let absolute = std::path::absolute(dir)?;
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else { return Ok(absolute) };
     Ok(parent.canonicalize().map(|parent| parent.join(name)).unwrap_or(absolute))

@@ -253,6 +253,9 @@ struct Serve {
 Options (-o, separated by commas):
   nid=NID          this mount's own address: several mounts on one machine are several clients
   ro, rw           read-only or not
+  noatime          reads change no access time; relatime (default): the first after a change and of a day; strictatime: each;
+                   nodiratime: none of directories
+  remount          give a mount that is there other flags: ro, rw, nosuid, nodev, noexec, sync, those of access times
   flock            file locks hold over all clients (default); localflock: on this machine only
   wait=SECONDS     how long to wait for servers that are away (60; 0: for ever)
   soft             operations give up after a minute when a server is away; else they wait, and can be killed
@@ -467,7 +470,7 @@ impl Nacre {
             Command::Up(args) => daemons::up::run(args.options()),
             Command::Format(args) => args.options().and_then(|options| daemons::format::run(&options)).map(|()| 0),
             Command::Serve(args) => daemons::serve::run(&args.options()),
-            Command::Mount(args) => args.options().and_then(|options| daemons::mount::run(&options)).map(|()| 0),
+            Command::Mount(args) => args.run().map(|()| 0),
             Command::Umount(args) => daemons::umount::run(&args.options()).map(|()| 0),
             Command::Bench(Bench::Mdtest(args)) => bench::mdtest::run(&args).map(|()| 0),
             Command::Bench(Bench::Lnet(args)) => bench::lnet::run(args).map(|()| 0),
@@ -576,6 +579,14 @@ impl Serve {
 }
 
 impl Mount {
+    fn run(self) -> anyhow::Result<()> {
+        let text = self.options.join(",");
+        if daemons::mount::remount::is_wanted(&text) {
+            return daemons::mount::remount::run(&self.dir, &text);
+        }
+        daemons::mount::run(&self.options()?)
+    }
+
     fn options(self) -> anyhow::Result<daemons::mount::Options> {
         let text = self.options.join(",");
         let options = daemons::mount::Options::parse(&self.source, self.dir, &text, self.foreground, self.log)?;

@@ -7,9 +7,9 @@
 use std::rc::Rc;
 
 use endpoint::Keep;
-use types::{Errno, Fid, Timespec};
+use types::{Errno, Fid};
 use wire::body::{CloseReq, OstAttr, close as close_flags};
-use wire::{Attr, Opcode, SizeState};
+use wire::{Opcode, SizeState};
 
 use super::glimpse::Question;
 use crate::client::Inner;
@@ -38,12 +38,16 @@ async fn tell(open: &Rc<Open>) -> Result<Stat> {
         body.flags |= close_flags::WROTE;
         state_size(open, &mut body).await;
     }
-    if let Some(atime) = open.read_at.get().filter(|atime| wants_atime(open.flags, &open.attr.borrow(), *atime)) {
+    let atime = open.inode.access.borrow().pending();
+    if let Some(atime) = atime {
         body.flags |= close_flags::ATIME;
         (body.atime, body.atime_nsec) = (atime.sec, atime.nsec);
     }
     let call = open.inner.call(&open.ctx, Opcode::MdtClose, &body).modifies().keep(Keep::Close { open: open.xid });
     let answer = open.inner.ask(open.inner.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
+    if let Some(atime) = atime {
+        open.inode.access.borrow_mut().told(atime);
+    }
     Stat::of(&answer.reply, "mds_close")
 }
 
@@ -75,14 +79,6 @@ fn put_size(body: &mut CloseReq, layout: &layout::Layout, objects: &[OstAttr], e
     (body.mtime, body.mtime_nsec) = (mtime.sec, mtime.nsec);
     body.write_epoch = epoch;
     body.stripes = size::stripe_bits(objects);
-}
-
-/// relatime: a read is recorded when the last record is older than the last change, or a day old.
-fn wants_atime(open_flags: u32, attr: &Attr, now: Timespec) -> bool {
-    if open_flags & flags::O_NOATIME != 0 {
-        return false;
-    }
-    attr.atime() <= attr.mtime().max(attr.ctime()) || attr.atime + limits::ATIME_SECS <= now.sec
 }
 
 impl Inner {
@@ -129,20 +125,5 @@ impl Inner {
             self.state_size(ctx, &stat.attr, stat.epoch, stat.stripes).await?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn access_times_are_stored_once_a_day_or_after_a_change() {
-        let attr = |atime, mtime| Attr { atime, mtime, ..Attr::default() };
-        let now = Timespec::new(1_000_000, 0);
-        assert!(wants_atime(0, &attr(10, 20), now));
-        assert!(!wants_atime(flags::O_NOATIME, &attr(10, 20), now));
-        assert!(!wants_atime(0, &attr(999_999, 20), now));
-        assert!(wants_atime(0, &attr(1_000_000 - limits::ATIME_SECS, 20), now));
     }
 }

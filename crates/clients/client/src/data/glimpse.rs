@@ -80,7 +80,11 @@ impl Inner {
 
     /// Puts the true size into what the MDT said of a file. A file that this client has just made is not asked for.
     pub(crate) async fn resolve_stat(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
-        let inode = self.inode(stat.attr.fid()).filter(|_| crate::needs_glimpse(&stat.attr));
+        let inode = self.inode(stat.attr.fid());
+        if let Some(inode) = &inode {
+            inode.access.borrow().show(&mut stat.attr);
+        }
+        let inode = inode.filter(|_| crate::needs_glimpse(&stat.attr));
         let untouched = inode.and_then(|inode| inode.with_view(|view| view.is_untouched(stat.epoch)));
         if let (Some(true), Some(layout)) = (untouched, &stat.layout) {
             settle(&mut stat.attr, stat.mtime_set, 0, layout, &Objects::new());

@@ -30,8 +30,8 @@ struct Got {
 
 /// Up to `len` bytes from `offset`, in the pieces in which they came.
 pub(crate) async fn read(open: &Rc<Open>, offset: u64, len: usize) -> Result<Vec<Bytes>> {
-    if open.read_at.get().is_none() {
-        open.read_at.set(Some(open.inner.env.wall()));
+    if open.flags & flags::O_NOATIME == 0 {
+        open.inode.access.borrow_mut().read(open.inner.access_times.get().reads, open.inner.env.wall());
     }
     let end = offset.saturating_add(len as u64).min(OFFSET_MAX);
     let (Some(extent), Some(layout)) = (Extent::new(offset, end), open.layout_for_read().await?) else {

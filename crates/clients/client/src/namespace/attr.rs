@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use types::Fid;
+use types::{Fid, Timespec};
 use wire::body::{SetattrReq, setattr};
 use wire::{Attr, Opcode};
 
@@ -72,7 +72,7 @@ impl Client {
     /// EPERM, EACCES, ENOENT; EINVAL or EISDIR for a size of what is no regular file.
     pub async fn setattr(&self, ctx: &Ctx, fid: Fid, set: &SetAttr, file: Option<&File>) -> Result<Attr> {
         let change = Change::new(set, file.map_or(0, |file| file.0.handle));
-        let stat = if set.size.is_some() {
+        let mut stat = if set.size.is_some() {
             let (inner, ctx) = (self.0.clone(), ctx.clone());
             self.0.run("truncate", async move { inner.truncate(&ctx, fid, change).await }).await?
         } else {
@@ -81,9 +81,26 @@ impl Client {
             stat
         };
         if let Some(inode) = self.0.inode(fid) {
+            if set.atime.is_some() {
+                inode.access.borrow_mut().was_set();
+            }
             inode.learn(&stat);
+            inode.access.borrow().show(&mut stat.attr);
         }
         Ok(stat.attr)
+    }
+
+    /// Tells the MDT in the background that a directory or symbolic link was read at `now`. Files that are open tell it with
+    /// their close. It is worth no retry: what was missed is made up for by the next read.
+    pub fn was_read(&self, ctx: &Ctx, fid: Fid, now: Timespec) {
+        let mut change = Change { valid: setattr::READ_AT, ..Change::default() };
+        change.attr.set_atime(now);
+        let (inner, ctx) = (self.0.clone(), ctx.clone());
+        self.0.env.spawn("access time", async move {
+            if let Err(error) = inner.setattr(&ctx, fid, change).await {
+                tracing::debug!("an access time is not kept: {error}");
+            }
+        });
     }
 }
 
@@ -103,7 +120,6 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::Timespec;
 
     #[test]
     fn only_what_is_asked_for_is_sent() {

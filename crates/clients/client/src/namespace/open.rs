@@ -97,7 +97,6 @@ impl Inner {
                 xid: answer.xid,
                 attr: RefCell::new(stat.attr),
                 wrote: Cell::new(false),
-                read_at: Cell::new(None),
                 closed: Cell::new(false),
             }));
             if stat.disposition & disposition::TRUNCATE != 0 {

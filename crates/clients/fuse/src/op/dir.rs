@@ -68,6 +68,9 @@ impl Fs {
             Some(page) if page.position(cookie).is_some() => page,
             _ => self.fetch(&ctx, dir.fid, cookie).await?,
         };
+        if args.offset == 0 {
+            self.was_read(&ctx, header.nodeid);
+        }
         if plus {
             self.complete(&ctx, &mut page, cookie, args.size).await?;
         }

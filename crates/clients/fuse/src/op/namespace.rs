@@ -44,7 +44,7 @@ impl Fs {
     /// A directory that is open here and was removed: as it was last, without names. The servers keep nothing of it.
     fn removed_dir(&self, nodeid: u64, fid: Fid) -> Option<Attr> {
         self.dirs.borrow().of(fid)?;
-        let attr = self.nodes.borrow().dir(nodeid)?;
+        let attr = self.nodes.borrow().seen(nodeid)?;
         Some(Attr { nlink: 0, ..attr })
     }
 
@@ -66,8 +66,10 @@ impl Fs {
     }
 
     pub(crate) async fn readlink(&self, header: &Header) -> Reply {
-        let fid = self.fid(header.nodeid)?;
-        self.client.readlink(&self.ctx(header, 0), fid).await.map(Body::Data).map_err(errno)
+        let (fid, ctx) = (self.fid(header.nodeid)?, self.ctx(header, 0));
+        let target = self.client.readlink(&ctx, fid).await.map_err(errno)?;
+        self.was_read(&ctx, header.nodeid);
+        Ok(Body::Data(target))
     }
 
     pub(crate) async fn symlink(&self, header: &Header, name: &[u8], target: &Bytes) -> Reply {

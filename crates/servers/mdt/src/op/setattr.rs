@@ -13,19 +13,21 @@ use wire::{Attr, SizeState};
 use crate::keys;
 use crate::limits::{CLOCK_AHEAD_SECS, FILE_BYTES_MAX};
 use crate::op::{Answer, Op};
-use crate::perm::{ACL_ACCESS, W, is_root, without_suid};
+use crate::perm::{ACL_ACCESS, R, W, is_root, without_suid};
 use crate::record::{INODE_HAS_ACL, INODE_HAS_LAYOUT, Inode};
 use crate::state::Effect;
 use crate::tx::Decided;
 
 /// Bits that change something by the caller's will.
-const WILL: u32 = !bits::SIZE_KNOWN;
+const WILL: u32 = !(bits::SIZE_KNOWN | bits::READ_AT);
 
 /// Sets attributes.
 pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: SetattrReq = op.request.body();
     let mut inode = op.tx.inode(body.attr.fid())?;
-    op.decides_on(inode.fid());
+    if body.valid != bits::READ_AT {
+        op.decides_on(inode.fid()); // access times commute: nobody decides on them
+    }
     check(op, &body, &inode)?;
     let before = inode.clone();
     let mut cut = 0;
@@ -62,6 +64,9 @@ fn check(op: &Op<'_, '_>, body: &SetattrReq, inode: &Inode) -> Decided<()> {
     let by_writing = bits::ATIME_NOW | bits::MTIME_NOW | bits::CTIME | bits::KILL_SUID | bits::KILL_CAPABILITY;
     if has(by_writing) && !owner && !op.may(inode, W)? && !writes(op, body, inode) {
         return Err(Errno::EACCES.into());
+    }
+    if has(bits::READ_AT) {
+        op.access(inode, R)?;
     }
     if has(bits::SIZE) {
         check_size(op, body, inode)?;
@@ -162,6 +167,9 @@ fn times(op: &Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) {
         inode.attr.set_atime(body.attr.atime());
     } else if has(bits::ATIME_NOW) {
         inode.attr.set_atime(now);
+    }
+    if has(bits::READ_AT) {
+        inode.attr.set_atime(body.attr.atime().max(inode.attr.atime()));
     }
     if has(bits::MTIME) {
         inode.attr.set_mtime(body.attr.mtime());

@@ -148,6 +148,15 @@ impl Script {
                 let time = number(time) as i64;
                 self.set(path, setattr::ATIME | setattr::MTIME, Attr { atime: time, mtime: time, ..Attr::default() })
             }
+            ["readat", path, time] => {
+                let atime = number(time) as i64;
+                self.set(path, setattr::READ_AT, Attr { atime, ..Attr::default() })
+            }
+            ["times", path] => {
+                let fid = self.walk(path)?;
+                let attr = self.rig.getattr(fid)?.0.attr;
+                Ok(format!("{} {} {}", attr.atime, attr.mtime, if attr.ctime == attr.mtime { "same" } else { "changed" }))
+            }
             ["known", path, size, ref stripes @ ..] => {
                 let fid = self.walk(path)?;
                 let epoch = self.rig.getattr(fid)?.0.write_epoch;

@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn paths_are_absolute_when_a_mount_point_was_given() {
-        let mount = Mount { dir: "/mnt/testfs".into(), device: (0, 40), source: "x@tcp:/testfs".into() };
+        let mount = Mount { dir: "/mnt/testfs".into(), device: (0, 40), source: "x@tcp:/testfs".into(), options: Vec::new() };
         let text = |name, is_path, path: &str| shown(name, &mount, is_path, path);
         assert_eq!(text(false, true, "/a/b"), "/mnt/testfs/a/b");
         assert_eq!(text(false, true, "/"), "/mnt/testfs");

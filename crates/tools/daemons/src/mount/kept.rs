@@ -101,6 +101,7 @@ fn config(options: &Options, id: ClientId) -> MountConfig {
     config.nid = options.mount.nid;
     config.soft = options.mount.soft;
     config.name = format!("{}:{}", hostname(), options.dir.display());
+    config.access_times = options.mount.access_times();
     config.mount_wait = (options.mount.wait_secs > 0).then(|| Span::secs(options.mount.wait_secs));
     config
 }
@@ -134,6 +135,7 @@ fn fuse_options(options: &Options) -> FuseOptions {
     fuse.suid_dev = options.mount.suid_dev;
     fuse.no_exec = options.mount.no_exec;
     fuse.sync = options.mount.sync;
+    fuse.atime = options.mount.atime;
     fuse.readdirplus = options.mount.readdirplus;
     fuse
 }
@@ -148,7 +150,7 @@ fn control(
     tester: Option<&Rc<SelfTest>>,
 ) -> Result<(Registered, Task)> {
     let instance = format!("{:08x}", id.0 >> 96);
-    params::register(params, client, &instance);
+    params::register(params, client, &instance, &options.text);
     if let Some(tester) = tester {
         selftest::register(params, std::slice::from_ref(tester));
     }

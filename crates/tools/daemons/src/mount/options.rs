@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use fusedev::Transport;
+use rustix::mount::MountFlags;
 use types::{FsName, Nid, NidAddr};
 
+use super::flags;
 use crate::machine::MachineOptions;
 
 /// Descriptors of `/dev/fuse` at most.
@@ -56,6 +58,8 @@ pub struct MountOptions {
     pub no_exec: bool,
     /// Every write is durable when it returns.
     pub sync: bool,
+    /// How access times are kept: flags of mount(2).
+    pub atime: MountFlags,
     /// Kernel capabilities to do without.
     pub caps_mask: u64,
     /// Descriptors read in parallel.
@@ -81,6 +85,7 @@ impl Default for MountOptions {
             suid_dev: rustix::process::geteuid().is_root(),
             no_exec: false,
             sync: false,
+            atime: MountFlags::empty(),
             caps_mask: 0,
             clones: 1,
             transport: Transport::Auto,
@@ -146,6 +151,13 @@ fn split_nids(text: &str) -> Vec<&str> {
 }
 
 impl MountOptions {
+    /// How the mount keeps access times.
+    pub(crate) fn access_times(&self) -> client::AccessTimes {
+        let mut atime = self.atime;
+        atime.set(MountFlags::RDONLY, self.read_only);
+        flags::access_times(atime)
+    }
+
     /// From `nid=127.0.0.11@tcp,soft`.
     pub fn parse(text: &str) -> Result<MountOptions> {
         let mut options = MountOptions::default();
@@ -154,6 +166,14 @@ impl MountOptions {
             options.set(name, value).with_context(|| format!("mount option '{word}'"))?;
         }
         Ok(options)
+    }
+
+    /// Whether `word` is so already.
+    pub(super) fn says(&self, word: &str) -> Result<bool> {
+        let mut after = self.clone();
+        let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+        after.set(name, value).with_context(|| format!("mount option '{word}'"))?;
+        Ok(after == *self)
     }
 
     fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
@@ -188,11 +208,8 @@ impl MountOptions {
             ("readdirplus", None) => self.readdirplus = true,
             ("insecure", None) => self.insecure = true,
             // What mount(8) passes on and what is so anyway.
-            (
-                "defaults" | "auto" | "noauto" | "user_xattr" | "acl" | "_netdev" | "relatime" | "noatime" | "nodiratime"
-                | "nouser" | "nofail",
-                None,
-            ) => {}
+            ("defaults" | "auto" | "noauto" | "user_xattr" | "acl" | "_netdev" | "nouser" | "nofail", None) => {}
+            (word, None) if flags::apply_atime(&mut self.atime, word) => {}
             _ => bail!("unknown, or with a value too many or too few"),
         }
         Ok(())
@@ -232,8 +249,8 @@ mod tests {
         assert_eq!((options.clones, options.caps_mask, options.transport), (4, 16, Transport::Uring));
         let user = MountOptions::parse("users,exec,noatime,nodiratime,_netdev,sync").expect("fits");
         assert!(!user.suid_dev && !user.no_exec && user.sync);
+        assert_eq!(user.atime, MountFlags::NOATIME | MountFlags::NODIRATIME);
         for text in [
-            "strictatime",
             "noacl",
             "dirsync",
             "nid",

@@ -7,6 +7,7 @@ use env::{Env, ParamTree};
 use fuse::Jobids;
 use types::{Span, TargetKind};
 
+use super::flags;
 use crate::permanent::{self, Permanent};
 
 /// How often connectors of new targets and permanent parameters are looked for.
@@ -19,14 +20,30 @@ const MODIFYING_IN_FLIGHT: u32 = endpoint::limits::TAGS_DEFAULT;
 /// Pages of 4 KiB in one data RPC.
 const PAGES_PER_RPC: u32 = client::RPC_BYTES_DEFAULT >> 12;
 
-/// Registers those of `client`.
-pub(super) fn register(params: &ParamTree, client: &Client, instance: &str) {
+/// What the mount was told with `-o`.
+pub(super) const OPTIONS: &str = "mount_options";
+/// How it keeps access times.
+pub(super) const ACCESS_TIMES: &str = "access_times";
+
+/// Registers those of `client`, which was mounted with `options`.
+pub(super) fn register(params: &ParamTree, client: &Client, instance: &str, options: &str) {
     let fsname = client.fsname();
     let llite = format!("llite.{fsname}-{instance}");
     params.register("version", || env!("CARGO_PKG_VERSION").to_owned());
     let of = client.clone();
     params.register("health_check", move || health(&of));
     params.register(format!("{llite}.fstype"), || "nacre".to_owned());
+    let options = options.to_owned();
+    params.register(format!("{llite}.{OPTIONS}"), move || options.clone());
+    let (read, write) = (client.clone(), client.clone());
+    params.register_rw(
+        format!("{llite}.{ACCESS_TIMES}"),
+        move || flags::text(read.access_times()),
+        move |value| {
+            write.set_access_times(flags::parse(value)?);
+            Ok(())
+        },
+    );
     let of = client.clone();
     params.register("permanent", move || permanent::render(&of.permanent_params()));
     let of = client.clone();

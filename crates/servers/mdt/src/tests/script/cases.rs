@@ -137,6 +137,28 @@ fn exchanges() {
 }
 
 #[test]
+fn a_read_moves_the_access_time_forward_and_nothing_else() {
+    check(
+        "mkdir /d 755
+         mkdir /priv 700
+         utimes /d 5
+         times /d -> 5 5 changed
+         readat /d 9
+         times /d -> 9 5 changed
+         readat /d 7
+         times /d -> 9 5 changed
+         su 5
+         readat /d 12
+         readat /priv 12 -> EACCES
+         su 0
+         times /d -> 12 5 changed
+         mkdir /e 755
+         readat /e 99999999999
+         times /e -> 99999999999 1021 same",
+    );
+}
+
+#[test]
 fn permissions_bind() {
     check(
         "mkdir /d 755
