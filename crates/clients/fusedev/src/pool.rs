@@ -7,8 +7,9 @@ use bytes::Bytes;
 
 /// Buffers kept for reuse: a write of 64 MiB in flight keeps its buffers, more than that is given back to the allocator.
 const FREE_MAX: usize = 64;
-/// Messages up to this length are copied, so that a name does not hold a buffer of a mebibyte.
-const COPY_MAX: usize = 16 << 10;
+/// Messages of less than this part of a buffer are copied. Writes are kept until they are durable: those of 32 KiB would each
+/// hold a mebibyte for a second, and new buffers have new pages, which cost more to clear than the copy.
+const LEND_FROM: usize = 8;
 
 #[derive(Clone)]
 pub(crate) struct Pool {
@@ -29,7 +30,7 @@ impl Pool {
 
     /// The first `len` bytes as a message. Takes the buffer away where copying would cost more.
     pub(crate) fn message(&self, buffer: &mut Vec<u8>, len: usize) -> Bytes {
-        if len <= COPY_MAX {
+        if self.is_small(len) {
             return Bytes::copy_from_slice(&buffer[..len]);
         }
         let lent = std::mem::replace(buffer, self.take());
@@ -38,12 +39,16 @@ impl Pool {
 
     /// A message that is copied, into a lent buffer where it is large: for bytes whose place is needed again at once.
     pub(crate) fn copied(&self, message: &[u8]) -> Bytes {
-        if message.len() <= COPY_MAX || message.len() > self.size {
+        if self.is_small(message.len()) || message.len() > self.size {
             return Bytes::copy_from_slice(message);
         }
         let mut buffer = self.take();
         buffer[..message.len()].copy_from_slice(message);
         Bytes::from_owner(Lent { buffer, len: message.len(), pool: self.clone() })
+    }
+
+    fn is_small(&self, len: usize) -> bool {
+        len < self.size / LEND_FROM
     }
 
     fn give(&self, buffer: Vec<u8>) {
@@ -75,6 +80,18 @@ impl Drop for Lent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_small_message_holds_no_buffer() {
+        let pool = Pool::new(1 << 20);
+        let mut buffer = pool.take();
+        let at = buffer.as_ptr();
+        let messages: Vec<_> = (0..100).map(|_| pool.message(&mut buffer, 33 << 10)).collect();
+        assert_eq!(buffer.as_ptr(), at, "it was not given away");
+        let copies: Vec<_> = (0..100).map(|_| pool.copied(&messages[0])).collect();
+        assert!(copies.iter().all(|copy| copy == &messages[0]));
+        assert!(pool.free.lock().expect("here").is_empty());
+    }
 
     #[test]
     fn a_large_buffer_comes_back_when_its_last_slice_goes() {
