@@ -195,3 +195,11 @@ fn an_ordinary_user_mounts_for_himself() {
     assert_eq!(lines, right);
     up.stop();
 }
+
+#[test]
+fn a_bind_mount_of_a_file_goes_while_the_mount_stays() {
+    let script = r#"echo hello > f; touch "$W/bound"; mount --bind f "$W/bound"; cat "$W/bound"
+        timeout 20 umount "$W/bound" && echo gone; cat f"#;
+    let lines = mounted_alone("mounting-bind", 78, "", script);
+    assert_eq!(lines, ["hello", "gone", "hello"]);
+}

@@ -30,9 +30,14 @@ pub fn run(options: &Options) -> Result<()> {
     let pid = daemon_of(&mount);
     detach(&dir, options)?;
     match pid {
-        Some(pid) if !options.lazy => wait_for(pid, &dir, options.force),
+        Some(pid) if !options.lazy && !is_still_mounted(mount.device) => wait_for(pid, &dir, options.force),
         _ => Ok(()),
     }
+}
+
+/// Elsewhere, by a bind mount: the daemon lives on.
+fn is_still_mounted(device: (u32, u32)) -> bool {
+    mounts::all().is_ok_and(|all| all.iter().any(|other| other.device == device))
 }
 
 /// Without asking the mount itself, whose daemon may be dead: its parent is resolved, its own name is taken as it is.

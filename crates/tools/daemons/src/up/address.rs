@@ -8,16 +8,16 @@
 //! | 10 … 209 | OSTs |
 //! | 211 … 254 | left for further clients |
 
-use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use types::{Nid, NidAddr, TargetId, TargetKind};
 
 use super::Options;
-use crate::rundir;
 
 pub(super) const CLIENT: u8 = 1;
 pub(super) const MGS: u8 = 2;
@@ -38,7 +38,7 @@ const LINGER: Duration = Duration::from_secs(4);
 pub(super) struct Block {
     net: u8,
     port: u16,
-    _lock: File,
+    _lock: UnixListener,
 }
 
 impl Block {
@@ -131,23 +131,28 @@ fn claim_lingering(net: u8, port: u16, hosts: &[u8]) -> Result<Option<Block>> {
     }
 }
 
-/// Keeps two `up`s that start at the same time apart.
-fn lock(net: u8) -> Result<Option<File>> {
-    let path = rundir::path().context("run directory")?.join(format!("net-{net}.lock"));
-    let file = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = match file {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None), // another user's
-        other => other.with_context(|| path.display().to_string())?,
-    };
-    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(_) => Ok(None),
+/// Keeps two `up`s that start at the same time apart, whoever runs them and wherever their run directories are: a name in
+/// the network namespace, which has the addresses too, and it goes with the process.
+fn lock(net: u8) -> Result<Option<UnixListener>> {
+    let name = SocketAddr::from_abstract_name(format!("nacre-net-{net}"))?;
+    match UnixListener::bind_addr(&name) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+        Err(error) => Err(error).context("the name of a block of addresses"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_block_is_locked_for_as_long_as_its_lock_lives() {
+        let held = lock(u8::MAX).expect("a name").expect("nobody has it");
+        assert!(lock(u8::MAX).expect("a name").is_none());
+        drop(held);
+        assert!(lock(u8::MAX).expect("a name").is_some());
+    }
 
     #[test]
     fn each_server_has_an_address_of_its_own() {
