@@ -359,7 +359,8 @@ impl Taker {
                     tokio::task::yield_now().await;
                 }
             }
-            if !ring.rest() {
+            if !ring.rest()? {
+                tokio::task::yield_now().await; // what the others do may be what this waits for
                 continue;
             }
             let woken = async {

@@ -223,18 +223,22 @@ impl Ring {
     }
 
     /// Wake-ups again. `false`: something has come meanwhile, and a turn is due.
-    pub(crate) fn rest(&self) -> bool {
-        let mut ring = self.io.borrow_mut();
-        ring.completion().enable_eventfd();
+    pub(crate) fn rest(&self) -> io::Result<bool> {
+        self.io.borrow_mut().completion().enable_eventfd();
         // The kernel marks its work before it looks at the switch; this is the other order.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        let idle = !ring.submission().taskrun() && ring.submission().is_empty() && ring.completion().is_empty();
-        drop(ring);
+        // The mark alone says nothing: the kernel queues work, then marks it, and a call between the two has done the work
+        // and leaves a mark that no later call takes away. So the work is done now, and what comes after it wakes us.
+        if self.io.borrow_mut().submission().taskrun() {
+            self.enter()?;
+        }
+        let mut ring = self.io.borrow_mut();
+        let idle = ring.submission().is_empty() && ring.completion().is_empty();
         self.in_turn.set(!idle);
         if !idle {
-            self.io.borrow_mut().completion().disable_eventfd();
+            ring.completion().disable_eventfd();
         }
-        idle
+        Ok(idle)
     }
 
     /// Commits what was answered and takes what has come. Does nothing where there is nothing to do.
