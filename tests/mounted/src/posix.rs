@@ -95,6 +95,23 @@ pub fn fcntl_conflict(file: &impl AsRawFd) -> io::Result<Option<i32>> {
     Ok((lock.l_type != libc::F_UNLCK as i16).then_some(lock.l_pid))
 }
 
+/// Does `work` as a user without privileges, who is in `group` only, in a thread of its own.
+pub fn as_user<T: Send>(uid: u32, group: u32, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            #[expect(unsafe_code, reason = "system calls that change this thread only")]
+            // SAFETY: no pointer is followed for an empty list
+            unsafe {
+                assert_eq!(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()), 0, "as root only");
+                libc::setfsgid(group);
+                libc::setfsuid(uid);
+            }
+            work()
+        });
+        worker.join().expect("the user's thread")
+    })
+}
+
 /// A shared, writable mapping of the first `len` bytes of a file.
 pub struct Mapping(*mut u8, usize);
 

@@ -59,6 +59,7 @@ const CASES: &[Case] = &[
     ("acl", access_lists),
     ("spaces", attribute_name_spaces),
     ("setid", set_id_bits_fall),
+    ("setgid", set_group_id_falls_by_outsiders),
     ("sticky", sticky_and_inherited_groups),
     ("times", times_to_the_nanosecond),
     ("statx", what_statx_knows),
@@ -416,6 +417,50 @@ fn set_id_bits_fall(dir: &Path, seen: &mut Seen) {
     posix::setxattr(&dir.join("capable"), "security.capability", &capability, 0).expect("setxattr");
     std::os::unix::fs::chown(dir.join("capable"), Some(1), Some(1)).expect("chown");
     seen.note("after chown", posix::getxattr(&dir.join("capable"), "security.capability").map_err(|e| e.raw_os_error()));
+}
+
+type Way<'a> = (&'static str, &'a (dyn Fn(&File) + Sync));
+
+/// Each way to change what a file holds; by a member of its group and by somebody else; through a handle of one's own, and of
+/// root's.
+fn set_group_id_falls_by_outsiders(dir: &Path, seen: &mut Seen) {
+    const GROUP: u32 = 1_234;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).expect("chmod");
+    let source = create(&dir.join("source"));
+    source.write_all_at(b"copied", 0).expect("write");
+    let path = dir.join("f");
+    let open = || OpenOptions::new().read(true).write(true).open(&path).expect("open");
+    let ways: [Way<'_>; 8] = [
+        ("write", &|file| file.write_all_at(b"x", 0).expect("write")),
+        ("truncate", &|file| file.set_len(3).expect("truncate")),
+        ("allocate", &|file| range::fallocate(file, 0, 0, 100).expect("fallocate")),
+        ("punch", &|file| range::fallocate(file, PUNCH, 0, 5).expect("punch")),
+        ("zero", &|file| range::fallocate(file, ZERO, 0, 5).expect("zero")),
+        ("copy", &|file| assert_eq!(range::copy_range(&source, 0, file, 0, 6).expect("copy"), 6)),
+        ("empty", &|_| drop(OpenOptions::new().write(true).truncate(true).open(&path).expect("open"))),
+        ("read", &|file| file.read_exact_at(&mut [0; 5], 0).expect("read")),
+    ];
+    for (way, change) in ways {
+        for mode in [0o6666, 0o6676, 0o2666, 0o4666] {
+            for group in [GROUP, NOBODY] {
+                for own in [true, false] {
+                    fs::write(&path, b"0123456789").expect("write");
+                    std::os::unix::fs::chown(&path, Some(1), Some(GROUP)).expect("chown");
+                    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("chmod");
+                    let roots = open();
+                    posix::as_user(NOBODY, group, || if own { change(&open()) } else { change(&roots) });
+                    let after = fs::metadata(&path).expect("stat").mode() & 0o7777;
+                    seen.note(way, format!("{mode:o} by {group}, own handle {own}: {after:o}"));
+                }
+            }
+        }
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6666)).expect("chmod");
+    posix::as_user(1, NOBODY, || std::os::unix::fs::chown(&path, None, Some(NOBODY))).expect("the owner's own group");
+    seen.note("owner outside of the group gives it away", fs::metadata(&path).expect("stat").mode());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6666)).expect("chmod");
+    posix::as_user(1, NOBODY, || std::os::unix::fs::chown(&path, None, Some(NOBODY))).expect("the same group again");
+    seen.note("a member gives it to the same", fs::metadata(&path).expect("stat").mode());
 }
 
 fn sticky_and_inherited_groups(dir: &Path, seen: &mut Seen) {

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use layout::{Layout, Striping};
-use types::{Errno, Fid, Timespec};
+use types::{Creds, Errno, Fid, Timespec};
 use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
 use wire::body::{AttrRep, disposition};
 use wire::{Attr, Reply};
@@ -19,7 +19,9 @@ pub(crate) struct Inode {
     pub(crate) fid: Fid,
     layout: RefCell<Option<Rc<Layout>>>,
     /// Mode as this client saw it last: tells whether a write must drop set-user-id.
-    pub(crate) mode: Cell<u32>,
+    mode: Cell<u32>,
+    /// Its group, likewise.
+    gid: Cell<u32>,
     /// Whether a write must drop a capability.
     capable: Cell<bool>,
     pub(crate) access: RefCell<Access>,
@@ -43,6 +45,7 @@ impl Inode {
             fid,
             layout: RefCell::default(),
             mode: Cell::new(0),
+            gid: Cell::new(0),
             capable: Cell::new(false),
             access: RefCell::default(),
             view: RefCell::default(),
@@ -63,6 +66,7 @@ impl Inode {
     /// Takes attributes and layout record of a reply.
     pub(crate) fn learn(&self, stat: &Stat) {
         self.mode.set(stat.attr.mode);
+        self.gid.set(stat.attr.gid);
         self.access.borrow_mut().learn(&stat.attr);
         self.capable.set(stat.attr.flags & ATTR_HAS_CAPABILITY != 0);
         self.mtime_set.set(self.mtime_set.get().max(stat.mtime_set));
@@ -90,10 +94,10 @@ impl Inode {
         stamp
     }
 
-    /// Whether a write by somebody without privilege must drop set-user-id or set-group-id.
-    pub(crate) fn is_set_id(&self) -> bool {
+    /// Whether a write by `writer`, who has no privilege, must drop set-user-id or set-group-id.
+    pub(crate) fn is_set_id(&self, writer: &Creds) -> bool {
         let mode = self.mode.get();
-        mode & S_ISUID != 0 || (mode & S_ISGID != 0 && mode & 0o010 != 0)
+        mode & S_ISUID != 0 || (mode & S_ISGID != 0 && (mode & 0o010 != 0 || !writer.in_group(self.gid.get())))
     }
 
     /// Whether a write by anybody must drop `security.capability`.

@@ -206,7 +206,7 @@ impl Fs {
             Op::Getlk(args) => self.getlk(header, args).await,
             Op::Setlk { args, .. } => self.setlk(header, args, false).await,
             Op::Ioctl { .. } => Err(Errno::ENOTTY),
-            Op::Fallocate(args) => self.fallocate(args).await,
+            Op::Fallocate(args) => self.fallocate(header, args).await,
             Op::Lseek(args) => self.lseek(args).await,
             Op::CopyFileRange(args) => self.copy_file_range(header, args).await,
             Op::Tmpfile { args } => self.tmpfile(header, args).await,

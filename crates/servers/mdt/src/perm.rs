@@ -93,14 +93,34 @@ impl Op<'_, '_> {
         if free { Ok(()) } else { Err(Errno::EPERM.into()) }
     }
 
-    /// Whether the caller may keep set-group-id on a file of `gid`.
+    /// Whether the caller may keep set-group-id on a file of `gid`. Nothing is refused by it, so a replay is asked again, and
+    /// its caller's groups give the answer of the first time.
     pub(crate) fn may_setgid(&self, gid: u32) -> bool {
-        self.replay.is_some() || is_root(&self.creds) || self.creds.in_group(gid)
+        is_root(&self.creds) || self.creds.in_group(gid)
+    }
+
+    /// The caller changes what the file holds or whose it is: the mode loses what it gave by that.
+    pub(crate) fn drop_set_id(&self, inode: &mut Inode) {
+        inode.attr.mode = without_set_id(inode.attr.mode, self.may_setgid(inode.attr.gid));
     }
 }
 
-/// The mode of a file after a write or a change of owner: no set-user-id, no set-group-id that means it.
-pub(crate) fn without_suid(mode: u32) -> u32 {
+/// No set-user-id, and no set-group-id that means it. Without execution by the group that bit is the old mark of mandatory
+/// locking, which a `member` of the group may have set and may keep; from anybody else's change it falls too.
+fn without_set_id(mode: u32, member: bool) -> u32 {
     let mode = mode & !S_ISUID;
-    if mode & S_IXGRP != 0 { mode & !S_ISGID } else { mode }
+    if mode & S_IXGRP != 0 || !member { mode & !S_ISGID } else { mode }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_of_mandatory_locking_stays_for_members_only() {
+        assert_eq!(without_set_id(0o6755, true), 0o755);
+        assert_eq!(without_set_id(0o6666, true), 0o2666);
+        assert_eq!(without_set_id(0o6666, false), 0o666);
+        assert_eq!(without_set_id(0o1644, false), 0o1644);
+    }
 }

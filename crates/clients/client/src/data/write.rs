@@ -39,7 +39,7 @@ pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes)
 pub(super) async fn drop_set_id(open: &Rc<Open>) -> Result<()> {
     let valid = match open.ctx.creds.uid {
         0 => 0,
-        _ if open.inode.is_set_id() => setattr::KILL_SUID,
+        _ if open.inode.is_set_id(&open.ctx.creds) => setattr::KILL_SUID,
         _ => 0,
     } | if open.inode.is_capable() { setattr::KILL_CAPABILITY } else { 0 };
     if valid == 0 {

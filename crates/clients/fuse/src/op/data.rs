@@ -1,7 +1,7 @@
 //! Open files and their bytes.
 
 use bytes::Bytes;
-use client::{Ctx, LockKind, LockMode, LockSpec, SetAttr};
+use client::{File, LockKind, LockMode, LockSpec, SetAttr};
 use fusedev::abi;
 use fusedev::{Body, Header, Reply};
 use types::{Errno, Fid};
@@ -15,9 +15,9 @@ impl Fs {
     pub(crate) async fn open(&self, header: &Header, args: abi::OpenIn) -> Reply {
         let fid = self.fid(header.nodeid)?;
         let file = self.client.open(&self.ctx(header, 0), fid, args.flags).await.map_err(errno)?;
-        let fh = self.files.borrow_mut().insert(fid, file);
+        let fh = self.files.borrow_mut().insert(fid, file.clone());
         if args.flags & O_TRUNC != 0 && args.open_flags & abi::OPEN_KILL_SUIDGID != 0 {
-            self.drop_privileges(header.nodeid, fid).await;
+            self.drop_privileges(header, header.nodeid, &file).await;
         }
         Ok(Body::Open(self.open_out(fh)))
     }
@@ -46,7 +46,7 @@ impl Fs {
     pub(crate) async fn write(&self, header: &Header, args: abi::WriteIn, data: Bytes) -> Reply {
         let file = self.file(args.fh)?;
         if args.write_flags & abi::WRITE_KILL_SUIDGID != 0 {
-            self.drop_privileges(header.nodeid, file.fid()).await;
+            self.drop_privileges(header, header.nodeid, &file).await;
         }
         // A page of a mapping has its place, whatever the handle that the kernel picked does.
         let flags = if args.write_flags & abi::WRITE_CACHE != 0 { 0 } else { args.flags };
@@ -55,16 +55,17 @@ impl Fs {
         Ok(Body::Write(abi::WriteOut { size, padding: 0 }))
     }
 
-    /// Drops set-user-id and set-group-id before somebody unprivileged changes the contents. The kernel asks with
-    /// every such write; the mode last seen tells whether there is anything to drop.
-    pub(super) async fn drop_privileges(&self, nodeid: u64, fid: Fid) {
+    /// Drops set-user-id and set-group-id before somebody unprivileged changes the contents through `file`. The kernel asks
+    /// with every such write; the mode last seen tells whether there is anything to drop, and the MDT, which knows the
+    /// caller's groups, whether set-group-id stays.
+    pub(super) async fn drop_privileges(&self, header: &Header, nodeid: u64, file: &File) {
         let mode = self.nodes.borrow().get(nodeid).map_or(0, |node| node.mode);
         if !has_privileges(mode) {
             return;
         }
         let set = SetAttr { kill_suid: true, ..SetAttr::default() };
-        match self.client.setattr(&Ctx::root(), fid, &set, self.file_of(fid).as_ref()).await {
-            Ok(attr) => self.nodes.borrow_mut().saw(fid, attr.mode),
+        match self.client.setattr(&self.ctx(header, 0), file.fid(), &set, Some(file)).await {
+            Ok(attr) => self.nodes.borrow_mut().saw(file.fid(), attr.mode),
             Err(error) => tracing::warn!(%error, "set-user-id could not be dropped"),
         }
     }
@@ -103,10 +104,10 @@ impl Fs {
     }
 }
 
-/// Whether a write by the unprivileged would have to change this mode: set-user-id, or set-group-id that is not the
-/// old mark of mandatory locking.
+/// Whether a write by the unprivileged may have to change this mode. Set-group-id that the group cannot execute stays
+/// where a member of the group writes.
 fn has_privileges(mode: u32) -> bool {
-    mode & libc::S_ISUID != 0 || mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP
+    mode & (libc::S_ISUID | libc::S_ISGID) != 0
 }
 
 #[cfg(test)]
@@ -114,10 +115,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn set_group_id_without_group_execution_is_no_privilege() {
+    fn either_set_id_bit_may_have_to_fall() {
         assert!(has_privileges(0o4644));
         assert!(has_privileges(0o2755));
-        assert!(!has_privileges(0o2744));
+        assert!(has_privileges(0o2744));
         assert!(!has_privileges(0o0777));
     }
 }

@@ -11,9 +11,12 @@ const SEEK_DATA: u32 = libc::SEEK_DATA as u32;
 const SEEK_HOLE: u32 = libc::SEEK_HOLE as u32;
 
 impl Fs {
-    /// The kernel has dropped set-user-id where it must, and knows the size after it by asking.
-    pub(crate) async fn fallocate(&self, args: abi::FallocateIn) -> Reply {
+    /// The kernel leaves set-user-id to us, and knows the size after it by asking.
+    pub(crate) async fn fallocate(&self, header: &Header, args: abi::FallocateIn) -> Reply {
         let file = self.file(args.fh)?;
+        if header.uid != 0 {
+            self.drop_privileges(header, header.nodeid, &file).await;
+        }
         file.fallocate(args.mode, args.offset, args.length).await.map(|()| Body::Empty).map_err(errno)
     }
 
@@ -33,7 +36,7 @@ impl Fs {
         }
         let (from, to) = (self.file(args.fh_in)?, self.file(args.fh_out)?);
         if header.uid != 0 {
-            self.drop_privileges(args.nodeid_out, to.fid()).await;
+            self.drop_privileges(header, args.nodeid_out, &to).await;
         }
         let copied = from.copy_range(args.off_in, &to, args.off_out, args.len).await.map_err(errno)?;
         let size = u32::try_from(copied).map_err(|_| Errno::EIO)?;

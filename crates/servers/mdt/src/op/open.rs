@@ -12,7 +12,7 @@ use wire::body::{OpenReq, disposition};
 
 use crate::op::{Answer, Op};
 use crate::opens::OpenFile;
-use crate::perm::{R, W, X, is_root, without_suid};
+use crate::perm::{R, W, X, is_root};
 use crate::record::{INODE_HAS_LAYOUT, Inode};
 use crate::state::Effect;
 use crate::tx::Decided;
@@ -110,7 +110,7 @@ impl Op<'_, '_> {
         inode.mtime_set = self.tx.now;
         inode.attr.set_ctime(self.tx.now);
         if !is_root(&self.creds) {
-            inode.attr.mode = without_suid(inode.attr.mode);
+            self.drop_set_id(inode);
         }
         if inode.attr.size_state() == SizeState::NeverWritten {
             return Truncated::Empty;

@@ -13,7 +13,7 @@ use wire::{Attr, SizeState};
 use crate::keys;
 use crate::limits::{CLOCK_AHEAD_SECS, FILE_BYTES_MAX};
 use crate::op::{Answer, Op};
-use crate::perm::{ACL_ACCESS, R, W, is_root, without_suid};
+use crate::perm::{ACL_ACCESS, R, W, is_root};
 use crate::record::{INODE_HAS_ACL, INODE_HAS_LAYOUT, Inode};
 use crate::state::Effect;
 use crate::tx::Decided;
@@ -96,7 +96,7 @@ fn writes(op: &Op<'_, '_>, body: &SetattrReq, inode: &Inode) -> bool {
 /// The new size; says whether the client must cut objects.
 fn truncate(op: &mut Op<'_, '_>, wanted: &Attr, inode: &mut Inode) -> Decided<u32> {
     if !is_root(&op.creds) {
-        inode.attr.mode = without_suid(inode.attr.mode);
+        op.drop_set_id(inode);
     }
     op.drop_capability(inode);
     inode.attr.set_mtime(op.tx.now);
@@ -116,23 +116,18 @@ fn truncate(op: &mut Op<'_, '_>, wanted: &Attr, inode: &mut Inode) -> Decided<u3
 
 fn owner_and_mode(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Decided<()> {
     let has = |bit: u32| body.valid & bit != 0;
-    if has(bits::UID | bits::GID) {
-        if has(bits::UID) {
-            inode.attr.uid = body.attr.uid;
-        }
-        if has(bits::GID) {
-            inode.attr.gid = body.attr.gid;
-        }
-        if !inode.attr.is_dir() {
-            inode.attr.mode = without_suid(inode.attr.mode);
-            op.drop_capability(inode);
-        }
+    if has(bits::UID | bits::GID | bits::KILL_SUID) && !inode.attr.is_dir() {
+        op.drop_set_id(inode); // by the group that it has before
+        op.drop_capability(inode);
+    }
+    if has(bits::UID) {
+        inode.attr.uid = body.attr.uid;
+    }
+    if has(bits::GID) {
+        inode.attr.gid = body.attr.gid;
     }
     if has(bits::KILL_SUID | bits::KILL_CAPABILITY) {
         op.drop_capability(inode);
-    }
-    if has(bits::KILL_SUID) && !inode.attr.is_dir() {
-        inode.attr.mode = without_suid(inode.attr.mode);
     }
     if has(bits::PROJID) {
         inode.attr.projid = body.attr.projid;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use osd::Table;
-use types::{Errno, Fid};
+use types::{Creds, Errno, Fid};
 use wire::attr::{S_IFDIR, S_IFREG};
 use wire::body::{CloseReq, LinkReq, RenameReq, SetattrReq, UnlinkReq, close, setattr};
 use wire::{Attr, Opcode};
@@ -179,6 +179,23 @@ fn replays_bring_back_exactly_what_was_answered() {
     for seed in 0..60 {
         assert_eq!(run(Bugs::default(), seed), Vec::<String>::new(), "seed {seed}");
     }
+}
+
+#[test]
+fn a_replay_gives_an_outsider_no_set_group_id() {
+    let mut rig = Rig::new();
+    let fid = rig.create(Fid::ROOT, "f", S_IFREG | 0o644, None).expect("create").attr.fid();
+    let set = |rig: &mut Rig, attr: Attr, valid| {
+        let body = SetattrReq { attr: attr.with_fid(fid), valid, ..SetattrReq::default() };
+        rig.call(Opcode::MdtSetattr, &body, &[]).expect("setattr");
+    };
+    set(&mut rig, Attr { uid: 5, gid: 50, ..Attr::default() }, setattr::UID | setattr::GID);
+    rig.creds = Creds { uid: 5, gid: 5, groups: Vec::new() };
+    set(&mut rig, Attr { mode: 0o2755, ..Attr::default() }, setattr::MODE);
+    let before = image(&rig);
+    rig.crash();
+    assert_eq!(rig.replay(|_| true).into_iter().filter(|(_, reply)| reply.is_err()).count(), 0);
+    assert_eq!(differences(&before, &image(&rig)), Vec::<String>::new());
 }
 
 #[test]

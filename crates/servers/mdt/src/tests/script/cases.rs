@@ -243,7 +243,14 @@ fn ids_that_lend_power_fall_with_owner_and_content() {
          chmod /d/f 6755
          su 0
          chown /d/f 9 9
-         stat /d/f -> 755 1 9:9 10 dirty",
+         stat /d/f -> 755 1 9:9 10 dirty
+         chmod /d/f 2666
+         su 9 9
+         truncate /d/f 9 -> truncate
+         stat /d/f -> 2666 1 9:9 9 dirty
+         su 9 8
+         truncate /d/f 8 -> truncate
+         stat /d/f -> 666 1 9:9 8 dirty",
     );
 }
 
