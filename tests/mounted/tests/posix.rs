@@ -60,6 +60,7 @@ const CASES: &[Case] = &[
     ("spaces", attribute_name_spaces),
     ("setid", set_id_bits_fall),
     ("setgid", set_group_id_falls_by_outsiders),
+    ("ofd", locks_of_open_files),
     ("sticky", sticky_and_inherited_groups),
     ("times", times_to_the_nanosecond),
     ("statx", what_statx_knows),
@@ -461,6 +462,31 @@ fn set_group_id_falls_by_outsiders(dir: &Path, seen: &mut Seen) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o6666)).expect("chmod");
     posix::as_user(1, NOBODY, || std::os::unix::fs::chown(&path, None, Some(NOBODY))).expect("the same group again");
     seen.note("a member gives it to the same", fs::metadata(&path).expect("stat").mode());
+}
+
+/// Locks that belong to the open file: they stay while any descriptor of it is open, and go with the last one.
+fn locks_of_open_files(dir: &Path, seen: &mut Seen) {
+    let path = dir.join("f");
+    let first = create(&path);
+    let second = OpenOptions::new().read(true).write(true).open(&path).expect("open");
+    let lock = |file: &File, start| posix::fcntl_lock(file, libc::F_OFD_SETLK, libc::F_WRLCK, start, 10);
+    seen.outcome("lock", lock(&first, 0));
+    seen.outcome("the same of another file", lock(&second, 5));
+    seen.outcome("another of another file", lock(&second, 10));
+    seen.outcome("by the process", posix::fcntl_lock(&second, libc::F_SETLK, libc::F_WRLCK, 0, 10));
+    let again = first.try_clone().expect("dup");
+    drop(first);
+    seen.outcome("while a descriptor is left", lock(&second, 5));
+    drop(File::open(&path).expect("open"));
+    seen.outcome("after a close of something else", lock(&second, 5));
+    drop(again);
+    let start = std::time::Instant::now();
+    while lock(&second, 5).is_err() && start.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(5)); // the kernel tells of a last close when it comes to it
+    }
+    seen.outcome("when none is left", lock(&second, 5));
+    seen.outcome("unlock", posix::fcntl_lock(&second, libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0));
+    seen.note("a conflict", posix::fcntl_conflict(&second).ok());
 }
 
 fn sticky_and_inherited_groups(dir: &Path, seen: &mut Seen) {

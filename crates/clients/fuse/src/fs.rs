@@ -1,7 +1,7 @@
 //! The handler: which call of the library answers which request, and what happens to callers that are killed.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
@@ -27,8 +27,9 @@ pub(crate) struct Fs {
     pub(crate) nodes: RefCell<Nodes>,
     pub(crate) files: RefCell<Handles<File>>,
     pub(crate) dirs: RefCell<Handles<Rc<Dir>>>,
-    /// Files with POSIX locks that this mount took, and their owners: a close of any other need not ask the server.
-    pub(crate) locked: RefCell<BTreeSet<(Fid, u64)>>,
+    /// Files with POSIX locks that this mount took, their owners, and the handle through which each owner did it last: a
+    /// close of any other need not ask the server.
+    pub(crate) locked: RefCell<BTreeMap<(Fid, u64), u64>>,
     callers: RefCell<Callers>,
     jobids: Rc<Jobids>,
     capabilities: Cell<u64>,

@@ -80,7 +80,7 @@ impl Fs {
     /// of the OSTs by whoever wants it.
     pub(crate) async fn flush(&self, header: &Header, lock_owner: u64) -> Reply {
         let fid = self.fid(header.nodeid)?;
-        if self.locked.borrow_mut().remove(&(fid, lock_owner)) {
+        if self.locked.borrow_mut().remove(&(fid, lock_owner)).is_some() {
             self.unlock(header, fid, LockKind::Posix, lock_owner).await?;
         }
         Ok(Body::Empty)
@@ -88,14 +88,28 @@ impl Fs {
 
     pub(crate) async fn release(&self, header: &Header, args: abi::ReleaseIn) -> Reply {
         let file = self.files.borrow_mut().remove(args.fh).ok_or(Errno::EBADF)?;
-        let unlocked = if args.release_flags & abi::RELEASE_FLOCK_UNLOCK != 0 {
-            self.unlock(header, file.fid(), LockKind::Flock, args.lock_owner).await
-        } else {
-            Ok(())
-        };
+        let mut unlocked = Ok(());
+        if args.release_flags & abi::RELEASE_FLOCK_UNLOCK != 0 {
+            unlocked = self.unlock(header, file.fid(), LockKind::Flock, args.lock_owner).await;
+        }
+        for owner in self.owners_through(file.fid(), args.fh) {
+            unlocked = self.unlock(header, file.fid(), LockKind::Posix, owner).await.and(unlocked);
+        }
         // Closed in any case: a lock that could not be given back goes with the session.
         file.close().await.map_err(errno)?;
         unlocked.map(|()| Body::Empty)
+    }
+
+    /// Who still has POSIX locks through this handle, which nobody has open any more: processes gave theirs back with their
+    /// closes, so these belong to the open file itself (`F_OFD_SETLK`), of which the kernel sends no unlock.
+    fn owners_through(&self, fid: Fid, fh: u64) -> Vec<u64> {
+        let mut locked = self.locked.borrow_mut();
+        let of_file = locked.range((fid, 0)..=(fid, u64::MAX));
+        let owners: Vec<u64> = of_file.filter(|(_, through)| **through == fh).map(|((_, owner), _)| *owner).collect();
+        for owner in &owners {
+            locked.remove(&(fid, *owner));
+        }
+        owners
     }
 
     async fn unlock(&self, header: &Header, fid: Fid, kind: LockKind, owner: u64) -> Result<(), Errno> {

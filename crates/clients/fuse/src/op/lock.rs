@@ -24,7 +24,7 @@ impl Fs {
         ctx.pid = args.lk.pid;
         if spec.kind == LockKind::Posix && spec.mode != LockMode::Unlock {
             // Before the answer: a lock may be held although the wait for it was given up.
-            self.locked.borrow_mut().insert((fid, spec.owner));
+            self.locked.borrow_mut().insert((fid, spec.owner), args.fh);
         }
         self.client.lock(&ctx, fid, spec).await.map(|()| Body::Empty).map_err(errno)
     }
