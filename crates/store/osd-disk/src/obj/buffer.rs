@@ -2,20 +2,24 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Alignment that every device takes for O_DIRECT: address, offset and length.
 pub(crate) const ALIGN: usize = 4_096;
-/// Sizes are multiples of this, so that few lists are enough.
+/// Sizes are multiples of this, so that few lists are enough ...
 const STEP: usize = 1 << 20;
+/// ... or this one size: of small transfers there may be many at once.
+const SMALL: usize = 64 << 10;
 /// Buffers larger than this are not kept: no transfer is that large.
 const KEPT_STEPS_MAX: usize = 4;
 /// Buffers kept of each size: what 16 threads have at once.
 const KEPT_MAX: usize = 16;
+/// Small buffers kept: what a ring has at once.
+const KEPT_SMALL_MAX: usize = 64;
 
 struct Raw {
     at: NonNull<u8>,
-    bytes: usize, // multiple of STEP
+    bytes: usize, // multiple of STEP, or SMALL
 }
 
 // SAFETY: a plain piece of memory with one owner.
@@ -41,28 +45,36 @@ impl Drop for Raw {
     }
 }
 
-/// Keeps buffers that were used.
+/// Keeps buffers that were used: small ones, then by steps.
 #[derive(Clone, Default)]
-pub(crate) struct Buffers(Arc<Mutex<[Vec<Raw>; KEPT_STEPS_MAX]>>);
+pub(crate) struct Buffers(Arc<Mutex<[Vec<Raw>; 1 + KEPT_STEPS_MAX]>>);
+
+/// Size of a buffer for `capacity` bytes, and its list, if such ones are kept.
+fn class(capacity: usize) -> (usize, Option<usize>) {
+    if capacity <= SMALL {
+        return (SMALL, Some(0));
+    }
+    let steps = capacity.div_ceil(STEP);
+    (steps * STEP, (steps <= KEPT_STEPS_MAX).then_some(steps))
+}
 
 impl Buffers {
+    fn lists(&self) -> MutexGuard<'_, [Vec<Raw>; 1 + KEPT_STEPS_MAX]> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A buffer for `capacity` bytes, holding none yet.
     pub(crate) fn take(&self, capacity: usize) -> Buffer {
-        let steps = capacity.div_ceil(STEP).max(1);
-        let kept = match steps {
-            1..=KEPT_STEPS_MAX => self.0.lock().unwrap_or_else(PoisonError::into_inner)[steps - 1].pop(),
-            _ => None,
-        };
-        let raw = kept.unwrap_or_else(|| Raw::new(steps * STEP));
-        Buffer { raw: Some(raw), len: 0, home: self.clone() }
+        let (bytes, list) = class(capacity);
+        let kept = list.and_then(|list| self.lists()[list].pop());
+        Buffer { raw: Some(kept.unwrap_or_else(|| Raw::new(bytes))), len: 0, home: self.clone() }
     }
 
     fn give_back(&self, raw: Raw) {
-        let steps = raw.bytes / STEP;
-        if (1..=KEPT_STEPS_MAX).contains(&steps) {
-            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if kept[steps - 1].len() < KEPT_MAX {
-                kept[steps - 1].push(raw);
+        if let (_, Some(list)) = class(raw.bytes) {
+            let kept = &mut self.lists()[list];
+            if kept.len() < if list == 0 { KEPT_SMALL_MAX } else { KEPT_MAX } {
+                kept.push(raw);
             }
         }
     }
@@ -135,8 +147,11 @@ mod tests {
         let at = buffer.as_ref().as_ptr() as usize;
         assert_eq!((buffer.as_ref(), at % ALIGN), (&b"hello"[..], 0));
         drop(buffer);
-        let mut again = buffers.take(1 << 20);
+        let mut again = buffers.take(SMALL);
         assert_eq!((again.spare().0 as usize, again.as_ref().len()), (at, 0));
-        drop(buffers.take(9 << 20));
+        assert_eq!(
+            [5, SMALL, SMALL + 1, 4 << 20, 9 << 20].map(|bytes| buffers.take(bytes).spare().1),
+            [SMALL, SMALL, STEP, 4 << 20, 9 << 20]
+        );
     }
 }

@@ -199,6 +199,12 @@ impl Files {
         }
     }
 
+    /// Whether the next sync has something to do for `fid`.
+    #[cfg(test)]
+    pub(super) fn has_dirty(&self, fid: Fid) -> bool {
+        self.dirty().objects.contains_key(&fid)
+    }
+
     /// Hands over what is to be synced; what changes from now on is for the next time.
     pub(crate) fn take_dirty(&self) -> DirtySet {
         std::mem::take(&mut *self.dirty())
@@ -359,6 +365,11 @@ impl Object {
     /// Its file.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+
+    /// Its file for direct transfers, if they have been made before.
+    pub(super) fn direct_now(&self) -> Option<BorrowedFd<'_>> {
+        self.direct.get()?.as_ref().map(AsFd::as_fd)
     }
 
     /// Its attributes; answered by the kernel from memory, because it is open.

@@ -5,7 +5,9 @@
 //!   `RESOLVE_CACHED`): no hand-over. Misses go to the pool.
 //! - A small buffered write goes to the page cache on the executor's thread: a hand-over costs ten times the write.
 //!   It can block, when the kernel throttles writers or the journal is full, so each one is timed: one that took
-//!   longer than [`SLOW`] sends small writes to the pool for [`SLOW_REST`].
+//!   long sends small writes to the pool for a while ([`pace`]).
+//! - Small direct reads and writes of an object that is open for them are handed to the kernel by the executor ([`ring`]),
+//!   timed likewise; to the pool where there is no io_uring.
 //! - Aligned writes of 1 MiB and more go around the page cache, from the pool, out of aligned buffers. They are answered
 //!   when the file has room for them ([`flight`]).
 //! - Everything else (truncate, destroy, list, sync) goes to the pool.
@@ -18,14 +20,15 @@ mod buffer;
 mod extents;
 mod files;
 mod flight;
+mod pace;
 mod pool;
 mod range;
+mod ring;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use env::LocalFuture;
@@ -34,16 +37,14 @@ use types::{Errno, Extent, Fid};
 
 use crate::DiskError;
 use extents::Extents;
-use files::{DIRECT_BYTES_MIN, DIRS, Files, goes_direct};
+use files::{DIRECT_BYTES_MIN, DIRS, Files, Object, goes_direct};
 use flight::Flights;
+use pace::Pace;
 use pool::Pool;
+use ring::{RING_BYTES_MAX, Ring};
 
 /// Buffered writes up to this size are made at once.
 const INLINE_WRITE_BYTES_MAX: usize = 64 << 10;
-/// A write at once that takes longer was throttled.
-const SLOW: Duration = Duration::from_millis(2);
-/// How long small writes go to the pool then.
-const SLOW_REST: Duration = Duration::from_millis(200);
 /// Share of the process's descriptors that one store may keep: several targets and their links live in one process.
 const FDS_SHARE: u64 = 8;
 
@@ -54,24 +55,29 @@ pub struct ObjOptions {
     pub threads: usize,
     /// Descriptors held open at most (`object_fds_max`); lowered to an eighth of what the process may have.
     pub fds_max: usize,
+    /// Small direct transfers under way at once by io_uring, at most 4,096; 0 leaves them all to the threads.
+    pub ring_ops_max: u32,
 }
 
 impl Default for ObjOptions {
     fn default() -> ObjOptions {
-        ObjOptions { threads: 16, fds_max: 4_096 }
+        ObjOptions { threads: 16, fds_max: 4_096, ring_ops_max: 64 }
     }
 }
 
 /// Objects of one target. See the module's head.
 pub struct DiskObjects {
     files: Arc<Files>,
+    /// Made when it is first wanted; none where the kernel offers none.
+    ring: OnceCell<Option<Ring>>,
+    ring_ops_max: u32,
     pool: Pool,
     flights: Arc<Flights>,
     /// Large writes under way at once: half of the pool's threads, so that reads find one.
     flights_max: usize,
     syncing: tokio::sync::Mutex<()>,
     failed: Cell<Option<Errno>>,
-    slow_until: Cell<Option<Instant>>,
+    pace: Rc<Pace>,
     extents: RefCell<Extents>,
     /// The file system below tells no addresses.
     unmapped: Cell<bool>,
@@ -86,12 +92,14 @@ impl DiskObjects {
         let pool = Pool::new(options.threads).map_err(DiskError::io(dir, "disk threads"))?;
         Ok(Rc::new(DiskObjects {
             files: Arc::new(files),
+            ring: OnceCell::new(),
+            ring_ops_max: options.ring_ops_max,
             pool,
             flights: Arc::default(),
             flights_max: (options.threads / 2).max(1),
             syncing: tokio::sync::Mutex::new(()),
             failed: Cell::new(None),
-            slow_until: Cell::new(None),
+            pace: Rc::default(),
             extents: RefCell::default(),
             unmapped: Cell::new(false),
         }))
@@ -117,28 +125,30 @@ impl DiskObjects {
         answered.await.unwrap_or(Err(Errno::EIO))
     }
 
-    /// Whether small writes are made at once now.
-    fn is_fast(&self) -> bool {
-        match self.slow_until.get() {
-            Some(until) if Instant::now() < until => false,
-            Some(_) => {
-                self.slow_until.set(None);
-                true
-            }
-            None => true,
-        }
+    fn write_at_once(&self, fid: Fid, offset: u64, data: &Bytes, mode: IoMode) -> Result<ObjAttr, Errno> {
+        self.pace.watch(|| {
+            let object = self.files.find(fid, true)?;
+            self.files.write(&object.expect("find makes the object"), offset, data, mode)
+        })
     }
 
-    fn write_at_once(&self, fid: Fid, offset: u64, data: &Bytes, mode: IoMode) -> Result<ObjAttr, Errno> {
-        let start = Instant::now();
-        let written = self
-            .files
-            .find(fid, true)
-            .and_then(|object| self.files.write(&object.expect("find makes the object"), offset, data, mode));
-        if start.elapsed() > SLOW {
-            self.slow_until.set(Some(start + start.elapsed() + SLOW_REST));
+    /// What a small direct transfer needs that the ring may make: the ring, and the object.
+    fn by_ring(&self, object: Fid, offset: u64, len: usize, mode: IoMode) -> Option<(&Ring, Arc<Object>)> {
+        if mode != IoMode::Direct || len > RING_BYTES_MAX || !goes_direct(offset, len, mode) || !self.pace.is_fast() {
+            return None;
         }
-        written
+        let ring = self.ring.get_or_init(|| Ring::start(&self.files, &self.pace, self.ring_ops_max)).as_ref()?;
+        Some((ring, self.files.find_now(object).ok()??))
+    }
+
+    async fn read_by_ring(&self, object: Fid, offset: u64, len: usize, mode: IoMode) -> Option<Bytes> {
+        let (ring, open) = self.by_ring(object, offset, len, mode)?;
+        ring.read(&open, offset, len).await
+    }
+
+    async fn write_by_ring(&self, object: Fid, offset: u64, data: &Bytes, mode: IoMode) -> Option<Result<ObjAttr, Errno>> {
+        let (ring, open) = self.by_ring(object, offset, data.len(), mode)?;
+        ring.write(&open, offset, data).await.map(|()| open.attr())
     }
 
     async fn on_pool<T: Send + 'static>(
@@ -194,6 +204,9 @@ impl ObjStore for DiskObjects {
                 },
                 _ => {}
             }
+            if let Some(data) = self.read_by_ring(object, offset, len, mode).await {
+                return Ok(Some(data));
+            }
             self.on_pool(move |files| match files.find(object, false)? {
                 Some(open) => files.read(&open, offset, len, mode).map(Some),
                 None => Ok(None),
@@ -209,8 +222,11 @@ impl ObjStore for DiskObjects {
             }
             self.enter(object, offset, data.len() as u64).await?;
             let small = data.len() <= INLINE_WRITE_BYTES_MAX && !goes_direct(offset, data.len(), mode);
-            if small && self.is_fast() {
+            if small && self.pace.is_fast() {
                 return self.write_at_once(object, offset, &data, mode);
+            }
+            if let Some(written) = self.write_by_ring(object, offset, &data, mode).await {
+                return written;
             }
             self.on_pool(move |files| {
                 let open = files.find(object, true)?.expect("find makes the object");

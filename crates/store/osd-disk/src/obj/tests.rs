@@ -72,7 +72,7 @@ fn truncate_makes_only_when_told_and_destroy_says_whether_there_was_something() 
 #[test]
 fn more_objects_than_descriptors_and_than_single_syncs() {
     let dir = TestDir::new();
-    let objects = DiskObjects::open(dir.path(), &ObjOptions { threads: 2, fds_max: 20 }).expect("opens");
+    let objects = DiskObjects::open(dir.path(), &ObjOptions { threads: 2, fds_max: 20, ring_ops_max: 4 }).expect("opens");
     for oid in 0..600 {
         write(&objects, Fid::new(9, oid), 0, &oid.to_le_bytes());
     }
@@ -152,4 +152,96 @@ fn closing_waits_for_large_writes_under_way() {
     for oid in 0..8 {
         assert!(read(&objects, Fid::new(2, oid), 0, 4 << 20).as_deref() == Some(&vec![oid as u8 + 1; 2 << 20][..]));
     }
+}
+
+/// Runs `main` where a ring can be.
+fn on_executor<T>(main: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+    tokio::task::LocalSet::new().block_on(&runtime, main)
+}
+
+/// Opens an object for direct transfers, which the pool does.
+async fn direct(objects: &DiskObjects, fid: Fid, blocks: &[u8]) {
+    for (block, byte) in blocks.iter().enumerate() {
+        let data = Bytes::from(vec![*byte; 4_096]);
+        objects.write(fid, block as u64 * 4_096, data, IoMode::Direct).await.expect("writes");
+    }
+}
+
+#[test]
+fn small_direct_transfers_are_the_same_with_a_ring_and_without() {
+    let dir = TestDir::new();
+    on_executor(async {
+        for ring_ops_max in [0, 2, 64] {
+            let options = ObjOptions { ring_ops_max, ..ObjOptions::default() };
+            let objects = DiskObjects::open(dir.path(), &options).expect("opens");
+            let fid = Fid::new(3, ring_ops_max);
+            direct(&objects, fid, &[1, 2, 3]).await;
+            // A hole, then the end inside a block.
+            let end = objects.write(fid, 5 * 4_096, Bytes::from_static(b"end"), IoMode::Direct).await.expect("writes");
+            assert_eq!(end.size, 5 * 4_096 + 3);
+            let read = async |block: u64, len: usize| {
+                let data = objects.read(fid, block * 4_096, len, IoMode::Direct).await;
+                data.expect("reads").expect("there").to_vec()
+            };
+            assert_eq!(read(1, 8_192).await, [[2; 4_096], [3; 4_096]].concat());
+            assert_eq!(read(4, 8_192).await, [&[0; 4_096][..], b"end"].concat());
+            assert_eq!((read(5, 4_096).await, read(6, 4_096).await, read(9, 65_536).await), (b"end".to_vec(), vec![], vec![]));
+            assert_eq!(read(0, 65_536).await.len(), 5 * 4_096 + 3);
+            let grown = objects.write(fid, 7 * 4_096, Bytes::from(vec![7; 8_192]), IoMode::Direct).await.expect("writes");
+            assert_eq!((grown.size, read(7, 16_384).await), (9 * 4_096, vec![7; 8_192]));
+            let many = (0..40).map(|block| objects.read(fid, block % 3 * 4_096, 4_096, IoMode::Direct));
+            for (block, data) in all(many.collect()).await.into_iter().enumerate() {
+                assert_eq!(data.expect("reads").expect("there"), vec![block as u8 % 3 + 1; 4_096]);
+            }
+            objects.sync().await.expect("syncs");
+            assert_eq!(objects.ring.get().is_some_and(Option::is_some), ring_ops_max > 0 && ring_is_offered());
+        }
+    });
+}
+
+fn ring_is_offered() -> bool {
+    io_uring::IoUring::<io_uring::squeue::Entry>::builder().setup_single_issuer().setup_defer_taskrun().build(1).is_ok()
+}
+
+/// Polls all until each is ready.
+async fn all<T>(mut futures: Vec<env::LocalFuture<'_, T>>) -> Vec<T> {
+    let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
+    std::future::poll_fn(move |cx| {
+        for (future, done) in futures.iter_mut().zip(&mut done).filter(|(_, done)| done.is_none()) {
+            if let std::task::Poll::Ready(value) = future.as_mut().poll(cx) {
+                *done = Some(value);
+            }
+        }
+        if done.iter().all(Option::is_some) {
+            std::task::Poll::Ready(done.iter_mut().filter_map(Option::take).collect())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await
+}
+
+#[test]
+fn direct_writes_that_nobody_waits_for_are_made_noted_and_waited_for_at_the_end() {
+    let dir = TestDir::new();
+    let fid = Fid::new(3, 9);
+    let begin = async |objects: &DiskObjects, byte| {
+        let mut writing = objects.write(fid, 4_096, Bytes::from(vec![byte; 4_096]), IoMode::Direct);
+        std::future::poll_fn(|cx| std::task::Poll::Ready(writing.as_mut().poll(cx).is_pending())).await
+    };
+    on_executor(async {
+        let objects = open(&dir);
+        direct(&objects, fid, &[1, 2, 3]).await;
+        objects.sync().await.expect("syncs");
+        assert!(begin(&objects, 8).await, "it is under way");
+        while !objects.files.has_dirty(fid) {
+            tokio::task::yield_now().await;
+        }
+        let read = objects.read(fid, 0, 12_288, IoMode::Direct).await.expect("reads").expect("there");
+        assert_eq!(read, [[1; 4_096], [8; 4_096], [3; 4_096]].concat());
+        assert!(begin(&objects, 9).await, "it is under way");
+        tokio::task::yield_now().await;
+    });
+    assert_eq!(read(&open(&dir), fid, 4_095, 3).as_deref(), Some(&[1, 9, 9][..]));
 }
