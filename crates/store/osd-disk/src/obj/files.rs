@@ -290,8 +290,7 @@ impl Files {
     }
 
     fn read_with(&self, object: &Object, offset: u64, len: usize, flags: i32) -> Result<Bytes, Errno> {
-        let size = object.attr()?.size;
-        let len = len.min(usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX));
+        let len = object.available(offset, len)?;
         if len == 0 {
             return Ok(Bytes::new());
         }
@@ -365,6 +364,12 @@ impl Object {
     /// Its file.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+
+    /// How many of `len` bytes from `offset` there are.
+    pub(super) fn available(&self, offset: u64, len: usize) -> Result<usize, Errno> {
+        let behind = self.attr()?.size.saturating_sub(offset);
+        Ok(usize::try_from(behind).map_or(len, |behind| behind.min(len)))
     }
 
     /// Its file for direct transfers, if they have been made before.

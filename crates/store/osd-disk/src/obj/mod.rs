@@ -2,12 +2,12 @@
 //!
 //! Where a call runs
 //! - A read that the page cache can answer is answered on the executor's thread (`RWF_NOWAIT`, and a look-up with
-//!   `RESOLVE_CACHED`): no hand-over. Misses go to the pool.
+//!   `RESOLVE_CACHED`): no hand-over. Small misses are handed to the kernel by the executor ([`ring`]), others to the pool.
 //! - A small buffered write goes to the page cache on the executor's thread: a hand-over costs ten times the write.
 //!   It can block, when the kernel throttles writers or the journal is full, so each one is timed: one that took
 //!   long sends small writes to the pool for a while ([`pace`]).
-//! - Small direct reads and writes of an object that is open for them are handed to the kernel by the executor ([`ring`]),
-//!   timed likewise; to the pool where there is no io_uring.
+//! - Small direct reads and writes of an object that is open for them take the ring too. Handing over is timed likewise, and
+//!   where there is no io_uring all this is the pool's.
 //! - Aligned writes of 1 MiB and more go around the page cache, from the pool, out of aligned buffers. They are answered
 //!   when the file has room for them ([`flight`]).
 //! - Everything else (truncate, destroy, list, sync) goes to the pool.
@@ -55,7 +55,7 @@ pub struct ObjOptions {
     pub threads: usize,
     /// Descriptors held open at most (`object_fds_max`); lowered to an eighth of what the process may have.
     pub fds_max: usize,
-    /// Small direct transfers under way at once by io_uring, at most 4,096; 0 leaves them all to the threads.
+    /// Small transfers under way at once by io_uring, at most 4,096; 0 leaves them all to the threads.
     pub ring_ops_max: u32,
 }
 
@@ -132,23 +132,40 @@ impl DiskObjects {
         })
     }
 
-    /// What a small direct transfer needs that the ring may make: the ring, and the object.
-    fn by_ring(&self, object: Fid, offset: u64, len: usize, mode: IoMode) -> Option<(&Ring, Arc<Object>)> {
-        if mode != IoMode::Direct || len > RING_BYTES_MAX || !goes_direct(offset, len, mode) || !self.pace.is_fast() {
+    /// The ring for a transfer of `len` bytes, if it may make that now.
+    fn ring_for(&self, len: usize) -> Option<&Ring> {
+        if len > RING_BYTES_MAX || !self.pace.is_fast() {
             return None;
         }
-        let ring = self.ring.get_or_init(|| Ring::start(&self.files, &self.pace, self.ring_ops_max)).as_ref()?;
-        Some((ring, self.files.find_now(object).ok()??))
+        self.ring.get_or_init(|| Ring::start(&self.files, &self.pace, self.ring_ops_max)).as_ref()
     }
 
-    async fn read_by_ring(&self, object: Fid, offset: u64, len: usize, mode: IoMode) -> Option<Bytes> {
-        let (ring, open) = self.by_ring(object, offset, len, mode)?;
-        ring.read(&open, offset, len).await
+    /// A small direct read without a thread; none where the pool must do it.
+    async fn read_direct(&self, open: &Arc<Object>, offset: u64, len: usize) -> Option<Bytes> {
+        let ring = self.ring_for(len).filter(|_| goes_direct(offset, len, IoMode::Direct))?;
+        ring.read_direct(open, offset, len).await
     }
 
-    async fn write_by_ring(&self, object: Fid, offset: u64, data: &Bytes, mode: IoMode) -> Option<Result<ObjAttr, Errno>> {
-        let (ring, open) = self.by_ring(object, offset, data.len(), mode)?;
-        ring.write(&open, offset, data).await.map(|()| open.attr())
+    /// A small direct write likewise.
+    async fn write_direct(&self, object: Fid, offset: u64, data: &Bytes) -> Option<Result<ObjAttr, Errno>> {
+        let ring = self.ring_for(data.len()).filter(|_| goes_direct(offset, data.len(), IoMode::Direct))?;
+        let open = self.files.find_now(object).ok()??;
+        ring.write_direct(&open, offset, data).await.map(|()| open.attr())
+    }
+
+    /// What the page cache has of an open object, or a small read that fills it; none where the pool must do it.
+    async fn read_cached(&self, open: &Arc<Object>, offset: u64, len: usize) -> Result<Option<Bytes>, Errno> {
+        match self.files.read_now(open, offset, len) {
+            Ok(data) => return Ok(Some(data)),
+            Err(Errno::EAGAIN) => {}
+            Err(Errno::EOPNOTSUPP) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let Some(ring) = self.ring_for(len) else { return Ok(None) };
+        Ok(match open.available(offset, len)? {
+            0 => Some(Bytes::new()),
+            len => ring.read_cached(open, offset, len).await,
+        })
     }
 
     async fn on_pool<T: Send + 'static>(
@@ -195,17 +212,15 @@ impl ObjStore for DiskObjects {
     fn read(&self, object: Fid, offset: u64, len: usize, mode: IoMode) -> LocalFuture<'_, Result<Option<Bytes>, Errno>> {
         Box::pin(async move {
             self.enter(object, offset, len as u64).await?;
-            match self.files.find_now(object) {
-                Ok(None) => return Ok(None),
-                Ok(Some(open)) if mode == IoMode::Auto => match self.files.read_now(&open, offset, len) {
-                    Ok(data) => return Ok(Some(data)),
-                    Err(Errno::EAGAIN | Errno::EOPNOTSUPP) => {}
-                    Err(error) => return Err(error),
-                },
-                _ => {}
-            }
-            if let Some(data) = self.read_by_ring(object, offset, len, mode).await {
-                return Ok(Some(data));
+            let found = self.files.find_now(object);
+            let data = match (mode, found) {
+                (_, Ok(None)) => return Ok(None),
+                (IoMode::Auto, Ok(Some(open))) => self.read_cached(&open, offset, len).await?,
+                (IoMode::Direct, Ok(Some(open))) => self.read_direct(&open, offset, len).await,
+                (_, Err(_)) => None,
+            };
+            if data.is_some() {
+                return Ok(data);
             }
             self.on_pool(move |files| match files.find(object, false)? {
                 Some(open) => files.read(&open, offset, len, mode).map(Some),
@@ -225,7 +240,9 @@ impl ObjStore for DiskObjects {
             if small && self.pace.is_fast() {
                 return self.write_at_once(object, offset, &data, mode);
             }
-            if let Some(written) = self.write_by_ring(object, offset, &data, mode).await {
+            if mode == IoMode::Direct
+                && let Some(written) = self.write_direct(object, offset, &data).await
+            {
                 return written;
             }
             self.on_pool(move |files| {

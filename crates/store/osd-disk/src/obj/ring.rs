@@ -1,4 +1,5 @@
-//! Small direct reads and writes by io_uring, from the executor's own thread.
+//! Small transfers that wait for the device, by io_uring from the executor's own thread: direct reads and writes, and reads
+//! of what the page cache does not have.
 //!
 //! ```text
 //!  caller -> slot, queue -> (end of the executor's turn) driver: one io_uring_enter for all that is queued
@@ -18,7 +19,7 @@ mod slots;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -73,7 +74,7 @@ impl Ring {
         match Ring::build(files, pace, ops_max) {
             Ok(ring) => Some(ring),
             Err(error) => {
-                tracing::info!(%error, "no io_uring: direct reads and writes wait in threads");
+                tracing::info!(%error, "no io_uring: threads wait for the disk");
                 None
             }
         }
@@ -99,32 +100,50 @@ impl Ring {
         Ok(Ring { shared, driver })
     }
 
-    /// At most `len` bytes, which [`RING_BYTES_MAX`] bounds, from `offset`; both aligned. `None`: ask the pool.
-    pub(super) async fn read(&self, object: &Arc<Object>, offset: u64, len: usize) -> Option<Bytes> {
-        let memory = self.shared.files.buffers.take(len);
-        let (mut memory, result) = self.begin(object, offset, len, memory, false)?.await;
-        let count = usize::try_from(result).ok()?;
-        if count != len && count != 0 && count.is_multiple_of(ALIGN) {
-            return None; // fewer than there may be
-        }
-        // SAFETY: the kernel has filled so many bytes from the first spare one on.
-        unsafe { memory.filled(count) };
-        Some(Bytes::from_owner(memory))
+    /// At most `len` bytes, which [`RING_BYTES_MAX`] bounds, from `offset`; both aligned. Around the page cache. `None`: ask
+    /// the pool.
+    pub(super) async fn read_direct(&self, object: &Arc<Object>, offset: u64, len: usize) -> Option<Bytes> {
+        let (memory, count) = self.fill(object, object.direct_now()?, offset, len).await?;
+        // A multiple may be fewer than there are.
+        (count == len || count == 0 || !count.is_multiple_of(ALIGN)).then(|| Bytes::from_owner(memory))
     }
 
-    /// Writes all of `data`, as [`Ring::read`] reads. `None`: ask the pool.
-    pub(super) async fn write(&self, object: &Arc<Object>, offset: u64, data: &Bytes) -> Option<()> {
+    /// All of `len` bytes, which [`RING_BYTES_MAX`] bounds, from `offset`. Through the page cache. `None`: ask the pool.
+    pub(super) async fn read_cached(&self, object: &Arc<Object>, offset: u64, len: usize) -> Option<Bytes> {
+        let (memory, count) = self.fill(object, object.fd(), offset, len).await?;
+        (count == len).then(|| Bytes::from_owner(memory))
+    }
+
+    /// Writes all of `data`, as [`Ring::read_direct`] reads. `None`: ask the pool.
+    pub(super) async fn write_direct(&self, object: &Arc<Object>, offset: u64, data: &Bytes) -> Option<()> {
         let mut memory = self.shared.files.buffers.take(data.len());
         memory.extend(data);
-        let (_, result) = self.begin(object, offset, data.len(), memory, true)?.await;
+        let (_, result) = self.begin(object, object.direct_now()?, offset, data.len(), memory, true)?.await;
         (usize::try_from(result) == Ok(data.len())).then_some(())
     }
 
-    /// Queues an operation. None where there are too many, or the object is not open for direct transfers.
-    fn begin(&self, object: &Arc<Object>, offset: u64, len: usize, mut memory: Buffer, is_write: bool) -> Option<Wait<'_>> {
+    async fn fill(&self, object: &Arc<Object>, fd: BorrowedFd<'_>, offset: u64, len: usize) -> Option<(Buffer, usize)> {
+        let memory = self.shared.files.buffers.take(len);
+        let (mut memory, result) = self.begin(object, fd, offset, len, memory, false)?.await;
+        let count = usize::try_from(result).ok()?;
+        // SAFETY: the kernel has filled so many bytes from the first spare one on.
+        unsafe { memory.filled(count) };
+        Some((memory, count))
+    }
+
+    /// Queues an operation on `fd`, which is of `object`. None where there are too many.
+    fn begin(
+        &self,
+        object: &Arc<Object>,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        mut memory: Buffer,
+        is_write: bool,
+    ) -> Option<Wait<'_>> {
         assert!(len <= RING_BYTES_MAX, "the caller sends larger transfers to the pool");
         let Shared { io, slots, queued, driver, .. } = &*self.shared;
-        let fd = uring::Fd(object.direct_now()?.as_raw_fd());
+        let fd = uring::Fd(fd.as_raw_fd());
         // What a write takes was filled, what a read fills is spare.
         let at = if is_write { memory.as_ref().as_ptr().cast_mut() } else { memory.spare().0 };
         let slot = slots.borrow_mut().take(Op { object: object.clone(), memory, is_write })?;
@@ -150,7 +169,7 @@ impl Drop for Ring {
         self.driver.abort();
         while self.shared.slots.borrow().under_way() > 0 {
             if let Err(error) = self.shared.enter(1) {
-                tracing::error!(%error, "direct reads and writes under way cannot be waited for");
+                tracing::error!(%error, "transfers under way cannot be waited for");
                 std::mem::forget(self.shared.clone()); // their memory is still the kernel's
                 return;
             }
