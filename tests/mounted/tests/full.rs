@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 
 use mounted::cut::Disk;
-use mounted::{Scratch, Up, nacre_bin};
+use mounted::{Scratch, Up, nacre_bin, range};
 
 fn is_full(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOSPC)
@@ -45,6 +45,12 @@ fn a_full_ost_refuses_and_recovers() {
     for (path, data) in &kept {
         assert!(fs::read(path).expect("acknowledged") == *data);
     }
+    let mut rest = File::create(up.at("rest")).expect("create");
+    while rest.write_all(&[8; 1 << 20]).is_ok() {}
+    fs::remove_file(up.at("again")).expect("deletes work when full");
+    rest.write_all(&[8; 2 << 20]).expect("room that was made is there for the next write");
+    fs::remove_file(&kept.pop().expect("half of them").0).expect("deletes work when full");
+    range::fallocate(&rest, 0, rest.metadata().expect("stat").len(), 2 << 20).expect("and for an allocation");
     up.stop();
     disk.unmount();
 }

@@ -30,6 +30,9 @@ pub(crate) const SEQUENCES_PER_MDT: u64 = 0x2_0000;
 /// Records of removed files that go to an OST in one request.
 pub(crate) const DESTROY_BATCH_MAX: usize = 4_096;
 
+/// A sync waits no longer than this for OSTs to destroy what was removed: it promises durability, not room.
+pub(crate) const ROOM_WAIT: Span = Span::secs(1);
+
 /// Changed keys that commit on share remembers; one more forces a commit.
 pub(crate) const SHARED_KEYS_MAX: usize = 262_144;
 

@@ -9,7 +9,7 @@ use osd::{MetaStore, StoreError, Table, WriteSet};
 use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target, spec};
 use tokio::sync::Notify;
 use types::{ClientId, Errno, Fid, Instance, TargetId, Transno};
-use wire::body::{LockReq, StatfsRep, SyncRep};
+use wire::body::{FidReq, LockReq, StatfsRep, SyncRep};
 use wire::{Opcode, Reply, Request, RequestFlags, encode_body};
 
 use crate::boot::{self, Seed};
@@ -48,6 +48,7 @@ pub struct Mdt {
     pub(crate) destroys_seen: Cell<u64>,
     /// No record of the destroy log stands below this.
     pub(crate) destroys_low: Cell<u64>,
+    pub(crate) destroys_answered: background::destroy::Answered,
     exports: Rc<Exports>,
     locks: Rc<Locks>,
     tally: Tally,
@@ -104,6 +105,7 @@ impl Mdt {
             destroys_grew: Notify::new(),
             destroys_seen: Cell::new(0),
             destroys_low: Cell::new(0),
+            destroys_answered: background::destroy::Answered::default(),
             exports,
             locks: Locks::new(env, lock_place),
             tally: Tally::default(),
@@ -291,6 +293,10 @@ impl Mdt {
     async fn sync(&self, request: &Request) -> Reply {
         if !self.engine.config.bugs.ack_sync_before_commit {
             self.commit().await; // joins a commit under way; costs nothing where nothing is dirty
+        }
+        // A sync of everything: whoever removed files to make room finds it.
+        if self.osts.is_some() && Fid::from(request.body::<FidReq>().fid) == Fid::ZERO {
+            background::destroy::room_is_back(self).await;
         }
         let rep = SyncRep { last_committed: self.exports.last_committed().0, reserved: 0 };
         Reply::ok(&request.header, vec![encode_body(&rep)])

@@ -67,6 +67,15 @@ fn shares(layout: &Layout, extent: Extent) -> Vec<Share> {
 }
 
 async fn send(open: &Rc<Open>, layout: &Layout, mode: u32, shares: &[Share], now: Timespec) -> Result<()> {
+    match send_all(open, layout, mode, shares, now).await {
+        Err(error) if error.errno() == Errno::ENOSPC && open.inner.make_room(&open.ctx).await => {
+            send_all(open, layout, mode, shares, now).await
+        }
+        done => done,
+    }
+}
+
+async fn send_all(open: &Rc<Open>, layout: &Layout, mode: u32, shares: &[Share], now: Timespec) -> Result<()> {
     let calls = shares.iter().map(|share| {
         let call: LocalFuture<'_, Result<()>> = Box::pin(send_one(open, layout, mode, *share, now));
         call

@@ -69,6 +69,12 @@ impl Inner {
         self.ask(self.mdt_of(fid), call).await.map(|_| ())
     }
 
+    /// An OST is full. Objects of removed files go after the MDT's next commit, on their own within a second or two; a sync
+    /// of everything waits for that, so that what was removed before a write counts for it. Says whether it is worth a second try.
+    pub(crate) async fn make_room(self: &Rc<Self>, ctx: &Ctx) -> bool {
+        self.sync_mdt(ctx, Fid::ZERO).await.is_ok()
+    }
+
     /// No objects mean everything.
     async fn sync_ost(self: &Rc<Self>, ctx: &Ctx, ost: TargetId, objects: Vec<ObjectRange>) -> Result<()> {
         let body = OstBatchReq { count: objects.len() as u32, ..OstBatchReq::default() };

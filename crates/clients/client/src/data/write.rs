@@ -27,7 +27,10 @@ pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes)
     drop_set_id(open).await?;
     open.wrote.set(true);
     let write = Write { open, layout: &layout, flags, extent, data: &data, mtime: open.inode.stamp(open.inner.env.wall()) };
-    let written = write.send().await?;
+    let written = match write.send().await {
+        Err(error) if error.errno() == Errno::ENOSPC && open.inner.make_room(&open.ctx).await => write.send().await?,
+        done => done?,
+    };
     if flags & O_DSYNC != 0 && !open.inode.mdt_synced.get() {
         open.inner.sync_mdt(&open.ctx, open.inode.fid).await?;
         open.inode.mdt_synced.set(true);

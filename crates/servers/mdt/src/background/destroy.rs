@@ -12,12 +12,13 @@ use std::rc::Rc;
 use bytes::Bytes;
 use endpoint::{Call, CallError, Remote};
 use osd::{Table, WriteSet};
-use types::{Span, TargetId};
+use tokio::sync::Notify;
+use types::{Span, TargetId, Transno};
 use wire::body::{ObjectRange, OstBatchReq};
 use wire::{Opcode, encode_body};
 use zerocopy::IntoBytes;
 
-use crate::limits::DESTROY_BATCH_MAX;
+use crate::limits::{DESTROY_BATCH_MAX, ROOM_WAIT};
 use crate::record::DestroyRecord;
 use crate::target::Mdt;
 use crate::tx::{Decided, OpError};
@@ -28,6 +29,36 @@ const PAUSE: Span = Span::millis(250);
 /// How far each OST is: it has committed the destroys of all records below.
 #[derive(Default)]
 pub(crate) struct Cursors(RefCell<BTreeMap<u32, u64>>);
+
+/// How far each OST that the log names is: it has destroyed the objects of all records below, durably or not.
+#[derive(Default)]
+pub(crate) struct Answered {
+    upto: RefCell<BTreeMap<u32, u64>>,
+    changed: Notify,
+}
+
+impl Answered {
+    fn note(&self, ost: u32, upto: u64) {
+        self.upto.borrow_mut().insert(ost, upto);
+        self.changed.notify_waiters();
+    }
+}
+
+/// Waits until the room of files whose removal is durable can be used again; not for ever, since an OST may be away.
+pub(crate) async fn room_is_back(mdt: &Mdt) {
+    let end = mdt.engine.destroys_durable.get();
+    let answered = &mdt.destroys_answered;
+    let all = async {
+        loop {
+            let changed = answered.changed.notified();
+            if mdt.destroys_seen.get() >= end && answered.upto.borrow().values().all(|upto| *upto >= end) {
+                return;
+            }
+            changed.await;
+        }
+    };
+    let _ = mdt.env.timeout(ROOM_WAIT, all).await;
+}
 
 /// A piece of the log.
 struct Batch {
@@ -49,12 +80,14 @@ pub(crate) async fn run(mdt: Rc<Mdt>) {
             Ok(osts) => {
                 for ost in osts {
                     cursors.0.borrow_mut().insert(ost, 0);
+                    mdt.destroys_answered.upto.borrow_mut().insert(ost, 0);
                     let (mdt, cursors) = (mdt.clone(), cursors.clone());
                     mdt.env.clone().spawn("mdt_destroy_ost", async move { serve(mdt, cursors, ost).await });
                 }
             }
             Err(error) => tracing::error!(target: "mdt", %error, "the destroy log cannot be read"),
         }
+        mdt.destroys_answered.changed.notify_waiters(); // of OSTs that are named
         mdt.engine.destroys_wanted.notified().await;
         mdt.destroys_grew.notify_waiters();
     }
@@ -117,7 +150,7 @@ async fn serve(mdt: Rc<Mdt>, cursors: Rc<Cursors>, ost: u32) {
             grew.await;
             continue;
         }
-        if !batch.ranges.is_empty() && !send(&mdt, &remote, &batch.ranges, 0).await {
+        if !destroy(&mdt, &remote, &batch, ost).await {
             mdt.env.sleep(PAUSE).await;
             continue;
         }
@@ -143,30 +176,63 @@ async fn batch_for(mdt: &Mdt, ost: u32, from: u64) -> Decided<Batch> {
     Ok(Batch { end, ranges })
 }
 
-/// Destroys and waits until the OST has committed it; says whether it has. An instance that ends in between may take the
-/// change along: then it is sent again. `flags`: [`wire::body::batch`].
-pub(crate) async fn send(mdt: &Mdt, remote: &Rc<Remote>, ranges: &[ObjectRange], flags: u32) -> bool {
-    for piece in ranges.chunks(DESTROY_BATCH_MAX) {
-        let body = OstBatchReq { count: piece.len() as u32, flags, reserved: 0 };
-        let mut call = Call::new(Opcode::OstDestroy, vec![encode_body(&body), Bytes::copy_from_slice(piece.as_bytes())]);
-        call.modifies = true;
-        let (transno, instance) = match remote.call(call).await {
-            Ok(answer) => (answer.reply.transno(), answer.reply.header.instance),
-            Err(CallError::Shutdown) => return std::future::pending().await,
-            Err(_) => return false,
-        };
-        // Another instance's word says nothing of this change: nobody's recovery waits for a server's replay.
-        while remote.instance().0 == instance && remote.last_committed() < transno {
-            mdt.env.sleep(PAUSE).await;
-            if mdt.is_stopped() {
-                return false;
-            }
+/// One batch of the log: whoever waits for the room hears when all of it was answered, the log when all is committed.
+async fn destroy(mdt: &Mdt, remote: &Rc<Remote>, batch: &Batch, ost: u32) -> bool {
+    let mut sent = Vec::new();
+    for piece in batch.ranges.chunks(DESTROY_BATCH_MAX) {
+        match ask(remote, piece, 0).await {
+            Some(done) => sent.push(done),
+            None => return false,
         }
-        if remote.instance().0 != instance {
+    }
+    mdt.destroys_answered.note(ost, batch.end);
+    for done in sent {
+        if !is_committed(mdt, remote, done).await {
             return false;
         }
     }
     true
+}
+
+/// Destroys and waits until the OST has committed it; says whether it has. An instance that ends in between may take the
+/// change along: then it is sent again. `flags`: [`wire::body::batch`].
+pub(crate) async fn send(mdt: &Mdt, remote: &Rc<Remote>, ranges: &[ObjectRange], flags: u32) -> bool {
+    for piece in ranges.chunks(DESTROY_BATCH_MAX) {
+        let Some(done) = ask(remote, piece, flags).await else { return false };
+        if !is_committed(mdt, remote, done).await {
+            return false;
+        }
+    }
+    true
+}
+
+/// A destroy that an instance of an OST has answered.
+#[derive(Clone, Copy)]
+struct Done {
+    transno: Transno,
+    instance: u64,
+}
+
+async fn ask(remote: &Rc<Remote>, piece: &[ObjectRange], flags: u32) -> Option<Done> {
+    let body = OstBatchReq { count: piece.len() as u32, flags, reserved: 0 };
+    let mut call = Call::new(Opcode::OstDestroy, vec![encode_body(&body), Bytes::copy_from_slice(piece.as_bytes())]);
+    call.modifies = true;
+    match remote.call(call).await {
+        Ok(answer) => Some(Done { transno: answer.reply.transno(), instance: answer.reply.header.instance }),
+        Err(CallError::Shutdown) => std::future::pending().await,
+        Err(_) => None,
+    }
+}
+
+/// Waits for the commit. Another instance's word says nothing of this change: nobody's recovery waits for a server's replay.
+async fn is_committed(mdt: &Mdt, remote: &Rc<Remote>, done: Done) -> bool {
+    while remote.instance().0 == done.instance && remote.last_committed() < done.transno {
+        mdt.env.sleep(PAUSE).await;
+        if mdt.is_stopped() {
+            return false;
+        }
+    }
+    remote.instance().0 == done.instance
 }
 
 /// Removes the records that all their OSTs are done with.
