@@ -262,9 +262,11 @@ impl<R> Recovery<R> {
         if self.executing {
             return None;
         }
-        let ((transno, _, _), (reopens, _)) = self.queue.first_key_value()?;
+        let ((transno, client, _), (reopens, _)) = self.queue.first_key_value()?;
         let transno = *transno;
-        if !*reopens && transno != self.executed.next() && !self.gap_is_closed(transno) {
+        // a close must not overtake the durable open before it, which is no part of the unbroken line
+        let next = transno == self.executed.next() && self.clients.get(client).is_none_or(|client| client.offered >= transno);
+        if !*reopens && !next && !self.gap_is_closed(transno) {
             return None;
         }
         let ((_, client, xid), (reopens, item)) = self.queue.pop_first().expect("looked at just now");
@@ -377,6 +379,17 @@ mod tests {
         replay(&mut r, 2, 11);
         replay(&mut r, 2, 14);
         assert_eq!(run(&mut r), [11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn a_close_waits_for_the_durable_open_that_it_has_overtaken() {
+        let mut r = recovery(&[1]);
+        r.handle_connected(ClientId(1), NOW);
+        assert_eq!(replay_as(&mut r, 1, 2, 11), None);
+        assert_eq!(run(&mut r), [0; 0], "it is next in line, but its client's first replay is on its way");
+        let open = Replay { client: ClientId(1), index: 1, transno: Transno(5), xid: Xid(5), open: true, item: 5 };
+        assert_eq!(r.handle_replay(open, NOW), None);
+        assert_eq!(run(&mut r), [5, 11]);
     }
 
     #[test]
