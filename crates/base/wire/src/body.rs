@@ -126,16 +126,16 @@ bodies! {
         handle: u64,
         /// [`disposition`].
         disposition: u32,
-        /// Zero.
-        reserved: u32,
+        /// Milliseconds, from when it was asked, for which nobody else changes the attributes; zero: they may be old already.
+        lease_ms: u32,
         /// Count of the opens-for-write that this file has seen in this instance: guards a late size.
         write_epoch: u64,
         /// When the MDT's modification time was set by hand or by a truncate, seconds: only a later write counts.
         mtime_set: i64,
         /// Its nanoseconds.
         mtime_set_nsec: u32,
-        /// Zero.
-        reserved2: u32,
+        /// The same for the name by which it was found or made.
+        name_lease_ms: u32,
         /// Bit i: stripe i (of the first 64) has an object: where its OST has none, it is lost. Bits not set say nothing.
         stripes: u64,
     }
@@ -524,6 +524,15 @@ bodies! {
         reserved: u32,
         /// Zero.
         reserved2: u64,
+    }
+    /// Buffer 2 of the reply to a create or unlink, where it is there: the directory.
+    DirRep (136) {
+        /// Attributes after the operation.
+        attr: Attr,
+        /// Milliseconds, from when it was asked, for which nobody else changes directory and entries.
+        lease_ms: u32,
+        /// Zero.
+        reserved: u32,
     }
 }
 

@@ -15,7 +15,8 @@ use wire::{Opcode, encode_body};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::config::MountConfig;
-use crate::inode::Inode;
+use crate::inode::{Inode, Stat};
+use crate::lease::{Beliefs, Lease, Scope};
 use crate::limits;
 use crate::locks::Held;
 use crate::registry::Registry;
@@ -52,6 +53,8 @@ pub(crate) struct Inner {
     pub(crate) inactive: RefCell<BTreeSet<TargetId>>,
     /// Dirty files whose size was offered to the MDT, by which user, and the epoch then.
     pub(crate) offered: RefCell<BTreeMap<(Fid, u32), u64>>,
+    /// What holds under a short lease.
+    pub(crate) beliefs: RefCell<Beliefs>,
     pub(crate) background: RefCell<Vec<Task>>,
 }
 
@@ -175,6 +178,23 @@ impl Inner {
                     self.env.sleep(limits::IN_PROGRESS_PAUSE).await;
                 }
                 outcome => return outcome.map_err(|error| Error::call(&error, target, stage)),
+            }
+        }
+    }
+
+    /// A change of what [`Scope`] says, by `call`; its answer, and how long that holds.
+    pub(crate) async fn change(self: &Rc<Self>, scope: Scope, target: TargetId, call: impl Into<Call>) -> Result<(Stat, Lease)> {
+        let (call, changing) = (call.into(), self.changing(scope));
+        let stage = call.opcode.name();
+        match self.ask(target, call).await {
+            Ok(answer) => {
+                let stat = Stat::of(&answer.reply, stage)?;
+                let lease = changing.done(&stat);
+                Ok((stat, lease))
+            }
+            Err(error) => {
+                changing.refused();
+                Err(error)
             }
         }
     }

@@ -74,6 +74,8 @@ pub struct Bugs {
     pub forget_glimpse: bool,
     /// A missing object reads as zeros, whatever the MDT knows of it.
     pub forget_must_exist: bool,
+    /// What is believed of a directory stays although this client has changed it.
+    pub keep_old_beliefs: bool,
 }
 
 /// Who calls: identity, umask, process and job of the application.

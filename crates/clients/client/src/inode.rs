@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use layout::{Layout, Striping};
-use types::{Creds, Errno, Fid, Timespec};
+use types::{Creds, Errno, Fid, Span, Timespec};
 use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
-use wire::body::{AttrRep, disposition};
-use wire::{Attr, Reply};
+use wire::body::{AttrRep, DirRep, disposition};
+use wire::{Attr, Reply, decode_body};
 
 use crate::atime::Access;
 use crate::client::Inner;
@@ -189,6 +189,13 @@ pub(crate) struct Stat {
     pub(crate) stripes: u64,
     /// An object that must be there is not: size and blocks are what is left, or was known last.
     pub(crate) lost: bool,
+    /// Leases on the attributes and on the name, from when they were asked for.
+    pub(crate) lease: Span,
+    pub(crate) name_lease: Span,
+    /// Place of the operation in history, if it has one.
+    pub(crate) transno: u64,
+    /// The directory of the name, after the operation, and the lease on it.
+    pub(crate) dir: Option<(Attr, Span)>,
 }
 
 impl Stat {
@@ -213,6 +220,13 @@ impl Stat {
             mtime_set: Timespec::new(body.mtime_set, body.mtime_set_nsec),
             stripes,
             lost: false,
+            lease: Span::millis(u64::from(body.lease_ms)),
+            name_lease: Span::millis(u64::from(body.name_lease_ms)),
+            transno: reply.header.transno,
+            dir: reply.bufs.get(2).map(|dir| {
+                let DirRep { attr, lease_ms, .. } = decode_body(dir);
+                (attr, Span::millis(u64::from(lease_ms)))
+            }),
         })
     }
 }

@@ -30,7 +30,7 @@
 //! ```
 //!
 //! # Promises
-//! - Nothing is cached between calls except where it cannot be wrong: when a write has returned, a read anywhere sees it.
+//! - Nothing is believed from one call to the next except where it cannot be wrong ([`Lease`]): when a write has returned, a read anywhere sees it.
 //! - A call whose server is away waits, for ever unless the mount is soft; [`Client::waiting_on`] tells for whom. What was
 //!   acknowledged survives the restart of any server.
 //! - Dropping a call's future abandons the wait. Operations of several steps (append, truncate, open, close) run to
@@ -51,6 +51,7 @@ mod file;
 pub mod flags;
 mod inode;
 mod join;
+mod lease;
 pub mod limits;
 mod locks;
 mod mount;
@@ -69,6 +70,7 @@ pub use client::Client;
 pub use config::{Bugs, Ctx, MountConfig, RPC_BYTES_DEFAULT};
 pub use error::{Error, Result};
 pub use file::File;
+pub use lease::Lease;
 pub use wire::dirent::Dirent;
 
 /// Whether the size of the file with these attributes must be asked of the OSTs ([`Client::getattr_many`]).

@@ -72,6 +72,7 @@ impl Client {
             hooked: RefCell::default(),
             inactive: RefCell::default(),
             offered: RefCell::default(),
+            beliefs: RefCell::default(),
             background: RefCell::default(),
             access_times: Cell::new(config.access_times),
             config,

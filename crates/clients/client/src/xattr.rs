@@ -11,6 +11,7 @@ use wire::body::{FidReq, SetxattrReq};
 
 use crate::client::{Client, Inner};
 use crate::inode::Stat;
+use crate::lease::Scope;
 use crate::namespace::split_nul;
 use crate::{Ctx, Error, Result};
 
@@ -42,7 +43,7 @@ impl Client {
         }
         let body = SetxattrReq { fid: fid.into(), flags, ..SetxattrReq::default() };
         let call = self.0.call(ctx, Opcode::MdtSetxattr, &body).name(name).buf(value).modifies();
-        self.0.ask(self.0.mdt_of(fid), call).await.map(|_| ()).map_err(|error| error.about(fid))
+        self.0.change(Scope::attrs(fid), self.0.mdt_of(fid), call).await.map(|_| ()).map_err(|error| error.about(fid))
     }
 
     /// Names of all attributes.
@@ -62,7 +63,7 @@ impl Client {
     pub async fn removexattr(&self, ctx: &Ctx, fid: Fid, name: &[u8]) -> Result<()> {
         check(name, "removexattr")?;
         let call = self.0.call(ctx, Opcode::MdtRemovexattr, &fid_req(fid)).name(name).modifies();
-        self.0.ask(self.0.mdt_of(fid), call).await.map(|_| ()).map_err(|error| error.about(fid))
+        self.0.change(Scope::attrs(fid), self.0.mdt_of(fid), call).await.map(|_| ()).map_err(|error| error.about(fid))
     }
 }
 

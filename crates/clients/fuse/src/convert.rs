@@ -2,9 +2,9 @@
 
 use client::{Attr, LockConflict, LockKind, LockMode, LockSpec, SetAttr, SetTime, Statfs};
 use fusedev::abi;
-use types::{Errno, NAME_BYTES_MAX, Timespec};
+use types::{Errno, Instant, NAME_BYTES_MAX, Timespec};
 
-use crate::limits::{FILE_BLOCK_BYTES, OTHER_BLOCK_BYTES};
+use crate::limits::{FILE_BLOCK_BYTES, KERNEL_SLACK, OTHER_BLOCK_BYTES};
 
 /// The kernel's end of a lock that reaches to the end of the file.
 const OFFSET_MAX: u64 = i64::MAX as u64;
@@ -32,9 +32,16 @@ pub(crate) fn attr(attr: &Attr) -> abi::Attr {
     }
 }
 
-/// Attributes that the kernel must not believe later.
-pub(crate) fn attr_out(of: &Attr) -> abi::AttrOut {
-    abi::AttrOut { attr: attr(of), ..Default::default() }
+/// Attributes that the kernel may believe for `valid` nanoseconds.
+pub(crate) fn attr_out(of: &Attr, valid: u32) -> abi::AttrOut {
+    abi::AttrOut { attr: attr(of), attr_valid_nsec: valid, ..Default::default() }
+}
+
+/// For how many nanoseconds from when it hears so the kernel may believe what holds until `end`: less by what it may take
+/// longer than it was told.
+pub(crate) fn validity(end: Instant, now: Instant) -> u32 {
+    let left = (end - now).0.saturating_sub(KERNEL_SLACK.0);
+    u32::try_from(left).unwrap_or(u32::MAX).min(999_999_999)
 }
 
 /// The same with the time of making.
@@ -144,6 +151,8 @@ pub(crate) fn name(name: &[u8]) -> Result<&[u8], Errno> {
 
 #[cfg(test)]
 mod tests {
+    use types::Span;
+
     use super::*;
 
     fn posix(start: u64, end: u64) -> Result<(u64, u64), Errno> {
@@ -176,6 +185,16 @@ mod tests {
         let args = abi::SetattrIn { valid: abi::FATTR_UID, uid: 3, ..Default::default() };
         assert!(set_attr(&args, false).kill_suid);
         assert!(!set_attr(&args, true).kill_suid);
+    }
+
+    #[test]
+    fn the_kernel_stops_believing_before_the_lease_ends() {
+        let at = |ms| Instant::default() + Span::millis(ms);
+        assert_eq!(validity(at(50), at(1)), 19_000_000);
+        assert_eq!(validity(at(50), at(20)), 0);
+        assert_eq!(validity(at(50), at(60)), 0);
+        assert_eq!(validity(Instant::default(), at(60)), 0, "no lease");
+        assert_eq!(validity(at(60_000), at(0)), 999_999_999);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use client::{Attr, Client, Ctx, File};
+use client::{Attr, Client, Ctx, File, Lease};
 use env::Env;
 use fusedev::abi::{self, cap};
 use fusedev::{Body, Handler, Header, InitInfo, LocalFuture, Op, Replier, Reply, Request};
@@ -89,17 +89,24 @@ impl Fs {
         self.files.borrow().of(fid)
     }
 
-    /// Tells the kernel of a file: counts a reference, allows it to believe nothing later.
-    pub(crate) fn entry(&self, attr: &Attr) -> abi::EntryOut {
+    /// Tells the kernel of a file: counts a reference, lets it believe that for as long as the lease allows.
+    pub(crate) fn entry(&self, attr: &Attr, lease: Lease) -> abi::EntryOut {
         let nodeid = self.nodes.borrow_mut().look_up(attr.fid(), attr.mode);
         self.nodes.borrow_mut().saw_times(attr);
-        abi::EntryOut { nodeid, attr: convert::attr(attr), ..Default::default() }
+        let now = self.env.now();
+        abi::EntryOut {
+            nodeid,
+            attr: convert::attr(attr),
+            attr_valid_nsec: convert::validity(lease.attrs, now),
+            entry_valid_nsec: convert::validity(lease.name, now),
+            ..Default::default()
+        }
     }
 
-    pub(crate) fn attr(&self, attr: &Attr) -> Body {
+    pub(crate) fn attr(&self, attr: &Attr, lease: Lease) -> Body {
         self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
         self.nodes.borrow_mut().saw_times(attr);
-        Body::Attr(convert::attr_out(attr))
+        Body::Attr(convert::attr_out(attr, convert::validity(lease.attrs, self.env.now())))
     }
 
     /// A directory or symbolic link was read. The MDT hears of it where its access time changes by that, which it seldom does:

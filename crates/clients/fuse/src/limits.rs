@@ -2,6 +2,10 @@
 
 use types::Span;
 
+/// What the kernel may take too long to stop believing: it counts in ticks of at most 10 ms and rounds up twice, and it may be
+/// late to read an answer.
+pub(crate) const KERNEL_SLACK: Span = Span::millis(30);
+
 /// How long a thread's supplementary groups are believed. A process that changes its groups changes its user id with
 /// them as a rule, and that is part of the key; so this bounds only what a change of the groups alone can miss.
 pub(crate) const GROUPS_AGE: Span = Span::millis(100);

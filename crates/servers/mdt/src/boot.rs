@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use osd::{MetaStore, StoreError, Table, WriteSet};
 use service::ClientRecord;
-use types::{Fid, Timespec, Transno};
+use types::{Fid, Instant, Timespec, Transno};
 use wire::attr::S_IFDIR;
 use wire::body::AttrRep;
 use wire::{Opcode, Reply};
@@ -18,6 +18,7 @@ use crate::burnt::Burnt;
 use crate::hash::HashKey;
 use crate::ids::{Ids, first_sequences};
 use crate::keys;
+use crate::leases::{LEASE, Leases};
 use crate::opens::Opens;
 use crate::record::Inode;
 use crate::share::Share;
@@ -46,6 +47,7 @@ pub(crate) struct Seed {
     pub(crate) words: [u64; 2],
     pub(crate) round_robin: u64,
     pub(crate) now: Timespec,
+    pub(crate) clock: Instant,
 }
 
 /// Brings the store up to a new epoch, durably.
@@ -105,6 +107,7 @@ fn prepare(store: &dyn MetaStore, config: &MdtConfig, seed: &Seed) -> Result<(Bo
         set.put(Table::Inodes, Fid::ROOT.to_key(), root(seed.now).encode());
     }
     let known = known_clients(&*view)?;
+    let inherited_until = if known.is_empty() { Instant::default() } else { seed.clock + LEASE };
     let replies = all(&*view, Table::Replies)?;
     let state = State {
         first_file: files.first(),
@@ -113,6 +116,7 @@ fn prepare(store: &dyn MetaStore, config: &MdtConfig, seed: &Seed) -> Result<(Bo
         files,
         objects,
         share: Share::default(),
+        leases: Leases::new(inherited_until),
         spaces: Spaces::new(seed.round_robin),
         lod: config.lod,
         destroy_next: last_destroy(&*view)?.map_or(0, |last| last + 1),

@@ -117,6 +117,8 @@ pub struct Bugs {
     pub ack_sync_before_commit: bool,
     /// A replayed operation takes the server's time instead of the one that was answered.
     pub replay_draws_new_time: bool,
+    /// A change does not wait for the leases of others: they go on believing what was.
+    pub ignore_leases: bool,
     /// Object ids that a restart burnt are not swept: objects of lost creates leak.
     pub skip_range_sweep: bool,
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use osd::{MetaStore, StoreError, Table, WriteSet};
 use tokio::sync::Notify;
-use types::{ClientId, Creds, Errno, Fid, Timespec, Transno};
+use types::{ClientId, Creds, Errno, Fid, Instant, Timespec, Transno};
 use wire::body::AttrRep;
 use wire::{Reply, Request, decode_body};
 
@@ -23,7 +23,7 @@ use crate::boot::reserve;
 use crate::config::FailedHook;
 use crate::keys;
 use crate::limits::SHARED_KEYS_MAX;
-use crate::op::{self, Answer, Op};
+use crate::op::{self, Answer, Extras, Op, lease};
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
 use crate::state::{Effect, State};
@@ -43,6 +43,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) recovering: bool,
     /// Server's time.
     pub(crate) now: Timespec,
+    /// Its monotonic clock.
+    pub(crate) clock: Instant,
 }
 
 /// The target's history, as sessions keep it.
@@ -101,6 +103,7 @@ impl Engine {
         };
         let committed = caller.replay && caller.request.header.transno <= guard.boot_committed.0;
         let tx = Tx::new(&*view, guard.hash_key, guard.first_file, now);
+        let drawn_before = (guard.files.clone(), guard.objects.clone());
         let mut op = Op {
             request: caller.request,
             client: caller.client,
@@ -117,35 +120,51 @@ impl Engine {
         let answer = op::decide(&mut op)?;
         let Op { mut tx, .. } = op;
         if !op::modifies(caller.request.opcode()) {
-            let bufs = answer.into_bufs(None, |fid| guard.opens.write_epoch(fid));
-            return Ok(Reply::ok(&caller.request.header, bufs));
+            let leased = lease::grant(caller, &answer, &mut guard.leases);
+            let epoch = answer.fid().map_or(0, |fid| guard.opens.write_epoch(fid));
+            return Ok(Reply::ok(&caller.request.header, answer.into_bufs(Extras { epoch, ..leased })));
         }
-        if !caller.replay {
-            self.check_share(&guard, caller.client, &tx)?;
+        if !caller.replay
+            && let Err(later) = self.check_others(&mut guard, caller, &tx)
+        {
+            (guard.files, guard.objects) = drawn_before; // it draws again
+            return Err(later);
         }
         let transno = if committed { Transno(caller.request.header.transno) } else { history.next() };
-        let version = answer.fid().filter(|fid| tx.changes_inode(*fid)).map(|_| transno.0);
+        let changed = answer.fid().filter(|fid| tx.changes_inode(*fid));
         let set = tx.finish(transno);
+        let version = changed.and_then(|fid| tx.seen(fid)).map(|inode| inode.attr.version);
         let (effects, changes) = (std::mem::take(&mut tx.effects), std::mem::take(&mut tx.changes));
+        let leased = lease::grant(caller, &answer, &mut guard.leases);
+        let dir = lease::grant_dir(caller, &tx, &mut guard.leases);
         drop(tx);
         drop(view);
-        self.finish(caller, history, Change { set, effects, changes, answer, version, transno, committed }, &mut guard)
+        let extras = Extras { version, ..leased };
+        let mut reply =
+            self.finish(caller, history, Change { set, effects, changes, answer, extras, transno, committed }, &mut guard)?;
+        reply.bufs.extend(dir);
+        Ok(reply)
     }
 
-    fn check_share(&self, state: &State, client: ClientId, tx: &Tx<'_>) -> Decided<()> {
-        let foreign = tx.decides.iter().any(|key| state.share.is_foreign(client, key));
+    /// Whether other clients stand against a change for now: with what they changed, or with what they believe.
+    fn check_others(&self, state: &mut State, caller: &Caller<'_>, tx: &Tx<'_>) -> Decided<()> {
+        let foreign = tx.decides.iter().any(|key| state.share.is_foreign(caller.client, key));
         if foreign && !self.config.bugs.drop_commit_on_share || state.share.len() > SHARED_KEYS_MAX {
             return Err(OpError::CommitFirst);
         }
-        Ok(())
+        if self.config.bugs.ignore_leases {
+            return Ok(());
+        }
+        lease::check(caller, tx, &mut state.leases)
     }
 
     /// Records the change with its answer, applies it, and only then lets memory follow.
     fn finish(&self, caller: &Caller<'_>, history: &dyn History, change: Change, state: &mut State) -> Decided<Reply> {
-        let Change { mut set, effects, changes, answer, version, transno, committed } = change;
+        let Change { mut set, effects, changes, answer, extras, transno, committed } = change;
         let header = &caller.request.header;
         let epoch = |fid| epoch_after(&effects, fid).unwrap_or_else(|| state.opens.write_epoch(fid));
-        let mut reply = Reply::ok(header, answer.into_bufs(version, epoch));
+        let epoch = answer.fid().map_or(0, epoch);
+        let mut reply = Reply::ok(header, answer.into_bufs(Extras { epoch, ..extras }));
         if committed {
             reply.header.transno = transno.0;
         } else {
@@ -296,8 +315,7 @@ struct Change {
     effects: Vec<Effect>,
     changes: Vec<ShareKey>,
     answer: Answer,
-    /// New version of the file that the answer tells of.
-    version: Option<u64>,
+    extras: Extras,
     transno: Transno,
     committed: bool,
 }

@@ -8,6 +8,11 @@
 //! |---|---|---|
 //! | getattr, lookup, create, open, setattr, link, close, setxattr, removexattr | `AttrRep` of the file | layout record (file), default template (directory), or empty |
 //! | unlink, rename | `AttrRep` of the file that lost or changed its name | empty |
+//!
+//! Behind those of a create and an unlink may stand buffer 2, `DirRep`: the directory after it, where it is leased.
+//!
+//! | operation | buffer 0 | buffer 1 |
+//! |---|---|---|
 //! | readdir | `ReaddirRep` | `wire::dirent` records |
 //! | readlink | empty | target of the link |
 //! | getxattr | empty | value |
@@ -29,6 +34,7 @@ mod engine;
 mod hash;
 mod ids;
 mod keys;
+mod leases;
 mod limits;
 mod locks;
 mod op;

@@ -8,6 +8,7 @@ use types::{Fid, Timespec, Transno};
 use crate::config::Lod;
 use crate::hash::HashKey;
 use crate::ids::Ids;
+use crate::leases::Leases;
 use crate::opens::{OpenFile, Opens};
 use crate::share::Share;
 use crate::spaces::{OstAt, Spaces};
@@ -37,6 +38,7 @@ pub(crate) struct State {
     pub(crate) files: Ids,
     pub(crate) objects: Ids,
     pub(crate) share: Share,
+    pub(crate) leases: Leases,
     pub(crate) spaces: Spaces,
     pub(crate) lod: Lod,
     /// Number of the next record of the destroy log.

@@ -52,6 +52,8 @@ pub struct Mdt {
     exports: Rc<Exports>,
     locks: Rc<Locks>,
     tally: Tally,
+    /// Changes that waited for a lease of somebody else.
+    lease_waits: Cell<u64>,
     stopped: Cell<bool>,
 }
 
@@ -81,7 +83,7 @@ impl Mdt {
         osts: Option<Rc<Endpoint>>,
         ost_list: Rc<dyn Fn() -> Vec<OstAt>>,
     ) -> Result<Rc<Mdt>, StartError> {
-        let seed = Seed { words: [env.random(), env.random()], round_robin: env.random(), now: env.wall() };
+        let seed = Seed { words: [env.random(), env.random()], round_robin: env.random(), now: env.wall(), clock: env.now() };
         let booted = boot::boot(&store, &config, &seed).await?;
         let exports = Exports::new(
             env,
@@ -109,6 +111,7 @@ impl Mdt {
             exports,
             locks: Locks::new(env, lock_place),
             tally: Tally::default(),
+            lease_waits: Cell::new(0),
             stopped: Cell::new(false),
         });
         env.spawn("mdt_commit", background::commit::run(mdt.clone()));
@@ -169,6 +172,23 @@ impl Mdt {
         Ok(())
     }
 
+    /// Whether clients may believe what they were told for a moment; see [`Mdt::set_short_leases`].
+    #[must_use]
+    pub fn short_leases(&self) -> bool {
+        self.engine.state.borrow().leases.is_enabled()
+    }
+
+    /// Gives short leases, or none any more.
+    pub fn set_short_leases(&self, enabled: bool) {
+        self.engine.state.borrow_mut().leases.enable(enabled);
+    }
+
+    /// Leases that are held, and changes that waited for one since the start.
+    #[must_use]
+    pub fn lease_counts(&self) -> (usize, u64) {
+        (self.engine.state.borrow().leases.len(), self.lease_waits.get())
+    }
+
     /// Forgets what was counted.
     pub fn clear_md_stats(&self) {
         self.tally.clear();
@@ -214,6 +234,7 @@ impl Mdt {
                 replay: incoming.is_replay(),
                 recovering: self.exports.is_recovering(),
                 now: self.env.wall(),
+                clock: self.env.now(),
             };
             self.engine.attempt(&caller, &history)
         };
@@ -245,6 +266,10 @@ impl Mdt {
     async fn overcome(&self, error: OpError) -> Result<(), Errno> {
         match error {
             OpError::CommitFirst => self.commit().await,
+            OpError::LeasedUntil(end) => {
+                self.lease_waits.set(self.lease_waits.get() + 1);
+                self.env.sleep(end - self.env.now()).await;
+            }
             OpError::Store(StoreError::Busy) => self.engine.store.ready().await,
             OpError::Store(StoreError::Full) => return Err(Errno::ENOSPC),
             OpError::Store(StoreError::Failed(reason)) => return self.engine.fail(&reason).await,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use layout::{Layout, Template};
 use osd::{StoreError, Table, View, WriteSet};
-use types::{Errno, Fid, Timespec, Transno};
+use types::{Errno, Fid, Instant, Timespec, Transno};
 use wire::{Attr, SizeState};
 
 use crate::hash::HashKey;
@@ -23,6 +23,9 @@ pub(crate) enum OpError {
     /// Commit, then decide again: it depends on another client's change, or ids must become durable first.
     #[error("a commit comes first")]
     CommitFirst,
+    /// Decide again then: another client holds a lease on what it changes.
+    #[error("another client holds a lease")]
+    LeasedUntil(Instant),
     /// The store's.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -111,6 +114,25 @@ impl<'a> Tx<'a> {
     pub(crate) fn put(&mut self, inode: Inode) {
         self.dirty.insert(inode.fid(), ());
         self.inodes.insert(inode.fid(), Some(inode));
+    }
+
+    /// An inode as the operation leaves it, if it looked at it.
+    pub(crate) fn seen(&self, fid: Fid) -> Option<&Inode> {
+        self.inodes.get(&fid).and_then(Option::as_ref)
+    }
+
+    /// Files and directories that the operation changes, some of them more than once: attributes, entries, and whether
+    /// somebody writes.
+    pub(crate) fn touched(&self) -> impl Iterator<Item = Fid> {
+        let keys = self.changes.iter().map(|key| match key {
+            ShareKey::Entry(fid, _) | ShareKey::Inode(fid) | ShareKey::Contents(fid) => *fid,
+        });
+        let effects = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Opened { file, epoch: Some(_), .. } => Some(file.fid),
+            Effect::Dirtied { fid, .. } | Effect::Gone(fid) => Some(*fid),
+            _ => None,
+        });
+        self.dirty.keys().copied().chain(keys).chain(effects)
     }
 
     /// Whether the operation changes this inode.
@@ -311,11 +333,12 @@ impl<'a> Tx<'a> {
         Ok(logged)
     }
 
-    /// The whole set; changed inodes carry `transno` as their version.
+    /// The whole set; changed inodes carry `transno` as their version, unless that is the replay of something that later
+    /// changes are durable after.
     pub(crate) fn finish(&mut self, transno: Transno) -> WriteSet {
         for fid in std::mem::take(&mut self.dirty).into_keys() {
             let inode = self.inodes.get_mut(&fid).and_then(Option::as_mut).expect("a changed inode is there");
-            inode.attr.version = transno.0;
+            inode.attr.version = inode.attr.version.max(transno.0);
             self.set.put(Table::Inodes, fid.to_key(), inode.encode());
         }
         std::mem::take(&mut self.set)

@@ -1,7 +1,7 @@
 //! Runs seeds, or tries the planted bugs.
 //!
 //! ```text
-//! cargo run -p cluster --example sim -- --seed 17 [--scenario storm|kills|slow|calm|sick|swaps|share|late|resend|lost] [--ops 2000] [--log debug]
+//! cargo run -p cluster --example sim -- --seed 17 [--scenario storm|kills|slow|calm|sick|swaps|share|late|resend|lost|leases] [--ops 2000] [--log debug]
 //! cargo run -p cluster --example sim -- --seeds 0..200
 //! cargo run -p cluster --example sim -- --bugs             each planted bug must be found; one line each
 //! cargo run -p cluster --example sim -- --bug mdt.skip_reply_record --seeds 1..40

@@ -6,8 +6,9 @@
 //!   and A, which an OST still knows, goes on writing. No object may come back: tombstones.
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the client asks again. It is
 //!   told what happened the first time: reply records.
-//! - **lost**: see the module.
+//! - **lost**, **leases**: see the modules.
 
+mod leases;
 mod lost;
 
 use std::cell::RefCell;
@@ -47,6 +48,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, name: &'static str, script: Scri
         Script::Late => stage.late(),
         Script::Resend => stage.resend(),
         Script::Lost => stage.lost(),
+        Script::Leases => stage.leases(),
     };
     Report {
         seed,

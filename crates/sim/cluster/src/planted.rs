@@ -48,11 +48,13 @@ planted! {
     mdt.skip_range_sweep in storm;
     mdt.ack_sync_before_commit in storm;
     mdt.replay_draws_new_time in kills;
+    mdt.ignore_leases in leases;
     ost.skip_tombstones in late;
     ost.commit_records_before_data in slow;
     client.skip_append_lock in calm;
     client.forget_glimpse in calm;
     client.forget_must_exist in lost;
+    client.keep_old_beliefs in leases;
 }
 
 const _: () = assert!(PLANTED.len() >= 10);

@@ -25,6 +25,8 @@ pub enum Script {
     Resend,
     /// An OST loses objects of files that were closed and not synced, whose writer is dead.
     Lost,
+    /// Several look and change at once.
+    Leases,
 }
 
 /// A run.
@@ -160,12 +162,18 @@ impl Scenario {
         Scenario { name: "lost", script: Some(Script::Lost), ..Scenario::calm() }
     }
 
+    /// Clients that believe for a moment what others change.
+    #[must_use]
+    pub fn leases() -> Scenario {
+        Scenario { name: "leases", script: Some(Script::Leases), ..Scenario::calm() }
+    }
+
     /// By name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Scenario> {
         let work =
             [Scenario::calm(), Scenario::storm(), Scenario::kills(), Scenario::sick(), Scenario::slow(), Scenario::swaps()];
-        let scripts = [Scenario::share(), Scenario::late(), Scenario::resend(), Scenario::lost()];
+        let scripts = [Scenario::share(), Scenario::late(), Scenario::resend(), Scenario::lost(), Scenario::leases()];
         work.into_iter().chain(scripts).find(|known| known.name == name)
     }
 }

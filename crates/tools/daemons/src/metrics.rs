@@ -36,6 +36,7 @@ const NUMBERS: &[(&str, &str, &str)] = &[
     ("open_handles", "nacre_open_handles", "Files held open by clients"),
     ("locks_held", "nacre_locks_held", "File locks held"),
     ("locks_waiting", "nacre_locks_waiting", "File locks waited for"),
+    ("leases_held", "nacre_leases_held", "Short leases held by clients"),
     ("lock_count", "lustre_lock_count_total", "Number of locks"),
 ];
 

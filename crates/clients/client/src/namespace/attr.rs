@@ -9,6 +9,7 @@ use wire::{Attr, Opcode};
 use crate::client::{Client, Inner};
 use crate::file::File;
 use crate::inode::Stat;
+use crate::lease::Scope;
 use crate::{Ctx, Result, SetAttr, SetTime};
 
 /// A setattr request in the words of the wire.
@@ -112,8 +113,8 @@ impl Inner {
         let Change { valid, handle, epoch, stripes, .. } = change;
         let body = SetattrReq { attr, valid, handle, write_epoch: epoch, stripes, ..SetattrReq::default() };
         let call = self.call(ctx, Opcode::MdtSetattr, &body).modifies();
-        let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
-        Stat::of(&answer.reply, "mds_setattr")
+        let changed = self.change(Scope::attrs(fid), self.mdt_of(fid), call).await;
+        changed.map(|(stat, _)| stat).map_err(|error| error.about(fid))
     }
 }
 

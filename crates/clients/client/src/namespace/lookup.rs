@@ -13,7 +13,7 @@ use crate::data::{Question, settle};
 use crate::file::File;
 use crate::inode::Stat;
 use crate::join::join_bounded;
-use crate::{Ctx, Error, Result, Striping, limits};
+use crate::{Ctx, Error, Lease, Result, Striping, limits};
 
 impl Client {
     /// The file called `name` in `parent`.
@@ -21,12 +21,22 @@ impl Client {
     /// # Errors
     /// ENOENT, EACCES, ENOTDIR.
     pub async fn lookup(&self, ctx: &Ctx, parent: Fid, name: &[u8]) -> Result<Attr> {
+        self.lookup_leased(ctx, parent, name).await.map(|(attr, _)| attr)
+    }
+
+    /// The same, and how long it holds.
+    ///
+    /// # Errors
+    /// As [`Client::lookup`].
+    pub async fn lookup_leased(&self, ctx: &Ctx, parent: Fid, name: &[u8]) -> Result<(Attr, Lease)> {
         check_name(name, "lookup")?;
+        let asking = self.0.asking(parent);
         let call = self.0.call(ctx, Opcode::MdtLookup, &LookupReq { parent: parent.into(), ..LookupReq::default() }).name(name);
         let answer = self.0.ask(self.0.mdt_of(parent), call).await?;
         let mut stat = Stat::of(&answer.reply, "mds_getattr_name")?;
+        let lease = asking.told(&stat);
         self.0.resolve_stat(ctx, &mut stat).await?;
-        Ok(stat.attr)
+        Ok((stat.attr, lease))
     }
 
     /// The file at `path`, from the root; "." is skipped, symbolic links are not followed.
@@ -51,13 +61,26 @@ impl Client {
     /// # Errors
     /// ENOENT if it is no more.
     pub async fn getattr(&self, ctx: &Ctx, fid: Fid, file: Option<&File>) -> Result<Attr> {
+        self.getattr_leased(ctx, fid, file).await.map(|(attr, _)| attr)
+    }
+
+    /// The same, and how long it holds. A directory that is leased is not asked for again.
+    ///
+    /// # Errors
+    /// As [`Client::getattr`].
+    pub async fn getattr_leased(&self, ctx: &Ctx, fid: Fid, file: Option<&File>) -> Result<(Attr, Lease)> {
+        if let Some(believed) = self.0.believed(fid) {
+            return Ok(believed);
+        }
+        let asking = self.0.asking(fid);
         let mut stat = self.0.stat(ctx, fid, file.map_or(0, |file| file.0.handle)).await?;
         if let Some(inode) = self.0.inode(fid) {
             inode.learn(&stat);
         }
+        let lease = asking.told(&stat);
         self.0.resolve_stat(ctx, &mut stat).await?;
         self.0.offer_size(ctx, &stat);
-        Ok(stat.attr)
+        Ok((stat.attr, lease))
     }
 
     /// Fills in the sizes of the dirty ones among `attrs`, as [`Client::readdir`] gave them, at the cost of one request

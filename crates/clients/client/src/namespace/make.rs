@@ -8,7 +8,7 @@ use wire::{Attr, Opcode};
 
 use super::check_name;
 use crate::client::{CallBuilder, Client, Inner};
-use crate::inode::Stat;
+use crate::lease::Scope;
 use crate::{Ctx, Error, Result};
 
 /// What to make.
@@ -91,8 +91,8 @@ impl Client {
         check_name(name, "link")?;
         let body = LinkReq { fid: fid.into(), parent: parent.into(), ..LinkReq::default() };
         let call = self.0.call(ctx, Opcode::MdtLink, &body).name(name).modifies();
-        let answer = self.0.ask(self.0.mdt_of(parent), call).await.map_err(|error| error.about(fid))?;
-        let mut stat = Stat::of(&answer.reply, "mds_link")?;
+        let linked = self.0.change(Scope::link(parent), self.0.mdt_of(parent), call).await;
+        let (mut stat, _) = linked.map_err(|error| error.about(fid))?;
         self.0.resolve(ctx, &mut stat).await?;
         Ok(stat.attr)
     }
@@ -101,7 +101,6 @@ impl Client {
     async fn make(&self, ctx: &Ctx, parent: Fid, name: &[u8], mode: u32, rdev: u64, target: &[u8], flags: u32) -> Result<Attr> {
         let make = Make { parent, name, mode, rdev, target, striping: None, open_flags: 0, flags };
         let call = self.0.create_call(ctx, &make)?;
-        let answer = self.0.ask(self.0.mdt_of(parent), call).await?;
-        Stat::of(&answer.reply, "mds_create").map(|stat| stat.attr)
+        self.0.change(Scope::entry(parent), self.0.mdt_of(parent), call).await.map(|(stat, _)| stat.attr)
     }
 }

@@ -14,7 +14,8 @@ use super::make::Make;
 use crate::client::{Client, Inner};
 use crate::file::{File, Open};
 use crate::inode::Stat;
-use crate::{Ctx, Result, flags};
+use crate::lease::Scope;
+use crate::{Ctx, Lease, Result, flags};
 
 impl Client {
     /// Opens `name` in `parent`, making it if it is not there (with O_EXCL it must not be). `striping`: of a file that
@@ -31,12 +32,28 @@ impl Client {
         open_flags: u32,
         striping: Option<&Template>,
     ) -> Result<(Attr, File)> {
+        self.create_leased(ctx, parent, name, mode, open_flags, striping).await.map(|(attr, file, _)| (attr, file))
+    }
+
+    /// The same, and how long it holds.
+    ///
+    /// # Errors
+    /// As [`Client::create`].
+    pub async fn create_leased(
+        &self,
+        ctx: &Ctx,
+        parent: Fid,
+        name: &[u8],
+        mode: u32,
+        open_flags: u32,
+        striping: Option<&Template>,
+    ) -> Result<(Attr, File, Lease)> {
         let open_flags = open_flags | flags::O_CREAT;
         let mode = S_IFREG | mode & !S_IFMT;
         let later = if open_flags & flags::O_DELAY_LAYOUT != 0 && striping.is_none() { create::NO_LAYOUT } else { 0 };
         let make = Make { parent, name, mode, rdev: 0, target: b"", striping, open_flags, flags: create::OPEN | later };
         let call = self.0.create_call(ctx, &make)?.keep(Keep::Open);
-        let file = self.0.open_by(ctx, self.0.mdt_of(parent), call.into(), open_flags).await?;
+        let (file, lease) = self.0.open_by(ctx, Some(parent), self.0.mdt_of(parent), call.into(), open_flags).await?;
         let mut stat = file.attr();
         // A file that this call made, or cut, has no bytes: only one that was there must be asked for.
         if open_flags & flags::O_TRUNC == 0 && !file.0.made {
@@ -46,7 +63,7 @@ impl Client {
             }
             *file.0.attr.borrow_mut() = stat;
         }
-        Ok((stat, file))
+        Ok((stat, file, lease))
     }
 
     /// Makes a file without a name in the file system of `dir` and opens it, as `O_TMPFILE` does: it goes with its last
@@ -64,7 +81,7 @@ impl Client {
             ..CreateReq::default()
         };
         let call = self.0.call(ctx, Opcode::MdtCreate, &body).name(b"").name(b"").modifies().keep(Keep::Open);
-        let file = self.0.open_by(ctx, self.0.mdt_of(dir), call.into(), open_flags).await?;
+        let (file, _) = self.0.open_by(ctx, None, self.0.mdt_of(dir), call.into(), open_flags).await?;
         Ok((file.attr(), file))
     }
 
@@ -75,18 +92,34 @@ impl Client {
     pub async fn open(&self, ctx: &Ctx, fid: Fid, open_flags: u32) -> Result<File> {
         let call = self.0.call(ctx, Opcode::MdtOpen, &OpenReq { fid: fid.into(), open_flags, ..OpenReq::default() });
         let call = call.modifies().keep(Keep::Open);
-        self.0.open_by(ctx, self.0.mdt_of(fid), call.into(), open_flags).await.map_err(|error| error.about(fid))
+        let opened = self.0.open_by(ctx, None, self.0.mdt_of(fid), call.into(), open_flags).await;
+        opened.map(|(file, _)| file).map_err(|error| error.about(fid))
     }
 }
 
 impl Inner {
     /// Sends an open and makes a handle of the answer. Runs to its end once begun: a handle whose caller was
-    /// interrupted is dropped, and so closed.
-    async fn open_by(self: &Rc<Self>, ctx: &Ctx, mdt: TargetId, call: Call, open_flags: u32) -> Result<File> {
+    /// interrupted is dropped, and so closed. `named_in`: where it may make a name.
+    async fn open_by(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        named_in: Option<Fid>,
+        mdt: TargetId,
+        call: Call,
+        open_flags: u32,
+    ) -> Result<(File, Lease)> {
         let (inner, ctx, stage) = (self.clone(), ctx.clone(), call.opcode.name());
         self.run("open", async move {
-            let answer = inner.ask(mdt, call).await?;
+            let changing = inner.changing(named_in.map_or_else(Scope::default, Scope::entry));
+            let answer = match inner.ask(mdt, call).await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    changing.refused();
+                    return Err(error);
+                }
+            };
             let stat = Stat::of(&answer.reply, stage)?;
+            let lease = changing.done(&stat);
             let file = File(Rc::new(Open {
                 inode: inner.attach(&stat, open_flags),
                 inner: inner.clone(),
@@ -103,7 +136,7 @@ impl Inner {
                 inner.truncate_opened(&file.0.ctx, &stat).await?;
                 file.0.wrote.set(flags::can_write(open_flags));
             }
-            Ok(file)
+            Ok((file, lease))
         })
         .await
     }

@@ -6,6 +6,7 @@ use wire::body::{RenameReq, UnlinkReq};
 
 use super::check_name;
 use crate::client::Client;
+use crate::lease::Scope;
 use crate::{Ctx, Result};
 
 impl Client {
@@ -29,7 +30,7 @@ impl Client {
         check_name(name, if is_dir { "rmdir" } else { "unlink" })?;
         let body = UnlinkReq { parent: parent.into(), is_dir: u32::from(is_dir), ..UnlinkReq::default() };
         let call = self.0.call(ctx, Opcode::MdtUnlink, &body).name(name).modifies();
-        self.0.ask(self.0.mdt_of(parent), call).await.map(|_| ())
+        self.0.change(Scope::removal(parent, is_dir), self.0.mdt_of(parent), call).await.map(|_| ())
     }
 
     /// Renames, atomically; an existing file at the new name is replaced. `flags`: RENAME_NOREPLACE 1,
@@ -42,6 +43,6 @@ impl Client {
         check_name(new_name, "rename")?;
         let body = RenameReq { parent: parent.into(), new_parent: new_parent.into(), flags, ..RenameReq::default() };
         let call = self.0.call(ctx, Opcode::MdtRename, &body).name(name).name(new_name).modifies();
-        self.0.ask(self.0.mdt_of(parent), call).await.map(|_| ())
+        self.0.change(Scope::rename(parent, new_parent), self.0.mdt_of(parent), call).await.map(|_| ())
     }
 }

@@ -1,7 +1,7 @@
 //! Open files and their bytes.
 
 use bytes::Bytes;
-use client::{File, LockKind, LockMode, LockSpec, SetAttr};
+use client::{File, Lease, LockKind, LockMode, LockSpec, SetAttr};
 use fusedev::abi;
 use fusedev::{Body, Header, Reply};
 use types::{Errno, Fid};
@@ -25,16 +25,17 @@ impl Fs {
     pub(crate) async fn create(&self, header: &Header, name: &[u8], args: abi::CreateIn) -> Reply {
         let (parent, name) = (self.fid(header.nodeid)?, convert::name(name)?);
         let ctx = self.ctx(header, args.umask);
-        let (attr, file) = self.client.create(&ctx, parent, name, args.mode & 0o7777, args.flags, None).await.map_err(errno)?;
+        let made = self.client.create_leased(&ctx, parent, name, args.mode & 0o7777, args.flags, None).await;
+        let (attr, file, lease) = made.map_err(errno)?;
         let fh = self.files.borrow_mut().insert(attr.fid(), file);
-        Ok(Body::Create(self.entry(&attr), self.open_out(fh)))
+        Ok(Body::Create(self.entry(&attr, lease), self.open_out(fh)))
     }
 
     pub(crate) async fn tmpfile(&self, header: &Header, args: abi::CreateIn) -> Reply {
         let (parent, ctx) = (self.fid(header.nodeid)?, self.ctx(header, args.umask));
         let (attr, file) = self.client.tmpfile(&ctx, parent, args.mode & 0o7777, args.flags).await.map_err(errno)?;
         let fh = self.files.borrow_mut().insert(attr.fid(), file);
-        Ok(Body::Create(self.entry(&attr), self.open_out(fh)))
+        Ok(Body::Create(self.entry(&attr, Lease::default()), self.open_out(fh)))
     }
 
     pub(crate) async fn read(&self, args: abi::ReadIn) -> Reply {

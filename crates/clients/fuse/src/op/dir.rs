@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use client::{Attr, Ctx, DirPage};
+use client::{Attr, Ctx, DirPage, Lease};
 use fusedev::abi;
 use fusedev::{Body, DirBuf, Header, Reply};
 use types::{Errno, Fid};
@@ -115,7 +115,7 @@ impl Fs {
             if !out.fits(plus, entry.name.len()) {
                 return;
             }
-            let told = plus.then(|| if entry.has_attr { self.entry(&entry.attr) } else { Default::default() });
+            let told = plus.then(|| if entry.has_attr { self.entry(&entry.attr, Lease::default()) } else { Default::default() });
             let (ino, kind) = (entry.attr.fid().ino(), entry.attr.file_type() >> 12);
             let pushed = push(out, told, ino, entry.cookie.saturating_add(DOTS), kind, &entry.name);
             assert!(pushed, "an entry that fits is taken");

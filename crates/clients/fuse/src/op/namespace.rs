@@ -1,7 +1,7 @@
 //! Names, attributes and links.
 
 use bytes::Bytes;
-use client::Attr;
+use client::{Attr, Lease};
 use fusedev::abi;
 use fusedev::{Body, Header, Reply};
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
@@ -14,30 +14,33 @@ const RENAME_FLAGS: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE;
 impl Fs {
     pub(crate) async fn lookup(&self, header: &Header, name: &[u8]) -> Reply {
         let (ctx, parent) = (self.ctx(header, 0), self.fid(header.nodeid)?);
-        let attr = match name {
+        let found = match name {
             // Asked when a file handle of an NFS server is turned into a path again.
-            b"." => self.client.getattr(&ctx, parent, None).await,
+            b"." => self.client.getattr_leased(&ctx, parent, None).await,
             b".." => {
                 let page = self.client.readdir(&ctx, parent, 0, 4_096).await.map_err(errno)?;
                 let up = if page.parent.is_zero() { parent } else { page.parent };
-                self.client.getattr(&ctx, up, None).await
+                self.client.getattr_leased(&ctx, up, None).await
             }
-            name => self.client.lookup(&ctx, parent, convert::name(name)?).await,
+            name => self.client.lookup_leased(&ctx, parent, convert::name(name)?).await,
         };
-        attr.map(|attr| Body::Entry(self.entry(&attr))).map_err(errno)
+        found.map(|(attr, lease)| Body::Entry(self.entry(&attr, lease))).map_err(errno)
     }
 
     pub(crate) async fn getattr(&self, header: &Header, fh: Option<u64>) -> Reply {
-        self.look(header, fh).await.map(|attr| self.attr(&attr))
+        self.look(header, fh).await.map(|(attr, lease)| self.attr(&attr, lease))
     }
 
     /// Attributes of the node, through an open file where there is one.
-    async fn look(&self, header: &Header, fh: Option<u64>) -> Result<Attr, Errno> {
+    async fn look(&self, header: &Header, fh: Option<u64>) -> Result<(Attr, Lease), Errno> {
         let fid = self.fid(header.nodeid)?;
         let file = fh.and_then(|fh| self.file(fh).ok()).or_else(|| self.file_of(fid));
-        match self.client.getattr(&self.ctx(header, 0), fid, file.as_ref()).await {
-            Err(error) if error.errno() == Errno::ESTALE => self.removed_dir(header.nodeid, fid).ok_or(Errno::ESTALE),
-            attr => attr.map_err(errno),
+        match self.client.getattr_leased(&self.ctx(header, 0), fid, file.as_ref()).await {
+            Err(error) if error.errno() == Errno::ESTALE => {
+                let gone = self.removed_dir(header.nodeid, fid).ok_or(Errno::ESTALE)?;
+                Ok((gone, Lease::default()))
+            }
+            found => found.map_err(errno),
         }
     }
 
@@ -50,7 +53,7 @@ impl Fs {
 
     /// Asked for what `Getattr` does not carry: when the file was made.
     pub(crate) async fn statx(&self, header: &Header, fh: Option<u64>) -> Reply {
-        let attr = self.look(header, fh).await?;
+        let (attr, _) = self.look(header, fh).await?;
         self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
         Ok(Body::Statx(convert::statx_out(&attr)))
     }
@@ -62,7 +65,7 @@ impl Fs {
         let file = if args.valid & abi::FATTR_FH != 0 { Some(self.file(args.fh)?) } else { None };
         let file = file.or_else(|| if set.size.is_none() { self.file_of(node.fid) } else { None });
         let attr = self.client.setattr(&self.ctx(header, 0), node.fid, &set, file.as_ref()).await.map_err(errno)?;
-        Ok(self.attr(&attr))
+        Ok(self.attr(&attr, Lease::default()))
     }
 
     pub(crate) async fn readlink(&self, header: &Header) -> Reply {
@@ -78,20 +81,20 @@ impl Fs {
         }
         let parent = self.fid(header.nodeid)?;
         let attr = self.client.symlink(&self.ctx(header, 0), parent, convert::name(name)?, target).await;
-        attr.map(|attr| Body::Entry(self.entry(&attr))).map_err(errno)
+        attr.map(|attr| Body::Entry(self.entry(&attr, Lease::default()))).map_err(errno)
     }
 
     pub(crate) async fn mknod(&self, header: &Header, name: &[u8], mode: u32, rdev: u32, umask: u32) -> Reply {
         let parent = self.fid(header.nodeid)?;
         let ctx = self.ctx(header, umask);
         let attr = self.client.mknod(&ctx, parent, convert::name(name)?, mode, u64::from(rdev)).await;
-        attr.map(|attr| Body::Entry(self.entry(&attr))).map_err(errno)
+        attr.map(|attr| Body::Entry(self.entry(&attr, Lease::default()))).map_err(errno)
     }
 
     pub(crate) async fn mkdir(&self, header: &Header, name: &[u8], mode: u32, umask: u32) -> Reply {
         let parent = self.fid(header.nodeid)?;
         let attr = self.client.mkdir(&self.ctx(header, umask), parent, convert::name(name)?, mode & 0o7777).await;
-        attr.map(|attr| Body::Entry(self.entry(&attr))).map_err(errno)
+        attr.map(|attr| Body::Entry(self.entry(&attr, Lease::default()))).map_err(errno)
     }
 
     pub(crate) async fn unlink(&self, header: &Header, name: &[u8]) -> Reply {
@@ -119,7 +122,7 @@ impl Fs {
     pub(crate) async fn link(&self, header: &Header, oldnodeid: u64, newname: &[u8]) -> Reply {
         let (fid, parent) = (self.fid(oldnodeid)?, self.fid(header.nodeid)?);
         let attr = self.client.link(&self.ctx(header, 0), fid, parent, convert::name(newname)?).await;
-        attr.map(|attr| Body::Entry(self.entry(&attr))).map_err(errno)
+        attr.map(|attr| Body::Entry(self.entry(&attr, Lease::default()))).map_err(errno)
     }
 
     pub(crate) async fn statfs(&self) -> Reply {

@@ -8,6 +8,7 @@ mod close;
 mod create;
 mod fid2path;
 mod getattr;
+pub(crate) mod lease;
 mod link;
 mod open;
 mod readdir;
@@ -18,7 +19,7 @@ mod unlink;
 mod xattr;
 
 use bytes::Bytes;
-use types::{ClientId, Creds, Errno, Fid, NAME_BYTES_MAX, Timespec};
+use types::{ClientId, Creds, Errno, Fid, NAME_BYTES_MAX, Span, Timespec};
 use wire::body::{AttrRep, SetattrReq, setattr as bits};
 use wire::{Attr, Opcode, Request, SizeState, encode_body};
 
@@ -65,12 +66,27 @@ pub(crate) struct AttrAnswer {
     pub(crate) mtime_set: Timespec,
     /// Stripes that must have an object.
     pub(crate) stripes: u64,
+    /// Directory that it was made in, or moved to.
+    pub(crate) parent: Fid,
     pub(crate) layout: Vec<u8>,
+}
+
+/// What goes with an answer into its reply.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extras {
+    /// Of the file, where the operation changed it.
+    pub(crate) version: Option<u64>,
+    /// Guards a size that comes later.
+    pub(crate) epoch: u64,
+    /// Leases on the attributes and on the name.
+    pub(crate) lease: Span,
+    pub(crate) name_lease: Span,
 }
 
 impl AttrAnswer {
     fn new(inode: &Inode, handle: u64, disposition: u32, layout: Vec<u8>) -> AttrAnswer {
-        AttrAnswer { attr: inode.attr, handle, disposition, mtime_set: inode.mtime_set, stripes: inode.stripes, layout }
+        let Inode { attr, mtime_set, stripes, parent, .. } = *inode;
+        AttrAnswer { attr, handle, disposition, mtime_set, stripes, parent, layout }
     }
 }
 
@@ -90,21 +106,21 @@ impl Answer {
         Answer::Bufs(vec![Bytes::new(), data.into()])
     }
 
-    /// The buffers of the reply; `version` where the operation changed the file, `epoch` guards a size that comes later.
-    pub(crate) fn into_bufs(self, version: Option<u64>, epoch: impl Fn(Fid) -> u64) -> Vec<Bytes> {
+    /// The buffers of the reply.
+    pub(crate) fn into_bufs(self, extras: Extras) -> Vec<Bytes> {
         match self {
             Answer::Bufs(bufs) => bufs,
             Answer::Attr(mut answer) => {
-                answer.attr.version = version.unwrap_or(answer.attr.version);
+                answer.attr.version = extras.version.unwrap_or(answer.attr.version);
                 let body = AttrRep {
                     attr: answer.attr,
                     handle: answer.handle,
                     disposition: answer.disposition,
-                    reserved: 0,
-                    write_epoch: epoch(answer.attr.fid()),
+                    lease_ms: extras.lease.as_millis() as u32,
+                    write_epoch: extras.epoch,
                     mtime_set: answer.mtime_set.sec,
                     mtime_set_nsec: answer.mtime_set.nsec,
-                    reserved2: 0,
+                    name_lease_ms: extras.name_lease.as_millis() as u32,
                     stripes: answer.stripes,
                 };
                 vec![encode_body(&body), Bytes::from(answer.layout)]

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use osd::{MetaStore, StoreError};
-use types::{ClientId, Creds, Errno, Fid, Timespec, Transno};
+use types::{ClientId, Creds, Errno, Fid, Instant, Timespec, Transno};
 use wire::body::{AttrRep, CloseReq, CreateReq, FidReq, LookupReq, OpenReq, create};
 use wire::{Attr, Opcode, Reply, Request, RequestFlags, encode_body};
 
@@ -46,6 +46,8 @@ pub(super) struct Rig {
     pub(super) history: Vec<Done>,
     pub(super) committed: Cell<u64>,
     pub(super) clock: Cell<i64>,
+    /// The monotonic clock. It stands still, but for who waits for a lease.
+    pub(super) instant: Cell<Instant>,
     transno: Cell<u64>,
     bugs: Bugs,
 }
@@ -86,6 +88,7 @@ impl Rig {
             history: Vec::new(),
             committed: Cell::new(0),
             clock: Cell::new(1_000),
+            instant: Cell::default(),
             transno: Cell::new(u64::from(epoch) << 32),
             bugs,
         }
@@ -157,11 +160,13 @@ impl Rig {
                 replay,
                 recovering: self.recovering,
                 now: Timespec::new(self.clock.get(), 7),
+                clock: self.instant.get(),
             };
             match self.engine.attempt(&caller, &history) {
                 Ok(reply) => return Ok(reply),
                 Err(OpError::Refused(errno)) => return Err(errno),
                 Err(OpError::CommitFirst) => self.commit(),
+                Err(OpError::LeasedUntil(end)) => self.instant.set(end),
                 Err(OpError::Store(StoreError::Full)) => return Err(Errno::ENOSPC),
                 Err(other) => panic!("{other}"),
             }
@@ -225,7 +230,7 @@ fn start(store: &Rc<TestStore>, osts: &Rc<RefCell<Vec<u32>>>, bugs: Bugs) -> (En
     let mut config = MdtConfig::new("testfs".parse().expect("a name"), 0);
     config.bugs = bugs;
     let store: Rc<dyn MetaStore> = store.clone();
-    let seed = Seed { words: [1, 2], round_robin: 0, now: Timespec::new(1, 0) };
+    let seed = Seed { words: [1, 2], round_robin: 0, now: Timespec::new(1, 0), clock: Instant::default() };
     let booted = now(boot(&store, &config, &seed)).expect("a store that works");
     let osts = osts.clone();
     let list: Rc<dyn Fn() -> Vec<OstAt>> = Rc::new(move || osts.borrow().iter().copied().map(OstAt::from).collect());

@@ -199,10 +199,30 @@ fn register_mdt(params: &ParamTree, server: &Weak<Server>, base: &str, index: us
     add("open_handles", |mdt| mdt.counts().0.to_string());
     add("locks_held", |mdt| mdt.counts().1.to_string());
     add("locks_waiting", |mdt| mdt.counts().2.to_string());
+    add("leases_held", |mdt| mdt.lease_counts().0.to_string());
+    add("lease_waits", |mdt| mdt.lease_counts().1.to_string());
+    register_short_leases(params, server, base, index);
     register_md_stats(params, server, base, index);
     let interval = server.upgrade().map_or(0, |server| server.commit_interval.as_millis());
     params.register(format!("{base}.commit_interval_ms"), move || interval.to_string());
     lod::register(params, server, &format!("lod.{}-mdtlov", target.name), index);
+}
+
+/// `short_leases`: whether clients may believe attributes and names for a moment.
+fn register_short_leases(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize) {
+    let read = of(server, move |server| match &server.targets[index].body {
+        Body::Mdt(mdt) => u32::from(mdt.short_leases()).to_string(),
+        _ => String::new(),
+    });
+    let to_set = server.clone();
+    let write = move |value: &str| {
+        let enabled = parse_within(value, 0, 1)? == 1;
+        if let Some(Body::Mdt(mdt)) = to_set.upgrade().map(|server| server.targets[index].body.clone()) {
+            mdt.set_short_leases(enabled);
+        }
+        Ok(())
+    };
+    params.register_rw(format!("{base}.short_leases"), read, write);
 }
 
 /// `md_stats`: writing anything clears it.

@@ -1,0 +1,336 @@
+//! Short leases, this client's side: until when an answer holds, and the directories that need not be asked for again.
+//!
+//! The MDT says with an answer for how long no other client changes what it tells (docs/decisions/0005). That counts from when this
+//! client *began* to ask, so that a lost reply or a restart of the MDT makes it shorter and never longer. What this client
+//! changes itself the MDT lets pass, so it is watched here.
+//!
+//! Invariants
+//! - An answer that crossed a change of this client's comes without a lease: nobody knows which was first.
+//! - What is believed of a directory is as it was after this client's last change that was answered, and is not told while a
+//!   further one is under way.
+
+use std::rc::Rc;
+
+use types::{Fid, FixedMap, Instant, Span};
+use wire::Attr;
+
+use crate::client::Inner;
+use crate::inode::Stat;
+
+/// Directories that are believed; beyond, all of them are forgotten together.
+const DIRS_MAX: usize = 4_096;
+
+/// Until when, by this client's clock, the servers promise that no other client changes what an answer told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lease {
+    /// The attributes; of a directory its entries too.
+    pub attrs: Instant,
+    /// That the name stands for this file.
+    pub name: Instant,
+}
+
+/// What is under way, and what is believed.
+#[derive(Default)]
+pub(crate) struct Beliefs {
+    dirs: FixedMap<Fid, (Attr, Instant)>,
+    changing: FixedMap<Fid, u32>,
+    asking: Vec<Ask>,
+    next: u64,
+}
+
+/// A question under way, or a change whose answer tells of its directory.
+struct Ask {
+    id: u64,
+    about: Fid,
+    /// The answer's version says whether it is older than others of its kind.
+    is_change: bool,
+    crossed: bool,
+}
+
+impl Beliefs {
+    fn ask(&mut self, about: Fid, is_change: bool) -> u64 {
+        self.next += 1;
+        self.asking.push(Ask { id: self.next, about, is_change, crossed: false });
+        self.next
+    }
+
+    /// The question is over; says whether a change crossed it.
+    fn answered(&mut self, id: u64) -> bool {
+        let at = self.asking.iter().position(|ask| ask.id == id);
+        at.is_none_or(|at| self.asking.swap_remove(at).crossed)
+    }
+
+    fn learn(&mut self, attr: &Attr, until: Instant) {
+        let known = self.dirs.get(&attr.fid());
+        if known.is_some_and(|(known, end)| known.version > attr.version || (known.version == attr.version && *end > until)) {
+            return;
+        }
+        if self.dirs.len() >= DIRS_MAX {
+            self.dirs.clear();
+        }
+        self.dirs.insert(attr.fid(), (*attr, until));
+    }
+
+    fn get(&self, fid: Fid, now: Instant) -> Option<(Attr, Instant)> {
+        let quiet = !self.changing.contains_key(&fid);
+        self.dirs.get(&fid).filter(|(_, until)| quiet && *until > now).copied()
+    }
+
+    fn begin(&mut self, scope: &Scope) -> u64 {
+        for dir in &scope.dirs {
+            *self.changing.entry(*dir).or_default() += 1;
+        }
+        self.ask(scope.dirs.first().copied().unwrap_or(Fid::ZERO), true)
+    }
+
+    fn end(&mut self, id: u64, scope: &Scope, outcome: &Outcome) {
+        for dir in &scope.dirs {
+            let count = self.changing.get_mut(dir).expect("it began");
+            *count -= 1;
+            if *count == 0 {
+                self.changing.remove(dir);
+            }
+        }
+        let crossed = self.answered(id);
+        let unknown = matches!(outcome, Outcome::Unknown);
+        match outcome {
+            Outcome::Refused => return,
+            Outcome::Done { dir, until } if !scope.crosses_all && !crossed => self.learn(dir, *until),
+            _ if scope.wide || unknown => self.dirs.clear(),
+            _ => scope.dirs.iter().for_each(|dir| {
+                self.dirs.remove(dir);
+            }),
+        }
+        let all = scope.crosses_all || unknown;
+        let crosses = |ask: &Ask| all || (!ask.is_change && scope.dirs.contains(&ask.about));
+        self.asking.iter_mut().filter(|ask| crosses(ask)).for_each(|ask| ask.crossed = true);
+    }
+}
+
+/// How a change ended.
+#[derive(Clone, Copy, Debug)]
+enum Outcome {
+    /// Nobody waited for the answer.
+    Unknown,
+    /// Nothing has changed.
+    Refused,
+    /// The directory then: its attributes and how long they hold, or only its version.
+    Done { dir: Attr, until: Instant },
+}
+
+/// What a change of this client's is about.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scope {
+    dirs: Vec<Fid>,
+    /// It changes more than the entries of a directory: whatever is under way may be about that.
+    crosses_all: bool,
+    /// It may change any directory.
+    wide: bool,
+}
+
+impl Scope {
+    /// A name comes or goes.
+    pub(crate) fn entry(dir: Fid) -> Scope {
+        Scope { dirs: vec![dir], ..Scope::default() }
+    }
+
+    /// A name goes. With that of a directory goes the directory.
+    pub(crate) fn removal(dir: Fid, is_dir: bool) -> Scope {
+        Scope { dirs: vec![dir], crosses_all: is_dir, wide: is_dir }
+    }
+
+    /// A file that has other names gets one more.
+    pub(crate) fn link(dir: Fid) -> Scope {
+        Scope { dirs: vec![dir], crosses_all: true, wide: false }
+    }
+
+    /// Attributes of a file or directory.
+    pub(crate) fn attrs(fid: Fid) -> Scope {
+        Scope::link(fid)
+    }
+
+    /// Names move.
+    pub(crate) fn rename(from: Fid, to: Fid) -> Scope {
+        Scope { dirs: vec![from, to], crosses_all: true, wide: true }
+    }
+}
+
+/// A question under way; its answer comes to [`Asking::told`].
+pub(crate) struct Asking {
+    inner: Rc<Inner>,
+    id: u64,
+    since: Instant,
+}
+
+impl Asking {
+    /// How long the answer holds.
+    pub(crate) fn told(self, stat: &Stat) -> Lease {
+        let mut beliefs = self.inner.beliefs.borrow_mut();
+        if beliefs.answered(self.id) {
+            return Lease::default();
+        }
+        let lease = lease_of(self.since, stat);
+        if stat.attr.is_dir() && lease.attrs > self.since {
+            beliefs.learn(&stat.attr, lease.attrs);
+        }
+        lease
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.inner.beliefs.borrow_mut().answered(self.id);
+    }
+}
+
+/// A change under way. Dropped without a word, it may have happened or not.
+pub(crate) struct Changing {
+    inner: Rc<Inner>,
+    id: u64,
+    scope: Scope,
+    since: Instant,
+    outcome: Outcome,
+}
+
+impl Changing {
+    /// It was refused.
+    pub(crate) fn refused(mut self) {
+        self.outcome = Outcome::Refused;
+    }
+
+    /// It happened, with this answer: how long that holds.
+    pub(crate) fn done(mut self, stat: &Stat) -> Lease {
+        let version = Attr { version: stat.transno, ..Attr::default() };
+        let dir = self.scope.dirs.first().copied().unwrap_or(Fid::ZERO);
+        let (dir, lease) = stat.dir.unwrap_or((version.with_fid(dir), Span::ZERO));
+        self.outcome = Outcome::Done { dir, until: self.since + lease };
+        lease_of(self.since, stat)
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        if self.inner.config.bugs.keep_old_beliefs {
+            self.outcome = Outcome::Refused;
+        }
+        self.inner.beliefs.borrow_mut().end(self.id, &self.scope, &self.outcome);
+    }
+}
+
+fn lease_of(since: Instant, stat: &Stat) -> Lease {
+    let end = |span: Span| if span == Span::ZERO { Instant::default() } else { since + span };
+    Lease { attrs: end(stat.lease), name: end(stat.name_lease) }
+}
+
+impl Inner {
+    /// Something about `fid` is being asked.
+    pub(crate) fn asking(self: &Rc<Self>, fid: Fid) -> Asking {
+        let id = self.beliefs.borrow_mut().ask(fid, false);
+        Asking { inner: self.clone(), id, since: self.env.now() }
+    }
+
+    /// Something is being changed.
+    pub(crate) fn changing(self: &Rc<Self>, scope: Scope) -> Changing {
+        let id = self.beliefs.borrow_mut().begin(&scope);
+        Changing { inner: self.clone(), id, scope, since: self.env.now(), outcome: Outcome::Unknown }
+    }
+
+    /// Attributes of a directory that nobody can have changed, if they are known.
+    pub(crate) fn believed(&self, fid: Fid) -> Option<(Attr, Lease)> {
+        let (attr, attrs) = self.beliefs.borrow().get(fid, self.env.now())?;
+        Some((attr, Lease { attrs, ..Lease::default() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const D: Fid = Fid::ROOT;
+    const OTHER: Fid = Fid { oid: 7, ..Fid::ROOT };
+
+    fn at(ms: u64) -> Instant {
+        Instant::default() + Span::millis(ms)
+    }
+
+    fn dir(version: u64) -> Attr {
+        Attr { version, ..Attr::default() }.with_fid(D)
+    }
+
+    fn done(version: u64, until: u64) -> Outcome {
+        Outcome::Done { dir: dir(version), until: at(until) }
+    }
+
+    #[test]
+    fn an_answer_that_crossed_a_change_holds_for_no_time() {
+        let mut beliefs = Beliefs::default();
+        let (before, scope) = (beliefs.ask(D, false), Scope::entry(D));
+        let change = beliefs.begin(&scope);
+        let (during, elsewhere) = (beliefs.ask(D, false), beliefs.ask(OTHER, false));
+        assert!(!beliefs.answered(before), "it was answered before the change was");
+        beliefs.end(change, &scope, &done(1, 50));
+        let after = beliefs.ask(D, false);
+        assert!(beliefs.answered(during));
+        assert!(!beliefs.answered(after));
+        assert!(!beliefs.answered(elsewhere));
+        assert!(beliefs.asking.is_empty());
+    }
+
+    #[test]
+    fn a_rename_crosses_whatever_is_under_way_and_forgets_every_directory() {
+        let mut beliefs = Beliefs::default();
+        beliefs.learn(&dir(1).with_fid(OTHER), at(50));
+        let (inside, scope) = (Scope::entry(OTHER), Scope::rename(D, D));
+        let (ask, create) = (beliefs.ask(OTHER, false), beliefs.begin(&inside));
+        let rename = beliefs.begin(&scope);
+        beliefs.end(rename, &scope, &done(3, 0));
+        assert!(beliefs.answered(ask));
+        beliefs.end(create, &inside, &Outcome::Done { dir: dir(2).with_fid(OTHER), until: at(50) });
+        assert_eq!(beliefs.get(OTHER, at(1)), None, "it may have been moved since");
+        assert!(beliefs.changing.is_empty());
+    }
+
+    #[test]
+    fn a_directory_is_not_told_while_it_changes_and_then_as_it_became() {
+        let mut beliefs = Beliefs::default();
+        beliefs.learn(&dir(1), at(50));
+        assert_eq!(beliefs.get(D, at(49)), Some((dir(1), at(50))));
+        let scope = Scope::entry(D);
+        let (first, second) = (beliefs.begin(&scope), beliefs.begin(&scope));
+        assert_eq!(beliefs.get(D, at(1)), None);
+        beliefs.end(second, &scope, &done(3, 60));
+        assert_eq!(beliefs.get(D, at(1)), None, "the other change is under way");
+        beliefs.end(first, &scope, &done(2, 70));
+        assert_eq!(beliefs.get(D, at(1)), Some((dir(3), at(60))), "answers may overtake each other");
+        assert_eq!(beliefs.get(D, at(60)), None);
+    }
+
+    #[test]
+    fn an_answer_without_the_directory_still_tells_that_older_ones_are_old() {
+        let mut beliefs = Beliefs::default();
+        let scope = Scope::entry(D);
+        let (first, second) = (beliefs.begin(&scope), beliefs.begin(&scope));
+        beliefs.end(second, &scope, &done(3, 0));
+        beliefs.end(first, &scope, &done(2, 70));
+        assert_eq!(beliefs.get(D, at(1)), None);
+        let chmod = Scope::attrs(D);
+        let (create, change) = (beliefs.begin(&scope), beliefs.begin(&chmod));
+        beliefs.end(change, &chmod, &done(5, 0));
+        beliefs.end(create, &scope, &done(4, 70));
+        assert_eq!(beliefs.get(D, at(1)), None);
+    }
+
+    #[test]
+    fn a_refusal_changes_nothing_and_an_answer_that_nobody_waited_for_ends_all_belief() {
+        let mut beliefs = Beliefs::default();
+        beliefs.learn(&dir(1), at(50));
+        let scope = Scope::entry(D);
+        let change = beliefs.begin(&scope);
+        beliefs.end(change, &scope, &Outcome::Refused);
+        assert_eq!(beliefs.get(D, at(1)), Some((dir(1), at(50))));
+        let (ask, change) = (beliefs.ask(OTHER, false), beliefs.begin(&scope));
+        beliefs.end(change, &scope, &Outcome::Unknown);
+        assert!(beliefs.answered(ask));
+        assert_eq!(beliefs.get(D, at(1)), None);
+    }
+}

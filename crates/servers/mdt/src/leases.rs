@@ -1,0 +1,199 @@
+//! Short leases: for how long a client, and the kernel behind it, may believe what it was just told (decision 0005).
+//!
+//! A lease on a file covers its attributes, one on a directory also its entries. It ends by time alone, so there is nobody to
+//! call back: another client's change waits until it is over (Gray and Cheriton, "Leases", 1989). What two clients were after at
+//! once is not leased for a while, so that only the first change of many waits.
+//!
+//! Invariants
+//! - A client counts from when it asked, the MDT from when it answered: the client's end is never later than the MDT's.
+//! - Nothing changes what somebody else holds a lease on, except for what that client cannot see (access times, the size of a
+//!   file that it does not believe to know).
+//! - A new instance knows no leases, so it changes nothing until those of the instance before it are over.
+
+use std::collections::VecDeque;
+
+use types::{ClientId, Fid, FixedMap, Instant, Span};
+
+/// Length of a lease. Long enough for the few requests of one system call and the next ones on the same path, short enough
+/// that nobody notices a change that waits.
+pub(crate) const LEASE: Span = Span::millis(50);
+
+/// What two clients were after is not leased for so long.
+const CONTENDED: Span = Span::secs(30);
+
+/// Files and directories that are remembered as contended; beyond, all of them are forgotten together.
+const CONTENDED_MAX: usize = 65_536;
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// `None`: several clients.
+    client: Option<ClientId>,
+    until: Instant,
+}
+
+/// Leases of one instance.
+pub(crate) struct Leases {
+    enabled: bool,
+    held: FixedMap<Fid, Held>,
+    /// In the order in which they end.
+    ends: VecDeque<(Instant, Fid)>,
+    contended: FixedMap<Fid, Instant>,
+    /// Leases of the instance before may last until then.
+    inherited_until: Instant,
+}
+
+impl Leases {
+    /// Without leases of its own; `inherited_until` where clients may hold some of the instance before.
+    pub(crate) fn new(inherited_until: Instant) -> Leases {
+        Leases {
+            enabled: true,
+            held: FixedMap::default(),
+            ends: VecDeque::new(),
+            contended: FixedMap::default(),
+            inherited_until,
+        }
+    }
+
+    /// Whether leases are given at all.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Gives leases from now on, or none any more; those that were given last their time.
+    pub(crate) fn enable(&mut self, enabled: bool) {
+        self.enabled = enabled;
+    }
+
+    /// Leases that are held now.
+    pub(crate) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Gives `client` a lease on `fid`, or none ([`Span::ZERO`]).
+    pub(crate) fn grant(&mut self, fid: Fid, client: ClientId, now: Instant) -> Span {
+        self.expire(now);
+        if !self.enabled || now < self.inherited_until || self.is_contended(fid, now) {
+            return Span::ZERO;
+        }
+        let until = now + LEASE;
+        let held = self.held.entry(fid).or_insert(Held { client: Some(client), until });
+        if held.client != Some(client) {
+            held.client = None;
+        }
+        held.until = until;
+        self.ends.push_back((until, fid));
+        LEASE
+    }
+
+    /// Until when a change of `fid` by `client` has to wait, if it has to.
+    pub(crate) fn blocks(&self, fid: Fid, client: ClientId, now: Instant) -> Option<Instant> {
+        let held = self.held.get(&fid)?;
+        (held.until > now && held.client != Some(client)).then_some(held.until)
+    }
+
+    /// Until when every change waits for leases of the instance before.
+    pub(crate) fn inherited(&self, now: Instant) -> Option<Instant> {
+        (self.inherited_until > now).then_some(self.inherited_until)
+    }
+
+    /// Two clients are after `fid`.
+    pub(crate) fn contend(&mut self, fid: Fid, now: Instant) {
+        if self.contended.len() >= CONTENDED_MAX {
+            self.contended.clear();
+        }
+        self.contended.insert(fid, now + CONTENDED);
+    }
+
+    /// Whether two clients were after `fid` lately.
+    pub(crate) fn is_contended(&mut self, fid: Fid, now: Instant) -> bool {
+        let Some(until) = self.contended.get(&fid) else { return false };
+        if *until <= now {
+            self.contended.remove(&fid);
+            return false;
+        }
+        true
+    }
+
+    fn expire(&mut self, now: Instant) {
+        while let Some((until, fid)) = self.ends.front().copied().filter(|(until, _)| *until <= now) {
+            self.ends.pop_front();
+            if self.held.get(&fid).is_some_and(|held| held.until <= until) {
+                self.held.remove(&fid);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ClientId = ClientId(1);
+    const B: ClientId = ClientId(2);
+    const X: Fid = Fid::ROOT;
+
+    fn at(ms: u64) -> Instant {
+        Instant::default() + Span::millis(ms)
+    }
+
+    fn leases() -> Leases {
+        Leases::new(Instant::default())
+    }
+
+    #[test]
+    fn another_clients_change_waits_until_the_lease_is_over_and_the_holders_own_does_not() {
+        let mut leases = leases();
+        assert_eq!(leases.grant(X, A, at(10)), LEASE);
+        assert_eq!(leases.blocks(X, B, at(20)), Some(at(60)));
+        assert_eq!(leases.blocks(X, A, at(20)), None);
+        assert_eq!(leases.blocks(X, B, at(60)), None);
+    }
+
+    #[test]
+    fn what_several_hold_nobody_changes() {
+        let mut leases = leases();
+        leases.grant(X, A, at(0));
+        leases.grant(X, B, at(30));
+        assert_eq!(leases.blocks(X, A, at(40)), Some(at(80)));
+        assert_eq!(leases.blocks(X, B, at(40)), Some(at(80)), "the other's may be the one that lasts");
+    }
+
+    #[test]
+    fn a_lease_that_is_renewed_outlives_its_first_end() {
+        let mut leases = leases();
+        leases.grant(X, A, at(0));
+        leases.grant(X, A, at(40));
+        leases.grant(Fid::from(wire::body::WireFid::default()), A, at(55));
+        assert_eq!(leases.blocks(X, B, at(60)), Some(at(90)));
+        assert_eq!(leases.len(), 2);
+        leases.expire(at(200));
+        assert_eq!((leases.len(), leases.ends.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_contended_is_not_leased_for_a_while() {
+        let mut leases = leases();
+        leases.contend(X, at(0));
+        assert_eq!(leases.grant(X, A, at(10)), Span::ZERO);
+        assert_eq!(leases.blocks(X, B, at(11)), None);
+        assert_eq!(leases.grant(X, A, at(30_001)), LEASE);
+    }
+
+    #[test]
+    fn a_new_instance_gives_none_and_changes_nothing_until_the_old_ones_are_over() {
+        let mut leases = Leases::new(at(50));
+        assert_eq!(leases.inherited(at(10)), Some(at(50)));
+        assert_eq!(leases.grant(X, A, at(10)), Span::ZERO);
+        assert_eq!(leases.inherited(at(50)), None);
+        assert_eq!(leases.grant(X, A, at(50)), LEASE);
+    }
+
+    #[test]
+    fn switched_off_it_gives_none_and_honours_those_that_are_out() {
+        let mut leases = leases();
+        leases.grant(X, A, at(0));
+        leases.enable(false);
+        assert_eq!(leases.grant(X, A, at(1)), Span::ZERO);
+        assert_eq!(leases.blocks(X, B, at(2)), Some(at(50)));
+    }
+}

@@ -1,0 +1,91 @@
+//! Which answers come with a short lease, and which changes wait for one ([`crate::leases`]).
+
+use bytes::Bytes;
+use types::{Fid, Instant, Span};
+use wire::attr::{S_ISGID, S_ISUID};
+use wire::body::{CreateReq, DirRep, LookupReq, SetattrReq, UnlinkReq, disposition, setattr as bits};
+use wire::{Opcode, Request, SizeState, encode_body};
+
+use super::{Answer, AttrAnswer, Extras};
+use crate::engine::Caller;
+use crate::leases::Leases;
+use crate::tx::{Decided, OpError, Tx};
+
+/// Leases on what `answer` tells, for the one who asked. On a file only where nobody was after its directory too: files
+/// are many, and a client that takes over what another has just made would wait for each.
+pub(crate) fn grant(caller: &Caller<'_>, answer: &Answer, leases: &mut Leases) -> Extras {
+    let Answer::Attr(answer) = answer else { return Extras::default() };
+    let opcode = caller.request.opcode();
+    let told = matches!(opcode, Opcode::MdtGetattr | Opcode::MdtLookup | Opcode::MdtCreate);
+    if !told || caller.replay || caller.recovering {
+        return Extras::default();
+    }
+    let (attr, clock) = (&answer.attr, caller.clock);
+    let quiet = attr.is_dir() || !leases.is_contended(answer.parent, clock);
+    let lease = if quiet && is_known(answer) { leases.grant(attr.fid(), caller.client, clock) } else { Span::ZERO };
+    let named_in = if opcode == Opcode::MdtGetattr { None } else { directory(caller.request) };
+    let name_lease = named_in.map_or(Span::ZERO, |dir| leases.grant(dir, caller.client, clock));
+    Extras { lease, name_lease, ..Extras::default() }
+}
+
+/// The directory of a create or unlink as it is now, with a lease on it.
+pub(crate) fn grant_dir(caller: &Caller<'_>, tx: &Tx<'_>, leases: &mut Leases) -> Option<Bytes> {
+    let changed = matches!(caller.request.opcode(), Opcode::MdtCreate | Opcode::MdtUnlink);
+    if !changed || caller.replay || caller.recovering {
+        return None;
+    }
+    let dir = tx.seen(directory(caller.request)?)?;
+    let lease = leases.grant(dir.fid(), caller.client, caller.clock);
+    let told = DirRep { attr: dir.attr, lease_ms: lease.as_millis() as u32, ..DirRep::default() };
+    (lease > Span::ZERO).then(|| encode_body(&told))
+}
+
+/// Whether the attributes are the whole truth: the size is known, or the file is new and only its maker has it. A write
+/// takes set-user-id away without a word to the kernel of the one who wrote.
+fn is_known(answer: &AttrAnswer) -> bool {
+    let attr = &answer.attr;
+    if !attr.is_file() {
+        return true;
+    }
+    let made = answer.disposition & disposition::CREATED != 0;
+    attr.mode & (S_ISUID | S_ISGID) == 0 && (made || attr.size_state() != SizeState::Dirty)
+}
+
+/// The directory that a request names something in.
+fn directory(request: &Request) -> Option<Fid> {
+    let parent = match request.opcode() {
+        Opcode::MdtLookup => request.body::<LookupReq>().parent,
+        Opcode::MdtCreate => request.body::<CreateReq>().parent,
+        Opcode::MdtUnlink => request.body::<UnlinkReq>().parent,
+        _ => return None,
+    };
+    Some(Fid::from(parent))
+}
+
+/// Refuses a change for now where others hold leases on what it changes, or may do so since before this instance.
+pub(crate) fn check(caller: &Caller<'_>, tx: &Tx<'_>, leases: &mut Leases) -> Decided<()> {
+    if is_unseen(caller.request) {
+        return Ok(());
+    }
+    let clock = caller.clock;
+    let mut end: Option<Instant> = leases.inherited(clock);
+    for fid in tx.touched() {
+        let Some(until) = leases.blocks(fid, caller.client, clock) else { continue };
+        end = end.max(Some(until));
+        leases.contend(fid, clock);
+        if let Some(inode) = tx.seen(fid).filter(|inode| !inode.attr.is_dir()) {
+            leases.contend(inode.parent, clock);
+        }
+    }
+    end.map_or(Ok(()), |end| Err(OpError::LeasedUntil(end)))
+}
+
+/// Whether nobody can see what the request changes: access times are told late in any case, and a size that is found out, or
+/// handed over by the one who had the file open for writing, was no lease's.
+fn is_unseen(request: &Request) -> bool {
+    match request.opcode() {
+        Opcode::MdtClose => true,
+        Opcode::MdtSetattr => request.body::<SetattrReq>().valid & !(bits::SIZE_KNOWN | bits::READ_AT) == 0,
+        _ => false,
+    }
+}

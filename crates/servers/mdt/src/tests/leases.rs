@@ -1,0 +1,173 @@
+//! What comes with a lease, and what waits for one.
+
+use types::{Errno, Fid, Instant, Span};
+use wire::body::{
+    AttrRep, CloseReq, DirRep, FidReq, LinkReq, LookupReq, OpenReq, RenameReq, SetattrReq, UnlinkReq, setattr as bits,
+};
+use wire::{Attr, Opcode, decode_body};
+
+use super::rig::Rig;
+use crate::leases::LEASE;
+
+const A: u128 = 1;
+const B: u128 = 2;
+const O_RDWR: u32 = 2;
+
+/// Something that B does to A's file.
+type Change = fn(&mut Rig, Fid) -> Result<(), Errno>;
+
+fn rig() -> Rig {
+    let mut rig = Rig::new();
+    rig.osts.borrow_mut().truncate(1);
+    rig.client = A;
+    rig
+}
+
+/// Milliseconds that `work` by B waited.
+fn waited<T>(rig: &mut Rig, work: impl FnOnce(&mut Rig) -> Result<T, Errno>) -> u64 {
+    let (client, before) = (rig.client, rig.instant.get());
+    rig.client = B;
+    work(rig).expect("nothing but a lease stands against it");
+    rig.client = client;
+    (rig.instant.get() - before).as_millis()
+}
+
+/// A long time later nothing is leased or contended.
+fn later(rig: &Rig) {
+    rig.instant.set(rig.instant.get() + Span::secs(100));
+}
+
+fn pass(rig: &Rig, ms: u64) {
+    rig.instant.set(rig.instant.get() + Span::millis(ms));
+}
+
+fn look_up(rig: &mut Rig, dir: Fid, name: &str) -> AttrRep {
+    let body = LookupReq { parent: dir.into(), ..LookupReq::default() };
+    rig.call(Opcode::MdtLookup, &body, &[name.as_bytes()]).expect("it is there").body()
+}
+
+fn getattr(rig: &mut Rig, fid: Fid) -> AttrRep {
+    rig.call(Opcode::MdtGetattr, &FidReq { fid: fid.into(), ..FidReq::default() }, &[]).expect("it is there").body()
+}
+
+fn unlink(rig: &mut Rig, dir: Fid, name: &str) -> Result<Option<DirRep>, Errno> {
+    let body = UnlinkReq { parent: dir.into(), ..UnlinkReq::default() };
+    let reply = rig.call(Opcode::MdtUnlink, &body, &[name.as_bytes()])?;
+    Ok(reply.bufs.get(2).map(|buf| decode_body(buf)))
+}
+
+fn setattr(rig: &mut Rig, fid: Fid, valid: u32) -> Result<AttrRep, Errno> {
+    let attr = Attr { mode: 0o640, atime: 5, size: 9, ..Attr::default() }.with_fid(fid);
+    Ok(rig.call(Opcode::MdtSetattr, &SetattrReq { attr, valid, ..SetattrReq::default() }, &[])?.body())
+}
+
+fn close(rig: &mut Rig, opened: &AttrRep) {
+    let body = CloseReq { fid: opened.attr.fid().into(), handle: opened.handle, ..CloseReq::default() };
+    rig.call(Opcode::MdtClose, &body, &[]).expect("it is open");
+}
+
+#[test]
+fn a_lookup_leases_the_file_and_its_name() {
+    let mut rig = rig();
+    let fid = rig.create(Fid::ROOT, "f", 0o644, None).expect("room").attr.fid();
+    later(&rig);
+    let ms = LEASE.as_millis() as u32;
+    let found = look_up(&mut rig, Fid::ROOT, "f");
+    assert_eq!((found.lease_ms, found.name_lease_ms), (ms, ms));
+    let found = getattr(&mut rig, fid);
+    assert_eq!((found.lease_ms, found.name_lease_ms), (ms, 0));
+    pass(&rig, 20);
+    assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, bits::MODE)), 30);
+}
+
+#[test]
+fn whatever_changes_a_file_waits() {
+    let changes: [(&str, Change); 6] = [
+        ("mode", |rig, fid| setattr(rig, fid, bits::MODE).map(drop)),
+        ("size", |rig, fid| setattr(rig, fid, bits::SIZE).map(drop)),
+        ("open for writing", |rig, fid| {
+            rig.call(Opcode::MdtOpen, &OpenReq { fid: fid.into(), open_flags: O_RDWR, ..OpenReq::default() }, &[]).map(drop)
+        }),
+        ("link", |rig, fid| {
+            let body = LinkReq { fid: fid.into(), parent: Fid::ROOT.into(), ..LinkReq::default() };
+            rig.call(Opcode::MdtLink, &body, &[b"g"]).map(drop)
+        }),
+        ("rename", |rig, _| {
+            let body = RenameReq { parent: Fid::ROOT.into(), new_parent: Fid::ROOT.into(), ..RenameReq::default() };
+            rig.call(Opcode::MdtRename, &body, &[b"f", b"g"]).map(drop)
+        }),
+        ("unlink", |rig, _| unlink(rig, Fid::ROOT, "f").map(drop)),
+    ];
+    for (what, change) in changes {
+        let mut rig = rig();
+        let fid = rig.create(Fid::ROOT, "f", 0o644, None).expect("room").attr.fid();
+        later(&rig);
+        getattr(&mut rig, fid);
+        assert_eq!(waited(&mut rig, |rig| change(rig, fid)), 50, "{what}");
+    }
+}
+
+#[test]
+fn what_nobody_believes_waits_for_nobody() {
+    let mut rig = rig();
+    let opened = rig.create(Fid::ROOT, "f", 0o644, Some(O_RDWR)).expect("room");
+    later(&rig);
+    let fid = opened.attr.fid();
+    assert_eq!(getattr(&mut rig, fid).lease_ms, 0, "somebody may be writing");
+    assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, bits::MODE)), 0);
+    close(&mut rig, &opened);
+    later(&rig);
+    assert!(getattr(&mut rig, fid).lease_ms > 0, "nothing was written");
+    assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, bits::READ_AT)), 0, "access times are late in any case");
+    assert_eq!(waited(&mut rig, |rig| rig.open(fid, 0)), 0);
+    setattr(&mut rig, fid, bits::MODE).expect("its holder's own change");
+    let suid = rig.create(Fid::ROOT, "s", 0o4755, None).expect("room").attr.fid();
+    assert_eq!(getattr(&mut rig, suid).lease_ms, 0, "a write takes the bit away");
+}
+
+#[test]
+fn a_new_file_is_its_makers_until_another_one_wants_to_write() {
+    let mut rig = rig();
+    let opened = rig.create(Fid::ROOT, "f", 0o644, Some(O_RDWR)).expect("room");
+    assert!(opened.lease_ms > 0 && opened.name_lease_ms > 0);
+    assert_eq!(waited(&mut rig, |rig| rig.open(opened.attr.fid(), O_RDWR)), 50);
+}
+
+#[test]
+fn a_create_and_an_unlink_tell_of_the_directory() {
+    let mut rig = rig();
+    let dir = rig.create(Fid::ROOT, "d", 0o040_755, None).expect("room").attr.fid();
+    rig.create(dir, "f", 0o644, None).expect("room");
+    let told = unlink(&mut rig, dir, "f").expect("it is there").expect("nobody else is after it");
+    let attr = getattr(&mut rig, dir).attr;
+    assert_eq!((told.attr, u64::from(told.lease_ms)), (attr, LEASE.as_millis()));
+    assert_eq!(attr.version, rig.history.last().expect("the unlink").reply.header.transno);
+}
+
+#[test]
+fn what_two_clients_are_after_is_not_leased_again() {
+    let mut rig = rig();
+    let dir = rig.create(Fid::ROOT, "d", 0o040_755, None).expect("room").attr.fid();
+    let files: Vec<_> = (0..3).map(|i| rig.create(dir, &format!("f{i}"), 0o644, None).expect("room").attr.fid()).collect();
+    later(&rig);
+    getattr(&mut rig, files[0]);
+    assert_eq!(waited(&mut rig, |rig| setattr(rig, files[0], bits::MODE)), 50);
+    for fid in &files {
+        assert_eq!(getattr(&mut rig, *fid).lease_ms, 0, "a client that takes over from another waits once, not for each file");
+    }
+    assert_eq!(look_up(&mut rig, dir, "f1").name_lease_ms, 0);
+    pass(&rig, 31_000);
+    assert!(getattr(&mut rig, files[1]).lease_ms > 0);
+}
+
+#[test]
+fn nothing_is_leased_while_others_may_still_replay() {
+    let mut rig = rig();
+    rig.create(Fid::ROOT, "f", 0o644, None).expect("room");
+    rig.commit();
+    rig.crash();
+    rig.instant.set(Instant::default() + LEASE);
+    assert_eq!(look_up(&mut rig, Fid::ROOT, "f").lease_ms, 0);
+    rig.recovered();
+    assert!(look_up(&mut rig, Fid::ROOT, "f").lease_ms > 0);
+}
