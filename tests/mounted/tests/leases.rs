@@ -1,0 +1,150 @@
+//! What one mount's kernel may believe for a moment is never what another mount has changed already.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use mounted::posix::{getxattr, setxattr};
+use mounted::{Up, count};
+
+/// A directory each, since what two clients were after is not believed for a while.
+const ROUNDS: (usize, usize) = (25, 400);
+
+const ACCESS: &str = "system.posix_acl_access";
+
+/// Something that the second mount does to `f`, and what the first must see at once.
+struct Case {
+    name: &'static str,
+    change: fn(&Path) -> io::Result<()>,
+    check: fn(&Path) -> bool,
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "chmod",
+        change: |dir| fs::set_permissions(dir.join("f"), fs::Permissions::from_mode(0o600)),
+        check: |dir| fs::metadata(dir.join("f")).is_ok_and(|meta| meta.mode() & 0o777 == 0o600),
+    },
+    Case {
+        name: "unlink",
+        change: |dir| fs::remove_file(dir.join("f")),
+        check: |dir| fs::metadata(dir.join("f")).is_err_and(|error| error.kind() == io::ErrorKind::NotFound),
+    },
+    Case {
+        name: "rename over",
+        change: |dir| {
+            fs::write(dir.join("g"), b"longer than before")?;
+            fs::rename(dir.join("g"), dir.join("f"))
+        },
+        check: |dir| fs::metadata(dir.join("f")).is_ok_and(|meta| meta.len() == 18),
+    },
+    Case {
+        name: "append",
+        change: |dir| fs::File::options().append(true).open(dir.join("f"))?.write_all(b"more"),
+        check: |dir| {
+            fs::metadata(dir.join("f")).is_ok_and(|meta| meta.len() == 8)
+                && fs::read(dir.join("f")).is_ok_and(|data| data == b"4 bymore")
+        },
+    },
+    Case {
+        name: "truncate",
+        change: |dir| fs::File::options().write(true).open(dir.join("f"))?.set_len(1),
+        check: |dir| fs::metadata(dir.join("f")).is_ok_and(|meta| meta.len() == 1),
+    },
+    Case {
+        name: "link",
+        change: |dir| fs::hard_link(dir.join("f"), dir.join("g")),
+        check: |dir| fs::metadata(dir.join("f")).is_ok_and(|meta| meta.nlink() == 2),
+    },
+    Case {
+        name: "create beside it",
+        change: |dir| fs::create_dir(dir.join("d")),
+        check: |dir| {
+            fs::metadata(dir).is_ok_and(|meta| meta.nlink() == 3) && fs::read_dir(dir).is_ok_and(|names| names.count() == 2)
+        },
+    },
+    Case {
+        name: "move the directory",
+        change: |dir| fs::rename(dir, dir.with_extension("moved")),
+        check: |dir| fs::metadata(dir.join("f")).is_err() && fs::metadata(dir.with_extension("moved").join("f")).is_ok(),
+    },
+    Case {
+        name: "access list",
+        change: |dir| setxattr(&dir.join("f"), ACCESS, &owner_only(), 0),
+        check: |dir| {
+            fs::metadata(dir.join("f")).is_ok_and(|meta| meta.mode() & 0o777 == 0o640) && getxattr(&dir.join("f"), ACCESS).is_ok()
+        },
+    },
+];
+
+/// `user::rw-,user:7:r--,group::r--,mask::r--,other::---` as the kernel keeps it.
+fn owner_only() -> Vec<u8> {
+    let mut acl = 2_u32.to_le_bytes().to_vec();
+    for (tag, perm, id) in [(1_u16, 6_u16, u32::MAX), (2, 4, 7), (4, 4, u32::MAX), (0x10, 4, u32::MAX), (0x20, 0, u32::MAX)] {
+        acl.extend([tag.to_le_bytes(), perm.to_le_bytes()].concat());
+        acl.extend(id.to_le_bytes());
+    }
+    acl
+}
+
+fn number(up: &Up, name: &str) -> u64 {
+    let line = up.param(&format!("mdt.testfs-MDT0000.{name}"));
+    line.rsplit('=').next().and_then(|value| value.trim().parse().ok()).unwrap_or_else(|| panic!("{line} is no number"))
+}
+
+/// Everything is believed that can be.
+fn look(dir: &Path) {
+    fs::metadata(dir.join("f")).expect("it is there");
+    fs::metadata(dir.join("f")).expect("it is there");
+    fs::metadata(dir).expect("it is there");
+}
+
+#[test]
+fn a_change_on_one_mount_is_seen_on_the_other_at_once() {
+    let mut up = Up::new("leases");
+    let second = up.second_mount(51);
+    for round in 0..count(ROUNDS.0, ROUNDS.1) {
+        for (number, case) in CASES.iter().enumerate() {
+            let name = format!("{round}.{number}");
+            let (here, there) = (up.at(&name), second.join(&name));
+            fs::create_dir(&here).expect("a directory");
+            fs::write(here.join("f"), b"4 by").expect("a file");
+            look(&here);
+            look(&there);
+            look(&here);
+            (case.change)(&there).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+            assert!((case.check)(&here), "round {round}: after '{}' the first mount sees what was before", case.name);
+        }
+    }
+    let waits = number(&up, "lease_waits");
+    assert!(waits > 0, "no change ever waited: nothing was leased");
+    up.stop();
+}
+
+#[test]
+fn a_client_that_takes_over_another_ones_files_waits_once_and_not_for_each() {
+    let mut up = Up::new("takeover");
+    let second = up.second_mount(52);
+    const FILES: usize = 200;
+    fs::create_dir(up.at("d")).expect("a directory");
+    let before = number(&up, "lease_waits");
+    let mut slowest = Duration::ZERO;
+    for number in 0..FILES {
+        fs::write(up.at(&format!("d/{number}")), b"for the other").expect("a file");
+        let start = Instant::now();
+        fs::remove_file(second.join(format!("d/{number}"))).expect("the other takes it");
+        slowest = slowest.max(start.elapsed());
+    }
+    let waits = number(&up, "lease_waits") - before;
+    eprintln!("{FILES} files taken over: {waits} waits, the slowest took {slowest:?}");
+    assert!((1..=FILES as u64 / 20).contains(&waits), "{waits} waits for {FILES} files");
+    up.set("mdt.*.short_leases", "0");
+    fs::create_dir(up.at("e")).expect("a directory");
+    fs::metadata(up.at("e")).expect("it is there");
+    std::thread::sleep(Duration::from_millis(60));
+    fs::metadata(up.at("e")).expect("it is there");
+    assert_eq!(number(&up, "leases_held"), 0, "leases are switched off");
+    up.stop();
+}
