@@ -175,13 +175,14 @@ fn configs() -> Vec<Vec<u8>> {
         version: 4,
         targets: vec![target.clone(), target],
         params: vec![("lod.stripecount".to_owned(), "2".to_owned())],
+        uuids: vec![7, u128::MAX],
     };
     vec![wire::config::encode(&config).to_vec()]
 }
 
 fn config(input: &[u8]) -> bool {
-    let Some(config) = wire::config::decode::<wire::config::FsConfig>(input) else { return false };
-    assert_eq!(wire::config::decode(&wire::config::encode(&config)), Some(config));
+    let Some(config) = wire::config::FsConfig::decode(input) else { return false };
+    assert_eq!(wire::config::FsConfig::decode(&wire::config::encode(&config)), Some(config));
     true
 }
 

@@ -1,6 +1,7 @@
 //! The life of `nacre up` and of targets: exit codes, ends, locks on storage, many on one machine.
 
 use std::fs;
+use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -37,6 +38,33 @@ fn two_file_systems_live_side_by_side() {
     assert_eq!((fs::read(one.at("f")).expect("read"), fs::read(two.at("f")).expect("read")), (b"one".to_vec(), b"two".to_vec()));
     one.stop();
     two.stop();
+}
+
+#[test]
+fn a_file_system_leaves_the_one_alone_that_has_its_old_addresses() {
+    let mut first = Up::new("life-first");
+    for number in 0..8 {
+        let mut file = fs::File::create(first.at(&format!("f{number}"))).expect("create");
+        file.write_all(&[1; 100_000]).and_then(|()| file.sync_all()).expect("write");
+    }
+    let addresses = first.address();
+    first.kill_everything();
+    let mut second = Up::new("life-second");
+    assert_eq!(second.address(), addresses, "the addresses were free");
+    let data = |number: u8| vec![number; 100_000];
+    for number in 0..24 {
+        fs::write(second.at(&format!("f{number}")), data(number)).expect("write");
+    }
+    first.start_again(&[]);
+    // long enough for the MDT to sweep what its predecessor may have left on the OSTs, which it knows where they were
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    for number in 0..24 {
+        let found = fs::read(second.at(&format!("f{number}"))).unwrap_or_else(|error| panic!("f{number}: {error}"));
+        assert!(found == data(number), "f{number} is another one");
+    }
+    assert_eq!(fs::read(first.at("f7")).expect("read"), vec![1; 100_000]);
+    first.stop();
+    second.stop();
 }
 
 #[test]

@@ -50,7 +50,7 @@ macro_rules! bodies {
 
 bodies! {
     /// [`crate::Opcode::Connect`]. Buffer 1: name of the client (host and mount) as text.
-    ConnectReq (64) {
+    ConnectReq (80) {
         /// [`types::ClientId`], low half.
         client_low: u64,
         /// [`types::ClientId`], high half.
@@ -71,6 +71,10 @@ bodies! {
         is_server: u32,
         /// Zero.
         reserved: u32,
+        /// Identity of the target's storage as the MGS told it, low half; zero: not known.
+        uuid_low: u64,
+        /// High half.
+        uuid_high: u64,
     }
     /// Reply to Connect.
     ConnectRep (56) {

@@ -30,6 +30,45 @@ pub struct FsConfig {
     pub targets: Vec<TargetInfo>,
     /// Persistent parameters.
     pub params: Vec<(String, String)>,
+    /// Identities of the targets' storages ([`Register::uuid`]), in the order of `targets`; none from an older MGS.
+    pub uuids: Vec<u128>,
+}
+
+/// As it was before `uuids`.
+#[derive(Deserialize)]
+struct FsConfigWithoutUuids {
+    fsname: String,
+    version: u64,
+    targets: Vec<TargetInfo>,
+    params: Vec<(String, String)>,
+}
+
+impl FsConfig {
+    /// From a buffer, of this or the earlier form.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<FsConfig> {
+        decode(bytes).or_else(|| {
+            let FsConfigWithoutUuids { fsname, version, targets, params } = decode(bytes)?;
+            Some(FsConfig { fsname, version, targets, params, uuids: Vec::new() })
+        })
+    }
+
+    /// Identity of a target's storage ([`types::TargetId::to_u32`]), zero where it is not known.
+    #[must_use]
+    pub fn uuid_of(&self, id: u32) -> u128 {
+        let at = self.targets.iter().position(|target| target.id == id);
+        at.and_then(|at| self.uuids.get(at)).copied().unwrap_or(0)
+    }
+
+    /// A target that `other` has on another storage: then it speaks of another file system.
+    #[must_use]
+    pub fn contradicted_by(&self, other: &FsConfig) -> Option<u32> {
+        let differs = |id: &u32| {
+            let (ours, theirs) = (self.uuid_of(*id), other.uuid_of(*id));
+            ours != 0 && theirs != 0 && ours != theirs
+        };
+        self.targets.iter().map(|target| target.id).find(differs)
+    }
 }
 
 /// Body of MgsRegister (buffer 0).
@@ -53,4 +92,37 @@ pub fn encode<T: Serialize>(value: &T) -> Bytes {
 #[must_use]
 pub fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Option<T> {
     if bytes.len() > CONFIG_BYTES_MAX { None } else { postcard::from_bytes(bytes).ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(id: u32) -> TargetInfo {
+        TargetInfo { id, nid: 7, port: 988, instance: 1 }
+    }
+
+    fn config(targets: &[(u32, u128)]) -> FsConfig {
+        let (infos, uuids) = targets.iter().map(|(id, uuid)| (info(*id), *uuid)).unzip();
+        FsConfig { fsname: "testfs".to_owned(), version: 3, targets: infos, params: vec![], uuids }
+    }
+
+    #[test]
+    fn a_configuration_without_identities_is_still_understood() {
+        let old = ("testfs", 3_u64, vec![info(1)], vec![("a", "b")]);
+        let read = FsConfig::decode(&postcard::to_stdvec(&old).expect("plain values")).expect("the earlier form");
+        assert_eq!((read.version, read.uuid_of(1), read.params.len()), (3, 0, 1));
+        let new = config(&[(1, 5), (2, 6)]);
+        assert_eq!(FsConfig::decode(&encode(&new)), Some(new.clone()));
+        assert_eq!((new.uuid_of(2), new.uuid_of(9)), (6, 0));
+        assert_eq!(FsConfig::decode(b"\xff\xff"), None);
+    }
+
+    #[test]
+    fn another_storage_under_a_known_name_is_another_file_system() {
+        let known = config(&[(1, 5), (2, 6)]);
+        assert_eq!(known.contradicted_by(&config(&[(1, 5), (2, 6), (3, 7)])), None);
+        assert_eq!(known.contradicted_by(&config(&[(2, 8)])), Some(2));
+        assert_eq!(known.contradicted_by(&FsConfig { uuids: vec![], ..config(&[(2, 8)]) }), None, "an older MGS does not say");
+    }
 }

@@ -9,7 +9,7 @@ use env::Env;
 use tokio::sync::Semaphore;
 use types::{Errno, Fid, Span, TargetId, TargetKind};
 use wire::body::{FidReq, OstBatchReq};
-use wire::config::{self, FsConfig};
+use wire::config::FsConfig;
 use wire::{Opcode, encode_body};
 
 use crate::client::{Client, Inner};
@@ -114,7 +114,7 @@ impl Inner {
         let mut call = Call::new(Opcode::MgsConfig, vec![name]);
         call.patience = patience.or(self.patience());
         let answer = self.ask(TargetId::MGT, call).await?;
-        let fetched: Option<FsConfig> = config::decode(&answer.reply.buf(1));
+        let fetched = FsConfig::decode(&answer.reply.buf(1));
         let fetched = fetched.ok_or_else(|| Error::local(Errno::EPROTO, "mgs_config_read"))?;
         if self.registry.update(fetched) {
             self.apply_active();

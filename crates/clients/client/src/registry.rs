@@ -33,6 +33,10 @@ impl Registry {
     /// The newest word of the MGS; says whether it is news. An older version comes late and is dropped.
     pub(crate) fn update(&self, config: FsConfig) -> bool {
         self.asked.borrow_mut().clear();
+        if let Some(id) = self.config.borrow().contradicted_by(&config) {
+            tracing::warn!(target_id = id, "the MGS at this address serves another file system of this name: not believed");
+            return false;
+        }
         let news = config.version > self.version.get() || self.config.borrow().targets.is_empty();
         if news {
             self.version.set(config.version);
@@ -86,6 +90,10 @@ impl Resolve for Registry {
         }
         let config = self.config.borrow();
         config.targets.iter().filter(|info| info.id == target.to_u32()).map(|info| self.reachable(info)).collect()
+    }
+
+    fn uuid(&self, target: TargetId) -> u128 {
+        self.config.borrow().uuid_of(target.to_u32())
     }
 }
 

@@ -62,4 +62,9 @@ impl Default for EndpointConfig {
 pub trait Resolve {
     /// Addresses of `target`, best first; asked before each attempt to connect, so that a change is seen.
     fn addrs(&self, target: TargetId) -> Vec<NidAddr>;
+
+    /// Identity of its storage, zero where it is not known: whoever listens at an address that was another target's refuses.
+    fn uuid(&self, _target: TargetId) -> u128 {
+        0
+    }
 }

@@ -458,7 +458,8 @@ impl Remote {
             return None;
         }
         let now = remote.core.env.now();
-        let connect = if remote.active.get() { remote.import.borrow_mut().poll_connect(now) } else { None };
+        let uuid = remote.core.resolve.uuid(remote.target);
+        let connect = if remote.active.get() { remote.import.borrow_mut().poll_connect(now, uuid) } else { None };
         if let Some(request) = connect {
             remote.connect(request).await;
         } else {

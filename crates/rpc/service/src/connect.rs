@@ -14,11 +14,19 @@ use crate::{Session, limits};
 /// A client's name is for people: more of it is not kept.
 const NAME_CHARS_MAX: usize = 128;
 
+fn client_name(request: &Request) -> String {
+    String::from_utf8_lossy(&request.buf(1)).chars().take(NAME_CHARS_MAX).collect()
+}
+
 impl Node {
     pub(crate) async fn connect(self: Rc<Self>, entry: Rc<Entry>, peer: Rc<Peer>, request: Request) {
         let exports = &entry.exports;
         let req: ConnectReq = request.body();
         let client = ClientId((u128::from(req.client_high) << 64) | u128::from(req.client_low));
+        if exports.is_meant_for_another(&req) {
+            tracing::warn!(target_id = %exports.target, client = %client_name(&request), "refused: it looks for a target of another file system");
+            return peer.reply(&Reply::error(&request.header, Errno::ENODEV));
+        }
         let decided = exports.decide(client, &req, &peer, request.header.xid);
         exports.wake.notify_one(); // the window may have opened
         match decided {
@@ -64,8 +72,7 @@ impl Node {
             return; // asks again, and is told to wait
         }
         let req: ConnectReq = request.body();
-        let name: String = String::from_utf8_lossy(&request.buf(1)).chars().take(NAME_CHARS_MAX).collect();
-        let record = exports.fresh(client, name, req.is_server != 0);
+        let record = exports.fresh(client, client_name(request), req.is_server != 0);
         if let Err(errno) = Rc::clone(&entry.target).remember_client(record.clone()).await {
             peer.reply(&Reply::error(&request.header, errno));
             return;

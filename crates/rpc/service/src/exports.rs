@@ -47,6 +47,8 @@ pub struct Exports {
     pub target: TargetId,
     pub(crate) shared: Rc<Shared>,
     pub(crate) lease: Span,
+    /// Identity of the target's storage, zero where it has none.
+    pub(crate) uuid: Cell<u128>,
     sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
     by_client: RefCell<BTreeMap<ClientId, u64>>,
     pub(crate) connecting: RefCell<BTreeSet<ClientId>>,
@@ -100,6 +102,7 @@ impl Exports {
             target: config.target,
             shared,
             lease: config.lease,
+            uuid: Cell::new(0),
             by_client: RefCell::new(known.values().map(|session| (session.client, session.id)).collect()),
             sessions: RefCell::new(known.into_values().map(|session| (session.id, session)).collect()),
             connecting: RefCell::default(),
@@ -259,6 +262,17 @@ impl Exports {
             None if self.is_recovering() => Connecting::Wait,
             None => Connecting::Fresh { old: None, evicted: resumes },
         }
+    }
+
+    /// Takes connections only of who looks for this storage, or does not know.
+    pub fn set_uuid(&self, uuid: u128) {
+        self.uuid.set(uuid);
+    }
+
+    /// Whether a Connect looks for another storage: that of a file system which was served at this address before.
+    pub(crate) fn is_meant_for_another(&self, req: &ConnectReq) -> bool {
+        let wanted = (u128::from(req.uuid_high) << 64) | u128::from(req.uuid_low);
+        wanted != 0 && self.uuid.get() != 0 && wanted != self.uuid.get()
     }
 
     /// The link to `peer` is gone.

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use common::{Disk, Rules, TARGET, Toy, addr, endpoint, increment, node, read, serve, write};
+use common::{Disk, Fixed, Rules, TARGET, Toy, addr, endpoint, endpoint_to, increment, node, read, serve, write};
 use endpoint::Endpoint;
 use env_sim::{Cut, Faults, NodeHandle, Sim, SimConfig};
 use service::Node;
@@ -156,4 +156,23 @@ fn a_replay_whose_data_cannot_be_had_is_not_overtaken() {
     world.sim.heal_all();
     let answer = world.sim.block_on(&handle, async move { remote.call(read(2)).await.expect("read") });
     assert_eq!(answer.data, data);
+}
+
+#[test]
+fn who_looks_for_another_file_systems_target_at_this_address_changes_nothing() {
+    let world = World::new(9);
+    world.sim.run_for(Span::millis(10));
+    world.toy().exports.set_uuid(5);
+    let at = addr(&world.server);
+    for (number, (uuid, welcome)) in (20..).zip([(5, true), (0, true), (6, false), (5 << 64, false)]) {
+        let executed = world.toy().executed.get();
+        let handle = node(&world.sim, "client", number);
+        let endpoint = endpoint_to(&handle.env(), number.into(), Fixed(at, uuid), true);
+        let remote = endpoint.remote(TARGET);
+        let call = endpoint::Call { patience: Some(Span::secs(2)), ..increment(3) };
+        let answer = world.sim.block_on(&handle, async move { remote.call(call).await });
+        assert_eq!(answer.is_ok(), welcome, "{uuid}");
+        assert_eq!(world.toy().executed.get() - executed, u64::from(welcome));
+        handle.kill();
+    }
 }

@@ -83,7 +83,7 @@ fn changes_kept_for_replay_are_bounded_where_the_target_does_not_commit_by_itsel
     let rules = Rules { commit_every: Span::secs(100_000), ..Rules::default() };
     check(rules, Faults::default(), |env, world| async move {
         let config = EndpointConfig { client: ClientId(6), replay_bytes_max: 64 << 10, ..EndpointConfig::default() };
-        let endpoint = Endpoint::new(&env, config, Rc::new(Fixed(world.at)));
+        let endpoint = Endpoint::new(&env, config, Rc::new(Fixed(world.at, 0)));
         let remote = endpoint.remote(common::TARGET);
         remote.set_commit_call(call(Opcode::MdtSync, 0));
         let mut most = 0;

@@ -82,8 +82,9 @@ pub(crate) fn fs_config(view: &dyn View, fsname: FsName) -> Result<FsConfig, Sto
     let prefix = key(b't', fsname, &[]);
     view.scan(Table::Config, &prefix, &mut |key, value| {
         let its = key.starts_with(&prefix);
-        if its {
-            config.targets.extend(StoredTarget::decode(value).map(|target| target.info));
+        if let Some(target) = its.then(|| StoredTarget::decode(value)).flatten() {
+            config.targets.push(target.info);
+            config.uuids.push(target.uuid);
         }
         its
     })?;

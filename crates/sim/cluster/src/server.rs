@@ -160,7 +160,7 @@ async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<St
             let failed = mgt.failed();
             watch(env, state, failed);
             let stopping = mgt.clone();
-            begin(state, &node, mgt, move || {
+            begin(state, (&node, id), mgt, move || {
                 let mgt = stopping.clone();
                 Box::pin(async move { drop(mgt.stop().await) })
             });
@@ -173,7 +173,7 @@ async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<St
             let failed = ost.failed();
             watch(env, state, failed);
             let stopping = ost.clone();
-            begin(state, &node, ost, move || {
+            begin(state, (&node, id), ost, move || {
                 let ost = stopping.clone();
                 Box::pin(async move { drop(ost.stop().await) })
             });
@@ -191,7 +191,7 @@ async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<St
                 }
             }));
             let stopping = mdt.clone();
-            begin(state, &node, mdt, move || {
+            begin(state, (&node, id), mdt, move || {
                 let mdt = stopping.clone();
                 Box::pin(async move { drop(mdt.stop().await) })
             });
@@ -213,7 +213,13 @@ fn endpoint_config(env: &Env, id: TargetId) -> EndpointConfig {
     EndpointConfig { client, name: id.to_string(), is_server: true, ..EndpointConfig::default() }
 }
 
-fn begin(state: &State, node: &Rc<Node>, target: Rc<dyn Target>, stop: impl Fn() -> LocalFuture<'static, ()> + 'static) {
+fn begin(
+    state: &State,
+    (node, id): (&Rc<Node>, TargetId),
+    target: Rc<dyn Target>,
+    stop: impl Fn() -> LocalFuture<'static, ()> + 'static,
+) {
+    target.exports().set_uuid(uuid_of(id));
     node.add_target(target);
     let node = node.clone();
     *state.stop.borrow_mut() = Some(Rc::new(move || {
@@ -235,6 +241,11 @@ fn watch(env: &Env, state: &Rc<State>, failed: LocalFuture<'static, String>) {
     });
 }
 
+/// Identity of a target's storage.
+fn uuid_of(id: TargetId) -> u128 {
+    u128::from(id.to_u32()) + 1
+}
+
 /// Tells the MGS where the target is, for as long as it takes.
 fn register(env: &Env, id: TargetId, plan: &Plan, endpoint: &Rc<Endpoint>, state: &Rc<State>) {
     if id == TargetId::MGT {
@@ -243,7 +254,7 @@ fn register(env: &Env, id: TargetId, plan: &Plan, endpoint: &Rc<Endpoint>, state
     }
     let addr = plan.addr(id);
     let info = TargetInfo { id: id.to_u32(), nid: addr.nid.0, port: addr.port, instance: env.random() };
-    let register = Register { fsname: plan.fsname.to_string(), target: info, uuid: u128::from(id.to_u32()) + 1 };
+    let register = Register { fsname: plan.fsname.to_string(), target: info, uuid: uuid_of(id) };
     let (remote, state, env) = (endpoint.remote(TargetId::MGT), state.clone(), env.clone());
     env.clone().spawn("register", async move {
         loop {

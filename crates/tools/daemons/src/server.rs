@@ -323,6 +323,7 @@ impl Starting<'_> {
             TargetKind::Ost => Body::Ost(self.start_ost(fsname, index, &store).await?),
             TargetKind::Mdt => Body::Mdt(self.start_mdt(fsname, index, &store).await?),
         };
+        body.target().exports().set_uuid(target.superblock.uuid);
         self.node.add_target(body.target());
         tracing::info!("{}: served from {}", target.name(), target.dir.display());
         Ok(Running { name: target.name(), dir: target.dir.clone(), body, _lock: lock, store })

@@ -14,8 +14,8 @@ use super::{Event, Import, Kind, Phase, State, millis};
 use crate::{PeerMisbehaved, limits};
 
 impl<B: Default, W> Import<B, W> {
-    /// A Connect to send, if one is due.
-    pub fn poll_connect(&mut self, now: Instant) -> Option<Request> {
+    /// A Connect to send, if one is due, to the target with this identity (zero: not known).
+    pub fn poll_connect(&mut self, now: Instant, uuid: u128) -> Option<Request> {
         let idle = matches!(self.state, State::New | State::Disconn);
         if !self.wanted || !idle || now < self.connect_at {
             return None;
@@ -32,6 +32,8 @@ impl<B: Default, W> Import<B, W> {
             replay_to: to.0,
             is_server: u32::from(self.config.is_server),
             reserved: 0,
+            uuid_low: uuid as u64,
+            uuid_high: (uuid >> 64) as u64,
         };
         let mut request =
             Request::new(Opcode::Connect, vec![encode_body(&body), Bytes::copy_from_slice(self.config.name.as_bytes())]);

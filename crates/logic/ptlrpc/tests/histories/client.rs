@@ -97,7 +97,7 @@ impl Client {
             self.connecting = None;
         }
         let mut out = Vec::new();
-        if let Some(connect) = self.import.poll_connect(now) {
+        if let Some(connect) = self.import.poll_connect(now, 0) {
             self.connecting = Some(connect.header.xid);
             self.replayed = (0, 0);
             out.push(connect);

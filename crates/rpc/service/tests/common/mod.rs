@@ -206,11 +206,16 @@ impl Target for Toy {
     }
 }
 
-pub(crate) struct Fixed(pub(crate) NidAddr);
+/// One address, and the identity of the storage that is looked for there.
+pub(crate) struct Fixed(pub(crate) NidAddr, pub(crate) u128);
 
 impl Resolve for Fixed {
     fn addrs(&self, _target: TargetId) -> Vec<NidAddr> {
         vec![self.0]
+    }
+
+    fn uuid(&self, _target: TargetId) -> u128 {
+        self.1
     }
 }
 
@@ -234,6 +239,10 @@ pub(crate) fn client(env: &Env, id: u128, at: NidAddr) -> Rc<Endpoint> {
 }
 
 pub(crate) fn endpoint(env: &Env, id: u128, at: NidAddr, is_server: bool) -> Rc<Endpoint> {
+    endpoint_to(env, id, Fixed(at, 0), is_server)
+}
+
+pub(crate) fn endpoint_to(env: &Env, id: u128, to: Fixed, is_server: bool) -> Rc<Endpoint> {
     let config = EndpointConfig {
         client: ClientId(id),
         name: format!("client{id}"),
@@ -242,7 +251,7 @@ pub(crate) fn endpoint(env: &Env, id: u128, at: NidAddr, is_server: bool) -> Rc<
         inline_bytes: 1_024,
         ..EndpointConfig::default()
     };
-    Endpoint::new(env, config, Rc::new(Fixed(at)))
+    Endpoint::new(env, config, Rc::new(to))
 }
 
 pub(crate) fn call(opcode: Opcode, key: u64) -> Call {

@@ -94,5 +94,5 @@ async fn read(server: &Server, fsname: &str, patience: Span) -> Option<FsConfig>
     let mut call = Call::new(Opcode::MgsConfig, vec![config::encode(&fsname.to_owned())]);
     call.patience = Some(patience);
     let answer = server.endpoint.remote(TargetId::MGT).call(call).await.ok()?;
-    config::decode(answer.reply.bufs.get(1)?)
+    FsConfig::decode(answer.reply.bufs.get(1)?)
 }

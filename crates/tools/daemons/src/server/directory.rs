@@ -36,7 +36,7 @@ impl Directory {
         let told = found.iter().map(|target| target.superblock.mgs.clone()).find(|mgs| !mgs.is_empty());
         let mgs = if options.mgs.is_empty() { told.unwrap_or_default() } else { options.mgs.clone() };
         let keep_in: Vec<_> = found.iter().map(|target| target.dir.join(FILE)).collect();
-        let config = keep_in.iter().filter_map(|path| config::decode(&std::fs::read(path).ok()?)).max_by_key(version);
+        let config = keep_in.iter().filter_map(|path| FsConfig::decode(&std::fs::read(path).ok()?)).max_by_key(version);
         let others = found.iter().filter(|target| target.superblock.target.kind != TargetKind::Mgt).count();
         let has_mdt = found.iter().any(|target| target.superblock.target.kind == TargetKind::Mdt);
         let directory = Directory {
@@ -82,6 +82,11 @@ impl Directory {
         if fresh == *self.config.borrow() {
             return;
         }
+        if let Some(id) = self.config.borrow().contradicted_by(&fresh) {
+            let name = TargetId::from_u32(id).map(|id| id.to_string());
+            tracing::error!(target_id = name, "the MGS speaks of another file system of this name: not believed");
+            return;
+        }
         let bytes = config::encode(&fresh);
         *self.config.borrow_mut() = fresh;
         self.list_osts();
@@ -116,6 +121,10 @@ impl Resolve for Directory {
         let config = self.config.borrow();
         let known = config.targets.iter().filter(|info| TargetId::from_u32(info.id) == Some(target));
         known.map(|info| NidAddr { nid: Nid(info.nid), port: info.port }).collect()
+    }
+
+    fn uuid(&self, target: TargetId) -> u128 {
+        self.config.borrow().uuid_of(target.to_u32())
     }
 }
 
