@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use mounted::cut::Disk;
 use mounted::{Scratch, Up, nacre_bin, range};
@@ -47,12 +48,25 @@ fn a_full_ost_refuses_and_recovers() {
     }
     let mut rest = File::create(up.at("rest")).expect("create");
     while rest.write_all(&[8; 1 << 20]).is_ok() {}
+    names_are_made_when_full(&up);
     fs::remove_file(up.at("again")).expect("deletes work when full");
     rest.write_all(&[8; 2 << 20]).expect("room that was made is there for the next write");
     fs::remove_file(&kept.pop().expect("half of them").0).expect("deletes work when full");
     range::fallocate(&rest, 0, rest.metadata().expect("stat").len(), 2 << 20).expect("and for an allocation");
     up.stop();
     disk.unmount();
+}
+
+/// A name needs no room on an OST: it is the write that is refused, however long the MDT has known that the OST is full.
+fn names_are_made_when_full(up: &Up) {
+    let end = Instant::now() + Duration::from_secs(7); // the MDT asks for room every 5 s
+    while Instant::now() < end {
+        let mut file = File::create(up.at("name")).expect("a name on a full OST");
+        let refused = file.write_all(&[1; 1 << 20]).and_then(|()| file.sync_all()).expect_err("there is no room");
+        assert!(is_full(&refused), "{refused}");
+        fs::remove_file(up.at("name")).expect("deletes work when full");
+        thread::sleep(Duration::from_millis(200));
+    }
 }
 
 /// Destroys reach the OST after the MDT's commit: room comes back within seconds.

@@ -9,6 +9,7 @@ use types::{Span, TargetId};
 use wire::body::{FidReq, StatfsRep};
 use wire::{Opcode, encode_body};
 
+use crate::spaces::Closed;
 use crate::target::Mdt;
 
 /// How long an OST may think.
@@ -17,8 +18,9 @@ const PATIENCE: Span = Span::secs(5);
 /// While every OST is full they are asked this often: whoever made room wants to use it.
 const PAUSE_FULL: Span = Span::secs(1);
 
-/// Bits of `StatfsRep::state` with which an OST takes no new files: read-only, full.
-const CLOSED: u64 = 2 | 4;
+/// Bits of `StatfsRep::state` with which an OST gets no new files.
+const READ_ONLY: u64 = 2;
+const FULL: u64 = 4;
 
 /// Keeps the figures fresh for as long as the instance runs.
 pub(crate) async fn run(mdt: Rc<Mdt>) {
@@ -51,12 +53,20 @@ fn ask(mdt: &Rc<Mdt>, index: u32) -> tokio::sync::oneshot::Receiver<()> {
         if let Ok(answer) = endpoint.remote(TargetId::ost(index)).call(call).await {
             let body: StatfsRep = answer.reply.body();
             if body.blocks > 0 {
-                mdt.engine.state.borrow_mut().spaces.told(index, space(&body), body.state & CLOSED != 0);
+                mdt.engine.state.borrow_mut().spaces.told(index, space(&body), closed(&body));
             }
         }
         let _gone = tell.send(());
     });
     told
+}
+
+fn closed(body: &StatfsRep) -> Option<Closed> {
+    match body.state {
+        state if state & READ_ONLY != 0 => Some(Closed::ReadOnly),
+        state if state & FULL != 0 => Some(Closed::Full),
+        _ => None,
+    }
 }
 
 fn space(body: &StatfsRep) -> Space {
