@@ -1,7 +1,7 @@
 //! `lfs find`, `lfs getname`, `lfs check`, and what scripts read of them and of the others.
 
 use std::fs;
-use std::os::unix::fs::{chown, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -35,8 +35,12 @@ fn tree(up: &Up) {
     fs::write(up.at("sub/deep/wide"), vec![1; 100]).expect("written");
     symlink("two.dat", up.at("link")).expect("a link");
     chown(up.at("sub/one.dat"), Some(4321), Some(5432)).expect("owned");
-    let touched = Command::new("touch").args(["-d", "10 days ago", "sub/one.dat"]).current_dir(dir).status();
-    assert!(touched.expect("touch starts").success());
+    fs::set_permissions(up.at("two.dat"), fs::Permissions::from_mode(0o600)).expect("mode");
+    fs::set_permissions(up.at("sub/one.dat"), fs::Permissions::from_mode(0o644)).expect("mode");
+    for (when, name) in [("10 days ago", "sub/one.dat"), ("2 minutes ago", "sub/deep/wide"), ("1 minute ago", "two.dat")] {
+        let touched = Command::new("touch").args(["-d", when, name]).current_dir(dir).status();
+        assert!(touched.expect("touch starts").success());
+    }
 }
 
 #[test]
@@ -69,6 +73,15 @@ fn files_are_found_by_name_attributes_and_layout() {
     check("-i 3 -type f -name *.dat", &["sub/one.dat"]);
     check("-mdt 0 -type l", &["link"]);
     check("-mdt 1", &[]);
+    check("-empty", &["sub/one.dat"]);
+    check("-type d ! -empty", &[".", "sub", "sub/deep"]);
+    check("-perm 600", &["two.dat"]);
+    check("-type f -perm -g+r", &["sub/deep/wide", "sub/one.dat"]);
+    check("-type f ! -perm /044", &["two.dat"]);
+    check("-type f -newer sub/one.dat", &["sub/deep/wide", "two.dat"]);
+    check("-type f -newer sub/deep/wide", &["two.dat"]);
+    check("-type f -anewer two.dat", &[]);
+    check("-name one.dat -cnewer sub/one.dat", &["sub/one.dat"]);
     check("-L raid0 -type f", &["sub/deep/wide", "sub/one.dat", "two.dat"]);
 
     assert_eq!(good(&dir, &["lfs", "find", "two.dat", "sub", "-name", "*.dat", "-print0"]), "two.dat\0sub/one.dat\0");

@@ -3,6 +3,7 @@
 //! Predicates are asked in the order of their price: name and type stand in the directory, owner, size and times cost a
 //! `stat` (which asks OSTs only for files that are being written), layouts one more request. What no predicate needs is not asked.
 
+mod mode;
 mod number;
 mod options;
 mod predicate;

@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use daemons::ctl::{Ask, Reply};
 use types::{Errno, TargetId, TargetKind};
 
+use super::mode::Mode;
 use super::number::Bound;
 use super::predicate::{Predicate, Stamp, Test};
 use super::{Args, COMMAND};
@@ -24,7 +25,8 @@ Examples:
   lfs find /mnt/nacre -name '*.dat' -size +1G
   lfs find . -type f ! -stripe-count 1
   lfs find . --ost 2,5 -print0 | xargs -0 lfs getstripe
-  lfs find . -mtime +30 -user alice -maxdepth 2";
+  lfs find . -mtime +30 -user alice -maxdepth 2
+  lfs find . -type f -perm /022 ! -newer stamp";
 
 /// A predicate: name, short name, other names, word for its value, help.
 type Declared = (&'static str, Option<char>, &'static [&'static str], &'static str, &'static str);
@@ -44,6 +46,10 @@ const PREDICATES: &[Declared] = &[
     ("mtime", Some('M'), &[], "[+-]N[smhdwy]", "Days, or another unit, since the last modification"),
     ("atime", Some('A'), &[], "[+-]N[smhdwy]", "The same since the last access"),
     ("ctime", Some('C'), &[], "[+-]N[smhdwy]", "The same since the last change of attributes"),
+    ("newer", None, &[], "FILE", "Modified after the last modification of FILE"),
+    ("anewer", None, &[], "FILE", "Accessed after the last modification of FILE"),
+    ("cnewer", None, &[], "FILE", "Attributes changed after the last modification of FILE"),
+    ("perm", None, &[], "[-/]MODE", "Permissions, octal or as u=rw,g=r: exactly these, all of -MODE, any of /MODE"),
     ("uid", Some('u'), &[], "[+-]N", "Number of the owner"),
     ("user", Some('U'), &[], "NAME", "Name or number of the owner"),
     ("gid", Some('g'), &[], "[+-]N", "Number of the group"),
@@ -67,6 +73,8 @@ impl clap::Args for Args {
         let not = Arg::new("not").long("not").help("Negate the next predicate, as `!` does").help_heading("Predicates");
         // An occurrence of a flag has a place in the order only if it has a value.
         let not = not.num_args(0..=1).require_equals(true).default_missing_value("").hide(true);
+        let empty = Arg::new("empty").long("empty").help("A file without bytes, a directory without names");
+        let empty = empty.action(ArgAction::SetTrue).help_heading("Predicates");
         let depth = |name: &'static str, help: &'static str| {
             Arg::new(name).long(name).value_name("N").value_parser(clap::value_parser!(usize)).help(help)
         };
@@ -75,6 +83,7 @@ impl clap::Args for Args {
         command
             .arg(paths.value_parser(clap::value_parser!(PathBuf)).help("Where to look"))
             .args(PREDICATES.iter().map(declare))
+            .arg(empty)
             .arg(not.action(ArgAction::Append))
             .arg(depth("maxdepth", "Look at so many levels below the paths").short('D'))
             .arg(depth("mindepth", "Show nothing above this level"))
@@ -121,6 +130,9 @@ fn in_order(matches: &ArgMatches) -> Result<Vec<Predicate>, String> {
         found.extend(places.zip(values).map(|(place, value)| (place, *name, value.as_str())));
     }
     found.extend(matches.indices_of("not").into_iter().flatten().map(|place| (place, "not", "")));
+    if matches.get_flag("empty") {
+        found.extend(matches.index_of("empty").map(|place| (place, "empty", "")));
+    }
     found.sort_unstable();
     let mut predicates = Vec::new();
     let mut negated = false;
@@ -146,6 +158,11 @@ fn test(name: &str, value: &str) -> Result<Test, String> {
         "mtime" => Test::Time(Stamp::Modification, Bound::secs(value)?),
         "atime" => Test::Time(Stamp::Access, Bound::secs(value)?),
         "ctime" => Test::Time(Stamp::Change, Bound::secs(value)?),
+        "newer" => Test::Newer(Stamp::Modification, modified(value)?),
+        "anewer" => Test::Newer(Stamp::Access, modified(value)?),
+        "cnewer" => Test::Newer(Stamp::Change, modified(value)?),
+        "perm" => Test::Mode(Mode::parse(value)?),
+        "empty" => Test::Empty,
         "uid" => Test::Uid(Bound::plain(value)?),
         "user" => Test::Uid(account(value, "/etc/passwd", "user")?),
         "gid" => Test::Gid(Bound::plain(value)?),
@@ -158,6 +175,12 @@ fn test(name: &str, value: &str) -> Result<Test, String> {
         "pool" => Test::Pool(value.rsplit_once('.').map_or(value, |(_, pool)| pool).to_owned()),
         _ => Test::Pattern(value.to_owned()),
     })
+}
+
+/// When the file at `path` was modified last; of a link, the link.
+fn modified(path: &str) -> Result<(i64, i64), String> {
+    let stat = std::fs::symlink_metadata(path).map_err(|error| format!("{path}: {error}"))?;
+    Ok(Stamp::Modification.of(&stat))
 }
 
 fn one_letter(value: &str) -> Result<char, String> {
@@ -301,6 +324,17 @@ mod tests {
     }
 
     #[test]
+    fn modes_reference_files_and_emptiness() {
+        assert_eq!(tests("a -perm -u+w"), tests("a --perm -200"), "a value may begin with a dash");
+        assert_eq!(tests("a ! -empty -size 0 -type d"), ["Type('d')", tests("a -size 0")[0].as_str(), "!Empty"]);
+        assert_eq!(tests("a -empty ! -name x"), ["!Name(\"x\")", "Empty"]);
+        for (name, stamp) in [("newer", "Modification"), ("anewer", "Access"), ("cnewer", "Change")] {
+            let shown = &tests(&format!("a -{name} /"))[0];
+            assert!(shown.starts_with(&format!("Newer({stamp}, ")), "{shown}");
+        }
+    }
+
+    #[test]
     fn paths_depths_and_forms() {
         let args = check("a b -maxdepth 2 -mindepth 1 -print0").expect("fits");
         assert_eq!((args.paths.len(), args.depth_max, args.depth_min, args.print0), (2, 2, 1, true));
@@ -313,6 +347,8 @@ mod tests {
             ("-name x", "PATH"),
             ("a -type x", "none of b, c"),
             ("a -size big", "no number"),
+            ("a -perm rwx", "no mode"),
+            ("a -newer /no/such/file", "No such file"),
             ("a -user nobody-at-all", "no user"),
             ("a -O OST", "is no OST"),
             ("a -name x !", "before nothing"),

@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::mode::Mode;
 use super::number::Bound;
 use super::walk::Found;
 use crate::Failed;
@@ -32,6 +33,11 @@ pub(super) enum Test {
     Uid(Bound),
     Gid(Bound),
     Time(Stamp, Bound),
+    /// Later than another file's last modification: seconds and nanoseconds.
+    Newer(Stamp, (i64, i64)),
+    Mode(Mode),
+    /// A file without bytes, a directory without names.
+    Empty,
     StripeCount(Bound),
     StripeSize(Bound),
     /// OST of the first stripe.
@@ -53,12 +59,24 @@ pub(super) enum Stamp {
     Change,
 }
 
+impl Stamp {
+    /// Seconds and nanoseconds.
+    pub(super) fn of(self, stat: &std::fs::Metadata) -> (i64, i64) {
+        match self {
+            Stamp::Access => (stat.atime(), stat.atime_nsec()),
+            Stamp::Modification => (stat.mtime(), stat.mtime_nsec()),
+            Stamp::Change => (stat.ctime(), stat.ctime_nsec()),
+        }
+    }
+}
+
 impl Predicate {
     /// What it costs to know: nothing, a `stat`, a layout.
     pub(super) fn price(&self) -> u8 {
         match self.test {
             Test::Name(_) | Test::Type(_) | Test::Mdts(_) => 0,
             Test::Size(_) | Test::Blocks(_) | Test::Links(_) | Test::Uid(_) | Test::Gid(_) | Test::Time(..) => 1,
+            Test::Newer(..) | Test::Mode(_) => 1,
             _ => 2,
         }
     }
@@ -68,6 +86,7 @@ impl Predicate {
         let holds = match self.price() {
             0 => self.test.by_name(found),
             1 => self.test.by_stat(found.stat()?),
+            _ if matches!(self.test, Test::Empty) => found.is_empty()?,
             _ => found.lov()?.is_some_and(|lov| self.test.by_layout(lov, found.kind == 'd')),
         };
         Ok(holds != self.negated)
@@ -95,14 +114,9 @@ impl Test {
             Test::Links(bound) => bound.holds_up(stat.nlink()),
             Test::Uid(bound) => bound.holds_up(u64::from(stat.uid())),
             Test::Gid(bound) => bound.holds_up(u64::from(stat.gid())),
-            Test::Time(stamp, bound) => {
-                let time = match stamp {
-                    Stamp::Access => stat.atime(),
-                    Stamp::Modification => stat.mtime(),
-                    Stamp::Change => stat.ctime(),
-                };
-                bound.holds_down(age(time))
-            }
+            Test::Time(stamp, bound) => bound.holds_down(age(stamp.of(stat).0)),
+            Test::Newer(stamp, than) => stamp.of(stat) > *than,
+            Test::Mode(mode) => mode.holds(stat.mode()),
             _ => false,
         }
     }

@@ -37,6 +37,15 @@ impl Found {
         Ok(self.stat.get_or_init(|| stat))
     }
 
+    /// Whether it is a file without bytes or a directory without names.
+    pub(super) fn is_empty(&self) -> Result<bool, Failed> {
+        match self.kind {
+            'f' => Ok(self.stat()?.len() == 0),
+            'd' => fs::read_dir(&self.path).map(|mut names| names.next().is_none()).map_err(|error| self.fail(&error)),
+            _ => Ok(false),
+        }
+    }
+
     /// Its layout, or a directory's own default.
     pub(super) fn lov(&self) -> Result<Option<&Lov>, Failed> {
         if !matches!(self.kind, 'f' | 'd') {
