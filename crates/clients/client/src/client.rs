@@ -193,7 +193,7 @@ impl Inner {
                 Ok((stat, lease))
             }
             Err(error) => {
-                changing.refused();
+                changing.failed(&error);
                 Err(error)
             }
         }

@@ -68,6 +68,11 @@ impl Error {
         self
     }
 
+    /// A server's answer, or a decision before anything was sent: nothing has happened.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.why == Why::Refused
+    }
+
     /// For the application.
     #[must_use]
     pub fn errno(&self) -> Errno {

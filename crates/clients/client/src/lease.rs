@@ -5,7 +5,8 @@
 //! changes itself the MDT lets pass, so it is watched here.
 //!
 //! Invariants
-//! - An answer that crossed a change of this client's comes without a lease: nobody knows which was first.
+//! - An answer that crossed a change of what it tells, or of where it was found, by this client comes without a lease: nobody knows
+//!   which was first.
 //! - What is believed of a directory is as it was after this client's last change that was answered, and is not told while a
 //!   further one is under way.
 
@@ -14,11 +15,15 @@ use std::rc::Rc;
 use types::{Fid, FixedMap, Instant, Span};
 use wire::Attr;
 
+use crate::Error;
 use crate::client::Inner;
 use crate::inode::Stat;
 
 /// Directories that are believed; beyond, all of them are forgotten together.
 const DIRS_MAX: usize = 4_096;
+
+/// Changed files that a question under way remembers; with more, all are taken for changed.
+const CHANGED_MAX: usize = 64;
 
 /// Until when, by this client's clock, the servers promise that no other client changes what an answer told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,26 +50,60 @@ struct Ask {
     /// The answer's version says whether it is older than others of its kind.
     is_change: bool,
     crossed: bool,
+    /// What changed since it began.
+    changed: Vec<Fid>,
+}
+
+impl Ask {
+    fn note(&mut self, fid: Fid) {
+        self.crossed |= self.changed.len() >= CHANGED_MAX;
+        if !self.crossed {
+            self.changed.push(fid);
+        }
+    }
+
+    /// Whether what its answer tells of `fid` may be older than a change that was answered before.
+    fn is_crossed(&self, fid: Fid) -> bool {
+        self.crossed || self.changed.contains(&fid)
+    }
 }
 
 impl Beliefs {
     fn ask(&mut self, about: Fid, is_change: bool) -> u64 {
         self.next += 1;
-        self.asking.push(Ask { id: self.next, about, is_change, crossed: false });
+        self.asking.push(Ask { id: self.next, about, is_change, crossed: false, changed: Vec::new() });
         self.next
     }
 
-    /// The question is over; says whether a change crossed it.
-    fn answered(&mut self, id: u64) -> bool {
-        let at = self.asking.iter().position(|ask| ask.id == id);
-        at.is_none_or(|at| self.asking.swap_remove(at).crossed)
+    /// The question is over.
+    fn answered(&mut self, id: u64) -> Option<Ask> {
+        let at = self.asking.iter().position(|ask| ask.id == id)?;
+        Some(self.asking.swap_remove(at))
     }
 
+    /// Whether what an answer that comes now tells of `fid` may be older than a change that was answered before.
+    fn is_crossed(&self, id: u64, fid: Fid) -> bool {
+        self.asking.iter().find(|ask| ask.id == id).is_none_or(|ask| ask.is_crossed(fid))
+    }
+
+    /// A question that no change crossed told of a directory.
+    fn was_told(&mut self, attr: &Attr, until: Instant) {
+        let newer = |(known, end): &(Attr, Instant)| known.version > attr.version && *end > until;
+        if !self.dirs.get(&attr.fid()).is_some_and(newer) {
+            self.keep(attr, until);
+        }
+    }
+
+    /// A change told of its directory, perhaps later than a change after it.
     fn learn(&mut self, attr: &Attr, until: Instant) {
         let known = self.dirs.get(&attr.fid());
         if known.is_some_and(|(known, end)| known.version > attr.version || (known.version == attr.version && *end > until)) {
             return;
         }
+        self.keep(attr, until);
+    }
+
+    fn keep(&mut self, attr: &Attr, until: Instant) {
         if self.dirs.len() >= DIRS_MAX {
             self.dirs.clear();
         }
@@ -91,31 +130,38 @@ impl Beliefs {
                 self.changing.remove(dir);
             }
         }
-        let crossed = self.answered(id);
+        let crossed = self.answered(id).is_none_or(|ask| ask.crossed);
         let unknown = matches!(outcome, Outcome::Unknown);
         match outcome {
             Outcome::Refused => return,
-            Outcome::Done { dir, until } if !scope.crosses_all && !crossed => self.learn(dir, *until),
+            Outcome::Done { dir, until, .. } if !scope.crosses_all && !crossed => self.learn(dir, *until),
             _ if scope.wide || unknown => self.dirs.clear(),
             _ => scope.dirs.iter().for_each(|dir| {
                 self.dirs.remove(dir);
             }),
         }
         let all = scope.crosses_all || unknown;
-        let crosses = |ask: &Ask| all || (!ask.is_change && scope.dirs.contains(&ask.about));
-        self.asking.iter_mut().filter(|ask| crosses(ask)).for_each(|ask| ask.crossed = true);
+        for ask in &mut self.asking {
+            ask.crossed |= all || (!ask.is_change && scope.dirs.contains(&ask.about));
+            if let Outcome::Done { file, .. } = outcome {
+                ask.note(*file);
+            }
+            if !ask.is_change {
+                scope.dirs.iter().for_each(|dir| ask.note(*dir));
+            }
+        }
     }
 }
 
 /// How a change ended.
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
-    /// Nobody waited for the answer.
+    /// There is no answer, or nobody waited for it.
     Unknown,
     /// Nothing has changed.
     Refused,
-    /// The directory then: its attributes and how long they hold, or only its version.
-    Done { dir: Attr, until: Instant },
+    /// The directory then: its attributes and how long they hold, or only its version. And which file it was about.
+    Done { dir: Attr, until: Instant, file: Fid },
 }
 
 /// What a change of this client's is about.
@@ -166,12 +212,12 @@ impl Asking {
     /// How long the answer holds.
     pub(crate) fn told(self, stat: &Stat) -> Lease {
         let mut beliefs = self.inner.beliefs.borrow_mut();
-        if beliefs.answered(self.id) {
+        if beliefs.answered(self.id).is_none_or(|ask| ask.is_crossed(stat.attr.fid())) {
             return Lease::default();
         }
         let lease = lease_of(self.since, stat);
         if stat.attr.is_dir() && lease.attrs > self.since {
-            beliefs.learn(&stat.attr, lease.attrs);
+            beliefs.was_told(&stat.attr, lease.attrs);
         }
         lease
     }
@@ -193,9 +239,11 @@ pub(crate) struct Changing {
 }
 
 impl Changing {
-    /// It was refused.
-    pub(crate) fn refused(mut self) {
-        self.outcome = Outcome::Refused;
+    /// It failed. Only a server's refusal says that nothing has changed.
+    pub(crate) fn failed(mut self, error: &Error) {
+        if error.is_refusal() {
+            self.outcome = Outcome::Refused;
+        }
     }
 
     /// It happened, with this answer: how long that holds.
@@ -203,8 +251,10 @@ impl Changing {
         let version = Attr { version: stat.transno, ..Attr::default() };
         let dir = self.scope.dirs.first().copied().unwrap_or(Fid::ZERO);
         let (dir, lease) = stat.dir.unwrap_or((version.with_fid(dir), Span::ZERO));
-        self.outcome = Outcome::Done { dir, until: self.since + lease };
-        lease_of(self.since, stat)
+        let file = stat.attr.fid();
+        self.outcome = Outcome::Done { dir, until: self.since + lease, file };
+        let crossed = self.inner.beliefs.borrow().is_crossed(self.id, file);
+        if crossed { Lease::default() } else { lease_of(self.since, stat) }
     }
 }
 
@@ -248,6 +298,11 @@ mod tests {
 
     const D: Fid = Fid::ROOT;
     const OTHER: Fid = Fid { oid: 7, ..Fid::ROOT };
+    const FILE: Fid = Fid { oid: 8, ..Fid::ROOT };
+
+    fn crossed(beliefs: &mut Beliefs, ask: u64, fid: Fid) -> bool {
+        beliefs.answered(ask).expect("it was asked").is_crossed(fid)
+    }
 
     fn at(ms: u64) -> Instant {
         Instant::default() + Span::millis(ms)
@@ -258,7 +313,7 @@ mod tests {
     }
 
     fn done(version: u64, until: u64) -> Outcome {
-        Outcome::Done { dir: dir(version), until: at(until) }
+        Outcome::Done { dir: dir(version), until: at(until), file: FILE }
     }
 
     #[test]
@@ -267,12 +322,14 @@ mod tests {
         let (before, scope) = (beliefs.ask(D, false), Scope::entry(D));
         let change = beliefs.begin(&scope);
         let (during, elsewhere) = (beliefs.ask(D, false), beliefs.ask(OTHER, false));
-        assert!(!beliefs.answered(before), "it was answered before the change was");
+        assert!(!crossed(&mut beliefs, before, D), "it was answered before the change was");
         beliefs.end(change, &scope, &done(1, 50));
         let after = beliefs.ask(D, false);
-        assert!(beliefs.answered(during));
-        assert!(!beliefs.answered(after));
-        assert!(!beliefs.answered(elsewhere));
+        assert!(crossed(&mut beliefs, during, D));
+        assert!(!crossed(&mut beliefs, after, D));
+        assert!(!beliefs.is_crossed(elsewhere, OTHER));
+        assert!(beliefs.is_crossed(elsewhere, D), "a lookup of the directory itself, from above");
+        assert!(crossed(&mut beliefs, elsewhere, FILE), "the file through another of its names");
         assert!(beliefs.asking.is_empty());
     }
 
@@ -284,8 +341,8 @@ mod tests {
         let (ask, create) = (beliefs.ask(OTHER, false), beliefs.begin(&inside));
         let rename = beliefs.begin(&scope);
         beliefs.end(rename, &scope, &done(3, 0));
-        assert!(beliefs.answered(ask));
-        beliefs.end(create, &inside, &Outcome::Done { dir: dir(2).with_fid(OTHER), until: at(50) });
+        assert!(crossed(&mut beliefs, ask, OTHER));
+        beliefs.end(create, &inside, &Outcome::Done { dir: dir(2).with_fid(OTHER), until: at(50), file: FILE });
         assert_eq!(beliefs.get(OTHER, at(1)), None, "it may have been moved since");
         assert!(beliefs.changing.is_empty());
     }
@@ -318,6 +375,10 @@ mod tests {
         beliefs.end(change, &chmod, &done(5, 0));
         beliefs.end(create, &scope, &done(4, 70));
         assert_eq!(beliefs.get(D, at(1)), None);
+        let change = beliefs.begin(&scope);
+        beliefs.end(change, &scope, &done(9, 0));
+        beliefs.was_told(&dir(3), at(80));
+        assert_eq!(beliefs.get(D, at(1)), Some((dir(3), at(80))), "whoever asks after it is told what is");
     }
 
     #[test]
@@ -330,7 +391,7 @@ mod tests {
         assert_eq!(beliefs.get(D, at(1)), Some((dir(1), at(50))));
         let (ask, change) = (beliefs.ask(OTHER, false), beliefs.begin(&scope));
         beliefs.end(change, &scope, &Outcome::Unknown);
-        assert!(beliefs.answered(ask));
+        assert!(crossed(&mut beliefs, ask, OTHER));
         assert_eq!(beliefs.get(D, at(1)), None);
     }
 }

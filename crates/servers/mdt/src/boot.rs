@@ -107,7 +107,7 @@ fn prepare(store: &dyn MetaStore, config: &MdtConfig, seed: &Seed) -> Result<(Bo
         set.put(Table::Inodes, Fid::ROOT.to_key(), root(seed.now).encode());
     }
     let known = known_clients(&*view)?;
-    let inherited_until = if known.is_empty() { Instant::default() } else { seed.clock + LEASE };
+    let inherited_until = if epoch == 1 { Instant::default() } else { seed.clock + LEASE };
     let replies = all(&*view, Table::Replies)?;
     let state = State {
         first_file: files.first(),

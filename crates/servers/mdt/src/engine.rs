@@ -132,9 +132,11 @@ impl Engine {
         }
         let transno = if committed { Transno(caller.request.header.transno) } else { history.next() };
         let changed = answer.fid().filter(|fid| tx.changes_inode(*fid));
+        let still_named = lease::still_named(caller, &tx);
         let set = tx.finish(transno);
         let version = changed.and_then(|fid| tx.seen(fid)).map(|inode| inode.attr.version);
         let (effects, changes) = (std::mem::take(&mut tx.effects), std::mem::take(&mut tx.changes));
+        lease::follow(caller, &answer, &still_named, &mut guard.leases);
         let leased = lease::grant(caller, &answer, &mut guard.leases);
         let dir = lease::grant_dir(caller, &tx, &mut guard.leases);
         drop(tx);

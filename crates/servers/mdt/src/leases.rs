@@ -91,6 +91,17 @@ impl Leases {
         (held.until > now && held.client != Some(client)).then_some(held.until)
     }
 
+    /// A name moves: whoever believes it where it was goes on believing it where it is now.
+    pub(crate) fn carry(&mut self, from: Fid, to: Fid, now: Instant) {
+        let Some(held) = self.held.get(&from).copied().filter(|held| held.until > now) else { return };
+        let there = self.held.entry(to).or_insert(held);
+        if there.client != held.client {
+            there.client = None;
+        }
+        there.until = there.until.max(held.until);
+        self.ends.push_back((now + LEASE, to)); // none lasts longer
+    }
+
     /// Until when every change waits for leases of the instance before.
     pub(crate) fn inherited(&self, now: Instant) -> Option<Instant> {
         (self.inherited_until > now).then_some(self.inherited_until)
@@ -186,6 +197,20 @@ mod tests {
         assert_eq!(leases.grant(X, A, at(10)), Span::ZERO);
         assert_eq!(leases.inherited(at(50)), None);
         assert_eq!(leases.grant(X, A, at(50)), LEASE);
+    }
+
+    #[test]
+    fn a_lease_goes_along_with_a_name_that_moves() {
+        let mut leases = leases();
+        let other = Fid { oid: 9, ..X };
+        leases.grant(X, A, at(0));
+        leases.contend(other, at(0));
+        leases.carry(X, other, at(20));
+        assert_eq!(leases.blocks(other, B, at(30)), Some(at(50)), "though it is contended");
+        assert_eq!(leases.blocks(other, A, at(30)), None);
+        leases.carry(X, other, at(50));
+        leases.expire(at(70));
+        assert_eq!((leases.len(), leases.ends.len()), (0, 0));
     }
 
     #[test]

@@ -116,6 +116,11 @@ impl<'a> Tx<'a> {
         self.inodes.insert(inode.fid(), Some(inode));
     }
 
+    /// Whether the file was there before the operation.
+    pub(crate) fn was_there(&self, fid: Fid) -> bool {
+        self.view.get(Table::Inodes, &fid.to_key()).is_ok_and(|found| found.is_some())
+    }
+
     /// An inode as the operation leaves it, if it looked at it.
     pub(crate) fn seen(&self, fid: Fid) -> Option<&Inode> {
         self.inodes.get(&fid).and_then(Option::as_ref)

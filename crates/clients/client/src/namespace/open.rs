@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use endpoint::{Call, Keep};
 use layout::Template;
-use types::{Fid, TargetId};
+use types::{Fid, Instant, TargetId};
 use wire::attr::{S_IFMT, S_IFREG};
 use wire::body::{CreateReq, OpenReq, create, disposition};
 use wire::{Attr, Opcode};
@@ -53,8 +53,11 @@ impl Client {
         let later = if open_flags & flags::O_DELAY_LAYOUT != 0 && striping.is_none() { create::NO_LAYOUT } else { 0 };
         let make = Make { parent, name, mode, rdev: 0, target: b"", striping, open_flags, flags: create::OPEN | later };
         let call = self.0.create_call(ctx, &make)?.keep(Keep::Open);
-        let (file, lease) = self.0.open_by(ctx, Some(parent), self.0.mdt_of(parent), call.into(), open_flags).await?;
+        let (file, mut lease) = self.0.open_by(ctx, Some(parent), self.0.mdt_of(parent), call.into(), open_flags).await?;
         let mut stat = file.attr();
+        if !file.0.made {
+            lease.attrs = Instant::default(); // the kernel takes an answer to a create without asking whether it is old
+        }
         // A file that this call made, or cut, has no bytes: only one that was there must be asked for.
         if open_flags & flags::O_TRUNC == 0 && !file.0.made {
             let inode = &file.0.inode;
@@ -114,7 +117,7 @@ impl Inner {
             let answer = match inner.ask(mdt, call).await {
                 Ok(answer) => answer,
                 Err(error) => {
-                    changing.refused();
+                    changing.failed(&error);
                     return Err(error);
                 }
             };

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
-use wire::body::{CreateReq, DirRep, LookupReq, SetattrReq, UnlinkReq, disposition, setattr as bits};
+use wire::body::{CreateReq, DirRep, LookupReq, RenameReq, SetattrReq, UnlinkReq, disposition, setattr as bits};
 use wire::{Opcode, Request, SizeState, encode_body};
 
 use super::{Answer, AttrAnswer, Extras};
@@ -40,10 +40,45 @@ pub(crate) fn grant_dir(caller: &Caller<'_>, tx: &Tx<'_>, leases: &mut Leases) -
     (lease > Span::ZERO).then(|| encode_body(&told))
 }
 
+/// Files other than directories that lose a name by the operation, or move, and have one afterwards.
+pub(crate) fn still_named(caller: &Caller<'_>, tx: &Tx<'_>) -> Vec<Fid> {
+    if !matches!(caller.request.opcode(), Opcode::MdtRename | Opcode::MdtUnlink) {
+        return Vec::new();
+    }
+    let named = |fid: &Fid| tx.seen(*fid).is_some_and(|inode| !inode.attr.is_dir() && inode.attr.nlink > 0);
+    tx.touched().filter(named).collect()
+}
+
+/// What an operation that succeeds means for leases that are out, and for those to come.
+pub(crate) fn follow(caller: &Caller<'_>, answer: &Answer, still_named: &[Fid], leases: &mut Leases) {
+    let (opcode, clock) = (caller.request.opcode(), caller.clock);
+    match opcode {
+        Opcode::MdtRename => {
+            let body: RenameReq = caller.request.body();
+            let (from, to) = (Fid::from(body.parent), Fid::from(body.new_parent));
+            if from != to {
+                leases.carry(from, to, clock);
+                leases.carry(to, from, clock); // an exchange
+            }
+        }
+        // the kernel of who changes it works with the access list that it has
+        Opcode::MdtSetxattr | Opcode::MdtRemovexattr => {
+            answer.fid().into_iter().for_each(|fid| leases.contend(fid, clock));
+        }
+        _ => {}
+    }
+    // The kernel of who takes one of several names away counts down by itself, perhaps after it was told the new count.
+    let moved = answer.fid().filter(|_| opcode == Opcode::MdtRename);
+    still_named.iter().filter(|fid| Some(**fid) != moved).for_each(|fid| leases.contend(*fid, clock));
+}
+
 /// Whether the attributes are the whole truth: the size is known, or the file is new and only its maker has it. A write
-/// takes set-user-id away without a word to the kernel of the one who wrote.
+/// takes set-user-id away without a word to the kernel of the one who wrote; an access list is kept by the kernel beside them.
 fn is_known(answer: &AttrAnswer) -> bool {
     let attr = &answer.attr;
+    if answer.has_acl {
+        return false;
+    }
     if !attr.is_file() {
         return true;
     }
@@ -68,15 +103,17 @@ pub(crate) fn check(caller: &Caller<'_>, tx: &Tx<'_>, leases: &mut Leases) -> De
         return Ok(());
     }
     let clock = caller.clock;
-    let mut end: Option<Instant> = leases.inherited(clock);
-    for fid in tx.touched() {
-        let Some(until) = leases.blocks(fid, caller.client, clock) else { continue };
-        end = end.max(Some(until));
-        leases.contend(fid, clock);
-        if let Some(inode) = tx.seen(fid).filter(|inode| !inode.attr.is_dir()) {
-            leases.contend(inode.parent, clock);
+    let blocked = tx.touched().filter_map(|fid| leases.blocks(fid, caller.client, clock)).max();
+    if blocked.is_some() {
+        // all that was there, so that nothing is leased again meanwhile and it waits only once
+        for fid in tx.touched().filter(|fid| tx.was_there(*fid)) {
+            leases.contend(fid, clock);
+            if let Some(inode) = tx.seen(fid).filter(|inode| !inode.attr.is_dir()) {
+                leases.contend(inode.parent, clock);
+            }
         }
     }
+    let end: Option<Instant> = leases.inherited(clock).max(blocked);
     end.map_or(Ok(()), |end| Err(OpError::LeasedUntil(end)))
 }
 

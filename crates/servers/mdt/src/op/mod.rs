@@ -24,7 +24,7 @@ use wire::body::{AttrRep, SetattrReq, setattr as bits};
 use wire::{Attr, Opcode, Request, SizeState, encode_body};
 
 use crate::MdtConfig;
-use crate::record::{INODE_ORPHAN, Inode};
+use crate::record::{INODE_HAS_ACL, INODE_ORPHAN, Inode};
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
 use crate::state::{Effect, State};
@@ -68,6 +68,7 @@ pub(crate) struct AttrAnswer {
     pub(crate) stripes: u64,
     /// Directory that it was made in, or moved to.
     pub(crate) parent: Fid,
+    pub(crate) has_acl: bool,
     pub(crate) layout: Vec<u8>,
 }
 
@@ -86,7 +87,8 @@ pub(crate) struct Extras {
 impl AttrAnswer {
     fn new(inode: &Inode, handle: u64, disposition: u32, layout: Vec<u8>) -> AttrAnswer {
         let Inode { attr, mtime_set, stripes, parent, .. } = *inode;
-        AttrAnswer { attr, handle, disposition, mtime_set, stripes, parent, layout }
+        let has_acl = inode.has(INODE_HAS_ACL);
+        AttrAnswer { attr, handle, disposition, mtime_set, stripes, parent, has_acl, layout }
     }
 }
 

@@ -204,6 +204,7 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
     let last = op.replay.as_ref().map_or(set_at(op, body), |first| first.attr.mtime());
     if body.valid & (bits::MTIME | bits::MTIME_NOW) == 0 && (inode.mtime_set..=last).contains(&written) {
         inode.attr.set_mtime(written);
+        inode.attr.set_ctime(written.max(inode.attr.ctime())); // as it was shown while it was dirty
     }
     op.tx.effects.push(Effect::Cleaned(fid));
     Ok(())

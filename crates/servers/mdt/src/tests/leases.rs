@@ -2,7 +2,8 @@
 
 use types::{Errno, Fid, Instant, Span};
 use wire::body::{
-    AttrRep, CloseReq, DirRep, FidReq, LinkReq, LookupReq, OpenReq, RenameReq, SetattrReq, UnlinkReq, setattr as bits,
+    AttrRep, CloseReq, DirRep, FidReq, LinkReq, LookupReq, OpenReq, RenameReq, SetattrReq, SetxattrReq, UnlinkReq,
+    setattr as bits,
 };
 use wire::{Attr, Opcode, decode_body};
 
@@ -161,6 +162,19 @@ fn what_two_clients_are_after_is_not_leased_again() {
 }
 
 #[test]
+fn what_is_made_where_two_clients_are_is_not_contended_itself() {
+    let mut rig = rig();
+    assert!(getattr(&mut rig, Fid::ROOT).lease_ms > 0);
+    let mut made = None;
+    let wait = waited(&mut rig, |rig| {
+        made = Some(rig.create(Fid::ROOT, "d", 0o040_755, None)?.attr.fid());
+        Ok(())
+    });
+    assert_eq!(wait, 50);
+    assert!(getattr(&mut rig, made.expect("it was made")).lease_ms > 0);
+}
+
+#[test]
 fn nothing_is_leased_while_others_may_still_replay() {
     let mut rig = rig();
     rig.create(Fid::ROOT, "f", 0o644, None).expect("room");
@@ -170,4 +184,43 @@ fn nothing_is_leased_while_others_may_still_replay() {
     assert_eq!(look_up(&mut rig, Fid::ROOT, "f").lease_ms, 0);
     rig.recovered();
     assert!(look_up(&mut rig, Fid::ROOT, "f").lease_ms > 0);
+}
+
+#[test]
+fn a_name_that_its_holder_moves_is_believed_where_it_came_to() {
+    let mut rig = rig();
+    let dirs = ["from", "to"].map(|name| rig.create(Fid::ROOT, name, 0o040_755, None).expect("room").attr.fid());
+    let opened = rig.create(dirs[0], "f", 0o644, Some(O_RDWR)).expect("room");
+    later(&rig);
+    // two clients are after the new place, and the file itself is not leased while it is written
+    rig.create(dirs[1], "x", 0o644, None).expect("room");
+    waited(&mut rig, |rig| unlink(rig, dirs[1], "x"));
+    let found = look_up(&mut rig, dirs[0], "f");
+    assert_eq!((found.lease_ms, u64::from(found.name_lease_ms)), (0, LEASE.as_millis()));
+    let body = RenameReq { parent: dirs[0].into(), new_parent: dirs[1].into(), ..RenameReq::default() };
+    rig.call(Opcode::MdtRename, &body, &[b"f", b"g"]).expect("its own");
+    assert_eq!(waited(&mut rig, |rig| unlink(rig, dirs[1], "g")), 50);
+    close(&mut rig, &opened);
+}
+
+#[test]
+fn a_file_that_loses_one_of_its_names_or_has_an_access_list_is_not_leased() {
+    let mut rig = rig();
+    let fid = rig.create(Fid::ROOT, "f", 0o644, None).expect("room").attr.fid();
+    let body = LinkReq { fid: fid.into(), parent: Fid::ROOT.into(), ..LinkReq::default() };
+    rig.call(Opcode::MdtLink, &body, &[b"g"]).expect("room");
+    assert!(getattr(&mut rig, fid).lease_ms > 0);
+    unlink(&mut rig, Fid::ROOT, "g").expect("it is there");
+    assert_eq!(getattr(&mut rig, fid).lease_ms, 0, "the kernel of who removes it counts by itself");
+    let listed = rig.create(Fid::ROOT, "l", 0o644, None).expect("room").attr.fid();
+    assert!(getattr(&mut rig, listed).lease_ms > 0);
+    let mut acl = 2_u32.to_le_bytes().to_vec();
+    for (tag, perm, id) in [(1_u16, 6_u16, u32::MAX), (2, 4, 7), (4, 4, u32::MAX), (0x10, 4, u32::MAX), (0x20, 0, u32::MAX)] {
+        acl.extend([tag.to_le_bytes(), perm.to_le_bytes()].concat());
+        acl.extend(id.to_le_bytes());
+    }
+    let body = SetxattrReq { fid: listed.into(), ..SetxattrReq::default() };
+    rig.call(Opcode::MdtSetxattr, &body, &[b"system.posix_acl_access", &acl]).expect("a good list");
+    later(&rig);
+    assert_eq!(getattr(&mut rig, listed).lease_ms, 0);
 }
