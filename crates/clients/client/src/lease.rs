@@ -14,13 +14,14 @@ use std::rc::Rc;
 
 use types::{Fid, FixedMap, Instant, Span};
 use wire::Attr;
+use wire::attr::ATTR_HAS_XATTR;
 
 use crate::Error;
 use crate::client::Inner;
 use crate::inode::Stat;
 
-/// Directories that are believed; beyond, all of them are forgotten together.
-const DIRS_MAX: usize = 4_096;
+/// Directories that are believed, and files without extended attributes; beyond, all of them are forgotten together.
+const BELIEFS_MAX: usize = 4_096;
 
 /// Changed files that a question under way remembers; with more, all are taken for changed.
 const CHANGED_MAX: usize = 64;
@@ -38,6 +39,8 @@ pub struct Lease {
 #[derive(Default)]
 pub(crate) struct Beliefs {
     dirs: FixedMap<Fid, (Attr, Instant)>,
+    /// Files and directories without extended attributes, until when.
+    bare: FixedMap<Fid, Instant>,
     changing: FixedMap<Fid, u32>,
     asking: Vec<Ask>,
     next: u64,
@@ -104,10 +107,22 @@ impl Beliefs {
     }
 
     fn keep(&mut self, attr: &Attr, until: Instant) {
-        if self.dirs.len() >= DIRS_MAX {
+        if self.dirs.len() >= BELIEFS_MAX {
             self.dirs.clear();
         }
         self.dirs.insert(attr.fid(), (*attr, until));
+    }
+
+    /// A file has no extended attributes.
+    fn is_bare(&mut self, fid: Fid, until: Instant) {
+        if self.bare.len() >= BELIEFS_MAX {
+            self.bare.clear();
+        }
+        self.bare.insert(fid, until);
+    }
+
+    fn has_no_xattrs(&self, fid: Fid, now: Instant) -> bool {
+        !self.changing.contains_key(&fid) && self.bare.get(&fid).is_some_and(|until| *until > now)
     }
 
     fn get(&self, fid: Fid, now: Instant) -> Option<(Attr, Instant)> {
@@ -130,12 +145,18 @@ impl Beliefs {
                 self.changing.remove(dir);
             }
         }
+        scope.dirs.iter().for_each(|fid| {
+            self.bare.remove(fid);
+        });
         let crossed = self.answered(id).is_none_or(|ask| ask.crossed);
         let unknown = matches!(outcome, Outcome::Unknown);
         match outcome {
             Outcome::Refused => return,
             Outcome::Done { dir, until, .. } if !scope.crosses_all && !crossed => self.learn(dir, *until),
-            _ if scope.wide || unknown => self.dirs.clear(),
+            _ if scope.wide || unknown => {
+                self.dirs.clear();
+                self.bare.clear();
+            }
             _ => scope.dirs.iter().for_each(|dir| {
                 self.dirs.remove(dir);
             }),
@@ -216,8 +237,13 @@ impl Asking {
             return Lease::default();
         }
         let lease = lease_of(self.since, stat);
-        if stat.attr.is_dir() && lease.attrs > self.since {
-            beliefs.was_told(&stat.attr, lease.attrs);
+        if lease.attrs > self.since {
+            if stat.attr.is_dir() {
+                beliefs.was_told(&stat.attr, lease.attrs);
+            }
+            if stat.attr.flags & ATTR_HAS_XATTR == 0 {
+                beliefs.is_bare(stat.attr.fid(), lease.attrs);
+            }
         }
         lease
     }
@@ -283,6 +309,12 @@ impl Inner {
     pub(crate) fn changing(self: &Rc<Self>, scope: Scope) -> Changing {
         let id = self.beliefs.borrow_mut().begin(&scope);
         Changing { inner: self.clone(), id, scope, since: self.env.now(), outcome: Outcome::Unknown }
+    }
+
+    /// Whether `name` is an extended attribute that everybody may ask for, of a file that is known to have none.
+    pub(crate) fn is_absent(&self, fid: Fid, name: &[u8]) -> bool {
+        let open_to_all = name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_");
+        open_to_all && self.beliefs.borrow().has_no_xattrs(fid, self.env.now())
     }
 
     /// Attributes of a directory that nobody can have changed, if they are known.
@@ -379,6 +411,18 @@ mod tests {
         beliefs.end(change, &scope, &done(9, 0));
         beliefs.was_told(&dir(3), at(80));
         assert_eq!(beliefs.get(D, at(1)), Some((dir(3), at(80))), "whoever asks after it is told what is");
+    }
+
+    #[test]
+    fn a_file_without_extended_attributes_has_none_until_somebody_here_sets_one() {
+        let mut beliefs = Beliefs::default();
+        beliefs.is_bare(FILE, at(50));
+        assert!(beliefs.has_no_xattrs(FILE, at(49)) && !beliefs.has_no_xattrs(FILE, at(50)));
+        let scope = Scope::attrs(FILE);
+        let change = beliefs.begin(&scope);
+        assert!(!beliefs.has_no_xattrs(FILE, at(1)));
+        beliefs.end(change, &scope, &done(1, 0));
+        assert!(!beliefs.has_no_xattrs(FILE, at(1)));
     }
 
     #[test]

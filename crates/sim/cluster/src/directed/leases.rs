@@ -2,11 +2,11 @@
 //! When a change is answered, nobody else may believe what was before; who asks after that must see it.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use client::{Client, Lease, SetAttr};
+use client::{Client, Ctx, Lease, SetAttr};
 use env::Env;
 use env_sim::{Faults, NodeHandle, Rng};
 use oracle::test_ctx;
@@ -22,6 +22,7 @@ const CLIENTS: usize = 3;
 /// Callers of one client at a time.
 const CALLERS: usize = 2;
 const NAMES: u64 = 4;
+const TAG: &[u8] = b"security.tag";
 /// Calls of one caller in one round.
 const CALLS: u32 = 12;
 
@@ -84,6 +85,8 @@ struct Board {
     names: Vec<(usize, Vec<u8>, Fid, Instant)>,
     /// Version of the last change that was answered.
     changed: BTreeMap<Fid, u64>,
+    /// Files that were given an attribute.
+    tagged: BTreeSet<Fid>,
     /// Files by name, as far as anybody was told.
     files: BTreeMap<Vec<u8>, Fid>,
     leased: usize,
@@ -152,7 +155,7 @@ impl Caller {
     async fn work(self, mut rng: Rng) {
         for _ in 0..CALLS {
             let name = format!("f{}", rng.below(NAMES)).into_bytes();
-            let done = match rng.below(9) {
+            let done = match rng.below(11) {
                 0 | 1 => self.create(name).await,
                 2 => self.unlink(name).await,
                 3 => self.rename(name, format!("f{}", rng.below(NAMES)).into_bytes()).await,
@@ -160,6 +163,8 @@ impl Caller {
                 5 => self.write(name).await,
                 6 => self.look(self.dir).await,
                 7 => self.look_up(name).await,
+                8 => self.tag(name).await,
+                9 => self.look_for_tag(name).await,
                 _ => self.look(self.file(&name)).await,
             };
             self.count(done);
@@ -242,6 +247,25 @@ impl Caller {
         let attr = self.client.setattr(&test_ctx(), fid, &set, None).await?;
         self.changed(fid, attr.version);
         self.look(fid).await
+    }
+
+    async fn tag(&self, name: Vec<u8>) -> client::Result<()> {
+        let fid = self.file(&name);
+        self.client.setxattr(&Ctx::root(), fid, TAG, Bytes::from_static(b"tagged"), 0).await?;
+        self.board.borrow_mut().tagged.insert(fid);
+        Ok(())
+    }
+
+    /// As `ls -l` does: attributes, then what a file may have besides.
+    async fn look_for_tag(&self, name: Vec<u8>) -> client::Result<()> {
+        self.client.lookup(&test_ctx(), self.dir, &name).await?;
+        let fid = self.file(&name);
+        let tagged = self.board.borrow().tagged.contains(&fid);
+        let found = self.client.getxattr(&test_ctx(), fid, TAG).await;
+        if tagged && found.as_ref().is_err_and(|error| error.errno() == Errno::ENODATA) {
+            self.board.borrow_mut().found(format!("client {} does not see an attribute that {fid} has", self.who));
+        }
+        Ok(())
     }
 
     /// Who opens for writing may write at any moment.
