@@ -109,7 +109,8 @@ impl Transport {
     pub(crate) fn renew(&self, peer: &Rc<Peer>, request: Box<Request>) {
         *self.peer.borrow_mut() = Rc::clone(peer);
         self.bulk_id.set(request.header.bulk_id);
-        self.deadline.set(self.deadline.get().max(self.env.now() + self.patience.get()));
+        // whoever asks again counts anew, though it was told to wait longer before
+        self.deadline.set(self.env.now() + self.patience.get());
         *self.newer.borrow_mut() = Some(request);
     }
 
