@@ -1,8 +1,9 @@
 //! Mutation fuzzing of every decoder on stable Rust: `fuzz all SECS` or `fuzz TARGET SECS [SEED]`.
 //!
-//! Each target starts from valid inputs and mutates them (bit flips, cuts, splices, extreme integers). A target fails
-//! by panicking; the input that did it is written to `fuzz-failure-TARGET.bin` and its seed is printed. Where a
-//! decoder has an encoder, what was decoded must encode and decode to the same again.
+//! Each target starts from valid inputs and mutates them (bit flips, cuts, splices, extreme
+//! integers). A target fails by panicking; the input that did it is written to
+//! `fuzz-failure-TARGET.bin` and its seed is printed. Where a decoder has an encoder, what was
+//! decoded must encode and decode to the same again.
 
 mod mutate;
 mod scheduler;
@@ -19,9 +20,13 @@ fn main() -> ExitCode {
     let name = args.first().map_or("all", String::as_str);
     let secs = args.get(1).and_then(|text| text.parse().ok()).unwrap_or(30);
     let seed = args.get(2).and_then(|text| text.parse().ok()).unwrap_or_else(time_seed);
-    let chosen: Vec<_> = TARGETS.iter().filter(|target| name == "all" || target.name == name).collect();
+    let chosen: Vec<_> =
+        TARGETS.iter().filter(|target| name == "all" || target.name == name).collect();
     if chosen.is_empty() {
-        eprintln!("no target '{name}'; there are: {}", TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().join(" "));
+        eprintln!(
+            "no target '{name}'; there are: {}",
+            TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().join(" ")
+        );
         return ExitCode::from(2);
     }
     std::panic::set_hook(Box::new(|_| {}));
@@ -67,8 +72,12 @@ fn run(target: &targets::Target, secs: u64, seed: u64) -> bool {
             Ok(false) => {}
             Err(_) => {
                 let file = format!("fuzz-failure-{}.bin", target.name);
-                let saved = std::fs::write(&file, &input).map_or("could not be saved", |()| "saved");
-                println!("fuzz {}: FAILED after {runs} runs, seed {seed}; input {saved} in {file}", target.name);
+                let saved =
+                    std::fs::write(&file, &input).map_or("could not be saved", |()| "saved");
+                println!(
+                    "fuzz {}: FAILED after {runs} runs, seed {seed}; input {saved} in {file}",
+                    target.name
+                );
                 return false;
             }
         }

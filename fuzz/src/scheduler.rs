@@ -20,12 +20,21 @@ pub(crate) fn rules() -> Vec<Vec<u8>> {
 /// What is understood prints as a rule that is understood, and prints the same again.
 pub(crate) fn rule(input: &[u8]) -> bool {
     let Ok(printed) = nrs::check_tbf_rule(&String::from_utf8_lossy(input)) else { return false };
-    let Some((line, _)) = printed.split_once('\n').filter(|(line, _)| !line.starts_with("default ")) else { return true };
+    let Some((line, _)) =
+        printed.split_once('\n').filter(|(line, _)| !line.starts_with("default "))
+    else {
+        return true;
+    };
     let (words, _) = line.rsplit_once(", ref ").expect("a rule's line ends with its classes");
     // between the conditions and the other pairs stands the rate, without its name
     let (conds, pairs) = words.rsplit_once("} ").expect("conditions end with a brace");
-    let key = if pairs.split(' ').next().is_some_and(|rate| rate.ends_with("/s")) { "bps" } else { "rate" };
-    let again = nrs::check_tbf_rule(&format!("start {conds}}} {key}={pairs}")).expect("what was printed is understood");
+    let key = if pairs.split(' ').next().is_some_and(|rate| rate.ends_with("/s")) {
+        "bps"
+    } else {
+        "rate"
+    };
+    let again = nrs::check_tbf_rule(&format!("start {conds}}} {key}={pairs}"))
+        .expect("what was printed is understood");
     assert_eq!(again, printed);
     true
 }
@@ -98,7 +107,9 @@ pub(crate) fn command(input: &[u8]) -> bool {
         let [reg, hp] = &mut heads;
         let mut all = Partitions { reg: reg.iter_mut().collect(), hp: hp.iter_mut().collect() };
         let moment = Moment { now, seed: seed as u64 };
-        let state = |all: &mut Partitions<'_, Queued>| (all.list(), READ.map(|parameter| all.get(parameter)));
+        let state = |all: &mut Partitions<'_, Queued>| {
+            (all.list(), READ.map(|parameter| all.get(parameter)))
+        };
         let before = state(&mut all);
         let done = if parameter == "nrs_policies" {
             all.select(value, moment).map(|selected| match selected {

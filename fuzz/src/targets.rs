@@ -1,4 +1,5 @@
-//! The decoders, each with valid inputs to start from and a check that says whether an input was accepted.
+//! The decoders, each with valid inputs to start from and a check that says whether an input was
+//! accepted.
 
 use bytes::Bytes;
 use wire::{CrcMode, Frame, FrameKind, Opcode, Reply, Request};
@@ -26,7 +27,11 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "superblock", corpus: superblocks, check: superblock },
     Target { name: "parameters", corpus: parameters, check: parameter },
     Target { name: "tbf_rule", corpus: crate::scheduler::rules, check: crate::scheduler::rule },
-    Target { name: "nrs_commands", corpus: crate::scheduler::commands, check: crate::scheduler::command },
+    Target {
+        name: "nrs_commands",
+        corpus: crate::scheduler::commands,
+        check: crate::scheduler::command,
+    },
     Target { name: "fuse", corpus: kernel_requests, check: kernel_request },
 ];
 
@@ -55,7 +60,9 @@ fn lst_control(input: &[u8]) -> bool {
     let Some(control) = wire::config::decode::<wire::lst::Control>(input) else { return false };
     assert_eq!(wire::config::decode(&wire::config::encode(&control)), Some(control.clone()));
     let mut member = lst::Member::new();
-    for before in lst_controls().into_iter().take(3).filter_map(|bytes| wire::config::decode(&bytes)) {
+    for before in
+        lst_controls().into_iter().take(3).filter_map(|bytes| wire::config::decode(&bytes))
+    {
         member.handle(before, types::Instant(1));
     }
     let (told, _) = member.handle(control, types::Instant(2));
@@ -67,7 +74,8 @@ fn lst_tolds() -> Vec<Vec<u8>> {
     use wire::lst::{Done, Net, Stat, Told};
     let done = Done { count: 3, bytes: 4_096, latency: vec![(1, 2), (9, 1)] };
     let net = Net { send_count: 1, recv_count: 2, send_bytes: 3, recv_bytes: 4 };
-    let stat = Stat { now_ns: 5, net, done: [done.clone(), done, Done::default()], ..Stat::default() };
+    let stat =
+        Stat { now_ns: 5, net, done: [done.clone(), done, Done::default()], ..Stat::default() };
     let busy = Told::Busy { name: "rw".to_owned(), session: LST_SESSION };
     let all = [Told::Done, busy, Told::Refused(22), Told::Running(8), Told::Stat(Box::new(stat))];
     all.map(|told| wire::config::encode(&told).to_vec()).to_vec()
@@ -78,7 +86,8 @@ fn lst_told(input: &[u8]) -> bool {
     let Some(told) = wire::config::decode::<wire::lst::Told>(input) else { return false };
     assert_eq!(wire::config::decode(&wire::config::encode(&told)), Some(told.clone()));
     if let wire::lst::Told::Stat(stat) = told {
-        let nodes: Vec<_> = lst::Interval::between(&wire::lst::Stat::default(), &stat).into_iter().collect();
+        let nodes: Vec<_> =
+            lst::Interval::between(&wire::lst::Stat::default(), &stat).into_iter().collect();
         let _ = lst::render_net("fuzz", &nodes, lst::RateOptions::default());
         let _ = lst::render_rpc("fuzz", &nodes);
     }
@@ -86,8 +95,18 @@ fn lst_told(input: &[u8]) -> bool {
 }
 
 fn frames() -> Vec<Vec<u8>> {
-    let kinds = [FrameKind::Request, FrameKind::Reply, FrameKind::BulkPull, FrameKind::BulkData, FrameKind::Heartbeat];
-    kinds.map(|kind| Frame::new(kind, 7, Bytes::from_static(b"payload")).encode(CrcMode::All).to_vec()).to_vec()
+    let kinds = [
+        FrameKind::Request,
+        FrameKind::Reply,
+        FrameKind::BulkPull,
+        FrameKind::BulkData,
+        FrameKind::Heartbeat,
+    ];
+    kinds
+        .map(|kind| {
+            Frame::new(kind, 7, Bytes::from_static(b"payload")).encode(CrcMode::All).to_vec()
+        })
+        .to_vec()
 }
 
 fn frame(input: &[u8]) -> bool {
@@ -120,7 +139,11 @@ fn hello(input: &[u8]) -> bool {
 
 fn requests() -> Vec<Vec<u8>> {
     let request = |opcode: &Opcode| {
-        let bufs = vec![Bytes::from(vec![1; 64]), Bytes::from_static(b"name"), Bytes::from_static(b"other name")];
+        let bufs = vec![
+            Bytes::from(vec![1; 64]),
+            Bytes::from_static(b"name"),
+            Bytes::from_static(b"other name"),
+        ];
         let mut request = Request::new(*opcode, bufs);
         request.groups = vec![4, 24, 27];
         request.header.xid = 77;
@@ -132,7 +155,8 @@ fn requests() -> Vec<Vec<u8>> {
 fn request(input: &[u8]) -> bool {
     let Ok(request) = Request::decode(&Bytes::copy_from_slice(input)) else { return false };
     decode_every_body(&request);
-    let again = Request::decode(&request.to_frame().into_payload()).expect("our own encoding decodes");
+    let again =
+        Request::decode(&request.to_frame().into_payload()).expect("our own encoding decodes");
     assert_eq!((again.groups, again.bufs), (request.groups, request.bufs));
     true
 }
@@ -153,7 +177,8 @@ fn decode_every_body(request: &Request) {
 
 fn replies() -> Vec<Vec<u8>> {
     let request = Request::new(Opcode::MdtLookup, Vec::new());
-    let reply = Reply::ok(&request.header, vec![Bytes::from(vec![3; 152]), Bytes::from_static(b"layout")]);
+    let reply =
+        Reply::ok(&request.header, vec![Bytes::from(vec![3; 152]), Bytes::from_static(b"layout")]);
     vec![
         reply.to_frame().into_payload().to_vec(),
         Reply::error(&request.header, types::Errno::ENOENT).to_frame().into_payload().to_vec(),
@@ -223,7 +248,8 @@ fn lov(input: &[u8]) -> bool {
 }
 
 fn layouts() -> Vec<Vec<u8>> {
-    let template = layout::Template { stripe_count: 2, osts: vec![1, 3], ..layout::Template::default() };
+    let template =
+        layout::Template { stripe_count: 2, osts: vec![1, 3], ..layout::Template::default() };
     let file = layout::Layout {
         stripe_size: 1 << 20,
         stripe_count: 2,
@@ -246,9 +272,16 @@ fn layout_record(input: &[u8]) -> bool {
 }
 
 fn names() -> Vec<Vec<u8>> {
-    ["[0x200000401:0x1:0x0]", "10.0.0.1:988@tcp", "testfs-OST0002_UUID", "172.18.1.128@o2ib3", "0@lo", "MGS"]
-        .map(|text| text.as_bytes().to_vec())
-        .to_vec()
+    [
+        "[0x200000401:0x1:0x0]",
+        "10.0.0.1:988@tcp",
+        "testfs-OST0002_UUID",
+        "172.18.1.128@o2ib3",
+        "0@lo",
+        "MGS",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
 }
 
 fn name(input: &[u8]) -> bool {
@@ -266,9 +299,14 @@ fn name(input: &[u8]) -> bool {
 }
 
 fn nid_lists() -> Vec<Vec<u8>> {
-    ["192.168.1.[1-253/2]@o2ib 192.168.*.[0-9,20]@tcp 0@lo", "10.1.0.0/16@tcp1 *@o2ib", "*", "10.0.0.[8,10,12-16]@tcp"]
-        .map(|text| text.as_bytes().to_vec())
-        .to_vec()
+    [
+        "192.168.1.[1-253/2]@o2ib 192.168.*.[0-9,20]@tcp 0@lo",
+        "10.1.0.0/16@tcp1 *@o2ib",
+        "*",
+        "10.0.0.[8,10,12-16]@tcp",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
 }
 
 /// What is listed matches, and a list prints as one that is equal.
@@ -281,7 +319,8 @@ fn nid_list(input: &[u8]) -> bool {
     true
 }
 
-/// Inode, directory entry, destroy, object and tombstone records begin with type, version and length.
+/// Inode, directory entry, destroy, object and tombstone records begin with type, version and
+/// length.
 fn records() -> Vec<Vec<u8>> {
     let sized = |kind: u8, len: u16| {
         let mut record = vec![kind, 1];
@@ -293,7 +332,10 @@ fn records() -> Vec<Vec<u8>> {
 }
 
 fn record(input: &[u8]) -> bool {
-    let client = service::ClientRecord::decode(input.get(..16).unwrap_or_default(), input.get(16..).unwrap_or_default());
+    let client = service::ClientRecord::decode(
+        input.get(..16).unwrap_or_default(),
+        input.get(16..).unwrap_or_default(),
+    );
     mdt::decode_any(input) | ost::decode_any(input) | client.is_some()
 }
 
@@ -301,7 +343,10 @@ fn superblocks() -> Vec<Vec<u8>> {
     let fsname = "testfs".parse().expect("a name");
     let mgs = vec!["127.0.0.2@tcp".parse().expect("a NID"); 2];
     let target = types::TargetId::ost(3);
-    vec![osd_disk::superblock::Superblock::new(fsname, target, 5, mgs, types::Timespec::new(1, 2)).encode()]
+    vec![
+        osd_disk::superblock::Superblock::new(fsname, target, 5, mgs, types::Timespec::new(1, 2))
+            .encode(),
+    ]
 }
 
 fn superblock(input: &[u8]) -> bool {
@@ -313,7 +358,8 @@ fn superblock(input: &[u8]) -> bool {
         let crc = crc32c::crc32c(&sealed[..length]).to_le_bytes();
         sealed[12..16].copy_from_slice(&crc);
     }
-    osd_disk::superblock::Superblock::decode(input).is_ok() | osd_disk::superblock::Superblock::decode(&sealed).is_ok()
+    osd_disk::superblock::Superblock::decode(input).is_ok()
+        | osd_disk::superblock::Superblock::decode(&sealed).is_ok()
 }
 
 fn parameters() -> Vec<Vec<u8>> {

@@ -22,19 +22,31 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const STRANGERS: &[&str] = &["logic", "servers"];
 
 /// Only these folders may name a body of the environment or of the store outside tests.
-const BODIES: &[(&str, &[&str])] = &[("env-os", &["tools"]), ("env-sim", &["sim"]), ("osd-disk", &["tools"])];
+const BODIES: &[(&str, &[&str])] =
+    &[("env-os", &["tools"]), ("env-sim", &["sim"]), ("osd-disk", &["tools"])];
 
-/// The one exception that the layout of the workspace allows: placement speaks of layouts, which are base.
+/// The one exception that the layout of the workspace allows: placement speaks of layouts, which
+/// are base.
 pub(crate) fn check() -> Result<()> {
-    let metadata: Value = serde_json::from_str(&run::output("cargo", &["metadata", "--no-deps", "--format-version", "1"])?)?;
+    let metadata: Value = serde_json::from_str(&run::output(
+        "cargo",
+        &["metadata", "--no-deps", "--format-version", "1"],
+    )?)?;
     let packages = metadata["packages"].as_array().context("metadata lists packages")?;
     let folders: Vec<(String, String)> = packages.iter().filter_map(folder_of).collect();
-    let folder = |name: &str| folders.iter().find(|(package, _)| package == name).map(|(_, folder)| folder.as_str());
+    let folder = |name: &str| {
+        folders.iter().find(|(package, _)| package == name).map(|(_, folder)| folder.as_str())
+    };
     let mut wrong = Vec::new();
     for package in packages {
         let Some((name, from)) = folder_of(package) else { continue };
-        for dependency in package["dependencies"].as_array().context("a package lists dependencies")? {
-            let (Some(to), kind) = (dependency["name"].as_str(), dependency["kind"].as_str()) else { continue };
+        for dependency in
+            package["dependencies"].as_array().context("a package lists dependencies")?
+        {
+            let (Some(to), kind) = (dependency["name"].as_str(), dependency["kind"].as_str())
+            else {
+                continue;
+            };
             if let (Some(to_folder), None) = (folder(to), kind)
                 && !allowed(&from, &name, to_folder, to)
             {
@@ -42,7 +54,11 @@ pub(crate) fn check() -> Result<()> {
             }
         }
     }
-    if wrong.is_empty() { Ok(()) } else { bail!("arrows that ARCHITECTURE.md does not have:\n  {}", wrong.join("\n  ")) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        bail!("arrows that ARCHITECTURE.md does not have:\n  {}", wrong.join("\n  "))
+    }
 }
 
 fn allowed(from: &str, name: &str, to_folder: &str, to: &str) -> bool {

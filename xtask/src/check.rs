@@ -28,7 +28,13 @@ type Stage = (&'static str, fn(Scale) -> Result<()>);
 
 const STAGES: &[Stage] = &[
     ("fmt", |_| run("cargo", &["fmt", "--all", "--check"], &[])),
-    ("clippy", |_| run("cargo", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], &[])),
+    ("clippy", |_| {
+        run(
+            "cargo",
+            &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
+            &[],
+        )
+    }),
     ("tidy", |_| tidy::tidy()),
     ("test", |_| run("cargo", &["test", "--workspace", "--exclude", "mounted", "--quiet"], &[])),
     ("release", |_| {
@@ -64,17 +70,21 @@ const STAGES: &[Stage] = &[
 /// `cargo xtask check [STAGE...]`.
 pub(crate) fn check(args: &[String]) -> Result<()> {
     let scale = if args.iter().any(|arg| arg == "--full") { FULL } else { CI };
-    let wanted: Vec<&str> = args.iter().map(String::as_str).filter(|arg| *arg != "--full").collect();
+    let wanted: Vec<&str> =
+        args.iter().map(String::as_str).filter(|arg| *arg != "--full").collect();
     if wanted == ["--list"] {
         STAGES.iter().for_each(|(name, _)| println!("{name}"));
         return Ok(());
     }
-    if let Some(unknown) = wanted.iter().find(|name| STAGES.iter().all(|(stage, _)| stage != *name)) {
+    if let Some(unknown) = wanted.iter().find(|name| STAGES.iter().all(|(stage, _)| stage != *name))
+    {
         bail!("no stage is called '{unknown}'; `cargo xtask check --list` names them");
     }
     let before = Machine::now();
     let mut times: Vec<(&str, Duration)> = Vec::new();
-    for (name, stage) in STAGES.iter().filter(|(name, _)| wanted.is_empty() || wanted.contains(name)) {
+    for (name, stage) in
+        STAGES.iter().filter(|(name, _)| wanted.is_empty() || wanted.contains(name))
+    {
         eprintln!("== {name}");
         let start = Instant::now();
         let outcome = stage(scale);
@@ -117,7 +127,8 @@ fn mounted_tests(scale: Scale, name: Option<&str>) -> Result<()> {
     // apart from the daemons that this machine runs already
     let sockets = std::env::temp_dir().join(format!("nacre-check-{}", std::process::id()));
     let sockets = sockets.to_string_lossy();
-    let envs = [("NACRE_BIN", "target/release/nacre"), ("NACRE_FULL", full), ("NACRE_RUN", &*sockets)];
+    let envs =
+        [("NACRE_BIN", "target/release/nacre"), ("NACRE_FULL", full), ("NACRE_RUN", &*sockets)];
     let outcome = run_within(limit, "cargo", &args, &envs);
     let _none_was_made = std::fs::remove_dir_all(&*sockets);
     outcome
@@ -139,7 +150,11 @@ pub(crate) fn fuzz(args: &[String]) -> Result<()> {
 
 /// `cargo xtask mounted [NAME]`.
 pub(crate) fn mounted(args: &[String]) -> Result<()> {
-    run("cargo", &["build", "--release", "--quiet", "-p", "nacre", "-p", "client", "--bins", "--examples"], &[])?;
+    run(
+        "cargo",
+        &["build", "--release", "--quiet", "-p", "nacre", "-p", "client", "--bins", "--examples"],
+        &[],
+    )?;
     let before = Machine::now();
     mounted_tests(CI, args.first().map(String::as_str))?;
     Machine::compare(&before)

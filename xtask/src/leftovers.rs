@@ -15,7 +15,9 @@ impl Machine {
     pub(crate) fn now() -> Machine {
         let mut lines = Vec::new();
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        lines.extend(mounts.lines().filter(|line| is_ours(line)).map(|line| format!("mount {line}")));
+        lines.extend(
+            mounts.lines().filter(|line| is_ours(line)).map(|line| format!("mount {line}")),
+        );
         if let Ok(loops) = run::output("losetup", &["-a"]) {
             lines.extend(loops.lines().map(|line| format!("loop {line}")));
         }
@@ -42,7 +44,9 @@ impl Machine {
 }
 
 fn is_ours(line: &str) -> bool {
-    line.contains(" fuse.nacre ") || line.contains("/dev/loop") || (line.contains(" fuse") && !line.contains("fusectl"))
+    line.contains(" fuse.nacre ")
+        || line.contains("/dev/loop")
+        || (line.contains(" fuse") && !line.contains("fusectl"))
 }
 
 fn processes() -> Vec<String> {
@@ -51,7 +55,10 @@ fn processes() -> Vec<String> {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
         let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let words: Vec<_> = command.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-        let program = words.first().map(|word| word.rsplit('/').next().unwrap_or("").to_owned()).unwrap_or_default();
+        let program = words
+            .first()
+            .map(|word| word.rsplit('/').next().unwrap_or("").to_owned())
+            .unwrap_or_default();
         if program == "nacre" {
             found.push(format!("process {pid} {}", words.join(" ")));
         }

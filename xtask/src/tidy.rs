@@ -33,7 +33,8 @@ pub(crate) fn tidy() -> Result<()> {
             wrong.push(format!("{document}: missing"));
         }
     }
-    let files = run::output("git", &["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"])?;
+    let files =
+        run::output("git", &["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"])?;
     for file in files.lines().filter(|file| run::root().join(file).exists()) {
         look_at(file, &fs::read_to_string(run::root().join(file))?, &mut wrong);
     }

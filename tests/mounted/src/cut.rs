@@ -41,7 +41,15 @@ impl Disk {
 
     /// Mounts it (again).
     pub fn mount(&mut self) {
-        command("mount", &["-o", "loop,errors=remount-ro", &self.image.to_string_lossy(), &self.dir.to_string_lossy()]);
+        command(
+            "mount",
+            &[
+                "-o",
+                "loop,errors=remount-ro",
+                &self.image.to_string_lossy(),
+                &self.dir.to_string_lossy(),
+            ],
+        );
         self.mounted = true;
     }
 
@@ -57,10 +65,15 @@ impl Disk {
 
     /// The kernel finds an error in the file system and makes it read-only, open files or not.
     pub fn turn_read_only(&self) {
-        let output = Command::new("findmnt").args(["-no", "SOURCE"]).arg(&self.dir).output().expect("findmnt");
+        let output = Command::new("findmnt")
+            .args(["-no", "SOURCE"])
+            .arg(&self.dir)
+            .output()
+            .expect("findmnt");
         let device = String::from_utf8(output.stdout).expect("a device's name");
         let name = device.trim().trim_start_matches("/dev/");
-        fs::write(format!("/sys/fs/ext4/{name}/trigger_fs_error"), "a disk that went bad\n").expect("ext4's own switch");
+        fs::write(format!("/sys/fs/ext4/{name}/trigger_fs_error"), "a disk that went bad\n")
+            .expect("ext4's own switch");
         let probe = File::create(self.dir.join("probe"));
         let errno = probe.expect_err("it is read-only").raw_os_error();
         assert_eq!(errno, Some(libc::EROFS));
@@ -103,6 +116,13 @@ impl Drop for Disk {
 }
 
 fn command(program: &str, args: &[&str]) {
-    let output = Command::new(program).args(args).output().unwrap_or_else(|error| panic!("{program}: {error}"));
-    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(program)
+        .args(args)
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(
+        output.status.success(),
+        "{program} {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

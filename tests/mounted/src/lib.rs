@@ -1,7 +1,9 @@
-//! A whole file system under test: `nacre up --separate` on a scratch directory, with hands to kill, cut and watch it.
+//! A whole file system under test: `nacre up --separate` on a scratch directory, with hands to
+//! kill, cut and watch it.
 //!
-//! Everything here is real: processes, sockets, files, a FUSE mount. A fixture cleans up when dropped, also when the
-//! test panics. Where FUSE or root is missing the fixture fails: a skipped test is no test.
+//! Everything here is real: processes, sockets, files, a FUSE mount. A fixture cleans up when
+//! dropped, also when the test panics. Where FUSE or root is missing the fixture fails: a skipped
+//! test is no test.
 
 pub mod cut;
 pub mod load;
@@ -17,14 +19,16 @@ use std::time::{Duration, Instant};
 
 use fusedev::{Transport, UringOffer};
 
-/// How long a file system may take to come up, and an operation to come back, before a test gives up on it.
+/// How long a file system may take to come up, and an operation to come back, before a test gives
+/// up on it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The binary under test: `NACRE_BIN`, else the release build.
 #[must_use]
 pub fn nacre_bin() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let path = std::env::var_os("NACRE_BIN").map_or_else(|| PathBuf::from("target/release/nacre"), PathBuf::from);
+    let path = std::env::var_os("NACRE_BIN")
+        .map_or_else(|| PathBuf::from("target/release/nacre"), PathBuf::from);
     let path = if path.is_absolute() { path } else { root.join(path) };
     assert!(path.exists(), "{} is missing: cargo build --release -p nacre", path.display());
     path.canonicalize().expect("it exists")
@@ -86,7 +90,8 @@ pub fn transports() -> Vec<Transport> {
 }
 
 fn offer(transport: Transport) -> Option<UringOffer> {
-    (transport == Transport::Uring).then(|| UringOffer::make().expect("root, and a kernel that has it"))
+    (transport == Transport::Uring)
+        .then(|| UringOffer::make().expect("root, and a kernel that has it"))
 }
 
 fn word(transport: Transport) -> &'static str {
@@ -109,13 +114,15 @@ pub struct Up {
 }
 
 impl Up {
-    /// A fresh file system of the default shape, whose servers may be killed as often as the test likes.
+    /// A fresh file system of the default shape, whose servers may be killed as often as the test
+    /// likes.
     #[must_use]
     pub fn new(name: &str) -> Up {
         Up::over(Transport::Auto, name)
     }
 
-    /// The same with every mount over this transport. The module parameter is what it was when the mount is there.
+    /// The same with every mount over this transport. The module parameter is what it was when the
+    /// mount is there.
     #[must_use]
     pub fn over(transport: Transport, name: &str) -> Up {
         let offer = offer(transport);
@@ -126,14 +133,16 @@ impl Up {
         up
     }
 
-    /// In `scratch`; data in `data` where given (a loop mount, say), else below the scratch directory.
+    /// In `scratch`; data in `data` where given (a loop mount, say), else below the scratch
+    /// directory.
     #[must_use]
     pub fn with(scratch: Scratch, data: Option<PathBuf>, args: &[&str]) -> Up {
         let data = data.unwrap_or_else(|| scratch.path().join("data"));
         let mount = scratch.path().join("mnt");
         let log = scratch.path().join("up.log");
         let child = spawn_up(&data, &mount, &log, args);
-        let mut up = Up { child, scratch, mount, data, more: Vec::new(), log, transport: Transport::Auto };
+        let mut up =
+            Up { child, scratch, mount, data, more: Vec::new(), log, transport: Transport::Auto };
         up.wait_mounted();
         up
     }
@@ -143,7 +152,11 @@ impl Up {
         while !is_mounted(&self.mount) {
             let ended = self.child.try_wait().expect("our child");
             assert!(ended.is_none(), "nacre up ended with {ended:?}:\n{}", self.log_text());
-            assert!(start.elapsed() < PATIENCE, "nacre up did not mount in {PATIENCE:?}:\n{}", self.log_text());
+            assert!(
+                start.elapsed() < PATIENCE,
+                "nacre up did not mount in {PATIENCE:?}:\n{}",
+                self.log_text()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -195,9 +208,14 @@ impl Up {
     pub fn second_mount_with(&mut self, last: u8, options: &str) -> PathBuf {
         let dir = self.scratch.path().join(format!("mnt{last}"));
         fs::create_dir_all(&dir).expect("a mount point");
-        let options = format!("nid=127.0.0.{last}@tcp,transport={},{options}", word(self.transport));
+        let options =
+            format!("nid=127.0.0.{last}@tcp,transport={},{options}", word(self.transport));
         let offer = offer(self.transport);
-        let status = Command::new(nacre_bin()).args(["mount", &self.address()]).arg(&dir).args(["-o", &options]).status();
+        let status = Command::new(nacre_bin())
+            .args(["mount", &self.address()])
+            .arg(&dir)
+            .args(["-o", &options])
+            .status();
         drop(offer);
         assert!(status.expect("nacre starts").success(), "nacre mount failed");
         assert!(is_mounted(&dir), "nacre mount returned before the mount was there");
@@ -219,7 +237,11 @@ impl Up {
             if let Some(pid) = self.find_server(name) {
                 return pid;
             }
-            assert!(start.elapsed() < PATIENCE, "no server for {name} in {PATIENCE:?}:\n{}", self.log_text());
+            assert!(
+                start.elapsed() < PATIENCE,
+                "no server for {name} in {PATIENCE:?}:\n{}",
+                self.log_text()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -228,7 +250,10 @@ impl Up {
         let wanted = self.target(name);
         processes()
             .into_iter()
-            .find(|(_, words)| words.iter().any(|word| word == "serve") && words.iter().any(|word| Path::new(word) == wanted))
+            .find(|(_, words)| {
+                words.iter().any(|word| word == "serve")
+                    && words.iter().any(|word| Path::new(word) == wanted)
+            })
             .map(|(pid, _)| pid)
     }
 
@@ -237,7 +262,8 @@ impl Up {
         kill(self.server(name), libc::SIGKILL);
     }
 
-    /// kill -9 of everything at once: up, servers, client daemons. Only the holders of the mounts live on, to detach them.
+    /// kill -9 of everything at once: up, servers, client daemons. Only the holders of the mounts
+    /// live on, to detach them.
     pub fn kill_everything(&mut self) {
         let mut pids: Vec<u32> = self.family();
         pids.push(self.child.id());
@@ -245,9 +271,13 @@ impl Up {
         let _ = self.child.wait();
         let start = Instant::now();
         while is_mounted(&self.mount) || pids.iter().any(|pid| is_alive(*pid)) {
-            let alive: Vec<_> = processes().into_iter().filter(|(pid, _)| pids.contains(pid)).collect();
+            let alive: Vec<_> =
+                processes().into_iter().filter(|(pid, _)| pids.contains(pid)).collect();
             let mounted = is_mounted(&self.mount);
-            assert!(start.elapsed() < PATIENCE, "after kill -9 of everything: mounted {mounted}, alive {alive:?}");
+            assert!(
+                start.elapsed() < PATIENCE,
+                "after kill -9 of everything: mounted {mounted}, alive {alive:?}"
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -261,8 +291,8 @@ impl Up {
     /// SIGTERM; waits for the clean end.
     pub fn stop(&mut self) {
         kill(self.child.id(), libc::SIGTERM);
-        let status =
-            wait_bounded(&mut self.child).unwrap_or_else(|| panic!("up did not end in {PATIENCE:?}:\n{}", self.log_text()));
+        let status = wait_bounded(&mut self.child)
+            .unwrap_or_else(|| panic!("up did not end in {PATIENCE:?}:\n{}", self.log_text()));
         assert!(status.success(), "up ended with {status}:\n{}", self.log_text());
         assert!(!is_mounted(&self.mount), "up left its mount behind");
     }
@@ -274,8 +304,12 @@ impl Up {
         let own = std::process::id();
         processes()
             .into_iter()
-            .filter(|(pid, words)| *pid != own && words.first().is_some_and(|word| word.ends_with("nacre")))
-            .filter(|(_, words)| words.iter().any(|word| word.contains(&scratch) || word.contains(&data)))
+            .filter(|(pid, words)| {
+                *pid != own && words.first().is_some_and(|word| word.ends_with("nacre"))
+            })
+            .filter(|(_, words)| {
+                words.iter().any(|word| word.contains(&scratch) || word.contains(&data))
+            })
             .filter(|(pid, _)| !is_holder(*pid))
             .map(|(pid, _)| pid)
             .collect()
@@ -299,14 +333,19 @@ impl Up {
         self.try_tool(&words).map(drop)
     }
 
-    /// Runs `lfs`, `lctl` or another subcommand against this file system and returns what it printed.
+    /// Runs `lfs`, `lctl` or another subcommand against this file system and returns what it
+    /// printed.
     #[must_use]
     pub fn tool(&self, args: &[&str]) -> String {
         self.try_tool(args).unwrap_or_else(|error| panic!("nacre {args:?}: {error}"))
     }
 
     fn try_tool(&self, args: &[impl AsRef<std::ffi::OsStr>]) -> Result<String, String> {
-        let output = Command::new(nacre_bin()).args(args).current_dir(&self.mount).output().expect("nacre starts");
+        let output = Command::new(nacre_bin())
+            .args(args)
+            .current_dir(&self.mount)
+            .output()
+            .expect("nacre starts");
         if output.status.success() {
             return Ok(String::from_utf8(output.stdout).expect("text"));
         }
@@ -343,7 +382,11 @@ fn tails(dir: &Path) -> String {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let text = fs::read_to_string(entry.path()).unwrap_or_default();
         let lines: Vec<_> = text.lines().collect();
-        out.push_str(&format!("== {}\n{}\n", entry.path().display(), lines[lines.len().saturating_sub(15)..].join("\n")));
+        out.push_str(&format!(
+            "== {}\n{}\n",
+            entry.path().display(),
+            lines[lines.len().saturating_sub(15)..].join("\n")
+        ));
     }
     out
 }
@@ -385,7 +428,10 @@ pub fn kill(pid: u32, signal: i32) {
 #[must_use]
 pub fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next()).is_some_and(|state| state != 'Z' && state != 'X')
+    stat.rsplit(')')
+        .next()
+        .and_then(|rest| rest.trim().chars().next())
+        .is_some_and(|state| state != 'Z' && state != 'X')
 }
 
 /// Whether the process only holds a mount, to detach it when its daemon dies.
@@ -412,8 +458,10 @@ pub fn processes() -> Vec<(u32, Vec<String>)> {
         if let Ok(mut file) = fs::File::open(entry.path().join("cmdline")) {
             let _ = file.read_to_end(&mut bytes);
         }
-        let words =
-            bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty()).map(|word| String::from_utf8_lossy(word).into_owned());
+        let words = bytes
+            .split(|byte| *byte == 0)
+            .filter(|word| !word.is_empty())
+            .map(|word| String::from_utf8_lossy(word).into_owned());
         if is_alive(pid) {
             found.push((pid, words.collect()));
         }
@@ -423,7 +471,11 @@ pub fn processes() -> Vec<(u32, Vec<String>)> {
 
 /// Runs a shell script in `dir`; fails the test where it fails.
 pub fn shell(dir: &Path, script: &str) -> String {
-    let output = Command::new("bash").args(["-euo", "pipefail", "-c", script]).current_dir(dir).output().expect("bash");
+    let output = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", script])
+        .current_dir(dir)
+        .output()
+        .expect("bash");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),

@@ -26,14 +26,21 @@ struct Shared {
 }
 
 impl Load {
-    /// `threads` threads on files in `dir`, in blocks of `block` bytes; every fourth operation reads.
+    /// `threads` threads on files in `dir`, in blocks of `block` bytes; every fourth operation
+    /// reads.
     #[must_use]
     pub fn start(dir: &Path, threads: u64, block: usize) -> Load {
         let (stop, shared) = (Arc::<AtomicBool>::default(), Arc::<Shared>::default());
         let threads = (0..threads)
             .map(|thread| {
                 let path = dir.join(format!("load{thread}"));
-                let file = File::options().read(true).write(true).create(true).truncate(false).open(path).expect("a file");
+                let file = File::options()
+                    .read(true)
+                    .write(true)
+                    .create(true)
+                    .truncate(false)
+                    .open(path)
+                    .expect("a file");
                 let (stop, shared) = (Arc::clone(&stop), Arc::clone(&shared));
                 std::thread::spawn(move || work(&file, block, &stop, &shared))
             })
@@ -90,7 +97,10 @@ fn work(file: &File, block: usize, stop: &AtomicBool, shared: &Shared) {
         if round % 4 == 3 && written[at as usize] != 0 {
             file.read_exact_at(&mut buffer, at * block as u64).expect("read");
             let stamp = written[at as usize];
-            assert!(buffer.iter().all(|byte| *byte == stamp), "block {at} is not what was written last");
+            assert!(
+                buffer.iter().all(|byte| *byte == stamp),
+                "block {at} is not what was written last"
+            );
         } else {
             let stamp = (round % 255 + 1) as u8;
             buffer.fill(stamp);

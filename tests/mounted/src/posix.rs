@@ -19,8 +19,16 @@ pub fn rename2(from: &Path, to: &Path, flags: u32) -> io::Result<()> {
     let (from, to) = (c_path(from), c_path(to));
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: both paths are NUL-terminated and outlive the call
-    let outcome =
-        unsafe { libc::syscall(libc::SYS_renameat2, libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) };
+    let outcome = unsafe {
+        libc::syscall(
+            libc::SYS_renameat2,
+            libc::AT_FDCWD,
+            from.as_ptr(),
+            libc::AT_FDCWD,
+            to.as_ptr(),
+            flags,
+        )
+    };
     check(outcome).map(drop)
 }
 
@@ -29,7 +37,9 @@ pub fn setxattr(path: &Path, name: &str, value: &[u8], flags: i32) -> io::Result
     let (path, name) = (c_path(path), CString::new(name).expect("no NUL"));
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: the strings are NUL-terminated, value is a live slice of the given length
-    let outcome = unsafe { libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), flags) };
+    let outcome = unsafe {
+        libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), flags)
+    };
     check(outcome.into()).map(drop)
 }
 
@@ -39,7 +49,9 @@ pub fn getxattr(path: &Path, name: &str) -> io::Result<Vec<u8>> {
     let mut value = vec![0; 65_536];
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: the strings are NUL-terminated, value is a live buffer of the given length
-    let outcome = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+    let outcome = unsafe {
+        libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len())
+    };
     value.truncate(usize::try_from(check(outcome as i64)?).expect("not negative"));
     Ok(value)
 }
@@ -76,9 +88,22 @@ pub fn flock(file: &impl AsRawFd, operation: i32) -> io::Result<()> {
     check(outcome.into()).map(drop)
 }
 
-/// `fcntl` lock of `[start, start + len)`: `kind` F_RDLCK, F_WRLCK or F_UNLCK; `command` F_SETLK or F_SETLKW.
-pub fn fcntl_lock(file: &impl AsRawFd, command: i32, kind: i32, start: i64, len: i64) -> io::Result<()> {
-    let lock = libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: start, l_len: len, l_pid: 0 };
+/// `fcntl` lock of `[start, start + len)`: `kind` F_RDLCK, F_WRLCK or F_UNLCK; `command` F_SETLK or
+/// F_SETLKW.
+pub fn fcntl_lock(
+    file: &impl AsRawFd,
+    command: i32,
+    kind: i32,
+    start: i64,
+    len: i64,
+) -> io::Result<()> {
+    let lock = libc::flock {
+        l_type: kind as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: start,
+        l_len: len,
+        l_pid: 0,
+    };
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: the descriptor is open and the struct lives through the call
     let outcome = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) };
@@ -87,7 +112,13 @@ pub fn fcntl_lock(file: &impl AsRawFd, command: i32, kind: i32, start: i64, len:
 
 /// Whom an exclusive `fcntl` lock of the whole file would meet: the pid, or nothing.
 pub fn fcntl_conflict(file: &impl AsRawFd) -> io::Result<Option<i32>> {
-    let mut lock = libc::flock { l_type: libc::F_WRLCK as i16, l_whence: libc::SEEK_SET as i16, l_start: 0, l_len: 0, l_pid: 0 };
+    let mut lock = libc::flock {
+        l_type: libc::F_WRLCK as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: the descriptor is open and the struct lives through the call
     let outcome = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) };
@@ -102,7 +133,11 @@ pub fn as_user<T: Send>(uid: u32, group: u32, work: impl FnOnce() -> T + Send) -
             #[expect(unsafe_code, reason = "system calls that change this thread only")]
             // SAFETY: no pointer is followed for an empty list
             unsafe {
-                assert_eq!(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()), 0, "as root only");
+                assert_eq!(
+                    libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()),
+                    0,
+                    "as root only"
+                );
                 libc::setfsgid(group);
                 libc::setfsuid(uid);
             }
@@ -121,9 +156,20 @@ impl Mapping {
         #[expect(unsafe_code, reason = "a system call")]
         // SAFETY: a fresh shared mapping of an open descriptor; the kernel picks the address
         let address = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd(), 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
         };
-        if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Mapping(address.cast(), len)) }
+        if address == libc::MAP_FAILED {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(Mapping(address.cast(), len))
+        }
     }
 
     /// The bytes.

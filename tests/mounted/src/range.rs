@@ -1,4 +1,5 @@
-//! Ranges, files without names, and nodes: what the standard library does not offer, safely by `rustix`.
+//! Ranges, files without names, and nodes: what the standard library does not offer, safely by
+//! `rustix`.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -25,13 +26,24 @@ pub fn seek_hole(file: &File, offset: u64) -> io::Result<u64> {
 }
 
 /// `copy_file_range`, once.
-pub fn copy_range(from: &File, mut from_offset: u64, to: &File, mut to_offset: u64, len: usize) -> io::Result<usize> {
+pub fn copy_range(
+    from: &File,
+    mut from_offset: u64,
+    to: &File,
+    mut to_offset: u64,
+    len: usize,
+) -> io::Result<usize> {
     Ok(rustix::fs::copy_file_range(from, Some(&mut from_offset), to, Some(&mut to_offset), len)?)
 }
 
 /// `O_TMPFILE` in `dir`; with more flags of `open`.
 pub fn tmpfile(dir: &Path, flags: i32) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).mode(0o640).custom_flags(libc::O_TMPFILE | flags).open(dir)
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .mode(0o640)
+        .custom_flags(libc::O_TMPFILE | flags)
+        .open(dir)
 }
 
 /// Gives an open file a name.
@@ -50,7 +62,12 @@ pub use rustix::fs::FileType as Kind;
 
 /// `pwritev2` with RWF_DSYNC: this one write is durable.
 pub fn write_durable(file: &File, data: &[u8], offset: u64) -> io::Result<usize> {
-    Ok(rustix::io::pwritev2(file, &[io::IoSlice::new(data)], offset, rustix::io::ReadWriteFlags::DSYNC)?)
+    Ok(rustix::io::pwritev2(
+        file,
+        &[io::IoSlice::new(data)],
+        offset,
+        rustix::io::ReadWriteFlags::DSYNC,
+    )?)
 }
 
 /// `F_SETFL`: whether writes append from now on.

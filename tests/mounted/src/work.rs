@@ -1,4 +1,5 @@
-//! Workloads that remember what was acknowledged, to be run while servers die, and checked afterwards.
+//! Workloads that remember what was acknowledged, to be run while servers die, and checked
+//! afterwards.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -30,7 +31,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Creates, writes, renames, appends, removes below `dir` until stopped. Every error fails the test.
+    /// Creates, writes, renames, appends, removes below `dir` until stopped. Every error fails the
+    /// test.
     #[must_use]
     pub fn start(dir: PathBuf, seed: u64) -> Worker {
         let stop = Arc::new(AtomicBool::new(false));
@@ -79,7 +81,12 @@ impl HeldOpen {
 
     fn new(dir: &Path) -> HeldOpen {
         let path = dir.join("held");
-        let mut file = File::options().read(true).write(true).create_new(true).open(&path).expect("create held");
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .expect("create held");
         file.write_all(HeldOpen::TEXT).expect("write held");
         fs::remove_file(&path).expect("unlink held");
         HeldOpen(file)
@@ -106,7 +113,9 @@ fn one_round(dir: &Path, seed: u64, round: u64, seen: &mut Seen) {
     seen.gone.push(first);
     let mut content = content;
     if round.is_multiple_of(3) {
-        timed(seen, "append", || File::options().append(true).open(&second)?.write_all(b"appended"));
+        timed(seen, "append", || {
+            File::options().append(true).open(&second)?.write_all(b"appended")
+        });
         content.extend_from_slice(b"appended");
     }
     if round.is_multiple_of(4) {
@@ -130,18 +139,31 @@ pub fn content(seed: u64, round: u64) -> Vec<u8> {
 }
 
 impl Seen {
-    /// Fails unless everything acknowledged below the mount `from` is there, read through the mount `through`.
+    /// Fails unless everything acknowledged below the mount `from` is there, read through the mount
+    /// `through`.
     pub fn check(&self, from: &Path, through: &Path) {
-        let moved = |path: &Path| through.join(path.strip_prefix(from).expect("a path of the mount"));
+        let moved =
+            |path: &Path| through.join(path.strip_prefix(from).expect("a path of the mount"));
         for (path, content) in &self.files {
             let path = moved(path);
-            let there =
-                fs::read(&path).unwrap_or_else(|error| panic!("{} was acknowledged and is lost: {error}", path.display()));
-            assert!(there == *content, "{}: {} bytes instead of {}, or others", path.display(), there.len(), content.len());
+            let there = fs::read(&path).unwrap_or_else(|error| {
+                panic!("{} was acknowledged and is lost: {error}", path.display())
+            });
+            assert!(
+                there == *content,
+                "{}: {} bytes instead of {}, or others",
+                path.display(),
+                there.len(),
+                content.len()
+            );
         }
         for path in &self.gone {
             let path = moved(path);
-            assert!(fs::symlink_metadata(&path).is_err(), "{} was removed and is back", path.display());
+            assert!(
+                fs::symlink_metadata(&path).is_err(),
+                "{} was removed and is back",
+                path.display()
+            );
         }
         assert!(self.operations > 0, "the workload did nothing");
     }

@@ -1,4 +1,5 @@
-//! What each call promises, on one mount and between two mounts with daemons of their own (docs/semantics.md).
+//! What each call promises, on one mount and between two mounts with daemons of their own
+//! (docs/semantics.md).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -63,7 +64,11 @@ fn calls_over(transport: Transport) {
         fs::create_dir(&one).expect("a directory for the case");
         case(&one, &two);
     }
-    let status = Command::new(mounted::nacre_bin()).arg("umount").arg(&second).status().expect("nacre starts");
+    let status = Command::new(mounted::nacre_bin())
+        .arg("umount")
+        .arg(&second)
+        .status()
+        .expect("nacre starts");
     assert!(status.success() && !mounted::is_mounted(&second), "nacre umount left the mount");
     up.stop();
 }
@@ -77,7 +82,8 @@ fn create_exclusive_truncate(one: &Path, two: &Path) {
     assert_eq!(read(&file), b"short");
     assert_eq!(errno(File::open(one.join("absent"))), libc::ENOENT);
     assert_eq!(errno(File::open(one.join("f/below"))), libc::ENOTDIR);
-    let mut synced = OpenOptions::new().write(true).custom_flags(libc::O_SYNC).open(&file).expect("O_SYNC");
+    let mut synced =
+        OpenOptions::new().write(true).custom_flags(libc::O_SYNC).open(&file).expect("O_SYNC");
     synced.write_all(b"SHORT").expect("synchronous write");
     assert_eq!(read(&two.join("f")), b"SHORT");
 }
@@ -86,7 +92,8 @@ fn append_is_atomic_between_clients(one: &Path, two: &Path) {
     const LINES: usize = 60;
     File::create(one.join("log")).expect("create");
     let writer = |dir: &Path, mark: u8| {
-        let mut file = OpenOptions::new().append(true).open(dir.join("log")).expect("open for append");
+        let mut file =
+            OpenOptions::new().append(true).open(dir.join("log")).expect("open for append");
         for _ in 0..LINES {
             file.write_all(&[mark; 100]).expect("append");
         }
@@ -97,11 +104,20 @@ fn append_is_atomic_between_clients(one: &Path, two: &Path) {
     });
     let log = read(&one.join("log"));
     assert_eq!(log.len(), 2 * LINES * 100, "an append was lost or overwritten");
-    assert!(log.chunks(100).all(|line| line.iter().all(|byte| *byte == line[0])), "two appends were mixed");
+    assert!(
+        log.chunks(100).all(|line| line.iter().all(|byte| *byte == line[0])),
+        "two appends were mixed"
+    );
 }
 
 fn sparse_and_truncate_both_ways(one: &Path, two: &Path) {
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(one.join("f")).expect("create");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(one.join("f"))
+        .expect("create");
     file.write_all_at(b"tail", 10 << 20).expect("write far behind the end");
     let meta = fs::metadata(two.join("f")).expect("stat");
     assert_eq!(meta.len(), (10 << 20) + 4);
@@ -113,17 +129,30 @@ fn sparse_and_truncate_both_ways(one: &Path, two: &Path) {
     assert_eq!(fs::metadata(two.join("f")).expect("stat").len(), 3);
     file.set_len(4 << 20).expect("extend");
     let all = read(&two.join("f"));
-    assert!(all.len() == 4 << 20 && all.iter().all(|byte| *byte == 0), "what was cut off came back");
+    assert!(
+        all.len() == 4 << 20 && all.iter().all(|byte| *byte == 0),
+        "what was cut off came back"
+    );
 }
 
 fn writes_of_any_size_at_any_offset(one: &Path, two: &Path) {
-    let status = Command::new(mounted::nacre_bin()).args(["lfs", "setstripe", "-c", "4", "-S", "64k"]).arg(one).status();
+    let status = Command::new(mounted::nacre_bin())
+        .args(["lfs", "setstripe", "-c", "4", "-S", "64k"])
+        .arg(one)
+        .status();
     assert!(status.expect("lfs starts").success(), "setstripe on a directory");
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(one.join("f")).expect("create");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(one.join("f"))
+        .expect("create");
     let mut model = vec![0_u8; 3 << 20];
     let mut state = 12_345_u64;
     for round in 0..120_u64 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let at = (state >> 20) as usize % (model.len() - 1);
         let len = 1 + (state >> 40) as usize % (model.len() - at).min(700_000);
         let data = vec![round as u8 + 1; len];
@@ -138,7 +167,8 @@ fn hard_and_symbolic_links(one: &Path, two: &Path) {
     fs::write(one.join("f"), b"x").expect("write");
     assert_eq!(errno(fs::hard_link(one.join("f"), two.join("g"))), libc::EXDEV);
     fs::hard_link(two.join("f"), two.join("g")).expect("link");
-    let (f, g) = (fs::metadata(one.join("f")).expect("stat"), fs::metadata(one.join("g")).expect("stat"));
+    let (f, g) =
+        (fs::metadata(one.join("f")).expect("stat"), fs::metadata(one.join("g")).expect("stat"));
     assert_eq!((f.ino(), f.nlink(), g.nlink()), (g.ino(), 2, 2));
     fs::remove_file(one.join("f")).expect("unlink");
     assert_eq!(fs::metadata(two.join("g")).expect("stat").nlink(), 1);
@@ -155,19 +185,28 @@ fn renames(one: &Path, two: &Path) {
     fs::create_dir(one.join("b")).expect("mkdir");
     fs::write(one.join("a/f"), b"1").expect("write");
     fs::write(one.join("b/g"), b"2").expect("write");
-    fs::rename(two.join("a/f"), two.join("b/g")).expect("rename over an existing file of another directory");
+    fs::rename(two.join("a/f"), two.join("b/g"))
+        .expect("rename over an existing file of another directory");
     assert_eq!(read(&one.join("b/g")), b"1");
     assert_eq!(errno(fs::metadata(one.join("a/f"))), libc::ENOENT);
     fs::write(one.join("a/h"), b"3").expect("write");
-    assert_eq!(errno(posix::rename2(&one.join("a/h"), &one.join("b/g"), libc::RENAME_NOREPLACE)), libc::EEXIST);
-    posix::rename2(&one.join("a/h"), &one.join("b/h"), libc::RENAME_NOREPLACE).expect("NOREPLACE on a free name");
+    assert_eq!(
+        errno(posix::rename2(&one.join("a/h"), &one.join("b/g"), libc::RENAME_NOREPLACE)),
+        libc::EEXIST
+    );
+    posix::rename2(&one.join("a/h"), &one.join("b/h"), libc::RENAME_NOREPLACE)
+        .expect("NOREPLACE on a free name");
     assert_eq!(errno(fs::rename(one.join("a"), one.join("a/below"))), libc::EINVAL);
     assert_eq!(errno(fs::rename(one.join("a"), one.join("b"))), libc::ENOTEMPTY);
     assert_eq!(errno(fs::rename(one.join("b/g"), one.join("a"))), libc::EISDIR);
     assert_eq!(errno(fs::rename(one.join("a"), one.join("b/g"))), libc::ENOTDIR);
     fs::rename(one.join("b"), one.join("a/b")).expect("a directory moves");
     assert_eq!(read(&two.join("a/b/h")), b"3");
-    assert_eq!(fs::metadata(one).expect("stat").nlink(), 3, "a directory's links are 2 and one for each subdirectory");
+    assert_eq!(
+        fs::metadata(one).expect("stat").nlink(),
+        3,
+        "a directory's links are 2 and one for each subdirectory"
+    );
 }
 
 fn directories(one: &Path, two: &Path) {
@@ -201,18 +240,26 @@ fn directories(one: &Path, two: &Path) {
     assert_eq!(errno(fs::remove_file(one)), libc::EISDIR);
 }
 
-/// A time that is set while the file is open elsewhere, and written to before, holds until the next write.
+/// A time that is set while the file is open elsewhere, and written to before, holds until the next
+/// write.
 fn times_set_under_a_writer(one: &Path, two: &Path) {
     let mut file = File::create(one.join("log")).expect("create");
     file.write_all(b"first").expect("write");
     let at = |sec| std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(sec, 5);
-    let seen = || [one, two].map(|mount| fs::metadata(mount.join("log")).expect("stat").modified().expect("a time"));
+    let seen = || {
+        [one, two]
+            .map(|mount| fs::metadata(mount.join("log")).expect("stat").modified().expect("a time"))
+    };
     for sec in [1_000_000_000, 8_000_000_000] {
         let other = File::options().write(true).open(two.join("log")).expect("open");
         other.set_times(fs::FileTimes::new().set_modified(at(sec))).expect("utimensat");
         assert_eq!(seen(), [at(sec); 2]);
         file.write_all(b"more").expect("write");
-        assert!(seen().iter().all(|time| *time > at(1_500_000_000) && *time < at(8_000_000_000)), "{:?}", seen());
+        assert!(
+            seen().iter().all(|time| *time > at(1_500_000_000) && *time < at(8_000_000_000)),
+            "{:?}",
+            seen()
+        );
         file.set_times(fs::FileTimes::new().set_modified(at(sec))).expect("utimensat");
         drop(other);
         assert_eq!(seen(), [at(sec); 2]);
@@ -223,11 +270,15 @@ fn times_set_under_a_writer(one: &Path, two: &Path) {
 
 fn attributes_and_times(one: &Path, two: &Path) {
     let file = File::create(one.join("f")).expect("create");
-    let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(1_234_567_890, 123_456_789);
+    let time =
+        std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(1_234_567_890, 123_456_789);
     file.set_times(fs::FileTimes::new().set_modified(time).set_accessed(time)).expect("utimensat");
     drop(file);
     let meta = fs::metadata(two.join("f")).expect("stat");
-    assert_eq!((meta.mtime(), meta.mtime_nsec(), meta.atime_nsec()), (1_234_567_890, 123_456_789, 123_456_789));
+    assert_eq!(
+        (meta.mtime(), meta.mtime_nsec(), meta.atime_nsec()),
+        (1_234_567_890, 123_456_789, 123_456_789)
+    );
     fs::set_permissions(one.join("f"), fs::Permissions::from_mode(0o640)).expect("chmod");
     std::os::unix::fs::chown(one.join("f"), Some(1234), Some(5678)).expect("chown");
     let meta = fs::metadata(two.join("f")).expect("stat");
@@ -240,7 +291,10 @@ fn attributes_and_times(one: &Path, two: &Path) {
     std::thread::sleep(std::time::Duration::from_millis(20));
     File::create(one.join("new")).expect("create");
     let after = fs::metadata(two).expect("stat");
-    assert!((after.mtime(), after.mtime_nsec()) > (before.mtime(), before.mtime_nsec()), "a directory's mtime stands still");
+    assert!(
+        (after.mtime(), after.mtime_nsec()) > (before.mtime(), before.mtime_nsec()),
+        "a directory's mtime stands still"
+    );
     let masked = shell(one, "umask 027; touch masked; mkdir dmasked; stat -c %a masked dmasked");
     assert_eq!(masked.split_whitespace().collect::<Vec<_>>(), ["640", "750"]);
 }
@@ -256,8 +310,15 @@ fn permissions_are_checked_by_the_server(one: &Path, two: &Path) {
             .current_dir(two)
             .output()
     };
-    let refused =
-        ["cat secret", "touch closed/x", "touch new", "chmod 666 secret", "ls closed", "rm secret", "chown 65534 secret"];
+    let refused = [
+        "cat secret",
+        "touch closed/x",
+        "touch new",
+        "chmod 666 secret",
+        "ls closed",
+        "rm secret",
+        "chown 65534 secret",
+    ];
     for script in refused {
         let output = as_nobody(script).expect("setpriv starts");
         let text = String::from_utf8_lossy(&output.stderr);
@@ -268,10 +329,18 @@ fn permissions_are_checked_by_the_server(one: &Path, two: &Path) {
     }
     fs::create_dir(one.join("open")).expect("mkdir");
     fs::set_permissions(one.join("open"), fs::Permissions::from_mode(0o1777)).expect("chmod");
-    assert!(as_nobody("echo mine > open/mine && cat open/mine").expect("setpriv starts").status.success());
+    assert!(
+        as_nobody("echo mine > open/mine && cat open/mine")
+            .expect("setpriv starts")
+            .status
+            .success()
+    );
     assert_eq!(fs::metadata(one.join("open/mine")).expect("stat").uid(), 65_534);
     fs::write(one.join("open/roots"), b"r").expect("write");
-    assert!(!as_nobody("rm -f open/roots").expect("setpriv starts").status.success(), "the sticky bit does not hold");
+    assert!(
+        !as_nobody("rm -f open/roots").expect("setpriv starts").status.success(),
+        "the sticky bit does not hold"
+    );
 }
 
 fn extended_attributes(one: &Path, two: &Path) {
@@ -279,18 +348,33 @@ fn extended_attributes(one: &Path, two: &Path) {
     fs::write(&file, b"").expect("create");
     posix::setxattr(&file, "user.colour", b"nacre", 0).expect("setxattr");
     assert_eq!(posix::getxattr(&other, "user.colour").expect("getxattr"), b"nacre");
-    assert_eq!(errno(posix::setxattr(&other, "user.colour", b"x", libc::XATTR_CREATE)), libc::EEXIST);
-    assert_eq!(errno(posix::setxattr(&other, "user.absent", b"x", libc::XATTR_REPLACE)), libc::ENODATA);
+    assert_eq!(
+        errno(posix::setxattr(&other, "user.colour", b"x", libc::XATTR_CREATE)),
+        libc::EEXIST
+    );
+    assert_eq!(
+        errno(posix::setxattr(&other, "user.absent", b"x", libc::XATTR_REPLACE)),
+        libc::ENODATA
+    );
     posix::setxattr(&other, "user.big", &[5; 20_000], 0).expect("20,000 bytes");
     assert_eq!(posix::getxattr(&file, "user.big").expect("getxattr").len(), 20_000);
     let names = posix::listxattr(&file).expect("listxattr");
-    assert!(names.contains(&"user.colour".to_owned()) && names.contains(&"user.big".to_owned()), "{names:?}");
+    assert!(
+        names.contains(&"user.colour".to_owned()) && names.contains(&"user.big".to_owned()),
+        "{names:?}"
+    );
     posix::removexattr(&file, "user.colour").expect("removexattr");
     assert_eq!(errno(posix::getxattr(&other, "user.colour")), libc::ENODATA);
 }
 
 fn shared_mappings(one: &Path, two: &Path) {
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(one.join("f")).expect("create");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(one.join("f"))
+        .expect("create");
     file.write_all_at(&[b'.'; 8192], 0).expect("write");
     let mut mapping = Mapping::new(&file, 8192).expect("mmap");
     assert_eq!(mapping.bytes()[5000], b'.');
@@ -303,7 +387,8 @@ fn shared_mappings(one: &Path, two: &Path) {
 
 fn whole_file_locks_between_mounts(one: &Path, two: &Path) {
     fs::write(one.join("f"), b"").expect("create");
-    let (first, second) = (File::open(one.join("f")).expect("open"), File::open(two.join("f")).expect("open"));
+    let (first, second) =
+        (File::open(one.join("f")).expect("open"), File::open(two.join("f")).expect("open"));
     posix::flock(&first, libc::LOCK_EX).expect("lock");
     assert_eq!(errno(posix::flock(&second, libc::LOCK_EX | libc::LOCK_NB)), libc::EWOULDBLOCK);
     let (unlocked, locked) = std::thread::scope(|scope| {
@@ -319,7 +404,8 @@ fn whole_file_locks_between_mounts(one: &Path, two: &Path) {
     assert!(locked >= unlocked, "the lock was given twice");
     assert!((locked - unlocked).as_secs() < 5, "waited {:?}", locked - unlocked);
     drop(second);
-    // The kernel tells of a last close behind the caller's back, so another client may be a moment too early.
+    // The kernel tells of a last close behind the caller's back, so another client may be a moment
+    // too early.
     let start = std::time::Instant::now();
     while posix::flock(&first, libc::LOCK_EX | libc::LOCK_NB).is_err() {
         assert!(start.elapsed().as_secs() < 1, "a closed file holds no lock");
@@ -328,11 +414,16 @@ fn whole_file_locks_between_mounts(one: &Path, two: &Path) {
 
 fn range_locks_between_mounts(one: &Path, two: &Path) {
     fs::write(one.join("f"), [0; 100]).expect("create");
-    let open = |dir: &Path| OpenOptions::new().read(true).write(true).open(dir.join("f")).expect("open");
+    let open =
+        |dir: &Path| OpenOptions::new().read(true).write(true).open(dir.join("f")).expect("open");
     let (first, second) = (open(one), open(two));
     posix::fcntl_lock(&first, libc::F_SETLK, libc::F_WRLCK, 0, 50).expect("lock of the first half");
-    assert_eq!(errno(posix::fcntl_lock(&second, libc::F_SETLK, libc::F_WRLCK, 40, 20)), libc::EAGAIN);
-    posix::fcntl_lock(&second, libc::F_SETLK, libc::F_WRLCK, 50, 50).expect("lock of the second half");
+    assert_eq!(
+        errno(posix::fcntl_lock(&second, libc::F_SETLK, libc::F_WRLCK, 40, 20)),
+        libc::EAGAIN
+    );
+    posix::fcntl_lock(&second, libc::F_SETLK, libc::F_WRLCK, 50, 50)
+        .expect("lock of the second half");
     assert!(posix::fcntl_conflict(&second).expect("F_GETLK").is_some());
     posix::fcntl_lock(&first, libc::F_SETLK, libc::F_UNLCK, 0, 50).expect("unlock");
     assert_eq!(posix::fcntl_conflict(&second).expect("F_GETLK"), None);
@@ -345,7 +436,13 @@ fn range_locks_between_mounts(one: &Path, two: &Path) {
 }
 
 fn open_unlinked_files(one: &Path, two: &Path) {
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(one.join("f")).expect("create");
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(one.join("f"))
+        .expect("create");
     file.write_all(b"still here").expect("write");
     fs::remove_file(two.join("f")).expect("unlink on the other mount");
     let mut text = String::new();
@@ -366,10 +463,19 @@ fn two_mounts_agree(one: &Path, two: &Path) {
         assert_eq!(errno(fs::metadata(b.join("f"))), libc::ENOENT);
         fs::write(a.join("f"), vec![round; 1000 + usize::from(round)]).expect("write");
         assert_eq!(read(&b.join("f")), vec![round; 1000 + usize::from(round)]);
-        OpenOptions::new().append(true).open(b.join("f")).expect("open").write_all(b"more").expect("append");
+        OpenOptions::new()
+            .append(true)
+            .open(b.join("f"))
+            .expect("open")
+            .write_all(b"more")
+            .expect("append");
         assert_eq!(fs::metadata(a.join("f")).expect("stat").len(), 1004 + u64::from(round));
-        fs::set_permissions(a.join("f"), fs::Permissions::from_mode(0o600 + u32::from(round % 8))).expect("chmod");
-        assert_eq!(fs::metadata(b.join("f")).expect("stat").mode() & 0o7777, 0o600 + u32::from(round % 8));
+        fs::set_permissions(a.join("f"), fs::Permissions::from_mode(0o600 + u32::from(round % 8)))
+            .expect("chmod");
+        assert_eq!(
+            fs::metadata(b.join("f")).expect("stat").mode() & 0o7777,
+            0o600 + u32::from(round % 8)
+        );
         fs::rename(b.join("f"), b.join("g")).expect("rename");
         assert_eq!(errno(fs::metadata(a.join("f"))), libc::ENOENT);
         fs::remove_file(a.join("g")).expect("unlink");
@@ -379,8 +485,12 @@ fn two_mounts_agree(one: &Path, two: &Path) {
     for round in 0..20 {
         let name = format!("race-{round}");
         std::thread::scope(|scope| {
-            let racers = [one, two].map(|dir| scope.spawn(|| File::create_new(dir.join(&name)).is_ok()));
-            winners += racers.into_iter().map(|racer| usize::from(racer.join().expect("racer"))).sum::<usize>();
+            let racers =
+                [one, two].map(|dir| scope.spawn(|| File::create_new(dir.join(&name)).is_ok()));
+            winners += racers
+                .into_iter()
+                .map(|racer| usize::from(racer.join().expect("racer")))
+                .sum::<usize>();
         });
     }
     assert_eq!(winners, 20, "O_EXCL has one winner each time");
@@ -388,7 +498,10 @@ fn two_mounts_agree(one: &Path, two: &Path) {
 
 fn space(one: &Path, two: &Path) {
     let (blocks, free, files, files_free, name_max) = posix::statvfs(one).expect("statvfs");
-    assert!(blocks > 0 && free > 0 && free <= blocks && files > 0 && files_free <= files, "{blocks} {free} {files} {files_free}");
+    assert!(
+        blocks > 0 && free > 0 && free <= blocks && files > 0 && files_free <= files,
+        "{blocks} {free} {files} {files_free}"
+    );
     assert_eq!(name_max, 255);
     assert_eq!(posix::statvfs(two).expect("statvfs").0, blocks);
 }
@@ -400,7 +513,11 @@ fn long_names(one: &Path, two: &Path) {
     assert_eq!(errno(fs::write(one.join("n".repeat(256)), b"x")), libc::ENAMETOOLONG);
     let strange = "line\nbreak \u{1f980} \"quote\" *";
     fs::write(one.join(strange), b"y").expect("any byte but / and NUL");
-    assert!(fs::read_dir(two).expect("readdir").any(|entry| entry.expect("entry").file_name() == strange));
+    assert!(
+        fs::read_dir(two)
+            .expect("readdir")
+            .any(|entry| entry.expect("entry").file_name() == strange)
+    );
     let mut deep = one.to_path_buf();
     for _ in 0..40 {
         deep.push("d".repeat(60));

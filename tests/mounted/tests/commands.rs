@@ -1,4 +1,5 @@
-//! `lfs`, `lctl` and the native example against a running file system: what they print and how they end.
+//! `lfs`, `lctl` and the native example against a running file system: what they print and how they
+//! end.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +36,9 @@ fn lfs_tells_fids_paths_stripes_and_targets() {
     assert_eq!(stdout(&["lfs", "getstripe", "-S", &file]).trim(), "262144");
     assert_eq!(stdout(&["lfs", "getstripe", "-i", &file]).trim(), "1");
     let whole = stdout(&["lfs", "getstripe", &file]);
-    for line in ["lmm_stripe_count:  3", "lmm_stripe_size:   262144", "lmm_stripe_offset: 1", "obdidx"] {
+    for line in
+        ["lmm_stripe_count:  3", "lmm_stripe_size:   262144", "lmm_stripe_offset: 1", "obdidx"]
+    {
         assert!(whole.contains(line), "'{line}' is not in:\n{whole}");
     }
     let osts = stdout(&["lfs", "osts", &mount]);
@@ -45,7 +48,10 @@ fn lfs_tells_fids_paths_stripes_and_targets() {
     assert!(df.contains("testfs-OST0003_UUID") && df.contains("filesystem_summary"), "{df}");
 
     let missing = run(&["lfs", "path2fid", &text(&up.at("nowhere"))]);
-    assert!(!missing.status.success() && String::from_utf8_lossy(&missing.stderr).contains("No such file"));
+    assert!(
+        !missing.status.success()
+            && String::from_utf8_lossy(&missing.stderr).contains("No such file")
+    );
     let outside = run(&["lfs", "getstripe", "/etc/passwd"]);
     assert!(!outside.status.success(), "/etc/passwd has no stripes");
     let existing = run(&["lfs", "setstripe", "-c", "2", &file]);
@@ -86,7 +92,12 @@ fn the_native_example_works_without_a_mount() {
     let output = Command::new(hello).arg(up.address()).output().expect("it starts");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(printed.starts_with("hello, world\n") && printed.contains("hello.txt") && printed.contains("beside"), "{printed}");
+    assert!(
+        printed.starts_with("hello, world\n")
+            && printed.contains("hello.txt")
+            && printed.contains("beside"),
+        "{printed}"
+    );
     assert!(!up.at("hello.txt").exists(), "the example removes its file");
     up.stop();
 }

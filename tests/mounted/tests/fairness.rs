@@ -1,7 +1,8 @@
-//! CRR-N on the real thing: ten mounts with NIDs of their own, `dd` writers on each, one OST slower than the machine.
+//! CRR-N on the real thing: ten mounts with NIDs of their own, `dd` writers on each, one OST slower
+//! than the machine.
 //!
-//! With `NACRE_FULL=1` the windows are long enough for the published figures (spec rpc 7.1); otherwise only the
-//! direction is held. Every row is printed.
+//! With `NACRE_FULL=1` the windows are long enough for the published figures (spec rpc 7.1);
+//! otherwise only the direction is held. Every row is printed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,14 +38,16 @@ impl Window {
 /// Standard deviation over mean.
 fn variation(values: &[f64]) -> f64 {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
-    let square = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64;
+    let square =
+        values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64;
     square.sqrt() / mean
 }
 
 impl Field {
     fn new() -> Field {
         let mut up = Up::with(Scratch::new("fair"), None, &["--osts", "1"]);
-        let mounts: Vec<_> = (0..CLIENTS).map(|client| up.second_mount(FIRST_NID + client as u8)).collect();
+        let mounts: Vec<_> =
+            (0..CLIENTS).map(|client| up.second_mount(FIRST_NID + client as u8)).collect();
         for client in 0..CLIENTS {
             fs::create_dir(up.at(&format!("c{client}"))).expect("a directory per client");
         }
@@ -66,28 +69,37 @@ impl Field {
             if let Some(rest) = line.strip_prefix("- nid:") {
                 nid = rest.trim();
             } else if line.trim_start().starts_with(kind) {
-                let sum =
-                    line.rsplit("sum:").next().and_then(|rest| rest.trim().trim_end_matches('}').trim().parse::<u64>().ok());
+                let sum = line
+                    .rsplit("sum:")
+                    .next()
+                    .and_then(|rest| rest.trim().trim_end_matches('}').trim().parse::<u64>().ok());
                 sums.insert(nid.to_owned(), sum.unwrap_or_else(|| panic!("no sum in '{line}'")));
             }
         }
-        let of = |client: usize| sums.get(&format!("127.0.0.{}@tcp", usize::from(FIRST_NID) + client)).copied().unwrap_or(0);
+        let of = |client: usize| {
+            sums.get(&format!("127.0.0.{}@tcp", usize::from(FIRST_NID) + client))
+                .copied()
+                .unwrap_or(0)
+        };
         (0..CLIENTS).map(|client| of(client) as f64 / f64::from(1 << 20)).collect()
     }
 
-    /// `writers[i]` processes of client i run at once; the window begins when all are in full swing.
+    /// `writers[i]` processes of client i run at once; the window begins when all are in full
+    /// swing.
     fn window(&self, reads: bool, writers: &[usize]) -> Window {
         let mut running = Running(Vec::new());
         for (client, writers) in writers.iter().enumerate() {
             for writer in 0..*writers {
                 let file = self.mounts[client].join(format!("c{client}/f{writer}"));
-                let (from, to) = if reads { (file, "/dev/null".into()) } else { ("/dev/zero".into(), file) };
+                let (from, to) =
+                    if reads { (file, "/dev/null".into()) } else { ("/dev/zero".into(), file) };
                 let dd = format!(
                     "while :; do dd if={} of={} bs=1M count={FILE_MIB} conv=notrunc 2>/dev/null || exit; done",
                     from.display(),
                     to.display()
                 );
-                let child = Command::new("setsid").args(["sh", "-c", &dd]).stdin(Stdio::null()).spawn();
+                let child =
+                    Command::new("setsid").args(["sh", "-c", &dd]).stdin(Stdio::null()).spawn();
                 running.0.push(child.expect("sh starts"));
             }
         }
@@ -97,7 +109,10 @@ impl Field {
         std::thread::sleep(Duration::from_secs(count(4, 60) as u64));
         let (after, seconds) = (self.moved(kind), start.elapsed().as_secs_f64());
         drop(running);
-        Window { seconds, mib: after.iter().zip(before).map(|(after, before)| after - before).collect() }
+        Window {
+            seconds,
+            mib: after.iter().zip(before).map(|(after, before)| after - before).collect(),
+        }
     }
 }
 
@@ -108,7 +123,10 @@ impl Drop for Running {
     fn drop(&mut self) {
         for child in &self.0 {
             // setsid made each a group of its own
-            let _ = Command::new("kill").args(["-9", "--", &format!("-{}", child.id())]).stderr(Stdio::null()).status();
+            let _ = Command::new("kill")
+                .args(["-9", "--", &format!("-{}", child.id())])
+                .stderr(Stdio::null())
+                .status();
         }
         for child in &mut self.0 {
             let _ = child.wait();
@@ -118,7 +136,12 @@ impl Drop for Running {
 
 fn print(what: &str, window: &Window, spread: f64) {
     let all: Vec<_> = window.mib.iter().map(|mib| format!("{:.1}", mib / window.seconds)).collect();
-    println!("{what}: total {:.1} MiB/s, spread {:.2} %, by client {}", window.total(), spread * 100.0, all.join(" "));
+    println!(
+        "{what}: total {:.1} MiB/s, spread {:.2} %, by client {}",
+        window.total(),
+        spread * 100.0,
+        all.join(" ")
+    );
 }
 
 #[test]
@@ -139,20 +162,36 @@ fn crrn_gives_every_client_its_share() {
         field.set("ost.OSS.ost_io.nrs_crrn_quantum", "1");
         let crrn_unequal = field.window(reads, &unequal);
         let crrn_lone = field.window(reads, &lone);
-        let (fifo_spread, crrn_spread) = (variation(&fifo_unequal.mib), variation(&crrn_unequal.mib));
+        let (fifo_spread, crrn_spread) =
+            (variation(&fifo_unequal.mib), variation(&crrn_unequal.mib));
         print(&format!("5 to 14 {kind}rs, fifo"), &fifo_unequal, fifo_spread);
         print(&format!("5 to 14 {kind}rs, crrn"), &crrn_unequal, crrn_spread);
-        print(&format!("1 and nine times 11 {kind}rs, fifo"), &fifo_lone, variation(&fifo_lone.mib[1..]));
-        print(&format!("1 and nine times 11 {kind}rs, crrn"), &crrn_lone, variation(&crrn_lone.mib[1..]));
+        print(
+            &format!("1 and nine times 11 {kind}rs, fifo"),
+            &fifo_lone,
+            variation(&fifo_lone.mib[1..]),
+        );
+        print(
+            &format!("1 and nine times 11 {kind}rs, crrn"),
+            &crrn_lone,
+            variation(&crrn_lone.mib[1..]),
+        );
         let share = |window: &Window| window.mib[0] / window.mib.iter().sum::<f64>();
         let gain = share(&crrn_lone) / share(&fifo_lone);
-        let totals = (crrn_unequal.total() / fifo_unequal.total(), crrn_lone.total() / fifo_lone.total());
+        let totals =
+            (crrn_unequal.total() / fifo_unequal.total(), crrn_lone.total() / fifo_lone.total());
         println!("{kind}: the lone one {gain:.2} x, totals {:.3} and {:.3}", totals.0, totals.1);
-        assert!(crrn_spread < fifo_spread / 2.0, "CRR-N leaves {crrn_spread:.3} of FIFO's spread {fifo_spread:.3}");
+        assert!(
+            crrn_spread < fifo_spread / 2.0,
+            "CRR-N leaves {crrn_spread:.3} of FIFO's spread {fifo_spread:.3}"
+        );
         assert!(gain > 1.5, "a lone client gets {gain:.2} times what FIFO gives it");
         assert!(totals.0 > 0.8 && totals.1 > 0.8, "CRR-N costs throughput: {totals:?}");
         if full() {
-            assert!(crrn_spread <= 0.005 && fifo_spread >= 0.03, "spread {crrn_spread:.4}, FIFO {fifo_spread:.4}");
+            assert!(
+                crrn_spread <= 0.005 && fifo_spread >= 0.03,
+                "spread {crrn_spread:.4}, FIFO {fifo_spread:.4}"
+            );
         }
     }
     field.up.stop();

@@ -19,8 +19,10 @@ fn good(dir: &Path, words: &[&str]) -> String {
 
 /// What a line of predicates finds below `.`, sorted, without `./`.
 fn found(dir: &Path, predicates: &str) -> Vec<String> {
-    let words: Vec<&str> = ["lfs", "find", "."].into_iter().chain(predicates.split_whitespace()).collect();
-    let mut names: Vec<String> = good(dir, &words).lines().map(|line| line.trim_start_matches("./").to_owned()).collect();
+    let words: Vec<&str> =
+        ["lfs", "find", "."].into_iter().chain(predicates.split_whitespace()).collect();
+    let mut names: Vec<String> =
+        good(dir, &words).lines().map(|line| line.trim_start_matches("./").to_owned()).collect();
     names.sort();
     names
 }
@@ -37,7 +39,11 @@ fn tree(up: &Up) {
     chown(up.at("sub/one.dat"), Some(4321), Some(5432)).expect("owned");
     fs::set_permissions(up.at("two.dat"), fs::Permissions::from_mode(0o600)).expect("mode");
     fs::set_permissions(up.at("sub/one.dat"), fs::Permissions::from_mode(0o644)).expect("mode");
-    for (when, name) in [("10 days ago", "sub/one.dat"), ("2 minutes ago", "sub/deep/wide"), ("1 minute ago", "two.dat")] {
+    for (when, name) in [
+        ("10 days ago", "sub/one.dat"),
+        ("2 minutes ago", "sub/deep/wide"),
+        ("1 minute ago", "two.dat"),
+    ] {
         let touched = Command::new("touch").args(["-d", when, name]).current_dir(dir).status();
         assert!(touched.expect("touch starts").success());
     }
@@ -48,7 +54,9 @@ fn files_are_found_by_name_attributes_and_layout() {
     let mut up = Up::new("find");
     tree(&up);
     let dir = up.mount().to_owned();
-    let check = |predicates: &str, names: &[&str]| assert_eq!(found(&dir, predicates), names, "{predicates}");
+    let check = |predicates: &str, names: &[&str]| {
+        assert_eq!(found(&dir, predicates), names, "{predicates}")
+    };
     check("", &[".", "link", "sub", "sub/deep", "sub/deep/wide", "sub/one.dat", "two.dat"]);
     check("-name *.dat", &["sub/one.dat", "two.dat"]);
     check("-type d", &[".", "sub", "sub/deep"]);
@@ -84,9 +92,13 @@ fn files_are_found_by_name_attributes_and_layout() {
     check("-name one.dat -cnewer sub/one.dat", &["sub/one.dat"]);
     check("-L raid0 -type f", &["sub/deep/wide", "sub/one.dat", "two.dat"]);
 
-    assert_eq!(good(&dir, &["lfs", "find", "two.dat", "sub", "-name", "*.dat", "-print0"]), "two.dat\0sub/one.dat\0");
+    assert_eq!(
+        good(&dir, &["lfs", "find", "two.dat", "sub", "-name", "*.dat", "-print0"]),
+        "two.dat\0sub/one.dat\0"
+    );
     let json: serde_json::Value =
-        serde_json::from_str(&good(&dir, &["lfs", "find", ".", "-uid", "4321", "--json"])).expect("JSON");
+        serde_json::from_str(&good(&dir, &["lfs", "find", ".", "-uid", "4321", "--json"]))
+            .expect("JSON");
     assert_eq!((&json[0]["path"], &json[0]["uid"]), (&"./sub/one.dat".into(), &4321.into()));
     let missing = nacre(&dir, &["lfs", "find", "nowhere", "two.dat"]);
     assert_eq!(missing.status.code(), Some(2), "the first error's number");
@@ -98,7 +110,8 @@ fn files_are_found_by_name_attributes_and_layout() {
 fn a_mount_tells_its_name_and_who_answers() {
     let mut up = Up::new("check");
     let dir = up.mount().to_owned();
-    let (name, instance) = (good(&dir, &["lfs", "getname", "."]), good(&dir, &["lfs", "getname", "-i", "."]));
+    let (name, instance) =
+        (good(&dir, &["lfs", "getname", "."]), good(&dir, &["lfs", "getname", "-i", "."]));
     assert_eq!(name, format!("testfs-{} {}\n", instance.trim(), dir.display()));
     assert_eq!(good(&dir, &["lfs", "getname", "-n", "."]), "testfs\n");
     assert!(good(&dir, &["lctl", "get_param", "-N", "llite.*.fstype"]).contains(instance.trim()));
@@ -139,14 +152,19 @@ fn scripts_read_json_and_yaml_of_one_content() {
         &["lctl", "list_param", "lod.*.*"],
     ] {
         let json = good(&dir, &[words, &["--json"]].concat());
-        let value: serde_json::Value = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{words:?}: {error}: {json}"));
+        let value: serde_json::Value = serde_json::from_str(&json)
+            .unwrap_or_else(|error| panic!("{words:?}: {error}: {json}"));
         assert!(!value.as_array().is_some_and(Vec::is_empty), "{words:?} says nothing");
         let yaml = good(&dir, &[words, &["-y"]].concat());
         assert!(!yaml.is_empty() && !yaml.starts_with(['{', '[']), "{words:?}: {yaml}");
     }
-    assert_eq!(good(&dir, &["lctl", "get_param", "-y", "version"]), format!("version: \"{}\"\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        good(&dir, &["lctl", "get_param", "-y", "version"]),
+        format!("version: \"{}\"\n", env!("CARGO_PKG_VERSION"))
+    );
     let paths: serde_json::Value =
-        serde_json::from_str(&good(&dir, &["lfs", "fid2path", "--json", ".", fid.trim()])).expect("JSON");
+        serde_json::from_str(&good(&dir, &["lfs", "fid2path", "--json", ".", fid.trim()]))
+            .expect("JSON");
     assert_eq!(paths[0]["fid"], fid.trim());
     up.stop();
 }

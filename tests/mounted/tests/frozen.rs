@@ -1,5 +1,6 @@
-//! Stores that version 1 wrote open for ever: `fixtures/store-v1-*.tar.gz` are the data directories of a file system of
-//! two OSTs, one stopped in order, one whose processes were all killed while a client worked.
+//! Stores that version 1 wrote open for ever: `fixtures/store-v1-*.tar.gz` are the data directories
+//! of a file system of two OSTs, one stopped in order, one whose processes were all killed while a
+//! client worked.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,10 +11,17 @@ use mounted::{Scratch, Up};
 
 fn thaw(name: &str) -> Up {
     let scratch = Scratch::new(name);
-    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(format!("{name}.tar.gz"));
+    let image =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(format!("{name}.tar.gz"));
     let data = scratch.path().join("data");
     fs::create_dir(&data).expect("a directory");
-    let status = Command::new("tar").arg("xzf").arg(image).arg("-C").arg(&data).status().expect("tar starts");
+    let status = Command::new("tar")
+        .arg("xzf")
+        .arg(image)
+        .arg("-C")
+        .arg(&data)
+        .status()
+        .expect("tar starts");
     assert!(status.success());
     Up::with(scratch, Some(data), &["--osts", "2"])
 }
@@ -36,12 +44,22 @@ fn check_tree(up: &Up) {
     let dated = fs::metadata(up.at("dir/f3")).expect("there");
     assert_eq!((dated.mtime(), dated.mtime_nsec()), (1_580_702_706, 789_000_000));
     let sparse = fs::read(up.at("sparse")).expect("there");
-    assert!(sparse.len() == 10_000_003 && sparse.ends_with(b"end") && sparse[..10_000_000].iter().all(|byte| *byte == 0));
+    assert!(
+        sparse.len() == 10_000_003
+            && sparse.ends_with(b"end")
+            && sparse[..10_000_000].iter().all(|byte| *byte == 0)
+    );
     assert_eq!(fs::metadata(up.at("empty")).expect("there").len(), 0);
     assert_eq!(fs::metadata(up.at(&format!("dir/{}", "n".repeat(255)))).expect("there").len(), 0);
-    let stripes = Command::new(mounted::nacre_bin()).args(["lfs", "getstripe", "-c"]).arg(up.at("wide/numbers")).output();
+    let stripes = Command::new(mounted::nacre_bin())
+        .args(["lfs", "getstripe", "-c"])
+        .arg(up.at("wide/numbers"))
+        .output();
     assert_eq!(String::from_utf8_lossy(&stripes.expect("lfs starts").stdout).trim(), "2");
-    let note = Command::new("getfattr").args(["--only-values", "-n", "user.note"]).arg(up.at("dir/f2")).output();
+    let note = Command::new("getfattr")
+        .args(["--only-values", "-n", "user.note"])
+        .arg(up.at("dir/f2"))
+        .output();
     assert_eq!(note.expect("getfattr starts").stdout, b"kept");
 }
 
@@ -66,7 +84,10 @@ fn a_store_whose_servers_and_clients_were_killed_recovers() {
     wanted.replace_range(100..107, "CHANGED");
     assert!(fs::read_to_string(up.at("wide/numbers")).expect("there") == wanted);
     for index in 0..50 {
-        assert_eq!(fs::read_to_string(up.at(&format!("dir/k{index}"))).expect("there"), format!("k{index}\n"));
+        assert_eq!(
+            fs::read_to_string(up.at(&format!("dir/k{index}"))).expect("there"),
+            format!("k{index}\n")
+        );
     }
     assert_eq!(fs::read_to_string(up.at("late/x")).expect("there"), "late\n");
     assert!(!up.at("dir/open").exists());

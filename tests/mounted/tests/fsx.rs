@@ -1,4 +1,5 @@
-//! Random reads, writes, truncates and mappings against a model, on two mounts, while servers are killed.
+//! Random reads, writes, truncates and mappings against a model, on two mounts, while servers are
+//! killed.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -23,7 +24,9 @@ fn on_two_mounts_under_kills(name: &str, work: impl Fn(&Path, usize) + Sync) {
                 drop(guard);
             });
         }
-        for victim in ["OST0001", "MDT0000", "OST0002", "MGS", "OST0000", "OST0003"].into_iter().cycle() {
+        for victim in
+            ["OST0001", "MDT0000", "OST0002", "MGS", "OST0000", "OST0003"].into_iter().cycle()
+        {
             std::thread::sleep(Duration::from_millis(1_500));
             if running.load(Ordering::SeqCst) == 0 {
                 return;
@@ -47,7 +50,11 @@ impl Drop for CountDown<'_> {
 fn fsx() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin/fsx");
     let path = std::env::var_os("NACRE_FSX").map_or(here, PathBuf::from);
-    assert!(path.exists(), "{} is missing: cargo install fsx --version 0.3.2 --root target/tools", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing: cargo install fsx --version 0.3.2 --root target/tools",
+        path.display()
+    );
     path
 }
 
@@ -59,8 +66,10 @@ fn fsx_finds_no_difference() {
         let mut seed = 1 + index as u64;
         while Instant::now() < end {
             let file = format!("fsx-{index}-{seed}");
-            let output =
-                Command::new(fsx()).args(["-N", "400", "-S", &seed.to_string(), "-P", "/tmp", &file]).current_dir(mount).output();
+            let output = Command::new(fsx())
+                .args(["-N", "400", "-S", &seed.to_string(), "-P", "/tmp", &file])
+                .current_dir(mount)
+                .output();
             let output = output.expect("fsx starts");
             assert!(
                 output.status.success(),
@@ -84,7 +93,9 @@ fn two_mounts_share_a_file_by_region() {
     on_two_mounts_under_kills("regions", |mount, index| {
         if index == 0 {
             let mut setstripe = Command::new(mounted::nacre_bin());
-            setstripe.args(["lfs", "setstripe", "-c", "4", "-S", "128k", "shared"]).current_dir(mount);
+            setstripe
+                .args(["lfs", "setstripe", "-c", "4", "-S", "128k", "shared"])
+                .current_dir(mount);
             assert!(setstripe.status().expect("lfs starts").success());
             ready.store(true, Ordering::SeqCst);
         }
@@ -102,7 +113,8 @@ fn region_worker(path: &Path, index: usize, time: Duration) {
     let end = Instant::now() + time;
     let mut operations = 0;
     while Instant::now() < end {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let region = (state >> 8) as usize % models.len();
         let base = ((2 * region + index) * REGION) as u64;
         let at = (state >> 16) as usize % (REGION - 1);
@@ -115,8 +127,14 @@ fn region_worker(path: &Path, index: usize, time: Duration) {
             let mut there = vec![0; len];
             let got = read_at_most(&file, &mut there, base + at as u64);
             let expected = &models[region][at..at + len];
-            assert!(there[..got] == expected[..got], "region {region} of mount {index} at {at}+{len}");
-            assert!(expected[got..].iter().all(|byte| *byte == 0), "the file ends before what was written");
+            assert!(
+                there[..got] == expected[..got],
+                "region {region} of mount {index} at {at}+{len}"
+            );
+            assert!(
+                expected[got..].iter().all(|byte| *byte == 0),
+                "the file ends before what was written"
+            );
         }
         operations += 1;
     }

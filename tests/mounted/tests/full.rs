@@ -1,4 +1,5 @@
-//! Full and read-only disks: the caller hears of it before anything is acknowledged, and deletes work.
+//! Full and read-only disks: the caller hears of it before anything is acknowledged, and deletes
+//! work.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -24,7 +25,8 @@ fn a_full_ost_refuses_and_recovers() {
     for index in 0..400_u32 {
         let path = up.at(&format!("f{index}"));
         let data = vec![index as u8; 1 << 20];
-        let outcome = File::create(&path).and_then(|mut file| file.write_all(&data).and_then(|()| file.sync_all()));
+        let outcome = File::create(&path)
+            .and_then(|mut file| file.write_all(&data).and_then(|()| file.sync_all()));
         match outcome {
             Ok(()) => kept.push((path, data)),
             Err(error) => {
@@ -37,7 +39,11 @@ fn a_full_ost_refuses_and_recovers() {
     }
     assert!(full, "160 MiB took {} MiB", kept.len());
     for (path, data) in &kept {
-        assert!(fs::read(path).expect("acknowledged") == *data, "{} changed on a full disk", path.display());
+        assert!(
+            fs::read(path).expect("acknowledged") == *data,
+            "{} changed on a full disk",
+            path.display()
+        );
     }
     for (path, _) in kept.drain(..kept.len() / 2) {
         fs::remove_file(path).expect("deletes work when full");
@@ -52,17 +58,22 @@ fn a_full_ost_refuses_and_recovers() {
     fs::remove_file(up.at("again")).expect("deletes work when full");
     rest.write_all(&[8; 2 << 20]).expect("room that was made is there for the next write");
     fs::remove_file(&kept.pop().expect("half of them").0).expect("deletes work when full");
-    range::fallocate(&rest, 0, rest.metadata().expect("stat").len(), 2 << 20).expect("and for an allocation");
+    range::fallocate(&rest, 0, rest.metadata().expect("stat").len(), 2 << 20)
+        .expect("and for an allocation");
     up.stop();
     disk.unmount();
 }
 
-/// A name needs no room on an OST: it is the write that is refused, however long the MDT has known that the OST is full.
+/// A name needs no room on an OST: it is the write that is refused, however long the MDT has known
+/// that the OST is full.
 fn names_are_made_when_full(up: &Up) {
     let end = Instant::now() + Duration::from_secs(7); // the MDT asks for room every 5 s
     while Instant::now() < end {
         let mut file = File::create(up.at("name")).expect("a name on a full OST");
-        let refused = file.write_all(&[1; 1 << 20]).and_then(|()| file.sync_all()).expect_err("there is no room");
+        let refused = file
+            .write_all(&[1; 1 << 20])
+            .and_then(|()| file.sync_all())
+            .expect_err("there is no room");
         assert!(is_full(&refused), "{refused}");
         fs::remove_file(up.at("name")).expect("deletes work when full");
         thread::sleep(Duration::from_millis(200));
@@ -106,7 +117,9 @@ fn a_full_mdt_refuses_and_recovers() {
         }
     }
     assert!(full, "64 MiB took {made} files");
-    let there: usize = (0..200).map(|dir| fs::read_dir(up.at(&format!("d{dir}"))).map_or(0, Iterator::count)).sum();
+    let there: usize = (0..200)
+        .map(|dir| fs::read_dir(up.at(&format!("d{dir}"))).map_or(0, Iterator::count))
+        .sum();
     assert_eq!(there, made, "acknowledged creates on a filling MDT");
     fs::remove_dir_all(up.at("d0")).expect("deletes work when full");
     up.kill_server("MDT0000");
@@ -142,11 +155,14 @@ fn an_mdt_on_a_disk_that_turned_read_only_loses_nothing_acknowledged() {
     let scratch = Scratch::new("ro-mdt");
     let mut disk = Disk::new(&scratch, "data/testfs-MDT0000", 160);
     let mut up = Up::with(scratch, None, &["--osts", "1", "--crashes-max", "1000"]);
-    (0..100).for_each(|index| drop(File::create_new(up.at(&format!("before{index}"))).expect("created")));
+    (0..100).for_each(|index| {
+        drop(File::create_new(up.at(&format!("before{index}"))).expect("created"))
+    });
     disk.turn_read_only();
     // Some are answered before the commit fails and the MDT ends, the others wait until it is back.
     let during: Vec<_> = (0..20).map(|index| up.at(&format!("during{index}"))).collect();
-    let creating = thread::spawn(move || during.iter().filter(|path| File::create_new(path).is_ok()).count());
+    let creating =
+        thread::spawn(move || during.iter().filter(|path| File::create_new(path).is_ok()).count());
     wait_for_line(&up.data().join("log"), "Read-only file system");
     disk.unmount_when_free();
     disk.mount();
@@ -154,7 +170,11 @@ fn an_mdt_on_a_disk_that_turned_read_only_loses_nothing_acknowledged() {
     let acknowledged = creating.join().expect("no panic");
     assert_eq!(acknowledged, 20, "the disk came back: no create fails");
     let names = fs::read_dir(up.mount()).expect("listed").count();
-    assert_eq!(names, 100 + acknowledged + 1, "acknowledged creates, before and after the disk turned read-only");
+    assert_eq!(
+        names,
+        100 + acknowledged + 1,
+        "acknowledged creates, before and after the disk turned read-only"
+    );
     up.stop();
     disk.unmount();
 }
@@ -165,7 +185,16 @@ fn a_missing_or_read_only_target_directory_is_named() {
     let disk = Disk::new(&scratch, "target", 64);
     disk.turn_read_only();
     let nowhere = scratch.path().join("nowhere");
-    let format = &["format", "--fsname", "testfs", "--ost", "--index", "0", "--mgsnode", "127.0.0.2@tcp"][..];
+    let format = &[
+        "format",
+        "--fsname",
+        "testfs",
+        "--ost",
+        "--index",
+        "0",
+        "--mgsnode",
+        "127.0.0.2@tcp",
+    ][..];
     let cases = [
         (&["serve"][..], nowhere.as_path(), "no such directory"),
         (&["serve"], disk.dir(), "no target here"),
@@ -175,13 +204,18 @@ fn a_missing_or_read_only_target_directory_is_named() {
         let output = Command::new(nacre_bin()).args(verb).arg(dir).output().expect("nacre starts");
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{verb:?} {}", dir.display());
-        assert!(text.contains(&*dir.to_string_lossy()) && text.contains(wanted), "{verb:?} does not say '{wanted}': {text}");
+        assert!(
+            text.contains(&*dir.to_string_lossy()) && text.contains(wanted),
+            "{verb:?} does not say '{wanted}': {text}"
+        );
     }
 }
 
 fn wait_for_line(log: &Path, wanted: &str) {
     for _ in 0..100 {
-        let texts = fs::read_dir(log).expect("logs").map(|entry| fs::read_to_string(entry.expect("a log").path()));
+        let texts = fs::read_dir(log)
+            .expect("logs")
+            .map(|entry| fs::read_to_string(entry.expect("a log").path()));
         if texts.flatten().any(|text| text.contains(wanted)) {
             return;
         }

@@ -1,4 +1,5 @@
-//! Jobs of a mount's callers as the servers count them: `jobid_var` and `jobid_name` are set while mounted.
+//! Jobs of a mount's callers as the servers count them: `jobid_var` and `jobid_name` are set while
+//! mounted.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -46,7 +47,15 @@ fn written() -> (BTreeMap<String, u64>, String) {
             job = name.trim().to_owned();
         } else if let Some(row) = line.trim().strip_prefix("write_bytes:") {
             let sum = row.split("sum:").nth(1).expect("a sum");
-            let sum: u64 = sum.trim().trim_end_matches('}').split(',').next().expect("it").trim().parse().expect("a number");
+            let sum: u64 = sum
+                .trim()
+                .trim_end_matches('}')
+                .split(',')
+                .next()
+                .expect("it")
+                .trim()
+                .parse()
+                .expect("a number");
             *jobs.entry(job.clone()).or_default() += sum;
         }
     }

@@ -1,4 +1,5 @@
-//! kill -9 of every kind of server under acknowledged and unsynced work: no error, nothing lost, a bounded pause.
+//! kill -9 of every kind of server under acknowledged and unsynced work: no error, nothing lost, a
+//! bounded pause.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -12,10 +13,12 @@ use mounted::{Up, count, posix, range};
 /// Longest pause that an application may see when a server is killed.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Kills `victims` in turn, `kills` times, under three workloads; checks everything through a mount that comes later.
+/// Kills `victims` in turn, `kills` times, under three workloads; checks everything through a mount
+/// that comes later.
 fn survive_kills(name: &str, victims: &[&str], kills: usize) {
     let mut up = Up::new(name);
-    let workers: Vec<_> = (1..=3).map(|seed| Worker::start(up.at(&format!("work-{seed}")), seed)).collect();
+    let workers: Vec<_> =
+        (1..=3).map(|seed| Worker::start(up.at(&format!("work-{seed}")), seed)).collect();
     let lock = File::create(up.at("lock")).expect("a file to lock");
     posix::flock(&lock, libc::LOCK_EX).expect("a lock held through every kill");
     std::thread::sleep(Duration::from_millis(300));
@@ -28,14 +31,19 @@ fn survive_kills(name: &str, victims: &[&str], kills: usize) {
     let seen: Vec<Seen> = workers.into_iter().map(Worker::finish).collect();
     let fresh = up.second_mount(31);
     let rival = File::open(fresh.join("lock")).expect("open");
-    assert!(posix::flock(&rival, libc::LOCK_EX | libc::LOCK_NB).is_err(), "a lock was lost when its server died");
+    assert!(
+        posix::flock(&rival, libc::LOCK_EX | libc::LOCK_NB).is_err(),
+        "a lock was lost when its server died"
+    );
     for one in &seen {
         one.check(up.mount(), up.mount());
         one.check(up.mount(), &fresh);
     }
     let pause = seen.iter().map(|one| one.pause).max().expect("three workloads");
     let operations: usize = seen.iter().map(|one| one.operations).sum();
-    println!("{name}: {kills} kills, {operations} operations acknowledged, longest pause {pause:?}");
+    println!(
+        "{name}: {kills} kills, {operations} operations acknowledged, longest pause {pause:?}"
+    );
     assert!(pause <= PAUSE_MAX, "an application waited {pause:?}");
     drop((lock, rival));
     up.stop();
@@ -77,7 +85,8 @@ fn killed_clients_over(transport: Transport) {
         fs::write(dir.join(&name), vec![round as u8; 200_000]).expect("write");
         let locked = File::open(dir.join(&name)).expect("open");
         posix::flock(&locked, libc::LOCK_EX).expect("lock");
-        let held = OpenOptions::new().write(true).create_new(true).open(dir.join("held")).expect("create");
+        let held =
+            OpenOptions::new().write(true).create_new(true).open(dir.join("held")).expect("create");
         fs::remove_file(dir.join("held")).expect("unlink");
         let daemon = daemon_of(&dir);
         mounted::kill(daemon, libc::SIGKILL);
@@ -87,7 +96,10 @@ fn killed_clients_over(transport: Transport) {
             std::thread::sleep(Duration::from_millis(10));
         }
         drop((locked, held));
-        assert_eq!(fs::read(up.at(&name)).expect("what was acknowledged"), vec![round as u8; 200_000]);
+        assert_eq!(
+            fs::read(up.at(&name)).expect("what was acknowledged"),
+            vec![round as u8; 200_000]
+        );
         let rival = File::open(up.at(&name)).expect("open");
         let start = Instant::now();
         while posix::flock(&rival, libc::LOCK_EX | libc::LOCK_NB).is_err() {
@@ -100,9 +112,11 @@ fn killed_clients_over(transport: Transport) {
 
 fn daemon_of(dir: &std::path::Path) -> u32 {
     let wanted = dir.to_string_lossy().into_owned();
-    let found = mounted::processes()
-        .into_iter()
-        .find(|(pid, words)| words.iter().any(|word| word == "mount") && words.contains(&wanted) && !mounted::is_holder(*pid));
+    let found = mounted::processes().into_iter().find(|(pid, words)| {
+        words.iter().any(|word| word == "mount")
+            && words.contains(&wanted)
+            && !mounted::is_holder(*pid)
+    });
     found.unwrap_or_else(|| panic!("no daemon serves {wanted}")).0
 }
 
@@ -113,19 +127,34 @@ fn writes_that_shall_be_durable_survive_the_death_of_everything() {
     for (options, durable) in [("", true), ("sync", false)] {
         up.stop();
         up.start_again(&["-o", options, "--commit-interval-ms", "60000"]); // nothing becomes durable by itself
-        let paths: Vec<_> = (0..10).map(|index| up.at(&format!("durable-{options}-{index}"))).collect();
+        let paths: Vec<_> =
+            (0..10).map(|index| up.at(&format!("durable-{options}-{index}"))).collect();
         for (index, path) in paths.iter().enumerate() {
             let by_open = durable && index < 3;
             let flags = if by_open { libc::O_SYNC } else { 0 };
-            let file = OpenOptions::new().write(true).create_new(true).custom_flags(flags).open(path).expect("create");
+            let file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .custom_flags(flags)
+                .open(path)
+                .expect("create");
             let text = vec![index as u8; 70_000];
-            let written = if durable && !by_open { range::write_durable(&file, &text, 0) } else { file.write_at(&text, 0) };
+            let written = if durable && !by_open {
+                range::write_durable(&file, &text, 0)
+            } else {
+                file.write_at(&text, 0)
+            };
             assert_eq!(written.expect("write"), text.len());
         }
         up.kill_everything();
         up.start_again(&[]);
         for (index, path) in paths.iter().enumerate() {
-            assert_eq!(fs::read(path).expect("durable"), vec![index as u8; 70_000], "{}", path.display());
+            assert_eq!(
+                fs::read(path).expect("durable"),
+                vec![index as u8; 70_000],
+                "{}",
+                path.display()
+            );
         }
     }
     up.stop();

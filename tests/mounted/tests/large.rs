@@ -47,14 +47,19 @@ fn a_large_directory_is_whole_at_every_client() {
     let second = up.second_mount(31);
     let (one, two) = (up.at("large"), second.join("large"));
     fs::create_dir(&one).expect("mkdir");
-    timed("created", total, || each(total, |index| drop(File::create_new(one.join(name(index))).expect("create"))));
+    timed("created", total, || {
+        each(total, |index| drop(File::create_new(one.join(name(index))).expect("create")))
+    });
     let all: BTreeSet<String> = (0..total).map(name).collect();
     timed("listed", total, || assert!(names(&two) == all, "another client sees other names"));
     timed("looked up", total / 10, || {
-        each(total / 10, |index| assert!(fs::metadata(two.join(name(index * 10))).expect("stat").is_file()));
+        each(total / 10, |index| {
+            assert!(fs::metadata(two.join(name(index * 10))).expect("stat").is_file())
+        });
     });
     assert!(!two.join("entry-none").exists());
-    // A listing that runs while others make and remove names shows what is there all the time exactly once.
+    // A listing that runs while others make and remove names shows what is there all the time
+    // exactly once.
     std::thread::scope(|scope| {
         let changes = scope.spawn(|| {
             for index in (1..total.min(20_000)).step_by(2) {
@@ -64,13 +69,18 @@ fn a_large_directory_is_whole_at_every_client() {
         });
         let seen = names(&two);
         changes.join().expect("the changes");
-        assert!((0..total).step_by(2).all(|index| seen.contains(&name(index))), "a name that stayed was not shown");
+        assert!(
+            (0..total).step_by(2).all(|index| seen.contains(&name(index))),
+            "a name that stayed was not shown"
+        );
     });
     fs::rename(one.join(name(0)), one.join("moved")).expect("rename within it");
     assert!(fs::remove_dir(&two).is_err(), "it is not empty");
     let rest: Vec<String> = names(&two).into_iter().collect();
     assert_eq!(rest.len(), total);
-    timed("removed", total, || each(total, |index| fs::remove_file(two.join(&rest[index])).expect("unlink")));
+    timed("removed", total, || {
+        each(total, |index| fs::remove_file(two.join(&rest[index])).expect("unlink"))
+    });
     assert!(names(&one).is_empty());
     fs::remove_dir(&one).expect("an empty directory goes");
     up.stop();

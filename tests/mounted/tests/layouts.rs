@@ -1,4 +1,5 @@
-//! Layouts as users set them: `lfs setstripe`, `lustre.lov` by setfattr, tar, and an open that delays the layout.
+//! Layouts as users set them: `lfs setstripe`, `lustre.lov` by setfattr, tar, and an open that
+//! delays the layout.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -8,11 +9,17 @@ use std::process::{Command, Output};
 use mounted::cut::Disk;
 use mounted::{Scratch, Up, nacre_bin};
 
-/// The kernel takes O_NOCTTY off a create and passes FASYNC on (Lustre: `O_LOV_DELAY_CREATE` is both).
+/// The kernel takes O_NOCTTY off a create and passes FASYNC on (Lustre: `O_LOV_DELAY_CREATE` is
+/// both).
 const O_LOV_DELAY_CREATE: i32 = libc::O_NOCTTY | libc::O_ASYNC;
 
 fn lfs(up: &Up, words: &[&str]) -> Output {
-    Command::new(nacre_bin()).arg("lfs").args(words).current_dir(up.mount()).output().expect("nacre starts")
+    Command::new(nacre_bin())
+        .arg("lfs")
+        .args(words)
+        .current_dir(up.mount())
+        .output()
+        .expect("nacre starts")
 }
 
 fn good(up: &Up, words: &[&str]) -> String {
@@ -24,7 +31,10 @@ fn good(up: &Up, words: &[&str]) -> String {
 fn refused(up: &Up, words: &[&str], part: &str) {
     let output = lfs(up, words);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && stderr.contains(part), "lfs {words:?}: '{part}' is not in: {stderr}");
+    assert!(
+        !output.status.success() && stderr.contains(part),
+        "lfs {words:?}: '{part}' is not in: {stderr}"
+    );
 }
 
 /// OSTs of a file's stripes, in order.
@@ -36,7 +46,8 @@ fn osts(up: &Up, path: &str) -> Vec<u64> {
 }
 
 fn sh(dir: &Path, command: &str) -> String {
-    let output = Command::new("sh").args(["-ec", command]).current_dir(dir).output().expect("sh starts");
+    let output =
+        Command::new("sh").args(["-ec", command]).current_dir(dir).output().expect("sh starts");
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -44,7 +55,13 @@ fn sh(dir: &Path, command: &str) -> String {
 /// Hexadecimal, as `setfattr` takes it.
 fn lov(path: &Path) -> String {
     let dir = path.parent().expect("a parent");
-    let shown = sh(dir, &format!("getfattr --only-values -n lustre.lov {} | od -An -v -tx1 | tr -d ' \\n'", path.display()));
+    let shown = sh(
+        dir,
+        &format!(
+            "getfattr --only-values -n lustre.lov {} | od -An -v -tx1 | tr -d ' \\n'",
+            path.display()
+        ),
+    );
     format!("0x{shown}")
 }
 
@@ -55,7 +72,10 @@ fn a_list_of_osts_is_what_a_file_gets() {
     assert_eq!(fs::metadata(up.at("listed")).expect("it is there").len(), 0);
     assert_eq!(osts(&up, "listed"), [2, 0, 3]);
     fs::write(up.at("listed"), vec![7; 300 << 10]).expect("written");
-    assert_eq!((osts(&up, "listed"), fs::read(up.at("listed")).expect("read")), (vec![2, 0, 3], vec![7; 300 << 10]));
+    assert_eq!(
+        (osts(&up, "listed"), fs::read(up.at("listed")).expect("read")),
+        (vec![2, 0, 3], vec![7; 300 << 10])
+    );
     fs::create_dir(up.at("d")).expect("a directory");
     good(&up, &["setstripe", "-o", "1-3", "d"]);
     fs::write(up.at("d/f"), "x").expect("written");
@@ -97,7 +117,10 @@ fn a_layout_may_come_after_the_name_and_before_the_data() {
     assert_eq!(fs::read(up.at("empty")).expect("read"), b"");
     let cut = delayed("cut");
     cut.set_len(1 << 20).expect("cut");
-    assert_eq!((fs::metadata(up.at("cut")).expect("there").len(), osts(&up, "cut").len()), (1 << 20, 1));
+    assert_eq!(
+        (fs::metadata(up.at("cut")).expect("there").len(), osts(&up, "cut").len()),
+        (1 << 20, 1)
+    );
     up.stop();
 }
 
@@ -108,22 +131,38 @@ fn lustre_lov_is_set_as_it_was_read() {
     good(&up, &["setstripe", "-c", "3", "-S", "128K", "-i", "1", "model"]);
     sh(&mount, "mknod fresh p && rm fresh && mkdir dir");
     let value = lov(&up.at("model"));
-    drop(OpenOptions::new().write(true).create_new(true).custom_flags(O_LOV_DELAY_CREATE).open(up.at("fresh")).expect("made"));
+    drop(
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .custom_flags(O_LOV_DELAY_CREATE)
+            .open(up.at("fresh"))
+            .expect("made"),
+    );
     sh(&mount, &format!("setfattr -n lustre.lov -v {value} fresh"));
     assert_eq!(good(&up, &["getstripe", "-c", "fresh"]).trim(), "3");
     assert_eq!(good(&up, &["getstripe", "-S", "fresh"]).trim(), "131072");
     sh(&mount, &format!("setfattr -n trusted.lov -v {value} dir && echo x > dir/f"));
     assert_eq!(osts(&up, "dir/f").len(), 3);
-    assert!(sh(&mount, "getfattr -d -m lustre dir/f").contains("lustre.lov="), "listed for those who copy");
+    assert!(
+        sh(&mount, "getfattr -d -m lustre dir/f").contains("lustre.lov="),
+        "listed for those who copy"
+    );
 
     fs::write(up.at("old"), "data").expect("written");
     let before = lov(&up.at("old"));
     sh(&mount, &format!("setfattr -n lustre.lov -v {value} old"));
-    assert_eq!((lov(&up.at("old")), fs::read(up.at("old")).expect("read")), (before, b"data".to_vec()));
+    assert_eq!(
+        (lov(&up.at("old")), fs::read(up.at("old")).expect("read")),
+        (before, b"data".to_vec())
+    );
 
     sh(&mount, "setfattr -x lustre.lov dir && echo x > dir/g");
     assert_eq!(osts(&up, "dir/g").len(), 1);
-    let short = Command::new("setfattr").args(["-n", "lustre.lov", "-v", "0xd00bd10b", "dir"]).current_dir(&mount).output();
+    let short = Command::new("setfattr")
+        .args(["-n", "lustre.lov", "-v", "0xd00bd10b", "dir"])
+        .current_dir(&mount)
+        .output();
     assert!(!short.expect("setfattr starts").status.success(), "a value shorter than its header");
     up.stop();
 }
@@ -174,7 +213,10 @@ fn new_files_go_where_there_is_room() {
     fs::write(up.at("big"), vec![1; 100 << 20]).expect("there is room");
     settle(&up, "a");
     let uneven = spread(&up, "uneven", 60);
-    assert!(uneven[1] >= 35 && uneven[0] >= 3, "more where there is more room, and some beside: {uneven:?}");
+    assert!(
+        uneven[1] >= 35 && uneven[0] >= 3,
+        "more where there is more room, and some beside: {uneven:?}"
+    );
     up.set("lod.*.qos_threshold_rr", "100%");
     assert_eq!(spread(&up, "off", 20), [10, 10]);
     assert_eq!(up.param("lod.*.qos_threshold_rr").trim(), "100%");
@@ -206,7 +248,8 @@ fn new_files_go_where_there_is_room() {
     empty.unmount();
 }
 
-/// Until the MDT has asked the OSTs again: it does when somebody chose by figures that are older than a second.
+/// Until the MDT has asked the OSTs again: it does when somebody chose by figures that are older
+/// than a second.
 fn settle(up: &Up, name: &str) {
     for turn in 0..4 {
         fs::write(up.at(&format!("settle-{name}{turn}")), "").expect("made");

@@ -1,4 +1,5 @@
-//! What one mount's kernel may believe for a moment is never what another mount has changed already.
+//! What one mount's kernel may believe for a moment is never what another mount has changed
+//! already.
 
 use std::fs;
 use std::io::{self, Write};
@@ -30,7 +31,9 @@ const CASES: &[Case] = &[
     Case {
         name: "unlink",
         change: |dir| fs::remove_file(dir.join("f")),
-        check: |dir| fs::metadata(dir.join("f")).is_err_and(|error| error.kind() == io::ErrorKind::NotFound),
+        check: |dir| {
+            fs::metadata(dir.join("f")).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        },
     },
     Case {
         name: "rename over",
@@ -62,19 +65,24 @@ const CASES: &[Case] = &[
         name: "create beside it",
         change: |dir| fs::create_dir(dir.join("d")),
         check: |dir| {
-            fs::metadata(dir).is_ok_and(|meta| meta.nlink() == 3) && fs::read_dir(dir).is_ok_and(|names| names.count() == 2)
+            fs::metadata(dir).is_ok_and(|meta| meta.nlink() == 3)
+                && fs::read_dir(dir).is_ok_and(|names| names.count() == 2)
         },
     },
     Case {
         name: "move the directory",
         change: |dir| fs::rename(dir, dir.with_extension("moved")),
-        check: |dir| fs::metadata(dir.join("f")).is_err() && fs::metadata(dir.with_extension("moved").join("f")).is_ok(),
+        check: |dir| {
+            fs::metadata(dir.join("f")).is_err()
+                && fs::metadata(dir.with_extension("moved").join("f")).is_ok()
+        },
     },
     Case {
         name: "access list",
         change: |dir| setxattr(&dir.join("f"), ACCESS, &owner_only(), 0),
         check: |dir| {
-            fs::metadata(dir.join("f")).is_ok_and(|meta| meta.mode() & 0o777 == 0o640) && getxattr(&dir.join("f"), ACCESS).is_ok()
+            fs::metadata(dir.join("f")).is_ok_and(|meta| meta.mode() & 0o777 == 0o640)
+                && getxattr(&dir.join("f"), ACCESS).is_ok()
         },
     },
 ];
@@ -82,7 +90,13 @@ const CASES: &[Case] = &[
 /// `user::rw-,user:7:r--,group::r--,mask::r--,other::---` as the kernel keeps it.
 fn owner_only() -> Vec<u8> {
     let mut acl = 2_u32.to_le_bytes().to_vec();
-    for (tag, perm, id) in [(1_u16, 6_u16, u32::MAX), (2, 4, 7), (4, 4, u32::MAX), (0x10, 4, u32::MAX), (0x20, 0, u32::MAX)] {
+    for (tag, perm, id) in [
+        (1_u16, 6_u16, u32::MAX),
+        (2, 4, 7),
+        (4, 4, u32::MAX),
+        (0x10, 4, u32::MAX),
+        (0x20, 0, u32::MAX),
+    ] {
         acl.extend([tag.to_le_bytes(), perm.to_le_bytes()].concat());
         acl.extend(id.to_le_bytes());
     }
@@ -91,7 +105,10 @@ fn owner_only() -> Vec<u8> {
 
 fn number(up: &Up, name: &str) -> u64 {
     let line = up.param(&format!("mdt.testfs-MDT0000.{name}"));
-    line.rsplit('=').next().and_then(|value| value.trim().parse().ok()).unwrap_or_else(|| panic!("{line} is no number"))
+    line.rsplit('=')
+        .next()
+        .and_then(|value| value.trim().parse().ok())
+        .unwrap_or_else(|| panic!("{line} is no number"))
 }
 
 /// Everything is believed that can be.
@@ -115,7 +132,11 @@ fn a_change_on_one_mount_is_seen_on_the_other_at_once() {
             look(&there);
             look(&here);
             (case.change)(&there).unwrap_or_else(|error| panic!("{}: {error}", case.name));
-            assert!((case.check)(&here), "round {round}: after '{}' the first mount sees what was before", case.name);
+            assert!(
+                (case.check)(&here),
+                "round {round}: after '{}' the first mount sees what was before",
+                case.name
+            );
         }
     }
     let waits = number(&up, "lease_waits");

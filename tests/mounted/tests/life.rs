@@ -9,7 +9,12 @@ use mounted::{Scratch, Up, nacre_bin};
 
 fn up(scratch: &Scratch, separate: bool, run: &str) -> std::process::Output {
     let mut command = Command::new(nacre_bin());
-    command.arg("up").arg("--data").arg(scratch.path().join("data")).arg("--mount").arg(scratch.path().join("mnt"));
+    command
+        .arg("up")
+        .arg("--data")
+        .arg(scratch.path().join("data"))
+        .arg("--mount")
+        .arg(scratch.path().join("mnt"));
     if separate {
         command.arg("--separate");
     }
@@ -22,10 +27,18 @@ fn the_exit_code_of_the_command_is_ours() {
         let scratch = Scratch::new("life-exit");
         let output = up(&scratch, separate, "echo hello > f; cat f; exit 7");
         assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "hello\n", "only the command writes to stdout");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "hello\n",
+            "only the command writes to stdout"
+        );
         let output = up(&scratch, separate, "cat f");
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "hello\n", "data is kept over restarts");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "hello\n",
+            "data is kept over restarts"
+        );
         assert!(!mounted::is_mounted(&scratch.path().join("mnt")));
     }
 }
@@ -35,7 +48,10 @@ fn two_file_systems_live_side_by_side() {
     let (mut one, mut two) = (Up::new("life-one"), Up::new("life-two"));
     fs::write(one.at("f"), b"one").expect("write");
     fs::write(two.at("f"), b"two").expect("write");
-    assert_eq!((fs::read(one.at("f")).expect("read"), fs::read(two.at("f")).expect("read")), (b"one".to_vec(), b"two".to_vec()));
+    assert_eq!(
+        (fs::read(one.at("f")).expect("read"), fs::read(two.at("f")).expect("read")),
+        (b"one".to_vec(), b"two".to_vec())
+    );
     one.stop();
     two.stop();
 }
@@ -56,10 +72,12 @@ fn a_file_system_leaves_the_one_alone_that_has_its_old_addresses() {
         fs::write(second.at(&format!("f{number}")), data(number)).expect("write");
     }
     first.start_again(&[]);
-    // long enough for the MDT to sweep what its predecessor may have left on the OSTs, which it knows where they were
+    // long enough for the MDT to sweep what its predecessor may have left on the OSTs, which it
+    // knows where they were
     std::thread::sleep(std::time::Duration::from_secs(5));
     for number in 0..24 {
-        let found = fs::read(second.at(&format!("f{number}"))).unwrap_or_else(|error| panic!("f{number}: {error}"));
+        let found = fs::read(second.at(&format!("f{number}")))
+            .unwrap_or_else(|error| panic!("f{number}: {error}"));
         assert!(found == data(number), "f{number} is another one");
     }
     assert_eq!(fs::read(first.at("f7")).expect("read"), vec![1; 100_000]);
@@ -73,7 +91,8 @@ fn when_up_dies_its_servers_and_its_mount_go() {
     let servers = ["MGS", "MDT0000", "OST0000"].map(|name| up.server(name));
     fs::write(up.at("f"), b"x").expect("write");
     let parent = mounted::processes().into_iter().find(|(_, words)| {
-        words.iter().any(|word| word == "up") && words.iter().any(|word| word.contains(&*up.data().to_string_lossy()))
+        words.iter().any(|word| word == "up")
+            && words.iter().any(|word| word.contains(&*up.data().to_string_lossy()))
     });
     mounted::kill(parent.expect("up runs").0, libc::SIGKILL);
     let start = Instant::now();
@@ -88,16 +107,35 @@ fn when_up_dies_its_servers_and_its_mount_go() {
 fn storage_is_served_once_and_formatted_once() {
     let mut up = Up::new("life-once");
     let target = up.target("MDT0000");
-    let serve =
-        Command::new(nacre_bin()).arg("serve").arg(&target).args(["--listen", "127.0.0.77@tcp"]).output().expect("nacre starts");
+    let serve = Command::new(nacre_bin())
+        .arg("serve")
+        .arg(&target)
+        .args(["--listen", "127.0.0.77@tcp"])
+        .output()
+        .expect("nacre starts");
     let text = String::from_utf8_lossy(&serve.stderr);
-    assert!(!serve.status.success() && text.contains("MDT0000"), "served twice, or not said clearly: {text}");
+    assert!(
+        !serve.status.success() && text.contains("MDT0000"),
+        "served twice, or not said clearly: {text}"
+    );
     let format = Command::new(nacre_bin())
-        .args(["format", "--fsname", "other", "--ost", "--index", "0", "--mgsnode", "127.0.0.2@tcp"])
+        .args([
+            "format",
+            "--fsname",
+            "other",
+            "--ost",
+            "--index",
+            "0",
+            "--mgsnode",
+            "127.0.0.2@tcp",
+        ])
         .arg(&target)
         .output();
     assert!(!format.expect("nacre starts").status.success(), "format overwrote a target");
-    let missing = Command::new(nacre_bin()).args(["serve", "/nonexistent/target"]).output().expect("nacre starts");
+    let missing = Command::new(nacre_bin())
+        .args(["serve", "/nonexistent/target"])
+        .output()
+        .expect("nacre starts");
     let text = String::from_utf8_lossy(&missing.stderr);
     assert!(!missing.status.success() && text.contains("/nonexistent/target"), "{text}");
     up.stop();
@@ -112,7 +150,15 @@ fn a_newer_format_is_refused() {
     let damaged = bytes.len() / 2;
     bytes[damaged] ^= 0xff;
     fs::write(&superblock, &bytes).expect("write");
-    let serve = Command::new(nacre_bin()).arg("serve").arg(up.target("OST0000")).output().expect("nacre starts");
+    let serve = Command::new(nacre_bin())
+        .arg("serve")
+        .arg(up.target("OST0000"))
+        .output()
+        .expect("nacre starts");
     assert!(!serve.status.success(), "a damaged superblock was served");
-    assert!(String::from_utf8_lossy(&serve.stderr).contains("OST0000"), "{}", String::from_utf8_lossy(&serve.stderr));
+    assert!(
+        String::from_utf8_lossy(&serve.stderr).contains("OST0000"),
+        "{}",
+        String::from_utf8_lossy(&serve.stderr)
+    );
 }

@@ -1,4 +1,5 @@
-//! Objects that an OST has lost (a disk taken back from an old copy): their files say so, and nothing else suffers.
+//! Objects that an OST has lost (a disk taken back from an old copy): their files say so, and
+//! nothing else suffers.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -15,9 +16,15 @@ fn is_eio<T>(outcome: io::Result<T>) -> bool {
 
 /// All objects of the OST.
 fn objects(up: &Up) -> Vec<PathBuf> {
-    let dirs = fs::read_dir(up.target(OST).join("objects")).expect("objects").map(|dir| dir.expect("readdir").path());
-    dirs.flat_map(|dir| fs::read_dir(dir).expect("a directory of objects").map(|object| object.expect("readdir").path()))
-        .collect()
+    let dirs = fs::read_dir(up.target(OST).join("objects"))
+        .expect("objects")
+        .map(|dir| dir.expect("readdir").path());
+    dirs.flat_map(|dir| {
+        fs::read_dir(dir)
+            .expect("a directory of objects")
+            .map(|object| object.expect("readdir").path())
+    })
+    .collect()
 }
 
 /// Writes a file of one stripe on the OST; tells its object.
@@ -43,21 +50,37 @@ fn a_lost_object_is_an_error_until_its_file_is_written_anew_or_removed() {
 
     assert_eq!(fs::read(&kept).expect("another object of this OST"), b"kept");
     for path in [&cut, &opened, &removed] {
-        assert_eq!(fs::metadata(path).expect("stat").len(), 100_000, "names and attributes are the MDT's");
+        assert_eq!(
+            fs::metadata(path).expect("stat").len(),
+            100_000,
+            "names and attributes are the MDT's"
+        );
         assert!(is_eio(fs::read(path)), "{}", path.display());
-        assert!(is_eio(OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(b"more"))));
-        assert!(is_eio(OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(50))));
+        assert!(is_eio(
+            OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(b"more"))
+        ));
+        assert!(is_eio(
+            OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(50))
+        ));
     }
     assert_eq!(up.tool(&["lfs", "getstripe", "-i", &cut.to_string_lossy()]).trim(), "1");
     fs::set_permissions(&opened, fs::Permissions::from_mode(0o600)).expect("chmod");
     fs::rename(&removed, up.at("renamed")).expect("rename");
     assert_eq!(fs::read_dir(up.mount()).expect("readdir").count(), 4);
-    let text = fs::read_to_string(up.data().join("log").join(format!("testfs-{OST}.log"))).unwrap_or_else(|_| up.log_text());
-    assert!(text.contains("an object that must be here is missing"), "nobody told the administrator:\n{text}");
+    let text = fs::read_to_string(up.data().join("log").join(format!("testfs-{OST}.log")))
+        .unwrap_or_else(|_| up.log_text());
+    assert!(
+        text.contains("an object that must be here is missing"),
+        "nobody told the administrator:\n{text}"
+    );
 
     fs::write(&opened, b"written anew").expect("O_TRUNC");
     assert_eq!(fs::read(&opened).expect("it is whole again"), b"written anew");
-    OpenOptions::new().write(true).open(&cut).and_then(|file| file.set_len(0)).expect("nothing of it is needed");
+    OpenOptions::new()
+        .write(true)
+        .open(&cut)
+        .and_then(|file| file.set_len(0))
+        .expect("nothing of it is needed");
     assert_eq!(fs::read(&cut).expect("an empty file"), b"");
     fs::remove_file(up.at("renamed")).expect("unlink");
     up.stop();

@@ -1,7 +1,7 @@
 //! The network's self-test between processes, in a network namespace of its own.
 //!
-//! The addresses are on that namespace's loopback; namespace, processes and run directory end with the test, however
-//! it ends.
+//! The addresses are on that namespace's loopback; namespace, processes and run directory end with
+//! the test, however it ends.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 
 use mounted::{Scratch, Up, nacre_bin};
 
-/// Nodes of the canonical script: seven servers, each a process; two processes with 127 clients each.
+/// Nodes of the canonical script: seven servers, each a process; two processes with 127 clients
+/// each.
 const NODES: &str = r#"
 for last in 8 10 12 13 14 15 16; do ip addr add 10.0.0.$last/32 dev lo; done
 for last in $(seq 1 254); do ip addr add 10.0.1.$last/32 dev lo; done
@@ -18,7 +19,8 @@ node '10.0.1.[1-253/2]@tcp'
 node '10.0.1.[2-254/2]@tcp'
 "#;
 
-/// Runs `script` behind `setup` with `lst` and `lctl` on the path; what it printed to stdout and stderr.
+/// Runs `script` behind `setup` with `lst` and `lctl` on the path; what it printed to stdout and
+/// stderr.
 fn in_namespace(name: &str, setup: &str, script: &str) -> (String, String) {
     let scratch = Scratch::new(name);
     let (bin, run) = (scratch.path().join("bin"), scratch.path().join("run"));
@@ -66,7 +68,9 @@ exit $status
 /// Numbers behind `title` in the lines that begin with `start`.
 fn numbers(out: &str, start: &str, title: &str) -> Vec<f64> {
     let lines = out.lines().filter(|line| line.starts_with(start));
-    lines.filter_map(|line| line.split(title).nth(1)?.split_whitespace().next()?.parse().ok()).collect()
+    lines
+        .filter_map(|line| line.split(title).nth(1)?.split_whitespace().next()?.parse().ok())
+        .collect()
 }
 
 #[test]
@@ -76,7 +80,10 @@ fn the_canonical_script_runs_over_processes() {
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!(lines[0], "SESSION: rw FEATURES: 1 TIMEOUT: 300 FORCE: No");
     assert_eq!(lines[1], "10.0.0.[8,10,12-16]@tcp are added to session");
-    assert_eq!(lines[4..7], ["Test was added successfully", "Test was added successfully", "bulk_rw is running now"]);
+    assert_eq!(
+        lines[4..7],
+        ["Test was added successfully", "Test was added successfully", "bulk_rw is running now"]
+    );
     assert_eq!(lines.last(), Some(&"session is ended"));
     assert!(err.lines().all(|line| line.contains("Terminated")), "{err}");
     let blocks = out.matches("[LNet Rates of servers]").count();
@@ -112,12 +119,21 @@ lst show_error --session clients servers
 lst end_session
 ";
     for crc in ["", " --no-bulk-crc"] {
-        let setup = format!("for last in 1 2; do ip addr add 10.0.0.$last/32 dev lo; node 10.0.0.$last@tcp{crc}; done");
+        let setup = format!(
+            "for last in 1 2; do ip addr add 10.0.0.$last/32 dev lo; node 10.0.0.$last@tcp{crc}; done"
+        );
         let (out, _) = in_namespace("lst-corrupt", &setup, script);
-        let (before, behind) = out.split_once("lst.corrupt_every=10").unwrap_or_else(|| panic!("{out}"));
-        assert!(before.contains("batch [0] is stopped\nclients:\nTotal 0 error nodes in clients\n"), "{out}");
+        let (before, behind) =
+            out.split_once("lst.corrupt_every=10").unwrap_or_else(|| panic!("{out}"));
+        assert!(
+            before.contains("batch [0] is stopped\nclients:\nTotal 0 error nodes in clients\n"),
+            "{out}"
+        );
         // 300 transfers, one in ten of each sender
-        assert!(behind.contains("12345-10.0.0.2@tcp: [Session 30 brw errors, 0 ping errors]"), "{out}");
+        assert!(
+            behind.contains("12345-10.0.0.2@tcp: [Session 30 brw errors, 0 ping errors]"),
+            "{out}"
+        );
         assert!(behind.contains("Total 1 error nodes in clients"), "{out}");
     }
 }
@@ -152,14 +168,23 @@ LST_SESSION= lst show_session || echo invalid $?
     let (out, err) = in_namespace("lst-session", "node '127.0.0.[61-62]@tcp'", script);
     assert!(out.contains("refused 17") && err.contains("already exists"), "{out}\n{err}");
     assert!(out.contains("\t0\t1\t0\t0\t1\tmine"), "busy in session one: {out}");
-    assert!(err.contains("failed on 12345-127.0.0.61@tcp: ") && err.contains("it is in session one"), "{err}");
+    assert!(
+        err.contains("failed on 12345-127.0.0.61@tcp: ") && err.contains("it is in session one"),
+        "{err}"
+    );
     assert!(out.contains("[Test RPCs of a]\n[ping] "), "{out}");
     assert!(numbers(&out, "[ping] ", "p99 ").iter().all(|us| *us > 0.0), "{out}");
     assert!(out.contains("12345-127.0.0.61@tcp [Active]: Running"), "{out}");
     assert!(out.contains("\t12345-127.0.0.62@tcp: Active [session: one id: "), "{out}");
-    assert!(out.contains("Batch is stopped") && out.contains("KEY: 1 FEATURES: 1 NODES: 2"), "{out}");
+    assert!(
+        out.contains("Batch is stopped") && out.contains("KEY: 1 FEATURES: 1 NODES: 2"),
+        "{out}"
+    );
     assert!(out.contains("\t12345-127.0.0.63@tcp: Unknown\nTotal 1 nodes [ far ]"), "{out}");
-    assert!(out.contains("refused 2") && out.contains("gone 2") && out.contains("invalid 22"), "{out}");
+    assert!(
+        out.contains("refused 2") && out.contains("gone 2") && out.contains("invalid 22"),
+        "{out}"
+    );
     assert!(err.contains("Can't find env LST_SESSION or value is not valid"), "{err}");
 }
 
@@ -168,7 +193,11 @@ fn servers_and_mounts_take_part() {
     let mut up = Up::new("lst");
     let second = up.second_mount(78);
     let listed = up.tool(&["lctl", "list_nids"]);
-    let server = listed.lines().find(|line| line.contains("127.0.") && line.contains('@')).expect("a server").to_owned();
+    let server = listed
+        .lines()
+        .find(|line| line.contains("127.0.") && line.contains('@'))
+        .expect("a server")
+        .to_owned();
     let (nid, port) = match server.split_once(':') {
         Some((addr, rest)) => (format!("{addr}@tcp"), rest.trim_end_matches("@tcp").to_owned()),
         None => (server.clone(), "988".to_owned()),
@@ -185,7 +214,19 @@ fn servers_and_mounts_take_part() {
     lst(&["add_group", "mounts", "127.0.0.78@tcp"]);
     let counts = lst(&["list_group", "servers", "mounts"]);
     assert_eq!(counts.matches("\t1\t0\t0\t0\t1\t").count(), 2, "{counts}");
-    lst(&["add_test", "--from", "mounts", "--to", "servers", "--loop", "50", "brw", "write", "check=crc", "size=64K"]);
+    lst(&[
+        "add_test",
+        "--from",
+        "mounts",
+        "--to",
+        "servers",
+        "--loop",
+        "50",
+        "brw",
+        "write",
+        "check=crc",
+        "size=64K",
+    ]);
     lst(&["run"]);
     lst(&["stop"]);
     assert!(lst(&["show_error", "mounts"]).contains("Total 0 error nodes"));

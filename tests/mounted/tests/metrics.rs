@@ -10,7 +10,8 @@ use mounted::{Scratch, Up};
 const PORT: u16 = 9169;
 
 fn scrape(at: Ipv4Addr) -> String {
-    let mut stream = TcpStream::connect(SocketAddr::from((at, PORT))).expect("the endpoint listens");
+    let mut stream =
+        TcpStream::connect(SocketAddr::from((at, PORT))).expect("the endpoint listens");
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: nacre\r\n\r\n").expect("it reads");
     let mut answer = String::new();
@@ -21,14 +22,21 @@ fn scrape(at: Ipv4Addr) -> String {
 
 /// The value of the one series whose name and labels start so.
 fn value(text: &str, series: &str) -> f64 {
-    let line = text.lines().find(|line| line.starts_with(series)).unwrap_or_else(|| panic!("{series} is not in\n{text}"));
+    let line = text
+        .lines()
+        .find(|line| line.starts_with(series))
+        .unwrap_or_else(|| panic!("{series} is not in\n{text}"));
     line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
 }
 
 /// Requests of the MDT's main service that each partition has handled.
 fn requests_by_cpt(mdt: Ipv4Addr) -> Vec<f64> {
     let text = scrape(mdt);
-    (0..CPTS).map(|cpt| value(&text, &format!("nacre_cpt_requests_total{{service=\"mdt\",cpt=\"{cpt}\"}}"))).collect()
+    (0..CPTS)
+        .map(|cpt| {
+            value(&text, &format!("nacre_cpt_requests_total{{service=\"mdt\",cpt=\"{cpt}\"}}"))
+        })
+        .collect()
 }
 
 const CPTS: usize = 4;
@@ -53,30 +61,49 @@ fn growth(mdt: Ipv4Addr, work: impl FnOnce()) -> Vec<f64> {
 #[test]
 fn every_daemon_is_scraped_and_the_rotor_spreads_requests_over_partitions() {
     let (port, cpts) = (PORT.to_string(), CPTS.to_string());
-    let args = ["--metrics", &port, "--cpu-npartitions", &cpts, "--cpu-virtual", "--osts", "2", "--lnd-threads", "1"];
+    let args = [
+        "--metrics",
+        &port,
+        "--cpu-npartitions",
+        &cpts,
+        "--cpu-virtual",
+        "--osts",
+        "2",
+        "--lnd-threads",
+        "1",
+    ];
     let mut up = Up::with(Scratch::new("metrics"), None, &args);
     let address = up.address(); // 127.0.N.2[:port]@tcp:/testfs
     let net: u8 = address.split('.').nth(2).and_then(|net| net.parse().ok()).expect("127.0.N.2");
     let own = |host| Ipv4Addr::new(127, 0, net, host);
     let (client, mdt, osts) = (own(1), own(3), [own(10), own(11)]);
 
-    // One client has one link for requests, so without the rotor one partition does all of its work.
+    // One client has one link for requests, so without the rotor one partition does all of its
+    // work.
     let off = growth(mdt, || make_files(&up, "off"));
     assert!(off.iter().filter(|count| **count >= FILES as f64).count() == 1, "{off:?}");
     up.set("portal_rotor", "ON");
     assert!(up.tool(&["lctl", "get_param", "-n", "portal_rotor"]).contains("rotor: ON"));
     let on = growth(mdt, || make_files(&up, "on"));
-    assert!(on.iter().all(|count| *count >= (FILES / CPTS) as f64), "opens and closes go round: {on:?}, without: {off:?}");
+    assert!(
+        on.iter().all(|count| *count >= (FILES / CPTS) as f64),
+        "opens and closes go round: {on:?}, without: {off:?}"
+    );
 
     let text = scrape(mdt);
     for operation in ["open", "mknod", "close", "sync"] {
-        let series = format!("lustre_stats_total{{component=\"mdt\",target=\"testfs-MDT0000\",operation=\"{operation}\"}}");
+        let series = format!(
+            "lustre_stats_total{{component=\"mdt\",target=\"testfs-MDT0000\",operation=\"{operation}\"}}"
+        );
         assert!(value(&text, &series) >= 1.0, "{series}\n{text}");
     }
-    assert!(value(&text, "lustre_exports_total{component=\"mdt\",target=\"testfs-MDT0000\"}") >= 1.0);
+    assert!(
+        value(&text, "lustre_exports_total{component=\"mdt\",target=\"testfs-MDT0000\"}") >= 1.0
+    );
     let mut written = 0.0;
     for (index, at) in osts.into_iter().enumerate() {
-        let (text, target) = (scrape(at), format!("{{component=\"ost\",target=\"testfs-OST000{index}\""));
+        let (text, target) =
+            (scrape(at), format!("{{component=\"ost\",target=\"testfs-OST000{index}\""));
         assert_eq!(value(&text, "lustre_health_check{"), 1.0);
         assert!(value(&text, &format!("lustre_available_kibibytes{target}")) > 0.0);
         assert!(value(&text, "lustre_receive_count_total{") > 0.0);

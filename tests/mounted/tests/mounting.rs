@@ -1,12 +1,14 @@
-//! Ways to mount: `mount -t nacre`, fstab, and an ordinary user with `fusermount3`. Each runs in a mount namespace of its
-//! own, so that the machine's `/sbin`, `/dev/fuse` and list of mounts stay as they are.
+//! Ways to mount: `mount -t nacre`, fstab, and an ordinary user with `fusermount3`. Each runs in a
+//! mount namespace of its own, so that the machine's `/sbin`, `/dev/fuse` and list of mounts stay
+//! as they are.
 
 use std::path::Path;
 use std::process::Command;
 
 use mounted::{Scratch, Up, nacre_bin};
 
-/// What `script` prints as root in a mount namespace of its own. `$S` is the file system, `$B` the binary, `$W` scratch.
+/// What `script` prints as root in a mount namespace of its own. `$S` is the file system, `$B` the
+/// binary, `$W` scratch.
 fn alone(up: &Up, work: &Path, script: &str) -> Vec<String> {
     let output = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-euc", script])
@@ -17,7 +19,12 @@ fn alone(up: &Up, work: &Path, script: &str) -> Vec<String> {
         .output()
         .expect("unshare starts");
     let text = String::from_utf8(output.stdout).expect("text");
-    assert!(output.status.success(), "{}: {text}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}: {text}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
     text.lines().map(str::to_owned).collect()
 }
 
@@ -55,13 +62,27 @@ fn mount_and_fstab_know_the_type() {
             "#
         ),
     );
-    let right = ["1", "0", "0", "1", "hello", "Read-only file system", "f", "g", "0", "1", "not run", "a wrong option"]
-        .map(str::to_owned);
+    let right = [
+        "1",
+        "0",
+        "0",
+        "1",
+        "hello",
+        "Read-only file system",
+        "f",
+        "g",
+        "0",
+        "1",
+        "not run",
+        "a wrong option",
+    ]
+    .map(str::to_owned);
     assert_eq!(lines, right);
     up.stop();
 }
 
-/// Runs `script` with `$W/a` mounted by `mount -t nacre` as NID `127.0.0.<last>@tcp`, with more options.
+/// Runs `script` with `$W/a` mounted by `mount -t nacre` as NID `127.0.0.<last>@tcp`, with more
+/// options.
 fn mounted_alone(name: &str, last: u8, options: &str, script: &str) -> Vec<String> {
     let mut up = Up::new(name);
     let work = Scratch::new(&format!("{name}-work"));
@@ -141,7 +162,11 @@ fn access_times_are_kept_as_the_options_say() {
     );
     let all = |words: [&str; 7]| {
         let names = ["", "f", "f", "d", "d", "l", "l"];
-        names.iter().zip(words).map(|(name, word)| format!("{name} {word}").trim().to_owned()).collect::<Vec<_>>()
+        names
+            .iter()
+            .zip(words)
+            .map(|(name, word)| format!("{name} {word}").trim().to_owned())
+            .collect::<Vec<_>>()
     };
     let right = [
         all(["noatime", "same", "same", "same", "same", "same", "same"]),
@@ -159,7 +184,8 @@ fn access_times_are_kept_as_the_options_say() {
 fn an_ordinary_user_mounts_for_himself() {
     let mut up = Up::new("mounting-user");
     let work = Scratch::new("mounting-user-work");
-    std::fs::set_permissions(up.mount(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("chmod of the root");
+    std::fs::set_permissions(up.mount(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .expect("chmod of the root");
     std::fs::write(up.at("roots"), b"").expect("create");
     let lines = alone(
         &up,

@@ -45,7 +45,18 @@ fn running(up: &Up) -> Vec<String> {
 fn every_policy_goes_on_and_off_under_writes_and_reads() {
     let mut up = up("policies");
     let load = Load::start(up.mount(), 6, 64 << 10);
-    for policy in ["crrn", "crre", "orr", "trr", "tbf", "tbf nid", "tbf jobid", "tbf opcode", "tbf nid+opcode", "tbf uid+gid"] {
+    for policy in [
+        "crrn",
+        "crre",
+        "orr",
+        "trr",
+        "tbf",
+        "tbf nid",
+        "tbf jobid",
+        "tbf opcode",
+        "tbf nid+opcode",
+        "tbf uid+gid",
+    ] {
         set(&up, "nrs_policies", policy);
         assert_eq!(running(&up), [policy], "{policy}");
         load.see_progress();
@@ -62,7 +73,10 @@ fn every_policy_goes_on_and_off_under_writes_and_reads() {
                 for offset_type in ["physical", "logical"] {
                     set(&up, &format!("nrs_{policy}_supported"), supported);
                     set(&up, &format!("nrs_{policy}_offset_type"), offset_type);
-                    assert!(get(&up, &format!("nrs_{policy}_supported")).contains(&format!("reg_supported:{supported}")));
+                    assert!(
+                        get(&up, &format!("nrs_{policy}_supported"))
+                            .contains(&format!("reg_supported:{supported}"))
+                    );
                     load.see_progress();
                 }
             }
@@ -132,7 +146,10 @@ fn wrong_values_are_refused_by_name_and_change_nothing() {
     set(&up, "nrs_policies", "tbf nid");
     set(&up, "nrs_tbf_rule", "change default rate=77");
     set(&up, "nrs_policies", "tbf nid");
-    assert!(get(&up, "nrs_tbf_rule").contains("default * 77, ref"), "started as it runs: its rules stay");
+    assert!(
+        get(&up, "nrs_tbf_rule").contains("default * 77, ref"),
+        "started as it runs: its rules stay"
+    );
     set(&up, "nrs_policies", "fifo");
     set(&up, "nrs_policies", "tbf nid");
     assert!(get(&up, "nrs_tbf_rule").contains("default * 10000, ref"), "a stop forgets them");
@@ -149,8 +166,18 @@ fn rules_stand_by_rank_and_show_as_in_lustre() {
     rule("reg start c opcode={ost_write}&gid={7},nid={192.168.1.[1-128]@tcp 0@lo} rate=300 rank=a");
     let order = || {
         let text = get(&up, "nrs_tbf_rule");
-        let first = text.split("CPT 0:\n").nth(1).expect("a partition").split("CPT 1:").next().expect("its rules").to_owned();
-        first.lines().map(|line| line.split(' ').next().expect("a name").to_owned()).collect::<Vec<_>>()
+        let first = text
+            .split("CPT 0:\n")
+            .nth(1)
+            .expect("a partition")
+            .split("CPT 1:")
+            .next()
+            .expect("its rules")
+            .to_owned();
+        first
+            .lines()
+            .map(|line| line.split(' ').next().expect("a name").to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(order(), ["b", "c", "a", "default"]);
     rule("reg change a rank=b");
@@ -163,7 +190,10 @@ fn rules_stand_by_rank_and_show_as_in_lustre() {
     assert_eq!(order(), ["a", "c", "b", "default"], "relative to itself: {own:?}");
     let text = get(&up, "nrs_tbf_rule");
     assert!(text.contains("a uid={500} 100, ref 0"), "{text}");
-    assert!(text.contains("c opcode={ost_write}&gid={7},nid={192.168.1.[1-128]@tcp 0@lo} 300, ref 0"), "{text}");
+    assert!(
+        text.contains("c opcode={ost_write}&gid={7},nid={192.168.1.[1-128]@tcp 0@lo} 300, ref 0"),
+        "{text}"
+    );
     rule("reg stop a");
     assert_eq!(order(), ["c", "b", "default"]);
     up.stop();
@@ -180,7 +210,10 @@ fn a_policy_and_its_tunables_start_in_one_command() {
     let start = Instant::now();
     fs::write(up.at("late"), "x").expect("written");
     let took = start.elapsed();
-    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(20), "a write under delay took {took:?}");
+    assert!(
+        took >= Duration::from_secs(1) && took < Duration::from_secs(20),
+        "a write under delay took {took:?}"
+    );
     assert!(up.try_set(&[(&least, "9")]).is_err(), "the least delay is not above the greatest");
     set(&up, "nrs_delay_pct", "0");
     let start = Instant::now();
@@ -200,7 +233,11 @@ fn types_and_rules_change_in_parallel_under_load() {
             let up = &up;
             scope.spawn(move || {
                 for round in 0..count(6, 50) {
-                    set(up, "nrs_tbf_rule", &format!("start w{worker}r{round} jobid={{dd.{worker}}} rate=1000"));
+                    set(
+                        up,
+                        "nrs_tbf_rule",
+                        &format!("start w{worker}r{round} jobid={{dd.{worker}}} rate=1000"),
+                    );
                     set(up, "nrs_tbf_rule", &format!("change w{worker}r{round} rate=2000"));
                     set(up, "nrs_tbf_rule", &format!("stop w{worker}r{round}"));
                 }
@@ -228,7 +265,9 @@ fn hot_swaps_through_all_policies_lose_nothing_and_stall_nobody() {
     let mut slowest = Duration::ZERO;
     let _ = load.slowest();
     let (before, start) = (load.done(), Instant::now());
-    for policy in ["crrn", "crre", "orr", "trr", "tbf nid", "tbf jobid+opcode", "fifo"].iter().cycle() {
+    for policy in
+        ["crrn", "crre", "orr", "trr", "tbf nid", "tbf jobid+opcode", "fifo"].iter().cycle()
+    {
         set(&up, "nrs_policies", policy);
         slowest = slowest.max(load.slowest());
         swaps += 1;
@@ -236,11 +275,17 @@ fn hot_swaps_through_all_policies_lose_nothing_and_stall_nobody() {
             break;
         }
     }
-    let (rate, seconds) = ((load.done() - before) as f64 / start.elapsed().as_secs_f64(), start.elapsed().as_secs_f64());
+    let (rate, seconds) = (
+        (load.done() - before) as f64 / start.elapsed().as_secs_f64(),
+        start.elapsed().as_secs_f64(),
+    );
     load.see_progress();
     load.finish();
-    println!("{swaps} swaps in {seconds:.1} s under {rate:.0} operations/s: slowest operation {slowest:?}");
-    let bound = if full() { Duration::from_millis(100) } else { Duration::from_secs(2) }; // others may use the machine
+    println!(
+        "{swaps} swaps in {seconds:.1} s under {rate:.0} operations/s: slowest operation {slowest:?}"
+    );
+    // others may use the machine
+    let bound = if full() { Duration::from_millis(100) } else { Duration::from_secs(2) };
     assert!(slowest < bound, "an operation took {slowest:?}");
     up.stop();
 }
@@ -264,7 +309,10 @@ impl Writers {
 /// Writes that the OST has taken and their bytes.
 fn written(up: &Up) -> (f64, f64) {
     let text = up.param(&at("stats"));
-    let line = text.lines().find(|line| line.starts_with("write_bytes")).unwrap_or_else(|| panic!("no writes in:\n{text}"));
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("write_bytes"))
+        .unwrap_or_else(|| panic!("no writes in:\n{text}"));
     let words: Vec<&str> = line.split_whitespace().collect();
     let number = |word: usize| words[word].parse::<f64>().expect("a number");
     (number(1), number(6))
@@ -296,7 +344,10 @@ fn a_class_gets_its_rate_over_four_partitions() {
             bytes / 1e6,
             seen / wanted
         );
-        assert!((seen / wanted - 1.0).abs() < slack, "{rule}: {seen:.0} where {wanted:.0} is the rate");
+        assert!(
+            (seen / wanted - 1.0).abs() < slack,
+            "{rule}: {seen:.0} where {wanted:.0} is the rate"
+        );
         set(&up, "nrs_tbf_rule", "stop w");
         writers.load.into_iter().for_each(Load::finish);
     }
@@ -350,13 +401,27 @@ fn statistics_tell_what_was_queued_throttled_and_logged() {
     let timeouts = get(&up, "timeouts");
     assert!(timeouts.starts_with("service : cur ") && timeouts.lines().count() == 4, "{timeouts}");
     let stats = get(&up, "stats");
-    for name in ["req_waittime", "req_qdepth", "req_active", "req_timeout", "reqbuf_avail", "write_bytes", "ost_write"] {
-        assert!(stats.lines().any(|line| line.split(' ').next() == Some(name)), "no {name} in:\n{stats}");
+    for name in [
+        "req_waittime",
+        "req_qdepth",
+        "req_active",
+        "req_timeout",
+        "reqbuf_avail",
+        "write_bytes",
+        "ost_write",
+    ] {
+        assert!(
+            stats.lines().any(|line| line.split(' ').next() == Some(name)),
+            "no {name} in:\n{stats}"
+        );
     }
     set(&up, "nrs_policies", "crrn");
     file.write_all_at(&[3; 4096], 0).expect("written");
     let log = fs::read_to_string(up.data().join("log/testfs-OST0000.log")).expect("the OST's log");
-    assert!(log.contains("NRS start crrn request from 12345-127.0.") && log.contains(", round "), "{log}");
+    assert!(
+        log.contains("NRS start crrn request from 12345-127.0.") && log.contains(", round "),
+        "{log}"
+    );
     for scope in ["service", "cpt"] {
         set(&up, "nrs_head_scope", scope);
         assert_eq!(get(&up, "nrs_head_scope"), scope);

@@ -1,4 +1,5 @@
-//! `lctl set_param -P`: kept by the MGS, taken over by nodes that live, that start again and that come.
+//! `lctl set_param -P`: kept by the MGS, taken over by nodes that live, that start again and that
+//! come.
 
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -36,7 +37,13 @@ fn wait_for(name: &str, value: &str) {
 #[test]
 fn a_permanent_parameter_holds_everywhere_and_over_restarts() {
     let mut up = Up::new("permanent");
-    let set = good(&["set_param", "-P", "lod.*.stripecount=2", "obdfilter.*.commit_interval_ms=700", "jobid_name=%u"]);
+    let set = good(&[
+        "set_param",
+        "-P",
+        "lod.*.stripecount=2",
+        "obdfilter.*.commit_interval_ms=700",
+        "jobid_name=%u",
+    ]);
     assert!(set.contains("testfs: lod.*.stripecount=2\n"), "{set}");
     wait_for("lod.*.stripecount", "2");
     wait_for("obdfilter.testfs-OST0001.commit_interval_ms", "700");
@@ -97,6 +104,9 @@ fn an_ost_that_is_taken_out_of_use_gets_no_new_files() {
     good(&["conf_param", "testfs.lov.qos_maxage=9"]);
     wait_for("lod.*.qos_maxage", "9");
     let wrong = lctl(&["conf_param", "testfs.nothing.x=1"]);
-    assert!(!wrong.status.success() && String::from_utf8_lossy(&wrong.stderr).contains("TARGET.SUBSYSTEM.NAME"));
+    assert!(
+        !wrong.status.success()
+            && String::from_utf8_lossy(&wrong.stderr).contains("TARGET.SUBSYSTEM.NAME")
+    );
     up.stop();
 }

@@ -1,9 +1,12 @@
-//! The rest of what a program can ask of a local file system: every case runs on the local file system, which says what
-//! is right, then on a mount, on striped files, and on a mount that behaves as on Linux 6.1; all must see the same.
+//! The rest of what a program can ask of a local file system: every case runs on the local file
+//! system, which says what is right, then on a mount, on striped files, and on a mount that behaves
+//! as on Linux 6.1; all must see the same.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{
+    FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink,
+};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +18,8 @@ use mounted::range::{self, Kind};
 use mounted::{Scratch, Up};
 use rustix::fs::StatxFlags;
 
-/// Capabilities that kernels after 6.1 brought (FUSE 7.38 and up): masked, the mount behaves as there.
+/// Capabilities that kernels after 6.1 brought (FUSE 7.38 and up): masked, the mount behaves as
+/// there.
 const AFTER_6_1: u64 = !((1 << 34) - 1);
 const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | KEEP;
@@ -33,14 +37,16 @@ impl Seen {
 
     /// Success, or the error's name.
     fn outcome<T>(&mut self, what: &str, outcome: std::io::Result<T>) {
-        let number = outcome.err().map(|error| error.raw_os_error().expect("an error of the system"));
+        let number =
+            outcome.err().map(|error| error.raw_os_error().expect("an error of the system"));
         self.0.push(format!("{what}: {number:?}"));
     }
 
     /// What a script prints, run as somebody without privileges.
     fn nobody(&mut self, dir: &Path, script: &str) {
         let words = ["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script];
-        let output = Command::new("setpriv").args(words).current_dir(dir).output().expect("setpriv starts");
+        let output =
+            Command::new("setpriv").args(words).current_dir(dir).output().expect("setpriv starts");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         self.note(script, (output.status.code(), text));
     }
@@ -85,7 +91,8 @@ fn see(root: &Path, name: &str, case: fn(&Path, &mut Seen)) -> Vec<String> {
 fn a_mount_shows_what_a_local_file_system_shows() {
     let local = Scratch::new("posix-local");
     fs::set_permissions(local.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
-    let expected: Vec<_> = CASES.iter().map(|(name, case)| see(local.path(), name, *case)).collect();
+    let expected: Vec<_> =
+        CASES.iter().map(|(name, case)| see(local.path(), name, *case)).collect();
     for transport in mounted::transports() {
         shows(transport, &expected);
     }
@@ -94,21 +101,30 @@ fn a_mount_shows_what_a_local_file_system_shows() {
 fn shows(transport: Transport, expected: &[Vec<String>]) {
     let mut up = Up::over(transport, "posix");
     let plus = up.second_mount_with(23, "readdirplus");
-    let mut roots = vec![("a mount", up.at("plain")), ("striped", up.at("striped")), ("readdirplus", plus.join("p"))];
+    let mut roots = vec![
+        ("a mount", up.at("plain")),
+        ("striped", up.at("striped")),
+        ("readdirplus", plus.join("p")),
+    ];
     if transport == Transport::Classic {
         roots.push(("6.1", up.second_mount_with(24, &format!("caps={AFTER_6_1:#x}")).join("o")));
     }
     for (_, root) in &roots {
         fs::create_dir(root).expect("mkdir");
     }
-    let set =
-        Command::new(mounted::nacre_bin()).args(["lfs", "setstripe", "-c", "4", "-S", "64k"]).arg(up.at("striped")).status();
+    let set = Command::new(mounted::nacre_bin())
+        .args(["lfs", "setstripe", "-c", "4", "-S", "64k"])
+        .arg(up.at("striped"))
+        .status();
     assert!(set.expect("lfs starts").success(), "setstripe on a directory");
     for ((name, case), expected) in CASES.iter().zip(expected) {
         eprintln!("case {name} over {transport:?}");
         for (what, root) in &roots {
             let seen = see(root, name, *case);
-            assert_eq!(&seen, expected, "{name} on {what} (left) and on the local file system (right)");
+            assert_eq!(
+                &seen, expected,
+                "{name} on {what} (left) and on the local file system (right)"
+            );
         }
     }
     up.stop();
@@ -125,7 +141,12 @@ fn size(file: &File) -> u64 {
 /// Digest of the content, and its length.
 fn content(path: &Path) -> (usize, u64) {
     let bytes = fs::read(path).expect("read");
-    (bytes.len(), bytes.iter().fold(7, |hash: u64, byte| hash.wrapping_mul(1_099_511_628_211) ^ u64::from(*byte)))
+    (
+        bytes.len(),
+        bytes
+            .iter()
+            .fold(7, |hash: u64, byte| hash.wrapping_mul(1_099_511_628_211) ^ u64::from(*byte)),
+    )
 }
 
 fn pattern(len: usize) -> Vec<u8> {
@@ -183,7 +204,10 @@ fn data_and_holes(dir: &Path, seen: &mut Seen) {
         seen.note("hole", range::seek_hole(&file, offset).map_err(|error| error.raw_os_error()));
     }
     range::fallocate(&file, PUNCH, 1 << 20, 128 << 10).expect("punch");
-    seen.note("data after a hole was made", range::seek_data(&file, 0).map_err(|error| error.raw_os_error()));
+    seen.note(
+        "data after a hole was made",
+        range::seek_data(&file, 0).map_err(|error| error.raw_os_error()),
+    );
 }
 
 fn copies_within_the_file_system(dir: &Path, seen: &mut Seen) {
@@ -191,15 +215,25 @@ fn copies_within_the_file_system(dir: &Path, seen: &mut Seen) {
     from.write_all_at(&pattern(3 << 20), 0).expect("write");
     let mut done = 0;
     while done < 3 << 20 {
-        let copied = range::copy_range(&from, done, &to, 1_000 + done, (3 << 20) - done as usize).expect("copy");
+        let copied = range::copy_range(&from, done, &to, 1_000 + done, (3 << 20) - done as usize)
+            .expect("copy");
         assert!(copied > 0, "a copy stands still");
         done += copied as u64;
     }
     seen.note("content", content(&dir.join("to")));
-    seen.note("at the end", range::copy_range(&from, 3 << 20, &to, 0, 10).map_err(|error| error.raw_os_error()));
-    seen.note("short", range::copy_range(&from, (3 << 20) - 7, &to, 0, 100).map_err(|error| error.raw_os_error()));
+    seen.note(
+        "at the end",
+        range::copy_range(&from, 3 << 20, &to, 0, 10).map_err(|error| error.raw_os_error()),
+    );
+    seen.note(
+        "short",
+        range::copy_range(&from, (3 << 20) - 7, &to, 0, 100).map_err(|error| error.raw_os_error()),
+    );
     seen.outcome("onto itself", range::copy_range(&from, 0, &from, 5, 100));
-    seen.note("within one", range::copy_range(&from, 0, &from, 4 << 20, 100).map_err(|error| error.raw_os_error()));
+    seen.note(
+        "within one",
+        range::copy_range(&from, 0, &from, 4 << 20, 100).map_err(|error| error.raw_os_error()),
+    );
     let appends = OpenOptions::new().append(true).open(dir.join("to")).expect("open");
     seen.outcome("to one that appends", range::copy_range(&from, 0, &appends, 0, 10));
     seen.outcome("from one for writing", range::copy_range(&appends, 0, &from, 0, 10));
@@ -213,11 +247,17 @@ fn files_without_names(dir: &Path, seen: &mut Seen) {
     seen.note("links, size, mode", (meta.nlink(), meta.len(), meta.mode()));
     seen.note("entries", fs::read_dir(dir).expect("readdir").count());
     range::link_open(&file, &dir.join("named")).expect("a name");
-    seen.note("content, links", (content(&dir.join("named")), file.metadata().expect("fstat").nlink()));
+    seen.note(
+        "content, links",
+        (content(&dir.join("named")), file.metadata().expect("fstat").nlink()),
+    );
     seen.outcome("taken", range::link_open(&file, &dir.join("named")));
     seen.outcome("a second name", range::link_open(&file, &dir.join("again")));
     let closed = range::tmpfile(dir, libc::O_EXCL).expect("O_TMPFILE with O_EXCL");
-    seen.outcome("a name for one that shall have none", range::link_open(&closed, &dir.join("never")));
+    seen.outcome(
+        "a name for one that shall have none",
+        range::link_open(&closed, &dir.join("never")),
+    );
     let gone = create(&dir.join("gone"));
     fs::remove_file(dir.join("gone")).expect("unlink");
     seen.outcome("a name for one that had one", range::link_open(&gone, &dir.join("never")));
@@ -253,7 +293,10 @@ fn fifos_sockets_and_devices(dir: &Path, seen: &mut Seen) {
     let link = short.path().join("l");
     symlink(dir, &link).expect("a path that is short enough for a socket");
     let listener = UnixListener::bind(link.join("live")).expect("bind");
-    seen.note("a socket", fs::symlink_metadata(dir.join("live")).expect("stat").file_type().is_socket());
+    seen.note(
+        "a socket",
+        fs::symlink_metadata(dir.join("live")).expect("stat").file_type().is_socket(),
+    );
     let mut stream = UnixStream::connect(link.join("live")).expect("connect");
     stream.write_all(b"hello").expect("send");
     drop(stream);
@@ -276,7 +319,10 @@ fn files_beyond_4_tib(dir: &Path, seen: &mut Seen) {
     let mut bytes = [1; 20];
     file.read_exact_at(&mut bytes, 5 * TIB - 10).expect("read over the edge of a hole");
     seen.note("read", bytes);
-    seen.note("data", range::seek_data(&file, 6 * TIB).map(|at| at / TIB).map_err(|error| error.raw_os_error()));
+    seen.note(
+        "data",
+        range::seek_data(&file, 6 * TIB).map(|at| at / TIB).map_err(|error| error.raw_os_error()),
+    );
     seen.outcome("cut", file.set_len(4 * TIB + 1));
     seen.note("size", size(&file));
     seen.outcome("extend", file.set_len(9 * TIB));
@@ -322,7 +368,8 @@ fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
 fn access_lists(dir: &Path, seen: &mut Seen) {
     const NONE: u32 = u32::MAX;
     let (access, default) = ("system.posix_acl_access", "system.posix_acl_default");
-    let get = |path: &Path, name: &str| posix::getxattr(path, name).map_err(|error| error.raw_os_error());
+    let get =
+        |path: &Path, name: &str| posix::getxattr(path, name).map_err(|error| error.raw_os_error());
     let path = dir.join("f");
     fs::write(&path, b"listed").expect("write");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("chmod");
@@ -334,21 +381,41 @@ fn access_lists(dir: &Path, seen: &mut Seen) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("chmod");
     seen.note("after chmod", get(&path, access));
     seen.nobody(dir, "cat f 2>/dev/null");
-    seen.outcome("mode by list", posix::setxattr(&path, access, &acl(&[(1, 7, NONE), (4, 5, NONE), (32, 1, NONE)]), 0));
+    seen.outcome(
+        "mode by list",
+        posix::setxattr(&path, access, &acl(&[(1, 7, NONE), (4, 5, NONE), (32, 1, NONE)]), 0),
+    );
     seen.note("mode", (fs::metadata(&path).expect("stat").mode(), get(&path, access)));
     seen.outcome("broken", posix::setxattr(&path, access, &list[..10], 0));
-    seen.outcome("no mask", posix::setxattr(&path, access, &acl(&[(1, 6, NONE), (2, 4, 5), (4, 4, NONE), (32, 0, NONE)]), 0));
+    seen.outcome(
+        "no mask",
+        posix::setxattr(
+            &path,
+            access,
+            &acl(&[(1, 6, NONE), (2, 4, 5), (4, 4, NONE), (32, 0, NONE)]),
+            0,
+        ),
+    );
     seen.outcome("default on a file", posix::setxattr(&path, default, &list, 0));
     let below = dir.join("d");
     fs::create_dir(&below).expect("mkdir");
     let list = acl(&[(1, 7, NONE), (2, 7, NOBODY), (4, 5, NONE), (16, 7, NONE), (32, 0, NONE)]);
     seen.outcome("default", posix::setxattr(&below, default, &list, 0));
     fs::create_dir(below.join("sub")).expect("mkdir");
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o666).open(below.join("file")).expect("create");
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o666)
+        .open(below.join("file"))
+        .expect("create");
     range::mknod(&below.join("pipe"), Kind::Fifo, 0o666, (0, 0)).expect("mkfifo");
     for name in ["sub", "file", "pipe"] {
         let path = below.join(name);
-        seen.note(name, (fs::metadata(&path).expect("stat").mode(), get(&path, access), get(&path, default)));
+        seen.note(
+            name,
+            (fs::metadata(&path).expect("stat").mode(), get(&path, access), get(&path, default)),
+        );
     }
     let nameless = range::tmpfile(&below, 0).expect("O_TMPFILE");
     seen.note("nameless", nameless.metadata().expect("fstat").mode());
@@ -377,7 +444,10 @@ fn attribute_name_spaces(dir: &Path, seen: &mut Seen) {
     range::mknod(&dir.join("pipe"), Kind::Fifo, 0o666, (0, 0)).expect("mkfifo");
     seen.outcome("user on a pipe", posix::setxattr(&dir.join("pipe"), "user.a", b"1", 0));
     seen.outcome("trusted on a pipe", posix::setxattr(&dir.join("pipe"), "trusted.a", b"1", 0));
-    seen.outcome("a long name", posix::setxattr(&path, &format!("user.{}", "n".repeat(251)), b"1", 0));
+    seen.outcome(
+        "a long name",
+        posix::setxattr(&path, &format!("user.{}", "n".repeat(251)), b"1", 0),
+    );
     seen.outcome("an empty value", posix::setxattr(&path, "user.empty", b"", 0));
     seen.note("empty", posix::getxattr(&path, "user.empty").map_err(|error| error.raw_os_error()));
 }
@@ -405,25 +475,39 @@ fn set_id_bits_fall(dir: &Path, seen: &mut Seen) {
         seen.note("mode", mode(name));
     }
     make("root", 0o6775);
-    OpenOptions::new().append(true).open(dir.join("root")).expect("open").write_all(b"x").expect("write");
+    OpenOptions::new()
+        .append(true)
+        .open(dir.join("root"))
+        .expect("open")
+        .write_all(b"x")
+        .expect("write");
     seen.note("root writes", mode("root"));
     make("chown", 0o6775);
     std::os::unix::fs::chown(dir.join("chown"), Some(1), Some(1)).expect("chown");
     seen.note("chown by root", mode("chown"));
     make("capable", 0o755);
     let capability = [1_u8, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    seen.outcome("a capability", posix::setxattr(&dir.join("capable"), "security.capability", &capability, 0));
+    seen.outcome(
+        "a capability",
+        posix::setxattr(&dir.join("capable"), "security.capability", &capability, 0),
+    );
     seen.nobody(dir, "echo x >> capable");
-    seen.note("after a write", posix::getxattr(&dir.join("capable"), "security.capability").map_err(|e| e.raw_os_error()));
+    seen.note(
+        "after a write",
+        posix::getxattr(&dir.join("capable"), "security.capability").map_err(|e| e.raw_os_error()),
+    );
     posix::setxattr(&dir.join("capable"), "security.capability", &capability, 0).expect("setxattr");
     std::os::unix::fs::chown(dir.join("capable"), Some(1), Some(1)).expect("chown");
-    seen.note("after chown", posix::getxattr(&dir.join("capable"), "security.capability").map_err(|e| e.raw_os_error()));
+    seen.note(
+        "after chown",
+        posix::getxattr(&dir.join("capable"), "security.capability").map_err(|e| e.raw_os_error()),
+    );
 }
 
 type Way<'a> = (&'static str, &'a (dyn Fn(&File) + Sync));
 
-/// Each way to change what a file holds; by a member of its group and by somebody else; through a handle of one's own, and of
-/// root's.
+/// Each way to change what a file holds; by a member of its group and by somebody else; through a
+/// handle of one's own, and of root's.
 fn set_group_id_falls_by_outsiders(dir: &Path, seen: &mut Seen) {
     const GROUP: u32 = 1_234;
     fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).expect("chmod");
@@ -438,7 +522,9 @@ fn set_group_id_falls_by_outsiders(dir: &Path, seen: &mut Seen) {
         ("punch", &|file| range::fallocate(file, PUNCH, 0, 5).expect("punch")),
         ("zero", &|file| range::fallocate(file, ZERO, 0, 5).expect("zero")),
         ("copy", &|file| assert_eq!(range::copy_range(&source, 0, file, 0, 6).expect("copy"), 6)),
-        ("empty", &|_| drop(OpenOptions::new().write(true).truncate(true).open(&path).expect("open"))),
+        ("empty", &|_| {
+            drop(OpenOptions::new().write(true).truncate(true).open(&path).expect("open"))
+        }),
         ("read", &|file| file.read_exact_at(&mut [0; 5], 0).expect("read")),
     ];
     for (way, change) in ways {
@@ -449,7 +535,9 @@ fn set_group_id_falls_by_outsiders(dir: &Path, seen: &mut Seen) {
                     std::os::unix::fs::chown(&path, Some(1), Some(GROUP)).expect("chown");
                     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("chmod");
                     let roots = open();
-                    posix::as_user(NOBODY, group, || if own { change(&open()) } else { change(&roots) });
+                    posix::as_user(NOBODY, group, || {
+                        if own { change(&open()) } else { change(&roots) }
+                    });
                     let after = fs::metadata(&path).expect("stat").mode() & 0o7777;
                     seen.note(way, format!("{mode:o} by {group}, own handle {own}: {after:o}"));
                 }
@@ -457,19 +545,26 @@ fn set_group_id_falls_by_outsiders(dir: &Path, seen: &mut Seen) {
         }
     }
     fs::set_permissions(&path, fs::Permissions::from_mode(0o6666)).expect("chmod");
-    posix::as_user(1, NOBODY, || std::os::unix::fs::chown(&path, None, Some(NOBODY))).expect("the owner's own group");
-    seen.note("owner outside of the group gives it away", fs::metadata(&path).expect("stat").mode());
+    posix::as_user(1, NOBODY, || std::os::unix::fs::chown(&path, None, Some(NOBODY)))
+        .expect("the owner's own group");
+    seen.note(
+        "owner outside of the group gives it away",
+        fs::metadata(&path).expect("stat").mode(),
+    );
     fs::set_permissions(&path, fs::Permissions::from_mode(0o6666)).expect("chmod");
-    posix::as_user(1, NOBODY, || std::os::unix::fs::chown(&path, None, Some(NOBODY))).expect("the same group again");
+    posix::as_user(1, NOBODY, || std::os::unix::fs::chown(&path, None, Some(NOBODY)))
+        .expect("the same group again");
     seen.note("a member gives it to the same", fs::metadata(&path).expect("stat").mode());
 }
 
-/// Locks that belong to the open file: they stay while any descriptor of it is open, and go with the last one.
+/// Locks that belong to the open file: they stay while any descriptor of it is open, and go with
+/// the last one.
 fn locks_of_open_files(dir: &Path, seen: &mut Seen) {
     let path = dir.join("f");
     let first = create(&path);
     let second = OpenOptions::new().read(true).write(true).open(&path).expect("open");
-    let lock = |file: &File, start| posix::fcntl_lock(file, libc::F_OFD_SETLK, libc::F_WRLCK, start, 10);
+    let lock =
+        |file: &File, start| posix::fcntl_lock(file, libc::F_OFD_SETLK, libc::F_WRLCK, start, 10);
     seen.outcome("lock", lock(&first, 0));
     seen.outcome("the same of another file", lock(&second, 5));
     seen.outcome("another of another file", lock(&second, 10));
@@ -482,7 +577,8 @@ fn locks_of_open_files(dir: &Path, seen: &mut Seen) {
     drop(again);
     let start = std::time::Instant::now();
     while lock(&second, 5).is_err() && start.elapsed() < Duration::from_secs(5) {
-        std::thread::sleep(Duration::from_millis(5)); // the kernel tells of a last close when it comes to it
+        // the kernel tells of a last close when it comes to it
+        std::thread::sleep(Duration::from_millis(5));
     }
     seen.outcome("when none is left", lock(&second, 5));
     seen.outcome("unlock", posix::fcntl_lock(&second, libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0));
@@ -511,15 +607,22 @@ fn sticky_and_inherited_groups(dir: &Path, seen: &mut Seen) {
 fn times_to_the_nanosecond(dir: &Path, seen: &mut Seen) {
     let path = dir.join("f");
     let file = create(&path);
-    let times = |meta: fs::Metadata| ((meta.atime(), meta.atime_nsec()), (meta.mtime(), meta.mtime_nsec()));
+    let times =
+        |meta: fs::Metadata| ((meta.atime(), meta.atime_nsec()), (meta.mtime(), meta.mtime_nsec()));
     let at = |seconds: i64, nanos: u32| {
         let span = Duration::new(seconds.unsigned_abs(), 0);
-        let base = if seconds < 0 { SystemTime::UNIX_EPOCH - span } else { SystemTime::UNIX_EPOCH + span };
+        let base =
+            if seconds < 0 { SystemTime::UNIX_EPOCH - span } else { SystemTime::UNIX_EPOCH + span };
         base + Duration::new(0, nanos)
     };
-    for (atime, mtime) in [((1, 1), (2, 999_999_999)), ((-5, 500), (-1_000_000_000, 7)), ((4_294_967_296, 3), (8_589_934_592, 4))]
-    {
-        let set = fs::FileTimes::new().set_accessed(at(atime.0, atime.1)).set_modified(at(mtime.0, mtime.1));
+    for (atime, mtime) in [
+        ((1, 1), (2, 999_999_999)),
+        ((-5, 500), (-1_000_000_000, 7)),
+        ((4_294_967_296, 3), (8_589_934_592, 4)),
+    ] {
+        let set = fs::FileTimes::new()
+            .set_accessed(at(atime.0, atime.1))
+            .set_modified(at(mtime.0, mtime.1));
         seen.outcome("set", file.set_times(set));
         seen.note("times", times(fs::metadata(&path).expect("stat")));
     }
@@ -538,7 +641,10 @@ fn times_to_the_nanosecond(dir: &Path, seen: &mut Seen) {
     );
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("chmod");
     let last = fs::metadata(&path).expect("stat");
-    seen.note("chmod moves ctime only", (last.mtime_nsec() == after.mtime_nsec(), last.ctime_nsec() != after.ctime_nsec()));
+    seen.note(
+        "chmod moves ctime only",
+        (last.mtime_nsec() == after.mtime_nsec(), last.ctime_nsec() != after.ctime_nsec()),
+    );
 }
 
 fn what_statx_knows(dir: &Path, seen: &mut Seen) {
@@ -549,7 +655,10 @@ fn what_statx_knows(dir: &Path, seen: &mut Seen) {
     let known = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     seen.note("known", StatxFlags::from_bits_retain(first.stx_mask).contains(known));
     let time = |time: rustix::fs::StatxTimestamp| (time.tv_sec, time.tv_nsec);
-    seen.note("born before it changed", time(first.stx_btime) <= time(first.stx_mtime) && first.stx_btime.tv_sec > 1_700_000_000);
+    seen.note(
+        "born before it changed",
+        time(first.stx_btime) <= time(first.stx_mtime) && first.stx_btime.tv_sec > 1_700_000_000,
+    );
     std::thread::sleep(Duration::from_millis(20));
     fs::write(&path, b"123456789").expect("write");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("chmod");
@@ -557,10 +666,22 @@ fn what_statx_knows(dir: &Path, seen: &mut Seen) {
     seen.note("the birth stays", time(first.stx_btime) == time(second.stx_btime));
     seen.note("the change moves", time(first.stx_ctime) < time(second.stx_ctime));
     let stat = fs::metadata(&path).expect("stat");
-    let basic = (second.stx_size, u32::from(second.stx_mode), second.stx_nlink, second.stx_uid, second.stx_gid);
+    let basic = (
+        second.stx_size,
+        u32::from(second.stx_mode),
+        second.stx_nlink,
+        second.stx_uid,
+        second.stx_gid,
+    );
     seen.note("as statx", basic);
-    seen.note("as stat", (stat.ino() == second.stx_ino, stat.mtime_nsec() == i64::from(second.stx_mtime.tv_nsec)));
-    seen.note("a link", range::statx(&dir.join("link")).map(|link| (link.stx_size, link.stx_mode)).ok());
+    seen.note(
+        "as stat",
+        (stat.ino() == second.stx_ino, stat.mtime_nsec() == i64::from(second.stx_mtime.tv_nsec)),
+    );
+    seen.note(
+        "a link",
+        range::statx(&dir.join("link")).map(|link| (link.stx_size, link.stx_mode)).ok(),
+    );
     seen.outcome("nothing", range::statx(&dir.join("none")));
 }
 
@@ -574,37 +695,84 @@ fn flags_that_change_while_open(dir: &Path, seen: &mut Seen) {
     seen.note("text", fs::read_to_string(&path).ok());
     seen.outcome("on", range::set_append(&file, true));
     seen.note("appends", file.write_at(b"end", 0).map_err(|error| error.raw_os_error()));
-    seen.note("durable", range::write_durable(&file, b"!", 0).map_err(|error| error.raw_os_error()));
+    seen.note(
+        "durable",
+        range::write_durable(&file, b"!", 0).map_err(|error| error.raw_os_error()),
+    );
     seen.note("text", fs::read_to_string(&path).ok());
 }
 
 fn names_are_exchanged(dir: &Path, seen: &mut Seen) {
     fs::create_dir_all(dir.join("d/below")).expect("mkdir");
     fs::write(dir.join("f"), b"file").expect("write");
-    seen.outcome("a file and a directory", posix::rename2(&dir.join("f"), &dir.join("d"), libc::RENAME_EXCHANGE));
-    seen.note("kinds", (dir.join("f").is_dir(), dir.join("d").is_file(), dir.join("f/below").is_dir()));
+    seen.outcome(
+        "a file and a directory",
+        posix::rename2(&dir.join("f"), &dir.join("d"), libc::RENAME_EXCHANGE),
+    );
+    seen.note(
+        "kinds",
+        (dir.join("f").is_dir(), dir.join("d").is_file(), dir.join("f/below").is_dir()),
+    );
     fs::create_dir(dir.join("e")).expect("mkdir");
-    seen.outcome("between directories", posix::rename2(&dir.join("f/below"), &dir.join("d"), libc::RENAME_EXCHANGE));
-    seen.note("links", (fs::metadata(dir).expect("stat").nlink(), fs::metadata(dir.join("f")).expect("stat").nlink()));
-    seen.outcome("with nothing", posix::rename2(&dir.join("e"), &dir.join("none"), libc::RENAME_EXCHANGE));
-    seen.outcome("with what is above", posix::rename2(&dir.join("f"), &dir.join("f/below"), libc::RENAME_EXCHANGE));
-    seen.outcome("both flags", posix::rename2(&dir.join("e"), &dir.join("d"), libc::RENAME_EXCHANGE | libc::RENAME_NOREPLACE));
+    seen.outcome(
+        "between directories",
+        posix::rename2(&dir.join("f/below"), &dir.join("d"), libc::RENAME_EXCHANGE),
+    );
+    seen.note(
+        "links",
+        (
+            fs::metadata(dir).expect("stat").nlink(),
+            fs::metadata(dir.join("f")).expect("stat").nlink(),
+        ),
+    );
+    seen.outcome(
+        "with nothing",
+        posix::rename2(&dir.join("e"), &dir.join("none"), libc::RENAME_EXCHANGE),
+    );
+    seen.outcome(
+        "with what is above",
+        posix::rename2(&dir.join("f"), &dir.join("f/below"), libc::RENAME_EXCHANGE),
+    );
+    seen.outcome(
+        "both flags",
+        posix::rename2(
+            &dir.join("e"),
+            &dir.join("d"),
+            libc::RENAME_EXCHANGE | libc::RENAME_NOREPLACE,
+        ),
+    );
 }
 
 fn direct_transfers(dir: &Path, seen: &mut Seen) {
     let path = dir.join("f");
-    let file = OpenOptions::new().read(true).write(true).create_new(true).custom_flags(libc::O_DIRECT).open(&path).expect("open");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(&path)
+        .expect("open");
     let mut space = vec![0_u8; (1 << 20) + 4_096];
     let start = space.as_ptr().align_offset(4_096);
     let buffer = &mut space[start..start + (1 << 20)];
     buffer.copy_from_slice(&pattern(1 << 20));
-    for (offset, len) in [(0, 1 << 20), (1 << 20, 4_096), (4 << 20, 1 << 20), (512 << 10, 64 << 10)] {
-        seen.note("written", file.write_at(&buffer[..len], offset).map_err(|error| error.raw_os_error()));
+    for (offset, len) in [(0, 1 << 20), (1 << 20, 4_096), (4 << 20, 1 << 20), (512 << 10, 64 << 10)]
+    {
+        seen.note(
+            "written",
+            file.write_at(&buffer[..len], offset).map_err(|error| error.raw_os_error()),
+        );
     }
     buffer.fill(0);
-    seen.note("read", file.read_at(&mut buffer[..8_192], (4 << 20) - 4_096).map_err(|error| error.raw_os_error()));
+    seen.note(
+        "read",
+        file.read_at(&mut buffer[..8_192], (4 << 20) - 4_096).map_err(|error| error.raw_os_error()),
+    );
     seen.note("a hole, then data", (buffer[4_095], buffer[4_096..4_100].to_vec()));
-    seen.note("read at the end", file.read_at(&mut buffer[..8_192], (5 << 20) - 4_096).map_err(|error| error.raw_os_error()));
+    seen.note(
+        "read at the end",
+        file.read_at(&mut buffer[..8_192], (5 << 20) - 4_096).map_err(|error| error.raw_os_error()),
+    );
     seen.note("content", content(&path));
 }
 
@@ -638,7 +806,10 @@ fn what_is_open_works_without_a_name(dir: &Path, seen: &mut Seen) {
     seen.note("read", file.read_at(&mut text, 0).map_err(|error| error.raw_os_error()));
     seen.note("content", text);
     let reopened = File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)));
-    seen.note("opened again", reopened.map(|file| size(&file)).map_err(|error| error.raw_os_error()));
+    seen.note(
+        "opened again",
+        reopened.map(|file| size(&file)).map_err(|error| error.raw_os_error()),
+    );
     let below = dir.join("d");
     fs::create_dir(&below).expect("mkdir");
     fs::create_dir(dir.join("e")).expect("mkdir");

@@ -1,4 +1,5 @@
-//! Power cuts: the disks under all targets stop at once, mid-flight, and come back as they were on the platter.
+//! Power cuts: the disks under all targets stop at once, mid-flight, and come back as they were on
+//! the platter.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,7 +13,8 @@ use mounted::{Scratch, Up};
 /// Cuts of one run.
 const CUTS: usize = 20;
 
-/// Bytes of the file of round `round`, number `index`; every other of those that are fsynced goes around the page cache of its OST.
+/// Bytes of the file of round `round`, number `index`; every other of those that are fsynced goes
+/// around the page cache of its OST.
 fn content(round: usize, index: usize) -> Vec<u8> {
     let len = if index % 14 == 6 { 2 << 20 } else { 1000 + index * 977 % 150_000 };
     format!("{round}/{index} ").into_bytes().iter().copied().cycle().take(len).collect()
@@ -42,7 +44,12 @@ fn what_was_fsynced_survives_power_cuts_and_the_rest_is_a_prefix() {
         disk.unmount();
         disk.mount();
         up.start_again(&[]);
-        check_round(&up.at(&format!("round-{round}")), round, started.into_inner(), synced.into_inner());
+        check_round(
+            &up.at(&format!("round-{round}")),
+            round,
+            started.into_inner(),
+            synced.into_inner(),
+        );
         fs::remove_dir_all(&dir).expect("room for the next round");
     }
     up.stop();
@@ -50,7 +57,12 @@ fn what_was_fsynced_survives_power_cuts_and_the_rest_is_a_prefix() {
 }
 
 /// Numbered files in one directory, in order; every seventh is fsynced. Ends with the first error.
-fn write_until_the_cut(dir: &std::path::Path, round: usize, started: &AtomicUsize, synced: &AtomicUsize) {
+fn write_until_the_cut(
+    dir: &std::path::Path,
+    round: usize,
+    started: &AtomicUsize,
+    synced: &AtomicUsize,
+) {
     for index in 0.. {
         started.store(index + 1, Ordering::SeqCst);
         let outcome = File::create(dir.join(format!("f{index}"))).and_then(|mut file| {
@@ -76,7 +88,11 @@ fn check_round(dir: &std::path::Path, round: usize, started: usize, synced: usiz
     assert!(synced > 0, "the cut came before anything was fsynced: the test proves nothing");
     // creates were made in order by one client: what is there is 0..n without a hole
     for index in 0..names.len() {
-        assert!(names.contains(&dir.join(format!("f{index}"))), "f{index} is missing below {} others: no prefix", names.len());
+        assert!(
+            names.contains(&dir.join(format!("f{index}"))),
+            "f{index} is missing below {} others: no prefix",
+            names.len()
+        );
     }
     assert!(names.len() >= synced && names.len() <= started);
     let mut lost = 0;
@@ -84,9 +100,17 @@ fn check_round(dir: &std::path::Path, round: usize, started: usize, synced: usiz
         let there = fs::read(dir.join(format!("f{index}")));
         if index < synced && index % 7 == 6 {
             let there = there.expect("an fsynced file");
-            assert!(there == content(round, index), "f{index} was fsynced and has other content ({} bytes)", there.len());
+            assert!(
+                there == content(round, index),
+                "f{index} was fsynced and has other content ({} bytes)",
+                there.len()
+            );
         } else if let Err(error) = there {
-            assert_eq!(error.raw_os_error(), Some(libc::EIO), "f{index}: an object that did not come back: {error}");
+            assert_eq!(
+                error.raw_os_error(),
+                Some(libc::EIO),
+                "f{index}: an object that did not come back: {error}"
+            );
             lost += 1;
         }
     }

@@ -75,6 +75,8 @@ fn sqlite_keeps_its_database() {
 #[test]
 fn rsync_copies_once_and_finds_nothing_to_do_twice() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates");
-    let script = format!("rsync -a {source}/ copy/; [ -z \"$(rsync -ai --checksum {source}/ copy/)\" ]; diff -r {source} copy");
+    let script = format!(
+        "rsync -a {source}/ copy/; [ -z \"$(rsync -ai --checksum {source}/ copy/)\" ]; diff -r {source} copy"
+    );
     under_kills("rsync", &script);
 }

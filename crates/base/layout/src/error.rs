@@ -73,7 +73,9 @@ pub(crate) fn check_osts(osts: &[u32]) -> Result<(), LayoutError> {
 
 pub(crate) fn check_pool(pool: &[u8; POOL_BYTES]) -> Result<(), LayoutError> {
     let end = pool.iter().position(|byte| *byte == 0).ok_or(LayoutError::Pool)?;
-    let named = pool[..end].iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'-');
+    let named = pool[..end]
+        .iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'-');
     let padded = pool[end..].iter().all(|byte| *byte == 0);
     if named && padded { Ok(()) } else { Err(LayoutError::Pool) }
 }

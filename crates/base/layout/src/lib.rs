@@ -1,8 +1,10 @@
-//! Layouts: which byte of a file lives at which offset of which object (spec namespace 2.1, 2.2, 6.2).
+//! Layouts: which byte of a file lives at which offset of which object (spec namespace 2.1, 2.2,
+//! 6.2).
 //!
-//! [`Layout`] is what a file has: stripes over OSTs, each an object. [`Template`] is what `setstripe` asks for and a
-//! directory hands on to new files. Both have a record form, the same in messages and on disk; [`lov`] is Lustre's
-//! binary form of both, as the `lustre.lov` attribute shows it.
+//! [`Layout`] is what a file has: stripes over OSTs, each an object. [`Template`] is what
+//! `setstripe` asks for and a directory hands on to new files. Both have a record form, the same in
+//! messages and on disk; [`lov`] is Lustre's binary form of both, as the `lustre.lov` attribute
+//! shows it.
 //!
 //! Pure arithmetic: nothing here knows that targets exist, and no input makes it panic.
 
@@ -34,7 +36,10 @@ pub const STRIPE_COUNT_DEFAULT: u16 = 1;
 /// Bytes of a pool's name, its NUL included.
 pub const POOL_BYTES: usize = 16;
 
-const _: () = assert!(STRIPE_SIZE_MAX.is_multiple_of(STRIPE_SIZE_UNIT) && STRIPE_SIZE_DEFAULT.is_multiple_of(STRIPE_SIZE_UNIT));
+const _: () = assert!(
+    STRIPE_SIZE_MAX.is_multiple_of(STRIPE_SIZE_UNIT)
+        && STRIPE_SIZE_DEFAULT.is_multiple_of(STRIPE_SIZE_UNIT)
+);
 
 /// The pattern of today's layouts: stripes in turn, no redundancy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +47,8 @@ pub struct Raid0;
 
 /// Where a file's bytes are: RAID-0 over `osts`, objects `base.stripe(i)`.
 ///
-/// Built from outside, it must pass [`Layout::check`] before anything else is called; decoding does that.
+/// Built from outside, it must pass [`Layout::check`] before anything else is called; decoding does
+/// that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes on an object before the next one's turn: a multiple of [`STRIPE_SIZE_UNIT`].
@@ -69,7 +75,10 @@ impl Layout {
             return Err(LayoutError::StripeCount(i64::from(self.stripe_count)));
         }
         if self.osts.len() != usize::from(self.stripe_count) {
-            return Err(LayoutError::OstCount { stripes: i64::from(self.stripe_count), osts: self.osts.len() });
+            return Err(LayoutError::OstCount {
+                stripes: i64::from(self.stripe_count),
+                osts: self.osts.len(),
+            });
         }
         error::check_osts(&self.osts)?;
         error::check_pool(&self.pool)?;
@@ -85,7 +94,9 @@ impl Layout {
 
     /// All stripes with their object and OST.
     pub fn objects(&self) -> impl Iterator<Item = (u32, Fid, OstIndex)> + '_ {
-        (0u32..).zip(&self.osts).map(|(stripe, ost)| (stripe, self.base.stripe(stripe), OstIndex(*ost)))
+        (0u32..)
+            .zip(&self.osts)
+            .map(|(stripe, ost)| (stripe, self.base.stripe(stripe), OstIndex(*ost)))
     }
 
     /// Whether several objects share an OST.

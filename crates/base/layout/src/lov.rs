@@ -1,4 +1,5 @@
-//! Lustre's binary layouts, as the `lustre.lov` attribute shows and takes them (spec namespace 6.2).
+//! Lustre's binary layouts, as the `lustre.lov` attribute shows and takes them (spec namespace
+//! 6.2).
 //!
 //! ```text
 //!  v1 (0x0BD10BD0): 0 magic u32 | 4 pattern u32 | 8 file oid u64 | 16 file seq u64 | 24 stripe size u32
@@ -46,8 +47,9 @@ pub enum LovError {
     /// No layout at all.
     #[error("{0:#x} begins no layout")]
     Magic(u32),
-    /// A sort of layout that the field knows and whose mechanism is not there yet: progressive, data on MDT, foreign, and
-    /// more objects on an OST than one. Refused, never taken for another sort: README, "What works".
+    /// A sort of layout that the field knows and whose mechanism is not there yet: progressive,
+    /// data on MDT, foreign, and more objects on an OST than one. Refused, never taken for another
+    /// sort: README, "What works".
     #[error("{0} layouts are not supported")]
     Unsupported(&'static str),
     /// A pattern that does not exist.
@@ -124,8 +126,8 @@ pub fn encode_dir(template: &Template) -> Vec<u8> {
     out
 }
 
-/// What a user asks for. Objects of another file's layout are ignored, and so is the number in the place of its start:
-/// read from a file, it is a generation.
+/// What a user asks for. Objects of another file's layout are ignored, and so is the number in the
+/// place of its start: read from a file, it is a generation.
 pub fn decode(value: &[u8]) -> Result<Template, LovError> {
     let mut input = Input { bytes: value, at: 0, swapped: false };
     let magic = input.u32(4)?;
@@ -237,7 +239,10 @@ impl Input<'_> {
     fn osts(&mut self, count: usize) -> Result<Vec<u32>, LovError> {
         let need = V3_BYTES + STRIPE_BYTES * count;
         if count == 0 || self.bytes.len() < need {
-            return Err(LovError::Short { have: self.bytes.len(), need: need.max(V3_BYTES + STRIPE_BYTES) });
+            return Err(LovError::Short {
+                have: self.bytes.len(),
+                need: need.max(V3_BYTES + STRIPE_BYTES),
+            });
         }
         (0..count)
             .map(|stripe| {
@@ -282,8 +287,12 @@ mod tests {
 
     #[test]
     fn a_pool_makes_version_three() {
-        let bytes = encode_file(&Layout { pool: *b"flash\0\0\0\0\0\0\0\0\0\0\0", ..layout() }, FILE);
-        assert_eq!((&bytes[..4], &bytes[32..38], bytes.len()), (&[0xd0, 0x0b, 0xd3, 0x0b][..], &b"flash\0"[..], 96));
+        let bytes =
+            encode_file(&Layout { pool: *b"flash\0\0\0\0\0\0\0\0\0\0\0", ..layout() }, FILE);
+        assert_eq!(
+            (&bytes[..4], &bytes[32..38], bytes.len()),
+            (&[0xd0, 0x0b, 0xd3, 0x0b][..], &b"flash\0"[..], 96)
+        );
         assert_eq!(decode(&bytes).map(|template| template.pool_name()), Ok("flash".to_owned()));
     }
 
@@ -316,11 +325,19 @@ mod tests {
 
     #[test]
     fn a_swapped_value_means_the_same() {
-        let mut bytes = encode_dir(&Template { stripe_size: 1 << 20, stripe_count: 4, start: 2, ..Template::default() });
+        let mut bytes = encode_dir(&Template {
+            stripe_size: 1 << 20,
+            stripe_count: 4,
+            start: 2,
+            ..Template::default()
+        });
         for (at, len) in [(0, 4), (4, 4), (8, 8), (16, 8), (24, 4), (28, 2), (30, 2)] {
             bytes[at..at + len].reverse();
         }
-        assert_eq!(decode(&bytes).map(|t| (t.stripe_size, t.stripe_count, t.start)), Ok((1 << 20, 4, 2)));
+        assert_eq!(
+            decode(&bytes).map(|t| (t.stripe_size, t.stripe_count, t.start)),
+            Ok((1 << 20, 4, 2))
+        );
     }
 
     #[test]

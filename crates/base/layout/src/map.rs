@@ -49,7 +49,12 @@ impl Iterator for Pieces {
         let len = left.min(self.end - file_offset);
         self.at += len;
         let stripe = (chunk % count) as u32; // below the stripe count, which fits 16 bits
-        Some(Piece { stripe, object_offset: chunk / count * size + file_offset % size, file_offset, len })
+        Some(Piece {
+            stripe,
+            object_offset: chunk / count * size + file_offset % size,
+            file_offset,
+            len,
+        })
     }
 }
 
@@ -77,12 +82,14 @@ impl Layout {
         }
     }
 
-    /// File size that object sizes add up to; `None` is an object that does not exist. Stripes beyond the list
-    /// do not exist either.
+    /// File size that object sizes add up to; `None` is an object that does not exist. Stripes
+    /// beyond the list do not exist either.
     #[must_use]
     pub fn file_size(&self, object_sizes: &[Option<u64>]) -> u64 {
         let stripes = 0..u64::from(self.stripe_count);
-        let ends = stripes.zip(object_sizes).filter_map(|(stripe, size)| size.map(|size| self.file_end(stripe, size)));
+        let ends = stripes
+            .zip(object_sizes)
+            .filter_map(|(stripe, size)| size.map(|size| self.file_end(stripe, size)));
         ends.max().unwrap_or(0)
     }
 
@@ -163,7 +170,10 @@ mod tests {
     fn one_stripe_is_one_piece() {
         let one = layout(1 << 16, 1);
         let pieces: Vec<_> = one.pieces(Extent::new(5, 10 * MIB).expect("not empty")).collect();
-        assert_eq!(pieces, [Piece { stripe: 0, object_offset: 5, file_offset: 5, len: 10 * MIB - 5 }]);
+        assert_eq!(
+            pieces,
+            [Piece { stripe: 0, object_offset: 5, file_offset: 5, len: 10 * MIB - 5 }]
+        );
         assert_eq!(one.pieces(Extent::ALL).count(), 1);
     }
 
@@ -189,7 +199,8 @@ mod tests {
                 prop_assert_eq!(piece.file_offset, next);
                 prop_assert!(piece.len > 0 && piece.stripe < u32::from(count));
                 let last = piece.object_offset + piece.len;
-                // The piece's own object, cut behind the piece, ends where the piece ends in the file.
+                // The piece's own object, cut behind the piece, ends where the piece ends in the
+                // file.
                 prop_assert_eq!(layout.file_end(u64::from(piece.stripe), last), next + piece.len);
                 next += piece.len;
             }

@@ -1,4 +1,5 @@
-//! Records of layouts and templates: buffer 1 of attributes on the wire, and the table of layouts on disk.
+//! Records of layouts and templates: buffer 1 of attributes on the wire, and the table of layouts
+//! on disk.
 //!
 //! ```text
 //! 0 type u8 | 1 version u8 | 2 length u16, of the whole record
@@ -15,7 +16,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::{Layout, LayoutError, POOL_BYTES, Raid0, STRIPE_COUNT_MAX, Template};
 
 #[cfg(target_endian = "big")]
-compile_error!("records are little-endian structs used in place: a big-endian host needs conversions first");
+compile_error!(
+    "records are little-endian structs used in place: a big-endian host needs conversions first"
+);
 
 const KIND_LAYOUT: u8 = 1;
 const KIND_TEMPLATE: u8 = 2;
@@ -103,7 +106,8 @@ impl Layout {
     /// From a record.
     pub fn decode(record: &[u8]) -> Result<Layout, LayoutError> {
         check_head(record, KIND_LAYOUT)?;
-        let (head, rest) = LayoutHead::read_from_prefix(record).map_err(|_| short(record, LAYOUT_BYTES))?;
+        let (head, rest) =
+            LayoutHead::read_from_prefix(record).map_err(|_| short(record, LAYOUT_BYTES))?;
         if head.pattern != PATTERN_RAID0 {
             return Err(LayoutError::Unknown { kind: head.kind, version: head.version });
         }
@@ -151,7 +155,8 @@ impl Template {
     /// From a record.
     pub fn decode(record: &[u8]) -> Result<Template, LayoutError> {
         check_head(record, KIND_TEMPLATE)?;
-        let (head, rest) = TemplateHead::read_from_prefix(record).map_err(|_| short(record, TEMPLATE_BYTES))?;
+        let (head, rest) =
+            TemplateHead::read_from_prefix(record).map_err(|_| short(record, TEMPLATE_BYTES))?;
         if head.ost_count > u32::from(STRIPE_COUNT_MAX) {
             return Err(LayoutError::StripeCount(i64::from(head.ost_count)));
         }
@@ -176,13 +181,21 @@ fn check_head(record: &[u8], kind: u8) -> Result<(), LayoutError> {
     if record.len() < length { Err(short(record, length)) } else { Ok(()) }
 }
 
-fn read_osts(record: &[u8], rest: &[u8], head: usize, count: usize) -> Result<Vec<u32>, LayoutError> {
+fn read_osts(
+    record: &[u8],
+    rest: &[u8],
+    head: usize,
+    count: usize,
+) -> Result<Vec<u32>, LayoutError> {
     let bytes = rest.get(..4 * count).ok_or_else(|| short(record, head + 4 * count))?;
     let length = usize::from(u16::from_le_bytes([record[2], record[3]]));
     if length < head + 4 * count {
         return Err(LayoutError::Short { have: length, need: head + 4 * count });
     }
-    Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect())
+    Ok(bytes
+        .chunks_exact(4)
+        .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+        .collect())
 }
 
 fn short(record: &[u8], need: usize) -> LayoutError {
@@ -209,8 +222,9 @@ mod tests {
     #[test]
     fn the_bytes_of_a_layout_are_frozen() {
         let golden = [
-            1, 1, 56, 0, 0, 0, 16, 0, 2, 0, 3, 0, 1, 0, 0, 0, 0x01, 0x04, 0, 0, 2, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, b'f', b'l',
-            b'a', b's', b'h', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
+            1, 1, 56, 0, 0, 0, 16, 0, 2, 0, 3, 0, 1, 0, 0, 0, 0x01, 0x04, 0, 0, 2, 0, 0, 0, 9, 0,
+            0, 0, 0, 0, 0, 0, b'f', b'l', b'a', b's', b'h', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0,
+            0, 0, 0, 0, 0, 0,
         ];
         assert_eq!(layout().encode(), golden);
         assert_eq!(Layout::decode(&golden), Ok(layout()));

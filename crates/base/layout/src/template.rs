@@ -19,12 +19,19 @@ pub struct Template {
 
 impl Default for Template {
     fn default() -> Template {
-        Template { stripe_size: 0, stripe_count: 0, start: -1, pool: [0; POOL_BYTES], osts: Vec::new() }
+        Template {
+            stripe_size: 0,
+            stripe_count: 0,
+            start: -1,
+            pool: [0; POOL_BYTES],
+            osts: Vec::new(),
+        }
     }
 }
 
 impl Template {
-    /// Asks for nothing in particular: setting it on a directory removes the directory's own default.
+    /// Asks for nothing in particular: setting it on a directory removes the directory's own
+    /// default.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Template::default()
@@ -52,25 +59,37 @@ impl Template {
         let count = self.osts.len();
         let bounded = count <= usize::from(STRIPE_COUNT_MAX);
         if !bounded || (self.stripe_count != 0 && usize::try_from(self.stripe_count) != Ok(count)) {
-            return Err(LayoutError::OstCount { stripes: i64::from(self.stripe_count), osts: count });
+            return Err(LayoutError::OstCount {
+                stripes: i64::from(self.stripe_count),
+                osts: count,
+            });
         }
         let listed = self.start < 0 || self.osts.contains(&self.start.unsigned_abs());
         if listed { Ok(()) } else { Err(LayoutError::OstIndex(i64::from(*first))) }
     }
 
-    /// This, with `fallback` where it asks for nothing: file, then directory, then root, then the file system's
-    /// own (spec namespace 2.7). A list of OSTs excludes any start or count from elsewhere.
+    /// This, with `fallback` where it asks for nothing: file, then directory, then root, then the
+    /// file system's own (spec namespace 2.7). A list of OSTs excludes any start or count from
+    /// elsewhere.
     #[must_use]
     pub fn or(&self, fallback: &Template) -> Template {
         let own_place = !self.osts.is_empty() || self.start >= 0;
         let own_count = self.stripe_count != 0 || !self.osts.is_empty();
         let own_pool = self.pool != [0; POOL_BYTES];
         Template {
-            stripe_size: if self.stripe_size == 0 { fallback.stripe_size } else { self.stripe_size },
+            stripe_size: if self.stripe_size == 0 {
+                fallback.stripe_size
+            } else {
+                self.stripe_size
+            },
             stripe_count: if own_count { self.stripe_count } else { fallback.stripe_count },
             start: if own_place || own_pool { self.start } else { fallback.start },
             pool: if own_pool || own_place { self.pool } else { fallback.pool },
-            osts: if own_place || own_count || own_pool { self.osts.clone() } else { fallback.osts.clone() },
+            osts: if own_place || own_count || own_pool {
+                self.osts.clone()
+            } else {
+                fallback.osts.clone()
+            },
         }
     }
 
@@ -95,11 +114,17 @@ mod tests {
     fn fields_not_asked_for_come_from_the_fallback() {
         let file = Template { stripe_count: 4, ..Template::default() };
         let root = Template { stripe_size: 1 << 20, stripe_count: 2, ..Template::default() };
-        assert_eq!(file.or(&root), Template { stripe_size: 1 << 20, stripe_count: 4, ..Template::default() });
+        assert_eq!(
+            file.or(&root),
+            Template { stripe_size: 1 << 20, stripe_count: 4, ..Template::default() }
+        );
         assert_eq!(Template::default().or(&root), root);
         let list = Template { osts: vec![3, 1], ..Template::default() };
         let merged = list.or(&root);
-        assert_eq!((merged.stripe_count, merged.osts.clone(), merged.check()), (0, vec![3, 1], Ok(())));
+        assert_eq!(
+            (merged.stripe_count, merged.osts.clone(), merged.check()),
+            (0, vec![3, 1], Ok(()))
+        );
         let counted = Template { stripe_count: 1, ..Template::default() }.or(&list);
         assert_eq!((counted.osts.len(), counted.check()), (0, Ok(())));
     }
@@ -116,7 +141,10 @@ mod tests {
         assert_eq!(with(|t| t.stripe_count = -2), Err(LayoutError::StripeCount(-2)));
         assert_eq!(with(|t| t.start = 0xffff), Err(LayoutError::OstIndex(0xffff)));
         assert_eq!(with(|t| t.pool = *b"a pool\0\0\0\0\0\0\0\0\0\0"), Err(LayoutError::Pool));
-        assert_eq!(with(|t| (t.osts, t.stripe_count) = (vec![1], 2)), Err(LayoutError::OstCount { stripes: 2, osts: 1 }));
+        assert_eq!(
+            with(|t| (t.osts, t.stripe_count) = (vec![1], 2)),
+            Err(LayoutError::OstCount { stripes: 2, osts: 1 })
+        );
         assert_eq!(with(|t| t.stripe_count = -1), Ok(()));
     }
 }

@@ -4,8 +4,9 @@
 //! - Keys rise from front to back; front and back hold values.
 //! - At most half of the places, and [`HOLES_MIN`] more, are holes of removed entries.
 //!
-//! A key is put behind the last one, and is mostly removed near the front, so that both take a few instructions where a tree takes a
-//! hundred. Any other order works too; a key put in the middle moves those behind it.
+//! A key is put behind the last one, and is mostly removed near the front, so that both take a few
+//! instructions where a tree takes a hundred. Any other order works too; a key put in the middle
+//! moves those behind it.
 
 use std::collections::VecDeque;
 
@@ -151,21 +152,34 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn check(map: &Ascending<u32, u64>, model: &BTreeMap<u32, u64>) {
-        assert!(map.iter().map(|(key, value)| (key, *value)).eq(model.iter().map(|(key, value)| (*key, *value))));
-        assert_eq!((map.len(), map.is_empty(), map.first_key()), (model.len(), model.is_empty(), model.keys().next().copied()));
+        assert!(
+            map.iter()
+                .map(|(key, value)| (key, *value))
+                .eq(model.iter().map(|(key, value)| (*key, *value)))
+        );
+        assert_eq!(
+            (map.len(), map.is_empty(), map.first_key()),
+            (model.len(), model.is_empty(), model.keys().next().copied())
+        );
         assert!(map.places.iter().map(|(key, _)| key).is_sorted());
         let ends = [map.places.front(), map.places.back()];
-        assert!(ends.into_iter().flatten().all(|(_, value)| value.is_some()), "no hole stands at an end");
+        assert!(
+            ends.into_iter().flatten().all(|(_, value)| value.is_some()),
+            "no hole stands at an end"
+        );
         assert!(map.places.len() <= 2 * map.len() + HOLES_MIN);
     }
 
-    /// Rising keys with some out of order, removed near the front or anywhere, in phases that fill and empty the map.
+    /// Rising keys with some out of order, removed near the front or anywhere, in phases that fill
+    /// and empty the map.
     #[test]
     fn it_holds_what_a_tree_holds() {
         let (mut map, mut model) = (Ascending::new(), BTreeMap::new());
         let (mut state, mut next) = (7_u64, 1_000_u32);
         let mut draw = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % below
         };
         for turn in 0..40_000_u64 {
@@ -176,7 +190,11 @@ mod tests {
                 next = next.max(key);
                 assert_eq!(map.insert(key, turn), model.insert(key, turn));
             } else if !model.is_empty() {
-                let at = if draw(3) == 0 { draw(model.len() as u64) } else { draw(4).min(model.len() as u64 - 1) };
+                let at = if draw(3) == 0 {
+                    draw(model.len() as u64)
+                } else {
+                    draw(4).min(model.len() as u64 - 1)
+                };
                 let key = *model.keys().nth(at as usize).expect("below its length");
                 assert_eq!(map.get(key), model.get(&key));
                 assert_eq!(map.remove(key), model.remove(&key));

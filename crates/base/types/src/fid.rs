@@ -1,4 +1,5 @@
-//! File identifiers: the name of every file, directory and object in the cluster (spec namespace 1.2).
+//! File identifiers: the name of every file, directory and object in the cluster (spec namespace
+//! 1.2).
 
 use std::fmt;
 use std::str::FromStr;
@@ -61,8 +62,8 @@ impl Fid {
         })
     }
 
-    /// Inode number as `stat` shows it: stable for the file's life; unique while sequences stay below 2^24
-    /// and object numbers below 2^40 (Lustre: `cl_fid_build_ino`).
+    /// Inode number as `stat` shows it: stable for the file's life; unique while sequences stay
+    /// below 2^24 and object numbers below 2^40 (Lustre: `cl_fid_build_ino`).
     #[must_use]
     pub fn ino(self) -> u64 {
         if self == Fid::ROOT {
@@ -96,10 +97,16 @@ impl FromStr for Fid {
         let mut next = || -> Option<u64> {
             let part = parts.next()?;
             let hex = part.strip_prefix("0x").or_else(|| part.strip_prefix("0X"))?;
-            if hex.is_empty() || hex.starts_with('+') { None } else { u64::from_str_radix(hex, 16).ok() }
+            if hex.is_empty() || hex.starts_with('+') {
+                None
+            } else {
+                u64::from_str_radix(hex, 16).ok()
+            }
         };
         let (Some(seq), Some(oid), Some(ver)) = (next(), next(), next()) else { return Err(bad()) };
-        let (Ok(oid), Ok(ver)) = (u32::try_from(oid), u32::try_from(ver)) else { return Err(bad()) };
+        let (Ok(oid), Ok(ver)) = (u32::try_from(oid), u32::try_from(ver)) else {
+            return Err(bad());
+        };
         if parts.next().is_some() { Err(bad()) } else { Ok(Fid { seq, oid, ver }) }
     }
 }
@@ -118,7 +125,15 @@ mod tests {
 
     #[test]
     fn what_is_no_fid_is_refused() {
-        for text in ["", "[]", "[0x1:0x2]", "[0x1:0x2:0x3", "1:2:3", "[0x1:0x100000000:0x0]", "[0x1:0x2:0x3:0x4]"] {
+        for text in [
+            "",
+            "[]",
+            "[0x1:0x2]",
+            "[0x1:0x2:0x3",
+            "1:2:3",
+            "[0x1:0x100000000:0x0]",
+            "[0x1:0x2:0x3:0x4]",
+        ] {
             assert!(text.parse::<Fid>().is_err(), "{text}");
         }
     }

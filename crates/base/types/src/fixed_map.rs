@@ -1,15 +1,20 @@
 //! A hash map whose hasher has no key of chance: the same run twice gives the same order.
 //!
-//! For tables that are asked by key many times an operation and hold what peers cannot choose at will (ids that we gave
-//! out, records on their way to disk): there is no defence against chosen collisions. Nobody may rely on the order.
+//! For tables that are asked by key many times an operation and hold what peers cannot choose at
+//! will (ids that we gave out, records on their way to disk): there is no defence against chosen
+//! collisions. Nobody may rely on the order.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A hash map with a fixed hasher.
-#[expect(clippy::disallowed_types, reason = "the hasher is fixed, so the order is the same in every run")]
+#[expect(
+    clippy::disallowed_types,
+    reason = "the hasher is fixed, so the order is the same in every run"
+)]
 pub type FixedMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<FixedHasher>>;
 
-/// Multiply and rotate, eight bytes at a time: a few cycles for a FID. The multiplier is that of the golden ratio.
+/// Multiply and rotate, eight bytes at a time: a few cycles for a FID. The multiplier is that of
+/// the golden ratio.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedHasher(u64);
 
@@ -49,7 +54,8 @@ impl Hasher for FixedHasher {
     }
 
     fn finish(&self) -> u64 {
-        // The table takes its place from the lower bits and a tag from the upper ones: both depend on all of the key.
+        // The table takes its place from the lower bits and a tag from the upper ones: both depend
+        // on all of the key.
         self.0 ^ (self.0 >> 32)
     }
 }
@@ -75,7 +81,13 @@ mod tests {
 
     #[test]
     fn order_is_that_of_the_last_run() {
-        let keys = || (0..100_u32).map(|key| (key, ())).collect::<FixedMap<_, _>>().into_keys().collect::<Vec<_>>();
+        let keys = || {
+            (0..100_u32)
+                .map(|key| (key, ()))
+                .collect::<FixedMap<_, _>>()
+                .into_keys()
+                .collect::<Vec<_>>()
+        };
         assert_eq!(keys(), keys());
     }
 }

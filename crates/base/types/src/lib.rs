@@ -1,6 +1,7 @@
 //! The words that every part of Nacre shares: ids, addresses, times and errors, one newtype each.
 //!
-//! Nothing here decides or performs anything. A value that exists is valid: parsing is where bad input stops.
+//! Nothing here decides or performs anything. A value that exists is valid: parsing is where bad
+//! input stops.
 
 #![warn(missing_docs)]
 
@@ -28,7 +29,8 @@ pub use time::{Instant, Span, Timespec};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Xid(pub u64);
 
-/// Place of a change in a target's history. Upper 32 bits: boot epoch of the target; lower: counter from 1.
+/// Place of a change in a target's history. Upper 32 bits: boot epoch of the target; lower: counter
+/// from 1.
 ///
 /// Zero means "changed nothing" (Lustre: `transno`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,7 +59,8 @@ impl Transno {
     }
 }
 
-/// Identity of a client mount for its whole life, chosen at random by the client (Lustre: client UUID).
+/// Identity of a client mount for its whole life, chosen at random by the client (Lustre: client
+/// UUID).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u128);
 
@@ -130,7 +133,8 @@ pub struct Creds {
     pub groups: Vec<u32>,
 }
 
-/// Supplementary groups that one request may carry: the kernel's own bound is 65,536, a request's is a page.
+/// Supplementary groups that one request may carry: the kernel's own bound is 65,536, a request's
+/// is a page.
 pub const GROUPS_MAX: usize = 1_024;
 
 /// Longest name of a directory entry, bytes (NAME_MAX).

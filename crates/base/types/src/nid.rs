@@ -1,4 +1,5 @@
-//! Network addresses of nodes (spec rpc 1.1): text `addr[:port]@net`; the 64-bit NID carries no port.
+//! Network addresses of nodes (spec rpc 1.1): text `addr[:port]@net`; the 64-bit NID carries no
+//! port.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -63,9 +64,14 @@ impl Nid {
         crate::CptIndex(sum % cpts.get())
     }
 
-    /// The same over the partitions that an interface is bound to; those of `cpts` where it is bound to none.
+    /// The same over the partitions that an interface is bound to; those of `cpts` where it is
+    /// bound to none.
     #[must_use]
-    pub fn cpt_among(self, bound: &[crate::CptIndex], cpts: std::num::NonZeroU32) -> crate::CptIndex {
+    pub fn cpt_among(
+        self,
+        bound: &[crate::CptIndex],
+        cpts: std::num::NonZeroU32,
+    ) -> crate::CptIndex {
         match u32::try_from(bound.len()).ok().and_then(std::num::NonZeroU32::new) {
             Some(count) => bound[self.cpt(count).0 as usize],
             None => self.cpt(cpts),
@@ -110,7 +116,9 @@ impl fmt::Display for NidAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.nid.to_string();
         match text.split_once('@') {
-            Some((addr, net)) if self.port != PORT_DEFAULT => write!(f, "{addr}:{}@{net}", self.port),
+            Some((addr, net)) if self.port != PORT_DEFAULT => {
+                write!(f, "{addr}:{}@{net}", self.port)
+            }
             _ => f.write_str(&text),
         }
     }
@@ -129,7 +137,11 @@ impl FromStr for NidAddr {
         let bad = || ParseNidError(text.chars().take(80).collect());
         let (addr, net) = text.split_once('@').ok_or_else(bad)?;
         let split = net.find(|c: char| c.is_ascii_digit() && net != "o2ib").unwrap_or(net.len());
-        let (name, number) = if let Some(rest) = net.strip_prefix("o2ib") { ("o2ib", rest) } else { net.split_at(split) };
+        let (name, number) = if let Some(rest) = net.strip_prefix("o2ib") {
+            ("o2ib", rest)
+        } else {
+            net.split_at(split)
+        };
         let number = if number.is_empty() { 0 } else { number.parse().map_err(|_| bad())? };
         let lnd = match name {
             "tcp" => 2,
@@ -141,8 +153,11 @@ impl FromStr for NidAddr {
             Some((addr, port)) => (addr, port.parse().map_err(|_| bad())?),
             None => (addr, PORT_DEFAULT),
         };
-        let addr =
-            if lnd == 9 { Ipv4Addr::from(addr.parse::<u32>().map_err(|_| bad())?) } else { addr.parse().map_err(|_| bad())? };
+        let addr = if lnd == 9 {
+            Ipv4Addr::from(addr.parse::<u32>().map_err(|_| bad())?)
+        } else {
+            addr.parse().map_err(|_| bad())?
+        };
         Ok(NidAddr { nid: Nid::new(Net { lnd, number }, addr), port })
     }
 }
@@ -161,11 +176,26 @@ mod tests {
 
     #[test]
     fn text_goes_there_and_back() {
-        for text in ["10.0.0.1@tcp", "10.0.0.1:1988@tcp", "10.2.0.7@tcp1", "172.18.1.128@o2ib", "10.1.1.1@o2ib3", "0@lo"] {
+        for text in [
+            "10.0.0.1@tcp",
+            "10.0.0.1:1988@tcp",
+            "10.2.0.7@tcp1",
+            "172.18.1.128@o2ib",
+            "10.1.1.1@o2ib3",
+            "0@lo",
+        ] {
             assert_eq!(text.parse::<NidAddr>().map(|nid| nid.to_string()), Ok(text.to_owned()));
         }
         assert_eq!("10.0.0.1@tcp0".parse::<Nid>(), "10.0.0.1@tcp".parse::<Nid>());
-        for text in ["", "10.0.0.1", "x@tcp", "10.0.0.1@ib", "10.0.0.1:x@tcp", "10.0.0@tcp", "10.0.0.1@tcp99999"] {
+        for text in [
+            "",
+            "10.0.0.1",
+            "x@tcp",
+            "10.0.0.1@ib",
+            "10.0.0.1:x@tcp",
+            "10.0.0@tcp",
+            "10.0.0.1@tcp99999",
+        ] {
             assert!(text.parse::<NidAddr>().is_err(), "{text}");
         }
     }
@@ -177,15 +207,22 @@ mod tests {
         assert_eq!(cpt("192.168.1.10@tcp"), Ok(1));
         assert_eq!(cpt("172.18.1.128@o2ib"), Ok(0));
         assert_eq!(cpt("0@lo"), Ok(1));
-        let row: Vec<_> = (1..=8).map(|host| cpt(&format!("10.0.0.{host}@tcp")).expect("a NID")).collect();
-        assert_eq!(row, [1, 2, 3, 0, 1, 2, 3, 0], "consecutive addresses go to consecutive partitions");
+        let row: Vec<_> =
+            (1..=8).map(|host| cpt(&format!("10.0.0.{host}@tcp")).expect("a NID")).collect();
+        assert_eq!(
+            row,
+            [1, 2, 3, 0, 1, 2, 3, 0],
+            "consecutive addresses go to consecutive partitions"
+        );
     }
 
     #[test]
     fn a_bound_interface_hashes_over_its_own_partitions() {
         let four = std::num::NonZeroU32::new(4).expect("four");
         let nid: Nid = "192.168.1.10@tcp".parse().expect("a NID"); // 373
-        let bound = |list: &[u32]| nid.cpt_among(&list.iter().map(|cpt| crate::CptIndex(*cpt)).collect::<Vec<_>>(), four).0;
+        let bound = |list: &[u32]| {
+            nid.cpt_among(&list.iter().map(|cpt| crate::CptIndex(*cpt)).collect::<Vec<_>>(), four).0
+        };
         assert_eq!([bound(&[]), bound(&[3]), bound(&[0, 2]), bound(&[1, 2, 3])], [1, 3, 2, 2]);
     }
 }

@@ -1,4 +1,5 @@
-//! Lists of NIDs as administrators write them (spec rpc 1.1): `192.168.1.[1-128]@tcp 0@lo 10.1.0.0/16@tcp *`.
+//! Lists of NIDs as administrators write them (spec rpc 1.1): `192.168.1.[1-128]@tcp 0@lo
+//! 10.1.0.0/16@tcp *`.
 //!
 //! ```text
 //! list    = item { " " item }
@@ -41,7 +42,9 @@ pub enum NidListError {
     #[error("'{0}' is no network: expected tcp, o2ib or lo, with a number or none")]
     BadNet(String),
     /// An address that does not parse.
-    #[error("'{0}' is no address range: expected four of 0..255, * or [a,b-c/stride], or ADDRESS/BITS")]
+    #[error(
+        "'{0}' is no address range: expected four of 0..255, * or [a,b-c/stride], or ADDRESS/BITS"
+    )]
     BadAddress(String),
     /// One number, bracket or prefix in an address.
     #[error("'{word}' in '{item}' is no number or range of 0..255")]
@@ -105,9 +108,15 @@ impl Range {
             Range::All => true,
             Range::Net(net) => nid.net() == *net,
             Range::Octets(net, octets) => {
-                nid.net() == *net && octets.iter().zip(nid.addr().octets()).all(|(octet, value)| octet.contains(value))
+                nid.net() == *net
+                    && octets
+                        .iter()
+                        .zip(nid.addr().octets())
+                        .all(|(octet, value)| octet.contains(value))
             }
-            Range::Prefix { net, addr, mask } => nid.net() == *net && u32::from(nid.addr()) & mask == *addr,
+            Range::Prefix { net, addr, mask } => {
+                nid.net() == *net && u32::from(nid.addr()) & mask == *addr
+            }
             Range::One(one) => nid == *one,
         }
     }
@@ -134,7 +143,9 @@ impl Range {
                 for a in octets[0].values() {
                     for b in octets[1].values() {
                         for c in octets[2].values() {
-                            octets[3].values().for_each(|d| visit(Nid::new(*net, Ipv4Addr::new(a, b, c, d))));
+                            octets[3]
+                                .values()
+                                .for_each(|d| visit(Nid::new(*net, Ipv4Addr::new(a, b, c, d))));
                         }
                     }
                 }
@@ -171,7 +182,8 @@ impl NidList {
     /// # Errors
     /// The list names more than [`NID_LIST_NIDS_MAX`].
     pub fn nids(&self) -> Result<Vec<Nid>, TooManyNids> {
-        let total = self.items.iter().fold(0u64, |sum, (range, _)| sum.saturating_add(range.count()));
+        let total =
+            self.items.iter().fold(0u64, |sum, (range, _)| sum.saturating_add(range.count()));
         if total > NID_LIST_NIDS_MAX as u64 {
             return Err(TooManyNids { list: clip(&self.to_string()) });
         }
@@ -239,7 +251,9 @@ fn range(item: &str) -> Result<Range, NidListError> {
 }
 
 fn net(text: &str) -> Option<Net> {
-    let (name, lnd) = [("tcp", 2), ("o2ib", 5), ("lo", 9)].into_iter().find(|(name, _)| text.starts_with(name))?;
+    let (name, lnd) = [("tcp", 2), ("o2ib", 5), ("lo", 9)]
+        .into_iter()
+        .find(|(name, _)| text.starts_with(name))?;
     let rest = &text[name.len()..];
     Some(Net { lnd, number: if rest.is_empty() { 0 } else { number(rest)? } })
 }
@@ -254,7 +268,8 @@ fn octets(net: Net, addr: &str, item: &str) -> Result<Range, NidListError> {
     let mut words = addr.split('.');
     for octet in &mut octets {
         let word = words.next().ok_or_else(|| NidListError::BadAddress(clip(addr)))?;
-        *octet = parse_octet(word).ok_or_else(|| NidListError::BadOctet { word: clip(word), item: clip(item) })?;
+        *octet = parse_octet(word)
+            .ok_or_else(|| NidListError::BadOctet { word: clip(word), item: clip(item) })?;
     }
     if words.next().is_some() {
         return Err(NidListError::BadAddress(clip(addr)));
@@ -321,22 +336,44 @@ mod tests {
             "192.168.1.1@o2ib 192.168.1.253@o2ib",
             "192.168.1.2@o2ib 192.168.1.255@o2ib 192.168.1.1@tcp",
         );
-        check("192.168.*.[0-9,20]@tcp", "192.168.77.0@tcp 192.168.0.20@tcp", "192.168.0.10@tcp 192.169.0.1@tcp 192.168.0.1@tcp1");
+        check(
+            "192.168.*.[0-9,20]@tcp",
+            "192.168.77.0@tcp 192.168.0.20@tcp",
+            "192.168.0.10@tcp 192.169.0.1@tcp 192.168.0.1@tcp1",
+        );
         check("10.1.0.0/16@tcp", "10.1.0.0@tcp 10.1.255.255@tcp", "10.2.0.0@tcp 10.1.0.0@o2ib");
         check("10.1.2.3/0@tcp", "1.2.3.4@tcp", "1.2.3.4@tcp2");
         check("10.1.2.3/32@tcp3", "10.1.2.3@tcp3", "10.1.2.2@tcp3");
         check("*@tcp1 0@lo", "9.9.9.9@tcp1 0@lo", "9.9.9.9@tcp");
         check("*", "1.1.1.1@tcp 0@lo 2.2.2.2@o2ib7", "");
-        check("10.0.0.[8,10,12-16]@tcp", "10.0.0.8@tcp 10.0.0.16@tcp", "10.0.0.9@tcp 10.0.0.17@tcp");
+        check(
+            "10.0.0.[8,10,12-16]@tcp",
+            "10.0.0.8@tcp 10.0.0.16@tcp",
+            "10.0.0.9@tcp 10.0.0.17@tcp",
+        );
     }
 
     #[test]
     fn each_nid_is_listed_once_in_the_order_written() {
-        let nids = |text: &str| list(text).nids().map(|nids| nids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
-        assert_eq!(nids("10.0.0.[3,1]@tcp 0@lo 10.0.0.[1-2]@tcp"), Ok("10.0.0.1@tcp 10.0.0.3@tcp 0@lo 10.0.0.2@tcp".to_owned()));
+        let nids = |text: &str| {
+            list(text)
+                .nids()
+                .map(|nids| nids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(
+            nids("10.0.0.[3,1]@tcp 0@lo 10.0.0.[1-2]@tcp"),
+            Ok("10.0.0.1@tcp 10.0.0.3@tcp 0@lo 10.0.0.2@tcp".to_owned())
+        );
         assert_eq!(nids("10.0.0.6/31@tcp1"), Ok("10.0.0.6@tcp1 10.0.0.7@tcp1".to_owned()));
         assert_eq!(list("10.1.0.0/16@tcp").nids().map(|nids| nids.len()), Ok(NID_LIST_NIDS_MAX));
-        for text in ["*", "*@tcp", "10.0.0.0/15@tcp", "10.[0-1].*.*@tcp", "10.1.0.0/16@tcp 0@lo", "*.*.*.*@tcp * *"] {
+        for text in [
+            "*",
+            "*@tcp",
+            "10.0.0.0/15@tcp",
+            "10.[0-1].*.*@tcp",
+            "10.1.0.0/16@tcp 0@lo",
+            "*.*.*.*@tcp * *",
+        ] {
             assert!(list(text).nids().is_err(), "{text}");
         }
     }
@@ -372,9 +409,18 @@ mod tests {
     fn a_wrong_word_is_named() {
         let error = |text: &str| text.parse::<NidList>().expect_err(text).to_string();
         assert_eq!(error(" "), "an empty NID list");
-        assert_eq!(error("0@lo 10.0.0.1"), "'10.0.0.1' names no network: expected ADDRESS@NET, e.g. 10.0.0.[1-16]@tcp");
-        assert_eq!(error("10.0.0.1@ib0"), "'ib0' is no network: expected tcp, o2ib or lo, with a number or none");
-        assert_eq!(error("10.0.0.[1-300]@tcp"), "'[1-300]' in '10.0.0.[1-300]@tcp' is no number or range of 0..255");
+        assert_eq!(
+            error("0@lo 10.0.0.1"),
+            "'10.0.0.1' names no network: expected ADDRESS@NET, e.g. 10.0.0.[1-16]@tcp"
+        );
+        assert_eq!(
+            error("10.0.0.1@ib0"),
+            "'ib0' is no network: expected tcp, o2ib or lo, with a number or none"
+        );
+        assert_eq!(
+            error("10.0.0.[1-300]@tcp"),
+            "'[1-300]' in '10.0.0.[1-300]@tcp' is no number or range of 0..255"
+        );
         for text in [
             "10.0.0@tcp",
             "10.0.0.1.2@tcp",

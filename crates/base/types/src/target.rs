@@ -66,7 +66,8 @@ pub enum TargetKind {
     Mdt,
     /// File data.
     Ost,
-    /// Nothing: the LNet self-test that every node serves. It is never stored and no name of a target parses to it.
+    /// Nothing: the LNet self-test that every node serves. It is never stored and no name of a
+    /// target parses to it.
     Lst,
 }
 
@@ -120,7 +121,8 @@ impl TargetId {
         }
     }
 
-    /// As one word for a message header: kind in the upper 16 bits (0 MGT, 1 MDT, 2 OST, 3 self-test), index below.
+    /// As one word for a message header: kind in the upper 16 bits (0 MGT, 1 MDT, 2 OST, 3
+    /// self-test), index below.
     #[must_use]
     pub fn to_u32(self) -> u32 {
         let kind = match self.kind {
@@ -213,6 +215,9 @@ mod tests {
         for text in ["", "ninechars", "a b", "ä", "a/b"] {
             assert!(text.parse::<FsName>().is_err(), "{text}");
         }
-        assert_eq!("a-b_9".parse::<FsName>().map(|fs| FsName::from_bytes(fs.to_bytes())), Ok("a-b_9".parse()));
+        assert_eq!(
+            "a-b_9".parse::<FsName>().map(|fs| FsName::from_bytes(fs.to_bytes())),
+            Ok("a-b_9".parse())
+        );
     }
 }

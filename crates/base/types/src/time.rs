@@ -1,4 +1,5 @@
-//! Time as values: a monotonic [`Instant`] that `env` hands out, a [`Span`] between two, and file times.
+//! Time as values: a monotonic [`Instant`] that `env` hands out, a [`Span`] between two, and file
+//! times.
 
 use std::ops::{Add, Sub};
 
@@ -75,7 +76,10 @@ impl Timespec {
     /// From its parts; nanoseconds are brought below a second.
     #[must_use]
     pub fn new(sec: i64, nsec: u32) -> Timespec {
-        Timespec { sec: sec.saturating_add(i64::from(nsec / 1_000_000_000)), nsec: nsec % 1_000_000_000 }
+        Timespec {
+            sec: sec.saturating_add(i64::from(nsec / 1_000_000_000)),
+            nsec: nsec % 1_000_000_000,
+        }
     }
 
     /// The next time that can be told from this one.

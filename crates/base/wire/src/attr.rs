@@ -29,7 +29,9 @@ impl SizeState {
 }
 
 /// Attributes: 128 bytes, little-endian.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct Attr {
     /// FID.
@@ -84,7 +86,8 @@ const _: () = assert!(size_of::<Attr>() == 128);
 
 /// Bit of [`Attr::flags`]: the file has extended attributes.
 pub const ATTR_HAS_XATTR: u32 = 1;
-/// Bit of [`Attr::flags`]: `security.capability` is among them; a change of the content takes it away.
+/// Bit of [`Attr::flags`]: `security.capability` is among them; a change of the content takes it
+/// away.
 pub const ATTR_HAS_CAPABILITY: u32 = 2;
 
 impl Attr {

@@ -1,7 +1,7 @@
 //! Bodies: the fixed struct in buffer 0 of each request and reply, and what the other buffers are.
 //!
-//! Every struct is little-endian, without padding, and grows at its end only. `valid` masks and flags are
-//! constants beside the struct they belong to.
+//! Every struct is little-endian, without padding, and grows at its end only. `valid` masks and
+//! flags are constants beside the struct they belong to.
 
 use types::Fid;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -9,7 +9,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::Attr;
 
 /// A FID in a message: 16 bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct WireFid {
     /// Sequence.
@@ -42,7 +44,8 @@ macro_rules! bodies {
             const _: () = assert!(size_of::<$name>() == $bytes);
         )*
 
-        /// Every body with its size and the place of each field: what the golden layout is held against.
+        /// Every body with its size and the place of each field: what the golden layout is held
+        /// against.
         pub const BODIES: &[(&str, usize, &[(&str, usize)])] =
             &[$((stringify!($name), $bytes, &[$((stringify!($field), std::mem::offset_of!($name, $field)),)*]),)*];
     };
@@ -102,7 +105,8 @@ bodies! {
         window_ms: u32,
     }
 
-    /// Names a file: getattr, readlink, listxattr, getxattr (buffer 1: name), removexattr (buffer 1: name), fid2path, sync.
+    /// Names a file: getattr, readlink, listxattr, getxattr (buffer 1: name), removexattr (buffer
+    /// 1: name), fid2path, sync.
     FidReq (32) {
         /// The file. Zero in a sync: everything.
         fid: WireFid,
@@ -122,7 +126,8 @@ bodies! {
         /// Zero.
         reserved: u32,
     }
-    /// Reply to getattr, lookup, create, open, setattr, link. Buffer 1: layout record (regular files; default of a directory), may be empty.
+    /// Reply to getattr, lookup, create, open, setattr, link. Buffer 1: layout record (regular
+    /// files; default of a directory), may be empty.
     AttrRep (176) {
         /// Attributes after the operation.
         attr: Attr,
@@ -130,20 +135,25 @@ bodies! {
         handle: u64,
         /// [`disposition`].
         disposition: u32,
-        /// Milliseconds, from when it was asked, for which nobody else changes the attributes; zero: they may be old already.
+        /// Milliseconds, from when it was asked, for which nobody else changes the attributes;
+        /// zero: they may be old already.
         lease_ms: u32,
-        /// Count of the opens-for-write that this file has seen in this instance: guards a late size.
+        /// Count of the opens-for-write that this file has seen in this instance: guards a late
+        /// size.
         write_epoch: u64,
-        /// When the MDT's modification time was set by hand or by a truncate, seconds: only a later write counts.
+        /// When the MDT's modification time was set by hand or by a truncate, seconds: only a later
+        /// write counts.
         mtime_set: i64,
         /// Its nanoseconds.
         mtime_set_nsec: u32,
         /// The same for the name by which it was found or made.
         name_lease_ms: u32,
-        /// Bit i: stripe i (of the first 64) has an object: where its OST has none, it is lost. Bits not set say nothing.
+        /// Bit i: stripe i (of the first 64) has an object: where its OST has none, it is lost.
+        /// Bits not set say nothing.
         stripes: u64,
     }
-    /// Buffer 1: name; 2: symbolic link target; 3: layout record wanted, may be empty; 4: access ACL wanted.
+    /// Buffer 1: name; 2: symbolic link target; 3: layout record wanted, may be empty; 4: access
+    /// ACL wanted.
     CreateReq (72) {
         /// Directory.
         parent: WireFid,
@@ -159,7 +169,8 @@ bodies! {
         flags: u32,
         /// Open handle for a replay of an open that was answered before (zero: draw one).
         handle: u64,
-        /// Seconds of the operation's time at the client (used with mount option clientside times; zero: server's).
+        /// Seconds of the operation's time at the client (used with mount option clientside times;
+        /// zero: server's).
         time: i64,
         /// Nanoseconds.
         time_nsec: u32,
@@ -239,8 +250,9 @@ bodies! {
     }
     /// Set the attributes named by `valid` to those in `attr` (its FID names the file).
     SetattrReq (160) {
-        /// New values. With a time or a size to set, its birth time is the caller's clock: what is set counts as later than
-        /// every write that the caller stamped before, whatever the server's clock says.
+        /// New values. With a time or a size to set, its birth time is the caller's clock: what is
+        /// set counts as later than every write that the caller stamped before, whatever the
+        /// server's clock says.
         attr: Attr,
         /// [`setattr`].
         valid: u32,
@@ -334,7 +346,8 @@ bodies! {
         pid: u32,
         /// [`lock`] flags.
         flags: u32,
-        /// Names a wait: the same cookie keeps its place in the queue, and unlock with it ends the wait.
+        /// Names a wait: the same cookie keeps its place in the queue, and unlock with it ends the
+        /// wait.
         cookie: u64,
         /// Zero.
         reserved: [u64; 2],
@@ -361,7 +374,8 @@ bodies! {
         reserved2: u64,
     }
 
-    /// Read or write of one object. Write: data inline in buffer 1, or pulled if the header names a bulk. Read: data in the reply's buffer 1, or pushed if the header names a bulk.
+    /// Read or write of one object. Write: data inline in buffer 1, or pulled if the header names a
+    /// bulk. Read: data in the reply's buffer 1, or pushed if the header names a bulk.
     OstIoReq (96) {
         /// Object: base and stripe.
         object: WireFid,
@@ -425,12 +439,14 @@ bodies! {
         mtime: i64,
         /// Nanoseconds.
         mtime_nsec: u32,
-        /// 1: create the object if it is not there and size is above zero; 0: a missing object stays missing.
+        /// 1: create the object if it is not there and size is above zero; 0: a missing object
+        /// stays missing.
         flags: u32,
         /// Zero.
         reserved: [u64; 2],
     }
-    /// Glimpse, destroy, sync: buffer 1 is an array of [`ObjectRange`] (sync: empty means everything).
+    /// Glimpse, destroy, sync: buffer 1 is an array of [`ObjectRange`] (sync: empty means
+    /// everything).
     OstBatchReq (16) {
         /// Elements of buffer 1.
         count: u32,
@@ -533,7 +549,8 @@ bodies! {
     DirRep (136) {
         /// Attributes after the operation.
         attr: Attr,
-        /// Milliseconds, from when it was asked, for which nobody else changes directory and entries.
+        /// Milliseconds, from when it was asked, for which nobody else changes directory and
+        /// entries.
         lease_ms: u32,
         /// Zero.
         reserved: u32,
@@ -546,9 +563,11 @@ pub mod connect {
     pub const NEW: u32 = 0;
     /// The session goes on: resend what has no answer.
     pub const RESUMED: u32 = 1;
-    /// The target restarted and knows the client: replay above `last_committed`, then ReplayDone, then resend.
+    /// The target restarted and knows the client: replay above `last_committed`, then ReplayDone,
+    /// then resend.
     pub const RECOVER: u32 = 2;
-    /// The client was known once and is no more: everything it had is gone; the session in the reply is fresh.
+    /// The client was known once and is no more: everything it had is gone; the session in the
+    /// reply is fresh.
     pub const EVICTED: u32 = 3;
 }
 
@@ -556,7 +575,8 @@ pub mod connect {
 pub mod disposition {
     /// The operation made the file.
     pub const CREATED: u32 = 1;
-    /// O_TRUNC took effect: the client must punch the objects under the file lock before it answers.
+    /// O_TRUNC took effect: the client must punch the objects under the file lock before it
+    /// answers.
     pub const TRUNCATE: u32 = 2;
 }
 
@@ -566,11 +586,13 @@ pub mod create {
     pub const OPEN: u32 = 1;
     /// Give the file no layout yet (setstripe comes first).
     pub const NO_LAYOUT: u32 = 2;
-    /// With OPEN: the file gets no name (O_TMPFILE); buffer 1 is empty. Without O_EXCL a link may give it one.
+    /// With OPEN: the file gets no name (O_TMPFILE); buffer 1 is empty. Without O_EXCL a link may
+    /// give it one.
     pub const TMPFILE: u32 = 4;
 }
 
-/// Modes of [`OstFallocateReq`], with the values of `fallocate(2)`; any other combination is refused.
+/// Modes of [`OstFallocateReq`], with the values of `fallocate(2)`; any other combination is
+/// refused.
 pub mod fallocate {
     /// Allocate; the object grows if the range ends behind it.
     pub const ALLOCATE: u32 = 0;
@@ -584,13 +606,16 @@ pub mod fallocate {
     /// Whether `mode` is one that exists.
     #[must_use]
     pub fn is_known(mode: u32) -> bool {
-        mode & !KEEP_SIZE == ALLOCATE || mode == PUNCH_HOLE | KEEP_SIZE || mode & !KEEP_SIZE == ZERO_RANGE
+        mode & !KEEP_SIZE == ALLOCATE
+            || mode == PUNCH_HOLE | KEEP_SIZE
+            || mode & !KEEP_SIZE == ZERO_RANGE
     }
 }
 
 /// Flags of [`CloseReq`].
 pub mod close {
-    /// `size`, `blocks`, `mtime` are exact, if nobody else opened for write meanwhile (`write_epoch`).
+    /// `size`, `blocks`, `mtime` are exact, if nobody else opened for write meanwhile
+    /// (`write_epoch`).
     pub const SIZE: u32 = 1;
     /// The handle wrote something.
     pub const WROTE: u32 = 2;
@@ -606,8 +631,8 @@ pub mod setattr {
     pub const UID: u32 = 2;
     /// Group.
     pub const GID: u32 = 4;
-    /// Truncate: the caller holds the file's EX lock; the MDT marks the file dirty at this size, the caller then punches
-    /// the objects and ends with SIZE_KNOWN.
+    /// Truncate: the caller holds the file's EX lock; the MDT marks the file dirty at this size,
+    /// the caller then punches the objects and ends with SIZE_KNOWN.
     pub const SIZE: u32 = 8;
     /// Access time.
     pub const ATIME: u32 = 16;
@@ -617,7 +642,8 @@ pub mod setattr {
     pub const ATIME_NOW: u32 = 64;
     /// Modification time := now of the server.
     pub const MTIME_NOW: u32 = 128;
-    /// `size`, `blocks`, `mtime` are exact (after a truncate or a glimpse), guarded by `write_epoch`; needs no permission beyond an open.
+    /// `size`, `blocks`, `mtime` are exact (after a truncate or a glimpse), guarded by
+    /// `write_epoch`; needs no permission beyond an open.
     pub const SIZE_KNOWN: u32 = 256;
     /// Drop set-user-id and set-group-id (a write by somebody without CAP_FSETID).
     pub const KILL_SUID: u32 = 512;
@@ -627,8 +653,8 @@ pub mod setattr {
     pub const PROJID: u32 = 2048;
     /// Drop `security.capability` (a write by anybody).
     pub const KILL_CAPABILITY: u32 = 4096;
-    /// A directory or symbolic link was read at `atime`: the access time, unless it is later already. Needs leave to read, and
-    /// changes nothing else.
+    /// A directory or symbolic link was read at `atime`: the access time, unless it is later
+    /// already. Needs leave to read, and changes nothing else.
     pub const READ_AT: u32 = 8192;
 }
 
@@ -656,8 +682,8 @@ pub mod lock {
 
 /// Flags of [`OstBatchReq`].
 pub mod batch {
-    /// Destroy only: an element of buffer 1 names the `count` ids from `base` on (`first` is zero), of which everything
-    /// that is there goes, all stripes.
+    /// Destroy only: an element of buffer 1 names the `count` ids from `base` on (`first` is zero),
+    /// of which everything that is there goes, all stripes.
     pub const OIDS: u32 = 1;
 }
 
@@ -675,16 +701,21 @@ pub mod io {
 mod tests {
     use super::BODIES;
 
-    /// The layout of version 1, one line a body: name, bytes, field@offset. A line may grow at its end, never change.
+    /// The layout of version 1, one line a body: name, bytes, field@offset. A line may grow at its
+    /// end, never change.
     const GOLDEN: &str = include_str!("../golden/bodies-v1.txt");
 
     #[test]
     fn no_field_has_moved_since_version_1() {
         let line = |(name, bytes, fields): &(&str, usize, &[(&str, usize)])| {
-            let fields: Vec<_> = fields.iter().map(|(field, offset)| format!("{field}@{offset}")).collect();
+            let fields: Vec<_> =
+                fields.iter().map(|(field, offset)| format!("{field}@{offset}")).collect();
             format!("{name} {bytes} {}\n", fields.join(" "))
         };
         let now: String = BODIES.iter().map(line).collect();
-        assert_eq!(now, GOLDEN, "messages of version 1 have changed: append fields and raise the version instead");
+        assert_eq!(
+            now, GOLDEN,
+            "messages of version 1 have changed: append fields and raise the version instead"
+        );
     }
 }

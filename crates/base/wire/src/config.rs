@@ -30,7 +30,8 @@ pub struct FsConfig {
     pub targets: Vec<TargetInfo>,
     /// Persistent parameters.
     pub params: Vec<(String, String)>,
-    /// Identities of the targets' storages ([`Register::uuid`]), in the order of `targets`; none from an older MGS.
+    /// Identities of the targets' storages ([`Register::uuid`]), in the order of `targets`; none
+    /// from an older MGS.
     pub uuids: Vec<u128>,
 }
 
@@ -110,7 +111,8 @@ mod tests {
     #[test]
     fn a_configuration_without_identities_is_still_understood() {
         let old = ("testfs", 3_u64, vec![info(1)], vec![("a", "b")]);
-        let read = FsConfig::decode(&postcard::to_stdvec(&old).expect("plain values")).expect("the earlier form");
+        let read = FsConfig::decode(&postcard::to_stdvec(&old).expect("plain values"))
+            .expect("the earlier form");
         assert_eq!((read.version, read.uuid_of(1), read.params.len()), (3, 0, 1));
         let new = config(&[(1, 5), (2, 6)]);
         assert_eq!(FsConfig::decode(&encode(&new)), Some(new.clone()));
@@ -123,6 +125,10 @@ mod tests {
         let known = config(&[(1, 5), (2, 6)]);
         assert_eq!(known.contradicted_by(&config(&[(1, 5), (2, 6), (3, 7)])), None);
         assert_eq!(known.contradicted_by(&config(&[(2, 8)])), Some(2));
-        assert_eq!(known.contradicted_by(&FsConfig { uuids: vec![], ..config(&[(2, 8)]) }), None, "an older MGS does not say");
+        assert_eq!(
+            known.contradicted_by(&FsConfig { uuids: vec![], ..config(&[(2, 8)]) }),
+            None,
+            "an older MGS does not say"
+        );
     }
 }

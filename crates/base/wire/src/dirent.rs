@@ -50,7 +50,10 @@ pub fn encoded_len(name_len: usize) -> usize {
 
 /// Append an entry.
 pub fn push(out: &mut Vec<u8>, cookie: u64, attr: &Attr, has_attr: bool, name: &[u8]) {
-    assert!(!name.is_empty() && name.len() <= types::NAME_BYTES_MAX, "a stored name is 1 to 255 bytes");
+    assert!(
+        !name.is_empty() && name.len() <= types::NAME_BYTES_MAX,
+        "a stored name is 1 to 255 bytes"
+    );
     let header = DirentHeader {
         cookie,
         attr: *attr,
@@ -75,7 +78,12 @@ pub fn decode(mut page: &[u8]) -> Option<Vec<Dirent>> {
         }
         let name = rest.get(..len)?.to_vec();
         page = rest.get(len.next_multiple_of(8)..)?;
-        entries.push(Dirent { cookie: header.cookie, attr: header.attr, has_attr: header.flags & HAS_ATTR != 0, name });
+        entries.push(Dirent {
+            cookie: header.cookie,
+            attr: header.attr,
+            has_attr: header.flags & HAS_ATTR != 0,
+            name,
+        });
     }
     Some(entries)
 }
@@ -88,10 +96,23 @@ mod tests {
     fn a_page_goes_there_and_back() {
         let mut page = Vec::new();
         for (cookie, name) in [(1, "a"), (5, "12345678"), (9, "a longer name")] {
-            push(&mut page, cookie, &Attr { mode: 0o644, ..Attr::default() }, true, name.as_bytes());
+            push(
+                &mut page,
+                cookie,
+                &Attr { mode: 0o644, ..Attr::default() },
+                true,
+                name.as_bytes(),
+            );
         }
-        let names: Vec<_> = decode(&page).expect("our own bytes").into_iter().map(|entry| (entry.cookie, entry.name)).collect();
-        assert_eq!(names, [(1, b"a".to_vec()), (5, b"12345678".to_vec()), (9, b"a longer name".to_vec())]);
+        let names: Vec<_> = decode(&page)
+            .expect("our own bytes")
+            .into_iter()
+            .map(|entry| (entry.cookie, entry.name))
+            .collect();
+        assert_eq!(
+            names,
+            [(1, b"a".to_vec()), (5, b"12345678".to_vec()), (9, b"a longer name".to_vec())]
+        );
         assert_eq!(decode(&page[..page.len() - 1]), None);
     }
 }

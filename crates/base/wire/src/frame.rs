@@ -4,8 +4,8 @@
 //!  0        4      5       6          8         12        16              24              32
 //!  | magic  | kind | flags | reserved | length  | crc32c  |  id           | reserved      | payload ...
 //! ```
-//! `length` counts the payload. `crc32c` covers header (with this field zero) and, unless flag `NO_DATA_CRC` is
-//! set on a bulk frame, the payload.
+//! `length` counts the payload. `crc32c` covers header (with this field zero) and, unless flag
+//! `NO_DATA_CRC` is set on a bulk frame, the payload.
 
 use bytes::Bytes;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -65,7 +65,8 @@ pub enum CrcMode {
     NoBulk,
 }
 
-/// A frame in memory. The payload may come in parts so that nothing is copied together before it is sent.
+/// A frame in memory. The payload may come in parts so that nothing is copied together before it is
+/// sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// What it is.
@@ -175,7 +176,12 @@ impl Frame {
     /// Without its checksum.
     fn raw_header(&self, crc: CrcMode) -> RawHeader {
         let no_data = crc == CrcMode::NoBulk && self.kind == FrameKind::BulkData;
-        RawHeader::new(self.kind, if no_data { FLAG_NO_DATA_CRC } else { 0 }, self.id, self.payload_len())
+        RawHeader::new(
+            self.kind,
+            if no_data { FLAG_NO_DATA_CRC } else { 0 },
+            self.id,
+            self.payload_len(),
+        )
     }
 
     /// Appends the whole frame to `out`: one pass of the checksum over what was copied anyway.
@@ -186,7 +192,8 @@ impl Frame {
         for part in self.parts.as_slice() {
             out.extend_from_slice(part);
         }
-        let covered = if raw.flags & FLAG_NO_DATA_CRC == 0 { out.len() } else { start + FRAME_HEADER_BYTES };
+        let covered =
+            if raw.flags & FLAG_NO_DATA_CRC == 0 { out.len() } else { start + FRAME_HEADER_BYTES };
         seal(&mut out[start..covered]);
     }
 
@@ -222,11 +229,21 @@ impl RawHeader {
     fn new(kind: FrameKind, flags: u8, id: u64, length: usize) -> RawHeader {
         assert!(length <= FRAME_BYTES_MAX, "a sender keeps its own frames within the bound");
         let length = u32::try_from(length).expect("bounded above");
-        RawHeader { magic: FRAME_MAGIC, kind: kind as u8, flags, reserved: 0, length, crc: 0, id, reserved2: 0 }
+        RawHeader {
+            magic: FRAME_MAGIC,
+            kind: kind as u8,
+            flags,
+            reserved: 0,
+            length,
+            crc: 0,
+            id,
+            reserved2: 0,
+        }
     }
 }
 
-/// Appends the header of a frame whose payload of `length` bytes follows and is then [`seal`]ed with it.
+/// Appends the header of a frame whose payload of `length` bytes follows and is then [`seal`]ed
+/// with it.
 pub(crate) fn begin(out: &mut Vec<u8>, kind: FrameKind, id: u64, length: usize) {
     out.extend_from_slice(RawHeader::new(kind, 0, id, length).as_bytes());
 }
@@ -258,15 +275,16 @@ impl FrameHeader {
         Ok(FrameHeader { kind, id: raw.id, length, crc: raw.crc, flags: raw.flags })
     }
 
-    /// [`FrameHeader::check`] of a frame that stands in one run, header included, in one pass. The header's checksum is
-    /// overwritten with zero.
+    /// [`FrameHeader::check`] of a frame that stands in one run, header included, in one pass. The
+    /// header's checksum is overwritten with zero.
     pub fn check_in_place(&self, frame: &mut [u8]) -> Result<(), FrameError> {
         let need = FRAME_HEADER_BYTES + self.length;
         if frame.len() != need {
             return Err(FrameError::Short { have: frame.len(), need });
         }
         frame[CRC_AT].fill(0);
-        // reserved bytes are covered as they came: who sets them without a feature bit is not understood
+        // reserved bytes are covered as they came: who sets them without a feature bit is not
+        // understood
         let covered = if self.flags & FLAG_NO_DATA_CRC == 0 { need } else { FRAME_HEADER_BYTES };
         let got = crc32c::crc32c(&frame[..covered]);
         if got == self.crc { Ok(()) } else { Err(FrameError::Crc { got, expected: self.crc }) }
@@ -348,7 +366,11 @@ mod tests {
     use super::*;
 
     fn frame() -> Frame {
-        Frame { kind: FrameKind::Request, id: 7, parts: vec![Bytes::from_static(b"abc"), Bytes::from_static(b"defg")].into() }
+        Frame {
+            kind: FrameKind::Request,
+            id: 7,
+            parts: vec![Bytes::from_static(b"abc"), Bytes::from_static(b"defg")].into(),
+        }
     }
 
     #[test]
@@ -373,7 +395,9 @@ mod tests {
 
     #[test]
     fn one_pass_and_two_find_the_same_checksum() {
-        for (kind, crc) in [(FrameKind::Request, CrcMode::All), (FrameKind::BulkData, CrcMode::NoBulk)] {
+        for (kind, crc) in
+            [(FrameKind::Request, CrcMode::All), (FrameKind::BulkData, CrcMode::NoBulk)]
+        {
             let frame = Frame { kind, ..frame() };
             let mut whole = frame.encode(crc).to_vec();
             assert_eq!(whole[..FRAME_HEADER_BYTES], frame.encode_header(crc));

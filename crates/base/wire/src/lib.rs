@@ -1,14 +1,17 @@
 //! Every message of Nacre and its bytes: frames, request and reply headers, bodies, versions.
 //!
-//! A **frame** is what an LND carries ([`Frame`]). A request or reply frame holds a fixed header and up to
-//! [`BUFS_MAX`] buffers, each with its own length. Buffer 0 of a request is its body, a fixed little-endian
-//! struct ([`body`]); names, layouts and inline data follow. **Readers ignore a longer body and zero-extend a
-//! shorter one**: fields are appended, never reused, so an old and a new node understand each other.
+//! A **frame** is what an LND carries ([`Frame`]). A request or reply frame holds a fixed header
+//! and up to [`BUFS_MAX`] buffers, each with its own length. Buffer 0 of a request is its body, a
+//! fixed little-endian struct ([`body`]); names, layouts and inline data follow. **Readers ignore a
+//! longer body and zero-extend a shorter one**: fields are appended, never reused, so an old and a
+//! new node understand each other.
 //!
 //! Decoding checks every length before it allocates, never panics, and never trusts a count.
 
 #[cfg(target_endian = "big")]
-compile_error!("messages are little-endian structs used in place: a big-endian host needs conversions first");
+compile_error!(
+    "messages are little-endian structs used in place: a big-endian host needs conversions first"
+);
 
 pub mod attr;
 pub mod body;
@@ -21,10 +24,13 @@ mod opcode;
 mod parts;
 
 pub use attr::{Attr, SizeState};
-pub use frame::{CrcMode, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame, FrameError, FrameHeader, FrameKind, Hello};
+pub use frame::{
+    CrcMode, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame, FrameError, FrameHeader,
+    FrameKind, Hello,
+};
 pub use message::{
-    BUFS_MAX, Message, MessageError, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Reply, ReplyFlags, ReplyHeader, Request,
-    RequestFlags, RequestHeader, decode_body, encode_body,
+    BUFS_MAX, Message, MessageError, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Reply, ReplyFlags,
+    ReplyHeader, Request, RequestFlags, RequestHeader, decode_body, encode_body,
 };
 pub use opcode::Opcode;
 pub use parts::Parts;
@@ -34,7 +40,8 @@ pub const VERSION: u16 = 1;
 /// Oldest version that this code speaks.
 pub const VERSION_MIN: u16 = 1;
 
-/// Data up to this size rides inside a request or a reply, without a bulk phase (Lustre: short I/O, 16 KiB).
+/// Data up to this size rides inside a request or a reply, without a bulk phase (Lustre: short I/O,
+/// 16 KiB).
 pub const INLINE_BYTES_DEFAULT: u32 = 64 << 10;
 
 /// Largest bulk transfer of one RPC.

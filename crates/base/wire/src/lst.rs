@@ -1,4 +1,5 @@
-//! Control messages of the LNet self-test, encoded with postcard: what a console tells a node, and what a node tells.
+//! Control messages of the LNet self-test, encoded with postcard: what a console tells a node, and
+//! what a node tells.
 //!
 //! [`Control`] is buffer 0 of [`crate::Opcode::LstControl`], [`Told`] buffer 0 of its reply.
 
@@ -117,7 +118,8 @@ pub enum Check {
     Simple,
     /// At every eight bytes.
     Full,
-    /// At every eight bytes of a content that depends on sender and sequence: swapped pages are seen too.
+    /// At every eight bytes of a content that depends on sender and sequence: swapped pages are
+    /// seen too.
     Crc,
     /// It drops them unread.
     Discard,
@@ -139,7 +141,9 @@ impl Check {
     /// From a message.
     #[must_use]
     pub fn from_u32(value: u32) -> Option<Check> {
-        [Check::None, Check::Simple, Check::Full, Check::Crc, Check::Discard].into_iter().find(|check| check.to_u32() == value)
+        [Check::None, Check::Simple, Check::Full, Check::Crc, Check::Discard]
+            .into_iter()
+            .find(|check| check.to_u32() == value)
     }
 
     /// Whether it looks at the data at all.

@@ -23,15 +23,16 @@ pub struct RequestFlags;
 impl RequestFlags {
     /// Sent before with the same xid: the outcome is unknown to the client.
     pub const RESENT: u32 = 1;
-    /// Answered before by an earlier instance and not committed there: do it again with the same result. The
-    /// buffers of the first reply follow the request's own; `replay_bufs` counts them.
+    /// Answered before by an earlier instance and not committed there: do it again with the same
+    /// result. The buffers of the first reply follow the request's own; `replay_bufs` counts them.
     pub const REPLAY: u32 = 2;
     /// May change state: its reply is kept until the client has acknowledged it.
     pub const MODIFIES: u32 = 4;
     /// Answer only once the change is durable.
     pub const SYNC: u32 = 8;
-    /// With REPLAY: the change is durable, only its open handle is to be had again; no new transno. With RESENT: it
-    /// opens, so that a restarted target that finds its answer makes the handle anew.
+    /// With REPLAY: the change is durable, only its open handle is to be had again; no new transno.
+    /// With RESENT: it opens, so that a restarted target that finds its answer makes the handle
+    /// anew.
     pub const OPEN: u32 = 16;
 }
 
@@ -51,7 +52,9 @@ impl ReplyFlags {
 }
 
 /// Header of a request; design 10.1. Unused fields are zero until their mechanism comes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct RequestHeader {
     /// Version of the sender.
@@ -92,7 +95,8 @@ pub struct RequestHeader {
     pub gid: u32,
     /// Project of the caller.
     pub projid: u32,
-    /// With REPLAY: place among the replays of this connection, from 1: what the network reordered is not a gap.
+    /// With REPLAY: place among the replays of this connection, from 1: what the network reordered
+    /// is not a gap.
     pub replay_index: u32,
     /// Follows one application call through all servers.
     pub trace_id: u64,
@@ -117,7 +121,9 @@ pub struct RequestHeader {
 const _: () = assert!(REQUEST_HEADER_BYTES == 216);
 
 /// Header of a reply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct ReplyHeader {
     /// Version of the sender.
@@ -211,7 +217,8 @@ impl Request {
     /// A request of `opcode` with `bufs`, body first.
     #[must_use]
     pub fn new(opcode: Opcode, bufs: Vec<Bytes>) -> Request {
-        let header = RequestHeader { version: VERSION, opcode: opcode as u16, ..RequestHeader::default() };
+        let header =
+            RequestHeader { version: VERSION, opcode: opcode as u16, ..RequestHeader::default() };
         Request { header, groups: Vec::new(), bufs }
     }
 
@@ -274,7 +281,10 @@ impl Request {
 
     fn check(&self) {
         assert!(self.bufs.len() <= BUFS_MAX, "a request has at most {BUFS_MAX} buffers");
-        assert!(self.groups.len() <= GROUPS_MAX, "a caller's groups are bounded where they are read");
+        assert!(
+            self.groups.len() <= GROUPS_MAX,
+            "a caller's groups are bounded where they are read"
+        );
     }
 
     /// From a frame's payload.
@@ -282,7 +292,8 @@ impl Request {
         Request::take(payload.clone()).map(|request| *request)
     }
 
-    /// From a frame's payload, which is taken apart. Boxed where it is made, so that nobody moves its header.
+    /// From a frame's payload, which is taken apart. Boxed where it is made, so that nobody moves
+    /// its header.
     pub fn take(payload: Bytes) -> Result<Box<Request>, MessageError> {
         let mut request = Box::<Request>::default();
         let Request { header, groups, bufs } = &mut *request;
@@ -293,9 +304,18 @@ impl Request {
         }
         let group_count = bounded("groups", header.group_count as usize, GROUPS_MAX)?;
         let end = head + 4 * group_count;
-        let words = payload.get(head..end).ok_or(MessageError::Short { have: payload.len(), need: end })?;
-        groups.extend(words.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])));
-        bounded("replayed buffers", usize::from(header.replay_bufs), usize::from(header.buf_count))?;
+        let words =
+            payload.get(head..end).ok_or(MessageError::Short { have: payload.len(), need: end })?;
+        groups.extend(
+            words
+                .chunks_exact(4)
+                .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])),
+        );
+        bounded(
+            "replayed buffers",
+            usize::from(header.replay_bufs),
+            usize::from(header.buf_count),
+        )?;
         *bufs = split(payload, end, usize::from(header.buf_count), &header.buf_lens)?;
         Ok(request)
     }
@@ -327,7 +347,8 @@ impl Message for Request {
         begin(out, FrameKind::Request, self.header.xid, length);
         let head = out.len();
         out.extend_from_slice(self.header.as_bytes());
-        let mut put = |at: usize, bytes: &[u8]| out[head + at..][..bytes.len()].copy_from_slice(bytes);
+        let mut put =
+            |at: usize, bytes: &[u8]| out[head + at..][..bytes.len()].copy_from_slice(bytes);
         put(offset_of!(RequestHeader, header_len), &(REQUEST_HEADER_BYTES as u16).to_le_bytes());
         put(offset_of!(RequestHeader, buf_count), &[self.bufs.len() as u8]);
         put(offset_of!(RequestHeader, group_count), &(self.groups.len() as u32).to_le_bytes());
@@ -354,7 +375,8 @@ impl Message for Reply {
         begin(out, FrameKind::Reply, self.header.xid, length);
         let head = out.len();
         out.extend_from_slice(self.header.as_bytes());
-        let mut put = |at: usize, bytes: &[u8]| out[head + at..][..bytes.len()].copy_from_slice(bytes);
+        let mut put =
+            |at: usize, bytes: &[u8]| out[head + at..][..bytes.len()].copy_from_slice(bytes);
         put(offset_of!(ReplyHeader, header_len), &(REPLY_HEADER_BYTES as u16).to_le_bytes());
         put(offset_of!(ReplyHeader, buf_count), &(self.bufs.len() as u16).to_le_bytes());
         put(offset_of!(ReplyHeader, buf_lens), lengths(&self.bufs).as_bytes());
@@ -367,7 +389,12 @@ impl Reply {
     /// The answer to `request`: `bufs`, body first.
     #[must_use]
     pub fn ok(request: &RequestHeader, bufs: Vec<Bytes>) -> Reply {
-        let header = ReplyHeader { version: VERSION, opcode: request.opcode, xid: request.xid, ..ReplyHeader::default() };
+        let header = ReplyHeader {
+            version: VERSION,
+            opcode: request.opcode,
+            xid: request.xid,
+            ..ReplyHeader::default()
+        };
         Reply { header, bufs }
     }
 
@@ -382,7 +409,8 @@ impl Reply {
     /// The error it carries.
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
-        (self.header.status != 0).then(|| Errno::from_raw(i32::try_from(self.header.status).unwrap_or(i32::MAX)))
+        (self.header.status != 0)
+            .then(|| Errno::from_raw(i32::try_from(self.header.status).unwrap_or(i32::MAX)))
     }
 
     /// Place of the change in history.
@@ -417,7 +445,11 @@ impl Reply {
         header.header_len = REPLY_HEADER_BYTES as u16;
         header.buf_count = self.bufs.len() as u16;
         header.buf_lens = lengths(&self.bufs);
-        Frame { kind: FrameKind::Reply, id: header.xid, parts: join([header.as_bytes(), &[]], &self.bufs).into() }
+        Frame {
+            kind: FrameKind::Reply,
+            id: header.xid,
+            parts: join([header.as_bytes(), &[]], &self.bufs).into(),
+        }
     }
 
     /// From a frame's payload.
@@ -425,7 +457,8 @@ impl Reply {
         Reply::take(payload.clone()).map(|reply| *reply)
     }
 
-    /// From a frame's payload, which is taken apart. Boxed where it is made, so that nobody moves its header.
+    /// From a frame's payload, which is taken apart. Boxed where it is made, so that nobody moves
+    /// its header.
     pub fn take(payload: Bytes) -> Result<Box<Reply>, MessageError> {
         let mut reply = Box::<Reply>::default();
         let Reply { header, bufs } = &mut *reply;
@@ -466,7 +499,11 @@ fn bounded(what: &'static str, count: usize, bound: usize) -> Result<usize, Mess
 /// Where the header of a message ends: its own word for it, at least as much as version 1 has.
 fn head_len(payload: &Bytes, claimed: u16, known: usize) -> Result<usize, MessageError> {
     let need = usize::from(claimed).max(known);
-    if payload.len() < need { Err(MessageError::Short { have: payload.len(), need }) } else { Ok(need) }
+    if payload.len() < need {
+        Err(MessageError::Short { have: payload.len(), need })
+    } else {
+        Ok(need)
+    }
 }
 
 fn bytes_of(bufs: &[Bytes]) -> usize {
@@ -481,11 +518,14 @@ fn lengths(bufs: &[Bytes]) -> [u32; BUFS_MAX] {
     lens
 }
 
-/// Small buffers are copied behind the header, so that a small message is one part; large ones are shared.
-/// Each run of copies is allocated once, in its exact size: only then does it become `Bytes` without another.
+/// Small buffers are copied behind the header, so that a small message is one part; large ones are
+/// shared. Each run of copies is allocated once, in its exact size: only then does it become
+/// `Bytes` without another.
 fn join(head: [&[u8]; 2], bufs: &[Bytes]) -> Vec<Bytes> {
     const COPY_BYTES_MAX: usize = 4_096;
-    let run_of = |bufs: &[Bytes]| -> usize { bufs.iter().map(Bytes::len).take_while(|len| *len <= COPY_BYTES_MAX).sum() };
+    let run_of = |bufs: &[Bytes]| -> usize {
+        bufs.iter().map(Bytes::len).take_while(|len| *len <= COPY_BYTES_MAX).sum()
+    };
     let mut parts = Vec::with_capacity(1);
     let mut run = Vec::with_capacity(head[0].len() + head[1].len() + run_of(bufs));
     run.extend_from_slice(head[0]);
@@ -505,7 +545,12 @@ fn join(head: [&[u8]; 2], bufs: &[Bytes]) -> Vec<Bytes> {
 }
 
 /// The last buffer is what is left of the payload: one that is alone costs no further reference.
-fn split(mut payload: Bytes, start: usize, count: usize, lens: &[u32; BUFS_MAX]) -> Result<Vec<Bytes>, MessageError> {
+fn split(
+    mut payload: Bytes,
+    start: usize,
+    count: usize,
+    lens: &[u32; BUFS_MAX],
+) -> Result<Vec<Bytes>, MessageError> {
     bounded("buffers", count, BUFS_MAX)?;
     let lens = &lens[..count];
     let need = start + lens.iter().map(|len| *len as usize).sum::<usize>();
@@ -520,7 +565,8 @@ fn split(mut payload: Bytes, start: usize, count: usize, lens: &[u32; BUFS_MAX])
     let Some((_, others)) = lens.split_last() else { return Ok(Vec::new()) };
     let mut bufs = Vec::with_capacity(count);
     bufs.extend(others.iter().map(|len| payload.split_to(*len as usize)));
-    bufs.push(if payload.is_empty() { Bytes::new() } else { payload }); // an empty one keeps nothing alive
+    // an empty one keeps nothing alive
+    bufs.push(if payload.is_empty() { Bytes::new() } else { payload });
     Ok(bufs)
 }
 
@@ -529,8 +575,10 @@ mod tests {
     use super::*;
 
     fn request() -> Request {
-        let mut request =
-            Request::new(Opcode::MdtLookup, vec![Bytes::from_static(b"body"), Bytes::from(vec![7; 9_000]), Bytes::new()]);
+        let mut request = Request::new(
+            Opcode::MdtLookup,
+            vec![Bytes::from_static(b"body"), Bytes::from(vec![7; 9_000]), Bytes::new()],
+        );
         request.header.xid = 99;
         request.groups = vec![4, 24];
         request

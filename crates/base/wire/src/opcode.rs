@@ -107,6 +107,7 @@ opcodes! {
     LstPing = 112, "lst_ping";
     /// Self-test: bulk read or write of a pattern.
     LstBrw = 113, "lst_brw";
-    /// Self-test: a console joins a node to its session, adds, starts, stops and asks ([`crate::lst`]).
+    /// Self-test: a console joins a node to its session, adds, starts, stops and asks
+    /// ([`crate::lst`]).
     LstControl = 114, "lst_control";
 }

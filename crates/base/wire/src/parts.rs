@@ -71,12 +71,16 @@ mod tests {
 
     #[test]
     fn a_payload_is_the_same_bytes_in_one_run_or_several() {
-        let several = Parts::from(vec![Bytes::from_static(b"ab"), Bytes::new(), Bytes::from_static(b"c")]);
+        let several =
+            Parts::from(vec![Bytes::from_static(b"ab"), Bytes::new(), Bytes::from_static(b"c")]);
         let one = Parts::from(Bytes::from_static(b"abc"));
         assert_eq!((several.bytes(), one.bytes()), (3, 3));
         assert_eq!((several.as_slice().len(), one.as_slice().len()), (3, 1));
         assert_eq!(several.join(), one.join());
         assert_eq!(Parts::from(Vec::new()).join(), Bytes::new());
-        assert_eq!(Parts::from(vec![Bytes::from_static(b"a")]), Parts::One(Bytes::from_static(b"a")));
+        assert_eq!(
+            Parts::from(vec![Bytes::from_static(b"a")]),
+            Parts::One(Bytes::from_static(b"a"))
+        );
     }
 }

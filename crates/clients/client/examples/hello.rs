@@ -29,11 +29,16 @@ async fn hello(env: &env::Env, source: &str) -> Result<(), Box<dyn Error>> {
     let (nids, fsname) = source.rsplit_once(":/").ok_or("expected NID:/FSNAME")?;
     let mgs = nids.split(',').map(str::parse).collect::<Result<Vec<_>, _>>()?;
     let id = ClientId((u128::from(env.random()) << 64) | u128::from(env.random()));
-    let client =
-        Client::mount(env, MountConfig { name: "hello".to_owned(), ..MountConfig::new(mgs, fsname.parse()?, id) }).await?;
+    let client = Client::mount(
+        env,
+        MountConfig { name: "hello".to_owned(), ..MountConfig::new(mgs, fsname.parse()?, id) },
+    )
+    .await?;
 
     let me = Ctx::root();
-    let (_, file) = client.create(&me, Fid::ROOT, b"hello.txt", 0o644, flags::O_RDWR | flags::O_TRUNC, None).await?;
+    let (_, file) = client
+        .create(&me, Fid::ROOT, b"hello.txt", 0o644, flags::O_RDWR | flags::O_TRUNC, None)
+        .await?;
     file.write(0, "hello, ".into()).await?;
     file.write(7, "world\n".into()).await?;
     print!("{}", String::from_utf8_lossy(&file.read(0, 1 << 20).await?));
@@ -44,7 +49,12 @@ async fn hello(env: &env::Env, source: &str) -> Result<(), Box<dyn Error>> {
     loop {
         let page = client.readdir(&me, Fid::ROOT, cookie, 64 << 10).await?;
         for entry in &page.entries {
-            println!("{:>8} {} {}", entry.attr.size, entry.attr.fid(), String::from_utf8_lossy(&entry.name));
+            println!(
+                "{:>8} {} {}",
+                entry.attr.size,
+                entry.attr.fid(),
+                String::from_utf8_lossy(&entry.name)
+            );
         }
         match page.entries.last() {
             Some(last) if !page.at_end => cookie = last.cookie,

@@ -50,8 +50,8 @@ pub enum SeekFor {
 /// A page of a directory, in the directory's own order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirPage {
-    /// Entries without "." and ".."; attributes as the MDT has them, so the size of a dirty file is not known
-    /// (see [`crate::needs_glimpse`] and [`crate::Client::getattr_many`]).
+    /// Entries without "." and ".."; attributes as the MDT has them, so the size of a dirty file is
+    /// not known (see [`crate::needs_glimpse`] and [`crate::Client::getattr_many`]).
     pub entries: Vec<Dirent>,
     /// Nothing stands behind them.
     pub at_end: bool,

@@ -1,7 +1,9 @@
-//! Access times of open files: which reads count, what a stat shows of them before the close tells the MDT.
+//! Access times of open files: which reads count, what a stat shows of them before the close tells
+//! the MDT.
 //!
 //! Invariants
-//! - A time is pending from the read that counts until the MDT has heard it, or somebody here has set another by hand.
+//! - A time is pending from the read that counts until the MDT has heard it, or somebody here has
+//!   set another by hand.
 //! - While it is pending, a stat at this client shows it.
 //!
 //! Pure: time comes in as an argument. Lustre: `ll_inode_info.lli_atime` with `atime_diff`.
@@ -42,7 +44,8 @@ impl AccessTimes {
     /// Whether a read at `now` counts for what has these times.
     #[must_use]
     pub fn counts(self, attr: &Attr, now: Timespec) -> bool {
-        (self.dirs || !attr.is_dir()) && self.reads.count(attr.atime(), attr.mtime().max(attr.ctime()), now)
+        (self.dirs || !attr.is_dir())
+            && self.reads.count(attr.atime(), attr.mtime().max(attr.ctime()), now)
     }
 }
 
@@ -50,7 +53,9 @@ impl Reads {
     fn count(self, atime: Timespec, changed: Timespec, now: Timespec) -> bool {
         match self {
             Reads::Never => false,
-            Reads::Relative => atime <= changed || atime.sec.saturating_add(limits::ATIME_SECS) <= now.sec,
+            Reads::Relative => {
+                atime <= changed || atime.sec.saturating_add(limits::ATIME_SECS) <= now.sec
+            }
             Reads::Always => true,
         }
     }
@@ -133,8 +138,12 @@ mod tests {
     #[test]
     fn relatime_counts_the_first_read_after_a_change_and_of_a_day() {
         let now = 1_000_000;
-        for (atime, mtime, counts) in [(10, 20, true), (now - 1, 20, false), (now - limits::ATIME_SECS, 20, true), (20, 20, true)]
-        {
+        for (atime, mtime, counts) in [
+            (10, 20, true),
+            (now - 1, 20, false),
+            (now - limits::ATIME_SECS, 20, true),
+            (20, 20, true),
+        ] {
             let mut access = access(atime, mtime);
             access.read(Reads::Relative, at(now));
             assert_eq!(access.pending(), counts.then_some(at(now)), "{atime} {mtime}");
@@ -158,7 +167,10 @@ mod tests {
             assert_eq!(access.pending(), Some(at(now)));
         }
         let without_dirs = AccessTimes { reads: Reads::Always, dirs: false };
-        assert!(!without_dirs.counts(&attr(S_IFDIR, 1, 2), at(3)) && without_dirs.counts(&attr(S_IFREG, 1, 2), at(3)));
+        assert!(
+            !without_dirs.counts(&attr(S_IFDIR, 1, 2), at(3))
+                && without_dirs.counts(&attr(S_IFREG, 1, 2), at(3))
+        );
     }
 
     #[test]

@@ -24,8 +24,8 @@ use crate::{AccessTimes, Ctx, Error, Result, TargetState};
 
 /// A mounted file system. Cheap to clone; belongs to one executor thread.
 ///
-/// All calls wait through restarts of servers, for ever unless the mount is `soft`; dropping a call's future gives the
-/// wait up (a change that was sent may still happen).
+/// All calls wait through restarts of servers, for ever unless the mount is `soft`; dropping a
+/// call's future gives the wait up (a change that was sent may still happen).
 #[derive(Clone)]
 pub struct Client(pub(crate) Rc<Inner>);
 
@@ -152,7 +152,12 @@ impl Inner {
     }
 
     /// A request on behalf of `ctx`.
-    pub(crate) fn call<T: IntoBytes + Immutable>(&self, ctx: &Ctx, opcode: Opcode, body: &T) -> CallBuilder {
+    pub(crate) fn call<T: IntoBytes + Immutable>(
+        &self,
+        ctx: &Ctx,
+        opcode: Opcode,
+        body: &T,
+    ) -> CallBuilder {
         let mut call = Call::new(opcode, vec![encode_body(body)]);
         call.creds = ctx.creds.clone();
         call.jobid = ctx.jobid;
@@ -165,7 +170,11 @@ impl Inner {
     }
 
     /// Asks `target`, again while it says EINPROGRESS; an error names it and the operation.
-    pub(crate) async fn ask(self: &Rc<Self>, target: TargetId, call: impl Into<Call>) -> Result<Answer> {
+    pub(crate) async fn ask(
+        self: &Rc<Self>,
+        target: TargetId,
+        call: impl Into<Call>,
+    ) -> Result<Answer> {
         let call = call.into();
         let stage = call.opcode.name();
         if call.modifies && target.kind == TargetKind::Ost {
@@ -174,7 +183,9 @@ impl Inner {
         let give_up = call.patience.map(|patience| self.env.now() + patience);
         loop {
             match self.remote(target).call(call.clone()).await {
-                Err(CallError::Errno(Errno::EINPROGRESS)) if give_up.is_none_or(|until| self.env.now() < until) => {
+                Err(CallError::Errno(Errno::EINPROGRESS))
+                    if give_up.is_none_or(|until| self.env.now() < until) =>
+                {
                     self.env.sleep(limits::IN_PROGRESS_PAUSE).await;
                 }
                 outcome => return outcome.map_err(|error| Error::call(&error, target, stage)),
@@ -183,7 +194,12 @@ impl Inner {
     }
 
     /// A change of what [`Scope`] says, by `call`; its answer, and how long that holds.
-    pub(crate) async fn change(self: &Rc<Self>, scope: Scope, target: TargetId, call: impl Into<Call>) -> Result<(Stat, Lease)> {
+    pub(crate) async fn change(
+        self: &Rc<Self>,
+        scope: Scope,
+        target: TargetId,
+        call: impl Into<Call>,
+    ) -> Result<(Stat, Lease)> {
         let (call, changing) = (call.into(), self.changing(scope));
         let stage = call.opcode.name();
         match self.ask(target, call).await {
@@ -206,9 +222,13 @@ impl Inner {
         number
     }
 
-    /// Runs `work` to its end even if nobody waits for it any more: an operation of several steps is never left half
-    /// done because its caller was interrupted.
-    pub(crate) async fn run<T: 'static>(&self, name: &'static str, work: impl Future<Output = Result<T>> + 'static) -> Result<T> {
+    /// Runs `work` to its end even if nobody waits for it any more: an operation of several steps
+    /// is never left half done because its caller was interrupted.
+    pub(crate) async fn run<T: 'static>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = Result<T>> + 'static,
+    ) -> Result<T> {
         let (done, wait) = oneshot::channel();
         self.env.spawn(name, async move {
             let _ = done.send(work.await); // nobody waiting is what this is for

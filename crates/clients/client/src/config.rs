@@ -19,7 +19,8 @@ pub struct MountConfig {
     pub name: String,
     /// Identity of this mount, drawn at random once.
     pub client: ClientId,
-    /// Operations fail with ETIMEDOUT when a server is away for `soft_wait`; else they wait for ever.
+    /// Operations fail with ETIMEDOUT when a server is away for `soft_wait`; else they wait for
+    /// ever.
     pub soft: bool,
     /// Patience of a soft mount.
     pub soft_wait: Span,

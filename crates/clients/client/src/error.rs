@@ -1,4 +1,5 @@
-//! What went wrong: the errno for the application, the target and the stage for whoever reads the log.
+//! What went wrong: the errno for the application, the target and the stage for whoever reads the
+//! log.
 
 use std::fmt;
 
@@ -127,9 +128,18 @@ mod tests {
 
     #[test]
     fn an_error_names_target_and_stage() {
-        let error = Error::call(&CallError::TimedOut, TargetId::ost(2), "ost_read").about(Fid::new(0x400, 7));
+        let error = Error::call(&CallError::TimedOut, TargetId::ost(2), "ost_read")
+            .about(Fid::new(0x400, 7));
         let text = error.to_string();
-        assert!(text.starts_with("ost_read [0x400:0x7:0x0] at OST0002: Connection timed out (ETIMEDOUT)"), "{text}");
-        assert_eq!(Error::local(Errno::ENOTDIR, "lookup").to_string(), "lookup: Not a directory (ENOTDIR)");
+        assert!(
+            text.starts_with(
+                "ost_read [0x400:0x7:0x0] at OST0002: Connection timed out (ETIMEDOUT)"
+            ),
+            "{text}"
+        );
+        assert_eq!(
+            Error::local(Errno::ENOTDIR, "lookup").to_string(),
+            "lookup: Not a directory (ENOTDIR)"
+        );
     }
 }

@@ -11,8 +11,9 @@ use crate::client::Inner;
 use crate::inode::Inode;
 use crate::{Ctx, Error, Result, SeekFor, data, flags};
 
-/// An open file. Cheap to clone; all clones are one handle. Close it once and await that: only then is the size known
-/// to everybody without asking the OSTs. A handle dropped unclosed is closed in the background.
+/// An open file. Cheap to clone; all clones are one handle. Close it once and await that: only then
+/// is the size known to everybody without asking the OSTs. A handle dropped unclosed is closed in
+/// the background.
 #[derive(Clone)]
 pub struct File(pub(crate) Rc<Open>);
 
@@ -68,18 +69,20 @@ impl File {
         data::read(&self.0, offset, len).await
     }
 
-    /// Writes `data` at `offset`, with O_APPEND at the end of the file, wherever that is by then; says how many bytes
-    /// were written: all, unless an OST was full after the first of them. When it returns, every reader at any client
-    /// sees them; they are durable after [`File::fsync`], or at once with O_SYNC and O_DSYNC.
+    /// Writes `data` at `offset`, with O_APPEND at the end of the file, wherever that is by then;
+    /// says how many bytes were written: all, unless an OST was full after the first of them. When
+    /// it returns, every reader at any client sees them; they are durable after [`File::fsync`], or
+    /// at once with O_SYNC and O_DSYNC.
     ///
     /// # Errors
-    /// EBADF if it is not open for writing; ENOSPC, EFBIG; EIO from a target, which the error names.
+    /// EBADF if it is not open for writing; ENOSPC, EFBIG; EIO from a target, which the error
+    /// names.
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<usize> {
         self.write_as(self.0.flags, offset, data).await
     }
 
-    /// The same with O_APPEND, O_DSYNC and O_DIRECT as this one write has them: `F_SETFL` and `RWF_DSYNC` change what
-    /// `open` said.
+    /// The same with O_APPEND, O_DSYNC and O_DIRECT as this one write has them: `F_SETFL` and
+    /// `RWF_DSYNC` change what `open` said.
     ///
     /// # Errors
     /// Those of [`File::write`].
@@ -92,20 +95,24 @@ impl File {
             return data::write(&self.0, flags, offset, data).await;
         }
         let open = self.0.clone();
-        // An append whose caller is interrupted runs to its end under the lock: released too early, another
-        // client's append would land on the same bytes.
+        // An append whose caller is interrupted runs to its end under the lock: released too early,
+        // another client's append would land on the same bytes.
         self.0.inner.run("append", async move { data::append(&open, flags, data).await }).await
     }
 
-    /// Allocates, punches or zeroes `length` bytes from `offset`; `mode` as of `fallocate(2)`: 0, KEEP_SIZE 1,
-    /// PUNCH_HOLE 2 (with KEEP_SIZE), ZERO_RANGE 16.
+    /// Allocates, punches or zeroes `length` bytes from `offset`; `mode` as of `fallocate(2)`: 0,
+    /// KEEP_SIZE 1, PUNCH_HOLE 2 (with KEEP_SIZE), ZERO_RANGE 16.
     ///
     /// # Errors
-    /// EBADF if it is not open for writing; EOPNOTSUPP for other modes; ENOSPC, EFBIG; EINVAL for no bytes.
+    /// EBADF if it is not open for writing; EOPNOTSUPP for other modes; ENOSPC, EFBIG; EINVAL for
+    /// no bytes.
     pub async fn fallocate(&self, mode: u32, offset: u64, length: u64) -> Result<()> {
         self.0.check(flags::can_write(self.0.flags), "fallocate")?;
         let open = self.0.clone();
-        self.0.inner.run("fallocate", async move { data::allocate(&open, mode, offset, length).await }).await
+        self.0
+            .inner
+            .run("fallocate", async move { data::allocate(&open, mode, offset, length).await })
+            .await
     }
 
     /// First data or hole at or behind `offset`.
@@ -117,19 +124,26 @@ impl File {
         data::seek(&self.0, what, offset).await
     }
 
-    /// Copies up to `len` bytes from `offset` to `to_offset` of `to`; says how many, fewer at the end of this file and
-    /// at the bound of one call.
+    /// Copies up to `len` bytes from `offset` to `to_offset` of `to`; says how many, fewer at the
+    /// end of this file and at the bound of one call.
     ///
     /// # Errors
     /// Those of read and write; EBADF also where `to` appends.
-    pub async fn copy_range(&self, offset: u64, to: &File, to_offset: u64, len: u64) -> Result<u64> {
+    pub async fn copy_range(
+        &self,
+        offset: u64,
+        to: &File,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
         self.0.check(flags::can_read(self.0.flags), "copy")?;
         to.0.check(flags::can_write(to.0.flags) && to.0.flags & flags::O_APPEND == 0, "copy")?;
         data::copy(&self.0, offset, &to.0, to_offset, len).await
     }
 
-    /// Data and the name's record are durable when it returns, whatever fails afterwards. `datasync` is the same: the
-    /// size of a file written now depends on the MDT's record that it is open.
+    /// Data and the name's record are durable when it returns, whatever fails afterwards.
+    /// `datasync` is the same: the size of a file written now depends on the MDT's record that it
+    /// is open.
     ///
     /// # Errors
     /// EIO from a target, which the error names.
@@ -138,7 +152,8 @@ impl File {
         data::fsync(&self.0).await
     }
 
-    /// Closes the handle; the last writer's close tells the MDT size, blocks and times. Closing twice does nothing.
+    /// Closes the handle; the last writer's close tells the MDT size, blocks and times. Closing
+    /// twice does nothing.
     ///
     /// # Errors
     /// EIO if this client was evicted meanwhile: what was written since may be lost.
@@ -156,7 +171,11 @@ impl Open {
         if self.inode.is_lost() {
             return Err(Error::local(Errno::EIO, stage).about(self.inode.fid));
         }
-        if allowed && !self.closed.get() { Ok(()) } else { Err(Error::local(Errno::EBADF, stage).about(self.inode.fid)) }
+        if allowed && !self.closed.get() {
+            Ok(())
+        } else {
+            Err(Error::local(Errno::EBADF, stage).about(self.inode.fid))
+        }
     }
 }
 

@@ -18,7 +18,8 @@ pub const O_TRUNC: u32 = 0o1000;
 pub const O_APPEND: u32 = 0o2000;
 /// Data is durable when write returns.
 pub const O_DSYNC: u32 = 0o10_000;
-/// FASYNC, the half of Lustre's `O_LOV_DELAY_CREATE` that the kernel passes on: a file that is made gets no layout yet.
+/// FASYNC, the half of Lustre's `O_LOV_DELAY_CREATE` that the kernel passes on: a file that is made
+/// gets no layout yet.
 pub const O_DELAY_LAYOUT: u32 = 0o20_000;
 /// Around the caches.
 pub const O_DIRECT: u32 = 0o40_000;

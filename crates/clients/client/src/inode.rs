@@ -76,7 +76,8 @@ impl Inode {
         }
     }
 
-    /// Stripes of the first 64 that must have an object, as far as this client heard: a bit may be old.
+    /// Stripes of the first 64 that must have an object, as far as this client heard: a bit may be
+    /// old.
     pub(crate) fn stripes(&self) -> u64 {
         self.stripes.get()
     }
@@ -86,8 +87,8 @@ impl Inode {
         self.mtime_set.get()
     }
 
-    /// The time of a change that begins at `now`: later than any time that was set by hand before, also where the
-    /// MDT's clock is ahead.
+    /// The time of a change that begins at `now`: later than any time that was set by hand before,
+    /// also where the MDT's clock is ahead.
     pub(crate) fn stamp(&self, now: Timespec) -> Timespec {
         let stamp = now.max(self.mtime_set.get().next_nanosecond());
         self.access.borrow_mut().changed_at(stamp);
@@ -97,7 +98,8 @@ impl Inode {
     /// Whether a write by `writer`, who has no privilege, must drop set-user-id or set-group-id.
     pub(crate) fn is_set_id(&self, writer: &Creds) -> bool {
         let mode = self.mode.get();
-        mode & S_ISUID != 0 || (mode & S_ISGID != 0 && (mode & 0o010 != 0 || !writer.in_group(self.gid.get())))
+        mode & S_ISUID != 0
+            || (mode & S_ISGID != 0 && (mode & 0o010 != 0 || !writer.in_group(self.gid.get())))
     }
 
     /// Whether a write by anybody must drop `security.capability`.
@@ -142,7 +144,8 @@ impl Inner {
     /// A handle was opened, as the reply tells.
     pub(crate) fn attach(&self, stat: &Stat, open_flags: u32) -> Rc<Inode> {
         let fid = stat.attr.fid();
-        let inode = self.inodes.borrow_mut().entry(fid).or_insert_with(|| Rc::new(Inode::new(fid))).clone();
+        let inode =
+            self.inodes.borrow_mut().entry(fid).or_insert_with(|| Rc::new(Inode::new(fid))).clone();
         inode.learn(stat);
         inode.handles.set(inode.handles.get() + 1);
         if flags::can_write(open_flags) {
@@ -151,7 +154,12 @@ impl Inner {
             let mut view = inode.view.borrow_mut();
             match &mut *view {
                 Some(view) => view.opened(),
-                None => *view = Some(WriteView::new(stat.disposition & disposition::CREATED != 0, stat.epoch)),
+                None => {
+                    *view = Some(WriteView::new(
+                        stat.disposition & disposition::CREATED != 0,
+                        stat.epoch,
+                    ))
+                }
             }
         }
         inode
@@ -210,7 +218,8 @@ impl Stat {
             Striping::Layout(layout) => Some(Rc::new(layout)),
             Striping::None | Striping::Template(_) => None,
         };
-        let stripes = layout.as_ref().map_or(0, |layout| body.stripes & stripe_mask(layout.stripe_count));
+        let stripes =
+            layout.as_ref().map_or(0, |layout| body.stripes & stripe_mask(layout.stripe_count));
         Ok(Stat {
             attr: body.attr,
             layout,

@@ -6,12 +6,14 @@ use std::task::Poll;
 
 use env::LocalFuture;
 
-/// Runs `futures`, at most `limit` of them under way; results in the order given. Dropping it drops them all.
+/// Runs `futures`, at most `limit` of them under way; results in the order given. Dropping it drops
+/// them all.
 pub(crate) async fn join_bounded<T>(futures: Vec<LocalFuture<'_, T>>, limit: usize) -> Vec<T> {
     assert!(limit > 0, "nothing would ever run");
     let mut results: Vec<Option<T>> = futures.iter().map(|_| None).collect();
     let mut waiting: VecDeque<_> = futures.into_iter().enumerate().collect();
-    let mut running: Vec<(usize, LocalFuture<'_, T>)> = Vec::with_capacity(limit.min(waiting.len()));
+    let mut running: Vec<(usize, LocalFuture<'_, T>)> =
+        Vec::with_capacity(limit.min(waiting.len()));
     poll_fn(|cx| {
         loop {
             running.retain_mut(|(index, future)| match future.as_mut().poll(cx) {
@@ -24,7 +26,8 @@ pub(crate) async fn join_bounded<T>(futures: Vec<LocalFuture<'_, T>>, limit: usi
             if waiting.is_empty() || running.len() >= limit {
                 return if running.is_empty() { Poll::Ready(()) } else { Poll::Pending };
             }
-            // Newcomers are polled in the next turn of the loop; the others are polled once more, which does no harm.
+            // Newcomers are polled in the next turn of the loop; the others are polled once more,
+            // which does no harm.
             let room = (limit - running.len()).min(waiting.len());
             running.extend(waiting.drain(..room));
         }
@@ -34,7 +37,10 @@ pub(crate) async fn join_bounded<T>(futures: Vec<LocalFuture<'_, T>>, limit: usi
 }
 
 /// The values, or the first error in order.
-pub(crate) async fn try_join<T, E>(futures: Vec<LocalFuture<'_, Result<T, E>>>, limit: usize) -> Result<Vec<T>, E> {
+pub(crate) async fn try_join<T, E>(
+    futures: Vec<LocalFuture<'_, Result<T, E>>>,
+    limit: usize,
+) -> Result<Vec<T>, E> {
     join_bounded(futures, limit).await.into_iter().collect()
 }
 

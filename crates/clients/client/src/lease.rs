@@ -1,14 +1,16 @@
-//! Short leases, this client's side: until when an answer holds, and the directories that need not be asked for again.
+//! Short leases, this client's side: until when an answer holds, and the directories that need not
+//! be asked for again.
 //!
-//! The MDT says with an answer for how long no other client changes what it tells (docs/decisions/0005). That counts from when this
-//! client *began* to ask, so that a lost reply or a restart of the MDT makes it shorter and never longer. What this client
-//! changes itself the MDT lets pass, so it is watched here.
+//! The MDT says with an answer for how long no other client changes what it tells
+//! (docs/decisions/0005). That counts from when this client *began* to ask, so that a lost reply or
+//! a restart of the MDT makes it shorter and never longer. What this client changes itself the MDT
+//! lets pass, so it is watched here.
 //!
 //! Invariants
-//! - An answer that crossed a change of what it tells, or of where it was found, by this client comes without a lease: nobody knows
-//!   which was first.
-//! - What is believed of a directory is as it was after this client's last change that was answered, and is not told while a
-//!   further one is under way.
+//! - An answer that crossed a change of what it tells, or of where it was found, by this client
+//!   comes without a lease: nobody knows which was first.
+//! - What is believed of a directory is as it was after this client's last change that was
+//!   answered, and is not told while a further one is under way.
 
 use std::rc::Rc;
 
@@ -20,13 +22,15 @@ use crate::Error;
 use crate::client::Inner;
 use crate::inode::Stat;
 
-/// Directories that are believed, and files without extended attributes; beyond, all of them are forgotten together.
+/// Directories that are believed, and files without extended attributes; beyond, all of them are
+/// forgotten together.
 const BELIEFS_MAX: usize = 4_096;
 
 /// Changed files that a question under way remembers; with more, all are taken for changed.
 const CHANGED_MAX: usize = 64;
 
-/// Until when, by this client's clock, the servers promise that no other client changes what an answer told.
+/// Until when, by this client's clock, the servers promise that no other client changes what an
+/// answer told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
     /// The attributes; of a directory its entries too.
@@ -74,7 +78,13 @@ impl Ask {
 impl Beliefs {
     fn ask(&mut self, about: Fid, is_change: bool) -> u64 {
         self.next += 1;
-        self.asking.push(Ask { id: self.next, about, is_change, crossed: false, changed: Vec::new() });
+        self.asking.push(Ask {
+            id: self.next,
+            about,
+            is_change,
+            crossed: false,
+            changed: Vec::new(),
+        });
         self.next
     }
 
@@ -84,7 +94,8 @@ impl Beliefs {
         Some(self.asking.swap_remove(at))
     }
 
-    /// Whether what an answer that comes now tells of `fid` may be older than a change that was answered before.
+    /// Whether what an answer that comes now tells of `fid` may be older than a change that was
+    /// answered before.
     fn is_crossed(&self, id: u64, fid: Fid) -> bool {
         self.asking.iter().find(|ask| ask.id == id).is_none_or(|ask| ask.is_crossed(fid))
     }
@@ -100,7 +111,9 @@ impl Beliefs {
     /// A change told of its directory, perhaps later than a change after it.
     fn learn(&mut self, attr: &Attr, until: Instant) {
         let known = self.dirs.get(&attr.fid());
-        if known.is_some_and(|(known, end)| known.version > attr.version || (known.version == attr.version && *end > until)) {
+        if known.is_some_and(|(known, end)| {
+            known.version > attr.version || (known.version == attr.version && *end > until)
+        }) {
             return;
         }
         self.keep(attr, until);
@@ -152,7 +165,9 @@ impl Beliefs {
         let unknown = matches!(outcome, Outcome::Unknown);
         match outcome {
             Outcome::Refused => return,
-            Outcome::Done { dir, until, .. } if !scope.crosses_all && !crossed => self.learn(dir, *until),
+            Outcome::Done { dir, until, .. } if !scope.crosses_all && !crossed => {
+                self.learn(dir, *until)
+            }
             _ if scope.wide || unknown => {
                 self.dirs.clear();
                 self.bare.clear();
@@ -181,7 +196,8 @@ enum Outcome {
     Unknown,
     /// Nothing has changed.
     Refused,
-    /// The directory then: its attributes and how long they hold, or only its version. And which file it was about.
+    /// The directory then: its attributes and how long they hold, or only its version. And which
+    /// file it was about.
     Done { dir: Attr, until: Instant, file: Fid },
 }
 
@@ -308,10 +324,17 @@ impl Inner {
     /// Something is being changed.
     pub(crate) fn changing(self: &Rc<Self>, scope: Scope) -> Changing {
         let id = self.beliefs.borrow_mut().begin(&scope);
-        Changing { inner: self.clone(), id, scope, since: self.env.now(), outcome: Outcome::Unknown }
+        Changing {
+            inner: self.clone(),
+            id,
+            scope,
+            since: self.env.now(),
+            outcome: Outcome::Unknown,
+        }
     }
 
-    /// Whether `name` is an extended attribute that everybody may ask for, of a file that is known to have none.
+    /// Whether `name` is an extended attribute that everybody may ask for, of a file that is known
+    /// to have none.
     pub(crate) fn is_absent(&self, fid: Fid, name: &[u8]) -> bool {
         let open_to_all = name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_");
         open_to_all && self.beliefs.borrow().has_no_xattrs(fid, self.env.now())
@@ -374,7 +397,11 @@ mod tests {
         let rename = beliefs.begin(&scope);
         beliefs.end(rename, &scope, &done(3, 0));
         assert!(crossed(&mut beliefs, ask, OTHER));
-        beliefs.end(create, &inside, &Outcome::Done { dir: dir(2).with_fid(OTHER), until: at(50), file: FILE });
+        beliefs.end(
+            create,
+            &inside,
+            &Outcome::Done { dir: dir(2).with_fid(OTHER), until: at(50), file: FILE },
+        );
         assert_eq!(beliefs.get(OTHER, at(1)), None, "it may have been moved since");
         assert!(beliefs.changing.is_empty());
     }
@@ -390,7 +417,11 @@ mod tests {
         beliefs.end(second, &scope, &done(3, 60));
         assert_eq!(beliefs.get(D, at(1)), None, "the other change is under way");
         beliefs.end(first, &scope, &done(2, 70));
-        assert_eq!(beliefs.get(D, at(1)), Some((dir(3), at(60))), "answers may overtake each other");
+        assert_eq!(
+            beliefs.get(D, at(1)),
+            Some((dir(3), at(60))),
+            "answers may overtake each other"
+        );
         assert_eq!(beliefs.get(D, at(60)), None);
     }
 
@@ -410,7 +441,11 @@ mod tests {
         let change = beliefs.begin(&scope);
         beliefs.end(change, &scope, &done(9, 0));
         beliefs.was_told(&dir(3), at(80));
-        assert_eq!(beliefs.get(D, at(1)), Some((dir(3), at(80))), "whoever asks after it is told what is");
+        assert_eq!(
+            beliefs.get(D, at(1)),
+            Some((dir(3), at(80))),
+            "whoever asks after it is told what is"
+        );
     }
 
     #[test]

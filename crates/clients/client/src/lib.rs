@@ -1,4 +1,5 @@
-//! The native client: a mounted Nacre file system as an asynchronous library, without FUSE and without a kernel.
+//! The native client: a mounted Nacre file system as an asynchronous library, without FUSE and
+//! without a kernel.
 //!
 //! ```text
 //!  Client::mount        from the MGS: where the targets are
@@ -8,10 +9,11 @@
 //! ```
 //!
 //! # Use
-//! [`Client::mount`] takes an environment ([`env::Env`]) and a [`MountConfig`] and gives a [`Client`]: a cheap handle that
-//! lives on one executor thread. Files are named by FID: [`Client::lookup`] or [`Client::lookup_path`] find one from
-//! names, [`Client::create`] and [`Client::open`] give a [`File`] to read, write and close. Each call carries a [`Ctx`]
-//! that says on whose behalf it is; the servers check permissions. `examples/hello.rs` is a whole program.
+//! [`Client::mount`] takes an environment ([`env::Env`]) and a [`MountConfig`] and gives a
+//! [`Client`]: a cheap handle that lives on one executor thread. Files are named by FID:
+//! [`Client::lookup`] or [`Client::lookup_path`] find one from names, [`Client::create`] and
+//! [`Client::open`] give a [`File`] to read, write and close. Each call carries a [`Ctx`] that says
+//! on whose behalf it is; the servers check permissions. `examples/hello.rs` is a whole program.
 //!
 //! ```no_run
 //! # async fn example(env: env::Env, config: client::MountConfig) -> client::Result<()> {
@@ -30,11 +32,13 @@
 //! ```
 //!
 //! # Promises
-//! - Nothing is believed from one call to the next except where it cannot be wrong ([`Lease`]): when a write has returned, a read anywhere sees it.
-//! - A call whose server is away waits, for ever unless the mount is soft; [`Client::waiting_on`] tells for whom. What was
-//!   acknowledged survives the restart of any server.
-//! - Dropping a call's future abandons the wait. Operations of several steps (append, truncate, open, close) run to
-//!   their end in the background then: nothing is left half done, no handle leaks.
+//! - Nothing is believed from one call to the next except where it cannot be wrong ([`Lease`]):
+//!   when a write has returned, a read anywhere sees it.
+//! - A call whose server is away waits, for ever unless the mount is soft; [`Client::waiting_on`]
+//!   tells for whom. What was acknowledged survives the restart of any server.
+//! - Dropping a call's future abandons the wait. Operations of several steps (append, truncate,
+//!   open, close) run to their end in the background then: nothing is left half done, no handle
+//!   leaks.
 //! - Errors carry the errno for the application, and name the target and the operation ([`Error`]).
 //!
 //! Lustre: `llite` without the kernel, `lmv`, `lov`, `mdc` and `osc`.
@@ -62,8 +66,8 @@ mod statfs;
 mod xattr;
 
 pub use api::{
-    Attr, DirPage, LockConflict, LockKind, LockMode, LockSpec, SeekFor, SetAttr, SetTime, Statfs, Striping, TargetSpace,
-    TargetState,
+    Attr, DirPage, LockConflict, LockKind, LockMode, LockSpec, SeekFor, SetAttr, SetTime, Statfs,
+    Striping, TargetSpace, TargetState,
 };
 pub use atime::{AccessTimes, Reads};
 pub use client::Client;
@@ -73,7 +77,8 @@ pub use file::File;
 pub use lease::Lease;
 pub use wire::dirent::Dirent;
 
-/// Whether the size of the file with these attributes must be asked of the OSTs ([`Client::getattr_many`]).
+/// Whether the size of the file with these attributes must be asked of the OSTs
+/// ([`Client::getattr_many`]).
 #[must_use]
 pub fn needs_glimpse(attr: &Attr) -> bool {
     attr.is_file() && attr.size_state() == wire::SizeState::Dirty

@@ -2,7 +2,8 @@
 
 use types::Span;
 
-/// Pause between questions to an MGS that does not know the file system yet: targets register one by one.
+/// Pause between questions to an MGS that does not know the file system yet: targets register one
+/// by one.
 pub const MOUNT_RETRY: Span = Span::millis(100);
 
 /// Two reads of the configuration are at least this far apart, however many connects fail.
@@ -17,17 +18,19 @@ pub const UNMOUNT_SYNC_MAX: Span = Span::secs(10);
 /// How long an MDT may hold back the answer to a lock request, below the deadline of an attempt.
 pub const LOCK_WAIT_MS: u32 = 4_000;
 
-/// Lock requests that may wait at the MDT at a time: a quarter of the requests in flight, so that unlocks and everything
-/// else always find a place. More of them ask again and again.
+/// Lock requests that may wait at the MDT at a time: a quarter of the requests in flight, so that
+/// unlocks and everything else always find a place. More of them ask again and again.
 pub const LOCK_WAITS_MAX: usize = 16;
 
-/// Pause before a request is repeated that the server cannot carry out yet: its peers are still registering.
+/// Pause before a request is repeated that the server cannot carry out yet: its peers are still
+/// registering.
 pub const IN_PROGRESS_PAUSE: Span = Span::millis(50);
 
 /// Pause of a lock request that found no place to wait at the MDT.
 pub const LOCK_POLL: Span = Span::millis(20);
 
-/// Entries of a glimpse request: 24 bytes each, 64 bytes each in the reply, which stays within one frame.
+/// Entries of a glimpse request: 24 bytes each, 64 bytes each in the reply, which stays within one
+/// frame.
 pub const GLIMPSE_BATCH_MAX: usize = 1_024;
 
 /// Metadata requests that one batch call keeps in flight: half of what a connection takes.
@@ -42,13 +45,15 @@ pub const READDIR_BYTES_MIN: u32 = 4 << 10;
 /// Patience with a target that is connected, when only its space is asked.
 pub const STATFS_CONNECTED_WAIT: Span = Span::secs(5);
 
-/// A dirty file that was not written for so many seconds may have lost its writer: its size is offered to the MDT.
+/// A dirty file that was not written for so many seconds may have lost its writer: its size is
+/// offered to the MDT.
 pub const QUIET_SECS: i64 = 10;
 
 /// Offers remembered: forgetting one costs a request.
 pub const OFFERED_MAX: usize = 1_024;
 
-/// Bytes that one call copies at most, so that it can be interrupted within a second or so: the caller asks again.
+/// Bytes that one call copies at most, so that it can be interrupted within a second or so: the
+/// caller asks again.
 pub const COPY_BYTES_MAX: u64 = 256 << 20;
 
 /// Bytes of a copy in memory at a time: enough for a few requests in flight to each side.

@@ -22,7 +22,8 @@ impl Client {
     /// Mounts: learns from the MGS where the targets are and reaches the root directory.
     ///
     /// # Errors
-    /// ETIMEDOUT after `mount_wait`; ENOENT if the MGS answers that it knows no such file system, all of that time.
+    /// ETIMEDOUT after `mount_wait`; ENOENT if the MGS answers that it knows no such file system,
+    /// all of that time.
     pub async fn mount(env: &Env, config: MountConfig) -> Result<Client> {
         let wait = config.mount_wait;
         let client = Client::prepare(env, config);
@@ -30,7 +31,10 @@ impl Client {
         let reach = client.reach(&answered);
         let reached = match wait {
             None => reach.await,
-            Some(span) => env.timeout(span, reach).await.unwrap_or_else(|| Err(client.unreached(answered.get()))),
+            Some(span) => env
+                .timeout(span, reach)
+                .await
+                .unwrap_or_else(|| Err(client.unreached(answered.get()))),
         };
         if let Err(error) = reached {
             client.0.endpoint.shutdown().await;
@@ -41,10 +45,14 @@ impl Client {
         Ok(client)
     }
 
-    /// Makes what was written durable (for at most [`limits::UNMOUNT_SYNC_MAX`] where a server is away) and leaves.
+    /// Makes what was written durable (for at most [`limits::UNMOUNT_SYNC_MAX`] where a server is
+    /// away) and leaves.
     pub async fn unmount(self) {
         if self.0.env.timeout(limits::UNMOUNT_SYNC_MAX, self.sync()).await.is_none() {
-            tracing::warn!("unmounting without a last sync: waited for {}", self.waiting_on().join(", "));
+            tracing::warn!(
+                "unmounting without a last sync: waited for {}",
+                self.waiting_on().join(", ")
+            );
         }
         self.0.background.borrow_mut().drain(..).for_each(|task| task.abort());
         self.0.endpoint.shutdown().await;
@@ -84,10 +92,15 @@ impl Client {
     async fn reach(&self, answered: &Cell<bool>) -> Result<()> {
         loop {
             let fetched = self.0.fetch_config(None).await;
-            answered.set(answered.get() || !matches!(&fetched, Err(error) if error.errno() == Errno::ETIMEDOUT));
+            answered.set(
+                answered.get()
+                    || !matches!(&fetched, Err(error) if error.errno() == Errno::ETIMEDOUT),
+            );
             match fetched {
                 Ok(()) if !self.0.registry.targets(TargetKind::Mdt).is_empty() => break,
-                Err(error) if !matches!(error.errno(), Errno::ENOENT | Errno::ETIMEDOUT) => return Err(error),
+                Err(error) if !matches!(error.errno(), Errno::ENOENT | Errno::ETIMEDOUT) => {
+                    return Err(error);
+                }
                 _ => self.0.env.sleep(limits::MOUNT_RETRY).await,
             }
         }
@@ -98,11 +111,14 @@ impl Client {
         let fsname = self.0.config.fsname;
         let mgs = self.0.config.mgs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         if !mgs_answered {
-            Error::local(Errno::ETIMEDOUT, "mount").saying(format!("no answer from the MGS at {mgs}"))
+            Error::local(Errno::ETIMEDOUT, "mount")
+                .saying(format!("no answer from the MGS at {mgs}"))
         } else if self.0.registry.targets(TargetKind::Mdt).is_empty() {
-            Error::local(Errno::ENOENT, "mount").saying(format!("the MGS at {mgs} knows no MDT of {fsname}"))
+            Error::local(Errno::ENOENT, "mount")
+                .saying(format!("the MGS at {mgs} knows no MDT of {fsname}"))
         } else {
-            Error::local(Errno::ETIMEDOUT, "mount").saying(format!("no answer from the MDT of {fsname}"))
+            Error::local(Errno::ETIMEDOUT, "mount")
+                .saying(format!("no answer from the MDT of {fsname}"))
         }
     }
 }
@@ -125,9 +141,15 @@ impl Inner {
     /// `testfs-OST0002.osc.active=0` takes a target out of use.
     fn apply_active(self: &Rc<Self>) {
         for id in self.registry.targets(TargetKind::Ost) {
-            let off =
-                self.registry.param(&format!("{}.osc.active", id.name(self.config.fsname))).is_some_and(|value| value == "0");
-            let changed = if off { self.inactive.borrow_mut().insert(id) } else { self.inactive.borrow_mut().remove(&id) };
+            let off = self
+                .registry
+                .param(&format!("{}.osc.active", id.name(self.config.fsname)))
+                .is_some_and(|value| value == "0");
+            let changed = if off {
+                self.inactive.borrow_mut().insert(id)
+            } else {
+                self.inactive.borrow_mut().remove(&id)
+            };
             if changed {
                 self.remote(id).set_active(!off);
             }
@@ -141,7 +163,10 @@ impl Inner {
             TargetKind::Mgt | TargetKind::Lst => {}
             TargetKind::Ost => {
                 let batch = OstBatchReq::default();
-                remote.set_commit_call(Call::new(Opcode::OstSync, vec![encode_body(&batch), Bytes::new()]));
+                remote.set_commit_call(Call::new(
+                    Opcode::OstSync,
+                    vec![encode_body(&batch), Bytes::new()],
+                ));
                 remote.on_evicted(Rc::new(move || {
                     if let Some(inner) = weak.upgrade() {
                         inner.forget_sizes();
@@ -149,19 +174,25 @@ impl Inner {
                 }));
             }
             TargetKind::Mdt => {
-                remote.set_commit_call(Call::new(Opcode::MdtSync, vec![encode_body(&FidReq::default())]));
+                remote.set_commit_call(Call::new(
+                    Opcode::MdtSync,
+                    vec![encode_body(&FidReq::default())],
+                ));
                 let evicted = weak.clone();
                 remote.on_evicted(Rc::new(move || {
                     if let Some(inner) = evicted.upgrade() {
                         inner.lose_opens();
                     }
                 }));
-                remote.on_recovery(Rc::new(move || weak.upgrade().map_or_else(Vec::new, |inner| inner.restate())));
+                remote.on_recovery(Rc::new(move || {
+                    weak.upgrade().map_or_else(Vec::new, |inner| inner.restate())
+                }));
             }
         }
     }
 
-    /// A server restarted: what it said of objects and opens is no ground for an exact size any more.
+    /// A server restarted: what it said of objects and opens is no ground for an exact size any
+    /// more.
     pub(crate) fn forget_sizes(&self) {
         self.inodes.borrow().values().for_each(|inode| inode.forget());
     }
@@ -204,7 +235,8 @@ mod tests {
     fn a_silent_mgs_is_a_time_out_that_names_it() {
         let error = env_os::run(env_os::OsConfig::default(), |env| async move {
             let mgs = vec!["127.0.0.1:1@tcp".parse().expect("a NID")]; // nobody listens there
-            let mut config = MountConfig::new(mgs, "testfs".parse().expect("a name"), types::ClientId(1));
+            let mut config =
+                MountConfig::new(mgs, "testfs".parse().expect("a name"), types::ClientId(1));
             config.mount_wait = Some(Span::millis(300));
             Client::mount(&env, config).await.err().expect("nobody answers")
         });

@@ -30,11 +30,15 @@ impl Registry {
         }
     }
 
-    /// The newest word of the MGS; says whether it is news. An older version comes late and is dropped.
+    /// The newest word of the MGS; says whether it is news. An older version comes late and is
+    /// dropped.
     pub(crate) fn update(&self, config: FsConfig) -> bool {
         self.asked.borrow_mut().clear();
         if let Some(id) = self.config.borrow().contradicted_by(&config) {
-            tracing::warn!(target_id = id, "the MGS at this address serves another file system of this name: not believed");
+            tracing::warn!(
+                target_id = id,
+                "the MGS at this address serves another file system of this name: not believed"
+            );
             return false;
         }
         let news = config.version > self.version.get() || self.config.borrow().targets.is_empty();
@@ -48,7 +52,8 @@ impl Registry {
     /// Targets of a kind, by index.
     pub(crate) fn targets(&self, kind: TargetKind) -> Vec<TargetId> {
         let config = self.config.borrow();
-        let mut ids: Vec<_> = config.targets.iter().filter_map(|info| TargetId::from_u32(info.id)).collect();
+        let mut ids: Vec<_> =
+            config.targets.iter().filter_map(|info| TargetId::from_u32(info.id)).collect();
         ids.retain(|id| id.kind == kind);
         ids.sort_unstable();
         ids.dedup();
@@ -84,12 +89,18 @@ impl Resolve for Registry {
         if target.kind == TargetKind::Mgt {
             return self.mgs.clone();
         }
-        // The first question is a plain connect; another one before the next refresh means that it failed.
+        // The first question is a plain connect; another one before the next refresh means that it
+        // failed.
         if !self.asked.borrow_mut().insert(target) {
             self.stale.notify_one();
         }
         let config = self.config.borrow();
-        config.targets.iter().filter(|info| info.id == target.to_u32()).map(|info| self.reachable(info)).collect()
+        config
+            .targets
+            .iter()
+            .filter(|info| info.id == target.to_u32())
+            .map(|info| self.reachable(info))
+            .collect()
     }
 
     fn uuid(&self, target: TargetId) -> u128 {
@@ -121,7 +132,8 @@ mod tests {
             port: 1988,
             instance: 1,
         };
-        let targets = vec![info(TargetId::ost(1), "10.0.0.3@tcp"), info(TargetId::mdt(0), "0.0.0.0@tcp")];
+        let targets =
+            vec![info(TargetId::ost(1), "10.0.0.3@tcp"), info(TargetId::mdt(0), "0.0.0.0@tcp")];
         registry.update(FsConfig { version: 5, targets, ..FsConfig::default() });
         registry
     }
@@ -129,7 +141,8 @@ mod tests {
     #[test]
     fn targets_are_found_where_they_registered() {
         let registry = registry();
-        let text = |target| registry.addrs(target).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let text =
+            |target| registry.addrs(target).iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(text(TargetId::ost(1)), ["10.0.0.3:1988@tcp"]);
         assert_eq!(text(TargetId::mdt(0)), ["10.0.0.1:1988@tcp"]);
         assert_eq!(text(TargetId::MGT), ["10.0.0.1@tcp"]);

@@ -1,18 +1,20 @@
 //! Rules of size: what a file's size is, and when a closing client may say so (design D2, 10.8).
 //!
 //! - NEVER_WRITTEN and CLEAN: the MDT's word is exact.
-//! - DIRTY: the objects alone give size and blocks; the MDT's word is not used. Truncate keeps this true: under the
-//!   file's lock it cuts every object, and makes the one that holds the last byte when the file grows.
-//! - Where an object is lost that must exist, the file is at least as long as the MDT knew it last: only a truncate makes a
-//!   file shorter, and the MDT hears of that.
-//! - Times: the objects' last write is the file's, unless the MDT's time was set by hand (utimes, truncate) after it. Writers
-//!   stamp their writes later than what they know to be set, and a setter tells its own clock, so that clocks that differ
-//!   put nothing of one client out of order.
+//! - DIRTY: the objects alone give size and blocks; the MDT's word is not used. Truncate keeps this
+//!   true: under the file's lock it cuts every object, and makes the one that holds the last byte
+//!   when the file grows.
+//! - Where an object is lost that must exist, the file is at least as long as the MDT knew it last:
+//!   only a truncate makes a file shorter, and the MDT hears of that.
+//! - Times: the objects' last write is the file's, unless the MDT's time was set by hand (utimes,
+//!   truncate) after it. Writers stamp their writes later than what they know to be set, and a
+//!   setter tells its own clock, so that clocks that differ put nothing of one client out of order.
 //!
-//! [`WriteView`] is what one client's open-for-write handles know of one file: each object's last word, and whether a
-//! word is old. The last close states the size under the write epoch of the open; the MDT believes it only if no other
-//! handle was open for writing since and nobody truncated, so that what one handle learnt from its own writes, and
-//! asked for the rest, is exact then.
+//! [`WriteView`] is what one client's open-for-write handles know of one file: each object's last
+//! word, and whether a word is old. The last close states the size under the write epoch of the
+//! open; the MDT believes it only if no other handle was open for writing since and nobody
+//! truncated, so that what one handle learnt from its own writes, and asked for the rest, is exact
+//! then.
 //!
 //! Pure: replies go in, the answer comes out.
 
@@ -34,7 +36,8 @@ pub(crate) struct Extents {
 
 /// What the objects of a file add up to, in stripe order.
 pub(crate) fn add_up(layout: &Layout, objects: &[OstAttr]) -> Extents {
-    let sizes: Vec<_> = objects.iter().map(|object| (object.exists != 0).then_some(object.size)).collect();
+    let sizes: Vec<_> =
+        objects.iter().map(|object| (object.exists != 0).then_some(object.size)).collect();
     let there = || objects.iter().filter(|object| object.exists != 0);
     Extents {
         size: layout.file_size(&sizes),
@@ -43,9 +46,16 @@ pub(crate) fn add_up(layout: &Layout, objects: &[OstAttr]) -> Extents {
     }
 }
 
-/// Puts the objects' word into the attributes of a dirty file, whose modification time was set by hand at `mtime_set`, and
-/// whose objects of `must_exist` must be there. Says which are, and which of those that must be are not.
-pub(crate) fn resolve(attr: &mut Attr, mtime_set: Timespec, must_exist: u64, layout: &Layout, objects: &[OstAttr]) -> Found {
+/// Puts the objects' word into the attributes of a dirty file, whose modification time was set by
+/// hand at `mtime_set`, and whose objects of `must_exist` must be there. Says which are, and which
+/// of those that must be are not.
+pub(crate) fn resolve(
+    attr: &mut Attr,
+    mtime_set: Timespec,
+    must_exist: u64,
+    layout: &Layout,
+    objects: &[OstAttr],
+) -> Found {
     let extents = add_up(layout, objects);
     let there = stripe_bits(objects);
     let lost = must_exist & !there;
@@ -80,7 +90,8 @@ enum Stripe {
     Stale,
 }
 
-/// What the open-for-write handles of this client know of a file. From the first such open to the last close.
+/// What the open-for-write handles of this client know of a file. From the first such open to the
+/// last close.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteView {
     /// The open made the file: stripes that were not written have no objects.
@@ -100,7 +111,15 @@ pub(crate) struct WriteView {
 impl WriteView {
     /// The first open for write, which made the file or not, gave this epoch.
     pub(crate) fn new(fresh: bool, epoch: u64) -> WriteView {
-        WriteView { fresh, epoch, mixed: false, stripes: Vec::new(), generation: 0, abandoned: false, touched: false }
+        WriteView {
+            fresh,
+            epoch,
+            mixed: false,
+            stripes: Vec::new(),
+            generation: 0,
+            abandoned: false,
+            touched: false,
+        }
     }
 
     /// Another handle was opened for write by this client.
@@ -124,8 +143,9 @@ impl WriteView {
         self.generation
     }
 
-    /// Whether the file has no byte: this client made it, has not begun to write, and by the epoch that the MDT tells
-    /// nobody else has opened it for writing since, or cut it. A write under way is no ground: others may have seen it.
+    /// Whether the file has no byte: this client made it, has not begun to write, and by the epoch
+    /// that the MDT tells nobody else has opened it for writing since, or cut it. A write under way
+    /// is no ground: others may have seen it.
     pub(crate) fn is_untouched(&self, epoch: u64) -> bool {
         self.fresh && !self.touched && !self.mixed && self.epoch == epoch
     }
@@ -168,7 +188,8 @@ impl WriteView {
         self.stripes = vec![Stripe::Stale; usize::from(stripe_count)];
     }
 
-    /// The objects of the file are being changed in a way that their answers do not tell: all are asked at the close.
+    /// The objects of the file are being changed in a way that their answers do not tell: all are
+    /// asked at the close.
     pub(crate) fn reshaped(&mut self, stripe_count: u16) {
         self.forget(stripe_count);
     }
@@ -186,10 +207,12 @@ impl WriteView {
     /// Stripes whose object must be asked before the size can be stated.
     pub(crate) fn unknown(&self, layout: &Layout) -> Vec<u32> {
         (0..u32::from(layout.stripe_count))
-            .filter(|stripe| match self.stripes.get(*stripe as usize).unwrap_or(&Stripe::Untouched) {
-                Stripe::Untouched => !self.fresh,
-                Stripe::Known(_) => false,
-                Stripe::Stale => true,
+            .filter(|stripe| {
+                match self.stripes.get(*stripe as usize).unwrap_or(&Stripe::Untouched) {
+                    Stripe::Untouched => !self.fresh,
+                    Stripe::Known(_) => false,
+                    Stripe::Stale => true,
+                }
             })
             .collect()
     }
@@ -215,8 +238,14 @@ impl WriteView {
 
 /// Answers of concurrent writes come in any order; between truncates an object only grows.
 fn later(one: OstAttr, other: OstAttr) -> OstAttr {
-    let newer = if (one.mtime, one.mtime_nsec) > (other.mtime, other.mtime_nsec) { one } else { other };
-    OstAttr { exists: 1, size: one.size.max(other.size), blocks: one.blocks.max(other.blocks), ..newer }
+    let newer =
+        if (one.mtime, one.mtime_nsec) > (other.mtime, other.mtime_nsec) { one } else { other };
+    OstAttr {
+        exists: 1,
+        size: one.size.max(other.size),
+        blocks: one.blocks.max(other.blocks),
+        ..newer
+    }
 }
 
 /// Bit of a stripe among those of the first 64; none for the others, of which nothing is kept.
@@ -231,7 +260,11 @@ pub(crate) fn stripe_mask(stripe_count: u16) -> u64 {
 
 /// Bit i: stripe i of the first 64 has an object (`CloseReq::stripes`).
 pub(crate) fn stripe_bits(objects: &[OstAttr]) -> u64 {
-    objects.iter().zip(0..).filter(|(object, _)| object.exists != 0).fold(0, |bits, (_, stripe)| bits | stripe_bit(stripe))
+    objects
+        .iter()
+        .zip(0..)
+        .filter(|(object, _)| object.exists != 0)
+        .fold(0, |bits, (_, stripe)| bits | stripe_bit(stripe))
 }
 
 #[cfg(test)]
@@ -290,9 +323,15 @@ mod tests {
 
     #[test]
     fn of_stripes_behind_the_64th_nothing_is_kept() {
-        assert_eq!((stripe_bit(0), stripe_bit(63), stripe_bit(64), stripe_bit(1_999)), (1, 1 << 63, 0, 0));
+        assert_eq!(
+            (stripe_bit(0), stripe_bit(63), stripe_bit(64), stripe_bit(1_999)),
+            (1, 1 << 63, 0, 0)
+        );
         assert_eq!(stripe_bits(&[object(1, 1); 70]), u64::MAX);
-        assert_eq!((stripe_mask(1), stripe_mask(63), stripe_mask(64)), (1, u64::MAX >> 1, u64::MAX));
+        assert_eq!(
+            (stripe_mask(1), stripe_mask(63), stripe_mask(64)),
+            (1, u64::MAX >> 1, u64::MAX)
+        );
     }
 
     #[test]
@@ -304,7 +343,11 @@ mod tests {
         resolve(&mut future, at(60), 0, &layout(1), &[object(10, 55)]);
         assert_eq!(future.mtime, 5_000);
         resolve(&mut future, at(60), 0, &layout(1), &[object(10, 61)]);
-        assert_eq!((future.mtime, future.ctime), (61, 61), "a later write counts, though the time set lies behind it");
+        assert_eq!(
+            (future.mtime, future.ctime),
+            (61, 61),
+            "a later write counts, though the time set lies behind it"
+        );
     }
 
     #[test]
@@ -314,7 +357,10 @@ mod tests {
         assert!(view.may_state());
         assert_eq!(view.unknown(&layout(3)), [0u32; 0]);
         let objects = view.complete(&layout(3), &BTreeMap::new());
-        assert_eq!((add_up(&layout(3), &objects).size, stripe_bits(&objects)), ((1 << 16) + 5, 0b10));
+        assert_eq!(
+            (add_up(&layout(3), &objects).size, stripe_bits(&objects)),
+            ((1 << 16) + 5, 0b10)
+        );
     }
 
     #[test]
@@ -383,7 +429,10 @@ mod tests {
             change(&mut view);
             view.is_untouched(7)
         };
-        assert!(!after(|view| _ = view.write_begins()), "others may have seen what is not answered yet");
+        assert!(
+            !after(|view| _ = view.write_begins()),
+            "others may have seen what is not answered yet"
+        );
         assert!(!after(WriteView::opened));
         assert!(!after(WriteView::truncate_begins));
         assert!(!after(|view| view.forget(1)));

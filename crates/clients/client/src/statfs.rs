@@ -1,5 +1,5 @@
-//! Space: bytes are the sum of the OSTs, inodes the MDTs'. An OST that is away is not waited for (design D9): its last
-//! word counts, or it is left out.
+//! Space: bytes are the sum of the OSTs, inodes the MDTs'. An OST that is away is not waited for
+//! (design D9): its last word counts, or it is left out.
 
 use std::rc::Rc;
 
@@ -16,14 +16,17 @@ use crate::{Ctx, Result, Statfs, TargetSpace, limits};
 const BLOCK_BYTES: u64 = 4_096;
 
 impl Client {
-    /// Space of the whole file system. Waits for the MDT; for an OST that is away only `statfs_wait`.
+    /// Space of the whole file system. Waits for the MDT; for an OST that is away only
+    /// `statfs_wait`.
     ///
     /// # Errors
     /// Those of the MDT.
     pub async fn statfs(&self) -> Result<Statfs> {
         let mdts = self.0.registry.targets(TargetKind::Mdt);
         let osts = self.0.registry.targets(TargetKind::Ost);
-        let asks = osts.iter().map(|ost| -> LocalFuture<'_, Option<StatfsRep>> { Box::pin(self.0.space_or_last(*ost)) });
+        let asks = osts.iter().map(|ost| -> LocalFuture<'_, Option<StatfsRep>> {
+            Box::pin(self.0.space_or_last(*ost))
+        });
         let osts = join_bounded(asks.collect(), limits::BATCH_RPCS_MAX).await;
         let mut inodes = Vec::new();
         for mdt in mdts {
@@ -35,10 +38,14 @@ impl Client {
     /// Space of each target, MDTs first; nothing for one that does not answer in time.
     pub async fn df(&self) -> Vec<TargetSpace> {
         let ids = self.0.all_targets();
-        let asks = ids.iter().map(|id| -> LocalFuture<'_, Option<StatfsRep>> { Box::pin(self.0.space_soon(*id)) });
+        let asks = ids
+            .iter()
+            .map(|id| -> LocalFuture<'_, Option<StatfsRep>> { Box::pin(self.0.space_soon(*id)) });
         let spaces = join_bounded(asks.collect(), limits::BATCH_RPCS_MAX).await;
-        let told =
-            |(id, space): (TargetId, Option<StatfsRep>)| TargetSpace { target: self.0.state_of(id), space: space.map(one) };
+        let told = |(id, space): (TargetId, Option<StatfsRep>)| TargetSpace {
+            target: self.0.state_of(id),
+            space: space.map(one),
+        };
         ids.into_iter().zip(spaces).map(told).collect()
     }
 }
@@ -54,7 +61,11 @@ impl Inner {
 
     /// Space of a target, if it answers soon.
     async fn space_soon(self: &Rc<Self>, id: TargetId) -> Option<StatfsRep> {
-        let wait = if self.remote(id).is_connected() { limits::STATFS_CONNECTED_WAIT } else { self.config.statfs_wait };
+        let wait = if self.remote(id).is_connected() {
+            limits::STATFS_CONNECTED_WAIT
+        } else {
+            self.config.statfs_wait
+        };
         let call = self.call(&Ctx::root(), opcode(id), &FidReq::default()).patience(wait);
         let space: StatfsRep = self.ask(id, call).await.ok()?.reply.body();
         self.spaces.borrow_mut().insert(id, space);
@@ -88,7 +99,8 @@ fn one(space: StatfsRep) -> Statfs {
 /// All of them: blocks of the OSTs in [`BLOCK_BYTES`], inodes of the MDTs.
 fn total(osts: &[StatfsRep], mdts: &[StatfsRep]) -> Statfs {
     let mut sum = Statfs { block_bytes: BLOCK_BYTES, ..Statfs::default() };
-    let scaled = |blocks: u64, space: &StatfsRep| blocks.saturating_mul(space.block_bytes) / BLOCK_BYTES;
+    let scaled =
+        |blocks: u64, space: &StatfsRep| blocks.saturating_mul(space.block_bytes) / BLOCK_BYTES;
     for ost in osts {
         sum.blocks = sum.blocks.saturating_add(scaled(ost.blocks, ost));
         sum.blocks_free = sum.blocks_free.saturating_add(scaled(ost.blocks_free, ost));
@@ -107,9 +119,21 @@ mod tests {
 
     #[test]
     fn bytes_are_the_osts_and_inodes_the_mdts() {
-        let ost =
-            StatfsRep { block_bytes: 1 << 20, blocks: 10, blocks_free: 5, blocks_avail: 4, files: 99, ..StatfsRep::default() };
-        let mdt = StatfsRep { block_bytes: 4_096, blocks: 7, files: 1_000, files_free: 900, ..StatfsRep::default() };
+        let ost = StatfsRep {
+            block_bytes: 1 << 20,
+            blocks: 10,
+            blocks_free: 5,
+            blocks_avail: 4,
+            files: 99,
+            ..StatfsRep::default()
+        };
+        let mdt = StatfsRep {
+            block_bytes: 4_096,
+            blocks: 7,
+            files: 1_000,
+            files_free: 900,
+            ..StatfsRep::default()
+        };
         let sum = total(&[ost, ost], &[mdt]);
         assert_eq!((sum.blocks * sum.block_bytes, sum.blocks_avail), (20 << 20, 8 * 256));
         assert_eq!((sum.files, sum.files_free), (1_000, 900));

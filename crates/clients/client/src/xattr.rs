@@ -1,5 +1,5 @@
-//! Extended attributes. The MDT keeps them all; `lustre.lov` and `trusted.lov` are views of the layout there, in
-//! Lustre's binary form ([`layout::lov`]).
+//! Extended attributes. The MDT keeps them all; `lustre.lov` and `trusted.lov` are views of the
+//! layout there, in Lustre's binary form ([`layout::lov`]).
 
 use std::rc::Rc;
 
@@ -31,22 +31,40 @@ impl Client {
             return Err(Error::local(Errno::ENODATA, "getxattr").about(fid));
         }
         let call = self.0.call(ctx, Opcode::MdtGetxattr, &fid_req(fid)).name(name);
-        Ok(self.0.ask(self.0.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1))
+        Ok(self
+            .0
+            .ask(self.0.mdt_of(fid), call)
+            .await
+            .map_err(|error| error.about(fid))?
+            .reply
+            .buf(1))
     }
 
-    /// Sets an attribute. `flags`: XATTR_CREATE 1, XATTR_REPLACE 2. `lustre.lov` gives a file without layout one, and a
-    /// directory its default; on a file that has a layout it changes nothing and succeeds.
+    /// Sets an attribute. `flags`: XATTR_CREATE 1, XATTR_REPLACE 2. `lustre.lov` gives a file
+    /// without layout one, and a directory its default; on a file that has a layout it changes
+    /// nothing and succeeds.
     ///
     /// # Errors
     /// EEXIST, ENODATA by the flags; E2BIG over 64 KiB; ENOSPC, EPERM.
-    pub async fn setxattr(&self, ctx: &Ctx, fid: Fid, name: &[u8], value: Bytes, flags: u32) -> Result<()> {
+    pub async fn setxattr(
+        &self,
+        ctx: &Ctx,
+        fid: Fid,
+        name: &[u8],
+        value: Bytes,
+        flags: u32,
+    ) -> Result<()> {
         check(name, "setxattr")?;
         if value.len() > XATTR_VALUE_BYTES_MAX {
             return Err(Error::local(Errno::E2BIG, "setxattr").about(fid));
         }
         let body = SetxattrReq { fid: fid.into(), flags, ..SetxattrReq::default() };
         let call = self.0.call(ctx, Opcode::MdtSetxattr, &body).name(name).buf(value).modifies();
-        self.0.change(Scope::attrs(fid), self.0.mdt_of(fid), call).await.map(|_| ()).map_err(|error| error.about(fid))
+        self.0
+            .change(Scope::attrs(fid), self.0.mdt_of(fid), call)
+            .await
+            .map(|_| ())
+            .map_err(|error| error.about(fid))
     }
 
     /// Names of all attributes.
@@ -55,7 +73,13 @@ impl Client {
     /// ENOENT.
     pub async fn listxattr(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<Vec<u8>>> {
         let call = self.0.call(ctx, Opcode::MdtListxattr, &fid_req(fid));
-        let names = self.0.ask(self.0.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
+        let names = self
+            .0
+            .ask(self.0.mdt_of(fid), call)
+            .await
+            .map_err(|error| error.about(fid))?
+            .reply
+            .buf(1);
         Ok(split_nul(&names).map(<[u8]>::to_vec).collect())
     }
 
@@ -66,16 +90,25 @@ impl Client {
     pub async fn removexattr(&self, ctx: &Ctx, fid: Fid, name: &[u8]) -> Result<()> {
         check(name, "removexattr")?;
         let call = self.0.call(ctx, Opcode::MdtRemovexattr, &fid_req(fid)).name(name).modifies();
-        self.0.change(Scope::attrs(fid), self.0.mdt_of(fid), call).await.map(|_| ()).map_err(|error| error.about(fid))
+        self.0
+            .change(Scope::attrs(fid), self.0.mdt_of(fid), call)
+            .await
+            .map(|_| ())
+            .map_err(|error| error.about(fid))
     }
 }
 
 impl Inner {
-    /// Gives a file without layout its directory's default, for a handle that may write; one that it has stays.
+    /// Gives a file without layout its directory's default, for a handle that may write; one that
+    /// it has stays.
     pub(crate) async fn place(self: &Rc<Self>, fid: Fid) -> Result<Stat> {
         let body = SetxattrReq { fid: fid.into(), ..SetxattrReq::default() };
         let value = layout::lov::encode_dir(&Template::default());
-        let call = self.call(&Ctx::root(), Opcode::MdtSetxattr, &body).name(b"lustre.lov").buf(value).modifies();
+        let call = self
+            .call(&Ctx::root(), Opcode::MdtSetxattr, &body)
+            .name(b"lustre.lov")
+            .buf(value)
+            .modifies();
         let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
         Stat::of(&answer.reply, "mds_setxattr")
     }

@@ -1,4 +1,5 @@
-//! Supplementary groups of callers. The kernel does not send them, so they are read from `/proc` and believed briefly.
+//! Supplementary groups of callers. The kernel does not send them, so they are read from `/proc`
+//! and believed briefly.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,12 @@ pub(crate) struct Callers {
 
 impl Callers {
     /// Identity of the caller; `read` looks up the groups of a thread.
-    pub(crate) fn creds(&mut self, header: &Header, now: Instant, read: impl FnOnce(u32) -> Vec<u32>) -> Creds {
+    pub(crate) fn creds(
+        &mut self,
+        header: &Header,
+        now: Instant,
+        read: impl FnOnce(u32) -> Vec<u32>,
+    ) -> Creds {
         let (uid, gid) = (header.uid, header.gid);
         // The superuser needs no group to be let in.
         if uid == 0 {

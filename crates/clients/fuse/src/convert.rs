@@ -37,8 +37,8 @@ pub(crate) fn attr_out(of: &Attr, valid: u32) -> abi::AttrOut {
     abi::AttrOut { attr: attr(of), attr_valid_nsec: valid, ..Default::default() }
 }
 
-/// For how many nanoseconds from when it hears so the kernel may believe what holds until `end`: less by what it may take
-/// longer than it was told.
+/// For how many nanoseconds from when it hears so the kernel may believe what holds until `end`:
+/// less by what it may take longer than it was told.
 pub(crate) fn validity(end: Instant, now: Instant) -> u32 {
     let left = (end - now).0.saturating_sub(KERNEL_SLACK.0);
     u32::try_from(left).unwrap_or(u32::MAX).min(999_999_999)
@@ -128,7 +128,11 @@ pub(crate) fn lock_out(conflict: Option<LockConflict>) -> abi::LkOut {
         None => abi::FileLock { kind: kind(libc::F_UNLCK), ..Default::default() },
         Some(conflict) => abi::FileLock {
             start: conflict.start.min(OFFSET_MAX),
-            end: if conflict.end > OFFSET_MAX { OFFSET_MAX } else { conflict.end.saturating_sub(1) },
+            end: if conflict.end > OFFSET_MAX {
+                OFFSET_MAX
+            } else {
+                conflict.end.saturating_sub(1)
+            },
             kind: match conflict.mode {
                 LockMode::Shared => kind(libc::F_RDLCK),
                 LockMode::Exclusive => kind(libc::F_WRLCK),
@@ -167,7 +171,8 @@ mod tests {
         assert_eq!(posix(5, 3), Err(Errno::EINVAL));
         for (start, end) in [(0, 0), (10, OFFSET_MAX)] {
             let (ours_start, ours_end) = posix(start, end).expect("a good range");
-            let conflict = LockConflict { mode: LockMode::Shared, start: ours_start, end: ours_end, pid: 3 };
+            let conflict =
+                LockConflict { mode: LockMode::Shared, start: ours_start, end: ours_end, pid: 3 };
             let lk = lock_out(Some(conflict)).lk;
             assert_eq!((lk.start, lk.end, lk.kind, lk.pid), (start, end, libc::F_RDLCK as u32, 3));
         }
@@ -175,7 +180,12 @@ mod tests {
 
     #[test]
     fn only_what_is_named_valid_is_set() {
-        let args = abi::SetattrIn { valid: abi::FATTR_SIZE | abi::FATTR_MTIME_NOW, size: 9, mode: 7, ..Default::default() };
+        let args = abi::SetattrIn {
+            valid: abi::FATTR_SIZE | abi::FATTR_MTIME_NOW,
+            size: 9,
+            mode: 7,
+            ..Default::default()
+        };
         let expected = SetAttr { size: Some(9), mtime: Some(SetTime::Now), ..SetAttr::default() };
         assert_eq!(set_attr(&args, false), expected);
     }

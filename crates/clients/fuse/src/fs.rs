@@ -1,4 +1,5 @@
-//! The handler: which call of the library answers which request, and what happens to callers that are killed.
+//! The handler: which call of the library answers which request, and what happens to callers that
+//! are killed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -27,8 +28,8 @@ pub(crate) struct Fs {
     pub(crate) nodes: RefCell<Nodes>,
     pub(crate) files: RefCell<Handles<File>>,
     pub(crate) dirs: RefCell<Handles<Rc<Dir>>>,
-    /// Files with POSIX locks that this mount took, their owners, and the handle through which each owner did it last: a
-    /// close of any other need not ask the server.
+    /// Files with POSIX locks that this mount took, their owners, and the handle through which each
+    /// owner did it last: a close of any other need not ask the server.
     pub(crate) locked: RefCell<BTreeMap<(Fid, u64), u64>>,
     callers: RefCell<Callers>,
     jobids: Rc<Jobids>,
@@ -42,7 +43,10 @@ pub(crate) enum First<A, B> {
 }
 
 /// Whichever is ready first, the left one where both are.
-pub(crate) async fn first<A, B>(left: impl Future<Output = A>, right: impl Future<Output = B>) -> First<A, B> {
+pub(crate) async fn first<A, B>(
+    left: impl Future<Output = A>,
+    right: impl Future<Output = B>,
+) -> First<A, B> {
     let (mut left, mut right) = (pin!(left), pin!(right));
     std::future::poll_fn(|cx| {
         if let Poll::Ready(value) = left.as_mut().poll(cx) {
@@ -89,7 +93,8 @@ impl Fs {
         self.files.borrow().of(fid)
     }
 
-    /// Tells the kernel of a file: counts a reference, lets it believe that for as long as the lease allows.
+    /// Tells the kernel of a file: counts a reference, lets it believe that for as long as the
+    /// lease allows.
     pub(crate) fn entry(&self, attr: &Attr, lease: Lease) -> abi::EntryOut {
         let nodeid = self.nodes.borrow_mut().look_up(attr.fid(), attr.mode);
         self.nodes.borrow_mut().saw_times(attr);
@@ -109,8 +114,8 @@ impl Fs {
         Body::Attr(convert::attr_out(attr, convert::validity(lease.attrs, self.env.now())))
     }
 
-    /// A directory or symbolic link was read. The MDT hears of it where its access time changes by that, which it seldom does:
-    /// once after a change and once a day, unless the mount wants each.
+    /// A directory or symbolic link was read. The MDT hears of it where its access time changes by
+    /// that, which it seldom does: once after a change and once a day, unless the mount wants each.
     pub(crate) fn was_read(&self, ctx: &Ctx, nodeid: u64) {
         let now = self.env.wall();
         let Some(mut attr) = self.nodes.borrow().seen(nodeid) else { return };
@@ -121,11 +126,12 @@ impl Fs {
         }
     }
 
-    /// How files are opened: direct, so that no page is believed; through the page cache, which the kernel checks and
-    /// drops at each open, where it could not map a file otherwise.
+    /// How files are opened: direct, so that no page is believed; through the page cache, which the
+    /// kernel checks and drops at each open, where it could not map a file otherwise.
     pub(crate) fn open_out(&self, fh: u64) -> abi::OpenOut {
         let direct = self.capabilities.get() & cap::DIRECT_IO_ALLOW_MMAP != 0;
-        let open_flags = if direct { abi::FOPEN_DIRECT_IO | abi::FOPEN_PARALLEL_DIRECT_WRITES } else { 0 };
+        let open_flags =
+            if direct { abi::FOPEN_DIRECT_IO | abi::FOPEN_PARALLEL_DIRECT_WRITES } else { 0 };
         abi::OpenOut { fh, open_flags, padding: 0 }
     }
 
@@ -134,8 +140,15 @@ impl Fs {
         if let Op::Setlk { args, wait: true } = op {
             return self.wait_for_lock(&header, args, &replier).await;
         }
-        let drops =
-            matches!(op, Op::Read(_) | Op::Readdir { .. } | Op::Getattr { .. } | Op::Statx { .. } | Op::Lseek(_) | Op::Statfs);
+        let drops = matches!(
+            op,
+            Op::Read(_)
+                | Op::Readdir { .. }
+                | Op::Getattr { .. }
+                | Op::Statx { .. }
+                | Op::Lseek(_)
+                | Op::Statfs
+        );
         let mut work = pin!(self.perform(&header, op));
         match first(work.as_mut(), self.killed(&header, &replier)).await {
             First::Left(reply) => replier.reply(&reply),
@@ -188,11 +201,15 @@ impl Fs {
             Op::Setattr(args) => self.setattr(header, &args).await,
             Op::Readlink => self.readlink(header).await,
             Op::Symlink { name, target } => self.symlink(header, &name, &target).await,
-            Op::Mknod { name, mode, rdev, umask } => self.mknod(header, &name, mode, rdev, umask).await,
+            Op::Mknod { name, mode, rdev, umask } => {
+                self.mknod(header, &name, mode, rdev, umask).await
+            }
             Op::Mkdir { name, mode, umask } => self.mkdir(header, &name, mode, umask).await,
             Op::Unlink { name } => self.unlink(header, &name).await,
             Op::Rmdir { name } => self.rmdir(header, &name).await,
-            Op::Rename { name, newdir, newname, flags } => self.rename(header, &name, newdir, &newname, flags).await,
+            Op::Rename { name, newdir, newname, flags } => {
+                self.rename(header, &name, newdir, &newname, flags).await
+            }
             Op::Link { oldnodeid, newname } => self.link(header, oldnodeid, &newname).await,
             Op::Open(args) => self.open(header, args).await,
             Op::Create { name, args } => self.create(header, &name, args).await,
@@ -219,7 +236,8 @@ impl Fs {
             Op::CopyFileRange(args) => self.copy_file_range(header, args).await,
             Op::Tmpfile { args } => self.tmpfile(header, args).await,
             Op::Statx { fh } => self.statx(header, fh).await,
-            // ENOSYS: the kernel remembers and does it itself (poll, access by `default_permissions`).
+            // ENOSYS: the kernel remembers and does it itself (poll, access by
+            // `default_permissions`).
             _ => Err(Errno::ENOSYS),
         }
     }
@@ -238,7 +256,9 @@ impl Handler for Fs {
 /// The errno of a failed call. What a server did not decide is worth a line in the log.
 pub(crate) fn errno(error: client::Error) -> Errno {
     let errno = error.errno();
-    if error.target().is_some() && matches!(errno, Errno::EIO | Errno::ETIMEDOUT | Errno::ESHUTDOWN | Errno::EPROTO) {
+    if error.target().is_some()
+        && matches!(errno, Errno::EIO | Errno::ETIMEDOUT | Errno::ESHUTDOWN | Errno::EPROTO)
+    {
         tracing::warn!(%error, "a call failed");
     }
     errno
@@ -258,8 +278,14 @@ mod tests {
         let (client, env) = (cluster.mount(&node), node.env());
         cluster.sim.block_on(&node, async move {
             let (mine, name) = (Ctx::root(), b"f");
-            let (_, file) = client.create(&mine, Fid::ROOT, name, 0o644, 2, None).await.expect("room");
-            let fs = Fs::new(&env, client, InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 }, Rc::default());
+            let (_, file) =
+                client.create(&mine, Fid::ROOT, name, 0o644, 2, None).await.expect("room");
+            let fs = Fs::new(
+                &env,
+                client,
+                InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 },
+                Rc::default(),
+            );
             let header = Header { opcode: 0, unique: 1, nodeid: 1, uid: 0, gid: 0, pid: 0 };
             let Ok(Body::Open(dir)) = fs.opendir(&header) else { panic!("the root opens") };
             let fh = fs.files.borrow_mut().insert(file.fid(), file);

@@ -8,8 +8,8 @@
 //! | `session` | `jobid_this_session`, or as `nodelocal` if that is empty |
 //! | a name | that variable of the caller's environment, or as `nodelocal` where it is not set |
 //!
-//! Schedulers set, for example: SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, JOB_ID (Grid Engine), LOADL_STEP_ID, ALPS_APP_ID,
-//! OMPI_COMM_WORLD, FLUX_JOB_ID, COBALT_JOBID, JSM_NAMESPACE_RANK.
+//! Schedulers set, for example: SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, JOB_ID (Grid Engine),
+//! LOADL_STEP_ID, ALPS_APP_ID, OMPI_COMM_WORLD, FLUX_JOB_ID, COBALT_JOBID, JSM_NAMESPACE_RANK.
 //!
 //! An environment is read from `/proc` once per process and believed for [`JOBID_AGE`].
 
@@ -56,7 +56,8 @@ impl Process for Proc {
 /// Process, user, group.
 type Caller = (u32, u32, u32);
 
-/// How the callers of a mount are labelled. Shared by the mount, which asks, and its parameters, which set.
+/// How the callers of a mount are labelled. Shared by the mount, which asks, and its parameters,
+/// which set.
 pub struct Jobids {
     var: RefCell<String>,
     name: RefCell<String>,
@@ -109,7 +110,9 @@ impl Jobids {
     pub fn set_var(&self, text: &str) -> Result<(), String> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if text.is_empty() || text.len() > TEXT_BYTES_MAX || !text.bytes().all(plain) {
-            return Err(format!("'{text}': a variable's name, procname_uid, nodelocal, session or disable is expected"));
+            return Err(format!(
+                "'{text}': a variable's name, procname_uid, nodelocal, session or disable is expected"
+            ));
         }
         self.enabled.set(text != "disable");
         *self.var.borrow_mut() = text.to_owned();
@@ -129,7 +132,9 @@ impl Jobids {
         while let Some(char) = chars.next() {
             let code = if char == '%' { chars.next().unwrap_or(' ') } else { '%' };
             if !"egHhjpu%".contains(code) {
-                return Err(format!("'{text}': %{code} is no code; %e %g %h %H %j %p %u and %% are"));
+                return Err(format!(
+                    "'{text}': %{code} is no code; %e %g %h %H %j %p %u and %% are"
+                ));
             }
         }
         *self.name.borrow_mut() = text.to_owned();
@@ -171,7 +176,9 @@ impl Jobids {
             "session" if !self.session.borrow().is_empty() => self.session(),
             "session" => expand(&self.name.borrow(), header, process, ""),
             var => match process.variable(header.pid, var).filter(|value| !value.is_empty()) {
-                Some(value) if self.name.borrow().contains("%j") => expand(&self.name.borrow(), header, process, &value),
+                Some(value) if self.name.borrow().contains("%j") => {
+                    expand(&self.name.borrow(), header, process, &value)
+                }
                 Some(value) => value,
                 None => expand(&self.name.borrow(), header, process, ""),
             },
@@ -203,8 +210,8 @@ fn expand(text: &str, header: &Header, process: &impl Process, job: &str) -> Str
     out
 }
 
-/// At most [`JOBID_BYTES_MAX`] bytes of whole characters; blanks and control characters, which would break lists of
-/// labels, become `?`.
+/// At most [`JOBID_BYTES_MAX`] bytes of whole characters; blanks and control characters, which
+/// would break lists of labels, become `?`.
 fn wire_label(text: &str) -> [u8; 32] {
     let mut label = [0; 32];
     let mut len = 0;

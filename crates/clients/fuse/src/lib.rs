@@ -8,12 +8,14 @@
 //!                          | jobid    labels of the callers' jobs
 //! ```
 //!
-//! - The kernel is allowed to believe nothing between calls: entries and attributes are valid for no time, files are
-//!   opened for direct I/O. What one client did is seen by the next call on any other.
-//! - Permissions are checked twice: by the kernel (`default_permissions`, ACLs) and, bindingly, by the servers.
+//! - The kernel is allowed to believe nothing between calls: entries and attributes are valid for
+//!   no time, files are opened for direct I/O. What one client did is seen by the next call on any
+//!   other.
+//! - Permissions are checked twice: by the kernel (`default_permissions`, ACLs) and, bindingly, by
+//!   the servers.
 //! - No request blocks another: each is a future of the one thread.
-//! - A caller that is killed gets out although a server is away; what it had asked for is finished behind its back
-//!   and undone where it would leak (an open handle, a node reference).
+//! - A caller that is killed gets out although a server is away; what it had asked for is finished
+//!   behind its back and undone where it would leak (an open handle, a node reference).
 //!
 //! Lustre: `llite`.
 

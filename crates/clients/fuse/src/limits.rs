@@ -2,29 +2,33 @@
 
 use types::Span;
 
-/// What the kernel may take too long to stop believing: it counts in ticks of at most 10 ms and rounds up twice, and it may be
-/// late to read an answer.
+/// What the kernel may take too long to stop believing: it counts in ticks of at most 10 ms and
+/// rounds up twice, and it may be late to read an answer.
 pub(crate) const KERNEL_SLACK: Span = Span::millis(30);
 
-/// How long a thread's supplementary groups are believed. A process that changes its groups changes its user id with
-/// them as a rule, and that is part of the key; so this bounds only what a change of the groups alone can miss.
+/// How long a thread's supplementary groups are believed. A process that changes its groups changes
+/// its user id with them as a rule, and that is part of the key; so this bounds only what a change
+/// of the groups alone can miss.
 pub(crate) const GROUPS_AGE: Span = Span::millis(100);
 
-/// How long a process's job label is believed. An environment does not change once a process runs; a process id may come
-/// to another process, and this bounds how long that one is taken for the old.
+/// How long a process's job label is believed. An environment does not change once a process runs;
+/// a process id may come to another process, and this bounds how long that one is taken for the
+/// old.
 pub(crate) const JOBID_AGE: Span = Span::secs(1);
 
 /// Callers whose groups and job labels are remembered; all are forgotten when there are more.
 pub(crate) const CALLERS_MAX: usize = 1_024;
 
-/// Bytes of directory entries fetched at once: some thousands, so that a directory costs few round trips.
+/// Bytes of directory entries fetched at once: some thousands, so that a directory costs few round
+/// trips.
 pub(crate) const DIR_PAGE_BYTES: u32 = 1 << 20;
 
-/// How often a caller that got a signal, yet goes on waiting, is looked at again for one that kills it. The kernel
-/// tells only of the first.
+/// How often a caller that got a signal, yet goes on waiting, is looked at again for one that kills
+/// it. The kernel tells only of the first.
 pub(crate) const KILL_POLL: Span = Span::millis(100);
 
-/// Preferred I/O size of files as `stat` shows it: a default stripe, so that tools that heed it ask for whole ones.
+/// Preferred I/O size of files as `stat` shows it: a default stripe, so that tools that heed it ask
+/// for whole ones.
 pub(crate) const FILE_BLOCK_BYTES: u32 = 1 << 20;
 
 /// The same for anything else.

@@ -46,7 +46,8 @@ pub struct FuseOptions {
     pub sync: bool,
     /// How access times are kept, for the mount table; the client keeps them.
     pub atime: fusedev::MountFlags,
-    /// Entries come with attributes. They are valid for no time, so this helps only programs that read the raw stream.
+    /// Entries come with attributes. They are valid for no time, so this helps only programs that
+    /// read the raw stream.
     pub readdirplus: bool,
     /// Detach the mount if this process dies.
     pub holder: bool,
@@ -94,7 +95,8 @@ impl FuseOptions {
             | cap::EXPORT_SUPPORT
             | cap::HANDLE_KILLPRIV_V2
             | cap::DIRECT_IO_ALLOW_MMAP
-            // For the mounts whose files go through the page cache: pages of a file that changed are dropped.
+            // For the mounts whose files go through the page cache: pages of a file that changed
+            // are dropped.
             | cap::AUTO_INVAL_DATA;
         if self.readdirplus {
             want |= cap::DO_READDIRPLUS | cap::READDIRPLUS_AUTO;
@@ -157,7 +159,8 @@ impl Ended {
     }
 }
 
-/// Mounts, and serves from now on. The caller keeps the client and unmounts it after [`Mounted::unmount`].
+/// Mounts, and serves from now on. The caller keeps the client and unmounts it after
+/// [`Mounted::unmount`].
 ///
 /// # Errors
 /// The kernel refused, or `fusermount3` did.
@@ -193,7 +196,8 @@ impl Mounted {
         self.session.info()
     }
 
-    /// Completes when the mount has been taken away, by whomever, and what was under way is finished.
+    /// Completes when the mount has been taken away, by whomever, and what was under way is
+    /// finished.
     ///
     /// # Errors
     /// The device failed.
@@ -203,7 +207,8 @@ impl Mounted {
         outcome
     }
 
-    /// Takes the mount away. Those who still use it have a moment to finish; then they get ENOTCONN.
+    /// Takes the mount away. Those who still use it have a moment to finish; then they get
+    /// ENOTCONN.
     ///
     /// # Errors
     /// It could not be unmounted, or the device failed.

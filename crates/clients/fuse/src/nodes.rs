@@ -2,8 +2,10 @@
 //!
 //! Invariants
 //! - A FID that the kernel knows has exactly one node id.
-//! - A node id is never given twice in the life of a mount, so the kernel can never mistake one file for another.
-//! - A node lives while the kernel holds references to it: each entry it is told counts one, FORGET takes them back.
+//! - A node id is never given twice in the life of a mount, so the kernel can never mistake one
+//!   file for another.
+//! - A node lives while the kernel holds references to it: each entry it is told counts one, FORGET
+//!   takes them back.
 //! - The root is always there.
 
 use std::collections::BTreeMap;
@@ -24,8 +26,8 @@ pub(crate) struct Node {
 pub(crate) struct Nodes {
     by_id: BTreeMap<u64, Node>,
     by_fid: BTreeMap<Fid, u64>,
-    /// What directories and symbolic links looked like last: `fstat` of a directory that is open and removed shows it, and
-    /// whether a read changes an access time depends on it.
+    /// What directories and symbolic links looked like last: `fstat` of a directory that is open
+    /// and removed shows it, and whether a read changes an access time depends on it.
     seen: BTreeMap<u64, Attr>,
     last: u64,
 }
@@ -59,7 +61,11 @@ impl Nodes {
 
     /// Attributes of a directory or symbolic link that the kernel knows came.
     pub(crate) fn saw_times(&mut self, attr: &Attr) {
-        if let Some(id) = self.by_fid.get(&attr.fid()).filter(|_| matches!(attr.file_type(), libc::S_IFDIR | libc::S_IFLNK)) {
+        if let Some(id) = self
+            .by_fid
+            .get(&attr.fid())
+            .filter(|_| matches!(attr.file_type(), libc::S_IFDIR | libc::S_IFLNK))
+        {
             self.seen.insert(*id, *attr);
         }
     }

@@ -1,6 +1,8 @@
-//! The kernel's FUSE structures and constants, protocol 7.31 to 7.45, as `include/uapi/linux/fuse.h` lays them out.
+//! The kernel's FUSE structures and constants, protocol 7.31 to 7.45, as
+//! `include/uapi/linux/fuse.h` lays them out.
 //!
-//! Host byte order, every structure padded to eight bytes. Sizes are checked in the tests against the header's.
+//! Host byte order, every structure padded to eight bytes. Sizes are checked in the tests against
+//! the header's.
 
 #![allow(missing_docs, reason = "the names are the kernel's own; its header is the documentation")]
 
@@ -332,7 +334,11 @@ mod tests {
             ("fuse_notify_inval_entry_out", size_of::<NotifyInvalEntryOut>(), 16),
             ("fuse_uring_ent_in_out", size_of::<UringEntInOut>(), 32),
             ("fuse_uring_req_header", size_of::<UringReqHeader>(), 288),
-            ("fuse_uring_req_header.ring_ent_in_out", std::mem::offset_of!(UringReqHeader, ent), 256),
+            (
+                "fuse_uring_req_header.ring_ent_in_out",
+                std::mem::offset_of!(UringReqHeader, ent),
+                256,
+            ),
             ("fuse_uring_cmd_req", size_of::<UringCmdReq>(), 24),
         ];
         for (name, ours, kernels) in sizes {

@@ -1,8 +1,8 @@
 //! What `/proc` tells of the thread that waits for an answer.
 
-/// Whether a signal that kills waits for this thread, or the thread is gone. The kernel marks every thread of a
-/// process that a signal will end with SIGKILL, whatever the signal was. A caller in another PID namespace cannot be
-/// looked up and counts as living.
+/// Whether a signal that kills waits for this thread, or the thread is gone. The kernel marks every
+/// thread of a process that a signal will end with SIGKILL, whatever the signal was. A caller in
+/// another PID namespace cannot be looked up and counts as living.
 #[must_use]
 pub fn fatal_signal_pending(pid: u32) -> bool {
     const SIGKILL_BIT: u64 = 1 << 8;
@@ -26,7 +26,8 @@ pub fn supplementary_groups(pid: u32) -> Vec<u32> {
     if pid == 0 {
         return Vec::new();
     }
-    std::fs::read_to_string(format!("/proc/{pid}/status")).map_or_else(|_| Vec::new(), |status| groups_of(&status))
+    std::fs::read_to_string(format!("/proc/{pid}/status"))
+        .map_or_else(|_| Vec::new(), |status| groups_of(&status))
 }
 
 fn groups_of(status: &str) -> Vec<u32> {
@@ -37,17 +38,20 @@ fn groups_of(status: &str) -> Vec<u32> {
 /// Bytes of an environment that are looked through.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
 
-/// A variable of a process's environment as it was when the process began; none where it cannot be looked up.
+/// A variable of a process's environment as it was when the process began; none where it cannot be
+/// looked up.
 #[must_use]
 pub fn environment(pid: u32, name: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(format!("/proc/{pid}/environ")).ok()?;
-    std::io::Read::read_to_end(&mut std::io::Read::take(file, ENVIRONMENT_BYTES_MAX), &mut bytes).ok()?;
+    std::io::Read::read_to_end(&mut std::io::Read::take(file, ENVIRONMENT_BYTES_MAX), &mut bytes)
+        .ok()?;
     variable_of(&bytes, name)
 }
 
 fn variable_of(environment: &[u8], name: &str) -> Option<String> {
-    let value = |line: &[u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
+    let value =
+        |line: &[u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
     let value = environment.split(|byte| *byte == 0).find_map(value)?;
     Some(String::from_utf8_lossy(&value).into_owned())
 }
@@ -62,7 +66,8 @@ pub fn command(pid: u32) -> String {
 /// This node's name.
 #[must_use]
 pub fn hostname() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| String::new(), |name| name.trim_end().to_owned())
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| String::new(), |name| name.trim_end().to_owned())
 }
 
 #[cfg(test)]

@@ -29,7 +29,11 @@ pub(crate) enum Got {
 
 impl Device {
     pub(crate) fn open() -> io::Result<Device> {
-        let fd = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+        let fd = rustix::fs::open(
+            "/dev/fuse",
+            OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK,
+            Mode::empty(),
+        )?;
         Ok(Device { fd })
     }
 
@@ -43,9 +47,12 @@ impl Device {
     /// Another descriptor of the same mount, with its own list of requests being worked on.
     pub(crate) fn clone_of(&self) -> io::Result<Device> {
         let clone = Device::open()?;
-        let mut master = u32::try_from(self.fd.as_raw_fd()).expect("an open descriptor is not negative");
-        // SAFETY: both descriptors are open, and the kernel reads a u32 through the pointer, which outlives the call.
-        let result = unsafe { libc::ioctl(clone.fd.as_raw_fd(), FUSE_DEV_IOC_CLONE, &raw mut master) };
+        let mut master =
+            u32::try_from(self.fd.as_raw_fd()).expect("an open descriptor is not negative");
+        // SAFETY: both descriptors are open, and the kernel reads a u32 through the pointer, which
+        // outlives the call.
+        let result =
+            unsafe { libc::ioctl(clone.fd.as_raw_fd(), FUSE_DEV_IOC_CLONE, &raw mut master) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(clone) }
     }
 
@@ -83,7 +90,8 @@ impl Device {
     }
 
     fn reply_error(&self, unique: u64, errno: Errno) -> Result<(), Os> {
-        let header = abi::OutHeader { len: size_of::<abi::OutHeader>() as u32, error: -errno.raw(), unique };
+        let header =
+            abi::OutHeader { len: size_of::<abi::OutHeader>() as u32, error: -errno.raw(), unique };
         rustix::io::write(&self.fd, header.as_bytes()).map(|_| ())
     }
 
@@ -95,20 +103,29 @@ impl Device {
         }
         let mut len = size_of::<abi::OutHeader>();
         body.parts(|part| len += part.len());
-        let header = abi::OutHeader { len: u32::try_from(len).map_err(|_| Os::INVAL)?, error: 0, unique };
+        let header =
+            abi::OutHeader { len: u32::try_from(len).map_err(|_| Os::INVAL)?, error: 0, unique };
         self.send(header.as_bytes(), |each| body.parts(each))
     }
 
     /// A message of our own accord.
     pub(crate) fn notify(&self, code: i32, parts: &[&[u8]]) -> io::Result<()> {
         let len = size_of::<abi::OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
-        let header = abi::OutHeader { len: u32::try_from(len).map_err(io::Error::other)?, error: code, unique: 0 };
+        let header = abi::OutHeader {
+            len: u32::try_from(len).map_err(io::Error::other)?,
+            error: code,
+            unique: 0,
+        };
         self.send(header.as_bytes(), |each| parts.iter().for_each(|part| each(part)))?;
         Ok(())
     }
 
     /// Header and parts in one call; the device takes a message whole or not at all.
-    fn send<'a>(&self, header: &'a [u8], parts: impl FnOnce(&mut dyn FnMut(&'a [u8]))) -> Result<(), Os> {
+    fn send<'a>(
+        &self,
+        header: &'a [u8],
+        parts: impl FnOnce(&mut dyn FnMut(&'a [u8])),
+    ) -> Result<(), Os> {
         let mut few = [IoSlice::new(header), IoSlice::new(&[]), IoSlice::new(&[])];
         let mut many = Vec::new();
         let mut count = 1;

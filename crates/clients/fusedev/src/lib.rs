@@ -1,4 +1,5 @@
-//! The kernel's FUSE protocol, on `/dev/fuse` or over io_uring: mount, negotiate, take requests, give answers.
+//! The kernel's FUSE protocol, on `/dev/fuse` or over io_uring: mount, negotiate, take requests,
+//! give answers.
 //!
 //! ```text
 //!  kernel --- /dev/fuse --- Session::serve --- Handler::handle(Request) --- Replier::reply
@@ -8,15 +9,19 @@
 //! ```
 //!
 //! - [`Session::mount`] mounts and negotiates; [`Session::serve`] runs until the mount is gone.
-//! - A request is decoded, handed over and run to its first await on the thread that read it; only what must wait
-//!   becomes a task.
+//! - A request is decoded, handed over and run to its first await on the thread that read it; only
+//!   what must wait becomes a task.
 //! - Every request is answered exactly once: a [`Replier`] that is dropped unanswered answers EIO.
-//! - An interrupt (a signal for the waiting caller) is told through [`Replier::interrupted`]; the handler decides.
+//! - An interrupt (a signal for the waiting caller) is told through [`Replier::interrupted`]; the
+//!   handler decides.
 //!
 //! This crate touches the operating system and needs a tokio `LocalSet`; nothing here knows Nacre.
 
 #![warn(missing_docs)]
-#![allow(unsafe_code, reason = "fork, ioctl, rings and descriptors passed between processes have no safe interface")]
+#![allow(
+    unsafe_code,
+    reason = "fork, ioctl, rings and descriptors passed between processes have no safe interface"
+)]
 
 pub mod abi;
 mod caller;

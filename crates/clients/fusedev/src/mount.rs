@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::mount::{MountFlags, UnmountFlags};
-use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
 
 use crate::abi::cap;
 use crate::device::Device;
@@ -45,7 +47,8 @@ pub struct MountOptions {
     pub no_exec: bool,
     /// Every write is durable when it returns.
     pub sync: bool,
-    /// How access times are kept, for the mount table: NOATIME, NODIRATIME, STRICTATIME. The kernel keeps none of FUSE's.
+    /// How access times are kept, for the mount table: NOATIME, NODIRATIME, STRICTATIME. The kernel
+    /// keeps none of FUSE's.
     pub atime: MountFlags,
     /// Longest write in one request, bytes; the kernel's limit of pages may lower it.
     pub max_write: u32,
@@ -84,7 +87,11 @@ impl MountOptions {
             max_background: 512,
             clones: 1,
             transport: Transport::Auto,
-            want: cap::ASYNC_READ | cap::BIG_WRITES | cap::MAX_PAGES | cap::PARALLEL_DIROPS | cap::ASYNC_DIO,
+            want: cap::ASYNC_READ
+                | cap::BIG_WRITES
+                | cap::MAX_PAGES
+                | cap::PARALLEL_DIROPS
+                | cap::ASYNC_DIO,
             mask: 0,
             holder: true,
         }
@@ -93,7 +100,11 @@ impl MountOptions {
 
 /// Mounts; the device has the kernel's INIT waiting.
 pub(crate) fn mount(options: &MountOptions) -> io::Result<Device> {
-    if rustix::process::geteuid().is_root() { mount_directly(options) } else { mount_with_helper(options) }
+    if rustix::process::geteuid().is_root() {
+        mount_directly(options)
+    } else {
+        mount_with_helper(options)
+    }
 }
 
 fn mount_directly(options: &MountOptions) -> io::Result<Device> {
@@ -112,12 +123,23 @@ fn mount_directly(options: &MountOptions) -> io::Result<Device> {
     flags.set(MountFlags::NOEXEC, options.no_exec);
     flags.set(MountFlags::SYNCHRONOUS, options.sync);
     let data = CString::new(data)?;
-    rustix::mount::mount(options.source.as_str(), &options.mountpoint, "fuse.nacre", flags, Some(data.as_c_str()))?;
+    rustix::mount::mount(
+        options.source.as_str(),
+        &options.mountpoint,
+        "fuse.nacre",
+        flags,
+        Some(data.as_c_str()),
+    )?;
     Ok(device)
 }
 
 fn mount_with_helper(options: &MountOptions) -> io::Result<Device> {
-    let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     let mut words = vec![format!("fsname={}", options.source), "subtype=nacre".to_owned()];
     for (on, word) in [
         (options.default_permissions, "default_permissions"),
@@ -150,7 +172,12 @@ fn receive_fd(socket: &OwnedFd) -> io::Result<OwnedFd> {
     let mut byte = [0_u8; 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    rustix::net::recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
     control
         .drain()
         .find_map(|message| match message {
@@ -168,6 +195,14 @@ pub fn unmount_detached(mountpoint: &Path) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         return Ok(rustix::mount::unmount(mountpoint, UnmountFlags::DETACH)?);
     }
-    let status = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(mountpoint).stdin(Stdio::null()).status()?;
-    if status.success() { Ok(()) } else { Err(io::Error::other(format!("fusermount3 could not unmount: {status}"))) }
+    let status = Command::new("fusermount3")
+        .args(["-u", "-z", "--"])
+        .arg(mountpoint)
+        .stdin(Stdio::null())
+        .status()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("fusermount3 could not unmount: {status}")))
+    }
 }

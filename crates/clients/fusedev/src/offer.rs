@@ -9,8 +9,8 @@ use rustix::fs::FlockOperation;
 /// Whether the kernel offers io_uring to new mounts.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// While it lives, new mounts are offered io_uring; afterwards the parameter is what it was. One at a time on a
-/// machine: others wait. A mount that has begun keeps its transport.
+/// While it lives, new mounts are offered io_uring; afterwards the parameter is what it was. One at
+/// a time on a machine: others wait. A mount that has begun keeps its transport.
 pub struct UringOffer {
     file: File,
     before: String,

@@ -1,5 +1,5 @@
-//! What the kernel asks, decoded. Decoding never panics and never copies payload: names and data are slices of the
-//! message's own buffer.
+//! What the kernel asks, decoded. Decoding never panics and never copies payload: names and data
+//! are slices of the message's own buffer.
 
 use bytes::Bytes;
 use zerocopy::FromBytes;
@@ -44,7 +44,8 @@ pub enum DecodeError {
     },
 }
 
-/// An operation with its arguments; `Header::nodeid` is the node, or the directory where there is a name.
+/// An operation with its arguments; `Header::nodeid` is the node, or the directory where there is a
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields have the protocol's own names")]
 pub enum Op {
@@ -146,7 +147,14 @@ pub fn decode(message: &Bytes) -> Result<(Header, Op), DecodeError> {
     if raw.len as usize != message.len() {
         return Err(short(raw.len));
     }
-    let header = Header { opcode: raw.opcode, unique: raw.unique, nodeid: raw.nodeid, uid: raw.uid, gid: raw.gid, pid: raw.pid };
+    let header = Header {
+        opcode: raw.opcode,
+        unique: raw.unique,
+        nodeid: raw.nodeid,
+        uid: raw.uid,
+        gid: raw.gid,
+        pid: raw.pid,
+    };
     let bad = DecodeError::Arguments { header, opcode: raw.opcode };
     // Extensions follow the arguments; none is asked for, so none is read.
     let end = message.len().checked_sub(usize::from(raw.total_extlen) * 8);
@@ -196,7 +204,12 @@ impl Args {
             opcode::SYMLINK => Op::Symlink { name: self.name()?, target: self.name()? },
             opcode::MKNOD => {
                 let args: abi::MknodIn = self.take()?;
-                Op::Mknod { name: self.name()?, mode: args.mode, rdev: args.rdev, umask: args.umask }
+                Op::Mknod {
+                    name: self.name()?,
+                    mode: args.mode,
+                    rdev: args.rdev,
+                    umask: args.umask,
+                }
             }
             opcode::MKDIR => {
                 let args: abi::MkdirIn = self.take()?;
@@ -206,11 +219,21 @@ impl Args {
             opcode::RMDIR => Op::Rmdir { name: self.name()? },
             opcode::RENAME => {
                 let args: abi::RenameIn = self.take()?;
-                Op::Rename { name: self.name()?, newdir: args.newdir, newname: self.name()?, flags: 0 }
+                Op::Rename {
+                    name: self.name()?,
+                    newdir: args.newdir,
+                    newname: self.name()?,
+                    flags: 0,
+                }
             }
             opcode::RENAME2 => {
                 let args: abi::Rename2In = self.take()?;
-                Op::Rename { name: self.name()?, newdir: args.newdir, newname: self.name()?, flags: args.flags }
+                Op::Rename {
+                    name: self.name()?,
+                    newdir: args.newdir,
+                    newname: self.name()?,
+                    flags: args.flags,
+                }
             }
             opcode::LINK => {
                 let args: abi::LinkIn = self.take()?;
@@ -222,7 +245,11 @@ impl Args {
             }
             opcode::SETXATTR => {
                 let args: abi::SetxattrIn = self.take()?;
-                Op::Setxattr { name: self.name()?, value: self.bytes(args.size)?, flags: args.flags }
+                Op::Setxattr {
+                    name: self.name()?,
+                    value: self.bytes(args.size)?,
+                    flags: args.flags,
+                }
             }
             opcode::GETXATTR => {
                 let args: abi::GetxattrIn = self.take()?;
@@ -240,7 +267,9 @@ impl Args {
             opcode::OPEN => Op::Open(self.take()?),
             opcode::OPENDIR => Op::Opendir(self.take()?),
             opcode::READ => Op::Read(self.take()?),
-            opcode::READDIR | opcode::READDIRPLUS => Op::Readdir { args: self.take()?, plus: code == opcode::READDIRPLUS },
+            opcode::READDIR | opcode::READDIRPLUS => {
+                Op::Readdir { args: self.take()?, plus: code == opcode::READDIRPLUS }
+            }
             opcode::WRITE => {
                 let args: abi::WriteIn = self.take()?;
                 Op::Write { args, data: self.bytes(args.size)? }
@@ -251,7 +280,11 @@ impl Args {
             opcode::FSYNC | opcode::FSYNCDIR => {
                 let args: abi::FsyncIn = self.take()?;
                 let (fh, datasync) = (args.fh, args.fsync_flags & abi::FSYNC_FDATASYNC != 0);
-                if code == opcode::FSYNC { Op::Fsync { fh, datasync } } else { Op::Fsyncdir { fh, datasync } }
+                if code == opcode::FSYNC {
+                    Op::Fsync { fh, datasync }
+                } else {
+                    Op::Fsyncdir { fh, datasync }
+                }
             }
             opcode::FLUSH => {
                 let args: abi::FlushIn = self.take()?;
@@ -262,7 +295,9 @@ impl Args {
                 Op::Init { args, flags2: self.take::<abi::InitInExt>().map_or(0, |ext| ext.flags2) }
             }
             opcode::GETLK => Op::Getlk(self.take()?),
-            opcode::SETLK | opcode::SETLKW => Op::Setlk { args: self.take()?, wait: code == opcode::SETLKW },
+            opcode::SETLK | opcode::SETLKW => {
+                Op::Setlk { args: self.take()?, wait: code == opcode::SETLKW }
+            }
             opcode::ACCESS => Op::Access { mask: self.take::<abi::AccessIn>()?.mask },
             opcode::INTERRUPT => Op::Interrupt { unique: self.take::<abi::InterruptIn>()?.unique },
             opcode::DESTROY => Op::Destroy,
@@ -291,7 +326,8 @@ impl Args {
 
     fn batch_forget(&mut self) -> Option<Op> {
         let args: abi::BatchForgetIn = self.take()?;
-        // The count is the sender's word: what the message cannot hold is refused before anything is reserved.
+        // The count is the sender's word: what the message cannot hold is refused before anything
+        // is reserved.
         if args.count as usize > self.rest.len() / size_of::<abi::ForgetOne>() {
             return None;
         }
@@ -326,7 +362,10 @@ mod tests {
     fn names_end_at_their_nul() {
         let name = |text: &'static str| Bytes::from_static(text.as_bytes());
         assert_eq!(op(opcode::LOOKUP, b"file\0"), Ok(Op::Lookup { name: name("file") }));
-        assert_eq!(op(opcode::SYMLINK, b"n\0target\0"), Ok(Op::Symlink { name: name("n"), target: name("target") }));
+        assert_eq!(
+            op(opcode::SYMLINK, b"n\0target\0"),
+            Ok(Op::Symlink { name: name("n"), target: name("target") })
+        );
         assert!(op(opcode::LOOKUP, b"no end").is_err());
     }
 
@@ -334,7 +373,9 @@ mod tests {
     fn written_data_is_a_slice_of_the_message() {
         let args = abi::WriteIn { size: 3, offset: 9, ..Default::default() };
         let whole = message(opcode::WRITE, &[args.as_bytes(), b"abc"].concat());
-        let (_, Op::Write { data, .. }) = decode(&whole).expect("well formed") else { panic!("a write") };
+        let (_, Op::Write { data, .. }) = decode(&whole).expect("well formed") else {
+            panic!("a write")
+        };
         assert_eq!(data.as_ptr(), whole[80..].as_ptr());
         let long = abi::WriteIn { size: 4, ..args };
         assert!(op(opcode::WRITE, &[long.as_bytes(), b"abc"].concat()).is_err());

@@ -1,14 +1,16 @@
-//! Request buffers: large ones are lent out with the data of a write inside and come back when the last slice of it
-//! is dropped, on whichever thread that happens.
+//! Request buffers: large ones are lent out with the data of a write inside and come back when the
+//! last slice of it is dropped, on whichever thread that happens.
 
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-/// Buffers kept for reuse: a write of 64 MiB in flight keeps its buffers, more than that is given back to the allocator.
+/// Buffers kept for reuse: a write of 64 MiB in flight keeps its buffers, more than that is given
+/// back to the allocator.
 const FREE_MAX: usize = 64;
-/// Messages of less than this part of a buffer are copied. Writes are kept until they are durable: those of 32 KiB would each
-/// hold a mebibyte for a second, and new buffers have new pages, which cost more to clear than the copy.
+/// Messages of less than this part of a buffer are copied. Writes are kept until they are durable:
+/// those of 32 KiB would each hold a mebibyte for a second, and new buffers have new pages, which
+/// cost more to clear than the copy.
 const LEND_FROM: usize = 8;
 
 #[derive(Clone)]
@@ -37,7 +39,8 @@ impl Pool {
         Bytes::from_owner(Lent { buffer: lent, len, pool: self.clone() })
     }
 
-    /// A message that is copied, into a lent buffer where it is large: for bytes whose place is needed again at once.
+    /// A message that is copied, into a lent buffer where it is large: for bytes whose place is
+    /// needed again at once.
     pub(crate) fn copied(&self, message: &[u8]) -> Bytes {
         if self.is_small(message.len()) || message.len() > self.size {
             return Bytes::copy_from_slice(message);

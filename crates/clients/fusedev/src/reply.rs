@@ -85,7 +85,8 @@ impl DirBuf {
         DirBuf { bytes: Vec::with_capacity(size.min(128 << 10)), size }
     }
 
-    /// Adds an entry; `false` where it does not fit any more. `off` resumes behind it, `kind` is `mode >> 12`.
+    /// Adds an entry; `false` where it does not fit any more. `off` resumes behind it, `kind` is
+    /// `mode >> 12`.
     #[must_use]
     pub fn push(&mut self, ino: u64, off: u64, kind: u32, name: &[u8]) -> bool {
         self.push_parts(&[], ino, off, kind, name)
@@ -93,7 +94,14 @@ impl DirBuf {
 
     /// Adds an entry with attributes.
     #[must_use]
-    pub fn push_plus(&mut self, entry: &abi::EntryOut, ino: u64, off: u64, kind: u32, name: &[u8]) -> bool {
+    pub fn push_plus(
+        &mut self,
+        entry: &abi::EntryOut,
+        ino: u64,
+        off: u64,
+        kind: u32,
+        name: &[u8],
+    ) -> bool {
         self.push_parts(entry.as_bytes(), ino, off, kind, name)
     }
 
@@ -101,7 +109,8 @@ impl DirBuf {
     #[must_use]
     pub fn fits(&self, plus: bool, name_len: usize) -> bool {
         let front = if plus { size_of::<abi::EntryOut>() } else { 0 };
-        self.bytes.len() + (front + size_of::<abi::Dirent>() + name_len).next_multiple_of(8) <= self.size
+        self.bytes.len() + (front + size_of::<abi::Dirent>() + name_len).next_multiple_of(8)
+            <= self.size
     }
 
     /// Whether nothing was added.

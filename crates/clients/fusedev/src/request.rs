@@ -11,7 +11,8 @@ use crate::op::{Header, Op};
 use crate::reply::Reply;
 use crate::way::Way;
 
-/// Interrupts remembered for requests not seen yet; beyond this the oldest is forgotten, which was answered long ago.
+/// Interrupts remembered for requests not seen yet; beyond this the oldest is forgotten, which was
+/// answered long ago.
 const EARLY_MAX: usize = 256;
 
 /// Requests that wait, by number, so that an interrupt finds them.
@@ -24,8 +25,8 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// A signal came for the caller of `unique`. One that was answered meanwhile is nobody's; one that is still to come
-    /// is remembered, since a ring and the device keep no order between them.
+    /// A signal came for the caller of `unique`. One that was answered meanwhile is nobody's; one
+    /// that is still to come is remembered, since a ring and the device keep no order between them.
     pub(crate) fn interrupt(&self, unique: u64) {
         let slot = self.waiting.borrow().get(&unique).cloned();
         if let Some(slot) = slot {
@@ -102,8 +103,8 @@ impl Replier {
         self.slot.answered.get()
     }
 
-    /// Completes when a signal comes for the waiting caller, at once if one has come. Any signal: whether it kills
-    /// tells [`fatal_signal_pending`].
+    /// Completes when a signal comes for the waiting caller, at once if one has come. Any signal:
+    /// whether it kills tells [`fatal_signal_pending`].
     pub async fn interrupted(&self) {
         while !self.slot.interrupted.get() {
             self.slot.notify.notified().await;

@@ -6,7 +6,8 @@ use std::path::Path;
 const LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
 /// What every kernel gives.
 const REQUEST_BYTES_MIN: u32 = 1 << 20;
-/// More brings nothing: the data of a request is split into RPCs of 1 MiB, and four are enough to be under way.
+/// More brings nothing: the data of a request is split into RPCs of 1 MiB, and four are enough to
+/// be under way.
 const REQUEST_BYTES_MAX: u32 = 4 << 20;
 
 /// Bytes of data in one request.

@@ -42,7 +42,8 @@ const PAGES_DEFAULT: u32 = 32;
 
 /// What serves the requests.
 pub trait Handler: 'static {
-    /// Answers `request` through its replier, now or after awaits. Polled at once, on the thread that read it.
+    /// Answers `request` through its replier, now or after awaits. Polled at once, on the thread
+    /// that read it.
     fn handle(self: Rc<Self>, request: Request) -> LocalFuture;
 
     /// The kernel has dropped `nlookup` references to a node. Nothing to answer.
@@ -136,7 +137,8 @@ impl Session {
     }
 
     fn start(device: Device, options: &MountOptions) -> io::Result<Session> {
-        let holder = if options.holder { Some(Holder::start(&device, &options.mountpoint)?) } else { None };
+        let holder =
+            if options.holder { Some(Holder::start(&device, &options.mountpoint)?) } else { None };
         let info = negotiate(&device, options)?;
         if options.transport == Transport::Uring && info.transport() != Transport::Uring {
             let text = "the kernel offers no FUSE over io_uring (/sys/module/fuse/parameters/enable_uring)";
@@ -189,7 +191,11 @@ impl Session {
             pool: pool.clone(),
             stop: self.stop.clone(),
         };
-        let mut takers: Vec<_> = self.devices.iter().map(|device| tokio::task::spawn_local(taker(device).read())).collect();
+        let mut takers: Vec<_> = self
+            .devices
+            .iter()
+            .map(|device| tokio::task::spawn_local(taker(device).read()))
+            .collect();
         if self.info.transport() == Transport::Uring {
             let ring = Rc::new(Ring::start(&self.devices[0], self.info.payload_size())?);
             takers.push(tokio::task::spawn_local(taker(&self.devices[0]).turns(ring)));
@@ -224,8 +230,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends [`Session::serve`] although somebody still uses the mount. When the session is dropped, what they do there
-    /// fails with ENOTCONN.
+    /// Ends [`Session::serve`] although somebody still uses the mount. When the session is dropped,
+    /// what they do there fails with ENOTCONN.
     pub fn abort(&self) {
         self.stop.told.set(true);
         self.stop.notify.notify_waiters();
@@ -248,14 +254,16 @@ impl Drop for Session {
 
 /// Tells the kernel what it must not believe any more.
 ///
-/// Never from inside a handler whose own request holds the directory or the pages concerned: the kernel waits for it.
+/// Never from inside a handler whose own request holds the directory or the pages concerned: the
+/// kernel waits for it.
 #[derive(Clone)]
 pub struct Notifier {
     device: Rc<Device>,
 }
 
 impl Notifier {
-    /// Attributes of a node, and its pages in `[offset, offset + len)` where `offset` is not negative.
+    /// Attributes of a node, and its pages in `[offset, offset + len)` where `offset` is not
+    /// negative.
     ///
     /// # Errors
     /// ENOENT: the kernel does not know it, which is as good.
@@ -344,7 +352,10 @@ impl Taker {
                 if turn.requests.is_empty() {
                     break;
                 }
-                let to = follow.turn(turn.requests.iter().map(|brought| brought.queue), self.flights.count() != 0);
+                let to = follow.turn(
+                    turn.requests.iter().map(|brought| brought.queue),
+                    self.flights.count() != 0,
+                );
                 if let Some(affinity) = &affinity {
                     affinity.apply(&to);
                 }
@@ -384,14 +395,18 @@ impl Taker {
             Err(error) => {
                 tracing::error!(%error, "the kernel sent what is no request");
                 match error {
-                    DecodeError::Arguments { header, .. } => way.reply(header.unique, &Err(Errno::EIO)),
+                    DecodeError::Arguments { header, .. } => {
+                        way.reply(header.unique, &Err(Errno::EIO))
+                    }
                     DecodeError::Length { .. } => way.refuse(),
                 }
                 return;
             }
         };
         match op {
-            Op::Forget { forgets } => forgets.iter().for_each(|one| self.handler.forget(one.nodeid, one.nlookup)),
+            Op::Forget { forgets } => {
+                forgets.iter().for_each(|one| self.handler.forget(one.nodeid, one.nlookup))
+            }
             Op::Interrupt { unique } => self.flights.interrupt(unique),
             Op::Destroy => way.reply(header.unique, &Ok(Body::Empty)),
             Op::Init { .. } => way.reply(header.unique, &Err(Errno::EIO)),
@@ -399,7 +414,8 @@ impl Taker {
                 let replier = Replier::new(way.clone(), self.flights.clone(), header.unique);
                 let slot = replier.slot.clone();
                 let mut task = self.handler.clone().handle(Request { header, op, replier });
-                // Most requests either finish here or have sent what they ask others; those go on as a task.
+                // Most requests either finish here or have sent what they ask others; those go on
+                // as a task.
                 if task.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending {
                     self.flights.waits(header.unique, slot);
                     tokio::task::spawn_local(task);
@@ -412,7 +428,8 @@ impl Taker {
 /// Readiness of a descriptor that stays open.
 fn watch(fd: &impl AsFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     let watched = rustix::io::fcntl_dupfd_cloexec(fd, 3)?;
-    // SAFETY: the poller owns this descriptor, nobody else can close it, and it stays open until the poller goes.
+    // SAFETY: the poller owns this descriptor, nobody else can close it, and it stays open until
+    // the poller goes.
     Ok(unsafe { AsyncFd::register_with_interest(watched, interest) }?)
 }
 
@@ -429,7 +446,8 @@ fn negotiate(device: &Device, options: &MountOptions) -> io::Result<InitInfo> {
             Got::Empty => continue,
             Got::Gone => return Err(io::Error::other("unmounted before INIT")),
         };
-        let (header, op) = decode(&Bytes::copy_from_slice(&buffer[..len])).map_err(io::Error::other)?;
+        let (header, op) =
+            decode(&Bytes::copy_from_slice(&buffer[..len])).map_err(io::Error::other)?;
         let Op::Init { args, flags2 } = op else {
             return Err(io::Error::other(format!("operation {} came before INIT", header.opcode)));
         };
@@ -441,7 +459,12 @@ fn negotiate(device: &Device, options: &MountOptions) -> io::Result<InitInfo> {
         }
         if args.major < abi::KERNEL_VERSION || args.minor < abi::KERNEL_MINOR_MIN {
             device.reply(header.unique, &Err(Errno::EPROTO));
-            let text = format!("kernel speaks FUSE {}.{}, 7.{} is needed", args.major, args.minor, abi::KERNEL_MINOR_MIN);
+            let text = format!(
+                "kernel speaks FUSE {}.{}, 7.{} is needed",
+                args.major,
+                args.minor,
+                abi::KERNEL_MINOR_MIN
+            );
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         let (out, info) = answer_init(args, flags2, options);
@@ -466,7 +489,11 @@ fn answer_init(args: abi::InitIn, flags2: u32, options: &MountOptions) -> (abi::
         granted |= cap::INIT_EXT;
     }
     let page = u32::try_from(rustix::param::page_size()).expect("a page is small");
-    let pages = if granted & cap::MAX_PAGES != 0 { (options.max_write / page).clamp(1, 65_535) } else { PAGES_DEFAULT };
+    let pages = if granted & cap::MAX_PAGES != 0 {
+        (options.max_write / page).clamp(1, 65_535)
+    } else {
+        PAGES_DEFAULT
+    };
     let max_write = options.max_write.max(page).min(pages * page);
     let minor = args.minor.min(abi::KERNEL_MINOR_MAX);
     let max_readahead = args.max_readahead.min(options.max_readahead);
@@ -491,7 +518,10 @@ mod tests {
     use super::*;
 
     fn kernel(flags: u64) -> (abi::InitIn, u32) {
-        (abi::InitIn { major: 7, minor: 40, max_readahead: 1 << 17, flags: flags as u32 }, (flags >> 32) as u32)
+        (
+            abi::InitIn { major: 7, minor: 40, max_readahead: 1 << 17, flags: flags as u32 },
+            (flags >> 32) as u32,
+        )
     }
 
     fn negotiated(offered: u64, want: u64, mask: u64) -> InitInfo {
@@ -502,7 +532,8 @@ mod tests {
 
     #[test]
     fn only_what_both_want_and_nobody_masks_is_in_force() {
-        let info = negotiated(cap::POSIX_LOCKS | cap::BIG_WRITES, cap::POSIX_LOCKS | cap::FLOCK_LOCKS, 0);
+        let info =
+            negotiated(cap::POSIX_LOCKS | cap::BIG_WRITES, cap::POSIX_LOCKS | cap::FLOCK_LOCKS, 0);
         assert_eq!(info.capabilities, cap::POSIX_LOCKS);
         assert_eq!(negotiated(u64::MAX, cap::POSIX_LOCKS, cap::POSIX_LOCKS).capabilities, 0);
     }

@@ -1,15 +1,19 @@
-//! Requests over io_uring: an entry brings a request, carries its answer back, and asks for the next, in one call.
+//! Requests over io_uring: an entry brings a request, carries its answer back, and asks for the
+//! next, in one call.
 //!
 //! ```text
 //!  caller on CPU q -> queue q of the kernel -> an entry of q -> Ring::turn -> handler -> Ring::reply -> next turn commits
 //! ```
 //!
-//! - One ring serves the queues of all processors, on the thread that serves the session. The kernel copies a request
-//!   while that thread is inside [`Ring::turn`], so nothing happens behind its back.
-//! - An eventfd wakes the thread; during turns it is silent. Answers given between turns are committed together.
-//! - An entry is taken until its request is answered, and some wait for minutes (locks). So each queue keeps spare
-//!   entries: more are registered when few are left.
-//! - FORGET, INTERRUPT and notifications still go by the device. After an unmount every entry comes back with ENOTCONN.
+//! - One ring serves the queues of all processors, on the thread that serves the session. The
+//!   kernel copies a request while that thread is inside [`Ring::turn`], so nothing happens behind
+//!   its back.
+//! - An eventfd wakes the thread; during turns it is silent. Answers given between turns are
+//!   committed together.
+//! - An entry is taken until its request is answered, and some wait for minutes (locks). So each
+//!   queue keeps spare entries: more are registered when few are left.
+//! - FORGET, INTERRUPT and notifications still go by the device. After an unmount every entry comes
+//!   back with ENOTCONN.
 
 mod entry;
 mod follow;
@@ -37,8 +41,8 @@ use crate::reply::Reply;
 const QUEUE_STEP: usize = 64;
 /// Entries of a queue at most: so many callers of one processor can wait at once.
 const QUEUE_ENTRIES_MAX: usize = 4_096;
-/// Where fewer entries than this are left in a queue, more are registered: a burst between two turns must fit, since a
-/// request that finds none waits until another of its queue is answered.
+/// Where fewer entries than this are left in a queue, more are registered: a burst between two
+/// turns must fit, since a request that finds none waits until another of its queue is answered.
 const QUEUE_SPARE: usize = 32;
 /// Commands handed over in one call; more take several calls.
 const SUBMIT_MAX: u32 = 256;
@@ -103,14 +107,20 @@ pub(crate) fn probe() -> io::Result<()> {
 
 fn build(entries: u32) -> io::Result<Io> {
     let mut builder = IoUring::builder();
-    builder.dontfork().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
+    builder
+        .dontfork()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag()
+        .setup_submit_all();
     builder.build(entries)
 }
 
 /// Processors that there can ever be: the kernel has a queue for each.
 fn processors() -> io::Result<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
-    count_of(text.trim()).ok_or_else(|| io::Error::other(format!("'{}' is no list of processors", text.trim())))
+    count_of(text.trim())
+        .ok_or_else(|| io::Error::other(format!("'{}' is no list of processors", text.trim())))
 }
 
 /// How many numbers a list such as `0-3,8` names.
@@ -123,8 +133,8 @@ fn count_of(list: &str) -> Option<usize> {
 }
 
 impl Ring {
-    /// A ring for a negotiated session, with entries for every queue on their way to the kernel. To be called on the
-    /// thread that serves.
+    /// A ring for a negotiated session, with entries for every queue on their way to the kernel. To
+    /// be called on the thread that serves.
     pub(crate) fn start(device: &Rc<Device>, payload_size: usize) -> io::Result<Ring> {
         let queues = processors()?;
         let io = build(SUBMIT_MAX)?;
@@ -173,7 +183,14 @@ impl Ring {
         Ok(())
     }
 
-    fn command(&self, code: u32, commit_id: u64, queue: u16, id: EntryId, iovecs: Option<&[libc::iovec; 2]>) -> squeue::Entry128 {
+    fn command(
+        &self,
+        code: u32,
+        commit_id: u64,
+        queue: u16,
+        id: EntryId,
+        iovecs: Option<&[libc::iovec; 2]>,
+    ) -> squeue::Entry128 {
         let request = abi::UringCmdReq { flags: 0, commit_id, qid: queue, padding: [0; 6] };
         let mut area = [0; 80];
         area[..request.as_bytes().len()].copy_from_slice(request.as_bytes());
@@ -182,16 +199,19 @@ impl Ring {
         let mut entry = opcode::UringCmd80::new(fd, code).cmd(area).addr(addr).build();
         if iovecs.is_some() {
             const { assert!(size_of::<squeue::Entry128>() == 128) };
-            // SAFETY: the entry is the kernel's submission, 128 bytes, and `len` is a u32 at this offset of it; the
-            // crate has no setter for it.
-            unsafe { (&raw mut entry).cast::<u8>().add(SQE_LEN_OFFSET).cast::<u32>().write(ENTRY_IOVECS) };
+            // SAFETY: the entry is the kernel's submission, 128 bytes, and `len` is a u32 at this
+            // offset of it; the crate has no setter for it.
+            unsafe {
+                (&raw mut entry).cast::<u8>().add(SQE_LEN_OFFSET).cast::<u32>().write(ENTRY_IOVECS)
+            };
         }
         entry.user_data(u64::from(id.0))
     }
 
     fn push(&self, command: &squeue::Entry128) -> io::Result<()> {
         loop {
-            // SAFETY: a command names an open descriptor and an entry whose memory lives as long as the ring.
+            // SAFETY: a command names an open descriptor and an entry whose memory lives as long as
+            // the ring.
             if unsafe { self.io.borrow_mut().submission().push(command) }.is_ok() {
                 return Ok(());
             }
@@ -227,8 +247,9 @@ impl Ring {
         self.io.borrow_mut().completion().enable_eventfd();
         // The kernel marks its work before it looks at the switch; this is the other order.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        // The mark alone says nothing: the kernel queues work, then marks it, and a call between the two has done the work
-        // and leaves a mark that no later call takes away. So the work is done now, and what comes after it wakes us.
+        // The mark alone says nothing: the kernel queues work, then marks it, and a call between
+        // the two has done the work and leaves a mark that no later call takes away. So the work is
+        // done now, and what comes after it wakes us.
         if self.io.borrow_mut().submission().taskrun() {
             self.enter()?;
         }
@@ -241,7 +262,8 @@ impl Ring {
         Ok(idle)
     }
 
-    /// Commits what was answered and takes what has come. Does nothing where there is nothing to do.
+    /// Commits what was answered and takes what has come. Does nothing where there is nothing to
+    /// do.
     pub(crate) fn turn(&self, turn: &mut Turn) -> io::Result<()> {
         turn.requests.clear();
         let due = {
@@ -261,17 +283,20 @@ impl Ring {
         let (mut entries, mut queues) = (self.entries.borrow_mut(), self.queues.borrow_mut());
         for completion in ring.completion() {
             let id = EntryId(u32::try_from(completion.user_data()).map_err(io::Error::other)?);
-            let entry = entries.get_mut(id.0 as usize).expect("the kernel gives back what it was given");
+            let entry =
+                entries.get_mut(id.0 as usize).expect("the kernel gives back what it was given");
             let queue = &mut queues[usize::from(entry.queue)];
             match -completion.result() {
                 0 => {
                     queue.taken += 1;
                     turn.requests.push(Brought { entry: id, queue: entry.queue });
                 }
-                libc::ENOTCONN | libc::ECONNABORTED | libc::ENODEV | libc::ECANCELED => turn.gone = true,
+                libc::ENOTCONN | libc::ECONNABORTED | libc::ENODEV | libc::ECANCELED => {
+                    turn.gone = true
+                }
                 errno => {
-                    // The entry is lost; the kernel answers its request itself, and uses the device where it was
-                    // registering.
+                    // The entry is lost; the kernel answers its request itself, and uses the device
+                    // where it was registering.
                     let error = io::Error::from_raw_os_error(errno);
                     tracing::error!(%error, queue = entry.queue, "the kernel refused a ring entry");
                     queue.entries -= 1;
@@ -314,7 +339,10 @@ impl Ring {
             let (error, payload) = match reply.as_ref().map(|body| entry.buffers.put(body)) {
                 Ok(Some(payload)) => (0, payload),
                 Ok(None) => {
-                    tracing::error!(unique = entry.unique, "an answer is longer than the kernel allows");
+                    tracing::error!(
+                        unique = entry.unique,
+                        "an answer is longer than the kernel allows"
+                    );
                     (-Errno::EIO.raw(), 0)
                 }
                 Err(errno) => (-errno.raw(), 0),

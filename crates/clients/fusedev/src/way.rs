@@ -25,7 +25,8 @@ impl Way {
         }
     }
 
-    /// Answers what could not even be read: an entry of a ring must come back, the device keeps no count.
+    /// Answers what could not even be read: an entry of a ring must come back, the device keeps no
+    /// count.
     pub(crate) fn refuse(&self) {
         if let Way::Ring(ring, entry) = self {
             ring.reply(*entry, &Err(Errno::EIO));

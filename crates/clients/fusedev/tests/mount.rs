@@ -54,18 +54,24 @@ fn fresh_dir(name: &str) -> PathBuf {
 
 /// Mounts by the transport that is asked for.
 fn mount(options: &MountOptions) -> Session {
-    let offer = (options.transport == Transport::Uring).then(|| UringOffer::make().expect("root, and a kernel that has it"));
+    let offer = (options.transport == Transport::Uring)
+        .then(|| UringOffer::make().expect("root, and a kernel that has it"));
     let session = Session::mount(options).expect("FUSE mounts here");
     drop(offer);
-    assert!(options.transport == Transport::Auto || session.info().transport() == options.transport);
+    assert!(
+        options.transport == Transport::Auto || session.info().transport() == options.transport
+    );
     session
 }
 
 fn serve(options: &MountOptions, told: impl FnOnce(InitInfo)) {
     let session = mount(options);
     told(session.info());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
-    tokio::task::LocalSet::new().block_on(&runtime, session.serve(Rc::new(memory::Memory::new()))).expect("served");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+    tokio::task::LocalSet::new()
+        .block_on(&runtime, session.serve(Rc::new(memory::Memory::new())))
+        .expect("served");
 }
 
 /// Runs a case over each transport that this kernel has; one that it has not must be refused.
@@ -89,7 +95,9 @@ impl Mounted {
         options.transport = transport;
         change(&mut options);
         let (tell, told) = mpsc::channel();
-        let server = std::thread::spawn(move || serve(&options, |info| tell.send(info).expect("the test waits")));
+        let server = std::thread::spawn(move || {
+            serve(&options, |info| tell.send(info).expect("the test waits"))
+        });
         let info = told.recv().expect("mounted");
         Mounted { dir, info, server: Some(server) }
     }
@@ -134,7 +142,13 @@ fn many_threads_work_over_cloned_descriptors() {
         for thread in 0..8_u8 {
             let path = mount.at(&format!("t{thread}"));
             scope.spawn(move || {
-                let file = fs::File::options().create(true).read(true).write(true).truncate(true).open(path).expect("open");
+                let file = fs::File::options()
+                    .create(true)
+                    .read(true)
+                    .write(true)
+                    .truncate(true)
+                    .open(path)
+                    .expect("open");
                 let mut back = [0; 512];
                 for round in 0..200_u64 {
                     file.write_all_at(&[thread; 512], round * 512).expect("write");
@@ -153,7 +167,8 @@ fn a_masked_capability_is_not_in_force_and_the_mount_still_works() {
 
 fn works_without_capabilities(transport: Transport) {
     // The ring itself is negotiated in the extension.
-    let extension = if transport == Transport::Uring { cap::DIRECT_IO_ALLOW_MMAP } else { cap::INIT_EXT };
+    let extension =
+        if transport == Transport::Uring { cap::DIRECT_IO_ALLOW_MMAP } else { cap::INIT_EXT };
     let mask = cap::MAX_PAGES | cap::DO_READDIRPLUS | extension;
     let mount = Mounted::new("masked", transport, |options| options.mask = mask);
     assert_eq!(mount.info.max_write, 128 << 10);
@@ -163,7 +178,8 @@ fn works_without_capabilities(transport: Transport) {
     assert_eq!(fs::read_dir(&mount.dir).expect("listed").count(), 2);
 }
 
-/// The kernel's limit of pages in a request while it lives; afterwards it is what it was. One at a time on a machine.
+/// The kernel's limit of pages in a request while it lives; afterwards it is what it was. One at a
+/// time on a machine.
 struct PagesLimit(fs::File, String);
 
 impl PagesLimit {
@@ -199,10 +215,20 @@ fn requests_are_as_large_as_the_kernel_allows() {
         drop(limit);
         assert_eq!(mount.info.max_write, 4 << 20);
         memory::LONGEST_WRITE.store(0, Relaxed);
-        let file = fs::File::options().create(true).read(true).write(true).truncate(true).open(mount.at("a")).expect("open");
+        let file = fs::File::options()
+            .create(true)
+            .read(true)
+            .write(true)
+            .truncate(true)
+            .open(mount.at("a"))
+            .expect("open");
         file.write_all_at(&data, 0).expect("written");
         // The buffer may begin within a page: then the last of 1,024 pages is in the next request.
-        assert!(memory::LONGEST_WRITE.load(Relaxed) > (4 << 20) - 4_096, "{:?}", memory::LONGEST_WRITE);
+        assert!(
+            memory::LONGEST_WRITE.load(Relaxed) > (4 << 20) - 4_096,
+            "{:?}",
+            memory::LONGEST_WRITE
+        );
         let mut back = vec![0; data.len()];
         file.read_exact_at(&mut back, 0).expect("read");
         assert!(back == data);
@@ -254,11 +280,15 @@ fn many_wait_and_others_work(transport: Transport) {
     let waiters: Vec<Killed> = (0..WAITERS)
         .map(|_| {
             let script = "exec 3<>\"$0\"; exec flock 3";
-            let child = Command::new("sh").args(["-c", script]).arg(&path).spawn().expect("a shell");
+            let child =
+                Command::new("sh").args(["-c", script]).arg(&path).spawn().expect("a shell");
             Killed(child)
         })
         .collect();
-    let waits = |pid: u32| fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|place| place.contains("wait_answer"));
+    let waits = |pid: u32| {
+        fs::read_to_string(format!("/proc/{pid}/wchan"))
+            .is_ok_and(|place| place.contains("wait_answer"))
+    };
     eventually("everybody waits", Duration::from_secs(60), || {
         fs::metadata(&path).expect("others are served");
         waiters.iter().filter(|waiter| waits(waiter.0.id())).count() == WAITERS
@@ -271,7 +301,8 @@ fn many_wait_and_others_work(transport: Transport) {
 #[test]
 fn serves_when_told_to() {
     let Some(dir) = std::env::var_os(SERVE) else { return };
-    let transport = if std::env::var_os(SERVE_URING).is_some() { Transport::Uring } else { Transport::Classic };
+    let transport =
+        if std::env::var_os(SERVE_URING).is_some() { Transport::Uring } else { Transport::Classic };
     serve(&MountOptions { transport, ..memory::options(Path::new(&dir)) }, |_| {
         println!("mounted");
         std::io::stdout().flush().expect("somebody reads");
@@ -296,20 +327,27 @@ fn a_killed_daemon_leaves_no_mount_and_no_process() {
 fn nothing_is_left_of_a_killed_daemon(transport: Transport) {
     let dir = fresh_dir(&format!("killed-{transport:?}"));
     let mut command = Command::new(std::env::current_exe().expect("known"));
-    command.args(["--exact", "serves_when_told_to", "--nocapture"]).env(SERVE, &dir).stdout(Stdio::null());
+    command
+        .args(["--exact", "serves_when_told_to", "--nocapture"])
+        .env(SERVE, &dir)
+        .stdout(Stdio::null());
     if transport == Transport::Uring {
         command.env(SERVE_URING, "1");
     }
     let daemon = command.spawn().expect("started");
     let daemon = Killed(daemon);
-    eventually("mounted", Duration::from_secs(10), || is_mounted(&dir) && fs::metadata(dir.join("fixed")).is_ok());
+    eventually("mounted", Duration::from_secs(10), || {
+        is_mounted(&dir) && fs::metadata(dir.join("fixed")).is_ok()
+    });
     // It takes its name only when it first runs.
     eventually("a holder", Duration::from_secs(5), || holders_of(daemon.0.id()).len() == 1);
     let holders = holders_of(daemon.0.id());
     let file = fs::File::open(dir.join("fixed")).expect("open while it lives");
     drop(daemon);
     eventually("unmounted", Duration::from_secs(1), || !is_mounted(&dir));
-    eventually("no holder", Duration::from_secs(1), || !Path::new("/proc").join(&holders[0]).exists() || is_zombie(&holders[0]));
+    eventually("no holder", Duration::from_secs(1), || {
+        !Path::new("/proc").join(&holders[0]).exists() || is_zombie(&holders[0])
+    });
     assert!(file.read_exact_at(&mut [0; 1], 0).is_err());
     fs::remove_dir(&dir).expect("an empty directory again");
 }
@@ -326,6 +364,11 @@ fn is_zombie(pid: &str) -> bool {
 }
 
 fn holders_of(daemon: u32) -> Vec<String> {
-    let pids = fs::read_dir("/proc").expect("proc").filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    pids.filter(|pid| stat_fields(pid).is_some_and(|(name, _, parent)| name == "nacre-holder" && parent == daemon)).collect()
+    let pids = fs::read_dir("/proc")
+        .expect("proc")
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    pids.filter(|pid| {
+        stat_fields(pid).is_some_and(|(name, _, parent)| name == "nacre-holder" && parent == daemon)
+    })
+    .collect()
 }

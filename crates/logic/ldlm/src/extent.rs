@@ -1,7 +1,8 @@
 //! Extent locks: byte ranges of objects, held for the length of one server operation.
 //!
-//! Grant rule: a request is granted when it conflicts with no granted range and with no earlier waiter of the same
-//! object. Holders never wait for a second range of one object (R-LK-18), so there is no deadlock to detect here.
+//! Grant rule: a request is granted when it conflicts with no granted range and with no earlier
+//! waiter of the same object. Holders never wait for a second range of one object (R-LK-18), so
+//! there is no deadlock to detect here.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,8 @@ impl Range {
 
 /// All extent locks of a target, by object.
 ///
-/// Every [`ExtentLocks::enqueue`] is followed by exactly one [`ExtentLocks::cancel`] of its id, granted or not.
+/// Every [`ExtentLocks::enqueue`] is followed by exactly one [`ExtentLocks::cancel`] of its id,
+/// granted or not.
 #[derive(Default)]
 pub struct ExtentLocks {
     next: u64,
@@ -71,7 +73,9 @@ impl ExtentLocks {
     #[must_use]
     pub fn is_granted(&self, id: LockId) -> bool {
         let object = self.resource_of.get(&id);
-        object.and_then(|object| self.objects.get(object)?.get(&id)).is_some_and(|range| range.granted)
+        object
+            .and_then(|object| self.objects.get(object)?.get(&id))
+            .is_some_and(|range| range.granted)
     }
 
     /// Requests in all, granted and waiting.
@@ -87,11 +91,14 @@ impl ExtentLocks {
     }
 }
 
-/// Grants every waiter that conflicted with `gone` and conflicts with nothing earlier any more. Later *granted* ranges
-/// cannot conflict with an earlier waiter: they would have queued behind it.
+/// Grants every waiter that conflicted with `gone` and conflicts with nothing earlier any more.
+/// Later *granted* ranges cannot conflict with an earlier waiter: they would have queued behind it.
 fn admit(queue: &mut BTreeMap<LockId, Range>, gone: &Range) -> Vec<LockId> {
-    let candidates: Vec<LockId> =
-        queue.iter().filter(|(_, range)| !range.granted && range.conflicts(gone)).map(|(id, _)| *id).collect();
+    let candidates: Vec<LockId> = queue
+        .iter()
+        .filter(|(_, range)| !range.granted && range.conflicts(gone))
+        .map(|(id, _)| *id)
+        .collect();
     let mut granted = Vec::new();
     for id in candidates {
         let range = queue[&id];
@@ -118,7 +125,9 @@ mod tests {
             let granted: Vec<LockId> = if token.starts_with('+') {
                 let spec = tokens.next().expect("a range follows");
                 let (from, to) = spec[1..].split_once('-').expect("from-to");
-                let extent = Extent::new(from.parse().expect("number"), to.parse().expect("number")).expect("not empty");
+                let extent =
+                    Extent::new(from.parse().expect("number"), to.parse().expect("number"))
+                        .expect("not empty");
                 let mode = if spec.starts_with('r') { Mode::Shared } else { Mode::Exclusive };
                 let (id, outcome) = locks.enqueue(Fid::new(1, 1), extent, mode);
                 names.insert(name, id);
@@ -126,8 +135,10 @@ mod tests {
             } else {
                 locks.cancel(names[&name])
             };
-            let granted: Vec<_> =
-                granted.iter().map(|id| names.iter().find(|(_, known)| *known == id).expect("named").0.clone()).collect();
+            let granted: Vec<_> = granted
+                .iter()
+                .map(|id| names.iter().find(|(_, known)| *known == id).expect("named").0.clone())
+                .collect();
             seen.push(format!("[{}]", granted.join(" ")));
         }
         assert_eq!(seen.join(" "), expected, "{steps}");
@@ -158,11 +169,14 @@ mod tests {
     fn random_histories_agree_with_the_naive_rule() {
         let mut seed = 1u64;
         let mut random = move |bound: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % bound
         };
         let mut locks = ExtentLocks::new();
-        let mut model: Vec<(LockId, Range)> = Vec::new(); // in order of arrival; granted is recomputed to a fixpoint
+        // in order of arrival; granted is recomputed to a fixpoint
+        let mut model: Vec<(LockId, Range)> = Vec::new();
         for _ in 0..20_000 {
             if model.len() < 12 && random(2) == 0 {
                 let start = random(20);
@@ -178,7 +192,8 @@ mod tests {
             }
             for index in 0..model.len() {
                 let (_, range) = model[index];
-                model[index].1.granted = model[..index].iter().all(|(_, earlier)| !earlier.conflicts(&range));
+                model[index].1.granted =
+                    model[..index].iter().all(|(_, earlier)| !earlier.conflicts(&range));
             }
             assert!(model.iter().all(|(id, range)| locks.is_granted(*id) == range.granted));
         }

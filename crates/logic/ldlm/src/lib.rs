@@ -1,14 +1,17 @@
 //! The lock space of a target: who holds what, who waits, who is next.
 //!
-//! Pure: no clock, no task, no network. The server feeds requests in and carries out what comes back (which waiters
-//! are granted now). [`ExtentLocks`] orders byte ranges of objects for the length of an operation (OST); [`LockSpace`]
-//! keeps what applications hold across calls: `flock`, `fcntl` and the file's own lock (MDT).
+//! Pure: no clock, no task, no network. The server feeds requests in and carries out what comes
+//! back (which waiters are granted now). [`ExtentLocks`] orders byte ranges of objects for the
+//! length of an operation (OST); [`LockSpace`] keeps what applications hold across calls: `flock`,
+//! `fcntl` and the file's own lock (MDT).
 //!
 //! Invariants
 //! - Two granted locks that overlap are both shared, or belong to one owner.
-//! - First come, first served: nothing is granted past an earlier conflicting waiter, so readers cannot starve a
-//!   writer. Only a waiter that waits for the requester itself is passed: to queue behind it would be a deadlock.
-//! - Every call that may free something returns all waiters that this lets in, in the order they came.
+//! - First come, first served: nothing is granted past an earlier conflicting waiter, so readers
+//!   cannot starve a writer. Only a waiter that waits for the requester itself is passed: to queue
+//!   behind it would be a deadlock.
+//! - Every call that may free something returns all waiters that this lets in, in the order they
+//!   came.
 //!
 //! Lustre: `ldlm_lock.c`, `ldlm_extent.c`, `ldlm_flock.c`.
 

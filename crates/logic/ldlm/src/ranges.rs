@@ -21,9 +21,9 @@ impl Ranges {
 
     /// Every range with its mode and process, by first byte.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Extent, Mode, u32)> + '_ {
-        self.0
-            .iter()
-            .map(|(start, (end, mode, pid))| (Extent::new(*start, *end).expect("a held range is not empty"), *mode, *pid))
+        self.0.iter().map(|(start, (end, mode, pid))| {
+            (Extent::new(*start, *end).expect("a held range is not empty"), *mode, *pid)
+        })
     }
 
     /// The first range that a lock of `mode` on `extent` would conflict with.
@@ -35,8 +35,12 @@ impl Ranges {
 
     /// Takes `extent` out: a range that reaches over an end of it is cut, one around it is split.
     pub(crate) fn clear(&mut self, extent: Extent) {
-        let touched: Vec<_> =
-            self.0.range(..extent.end()).filter(|(_, held)| held.0 > extent.start()).map(|(s, h)| (*s, *h)).collect();
+        let touched: Vec<_> = self
+            .0
+            .range(..extent.end())
+            .filter(|(_, held)| held.0 > extent.start())
+            .map(|(s, h)| (*s, *h))
+            .collect();
         for (start, (end, mode, pid)) in touched {
             self.0.remove(&start);
             if start < extent.start() {
@@ -48,11 +52,13 @@ impl Ranges {
         }
     }
 
-    /// Holds `extent` in `mode`, whatever was held there, and joins it with its neighbours of the same mode.
+    /// Holds `extent` in `mode`, whatever was held there, and joins it with its neighbours of the
+    /// same mode.
     pub(crate) fn set(&mut self, extent: Extent, mode: Mode, pid: u32) {
         self.clear(extent);
         let (mut start, mut end) = (extent.start(), extent.end());
-        if let Some((before, (held_end, held_mode, _))) = self.0.range(..start).next_back().map(|(s, h)| (*s, *h))
+        if let Some((before, (held_end, held_mode, _))) =
+            self.0.range(..start).next_back().map(|(s, h)| (*s, *h))
             && held_end == start
             && held_mode == mode
         {
@@ -79,7 +85,12 @@ mod tests {
 
     fn show(ranges: &Ranges) -> String {
         let one = |(extent, mode, _): (Extent, Mode, u32)| {
-            format!("{}{}-{}", if mode == Mode::Shared { 'r' } else { 'w' }, extent.start(), extent.end())
+            format!(
+                "{}{}-{}",
+                if mode == Mode::Shared { 'r' } else { 'w' },
+                extent.start(),
+                extent.end()
+            )
         };
         ranges.iter().map(one).collect::<Vec<_>>().join(" ")
     }
@@ -118,7 +129,10 @@ mod tests {
             let mut seen = [None; 40];
             let mut last: Option<(Extent, Mode)> = None;
             for (held, mode, _) in ranges.iter() {
-                assert!(last.is_none_or(|(before, other)| before.end() < held.start() || other != mode), "neighbours are joined");
+                assert!(
+                    last.is_none_or(|(before, other)| before.end() < held.start() || other != mode),
+                    "neighbours are joined"
+                );
                 seen[held.start() as usize..held.end() as usize].fill(Some(mode));
                 last = Some((held, mode));
             }

@@ -1,11 +1,14 @@
-//! Locks that applications hold across calls: BSD `flock`, POSIX `fcntl` ranges, and the file's own lock.
+//! Locks that applications hold across calls: BSD `flock`, POSIX `fcntl` ranges, and the file's own
+//! lock.
 //!
-//! A lock belongs to an [`Owner`]; an owner never conflicts with itself. POSIX ranges of one owner split, join and
-//! change mode; `flock` and the file's own lock are the same with one range. Kinds do not see each other.
+//! A lock belongs to an [`Owner`]; an owner never conflicts with itself. POSIX ranges of one owner
+//! split, join and change mode; `flock` and the file's own lock are the same with one range. Kinds
+//! do not see each other.
 //!
-//! A request that may wait stands in line under its [`WaitId`]. Whoever asked may [`LockSpace::leave`] for a while and
-//! ask again with the same id: the place is kept, and nothing is granted to somebody who is not there. Deadlocks among
-//! POSIX locks are found when a request starts to wait: it is refused (R-LK-16).
+//! A request that may wait stands in line under its [`WaitId`]. Whoever asked may
+//! [`LockSpace::leave`] for a while and ask again with the same id: the place is kept, and nothing
+//! is granted to somebody who is not there. Deadlocks among POSIX locks are found when a request
+//! starts to wait: it is refused (R-LK-16).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,16 +117,24 @@ struct Resource {
 impl Resource {
     /// Granted ranges of others in the way of `request`.
     fn conflicts<'a>(&'a self, request: &'a LockRequest) -> impl Iterator<Item = Conflict> + 'a {
-        self.held.iter().filter(|(owner, _)| **owner != request.owner).filter_map(|(owner, ranges)| {
-            let (extent, mode, pid) = ranges.conflict(request.extent, request.mode)?;
-            Some(Conflict { owner: *owner, extent, mode, pid })
-        })
+        self.held.iter().filter(|(owner, _)| **owner != request.owner).filter_map(
+            |(owner, ranges)| {
+                let (extent, mode, pid) = ranges.conflict(request.extent, request.mode)?;
+                Some(Conflict { owner: *owner, extent, mode, pid })
+            },
+        )
     }
 
     /// Waiters before place `place` that want what `request` wants.
-    fn ahead<'a>(&'a self, request: &'a LockRequest, place: usize) -> impl Iterator<Item = &'a LockRequest> + 'a {
+    fn ahead<'a>(
+        &'a self,
+        request: &'a LockRequest,
+        place: usize,
+    ) -> impl Iterator<Item = &'a LockRequest> + 'a {
         self.line[..place].iter().map(|waiter| &waiter.request).filter(|other| {
-            other.owner != request.owner && other.extent.overlaps(request.extent) && !other.mode.admits(request.mode)
+            other.owner != request.owner
+                && other.extent.overlaps(request.extent)
+                && !other.mode.admits(request.mode)
         })
     }
 }
@@ -146,8 +157,9 @@ impl LockSpace {
         LockSpace::default()
     }
 
-    /// Asks for a lock; with `wait` it stands in line if it must. A request whose wait id is in line already takes that
-    /// place up again. The second value: others that are granted by this (a downgrade frees).
+    /// Asks for a lock; with `wait` it stands in line if it must. A request whose wait id is in
+    /// line already takes that place up again. The second value: others that are granted by this (a
+    /// downgrade frees).
     pub fn enqueue(&mut self, request: LockRequest, wait: bool) -> (Enqueued, Vec<WaitId>) {
         let wait_id = request.wait_id();
         if self.waits.contains_key(&wait_id) {
@@ -175,7 +187,8 @@ impl LockSpace {
         self.resources.entry(id).or_default().line.push(Waiter { request, present: true });
         self.waits.insert(wait_id, id);
         self.waits_of.entry((request.kind, request.owner)).or_default().insert(wait_id);
-        // The new wait may close a circle through somebody's place in a line, who then may be passed.
+        // The new wait may close a circle through somebody's place in a line, who then may be
+        // passed.
         if self.reaches(request.kind, request.owner, request.owner) {
             granted.extend(self.settle_all());
         }
@@ -195,17 +208,29 @@ impl LockSpace {
         self.resources.get(&(request.resource, request.kind))?.conflicts(request).next()
     }
 
-    /// The clients for which `request` waits or would wait: those that hold what it wants, and those before it in line.
+    /// The clients for which `request` waits or would wait: those that hold what it wants, and
+    /// those before it in line.
     #[must_use]
     pub fn clients_in_the_way(&self, request: &LockRequest) -> BTreeSet<ClientId> {
-        let Some(resource) = self.resources.get(&(request.resource, request.kind)) else { return BTreeSet::new() };
-        let own = resource.line.iter().position(|waiter| waiter.request.wait_id() == request.wait_id());
-        let ahead = resource.ahead(request, own.unwrap_or(resource.line.len())).map(|other| other.owner.client);
+        let Some(resource) = self.resources.get(&(request.resource, request.kind)) else {
+            return BTreeSet::new();
+        };
+        let own =
+            resource.line.iter().position(|waiter| waiter.request.wait_id() == request.wait_id());
+        let ahead = resource
+            .ahead(request, own.unwrap_or(resource.line.len()))
+            .map(|other| other.owner.client);
         resource.conflicts(request).map(|conflict| conflict.owner.client).chain(ahead).collect()
     }
 
     /// Gives `extent` back. Returns who is granted by this.
-    pub fn unlock(&mut self, resource: Fid, kind: Kind, owner: Owner, extent: Extent) -> Vec<WaitId> {
+    pub fn unlock(
+        &mut self,
+        resource: Fid,
+        kind: Kind,
+        owner: Owner,
+        extent: Extent,
+    ) -> Vec<WaitId> {
         let id = (resource, kind);
         let Some(held) = self.resources.get_mut(&id) else { return Vec::new() };
         if let Some(ranges) = held.held.get_mut(&owner) {
@@ -229,7 +254,9 @@ impl LockSpace {
     /// Whether the wait stands in line and nobody awaits its answer.
     #[must_use]
     pub fn is_absent(&self, wait: WaitId) -> bool {
-        let Some(resource) = self.waits.get(&wait).and_then(|id| self.resources.get(id)) else { return false };
+        let Some(resource) = self.waits.get(&wait).and_then(|id| self.resources.get(id)) else {
+            return false;
+        };
         resource.line.iter().any(|waiter| waiter.request.wait_id() == wait && !waiter.present)
     }
 
@@ -243,8 +270,11 @@ impl LockSpace {
     pub fn cancel(&mut self, wait: WaitId) -> Vec<WaitId> {
         let Some(id) = self.waits.get(&wait).copied() else { return Vec::new() };
         let resource = self.resources.get_mut(&id).expect("a wait's resource exists");
-        let place =
-            resource.line.iter().position(|waiter| waiter.request.wait_id() == wait).expect("a known wait stands in line");
+        let place = resource
+            .line
+            .iter()
+            .position(|waiter| waiter.request.wait_id() == wait)
+            .expect("a known wait stands in line");
         let gone = resource.line.remove(place);
         self.forget_wait(&gone.request);
         self.settle(id)
@@ -252,7 +282,8 @@ impl LockSpace {
 
     /// Everything of a client goes. Returns who is granted by this.
     pub fn drop_client(&mut self, client: ClientId) -> Vec<WaitId> {
-        let gone: Vec<WaitId> = self.waits.keys().filter(|wait| wait.client == client).copied().collect();
+        let gone: Vec<WaitId> =
+            self.waits.keys().filter(|wait| wait.client == client).copied().collect();
         let mut granted = Vec::new();
         for wait in gone {
             granted.extend(self.cancel(wait));
@@ -293,7 +324,10 @@ impl LockSpace {
     /// Whether `owner` holds all of `extent` in at least `mode`.
     #[must_use]
     pub fn holds(&self, request: &LockRequest) -> bool {
-        let held = self.resources.get(&(request.resource, request.kind)).and_then(|resource| resource.held.get(&request.owner));
+        let held = self
+            .resources
+            .get(&(request.resource, request.kind))
+            .and_then(|resource| resource.held.get(&request.owner));
         let Some(ranges) = held else { return false };
         let mut at = request.extent.start();
         for (extent, mode, _) in ranges.iter() {
@@ -345,14 +379,18 @@ impl LockSpace {
     fn is_free(&self, id: ResourceId, request: &LockRequest, place: usize) -> bool {
         let Some(resource) = self.resources.get(&id) else { return true };
         resource.conflicts(request).next().is_none()
-            && resource.ahead(request, place).all(|other| self.reaches(request.kind, other.owner, request.owner))
+            && resource
+                .ahead(request, place)
+                .all(|other| self.reaches(request.kind, other.owner, request.owner))
     }
 
     /// Grants whoever can be granted on one resource, and forgets it when it is empty.
     fn settle(&mut self, id: ResourceId) -> Vec<WaitId> {
         let mut granted = Vec::new();
         let mut place = 0;
-        while let Some(waiter) = self.resources.get(&id).and_then(|resource| resource.line.get(place)) {
+        while let Some(waiter) =
+            self.resources.get(&id).and_then(|resource| resource.line.get(place))
+        {
             let request = waiter.request;
             if !waiter.present || !self.is_free(id, &request, place) {
                 place += 1;
@@ -364,7 +402,11 @@ impl LockSpace {
             granted.push(request.wait_id());
             place = 0; // the grant may have lowered what its owner held: look from the start
         }
-        if self.resources.get(&id).is_some_and(|resource| resource.held.is_empty() && resource.line.is_empty()) {
+        if self
+            .resources
+            .get(&id)
+            .is_some_and(|resource| resource.held.is_empty() && resource.line.is_empty())
+        {
             self.resources.remove(&id);
         }
         granted
@@ -375,7 +417,8 @@ impl LockSpace {
         ids.into_iter().flat_map(|id| self.settle(id)).collect()
     }
 
-    /// Whether somebody who holds what `request` wants waits, through holders only, for the requester.
+    /// Whether somebody who holds what `request` wants waits, through holders only, for the
+    /// requester.
     fn would_deadlock(&self, id: ResourceId, request: &LockRequest) -> bool {
         let Some(resource) = self.resources.get(&id) else { return false };
         let first = resource.conflicts(request).map(|conflict| conflict.owner).collect();
@@ -405,9 +448,16 @@ impl LockSpace {
     fn blockers(&self, kind: Kind, owner: Owner, lines: bool) -> Vec<Owner> {
         let mut out = Vec::new();
         for wait in self.waits_of.get(&(kind, owner)).into_iter().flatten() {
-            let resource = self.waits.get(wait).and_then(|id| self.resources.get(id)).expect("a wait's resource exists");
-            let place =
-                resource.line.iter().position(|waiter| waiter.request.wait_id() == *wait).expect("a known wait stands in line");
+            let resource = self
+                .waits
+                .get(wait)
+                .and_then(|id| self.resources.get(id))
+                .expect("a wait's resource exists");
+            let place = resource
+                .line
+                .iter()
+                .position(|waiter| waiter.request.wait_id() == *wait)
+                .expect("a known wait stands in line");
             let request = &resource.line[place].request;
             out.extend(resource.conflicts(request).map(|conflict| conflict.owner));
             if lines {

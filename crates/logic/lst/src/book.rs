@@ -1,4 +1,5 @@
-//! What a console keeps: nodes and their states, groups, batches and their tests; and the lists that `lst` prints.
+//! What a console keeps: nodes and their states, groups, batches and their tests; and the lists
+//! that `lst` prints.
 //!
 //! Invariants
 //! - A node is in the book as long as a group names it.
@@ -29,7 +30,8 @@ pub enum NodeState {
 
 impl NodeState {
     /// All of them, in the order of columns.
-    pub const ALL: [NodeState; 4] = [NodeState::Active, NodeState::Busy, NodeState::Down, NodeState::Unknown];
+    pub const ALL: [NodeState; 4] =
+        [NodeState::Active, NodeState::Busy, NodeState::Down, NodeState::Unknown];
 
     /// As printed.
     #[must_use]
@@ -130,16 +132,24 @@ impl Book {
     /// Adds nodes to a group, which is made if need be. Returns those that are new to the session.
     pub fn add_to_group(&mut self, group: &str, nids: &[Nid]) -> Result<Vec<Nid>, BookError> {
         name_is_good(group)?;
-        let fresh: Vec<Nid> = nids.iter().copied().filter(|nid| !self.nodes.contains_key(nid)).collect();
+        let fresh: Vec<Nid> =
+            nids.iter().copied().filter(|nid| !self.nodes.contains_key(nid)).collect();
         if self.nodes.len() + fresh.len() > NODES_MAX {
-            return Err(BookError::new(Errno::E2BIG, format!("A session has at most {NODES_MAX} nodes")));
+            return Err(BookError::new(
+                Errno::E2BIG,
+                format!("A session has at most {NODES_MAX} nodes"),
+            ));
         }
         if !self.groups.contains_key(group) && self.groups.len() >= GROUPS_MAX {
-            return Err(BookError::new(Errno::E2BIG, format!("A session has at most {GROUPS_MAX} groups")));
+            return Err(BookError::new(
+                Errno::E2BIG,
+                format!("A session has at most {GROUPS_MAX} groups"),
+            ));
         }
         self.nodes.extend(fresh.iter().map(|nid| (*nid, NodeState::Unknown)));
         let members = self.groups.entry(group.to_owned()).or_default();
-        members.extend(nids.iter().filter(|nid| !members.contains(nid)).copied().collect::<Vec<_>>());
+        members
+            .extend(nids.iter().filter(|nid| !members.contains(nid)).copied().collect::<Vec<_>>());
         Ok(fresh)
     }
 
@@ -193,7 +203,10 @@ impl Book {
             return Err(BookError::new(Errno::EEXIST, format!("{name} already exists")));
         }
         if self.batches.len() >= BATCHES_MAX {
-            return Err(BookError::new(Errno::E2BIG, format!("A session has at most {BATCHES_MAX} batches")));
+            return Err(BookError::new(
+                Errno::E2BIG,
+                format!("A session has at most {BATCHES_MAX} batches"),
+            ));
         }
         self.batches.insert(name.to_owned(), Batch::default());
         Ok(())
@@ -222,7 +235,8 @@ impl Book {
     ) -> Result<u32, BookError> {
         let active = |group: &str| {
             let nodes = self.members_in(group, &[NodeState::Active])?;
-            let none = || BookError::new(Errno::EINVAL, format!("No active nodes in group {group}"));
+            let none =
+                || BookError::new(Errno::EINVAL, format!("No active nodes in group {group}"));
             if nodes.is_empty() { Err(none()) } else { Ok(nodes) }
         };
         let (sources, destinations) = (active(from)?, active(to)?);
@@ -234,9 +248,19 @@ impl Book {
             return Err(BookError::new(Errno::EBUSY, format!("{batch} is running")));
         }
         if tests.tests.len() >= TESTS_MAX {
-            return Err(BookError::new(Errno::E2BIG, format!("A batch has at most {TESTS_MAX} tests")));
+            return Err(BookError::new(
+                Errno::E2BIG,
+                format!("A batch has at most {TESTS_MAX} tests"),
+            ));
         }
-        tests.tests.push(Test { spec, from: from.to_owned(), to: to.to_owned(), sources, destinations, distribute });
+        tests.tests.push(Test {
+            spec,
+            from: from.to_owned(),
+            to: to.to_owned(),
+            sources,
+            destinations,
+            distribute,
+        });
         Ok(u32::try_from(tests.tests.len()).expect("bounded above"))
     }
 
@@ -257,7 +281,8 @@ impl Book {
         counts
     }
 
-    // ---- what `lst` prints ------------------------------------------------------------------------------------
+    // ---- what `lst` prints
+    // ------------------------------------------------------------------------------------
 
     /// `lst list_group` without a group.
     #[must_use]
@@ -299,11 +324,18 @@ impl Book {
         let state = if batch.is_running { "Running" } else { "Idle" };
         let mut out = format!("Batch: {name} Tests: {} State: {state}\n", batch.tests.len());
         let mut found = test.is_none();
-        for (number, one) in (1_u32..).zip(&batch.tests).filter(|(number, _)| test.is_none_or(|test| test == *number)) {
+        for (number, one) in (1_u32..)
+            .zip(&batch.tests)
+            .filter(|(number, _)| test.is_none_or(|test| test == *number))
+        {
             found = true;
             let loops = one.spec.loops.map_or_else(|| "-1".to_owned(), |loops| loops.to_string());
             let kind = kind_name(one.spec.kind);
-            let _ = writeln!(out, "\tTest {number}({kind}) (loop: {loops}, concurrency: {})", one.spec.concurrency);
+            let _ = writeln!(
+                out,
+                "\tTest {number}({kind}) (loop: {loops}, concurrency: {})",
+                one.spec.concurrency
+            );
         }
         if !found {
             return Err(BookError::missing(&format!("test {}", test.unwrap_or_default())));
@@ -314,7 +346,12 @@ impl Book {
     }
 
     /// `lst list_batch BATCH --all`, `--server`: the nodes.
-    pub fn list_batch_nodes(&self, name: &str, test: Option<u32>, servers: bool) -> Result<String, BookError> {
+    pub fn list_batch_nodes(
+        &self,
+        name: &str,
+        test: Option<u32>,
+        servers: bool,
+    ) -> Result<String, BookError> {
         let (sources, destinations) = self.batch(name)?.nodes(test.unwrap_or(0));
         let nodes = if servers { destinations } else { sources };
         let mut out = String::new();
@@ -351,7 +388,10 @@ fn name_is_good(name: &str) -> Result<(), BookError> {
     match name.chars().count() {
         0 => Err(BookError::new(Errno::EINVAL, "A name has at least one character")),
         1..=NAME_CHARS_MAX => Ok(()),
-        _ => Err(BookError::new(Errno::ENAMETOOLONG, format!("Name length is limited to {NAME_CHARS_MAX}"))),
+        _ => Err(BookError::new(
+            Errno::ENAMETOOLONG,
+            format!("Name length is limited to {NAME_CHARS_MAX}"),
+        )),
     }
 }
 
@@ -380,7 +420,10 @@ mod tests {
         assert_eq!(book.remove_from_group("a", &[nid(2)]), Ok(vec![]));
         assert_eq!(book.delete_group("b"), Ok(vec![nid(2), nid(3)]));
         assert_eq!(book.nodes().keys().copied().collect::<Vec<_>>(), [nid(1)]);
-        assert_eq!(book.delete_group("b").map_err(|error| error.text), Err("Can't find b in current session".into()));
+        assert_eq!(
+            book.delete_group("b").map_err(|error| error.text),
+            Err("Can't find b in current session".into())
+        );
     }
 
     #[test]
@@ -400,7 +443,10 @@ mod tests {
         let mut book = book();
         book.set_state(nid(2), NodeState::Down);
         book.set_state(nid(1), NodeState::Down);
-        assert_eq!((book.nodes()[&nid(1)], book.nodes()[&nid(2)]), (NodeState::Down, NodeState::Unknown));
+        assert_eq!(
+            (book.nodes()[&nid(1)], book.nodes()[&nid(2)]),
+            (NodeState::Down, NodeState::Unknown)
+        );
     }
 
     #[test]
@@ -415,7 +461,10 @@ mod tests {
         assert_eq!(book.list_batches(), "1) bulk\nTotal 1 batches\n");
         let batch = "Batch: bulk Tests: 1 State: Idle\n\tTest 1(ping) (loop: -1, concurrency: 8)\n\tACTIVE\tBUSY\tDOWN\tUNKNOWN\tTOTAL\nclient\t1\t0\t0\t0\t1\nserver\t1\t0\t0\t0\t1\n";
         assert_eq!(book.list_batch("bulk", None), Ok(batch.into()));
-        assert_eq!(book.list_batch("bulk", Some(2)).map_err(|error| error.errno), Err(Errno::ENOENT));
+        assert_eq!(
+            book.list_batch("bulk", Some(2)).map_err(|error| error.errno),
+            Err(Errno::ENOENT)
+        );
     }
 
     #[test]
@@ -425,6 +474,9 @@ mod tests {
             assert!(book.add_batch(name).is_err() && book.add_to_group(name, &[]).is_err());
         }
         assert!(book.add_batch(&"x".repeat(31)).is_ok());
-        assert_eq!(book.add_batch("bulk").map_err(|error| error.text), Err("bulk already exists".into()));
+        assert_eq!(
+            book.add_batch("bulk").map_err(|error| error.text),
+            Err("bulk already exists".into())
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! How long requests took: a histogram of fixed size, merged over nodes and subtracted over time.
 //!
-//! Buckets are logarithmic with [`STEPS`] linear steps in each power of two of microseconds, so that a percentile is
-//! told within an eighth of itself. The last bucket holds everything longer.
+//! Buckets are logarithmic with [`STEPS`] linear steps in each power of two of microseconds, so
+//! that a percentile is told within an eighth of itself. The last bucket holds everything longer.
 
 use types::Span;
 
@@ -53,7 +53,11 @@ impl Histogram {
     /// Buckets that hold any, as messages carry them.
     #[must_use]
     pub fn to_pairs(&self) -> Vec<(u16, u64)> {
-        (0..).zip(self.counts.iter()).filter(|(_, count)| **count > 0).map(|(index, count)| (index, *count)).collect()
+        (0..)
+            .zip(self.counts.iter())
+            .filter(|(_, count)| **count > 0)
+            .map(|(index, count)| (index, *count))
+            .collect()
     }
 
     /// Adds what a message carried; buckets that do not exist count as the last one.
@@ -68,7 +72,9 @@ impl Histogram {
     #[must_use]
     pub fn since(&self, before: &Histogram) -> Histogram {
         let mut out = Histogram::default();
-        for ((out, now), before) in out.counts.iter_mut().zip(self.counts.iter()).zip(before.counts.iter()) {
+        for ((out, now), before) in
+            out.counts.iter_mut().zip(self.counts.iter()).zip(before.counts.iter())
+        {
             *out = now.saturating_sub(*before);
         }
         out
@@ -94,7 +100,13 @@ impl Histogram {
             });
             found.map_or(0, upper_us)
         };
-        Percentiles { p50_us: at(500), p90_us: at(900), p99_us: at(990), p999_us: at(999), max_us: at(1_000) }
+        Percentiles {
+            p50_us: at(500),
+            p90_us: at(900),
+            p99_us: at(990),
+            p999_us: at(999),
+            max_us: at(1_000),
+        }
     }
 }
 
@@ -126,7 +138,9 @@ mod tests {
         let mut histogram = Histogram::default();
         (1..=1_000).for_each(|us| histogram.record(Span::micros(us)));
         let told = histogram.percentiles();
-        for (told, true_us) in [(told.p50_us, 500), (told.p90_us, 900), (told.p99_us, 990), (told.max_us, 1_000)] {
+        for (told, true_us) in
+            [(told.p50_us, 500), (told.p90_us, 900), (told.p99_us, 990), (told.max_us, 1_000)]
+        {
             assert!(told >= true_us && told <= true_us + true_us / 8, "{told} for {true_us}");
         }
         assert_eq!(Histogram::default().percentiles(), Percentiles::default());

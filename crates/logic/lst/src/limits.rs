@@ -2,16 +2,19 @@
 
 use types::Span;
 
-/// A node that hears nothing of its session for so long drops it (Lustre: `session_timeout` of the module).
+/// A node that hears nothing of its session for so long drops it (Lustre: `session_timeout` of the
+/// module).
 pub const MEMBER_SILENCE_MAX: Span = Span::secs(100);
 
-/// A console that gets no command for so long ends its session (Lustre: `lst new_session --timeout`).
+/// A console that gets no command for so long ends its session (Lustre: `lst new_session
+/// --timeout`).
 pub const SESSION_TIMEOUT_SECS_DEFAULT: u32 = 300;
 
 /// A test's request without an answer is given up after this (Lustre: `rpc_timeout`).
 pub const RPC_TIMEOUT: Span = Span::secs(64);
 
-/// A console asks nodes that it has not heard of for so long; ten times within [`MEMBER_SILENCE_MAX`].
+/// A console asks nodes that it has not heard of for so long; ten times within
+/// [`MEMBER_SILENCE_MAX`].
 pub const PING_EVERY: Span = Span::secs(10);
 
 /// A control request is given up after this.

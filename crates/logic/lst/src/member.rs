@@ -1,12 +1,14 @@
 //! A node's part in a session: which session, which tests, what runs, what was counted.
 //!
 //! Invariants
-//! - A node is in one session at a time; `force` moves it to another, which stops everything of the first.
-//! - Whatever is started is told to stop exactly once: by its batch, by the end of the session, or by silence.
+//! - A node is in one session at a time; `force` moves it to another, which stops everything of the
+//!   first.
+//! - Whatever is started is told to stop exactly once: by its batch, by the end of the session, or
+//!   by silence.
 //! - A loop belongs to a [`Run`]; one that ends after its run was stopped changes nothing any more.
 //!
-//! The driver performs what [`Member::handle`] and [`Member::handle_timeout`] return, in order, and tells
-//! [`Member::loop_ended`] of each loop that it started.
+//! The driver performs what [`Member::handle`] and [`Member::handle_timeout`] return, in order, and
+//! tells [`Member::loop_ended`] of each loop that it started.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +17,8 @@ use wire::lst::{Ask, At, Check, Control, Done, Kind, SessionId, Stat, TestSpec, 
 
 use crate::Histogram;
 use crate::limits::{
-    BATCHES_MAX, BRW_BYTES_MAX, CONCURRENCY_MAX, LOOPS_MAX, MEMBER_SILENCE_MAX, NAME_CHARS_MAX, NODES_MAX, TESTS_MAX,
+    BATCHES_MAX, BRW_BYTES_MAX, CONCURRENCY_MAX, LOOPS_MAX, MEMBER_SILENCE_MAX, NAME_CHARS_MAX,
+    NODES_MAX, TESTS_MAX,
 };
 
 /// One start of one test.
@@ -141,7 +144,9 @@ impl Member {
         match ask {
             Ask::Join { .. } | Ask::Ping => (Told::Done, Vec::new()),
             Ask::Leave => (Told::Done, self.leave()),
-            Ask::AddTest { batch, test, spec, with } => (told(session.add(batch, test, spec, with)), Vec::new()),
+            Ask::AddTest { batch, test, spec, with } => {
+                (told(session.add(batch, test, spec, with)), Vec::new())
+            }
             Ask::Run { batch } => self.run(&batch),
             Ask::Stop { batch, force } => session.stop(&batch, force),
             Ask::Query { batch, test } => (session.query(&batch, test), Vec::new()),
@@ -149,7 +154,13 @@ impl Member {
         }
     }
 
-    fn join(&mut self, id: SessionId, name: String, force: bool, now: Instant) -> (Told, Vec<Action>) {
+    fn join(
+        &mut self,
+        id: SessionId,
+        name: String,
+        force: bool,
+        now: Instant,
+    ) -> (Told, Vec<Action>) {
         let mut actions = Vec::new();
         if let Some(session) = &mut self.session {
             if session.id == id {
@@ -164,7 +175,13 @@ impl Member {
         if id.stamp == 0 || name.chars().count() > NAME_CHARS_MAX {
             return (refused(Errno::EINVAL), actions);
         }
-        self.session = Some(Session { id, name, heard: now, batches: BTreeMap::new(), counted: Counted::default() });
+        self.session = Some(Session {
+            id,
+            name,
+            heard: now,
+            batches: BTreeMap::new(),
+            counted: Counted::default(),
+        });
         (Told::Done, actions)
     }
 
@@ -179,7 +196,9 @@ impl Member {
     fn run(&mut self, batch: &str) -> (Told, Vec<Action>) {
         let Some(session) = &mut self.session else { return (Told::NoSession, Vec::new()) };
         let loops = session.running();
-        let Some(tests) = session.batches.get_mut(batch) else { return (refused(Errno::ENOENT), Vec::new()) };
+        let Some(tests) = session.batches.get_mut(batch) else {
+            return (refused(Errno::ENOENT), Vec::new());
+        };
         if tests.values().any(|test| test.live > 0) {
             return (refused(Errno::EBUSY), Vec::new());
         }
@@ -192,7 +211,8 @@ impl Member {
         for test in tests.values_mut().filter(|test| !test.with.is_empty()) {
             self.runs += 1;
             let run = Run(self.runs);
-            (test.run, test.live) = (Some(run), u32::try_from(test.loops()).expect("bounded above"));
+            (test.run, test.live) =
+                (Some(run), u32::try_from(test.loops()).expect("bounded above"));
             actions.push(Action::Start { run, spec: test.spec, with: test.with.clone() });
         }
         (Told::Done, actions)
@@ -248,14 +268,23 @@ impl Member {
     }
 
     fn counted(&mut self, stamp: u64) -> Option<&mut Counted> {
-        self.session.as_mut().filter(|session| session.id.stamp == stamp).map(|session| &mut session.counted)
+        self.session
+            .as_mut()
+            .filter(|session| session.id.stamp == stamp)
+            .map(|session| &mut session.counted)
     }
 
     /// Whether any test of the session looks at the data that arrive.
     #[must_use]
     pub fn looks_at_data(&self) -> bool {
-        let tests = self.session.iter().flat_map(|session| session.batches.values()).flat_map(BTreeMap::values);
-        tests.into_iter().any(|test| matches!(test.spec.kind, Kind::Brw { check, .. } if check.looks()))
+        let tests = self
+            .session
+            .iter()
+            .flat_map(|session| session.batches.values())
+            .flat_map(BTreeMap::values);
+        tests
+            .into_iter()
+            .any(|test| matches!(test.spec.kind, Kind::Brw { check, .. } if check.looks()))
     }
 }
 
@@ -277,7 +306,13 @@ impl Test {
 }
 
 impl Session {
-    fn add(&mut self, batch: String, number: u32, spec: TestSpec, with: Vec<At>) -> Result<(), Errno> {
+    fn add(
+        &mut self,
+        batch: String,
+        number: u32,
+        spec: TestSpec,
+        with: Vec<At>,
+    ) -> Result<(), Errno> {
         let fits = batch.chars().count() <= NAME_CHARS_MAX && with.len() <= NODES_MAX;
         if !fits || number == 0 || !is_valid(spec) {
             return Err(Errno::EINVAL);
@@ -306,7 +341,9 @@ impl Session {
     }
 
     fn stop(&mut self, batch: &str, force: bool) -> (Told, Vec<Action>) {
-        let Some(tests) = self.batches.get_mut(batch) else { return (refused(Errno::ENOENT), Vec::new()) };
+        let Some(tests) = self.batches.get_mut(batch) else {
+            return (refused(Errno::ENOENT), Vec::new());
+        };
         tests.values_mut().for_each(|test| test.serves = false);
         let runs = tests.values().filter_map(|test| test.run);
         (Told::Done, runs.map(|run| Action::Stop { run, force }).collect())
@@ -324,8 +361,11 @@ impl Session {
 
     fn stat(&self, now: Instant) -> Stat {
         let counted = &self.counted;
-        let done =
-            |(count, bytes, latency): &(u64, u64, Histogram)| Done { count: *count, bytes: *bytes, latency: latency.to_pairs() };
+        let done = |(count, bytes, latency): &(u64, u64, Histogram)| Done {
+            count: *count,
+            bytes: *bytes,
+            latency: latency.to_pairs(),
+        };
         Stat {
             now_ns: now.0,
             net: wire::lst::Net::default(),
@@ -344,8 +384,15 @@ impl Session {
 fn is_valid(spec: TestSpec) -> bool {
     let sized = match spec.kind {
         Kind::Ping => true,
-        Kind::Brw { check: Check::Full | Check::Simple | Check::Crc | Check::None | Check::Discard, size, offset, .. } => {
-            (1..=BRW_BYTES_MAX).contains(&size) && offset.is_multiple_of(8) && offset < BRW_BYTES_MAX
+        Kind::Brw {
+            check: Check::Full | Check::Simple | Check::Crc | Check::None | Check::Discard,
+            size,
+            offset,
+            ..
+        } => {
+            (1..=BRW_BYTES_MAX).contains(&size)
+                && offset.is_multiple_of(8)
+                && offset < BRW_BYTES_MAX
         }
     };
     sized && (1..=CONCURRENCY_MAX).contains(&spec.concurrency) && spec.loops != Some(0)
@@ -389,13 +436,20 @@ mod tests {
     #[test]
     fn a_node_is_in_one_session_at_a_time() {
         let mut member = with_test();
-        assert_eq!(join(&mut member, ONE, false), (Told::Done, vec![]), "a repeated join changes nothing");
+        assert_eq!(
+            join(&mut member, ONE, false),
+            (Told::Done, vec![]),
+            "a repeated join changes nothing"
+        );
         let busy = Told::Busy { name: "s11".into(), session: ONE };
         assert_eq!(join(&mut member, TWO, false), (busy.clone(), vec![]));
         assert_eq!(ask(&mut member, TWO, Ask::Stat), (busy, vec![]));
         ask(&mut member, ONE, run());
         let (told, actions) = join(&mut member, TWO, true);
-        assert_eq!((told, actions), (Told::Done, vec![Action::Stop { run: Run(1), force: true }, Action::Leave]));
+        assert_eq!(
+            (told, actions),
+            (Told::Done, vec![Action::Stop { run: Run(1), force: true }, Action::Leave])
+        );
         assert_eq!(member.session(), Some((TWO, "s22")));
     }
 
@@ -404,11 +458,16 @@ mod tests {
         let mut member = with_test();
         let (told, actions) = ask(&mut member, ONE, run());
         assert_eq!(told, Told::Done);
-        assert!(matches!(&actions[..], [Action::Start { run: Run(1), with, .. }] if with.len() == 2));
+        assert!(
+            matches!(&actions[..], [Action::Start { run: Run(1), with, .. }] if with.len() == 2)
+        );
         assert_eq!(running(&mut member), Told::Running(4));
         assert_eq!(ask(&mut member, ONE, run()).0, refused(Errno::EBUSY));
         let stop = Ask::Stop { batch: "b".into(), force: false };
-        assert_eq!(ask(&mut member, ONE, stop), (Told::Done, vec![Action::Stop { run: Run(1), force: false }]));
+        assert_eq!(
+            ask(&mut member, ONE, stop),
+            (Told::Done, vec![Action::Stop { run: Run(1), force: false }])
+        );
         (0..4).for_each(|_| member.loop_ended(Run(1)));
         assert_eq!(running(&mut member), Told::Running(0));
         assert!(matches!(&ask(&mut member, ONE, run()).1[..], [Action::Start { run: Run(2), .. }]));
@@ -425,7 +484,10 @@ mod tests {
         assert_eq!(member.handle_timeout(NOW + MEMBER_SILENCE_MAX), vec![]);
         let end = later + MEMBER_SILENCE_MAX;
         assert_eq!(member.poll_timeout(), Some(end));
-        assert_eq!(member.handle_timeout(end), vec![Action::Stop { run: Run(1), force: true }, Action::Leave]);
+        assert_eq!(
+            member.handle_timeout(end),
+            vec![Action::Stop { run: Run(1), force: true }, Action::Leave]
+        );
         assert_eq!(member.handle_timeout(end), vec![]);
         assert_eq!(ask(&mut member, ONE, Ask::Ping).0, Told::NoSession);
     }
@@ -437,22 +499,40 @@ mod tests {
         let mut number = 1;
         let mut add = |spec: TestSpec| {
             number += 1;
-            ask(&mut member, ONE, Ask::AddTest { batch: "b".into(), test: number, spec, with: vec![] }).0
+            ask(
+                &mut member,
+                ONE,
+                Ask::AddTest { batch: "b".into(), test: number, spec, with: vec![] },
+            )
+            .0
         };
         for kind in [brw(0, 0), brw(BRW_BYTES_MAX + 1, 0), brw(4_096, 4), brw(8, BRW_BYTES_MAX)] {
             assert_eq!(add(TestSpec { kind, ..PING }), refused(Errno::EINVAL), "{kind:?}");
         }
-        for spec in
-            [TestSpec { concurrency: 0, ..PING }, TestSpec { concurrency: 1_025, ..PING }, TestSpec { loops: Some(0), ..PING }]
-        {
+        for spec in [
+            TestSpec { concurrency: 0, ..PING },
+            TestSpec { concurrency: 1_025, ..PING },
+            TestSpec { loops: Some(0), ..PING },
+        ] {
             assert_eq!(add(spec), refused(Errno::EINVAL));
         }
         assert_eq!(add(TestSpec { kind: brw(BRW_BYTES_MAX, 8), ..PING }), Told::Done);
         let with = vec![At { nid: 1, port: 1 }; 65];
-        let wide = Ask::AddTest { batch: "wide".into(), test: 1, spec: TestSpec { concurrency: 1_024, ..PING }, with };
+        let wide = Ask::AddTest {
+            batch: "wide".into(),
+            test: 1,
+            spec: TestSpec { concurrency: 1_024, ..PING },
+            with,
+        };
         assert_eq!(ask(&mut member, ONE, wide).0, Told::Done);
-        assert_eq!(ask(&mut member, ONE, Ask::Run { batch: "wide".into() }).0, refused(Errno::E2BIG));
-        assert_eq!(ask(&mut member, ONE, Ask::Run { batch: "none".into() }).0, refused(Errno::ENOENT));
+        assert_eq!(
+            ask(&mut member, ONE, Ask::Run { batch: "wide".into() }).0,
+            refused(Errno::E2BIG)
+        );
+        assert_eq!(
+            ask(&mut member, ONE, Ask::Run { batch: "none".into() }).0,
+            refused(Errno::ENOENT)
+        );
     }
 
     #[test]
@@ -464,8 +544,14 @@ mod tests {
         member.count_wrong(ONE.stamp, brw);
         member.count_failed(ONE.stamp, true);
         let (Told::Stat(stat), _) = ask(&mut member, ONE, Ask::Stat) else { panic!("no counters") };
-        assert_eq!((stat.brw_errors, stat.ping_errors, stat.rpc_expired, stat.rpc_errors), (1, 0, 1, 0));
-        assert_eq!((stat.done[1].count, stat.done[1].bytes, stat.done[1].latency.len()), (1, 4_096, 1));
+        assert_eq!(
+            (stat.brw_errors, stat.ping_errors, stat.rpc_expired, stat.rpc_errors),
+            (1, 0, 1, 0)
+        );
+        assert_eq!(
+            (stat.done[1].count, stat.done[1].bytes, stat.done[1].latency.len()),
+            (1, 4_096, 1)
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Who talks to whom: `--distribute D:S`.
 //!
-//! Source `i` talks to `S` destinations from index `(i / D) * S` on, round the ring of destinations.
+//! Source `i` talks to `S` destinations from index `(i / D) * S` on, round the ring of
+//! destinations.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -61,7 +62,8 @@ mod tests {
     fn check(ratio: &str, sources: usize, destinations: usize, expected: &str) {
         let ratio: Distribute = ratio.parse().expect("a ratio");
         let of = |source: usize| {
-            let list: Vec<_> = ratio.of(source, destinations).map(|index| (index + 1).to_string()).collect();
+            let list: Vec<_> =
+                ratio.of(source, destinations).map(|index| (index + 1).to_string()).collect();
             format!("{}>{}", source + 1, list.join(","))
         };
         let all: Vec<_> = (0..sources).map(of).collect();

@@ -1,8 +1,9 @@
 //! What a transfer carries and how its receiver looks at it.
 //!
-//! `simple` and `full` fill with one magic word; `crc` fills each word from sender, sequence and its place, so that a
-//! page in the wrong place, of another transfer or of another node is seen as well. A receiving buffer is poisoned
-//! before data arrive ([`POISON`]), so that bytes that never arrived are not those of the transfer before.
+//! `simple` and `full` fill with one magic word; `crc` fills each word from sender, sequence and
+//! its place, so that a page in the wrong place, of another transfer or of another node is seen as
+//! well. A receiving buffer is poisoned before data arrive ([`POISON`]), so that bytes that never
+//! arrived are not those of the transfer before.
 
 use wire::lst::Check;
 
@@ -32,7 +33,8 @@ pub fn fill(check: Check, len: usize, origin: Origin) -> Vec<u8> {
     match check {
         Check::Crc => {
             let words = len.div_ceil(WORD_BYTES) as u64;
-            let mut data: Vec<u8> = (0..words).flat_map(|index| word_of(origin, index).to_le_bytes()).collect();
+            let mut data: Vec<u8> =
+                (0..words).flat_map(|index| word_of(origin, index).to_le_bytes()).collect();
             data.truncate(len);
             data
         }
@@ -55,9 +57,9 @@ pub fn is_intact(check: Check, data: &[u8], offset: usize, origin: Origin) -> bo
         Check::None | Check::Discard => true,
         Check::Simple => pages(data, offset).all(ends_are_intact),
         Check::Full => is_magic(data),
-        Check::Crc => {
-            (0..).zip(data.chunks(WORD_BYTES)).all(|(index, word)| *word == word_of(origin, index).to_le_bytes()[..word.len()])
-        }
+        Check::Crc => (0..)
+            .zip(data.chunks(WORD_BYTES))
+            .all(|(index, word)| *word == word_of(origin, index).to_le_bytes()[..word.len()]),
     }
 }
 
@@ -67,8 +69,8 @@ fn is_magic(data: &[u8]) -> bool {
     words.iter().all(|word| *word == magic) && *rest == magic[..rest.len()]
 }
 
-/// Both ends of a page, of which the first may be cut at its front and the last at its end. Cuts are multiples of a word
-/// at the front; at the end the last whole word is looked at.
+/// Both ends of a page, of which the first may be cut at its front and the last at its end. Cuts
+/// are multiples of a word at the front; at the end the last whole word is looked at.
 fn ends_are_intact(page: &[u8]) -> bool {
     let (words, rest) = page.as_chunks::<WORD_BYTES>();
     let magic = MAGIC.to_le_bytes();
@@ -82,9 +84,11 @@ fn pages(data: &[u8], offset: usize) -> impl Iterator<Item = &[u8]> {
     std::iter::once(head).chain(tail.chunks(PAGE_BYTES))
 }
 
-/// One word of a `crc` transfer: a finaliser of SplitMix64 (Steele, Lea, Flood 2014) over who, which and where.
+/// One word of a `crc` transfer: a finaliser of SplitMix64 (Steele, Lea, Flood 2014) over who,
+/// which and where.
 fn word_of(origin: Origin, index: u64) -> u64 {
-    let mut z = origin.sender ^ origin.sequence.rotate_left(32) ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut z =
+        origin.sender ^ origin.sequence.rotate_left(32) ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
@@ -149,7 +153,10 @@ mod tests {
 
     #[test]
     fn poison_is_no_content() {
-        assert_eq!(accepted(PAGE_BYTES, 0, |data| data.fill(POISON)), [true, false, false, false, true]);
+        assert_eq!(
+            accepted(PAGE_BYTES, 0, |data| data.fill(POISON)),
+            [true, false, false, false, true]
+        );
     }
 
     #[test]

@@ -52,7 +52,11 @@ impl Interval {
             let (mut old, mut new) = (Histogram::default(), Histogram::default());
             old.add_pairs(&before.latency);
             new.add_pairs(&now.latency);
-            *out = (now.count.checked_sub(before.count)?, now.bytes.checked_sub(before.bytes)?, new.since(&old));
+            *out = (
+                now.count.checked_sub(before.count)?,
+                now.bytes.checked_sub(before.bytes)?,
+                new.since(&old),
+            );
         }
         Some(Interval { secs: Span(ns).as_secs_f64(), net, done })
     }
@@ -72,7 +76,11 @@ impl Spread {
         for value in values {
             (sum, count, min, max) = (sum + value, count + 1.0, min.min(value), max.max(value));
         }
-        if count == 0.0 { Spread { avg: 0.0, min: 0.0, max: 0.0 } } else { Spread { avg: sum / count, min, max } }
+        if count == 0.0 {
+            Spread { avg: 0.0, min: 0.0, max: 0.0 }
+        } else {
+            Spread { avg: sum / count, min, max }
+        }
     }
 }
 
@@ -81,8 +89,9 @@ impl Spread {
 pub fn render_net(name: &str, nodes: &[Interval], options: RateOptions) -> String {
     let any = |wanted: bool, other: bool| wanted || !other;
     let mut out = String::new();
-    let per_sec =
-        |of: fn(&Net) -> u64, unit: f64| Spread::of(nodes.iter().map(move |node| of(&node.net) as f64 / node.secs / unit));
+    let per_sec = |of: fn(&Net) -> u64, unit: f64| {
+        Spread::of(nodes.iter().map(move |node| of(&node.net) as f64 / node.secs / unit))
+    };
     if any(options.rate, options.bandwidth) {
         let _ = writeln!(out, "[LNet Rates of {name}]");
         let lines = [
@@ -111,15 +120,28 @@ pub fn render_net(name: &str, nodes: &[Interval], options: RateOptions) -> Strin
     out
 }
 
-fn write_line(out: &mut String, letter: char, spread: Spread, options: RateOptions, unit: &str, digits: usize) {
+fn write_line(
+    out: &mut String,
+    letter: char,
+    spread: Spread,
+    options: RateOptions,
+    unit: &str,
+    digits: usize,
+) {
     let all = !(options.avg || options.min || options.max);
-    let columns = [("Avg", options.avg, spread.avg), ("Min", options.min, spread.min), ("Max", options.max, spread.max)];
+    let columns = [
+        ("Avg", options.avg, spread.avg),
+        ("Min", options.min, spread.min),
+        ("Max", options.max, spread.max),
+    ];
     let shown = columns.into_iter().filter(|(_, wanted, _)| all || *wanted);
-    let words: Vec<_> = shown.map(|(title, _, value)| format!("{title}: {value:<8.digits$} {unit}")).collect();
+    let words: Vec<_> =
+        shown.map(|(title, _, value)| format!("{title}: {value:<8.digits$} {unit}")).collect();
     let _ = writeln!(out, "[{letter}] {}", words.join(" "));
 }
 
-/// Finished requests of the tests, and percentiles of how long they took, over all nodes of the group.
+/// Finished requests of the tests, and percentiles of how long they took, over all nodes of the
+/// group.
 #[must_use]
 pub fn render_rpc(name: &str, nodes: &[Interval]) -> String {
     let mut out = format!("[Test RPCs of {name}]\n");
@@ -147,13 +169,26 @@ mod tests {
     use wire::lst::Done;
 
     fn stat(secs: u64, count: u64, bytes: u64) -> Stat {
-        let net = Net { send_count: count + 2 * secs, recv_count: count, send_bytes: bytes, recv_bytes: bytes / 1_024 };
+        let net = Net {
+            send_count: count + 2 * secs,
+            recv_count: count,
+            send_bytes: bytes,
+            recv_bytes: bytes / 1_024,
+        };
         let done = Done { count, bytes, latency: vec![(5, count)] };
-        Stat { now_ns: secs * 1_000_000_000, net, done: [Done::default(), done, Done::default()], ..Stat::default() }
+        Stat {
+            now_ns: secs * 1_000_000_000,
+            net,
+            done: [Done::default(), done, Done::default()],
+            ..Stat::default()
+        }
     }
 
     fn nodes() -> Vec<Interval> {
-        let one = |rate: u64| Interval::between(&stat(10, 7, 0), &stat(12, 7 + 2 * rate, (2 * rate) << 20)).expect("rising");
+        let one = |rate: u64| {
+            Interval::between(&stat(10, 7, 0), &stat(12, 7 + 2 * rate, (2 * rate) << 20))
+                .expect("rising")
+        };
         vec![one(24_980), one(25_260)]
     }
 
@@ -172,11 +207,27 @@ mod tests {
 
     #[test]
     fn options_narrow_down() {
-        let options = RateOptions { bandwidth: true, write: true, max: true, mbs: true, ..RateOptions::default() };
-        assert_eq!(render_net("s", &nodes(), options), "[LNet Bandwidth of s]\n[W] Max: 26487.03 MB/s\n");
-        let options = RateOptions { rate: true, read: true, min: true, avg: true, ..RateOptions::default() };
-        assert_eq!(render_net("s", &nodes(), options), "[LNet Rates of s]\n[R] Avg: 25120    RPC/s Min: 24980    RPC/s\n");
-        assert!(render_net("s", &[], RateOptions::default()).contains("[R] Avg: 0        RPC/s Min: 0        RPC/s"));
+        let options = RateOptions {
+            bandwidth: true,
+            write: true,
+            max: true,
+            mbs: true,
+            ..RateOptions::default()
+        };
+        assert_eq!(
+            render_net("s", &nodes(), options),
+            "[LNet Bandwidth of s]\n[W] Max: 26487.03 MB/s\n"
+        );
+        let options =
+            RateOptions { rate: true, read: true, min: true, avg: true, ..RateOptions::default() };
+        assert_eq!(
+            render_net("s", &nodes(), options),
+            "[LNet Rates of s]\n[R] Avg: 25120    RPC/s Min: 24980    RPC/s\n"
+        );
+        assert!(
+            render_net("s", &[], RateOptions::default())
+                .contains("[R] Avg: 0        RPC/s Min: 0        RPC/s")
+        );
     }
 
     #[test]

@@ -1,12 +1,16 @@
-//! What scheduling costs: `cargo run --release -p nrs --example speed [table | fifo | pairs [POLICY [DEPTH [COUNT]]] | deep [POLICIES [RUNS]]]`.
+//! What scheduling costs: `cargo run --release -p nrs --example speed [table | fifo | pairs [POLICY
+//! [DEPTH [COUNT]]] | deep [POLICIES [RUNS]]]`.
 //!
-//! - `deep`: 10,000,000 requests of 10,000 clients queued in one head; then one comes and one leaves, 10,000,000 times.
-//! - `table`: enqueue and get per second of each policy, 10,000 clients or objects, 1,000 and 100,000 queued.
+//! - `deep`: 10,000,000 requests of 10,000 clients queued in one head; then one comes and one
+//!   leaves, 10,000,000 times.
+//! - `table`: enqueue and get per second of each policy, 10,000 clients or objects, 1,000 and
+//!   100,000 queued.
 //! - `pairs`: so many pairs of one policy at a depth, for a counter of instructions or a profile.
-//! - `fifo`: the same pairs of FIFO in a head and of a bare `VecDeque`, for a counter of instructions.
+//! - `fifo`: the same pairs of FIFO in a head and of a bare `VecDeque`, for a counter of
+//!   instructions.
 //!
-//! Means are CPU time of the thread, the making of the requests included; single pairs (the worst ones) are timed by the
-//! clock, with what else the machine was doing in them.
+//! Means are CPU time of the thread, the making of the requests included; single pairs (the worst
+//! ones) are timed by the clock, with what else the machine was doing in them.
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::collections::VecDeque;
@@ -133,8 +137,8 @@ fn run(policy: &str, count: u32) -> Run {
     Run { fill, pair: mean, drain: (cpu() - start) / each, bytes, inserts, pairs }
 }
 
-/// The same steps `runs` times: of each step the shortest time counts, because what else runs on the machine
-/// interrupts another step each time.
+/// The same steps `runs` times: of each step the shortest time counts, because what else runs on
+/// the machine interrupts another step each time.
 fn deep(policy: &str, count: u32, runs: u32) {
     let mut best = run(policy, count);
     let mut worst = vec![worst_of(&best)];
@@ -167,13 +171,20 @@ fn worst_of(run: &Run) -> (u32, u32) {
 fn spread(times: &mut [u32]) -> String {
     times.sort_unstable();
     let part = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
-    let parts = [("p50", 0.5), ("p99.9", 0.999), ("p99.99", 0.9999), ("p99.9999", 0.999_999), ("worst", 1.0)];
+    let parts = [
+        ("p50", 0.5),
+        ("p99.9", 0.999),
+        ("p99.99", 0.9999),
+        ("p99.9999", 0.999_999),
+        ("worst", 1.0),
+    ];
     parts.map(|(name, at)| format!("{name} {}", part(at))).join(" ")
 }
 
 fn remove(policy: &str, count: u32) {
     let (mut head, mut chance) = (head(policy), Chance(7));
-    let mut handles: Vec<Handle> = (0..count).map(|_| head.enqueue(chance.rpc(), Instant(0))).collect();
+    let mut handles: Vec<Handle> =
+        (0..count).map(|_| head.enqueue(chance.rpc(), Instant(0))).collect();
     for at in (1..handles.len()).rev() {
         let other = chance.rpc().offset as usize % (at + 1);
         handles.swap(at, other);
@@ -182,7 +193,10 @@ fn remove(policy: &str, count: u32) {
     for handle in &handles {
         assert!(head.remove(*handle, Instant(0), Removal::Gone).is_some(), "it was queued");
     }
-    println!("      {count} removed in random order: {:.0} ns each", (cpu() - start) / f64::from(count));
+    println!(
+        "      {count} removed in random order: {:.0} ns each",
+        (cpu() - start) / f64::from(count)
+    );
 }
 
 fn table() {

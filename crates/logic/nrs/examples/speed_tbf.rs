@@ -1,11 +1,14 @@
-//! What rate limits cost: `cargo run --release -p nrs --example speed_tbf [CLASSES [RULES]]`, 10,000 of each by default.
+//! What rate limits cost: `cargo run --release -p nrs --example speed_tbf [CLASSES [RULES]]`,
+//! 10,000 of each by default.
 //!
 //! - `idle`: every request finds its class empty, passes and leaves it empty;
 //! - `backlog`: ten requests of each class wait, one comes and one leaves;
-//! - `throttled`: classes at their rate, on virtual time: the share of the rate that leaves, and what a pair costs;
+//! - `throttled`: classes at their rate, on virtual time: the share of the rate that leaves, and
+//!   what a pair costs;
 //! - `match`: a class that is not there is made and finds its rule among so many.
 //!
-//! Times are CPU times (the shortest of several rounds, but for `throttled`) of enqueue, get and finish, and of making the request: neighbours on the machine count less.
+//! Times are CPU times (the shortest of several rounds, but for `throttled`) of enqueue, get and
+//! finish, and of making the request: neighbours on the machine count less.
 
 use nrs::{Dequeued, Head, HeadKind, Moment, Partitions, Request};
 use types::{CptIndex, Instant, Nid, Span};
@@ -142,7 +145,10 @@ fn matching(rules: u64) {
         again = again.min((cpu_ns() - start) as f64 / (10 * rules) as f64);
         head = self::head(&names);
     }
-    println!("{:>10}: {first:.0} ns for the first request of a class, {again:.0} ns for the next", "match");
+    println!(
+        "{:>10}: {first:.0} ns for the first request of a class, {again:.0} ns for the next",
+        "match"
+    );
 }
 
 fn enqueue_each(head: &mut Head<Rpc>, classes: u64) {

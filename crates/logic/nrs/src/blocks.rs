@@ -1,10 +1,12 @@
-//! Lists of ids in blocks: an entry costs little more than four bytes, one that leaves touches nothing but its block's bits.
+//! Lists of ids in blocks: an entry costs little more than four bytes, one that leaves touches
+//! nothing but its block's bits.
 //!
 //! ```text
 //! ring -> last block <-> first block <-> ...      block  [ which of its 64 are there | neighbours ]   [ ids ]
 //! ```
-//! Links through the things listed would cost two cache lines of neighbours each time one comes or leaves. The ids stand
-//! apart from the bits: those who leave in another order than they came touch one line of bits in many blocks.
+//! Links through the things listed would cost two cache lines of neighbours each time one comes or
+//! leaves. The ids stand apart from the bits: those who leave in another order than they came touch
+//! one line of bits in many blocks.
 //!
 //! Invariants
 //! - Entries stand in the order in which they were appended.
@@ -93,7 +95,8 @@ impl Ring {
         let place = blocks.insert();
         blocks.ids.get_mut(place)[0] = id;
         let blocks = &mut blocks.blocks;
-        let (prev, next) = if self.0 == NIL { (place, place) } else { (self.0, blocks.get(self.0).next) };
+        let (prev, next) =
+            if self.0 == NIL { (place, place) } else { (self.0, blocks.get(self.0).next) };
         blocks.get_mut(prev).next = place;
         blocks.get_mut(next).prev = place;
         let block = blocks.get_mut(place);
@@ -209,7 +212,8 @@ mod tests {
             if chance.below(10) < if growing { 7 } else { 3 } {
                 map.insert(step, ring.push(&mut blocks, step));
             } else {
-                let from = if chance.below(2) == 0 { 0 } else { chance.below(u64::from(step) + 1) as u32 };
+                let from =
+                    if chance.below(2) == 0 { 0 } else { chance.below(u64::from(step) + 1) as u32 };
                 if let Some((id, at)) = map.range(from..).next().map(|(id, at)| (*id, *at)) {
                     map.remove(&id);
                     ring.remove(&mut blocks, at);

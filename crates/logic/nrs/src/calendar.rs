@@ -4,8 +4,8 @@
 //! front   the page of the round being served, kept even when it is empty
 //! later   number of the page -> its place, for pages that have a batch
 //! ```
-//! A client with millions of queued requests has batches in as many rounds; rounds that nobody uses cost nothing, so
-//! that a number far ahead is harmless.
+//! A client with millions of queued requests has batches in as many rounds; rounds that nobody uses
+//! cost nothing, so that a number far ahead is harmless.
 //!
 //! Invariants
 //! - Nothing stands in a page before `front`.
@@ -20,11 +20,12 @@ use crate::slab::{NIL, Slab, Vacant};
 
 const ROUNDS: u64 = 16;
 
-/// Requests that a batch keeps in itself: a default quantum of CRR-N. What is beyond stands in blocks.
+/// Requests that a batch keeps in itself: a default quantum of CRR-N. What is beyond stands in
+/// blocks.
 pub(crate) const INLINE: u32 = 8;
 
-/// One turn of one group: its requests of one round. A cache line: a request that comes or leaves touches this one and
-/// no neighbour's.
+/// One turn of one group: its requests of one round. A cache line: a request that comes or leaves
+/// touches this one and no neighbour's.
 #[repr(C, align(64))]
 pub(crate) struct Batch {
     ids: [u32; INLINE as usize],
@@ -37,7 +38,8 @@ pub(crate) struct Batch {
     there: u8, // bit per id of `ids` that waits
 }
 
-const _: () = assert!(size_of::<Batch>() == 64 && INLINE <= u8::BITS && PLACES_END <= u32::MAX - INLINE);
+const _: () =
+    assert!(size_of::<Batch>() == 64 && INLINE <= u8::BITS && PLACES_END <= u32::MAX - INLINE);
 
 impl Batch {
     pub(crate) fn new(group: u32, round: u64, seq: u64) -> Batch {
@@ -95,7 +97,16 @@ impl Iterator for Inline {
 impl Vacant for Batch {
     fn vacant() -> Batch {
         let ids = [NIL; INLINE as usize];
-        Batch { ids, round: 0, group: NIL, seq_low: 0, prev: NIL, next: NIL, more: Ring::EMPTY, there: 0 }
+        Batch {
+            ids,
+            round: 0,
+            group: NIL,
+            seq_low: 0,
+            prev: NIL,
+            next: NIL,
+            more: Ring::EMPTY,
+            there: 0,
+        }
     }
     fn link(&mut self) -> &mut u32 {
         &mut self.next
@@ -187,7 +198,8 @@ impl Calendar {
         }
         if self.hint.0 != number {
             let pages = &mut self.pages;
-            let place = *self.later.entry(number).or_insert_with(|| pages.insert(Page::new(number)));
+            let place =
+                *self.later.entry(number).or_insert_with(|| pages.insert(Page::new(number)));
             self.hint = (number, place);
         }
         self.pages.get_mut(self.hint.1)
@@ -246,7 +258,8 @@ impl Calendar {
         batch.there == 0 && batch.more.is_empty(&self.blocks)
     }
 
-    /// Takes the first request out of a batch; whether that is empty now. An empty one is to be removed.
+    /// Takes the first request out of a batch; whether that is empty now. An empty one is to be
+    /// removed.
     #[inline]
     pub(crate) fn pop(&mut self, place: u32) -> Option<(Id, bool)> {
         let batch = self.batches.get_mut(place);
@@ -268,7 +281,8 @@ impl Calendar {
 
     /// Removes a batch, which is empty.
     pub(crate) fn remove(&mut self, place: u32) {
-        let (round, prev, next, mut more) = self.batches.vacate(place, |batch| (batch.round, batch.prev, batch.next, batch.more));
+        let (round, prev, next, mut more) =
+            self.batches.vacate(place, |batch| (batch.round, batch.prev, batch.next, batch.more));
         more.free(&mut self.blocks);
         let page = self.page(round);
         let number = page.number;
@@ -299,7 +313,8 @@ impl Calendar {
         }
     }
 
-    /// The batch that is served after `place`, one of the page being served, as far as that page tells.
+    /// The batch that is served after `place`, one of the page being served, as far as that page
+    /// tells.
     pub(crate) fn following(&self, place: u32) -> Option<u32> {
         let batch = self.batches.get(place);
         let next = batch.next;
@@ -325,7 +340,8 @@ impl Calendar {
         page.map_or(NIL, |page| page.rounds[page.used.trailing_zeros() as usize].0)
     }
 
-    /// Nothing will stand before `round` again: the earliest one with a batch, or any when there is none.
+    /// Nothing will stand before `round` again: the earliest one with a batch, or any when there is
+    /// none.
     pub(crate) fn serve(&mut self, round: u64) {
         let number = round / ROUNDS;
         if number == self.front.number {

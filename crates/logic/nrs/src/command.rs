@@ -1,4 +1,5 @@
-//! The texts of spec rpc 4.7: what is written to `nrs_policies` and to tunables, and what reading `nrs_policies` shows.
+//! The texts of spec rpc 4.7: what is written to `nrs_policies` and to tunables, and what reading
+//! `nrs_policies` shows.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -42,12 +43,16 @@ impl FromStr for Command {
 
     fn from_str(text: &str) -> Result<Command, Refusal> {
         if text.len() > VALUE_BYTES_MAX {
-            return Err(Refusal::invalid(format!("a command of more than {VALUE_BYTES_MAX} bytes")));
+            return Err(Refusal::invalid(format!(
+                "a command of more than {VALUE_BYTES_MAX} bytes"
+            )));
         }
         let mut words = text.split_whitespace().peekable();
         let name = words.next().ok_or_else(|| Refusal::invalid("expected NAME [reg|hp] [ARG]"))?;
         if name.chars().count() > NAME_CHARS_MAX {
-            return Err(Refusal::invalid(format!("name '{name}' is longer than {NAME_CHARS_MAX} characters")));
+            return Err(Refusal::invalid(format!(
+                "name '{name}' is longer than {NAME_CHARS_MAX} characters"
+            )));
         }
         let heads = words.peek().and_then(|word| Heads::from_word(word));
         if heads.is_some() {
@@ -55,25 +60,40 @@ impl FromStr for Command {
         }
         let arg = words.next().unwrap_or_default();
         match words.next() {
-            Some(extra) => Err(Refusal::invalid(format!("'{extra}' is too much: expected NAME [reg|hp] [ARG]"))),
-            None => Ok(Command { name: name.to_owned(), heads: heads.unwrap_or(Heads::Both), arg: arg.to_owned() }),
+            Some(extra) => Err(Refusal::invalid(format!(
+                "'{extra}' is too much: expected NAME [reg|hp] [ARG]"
+            ))),
+            None => Ok(Command {
+                name: name.to_owned(),
+                heads: heads.unwrap_or(Heads::Both),
+                arg: arg.to_owned(),
+            }),
         }
     }
 }
 
 /// `V`, or `reg_LABEL:V`, `hp_LABEL:V`, or both of these.
-pub(crate) fn split_labelled<'a>(value: &'a str, label: &str) -> Result<Vec<(Heads, &'a str)>, Refusal> {
+pub(crate) fn split_labelled<'a>(
+    value: &'a str,
+    label: &str,
+) -> Result<Vec<(Heads, &'a str)>, Refusal> {
     let form = || format!("expected VALUE, reg_{label}:VALUE or hp_{label}:VALUE");
     let mut parts: Vec<(Heads, &str)> = Vec::new();
     for word in value.split_whitespace() {
         let part = match word.split_once(':') {
             None => (Heads::Both, word),
             Some((before, value)) => {
-                let head = before.strip_suffix(label).and_then(|head| head.strip_suffix('_')).and_then(Heads::from_word);
+                let head = before
+                    .strip_suffix(label)
+                    .and_then(|head| head.strip_suffix('_'))
+                    .and_then(Heads::from_word);
                 (head.ok_or_else(|| Refusal::invalid(format!("'{word}': {}", form())))?, value)
             }
         };
-        if parts.iter().any(|(which, _)| *which == part.0 || *which == Heads::Both || part.0 == Heads::Both) {
+        if parts
+            .iter()
+            .any(|(which, _)| *which == part.0 || *which == Heads::Both || part.0 == Heads::Both)
+        {
             return Err(Refusal::invalid(format!("'{word}' sets a head twice")));
         }
         parts.push(part);
@@ -89,9 +109,19 @@ pub(crate) fn split_words(value: &str) -> (Heads, &str) {
 }
 
 /// The number in a tunable, which must lie in `range`.
-pub fn number_in(label: &str, value: &str, range: std::ops::RangeInclusive<u64>) -> Result<u64, Refusal> {
+pub fn number_in(
+    label: &str,
+    value: &str,
+    range: std::ops::RangeInclusive<u64>,
+) -> Result<u64, Refusal> {
     let number = value.parse::<u64>().ok().filter(|number| range.contains(number));
-    number.ok_or_else(|| Refusal::invalid(format!("{label} '{value}': expected {} to {}", range.start(), range.end())))
+    number.ok_or_else(|| {
+        Refusal::invalid(format!(
+            "{label} '{value}': expected {} to {}",
+            range.start(),
+            range.end()
+        ))
+    })
 }
 
 /// The line above a head's part in an output.
@@ -167,7 +197,11 @@ mod tests {
     #[test]
     fn a_command_names_a_policy_perhaps_a_head_perhaps_an_argument() {
         let check = |text: &str, name: &str, heads, arg: &str| {
-            assert_eq!(text.parse(), Ok(Command { name: name.to_owned(), heads, arg: arg.to_owned() }), "{text}");
+            assert_eq!(
+                text.parse(),
+                Ok(Command { name: name.to_owned(), heads, arg: arg.to_owned() }),
+                "{text}"
+            );
         };
         check("crrn", "crrn", Heads::Both, "");
         check("fifo hp", "fifo", Heads::Only(HeadKind::Hp), "");
@@ -183,8 +217,19 @@ mod tests {
         let (reg, hp) = (Heads::Only(HeadKind::Reg), Heads::Only(HeadKind::Hp));
         assert_eq!(split_labelled("16\n", "quantum"), Ok(vec![(Heads::Both, "16")]));
         assert_eq!(split_labelled("hp_quantum:8", "quantum"), Ok(vec![(hp, "8")]));
-        assert_eq!(split_labelled("reg_delay_min:5 hp_delay_min:6", "delay_min"), Ok(vec![(reg, "5"), (hp, "6")]));
-        for text in ["", "1 2", "quantum:1", "reg_quota:1", "reg_quantum:1 reg_quantum:2", "1 hp_quantum:2", "xreg_quantum:1"] {
+        assert_eq!(
+            split_labelled("reg_delay_min:5 hp_delay_min:6", "delay_min"),
+            Ok(vec![(reg, "5"), (hp, "6")])
+        );
+        for text in [
+            "",
+            "1 2",
+            "quantum:1",
+            "reg_quota:1",
+            "reg_quantum:1 reg_quantum:2",
+            "1 hp_quantum:2",
+            "xreg_quantum:1",
+        ] {
             assert!(split_labelled(text, "quantum").is_err(), "{text}");
         }
         assert_eq!(split_words("reg start x rate=1 "), (reg, "start x rate=1"));

@@ -1,7 +1,8 @@
-//! Commands over all partitions of a service: selecting a policy, reading and writing tunables (spec rpc 4.3, 4.7).
+//! Commands over all partitions of a service: selecting a policy, reading and writing tunables
+//! (spec rpc 4.3, 4.7).
 //!
-//! Each command first asks every partition and changes nothing, then changes every partition: an error leaves all of
-//! them as they were.
+//! Each command first asks every partition and changes nothing, then changes every partition: an
+//! error leaves all of them as they were.
 //!
 //! ```text
 //! select --> Done
@@ -16,7 +17,9 @@ use crate::command::{Command, Heads, split_labelled, split_words};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::policy::RESET;
 use crate::state::Plan;
-use crate::{Form, Head, HeadKind, Listed, Mode, Policy, PolicyState, Refusal, Request, Start, Tunable};
+use crate::{
+    Form, Head, HeadKind, Listed, Mode, Policy, PolicyState, Refusal, Request, Start, Tunable,
+};
 
 /// Both heads of every partition of a service, partitions in order.
 pub struct Partitions<'a, R> {
@@ -68,15 +71,17 @@ impl<'a, R: Request> Partitions<'a, R> {
             Heads::Both if has_hp => Ok(vec![HeadKind::Reg, HeadKind::Hp]),
             Heads::Both | Heads::Only(HeadKind::Reg) => Ok(vec![HeadKind::Reg]),
             Heads::Only(HeadKind::Hp) if has_hp => Ok(vec![HeadKind::Hp]),
-            Heads::Only(HeadKind::Hp) => Err(Refusal::new(Errno::ENODEV, "the service has no high-priority head")),
+            Heads::Only(HeadKind::Hp) => {
+                Err(Refusal::new(Errno::ENODEV, "the service has no high-priority head"))
+            }
         }
     }
 
     /// Carries out a value written to `nrs_policies`.
     ///
     /// # Errors
-    /// ENOENT unknown name, EINVAL argument, EAGAIN another start is under way or the policy still drains, ENODEV no HP
-    /// head. Nothing has changed then.
+    /// ENOENT unknown name, EINVAL argument, EAGAIN another start is under way or the policy still
+    /// drains, ENODEV no HP head. Nothing has changed then.
     pub fn select(&mut self, value: &str, moment: Moment) -> Result<Selected, Refusal> {
         let command: Command = value.parse()?;
         let kinds = self.kinds(command.heads)?;
@@ -86,7 +91,8 @@ impl<'a, R: Request> Partitions<'a, R> {
                 restart |= head.plan(&command.name, &command.arg)?.1 == Plan::Restart;
             }
         }
-        // made even where it must wait: an argument that is not understood is refused before anything stops
+        // made even where it must wait: an argument that is not understood is refused before
+        // anything stops
         let made = self.make(&kinds, &command, moment)?;
         if !restart {
             self.install(&kinds, &command, made);
@@ -104,7 +110,8 @@ impl<'a, R: Request> Partitions<'a, R> {
     /// Goes on with a restart if its policy has drained.
     ///
     /// # Errors
-    /// EAGAIN if FIFO was selected meanwhile; what [`crate::Make`] answers. The restart is over then.
+    /// EAGAIN if FIFO was selected meanwhile; what [`crate::Make`] answers. The restart is over
+    /// then.
     pub fn resume(&mut self, restart: Restart, moment: Moment) -> Result<Selected, Refusal> {
         let Restart { command, number } = &restart;
         let kinds = self.kinds(command.heads)?;
@@ -113,9 +120,14 @@ impl<'a, R: Request> Partitions<'a, R> {
             for head in self.heads(*kind) {
                 if head.starting != Some(*number) {
                     self.forget(&kinds, *number);
-                    return Err(Refusal::new(Errno::EAGAIN, "another policy was selected meanwhile"));
+                    return Err(Refusal::new(
+                        Errno::EAGAIN,
+                        "another policy was selected meanwhile",
+                    ));
                 }
-                drained &= head.index_of(&command.name).is_some_and(|at| head.state(at) != PolicyState::Stopping);
+                drained &= head
+                    .index_of(&command.name)
+                    .is_some_and(|at| head.state(at) != PolicyState::Stopping);
             }
         }
         if !drained {
@@ -127,7 +139,8 @@ impl<'a, R: Request> Partitions<'a, R> {
         Ok(Selected::Done)
     }
 
-    /// Ends a restart whose policy did not drain in time; the answer to the command is the value returned: EBUSY.
+    /// Ends a restart whose policy did not drain in time; the answer to the command is the value
+    /// returned: EBUSY.
     pub fn give_up(&mut self, restart: Restart) -> Refusal {
         self.forget(&[HeadKind::Reg, HeadKind::Hp], restart.number);
         Refusal::new(Errno::EBUSY, format!("{} still drains", restart.command.name))
@@ -141,8 +154,14 @@ impl<'a, R: Request> Partitions<'a, R> {
         }
     }
 
-    /// Instances for the heads where the policy does not run as commanded: first step, which changes nothing.
-    fn make(&mut self, kinds: &[HeadKind], command: &Command, moment: Moment) -> Result<Vec<Made<R>>, Refusal> {
+    /// Instances for the heads where the policy does not run as commanded: first step, which
+    /// changes nothing.
+    fn make(
+        &mut self,
+        kinds: &[HeadKind],
+        command: &Command,
+        moment: Moment,
+    ) -> Result<Vec<Made<R>>, Refusal> {
         let mut made = Vec::new();
         for kind in kinds {
             made.push(make_for(self.heads(*kind), *kind, command, moment)?);
@@ -177,8 +196,8 @@ impl<'a, R: Request> Partitions<'a, R> {
     /// The value of a tunable over both heads, each line ended.
     ///
     /// # Errors
-    /// ENOENT unknown parameter, ENODEV the policy runs on no head, EAGAIN it is starting or stopping, EIO it broke over the
-    /// question and is disabled.
+    /// ENOENT unknown parameter, ENODEV the policy runs on no head, EAGAIN it is starting or
+    /// stopping, EIO it broke over the question and is disabled.
     pub fn get(&mut self, parameter: &str) -> Result<String, Refusal> {
         let (at, tunable) = self.tunable(parameter)?;
         let mut out = String::new();
@@ -200,8 +219,8 @@ impl<'a, R: Request> Partitions<'a, R> {
     /// Writes a tunable.
     ///
     /// # Errors
-    /// As [`Partitions::get`], and EINVAL for a value that is not understood or out of range, ENODEV for the HP head of
-    /// a service without one. Nothing has changed then.
+    /// As [`Partitions::get`], and EINVAL for a value that is not understood or out of range,
+    /// ENODEV for the HP head of a service without one. Nothing has changed then.
     pub fn set(&mut self, parameter: &str, value: &str, moment: Moment) -> Result<(), Refusal> {
         let (at, tunable) = self.tunable(parameter)?;
         if !tunable.writable {
@@ -239,14 +258,20 @@ impl<'a, R: Request> Partitions<'a, R> {
         Ok(())
     }
 
-    /// What `nrs_policies` shows: counts are sums over the partitions, state and argument those of the first.
+    /// What `nrs_policies` shows: counts are sums over the partitions, state and argument those of
+    /// the first.
     #[must_use]
     pub fn list(&self) -> (Vec<Listed>, Option<Vec<Listed>>) {
         (sum(&self.reg), (!self.hp.is_empty()).then(|| sum(&self.hp)))
     }
 }
 
-fn make_for<R: Request>(heads: &[&mut Head<R>], kind: HeadKind, command: &Command, moment: Moment) -> Result<Made<R>, Refusal> {
+fn make_for<R: Request>(
+    heads: &[&mut Head<R>],
+    kind: HeadKind,
+    command: &Command,
+    moment: Moment,
+) -> Result<Made<R>, Refusal> {
     let mut wanted = Vec::new();
     for (partition, head) in heads.iter().enumerate() {
         let (at, plan) = head.plan(&command.name, &command.arg)?;
@@ -255,13 +280,27 @@ fn make_for<R: Request>(heads: &[&mut Head<R>], kind: HeadKind, command: &Comman
         }
     }
     let Some((first, at)) = wanted.first().copied() else { return Ok(Vec::new()) };
-    let make = heads[first].instances[at].descriptor.as_ref().map(|descriptor| descriptor.make.clone());
+    let make =
+        heads[first].instances[at].descriptor.as_ref().map(|descriptor| descriptor.make.clone());
     let make = make.expect("only the fallback has no descriptor, and it is not made");
-    let partitions: Vec<CptIndex> = wanted.iter().map(|(partition, _)| heads[*partition].partition).collect();
-    let start = Start { arg: &command.arg, head: kind, partitions: &partitions, seed: moment.seed, now: moment.now };
-    let made = crate::guard::guarded(|| make(&start)).unwrap_or_else(|why| Err(Refusal::new(Errno::EIO, why.into_text())))?;
+    let partitions: Vec<CptIndex> =
+        wanted.iter().map(|(partition, _)| heads[*partition].partition).collect();
+    let start = Start {
+        arg: &command.arg,
+        head: kind,
+        partitions: &partitions,
+        seed: moment.seed,
+        now: moment.now,
+    };
+    let made = crate::guard::guarded(|| make(&start))
+        .unwrap_or_else(|why| Err(Refusal::new(Errno::EIO, why.into_text())))?;
     if made.len() != wanted.len() {
-        return Err(Refusal::invalid(format!("{} made {} instances for {} partitions", command.name, made.len(), wanted.len())));
+        return Err(Refusal::invalid(format!(
+            "{} made {} instances for {} partitions",
+            command.name,
+            made.len(),
+            wanted.len()
+        )));
     }
     Ok(wanted.into_iter().map(|(partition, _)| partition).zip(made).collect())
 }
@@ -317,7 +356,10 @@ impl<R: Request> Head<R> {
     pub(crate) fn find_tunable(&self, parameter: &str) -> Option<(usize, Tunable)> {
         self.instances.iter().enumerate().find_map(|(at, instance)| {
             let tunables = instance.descriptor.as_ref()?.tunables;
-            tunables.iter().find(|tunable| tunable.parameter == parameter).map(|tunable| (at, *tunable))
+            tunables
+                .iter()
+                .find(|tunable| tunable.parameter == parameter)
+                .map(|tunable| (at, *tunable))
         })
     }
 
@@ -337,7 +379,14 @@ impl<R: Request> Head<R> {
         }
     }
 
-    fn set_tunable(&mut self, at: usize, label: &str, value: &str, mode: Mode, now: Instant) -> Result<(), Refusal> {
+    fn set_tunable(
+        &mut self,
+        at: usize,
+        label: &str,
+        value: &str,
+        mode: Mode,
+        now: Instant,
+    ) -> Result<(), Refusal> {
         self.tunable_here(at)?;
         let (instance, queue) = (&mut self.instances[at], &mut self.queue);
         let policy = instance.policy.as_mut().expect("a started policy runs");
@@ -350,7 +399,9 @@ impl<R: Request> Head<R> {
             _ => policy.set(queue, label, value, mode, now),
         };
         let broken = match crate::guard::guarded(|| set(policy)) {
-            Ok(Err(refusal)) if mode == Mode::Apply => crate::Broken::new(format!("it refused what it had accepted: {refusal}")),
+            Ok(Err(refusal)) if mode == Mode::Apply => {
+                crate::Broken::new(format!("it refused what it had accepted: {refusal}"))
+            }
             Ok(answer) => return answer,
             Err(broken) => broken,
         };

@@ -1,16 +1,20 @@
-//! `delay` holds requests back for a random time (spec rpc 5.5): for tests of what sits above a slow server.
+//! `delay` holds requests back for a random time (spec rpc 5.5): for tests of what sits above a
+//! slow server.
 //!
 //! Invariants
 //! - Of all requests, `pct` percent are held, each decided on its own; FIFO takes the others.
-//! - A held request leaves no earlier than `min` and no later than a tick after `max` from its arrival at the head, if
-//!   it is asked for.
+//! - A held request leaves no earlier than `min` and no later than a tick after `max` from its
+//!   arrival at the head, if it is asked for.
 //!
 //! Lustre: `nrs_delay.c`, which holds 51 % at `pct` 50 and knows whole seconds only.
 
 use types::{Instant, Span, SplitMix64};
 
 use crate::wheel::{Wheel, WheelHandle};
-use crate::{Broken, Descriptor, Id, Mode, Next, Policy, Queue, Refusal, Refused, Removal, Request, Start, Tunable, number_in};
+use crate::{
+    Broken, Descriptor, Id, Mode, Next, Policy, Queue, Refusal, Refused, Removal, Request, Start,
+    Tunable, number_in,
+};
 use std::rc::Rc;
 
 /// `nrs_delay_min`.
@@ -59,7 +63,13 @@ pub fn delay<R: Request + 'static>() -> Descriptor<R> {
 
 impl Delay {
     fn new(seed: u64, now: Instant) -> Delay {
-        Delay { min: MIN_DEFAULT, max: MAX_DEFAULT, pct: PCT_DEFAULT, held: Wheel::new(now), chance: SplitMix64::new(seed) }
+        Delay {
+            min: MIN_DEFAULT,
+            max: MAX_DEFAULT,
+            pct: PCT_DEFAULT,
+            held: Wheel::new(now),
+            chance: SplitMix64::new(seed),
+        }
     }
 
     fn draw(&mut self) -> Span {
@@ -80,7 +90,8 @@ impl<R: Request> Policy<R> for Delay {
     }
 
     fn dequeue(&mut self, _queue: &mut Queue<R>, now: Instant, force: bool) -> Next {
-        let next = self.held.pop(now).or_else(|| if force { self.held.pop_earliest() } else { None });
+        let next =
+            self.held.pop(now).or_else(|| if force { self.held.pop_earliest() } else { None });
         match (next, self.held.next()) {
             (Some(id), _) => Next::Take(id),
             (None, Some(until)) => Next::NotBefore(until),
@@ -88,8 +99,15 @@ impl<R: Request> Policy<R> for Delay {
         }
     }
 
-    fn remove(&mut self, queue: &mut Queue<R>, id: Id, _now: Instant, _why: Removal) -> Result<(), Broken> {
-        let handle = u32::try_from(queue.tag(id)).map_err(|_| Broken::new("a held request without a time"))?;
+    fn remove(
+        &mut self,
+        queue: &mut Queue<R>,
+        id: Id,
+        _now: Instant,
+        _why: Removal,
+    ) -> Result<(), Broken> {
+        let handle = u32::try_from(queue.tag(id))
+            .map_err(|_| Broken::new("a held request without a time"))?;
         self.held.remove(WheelHandle(handle));
         Ok(())
     }
@@ -104,7 +122,14 @@ impl<R: Request> Policy<R> for Delay {
     }
 
     /// A new bound counts for requests that come from then on.
-    fn set(&mut self, _queue: &mut Queue<R>, label: &str, value: &str, mode: Mode, _now: Instant) -> Result<(), Refusal> {
+    fn set(
+        &mut self,
+        _queue: &mut Queue<R>,
+        label: &str,
+        value: &str,
+        mode: Mode,
+        _now: Instant,
+    ) -> Result<(), Refusal> {
         let (mut min, mut max, mut pct) = (self.min, self.max, self.pct);
         match label {
             DELAY_MIN => min = parse_time(label, value, SECS_MAX)?,
@@ -113,7 +138,11 @@ impl<R: Request> Policy<R> for Delay {
             _ => return Err(Refusal::invalid(format!("'{label}' is no tunable"))),
         }
         if min > max {
-            let text = format!("{label} '{value}': delay_min {} would be above delay_max {}", print_time(min), print_time(max));
+            let text = format!(
+                "{label} '{value}': delay_min {} would be above delay_max {}",
+                print_time(min),
+                print_time(max)
+            );
             return Err(Refusal::invalid(text));
         }
         if mode == Mode::Apply {
@@ -131,7 +160,11 @@ impl<R: Request> Policy<R> for Delay {
     }
 
     fn log(&self, queue: &Queue<R>, id: Id) -> String {
-        format!("NRS start delay request from 12345-{}, seq: {}", queue.request(id).nid(), queue.seq(id))
+        format!(
+            "NRS start delay request from 12345-{}, seq: {}",
+            queue.request(id).nid(),
+            queue.seq(id)
+        )
     }
 }
 
@@ -142,9 +175,11 @@ pub(crate) fn parse_time(label: &str, value: &str, secs_max: u64) -> Result<Span
         None => (value, secs_max, Span::secs as fn(u64) -> Span),
     };
     let number = number_in(label, number, 0..=max);
-    number
-        .map(unit)
-        .map_err(|_| Refusal::invalid(format!("{label} '{value}': 0 to {secs_max} seconds, or as 250ms, is expected")))
+    number.map(unit).map_err(|_| {
+        Refusal::invalid(format!(
+            "{label} '{value}': 0 to {secs_max} seconds, or as 250ms, is expected"
+        ))
+    })
 }
 
 /// The same way round.
@@ -162,7 +197,9 @@ mod tests {
         let mut server = Server::new(1, &[delay()]);
         server.select("delay").expect("it starts");
         for (parameter, value) in tunables {
-            server.set(parameter, value).unwrap_or_else(|error| panic!("{parameter}={value}: {error}"));
+            server
+                .set(parameter, value)
+                .unwrap_or_else(|error| panic!("{parameter}={value}: {error}"));
         }
         server
     }
@@ -184,7 +221,9 @@ mod tests {
 
     #[test]
     fn the_percentage_is_exact_at_its_ends_and_near_in_between() {
-        for (pct, range) in [("0", 0..=0), ("100", 10_000..=10_000), ("50", 4_800..=5_200), ("1", 60..=140)] {
+        for (pct, range) in
+            [("0", 0..=0), ("100", 10_000..=10_000), ("50", 4_800..=5_200), ("1", 60..=140)]
+        {
             let mut server = delayed(&[("nrs_delay_pct", pct)]);
             (0..10_000).for_each(|number| server.enqueue(0, Req { number, ..Req::default() }));
             let at_once = server.run(ms(1), u64::MAX).len();
@@ -217,19 +256,24 @@ mod tests {
         assert!(server.set("nrs_delay_reset", "0").is_err());
         server.set("nrs_delay_pct", "7").expect("in range");
         server.set("nrs_delay_reset", "1").expect("its only value");
-        assert_eq!(server.get("nrs_delay_min") + &server.get("nrs_delay_pct"), "reg_delay_min:5\nreg_delay_pct:100\n");
+        assert_eq!(
+            server.get("nrs_delay_min") + &server.get("nrs_delay_pct"),
+            "reg_delay_min:5\nreg_delay_pct:100\n"
+        );
         assert_eq!(server.get("nrs_delay_reset"), "reg_reset:0\n");
     }
 
     #[test]
     fn a_held_request_can_be_removed_and_the_end_of_the_service_releases_the_rest_in_order() {
         let mut server = delayed(&[]);
-        let handles: Vec<_> = (0..100).map(|number| server.put(0, Req { number, ..Req::default() })).collect();
+        let handles: Vec<_> =
+            (0..100).map(|number| server.put(0, Req { number, ..Req::default() })).collect();
         for handle in handles.iter().step_by(2) {
             assert!(server.heads[0].remove(*handle, ms(0), Removal::Gone).is_some());
         }
         server.heads[0].end();
-        let mut left: Vec<u64> = server.run(ms(1), u64::MAX).iter().map(|left| left.number).collect();
+        let mut left: Vec<u64> =
+            server.run(ms(1), u64::MAX).iter().map(|left| left.number).collect();
         left.sort_unstable();
         assert_eq!(left, (0..100).skip(1).step_by(2).collect::<Vec<_>>());
         assert!(server.heads[0].take_disabled().is_empty());

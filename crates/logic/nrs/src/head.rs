@@ -1,15 +1,18 @@
-//! A head: one primary policy or none, FIFO as the fallback for what the primary does not take, and policies that were
-//! replaced and still drain.
+//! A head: one primary policy or none, FIFO as the fallback for what the primary does not take, and
+//! policies that were replaced and still drain.
 //!
 //! Invariants
 //! - FIFO takes everything, so no request is lost; a request is held by one policy at a time.
 //! - Where several policies hold requests, they are asked in turn: old and new drain 1:1.
-//! - Whether a request may leave is a matter between it and its policy: what one policy holds back holds up no other.
-//! - A policy that was replaced goes on at its own pace. Only the end of the service, or a request's latest time,
-//!   overrides a limit.
-//! - A policy that breaks its contract is disabled; its requests leave through FIFO in the order they arrived.
+//! - Whether a request may leave is a matter between it and its policy: what one policy holds back
+//!   holds up no other.
+//! - A policy that was replaced goes on at its own pace. Only the end of the service, or a
+//!   request's latest time, overrides a limit.
+//! - A policy that breaks its contract is disabled; its requests leave through FIFO in the order
+//!   they arrived.
 //!
-//! A request with a high or a low id, a slow or a broken policy: `enqueue` and `dequeue` never fail.
+//! A request with a high or a low id, a slow or a broken policy: `enqueue` and `dequeue` never
+//! fail.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +21,10 @@ use types::{CptIndex, Instant, Span};
 use crate::guard::guarded;
 use crate::limits::{POLICIES_MAX, WAIT_MIN};
 use crate::listed::{Counters, Disabled, Listed};
-use crate::{Broken, Descriptor, Handle, HeadKind, Id, Next, Policy, PolicyState, Queue, Refused, Removal, Request, fifo};
+use crate::{
+    Broken, Descriptor, Handle, HeadKind, Id, Next, Policy, PolicyState, Queue, Refused, Removal,
+    Request, fifo,
+};
 
 /// Name of the fallback.
 pub(crate) const FALLBACK: &str = "fifo";
@@ -69,9 +75,10 @@ pub(crate) struct Instance<R> {
     lane: u16,
     counters: Counters, // `queued` is the lane's length, `active` is `started` less `finished`
     finished: u64,
-    overdue_at: Instant,                // none that it holds must leave earlier
-    latest: Instant,                    // by which the last of its lane must leave, and all before it
-    early: BTreeSet<(Instant, Handle)>, // those that must leave before some who came before them: promoted ones
+    overdue_at: Instant, // none that it holds must leave earlier
+    latest: Instant,     // by which the last of its lane must leave, and all before it
+    // those that must leave before some who came before them: promoted ones
+    early: BTreeSet<(Instant, Handle)>,
 }
 
 /// Entries of `early` that may be out of date before they are looked through.
@@ -86,21 +93,27 @@ pub struct Head<R> {
     pub(crate) primary: Option<usize>,
     /// A start that waits for its policy to drain, by its number.
     pub(crate) starting: Option<u64>,
-    turns: Vec<usize>,  // all policies; who gave a request while others had some moves to the end
+    turns: Vec<usize>, // all policies; who gave a request while others had some moves to the end
     salvaged: Vec<u16>, // lanes of broken policies
-    elsewhere: usize,   // requests that are not in FIFO's own lane
+    elsewhere: usize,  // requests that are not in FIFO's own lane
     disabled: Vec<Disabled>,
     ending: bool,
     log: bool,
 }
 
 impl<R: Request> Head<R> {
-    /// A head of `service` with FIFO and those of `policies` that this service may run, all stopped.
+    /// A head of `service` with FIFO and those of `policies` that this service may run, all
+    /// stopped.
     ///
     /// # Panics
     /// If there are more than [`POLICIES_MAX`] policies, or two of one name.
     #[must_use]
-    pub fn new(service: &str, kind: HeadKind, partition: CptIndex, policies: &[Descriptor<R>]) -> Head<R> {
+    pub fn new(
+        service: &str,
+        kind: HeadKind,
+        partition: CptIndex,
+        policies: &[Descriptor<R>],
+    ) -> Head<R> {
         let mut head = Head {
             kind,
             partition,
@@ -117,7 +130,9 @@ impl<R: Request> Head<R> {
         };
         head.register(None);
         head.instances[0].state = PolicyState::Started;
-        for descriptor in policies.iter().filter(|policy| policy.service.is_none_or(|only| only == service)) {
+        for descriptor in
+            policies.iter().filter(|policy| policy.service.is_none_or(|only| only == service))
+        {
             head.register(Some(descriptor.clone()));
         }
         head
@@ -143,15 +158,16 @@ impl<R: Request> Head<R> {
         });
     }
 
-    /// Whether a request that came now would leave at once, whatever it is: the fallback is all there is, and nothing waits.
+    /// Whether a request that came now would leave at once, whatever it is: the fallback is all
+    /// there is, and nothing waits.
     #[inline]
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.primary.is_none() && self.queue.len() == 0 && !self.log
     }
 
-    /// What [`Head::enqueue`] and [`Head::dequeue`] come to while [`Head::is_open`], for a request that has waited `waited` since
-    /// its arrival: it is counted, and need not be queued.
+    /// What [`Head::enqueue`] and [`Head::dequeue`] come to while [`Head::is_open`], for a request
+    /// that has waited `waited` since its arrival: it is counted, and need not be queued.
     #[inline]
     pub fn pass(&mut self, waited: Span) -> PolicyIndex {
         debug_assert!(self.is_open(), "others wait, or a policy decides");
@@ -214,7 +230,9 @@ impl<R: Request> Head<R> {
             && self.queue.lane_len(self.instances[at].lane) == self.queue.len()
         {
             match self.ask(at, now) {
-                Answer::Request(id, forced) => return Dequeued::Taken(self.start(at, id, now, forced)),
+                Answer::Request(id, forced) => {
+                    return Dequeued::Taken(self.start(at, id, now, forced));
+                }
                 Answer::NotBefore(until) => return Dequeued::NotBefore(until),
                 Answer::Nothing => {} // it broke
             }
@@ -235,8 +253,11 @@ impl<R: Request> Head<R> {
             holders += 1;
             match self.ask(at, now) {
                 Answer::Request(id, forced) => {
-                    // a policy that broke meanwhile has left its requests to FIFO, whose turn may be over
-                    if holders > 1 || self.turns[turn..].iter().any(|other| self.queued_by(*other) > 0) {
+                    // a policy that broke meanwhile has left its requests to FIFO, whose turn may
+                    // be over
+                    if holders > 1
+                        || self.turns[turn..].iter().any(|other| self.queued_by(*other) > 0)
+                    {
                         self.turns[turn - 1..].rotate_left(1);
                     }
                     return Dequeued::Taken(self.start(at, id, now, forced));
@@ -266,16 +287,25 @@ impl<R: Request> Head<R> {
         let policy = instance.policy.as_mut().expect("a policy that holds requests runs");
         let lane = instance.lane;
         let answer = guarded(|| match policy.dequeue(queue, now, force) {
-            Next::Take(id) => Ok(u64::from(id.0)), // a word of its own: not read back in another width than it was written
+            // a word of its own: not read back in another width than it was written
+            Next::Take(id) => Ok(u64::from(id.0)),
             other => Err(other),
         });
         match answer {
-            Ok(Ok(id)) if self.queue.is_in(Id(id as u32), lane) => Answer::Request(Id(id as u32), false),
+            Ok(Ok(id)) if self.queue.is_in(Id(id as u32), lane) => {
+                Answer::Request(Id(id as u32), false)
+            }
             Ok(Ok(_)) => self.broken(at, Broken::new("it names a request that it does not hold")),
-            Ok(Err(Next::NotBefore(until))) if !force => Answer::NotBefore(self.wake_at(at, until, now)),
-            Ok(Err(Next::NotBefore(_))) => self.broken(at, Broken::new("it holds requests back under force")),
+            Ok(Err(Next::NotBefore(until))) if !force => {
+                Answer::NotBefore(self.wake_at(at, until, now))
+            }
+            Ok(Err(Next::NotBefore(_))) => {
+                self.broken(at, Broken::new("it holds requests back under force"))
+            }
             Ok(Err(Next::Broken(why))) | Err(why) => self.broken(at, why),
-            Ok(Err(Next::Empty | Next::Take(_))) => self.broken(at, Broken::new("it says it is empty and holds requests")),
+            Ok(Err(Next::Empty | Next::Take(_))) => {
+                self.broken(at, Broken::new("it says it is empty and holds requests"))
+            }
         }
     }
 
@@ -312,15 +342,17 @@ impl<R: Request> Head<R> {
         let oldest = queue.lane_front(instance.lane).map(|id| (queue.request(id).leave_by(), id));
         while let Some((leave_by, handle)) = instance.early.first().copied() {
             if queue.has(handle) && queue.is_in(handle.id, instance.lane) {
-                return oldest.filter(|oldest| oldest.0 <= leave_by).or(Some((leave_by, handle.id)));
+                return oldest
+                    .filter(|oldest| oldest.0 <= leave_by)
+                    .or(Some((leave_by, handle.id)));
             }
             instance.early.pop_first();
         }
         oldest
     }
 
-    /// A request of policy `at` that may not wait any longer. Looks only when there might be one: what is left never
-    /// has to leave earlier than what was there.
+    /// A request of policy `at` that may not wait any longer. Looks only when there might be one:
+    /// what is left never has to leave earlier than what was there.
     #[inline]
     fn overdue(&mut self, at: usize, now: Instant) -> Option<Id> {
         if now < self.instances[at].overdue_at { None } else { self.look_for_overdue(at, now) }
@@ -396,7 +428,11 @@ impl<R: Request> Head<R> {
         let queue = &self.queue;
         let line = match &self.instances[at].policy {
             Some(policy) => guarded(|| policy.log(queue, id))?,
-            None => format!("NRS start fifo request from 12345-{}, seq: {}", queue.request(id).nid(), queue.seq(id)),
+            None => format!(
+                "NRS start fifo request from 12345-{}, seq: {}",
+                queue.request(id).nid(),
+                queue.seq(id)
+            ),
         };
         Ok(line.into())
     }
@@ -427,7 +463,8 @@ impl<R: Request> Head<R> {
         let mut at = self.queue.owner(handle.id).expect("a queued request has a holder");
         let (instance, queue) = (&mut self.instances[at], &mut self.queue);
         if let Some(policy) = &mut instance.policy
-            && let Ok(Err(broken)) | Err(broken) = guarded(|| policy.remove(queue, handle.id, now, why))
+            && let Ok(Err(broken)) | Err(broken) =
+                guarded(|| policy.remove(queue, handle.id, now, why))
         {
             self.disable(at, "remove", broken);
             at = 0;
@@ -451,8 +488,15 @@ impl<R: Request> Head<R> {
 
     /// The queued requests for which `wanted` holds; looks at all of them.
     pub fn find(&self, mut wanted: impl FnMut(&R) -> bool) -> Vec<Handle> {
-        let lanes = self.instances.iter().map(|instance| instance.lane).chain(self.salvaged.iter().copied());
-        lanes.flat_map(|lane| self.queue.lane(lane)).filter(|handle| wanted(self.queue.request(handle.id))).collect()
+        let lanes = self
+            .instances
+            .iter()
+            .map(|instance| instance.lane)
+            .chain(self.salvaged.iter().copied());
+        lanes
+            .flat_map(|lane| self.queue.lane(lane))
+            .filter(|handle| wanted(self.queue.request(handle.id)))
+            .collect()
     }
 
     /// From now on limits do not hold: the service ends and everything queued must leave.
@@ -484,8 +528,8 @@ impl<R: Request> Head<R> {
         self.queue.len() == 0
     }
 
-    /// Bytes of memory that the queue takes, requests included as far as they are stored inline, the policies' own
-    /// structures not.
+    /// Bytes of memory that the queue takes, requests included as far as they are stored inline,
+    /// the policies' own structures not.
     #[must_use]
     pub fn queue_bytes(&self) -> usize {
         self.queue.bytes()
@@ -540,13 +584,20 @@ impl<R: Request> Head<R> {
     }
 
     fn queued_by(&self, at: usize) -> usize {
-        let salvaged = if at == 0 { self.salvaged.iter().map(|lane| self.queue.lane_len(*lane)).sum() } else { 0 };
+        let salvaged = if at == 0 {
+            self.salvaged.iter().map(|lane| self.queue.lane_len(*lane)).sum()
+        } else {
+            0
+        };
         self.queue.lane_len(self.instances[at].lane) + salvaged
     }
 
     /// Makes `policy` run as the primary; the one before stops.
     pub(crate) fn install(&mut self, at: usize, arg: &str, policy: Box<dyn Policy<R>>) {
-        assert!(at != 0 && self.instances[at].policy.is_none(), "a policy that does not run is started");
+        assert!(
+            at != 0 && self.instances[at].policy.is_none(),
+            "a policy that does not run is started"
+        );
         let old = self.primary.replace(at);
         let instance = &mut self.instances[at];
         instance.policy = Some(policy);
@@ -605,7 +656,15 @@ impl<R: Request> Head<R> {
         instance.state = PolicyState::Stopping;
         let arg = self.instances[at].arg.clone();
         let (head, partition, policy) = (self.kind, self.partition, self.name(at));
-        self.disabled.push(Disabled { head, partition, policy, arg, call, why: why.into_text(), requests });
+        self.disabled.push(Disabled {
+            head,
+            partition,
+            policy,
+            arg,
+            call,
+            why: why.into_text(),
+            requests,
+        });
         if self.primary == Some(at) {
             self.primary = None;
         }
@@ -622,7 +681,12 @@ enum Answer {
 }
 
 /// Moves a queued request from the regular to the high-priority head; none if it has left already.
-pub fn promote<R: Request>(reg: &mut Head<R>, hp: &mut Head<R>, handle: Handle, now: Instant) -> Option<Handle> {
+pub fn promote<R: Request>(
+    reg: &mut Head<R>,
+    hp: &mut Head<R>,
+    handle: Handle,
+    now: Instant,
+) -> Option<Handle> {
     let request = reg.remove(handle, now, Removal::Promoted)?;
     Some(hp.enqueue(request, now))
 }

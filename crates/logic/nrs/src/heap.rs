@@ -1,17 +1,19 @@
-//! An indexed 4-ary min-heap (spec rpc part 6): keys inline, entries named by handles, any entry can leave or move.
+//! An indexed 4-ary min-heap (spec rpc part 6): keys inline, entries named by handles, any entry
+//! can leave or move.
 //!
 //! ```text
 //! entries    [ key | handle ]   heap order: entry i is not above its children 4i+1 .. 4i+4
 //! positions  handle -> index of its entry, or the next free handle
 //! ```
-//! Four children share one or two cache lines, so that a pop reads half as many lines as in a binary heap. Both arrays
-//! grow by chunks of [`CHUNK`]: a heap of ten million entries never copies them in one pause.
+//! Four children share one or two cache lines, so that a pop reads half as many lines as in a
+//! binary heap. Both arrays grow by chunks of [`CHUNK`]: a heap of ten million entries never copies
+//! them in one pause.
 //!
 //! Invariants
 //! - No entry is smaller than its parent.
 //! - `positions[entry.handle]` is the index of that entry.
-//! - The entries' array is given back by chunks: it has room for at most four times what is used and four chunks more.
-//!   Handles are given back when the heap is empty.
+//! - The entries' array is given back by chunks: it has room for at most four times what is used
+//!   and four chunks more. Handles are given back when the heap is empty.
 //!
 //! Equal keys leave in no particular order: a key that must be fair carries an arrival number.
 
@@ -202,7 +204,10 @@ impl<K: Copy + Ord> IndexedHeap<K> {
 
     fn position(&self, handle: HeapHandle) -> usize {
         let at = self.positions.get(handle.0 as usize) as usize;
-        assert!(at < self.entries.len && self.entries.get(at).1 == handle.0, "a handle names an entry of the heap");
+        assert!(
+            at < self.entries.len && self.entries.get(at).1 == handle.0,
+            "a handle names an entry of the heap"
+        );
         at
     }
 
@@ -282,7 +287,10 @@ mod tests {
     fn assert_ordered(heap: &IndexedHeap<(u64, u64)>) {
         for at in 0..heap.len() {
             let (key, handle) = heap.entries.get(at);
-            assert!(at == 0 || heap.entries.get((at - 1) / ARITY).0 <= key, "no entry is smaller than its parent");
+            assert!(
+                at == 0 || heap.entries.get((at - 1) / ARITY).0 <= key,
+                "no entry is smaller than its parent"
+            );
             assert_eq!(heap.positions.get(handle as usize) as usize, at);
         }
     }
@@ -295,13 +303,14 @@ mod tests {
         let mut reference = BTreeSet::new();
         let mut handles: Vec<HeapHandle> = Vec::new();
         let mut keys = BTreeMap::new(); // handle -> key
-        let forget = |handles: &mut Vec<HeapHandle>, places: &mut BTreeMap<HeapHandle, usize>, handle| {
-            let at = places.remove(&handle).expect("known");
-            handles.swap_remove(at);
-            if let Some(moved) = handles.get(at) {
-                places.insert(*moved, at);
-            }
-        };
+        let forget =
+            |handles: &mut Vec<HeapHandle>, places: &mut BTreeMap<HeapHandle, usize>, handle| {
+                let at = places.remove(&handle).expect("known");
+                handles.swap_remove(at);
+                if let Some(moved) = handles.get(at) {
+                    places.insert(*moved, at);
+                }
+            };
         let mut places = BTreeMap::new(); // handle -> index in `handles`
         for step in 0..1_000_000_u64 {
             // grows and drains in turn, so that chunks come and go

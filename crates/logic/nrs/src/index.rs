@@ -1,5 +1,6 @@
-//! Finds a group by its key: a hash table that grows by one bucket at a time (linear hashing, Litwin 1980), so that no
-//! insertion ever rehashes the table. The chains run through the groups themselves.
+//! Finds a group by its key: a hash table that grows by one bucket at a time (linear hashing,
+//! Litwin 1980), so that no insertion ever rehashes the table. The chains run through the groups
+//! themselves.
 //!
 //! The order of buckets shows nowhere: the table is asked for keys, never walked.
 
@@ -19,7 +20,8 @@ pub(crate) trait Chained: Vacant {
 /// Buckets of an empty index; a power of two.
 const BUCKETS_MIN: usize = 64;
 
-/// Buckets for each thing in it, so that few chains are longer than one: looking past another thing is a cache line more.
+/// Buckets for each thing in it, so that few chains are longer than one: looking past another thing
+/// is a cache line more.
 const BUCKETS_EACH: usize = 2;
 
 /// Buckets that an insertion may add.
@@ -42,7 +44,8 @@ impl Default for Index {
 
 const _: () = assert!(BUCKETS_MIN.is_power_of_two() && BUCKETS_MIN <= CHUNK);
 
-/// Mixes all bits of a key: the halves of a product of 128 bits, one upon the other (Wang Yi's wyhash).
+/// Mixes all bits of a key: the halves of a product of 128 bits, one upon the other (Wang Yi's
+/// wyhash).
 #[inline]
 fn hash(key: Key) -> usize {
     let sum = key[0].wrapping_add(key[1].wrapping_mul(0x94d0_49bb_1331_11eb));
@@ -69,7 +72,12 @@ impl Index {
 
     /// Of those with this key, the one that is meant: for keys that do not tell all apart.
     #[inline]
-    pub(crate) fn find_where<T: Chained>(&self, slab: &Slab<T>, key: Key, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+    pub(crate) fn find_where<T: Chained>(
+        &self,
+        slab: &Slab<T>,
+        key: Key,
+        is_it: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
         let bucket = self.bucket_of(key);
         let mut place = self.buckets[bucket / CHUNK][bucket % CHUNK];
         while place != NIL {

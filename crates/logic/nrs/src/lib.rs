@@ -1,5 +1,5 @@
-//! The request scheduler (spec rpc part 4): policies that order the requests of one head, and the rule by which a
-//! partition's workers choose between the high-priority and the regular head.
+//! The request scheduler (spec rpc part 4): policies that order the requests of one head, and the
+//! rule by which a partition's workers choose between the high-priority and the regular head.
 //!
 //! Pure: no clock, no lock, no I/O. A service partition owns up to two [`Head`]s and a [`Pick`].
 
@@ -44,11 +44,16 @@ pub use delay::delay;
 pub use guard::in_guarded_call;
 pub use head::{Dequeued, Head, PolicyIndex, Taken, promote};
 pub use heap::{HeapHandle, IndexedHeap};
-pub use limits::{ARG_CHARS_MAX, DRAIN_WAIT, NAME_CHARS_MAX, POLICIES_MAX, VALUE_BYTES_MAX, WAIT_MIN};
+pub use limits::{
+    ARG_CHARS_MAX, DRAIN_WAIT, NAME_CHARS_MAX, POLICIES_MAX, VALUE_BYTES_MAX, WAIT_MIN,
+};
 pub use listed::{Counters, Disabled, Listed};
 pub use orr::orr;
 pub use pick::{Load, Pick, Turn};
-pub use policy::{Broken, Descriptor, Form, HeadKind, Make, Mode, Next, Policy, Refusal, Refused, Removal, Start, Tunable};
+pub use policy::{
+    Broken, Descriptor, Form, HeadKind, Make, Mode, Next, Policy, Refusal, Refused, Removal, Start,
+    Tunable,
+};
 pub use queue::{Handle, Id, Links, List, Queue};
 pub use request::{ID_NONE, Io, Request};
 pub use state::PolicyState;
@@ -58,8 +63,8 @@ pub use wheel::{TICK, Wheel, WheelHandle};
 
 use std::rc::Rc;
 
-/// The policies of this crate beside FIFO, in the order in which Lustre registers them, and then those it has not; for
-/// one service of a node.
+/// The policies of this crate beside FIFO, in the order in which Lustre registers them, and then
+/// those it has not; for one service of a node.
 #[must_use]
 pub fn policies_of<R: Request + 'static>(node: &Rc<TbfNode>) -> Vec<Descriptor<R>> {
     vec![crrn(), orr(), trr(), node.descriptor(), delay(), crre()]

@@ -1,5 +1,5 @@
-//! ORR: round robin over objects, sorted by offset (spec rpc 5.4). For disks that seek: each object gets a batch of up to
-//! `quantum` requests per round, which sweeps over it once.
+//! ORR: round robin over objects, sorted by offset (spec rpc 5.4). For disks that seek: each object
+//! gets a batch of up to `quantum` requests per round, which sweeps over it once.
 //!
 //! Only `ost_io`, only reads unless `supported` says otherwise; everything else is left to FIFO.
 
@@ -22,7 +22,9 @@ impl Target for Objects {
     fn line<R: Request>(request: &R, round: u64) -> String {
         let fid = request.object().unwrap_or_default();
         let OstIndex(ost) = request.ost_index().unwrap_or_default();
-        format!("NRS start orr request for object with ID {fid} from OST with index {ost}, with round {round}")
+        format!(
+            "NRS start orr request for object with ID {fid} from OST with index {ost}, with round {round}"
+        )
     }
 }
 

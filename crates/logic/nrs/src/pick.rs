@@ -1,13 +1,16 @@
-//! Which head a worker takes from (spec rpc 3.4): HP first, but not for ever, and one slot is kept free for it.
+//! Which head a worker takes from (spec rpc 3.4): HP first, but not for ever, and one slot is kept
+//! free for it.
 //!
-//! With R slots, A active requests, Ah active HP requests and h HP requests taken since the last regular one:
+//! With R slots, A active requests, Ah active HP requests and h HP requests taken since the last
+//! regular one:
 //! ```text
 //! may take HP   : A < R-1 and (Ah == 0 or no regular pending or h < ratio)
 //! may take REG  : A < R-2 or (A == R-2 and (Ah > 0 or the service has no HP head))
 //! ```
 //! Invariants
 //! - Regular requests leave one slot that only HP requests may take, where there is an HP head.
-//! - While regular requests wait, at most `ratio` HP requests are taken in a row once one is active.
+//! - While regular requests wait, at most `ratio` HP requests are taken in a row once one is
+//!   active.
 
 /// `high_priority_ratio` of Lustre.
 const RATIO_DEFAULT: u32 = 10;
@@ -63,8 +66,8 @@ impl Pick {
         self.ratio = ratio;
     }
 
-    /// The head to take from now; the answer is meant to be followed. If that head then holds its requests back, ask
-    /// again with its `pending` false.
+    /// The head to take from now; the answer is meant to be followed. If that head then holds its
+    /// requests back, ask again with its `pending` false.
     pub fn next(&mut self, load: &Load) -> Option<Turn> {
         if load.pending_hp && self.may_take_hp(load) {
             self.streak += 1;
@@ -78,19 +81,28 @@ impl Pick {
     }
 
     fn may_take_hp(&self, load: &Load) -> bool {
-        load.active + 1 < load.slots && (load.active_hp == 0 || !load.pending_reg || self.streak < self.ratio)
+        load.active + 1 < load.slots
+            && (load.active_hp == 0 || !load.pending_reg || self.streak < self.ratio)
     }
 }
 
 fn may_take_reg(load: &Load) -> bool {
-    load.active + 2 < load.slots || (load.active + 2 == load.slots && (load.active_hp > 0 || !load.has_hp))
+    load.active + 2 < load.slots
+        || (load.active + 2 == load.slots && (load.active_hp > 0 || !load.has_hp))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const BUSY: Load = Load { slots: 8, active: 0, active_hp: 0, pending_hp: true, pending_reg: true, has_hp: true };
+    const BUSY: Load = Load {
+        slots: 8,
+        active: 0,
+        active_hp: 0,
+        pending_hp: true,
+        pending_reg: true,
+        has_hp: true,
+    };
 
     #[test]
     fn high_priority_goes_first() {
@@ -102,8 +114,14 @@ mod tests {
         let regular = Load { pending_hp: false, ..BUSY };
         assert_eq!(Pick::default().next(&Load { active: 5, ..regular }), Some(Turn::Reg));
         assert_eq!(Pick::default().next(&Load { active: 6, ..regular }), None);
-        assert_eq!(Pick::default().next(&Load { active: 6, active_hp: 1, ..regular }), Some(Turn::Reg));
-        assert_eq!(Pick::default().next(&Load { active: 6, has_hp: false, ..regular }), Some(Turn::Reg));
+        assert_eq!(
+            Pick::default().next(&Load { active: 6, active_hp: 1, ..regular }),
+            Some(Turn::Reg)
+        );
+        assert_eq!(
+            Pick::default().next(&Load { active: 6, has_hp: false, ..regular }),
+            Some(Turn::Reg)
+        );
         assert_eq!(Pick::default().next(&Load { active: 6, ..BUSY }), Some(Turn::Hp));
         assert_eq!(Pick::default().next(&Load { active: 7, ..BUSY }), None);
     }

@@ -32,8 +32,8 @@ impl Refusal {
     }
 }
 
-/// A policy that finds itself, or is found, broken: it is disabled and FIFO takes its requests. Boxed, so that the answers
-/// which may be one fit two registers.
+/// A policy that finds itself, or is found, broken: it is disabled and FIFO takes its requests.
+/// Boxed, so that the answers which may be one fit two registers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(Box<Cow<'static, str>>);
@@ -114,7 +114,8 @@ pub(crate) const RESET: &str = "reset";
 pub struct Tunable {
     /// Its name in the parameter tree of a service, e.g. `nrs_crrn_quantum`.
     pub parameter: &'static str,
-    /// What stands behind `reg_`, e.g. `quantum`; also its name for [`Policy::get`] and [`Policy::set`].
+    /// What stands behind `reg_`, e.g. `quantum`; also its name for [`Policy::get`] and
+    /// [`Policy::set`].
     pub label: &'static str,
     /// How it is written.
     pub form: Form,
@@ -129,7 +130,8 @@ impl Tunable {
         Tunable { parameter, label, form: Form::Labelled, writable: true }
     }
 
-    /// The one that sets all others of the policy back to what they were at its start: written as 1, read as 0.
+    /// The one that sets all others of the policy back to what they were at its start: written as
+    /// 1, read as 0.
     #[must_use]
     pub const fn reset(parameter: &'static str) -> Tunable {
         Tunable::labelled(parameter, RESET)
@@ -138,10 +140,11 @@ impl Tunable {
 
 /// Orders the requests that it takes.
 ///
-/// The head keeps the requests; a policy keeps [`Id`]s, in structures of its own or in [`crate::List`]s through the
-/// queue. `enqueue` makes it the holder of a request until it answers `Take` with it or `remove` takes it away; ids
-/// mean nothing to it before and after. A call that panics, answers `Broken`, names a request that the policy does not
-/// hold, or names none under `force` ends the policy: it is dropped and FIFO goes on with its requests.
+/// The head keeps the requests; a policy keeps [`Id`]s, in structures of its own or in
+/// [`crate::List`]s through the queue. `enqueue` makes it the holder of a request until it answers
+/// `Take` with it or `remove` takes it away; ids mean nothing to it before and after. A call that
+/// panics, answers `Broken`, names a request that the policy does not hold, or names none under
+/// `force` ends the policy: it is dropped and FIFO goes on with its requests.
 ///
 /// No call allocates per request, logs, or blocks.
 pub trait Policy<R: Request> {
@@ -152,7 +155,13 @@ pub trait Policy<R: Request> {
     fn dequeue(&mut self, queue: &mut Queue<R>, now: Instant, force: bool) -> Next;
 
     /// Forgets a request that it holds.
-    fn remove(&mut self, queue: &mut Queue<R>, id: Id, now: Instant, why: Removal) -> Result<(), Broken>;
+    fn remove(
+        &mut self,
+        queue: &mut Queue<R>,
+        id: Id,
+        now: Instant,
+        why: Removal,
+    ) -> Result<(), Broken>;
 
     /// One of the requests that it gave out has been handled.
     fn finished(&mut self, now: Instant) {
@@ -165,12 +174,20 @@ pub trait Policy<R: Request> {
     }
 
     /// Sets a tunable; all or nothing.
-    fn set(&mut self, queue: &mut Queue<R>, label: &str, value: &str, mode: Mode, now: Instant) -> Result<(), Refusal> {
+    fn set(
+        &mut self,
+        queue: &mut Queue<R>,
+        label: &str,
+        value: &str,
+        mode: Mode,
+        now: Instant,
+    ) -> Result<(), Refusal> {
         let _ = (queue, value, mode, now);
         Err(Refusal::invalid(format!("'{label}' is no tunable")))
     }
 
-    /// Sets all tunables back to what they were at its start; for a policy that lists [`Tunable::reset`].
+    /// Sets all tunables back to what they were at its start; for a policy that lists
+    /// [`Tunable::reset`].
     fn reset(&mut self, queue: &mut Queue<R>, now: Instant) {
         let _ = (queue, now);
     }
@@ -219,7 +236,8 @@ pub struct Start<'a> {
     pub now: Instant,
 }
 
-/// Makes the instances of one start, one per partition and in their order: what they share, they share from here.
+/// Makes the instances of one start, one per partition and in their order: what they share, they
+/// share from here.
 pub type Make<R> = dyn Fn(&Start<'_>) -> Result<Vec<Box<dyn Policy<R>>>, Refusal>;
 
 /// A kind of policy, registered before the heads are made.
@@ -236,12 +254,22 @@ pub struct Descriptor<R> {
 
 impl<R: Request> Descriptor<R> {
     /// A policy without argument whose instances share nothing.
-    pub fn plain<P: Policy<R> + Default + 'static>(name: &'static str, tunables: &'static [Tunable]) -> Descriptor<R> {
+    pub fn plain<P: Policy<R> + Default + 'static>(
+        name: &'static str,
+        tunables: &'static [Tunable],
+    ) -> Descriptor<R> {
         let make = move |start: &Start<'_>| {
             if !start.arg.is_empty() {
-                return Err(Refusal::invalid(format!("{name} takes no argument, not '{}'", start.arg)));
+                return Err(Refusal::invalid(format!(
+                    "{name} takes no argument, not '{}'",
+                    start.arg
+                )));
             }
-            Ok(start.partitions.iter().map(|_| Box::new(P::default()) as Box<dyn Policy<R>>).collect())
+            Ok(start
+                .partitions
+                .iter()
+                .map(|_| Box::new(P::default()) as Box<dyn Policy<R>>)
+                .collect())
         };
         Descriptor { name, service: None, tunables, make: Rc::new(make) }
     }

@@ -4,8 +4,9 @@
 //! slots   [ request | arrival number | lane, place in it | links and tag of the policy ]  in chunks
 //! lanes   one per holder: its requests in the order they arrived, as ids in blocks
 //! ```
-//! The lane is the head's own list of what a policy holds. It is what makes a broken policy harmless, whatever has
-//! become of the policy's own structures, and what tells the oldest request of each policy.
+//! The lane is the head's own list of what a policy holds. It is what makes a broken policy
+//! harmless, whatever has become of the policy's own structures, and what tells the oldest request
+//! of each policy.
 //!
 //! Invariants
 //! - A queued request stands in exactly one lane, and there once.
@@ -18,7 +19,8 @@ use crate::slab::{NIL, Slab, Vacant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(pub(crate) u32);
 
-/// A request of a head, as its owner names it: never means another request, even when this one has left.
+/// A request of a head, as its owner names it: never means another request, even when this one has
+/// left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle {
     pub(crate) id: Id,
@@ -236,7 +238,8 @@ impl<R> Queue<R> {
             self.lanes.len() - 1
         });
         self.lanes[at] = lane;
-        u16::try_from(at).expect("lanes: one per policy and one per broken policy that still has requests")
+        u16::try_from(at)
+            .expect("lanes: one per policy and one per broken policy that still has requests")
     }
 
     pub(crate) fn drop_lane(&mut self, lane: u16) {
@@ -275,7 +278,9 @@ impl<R> Queue<R> {
 
     /// Whether `handle` is queued.
     pub(crate) fn has(&self, handle: Handle) -> bool {
-        self.slots.find(handle.id.0).is_some_and(|slot| slot.request.is_some() && slot.seq == handle.seq)
+        self.slots
+            .find(handle.id.0)
+            .is_some_and(|slot| slot.request.is_some() && slot.seq == handle.seq)
     }
 
     /// Whether `id` stands in `lane`.

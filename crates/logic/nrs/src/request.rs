@@ -17,8 +17,9 @@ pub enum Io {
     Other,
 }
 
-/// Accessors of a queued request. All of them are pure and answer the same for as long as the request is queued: what
-/// takes time (finding the export, asking the disk for an extent) is done before the request is queued.
+/// Accessors of a queued request. All of them are pure and answer the same for as long as the
+/// request is queued: what takes time (finding the export, asking the disk for an extent) is done
+/// before the request is queued.
 pub trait Request {
     /// Address of the node that sent it.
     fn nid(&self) -> Nid;
@@ -76,7 +77,7 @@ pub trait Request {
     }
     /// When it came.
     fn arrival(&self) -> Instant;
-    /// No policy may hold it beyond this: its sender cannot be kept waiting longer (spec rpc 3.5: arrival + `at_max` -
-    /// `at_early_margin`). Expected to grow with the arrival.
+    /// No policy may hold it beyond this: its sender cannot be kept waiting longer (spec rpc 3.5:
+    /// arrival + `at_max` - `at_early_margin`). Expected to grow with the arrival.
     fn leave_by(&self) -> Instant;
 }

@@ -1,19 +1,20 @@
-//! Rounds: groups of requests take turns, a batch of at most a quantum each (spec rpc 5.2). What CRR-N, CRR-E, ORR and
-//! TRR share; they differ in what a group is and in the order inside a batch.
+//! Rounds: groups of requests take turns, a batch of at most a quantum each (spec rpc 5.2). What
+//! CRR-N, CRR-E, ORR and TRR share; they differ in what a group is and in the order inside a batch.
 //!
 //! ```text
 //! rounds  5: [ batch of a ] [ batch of c ]      6: [ batch of a ] [ batch of b ]      7: [ batch of a ]
 //!             a1 a2 a3 a4    c1                      a5 a6 a7 a8    b1 b2                 a9
 //! ```
-//! A group that comes, or was idle, joins the round being served behind the batches that are open there. A batch that
-//! has its quantum is closed; the group's next one stands in the next round. So appending keeps everything in order,
-//! and every step is O(1), whatever is queued.
+//! A group that comes, or was idle, joins the round being served behind the batches that are open
+//! there. A batch that has its quantum is closed; the group's next one stands in the next round. So
+//! appending keeps everything in order, and every step is O(1), whatever is queued.
 //!
 //! Invariants
 //! - A group has at most one batch in a round.
 //! - Nothing stands before the round being served; while requests are queued, one stands in it.
 //! - The first request of an idle group waits for at most one batch of each other group.
-//! - A group without requests is forgotten after [`GROUP_IDLE_SECS`], or when there are too many of them.
+//! - A group without requests is forgotten after [`GROUP_IDLE_SECS`], or when there are too many of
+//!   them.
 
 use types::Instant;
 
@@ -35,8 +36,8 @@ const FORGOTTEN_MAX: usize = 2;
 /// Largest cost of one request: a bulk transfer of the protocol's 64 MiB, in KiB.
 const COST_MAX: u64 = 65_536;
 
-/// Its first cache line is what an arrival looks at while a batch is open: the first requests of that are kept here, so that
-/// the batch's own line is written once, when it is closed or served.
+/// Its first cache line is what an arrival looks at while a batch is open: the first requests of
+/// that are kept here, so that the batch's own line is written once, when it is closed or served.
 #[repr(C, align(64))]
 struct Group {
     key: Key,
@@ -150,7 +151,8 @@ impl Rounds {
         self.quantum = quantum;
     }
 
-    /// Costs are counted in another unit from now on: what is left of open batches means nothing any more.
+    /// Costs are counted in another unit from now on: what is left of open batches means nothing
+    /// any more.
     pub(crate) fn change_unit(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
     }
@@ -179,7 +181,14 @@ impl Rounds {
     }
 
     /// Appends a request of group `key`; answers the batch that it stands in.
-    pub(crate) fn push<R>(&mut self, queue: &mut Queue<R>, id: Id, key: Key, cost: u64, now: Instant) -> u32 {
+    pub(crate) fn push<R>(
+        &mut self,
+        queue: &mut Queue<R>,
+        id: Id,
+        key: Key,
+        cost: u64,
+        now: Instant,
+    ) -> u32 {
         let at = self.group(key, now);
         let cost = i32::try_from(cost.clamp(1, COST_MAX)).expect("a small number");
         let group = self.groups.get_mut(at);
@@ -316,8 +325,15 @@ impl Rounds {
         self.last
     }
 
-    /// Takes out a request, because it is its turn or against the order; whether it was the last of its batch.
-    pub(crate) fn leave<R>(&mut self, queue: &Queue<R>, id: Id, now: Instant, in_turn: bool) -> bool {
+    /// Takes out a request, because it is its turn or against the order; whether it was the last of
+    /// its batch.
+    pub(crate) fn leave<R>(
+        &mut self,
+        queue: &Queue<R>,
+        id: Id,
+        now: Instant,
+        in_turn: bool,
+    ) -> bool {
         let standing = Standing::of_tag(queue.tag(id));
         self.settle(standing.batch);
         let last = self.calendar.take(standing);
@@ -375,7 +391,8 @@ impl Rounds {
             let round = self.round + 1;
             let group = self.groups.get_mut(at);
             if !in_turn && group.round > round {
-                (group.round, group.left) = (round, 0); // what was not served does not count against it
+                // what was not served does not count against it
+                (group.round, group.left) = (round, 0);
             }
             self.join_idle(at, now);
         }
@@ -390,11 +407,14 @@ impl Rounds {
         self.serve(round);
     }
 
-    /// Another batch is the front one: asks for the memory of what leaves soon. Batches are served one after the other, so
-    /// each is come by once: two batches before its turn its own line is asked for, one batch before it what it names.
+    /// Another batch is the front one: asks for the memory of what leaves soon. Batches are served
+    /// one after the other, so each is come by once: two batches before its turn its own line is
+    /// asked for, one batch before it what it names.
     fn look_ahead<R>(&self, queue: &Queue<R>) {
         let calendar = &self.calendar;
-        let Some(next) = calendar.first().and_then(|front| calendar.following(front)) else { return };
+        let Some(next) = calendar.first().and_then(|front| calendar.following(front)) else {
+            return;
+        };
         let batch = calendar.batches.get(next);
         self.groups.prefetch(batch.group);
         batch.inline().for_each(|id| queue.prefetch(id));
@@ -408,7 +428,8 @@ impl Rounds {
         self.calendar.serve(round);
     }
 
-    // ---- groups without requests, longest idle first -------------------------------------------------------------
+    // ---- groups without requests, longest idle first
+    // -------------------------------------------------------------
 
     fn join_idle(&mut self, at: u32, now: Instant) {
         let tail = std::mem::replace(&mut self.idle_tail, at);
@@ -440,7 +461,8 @@ impl Rounds {
 
     #[inline]
     fn forget_idle(&mut self, now: Instant) {
-        if self.idle_head != NIL && (self.idle_len > self.groups_idle_max || now >= self.idle_until) {
+        if self.idle_head != NIL && (self.idle_len > self.groups_idle_max || now >= self.idle_until)
+        {
             self.forget_some(now);
         }
     }

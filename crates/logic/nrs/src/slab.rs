@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - A vacant place is in the chain of vacant ones exactly once, or not below `touched`.
-//! - An empty slab keeps at most [`CHUNKS_IDLE`] chunks: it gives back one per visit, so that no visit is long.
+//! - An empty slab keeps at most [`CHUNKS_IDLE`] chunks: it gives back one per visit, so that no
+//!   visit is long.
 
 use crate::limits::{BESIDE_LEAD, CHUNK_BYTES, CHUNK_LEAD, CHUNKS_IDLE, CHUNKS_LISTED, SLAB_LEAD};
 use crate::prefetch::prefetch;
@@ -18,8 +19,9 @@ pub(crate) trait Vacant {
     fn link(&mut self) -> &mut u32;
 }
 
-/// What stands at places, made in their order and a few ahead of need: a step that makes one touches at most one page that
-/// was never touched, or gets one chunk, seldom both, and not when others that grow with it do.
+/// What stands at places, made in their order and a few ahead of need: a step that makes one
+/// touches at most one page that was never touched, or gets one chunk, seldom both, and not when
+/// others that grow with it do.
 struct Chunks<T> {
     chunks: Vec<Vec<T>>,
     made: u32,
@@ -37,10 +39,12 @@ impl<T> Chunks<T> {
 
     /// Bytes of memory they have taken.
     fn bytes(&self) -> usize {
-        self.chunks.len() * Self::CHUNK * size_of::<T>() + self.chunks.capacity() * size_of::<Vec<T>>()
+        self.chunks.len() * Self::CHUNK * size_of::<T>()
+            + self.chunks.capacity() * size_of::<Vec<T>>()
     }
 
-    /// Makes what stands at `place`, before which all is made, and then of the `lead` behind it; two things at most.
+    /// Makes what stands at `place`, before which all is made, and then of the `lead` behind it;
+    /// two things at most.
     fn reach(&mut self, place: u32, lead: u32, vacant: impl Fn() -> T) {
         for _ in 0..2 {
             if self.made <= place.saturating_add(lead) {
@@ -148,7 +152,8 @@ impl<T: Vacant> Slab<T> {
         self.vacate(place, |slot| std::mem::replace(slot, T::vacant()))
     }
 
-    /// What `take` takes from what is at `place`; it leaves the vacant form, as far as that matters to the owner of the slab.
+    /// What `take` takes from what is at `place`; it leaves the vacant form, as far as that matters
+    /// to the owner of the slab.
     #[inline]
     pub(crate) fn vacate<V>(&mut self, place: u32, take: impl FnOnce(&mut T) -> V) -> V {
         let slot = self.chunks.get_mut(place);
@@ -204,7 +209,8 @@ impl<T: Vacant> Slab<T> {
     }
 }
 
-/// Things at the places that a slab gives out, apart from what that keeps there: what is looked at more often stays together.
+/// Things at the places that a slab gives out, apart from what that keeps there: what is looked at
+/// more often stays together.
 pub(crate) struct Beside<T> {
     chunks: Chunks<T>,
 }
@@ -289,7 +295,10 @@ mod tests {
             assert!((1..=2).contains(&(made - before)), "{place}: {made} after {before}");
             assert_eq!(made, (2 * (place + 1)).min(place + 1 + SLAB_LEAD), "{place}");
             let half = Chunks::<Cell>::CHUNK / 2 + CHUNK_LEAD;
-            assert_eq!(slab.chunks.chunks.len(), (made as usize + Chunks::<Cell>::CHUNK - half - 1) / Chunks::<Cell>::CHUNK + 1);
+            assert_eq!(
+                slab.chunks.chunks.len(),
+                (made as usize + Chunks::<Cell>::CHUNK - half - 1) / Chunks::<Cell>::CHUNK + 1
+            );
         }
     }
 

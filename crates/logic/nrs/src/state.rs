@@ -52,9 +52,13 @@ pub(crate) enum Plan {
 impl<R: Request> Head<R> {
     /// What `NAME ARG` would do here; changes nothing.
     pub(crate) fn plan(&self, name: &str, arg: &str) -> Result<(usize, Plan), Refusal> {
-        let at = self.index_of(name).ok_or_else(|| Refusal::new(Errno::ENOENT, format!("no policy '{name}'")))?;
+        let at = self
+            .index_of(name)
+            .ok_or_else(|| Refusal::new(Errno::ENOENT, format!("no policy '{name}'")))?;
         if arg.chars().count() > ARG_CHARS_MAX {
-            return Err(Refusal::invalid(format!("argument '{arg}' is longer than {ARG_CHARS_MAX} characters")));
+            return Err(Refusal::invalid(format!(
+                "argument '{arg}' is longer than {ARG_CHARS_MAX} characters"
+            )));
         }
         if at == 0 {
             let bare = arg.is_empty();
@@ -71,8 +75,12 @@ impl<R: Request> Head<R> {
             PolicyState::Started if self.arg(at) == arg => Ok((at, Plan::Unchanged)),
             PolicyState::Started => Ok((at, Plan::Restart)),
             PolicyState::Stopped => Ok((at, Plan::Fresh)),
-            PolicyState::Starting => Err(Refusal::new(Errno::EAGAIN, format!("{name} is being started"))),
-            PolicyState::Stopping => Err(Refusal::new(Errno::EAGAIN, format!("{name} still drains"))),
+            PolicyState::Starting => {
+                Err(Refusal::new(Errno::EAGAIN, format!("{name} is being started")))
+            }
+            PolicyState::Stopping => {
+                Err(Refusal::new(Errno::EAGAIN, format!("{name} still drains")))
+            }
         }
     }
 
@@ -82,8 +90,12 @@ impl<R: Request> Head<R> {
         match self.state(at) {
             PolicyState::Started => Ok(()),
             PolicyState::Stopped => Err(Refusal::new(Errno::ENODEV, format!("{name} is stopped"))),
-            PolicyState::Starting => Err(Refusal::new(Errno::EAGAIN, format!("{name} is being started"))),
-            PolicyState::Stopping => Err(Refusal::new(Errno::EAGAIN, format!("{name} still drains"))),
+            PolicyState::Starting => {
+                Err(Refusal::new(Errno::EAGAIN, format!("{name} is being started")))
+            }
+            PolicyState::Stopping => {
+                Err(Refusal::new(Errno::EAGAIN, format!("{name} still drains")))
+            }
         }
     }
 }

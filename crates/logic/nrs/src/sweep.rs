@@ -1,10 +1,12 @@
-//! Groups in rounds, by offset inside a batch: what ORR and TRR share (spec rpc 5.4). They say what a group is.
+//! Groups in rounds, by offset inside a batch: what ORR and TRR share (spec rpc 5.4). They say what
+//! a group is.
 //!
-//! Only the batch being served is kept in order, and it is put in order when its turn comes: a batch that waits costs
-//! nothing but its links, and no sort is longer than a quantum.
+//! Only the batch being served is kept in order, and it is put in order when its turn comes: a
+//! batch that waits costs nothing but its links, and no sort is longer than a quantum.
 //!
 //! Invariants
-//! - Inside a batch requests leave by (first byte, last byte, arrival), as far as they were there in time.
+//! - Inside a batch requests leave by (first byte, last byte, arrival), as far as they were there
+//!   in time.
 //! - `serving` holds exactly the requests of its batch, which is the front one.
 
 use std::collections::BTreeSet;
@@ -105,7 +107,9 @@ impl<T: Target> Sweep<T> {
         let start = range.start() - range.start() % PAGE_BYTES;
         let end = range.end().div_ceil(PAGE_BYTES).saturating_mul(PAGE_BYTES) - 1;
         match request.physical_start() {
-            Some(physical) if self.offset_type == OffsetType::Physical => (physical, physical.saturating_add(end - start), seq),
+            Some(physical) if self.offset_type == OffsetType::Physical => {
+                (physical, physical.saturating_add(end - start), seq)
+            }
             _ => (start, end, seq),
         }
     }
@@ -146,7 +150,8 @@ impl<R: Request, T: Target> Policy<R> for Sweep<T> {
         let key = T::key(request).ok_or(Refused::NotMine)?;
         let place = self.place(queue, id);
         let behind = self.at.is_some_and(|at| (place.0, place.1) < (at.0, at.1));
-        if behind && self.sweeping == Sweeping::Cscan && self.rounds.open_batch(key) == self.serving {
+        if behind && self.sweeping == Sweeping::Cscan && self.rounds.open_batch(key) == self.serving
+        {
             self.rounds.close(key);
         }
         let batch = self.rounds.push(queue, id, key, 1, now);
@@ -167,7 +172,13 @@ impl<R: Request, T: Target> Policy<R> for Sweep<T> {
         Next::Take(id)
     }
 
-    fn remove(&mut self, queue: &mut Queue<R>, id: Id, now: Instant, _why: Removal) -> Result<(), Broken> {
+    fn remove(
+        &mut self,
+        queue: &mut Queue<R>,
+        id: Id,
+        now: Instant,
+        _why: Removal,
+    ) -> Result<(), Broken> {
         let served = self.serving == Some(self.rounds.batch_of(queue, id));
         if served && !self.sorted.remove(&(self.place(queue, id), id)) {
             return Err(Broken::new("a request of the batch being served has no place in it"));
@@ -187,7 +198,14 @@ impl<R: Request, T: Target> Policy<R> for Sweep<T> {
         })
     }
 
-    fn set(&mut self, _queue: &mut Queue<R>, label: &str, value: &str, mode: Mode, _now: Instant) -> Result<(), Refusal> {
+    fn set(
+        &mut self,
+        _queue: &mut Queue<R>,
+        label: &str,
+        value: &str,
+        mode: Mode,
+        _now: Instant,
+    ) -> Result<(), Refusal> {
         let apply = mode == Mode::Apply;
         match label {
             "quantum" => {
@@ -224,7 +242,12 @@ impl<R: Request, T: Target> Policy<R> for Sweep<T> {
 
     fn stats(&self, out: &mut String) {
         let (groups, round) = (self.rounds.groups(), self.rounds.round());
-        let _ = writeln!(out, "  {}: {groups}\n  round: {round}\n  bytes: {}", T::GROUPS, self.rounds.bytes());
+        let _ = writeln!(
+            out,
+            "  {}: {groups}\n  round: {round}\n  bytes: {}",
+            T::GROUPS,
+            self.rounds.bytes()
+        );
     }
 
     fn log(&self, queue: &Queue<R>, id: Id) -> String {
@@ -232,9 +255,13 @@ impl<R: Request, T: Target> Policy<R> for Sweep<T> {
     }
 }
 
-const OFFSET_TYPES: [(&str, OffsetType); 2] = [("physical", OffsetType::Physical), ("logical", OffsetType::Logical)];
-const SUPPORTED: [(&str, Supported); 3] =
-    [("reads", Supported::Reads), ("writes", Supported::Writes), ("reads_and_writes", Supported::ReadsAndWrites)];
+const OFFSET_TYPES: [(&str, OffsetType); 2] =
+    [("physical", OffsetType::Physical), ("logical", OffsetType::Logical)];
+const SUPPORTED: [(&str, Supported); 3] = [
+    ("reads", Supported::Reads),
+    ("writes", Supported::Writes),
+    ("reads_and_writes", Supported::ReadsAndWrites),
+];
 const SWEEPS: [(&str, Sweeping); 2] = [("restart", Sweeping::Restart), ("cscan", Sweeping::Cscan)];
 
 fn word<V: PartialEq>(words: &[(&str, V)], value: V) -> String {

@@ -1,18 +1,21 @@
-//! TBF, the token bucket filter (spec rpc 5.6): each class of requests leaves at the rate of its rule.
+//! TBF, the token bucket filter (spec rpc 5.6): each class of requests leaves at the rate of its
+//! rule.
 //!
 //! ```text
 //! request -> key (the fields of the policy's argument) -> class -> rule, by rank -> bucket
 //! heap of the classes that have requests, by when the first of each may leave
 //! ```
-//! A class is a queue in one partition; a bucket belongs to a class over all partitions (`scope=service`), to one
-//! partition's (`scope=cpt`) or to the node's (`scope=node`), to a coarser group (`class=`), or to the whole rule
-//! (`total=1`). Whoever shares a bucket takes turns in it.
+//! A class is a queue in one partition; a bucket belongs to a class over all partitions
+//! (`scope=service`), to one partition's (`scope=cpt`) or to the node's (`scope=node`), to a
+//! coarser group (`class=`), or to the whole rule (`total=1`). Whoever shares a bucket takes turns
+//! in it.
 //!
 //! Invariants
-//! - A class is in the heap exactly when it has requests, with the time of the ticket for the first of them.
+//! - A class is in the heap exactly when it has requests, with the time of the ticket for the first
+//!   of them.
 //! - Requests of one class leave in the order they came.
-//! - No class leaves faster than its rate and depth say, however many partitions serve it; only a request that may not
-//!   wait any longer leaves before its time, and pays.
+//! - No class leaves faster than its rate and depth say, however many partitions serve it; only a
+//!   request that may not wait any longer leaves before its time, and pays.
 //! - Rules take effect at once on classes with requests, and on idle ones with their next request.
 //!
 //! Lustre: `nrs_tbf.c`. What differs is in `docs/design/tbf.md`.
@@ -41,8 +44,8 @@ use grammar::{Rate, Scope};
 use rules::Rules;
 
 use crate::{
-    Broken, Descriptor, Form, Id, IndexedHeap, Mode, Next, Policy, Queue, Refusal, Refused, Removal, Request, Start, Tunable,
-    number_in,
+    Broken, Descriptor, Form, Id, IndexedHeap, Mode, Next, Policy, Queue, Refusal, Refused,
+    Removal, Request, Start, Tunable, number_in,
 };
 
 /// Requests a second of a rule that names no rate (Lustre: `tbf_rate`).
@@ -71,8 +74,8 @@ const TUNABLES: &[Tunable] = &[
     Tunable::reset("nrs_tbf_reset"),
 ];
 
-/// What all services of a node share: the node-wide parameters, which count for policies started after they were set,
-/// and the buckets of `scope=node`.
+/// What all services of a node share: the node-wide parameters, which count for policies started
+/// after they were set, and the buckets of `scope=node`.
 pub struct TbfNode {
     rate: Cell<u32>,
     depth: Cell<u32>,
@@ -153,14 +156,17 @@ impl TbfNode {
                 Refusal::invalid(format!("tbf '{}': '{word}' is no field: expected {known}", start.arg))
             })?;
             let service = Rc::new(RefCell::new(Buckets::default()));
-            let one = |cpt: &types::CptIndex| Box::new(Tbf::new(&node, &service, fields, cpt.0, start)) as Box<dyn Policy<R>>;
+            let one = |cpt: &types::CptIndex| {
+                Box::new(Tbf::new(&node, &service, fields, cpt.0, start)) as Box<dyn Policy<R>>
+            };
             Ok(start.partitions.iter().map(one).collect())
         };
         Descriptor { name: "tbf", service: None, tunables: TUNABLES, make: Rc::new(make) }
     }
 }
 
-/// A class's place in the order of all: by when its first request may leave, then by that request's number.
+/// A class's place in the order of all: by when its first request may leave, then by that request's
+/// number.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     ready: Instant,
@@ -169,7 +175,8 @@ struct Turn {
 }
 
 impl Turn {
-    /// One number, so that a comparison is no branch. Numbers of requests are unique in a head: no two turns are equal.
+    /// One number, so that a comparison is no branch. Numbers of requests are unique in a head: no
+    /// two turns are equal.
     #[inline]
     fn rank(&self) -> u128 {
         u128::from(self.ready.0) << 64 | u128::from(self.seq)
@@ -222,7 +229,13 @@ pub(crate) struct Tbf {
 }
 
 impl Tbf {
-    fn new(node: &TbfNode, service: &Shared, fields: FieldSet, partition: u32, start: &Start<'_>) -> Tbf {
+    fn new(
+        node: &TbfNode,
+        service: &Shared,
+        fields: FieldSet,
+        partition: u32,
+        start: &Start<'_>,
+    ) -> Tbf {
         Tbf {
             fields,
             partition,
@@ -254,8 +267,8 @@ impl Tbf {
         at
     }
 
-    /// Finds the class's rule anew and moves the class to its bucket. Whether a ticket that it holds is still good; if
-    /// not, it has been given back.
+    /// Finds the class's rule anew and moves the class to its bucket. Whether a ticket that it
+    /// holds is still good; if not, it has been given back.
     fn attach(&mut self, at: u32, now: Instant) -> bool {
         let class = self.classes.get(at);
         let (old, old_rule, old_uid) = (class.bucket, class.rule, class.rule_uid);
@@ -273,8 +286,11 @@ impl Tbf {
             Scope::Node => Owner::Node(rule.name),
         };
         let on_node = matches!(owner, Owner::Node(_));
-        // attached before the old one is detached: a bucket that stays the same must not be lost in between
-        let bucket = if on_node { &self.node } else { &self.service }.borrow_mut().attach(owner, key, pace, now);
+        // attached before the old one is detached: a bucket that stays the same must not be lost in
+        // between
+        let bucket = if on_node { &self.node } else { &self.service }
+            .borrow_mut()
+            .attach(owner, key, pace, now);
         let ticket = self.classes.get(at).turn.map(|(ticket, _)| ticket);
         let mut kept = false;
         if let Some(ticket) = ticket {
@@ -292,7 +308,8 @@ impl Tbf {
         self.rules.get_mut(slot).expect("as before").refs += 1;
         let generation = self.rules.generation();
         let class = self.classes.get_mut(at);
-        (class.bucket, class.rule, class.rule_uid, class.generation) = (bucket, slot, uid, generation);
+        (class.bucket, class.rule, class.rule_uid, class.generation) =
+            (bucket, slot, uid, generation);
         kept
     }
 
@@ -350,12 +367,14 @@ impl Tbf {
 
     fn forget(&mut self, class: &Class) {
         self.buckets(class.bucket).borrow_mut().detach(class.bucket);
-        if let Some(rule) = self.rules.get_mut(class.rule).filter(|rule| rule.uid == class.rule_uid) {
+        if let Some(rule) = self.rules.get_mut(class.rule).filter(|rule| rule.uid == class.rule_uid)
+        {
             rule.refs -= 1;
         }
     }
 
-    /// Brings the classes with requests under the rules of this moment, in the order of their turns.
+    /// Brings the classes with requests under the rules of this moment, in the order of their
+    /// turns.
     fn attach_waiting<R: Request>(&mut self, queue: &Queue<R>, now: Instant) {
         let mut turns: Vec<Turn> = self.heap.iter().map(|(turn, _)| turn).collect();
         turns.sort_unstable();
@@ -366,7 +385,13 @@ impl Tbf {
         }
     }
 
-    fn set_rule<R: Request>(&mut self, queue: &Queue<R>, text: &str, mode: Mode, now: Instant) -> Result<(), Refusal> {
+    fn set_rule<R: Request>(
+        &mut self,
+        queue: &Queue<R>,
+        text: &str,
+        mode: Mode,
+        now: Instant,
+    ) -> Result<(), Refusal> {
         let command = grammar::parse(text)?;
         self.rules.check(&command)?;
         if mode == Mode::Apply {
@@ -403,7 +428,11 @@ impl Tbf {
 impl Drop for Tbf {
     /// Buckets of the node outlive the policy unless its classes let go of them.
     fn drop(&mut self) {
-        let held: Vec<_> = self.classes.iter().map(|(_, class)| (class.bucket, class.turn.map(|(ticket, _)| ticket))).collect();
+        let held: Vec<_> = self
+            .classes
+            .iter()
+            .map(|(_, class)| (class.bucket, class.turn.map(|(ticket, _)| ticket)))
+            .collect();
         for (bucket, ticket) in held {
             // a policy that is dropped because it panicked may have been interrupted anywhere
             let Ok(mut buckets) = self.buckets(bucket).try_borrow_mut() else { continue };
@@ -448,9 +477,16 @@ impl<R: Request> Policy<R> for Tbf {
         Next::Take(id)
     }
 
-    fn remove(&mut self, queue: &mut Queue<R>, id: Id, now: Instant, why: Removal) -> Result<(), Broken> {
+    fn remove(
+        &mut self,
+        queue: &mut Queue<R>,
+        id: Id,
+        now: Instant,
+        why: Removal,
+    ) -> Result<(), Broken> {
         self.now = now;
-        let at = u32::try_from(queue.tag(id)).map_err(|_| Broken::new("a request without a class"))?;
+        let at =
+            u32::try_from(queue.tag(id)).map_err(|_| Broken::new("a request without a class"))?;
         let class = self.classes.get_mut(at);
         let first = class.queue.front() == Some(id);
         class.queue.remove(queue, id);
@@ -478,7 +514,14 @@ impl<R: Request> Policy<R> for Tbf {
         }
     }
 
-    fn set(&mut self, queue: &mut Queue<R>, label: &str, value: &str, mode: Mode, now: Instant) -> Result<(), Refusal> {
+    fn set(
+        &mut self,
+        queue: &mut Queue<R>,
+        label: &str,
+        value: &str,
+        mode: Mode,
+        now: Instant,
+    ) -> Result<(), Refusal> {
         self.now = now;
         match label {
             RULE => self.set_rule(queue, value, mode, now),
@@ -517,7 +560,11 @@ impl<R: Request> Policy<R> for Tbf {
     }
 
     fn log(&self, queue: &Queue<R>, id: Id) -> String {
-        format!("NRS start tbf request from 12345-{}, seq: {}", queue.request(id).nid(), queue.seq(id))
+        format!(
+            "NRS start tbf request from 12345-{}, seq: {}",
+            queue.request(id).nid(),
+            queue.seq(id)
+        )
     }
 }
 
@@ -565,7 +612,11 @@ impl Default for Selection {
 
 impl Selection {
     fn parse(text: &str) -> Result<Selection, Refusal> {
-        let wrong = || Refusal::invalid(format!("'{text}': top:N or top:N:wait|queued|dispatched|throttled|seen is expected"));
+        let wrong = || {
+            Refusal::invalid(format!(
+                "'{text}': top:N or top:N:wait|queued|dispatched|throttled|seen is expected"
+            ))
+        };
         let rest = text.trim().strip_prefix("top:").ok_or_else(wrong)?;
         let (count, by) = rest.split_once(':').unwrap_or((rest, "wait"));
         let count = number_in(STATS, count, 1..=STATS_CLASSES_MAX)?;

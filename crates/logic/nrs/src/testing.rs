@@ -3,7 +3,9 @@
 use types::{CptIndex, Instant, Nid, Span};
 use wire::Opcode;
 
-use crate::{Dequeued, Descriptor, Handle, Head, HeadKind, ID_NONE, Moment, Partitions, Refusal, Request};
+use crate::{
+    Dequeued, Descriptor, Handle, Head, HeadKind, ID_NONE, Moment, Partitions, Refusal, Request,
+};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Req {
@@ -98,7 +100,12 @@ pub(crate) fn ms(ms: u64) -> Instant {
 impl Server {
     pub(crate) fn new(partitions: u32, policies: &[Descriptor<Req>]) -> Server {
         let head = |cpt| Head::new("ost_io", HeadKind::Reg, CptIndex(cpt), policies);
-        Server { heads: (0..partitions).map(head).collect(), now: Instant(0), refill: false, seed: 1 }
+        Server {
+            heads: (0..partitions).map(head).collect(),
+            now: Instant(0),
+            refill: false,
+            seed: 1,
+        }
     }
 
     pub(crate) fn control(&mut self) -> (Partitions<'_, Req>, Moment) {
@@ -131,8 +138,8 @@ impl Server {
         self.put(partition, request);
     }
 
-    /// Serves until `end`: partitions are looked at when they say so and on each millisecond, always in the same order,
-    /// at most `per_ms` requests a millisecond and partition.
+    /// Serves until `end`: partitions are looked at when they say so and on each millisecond,
+    /// always in the same order, at most `per_ms` requests a millisecond and partition.
     pub(crate) fn run(&mut self, end: Instant, per_ms: u64) -> Vec<Left> {
         let mut out = Vec::new();
         while self.now < end {

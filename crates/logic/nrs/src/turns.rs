@@ -62,7 +62,13 @@ impl<R: Request, B: By> Policy<R> for Turns<B> {
         }
     }
 
-    fn remove(&mut self, queue: &mut Queue<R>, id: Id, now: Instant, _why: Removal) -> Result<(), Broken> {
+    fn remove(
+        &mut self,
+        queue: &mut Queue<R>,
+        id: Id,
+        now: Instant,
+        _why: Removal,
+    ) -> Result<(), Broken> {
         self.rounds.leave(queue, id, now, false);
         Ok(())
     }
@@ -75,7 +81,14 @@ impl<R: Request, B: By> Policy<R> for Turns<B> {
         }
     }
 
-    fn set(&mut self, _queue: &mut Queue<R>, label: &str, value: &str, mode: Mode, _now: Instant) -> Result<(), Refusal> {
+    fn set(
+        &mut self,
+        _queue: &mut Queue<R>,
+        label: &str,
+        value: &str,
+        mode: Mode,
+        _now: Instant,
+    ) -> Result<(), Refusal> {
         match label {
             "quantum" => {
                 let quantum = number_in(label, value, 1..=QUANTUM_MAX)?;
@@ -87,7 +100,11 @@ impl<R: Request, B: By> Policy<R> for Turns<B> {
                 let unit = match value {
                     "rpc" => Unit::Rpc,
                     "kib" => Unit::Kib,
-                    _ => return Err(Refusal::invalid(format!("unit '{value}': expected rpc or kib"))),
+                    _ => {
+                        return Err(Refusal::invalid(format!(
+                            "unit '{value}': expected rpc or kib"
+                        )));
+                    }
                 };
                 if mode == Mode::Apply && unit != self.unit {
                     self.unit = unit;

@@ -1,4 +1,5 @@
-//! A hierarchical timing wheel (Varghese and Lauck 1987; spec rpc part 6): O(1) insertion and removal, 1 ms ticks.
+//! A hierarchical timing wheel (Varghese and Lauck 1987; spec rpc part 6): O(1) insertion and
+//! removal, 1 ms ticks.
 //!
 //! ```text
 //! level 0   64 slots of 1 ms      entries whose tick differs from the present one in its lowest six bits only
@@ -9,10 +10,10 @@
 //!
 //! Invariants
 //! - No entry leaves before its time, and none later than the first look at least a tick after it.
-//! - Everything in a lower level is due before anything in a higher one: the earliest entry is in the first occupied
-//!   slot of the lowest occupied level.
-//! - Entries of one tick leave in the order they were inserted: a slot is emptied downwards when the present reaches it,
-//!   before anything of its ticks can be inserted on a lower level.
+//! - Everything in a lower level is due before anything in a higher one: the earliest entry is in
+//!   the first occupied slot of the lowest occupied level.
+//! - Entries of one tick leave in the order they were inserted: a slot is emptied downwards when
+//!   the present reaches it, before anything of its ticks can be inserted on a lower level.
 
 use types::{Instant, Span};
 
@@ -89,7 +90,13 @@ impl<T: Copy> Wheel<T> {
     /// # Panics
     /// If 2^32 - 1 entries are in it.
     pub fn insert(&mut self, at: Instant, value: T) -> WheelHandle {
-        let entry = Entry { value: Some(value), tick: at.0.div_ceil(TICK.0), place: 0, prev: NONE, next: NONE };
+        let entry = Entry {
+            value: Some(value),
+            tick: at.0.div_ceil(TICK.0),
+            place: 0,
+            prev: NONE,
+            next: NONE,
+        };
         let index = if self.free == NONE {
             let index = u32::try_from(self.entries.len()).expect("fewer than 2^32 entries");
             self.entries.push(entry);
@@ -145,7 +152,8 @@ impl<T: Copy> Wheel<T> {
         Some(self.remove(WheelHandle(best)))
     }
 
-    /// When to look again: no entry is due before. The present, if one is due; exact within a level's slot width.
+    /// When to look again: no entry is due before. The present, if one is due; exact within a
+    /// level's slot width.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         let place = self.first_place()?;
@@ -159,7 +167,11 @@ impl<T: Copy> Wheel<T> {
     fn start_of(&self, place: usize) -> u64 {
         let (level, slot) = (place / SLOTS, place % SLOTS);
         let shift = BITS * level as u32;
-        let above = if shift + BITS >= u64::BITS { 0 } else { self.present >> (shift + BITS) << (shift + BITS) };
+        let above = if shift + BITS >= u64::BITS {
+            0
+        } else {
+            self.present >> (shift + BITS) << (shift + BITS)
+        };
         above | ((slot as u64) << shift)
     }
 
@@ -272,23 +284,37 @@ mod tests {
                     }
                     4 if !reference.is_empty() => {
                         let at = chance.below(reference.len() as u64) as usize;
-                        let (key, handle) = reference.iter().nth(at.min(50)).map(|(key, handle)| (*key, *handle)).expect("there");
+                        let (key, handle) = reference
+                            .iter()
+                            .nth(at.min(50))
+                            .map(|(key, handle)| (*key, *handle))
+                            .expect("there");
                         reference.remove(&key);
                         assert_eq!(wheel.remove(handle), key.1);
                     }
                     5 if !reference.is_empty() && chance.below(20) == 0 => {
                         let value = wheel.pop_earliest().expect("not empty");
-                        let first = reference.first_key_value().map(|(key, _)| key.0).expect("not empty");
-                        let due = reference.keys().find(|key| key.1 == value).copied().expect("known");
-                        assert!(due.0 == first || due.0 <= now.0 / TICK.0, "the earliest, or one that is due already");
+                        let first =
+                            reference.first_key_value().map(|(key, _)| key.0).expect("not empty");
+                        let due =
+                            reference.keys().find(|key| key.1 == value).copied().expect("known");
+                        assert!(
+                            due.0 == first || due.0 <= now.0 / TICK.0,
+                            "the earliest, or one that is due already"
+                        );
                         reference.remove(&due);
                     }
                     _ => {
-                        now = Instant(now.0.saturating_add(chance.bits() >> (30 + chance.below(34))));
+                        now =
+                            Instant(now.0.saturating_add(chance.bits() >> (30 + chance.below(34))));
                         let tick = now.0 / TICK.0;
                         let mut last = 0;
                         while let Some(value) = wheel.pop(now) {
-                            let due = reference.keys().find(|key| key.1 == value).copied().expect("known");
+                            let due = reference
+                                .keys()
+                                .find(|key| key.1 == value)
+                                .copied()
+                                .expect("known");
                             assert!(due.0 <= tick, "not before its time");
                             last = last.max(due.0);
                             reference.remove(&due);
@@ -297,7 +323,10 @@ mod tests {
                         assert!(left.is_none_or(|left| left > tick), "all that are due leave");
                         assert_eq!(wheel.next().is_none(), left.is_none());
                         if let (Some(next), Some(left)) = (wheel.next(), left) {
-                            assert!(next > now && next.0 <= left.saturating_mul(TICK.0), "a time ahead that is not too late");
+                            assert!(
+                                next > now && next.0 <= left.saturating_mul(TICK.0),
+                                "a time ahead that is not too late"
+                            );
                         }
                     }
                 }
@@ -314,8 +343,14 @@ mod tests {
             wheel.insert(at(us), value);
         }
         assert_eq!(wheel.next(), Some(at(2_000)), "the first tick that is not before it");
-        assert_eq!((wheel.pop(at(1_999)), wheel.pop(at(2_000)), wheel.pop(at(2_000))), (None, Some(1), None));
-        assert_eq!((wheel.pop(at(69_999)), wheel.next(), wheel.pop(at(70_000))), (None, Some(at(70_000)), Some(2)));
+        assert_eq!(
+            (wheel.pop(at(1_999)), wheel.pop(at(2_000)), wheel.pop(at(2_000))),
+            (None, Some(1), None)
+        );
+        assert_eq!(
+            (wheel.pop(at(69_999)), wheel.next(), wheel.pop(at(70_000))),
+            (None, Some(at(70_000)), Some(2))
+        );
         assert_eq!((wheel.pop_earliest(), wheel.pop_earliest(), wheel.len()), (Some(3), None, 0));
     }
 }

@@ -23,7 +23,12 @@ fn select(service: &mut Service<Req>, value: &str) -> Result<bool, Errno> {
     }
 }
 
-fn state(service: &Service<Req>, kind: HeadKind, partition: usize, name: &str) -> (PolicyState, String) {
+fn state(
+    service: &Service<Req>,
+    kind: HeadKind,
+    partition: usize,
+    name: &str,
+) -> (PolicyState, String) {
     let head = if kind == HeadKind::Reg { &service.reg[partition] } else { &service.hp[partition] };
     let listed = head.list().into_iter().find(|policy| policy.name == name).expect("registered");
     (listed.state, listed.arg)
@@ -45,7 +50,10 @@ fn a_start_is_refused_as_the_table_says_and_changes_nothing_then() {
     assert_eq!(select(&mut service, "puppet fifteen_chars_x"), Ok(true));
     assert_eq!(select(&mut service, "puppet no"), Err(Errno::EINVAL), "it runs on");
     for partition in 0..2 {
-        assert_eq!(state(&service, HeadKind::Reg, partition, "puppet"), (PolicyState::Started, "fifteen_chars_x".to_owned()));
+        assert_eq!(
+            state(&service, HeadKind::Reg, partition, "puppet"),
+            (PolicyState::Started, "fifteen_chars_x".to_owned())
+        );
     }
     service.hp.clear();
     assert_eq!(select(&mut service, "puppet hp"), Err(Errno::ENODEV));
@@ -64,7 +72,11 @@ fn one_partition_that_cannot_keeps_all_as_they_are() {
     for (kind, partition) in [(HeadKind::Reg, 0), (HeadKind::Hp, 0), (HeadKind::Hp, 1)] {
         assert_eq!(state(&service, kind, partition, "puppet").0, PolicyState::Stopped);
     }
-    assert_eq!(state(&service, HeadKind::Reg, 0, "other").0, PolicyState::Started, "the primary stays");
+    assert_eq!(
+        state(&service, HeadKind::Reg, 0, "other").0,
+        PolicyState::Started,
+        "the primary stays"
+    );
 }
 
 #[test]
@@ -73,13 +85,22 @@ fn the_same_start_again_keeps_tunables_and_another_start_forgets_them() {
     assert_eq!(select(&mut service, "crrn"), Ok(true));
     service.all().set("nrs_crrn_quantum", "reg_quantum:32 hp_quantum:16", NOW).expect("in range");
     assert_eq!(select(&mut service, "crrn"), Ok(true));
-    assert_eq!(service.all().get("nrs_crrn_quantum").as_deref(), Ok("reg_quantum:32\nhp_quantum:16\n"));
+    assert_eq!(
+        service.all().get("nrs_crrn_quantum").as_deref(),
+        Ok("reg_quantum:32\nhp_quantum:16\n")
+    );
     assert_eq!(select(&mut service, "fifo"), Ok(true));
     assert_eq!(select(&mut service, "crrn"), Ok(true));
-    assert_eq!(service.all().get("nrs_crrn_quantum").as_deref(), Ok("reg_quantum:8\nhp_quantum:8\n"));
+    assert_eq!(
+        service.all().get("nrs_crrn_quantum").as_deref(),
+        Ok("reg_quantum:8\nhp_quantum:8\n")
+    );
     service.all().set("nrs_crrn_quantum", "9", NOW).expect("in range");
     service.all().set("nrs_crrn_reset", "hp_reset:1", NOW).expect("its only value");
-    assert_eq!(service.all().get("nrs_crrn_quantum").as_deref(), Ok("reg_quantum:9\nhp_quantum:8\n"));
+    assert_eq!(
+        service.all().get("nrs_crrn_quantum").as_deref(),
+        Ok("reg_quantum:9\nhp_quantum:8\n")
+    );
 }
 
 #[test]
@@ -87,28 +108,41 @@ fn another_argument_waits_for_the_drain_and_no_other_start_comes_between() {
     let (mut service, _) = service();
     select(&mut service, "puppet reg a").expect("starts");
     service.reg[1].enqueue(Req::new(1, 1), NOW.now);
-    let Ok(Selected::Draining(restart)) = service.all().select("puppet reg b", NOW) else { panic!("it holds a request") };
+    let Ok(Selected::Draining(restart)) = service.all().select("puppet reg b", NOW) else {
+        panic!("it holds a request")
+    };
     assert_eq!(select(&mut service, "other reg"), Err(Errno::EAGAIN));
     assert_eq!(select(&mut service, "other hp"), Ok(true), "another head");
     assert_eq!(state(&service, HeadKind::Reg, 0, "puppet").0, PolicyState::Stopped);
-    let Ok(Selected::Draining(restart)) = service.all().resume(restart, NOW) else { panic!("not drained") };
+    let Ok(Selected::Draining(restart)) = service.all().resume(restart, NOW) else {
+        panic!("not drained")
+    };
     let taken = service.reg[1].dequeue(NOW.now).taken().expect("it");
-    let Ok(Selected::Draining(restart)) = service.all().resume(restart, NOW) else { panic!("being handled") };
+    let Ok(Selected::Draining(restart)) = service.all().resume(restart, NOW) else {
+        panic!("being handled")
+    };
     service.reg[1].finished(taken.policy, NOW.now);
     assert!(matches!(service.all().resume(restart, NOW), Ok(Selected::Done)));
     assert_eq!(state(&service, HeadKind::Reg, 1, "puppet"), (PolicyState::Started, "b".to_owned()));
     assert_eq!(select(&mut service, "puppet reg c"), Ok(true), "nothing to wait for");
 
     service.reg[0].enqueue(Req::new(2, 1), NOW.now);
-    let Ok(Selected::Draining(restart)) = service.all().select("puppet reg d", NOW) else { panic!("it holds a request") };
+    let Ok(Selected::Draining(restart)) = service.all().select("puppet reg d", NOW) else {
+        panic!("it holds a request")
+    };
     assert_eq!(service.all().give_up(restart).errno, Errno::EBUSY);
     assert_eq!(select(&mut service, "other reg"), Ok(true), "nobody waits any more");
 
     select(&mut service, "puppet hp a").expect("starts");
     service.hp[0].enqueue(Req::new(3, 1), NOW.now);
-    let Ok(Selected::Draining(restart)) = service.all().select("puppet hp b", NOW) else { panic!("it holds a request") };
+    let Ok(Selected::Draining(restart)) = service.all().select("puppet hp b", NOW) else {
+        panic!("it holds a request")
+    };
     assert_eq!(select(&mut service, "fifo"), Ok(true), "always");
-    assert_eq!(service.all().resume(restart, NOW).err().map(|refusal| refusal.errno), Some(Errno::EAGAIN));
+    assert_eq!(
+        service.all().resume(restart, NOW).err().map(|refusal| refusal.errno),
+        Some(Errno::EAGAIN)
+    );
 }
 
 #[test]
@@ -117,15 +151,29 @@ fn tunables_follow_the_state_of_their_policy() {
     let errno = |answer: Result<(), nrs::Refusal>| answer.map_err(|refusal| refusal.errno);
     assert_eq!(errno(service.all().set("nrs_nosuch", "1", NOW)), Err(Errno::ENOENT));
     assert_eq!(errno(service.all().set("nrs_crrn_quantum", "1", NOW)), Err(Errno::ENODEV));
-    assert_eq!(service.all().get("nrs_crrn_quantum").map_err(|refusal| refusal.errno), Err(Errno::ENODEV));
+    assert_eq!(
+        service.all().get("nrs_crrn_quantum").map_err(|refusal| refusal.errno),
+        Err(Errno::ENODEV)
+    );
     select(&mut service, "crrn reg").expect("starts");
-    assert_eq!(errno(service.all().set("nrs_crrn_quantum", "64", NOW)), Ok(()), "it runs on one head");
+    assert_eq!(
+        errno(service.all().set("nrs_crrn_quantum", "64", NOW)),
+        Ok(()),
+        "it runs on one head"
+    );
     assert_eq!(service.all().get("nrs_crrn_quantum").as_deref(), Ok("reg_quantum:64\n"));
-    assert_eq!(errno(service.all().set("nrs_crrn_quantum", "hp_quantum:1", NOW)), Err(Errno::ENODEV));
+    assert_eq!(
+        errno(service.all().set("nrs_crrn_quantum", "hp_quantum:1", NOW)),
+        Err(Errno::ENODEV)
+    );
     for value in ["0", "65536", "x", "", "reg_quantum:1 hp_quantum:0"] {
         assert!(errno(service.all().set("nrs_crrn_quantum", value, NOW)).is_err(), "{value}");
     }
-    assert_eq!(service.all().get("nrs_crrn_quantum").as_deref(), Ok("reg_quantum:64\n"), "all or nothing");
+    assert_eq!(
+        service.all().get("nrs_crrn_quantum").as_deref(),
+        Ok("reg_quantum:64\n"),
+        "all or nothing"
+    );
     assert_eq!(errno(service.all().set("nrs_crrn_unit", "kib", NOW)), Ok(()));
     assert_eq!(errno(service.all().set("nrs_crrn_unit", "mib", NOW)), Err(Errno::EINVAL));
 
@@ -133,7 +181,11 @@ fn tunables_follow_the_state_of_their_policy() {
     select(&mut service, "puppet").expect("starts");
     service.reg[0].enqueue(Req::new(1, 1).at(NOW.now), NOW.now);
     select(&mut service, "fifo").expect("always");
-    assert_eq!(errno(service.all().set("nrs_puppet_size", "2", NOW)), Err(Errno::EAGAIN), "it drains");
+    assert_eq!(
+        errno(service.all().set("nrs_puppet_size", "2", NOW)),
+        Err(Errno::EAGAIN),
+        "it drains"
+    );
 }
 
 #[test]
@@ -159,17 +211,27 @@ fn the_defaults_and_words_of_orr_and_trr() {
             let word = value.split(':').next_back().expect("a word");
             assert_eq!(all.get(&format!("nrs_{name}_{what}")), Ok(format!("reg_{what}:{word}\n")));
         }
-        let refusal = service.all().set(&format!("nrs_{name}_supported"), "both", NOW).expect_err("no such word");
+        let refusal = service
+            .all()
+            .set(&format!("nrs_{name}_supported"), "both", NOW)
+            .expect_err("no such word");
         assert_eq!(refusal.text, "supported 'both': expected reads, writes, reads_and_writes");
         let mut all = service.all();
-        let refusal = all.set(&format!("nrs_{name}_reset"), "reg_reset:2", NOW).expect_err("out of range");
+        let refusal =
+            all.set(&format!("nrs_{name}_reset"), "reg_reset:2", NOW).expect_err("out of range");
         assert_eq!(refusal.errno, Errno::EINVAL);
         all.set(&format!("nrs_{name}_reset"), "1", NOW).expect("its only value");
-        for (what, value) in [("offset_type", "physical"), ("supported", "reads"), ("sweep", "restart"), ("quantum", "256")] {
+        for (what, value) in [
+            ("offset_type", "physical"),
+            ("supported", "reads"),
+            ("sweep", "restart"),
+            ("quantum", "256"),
+        ] {
             assert_eq!(all.get(&format!("nrs_{name}_{what}")), Ok(format!("reg_{what}:{value}\n")));
         }
     }
-    let metadata: nrs::Head<Req> = nrs::Head::new("mdt", HeadKind::Reg, types::CptIndex(0), &nrs::policies());
+    let metadata: nrs::Head<Req> =
+        nrs::Head::new("mdt", HeadKind::Reg, types::CptIndex(0), &nrs::policies());
     let mut mdt = Service { reg: vec![metadata], hp: Vec::new() };
     assert_eq!(select(&mut mdt, "orr"), Err(Errno::ENOENT), "only ost_io has it");
     assert_eq!(select(&mut mdt, "crre"), Ok(true));
@@ -182,7 +244,9 @@ fn rules_are_printed_per_head_and_partition() {
     service.all().set("nrs_puppet_rule", "hp 4", NOW).expect("in range");
     assert_eq!(
         service.all().get("nrs_puppet_rule").as_deref(),
-        Ok("regular_requests:\nCPT 0:\nrule 1\nCPT 1:\nrule 1\nhigh_priority_requests:\nCPT 0:\nrule 4\nCPT 1:\nrule 4\n")
+        Ok(
+            "regular_requests:\nCPT 0:\nrule 1\nCPT 1:\nrule 1\nhigh_priority_requests:\nCPT 0:\nrule 4\nCPT 1:\nrule 4\n"
+        )
     );
 }
 
@@ -198,7 +262,9 @@ fn the_list_of_policies_is_printed_as_lustre_prints_it() {
     let all = service.all();
     let (reg, hp) = all.list();
     let block = |name: &str, state: &str, fallback: &str, queued: u32, active: u32| {
-        format!("  - name: {name}\n    state: {state}\n    fallback: {fallback}\n    queued: {queued}\n    active: {active}\n\n")
+        format!(
+            "  - name: {name}\n    state: {state}\n    fallback: {fallback}\n    queued: {queued}\n    active: {active}\n\n"
+        )
     };
     let expected = format!(
         "\nregular_requests:\n{}{}high_priority_requests:\n{}{}",
@@ -217,7 +283,10 @@ fn the_request_log_names_client_round_and_batch_or_object_and_ost() {
     for (policy, line) in [
         ("crrn", "NRS start crrn request from 12345-0.0.0.9@tcp, round 0, seq: 2"),
         ("crre", "NRS start crre request from 12345-0.0.0.9@tcp, round 0, seq: 2"),
-        ("orr", "NRS start orr request for object with ID [0x200000400:0x9:0x0] from OST with index 1, with round 0"),
+        (
+            "orr",
+            "NRS start orr request for object with ID [0x200000400:0x9:0x0] from OST with index 1, with round 0",
+        ),
         ("trr", "NRS start trr request from OST with index 1, with round 0"),
     ] {
         select(&mut service, policy).expect("starts");

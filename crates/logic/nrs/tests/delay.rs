@@ -1,5 +1,5 @@
-//! `delay` against an ordered map by (millisecond, arrival): who is held, when each leaves, who leaves first, what FIFO does
-//! beside it, and when the head wants to be asked again.
+//! `delay` against an ordered map by (millisecond, arrival): who is held, when each leaves, who
+//! leaves first, what FIFO does beside it, and when the head wants to be asked again.
 
 mod common;
 
@@ -86,9 +86,16 @@ impl Reference {
 
     fn dequeue(&mut self, now: u64) -> Answer {
         let both = !self.fifo.is_empty() && !self.held.is_empty();
-        let overdue = self.leave_by.first().filter(|(at, ..)| *at <= now).map(|(.., number)| *number);
-        let due = self.held.first_key_value().filter(|((tick, _), _)| tick * MS <= now).map(|(_, number)| *number);
-        let held = overdue.map(|number| Answer::Request(number, true)).or(due.map(|number| Answer::Request(number, false)));
+        let overdue =
+            self.leave_by.first().filter(|(at, ..)| *at <= now).map(|(.., number)| *number);
+        let due = self
+            .held
+            .first_key_value()
+            .filter(|((tick, _), _)| tick * MS <= now)
+            .map(|(_, number)| *number);
+        let held = overdue
+            .map(|number| Answer::Request(number, true))
+            .or(due.map(|number| Answer::Request(number, false)));
         let fifo = self.fifo.first_key_value().map(|(_, number)| Answer::Request(*number, false));
         let fifo_wins = fifo.is_some() && (self.fifo_first || held.is_none());
         let answer = if fifo_wins { fifo } else { held };
@@ -144,7 +151,9 @@ impl World {
             waited: 0,
         };
         let moment = Moment { now: Instant(world.now), seed };
-        Partitions { reg: vec![&mut world.head], hp: vec![] }.select("delay", moment).expect("starts");
+        Partitions { reg: vec![&mut world.head], hp: vec![] }
+            .select("delay", moment)
+            .expect("starts");
         world
     }
 
@@ -160,7 +169,12 @@ impl World {
             92..93 => self.tune(),
             _ => self.pass_time(),
         }
-        assert_eq!(self.head.len(), self.reference.held.len() + self.reference.fifo.len(), "{}", self.at());
+        assert_eq!(
+            self.head.len(),
+            self.reference.held.len() + self.reference.fifo.len(),
+            "{}",
+            self.at()
+        );
     }
 
     fn at(&self) -> String {
@@ -184,7 +198,11 @@ impl World {
         }
         self.now += 1; // no two latest times are equal
         // a request may have waited elsewhere: promoted ones are older than those they stand behind
-        let age = if self.chance.one_in(8) { self.chance.below(self.now.min(600 * SECOND) + 1) / 2 * 2 } else { 0 };
+        let age = if self.chance.one_in(8) {
+            self.chance.below(self.now.min(600 * SECOND) + 1) / 2 * 2
+        } else {
+            0
+        };
         let sent = self.now - age;
         if self.reference.leave_by.iter().any(|(at, ..)| *at == sent + HELD_MAX.0) {
             return;
@@ -220,9 +238,14 @@ impl World {
         }
     }
 
-    /// The head may want to be asked too early, as the wheel turns, but not often, and never too late.
+    /// The head may want to be asked too early, as the wheel turns, but not often, and never too
+    /// late.
     fn see_waiting(&mut self, mut got: u64, want: u64) {
-        assert!(got > self.now && got <= want, "{}: not before {got} where {want} is right", self.at());
+        assert!(
+            got > self.now && got <= want,
+            "{}: not before {got} where {want} is right",
+            self.at()
+        );
         self.waited += 1;
         if !self.chance.one_in(3) {
             return;
@@ -236,7 +259,11 @@ impl World {
             let want = self.reference.dequeue(self.now);
             match (self.head_says(), want) {
                 (Answer::NotBefore(again), Answer::NotBefore(want)) => {
-                    assert!(again > got && again <= want, "{}: {again} after {got} where {want} is right", self.at());
+                    assert!(
+                        again > got && again <= want,
+                        "{}: {again} after {got} where {want} is right",
+                        self.at()
+                    );
                     if again == want {
                         return;
                     }
@@ -288,7 +315,8 @@ impl World {
             _ => {}
         }
         let moment = Moment { now: Instant(self.now), seed: 1 };
-        let set = Partitions { reg: vec![&mut self.head], hp: vec![] }.set(parameter, &value, moment);
+        let set =
+            Partitions { reg: vec![&mut self.head], hp: vec![] }.set(parameter, &value, moment);
         assert_eq!(set.is_ok(), fine, "{}: {parameter}={value}", self.at());
     }
 }

@@ -38,7 +38,10 @@ fn drain(head: &mut Head<Req>, now: Instant) -> Vec<u64> {
 }
 
 fn states(head: &Head<Req>) -> Vec<(&'static str, &'static str, u64)> {
-    head.list().iter().map(|policy| (policy.name, policy.state.name(), policy.counters.queued)).collect()
+    head.list()
+        .iter()
+        .map(|policy| (policy.name, policy.state.name(), policy.counters.queued))
+        .collect()
 }
 
 #[test]
@@ -58,7 +61,10 @@ fn what_the_primary_declines_goes_through_fifo_beside_it() {
     for (number, client) in [(1, 0), (2, 0), (3, 1), (4, 1)] {
         head.enqueue(Req::new(number, client), NOW.now);
     }
-    assert_eq!(states(head), [("fifo", "started", 2), ("puppet", "started", 2), ("other", "stopped", 0)]);
+    assert_eq!(
+        states(head),
+        [("fifo", "started", 2), ("puppet", "started", 2), ("other", "stopped", 0)]
+    );
     assert_eq!(drain(head, NOW.now), [1, 4, 2, 3], "in turn");
     assert_eq!(head.list()[1].counters.declined, 2);
 }
@@ -72,7 +78,10 @@ fn a_replaced_policy_drains_in_turn_with_the_new_one_and_stops_with_its_last_req
     assert_eq!(select(&mut service, "puppet"), Err(Errno::EAGAIN), "it still drains");
     let head = &mut service.reg[0];
     put(head, 4..=6);
-    assert_eq!(states(head), [("fifo", "started", 0), ("puppet", "stopping", 3), ("other", "started", 3)]);
+    assert_eq!(
+        states(head),
+        [("fifo", "started", 0), ("puppet", "stopping", 3), ("other", "started", 3)]
+    );
     let mut order = Vec::new();
     let mut unfinished = Vec::new();
     while let Some(taken) = head.dequeue(NOW.now).taken() {
@@ -116,7 +125,9 @@ fn no_request_is_held_beyond_its_latest_time_nor_beyond_the_end_of_the_service()
     let later = NOW.now + Span::secs(10);
     head.enqueue(Req::new(3, 1).at(later), later);
     match head.dequeue(later) {
-        Dequeued::NotBefore(until) => assert_eq!(until, NOW.now + HELD_MAX, "a timer for the oldest"),
+        Dequeued::NotBefore(until) => {
+            assert_eq!(until, NOW.now + HELD_MAX, "a timer for the oldest")
+        }
         other => panic!("{other:?}"),
     }
     assert_eq!(drain(head, NOW.now + HELD_MAX), [1, 2]);
@@ -148,10 +159,15 @@ fn a_policy_that_breaks_is_disabled_and_fifo_has_its_requests_in_order() {
         put(head, 7..=8);
         head.finished(first.policy, NOW.now);
         // found at the policy's turn, after FIFO's
-        let expected = if call == "dequeue" { [6, 1, 2, 3, 4, 7, 8] } else { [1, 2, 3, 4, 6, 7, 8] };
+        let expected =
+            if call == "dequeue" { [6, 1, 2, 3, 4, 7, 8] } else { [1, 2, 3, 4, 6, 7, 8] };
         assert_eq!(drain(head, NOW.now), expected, "{broken:?}");
         let disabled = head.take_disabled();
-        assert_eq!(disabled.iter().map(|event| (event.policy, event.call)).collect::<Vec<_>>(), [("puppet", call)], "{broken:?}");
+        assert_eq!(
+            disabled.iter().map(|event| (event.policy, event.call)).collect::<Vec<_>>(),
+            [("puppet", call)],
+            "{broken:?}"
+        );
         assert_eq!(head.list()[1].state, PolicyState::Stopped, "{broken:?}");
         *mood.borrow_mut() = Mood::Fair;
         select(&mut service, "puppet").expect("may be started again");
@@ -179,7 +195,8 @@ fn any_queued_request_can_be_removed_also_from_a_policy_that_breaks_over_it() {
         let (mut service, mood, _) = service();
         select(&mut service, "puppet").expect("starts");
         let head = &mut service.reg[0];
-        let handles: Vec<_> = (1..=4).map(|number| head.enqueue(Req::new(number, number % 2), NOW.now)).collect();
+        let handles: Vec<_> =
+            (1..=4).map(|number| head.enqueue(Req::new(number, number % 2), NOW.now)).collect();
         *mood.borrow_mut() = mood_at_removal;
         for at in [0, 2] {
             let request = head.remove(handles[at], NOW.now, Removal::Gone).expect("queued");
@@ -209,7 +226,10 @@ fn a_policy_that_panics_over_a_line_of_the_log_is_disabled_and_loses_nothing() {
     head.finished(first.policy, NOW.now);
     let disabled = head.take_disabled();
     assert_eq!(
-        disabled.iter().map(|policy| (policy.policy, policy.call, policy.requests)).collect::<Vec<_>>(),
+        disabled
+            .iter()
+            .map(|policy| (policy.policy, policy.call, policy.requests))
+            .collect::<Vec<_>>(),
         [("puppet", "log", 3)]
     );
     assert_eq!(drain(head, NOW.now), [1, 2, 3], "through FIFO");
@@ -224,12 +244,18 @@ fn a_policy_that_panics_when_it_is_asked_about_itself_is_disabled_and_loses_noth
         *mood.borrow_mut() = broken;
         if call == "get" {
             let refused = service.all().get("nrs_puppet_size").expect_err("it went wrong");
-            assert_eq!((refused.errno, refused.text.contains("get went wrong")), (Errno::EIO, true), "{}", refused.text);
+            assert_eq!(
+                (refused.errno, refused.text.contains("get went wrong")),
+                (Errno::EIO, true),
+                "{}",
+                refused.text
+            );
         } else {
             assert_eq!(service.reg[0].policy_stats("puppet"), None);
         }
         let disabled = service.reg[0].take_disabled();
-        let told: Vec<_> = disabled.iter().map(|policy| (policy.policy, policy.call, policy.requests)).collect();
+        let told: Vec<_> =
+            disabled.iter().map(|policy| (policy.policy, policy.call, policy.requests)).collect();
         assert_eq!(told, [("puppet", call, 4)]);
         assert_eq!(drain(&mut service.reg[0], NOW.now), [1, 2, 3, 4], "through FIFO");
     }
@@ -241,7 +267,10 @@ fn a_policy_that_panics_at_its_start_does_not_run_and_changes_nothing() {
     select(&mut service, "other").expect("starts");
     assert_eq!(select(&mut service, "puppet panic"), Err(Errno::EIO));
     let head = &mut service.reg[0];
-    assert_eq!(states(head), [("fifo", "started", 0), ("puppet", "stopped", 0), ("other", "started", 0)]);
+    assert_eq!(
+        states(head),
+        [("fifo", "started", 0), ("puppet", "stopped", 0), ("other", "started", 0)]
+    );
     put(head, 1..=2);
     assert_eq!(drain(head, NOW.now), [2, 1], "through the one that ran");
 }

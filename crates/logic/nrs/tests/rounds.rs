@@ -1,4 +1,5 @@
-//! CRR-N, CRR-E, ORR and TRR against an ordered map of all requests: what spec rpc 5.2 and 5.4 write down, word by word.
+//! CRR-N, CRR-E, ORR and TRR against an ordered map of all requests: what spec rpc 5.2 and 5.4
+//! write down, word by word.
 
 mod common;
 
@@ -99,7 +100,10 @@ impl Reference {
         let (number, group) = self.queue.remove(&place).expect("queued");
         self.places.remove(&number);
         if smallest {
-            self.round = self.queue.first_key_value().map_or(self.round + 1, |(first, _)| self.round.max(first.0));
+            self.round = self
+                .queue
+                .first_key_value()
+                .map_or(self.round + 1, |(first, _)| self.round.max(first.0));
         }
         let c = self.groups.get_mut(&group).expect("known");
         c.active -= 1;
@@ -139,7 +143,8 @@ fn set(head: &mut Head<Req>, parameter: &str, value: &str) {
 
 fn check(case: &Case, seed: u64, steps: u64) {
     let name = case.descriptor.name;
-    let mut head = Head::new("ost_io", HeadKind::Reg, CptIndex(0), std::slice::from_ref(&case.descriptor));
+    let mut head =
+        Head::new("ost_io", HeadKind::Reg, CptIndex(0), std::slice::from_ref(&case.descriptor));
     let moment = Moment { now: NOW, seed };
     Partitions { reg: vec![&mut head], hp: vec![] }.select(name, moment).expect("starts");
     for (parameter, value) in case.tunables {
@@ -169,13 +174,21 @@ fn check(case: &Case, seed: u64, steps: u64) {
             set(&mut head, &format!("nrs_{name}_quantum"), &reference.quantum.to_string());
             if case.unit_changes {
                 reference.change_unit();
-                set(&mut head, &format!("nrs_{name}_unit"), if reference.kib { "kib" } else { "rpc" });
+                set(
+                    &mut head,
+                    &format!("nrs_{name}_unit"),
+                    if reference.kib { "kib" } else { "rpc" },
+                );
             }
         }
         if chance.below(100) < wave {
             let start = chance.below(64) * 4096;
-            let client = 1 + chance.below(clients).min(chance.below(clients)); // some ask more than others
-            let request = Req { range: (start, start + 4096 * (1 + chance.below(40))), ..Req::new(step, client) };
+            // some ask more than others
+            let client = 1 + chance.below(clients).min(chance.below(clients));
+            let request = Req {
+                range: (start, start + 4096 * (1 + chance.below(40))),
+                ..Req::new(step, client)
+            };
             let range = Extent::new(request.range.0, request.range.1).expect("not empty");
             reference.enqueue(step, (case.group)(&request), range);
             queued.push((step, head.enqueue(request, NOW)));
@@ -183,13 +196,24 @@ fn check(case: &Case, seed: u64, steps: u64) {
             // gone already, or queued: both are asked for
             let (number, handle) = queued.swap_remove(chance.below(queued.len() as u64) as usize);
             let removed = head.remove(handle, NOW, Removal::Gone).map(|request| request.number);
-            assert_eq!(removed, reference.places.contains_key(&number).then_some(number), "{name} {seed} {step}");
+            assert_eq!(
+                removed,
+                reference.places.contains_key(&number).then_some(number),
+                "{name} {seed} {step}"
+            );
             if removed.is_some() {
                 reference.remove(number);
             }
         } else {
-            let taken = head.dequeue(NOW).taken().map(|taken| (taken.request.number, head.finished(taken.policy, NOW)).0);
-            assert_eq!(taken, reference.dequeue().map(|(number, _)| number), "{name} {seed} {step}");
+            let taken = head
+                .dequeue(NOW)
+                .taken()
+                .map(|taken| (taken.request.number, head.finished(taken.policy, NOW)).0);
+            assert_eq!(
+                taken,
+                reference.dequeue().map(|(number, _)| number),
+                "{name} {seed} {step}"
+            );
         }
         assert_eq!(head.len(), reference.queue.len(), "{name} {seed} {step}");
     }

@@ -1,12 +1,15 @@
-//! Hot swaps, promotions, removals and failing policies under load, over many seeds: nothing is lost, nothing leaves
-//! twice, nobody is held beyond the latest time, and FIFO keeps the order of arrival.
+//! Hot swaps, promotions, removals and failing policies under load, over many seeds: nothing is
+//! lost, nothing leaves twice, nobody is held beyond the latest time, and FIFO keeps the order of
+//! arrival.
 
 mod common;
 
 use std::collections::BTreeMap;
 
 use common::{Chance, HELD_MAX, Mood, Req, Service, Strings, puppet};
-use nrs::{Dequeued, Handle, Moment, PolicyIndex, PolicyState, Removal, Restart, Selected, promote};
+use nrs::{
+    Dequeued, Handle, Moment, PolicyIndex, PolicyState, Removal, Restart, Selected, promote,
+};
 use types::{Instant, Span};
 use wire::Opcode;
 
@@ -98,8 +101,14 @@ impl Storm {
         let opcode = if self.chance.one_in(4) { Opcode::OstWrite } else { Opcode::OstRead };
         let (client, object) = (self.chance.below(9), self.chance.below(20));
         let start = self.chance.below(1 << 20);
-        let request = Req { opcode, object, range: (start, start + 4096), ..Req::new(self.sent, client).at(self.now) };
-        let (hp, partition, now) = (self.chance.one_in(5), self.chance.below(PARTITIONS as u64) as usize, self.now);
+        let request = Req {
+            opcode,
+            object,
+            range: (start, start + 4096),
+            ..Req::new(self.sent, client).at(self.now)
+        };
+        let (hp, partition, now) =
+            (self.chance.one_in(5), self.chance.below(PARTITIONS as u64) as usize, self.now);
         let handle = self.head(hp, partition).enqueue(request, now);
         self.queued.insert(self.sent, (hp, partition, handle));
     }
@@ -111,20 +120,31 @@ impl Storm {
             let now = self.now;
             self.head(hp, partition).finished(policy, now);
         }
-        let (hp, partition, now) = (self.chance.one_in(3), self.chance.below(PARTITIONS as u64) as usize, self.now);
-        let here = self.queued.values().filter(|(queued_hp, at, _)| (*queued_hp, *at) == (hp, partition)).count();
+        let (hp, partition, now) =
+            (self.chance.one_in(3), self.chance.below(PARTITIONS as u64) as usize, self.now);
+        let here = self
+            .queued
+            .values()
+            .filter(|(queued_hp, at, _)| (*queued_hp, *at) == (hp, partition))
+            .count();
         let oldest = self.oldest_held(hp, partition);
         match self.head(hp, partition).dequeue(now) {
             Dequeued::Taken(taken) => {
                 let was = self.queued.remove(&taken.request.number);
-                assert!(was.is_some_and(|(from_hp, at, _)| (from_hp, at) == (hp, partition)), "leaves once, from where it is");
+                assert!(
+                    was.is_some_and(|(from_hp, at, _)| (from_hp, at) == (hp, partition)),
+                    "leaves once, from where it is"
+                );
                 self.active.push((hp, partition, taken.policy));
                 self.forced += u64::from(taken.forced);
                 self.left += 1;
             }
             Dequeued::NotBefore(until) => {
                 assert!(here > 0 && until > now, "a time to come, for requests that are there");
-                assert!(oldest.is_none_or(|at| now < at + HELD_MAX), "nobody is held beyond the latest time");
+                assert!(
+                    oldest.is_none_or(|at| now < at + HELD_MAX),
+                    "nobody is held beyond the latest time"
+                );
             }
             Dequeued::Empty => assert_eq!(here, 0, "it is empty only when nothing is queued"),
         }
@@ -139,7 +159,11 @@ impl Storm {
             .map(|(_, _, handle)| *handle)
             .collect();
         let head = self.head(hp, partition);
-        assert_eq!(head.len(), handles.len(), "everything queued is known, and everything known is queued");
+        assert_eq!(
+            head.len(),
+            handles.len(),
+            "everything queued is known, and everything known is queued"
+        );
         handles.iter().map(|handle| head.get(*handle).expect("queued").at).min()
     }
 
@@ -172,7 +196,9 @@ impl Storm {
         if let Some(restart) = self.restarts.pop() {
             if self.chance.one_in(4) {
                 self.service.all().give_up(restart);
-            } else if let Ok(Selected::Draining(restart)) = self.service.all().resume(restart, moment) {
+            } else if let Ok(Selected::Draining(restart)) =
+                self.service.all().resume(restart, moment)
+            {
                 self.restarts.push(restart);
             }
             return;
@@ -209,10 +235,12 @@ impl Storm {
         let _ = self.service.all().set(parameter, value, moment); // if it runs
     }
 
-    /// Somebody looks: at a parameter, at what policies tell of themselves, at each request that leaves.
+    /// Somebody looks: at a parameter, at what policies tell of themselves, at each request that
+    /// leaves.
     fn ask(&mut self) {
         let _ = self.service.all().get("nrs_puppet_size"); // if it runs
-        let (hp, partition) = (self.chance.one_in(2), self.chance.below(PARTITIONS as u64) as usize);
+        let (hp, partition) =
+            (self.chance.one_in(2), self.chance.below(PARTITIONS as u64) as usize);
         let on = self.chance.one_in(2);
         let head = self.head(hp, partition);
         head.set_log(on);
@@ -255,7 +283,9 @@ impl Storm {
             let now = self.now;
             self.head(hp, partition).finished(policy, now);
         }
-        for (hp, partition) in (0..PARTITIONS).flat_map(|partition| [(false, partition), (true, partition)]) {
+        for (hp, partition) in
+            (0..PARTITIONS).flat_map(|partition| [(false, partition), (true, partition)])
+        {
             let now = self.now;
             self.head(hp, partition).end();
             while let Some(taken) = self.head(hp, partition).dequeue(now).taken() {
@@ -267,7 +297,10 @@ impl Storm {
             assert!(head.is_empty());
             for policy in head.list() {
                 assert_eq!((policy.counters.queued, policy.counters.active), (0, 0));
-                assert!(matches!(policy.state, PolicyState::Started | PolicyState::Stopped), "nothing drains for ever");
+                assert!(
+                    matches!(policy.state, PolicyState::Started | PolicyState::Stopped),
+                    "nothing drains for ever"
+                );
             }
         }
         assert!(self.queued.is_empty());
@@ -295,7 +328,10 @@ fn nothing_is_lost_or_doubled_whatever_the_policies_do() {
         broken += storm.broken;
         forced += storm.forced;
     }
-    assert!(swaps > 1_000 && broken > 100 && forced > 10, "{swaps} swaps, {broken} broken policies, {forced} forced");
+    assert!(
+        swaps > 1_000 && broken > 100 && forced > 10,
+        "{swaps} swaps, {broken} broken policies, {forced} forced"
+    );
 }
 
 #[test]

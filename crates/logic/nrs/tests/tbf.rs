@@ -1,5 +1,6 @@
-//! `tbf` against its slow self: who leaves when, how late the head wants to be asked again, what commands answer, how many
-//! classes each rule has; over partitions, both heads, scopes, rules that come, change and go, removals and promotions.
+//! `tbf` against its slow self: who leaves when, how late the head wants to be asked again, what
+//! commands answer, how many classes each rule has; over partitions, both heads, scopes, rules that
+//! come, change and go, removals and promotions.
 
 mod common;
 mod slow_tbf;
@@ -44,13 +45,18 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let (arg, fields) = [("nid", (true, false)), ("opcode", (false, true)), ("nid+opcode", (true, true))][seed as usize % 3];
+        let (arg, fields) =
+            [("nid", (true, false)), ("opcode", (false, true)), ("nid+opcode", (true, true))]
+                [seed as usize % 3];
         let node = Rc::new(TbfNode::default());
         let idle_max = [4, 16, 8_192][seed as usize / 3 % 3];
         node.set(TbfParam::IdleClasses, &idle_max.to_string()).expect("in range");
         let mut service = Service::new(PARTITIONS as u32, &[node.descriptor()]);
         let now = 1_000 * SECOND + seed;
-        service.all().select(&format!("tbf {arg}"), Moment { now: Instant(now), seed }).expect("starts");
+        service
+            .all()
+            .select(&format!("tbf {arg}"), Moment { now: Instant(now), seed })
+            .expect("starts");
         World {
             seed,
             step: 0,
@@ -116,7 +122,8 @@ impl World {
         let client = 1 + self.chance.below(12).min(self.chance.below(12));
         let bytes = [0, 4_096, 1 << 20, 5 << 20][self.chance.below(4) as usize];
         let opcode = OPCODES[self.chance.below(3) as usize];
-        let request = Req { opcode, range: (0, bytes), ..Req::new(self.step, client) }.at(Instant(self.now));
+        let request =
+            Req { opcode, range: (0, bytes), ..Req::new(self.step, client) }.at(Instant(self.now));
         let (head, partition) = self.some_head();
         self.enqueue(head, partition, request);
     }
@@ -170,7 +177,11 @@ impl World {
         let Some(number) = self.some_queued() else { return };
         let (head, partition, handle, _) = self.queued.remove(&number).expect("just seen");
         let now = Instant(self.now);
-        assert!(self.head(head, partition).remove(handle, now, Removal::Gone).is_some(), "{}", self.at());
+        assert!(
+            self.head(head, partition).remove(handle, now, Removal::Gone).is_some(),
+            "{}",
+            self.at()
+        );
         assert!(self.slow.remove(head, partition, number, now.0), "{}", self.at());
     }
 
@@ -193,7 +204,11 @@ impl World {
     }
 
     fn some_expr(&mut self) -> Expr {
-        let by_client = if self.fields == (true, true) || self.chance.one_in(30) { self.chance.one_in(2) } else { self.fields.0 };
+        let by_client = if self.fields == (true, true) || self.chance.one_in(30) {
+            self.chance.one_in(2)
+        } else {
+            self.fields.0
+        };
         if by_client {
             let first = 1 + self.chance.below(12);
             return Expr::Clients(first, first + self.chance.below(2) * self.chance.below(6));
@@ -221,12 +236,20 @@ impl World {
         if chance.one_in(2) {
             let milli = [100, 999, 7_000, 100_000, 3_333_333][chance.below(5) as usize];
             let bytes = [100_000, 5 << 20, 50_000_000][chance.below(3) as usize];
-            pairs.rate = Some(if chance.one_in(3) { Rate::Bytes(bytes) } else { Rate::Milli(1 + chance.below(2 * milli)) });
+            pairs.rate = Some(if chance.one_in(3) {
+                Rate::Bytes(bytes)
+            } else {
+                Rate::Milli(1 + chance.below(2 * milli))
+            });
         }
         pairs.depth = chance.one_in(4).then(|| 1 + chance.below(9));
         pairs.realtime = chance.one_in(4).then(|| chance.one_in(2));
-        pairs.scope = chance.one_in(4).then(|| [Scope::Cpt, Scope::Service, Scope::Node][chance.below(3) as usize]);
-        pairs.class = chance.one_in(6).then(|| [(true, false), (false, true), (true, true)][chance.below(3) as usize]);
+        pairs.scope = chance
+            .one_in(4)
+            .then(|| [Scope::Cpt, Scope::Service, Scope::Node][chance.below(3) as usize]);
+        pairs.class = chance
+            .one_in(6)
+            .then(|| [(true, false), (false, true), (true, true)][chance.below(3) as usize]);
         pairs.total = chance.one_in(5).then(|| chance.one_in(2));
         if chance.one_in(4) {
             pairs.rank = Some(self.some_name());
@@ -240,16 +263,19 @@ impl World {
             0..2 => Command::Start(name, self.some_conds(), self.some_pairs()),
             2..4 => {
                 let mut pairs = self.some_pairs();
-                pairs.depth = pairs.depth.or((!says_anything(&pairs)).then_some(2)); // a change changes something
+                // a change changes something
+                pairs.depth = pairs.depth.or((!says_anything(&pairs)).then_some(2));
                 Command::Change(name, pairs)
             }
             _ => Command::Stop(name),
         };
-        let (word, heads) = [("", 0..2), ("reg ", 0..1), ("hp ", 1..2)][self.chance.below(3) as usize].clone();
+        let (word, heads) =
+            [("", 0..2), ("reg ", 0..1), ("hp ", 1..2)][self.chance.below(3) as usize].clone();
         let text = format!("{word}{}", print(&command));
         let want = heads.clone().try_for_each(|head| self.slow.check(head, &command));
         let moment = Moment { now: Instant(self.now), seed: 0 };
-        let got = self.service.all().set("nrs_tbf_rule", &text, moment).map_err(|refusal| refusal.errno);
+        let got =
+            self.service.all().set("nrs_tbf_rule", &text, moment).map_err(|refusal| refusal.errno);
         assert_eq!(got, want, "{}: {text}", self.at());
         match want {
             Ok(()) => heads.for_each(|head| self.slow.apply(head, &command, self.now)),
@@ -264,14 +290,18 @@ impl World {
             (0..2).for_each(|head| self.slow.reset(head, self.now));
         } else {
             let ms = self.chance.below(2_000);
-            self.service.all().set("nrs_tbf_rt_lag", &format!("hp_rt_lag:{ms}ms"), moment).expect("in range");
+            self.service
+                .all()
+                .set("nrs_tbf_rt_lag", &format!("hp_rt_lag:{ms}ms"), moment)
+                .expect("in range");
             self.slow.set_rt_lag(1, ms * MS, self.now);
         }
     }
 
     fn compare_rules(&mut self) {
         let mut want = String::new();
-        for (head, title) in ["regular_requests", "high_priority_requests"].into_iter().enumerate() {
+        for (head, title) in ["regular_requests", "high_priority_requests"].into_iter().enumerate()
+        {
             let _ = writeln!(want, "{title}:");
             for partition in 0..PARTITIONS {
                 let _ = writeln!(want, "CPT {partition}:");
@@ -309,7 +339,10 @@ fn says_anything(pairs: &Pairs) -> bool {
 fn print(command: &Command) -> String {
     match command {
         Command::Start(name, conds, pairs) => {
-            let conds: Vec<String> = conds.iter().map(|conj| conj.iter().map(print_expr).collect::<Vec<_>>().join("&")).collect();
+            let conds: Vec<String> = conds
+                .iter()
+                .map(|conj| conj.iter().map(print_expr).collect::<Vec<_>>().join("&"))
+                .collect();
             format!("start {name} {}{}", conds.join(","), print_pairs(pairs))
         }
         Command::Change(name, pairs) => format!("change {name}{}", print_pairs(pairs)),
@@ -383,6 +416,9 @@ fn tbf_gives_each_request_when_its_slow_self_does() {
         refused += world.refused;
     }
     let all = SEEDS * STEPS;
-    assert!(left > all / 5 && waited > all / 40 && refused > all / 1_000, "{left} left, {waited} waits, {refused} refused");
+    assert!(
+        left > all / 5 && waited > all / 40 && refused > all / 1_000,
+        "{left} left, {waited} waits, {refused} refused"
+    );
     assert!(forced > SEEDS, "{forced} forced");
 }

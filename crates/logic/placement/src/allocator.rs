@@ -1,5 +1,5 @@
-//! The order in which an MDT looks for OSTs: an explicit list, an explicit start, by free space where OSTs are not
-//! balanced, else round robin (spec namespace 2.9).
+//! The order in which an MDT looks for OSTs: an explicit list, an explicit start, by free space
+//! where OSTs are not balanced, else round robin (spec namespace 2.9).
 
 use layout::{STRIPE_COUNT_DEFAULT, STRIPE_COUNT_MAX, Template};
 use types::SplitMix64;
@@ -16,15 +16,27 @@ pub struct Allocator {
 }
 
 impl Allocator {
-    /// Starts anywhere: `seed` keeps many MDTs from starting together, and is all the chance that there is.
+    /// Starts anywhere: `seed` keeps many MDTs from starting together, and is all the chance that
+    /// there is.
     #[must_use]
     pub fn new(seed: u64) -> Allocator {
-        Allocator { round_robin: RoundRobin::new(seed), weighted: Weighted::default(), rng: SplitMix64::new(seed) }
+        Allocator {
+            round_robin: RoundRobin::new(seed),
+            weighted: Weighted::default(),
+            rng: SplitMix64::new(seed),
+        }
     }
 
-    /// OST indices for a file as `template` wants it, stripe 0 first; `now` in seconds, from any start. A count above the
-    /// number of usable OSTs gets all of them, a start that is not usable another one.
-    pub fn choose(&mut self, template: &Template, osts: &[Ost], policy: &Policy, now: u64) -> Result<Vec<u32>, PlacementError> {
+    /// OST indices for a file as `template` wants it, stripe 0 first; `now` in seconds, from any
+    /// start. A count above the number of usable OSTs gets all of them, a start that is not usable
+    /// another one.
+    pub fn choose(
+        &mut self,
+        template: &Template,
+        osts: &[Ost],
+        policy: &Policy,
+        now: u64,
+    ) -> Result<Vec<u32>, PlacementError> {
         if !template.osts.is_empty() {
             return listed(&template.osts, osts);
         }
@@ -55,17 +67,22 @@ fn listed(wanted: &[u32], osts: &[Ost]) -> Result<Vec<u32>, PlacementError> {
     Ok(wanted.to_vec())
 }
 
-/// The one at `start`, which is usable, then upwards by index and around: what a user who names a start expects to see.
+/// The one at `start`, which is usable, then upwards by index and around: what a user who names a
+/// start expects to see.
 fn from_start(start: u32, count: usize, osts: &[Ost]) -> Vec<u32> {
     let mut ring: Vec<u32> = osts.iter().filter(|ost| ost.usable).map(|ost| ost.index).collect();
     ring.sort_unstable();
-    let first = ring.iter().position(|index| *index == start).expect("a usable OST stands in the ring");
+    let first =
+        ring.iter().position(|index| *index == start).expect("a usable OST stands in the ring");
     ring.iter().cycle().skip(first).take(count.min(ring.len())).copied().collect()
 }
 
 /// Whether the OST at `index` may be used; it must exist.
 fn is_usable(index: u32, osts: &[Ost]) -> Result<bool, PlacementError> {
-    osts.iter().find(|ost| ost.index == index).map(|ost| ost.usable).ok_or(PlacementError::Unknown(index))
+    osts.iter()
+        .find(|ost| ost.index == index)
+        .map(|ost| ost.usable)
+        .ok_or(PlacementError::Unknown(index))
 }
 
 #[cfg(test)]
@@ -74,7 +91,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn osts(rooms: &[Option<u64>]) -> Vec<Ost> {
-        (0u32..).zip(rooms).map(|(index, room)| Ost { index, node: 0, usable: true, bytes_avail: *room }).collect()
+        (0u32..)
+            .zip(rooms)
+            .map(|(index, room)| Ost { index, node: 0, usable: true, bytes_avail: *room })
+            .collect()
     }
 
     fn choose(template: &Template, osts: &[Ost]) -> Result<Vec<u32>, PlacementError> {
@@ -86,11 +106,22 @@ mod tests {
         let mut osts = osts(&[None; 4]);
         osts[1].usable = false;
         let choose = |start, count, list: &[u32]| {
-            choose(&Template { start, stripe_count: count, osts: list.to_vec(), ..Template::default() }, &osts)
+            choose(
+                &Template {
+                    start,
+                    stripe_count: count,
+                    osts: list.to_vec(),
+                    ..Template::default()
+                },
+                &osts,
+            )
         };
         assert_eq!(choose(2, 3, &[]), Ok(vec![2, 3, 0]));
         assert_eq!(choose(-1, 0, &[3, 0, 3]), Ok(vec![3, 0, 3]));
-        assert!(choose(1, 2, &[]).is_ok_and(|file| file.len() == 2 && !file.contains(&1)), "a start that cannot be is replaced");
+        assert!(
+            choose(1, 2, &[]).is_ok_and(|file| file.len() == 2 && !file.contains(&1)),
+            "a start that cannot be is replaced"
+        );
         assert_eq!(choose(7, 1, &[]), Err(PlacementError::Unknown(7)));
         assert_eq!(choose(-1, 0, &[0, 1]), Err(PlacementError::Unusable(1)));
         assert_eq!(PlacementError::Unusable(1).errno(), types::Errno::EREMOTEIO);
@@ -100,8 +131,10 @@ mod tests {
     fn unbalanced_osts_are_chosen_by_room_unless_that_is_switched_off() {
         let osts = osts(&[Some(1 << 20), Some(1 << 50), Some(1 << 20)]);
         let mut allocator = Allocator::new(5);
-        let (template, policy) = (Template::default(), Policy { prio_free_percent: 100, ..Policy::default() });
-        let mut next = |policy: &Policy| allocator.choose(&template, &osts, policy, 0).expect("room")[0];
+        let (template, policy) =
+            (Template::default(), Policy { prio_free_percent: 100, ..Policy::default() });
+        let mut next =
+            |policy: &Policy| allocator.choose(&template, &osts, policy, 0).expect("room")[0];
         assert!((0..50).all(|_| next(&policy) == 1));
         let off = Policy { threshold_rr_percent: 100, ..policy };
         let used: std::collections::BTreeSet<u32> = (0..3).map(|_| next(&off)).collect();

@@ -3,7 +3,8 @@
 /// Settings of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// OSTs are balanced while the emptiest has less than this share more room than the fullest; 100: always.
+    /// OSTs are balanced while the emptiest has less than this share more room than the fullest;
+    /// 100: always.
     pub threshold_rr_percent: u8,
     /// How much free space counts against spreading files evenly.
     pub prio_free_percent: u8,

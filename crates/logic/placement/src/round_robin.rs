@@ -1,9 +1,10 @@
 //! Round robin with one counter for all files.
 //!
 //! Invariants
-//! - While the usable OSTs stay the same, the numbers of objects on any two of them differ by at most one.
-//! - Files of one stripe count start on every OST equally often in the long run, whatever divides what: at the end
-//!   of each full round the starts move on by one.
+//! - While the usable OSTs stay the same, the numbers of objects on any two of them differ by at
+//!   most one.
+//! - Files of one stripe count start on every OST equally often in the long run, whatever divides
+//!   what: at the end of each full round the starts move on by one.
 //! - Neighbours in a file sit on different nodes as long as nodes have equally many OSTs.
 //!
 //! Pure: no clock, no lock, no I/O. Lustre: `lod_ost_alloc_rr`.
@@ -30,7 +31,11 @@ impl RoundRobin {
     pub fn next(&mut self, count: usize, osts: &[Ost]) -> Result<Vec<u32>, PlacementError> {
         let ring = spread(osts);
         if ring.is_empty() {
-            return Err(if osts.is_empty() { PlacementError::NoneKnown } else { PlacementError::NoneUsable });
+            return Err(if osts.is_empty() {
+                PlacementError::NoneKnown
+            } else {
+                PlacementError::NoneUsable
+            });
         }
         let count = count.min(ring.len());
         // The ring may be shorter than it was.
@@ -44,7 +49,8 @@ impl RoundRobin {
     }
 }
 
-/// Usable OSTs so that neighbours sit on different nodes: the i-th of n OSTs of a node stands at (i + 1/2) / n.
+/// Usable OSTs so that neighbours sit on different nodes: the i-th of n OSTs of a node stands at (i
+/// + 1/2) / n.
 fn spread(osts: &[Ost]) -> Vec<u32> {
     let mut nodes: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
     for ost in osts.iter().filter(|ost| ost.usable) {
@@ -54,7 +60,9 @@ fn spread(osts: &[Ost]) -> Vec<u32> {
     for (node, mut indices) in nodes {
         indices.sort_unstable();
         let count = indices.len() as u64;
-        places.extend((0u64..).zip(indices).map(|(i, index)| ((((2 * i + 1) << 32) / count), node, index)));
+        places.extend(
+            (0u64..).zip(indices).map(|(i, index)| ((((2 * i + 1) << 32) / count), node, index)),
+        );
     }
     places.sort_unstable();
     places.into_iter().map(|(_, _, index)| index).collect()
@@ -66,7 +74,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn cluster(nodes: u32, each: u32) -> Vec<Ost> {
-        (0..nodes * each).map(|index| Ost { index, node: u64::from(index / each), usable: true, bytes_avail: None }).collect()
+        (0..nodes * each)
+            .map(|index| Ost {
+                index,
+                node: u64::from(index / each),
+                usable: true,
+                bytes_avail: None,
+            })
+            .collect()
     }
 
     fn files(count: usize, osts: &[Ost], number: usize) -> Vec<Vec<u32>> {
@@ -94,10 +109,17 @@ mod tests {
 
     #[test]
     fn no_usable_ost_is_no_space() {
-        let full: Vec<_> = cluster(1, 2).into_iter().map(|ost| Ost { usable: false, ..ost }).collect();
+        let full: Vec<_> =
+            cluster(1, 2).into_iter().map(|ost| Ost { usable: false, ..ost }).collect();
         let error = |osts: &[Ost]| RoundRobin::default().next(1, osts).expect_err("nowhere to go");
-        assert_eq!((error(&full), error(&full).errno()), (PlacementError::NoneUsable, types::Errno::ENOSPC));
-        assert_eq!((error(&[]), error(&[]).errno()), (PlacementError::NoneKnown, types::Errno::EINPROGRESS));
+        assert_eq!(
+            (error(&full), error(&full).errno()),
+            (PlacementError::NoneUsable, types::Errno::ENOSPC)
+        );
+        assert_eq!(
+            (error(&[]), error(&[]).errno()),
+            (PlacementError::NoneKnown, types::Errno::EINPROGRESS)
+        );
     }
 
     proptest! {

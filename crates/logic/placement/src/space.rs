@@ -1,8 +1,10 @@
 //! When an OST is too full for new files.
 //!
-//! Pure. Files that are there may still grow on such an OST until it is really full. Lustre: `osp_statfs`.
+//! Pure. Files that are there may still grow on such an OST until it is really full. Lustre:
+//! `osp_statfs`.
 
-/// Part of an OST below which it gets no new files: 0.1 % (Lustre: `osp.*.reserved_mb_low`); it is back at twice as much.
+/// Part of an OST below which it gets no new files: 0.1 % (Lustre: `osp.*.reserved_mb_low`); it is
+/// back at twice as much.
 const RESERVED_PART: u64 = 1_000;
 
 /// Free objects below which an OST gets no new files.
@@ -23,12 +25,15 @@ pub struct Space {
 }
 
 impl Space {
-    /// Whether the OST gets no new files, given whether it got none so far: between the two marks all stays as it was.
+    /// Whether the OST gets no new files, given whether it got none so far: between the two marks
+    /// all stays as it was.
     #[must_use]
     pub fn is_full(&self, was_full: bool) -> bool {
         let factor = if was_full { 2 } else { 1 };
         let files = if was_full { FILES_HIGH } else { FILES_LOW };
-        self.bytes_avail < self.bytes / RESERVED_PART * factor || self.bytes_avail == 0 || self.files_free < files
+        self.bytes_avail < self.bytes / RESERVED_PART * factor
+            || self.bytes_avail == 0
+            || self.files_free < files
     }
 }
 
@@ -43,9 +48,18 @@ mod tests {
 
     #[test]
     fn an_ost_is_full_below_one_mark_and_back_above_the_other() {
-        assert_eq!([check(false, 1_000, 99), check(false, 999, 99), check(false, 1_000, 31)], [false, true, true]);
-        assert_eq!([check(true, 1_999, 99), check(true, 2_000, 65), check(true, 2_000, 64)], [true, false, true]);
-        assert!(Space { files_free: 100, ..Space::default() }.is_full(false), "no room at all, however small it is");
+        assert_eq!(
+            [check(false, 1_000, 99), check(false, 999, 99), check(false, 1_000, 31)],
+            [false, true, true]
+        );
+        assert_eq!(
+            [check(true, 1_999, 99), check(true, 2_000, 65), check(true, 2_000, 64)],
+            [true, false, true]
+        );
+        assert!(
+            Space { files_free: 100, ..Space::default() }.is_full(false),
+            "no room at all, however small it is"
+        );
     }
 
     proptest! {

@@ -1,7 +1,9 @@
-//! Choice by free space, for OSTs that are not balanced: at random, the emptier the likelier, without taking one twice.
+//! Choice by free space, for OSTs that are not balanced: at random, the emptier the likelier,
+//! without taking one twice.
 //!
-//! weight = room - penalty(OST) - penalty(node), zero at least. Penalties spread what is chosen in a row: an OST's and its
-//! node's is halved and raised by a use of all, and everybody's falls by one use, with each choice.
+//! weight = room - penalty(OST) - penalty(node), zero at least. Penalties spread what is chosen in
+//! a row: an OST's and its node's is halved and raised by a use of all, and everybody's falls by
+//! one use, with each choice.
 //!
 //! Invariants
 //! - Only usable OSTs, none of them twice.
@@ -66,8 +68,8 @@ struct Candidate {
     per_use: (u64, u64),
 }
 
-/// Whether every usable OST has room of which the smallest is more than the largest less the threshold; also where
-/// somebody's room is not known.
+/// Whether every usable OST has room of which the smallest is more than the largest less the
+/// threshold; also where somebody's room is not known.
 pub(crate) fn is_balanced(osts: &[Ost], policy: &Policy) -> bool {
     let kept = 100 - u128::from(policy.threshold_rr_percent.min(100));
     let (mut max, mut min) = (0, u64::MAX);
@@ -80,7 +82,14 @@ pub(crate) fn is_balanced(osts: &[Ost], policy: &Policy) -> bool {
 
 impl Weighted {
     /// Up to `count` OSTs, in the order in which they were drawn.
-    pub(crate) fn choose(&mut self, count: usize, osts: &[Ost], policy: &Policy, now: u64, rng: &mut SplitMix64) -> Vec<u32> {
+    pub(crate) fn choose(
+        &mut self,
+        count: usize,
+        osts: &[Ost],
+        policy: &Policy,
+        now: u64,
+        rng: &mut SplitMix64,
+    ) -> Vec<u32> {
         let all = candidates(osts, policy);
         self.remember(&all, now, u64::from(policy.maxage_secs) * IDLE_AGES);
         let mut left = all.clone();
@@ -99,14 +108,21 @@ impl Weighted {
         self.osts.retain(|index, _| all.iter().any(|one| one.index == *index));
         self.nodes.retain(|node, _| all.iter().any(|one| one.node == *node));
         for one in all {
-            self.osts.entry(one.index).or_insert(Penalty { kib: 0, touched: now }).idle(now, idle_secs);
-            self.nodes.entry(one.node).or_insert(Penalty { kib: 0, touched: now }).idle(now, idle_secs);
+            self.osts
+                .entry(one.index)
+                .or_insert(Penalty { kib: 0, touched: now })
+                .idle(now, idle_secs);
+            self.nodes
+                .entry(one.node)
+                .or_insert(Penalty { kib: 0, touched: now })
+                .idle(now, idle_secs);
         }
     }
 
     fn weight(&self, one: &Candidate) -> u64 {
         let penalty = |found: Option<&Penalty>| found.map_or(0, |penalty| penalty.kib);
-        let against = penalty(self.osts.get(&one.index)).saturating_add(penalty(self.nodes.get(&one.node)));
+        let against =
+            penalty(self.osts.get(&one.index)).saturating_add(penalty(self.nodes.get(&one.node)));
         one.room.saturating_sub(against)
     }
 
@@ -134,7 +150,8 @@ impl Weighted {
         if let Some(penalty) = self.nodes.get_mut(&one.node) {
             penalty.used(one.per_use.1, node_count, now);
         }
-        let per_node: BTreeMap<u64, u64> = all.iter().map(|one| (one.node, one.per_use.1)).collect();
+        let per_node: BTreeMap<u64, u64> =
+            all.iter().map(|one| (one.node, one.per_use.1)).collect();
         for (node, penalty) in &mut self.nodes {
             penalty.fade(per_node.get(node).copied().unwrap_or(0));
         }
@@ -146,8 +163,8 @@ impl Weighted {
     }
 }
 
-/// The usable ones with what a use of them costs: (1 - prio) * room / (OSTs - 1) / 2, and for their nodes
-/// (1 - prio) * the node's room / (its OSTs * (nodes - 1)) / 2.
+/// The usable ones with what a use of them costs: (1 - prio) * room / (OSTs - 1) / 2, and for their
+/// nodes (1 - prio) * the node's room / (its OSTs * (nodes - 1)) / 2.
 fn candidates(osts: &[Ost], policy: &Policy) -> Vec<Candidate> {
     let spread = 100 - u64::from(policy.prio_free_percent.min(100));
     let usable: Vec<&Ost> = osts.iter().filter(|ost| ost.usable).collect();
@@ -180,7 +197,12 @@ mod tests {
     fn osts(rooms: &[u64]) -> Vec<Ost> {
         (0u32..)
             .zip(rooms)
-            .map(|(index, room)| Ost { index, node: u64::from(index / 2), usable: true, bytes_avail: Some(*room) })
+            .map(|(index, room)| Ost {
+                index,
+                node: u64::from(index / 2),
+                usable: true,
+                bytes_avail: Some(*room),
+            })
             .collect()
     }
 
@@ -190,7 +212,8 @@ mod tests {
 
     /// How often each of them is chosen in `number` files of one stripe.
     fn uses(rooms: &[u64], prio: u8, number: usize, seed: u64) -> Vec<usize> {
-        let (mut weighted, mut rng, osts) = (Weighted::default(), SplitMix64::new(seed), osts(rooms));
+        let (mut weighted, mut rng, osts) =
+            (Weighted::default(), SplitMix64::new(seed), osts(rooms));
         let mut uses = vec![0; rooms.len()];
         for _ in 0..number {
             uses[weighted.choose(1, &osts, &policy(prio), 0, &mut rng)[0] as usize] += 1;
@@ -200,10 +223,19 @@ mod tests {
 
     #[test]
     fn the_threshold_is_lustres() {
-        let balanced =
-            |rooms: &[u64], percent| is_balanced(&osts(rooms), &Policy { threshold_rr_percent: percent, ..Policy::default() });
+        let balanced = |rooms: &[u64], percent| {
+            is_balanced(
+                &osts(rooms),
+                &Policy { threshold_rr_percent: percent, ..Policy::default() },
+            )
+        };
         assert!(balanced(&[100, 84], 17) && !balanced(&[100, 83], 17));
-        assert!(balanced(&[100, 0], 100) && balanced(&[0, 0], 17) && balanced(&[5, 5], 0) && balanced(&[], 17));
+        assert!(
+            balanced(&[100, 0], 100)
+                && balanced(&[0, 0], 17)
+                && balanced(&[5, 5], 0)
+                && balanced(&[], 17)
+        );
         let mut unknown = osts(&[100, 1]);
         unknown[1].bytes_avail = None;
         assert!(is_balanced(&unknown, &Policy::default()));
@@ -236,7 +268,8 @@ mod tests {
         assert_eq!(penalty.kib, 0);
     }
 
-    /// Files of 1 GiB until half of all is used: each OST is about half full, where round robin would have filled one.
+    /// Files of 1 GiB until half of all is used: each OST is about half full, where round robin
+    /// would have filled one.
     #[test]
     fn all_fill_up_together() {
         let before = [200, 500, 1_000, 350];

@@ -1,10 +1,13 @@
-//! How long a service takes now, and how long its clients should wait (spec rpc 3.5; Lustre: adaptive timeouts).
+//! How long a service takes now, and how long its clients should wait (spec rpc 3.5; Lustre:
+//! adaptive timeouts).
 //!
-//! The worst of what was measured within `at_history` counts, remembered in four bins of a quarter of it each.
+//! The worst of what was measured within `at_history` counts, remembered in four bins of a quarter
+//! of it each.
 //!
 //! Invariants
 //! - An estimate lies within `at_min..=at_max`.
-//! - A measure is forgotten no sooner than three quarters of `at_history` after it, and no later than all of it.
+//! - A measure is forgotten no sooner than three quarters of `at_history` after it, and no later
+//!   than all of it.
 
 use types::{Instant, Span};
 
@@ -15,7 +18,8 @@ use crate::limits::{ATTEMPT_MAX, ESTIMATE_QUIET};
 pub struct AtConfig {
     /// `at_min`: lower bound of an estimate, 5 s.
     pub min: Span,
-    /// `at_max`: upper bound of an estimate and of what a request may take, 600 s. Zero: nobody gets more time.
+    /// `at_max`: upper bound of an estimate and of what a request may take, 600 s. Zero: nobody
+    /// gets more time.
     pub max: Span,
     /// `at_history`: how long a measure counts, 600 s.
     pub history: Span,
@@ -23,7 +27,8 @@ pub struct AtConfig {
     pub early_margin: Span,
     /// `at_extra`: what an early reply asks for, 30 s.
     pub extra: Span,
-    /// `at_unhealthy_factor`: a partition that serves nothing for so many times `at_max` while requests wait is ill, 3.
+    /// `at_unhealthy_factor`: a partition that serves nothing for so many times `at_max` while
+    /// requests wait is ill, 3.
     pub unhealthy_factor: u32,
 }
 
@@ -48,7 +53,8 @@ impl AtConfig {
         Span(most.0.saturating_mul(u64::from(self.unhealthy_factor)))
     }
 
-    /// Longest time that a scheduler may hold a request back: early replies keep its sender waiting so long.
+    /// Longest time that a scheduler may hold a request back: early replies keep its sender waiting
+    /// so long.
     #[must_use]
     pub fn hold_max(&self) -> Span {
         Span(self.max.0.saturating_sub(self.early_margin.0))
@@ -75,7 +81,13 @@ impl Estimate {
     /// Nothing measured.
     #[must_use]
     pub fn new(now: Instant) -> Estimate {
-        Estimate { bins: [Span::ZERO; BINS], newest_from: now, measured: false, worst: Span::ZERO, worst_at: now }
+        Estimate {
+            bins: [Span::ZERO; BINS],
+            newest_from: now,
+            measured: false,
+            worst: Span::ZERO,
+            worst_at: now,
+        }
     }
 
     /// A request took `took`.
@@ -126,9 +138,10 @@ impl Estimate {
     }
 }
 
-/// Time that a client gives an attempt whose server said `estimate`: `1.25 * estimate + 5 s`, but not less than
-/// `attempt`, and no more than an early reply would give it: a dead server is not waited for longer than one that asked
-/// for time. An estimate up to [`ESTIMATE_QUIET`] says only that the server is not slow.
+/// Time that a client gives an attempt whose server said `estimate`: `1.25 * estimate + 5 s`, but
+/// not less than `attempt`, and no more than an early reply would give it: a dead server is not
+/// waited for longer than one that asked for time. An estimate up to [`ESTIMATE_QUIET`] says only
+/// that the server is not slow.
 #[must_use]
 #[inline]
 pub fn patience(estimate: Span, attempt: Span) -> Span {
@@ -172,7 +185,9 @@ mod tests {
     #[test]
     fn a_client_waits_for_a_quiet_server_as_ever_and_for_a_slow_one_longer_up_to_a_bound() {
         let attempt = Span::secs(10);
-        let check = |estimate, expected| assert_eq!(patience(Span::secs(estimate), attempt), Span::secs(expected));
+        let check = |estimate, expected| {
+            assert_eq!(patience(Span::secs(estimate), attempt), Span::secs(expected))
+        };
         check(0, 10);
         check(5, 10);
         check(8, 15);

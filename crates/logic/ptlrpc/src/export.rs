@@ -1,9 +1,11 @@
 //! A target's side of one session: what executes, which answers are kept, what a duplicate gets.
 //!
 //! Invariants
-//! - A modifying xid is admitted to execution at most once (replays have a rule of their own, see `recovery`).
+//! - A modifying xid is admitted to execution at most once (replays have a rule of their own, see
+//!   `recovery`).
 //! - One request of an xid executes at a time; duplicates are told so, and it is answered once.
-//! - Per tag the newest xid is known for ever; its answer is known until the client has acknowledged it.
+//! - Per tag the newest xid is known for ever; its answer is known until the client has
+//!   acknowledged it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +32,8 @@ pub enum Admission {
     BadTag,
 }
 
-/// Reply records and executing requests of one session; `E` is what the driver knows of an executing one.
+/// Reply records and executing requests of one session; `E` is what the driver knows of an
+/// executing one.
 pub struct Export<E> {
     tags_max: u32,
     acked: Xid,
@@ -44,7 +47,13 @@ impl<E> Export<E> {
     /// Tags are `1..=tags_max`.
     #[must_use]
     pub fn new(tags_max: u32) -> Export<E> {
-        Export { tags_max, acked: Xid(0), executing: Ascending::new(), records: BTreeMap::new(), reopened: BTreeSet::new() }
+        Export {
+            tags_max,
+            acked: Xid(0),
+            executing: Ascending::new(),
+            records: BTreeMap::new(),
+            reopened: BTreeSet::new(),
+        }
     }
 
     /// A record that was durable when the target started.
@@ -90,8 +99,8 @@ impl<E> Export<E> {
         }
     }
 
-    /// An open is resent whose answer is of an earlier instance: true once, when its handle must be made anew. A late
-    /// duplicate must not bring back what was closed since.
+    /// An open is resent whose answer is of an earlier instance: true once, when its handle must be
+    /// made anew. A late duplicate must not bring back what was closed since.
     pub fn reopen(&mut self, xid: Xid) -> bool {
         self.reopened.insert(xid)
     }
@@ -117,7 +126,8 @@ impl<E> Export<E> {
         self.executing.remove(xid)
     }
 
-    /// Keeps the answer of a modifying request. One that is older than what the tag holds is not kept.
+    /// Keeps the answer of a modifying request. One that is older than what the tag holds is not
+    /// kept.
     pub fn remember(&mut self, tag: u32, reply: &Reply) {
         let record = Record { xid: Xid(reply.header.xid), reply: Some(reply.clone()) };
         match self.records.get(&tag) {
@@ -135,7 +145,10 @@ impl<E> Export<E> {
     /// The kept answer on `tag` where it is of a later request than `xid`.
     #[must_use]
     pub fn newer_answer(&self, tag: u32, xid: Xid) -> Option<&Reply> {
-        self.records.get(&tag).filter(|record| record.xid > xid).and_then(|record| record.reply.as_ref())
+        self.records
+            .get(&tag)
+            .filter(|record| record.xid > xid)
+            .and_then(|record| record.reply.as_ref())
     }
 
     /// Requests executing now.

@@ -47,7 +47,12 @@ pub(crate) struct ReplayList<B> {
 
 impl<B> ReplayList<B> {
     pub(crate) fn new() -> ReplayList<B> {
-        ReplayList { changes: BTreeMap::new(), bytes: 0, opens: BTreeMap::new(), open_places: BTreeMap::new() }
+        ReplayList {
+            changes: BTreeMap::new(),
+            bytes: 0,
+            opens: BTreeMap::new(),
+            open_places: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn insert(&mut self, kept: Box<Kept<B>>, committed: Transno) {
@@ -168,7 +173,10 @@ mod tests {
         list.insert(kept(2, 11, Keep::No), Transno(0)); // answered again
         assert!(list.bytes() > one && list.bytes() < 2 * one);
         list.prune(Transno(10));
-        assert!(list.bytes() > 0 && list.bytes() < one, "an open that is durable is not what a commit waits for");
+        assert!(
+            list.bytes() > 0 && list.bytes() < one,
+            "an open that is durable is not what a commit waits for"
+        );
         list.prune(Transno(11));
         assert_eq!((list.bytes(), list.len()), (0, 1));
     }

@@ -1,7 +1,9 @@
-//! The RPC protocol above frames, as machines without I/O: a client's [`Import`] of a target, a target's [`Export`] to
-//! a client, and a target's [`Recovery`] after a restart (spec coherence part 5).
+//! The RPC protocol above frames, as machines without I/O: a client's [`Import`] of a target, a
+//! target's [`Export`] to a client, and a target's [`Recovery`] after a restart (spec coherence
+//! part 5).
 //!
-//! None of them knows a clock, a link or a task: time comes in as an argument, messages go out through `poll_*`.
+//! None of them knows a clock, a link or a task: time comes in as an argument, messages go out
+//! through `poll_*`.
 
 #![warn(missing_docs)]
 
@@ -14,7 +16,9 @@ mod recovery;
 
 pub use adaptive::{AtConfig, Estimate};
 pub use export::{Admission, Export};
-pub use import::{Completed, Event, Handled, Import, ImportConfig, State, Submit, Transmit, XidSource};
+pub use import::{
+    Completed, Event, Handled, Import, ImportConfig, State, Submit, Transmit, XidSource,
+};
 pub use kept::Keep;
 pub use recovery::{Recovery, RecoveryConfig, Replay};
 

@@ -2,36 +2,40 @@
 
 use types::Span;
 
-/// Requests in flight or tags that one session may have: a reply record is about 400 bytes, so a session's records stay
-/// below half a megabyte.
+/// Requests in flight or tags that one session may have: a reply record is about 400 bytes, so a
+/// session's records stay below half a megabyte.
 pub const TAGS_MAX: u32 = 1_024;
 
-/// Requests of one import that wait to be sent. Each has a caller that waits; a mount has at most a few thousand.
+/// Requests of one import that wait to be sent. Each has a caller that waits; a mount has at most a
+/// few thousand.
 pub const QUEUED_MAX: usize = 65_536;
 
 /// Pause before a request is sent again that the server answered with "recovering".
 pub const RECOVERING_RETRY: Span = Span::millis(500);
 
-/// Imports of one endpoint: 12 bits of an xid, four times the targets of the largest installations; 31 bits of
-/// seconds and 20 of counter stand above.
+/// Imports of one endpoint: 12 bits of an xid, four times the targets of the largest installations;
+/// 31 bits of seconds and 20 of counter stand above.
 pub const LANES_MAX: u32 = 4_096;
 
 /// How far a replay may run ahead of one that is missing: what a client may have in flight.
 pub const REPLAYS_AHEAD_MAX: u32 = TAGS_MAX;
 
-/// How long a restarted target waits for other servers that it knows as clients, from the first sign of anybody: a
-/// living one tries at least once a second, so it has two tries; a dead one must not hold everybody up.
+/// How long a restarted target waits for other servers that it knows as clients, from the first
+/// sign of anybody: a living one tries at least once a second, so it has two tries; a dead one must
+/// not hold everybody up.
 pub const SERVER_RETURN: Span = Span::secs(2);
 
-/// A server's estimate up to this (its `at_min`, Lustre's default) says nothing but that it is not slow.
+/// A server's estimate up to this (its `at_min`, Lustre's default) says nothing but that it is not
+/// slow.
 pub const ESTIMATE_QUIET: Span = Span::secs(5);
 
-/// Longest time that an attempt is given at once, whatever a server says it needs: what one early reply asks for
-/// (`at_extra`), so that a server which died is not waited for longer than one that asked for time. Whoever needs more
-/// asks with early replies.
+/// Longest time that an attempt is given at once, whatever a server says it needs: what one early
+/// reply asks for (`at_extra`), so that a server which died is not waited for longer than one that
+/// asked for time. Whoever needs more asks with early replies.
 pub const ATTEMPT_MAX: Span = Span::secs(30);
 
-/// Longest extension that an early reply may ask for: `at_max` of Lustre. A peer that names more is believed so far.
+/// Longest extension that an early reply may ask for: `at_max` of Lustre. A peer that names more is
+/// believed so far.
 pub const EARLY_LEASE_MAX: Span = Span::secs(600);
 
 /// Opcodes whose estimates an import remembers; there are fewer.

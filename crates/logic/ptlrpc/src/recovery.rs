@@ -1,13 +1,17 @@
-//! A target's return after a restart: who must come back, whose change is executed next, when normal service begins.
+//! A target's return after a restart: who must come back, whose change is executed next, when
+//! normal service begins.
 //!
 //! Invariants
 //! - Replays execute one at a time in global transno order; a repeated one is not executed again.
-//! - A gap in the history is passed only when nobody can fill it any more: every known client is done, there or not,
-//!   or is present and has offered a later change.
-//! - No timer runs until somebody tries to connect. Then the window is `soft`, prolonged by every sign of progress up
-//!   to `hard`; at its end who is missing is evicted. It is over at once when everybody is done.
-//! - After `hard` each window in which nothing was executed costs whoever is in the way its session, so it ends.
-//! - A server among the known clients has `limits::SERVER_RETURN` to come back: it does so at once or is down itself.
+//! - A gap in the history is passed only when nobody can fill it any more: every known client is
+//!   done, there or not, or is present and has offered a later change.
+//! - No timer runs until somebody tries to connect. Then the window is `soft`, prolonged by every
+//!   sign of progress up to `hard`; at its end who is missing is evicted. It is over at once when
+//!   everybody is done.
+//! - After `hard` each window in which nothing was executed costs whoever is in the way its
+//!   session, so it ends.
+//! - A server among the known clients has `limits::SERVER_RETURN` to come back: it does so at once
+//!   or is down itself.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -53,12 +57,14 @@ struct Client {
     arrived: u32,
     /// Those behind a hole.
     ahead: BTreeMap<u32, Transno>,
-    /// Durable opens that were repeated: offered again after a reconnect they must not undo a close replayed since.
+    /// Durable opens that were repeated: offered again after a reconnect they must not undo a close
+    /// replayed since.
     reopened: BTreeSet<Xid>,
 }
 
 impl Client {
-    /// Has nothing to say about what was before `head`: who is done had an answer to everything that it offered.
+    /// Has nothing to say about what was before `head`: who is done had an answer to everything
+    /// that it offered.
     fn is_beyond(&self, head: Transno) -> bool {
         self.done || (self.present && self.offered >= head)
     }
@@ -77,8 +83,9 @@ impl Client {
 
 /// The recovery of one target; `R` is a held request.
 ///
-/// After every `handle_*` poll `poll_execute`, `poll_evict` and `poll_finished` until they are empty. An item that
-/// `poll_execute` gives is executed and then reported with [`Recovery::handle_executed`].
+/// After every `handle_*` poll `poll_execute`, `poll_evict` and `poll_finished` until they are
+/// empty. An item that `poll_execute` gives is executed and then reported with
+/// [`Recovery::handle_executed`].
 pub struct Recovery<R> {
     config: RecoveryConfig,
     clients: BTreeMap<ClientId, Client>,
@@ -100,10 +107,16 @@ pub struct Recovery<R> {
 }
 
 impl<R> Recovery<R> {
-    /// Waits for `known` clients (true: a server, which has less time to come). Without any it is over.
-    pub fn new(config: RecoveryConfig, known: impl IntoIterator<Item = (ClientId, bool)>) -> Recovery<R> {
-        let clients: BTreeMap<_, _> =
-            known.into_iter().map(|(id, is_server)| (id, Client { is_server, ..Client::default() })).collect();
+    /// Waits for `known` clients (true: a server, which has less time to come). Without any it is
+    /// over.
+    pub fn new(
+        config: RecoveryConfig,
+        known: impl IntoIterator<Item = (ClientId, bool)>,
+    ) -> Recovery<R> {
+        let clients: BTreeMap<_, _> = known
+            .into_iter()
+            .map(|(id, is_server)| (id, Client { is_server, ..Client::default() }))
+            .collect();
         Recovery {
             active: !clients.is_empty(),
             config,
@@ -164,13 +177,18 @@ impl<R> Recovery<R> {
         self.queue.retain(|key, _| key.1 != client);
     }
 
-    /// A replay arrived. It is given back where it was executed before: answer it with its own transno.
+    /// A replay arrived. It is given back where it was executed before: answer it with its own
+    /// transno.
     pub fn handle_replay(&mut self, replay: Replay<R>, now: Instant) -> Option<R> {
         self.prolong(now);
         let Some(client) = self.clients.get_mut(&replay.client) else { return Some(replay.item) };
         client.offer(replay.index, replay.transno);
         let reopens = replay.open && replay.transno <= self.config.committed;
-        let executed = if reopens { client.reopened.contains(&replay.xid) } else { replay.transno <= self.executed };
+        let executed = if reopens {
+            client.reopened.contains(&replay.xid)
+        } else {
+            replay.transno <= self.executed
+        };
         if executed {
             return Some(replay.item);
         }
@@ -203,7 +221,8 @@ impl<R> Recovery<R> {
         self.prolong(now);
     }
 
-    /// The item that `poll_execute` gave was not executed: its client offers it again, or is evicted.
+    /// The item that `poll_execute` gave was not executed: its client offers it again, or is
+    /// evicted.
     pub fn handle_abandoned(&mut self, now: Instant) {
         assert!(self.executing, "one replay was under way");
         self.prolong(now);
@@ -230,8 +249,8 @@ impl<R> Recovery<R> {
             return;
         }
         let hard = now >= started + self.config.hard;
-        // a present client is slow, not gone, until the hard end; then whoever lets everybody wait has stopped, and who
-        // merely waits behind it has not
+        // a present client is slow, not gone, until the hard end; then whoever lets everybody wait
+        // has stopped, and who merely waits behind it has not
         let stopped = hard && !self.executing && now >= self.moved + self.config.soft;
         let head = self.queue.first_key_value().map(|(key, _)| key.0);
         self.evict_where(|_, client| {
@@ -242,7 +261,12 @@ impl<R> Recovery<R> {
     }
 
     fn evict_where(&mut self, gone: impl Fn(&ClientId, &Client) -> bool) {
-        let gone: Vec<ClientId> = self.clients.iter().filter(|(id, client)| gone(id, client)).map(|(id, _)| *id).collect();
+        let gone: Vec<ClientId> = self
+            .clients
+            .iter()
+            .filter(|(id, client)| gone(id, client))
+            .map(|(id, _)| *id)
+            .collect();
         for client in gone {
             self.handle_gone(client);
             self.evict.push_back(client);
@@ -252,7 +276,8 @@ impl<R> Recovery<R> {
     /// When [`Recovery::handle_timeout`] wants to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let server_missing = self.clients.values().any(|client| client.is_server && !client.present);
+        let server_missing =
+            self.clients.values().any(|client| client.is_server && !client.present);
         let next = if server_missing { self.window.min(self.servers) } else { self.window };
         (self.active && self.started.is_some()).then_some(next)
     }
@@ -264,12 +289,15 @@ impl<R> Recovery<R> {
         }
         let ((transno, client, _), (reopens, _)) = self.queue.first_key_value()?;
         let transno = *transno;
-        // a close must not overtake the durable open before it, which is no part of the unbroken line
-        let next = transno == self.executed.next() && self.clients.get(client).is_none_or(|client| client.offered >= transno);
+        // a close must not overtake the durable open before it, which is no part of the unbroken
+        // line
+        let next = transno == self.executed.next()
+            && self.clients.get(client).is_none_or(|client| client.offered >= transno);
         if !*reopens && !next && !self.gap_is_closed(transno) {
             return None;
         }
-        let ((_, client, xid), (reopens, item)) = self.queue.pop_first().expect("looked at just now");
+        let ((_, client, xid), (reopens, item)) =
+            self.queue.pop_first().expect("looked at just now");
         self.before = self.executed;
         if !reopens {
             self.executed = transno;
@@ -296,8 +324,8 @@ impl<R> Recovery<R> {
         self.active && !self.executing && self.queue.is_empty() && everybody
     }
 
-    /// Everybody is done: recovery is over, and these are the requests that waited for that. More may come until the
-    /// target serves again: [`Recovery::take_done`].
+    /// Everybody is done: recovery is over, and these are the requests that waited for that. More
+    /// may come until the target serves again: [`Recovery::take_done`].
     pub fn poll_finished(&mut self) -> Option<Vec<R>> {
         if !self.is_complete() {
             return None;
@@ -327,7 +355,11 @@ impl<R> Recovery<R> {
             (true, None) => "WAITING",
             (true, Some(_)) => "RECOVERING",
         };
-        let remaining = if self.active && self.started.is_some() { (self.window - now).as_millis() / 1_000 } else { 0 };
+        let remaining = if self.active && self.started.is_some() {
+            (self.window - now).as_millis() / 1_000
+        } else {
+            0
+        };
         format!(
             "status: {status}\ntime_remaining: {remaining}\nconnected_clients: {connected}/{total}\n\
              completed_clients: {completed}/{total}\nreplayed_requests: {}\nqueued_requests: {}\nnext_transno: {}\n",
@@ -346,7 +378,8 @@ mod tests {
     const NOW: Instant = Instant(1_000_000_000);
 
     fn recovery(known: &[u128]) -> Recovery<u64> {
-        let config = RecoveryConfig { soft: Span::secs(30), hard: Span::secs(120), committed: Transno(10) };
+        let config =
+            RecoveryConfig { soft: Span::secs(30), hard: Span::secs(120), committed: Transno(10) };
         Recovery::new(config, known.iter().map(|id| (ClientId(*id), false)))
     }
 
@@ -386,8 +419,19 @@ mod tests {
         let mut r = recovery(&[1]);
         r.handle_connected(ClientId(1), NOW);
         assert_eq!(replay_as(&mut r, 1, 2, 11), None);
-        assert_eq!(run(&mut r), [0; 0], "it is next in line, but its client's first replay is on its way");
-        let open = Replay { client: ClientId(1), index: 1, transno: Transno(5), xid: Xid(5), open: true, item: 5 };
+        assert_eq!(
+            run(&mut r),
+            [0; 0],
+            "it is next in line, but its client's first replay is on its way"
+        );
+        let open = Replay {
+            client: ClientId(1),
+            index: 1,
+            transno: Transno(5),
+            xid: Xid(5),
+            open: true,
+            item: 5,
+        };
         assert_eq!(r.handle_replay(open, NOW), None);
         assert_eq!(run(&mut r), [5, 11]);
     }
@@ -396,7 +440,14 @@ mod tests {
     fn an_open_offered_again_after_a_reconnect_does_not_undo_its_replayed_close() {
         let mut r = recovery(&[1]);
         r.handle_connected(ClientId(1), NOW);
-        let open = |index| Replay { client: ClientId(1), index, transno: Transno(5), xid: Xid(5), open: true, item: 5 };
+        let open = |index| Replay {
+            client: ClientId(1),
+            index,
+            transno: Transno(5),
+            xid: Xid(5),
+            open: true,
+            item: 5,
+        };
         assert_eq!(r.handle_replay(open(1), NOW), None);
         assert_eq!(replay_as(&mut r, 1, 2, 11), None);
         assert_eq!(run(&mut r), [5, 11]);
@@ -471,7 +522,8 @@ mod tests {
     }
 
     #[test]
-    fn a_present_client_with_a_hole_in_what_it_offers_is_evicted_at_the_hard_end_and_who_waits_behind_it_is_not() {
+    fn a_present_client_with_a_hole_in_what_it_offers_is_evicted_at_the_hard_end_and_who_waits_behind_it_is_not()
+     {
         let mut r = recovery(&[1, 2]);
         r.handle_connected(ClientId(1), NOW);
         r.handle_connected(ClientId(2), NOW);
@@ -524,14 +576,25 @@ mod tests {
     fn a_durable_open_is_repeated_before_what_follows() {
         let mut r = recovery(&[1, 2]);
         r.handle_connected(ClientId(1), NOW);
-        r.handle_replay(Replay { client: ClientId(1), index: 1, transno: Transno(3), xid: Xid(3), open: true, item: 3 }, NOW);
+        r.handle_replay(
+            Replay {
+                client: ClientId(1),
+                index: 1,
+                transno: Transno(3),
+                xid: Xid(3),
+                open: true,
+                item: 3,
+            },
+            NOW,
+        );
         replay(&mut r, 1, 11);
         assert_eq!(run(&mut r), [3, 11]);
         assert_eq!(r.executed(), Transno(11));
     }
 
     fn with_a_server() -> Recovery<u64> {
-        let config = RecoveryConfig { soft: Span::secs(30), hard: Span::secs(120), committed: Transno(10) };
+        let config =
+            RecoveryConfig { soft: Span::secs(30), hard: Span::secs(120), committed: Transno(10) };
         let mut r = Recovery::new(config, [(ClientId(1), false), (ClientId(9), true)]);
         r.handle_connected(ClientId(1), NOW);
         replay(&mut r, 1, 20);

@@ -1,5 +1,6 @@
-//! Random histories of two clients and a server that restarts, without I/O: messages are lost, repeated and reordered,
-//! links break, the server forgets what it had not committed. Whatever happens,
+//! Random histories of two clients and a server that restarts, without I/O: messages are lost,
+//! repeated and reordered, links break, the server forgets what it had not committed. Whatever
+//! happens,
 //! - every change takes effect once, and what was acknowledged stays,
 //! - a tag names one unanswered request,
 //! - the history after a restart is the history before it.
@@ -105,8 +106,12 @@ impl World {
 
     fn deliver(&mut self, message: Message) {
         match message {
-            Message::Asked { client, link, request } => self.server.handle(client, link, &request, self.now),
-            Message::Told { client, link, reply } => self.clients[client].handle(link, reply, self.now),
+            Message::Asked { client, link, request } => {
+                self.server.handle(client, link, &request, self.now)
+            }
+            Message::Told { client, link, reply } => {
+                self.clients[client].handle(link, reply, self.now)
+            }
         }
     }
 
@@ -114,7 +119,9 @@ impl World {
     fn break_link(&mut self, client: usize) {
         self.clients[client].break_link(self.now);
         self.server.break_link(client, self.now);
-        self.network.retain(|message| !matches!(message, Message::Told { client: to, .. } if *to == client));
+        self.network.retain(
+            |message| !matches!(message, Message::Told { client: to, .. } if *to == client),
+        );
     }
 
     fn restart(&mut self) {
@@ -128,10 +135,18 @@ impl World {
         for (id, client) in self.clients.iter_mut().enumerate() {
             let asked = client.pump(self.now);
             let link = client.link();
-            self.network.extend(asked.into_iter().map(|request| Message::Asked { client: id, link, request }));
+            self.network.extend(asked.into_iter().map(|request| Message::Asked {
+                client: id,
+                link,
+                request,
+            }));
         }
         let told = self.server.take_replies();
-        self.network.extend(told.into_iter().map(|(client, link, reply)| Message::Told { client, link, reply }));
+        self.network.extend(told.into_iter().map(|(client, link, reply)| Message::Told {
+            client,
+            link,
+            reply,
+        }));
     }
 
     /// Nothing is lost any more, until nobody waits and everything is durable.
@@ -154,7 +169,8 @@ impl World {
 
     fn check(&self) {
         let all: Vec<u64> = (1..=self.submitted).collect();
-        let mut acknowledged: Vec<u64> = self.clients.iter().flat_map(Client::acknowledged).collect();
+        let mut acknowledged: Vec<u64> =
+            self.clients.iter().flat_map(Client::acknowledged).collect();
         acknowledged.sort_unstable();
         assert_eq!(acknowledged, all, "every change is acknowledged, once");
         let mut done = self.server.changes();

@@ -1,5 +1,5 @@
-//! Threads bound to the CPUs of a partition, and their memory to its node. Where the system refuses (containers), the
-//! thread stays unbound and one log line says so.
+//! Threads bound to the CPUs of a partition, and their memory to its node. Where the system refuses
+//! (containers), the thread stays unbound and one log line says so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,8 +41,11 @@ pub(crate) fn to_node(node: u32, node_count: u32) {
     const BITS: usize = libc::c_ulong::BITS as usize;
     let mut mask = [0 as libc::c_ulong; NODES_MAX / BITS];
     mask[node as usize / BITS] = 1 << (node as usize % BITS);
-    // SAFETY: the mask is valid for reads of `NODES_MAX` bits for the length of the call, which keeps no pointer.
-    let done = unsafe { libc::syscall(libc::SYS_set_mempolicy, MPOL_PREFERRED, mask.as_ptr(), NODES_MAX + 1) };
+    // SAFETY: the mask is valid for reads of `NODES_MAX` bits for the length of the call, which
+    // keeps no pointer.
+    let done = unsafe {
+        libc::syscall(libc::SYS_set_mempolicy, MPOL_PREFERRED, mask.as_ptr(), NODES_MAX + 1)
+    };
     if done != 0 {
         complain("memory has no preferred node", &std::io::Error::last_os_error());
     }

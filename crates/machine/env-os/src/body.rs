@@ -34,7 +34,10 @@ impl EnvBody for OsBody {
 
     fn wall(&self) -> Timespec {
         let time = clock_gettime(ClockId::Realtime);
-        Timespec::new(time.tv_sec, u32::try_from(time.tv_nsec).expect("the kernel keeps nanoseconds below a second"))
+        Timespec::new(
+            time.tv_sec,
+            u32::try_from(time.tv_nsec).expect("the kernel keeps nanoseconds below a second"),
+        )
     }
 
     fn sleep_until(&self, until: Instant) -> LocalFuture<'static, ()> {
@@ -64,7 +67,8 @@ impl EnvBody for OsBody {
 
     fn listen(&self, at: NidAddr) -> LocalFuture<'static, io::Result<Listener>> {
         let config = Rc::clone(&self.config);
-        let listener = if self.is_lo(at) { lo::listen(&config, at) } else { tcp::listen(&config, at) };
+        let listener =
+            if self.is_lo(at) { lo::listen(&config, at) } else { tcp::listen(&config, at) };
         Box::pin(std::future::ready(listener))
     }
 
@@ -90,7 +94,8 @@ pub(crate) fn spawn(future: impl Future<Output = ()> + 'static) -> tokio::task::
         std::future::poll_fn(|cx| {
             let guard = AbortOnPanic;
             let polled = future.as_mut().poll(cx);
-            std::mem::forget(guard); // a task that is dropped because another one panicked has not panicked itself
+            // a task that is dropped because another one panicked has not panicked itself
+            std::mem::forget(guard);
             polled
         })
         .await;
@@ -98,7 +103,8 @@ pub(crate) fn spawn(future: impl Future<Output = ()> + 'static) -> tokio::task::
     .abort_handle()
 }
 
-/// The executor would keep a task's panic to itself and leave everybody waiting who relied on the task.
+/// The executor would keep a task's panic to itself and leave everybody waiting who relied on the
+/// task.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

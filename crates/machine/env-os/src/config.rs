@@ -13,7 +13,8 @@ use crate::Lnet;
 pub struct OsConfig {
     /// CPUs that the executor's thread is bound to; empty leaves it free.
     pub cpus: Vec<u32>,
-    /// An executor without work looks for more for so long before it sleeps, where that is likely to help; zero never does.
+    /// An executor without work looks for more for so long before it sleeps, where that is likely
+    /// to help; zero never does.
     pub linger: Span,
     /// Plaintext is accepted on addresses that are not loopback.
     pub insecure: bool,
@@ -29,8 +30,8 @@ pub struct OsConfig {
     pub queue_bytes_max: usize,
     /// Messages queued on a link from which on `room()` waits.
     pub queue_frames_max: usize,
-    /// Threads per CPT that do the socket work of its links; 0 leaves it to the executor, which is the fastest where
-    /// CPUs are few.
+    /// Threads per CPT that do the socket work of its links; 0 leaves it to the executor, which is
+    /// the fastest where CPUs are few.
     pub lnd_threads: u32,
     /// CPU partitions; none is one that has all CPUs.
     pub cpts: Option<CptTable>,

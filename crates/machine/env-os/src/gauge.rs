@@ -30,7 +30,8 @@ impl Gauge {
 
     /// Whether there is room for another frame.
     pub(crate) fn fits(&self, config: &OsConfig) -> bool {
-        let (bytes, frames) = (self.bytes.load(Ordering::Relaxed), self.frames.load(Ordering::Relaxed));
+        let (bytes, frames) =
+            (self.bytes.load(Ordering::Relaxed), self.frames.load(Ordering::Relaxed));
         bytes < config.queue_bytes_max && frames < config.queue_frames_max
     }
 }

@@ -1,8 +1,10 @@
-//! The body of `env` over the operating system: one tokio executor per thread, real clocks, two LNDs.
+//! The body of `env` over the operating system: one tokio executor per thread, real clocks, two
+//! LNDs.
 //!
-//! [`run`] makes an executor on the calling thread and hands an [`env::Env`] to `main`; [`spawn_thread`] does so on a
-//! thread of its own. Everything made from an `Env` stays on its thread. Which LND carries a link is decided by the
-//! network of the address: `lo` stays inside this process (and crosses threads), everything else is TCP.
+//! [`run`] makes an executor on the calling thread and hands an [`env::Env`] to `main`;
+//! [`spawn_thread`] does so on a thread of its own. Everything made from an `Env` stays on its
+//! thread. Which LND carries a link is decided by the network of the address: `lo` stays inside
+//! this process (and crosses threads), everything else is TCP.
 //!
 //! A task that panics ends the process: a broken invariant must not leave half a node running.
 

@@ -1,14 +1,16 @@
 //! Every bound of this crate, and where its value comes from.
 
-/// Bytes that one read of a control connection asks for: some 250 requests of 240 bytes. Larger buffers gain nothing
-/// and are held as a whole by the smallest message that somebody keeps.
+/// Bytes that one read of a control connection asks for: some 250 requests of 240 bytes. Larger
+/// buffers gain nothing and are held as a whole by the smallest message that somebody keeps.
 pub(crate) const READ_BYTES: usize = 64 << 10;
 
-/// Less room than this in a read buffer and the next one is taken: a request header and a short name fit.
+/// Less room than this in a read buffer and the next one is taken: a request header and a short
+/// name fit.
 pub(crate) const READ_SPARE_MIN: usize = 2 << 10;
 
-/// Payload parts up to this size are copied behind their header on sending; larger ones get an entry of their own in
-/// the vector. Copying 4 KiB costs about what the kernel takes for one more entry and a cache miss on its memory.
+/// Payload parts up to this size are copied behind their header on sending; larger ones get an
+/// entry of their own in the vector. Copying 4 KiB costs about what the kernel takes for one more
+/// entry and a cache miss on its memory.
 pub(crate) const COPY_BYTES_MAX: usize = 4 << 10;
 
 /// A run of copied frames ends here and a new one starts.
@@ -20,11 +22,12 @@ pub(crate) const IOVECS_MAX: usize = 64;
 /// Bytes that a writer hands to the kernel before other tasks get a turn.
 pub(crate) const WRITE_TURN_BYTES: usize = 1 << 20;
 
-/// A queue beyond this means that its owner ignores `room()`: the link is closed. 64 requests in flight of 4 MiB, four
-/// times over.
+/// A queue beyond this means that its owner ignores `room()`: the link is closed. 64 requests in
+/// flight of 4 MiB, four times over.
 pub(crate) const QUEUE_BYTES_HARD: usize = 1 << 30;
 
-/// Connections that have not finished their HELLO, per listener. 340 nodes may arrive in the same instant.
+/// Connections that have not finished their HELLO, per listener. 340 nodes may arrive in the same
+/// instant.
 pub(crate) const HALF_OPEN_MAX: usize = 1_024;
 
 /// Links that wait for `accept`, per listener.
@@ -33,8 +36,9 @@ pub(crate) const ACCEPT_QUEUE_MAX: usize = 1_024;
 /// Kernel's queue of connections to accept.
 pub(crate) const BACKLOG: u32 = 1_024;
 
-/// Bulk data up to this size share reads with what follows them, and the buffer of those reads; data of more have a page-aligned
-/// buffer of their own. A client's own bulk is larger than this (`inline_bytes`), so an OST always writes from aligned buffers.
+/// Bulk data up to this size share reads with what follows them, and the buffer of those reads;
+/// data of more have a page-aligned buffer of their own. A client's own bulk is larger than this
+/// (`inline_bytes`), so an OST always writes from aligned buffers.
 pub(crate) const BULK_SMALL_BYTES: usize = 16 << 10;
 
 /// Bytes that one such read asks for: four of the largest, fifteen of 4 KiB.
@@ -43,17 +47,17 @@ pub(crate) const BULK_AHEAD_BYTES: usize = 64 << 10;
 /// Data for nobody is read into a scratch buffer of this size and dropped.
 pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
 
-/// Bytes that the buffer pool keeps for the next user; beyond that they go back to the allocator. 16 transfers of the
-/// largest size.
+/// Bytes that the buffer pool keeps for the next user; beyond that they go back to the allocator.
+/// 16 transfers of the largest size.
 pub(crate) const POOL_BYTES_MAX: usize = 64 << 20;
 
-/// Messages under way to one peer (`peer_credits`). Lustre's default is 8, of its o2iblnd, where each is a buffer of the
-/// card; here one write takes what is queued, and fewer credits than requests in flight (64) cost a write for each
-/// handful. Also what HELLO announces.
+/// Messages under way to one peer (`peer_credits`). Lustre's default is 8, of its o2iblnd, where
+/// each is a buffer of the card; here one write takes what is queued, and fewer credits than
+/// requests in flight (64) cost a write for each handful. Also what HELLO announces.
 pub(crate) const PEER_CREDITS: u32 = 256;
 
-/// Messages under way from the interface to all peers (`credits`): as many peers that take nothing (32) as with
-/// Lustre's defaults leave it usable for the others.
+/// Messages under way from the interface to all peers (`credits`): as many peers that take nothing
+/// (32) as with Lustre's defaults leave it usable for the others.
 pub(crate) const CREDITS: u32 = 32 * PEER_CREDITS;
 
 /// Peers that `peers` remembers; beyond it those without links are forgotten.

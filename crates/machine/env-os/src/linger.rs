@@ -1,26 +1,31 @@
 //! Whether an executor that has nothing to do looks for more work for a moment before it sleeps.
 //!
-//! Waking a thread costs 5 us of CPU, and some 50 us of time where its CPU was halted as well (more in a virtual machine), and
-//! an operation of a file system is a chain of such wakes: kernel, client, server, client, kernel. A thread that looks
-//! on for a moment (50 us by default) instead is there when the next link comes. Three things keep that from costing others:
+//! Waking a thread costs 5 us of CPU, and some 50 us of time where its CPU was halted as well (more
+//! in a virtual machine), and an operation of a file system is a chain of such wakes: kernel,
+//! client, server, client, kernel. A thread that looks on for a moment (50 us by default) instead
+//! is there when the next link comes. Three things keep that from costing others:
 //!
-//! - Between two looks it offers its CPU (`sched_yield`). Where that took longer than [`CROWDED`], somebody computes
-//!   there, and whoever yields goes to the end of the line: it stops for a while, for longer each time.
+//! - Between two looks it offers its CPU (`sched_yield`). Where that took longer than [`CROWDED`],
+//!   somebody computes there, and whoever yields goes to the end of the line: it stops for a while,
+//!   for longer each time.
 //! - It looks on only where the last pause was short, so an idle node sleeps.
 //! - Where looking on brought nothing several times, it is left for some pauses.
 //!
-//! The idea and the adaptation are those of the kernel's halt polling (`drivers/cpuidle/governors/haltpoll.c`). Pure: time and
-//! what happened go in, what to do comes out.
+//! The idea and the adaptation are those of the kernel's halt polling
+//! (`drivers/cpuidle/governors/haltpoll.c`). Pure: time and what happened go in, what to do comes
+//! out.
 
 use types::{Instant, Span};
 
-/// Work that came so many windows after the last work was worth looking for: if both sides look on, it comes sooner.
+/// Work that came so many windows after the last work was worth looking for: if both sides look on,
+/// it comes sooner.
 const SHORT_WINDOWS: u64 = 8;
 
 /// A look that finds nothing is over after some 1 us; what took longer was work.
 const LOOK_MAX: Span = Span::micros(3);
 
-/// An offer of the CPU that took so long went to somebody who computes: a request's work takes less, a time slice more.
+/// An offer of the CPU that took so long went to somebody who computes: a request's work takes
+/// less, a time slice more.
 const CROWDED: Span = Span::millis(1);
 
 /// Looking on stops for so long when the CPU is wanted ...
@@ -204,8 +209,14 @@ mod tests {
         let mut cpu = Cpu::new();
         (0..10_000).for_each(|_| assert!(!cpu.work(Span::micros(100))));
         let tries = cpu.looked.0 / WINDOW.0;
-        assert!((10_000 / u64::from(SKIPS) / 2..10_000 / u64::from(SKIPS) * 2).contains(&tries), "{tries} tries");
-        assert!((0..=SKIPS + 1).any(|_| cpu.work(Span::micros(20))), "it notices that work comes sooner");
+        assert!(
+            (10_000 / u64::from(SKIPS) / 2..10_000 / u64::from(SKIPS) * 2).contains(&tries),
+            "{tries} tries"
+        );
+        assert!(
+            (0..=SKIPS + 1).any(|_| cpu.work(Span::micros(20))),
+            "it notices that work comes sooner"
+        );
     }
 
     #[test]
@@ -226,6 +237,10 @@ mod tests {
         assert!(lost < Span::millis(60), "{lost:?} of 10 s lost to others");
         cpu.now = cpu.now + PAUSE_MAX;
         let found = (0..1_000).filter(|_| cpu.work(Span::micros(20))).count();
-        assert!(found > 900 && cpu.linger.pause == Span::ZERO, "free again: {found} found awake, pause {:?}", cpu.linger.pause);
+        assert!(
+            found > 900 && cpu.linger.pause == Span::ZERO,
+            "free again: {found} found awake, pause {:?}",
+            cpu.linger.pause
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! Threads of the LND, apart from the executor: `lnd_threads` per CPT, bound to its CPUs, each an executor of its own.
+//! Threads of the LND, apart from the executor: `lnd_threads` per CPT, bound to its CPUs, each an
+//! executor of its own.
 //!
-//! Lustre's socklnd has such scheduler threads per CPT, and a link belongs to the CPT of its peer's NID. Here they are
-//! optional, because on few CPUs the hand-over costs more than it gives.
+//! Lustre's socklnd has such scheduler threads per CPT, and a link belongs to the CPT of its peer's
+//! NID. Here they are optional, because on few CPUs the hand-over costs more than it gives.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -49,7 +50,8 @@ impl Lnd {
         Lnd { config, pool: RefCell::new(None), traffic, carried: Cell::new(0) }
     }
 
-    /// With its threads, if there are to be any. One that cannot be started leaves the work to the executor.
+    /// With its threads, if there are to be any. One that cannot be started leaves the work to the
+    /// executor.
     pub(crate) fn start(config: OsConfig) -> Lnd {
         let traffic = Arc::new(config.traffic.clone());
         let pool = (config.lnd_threads > 0).then(|| Pool::start(&config, &traffic));
@@ -70,10 +72,13 @@ impl Lnd {
         let pool = pool.as_mut().ok_or_else(|| std::io::Error::other("the executor is ending"))?;
         let threads = &pool.cpts[self.config.link_cpt(peer).0 as usize];
         pool.next = pool.next.wrapping_add(1);
-        threads[pool.next % threads.len()].send(job).map_err(|_| std::io::Error::other("a thread of the LND has ended"))
+        threads[pool.next % threads.len()]
+            .send(job)
+            .map_err(|_| std::io::Error::other("a thread of the LND has ended"))
     }
 
-    /// Ends the threads when their links have written what they were given, at most [`LND_LINGER`] later.
+    /// Ends the threads when their links have written what they were given, at most [`LND_LINGER`]
+    /// later.
     pub(crate) fn stop(&self) {
         let Some(Pool { cpts, threads, .. }) = self.pool.borrow_mut().take() else { return };
         drop(cpts);
@@ -93,7 +98,9 @@ impl Pool {
                 let (tx, jobs) = mpsc::unbounded_channel();
                 let lnd = (OsConfig { lnd_threads: 0, ..config.clone() }, Arc::clone(traffic));
                 let name = format!("lnd_{cpt:02}_{index:02}");
-                let thread = std::thread::Builder::new().name(name).spawn(move || work(lnd, CptIndex(cpt), jobs))?;
+                let thread = std::thread::Builder::new()
+                    .name(name)
+                    .spawn(move || work(lnd, CptIndex(cpt), jobs))?;
                 senders.push(tx);
                 pool.threads.push(thread);
             }
@@ -103,15 +110,23 @@ impl Pool {
     }
 }
 
-fn work((config, traffic): (OsConfig, Arc<Traffic>), cpt: CptIndex, mut jobs: UnboundedReceiver<Job>) {
+fn work(
+    (config, traffic): (OsConfig, Arc<Traffic>),
+    cpt: CptIndex,
+    mut jobs: UnboundedReceiver<Job>,
+) {
     if let Some(table) = &config.cpts {
         bind::to_cpus(table.cpus(cpt));
-        let nodes: std::collections::BTreeSet<u32> = table.all().flat_map(|cpt| table.nodes(cpt).to_vec()).collect();
+        let nodes: std::collections::BTreeSet<u32> =
+            table.all().flat_map(|cpt| table.nodes(cpt).to_vec()).collect();
         if let Some(node) = table.nodes(cpt).first() {
             bind::to_node(*node, u32::try_from(nodes.len()).unwrap_or(u32::MAX));
         }
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build_local(Default::default());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build_local(Default::default());
     let runtime = runtime.expect("the kernel gives an epoll descriptor to a starting node");
     runtime.block_on(async move {
         let lnd = Rc::new(Lnd::alone(config, traffic));

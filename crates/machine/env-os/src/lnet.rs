@@ -1,8 +1,9 @@
-//! Credits of this node's interface and what `peers` and `nis` tell of it. Shared by all threads that write to sockets.
+//! Credits of this node's interface and what `peers` and `nis` tell of it. Shared by all threads
+//! that write to sockets.
 //!
-//! A message is **done** when its last byte has been handed to the socket: TCP's window and its buffers do the rest.
-//! So credits bound what is held here, and a peer that takes nothing is seen as soon as its window is closed. `lo` has no
-//! credits, as in Lustre: nothing leaves memory.
+//! A message is **done** when its last byte has been handed to the socket: TCP's window and its
+//! buffers do the rest. So credits bound what is held here, and a peer that takes nothing is seen
+//! as soon as its window is closed. `lo` has no credits, as in Lustre: nothing leaves memory.
 //!
 //! The lock is taken once for each message and once for each write that finishes messages.
 
@@ -25,7 +26,8 @@ pub struct LnetSettings {
     pub credits: u32,
     /// Messages under way to one peer; the peer's own word for it may be lower.
     pub peer_credits: u32,
-    /// Messages that a router holds for one peer; 0 is `peer_credits`. There are no routers: shown, and nothing more.
+    /// Messages that a router holds for one peer; 0 is `peer_credits`. There are no routers: shown,
+    /// and nothing more.
     pub peer_buffer_credits: u32,
     /// Partitions over which interface credits are split.
     pub cpts: u32,
@@ -73,7 +75,11 @@ pub(crate) struct Gate {
 impl Gate {
     /// How many messages may go since this was last asked.
     pub(crate) fn take_released(&self) -> usize {
-        if self.released.load(Ordering::Relaxed) == 0 { 0 } else { self.released.swap(0, Ordering::Acquire) }
+        if self.released.load(Ordering::Relaxed) == 0 {
+            0
+        } else {
+            self.released.swap(0, Ordering::Acquire)
+        }
     }
 
     /// One more may go.
@@ -110,7 +116,8 @@ impl Lnet {
     pub fn new(settings: LnetSettings) -> Lnet {
         let share = share_of_cpt(settings.credits, settings.peer_credits, settings.cpts);
         let credits = Credits::new(settings.cpts, share);
-        let state = Mutex::new(State { credits, peers: BTreeMap::new(), nid: None, started: now() });
+        let state =
+            Mutex::new(State { credits, peers: BTreeMap::new(), nid: None, started: now() });
         Lnet(Arc::new(Inner { settings, state }))
     }
 
@@ -133,7 +140,11 @@ impl Lnet {
         let mut state = self.state();
         let credits = credits.min(self.0.settings.peer_credits).max(1);
         if state.peers.len() >= PEERS_MAX {
-            let gone = state.peers.iter().find(|(nid, known)| known.links == 0 && **nid != peer).map(|(nid, _)| *nid);
+            let gone = state
+                .peers
+                .iter()
+                .find(|(nid, known)| known.links == 0 && **nid != peer)
+                .map(|(nid, _)| *nid);
             if let Some(gone) = gone.filter(|gone| state.credits.remove_peer(*gone)) {
                 state.peers.remove(&gone);
             }
@@ -226,7 +237,11 @@ impl Lnet {
         let mut line = |nid: Nid, refs: u32, peer: u32, max: i64, now: i64, min: i64| {
             let alive = (crate::body::now() - state.started).0 / 1_000_000_000;
             let nid = nid.to_string();
-            let _ = writeln!(out, "{nid:<24} {:>6} {alive:>5} {refs:>4} {peer:>4} {:>4} {max:>5} {now:>5} {min:>5}", "up", 0);
+            let _ = writeln!(
+                out,
+                "{nid:<24} {:>6} {alive:>5} {refs:>4} {peer:>4} {:>4} {max:>5} {now:>5} {min:>5}",
+                "up", 0
+            );
         };
         let levels: Vec<_> = state.credits.interfaces().collect();
         for _ in &levels {
@@ -262,21 +277,37 @@ mod tests {
 
     #[test]
     fn peers_and_nis_read_as_lustres() {
-        let lnet = Lnet::new(LnetSettings { credits: 256, peer_credits: 8, peer_buffer_credits: 0, cpts: 4 });
+        let lnet = Lnet::new(LnetSettings {
+            credits: 256,
+            peer_credits: 8,
+            peer_buffer_credits: 0,
+            cpts: 4,
+        });
         let peer: Nid = "192.168.1.10@tcp".parse().expect("a NID");
         lnet.known_as("10.0.0.5@tcp".parse().expect("a NID"));
         lnet.open(peer, CptIndex(1), 256);
         let gate = Arc::new(Gate::default());
         let went = (0..10).filter(|_| lnet.send(peer, &gate, 100)).count();
         assert_eq!(went, 8);
-        let header = "nid                      refs state  last   max   rtr   min    tx   min queue\n";
+        let header =
+            "nid                      refs state  last   max   rtr   min    tx   min queue\n";
         assert_eq!(
             lnet.peers(),
-            format!("{header}192.168.1.10@tcp            2    up     0     8     8     8    -2    -2 1000\n")
+            format!(
+                "{header}192.168.1.10@tcp            2    up     0     8     8     8    -2    -2 1000\n"
+            )
         );
         let nis = lnet.nis();
-        assert!(nis.starts_with("nid                      status alive refs peer  rtr   max    tx   min\n0@lo "), "{nis}");
-        assert_eq!(nis.lines().nth(6), Some("10.0.0.5@tcp                 up     0    2    8    0    64    56    56"));
+        assert!(
+            nis.starts_with(
+                "nid                      status alive refs peer  rtr   max    tx   min\n0@lo "
+            ),
+            "{nis}"
+        );
+        assert_eq!(
+            nis.lines().nth(6),
+            Some("10.0.0.5@tcp                 up     0    2    8    0    64    56    56")
+        );
         lnet.complete(peer, &[100, 100]);
         assert_eq!(gate.take_released(), 2);
         lnet.close(peer, &gate, 8, 800);

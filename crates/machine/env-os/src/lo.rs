@@ -1,10 +1,12 @@
 //! The `lo` LND: links inside this process, also between its threads.
 //!
-//! A listener is an entry in a table of the process; a connect puts one end of a pair of queues before it. Frames
-//! cross as the bytes of their header and the shared bytes of their payload, and are checked at the other end as
-//! everywhere, but bulk data is not checksummed: it never leaves memory.
+//! A listener is an entry in a table of the process; a connect puts one end of a pair of queues
+//! before it. Frames cross as the bytes of their header and the shared bytes of their payload, and
+//! are checked at the other end as everywhere, but bulk data is not checksummed: it never leaves
+//! memory.
 //!
-//! Bulk has queues of its own: data that a server waits for must arrive while it takes no further requests.
+//! Bulk has queues of its own: data that a server waits for must arrive while it takes no further
+//! requests.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,7 +16,10 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use env::{BulkTable, BulkTicket, Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, Listen, Listener, LocalFuture};
+use env::{
+    BulkTable, BulkTicket, Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, Listen, Listener,
+    LocalFuture,
+};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
 use types::{Nid, NidAddr};
@@ -102,7 +107,10 @@ pub(crate) fn connect(config: &Rc<Lnd>, from: Option<Nid>, to: NidAddr) -> io::R
     let dial = Dial { from: from.unwrap_or(Nid::LO), ends: far };
     let sent = listeners().get(&to).is_some_and(|listener| listener.send(dial).is_ok());
     if !sent {
-        return Err(io::Error::new(io::ErrorKind::ConnectionRefused, format!("nobody listens on {to} in this process")));
+        return Err(io::Error::new(
+            io::ErrorKind::ConnectionRefused,
+            format!("nobody listens on {to} in this process"),
+        ));
     }
     Ok(link(config, to.nid, near))
 }
@@ -113,7 +121,10 @@ pub(crate) fn listen(config: &Rc<Lnd>, at: NidAddr) -> io::Result<Listener> {
     let mut listeners = listeners();
     let addr = if at.port == 0 { free_port(&listeners, at.nid)? } else { at };
     match listeners.entry(addr) {
-        Entry::Occupied(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{addr} is taken in this process"))),
+        Entry::Occupied(_) => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            format!("{addr} is taken in this process"),
+        )),
         Entry::Vacant(entry) => {
             entry.insert(tx);
             Ok(Listener::new(Box::new(LoListener { config: Rc::clone(config), addr, dials })))
@@ -123,7 +134,8 @@ pub(crate) fn listen(config: &Rc<Lnd>, at: NidAddr) -> io::Result<Listener> {
 
 fn free_port(listeners: &Listeners, nid: Nid) -> io::Result<NidAddr> {
     let mut all = (1_024..=u16::MAX).map(|port| NidAddr { nid, port });
-    all.find(|addr| !listeners.contains_key(addr)).ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
+    all.find(|addr| !listeners.contains_key(addr))
+        .ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
 }
 
 struct LoListener {
@@ -135,7 +147,11 @@ struct LoListener {
 impl Listen for LoListener {
     fn accept(&mut self) -> LocalFuture<'_, io::Result<Link>> {
         Box::pin(async move {
-            let dial = self.dials.recv().await.expect("the table holds a sender as long as the listener lives");
+            let dial = self
+                .dials
+                .recv()
+                .await
+                .expect("the table holds a sender as long as the listener lives");
             Ok(link(&self.config, dial.from, dial.ends))
         })
     }
@@ -164,11 +180,20 @@ fn link(config: &Rc<Lnd>, peer: Nid, ends: Ends) -> Link {
     });
     let task = spawn(read_bulk(Rc::clone(&shared), bulk_rx, Arc::clone(&received)));
     *shared.task.borrow_mut() = Some(task);
-    let rx = LinkRx::new(Box::new(LoRecv { shared: Rc::clone(&shared), control: control_rx, received, peer }));
+    let rx = LinkRx::new(Box::new(LoRecv {
+        shared: Rc::clone(&shared),
+        control: control_rx,
+        received,
+        peer,
+    }));
     Link { peer, tx: LinkTx::new(shared), rx }
 }
 
-async fn read_bulk(shared: Rc<LoShared>, mut bulk: UnboundedReceiver<Encoded>, received: Arc<Gauge>) {
+async fn read_bulk(
+    shared: Rc<LoShared>,
+    mut bulk: UnboundedReceiver<Encoded>,
+    received: Arc<Gauge>,
+) {
     while let Some(encoded) = bulk.recv().await {
         received.take(1, encoded.len());
         let Ok(frame) = encoded.decode() else { break };
@@ -181,7 +206,8 @@ async fn read_bulk(shared: Rc<LoShared>, mut bulk: UnboundedReceiver<Encoded>, r
 
 struct LoShared {
     config: Rc<Lnd>,
-    out: RefCell<Option<(UnboundedSender<Encoded>, UnboundedSender<Encoded>)>>, // control, bulk; none once closed
+    // control, bulk; none once closed
+    out: RefCell<Option<(UnboundedSender<Encoded>, UnboundedSender<Encoded>)>>,
     sent: Arc<Gauge>,
     bulk: BulkTable,
     reader: RefCell<Option<Waker>>,
@@ -277,7 +303,11 @@ impl LinkRecv for LoRecv {
             }
             Poll::Ready(None) => {}
             Poll::Pending => {
-                self.shared.reader.borrow_mut().get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
+                self.shared
+                    .reader
+                    .borrow_mut()
+                    .get_or_insert_with(|| cx.waker().clone())
+                    .clone_from(cx.waker());
                 return Poll::Pending;
             }
         }
@@ -317,12 +347,15 @@ mod tests {
             while let Some(frame) = link.rx.recv().await {
                 let bulk = Frame::new(FrameKind::BulkData, frame.id, frame.clone().into_payload());
                 link.tx.send(bulk).expect("the client is there");
-                link.tx.send(Frame { kind: FrameKind::Reply, ..frame }).expect("the client is there");
+                link.tx
+                    .send(Frame { kind: FrameKind::Reply, ..frame })
+                    .expect("the client is there");
             }
         });
         listening.recv().expect("the server listens");
         run(OsConfig::default(), |env| async move {
-            let mut link = env.connect("127.0.0.11@tcp".parse().ok(), at).await.expect("it listens");
+            let mut link =
+                env.connect("127.0.0.11@tcp".parse().ok(), at).await.expect("it listens");
             assert_eq!(link.peer, at.nid);
             for id in 1..2_000 {
                 let ticket = link.tx.expect_bulk(id, 64);
@@ -374,15 +407,27 @@ mod tests {
 
     #[test]
     fn an_address_is_free_again_when_its_listener_is_gone() {
-        run(OsConfig { lo_alias: vec!["10.0.0.1@tcp".parse().expect("a NID")], ..OsConfig::default() }, |env| async move {
-            let at = "10.0.0.1@tcp".parse().expect("a NID");
-            let kind = |result: io::Result<Link>| result.err().map(|error| error.kind());
-            assert_eq!(kind(env.connect(None, at).await), Some(io::ErrorKind::ConnectionRefused));
-            let listener = env.listen(at).await.expect("free");
-            assert!(env.listen(at).await.is_err());
-            assert_eq!(kind(env.connect(None, at).await), None);
-            drop(listener);
-            assert_eq!(kind(env.connect(None, at).await), Some(io::ErrorKind::ConnectionRefused));
-        });
+        run(
+            OsConfig {
+                lo_alias: vec!["10.0.0.1@tcp".parse().expect("a NID")],
+                ..OsConfig::default()
+            },
+            |env| async move {
+                let at = "10.0.0.1@tcp".parse().expect("a NID");
+                let kind = |result: io::Result<Link>| result.err().map(|error| error.kind());
+                assert_eq!(
+                    kind(env.connect(None, at).await),
+                    Some(io::ErrorKind::ConnectionRefused)
+                );
+                let listener = env.listen(at).await.expect("free");
+                assert!(env.listen(at).await.is_err());
+                assert_eq!(kind(env.connect(None, at).await), None);
+                drop(listener);
+                assert_eq!(
+                    kind(env.connect(None, at).await),
+                    Some(io::ErrorKind::ConnectionRefused)
+                );
+            },
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Page-aligned buffers for bulk data, kept for the next transfer.
 //!
-//! A fresh megabyte costs 256 page faults, more than its way through a loopback socket. Alignment lets an OST write
-//! what it received with `O_DIRECT` as it stands. Buffers may be dropped on any thread; all share one pool, whose lock
-//! is taken twice per transfer.
+//! A fresh megabyte costs 256 page faults, more than its way through a loopback socket. Alignment
+//! lets an OST write what it received with `O_DIRECT` as it stands. Buffers may be dropped on any
+//! thread; all share one pool, whose lock is taken twice per transfer.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
@@ -39,7 +39,8 @@ unsafe impl Sync for Block {}
 
 impl Block {
     fn layout(size: usize) -> Layout {
-        Layout::from_size_align(size, BUFFER_ALIGN).expect("sizes are bounded by a frame's, the alignment is a power of two")
+        Layout::from_size_align(size, BUFFER_ALIGN)
+            .expect("sizes are bounded by a frame's, the alignment is a power of two")
     }
 
     fn new(size: usize) -> Block {
@@ -52,7 +53,8 @@ impl Block {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: `at` is valid for `size` bytes, initialised by `new`, and borrowed as long as `self` is.
+        // SAFETY: `at` is valid for `size` bytes, initialised by `new`, and borrowed as long as
+        // `self` is.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.size) }
     }
 
@@ -64,12 +66,14 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: `at` came from `alloc_zeroed` with the layout of the same size and is not used after this.
+        // SAFETY: `at` came from `alloc_zeroed` with the layout of the same size and is not used
+        // after this.
         unsafe { dealloc(self.at.as_ptr(), Block::layout(self.size)) }
     }
 }
 
-/// A buffer of `len` bytes that returns to the pool when it is dropped. Its content is whatever it last held.
+/// A buffer of `len` bytes that returns to the pool when it is dropped. Its content is whatever it
+/// last held.
 pub struct PooledBuf {
     block: Option<Block>, // taken by drop only
     len: usize,

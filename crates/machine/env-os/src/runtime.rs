@@ -1,7 +1,8 @@
 //! Executors: a tokio runtime that belongs to one thread.
 //!
-//! tokio's `LocalRuntime` and not a `LocalSet` in a runtime: there a task woken by the I/O driver first wakes the set,
-//! which writes to the driver's eventfd, so that every batch of events costs one more system call.
+//! tokio's `LocalRuntime` and not a `LocalSet` in a runtime: there a task woken by the I/O driver
+//! first wakes the set, which writes to the driver's eventfd, so that every batch of events costs
+//! one more system call.
 
 use std::future::Future;
 use std::io;
@@ -27,7 +28,9 @@ pub fn run<T, F: Future<Output = T>>(config: OsConfig, main: impl FnOnce(Env) ->
     if window > Span::ZERO {
         builder.on_thread_park(idle::before_park).on_thread_unpark(idle::after_park);
     }
-    let runtime = builder.build_local(Default::default()).expect("the kernel gives an epoll descriptor to a starting node");
+    let runtime = builder
+        .build_local(Default::default())
+        .expect("the kernel gives an epoll descriptor to a starting node");
     let lnd = Rc::new(Lnd::start(config));
     let body = Rc::new(OsBody::new(Rc::clone(&lnd)));
     let result = runtime.block_on(async move {
@@ -39,8 +42,8 @@ pub fn run<T, F: Future<Output = T>>(config: OsConfig, main: impl FnOnce(Env) ->
     result
 }
 
-/// A further environment on the running executor, with settings and counters of its own: several nodes in one process.
-/// Its links have no threads of their own.
+/// A further environment on the running executor, with settings and counters of its own: several
+/// nodes in one process. Its links have no threads of their own.
 ///
 /// # Panics
 /// Later, when it is used outside of [`run`].
@@ -50,7 +53,11 @@ pub fn another(config: OsConfig) -> Env {
 }
 
 /// Runs `main` on an executor of a fresh thread.
-pub fn spawn_thread<T, F>(name: &str, config: OsConfig, main: impl FnOnce(Env) -> F + Send + 'static) -> io::Result<JoinHandle<T>>
+pub fn spawn_thread<T, F>(
+    name: &str,
+    config: OsConfig,
+    main: impl FnOnce(Env) -> F + Send + 'static,
+) -> io::Result<JoinHandle<T>>
 where
     T: Send + 'static,
     F: Future<Output = T>,
@@ -64,13 +71,17 @@ mod tests {
 
     #[test]
     fn an_executor_of_its_own_thread_gives_its_result() {
-        let thread = spawn_thread("worker", OsConfig { cpus: vec![0, 4_000_000], ..OsConfig::default() }, |env| async move {
-            let (tx, rx) = tokio::sync::oneshot::channel();
-            env.spawn("answer", async move {
-                tx.send(6 * 7).expect("the asker waits");
-            });
-            rx.await.expect("the task answers")
-        });
+        let thread = spawn_thread(
+            "worker",
+            OsConfig { cpus: vec![0, 4_000_000], ..OsConfig::default() },
+            |env| async move {
+                let (tx, rx) = tokio::sync::oneshot::channel();
+                env.spawn("answer", async move {
+                    tx.send(6 * 7).expect("the asker waits");
+                });
+                rx.await.expect("the task answers")
+            },
+        );
         assert_eq!(thread.expect("a thread").join().expect("no panic"), 42);
     }
 

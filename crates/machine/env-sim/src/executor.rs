@@ -1,7 +1,8 @@
-//! The executor: tasks of all nodes in one thread, a seeded choice among the ready, timers in virtual nanoseconds.
+//! The executor: tasks of all nodes in one thread, a seeded choice among the ready, timers in
+//! virtual nanoseconds.
 //!
-//! Nothing is called out of here (no wake of a foreign waker, no drop of a future) while state is borrowed: a dropped
-//! future closes links and removes timers, which comes back in.
+//! Nothing is called out of here (no wake of a foreign waker, no drop of a future) while state is
+//! borrowed: a dropped future closes links and removes timers, which comes back in.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,7 +20,8 @@ use types::{Instant, Span};
 use crate::Rng;
 use crate::watch::Watch;
 
-/// Ids of tasks that were woken. Behind a lock because `Waker` must be `Sync`; nobody ever contends.
+/// Ids of tasks that were woken. Behind a lock because `Waker` must be `Sync`; nobody ever
+/// contends.
 type Woken = Arc<Mutex<Vec<u64>>>;
 
 struct TaskWaker {
@@ -118,7 +120,8 @@ impl Executor {
 
     /// Mixes `value` into the trace hash.
     pub(crate) fn trace(&self, value: u64) {
-        self.hash.set((self.hash.get() ^ value).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23));
+        self.hash
+            .set((self.hash.get() ^ value).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23));
     }
 
     pub(crate) fn add_node(&self, name: &str) -> usize {
@@ -131,12 +134,20 @@ impl Executor {
         self.node_names.borrow()[node].clone()
     }
 
-    pub(crate) fn spawn(&self, node: usize, name: &'static str, future: LocalFuture<'static, ()>) -> u64 {
+    pub(crate) fn spawn(
+        &self,
+        node: usize,
+        name: &'static str,
+        future: LocalFuture<'static, ()>,
+    ) -> u64 {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
-        let waker = Arc::new(TaskWaker { id, queued: AtomicBool::new(false), woken: self.woken.clone() });
+        let waker =
+            Arc::new(TaskWaker { id, queued: AtomicBool::new(false), woken: self.woken.clone() });
         waker.wake_by_ref();
-        self.tasks.borrow_mut().insert(id, Entry { node, name, future: Some(future), waker, dead: false });
+        self.tasks
+            .borrow_mut()
+            .insert(id, Entry { node, name, future: Some(future), waker, dead: false });
         id
     }
 
@@ -160,7 +171,11 @@ impl Executor {
         loop {
             let ids: Vec<u64> = {
                 let tasks = self.tasks.borrow();
-                tasks.iter().filter(|(_, entry)| entry.node == node && !entry.dead).map(|(id, _)| *id).collect()
+                tasks
+                    .iter()
+                    .filter(|(_, entry)| entry.node == node && !entry.dead)
+                    .map(|(id, _)| *id)
+                    .collect()
             };
             if ids.is_empty() {
                 return;
@@ -191,7 +206,11 @@ impl Executor {
         for entry in tasks.values() {
             *counts.entry((&names[entry.node], entry.name)).or_default() += 1;
         }
-        counts.iter().map(|((node, name), count)| format!("{node}/{name} x{count}")).collect::<Vec<_>>().join(", ")
+        counts
+            .iter()
+            .map(|((node, name), count)| format!("{node}/{name} x{count}"))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// One poll of one task, or the next timers.
@@ -239,7 +258,9 @@ impl Executor {
     }
 
     fn collect_woken(&self) {
-        self.ready.borrow_mut().append(&mut self.woken.lock().unwrap_or_else(PoisonError::into_inner));
+        self.ready
+            .borrow_mut()
+            .append(&mut self.woken.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     fn choose(&self) -> Option<u64> {
@@ -273,7 +294,11 @@ impl Executor {
                 let text = panic_text(&*panic);
                 std::mem::forget(future); // its destructors may rely on what the panic broke
                 let node = self.node_names.borrow()[node].clone();
-                panic!("seed {}: task '{name}' of node '{node}' panicked at {} ns: {text}", self.seed, self.now().0);
+                panic!(
+                    "seed {}: task '{name}' of node '{node}' panicked at {} ns: {text}",
+                    self.seed,
+                    self.now().0
+                );
             }
         }
     }
@@ -313,7 +338,8 @@ impl Executor {
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
 }
 
 /// Completes at its instant.

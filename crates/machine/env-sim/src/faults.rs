@@ -1,11 +1,13 @@
 //! The fault model of the network: what may break, how often, and what was in fact broken.
 //!
-//! A link here is meaner than TCP on purpose: single messages vanish, come twice or overtake each other. Whoever
-//! survives that survives every LND. What never happens: a message altered so that its checksum still fits.
+//! A link here is meaner than TCP on purpose: single messages vanish, come twice or overtake each
+//! other. Whoever survives that survives every LND. What never happens: a message altered so that
+//! its checksum still fits.
 
 use types::Span;
 
-/// Probabilities, in parts per million of the messages (or connects) that they concern. All zero: a healthy network.
+/// Probabilities, in parts per million of the messages (or connects) that they concern. All zero: a
+/// healthy network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The message vanishes.
@@ -40,7 +42,8 @@ impl Faults {
     }
 }
 
-/// What was in fact done to the nodes: a test asserts on these, so that no fault is tested in name only.
+/// What was in fact done to the nodes: a test asserts on these, so that no fault is tested in name
+/// only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// Messages that came, for comparison.

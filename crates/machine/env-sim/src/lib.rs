@@ -13,13 +13,15 @@
 //! ```
 //!
 //! Invariants
-//! - The same seed and the same calls give the same run; [`Control::trace_hash`] is a witness of it.
+//! - The same seed and the same calls give the same run; [`Control::trace_hash`] is a witness of
+//!   it.
 //! - A task belongs to the node whose [`Env`] spawned it and dies with it, between two polls.
 //! - Messages cross a link as encoded bytes.
-//! - A panic of any task, an error-level event and a run that is stuck end the run with the seed in the message.
+//! - A panic of any task, an error-level event and a run that is stuck end the run with the seed in
+//!   the message.
 //!
-//! Faults are described in [`Faults`]; nodes are killed with [`NodeHandle::kill`] and start again with the next
-//! [`NodeHandle::env`].
+//! Faults are described in [`Faults`]; nodes are killed with [`NodeHandle::kill`] and start again
+//! with the next [`NodeHandle::env`].
 
 #![warn(missing_docs)]
 
@@ -111,7 +113,8 @@ impl Sim {
         let watch = Watch::new(config.print);
         let executor = Rc::new(Executor::new(seed, rng.fork(), watch));
         let net = Rc::new(Net::new(executor.clone(), config, rng.fork()));
-        let world = World { seed, executor, net, rng: RefCell::new(rng), stopped: Cell::new(false) };
+        let world =
+            World { seed, executor, net, rng: RefCell::new(rng), stopped: Cell::new(false) };
         Sim { control: Control(Rc::new(world)) }
     }
 
@@ -125,7 +128,8 @@ impl Sim {
     pub fn run_until(&self, limit: Span, mut done: impl FnMut() -> bool) -> bool {
         let world = &self.control.0;
         let until = world.executor.now() + limit;
-        let _events = tracing::subscriber::set_default(WatchSubscriber(world.executor.watch.clone()));
+        let _events =
+            tracing::subscriber::set_default(WatchSubscriber(world.executor.watch.clone()));
         loop {
             if done() {
                 return true;
@@ -151,7 +155,8 @@ impl Sim {
     pub fn run_until_idle(&self, limit: Span) -> bool {
         let world = &self.control.0;
         let until = world.executor.now() + limit;
-        let _events = tracing::subscriber::set_default(WatchSubscriber(world.executor.watch.clone()));
+        let _events =
+            tracing::subscriber::set_default(WatchSubscriber(world.executor.watch.clone()));
         loop {
             let step = world.executor.step(until);
             self.check();
@@ -164,13 +169,19 @@ impl Sim {
         }
     }
 
-    /// Runs `future` as a task of `node` until it has finished. Panics if that cannot happen any more.
-    pub fn block_on<T: 'static>(&self, node: &NodeHandle, future: impl Future<Output = T> + 'static) -> T {
+    /// Runs `future` as a task of `node` until it has finished. Panics if that cannot happen any
+    /// more.
+    pub fn block_on<T: 'static>(
+        &self,
+        node: &NodeHandle,
+        future: impl Future<Output = T> + 'static,
+    ) -> T {
         let out = self.block_on_for(node, Span::secs(365 * 86_400), future);
         out.unwrap_or_else(|| self.stuck("a future that is waited for never finishes"))
     }
 
-    /// Runs `future` as a task of `node`; nothing if it has not finished within `limit` of virtual time.
+    /// Runs `future` as a task of `node`; nothing if it has not finished within `limit` of virtual
+    /// time.
     pub fn block_on_for<T: 'static>(
         &self,
         node: &NodeHandle,
@@ -229,7 +240,8 @@ impl Control {
         let index = self.0.executor.add_node(name);
         let before = self.0.net.nids.borrow_mut().insert(nid, index);
         assert!(before.is_none(), "a NID belongs to one node");
-        let state = NodeState { nid, incarnation: 1, up: true, clock_skew_ns: 0, traffic: Rc::default() };
+        let state =
+            NodeState { nid, incarnation: 1, up: true, clock_skew_ns: 0, traffic: Rc::default() };
         self.0.net.nodes.borrow_mut().push(state);
         NodeHandle { world: self.0.clone(), index, nid, name: name.into() }
     }
@@ -299,7 +311,11 @@ impl Control {
     pub fn narrate(&self, what: &str) {
         if self.0.executor.watch.prints(tracing::Level::INFO) {
             let now = self.now().0;
-            eprintln!("{:>5}.{:06} NEMESIS {what}", now / 1_000_000_000, now % 1_000_000_000 / 1_000);
+            eprintln!(
+                "{:>5}.{:06} NEMESIS {what}",
+                now / 1_000_000_000,
+                now % 1_000_000_000 / 1_000
+            );
         }
     }
 
@@ -326,7 +342,8 @@ pub struct NodeHandle {
 }
 
 impl NodeHandle {
-    /// The environment of what runs here. After a kill this starts the node again, with nothing running on it.
+    /// The environment of what runs here. After a kill this starts the node again, with nothing
+    /// running on it.
     #[must_use]
     pub fn env(&self) -> Env {
         let incarnation = {
@@ -349,8 +366,8 @@ impl NodeHandle {
         &self.name
     }
 
-    /// Kills it, by a seeded choice as a process dies (peers see their links end soon) or as a machine does (they find
-    /// out late, or when they talk to the node once it is up again).
+    /// Kills it, by a seeded choice as a process dies (peers see their links end soon) or as a
+    /// machine does (they find out late, or when they talk to the node once it is up again).
     pub fn kill(&self) {
         let machine = self.world.net.rng.borrow_mut().chance(400_000);
         self.kill_as(machine);
@@ -383,7 +400,8 @@ struct NodeEnv {
 
 impl NodeEnv {
     fn is_alive(&self) -> bool {
-        !self.world.stopped.get() && self.world.net.nodes.borrow()[self.node].incarnation == self.incarnation
+        !self.world.stopped.get()
+            && self.world.net.nodes.borrow()[self.node].incarnation == self.incarnation
     }
 }
 
@@ -394,8 +412,11 @@ impl EnvBody for NodeEnv {
 
     fn wall(&self) -> Timespec {
         let skew = self.world.net.nodes.borrow()[self.node].clock_skew_ns;
-        let ns = i128::from(self.now().0) + i128::from(skew) + i128::from(self.world.net.config.wall_start_sec) * 1_000_000_000;
-        let sec = i64::try_from(ns.div_euclid(1_000_000_000)).expect("a wall clock stays near our age");
+        let ns = i128::from(self.now().0)
+            + i128::from(skew)
+            + i128::from(self.world.net.config.wall_start_sec) * 1_000_000_000;
+        let sec =
+            i64::try_from(ns.div_euclid(1_000_000_000)).expect("a wall clock stays near our age");
         let nsec = u32::try_from(ns.rem_euclid(1_000_000_000)).expect("below a second");
         Timespec::new(sec, nsec)
     }
@@ -429,8 +450,11 @@ impl EnvBody for NodeEnv {
     }
 
     fn listen(&self, at: NidAddr) -> LocalFuture<'static, io::Result<Listener>> {
-        let listener =
-            if self.is_alive() { self.world.net.listen(self.node, at) } else { Err(io::ErrorKind::NotConnected.into()) };
+        let listener = if self.is_alive() {
+            self.world.net.listen(self.node, at)
+        } else {
+            Err(io::ErrorKind::NotConnected.into())
+        };
         Box::pin(async move { listener })
     }
 

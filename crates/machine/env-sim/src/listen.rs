@@ -56,7 +56,12 @@ impl Net {
         if self.listeners.borrow().contains_key(&addr) {
             return Err(io::ErrorKind::AddrInUse.into());
         }
-        let queue = ListenQueue { node, open: Cell::new(true), links: RefCell::default(), acceptor: RefCell::default() };
+        let queue = ListenQueue {
+            node,
+            open: Cell::new(true),
+            links: RefCell::default(),
+            acceptor: RefCell::default(),
+        };
         let queue = Rc::new(queue);
         self.listeners.borrow_mut().insert(addr, queue.clone());
         Ok(Listener::new(Box::new(Acceptor { net: self.clone(), queue, addr })))

@@ -1,7 +1,8 @@
 //! The simulated LND: pairs of ends that exchange encoded frames through the timer heap.
 //!
-//! In order within control and within bulk of one direction, unless a fault says otherwise. A link's end is told to
-//! the peer by a message of its own, which partitions hold up and machine deaths swallow, as with TCP.
+//! In order within control and within bulk of one direction, unless a fault says otherwise. A
+//! link's end is told to the peer by a message of its own, which partitions hold up and machine
+//! deaths swallow, as with TCP.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -10,7 +11,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use env::{BulkTable, BulkTicket, Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, LocalFuture, Traffic};
+use env::{
+    BulkTable, BulkTicket, Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, LocalFuture, Traffic,
+};
 use types::{Instant, Nid, NidAddr, Span};
 use wire::{CrcMode, Frame, FrameKind};
 
@@ -18,7 +21,8 @@ use crate::executor::{Event, Executor, Sleep};
 use crate::listen::ListenQueue;
 use crate::{Cut, FaultCounts, Faults, Rng, SimConfig};
 
-/// Frames on their way or unread, per direction of a link, before [`LinkSend::room`] makes the sender wait.
+/// Frames on their way or unread, per direction of a link, before [`LinkSend::room`] makes the
+/// sender wait.
 pub(crate) const LINK_FRAMES_MAX: usize = 512;
 /// A connect that nobody answers.
 pub(crate) const CONNECT_TIMEOUT: Span = Span::secs(3);
@@ -177,12 +181,16 @@ impl Net {
     ) -> LocalFuture<'static, io::Result<Link>> {
         let net = self.clone();
         Box::pin(async move {
-            let to = NidAddr { nid: if to.nid == Nid::LO { net.nodes.borrow()[node].nid } else { to.nid }, ..to };
+            let to = NidAddr {
+                nid: if to.nid == Nid::LO { net.nodes.borrow()[node].nid } else { to.nid },
+                ..to
+            };
             let from = from.unwrap_or(net.nodes.borrow()[node].nid);
             let target = net.nids.borrow().get(&to.nid).copied();
             let local = target == Some(node);
             net.pause(net.delay(local)).await;
-            let reached = target.filter(|target| local || (net.is_up(*target) && !net.is_cut(node, *target)));
+            let reached =
+                target.filter(|target| local || (net.is_up(*target) && !net.is_cut(node, *target)));
             let Some(target) = reached else { return net.connect_timeout().await };
             let refused = { net.rng.borrow_mut().chance(net.faults.get().refuse_ppm) } && !local;
             let queue = net.listeners.borrow().get(&to).cloned();
@@ -221,7 +229,11 @@ impl Net {
 
     fn link(self: &Rc<Self>, pair: &Rc<Pair>, side: usize, peer: Nid) -> Link {
         let half = Half { net: self.clone(), pair: pair.clone(), side };
-        Link { peer, tx: LinkTx::new(Rc::new(half.clone())), rx: LinkRx::new(Box::new(Receiver(half))) }
+        Link {
+            peer,
+            tx: LinkTx::new(Rc::new(half.clone())),
+            rx: LinkRx::new(Box::new(Receiver(half))),
+        }
     }
 
     // ---- carrying ----
@@ -235,7 +247,8 @@ impl Net {
         let bytes = frame.encode(CrcMode::All);
         let local = own.node == peer.node;
         let faults = if local { Faults::default() } else { self.faults.get() };
-        // every draw is made for every message, so that one switched-off fault does not shift the others
+        // every draw is made for every message, so that one switched-off fault does not shift the
+        // others
         let (lost, twice, reorder, late, reset) = {
             let mut rng = self.rng.borrow_mut();
             (
@@ -266,10 +279,19 @@ impl Net {
         Ok(())
     }
 
-    fn carry(self: &Rc<Self>, pair: &Rc<Pair>, side: usize, bytes: Bytes, kind: FrameKind, reorder: bool, late: bool) {
+    fn carry(
+        self: &Rc<Self>,
+        pair: &Rc<Pair>,
+        side: usize,
+        bytes: Bytes,
+        kind: FrameKind,
+        reorder: bool,
+        late: bool,
+    ) {
         let own = &pair.ends[side];
         let local = own.node == pair.ends[1 - side].node;
-        let transfer = (bytes.len() as u64).saturating_mul(1_000_000_000) / self.config.bytes_per_sec;
+        let transfer =
+            (bytes.len() as u64).saturating_mul(1_000_000_000) / self.config.bytes_per_sec;
         let mut at = self.executor.now() + self.delay(local) + Span(transfer);
         if late {
             self.count(|counts| counts.delayed += 1);
@@ -356,7 +378,8 @@ impl Net {
         self.executor.add_timer(at, Event::Call(Box::new(tell)));
     }
 
-    /// Ends all links of `node`: the process died (peers are told soon) or the machine did (they find out late).
+    /// Ends all links of `node`: the process died (peers are told soon) or the machine did (they
+    /// find out late).
     pub(crate) fn kill_links(self: &Rc<Self>, node: usize, machine: bool) {
         let pairs: Vec<_> = self.pairs.borrow().values().cloned().collect();
         for pair in pairs {

@@ -46,7 +46,8 @@ impl Rng {
         Span(self.range(low.0, high.0))
     }
 
-    /// True in `ppm` of a million cases. Draws in every case, so that a switched-off fault keeps the sequence.
+    /// True in `ppm` of a million cases. Draws in every case, so that a switched-off fault keeps
+    /// the sequence.
     pub fn chance(&mut self, ppm: u32) -> bool {
         self.below(1_000_000) < u64::from(ppm)
     }

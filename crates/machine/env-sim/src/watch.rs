@@ -1,5 +1,5 @@
-//! Events of `tracing` during a run: error-level ones are kept (they fail the run), others can be printed with
-//! virtual time and node, to read how a failing seed went.
+//! Events of `tracing` during a run: error-level ones are kept (they fail the run), others can be
+//! printed with virtual time and node, to read how a failing seed went.
 
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,8 +60,11 @@ struct Line(String);
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let written =
-            if field.name() == "message" { write!(self.0, " {value:?}") } else { write!(self.0, " {}={value:?}", field.name()) };
+        let written = if field.name() == "message" {
+            write!(self.0, " {value:?}")
+        } else {
+            write!(self.0, " {}={value:?}", field.name())
+        };
         written.expect("a string takes everything");
     }
 }
@@ -71,7 +74,9 @@ pub(crate) struct WatchSubscriber(pub(crate) Arc<Watch>);
 
 impl Subscriber for WatchSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && (*metadata.level() == Level::ERROR || self.0.print.is_some_and(|most| *metadata.level() <= most))
+        metadata.is_event()
+            && (*metadata.level() == Level::ERROR
+                || self.0.print.is_some_and(|most| *metadata.level() <= most))
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

@@ -36,7 +36,8 @@ fn serve_echo(node: &NodeHandle, at: NidAddr) {
     });
 }
 
-/// Replies seen for `count` requests on one link, in order of arrival, until the link ends or `patience` is over.
+/// Replies seen for `count` requests on one link, in order of arrival, until the link ends or
+/// `patience` is over.
 async fn ask(env: &Env, count: u64, patience: Span) -> Vec<u64> {
     let mut link = env.connect(None, at(1)).await.expect("somebody listens");
     for id in 1..=count {
@@ -127,7 +128,9 @@ fn nobody_listening_is_refused_and_a_dead_machine_times_out() {
     let (server, client) = (sim.node("server", nid(1)), sim.node("client", nid(2)));
     let connect = |sim: &Sim| {
         let env = client.env();
-        sim.block_on(&client, async move { env.connect(None, at(1)).await.err().map(|error| error.kind()) })
+        sim.block_on(&client, async move {
+            env.connect(None, at(1)).await.err().map(|error| error.kind())
+        })
     };
     assert_eq!(connect(&sim), Some(std::io::ErrorKind::ConnectionRefused));
     server.kill_as(true);
@@ -138,7 +141,8 @@ fn nobody_listening_is_refused_and_a_dead_machine_times_out() {
 fn a_one_way_partition_swallows_one_way_and_tells_nobody() {
     let (sim, server, client) = world(8);
     let env = client.env();
-    let link = sim.block_on(&client, async move { env.connect(None, at(1)).await.expect("listens") });
+    let link =
+        sim.block_on(&client, async move { env.connect(None, at(1)).await.expect("listens") });
     sim.partition(&server, &client, Cut::OneWay);
     let env = client.env();
     let Link { tx, mut rx, .. } = link;
@@ -169,7 +173,8 @@ fn killing_a_node_drops_its_tasks_and_its_peers_learn_of_it() {
             drop(witness);
         });
         let env = client.env();
-        let mut link = sim.block_on(&client, async move { env.connect(None, at(1)).await.expect("listens") });
+        let mut link =
+            sim.block_on(&client, async move { env.connect(None, at(1)).await.expect("listens") });
         server.kill_as(machine);
         assert!(dropped.get());
         let env = client.env();
@@ -206,7 +211,8 @@ fn a_node_starts_again_with_nothing_left_from_before() {
 fn a_link_to_a_machine_that_came_back_is_reset_by_the_first_message() {
     let (sim, server, client) = world(11);
     let env = client.env();
-    let link = sim.block_on(&client, async move { env.connect(None, at(1)).await.expect("listens") });
+    let link =
+        sim.block_on(&client, async move { env.connect(None, at(1)).await.expect("listens") });
     server.kill_as(true);
     let _started = server.env();
     let env = client.env();
@@ -238,7 +244,9 @@ fn bulk_reaches_the_ticket_that_expects_it_and_nobody_else() {
         let link = env.connect(None, at(1)).await.expect("listens");
         env.sleep(Span::millis(1)).await;
         for (id, data) in [(4, "none"), (5, "too long"), (5, "data")] {
-            link.tx.send(Frame::new(FrameKind::BulkData, id, Bytes::from_static(data.as_bytes()))).expect("open");
+            link.tx
+                .send(Frame::new(FrameKind::BulkData, id, Bytes::from_static(data.as_bytes())))
+                .expect("open");
         }
         env.sleep(Span::millis(1)).await;
     });

@@ -1,14 +1,17 @@
-//! LNet credits: how many messages may be under way to one peer, and from one interface to all of them.
+//! LNet credits: how many messages may be under way to one peer, and from one interface to all of
+//! them.
 //!
-//! A message takes a credit of its peer, then one of its interface; where none is left it waits in the queue of that
-//! stage. Both come back in reverse order when the message is done, each to the head of its queue. So a peer that takes
-//! nothing holds `peer_credits` messages of an interface and no more (spec rpc 1.4).
+//! A message takes a credit of its peer, then one of its interface; where none is left it waits in
+//! the queue of that stage. Both come back in reverse order when the message is done, each to the
+//! head of its queue. So a peer that takes nothing holds `peer_credits` messages of an interface
+//! and no more (spec rpc 1.4).
 //!
 //! Invariants
 //! - Messages of a peer leave in the order they came.
-//! - A peer has at most `peer_credits` messages under way, an interface at most its share of `credits`.
-//! - A counter below zero is the length of its queue; a queue holds messages only while its counter is below zero. So
-//!   nothing waits while there is a credit for it.
+//! - A peer has at most `peer_credits` messages under way, an interface at most its share of
+//!   `credits`.
+//! - A counter below zero is the length of its queue; a queue holds messages only while its counter
+//!   is below zero. So nothing waits while there is a credit for it.
 //!
 //! Pure: no clock, no socket. Lustre: `lnet_post_send_locked`, `lnet_return_tx_credits_locked`.
 
@@ -93,7 +96,8 @@ impl<K: Copy + Ord, M> Credits<K, M> {
     /// Makes a peer known, of partition `cpt`; one that is known keeps what it has.
     pub fn add_peer(&mut self, peer: K, cpt: u32, credits: u32) {
         let interface = cpt as usize % self.interfaces.len();
-        let fresh = || Peer { interface, level: Level::new(credits), waiting: VecDeque::new(), bytes: 0 };
+        let fresh =
+            || Peer { interface, level: Level::new(credits), waiting: VecDeque::new(), bytes: 0 };
         self.peers.entry(peer).or_insert_with(fresh);
     }
 
@@ -108,7 +112,8 @@ impl<K: Copy + Ord, M> Credits<K, M> {
     /// # Panics
     /// When the peer is not known.
     pub fn send(&mut self, peer: K, what: impl FnOnce() -> M, bytes: usize) -> bool {
-        let state = self.peers.get_mut(&peer).expect("a peer is made known before messages go to it");
+        let state =
+            self.peers.get_mut(&peer).expect("a peer is made known before messages go to it");
         state.bytes += bytes;
         if !state.level.take() {
             state.waiting.push_back(Message { what: what(), bytes });
@@ -135,21 +140,28 @@ impl<K: Copy + Ord, M> Credits<K, M> {
         messages.iter().for_each(|bytes| self.complete(peer, *bytes, go));
     }
 
-    /// A message of `bytes` that went to `peer` is done; those that go now in its place are added to `go`.
+    /// A message of `bytes` that went to `peer` is done; those that go now in its place are added
+    /// to `go`.
     pub fn complete(&mut self, peer: K, bytes: usize, go: &mut Vec<M>) {
         let state = self.peers.get_mut(&peer).expect("a peer with messages under way is known");
         state.bytes -= bytes;
         let interface = &mut self.interfaces[state.interface];
         if interface.level.give() {
-            let (_, message) = interface.waiting.pop_front().expect("a level at or below zero has had waiters");
+            let (_, message) =
+                interface.waiting.pop_front().expect("a level at or below zero has had waiters");
             go.push(message.what);
         }
         self.give_to_peer(peer, go);
     }
 
-    /// Takes back waiting messages for `peer` that `is` says; how many, and their bytes. Others that go now, because they
-    /// stood behind, are added to `go`.
-    pub fn withdraw(&mut self, peer: K, is: impl Fn(&M) -> bool, go: &mut Vec<M>) -> (usize, usize) {
+    /// Takes back waiting messages for `peer` that `is` says; how many, and their bytes. Others
+    /// that go now, because they stood behind, are added to `go`.
+    pub fn withdraw(
+        &mut self,
+        peer: K,
+        is: impl Fn(&M) -> bool,
+        go: &mut Vec<M>,
+    ) -> (usize, usize) {
         let Some(state) = self.peers.get_mut(&peer) else { return (0, 0) };
         let (mut count, mut bytes) = (0, 0);
         state.waiting.retain(|message| {
@@ -237,7 +249,10 @@ mod tests {
 
         fn leave(&mut self, messages: impl IntoIterator<Item = Sent>) {
             for (peer, number) in messages {
-                assert_eq!(number, self.gone[peer], "messages of a peer leave in the order they came");
+                assert_eq!(
+                    number, self.gone[peer],
+                    "messages of a peer leave in the order they came"
+                );
                 self.gone[peer] += 1;
                 self.under_way.push((peer, number));
             }
@@ -252,7 +267,8 @@ mod tests {
 
         /// All of a peer's at once.
         fn complete_all(&mut self, peer: usize) {
-            let (done, left) = self.under_way.drain(..).partition::<Vec<_>, _>(|(to, _)| *to == peer);
+            let (done, left) =
+                self.under_way.drain(..).partition::<Vec<_>, _>(|(to, _)| *to == peer);
             self.under_way = left;
             let mut go = Vec::new();
             self.credits.complete_all(peer, &vec![10; done.len()], &mut go);
@@ -265,24 +281,31 @@ mod tests {
             for (peer, level, bytes) in self.credits.peers() {
                 let under_way = self.under_way.iter().filter(|(to, _)| *to == peer).count();
                 assert!(under_way <= peer_credits as usize);
-                let all = i64::try_from(self.next[peer] - self.gone[peer]).expect("few") + under_way as i64;
+                let all = i64::try_from(self.next[peer] - self.gone[peer]).expect("few")
+                    + under_way as i64;
                 assert_eq!((level.max - level.now, bytes as i64), (all, all * 10));
                 waiting += self.next[peer] - self.gone[peer];
             }
-            let short =
-                self.credits.interfaces().any(|level| level.now < 0) || self.credits.peers().any(|(_, level, _)| level.now < 0);
-            assert!(waiting == 0 || (short && !self.under_way.is_empty()), "what waits, waits for a message under way");
+            let short = self.credits.interfaces().any(|level| level.now < 0)
+                || self.credits.peers().any(|(_, level, _)| level.now < 0);
+            assert!(
+                waiting == 0 || (short && !self.under_way.is_empty()),
+                "what waits, waits for a message under way"
+            );
         }
     }
 
     fn chance(state: &mut u64, below: u64) -> u64 {
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*state >> 33) % below
     }
 
     #[test]
     fn order_is_kept_credits_are_never_exceeded_and_nothing_sticks() {
-        for (seed, (interface, peer_credits)) in [(1, 1), (2, 8), (8, 2), (3, 3), (256, 8)].into_iter().enumerate() {
+        for (seed, (interface, peer_credits)) in
+            [(1, 1), (2, 8), (8, 2), (3, 3), (256, 8)].into_iter().enumerate()
+        {
             let mut state = seed as u64;
             let mut rig = Rig::new(interface, peer_credits);
             for _ in 0..5_000 {
@@ -301,8 +324,14 @@ mod tests {
                 rig.check(interface, peer_credits);
             }
             assert_eq!(rig.next, rig.gone, "everything has left");
-            assert!(rig.credits.peers().all(|(_, level, bytes)| level.now == level.max && bytes == 0));
-            assert!(rig.credits.interfaces().all(|level| level.now == level.max && level.min <= level.max));
+            assert!(
+                rig.credits.peers().all(|(_, level, bytes)| level.now == level.max && bytes == 0)
+            );
+            assert!(
+                rig.credits
+                    .interfaces()
+                    .all(|level| level.now == level.max && level.min <= level.max)
+            );
         }
     }
 
@@ -316,7 +345,8 @@ mod tests {
             rig.send(1);
         }
         assert_eq!(rig.gone[..2], [8, 8]);
-        let levels: Vec<_> = rig.credits.peers().map(|(_, level, _)| (level.now, level.min)).collect();
+        let levels: Vec<_> =
+            rig.credits.peers().map(|(_, level, _)| (level.now, level.min)).collect();
         assert_eq!(levels[..3], [(-92, -92), (0, 0), (8, 8)]);
     }
 
@@ -337,7 +367,10 @@ mod tests {
             while let Some(at) = rig.under_way.iter().position(|(peer, _)| *peer == 0) {
                 rig.complete(at);
             }
-            assert!(rig.credits.remove_peer(0), "{interface} {peer_credits}: all its credits are back");
+            assert!(
+                rig.credits.remove_peer(0),
+                "{interface} {peer_credits}: all its credits are back"
+            );
             while !rig.under_way.is_empty() {
                 rig.complete(0);
             }
@@ -348,7 +381,8 @@ mod tests {
     #[test]
     fn an_interface_is_shared_out_over_partitions() {
         assert_eq!(
-            [(1, 8), (4, 8), (8, 8), (64, 8), (4, 64)].map(|(cpts, peer)| share_of_cpt(256, peer, cpts)),
+            [(1, 8), (4, 8), (8, 8), (64, 8), (4, 64)]
+                .map(|(cpts, peer)| share_of_cpt(256, peer, cpts)),
             [256, 64, 64, 64, 256]
         );
     }

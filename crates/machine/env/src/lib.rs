@@ -1,8 +1,10 @@
-//! The operating system as Nacre sees it: clock, tasks, randomness, the network and the CPU partitions.
+//! The operating system as Nacre sees it: clock, tasks, randomness, the network and the CPU
+//! partitions.
 //!
-//! [`Env`] is one cheap handle, cloned freely and passed down; its two bodies are `env-os` (tokio, real sockets) and
-//! `env-sim` (virtual time from a seed). Everything belongs to **one executor thread**: futures, links and timers are
-//! not `Send` and stay where they were made. Code above knows neither body.
+//! [`Env`] is one cheap handle, cloned freely and passed down; its two bodies are `env-os` (tokio,
+//! real sockets) and `env-sim` (virtual time from a seed). Everything belongs to **one executor
+//! thread**: futures, links and timers are not `Send` and stay where they were made. Code above
+//! knows neither body.
 
 #![warn(missing_docs)]
 
@@ -22,13 +24,14 @@ use types::{Instant, Nid, NidAddr, Span, Timespec};
 
 pub use bulk::{BulkTable, BulkTicket};
 pub use cpt::{
-    Arrival, CPTS_MAX, CptError, CptSettings, CptTable, Cpu, CpuPattern, DISTANCE_LOCAL, DISTANCE_REMOTE, PatternFault, Portal,
-    PortalRotor, Topology, parse_list,
+    Arrival, CPTS_MAX, CptError, CptSettings, CptTable, Cpu, CpuPattern, DISTANCE_LOCAL,
+    DISTANCE_REMOTE, PatternFault, Portal, PortalRotor, Topology, parse_list,
 };
 pub use credits::{Credits, Level, share_of_cpt};
 pub use link::{Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, Listen, Listener};
 pub use params::{
-    PARAM_VALUE_BYTES_MAX, PARAMS_MAX, Param, ParamError, ParamName, ParamRefusal, ParamTree, Pattern, PatternError, parse_within,
+    PARAM_VALUE_BYTES_MAX, PARAMS_MAX, Param, ParamError, ParamName, ParamRefusal, ParamTree,
+    Pattern, PatternError, parse_within,
 };
 
 pub use traffic::{NetCounters, Traffic};
@@ -48,14 +51,15 @@ pub trait EnvBody {
     fn spawn(&self, name: &'static str, future: LocalFuture<'static, ()>) -> Task;
     /// 64 random bits, from the seed in simulation.
     fn random(&self) -> u64;
-    /// Connects to `to`, from the address of `from` where given. The whole pair: HELLO is done when it returns.
+    /// Connects to `to`, from the address of `from` where given. The whole pair: HELLO is done when
+    /// it returns.
     fn connect(&self, from: Option<Nid>, to: NidAddr) -> LocalFuture<'static, io::Result<Link>>;
     /// Accepts links at `at`; port 0 draws one, which the listener tells.
     fn listen(&self, at: NidAddr) -> LocalFuture<'static, io::Result<Listener>>;
     /// What the links made from this body have carried.
     fn net_counters(&self) -> NetCounters;
-    /// Fills buffers for bulk data with this byte before data are read into them, from now on; `None` does not.
-    /// A body that delivers only buffers made for the data need do nothing.
+    /// Fills buffers for bulk data with this byte before data are read into them, from now on;
+    /// `None` does not. A body that delivers only buffers made for the data need do nothing.
     fn poison_bulk(&self, poison: Option<u8>);
 }
 
@@ -104,7 +108,11 @@ impl Env {
     }
 
     /// Connects to `to`.
-    pub fn connect(&self, from: Option<Nid>, to: NidAddr) -> LocalFuture<'static, io::Result<Link>> {
+    pub fn connect(
+        &self,
+        from: Option<Nid>,
+        to: NidAddr,
+    ) -> LocalFuture<'static, io::Result<Link>> {
         self.0.connect(from, to)
     }
 
@@ -114,8 +122,8 @@ impl Env {
         self.0.net_counters()
     }
 
-    /// Fills buffers for bulk data with this byte before data are read into them, until it is told `None`: bytes that
-    /// never arrived are then seen by whoever checks the data.
+    /// Fills buffers for bulk data with this byte before data are read into them, until it is told
+    /// `None`: bytes that never arrived are then seen by whoever checks the data.
     pub fn poison_bulk(&self, poison: Option<u8>) {
         self.0.poison_bulk(poison);
     }
@@ -126,7 +134,11 @@ impl Env {
     }
 
     /// `future`, or nothing if `until` comes first.
-    pub async fn timeout_at<T>(&self, until: Instant, future: impl Future<Output = T>) -> Option<T> {
+    pub async fn timeout_at<T>(
+        &self,
+        until: Instant,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
         let mut future = std::pin::pin!(future);
         let mut sleep = None; // no timer for what is there already
         std::future::poll_fn(move |cx| {

@@ -1,7 +1,8 @@
-//! Links: an established pair of nodes, as an LND gives it. Frames cross it as encoded bytes in every body.
+//! Links: an established pair of nodes, as an LND gives it. Frames cross it as encoded bytes in
+//! every body.
 //!
-//! A link is up to three connections (control, bulk each way) tied by a nonce; losing one closes the link. Control
-//! frames arrive in the order sent; bulk frames are not ordered against them.
+//! A link is up to three connections (control, bulk each way) tied by a nonce; losing one closes
+//! the link. Control frames arrive in the order sent; bulk frames are not ordered against them.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -20,13 +21,16 @@ pub struct LinkDown;
 pub trait LinkSend {
     /// Queues a frame. Never blocks; order is kept within control and within bulk.
     fn send(&self, frame: Frame) -> Result<(), LinkDown>;
-    /// Queues the frame of a request or reply; an LND that copies small frames anyway encodes it where it goes.
+    /// Queues the frame of a request or reply; an LND that copies small frames anyway encodes it
+    /// where it goes.
     fn send_message(&self, message: &dyn Message) -> Result<(), LinkDown> {
         self.send(message.to_frame())
     }
-    /// Completes when the peer's credits and the queue's bound leave room for another frame, or the link is down.
+    /// Completes when the peer's credits and the queue's bound leave room for another frame, or the
+    /// link is down.
     fn room(&self) -> LocalFuture<'static, ()>;
-    /// Announces that data of bulk `id`, at most `len_max` bytes, is welcome. Data of unknown ids is read and dropped.
+    /// Announces that data of bulk `id`, at most `len_max` bytes, is welcome. Data of unknown ids
+    /// is read and dropped.
     fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket;
     /// Closes the link: the peer and the own receiver see its end.
     fn close(&self);
@@ -36,7 +40,8 @@ pub trait LinkSend {
 
 /// Receiving half as an LND implements it.
 pub trait LinkRecv {
-    /// The next request, reply or bulk pull; `None` at the end. Bulk data goes to its ticket instead.
+    /// The next request, reply or bulk pull; `None` at the end. Bulk data goes to its ticket
+    /// instead.
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame>>;
 }
 

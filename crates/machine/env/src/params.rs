@@ -1,8 +1,9 @@
 //! The parameter tree of a node: names as Lustre spells them, values made when they are asked for.
 //!
-//! A name is a dotted path (`ost.OSS.ost_io.threads_max`). Patterns are shell globs per part: `*`, `?`, `[a-z]`, `[!x]`
-//! and `{a,b}`; `/` is accepted for `.`. A leaf has a reader and, where it can be changed, a writer. **A writer that
-//! refuses changes nothing** and says why; the error names the parameter and the value.
+//! A name is a dotted path (`ost.OSS.ost_io.threads_max`). Patterns are shell globs per part: `*`,
+//! `?`, `[a-z]`, `[!x]` and `{a,b}`; `/` is accepted for `.`. A leaf has a reader and, where it can
+//! be changed, a writer. **A writer that refuses changes nothing** and says why; the error names
+//! the parameter and the value.
 //!
 //! Pure: the tree knows no socket and no file; whoever answers `lctl` asks it.
 
@@ -138,7 +139,9 @@ impl ParamError {
             ParamError::NotFound(_) => Errno::ENOENT,
             ParamError::ReadOnly { .. } => Errno::EACCES,
             ParamError::Pattern(_) => Errno::EINVAL,
-            ParamError::Unreadable { refusal, .. } | ParamError::Refused { refusal, .. } => refusal.errno,
+            ParamError::Unreadable { refusal, .. } | ParamError::Refused { refusal, .. } => {
+                refusal.errno
+            }
         }
     }
 }
@@ -160,11 +163,16 @@ impl ParamTree {
     }
 
     /// Adds a parameter that can only be read, and not at all times.
-    pub fn register_fallible(&self, name: impl AsRef<str>, read: impl Fn() -> Result<String, ParamRefusal> + 'static) {
+    pub fn register_fallible(
+        &self,
+        name: impl AsRef<str>,
+        read: impl Fn() -> Result<String, ParamRefusal> + 'static,
+    ) {
         self.insert(name.as_ref(), Leaf { read: Rc::new(read), write: None });
     }
 
-    /// Adds a parameter that can be set. `write` changes all or nothing and says what is wrong with a value it refuses.
+    /// Adds a parameter that can be set. `write` changes all or nothing and says what is wrong with
+    /// a value it refuses.
     pub fn register_rw(
         &self,
         name: impl AsRef<str>,
@@ -181,7 +189,10 @@ impl ParamTree {
         read: impl Fn() -> Result<String, ParamRefusal> + 'static,
         write: impl Fn(&str) -> Result<(), ParamRefusal> + 'static,
     ) {
-        self.insert(name.as_ref(), Leaf { read: Rc::new(read), write: Some(Write::Now(Rc::new(write))) });
+        self.insert(
+            name.as_ref(),
+            Leaf { read: Rc::new(read), write: Some(Write::Now(Rc::new(write))) },
+        );
     }
 
     /// The same, with a writer that may have to wait.
@@ -191,7 +202,10 @@ impl ParamTree {
         read: impl Fn() -> Result<String, ParamRefusal> + 'static,
         write: impl Fn(String) -> LocalFuture<'static, Result<(), ParamRefusal>> + 'static,
     ) {
-        self.insert(name.as_ref(), Leaf { read: Rc::new(read), write: Some(Write::Waits(Rc::new(write))) });
+        self.insert(
+            name.as_ref(),
+            Leaf { read: Rc::new(read), write: Some(Write::Waits(Rc::new(write))) },
+        );
     }
 
     /// Removes `prefix` and everything below it: a target or mount is gone.
@@ -216,8 +230,10 @@ impl ParamTree {
         let tree = self.0.borrow();
         let mut found = BTreeSet::new();
         for (name, leaf) in tree.iter() {
-            let depths = (1..=name.len())
-                .filter(|depth| matcher.matches(&name[..*depth]) || (recursive && matcher.matches_above(&name[..*depth])));
+            let depths = (1..=name.len()).filter(|depth| {
+                matcher.matches(&name[..*depth])
+                    || (recursive && matcher.matches_above(&name[..*depth]))
+            });
             for depth in depths {
                 let is_dir = depth < name.len();
                 let is_writable = !is_dir && leaf.write.is_some();
@@ -227,8 +243,13 @@ impl ParamTree {
         if found.is_empty() { Err(not_found(pattern)) } else { Ok(found.into_iter().collect()) }
     }
 
-    /// Sets every leaf that matches, one after the other; one answer for each, with the value as it reads afterwards.
-    pub async fn set(&self, pattern: &str, value: &str) -> Result<Vec<Result<Param, ParamError>>, ParamError> {
+    /// Sets every leaf that matches, one after the other; one answer for each, with the value as it
+    /// reads afterwards.
+    pub async fn set(
+        &self,
+        pattern: &str,
+        value: &str,
+    ) -> Result<Vec<Result<Param, ParamError>>, ParamError> {
         let mut answers = Vec::new();
         for (name, leaf) in self.leaves(pattern, false)? {
             answers.push(set_leaf(name, &leaf, value).await);
@@ -237,7 +258,11 @@ impl ParamTree {
     }
 
     /// The same for whoever cannot wait: leaves whose writer would have to are refused.
-    pub fn set_now(&self, pattern: &str, value: &str) -> Result<Vec<Result<Param, ParamError>>, ParamError> {
+    pub fn set_now(
+        &self,
+        pattern: &str,
+        value: &str,
+    ) -> Result<Vec<Result<Param, ParamError>>, ParamError> {
         let mut answers = Vec::new();
         for (name, leaf) in self.leaves(pattern, false)? {
             let mut done = std::pin::pin!(set_leaf(name.clone(), &leaf, value));
@@ -245,7 +270,11 @@ impl ParamTree {
                 Poll::Ready(answer) => answer,
                 Poll::Pending => {
                     let refusal = ParamRefusal::new(Errno::EAGAIN, "it takes a while");
-                    Err(ParamError::Refused { name, value: value.chars().take(VALUE_CHARS_SHOWN).collect(), refusal })
+                    Err(ParamError::Refused {
+                        name,
+                        value: value.chars().take(VALUE_CHARS_SHOWN).collect(),
+                        refusal,
+                    })
                 }
             });
         }
@@ -264,9 +293,13 @@ impl ParamTree {
     fn leaves(&self, pattern: &str, below: bool) -> Result<Vec<(String, Leaf)>, ParamError> {
         let matcher = Pattern::new(pattern)?;
         let tree = self.0.borrow();
-        let fits = |name: &[String]| matcher.matches(name) || (below && matcher.matches_above(name));
-        let found: Vec<_> =
-            tree.iter().filter(|(name, _)| fits(name)).map(|(name, leaf)| (name.join("."), leaf.clone())).collect();
+        let fits =
+            |name: &[String]| matcher.matches(name) || (below && matcher.matches_above(name));
+        let found: Vec<_> = tree
+            .iter()
+            .filter(|(name, _)| fits(name))
+            .map(|(name, leaf)| (name.join("."), leaf.clone()))
+            .collect();
         if found.is_empty() { Err(not_found(pattern)) } else { Ok(found) }
     }
 }
@@ -308,7 +341,9 @@ fn parts(name: &str) -> Vec<String> {
 }
 
 fn not_found(pattern: &str) -> ParamError {
-    ParamError::NotFound(pattern.chars().take(200).map(|c| if c == '.' { '/' } else { c }).collect())
+    ParamError::NotFound(
+        pattern.chars().take(200).map(|c| if c == '.' { '/' } else { c }).collect(),
+    )
 }
 
 /// A number within `min..=max`, for writers.
@@ -341,13 +376,20 @@ mod tests {
             );
         }
         for index in 0..3 {
-            tree.register(format!("obdfilter.testfs-OST000{index}.kbytesfree"), move || (index * 100).to_string());
+            tree.register(format!("obdfilter.testfs-OST000{index}.kbytesfree"), move || {
+                (index * 100).to_string()
+            });
         }
         (tree, threads)
     }
 
     fn names(found: Result<Vec<Param>, ParamError>) -> String {
-        found.expect("found").into_iter().map(|param| format!("{}={}", param.name, param.value)).collect::<Vec<_>>().join(" ")
+        found
+            .expect("found")
+            .into_iter()
+            .map(|param| format!("{}={}", param.name, param.value))
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
@@ -358,14 +400,23 @@ mod tests {
             names(tree.get("obdfilter.*OST000[02].kbytesfree")),
             "obdfilter.testfs-OST0000.kbytesfree=0 obdfilter.testfs-OST0002.kbytesfree=200"
         );
-        assert_eq!(names(tree.get("ost/OSS/{ost_io,none}/threads_ma?")), "ost.OSS.ost_io.threads_max=128");
-        assert_eq!(names(tree.get_below("obdfilter.*1")), "obdfilter.testfs-OST0001.kbytesfree=100");
+        assert_eq!(
+            names(tree.get("ost/OSS/{ost_io,none}/threads_ma?")),
+            "ost.OSS.ost_io.threads_max=128"
+        );
+        assert_eq!(
+            names(tree.get_below("obdfilter.*1")),
+            "obdfilter.testfs-OST0001.kbytesfree=100"
+        );
     }
 
     #[test]
     fn what_is_not_there_is_told_as_a_path() {
         let (tree, _) = tree();
-        assert_eq!(tree.get("a.b").map_err(|error| error.to_string()), Err("param_path 'a/b': No such file or directory".into()));
+        assert_eq!(
+            tree.get("a.b").map_err(|error| error.to_string()),
+            Err("param_path 'a/b': No such file or directory".into())
+        );
         assert!(tree.get("ost.OSS").is_err(), "a level above leaves has no value");
     }
 
@@ -378,7 +429,10 @@ mod tests {
         let expected = "setting ost.OSS.ost_io.threads_max=1000: Invalid argument: expected a number from 2 to 512";
         assert_eq!(text, Err(expected.into()));
         assert_eq!(threads.get(), 128);
-        assert!(matches!(&tree.set_now("version", "2").expect("found")[0], Err(ParamError::ReadOnly { .. })));
+        assert!(matches!(
+            &tree.set_now("version", "2").expect("found")[0],
+            Err(ParamError::ReadOnly { .. })
+        ));
     }
 
     #[test]
@@ -403,7 +457,11 @@ mod tests {
                     ""
                 }
             };
-            found.iter().map(|name| format!("{}{}", name.name, mark(name))).collect::<Vec<_>>().join(" ")
+            found
+                .iter()
+                .map(|name| format!("{}{}", name.name, mark(name)))
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         assert_eq!(shown("*", false), "obdfilter/ ost/ version");
         assert_eq!(shown("ost.OSS.*", false), "ost.OSS.ost/ ost.OSS.ost_io/");
@@ -441,7 +499,9 @@ mod tests {
         let answers = tree.set_now("a.{stopped,waits}", "9").expect("found");
         let texts: Vec<_> = answers
             .iter()
-            .map(|answer| answer.as_ref().map_or_else(|error| error.to_string(), |param| param.value.clone()))
+            .map(|answer| {
+                answer.as_ref().map_or_else(|error| error.to_string(), |param| param.value.clone())
+            })
             .collect();
         assert_eq!(texts, ["setting a.stopped=9: Numerical result out of range: too many", "2"]);
     }

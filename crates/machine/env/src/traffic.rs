@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
-/// LNet messages and their payload bytes since the node started. Frame headers and heartbeats are not counted.
+/// LNet messages and their payload bytes since the node started. Frame headers and heartbeats are
+/// not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetCounters {
     /// Messages sent.
@@ -15,8 +16,8 @@ pub struct NetCounters {
     pub recv_bytes: u64,
 }
 
-/// The account of one node's links, and what its LNDs do to buffers before data arrive. All LNDs use it, also those that
-/// read and write on threads of their own.
+/// The account of one node's links, and what its LNDs do to buffers before data arrive. All LNDs
+/// use it, also those that read and write on threads of their own.
 #[derive(Debug)]
 pub struct Traffic {
     send_count: AtomicU64,

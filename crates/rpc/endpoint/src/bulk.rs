@@ -1,4 +1,5 @@
-//! Bulk data that goes with a request, and the account of written bytes that are not known to be durable.
+//! Bulk data that goes with a request, and the account of written bytes that are not known to be
+//! durable.
 
 use std::cell::Cell;
 use std::rc::Rc;

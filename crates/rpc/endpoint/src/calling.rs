@@ -14,7 +14,8 @@ use crate::promise::Awaited;
 use crate::remote::{Outcome, Remote};
 use crate::{Answer, CallError};
 
-/// The answer to a call, once it comes. Dropped before that: a call that changes nothing is forgotten, a change goes on.
+/// The answer to a call, once it comes. Dropped before that: a call that changes nothing is
+/// forgotten, a change goes on.
 #[must_use = "a call whose answer nobody waits for is given up"]
 pub struct Calling(Stage);
 
@@ -46,7 +47,11 @@ impl Future for Calling {
             Stage::Refused(error) => Poll::Ready(Err(error.clone())),
             Stage::Sent(sent) => {
                 let done = ready!(Pin::new(&mut *sent).poll(cx));
-                Poll::Ready(done.map(|(reply, _)| Answer { reply, data: Bytes::new(), xid: sent.xid }))
+                Poll::Ready(done.map(|(reply, _)| Answer {
+                    reply,
+                    data: Bytes::new(),
+                    xid: sent.xid,
+                }))
             }
             Stage::Long(future) => future.as_mut().poll(cx),
         }

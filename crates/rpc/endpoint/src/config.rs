@@ -21,7 +21,8 @@ pub struct EndpointConfig {
     pub rpcs_in_flight: u32,
     /// Modifying requests in flight to one target.
     pub tags: u32,
-    /// Bulk data up to this size rides inside the request, and inside the reply where the server agrees.
+    /// Bulk data up to this size rides inside the request, and inside the reply where the server
+    /// agrees.
     pub inline_bytes: u32,
     /// A connection idle for so long is pinged.
     pub ping_every: Span,
@@ -60,10 +61,12 @@ impl Default for EndpointConfig {
 
 /// Where targets are.
 pub trait Resolve {
-    /// Addresses of `target`, best first; asked before each attempt to connect, so that a change is seen.
+    /// Addresses of `target`, best first; asked before each attempt to connect, so that a change is
+    /// seen.
     fn addrs(&self, target: TargetId) -> Vec<NidAddr>;
 
-    /// Identity of its storage, zero where it is not known: whoever listens at an address that was another target's refuses.
+    /// Identity of its storage, zero where it is not known: whoever listens at an address that was
+    /// another target's refuses.
     fn uuid(&self, _target: TargetId) -> u128 {
         0
     }

@@ -1,4 +1,5 @@
-//! The endpoint: its remotes, its links (one per node, shared by the targets there) and the readers of those.
+//! The endpoint: its remotes, its links (one per node, shared by the targets there) and the readers
+//! of those.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -72,7 +73,10 @@ impl Endpoint {
             return Rc::clone(remote);
         }
         let mut lanes = self.core.lanes.borrow_mut();
-        assert!(lanes.len() < limits::REMOTES_MAX, "a file system has fewer targets than an endpoint has lanes");
+        assert!(
+            lanes.len() < limits::REMOTES_MAX,
+            "a file system has fewer targets than an endpoint has lanes"
+        );
         let lane = lanes.len() as u32;
         let remote = Remote::new(Rc::clone(&self.core), target, self.core.xids.lane(lane));
         lanes.push(Rc::downgrade(&remote));
@@ -85,10 +89,12 @@ impl Endpoint {
         self.remotes.borrow().values().cloned().collect()
     }
 
-    /// Ends every session in good order, within [`limits::SHUTDOWN_WAIT`]; calls end with `Shutdown`.
+    /// Ends every session in good order, within [`limits::SHUTDOWN_WAIT`]; calls end with
+    /// `Shutdown`.
     pub async fn shutdown(&self) {
         self.core.stopped.set(true);
-        let waits: Vec<_> = self.remotes().iter().filter_map(|remote| remote.begin_shutdown()).collect();
+        let waits: Vec<_> =
+            self.remotes().iter().filter_map(|remote| remote.begin_shutdown()).collect();
         let all = async {
             for wait in waits {
                 let _: Option<Box<Reply>> = wait.await; // a link that ends is an end, too
@@ -173,7 +179,8 @@ impl Core {
                 remote.pump_at(now);
             }
             if batch == limits::BATCH_FRAMES_MAX {
-                env::yield_now().await; // those who were answered ask again before the rest is looked at
+                // those who were answered ask again before the rest is looked at
+                env::yield_now().await;
             }
         }
         link.tx.close();
@@ -209,7 +216,8 @@ impl Core {
     /// Sends what a server asks for. An id of an earlier send names nothing: that attempt is over.
     fn answer_pull(&self, link: &SharedLink, id: u64) {
         let Some(xid) = self.pulls.borrow_mut().remove(id) else { return };
-        let remote = self.lanes.borrow().get(XidSource::lane_of(xid) as usize).and_then(Weak::upgrade);
+        let remote =
+            self.lanes.borrow().get(XidSource::lane_of(xid) as usize).and_then(Weak::upgrade);
         if let Some(parts) = remote.and_then(|remote| remote.source(xid)) {
             // a link that is down is noticed by its reader
             let _ = link.tx.send(Frame { kind: FrameKind::BulkData, id, parts: parts.into() });

@@ -3,21 +3,23 @@
 /// Requests in flight to one target: design 10.15; at 10 us a request this hides 640 us of latency.
 pub const RPCS_IN_FLIGHT_DEFAULT: u32 = 64;
 
-/// Modifying requests in flight to one target: as many as requests, so that tags are never the tighter bound.
+/// Modifying requests in flight to one target: as many as requests, so that tags are never the
+/// tighter bound.
 pub const TAGS_DEFAULT: u32 = 64;
 
 /// Written bytes of one target that may wait for its commit: 16 transfers of 4 MiB (design 10.6).
 pub const UNSTABLE_BYTES_MAX_DEFAULT: u64 = 64 << 20;
 
-/// Bytes of changes kept for replay, data not counted: some 60,000 creates, so that a commit is asked for only where the
-/// target's own interval and bound do not hold.
+/// Bytes of changes kept for replay, data not counted: some 60,000 creates, so that a commit is
+/// asked for only where the target's own interval and bound do not hold.
 pub const REPLAY_BYTES_MAX_DEFAULT: u64 = 64 << 20;
 
 const _: () = assert!(TAGS_DEFAULT <= RPCS_IN_FLIGHT_DEFAULT);
 const _: () = assert!(UNSTABLE_BYTES_MAX_DEFAULT >= wire::BULK_BYTES_MAX as u64);
 
-/// Frames that a reader handles before those who were answered ask again and what they send leaves. With 64 requests in
-/// flight a batch of 64 has either side idle while the other works; half of it keeps both busy.
+/// Frames that a reader handles before those who were answered ask again and what they send leaves.
+/// With 64 requests in flight a batch of 64 has either side idle while the other works; half of it
+/// keeps both busy.
 pub const BATCH_FRAMES_MAX: usize = 32;
 
 /// Targets of one endpoint.

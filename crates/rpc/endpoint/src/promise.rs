@@ -1,4 +1,5 @@
-//! A value that one task leaves for another on the same thread: tokio's oneshot without its atomics.
+//! A value that one task leaves for another on the same thread: tokio's oneshot without its
+//! atomics.
 
 use std::cell::RefCell;
 use std::future::Future;

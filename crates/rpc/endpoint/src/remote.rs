@@ -1,14 +1,16 @@
 //! One target as a client sees it: drives a [`ptlrpc::Import`] with links, timers and hooks.
 //!
-//! No borrow of the import lives across an await or a hook. [`Remote::pump`] does what the import asks for and is
-//! called after everything that may have changed it.
+//! No borrow of the import lives across an await or a hook. [`Remote::pump`] does what the import
+//! asks for and is called after everything that may have changed it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
 use env::BulkTicket;
-use ptlrpc::{Event, Handled, Import, ImportConfig, PeerMisbehaved, State, Submit, Transmit, XidSource};
+use ptlrpc::{
+    Event, Handled, Import, ImportConfig, PeerMisbehaved, State, Submit, Transmit, XidSource,
+};
 use types::{Errno, Instance, Instant, Span, TargetId, Transno, Xid};
 use wire::{BUFS_MAX, BULK_BYTES_MAX, Reply, ReplyFlags, Request, RequestFlags};
 
@@ -160,8 +162,9 @@ impl Remote {
         Some(format!("{} ({doing} for {secs} s)", self.target))
     }
 
-    /// Asks the target: the answer comes through restarts and recovery. A call that waits for nothing here is on its way when this
-    /// returns; any other starts when its answer is first waited for.
+    /// Asks the target: the answer comes through restarts and recovery. A call that waits for
+    /// nothing here is on its way when this returns; any other starts when its answer is first
+    /// waited for.
     pub fn call(self: &Rc<Self>, call: Call) -> Calling {
         if !call.bulk.is_none() || call.patience.is_some() {
             let remote = Rc::clone(self);
@@ -176,10 +179,13 @@ impl Remote {
     /// With patience, or with data.
     async fn call_at_length(self: &Rc<Self>, call: Call) -> Result<Answer, CallError> {
         let patience = call.patience;
-        let answer = std::pin::pin!(self.call_patiently(call)); // pinned here: a large future that nobody moves
+        // pinned here: a large future that nobody moves
+        let answer = std::pin::pin!(self.call_patiently(call));
         match patience {
             None => answer.await,
-            Some(patience) => self.core.env.timeout(patience, answer).await.unwrap_or(Err(CallError::TimedOut)),
+            Some(patience) => {
+                self.core.env.timeout(patience, answer).await.unwrap_or(Err(CallError::TimedOut))
+            }
         }
     }
 
@@ -189,7 +195,8 @@ impl Remote {
             self.room(call.bulk.len() as u64).await?;
         }
         loop {
-            // pushed data may be lost after its reply arrived: then a read is simply asked for again
+            // pushed data may be lost after its reply arrived: then a read is simply asked for
+            // again
             let sink = matches!(call.bulk, Bulk::Sink(_));
             let again = sink.then(|| call.clone());
             let mut sent = self.send(call);
@@ -199,7 +206,9 @@ impl Remote {
                 return Ok(Answer { reply, data, xid: sent.xid() });
             };
             let data = match ticket {
-                Some(ticket) => self.core.env.timeout(self.core.config.attempt, ticket).await.flatten(),
+                Some(ticket) => {
+                    self.core.env.timeout(self.core.config.attempt, ticket).await.flatten()
+                }
                 None => None,
             };
             if let Some(data) = data {
@@ -316,14 +325,20 @@ impl Remote {
         Submit { request, bulk, waiter, keep: call.keep }
     }
 
-    // ---- driving ----------------------------------------------------------------------------------------------
+    // ---- driving
+    // ----------------------------------------------------------------------------------------------
 
     /// The data that a server pulls.
     pub(crate) fn source(&self, xid: Xid) -> Option<Vec<Bytes>> {
         self.import.borrow_mut().bulk_mut(xid).map(|bulk| bulk.source.clone())
     }
 
-    pub(crate) fn handle_reply(self: &Rc<Self>, serial: u64, reply: Box<Reply>, now: Instant) -> Result<(), PeerMisbehaved> {
+    pub(crate) fn handle_reply(
+        self: &Rc<Self>,
+        serial: u64,
+        reply: Box<Reply>,
+        now: Instant,
+    ) -> Result<(), PeerMisbehaved> {
         let xid = Xid(reply.header.xid);
         {
             let mut control = self.control.borrow_mut();
@@ -400,7 +415,12 @@ impl Remote {
         let Some(link) = &*link else { return };
         let mut import = self.import.borrow_mut();
         while let Some(transmit) = import.poll_transmit(now) {
-            self.draw_bulk(link, &transmit.request.xid(), transmit.bulk, &mut transmit.request.header);
+            self.draw_bulk(
+                link,
+                &transmit.request.xid(),
+                transmit.bulk,
+                &mut transmit.request.header,
+            );
             let Transmit { request, .. } = transmit;
             if link.tx.send_message(request).is_err() {
                 return; // the reader notices and disconnects
@@ -408,7 +428,13 @@ impl Remote {
         }
     }
 
-    fn draw_bulk(&self, link: &SharedLink, xid: &Xid, bulk: &mut BulkState, header: &mut wire::RequestHeader) {
+    fn draw_bulk(
+        &self,
+        link: &SharedLink,
+        xid: &Xid,
+        bulk: &mut BulkState,
+        header: &mut wire::RequestHeader,
+    ) {
         if bulk.source_len > 0 {
             self.core.withdraw(bulk.id);
             bulk.id = self.core.offer(*xid);
@@ -459,7 +485,11 @@ impl Remote {
         }
         let now = remote.core.env.now();
         let uuid = remote.core.resolve.uuid(remote.target);
-        let connect = if remote.active.get() { remote.import.borrow_mut().poll_connect(now, uuid) } else { None };
+        let connect = if remote.active.get() {
+            remote.import.borrow_mut().poll_connect(now, uuid)
+        } else {
+            None
+        };
         if let Some(request) = connect {
             remote.connect(request).await;
         } else {
@@ -506,7 +536,10 @@ impl Remote {
         }
     }
 
-    async fn connect_once(self: &Rc<Self>, request: &Request) -> Option<(Rc<SharedLink>, Box<Reply>)> {
+    async fn connect_once(
+        self: &Rc<Self>,
+        request: &Request,
+    ) -> Option<(Rc<SharedLink>, Box<Reply>)> {
         let addrs = self.core.resolve.addrs(self.target);
         let addr = *addrs.get(self.attempts.get() % addrs.len().max(1))?;
         let link = match self.core.link(addr).await {
@@ -518,7 +551,12 @@ impl Remote {
         };
         let (waiter, wait) = promise();
         *self.control.borrow_mut() = Some((request.xid(), waiter));
-        let suspect = Suspect { link: &link, since: self.core.env.now(), env: &self.core.env, armed: Cell::new(true) };
+        let suspect = Suspect {
+            link: &link,
+            since: self.core.env.now(),
+            env: &self.core.env,
+            armed: Cell::new(true),
+        };
         link.tx.send_message(request).ok()?;
         let reply = wait.await;
         suspect.armed.set(false);

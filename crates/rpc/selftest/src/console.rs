@@ -1,7 +1,7 @@
 //! The console: one session, its nodes, and what `lst` asks.
 //!
-//! Nodes are asked all at once; each answer, or its absence, is the node's new state. A session that gets no command
-//! for its timeout ends; until then nodes that are not heard of are pinged.
+//! Nodes are asked all at once; each answer, or its absence, is the node's new state. A session
+//! that gets no command for its timeout ends; until then nodes that are not heard of are pinged.
 
 mod run;
 mod see;
@@ -90,7 +90,8 @@ impl Console {
     #[must_use]
     pub fn banner(&self) -> String {
         let Console { config, .. } = self;
-        let (secs, force) = (config.timeout.as_millis() / 1_000, if config.force { "Yes" } else { "No" });
+        let (secs, force) =
+            (config.timeout.as_millis() / 1_000, if config.force { "Yes" } else { "No" });
         format!("SESSION: {} FEATURES: 1 TIMEOUT: {secs} FORCE: {force}\n", config.name)
     }
 
@@ -113,8 +114,12 @@ impl Console {
                 let states: Vec<NodeState> = states.into_iter().map(NodeState::from).collect();
                 self.list_group(&groups, &states)
             }
-            Command::AddBatch { name } => self.book.borrow_mut().add_batch(&name).map(|()| Answer::default()),
-            Command::ListBatch { name, test, all, server } => self.list_batch(name.as_deref(), test, all, server),
+            Command::AddBatch { name } => {
+                self.book.borrow_mut().add_batch(&name).map(|()| Answer::default())
+            }
+            Command::ListBatch { name, test, all, server } => {
+                self.list_batch(name.as_deref(), test, all, server)
+            }
             Command::AddTest { batch, loops, concurrency, distribute, from, to, kind } => {
                 let spec = wire::lst::TestSpec { kind, loops, concurrency };
                 self.add_test(&batch, spec, &distribute, &from, &to).await
@@ -126,13 +131,16 @@ impl Console {
             }
             Command::Sample { of, timeout_secs } => self.sample(&of, secs(timeout_secs)).await,
             Command::ShowError { of, session } => self.show_error(&of, session).await,
-            Command::Ping { group, batch, nodes } => self.ping(group.as_deref(), batch.as_deref(), nodes.as_deref()).await,
+            Command::Ping { group, batch, nodes } => {
+                self.ping(group.as_deref(), batch.as_deref(), nodes.as_deref()).await
+            }
         };
         self.commanded.set(self.env.now());
         done.unwrap_or_else(|error| failed(error.errno, &error.text))
     }
 
-    // ---- nodes ------------------------------------------------------------------------------------------------
+    // ---- nodes
+    // ------------------------------------------------------------------------------------------------
 
     fn at(&self, nid: Nid) -> NidAddr {
         NidAddr { nid, port: self.config.port }
@@ -152,7 +160,8 @@ impl Console {
         let remote = Rc::clone(&self.peer(nid).remote);
         let answered = remote.call(call).await.map_err(|error| error.to_string());
         let told = answered.and_then(|answer| {
-            wire::config::decode(&answer.reply.buf(0)).ok_or_else(|| "an answer of another version".to_owned())
+            wire::config::decode(&answer.reply.buf(0))
+                .ok_or_else(|| "an answer of another version".to_owned())
         });
         let state = match &told {
             Ok(Told::Busy { .. }) => NodeState::Busy,
@@ -175,7 +184,8 @@ impl Console {
             let (console, done) = (Rc::clone(self), done.clone());
             self.env.spawn("lst.tell", async move {
                 let heard = console.tell(nid, ask, patience).await;
-                let _ = done.send((index, nid, heard)); // its receiver waits for all, or its asker went away
+                // its receiver waits for all, or its asker went away
+                let _ = done.send((index, nid, heard));
             });
         }
         drop(done);
@@ -187,11 +197,20 @@ impl Console {
         all.into_values().collect()
     }
 
-    async fn ask_each(self: &Rc<Self>, nids: impl IntoIterator<Item = Nid>, ask: &Ask) -> Vec<(Nid, Heard)> {
+    async fn ask_each(
+        self: &Rc<Self>,
+        nids: impl IntoIterator<Item = Nid>,
+        ask: &Ask,
+    ) -> Vec<(Nid, Heard)> {
         self.ask_within(nids, ask, limits::CONTROL_TIMEOUT).await
     }
 
-    async fn ask_within(self: &Rc<Self>, nids: impl IntoIterator<Item = Nid>, ask: &Ask, patience: Span) -> Vec<(Nid, Heard)> {
+    async fn ask_within(
+        self: &Rc<Self>,
+        nids: impl IntoIterator<Item = Nid>,
+        ask: &Ask,
+        patience: Span,
+    ) -> Vec<(Nid, Heard)> {
         let asks = nids.into_iter().map(|nid| (nid, ask.clone())).collect();
         self.tell_all(asks, patience).await
     }
@@ -224,7 +243,8 @@ impl Console {
     }
 
     async fn let_go(self: &Rc<Self>, nids: &[Nid]) {
-        self.ask_each(nids.iter().copied(), &Ask::Leave).await; // who does not hear it leaves by itself after a while
+        // who does not hear it leaves by itself after a while
+        self.ask_each(nids.iter().copied(), &Ask::Leave).await;
         for nid in nids {
             let peer = self.peers.borrow_mut().remove(nid);
             if let Some(peer) = peer {
@@ -237,18 +257,22 @@ impl Console {
         while !self.over.get() {
             self.env.sleep(limits::PING_EVERY).await;
             let now = self.env.now();
-            if self.config.timeout > Span::ZERO && now - self.commanded.get() >= self.config.timeout {
+            if self.config.timeout > Span::ZERO && now - self.commanded.get() >= self.config.timeout
+            {
                 tracing::warn!("no command came for the session's timeout: it ends");
                 self.end_session().await;
                 return;
             }
-            let quiet = |nid: &Nid| self.heard.borrow().get(nid).is_none_or(|heard| now - *heard >= limits::PING_EVERY);
+            let quiet = |nid: &Nid| {
+                self.heard.borrow().get(nid).is_none_or(|heard| now - *heard >= limits::PING_EVERY)
+            };
             let nids: Vec<Nid> = self.book.borrow().nodes().keys().copied().filter(quiet).collect();
             self.ask_each(nids, &Ask::Ping).await;
         }
     }
 
-    // ---- session and groups -----------------------------------------------------------------------------------
+    // ---- session and groups
+    // -----------------------------------------------------------------------------------
 
     fn show_session(&self) -> Answer {
         let ConsoleConfig { name, key, .. } = &self.config;
@@ -310,7 +334,10 @@ impl Console {
         if groups.is_empty() {
             return Ok(said(book.list_groups()));
         }
-        let texts = groups.iter().map(|group| book.list_group(group, states)).collect::<Result<String, _>>()?;
+        let texts = groups
+            .iter()
+            .map(|group| book.list_group(group, states))
+            .collect::<Result<String, _>>()?;
         Ok(said(if states.is_empty() { format!("{}{texts}", lst::COUNTS_TITLE) } else { texts }))
     }
 
@@ -333,10 +360,14 @@ impl Console {
 
 fn parse(list: &str) -> Result<Vec<Nid>, BookError> {
     let invalid = |text: String| error(Errno::EINVAL, text);
-    let list: NidList = list.parse().map_err(|error: types::NidListError| invalid(format!("Invalid nid: {error}")))?;
+    let list: NidList = list
+        .parse()
+        .map_err(|error: types::NidListError| invalid(format!("Invalid nid: {error}")))?;
     let nids = list.nids().map_err(|error| invalid(error.to_string()))?;
     match nids.iter().find(|nid| nid.net().lnd != Net::TCP.lnd && nid.net().lnd != Net::LO.lnd) {
-        Some(nid) => Err(invalid(format!("Invalid nid: there is no driver for the network of {nid}"))),
+        Some(nid) => {
+            Err(invalid(format!("Invalid nid: there is no driver for the network of {nid}")))
+        }
         None => Ok(nids),
     }
 }

@@ -24,7 +24,9 @@ impl Source {
     pub(crate) fn make(&self, check: Check, len: usize, origin: Origin) -> Bytes {
         let data = match check {
             Check::Crc => Bytes::from(pattern::fill(check, len, origin)),
-            _ => MAGIC.get_or_init(|| Bytes::from(pattern::magic(BRW_BYTES_MAX as usize))).slice(..len),
+            _ => MAGIC
+                .get_or_init(|| Bytes::from(pattern::magic(BRW_BYTES_MAX as usize)))
+                .slice(..len),
         };
         let sent = self.sent.get() + 1;
         self.sent.set(sent);
@@ -55,7 +57,9 @@ mod tests {
         let good = |check| pattern::is_intact(check, &source.make(check, 8_192, origin), 0, origin);
         assert!((0..10).all(|_| good(Check::Full)));
         source.corrupt_every.set(3);
-        let spoilt = (0..9).filter(|turn| !good(if turn % 2 == 0 { Check::Simple } else { Check::Crc })).count();
+        let spoilt = (0..9)
+            .filter(|turn| !good(if turn % 2 == 0 { Check::Simple } else { Check::Crc }))
+            .count();
         assert_eq!(spoilt, 3);
         source.corrupt_every.set(0);
         assert!(good(Check::Full), "the shared content was not touched");

@@ -3,9 +3,10 @@
 //! ```text
 //!  lst -- Command --> Console -- LstControl --> SelfTest (source) == LstPing, LstBrw ==> SelfTest (destination)
 //! ```
-//! Every node serves a [`SelfTest`] under [`types::TargetId::LST`]: it joins one session at a time, runs loops as a
-//! source and answers as a destination. A [`Console`] owns one session and talks to its nodes. What is decided is in
-//! `lst`; here it is carried out. Portals of Lustre: tests 50, framework 51, bulk and replies 52; here opcodes.
+//! Every node serves a [`SelfTest`] under [`types::TargetId::LST`]: it joins one session at a time,
+//! runs loops as a source and answers as a destination. A [`Console`] owns one session and talks to
+//! its nodes. What is decided is in `lst`; here it is carried out. Portals of Lustre: tests 50,
+//! framework 51, bulk and replies 52; here opcodes.
 
 #![warn(missing_docs)]
 

@@ -83,7 +83,11 @@ impl Job {
         self.node.sequence.set(sequence);
         let origin = Origin { sender: session, sequence };
         let (opcode, body, bulk) = match self.spec.kind {
-            Kind::Ping => (Opcode::LstPing, encode_body(&LstPing { session, sequence, reserved: 0 }), Bulk::None),
+            Kind::Ping => (
+                Opcode::LstPing,
+                encode_body(&LstPing { session, sequence, reserved: 0 }),
+                Bulk::None,
+            ),
             Kind::Brw { write, check, size, offset } => {
                 let body = LstBrwReq {
                     length: size,
@@ -96,11 +100,16 @@ impl Job {
                     ..LstBrwReq::default()
                 };
                 let data = || self.node.source.make(check, size as usize, origin);
-                let bulk = if write { Bulk::Source(vec![data()]) } else { Bulk::Sink(size as usize) };
+                let bulk =
+                    if write { Bulk::Source(vec![data()]) } else { Bulk::Sink(size as usize) };
                 (Opcode::LstBrw, encode_body(&body), bulk)
             }
         };
-        let call = Call { bulk, patience: Some(limits::RPC_TIMEOUT), ..Call::new(opcode, vec![body.clone()]) };
+        let call = Call {
+            bulk,
+            patience: Some(limits::RPC_TIMEOUT),
+            ..Call::new(opcode, vec![body.clone()])
+        };
         (call, Sent { ping: body, origin })
     }
 
@@ -110,7 +119,8 @@ impl Job {
             Kind::Brw { write: true, .. } => true, // its receiver has looked
             Kind::Brw { check: Check::Discard, .. } => true,
             Kind::Brw { check, size, offset, .. } => {
-                answer.data.len() == size as usize && pattern::is_intact(check, &answer.data, offset as usize, sent.origin)
+                answer.data.len() == size as usize
+                    && pattern::is_intact(check, &answer.data, offset as usize, sent.origin)
             }
         }
     }

@@ -51,7 +51,8 @@ impl SelfTest {
     pub fn new(env: &Env, config: SelfTestConfig) -> Rc<SelfTest> {
         let exports = ExportsConfig {
             target: TargetId::LST,
-            instance: Instance(u64::try_from(env.wall().sec).unwrap_or(0).max(1)), // rises from start to start
+            // rises from start to start
+            instance: Instance(u64::try_from(env.wall().sec).unwrap_or(0).max(1)),
             known: Vec::new(),
             replies: Vec::new(),
             last_committed: Transno::NONE,
@@ -78,7 +79,8 @@ impl SelfTest {
         self.member.borrow().session().map_or(0, |(id, _)| id.stamp)
     }
 
-    // ---- control ----------------------------------------------------------------------------------------------
+    // ---- control
+    // ----------------------------------------------------------------------------------------------
 
     fn control(self: &Rc<Self>, request: &Request) -> Result<Reply, Errno> {
         let control: Control = wire::config::decode(&request.buf(0)).ok_or(Errno::EPROTO)?;
@@ -119,7 +121,13 @@ impl SelfTest {
         for at in with {
             let peer = self.peer(NidAddr { nid: Nid(at.nid), port: at.port });
             for _ in 0..spec.concurrency {
-                let job = load::Job { node: Rc::clone(self), run, spec, peer: Rc::clone(&peer), stop: Rc::clone(&stop) };
+                let job = load::Job {
+                    node: Rc::clone(self),
+                    run,
+                    spec,
+                    peer: Rc::clone(&peer),
+                    stop: Rc::clone(&stop),
+                };
                 tasks.push(self.env.spawn("lst.load", job.run()));
             }
         }
@@ -175,7 +183,8 @@ impl SelfTest {
         });
     }
 
-    // ---- tests ------------------------------------------------------------------------------------------------
+    // ---- tests
+    // ------------------------------------------------------------------------------------------------
 
     fn admits(&self, stamp: u64) -> Result<(), Errno> {
         if self.member.borrow().admits(stamp) || (self.config.is_open && stamp == 0) {
@@ -206,7 +215,9 @@ impl SelfTest {
             return Ok(reply);
         }
         let data = incoming.pull().await?;
-        if data.len() != length || !pattern::is_intact(check, &data, request.offset as usize, origin) {
+        if data.len() != length
+            || !pattern::is_intact(check, &data, request.offset as usize, origin)
+        {
             tracing::warn!(peer = %incoming.peer(), length, "data of the self-test arrived damaged");
             return Err(Errno::EBADMSG);
         }
@@ -223,19 +234,28 @@ impl SelfTest {
     }
 }
 
-/// `lst.session`, and `lst.corrupt_every` for tests of the data check: of each node of this process.
+/// `lst.session`, and `lst.corrupt_every` for tests of the data check: of each node of this
+/// process.
 pub fn register(params: &ParamTree, nodes: &[Rc<SelfTest>]) {
     let all: Rc<[Weak<SelfTest>]> = nodes.iter().map(Rc::downgrade).collect();
     let of = Rc::clone(&all);
     params.register("lst.session", move || {
-        let name = |node: Rc<SelfTest>| node.member.borrow().session().map(|(_, name)| name.to_owned());
-        let names: BTreeSet<String> = of.iter().filter_map(Weak::upgrade).filter_map(name).collect();
+        let name =
+            |node: Rc<SelfTest>| node.member.borrow().session().map(|(_, name)| name.to_owned());
+        let names: BTreeSet<String> =
+            of.iter().filter_map(Weak::upgrade).filter_map(name).collect();
         names.into_iter().collect::<Vec<_>>().join("\n")
     });
     let (of, to) = (Rc::clone(&all), all);
-    let read = move || of.iter().find_map(Weak::upgrade).map_or(0, |node| node.source.corrupt_every.get()).to_string();
+    let read = move || {
+        of.iter()
+            .find_map(Weak::upgrade)
+            .map_or(0, |node| node.source.corrupt_every.get())
+            .to_string()
+    };
     params.register_rw("lst.corrupt_every", read, move |value| {
-        let every = value.trim().parse().map_err(|_| "expected a count of transfers, or 0".to_owned())?;
+        let every =
+            value.trim().parse().map_err(|_| "expected a count of transfers, or 0".to_owned())?;
         to.iter().filter_map(Weak::upgrade).for_each(|node| node.source.corrupt_every.set(every));
         Ok(())
     });
@@ -255,23 +275,34 @@ impl Target for SelfTest {
     }
 
     fn class(&self, request: &Request) -> Class {
-        let service = if request.opcode() == Opcode::LstControl { &spec::LST_CONTROL } else { &spec::LST };
+        let service =
+            if request.opcode() == Opcode::LstControl { &spec::LST_CONTROL } else { &spec::LST };
         Class { service, high_priority: false }
     }
 
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {
         if incoming.request.opcode() == Opcode::LstPing {
-            let pong = self.ping(&incoming.request).unwrap_or_else(|errno| Reply::error(&incoming.request.header, errno));
-            return Box::pin(std::future::ready(pong)); // nothing to wait for: a smaller future than that of a transfer
+            let pong = self
+                .ping(&incoming.request)
+                .unwrap_or_else(|errno| Reply::error(&incoming.request.header, errno));
+            // nothing to wait for: a smaller future than that of a transfer
+            return Box::pin(std::future::ready(pong));
         }
         Box::pin(self.execute(incoming))
     }
 
-    fn remember_client(self: Rc<Self>, _record: ClientRecord) -> LocalFuture<'static, Result<(), Errno>> {
+    fn remember_client(
+        self: Rc<Self>,
+        _record: ClientRecord,
+    ) -> LocalFuture<'static, Result<(), Errno>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn session_ended(self: Rc<Self>, _session: Rc<Session>, _evicted: bool) -> LocalFuture<'static, ()> {
+    fn session_ended(
+        self: Rc<Self>,
+        _session: Rc<Session>,
+        _evicted: bool,
+    ) -> LocalFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
 

@@ -49,7 +49,8 @@ impl World {
         let sim = Sim::new(seed, config);
         let nid = |last: u8| Nid::tcp(std::net::Ipv4Addr::new(10, 0, 0, last));
         let console = sim.node("console", nid(200));
-        let nodes: Vec<_> = (1..=count).map(|last| sim.node(&format!("n{last}"), nid(last))).collect();
+        let nodes: Vec<_> =
+            (1..=count).map(|last| sim.node(&format!("n{last}"), nid(last))).collect();
         let params: Vec<_> = nodes.iter().map(|_| ParamTree::new()).collect();
         nodes.iter().zip(&params).for_each(|(node, params)| serve(&sim, node, params));
         World { sim, console, nodes, params }
@@ -62,7 +63,14 @@ impl World {
 }
 
 fn config(name: &str, force: bool) -> ConsoleConfig {
-    ConsoleConfig { name: name.into(), key: 7, timeout: Span::secs(300), force, port: PORT_DEFAULT, nid: None }
+    ConsoleConfig {
+        name: name.into(),
+        key: 7,
+        timeout: Span::secs(300),
+        force,
+        port: PORT_DEFAULT,
+        nid: None,
+    }
 }
 
 async fn good(console: &Rc<Console>, command: Command) -> Answer {
@@ -111,8 +119,9 @@ async fn intervals(env: &Env, console: &Rc<Console>, of: &str) -> Vec<Interval> 
     env.sleep(Span::secs(1)).await;
     let now = good(console, ask).await;
     let pairs = before.samples[0].nodes.iter().zip(&now.samples[0].nodes);
-    let interval =
-        |((_, before), (_, now)): (&(u64, _), &(u64, _))| Interval::between(Option::as_ref(before)?, Option::as_ref(now)?);
+    let interval = |((_, before), (_, now)): (&(u64, _), &(u64, _))| {
+        Interval::between(Option::as_ref(before)?, Option::as_ref(now)?)
+    };
     pairs.map(|pair| interval(pair).expect("both answered")).collect()
 }
 
@@ -122,11 +131,17 @@ fn a_batch_of_every_test_runs_is_measured_and_stops() {
     world.run(async |env| {
         let console = Console::start(&env, config("rw", false));
         groups(&console).await;
-        for kind in [Kind::Ping, brw(false, Check::Simple, MIB), brw(true, Check::Full, 4_096), brw(true, Check::Crc, 8_192)] {
+        for kind in [
+            Kind::Ping,
+            brw(false, Check::Simple, MIB),
+            brw(true, Check::Full, 4_096),
+            brw(true, Check::Crc, 8_192),
+        ] {
             assert_eq!(good(&console, test(kind, None)).await.out, "Test was added successfully\n");
         }
         assert_eq!(good(&console, run()).await.out, "batch is running now\n");
-        let query = Command::Query { batch: batch(), test: 0, server: false, all: false, timeout_secs: 5 };
+        let query =
+            Command::Query { batch: batch(), test: 0, server: false, all: false, timeout_secs: 5 };
         assert_eq!(good(&console, query.clone()).await.out, "batch [0] is running\n");
         let nodes = intervals(&env, &console, "clients").await;
         let text = render_rpc("clients", &nodes);
@@ -139,8 +154,15 @@ fn a_batch_of_every_test_runs_is_measured_and_stops() {
         let stopped = good(&console, Command::Stop { batch: batch(), force: false }).await.out;
         assert!(stopped.ends_with("Batch is stopped\n"), "{stopped}");
         assert_eq!(good(&console, query).await.out, "batch [0] is stopped\n");
-        let errors = good(&console, Command::ShowError { of: vec!["clients".into(), "servers".into()], session: false }).await;
-        assert_eq!(errors.out, "clients:\nTotal 0 error nodes in clients\nservers:\nTotal 0 error nodes in servers\n");
+        let errors = good(
+            &console,
+            Command::ShowError { of: vec!["clients".into(), "servers".into()], session: false },
+        )
+        .await;
+        assert_eq!(
+            errors.out,
+            "clients:\nTotal 0 error nodes in clients\nservers:\nTotal 0 error nodes in servers\n"
+        );
         let end = good(&console, Command::EndSession).await;
         assert_eq!((end.out.as_str(), end.ends), ("session is ended\n", true));
     });
@@ -160,7 +182,11 @@ fn a_small_transfer_has_its_bulk_phase() {
         let now = good(&console, ask).await;
         let stat = |answer: &Answer| answer.samples[0].nodes[0].1.clone().expect("answered");
         let (before, now) = (stat(&before), stat(&now));
-        assert_eq!((now.done[1].count, now.done[1].bytes, now.running), (400, 400 * 4_096, 0), "the loops have ended");
+        assert_eq!(
+            (now.done[1].count, now.done[1].bytes, now.running),
+            (400, 400 * 4_096, 0),
+            "the loops have ended"
+        );
         let received = now.net.recv_count - before.net.recv_count;
         assert!(received >= 800, "{received} messages: data and reply of each transfer");
     });
@@ -168,7 +194,9 @@ fn a_small_transfer_has_its_bulk_phase() {
 
 #[test]
 fn a_planted_corruption_is_found_in_both_directions() {
-    for (check, write) in [(Check::Simple, false), (Check::Full, true), (Check::Crc, false), (Check::Crc, true)] {
+    for (check, write) in
+        [(Check::Simple, false), (Check::Full, true), (Check::Crc, false), (Check::Crc, true)]
+    {
         let world = World::new(3, 4);
         let spoils = if write { 2 } else { 0 }; // the first client or the first server
         world.params[spoils].set_now("lst.corrupt_every", "10").expect("a parameter");
@@ -190,7 +218,10 @@ fn a_planted_corruption_is_found_in_both_directions() {
 fn a_node_of_another_session_is_busy_until_it_is_forced() {
     let world = World::new(4, 4);
     world.run(async |env| {
-        let (first, second) = (Console::start(&env, config("first", false)), Console::start(&env, config("second", false)));
+        let (first, second) = (
+            Console::start(&env, config("first", false)),
+            Console::start(&env, config("second", false)),
+        );
         groups(&first).await;
         let answer = second.execute(group("mine", "10.0.0.1@tcp")).await;
         assert!(answer.err.contains("it is in session first"), "{answer:?}");
@@ -198,23 +229,49 @@ fn a_node_of_another_session_is_busy_until_it_is_forced() {
         assert!(good(&second, list).await.out.contains("12345-10.0.0.1@tcp: Busy"));
         let third = Console::start(&env, config("third", true));
         good(&third, group("taken", "10.0.0.1@tcp")).await;
-        let ping = good(&first, Command::Ping { group: Some("servers".into()), batch: None, nodes: None }).await;
+        let ping =
+            good(&first, Command::Ping { group: Some("servers".into()), batch: None, nodes: None })
+                .await;
         assert!(
-            ping.out.contains("10.0.0.1@tcp: Busy [session: third") && ping.out.contains("10.0.0.2@tcp: Active [session: first"),
+            ping.out.contains("10.0.0.1@tcp: Busy [session: third")
+                && ping.out.contains("10.0.0.2@tcp: Active [session: first"),
             "{ping:?}"
         );
-        good(&first, Command::UpdateGroup { name: "servers".into(), clean: vec![State::Busy], refresh: false, remove: None })
-            .await;
-        let counts = good(&first, Command::ListGroup { groups: vec!["servers".into()], states: vec![] }).await;
+        good(
+            &first,
+            Command::UpdateGroup {
+                name: "servers".into(),
+                clean: vec![State::Busy],
+                refresh: false,
+                remove: None,
+            },
+        )
+        .await;
+        let counts =
+            good(&first, Command::ListGroup { groups: vec!["servers".into()], states: vec![] })
+                .await;
         assert!(counts.out.ends_with("\t1\t0\t0\t0\t1\tservers\n"), "{counts:?}");
         good(&third, Command::EndSession).await;
-        good(&second, Command::UpdateGroup { name: "mine".into(), clean: vec![], refresh: true, remove: None }).await;
+        good(
+            &second,
+            Command::UpdateGroup {
+                name: "mine".into(),
+                clean: vec![],
+                refresh: true,
+                remove: None,
+            },
+        )
+        .await;
     });
 }
 
 #[test]
 fn a_node_whose_console_died_drops_the_session_and_its_load() {
-    let slow = SimConfig { delay_min: Span::millis(40), delay_max: Span::millis(60), ..SimConfig::default() };
+    let slow = SimConfig {
+        delay_min: Span::millis(40),
+        delay_max: Span::millis(60),
+        ..SimConfig::default()
+    };
     let world = World::with(5, 4, slow);
     world.run(async |env| {
         let console = Console::start(&env, config("dying", false));
@@ -222,11 +279,16 @@ fn a_node_whose_console_died_drops_the_session_and_its_load() {
         good(&console, test(Kind::Ping, None)).await;
         good(&console, run()).await;
         env.sleep(Span::secs(250)).await; // its pings keep the session for as long as it lives
-        let query = good(&console, Command::Query { batch: batch(), test: 0, server: false, all: true, timeout_secs: 5 }).await;
+        let query = good(
+            &console,
+            Command::Query { batch: batch(), test: 0, server: false, all: true, timeout_secs: 5 },
+        )
+        .await;
         assert_eq!(query.out.matches("Running").count(), 2, "{query:?}");
     });
     world.console.kill();
-    let name = |world: &World| world.params[2].get("lst.session").expect("a parameter")[0].value.clone();
+    let name =
+        |world: &World| world.params[2].get("lst.session").expect("a parameter")[0].value.clone();
     world.run(async |env| env.sleep(Span::secs(90)).await);
     assert_eq!(name(&world), "dying");
     world.run(async |env| env.sleep(Span::secs(15)).await);
@@ -260,13 +322,30 @@ fn a_node_that_goes_down_is_told_and_comes_back_by_refresh() {
     let of = Rc::clone(&console);
     world.run(async move |env| {
         env.sleep(Span::secs(30)).await;
-        let list = good(&of, Command::ListGroup { groups: vec!["servers".into()], states: vec![State::Down] }).await;
+        let list = good(
+            &of,
+            Command::ListGroup { groups: vec!["servers".into()], states: vec![State::Down] },
+        )
+        .await;
         assert!(list.out.contains("10.0.0.1@tcp: Down"), "{list:?}");
     });
     serve(&world.sim, &victim, &params);
     world.run(async move |_env| {
-        good(&console, Command::UpdateGroup { name: "servers".into(), clean: vec![], refresh: true, remove: None }).await;
-        let list = good(&console, Command::ListGroup { groups: vec!["servers".into()], states: vec![State::Active] }).await;
+        good(
+            &console,
+            Command::UpdateGroup {
+                name: "servers".into(),
+                clean: vec![],
+                refresh: true,
+                remove: None,
+            },
+        )
+        .await;
+        let list = good(
+            &console,
+            Command::ListGroup { groups: vec!["servers".into()], states: vec![State::Active] },
+        )
+        .await;
         assert!(list.out.ends_with("Total 2 nodes [ servers ]\n"), "{list:?}");
     });
 }
@@ -288,11 +367,23 @@ fn what_is_wrong_is_refused_with_a_reason() {
         refused(run(), "no tests").await;
         refused(Command::DelGroup { name: "none".into() }, "Can't find none").await;
         refused(test(brw(true, Check::Full, MIB + 1), None), "Invalid argument").await;
-        refused(Command::Sample { of: vec!["10.0.0.9@tcp".into()], timeout_secs: 1 }, "Can't find 10.0.0.9@tcp").await;
-        refused(Command::ShowError { of: vec!["nobody".into()], session: false }, "Can't find nobody").await;
+        refused(
+            Command::Sample { of: vec!["10.0.0.9@tcp".into()], timeout_secs: 1 },
+            "Can't find 10.0.0.9@tcp",
+        )
+        .await;
+        refused(
+            Command::ShowError { of: vec!["nobody".into()], session: false },
+            "Can't find nobody",
+        )
+        .await;
         let unreachable = console.execute(group("far", "10.9.9.9@tcp")).await;
         assert!(unreachable.err.contains("RPC failed on 12345-10.9.9.9@tcp"), "{unreachable:?}");
-        let list = good(&console, Command::ListGroup { groups: vec!["far".into()], states: vec![State::Unknown] }).await;
+        let list = good(
+            &console,
+            Command::ListGroup { groups: vec!["far".into()], states: vec![State::Unknown] },
+        )
+        .await;
         assert!(list.out.contains("10.9.9.9@tcp: Unknown"));
     });
 }

@@ -22,7 +22,10 @@ impl Node {
         let recovering = entry.exports.is_recovering();
         match request.opcode() {
             Opcode::Disconnect => {
-                self.env.spawn("service.disconnect", Rc::clone(self).disconnect(entry, Rc::clone(peer), session, *request));
+                self.env.spawn(
+                    "service.disconnect",
+                    Rc::clone(self).disconnect(entry, Rc::clone(peer), session, *request),
+                );
                 return Ok(());
             }
             Opcode::Ping => {
@@ -59,7 +62,9 @@ impl Node {
             Admission::Executing => renew(peer, &session, request),
             Admission::Answered(mut reply) => {
                 let old = reply.header.transno >> 32 < entry.exports.instance().0;
-                let opens = request.has(RequestFlags::OPEN) && reply.errno().is_none() && reply.header.transno != 0;
+                let opens = request.has(RequestFlags::OPEN)
+                    && reply.errno().is_none()
+                    && reply.header.transno != 0;
                 if old && opens && session.export.borrow_mut().reopen(request.xid()) {
                     return self.reopen(entry, peer, session, request, reply);
                 }
@@ -72,8 +77,8 @@ impl Node {
         Ok(())
     }
 
-    /// An open whose answer, given by an earlier instance, never arrived: no replay has brought its handle back. It is
-    /// executed as a replay would be, and answered as it was first.
+    /// An open whose answer, given by an earlier instance, never arrived: no replay has brought its
+    /// handle back. It is executed as a replay would be, and answered as it was first.
     fn reopen(
         self: &Rc<Self>,
         entry: Rc<Entry>,
@@ -93,8 +98,21 @@ impl Node {
         Ok(())
     }
 
-    fn begin(&self, entry: Rc<Entry>, peer: &Rc<Peer>, session: Rc<Session>, request: Box<Request>) -> Result<Work, Nonsense> {
-        let transport = Transport::new(&self.env, self.clock.get(), peer, &request, &self.terms, self.config.inline_bytes);
+    fn begin(
+        &self,
+        entry: Rc<Entry>,
+        peer: &Rc<Peer>,
+        session: Rc<Session>,
+        request: Box<Request>,
+    ) -> Result<Work, Nonsense> {
+        let transport = Transport::new(
+            &self.env,
+            self.clock.get(),
+            peer,
+            &request,
+            &self.terms,
+            self.config.inline_bytes,
+        );
         {
             let mut export = session.export.borrow_mut();
             if export.executing() >= limits::EXECUTING_MAX {
@@ -120,7 +138,11 @@ impl Node {
         }
         if session.export.borrow_mut().executing_mut(request.xid()).is_some() {
             let transno = Transno(request.header.transno);
-            entry.exports.recovery.borrow_mut().handle_offered_again(session.client, request.header.replay_index, transno);
+            entry.exports.recovery.borrow_mut().handle_offered_again(
+                session.client,
+                request.header.replay_index,
+                transno,
+            );
             renew(peer, &session, request);
             self.pump_recovery(&entry.exports);
             return Ok(());

@@ -19,7 +19,12 @@ fn client_name(request: &Request) -> String {
 }
 
 impl Node {
-    pub(crate) async fn connect(self: Rc<Self>, entry: Rc<Entry>, peer: Rc<Peer>, request: Request) {
+    pub(crate) async fn connect(
+        self: Rc<Self>,
+        entry: Rc<Entry>,
+        peer: Rc<Peer>,
+        request: Request,
+    ) {
         let exports = &entry.exports;
         let req: ConnectReq = request.body();
         let client = ClientId((u128::from(req.client_high) << 64) | u128::from(req.client_low));
@@ -80,10 +85,23 @@ impl Node {
         let session = Session::new(&record, &exports.shared, self.env.now());
         session.attach(peer, request.header.xid, self.env.now());
         exports.insert(&session);
-        self.welcome(entry, peer, request, &session, if evicted { connect::EVICTED } else { connect::NEW });
+        self.welcome(
+            entry,
+            peer,
+            request,
+            &session,
+            if evicted { connect::EVICTED } else { connect::NEW },
+        );
     }
 
-    fn welcome(&self, entry: &Entry, peer: &Peer, request: &Request, session: &Session, outcome: u32) {
+    fn welcome(
+        &self,
+        entry: &Entry,
+        peer: &Peer,
+        request: &Request,
+        session: &Session,
+        outcome: u32,
+    ) {
         let exports = &entry.exports;
         let req: ConnectReq = request.body();
         let body = ConnectRep {
@@ -102,13 +120,24 @@ impl Node {
         self.answer(peer, session, Reply::ok(&request.header, vec![encode_body(&body)]));
     }
 
-    pub(crate) async fn disconnect(self: Rc<Self>, entry: Rc<Entry>, peer: Rc<Peer>, session: Rc<Session>, request: Request) {
+    pub(crate) async fn disconnect(
+        self: Rc<Self>,
+        entry: Rc<Entry>,
+        peer: Rc<Peer>,
+        session: Rc<Session>,
+        request: Request,
+    ) {
         self.end_session(&entry, &session, false).await;
         self.answer(&peer, &session, Reply::ok(&request.header, Vec::new()));
     }
 
     /// Ends a session; recovery no longer waits for it.
-    pub(crate) async fn end_session(self: &Rc<Self>, entry: &Rc<Entry>, session: &Rc<Session>, evicted: bool) {
+    pub(crate) async fn end_session(
+        self: &Rc<Self>,
+        entry: &Rc<Entry>,
+        session: &Rc<Session>,
+        evicted: bool,
+    ) {
         if session.ended.get() {
             return;
         }

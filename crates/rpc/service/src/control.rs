@@ -1,7 +1,8 @@
-//! What an administrator does to the scheduler of a running node, and what a lock does to a request that waits.
+//! What an administrator does to the scheduler of a running node, and what a lock does to a request
+//! that waits.
 //!
-//! A command holds over all partitions or changes nothing. Only a start that waits for its own policy to drain takes
-//! time; it goes on whether its asker waits or not.
+//! A command holds over all partitions or changes nothing. Only a start that waits for its own
+//! policy to drain takes time; it goes on whether its asker waits or not.
 
 use std::rc::Rc;
 
@@ -26,9 +27,13 @@ impl Node {
     /// Carries out a value of `nrs_policies`.
     ///
     /// # Errors
-    /// Those of [`nrs::Partitions::select`], and EBUSY if the policy, which runs with another argument, has not drained
-    /// after [`nrs::DRAIN_WAIT`].
-    pub async fn nrs_select(self: &Rc<Self>, spec: &'static ServiceSpec, value: &str) -> Result<(), Refusal> {
+    /// Those of [`nrs::Partitions::select`], and EBUSY if the policy, which runs with another
+    /// argument, has not drained after [`nrs::DRAIN_WAIT`].
+    pub async fn nrs_select(
+        self: &Rc<Self>,
+        spec: &'static ServiceSpec,
+        value: &str,
+    ) -> Result<(), Refusal> {
         let service = self.service(spec);
         let moment = self.moment();
         let selected = service.with_heads(|heads| heads.select(value, moment));
@@ -43,17 +48,22 @@ impl Node {
         told.await.unwrap_or_else(|_| Err(Refusal::new(Errno::ESHUTDOWN, "the node stops")))
     }
 
-    async fn see_drained(self: &Rc<Self>, service: &Rc<Service>, mut restart: nrs::Restart) -> Result<(), Refusal> {
+    async fn see_drained(
+        self: &Rc<Self>,
+        service: &Rc<Service>,
+        mut restart: nrs::Restart,
+    ) -> Result<(), Refusal> {
         let until = self.env.now() + nrs::DRAIN_WAIT;
         loop {
             self.env.sleep(limits::DRAIN_LOOK).await;
             let moment = self.moment();
-            let selected =
-                service.with_heads(
-                    |heads| {
-                        if moment.now >= until { Err(heads.give_up(restart)) } else { heads.resume(restart, moment) }
-                    },
-                );
+            let selected = service.with_heads(|heads| {
+                if moment.now >= until {
+                    Err(heads.give_up(restart))
+                } else {
+                    heads.resume(restart, moment)
+                }
+            });
             service.note_places();
             self.run_all(service);
             match selected? {
@@ -86,8 +96,14 @@ impl Node {
     /// Sets a policy's tunable.
     ///
     /// # Errors
-    /// As [`Node::nrs_get`], and EINVAL for a value that is wrong or out of range. Nothing has changed then.
-    pub fn nrs_set(self: &Rc<Self>, spec: &'static ServiceSpec, parameter: &str, value: &str) -> Result<(), Refusal> {
+    /// As [`Node::nrs_get`], and EINVAL for a value that is wrong or out of range. Nothing has
+    /// changed then.
+    pub fn nrs_set(
+        self: &Rc<Self>,
+        spec: &'static ServiceSpec,
+        parameter: &str,
+        value: &str,
+    ) -> Result<(), Refusal> {
         let service = self.service(spec);
         let moment = self.moment();
         let done = service.with_heads(|heads| heads.set(parameter, value, moment));
@@ -106,12 +122,17 @@ impl Node {
         self.service(spec).scope.get()
     }
 
-    /// Changes [`Node::head_scope`]: what waits moves to the new heads in the order in which the old ones would have given
-    /// it, partition by partition; their policy starts there with its argument and its defaults.
+    /// Changes [`Node::head_scope`]: what waits moves to the new heads in the order in which the
+    /// old ones would have given it, partition by partition; their policy starts there with its
+    /// argument and its defaults.
     ///
     /// # Errors
     /// EAGAIN while a policy starts or drains; what its start answers. Nothing has changed then.
-    pub fn set_head_scope(self: &Rc<Self>, spec: &'static ServiceSpec, scope: HeadScope) -> Result<(), Refusal> {
+    pub fn set_head_scope(
+        self: &Rc<Self>,
+        spec: &'static ServiceSpec,
+        scope: HeadScope,
+    ) -> Result<(), Refusal> {
         let service = self.service(spec);
         if service.scope.get() == scope {
             return Ok(());
@@ -120,7 +141,11 @@ impl Node {
         let commands = running_policies(&service)?;
         let before = service.scope.get();
         let new: Vec<Rc<Heads>> = match scope {
-            HeadScope::Cpt => service.partitions.iter().map(|at| Heads::new(spec, at.cpt, &service.policies)).collect(),
+            HeadScope::Cpt => service
+                .partitions
+                .iter()
+                .map(|at| Heads::new(spec, at.cpt, &service.policies))
+                .collect(),
             HeadScope::Service => vec![Heads::new(spec, types::CptIndex(0), &service.policies)],
         };
         self.give_heads(&service, scope, &new);
@@ -174,14 +199,22 @@ impl Node {
         }
     }
 
-    /// Moves requests of `client` that wait, and for which `wanted` holds, to the high-priority heads: a lock is being
-    /// called back whose holder has to finish them first (spec rpc 4.5). Answers how many.
-    fn promote(self: &Rc<Self>, exports: &Exports, client: ClientId, wanted: impl Fn(&Request) -> bool) -> usize {
+    /// Moves requests of `client` that wait, and for which `wanted` holds, to the high-priority
+    /// heads: a lock is being called back whose holder has to finish them first (spec rpc 4.5).
+    /// Answers how many.
+    fn promote(
+        self: &Rc<Self>,
+        exports: &Exports,
+        client: ClientId,
+        wanted: impl Fn(&Request) -> bool,
+    ) -> usize {
         self.clock.set(self.env.now());
         let mut promoted = Vec::new();
         for session in exports.sessions().iter().filter(|session| session.client == client) {
             for place in waiting(session) {
-                let regular = !place.hp && place.partition.spec.has_hp && place.holds(|work: &Work| wanted(&work.request));
+                let regular = !place.hp
+                    && place.partition.spec.has_hp
+                    && place.holds(|work: &Work| wanted(&work.request));
                 if regular && self.raise(&place) {
                     promoted.push(place.partition);
                 }
@@ -198,16 +231,22 @@ impl Node {
         let heads = Rc::clone(&place.partition.heads.borrow());
         let Some(hp) = &heads.hp else { return false };
         let (mut reg, mut hp) = (heads.reg.borrow_mut(), hp.borrow_mut());
-        let Some(handle) = nrs::promote(&mut reg, &mut hp, place.handle, self.clock.get()) else { return false };
-        let transport = hp.get(handle).map(|work| Rc::clone(&work.transport)).expect("it has just been queued there");
+        let Some(handle) = nrs::promote(&mut reg, &mut hp, place.handle, self.clock.get()) else {
+            return false;
+        };
+        let transport = hp
+            .get(handle)
+            .map(|work| Rc::clone(&work.transport))
+            .expect("it has just been queued there");
         *transport.place.borrow_mut() = Place::Queued(Queued { hp: true, handle, ..place.clone() });
         true
     }
 }
 
 impl Exports {
-    /// Moves requests of `client` that still wait, and for which `wanted` holds, to the high-priority heads of their
-    /// partitions: to be called just before a lock that covers them is called back. Answers how many were moved.
+    /// Moves requests of `client` that still wait, and for which `wanted` holds, to the
+    /// high-priority heads of their partitions: to be called just before a lock that covers them is
+    /// called back. Answers how many were moved.
     pub fn promote(&self, client: ClientId, wanted: impl Fn(&Request) -> bool) -> usize {
         let node = self.node.borrow().upgrade();
         node.map_or(0, |node| node.promote(self, client, wanted))
@@ -234,9 +273,14 @@ fn running_policies(service: &Service) -> Result<Vec<String>, Refusal> {
         for policy in list.into_iter().flatten().filter(|policy| !policy.fallback) {
             match policy.state {
                 nrs::PolicyState::Stopped => {}
-                nrs::PolicyState::Started => commands.push(format!("{} {word} {}", policy.name, policy.arg)),
+                nrs::PolicyState::Started => {
+                    commands.push(format!("{} {word} {}", policy.name, policy.arg))
+                }
                 nrs::PolicyState::Starting | nrs::PolicyState::Stopping => {
-                    return Err(Refusal::new(Errno::EAGAIN, format!("{} is {}", policy.name, policy.state.name())));
+                    return Err(Refusal::new(
+                        Errno::EAGAIN,
+                        format!("{} is {}", policy.name, policy.state.name()),
+                    ));
                 }
             }
         }

@@ -67,7 +67,8 @@ pub struct Exports {
 pub(crate) enum Connecting {
     /// The target is recovering and does not know this client.
     Wait,
-    /// Another Connect of this client is under way, or this is a repeated one: it gets no answer of its own.
+    /// Another Connect of this client is under way, or this is a repeated one: it gets no answer of
+    /// its own.
     Busy,
     /// The session goes on.
     Resume(Rc<Session>),
@@ -84,8 +85,11 @@ impl Exports {
             assigned: Cell::new(config.last_committed),
         });
         let now = env.now();
-        let known: BTreeMap<ClientId, Rc<Session>> =
-            config.known.iter().map(|record| (record.client, Session::new(record, &shared, now))).collect();
+        let known: BTreeMap<ClientId, Rc<Session>> = config
+            .known
+            .iter()
+            .map(|record| (record.client, Session::new(record, &shared, now)))
+            .collect();
         known.values().for_each(|session| session.absent.set(true));
         for (key, value) in &config.replies {
             restore(&known, key, value);
@@ -96,15 +100,20 @@ impl Exports {
             committed: config.last_committed,
         };
         let waits = known.values().filter(|_| !config.abort_recovery);
-        let recovery = Recovery::new(window, waits.map(|session| (session.client, session.is_server)));
+        let recovery =
+            Recovery::new(window, waits.map(|session| (session.client, session.is_server)));
         let exports = Exports {
             env: env.clone(),
             target: config.target,
             shared,
             lease: config.lease,
             uuid: Cell::new(0),
-            by_client: RefCell::new(known.values().map(|session| (session.client, session.id)).collect()),
-            sessions: RefCell::new(known.into_values().map(|session| (session.id, session)).collect()),
+            by_client: RefCell::new(
+                known.values().map(|session| (session.client, session.id)).collect(),
+            ),
+            sessions: RefCell::new(
+                known.into_values().map(|session| (session.id, session)).collect(),
+            ),
             connecting: RefCell::default(),
             sessions_made: Cell::new(0),
             open: Cell::new(!recovery.is_active()),
@@ -128,15 +137,22 @@ impl Exports {
             self.shared.assigned.set(assigned.max(replayed));
             return replayed;
         }
-        let epoch = u32::try_from(self.shared.instance.0).expect("a target is not started 2^32 times");
+        let epoch =
+            u32::try_from(self.shared.instance.0).expect("a target is not started 2^32 times");
         let next = assigned.next().max(Transno::first_of_epoch(epoch));
         self.shared.assigned.set(next);
         next
     }
 
-    /// Puts `transno` into the reply, remembers it for resends, and gives key and value for `Table::Replies`, to be
-    /// written with the change itself. Key: client id 16 bytes, tag 4 bytes, big-endian; value: the reply's bytes.
-    pub fn record(&self, incoming: &Incoming, transno: Transno, reply: &mut Reply) -> (Vec<u8>, Vec<u8>) {
+    /// Puts `transno` into the reply, remembers it for resends, and gives key and value for
+    /// `Table::Replies`, to be written with the change itself. Key: client id 16 bytes, tag 4
+    /// bytes, big-endian; value: the reply's bytes.
+    pub fn record(
+        &self,
+        incoming: &Incoming,
+        transno: Transno,
+        reply: &mut Reply,
+    ) -> (Vec<u8>, Vec<u8>) {
         let header = &incoming.request.header;
         reply.header.transno = transno.0;
         incoming.session.fill(reply);
@@ -144,7 +160,11 @@ impl Exports {
         key.extend_from_slice(&header.tag.to_be_bytes());
         let mut export = incoming.session.export.borrow_mut();
         // a durable open that is repeated must not push out the record of what came after it
-        let newer = if incoming.is_replay() { export.newer_answer(header.tag, Xid(header.xid)) } else { None };
+        let newer = if incoming.is_replay() {
+            export.newer_answer(header.tag, Xid(header.xid))
+        } else {
+            None
+        };
         let value = match newer {
             Some(newer) => newer.to_frame(),
             None => {
@@ -202,8 +222,9 @@ impl Exports {
     }
 
     /// `client` is in somebody's way: its session ends if its link has been down for longer than
-    /// [`crate::limits::DEAD_CLIENT_AFTER`]. Eviction needs both, silence and a reason (R-RC-10): a dead client that harms nobody
-    /// keeps its session until its lease is over. During recovery everybody has the time of the window.
+    /// [`crate::limits::DEAD_CLIENT_AFTER`]. Eviction needs both, silence and a reason (R-RC-10): a
+    /// dead client that harms nobody keeps its session until its lease is over. During recovery
+    /// everybody has the time of the window.
     pub fn evict_if_dead(&self, client: ClientId) {
         if self.is_recovering() {
             return;
@@ -218,7 +239,9 @@ impl Exports {
 
     pub(crate) fn evict_absent(&self) {
         let absent = self.sessions.borrow();
-        self.evictions.borrow_mut().extend(absent.values().filter(|session| session.absent.get()).map(|session| session.id));
+        self.evictions.borrow_mut().extend(
+            absent.values().filter(|session| session.absent.get()).map(|session| session.id),
+        );
         self.wake.notify_one();
     }
 
@@ -244,7 +267,13 @@ impl Exports {
         ClientRecord { client, session, name, is_server }
     }
 
-    pub(crate) fn decide(&self, client: ClientId, req: &ConnectReq, peer: &Peer, xid: u64) -> Connecting {
+    pub(crate) fn decide(
+        &self,
+        client: ClientId,
+        req: &ConnectReq,
+        peer: &Peer,
+        xid: u64,
+    ) -> Connecting {
         self.recovery.borrow_mut().handle_attempt(self.env.now());
         if self.connecting.borrow().contains(&client) {
             return Connecting::Busy;
@@ -254,7 +283,11 @@ impl Exports {
         let resumes = req.resume != 0;
         match old {
             Some(session) if session.is_repeated(peer, xid) => Connecting::Busy,
-            Some(session) if resumes && session.id == req.session && !self.evictions.borrow().contains(&session.id) => {
+            Some(session)
+                if resumes
+                    && session.id == req.session
+                    && !self.evictions.borrow().contains(&session.id) =>
+            {
                 Connecting::Resume(session)
             }
             // its former life has nothing to replay: nobody waits for it any more
@@ -269,7 +302,8 @@ impl Exports {
         self.uuid.set(uuid);
     }
 
-    /// Whether a Connect looks for another storage: that of a file system which was served at this address before.
+    /// Whether a Connect looks for another storage: that of a file system which was served at this
+    /// address before.
     pub(crate) fn is_meant_for_another(&self, req: &ConnectReq) -> bool {
         let wanted = (u128::from(req.uuid_high) << 64) | u128::from(req.uuid_low);
         wanted != 0 && self.uuid.get() != 0 && wanted != self.uuid.get()
@@ -290,7 +324,8 @@ impl Exports {
 }
 
 fn restore(known: &BTreeMap<ClientId, Rc<Session>>, key: &[u8], value: &[u8]) {
-    let client = key.get(..16).and_then(|id| id.try_into().ok()).map(|id| ClientId(u128::from_be_bytes(id)));
+    let client =
+        key.get(..16).and_then(|id| id.try_into().ok()).map(|id| ClientId(u128::from_be_bytes(id)));
     let tag = key.get(16..20).and_then(|tag| tag.try_into().ok()).map(u32::from_be_bytes);
     let reply = Reply::decode(&Bytes::copy_from_slice(value));
     match (client, tag, reply) {
@@ -299,6 +334,8 @@ fn restore(known: &BTreeMap<ClientId, Rc<Session>>, key: &[u8], value: &[u8]) {
                 session.export.borrow_mut().restore(tag, reply);
             }
         }
-        _ => tracing::error!("a stored reply is unreadable: its request may be executed twice if it is resent"),
+        _ => tracing::error!(
+            "a stored reply is unreadable: its request may be executed twice if it is resent"
+        ),
     }
 }

@@ -1,4 +1,5 @@
-//! What follows a handler: its answer is kept and sent, its slot given back, a request without its data tried again.
+//! What follows a handler: its answer is kept and sent, its slot given back, a request without its
+//! data tried again.
 
 use std::rc::Rc;
 
@@ -39,7 +40,8 @@ impl Node {
         if !session.ended.get() {
             let pushed = transport.pushed.borrow_mut().take();
             if let Some(data) = pushed {
-                let _ = peer.tx.send(Frame::new(FrameKind::BulkData, transport.bulk_id.get(), data));
+                let _ =
+                    peer.tx.send(Frame::new(FrameKind::BulkData, transport.bulk_id.get(), data));
             }
             peer.reply(&reply);
         }
@@ -54,7 +56,9 @@ impl Node {
         stats.handled(done.opcode, now - done.started);
         match done.opcode {
             _ if reply.errno().is_some() => {}
-            Opcode::OstRead => stats.moved(done.opcode, u64::from(reply.body::<wire::body::OstAttr>().length)),
+            Opcode::OstRead => {
+                stats.moved(done.opcode, u64::from(reply.body::<wire::body::OstAttr>().length))
+            }
             Opcode::OstWrite => stats.moved(done.opcode, done.bytes),
             _ => {}
         }
@@ -112,7 +116,8 @@ impl Node {
                 let _ = self.admit(entry, &peer, session, request);
             } else {
                 peer.tx.close();
-                exports.detach(&peer); // now, not when its reader sees it: nobody may pass the gap meanwhile
+                // now, not when its reader sees it: nobody may pass the gap meanwhile
+                exports.detach(&peer);
             }
             self.pump_recovery(&exports);
             return;
@@ -131,7 +136,14 @@ impl Node {
     }
 
     /// A request is over, answered or not.
-    pub(crate) fn end(self: &Rc<Self>, entry: &Rc<Entry>, session: &Session, transport: &Transport, xid: Xid, replays: bool) {
+    pub(crate) fn end(
+        self: &Rc<Self>,
+        entry: &Rc<Entry>,
+        session: &Session,
+        transport: &Transport,
+        xid: Xid,
+        replays: bool,
+    ) {
         session.export.borrow_mut().finished(xid);
         self.release(transport);
         if replays && entry.exports.is_recovering() {

@@ -1,4 +1,5 @@
-//! What a target needs done apart from requests: recovery's clock and end, evictions, leases, early replies.
+//! What a target needs done apart from requests: recovery's clock and end, evictions, leases, early
+//! replies.
 
 use std::rc::Rc;
 
@@ -33,7 +34,9 @@ impl Node {
         loop {
             let missing = exports.recovery.borrow_mut().poll_evict();
             let Some(client) = missing else { break };
-            if let Some(session) = exports.sessions().into_iter().find(|session| session.client == client) {
+            if let Some(session) =
+                exports.sessions().into_iter().find(|session| session.client == client)
+            {
                 self.end_session(entry, &session, true).await;
             }
         }
@@ -81,8 +84,9 @@ impl Node {
         }
     }
 
-    /// Early replies for what will not be ready in time, `at_early_margin` ahead, and no later than after half of the time
-    /// that the attempt has: the next look is a second away, and replies get lost.
+    /// Early replies for what will not be ready in time, `at_early_margin` ahead, and no later than
+    /// after half of the time that the attempt has: the next look is a second away, and replies get
+    /// lost.
     fn send_early(&self, session: &Session, now: Instant) {
         let at = self.terms.at.get();
         let due: Vec<_> = {
@@ -102,10 +106,12 @@ impl Node {
         }
     }
 
-    /// What still waits in a head when its client has given it up is taken out: it would only be dropped there, and its
-    /// place is another's. A replay keeps its turn.
+    /// What still waits in a head when its client has given it up is taken out: it would only be
+    /// dropped there, and its place is another's. A replay keeps its turn.
     fn drop_overdue(self: &Rc<Self>, session: &Session, now: Instant) {
-        let overdue = |work: &Work| now > work.transport.deadline.get() && !work.request.has(RequestFlags::REPLAY);
+        let overdue = |work: &Work| {
+            now > work.transport.deadline.get() && !work.request.has(RequestFlags::REPLAY)
+        };
         self.drop_queued(session, overdue);
     }
 
@@ -118,7 +124,8 @@ impl Node {
                 let service = self.service(place.partition.spec);
                 service.dropped.set(service.dropped.get() + 1);
                 place.partition.done.set(place.partition.done.get() + 1);
-                let replays = work.request.has(RequestFlags::REPLAY) && work.request.header.transno != 0;
+                let replays =
+                    work.request.has(RequestFlags::REPLAY) && work.request.header.transno != 0;
                 self.end(&work.entry, &work.session, &work.transport, work.request.xid(), replays);
             }
         }
@@ -128,9 +135,10 @@ impl Node {
 /// Where a session's requests wait, in the order of their xids.
 pub(crate) fn waiting(session: &Session) -> Vec<Queued> {
     let mut export = session.export.borrow_mut();
-    let places = export.all_executing_mut().filter_map(|(_, transport)| match &*transport.place.borrow() {
-        Place::Queued(queued) => Some(queued.clone()),
-        Place::Nowhere | Place::Slot(_) => None,
-    });
+    let places =
+        export.all_executing_mut().filter_map(|(_, transport)| match &*transport.place.borrow() {
+            Place::Queued(queued) => Some(queued.clone()),
+            Place::Nowhere | Place::Slot(_) => None,
+        });
     places.collect()
 }

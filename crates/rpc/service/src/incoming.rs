@@ -1,6 +1,7 @@
 //! A request on its way through a target, and the wires behind it.
 //!
-//! A request may be resent while it executes: the newest attempt's link and bulk id are the ones that count.
+//! A request may be resent while it executes: the newest attempt's link and bulk id are the ones
+//! that count.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -65,7 +66,8 @@ pub(crate) struct Transport {
     pub(crate) inline_bytes: u32,
 }
 
-/// What all requests of a node share: the account of pulled bytes, one per CPT, and the settings of time.
+/// What all requests of a node share: the account of pulled bytes, one per CPT, and the settings of
+/// time.
 pub(crate) struct Terms {
     pub(crate) per_cpt: Vec<std::sync::Arc<Semaphore>>,
     pub(crate) units: u32,
@@ -143,7 +145,8 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Whether it repeats a change of an earlier instance: the first reply is in [`Request::replay_buf`].
+    /// Whether it repeats a change of an earlier instance: the first reply is in
+    /// [`Request::replay_buf`].
     #[must_use]
     pub fn is_replay(&self) -> bool {
         self.request.has(RequestFlags::REPLAY)
@@ -175,8 +178,8 @@ impl Incoming {
 
     /// The data that comes with the request: buffer 1, or pulled where the header names a bulk.
     ///
-    /// An error ends the operation before it changes anything; if the link broke, the answer is dropped and the resend
-    /// starts over.
+    /// An error ends the operation before it changes anything; if the link broke, the answer is
+    /// dropped and the resend starts over.
     pub async fn pull(&self) -> Result<Bytes, Errno> {
         let header = &self.request.header;
         if header.bulk_id == 0 {
@@ -211,7 +214,9 @@ impl Incoming {
 
     async fn reserve(&self, len: usize) -> Result<(), Errno> {
         let budget = &self.transport.terms;
-        let units = u32::try_from(len.div_ceil(limits::BULK_UNIT)).expect("a bulk is bounded").min(budget.units);
+        let units = u32::try_from(len.div_ceil(limits::BULK_UNIT))
+            .expect("a bulk is bounded")
+            .min(budget.units);
         let cpt = self.transport.peer.borrow().cpt.0 as usize;
         let permit = std::sync::Arc::clone(&budget.per_cpt[cpt]).acquire_many_owned(units).await;
         *self.transport.permit.borrow_mut() = Some(permit.map_err(|_| Errno::ESHUTDOWN)?);
@@ -223,7 +228,8 @@ impl Incoming {
         Errno::ECONNRESET
     }
 
-    /// Gives data back with the reply: as buffer 1 where it is small or no bulk is named, else pushed.
+    /// Gives data back with the reply: as buffer 1 where it is small or no bulk is named, else
+    /// pushed.
     pub fn push(&self, reply: &mut Reply, data: Bytes) {
         let small = data.len() <= self.transport.inline_bytes as usize;
         if self.transport.bulk_id.get() == 0 || small {
@@ -243,12 +249,17 @@ impl Incoming {
         *self.transport.pushed.borrow_mut() = Some(data);
     }
 
-    /// This request now waits for somebody else's: its slot is free, the client knows that it takes long.
+    /// This request now waits for somebody else's: its slot is free, the client knows that it takes
+    /// long.
     pub fn park(&self) {
         if self.transport.parked.replace(true) {
             return;
         }
-        self.transport.send_early(self.request.header.xid, self.request.header.opcode, &self.session);
+        self.transport.send_early(
+            self.request.header.xid,
+            self.request.header.opcode,
+            &self.session,
+        );
         if let Place::Slot(slot) = self.transport.place.take() {
             slot.release(self.transport.env.now());
         }

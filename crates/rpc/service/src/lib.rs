@@ -3,8 +3,9 @@
 //! ```text
 //! link reader -> decode -> session, epoch, instance -> resend filter -> recovery gate -> NRS head -> slot -> handler
 //! ```
-//! A [`Node`] serves links for its [`Target`]s; a target's [`Exports`] hold its sessions, the answers kept for resends
-//! and the recovery after a restart. On the idle path a request is handled and answered in the reader's own turn.
+//! A [`Node`] serves links for its [`Target`]s; a target's [`Exports`] hold its sessions, the
+//! answers kept for resends and the recovery after a restart. On the idle path a request is handled
+//! and answered in the reader's own turn.
 
 #![warn(missing_docs)]
 

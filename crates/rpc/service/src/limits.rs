@@ -2,12 +2,13 @@
 
 use types::Span;
 
-/// Requests that may wait in the queues of one CPT before its links are not read further: a request is below 1 KiB
-/// without inline data, so 16 MiB; 256 clients with 64 requests each.
+/// Requests that may wait in the queues of one CPT before its links are not read further: a request
+/// is below 1 KiB without inline data, so 16 MiB; 256 clients with 64 requests each.
 pub const QUEUED_MAX: usize = 16_384;
 
-/// Frames of one link that are handled before its reader looks at backpressure again and the replies leave. With 64
-/// requests in flight a batch of 64 has either side idle while the other works; half of it keeps both busy.
+/// Frames of one link that are handled before its reader looks at backpressure again and the
+/// replies leave. With 64 requests in flight a batch of 64 has either side idle while the other
+/// works; half of it keeps both busy.
 pub const BATCH_FRAMES_MAX: usize = 32;
 
 /// Modifying requests in flight per session (design 10.15).
@@ -16,21 +17,22 @@ pub const TAGS_MAX: u32 = 64;
 /// Requests in flight per session that a client is told to keep to.
 pub const RPCS_IN_FLIGHT_MAX: u32 = 64;
 
-/// Executing and held requests per session: what the client is told, and as many that wait for locks; a client beyond
-/// that has its link closed. A mount with more blocked lock waiters than this is not a mount.
+/// Executing and held requests per session: what the client is told, and as many that wait for
+/// locks; a client beyond that has its link closed. A mount with more blocked lock waiters than
+/// this is not a mount.
 pub const EXECUTING_MAX: usize = 16_384;
 
-/// A client that is gone for so long and in somebody's way is dead. A living one that lost its link connects again, and
-/// one Connect may be lost on the way without a sign: that costs an attempt (10 s), then a pause (`reconnect_max`, 1 s),
-/// then a round trip (1 s allowed). One whose network is down for longer cannot be told from a dead one; it learns of its
-/// eviction when it is back.
+/// A client that is gone for so long and in somebody's way is dead. A living one that lost its link
+/// connects again, and one Connect may be lost on the way without a sign: that costs an attempt (10
+/// s), then a pause (`reconnect_max`, 1 s), then a round trip (1 s allowed). One whose network is
+/// down for longer cannot be told from a dead one; it learns of its eviction when it is back.
 pub const DEAD_CLIENT_AFTER: Span = Span::secs(12);
 
 /// How often a target's housekeeping looks around.
 pub const TICK: Span = Span::secs(1);
 
-/// A client that does not send what it offered is given so long, and never more than half of the time that its attempt
-/// has: the resend then does better than the wait.
+/// A client that does not send what it offered is given so long, and never more than half of the
+/// time that its attempt has: the resend then does better than the wait.
 pub const PULL_WAIT_MAX: Span = Span::secs(10);
 
 /// `req_buffer_history_max` at most: 200 bytes each, 13 MiB.

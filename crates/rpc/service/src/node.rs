@@ -1,5 +1,5 @@
-//! A server node: its targets, its links, its services' partitions. The path of a request through them: `reader`,
-//! `admission`, `scheduler`, `handling`.
+//! A server node: its targets, its links, its services' partitions. The path of a request through
+//! them: `reader`, `admission`, `scheduler`, `handling`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -92,7 +92,9 @@ impl Node {
     /// Without targets.
     pub fn new(env: &Env, config: NodeConfig) -> Rc<Node> {
         let cpts = config.cpts.count().get() as usize;
-        let units = u32::try_from(config.bulk_bytes_max / limits::BULK_UNIT as u64).unwrap_or(u32::MAX).max(1);
+        let units = u32::try_from(config.bulk_bytes_max / limits::BULK_UNIT as u64)
+            .unwrap_or(u32::MAX)
+            .max(1);
         let per_cpt = (0..cpts).map(|_| Arc::new(Semaphore::new(units as usize))).collect();
         Rc::new(Node {
             env: env.clone(),
@@ -118,7 +120,8 @@ impl Node {
         let entry = Rc::new(Entry { exports: target.exports(), target, gone: Cell::new(false) });
         *entry.exports.node.borrow_mut() = Rc::downgrade(self);
         let id = entry.target.id().to_u32();
-        let task = self.env.spawn("service.housekeeping", Rc::clone(self).keep_house(Rc::clone(&entry)));
+        let task =
+            self.env.spawn("service.housekeeping", Rc::clone(self).keep_house(Rc::clone(&entry)));
         self.tasks.borrow_mut().push(task);
         if let Some(old) = self.targets.borrow_mut().insert(id, entry) {
             old.gone.set(true);
@@ -156,7 +159,9 @@ impl Node {
     pub fn served_by_cpt(&self, service: &ServiceSpec) -> Vec<u64> {
         let services = self.services.borrow();
         let found = services.iter().find(|found| found.spec.name == service.name);
-        let of = |cpt| found.and_then(|found| found.find(cpt)).map_or(0, |partition| partition.done.get());
+        let of = |cpt| {
+            found.and_then(|found| found.find(cpt)).map_or(0, |partition| partition.done.get())
+        };
         self.config.cpts.all().map(of).collect()
     }
 
@@ -192,6 +197,10 @@ impl Node {
 
     /// Counters of each service, summed over the CPTs.
     pub fn stats(&self) -> BTreeMap<&'static str, ServiceStats> {
-        self.services.borrow().iter().map(|service| (service.spec.name, service.summary())).collect()
+        self.services
+            .borrow()
+            .iter()
+            .map(|service| (service.spec.name, service.summary()))
+            .collect()
     }
 }

@@ -1,4 +1,5 @@
-//! The parameters of services and of adaptive timeouts, under Lustre's names (spec rpc 3.5, 3.6, 4.7).
+//! The parameters of services and of adaptive timeouts, under Lustre's names (spec rpc 3.5, 3.6,
+//! 4.7).
 
 use std::rc::{Rc, Weak};
 
@@ -38,7 +39,8 @@ impl Node {
         register(self, tree, services);
     }
 
-    /// Partitions that have served nothing for longer than `at_unhealthy_factor` allows although requests wait, a line each.
+    /// Partitions that have served nothing for longer than `at_unhealthy_factor` allows although
+    /// requests wait, a line each.
     #[must_use]
     pub fn starved(&self) -> String {
         let (now, longest) = (self.env.now(), self.terms.at.get().starved_after());
@@ -109,7 +111,10 @@ impl Params<'_> {
         self.tree.register_fallible_rw(self.name(name), self.reader(read), write);
     }
 
-    fn reader(&self, read: impl Fn(&Rc<Node>, &Rc<Service>) -> Shown + 'static) -> impl Fn() -> Shown + 'static {
+    fn reader(
+        &self,
+        read: impl Fn(&Rc<Node>, &Rc<Service>) -> Shown + 'static,
+    ) -> impl Fn() -> Shown + 'static {
         let (node, spec) = (self.node.clone(), self.spec);
         move || {
             let node = node.upgrade().ok_or_else(gone)?;
@@ -122,24 +127,41 @@ impl Params<'_> {
         type With = fn(Threads, &ServiceSpec, u32, &str) -> Result<Threads, ThreadsError>;
         let writer = |with: With| {
             move |node: &Rc<Node>, service: &Rc<Service>, value: &str| {
-                let threads = with(service.threads.get(), service.spec, partitions(service), value).map_err(threads_refused)?;
+                let threads = with(service.threads.get(), service.spec, partitions(service), value)
+                    .map_err(threads_refused)?;
                 service.set_threads(threads);
                 node.run_all(service);
                 Ok(())
             }
         };
         let total = |each: u32, service: &Service| Ok((each * partitions(service)).to_string());
-        self.set("threads_min", move |_, service| total(service.threads.get().min, service), writer(Threads::with_min));
-        self.set("threads_max", move |_, service| total(service.threads.get().max, service), writer(Threads::with_max));
+        self.set(
+            "threads_min",
+            move |_, service| total(service.threads.get().min, service),
+            writer(Threads::with_min),
+        );
+        self.set(
+            "threads_max",
+            move |_, service| total(service.threads.get().max, service),
+            writer(Threads::with_max),
+        );
         self.shown("threads_started", |_, service| {
-            Ok(service.partitions.iter().map(|partition| partition.slots.get()).sum::<u32>().to_string())
+            Ok(service
+                .partitions
+                .iter()
+                .map(|partition| partition.slots.get())
+                .sum::<u32>()
+                .to_string())
         });
         self.set(
             "high_priority_ratio",
             |_, service| Ok(service.partitions[0].pick.borrow().ratio().to_string()),
             |_, service, value| {
                 let ratio = parse_within(value, 0, u32::MAX)?;
-                service.partitions.iter().for_each(|partition| partition.pick.borrow_mut().set_ratio(ratio));
+                service
+                    .partitions
+                    .iter()
+                    .for_each(|partition| partition.pick.borrow_mut().set_ratio(ratio));
                 Ok(())
             },
         );
@@ -164,7 +186,9 @@ impl Params<'_> {
         );
         self.shown("timeouts", |node, service| Ok(timeouts(node, service)));
         self.shown("req_history", |_, service| Ok(service.history.borrow().print()));
-        self.shown("req_buffer_history_len", |_, service| Ok(service.history.borrow().len().to_string()));
+        self.shown("req_buffer_history_len", |_, service| {
+            Ok(service.history.borrow().len().to_string())
+        });
         self.set(
             "req_buffer_history_max",
             |_, service| Ok(service.history.borrow().max().to_string()),
@@ -189,9 +213,15 @@ impl Params<'_> {
         let (node, spec) = (self.node.clone(), self.spec);
         let write = move |value: String| -> env::LocalFuture<'static, Done> {
             let node = node.upgrade();
-            Box::pin(async move { node.ok_or_else(gone)?.nrs_select(spec, &value).await.map_err(refused) })
+            Box::pin(async move {
+                node.ok_or_else(gone)?.nrs_select(spec, &value).await.map_err(refused)
+            })
         };
-        self.tree.register_waiting(self.name("nrs_policies"), self.reader(move |node, _| Ok(node.nrs_policies(spec))), write);
+        self.tree.register_waiting(
+            self.name("nrs_policies"),
+            self.reader(move |node, _| Ok(node.nrs_policies(spec))),
+            write,
+        );
         self.shown("nrs_stats", move |node, _| Ok(node.nrs_stats(spec)));
         self.set(
             "nrs_log",
@@ -222,12 +252,18 @@ impl Params<'_> {
     fn tunables(&self, node: &Rc<Node>) {
         let spec = self.spec;
         let service = node.service(spec);
-        let mine = service.policies.iter().filter(|policy| policy.service.is_none_or(|only| only == spec.name));
+        let mine = service
+            .policies
+            .iter()
+            .filter(|policy| policy.service.is_none_or(|only| only == spec.name));
         for tunable in mine.flat_map(|policy| policy.tunables) {
             let name = tunable.parameter;
-            let read = move |node: &Rc<Node>, _: &Rc<Service>| node.nrs_get(spec, name).map_err(refused);
+            let read =
+                move |node: &Rc<Node>, _: &Rc<Service>| node.nrs_get(spec, name).map_err(refused);
             if tunable.writable {
-                self.set(name, read, move |node, _, value| node.nrs_set(spec, name, value).map_err(refused));
+                self.set(name, read, move |node, _, value| {
+                    node.nrs_set(spec, name, value).map_err(refused)
+                });
             } else {
                 self.shown(name, read);
             }
@@ -251,7 +287,11 @@ fn timeouts(node: &Node, service: &Service) -> String {
         let ago = (now - worst_at).0 / 1_000_000_000;
         let bins = estimate.bins().map(|bin| secs(bin).to_string()).join(" ");
         let at = wall.sec.saturating_sub(i64::try_from(ago).unwrap_or(i64::MAX));
-        out.push_str(&format!("service : cur {} worst {} (at {at}, {ago}s ago) {bins}\n", secs(current), secs(worst)));
+        out.push_str(&format!(
+            "service : cur {} worst {} (at {at}, {ago}s ago) {bins}\n",
+            secs(current),
+            secs(worst)
+        ));
     }
     out
 }
@@ -285,7 +325,14 @@ fn register_times(node: &Rc<Node>, tree: &ParamTree) {
         tree.register_rw(name, read, write);
     }
     let (shown, set) = (Rc::downgrade(node), Rc::downgrade(node));
-    let read = move || shown.upgrade().map(|node| node.terms.at.get()).unwrap_or_default().unhealthy_factor.to_string();
+    let read = move || {
+        shown
+            .upgrade()
+            .map(|node| node.terms.at.get())
+            .unwrap_or_default()
+            .unhealthy_factor
+            .to_string()
+    };
     let write = move |value: &str| {
         let unhealthy_factor = parse_within(value, 1, limits::UNHEALTHY_FACTOR_MAX)?;
         if let Some(node) = set.upgrade() {

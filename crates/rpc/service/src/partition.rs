@@ -20,9 +20,17 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    pub(crate) fn new(spec: &ServiceSpec, cpt: CptIndex, policies: &[Descriptor<Work>]) -> Rc<Heads> {
+    pub(crate) fn new(
+        spec: &ServiceSpec,
+        cpt: CptIndex,
+        policies: &[Descriptor<Work>],
+    ) -> Rc<Heads> {
         let head = |kind| RefCell::new(Head::new(spec.name, kind, cpt, policies));
-        Rc::new(Heads { reg: head(HeadKind::Reg), hp: spec.has_hp.then(|| head(HeadKind::Hp)), moved: Cell::default() })
+        Rc::new(Heads {
+            reg: head(HeadKind::Reg),
+            hp: spec.has_hp.then(|| head(HeadKind::Hp)),
+            moved: Cell::default(),
+        })
     }
 
     /// The high-priority head, or the regular one where there is no other.
@@ -68,7 +76,12 @@ pub(crate) enum Step {
 }
 
 impl Partition {
-    pub(crate) fn new(spec: &'static ServiceSpec, cpt: CptIndex, heads: Rc<Heads>, now: Instant) -> Rc<Partition> {
+    pub(crate) fn new(
+        spec: &'static ServiceSpec,
+        cpt: CptIndex,
+        heads: Rc<Heads>,
+        now: Instant,
+    ) -> Rc<Partition> {
         Rc::new(Partition {
             spec,
             cpt,
@@ -98,11 +111,13 @@ impl Partition {
             heads.moved.set(now);
         }
         let handle = heads.head(hp).borrow_mut().enqueue(work, now);
-        *transport.place.borrow_mut() = Place::Queued(Queued { partition: Rc::clone(self), hp, handle });
+        *transport.place.borrow_mut() =
+            Place::Queued(Queued { partition: Rc::clone(self), hp, handle });
     }
 
-    /// Takes a slot for a request that has nothing to wait for: FIFO is all there is, nobody is before it, and it may have
-    /// the slot. Else it is given back, to be queued. The same as queueing and taking it, at a tenth of the cost.
+    /// Takes a slot for a request that has nothing to wait for: FIFO is all there is, nobody is
+    /// before it, and it may have the slot. Else it is given back, to be queued. The same as
+    /// queueing and taking it, at a tenth of the cost.
     pub(crate) fn pass(self: &Rc<Self>, work: Work, hp: bool, now: Instant) -> Result<Work, Work> {
         let hp = hp && self.spec.has_hp;
         let heads = self.heads.borrow();
@@ -118,7 +133,8 @@ impl Partition {
         Ok(self.give_slot(Rc::clone(&heads), work, hp, policy))
     }
 
-    /// One more slot when those that are there are busy (spec rpc 3.2); they are never fewer again by themselves.
+    /// One more slot when those that are there are busy (spec rpc 3.2); they are never fewer again
+    /// by themselves.
     fn grow(&self) {
         let (slots, spare) = (self.slots.get(), 1 + u32::from(self.spec.has_hp));
         if self.active.get() + spare >= slots && slots < self.slots_max.get() {
@@ -144,7 +160,10 @@ impl Partition {
             let next = heads.head(hp).borrow_mut().dequeue(now);
             match next {
                 Dequeued::Taken(taken) => {
-                    return Step::Start(self.give_slot(heads, taken.request, hp, taken.policy), taken.log);
+                    return Step::Start(
+                        self.give_slot(heads, taken.request, hp, taken.policy),
+                        taken.log,
+                    );
                 }
                 Dequeued::NotBefore(at) => until = Some(until.map_or(at, |until| until.min(at))),
                 Dequeued::Empty => {}
@@ -168,7 +187,13 @@ impl Partition {
         }
     }
 
-    fn give_slot(self: &Rc<Self>, heads: Rc<Heads>, work: Work, hp: bool, policy: PolicyIndex) -> Work {
+    fn give_slot(
+        self: &Rc<Self>,
+        heads: Rc<Heads>,
+        work: Work,
+        hp: bool,
+        policy: PolicyIndex,
+    ) -> Work {
         self.active.set(self.active.get() + 1);
         self.active_hp.set(self.active_hp.get() + u32::from(hp));
         let slot = Slot { partition: Rc::clone(self), heads, hp, policy };

@@ -1,4 +1,5 @@
-//! From a link to a session: what a peer sends is decoded and its session found, or the peer is told that it has none.
+//! From a link to a session: what a peer sends is decoded and its session found, or the peer is
+//! told that it has none.
 
 use std::rc::Rc;
 
@@ -32,7 +33,8 @@ impl Node {
             }
             self.backpressure(&peer).await;
             if batch == limits::BATCH_FRAMES_MAX {
-                env::yield_now().await; // the replies leave, and their receiver works while the rest is handled
+                // the replies leave, and their receiver works while the rest is handled
+                env::yield_now().await;
             }
         }
         peer.tx.close();
@@ -65,13 +67,18 @@ impl Node {
             return Ok(());
         };
         if request.opcode() == Opcode::Connect {
-            self.env.spawn("service.connect", Rc::clone(self).connect(entry, Rc::clone(peer), *request));
+            self.env.spawn(
+                "service.connect",
+                Rc::clone(self).connect(entry, Rc::clone(peer), *request),
+            );
             return Ok(());
         }
         let exports = &entry.exports;
         let session = exports.session(request.header.session);
         let ours = request.header.instance == exports.instance().0;
-        let Some(session) = session.filter(|session| ours && !session.ended.get() && !session.absent.get()) else {
+        let Some(session) =
+            session.filter(|session| ours && !session.ended.get() && !session.absent.get())
+        else {
             let mut reply = Reply::error(&request.header, Errno::ENOTCONN);
             reply.header.flags = ReplyFlags::NO_SESSION;
             reply.header.instance = exports.instance().0;

@@ -1,7 +1,7 @@
 //! Through a partition: queued in an NRS head, taken when a slot is free, handed to the target.
 //!
-//! No borrow lives across a handler. A handler that is ready at once is answered in the turn of the link's reader;
-//! only one that has to wait becomes a task.
+//! No borrow lives across a handler. A handler that is ready at once is answered in the turn of the
+//! link's reader; only one that has to wait becomes a task.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -39,24 +39,27 @@ impl Node {
         service.portal.borrow_mut().choose(self.portal_rotor.get(), &arrival)
     }
 
-    /// Whether a CPT to which the next request of `peer` may go has a full queue: its own, where requests stay with their
-    /// link, else any.
+    /// Whether a CPT to which the next request of `peer` may go has a full queue: its own, where
+    /// requests stay with their link, else any.
     pub(crate) fn is_full_for(&self, peer: &Peer) -> bool {
         if self.buffers_are_used_up() {
             return true;
         }
         let is_full = |queued: &Cell<usize>| queued.get() >= limits::QUEUED_MAX;
         if self.portal_rotor.get() != PortalRotor::On && self.config.service_cpts.is_empty() {
-            return is_full(&self.queued[peer.cpt.0 as usize]) || is_full(&self.queued[0]); // 0: services without affinity
+            // 0: services without affinity
+            return is_full(&self.queued[peer.cpt.0 as usize]) || is_full(&self.queued[0]);
         }
         self.queued.iter().any(is_full)
     }
 
-    /// Whether a service with a bound of its own (`req_buffers_max`) has all that its partitions may have.
+    /// Whether a service with a bound of its own (`req_buffers_max`) has all that its partitions
+    /// may have.
     fn buffers_are_used_up(&self) -> bool {
         let services = self.services.borrow();
         let mut bounded = services.iter().filter(|service| service.buffers_max.get() > 0);
-        bounded.any(|service| service.queued() >= service.buffers_max.get() * service.partitions.len())
+        bounded
+            .any(|service| service.queued() >= service.buffers_max.get() * service.partitions.len())
     }
 
     pub(crate) fn dispatch(self: &Rc<Self>, mut work: Work) {
@@ -84,7 +87,8 @@ impl Node {
         match partition.pass(work, high_priority, self.clock.get()) {
             Ok(work) => {
                 self.left_queue(&work);
-                partition.running.set(true); // what comes meanwhile is queued, not handled in the midst of this
+                // what comes meanwhile is queued, not handled in the midst of this
+                partition.running.set(true);
                 self.start(work, service, &partition);
                 partition.running.set(false);
                 if partition.heads.borrow().queued() == 0 {
@@ -96,7 +100,8 @@ impl Node {
         self.run(service, &partition);
     }
 
-    /// Starts requests while slots are free. Where the partitions share their heads, the others help.
+    /// Starts requests while slots are free. Where the partitions share their heads, the others
+    /// help.
     pub(crate) fn run(self: &Rc<Self>, service: &Rc<Service>, partition: &Rc<Partition>) {
         self.run_one(service, partition);
         if service.scope.get() == HeadScope::Service && partition.heads.borrow().queued() > 0 {
@@ -133,8 +138,17 @@ impl Node {
             }
         }
         for broken in partition.disabled() {
-            let (policy, arg, call, why, requests) = (broken.policy, broken.arg, broken.call, broken.why, broken.requests);
-            tracing::error!(service = service.spec.name, policy, arg, call, why, requests, "an NRS policy broke: FIFO goes on");
+            let (policy, arg, call, why, requests) =
+                (broken.policy, broken.arg, broken.call, broken.why, broken.requests);
+            tracing::error!(
+                service = service.spec.name,
+                policy,
+                arg,
+                call,
+                why,
+                requests,
+                "an NRS policy broke: FIFO goes on"
+            );
         }
         partition.running.set(false);
     }
@@ -155,11 +169,14 @@ impl Node {
             Some((_, later)) => later.abort(),
             None => {}
         }
-        let (node, service, of) = (Rc::downgrade(self), Rc::downgrade(service), Rc::downgrade(partition));
+        let (node, service, of) =
+            (Rc::downgrade(self), Rc::downgrade(service), Rc::downgrade(partition));
         let sleep = self.env.sleep_until(until);
         let task = self.env.spawn("service.throttled", async move {
             sleep.await;
-            if let (Some(node), Some(service), Some(partition)) = (node.upgrade(), service.upgrade(), of.upgrade()) {
+            if let (Some(node), Some(service), Some(partition)) =
+                (node.upgrade(), service.upgrade(), of.upgrade())
+            {
                 partition.timer.borrow_mut().take();
                 if !node.stopped.get() {
                     node.clock.set(node.env.now());
@@ -173,7 +190,11 @@ impl Node {
     /// Takes a request that still waits out of its head; none if it has left.
     pub(crate) fn unqueue(&self, place: &Queued) -> Option<Work> {
         let heads = Rc::clone(&place.partition.heads.borrow());
-        let removed = heads.head(place.hp).borrow_mut().remove(place.handle, self.clock.get(), nrs::Removal::Gone);
+        let removed = heads.head(place.hp).borrow_mut().remove(
+            place.handle,
+            self.clock.get(),
+            nrs::Removal::Gone,
+        );
         let work = removed?;
         *work.transport.place.borrow_mut() = Place::Nowhere;
         self.left_queue(&work);
@@ -209,9 +230,12 @@ impl Node {
             queued: partition.heads.borrow().queued() as u64,
             active: u64::from(partition.active.get()),
             patience: transport.patience.get(),
-            buffers_free: limits::QUEUED_MAX.saturating_sub(self.queued[partition.cpt.0 as usize].get()) as u64,
+            buffers_free: limits::QUEUED_MAX
+                .saturating_sub(self.queued[partition.cpt.0 as usize].get())
+                as u64,
         });
-        let mut handler = Rc::clone(&done.entry.target).handle(Incoming { request, session, transport });
+        let mut handler =
+            Rc::clone(&done.entry.target).handle(Incoming { request, session, transport });
         match handler.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(reply) => {
                 self.clock.set(self.env.now());

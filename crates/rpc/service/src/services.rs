@@ -84,7 +84,8 @@ impl Service {
     ) -> Rc<Service> {
         let count = u32::try_from(cpts.len()).expect("partitions are bounded");
         let cpus = |cpt: CptIndex| u32::try_from(table.cpus(cpt).len()).unwrap_or(u32::MAX);
-        let (all, mine) = (table.all().map(cpus).sum(), cpts.iter().copied().map(cpus).max().unwrap_or(1));
+        let (all, mine) =
+            (table.all().map(cpus).sum(), cpts.iter().copied().map(cpus).max().unwrap_or(1));
         let threads = Threads::of(spec, count, mine, all, THREADS_PER_CORE);
         let partition = |cpt: &CptIndex| {
             let heads = Heads::new(spec, *cpt, &policies);
@@ -131,13 +132,17 @@ impl Service {
             HeadScope::Cpt => self.partitions.len(),
             HeadScope::Service => 1,
         };
-        self.partitions[..each].iter().map(|partition| Rc::clone(&partition.heads.borrow())).collect()
+        self.partitions[..each]
+            .iter()
+            .map(|partition| Rc::clone(&partition.heads.borrow()))
+            .collect()
     }
 
     /// A command over all heads.
     pub(crate) fn with_heads<T>(&self, command: impl FnOnce(&mut Partitions<'_, Work>) -> T) -> T {
         let heads = self.heads();
-        let mut reg: Vec<RefMut<'_, Head<Work>>> = heads.iter().map(|heads| heads.reg.borrow_mut()).collect();
+        let mut reg: Vec<RefMut<'_, Head<Work>>> =
+            heads.iter().map(|heads| heads.reg.borrow_mut()).collect();
         let mut hp: Vec<RefMut<'_, Head<Work>>> =
             heads.iter().filter_map(|heads| heads.hp.as_ref()).map(RefCell::borrow_mut).collect();
         let mut all = Partitions {
@@ -156,7 +161,10 @@ impl Service {
 
     /// After a command: whether ORR or TRR runs and sorts by places on the device.
     pub(crate) fn note_places(&self) {
-        let sorts = |parameter| self.with_heads(|heads| heads.get(parameter)).is_ok_and(|value| value.contains("physical"));
+        let sorts = |parameter| {
+            self.with_heads(|heads| heads.get(parameter))
+                .is_ok_and(|value| value.contains("physical"))
+        };
         self.wants_places.set(OFFSET_TYPES.into_iter().any(sorts));
     }
 

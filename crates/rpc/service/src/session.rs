@@ -30,7 +30,8 @@ impl ClientRecord {
         self.client.0.to_be_bytes().to_vec()
     }
 
-    /// Value: session (u64), flags (u32, 1 = server), length of the name (u32), the name; little-endian.
+    /// Value: session (u64), flags (u32, 1 = server), length of the name (u32), the name;
+    /// little-endian.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut value = Vec::with_capacity(16 + self.name.len());
@@ -136,8 +137,9 @@ impl Session {
         *self.peer.borrow_mut() = Rc::downgrade(peer);
     }
 
-    /// Whether a Connect is repeated or overtaken: it came through an older link than the last one, or the same and
-    /// its xid is not higher. Xids of different links are not compared: a client's next life may have an earlier clock.
+    /// Whether a Connect is repeated or overtaken: it came through an older link than the last one,
+    /// or the same and its xid is not higher. Xids of different links are not compared: a client's
+    /// next life may have an earlier clock.
     pub(crate) fn is_repeated(&self, peer: &Peer, connect_xid: u64) -> bool {
         (peer.serial, connect_xid) <= (self.connect_serial.get(), self.connect_xid.get())
     }
@@ -155,7 +157,12 @@ mod tests {
 
     #[test]
     fn a_client_record_goes_there_and_back_and_its_cuts_are_refused() {
-        let record = ClientRecord { client: ClientId(7 << 100), session: 9, name: "node1:/mnt".to_owned(), is_server: true };
+        let record = ClientRecord {
+            client: ClientId(7 << 100),
+            session: 9,
+            name: "node1:/mnt".to_owned(),
+            is_server: true,
+        };
         let (key, value) = (record.key(), record.encode());
         assert_eq!(ClientRecord::decode(&key, &value), Some(record));
         assert!((0..value.len()).all(|len| ClientRecord::decode(&key, &value[..len]).is_none()));

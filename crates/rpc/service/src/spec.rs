@@ -57,7 +57,8 @@ services! {
     MGS = "mgs", "mgs.MGS.mgs", false, 3, 0, 0, 32;
     /// Cancels of locks from clients.
     LDLM_CANCELD = "ldlm_canceld", "ldlm.services.ldlm_canceld", true, 3, 24, 8, 128;
-    /// Pings and transfers of the self-test (Lustre: `LST` tests, at least 256 mini-workers a CPT, at most 2,048).
+    /// Pings and transfers of the self-test (Lustre: `LST` tests, at least 256 mini-workers a CPT,
+    /// at most 2,048).
     LST = "lst", "lst", false, 256, 2048, 0, 65_536;
     /// Its control requests: they pass whatever the tests have queued.
     LST_CONTROL = "lst_control", "lst_control", false, 2, 16, 0, 64;

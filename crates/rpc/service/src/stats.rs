@@ -1,4 +1,5 @@
-//! What a service counts (spec rpc 3.6): `stats`, one line a counter, and `req_history`, one line a request.
+//! What a service counts (spec rpc 3.6): `stats`, one line a counter, and `req_history`, one line a
+//! request.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -31,7 +32,8 @@ impl Counter {
     fn print(&self, out: &mut String, name: &str, unit: &str) {
         if self.samples > 0 {
             let Counter { samples, min, max, sum, sumsq } = self;
-            let _ = writeln!(out, "{name:<25} {samples} samples [{unit}] {min} {max} {sum} {sumsq}");
+            let _ =
+                writeln!(out, "{name:<25} {samples} samples [{unit}] {min} {max} {sum} {sumsq}");
         }
     }
 }
@@ -47,7 +49,8 @@ impl Histogram {
         self.0[bin.min(HISTOGRAM_BINS - 1)] += 1;
     }
 
-    /// One line a bin that has samples: the least value that is too large for it, and how many there are.
+    /// One line a bin that has samples: the least value that is too large for it, and how many
+    /// there are.
     fn print(&self, out: &mut String, name: &str) {
         let _ = writeln!(out, "{name}:");
         for (bin, samples) in self.0.iter().enumerate().filter(|(_, samples)| **samples > 0) {
@@ -198,7 +201,8 @@ impl History {
         self.kept.push_back((self.seq, past));
     }
 
-    /// `seq:target:client-id:x<xid>:length:phase:arrival_s.us:+handling_s.us s(sent-deadline) opcode`, oldest first.
+    /// `seq:target:client-id:x<xid>:length:phase:arrival_s.us:+handling_s.us s(sent-deadline)
+    /// opcode`, oldest first.
     pub(crate) fn print(&self) -> String {
         let mut out = String::new();
         for (seq, past) in &self.kept {
@@ -285,7 +289,9 @@ mod tests {
             });
         }
         let line = |seq: u64| {
-            format!("{seq}:OST0001:12345-10.0.0.1@tcp:x{seq}:360:Complete:1700000000.000005:+1.500000s(-9s) ost_read\n")
+            format!(
+                "{seq}:OST0001:12345-10.0.0.1@tcp:x{seq}:360:Complete:1700000000.000005:+1.500000s(-9s) ost_read\n"
+            )
         };
         assert_eq!(history.print(), line(2) + &line(3));
         history.set_max(1);

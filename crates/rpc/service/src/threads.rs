@@ -1,8 +1,10 @@
-//! How many requests of a service are handled at once (spec rpc 3.2). Lustre's threads are worker slots here: a slot
-//! costs nothing while it is empty, but how many there are is the queue depth to the disk.
+//! How many requests of a service are handled at once (spec rpc 3.2). Lustre's threads are worker
+//! slots here: a slot costs nothing while it is empty, but how many there are is the queue depth to
+//! the disk.
 //!
 //! Invariants
-//! - A partition has at least two slots, three where there is a high-priority head: one stays free for others.
+//! - A partition has at least two slots, three where there is a high-priority head: one stays free
+//!   for others.
 //! - It never has more than its limit, and gets one more only when what it has is busy.
 
 use crate::ServiceSpec;
@@ -30,28 +32,54 @@ const LEAST: u32 = 2;
 const OVER_MAX: u32 = 8;
 
 impl Threads {
-    /// As the service has them when nobody asked: `partitions` of them, with `cpus` CPUs each, of which `per_core` share
-    /// a core; `cpus_all` in the machine.
-    pub(crate) fn of(spec: &ServiceSpec, partitions: u32, cpus: u32, cpus_all: u32, per_core: u32) -> Threads {
+    /// As the service has them when nobody asked: `partitions` of them, with `cpus` CPUs each, of
+    /// which `per_core` share a core; `cpus_all` in the machine.
+    pub(crate) fn of(
+        spec: &ServiceSpec,
+        partitions: u32,
+        cpus: u32,
+        cpus_all: u32,
+        per_core: u32,
+    ) -> Threads {
         let min = spec.init.max(least(spec));
-        let limit = if spec.base == 0 { spec.max / partitions } else { limit(spec, partitions, cpus, cpus_all, per_core) };
+        let limit = if spec.base == 0 {
+            spec.max / partitions
+        } else {
+            limit(spec, partitions, cpus, cpus_all, per_core)
+        };
         Threads { min, max: limit.max(min) }
     }
 
     /// With `total` as the user's `threads_max`.
-    pub(crate) fn with_max(self, spec: &ServiceSpec, partitions: u32, total: &str) -> Result<Threads, ThreadsError> {
+    pub(crate) fn with_max(
+        self,
+        spec: &ServiceSpec,
+        partitions: u32,
+        total: &str,
+    ) -> Result<Threads, ThreadsError> {
         let max = per_partition(spec, partitions, total)?;
         if max < self.min {
-            return Err(ThreadsError::Range(format!("threads_max {total} is below threads_min {}", self.min * partitions)));
+            return Err(ThreadsError::Range(format!(
+                "threads_max {total} is below threads_min {}",
+                self.min * partitions
+            )));
         }
         Ok(Threads { max, ..self })
     }
 
     /// With `total` as the user's `threads_min`.
-    pub(crate) fn with_min(self, spec: &ServiceSpec, partitions: u32, total: &str) -> Result<Threads, ThreadsError> {
+    pub(crate) fn with_min(
+        self,
+        spec: &ServiceSpec,
+        partitions: u32,
+        total: &str,
+    ) -> Result<Threads, ThreadsError> {
         let min = per_partition(spec, partitions, total)?;
         if min > self.max {
-            return Err(ThreadsError::Range(format!("threads_min {total} is above threads_max {}", self.max * partitions)));
+            return Err(ThreadsError::Range(format!(
+                "threads_min {total} is above threads_max {}",
+                self.max * partitions
+            )));
         }
         Ok(Threads { min, ..self })
     }
@@ -63,11 +91,16 @@ fn least(spec: &ServiceSpec) -> u32 {
 
 fn per_partition(spec: &ServiceSpec, partitions: u32, total: &str) -> Result<u32, ThreadsError> {
     let total = total.trim();
-    let number: u32 = total.parse().map_err(|_| ThreadsError::Invalid(format!("'{total}' is no number of threads")))?;
+    let number: u32 = total
+        .parse()
+        .map_err(|_| ThreadsError::Invalid(format!("'{total}' is no number of threads")))?;
     let (each, most) = (number / partitions, OVER_MAX * spec.max);
     if each < least(spec) || number > most {
         let fewest = least(spec) * partitions;
-        return Err(ThreadsError::Range(format!("{number} threads: {} has from {fewest} to {most}", spec.name)));
+        return Err(ThreadsError::Range(format!(
+            "{number} threads: {} has from {fewest} to {most}",
+            spec.name
+        )));
     }
     Ok(each)
 }
@@ -81,7 +114,8 @@ fn limit(spec: &ServiceSpec, partitions: u32, cpus: u32, cpus_all: u32, per_core
             n += more;
         }
     }
-    let mut factor = if per_core > 1 { spec.factor - spec.factor / 2 + spec.factor / 8 } else { spec.factor };
+    let mut factor =
+        if per_core > 1 { spec.factor - spec.factor / 2 + spec.factor / 8 } else { spec.factor };
     let mut left = cpus;
     while factor > 0 && left > 0 {
         n += left.min(4) * factor;
@@ -98,7 +132,12 @@ mod tests {
     #[test]
     fn limits_follow_the_examples_of_the_specification() {
         let check = |spec, partitions: u32, each| {
-            assert_eq!(Threads::of(spec, partitions, 24 / partitions, 24, 2).max, each, "{} over {partitions}", spec.name);
+            assert_eq!(
+                Threads::of(spec, partitions, 24 / partitions, 24, 2).max,
+                each,
+                "{} over {partitions}",
+                spec.name
+            );
         };
         check(&MDT, 1, 180);
         check(&MDT, 4, 92);
@@ -121,13 +160,25 @@ mod tests {
     fn numbers_out_of_range_are_refused() {
         let threads = Threads::of(&OST_IO, 4, 6, 24, 2);
         for text in ["0", "11", "4097"] {
-            assert!(matches!(threads.with_max(&OST_IO, 4, text), Err(ThreadsError::Range(_))), "{text}");
+            assert!(
+                matches!(threads.with_max(&OST_IO, 4, text), Err(ThreadsError::Range(_))),
+                "{text}"
+            );
         }
-        assert!(matches!(threads.with_min(&OST_IO, 4, "400"), Err(ThreadsError::Range(_))), "above threads_max");
+        assert!(
+            matches!(threads.with_min(&OST_IO, 4, "400"), Err(ThreadsError::Range(_))),
+            "above threads_max"
+        );
         let narrow = threads.with_min(&OST_IO, 4, "80").expect("fits");
-        assert!(matches!(narrow.with_max(&OST_IO, 4, "40"), Err(ThreadsError::Range(_))), "below threads_min");
+        assert!(
+            matches!(narrow.with_max(&OST_IO, 4, "40"), Err(ThreadsError::Range(_))),
+            "below threads_min"
+        );
         for text in ["", "x", "-1", "1.5"] {
-            assert!(matches!(threads.with_max(&OST_IO, 4, text), Err(ThreadsError::Invalid(_))), "{text}");
+            assert!(
+                matches!(threads.with_max(&OST_IO, 4, text), Err(ThreadsError::Invalid(_))),
+                "{text}"
+            );
         }
     }
 }

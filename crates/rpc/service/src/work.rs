@@ -78,7 +78,8 @@ impl nrs::Request for Work {
         self.session.nid.get()
     }
 
-    /// Sessions are numbered per target: the target's kind and index (24 bits here) tell them apart.
+    /// Sessions are numbered per target: the target's kind and index (24 bits here) tell them
+    /// apart.
     fn export(&self) -> Option<u64> {
         let target = u64::from(self.entry.target.id().to_u32()) << 40;
         Some(target ^ self.session.id)

@@ -1,4 +1,5 @@
-//! Who is away: idle clients come back at once after a restart, dead ones are evicted when they harm somebody.
+//! Who is away: idle clients come back at once after a restart, dead ones are evicted when they
+//! harm somebody.
 
 mod common;
 
@@ -6,7 +7,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use common::{Disk, Fixed, Rules, TARGET, Toy, addr, endpoint, endpoint_to, increment, node, read, serve, write};
+use common::{
+    Disk, Fixed, Rules, TARGET, Toy, addr, endpoint, endpoint_to, increment, node, read, serve,
+    write,
+};
 use endpoint::Endpoint;
 use env_sim::{Cut, Faults, NodeHandle, Sim, SimConfig};
 use service::Node;
@@ -36,7 +40,8 @@ impl World {
     }
 
     fn start_with(&self, rules: Rules) {
-        let (disk, up, env, at) = (Rc::clone(&self.disk), Rc::clone(&self.up), self.server.env(), addr(&self.server));
+        let (disk, up, env, at) =
+            (Rc::clone(&self.disk), Rc::clone(&self.up), self.server.env(), addr(&self.server));
         let starts = env.clone();
         env.spawn("server", async move {
             let served = serve(starts, at, disk, &rules).await;
@@ -71,12 +76,16 @@ fn recovery_does_not_wait_for_pings_of_idle_clients() {
         world.sim.run_for(Span::millis(seed * 250));
         *world.up.borrow_mut() = None;
         world.start();
-        let back = world
-            .sim
-            .run_until(Span::millis(1_500), || world.up.borrow().as_ref().is_some_and(|(_, toy)| !toy.exports.is_recovering()));
+        let back = world.sim.run_until(Span::millis(1_500), || {
+            world.up.borrow().as_ref().is_some_and(|(_, toy)| !toy.exports.is_recovering())
+        });
         assert!(back, "seed {seed}: still recovering");
         world.sim.run_for(Span::secs(3));
-        assert_eq!((world.toy().exports.sessions().len(), world.toy().evicted.get()), (3, 0), "seed {seed}");
+        assert_eq!(
+            (world.toy().exports.sessions().len(), world.toy().evicted.get()),
+            (3, 0),
+            "seed {seed}"
+        );
         assert!(idle.iter().all(|(_, endpoint)| endpoint.remote(TARGET).is_connected()));
     }
 }
@@ -109,7 +118,13 @@ fn who_comes_back_while_a_recovered_target_sweeps_is_served_afterwards() {
     world.server.kill_as(false);
     *world.up.borrow_mut() = None;
     world.start_with(Rules { sweep: Span::secs(3), ..Rules::default() });
-    let sweeps = || world.up.borrow().as_ref().is_some_and(|(_, toy)| toy.exports.recovery_status().contains("COMPLETE"));
+    let sweeps = || {
+        world
+            .up
+            .borrow()
+            .as_ref()
+            .is_some_and(|(_, toy)| toy.exports.recovery_status().contains("COMPLETE"))
+    };
     assert!(world.sim.run_until(Span::secs(3), sweeps));
     assert!(world.toy().exports.is_recovering());
     world.sim.reset_links(&handle, &world.server);
@@ -128,7 +143,9 @@ fn a_clients_next_life_with_an_earlier_clock_is_served_at_once() {
         handle.skew_clock(-3_600_000_000_000);
         let next = endpoint(&handle.env(), 1, addr(&world.server), false);
         let remote = next.remote(TARGET);
-        let served = world.sim.block_on_for(&handle, Span::secs(5), async move { remote.call(increment(9)).await });
+        let served = world
+            .sim
+            .block_on_for(&handle, Span::secs(5), async move { remote.call(increment(9)).await });
         assert!(matches!(served, Some(Ok(_))), "{machine}");
     }
 }
@@ -149,12 +166,17 @@ fn a_replay_whose_data_cannot_be_had_is_not_overtaken() {
     *world.up.borrow_mut() = None;
     world.start();
     let pulls =
-        || world.up.borrow().as_ref().is_some_and(|(_, toy)| toy.exports.recovery_status().contains("queued_requests: 1"));
+        || {
+            world.up.borrow().as_ref().is_some_and(|(_, toy)| {
+                toy.exports.recovery_status().contains("queued_requests: 1")
+            })
+        };
     assert!(world.sim.run_until(Span::secs(3), pulls));
     world.sim.partition(&handle, &world.server, Cut::BothWays);
     world.sim.run_for(Span::millis(2_500));
     world.sim.heal_all();
-    let answer = world.sim.block_on(&handle, async move { remote.call(read(2)).await.expect("read") });
+    let answer =
+        world.sim.block_on(&handle, async move { remote.call(read(2)).await.expect("read") });
     assert_eq!(answer.data, data);
 }
 
@@ -164,7 +186,9 @@ fn who_looks_for_another_file_systems_target_at_this_address_changes_nothing() {
     world.sim.run_for(Span::millis(10));
     world.toy().exports.set_uuid(5);
     let at = addr(&world.server);
-    for (number, (uuid, welcome)) in (20..).zip([(5, true), (0, true), (6, false), (5 << 64, false)]) {
+    for (number, (uuid, welcome)) in
+        (20..).zip([(5, true), (0, true), (6, false), (5 << 64, false)])
+    {
         let executed = world.toy().executed.get();
         let handle = node(&world.sim, "client", number);
         let endpoint = endpoint_to(&handle.env(), number.into(), Fixed(at, uuid), true);

@@ -1,5 +1,5 @@
-//! Client and server over the simulated network: whatever is lost, repeated or restarted, an acknowledged change is
-//! there, once.
+//! Client and server over the simulated network: whatever is lost, repeated or restarted, an
+//! acknowledged change is there, once.
 
 mod common;
 
@@ -24,9 +24,13 @@ struct Plan {
     faults: Faults,
 }
 
-/// Each of `clients` has `parallel` loops that raise a counter of their own; the answers must be 1, 2, 3, ...
+/// Each of `clients` has `parallel` loops that raise a counter of their own; the answers must be 1,
+/// 2, 3, ...
 fn check(seed: u64, plan: &Plan) {
-    let sim = Sim::new(seed, SimConfig { fail_on_error: false, polls_max: 20_000_000, ..SimConfig::default() });
+    let sim = Sim::new(
+        seed,
+        SimConfig { fail_on_error: false, polls_max: 20_000_000, ..SimConfig::default() },
+    );
     let server = node(&sim, "server", 1);
     let disk = Rc::new(Disk::default());
     let at = addr(&server);
@@ -51,7 +55,10 @@ fn check(seed: u64, plan: &Plan) {
             let (done, increments) = (Rc::clone(&done), plan.increments);
             env.spawn("client", async move {
                 for expected in 1..=increments {
-                    let answer = remote.call(increment(id * 1_000 + lane)).await.expect("no server gives up on us");
+                    let answer = remote
+                        .call(increment(id * 1_000 + lane))
+                        .await
+                        .expect("no server gives up on us");
                     assert_eq!(answer.reply.body::<u64>(), expected, "client {id} lane {lane}");
                     let data = Bytes::from(vec![expected as u8; 3_000]);
                     remote.call(write(id * 1_000 + lane, &data)).await.expect("written");
@@ -92,26 +99,56 @@ fn check(seed: u64, plan: &Plan) {
 
 #[test]
 fn a_healthy_network_loses_nothing() {
-    check(1, &Plan { clients: 2, parallel: 80, increments: 50, restarts: 0, faults: Faults::default() });
+    check(
+        1,
+        &Plan { clients: 2, parallel: 80, increments: 50, restarts: 0, faults: Faults::default() },
+    );
 }
 
 #[test]
 fn restarts_lose_and_double_nothing() {
     for seed in 0..seeds() {
-        check(seed, &Plan { clients: 3, parallel: 10, increments: 300, restarts: 4, faults: Faults::default() });
+        check(
+            seed,
+            &Plan {
+                clients: 3,
+                parallel: 10,
+                increments: 300,
+                restarts: 4,
+                faults: Faults::default(),
+            },
+        );
     }
 }
 
 #[test]
 fn storms_lose_and_double_nothing() {
     for seed in 100..(100 + seeds()) {
-        check(seed, &Plan { clients: 3, parallel: 6, increments: 60, restarts: 0, faults: Faults::stormy() });
+        check(
+            seed,
+            &Plan {
+                clients: 3,
+                parallel: 6,
+                increments: 60,
+                restarts: 0,
+                faults: Faults::stormy(),
+            },
+        );
     }
 }
 
 #[test]
 fn storms_and_restarts_together_lose_and_double_nothing() {
     for seed in 200..(200 + seeds()) {
-        check(seed, &Plan { clients: 3, parallel: 6, increments: 60, restarts: 3, faults: Faults::stormy() });
+        check(
+            seed,
+            &Plan {
+                clients: 3,
+                parallel: 6,
+                increments: 60,
+                restarts: 3,
+                faults: Faults::stormy(),
+            },
+        );
     }
 }

@@ -15,7 +15,11 @@ use types::{ClientId, Errno, Span};
 use wire::{Frame, FrameKind, Opcode};
 
 /// Runs `test` as the client of a served toy.
-fn check<F: Future<Output = ()> + 'static>(rules: Rules, faults: Faults, test: impl FnOnce(Env, World) -> F) {
+fn check<F: Future<Output = ()> + 'static>(
+    rules: Rules,
+    faults: Faults,
+    test: impl FnOnce(Env, World) -> F,
+) {
     let sim = Sim::new(7, SimConfig { fail_on_error: false, ..SimConfig::default() });
     let (server, near) = (node(&sim, "server", 1), node(&sim, "client", 2));
     let (disk, at, env) = (Rc::new(Disk::default()), addr(&server), server.env());
@@ -29,7 +33,13 @@ fn check<F: Future<Output = ()> + 'static>(rules: Rules, faults: Faults, test: i
         toy,
         cut: Rc::new({
             let (control, server, near) = (sim.control(), server.clone(), near.clone());
-            move |cut: bool| if cut { control.partition(&near, &server, Cut::BothWays) } else { control.heal_all() }
+            move |cut: bool| {
+                if cut {
+                    control.partition(&near, &server, Cut::BothWays)
+                } else {
+                    control.heal_all()
+                }
+            }
         }),
         at,
     };
@@ -82,7 +92,11 @@ fn written_bytes_are_accounted_until_they_are_durable_and_no_further_than_the_bo
 fn changes_kept_for_replay_are_bounded_where_the_target_does_not_commit_by_itself() {
     let rules = Rules { commit_every: Span::secs(100_000), ..Rules::default() };
     check(rules, Faults::default(), |env, world| async move {
-        let config = EndpointConfig { client: ClientId(6), replay_bytes_max: 64 << 10, ..EndpointConfig::default() };
+        let config = EndpointConfig {
+            client: ClientId(6),
+            replay_bytes_max: 64 << 10,
+            ..EndpointConfig::default()
+        };
         let endpoint = Endpoint::new(&env, config, Rc::new(Fixed(world.at, 0)));
         let remote = endpoint.remote(common::TARGET);
         remote.set_commit_call(call(Opcode::MdtSync, 0));
@@ -91,7 +105,10 @@ fn changes_kept_for_replay_are_bounded_where_the_target_does_not_commit_by_itsel
             remote.call(increment(1)).await.expect("done");
             most = most.max(remote.kept());
         }
-        assert!((100..400).contains(&most), "{most} changes were kept at once, of some 280 bytes each");
+        assert!(
+            (100..400).contains(&most),
+            "{most} changes were kept at once, of some 280 bytes each"
+        );
     });
 }
 
@@ -143,7 +160,8 @@ fn a_lost_answer_is_asked_for_again_when_the_last_early_reply_has_run_out() {
 
 #[test]
 fn a_silent_client_is_evicted_and_told_so_and_goes_on() {
-    let rules = Rules { lease: Span::secs(20), commit_every: Span::secs(1_000), ..Rules::default() };
+    let rules =
+        Rules { lease: Span::secs(20), commit_every: Span::secs(1_000), ..Rules::default() };
     check(rules, Faults::default(), |env, world| async move {
         let remote = world.endpoint.remote(common::TARGET);
         let evicted = Rc::new(Cell::new(0));
@@ -157,7 +175,10 @@ fn a_silent_client_is_evicted_and_told_so_and_goes_on() {
         let late = Call { patience: Some(Span::secs(2)), ..call(Opcode::MdtGetattr, 0) };
         assert_eq!(remote.call(late).await.err(), Some(CallError::TimedOut));
         (world.cut)(false);
-        assert_eq!(remote.call(call(Opcode::MdtGetattr, 0)).await.err(), Some(CallError::Errno(Errno::EOPNOTSUPP)));
+        assert_eq!(
+            remote.call(call(Opcode::MdtGetattr, 0)).await.err(),
+            Some(CallError::Errno(Errno::EOPNOTSUPP))
+        );
         assert_eq!((evicted.get(), world.toy.evicted.get()), (1, 1));
         assert_eq!(remote.call(increment(3)).await.expect("goes on").reply.body::<u64>(), 2);
     });
@@ -171,7 +192,9 @@ fn an_endpoint_ends_its_session_and_its_calls() {
         let waiter = Rc::clone(&remote);
         let ended = Rc::new(Cell::new(None));
         let result = Rc::clone(&ended);
-        env.spawn("waiter", async move { result.set(waiter.call(call(Opcode::MdtLock, 0)).await.err()) });
+        env.spawn("waiter", async move {
+            result.set(waiter.call(call(Opcode::MdtLock, 0)).await.err())
+        });
         env.sleep(Span::millis(10)).await;
         world.endpoint.shutdown().await;
         env.sleep(Span::millis(10)).await;
@@ -186,7 +209,9 @@ fn nonsense_closes_the_link_it_came_on_and_no_other() {
         let remote = world.endpoint.remote(common::TARGET);
         remote.call(increment(3)).await.expect("done");
         let mut bad = env.connect(None, world.at).await.expect("a link");
-        bad.tx.send(Frame::new(FrameKind::Request, 0, Bytes::from_static(b"nonsense"))).expect("open");
+        bad.tx
+            .send(Frame::new(FrameKind::Request, 0, Bytes::from_static(b"nonsense")))
+            .expect("open");
         assert_eq!(bad.rx.recv().await, None);
         assert_eq!(remote.call(increment(3)).await.expect("unharmed").reply.body::<u64>(), 2);
     });

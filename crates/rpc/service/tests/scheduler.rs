@@ -1,4 +1,5 @@
-//! The scheduler in a running service: policies swapped under load, removal, promotion, scope, slots, parameters.
+//! The scheduler in a running service: policies swapped under load, removal, promotion, scope,
+//! slots, parameters.
 
 mod common;
 
@@ -26,9 +27,11 @@ fn check<F: Future<Output = ()> + 'static>(test: impl FnOnce(World, Vec<Rc<Endpo
     let sim = Sim::new(11, SimConfig::default());
     let server = node(&sim, "server", 1);
     let (disk, at, env) = (Rc::new(Disk::default()), addr(&server), server.env());
-    let (up, toy) = sim.block_on(&server, async move { serve(env, at, disk, &Rules::default()).await });
+    let (up, toy) =
+        sim.block_on(&server, async move { serve(env, at, disk, &Rules::default()).await });
     let nodes: Vec<_> = (2..5).map(|last| node(&sim, &format!("client{last}"), last)).collect();
-    let clients: Vec<_> = nodes.iter().zip(2..).map(|(node, id)| client(&node.env(), id, at)).collect();
+    let clients: Vec<_> =
+        nodes.iter().zip(2..).map(|(node, id)| client(&node.env(), id, at)).collect();
     let params = ParamTree::new();
     up.register_params(&params, &[&spec::MDT]);
     let world = World { env: nodes[0].env(), near: Rc::clone(&clients[0]), up, toy, params };
@@ -90,7 +93,11 @@ fn a_thousand_swaps_under_load_lose_nothing_and_double_nothing() {
         while done.get() < 4_500 {
             world.env.sleep(Span::millis(10)).await;
         }
-        assert_eq!(world.toy.running.borrow().counters[&4], 4_500, "each once ({swaps} swaps, {refused} refused)");
+        assert_eq!(
+            world.toy.running.borrow().counters[&4],
+            4_500,
+            "each once ({swaps} swaps, {refused} refused)"
+        );
         let listed = world.up.nrs_policies(&spec::MDT);
         assert!(!listed.contains("stopping") && !listed.contains("queued: 1"), "{listed}");
         assert_eq!(world.up.stats()["mdt"].queued, 0);
@@ -101,9 +108,13 @@ fn a_thousand_swaps_under_load_lose_nothing_and_double_nothing() {
 fn round_robin_gives_a_small_client_its_turn() {
     check(|world, clients| async move {
         narrow(&world);
-        set(&world.params, "mds.MDS.mdt.nrs_head_scope", "service").expect("one order for both partitions");
+        set(&world.params, "mds.MDS.mdt.nrs_head_scope", "service")
+            .expect("one order for both partitions");
         set(&world.params, "mds.MDS.mdt.nrs_policies", "crrn").expect("started");
-        assert_eq!(set(&world.params, "mds.MDS.mdt.nrs_crrn_quantum", "1"), Ok("reg_quantum:1\nhp_quantum:1\n".into()));
+        assert_eq!(
+            set(&world.params, "mds.MDS.mdt.nrs_crrn_quantum", "1"),
+            Ok("reg_quantum:1\nhp_quantum:1\n".into())
+        );
         let big = load(&world, &clients[..2], 60, 4);
         world.env.sleep(Span::millis(5)).await;
         let start = world.env.now();
@@ -121,7 +132,13 @@ fn an_evicted_session_leaves_the_queues() {
         world.env.sleep(Span::millis(4)).await;
         let queued = world.up.stats()["mdt"].queued;
         assert!(queued > 20, "{queued}");
-        let session = world.toy.exports.sessions().into_iter().find(|session| session.client == ClientId(3)).expect("connected");
+        let session = world
+            .toy
+            .exports
+            .sessions()
+            .into_iter()
+            .find(|session| session.client == ClientId(3))
+            .expect("connected");
         world.toy.exports.evict(session.id);
         world.env.sleep(Span::millis(2)).await;
         let stats = world.up.stats()["mdt"];
@@ -143,7 +160,11 @@ fn a_request_under_a_lock_that_is_called_back_passes_the_regular_ones() {
         }
         world.env.sleep(Span::millis(2)).await;
         assert_eq!(world.toy.exports.promote(ClientId(2), |request| key(request) == 10), 1);
-        assert_eq!(world.toy.exports.promote(ClientId(2), |request| key(request) == 10), 0, "it is there already");
+        assert_eq!(
+            world.toy.exports.promote(ClientId(2), |request| key(request) == 10),
+            0,
+            "it is there already"
+        );
         world.env.sleep(Span::millis(50)).await;
         let place = order.borrow().iter().position(|number| *number == 10).expect("answered");
         assert!(place < 5, "{:?}", order.borrow());
@@ -181,7 +202,9 @@ fn slots_grow_under_load_and_no_further_than_their_maximum() {
         assert_eq!(started(), "20");
         assert_eq!(set(&world.params, "mds.MDS.mdt.threads_max", "8"), Ok("8".into()));
         assert_eq!(started(), "8");
-        let range = |name: &str, value| set(&world.params, &format!("mds.MDS.mdt.{name}"), value).map_err(|(errno, _)| errno);
+        let range = |name: &str, value| {
+            set(&world.params, &format!("mds.MDS.mdt.{name}"), value).map_err(|(errno, _)| errno)
+        };
         assert_eq!(range("threads_max", "5"), Err(Errno::ERANGE));
         assert_eq!(range("threads_min", "10"), Err(Errno::ERANGE));
         assert_eq!(range("threads_max", "many"), Err(Errno::EINVAL));
@@ -192,14 +215,22 @@ fn slots_grow_under_load_and_no_further_than_their_maximum() {
 #[test]
 fn parameters_are_written_and_read_as_lustre_has_them() {
     check(|world, _clients| async move {
-        let on = |name: &str, value: &str| set(&world.params, &format!("mds.MDS.mdt.{name}"), value);
+        let on =
+            |name: &str, value: &str| set(&world.params, &format!("mds.MDS.mdt.{name}"), value);
         let refused = |name: &str, value: &str| on(name, value).expect_err("refused").0;
-        assert_eq!(get(&world.params, "mds.MDS.mdt.nrs_crrn_quantum"), Err(Errno::ENODEV), "it is stopped");
+        assert_eq!(
+            get(&world.params, "mds.MDS.mdt.nrs_crrn_quantum"),
+            Err(Errno::ENODEV),
+            "it is stopped"
+        );
         assert_eq!(refused("nrs_crrn_quantum", "8"), Errno::ENODEV);
         assert_eq!(refused("nrs_policies", "bogus"), Errno::ENOENT);
         assert_eq!(refused("nrs_policies", "crrn reg hp"), Errno::EINVAL);
         let text = on("nrs_policies", "bogus").expect_err("refused").1;
-        assert!(text.contains("nrs_policies=bogus") && text.contains("No such file or directory"), "{text}");
+        assert!(
+            text.contains("nrs_policies=bogus") && text.contains("No such file or directory"),
+            "{text}"
+        );
         let shown = on("nrs_policies", "crrn reg").expect("started");
         assert!(shown.starts_with("\nregular_requests:\n  - name: fifo\n    state: started\n    fallback: yes\n    queued: 0\n    active: 0\n\n  - name: crrn\n    state: started\n"), "{shown}");
         assert!(shown.contains("\nhigh_priority_requests:\n  - name: fifo\n"), "{shown}");
@@ -208,13 +239,23 @@ fn parameters_are_written_and_read_as_lustre_has_them() {
         assert_eq!(refused("nrs_crrn_quantum", "65536"), Errno::EINVAL);
         on("nrs_policies", "fifo").expect("started");
         on("nrs_policies", "crrn").expect("started");
-        assert_eq!(get(&world.params, "mds.MDS.mdt.nrs_crrn_quantum"), Ok("reg_quantum:8\nhp_quantum:8\n".into()), "forgotten");
-        assert_eq!(on("nrs_crrn_quantum", "reg_quantum:32 hp_quantum:4"), Ok("reg_quantum:32\nhp_quantum:4\n".into()));
+        assert_eq!(
+            get(&world.params, "mds.MDS.mdt.nrs_crrn_quantum"),
+            Ok("reg_quantum:8\nhp_quantum:8\n".into()),
+            "forgotten"
+        );
+        assert_eq!(
+            on("nrs_crrn_quantum", "reg_quantum:32 hp_quantum:4"),
+            Ok("reg_quantum:32\nhp_quantum:4\n".into())
+        );
         assert_eq!(refused("nrs_head_scope", "node"), Errno::EINVAL);
         assert_eq!(on("high_priority_ratio", "3"), Ok("3".into()));
         assert_eq!(on("nrs_log", "on"), Ok("on".into()));
         assert_eq!(set(&world.params, "at_extra", "20"), Ok("20".into()));
-        assert_eq!(set(&world.params, "at_min", "601").map_err(|(errno, _)| errno), Err(Errno::EINVAL));
+        assert_eq!(
+            set(&world.params, "at_min", "601").map_err(|(errno, _)| errno),
+            Err(Errno::EINVAL)
+        );
     });
 }
 
@@ -222,10 +263,14 @@ fn parameters_are_written_and_read_as_lustre_has_them() {
 fn a_partition_that_serves_nothing_while_requests_wait_is_ill() {
     check(|world, clients| async move {
         narrow(&world);
-        set(&world.params, "mds.MDS.mdt.nrs_head_scope", "service").expect("one queue for both partitions");
+        set(&world.params, "mds.MDS.mdt.nrs_head_scope", "service")
+            .expect("one queue for both partitions");
         assert_eq!(set(&world.params, "at_max", "10"), Ok("10".into()));
         assert_eq!(set(&world.params, "at_unhealthy_factor", "1"), Ok("1".into()));
-        assert_eq!(set(&world.params, "at_unhealthy_factor", "0").map_err(|(errno, _)| errno), Err(Errno::EINVAL));
+        assert_eq!(
+            set(&world.params, "at_unhealthy_factor", "0").map_err(|(errno, _)| errno),
+            Err(Errno::EINVAL)
+        );
         world.env.sleep(Span::secs(60)).await;
         assert_eq!(world.up.starved(), "", "nothing to serve is no illness");
         for key in [STUCK, STUCK, STUCK, STUCK, 4] {
@@ -254,13 +299,19 @@ fn what_was_handled_is_counted_and_remembered() {
         }
         remote.call(call(Opcode::MdtSync, 0)).await.expect("answered");
         let stats = get(&world.params, "mds.MDS.mdt.stats").expect("some");
-        let line = |name: &str| stats.lines().find(|line| line.starts_with(name)).map(str::to_owned).expect("a line");
+        let line = |name: &str| {
+            stats.lines().find(|line| line.starts_with(name)).map(str::to_owned).expect("a line")
+        };
         assert!(line("req_waittime").contains(" 4 samples [usec] "), "{stats}");
         assert!(line("mds_setattr").contains(" 3 samples [usec] 700 "), "{stats}");
         let history = get(&world.params, "mds.MDS.mdt.req_history").expect("some");
         let lines: Vec<_> = history.lines().collect();
         assert_eq!(lines.len(), 2, "{history}");
-        assert!(lines[0].starts_with("3:MDT0000:12345-10.0.0.2@tcp:x") && lines[0].ends_with(" mds_setattr"), "{history}");
+        assert!(
+            lines[0].starts_with("3:MDT0000:12345-10.0.0.2@tcp:x")
+                && lines[0].ends_with(" mds_setattr"),
+            "{history}"
+        );
         assert!(lines[1].contains(":Complete:") && lines[1].ends_with(" mds_sync"), "{history}");
         set(&world.params, "mds.MDS.mdt.stats", "0").expect("cleared");
         assert_eq!(get(&world.params, "mds.MDS.mdt.stats"), Ok(String::new()));

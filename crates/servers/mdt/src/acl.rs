@@ -66,9 +66,13 @@ impl Acl {
     fn is_valid(&self) -> bool {
         let count = |tag| self.0.iter().filter(|entry| entry.tag == tag).count();
         let named = count(USER) + count(GROUP);
-        let known = self.0.iter().all(|entry| entry.perm <= 7 && entry.tag.count_ones() == 1 && entry.tag <= OTHER);
+        let known = self
+            .0
+            .iter()
+            .all(|entry| entry.perm <= 7 && entry.tag.count_ones() == 1 && entry.tag <= OTHER);
         let ordered = self.0.windows(2).all(|pair| pair[0].tag <= pair[1].tag);
-        let once = count(USER_OBJ) == 1 && count(GROUP_OBJ) == 1 && count(OTHER) == 1 && count(MASK) <= 1;
+        let once =
+            count(USER_OBJ) == 1 && count(GROUP_OBJ) == 1 && count(OTHER) == 1 && count(MASK) <= 1;
         known && ordered && once && (named == 0 || count(MASK) == 1)
     }
 
@@ -118,7 +122,8 @@ impl Acl {
         if creds.uid == uid {
             return grants(self.perm(USER_OBJ).unwrap_or(0));
         }
-        if let Some(entry) = self.0.iter().find(|entry| entry.tag == USER && entry.id == creds.uid) {
+        if let Some(entry) = self.0.iter().find(|entry| entry.tag == USER && entry.id == creds.uid)
+        {
             return grants(entry.perm & limit);
         }
         let mut member = false;
@@ -168,7 +173,14 @@ mod tests {
 
     #[test]
     fn lists_that_are_none_are_refused() {
-        for text in ["u:7", "u:7 g:5", "u:7 g:5 o:9", "g:5 u:7 o:0", "u:7 u5:7 g:5 o:0", "u:7 g:5 m:7 m:7 o:0"] {
+        for text in [
+            "u:7",
+            "u:7 g:5",
+            "u:7 g:5 o:9",
+            "g:5 u:7 o:0",
+            "u:7 u5:7 g:5 o:0",
+            "u:7 g:5 m:7 m:7 o:0",
+        ] {
             assert_eq!(Acl::decode(&acl(text)), Err(Errno::EINVAL), "{text}");
         }
         assert_eq!(Acl::decode(&acl("")), Ok(None));

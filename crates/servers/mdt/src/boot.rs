@@ -1,4 +1,5 @@
-//! What happens before an MDT accepts a connection: records checked, epoch raised, ids reserved, root made.
+//! What happens before an MDT accepts a connection: records checked, epoch raised, ids reserved,
+//! root made.
 //!
 //! Safe at any crash: everything stands in one set, committed before the first connection.
 
@@ -51,7 +52,11 @@ pub(crate) struct Seed {
 }
 
 /// Brings the store up to a new epoch, durably.
-pub(crate) async fn boot(store: &Rc<dyn MetaStore>, config: &MdtConfig, seed: &Seed) -> Result<Booted, StartError> {
+pub(crate) async fn boot(
+    store: &Rc<dyn MetaStore>,
+    config: &MdtConfig,
+    seed: &Seed,
+) -> Result<Booted, StartError> {
     store.ready().await;
     let (mut booted, set) = prepare(&**store, config, seed)?;
     store.apply(&set)?;
@@ -62,11 +67,17 @@ pub(crate) async fn boot(store: &Rc<dyn MetaStore>, config: &MdtConfig, seed: &S
     Ok(booted)
 }
 
-fn prepare(store: &dyn MetaStore, config: &MdtConfig, seed: &Seed) -> Result<(Booted, WriteSet), StartError> {
+fn prepare(
+    store: &dyn MetaStore,
+    config: &MdtConfig,
+    seed: &Seed,
+) -> Result<(Booted, WriteSet), StartError> {
     let view = store.running()?;
     let meta = |key: &[u8]| view.get(Table::Meta, key);
     let mut set = from_reserve();
-    let format = meta(keys::META_FORMAT)?.map(|value| word32(&value).ok_or(StartError::Record("format"))).transpose()?;
+    let format = meta(keys::META_FORMAT)?
+        .map(|value| word32(&value).ok_or(StartError::Record("format")))
+        .transpose()?;
     if format.is_some_and(|format| format > FORMAT) {
         return Err(StartError::Record("format"));
     }
@@ -87,12 +98,18 @@ fn prepare(store: &dyn MetaStore, config: &MdtConfig, seed: &Seed) -> Result<(Bo
         ),
         None => HashKey(seed.words[0], seed.words[1]),
     };
-    set.put(Table::Meta, keys::META_HASH_KEY, [hash_key.0.to_le_bytes(), hash_key.1.to_le_bytes()].concat());
+    set.put(
+        Table::Meta,
+        keys::META_HASH_KEY,
+        [hash_key.0.to_le_bytes(), hash_key.1.to_le_bytes()].concat(),
+    );
     let (first_file, first_object) = first_sequences(config.index);
     let reuse = config.bugs.reuse_id_range;
-    let files = Ids::open(meta(keys::META_FILE_IDS)?.as_deref(), first_file, reuse).ok_or(StartError::Record("file_ids"))?;
+    let files = Ids::open(meta(keys::META_FILE_IDS)?.as_deref(), first_file, reuse)
+        .ok_or(StartError::Record("file_ids"))?;
     let given = meta(keys::META_OBJECT_IDS)?;
-    let objects = Ids::open(given.as_deref(), first_object, reuse).ok_or(StartError::Record("object_ids"))?;
+    let objects =
+        Ids::open(given.as_deref(), first_object, reuse).ok_or(StartError::Record("object_ids"))?;
     let mut burnt = match meta(keys::META_BURNT_OBJECTS)? {
         Some(value) => Burnt::decode(&value).ok_or(StartError::Record("burnt_objects"))?,
         None => Burnt::default(),
@@ -134,8 +151,8 @@ fn root(now: Timespec) -> Inode {
     Inode { attr, flags: 0, parent: Fid::ROOT, mtime_set: now, stripes: 0, symlink: Vec::new() }
 }
 
-/// A set that a full store takes from its reserve: it counts as one that frees space, which what must happen on a full
-/// store does sooner or later (a start, a close, a client that goes).
+/// A set that a full store takes from its reserve: it counts as one that frees space, which what
+/// must happen on a full store does sooner or later (a start, a close, a client that goes).
 pub(crate) fn from_reserve() -> WriteSet {
     let mut set = WriteSet::new();
     reserve(&mut set);
@@ -160,13 +177,18 @@ fn last_destroy(view: &dyn osd::View) -> Result<Option<u64>, StartError> {
 
 fn known_clients(view: &dyn osd::View) -> Result<Vec<ClientRecord>, StartError> {
     let records = all(view, Table::Clients)?;
-    records.iter().map(|(key, value)| ClientRecord::decode(key, value).ok_or(StartError::Record("client"))).collect()
+    records
+        .iter()
+        .map(|(key, value)| ClientRecord::decode(key, value).ok_or(StartError::Record("client")))
+        .collect()
 }
 
 /// Handles that stored replies say are closed.
 fn closed_handles(replies: &[Pair]) -> BTreeSet<u64> {
-    let replies = replies.iter().filter_map(|(_, value)| Reply::decode(&Bytes::copy_from_slice(value)).ok());
-    let closes = replies.filter(|reply| reply.header.opcode == Opcode::MdtClose as u16 && reply.header.status == 0);
+    let replies =
+        replies.iter().filter_map(|(_, value)| Reply::decode(&Bytes::copy_from_slice(value)).ok());
+    let closes = replies
+        .filter(|reply| reply.header.opcode == Opcode::MdtClose as u16 && reply.header.status == 0);
     closes.map(|reply| reply.body::<AttrRep>().handle).filter(|handle| *handle != 0).collect()
 }
 

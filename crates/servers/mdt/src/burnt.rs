@@ -1,7 +1,8 @@
 //! Object ids that a restart burnt, until the OSTs have no object of them (design 10.7).
 //!
-//! An id that an earlier run gave out may belong to a create that was lost with its client. Nobody knows its objects
-//! then. Pure: which ids those may be, how the store holds them, and what lies between those that files hold.
+//! An id that an earlier run gave out may belong to a create that was lost with its client. Nobody
+//! knows its objects then. Pure: which ids those may be, how the store holds them, and what lies
+//! between those that files hold.
 
 use std::collections::BTreeSet;
 
@@ -41,19 +42,30 @@ impl Burnt {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let one = |range: &Range| [&range.seq.to_le_bytes()[..], &range.first.to_le_bytes(), &range.end.to_le_bytes()].concat();
+        let one = |range: &Range| {
+            [&range.seq.to_le_bytes()[..], &range.first.to_le_bytes(), &range.end.to_le_bytes()]
+                .concat()
+        };
         self.0.iter().flat_map(one).collect()
     }
 
-    /// Adds the ids of the run before this one that a crash may have lost: `stored` is where its reservation ended,
-    /// `next` the first id of this run.
+    /// Adds the ids of the run before this one that a crash may have lost: `stored` is where its
+    /// reservation ended, `next` the first id of this run.
     ///
-    /// A reservation grows once half a range is left and is durable together with all creates before it. So what is
-    /// lost is no further back than a range and a half.
+    /// A reservation grows once half a range is left and is durable together with all creates
+    /// before it. So what is lost is no further back than a range and a half.
     pub(crate) fn add(&mut self, stored: &[u8], next: Fid) {
         let word = |at: usize, len: usize| stored.get(at..at + len);
-        let Some(seq) = word(0, 8).and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?))) else { return };
-        let Some(end) = word(8, 4).and_then(|bytes| Some(u32::from_le_bytes(bytes.try_into().ok()?))) else { return };
+        let Some(seq) =
+            word(0, 8).and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)))
+        else {
+            return;
+        };
+        let Some(end) =
+            word(8, 4).and_then(|bytes| Some(u32::from_le_bytes(bytes.try_into().ok()?)))
+        else {
+            return;
+        };
         let end = if next.seq == seq { end.min(next.oid) } else { end };
         let first = end.saturating_sub(ID_RANGE + ID_RANGE / 2).max(1);
         self.0.push(Range { seq, first, end });
@@ -77,7 +89,11 @@ impl Burnt {
         let mut gaps = Vec::new();
         let mut gap = |seq, first: u32, end: u32| {
             if first < end {
-                gaps.push(ObjectRange { base: Fid::new(seq, first).into(), first: 0, count: end - first });
+                gaps.push(ObjectRange {
+                    base: Fid::new(seq, first).into(),
+                    first: 0,
+                    count: end - first,
+                });
             }
         };
         for range in &self.0 {
@@ -134,17 +150,26 @@ mod tests {
         burnt.add(&stored(5, 100), Fid::new(5, 100));
         burnt.add(&stored(5, 300), Fid::new(5, 200));
         burnt.add(&stored(6, 10), Fid::new(7, 1));
-        assert_eq!(burnt.0, [Range { seq: 5, first: 1, end: 200 }, Range { seq: 6, first: 1, end: 10 }]);
+        assert_eq!(
+            burnt.0,
+            [Range { seq: 5, first: 1, end: 200 }, Range { seq: 6, first: 1, end: 10 }]
+        );
         assert_eq!(Burnt::decode(&burnt.encode()), Some(burnt.clone()));
         assert_eq!(Burnt::decode(&burnt.encode()[..20]), None);
-        assert!(burnt.holds(Fid::new(5, 199)) && !burnt.holds(Fid::new(5, 200)) && !burnt.holds(Fid::new(7, 1)));
+        assert!(
+            burnt.holds(Fid::new(5, 199))
+                && !burnt.holds(Fid::new(5, 200))
+                && !burnt.holds(Fid::new(7, 1))
+        );
     }
 
     #[test]
     fn gaps_lie_around_every_id_that_lives() {
-        let burnt = Burnt(vec![Range { seq: 5, first: 1, end: 10 }, Range { seq: 6, first: 4, end: 6 }]);
+        let burnt =
+            Burnt(vec![Range { seq: 5, first: 1, end: 10 }, Range { seq: 6, first: 4, end: 6 }]);
         let live = BTreeSet::from([(5, 1), (5, 2), (5, 7), (5, 9), (6, 4), (6, 5), (6, 6)]);
-        let gaps: Vec<_> = burnt.without(&live).iter().map(|gap| (Fid::from(gap.base), gap.count)).collect();
+        let gaps: Vec<_> =
+            burnt.without(&live).iter().map(|gap| (Fid::from(gap.base), gap.count)).collect();
         assert_eq!(gaps, [(Fid::new(5, 3), 4), (Fid::new(5, 8), 1)]);
         assert_eq!(burnt.without(&BTreeSet::new()).len(), 2);
     }

@@ -55,7 +55,8 @@ impl MdtConfig {
     }
 }
 
-/// What an administrator may set while the MDT runs: where files go for which nobody asked (Lustre: `lod.*`).
+/// What an administrator may set while the MDT runs: where files go for which nobody asked (Lustre:
+/// `lod.*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lod {
     /// Stripe size, bytes.
@@ -89,11 +90,12 @@ impl Lod {
     }
 }
 
-/// Planted bugs: each switch breaks one promise at a single place. Simulation turns them on one at a time and must
-/// notice; a switch that nobody notices is a promise that nobody tests.
+/// Planted bugs: each switch breaks one promise at a single place. Simulation turns them on one at
+/// a time and must notice; a switch that nobody notices is a promise that nobody tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bugs {
-    /// The reply record does not go into the operation's transaction: a resend after a crash is executed twice.
+    /// The reply record does not go into the operation's transaction: a resend after a crash is
+    /// executed twice.
     pub skip_reply_record: bool,
     /// Id ranges are handed out again after a crash instead of being burnt.
     pub reuse_id_range: bool,

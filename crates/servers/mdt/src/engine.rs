@@ -1,13 +1,15 @@
 //! The running transaction and everything that decides over it, without sessions and network.
 //!
-//! [`Engine::attempt`] is one operation: read, decide, apply, answer, without giving the thread away in between, so
-//! that operations are serial. What it answers is in history but not durable; [`Engine::commit`] makes it so.
+//! [`Engine::attempt`] is one operation: read, decide, apply, answer, without giving the thread
+//! away in between, so that operations are serial. What it answers is in history but not durable;
+//! [`Engine::commit`] makes it so.
 //!
 //! Invariants
 //! - Memory follows the store: effects happen only after the set was applied.
-//! - `last_transno` is the highest applied one; a commit reports exactly what was applied before it began.
-//! - After a failure of the store nothing is answered any more: what was answered since the last commit is lost, and
-//!   clients bring it again to the next instance.
+//! - `last_transno` is the highest applied one; a commit reports exactly what was applied before it
+//!   began.
+//! - After a failure of the store nothing is answered any more: what was answered since the last
+//!   commit is lost, and clients bring it again to the next instance.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -74,7 +76,12 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(config: MdtConfig, store: Rc<dyn MetaStore>, state: State, ost_list: Rc<dyn Fn() -> Vec<OstAt>>) -> Engine {
+    pub(crate) fn new(
+        config: MdtConfig,
+        store: Rc<dyn MetaStore>,
+        state: State,
+        ost_list: Rc<dyn Fn() -> Vec<OstAt>>,
+    ) -> Engine {
         let destroys_durable = Cell::new(state.destroy_next);
         Engine {
             config,
@@ -94,7 +101,8 @@ impl Engine {
     pub(crate) fn attempt(&self, caller: &Caller<'_>, history: &dyn History) -> Decided<Reply> {
         let view = self.store.running()?;
         let mut guard = self.state.borrow_mut();
-        let first: Option<AttrRep> = caller.replay.then(|| decode_body(&caller.request.replay_buf(0).unwrap_or_default()));
+        let first: Option<AttrRep> =
+            caller.replay.then(|| decode_body(&caller.request.replay_buf(0).unwrap_or_default()));
         let now = match &first {
             Some(first) if first.attr.ctime != 0 && !self.config.bugs.replay_draws_new_time => {
                 op::replayed_time(caller.request, first)
@@ -122,7 +130,10 @@ impl Engine {
         if !op::modifies(caller.request.opcode()) {
             let leased = lease::grant(caller, &answer, &mut guard.leases);
             let epoch = answer.fid().map_or(0, |fid| guard.opens.write_epoch(fid));
-            return Ok(Reply::ok(&caller.request.header, answer.into_bufs(Extras { epoch, ..leased })));
+            return Ok(Reply::ok(
+                &caller.request.header,
+                answer.into_bufs(Extras { epoch, ..leased }),
+            ));
         }
         if !caller.replay
             && let Err(later) = self.check_others(&mut guard, caller, &tx)
@@ -130,7 +141,8 @@ impl Engine {
             (guard.files, guard.objects) = drawn_before; // it draws again
             return Err(later);
         }
-        let transno = if committed { Transno(caller.request.header.transno) } else { history.next() };
+        let transno =
+            if committed { Transno(caller.request.header.transno) } else { history.next() };
         let changed = answer.fid().filter(|fid| tx.changes_inode(*fid));
         let still_named = lease::still_named(caller, &tx);
         let set = tx.finish(transno);
@@ -142,16 +154,22 @@ impl Engine {
         drop(tx);
         drop(view);
         let extras = Extras { version, ..leased };
-        let mut reply =
-            self.finish(caller, history, Change { set, effects, changes, answer, extras, transno, committed }, &mut guard)?;
+        let mut reply = self.finish(
+            caller,
+            history,
+            Change { set, effects, changes, answer, extras, transno, committed },
+            &mut guard,
+        )?;
         reply.bufs.extend(dir);
         Ok(reply)
     }
 
-    /// Whether other clients stand against a change for now: with what they changed, or with what they believe.
+    /// Whether other clients stand against a change for now: with what they changed, or with what
+    /// they believe.
     fn check_others(&self, state: &mut State, caller: &Caller<'_>, tx: &Tx<'_>) -> Decided<()> {
         let foreign = tx.decides.iter().any(|key| state.share.is_foreign(caller.client, key));
-        if foreign && !self.config.bugs.drop_commit_on_share || state.share.len() > SHARED_KEYS_MAX {
+        if foreign && !self.config.bugs.drop_commit_on_share || state.share.len() > SHARED_KEYS_MAX
+        {
             return Err(OpError::CommitFirst);
         }
         if self.config.bugs.ignore_leases {
@@ -161,10 +179,17 @@ impl Engine {
     }
 
     /// Records the change with its answer, applies it, and only then lets memory follow.
-    fn finish(&self, caller: &Caller<'_>, history: &dyn History, change: Change, state: &mut State) -> Decided<Reply> {
+    fn finish(
+        &self,
+        caller: &Caller<'_>,
+        history: &dyn History,
+        change: Change,
+        state: &mut State,
+    ) -> Decided<Reply> {
         let Change { mut set, effects, changes, answer, extras, transno, committed } = change;
         let header = &caller.request.header;
-        let epoch = |fid| epoch_after(&effects, fid).unwrap_or_else(|| state.opens.write_epoch(fid));
+        let epoch =
+            |fid| epoch_after(&effects, fid).unwrap_or_else(|| state.opens.write_epoch(fid));
         let epoch = answer.fid().map_or(0, epoch);
         let mut reply = Reply::ok(header, answer.into_bufs(Extras { epoch, ..extras }));
         if committed {
@@ -214,7 +239,8 @@ impl Engine {
         }
     }
 
-    /// Makes everything applied so far durable and returns up to where history is now. Never returns after a failure.
+    /// Makes everything applied so far durable and returns up to where history is now. Never
+    /// returns after a failure.
     pub(crate) async fn commit(&self) -> Transno {
         match self.try_commit().await {
             Ok(upto) => upto,
@@ -226,7 +252,13 @@ impl Engine {
     pub(crate) async fn try_commit(&self) -> Result<Transno, StoreError> {
         let (upto, share, files, objects, destroys) = {
             let state = self.state.borrow();
-            (state.last_transno, state.share.mark(), state.files.mark(), state.objects.mark(), state.destroy_next)
+            (
+                state.last_transno,
+                state.share.mark(),
+                state.files.mark(),
+                state.objects.mark(),
+                state.destroy_next,
+            )
         };
         let outcome = self.store.commit().await;
         match outcome {
@@ -266,7 +298,8 @@ impl Engine {
         self.wake_all();
     }
 
-    /// Removes the orphans among `fids` that nobody has open, in one set: at most a batch. Changes nothing where it fails.
+    /// Removes the orphans among `fids` that nobody has open, in one set: at most a batch. Changes
+    /// nothing where it fails.
     pub(crate) fn sweep(&self, fids: &[Fid]) -> Decided<usize> {
         let view = self.store.running()?;
         let mut state = self.state.borrow_mut();
@@ -281,7 +314,8 @@ impl Engine {
             gone += 1;
             tx.set.delete(Table::Orphans, fid.to_key());
             if let Some(inode) = tx.find(*fid)?.filter(|inode| inode.attr.nlink == 0) {
-                number += u64::from(tx.destroy(&inode, number, !self.config.bugs.forget_destroy_log)?);
+                number +=
+                    u64::from(tx.destroy(&inode, number, !self.config.bugs.forget_destroy_log)?);
             }
         }
         if gone == 0 {
@@ -297,7 +331,8 @@ impl Engine {
         Ok(gone)
     }
 
-    /// Closes what a session has open, a writer that is gone may have written anything; says which files those were.
+    /// Closes what a session has open, a writer that is gone may have written anything; says which
+    /// files those were.
     pub(crate) fn close_session(&self, client: ClientId, session: u64) -> Vec<Fid> {
         let mut state = self.state.borrow_mut();
         let mut fids: Vec<Fid> = Vec::new();
@@ -322,8 +357,8 @@ struct Change {
     committed: bool,
 }
 
-/// Whether a set makes a name, an attribute or a layout. What only changes what is there (a close, an open, a truncate)
-/// must work on a full store.
+/// Whether a set makes a name, an attribute or a layout. What only changes what is there (a close,
+/// an open, a truncate) must work on a full store.
 fn grows(set: &WriteSet) -> bool {
     let makes = |table| matches!(table, Table::Dirents | Table::Xattrs | Table::Layouts);
     set.changes.iter().any(|(table, _, value)| value.is_some() && makes(*table))

@@ -1,8 +1,8 @@
 //! Ids of files and objects, from ranges that are durable before their first use (design 10.7).
 //!
-//! The store holds where the reserved range ends. A restart begins there: what was left of the range is burnt, so that
-//! no id is given twice. The next range is reserved while half of the last one is left; only a storm of creates in one
-//! commit interval waits for a commit.
+//! The store holds where the reserved range ends. A restart begins there: what was left of the
+//! range is burnt, so that no id is given twice. The next range is reserved while half of the last
+//! one is left; only a storm of creates in one commit interval waits for a commit.
 
 use types::{FID_FIRST_NORMAL_SEQ, Fid};
 
@@ -24,7 +24,8 @@ pub(crate) fn first_sequences(mdt_index: u32) -> (u64, u64) {
 }
 
 impl Ids {
-    /// From what the store holds (`encoded`), or a fresh sequence. The range is not usable before it is [`Ids::durable`].
+    /// From what the store holds (`encoded`), or a fresh sequence. The range is not usable before
+    /// it is [`Ids::durable`].
     pub(crate) fn open(encoded: Option<&[u8]>, first_seq: u64, reuse: bool) -> Option<Ids> {
         let (mut seq, mut next) = (first_seq, 1);
         if let Some(encoded) = encoded {
@@ -74,7 +75,8 @@ impl Ids {
         Some(fid)
     }
 
-    /// Whether the range should grow; if so it has grown, and [`Ids::encode`] must go into the running transaction.
+    /// Whether the range should grow; if so it has grown, and [`Ids::encode`] must go into the
+    /// running transaction.
     pub(crate) fn extend(&mut self) -> bool {
         if self.reserved_end > self.durable_end || self.durable_end - self.next > ID_RANGE / 2 {
             return false;
@@ -100,7 +102,8 @@ mod tests {
         let mut given = std::collections::BTreeSet::new();
         let mut stored: Option<Vec<u8>> = None;
         for _ in 0..5 {
-            let mut ids = Ids::open(stored.as_deref(), first_sequences(0).0, false).expect("our own bytes");
+            let mut ids =
+                Ids::open(stored.as_deref(), first_sequences(0).0, false).expect("our own bytes");
             assert_eq!(ids.draw(), None, "nothing before it is durable");
             stored = Some(ids.encode());
             ids.durable(ids.mark());
@@ -112,7 +115,8 @@ mod tests {
 
     #[test]
     fn a_range_grows_before_it_ends_and_a_sequence_follows_another() {
-        let mut ids = Ids { seq: 9, next: 1, durable_end: u32::MAX - 10, reserved_end: u32::MAX - 10 };
+        let mut ids =
+            Ids { seq: 9, next: 1, durable_end: u32::MAX - 10, reserved_end: u32::MAX - 10 };
         ids.next = ids.durable_end - 1;
         assert!(!ids.extend(), "the sequence is used up first");
         assert!(ids.draw().is_some());

@@ -23,7 +23,8 @@ pub(crate) const META_HASH_KEY: &[u8] = b"hash_key";
 pub(crate) const META_FILE_IDS: &[u8] = b"file_ids";
 /// Object ids, likewise.
 pub(crate) const META_OBJECT_IDS: &[u8] = b"object_ids";
-/// Object ids that earlier runs gave out and that are to be swept: 16 bytes a range, sequence u64, first u32, end u32.
+/// Object ids that earlier runs gave out and that are to be swept: 16 bytes a range, sequence u64,
+/// first u32, end u32.
 pub(crate) const META_BURNT_OBJECTS: &[u8] = b"burnt_objects";
 /// Version of the records, u32.
 pub(crate) const META_FORMAT: &[u8] = b"format";

@@ -1,27 +1,32 @@
-//! Short leases: for how long a client, and the kernel behind it, may believe what it was just told (decision 0005).
+//! Short leases: for how long a client, and the kernel behind it, may believe what it was just told
+//! (decision 0005).
 //!
-//! A lease on a file covers its attributes, one on a directory also its entries. It ends by time alone, so there is nobody to
-//! call back: another client's change waits until it is over (Gray and Cheriton, "Leases", 1989). What two clients were after at
-//! once is not leased for a while, so that only the first change of many waits.
+//! A lease on a file covers its attributes, one on a directory also its entries. It ends by time
+//! alone, so there is nobody to call back: another client's change waits until it is over (Gray and
+//! Cheriton, "Leases", 1989). What two clients were after at once is not leased for a while, so
+//! that only the first change of many waits.
 //!
 //! Invariants
-//! - A client counts from when it asked, the MDT from when it answered: the client's end is never later than the MDT's.
-//! - Nothing changes what somebody else holds a lease on, except for what that client cannot see (access times, the size of a
-//!   file that it does not believe to know).
-//! - A new instance knows no leases, so it changes nothing until those of the instance before it are over.
+//! - A client counts from when it asked, the MDT from when it answered: the client's end is never
+//!   later than the MDT's.
+//! - Nothing changes what somebody else holds a lease on, except for what that client cannot see
+//!   (access times, the size of a file that it does not believe to know).
+//! - A new instance knows no leases, so it changes nothing until those of the instance before it
+//!   are over.
 
 use std::collections::VecDeque;
 
 use types::{ClientId, Fid, FixedMap, Instant, Span};
 
-/// Length of a lease. Long enough for the few requests of one system call and the next ones on the same path, short enough
-/// that nobody notices a change that waits.
+/// Length of a lease. Long enough for the few requests of one system call and the next ones on the
+/// same path, short enough that nobody notices a change that waits.
 pub(crate) const LEASE: Span = Span::millis(50);
 
 /// What two clients were after is not leased for so long.
 const CONTENDED: Span = Span::secs(30);
 
-/// Files and directories that are remembered as contended; beyond, all of them are forgotten together.
+/// Files and directories that are remembered as contended; beyond, all of them are forgotten
+/// together.
 const CONTENDED_MAX: usize = 65_536;
 
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +48,8 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    /// Without leases of its own; `inherited_until` where clients may hold some of the instance before.
+    /// Without leases of its own; `inherited_until` where clients may hold some of the instance
+    /// before.
     pub(crate) fn new(inherited_until: Instant) -> Leases {
         Leases {
             enabled: true,
@@ -93,7 +99,9 @@ impl Leases {
 
     /// A name moves: whoever believes it where it was goes on believing it where it is now.
     pub(crate) fn carry(&mut self, from: Fid, to: Fid, now: Instant) {
-        let Some(held) = self.held.get(&from).copied().filter(|held| held.until > now) else { return };
+        let Some(held) = self.held.get(&from).copied().filter(|held| held.until > now) else {
+            return;
+        };
         let there = self.held.entry(to).or_insert(held);
         if there.client != held.client {
             there.client = None;
@@ -126,7 +134,8 @@ impl Leases {
     }
 
     fn expire(&mut self, now: Instant) {
-        while let Some((until, fid)) = self.ends.front().copied().filter(|(until, _)| *until <= now) {
+        while let Some((until, fid)) = self.ends.front().copied().filter(|(until, _)| *until <= now)
+        {
             self.ends.pop_front();
             if self.held.get(&fid).is_some_and(|held| held.until <= until) {
                 self.held.remove(&fid);
@@ -166,7 +175,11 @@ mod tests {
         leases.grant(X, A, at(0));
         leases.grant(X, B, at(30));
         assert_eq!(leases.blocks(X, A, at(40)), Some(at(80)));
-        assert_eq!(leases.blocks(X, B, at(40)), Some(at(80)), "the other's may be the one that lasts");
+        assert_eq!(
+            leases.blocks(X, B, at(40)),
+            Some(at(80)),
+            "the other's may be the one that lasts"
+        );
     }
 
     #[test]

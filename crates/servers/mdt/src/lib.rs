@@ -9,7 +9,8 @@
 //! | getattr, lookup, create, open, setattr, link, close, setxattr, removexattr | `AttrRep` of the file | layout record (file), default template (directory), or empty |
 //! | unlink, rename | `AttrRep` of the file that lost or changed its name | empty |
 //!
-//! Behind those of a create and an unlink may stand buffer 2, `DirRep`: the directory after it, where it is leased.
+//! Behind those of a create and an unlink may stand buffer 2, `DirRep`: the directory after it,
+//! where it is leased.
 //!
 //! | operation | buffer 0 | buffer 1 |
 //! |---|---|---|
@@ -22,8 +23,8 @@
 //! | sync | `SyncRep` | |
 //! | lock, unlock | `LockRep` | |
 //!
-//! `listxattr` tells `lustre.lov` (and `trusted.lov` to root) where there is a layout or a default, and `getxattr` and
-//! `setxattr` take those names with the binary value of `lustre.lov`.
+//! `listxattr` tells `lustre.lov` (and `trusted.lov` to root) where there is a layout or a default,
+//! and `getxattr` and `setxattr` take those names with the binary value of `lustre.lov`.
 
 mod acl;
 mod background;
@@ -54,7 +55,8 @@ pub use config::{Bugs, Lod, MdtConfig};
 pub use spaces::OstAt;
 pub use target::{Mdt, StartError};
 
-/// Reads `bytes` as every record and request value that the MDT decodes; says whether any took them. For fuzzing.
+/// Reads `bytes` as every record and request value that the MDT decodes; says whether any took
+/// them. For fuzzing.
 #[must_use]
 pub fn decode_any(bytes: &[u8]) -> bool {
     let inode = record::Inode::decode(bytes).is_some();

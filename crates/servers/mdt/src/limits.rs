@@ -2,7 +2,8 @@
 
 use types::Span;
 
-/// Hard links of one file. As ext4 has it: programs that probe for EMLINK find it in reasonable time.
+/// Hard links of one file. As ext4 has it: programs that probe for EMLINK find it in reasonable
+/// time.
 pub(crate) const NLINK_MAX: u32 = 65_000;
 
 /// Entries of one readdir slice: some 150 us of scanning, so that nobody waits long behind it.
@@ -20,8 +21,9 @@ pub(crate) const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
 /// Names of one file's extended attributes together (XATTR_LIST_MAX).
 pub(crate) const XATTR_LIST_BYTES_MAX: usize = 64 << 10;
 
-/// Ids that are made durable ahead of their use. At 50,000 creates a second and a commit each second half of it lasts
-/// ten seconds; burning the rest at each restart leaves 4,000 restarts per sequence, and sequences abound.
+/// Ids that are made durable ahead of their use. At 50,000 creates a second and a commit each
+/// second half of it lasts ten seconds; burning the rest at each restart leaves 4,000 restarts per
+/// sequence, and sequences abound.
 pub(crate) const ID_RANGE: u32 = 1 << 20;
 
 /// Sequences of one MDT: the lower half for files, the upper for objects.
@@ -30,20 +32,22 @@ pub(crate) const SEQUENCES_PER_MDT: u64 = 0x2_0000;
 /// Records of removed files that go to an OST in one request.
 pub(crate) const DESTROY_BATCH_MAX: usize = 4_096;
 
-/// A sync waits no longer than this for OSTs to destroy what was removed: it promises durability, not room.
+/// A sync waits no longer than this for OSTs to destroy what was removed: it promises durability,
+/// not room.
 pub(crate) const ROOM_WAIT: Span = Span::secs(1);
 
 /// Changed keys that commit on share remembers; one more forces a commit.
 pub(crate) const SHARED_KEYS_MAX: usize = 262_144;
 
-/// Files whose open-for-write count is kept although nobody has them open; beyond, all of them are forgotten together.
+/// Files whose open-for-write count is kept although nobody has them open; beyond, all of them are
+/// forgotten together.
 pub(crate) const IDLE_EPOCHS_MAX: usize = 65_536;
 
 /// How long an operation may be held back while the lock is not free, whatever the client says.
 pub(crate) const LOCK_WAIT_MS_MAX: u32 = 30_000;
 
-/// How often one that waits for a lock looks whether a dead client is in its way: adds a fifth to the time after which a
-/// client counts as dead.
+/// How often one that waits for a lock looks whether a dead client is in its way: adds a fifth to
+/// the time after which a client counts as dead.
 pub(crate) const DEAD_CLIENT_CHECK: Span = Span::secs(1);
 
 /// Levels of directories that a walk to the root visits before it calls the tree broken.
@@ -62,8 +66,8 @@ const _: () = assert!(READDIR_BYTES_MAX < wire::BULK_BYTES_MAX as usize);
 const _: () = assert!(XATTR_VALUE_BYTES_MAX < wire::BULK_BYTES_MAX as usize);
 const _: () = assert!(16 + XATTR_NAME_BYTES_MAX <= osd::KEY_BYTES_MAX);
 
-/// Commits that an operation waits for on a full store before it is told ENOSPC: pages freed by one transaction can be
-/// taken by the second one after it (LMDB keeps the last two alive).
+/// Commits that an operation waits for on a full store before it is told ENOSPC: pages freed by one
+/// transaction can be taken by the second one after it (LMDB keeps the last two alive).
 pub(crate) const FULL_COMMITS_MAX: u32 = 2;
 /// How far ahead a client's clock may be and still order what it does, seconds.
 pub(crate) const CLOCK_AHEAD_SECS: i64 = 60;

@@ -1,8 +1,8 @@
 //! Locks of applications: the grant core of `ldlm`, and who awaits its answers.
 //!
-//! Locks are memory only; clients re-state them after a restart. A waiting request gives its worker slot back, is
-//! answered "still waiting" after the time that the client asked for, and keeps its place for a while so that the client
-//! can ask again with the same cookie.
+//! Locks are memory only; clients re-state them after a restart. A waiting request gives its worker
+//! slot back, is answered "still waiting" after the time that the client asked for, and keeps its
+//! place for a while so that the client can ask again with the same cookie.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,8 @@ impl Inner {
     fn wake(&mut self, granted: Vec<WaitId>) {
         for wait in granted {
             if let Some(answer) = self.answers.remove(&wait) {
-                // Nobody there: the request was abandoned this very moment; whoever comes back finds the lock held.
+                // Nobody there: the request was abandoned this very moment; whoever comes back
+                // finds the lock held.
                 let _ = answer.send(());
             }
         }
@@ -117,7 +118,9 @@ impl Locks {
         }
         let mut inner = self.inner.borrow_mut();
         if wanted.has(codes::TEST) {
-            return Ok(Locked::Now(inner.space.test(&request).map_or(state(1), |conflict| told(&conflict))));
+            return Ok(Locked::Now(
+                inner.space.test(&request).map_or(state(1), |conflict| told(&conflict)),
+            ));
         }
         if wanted.has(codes::RESTATE) && restate {
             inner.space.restate(request);
@@ -136,8 +139,14 @@ impl Locks {
             Enqueued::Full => Err(Errno::ENOLCK),
             Enqueued::Waiting => {
                 let (tell, answer) = oneshot::channel();
-                inner.answers.insert(request.wait_id(), tell); // a resend takes the place of the request before it
-                let parked = Parked { locks: self.clone(), request, span: wanted.wait, answer: Some(answer) };
+                // a resend takes the place of the request before it
+                inner.answers.insert(request.wait_id(), tell);
+                let parked = Parked {
+                    locks: self.clone(),
+                    request,
+                    span: wanted.wait,
+                    answer: Some(answer),
+                };
                 Ok(Locked::Later(parked))
             }
         }
@@ -219,7 +228,9 @@ impl Parked {
                     self.answer = None; // cancelled, or another request took this one's place
                     return state(2);
                 }
-                None => self.locks.clients_in_the_way(&self.request).into_iter().for_each(&blocked_by),
+                None => {
+                    self.locks.clients_in_the_way(&self.request).into_iter().for_each(&blocked_by)
+                }
             }
             if env.now() >= until {
                 return state(2);
@@ -275,8 +286,12 @@ mod tests {
         let env = node.env();
         let locks = Locks::new(&env, Span::secs(1));
         let took = sim.block_on(&node, async move {
-            assert!(matches!(locks.ask(&exclusive(1, 1), false), Ok(Locked::Now(rep)) if rep.state == 1));
-            let Ok(Locked::Later(parked)) = locks.ask(&exclusive(2, 2), false) else { panic!("it is held") };
+            assert!(
+                matches!(locks.ask(&exclusive(1, 1), false), Ok(Locked::Now(rep)) if rep.state == 1)
+            );
+            let Ok(Locked::Later(parked)) = locks.ask(&exclusive(2, 2), false) else {
+                panic!("it is held")
+            };
             let start = env.now();
             let dead_at = start + Span::secs(3);
             let rep = parked

@@ -2,8 +2,9 @@
 //!
 //! Invariants
 //! - A file's `writers` is the number of its handles that are open for writing.
-//! - `write_epoch` of a file changes with each open for writing, each truncate, and when several writers were at it: a
-//!   size that somebody found out under another epoch may be old and is not believed.
+//! - `write_epoch` of a file changes with each open for writing, each truncate, and when several
+//!   writers were at it: a size that somebody found out under another epoch may be old and is not
+//!   believed.
 //! - Only the one writer of an undisturbed period makes a size clean.
 
 use types::{ClientId, Fid, FixedMap};
@@ -87,12 +88,15 @@ impl Opens {
 
     /// Whether this client has the file open.
     pub(crate) fn is_open_by(&self, fid: Fid, client: ClientId) -> bool {
-        self.is_open(fid) && self.handles.values().any(|open| open.fid == fid && open.client == client)
+        self.is_open(fid)
+            && self.handles.values().any(|open| open.fid == fid && open.client == client)
     }
 
     /// Whether `handle` is the only one of its file.
     pub(crate) fn is_last(&self, handle: u64) -> bool {
-        self.get(handle).and_then(|open| self.files.get(&open.fid)).is_some_and(|file| file.handles == 1)
+        self.get(handle)
+            .and_then(|open| self.files.get(&open.fid))
+            .is_some_and(|file| file.handles == 1)
     }
 
     pub(crate) fn writers(&self, fid: Fid) -> u32 {
@@ -112,7 +116,8 @@ impl Opens {
     /// Handles of a session.
     pub(crate) fn of_session(&self, client: ClientId, session: u64) -> Vec<u64> {
         let own = |open: &OpenFile| open.client == client && open.session == session;
-        let mut handles: Vec<_> = self.handles.iter().filter(|(_, open)| own(open)).map(|(handle, _)| *handle).collect();
+        let mut handles: Vec<_> =
+            self.handles.iter().filter(|(_, open)| own(open)).map(|(handle, _)| *handle).collect();
         handles.sort_unstable();
         handles
     }
@@ -123,14 +128,25 @@ impl Opens {
     }
 
     /// `handle` is open; `epoch` where it writes; `prior`: state of the size before.
-    pub(crate) fn open(&mut self, handle: u64, open: OpenFile, epoch: Option<u64>, prior: Option<SizeState>) {
+    pub(crate) fn open(
+        &mut self,
+        handle: u64,
+        open: OpenFile,
+        epoch: Option<u64>,
+        prior: Option<SizeState>,
+    ) {
         self.next_handle = self.next_handle.max(handle + 1);
         if let Some(before) = self.handles.insert(handle, open) {
-            assert_eq!((before.fid, before.client), (open.fid, open.client), "a handle names one open for ever");
+            assert_eq!(
+                (before.fid, before.client),
+                (open.fid, open.client),
+                "a handle names one open for ever"
+            );
             return;
         }
         let base = self.base;
-        let file = self.files.entry(open.fid).or_insert(FileState { epoch: base, ..FileState::default() });
+        let file =
+            self.files.entry(open.fid).or_insert(FileState { epoch: base, ..FileState::default() });
         file.handles += 1;
         if let Some(epoch) = epoch {
             if file.writers == 0 {
@@ -145,7 +161,9 @@ impl Opens {
 
     /// What a close of `handle` with these words means.
     pub(crate) fn judge(&self, handle: u64, wrote: bool, size_epoch: Option<u64>) -> Verdict {
-        let Some(open) = self.get(handle).filter(|open| open.write) else { return Verdict::StayDirty };
+        let Some(open) = self.get(handle).filter(|open| open.write) else {
+            return Verdict::StayDirty;
+        };
         let file = self.files[&open.fid];
         if file.writers > 1 {
             return Verdict::StayDirty;
@@ -157,7 +175,8 @@ impl Opens {
         }
     }
 
-    /// `handle` is closed. `wrote`: it wrote, or may have. `cleaned`: its verdict made the size clean.
+    /// `handle` is closed. `wrote`: it wrote, or may have. `cleaned`: its verdict made the size
+    /// clean.
     pub(crate) fn close(&mut self, handle: u64, wrote: bool, cleaned: bool) {
         let Some(open) = self.handles.remove(&handle) else { return };
         let fresh = self.draw_epoch();
@@ -194,7 +213,8 @@ impl Opens {
         }
     }
 
-    /// Forgets the epochs of files that nobody has open, when there are too many: all their sizes under way are refused.
+    /// Forgets the epochs of files that nobody has open, when there are too many: all their sizes
+    /// under way are refused.
     fn bound(&mut self) {
         if self.files.len() > IDLE_EPOCHS_MAX + self.handles.len() {
             self.files.retain(|_, file| file.handles > 0);
@@ -208,7 +228,8 @@ mod tests {
     use super::*;
 
     fn open(opens: &mut Opens, client: u128, write: bool) -> (u64, u64) {
-        let file = OpenFile { fid: Fid::ROOT, client: ClientId(client), session: 1, read: true, write };
+        let file =
+            OpenFile { fid: Fid::ROOT, client: ClientId(client), session: 1, read: true, write };
         let (handle, epoch) = (opens.draw_handle(), opens.draw_epoch());
         opens.open(handle, file, write.then_some(epoch), Some(SizeState::NeverWritten));
         (handle, epoch)
@@ -232,7 +253,11 @@ mod tests {
         let (b, second) = open(&mut opens, 2, true);
         assert_eq!(opens.judge(a, true, Some(first)), Verdict::StayDirty);
         opens.close(a, true, false);
-        assert_eq!(opens.judge(b, true, Some(second)), Verdict::StayDirty, "a wrote while b had it open");
+        assert_eq!(
+            opens.judge(b, true, Some(second)),
+            Verdict::StayDirty,
+            "a wrote while b had it open"
+        );
         opens.close(b, true, false);
         assert!(opens.write_epoch(Fid::ROOT) > second, "what b knows is old");
         opens.cleaned(Fid::ROOT);

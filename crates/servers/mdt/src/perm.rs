@@ -24,7 +24,8 @@ pub(crate) const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 /// Attribute of the list that new files inherit.
 pub(crate) const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// What a program may do beyond its user; falls with the content and the owner that it was given to.
+/// What a program may do beyond its user; falls with the content and the owner that it was given
+/// to.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
 pub(crate) fn is_root(creds: &Creds) -> bool {
@@ -44,7 +45,8 @@ fn mode_allows(inode: &Inode, creds: &Creds, mask: u32) -> bool {
 }
 
 impl Op<'_, '_> {
-    /// Whether the caller may do `mask` to `inode`; `EACCES` if not. A replay was allowed once and is not asked again.
+    /// Whether the caller may do `mask` to `inode`; `EACCES` if not. A replay was allowed once and
+    /// is not asked again.
     pub(crate) fn access(&self, inode: &Inode, mask: u32) -> Decided<()> {
         if self.may(inode, mask)? { Ok(()) } else { Err(Errno::EACCES.into()) }
     }
@@ -74,7 +76,8 @@ impl Op<'_, '_> {
         }
     }
 
-    /// The content or the owner of `inode` changes: what its program may do beyond its user does not outlive that.
+    /// The content or the owner of `inode` changes: what its program may do beyond its user does
+    /// not outlive that.
     pub(crate) fn drop_capability(&mut self, inode: &mut Inode) {
         if inode.attr.flags & ATTR_HAS_CAPABILITY != 0 {
             self.tx.set.delete(Table::Xattrs, keys::xattr(inode.fid(), CAPABILITY));
@@ -93,8 +96,8 @@ impl Op<'_, '_> {
         if free { Ok(()) } else { Err(Errno::EPERM.into()) }
     }
 
-    /// Whether the caller may keep set-group-id on a file of `gid`. Nothing is refused by it, so a replay is asked again, and
-    /// its caller's groups give the answer of the first time.
+    /// Whether the caller may keep set-group-id on a file of `gid`. Nothing is refused by it, so a
+    /// replay is asked again, and its caller's groups give the answer of the first time.
     pub(crate) fn may_setgid(&self, gid: u32) -> bool {
         is_root(&self.creds) || self.creds.in_group(gid)
     }
@@ -105,8 +108,9 @@ impl Op<'_, '_> {
     }
 }
 
-/// No set-user-id, and no set-group-id that means it. Without execution by the group that bit is the old mark of mandatory
-/// locking, which a `member` of the group may have set and may keep; from anybody else's change it falls too.
+/// No set-user-id, and no set-group-id that means it. Without execution by the group that bit is
+/// the old mark of mandatory locking, which a `member` of the group may have set and may keep; from
+/// anybody else's change it falls too.
 fn without_set_id(mode: u32, member: bool) -> u32 {
     let mode = mode & !S_ISUID;
     if mode & S_IXGRP != 0 || !member { mode & !S_ISGID } else { mode }

@@ -1,7 +1,7 @@
 //! Records of the MDT: little-endian structs, `{type u8, version u8, length u16}` first.
 //!
-//! A reader takes a longer record of a later version (it ignores the tail) and refuses another type or a length that
-//! the bytes do not have. `docs/formats/` draws them.
+//! A reader takes a longer record of a later version (it ignores the tail) and refuses another type
+//! or a length that the bytes do not have. `docs/formats/` draws them.
 
 use types::{Fid, Timespec};
 use wire::Attr;
@@ -16,7 +16,8 @@ const TYPE_DESTROY: u8 = 3;
 /// Version of all of them.
 const VERSION: u8 = 1;
 
-/// Bit of [`Inode::flags`]: `Table::Layouts` holds a layout (file) or a default template (directory).
+/// Bit of [`Inode::flags`]: `Table::Layouts` holds a layout (file) or a default template
+/// (directory).
 pub(crate) const INODE_HAS_LAYOUT: u32 = 1;
 /// Bit of [`Inode::flags`]: there is an access ACL.
 pub(crate) const INODE_HAS_ACL: u32 = 2;
@@ -61,8 +62,8 @@ pub(crate) struct Inode {
     pub(crate) parent: Fid,
     /// When somebody last set mtime by hand: an older write does not win over it.
     pub(crate) mtime_set: Timespec,
-    /// Bit i: stripe i of the first 64 has an object, as a closing client stated. Objects go only with their file, so bits
-    /// stay until a truncate to nothing: then no object needs to be there.
+    /// Bit i: stripe i of the first 64 has an object, as a closing client stated. Objects go only
+    /// with their file, so bits stay until a truncate to nothing: then no object needs to be there.
     pub(crate) stripes: u64,
     /// Target of a symbolic link.
     pub(crate) symlink: Vec<u8>,
@@ -101,7 +102,8 @@ impl Inode {
 
     pub(crate) fn decode(value: &[u8]) -> Option<Inode> {
         let (fixed, rest) = InodeFixed::read_from_prefix(value).ok()?;
-        let symlink = rest.get(..usize::from(fixed.length).checked_sub(size_of::<InodeFixed>())?)?;
+        let symlink =
+            rest.get(..usize::from(fixed.length).checked_sub(size_of::<InodeFixed>())?)?;
         let known = fixed.kind == TYPE_INODE && fixed.version >= VERSION;
         known.then(|| Inode {
             attr: fixed.attr,
@@ -212,7 +214,10 @@ impl DestroyRecord {
         let known = fixed.kind == TYPE_DESTROY && fixed.version >= VERSION;
         known.then(|| DestroyRecord {
             base: Fid { seq: fixed.seq, oid: fixed.oid, ver: fixed.ver },
-            osts: osts.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("a chunk of four"))).collect(),
+            osts: osts
+                .chunks_exact(4)
+                .map(|word| u32::from_le_bytes(word.try_into().expect("a chunk of four")))
+                .collect(),
         })
     }
 }
@@ -231,7 +236,11 @@ mod tests {
             stripes: 1 << 63 | 5,
             symlink: b"over/there".to_vec(),
         };
-        let dirent = DirentRecord { fid: Fid::new(1, 2), file_type: wire::attr::S_IFREG, name: b"a".to_vec() };
+        let dirent = DirentRecord {
+            fid: Fid::new(1, 2),
+            file_type: wire::attr::S_IFREG,
+            name: b"a".to_vec(),
+        };
         let destroy = DestroyRecord { base: Fid::new(3, 4), osts: vec![5, 0, 9] };
         let (i, d, o) = (inode.encode(), dirent.encode(), destroy.encode());
         assert_eq!(Inode::decode(&i), Some(inode));

@@ -1,8 +1,8 @@
 //! Commit on share (design 10.4): which keys changed since the last commit, and by whom.
 //!
-//! A change that decides on a key which *another* client changed since the last commit waits for a commit first. Then
-//! no client's replay depends on the replay of another who may never come back. Directory size, link count and times
-//! commute and are no keys here; reads make no dependency.
+//! A change that decides on a key which *another* client changed since the last commit waits for a
+//! commit first. Then no client's replay depends on the replay of another who may never come back.
+//! Directory size, link count and times commute and are no keys here; reads make no dependency.
 
 use types::{ClientId, Fid, FixedMap};
 
@@ -80,7 +80,11 @@ mod tests {
         let (entry, other) = (ShareKey::Entry(Fid::ROOT, 5), ShareKey::Inode(Fid::ROOT));
         let mut share = Share::default();
         share.changed(a, &[entry]);
-        assert!(share.is_foreign(b, &entry) && !share.is_foreign(a, &entry) && !share.is_foreign(b, &other));
+        assert!(
+            share.is_foreign(b, &entry)
+                && !share.is_foreign(a, &entry)
+                && !share.is_foreign(b, &other)
+        );
         let mark = share.mark();
         share.changed(b, &[entry]);
         assert!(share.is_foreign(a, &entry) && share.is_foreign(b, &entry), "two changed it");

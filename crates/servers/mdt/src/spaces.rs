@@ -1,4 +1,5 @@
-//! What room the OSTs have, as they told last, and the choice of OSTs by it. In memory only: a restart asks again.
+//! What room the OSTs have, as they told last, and the choice of OSTs by it. In memory only: a
+//! restart asks again.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -51,7 +52,11 @@ pub(crate) struct Spaces {
 impl Spaces {
     /// Knows nothing yet; all chance comes from `seed`.
     pub(crate) fn new(seed: u64) -> Spaces {
-        Spaces { seen: BTreeMap::new(), allocator: Allocator::new(seed), wanted: Rc::new(Notify::new()) }
+        Spaces {
+            seen: BTreeMap::new(),
+            allocator: Allocator::new(seed),
+            wanted: Rc::new(Notify::new()),
+        }
     }
 
     /// An OST told its room, and whether it takes anything.
@@ -78,8 +83,9 @@ impl Spaces {
         self.seen.get(&ost.index)?.closed
     }
 
-    /// OSTs for a file; `now` in seconds. While all are full the full ones are taken: objects are made by the first write,
-    /// which asks the OST itself, while the figures here may be older than what has been removed since.
+    /// OSTs for a file; `now` in seconds. While all are full the full ones are taken: objects are
+    /// made by the first write, which asks the OST itself, while the figures here may be older than
+    /// what has been removed since.
     pub(crate) fn place(
         &mut self,
         template: &Template,

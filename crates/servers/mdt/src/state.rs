@@ -1,4 +1,5 @@
-//! What an MDT keeps in memory only: open files, id ranges, shared keys. A restart rebuilds it from replays.
+//! What an MDT keeps in memory only: open files, id ranges, shared keys. A restart rebuilds it from
+//! replays.
 
 use std::collections::BTreeSet;
 
@@ -45,12 +46,15 @@ pub(crate) struct State {
     pub(crate) destroy_next: u64,
     /// Highest transno ever applied.
     pub(crate) last_transno: Transno,
-    /// Handles whose close was durable when this instance started, though the client may not have heard so.
+    /// Handles whose close was durable when this instance started, though the client may not have
+    /// heard so.
     pub(crate) closed: BTreeSet<u64>,
-    /// Everything up to here was durable when this instance started: a replay of it only rebuilds memory.
+    /// Everything up to here was durable when this instance started: a replay of it only rebuilds
+    /// memory.
     pub(crate) boot_committed: Transno,
-    /// First FID that this run gives out. An older file may have objects although it says that it was never written:
-    /// the mark of an open or a truncate may have been lost with the client that wrote.
+    /// First FID that this run gives out. An older file may have objects although it says that it
+    /// was never written: the mark of an open or a truncate may have been lost with the client that
+    /// wrote.
     pub(crate) first_file: Fid,
 }
 
@@ -66,7 +70,12 @@ impl State {
     }
 
     /// OSTs for a file.
-    pub(crate) fn place(&mut self, template: &Template, osts: &[OstAt], now: Timespec) -> Decided<Vec<u32>> {
+    pub(crate) fn place(
+        &mut self,
+        template: &Template,
+        osts: &[OstAt],
+        now: Timespec,
+    ) -> Decided<Vec<u32>> {
         let now = u64::try_from(now.sec).unwrap_or(0);
         let chosen = self.spaces.place(template, osts, &self.lod.policy, now);
         chosen.map_err(|error| OpError::Refused(error.errno()))
@@ -76,8 +85,12 @@ impl State {
     pub(crate) fn perform(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Opened { handle, file, epoch, prior } => self.opens.open(handle, file, epoch, prior),
-                Effect::Closed { handle, wrote, cleaned } => self.opens.close(handle, wrote, cleaned),
+                Effect::Opened { handle, file, epoch, prior } => {
+                    self.opens.open(handle, file, epoch, prior)
+                }
+                Effect::Closed { handle, wrote, cleaned } => {
+                    self.opens.close(handle, wrote, cleaned)
+                }
                 Effect::Dirtied { fid, epoch } => self.opens.dirtied(fid, epoch),
                 Effect::Cleaned(fid) => self.opens.cleaned(fid),
                 Effect::Gone(fid) => self.opens.cleaned(fid),

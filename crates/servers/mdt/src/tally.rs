@@ -1,6 +1,8 @@
-//! What was done: operations that succeeded since the start, by Lustre's names, as `md_stats` prints them.
+//! What was done: operations that succeeded since the start, by Lustre's names, as `md_stats`
+//! prints them.
 //!
-//! Locks and paths of FIDs are not counted here. An open that also creates is an open, and a `mknod` where the file is new.
+//! Locks and paths of FIDs are not counted here. An open that also creates is an open, and a
+//! `mknod` where the file is new.
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -12,8 +14,8 @@ use wire::{Opcode, Reply, Request};
 
 /// Names in the order of their rows.
 const NAMES: [&str; 15] = [
-    "open", "close", "mknod", "link", "unlink", "mkdir", "rmdir", "rename", "getattr", "setattr", "getxattr", "setxattr",
-    "statfs", "sync", "readdir",
+    "open", "close", "mknod", "link", "unlink", "mkdir", "rmdir", "rename", "getattr", "setattr",
+    "getxattr", "setxattr", "statfs", "sync", "readdir",
 ];
 
 /// See the head of the file.
@@ -91,11 +93,17 @@ mod tests {
     use super::*;
 
     fn creation(mode: u32, flags: u32) -> Request {
-        Request::new(Opcode::MdtCreate, vec![encode_body(&CreateReq { mode, flags, ..Default::default() })])
+        Request::new(
+            Opcode::MdtCreate,
+            vec![encode_body(&CreateReq { mode, flags, ..Default::default() })],
+        )
     }
 
     fn done(request: &Request, disposition: u32) -> Reply {
-        Reply::ok(&request.header, vec![encode_body(&AttrRep { disposition, ..Default::default() })])
+        Reply::ok(
+            &request.header,
+            vec![encode_body(&AttrRep { disposition, ..Default::default() })],
+        )
     }
 
     #[test]
@@ -108,11 +116,22 @@ mod tests {
         tally.count(&open, &done(&open, 0));
         tally.count(&open, &done(&open, disposition::CREATED));
         tally.count(&open, &Reply::error(&open.header, Errno::EACCES));
-        let rmdir = Request::new(Opcode::MdtUnlink, vec![encode_body(&UnlinkReq { is_dir: 1, ..Default::default() })]);
+        let rmdir = Request::new(
+            Opcode::MdtUnlink,
+            vec![encode_body(&UnlinkReq { is_dir: 1, ..Default::default() })],
+        );
         tally.count(&rmdir, &done(&rmdir, 0));
         let text = tally.render(Timespec { sec: 17, nsec: 5 });
-        let rows: Vec<String> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        let counts = ["open 2 samples [reqs]", "mknod 2 samples [reqs]", "mkdir 1 samples [reqs]", "rmdir 1 samples [reqs]"];
+        let rows: Vec<String> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        let counts = [
+            "open 2 samples [reqs]",
+            "mknod 2 samples [reqs]",
+            "mkdir 1 samples [reqs]",
+            "rmdir 1 samples [reqs]",
+        ];
         assert_eq!(rows[0], "snapshot_time 17.000000005 secs.nsecs");
         assert_eq!(rows[1..], counts);
         tally.clear();

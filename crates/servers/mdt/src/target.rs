@@ -74,8 +74,9 @@ impl History for Sessions<'_> {
 }
 
 impl Mdt {
-    /// Opens what `store` holds (a fresh store gets its root directory), raises the epoch and starts the background
-    /// tasks. `osts`: asking side for destroys; `ost_list`: the OSTs that there are.
+    /// Opens what `store` holds (a fresh store gets its root directory), raises the epoch and
+    /// starts the background tasks. `osts`: asking side for destroys; `ost_list`: the OSTs that
+    /// there are.
     pub async fn start(
         env: &Env,
         config: MdtConfig,
@@ -83,7 +84,12 @@ impl Mdt {
         osts: Option<Rc<Endpoint>>,
         ost_list: Rc<dyn Fn() -> Vec<OstAt>>,
     ) -> Result<Rc<Mdt>, StartError> {
-        let seed = Seed { words: [env.random(), env.random()], round_robin: env.random(), now: env.wall(), clock: env.now() };
+        let seed = Seed {
+            words: [env.random(), env.random()],
+            round_robin: env.random(),
+            now: env.wall(),
+            clock: env.now(),
+        };
         let booted = boot::boot(&store, &config, &seed).await?;
         let exports = Exports::new(
             env,
@@ -125,7 +131,8 @@ impl Mdt {
         Ok(mdt)
     }
 
-    /// `hook` is called once, with the reason, when the store failed: the instance must be restarted.
+    /// `hook` is called once, with the reason, when the store failed: the instance must be
+    /// restarted.
     pub fn failed(&self, hook: Rc<dyn Fn(&str)>) {
         self.engine.failed.set(hook);
     }
@@ -413,12 +420,15 @@ impl Mdt {
         self.commit().await;
     }
 
-    /// The set that removes a client's record and reply records, unless a later session of it has taken them over.
+    /// The set that removes a client's record and reply records, unless a later session of it has
+    /// taken them over.
     fn forget(&self, client: ClientId, session: u64) -> Result<WriteSet, StoreError> {
         let view = self.engine.store.running()?;
         let mut set = boot::from_reserve();
         let prefix = client.0.to_be_bytes();
-        let record = view.get(Table::Clients, &prefix)?.and_then(|value| ClientRecord::decode(&prefix, &value));
+        let record = view
+            .get(Table::Clients, &prefix)?
+            .and_then(|value| ClientRecord::decode(&prefix, &value));
         if record.is_some_and(|record| record.session != session) {
             return Ok(set);
         }
@@ -456,11 +466,18 @@ impl Target for Mdt {
         Box::pin(self.run(incoming))
     }
 
-    fn remember_client(self: Rc<Self>, record: ClientRecord) -> LocalFuture<'static, Result<(), Errno>> {
+    fn remember_client(
+        self: Rc<Self>,
+        record: ClientRecord,
+    ) -> LocalFuture<'static, Result<(), Errno>> {
         Box::pin(async move { self.remember(record).await })
     }
 
-    fn session_ended(self: Rc<Self>, session: Rc<Session>, evicted: bool) -> LocalFuture<'static, ()> {
+    fn session_ended(
+        self: Rc<Self>,
+        session: Rc<Session>,
+        evicted: bool,
+    ) -> LocalFuture<'static, ()> {
         Box::pin(async move {
             if evicted {
                 tracing::info!(target: "mdt", client = %session.client, name = %session.name, "client evicted");

@@ -1,5 +1,5 @@
-//! One operation's changes while it decides: reads go to the running image and to what the operation itself changed,
-//! writes gather in a set that is applied whole or not at all.
+//! One operation's changes while it decides: reads go to the running image and to what the
+//! operation itself changed, writes gather in a set that is applied whole or not at all.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,9 @@ use wire::{Attr, SizeState};
 
 use crate::hash::HashKey;
 use crate::keys;
-use crate::record::{DestroyRecord, DirentRecord, INODE_HAS_LAYOUT, INODE_HAS_XATTR, INODE_ORPHAN, Inode};
+use crate::record::{
+    DestroyRecord, DirentRecord, INODE_HAS_LAYOUT, INODE_HAS_XATTR, INODE_ORPHAN, Inode,
+};
 use crate::share::ShareKey;
 use crate::state::Effect;
 
@@ -20,7 +22,8 @@ pub(crate) enum OpError {
     /// The caller's: this is the answer.
     #[error("{0}")]
     Refused(Errno),
-    /// Commit, then decide again: it depends on another client's change, or ids must become durable first.
+    /// Commit, then decide again: it depends on another client's change, or ids must become durable
+    /// first.
     #[error("a commit comes first")]
     CommitFirst,
     /// Decide again then: another client holds a lease on what it changes.
@@ -59,7 +62,8 @@ pub(crate) struct Tx<'a> {
     first_file: Fid,                      // of this run
     inodes: BTreeMap<Fid, Option<Inode>>, // as the operation sees them; changed ones are in `dirty`
     dirty: BTreeMap<Fid, ()>,
-    /// Directory, first possible cookie and free cookie of the name that was last looked for and not found.
+    /// Directory, first possible cookie and free cookie of the name that was last looked for and
+    /// not found.
     vacant: Option<(Fid, u64, u64)>,
     /// What the decision depends on, for commit on share.
     pub(crate) decides: Vec<ShareKey>,
@@ -70,7 +74,12 @@ pub(crate) struct Tx<'a> {
 }
 
 impl<'a> Tx<'a> {
-    pub(crate) fn new(view: &'a dyn View, hash_key: HashKey, first_file: Fid, now: Timespec) -> Tx<'a> {
+    pub(crate) fn new(
+        view: &'a dyn View,
+        hash_key: HashKey,
+        first_file: Fid,
+        now: Timespec,
+    ) -> Tx<'a> {
         Tx {
             view,
             first_file,
@@ -126,8 +135,8 @@ impl<'a> Tx<'a> {
         self.inodes.get(&fid).and_then(Option::as_ref)
     }
 
-    /// Files and directories that the operation changes, some of them more than once: attributes, entries, and whether
-    /// somebody writes.
+    /// Files and directories that the operation changes, some of them more than once: attributes,
+    /// entries, and whether somebody writes.
     pub(crate) fn touched(&self) -> impl Iterator<Item = Fid> {
         let keys = self.changes.iter().map(|key| match key {
             ShareKey::Entry(fid, _) | ShareKey::Inode(fid) | ShareKey::Contents(fid) => *fid,
@@ -175,10 +184,16 @@ impl<'a> Tx<'a> {
     }
 
     /// Visits the entries of `dir` with a cookie at or above `from`.
-    pub(crate) fn scan_dir(&self, dir: Fid, from: u64, visit: &mut dyn FnMut(u64, &[u8]) -> bool) -> Decided<()> {
+    pub(crate) fn scan_dir(
+        &self,
+        dir: Fid,
+        from: u64,
+        visit: &mut dyn FnMut(u64, &[u8]) -> bool,
+    ) -> Decided<()> {
         let prefix = dir.to_key();
         self.view.scan(Table::Dirents, &keys::dirent(dir, from), &mut |key, value| {
-            key.starts_with(&prefix) && keys::dirent_cookie(key).is_some_and(|cookie| visit(cookie, value))
+            key.starts_with(&prefix)
+                && keys::dirent_cookie(key).is_some_and(|cookie| visit(cookie, value))
         })?;
         Ok(())
     }
@@ -194,7 +209,8 @@ impl<'a> Tx<'a> {
         Ok(empty)
     }
 
-    /// Makes the entry `name` of `dir`, which must not exist: the smallest free number among equal hashes.
+    /// Makes the entry `name` of `dir`, which must not exist: the smallest free number among equal
+    /// hashes.
     pub(crate) fn insert_entry(&mut self, dir: Fid, name: &[u8], child: &Inode) -> Decided<()> {
         let first = self.first_cookie(name);
         let cookie = match self.vacant {
@@ -221,7 +237,11 @@ impl<'a> Tx<'a> {
 
     /// Points the entry at `cookie` to `child`; a name that was there keeps its place.
     pub(crate) fn set_entry(&mut self, dir: Fid, cookie: u64, name: &[u8], child: &Inode) {
-        let record = DirentRecord { fid: child.fid(), file_type: child.attr.file_type(), name: name.to_vec() };
+        let record = DirentRecord {
+            fid: child.fid(),
+            file_type: child.attr.file_type(),
+            name: name.to_vec(),
+        };
         self.set.put(Table::Dirents, keys::dirent(dir, cookie), record.encode());
         self.set.put(Table::Links, keys::link(child.fid(), dir, cookie), name);
         self.entry_changed(dir, cookie);
@@ -244,7 +264,8 @@ impl<'a> Tx<'a> {
         self.changes.push(ShareKey::Contents(dir));
     }
 
-    /// A directory's entry count changed by so many names and subdirectories, now. These commute: no dependency.
+    /// A directory's entry count changed by so many names and subdirectories, now. These commute:
+    /// no dependency.
     pub(crate) fn touch_dir(&mut self, dir: Fid, name_bytes: i64, subdirs: i32) -> Decided<()> {
         let mut inode = self.inode(dir)?;
         inode.attr.size = inode.attr.size.saturating_add_signed(name_bytes);
@@ -279,7 +300,12 @@ impl<'a> Tx<'a> {
             return Ok(Vec::new());
         }
         let key = inode.fid().to_key();
-        let own = self.set.changes.iter().rev().find(|(table, changed, _)| *table == Table::Layouts && *changed == key);
+        let own = self
+            .set
+            .changes
+            .iter()
+            .rev()
+            .find(|(table, changed, _)| *table == Table::Layouts && *changed == key);
         if let Some((_, _, value)) = own {
             return Ok(value.clone().unwrap_or_default());
         }
@@ -294,9 +320,10 @@ impl<'a> Tx<'a> {
         inode.attr.layout_version += 1;
     }
 
-    /// Removes everything of a file that has no name and is open nowhere. Its objects go to the destroy log, unless
-    /// nothing was ever written: then there are none (D1). Only a file of this run is believed that: after a restart
-    /// the mark of a writer may have been lost together with the writer. `number` is the log's next one.
+    /// Removes everything of a file that has no name and is open nowhere. Its objects go to the
+    /// destroy log, unless nothing was ever written: then there are none (D1). Only a file of this
+    /// run is believed that: after a restart the mark of a writer may have been lost together with
+    /// the writer. `number` is the log's next one.
     pub(crate) fn destroy(&mut self, inode: &Inode, number: u64, log: bool) -> Decided<bool> {
         let fid = inode.fid();
         let key = fid.to_key();
@@ -338,11 +365,15 @@ impl<'a> Tx<'a> {
         Ok(logged)
     }
 
-    /// The whole set; changed inodes carry `transno` as their version, unless that is the replay of something that later
-    /// changes are durable after.
+    /// The whole set; changed inodes carry `transno` as their version, unless that is the replay of
+    /// something that later changes are durable after.
     pub(crate) fn finish(&mut self, transno: Transno) -> WriteSet {
         for fid in std::mem::take(&mut self.dirty).into_keys() {
-            let inode = self.inodes.get_mut(&fid).and_then(Option::as_mut).expect("a changed inode is there");
+            let inode = self
+                .inodes
+                .get_mut(&fid)
+                .and_then(Option::as_mut)
+                .expect("a changed inode is there");
             inode.attr.version = inode.attr.version.max(transno.0);
             self.set.put(Table::Inodes, fid.to_key(), inode.encode());
         }

@@ -1,5 +1,5 @@
-//! Objects of creates that were lost with their client, and of those that were not: an MDT and real OSTs through crashes
-//! and power cuts.
+//! Objects of creates that were lost with their client, and of those that were not: an MDT and real
+//! OSTs through crashes and power cuts.
 
 use std::num::NonZeroU32;
 use std::rc::Rc;
@@ -35,7 +35,12 @@ fn addr(target: TargetId) -> NidAddr {
 }
 
 fn endpoint(env: &Env, client: u128, is_server: bool) -> Rc<Endpoint> {
-    let config = EndpointConfig { client: ClientId(client), name: format!("c{client}"), is_server, ..EndpointConfig::default() };
+    let config = EndpointConfig {
+        client: ClientId(client),
+        name: format!("c{client}"),
+        is_server,
+        ..EndpointConfig::default()
+    };
     Endpoint::new(env, config, Rc::new(Where))
 }
 
@@ -56,12 +61,16 @@ impl World {
     fn new(seed: u64, bugs: Bugs) -> World {
         let sim = Sim::new(seed, SimConfig::default());
         let targets = [TargetId::mdt(0)].into_iter().chain((0..OSTS).map(TargetId::ost));
-        let server =
-            |target: TargetId| Server { target, node: sim.node(&target.to_string(), addr(target).nid), disk: MemDisk::default() };
+        let server = |target: TargetId| Server {
+            target,
+            node: sim.node(&target.to_string(), addr(target).nid),
+            disk: MemDisk::default(),
+        };
         let servers: Vec<_> = targets.map(server).collect();
         let clients = (0..3u32)
             .map(|n| {
-                let node = sim.node(&format!("c{n}"), format!("10.0.1.{n}@tcp").parse().expect("a NID"));
+                let node =
+                    sim.node(&format!("c{n}"), format!("10.0.1.{n}@tcp").parse().expect("a NID"));
                 let endpoint = endpoint(&node.env(), u128::from(n) + 1, false);
                 (node, endpoint)
             })
@@ -77,16 +86,28 @@ impl World {
         let (env, disk, target, bugs) = (node.env(), disk.clone(), *target, self.bugs);
         node.env().spawn("server", async move {
             let one = NonZeroU32::MIN;
-            let service = Node::new(&env, NodeConfig::new(CptTable::new(one, one, 1, true).expect("one")));
-            let (meta, fsname) = (Rc::new(MemMeta::open(&env, &disk)), "testfs".parse().expect("a name"));
+            let service =
+                Node::new(&env, NodeConfig::new(CptTable::new(one, one, 1, true).expect("one")));
+            let (meta, fsname) =
+                (Rc::new(MemMeta::open(&env, &disk)), "testfs".parse().expect("a name"));
             let running: Rc<dyn Target> = if target.kind == TargetKind::Ost {
                 let objects = Rc::new(MemObjects::open(&env, &disk));
-                Ost::start(&env, OstConfig::new(fsname, target.index), meta, objects).await.expect("boots")
+                Ost::start(&env, OstConfig::new(fsname, target.index), meta, objects)
+                    .await
+                    .expect("boots")
             } else {
                 let mut config = MdtConfig::new(fsname, 0);
                 (config.bugs, config.lod.stripe_count) = (bugs, -1);
                 let osts = Some(endpoint(&env, 99, true));
-                Mdt::start(&env, config, meta, osts, Rc::new(|| (0..OSTS).map(mdt::OstAt::from).collect())).await.expect("boots")
+                Mdt::start(
+                    &env,
+                    config,
+                    meta,
+                    osts,
+                    Rc::new(|| (0..OSTS).map(mdt::OstAt::from).collect()),
+                )
+                .await
+                .expect("boots")
             };
             service.add_target(running);
             service.serve(env.listen(addr(target)).await.expect("a free address"));
@@ -104,7 +125,8 @@ impl World {
     fn call(&self, client: usize, target: TargetId, call: Call) -> wire::Reply {
         let (node, endpoint) = &self.clients[client];
         let remote = endpoint.remote(target);
-        let answer = self.sim.block_on_for(node, Span::secs(300), async move { remote.call(call).await });
+        let answer =
+            self.sim.block_on_for(node, Span::secs(300), async move { remote.call(call).await });
         *answer.expect("answered in time").expect("no error").reply
     }
 
@@ -117,13 +139,18 @@ impl World {
             flags: create::OPEN,
             ..CreateReq::default()
         };
-        let mut call = Call::new(Opcode::MdtCreate, vec![encode_body(&body), Bytes::from_static(name.as_bytes())]);
+        let mut call = Call::new(
+            Opcode::MdtCreate,
+            vec![encode_body(&body), Bytes::from_static(name.as_bytes())],
+        );
         (call.modifies, call.keep) = (true, Keep::Open);
         let reply = self.call(client, TargetId::mdt(0), call);
-        let layout = Layout::decode(&reply.buf(1)).expect("a file that is open for writing has a layout");
+        let layout =
+            Layout::decode(&reply.buf(1)).expect("a file that is open for writing has a layout");
         for (stripe, object, _) in layout.objects() {
             let body = OstIoReq { object: object.into(), length: 4, ..OstIoReq::default() };
-            let mut call = Call::new(Opcode::OstWrite, vec![encode_body(&body), Bytes::from_static(b"data")]);
+            let mut call =
+                Call::new(Opcode::OstWrite, vec![encode_body(&body), Bytes::from_static(b"data")]);
             call.modifies = true;
             self.call(client, TargetId::ost(layout.osts[stripe as usize]), call);
         }
@@ -141,7 +168,11 @@ impl World {
     }
 
     fn is_pending(&self) -> bool {
-        self.servers[0].disk.records(Table::Meta).iter().any(|(key, _)| key[..] == *b"burnt_objects")
+        self.servers[0]
+            .disk
+            .records(Table::Meta)
+            .iter()
+            .any(|(key, _)| key[..] == *b"burnt_objects")
     }
 }
 
@@ -149,8 +180,8 @@ fn both(bases: &[Fid]) -> Vec<(u32, usize)> {
     bases.iter().map(|base| (base.oid, OSTS as usize)).collect()
 }
 
-/// A file is durable; then one client, which lives, and another one, which dies with the MDT, make one each. The OSTs
-/// have everything.
+/// A file is durable; then one client, which lives, and another one, which dies with the MDT, make
+/// one each. The OSTs have everything.
 fn crash_that_loses_a_create(seed: u64, bugs: Bugs) -> (World, [Fid; 3]) {
     let world = World::new(seed, bugs);
     let durable = world.make(0, "durable");
@@ -169,7 +200,11 @@ fn objects_of_a_create_that_was_lost_with_its_client_are_destroyed_and_no_others
     for seed in 0..10 {
         let (world, [durable, lost, replayed]) = crash_that_loses_a_create(seed, Bugs::default());
         let warm = Fid { oid: durable.oid + 1, ..durable };
-        assert_eq!(world.objects(), both(&[durable, warm, lost, replayed]), "the OSTs have what the MDT lost");
+        assert_eq!(
+            world.objects(),
+            both(&[durable, warm, lost, replayed]),
+            "the OSTs have what the MDT lost"
+        );
         world.boot(0);
         world.sim.run_for(Span::secs(1));
         assert!(world.is_pending() && world.objects().len() == 4, "its client may still come back");
@@ -182,7 +217,8 @@ fn objects_of_a_create_that_was_lost_with_its_client_are_destroyed_and_no_others
 
 #[test]
 fn without_the_sweep_objects_leak() {
-    let (world, [_, lost, _]) = crash_that_loses_a_create(1, Bugs { skip_range_sweep: true, ..Bugs::default() });
+    let (world, [_, lost, _]) =
+        crash_that_loses_a_create(1, Bugs { skip_range_sweep: true, ..Bugs::default() });
     world.boot(0);
     world.sim.run_for(Span::secs(100));
     assert!(world.objects().contains(&both(&[lost])[0]), "the planted bug shows");
@@ -197,7 +233,10 @@ fn a_sweep_that_an_ost_did_not_confirm_is_taken_up_by_the_next_start() {
         world.boot(0);
         world.sim.run_for(Span::secs(60));
         assert!(world.is_pending());
-        assert!(world.objects().contains(&(lost.oid, 1)), "one that is away does not hold up the other");
+        assert!(
+            world.objects().contains(&(lost.oid, 1)),
+            "one that is away does not hold up the other"
+        );
         world.servers[0].node.kill_as(false);
     }
     world.boot(0);
@@ -225,10 +264,16 @@ fn after_a_power_cut_of_everything_objects_are_those_of_the_files_that_are_there
         let fresh = world.make(2, "fresh");
         world.sim.run_for(Span::secs(200));
         let layouts = world.servers[0].disk.records(Table::Layouts);
-        let held: Vec<u32> = layouts.iter().map(|(_, value)| Layout::decode(value).expect("a file's").base.oid).collect();
+        let held: Vec<u32> = layouts
+            .iter()
+            .map(|(_, value)| Layout::decode(value).expect("a file's").base.oid)
+            .collect();
         lost += 5 - held.len();
         let objects = world.objects();
-        assert!(objects.iter().all(|(oid, _)| held.contains(oid)), "seed {seed}: {objects:?} of {held:?}");
+        assert!(
+            objects.iter().all(|(oid, _)| held.contains(oid)),
+            "seed {seed}: {objects:?} of {held:?}"
+        );
         assert!(both(&[durable, fresh]).iter().all(|of| objects.contains(of)), "seed {seed}");
         assert!(!world.is_pending());
     }

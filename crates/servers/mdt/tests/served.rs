@@ -11,11 +11,14 @@ use env_sim::{NodeHandle, Sim, SimConfig};
 use mdt::{Bugs, Mdt, MdtConfig};
 use osd::mem::{MemDisk, MemMeta};
 use osd::{MetaStore, Space, StoreError, Table, View, WriteSet};
-use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Node, NodeConfig, Session, Target, spec};
+use service::{
+    Class, ClientRecord, Exports, ExportsConfig, Incoming, Node, NodeConfig, Session, Target, spec,
+};
 use types::{ClientId, Errno, Fid, Instance, NidAddr, Span, TargetId, Transno};
 use wire::attr::S_IFREG;
 use wire::body::{
-    AttrRep, CloseReq, CreateReq, FidReq, LockRep, LockReq, LookupReq, OstBatchReq, UnlinkReq, batch, close, create, lock,
+    AttrRep, CloseReq, CreateReq, FidReq, LockRep, LockReq, LookupReq, OstBatchReq, UnlinkReq,
+    batch, close, create, lock,
 };
 use wire::{Opcode, Reply, Request, encode_body};
 
@@ -36,7 +39,12 @@ impl Resolve for Where {
 }
 
 fn endpoint(env: &Env, client: u128, is_server: bool) -> Rc<Endpoint> {
-    let config = EndpointConfig { client: ClientId(client), name: format!("c{client}"), is_server, ..EndpointConfig::default() };
+    let config = EndpointConfig {
+        client: ClientId(client),
+        name: format!("c{client}"),
+        is_server,
+        ..EndpointConfig::default()
+    };
     Endpoint::new(env, config, Rc::new(Where))
 }
 
@@ -151,21 +159,32 @@ impl World {
         let (mds, oss) = (sim.node("mds", addr(MDT).nid), sim.node("oss", addr(OST).nid));
         let clients = (0..2u32)
             .map(|n| {
-                let node = sim.node(&format!("c{n}"), format!("10.0.1.{n}@tcp").parse().expect("a NID"));
+                let node =
+                    sim.node(&format!("c{n}"), format!("10.0.1.{n}@tcp").parse().expect("a NID"));
                 let endpoint = endpoint(&node.env(), u128::from(n) + 1, false);
                 (node, endpoint)
             })
             .collect();
         let disk = MemDisk::default();
-        let world =
-            World { sim, mds, oss, clients, disk, mdt: Rc::default(), destroyed: Rc::default(), bugs, faults: Rc::default() };
+        let world = World {
+            sim,
+            mds,
+            oss,
+            clients,
+            disk,
+            mdt: Rc::default(),
+            destroyed: Rc::default(),
+            bugs,
+            faults: Rc::default(),
+        };
         world.boot_ost();
         world.boot();
         world
     }
 
     fn boot(&self) {
-        let (env, disk, slot, bugs) = (self.mds.env(), self.disk.clone(), self.mdt.clone(), self.bugs);
+        let (env, disk, slot, bugs) =
+            (self.mds.env(), self.disk.clone(), self.mdt.clone(), self.bugs);
         let faults = self.faults.clone();
         self.mds.env().spawn("mds", async move {
             let store = Rc::new(Faulty { store: MemMeta::open(&env, &disk), faults });
@@ -173,7 +192,9 @@ impl World {
             config.bugs = bugs;
             let osts = endpoint(&env, 99, true);
             let mdt =
-                Mdt::start(&env, config, store, Some(osts), Rc::new(|| vec![mdt::OstAt::from(0)])).await.expect("a good store");
+                Mdt::start(&env, config, store, Some(osts), Rc::new(|| vec![mdt::OstAt::from(0)]))
+                    .await
+                    .expect("a good store");
             *slot.borrow_mut() = Some(mdt.clone());
             let node = Node::new(&env, cpts());
             node.add_target(mdt);
@@ -226,7 +247,9 @@ impl World {
         let fill = slot.clone();
         node.env().spawn("lock", async move {
             let answer = remote.call(modifying(Opcode::MdtLock, vec![encode_body(&body)])).await;
-            let state = answer.map(|answer| answer.reply.body::<LockRep>().state).map_err(|error| error.errno());
+            let state = answer
+                .map(|answer| answer.reply.body::<LockRep>().state)
+                .map_err(|error| error.errno());
             *fill.borrow_mut() = Some(state);
         });
         slot
@@ -251,7 +274,8 @@ fn creation(name: &'static str, open_flags: Option<u32>) -> Call {
         flags: if open_flags.is_some() { create::OPEN } else { 0 },
         ..CreateReq::default()
     };
-    let mut call = modifying(Opcode::MdtCreate, vec![encode_body(&body), Bytes::from_static(name.as_bytes())]);
+    let mut call =
+        modifying(Opcode::MdtCreate, vec![encode_body(&body), Bytes::from_static(name.as_bytes())]);
     call.keep = if open_flags.is_some() { Keep::Open } else { Keep::No };
     call
 }
@@ -299,7 +323,8 @@ fn an_idle_mdt_commits_within_its_interval_and_then_sleeps() {
     world.sim.run_for(Span::millis(1_500));
     assert_eq!(world.records(Table::Inodes), 2);
     let body = LookupReq { parent: Fid::ROOT.into(), ..LookupReq::default() };
-    let found = world.call(1, Call::new(Opcode::MdtLookup, vec![encode_body(&body), Bytes::from_static(b"a")]));
+    let found = world
+        .call(1, Call::new(Opcode::MdtLookup, vec![encode_body(&body), Bytes::from_static(b"a")]));
     assert_eq!(found.expect("it is there").0.body::<AttrRep>().attr, made.attr);
 }
 
@@ -312,8 +337,12 @@ fn a_crash_loses_nothing_that_was_answered() {
         let plain: AttrRep = world.call(0, creation("plain", None)).expect("room").0.body();
         world.call(0, unlinking("open")).expect("it is there");
         world.crash();
-        let getattr =
-            |fid: Fid| Call::new(Opcode::MdtGetattr, vec![encode_body(&FidReq { fid: fid.into(), ..FidReq::default() })]);
+        let getattr = |fid: Fid| {
+            Call::new(
+                Opcode::MdtGetattr,
+                vec![encode_body(&FidReq { fid: fid.into(), ..FidReq::default() })],
+            )
+        };
         let again: AttrRep = world.call(0, getattr(plain.attr.fid())).expect("replayed").0.body();
         assert_eq!(again.attr, plain.attr, "seed {seed}");
         let orphan: AttrRep = world.call(0, getattr(open.attr.fid())).expect("still open").0.body();
@@ -411,7 +440,10 @@ fn lock_is_lost_by_a_crash(bugs: Bugs) -> bool {
 #[test]
 fn locks_that_are_stated_again_are_held_after_a_crash() {
     assert!(!lock_is_lost_by_a_crash(Bugs::default()));
-    assert!(lock_is_lost_by_a_crash(Bugs { lose_lock_restate: true, ..Bugs::default() }), "the planted bug shows");
+    assert!(
+        lock_is_lost_by_a_crash(Bugs { lose_lock_restate: true, ..Bugs::default() }),
+        "the planted bug shows"
+    );
 }
 
 #[test]
@@ -419,11 +451,16 @@ fn a_sync_is_answered_when_everything_is_durable() {
     let durable = |bugs| {
         let world = World::with_bugs(9, bugs);
         world.call(0, creation("a", None)).expect("room");
-        world.call(0, Call::new(Opcode::MdtSync, vec![encode_body(&FidReq::default())])).expect("a good store");
+        world
+            .call(0, Call::new(Opcode::MdtSync, vec![encode_body(&FidReq::default())]))
+            .expect("a good store");
         world.records(Table::Inodes) == 2
     };
     assert!(durable(Bugs::default()));
-    assert!(!durable(Bugs { ack_sync_before_commit: true, ..Bugs::default() }), "the planted bug shows");
+    assert!(
+        !durable(Bugs { ack_sync_before_commit: true, ..Bugs::default() }),
+        "the planted bug shows"
+    );
 }
 
 #[test]
@@ -437,8 +474,10 @@ fn a_reply_that_was_lost_with_its_server_is_not_earned_twice() {
             let fill = slot.clone();
             node.env().spawn("create", async move {
                 let mut call = creation("a", None);
-                call.sync = true; // the reply leaves after the commit: a kill in between loses only the reply
-                *fill.borrow_mut() = Some(remote.call(call).await.map(drop).map_err(|error| error.errno()));
+                // the reply leaves after the commit: a kill in between loses only the reply
+                call.sync = true;
+                *fill.borrow_mut() =
+                    Some(remote.call(call).await.map(drop).map_err(|error| error.errno()));
             });
             world.sim.run_until(Span::secs(5), || world.records(Table::Inodes) == 3);
             world.crash();
@@ -479,11 +518,13 @@ fn a_close_whose_reply_was_lost_stays_closed() {
         let (fill, open) = (done.clone(), open.body::<AttrRep>());
         node.env().spawn("close", async move {
             let mut call = closing(&open, xid);
-            call.sync = true; // the reply leaves after the commit: a kill in between loses only the reply
+            // the reply leaves after the commit: a kill in between loses only the reply
+            call.sync = true;
             remote.call(call).await.expect("closed once");
             *fill.borrow_mut() = true;
         });
-        let committed = |world: &World| world.mdt.borrow().as_ref().is_some_and(|mdt| mdt.counts().0 == 0);
+        let committed =
+            |world: &World| world.mdt.borrow().as_ref().is_some_and(|mdt| mdt.counts().0 == 0);
         world.sim.run_until(Span::secs(5), || committed(&world));
         world.sim.run_for(Span::millis(seed));
         world.crash();
@@ -496,7 +537,8 @@ fn a_close_whose_reply_was_lost_stays_closed() {
 #[test]
 fn a_full_store_forgets_a_client_with_all_that_it_had() {
     for restarts in [false, true] {
-        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
+        let names =
+            ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
         let world = World::new(11);
         for name in names {
             world.call(0, creation(name, Some(1))).expect("room");
@@ -504,7 +546,10 @@ fn a_full_store_forgets_a_client_with_all_that_it_had() {
         }
         world.call(1, creation("kept", None)).expect("room");
         world.sim.run_for(Span::secs(2));
-        assert_eq!((world.records(Table::Orphans), world.records(Table::Clients)), (names.len(), 2));
+        assert_eq!(
+            (world.records(Table::Orphans), world.records(Table::Clients)),
+            (names.len(), 2)
+        );
         world.faults.tight.set(true);
         let (node, endpoint) = &world.clients[0];
         if restarts {
@@ -515,14 +560,19 @@ fn a_full_store_forgets_a_client_with_all_that_it_had() {
             node.env().spawn("leave", async move { leaving.shutdown().await });
         }
         world.sim.run_for(Span::secs(60));
-        assert_eq!((world.records(Table::Orphans), world.records(Table::Clients)), (0, 1), "restarts: {restarts}");
+        assert_eq!(
+            (world.records(Table::Orphans), world.records(Table::Clients)),
+            (0, 1),
+            "restarts: {restarts}"
+        );
         assert_eq!(world.records(Table::Inodes), 2, "the root and one file");
     }
 }
 
 #[test]
 fn a_stop_ends_although_the_store_fails() {
-    let config = SimConfig { fail_on_error: false, ..SimConfig::default() }; // it tells the failure as an error
+    // it tells the failure as an error
+    let config = SimConfig { fail_on_error: false, ..SimConfig::default() };
     let world = World::on(Sim::new(12, config), Bugs::default());
     world.call(0, creation("a", None)).expect("room");
     world.faults.broken.set(true);

@@ -14,9 +14,12 @@ pub(crate) async fn boot(meta: &dyn MetaStore) -> Result<Instance, StartError> {
     };
     let broken = |what: &str| StartError::Format(format!("{what} is broken"));
     if let Some(format) = format {
-        let format = format.try_into().map(u16::from_le_bytes).map_err(|_| broken("the version"))?;
+        let format =
+            format.try_into().map(u16::from_le_bytes).map_err(|_| broken("the version"))?;
         if format > FORMAT {
-            return Err(StartError::Format(format!("format {format} is newer than {FORMAT}, the newest that is known here")));
+            return Err(StartError::Format(format!(
+                "format {format} is newer than {FORMAT}, the newest that is known here"
+            )));
         }
     }
     let epoch = match epoch {

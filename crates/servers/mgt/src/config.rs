@@ -6,7 +6,8 @@ use types::Span;
 /// Settings of the MGT. One MGT serves any number of file systems.
 #[derive(Clone, Debug)]
 pub struct MgtConfig {
-    /// How long returning clients are waited for. The MGT commits before it answers, so nothing is ever replayed: zero.
+    /// How long returning clients are waited for. The MGT commits before it answers, so nothing is
+    /// ever replayed: zero.
     pub recovery_window: Span,
     /// Silence after which a session may be evicted.
     pub lease: Span,

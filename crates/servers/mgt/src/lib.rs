@@ -1,13 +1,16 @@
-//! The management target: which targets a file system has, where they are, and its persistent parameters (Lustre: MGS).
+//! The management target: which targets a file system has, where they are, and its persistent
+//! parameters (Lustre: MGS).
 //!
-//! It serves any number of file systems and is never in the way of I/O: a running cluster goes on without it. Every
-//! change is durable before it is answered and safe to repeat, so there are no transnos, no reply records and no
-//! recovery here; a client that comes back after a restart simply gets a fresh session.
+//! It serves any number of file systems and is never in the way of I/O: a running cluster goes on
+//! without it. Every change is durable before it is answered and safe to repeat, so there are no
+//! transnos, no reply records and no recovery here; a client that comes back after a restart simply
+//! gets a fresh session.
 //!
 //! Requests
 //! - `MgsRegister`, buffer 0: [`wire::config::Register`]. Reply, buffer 1: the configuration.
 //! - `MgsConfig`, buffer 0: name of the file system. Reply, buffer 1: [`wire::config::FsConfig`].
-//! - `MgsSetParam`, buffer 0: name of the file system, 1: parameter, 2: value (empty: back to the default).
+//! - `MgsSetParam`, buffer 0: name of the file system, 1: parameter, 2: value (empty: back to the
+//!   default).
 
 #![warn(missing_docs)]
 

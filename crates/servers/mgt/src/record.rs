@@ -1,8 +1,9 @@
 //! Records of the MGT in `Table::Config`, and the configuration made of them.
 //!
-//! Keys: a letter, the file system's name (8 bytes, NUL padded), then for `t` the target's id (u32, big-endian: MDTs
-//! before OSTs, by index), for `p` the parameter's name, for `v` nothing. Values: `v` a version (u64, little-endian),
-//! `p` the text, `t` {type, version, length} and a postcard [`StoredTarget`].
+//! Keys: a letter, the file system's name (8 bytes, NUL padded), then for `t` the target's id (u32,
+//! big-endian: MDTs before OSTs, by index), for `p` the parameter's name, for `v` nothing. Values:
+//! `v` a version (u64, little-endian), `p` the text, `t` {type, version, length} and a postcard
+//! [`StoredTarget`].
 
 use osd::{StoreError, Table, View};
 use serde::{Deserialize, Serialize};
@@ -70,15 +71,22 @@ pub(crate) fn fs_names(view: &dyn View) -> Result<Vec<FsName>, StoreError> {
     let mut names = Vec::new();
     view.scan(Table::Config, b"v", &mut |key, _| {
         let name = key.strip_prefix(b"v");
-        names.extend(name.and_then(|name| std::str::from_utf8(name).ok()?.trim_end_matches('\0').parse::<FsName>().ok()));
+        names.extend(name.and_then(|name| {
+            std::str::from_utf8(name).ok()?.trim_end_matches('\0').parse::<FsName>().ok()
+        }));
         name.is_some()
     })?;
     Ok(names)
 }
 
-/// Everything that is known of a file system; a name that nobody registered has version 0 and nothing in it.
+/// Everything that is known of a file system; a name that nobody registered has version 0 and
+/// nothing in it.
 pub(crate) fn fs_config(view: &dyn View, fsname: FsName) -> Result<FsConfig, StoreError> {
-    let mut config = FsConfig { fsname: fsname.to_string(), version: version(view, fsname)?, ..FsConfig::default() };
+    let mut config = FsConfig {
+        fsname: fsname.to_string(),
+        version: version(view, fsname)?,
+        ..FsConfig::default()
+    };
     let prefix = key(b't', fsname, &[]);
     view.scan(Table::Config, &prefix, &mut |key, value| {
         let its = key.starts_with(&prefix);

@@ -28,7 +28,11 @@ pub struct Mgt {
 
 impl Mgt {
     /// Boots: raises the epoch durably.
-    pub async fn start(env: &Env, config: MgtConfig, meta: Rc<dyn MetaStore>) -> Result<Rc<Mgt>, StartError> {
+    pub async fn start(
+        env: &Env,
+        config: MgtConfig,
+        meta: Rc<dyn MetaStore>,
+    ) -> Result<Rc<Mgt>, StartError> {
         let instance = crate::boot::boot(&*meta).await?;
         let exports = ExportsConfig {
             target: TargetId::MGT,
@@ -63,12 +67,18 @@ impl Mgt {
         })
     }
 
-    /// Sets a permanent parameter of a file system, or of all that are known here; without a value it is deleted. Durable
-    /// when it returns. Says which file systems there are.
+    /// Sets a permanent parameter of a file system, or of all that are known here; without a value
+    /// it is deleted. Durable when it returns. Says which file systems there are.
     ///
     /// # Errors
-    /// ENOENT where none is known (of that name), EINVAL for what is no text of a bounded length, E2BIG over the bound.
-    pub async fn set_param(&self, fsname: Option<FsName>, name: &str, value: Option<&str>) -> Result<Vec<FsName>, Errno> {
+    /// ENOENT where none is known (of that name), EINVAL for what is no text of a bounded length,
+    /// E2BIG over the bound.
+    pub async fn set_param(
+        &self,
+        fsname: Option<FsName>,
+        name: &str,
+        value: Option<&str>,
+    ) -> Result<Vec<FsName>, Errno> {
         let names = match fsname {
             Some(name) => vec![name],
             None => self.look(record::fs_names).await?,
@@ -82,11 +92,16 @@ impl Mgt {
         Ok(names)
     }
 
-    /// Reads, decides and changes in one go, and makes it durable. What `decide` refuses changes nothing.
-    pub(crate) async fn change<T>(&self, decide: impl Fn(&dyn View) -> Result<(WriteSet, T), Refusal>) -> Result<T, Errno> {
+    /// Reads, decides and changes in one go, and makes it durable. What `decide` refuses changes
+    /// nothing.
+    pub(crate) async fn change<T>(
+        &self,
+        decide: impl Fn(&dyn View) -> Result<(WriteSet, T), Refusal>,
+    ) -> Result<T, Errno> {
         loop {
             self.meta.ready().await;
-            let decided = self.meta.running().map_err(Refusal::from).and_then(|view| decide(&*view));
+            let decided =
+                self.meta.running().map_err(Refusal::from).and_then(|view| decide(&*view));
             let applied = decided.and_then(|(set, value)| {
                 if !set.changes.is_empty() {
                     self.meta.apply(&set)?;
@@ -95,7 +110,8 @@ impl Mgt {
             });
             match applied {
                 Ok(value) => {
-                    // Also without a change: an earlier one of the same content may not be durable yet.
+                    // Also without a change: an earlier one of the same content may not be durable
+                    // yet.
                     self.meta.commit().await.map_err(|error| self.store_failed(&error))?;
                     return Ok(value);
                 }
@@ -107,7 +123,10 @@ impl Mgt {
     }
 
     /// Reads; waits while a commit is under way.
-    pub(crate) async fn look<T>(&self, read: impl Fn(&dyn View) -> Result<T, StoreError>) -> Result<T, Errno> {
+    pub(crate) async fn look<T>(
+        &self,
+        read: impl Fn(&dyn View) -> Result<T, StoreError>,
+    ) -> Result<T, Errno> {
         loop {
             self.meta.ready().await;
             match self.meta.running().and_then(|view| read(&*view)) {
@@ -171,12 +190,19 @@ impl Target for Mgt {
         Box::pin(self.execute(incoming))
     }
 
-    fn remember_client(self: Rc<Self>, _record: ClientRecord) -> LocalFuture<'static, Result<(), Errno>> {
+    fn remember_client(
+        self: Rc<Self>,
+        _record: ClientRecord,
+    ) -> LocalFuture<'static, Result<(), Errno>> {
         // A session here holds nothing that would have to outlive this instance.
         Box::pin(async { Ok(()) })
     }
 
-    fn session_ended(self: Rc<Self>, _session: Rc<Session>, _evicted: bool) -> LocalFuture<'static, ()> {
+    fn session_ended(
+        self: Rc<Self>,
+        _session: Rc<Session>,
+        _evicted: bool,
+    ) -> LocalFuture<'static, ()> {
         Box::pin(async {})
     }
 

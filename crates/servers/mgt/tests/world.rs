@@ -38,7 +38,8 @@ impl World {
         let config = EndpointConfig { client: ClientId(1), ..EndpointConfig::default() };
         let at = NidAddr { nid: server.nid(), port: 988 };
         let endpoint = Endpoint::new(&client.env(), config, Rc::new(At(at)));
-        let world = World { sim, server, client, disk: MemDisk::new(MemDiskConfig::default()), endpoint };
+        let world =
+            World { sim, server, client, disk: MemDisk::new(MemDiskConfig::default()), endpoint };
         world.start();
         world
     }
@@ -47,7 +48,9 @@ impl World {
         let (env, disk) = (self.server.env(), self.disk.clone());
         let at = NidAddr { nid: self.server.nid(), port: 988 };
         self.sim.block_on(&self.server, async move {
-            let mgt = Mgt::start(&env, MgtConfig::default(), Rc::new(MemMeta::open(&env, &disk))).await.expect("boots");
+            let mgt = Mgt::start(&env, MgtConfig::default(), Rc::new(MemMeta::open(&env, &disk)))
+                .await
+                .expect("boots");
             let cpts = CptTable::new(NonZeroU32::MIN, NonZeroU32::MIN, 1, true).expect("one");
             let node = Node::new(&env, NodeConfig::new(cpts));
             node.add_target(mgt);
@@ -60,14 +63,16 @@ impl World {
         let remote = self.endpoint.remote(TargetId::MGT);
         let asked = async move {
             loop {
-                // A restart ends the session, and with it what was in flight: ask again, as its callers do.
+                // A restart ends the session, and with it what was in flight: ask again, as its
+                // callers do.
                 match remote.call(Call::new(opcode, bufs.clone())).await {
                     Err(endpoint::CallError::Evicted) => {}
                     other => return other.map_err(|error| error.errno()),
                 }
             }
         };
-        let answer = self.sim.block_on_for(&self.client, Span::secs(300), asked).expect("is answered")?;
+        let answer =
+            self.sim.block_on_for(&self.client, Span::secs(300), asked).expect("is answered")?;
         Ok(wire::config::decode(&answer.reply.buf(1)).expect("a configuration"))
     }
 
@@ -107,7 +112,11 @@ fn targets_register_are_found_and_outlive_the_power() {
 fn a_target_may_move_but_not_be_replaced_by_another_storage() {
     let world = World::new();
     let first = world.register(TargetId::ost(1), 1, 11).expect("registers");
-    assert_eq!(world.register(TargetId::ost(1), 1, 11).expect("again").version, first.version, "nothing new");
+    assert_eq!(
+        world.register(TargetId::ost(1), 1, 11).expect("again").version,
+        first.version,
+        "nothing new"
+    );
     let moved = world.register(TargetId::ost(1), 9, 11).expect("moves");
     assert_eq!((moved.version, moved.targets[0].port), (first.version + 1, 9));
     assert_eq!(world.register(TargetId::ost(1), 1, 12), Err(Errno::EADDRINUSE));
@@ -118,7 +127,11 @@ fn a_target_may_move_but_not_be_replaced_by_another_storage() {
 #[test]
 fn parameters_are_set_taken_back_and_checked() {
     let world = World::new();
-    assert_eq!(world.set("llite.statahead_max", "64"), Err(Errno::ENOENT), "no such file system yet");
+    assert_eq!(
+        world.set("llite.statahead_max", "64"),
+        Err(Errno::ENOENT),
+        "no such file system yet"
+    );
     let first = world.register(TargetId::mdt(0), 1, 1).expect("registers");
     let set = world.set("llite.statahead_max", "64").expect("sets");
     assert_eq!((set.version, set.params.len()), (first.version + 1, 1));

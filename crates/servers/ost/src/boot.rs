@@ -7,7 +7,9 @@ use osd::{MetaStore, Table, View, WriteSet};
 use service::{ClientRecord, Exports, ExportsConfig};
 use types::{Fid, Instance, TargetId, Transno};
 
-use crate::record::{self, FORMAT, META_CLEAN, META_COMMITTED, META_EPOCH, META_FORMAT, TombstoneRecord};
+use crate::record::{
+    self, FORMAT, META_CLEAN, META_COMMITTED, META_EPOCH, META_FORMAT, TombstoneRecord,
+};
 use crate::tombstones::Tombstones;
 use crate::{OstConfig, StartError};
 
@@ -22,11 +24,16 @@ struct Found {
     clean: bool,
     clients: Vec<ClientRecord>,
     replies: Vec<(Vec<u8>, Vec<u8>)>,
-    lost_replies: Vec<(Table, Vec<u8>)>, // of changes whose data was not durable: their clients replay them
+    // of changes whose data was not durable: their clients replay them
+    lost_replies: Vec<(Table, Vec<u8>)>,
     tombstones: Vec<(Fid, u64)>,
 }
 
-pub(crate) async fn boot(env: &Env, config: &OstConfig, meta: &dyn MetaStore) -> Result<Booted, StartError> {
+pub(crate) async fn boot(
+    env: &Env,
+    config: &OstConfig,
+    meta: &dyn MetaStore,
+) -> Result<Booted, StartError> {
     meta.ready().await;
     let found = find(&*meta.running()?)?;
     let epoch = found.epoch + 1;
@@ -34,15 +41,18 @@ pub(crate) async fn boot(env: &Env, config: &OstConfig, meta: &dyn MetaStore) ->
     set.put(Table::Meta, META_FORMAT, FORMAT.to_le_bytes());
     set.put(Table::Meta, META_EPOCH, epoch.to_le_bytes());
     set.delete(Table::Meta, META_CLEAN);
-    osd::remove_all(meta, &found.lost_replies).await?; // a crash before the epoch leaves the rest to the next start
+    // a crash before the epoch leaves the rest to the next start
+    osd::remove_all(meta, &found.lost_replies).await?;
     meta.ready().await;
     meta.apply(&set)?;
     meta.commit().await?;
     let target = TargetId::ost(config.index);
-    let (clients, replies, lost) = (found.clients.len(), found.replies.len(), found.lost_replies.len());
+    let (clients, replies, lost) =
+        (found.clients.len(), found.replies.len(), found.lost_replies.len());
     tracing::info!(%target, epoch, clean = found.clean, clients, replies, lost, committed = found.committed.0, "boots");
 
-    let sessions = found.clients.iter().filter(|record| !record.is_server).map(|record| record.session);
+    let sessions =
+        found.clients.iter().filter(|record| !record.is_server).map(|record| record.session);
     let tombstones = Tombstones::load(found.tombstones, sessions);
     let exports = ExportsConfig {
         target,
@@ -66,9 +76,12 @@ fn find(view: &dyn View) -> Result<Found, StartError> {
         }
     };
     if let Some(format) = view.get(Table::Meta, META_FORMAT)? {
-        let format = format.try_into().map(u16::from_le_bytes).map_err(|_| bad("a version", META_FORMAT))?;
+        let format =
+            format.try_into().map(u16::from_le_bytes).map_err(|_| bad("a version", META_FORMAT))?;
         if format > FORMAT {
-            return Err(StartError::Format(format!("format {format} is newer than {FORMAT}, the newest that is known here")));
+            return Err(StartError::Format(format!(
+                "format {format} is newer than {FORMAT}, the newest that is known here"
+            )));
         }
     }
     let mut found = Found {
@@ -81,8 +94,9 @@ fn find(view: &dyn View) -> Result<Found, StartError> {
         tombstones: Vec::new(),
     };
     found.clients = all(view, Table::Clients, ClientRecord::decode)?;
-    found.tombstones =
-        all(view, Table::Tombstones, |key, value| Some((Fid::from_key(key)?, TombstoneRecord::decode(value)?.number)))?;
+    found.tombstones = all(view, Table::Tombstones, |key, value| {
+        Some((Fid::from_key(key)?, TombstoneRecord::decode(value)?.number))
+    })?;
     let replies = all(view, Table::Replies, |key, value| {
         let (transno, reply) = record::decode_reply(value)?;
         Some((transno, key.to_vec(), reply.to_vec()))
@@ -97,7 +111,11 @@ fn find(view: &dyn View) -> Result<Found, StartError> {
     Ok(found)
 }
 
-fn all<T>(view: &dyn View, table: Table, mut decode: impl FnMut(&[u8], &[u8]) -> Option<T>) -> Result<Vec<T>, StartError> {
+fn all<T>(
+    view: &dyn View,
+    table: Table,
+    mut decode: impl FnMut(&[u8], &[u8]) -> Option<T>,
+) -> Result<Vec<T>, StartError> {
     let mut values = Vec::new();
     let mut broken = None;
     view.scan(table, &[], &mut |key, value| match decode(key, value) {

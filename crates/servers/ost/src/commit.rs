@@ -1,8 +1,9 @@
 //! Commits: the data of the dirtied objects first, the record transaction then (design 10.6).
 //!
-//! The mark `committed` is put into the record transaction *before* the data is synced away from under it: it is the
-//! last transno given out when the sync began. Changes that are made while the sync runs are in the same record
-//! transaction, and their data may not be durable; the mark tells them apart after a crash.
+//! The mark `committed` is put into the record transaction *before* the data is synced away from
+//! under it: it is the last transno given out when the sync began. Changes that are made while the
+//! sync runs are in the same record transaction, and their data may not be durable; the mark tells
+//! them apart after a crash.
 
 use std::rc::{Rc, Weak};
 
@@ -44,8 +45,8 @@ impl Ost {
         }
         let mut set = WriteSet::new();
         set.put(Table::Meta, META_COMMITTED, mark.0.to_le_bytes());
-        // A full store must still be able to say what is durable: with the old mark removed first it counts as a set
-        // that frees space, and is taken from the reserve.
+        // A full store must still be able to say what is durable: with the old mark removed first
+        // it counts as a set that frees space, and is taken from the reserve.
         set.changes.insert(0, (Table::Meta, META_COMMITTED.to_vec(), None));
         if let Err(error) = self.apply(&set).await {
             if error.errno() != Errno::ENOSPC {
@@ -64,7 +65,10 @@ impl Ost {
     }
 
     async fn sync_objects(&self) -> Result<(), Errno> {
-        self.objects.sync().await.inspect_err(|errno| self.fail(format!("sync of the objects: {errno}")))
+        self.objects
+            .sync()
+            .await
+            .inspect_err(|errno| self.fail(format!("sync of the objects: {errno}")))
     }
 
     pub(crate) fn start_committing(self: &Rc<Self>) {
@@ -78,7 +82,11 @@ impl Ost {
 async fn commit_loop(kicks: Rc<Kicks>, ost: Weak<Ost>) {
     loop {
         kicks.dirty.notified().await;
-        let Some((env, interval)) = ost.upgrade().map(|ost| (ost.env.clone(), ost.commit_interval.get())) else { return };
+        let Some((env, interval)) =
+            ost.upgrade().map(|ost| (ost.env.clone(), ost.commit_interval.get()))
+        else {
+            return;
+        };
         let _at_once_or_in_time = env.timeout(interval, kicks.now.notified()).await;
         let Some(ost) = ost.upgrade() else { return };
         if ost.commit_all().await.is_err() {

@@ -1,7 +1,9 @@
-//! A slower device than the one that is there, for experiments: transfers leave one behind the other at a set rate.
+//! A slower device than the one that is there, for experiments: transfers leave one behind the
+//! other at a set rate.
 //!
-//! What a scheduler does is only seen where requests wait for something. With a rate below what the machine can do, they
-//! wait here, in the slots of `ost_io`, and behind those in its NRS heads, as before a slow disk.
+//! What a scheduler does is only seen where requests wait for something. With a rate below what the
+//! machine can do, they wait here, in the slots of `ost_io`, and behind those in its NRS heads, as
+//! before a slow disk.
 
 use std::cell::Cell;
 

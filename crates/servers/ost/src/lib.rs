@@ -1,18 +1,24 @@
-//! The object storage target: objects of bytes, changed in the order of history (Lustre: `ofd`, `ost`).
+//! The object storage target: objects of bytes, changed in the order of history (Lustre: `ofd`,
+//! `ost`).
 //!
-//! An operation takes the object's extent lock for its whole length, moves the data, then puts its place in history
-//! (transno), its reply and what it decided into the record store's running transaction, and answers. The answer
-//! means: in the page cache or on disk. The client keeps the bytes until a commit made them durable, and replays them
-//! to the next instance otherwise.
+//! An operation takes the object's extent lock for its whole length, moves the data, then puts its
+//! place in history (transno), its reply and what it decided into the record store's running
+//! transaction, and answers. The answer means: in the page cache or on disk. The client keeps the
+//! bytes until a commit made them durable, and replays them to the next instance otherwise.
 //!
 //! Invariants
-//! - A commit syncs the objects first and the records then, and the records say up to which transno the *data* is
-//!   durable: `last_committed` after a restart is that mark, never the last transno that a record was kept of.
-//! - What is replayed above the mark is executed again with its transno; writes, punches and destroys are idempotent.
-//! - A destroyed object has a tombstone as long as somebody may send a late write, which gets ESTALE.
-//! - When the storage fails nobody is answered any more: the instance ends, and clients send again to the next one.
+//! - A commit syncs the objects first and the records then, and the records say up to which transno
+//!   the *data* is durable: `last_committed` after a restart is that mark, never the last transno
+//!   that a record was kept of.
+//! - What is replayed above the mark is executed again with its transno; writes, punches and
+//!   destroys are idempotent.
+//! - A destroyed object has a tombstone as long as somebody may send a late write, which gets
+//!   ESTALE.
+//! - When the storage fails nobody is answered any more: the instance ends, and clients send again
+//!   to the next one.
 //!
-//! An object is made by its first write or truncate; there are no objects of files that were never written.
+//! An object is made by its first write or truncate; there are no objects of files that were never
+//! written.
 
 #![warn(missing_docs)]
 
@@ -37,5 +43,8 @@ pub use target::Ost;
 pub fn decode_any(bytes: &[u8]) -> bool {
     let object = record::ObjectRecord::decode(bytes).is_some();
     let tombstone = record::TombstoneRecord::decode(bytes).is_some();
-    object || tombstone || record::decode_reply(bytes).is_some() || record::decode_u64(bytes).is_some()
+    object
+        || tombstone
+        || record::decode_reply(bytes).is_some()
+        || record::decode_u64(bytes).is_some()
 }

@@ -4,7 +4,8 @@
 pub(crate) const DIRTY_RECORD_BYTES_MAX: u64 = 16 << 20;
 /// Bytes of data written before a commit begins: half a second of a fast device.
 pub(crate) const DIRTY_DATA_BYTES_MAX: u64 = 256 << 20;
-/// Elements of one glimpse: a page of a directory listing has at most 1,024 files, of four stripes here each.
+/// Elements of one glimpse: a page of a directory listing has at most 1,024 files, of four stripes
+/// here each.
 pub(crate) const GLIMPSE_OBJECTS_MAX: usize = 4_096;
 /// Glimpses that wait for the disk at once.
 pub(crate) const GLIMPSE_AT_ONCE: usize = 32;
@@ -12,10 +13,12 @@ pub(crate) const GLIMPSE_AT_ONCE: usize = 32;
 pub(crate) const DESTROY_OBJECTS_MAX: usize = 65_536;
 /// Ranges of ids of one destroy: as many as one request of an MDT names.
 pub(crate) const SWEEP_RANGES_MAX: usize = 4_096;
-/// Objects destroyed in one transaction: the store must have room for the worst that a set can change.
+/// Objects destroyed in one transaction: the store must have room for the worst that a set can
+/// change.
 pub(crate) const DESTROY_OBJECTS_AT_ONCE: usize = 64;
-/// Tombstones kept at most, the oldest go first. About 40 bytes of memory each; at 10,000 destroys a second a client
-/// that was declared dead has 26 s to send its last write, more than two deadlines of an attempt.
+/// Tombstones kept at most, the oldest go first. About 40 bytes of memory each; at 10,000 destroys
+/// a second a client that was declared dead has 26 s to send its last write, more than two
+/// deadlines of an attempt.
 pub(crate) const TOMBSTONES_MAX: usize = 1 << 18;
 /// Tombstones removed in one transaction.
 pub(crate) const TOMBSTONES_SWEPT_AT_ONCE: usize = 256;

@@ -1,4 +1,5 @@
-//! Records of an OST as they lie in its store; `docs/formats/` draws them. Little-endian, {type, version, length} first.
+//! Records of an OST as they lie in its store; `docs/formats/` draws them. Little-endian, {type,
+//! version, length} first.
 
 use types::{Fid, Timespec, Transno};
 use wire::body::WireFid;
@@ -19,7 +20,9 @@ const TYPE_OBJECT: u8 = 1;
 const TYPE_TOMBSTONE: u8 = 2;
 
 /// An object, by its FID in `Table::Objects`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub(crate) struct ObjectRecord {
     kind: u8,
@@ -31,7 +34,9 @@ pub(crate) struct ObjectRecord {
 }
 
 /// A tombstone, by the object's FID in `Table::Tombstones`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub(crate) struct TombstoneRecord {
     kind: u8,
@@ -49,7 +54,14 @@ impl ObjectRecord {
     pub(crate) fn new(parent: Fid, mtime: Timespec) -> ObjectRecord {
         let length = size_of::<ObjectRecord>() as u16;
         let parent = parent.into();
-        ObjectRecord { kind: TYPE_OBJECT, version: 1, length, mtime_nsec: mtime.nsec, parent, mtime: mtime.sec }
+        ObjectRecord {
+            kind: TYPE_OBJECT,
+            version: 1,
+            length,
+            mtime_nsec: mtime.nsec,
+            parent,
+            mtime: mtime.sec,
+        }
     }
 
     /// Nothing where the bytes are none of ours.
@@ -79,7 +91,8 @@ impl TombstoneRecord {
     }
 }
 
-/// A reply record with its transno in front: those above the mark of durable data are forgotten at boot.
+/// A reply record with its transno in front: those above the mark of durable data are forgotten at
+/// boot.
 pub(crate) fn encode_reply(transno: Transno, value: &[u8]) -> Vec<u8> {
     [&transno.0.to_le_bytes(), value].concat()
 }
@@ -113,8 +126,14 @@ mod tests {
     #[test]
     fn bytes_on_disk_are_what_they_were() {
         let record = ObjectRecord::new(Fid { seq: 1, oid: 2, ver: 3 }, Timespec::new(4, 5));
-        let bytes = [1, 1, 32, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0];
+        let bytes = [
+            1, 1, 32, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0,
+            0, 0, 0,
+        ];
         assert_eq!(record.as_bytes(), bytes);
-        assert_eq!(TombstoneRecord::new(6).as_bytes(), [2, 1, 16, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            TombstoneRecord::new(6).as_bytes(),
+            [2, 1, 16, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0]
+        );
     }
 }

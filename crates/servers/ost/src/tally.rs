@@ -1,8 +1,8 @@
-//! Who moved how much: operations and bytes of all, by client node and by job, as `stats`, `export_stats` and `job_stats`
-//! print them.
+//! Who moved how much: operations and bytes of all, by client node and by job, as `stats`,
+//! `export_stats` and `job_stats` print them.
 //!
-//! Bounded: above [`limits::TALLY_NIDS_MAX`] or [`limits::TALLY_JOBS_MAX`] keys the one that was quiet longest goes; jobs
-//! also go after `job_cleanup_interval` (Lustre's 600 s).
+//! Bounded: above [`limits::TALLY_NIDS_MAX`] or [`limits::TALLY_JOBS_MAX`] keys the one that was
+//! quiet longest goes; jobs also go after `job_cleanup_interval` (Lustre's 600 s).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -57,7 +57,10 @@ impl Bytes {
     }
 
     fn render(&self) -> String {
-        format!("{{ samples: {:11}, unit: bytes, min: {:7}, max: {:7}, sum: {:15} }}", self.samples, self.min, self.max, self.sum)
+        format!(
+            "{{ samples: {:11}, unit: bytes, min: {:7}, max: {:7}, sum: {:15} }}",
+            self.samples, self.min, self.max, self.sum
+        )
     }
 }
 
@@ -157,7 +160,14 @@ impl Tally {
     }
 }
 
-fn add<K: Ord + Copy>(lines: &Lines<K>, bound: usize, key: K, now: Instant, kind: Kind, bytes: u64) {
+fn add<K: Ord + Copy>(
+    lines: &Lines<K>,
+    bound: usize,
+    key: K,
+    now: Instant,
+    kind: Kind,
+    bytes: u64,
+) {
     let mut lines = lines.borrow_mut();
     if lines.len() >= bound && !lines.contains_key(&key) {
         let quietest = lines.iter().min_by_key(|(_, line)| line.last).map(|(key, _)| *key);
@@ -194,11 +204,16 @@ mod tests {
         tally.count(Instant(3), nid, [0; 32], Kind::Sync, 0);
         let jobs = tally.render_jobs(Instant(3));
         assert!(
-            jobs.contains("\n- job_id:         dd.0\n") && jobs.contains("min:    1024, max:    4096, sum:            5120"),
+            jobs.contains("\n- job_id:         dd.0\n")
+                && jobs.contains("min:    1024, max:    4096, sum:            5120"),
             "{jobs}"
         );
         let nids = tally.render_nids();
-        assert!(nids.contains("10.0.0.1@tcp") && nids.contains("sync:           { samples:           1"), "{nids}");
+        assert!(
+            nids.contains("10.0.0.1@tcp")
+                && nids.contains("sync:           { samples:           1"),
+            "{nids}"
+        );
     }
 
     #[test]
@@ -211,10 +226,15 @@ mod tests {
         tally.clear_jobs();
         let rows = |tally: &Tally| {
             let text = tally.render_all(Timespec { sec: 17, nsec: 5 });
-            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+            text.lines()
+                .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+                .collect::<Vec<_>>()
         };
         let time = "snapshot_time 17.000000005 secs.nsecs";
-        assert_eq!(rows(&tally), [time, "read_bytes 2 samples [bytes] 1024 4096 5120", "destroy 1 samples [reqs]"]);
+        assert_eq!(
+            rows(&tally),
+            [time, "read_bytes 2 samples [bytes] 1024 4096 5120", "destroy 1 samples [reqs]"]
+        );
         tally.clear_all();
         assert_eq!(rows(&tally), [time]);
     }

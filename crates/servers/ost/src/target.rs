@@ -122,7 +122,8 @@ impl Ost {
         self.commit_interval.get()
     }
 
-    /// Pretends that the device moves this many bytes a second at most (0: as fast as it is), for experiments.
+    /// Pretends that the device moves this many bytes a second at most (0: as fast as it is), for
+    /// experiments.
     pub fn set_device_bytes_per_sec(&self, rate: u64) {
         self.device.set_bytes_per_sec(rate);
     }
@@ -211,7 +212,9 @@ impl Ost {
         }
         let (kind, bytes) = match incoming.request.opcode() {
             Opcode::OstRead => (Kind::Read, u64::from(reply.body::<OstAttr>().length)),
-            Opcode::OstWrite => (Kind::Write, u64::from(incoming.request.body::<OstIoReq>().length)),
+            Opcode::OstWrite => {
+                (Kind::Write, u64::from(incoming.request.body::<OstIoReq>().length))
+            }
             Opcode::OstPunch => (Kind::Punch, 0),
             Opcode::OstFallocate => (Kind::Prealloc, 0),
             Opcode::OstSync => (Kind::Sync, 0),
@@ -220,7 +223,13 @@ impl Ost {
             Opcode::OstStatfs => (Kind::Statfs, 0),
             _ => (Kind::Other, 0),
         };
-        self.tally.count(self.env.now(), incoming.peer(), incoming.request.header.jobid, kind, bytes);
+        self.tally.count(
+            self.env.now(),
+            incoming.peer(),
+            incoming.request.header.jobid,
+            kind,
+            bytes,
+        );
     }
 
     async fn execute(self: Rc<Self>, incoming: Incoming) -> Reply {
@@ -243,7 +252,8 @@ impl Ost {
         }
         self.count(&incoming, &reply);
         if self.has_failed() {
-            // Whatever this instance says now may be wrong. The client sends it again to the next one.
+            // Whatever this instance says now may be wrong. The client sends it again to the next
+            // one.
             std::future::pending::<()>().await;
         }
         reply
@@ -269,7 +279,11 @@ impl Target for Ost {
 
     fn class(&self, request: &Request) -> Class {
         let (service, high_priority) = match request.opcode() {
-            Opcode::OstRead | Opcode::OstWrite | Opcode::OstPunch | Opcode::OstFallocate | Opcode::OstSeek => (&OST_IO, false),
+            Opcode::OstRead
+            | Opcode::OstWrite
+            | Opcode::OstPunch
+            | Opcode::OstFallocate
+            | Opcode::OstSeek => (&OST_IO, false),
             Opcode::OstDestroy => (&OST_CREATE, false),
             Opcode::OstGlimpse => (&OST, true),
             _ => (&OST, false),
@@ -285,7 +299,10 @@ impl Target for Ost {
         Box::pin(self.execute(incoming))
     }
 
-    fn remember_client(self: Rc<Self>, record: ClientRecord) -> LocalFuture<'static, Result<(), Errno>> {
+    fn remember_client(
+        self: Rc<Self>,
+        record: ClientRecord,
+    ) -> LocalFuture<'static, Result<(), Errno>> {
         Box::pin(async move {
             let mut set = WriteSet::new();
             set.put(Table::Clients, record.key(), record.encode());
@@ -297,7 +314,11 @@ impl Target for Ost {
         })
     }
 
-    fn session_ended(self: Rc<Self>, session: Rc<Session>, _evicted: bool) -> LocalFuture<'static, ()> {
+    fn session_ended(
+        self: Rc<Self>,
+        session: Rc<Session>,
+        _evicted: bool,
+    ) -> LocalFuture<'static, ()> {
         Box::pin(async move {
             if let Err(error) = self.forget_client(&session).await {
                 tracing::warn!(target_id = %self.id(), client = %session.client, %error, "its records stay until the next start");

@@ -1,7 +1,7 @@
 //! Tombstones: which objects were destroyed while somebody lives who may not know it.
 //!
-//! Kept in memory and in `Table::Tombstones` alike. A tombstone may go when every session that was there at its time
-//! is gone, and beyond [`TOMBSTONES_MAX`] the oldest go in any case.
+//! Kept in memory and in `Table::Tombstones` alike. A tombstone may go when every session that was
+//! there at its time is gone, and beyond [`TOMBSTONES_MAX`] the oldest go in any case.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,10 @@ pub(crate) struct Tombstones {
 
 impl Tombstones {
     /// As found at boot. Sessions that are known then are older than everything.
-    pub(crate) fn load(stones: impl IntoIterator<Item = (Fid, u64)>, sessions: impl IntoIterator<Item = u64>) -> Tombstones {
+    pub(crate) fn load(
+        stones: impl IntoIterator<Item = (Fid, u64)>,
+        sessions: impl IntoIterator<Item = u64>,
+    ) -> Tombstones {
         let mut loaded = Tombstones { next: 1, ..Tombstones::default() };
         for (object, number) in stones {
             loaded.by_object.insert(object, number);

@@ -1,4 +1,5 @@
-//! A change's place in history: transno, reply and records in one set, applied without a wait in between.
+//! A change's place in history: transno, reply and records in one set, applied without a wait in
+//! between.
 
 use std::rc::Rc;
 
@@ -12,11 +13,11 @@ use crate::record;
 use crate::target::Ost;
 
 impl Ost {
-    /// Gives the change of `incoming` its place: `decide` reads and says what else is written with it. The reply gets
-    /// its transno.
+    /// Gives the change of `incoming` its place: `decide` reads and says what else is written with
+    /// it. The reply gets its transno.
     ///
-    /// A store that is full is committed once, which brings freed pages back, and then asked again. The transno of a
-    /// refused attempt is left out of history.
+    /// A store that is full is committed once, which brings freed pages back, and then asked again.
+    /// The transno of a refused attempt is left out of history.
     pub(crate) async fn transact(
         &self,
         incoming: &Incoming,
@@ -26,12 +27,13 @@ impl Ost {
         let mut commits_left = 1;
         loop {
             self.meta.ready().await;
-            let applied = self.meta.running().and_then(|view| decide(&*view)).and_then(|mut set| {
-                let transno = self.exports.next_transno(incoming);
-                let (key, value) = self.exports.record(incoming, transno, reply);
-                set.put(Table::Replies, key, record::encode_reply(transno, &value));
-                self.meta.apply(&set)
-            });
+            let applied =
+                self.meta.running().and_then(|view| decide(&*view)).and_then(|mut set| {
+                    let transno = self.exports.next_transno(incoming);
+                    let (key, value) = self.exports.record(incoming, transno, reply);
+                    set.put(Table::Replies, key, record::encode_reply(transno, &value));
+                    self.meta.apply(&set)
+                });
             match applied {
                 Ok(()) => {
                     self.changed(0);
@@ -56,7 +58,9 @@ impl Ost {
     pub(crate) fn changed(&self, data: u64) {
         self.dirty_data.set(self.dirty_data.get() + data);
         self.kicks.dirty.notify_one();
-        if self.dirty_data.get() >= DIRTY_DATA_BYTES_MAX || self.meta.dirty_bytes() >= DIRTY_RECORD_BYTES_MAX {
+        if self.dirty_data.get() >= DIRTY_DATA_BYTES_MAX
+            || self.meta.dirty_bytes() >= DIRTY_RECORD_BYTES_MAX
+        {
             self.kicks.now.notify_one();
         }
     }
@@ -72,7 +76,11 @@ impl Ost {
     /// Forgets a client, its replies, and the tombstones that were kept for it.
     pub(crate) async fn forget_client(&self, session: &Rc<Session>) -> Result<(), StoreError> {
         let client = session.client.0.to_be_bytes();
-        let known = self.exports.sessions().iter().any(|other| other.client == session.client && other.id != session.id);
+        let known = self
+            .exports
+            .sessions()
+            .iter()
+            .any(|other| other.client == session.client && other.id != session.id);
         let mut set = WriteSet::new();
         if !known {
             set.delete(Table::Clients, client);

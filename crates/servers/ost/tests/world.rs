@@ -1,4 +1,5 @@
-//! A client and an OST on simulated machines: what an answer promises, through kills and power cuts.
+//! A client and an OST on simulated machines: what an answer promises, through kills and power
+//! cuts.
 
 use std::cell::RefCell;
 use std::num::NonZeroU32;
@@ -14,8 +15,8 @@ use ost::{Bugs, Ost, OstConfig};
 use service::{Node, NodeConfig, Target};
 use types::{ClientId, Errno, Fid, NidAddr, Span, TargetId};
 use wire::body::{
-    ObjectRange, OstAttr, OstBatchReq, OstFallocateReq, OstIoReq, OstPunchReq, OstSeekRep, OstSeekReq, StatfsRep, SyncRep,
-    fallocate, io,
+    ObjectRange, OstAttr, OstBatchReq, OstFallocateReq, OstIoReq, OstPunchReq, OstSeekRep,
+    OstSeekReq, StatfsRep, SyncRep, fallocate, io,
 };
 use wire::{Opcode, decode_body, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
@@ -100,7 +101,11 @@ impl World {
     }
 
     fn remote(&self, client: u128) -> Rc<Remote> {
-        let config = EndpointConfig { client: ClientId(client), name: format!("client{client}"), ..EndpointConfig::default() };
+        let config = EndpointConfig {
+            client: ClientId(client),
+            name: format!("client{client}"),
+            ..EndpointConfig::default()
+        };
         let endpoint = Endpoint::new(&self.client.env(), config, Rc::new(At(self.at())));
         self.endpoints.borrow_mut().push(endpoint.clone());
         endpoint.remote(TargetId::ost(2))
@@ -109,8 +114,17 @@ impl World {
     fn call(&self, remote: &Rc<Remote>, call: Call) -> Result<Answer, CallError> {
         let remote = remote.clone();
         let (of, opcode) = (remote.clone(), call.opcode);
-        let answer = self.sim.block_on_for(&self.client, Span::secs(300), async move { remote.call(call).await });
-        answer.unwrap_or_else(|| panic!("{opcode:?} is not answered: {} {:?} {}", of.state(), of.waiting_on(), self.status()))
+        let answer = self
+            .sim
+            .block_on_for(&self.client, Span::secs(300), async move { remote.call(call).await });
+        answer.unwrap_or_else(|| {
+            panic!(
+                "{opcode:?} is not answered: {} {:?} {}",
+                of.state(),
+                of.waiting_on(),
+                self.status()
+            )
+        })
     }
 
     fn status(&self) -> String {
@@ -121,8 +135,21 @@ impl World {
         self.call(remote, call).map(|answer| decode_body(&answer.reply.buf(0)))
     }
 
-    fn read(&self, remote: &Rc<Remote>, offset: u64, length: u32, flags: u32) -> Result<(OstAttr, Bytes), CallError> {
-        let body = OstIoReq { object: OBJECT.into(), parent: PARENT.into(), offset, length, flags, ..OstIoReq::default() };
+    fn read(
+        &self,
+        remote: &Rc<Remote>,
+        offset: u64,
+        length: u32,
+        flags: u32,
+    ) -> Result<(OstAttr, Bytes), CallError> {
+        let body = OstIoReq {
+            object: OBJECT.into(),
+            parent: PARENT.into(),
+            offset,
+            length,
+            flags,
+            ..OstIoReq::default()
+        };
         let mut call = Call::new(Opcode::OstRead, vec![encode_body(&body)]);
         call.bulk = Bulk::Sink(length as usize);
         self.call(remote, call).map(|answer| {
@@ -154,28 +181,48 @@ fn write(offset: u64, data: &[u8], flags: u32) -> Call {
 }
 
 fn punch(size: u64, create: bool) -> Call {
-    let body =
-        OstPunchReq { object: OBJECT.into(), parent: PARENT.into(), size, flags: u32::from(create), ..OstPunchReq::default() };
+    let body = OstPunchReq {
+        object: OBJECT.into(),
+        parent: PARENT.into(),
+        size,
+        flags: u32::from(create),
+        ..OstPunchReq::default()
+    };
     let mut call = Call::new(Opcode::OstPunch, vec![encode_body(&body)]);
     call.modifies = true;
     call
 }
 
 fn fallocate_call(mode: u32, offset: u64, length: u64) -> Call {
-    let body =
-        OstFallocateReq { object: OBJECT.into(), parent: PARENT.into(), offset, length, mode, ..OstFallocateReq::default() };
+    let body = OstFallocateReq {
+        object: OBJECT.into(),
+        parent: PARENT.into(),
+        offset,
+        length,
+        mode,
+        ..OstFallocateReq::default()
+    };
     let mut call = Call::new(Opcode::OstFallocate, vec![encode_body(&body)]);
     call.modifies = true;
     call
 }
 
 fn seek(offset: u64, what: u32) -> Call {
-    Call::new(Opcode::OstSeek, vec![encode_body(&OstSeekReq { object: OBJECT.into(), offset, what, ..OstSeekReq::default() })])
+    Call::new(
+        Opcode::OstSeek,
+        vec![encode_body(&OstSeekReq {
+            object: OBJECT.into(),
+            offset,
+            what,
+            ..OstSeekReq::default()
+        })],
+    )
 }
 
 fn batch(opcode: Opcode, ranges: &[ObjectRange]) -> Call {
     let body = OstBatchReq { count: ranges.len() as u32, ..OstBatchReq::default() };
-    let mut call = Call::new(opcode, vec![encode_body(&body), Bytes::copy_from_slice(ranges.as_bytes())]);
+    let mut call =
+        Call::new(opcode, vec![encode_body(&body), Bytes::copy_from_slice(ranges.as_bytes())]);
     call.modifies = opcode == Opcode::OstDestroy;
     call
 }
@@ -203,12 +250,23 @@ fn what_is_written_is_read_glimpsed_and_counted() {
 
     let attr = world.attr(&remote, punch(103, false)).expect("cuts");
     assert_eq!((attr.exists, attr.size), (1, 103));
-    let answer = world.call(&remote, batch(Opcode::OstGlimpse, &[range(OBJECT, 0, 1), range(OBJECT, 1, 1)])).expect("glimpses");
-    let attrs: Vec<OstAttr> =
-        answer.reply.buf(1).chunks_exact(64).map(|piece| OstAttr::read_from_bytes(piece).expect("64 bytes")).collect();
-    assert_eq!(attrs.iter().map(|attr| (attr.exists, attr.size)).collect::<Vec<_>>(), [(0, 0), (1, 103)]);
+    let answer = world
+        .call(&remote, batch(Opcode::OstGlimpse, &[range(OBJECT, 0, 1), range(OBJECT, 1, 1)]))
+        .expect("glimpses");
+    let attrs: Vec<OstAttr> = answer
+        .reply
+        .buf(1)
+        .chunks_exact(64)
+        .map(|piece| OstAttr::read_from_bytes(piece).expect("64 bytes"))
+        .collect();
+    assert_eq!(
+        attrs.iter().map(|attr| (attr.exists, attr.size)).collect::<Vec<_>>(),
+        [(0, 0), (1, 103)]
+    );
 
-    let answer = world.call(&remote, Call::new(Opcode::OstStatfs, vec![encode_body(&[0u8; 8])])).expect("statfs");
+    let answer = world
+        .call(&remote, Call::new(Opcode::OstStatfs, vec![encode_body(&[0u8; 8])]))
+        .expect("statfs");
     let statfs: StatfsRep = decode_body(&answer.reply.buf(0));
     assert!(statfs.blocks_free > 0 && statfs.blocks_free <= statfs.blocks && statfs.state == 0);
 }
@@ -273,7 +331,9 @@ fn synced_writes_outlive_a_power_cut_without_their_client() {
         let world = World::new(seed, MemDiskConfig::default(), Bugs::default());
         let remote = world.remote(1);
         let data = pattern(200_000, 5);
-        world.attr(&remote, write(0, &data, if by_sync_call { 0 } else { io::SYNC })).expect("writes");
+        world
+            .attr(&remote, write(0, &data, if by_sync_call { 0 } else { io::SYNC }))
+            .expect("writes");
         if by_sync_call {
             let answer = world.call(&remote, batch(Opcode::OstSync, &[])).expect("syncs");
             let body: SyncRep = decode_body(&answer.reply.buf(0));
@@ -298,7 +358,10 @@ fn records_ahead_of_data_are_found_out() {
         world.attr(&remote, write(0, &data, 0)).expect("writes");
         let committed = || remote.last_committed().0 > 0;
         let sync = remote.clone();
-        world.client.env().spawn("sync", async move { drop(sync.call(batch(Opcode::OstSync, &[])).await) });
+        world
+            .client
+            .env()
+            .spawn("sync", async move { drop(sync.call(batch(Opcode::OstSync, &[])).await) });
         let records = || world.disk.records(Table::Replies).len();
         world.sim.run_until(Span::secs(1), || committed() || records() > 0);
         world.power_cut(*seed);
@@ -319,7 +382,10 @@ fn a_destroyed_object_stays_destroyed() {
     for _ in 0..2 {
         let late = world.attr(&old, write(0, b"late", 0)).map_err(|error| error.errno());
         assert_eq!(late.map(|attr| attr.size), Err(Errno::ESTALE));
-        assert_eq!(world.attr(&old, punch(5, true)).map_err(|error| error.errno()).map(|attr| attr.size), Err(Errno::ESTALE));
+        assert_eq!(
+            world.attr(&old, punch(5, true)).map_err(|error| error.errno()).map(|attr| attr.size),
+            Err(Errno::ESTALE)
+        );
         assert_eq!(world.disk.objects(), []);
         world.sim.run_for(Span::secs(2));
         world.power_cut(3);
@@ -331,7 +397,8 @@ fn a_destroyed_object_stays_destroyed() {
 
 #[test]
 fn without_tombstones_a_late_write_brings_an_object_back() {
-    let world = World::new(7, MemDiskConfig::default(), Bugs { skip_tombstones: true, ..Bugs::default() });
+    let world =
+        World::new(7, MemDiskConfig::default(), Bugs { skip_tombstones: true, ..Bugs::default() });
     let remote = world.remote(1);
     world.call(&remote, batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)])).expect("destroys");
     world.attr(&remote, write(0, b"late", 0)).expect("the bug");
@@ -363,13 +430,17 @@ fn room_holes_and_zeros_survive_what_dies() {
         let remote = world.remote(1);
         let gone = world.attr(&remote, fallocate_call(PUNCH, 0, BLOCK)).expect("nothing to punch");
         assert_eq!(gone.exists, 0);
-        let grown = world.attr(&remote, fallocate_call(fallocate::ALLOCATE, 0, 3 * BLOCK)).expect("allocates");
+        let grown = world
+            .attr(&remote, fallocate_call(fallocate::ALLOCATE, 0, 3 * BLOCK))
+            .expect("allocates");
         assert_eq!((grown.exists, grown.size, grown.blocks), (1, 3 * BLOCK, 24));
         let mut expected = pattern(3 * BLOCK as usize, 5);
         world.attr(&remote, write(0, &expected, 0)).expect("writes");
         let punched = world.attr(&remote, fallocate_call(PUNCH, BLOCK, BLOCK)).expect("punches");
         assert_eq!((punched.size, punched.blocks), (3 * BLOCK, 16));
-        world.attr(&remote, fallocate_call(fallocate::ZERO_RANGE, 3 * BLOCK - 10, 20)).expect("zeroes");
+        world
+            .attr(&remote, fallocate_call(fallocate::ZERO_RANGE, 3 * BLOCK - 10, 20))
+            .expect("zeroes");
         expected.resize(3 * BLOCK as usize + 10, 0);
         expected[BLOCK as usize..2 * BLOCK as usize].fill(0);
         expected[3 * BLOCK as usize - 10..].fill(0);
@@ -382,7 +453,8 @@ fn room_holes_and_zeros_survive_what_dies() {
         let (_, data) = world.read(&remote, 0, 1 << 16, 0).expect("recovered");
         assert!(data[..] == expected, "seed {seed}");
         let found = |offset, what| {
-            let rep: OstSeekRep = decode_body(&world.call(&remote, seek(offset, what)).expect("seeks").reply.buf(0));
+            let rep: OstSeekRep =
+                decode_body(&world.call(&remote, seek(offset, what)).expect("seeks").reply.buf(0));
             rep.offset
         };
         let places = [found(0, 1), found(BLOCK, 0), found(2 * BLOCK, 1), found(4 * BLOCK, 0)];
@@ -395,10 +467,16 @@ fn ranges_that_make_no_sense_are_refused() {
     let world = World::plain();
     let remote = world.remote(1);
     let refused = |call| world.attr(&remote, call).expect_err("refused");
-    assert_eq!(refused(fallocate_call(fallocate::PUNCH_HOLE, 0, 1)), CallError::Errno(Errno::EOPNOTSUPP));
+    assert_eq!(
+        refused(fallocate_call(fallocate::PUNCH_HOLE, 0, 1)),
+        CallError::Errno(Errno::EOPNOTSUPP)
+    );
     assert_eq!(refused(fallocate_call(0, 0, 0)), CallError::Errno(Errno::EINVAL));
     assert_eq!(refused(fallocate_call(0, u64::MAX, 2)), CallError::Errno(Errno::EFBIG));
-    assert_eq!(world.call(&remote, seek(0, 2)).expect_err("refused"), CallError::Errno(Errno::EINVAL));
+    assert_eq!(
+        world.call(&remote, seek(0, 2)).expect_err("refused"),
+        CallError::Errno(Errno::EINVAL)
+    );
     assert_eq!(world.disk.objects(), []);
 }
 
@@ -442,19 +520,26 @@ fn a_full_ost_says_so_and_destroys_work() {
     assert!(filled >= 2 << 20, "{filled}");
     world.call(&remote, batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)])).expect("destroys");
     let body = OstIoReq { object: OBJECT.stripe(2).into(), length: 4, ..OstIoReq::default() };
-    let mut again = Call::new(Opcode::OstWrite, vec![encode_body(&body), Bytes::from_static(b"room")]);
+    let mut again =
+        Call::new(Opcode::OstWrite, vec![encode_body(&body), Bytes::from_static(b"room")]);
     again.modifies = true;
     world.attr(&remote, again).expect("there is room again");
 }
 
 #[test]
 fn full_records_refuse_writes_and_take_destroys() {
-    let disk = MemDiskConfig { record_bytes: 64 << 10, record_reserve_bytes: 16 << 10, ..MemDiskConfig::default() };
+    let disk = MemDiskConfig {
+        record_bytes: 64 << 10,
+        record_reserve_bytes: 16 << 10,
+        ..MemDiskConfig::default()
+    };
     let world = World::new(7, disk, Bugs::default());
     let remote = world.remote(1);
     let one = |oid| {
-        let body = OstIoReq { object: Fid { oid, ..OBJECT }.into(), length: 4, ..OstIoReq::default() };
-        let mut call = Call::new(Opcode::OstWrite, vec![encode_body(&body), Bytes::from_static(b"data")]);
+        let body =
+            OstIoReq { object: Fid { oid, ..OBJECT }.into(), length: 4, ..OstIoReq::default() };
+        let mut call =
+            Call::new(Opcode::OstWrite, vec![encode_body(&body), Bytes::from_static(b"data")]);
         call.modifies = true;
         call
     };
@@ -463,9 +548,14 @@ fn full_records_refuse_writes_and_take_destroys() {
         oid += 1;
         assert!(oid < 10_000, "records are bounded");
     }
-    assert_eq!(world.attr(&remote, one(oid)).map_err(|error| error.errno()).err(), Some(Errno::ENOSPC));
+    assert_eq!(
+        world.attr(&remote, one(oid)).map_err(|error| error.errno()).err(),
+        Some(Errno::ENOSPC)
+    );
     for gone in 1..oid / 2 {
-        world.call(&remote, batch(Opcode::OstDestroy, &[range(Fid { oid: gone, ..OBJECT }, 1, 1)])).expect("destroys");
+        world
+            .call(&remote, batch(Opcode::OstDestroy, &[range(Fid { oid: gone, ..OBJECT }, 1, 1)]))
+            .expect("destroys");
     }
 }
 
@@ -490,7 +580,8 @@ fn a_stopped_ost_starts_clean_and_a_killed_one_too() {
 }
 
 fn sweep(ranges: &[ObjectRange]) -> Call {
-    let body = OstBatchReq { count: ranges.len() as u32, flags: wire::body::batch::OIDS, reserved: 0 };
+    let body =
+        OstBatchReq { count: ranges.len() as u32, flags: wire::body::batch::OIDS, reserved: 0 };
     let mut call = batch(Opcode::OstDestroy, ranges);
     call.bufs[0] = encode_body(&body);
     call
@@ -503,7 +594,12 @@ fn a_destroy_by_ids_takes_every_stripe_that_is_there_and_nothing_beside() {
     let id = |oid, ver| Fid { seq: OBJECT.seq, oid, ver };
     for object in [id(3, 0), id(4, 0), id(4, 7), id(5, 1), id(6, 0), OBJECT] {
         let mut call = write(0, b"data", 0);
-        let body = OstIoReq { object: object.into(), parent: PARENT.into(), length: 4, ..OstIoReq::default() };
+        let body = OstIoReq {
+            object: object.into(),
+            parent: PARENT.into(),
+            length: 4,
+            ..OstIoReq::default()
+        };
         call.bufs[0] = encode_body(&body);
         world.call(&remote, call).expect("writes");
     }
@@ -526,12 +622,18 @@ fn a_destroy_by_ids_takes_every_stripe_that_is_there_and_nothing_beside() {
 fn senseless_ranges_of_ids_are_refused() {
     let world = World::plain();
     let remote = world.remote(1);
-    let errno = |ranges: &[ObjectRange]| world.call(&remote, sweep(ranges)).map(drop).map_err(|error| error.errno());
+    let errno = |ranges: &[ObjectRange]| {
+        world.call(&remote, sweep(ranges)).map(drop).map_err(|error| error.errno())
+    };
     let id = |oid| Fid { seq: OBJECT.seq, oid, ver: 0 };
     assert_eq!(errno(&[]), Err(Errno::EINVAL));
     assert_eq!(errno(&[range(id(1), 0, 0)]), Err(Errno::EINVAL), "of nothing");
     assert_eq!(errno(&[range(id(1), 1, 1)]), Err(Errno::EINVAL), "of stripes");
     assert_eq!(errno(&[range(id(2), 0, u32::MAX)]), Err(Errno::EINVAL), "beyond the sequence");
-    assert_eq!(errno(&[range(id(1), 0, 5), range(id(5), 0, 1)]), Err(Errno::EINVAL), "one in another");
+    assert_eq!(
+        errno(&[range(id(1), 0, 5), range(id(5), 0, 1)]),
+        Err(Errno::EINVAL),
+        "one in another"
+    );
     assert_eq!(errno(&vec![range(id(1), 0, 1); 5_000]), Err(Errno::E2BIG));
 }

@@ -6,8 +6,8 @@
 //! cargo run -p cluster --example sim -- --bugs             each planted bug must be found; one line each
 //! cargo run -p cluster --example sim -- --bug mdt.skip_reply_record --seeds 1..40
 //! ```
-//! Exits with 1 if a seed failed, a bug was not found, or some kind of fault that the scenario is for did not occur
-//! in so many seeds that it should have.
+//! Exits with 1 if a seed failed, a bug was not found, or some kind of fault that the scenario is
+//! for did not occur in so many seeds that it should have.
 
 use std::ops::Range;
 use std::path::Path;
@@ -75,7 +75,9 @@ fn run_seeds(args: &Args) -> Result<(), String> {
 }
 
 fn scenario(args: &Args) -> Result<Scenario, String> {
-    let planted = args.value("--bug").map(|name| PLANTED.iter().find(|planted| planted.name == name).ok_or(name));
+    let planted = args
+        .value("--bug")
+        .map(|name| PLANTED.iter().find(|planted| planted.name == name).ok_or(name));
     let mut scenario = match planted {
         Some(Ok(planted)) => planted.scenario(),
         Some(Err(name)) => return Err(format!("no planted bug is called '{name}'")),
@@ -96,7 +98,9 @@ fn scenario(args: &Args) -> Result<Scenario, String> {
 fn seeds(args: &Args) -> Result<Range<u64>, String> {
     let range = match (args.value("--seed"), args.value("--seeds")) {
         (Some(seed), _) => seed.parse().ok().map(|seed: u64| seed..seed + 1),
-        (None, Some(range)) => range.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?)),
+        (None, Some(range)) => {
+            range.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?))
+        }
         (None, None) => Some(0..10),
     };
     range.ok_or_else(|| "seeds are --seed N or --seeds A..B".to_owned())
@@ -111,8 +115,10 @@ fn try_bugs() -> Result<(), String> {
         let seeds: Vec<u64> = (1..=SEEDS_MAX).collect();
         let mut found = None;
         for some in seeds.chunks(width) {
-            // all of a chunk are waited for, and the lowest counts: the outcome does not depend on the machine
-            let failed = some.iter().map(|seed| start(&program, planted.name, *seed)).collect::<Vec<_>>();
+            // all of a chunk are waited for, and the lowest counts: the outcome does not depend on
+            // the machine
+            let failed =
+                some.iter().map(|seed| start(&program, planted.name, *seed)).collect::<Vec<_>>();
             let failed: Vec<_> = failed.into_iter().map(fails).collect();
             found = some.iter().zip(failed).find(|(_, fails)| *fails).map(|(seed, _)| *seed);
             if found.is_some() {
@@ -120,9 +126,15 @@ fn try_bugs() -> Result<(), String> {
             }
         }
         match found {
-            Some(seed) => println!("{:<32} found by seed {seed} of {}", planted.name, planted.scenario().name),
+            Some(seed) => {
+                println!("{:<32} found by seed {seed} of {}", planted.name, planted.scenario().name)
+            }
             None => {
-                println!("{:<32} NOT FOUND in {SEEDS_MAX} seeds of {}", planted.name, planted.scenario().name);
+                println!(
+                    "{:<32} NOT FOUND in {SEEDS_MAX} seeds of {}",
+                    planted.name,
+                    planted.scenario().name
+                );
                 missed.push(planted.name);
             }
         }
@@ -132,7 +144,10 @@ fn try_bugs() -> Result<(), String> {
 
 fn start(program: &Path, bug: &str, seed: u64) -> std::io::Result<Child> {
     let mut child = Command::new(program);
-    child.args(["--bug", bug, "--seed", &seed.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
+    child
+        .args(["--bug", bug, "--seed", &seed.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     child.spawn()
 }
 

@@ -1,8 +1,9 @@
-//! Everything loses its power at once, clients included: what may be missing then, and what may not.
+//! Everything loses its power at once, clients included: what may be missing then, and what may
+//! not.
 //!
-//! One MDT commits its history in order. So each user's tree must be what it was after some operation since that user
-//! last made everything durable, in names, attributes and extended attributes; and every file that was fsynced and not
-//! written since holds exactly its bytes.
+//! One MDT commits its history in order. So each user's tree must be what it was after some
+//! operation since that user last made everything durable, in names, attributes and extended
+//! attributes; and every file that was fsynced and not written since holds exactly its bytes.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +14,26 @@ use types::Fid;
 /// Compares what a fresh client finds below `base` with what the user knew.
 pub(crate) async fn check(client: &Client, base: Fid, trail: Trail) -> Result<(), String> {
     let found = read_summary(client, base).await.map_err(|error| error.to_string())?;
-    let lines: BTreeMap<_, _> = found.iter().map(|(path, (line, _))| (path.clone(), line.clone())).collect();
+    let lines: BTreeMap<_, _> =
+        found.iter().map(|(path, (line, _))| (path.clone(), line.clone())).collect();
     if !trail.states.contains(&lines) {
         return Err(trail.describe(&lines));
     }
     let there: BTreeMap<Fid, _> = found.iter().map(|(path, (_, fid))| (*fid, path)).collect();
     for (fid, data) in &trail.synced {
-        let Some(path) = there.get(fid) else { return Err(format!("{fid} was fsynced and is gone")) };
-        let now = read_file(client, &test_ctx(), *fid).await.map_err(|error| format!("{path:?}: {error}"))?;
+        let Some(path) = there.get(fid) else {
+            return Err(format!("{fid} was fsynced and is gone"));
+        };
+        let now = read_file(client, &test_ctx(), *fid)
+            .await
+            .map_err(|error| format!("{path:?}: {error}"))?;
         if now != data.as_slice() {
             let at = now.iter().zip(data).position(|(now, then)| now != then);
-            return Err(format!("{path:?} was fsynced with {} bytes and has {}; first difference {at:?}", data.len(), now.len()));
+            return Err(format!(
+                "{path:?} was fsynced with {} bytes and has {}; first difference {at:?}",
+                data.len(),
+                now.len()
+            ));
         }
     }
     Ok(())
@@ -42,7 +52,8 @@ impl Trail {
         let named = mirror.model.paths();
         let mut synced = BTreeMap::new();
         for (_, ino) in named {
-            if let (Some(data), Some(fid)) = (&mirror.model.node(ino).synced, mirror.fids.get(&ino)) {
+            if let (Some(data), Some(fid)) = (&mirror.model.node(ino).synced, mirror.fids.get(&ino))
+            {
                 synced.insert(*fid, data.clone());
             }
         }
@@ -54,11 +65,14 @@ impl Trail {
         let difference = |state: &State| {
             let missing = state.iter().filter(|(path, line)| found.get(*path) != Some(*line));
             let foreign = found.iter().filter(|(path, line)| state.get(*path) != Some(*line));
-            let missing: Vec<_> = missing.map(|(path, line)| format!("expected {path:?} {line}")).collect();
-            let foreign: Vec<_> = foreign.map(|(path, line)| format!("found {path:?} {line}")).collect();
+            let missing: Vec<_> =
+                missing.map(|(path, line)| format!("expected {path:?} {line}")).collect();
+            let foreign: Vec<_> =
+                foreign.map(|(path, line)| format!("found {path:?} {line}")).collect();
             [missing, foreign].concat()
         };
-        let nearest = self.states.iter().enumerate().map(|(index, state)| (difference(state), index));
+        let nearest =
+            self.states.iter().enumerate().map(|(index, state)| (difference(state), index));
         let nearest = nearest.min_by_key(|(lines, _)| lines.len());
         let (lines, index) = nearest.expect("a trail begins with a state");
         format!(

@@ -1,11 +1,12 @@
 //! Directed runs: short scripts with seeded timing for what a random run meets too seldom.
 //!
-//! - **share**: client A makes a change; client B modifies on top of it; the MDT dies with A before anything need be
-//!   durable, and A never returns. What B was told must hold: commit on share.
-//! - **late**: client A writes to a file that B has unlinked; A's session at the MDT ends, so the objects are destroyed,
-//!   and A, which an OST still knows, goes on writing. No object may come back: tombstones.
-//! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the client asks again. It is
-//!   told what happened the first time: reply records.
+//! - **share**: client A makes a change; client B modifies on top of it; the MDT dies with A before
+//!   anything need be durable, and A never returns. What B was told must hold: commit on share.
+//! - **late**: client A writes to a file that B has unlinked; A's session at the MDT ends, so the
+//!   objects are destroyed, and A, which an OST still knows, goes on writing. No object may come
+//!   back: tombstones.
+//! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
+//!   client asks again. It is told what happened the first time: reply records.
 //! - **lost**, **leases**: see the modules.
 
 mod leases;
@@ -35,7 +36,8 @@ const SHARE_ROUNDS: u32 = 6;
 const LATE_ROUNDS: u32 = 2;
 /// Lost answers of one `resend` run.
 const RESEND_ROUNDS: u32 = 4;
-/// A client that is cut off from the MDT for so long has lost its session there: the lease is 150 s.
+/// A client that is cut off from the MDT for so long has lost its session there: the lease is 150
+/// s.
 const LEASE_OVER_SECS: u64 = 190;
 
 const O_RDWR: u32 = 0o2;
@@ -87,8 +89,15 @@ enum Share {
     CreateAgain,
 }
 
-const SHARES: [Share; 7] =
-    [Share::Unlink, Share::Rename, Share::Link, Share::Chmod, Share::CreateInside, Share::Rmdir, Share::CreateAgain];
+const SHARES: [Share; 7] = [
+    Share::Unlink,
+    Share::Rename,
+    Share::Link,
+    Share::Chmod,
+    Share::CreateInside,
+    Share::Rmdir,
+    Share::CreateAgain,
+];
 
 struct Stage<'a> {
     cluster: &'a Cluster,
@@ -148,11 +157,19 @@ impl Stage<'_> {
     }
 
     /// Returns the directory and what must be in it after the MDT has come back.
-    fn share_once(&mut self, builder: &(NodeHandle, Client), round: u32, share: Share) -> Result<(Fid, Names), String> {
+    fn share_once(
+        &mut self,
+        builder: &(NodeHandle, Client),
+        round: u32,
+        share: Share,
+    ) -> Result<(Fid, Names), String> {
         let author = self.enter("author");
         let is_again = share == Share::CreateAgain;
         let dir = self.ask(builder, "preparing", async move |client| {
-            let dir = client.mkdir(&test_ctx(), Fid::ROOT, format!("shared{round}").as_bytes(), 0o777).await?.fid();
+            let dir = client
+                .mkdir(&test_ctx(), Fid::ROOT, format!("shared{round}").as_bytes(), 0o777)
+                .await?
+                .fid();
             if is_again {
                 create(client, dir, "x").await?;
             }
@@ -160,8 +177,11 @@ impl Stage<'_> {
             Ok(dir)
         })?;
         self.pause(Span::secs(2));
-        let first = self.ask(&author, "the author", async move |client| begin(client, dir, share).await)?;
-        let names = self.ask(builder, "the builder", async move |client| build(client, dir, share, first).await)?;
+        let first =
+            self.ask(&author, "the author", async move |client| begin(client, dir, share).await)?;
+        let names = self.ask(builder, "the builder", async move |client| {
+            build(client, dir, share, first).await
+        })?;
         self.pause(Span::millis(100));
         self.cluster.sim.narrate(&format!("kills the author and the MDT after {share:?}"));
         author.0.kill();
@@ -179,24 +199,37 @@ impl Stage<'_> {
         names: &Names,
         what: &str,
     ) -> Result<(), String> {
-        let found = self.ask(who, what, async move |client| read_names(client, &test_ctx(), dir, 1 << 16).await)?;
+        let found = self.ask(who, what, async move |client| {
+            read_names(client, &test_ctx(), dir, 1 << 16).await
+        })?;
         let mut there = Names::new();
         for (name, attr) in found {
             let fid = attr.fid();
             let links = names.values().filter(|known| **known == fid).count() as u32;
             if !attr.is_dir() && attr.nlink != links {
-                return Err(format!("{what}: '{name}' has link count {} instead of {links}", attr.nlink));
+                return Err(format!(
+                    "{what}: '{name}' has link count {} instead of {links}",
+                    attr.nlink
+                ));
             }
             if share == Share::Chmod && attr.mode & 0o777 != 0o640 {
                 return Err(format!("{what}: '{name}' has mode {:o}", attr.mode));
             }
             if attr.is_dir() {
-                let inside = self.ask(who, what, async move |client| read_names(client, &test_ctx(), fid, 1 << 16).await)?;
-                there.extend(inside.into_iter().map(|(inner, attr)| (format!("{name}/{inner}"), attr.fid())));
+                let inside = self.ask(who, what, async move |client| {
+                    read_names(client, &test_ctx(), fid, 1 << 16).await
+                })?;
+                there.extend(
+                    inside.into_iter().map(|(inner, attr)| (format!("{name}/{inner}"), attr.fid())),
+                );
             }
             there.insert(name, fid);
         }
-        if there == *names { Ok(()) } else { Err(format!("{what}: was told {names:?} and finds {there:?}")) }
+        if there == *names {
+            Ok(())
+        } else {
+            Err(format!("{what}: was told {names:?} and finds {there:?}"))
+        }
     }
 
     fn late(&mut self) -> Result<(), String> {
@@ -212,22 +245,32 @@ impl Stage<'_> {
         let name = format!("late{round}");
         let own = name.clone();
         let file = self.ask(&writer, "creating", async move |client| {
-            let striped = Template { stripe_size: 64 << 10, stripe_count: -1, ..Template::default() };
+            let striped =
+                Template { stripe_size: 64 << 10, stripe_count: -1, ..Template::default() };
             let flags = O_RDWR | O_EXCL;
-            let (_, file) = client.create(&test_ctx(), Fid::ROOT, own.as_bytes(), 0o666, flags, Some(&striped)).await?;
+            let (_, file) = client
+                .create(&test_ctx(), Fid::ROOT, own.as_bytes(), 0o666, flags, Some(&striped))
+                .await?;
             file.write(0, Bytes::from(vec![1; 300_000])).await?;
             Ok(file)
         })?;
-        self.ask(remover, "removing", async move |client| client.unlink(&test_ctx(), Fid::ROOT, name.as_bytes()).await)?;
+        self.ask(remover, "removing", async move |client| {
+            client.unlink(&test_ctx(), Fid::ROOT, name.as_bytes()).await
+        })?;
         let (node, cluster) = (writer.0.clone(), self.cluster);
         cluster.sim.narrate("cuts the writer and the MDT");
         cluster.sim.partition(&node, &self.mdt().node, Cut::BothWays);
         node.env().spawn("late writes", keep_writing(node.env(), file, self.rng.fork()));
-        // half of the time an OST is away too while the file ends, for less than a lease: a write waits for it
+        // half of the time an OST is away too while the file ends, for less than a lease: a write
+        // waits for it
         let away = self.rng.range(120, 150);
         cluster.sim.run_for(Span::secs(away));
         if self.rng.chance(500_000) {
-            let osts: Vec<_> = cluster.servers.iter().filter(|server| server.target.kind == TargetKind::Ost).collect();
+            let osts: Vec<_> = cluster
+                .servers
+                .iter()
+                .filter(|server| server.target.kind == TargetKind::Ost)
+                .collect();
             cluster.sim.partition(&node, &self.rng.pick(&osts).node, Cut::BothWays);
         }
         cluster.sim.run_for(Span::secs(LEASE_OVER_SECS - away));
@@ -241,7 +284,10 @@ impl Stage<'_> {
         let asker = self.enter("asker");
         for round in 0..RESEND_ROUNDS {
             let dir = self.ask(&asker, "preparing", async move |client| {
-                let dir = client.mkdir(&test_ctx(), Fid::ROOT, format!("asked{round}").as_bytes(), 0o777).await?.fid();
+                let dir = client
+                    .mkdir(&test_ctx(), Fid::ROOT, format!("asked{round}").as_bytes(), 0o777)
+                    .await?
+                    .fid();
                 create(client, dir, "x").await?;
                 client.sync().await?;
                 Ok(dir)
@@ -251,7 +297,11 @@ impl Stage<'_> {
         self.nothing_is_left(&asker)
     }
 
-    fn resend_once(&mut self, (node, client): &(NodeHandle, Client), dir: Fid) -> Result<(), String> {
+    fn resend_once(
+        &mut self,
+        (node, client): &(NodeHandle, Client),
+        dir: Fid,
+    ) -> Result<(), String> {
         let cluster = self.cluster;
         cluster.sim.narrate("no answer of the MDT arrives");
         cluster.sim.partition(&self.mdt().node, node, Cut::OneWay);
@@ -279,7 +329,9 @@ impl Stage<'_> {
         let answer = answer.borrow_mut().take();
         match answer {
             Some(Ok(())) => Ok(()),
-            Some(Err(error)) => Err(format!("change {kind} was made once and asked for twice: {error}")),
+            Some(Err(error)) => {
+                Err(format!("change {kind} was made once and asked for twice: {error}"))
+            }
             None => Err(format!("change {kind} is never answered")),
         }
     }
@@ -291,17 +343,22 @@ impl Stage<'_> {
             client.sync().await
         })?;
         let cluster = self.cluster;
-        let clean = || cluster.objects() == 0 && cluster.mdt_disk().records(Table::Inodes).len() <= 1;
+        let clean =
+            || cluster.objects() == 0 && cluster.mdt_disk().records(Table::Inodes).len() <= 1;
         if cluster.sim.run_until(SWEEP_MAX, clean) {
             return Ok(());
         }
         let inodes = cluster.mdt_disk().records(Table::Inodes).len();
-        Err(format!("everything was removed, but {inodes} inodes and {} objects are left", cluster.objects()))
+        Err(format!(
+            "everything was removed, but {inodes} inodes and {} objects are left",
+            cluster.objects()
+        ))
     }
 }
 
 async fn create(client: &Client, dir: Fid, name: &str) -> client::Result<Fid> {
-    let (attr, file) = client.create(&test_ctx(), dir, name.as_bytes(), 0o666, O_RDWR | O_EXCL, None).await?;
+    let (attr, file) =
+        client.create(&test_ctx(), dir, name.as_bytes(), 0o666, O_RDWR | O_EXCL, None).await?;
     file.close().await?;
     Ok(attr.fid())
 }
@@ -309,7 +366,9 @@ async fn create(client: &Client, dir: Fid, name: &str) -> client::Result<Fid> {
 /// A's part; what it made.
 async fn begin(client: &Client, dir: Fid, share: Share) -> client::Result<Fid> {
     match share {
-        Share::CreateInside | Share::Rmdir => Ok(client.mkdir(&test_ctx(), dir, b"x", 0o777).await?.fid()),
+        Share::CreateInside | Share::Rmdir => {
+            Ok(client.mkdir(&test_ctx(), dir, b"x", 0o777).await?.fid())
+        }
         Share::CreateAgain => client.unlink(&test_ctx(), dir, b"x").await.map(|()| Fid::ROOT),
         _ => create(client, dir, "x").await,
     }
@@ -344,7 +403,8 @@ async fn build(client: &Client, dir: Fid, share: Share, first: Fid) -> client::R
     Ok(names.into_iter().collect())
 }
 
-/// Writes until the node dies. It has lost its session at the MDT without knowing: errors are its due.
+/// Writes until the node dies. It has lost its session at the MDT without knowing: errors are its
+/// due.
 async fn keep_writing(env: Env, file: File, mut rng: Rng) {
     loop {
         let offset = rng.below(8) * (64 << 10);

@@ -26,21 +26,38 @@ fn nid(group: u8, index: u32) -> Nid {
 }
 
 impl Cluster {
-    /// One MGS, one MDT and the scenario's OSTs, each on a node and a fresh disk of its own; nothing runs yet.
+    /// One MGS, one MDT and the scenario's OSTs, each on a node and a fresh disk of its own;
+    /// nothing runs yet.
     #[must_use]
     pub fn new(seed: u64, scenario: &Scenario) -> Cluster {
-        let config = SimConfig { print: scenario.print, fail_on_error: !scenario.sick_stores, ..SimConfig::default() };
+        let config = SimConfig {
+            print: scenario.print,
+            fail_on_error: !scenario.sick_stores,
+            ..SimConfig::default()
+        };
         let sim = Sim::new(seed, config);
-        let targets = [TargetId::MGT, TargetId::mdt(0)].into_iter().chain((0..scenario.osts).map(TargetId::ost));
+        let targets = [TargetId::MGT, TargetId::mdt(0)]
+            .into_iter()
+            .chain((0..scenario.osts).map(TargetId::ost));
         let addrs: Vec<_> = targets
             .enumerate()
-            .map(|(index, target)| (target, NidAddr { nid: nid(0, index as u32), port: PORT_DEFAULT }))
+            .map(|(index, target)| {
+                (target, NidAddr { nid: nid(0, index as u32), port: PORT_DEFAULT })
+            })
             .collect();
         let fsname = "testfs".parse::<FsName>().expect("a good name");
-        let plan = Plan { fsname, addrs: Rc::new(addrs.clone()), bugs: scenario.bugs, is_sick: scenario.sick_stores };
+        let plan = Plan {
+            fsname,
+            addrs: Rc::new(addrs.clone()),
+            bugs: scenario.bugs,
+            is_sick: scenario.sick_stores,
+        };
         let server = |(target, addr): (TargetId, NidAddr)| {
             let node = sim.node(&target.to_string(), addr.nid);
-            let disk = MemDisk::new(MemDiskConfig { commit_max: scenario.commit_max, ..MemDiskConfig::default() });
+            let disk = MemDisk::new(MemDiskConfig {
+                commit_max: scenario.commit_max,
+                ..MemDiskConfig::default()
+            });
             Server::new(target, node, disk, plan.clone())
         };
         let servers = addrs.into_iter().map(server).collect();
@@ -65,7 +82,8 @@ impl Cluster {
     #[must_use]
     pub fn mount_config(&self, env: &Env, name: &str) -> MountConfig {
         let client = ClientId((u128::from(env.random()) << 64) | u128::from(env.random()));
-        let mut config = MountConfig::new(vec![self.plan.addr(TargetId::MGT)], self.plan.fsname, client);
+        let mut config =
+            MountConfig::new(vec![self.plan.addr(TargetId::MGT)], self.plan.fsname, client);
         config.name = name.to_owned();
         config.bugs = self.scenario.bugs.client;
         config
@@ -76,7 +94,9 @@ impl Cluster {
     pub fn mount(&self, node: &NodeHandle) -> Client {
         let env = node.env();
         let config = self.mount_config(&env, node.name());
-        let mounted = self.sim.block_on_for(node, Span::secs(120), async move { Client::mount(&env, config).await });
+        let mounted = self
+            .sim
+            .block_on_for(node, Span::secs(120), async move { Client::mount(&env, config).await });
         match mounted {
             Some(Ok(client)) => client,
             Some(Err(error)) => self.sim.stuck(&format!("a client cannot mount: {error}")),

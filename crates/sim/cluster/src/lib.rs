@@ -1,20 +1,25 @@
-//! The whole system in one thread, from a seed: servers on disks that outlive them, clients that compare every answer
-//! with a reference file system, and a nemesis.
+//! The whole system in one thread, from a seed: servers on disks that outlive them, clients that
+//! compare every answer with a reference file system, and a nemesis.
 //!
 //! # Fault model
-//! - **Network**: messages are lost, doubled, reordered and delayed; links are reset; clients are cut off from servers,
-//!   one way or both, for up to 5 s. Nothing is altered unnoticed. Faults come in storms with calm between them.
-//! - **Servers**: at most two at a time are killed, process or machine, and come back within 3 s. A machine's death
-//!   loses what its disk had not synced, torn at 4 KiB.
-//! - **Clients**: one may die for ever (the ghost); in the end all lose power together with all servers (blackout).
-//! - **Directed runs** (`share`, `late`, `resend`): a client dies together with the MDT while another one has built on its
-//!   uncommitted changes; a client that lost its MDT session writes to a removed file; an answer is lost and its MDT dies.
-//! - **Stores**: a commit or a sync fails, and what it should have made durable may or may not be there.
+//! - **Network**: messages are lost, doubled, reordered and delayed; links are reset; clients are
+//!   cut off from servers, one way or both, for up to 5 s. Nothing is altered unnoticed. Faults
+//!   come in storms with calm between them.
+//! - **Servers**: at most two at a time are killed, process or machine, and come back within 3 s. A
+//!   machine's death loses what its disk had not synced, torn at 4 KiB.
+//! - **Clients**: one may die for ever (the ghost); in the end all lose power together with all
+//!   servers (blackout).
+//! - **Directed runs** (`share`, `late`, `resend`): a client dies together with the MDT while
+//!   another one has built on its uncommitted changes; a client that lost its MDT session writes to
+//!   a removed file; an answer is lost and its MDT dies.
+//! - **Stores**: a commit or a sync fails, and what it should have made durable may or may not be
+//!   there.
 //!
 //! # What must hold
 //! - No error reaches a client that lives; every answer is the model's.
 //! - In races every thing happens exactly once ([`races`](self)).
-//! - After peace everything finishes within a bounded time, and a fresh client finds exactly the models' trees.
+//! - After peace everything finishes within a bounded time, and a fresh client finds exactly the
+//!   models' trees.
 //! - After a blackout each user's tree is a state since its last sync, and fsynced bytes are there.
 //! - When everything is removed, no inode and no object is left.
 

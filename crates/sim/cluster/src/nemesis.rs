@@ -1,4 +1,5 @@
-//! What is done to the cluster while it works: storms, partitions, resets, kills, power cuts, sick stores.
+//! What is done to the cluster while it works: storms, partitions, resets, kills, power cuts, sick
+//! stores.
 
 use env_sim::{Cut, Faults, NodeHandle, Rng};
 use service::{ServiceSpec, spec};
@@ -8,21 +9,32 @@ use crate::Scenario;
 use crate::fixture::Cluster;
 use crate::server::Swap;
 
-/// Longest cut: a client that is away for 12 s and in somebody's way is rightly evicted, and it needs a while to return.
+/// Longest cut: a client that is away for 12 s and in somebody's way is rightly evicted, and it
+/// needs a while to return.
 const CUT_MAX: Span = Span::secs(5);
 /// Quiet after a cut, so that two in a row are not one long absence.
 const QUIET: Span = Span::secs(12);
 
-/// Policies and what is set right after their start: delays that a run has time for, limits that bite.
+/// Policies and what is set right after their start: delays that a run has time for, limits that
+/// bite.
 const SWAPS: &[Swap] = &[
     Swap { policy: "fifo", tunables: &[] },
     Swap { policy: "crrn", tunables: &[("nrs_crrn_quantum", "1")] },
     Swap { policy: "crre", tunables: &[] },
-    Swap { policy: "orr", tunables: &[("nrs_orr_supported", "reads_and_writes"), ("nrs_orr_offset_type", "logical")] },
+    Swap {
+        policy: "orr",
+        tunables: &[("nrs_orr_supported", "reads_and_writes"), ("nrs_orr_offset_type", "logical")],
+    },
     Swap { policy: "trr", tunables: &[("nrs_trr_quantum", "2")] },
     Swap { policy: "tbf nid", tunables: &[("nrs_tbf_rule", "change default rate=200")] },
-    Swap { policy: "tbf opcode", tunables: &[("nrs_tbf_rule", "start slow opcode={ost_write mds_reint} rate=100 total=1")] },
-    Swap { policy: "delay", tunables: &[("nrs_delay_min", "0"), ("nrs_delay_max", "1"), ("nrs_delay_pct", "30")] },
+    Swap {
+        policy: "tbf opcode",
+        tunables: &[("nrs_tbf_rule", "start slow opcode={ost_write mds_reint} rate=100 total=1")],
+    },
+    Swap {
+        policy: "delay",
+        tunables: &[("nrs_delay_min", "0"), ("nrs_delay_max", "1"), ("nrs_delay_pct", "30")],
+    },
 ];
 
 /// A server that is down, and when it comes back.
@@ -76,12 +88,19 @@ impl Nemesis {
         self.end_what_is_over(cluster);
         self.restart_the_failed(cluster);
         match self.rng.below(100) {
-            0..=11 if self.kills < self.scenario.restarts && self.down.len() < 2 => self.kill_one(cluster),
+            0..=11 if self.kills < self.scenario.restarts && self.down.len() < 2 => {
+                self.kill_one(cluster)
+            }
             12..=24 if self.scenario.storm != Faults::default() && self.calm_at.is_none() => {
                 cluster.sim.set_faults(self.scenario.storm);
-                self.calm_at = Some(cluster.sim.now() + self.rng.span(Span::millis(500), Span::secs(6)));
+                self.calm_at =
+                    Some(cluster.sim.now() + self.rng.span(Span::millis(500), Span::secs(6)));
             }
-            25..=36 if self.scenario.partitions && self.heal_at.is_none() && cluster.sim.now() >= self.cut_from => {
+            25..=36
+                if self.scenario.partitions
+                    && self.heal_at.is_none()
+                    && cluster.sim.now() >= self.cut_from =>
+            {
                 self.cut_off(cluster);
             }
             37..=41 if self.scenario.partitions => {
@@ -94,7 +113,8 @@ impl Nemesis {
         }
     }
 
-    /// Another policy for some service of some server; what cannot be started now is refused, and that is all.
+    /// Another policy for some service of some server; what cannot be started now is refused, and
+    /// that is all.
     fn swap(&mut self, cluster: &Cluster) {
         let index = self.rng.index(cluster.servers.len());
         let server = &cluster.servers[index];
@@ -104,7 +124,9 @@ impl Nemesis {
             _ => &[&spec::MGS],
         };
         let (service, swap) = (*self.rng.pick(services), *self.rng.pick(SWAPS));
-        cluster.sim.narrate(&format!("starts {} in {} of {}", swap.policy, service.name, server.target));
+        cluster
+            .sim
+            .narrate(&format!("starts {} in {} of {}", swap.policy, service.name, server.target));
         server.swap(service, swap);
     }
 
@@ -157,16 +179,22 @@ impl Nemesis {
 
     /// The MDT in a third of the cases: the most is at stake there.
     fn kill_one(&mut self, cluster: &Cluster) {
-        let victims: Vec<usize> = (0..cluster.servers.len()).filter(|index| !self.is_down(*index)).collect();
+        let victims: Vec<usize> =
+            (0..cluster.servers.len()).filter(|index| !self.is_down(*index)).collect();
         let mut victim = *self.rng.pick(&victims);
         if self.rng.chance(300_000)
-            && let Some(mdt) = victims.iter().find(|index| cluster.servers[**index].target.kind == TargetKind::Mdt)
+            && let Some(mdt) =
+                victims.iter().find(|index| cluster.servers[**index].target.kind == TargetKind::Mdt)
         {
             victim = *mdt;
         }
         let server = &cluster.servers[victim];
         let machine = self.rng.chance(500_000);
-        cluster.sim.narrate(&format!("kills {} ({})", server.target, if machine { "machine" } else { "process" }));
+        cluster.sim.narrate(&format!(
+            "kills {} ({})",
+            server.target,
+            if machine { "machine" } else { "process" }
+        ));
         if !machine
             && self.rng.chance(300_000)
             && let Some(stop) = server.stop()

@@ -1,4 +1,5 @@
-//! Planted bugs: each switch breaks one promise at one place, and some scenario must notice it within a few seeds.
+//! Planted bugs: each switch breaks one promise at one place, and some scenario must notice it
+//! within a few seeds.
 
 use crate::{Bugs, Scenario};
 

@@ -1,8 +1,8 @@
 //! Races: all clients try the same things in one directory, and each thing happens exactly once.
 //!
-//! Whatever interleaving came about, the books must balance: a name that was made m times and taken away t times is
-//! there m - t times, which is 0 or 1. Appended records are all there, once, whole; a counter under `flock` counts
-//! every increment.
+//! Whatever interleaving came about, the books must balance: a name that was made m times and taken
+//! away t times is there m - t times, which is 0 or 1. Appended records are all there, once, whole;
+//! a counter under `flock` counts every increment.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +39,9 @@ pub(crate) async fn make_arena(client: &Client) -> Result<Arena, client::Error> 
     let striped = Template { stripe_size: 64 << 10, stripe_count: -1, ..Template::default() };
     let mut fids = Vec::new();
     for name in ["log", "counter", "target", "sizes"] {
-        let (attr, file) = client.create(&ctx, dir, name.as_bytes(), 0o666, O_RDWR | O_EXCL, Some(&striped)).await?;
+        let (attr, file) = client
+            .create(&ctx, dir, name.as_bytes(), 0o666, O_RDWR | O_EXCL, Some(&striped))
+            .await?;
         if name == "counter" {
             file.write(0, Bytes::from_static(&[0; 8])).await?;
         }
@@ -88,13 +90,24 @@ struct Player {
 
 impl Racer {
     /// Starts racing.
-    pub(crate) fn start(node: &NodeHandle, client: Client, arena: Arena, index: u32, rng: Rng, from: Instant) -> Racer {
+    pub(crate) fn start(
+        node: &NodeHandle,
+        client: Client,
+        arena: Arena,
+        index: u32,
+        rng: Rng,
+        from: Instant,
+    ) -> Racer {
         let book = Rc::new(Book::default());
         let (own, env) = (book.clone(), node.env());
         node.env().spawn("racer", async move {
             let ctx = test_ctx();
             let played = match client.open(&ctx, arena.log, O_RDWR | O_APPEND).await {
-                Ok(log) => Player { client, ctx, env, arena, index, rng, book: own.clone(), log }.play(from).await,
+                Ok(log) => {
+                    Player { client, ctx, env, arena, index, rng, book: own.clone(), log }
+                        .play(from)
+                        .await
+                }
                 Err(error) => Err(error),
             };
             if let Err(error) = played {
@@ -119,7 +132,9 @@ impl Racer {
 
     pub(crate) fn failure(&self) -> Option<String> {
         let failure = self.book.failure.borrow();
-        failure.as_ref().map(|failure| format!("{}: {}: {failure}", self.name, self.book.doing.borrow()))
+        failure
+            .as_ref()
+            .map(|failure| format!("{}: {}: {failure}", self.name, self.book.doing.borrow()))
     }
 
     pub(crate) fn doing(&self) -> String {
@@ -142,7 +157,8 @@ impl Player {
     }
 
     fn doing(&self, what: &str, round: u64) {
-        *self.book.doing.borrow_mut() = format!("{what} of round {round} since {:.3} s", self.env.now().0 as f64 / 1e9);
+        *self.book.doing.borrow_mut() =
+            format!("{what} of round {round} since {:.3} s", self.env.now().0 as f64 / 1e9);
     }
 
     async fn round(&mut self, round: u64) -> Result<(), client::Error> {
@@ -150,11 +166,16 @@ impl Player {
         self.create_exclusively(&format!("e{round}")).await?;
         self.doing("mkdir", round);
         let dir = format!("d{round}");
-        let made = self.client.mkdir(&self.ctx, self.arena.dir, dir.as_bytes(), 0o777).await.map(|_| ());
+        let made =
+            self.client.mkdir(&self.ctx, self.arena.dir, dir.as_bytes(), 0o777).await.map(|_| ());
         self.settle(made, Errno::EEXIST, &[(&dir, 1)])?;
         self.doing("link", round);
         let link = format!("l{round}");
-        let made = self.client.link(&self.ctx, self.arena.target, self.arena.dir, link.as_bytes()).await.map(|_| ());
+        let made = self
+            .client
+            .link(&self.ctx, self.arena.target, self.arena.dir, link.as_bytes())
+            .await
+            .map(|_| ());
         self.settle(made, Errno::EEXIST, &[(&link, 1)])?;
         self.doing("append", round);
         self.append(round as u32).await?;
@@ -173,7 +194,8 @@ impl Player {
         let dir = self.arena.dir;
         self.doing("rename", round);
         let (old, new) = (format!("e{round}"), format!("m{round}-{}", self.index));
-        let moved = self.client.rename(&self.ctx, dir, old.as_bytes(), dir, new.as_bytes(), 0).await;
+        let moved =
+            self.client.rename(&self.ctx, dir, old.as_bytes(), dir, new.as_bytes(), 0).await;
         self.settle(moved, Errno::ENOENT, &[(&old, -1), (&new, 1)])?;
         self.doing("rmdir", round);
         let name = format!("d{round}");
@@ -186,7 +208,12 @@ impl Player {
     }
 
     /// Books what happened; `lost` is how a race is lost.
-    fn settle(&self, result: Result<(), client::Error>, lost: Errno, names: &[(&str, i64)]) -> Result<(), client::Error> {
+    fn settle(
+        &self,
+        result: Result<(), client::Error>,
+        lost: Errno,
+        names: &[(&str, i64)],
+    ) -> Result<(), client::Error> {
         match result {
             Ok(()) => names.iter().for_each(|(name, by)| self.book.made(name, *by)),
             Err(error) if error.errno() == lost => {}
@@ -196,7 +223,10 @@ impl Player {
     }
 
     async fn create_exclusively(&self, name: &str) -> Result<(), client::Error> {
-        let made = self.client.create(&self.ctx, self.arena.dir, name.as_bytes(), 0o666, O_RDWR | O_EXCL, None).await;
+        let made = self
+            .client
+            .create(&self.ctx, self.arena.dir, name.as_bytes(), 0o666, O_RDWR | O_EXCL, None)
+            .await;
         let (made, file) = match made {
             Ok((_, file)) => (Ok(()), Some(file)),
             Err(error) => (Err(error), None),
@@ -211,7 +241,11 @@ impl Player {
 
     /// A record: who, which, how long, then filling.
     async fn append(&mut self, seq: u32) -> Result<(), client::Error> {
-        let len = if self.rng.chance(200_000) { self.rng.range(20, 90_000) } else { self.rng.range(20, 900) } as u32;
+        let len = if self.rng.chance(200_000) {
+            self.rng.range(20, 90_000)
+        } else {
+            self.rng.range(20, 900)
+        } as u32;
         let mut record = Vec::with_capacity(len as usize);
         record.extend_from_slice(&(self.index + 1).to_le_bytes());
         record.extend_from_slice(&seq.to_le_bytes());
@@ -222,7 +256,8 @@ impl Player {
         Ok(())
     }
 
-    /// Everybody makes one file longer: whoever has written to some byte sees a size behind it, whatever others close.
+    /// Everybody makes one file longer: whoever has written to some byte sees a size behind it,
+    /// whatever others close.
     async fn grow(&mut self, round: u64) -> Result<(), client::Error> {
         let file = self.client.open(&self.ctx, self.arena.sizes, O_RDWR).await?;
         for step in 0..2 {
@@ -243,7 +278,9 @@ impl Player {
         let file = self.client.open(&self.ctx, self.arena.counter, O_RDWR).await?;
         self.client.lock(&self.ctx, self.arena.counter, lock(LockMode::Exclusive)).await?;
         let before = file.read(0, 8).await?;
-        let value = u64::from_le_bytes(before.as_ref().try_into().expect("the counter has eight bytes")) + 1;
+        let value =
+            u64::from_le_bytes(before.as_ref().try_into().expect("the counter has eight bytes"))
+                + 1;
         file.write(0, Bytes::from(value.to_le_bytes().to_vec())).await?;
         self.client.lock(&self.ctx, self.arena.counter, lock(LockMode::Unlock)).await?;
         self.book.increments.set(self.book.increments.get() + 1);
@@ -269,26 +306,35 @@ pub(crate) async fn check(client: &Client, arena: Arena, racers: &[Books]) -> Re
     for (name, count) in &balance {
         if *count != i64::from(names.contains(name)) {
             let is = if names.contains(name) { "there" } else { "not there" };
-            return Err(format!("'{name}' was made {count} times more often than taken away, and is {is}"));
+            return Err(format!(
+                "'{name}' was made {count} times more often than taken away, and is {is}"
+            ));
         }
     }
-    if let Some(name) =
-        names.iter().find(|name| !balance.contains_key(*name) && !["log", "counter", "target", "sizes"].contains(&&***name))
-    {
+    if let Some(name) = names.iter().find(|name| {
+        !balance.contains_key(*name) && !["log", "counter", "target", "sizes"].contains(&&***name)
+    }) {
         return Err(format!("'{name}' is there and nobody was told that it was made"));
     }
     check_contents(client, &ctx, &found).await?;
-    let links = balance.iter().filter(|(name, count)| name.starts_with('l') && **count == 1).count() as u32;
+    let links =
+        balance.iter().filter(|(name, count)| name.starts_with('l') && **count == 1).count() as u32;
     let nlink = client.getattr(&ctx, arena.target, None).await.map_err(text)?.nlink;
     if nlink != 1 + links {
         return Err(format!("a file with {} names has link count {nlink}", 1 + links));
     }
     let counter = read_file(client, &ctx, arena.counter).await.map_err(text)?;
-    let counted =
-        u64::from_le_bytes(counter.as_ref().try_into().map_err(|_| format!("the counter has {} bytes", counter.len()))?);
+    let counted = u64::from_le_bytes(
+        counter
+            .as_ref()
+            .try_into()
+            .map_err(|_| format!("the counter has {} bytes", counter.len()))?,
+    );
     let increments: u64 = racers.iter().map(|book| book.increments).sum();
     if counted != increments {
-        return Err(format!("the counter under flock stands at {counted} after {increments} increments"));
+        return Err(format!(
+            "the counter under flock stands at {counted} after {increments} increments"
+        ));
     }
     let log = read_file(client, &ctx, arena.log).await.map_err(text)?;
     check_log(&log, racers)
@@ -313,7 +359,11 @@ impl Racer {
 }
 
 /// Files made exclusively hold what their maker wrote.
-async fn check_contents(client: &Client, ctx: &Ctx, found: &[(String, wire::Attr)]) -> Result<(), String> {
+async fn check_contents(
+    client: &Client,
+    ctx: &Ctx,
+    found: &[(String, wire::Attr)],
+) -> Result<(), String> {
     for (name, attr) in found {
         let round = match name.split_at(1) {
             ("e", round) => round,
@@ -334,15 +384,23 @@ fn check_log(log: &[u8], racers: &[Books]) -> Result<(), String> {
     let mut at = 0;
     while at < log.len() {
         let word = |offset: usize| {
-            let bytes = log.get(at + offset..at + offset + 4).and_then(|bytes| bytes.try_into().ok());
-            bytes.map(u32::from_le_bytes).ok_or_else(|| format!("the log ends inside a record at {at} of {}", log.len()))
+            let bytes =
+                log.get(at + offset..at + offset + 4).and_then(|bytes| bytes.try_into().ok());
+            bytes
+                .map(u32::from_le_bytes)
+                .ok_or_else(|| format!("the log ends inside a record at {at} of {}", log.len()))
         };
         let (who, seq, len) = (word(0)?, word(4)?, word(8)? as usize);
         let racer = (who as usize).checked_sub(1).filter(|racer| *racer < racers.len());
         let (Some(racer), true) = (racer, len >= 12) else {
-            return Err(format!("no record of the log begins at {at} of {}: {who} {seq} {len}", log.len()));
+            return Err(format!(
+                "no record of the log begins at {at} of {}: {who} {seq} {len}",
+                log.len()
+            ));
         };
-        let body = log.get(at + 12..at + len).ok_or_else(|| format!("record {seq} of racer {racer} is cut short"))?;
+        let body = log
+            .get(at + 12..at + len)
+            .ok_or_else(|| format!("record {seq} of racer {racer} is cut short"))?;
         if body.iter().any(|byte| u32::from(*byte) != who) {
             return Err(format!("record {seq} of racer {racer} at {at} is not what was written"));
         }
@@ -354,7 +412,10 @@ fn check_log(log: &[u8], racers: &[Books]) -> Result<(), String> {
             return Err(format!("records of racer {racer} are out of order: {:?}", seen[racer]));
         }
         if !seen[racer].iter().eq(&book.appended) {
-            return Err(format!("the log has records {:?} of racer {racer}, acknowledged were {:?}", seen[racer], book.appended));
+            return Err(format!(
+                "the log has records {:?} of racer {racer}, acknowledged were {:?}",
+                seen[racer], book.appended
+            ));
         }
     }
     Ok(())

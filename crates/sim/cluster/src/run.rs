@@ -12,17 +12,19 @@ use crate::races::{self, Arena, Racer};
 use crate::user::User;
 use crate::{Report, Scenario, blackout, directed};
 
-/// After the faults everything finishes within this: recovery windows of a cluster whose servers all restarted.
+/// After the faults everything finishes within this: recovery windows of a cluster whose servers
+/// all restarted.
 pub(crate) const PEACE_MAX: Span = Span::secs(400);
 /// Removed objects are gone within this.
 pub(crate) const SWEEP_MAX: Span = Span::secs(200);
-/// What lies between the clocks of clients, nanoseconds: the first is behind the servers, the third ahead of them.
+/// What lies between the clocks of clients, nanoseconds: the first is behind the servers, the third
+/// ahead of them.
 const CLOCK_STEP_NS: i64 = 700_000_000;
 /// Longest working time.
 const WORK_MAX: Span = Span::secs(3 * 3600);
 
-/// Runs `scenario` from `seed`. A broken promise is told in the report; a panic of the code under test, an error-level
-/// event and a run that is stuck panic, with the seed in the message.
+/// Runs `scenario` from `seed`. A broken promise is told in the report; a panic of the code under
+/// test, an error-level event and a run that is stuck panic, with the seed in the message.
 #[must_use]
 pub fn run(seed: u64, scenario: &Scenario) -> Report {
     let cluster = Cluster::new(seed, scenario);
@@ -62,7 +64,9 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn start(cluster: &'a Cluster, scenario: &'a Scenario) -> Run<'a> {
         let mut rng = cluster.sim.rng();
-        let nodes: Vec<_> = (0..scenario.clients).map(|index| cluster.client_node(&format!("client{index}"), index)).collect();
+        let nodes: Vec<_> = (0..scenario.clients)
+            .map(|index| cluster.client_node(&format!("client{index}"), index))
+            .collect();
         for (index, node) in (0..).zip(&nodes) {
             node.skew_clock(CLOCK_STEP_NS * (index - 1));
         }
@@ -91,12 +95,15 @@ impl<'a> Run<'a> {
         work: impl AsyncFnOnce(&Client) -> Result<T, String> + 'static,
     ) -> Result<T, String> {
         let own = client.clone();
-        let answer = self.cluster.sim.block_on_for(node, PEACE_MAX, async move { work(&own).await });
+        let answer =
+            self.cluster.sim.block_on_for(node, PEACE_MAX, async move { work(&own).await });
         match answer {
             Some(answer) => answer.map_err(|error| format!("{what}: {error}")),
-            None => {
-                Err(format!("{what}: not finished after {} s; waits for {:?}", PEACE_MAX.0 / 1_000_000_000, client.waiting_on()))
-            }
+            None => Err(format!(
+                "{what}: not finished after {} s; waits for {:?}",
+                PEACE_MAX.0 / 1_000_000_000,
+                client.waiting_on()
+            )),
         }
     }
 
@@ -104,7 +111,8 @@ impl<'a> Run<'a> {
         let node = self.fresh_node();
         let maker = self.cluster.mount(&node);
         let count = self.scenario.clients * self.scenario.users;
-        let bases = self.ask(&node, "set-up", &maker, async move |client| make_bases(client, count).await)?;
+        let bases =
+            self.ask(&node, "set-up", &maker, async move |client| make_bases(client, count).await)?;
         if self.scenario.races {
             let arena = self.ask(&node, "set-up", &maker, async |client| {
                 races::make_arena(client).await.map_err(|error| error.to_string())
@@ -123,7 +131,8 @@ impl<'a> Run<'a> {
     }
 
     fn put_to_work(&mut self, index: u32, node: &NodeHandle, client: &Client, bases: &[Fid]) {
-        let ops = u64::from(self.scenario.ops.div_ceil(self.scenario.clients * self.scenario.users));
+        let ops =
+            u64::from(self.scenario.ops.div_ceil(self.scenario.clients * self.scenario.users));
         for user in 0..self.scenario.users {
             let base = bases[(index * self.scenario.users + user) as usize];
             let name = format!("user {index}.{user}");
@@ -132,7 +141,14 @@ impl<'a> Run<'a> {
         }
         if let Some(arena) = self.arena {
             let from = self.cluster.sim.now();
-            self.racers.push(Racer::start(node, client.clone(), arena, index, self.rng.fork(), from));
+            self.racers.push(Racer::start(
+                node,
+                client.clone(),
+                arena,
+                index,
+                self.rng.fork(),
+                from,
+            ));
         }
     }
 
@@ -140,7 +156,9 @@ impl<'a> Run<'a> {
     fn haunt(&mut self) -> Result<(), String> {
         let node = self.cluster.client_node("ghost", 200);
         let client = self.cluster.mount(&node);
-        self.ask(&node, "ghost", &client, async |client| haunt(client).await.map_err(|error| error.to_string()))?;
+        self.ask(&node, "ghost", &client, async |client| {
+            haunt(client).await.map_err(|error| error.to_string())
+        })?;
         self.cluster.sim.run_for(Span::millis(1_500));
         drop(client);
         node.kill();
@@ -161,7 +179,11 @@ impl<'a> Run<'a> {
                 return Ok(());
             }
             if self.cluster.sim.now() > until {
-                return Err(format!("still working after {} s; {}", WORK_MAX.0 / 1_000_000_000, self.doing()));
+                return Err(format!(
+                    "still working after {} s; {}",
+                    WORK_MAX.0 / 1_000_000_000,
+                    self.doing()
+                ));
             }
         }
     }
@@ -183,10 +205,9 @@ impl<'a> Run<'a> {
         self.racers.iter().for_each(Racer::allow_rest);
         let until = self.cluster.sim.now() + PEACE_MAX;
         while self.cluster.sim.now() < until {
-            let done = self
-                .cluster
-                .sim
-                .run_until(Span::millis(500), || self.users.iter().all(User::is_idle) && self.racers.iter().all(Racer::is_idle));
+            let done = self.cluster.sim.run_until(Span::millis(500), || {
+                self.users.iter().all(User::is_idle) && self.racers.iter().all(Racer::is_idle)
+            });
             self.nemesis.restart_the_failed(self.cluster);
             self.check_failures()?;
             if done {
@@ -202,7 +223,12 @@ impl<'a> Run<'a> {
         for user in &self.users {
             let (base, model) = (user.base, user.mirror.borrow().model.clone());
             let check = async move |client: &Client| verify_tree(client, base, &model).await;
-            self.ask(&node, &format!("tree of {} through a fresh client", user.name), &client, check)?;
+            self.ask(
+                &node,
+                &format!("tree of {} through a fresh client", user.name),
+                &client,
+                check,
+            )?;
         }
         if let Some(arena) = self.arena {
             let books: Vec<_> = self.racers.iter().map(Racer::book).collect();
@@ -218,11 +244,17 @@ impl<'a> Run<'a> {
         let node = self.fresh_node();
         let client = self.cluster.mount(&node);
         for node in &self.nodes {
-            assert!(self.users.iter().any(|user| user.node.nid() == node.nid()), "every client has a user");
+            assert!(
+                self.users.iter().any(|user| user.node.nid() == node.nid()),
+                "every client has a user"
+            );
         }
-        self.ask(&node, "sync", &client, async |client| client.sync().await.map_err(|error| error.to_string()))?;
+        self.ask(&node, "sync", &client, async |client| {
+            client.sync().await.map_err(|error| error.to_string())
+        })?;
         self.leave(&node, client);
-        // users' own syncs start their trails: nothing of the work so far may be lost after a second of commits
+        // users' own syncs start their trails: nothing of the work so far may be lost after a
+        // second of commits
         self.cluster.sim.run_for(Span::secs(3));
         for user in &self.users {
             user.mirror.borrow_mut().start_trail();
@@ -253,8 +285,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Everything is removed: then no inode and no object is left anywhere, also of files whose creation was lost with
-    /// their creator.
+    /// Everything is removed: then no inode and no object is left anywhere, also of files whose
+    /// creation was lost with their creator.
     fn sweep(&mut self) -> Result<(), String> {
         self.nodes.iter().for_each(|node| node.kill_as(false));
         let node = self.fresh_node();
@@ -263,13 +295,22 @@ impl<'a> Run<'a> {
             remove_below(client, Fid::ROOT).await.map_err(|error| error.to_string())?;
             client.sync().await.map_err(|error| error.to_string())
         })?;
-        let clean = || self.cluster.objects() == 0 && self.cluster.mdt_disk().records(Table::Inodes).len() <= 1;
+        let clean = || {
+            self.cluster.objects() == 0 && self.cluster.mdt_disk().records(Table::Inodes).len() <= 1
+        };
         if !self.cluster.sim.run_until(SWEEP_MAX, clean) {
             let inodes = self.cluster.mdt_disk().records(Table::Inodes);
-            let inodes: Vec<_> = inodes.iter().filter_map(|(key, _)| Fid::from_key(key)).map(|fid| fid.to_string()).collect();
-            let objects: Vec<_> = self.cluster.servers.iter().flat_map(|server| server.disk.objects()).collect();
+            let inodes: Vec<_> = inodes
+                .iter()
+                .filter_map(|(key, _)| Fid::from_key(key))
+                .map(|fid| fid.to_string())
+                .collect();
+            let objects: Vec<_> =
+                self.cluster.servers.iter().flat_map(|server| server.disk.objects()).collect();
             let objects: Vec<_> = objects.iter().take(8).map(Fid::to_string).collect();
-            return Err(format!("everything was removed, but inodes {inodes:?} and objects {objects:?} are left"));
+            return Err(format!(
+                "everything was removed, but inodes {inodes:?} and objects {objects:?} are left"
+            ));
         }
         self.leave(&node, client);
         Ok(())
@@ -305,7 +346,9 @@ async fn haunt(client: &Client) -> Result<(), client::Error> {
     let (_, orphan) = client.create(&ctx, dir, b"orphan", 0o666, 0o2, None).await?;
     orphan.write(0, bytes::Bytes::from(vec![2; 200_000])).await?;
     client.unlink(&ctx, dir, b"orphan").await?;
-    client.lock(&ctx, open.fid(), LockSpec::whole(LockKind::Flock, LockMode::Exclusive, 1, true)).await?;
+    client
+        .lock(&ctx, open.fid(), LockSpec::whole(LockKind::Flock, LockMode::Exclusive, 1, true))
+        .await?;
     std::mem::forget((open, orphan)); // closed by nobody: the machine dies
     Ok(())
 }

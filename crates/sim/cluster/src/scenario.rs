@@ -17,7 +17,8 @@ pub struct Bugs {
 /// What happens in a run that aims at one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
-    /// One modifies on top of another's uncommitted change; the other one dies together with the MDT.
+    /// One modifies on top of another's uncommitted change; the other one dies together with the
+    /// MDT.
     Share,
     /// One still writes when the file and its objects were removed.
     Late,
@@ -123,7 +124,14 @@ impl Scenario {
     /// Stores fail under the servers.
     #[must_use]
     pub fn sick() -> Scenario {
-        Scenario { name: "sick", sick_stores: true, restarts: 6, clients: 3, blackout: true, ..Scenario::calm() }
+        Scenario {
+            name: "sick",
+            sick_stores: true,
+            restarts: 6,
+            clients: 3,
+            blackout: true,
+            ..Scenario::calm()
+        }
     }
 
     /// Everything of [`Scenario::storm`] while schedulers change their policies.
@@ -171,9 +179,21 @@ impl Scenario {
     /// By name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Scenario> {
-        let work =
-            [Scenario::calm(), Scenario::storm(), Scenario::kills(), Scenario::sick(), Scenario::slow(), Scenario::swaps()];
-        let scripts = [Scenario::share(), Scenario::late(), Scenario::resend(), Scenario::lost(), Scenario::leases()];
+        let work = [
+            Scenario::calm(),
+            Scenario::storm(),
+            Scenario::kills(),
+            Scenario::sick(),
+            Scenario::slow(),
+            Scenario::swaps(),
+        ];
+        let scripts = [
+            Scenario::share(),
+            Scenario::late(),
+            Scenario::resend(),
+            Scenario::lost(),
+            Scenario::leases(),
+        ];
         work.into_iter().chain(scripts).find(|known| known.name == name)
     }
 }

@@ -1,4 +1,5 @@
-//! One server of the simulated cluster: a node, a disk that outlives it, and a target booted on them.
+//! One server of the simulated cluster: a node, a disk that outlives it, and a target booted on
+//! them.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
@@ -35,7 +36,11 @@ impl Plan {
     }
 
     fn osts(&self) -> Vec<u32> {
-        self.addrs.iter().filter(|(id, _)| id.kind == TargetKind::Ost).map(|(id, _)| id.index).collect()
+        self.addrs
+            .iter()
+            .filter(|(id, _)| id.kind == TargetKind::Ost)
+            .map(|(id, _)| id.index)
+            .collect()
     }
 }
 
@@ -147,7 +152,13 @@ struct Running {
     _endpoint: Rc<Endpoint>,
 }
 
-async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<State>) -> Result<Running, String> {
+async fn run(
+    env: &Env,
+    id: TargetId,
+    disk: &MemDisk,
+    plan: &Plan,
+    state: &Rc<State>,
+) -> Result<Running, String> {
     let endpoint = Endpoint::new(env, endpoint_config(env, id), Rc::new(plan.clone()));
     let one = NonZeroU32::new(1).expect("one");
     let cpts = CptTable::new(one, one, 1, true).expect("one partition is always possible");
@@ -182,8 +193,10 @@ async fn run(env: &Env, id: TargetId, disk: &MemDisk, plan: &Plan, state: &Rc<St
             let mut config = MdtConfig::new(plan.fsname, id.index);
             config.bugs = plan.bugs.mdt;
             let osts = plan.osts();
-            let list: Rc<dyn Fn() -> Vec<mdt::OstAt>> = Rc::new(move || osts.iter().copied().map(mdt::OstAt::from).collect());
-            let mdt = Mdt::start(env, config, meta, Some(endpoint.clone()), list).await.map_err(text)?;
+            let list: Rc<dyn Fn() -> Vec<mdt::OstAt>> =
+                Rc::new(move || osts.iter().copied().map(mdt::OstAt::from).collect());
+            let mdt =
+                Mdt::start(env, config, meta, Some(endpoint.clone()), list).await.map_err(text)?;
             let told = Rc::downgrade(state);
             mdt.failed(Rc::new(move |reason: &str| {
                 if let Some(state) = told.upgrade() {
@@ -253,7 +266,8 @@ fn register(env: &Env, id: TargetId, plan: &Plan, endpoint: &Rc<Endpoint>, state
         return;
     }
     let addr = plan.addr(id);
-    let info = TargetInfo { id: id.to_u32(), nid: addr.nid.0, port: addr.port, instance: env.random() };
+    let info =
+        TargetInfo { id: id.to_u32(), nid: addr.nid.0, port: addr.port, instance: env.random() };
     let register = Register { fsname: plan.fsname.to_string(), target: info, uuid: uuid_of(id) };
     let (remote, state, env) = (endpoint.remote(TargetId::MGT), state.clone(), env.clone());
     env.clone().spawn("register", async move {

@@ -31,7 +31,9 @@ impl Totals {
         self.swaps += u64::from(report.swaps);
         self.virtual_ms += report.virtual_ms;
         self.fewest_ops = Some(self.fewest_ops.map_or(report.ops, |fewest| fewest.min(report.ops)));
-        self.fewest_restarts = Some(self.fewest_restarts.map_or(report.restarts, |fewest| fewest.min(report.restarts)));
+        self.fewest_restarts = Some(
+            self.fewest_restarts.map_or(report.restarts, |fewest| fewest.min(report.restarts)),
+        );
         let (sum, one) = (&mut self.faults, &report.faults);
         sum.delivered += one.delivered;
         sum.lost += one.lost;
@@ -49,7 +51,9 @@ impl Totals {
     /// Kinds of faults that `scenario` is for and that never occurred.
     #[must_use]
     pub fn missing(&self, scenario: &Scenario) -> Vec<&'static str> {
-        let Faults { loss_ppm, duplicate_ppm, reorder_ppm, delay_ppm, reset_ppm, refuse_ppm, .. } = scenario.storm;
+        let Faults {
+            loss_ppm, duplicate_ppm, reorder_ppm, delay_ppm, reset_ppm, refuse_ppm, ..
+        } = scenario.storm;
         let (faults, is_cut) = (&self.faults, scenario.partitions);
         let kinds = [
             ("lost messages", loss_ppm > 0, faults.lost),
@@ -65,7 +69,11 @@ impl Totals {
             ("power cuts", scenario.power_cuts, self.power_cuts),
             ("swaps of policies", scenario.swaps, self.swaps),
         ];
-        kinds.into_iter().filter(|(_, wanted, count)| *wanted && *count == 0).map(|(name, ..)| name).collect()
+        kinds
+            .into_iter()
+            .filter(|(_, wanted, count)| *wanted && *count == 0)
+            .map(|(name, ..)| name)
+            .collect()
     }
 }
 
@@ -113,7 +121,10 @@ mod tests {
     fn a_scenario_misses_the_faults_that_it_is_for_and_no_others() {
         let none = Totals::default();
         assert_eq!(none.missing(&Scenario::storm()).len(), 11);
-        assert_eq!(none.missing(&Scenario::kills()), ["links that end silently", "restarts", "power cuts"]);
+        assert_eq!(
+            none.missing(&Scenario::kills()),
+            ["links that end silently", "restarts", "power cuts"]
+        );
         assert_eq!(none.missing(&Scenario::calm()), Vec::<&str>::new());
         let faults = FaultCounts { lost: 1, ..FaultCounts::default() };
         let report = Report {
@@ -132,6 +143,10 @@ mod tests {
         let mut totals = none;
         totals.add(&report);
         let missing = totals.missing(&Scenario::storm());
-        assert!(!missing.contains(&"lost messages") && !missing.contains(&"restarts") && missing.contains(&"partitions"));
+        assert!(
+            !missing.contains(&"lost messages")
+                && !missing.contains(&"restarts")
+                && missing.contains(&"partitions")
+        );
     }
 }

@@ -80,7 +80,11 @@ async fn work(env: env::Env, mut runner: Runner, mut rng: Rng, progress: Rc<Prog
         }
         progress.idle.set(false);
         let op: Op = runner.with_model(|model| next_op(&mut rng, model, &taste));
-        *progress.doing.borrow_mut() = format!("operation {} {op:?} since {:.3} s", progress.ops.get(), env.now().0 as f64 / 1e9);
+        *progress.doing.borrow_mut() = format!(
+            "operation {} {op:?} since {:.3} s",
+            progress.ops.get(),
+            env.now().0 as f64 / 1e9
+        );
         tracing::debug!("{} operation {} {op:?}", progress.name, progress.ops.get());
         if let Err(mismatch) = runner.step(&op).await {
             *progress.failure.borrow_mut() = Some(mismatch.to_string());

@@ -1,4 +1,5 @@
-//! Planted bugs that are cheap to find are found here on every run of the tests; the example's `--bugs` tries all.
+//! Planted bugs that are cheap to find are found here on every run of the tests; the example's
+//! `--bugs` tries all.
 
 use std::panic::catch_unwind;
 
@@ -17,9 +18,12 @@ fn a_few_seeds_find_what_is_easy_to_find() {
         "client.forget_must_exist",
     ];
     for name in easy {
-        let planted = PLANTED.iter().find(|planted| planted.name == name).expect("the switch exists");
+        let planted =
+            PLANTED.iter().find(|planted| planted.name == name).expect("the switch exists");
         let scenario = planted.scenario();
-        let found = (1..=20).any(|seed| catch_unwind(|| run(seed, &scenario)).map_or(true, |report| report.failure.is_some()));
+        let found = (1..=20).any(|seed| {
+            catch_unwind(|| run(seed, &scenario)).map_or(true, |report| report.failure.is_some())
+        });
         assert!(found, "nobody notices {name}");
     }
 }

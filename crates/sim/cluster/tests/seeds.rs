@@ -1,4 +1,5 @@
-//! Seeds of every scenario. `NACRE_SIM_SEEDS` sets how many of each, `NACRE_SIM_FIRST` where they begin.
+//! Seeds of every scenario. `NACRE_SIM_SEEDS` sets how many of each, `NACRE_SIM_FIRST` where they
+//! begin.
 
 use cluster::{Report, Scenario, Totals, run};
 
@@ -12,7 +13,8 @@ fn run_seeds(scenario: &Scenario) -> Vec<Report> {
     for report in &reports {
         println!("{report}");
     }
-    let failed: Vec<_> = reports.iter().filter(|report| report.failure.is_some()).map(Report::to_string).collect();
+    let failed: Vec<_> =
+        reports.iter().filter(|report| report.failure.is_some()).map(Report::to_string).collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     reports
 }
@@ -22,7 +24,10 @@ fn without_faults_every_answer_is_the_models() {
     for report in run_seeds(&Scenario::calm()) {
         assert!(report.ops >= 1_000 && report.races > 10, "{report}");
         let faults = report.faults;
-        assert_eq!((faults.lost, faults.duplicated, faults.resets, faults.partitioned, faults.kills), (0, 0, 0, 0, faults.kills));
+        assert_eq!(
+            (faults.lost, faults.duplicated, faults.resets, faults.partitioned, faults.kills),
+            (0, 0, 0, 0, faults.kills)
+        );
     }
 }
 
@@ -37,7 +42,10 @@ fn kills_of_servers_are_not_noticed_but_for_a_pause() {
 fn storms_lose_and_double_nothing() {
     let (scenario, mut totals) = (Scenario::storm(), Totals::default());
     let reports = run_seeds(&scenario);
-    assert!(reports.iter().all(|report| report.ops >= 2_000 && report.restarts == 5), "the runs do what they are for");
+    assert!(
+        reports.iter().all(|report| report.ops >= 2_000 && report.restarts == 5),
+        "the runs do what they are for"
+    );
     reports.iter().for_each(|report| totals.add(report));
     assert_eq!(totals.missing(&scenario), Vec::<&str>::new(), "{totals}");
 }
@@ -80,5 +88,8 @@ fn sick_stores_end_an_instance_and_lose_nothing() {
 fn the_same_seed_gives_the_same_run() {
     let scenario = Scenario { ops: 400, restarts: 2, ..Scenario::storm() };
     let (one, other) = (run(5, &scenario), run(5, &scenario));
-    assert_eq!((one.trace_hash, one.ops, one.virtual_ms), (other.trace_hash, other.ops, other.virtual_ms));
+    assert_eq!(
+        (one.trace_hash, one.ops, one.virtual_ms),
+        (other.trace_hash, other.ops, other.virtual_ms)
+    );
 }

@@ -9,16 +9,26 @@ use crate::op::xattr_name;
 use crate::run::Answer;
 
 /// Whether `answer` is what the model expects; else what is wrong with it.
-pub(crate) fn compare(model: &Model, expect: &Expect, answer: &Result<Answer, client::Error>) -> Result<(), String> {
+pub(crate) fn compare(
+    model: &Model,
+    expect: &Expect,
+    answer: &Result<Answer, client::Error>,
+) -> Result<(), String> {
     match (expect, answer) {
         (Expect::Fails(errors), Err(error)) if errors.contains(&error.errno()) => Ok(()),
-        (Expect::Fails(errors), Err(error)) => Err(format!("failed with '{error}', expected {errors:?}")),
-        (Expect::Fails(errors), Ok(answer)) => Err(format!("succeeded with {answer:?}, expected {errors:?}")),
+        (Expect::Fails(errors), Err(error)) => {
+            Err(format!("failed with '{error}', expected {errors:?}"))
+        }
+        (Expect::Fails(errors), Ok(answer)) => {
+            Err(format!("succeeded with {answer:?}, expected {errors:?}"))
+        }
         (_, Err(error)) => Err(format!("failed: {error}")),
         (Expect::Done, Ok(_)) | (Expect::Skip, _) => Ok(()),
         (Expect::Attr(ino), Ok(Answer::Attr(attr))) => compare_attr(model.node(*ino), attr),
         (Expect::Data(expected), Ok(Answer::Data(data))) => compare_data(expected, data),
-        (Expect::Count(expected), Ok(Answer::Count(count))) => same("number of bytes", count, expected),
+        (Expect::Count(expected), Ok(Answer::Count(count))) => {
+            same("number of bytes", count, expected)
+        }
         (Expect::Names(expected), Ok(Answer::Names(names))) => {
             let found: BTreeSet<_> = names.iter().map(|(name, _)| name.as_str()).collect();
             let expected: BTreeSet<_> = expected.keys().map(String::as_str).collect();
@@ -27,7 +37,11 @@ pub(crate) fn compare(model: &Model, expect: &Expect, answer: &Result<Answer, cl
         }
         (Expect::Xattrs(expected), Ok(Answer::Xattrs(names))) => {
             let users = names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
-            let found: Vec<_> = users.filter(|name| name.starts_with("user.")).collect::<BTreeSet<_>>().into_iter().collect();
+            let found: Vec<_> = users
+                .filter(|name| name.starts_with("user."))
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect();
             let expected: Vec<_> = expected.iter().map(|name| xattr_name(*name)).collect();
             same("extended attributes", &found, &expected)
         }
@@ -51,7 +65,9 @@ pub(crate) fn compare_attr(node: &Node, attr: &Attr) -> Result<(), String> {
     }
     match node.mtime {
         Some(mtime) => same("modification time", &attr.mtime(), &mtime),
-        None if node.mtime_before == Some(attr.mtime()) => Err("a time that was set by hand outlives a later write".to_owned()),
+        None if node.mtime_before == Some(attr.mtime()) => {
+            Err("a time that was set by hand outlives a later write".to_owned())
+        }
         None => Ok(()),
     }
 }
@@ -62,9 +78,17 @@ pub(crate) fn compare_data(expected: &[u8], data: &[u8]) -> Result<(), String> {
     match data.iter().zip(expected).position(|(found, expected)| found != expected) {
         None => Ok(()),
         Some(at) => {
-            let wrong = data.iter().zip(expected).filter(|(found, expected)| found != expected).count();
-            let zeros = data.iter().zip(expected).filter(|(found, expected)| found != expected && **found == 0).count();
-            Err(format!("{wrong} of {} bytes are wrong, the first at {at}; {zeros} of them are zero", data.len()))
+            let wrong =
+                data.iter().zip(expected).filter(|(found, expected)| found != expected).count();
+            let zeros = data
+                .iter()
+                .zip(expected)
+                .filter(|(found, expected)| found != expected && **found == 0)
+                .count();
+            Err(format!(
+                "{wrong} of {} bytes are wrong, the first at {at}; {zeros} of them are zero",
+                data.len()
+            ))
         }
     }
 }

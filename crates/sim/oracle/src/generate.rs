@@ -1,4 +1,5 @@
-//! Random operations from a seed, with an eye on the model: mostly sensible, sometimes wrong on purpose.
+//! Random operations from a seed, with an eye on the model: mostly sensible, sometimes wrong on
+//! purpose.
 
 use env_sim::Rng;
 
@@ -22,7 +23,13 @@ pub struct Taste {
 
 impl Default for Taste {
     fn default() -> Taste {
-        Taste { offset_max: 600_000, write_bytes_max: 300_000, depth_max: 3, names: 7, stripes_max: 4 }
+        Taste {
+            offset_max: 600_000,
+            write_bytes_max: 300_000,
+            depth_max: 3,
+            names: 7,
+            stripes_max: 4,
+        }
     }
 }
 
@@ -64,7 +71,9 @@ impl Draw<'_> {
 
     fn directory(&mut self) -> Path {
         let mut paths = self.model.paths();
-        paths.retain(|(path, ino)| path.0.len() < self.taste.depth_max && self.model.node(*ino).is_dir());
+        paths.retain(|(path, ino)| {
+            path.0.len() < self.taste.depth_max && self.model.node(*ino).is_dir()
+        });
         self.rng.pick(&paths).0.clone()
     }
 
@@ -126,7 +135,10 @@ impl Draw<'_> {
                 Op::Rename { from: self.any(|_| true), to, flags }
             }
             13 => Op::LinkOpen { slot: self.slot(), to: self.place() },
-            14..=15 => Op::Link { from: self.any(|body| !matches!(body, Body::Dir { .. })), to: self.place() },
+            14..=15 => Op::Link {
+                from: self.any(|body| !matches!(body, Body::Dir { .. })),
+                to: self.place(),
+            },
             16 => Op::Readlink { path: self.any(|body| matches!(body, Body::Symlink { .. })) },
             _ => Op::Stat { path: self.any(|_| true) },
         }
@@ -154,9 +166,14 @@ impl Draw<'_> {
     fn on_attributes(&mut self) -> Op {
         match self.rng.below(10) {
             0..=1 => Op::Chmod { path: self.any(|_| true), mode: self.mode() },
-            2 => Op::Chown { path: self.any(|_| true), uid: self.rng.below(5) as u32, gid: self.rng.below(5) as u32 },
+            2 => Op::Chown {
+                path: self.any(|_| true),
+                uid: self.rng.below(5) as u32,
+                gid: self.rng.below(5) as u32,
+            },
             3..=4 => {
-                let (sec, nsec) = (self.rng.below(2_000_000_000) as i64, self.rng.below(1_000_000_000) as u32);
+                let (sec, nsec) =
+                    (self.rng.below(2_000_000_000) as i64, self.rng.below(1_000_000_000) as u32);
                 Op::Utimens { path: self.any(|_| true), sec, nsec }
             }
             5..=6 => {
@@ -188,13 +205,21 @@ impl Draw<'_> {
     fn on_data(&mut self) -> Op {
         let slot = self.slot();
         match self.rng.below(20) {
-            0..=9 => Op::Write { slot, offset: self.offset(), len: self.len(), salt: self.rng.bits() as u8 },
+            0..=9 => Op::Write {
+                slot,
+                offset: self.offset(),
+                len: self.len(),
+                salt: self.rng.bits() as u8,
+            },
             10 => Op::Fsync { slot },
             12 => {
                 let mode = *self.rng.pick(&[0, 1, 3, 3, 16, 17, 2]);
                 Op::Fallocate { slot, mode, offset: self.offset(), len: self.len() }
             }
-            13 => Op::Extents { slot, offset: if self.rng.chance(500_000) { 0 } else { self.offset() } },
+            13 => Op::Extents {
+                slot,
+                offset: if self.rng.chance(500_000) { 0 } else { self.offset() },
+            },
             14 => Op::CopyRange {
                 from: slot,
                 from_offset: self.offset(),
@@ -211,11 +236,18 @@ impl Draw<'_> {
     }
 
     fn on_xattrs(&mut self) -> Op {
-        let (path, name) = (self.any(|body| matches!(body, Body::File { .. } | Body::Dir { .. })), self.rng.below(4) as u8);
+        let (path, name) = (
+            self.any(|body| matches!(body, Body::File { .. } | Body::Dir { .. })),
+            self.rng.below(4) as u8,
+        );
         match self.rng.below(8) {
             0..=3 => {
                 let flags = *self.rng.pick(&[0, 0, XATTR_CREATE, XATTR_REPLACE]);
-                let len = if self.rng.chance(100_000) { self.rng.below(3_000) } else { self.rng.below(60) };
+                let len = if self.rng.chance(100_000) {
+                    self.rng.below(3_000)
+                } else {
+                    self.rng.below(60)
+                };
                 Op::Setxattr { path, name, len: len as u32, salt: self.rng.bits() as u8, flags }
             }
             4..=5 => Op::Getxattr { path, name },

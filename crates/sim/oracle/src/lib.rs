@@ -1,9 +1,11 @@
-//! The oracle: a reference file system, random operations that fit it, and the comparison of every answer.
+//! The oracle: a reference file system, random operations that fit it, and the comparison of every
+//! answer.
 //!
-//! A [`Runner`] carries an [`Op`] out through the client library and in the [`Model`], and says where the two differ. It
-//! is one sequential user of a directory of its own: whatever servers and network do meanwhile, the answers are those of
-//! the model, or a promise is broken. [`verify_tree`] compares a whole tree through any client, [`shrink`] makes a
-//! failing sequence short.
+//! A [`Runner`] carries an [`Op`] out through the client library and in the [`Model`], and says
+//! where the two differ. It is one sequential user of a directory of its own: whatever servers and
+//! network do meanwhile, the answers are those of the model, or a promise is broken.
+//! [`verify_tree`] compares a whole tree through any client, [`shrink`] makes a failing sequence
+//! short.
 
 #![warn(missing_docs)]
 
@@ -17,7 +19,10 @@ mod verify;
 
 pub use generate::{Taste, next_op};
 pub use model::{Body, Expect, Ino, Model, Node, ROOT, Slot};
-pub use op::{EXCHANGE, NOREPLACE, Op, Path, SLOTS, XATTR_CREATE, XATTR_REPLACE, XattrName, pattern, xattr_name};
+pub use op::{
+    EXCHANGE, NOREPLACE, Op, Path, SLOTS, XATTR_CREATE, XATTR_REPLACE, XattrName, pattern,
+    xattr_name,
+};
 pub use run::{Answer, Mirror, Mismatch, Runner, read_names, test_ctx};
 pub use shrink::shrink;
 pub use verify::{read_file, read_summary, verify_tree};
@@ -30,6 +35,12 @@ fn digest(bytes: &[u8]) -> u64 {
 }
 
 /// How [`Model::summary`] and [`read_summary`] write one file down.
-fn summary_line(mode: u32, nlink: u32, owner: (u32, u32), target: &str, xattrs: &[(XattrName, u64)]) -> String {
+fn summary_line(
+    mode: u32,
+    nlink: u32,
+    owner: (u32, u32),
+    target: &str,
+    xattrs: &[(XattrName, u64)],
+) -> String {
     format!("{mode:o} {nlink} {}:{} '{target}' {xattrs:?}", owner.0, owner.1)
 }

@@ -1,4 +1,5 @@
-//! The reference file system: POSIX in memory, one call after another, and what each call must answer.
+//! The reference file system: POSIX in memory, one call after another, and what each call must
+//! answer.
 //!
 //! Invariants
 //! - A node lives as long as it has a name or an open slot.
@@ -128,7 +129,8 @@ pub enum Expect {
     Xattrs(BTreeSet<XattrName>),
     /// One of these errors.
     Fails(Vec<Errno>),
-    /// The call makes no sense here (an empty slot, a sort of file that the test leaves out): leave it out.
+    /// The call makes no sense here (an empty slot, a sort of file that the test leaves out): leave
+    /// it out.
     Skip,
 }
 
@@ -156,7 +158,12 @@ impl Model {
     #[must_use]
     pub fn new() -> Model {
         let root = Node::new(Body::Dir { entries: BTreeMap::new(), parent: ROOT }, 0o755);
-        Model { nodes: BTreeMap::from([(ROOT, root)]), slots: BTreeMap::new(), next: ROOT + 1, freed: Vec::new() }
+        Model {
+            nodes: BTreeMap::from([(ROOT, root)]),
+            slots: BTreeMap::new(),
+            next: ROOT + 1,
+            freed: Vec::new(),
+        }
     }
 
     /// A node that lives.
@@ -208,7 +215,9 @@ impl Model {
     pub fn find(&self, path: &Path) -> Result<Ino, Errno> {
         let mut ino = ROOT;
         for name in &path.0 {
-            let Body::Dir { entries, .. } = &self.node(ino).body else { return Err(Errno::ENOTDIR) };
+            let Body::Dir { entries, .. } = &self.node(ino).body else {
+                return Err(Errno::ENOTDIR);
+            };
             if name.len() > NAME_BYTES_MAX {
                 return Err(Errno::ENAMETOOLONG);
             }
@@ -219,12 +228,17 @@ impl Model {
 
     /// Directory and name that a path speaks of.
     fn place(&self, path: &Path) -> Result<(Ino, String), Errno> {
-        let (name, parents) = path.0.split_last().expect("the directory under test is not named itself");
+        let (name, parents) =
+            path.0.split_last().expect("the directory under test is not named itself");
         let parent = self.find(&Path(parents.to_vec()))?;
         if !self.node(parent).is_dir() {
             return Err(Errno::ENOTDIR);
         }
-        if name.len() > NAME_BYTES_MAX { Err(Errno::ENAMETOOLONG) } else { Ok((parent, name.clone())) }
+        if name.len() > NAME_BYTES_MAX {
+            Err(Errno::ENAMETOOLONG)
+        } else {
+            Ok((parent, name.clone()))
+        }
     }
 
     fn entries(&mut self, dir: Ino) -> &mut BTreeMap<String, Ino> {
@@ -271,7 +285,9 @@ impl Model {
                 self.make(path, Node::new(Body::Dir { entries: BTreeMap::new(), parent }, *mode))?
             }
             Op::Mkfifo { path, mode } => self.make(path, Node::new(Body::Fifo, *mode))?,
-            Op::Symlink { path, target } => self.make(path, Node::new(Body::Symlink { target: target.clone() }, 0o777))?,
+            Op::Symlink { path, target } => {
+                self.make(path, Node::new(Body::Symlink { target: target.clone() }, 0o777))?
+            }
             Op::Rmdir { path } => self.rmdir(path)?,
             Op::Readlink { path } => match &self.node(self.find(path)?).body {
                 Body::Symlink { target } => Expect::Data(target.clone().into_bytes()),
@@ -286,7 +302,9 @@ impl Model {
             Op::Rename { from, to, flags } => self.rename(from, to, *flags),
             Op::Link { from, to } => self.link(from, to)?,
             Op::Stat { path } => Expect::Attr(self.find(path)?),
-            Op::Fstat { slot } => self.slot(*slot).map_or(Expect::Skip, |slot| Expect::Attr(slot.ino)),
+            Op::Fstat { slot } => {
+                self.slot(*slot).map_or(Expect::Skip, |slot| Expect::Attr(slot.ino))
+            }
             Op::Truncate { path, size } => {
                 let ino = self.find(path)?;
                 self.truncate(ino, *size)
@@ -317,7 +335,9 @@ impl Model {
             }
             Op::Write { slot, offset, len, salt } => self.write(*slot, *offset, *len, *salt),
             Op::Read { slot, offset, len } => self.read(*slot, *offset, *len),
-            Op::Fallocate { slot, mode, offset, len } => self.fallocate(*slot, *mode, *offset, *len),
+            Op::Fallocate { slot, mode, offset, len } => {
+                self.fallocate(*slot, *mode, *offset, *len)
+            }
             Op::Extents { slot, offset } => self.extents(*slot, *offset),
             Op::CopyRange { from, from_offset, to, to_offset, len } => {
                 self.copy_range((*from, *from_offset), (*to, *to_offset), *len)
@@ -333,15 +353,19 @@ impl Model {
                 Body::Dir { entries, .. } => Expect::Names(entries.clone()),
                 _ => fails(Errno::ENOTDIR),
             },
-            Op::Setxattr { path, name, len, salt, flags } => self.setxattr(path, *name, *len, *salt, *flags)?,
-            Op::Getxattr { path, name } => match self.xattrs(path)?.map(|xattrs| xattrs.get(name)) {
-                None => Expect::Skip,
-                Some(None) => fails(Errno::ENODATA),
-                Some(Some(value)) => Expect::Data(value.clone()),
-            },
-            Op::Listxattr { path } => {
-                self.xattrs(path)?.map_or(Expect::Skip, |xattrs| Expect::Xattrs(xattrs.keys().copied().collect()))
+            Op::Setxattr { path, name, len, salt, flags } => {
+                self.setxattr(path, *name, *len, *salt, *flags)?
             }
+            Op::Getxattr { path, name } => {
+                match self.xattrs(path)?.map(|xattrs| xattrs.get(name)) {
+                    None => Expect::Skip,
+                    Some(None) => fails(Errno::ENODATA),
+                    Some(Some(value)) => Expect::Data(value.clone()),
+                }
+            }
+            Op::Listxattr { path } => self
+                .xattrs(path)?
+                .map_or(Expect::Skip, |xattrs| Expect::Xattrs(xattrs.keys().copied().collect())),
             Op::Removexattr { path, name } => {
                 if self.xattrs(path)?.is_none() {
                     return Ok(Expect::Skip);
@@ -374,7 +398,15 @@ impl Model {
         Ok(Expect::Attr(self.insert(parent, &name, node)))
     }
 
-    fn create(&mut self, path: &Path, slot: u8, excl: bool, trunc: bool, append: bool, mode: u32) -> Result<Expect, Errno> {
+    fn create(
+        &mut self,
+        path: &Path,
+        slot: u8,
+        excl: bool,
+        trunc: bool,
+        append: bool,
+        mode: u32,
+    ) -> Result<Expect, Errno> {
         if self.slots.contains_key(&slot) {
             return Ok(Expect::Skip);
         }
@@ -485,13 +517,19 @@ impl Model {
             // a server that looks at the source first may find it missing
             (Ok((dir, name)), Err(errno)) => {
                 let missing = self.child(dir, &name).is_none();
-                return Expect::Fails(if missing { vec![errno, Errno::ENOENT] } else { vec![errno] });
+                return Expect::Fails(if missing {
+                    vec![errno, Errno::ENOENT]
+                } else {
+                    vec![errno]
+                });
             }
         };
         let source = self.child(from_dir, &from_name);
         let target = self.child(to_dir, &to_name);
         let errors = self.rename_errors(source, from_dir, target, to_dir, flags);
-        let (Some(source), true) = (source, errors.is_empty()) else { return Expect::Fails(errors) };
+        let (Some(source), true) = (source, errors.is_empty()) else {
+            return Expect::Fails(errors);
+        };
         if target == Some(source) {
             return Expect::Done;
         }
@@ -520,7 +558,14 @@ impl Model {
     }
 
     /// Every error that applies: which one is told first is not promised.
-    fn rename_errors(&self, source: Option<Ino>, from_dir: Ino, target: Option<Ino>, to_dir: Ino, flags: u32) -> Vec<Errno> {
+    fn rename_errors(
+        &self,
+        source: Option<Ino>,
+        from_dir: Ino,
+        target: Option<Ino>,
+        to_dir: Ino,
+        flags: u32,
+    ) -> Vec<Errno> {
         let mut errors = Vec::new();
         if flags & NOREPLACE != 0 && flags & EXCHANGE != 0 {
             errors.push(Errno::EINVAL);
@@ -544,7 +589,14 @@ impl Model {
         errors
     }
 
-    fn replace_errors(&self, source: Ino, from_dir: Ino, target: Ino, flags: u32, errors: &mut Vec<Errno>) {
+    fn replace_errors(
+        &self,
+        source: Ino,
+        from_dir: Ino,
+        target: Ino,
+        flags: u32,
+        errors: &mut Vec<Errno>,
+    ) {
         if flags & EXCHANGE != 0 {
             if self.node(target).is_dir() && self.is_below(from_dir, target) {
                 errors.push(Errno::EINVAL);
@@ -559,7 +611,9 @@ impl Model {
                     errors.push(Errno::ENOTEMPTY);
                 }
             }
-            (true, true) if !self.is_empty_dir(target) => errors.extend([Errno::ENOTEMPTY, Errno::EEXIST]),
+            (true, true) if !self.is_empty_dir(target) => {
+                errors.extend([Errno::ENOTEMPTY, Errno::EEXIST])
+            }
             _ => {}
         }
     }
@@ -581,7 +635,11 @@ impl Model {
         let Some(open) = self.slot(slot) else { return Expect::Skip };
         let node = self.node_mut(open.ino);
         let Body::File { data } = &mut node.body else { unreachable!("only files are opened") };
-        let offset = if open.append { data.len() } else { usize::try_from(offset).expect("offsets of the test fit memory") };
+        let offset = if open.append {
+            data.len()
+        } else {
+            usize::try_from(offset).expect("offsets of the test fit memory")
+        };
         let end = offset + len as usize;
         if len > 0 && data.len() < end {
             data.resize(end, 0);
@@ -596,8 +654,11 @@ impl Model {
 
     fn read(&mut self, slot: u8, offset: u64, len: u32) -> Expect {
         let Some(open) = self.slot(slot) else { return Expect::Skip };
-        let Body::File { data } = &self.node(open.ino).body else { unreachable!("only files are opened") };
-        let start = data.len().min(usize::try_from(offset).expect("offsets of the test fit memory"));
+        let Body::File { data } = &self.node(open.ino).body else {
+            unreachable!("only files are opened")
+        };
+        let start =
+            data.len().min(usize::try_from(offset).expect("offsets of the test fit memory"));
         let end = data.len().min(start + len as usize);
         Expect::Data(data[start..end].to_vec())
     }
@@ -619,13 +680,21 @@ impl Model {
         }
     }
 
-    /// Extended attributes of a file or directory; nothing for others, which may not have user ones.
+    /// Extended attributes of a file or directory; nothing for others, which may not have user
+    /// ones.
     fn xattrs(&self, path: &Path) -> Result<Option<&BTreeMap<XattrName, Vec<u8>>>, Errno> {
         let node = self.node(self.find(path)?);
         Ok(matches!(node.body, Body::File { .. } | Body::Dir { .. }).then_some(&node.xattrs))
     }
 
-    fn setxattr(&mut self, path: &Path, name: XattrName, len: u32, salt: u8, flags: u32) -> Result<Expect, Errno> {
+    fn setxattr(
+        &mut self,
+        path: &Path,
+        name: XattrName,
+        len: u32,
+        salt: u8,
+        flags: u32,
+    ) -> Result<Expect, Errno> {
         let Some(xattrs) = self.xattrs(path)? else { return Ok(Expect::Skip) };
         let there = xattrs.contains_key(&name);
         if flags == XATTR_CREATE && there {
@@ -639,15 +708,23 @@ impl Model {
         Ok(Expect::Done)
     }
 
-    /// Names, sorts, permissions, owners, links and extended attributes of everything, without data: what the MDT
-    /// alone decides. Paths with a line each.
+    /// Names, sorts, permissions, owners, links and extended attributes of everything, without
+    /// data: what the MDT alone decides. Paths with a line each.
     #[must_use]
     pub fn summary(&self) -> BTreeMap<Path, String> {
         let line = |ino: Ino| {
             let node = self.node(ino);
-            let target = if let Body::Symlink { target } = &node.body { target.as_str() } else { "" };
-            let xattrs: Vec<_> = node.xattrs.iter().map(|(name, value)| (*name, crate::digest(value))).collect();
-            crate::summary_line(node.file_type() | node.perm, node.nlink, (node.uid, node.gid), target, &xattrs)
+            let target =
+                if let Body::Symlink { target } = &node.body { target.as_str() } else { "" };
+            let xattrs: Vec<_> =
+                node.xattrs.iter().map(|(name, value)| (*name, crate::digest(value))).collect();
+            crate::summary_line(
+                node.file_type() | node.perm,
+                node.nlink,
+                (node.uid, node.gid),
+                target,
+                &xattrs,
+            )
         };
         self.paths().into_iter().map(|(path, ino)| (path, line(ino))).collect()
     }
@@ -670,7 +747,15 @@ mod tests {
         match parts[0] {
             "mkdir" => Op::Mkdir { path: path(1), mode: 0o755 },
             "rmdir" => Op::Rmdir { path: path(1) },
-            "file" => Op::Create { path: path(1), slot: 0, excl: true, trunc: false, append: false, mode: 0o644, stripe: None },
+            "file" => Op::Create {
+                path: path(1),
+                slot: 0,
+                excl: true,
+                trunc: false,
+                append: false,
+                mode: 0o644,
+                stripe: None,
+            },
             "close" => Op::Close { slot: 0 },
             "unlink" => Op::Unlink { path: path(1) },
             "link" => Op::Link { from: path(1), to: path(2) },
@@ -683,7 +768,10 @@ mod tests {
     fn check_error(ops: &str, errno: Errno) {
         let (_, expects) = run(ops);
         let last = expects.last().expect("there are calls");
-        assert!(matches!(last, Expect::Fails(errors) if errors.contains(&errno)), "{ops}: {last:?}");
+        assert!(
+            matches!(last, Expect::Fails(errors) if errors.contains(&errno)),
+            "{ops}: {last:?}"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Operations as values: what a sequence under test is made of. Printed with `{:?}` they are the report of a failure.
+//! Operations as values: what a sequence under test is made of. Printed with `{:?}` they are the
+//! report of a failure.
 
 use std::fmt;
 
@@ -24,7 +25,9 @@ impl Path {
 
 impl fmt::Debug for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.0.iter().map(|name| if name.len() < 40 { name.clone() } else { format!("<{} bytes>", name.len()) });
+        let names = self.0.iter().map(|name| {
+            if name.len() < 40 { name.clone() } else { format!("<{} bytes>", name.len()) }
+        });
         write!(f, "/{}", names.collect::<Vec<_>>().join("/"))
     }
 }

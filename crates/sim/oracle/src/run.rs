@@ -53,8 +53,8 @@ impl std::fmt::Display for Mismatch {
     }
 }
 
-/// What the model's side of a run knows. It outlives the client that runs: a test that cuts the power asks it what must
-/// still be there.
+/// What the model's side of a run knows. It outlives the client that runs: a test that cuts the
+/// power asks it what must still be there.
 pub struct Mirror {
     /// The reference file system, as the last step left it.
     pub model: Model,
@@ -64,7 +64,8 @@ pub struct Mirror {
     told: BTreeSet<Fid>,
     /// When they were born, as they were first told: a replay repeats what was answered.
     births: BTreeMap<Ino, (i64, u32)>,
-    /// Summaries after each operation since the last one that made everything durable, that one first.
+    /// Summaries after each operation since the last one that made everything durable, that one
+    /// first.
     pub trail: Vec<BTreeMap<Path, String>>,
     /// Whether `trail` is kept.
     pub keeps_trail: bool,
@@ -121,7 +122,11 @@ impl Mirror {
         }
     }
 
-    fn check_answer(&mut self, expect: &Expect, answer: &Result<Answer, client::Error>) -> Result<(), String> {
+    fn check_answer(
+        &mut self,
+        expect: &Expect,
+        answer: &Result<Answer, client::Error>,
+    ) -> Result<(), String> {
         compare(&self.model, expect, answer)?;
         match (expect, answer) {
             (Expect::Attr(ino), Ok(Answer::Attr(attr))) => {
@@ -231,7 +236,8 @@ impl Runner {
     }
 
     async fn place<'a>(&self, path: &'a Path) -> Result<(Fid, &'a [u8]), client::Error> {
-        let (name, parents) = path.0.split_last().expect("the directory under test is not named itself");
+        let (name, parents) =
+            path.0.split_last().expect("the directory under test is not named itself");
         Ok((self.find(parents).await?, name.as_bytes()))
     }
 
@@ -275,20 +281,32 @@ impl Runner {
                 let (parent, name) = self.place(to).await?;
                 attr(client.link(&ctx, fid, parent, name).await?)
             }
-            Op::Readlink { path } => Answer::Data(client.readlink(&ctx, self.find(&path.0).await?).await?),
+            Op::Readlink { path } => {
+                Answer::Data(client.readlink(&ctx, self.find(&path.0).await?).await?)
+            }
             Op::Stat { path } => attr(client.getattr(&ctx, self.find(&path.0).await?, None).await?),
             Op::Readdir { path, page_bytes } => self.readdir(path, *page_bytes).await?,
             Op::LinkOpen { slot, to } => {
                 let (parent, name) = self.place(to).await?;
                 attr(client.link(&ctx, self.file(*slot).fid(), parent, name).await?)
             }
-            Op::Create { .. } | Op::Open { .. } | Op::Tmpfile { .. } | Op::Close { .. } => self.perform_open(op).await?,
-            Op::Fallocate { .. } | Op::Extents { .. } | Op::CopyRange { .. } => self.perform_range(op).await?,
-            Op::Write { .. } | Op::Read { .. } | Op::Fsync { .. } | Op::Fstat { .. } | Op::Sync => self.perform_data(op).await?,
-            Op::Setxattr { .. } | Op::Getxattr { .. } | Op::Listxattr { .. } | Op::Removexattr { .. } => {
-                self.perform_xattr(op).await?
+            Op::Create { .. } | Op::Open { .. } | Op::Tmpfile { .. } | Op::Close { .. } => {
+                self.perform_open(op).await?
             }
-            Op::Truncate { path, .. } | Op::Chmod { path, .. } | Op::Chown { path, .. } | Op::Utimens { path, .. } => {
+            Op::Fallocate { .. } | Op::Extents { .. } | Op::CopyRange { .. } => {
+                self.perform_range(op).await?
+            }
+            Op::Write { .. } | Op::Read { .. } | Op::Fsync { .. } | Op::Fstat { .. } | Op::Sync => {
+                self.perform_data(op).await?
+            }
+            Op::Setxattr { .. }
+            | Op::Getxattr { .. }
+            | Op::Listxattr { .. }
+            | Op::Removexattr { .. } => self.perform_xattr(op).await?,
+            Op::Truncate { path, .. }
+            | Op::Chmod { path, .. }
+            | Op::Chown { path, .. }
+            | Op::Utimens { path, .. } => {
                 let fid = self.find(&path.0).await?;
                 attr(client.setattr(&ctx, fid, &set_attr(op), None).await?)
             }
@@ -304,9 +322,15 @@ impl Runner {
             Op::Create { path, slot, excl, trunc, append, mode, stripe } => {
                 let (parent, name) = self.place(path).await?;
                 let flags = open_flags(*trunc, *append) | if *excl { O_EXCL } else { 0 };
-                let template =
-                    stripe.map(|(size, count)| Template { stripe_size: size, stripe_count: count, ..Template::default() });
-                let (attributes, file) = self.client.create(&self.ctx, parent, name, *mode, flags, template.as_ref()).await?;
+                let template = stripe.map(|(size, count)| Template {
+                    stripe_size: size,
+                    stripe_count: count,
+                    ..Template::default()
+                });
+                let (attributes, file) = self
+                    .client
+                    .create(&self.ctx, parent, name, *mode, flags, template.as_ref())
+                    .await?;
                 self.files.insert(*slot, file);
                 attr(attributes)
             }
@@ -341,7 +365,9 @@ impl Runner {
                 assert_eq!(written, *len as usize, "a write is whole or fails");
                 Answer::Done
             }
-            Op::Read { slot, offset, len } => Answer::Data(self.file(*slot).read(*offset, *len as usize).await?),
+            Op::Read { slot, offset, len } => {
+                Answer::Data(self.file(*slot).read(*offset, *len as usize).await?)
+            }
             Op::Fsync { slot } => {
                 self.file(*slot).fsync(false).await?;
                 Answer::Done
@@ -364,10 +390,13 @@ impl Runner {
                 self.file(*slot).fallocate(*mode, *offset, u64::from(*len)).await?;
                 Answer::Done
             }
-            Op::Extents { slot, offset } => Answer::Data(self.read_extents(&self.file(*slot), *offset).await?),
+            Op::Extents { slot, offset } => {
+                Answer::Data(self.read_extents(&self.file(*slot), *offset).await?)
+            }
             Op::CopyRange { from, from_offset, to, to_offset, len } => {
                 let (from, to) = (self.file(*from), self.file(*to));
-                let copied = from.copy_range(*from_offset, &to, *to_offset, u64::from(*len)).await?;
+                let copied =
+                    from.copy_range(*from_offset, &to, *to_offset, u64::from(*len)).await?;
                 Answer::Count(copied)
             }
             _ => unreachable!("the caller gives operations on ranges only"),
@@ -401,15 +430,29 @@ impl Runner {
         Ok(match op {
             Op::Setxattr { path, name, len, salt, flags } => {
                 let value = Bytes::from(pattern(*salt, *len as usize));
-                client.setxattr(ctx, self.find(&path.0).await?, xattr_name(*name).as_bytes(), value, *flags).await?;
+                client
+                    .setxattr(
+                        ctx,
+                        self.find(&path.0).await?,
+                        xattr_name(*name).as_bytes(),
+                        value,
+                        *flags,
+                    )
+                    .await?;
                 Answer::Done
             }
-            Op::Getxattr { path, name } => {
-                Answer::Data(client.getxattr(ctx, self.find(&path.0).await?, xattr_name(*name).as_bytes()).await?)
+            Op::Getxattr { path, name } => Answer::Data(
+                client
+                    .getxattr(ctx, self.find(&path.0).await?, xattr_name(*name).as_bytes())
+                    .await?,
+            ),
+            Op::Listxattr { path } => {
+                Answer::Xattrs(client.listxattr(ctx, self.find(&path.0).await?).await?)
             }
-            Op::Listxattr { path } => Answer::Xattrs(client.listxattr(ctx, self.find(&path.0).await?).await?),
             Op::Removexattr { path, name } => {
-                client.removexattr(ctx, self.find(&path.0).await?, xattr_name(*name).as_bytes()).await?;
+                client
+                    .removexattr(ctx, self.find(&path.0).await?, xattr_name(*name).as_bytes())
+                    .await?;
                 Answer::Done
             }
             _ => unreachable!("the caller gives extended attributes only"),
@@ -424,7 +467,12 @@ impl Runner {
 }
 
 /// All entries of a directory with the attributes beside them.
-pub async fn read_names(client: &Client, ctx: &Ctx, dir: Fid, page_bytes: u32) -> Result<Vec<(String, Attr)>, client::Error> {
+pub async fn read_names(
+    client: &Client,
+    ctx: &Ctx,
+    dir: Fid,
+    page_bytes: u32,
+) -> Result<Vec<(String, Attr)>, client::Error> {
     let (mut names, mut cookie) = (Vec::new(), 0);
     loop {
         let page = client.readdir(ctx, dir, cookie, page_bytes).await?;
@@ -450,9 +498,13 @@ fn open_flags(trunc: bool, append: bool) -> u32 {
 
 fn set_attr(op: &Op) -> SetAttr {
     match op {
-        Op::Truncate { size, .. } | Op::Ftruncate { size, .. } => SetAttr { size: Some(*size), ..SetAttr::default() },
+        Op::Truncate { size, .. } | Op::Ftruncate { size, .. } => {
+            SetAttr { size: Some(*size), ..SetAttr::default() }
+        }
         Op::Chmod { mode, .. } => SetAttr { mode: Some(*mode), ..SetAttr::default() },
-        Op::Chown { uid, gid, .. } => SetAttr { uid: Some(*uid), gid: Some(*gid), ..SetAttr::default() },
+        Op::Chown { uid, gid, .. } => {
+            SetAttr { uid: Some(*uid), gid: Some(*gid), ..SetAttr::default() }
+        }
         Op::Utimens { sec, nsec, .. } => {
             let time = SetTime::At(Timespec::new(*sec, *nsec));
             SetAttr { mtime: Some(time), atime: Some(time), ..SetAttr::default() }

@@ -1,6 +1,7 @@
 //! Makes a failing sequence short: whoever reads it should see the bug, not the noise.
 
-/// Removes runs of operations, then single ones, as long as what is left still `fails`. At most `tries` runs.
+/// Removes runs of operations, then single ones, as long as what is left still `fails`. At most
+/// `tries` runs.
 pub fn shrink<T: Clone>(ops: &[T], tries: usize, mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let mut best = ops.to_vec();
     let mut tries_left = tries;

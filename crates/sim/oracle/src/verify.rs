@@ -19,13 +19,16 @@ pub async fn verify_tree(client: &Client, base: Fid, model: &Model) -> Result<()
         let fid = fids[path];
         let wrong = |what: String| format!("{path:?} {fid}: {what}");
         if *ino != ROOT {
-            let attr = client.getattr(&ctx, fid, None).await.map_err(|error| wrong(error.to_string()))?;
+            let attr =
+                client.getattr(&ctx, fid, None).await.map_err(|error| wrong(error.to_string()))?;
             compare_attr(model.node(*ino), &attr).map_err(wrong)?;
         }
         verify_xattrs(client, &ctx, fid, model, *ino).await.map_err(wrong)?;
         match &model.node(*ino).body {
             Body::Dir { entries, .. } => {
-                let found = read_names(client, &ctx, fid, 1 << 16).await.map_err(|error| wrong(error.to_string()))?;
+                let found = read_names(client, &ctx, fid, 1 << 16)
+                    .await
+                    .map_err(|error| wrong(error.to_string()))?;
                 let mut names: Vec<_> = found.iter().map(|(name, _)| name.clone()).collect();
                 names.sort();
                 if !names.iter().eq(entries.keys()) {
@@ -37,7 +40,8 @@ pub async fn verify_tree(client: &Client, base: Fid, model: &Model) -> Result<()
             }
             Body::File { data } => verify_data(client, &ctx, fid, data).await.map_err(wrong)?,
             Body::Symlink { target } => {
-                let found = client.readlink(&ctx, fid).await.map_err(|error| wrong(error.to_string()))?;
+                let found =
+                    client.readlink(&ctx, fid).await.map_err(|error| wrong(error.to_string()))?;
                 compare_data(target.as_bytes(), &found).map_err(wrong)?;
             }
             Body::Fifo => {}
@@ -58,17 +62,30 @@ fn verify_identities(fids: &BTreeMap<Path, Fid>, paths: &[(Path, u64)]) -> Resul
     Ok(())
 }
 
-async fn verify_xattrs(client: &Client, ctx: &Ctx, fid: Fid, model: &Model, ino: u64) -> Result<(), String> {
+async fn verify_xattrs(
+    client: &Client,
+    ctx: &Ctx,
+    fid: Fid,
+    model: &Model,
+    ino: u64,
+) -> Result<(), String> {
     for (name, value) in &model.node(ino).xattrs {
         let name = xattr_name(*name);
-        let found = client.getxattr(ctx, fid, name.as_bytes()).await.map_err(|error| format!("{name}: {error}"))?;
+        let found = client
+            .getxattr(ctx, fid, name.as_bytes())
+            .await
+            .map_err(|error| format!("{name}: {error}"))?;
         compare_data(value, &found).map_err(|what| format!("{name}: {what}"))?;
     }
     Ok(())
 }
 
 /// The whole file, through an open of its own.
-pub async fn read_file(client: &Client, ctx: &Ctx, fid: Fid) -> Result<bytes::Bytes, client::Error> {
+pub async fn read_file(
+    client: &Client,
+    ctx: &Ctx,
+    fid: Fid,
+) -> Result<bytes::Bytes, client::Error> {
     let file = client.open(ctx, fid, 0).await?;
     let data = file.read(0, 64 << 20).await;
     file.close().await?;
@@ -81,14 +98,20 @@ async fn verify_data(client: &Client, ctx: &Ctx, fid: Fid, data: &[u8]) -> Resul
 }
 
 /// The tree below `base` as [`Model::summary`] writes it, and the FID of each path.
-pub async fn read_summary(client: &Client, base: Fid) -> Result<BTreeMap<Path, (String, Fid)>, client::Error> {
+pub async fn read_summary(
+    client: &Client,
+    base: Fid,
+) -> Result<BTreeMap<Path, (String, Fid)>, client::Error> {
     let ctx = test_ctx();
     let mut out = BTreeMap::new();
     let mut todo = vec![(Path(Vec::new()), base)];
     while let Some((path, fid)) = todo.pop() {
         let attr = client.getattr(&ctx, fid, None).await?;
-        let target =
-            if attr.file_type() == wire::attr::S_IFLNK { client.readlink(&ctx, fid).await? } else { bytes::Bytes::new() };
+        let target = if attr.file_type() == wire::attr::S_IFLNK {
+            client.readlink(&ctx, fid).await?
+        } else {
+            bytes::Bytes::new()
+        };
         let mut xattrs = Vec::new();
         for name in 0..=u8::MAX {
             if attr.flags & wire::attr::ATTR_HAS_XATTR == 0 || name > 3 {
@@ -99,7 +122,8 @@ pub async fn read_summary(client: &Client, base: Fid) -> Result<BTreeMap<Path, (
             }
         }
         let target = String::from_utf8_lossy(&target).into_owned();
-        let line = crate::summary_line(attr.mode, attr.nlink, (attr.uid, attr.gid), &target, &xattrs);
+        let line =
+            crate::summary_line(attr.mode, attr.nlink, (attr.uid, attr.gid), &target, &xattrs);
         if attr.is_dir() {
             let names = read_names(client, &ctx, fid, 1 << 16).await?;
             todo.extend(names.into_iter().map(|(name, attr)| (path.join(&name), attr.fid())));

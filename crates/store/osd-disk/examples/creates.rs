@@ -1,4 +1,5 @@
-//! How fast the record store takes creates: an entry, an inode and the parent's inode in one set, a commit each second.
+//! How fast the record store takes creates: an entry, an inode and the parent's inode in one set, a
+//! commit each second.
 //!
 //! `cargo run --release -p osd-disk --example creates -- DIR [COUNT [DIRTY_MIB]]`
 
@@ -35,7 +36,8 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
 
 fn main() {
     let dir = std::env::args().nth(1).expect("a directory");
-    let count: u32 = std::env::args().nth(2).map_or(1_000_000, |count| count.parse().expect("a number"));
+    let count: u32 =
+        std::env::args().nth(2).map_or(1_000_000, |count| count.parse().expect("a number"));
     let dirty_mib: u64 = std::env::args().nth(3).map_or(16, |mib| mib.parse().expect("a number"));
     records(Path::new(&dir), count, dirty_mib << 20);
     objects(Path::new(&dir));
@@ -70,7 +72,9 @@ fn records(dir: &Path, count: u32, dirty_bytes: u64) {
                 Err(error) => panic!("{error}"),
             }
         }
-        if number % 64 == 0 && (last.elapsed() > Duration::from_secs(1) || meta.dirty_bytes() > dirty_bytes) {
+        if number % 64 == 0
+            && (last.elapsed() > Duration::from_secs(1) || meta.dirty_bytes() > dirty_bytes)
+        {
             dirty_max = dirty_max.max(meta.dirty_bytes());
             drop(meta.commit());
             (commits, last) = (commits + 1, Instant::now());
@@ -99,16 +103,29 @@ fn objects(dir: &Path) {
     let write = |fid, offset, data: &Bytes| {
         wait(objects.write(fid, offset, data.clone(), IoMode::Auto)).expect("writes");
     };
-    let attr = |oid| assert_eq!(wait(objects.attr(Fid::new(4, oid))).expect("attr").is_some(), oid == 1);
+    let attr =
+        |oid| assert_eq!(wait(objects.attr(Fid::new(4, oid))).expect("attr").is_some(), oid == 1);
     let small = Bytes::from(vec![1; 4_096]);
     let large = Bytes::from(vec![2; 1 << 20]);
     time("first write of 4 KiB", 20_000, &|number| write(Fid::new(3, number), 0, &small));
     time("sync of 20,000 objects", 1, &|_| wait(objects.sync()).expect("syncs"));
-    time("write 4 KiB, open object", 100_000, &|number| write(Fid::new(4, 1), u64::from(number % 1_024) * 4_096, &small));
-    time("read 4 KiB, cached", 100_000, &|number| {
-        drop(wait(objects.read(Fid::new(4, 1), u64::from(number % 1_024) * 4_096, 4_096, IoMode::Auto)).expect("reads"));
+    time("write 4 KiB, open object", 100_000, &|number| {
+        write(Fid::new(4, 1), u64::from(number % 1_024) * 4_096, &small)
     });
-    time("write 1 MiB, one at a time", 512, &|number| write(Fid::new(5, 1), u64::from(number) << 20, &large));
+    time("read 4 KiB, cached", 100_000, &|number| {
+        drop(
+            wait(objects.read(
+                Fid::new(4, 1),
+                u64::from(number % 1_024) * 4_096,
+                4_096,
+                IoMode::Auto,
+            ))
+            .expect("reads"),
+        );
+    });
+    time("write 1 MiB, one at a time", 512, &|number| {
+        write(Fid::new(5, 1), u64::from(number) << 20, &large)
+    });
     time("attr", 100_000, &|_| attr(1));
     time("attr of a missing object", 10_000, &|_| attr(2));
 }

@@ -1,7 +1,10 @@
-//! The OSD on a disk: records in LMDB ([`DiskMeta`]), objects as files ([`DiskObjects`]), and the superblock that says
-//! whose target a directory is.
+//! The OSD on a disk: records in LMDB ([`DiskMeta`]), objects as files ([`DiskObjects`]), and the
+//! superblock that says whose target a directory is.
 
-#![allow(unsafe_code, reason = "LMDB's C interface, aligned buffers for O_DIRECT, preadv2; each use says why it is sound")]
+#![allow(
+    unsafe_code,
+    reason = "LMDB's C interface, aligned buffers for O_DIRECT, preadv2; each use says why it is sound"
+)]
 #![warn(missing_docs)]
 
 mod error;

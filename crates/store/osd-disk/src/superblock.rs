@@ -1,14 +1,17 @@
-//! The superblock: a small file `nacre-super` that says whose target a directory is, and which formats it uses.
+//! The superblock: a small file `nacre-super` that says whose target a directory is, and which
+//! formats it uses.
 //!
-//! Little-endian, in this order: magic (8), version u16, length of the whole u16, CRC-32C u32 (over everything, itself
-//! as zero), compat, ro-compat and incompat words (u64 each), file system name (8, NUL padded), target u32 (kind and
-//! index as on the wire), count of MGS addresses u32, uuid (16), created: seconds i64, nanoseconds u32, zero u32; then
-//! for each MGS address NID u64, port u16, zero (6). Readers ignore a longer fixed part's tail only by a new version.
+//! Little-endian, in this order: magic (8), version u16, length of the whole u16, CRC-32C u32 (over
+//! everything, itself as zero), compat, ro-compat and incompat words (u64 each), file system name
+//! (8, NUL padded), target u32 (kind and index as on the wire), count of MGS addresses u32, uuid
+//! (16), created: seconds i64, nanoseconds u32, zero u32; then for each MGS address NID u64, port
+//! u16, zero (6). Readers ignore a longer fixed part's tail only by a new version.
 //!
-//! It is replaced whole: written beside, synced, renamed, directory synced. So a crash leaves the old one or the new.
+//! It is replaced whole: written beside, synced, renamed, directory synced. So a crash leaves the
+//! old one or the new.
 //!
-//! What an unknown bit means: compat: nothing; ro-compat: the target may be read, so it is not served (a server
-//! writes); incompat: do not touch.
+//! What an unknown bit means: compat: nothing; ro-compat: the target may be read, so it is not
+//! served (a server writes); incompat: do not touch.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -60,7 +63,13 @@ pub struct Superblock {
 impl Superblock {
     /// Of a fresh target.
     #[must_use]
-    pub fn new(fsname: FsName, target: TargetId, uuid: u128, mgs: Vec<NidAddr>, created: Timespec) -> Superblock {
+    pub fn new(
+        fsname: FsName,
+        target: TargetId,
+        uuid: u128,
+        mgs: Vec<NidAddr>,
+        created: Timespec,
+    ) -> Superblock {
         Superblock { compat: 0, ro_compat: 0, incompat: 0, fsname, target, uuid, mgs, created }
     }
 
@@ -109,7 +118,9 @@ impl Superblock {
         let short = || format!("cut short: {} bytes", bytes.len());
         let version = u16::from_le_bytes(take(bytes, 8).ok_or_else(short)?);
         if version > VERSION {
-            return Err(format!("version {version} is newer than {VERSION}, the newest that this program knows"));
+            return Err(format!(
+                "version {version} is newer than {VERSION}, the newest that this program knows"
+            ));
         }
         let length = usize::from(u16::from_le_bytes(take(bytes, 10).ok_or_else(short)?));
         if version == 0 || length < FIXED_BYTES || bytes.len() < length {
@@ -127,11 +138,13 @@ impl Superblock {
             compat: word(16)?,
             ro_compat: word(24)?,
             incompat: word(32)?,
-            fsname: FsName::from_bytes(take(bytes, 40).ok_or_else(short)?).map_err(|error| error.to_string())?,
+            fsname: FsName::from_bytes(take(bytes, 40).ok_or_else(short)?)
+                .map_err(|error| error.to_string())?,
             target: TargetId::from_u32(half(48)?).ok_or("an unknown kind of target")?,
             uuid: u128::from_le_bytes(take(bytes, 56).ok_or_else(short)?),
             created: Timespec::new(word(72)?.cast_signed(), half(80)?),
-            mgs: addresses(&bytes[FIXED_BYTES..length], half(52)? as usize).ok_or("its list of MGS addresses is broken")?,
+            mgs: addresses(&bytes[FIXED_BYTES..length], half(52)? as usize)
+                .ok_or("its list of MGS addresses is broken")?,
         };
         superblock.check_features()
     }
@@ -139,7 +152,9 @@ impl Superblock {
     fn check_features(self) -> Result<Superblock, String> {
         let unknown = self.incompat & !INCOMPAT_KNOWN;
         if unknown != 0 {
-            return Err(format!("uses incompatible features {unknown:#x} that this program does not know"));
+            return Err(format!(
+                "uses incompatible features {unknown:#x} that this program does not know"
+            ));
         }
         let unknown = self.ro_compat & !RO_COMPAT_KNOWN;
         if unknown != 0 {
@@ -157,7 +172,12 @@ fn addresses(bytes: &[u8], count: usize) -> Option<Vec<NidAddr>> {
     if count > MGS_MAX || bytes.len() != count * MGS_BYTES {
         return None;
     }
-    let one = |at: &[u8]| Some(NidAddr { nid: Nid(u64::from_le_bytes(take(at, 0)?)), port: u16::from_le_bytes(take(at, 8)?) });
+    let one = |at: &[u8]| {
+        Some(NidAddr {
+            nid: Nid(u64::from_le_bytes(take(at, 0)?)),
+            port: u16::from_le_bytes(take(at, 8)?),
+        })
+    };
     bytes.chunks_exact(MGS_BYTES).map(one).collect()
 }
 
@@ -167,8 +187,8 @@ pub struct TargetLock {
     _file: File,
 }
 
-/// Makes `dir` the target `superblock`; the directory is made if it is not there. A target that is there already is
-/// refused without `reformat`, and a directory that holds anything else always.
+/// Makes `dir` the target `superblock`; the directory is made if it is not there. A target that is
+/// there already is refused without `reformat`, and a directory that holds anything else always.
 pub fn format(dir: &Path, superblock: &Superblock, reformat: bool) -> Result<(), DiskError> {
     std::fs::create_dir_all(dir).map_err(DiskError::io(dir, "cannot be made"))?;
     let formatted = exists(&dir.join(FILE))?;
@@ -198,7 +218,9 @@ pub fn open(dir: &Path) -> Result<Superblock, DiskError> {
         Err(error) => return Err(DiskError::io(dir, "cannot be opened")(error)),
     };
     let mut bytes = Vec::new();
-    file.take(4 * BYTES_MAX as u64).read_to_end(&mut bytes).map_err(DiskError::io(&path, "cannot be read"))?;
+    file.take(4 * BYTES_MAX as u64)
+        .read_to_end(&mut bytes)
+        .map_err(DiskError::io(&path, "cannot be read"))?;
     Superblock::decode(&bytes).map_err(|why| DiskError::Superblock { path, why })
 }
 
@@ -257,8 +279,10 @@ fn refuse_foreign(dir: &Path) -> Result<(), DiskError> {
     let failed = || DiskError::io(dir, "cannot be read");
     for entry in std::fs::read_dir(dir).map_err(failed())? {
         let name = entry.map_err(failed())?.file_name();
-        let ours =
-            name == "lost+found" || name == LOCK_FILE || name == "nacre-super.new" || PARTS.iter().any(|part| name == *part);
+        let ours = name == "lost+found"
+            || name == LOCK_FILE
+            || name == "nacre-super.new"
+            || PARTS.iter().any(|part| name == *part);
         if !ours {
             let why = format!("is not empty (it holds {})", name.to_string_lossy());
             return Err(DiskError::io(dir, "cannot be formatted")(std::io::Error::other(why)));
@@ -283,8 +307,17 @@ mod tests {
     use crate::testdir::TestDir;
 
     fn superblock() -> Superblock {
-        let mgs = vec!["10.0.0.1@tcp".parse().expect("a NID"), "10.0.0.2:1988@tcp".parse().expect("a NID")];
-        Superblock::new("testfs".parse().expect("a name"), TargetId::ost(3), 7 << 100, mgs, Timespec::new(1_700_000_000, 5))
+        let mgs = vec![
+            "10.0.0.1@tcp".parse().expect("a NID"),
+            "10.0.0.2:1988@tcp".parse().expect("a NID"),
+        ];
+        Superblock::new(
+            "testfs".parse().expect("a name"),
+            TargetId::ost(3),
+            7 << 100,
+            mgs,
+            Timespec::new(1_700_000_000, 5),
+        )
     }
 
     #[test]
@@ -301,7 +334,8 @@ mod tests {
         assert_eq!(open(&path).expect("opens").mgs, []);
     }
 
-    /// Written byte by byte from docs/formats/superblock.md, not by this code: later versions must open it too.
+    /// Written byte by byte from docs/formats/superblock.md, not by this code: later versions must
+    /// open it too.
     #[test]
     fn the_frozen_superblock_of_version_1_opens_and_is_still_what_we_write() {
         let frozen = include_bytes!("../../../../fixtures/superblock-v1.bin");
@@ -321,9 +355,11 @@ mod tests {
     #[test]
     fn formatting_anew_removes_all_that_a_target_had() {
         let dir = TestDir::new();
-        let leave_behind = || std::fs::write(dir.path().join("peers"), "of another file system").expect("writes");
+        let leave_behind =
+            || std::fs::write(dir.path().join("peers"), "of another file system").expect("writes");
         leave_behind();
-        format(dir.path(), &superblock(), false).expect("what a broken-off format left is no obstacle");
+        format(dir.path(), &superblock(), false)
+            .expect("what a broken-off format left is no obstacle");
         assert!(!dir.path().join("peers").exists());
         leave_behind();
         format(dir.path(), &superblock(), true).expect("reformats");
@@ -335,7 +371,10 @@ mod tests {
         let dir = TestDir::new();
         let held = lock(dir.path()).expect("free");
         let second = lock(dir.path()).expect_err("held").to_string();
-        assert!(second.contains("in use") && second.contains(&*dir.path().to_string_lossy()), "{second}");
+        assert!(
+            second.contains("in use") && second.contains(&*dir.path().to_string_lossy()),
+            "{second}"
+        );
         assert!(matches!(format(dir.path(), &superblock(), true), Err(DiskError::InUse(_))));
         drop(held);
         lock(dir.path()).expect("free again");
@@ -364,6 +403,8 @@ mod tests {
         assert!(Superblock::decode(&unknown).expect_err("unknown").contains("0x4"));
         let unknown = Superblock { ro_compat: 1, ..superblock() }.encode();
         assert!(Superblock::decode(&unknown).is_err());
-        assert!(Superblock::decode(&Superblock { compat: 1 << 63, ..superblock() }.encode()).is_ok());
+        assert!(
+            Superblock::decode(&Superblock { compat: 1 << 63, ..superblock() }.encode()).is_ok()
+        );
     }
 }

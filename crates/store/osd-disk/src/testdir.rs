@@ -12,7 +12,8 @@ impl TestDir {
     pub(crate) fn new() -> TestDir {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("osd-disk-test-{}-{number}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("osd-disk-test-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a directory for the test");
         TestDir(path)
     }

@@ -1,12 +1,12 @@
 //! The suite that every body passes: what the traits promise, as plain functions over a factory.
 //!
-//! Nothing here knows an executor: the caller hands a `block_on`. A case gets a **bed**, a fresh store that can be
-//! opened, dropped without a word, and opened again:
+//! Nothing here knows an executor: the caller hands a `block_on`. A case gets a **bed**, a fresh
+//! store that can be opened, dropped without a word, and opened again:
 //! ```ignore
 //! conformance::meta_suite(&|case| sim.block_on(&node, case), &|bytes| MetaBed { open: .., crash: .. });
 //! ```
-//! Before a case opens a store again it has dropped every handle of the old opening and called `crash`, so a body that
-//! allows one opening at a time is fine.
+//! Before a case opens a store again it has dropped every handle of the old opening and called
+//! `crash`, so a body that allows one opening at a time is fine.
 
 mod meta;
 mod obj;
@@ -34,7 +34,8 @@ pub struct ObjBed {
     pub open: Open<dyn ObjStore>,
     /// The machine that had it open lost its power. A body that cannot play that does nothing.
     pub crash: Box<dyn Fn()>,
-    /// Whether the body keeps to the room that it was given: else the cases about a full store are left out.
+    /// Whether the body keeps to the room that it was given: else the cases about a full store are
+    /// left out.
     pub is_bounded: bool,
 }
 
@@ -70,7 +71,8 @@ struct Chance(u64);
 
 impl Chance {
     fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let mixed = (self.0 >> 33) ^ self.0;
         mixed.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 16
     }

@@ -1,11 +1,12 @@
 //! The body in memory: what a target keeps on a simulated machine.
 //!
-//! A [`MemDisk`] is the storage of one machine and outlives what runs on it. [`MemMeta`] and [`MemObjects`] are one
-//! process's opening of it:
-//! - a **killed process** loses the running image of its records (they are exactly those of the last commit then; a
-//!   commit under way has happened or not). The page cache of the objects is the machine's and stays;
-//! - after a **power cut** ([`MemDisk::power_cut`]) a random part of the writes to objects since the last sync is there,
-//!   torn at 4 KiB: the harshest disk that keeps what it has promised.
+//! A [`MemDisk`] is the storage of one machine and outlives what runs on it. [`MemMeta`] and
+//! [`MemObjects`] are one process's opening of it:
+//! - a **killed process** loses the running image of its records (they are exactly those of the
+//!   last commit then; a commit under way has happened or not). The page cache of the objects is
+//!   the machine's and stays;
+//! - after a **power cut** ([`MemDisk::power_cut`]) a random part of the writes to objects since
+//!   the last sync is there, torn at 4 KiB: the harshest disk that keeps what it has promised.
 
 mod meta;
 mod object;
@@ -85,7 +86,8 @@ impl MemDisk {
         }))
     }
 
-    /// The power goes: a part of what was not synced is lost, chosen by `seed`. Whatever ran on the machine is dead.
+    /// The power goes: a part of what was not synced is lost, chosen by `seed`. Whatever ran on the
+    /// machine is dead.
     pub fn power_cut(&self, seed: u64) {
         self.0.opened.set(self.0.opened.get() + 1);
         self.0.objects.borrow_mut().power_cut(seed);

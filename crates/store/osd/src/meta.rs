@@ -89,8 +89,14 @@ impl StoreError {
 pub trait View {
     /// The value of `key`.
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
-    /// Visits pairs with a key at or above `from`, in key order, until `visit` returns false or the table ends.
-    fn scan(&self, table: Table, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StoreError>;
+    /// Visits pairs with a key at or above `from`, in key order, until `visit` returns false or the
+    /// table ends.
+    fn scan(
+        &self,
+        table: Table,
+        from: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError>;
 }
 
 /// Everything that one operation changes; applied whole.
@@ -110,7 +116,10 @@ impl WriteSet {
     /// Sets `key`.
     pub fn put(&mut self, table: Table, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
         let key = key.into();
-        assert!(!key.is_empty() && key.len() <= KEY_BYTES_MAX, "a key is 1 to {KEY_BYTES_MAX} bytes");
+        assert!(
+            !key.is_empty() && key.len() <= KEY_BYTES_MAX,
+            "a key is 1 to {KEY_BYTES_MAX} bytes"
+        );
         self.changes.push((table, key, Some(value.into())));
     }
 
@@ -128,19 +137,22 @@ impl WriteSet {
     /// Bytes of keys and values.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.changes.iter().map(|(_, key, value)| key.len() + value.as_ref().map_or(0, Vec::len)).sum()
+        self.changes
+            .iter()
+            .map(|(_, key, value)| key.len() + value.as_ref().map_or(0, Vec::len))
+            .sum()
     }
 }
 
-/// One running transaction over ordered tables. Calls do not await between reading and applying, so an operation
-/// that does both in one go is atomic against all others of its thread.
+/// One running transaction over ordered tables. Calls do not await between reading and applying, so
+/// an operation that does both in one go is atomic against all others of its thread.
 pub trait MetaStore {
     /// Completes when no commit is under way.
     fn ready(&self) -> LocalFuture<'_, ()>;
     /// The running image: everything applied so far. `Busy` during a commit.
     fn running(&self) -> Result<Box<dyn View + '_>, StoreError>;
-    /// Applies a whole set to the running image. `Busy` during a commit; `Full` before anything was changed (a set
-    /// that frees space is taken from a reserve then).
+    /// Applies a whole set to the running image. `Busy` during a commit; `Full` before anything was
+    /// changed (a set that frees space is taken from a reserve then).
     fn apply(&self, set: &WriteSet) -> Result<(), StoreError>;
     /// Bytes applied since the last commit, roughly.
     fn dirty_bytes(&self) -> u64;
@@ -152,12 +164,17 @@ pub trait MetaStore {
 
 /// Records that [`remove_all`] removes at once.
 const REMOVED_AT_ONCE: usize = 64;
-/// Commits that it waits for on a full store: pages freed by one transaction can be taken by the second one after it.
+/// Commits that it waits for on a full store: pages freed by one transaction can be taken by the
+/// second one after it.
 const FULL_COMMITS_MAX: u32 = 2;
 
-/// Removes any number of records, in order, in sets small enough for the reserve of a full store. Not one transaction: some may be
-/// durably gone and others not after a crash, so whoever asks must ask again then.
-pub async fn remove_all(store: &dyn MetaStore, keys: &[(Table, Vec<u8>)]) -> Result<(), StoreError> {
+/// Removes any number of records, in order, in sets small enough for the reserve of a full store.
+/// Not one transaction: some may be durably gone and others not after a crash, so whoever asks must
+/// ask again then.
+pub async fn remove_all(
+    store: &dyn MetaStore,
+    keys: &[(Table, Vec<u8>)],
+) -> Result<(), StoreError> {
     for some in keys.chunks(REMOVED_AT_ONCE) {
         let mut set = WriteSet::new();
         some.iter().for_each(|(table, key)| set.delete(*table, key.clone()));
@@ -220,7 +237,8 @@ mod tests {
 
     #[test]
     fn any_number_of_records_is_removed_from_a_full_store() {
-        let keys: Vec<_> = (0..1_000_u32).map(|number| (Table::Replies, number.to_be_bytes().to_vec())).collect();
+        let keys: Vec<_> =
+            (0..1_000_u32).map(|number| (Table::Replies, number.to_be_bytes().to_vec())).collect();
         let store = Tight::default();
         let mut work = std::pin::pin!(remove_all(&store, &keys));
         let done = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));

@@ -45,7 +45,8 @@ pub enum IoMode {
 /// What to do with a range of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
-    /// Give it room; `grow`: the object ends behind it then, if it ended before. Made if it is not there.
+    /// Give it room; `grow`: the object ends behind it then, if it ended before. Made if it is not
+    /// there.
     Reserve {
         /// Set the size.
         grow: bool,
@@ -77,29 +78,62 @@ pub struct Found {
     pub size: u64,
 }
 
-/// Objects of one OST. Calls on different objects run in parallel; the caller orders calls on one object by its locks.
+/// Objects of one OST. Calls on different objects run in parallel; the caller orders calls on one
+/// object by its locks.
 pub trait ObjStore {
-    /// At most `len` bytes from `offset`; short at the end of the object; `None` where there is no object.
-    fn read(&self, object: Fid, offset: u64, len: usize, mode: IoMode) -> LocalFuture<'_, Result<Option<Bytes>, Errno>>;
-    /// Writes all of `data` at `offset`, making the object if it is not there; not durable before [`ObjStore::sync`].
-    fn write(&self, object: Fid, offset: u64, data: Bytes, mode: IoMode) -> LocalFuture<'_, Result<ObjAttr, Errno>>;
+    /// At most `len` bytes from `offset`; short at the end of the object; `None` where there is no
+    /// object.
+    fn read(
+        &self,
+        object: Fid,
+        offset: u64,
+        len: usize,
+        mode: IoMode,
+    ) -> LocalFuture<'_, Result<Option<Bytes>, Errno>>;
+    /// Writes all of `data` at `offset`, making the object if it is not there; not durable before
+    /// [`ObjStore::sync`].
+    fn write(
+        &self,
+        object: Fid,
+        offset: u64,
+        data: Bytes,
+        mode: IoMode,
+    ) -> LocalFuture<'_, Result<ObjAttr, Errno>>;
     /// Sets the size. A missing object is made only with `create`, else `None`.
-    fn truncate(&self, object: Fid, size: u64, create: bool) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>>;
-    /// Allocates, punches or zeroes `length` bytes (not zero) from `offset`; `None` where there is no object to punch.
-    /// A failure may have allocated a part; the size is as before then.
-    fn allocate(&self, object: Fid, what: Allocate, offset: u64, length: u64) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>>;
+    fn truncate(
+        &self,
+        object: Fid,
+        size: u64,
+        create: bool,
+    ) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>>;
+    /// Allocates, punches or zeroes `length` bytes (not zero) from `offset`; `None` where there is
+    /// no object to punch. A failure may have allocated a part; the size is as before then.
+    fn allocate(
+        &self,
+        object: Fid,
+        what: Allocate,
+        offset: u64,
+        length: u64,
+    ) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>>;
     /// First data or hole at or behind `offset`; `None` where there is no object.
-    fn seek(&self, object: Fid, what: Seek, offset: u64) -> LocalFuture<'_, Result<Option<Found>, Errno>>;
+    fn seek(
+        &self,
+        object: Fid,
+        what: Seek,
+        offset: u64,
+    ) -> LocalFuture<'_, Result<Option<Found>, Errno>>;
     /// Attributes; `None` where there is no object.
     fn attr(&self, object: Fid) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>>;
     /// Removes the object; says whether it was there.
     fn destroy(&self, object: Fid) -> LocalFuture<'_, Result<bool, Errno>>;
-    /// Makes every change made before this call durable. An error means that data may be lost: the instance ends.
+    /// Makes every change made before this call durable. An error means that data may be lost: the
+    /// instance ends.
     fn sync(&self) -> LocalFuture<'_, Result<(), Errno>>;
     /// Visits every object, in no order: the scrub, and orphan cleanup by range.
     fn list(&self) -> LocalFuture<'_, Result<Vec<Fid>, Errno>>;
-    /// Where on the device `range` of the object begins, bytes, reckoned back from what of it is stored first; `None` where
-    /// nothing of it is stored or the store cannot tell. A hint for the order of reads: it may be out of date.
+    /// Where on the device `range` of the object begins, bytes, reckoned back from what of it is
+    /// stored first; `None` where nothing of it is stored or the store cannot tell. A hint for the
+    /// order of reads: it may be out of date.
     fn locate(&self, object: Fid, range: Extent) -> LocalFuture<'_, Result<Option<u64>, Errno>>;
     /// Room.
     fn space(&self) -> LocalFuture<'_, Result<Space, Errno>>;

@@ -1,4 +1,5 @@
-//! Under which circumstances a figure was measured: asked of the daemons of this machine, not of the user.
+//! Under which circumstances a figure was measured: asked of the daemons of this machine, not of
+//! the user.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,9 @@ pub(crate) fn of(subject: &Subject<'_>) -> Result<Setting> {
     match subject.native {
         Some((address, clients)) => {
             let (nids, fsname) = address.split_once(":/").context("NID:/fsname")?;
-            setting.lines.push(format!("client: native library, {clients} client(s) in this process"));
+            setting
+                .lines
+                .push(format!("client: native library, {clients} client(s) in this process"));
             setting.servers(nids, fsname, std::process::id());
         }
         None => setting.path("path", subject.dir)?,
@@ -52,7 +55,8 @@ pub(crate) fn of(subject: &Subject<'_>) -> Result<Setting> {
     if let Some(dir) = subject.against {
         setting.path("against", dir)?;
     }
-    let caches = if subject.drop_caches { "kernel's dropped before reading" } else { "as they are" };
+    let caches =
+        if subject.drop_caches { "kernel's dropped before reading" } else { "as they are" };
     setting.lines.push(format!("caches: {caches}"));
     Ok(setting)
 }
@@ -67,7 +71,10 @@ impl Setting {
         let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
         let (kind, source) = file_system(&dir)?;
         self.lines.push(format!("{what}: {} on {kind} ({source})", dir.display()));
-        let Some(mount) = mounts::all()?.into_iter().filter(|mount| dir.starts_with(&mount.dir)).max_by_key(|m| m.dir.clone())
+        let Some(mount) = mounts::all()?
+            .into_iter()
+            .filter(|mount| dir.starts_with(&mount.dir))
+            .max_by_key(|m| m.dir.clone())
         else {
             return Ok(());
         };
@@ -82,9 +89,14 @@ impl Setting {
         Ok(())
     }
 
-    /// Servers of the file system that live on this machine: those in the block of addresses of its MGS.
+    /// Servers of the file system that live on this machine: those in the block of addresses of its
+    /// MGS.
     fn servers(&mut self, nids: &str, fsname: &str, client: u32) {
-        let block = nids.split(',').filter_map(|nid| nid.parse::<NidAddr>().ok()).map(|nid| block_of(&nid.to_string())).next();
+        let block = nids
+            .split(',')
+            .filter_map(|nid| nid.parse::<NidAddr>().ok())
+            .map(|nid| block_of(&nid.to_string()))
+            .next();
         let mut found = 0;
         for socket in rundir::daemons() {
             let Some(server) = who(&socket).filter(|who| who.kind == "server") else { continue };
@@ -95,12 +107,17 @@ impl Setting {
             found += 1;
             self.in_process |= server.pid == client;
             for name in server.targets {
-                let param = |leaf: &str| get(&socket, &format!("*.{name}.{leaf}")).into_iter().next();
+                let param =
+                    |leaf: &str| get(&socket, &format!("*.{name}.{leaf}")).into_iter().next();
                 let dir = param("mntdev").map(PathBuf::from);
                 let kind = dir.as_deref().and_then(|dir| file_system(dir).ok());
                 let (kind, source) = kind.unwrap_or_else(|| ("?".to_owned(), "?".to_owned()));
-                let interval = param("commit_interval_ms").map_or_else(String::new, |ms| format!(", commit interval {ms} ms"));
-                self.lines.push(format!("server: {name} on {kind} ({source}){interval}, process {}", server.pid));
+                let interval = param("commit_interval_ms")
+                    .map_or_else(String::new, |ms| format!(", commit interval {ms} ms"));
+                self.lines.push(format!(
+                    "server: {name} on {kind} ({source}){interval}, process {}",
+                    server.pid
+                ));
             }
         }
         if found == 0 {
@@ -109,11 +126,13 @@ impl Setting {
     }
 }
 
-/// Writes back what is dirty, so that no phase pays for the one before it, and drops the kernel's caches if asked.
+/// Writes back what is dirty, so that no phase pays for the one before it, and drops the kernel's
+/// caches if asked.
 pub(crate) fn settle_caches(drop: bool) -> Result<()> {
     rustix::fs::sync();
     if drop {
-        std::fs::write("/proc/sys/vm/drop_caches", "3").context("dropping the kernel's caches needs root")?;
+        std::fs::write("/proc/sys/vm/drop_caches", "3")
+            .context("dropping the kernel's caches needs root")?;
     }
     Ok(())
 }
@@ -134,7 +153,8 @@ fn file_system(path: &Path) -> Result<(String, String)> {
         path.starts_with(dir).then(|| (dir.len(), kind.to_owned(), source.to_owned()))
     });
     // Of mounts at the same place the last one is on top.
-    let (_, kind, source) = best.max_by_key(|(len, _, _)| *len).context("everything lies on a mount")?;
+    let (_, kind, source) =
+        best.max_by_key(|(len, _, _)| *len).context("everything lies on a mount")?;
     Ok((kind, source))
 }
 
@@ -173,7 +193,10 @@ mod tests {
     fn the_mount_below_a_path_is_found() {
         let (kind, _) = file_system(Path::new("/proc/self")).expect("proc is mounted");
         assert_eq!(kind, "proc");
-        assert_eq!(directory(Path::new("/proc/not-there")).expect("its directory is"), Path::new("/proc"));
+        assert_eq!(
+            directory(Path::new("/proc/not-there")).expect("its directory is"),
+            Path::new("/proc")
+        );
     }
 
     #[test]

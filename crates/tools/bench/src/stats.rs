@@ -19,7 +19,8 @@ impl Stats {
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let count = sorted.len() as f64;
         let mean = sorted.iter().sum::<f64>() / count;
-        let deviation = (sorted.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
+        let deviation =
+            (sorted.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
         Some(Stats { median: sorted[sorted.len() / 2], min, max, mean, deviation })
     }
 }
@@ -33,17 +34,28 @@ pub(crate) fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
 pub(crate) fn cpu_of(pid: u32) -> std::io::Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks: u64 = fields.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
+    let ticks: u64 = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|word| word.parse::<u64>().ok())
+        .sum();
     Ok(ticks as f64 / TICKS_PER_SECOND)
 }
 
-/// CPU seconds of the whole machine since it started, idle, waiting and stolen time left out (`/proc/stat`).
+/// CPU seconds of the whole machine since it started, idle, waiting and stolen time left out
+/// (`/proc/stat`).
 pub(crate) fn cpu_of_machine() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = stat.lines().next().unwrap_or_default();
-    let ticks: Vec<u64> = line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-    let busy: u64 =
-        ticks.iter().enumerate().filter(|(index, _)| !matches!(index, 3 | 4 | 7 | 8 | 9)).map(|(_, ticks)| ticks).sum();
+    let ticks: Vec<u64> =
+        line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
+    let busy: u64 = ticks
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !matches!(index, 3 | 4 | 7 | 8 | 9))
+        .map(|(_, ticks)| ticks)
+        .sum();
     busy as f64 / TICKS_PER_SECOND
 }
 

@@ -26,7 +26,11 @@ impl Form {
     }
 
     /// `value` in the form asked for, else what `text` makes for people.
-    pub(crate) fn render<T: Serialize + ?Sized>(self, value: &T, text: impl FnOnce() -> String) -> String {
+    pub(crate) fn render<T: Serialize + ?Sized>(
+        self,
+        value: &T,
+        text: impl FnOnce() -> String,
+    ) -> String {
         if !self.is_data() {
             return text();
         }
@@ -49,7 +53,9 @@ pub(crate) fn yaml(value: &Value) -> String {
 
 fn put(out: &mut String, value: &Value, depth: usize) {
     match value {
-        Value::Array(items) if !items.is_empty() => items.iter().for_each(|item| put_item(out, item, depth)),
+        Value::Array(items) if !items.is_empty() => {
+            items.iter().for_each(|item| put_item(out, item, depth))
+        }
         Value::Object(fields) if !fields.is_empty() => {
             for (name, value) in fields {
                 indent(out, depth);
@@ -90,8 +96,8 @@ fn put_item(out: &mut String, item: &Value, depth: usize) {
 fn put_field(out: &mut String, name: &str, value: &Value, depth: usize) {
     out.push_str(&text(name));
     out.push(':');
-    let nested =
-        matches!(value, Value::Array(items) if !items.is_empty()) || matches!(value, Value::Object(fields) if !fields.is_empty());
+    let nested = matches!(value, Value::Array(items) if !items.is_empty())
+        || matches!(value, Value::Object(fields) if !fields.is_empty());
     if nested {
         out.push('\n');
         put(out, value, depth + 1);
@@ -117,7 +123,8 @@ fn scalar(value: &Value) -> String {
 fn text(string: &str) -> String {
     let plain = string.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && string.chars().all(|c| c.is_ascii_alphanumeric() || "_-./@".contains(c))
-        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&string.to_ascii_lowercase().as_str());
+        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
+            .contains(&string.to_ascii_lowercase().as_str());
     if plain { string.to_owned() } else { Value::from(string).to_string() }
 }
 

@@ -1,8 +1,10 @@
-//! Names against shell patterns: `*`, `?`, `[a-z]`, `[!x]`, and `\` before a character that means itself.
+//! Names against shell patterns: `*`, `?`, `[a-z]`, `[!x]`, and `\` before a character that means
+//! itself.
 
 /// Whether all of `name` matches.
 pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    // Where the last star stood, and how much of the name it has taken: only that one needs to be tried again.
+    // Where the last star stood, and how much of the name it has taken: only that one needs to be
+    // tried again.
     let (mut at, mut pos, mut star) = (0, 0, None);
     loop {
         let step = match pattern.get(at) {

@@ -71,11 +71,14 @@ pub fn run(args: Args) -> Result<(), Failed> {
     }
 }
 
-/// A command line of `lfs`, from the subcommand on, as clap takes it: `find` has options of its own spelling.
+/// A command line of `lfs`, from the subcommand on, as clap takes it: `find` has options of its own
+/// spelling.
 #[must_use]
 pub fn spelled(words: &[OsString]) -> Vec<OsString> {
     match words.split_first() {
-        Some((command, rest)) if command == "find" => [vec![command.clone()], find::spelled(rest)].concat(),
+        Some((command, rest)) if command == "find" => {
+            [vec![command.clone()], find::spelled(rest)].concat()
+        }
         _ => words.to_vec(),
     }
 }

@@ -1,7 +1,7 @@
 //! The `lustre.lov` xattr as users see it (spec namespace 6.2): plain layouts of version 1 and 3.
 //!
-//! Read here rather than through the layout crate's decoder, because a command shows what is there, byte for byte,
-//! also where it would be refused as an input.
+//! Read here rather than through the layout crate's decoder, because a command shows what is there,
+//! byte for byte, also where it would be refused as an input.
 
 use std::ffi::CString;
 use std::io;
@@ -56,15 +56,26 @@ impl Lov {
         let (pool, first) = match magic {
             MAGIC_V1 => (String::new(), 32),
             MAGIC_V3 => (pool_name(value.get(32..48).ok_or_else(short)?), 48),
-            MAGIC_COMPOSITE => return Err("a composite layout, which this version does not show".into()),
+            MAGIC_COMPOSITE => {
+                return Err("a composite layout, which this version does not show".into());
+            }
             other => return Err(format!("a layout of unknown magic {other:#010x}")),
         };
         let entry = |bytes: &[u8]| -> Option<Object> {
-            let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+            let number =
+                |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
             let seq = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
-            Some(Object { ost: number(20)?, fid: types::Fid { seq, oid: number(8)?, ver: number(12)? } })
+            Some(Object {
+                ost: number(20)?,
+                fid: types::Fid { seq, oid: number(8)?, ver: number(12)? },
+            })
         };
-        let objects = value.get(first..).ok_or_else(short)?.chunks_exact(ENTRY_BYTES).filter_map(entry).collect();
+        let objects = value
+            .get(first..)
+            .ok_or_else(short)?
+            .chunks_exact(ENTRY_BYTES)
+            .filter_map(entry)
+            .collect();
         Ok(Lov {
             magic,
             pattern: u32_at(4).ok_or_else(short)?,
@@ -142,7 +153,10 @@ mod tests {
     #[test]
     fn a_layout_is_read_field_by_field() {
         let lov = Lov::parse(&sample()).expect("a layout");
-        assert_eq!((lov.oid, lov.seq, lov.stripe_size, lov.count(), lov.generation), (0x1f, 0x2_0000_0402, 1 << 20, 1, 7));
+        assert_eq!(
+            (lov.oid, lov.seq, lov.stripe_size, lov.count(), lov.generation),
+            (0x1f, 0x2_0000_0402, 1 << 20, 1, 7)
+        );
         assert_eq!((lov.pool.as_str(), lov.pattern_name().as_str()), ("disk", "raid0"));
         assert_eq!(lov.objects, [Object { ost: 3, fid: types::Fid::new(0x1_0003_0000, 2) }]);
     }

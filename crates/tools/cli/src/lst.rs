@@ -1,7 +1,7 @@
 //! `lst`: the network's self-test, as Lustre's tool of that name.
 //!
-//! Arguments are parsed here; a session's console, a process of its own, does what they say (`daemons::lst`). `stat`
-//! asks it for counters again and again and prints what happened between.
+//! Arguments are parsed here; a session's console, a process of its own, does what they say
+//! (`daemons::lst`). `stat` asks it for counters again and again and prints what happened between.
 
 mod stat;
 mod test;
@@ -208,17 +208,32 @@ pub fn run(args: Args) -> Result<(), Failed> {
         Command::ShowSession => Ask::ShowSession,
         Command::AddGroup { name, nids } => Ask::AddGroup { name, nids },
         Command::DelGroup { name } => Ask::DelGroup { name },
-        Command::UpdateGroup { clean, refresh, remove, name } => Ask::UpdateGroup { name, clean, refresh, remove },
+        Command::UpdateGroup { clean, refresh, remove, name } => {
+            Ask::UpdateGroup { name, clean, refresh, remove }
+        }
         Command::ListGroup { active, busy, down, unknown, all, groups } => {
-            let wanted = [(active, State::Active), (busy, State::Busy), (down, State::Down), (unknown, State::Unknown)];
-            let states = wanted.into_iter().filter(|(wanted, _)| *wanted || all).map(|(_, state)| state).collect();
+            let wanted = [
+                (active, State::Active),
+                (busy, State::Busy),
+                (down, State::Down),
+                (unknown, State::Unknown),
+            ];
+            let states = wanted
+                .into_iter()
+                .filter(|(wanted, _)| *wanted || all)
+                .map(|(_, state)| state)
+                .collect();
             Ask::ListGroup { groups, states }
         }
         Command::AddBatch { name } => Ask::AddBatch { name },
-        Command::ListBatch { test, all, server, name } => Ask::ListBatch { name, test, all, server },
+        Command::ListBatch { test, all, server, name } => {
+            Ask::ListBatch { name, test, all, server }
+        }
         Command::Run { batch, timeout } => Ask::Run { batch, timeout_secs: timeout },
         Command::Stop { force, batch } => Ask::Stop { batch, force },
-        Command::Query { test, server, all, batch, timeout } => Ask::Query { batch, test, server, all, timeout_secs: timeout },
+        Command::Query { test, server, all, batch, timeout } => {
+            Ask::Query { batch, test, server, all, timeout_secs: timeout }
+        }
         Command::ShowError { session, of } => Ask::ShowError { of, session },
         Command::Ping { group, batch, nodes, .. } => Ask::Ping { group, batch, nodes },
     };
@@ -229,22 +244,29 @@ pub fn run(args: Args) -> Result<(), Failed> {
 fn key() -> Result<u32, Failed> {
     let text = std::env::var("LST_SESSION").unwrap_or_default();
     let key = text.trim().parse().ok().filter(|key| *key != 0);
-    key.ok_or_else(|| Failed::new(Errno::EINVAL.raw(), "Can't find env LST_SESSION or value is not valid"))
+    key.ok_or_else(|| {
+        Failed::new(Errno::EINVAL.raw(), "Can't find env LST_SESSION or value is not valid")
+    })
 }
 
 fn user_at_host() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let user = std::env::var("USER").unwrap_or_else(|_| rustix::process::getuid().as_raw().to_string());
+    let user =
+        std::env::var("USER").unwrap_or_else(|_| rustix::process::getuid().as_raw().to_string());
     format!("{user}@{host}").chars().take(lst::limits::NAME_CHARS_MAX).collect()
 }
 
 fn begin(options: &ConsoleOptions) -> Result<(), Failed> {
     let length = options.name.chars().count();
     if length == 0 || length > lst::limits::NAME_CHARS_MAX {
-        return Err(Failed::new(Errno::EINVAL.raw(), format!("Name size is limited to {}", lst::limits::NAME_CHARS_MAX)));
+        return Err(Failed::new(
+            Errno::EINVAL.raw(),
+            format!("Name size is limited to {}", lst::limits::NAME_CHARS_MAX),
+        ));
     }
-    let line =
-        new_session(options).map_err(|error| Failed::new(Errno::EEXIST.raw(), format!("Failed to create session: {error:#}")))?;
+    let line = new_session(options).map_err(|error| {
+        Failed::new(Errno::EEXIST.raw(), format!("Failed to create session: {error:#}"))
+    })?;
     crate::out::print(&line);
     Ok(())
 }

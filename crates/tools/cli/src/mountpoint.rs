@@ -17,31 +17,44 @@ pub(crate) use daemons::mounts::{Mount, all};
 pub(crate) fn of(path: Option<&Path>, command: &str) -> Result<Mount, Failed> {
     let mounts = all().map_err(|error| Failed::io(&error, command, "/proc/self/mountinfo"))?;
     let Some(path) = path else {
-        let none = || Failed::new(Errno::ENODEV.raw(), format!("{command}: no Nacre file system is mounted here"));
+        let none = || {
+            Failed::new(
+                Errno::ENODEV.raw(),
+                format!("{command}: no Nacre file system is mounted here"),
+            )
+        };
         return mounts.into_iter().next().ok_or_else(none);
     };
     let shown = path.display().to_string();
     let device = fs::metadata(path).map_err(|error| Failed::io(&error, command, &shown))?.dev();
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
     let found = mounts.into_iter().rev().find(|mount| mount.device == device);
-    found.ok_or_else(|| Failed::of(Errno::ENOTTY, command, &format!("'{shown}' is not in a Nacre file system")))
+    found.ok_or_else(|| {
+        Failed::of(Errno::ENOTTY, command, &format!("'{shown}' is not in a Nacre file system"))
+    })
 }
 
 /// Asks the daemon of a mount.
 pub(crate) fn ask(mount: &Mount, question: &ctl::Ask, command: &str) -> Result<ctl::Reply, Failed> {
     let gone = || {
-        let text = format!("{command}: {}: the daemon of this mount is not to be found in {}", mount.dir.display(), run_dir());
+        let text = format!(
+            "{command}: {}: the daemon of this mount is not to be found in {}",
+            mount.dir.display(),
+            run_dir()
+        );
         Failed::new(Errno::ENOTCONN.raw(), text)
     };
     let socket = rundir::of_device(mount.device).ok_or_else(gone)?;
-    ctl::ask::ask(&socket, question).map_err(|error| Failed::new(error.errno(), format!("{command}: {error}")))
+    ctl::ask::ask(&socket, question)
+        .map_err(|error| Failed::new(error.errno(), format!("{command}: {error}")))
 }
 
 fn run_dir() -> String {
     rundir::path().map_or_else(|_| "the run directory".into(), |path| path.display().to_string())
 }
 
-/// `path` as the file system knows it: symbolic links resolved by the kernel up to the last part, mount point taken off.
+/// `path` as the file system knows it: symbolic links resolved by the kernel up to the last part,
+/// mount point taken off.
 pub(crate) fn inside(mount: &Mount, path: &Path, command: &str) -> Result<String, Failed> {
     let shown = path.display().to_string();
     let fail = |error: io::Error| Failed::io(&error, command, &shown);
@@ -53,7 +66,8 @@ pub(crate) fn inside(mount: &Mount, path: &Path, command: &str) -> Result<String
         }
         _ => fs::canonicalize(path).map_err(fail)?,
     };
-    let below = whole.strip_prefix(&mount.dir).map_err(|_| Failed::of(Errno::EXDEV, command, &shown))?;
+    let below =
+        whole.strip_prefix(&mount.dir).map_err(|_| Failed::of(Errno::EXDEV, command, &shown))?;
     let text = below.to_str().ok_or_else(|| Failed::of(Errno::EINVAL, command, &shown))?;
     Ok(format!("/{text}"))
 }

@@ -2,7 +2,9 @@
 
 /// From `64K`, `1m`, `1MiB`, `4096`; any case, optionally followed by `b`, `i` or `ib`.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
-    let bad = || format!("'{text}' is no size: expected a number with an optional suffix k, m, g, t, p or e");
+    let bad = || {
+        format!("'{text}' is no size: expected a number with an optional suffix k, m, g, t, p or e")
+    };
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().map_err(|_| bad())?;
     let suffix = text[digits..].to_ascii_lowercase();
@@ -17,7 +19,9 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
         "e" => 60,
         _ => return Err(bad()),
     };
-    number.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is too large: a size fits 64 bits"))
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("'{text}' is too large: a size fits 64 bits"))
 }
 
 /// As `lfs df -h` prints a number of KiB or inodes: `100.0G`; `unit` is 1024, or 1000 for `-H`.
@@ -41,9 +45,15 @@ mod tests {
 
     #[test]
     fn suffixes_are_powers_of_two_in_any_spelling() {
-        for (text, bytes) in
-            [("4096", 4096), ("64K", 65536), ("1m", 1 << 20), ("1MiB", 1 << 20), ("2gb", 2 << 30), ("1Ti", 1 << 40), ("7b", 7)]
-        {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("64K", 65536),
+            ("1m", 1 << 20),
+            ("1MiB", 1 << 20),
+            ("2gb", 2 << 30),
+            ("1Ti", 1 << 40),
+            ("7b", 7),
+        ] {
             assert_eq!(parse(text), Ok(bytes), "{text}");
         }
         for text in ["", "k", "-1", "1x", "1kk", "16e", "1.5m", "1 m"] {
@@ -53,6 +63,9 @@ mod tests {
 
     #[test]
     fn large_numbers_are_shortened() {
-        assert_eq!([human(100 << 30, 1024), human(1000, 1024), human(1500, 1000)], ["100.0G", "1000", "1.5K"]);
+        assert_eq!(
+            [human(100 << 30, 1024), human(1000, 1024), human(1500, 1000)],
+            ["100.0G", "1000", "1.5K"]
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! An environment that knows which addresses are inside this process: links to them take `lo` instead of TCP.
+//! An environment that knows which addresses are inside this process: links to them take `lo`
+//! instead of TCP.
 //!
-//! A server listens on both. Whoever gets its TCP address from the configuration, in the same process, is led to the
-//! `lo` listener by this table.
+//! A server listens on both. Whoever gets its TCP address from the configuration, in the same
+//! process, is led to the `lo` listener by this table.
 
 use std::io;
 use std::rc::Rc;

@@ -1,7 +1,8 @@
 //! The control socket of a daemon: what `lctl` and `lfs` ask it.
 //!
-//! One JSON object a line, answered by one line: `{"ok": ANSWER}` or `{"err": {"errno": 22, "text": "..."}}`.
-//! Everybody may read; changing anything takes root or the daemon's own user, known by the socket's peer credentials.
+//! One JSON object a line, answered by one line: `{"ok": ANSWER}` or `{"err": {"errno": 22, "text":
+//! "..."}}`. Everybody may read; changing anything takes root or the daemon's own user, known by
+//! the socket's peer credentials.
 
 pub mod ask;
 mod proto;

@@ -25,11 +25,16 @@ pub struct Options {
 /// Makes the targets and says so on stderr.
 pub fn run(options: &Options) -> Result<()> {
     let has_mgs = options.targets.contains(&TargetId::MGT);
-    ensure!(has_mgs || !options.mgs.is_empty(), "--mgsnode NID is required without --mgs: a target must find its MGS");
+    ensure!(
+        has_mgs || !options.mgs.is_empty(),
+        "--mgsnode NID is required without --mgs: a target must find its MGS"
+    );
     for target in &options.targets {
         let name = target.name(options.fsname);
-        let dir = if options.targets.len() == 1 { options.dir.clone() } else { options.dir.join(&name) };
-        let superblock = Superblock::new(options.fsname, *target, random_uuid()?, options.mgs.clone(), now());
+        let dir =
+            if options.targets.len() == 1 { options.dir.clone() } else { options.dir.join(&name) };
+        let superblock =
+            Superblock::new(options.fsname, *target, random_uuid()?, options.mgs.clone(), now());
         superblock::format(&dir, &superblock, options.reformat)?;
         eprintln!("{name}: formatted in {}", dir.display());
     }

@@ -1,5 +1,6 @@
-//! The daemons: targets served, a mount kept, a whole file system on one machine. Here the parts meet the operating
-//! system: `env-os` is chosen, stores are opened, signals are heard, processes are started and watched.
+//! The daemons: targets served, a mount kept, a whole file system on one machine. Here the parts
+//! meet the operating system: `env-os` is chosen, stores are opened, signals are heard, processes
+//! are started and watched.
 //!
 //! | command | module |
 //! |---|---|

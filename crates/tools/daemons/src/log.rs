@@ -9,16 +9,25 @@ use tracing::level_filters::LevelFilter;
 /// Starts logging to stderr; the first call of a process counts.
 pub(crate) fn init(default: LevelFilter) {
     let (level, wrong) = level(default);
-    let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
-    let _ = subscriber.with_ansi(false).try_init(); // there already: an embedded daemon logs where its host does
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_target(false);
+    // there already: an embedded daemon logs where its host does
+    let _ = subscriber.with_ansi(false).try_init();
     complain(wrong);
 }
 
 /// Starts logging to a file.
 pub(crate) fn init_file(default: LevelFilter, path: &Path) -> Result<()> {
     let (level, wrong) = level(default);
-    let file = OpenOptions::new().create(true).append(true).open(path).with_context(|| path.display().to_string())?;
-    let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(file).with_target(false);
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .with_context(|| path.display().to_string())?;
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(level).with_writer(file).with_target(false);
     let _ = subscriber.with_ansi(false).try_init();
     complain(wrong);
     Ok(())

@@ -1,7 +1,8 @@
-//! What every daemon may be told of CPU partitions, LND threads and credits, and how its parameters read.
+//! What every daemon may be told of CPU partitions, LND threads and credits, and how its parameters
+//! read.
 //!
-//! Lustre has these as module options (`libcfs`, `lnet`, `ksocklnd`, `mdt`, `ost`, `ptlrpc`); here they are flags of the
-//! same names, read back with `lctl get_param`.
+//! Lustre has these as module options (`libcfs`, `lnet`, `ksocklnd`, `mdt`, `ost`, `ptlrpc`); here
+//! they are flags of the same names, read back with `lctl get_param`.
 
 use std::collections::BTreeMap;
 
@@ -39,13 +40,15 @@ pub struct MachineOptions {
     pub cpts: CptSettings,
     /// Partitions of the network interface, `[0,1]`; empty: all.
     pub link_cpts: String,
-    /// Partitions of services by the setting's name, `[1-3]`; a setting that is not there means all.
+    /// Partitions of services by the setting's name, `[1-3]`; a setting that is not there means
+    /// all.
     pub service_cpts: BTreeMap<String, String>,
     /// How requests find their partition.
     pub portal_rotor: PortalRotor,
     /// Threads per partition that do the socket work; 0: the executor does it.
     pub lnd_threads: u32,
-    /// The daemon's thread looks for more work for so many microseconds before it sleeps; 0: it sleeps at once.
+    /// The daemon's thread looks for more work for so many microseconds before it sleeps; 0: it
+    /// sleeps at once.
     pub linger_us: u64,
     /// Messages under way to all peers; 0: the default.
     pub credits: u32,
@@ -96,8 +99,11 @@ impl MachineOptions {
         if let Some(warning) = cpts.warning() {
             tracing::warn!("{warning}");
         }
-        let list = |name: &str, text: &str| cpts.parse_list(text).with_context(|| format!("{name}={text}"));
-        let link_cpts = if self.link_cpts.is_empty() { Vec::new() } else { list("listen", &self.link_cpts)? };
+        let list = |name: &str, text: &str| {
+            cpts.parse_list(text).with_context(|| format!("{name}={text}"))
+        };
+        let link_cpts =
+            if self.link_cpts.is_empty() { Vec::new() } else { list("listen", &self.link_cpts)? };
         let mut service_cpts = BTreeMap::new();
         for (name, services) in SERVICE_CPTS {
             if let Some(text) = self.service_cpts.get(*name) {
@@ -130,13 +136,25 @@ impl MachineOptions {
         for (name, list) in &self.service_cpts {
             add(name, list.clone(), true);
         }
-        add("portal_rotor", self.portal_rotor.as_str().to_owned(), self.portal_rotor != defaults.portal_rotor);
+        add(
+            "portal_rotor",
+            self.portal_rotor.as_str().to_owned(),
+            self.portal_rotor != defaults.portal_rotor,
+        );
         add("lnd_threads", self.lnd_threads.to_string(), self.lnd_threads != 0);
         add("linger_us", self.linger_us.to_string(), self.linger_us != defaults.linger_us);
         add("credits", self.credits.to_string(), self.credits != 0);
         add("peer_credits", self.peer_credits.to_string(), self.peer_credits != 0);
-        add("peer_buffer_credits", self.peer_buffer_credits.to_string(), self.peer_buffer_credits != 0);
-        add("peer_timeout", self.peer_timeout_secs.to_string(), self.peer_timeout_secs != defaults.peer_timeout_secs);
+        add(
+            "peer_buffer_credits",
+            self.peer_buffer_credits.to_string(),
+            self.peer_buffer_credits != 0,
+        );
+        add(
+            "peer_timeout",
+            self.peer_timeout_secs.to_string(),
+            self.peer_timeout_secs != defaults.peer_timeout_secs,
+        );
         if self.cpts.is_virtual {
             args.push("--cpu-virtual".to_owned());
         }
@@ -145,7 +163,8 @@ impl MachineOptions {
 }
 
 impl Machine {
-    /// Settings of an executor: bound to the CPUs of all partitions where those are not all of the machine.
+    /// Settings of an executor: bound to the CPUs of all partitions where those are not all of the
+    /// machine.
     pub(crate) fn os_config(&self) -> OsConfig {
         let own = self.cpts.all_cpus();
         let is_all = own.len() == env_os::topology().cpus().len();
@@ -228,7 +247,13 @@ mod tests {
         assert_eq!(MachineOptions::default().to_args(), [""; 0]);
         assert_eq!(
             options().to_args(),
-            ["--cpu-npartitions=4", "--mds-num-cpts=[1-3]", "--portal-rotor=ON", "--peer-credits=8", "--cpu-virtual"]
+            [
+                "--cpu-npartitions=4",
+                "--mds-num-cpts=[1-3]",
+                "--portal-rotor=ON",
+                "--peer-credits=8",
+                "--cpu-virtual"
+            ]
         );
     }
 }

@@ -1,11 +1,13 @@
 //! Prometheus: a daemon's parameters as metrics, under `lustre_exporter`'s names where it has them.
 //!
-//! The text is made of the parameter tree, as that exporter makes it of `/proc`: what `lctl get_param` shows and what a
-//! scrape shows cannot differ. It is served over plain HTTP/1.1 by tasks of the daemon's executor; a scrape makes its text
-//! in one turn (well below a millisecond for a server of ten targets) and never waits for a server or a disk.
+//! The text is made of the parameter tree, as that exporter makes it of `/proc`: what `lctl
+//! get_param` shows and what a scrape shows cannot differ. It is served over plain HTTP/1.1 by
+//! tasks of the daemon's executor; a scrape makes its text in one turn (well below a millisecond
+//! for a server of ten targets) and never waits for a server or a disk.
 //!
-//! **Bounded**: at most [`text::SERIES_MAX`] series; beyond their own bounds peers are left out, those with the fewest credits
-//! last, and jobs, those that did most last. `nacre_metrics_dropped_series` counts what was left out.
+//! **Bounded**: at most [`text::SERIES_MAX`] series; beyond their own bounds peers are left out,
+//! those with the fewest credits last, and jobs, those that did most last.
+//! `nacre_metrics_dropped_series` counts what was left out.
 
 mod http;
 mod jobs;
@@ -27,12 +29,24 @@ const PEERS_MAX: usize = 64;
 const NUMBERS: &[(&str, &str, &str)] = &[
     ("kbytestotal", "lustre_capacity_kibibytes", "Capacity of the pool in kibibytes"),
     ("kbytesfree", "lustre_free_kibibytes", "Number of kibibytes free in the pool"),
-    ("kbytesavail", "lustre_available_kibibytes", "Number of kibibytes readily available in the pool"),
-    ("filestotal", "lustre_inodes_maximum", "The maximum number of inodes (objects) the filesystem can hold"),
+    (
+        "kbytesavail",
+        "lustre_available_kibibytes",
+        "Number of kibibytes readily available in the pool",
+    ),
+    (
+        "filestotal",
+        "lustre_inodes_maximum",
+        "The maximum number of inodes (objects) the filesystem can hold",
+    ),
     ("filesfree", "lustre_inodes_free", "The number of inodes (objects) available"),
     ("num_exports", "lustre_exports_total", "Number of clients that are connected"),
     ("dirty_data_bytes", "nacre_dirty_data_bytes", "Bytes written that are not durable yet"),
-    ("last_committed", "nacre_last_committed", "Transaction number up to which everything is durable"),
+    (
+        "last_committed",
+        "nacre_last_committed",
+        "Transaction number up to which everything is durable",
+    ),
     ("open_handles", "nacre_open_handles", "Files held open by clients"),
     ("locks_held", "nacre_locks_held", "File locks held"),
     ("locks_waiting", "nacre_locks_waiting", "File locks waited for"),
@@ -41,16 +55,30 @@ const NUMBERS: &[(&str, &str, &str)] = &[
 ];
 
 /// Parameter of a target's kind, and lustre_exporter's word for its component.
-const COMPONENTS: &[(&str, &str)] =
-    &[("obdfilter", "ost"), ("mdt", "mdt"), ("mgs", "mgs"), ("llite", "client"), ("ldlm.namespaces", "ldlm")];
+const COMPONENTS: &[(&str, &str)] = &[
+    ("obdfilter", "ost"),
+    ("mdt", "mdt"),
+    ("mgs", "mgs"),
+    ("llite", "client"),
+    ("ldlm.namespaces", "ldlm"),
+];
 
 /// Statistics files in Lustre's form: pattern, component.
-const STATS: &[(&str, &str)] =
-    &[("obdfilter.*.stats", "ost"), ("mdt.*.md_stats", "mdt"), ("llite.*.stats", "client"), ("llite.*.md_stats", "client")];
+const STATS: &[(&str, &str)] = &[
+    ("obdfilter.*.stats", "ost"),
+    ("mdt.*.md_stats", "mdt"),
+    ("llite.*.stats", "client"),
+    ("llite.*.md_stats", "client"),
+];
 
-/// Answers scrapers at `at`, if anywhere. A monitor must not stop a daemon: where it cannot listen, one line of the log says
-/// so and the daemon goes on without it.
-pub(crate) async fn start(env: &Env, at: Option<SocketAddr>, params: ParamTree, lnet: Lnet) -> Option<Endpoint> {
+/// Answers scrapers at `at`, if anywhere. A monitor must not stop a daemon: where it cannot listen,
+/// one line of the log says so and the daemon goes on without it.
+pub(crate) async fn start(
+    env: &Env,
+    at: Option<SocketAddr>,
+    params: ParamTree,
+    lnet: Lnet,
+) -> Option<Endpoint> {
     let (at, env2) = (at?, env.clone());
     match http::serve(env, at, move || gather(&env2, &params, &lnet)).await {
         Ok(endpoint) => {
@@ -89,8 +117,12 @@ fn gather(env: &Env, params: &ParamTree, lnet: &Lnet) -> String {
             jobs::add(&mut out, component, target, &param.value);
         }
     }
-    for (pattern, skip) in [("ost.OSS.*.stats", 2), ("mds.MDS.*.stats", 2), ("mgs.MGS.*.stats", 2), ("ldlm.services.*.stats", 2)]
-    {
+    for (pattern, skip) in [
+        ("ost.OSS.*.stats", 2),
+        ("mds.MDS.*.stats", 2),
+        ("mgs.MGS.*.stats", 2),
+        ("ldlm.services.*.stats", 2),
+    ] {
         for param in params.get(pattern).unwrap_or_default() {
             let service = param.name.split('.').nth(skip).unwrap_or_default().to_owned();
             service_stats(&mut out, &service, &param.value);
@@ -100,7 +132,12 @@ fn gather(env: &Env, params: &ParamTree, lnet: &Lnet) -> String {
         let service = param.name.split('.').nth(2).unwrap_or_default();
         for (cpt, count) in param.value.split_whitespace().enumerate() {
             let labels = [("service", service), ("cpt", &cpt.to_string())];
-            out.counter("nacre_cpt_requests_total", "Requests that a CPU partition has handled", &labels, number(count));
+            out.counter(
+                "nacre_cpt_requests_total",
+                "Requests that a CPU partition has handled",
+                &labels,
+                number(count),
+            );
         }
     }
     network(env, lnet, &mut out);
@@ -112,21 +149,33 @@ fn number(text: &str) -> f64 {
 }
 
 fn health(params: &ParamTree, out: &mut Exposition) {
-    let text = params.get("health_check").ok().and_then(|found| found.into_iter().next()).map(|param| param.value);
+    let text = params
+        .get("health_check")
+        .ok()
+        .and_then(|found| found.into_iter().next())
+        .map(|param| param.value);
     let is_healthy = text.is_some_and(|text| text.trim() == "healthy");
     let labels = [("component", "health"), ("target", "lustre")];
-    out.gauge("lustre_health_check", "Current health status: 1 is healthy, 0 is unhealthy", &labels, f64::from(is_healthy));
+    out.gauge(
+        "lustre_health_check",
+        "Current health status: 1 is healthy, 0 is unhealthy",
+        &labels,
+        f64::from(is_healthy),
+    );
 }
 
 /// Target and value of `BASE.*.LEAF`.
 fn values(params: &ParamTree, base: &str, leaf: &str) -> Vec<(String, String)> {
     let found = params.get(&format!("{base}.*.{leaf}")).unwrap_or_default();
     let depth = base.split('.').count();
-    found.into_iter().map(|param| (param.name.split('.').nth(depth).unwrap_or_default().to_owned(), param.value)).collect()
+    found
+        .into_iter()
+        .map(|param| (param.name.split('.').nth(depth).unwrap_or_default().to_owned(), param.value))
+        .collect()
 }
 
-/// One line of a statistics file: `name samples "samples" [unit] min max sum sumsq`; the numbers behind the unit are left
-/// out by some.
+/// One line of a statistics file: `name samples "samples" [unit] min max sum sumsq`; the numbers
+/// behind the unit are left out by some.
 struct StatLine<'a> {
     name: &'a str,
     samples: f64,
@@ -140,35 +189,61 @@ fn stat_lines(text: &str) -> impl Iterator<Item = StatLine<'_>> {
         let (name, samples) = (words.next()?, words.next()?.parse().ok()?);
         (words.next() == Some("samples")).then_some(())?;
         let unit = words.next()?.trim_matches(['[', ']']);
-        Some(StatLine { name, samples, unit, numbers: words.filter_map(|word| word.parse().ok()).collect() })
+        Some(StatLine {
+            name,
+            samples,
+            unit,
+            numbers: words.filter_map(|word| word.parse().ok()).collect(),
+        })
     })
 }
 
 fn target_stats(out: &mut Exposition, component: &str, target: &str, text: &str) {
     for line in stat_lines(text) {
         let labels = [("component", component), ("target", target)];
-        let Some(kind) = line.name.strip_suffix("_bytes").filter(|kind| matches!(*kind, "read" | "write")) else {
+        let Some(kind) =
+            line.name.strip_suffix("_bytes").filter(|kind| matches!(*kind, "read" | "write"))
+        else {
             let labels = [labels[0], labels[1], ("operation", line.name)];
-            out.counter("lustre_stats_total", "Number of operations the filesystem has performed.", &labels, line.samples);
+            out.counter(
+                "lustre_stats_total",
+                "Number of operations the filesystem has performed.",
+                &labels,
+                line.samples,
+            );
             continue;
         };
         let (samples, minimum, maximum, total) = match kind {
             "read" => READ_NAMES,
             _ => WRITE_NAMES,
         };
-        out.counter(samples, "Total number of transfers that have been recorded.", &labels, line.samples);
+        out.counter(
+            samples,
+            "Total number of transfers that have been recorded.",
+            &labels,
+            line.samples,
+        );
         if let [min, max, sum, ..] = line.numbers[..] {
             out.gauge(minimum, "The minimum transfer size in bytes.", &labels, min);
             out.gauge(maximum, "The maximum transfer size in bytes.", &labels, max);
-            out.counter(total, "The total number of bytes that have been transferred.", &labels, sum);
+            out.counter(
+                total,
+                "The total number of bytes that have been transferred.",
+                &labels,
+                sum,
+            );
         }
     }
 }
 
 type ByteNames = (&'static str, &'static str, &'static str, &'static str);
 
-const READ_NAMES: ByteNames =
-    ("lustre_read_samples_total", "lustre_read_minimum_size_bytes", "lustre_read_maximum_size_bytes", "lustre_read_bytes_total");
+const READ_NAMES: ByteNames = (
+    "lustre_read_samples_total",
+    "lustre_read_minimum_size_bytes",
+    "lustre_read_maximum_size_bytes",
+    "lustre_read_bytes_total",
+);
 const WRITE_NAMES: ByteNames = (
     "lustre_write_samples_total",
     "lustre_write_minimum_size_bytes",
@@ -181,7 +256,12 @@ fn service_stats(out: &mut Exposition, service: &str, text: &str) {
         let labels = [("service", service), ("counter", line.name), ("unit", line.unit)];
         out.gauge("nacre_service_samples", "Samples of a service's counter", &labels, line.samples);
         if let [_, max, sum, ..] = line.numbers[..] {
-            out.gauge("nacre_service_maximum", "Largest sample of a service's counter", &labels, max);
+            out.gauge(
+                "nacre_service_maximum",
+                "Largest sample of a service's counter",
+                &labels,
+                max,
+            );
             out.counter("nacre_service_sum_total", "Sum of a service's counter", &labels, sum);
         }
     }
@@ -191,14 +271,23 @@ fn network(env: &Env, lnet: &Lnet, out: &mut Exposition) {
     let counters = env.net_counters();
     let labels = [("component", "lnet"), ("target", "lnet")];
     for (name, help, value) in [
-        ("lustre_send_count_total", "Total number of messages that have been sent", counters.send_count),
-        ("lustre_receive_count_total", "Total number of messages that have been received", counters.recv_count),
+        (
+            "lustre_send_count_total",
+            "Total number of messages that have been sent",
+            counters.send_count,
+        ),
+        (
+            "lustre_receive_count_total",
+            "Total number of messages that have been received",
+            counters.recv_count,
+        ),
         ("lustre_send_bytes_total", "Total number of bytes sent", counters.send_bytes),
         ("lustre_receive_bytes_total", "Total number of bytes received", counters.recv_bytes),
     ] {
         out.counter(name, help, &labels, value as f64);
     }
-    const HELP: &str = "Credits for messages: at rest, now, and the lowest ever; below zero is a queue";
+    const HELP: &str =
+        "Credits for messages: at rest, now, and the lowest ever; below zero is a queue";
     let level = |out: &mut Exposition, name, label: (&str, &str), level: env::Level| {
         for (what, value) in [("max", level.max), ("now", level.now), ("min", level.min)] {
             out.gauge(name, HELP, &[label, ("level", what)], value as f64);
@@ -214,7 +303,12 @@ fn network(env: &Env, lnet: &Lnet, out: &mut Exposition) {
     for (nid, _, credits, bytes) in peers.into_iter().take(PEERS_MAX) {
         let nid = nid.to_string();
         level(out, "nacre_lnet_peer_credits", ("nid", &nid), credits);
-        out.gauge("nacre_lnet_peer_queue_bytes", "Bytes of messages that are not sent", &[("nid", &nid)], bytes as f64);
+        out.gauge(
+            "nacre_lnet_peer_queue_bytes",
+            "Bytes of messages that are not sent",
+            &[("nid", &nid)],
+            bytes as f64,
+        );
     }
 }
 
@@ -233,9 +327,13 @@ mod tests {
         params.register("obdfilter.testfs-OST0001.job_stats", || {
             "job_stats:\n- job_id          dd.0\n  read_bytes:     { samples: 2, unit: bytes, min: 1, max: 2, sum: 3 }\n".into()
         });
-        params.register("ost.OSS.ost_io.stats", || "req_waittime 5 samples [usec] 1 9 20 90\n".into());
+        params.register("ost.OSS.ost_io.stats", || {
+            "req_waittime 5 samples [usec] 1 9 20 90\n".into()
+        });
         params.register("ost.OSS.ost_io.requests_by_cpt", || "5 0".into());
-        let text = env_os::run(env_os::OsConfig::default(), |env| async move { gather(&env, &params, &Lnet::default()) });
+        let text = env_os::run(env_os::OsConfig::default(), |env| async move {
+            gather(&env, &params, &Lnet::default())
+        });
         for line in [
             "# TYPE lustre_available_kibibytes gauge",
             "lustre_available_kibibytes{component=\"ost\",target=\"testfs-OST0001\"} 4096",
@@ -255,8 +353,12 @@ mod tests {
     fn a_port_that_is_taken_leaves_the_daemon_without_metrics_and_alive() {
         env_os::run(env_os::OsConfig::default(), |env| async move {
             let any = "127.0.0.1:0".parse().expect("an address");
-            let first = start(&env, Some(any), ParamTree::new(), Lnet::default()).await.expect("a free port");
-            assert!(start(&env, Some(first.addr()), ParamTree::new(), Lnet::default()).await.is_none());
+            let first = start(&env, Some(any), ParamTree::new(), Lnet::default())
+                .await
+                .expect("a free port");
+            assert!(
+                start(&env, Some(first.addr()), ParamTree::new(), Lnet::default()).await.is_none()
+            );
             assert!(start(&env, None, ParamTree::new(), Lnet::default()).await.is_none());
         });
     }

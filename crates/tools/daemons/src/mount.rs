@@ -1,8 +1,9 @@
 //! `nacre mount`: a client and its FUSE mount, in a daemon of their own.
 //!
-//! The command starts itself again in the background (`--foreground --daemon`) and waits for the line `ready`, so that
-//! whoever comes after it finds the file system usable. The daemon logs to a file of its own. It ends, with status 0,
-//! when the mount is taken away or on SIGTERM, after everything acknowledged has been handed to the servers.
+//! The command starts itself again in the background (`--foreground --daemon`) and waits for the
+//! line `ready`, so that whoever comes after it finds the file system usable. The daemon logs to a
+//! file of its own. It ends, with status 0, when the mount is taken away or on SIGTERM, after
+//! everything acknowledged has been handed to the servers.
 
 mod flags;
 pub(crate) mod kept;
@@ -39,9 +40,12 @@ pub fn run(options: &Options) -> Result<()> {
 /// The mount point, absolute. What a daemon that was killed left there is taken away.
 pub(crate) fn usable_dir(dir: &Path) -> Result<PathBuf> {
     let named = std::path::absolute(dir)?;
-    let stale = |path: &Path| mounts::at(path).ok().flatten().filter(|mount| rundir::of_device(mount.device).is_none());
+    let stale = |path: &Path| {
+        mounts::at(path).ok().flatten().filter(|mount| rundir::of_device(mount.device).is_none())
+    };
     if stale(&named).is_some() && std::fs::metadata(&named).is_err() {
-        fusedev::unmount_detached(&named).with_context(|| format!("{}: a stale mount stays", named.display()))?;
+        fusedev::unmount_detached(&named)
+            .with_context(|| format!("{}: a stale mount stays", named.display()))?;
     }
     let whole = named.canonicalize().with_context(|| named.display().to_string())?;
     ensure!(whole.is_dir(), "{}: Not a directory", whole.display());
@@ -54,7 +58,8 @@ pub(crate) fn usable_dir(dir: &Path) -> Result<PathBuf> {
 fn foreground(options: &Options) -> Result<()> {
     log::init(LevelFilter::INFO);
     if options.daemon {
-        let _ = rustix::process::setsid(); // a leader of its group already: then it has no terminal to leave
+        // a leader of its group already: then it has no terminal to leave
+        let _ = rustix::process::setsid();
     }
     let machine = options.machine.on_this_machine()?;
     let config = OsConfig { insecure: options.mount.insecure, ..machine.os_config() };
@@ -107,10 +112,19 @@ fn default_log(options: &Options) -> Result<PathBuf> {
 }
 
 fn start_daemon(options: &Options, log: &Path) -> Result<Child> {
-    let file = OpenOptions::new().create(true).append(true).open(log).with_context(|| log.display().to_string())?;
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(log)
+        .with_context(|| log.display().to_string())?;
     let exe = std::env::current_exe().context("own executable")?;
     let mut command = Command::new(exe);
-    command.arg0("nacre").arg("mount").arg(options.source()).arg(&options.dir).args(["--foreground", "--daemon"]);
+    command
+        .arg0("nacre")
+        .arg("mount")
+        .arg(options.source())
+        .arg(&options.dir)
+        .args(["--foreground", "--daemon"]);
     if !options.text.is_empty() {
         command.args(["-o", &options.text]);
     }

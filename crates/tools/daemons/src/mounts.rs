@@ -33,7 +33,8 @@ pub fn all() -> io::Result<Vec<Mount>> {
     Ok(parse(&std::fs::read("/proc/self/mountinfo")?))
 }
 
-/// The topmost mount of ours at exactly this place. Asks the kernel's table only, never the mount's daemon.
+/// The topmost mount of ours at exactly this place. Asks the kernel's table only, never the mount's
+/// daemon.
 pub fn at(dir: &Path) -> io::Result<Option<Mount>> {
     Ok(all()?.into_iter().rev().find(|mount| mount.dir == dir))
 }
@@ -42,7 +43,8 @@ fn parse(table: &[u8]) -> Vec<Mount> {
     table.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }
 
-/// `36 35 0:44 / /mnt/nacre rw - fuse.nacre 127.0.0.2@tcp:/testfs rw`: type and source follow the lone dash.
+/// `36 35 0:44 / /mnt/nacre rw - fuse.nacre 127.0.0.2@tcp:/testfs rw`: type and source follow the
+/// lone dash.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
@@ -50,7 +52,8 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         return None;
     }
     let (major, minor) = std::str::from_utf8(fields.get(2)?).ok()?.split_once(':')?;
-    let words = [fields.get(5)?, fields.get(dash + 3)?].map(|list| String::from_utf8_lossy(list).into_owned());
+    let words = [fields.get(5)?, fields.get(dash + 3)?]
+        .map(|list| String::from_utf8_lossy(list).into_owned());
     Some(Mount {
         dir: PathBuf::from(OsString::from_vec(unescape(fields.get(4)?))),
         device: (major.parse().ok()?, minor.parse().ok()?),
@@ -64,10 +67,16 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut at = 0;
     while at < field.len() {
-        let octal = field.get(at + 1..at + 4).filter(|digits| digits.iter().all(|digit| (b'0'..=b'7').contains(digit)));
+        let octal = field
+            .get(at + 1..at + 4)
+            .filter(|digits| digits.iter().all(|digit| (b'0'..=b'7').contains(digit)));
         match (field[at], octal) {
             (b'\\', Some(digits)) => {
-                out.push(digits.iter().fold(0_u8, |value, digit| value.wrapping_mul(8).wrapping_add(digit - b'0')));
+                out.push(
+                    digits.iter().fold(0_u8, |value, digit| {
+                        value.wrapping_mul(8).wrapping_add(digit - b'0')
+                    }),
+                );
                 at += 4;
             }
             (byte, _) => {
@@ -88,7 +97,12 @@ mod tests {
         let table = b"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
             36 22 0:44 / /mnt/a\\040b rw,nosuid shared:9 - fuse.nacre 127.0.0.2@tcp:/testfs rw,user_id=0\n";
         let options = ["rw", "nosuid", "rw", "user_id=0"].map(str::to_owned).to_vec();
-        let expected = Mount { dir: "/mnt/a b".into(), device: (0, 44), source: "127.0.0.2@tcp:/testfs".into(), options };
+        let expected = Mount {
+            dir: "/mnt/a b".into(),
+            device: (0, 44),
+            source: "127.0.0.2@tcp:/testfs".into(),
+            options,
+        };
         assert_eq!(expected.fsname(), "testfs");
         assert_eq!(parse(table), [expected]);
     }

@@ -1,5 +1,6 @@
-//! Permanent parameters (`lctl set_param -P`): kept by the MGS, taken over by every node that has a parameter of that
-//! name, when it starts and within seconds of a change. A deleted one keeps its value until its node starts again.
+//! Permanent parameters (`lctl set_param -P`): kept by the MGS, taken over by every node that has a
+//! parameter of that name, when it starts and within seconds of a change. A deleted one keeps its
+//! value until its node starts again.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,8 +14,9 @@ pub(crate) struct Permanent {
 }
 
 impl Permanent {
-    /// Sets what is new among `wanted`, the whole list of patterns and values. A parameter that is not here may come
-    /// later, with its target or policy: it is tried again with the next call. What is refused is told once.
+    /// Sets what is new among `wanted`, the whole list of patterns and values. A parameter that is
+    /// not here may come later, with its target or policy: it is tried again with the next call.
+    /// What is refused is told once.
     pub(crate) async fn apply(&self, params: &ParamTree, wanted: &[(String, String)]) {
         self.taken.borrow_mut().retain(|name, _| wanted.iter().any(|(known, _)| known == name));
         for (name, value) in wanted {
@@ -25,7 +27,10 @@ impl Permanent {
             if matches!(outcome, Err(ParamError::NotFound(_))) {
                 continue;
             }
-            for error in outcome.map_or_else(|error| vec![error], |done| done.into_iter().filter_map(Result::err).collect()) {
+            for error in outcome.map_or_else(
+                |error| vec![error],
+                |done| done.into_iter().filter_map(Result::err).collect(),
+            ) {
                 tracing::warn!("permanent parameter: {error}");
             }
             self.taken.borrow_mut().insert(name.clone(), value.clone());
@@ -48,7 +53,8 @@ mod tests {
     use super::*;
 
     fn apply(permanent: &Permanent, params: &ParamTree, wanted: &[(&str, &str)]) {
-        let wanted: Vec<_> = wanted.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let wanted: Vec<_> =
+            wanted.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let mut done = std::pin::pin!(permanent.apply(params, &wanted));
         assert!(done.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
     }

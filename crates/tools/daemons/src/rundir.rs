@@ -1,8 +1,10 @@
-//! The run directory: control sockets of the daemons of this machine, and which mount belongs to which daemon.
+//! The run directory: control sockets of the daemons of this machine, and which mount belongs to
+//! which daemon.
 //!
-//! `/run/nacre`, or `NACRE_RUN`, or for a user without rights there `$XDG_RUNTIME_DIR/nacre`. A socket is called
-//! `PID-LABEL.sock`; a mount adds a link `dev-MAJOR:MINOR.sock` to its daemon's, so that any file's `st_dev` leads to
-//! the daemon that serves it. What a dead daemon left behind is removed by whoever finds it.
+//! `/run/nacre`, or `NACRE_RUN`, or for a user without rights there `$XDG_RUNTIME_DIR/nacre`. A
+//! socket is called `PID-LABEL.sock`; a mount adds a link `dev-MAJOR:MINOR.sock` to its daemon's,
+//! so that any file's `st_dev` leads to the daemon that serves it. What a dead daemon left behind
+//! is removed by whoever finds it.
 
 use std::fs;
 use std::io;
@@ -20,9 +22,14 @@ pub fn path() -> io::Result<PathBuf> {
     }
     let user = || {
         let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        base.unwrap_or_else(std::env::temp_dir).join(format!("nacre-{}", rustix::process::geteuid().as_raw()))
+        base.unwrap_or_else(std::env::temp_dir)
+            .join(format!("nacre-{}", rustix::process::geteuid().as_raw()))
     };
-    if rustix::process::geteuid().is_root() { made(PathBuf::from("/run/nacre")) } else { made(user()) }
+    if rustix::process::geteuid().is_root() {
+        made(PathBuf::from("/run/nacre"))
+    } else {
+        made(user())
+    }
 }
 
 fn made(dir: PathBuf) -> io::Result<PathBuf> {
@@ -42,7 +49,10 @@ fn all() -> Vec<PathBuf> {
 pub fn socket_for(label: &str) -> io::Result<PathBuf> {
     let path = path()?.join(format!("{}-{label}.sock", std::process::id()));
     if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
-        let text = format!("{}: a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes; set NACRE_RUN", path.display());
+        let text = format!(
+            "{}: a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes; set NACRE_RUN",
+            path.display()
+        );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     remove(&path)?;
@@ -103,7 +113,9 @@ fn sockets_in(dir: &Path) -> Vec<PathBuf> {
 fn is_alive(socket: &Path) -> bool {
     match UnixStream::connect(socket) {
         Ok(_) => true,
-        Err(error) => !matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound),
+        Err(error) => {
+            !matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! `nacre serve`: targets in a process of their own.
 //!
-//! One line to stdout for each target once the MGS knows it, `NAME ADDRESS`: whoever started the process may wait for
-//! them. SIGTERM and SIGINT commit and end with 0; failed storage ends with [`STORAGE_FAILED`].
+//! One line to stdout for each target once the MGS knows it, `NAME ADDRESS`: whoever started the
+//! process may wait for them. SIGTERM and SIGINT commit and end with 0; failed storage ends with
+//! [`STORAGE_FAILED`].
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -111,6 +112,9 @@ fn tell_ready(server: &Server) {
 /// SIGTERM when the parent goes. It may have gone already: then we are an orphan now.
 fn die_with_parent() -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
-    ensure!(rustix::process::getppid().is_some_and(|parent| !parent.is_init()), "the parent process is gone");
+    ensure!(
+        rustix::process::getppid().is_some_and(|parent| !parent.is_init()),
+        "the parent process is gone"
+    );
     Ok(())
 }

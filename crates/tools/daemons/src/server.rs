@@ -1,8 +1,8 @@
 //! A server node: targets of one file system opened, served and announced, on one executor.
 //!
-//! Order of a start: superblocks and locks; listeners; the MGT, if it is here; OSTs; MDTs; then each target registers
-//! with the MGS in the background, for as long as that takes. So servers may be started in any order.
-//! Used by `nacre serve` (a process) and by `nacre up` (a thread).
+//! Order of a start: superblocks and locks; listeners; the MGT, if it is here; OSTs; MDTs; then
+//! each target registers with the MGS in the background, for as long as that takes. So servers may
+//! be started in any order. Used by `nacre serve` (a process) and by `nacre up` (a thread).
 
 mod announce;
 mod directory;
@@ -53,7 +53,8 @@ pub struct ServerOptions {
     pub metrics: Option<SocketAddr>,
     /// Acknowledged changes are durable after this long at the latest.
     pub commit_interval: Span,
-    /// An MDT counts as registered only when it knows so many OSTs: files are striped over what it knows.
+    /// An MDT counts as registered only when it knows so many OSTs: files are striped over what it
+    /// knows.
     pub osts_awaited: u32,
 }
 
@@ -109,24 +110,39 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts everything; returns when all targets are served (registration goes on in the background).
+    /// Starts everything; returns when all targets are served (registration goes on in the
+    /// background).
     pub async fn start(env: &Env, options: &ServerOptions) -> Result<Rc<Server>> {
         let found = targets::find(&options.dirs)?;
-        let lock = |target: &TargetDir| osd_disk::superblock::lock(&target.dir).map(|lock| (target.clone(), lock));
+        let lock = |target: &TargetDir| {
+            osd_disk::superblock::lock(&target.dir).map(|lock| (target.clone(), lock))
+        };
         let mut locked = found.iter().map(lock).collect::<Result<Vec<_>, _>>()?;
-        let tcp = env.listen(options.listen).await.with_context(|| format!("cannot listen at {}", options.listen))?;
+        let tcp = env
+            .listen(options.listen)
+            .await
+            .with_context(|| format!("cannot listen at {}", options.listen))?;
         let (addr, lo_addr) = (tcp.addr(), lo_of(tcp.addr()));
         let lo = env.listen(lo_addr).await.context("lo")?;
         let env = crate::alias::with_aliases(env, vec![(addr, lo_addr)]);
         let node = Node::new(&env, node_config(&options.machine));
         let directory = Rc::new(Directory::new(&found, options, addr));
-        let name = format!("{} at {addr}", found.iter().map(TargetDir::name).collect::<Vec<_>>().join(" "));
+        let name = format!(
+            "{} at {addr}",
+            found.iter().map(TargetDir::name).collect::<Vec<_>>().join(" ")
+        );
         let endpoint = Endpoint::new(&env, endpoint_config(&env, name, addr), directory.clone());
         let tester = SelfTest::new(&env, SelfTestConfig { nid: Some(addr.nid), is_open: false });
         node.add_target(tester.clone());
         node.serve(tcp);
         node.serve(lo);
-        let starting = Starting { env: &env, options, node: &node, directory: &directory, endpoint: &endpoint };
+        let starting = Starting {
+            env: &env,
+            options,
+            node: &node,
+            directory: &directory,
+            endpoint: &endpoint,
+        };
         let mut targets = Vec::new();
         locked.sort_by_key(|(target, _)| start_order(target.superblock.target.kind));
         for (target, lock) in locked {
@@ -168,13 +184,14 @@ impl Server {
         self.targets.iter().map(|target| target.name.clone()).collect()
     }
 
-    /// Completes when every target is in the MGS's configuration with this node's address, and an MDT knows the OSTs that
-    /// it shall wait for.
+    /// Completes when every target is in the MGS's configuration with this node's address, and an
+    /// MDT knows the OSTs that it shall wait for.
     pub async fn registered(&self) {
         self.directory.registered().await;
     }
 
-    /// Completes with the reason when a target's storage failed or the MGS refused it: the node must end.
+    /// Completes with the reason when a target's storage failed or the MGS refused it: the node
+    /// must end.
     pub async fn failed(&self) -> String {
         let mut failed = self.failed.subscribe();
         match failed.wait_for(Option::is_some).await {
@@ -183,7 +200,8 @@ impl Server {
         }
     }
 
-    /// Takes over what is permanent and new. Not before the MGS was asked: what was kept may have been deleted since.
+    /// Takes over what is permanent and new. Not before the MGS was asked: what was kept may have
+    /// been deleted since.
     async fn take_permanent(&self) {
         self.permanent.apply(&self.params, &self.directory.permanent()).await;
     }
@@ -199,14 +217,21 @@ impl Server {
     /// Opens the control socket `PID-server-LABEL.sock`.
     pub fn control(self: &Rc<Self>, label: &str) -> Result<()> {
         let answers = Rc::new(Control(Rc::downgrade(self)));
-        let socket = ctl::server::serve(&self.env, &format!("server-{label}"), &self.params, answers)?;
+        let socket =
+            ctl::server::serve(&self.env, &format!("server-{label}"), &self.params, answers)?;
         *self.ctl.borrow_mut() = Some(socket);
         Ok(())
     }
 
     /// Answers Prometheus, if that was asked for.
     pub async fn serve_metrics(self: &Rc<Self>) {
-        let endpoint = metrics::start(&self.env, self.metrics_at, self.params.clone(), self.machine.lnet.clone()).await;
+        let endpoint = metrics::start(
+            &self.env,
+            self.metrics_at,
+            self.params.clone(),
+            self.machine.lnet.clone(),
+        )
+        .await;
         *self.metrics.borrow_mut() = endpoint;
     }
 
@@ -277,7 +302,8 @@ fn start_order(kind: TargetKind) -> u8 {
     }
 }
 
-/// Where a node that listens at `addr` listens for its own process: the same place on the `lo` network.
+/// Where a node that listens at `addr` listens for its own process: the same place on the `lo`
+/// network.
 #[must_use]
 pub fn lo_of(addr: NidAddr) -> NidAddr {
     NidAddr { nid: Nid::new(Net::LO, addr.nid.addr()), port: addr.port }
@@ -285,7 +311,9 @@ pub fn lo_of(addr: NidAddr) -> NidAddr {
 
 fn tell<E: std::fmt::Display>(name: &str, done: Result<(), E>) {
     if let Err(error) = done {
-        tracing::error!("{name}: stopped with an error: {error}; what was not durable is replayed by the clients");
+        tracing::error!(
+            "{name}: stopped with an error: {error}; what was not durable is replayed by the clients"
+        );
     }
 }
 
@@ -300,7 +328,13 @@ fn node_config(machine: &Machine) -> NodeConfig {
 
 fn endpoint_config(env: &Env, name: String, addr: NidAddr) -> EndpointConfig {
     let client = ClientId((u128::from(env.random()) << 64) | u128::from(env.random()));
-    EndpointConfig { nid: Some(addr.nid), client, name, is_server: true, ..EndpointConfig::default() }
+    EndpointConfig {
+        nid: Some(addr.nid),
+        client,
+        name,
+        is_server: true,
+        ..EndpointConfig::default()
+    }
 }
 
 /// What every start of a target needs.
@@ -319,7 +353,9 @@ impl Starting<'_> {
         let (fsname, index) = (target.superblock.fsname, target.superblock.target.index);
         let body = match target.superblock.target.kind {
             TargetKind::Lst => bail!("a self-test has no storage"),
-            TargetKind::Mgt => Body::Mgt(Mgt::start(self.env, MgtConfig::default(), store.meta.clone()).await?),
+            TargetKind::Mgt => {
+                Body::Mgt(Mgt::start(self.env, MgtConfig::default(), store.meta.clone()).await?)
+            }
             TargetKind::Ost => Body::Ost(self.start_ost(fsname, index, &store).await?),
             TargetKind::Mdt => Body::Mdt(self.start_mdt(fsname, index, &store).await?),
         };
@@ -329,7 +365,12 @@ impl Starting<'_> {
         Ok(Running { name: target.name(), dir: target.dir.clone(), body, _lock: lock, store })
     }
 
-    async fn start_ost(&self, fsname: FsName, index: u32, store: &store::Opened) -> Result<Rc<Ost>> {
+    async fn start_ost(
+        &self,
+        fsname: FsName,
+        index: u32,
+        store: &store::Opened,
+    ) -> Result<Rc<Ost>> {
         let mut config = OstConfig::new(fsname, index);
         config.abort_recovery = self.options.abort_recovery;
         config.commit_interval = self.options.commit_interval;
@@ -337,13 +378,19 @@ impl Starting<'_> {
         Ok(Ost::start(self.env, config, store.meta.clone(), objects).await?)
     }
 
-    async fn start_mdt(&self, fsname: FsName, index: u32, store: &store::Opened) -> Result<Rc<Mdt>> {
+    async fn start_mdt(
+        &self,
+        fsname: FsName,
+        index: u32,
+        store: &store::Opened,
+    ) -> Result<Rc<Mdt>> {
         let mut config = MdtConfig::new(fsname, index);
         config.abort_recovery = self.options.abort_recovery;
         config.commit_interval = self.options.commit_interval;
         let directory = self.directory.clone();
         let osts = Rc::new(move || directory.osts());
-        Ok(Mdt::start(self.env, config, store.meta.clone(), Some(self.endpoint.clone()), osts).await?)
+        Ok(Mdt::start(self.env, config, store.meta.clone(), Some(self.endpoint.clone()), osts)
+            .await?)
     }
 }
 
@@ -374,9 +421,16 @@ impl ctl::server::Answers for Control {
         let mgt = self.0.upgrade().and_then(|server| server.mgt());
         Box::pin(async move {
             match (ask, mgt) {
-                (Ask::SetPermanent { fsname, name, value }, Some(mgt)) => set_permanent(&mgt, fsname, &name, value).await,
-                (Ask::SetPermanent { .. }, None) => Err(Failure { errno: Errno::ENODEV.raw(), text: "no MGS is here".into() }),
-                _ => Err(Failure { errno: Errno::ENOTTY.raw(), text: "this daemon is no client".into() }),
+                (Ask::SetPermanent { fsname, name, value }, Some(mgt)) => {
+                    set_permanent(&mgt, fsname, &name, value).await
+                }
+                (Ask::SetPermanent { .. }, None) => {
+                    Err(Failure { errno: Errno::ENODEV.raw(), text: "no MGS is here".into() })
+                }
+                _ => Err(Failure {
+                    errno: Errno::ENOTTY.raw(),
+                    text: "this daemon is no client".into(),
+                }),
             }
         })
     }
@@ -386,8 +440,16 @@ impl ctl::server::Answers for Control {
     }
 }
 
-async fn set_permanent(mgt: &Mgt, fsname: Option<String>, name: &str, value: Option<String>) -> Result<Reply, Failure> {
-    let failed = |errno: Errno| Failure { errno: errno.raw(), text: format!("setting {name}: {}", errno.text()) };
+async fn set_permanent(
+    mgt: &Mgt,
+    fsname: Option<String>,
+    name: &str,
+    value: Option<String>,
+) -> Result<Reply, Failure> {
+    let failed = |errno: Errno| Failure {
+        errno: errno.raw(),
+        text: format!("setting {name}: {}", errno.text()),
+    };
     let fsname = fsname.map(|name| name.parse()).transpose().map_err(|_| failed(Errno::EINVAL))?;
     let names = mgt.set_param(fsname, name, value.as_deref()).await.map_err(failed)?;
     Ok(Reply::Lines(names.iter().map(ToString::to_string).collect()))

@@ -61,23 +61,37 @@ pub(crate) fn open(dir: &Path) -> Result<Option<TargetDir>> {
     }
 }
 
-/// A request names its target by kind and index: one process serves one file system, and no target twice.
+/// A request names its target by kind and index: one process serves one file system, and no target
+/// twice.
 fn check_together(found: &[TargetDir]) -> Result<()> {
     for pair in found.windows(2) {
         if pair[0].superblock.target == pair[1].superblock.target {
-            bail!("{} and {} are both {}", pair[0].dir.display(), pair[1].dir.display(), pair[0].name());
+            bail!(
+                "{} and {} are both {}",
+                pair[0].dir.display(),
+                pair[1].dir.display(),
+                pair[0].name()
+            );
         }
     }
     let mut names = found.iter().filter(|target| target.superblock.target.kind != TargetKind::Mgt);
     if let Some(first) = names.next()
-        && let Some(other) = names.find(|target| target.superblock.fsname != first.superblock.fsname)
+        && let Some(other) =
+            names.find(|target| target.superblock.fsname != first.superblock.fsname)
     {
-        bail!("{} and {} are of different file systems: serve them in two processes", first.name(), other.name());
+        bail!(
+            "{} and {} are of different file systems: serve them in two processes",
+            first.name(),
+            other.name()
+        );
     }
     Ok(())
 }
 
 /// The file system that a set of targets belongs to; an MGS alone belongs to none.
 pub(crate) fn fsname_of(found: &[TargetDir]) -> Option<FsName> {
-    found.iter().find(|target| target.superblock.target != TargetId::MGT).map(|target| target.superblock.fsname)
+    found
+        .iter()
+        .find(|target| target.superblock.target != TargetId::MGT)
+        .map(|target| target.superblock.fsname)
 }

@@ -1,4 +1,5 @@
-//! `nacre umount`: takes a mount away and waits for its daemon, so that everything acknowledged has been handed over.
+//! `nacre umount`: takes a mount away and waits for its daemon, so that everything acknowledged has
+//! been handed over.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -20,17 +21,21 @@ pub struct Options {
     pub lazy: bool,
 }
 
-/// How long a daemon may take to hand over what it holds before `umount` says that it is still at it.
+/// How long a daemon may take to hand over what it holds before `umount` says that it is still at
+/// it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Unmounts and waits.
 pub fn run(options: &Options) -> Result<()> {
     let dir = resolve(&options.dir)?;
-    let mount = mounts::at(&dir)?.with_context(|| format!("{} is no Nacre mount", dir.display()))?;
+    let mount =
+        mounts::at(&dir)?.with_context(|| format!("{} is no Nacre mount", dir.display()))?;
     let pid = daemon_of(&mount);
     detach(&dir, options)?;
     match pid {
-        Some(pid) if !options.lazy && !is_still_mounted(mount.device) => wait_for(pid, &dir, options.force),
+        Some(pid) if !options.lazy && !is_still_mounted(mount.device) => {
+            wait_for(pid, &dir, options.force)
+        }
         _ => Ok(()),
     }
 }
@@ -40,10 +45,13 @@ fn is_still_mounted(device: (u32, u32)) -> bool {
     mounts::all().is_ok_and(|all| all.iter().any(|other| other.device == device))
 }
 
-/// Without asking the mount itself, whose daemon may be dead: its parent is resolved, its own name is taken as it is.
+/// Without asking the mount itself, whose daemon may be dead: its parent is resolved, its own name
+/// is taken as it is.
 pub(crate) fn resolve(dir: &std::path::Path) -> Result<PathBuf> {
     let absolute = std::path::absolute(dir)?;
-    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else { return Ok(absolute) };
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+        return Ok(absolute);
+    };
     Ok(parent.canonicalize().map(|parent| parent.join(name)).unwrap_or(absolute))
 }
 
@@ -63,7 +71,9 @@ fn detach(dir: &std::path::Path, options: &Options) -> Result<()> {
     flags.set(UnmountFlags::DETACH, options.lazy || options.force);
     flags.set(UnmountFlags::FORCE, options.force);
     match rustix::mount::unmount(dir, flags) {
-        Err(rustix::io::Errno::BUSY) => bail!("{} is in use (-l takes it out of sight now)", dir.display()),
+        Err(rustix::io::Errno::BUSY) => {
+            bail!("{} is in use (-l takes it out of sight now)", dir.display())
+        }
         other => other.with_context(|| dir.display().to_string()),
     }
 }
@@ -89,7 +99,9 @@ fn wait_for(pid: u32, dir: &std::path::Path, force: bool) -> Result<()> {
 /// Whether the process still has a client's socket in the run directory.
 fn is_daemon_of_mount(pid: u32) -> bool {
     let prefix = format!("{pid}-client");
-    rundir::daemons().iter().any(|socket| socket.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)))
+    rundir::daemons().iter().any(|socket| {
+        socket.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
+    })
 }
 
 fn kill(pid: u32) -> Result<()> {

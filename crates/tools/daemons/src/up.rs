@@ -5,7 +5,8 @@
 //!  up --separate one process per server, each with a loopback address of its own; client and FUSE here
 //! ```
 //!
-//! `up` never touches its own mount with a blocking call: the thread that would answer is the one that asks.
+//! `up` never touches its own mount with a blocking call: the thread that would answer is the one
+//! that asks.
 
 mod address;
 mod children;
@@ -100,8 +101,8 @@ pub fn run(options: Options) -> Result<u8> {
     })
 }
 
-/// The first signal ends things in order, the second may have been meant for the command; the third means it.
-/// Servers end and the mount is detached as after any death of ours.
+/// The first signal ends things in order, the second may have been meant for the command; the third
+/// means it. Servers end and the mount is detached as after any death of ours.
 async fn impatience(mut signals: Signals) {
     for _ in 0..3 {
         signals.next().await;
@@ -119,7 +120,13 @@ fn mount_point(dir: &Path) -> Result<PathBuf> {
     mount::usable_dir(&absolute)
 }
 
-fn start(env: &Env, options: &Options, place: &Place, block: &Block, dead: &[ClientId]) -> Result<Servers> {
+fn start(
+    env: &Env,
+    options: &Options,
+    place: &Place,
+    block: &Block,
+    dead: &[ClientId],
+) -> Result<Servers> {
     if options.separate {
         return Ok(Servers::Children(Children::start(env, options, place, block, dead)));
     }
@@ -134,7 +141,13 @@ struct Here<'a> {
     dir: &'a Path,
 }
 
-async fn serve(env: &Env, here: &Here<'_>, place: &mut Place, servers: &Servers, signals: &mut Signals) -> Result<u8> {
+async fn serve(
+    env: &Env,
+    here: &Here<'_>,
+    place: &mut Place,
+    servers: &Servers,
+    signals: &mut Signals,
+) -> Result<u8> {
     let Here { options, machine, block, dir } = *here;
     let kept = tokio::select! {
         biased;
@@ -154,7 +167,13 @@ async fn serve(env: &Env, here: &Here<'_>, place: &mut Place, servers: &Servers,
 }
 
 /// Until a signal, the end of the mount, or of the command.
-async fn work(env: &Env, options: &Options, dir: &Path, signals: &mut Signals, kept: &Kept) -> Result<u8> {
+async fn work(
+    env: &Env,
+    options: &Options,
+    dir: &Path,
+    signals: &mut Signals,
+    kept: &Kept,
+) -> Result<u8> {
     if let Some(command) = &options.run {
         return command::run(env, command, dir, signals).await;
     }
@@ -166,7 +185,14 @@ async fn work(env: &Env, options: &Options, dir: &Path, signals: &mut Signals, k
     Ok(0)
 }
 
-async fn mount_here(env: &Env, options: &Options, machine: &Machine, place: &Place, block: &Block, dir: &Path) -> Result<Kept> {
+async fn mount_here(
+    env: &Env,
+    options: &Options,
+    machine: &Machine,
+    place: &Place,
+    block: &Block,
+    dir: &Path,
+) -> Result<Kept> {
     let mut mount_options = MountOptions::parse(&options.mount_options)?;
     let env = if options.separate {
         mount_options.nid.get_or_insert(Nid::tcp(block.ip(address::CLIENT)));
@@ -200,19 +226,25 @@ fn announce(options: &Options, place: &Place, block: &Block, dir: &Path) {
     }
     eprintln!("  logs in {}", place.log_dir().display());
     if let Some(port) = options.metrics_port {
-        eprintln!("  metrics at http://{}:{port}/metrics, and at each server's address", block.ip(address::CLIENT));
+        eprintln!(
+            "  metrics at http://{}:{port}/metrics, and at each server's address",
+            block.ip(address::CLIENT)
+        );
     }
     if options.run.is_some() {
         return;
     }
-    let nid = NidAddr { nid: Nid::tcp(block.ip(address::OTHER_CLIENTS)), port: types::PORT_DEFAULT };
+    let nid =
+        NidAddr { nid: Nid::tcp(block.ip(address::OTHER_CLIENTS)), port: types::PORT_DEFAULT };
     eprintln!("try:");
     eprintln!("  nacre lfs df -h {shown}");
     eprintln!("  nacre lfs setstripe -c 4 {shown}/wide && nacre lfs getstripe {shown}/wide");
     eprintln!("  nacre lctl get_param 'obdfilter.*.kbytesfree'");
     eprintln!("  nacre mount {source} DIR -o nid={nid}     # a further client");
     if options.metrics_port.is_none() {
-        eprintln!("  nacre up --metrics 9169                    # next time: metrics for Prometheus");
+        eprintln!(
+            "  nacre up --metrics 9169                    # next time: metrics for Prometheus"
+        );
     }
     eprintln!("Ctrl-C unmounts and stops.");
     println!("{source}");

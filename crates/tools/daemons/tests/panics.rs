@@ -1,10 +1,14 @@
-//! What a panic ends, seen from outside: each case runs in a process of its own, which is this test again.
+//! What a panic ends, seen from outside: each case runs in a process of its own, which is this test
+//! again.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::rc::Rc;
 
-use nrs::{Broken, Descriptor, Head, HeadKind, Id, Moment, Next, Partitions, Policy, Queue, Refused, Removal, Request, Start};
+use nrs::{
+    Broken, Descriptor, Head, HeadKind, Id, Moment, Next, Partitions, Policy, Queue, Refused,
+    Removal, Request, Start,
+};
 use types::{CptIndex, Instant, Nid};
 use wire::Opcode;
 
@@ -42,7 +46,13 @@ impl Policy<Ping> for Wrong {
     fn dequeue(&mut self, _queue: &mut Queue<Ping>, _now: Instant, _force: bool) -> Next {
         panic!("a policy's own mistake")
     }
-    fn remove(&mut self, _queue: &mut Queue<Ping>, _id: Id, _now: Instant, _why: Removal) -> Result<(), Broken> {
+    fn remove(
+        &mut self,
+        _queue: &mut Queue<Ping>,
+        _id: Id,
+        _now: Instant,
+        _why: Removal,
+    ) -> Result<(), Broken> {
         Ok(())
     }
     fn log(&self, _queue: &Queue<Ping>, _id: Id) -> String {
@@ -52,7 +62,9 @@ impl Policy<Ping> for Wrong {
 
 /// A head under the policy that panics goes on with FIFO.
 fn serve_under_a_wrong_policy() {
-    let make = |start: &Start<'_>| Ok(start.partitions.iter().map(|_| Box::new(Wrong) as Box<dyn Policy<Ping>>).collect());
+    let make = |start: &Start<'_>| {
+        Ok(start.partitions.iter().map(|_| Box::new(Wrong) as Box<dyn Policy<Ping>>).collect())
+    };
     let wrong = Descriptor { name: "wrong", service: None, tunables: &[], make: Rc::new(make) };
     let mut head = Head::new("ost_io", HeadKind::Reg, CptIndex(0), &[wrong]);
     let moment = Moment { now: Instant(0), seed: 1 };
@@ -72,7 +84,11 @@ fn serve_under_a_wrong_policy() {
 /// Runs `test` of this file as the process of `case`.
 fn process(test: &str, case: &str) -> Output {
     let this = std::env::current_exe().expect("a test has a file");
-    Command::new(this).args([test, "--exact", "--nocapture"]).env(CASE, case).output().expect("it starts")
+    Command::new(this)
+        .args([test, "--exact", "--nocapture"])
+        .env(CASE, case)
+        .output()
+        .expect("it starts")
 }
 
 fn case() -> Option<String> {
@@ -88,7 +104,8 @@ fn a_policy_that_panics_ends_only_itself() {
         return;
     }
     let output = process("a_policy_that_panics_ends_only_itself", "policy");
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && out.contains("the node goes on"), "{out}\n{err}");
     assert!(err.contains("a policy's own mistake"), "it is reported: {err}");
 }
@@ -102,7 +119,12 @@ fn any_other_panic_ends_the_process_even_where_it_would_be_caught() {
             daemons::panics::end_the_process();
             serve_under_a_wrong_policy(); // what was guarded is over
             match case {
-                "thread" => _ = std::thread::Builder::new().spawn(|| panic!("ours")).expect("it starts").join(),
+                "thread" => {
+                    _ = std::thread::Builder::new()
+                        .spawn(|| panic!("ours"))
+                        .expect("it starts")
+                        .join()
+                }
                 "caught" => _ = std::panic::catch_unwind(|| panic!("ours")),
                 _ => {
                     let config = env_os::OsConfig::default();
@@ -118,7 +140,8 @@ fn any_other_panic_ends_the_process_even_where_it_would_be_caught() {
     }
     for case in ["thread", "caught", "task"] {
         let output = process(name, case);
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (out, err) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.signal(), Some(SIGABRT), "{case}: {out}\n{err}");
         assert!(!out.contains("half a node") && err.contains("ours"), "{case}: {out}\n{err}");
     }

@@ -1,4 +1,5 @@
-//! The command line of `nacre`, declared; what each command does is in `daemons`, `cli` and `bench`.
+//! The command line of `nacre`, declared; what each command does is in `daemons`, `cli` and
+//! `bench`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -141,7 +142,8 @@ struct Up {
     /// Number of object storage targets.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=200))]
     osts: u32,
-    /// Where the targets' directories are, if not in the data directory: DIR/testfs-OST0000 and so on may be mounted devices.
+    /// Where the targets' directories are, if not in the data directory: DIR/testfs-OST0000 and so
+    /// on may be mounted devices.
     #[arg(long, value_name = "DIR")]
     device_dir: Option<PathBuf>,
     /// Every server a process of its own, on loopback TCP.
@@ -158,7 +160,8 @@ struct Up {
     options: String,
     #[command(flatten)]
     machine: Machine,
-    /// Answer Prometheus at this TCP port, path /metrics: the mount at 127.0.N.1, each server at its own address.
+    /// Answer Prometheus at this TCP port, path /metrics: the mount at 127.0.N.1, each server at
+    /// its own address.
     #[arg(long, value_name = "PORT")]
     metrics: Option<u16>,
     /// Crashes of one server within a minute after which it is given up.
@@ -346,8 +349,8 @@ struct Machine {
     /// CPU partitions; 0: by the number of CPUs and NUMA nodes, 1: off.
     #[arg(long, value_name = "N", default_value_t = 0)]
     cpu_npartitions: u32,
-    /// CPUs of each partition: '0[0-3] 1[4,5,7]', 'N 0[0] 1[1]' (NUMA nodes), 'N', 'X[0-1]' (without these CPUs), 'C[0]'
-    /// (without the first of each partition).
+    /// CPUs of each partition: '0[0-3] 1[4,5,7]', 'N 0[0] 1[1]' (NUMA nodes), 'N', 'X[0-1]'
+    /// (without these CPUs), 'C[0]' (without the first of each partition).
     #[arg(long, value_name = "PATTERN", default_value = "")]
     cpu_pattern: String,
     /// Partitions may share CPUs, and be more than there are CPUs.
@@ -405,7 +408,8 @@ impl Machine {
             ("oss_io_cpts", &self.oss_io_cpts),
             ("ldlm_cpts", &self.ldlm_cpts),
         ];
-        let set = lists.into_iter().filter_map(|(name, list)| Some((name.to_owned(), list.clone()?)));
+        let set =
+            lists.into_iter().filter_map(|(name, list)| Some((name.to_owned(), list.clone()?)));
         daemons::machine::MachineOptions {
             cpts: env::CptSettings {
                 npartitions: self.cpu_npartitions,
@@ -468,7 +472,9 @@ impl Nacre {
             Command::LstNode(args) => daemons::lst::node(&args.options()),
             Command::LstConsole(args) => daemons::lst::console(&args.options()),
             Command::Up(args) => daemons::up::run(args.options()),
-            Command::Format(args) => args.options().and_then(|options| daemons::format::run(&options)).map(|()| 0),
+            Command::Format(args) => {
+                args.options().and_then(|options| daemons::format::run(&options)).map(|()| 0)
+            }
             Command::Serve(args) => daemons::serve::run(&args.options()),
             Command::Mount(args) => args.run().map(|()| 0),
             Command::Umount(args) => daemons::umount::run(&args.options()).map(|()| 0),
@@ -477,8 +483,12 @@ impl Nacre {
             Command::Bench(Bench::Fusedev(args)) => bench::fusedev::run(&args).map(|()| 0),
             Command::Bench(Bench::Ior(args)) => bench::ior::run(&args).map(|()| 0),
             Command::Bench(Bench::Dd(args)) => bench::ior::dd(&args).map(|()| 0),
-            Command::Completion { shell, tool } => pages::completion(shell, &mut tool.command(), tool.name()).map(|()| 0),
-            Command::Man { dir } => pages::man(&dir, Tool::ALL.iter().map(|tool| tool.command()).collect()).map(|()| 0),
+            Command::Completion { shell, tool } => {
+                pages::completion(shell, &mut tool.command(), tool.name()).map(|()| 0)
+            }
+            Command::Man { dir } => {
+                pages::man(&dir, Tool::ALL.iter().map(|tool| tool.command()).collect()).map(|()| 0)
+            }
         };
         match done {
             Ok(status) => ExitCode::from(status),
@@ -539,7 +549,8 @@ impl Up {
 
 impl Format {
     fn options(self) -> anyhow::Result<daemons::format::Options> {
-        let index = || self.index.ok_or_else(|| anyhow::anyhow!("--index is required for all but the MGS"));
+        let index =
+            || self.index.ok_or_else(|| anyhow::anyhow!("--index is required for all but the MGS"));
         let fsname = match self.fsname {
             Some(fsname) => fsname,
             None if self.mgs && !self.mdt && !self.ost => "mgs".parse()?, // of no file system
@@ -555,8 +566,17 @@ impl Format {
         if self.ost {
             targets.push(TargetId::ost(index()?));
         }
-        anyhow::ensure!(!targets.is_empty(), "say what to make: --mgs, --mdt, --ost or several of them");
-        Ok(daemons::format::Options { fsname, targets, mgs: self.mgsnode, reformat: self.reformat, dir: self.dir })
+        anyhow::ensure!(
+            !targets.is_empty(),
+            "say what to make: --mgs, --mdt, --ost or several of them"
+        );
+        Ok(daemons::format::Options {
+            fsname,
+            targets,
+            mgs: self.mgsnode,
+            reformat: self.reformat,
+            dir: self.dir,
+        })
     }
 }
 
@@ -568,7 +588,10 @@ impl Serve {
             mgs: self.mgsnode,
             insecure: self.insecure,
             abort_recovery: self.abort_recovery,
-            machine: daemons::machine::MachineOptions { link_cpts: self.listen.cpts, ..self.machine.options() },
+            machine: daemons::machine::MachineOptions {
+                link_cpts: self.listen.cpts,
+                ..self.machine.options()
+            },
             metrics: self.metrics,
             commit_interval_ms: self.commit_interval_ms,
             dead_clients: self.dead_client,
@@ -589,9 +612,20 @@ impl Mount {
 
     fn options(self) -> anyhow::Result<daemons::mount::Options> {
         let text = self.options.join(",");
-        let options = daemons::mount::Options::parse(&self.source, self.dir, &text, self.foreground, self.log)?;
+        let options = daemons::mount::Options::parse(
+            &self.source,
+            self.dir,
+            &text,
+            self.foreground,
+            self.log,
+        )?;
         let machine = self.machine.options();
-        Ok(daemons::mount::Options { daemon: self.daemon, machine, metrics: self.metrics, ..options })
+        Ok(daemons::mount::Options {
+            daemon: self.daemon,
+            machine,
+            metrics: self.metrics,
+            ..options
+        })
     }
 }
 
@@ -637,18 +671,30 @@ mod tests {
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             .collect();
         for (name, mut command) in every_command() {
-            let shown: String =
-                command.render_long_help().to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+            let shown: String = command
+                .render_long_help()
+                .to_string()
+                .lines()
+                .map(|line| format!("{}\n", line.trim_end()))
+                .collect();
             let path = dir.join(format!("{name}.txt"));
             if update {
                 std::fs::create_dir_all(&dir).expect("a directory");
                 std::fs::write(&path, &shown).expect("written");
             }
             let kept = std::fs::read_to_string(&path).unwrap_or_default();
-            assert!(kept == shown, "{} is not what `{} --help` says now:\n{shown}", path.display(), name.replace('-', " "));
+            assert!(
+                kept == shown,
+                "{} is not what `{} --help` says now:\n{shown}",
+                path.display(),
+                name.replace('-', " ")
+            );
             known.remove(&format!("{name}.txt"));
         }
-        known.iter().filter(|_| update).for_each(|gone| std::fs::remove_file(dir.join(gone)).expect("removed"));
+        known
+            .iter()
+            .filter(|_| update)
+            .for_each(|gone| std::fs::remove_file(dir.join(gone)).expect("removed"));
         assert!(update || known.is_empty(), "no such commands any more: {known:?}");
     }
 
@@ -657,13 +703,28 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("nacre-man-{}", std::process::id()));
         pages::man(&dir, Tool::ALL.iter().map(|tool| tool.command()).collect()).expect("written");
         let mut completion = Vec::new();
-        clap_complete::generate(clap_complete::Shell::Bash, &mut Nacre::command(), "nacre", &mut completion);
+        clap_complete::generate(
+            clap_complete::Shell::Bash,
+            &mut Nacre::command(),
+            "nacre",
+            &mut completion,
+        );
         let completion = String::from_utf8(completion).expect("text");
-        for (name, command) in every_command().into_iter().filter(|(_, command)| !command.is_hide_set()) {
-            let page = std::fs::read_to_string(dir.join(format!("{name}.1"))).unwrap_or_else(|error| panic!("{name}.1: {error}"));
-            for long in command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(clap::Arg::get_long) {
+        for (name, command) in
+            every_command().into_iter().filter(|(_, command)| !command.is_hide_set())
+        {
+            let page = std::fs::read_to_string(dir.join(format!("{name}.1")))
+                .unwrap_or_else(|error| panic!("{name}.1: {error}"));
+            for long in command
+                .get_arguments()
+                .filter(|arg| !arg.is_hide_set())
+                .filter_map(clap::Arg::get_long)
+            {
                 assert!(page.contains(&long.replace('-', "\\-")), "--{long} is not in {name}.1");
-                assert!(completion.contains(&format!("--{long}")), "--{long} of {name} is not completed");
+                assert!(
+                    completion.contains(&format!("--{long}")),
+                    "--{long} of {name} is not completed"
+                );
             }
         }
         for page in ["lfs.1", "lfs-find.1", "lctl-set_param.1", "lst-stat.1"] {
@@ -719,7 +780,11 @@ mod tests {
             "nacre completion zsh --for lfs",
         ] {
             let parsed = Nacre::try_parse_from(line.split_whitespace());
-            assert!(parsed.is_ok(), "{line}: {}", parsed.err().map_or_else(String::new, |error| error.to_string()));
+            assert!(
+                parsed.is_ok(),
+                "{line}: {}",
+                parsed.err().map_or_else(String::new, |error| error.to_string())
+            );
         }
     }
 

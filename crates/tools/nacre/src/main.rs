@@ -1,6 +1,7 @@
 //! The one binary: every tool of Nacre, by subcommand or by the name under which it is called.
 //!
-//! `lfs`, `lctl`, `lst`, `mkfs.nacre`, `mount.nacre` and `umount.nacre` as links to it are those tools; `nacre lfs …` works too.
+//! `lfs`, `lctl`, `lst`, `mkfs.nacre`, `mount.nacre` and `umount.nacre` as links to it are those
+//! tools; `nacre lfs …` works too.
 
 mod allocator;
 mod args;
@@ -12,7 +13,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Messages, records and tasks are allocated and freed by the ten thousand a second (decision 0004).
+/// Messages, records and tasks are allocated and freed by the ten thousand a second (decision
+/// 0004).
 #[global_allocator]
 static ALLOCATOR: allocator::Mimalloc = allocator::Mimalloc;
 
@@ -24,7 +26,8 @@ fn main() -> ExitCode {
 
 /// The command line as if it had been given to `nacre`: a link's name becomes the subcommand.
 fn by_name(mut args: Vec<OsString>) -> Vec<OsString> {
-    let called = args.first().map(|path| Path::new(path).file_name().unwrap_or_default().to_os_string());
+    let called =
+        args.first().map(|path| Path::new(path).file_name().unwrap_or_default().to_os_string());
     let subcommand = match called.as_deref().and_then(|name| name.to_str()) {
         Some("lfs") => "lfs",
         Some("lctl") => "lctl",

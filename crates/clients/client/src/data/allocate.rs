@@ -1,11 +1,12 @@
-//! fallocate: room, holes and zeros, under the file's EX lock: a truncate in between would leave objects that no file has.
+//! fallocate: room, holes and zeros, under the file's EX lock: a truncate in between would leave
+//! objects that no file has.
 //!
 //! ```text
 //! lock EX - each object its share of the range - unlock
 //! ```
-//! A range of the file is one range of each object. Where the file may grow, room comes first, on all objects, and
-//! the size after it: a full OST leaves the size as it was. Runs to its end once begun. What this client learnt of the
-//! objects is old then, so the close asks them.
+//! A range of the file is one range of each object. Where the file may grow, room comes first, on
+//! all objects, and the size after it: a full OST leaves the size as it was. Runs to its end once
+//! begun. What this client learnt of the objects is old then, so the close asks them.
 
 use std::rc::Rc;
 
@@ -38,7 +39,8 @@ pub(crate) async fn allocate(open: &Rc<Open>, mode: u32, offset: u64, length: u6
         return Err(refused(Errno::EINVAL));
     }
     let end = offset.checked_add(length).filter(|end| *end <= OFFSET_MAX);
-    let extent = end.and_then(|end| Extent::new(offset, end)).ok_or_else(|| refused(Errno::EFBIG))?;
+    let extent =
+        end.and_then(|end| Extent::new(offset, end)).ok_or_else(|| refused(Errno::EFBIG))?;
     let layout = layout_for_write(open).await?;
     super::write::drop_set_id(open).await?;
     open.wrote.set(true);
@@ -47,7 +49,12 @@ pub(crate) async fn allocate(open: &Rc<Open>, mode: u32, offset: u64, length: u6
     lock.unlock().await.and(done)
 }
 
-async fn allocate_locked(open: &Rc<Open>, layout: &Rc<Layout>, mode: u32, extent: Extent) -> Result<()> {
+async fn allocate_locked(
+    open: &Rc<Open>,
+    layout: &Rc<Layout>,
+    mode: u32,
+    extent: Extent,
+) -> Result<()> {
     open.inode.with_view(|view| view.reshaped(layout.stripe_count));
     let shares = shares(layout, extent);
     let now = open.inode.stamp(open.inner.env.wall());
@@ -66,7 +73,13 @@ fn shares(layout: &Layout, extent: Extent) -> Vec<Share> {
     (0..u32::from(layout.stripe_count)).map(share).filter(|share| share.length > 0).collect()
 }
 
-async fn send(open: &Rc<Open>, layout: &Layout, mode: u32, shares: &[Share], now: Timespec) -> Result<()> {
+async fn send(
+    open: &Rc<Open>,
+    layout: &Layout,
+    mode: u32,
+    shares: &[Share],
+    now: Timespec,
+) -> Result<()> {
     match send_all(open, layout, mode, shares, now).await {
         Err(error) if error.errno() == Errno::ENOSPC && open.inner.make_room(&open.ctx).await => {
             send_all(open, layout, mode, shares, now).await
@@ -75,16 +88,30 @@ async fn send(open: &Rc<Open>, layout: &Layout, mode: u32, shares: &[Share], now
     }
 }
 
-async fn send_all(open: &Rc<Open>, layout: &Layout, mode: u32, shares: &[Share], now: Timespec) -> Result<()> {
+async fn send_all(
+    open: &Rc<Open>,
+    layout: &Layout,
+    mode: u32,
+    shares: &[Share],
+    now: Timespec,
+) -> Result<()> {
     let calls = shares.iter().map(|share| {
         let call: LocalFuture<'_, Result<()>> = Box::pin(send_one(open, layout, mode, *share, now));
         call
     });
-    try_join(calls.collect(), limits::BATCH_RPCS_MAX).await.map_err(|error| error.about(open.inode.fid))?;
+    try_join(calls.collect(), limits::BATCH_RPCS_MAX)
+        .await
+        .map_err(|error| error.about(open.inode.fid))?;
     Ok(())
 }
 
-async fn send_one(open: &Rc<Open>, layout: &Layout, mode: u32, share: Share, now: Timespec) -> Result<()> {
+async fn send_one(
+    open: &Rc<Open>,
+    layout: &Layout,
+    mode: u32,
+    share: Share,
+    now: Timespec,
+) -> Result<()> {
     let (object, ost) = place(layout, share.stripe);
     let body = OstFallocateReq {
         object: object.into(),
@@ -127,7 +154,11 @@ mod tests {
                     assert_eq!(share.offset + share.length, piece.object_offset);
                     share.length += piece.len;
                 }
-                None => joined.push(Share { stripe: piece.stripe, offset: piece.object_offset, length: piece.len }),
+                None => joined.push(Share {
+                    stripe: piece.stripe,
+                    offset: piece.object_offset,
+                    length: piece.len,
+                }),
             }
         }
         joined.sort_by_key(|share| share.stripe);
@@ -140,8 +171,13 @@ mod tests {
         for stripes in 1..6 {
             for start in EDGES {
                 for len in EDGES.iter().skip(1) {
-                    let (layout, extent) = (layout(stripes), Extent::new(start, start + len).expect("not empty"));
-                    assert_eq!(shares(&layout, extent), joined(&layout, extent), "{stripes} {start}+{len}");
+                    let (layout, extent) =
+                        (layout(stripes), Extent::new(start, start + len).expect("not empty"));
+                    assert_eq!(
+                        shares(&layout, extent),
+                        joined(&layout, extent),
+                        "{stripes} {start}+{len}"
+                    );
                 }
             }
         }

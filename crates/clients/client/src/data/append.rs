@@ -1,4 +1,5 @@
-//! O_APPEND: the file's EX lock, the size, the write, unlock. Atomic over clients (coherence spec, design 10.9).
+//! O_APPEND: the file's EX lock, the size, the write, unlock. Atomic over clients (coherence spec,
+//! design 10.9).
 
 use std::rc::Rc;
 

@@ -1,8 +1,9 @@
-//! close: hands size, blocks and times to the MDT, so that nobody has to ask the OSTs afterwards (design D2).
+//! close: hands size, blocks and times to the MDT, so that nobody has to ask the OSTs afterwards
+//! (design D2).
 //!
-//! The MDT believes the size if this handle was the only one open for writing since it opened. Where several were, the
-//! last one to go finds the file still dirty in the reply: then the size is asked once more and stated, in the
-//! background, under the epoch that this close has left behind.
+//! The MDT believes the size if this handle was the only one open for writing since it opened.
+//! Where several were, the last one to go finds the file still dirty in the reply: then the size is
+//! asked once more and stated, in the background, under the epoch that this close has left behind.
 
 use std::rc::Rc;
 
@@ -22,7 +23,10 @@ pub(crate) async fn close(open: &Rc<Open>) -> Result<()> {
     let done = tell(open).await;
     open.inner.detach(&open.inode, open.flags);
     let stat = done?;
-    if flags::can_write(open.flags) && stat.attr.size_state() == SizeState::Dirty && !open.inode.has_writers() {
+    if flags::can_write(open.flags)
+        && stat.attr.size_state() == SizeState::Dirty
+        && !open.inode.has_writers()
+    {
         open.inner.settle_later(&open.ctx, open.inode.fid);
     }
     Ok(())
@@ -43,18 +47,27 @@ async fn tell(open: &Rc<Open>) -> Result<Stat> {
         body.flags |= close_flags::ATIME;
         (body.atime, body.atime_nsec) = (atime.sec, atime.nsec);
     }
-    let call = open.inner.call(&open.ctx, Opcode::MdtClose, &body).modifies().keep(Keep::Close { open: open.xid });
-    let answer = open.inner.ask(open.inner.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
+    let call = open
+        .inner
+        .call(&open.ctx, Opcode::MdtClose, &body)
+        .modifies()
+        .keep(Keep::Close { open: open.xid });
+    let answer =
+        open.inner.ask(open.inner.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
     if let Some(atime) = atime {
         open.inode.access.borrow_mut().told(atime);
     }
     Stat::of(&answer.reply, "mds_close")
 }
 
-/// Fills the size in, where it is known or can be asked. Without it the file stays dirty, which is always true.
+/// Fills the size in, where it is known or can be asked. Without it the file stays dirty, which is
+/// always true.
 async fn state_size(open: &Rc<Open>, body: &mut CloseReq) {
     let Some(layout) = open.inode.layout() else { return };
-    let Some(view) = open.inode.with_view(|view| view.clone()).filter(size::WriteView::may_state) else { return };
+    let Some(view) = open.inode.with_view(|view| view.clone()).filter(size::WriteView::may_state)
+    else {
+        return;
+    };
     let question = Question { layout: layout.clone(), stripes: view.unknown(&layout) };
     let asked = match open.inner.glimpse(&open.ctx, &[question]).await {
         Ok(mut found) => found.remove(0),
@@ -82,7 +95,8 @@ fn put_size(body: &mut CloseReq, layout: &layout::Layout, objects: &[OstAttr], e
 }
 
 impl Inner {
-    /// Finds out and states the size of a dirty file that nobody writes any more, in the background.
+    /// Finds out and states the size of a dirty file that nobody writes any more, in the
+    /// background.
     pub(crate) fn settle_later(self: &Rc<Self>, ctx: &Ctx, fid: Fid) {
         let (inner, ctx) = (self.clone(), ctx.clone());
         self.env.spawn("settle size", async move {
@@ -92,14 +106,20 @@ impl Inner {
         });
     }
 
-    /// A stat found a dirty file's size: if it looks as if nobody wrote any more (its writer died), the MDT may have it,
-    /// so that the next stat need not ask. Refused once, it is not offered again before something has changed.
+    /// A stat found a dirty file's size: if it looks as if nobody wrote any more (its writer died),
+    /// the MDT may have it, so that the next stat need not ask. Refused once, it is not offered
+    /// again before something has changed.
     pub(crate) fn offer_size(self: &Rc<Self>, ctx: &Ctx, stat: &Stat) {
         let attr = stat.attr;
         let fid = attr.fid();
         let quiet = attr.mtime().sec + limits::QUIET_SECS <= self.env.wall().sec;
         let here = self.inode(fid).is_some_and(|inode| inode.has_writers());
-        if !crate::needs_glimpse(&attr) || stat.lost || !quiet || here || self.config.bugs.forget_glimpse || stat.layout.is_none()
+        if !crate::needs_glimpse(&attr)
+            || stat.lost
+            || !quiet
+            || here
+            || self.config.bugs.forget_glimpse
+            || stat.layout.is_none()
         {
             return;
         }

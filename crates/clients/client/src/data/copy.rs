@@ -1,5 +1,6 @@
-//! copy_file_range: read here, write there, a bounded piece at a time. The data passes through this client, not through
-//! the application and the kernel. Not atomic: as with `write` by `write`, a reader may see a part of it.
+//! copy_file_range: read here, write there, a bounded piece at a time. The data passes through this
+//! client, not through the application and the kernel. Not atomic: as with `write` by `write`, a
+//! reader may see a part of it.
 
 use std::rc::Rc;
 
@@ -8,8 +9,15 @@ use crate::Result;
 use crate::file::Open;
 use crate::limits::{COPY_BYTES_MAX, COPY_PIECE_BYTES};
 
-/// Copies up to `len` bytes; says how many. Fewer only at the end of the source, or at the bound of one call.
-pub(crate) async fn copy(from: &Rc<Open>, from_offset: u64, to: &Rc<Open>, to_offset: u64, len: u64) -> Result<u64> {
+/// Copies up to `len` bytes; says how many. Fewer only at the end of the source, or at the bound of
+/// one call.
+pub(crate) async fn copy(
+    from: &Rc<Open>,
+    from_offset: u64,
+    to: &Rc<Open>,
+    to_offset: u64,
+    len: u64,
+) -> Result<u64> {
     let len = len.min(COPY_BYTES_MAX);
     let mut done = 0;
     while done < len {

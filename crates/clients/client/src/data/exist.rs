@@ -1,8 +1,10 @@
-//! Objects that must exist (design 10.7): the MDT keeps which stripes of a file have one, as closing clients stated. Where
-//! the OST of such a stripe has none, it was lost, and whoever needs its bytes or its size is told EIO: never zeros.
+//! Objects that must exist (design 10.7): the MDT keeps which stripes of a file have one, as
+//! closing clients stated. Where the OST of such a stripe has none, it was lost, and whoever needs
+//! its bytes or its size is told EIO: never zeros.
 //!
-//! What this client knows of that may be old. So the MDT is asked before anybody is told: a file that is gone, or that was
-//! cut to nothing meanwhile, misses no object. A lost object comes back with the next write to its stripe.
+//! What this client knows of that may be old. So the MDT is asked before anybody is told: a file
+//! that is gone, or that was cut to nothing meanwhile, misses no object. A lost object comes back
+//! with the next write to its stripe.
 
 use std::rc::Rc;
 
@@ -24,7 +26,13 @@ impl Inner {
     }
 
     /// EIO, and a line in the log, if one of these stripes is really lost.
-    pub(super) async fn check_lost(self: &Rc<Self>, ctx: &Ctx, fid: Fid, layout: &Layout, lost: u64) -> Result<()> {
+    pub(super) async fn check_lost(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        layout: &Layout,
+        lost: u64,
+    ) -> Result<()> {
         if lost == 0 {
             return Ok(());
         }
@@ -34,6 +42,8 @@ impl Inner {
         }
         let (object, ost) = place(layout, lost.trailing_zeros());
         tracing::warn!(%fid, %object, %ost, "an object of the file that must be there is missing");
-        Err(Error::local(Errno::EIO, "ost_glimpse").about(fid).saying(format!("object {object} is lost at {ost}")))
+        Err(Error::local(Errno::EIO, "ost_glimpse")
+            .about(fid)
+            .saying(format!("object {object} is lost at {ost}")))
     }
 }

@@ -36,11 +36,18 @@ pub(crate) type Objects = BTreeMap<u32, OstAttr>;
 
 impl Inner {
     /// Asks for all objects of all questions; answers in their order.
-    pub(crate) async fn glimpse(self: &Rc<Self>, ctx: &Ctx, questions: &[Question]) -> Result<Vec<Objects>> {
+    pub(crate) async fn glimpse(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        questions: &[Question],
+    ) -> Result<Vec<Objects>> {
         let mut by_ost: BTreeMap<TargetId, Vec<(usize, u32)>> = BTreeMap::new();
         for (index, question) in questions.iter().enumerate() {
             for stripe in &question.stripes {
-                by_ost.entry(place(&question.layout, *stripe).1).or_default().push((index, *stripe));
+                by_ost
+                    .entry(place(&question.layout, *stripe).1)
+                    .or_default()
+                    .push((index, *stripe));
             }
         }
         let mut asks: Vec<LocalFuture<'_, Result<Vec<OstAttr>>>> = Vec::new();
@@ -68,9 +75,12 @@ impl Inner {
         questions: &[Question],
         batch: &[(usize, u32)],
     ) -> Result<Vec<OstAttr>> {
-        let objects: Vec<_> = batch.iter().map(|(index, stripe)| range(&questions[*index].layout, *stripe)).collect();
+        let objects: Vec<_> =
+            batch.iter().map(|(index, stripe)| range(&questions[*index].layout, *stripe)).collect();
         let body = OstBatchReq { count: objects.len() as u32, ..OstBatchReq::default() };
-        let call = self.call(ctx, Opcode::OstGlimpse, &body).buf(Bytes::copy_from_slice(objects.as_bytes()));
+        let call = self
+            .call(ctx, Opcode::OstGlimpse, &body)
+            .buf(Bytes::copy_from_slice(objects.as_bytes()));
         let attrs = self.ask(ost, call).await?.reply.buf(1);
         if attrs.len() < size_of::<OstAttr>() * objects.len() {
             return Err(Error::local(Errno::EPROTO, "ost_glimpse"));
@@ -78,14 +88,16 @@ impl Inner {
         Ok(attrs.chunks_exact(size_of::<OstAttr>()).take(objects.len()).map(decode_body).collect())
     }
 
-    /// Puts the true size into what the MDT said of a file. A file that this client has just made is not asked for.
+    /// Puts the true size into what the MDT said of a file. A file that this client has just made
+    /// is not asked for.
     pub(crate) async fn resolve_stat(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
         let inode = self.inode(stat.attr.fid());
         if let Some(inode) = &inode {
             inode.access.borrow().show(&mut stat.attr);
         }
         let inode = inode.filter(|_| crate::needs_glimpse(&stat.attr));
-        let untouched = inode.and_then(|inode| inode.with_view(|view| view.is_untouched(stat.epoch)));
+        let untouched =
+            inode.and_then(|inode| inode.with_view(|view| view.is_untouched(stat.epoch)));
         if let (Some(true), Some(layout)) = (untouched, &stat.layout) {
             settle(&mut stat.attr, stat.mtime_set, 0, layout, &Objects::new());
             return Ok(());
@@ -96,13 +108,15 @@ impl Inner {
     /// Puts the true size into what the MDT said of a dirty file.
     pub(crate) async fn resolve(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
         let Some(layout) = &stat.layout else { return Ok(()) };
-        let found = self.resolve_attr(ctx, &mut stat.attr, stat.mtime_set, stat.stripes, layout).await?;
+        let found =
+            self.resolve_attr(ctx, &mut stat.attr, stat.mtime_set, stat.stripes, layout).await?;
         stat.stripes |= found.there;
         stat.lost = found.lost != 0;
         Ok(())
     }
 
-    /// The same where the modification time was set by hand at `mtime_set`, and the objects of `must_exist` must be there.
+    /// The same where the modification time was set by hand at `mtime_set`, and the objects of
+    /// `must_exist` must be there.
     pub(crate) async fn resolve_attr(
         self: &Rc<Self>,
         ctx: &Ctx,
@@ -114,22 +128,41 @@ impl Inner {
         if !crate::needs_glimpse(attr) || self.config.bugs.forget_glimpse {
             return Ok(Found::default());
         }
-        let found = self.glimpse(ctx, &[Question::all(layout)]).await.map_err(|error| error.about(attr.fid()))?;
+        let found = self
+            .glimpse(ctx, &[Question::all(layout)])
+            .await
+            .map_err(|error| error.about(attr.fid()))?;
         Ok(settle(attr, mtime_set, must_exist, layout, &found[0]))
     }
 
-    /// Size of an open file now, whatever the MDT believes; EIO where an object is lost, since nobody knows it then.
-    pub(crate) async fn current_size(self: &Rc<Self>, ctx: &Ctx, attr: &Attr, inode: &Inode, layout: &Rc<Layout>) -> Result<u64> {
+    /// Size of an open file now, whatever the MDT believes; EIO where an object is lost, since
+    /// nobody knows it then.
+    pub(crate) async fn current_size(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        attr: &Attr,
+        inode: &Inode,
+        layout: &Rc<Layout>,
+    ) -> Result<u64> {
         let mut attr = Attr { size_state: SizeState::Dirty as u32, size: 0, ..*attr };
-        let found = self.resolve_attr(ctx, &mut attr, Timespec::default(), inode.stripes(), layout).await?;
+        let found =
+            self.resolve_attr(ctx, &mut attr, Timespec::default(), inode.stripes(), layout).await?;
         self.check_lost(ctx, inode.fid, layout, found.lost).await?;
         Ok(attr.size)
     }
 }
 
 /// The objects' word for the attributes.
-pub(crate) fn settle(attr: &mut Attr, mtime_set: Timespec, must_exist: u64, layout: &Layout, found: &Objects) -> Found {
-    let objects: Vec<_> = (0..u32::from(layout.stripe_count)).map(|i| found.get(&i).copied().unwrap_or_default()).collect();
+pub(crate) fn settle(
+    attr: &mut Attr,
+    mtime_set: Timespec,
+    must_exist: u64,
+    layout: &Layout,
+    found: &Objects,
+) -> Found {
+    let objects: Vec<_> = (0..u32::from(layout.stripe_count))
+        .map(|i| found.get(&i).copied().unwrap_or_default())
+        .collect();
     size::resolve(attr, mtime_set, must_exist, layout, &objects)
 }
 

@@ -1,8 +1,8 @@
 //! From pieces to requests: neighbours in one object travel together, up to the size of an RPC.
 //!
-//! With small stripes a large transfer has many pieces, but those of one object follow one another in it: sixteen
-//! pieces of 64 KiB become one request of 1 MiB. Requests end at multiples of the RPC size in the object, so that a
-//! stream of unaligned calls soon sends aligned requests.
+//! With small stripes a large transfer has many pieces, but those of one object follow one another
+//! in it: sixteen pieces of 64 KiB become one request of 1 MiB. Requests end at multiples of the
+//! RPC size in the object, so that a stream of unaligned calls soon sends aligned requests.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,12 @@ pub(crate) fn runs(layout: &Layout, extent: Extent, rpc_bytes: u64) -> Vec<Run> 
             }
             _ => {
                 last_of.insert(piece.stripe, runs.len());
-                runs.push(Run { stripe: piece.stripe, object_offset: piece.object_offset, len: piece.len, parts: vec![part] });
+                runs.push(Run {
+                    stripe: piece.stripe,
+                    object_offset: piece.object_offset,
+                    len: piece.len,
+                    parts: vec![part],
+                });
             }
         }
     }
@@ -63,7 +68,12 @@ fn cut(piece: Piece, rpc_bytes: u64) -> impl Iterator<Item = Piece> {
         }
         let object_offset = piece.object_offset + done;
         let len = (rpc_bytes - object_offset % rpc_bytes).min(piece.len - done);
-        let next = Piece { stripe: piece.stripe, object_offset, file_offset: piece.file_offset + done, len };
+        let next = Piece {
+            stripe: piece.stripe,
+            object_offset,
+            file_offset: piece.file_offset + done,
+            len,
+        };
         done += len;
         Some(next)
     })
@@ -93,12 +103,16 @@ mod tests {
     fn check(layout: &Layout, start_kib: u64, end_kib: u64, rpc_kib: u64, want: &str) {
         let extent = Extent::new(start_kib * KIB, end_kib * KIB).expect("not empty");
         let runs = runs(layout, extent, rpc_kib * KIB);
-        let text: Vec<_> =
-            runs.iter().map(|run| format!("{}@{}+{}", run.stripe, run.object_offset / KIB, run.len / KIB)).collect();
+        let text: Vec<_> = runs
+            .iter()
+            .map(|run| format!("{}@{}+{}", run.stripe, run.object_offset / KIB, run.len / KIB))
+            .collect();
         assert_eq!(text.join(" "), want);
         let mut parts: Vec<_> = runs.iter().flat_map(|run| run.parts.iter().copied()).collect();
         parts.sort_by_key(|part| part.file_offset);
-        let covered = parts.iter().try_fold(extent.start(), |at, part| (part.file_offset == at).then_some(at + part.len));
+        let covered = parts
+            .iter()
+            .try_fold(extent.start(), |at, part| (part.file_offset == at).then_some(at + part.len));
         assert_eq!(covered, Some(extent.end()), "every byte once");
     }
 

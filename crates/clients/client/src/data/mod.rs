@@ -40,7 +40,8 @@ fn place(layout: &Layout, stripe: u32) -> (Fid, TargetId) {
     (object, TargetId::ost(ost.0))
 }
 
-/// The layout under which to write; a file made without one gets it with its first open for write, or now.
+/// The layout under which to write; a file made without one gets it with its first open for write,
+/// or now.
 async fn layout_for_write(open: &Rc<Open>) -> Result<Rc<Layout>> {
     if let Some(layout) = open.inode.layout() {
         return Ok(layout);

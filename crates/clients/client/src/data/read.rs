@@ -1,8 +1,10 @@
-//! Reading: one request per run of an object, in parallel; what is short is filled with zeros up to the file's size.
+//! Reading: one request per run of an object, in parallel; what is short is filled with zeros up to
+//! the file's size.
 //!
-//! The size is asked only when a run came back short, and then only of the objects that did not just answer. A run that
-//! was short although the file goes on behind it is read once more: between its answer and the others' a write may have
-//! been acknowledged, whose bytes this read must then show. An object that must exist and does not is EIO (`exist`).
+//! The size is asked only when a run came back short, and then only of the objects that did not
+//! just answer. A run that was short although the file goes on behind it is read once more: between
+//! its answer and the others' a write may have been acknowledged, whose bytes this read must then
+//! show. An object that must exist and does not is EIO (`exist`).
 
 use std::rc::Rc;
 
@@ -31,10 +33,14 @@ struct Got {
 /// Up to `len` bytes from `offset`, in the pieces in which they came.
 pub(crate) async fn read(open: &Rc<Open>, offset: u64, len: usize) -> Result<Vec<Bytes>> {
     if open.flags & flags::O_NOATIME == 0 {
-        open.inode.access.borrow_mut().read(open.inner.access_times.get().reads, open.inner.env.wall());
+        open.inode
+            .access
+            .borrow_mut()
+            .read(open.inner.access_times.get().reads, open.inner.env.wall());
     }
     let end = offset.saturating_add(len as u64).min(OFFSET_MAX);
-    let (Some(extent), Some(layout)) = (Extent::new(offset, end), open.layout_for_read().await?) else {
+    let (Some(extent), Some(layout)) = (Extent::new(offset, end), open.layout_for_read().await?)
+    else {
         return Ok(Vec::new());
     };
     let runs = runs(&layout, extent, u64::from(open.inner.config.rpc_bytes));
@@ -43,12 +49,14 @@ pub(crate) async fn read(open: &Rc<Open>, offset: u64, len: usize) -> Result<Vec
         return Ok(assemble(extent.start(), extent.end(), &runs, got));
     }
     let mut size = size_after(open, &layout, extent.end(), &runs, &got).await?;
-    let again: Vec<_> = (0..runs.len()).filter(|index| misses(&runs[*index], &got[*index], size)).collect();
+    let again: Vec<_> =
+        (0..runs.len()).filter(|index| misses(&runs[*index], &got[*index], size)).collect();
     if runs.len() > 1 && !again.is_empty() {
         let once_more: Vec<_> = again.iter().map(|index| runs[*index].clone()).collect();
         let fresh = fetch(open, &layout, &once_more).await?;
         for (index, fresh) in again.into_iter().zip(fresh) {
-            size = size.max(layout.file_size(&sizes(&layout, &[(runs[index].stripe, fresh.object)])));
+            size =
+                size.max(layout.file_size(&sizes(&layout, &[(runs[index].stripe, fresh.object)])));
             got[index] = fresh;
         }
     }
@@ -68,21 +76,35 @@ fn misses(run: &Run, got: &Got, size: u64) -> bool {
 }
 
 /// The file's size, at least whether it reaches `end`.
-async fn size_after(open: &Rc<Open>, layout: &Rc<Layout>, end: u64, runs: &[Run], got: &[Got]) -> Result<u64> {
+async fn size_after(
+    open: &Rc<Open>,
+    layout: &Rc<Layout>,
+    end: u64,
+    runs: &[Run],
+    got: &[Got],
+) -> Result<u64> {
     let mut objects = Objects::new();
     for (run, got) in runs.iter().zip(got) {
         objects.insert(run.stripe, got.object);
     }
     let known: Vec<_> = objects.iter().map(|(stripe, object)| (*stripe, *object)).collect();
     let seen = layout.file_size(&sizes(layout, &known));
-    let stripes: Vec<_> = (0..u32::from(layout.stripe_count)).filter(|stripe| !objects.contains_key(stripe)).collect();
+    let stripes: Vec<_> = (0..u32::from(layout.stripe_count))
+        .filter(|stripe| !objects.contains_key(stripe))
+        .collect();
     if seen >= end || stripes.is_empty() {
         return Ok(seen);
     }
     let question = Question { layout: layout.clone(), stripes };
-    let found = open.inner.glimpse(&open.ctx, &[question]).await.map_err(|error| error.about(open.inode.fid))?;
-    let lost =
-        found[0].iter().filter(|(_, object)| object.exists == 0).fold(0, |bits, (stripe, _)| bits | size::stripe_bit(*stripe));
+    let found = open
+        .inner
+        .glimpse(&open.ctx, &[question])
+        .await
+        .map_err(|error| error.about(open.inode.fid))?;
+    let lost = found[0]
+        .iter()
+        .filter(|(_, object)| object.exists == 0)
+        .fold(0, |bits, (stripe, _)| bits | size::stripe_bit(*stripe));
     open.inner.check_lost(&open.ctx, open.inode.fid, layout, lost & open.inode.stripes()).await?;
     let found: Vec<_> = found[0].iter().map(|(stripe, object)| (*stripe, *object)).collect();
     Ok(seen.max(layout.file_size(&sizes(layout, &found))))
@@ -100,7 +122,8 @@ async fn fetch(open: &Rc<Open>, layout: &Rc<Layout>, runs: &[Run]) -> Result<Vec
     if let [run] = runs {
         return Ok(vec![fetch_run(open, layout, run).await?]);
     }
-    let reads: Vec<LocalFuture<'_, Result<Got>>> = runs.iter().map(|run| Box::pin(fetch_run(open, layout, run)) as _).collect();
+    let reads: Vec<LocalFuture<'_, Result<Got>>> =
+        runs.iter().map(|run| Box::pin(fetch_run(open, layout, run)) as _).collect();
     try_join(reads, open.inner.config.data_rpcs_in_flight.max(1) as usize).await
 }
 
@@ -118,18 +141,25 @@ async fn fetch_run(open: &Rc<Open>, layout: &Layout, run: &Run) -> Result<Got> {
     }
 }
 
-async fn fetch_object(open: &Rc<Open>, layout: &Layout, run: &Run, must_exist: bool) -> Result<Got> {
+async fn fetch_object(
+    open: &Rc<Open>,
+    layout: &Layout,
+    run: &Run,
+    must_exist: bool,
+) -> Result<Got> {
     let (object, ost) = place(layout, run.stripe);
     let body = OstIoReq {
         object: object.into(),
         parent: open.inode.fid.into(),
         offset: run.object_offset,
         length: run.len as u32, // at most rpc_bytes
-        flags: if open.flags & flags::O_DIRECT != 0 { io::DIRECT } else { 0 } | if must_exist { io::MUST_EXIST } else { 0 },
+        flags: if open.flags & flags::O_DIRECT != 0 { io::DIRECT } else { 0 }
+            | if must_exist { io::MUST_EXIST } else { 0 },
         layout_version: u32::from(layout.generation),
         ..OstIoReq::default()
     };
-    let call = open.inner.call(&open.ctx, Opcode::OstRead, &body).bulk(Bulk::Sink(run.len as usize));
+    let call =
+        open.inner.call(&open.ctx, Opcode::OstRead, &body).bulk(Bulk::Sink(run.len as usize));
     let answer = open.inner.ask(ost, call).await.map_err(|error| error.about(open.inode.fid))?;
     let mut data = answer.data;
     data.truncate(run.len as usize);

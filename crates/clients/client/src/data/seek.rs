@@ -1,5 +1,6 @@
-//! SEEK_DATA and SEEK_HOLE: every object is asked from where its bytes behind the offset begin; the answer that comes
-//! first in the file wins. A missing or short object is a hole up to the end of the file, which is a hole itself.
+//! SEEK_DATA and SEEK_HOLE: every object is asked from where its bytes behind the offset begin; the
+//! answer that comes first in the file wins. A missing or short object is a hole up to the end of
+//! the file, which is a hole itself.
 
 use std::rc::Rc;
 
@@ -20,15 +21,24 @@ pub(crate) async fn seek(open: &Rc<Open>, what: SeekFor, offset: u64) -> Result<
     let Some(layout) = open.layout_for_read().await?.filter(|_| offset < OFFSET_MAX) else {
         return Err(refused()); // without a layout there are no bytes, nor are there any so far out
     };
-    let objects: Vec<LocalFuture<'_, Result<OstSeekRep>>> =
-        (0..u32::from(layout.stripe_count)).map(|stripe| Box::pin(ask(open, &layout, what, stripe, offset)) as _).collect();
-    let objects = try_join(objects, limits::BATCH_RPCS_MAX).await.map_err(|error| error.about(open.inode.fid))?;
+    let objects: Vec<LocalFuture<'_, Result<OstSeekRep>>> = (0..u32::from(layout.stripe_count))
+        .map(|stripe| Box::pin(ask(open, &layout, what, stripe, offset)) as _)
+        .collect();
+    let objects = try_join(objects, limits::BATCH_RPCS_MAX)
+        .await
+        .map_err(|error| error.about(open.inode.fid))?;
     let lost = open.inode.stripes() & !there(&objects);
     open.inner.check_lost(&open.ctx, open.inode.fid, &layout, lost).await?;
     answer(&layout, &objects, what, offset).ok_or_else(refused)
 }
 
-async fn ask(open: &Rc<Open>, layout: &Layout, what: SeekFor, stripe: u32, offset: u64) -> Result<OstSeekRep> {
+async fn ask(
+    open: &Rc<Open>,
+    layout: &Layout,
+    what: SeekFor,
+    stripe: u32,
+    offset: u64,
+) -> Result<OstSeekRep> {
     let (object, ost) = place(layout, stripe);
     let body = OstSeekReq {
         object: object.into(),
@@ -42,12 +52,17 @@ async fn ask(open: &Rc<Open>, layout: &Layout, what: SeekFor, stripe: u32, offse
 
 /// Stripes that have an object.
 fn there(objects: &[OstSeekRep]) -> u64 {
-    objects.iter().zip(0..).filter(|(object, _)| object.exists != 0).fold(0, |bits, (_, stripe)| bits | size::stripe_bit(stripe))
+    objects
+        .iter()
+        .zip(0..)
+        .filter(|(object, _)| object.exists != 0)
+        .fold(0, |bits, (_, stripe)| bits | size::stripe_bit(stripe))
 }
 
 /// The file's answer; nothing where `offset` is at or behind the end, or no data follows.
 fn answer(layout: &Layout, objects: &[OstSeekRep], what: SeekFor, offset: u64) -> Option<u64> {
-    let sizes: Vec<_> = objects.iter().map(|object| (object.exists != 0).then_some(object.size)).collect();
+    let sizes: Vec<_> =
+        objects.iter().map(|object| (object.exists != 0).then_some(object.size)).collect();
     let size = layout.file_size(&sizes);
     if offset >= size {
         return None;
@@ -105,10 +120,15 @@ mod tests {
     fn a_missing_or_short_object_is_a_hole_within_the_file() {
         let two = layout(2);
         let missing = [object(10, 10), OstSeekRep { offset: u64::MAX, ..OstSeekRep::default() }];
-        assert_eq!(answer(&two, &missing, SeekFor::Hole, 0), Some(10), "the end of the file is a hole");
+        assert_eq!(
+            answer(&two, &missing, SeekFor::Hole, 0),
+            Some(10),
+            "the end of the file is a hole"
+        );
         let short = [object(10, 10), object(5, 5)];
         assert_eq!(answer(&two, &short, SeekFor::Hole, 0), Some(10));
-        let behind = |found| [OstSeekRep { offset: u64::MAX, ..OstSeekRep::default() }, object(found, 5)];
+        let behind =
+            |found| [OstSeekRep { offset: u64::MAX, ..OstSeekRep::default() }, object(found, 5)];
         assert_eq!(answer(&two, &behind(5), SeekFor::Hole, 7), Some(7));
         assert_eq!(answer(&two, &behind(0), SeekFor::Data, 7), Some(S));
     }

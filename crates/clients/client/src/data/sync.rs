@@ -1,4 +1,5 @@
-//! fsync and sync: the OSTs make data durable, the MDT names and the mark that the file was open for writing.
+//! fsync and sync: the OSTs make data durable, the MDT names and the mark that the file was open
+//! for writing.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -26,7 +27,8 @@ pub(crate) async fn fsync(open: &Rc<Open>) -> Result<()> {
             by_ost.entry(place(&layout, stripe).1).or_default().push(range(&layout, stripe));
         }
     }
-    let mut syncs: Vec<LocalFuture<'_, Result<()>>> = vec![Box::pin(inner.sync_mdt(&open.ctx, open.inode.fid))];
+    let mut syncs: Vec<LocalFuture<'_, Result<()>>> =
+        vec![Box::pin(inner.sync_mdt(&open.ctx, open.inode.fid))];
     for (ost, objects) in by_ost {
         syncs.push(Box::pin(inner.sync_ost(&open.ctx, ost, objects)));
     }
@@ -65,20 +67,28 @@ impl Client {
 impl Inner {
     /// A zero FID means everything.
     pub(crate) async fn sync_mdt(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<()> {
-        let call = self.call(ctx, Opcode::MdtSync, &FidReq { fid: fid.into(), ..FidReq::default() });
+        let call =
+            self.call(ctx, Opcode::MdtSync, &FidReq { fid: fid.into(), ..FidReq::default() });
         self.ask(self.mdt_of(fid), call).await.map(|_| ())
     }
 
-    /// An OST is full. Objects of removed files go after the MDT's next commit, on their own within a second or two; a sync
-    /// of everything waits for that, so that what was removed before a write counts for it. Says whether it is worth a second try.
+    /// An OST is full. Objects of removed files go after the MDT's next commit, on their own within
+    /// a second or two; a sync of everything waits for that, so that what was removed before a
+    /// write counts for it. Says whether it is worth a second try.
     pub(crate) async fn make_room(self: &Rc<Self>, ctx: &Ctx) -> bool {
         self.sync_mdt(ctx, Fid::ZERO).await.is_ok()
     }
 
     /// No objects mean everything.
-    async fn sync_ost(self: &Rc<Self>, ctx: &Ctx, ost: TargetId, objects: Vec<ObjectRange>) -> Result<()> {
+    async fn sync_ost(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        ost: TargetId,
+        objects: Vec<ObjectRange>,
+    ) -> Result<()> {
         let body = OstBatchReq { count: objects.len() as u32, ..OstBatchReq::default() };
-        let call = self.call(ctx, Opcode::OstSync, &body).buf(Bytes::copy_from_slice(objects.as_bytes()));
+        let call =
+            self.call(ctx, Opcode::OstSync, &body).buf(Bytes::copy_from_slice(objects.as_bytes()));
         self.ask(ost, call).await.map(|_| ())
     }
 }

@@ -3,9 +3,9 @@
 //! ```text
 //! lock EX - MDT: size, marked dirty - punch each object to its share - MDT: size known - unlock
 //! ```
-//! When the file grows, the object that holds its last byte is made if it is not there: from then on the objects alone
-//! give the size. A client that dies in between leaves a dirty file whose objects say what it is. Runs to its end once
-//! begun, whatever becomes of the caller.
+//! When the file grows, the object that holds its last byte is made if it is not there: from then
+//! on the objects alone give the size. A client that dies in between leaves a dirty file whose
+//! objects say what it is. Runs to its end once begun, whatever becomes of the caller.
 
 use std::rc::Rc;
 
@@ -23,11 +23,17 @@ use crate::namespace::Change;
 use crate::{Ctx, Error, Result, limits, size};
 
 /// Answers to a stated size that mean: the file stays dirty.
-const NOT_TAKEN: [Errno; 5] = [Errno::EACCES, Errno::EBUSY, Errno::ESTALE, Errno::EAGAIN, Errno::ENOENT];
+const NOT_TAKEN: [Errno; 5] =
+    [Errno::EACCES, Errno::EBUSY, Errno::ESTALE, Errno::EAGAIN, Errno::ENOENT];
 
 impl Inner {
     /// Changes attributes, the size among them.
-    pub(crate) async fn truncate(self: &Rc<Self>, ctx: &Ctx, fid: Fid, change: Change) -> Result<Stat> {
+    pub(crate) async fn truncate(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        change: Change,
+    ) -> Result<Stat> {
         if change.attr.size > OFFSET_MAX {
             return Err(Error::local(Errno::EFBIG, "truncate").about(fid));
         }
@@ -39,7 +45,9 @@ impl Inner {
     async fn truncate_locked(self: &Rc<Self>, ctx: &Ctx, fid: Fid, change: Change) -> Result<Stat> {
         let to = change.attr.size;
         let mut stat = self.setattr(ctx, fid, change).await?;
-        let Some(layout) = stat.layout.clone().filter(|_| stat.attr.size_state() == SizeState::Dirty) else {
+        let Some(layout) =
+            stat.layout.clone().filter(|_| stat.attr.size_state() == SizeState::Dirty)
+        else {
             return Ok(stat); // never written and still empty: there is nothing to cut
         };
         let objects = self.cut(ctx, &stat, &layout, to).await?;
@@ -51,7 +59,8 @@ impl Inner {
         Ok(stat)
     }
 
-    /// After an open with O_TRUNC that the MDT has executed: the objects follow, before the open returns.
+    /// After an open with O_TRUNC that the MDT has executed: the objects follow, before the open
+    /// returns.
     pub(crate) async fn truncate_opened(self: &Rc<Self>, ctx: &Ctx, stat: &Stat) -> Result<()> {
         let fid = stat.attr.fid();
         let Some(layout) = &stat.layout else { return Ok(()) };
@@ -60,7 +69,12 @@ impl Inner {
         lock.unlock().await.and(done)
     }
 
-    async fn cut_opened(self: &Rc<Self>, ctx: &Ctx, stat: &Stat, layout: &Rc<Layout>) -> Result<()> {
+    async fn cut_opened(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        stat: &Stat,
+        layout: &Rc<Layout>,
+    ) -> Result<()> {
         let objects = self.cut(ctx, stat, layout, 0).await?;
         if !self.inode(stat.attr.fid()).is_some_and(|inode| inode.has_writers()) {
             self.state_size(ctx, &stat.attr, stat.epoch, size::stripe_bits(&objects)).await?;
@@ -68,9 +82,16 @@ impl Inner {
         Ok(())
     }
 
-    /// Cuts every object to its share of `to` bytes, as the MDT's answer `stat` allows, and tells the handles of this client
-    /// what is there now. EIO where an object is lost, unless nothing is left of the file: then the MDT misses none.
-    async fn cut(self: &Rc<Self>, ctx: &Ctx, stat: &Stat, layout: &Rc<Layout>, to: u64) -> Result<Vec<OstAttr>> {
+    /// Cuts every object to its share of `to` bytes, as the MDT's answer `stat` allows, and tells
+    /// the handles of this client what is there now. EIO where an object is lost, unless nothing is
+    /// left of the file: then the MDT misses none.
+    async fn cut(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        stat: &Stat,
+        layout: &Rc<Layout>,
+        to: u64,
+    ) -> Result<Vec<OstAttr>> {
         let (fid, epoch, must_exist) = (stat.attr.fid(), stat.epoch, stat.stripes);
         let inode = self.inode(fid);
         let generation = inode.as_ref().and_then(|inode| {
@@ -85,10 +106,13 @@ impl Inner {
         let punches = (0..u32::from(layout.stripe_count)).map(|stripe| {
             // in the place of a lost object an empty one would look like what the file held
             let create = last == Some(stripe) && must_exist & size::stripe_bit(stripe) == 0;
-            let punch: LocalFuture<'_, Result<OstAttr>> = Box::pin(self.punch(ctx, fid, layout, stripe, to, create, now));
+            let punch: LocalFuture<'_, Result<OstAttr>> =
+                Box::pin(self.punch(ctx, fid, layout, stripe, to, create, now));
             punch
         });
-        let objects = try_join(punches.collect(), limits::BATCH_RPCS_MAX).await.map_err(|error| error.about(fid))?;
+        let objects = try_join(punches.collect(), limits::BATCH_RPCS_MAX)
+            .await
+            .map_err(|error| error.about(fid))?;
         self.check_lost(ctx, fid, layout, must_exist & !size::stripe_bits(&objects)).await?;
         if let (Some(inode), Some(generation)) = (inode, generation) {
             inode.with_view(|view| view.truncated(&objects, generation));
@@ -121,9 +145,16 @@ impl Inner {
         Ok(self.ask(ost, call).await?.reply.body())
     }
 
-    /// Tells the MDT a size that was found out under `epoch`, and which stripes have an object; says whether it is clean now. Not taken where somebody
-    /// writes, or from one who may not write: then it stays dirty.
-    pub(crate) async fn state_size(self: &Rc<Self>, ctx: &Ctx, attr: &Attr, epoch: u64, stripes: u64) -> Result<bool> {
+    /// Tells the MDT a size that was found out under `epoch`, and which stripes have an object;
+    /// says whether it is clean now. Not taken where somebody writes, or from one who may not
+    /// write: then it stays dirty.
+    pub(crate) async fn state_size(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        attr: &Attr,
+        epoch: u64,
+        stripes: u64,
+    ) -> Result<bool> {
         let change = Change { valid: setattr::SIZE_KNOWN, attr: *attr, handle: 0, epoch, stripes };
         match self.setattr(ctx, attr.fid(), change).await {
             Ok(stat) => Ok(stat.attr.size_state() != SizeState::Dirty),

@@ -1,4 +1,5 @@
-//! Writing: one request per run of an object, in parallel; acknowledged when every OST has acknowledged.
+//! Writing: one request per run of an object, in parallel; acknowledged when every OST has
+//! acknowledged.
 
 use std::rc::Rc;
 
@@ -26,9 +27,18 @@ pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes)
     let layout = layout_for_write(open).await?;
     drop_set_id(open).await?;
     open.wrote.set(true);
-    let write = Write { open, layout: &layout, flags, extent, data: &data, mtime: open.inode.stamp(open.inner.env.wall()) };
+    let write = Write {
+        open,
+        layout: &layout,
+        flags,
+        extent,
+        data: &data,
+        mtime: open.inode.stamp(open.inner.env.wall()),
+    };
     let written = match write.send().await {
-        Err(error) if error.errno() == Errno::ENOSPC && open.inner.make_room(&open.ctx).await => write.send().await?,
+        Err(error) if error.errno() == Errno::ENOSPC && open.inner.make_room(&open.ctx).await => {
+            write.send().await?
+        }
         done => done?,
     };
     if flags & O_DSYNC != 0 && !open.inode.mdt_synced.get() {
@@ -38,7 +48,8 @@ pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes)
     Ok(written)
 }
 
-/// A write drops the program's capability first, and by somebody without privilege set-user-id and set-group-id too.
+/// A write drops the program's capability first, and by somebody without privilege set-user-id and
+/// set-group-id too.
 pub(super) async fn drop_set_id(open: &Rc<Open>) -> Result<()> {
     let valid = match open.ctx.creds.uid {
         0 => 0,
@@ -82,8 +93,9 @@ impl Write<'_> {
     async fn send_run(&self, run: &Run) -> Result<()> {
         let Write { open, layout, flags, extent, data, mtime } = *self;
         let (object, ost) = place(layout, run.stripe);
-        let slice =
-            |offset: u64, len: u64| data.slice((offset - extent.start()) as usize..(offset - extent.start() + len) as usize);
+        let slice = |offset: u64, len: u64| {
+            data.slice((offset - extent.start()) as usize..(offset - extent.start() + len) as usize)
+        };
         let parts = run.parts.iter().map(|part| slice(part.file_offset, part.len)).collect();
         let durable = flags & O_DSYNC != 0;
         let direct = flags & O_DIRECT != 0;
@@ -101,7 +113,12 @@ impl Write<'_> {
             gid: attr.gid,
             ..OstIoReq::default()
         };
-        let call = open.inner.call(&open.ctx, Opcode::OstWrite, &body).bulk(Bulk::Source(parts)).modifies().sync(durable);
+        let call = open
+            .inner
+            .call(&open.ctx, Opcode::OstWrite, &body)
+            .bulk(Bulk::Source(parts))
+            .modifies()
+            .sync(durable);
         let watch = Watch::new(open);
         let answer = open.inner.ask(ost, call).await?;
         watch.answered(run.stripe, answer.reply.body());
@@ -120,9 +137,10 @@ fn outcome(extent: Extent, runs: &[Run], results: Vec<Result<()>>) -> Result<usi
         }
     }
     match first {
-        // Only a full target is told as a short write: the caller's next write gets the error. Every other one
-        // might never come back, and must not be swallowed.
-        Some(error) if end > extent.start() && matches!(error.errno(), Errno::ENOSPC | Errno::EDQUOT) => {}
+        // Only a full target is told as a short write: the caller's next write gets the error.
+        // Every other one might never come back, and must not be swallowed.
+        Some(error)
+            if end > extent.start() && matches!(error.errno(), Errno::ENOSPC | Errno::EDQUOT) => {}
         Some(error) => return Err(error),
         None => {}
     }
@@ -176,8 +194,17 @@ mod tests {
         let runs = runs(&layout, extent, 1 << 20);
         let failed = |errno| Err(Error::local(errno, "ost_write"));
         assert_eq!(outcome(extent, &runs, vec![Ok(()), Ok(())]), Ok((1 << 17) - 100));
-        assert_eq!(outcome(extent, &runs, vec![Ok(()), failed(Errno::ENOSPC)]), Ok((1 << 16) - 100));
-        assert_eq!(outcome(extent, &runs, vec![failed(Errno::ENOSPC), Ok(())]), Err(Error::local(Errno::ENOSPC, "ost_write")));
-        assert_eq!(outcome(extent, &runs, vec![Ok(()), failed(Errno::EIO)]), Err(Error::local(Errno::EIO, "ost_write")));
+        assert_eq!(
+            outcome(extent, &runs, vec![Ok(()), failed(Errno::ENOSPC)]),
+            Ok((1 << 16) - 100)
+        );
+        assert_eq!(
+            outcome(extent, &runs, vec![failed(Errno::ENOSPC), Ok(())]),
+            Err(Error::local(Errno::ENOSPC, "ost_write"))
+        );
+        assert_eq!(
+            outcome(extent, &runs, vec![Ok(()), failed(Errno::EIO)]),
+            Err(Error::local(Errno::EIO, "ost_write"))
+        );
     }
 }

@@ -29,7 +29,12 @@ impl Held {
     pub(crate) fn granted(&mut self, request: &LockReq) {
         let ranges = self.0.entry(key(request)).or_default();
         cut(ranges, request.start, request.end);
-        ranges.push(Range { start: request.start, end: request.end, mode: request.mode, pid: request.pid });
+        ranges.push(Range {
+            start: request.start,
+            end: request.end,
+            mode: request.mode,
+            pid: request.pid,
+        });
         ranges.sort_unstable_by_key(|range| range.start);
     }
 
@@ -51,7 +56,9 @@ impl Held {
 
     /// One request for each range.
     pub(crate) fn restate(&self) -> Vec<Call> {
-        self.requests().map(|request| Call::new(Opcode::MdtLock, vec![encode_body(&request)])).collect()
+        self.requests()
+            .map(|request| Call::new(Opcode::MdtLock, vec![encode_body(&request)]))
+            .collect()
     }
 
     fn requests(&self) -> impl Iterator<Item = LockReq> + '_ {
@@ -100,7 +107,10 @@ mod tests {
 
     fn text(held: &Held) -> String {
         let mode = |mode| if mode == SHARED { 'r' } else { 'w' };
-        held.requests().map(|r| format!("{}{}-{}", mode(r.mode), r.start, r.end)).collect::<Vec<_>>().join(" ")
+        held.requests()
+            .map(|r| format!("{}{}-{}", mode(r.mode), r.start, r.end))
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]

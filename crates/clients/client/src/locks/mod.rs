@@ -1,8 +1,9 @@
-//! Locks: flock and fcntl for applications, and the file's own lock for append and truncate. The MDT grants them.
+//! Locks: flock and fcntl for applications, and the file's own lock for append and truncate. The
+//! MDT grants them.
 //!
-//! A wait is a chain of requests with one cookie, each held back by the MDT for a few seconds at most; the cookie keeps
-//! the place in line. Whoever stops waiting sends an unlock with the cookie. A lock that is granted after its waiter has
-//! gone is given back.
+//! A wait is a chain of requests with one cookie, each held back by the MDT for a few seconds at
+//! most; the cookie keeps the place in line. Whoever stops waiting sends an unlock with the cookie.
+//! A lock that is granted after its waiter has gone is given back.
 
 mod held;
 
@@ -19,8 +20,8 @@ use crate::client::{Client, Inner};
 use crate::{Ctx, Error, LockConflict, LockKind, LockMode, LockSpec, Result, limits};
 
 impl Client {
-    /// Takes, changes or gives back a lock of an application. With `spec.wait` it waits until the lock is free; dropping
-    /// the future ends the wait.
+    /// Takes, changes or gives back a lock of an application. With `spec.wait` it waits until the
+    /// lock is free; dropping the future ends the wait.
     ///
     /// # Errors
     /// EAGAIN if it is not free and `spec.wait` is not set; EDEADLK (fcntl); ENOLCK.
@@ -37,9 +38,18 @@ impl Client {
     ///
     /// # Errors
     /// ENOENT if the file is no more.
-    pub async fn test_lock(&self, ctx: &Ctx, fid: Fid, spec: LockSpec) -> Result<Option<LockConflict>> {
+    pub async fn test_lock(
+        &self,
+        ctx: &Ctx,
+        fid: Fid,
+        spec: LockSpec,
+    ) -> Result<Option<LockConflict>> {
         let request = LockReq { flags: lock::TEST, ..request(ctx, fid, &spec)? };
-        let reply = self.0.ask(self.0.mdt_of(fid), self.0.call(ctx, Opcode::MdtLock, &request)).await?.reply;
+        let reply = self
+            .0
+            .ask(self.0.mdt_of(fid), self.0.call(ctx, Opcode::MdtLock, &request))
+            .await?
+            .reply;
         let found: LockRep = reply.body();
         let mode = if found.mode == lock::SHARED { LockMode::Shared } else { LockMode::Exclusive };
         let conflict = LockConflict { mode, start: found.start, end: found.end, pid: found.pid };
@@ -110,37 +120,57 @@ impl Drop for Waiter {
 }
 
 impl Inner {
-    /// Takes a lock. The asking runs in a task of its own, so that no grant is ever lost on the way.
+    /// Takes a lock. The asking runs in a task of its own, so that no grant is ever lost on the
+    /// way.
     async fn acquire(self: &Rc<Self>, ctx: &Ctx, request: LockReq, wait: bool) -> Result<()> {
         let stage = Rc::new(Cell::new(Stage::Asking));
-        let mut waiter = Waiter { inner: self.clone(), ctx: ctx.clone(), request, stage: stage.clone(), answered: false };
+        let mut waiter = Waiter {
+            inner: self.clone(),
+            ctx: ctx.clone(),
+            request,
+            stage: stage.clone(),
+            answered: false,
+        };
         let (inner, ctx) = (self.clone(), ctx.clone());
-        let outcome = self.run("lock", async move { inner.ask_until_granted(&ctx, request, wait, &stage).await }).await;
+        let outcome = self
+            .run("lock", async move { inner.ask_until_granted(&ctx, request, wait, &stage).await })
+            .await;
         waiter.answered = true;
         outcome
     }
 
-    async fn ask_until_granted(self: &Rc<Self>, ctx: &Ctx, request: LockReq, wait: bool, stage: &Cell<Stage>) -> Result<()> {
+    async fn ask_until_granted(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        request: LockReq,
+        wait: bool,
+        stage: &Cell<Stage>,
+    ) -> Result<()> {
         let fid = Fid::from(request.fid);
         loop {
             let place = if wait { self.lock_waits.try_acquire().ok() } else { None };
             let wait_ms = if place.is_some() { limits::LOCK_WAIT_MS } else { 0 };
             let asked = LockReq { flags: if wait { lock::WAIT } else { 0 }, wait_ms, ..request };
             let call = self.call(ctx, Opcode::MdtLock, &asked).modifies();
-            let reply = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply;
+            let reply =
+                self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply;
             let found: LockRep = reply.body();
             if found.state == GRANTED {
                 self.held.borrow_mut().granted(&request);
             }
             match (found.state, stage.get()) {
-                (GRANTED, Stage::GivenUp) => return self.unlock(ctx, LockReq { cookie: 0, ..request }).await,
+                (GRANTED, Stage::GivenUp) => {
+                    return self.unlock(ctx, LockReq { cookie: 0, ..request }).await;
+                }
                 (GRANTED, _) => {
                     stage.set(Stage::Granted);
                     return Ok(());
                 }
                 // The waiter has sent the unlock that ends the wait.
                 (_, Stage::GivenUp) => return Ok(()),
-                (NOT_GRANTED, _) if !wait => return Err(Error::local(Errno::EAGAIN, "lock").about(fid)),
+                (NOT_GRANTED, _) if !wait => {
+                    return Err(Error::local(Errno::EAGAIN, "lock").about(fid));
+                }
                 _ => {}
             }
             if place.is_none() {
@@ -174,11 +204,17 @@ impl Inner {
             ..LockReq::default()
         };
         self.acquire(ctx, request, true).await?;
-        Ok(FileLock { inner: self.clone(), ctx: ctx.clone(), request: LockReq { cookie: 0, ..request }, held: true })
+        Ok(FileLock {
+            inner: self.clone(),
+            ctx: ctx.clone(),
+            request: LockReq { cookie: 0, ..request },
+            held: true,
+        })
     }
 }
 
-/// The file's own lock, held. Given back by [`FileLock::unlock`], or in the background when dropped.
+/// The file's own lock, held. Given back by [`FileLock::unlock`], or in the background when
+/// dropped.
 pub(crate) struct FileLock {
     inner: Rc<Inner>,
     ctx: Ctx,

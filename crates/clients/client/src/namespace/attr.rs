@@ -66,12 +66,18 @@ fn put<T>(value: Option<T>, bit: u32, valid: &mut u32, field: &mut T) {
 }
 
 impl Client {
-    /// Changes attributes. `set.size` truncates or extends the file, atomically against appends and other truncates.
-    /// `file`: the handle through which it is done (ftruncate), if any.
+    /// Changes attributes. `set.size` truncates or extends the file, atomically against appends and
+    /// other truncates. `file`: the handle through which it is done (ftruncate), if any.
     ///
     /// # Errors
     /// EPERM, EACCES, ENOENT; EINVAL or EISDIR for a size of what is no regular file.
-    pub async fn setattr(&self, ctx: &Ctx, fid: Fid, set: &SetAttr, file: Option<&File>) -> Result<Attr> {
+    pub async fn setattr(
+        &self,
+        ctx: &Ctx,
+        fid: Fid,
+        set: &SetAttr,
+        file: Option<&File>,
+    ) -> Result<Attr> {
         let change = Change::new(set, file.map_or(0, |file| file.0.handle));
         let mut stat = if set.size.is_some() {
             let (inner, ctx) = (self.0.clone(), ctx.clone());
@@ -91,8 +97,9 @@ impl Client {
         Ok(stat.attr)
     }
 
-    /// Tells the MDT in the background that a directory or symbolic link was read at `now`. Files that are open tell it with
-    /// their close. It is worth no retry: what was missed is made up for by the next read.
+    /// Tells the MDT in the background that a directory or symbolic link was read at `now`. Files
+    /// that are open tell it with their close. It is worth no retry: what was missed is made up for
+    /// by the next read.
     pub fn was_read(&self, ctx: &Ctx, fid: Fid, now: Timespec) {
         let mut change = Change { valid: setattr::READ_AT, ..Change::default() };
         change.attr.set_atime(now);
@@ -107,11 +114,23 @@ impl Client {
 
 impl Inner {
     /// The request itself.
-    pub(crate) async fn setattr(self: &Rc<Self>, ctx: &Ctx, fid: Fid, change: Change) -> Result<Stat> {
+    pub(crate) async fn setattr(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        change: Change,
+    ) -> Result<Stat> {
         let mut attr = change.attr.with_fid(fid);
         attr.set_btime(self.env.wall());
         let Change { valid, handle, epoch, stripes, .. } = change;
-        let body = SetattrReq { attr, valid, handle, write_epoch: epoch, stripes, ..SetattrReq::default() };
+        let body = SetattrReq {
+            attr,
+            valid,
+            handle,
+            write_epoch: epoch,
+            stripes,
+            ..SetattrReq::default()
+        };
         let call = self.call(ctx, Opcode::MdtSetattr, &body).modifies();
         let changed = self.change(Scope::attrs(fid), self.mdt_of(fid), call).await;
         changed.map(|(stat, _)| stat).map_err(|error| error.about(fid))

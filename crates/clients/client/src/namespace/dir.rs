@@ -9,13 +9,19 @@ use crate::client::Client;
 use crate::{Ctx, DirPage, Error, Result, limits};
 
 impl Client {
-    /// The entries behind `cookie` (0: from the start), at most `bytes_max` bytes of them as they travel (about 150 plus
-    /// the name each). Every entry that exists throughout is seen exactly once, whatever else changes; a cookie stays
-    /// good while the directory exists.
+    /// The entries behind `cookie` (0: from the start), at most `bytes_max` bytes of them as they
+    /// travel (about 150 plus the name each). Every entry that exists throughout is seen exactly
+    /// once, whatever else changes; a cookie stays good while the directory exists.
     ///
     /// # Errors
     /// ENOTDIR, ENOENT, EACCES.
-    pub async fn readdir(&self, ctx: &Ctx, dir: Fid, cookie: u64, bytes_max: u32) -> Result<DirPage> {
+    pub async fn readdir(
+        &self,
+        ctx: &Ctx,
+        dir: Fid,
+        cookie: u64,
+        bytes_max: u32,
+    ) -> Result<DirPage> {
         let body = ReaddirReq {
             fid: dir.into(),
             cookie,
@@ -24,9 +30,11 @@ impl Client {
             ..ReaddirReq::default()
         };
         let call = self.0.call(ctx, Opcode::MdtReaddir, &body);
-        let reply = self.0.ask(self.0.mdt_of(dir), call).await.map_err(|error| error.about(dir))?.reply;
+        let reply =
+            self.0.ask(self.0.mdt_of(dir), call).await.map_err(|error| error.about(dir))?.reply;
         let head: ReaddirRep = reply.body();
-        let entries = dirent::decode(&reply.buf(1)).ok_or_else(|| Error::local(Errno::EPROTO, "mds_readpage").about(dir))?;
+        let entries = dirent::decode(&reply.buf(1))
+            .ok_or_else(|| Error::local(Errno::EPROTO, "mds_readpage").about(dir))?;
         Ok(DirPage { entries, at_end: head.at_end != 0, parent: head.parent.into() })
     }
 
@@ -35,8 +43,15 @@ impl Client {
     /// # Errors
     /// EINVAL if it is none.
     pub async fn readlink(&self, ctx: &Ctx, fid: Fid) -> Result<Bytes> {
-        let call = self.0.call(ctx, Opcode::MdtReadlink, &FidReq { fid: fid.into(), ..FidReq::default() });
-        Ok(self.0.ask(self.0.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1))
+        let call =
+            self.0.call(ctx, Opcode::MdtReadlink, &FidReq { fid: fid.into(), ..FidReq::default() });
+        Ok(self
+            .0
+            .ask(self.0.mdt_of(fid), call)
+            .await
+            .map_err(|error| error.about(fid))?
+            .reply
+            .buf(1))
     }
 
     /// All paths of a file, from the root, with a leading slash.
@@ -44,8 +59,15 @@ impl Client {
     /// # Errors
     /// ENOENT if it has no name; EPERM if the caller may not ask.
     pub async fn fid2path(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<String>> {
-        let call = self.0.call(ctx, Opcode::MdtFid2path, &FidReq { fid: fid.into(), ..FidReq::default() });
-        let paths = self.0.ask(self.0.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
+        let call =
+            self.0.call(ctx, Opcode::MdtFid2path, &FidReq { fid: fid.into(), ..FidReq::default() });
+        let paths = self
+            .0
+            .ask(self.0.mdt_of(fid), call)
+            .await
+            .map_err(|error| error.about(fid))?
+            .reply
+            .buf(1);
         Ok(split_nul(&paths).map(|path| format!("/{}", String::from_utf8_lossy(path))).collect())
     }
 }

@@ -28,10 +28,22 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::lookup`].
-    pub async fn lookup_leased(&self, ctx: &Ctx, parent: Fid, name: &[u8]) -> Result<(Attr, Lease)> {
+    pub async fn lookup_leased(
+        &self,
+        ctx: &Ctx,
+        parent: Fid,
+        name: &[u8],
+    ) -> Result<(Attr, Lease)> {
         check_name(name, "lookup")?;
         let asking = self.0.asking(parent);
-        let call = self.0.call(ctx, Opcode::MdtLookup, &LookupReq { parent: parent.into(), ..LookupReq::default() }).name(name);
+        let call = self
+            .0
+            .call(
+                ctx,
+                Opcode::MdtLookup,
+                &LookupReq { parent: parent.into(), ..LookupReq::default() },
+            )
+            .name(name);
         let answer = self.0.ask(self.0.mdt_of(parent), call).await?;
         let mut stat = Stat::of(&answer.reply, "mds_getattr_name")?;
         let lease = asking.told(&stat);
@@ -47,7 +59,8 @@ impl Client {
         let mut attr = self.getattr(ctx, Fid::ROOT, None).await?;
         for name in path.split('/').filter(|name| !matches!(*name, "" | ".")) {
             attr = if name == ".." {
-                let parent = self.readdir(ctx, attr.fid(), 0, limits::READDIR_BYTES_MIN).await?.parent;
+                let parent =
+                    self.readdir(ctx, attr.fid(), 0, limits::READDIR_BYTES_MIN).await?.parent;
                 self.getattr(ctx, parent, None).await?
             } else {
                 self.lookup(ctx, attr.fid(), name.as_bytes()).await?
@@ -56,7 +69,8 @@ impl Client {
         Ok(attr)
     }
 
-    /// Attributes of a file, its size exact at some moment of the call. `file`: a handle of it, if there is one.
+    /// Attributes of a file, its size exact at some moment of the call. `file`: a handle of it, if
+    /// there is one.
     ///
     /// # Errors
     /// ENOENT if it is no more.
@@ -68,7 +82,12 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::getattr`].
-    pub async fn getattr_leased(&self, ctx: &Ctx, fid: Fid, file: Option<&File>) -> Result<(Attr, Lease)> {
+    pub async fn getattr_leased(
+        &self,
+        ctx: &Ctx,
+        fid: Fid,
+        file: Option<&File>,
+    ) -> Result<(Attr, Lease)> {
         if let Some(believed) = self.0.believed(fid) {
             return Ok(believed);
         }
@@ -83,16 +102,19 @@ impl Client {
         Ok((stat.attr, lease))
     }
 
-    /// Fills in the sizes of the dirty ones among `attrs`, as [`Client::readdir`] gave them, at the cost of one request
-    /// per OST for all objects together. A file that is gone meanwhile keeps what it had.
+    /// Fills in the sizes of the dirty ones among `attrs`, as [`Client::readdir`] gave them, at the
+    /// cost of one request per OST for all objects together. A file that is gone meanwhile keeps
+    /// what it had.
     ///
     /// # Errors
     /// Those of an MDT or OST, which the error names.
     pub async fn getattr_many(&self, ctx: &Ctx, attrs: &mut [Attr]) -> Result<()> {
-        let dirty: Vec<_> = (0..attrs.len()).filter(|index| crate::needs_glimpse(&attrs[*index])).collect();
+        let dirty: Vec<_> =
+            (0..attrs.len()).filter(|index| crate::needs_glimpse(&attrs[*index])).collect();
         let stats = dirty.iter().map(|index| {
             let fid = attrs[*index].fid();
-            let stat: LocalFuture<'_, Result<Stat>> = Box::pin(async move { self.0.stat(ctx, fid, 0).await });
+            let stat: LocalFuture<'_, Result<Stat>> =
+                Box::pin(async move { self.0.stat(ctx, fid, 0).await });
             stat
         });
         let stats = join_bounded(stats.collect(), limits::BATCH_RPCS_MAX).await;
@@ -102,7 +124,9 @@ impl Client {
             match stat {
                 Ok(stat) => {
                     attrs[index] = stat.attr;
-                    if let Some(layout) = stat.layout.clone().filter(|_| crate::needs_glimpse(&stat.attr)) {
+                    if let Some(layout) =
+                        stat.layout.clone().filter(|_| crate::needs_glimpse(&stat.attr))
+                    {
                         asked.push((index, stat));
                         questions.push(Question::all(&layout));
                     }
@@ -126,8 +150,15 @@ impl Client {
     /// # Errors
     /// ENOENT; EPROTO if the MDT sends what is no layout.
     pub async fn striping(&self, ctx: &Ctx, fid: Fid) -> Result<Striping> {
-        let call = self.0.call(ctx, Opcode::MdtGetattr, &FidReq { fid: fid.into(), ..FidReq::default() });
-        let record = self.0.ask(self.0.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
+        let call =
+            self.0.call(ctx, Opcode::MdtGetattr, &FidReq { fid: fid.into(), ..FidReq::default() });
+        let record = self
+            .0
+            .ask(self.0.mdt_of(fid), call)
+            .await
+            .map_err(|error| error.about(fid))?
+            .reply
+            .buf(1);
         match layout::Striping::decode(&record) {
             Ok(layout::Striping::None) => Ok(Striping::None),
             Ok(layout::Striping::Layout(layout)) => Ok(Striping::File(layout)),
@@ -140,7 +171,11 @@ impl Client {
 impl Inner {
     /// What the MDT says of a file.
     pub(crate) async fn stat(self: &Rc<Self>, ctx: &Ctx, fid: Fid, handle: u64) -> Result<Stat> {
-        let call = self.call(ctx, Opcode::MdtGetattr, &FidReq { fid: fid.into(), handle, ..FidReq::default() });
+        let call = self.call(
+            ctx,
+            Opcode::MdtGetattr,
+            &FidReq { fid: fid.into(), handle, ..FidReq::default() },
+        );
         let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
         Stat::of(&answer.reply, "mds_getattr")
     }

@@ -45,7 +45,12 @@ impl Inner {
             flags: make.flags,
             ..CreateReq::default()
         };
-        Ok(self.call(ctx, Opcode::MdtCreate, &body).name(make.name).name(make.target).buf(record).modifies())
+        Ok(self
+            .call(ctx, Opcode::MdtCreate, &body)
+            .name(make.name)
+            .name(make.target)
+            .buf(record)
+            .modifies())
     }
 }
 
@@ -58,12 +63,20 @@ impl Client {
         self.make(ctx, parent, name, S_IFDIR | mode & !S_IFMT, 0, b"", 0).await
     }
 
-    /// Makes a file (without a layout: it gets one when it is first opened for writing, or by `lustre.lov`), a fifo, a
-    /// socket or a device; `mode` with type bits, none mean a regular file.
+    /// Makes a file (without a layout: it gets one when it is first opened for writing, or by
+    /// `lustre.lov`), a fifo, a socket or a device; `mode` with type bits, none mean a regular
+    /// file.
     ///
     /// # Errors
     /// EEXIST, EACCES, EPERM for devices, EINVAL for other types.
-    pub async fn mknod(&self, ctx: &Ctx, parent: Fid, name: &[u8], mode: u32, rdev: u64) -> Result<Attr> {
+    pub async fn mknod(
+        &self,
+        ctx: &Ctx,
+        parent: Fid,
+        name: &[u8],
+        mode: u32,
+        rdev: u64,
+    ) -> Result<Attr> {
         let mode = if mode & S_IFMT == 0 { mode | S_IFREG } else { mode };
         if matches!(mode & S_IFMT, S_IFDIR | S_IFLNK) {
             return Err(Error::local(Errno::EINVAL, "mknod"));
@@ -76,7 +89,13 @@ impl Client {
     ///
     /// # Errors
     /// EEXIST, EACCES; ENAMETOOLONG for a target over 4,095 bytes.
-    pub async fn symlink(&self, ctx: &Ctx, parent: Fid, name: &[u8], target: &[u8]) -> Result<Attr> {
+    pub async fn symlink(
+        &self,
+        ctx: &Ctx,
+        parent: Fid,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Attr> {
         if target.len() > SYMLINK_BYTES_MAX {
             return Err(Error::local(Errno::ENAMETOOLONG, "symlink"));
         }
@@ -97,10 +116,25 @@ impl Client {
         Ok(stat.attr)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the arguments of the calls above, in their order")]
-    async fn make(&self, ctx: &Ctx, parent: Fid, name: &[u8], mode: u32, rdev: u64, target: &[u8], flags: u32) -> Result<Attr> {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of the calls above, in their order"
+    )]
+    async fn make(
+        &self,
+        ctx: &Ctx,
+        parent: Fid,
+        name: &[u8],
+        mode: u32,
+        rdev: u64,
+        target: &[u8],
+        flags: u32,
+    ) -> Result<Attr> {
         let make = Make { parent, name, mode, rdev, target, striping: None, open_flags: 0, flags };
         let call = self.0.create_call(ctx, &make)?;
-        self.0.change(Scope::entry(parent), self.0.mdt_of(parent), call).await.map(|(stat, _)| stat.attr)
+        self.0
+            .change(Scope::entry(parent), self.0.mdt_of(parent), call)
+            .await
+            .map(|(stat, _)| stat.attr)
     }
 }

@@ -1,4 +1,5 @@
-//! Names and attributes: operations of the MDT, one request each where nothing has to be asked of the OSTs.
+//! Names and attributes: operations of the MDT, one request each where nothing has to be asked of
+//! the OSTs.
 
 mod attr;
 mod dir;

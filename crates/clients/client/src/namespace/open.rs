@@ -18,8 +18,10 @@ use crate::lease::Scope;
 use crate::{Ctx, Lease, Result, flags};
 
 impl Client {
-    /// Opens `name` in `parent`, making it if it is not there (with O_EXCL it must not be). `striping`: of a file that
-    /// is made; else its directory's default, or with O_DELAY_LAYOUT none before `lustre.lov` is set or data written. One request, unless O_TRUNC has objects to cut.
+    /// Opens `name` in `parent`, making it if it is not there (with O_EXCL it must not be).
+    /// `striping`: of a file that is made; else its directory's default, or with O_DELAY_LAYOUT
+    /// none before `lustre.lov` is set or data written. One request, unless O_TRUNC has objects to
+    /// cut.
     ///
     /// # Errors
     /// EEXIST with O_EXCL, EACCES, EISDIR, ENOSPC; EINVAL for a striping out of bounds.
@@ -32,7 +34,9 @@ impl Client {
         open_flags: u32,
         striping: Option<&Template>,
     ) -> Result<(Attr, File)> {
-        self.create_leased(ctx, parent, name, mode, open_flags, striping).await.map(|(attr, file, _)| (attr, file))
+        self.create_leased(ctx, parent, name, mode, open_flags, striping)
+            .await
+            .map(|(attr, file, _)| (attr, file))
     }
 
     /// The same, and how long it holds.
@@ -50,31 +54,58 @@ impl Client {
     ) -> Result<(Attr, File, Lease)> {
         let open_flags = open_flags | flags::O_CREAT;
         let mode = S_IFREG | mode & !S_IFMT;
-        let later = if open_flags & flags::O_DELAY_LAYOUT != 0 && striping.is_none() { create::NO_LAYOUT } else { 0 };
-        let make = Make { parent, name, mode, rdev: 0, target: b"", striping, open_flags, flags: create::OPEN | later };
+        let later = if open_flags & flags::O_DELAY_LAYOUT != 0 && striping.is_none() {
+            create::NO_LAYOUT
+        } else {
+            0
+        };
+        let make = Make {
+            parent,
+            name,
+            mode,
+            rdev: 0,
+            target: b"",
+            striping,
+            open_flags,
+            flags: create::OPEN | later,
+        };
         let call = self.0.create_call(ctx, &make)?.keep(Keep::Open);
-        let (file, mut lease) = self.0.open_by(ctx, Some(parent), self.0.mdt_of(parent), call.into(), open_flags).await?;
+        let (file, mut lease) = self
+            .0
+            .open_by(ctx, Some(parent), self.0.mdt_of(parent), call.into(), open_flags)
+            .await?;
         let mut stat = file.attr();
         if !file.0.made {
-            lease.attrs = Instant::default(); // the kernel takes an answer to a create without asking whether it is old
+            // the kernel takes an answer to a create without asking whether it is old
+            lease.attrs = Instant::default();
         }
-        // A file that this call made, or cut, has no bytes: only one that was there must be asked for.
+        // A file that this call made, or cut, has no bytes: only one that was there must be asked
+        // for.
         if open_flags & flags::O_TRUNC == 0 && !file.0.made {
             let inode = &file.0.inode;
             if let Some(layout) = inode.layout() {
-                self.0.resolve_attr(ctx, &mut stat, inode.mtime_set(), inode.stripes(), &layout).await?;
+                self.0
+                    .resolve_attr(ctx, &mut stat, inode.mtime_set(), inode.stripes(), &layout)
+                    .await?;
             }
             *file.0.attr.borrow_mut() = stat;
         }
         Ok((stat, file, lease))
     }
 
-    /// Makes a file without a name in the file system of `dir` and opens it, as `O_TMPFILE` does: it goes with its last
-    /// close, unless a link gives it a name, which O_EXCL forbids. Its layout is as of a file made in `dir`.
+    /// Makes a file without a name in the file system of `dir` and opens it, as `O_TMPFILE` does:
+    /// it goes with its last close, unless a link gives it a name, which O_EXCL forbids. Its layout
+    /// is as of a file made in `dir`.
     ///
     /// # Errors
     /// EACCES; EINVAL where it is not opened for writing; ENOSPC.
-    pub async fn tmpfile(&self, ctx: &Ctx, dir: Fid, mode: u32, open_flags: u32) -> Result<(Attr, File)> {
+    pub async fn tmpfile(
+        &self,
+        ctx: &Ctx,
+        dir: Fid,
+        mode: u32,
+        open_flags: u32,
+    ) -> Result<(Attr, File)> {
         let body = CreateReq {
             parent: dir.into(),
             mode: S_IFREG | mode & !S_IFMT,
@@ -83,8 +114,15 @@ impl Client {
             flags: create::OPEN | create::TMPFILE,
             ..CreateReq::default()
         };
-        let call = self.0.call(ctx, Opcode::MdtCreate, &body).name(b"").name(b"").modifies().keep(Keep::Open);
-        let (file, _) = self.0.open_by(ctx, None, self.0.mdt_of(dir), call.into(), open_flags).await?;
+        let call = self
+            .0
+            .call(ctx, Opcode::MdtCreate, &body)
+            .name(b"")
+            .name(b"")
+            .modifies()
+            .keep(Keep::Open);
+        let (file, _) =
+            self.0.open_by(ctx, None, self.0.mdt_of(dir), call.into(), open_flags).await?;
         Ok((file.attr(), file))
     }
 
@@ -93,7 +131,11 @@ impl Client {
     /// # Errors
     /// EACCES, EISDIR, ENOENT, ELOOP for a symbolic link.
     pub async fn open(&self, ctx: &Ctx, fid: Fid, open_flags: u32) -> Result<File> {
-        let call = self.0.call(ctx, Opcode::MdtOpen, &OpenReq { fid: fid.into(), open_flags, ..OpenReq::default() });
+        let call = self.0.call(
+            ctx,
+            Opcode::MdtOpen,
+            &OpenReq { fid: fid.into(), open_flags, ..OpenReq::default() },
+        );
         let call = call.modifies().keep(Keep::Open);
         let opened = self.0.open_by(ctx, None, self.0.mdt_of(fid), call.into(), open_flags).await;
         opened.map(|(file, _)| file).map_err(|error| error.about(fid))
@@ -101,8 +143,8 @@ impl Client {
 }
 
 impl Inner {
-    /// Sends an open and makes a handle of the answer. Runs to its end once begun: a handle whose caller was
-    /// interrupted is dropped, and so closed. `named_in`: where it may make a name.
+    /// Sends an open and makes a handle of the answer. Runs to its end once begun: a handle whose
+    /// caller was interrupted is dropped, and so closed. `named_in`: where it may make a name.
     async fn open_by(
         self: &Rc<Self>,
         ctx: &Ctx,

@@ -25,7 +25,10 @@ impl Fs {
     pub(crate) async fn create(&self, header: &Header, name: &[u8], args: abi::CreateIn) -> Reply {
         let (parent, name) = (self.fid(header.nodeid)?, convert::name(name)?);
         let ctx = self.ctx(header, args.umask);
-        let made = self.client.create_leased(&ctx, parent, name, args.mode & 0o7777, args.flags, None).await;
+        let made = self
+            .client
+            .create_leased(&ctx, parent, name, args.mode & 0o7777, args.flags, None)
+            .await;
         let (attr, file, lease) = made.map_err(errno)?;
         let fh = self.files.borrow_mut().insert(attr.fid(), file);
         Ok(Body::Create(self.entry(&attr, lease), self.open_out(fh)))
@@ -33,7 +36,11 @@ impl Fs {
 
     pub(crate) async fn tmpfile(&self, header: &Header, args: abi::CreateIn) -> Reply {
         let (parent, ctx) = (self.fid(header.nodeid)?, self.ctx(header, args.umask));
-        let (attr, file) = self.client.tmpfile(&ctx, parent, args.mode & 0o7777, args.flags).await.map_err(errno)?;
+        let (attr, file) = self
+            .client
+            .tmpfile(&ctx, parent, args.mode & 0o7777, args.flags)
+            .await
+            .map_err(errno)?;
         let fh = self.files.borrow_mut().insert(attr.fid(), file);
         Ok(Body::Create(self.entry(&attr, Lease::default()), self.open_out(fh)))
     }
@@ -56,9 +63,9 @@ impl Fs {
         Ok(Body::Write(abi::WriteOut { size, padding: 0 }))
     }
 
-    /// Drops set-user-id and set-group-id before somebody unprivileged changes the contents through `file`. The kernel asks
-    /// with every such write; the mode last seen tells whether there is anything to drop, and the MDT, which knows the
-    /// caller's groups, whether set-group-id stays.
+    /// Drops set-user-id and set-group-id before somebody unprivileged changes the contents through
+    /// `file`. The kernel asks with every such write; the mode last seen tells whether there is
+    /// anything to drop, and the MDT, which knows the caller's groups, whether set-group-id stays.
     pub(super) async fn drop_privileges(&self, header: &Header, nodeid: u64, file: &File) {
         let mode = self.nodes.borrow().get(nodeid).map_or(0, |node| node.mode);
         if !has_privileges(mode) {
@@ -76,9 +83,9 @@ impl Fs {
         file.fsync(datasync).await.map(|()| Body::Empty).map_err(errno)
     }
 
-    /// A close of one descriptor gives back the POSIX locks of its process, whichever descriptor took them. Writes
-    /// were acknowledged one by one, so there is nothing else to report; a size that is not handed over yet is asked
-    /// of the OSTs by whoever wants it.
+    /// A close of one descriptor gives back the POSIX locks of its process, whichever descriptor
+    /// took them. Writes were acknowledged one by one, so there is nothing else to report; a size
+    /// that is not handed over yet is asked of the OSTs by whoever wants it.
     pub(crate) async fn flush(&self, header: &Header, lock_owner: u64) -> Reply {
         let fid = self.fid(header.nodeid)?;
         if self.locked.borrow_mut().remove(&(fid, lock_owner)).is_some() {
@@ -101,26 +108,34 @@ impl Fs {
         unlocked.map(|()| Body::Empty)
     }
 
-    /// Who still has POSIX locks through this handle, which nobody has open any more: processes gave theirs back with their
-    /// closes, so these belong to the open file itself (`F_OFD_SETLK`), of which the kernel sends no unlock.
+    /// Who still has POSIX locks through this handle, which nobody has open any more: processes
+    /// gave theirs back with their closes, so these belong to the open file itself (`F_OFD_SETLK`),
+    /// of which the kernel sends no unlock.
     fn owners_through(&self, fid: Fid, fh: u64) -> Vec<u64> {
         let mut locked = self.locked.borrow_mut();
         let of_file = locked.range((fid, 0)..=(fid, u64::MAX));
-        let owners: Vec<u64> = of_file.filter(|(_, through)| **through == fh).map(|((_, owner), _)| *owner).collect();
+        let owners: Vec<u64> =
+            of_file.filter(|(_, through)| **through == fh).map(|((_, owner), _)| *owner).collect();
         for owner in &owners {
             locked.remove(&(fid, *owner));
         }
         owners
     }
 
-    async fn unlock(&self, header: &Header, fid: Fid, kind: LockKind, owner: u64) -> Result<(), Errno> {
+    async fn unlock(
+        &self,
+        header: &Header,
+        fid: Fid,
+        kind: LockKind,
+        owner: u64,
+    ) -> Result<(), Errno> {
         let spec = LockSpec::whole(kind, LockMode::Unlock, owner, false);
         self.client.lock(&self.ctx(header, 0), fid, spec).await.map_err(errno)
     }
 }
 
-/// Whether a write by the unprivileged may have to change this mode. Set-group-id that the group cannot execute stays
-/// where a member of the group writes.
+/// Whether a write by the unprivileged may have to change this mode. Set-group-id that the group
+/// cannot execute stays where a member of the group writes.
 fn has_privileges(mode: u32) -> bool {
     mode & (libc::S_ISUID | libc::S_ISGID) != 0
 }

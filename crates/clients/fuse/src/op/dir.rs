@@ -1,10 +1,11 @@
 //! Directories: entries in the order of the directory, resumed by cookies.
 //!
-//! Offsets as the kernel sees them: 0 the start, 1 behind ".", 2 behind "..", then an entry's cookie plus 2. They
-//! stay good over any number of reads, closes and changes, because the cookies do.
+//! Offsets as the kernel sees them: 0 the start, 1 behind ".", 2 behind "..", then an entry's
+//! cookie plus 2. They stay good over any number of reads, closes and changes, because the cookies
+//! do.
 //!
-//! A handle keeps the page last fetched, since the kernel asks for less at a time than a round trip should bring.
-//! Reading from the start fetches anew.
+//! A handle keeps the page last fetched, since the kernel asks for less at a time than a round trip
+//! should bring. Reading from the start fetches anew.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -38,7 +39,11 @@ impl Page {
     /// Index of the entry behind `cookie`, if this page can tell.
     fn position(&self, cookie: u64) -> Option<usize> {
         let entries = &self.page.entries;
-        let index = if cookie == self.after { 0 } else { entries.binary_search_by_key(&cookie, |entry| entry.cookie).ok()? + 1 };
+        let index = if cookie == self.after {
+            0
+        } else {
+            entries.binary_search_by_key(&cookie, |entry| entry.cookie).ok()? + 1
+        };
         (index < entries.len() || self.page.at_end).then_some(index)
     }
 }
@@ -88,11 +93,18 @@ impl Fs {
     }
 
     /// Asks for the sizes that the entries of this reply need, all at once.
-    async fn complete(&self, ctx: &Ctx, page: &mut Page, cookie: u64, size: u32) -> Result<(), Errno> {
+    async fn complete(
+        &self,
+        ctx: &Ctx,
+        page: &mut Page,
+        cookie: u64,
+        size: u32,
+    ) -> Result<(), Errno> {
         let start = page.position(cookie).unwrap_or(0);
         let room = size as usize / (size_of::<abi::EntryOut>() + size_of::<abi::Dirent>()) + 1;
         let entries = page.page.entries.iter_mut().skip(start).take(room);
-        let mut open: Vec<_> = entries.filter(|entry| entry.has_attr && client::needs_glimpse(&entry.attr)).collect();
+        let mut open: Vec<_> =
+            entries.filter(|entry| entry.has_attr && client::needs_glimpse(&entry.attr)).collect();
         if open.is_empty() {
             return Ok(());
         }
@@ -105,17 +117,26 @@ impl Fs {
     fn fill(&self, out: &mut DirBuf, dir: Fid, page: &Page, offset: u64, plus: bool) {
         let up = if page.page.parent.is_zero() { dir } else { page.page.parent };
         for (at, name, fid) in [(0, &b"."[..], dir), (1, b"..", up)] {
-            if offset <= at && !push(out, plus.then(Default::default), fid.ino(), at + 1, DT_DIR, name) {
+            if offset <= at
+                && !push(out, plus.then(Default::default), fid.ino(), at + 1, DT_DIR, name)
+            {
                 return;
             }
         }
         let start = page.position(offset.saturating_sub(DOTS)).unwrap_or(page.page.entries.len());
         for entry in &page.page.entries[start..] {
-            // The kernel counts a reference for what it is told, so it is counted only once it is sure to fit.
+            // The kernel counts a reference for what it is told, so it is counted only once it is
+            // sure to fit.
             if !out.fits(plus, entry.name.len()) {
                 return;
             }
-            let told = plus.then(|| if entry.has_attr { self.entry(&entry.attr, Lease::default()) } else { Default::default() });
+            let told = plus.then(|| {
+                if entry.has_attr {
+                    self.entry(&entry.attr, Lease::default())
+                } else {
+                    Default::default()
+                }
+            });
             let (ino, kind) = (entry.attr.fid().ino(), entry.attr.file_type() >> 12);
             let pushed = push(out, told, ino, entry.cookie.saturating_add(DOTS), kind, &entry.name);
             assert!(pushed, "an entry that fits is taken");
@@ -124,7 +145,14 @@ impl Fs {
 }
 
 /// A node id of zero in `told` means: a name without attributes.
-fn push(out: &mut DirBuf, told: Option<abi::EntryOut>, ino: u64, off: u64, kind: u32, name: &[u8]) -> bool {
+fn push(
+    out: &mut DirBuf,
+    told: Option<abi::EntryOut>,
+    ino: u64,
+    off: u64,
+    kind: u32,
+    name: &[u8],
+) -> bool {
     match told {
         Some(entry) => out.push_plus(&entry, ino, off, kind, name),
         None => out.push(ino, off, kind, name),

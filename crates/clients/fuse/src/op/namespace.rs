@@ -44,7 +44,8 @@ impl Fs {
         }
     }
 
-    /// A directory that is open here and was removed: as it was last, without names. The servers keep nothing of it.
+    /// A directory that is open here and was removed: as it was last, without names. The servers
+    /// keep nothing of it.
     fn removed_dir(&self, nodeid: u64, fid: Fid) -> Option<Attr> {
         self.dirs.borrow().of(fid)?;
         let attr = self.nodes.borrow().seen(nodeid)?;
@@ -61,10 +62,15 @@ impl Fs {
     pub(crate) async fn setattr(&self, header: &Header, args: &abi::SetattrIn) -> Reply {
         let node = self.nodes.borrow().get(header.nodeid).ok_or(Errno::ESTALE)?;
         let set = convert::set_attr(args, node.mode & libc::S_IFMT == libc::S_IFDIR);
-        // A truncate through a handle is allowed by that handle; anything else may be about an unlinked open file.
+        // A truncate through a handle is allowed by that handle; anything else may be about an
+        // unlinked open file.
         let file = if args.valid & abi::FATTR_FH != 0 { Some(self.file(args.fh)?) } else { None };
         let file = file.or_else(|| if set.size.is_none() { self.file_of(node.fid) } else { None });
-        let attr = self.client.setattr(&self.ctx(header, 0), node.fid, &set, file.as_ref()).await.map_err(errno)?;
+        let attr = self
+            .client
+            .setattr(&self.ctx(header, 0), node.fid, &set, file.as_ref())
+            .await
+            .map_err(errno)?;
         Ok(self.attr(&attr, Lease::default()))
     }
 
@@ -80,20 +86,32 @@ impl Fs {
             return Err(Errno::ENAMETOOLONG);
         }
         let parent = self.fid(header.nodeid)?;
-        let attr = self.client.symlink(&self.ctx(header, 0), parent, convert::name(name)?, target).await;
+        let attr =
+            self.client.symlink(&self.ctx(header, 0), parent, convert::name(name)?, target).await;
         attr.map(|attr| Body::Entry(self.entry(&attr, Lease::default()))).map_err(errno)
     }
 
-    pub(crate) async fn mknod(&self, header: &Header, name: &[u8], mode: u32, rdev: u32, umask: u32) -> Reply {
+    pub(crate) async fn mknod(
+        &self,
+        header: &Header,
+        name: &[u8],
+        mode: u32,
+        rdev: u32,
+        umask: u32,
+    ) -> Reply {
         let parent = self.fid(header.nodeid)?;
         let ctx = self.ctx(header, umask);
-        let attr = self.client.mknod(&ctx, parent, convert::name(name)?, mode, u64::from(rdev)).await;
+        let attr =
+            self.client.mknod(&ctx, parent, convert::name(name)?, mode, u64::from(rdev)).await;
         attr.map(|attr| Body::Entry(self.entry(&attr, Lease::default()))).map_err(errno)
     }
 
     pub(crate) async fn mkdir(&self, header: &Header, name: &[u8], mode: u32, umask: u32) -> Reply {
         let parent = self.fid(header.nodeid)?;
-        let attr = self.client.mkdir(&self.ctx(header, umask), parent, convert::name(name)?, mode & 0o7777).await;
+        let attr = self
+            .client
+            .mkdir(&self.ctx(header, umask), parent, convert::name(name)?, mode & 0o7777)
+            .await;
         attr.map(|attr| Body::Entry(self.entry(&attr, Lease::default()))).map_err(errno)
     }
 
@@ -109,7 +127,14 @@ impl Fs {
         done.map(|()| Body::Empty).map_err(errno)
     }
 
-    pub(crate) async fn rename(&self, header: &Header, name: &[u8], newdir: u64, newname: &[u8], flags: u32) -> Reply {
+    pub(crate) async fn rename(
+        &self,
+        header: &Header,
+        name: &[u8],
+        newdir: u64,
+        newname: &[u8],
+        flags: u32,
+    ) -> Reply {
         if flags & !RENAME_FLAGS != 0 {
             return Err(Errno::EINVAL);
         }
@@ -121,12 +146,17 @@ impl Fs {
 
     pub(crate) async fn link(&self, header: &Header, oldnodeid: u64, newname: &[u8]) -> Reply {
         let (fid, parent) = (self.fid(oldnodeid)?, self.fid(header.nodeid)?);
-        let attr = self.client.link(&self.ctx(header, 0), fid, parent, convert::name(newname)?).await;
+        let attr =
+            self.client.link(&self.ctx(header, 0), fid, parent, convert::name(newname)?).await;
         attr.map(|attr| Body::Entry(self.entry(&attr, Lease::default()))).map_err(errno)
     }
 
     pub(crate) async fn statfs(&self) -> Reply {
-        self.client.statfs().await.map(|statfs| Body::Statfs(convert::statfs(&statfs))).map_err(errno)
+        self.client
+            .statfs()
+            .await
+            .map(|statfs| Body::Statfs(convert::statfs(&statfs)))
+            .map_err(errno)
     }
 
     pub(crate) async fn syncfs(&self) -> Reply {

@@ -17,7 +17,10 @@ impl Fs {
         if header.uid != 0 {
             self.drop_privileges(header, header.nodeid, &file).await;
         }
-        file.fallocate(args.mode, args.offset, args.length).await.map(|()| Body::Empty).map_err(errno)
+        file.fallocate(args.mode, args.offset, args.length)
+            .await
+            .map(|()| Body::Empty)
+            .map_err(errno)
     }
 
     pub(crate) async fn lseek(&self, args: abi::LseekIn) -> Reply {
@@ -30,7 +33,11 @@ impl Fs {
         Ok(Body::Lseek(abi::LseekOut { offset }))
     }
 
-    pub(crate) async fn copy_file_range(&self, header: &Header, args: abi::CopyFileRangeIn) -> Reply {
+    pub(crate) async fn copy_file_range(
+        &self,
+        header: &Header,
+        args: abi::CopyFileRangeIn,
+    ) -> Reply {
         if args.flags != 0 {
             return Err(Errno::EINVAL);
         }
@@ -38,7 +45,8 @@ impl Fs {
         if header.uid != 0 {
             self.drop_privileges(header, args.nodeid_out, &to).await;
         }
-        let copied = from.copy_range(args.off_in, &to, args.off_out, args.len).await.map_err(errno)?;
+        let copied =
+            from.copy_range(args.off_in, &to, args.off_out, args.len).await.map_err(errno)?;
         let size = u32::try_from(copied).map_err(|_| Errno::EIO)?;
         Ok(Body::Write(abi::WriteOut { size, padding: 0 }))
     }

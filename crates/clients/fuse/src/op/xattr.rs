@@ -8,7 +8,13 @@ use types::Errno;
 use crate::fs::{Fs, errno};
 
 impl Fs {
-    pub(crate) async fn setxattr(&self, header: &Header, name: &[u8], value: Bytes, flags: u32) -> Reply {
+    pub(crate) async fn setxattr(
+        &self,
+        header: &Header,
+        name: &[u8],
+        value: Bytes,
+        flags: u32,
+    ) -> Reply {
         let fid = self.fid(header.nodeid)?;
         let done = self.client.setxattr(&self.ctx(header, 0), fid, name, value, flags).await;
         done.map(|()| Body::Empty).map_err(errno)
@@ -28,7 +34,11 @@ impl Fs {
 
     pub(crate) async fn removexattr(&self, header: &Header, name: &[u8]) -> Reply {
         let fid = self.fid(header.nodeid)?;
-        self.client.removexattr(&self.ctx(header, 0), fid, name).await.map(|()| Body::Empty).map_err(errno)
+        self.client
+            .removexattr(&self.ctx(header, 0), fid, name)
+            .await
+            .map(|()| Body::Empty)
+            .map_err(errno)
     }
 }
 

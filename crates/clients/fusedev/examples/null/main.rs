@@ -1,6 +1,8 @@
-//! A file system in memory that does next to nothing: what FUSE itself costs, as a limit for benchmarks.
+//! A file system in memory that does next to nothing: what FUSE itself costs, as a limit for
+//! benchmarks.
 //!
-//! `null MOUNTPOINT [classic|uring]` serves until it is unmounted. A file `fixed` of 1 GiB of zeros is there from the start.
+//! `null MOUNTPOINT [classic|uring]` serves until it is unmounted. A file `fixed` of 1 GiB of zeros
+//! is there from the start.
 
 mod memory;
 
@@ -17,8 +19,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("uring") => Transport::Uring,
         Some(_) => return Err("usage: null MOUNTPOINT [classic|uring]".into()),
     };
-    let session = Session::mount(&MountOptions { transport, allow_other: true, ..memory::options(mountpoint.as_ref()) })?;
+    let session = Session::mount(&MountOptions {
+        transport,
+        allow_other: true,
+        ..memory::options(mountpoint.as_ref())
+    })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    tokio::task::LocalSet::new().block_on(&runtime, session.serve(Rc::new(memory::Memory::new())))?;
+    tokio::task::LocalSet::new()
+        .block_on(&runtime, session.serve(Rc::new(memory::Memory::new())))?;
     Ok(())
 }

@@ -23,7 +23,8 @@ const FILE_MODE: u32 = 0o100_666;
 /// How it wants to be mounted.
 pub(crate) fn options(mountpoint: &Path) -> MountOptions {
     let mut options = MountOptions::new(mountpoint);
-    options.want |= cap::DO_READDIRPLUS | cap::POSIX_LOCKS | cap::DIRECT_IO_ALLOW_MMAP | cap::ATOMIC_O_TRUNC;
+    options.want |=
+        cap::DO_READDIRPLUS | cap::POSIX_LOCKS | cap::DIRECT_IO_ALLOW_MMAP | cap::ATOMIC_O_TRUNC;
     options
 }
 
@@ -43,15 +44,23 @@ pub(crate) struct Memory {
 impl Memory {
     /// With the file `fixed`.
     pub(crate) fn new() -> Memory {
-        let state = State { names: BTreeMap::from([(b"fixed".to_vec(), FIXED_NODE)]), last: FIXED_NODE, ..State::default() };
+        let state = State {
+            names: BTreeMap::from([(b"fixed".to_vec(), FIXED_NODE)]),
+            last: FIXED_NODE,
+            ..State::default()
+        };
         Memory { state: RefCell::new(state), zeros: Bytes::from(vec![0; 4 << 20]) }
     }
 
     fn answer(&self, node: u64, op: Op) -> Reply {
         let mut state = self.state.borrow_mut();
         match op {
-            Op::Lookup { name } => state.names.get(&name[..]).map(|node| state.entry(*node)).ok_or(Errno::ENOENT),
-            Op::Getattr { .. } => Ok(Body::Attr(abi::AttrOut { attr: state.attr(node), ..Default::default() })),
+            Op::Lookup { name } => {
+                state.names.get(&name[..]).map(|node| state.entry(*node)).ok_or(Errno::ENOENT)
+            }
+            Op::Getattr { .. } => {
+                Ok(Body::Attr(abi::AttrOut { attr: state.attr(node), ..Default::default() }))
+            }
             Op::Setattr(args) => {
                 if args.valid & abi::FATTR_SIZE != 0 {
                     state.data.entry(node).or_default().resize(args.size as usize, 0);
@@ -63,11 +72,14 @@ impl Memory {
                 Ok(Body::Create(entry, direct(entry.nodeid)))
             }
             Op::Mknod { name, .. } => Ok(state.make(&name)),
-            Op::Unlink { name } => state.names.remove(&name[..]).map(|_| Body::Empty).ok_or(Errno::ENOENT),
+            Op::Unlink { name } => {
+                state.names.remove(&name[..]).map(|_| Body::Empty).ok_or(Errno::ENOENT)
+            }
             Op::Open(_) => Ok(Body::Open(direct(node))),
             Op::Opendir(_) => Ok(Body::Open(abi::OpenOut::default())),
             Op::Read(args) if node == FIXED_NODE => {
-                let left = FIXED_BYTES.saturating_sub(args.offset).min(u64::from(args.size)) as usize;
+                let left =
+                    FIXED_BYTES.saturating_sub(args.offset).min(u64::from(args.size)) as usize;
                 Ok(Body::Data(self.zeros.slice(..left.min(self.zeros.len()))))
             }
             Op::Read(args) => {
@@ -82,7 +94,12 @@ impl Memory {
                 Ok(Body::Write(abi::WriteOut { size: args.size, padding: 0 }))
             }
             Op::Readdir { args, plus } => Ok(Body::Dir(state.readdir(args, plus))),
-            Op::Statfs => Ok(Body::Statfs(abi::StatfsOut { bsize: 4096, namelen: 255, frsize: 4096, ..Default::default() })),
+            Op::Statfs => Ok(Body::Statfs(abi::StatfsOut {
+                bsize: 4096,
+                namelen: 255,
+                frsize: 4096,
+                ..Default::default()
+            })),
             Op::Release(_) | Op::Releasedir(_) => Ok(Body::Empty),
             _ => Err(Errno::ENOSYS),
         }
@@ -90,18 +107,31 @@ impl Memory {
 }
 
 fn direct(fh: u64) -> abi::OpenOut {
-    abi::OpenOut { fh, open_flags: abi::FOPEN_DIRECT_IO | abi::FOPEN_PARALLEL_DIRECT_WRITES, padding: 0 }
+    abi::OpenOut {
+        fh,
+        open_flags: abi::FOPEN_DIRECT_IO | abi::FOPEN_PARALLEL_DIRECT_WRITES,
+        padding: 0,
+    }
 }
 
 impl State {
     fn attr(&self, node: u64) -> abi::Attr {
-        let size = if node == FIXED_NODE { FIXED_BYTES } else { self.data.get(&node).map_or(0, |data| data.len() as u64) };
+        let size = if node == FIXED_NODE {
+            FIXED_BYTES
+        } else {
+            self.data.get(&node).map_or(0, |data| data.len() as u64)
+        };
         let mode = if node == abi::ROOT_ID { DIR_MODE } else { FILE_MODE };
         abi::Attr { ino: node, size, mode, nlink: 1, blksize: 4096, ..Default::default() }
     }
 
     fn entry(&self, node: u64) -> Body {
-        Body::Entry(abi::EntryOut { nodeid: node, generation: 1, attr: self.attr(node), ..Default::default() })
+        Body::Entry(abi::EntryOut {
+            nodeid: node,
+            generation: 1,
+            attr: self.attr(node),
+            ..Default::default()
+        })
     }
 
     fn make(&mut self, name: &[u8]) -> Body {

@@ -5,8 +5,9 @@
 //!  0                            288                              HEAD                        HEAD + payload_size
 //! ```
 //!
-//! The kernel splits a request into header, arguments and payload. The first two are copied in front of the payload,
-//! some 80 bytes, so that the whole is one message as the device would give it.
+//! The kernel splits a request into header, arguments and payload. The first two are copied in
+//! front of the payload, some 80 bytes, so that the whole is one message as the device would give
+//! it.
 
 use std::io;
 use std::ptr::NonNull;
@@ -36,7 +37,8 @@ impl Slab {
     pub(crate) fn new(count: usize, payload_size: usize) -> io::Result<Slab> {
         let stride = HEAD + payload_size.next_multiple_of(HEAD);
         let len = count * stride;
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing
+        // that exists.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -70,8 +72,8 @@ impl Drop for Slab {
     }
 }
 
-/// Buffers of one entry. The kernel writes them while a command runs on this thread and reads them when an answer is
-/// committed, on this thread too; so between calls they are ours alone.
+/// Buffers of one entry. The kernel writes them while a command runs on this thread and reads them
+/// when an answer is committed, on this thread too; so between calls they are ours alone.
 #[derive(Clone, Copy)]
 pub(crate) struct Buffers {
     base: NonNull<u8>,
@@ -104,9 +106,13 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), HEAD + self.payload_size) }
     }
 
-    #[expect(clippy::mut_from_ref, reason = "the bytes are the kernel's and ours by turns; the ring lends them to one user")]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the bytes are the kernel's and ours by turns; the ring lends them to one user"
+    )]
     fn bytes_mut(&self) -> &mut [u8] {
-        // SAFETY: as for `bytes`; the ring calls one of these functions at a time and keeps no slice.
+        // SAFETY: as for `bytes`; the ring calls one of these functions at a time and keeps no
+        // slice.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), HEAD + self.payload_size) }
     }
 
@@ -116,19 +122,25 @@ impl Buffers {
         let (header, _) = abi::UringReqHeader::read_from_prefix(bytes).expect("an entry is longer");
         let (first, _) = abi::InHeader::read_from_prefix(&header.in_out).expect("there is room");
         let payload = header.ent.payload_sz as usize;
-        let args = (first.len as usize).checked_sub(size_of::<abi::InHeader>())?.checked_sub(payload)?;
+        let args =
+            (first.len as usize).checked_sub(size_of::<abi::InHeader>())?.checked_sub(payload)?;
         if args > abi::URING_OP_IN_BYTES || payload > self.payload_size {
             return None;
         }
         let start = HEAD - args - size_of::<abi::InHeader>();
         bytes[start..HEAD - args].copy_from_slice(first.as_bytes());
         bytes[HEAD - args..HEAD].copy_from_slice(&header.op_in[..args]);
-        Some(Arrived { commit_id: header.ent.commit_id, unique: first.unique, joined: (start, HEAD + payload) })
+        Some(Arrived {
+            commit_id: header.ent.commit_id,
+            unique: first.unique,
+            joined: (start, HEAD + payload),
+        })
     }
 
     /// The ids alone, to refuse a request that cannot be joined.
     pub(crate) fn ids(&self) -> (u64, u64) {
-        let (header, _) = abi::UringReqHeader::read_from_prefix(self.bytes()).expect("an entry is longer");
+        let (header, _) =
+            abi::UringReqHeader::read_from_prefix(self.bytes()).expect("an entry is longer");
         let (first, _) = abi::InHeader::read_from_prefix(&header.in_out).expect("there is room");
         (header.ent.commit_id, first.unique)
     }
@@ -174,9 +186,18 @@ mod tests {
 
     /// What the kernel does with a request.
     fn arrive(buffers: &Buffers, code: u32, args: &[u8], payload: &[u8], len: usize) {
-        let first =
-            abi::InHeader { len: u32::try_from(len).expect("small"), opcode: code, unique: 9, nodeid: 1, ..Default::default() };
-        let ent = abi::UringEntInOut { commit_id: 77, payload_sz: payload.len() as u32, ..Default::default() };
+        let first = abi::InHeader {
+            len: u32::try_from(len).expect("small"),
+            opcode: code,
+            unique: 9,
+            nodeid: 1,
+            ..Default::default()
+        };
+        let ent = abi::UringEntInOut {
+            commit_id: 77,
+            payload_sz: payload.len() as u32,
+            ..Default::default()
+        };
         let mut header = abi::UringReqHeader { in_out: [0; 128], op_in: [0; 128], ent };
         header.in_out[..40].copy_from_slice(first.as_bytes());
         header.op_in[..args.len()].copy_from_slice(args);
@@ -205,7 +226,10 @@ mod tests {
         arrive(&buffers, abi::opcode::LOOKUP, b"", b"name\0", 45);
         let arrived = buffers.join().expect("well formed");
         let message = Bytes::copy_from_slice(buffers.message(&arrived));
-        assert_eq!(decode(&message).map(|(_, op)| op), Ok(Op::Lookup { name: Bytes::from_static(b"name") }));
+        assert_eq!(
+            decode(&message).map(|(_, op)| op),
+            Ok(Op::Lookup { name: Bytes::from_static(b"name") })
+        );
     }
 
     #[test]
@@ -222,7 +246,10 @@ mod tests {
     fn an_answer_that_does_not_fit_is_not_sent() {
         let slab = Slab::new(1, 8_192).expect("memory");
         let buffers = slab.entry(0);
-        assert_eq!(buffers.put(&Body::Pieces(vec![Bytes::from_static(b"ab"), Bytes::from_static(b"c")])), Some(3));
+        assert_eq!(
+            buffers.put(&Body::Pieces(vec![Bytes::from_static(b"ab"), Bytes::from_static(b"c")])),
+            Some(3)
+        );
         assert_eq!(buffers.put(&Body::Data(vec![1; 8_193].into())), None);
         assert_eq!(buffers.put(&Body::Data(vec![1; 8_192].into())), Some(8_192));
     }

@@ -1,8 +1,9 @@
 //! Keeps the serving thread on the processor of the only caller.
 //!
-//! A queue belongs to a processor: a request tells where its caller runs. A caller that waits for each answer and the
-//! thread that answers never run at the same time, and a wake-up on the same processor costs a tenth of one that has
-//! to rouse another. With two callers, or requests that overlap, the thread may run anywhere.
+//! A queue belongs to a processor: a request tells where its caller runs. A caller that waits for
+//! each answer and the thread that answers never run at the same time, and a wake-up on the same
+//! processor costs a tenth of one that has to rouse another. With two callers, or requests that
+//! overlap, the thread may run anywhere.
 
 /// Single requests from one processor, in a row, before the thread moves there.
 const STEADY: u32 = 16;
@@ -26,7 +27,8 @@ pub(crate) enum Move {
 }
 
 impl Follow {
-    /// What one turn brought: the queues of its requests, and whether others are still being worked on.
+    /// What one turn brought: the queues of its requests, and whether others are still being worked
+    /// on.
     pub(crate) fn turn(&mut self, queues: impl Iterator<Item = u16>, busy: bool) -> Move {
         let mut queues = queues.peekable();
         let Some(queue) = queues.next() else { return Move::Stay };
@@ -57,10 +59,12 @@ pub(crate) struct Affinity {
 impl Affinity {
     /// What is allowed now; `None` where it cannot be told.
     pub(crate) fn current() -> Option<Affinity> {
-        // SAFETY: an all-zero set is a valid empty one, and the kernel fills it up to the size given.
+        // SAFETY: an all-zero set is a valid empty one, and the kernel fills it up to the size
+        // given.
         unsafe {
             let mut whole: libc::cpu_set_t = std::mem::zeroed();
-            (libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut whole) == 0).then_some(Affinity { whole })
+            (libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut whole) == 0)
+                .then_some(Affinity { whole })
         }
     }
 
@@ -73,7 +77,8 @@ impl Affinity {
                 let cpu = usize::from(*cpu);
                 // SAFETY: the index is inside the set, which is checked first.
                 unsafe {
-                    if cpu >= 8 * size_of::<libc::cpu_set_t>() || !libc::CPU_ISSET(cpu, &self.whole) {
+                    if cpu >= 8 * size_of::<libc::cpu_set_t>() || !libc::CPU_ISSET(cpu, &self.whole)
+                    {
                         return;
                     }
                     let mut one: libc::cpu_set_t = std::mem::zeroed();
@@ -92,7 +97,10 @@ mod tests {
     use super::*;
 
     fn turns(follow: &mut Follow, count: u32, queue: u16) -> Vec<Move> {
-        (0..count).map(|_| follow.turn([queue].into_iter(), false)).filter(|to| *to != Move::Stay).collect()
+        (0..count)
+            .map(|_| follow.turn([queue].into_iter(), false))
+            .filter(|to| *to != Move::Stay)
+            .collect()
     }
 
     #[test]

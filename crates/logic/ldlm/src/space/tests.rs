@@ -8,7 +8,8 @@ fn request(kind: Kind, resource: u32, who: char, spec: &str, cookie: u64) -> Loc
         resource: Fid::new(1, resource),
         kind,
         owner: owner(who),
-        extent: Extent::new(from.parse().expect("number"), to.parse().expect("number")).expect("not empty"),
+        extent: Extent::new(from.parse().expect("number"), to.parse().expect("number"))
+            .expect("not empty"),
         mode: if spec.starts_with('r') { Mode::Shared } else { Mode::Exclusive },
         pid: 1,
         cookie,
@@ -19,8 +20,8 @@ fn owner(who: char) -> Owner {
     Owner { client: ClientId(u128::from(u32::from(who))), id: 1 }
 }
 
-/// Steps `a:1r0-9` (owner a asks on file 1, waits), `a?1r0-9` (does not wait), `a-1r0-9` (unlocks), `!a` (client goes).
-/// The answer of a step is its outcome and whom it let in.
+/// Steps `a:1r0-9` (owner a asks on file 1, waits), `a?1r0-9` (does not wait), `a-1r0-9` (unlocks),
+/// `!a` (client goes). The answer of a step is its outcome and whom it let in.
 fn check(kind: Kind, steps: &str, expected: &str) {
     let mut space = LockSpace::new();
     let mut seen = Vec::new();
@@ -48,8 +49,13 @@ fn check(kind: Kind, steps: &str, expected: &str) {
                 (word, granted)
             }
         };
-        let granted: String = granted.iter().map(|wait| char::from_u32(wait.client.0 as u32).expect("a letter")).collect();
-        seen.push(format!("{word}+{granted}").trim_end_matches('+').trim_start_matches('+').to_owned());
+        let granted: String = granted
+            .iter()
+            .map(|wait| char::from_u32(wait.client.0 as u32).expect("a letter"))
+            .collect();
+        seen.push(
+            format!("{word}+{granted}").trim_end_matches('+').trim_start_matches('+').to_owned(),
+        );
     }
     let seen: Vec<_> = seen.iter().map(|step| if step.is_empty() { "." } else { step }).collect();
     assert_eq!(seen.join(" "), expected, "{steps}");
@@ -76,7 +82,11 @@ fn waiters_are_served_in_the_order_they_came() {
 #[test]
 fn a_circle_of_posix_waits_is_refused() {
     check(Kind::Posix, "a:1w0-9 b:2w0-9 a:2w0-9 b:1w0-9", "ok ok wait deadlock");
-    check(Kind::Posix, "a:1w0-9 b:2w0-9 c:3w0-9 a:2w0-9 b:3w0-9 c:1r2-3", "ok ok ok wait wait deadlock");
+    check(
+        Kind::Posix,
+        "a:1w0-9 b:2w0-9 c:3w0-9 a:2w0-9 b:3w0-9 c:1r2-3",
+        "ok ok ok wait wait deadlock",
+    );
     check(Kind::Posix, "a:1r0-9 b:1r0-9 a:1w0-9 b:1w0-9", "ok ok wait deadlock");
 }
 
@@ -85,7 +95,11 @@ fn a_place_in_line_alone_is_never_a_deadlock() {
     // b waits for a; a asks for more of the file and passes b.
     check(Kind::Posix, "a:1w0-5 b:1w0-9 a:1w5-9 a-1w0-9", "ok wait ok b");
     // c stands behind b, and b waits for d, and d for a, and a for c: c passes b.
-    check(Kind::Posix, "d:2r0-9 c:1w0-9 a:3w0-9 b:2w0-9 c:2r0-9 d:3w0-9 a:1w0-9", "ok ok ok wait wait wait wait+c");
+    check(
+        Kind::Posix,
+        "d:2r0-9 c:1w0-9 a:3w0-9 b:2w0-9 c:2r0-9 d:3w0-9 a:1w0-9",
+        "ok ok ok wait wait wait wait+c",
+    );
 }
 
 #[test]
@@ -102,7 +116,9 @@ fn a_client_that_goes_takes_locks_and_waits_along() {
 #[test]
 fn holders_and_those_before_in_line_are_in_the_way() {
     let mut space = LockSpace::new();
-    let ask = |space: &mut LockSpace, who, spec, cookie| space.enqueue(request(Kind::Posix, 1, who, spec, cookie), true).0;
+    let ask = |space: &mut LockSpace, who, spec, cookie| {
+        space.enqueue(request(Kind::Posix, 1, who, spec, cookie), true).0
+    };
     assert_eq!(ask(&mut space, 'a', "w0-10", 0), Enqueued::Granted);
     assert_eq!(ask(&mut space, 'b', "w5-20", 1), Enqueued::Waiting);
     assert_eq!(ask(&mut space, 'c', "w15-20", 2), Enqueued::Waiting);
@@ -110,7 +126,10 @@ fn holders_and_those_before_in_line_are_in_the_way() {
         let clients = space.clients_in_the_way(&request(Kind::Posix, 1, who, spec, cookie));
         clients.iter().map(|client| char::from_u32(client.0 as u32).expect("a letter")).collect()
     };
-    assert_eq!([blockers('b', "w5-20", 1), blockers('c', "w15-20", 2), blockers('d', "r0-20", 9)], ["a", "b", "abc"]);
+    assert_eq!(
+        [blockers('b', "w5-20", 1), blockers('c', "w15-20", 2), blockers('d', "r0-20", 9)],
+        ["a", "b", "abc"]
+    );
     assert_eq!(blockers('d', "w20-30", 9), "");
 }
 
@@ -125,7 +144,10 @@ fn a_place_is_kept_for_whoever_comes_back() {
     assert_eq!(space.enqueue(c, true).0, Enqueued::Waiting);
     space.leave(b.wait_id());
     assert!(space.is_absent(b.wait_id()));
-    assert!(space.unlock(a.resource, a.kind, a.owner, Extent::ALL).is_empty(), "the line waits for b");
+    assert!(
+        space.unlock(a.resource, a.kind, a.owner, Extent::ALL).is_empty(),
+        "the line waits for b"
+    );
     assert_eq!(space.enqueue(b, true).0, Enqueued::Granted);
     assert_eq!(space.waiters(), 1);
     space.leave(c.wait_id());
@@ -145,7 +167,8 @@ fn a_restated_lock_is_held_without_a_question() {
     assert_eq!((conflict.owner, conflict.extent), (a.owner, a.extent));
 }
 
-/// What each owner should hold, byte by byte: a lock is there exactly when it was granted and not given back.
+/// What each owner should hold, byte by byte: a lock is there exactly when it was granted and not
+/// given back.
 #[test]
 fn random_histories_keep_the_invariants() {
     for seed in 1..40u64 {
@@ -156,7 +179,8 @@ fn random_histories_keep_the_invariants() {
 fn random_history(seed: u64) {
     let mut state = seed;
     let mut random = move |bound: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % bound
     };
     let mut space = LockSpace::new();
@@ -166,7 +190,12 @@ fn random_history(seed: u64) {
     for cookie in 0..600 {
         let who = ['a', 'b', 'c', 'd'][random(4) as usize];
         let start = random(19);
-        let spec = format!("{}{}-{}", if random(2) == 0 { 'r' } else { 'w' }, start, (start + 1 + random(8)).min(20));
+        let spec = format!(
+            "{}{}-{}",
+            if random(2) == 0 { 'r' } else { 'w' },
+            start,
+            (start + 1 + random(8)).min(20)
+        );
         let request = request(Kind::Posix, 1 + random(2) as u32, who, &spec, cookie);
         let is_waiting = asked.values().any(|waiting| waiting.owner == request.owner);
         let span = request.extent.start() as usize..request.extent.end() as usize;
@@ -175,7 +204,8 @@ fn random_history(seed: u64) {
                 let (outcome, granted) = space.enqueue(request, true);
                 match outcome {
                     Enqueued::Granted => {
-                        model.entry((request.resource, request.owner)).or_default()[span].fill(Some(request.mode))
+                        model.entry((request.resource, request.owner)).or_default()[span]
+                            .fill(Some(request.mode))
                     }
                     Enqueued::Waiting => drop(asked.insert(request.wait_id(), request)),
                     _ => {}
@@ -197,7 +227,8 @@ fn random_history(seed: u64) {
         for wait in granted.drain(..) {
             let request = asked.remove(&wait).expect("only waiters are let in");
             let span = request.extent.start() as usize..request.extent.end() as usize;
-            model.entry((request.resource, request.owner)).or_default()[span].fill(Some(request.mode));
+            model.entry((request.resource, request.owner)).or_default()[span]
+                .fill(Some(request.mode));
         }
         assert_model(&space, &model);
         assert_eq!(space.waiters(), asked.len());
@@ -205,9 +236,17 @@ fn random_history(seed: u64) {
         for request in asked.values() {
             assert!(
                 !space.reaches(Kind::Posix, request.owner, request.owner)
-                    || !space.walk(Kind::Posix, space.blockers(Kind::Posix, request.owner, false), request.owner, false)
+                    || !space.walk(
+                        Kind::Posix,
+                        space.blockers(Kind::Posix, request.owner, false),
+                        request.owner,
+                        false
+                    )
             );
-            assert!(!space.blockers(Kind::Posix, request.owner, true).is_empty(), "a waiter that nobody blocks was forgotten");
+            assert!(
+                !space.blockers(Kind::Posix, request.owner, true).is_empty(),
+                "a waiter that nobody blocks was forgotten"
+            );
         }
     }
 }
@@ -216,13 +255,22 @@ fn assert_model(space: &LockSpace, model: &BTreeMap<(Fid, Owner), [Option<Mode>;
     for file in 1..=2 {
         let resource = Fid::new(1, file);
         for byte in 0..20u64 {
-            let holders: Vec<Mode> =
-                model.iter().filter(|((fid, _), _)| *fid == resource).filter_map(|(_, bytes)| bytes[byte as usize]).collect();
-            assert!(holders.len() <= 1 || holders.iter().all(|mode| *mode == Mode::Shared), "exclusive means alone");
+            let holders: Vec<Mode> = model
+                .iter()
+                .filter(|((fid, _), _)| *fid == resource)
+                .filter_map(|(_, bytes)| bytes[byte as usize])
+                .collect();
+            assert!(
+                holders.len() <= 1 || holders.iter().all(|mode| *mode == Mode::Shared),
+                "exclusive means alone"
+            );
         }
         for who in ['a', 'b', 'c', 'd'] {
             let mut held = [None; 20];
-            let ranges = space.resources.get(&(resource, Kind::Posix)).and_then(|found| found.held.get(&owner(who)));
+            let ranges = space
+                .resources
+                .get(&(resource, Kind::Posix))
+                .and_then(|found| found.held.get(&owner(who)));
             for (extent, mode, _) in ranges.into_iter().flat_map(Ranges::iter) {
                 held[extent.start() as usize..extent.end() as usize].fill(Some(mode));
             }

@@ -1,32 +1,39 @@
-//! A token bucket by virtual scheduling (spec rpc 5.6): one time instead of a counter, and no fraction is ever lost.
+//! A token bucket by virtual scheduling (spec rpc 5.6): one time instead of a counter, and no
+//! fraction is ever lost.
 //!
-//! `tat` is the theoretical arrival time of the next unit: a bucket whose `tat` is now is full, one whose `tat` is
-//! `burst` units ahead is empty. A class takes a [`Ticket`] for the request at the head of its queue:
+//! `tat` is the theoretical arrival time of the next unit: a bucket whose `tat` is now is full, one
+//! whose `tat` is `burst` units ahead is empty. A class takes a [`Ticket`] for the request at the
+//! head of its queue:
 //! ```text
 //! base  = max(tat, now - slack)              slack: 0 for an idle bucket, see below
 //! ready = base + min(k, burst) * T - burst * T
 //! tat   = base + k * T                       k: cost of the request, T: time of one unit
 //! ```
-//! One ticket per class and partition: holders of tickets of one bucket take turns in the order in which they asked,
-//! so that classes or partitions with equal backlogs get equal shares whichever of them is looked at first.
+//! One ticket per class and partition: holders of tickets of one bucket take turns in the order in
+//! which they asked, so that classes or partitions with equal backlogs get equal shares whichever
+//! of them is looked at first.
 //!
-//! Slack: a timer is late. Without slack, what a late bucket did not hand out is lost and a class gets less than its
-//! rate. A bucket with waiting requests may therefore lag by [`LATE_SLACK`] behind the present; `realtime=1` by
-//! `nrs_tbf_rt_lag`, and also when it is idle. An idle normal bucket is at most full: its burst is `depth` exactly.
+//! Slack: a timer is late. Without slack, what a late bucket did not hand out is lost and a class
+//! gets less than its rate. A bucket with waiting requests may therefore lag by [`LATE_SLACK`]
+//! behind the present; `realtime=1` by `nrs_tbf_rt_lag`, and also when it is idle. An idle normal
+//! bucket is at most full: its burst is `depth` exactly.
 //!
 //! Invariants
-//! - Within any time t, tickets that come ready carry at most `t * rate + burst + slack * rate` units, and one request
-//!   per holder.
-//! - Tickets of one bucket come ready in the order in which they were taken, for requests of one size.
+//! - Within any time t, tickets that come ready carry at most `t * rate + burst + slack * rate`
+//!   units, and one request per holder.
+//! - Tickets of one bucket come ready in the order in which they were taken, for requests of one
+//!   size.
 
 use types::{Instant, Span};
 
 use super::grammar::Rate;
 
-/// How far a bucket with waiting requests may lag: ten wake-ups that may be a millisecond late each.
+/// How far a bucket with waiting requests may lag: ten wake-ups that may be a millisecond late
+/// each.
 pub(crate) const LATE_SLACK: Span = Span::millis(10);
 
-/// Bytes that one unit of `depth` stands for in a bucket of bytes: what a bulk transfer moves at once.
+/// Bytes that one unit of `depth` stands for in a bucket of bytes: what a bulk transfer moves at
+/// once.
 pub(crate) const DEPTH_BYTES: u64 = 1 << 20;
 
 /// Times are nanoseconds with this many bits behind the point: a byte at 1 TiB/s is 0.0009 ns.
@@ -48,12 +55,17 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Of a bucket that nobody has.
-    pub(crate) const NONE: Pace = Pace { per_unit: 0, burst: 0, realtime: false, lag: Span::ZERO, bytes: false };
+    pub(crate) const NONE: Pace =
+        Pace { per_unit: 0, burst: 0, realtime: false, lag: Span::ZERO, bytes: false };
 
     /// `lag` is `nrs_tbf_rt_lag`; it counts for `realtime` only.
     pub(crate) fn new(rate: Rate, depth: u32, realtime: bool, lag: Span) -> Pace {
         let (per_unit, burst, bytes) = match rate {
-            Rate::Rpc { milli } => ((1_000_000_000_000_u128 << FRACTION_BITS) / u128::from(milli), u64::from(depth), false),
+            Rate::Rpc { milli } => (
+                (1_000_000_000_000_u128 << FRACTION_BITS) / u128::from(milli),
+                u64::from(depth),
+                false,
+            ),
             Rate::Bytes { per_second } => {
                 let burst = u64::from(depth) * DEPTH_BYTES;
                 ((1_000_000_000_u128 << FRACTION_BITS) / u128::from(per_second), burst, true)
@@ -133,7 +145,8 @@ impl Bucket {
         }
     }
 
-    /// Takes a ticket for `cost` units. `busy`: the holder has just spent or returned one, its class did not run empty.
+    /// Takes a ticket for `cost` units. `busy`: the holder has just spent or returned one, its
+    /// class did not run empty.
     #[inline]
     pub(crate) fn reserve(&mut self, cost: u64, busy: bool, now: Instant) -> Ticket {
         let pace = self.pace();
@@ -177,7 +190,8 @@ mod tests {
         Instant(ms * 1_000_000)
     }
 
-    /// Times, in ms, at which requests of one class leave that is asked at each millisecond of `asked`.
+    /// Times, in ms, at which requests of one class leave that is asked at each millisecond of
+    /// `asked`.
     fn departures(bucket: &mut Bucket, asked: impl Iterator<Item = u64>, from: u64) -> Vec<u64> {
         let mut ticket = bucket.reserve(1, false, ms(from));
         let mut out = Vec::new();
@@ -202,7 +216,8 @@ mod tests {
 
     #[test]
     fn late_looks_lose_nothing_while_requests_wait() {
-        let mut bucket = Bucket::new(Pace::new(Rate::Rpc { milli: 5_000_000 }, 3, false, Span::ZERO), ms(0));
+        let mut bucket =
+            Bucket::new(Pace::new(Rate::Rpc { milli: 5_000_000 }, 3, false, Span::ZERO), ms(0));
         let count = departures(&mut bucket, (0..10_000).step_by(7), 0).len();
         assert!((49_950..=50_010).contains(&count), "{count} of 50,000 in 10 s");
     }
@@ -234,8 +249,12 @@ mod tests {
 
     #[test]
     fn rates_below_one_work() {
-        let mut bucket = Bucket::new(Pace::new(Rate::Rpc { milli: 1 }, 1, false, Span::ZERO), ms(0));
-        assert_eq!(departures(&mut bucket, (0..2_000_500).step_by(100), 0), [0, 1_000_000, 2_000_000]);
+        let mut bucket =
+            Bucket::new(Pace::new(Rate::Rpc { milli: 1 }, 1, false, Span::ZERO), ms(0));
+        assert_eq!(
+            departures(&mut bucket, (0..2_000_500).step_by(100), 0),
+            [0, 1_000_000, 2_000_000]
+        );
     }
 
     #[test]
@@ -252,7 +271,8 @@ mod tests {
         assert_eq!(bucket.reserve(1, false, ms(1)).ready, Instant(0));
     }
 
-    /// Any mixture of holders, costs, cancellations and late looks stays below the bound at the head of the file.
+    /// Any mixture of holders, costs, cancellations and late looks stays below the bound at the
+    /// head of the file.
     #[test]
     fn no_mixture_exceeds_the_rate() {
         for seed in 0..40 {
@@ -260,7 +280,10 @@ mod tests {
             let rate = 1 + chance.below(100_000);
             let depth = 1 + chance.below(8) as u32;
             let realtime = chance.below(2) == 0;
-            let mut bucket = Bucket::new(Pace::new(Rate::Rpc { milli: rate * 1_000 }, depth, realtime, Span::secs(1)), ms(0));
+            let mut bucket = Bucket::new(
+                Pace::new(Rate::Rpc { milli: rate * 1_000 }, depth, realtime, Span::secs(1)),
+                ms(0),
+            );
             let holders = 1 + chance.below(6) as usize;
             let mut tickets: Vec<Option<(Ticket, u64)>> = vec![None; holders];
             let (mut now, mut units, mut most) = (Instant(0), 0_u64, 0_u64);
@@ -286,7 +309,11 @@ mod tests {
                 }
                 let lag = if realtime { 1.0 } else { LATE_SLACK.as_secs_f64() };
                 let held = (holders as u64 * most) as f64;
-                let bound = (now - Instant(0)).as_secs_f64() * rate as f64 + f64::from(depth) + lag * rate as f64 + held + 1.0;
+                let bound = (now - Instant(0)).as_secs_f64() * rate as f64
+                    + f64::from(depth)
+                    + lag * rate as f64
+                    + held
+                    + 1.0;
                 assert!(units as f64 <= bound, "seed {seed}: {units} units, bound {bound}");
             }
         }

@@ -1,8 +1,8 @@
 //! Buckets that several classes and partitions hold together.
 //!
-//! A bucket lives as long as a class of any partition is attached to it. The partitions of a service share one set, all
-//! services of a node another; each is one value behind an `Rc`, because the partitions of a process run on one
-//! executor thread.
+//! A bucket lives as long as a class of any partition is attached to it. The partitions of a
+//! service share one set, all services of a node another; each is one value behind an `Rc`, because
+//! the partitions of a process run on one executor thread.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -77,7 +77,13 @@ impl Buckets {
             held.bucket.set_pace(pace, now);
             return BucketRef { on_node, slot };
         }
-        let slot = self.held.insert(Held { bucket: Bucket::new(pace, now), owner, key, classes: 1, vacant: NIL });
+        let slot = self.held.insert(Held {
+            bucket: Bucket::new(pace, now),
+            owner,
+            key,
+            classes: 1,
+            vacant: NIL,
+        });
         self.by_key.insert((owner, key), slot);
         BucketRef { on_node, slot }
     }

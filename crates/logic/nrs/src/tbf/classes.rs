@@ -1,4 +1,5 @@
-//! The classes of one instance: found by key in constant time, the idle ones reclaimed oldest first.
+//! The classes of one instance: found by key in constant time, the idle ones reclaimed oldest
+//! first.
 //!
 //! ```text
 //! tags     [ hash | chain of the index | neighbours among the idle ]   24 bytes: what is looked through stays in the cache

@@ -1,4 +1,5 @@
-//! What a class is a class of: the fields of a request that a policy argument names, and their values as a key.
+//! What a class is a class of: the fields of a request that a policy argument names, and their
+//! values as a key.
 
 use std::fmt;
 
@@ -24,8 +25,15 @@ pub(crate) enum Field {
 
 impl Field {
     /// Those that tell most requests apart come first: a rule is indexed by its first exact one.
-    pub(crate) const ALL: [Field; 7] =
-        [Field::Jobid, Field::Nid, Field::Uid, Field::Projid, Field::Gid, Field::Nodemap, Field::Opcode];
+    pub(crate) const ALL: [Field; 7] = [
+        Field::Jobid,
+        Field::Nid,
+        Field::Uid,
+        Field::Projid,
+        Field::Gid,
+        Field::Nodemap,
+        Field::Opcode,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -84,7 +92,8 @@ impl fmt::Display for FieldSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = Field::ALL;
         fields.sort_unstable();
-        let names: Vec<_> = fields.into_iter().filter(|field| self.contains(*field)).map(Field::name).collect();
+        let names: Vec<_> =
+            fields.into_iter().filter(|field| self.contains(*field)).map(Field::name).collect();
         f.write_str(&names.join("+"))
     }
 }
@@ -101,7 +110,8 @@ pub(crate) fn jobid_words(jobid: &str) -> [u64; 4] {
     })
 }
 
-/// Values of the fields of a set, the others zero: `nid | opcode, uid | gid, projid | nodemap | jobid`.
+/// Values of the fields of a set, the others zero: `nid | opcode, uid | gid, projid | nodemap |
+/// jobid`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key([u64; 8]);
 
@@ -113,9 +123,10 @@ impl Key {
             key.0[0] = request.nid().0;
         }
         let low = |on: bool, value: u32| if on { u64::from(value) } else { 0 };
-        key.0[1] =
-            low(fields.contains(Field::Opcode), request.opcode() as u32) | low(fields.contains(Field::Uid), request.uid()) << 32;
-        key.0[2] = low(fields.contains(Field::Gid), request.gid()) | low(fields.contains(Field::Projid), request.projid()) << 32;
+        key.0[1] = low(fields.contains(Field::Opcode), request.opcode() as u32)
+            | low(fields.contains(Field::Uid), request.uid()) << 32;
+        key.0[2] = low(fields.contains(Field::Gid), request.gid())
+            | low(fields.contains(Field::Projid), request.projid()) << 32;
         key.0[3] = low(fields.contains(Field::Nodemap), request.nodemap());
         if fields.contains(Field::Jobid) {
             key.0[4..].copy_from_slice(&jobid_words(request.jobid()));
@@ -150,7 +161,8 @@ impl Key {
         let mut hash = seed;
         for word in self.0 {
             // multiply and fold, as in wyhash
-            let product = u128::from(hash ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64 ^ seed.rotate_left(31) | 1);
+            let product = u128::from(hash ^ word)
+                * u128::from(0x9e37_79b9_7f4a_7c15_u64 ^ seed.rotate_left(31) | 1);
             hash = (product as u64) ^ ((product >> 64) as u64) ^ word.rotate_left(17);
         }
         hash
@@ -172,7 +184,11 @@ impl Key {
     }
 
     pub(crate) fn jobid(&self) -> String {
-        let bytes: Vec<u8> = self.0[4..].iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
+        let bytes: Vec<u8> = self.0[4..]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .take_while(|byte| *byte != 0)
+            .collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -196,7 +212,11 @@ impl Key {
             other if self.number(other) == ID_NONE => format!("{}=-1", other.name()),
             other => format!("{}={}", other.name(), self.number(other)),
         };
-        all.into_iter().filter(|field| fields.contains(*field)).map(word).collect::<Vec<_>>().join(" ")
+        all.into_iter()
+            .filter(|field| fields.contains(*field))
+            .map(word)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 }
 
@@ -215,6 +235,8 @@ pub(crate) fn opcodes(word: &str) -> Vec<u32> {
         Opcode::MdtSetxattr,
         Opcode::MdtRemovexattr,
     ];
-    let named = |opcode: &&Opcode| if word == "mds_reint" { REINT.contains(opcode) } else { opcode.name() == word };
+    let named = |opcode: &&Opcode| {
+        if word == "mds_reint" { REINT.contains(opcode) } else { opcode.name() == word }
+    };
     Opcode::ALL.iter().filter(named).map(|opcode| *opcode as u32).collect()
 }

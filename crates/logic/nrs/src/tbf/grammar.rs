@@ -1,4 +1,5 @@
-//! The commands of `nrs_tbf_rule` (spec rpc 5.6): parsed, checked word by word, printed as they were written.
+//! The commands of `nrs_tbf_rule` (spec rpc 5.6): parsed, checked word by word, printed as they
+//! were written.
 //!
 //! ```text
 //! command = "start" NAME conds { pair } | "change" NAME pair { pair } | "stop" NAME
@@ -54,7 +55,8 @@ impl Rate {
         let text = text.strip_suffix("/s").unwrap_or(text);
         let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
         let (number, unit) = text.split_at(end);
-        let factor = if unit.is_empty() { 1 << 20 } else { UNITS.iter().find(|(name, _)| *name == unit)?.1 };
+        let factor =
+            if unit.is_empty() { 1 << 20 } else { UNITS.iter().find(|(name, _)| *name == unit)?.1 };
         let per_second = decimal(number, factor)?;
         (1..=RATE_BYTES_MAX).contains(&per_second).then_some(Rate::Bytes { per_second })
     }
@@ -95,11 +97,14 @@ impl fmt::Display for Rate {
 /// `digits[.digits]` times `factor`, rounded down; at most three digits behind the point.
 fn decimal(text: &str, factor: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = |text: &str| !text.is_empty() && text.len() <= 15 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let digits = |text: &str| {
+        !text.is_empty() && text.len() <= 15 && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
     if !digits(whole) || !digits(fraction) || fraction.len() > 3 {
         return None;
     }
-    let milli = whole.parse::<u64>().ok()? * 1_000 + format!("{fraction:0<3}").parse::<u64>().ok()?;
+    let milli =
+        whole.parse::<u64>().ok()? * 1_000 + format!("{fraction:0<3}").parse::<u64>().ok()?;
     u64::try_from(u128::from(milli) * u128::from(factor) / 1_000).ok()
 }
 
@@ -113,7 +118,10 @@ impl Name {
     pub(crate) fn parse(word: &str) -> Result<Name, Refusal> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if word.is_empty() || word.len() > RULE_NAME_CHARS_MAX || !word.bytes().all(plain) {
-            let text = format!("'{}' is no rule name: 1 to {RULE_NAME_CHARS_MAX} of A-Z a-z 0-9 _ are expected", clip(word));
+            let text = format!(
+                "'{}' is no rule name: 1 to {RULE_NAME_CHARS_MAX} of A-Z a-z 0-9 _ are expected",
+                clip(word)
+            );
             return Err(Refusal::invalid(text));
         }
         let mut name = [0; RULE_NAME_CHARS_MAX];
@@ -124,7 +132,10 @@ impl Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().take_while(|byte| **byte != 0).try_for_each(|byte| write!(f, "{}", char::from(*byte)))
+        self.0
+            .iter()
+            .take_while(|byte| **byte != 0)
+            .try_for_each(|byte| write!(f, "{}", char::from(*byte)))
     }
 }
 
@@ -184,12 +195,15 @@ impl Pattern {
         !self.0.contains('*')
     }
 
-    /// The first part is a prefix, the last a suffix, and those between come in their order: the leftmost place of each
-    /// is as good as any.
+    /// The first part is a prefix, the last a suffix, and those between come in their order: the
+    /// leftmost place of each is as good as any.
     fn matches(&self, text: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else { return &*self.0 == text };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-        let Some(mut left) = text.strip_prefix(first).and_then(|text| text.strip_suffix(last)) else { return false };
+        let Some(mut left) = text.strip_prefix(first).and_then(|text| text.strip_suffix(last))
+        else {
+            return false;
+        };
         for part in middle.split('*').filter(|part| !part.is_empty()) {
             let Some(at) = left.find(part) else { return false };
             left = &left[at + part.len()..];
@@ -233,11 +247,16 @@ impl Expr {
         let number = |number: u64| [number, 0, 0, 0];
         match &self.values {
             Values::Any => None,
-            Values::Nids(list) => list.exact().map(|nids| nids.iter().map(|nid| number(nid.0)).collect()),
-            Values::Jobids(patterns) => {
-                patterns.iter().map(|pattern| pattern.is_exact().then(|| jobid_words(&pattern.0))).collect()
+            Values::Nids(list) => {
+                list.exact().map(|nids| nids.iter().map(|nid| number(nid.0)).collect())
             }
-            Values::Numbers(numbers) => Some(numbers.iter().map(|value| number(u64::from(*value))).collect()),
+            Values::Jobids(patterns) => patterns
+                .iter()
+                .map(|pattern| pattern.is_exact().then(|| jobid_words(&pattern.0)))
+                .collect(),
+            Values::Numbers(numbers) => {
+                Some(numbers.iter().map(|value| number(u64::from(*value))).collect())
+            }
         }
     }
 }
@@ -251,7 +270,13 @@ impl fmt::Display for Conds {
         for (index, conj) in self.0.iter().enumerate() {
             f.write_str(if index == 0 { "" } else { "," })?;
             for (index, expr) in conj.iter().enumerate() {
-                write!(f, "{}{}={{{}}}", if index == 0 { "" } else { "&" }, expr.field.name(), expr.text)?;
+                write!(
+                    f,
+                    "{}{}={{{}}}",
+                    if index == 0 { "" } else { "&" },
+                    expr.field.name(),
+                    expr.text
+                )?;
             }
         }
         Ok(())
@@ -264,12 +289,18 @@ impl fmt::Display for Conds {
 /// EINVAL and the word that is wrong.
 pub(crate) fn parse(text: &str) -> Result<Command, Refusal> {
     if text.len() > VALUE_BYTES_MAX {
-        return Err(Refusal::invalid(format!("a rule of {} bytes; at most {VALUE_BYTES_MAX} are allowed", text.len())));
+        return Err(Refusal::invalid(format!(
+            "a rule of {} bytes; at most {VALUE_BYTES_MAX} are allowed",
+            text.len()
+        )));
     }
     let mut reader = Reader { rest: text.trim() };
     let verb = reader.word();
     if !["start", "change", "stop"].contains(&verb) {
-        return Err(Refusal::invalid(format!("'{}' is no rule command: start, change or stop is expected", clip(verb))));
+        return Err(Refusal::invalid(format!(
+            "'{}' is no rule command: start, change or stop is expected",
+            clip(verb)
+        )));
     }
     let name = Name::parse(reader.word())?;
     match verb {
@@ -338,7 +369,10 @@ impl<'a> Reader<'a> {
 
     fn expr(&mut self) -> Result<Expr, Refusal> {
         self.skip_blanks();
-        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
+        let end = self
+            .rest
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         let field = Field::parse(word).ok_or_else(|| {
             let known = "nid, jobid, opcode, uid, gid, projid or nodemap";
@@ -351,7 +385,10 @@ impl<'a> Reader<'a> {
         if !self.takes('=') || !self.takes('{') {
             return Err(Refusal::invalid(format!("'{word}' is not followed by ={{values}}")));
         }
-        let end = self.rest.find('}').ok_or_else(|| Refusal::invalid(format!("'{word}={{' is not closed")))?;
+        let end = self
+            .rest
+            .find('}')
+            .ok_or_else(|| Refusal::invalid(format!("'{word}={{' is not closed")))?;
         let text = self.rest[..end].split_ascii_whitespace().collect::<Vec<_>>().join(" ");
         self.rest = &self.rest[end + 1..];
         Ok(Expr { field, values: values(field, &text)?, text: text.into() })
@@ -360,21 +397,35 @@ impl<'a> Reader<'a> {
 
 fn values(field: Field, text: &str) -> Result<Values, Refusal> {
     if text.is_empty() || text.contains('{') {
-        return Err(Refusal::invalid(format!("'{}={{{}}}' has no value", field.name(), clip(text))));
+        return Err(Refusal::invalid(format!(
+            "'{}={{{}}}' has no value",
+            field.name(),
+            clip(text)
+        )));
     }
     if text == "*" {
         return Ok(Values::Any);
     }
     match field {
-        Field::Nid => text.parse().map(Values::Nids).map_err(|error| Refusal::invalid(error.to_string())),
+        Field::Nid => {
+            text.parse().map(Values::Nids).map_err(|error| Refusal::invalid(error.to_string()))
+        }
         Field::Jobid => text.split(' ').map(jobid).collect::<Result<_, _>>().map(Values::Jobids),
         _ => {
             let mut numbers = Vec::new();
             for word in text.split(' ') {
-                let found = if field == Field::Opcode { opcodes(word) } else { number(word).into_iter().collect() };
+                let found = if field == Field::Opcode {
+                    opcodes(word)
+                } else {
+                    number(word).into_iter().collect()
+                };
                 if found.is_empty() {
                     let what = if field == Field::Opcode { "opcode" } else { "number" };
-                    return Err(Refusal::invalid(format!("'{}' in {}={{}} is no {what}", clip(word), field.name())));
+                    return Err(Refusal::invalid(format!(
+                        "'{}' in {}={{}} is no {what}",
+                        clip(word),
+                        field.name()
+                    )));
                 }
                 numbers.extend(found);
             }
@@ -385,7 +436,10 @@ fn values(field: Field, text: &str) -> Result<Values, Refusal> {
 
 fn jobid(word: &str) -> Result<Pattern, Refusal> {
     if word.bytes().filter(|byte| *byte != b'*').count() > JOBID_BYTES_MAX {
-        let text = format!("jobid '{}' is longer than the {JOBID_BYTES_MAX} bytes a request carries", clip(word));
+        let text = format!(
+            "jobid '{}' is longer than the {JOBID_BYTES_MAX} bytes a request carries",
+            clip(word)
+        );
         return Err(Refusal::invalid(text));
     }
     Ok(Pattern(word.into()))
@@ -408,9 +462,13 @@ fn settings(text: &str) -> Result<Settings, Refusal> {
 }
 
 fn pair(settings: &mut Settings, word: &str) -> Result<(), Refusal> {
-    let unknown = "is no pair: rate=, bps=, rank=, realtime=, depth=, total=, scope= or class= is expected";
-    let (key, value) = word.split_once('=').ok_or_else(|| Refusal::invalid(format!("'{}' {unknown}", clip(word))))?;
-    let wrong = |expected: &str| Refusal::invalid(format!("'{}': {expected} is expected", clip(word)));
+    let unknown =
+        "is no pair: rate=, bps=, rank=, realtime=, depth=, total=, scope= or class= is expected";
+    let (key, value) = word
+        .split_once('=')
+        .ok_or_else(|| Refusal::invalid(format!("'{}' {unknown}", clip(word))))?;
+    let wrong =
+        |expected: &str| Refusal::invalid(format!("'{}': {expected} is expected", clip(word)));
     let flag = || match value {
         "0" => Ok(false),
         "1" => Ok(true),
@@ -424,7 +482,11 @@ fn pair(settings: &mut Settings, word: &str) -> Result<(), Refusal> {
         }
         "bps" => {
             let rate = Rate::parse_bytes(value);
-            set(&mut settings.rate, rate.ok_or_else(|| wrong("1 byte to 1 TiB a second, e.g. 5MB/s or 5MiB"))?, word)
+            set(
+                &mut settings.rate,
+                rate.ok_or_else(|| wrong("1 byte to 1 TiB a second, e.g. 5MB/s or 5MiB"))?,
+                word,
+            )
         }
         "rank" => set(&mut settings.rank, Name::parse(value)?, word),
         "realtime" => set(&mut settings.realtime, flag()?, word),
@@ -434,11 +496,14 @@ fn pair(settings: &mut Settings, word: &str) -> Result<(), Refusal> {
             set(&mut settings.depth, depth.ok_or_else(|| wrong("1 to 1000000"))?, word)
         }
         "scope" => {
-            let scope = [Scope::Cpt, Scope::Service, Scope::Node].into_iter().find(|scope| scope.name() == value);
+            let scope = [Scope::Cpt, Scope::Service, Scope::Node]
+                .into_iter()
+                .find(|scope| scope.name() == value);
             set(&mut settings.scope, scope.ok_or_else(|| wrong("cpt, service or node"))?, word)
         }
         "class" if !value.is_empty() => {
-            let fields = FieldSet::parse(value).map_err(|field| wrong(&format!("fields joined by +, not '{}',", clip(&field))));
+            let fields = FieldSet::parse(value)
+                .map_err(|field| wrong(&format!("fields joined by +, not '{}',", clip(&field))));
             set(&mut settings.class, fields?, word)
         }
         _ => Err(Refusal::invalid(format!("'{}' {unknown}", clip(word)))),
@@ -449,6 +514,9 @@ fn pair(settings: &mut Settings, word: &str) -> Result<(), Refusal> {
 fn set<T>(slot: &mut Option<T>, value: T, word: &str) -> Result<(), Refusal> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(Refusal::invalid(format!("'{}' says again or otherwise what was said before", clip(word)))),
+        Some(_) => Err(Refusal::invalid(format!(
+            "'{}' says again or otherwise what was said before",
+            clip(word)
+        ))),
     }
 }

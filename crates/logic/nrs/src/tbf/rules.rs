@@ -1,4 +1,5 @@
-//! The rules of one instance: by rank, by name, and indexed so that a new class does not walk them all.
+//! The rules of one instance: by rank, by name, and indexed so that a new class does not walk them
+//! all.
 //!
 //! ```text
 //! order   rank -> rule          the smallest rank is the highest; `default` stands in no order, it is what is left
@@ -6,10 +7,11 @@
 //! walked  conjunctions of wildcards and ranges, by rank
 //! ```
 //! Invariants
-//! - Every conjunction of a rule is indexed once per value of its first exact expression, or walked.
+//! - Every conjunction of a rule is indexed once per value of its first exact expression, or
+//!   walked.
 //! - `find` is the first rule by rank with a true conjunction, or `default`.
-//! - The same commands in the same order give the same rules with the same `uid`s, so that instances of several
-//!   partitions agree without talking.
+//! - The same commands in the same order give the same rules with the same `uid`s, so that
+//!   instances of several partitions agree without talking.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +24,8 @@ use crate::Refusal;
 /// Rules of an instance at most.
 pub(crate) const RULES_MAX: usize = 16_384;
 
-/// Between the ranks of neighbours at first: room for 32 insertions at one place before ranks are dealt anew.
+/// Between the ranks of neighbours at first: room for 32 insertions at one place before ranks are
+/// dealt anew.
 const RANK_STEP: i64 = 1 << 32;
 
 /// Slot of `default`.
@@ -148,22 +151,32 @@ impl Rules {
         self.first_true(&self.walked, best, key).map_or(DEFAULT, |posting| posting.slot)
     }
 
-    fn first_true(&self, postings: &[Posting], best: Option<Posting>, key: &Key) -> Option<Posting> {
-        let better = postings.iter().take_while(|posting| best.is_none_or(|best| posting.rank < best.rank));
-        let mut hits = better.filter(|posting| self.conj(posting).iter().all(|expr| expr.matches(key)));
+    fn first_true(
+        &self,
+        postings: &[Posting],
+        best: Option<Posting>,
+        key: &Key,
+    ) -> Option<Posting> {
+        let better =
+            postings.iter().take_while(|posting| best.is_none_or(|best| posting.rank < best.rank));
+        let mut hits =
+            better.filter(|posting| self.conj(posting).iter().all(|expr| expr.matches(key)));
         hits.next().copied().or(best)
     }
 
     fn conj(&self, posting: &Posting) -> &[super::grammar::Expr] {
-        let conds = self.get(posting.slot).and_then(|rule| rule.conds.as_ref()).expect("an indexed rule has conditions");
+        let conds = self
+            .get(posting.slot)
+            .and_then(|rule| rule.conds.as_ref())
+            .expect("an indexed rule has conditions");
         &conds.0[posting.conj as usize]
     }
 
     /// Whether `apply` would succeed.
     ///
     /// # Errors
-    /// EINVAL a field that the policy's argument lacks, EEXIST, ENOENT, EPERM for what `default` does not allow, ENOSPC
-    /// with [`RULES_MAX`] rules.
+    /// EINVAL a field that the policy's argument lacks, EEXIST, ENOENT, EPERM for what `default`
+    /// does not allow, ENOSPC with [`RULES_MAX`] rules.
     pub(crate) fn check(&self, command: &Command) -> Result<(), Refusal> {
         match command {
             Command::Start { name, conds, settings } => {
@@ -172,7 +185,10 @@ impl Rules {
                     return Err(Refusal::new(Errno::EEXIST, format!("rule '{name}' exists")));
                 }
                 if self.by_name.len() >= RULES_MAX {
-                    return Err(Refusal::new(Errno::ENOSPC, format!("there are {RULES_MAX} rules already")));
+                    return Err(Refusal::new(
+                        Errno::ENOSPC,
+                        format!("there are {RULES_MAX} rules already"),
+                    ));
                 }
                 self.check_rank(settings)
             }
@@ -197,7 +213,11 @@ impl Rules {
         let mut exprs = conds.0.iter().flatten();
         match exprs.find(|expr| !self.fields.contains(expr.field)) {
             Some(expr) => {
-                let text = format!("'{}' is no field of this policy, which was started for {}", expr.field.name(), self.fields);
+                let text = format!(
+                    "'{}' is no field of this policy, which was started for {}",
+                    expr.field.name(),
+                    self.fields
+                );
                 Err(Refusal::invalid(text))
             }
             None => self.check_class(settings),
@@ -206,18 +226,20 @@ impl Rules {
 
     fn check_class(&self, settings: &Settings) -> Result<(), Refusal> {
         match settings.class {
-            Some(class) if !self.fields.includes(class) => {
-                Err(Refusal::invalid(format!("'class={class}' goes beyond {}, for which this policy was started", self.fields)))
-            }
+            Some(class) if !self.fields.includes(class) => Err(Refusal::invalid(format!(
+                "'class={class}' goes beyond {}, for which this policy was started",
+                self.fields
+            ))),
             _ => Ok(()),
         }
     }
 
     fn check_rank(&self, settings: &Settings) -> Result<(), Refusal> {
         match settings.rank {
-            Some(next) if !self.by_name.contains_key(&next) => {
-                Err(Refusal::new(Errno::ENOENT, format!("there is no rule '{next}' to stand before")))
-            }
+            Some(next) if !self.by_name.contains_key(&next) => Err(Refusal::new(
+                Errno::ENOENT,
+                format!("there is no rule '{next}' to stand before"),
+            )),
             _ => Ok(()),
         }
     }
@@ -241,7 +263,8 @@ impl Rules {
 
     /// Back to `default` alone, as in a new instance. Its classes are attached anew.
     pub(crate) fn reset(&mut self) {
-        let names: Vec<Name> = self.by_name.keys().copied().filter(|name| *name != Name::DEFAULT).collect();
+        let names: Vec<Name> =
+            self.by_name.keys().copied().filter(|name| *name != Name::DEFAULT).collect();
         names.into_iter().for_each(|name| self.apply(Command::Stop { name }));
         self.slots[DEFAULT as usize] = Some(self.rule(Name::DEFAULT, None, &Settings::default()));
         self.uid_next += 1;
@@ -302,10 +325,14 @@ impl Rules {
             match (next, after) {
                 (None, None) => return 0,
                 (None, Some(first)) => return first - RANK_STEP,
-                (Some(_), None) => return self.order.keys().next_back().map_or(0, |last| last + RANK_STEP),
+                (Some(_), None) => {
+                    return self.order.keys().next_back().map_or(0, |last| last + RANK_STEP);
+                }
                 (Some(_), Some(after)) => match self.order.range(..after).next_back() {
                     None => return after - RANK_STEP,
-                    Some((before, _)) if after - before > 1 => return before + (after - before) / 2,
+                    Some((before, _)) if after - before > 1 => {
+                        return before + (after - before) / 2;
+                    }
                     Some(_) => self.deal_ranks(),
                 },
             }
@@ -363,8 +390,13 @@ impl Rules {
         let mut out = Vec::new();
         let rule = self.get(slot).expect("an indexed rule is there");
         for (conj, exprs) in rule.conds.iter().flat_map(|conds| conds.0.iter().enumerate()) {
-            let posting = Posting { rank: rule.rank, slot, conj: u32::try_from(conj).expect("a rule is a short text") };
-            let of_field = |field| exprs.iter().find(|expr| expr.field == field && expr.exact().is_some());
+            let posting = Posting {
+                rank: rule.rank,
+                slot,
+                conj: u32::try_from(conj).expect("a rule is a short text"),
+            };
+            let of_field =
+                |field| exprs.iter().find(|expr| expr.field == field && expr.exact().is_some());
             match Field::ALL.into_iter().find_map(of_field) {
                 None => out.push((None, [0; 4], posting)),
                 Some(expr) => {
@@ -381,10 +413,12 @@ impl Rules {
         self.iter().map(|rule| format!("{rule}, ref {}\n", rule.refs)).collect()
     }
 
-    /// The rank of a rule, for tests: a class may not be found through the index what the walk would not find.
+    /// The rank of a rule, for tests: a class may not be found through the index what the walk
+    /// would not find.
     #[cfg(test)]
     pub(crate) fn find_by_walking(&self, key: &Key) -> Name {
-        let matches = |conds: &Conds| conds.0.iter().any(|conj| conj.iter().all(|expr| expr.matches(key)));
+        let matches =
+            |conds: &Conds| conds.0.iter().any(|conj| conj.iter().all(|expr| expr.matches(key)));
         let first = self.iter().find(|rule| rule.conds.as_ref().is_none_or(matches));
         first.expect("default matches").name
     }

@@ -77,7 +77,11 @@ fn bytes_are_counted_whatever_the_size_of_requests() {
 
 #[test]
 fn mixed_classes_each_get_their_own() {
-    let rules = ["start slow jobid={a.*} rate=50", "start fast jobid={b.0} rate=2000", "start half jobid={c} rate=0.5"];
+    let rules = [
+        "start slow jobid={a.*} rate=50",
+        "start fast jobid={b.0} rate=2000",
+        "start half jobid={c} rate=0.5",
+    ];
     let mut server = server(3, "tbf jobid", &rules);
     backlog(&mut server, &["a.1", "a.2", "b.0", "c", "other"], 4);
     let left = server.run(ms(10_000), 1_000);
@@ -101,7 +105,8 @@ fn partitions_that_have_nothing_leave_their_share_to_the_others() {
 fn scopes_multiply_the_rate_or_do_not() {
     let run = |rule: &str| {
         let node = Rc::new(TbfNode::default());
-        let mut servers: Vec<Server> = (0..2).map(|_| Server::new(2, &[node.descriptor()])).collect();
+        let mut servers: Vec<Server> =
+            (0..2).map(|_| Server::new(2, &[node.descriptor()])).collect();
         for server in &mut servers {
             server.select("tbf jobid").expect("it starts");
             server.set("nrs_tbf_rule", rule).expect(rule);
@@ -109,7 +114,10 @@ fn scopes_multiply_the_rate_or_do_not() {
         }
         let mut total = 0;
         for now in 1..=10_000 {
-            total += servers.iter_mut().map(|server| server.run(ms(now), u64::MAX).len() as u64).sum::<u64>();
+            total += servers
+                .iter_mut()
+                .map(|server| server.run(ms(now), u64::MAX).len() as u64)
+                .sum::<u64>();
         }
         drop(servers);
         assert_eq!(node.buckets.borrow().len(), 0, "no bucket of the node outlives the policies");
@@ -219,7 +227,11 @@ fn every_kind_of_field_is_matched() {
     for (request, wanted) in cases {
         let key = Key::of(FieldSet::ALL, &request);
         let found = table.get(table.find(&key)).expect("a rule").name.to_string();
-        assert_eq!((found.as_str(), table.find_by_walking(&key).to_string().as_str()), (wanted, wanted), "{request:?}");
+        assert_eq!(
+            (found.as_str(), table.find_by_walking(&key).to_string().as_str()),
+            (wanted, wanted),
+            "{request:?}"
+        );
     }
 }
 
@@ -240,8 +252,11 @@ fn jobid_patterns_match_any_run() {
         ("**x**", "x axb", "y"),
         ("dd.0", "dd.0", "dd.00 dd."),
     ] {
-        yes.split(' ').for_each(|jobid| assert!(matches(pattern, jobid), "{pattern} matches {jobid}"));
-        no.split(' ').filter(|jobid| !jobid.is_empty()).for_each(|jobid| assert!(!matches(pattern, jobid), "{pattern}, {jobid}"));
+        yes.split(' ')
+            .for_each(|jobid| assert!(matches(pattern, jobid), "{pattern} matches {jobid}"));
+        no.split(' ')
+            .filter(|jobid| !jobid.is_empty())
+            .for_each(|jobid| assert!(!matches(pattern, jobid), "{pattern}, {jobid}"));
     }
 }
 
@@ -261,13 +276,21 @@ fn the_index_finds_what_a_walk_finds() {
                 _ => "opcode={ost_read}".to_owned(),
             };
             let name = format!("r{}", chance.below(40));
-            let rank = if chance.below(2) == 0 { format!(" rank=r{}", chance.below(40)) } else { String::new() };
+            let rank = if chance.below(2) == 0 {
+                format!(" rank=r{}", chance.below(40))
+            } else {
+                String::new()
+            };
             let text = match chance.below(4) {
                 0 => format!("stop {name}"),
                 1 => format!("change {name} rate=2{rank}"),
                 _ => {
                     let joint = if chance.below(2) == 0 { '&' } else { ',' };
-                    format!("start {name} {}{joint}{} rate=1{rank}", expr(&mut chance), expr(&mut chance))
+                    format!(
+                        "start {name} {}{joint}{} rate=1{rank}",
+                        expr(&mut chance),
+                        expr(&mut chance)
+                    )
                 }
             };
             let command = grammar::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -280,11 +303,20 @@ fn the_index_finds_what_a_walk_finds() {
                     gid: chance.below(4) as u32,
                     nid: Nid(2 << 48 | 0x0a00_0000 | chance.below(5)),
                     opcode: if chance.below(2) == 0 { Opcode::OstRead } else { Opcode::OstWrite },
-                    ..Req::job(&format!("j{}{}", chance.below(7), if chance.below(3) == 0 { "x" } else { "" }))
+                    ..Req::job(&format!(
+                        "j{}{}",
+                        chance.below(7),
+                        if chance.below(3) == 0 { "x" } else { "" }
+                    ))
                 };
                 let key = Key::of(FieldSet::ALL, &request);
                 let found = rules.get(rules.find(&key)).expect("a rule").name;
-                assert_eq!(found, rules.find_by_walking(&key), "seed {seed}, step {step}, {request:?}\n{}", rules.print());
+                assert_eq!(
+                    found,
+                    rules.find_by_walking(&key),
+                    "seed {seed}, step {step}, {request:?}\n{}",
+                    rules.print()
+                );
             }
         }
     }
@@ -298,7 +330,8 @@ fn names(server: &mut Server) -> String {
 
 #[test]
 fn ranks_are_as_commanded() {
-    let mut server = server(1, "tbf uid", &["start a uid={1}", "start b uid={2}", "start c uid={3} rank=a"]);
+    let mut server =
+        server(1, "tbf uid", &["start a uid={1}", "start b uid={2}", "start c uid={3} rank=a"]);
     for (command, order) in [
         ("", "b c a default"),
         ("change a rank=b", "a b c default"),
@@ -311,7 +344,10 @@ fn ranks_are_as_commanded() {
         ("stop b", "c a d default"),
         ("start b uid={5} rank=d", "c a b d default"),
     ] {
-        command_all(&mut server, if command.is_empty() { &[] } else { std::slice::from_ref(&command) });
+        command_all(
+            &mut server,
+            if command.is_empty() { &[] } else { std::slice::from_ref(&command) },
+        );
         assert_eq!(names(&mut server), order, "{command}");
     }
     // one place again and again: ranks are dealt anew when they run out
@@ -331,11 +367,17 @@ fn rules_print_with_their_classes_per_partition() {
     let rules = "x uid={7} 50MB/s realtime=1, ref 0\niozone_user uid={500} 100, ref";
     assert_eq!(
         server.get("nrs_tbf_rule"),
-        format!("regular_requests:\nCPT 0:\n{rules} 1\ndefault * 10000, ref 1\nCPT 1:\n{rules} 0\ndefault * 10000, ref 0\n")
+        format!(
+            "regular_requests:\nCPT 0:\n{rules} 1\ndefault * 10000, ref 1\nCPT 1:\n{rules} 0\ndefault * 10000, ref 0\n"
+        )
     );
     server.set("nrs_tbf_rule", "reg change default rate=7").expect("allowed");
     server.set("nrs_tbf_rule", "stop iozone_user").expect("known");
-    assert!(server.get("nrs_tbf_rule").contains("CPT 0:\nx uid={7} 50MB/s realtime=1, ref 0\ndefault * 7, ref 2\n"));
+    assert!(
+        server
+            .get("nrs_tbf_rule")
+            .contains("CPT 0:\nx uid={7} 50MB/s realtime=1, ref 0\ndefault * 7, ref 2\n")
+    );
 }
 
 #[test]
@@ -345,16 +387,25 @@ fn a_regrouped_rule_counts_each_class_once_and_a_reset_leaves_default_as_it_was(
         server.enqueue(0, Req { number, uid: 7, ..Req::default() });
     }
     server.set("nrs_tbf_rule", "change x scope=cpt").expect("known");
-    assert!(server.get("nrs_tbf_rule").contains("ref 1\ndefault * 10000, ref 0\n"), "{}", server.get("nrs_tbf_rule"));
+    assert!(
+        server.get("nrs_tbf_rule").contains("ref 1\ndefault * 10000, ref 0\n"),
+        "{}",
+        server.get("nrs_tbf_rule")
+    );
     server.set("nrs_tbf_rule", "change default rate=7 depth=9 scope=cpt").expect("allowed");
     server.set("nrs_tbf_rt_lag", "5").expect("in range");
     server.set("nrs_tbf_reset", "1").expect("its only value");
     assert_eq!(server.get("nrs_tbf_rule"), "regular_requests:\nCPT 0:\ndefault * 10000, ref 1\n");
     assert_eq!(server.get("nrs_tbf_rt_lag"), "reg_rt_lag:1\n");
-    assert_eq!(server.run(ms(1), u64::MAX).len(), 3, "nothing is lost, and the default's depth is back");
+    assert_eq!(
+        server.run(ms(1), u64::MAX).len(),
+        3,
+        "nothing is lost, and the default's depth is back"
+    );
 }
 
-/// The first command that regroups `default` while it has classes: the number of the new grouping was the old one's.
+/// The first command that regroups `default` while it has classes: the number of the new grouping
+/// was the old one's.
 #[test]
 fn default_regrouped_first_of_all_counts_its_classes_once() {
     let mut server = server(1, "tbf jobid", &[]);
@@ -406,7 +457,11 @@ fn a_wrong_command_changes_nothing_and_names_the_word() {
         ("change default rank=a", Errno::EPERM, "default"),
         ("stop default", Errno::EPERM, "default"),
         ("stop a b", Errno::EINVAL, "'b'"),
-        ("start c jobid={123456789012345678901234567890123}", Errno::EINVAL, "12345678901234567890123456789012"),
+        (
+            "start c jobid={123456789012345678901234567890123}",
+            Errno::EINVAL,
+            "12345678901234567890123456789012",
+        ),
     ] {
         let refusal = server.set("nrs_tbf_rule", command).expect_err(command);
         assert_eq!(refusal.errno, errno, "{command}: {refusal}");
@@ -415,23 +470,36 @@ fn a_wrong_command_changes_nothing_and_names_the_word() {
     }
     server.set("nrs_tbf_rule", "stop nope").expect("stopping what is not there succeeds");
     let long = format!("start c jobid={{{}}}", "x ".repeat(2_100));
-    assert_eq!(server.set("nrs_tbf_rule", &long).map_err(|refusal| refusal.errno), Err(Errno::EINVAL));
+    assert_eq!(
+        server.set("nrs_tbf_rule", &long).map_err(|refusal| refusal.errno),
+        Err(Errno::EINVAL)
+    );
     for argument in ["tbf job", "tbf nid+nid", "tbf nid+", "tbf sixteencharacter"] {
-        assert_eq!(server.select(argument).map_err(|refusal| refusal.errno), Err(Errno::EINVAL), "{argument}");
+        assert_eq!(
+            server.select(argument).map_err(|refusal| refusal.errno),
+            Err(Errno::EINVAL),
+            "{argument}"
+        );
     }
 }
 
 #[test]
 fn the_documented_examples_are_understood() {
     for (command, printed) in [
-        ("start loginnode nid={192.168.1.1@tcp} rate=100", "loginnode nid={192.168.1.1@tcp} 100, ref 0"),
+        (
+            "start loginnode nid={192.168.1.1@tcp} rate=100",
+            "loginnode nid={192.168.1.1@tcp} 100, ref 0",
+        ),
         (
             "start comp opcode={ost_write}&jobid={dd.0},nid={192.168.1.[1-128]@tcp 0@lo} rate=100",
             "comp opcode={ost_write}&jobid={dd.0},nid={192.168.1.[1-128]@tcp 0@lo} 100, ref 0",
         ),
         ("start rt jobid={dd.0} rate=100 realtime=1", "rt jobid={dd.0} 100 realtime=1, ref 0"),
         ("start c nid={10.0.0.[1,3]@tcp}", "c nid={10.0.0.[1,3]@tcp} 10000, ref 0"),
-        ("  start  c  uid = { 5  6 } & gid={7} , projid={8}  rate=1.50 ", "c uid={5 6}&gid={7},projid={8} 1.5, ref 0"),
+        (
+            "  start  c  uid = { 5  6 } & gid={7} , projid={8}  rate=1.50 ",
+            "c uid={5 6}&gid={7},projid={8} 1.5, ref 0",
+        ),
         ("start c uid={1} bps=5", "c uid={1} 5MiB/s, ref 0"),
         ("start c uid={1} bps=5MB/s depth=9", "c uid={1} 5MB/s depth=9, ref 0"),
         (
@@ -463,7 +531,14 @@ fn idle_classes_are_reclaimed_oldest_first() {
     server.run(ms(102), u64::MAX);
     let stats = server.get("nrs_tbf_stats");
     assert_eq!(count(&mut server), 75);
-    for (job, kept) in [("j0", true), ("one_more", true), ("j99", true), ("j1", false), ("j26", false), ("j27", true)] {
+    for (job, kept) in [
+        ("j0", true),
+        ("one_more", true),
+        ("j99", true),
+        ("j1", false),
+        ("j26", false),
+        ("j27", true),
+    ] {
         assert_eq!(stats.contains(&format!("\"jobid={job}\"")), kept, "{job}: {stats}");
     }
     assert!(server.get("nrs_tbf_rule").contains("default * 10000, ref 75"));
@@ -471,7 +546,11 @@ fn idle_classes_are_reclaimed_oldest_first() {
 
 #[test]
 fn statistics_say_which_class_waited_and_why() {
-    let mut server = server(1, "tbf jobid", &["start slow jobid={a} rate=100", "start fast jobid={b} rate=100000"]);
+    let mut server = server(
+        1,
+        "tbf jobid",
+        &["start slow jobid={a} rate=100", "start fast jobid={b} rate=100000"],
+    );
     for _ in 0..10 {
         server.enqueue(0, Req::job("a"));
         server.enqueue(0, Req::job("b"));
@@ -486,8 +565,9 @@ fn statistics_say_which_class_waited_and_why() {
     }
 }
 
-/// Requests of random classes over partitions, with rules that come and go, removals and changes of policy: nothing is
-/// lost or doubled, nobody overtakes its own class, and no policy is found broken.
+/// Requests of random classes over partitions, with rules that come and go, removals and changes of
+/// policy: nothing is lost or doubled, nobody overtakes its own class, and no policy is found
+/// broken.
 #[test]
 fn nothing_is_lost_whatever_is_commanded() {
     for seed in 0..30 {
@@ -500,18 +580,23 @@ fn nothing_is_lost_whatever_is_commanded() {
         for _ in 0..3_000 {
             match chance.below(12) {
                 0 => {
-                    let policy = ["tbf jobid", "tbf", "tbf uid+gid", "fifo", "delay"][chance.below(5) as usize];
+                    let policy = ["tbf jobid", "tbf", "tbf uid+gid", "fifo", "delay"]
+                        [chance.below(5) as usize];
                     let _ = server.select(policy); // EAGAIN while it drains
                 }
                 1 | 2 => {
                     let name = chance.below(5);
                     let rate = 1 + chance.below(500);
                     let extra =
-                        ["", " total=1", " realtime=1", " scope=node", " scope=cpt", " rank=r1"][chance.below(6) as usize];
+                        ["", " total=1", " realtime=1", " scope=node", " scope=cpt", " rank=r1"]
+                            [chance.below(6) as usize];
                     let command = match chance.below(4) {
                         0 => format!("stop r{name}"),
                         1 => format!("change r{name} rate={rate}{extra}"),
-                        2 => format!("start r{name} jobid={{j{}}} rate={rate}{extra}", chance.below(6)),
+                        2 => format!(
+                            "start r{name} jobid={{j{}}} rate={rate}{extra}",
+                            chance.below(6)
+                        ),
                         _ => format!("start r{name} jobid={{*}} bps={rate}{extra}"),
                     };
                     let _ = server.set("nrs_tbf_rule", &command);
@@ -521,12 +606,14 @@ fn nothing_is_lost_whatever_is_commanded() {
                     let (partition, handle): (usize, crate::Handle) = handles.swap_remove(at);
                     let why = if chance.below(2) == 0 { Removal::Gone } else { Removal::Promoted };
                     let now = server.now;
-                    removed += usize::from(server.heads[partition].remove(handle, now, why).is_some());
+                    removed +=
+                        usize::from(server.heads[partition].remove(handle, now, why).is_some());
                 }
                 4..=8 => {
                     let partition = chance.below(3) as usize;
                     let job = format!("j{}", chance.below(20));
-                    let request = Req { number: next, bytes: chance.below(1 << 20), ..Req::job(&job) };
+                    let request =
+                        Req { number: next, bytes: chance.below(1 << 20), ..Req::job(&job) };
                     handles.push((partition, server.put(partition, request)));
                     next += 1;
                 }
@@ -575,6 +662,9 @@ fn ten_thousand_rules_and_as_many_classes() {
     }
     for number in (0..10_000).step_by(7) {
         let key = Key::of(FieldSet::ALL, &Req::job(&format!("job.{number}")));
-        assert_eq!(rules.get(rules.find(&key)).expect("a rule").name.to_string(), format!("r{number}"));
+        assert_eq!(
+            rules.get(rules.find(&key)).expect("a rule").name.to_string(),
+            format!("r{number}")
+        );
     }
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use nrs::{
-    Broken, Descriptor, Form, Head, HeadKind, Id, Mode, Next, Partitions, Policy, Queue, Refusal, Refused, Removal, Request,
-    Start, Tunable, number_in,
+    Broken, Descriptor, Form, Head, HeadKind, Id, Mode, Next, Partitions, Policy, Queue, Refusal,
+    Refused, Removal, Request, Start, Tunable, number_in,
 };
 use types::{CptIndex, Extent, Fid, Instant, Nid, OstIndex, Span, SplitMix64};
 use wire::Opcode;
@@ -129,7 +129,9 @@ impl<R: Request> Policy<R> for Puppet {
             Mood::Stubborn => return Next::NotBefore(now + Span::secs(1)),
             Mood::BreaksAtDequeue => return Next::Broken(Broken::new("lost count")),
             Mood::PanicsAtDequeue => panic!("dequeue went wrong"),
-            Mood::Repeats if self.last.is_some() => return self.last.map_or(Next::Empty, Next::Take),
+            Mood::Repeats if self.last.is_some() => {
+                return self.last.map_or(Next::Empty, Next::Take);
+            }
             Mood::Hides => return Next::Empty,
             _ => {}
         }
@@ -137,7 +139,13 @@ impl<R: Request> Policy<R> for Puppet {
         self.last.map_or(Next::Empty, Next::Take)
     }
 
-    fn remove(&mut self, queue: &mut Queue<R>, id: Id, _now: Instant, _why: Removal) -> Result<(), Broken> {
+    fn remove(
+        &mut self,
+        queue: &mut Queue<R>,
+        id: Id,
+        _now: Instant,
+        _why: Removal,
+    ) -> Result<(), Broken> {
         match *self.mood.borrow() {
             Mood::BreaksAtRemove => return Err(Broken::new("cannot find it")),
             Mood::PanicsAtRemove => panic!("remove went wrong"),
@@ -159,7 +167,14 @@ impl<R: Request> Policy<R> for Puppet {
         }
     }
 
-    fn set(&mut self, _queue: &mut Queue<R>, label: &str, value: &str, mode: Mode, _now: Instant) -> Result<(), Refusal> {
+    fn set(
+        &mut self,
+        _queue: &mut Queue<R>,
+        label: &str,
+        value: &str,
+        mode: Mode,
+        _now: Instant,
+    ) -> Result<(), Refusal> {
         let size = number_in(label, value, 1..=9)?;
         if mode == Mode::Apply {
             self.size = size;
@@ -179,11 +194,16 @@ impl<R: Request> Policy<R> for Puppet {
 
 const PUPPET_TUNABLES: &[Tunable] = &[
     Tunable::labelled("nrs_puppet_size", "size"),
-    Tunable { parameter: "nrs_puppet_rule", label: "rule", form: Form::PerPartition, writable: true },
+    Tunable {
+        parameter: "nrs_puppet_rule",
+        label: "rule",
+        form: Form::PerPartition,
+        writable: true,
+    },
 ];
 
-/// A policy `name` for all heads, with the strings that move every instance of it. `no` is an argument it rejects, over
-/// `panic` it does.
+/// A policy `name` for all heads, with the strings that move every instance of it. `no` is an
+/// argument it rejects, over `panic` it does.
 pub(crate) fn puppet<R: Request + 'static>(name: &'static str) -> (Descriptor<R>, Strings) {
     let mood = Strings::default();
     let strings = mood.clone();
@@ -207,7 +227,9 @@ pub(crate) struct Service<R> {
 
 impl<R: Request> Service<R> {
     pub(crate) fn new(partitions: u32, policies: &[Descriptor<R>]) -> Service<R> {
-        let heads = |kind| (0..partitions).map(|cpt| Head::new("ost_io", kind, CptIndex(cpt), policies)).collect();
+        let heads = |kind| {
+            (0..partitions).map(|cpt| Head::new("ost_io", kind, CptIndex(cpt), policies)).collect()
+        };
         Service { reg: heads(HeadKind::Reg), hp: heads(HeadKind::Hp) }
     }
     pub(crate) fn all(&mut self) -> Partitions<'_, R> {

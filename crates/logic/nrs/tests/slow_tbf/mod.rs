@@ -1,5 +1,5 @@
-//! TBF as spec rpc 5.6 and `docs/design/tbf.md` write it down, in maps that are looked through from end to end: no index,
-//! no heap, no generations.
+//! TBF as spec rpc 5.6 and `docs/design/tbf.md` write it down, in maps that are looked through from
+//! end to end: no index, no heap, no generations.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -76,7 +76,17 @@ struct Rule {
 impl Rule {
     fn new(name: &str, uid: u64, conds: Vec<Vec<Expr>>) -> Rule {
         let (rate, depth, realtime) = (Rate::Milli(10_000_000), 3, false);
-        Rule { name: name.to_owned(), uid, conds, rate, depth, realtime, scope: Scope::Service, class: None, total: false }
+        Rule {
+            name: name.to_owned(),
+            uid,
+            conds,
+            rate,
+            depth,
+            realtime,
+            scope: Scope::Service,
+            class: None,
+            total: false,
+        }
     }
 
     /// Whether its requests are grouped in another way than before.
@@ -92,15 +102,26 @@ impl Rule {
     }
 
     fn matches(&self, key: Key) -> bool {
-        self.name == "default" || self.conds.iter().any(|conj| conj.iter().all(|expr| expr.holds(key)))
+        self.name == "default"
+            || self.conds.iter().any(|conj| conj.iter().all(|expr| expr.holds(key)))
     }
 
     fn pace(&self, rt_lag: u64) -> Pace {
         let (nanos, burst, bytes) = match self.rate {
-            Rate::Milli(milli) => (((u128::from(SECOND) * 1_000) << 32) / u128::from(milli), self.depth, false),
-            Rate::Bytes(per_second) => ((u128::from(SECOND) << 32) / u128::from(per_second), self.depth << 20, true),
+            Rate::Milli(milli) => {
+                (((u128::from(SECOND) * 1_000) << 32) / u128::from(milli), self.depth, false)
+            }
+            Rate::Bytes(per_second) => {
+                ((u128::from(SECOND) << 32) / u128::from(per_second), self.depth << 20, true)
+            }
         };
-        Pace { nanos, burst, bytes, realtime: self.realtime, lag: if self.realtime { rt_lag } else { LATE_SLACK } }
+        Pace {
+            nanos,
+            burst,
+            bytes,
+            realtime: self.realtime,
+            lag: if self.realtime { rt_lag } else { LATE_SLACK },
+        }
     }
 }
 
@@ -221,7 +242,14 @@ impl Slow {
             classes: (0..partitions).map(|_| BTreeMap::new()).collect(),
             idle: vec![Vec::new(); partitions],
         };
-        Slow { fields, idle_max, buckets: BTreeMap::new(), heads: vec![head(1), head(2)], uids: 2, seqs: 0 }
+        Slow {
+            fields,
+            idle_max,
+            buckets: BTreeMap::new(),
+            heads: vec![head(1), head(2)],
+            uids: 2,
+            seqs: 0,
+        }
     }
 
     fn uid(&mut self) -> u64 {
@@ -236,7 +264,9 @@ impl Slow {
     /// Name and number of classes of each rule.
     pub(crate) fn refs(&self, head: usize, partition: usize) -> Vec<(String, usize)> {
         let Instance { rules, classes, .. } = &self.heads[head];
-        let count = |rule: &Rule| classes[partition].values().filter(|class| class.rule == rule.uid).count();
+        let count = |rule: &Rule| {
+            classes[partition].values().filter(|class| class.rule == rule.uid).count()
+        };
         rules.iter().map(|rule| (rule.name.clone(), count(rule))).collect()
     }
 
@@ -250,12 +280,14 @@ impl Slow {
 
     fn drop_unused_buckets(&mut self) {
         let heads = &self.heads;
-        let mut classes = heads.iter().flat_map(|head| head.classes.iter().flat_map(BTreeMap::values));
+        let mut classes =
+            heads.iter().flat_map(|head| head.classes.iter().flat_map(BTreeMap::values));
         let used: Vec<_> = classes.by_ref().filter_map(|class| class.bucket.clone()).collect();
         self.buckets.retain(|at, _| used.contains(at));
     }
 
-    /// Gives a class the rule and the bucket of this moment; true if its ticket is as good as before.
+    /// Gives a class the rule and the bucket of this moment; true if its ticket is as good as
+    /// before.
     fn attach(&mut self, head: usize, partition: usize, key: Key, now: u64) -> bool {
         let Instance { rules, rt_lag, .. } = &self.heads[head];
         let rule = rules.iter().find(|rule| rule.matches(key)).expect("default matches");
@@ -267,7 +299,9 @@ impl Slow {
         };
         let group = match rule.class {
             _ if rule.total => (0, 0),
-            Some((client, opcode)) => (if client { key.0 } else { 0 }, if opcode { key.1 } else { 0 }),
+            Some((client, opcode)) => {
+                (if client { key.0 } else { 0 }, if opcode { key.1 } else { 0 })
+            }
             None => key,
         };
         let new = (owner, group);
@@ -300,7 +334,13 @@ impl Slow {
         self.class(head, partition, key).ticket = Some(ticket);
     }
 
-    pub(crate) fn enqueue(&mut self, head: usize, partition: usize, request: (u64, Key, u64, u64), now: u64) {
+    pub(crate) fn enqueue(
+        &mut self,
+        head: usize,
+        partition: usize,
+        request: (u64, Key, u64, u64),
+        now: u64,
+    ) {
         let (number, (client, opcode), bytes, leave_by) = request;
         let key = (if self.fields.0 { client } else { 0 }, if self.fields.1 { opcode } else { 0 });
         self.seqs += 1;
@@ -320,7 +360,10 @@ impl Slow {
     /// The first request of a class has left.
     fn advance(&mut self, head: usize, partition: usize, key: Key, paid: bool, now: u64) {
         let class = self.class(head, partition, key);
-        let (at, ticket) = (class.bucket.clone().expect("attached"), class.ticket.take().expect("it had requests"));
+        let (at, ticket) = (
+            class.bucket.clone().expect("attached"),
+            class.ticket.take().expect("it had requests"),
+        );
         let empty = class.queue.is_empty();
         if paid {
             self.bucket(&at).spend(ticket, now)
@@ -344,8 +387,9 @@ impl Slow {
     /// Takes out a request that is there; `forced` ones pay.
     fn take(&mut self, head: usize, partition: usize, number: u64, forced: bool, now: u64) {
         let classes = &mut self.heads[head].classes[partition];
-        let mut places =
-            classes.iter().map(|(key, class)| (*key, class.queue.iter().position(|waiting| waiting.number == number)));
+        let mut places = classes.iter().map(|(key, class)| {
+            (*key, class.queue.iter().position(|waiting| waiting.number == number))
+        });
         let (key, at) = places.find_map(|(key, at)| at.map(|at| (key, at))).expect("it waits");
         drop(places);
         let class = self.class(head, partition, key);
@@ -363,7 +407,9 @@ impl Slow {
     /// Whether it was there.
     pub(crate) fn remove(&mut self, head: usize, partition: usize, number: u64, now: u64) -> bool {
         let classes = &self.heads[head].classes[partition];
-        let there = classes.values().any(|class| class.queue.iter().any(|waiting| waiting.number == number));
+        let there = classes
+            .values()
+            .any(|class| class.queue.iter().any(|waiting| waiting.number == number));
         if there {
             self.take(head, partition, number, false, now);
         }
@@ -373,12 +419,17 @@ impl Slow {
     pub(crate) fn dequeue(&mut self, head: usize, partition: usize, now: u64) -> Answer {
         let classes = &self.heads[head].classes[partition];
         let all = classes.values().flat_map(|class| class.queue.iter());
-        let Some(urgent) = all.min_by_key(|waiting| (waiting.leave_by, waiting.seq)).copied() else { return Answer::Empty };
+        let Some(urgent) = all.min_by_key(|waiting| (waiting.leave_by, waiting.seq)).copied()
+        else {
+            return Answer::Empty;
+        };
         if urgent.leave_by <= now {
             self.take(head, partition, urgent.number, true, now);
             return Answer::Request(urgent.number, true);
         }
-        let firsts = classes.values().filter_map(|class| Some((class.ticket?.ready, class.queue[0].seq, class.queue[0].number)));
+        let firsts = classes.values().filter_map(|class| {
+            Some((class.ticket?.ready, class.queue[0].seq, class.queue[0].number))
+        });
         let (ready, _, number) = firsts.min().expect("a class with requests has a ticket");
         if ready > now {
             return Answer::NotBefore(ready.min(urgent.leave_by).max(now + WAIT_MIN.0));
@@ -387,7 +438,8 @@ impl Slow {
         Answer::Request(number, false)
     }
 
-    /// Brings all classes under the rules of this moment: those with requests at once, in the order of their turns.
+    /// Brings all classes under the rules of this moment: those with requests at once, in the order
+    /// of their turns.
     fn attach_all(&mut self, head: usize, now: u64) {
         for partition in 0..self.heads[head].classes.len() {
             let mut turns = Vec::new();
@@ -422,16 +474,32 @@ impl Slow {
     /// What a command would be refused with.
     pub(crate) fn check(&self, head: usize, command: &Command) -> Result<(), Errno> {
         let known = |name: &str| self.find(head, name).is_some();
-        let class_is_mine =
-            |pairs: &Pairs| !pairs.class.is_some_and(|(client, opcode)| client && !self.fields.0 || opcode && !self.fields.1);
-        let rank = |pairs: &Pairs| if pairs.rank.as_ref().is_none_or(|next| known(next)) { Ok(()) } else { Err(Errno::ENOENT) };
-        let allowed = |expr: &Expr| if let Expr::Clients(..) = expr { self.fields.0 } else { self.fields.1 };
+        let class_is_mine = |pairs: &Pairs| {
+            !pairs.class.is_some_and(|(client, opcode)| {
+                client && !self.fields.0 || opcode && !self.fields.1
+            })
+        };
+        let rank = |pairs: &Pairs| {
+            if pairs.rank.as_ref().is_none_or(|next| known(next)) {
+                Ok(())
+            } else {
+                Err(Errno::ENOENT)
+            }
+        };
+        let allowed =
+            |expr: &Expr| if let Expr::Clients(..) = expr { self.fields.0 } else { self.fields.1 };
         match command {
-            Command::Start(_, conds, said) if !conds.iter().flatten().all(allowed) || !class_is_mine(said) => Err(Errno::EINVAL),
+            Command::Start(_, conds, said)
+                if !conds.iter().flatten().all(allowed) || !class_is_mine(said) =>
+            {
+                Err(Errno::EINVAL)
+            }
             Command::Start(name, ..) if known(name) => Err(Errno::EEXIST),
             Command::Start(_, _, said) => rank(said),
             Command::Change(name, _) if !known(name) => Err(Errno::ENOENT),
-            Command::Change(name, said) if name == "default" && said.rank.is_some() => Err(Errno::EPERM),
+            Command::Change(name, said) if name == "default" && said.rank.is_some() => {
+                Err(Errno::EPERM)
+            }
             Command::Change(_, said) if !class_is_mine(said) => Err(Errno::EINVAL),
             Command::Change(_, said) => rank(said),
             Command::Stop(name) if name == "default" => Err(Errno::EPERM),
@@ -446,7 +514,8 @@ impl Slow {
             Command::Start(name, conds, pairs) => {
                 let mut rule = Rule::new(name, uid, conds.clone());
                 rule.take(pairs);
-                let at = pairs.rank.as_ref().map_or(0, |next| self.find(head, next).expect("checked"));
+                let at =
+                    pairs.rank.as_ref().map_or(0, |next| self.find(head, next).expect("checked"));
                 self.heads[head].rules.insert(at, rule);
             }
             Command::Change(name, pairs) => {

@@ -1,9 +1,11 @@
 //! Opening a session, and losing it.
 //!
-//! - A broken session is opened again at once, idle or not: a restarted target must not wait for a ping to see us. Only
-//!   failed attempts have pauses between them.
-//! - What is unanswered when a session breaks is sent again, with its first xid and tag, flagged RESENT.
-//! - An eviction drops everything that the session had; changes without an answer end as [`Event::Lost`].
+//! - A broken session is opened again at once, idle or not: a restarted target must not wait for a
+//!   ping to see us. Only failed attempts have pauses between them.
+//! - What is unanswered when a session breaks is sent again, with its first xid and tag, flagged
+//!   RESENT.
+//! - An eviction drops everything that the session had; changes without an answer end as
+//!   [`Event::Lost`].
 
 use bytes::Bytes;
 use types::{Instance, Instant, Span, Transno, Xid};
@@ -35,8 +37,10 @@ impl<B: Default, W> Import<B, W> {
             uuid_low: uuid as u64,
             uuid_high: (uuid >> 64) as u64,
         };
-        let mut request =
-            Request::new(Opcode::Connect, vec![encode_body(&body), Bytes::copy_from_slice(self.config.name.as_bytes())]);
+        let mut request = Request::new(
+            Opcode::Connect,
+            vec![encode_body(&body), Bytes::copy_from_slice(self.config.name.as_bytes())],
+        );
         request.header.xid = self.xids.draw().0;
         request.header.target = self.config.target.to_u32();
         request.header.deadline_ms = millis(self.config.attempt);
@@ -54,7 +58,8 @@ impl<B: Default, W> Import<B, W> {
         }
     }
 
-    /// The answer to Connect. Status other than zero ("wait, recovering" among them) is a failed attempt.
+    /// The answer to Connect. Status other than zero ("wait, recovering" among them) is a failed
+    /// attempt.
     pub fn handle_connected(&mut self, reply: &Reply, now: Instant) -> Result<(), PeerMisbehaved> {
         if self.state != State::Connecting {
             return Ok(());
@@ -70,7 +75,8 @@ impl<B: Default, W> Import<B, W> {
         }
         self.backoff = self.config.reconnect_min;
         self.active_at = now;
-        (self.session, self.epoch, self.instance) = (rep.session, rep.epoch, Instance(rep.instance));
+        (self.session, self.epoch, self.instance) =
+            (rep.session, rep.epoch, Instance(rep.instance));
         match rep.outcome {
             connect::RECOVER => {
                 self.note_committed(Transno(rep.last_committed));
@@ -118,16 +124,22 @@ impl<B: Default, W> Import<B, W> {
 
     fn negotiate(&mut self, rep: &ConnectRep) {
         self.tags_max = self.config.tags.clamp(1, rep.tags.min(limits::TAGS_MAX));
-        self.rpcs_max = self.config.rpcs_in_flight.clamp(1, rep.rpcs_in_flight.min(limits::TAGS_MAX));
+        self.rpcs_max =
+            self.config.rpcs_in_flight.clamp(1, rep.rpcs_in_flight.min(limits::TAGS_MAX));
         self.tags_free = (1..=self.tags_max).rev().collect();
     }
 
-    /// Evicted: what was acknowledged and not durable is gone, what is unanswered and modifying has no knowable outcome.
+    /// Evicted: what was acknowledged and not durable is gone, what is unanswered and modifying has
+    /// no knowable outcome.
     fn drop_session(&mut self) {
         self.kept.clear();
         self.events.push_back(Event::Evicted);
-        let lost: Vec<Xid> =
-            self.out.iter().filter(|(_, out)| out.modifies() && out.phase != Phase::Queued).map(|(xid, _)| xid).collect();
+        let lost: Vec<Xid> = self
+            .out
+            .iter()
+            .filter(|(_, out)| out.modifies() && out.phase != Phase::Queued)
+            .map(|(xid, _)| xid)
+            .collect();
         for xid in lost {
             let out = self.out.remove(xid).expect("taken from the map just now");
             self.events.extend(out.waiter.map(Event::Lost));
@@ -149,7 +161,8 @@ impl<B: Default, W> Import<B, W> {
         self.replay_sent.clear();
         self.queue_control.clear();
         (self.ping, self.done_xid, self.restated) = (None, None, false);
-        let restates: Vec<Xid> = self.out.iter().filter(|(_, out)| out.kind != Kind::User).map(|(xid, _)| xid).collect();
+        let restates: Vec<Xid> =
+            self.out.iter().filter(|(_, out)| out.kind != Kind::User).map(|(xid, _)| xid).collect();
         for xid in restates {
             let out = self.out.remove(xid).expect("taken from the map just now");
             // the next recovery asks for them again

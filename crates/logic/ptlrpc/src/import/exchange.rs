@@ -44,7 +44,8 @@ impl State {
     }
 }
 
-/// A request to submit. Its header needs opcode, flags (MODIFIES, SYNC), identity and label; the import fills in the rest.
+/// A request to submit. Its header needs opcode, flags (MODIFIES, SYNC), identity and label; the
+/// import fills in the rest.
 pub struct Submit<B, W> {
     /// The request. Boxed: from here on it stays where it is.
     pub request: Box<Request>,

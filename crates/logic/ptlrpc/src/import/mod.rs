@@ -1,4 +1,5 @@
-//! A client's side of one session: which request may be sent when, what is kept, what a restart makes necessary.
+//! A client's side of one session: which request may be sent when, what is kept, what a restart
+//! makes necessary.
 //!
 //! ```text
 //! NEW/DISCONN --poll_connect--> CONNECTING --NEW, RESUMED--> FULL
@@ -7,11 +8,12 @@
 //!                                                              --ReplayDone answered--> FULL
 //! any --handle_disconnect, attempt timed out, NO_SESSION--> DISCONN
 //! ```
-//! One file per concern: [`connect`] opens and loses the session, [`send`] chooses what goes out next, [`reply`] takes
-//! answers in, [`replay`] repeats history to a restarted target, [`time`] watches deadlines and pings. Each states the
-//! invariants that it keeps; those of all together:
+//! One file per concern: [`connect`] opens and loses the session, [`send`] chooses what goes out
+//! next, [`reply`] takes answers in, [`replay`] repeats history to a restarted target, [`time`]
+//! watches deadlines and pings. Each states the invariants that it keeps; those of all together:
 //! - A tag belongs to at most one unanswered request, and xids on one tag rise.
-//! - Every unanswered request is in `out`, and in exactly one of: a queue, `resend`, phase `Sent`, phase `Later`.
+//! - Every unanswered request is in `out`, and in exactly one of: a queue, `resend`, phase `Sent`,
+//!   phase `Later`.
 //! - A waiter is given back exactly once: by [`Handled::Done`] or by [`Event::Lost`].
 
 mod config;
@@ -47,7 +49,8 @@ enum Phase {
     Queued,
     Sent {
         deadline: Instant,
-        /// Counts against the requests in flight; one that waits for somebody else at the server does not.
+        /// Counts against the requests in flight; one that waits for somebody else at the server
+        /// does not.
         counted: bool,
     },
     /// In the resend list.
@@ -82,8 +85,9 @@ impl<B, W> Out<B, W> {
 
 /// One client's session with one target. See the head of the file.
 ///
-/// After every `handle_*` and `submit` poll [`Import::poll_event`], then [`Import::poll_transmit`], until both are empty.
-/// [`Import::poll_connect`] is asked when neither connected nor connecting, and again at [`Import::poll_timeout`].
+/// After every `handle_*` and `submit` poll [`Import::poll_event`], then [`Import::poll_transmit`],
+/// until both are empty. [`Import::poll_connect`] is asked when neither connected nor connecting,
+/// and again at [`Import::poll_timeout`].
 pub struct Import<B, W> {
     config: ImportConfig,
     xids: XidSource,
@@ -292,7 +296,8 @@ impl<B: Default, W> Import<B, W> {
 
     /// Ends everything: waiters are given back, and a Disconnect to send where a session is open.
     pub fn shut_down(&mut self, now: Instant) -> (Vec<W>, Option<Request>) {
-        let waiters = std::mem::take(&mut self.out).into_values().filter_map(|out| out.waiter).collect();
+        let waiters =
+            std::mem::take(&mut self.out).into_values().filter_map(|out| out.waiter).collect();
         let request = self.state.is_connected().then(|| {
             let mut request = Request::new(Opcode::Disconnect, Vec::new());
             request.header.xid = self.xids.draw().0;

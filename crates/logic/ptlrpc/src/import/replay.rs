@@ -1,6 +1,7 @@
 //! History repeated to a restarted target, then locks, then the word that all is said.
 //!
-//! - Changes are replayed in transno order, numbered from 1 on each connection, and before locks are re-stated.
+//! - Changes are replayed in transno order, numbered from 1 on each connection, and before locks
+//!   are re-stated.
 //! - `ReplayDone` goes out when every replay and every re-stated lock is answered.
 
 use types::{Instant, Xid};

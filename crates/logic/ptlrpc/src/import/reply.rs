@@ -1,7 +1,8 @@
 //! Answers: what they complete, what of them is kept.
 //!
 //! - Only a request that is out now is completed; late and repeated answers change nothing.
-//! - A change that was answered is kept until it is known to be durable; an open until its close is durable.
+//! - A change that was answered is kept until it is known to be durable; an open until its close is
+//!   durable.
 //! - What the target says to be durable only grows within a session.
 
 use types::{Instant, Span, Transno, Xid};
@@ -13,7 +14,11 @@ use crate::{Keep, PeerMisbehaved, limits};
 
 impl<B: Default, W> Import<B, W> {
     /// A reply of the target, to whatever request. Late ones are harmless.
-    pub fn handle_reply(&mut self, mut reply: Box<Reply>, now: Instant) -> Result<Handled<B, W>, PeerMisbehaved> {
+    pub fn handle_reply(
+        &mut self,
+        mut reply: Box<Reply>,
+        now: Instant,
+    ) -> Result<Handled<B, W>, PeerMisbehaved> {
         if !self.state.is_connected() {
             return Ok(Handled::Progress);
         }
@@ -36,7 +41,9 @@ impl<B: Default, W> Import<B, W> {
         }
         let Some(out) = self.out.get(xid) else { return Ok(Handled::Progress) };
         let Phase::Sent { counted, .. } = out.phase else { return Ok(Handled::Progress) };
-        let keeps = out.modifies() && reply.errno().is_none() && (reply.header.transno != 0 || out.keep == Keep::Open);
+        let keeps = out.modifies()
+            && reply.errno().is_none()
+            && (reply.header.transno != 0 || out.keep == Keep::Open);
         let bufs = out.request.bufs.len() + reply.bufs.len();
         if keeps && bufs > BUFS_MAX {
             return Err(PeerMisbehaved::TooManyBuffers(bufs));
@@ -61,7 +68,11 @@ impl<B: Default, W> Import<B, W> {
             self.kept.forget_open(open);
         }
         // field by field: taken apart as a whole it would be copied first
-        let bulk = if keeps { self.keep(out.request, out.bulk, out.keep, &mut reply) } else { Some(out.bulk) };
+        let bulk = if keeps {
+            self.keep(out.request, out.bulk, out.keep, &mut reply)
+        } else {
+            Some(out.bulk)
+        };
         Ok(Handled::Done(Completed { xid, waiter: out.waiter, bulk, reply }))
     }
 
@@ -73,7 +84,9 @@ impl<B: Default, W> Import<B, W> {
             if !self.estimates.is_empty() && estimate != Span::ZERO {
                 self.estimates.remove(&opcode);
             }
-        } else if self.estimates.len() < limits::ESTIMATES_MAX || self.estimates.contains_key(&opcode) {
+        } else if self.estimates.len() < limits::ESTIMATES_MAX
+            || self.estimates.contains_key(&opcode)
+        {
             self.estimates.insert(opcode, estimate);
         }
     }
@@ -83,30 +96,46 @@ impl<B: Default, W> Import<B, W> {
         if !reply.has(ReplyFlags::EARLY) {
             return false;
         }
-        let until = now + Span::millis(u64::from(reply.header.lease_ms)).min(limits::EARLY_LEASE_MAX);
+        let until =
+            now + Span::millis(u64::from(reply.header.lease_ms)).min(limits::EARLY_LEASE_MAX);
         if let Some((_, deadline)) = self.replay_sent.get_mut(&xid) {
             *deadline = until.max(*deadline);
-        } else if let Some(Phase::Sent { deadline, counted }) = self.out.get_mut(xid).map(|out| &mut out.phase) {
+        } else if let Some(Phase::Sent { deadline, counted }) =
+            self.out.get_mut(xid).map(|out| &mut out.phase)
+        {
             *deadline = until.max(*deadline);
             self.in_flight -= u32::from(std::mem::take(counted));
         }
         true
     }
 
-    fn keep(&mut self, mut request: Box<Request>, bulk: B, keep: Keep, reply: &mut Reply) -> Option<B> {
+    fn keep(
+        &mut self,
+        mut request: Box<Request>,
+        bulk: B,
+        keep: Keep,
+        reply: &mut Reply,
+    ) -> Option<B> {
         let durable = reply.header.transno != 0 && reply.transno() <= self.committed;
         if durable && keep == Keep::No {
             return Some(bulk);
         }
         request.header.transno = reply.header.transno;
         request.header.replay_bufs = reply.bufs.len() as u8;
-        request.header.flags = (request.header.flags | RequestFlags::REPLAY) & !(RequestFlags::RESENT | RequestFlags::OPEN);
+        request.header.flags = (request.header.flags | RequestFlags::REPLAY)
+            & !(RequestFlags::RESENT | RequestFlags::OPEN);
         request.bufs.extend(reply.bufs.iter().cloned());
         self.kept.insert(Box::new(Kept { request, bulk, keep }), self.committed);
         None
     }
 
-    fn control_done(&mut self, xid: Xid, out: Out<B, W>, reply: Box<Reply>, now: Instant) -> Handled<B, W> {
+    fn control_done(
+        &mut self,
+        xid: Xid,
+        out: Out<B, W>,
+        reply: Box<Reply>,
+        now: Instant,
+    ) -> Handled<B, W> {
         if self.ping == Some(xid) {
             self.ping = None;
         }

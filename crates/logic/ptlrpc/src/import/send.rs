@@ -1,7 +1,7 @@
 //! What goes out next.
 //!
-//! - Resends go in xid order before anything new; new requests go in the order of their xids, except that changes wait
-//!   for tags and others pass them.
+//! - Resends go in xid order before anything new; new requests go in the order of their xids,
+//!   except that changes wait for tags and others pass them.
 //! - A request that was sent keeps its tag until it is answered.
 
 use types::{Instant, Xid};
@@ -51,7 +51,8 @@ impl<B: Default, W> Import<B, W> {
         let out = self.out.get_mut(xid).expect("a queued xid has its request");
         let counted = out.kind == Kind::User;
         if out.modifies() && out.request.header.tag == 0 {
-            out.request.header.tag = self.tags_free.pop().expect("asked before the request was chosen");
+            out.request.header.tag =
+                self.tags_free.pop().expect("asked before the request was chosen");
         }
         let estimate = self.estimates.get(&out.request.header.opcode).copied().unwrap_or_default();
         let patience = patience(estimate, self.config.attempt);

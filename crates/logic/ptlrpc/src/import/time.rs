@@ -1,7 +1,8 @@
 //! Deadlines and pings.
 //!
 //! - An attempt that is not answered in time breaks the session; the request itself lives on.
-//! - An idle session is pinged, sooner while changes are not known to be durable, with one ping at a time.
+//! - An idle session is pinged, sooner while changes are not known to be durable, with one ping at
+//!   a time.
 
 use types::Instant;
 use wire::Opcode;
@@ -9,7 +10,8 @@ use wire::Opcode;
 use super::{Import, Phase, State};
 
 impl<B: Default, W> Import<B, W> {
-    /// Time has passed. True: an attempt timed out, the session is disconnected, and the link is not to be trusted.
+    /// Time has passed. True: an attempt timed out, the session is disconnected, and the link is
+    /// not to be trusted.
     pub fn handle_timeout(&mut self, now: Instant) -> bool {
         if self.state == State::Connecting && now >= self.connect_deadline {
             self.handle_connect_failed(now);
@@ -47,7 +49,12 @@ impl<B: Default, W> Import<B, W> {
         match self.state {
             State::New | State::Disconn => self.wanted.then_some(self.connect_at),
             State::Connecting => Some(self.connect_deadline),
-            State::Full => self.attempt_deadline().into_iter().chain(self.later()).chain([self.ping_at()]).min(),
+            State::Full => self
+                .attempt_deadline()
+                .into_iter()
+                .chain(self.later())
+                .chain([self.ping_at()])
+                .min(),
             State::Replay | State::ReplayLocks | State::ReplayWait => self.attempt_deadline(),
         }
     }
@@ -61,14 +68,18 @@ impl<B: Default, W> Import<B, W> {
     }
 
     fn later(&self) -> Option<Instant> {
-        self.out.values().filter_map(|out| if let Phase::Later(at) = out.phase { Some(at) } else { None }).min()
+        self.out
+            .values()
+            .filter_map(|out| if let Phase::Later(at) = out.phase { Some(at) } else { None })
+            .min()
     }
 
     fn ping_at(&self) -> Instant {
         if self.ping.is_some() {
             return Instant(u64::MAX);
         }
-        let idle = if self.kept.is_dirty() { self.config.ping_dirty } else { self.config.ping_every };
+        let idle =
+            if self.kept.is_dirty() { self.config.ping_dirty } else { self.config.ping_every };
         self.active_at + idle
     }
 }

@@ -9,8 +9,8 @@ use types::Xid;
 
 use crate::limits;
 
-/// Draws xids; shared by the imports of one endpoint, so that an xid names one request of the whole endpoint.
-/// The low bits name the lane, that is the import: a reply finds its way without a table.
+/// Draws xids; shared by the imports of one endpoint, so that an xid names one request of the whole
+/// endpoint. The low bits name the lane, that is the import: a reply finds its way without a table.
 #[derive(Clone, Debug)]
 pub struct XidSource {
     counter: Rc<Cell<u64>>,
@@ -18,8 +18,8 @@ pub struct XidSource {
 }
 
 impl XidSource {
-    /// Lane 0 of a new endpoint that starts at `wall_secs` (since 1970): its xids are above those of a former life of
-    /// the same client, as long as that drew fewer than a million a second.
+    /// Lane 0 of a new endpoint that starts at `wall_secs` (since 1970): its xids are above those
+    /// of a former life of the same client, as long as that drew fewer than a million a second.
     #[must_use]
     pub fn new(wall_secs: u64) -> XidSource {
         let first = ((wall_secs & 0x7fff_ffff) << 20).max(1);

@@ -55,12 +55,18 @@ impl Client {
     pub(crate) fn change(&mut self, number: u64, now: Instant) {
         let mut request = Request::new(Opcode::MdtSetattr, vec![encode_body(&number)]);
         request.header.flags = RequestFlags::MODIFIES;
-        self.import.submit(Submit { request: Box::new(request), bulk: (), waiter: Some(number), keep: Keep::No }, now);
+        self.import.submit(
+            Submit { request: Box::new(request), bulk: (), waiter: Some(number), keep: Keep::No },
+            now,
+        );
     }
 
     pub(crate) fn read(&mut self, now: Instant) {
         let request = Request::new(Opcode::MdtGetattr, Vec::new());
-        self.import.submit(Submit { request: Box::new(request), bulk: (), waiter: None, keep: Keep::No }, now);
+        self.import.submit(
+            Submit { request: Box::new(request), bulk: (), waiter: None, keep: Keep::No },
+            now,
+        );
     }
 
     pub(crate) fn break_link(&mut self, now: Instant) {
@@ -121,7 +127,10 @@ impl Client {
         let header = &request.header;
         if request.has(RequestFlags::REPLAY) && header.transno != 0 {
             let (index, transno) = self.replayed;
-            assert!(header.replay_index == index + 1 && header.transno > transno, "replays follow history");
+            assert!(
+                header.replay_index == index + 1 && header.transno > transno,
+                "replays follow history"
+            );
             self.replayed = (header.replay_index, header.transno);
         } else if request.has(RequestFlags::MODIFIES) {
             assert!((1..=TAGS).contains(&header.tag));

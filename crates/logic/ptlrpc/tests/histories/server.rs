@@ -1,5 +1,5 @@
-//! A server that keeps a list of changes: exports and recovery as a service drives them, over a store that forgets
-//! what was not committed.
+//! A server that keeps a list of changes: exports and recovery as a service drives them, over a
+//! store that forgets what was not committed.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,11 @@ impl Server {
         self.running = self.disk.clone();
         self.instance += 1;
         (self.committed, self.assigned) = (self.disk.last, self.disk.last);
-        self.sessions = self.known.iter().map(|(client, session)| (*client, Session::new(*session, true))).collect();
+        self.sessions = self
+            .known
+            .iter()
+            .map(|(client, session)| (*client, Session::new(*session, true)))
+            .collect();
         for ((client, tag), reply) in &self.disk.replies {
             if let Some(session) = self.sessions.get_mut(client) {
                 session.export.restore(*tag, reply.clone());
@@ -133,7 +137,10 @@ impl Server {
         }
         let header = &request.header;
         let ours = header.instance == self.instance;
-        let session = self.sessions.get(&client).filter(|session| ours && !session.absent && session.id == header.session);
+        let session = self
+            .sessions
+            .get(&client)
+            .filter(|session| ours && !session.absent && session.id == header.session);
         let Some(session) = session else {
             let mut reply = Reply::error(header, Errno::ENOTCONN);
             reply.header.flags = ReplyFlags::NO_SESSION;
@@ -218,7 +225,9 @@ impl Server {
             Admission::Execute => self.tell(client, link, Reply::ok(header, Vec::new())),
             Admission::Answered(reply) => self.tell(client, link, reply),
             Admission::Stale => {}
-            Admission::Executing | Admission::BadTag => panic!("everything executes at once, on correct tags"),
+            Admission::Executing | Admission::BadTag => {
+                panic!("everything executes at once, on correct tags")
+            }
         }
     }
 
@@ -235,7 +244,8 @@ impl Server {
             self.recovery.handle_done(id(client), item, now);
             return;
         }
-        let replay = Replay { client: id(client), index, transno, xid: request.xid(), open: false, item };
+        let replay =
+            Replay { client: id(client), index, transno, xid: request.xid(), open: false, item };
         if let Some((client, request)) = self.recovery.handle_replay(replay, now) {
             self.finish(client, request.xid());
             self.tell_newest(client, replayed(&request));
@@ -268,7 +278,11 @@ impl Server {
 
     fn execute(&mut self, client: usize, request: &Request) -> Reply {
         let header = &request.header;
-        let transno = if request.has(RequestFlags::REPLAY) { header.transno } else { self.assigned.max(self.instance << 32) + 1 };
+        let transno = if request.has(RequestFlags::REPLAY) {
+            header.transno
+        } else {
+            self.assigned.max(self.instance << 32) + 1
+        };
         self.assigned = self.assigned.max(transno);
         assert!(transno > self.running.last, "history goes forward");
         self.running.last = transno;

@@ -1,8 +1,8 @@
 //! The acceptor's side: connections come singly, by anybody, and leave as whole pairs.
 //!
-//! A connection has `handshake` time to say HELLO, and a pair as long again to become whole. Connections that are not
-//! part of a link yet are counted; beyond `HALF_OPEN_MAX` newcomers are closed, so that strangers who say nothing
-//! cannot take all descriptors.
+//! A connection has `handshake` time to say HELLO, and a pair as long again to become whole.
+//! Connections that are not part of a link yet are counted; beyond `HALF_OPEN_MAX` newcomers are
+//! closed, so that strangers who say nothing cannot take all descriptors.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,7 +29,13 @@ use crate::lnd::Lnd;
 /// Starts to accept.
 pub(super) fn listener(config: Rc<Lnd>, socket: TcpListener, addr: NidAddr) -> Listener {
     let (tx, links) = mpsc::channel(ACCEPT_QUEUE_MAX);
-    let state = Rc::new(Acceptor { config, addr, halves: RefCell::default(), half_open: Rc::default(), links: tx });
+    let state = Rc::new(Acceptor {
+        config,
+        addr,
+        halves: RefCell::default(),
+        half_open: Rc::default(),
+        links: tx,
+    });
     let socket = Rc::new(RefCell::new(Some(socket)));
     let task = spawn(accept_all(state, Rc::clone(&socket)));
     Listener::new(Box::new(TcpListen { addr, links, socket, task }))
@@ -44,7 +50,9 @@ struct TcpListen {
 
 impl Listen for TcpListen {
     fn accept(&mut self) -> LocalFuture<'_, io::Result<Link>> {
-        Box::pin(async move { self.links.recv().await.ok_or_else(|| io::Error::other("the listening socket failed")) })
+        Box::pin(async move {
+            self.links.recv().await.ok_or_else(|| io::Error::other("the listening socket failed"))
+        })
     }
 
     fn addr(&self) -> NidAddr {
@@ -54,7 +62,8 @@ impl Listen for TcpListen {
 
 impl Drop for TcpListen {
     fn drop(&mut self) {
-        self.socket.borrow_mut().take(); // at once: whoever restarts a target wants the address back
+        // at once: whoever restarts a target wants the address back
+        self.socket.borrow_mut().take();
         self.task.abort();
     }
 }
@@ -134,14 +143,19 @@ fn newcomer(acceptor: &Rc<Acceptor>, stream: TcpStream) {
                 acceptor.halves.borrow_mut().remove(&key);
             }
             Ok(Ok(None)) => {}
-            Ok(Err(error)) => tracing::warn!(at = %acceptor.addr, ?source, %error, "connection refused"),
-            Err(_) => tracing::warn!(at = %acceptor.addr, ?source, "connection refused: no HELLO in time"),
+            Ok(Err(error)) => {
+                tracing::warn!(at = %acceptor.addr, ?source, %error, "connection refused")
+            }
+            Err(_) => {
+                tracing::warn!(at = %acceptor.addr, ?source, "connection refused: no HELLO in time")
+            }
         }
     });
 }
 
 impl Acceptor {
-    /// Takes a connection's HELLO, answers it and puts the connection in its place. Tells the key of a new pair.
+    /// Takes a connection's HELLO, answers it and puts the connection in its place. Tells the key
+    /// of a new pair.
     async fn greet(self: &Rc<Self>, mut pending: Pending) -> io::Result<Option<HalfKey>> {
         let stream = &mut pending.stream;
         stream.set_nodelay(true)?;
@@ -151,28 +165,39 @@ impl Acceptor {
         let hello = match Hello::from_frame(&frame) {
             Ok(hello) => hello,
             Err(error) => {
-                say(stream, frame.id, CONTROL, own, self.config.lnet.peer_credits()).await?; // lets the peer see which version is spoken here
+                // lets the peer see which version is spoken here
+                say(stream, frame.id, CONTROL, own, self.config.lnet.peer_credits()).await?;
                 return Err(refused(error));
             }
         };
         agrees(&hello, self.addr.nid.net(), source)?;
         let key = (hello.nonce, source);
         if self.halves.borrow().contains_key(&key) == (hello.channel == CONTROL) {
-            return Err(refused(FrameError::Hello("its nonce belongs to no pair that waits for this channel")));
+            return Err(refused(FrameError::Hello(
+                "its nonce belongs to no pair that waits for this channel",
+            )));
         }
         say(stream, hello.nonce, hello.channel, own, self.config.lnet.peer_credits()).await?;
         self.place(key, &hello, pending)
     }
 
-    fn place(self: &Rc<Self>, key: HalfKey, hello: &Hello, pending: Pending) -> io::Result<Option<HalfKey>> {
+    fn place(
+        self: &Rc<Self>,
+        key: HalfKey,
+        hello: &Hello,
+        pending: Pending,
+    ) -> io::Result<Option<HalfKey>> {
         let mut halves = self.halves.borrow_mut();
         if hello.channel == CONTROL {
-            let half = Half { control: pending, credits: hello.credits, bulk_in: None, bulk_out: None };
+            let half =
+                Half { control: pending, credits: hello.credits, bulk_in: None, bulk_out: None };
             halves.insert(key, half);
             return Ok(Some(key));
         }
-        let half = halves.get_mut(&key).ok_or_else(|| refused(FrameError::Hello("its pair is gone")))?;
-        let slot = if hello.channel == BULK_TO_ACCEPTOR { &mut half.bulk_in } else { &mut half.bulk_out };
+        let half =
+            halves.get_mut(&key).ok_or_else(|| refused(FrameError::Hello("its pair is gone")))?;
+        let slot =
+            if hello.channel == BULK_TO_ACCEPTOR { &mut half.bulk_in } else { &mut half.bulk_out };
         if slot.replace(pending).is_some() {
             halves.remove(&key);
             return Err(refused(FrameError::Hello("its pair has this channel already")));

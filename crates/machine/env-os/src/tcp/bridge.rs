@@ -1,4 +1,5 @@
-//! A link whose sockets belong to another thread: what crosses between that thread and the executor.
+//! A link whose sockets belong to another thread: what crosses between that thread and the
+//! executor.
 //!
 //! ```text
 //!  executor                          LND thread of the link's CPT
@@ -6,9 +7,10 @@
 //!   recv <-- in lane  <=====batches======== read, CRC, parse
 //!   ticket <------------ bulk table <------ read into a pooled buffer
 //! ```
-//! Frames cross as they are; their payloads are shared. The out lane is woken behind the tasks that are ready, so that
-//! the replies of a batch of requests cross together. The in lane has a bound: a link whose executor reads nothing is not
-//! read either. `room()` counts what has not been written to the socket yet.
+//! Frames cross as they are; their payloads are shared. The out lane is woken behind the tasks that
+//! are ready, so that the replies of a batch of requests cross together. The in lane has a bound: a
+//! link whose executor reads nothing is not read either. `room()` counts what has not been written
+//! to the socket yet.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -168,7 +170,8 @@ impl Crossing {
 
 /// The tasks of a link on its thread.
 fn carry(lnd: &Rc<Lnd>, pair: Pair, bulk: BulkTable, crossing: &Arc<Crossing>) {
-    let Link { tx, mut rx, .. } = link::start(Rc::clone(lnd), pair, bulk, Some(Arc::clone(crossing)));
+    let Link { tx, mut rx, .. } =
+        link::start(Rc::clone(lnd), pair, bulk, Some(Arc::clone(crossing)));
     let (theirs, frames_max) = (Arc::clone(crossing), lnd.queue_frames_max);
     spawn(async move {
         while let Some(frame) = rx.recv().await {
@@ -256,7 +259,8 @@ impl LinkSend for BridgeSend {
         if !self.0.is_open() {
             return Err(LinkDown);
         }
-        let gauge = if frame.kind == FrameKind::BulkData { &crossing.bulk } else { &crossing.control };
+        let gauge =
+            if frame.kind == FrameKind::BulkData { &crossing.bulk } else { &crossing.control };
         let bytes = gauge.put(FRAME_HEADER_BYTES + frame.payload_len());
         lock(&crossing.out).frames.push_back(frame);
         is_dirty.set(true);

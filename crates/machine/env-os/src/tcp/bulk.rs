@@ -1,9 +1,10 @@
 //! The reader of incoming bulk.
 //!
-//! Small data come many to a read: heads and data of up to [`BULK_AHEAD_BYTES`] are read ahead together, and what is whole is handed on
-//! as a slice of the read buffer, without a copy. Larger data are read straight into a pooled buffer of their size; behind them nothing
-//! is read ahead but the next head. Data that nobody expects are dropped: their ticket may have gone a moment ago, so that is
-//! no fault of the peer's.
+//! Small data come many to a read: heads and data of up to [`BULK_AHEAD_BYTES`] are read ahead
+//! together, and what is whole is handed on as a slice of the read buffer, without a copy. Larger
+//! data are read straight into a pooled buffer of their size; behind them nothing is read ahead but
+//! the next head. Data that nobody expects are dropped: their ticket may have gone a moment ago, so
+//! that is no fault of the peer's.
 
 use std::io;
 use std::rc::Rc;
@@ -17,8 +18,13 @@ use super::link::{Fault, Shared, ended};
 use crate::limits::{BULK_AHEAD_BYTES, BULK_SMALL_BYTES, SCRATCH_BYTES};
 use crate::pool::take_buffer;
 
-/// Reads until the connection ends. `_write` keeps its other half open: dropping it would end the connection.
-pub(super) async fn read_all(shared: Rc<Shared>, half: OwnedReadHalf, _write: OwnedWriteHalf) -> Result<(), Fault> {
+/// Reads until the connection ends. `_write` keeps its other half open: dropping it would end the
+/// connection.
+pub(super) async fn read_all(
+    shared: Rc<Shared>,
+    half: OwnedReadHalf,
+    _write: OwnedWriteHalf,
+) -> Result<(), Fault> {
     let mut ahead = Ahead { half, buffer: BytesMut::new(), is_greedy: false };
     loop {
         ahead.fill(FRAME_HEADER_BYTES).await?;
@@ -34,8 +40,11 @@ pub(super) async fn read_all(shared: Rc<Shared>, half: OwnedReadHalf, _write: Ow
             continue;
         }
         let poison = shared.config.traffic.poison();
-        let data =
-            if ahead.is_greedy && poison.is_none() { ahead.small(&header).await? } else { ahead.large(&header, poison).await? };
+        let data = if ahead.is_greedy && poison.is_none() {
+            ahead.small(&header).await?
+        } else {
+            ahead.large(&header, poison).await?
+        };
         shared.bulk.deliver(header.id, data);
     }
 }

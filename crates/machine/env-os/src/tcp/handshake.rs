@@ -1,9 +1,10 @@
 //! HELLO: who speaks, on which of the pair's three connections.
 //!
-//! The connector opens the control connection, says HELLO and waits for the acceptor's; then opens both bulk
-//! connections at the same time, with the nonce of the first. A HELLO names the NID of its sender, which must be the
-//! address that the bytes come from: a node is who its address says. The acceptor answers a HELLO that it refuses
-//! with its own before it closes, so that the connector can tell why.
+//! The connector opens the control connection, says HELLO and waits for the acceptor's; then opens
+//! both bulk connections at the same time, with the nonce of the first. A HELLO names the NID of
+//! its sender, which must be the address that the bytes come from: a node is who its address says.
+//! The acceptor answers a HELLO that it refuses with its own before it closes, so that the
+//! connector can tell why.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -36,15 +37,29 @@ pub(super) async fn connect(config: &Rc<Lnd>, from: Option<Nid>, to: NidAddr) ->
     let (control, hello) = open(config, bind, to, nonce, CONTROL).await?;
     let own = ipv4(control.local_addr()?)?;
     let bind = Some(own); // all three come from one address
-    let (bulk_out, bulk_in) =
-        tokio::try_join!(open(config, bind, to, nonce, BULK_TO_ACCEPTOR), open(config, bind, to, nonce, BULK_TO_CONNECTOR))?;
-    let pair = Pair { control, bulk_out: bulk_out.0, bulk_in: bulk_in.0, peer: to.nid, peer_credits: hello.credits };
+    let (bulk_out, bulk_in) = tokio::try_join!(
+        open(config, bind, to, nonce, BULK_TO_ACCEPTOR),
+        open(config, bind, to, nonce, BULK_TO_CONNECTOR)
+    )?;
+    let pair = Pair {
+        control,
+        bulk_out: bulk_out.0,
+        bulk_in: bulk_in.0,
+        peer: to.nid,
+        peer_credits: hello.credits,
+    };
     config.lnet.known_as(Nid::new(to.nid.net(), own));
     bridge::start(config, pair)
 }
 
 /// One connection with HELLOs exchanged.
-async fn open(config: &Lnd, bind: Option<Ipv4Addr>, to: NidAddr, nonce: u64, channel: u16) -> io::Result<(TcpStream, Hello)> {
+async fn open(
+    config: &Lnd,
+    bind: Option<Ipv4Addr>,
+    to: NidAddr,
+    nonce: u64,
+    channel: u16,
+) -> io::Result<(TcpStream, Hello)> {
     let mut stream = dial(bind, to).await?;
     let own = Nid::new(to.nid.net(), ipv4(stream.local_addr()?)?);
     say(&mut stream, nonce, channel, own, config.lnet.peer_credits()).await?;
@@ -57,7 +72,13 @@ async fn open(config: &Lnd, bind: Option<Ipv4Addr>, to: NidAddr, nonce: u64, cha
 }
 
 /// Sends a HELLO.
-pub(super) async fn say(stream: &mut TcpStream, nonce: u64, channel: u16, own: Nid, credits: u32) -> io::Result<()> {
+pub(super) async fn say(
+    stream: &mut TcpStream,
+    nonce: u64,
+    channel: u16,
+    own: Nid,
+    credits: u32,
+) -> io::Result<()> {
     let hello = Hello {
         version: wire::VERSION,
         version_min: wire::VERSION_MIN,
@@ -95,7 +116,10 @@ pub(super) fn agrees(hello: &Hello, net: Net, source: Ipv4Addr) -> io::Result<()
     if told == seen || (told == Nid::LO && source.is_loopback()) {
         return Ok(());
     }
-    Err(io::Error::new(io::ErrorKind::InvalidData, format!("the peer calls itself {told}, but is {seen}")))
+    Err(io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("the peer calls itself {told}, but is {seen}"),
+    ))
 }
 
 pub(super) fn refused(error: FrameError) -> io::Error {
@@ -104,7 +128,10 @@ pub(super) fn refused(error: FrameError) -> io::Error {
 
 fn closed(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::UnexpectedEof {
-        return io::Error::new(io::ErrorKind::ConnectionAborted, "the peer closed the connection during HELLO");
+        return io::Error::new(
+            io::ErrorKind::ConnectionAborted,
+            "the peer closed the connection during HELLO",
+        );
     }
     error
 }

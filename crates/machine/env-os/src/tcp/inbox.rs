@@ -1,8 +1,8 @@
 //! The receiving half of a link: reads and parses the control connection.
 //!
-//! One read takes up to 64 KiB; the frames in it are handed out one by one as slices of the buffer, without a copy. A
-//! frame larger than the buffer grows it in step with the bytes that have really arrived, so that a length alone
-//! costs nothing.
+//! One read takes up to 64 KiB; the frames in it are handed out one by one as slices of the buffer,
+//! without a copy. A frame larger than the buffer grows it in step with the bytes that have really
+//! arrived, so that a length alone costs nothing.
 
 use std::io;
 use std::pin::pin;
@@ -23,19 +23,29 @@ pub(super) struct TcpRecv {
     half: Option<OwnedReadHalf>, // none once closed
     buffer: BytesMut,
     came: (usize, usize), // messages and their bytes since the node's account was told
-    missing: usize,       // bytes of the frame at the front of `buffer` that have not arrived, as far as is known
+    // bytes of the frame at the front of `buffer` that have not arrived, as far as is known
+    missing: usize,
 }
 
 impl TcpRecv {
     pub(super) fn new(shared: Rc<Shared>, half: OwnedReadHalf) -> TcpRecv {
-        TcpRecv { shared, half: Some(half), buffer: BytesMut::new(), came: (0, 0), missing: FRAME_HEADER_BYTES }
+        TcpRecv {
+            shared,
+            half: Some(half),
+            buffer: BytesMut::new(),
+            came: (0, 0),
+            missing: FRAME_HEADER_BYTES,
+        }
     }
 
     /// The next frame of the buffer, heartbeats left out.
     fn parse(&mut self) -> Result<Option<Frame>, Fault> {
         while self.buffer.len() >= FRAME_HEADER_BYTES {
             let header = FrameHeader::decode(&self.buffer)?;
-            if !matches!(header.kind, FrameKind::Request | FrameKind::Reply | FrameKind::BulkPull | FrameKind::Heartbeat) {
+            if !matches!(
+                header.kind,
+                FrameKind::Request | FrameKind::Reply | FrameKind::BulkPull | FrameKind::Heartbeat
+            ) {
                 return Err(Fault::Channel(header.kind, "control"));
             }
             let len = FRAME_HEADER_BYTES + header.length;
@@ -56,7 +66,8 @@ impl TcpRecv {
         Ok(None)
     }
 
-    /// Room for the next read: for the rest of the frame, but at most as much again as has arrived of it.
+    /// Room for the next read: for the rest of the frame, but at most as much again as has arrived
+    /// of it.
     fn reserve(&mut self) {
         let spare = self.buffer.capacity() - self.buffer.len();
         if spare < self.missing.clamp(READ_SPARE_MIN, self.buffer.len().max(READ_SPARE_MIN)) {

@@ -1,8 +1,9 @@
 //! An established pair: what its halves and its tasks share, and how it ends.
 //!
-//! Tasks of a link: a writer per outgoing queue, the reader of bulk, and the watch (heartbeats, silence, loss of the
-//! outgoing bulk connection). Any fault ends in [`Shared::close`], which runs once: it drops the writing halves and
-//! the tasks, with them the sockets, fails the tickets and wakes whoever reads.
+//! Tasks of a link: a writer per outgoing queue, the reader of bulk, and the watch (heartbeats,
+//! silence, loss of the outgoing bulk connection). Any fault ends in [`Shared::close`], which runs
+//! once: it drops the writing halves and the tasks, with them the sockets, fails the tickets and
+//! wakes whoever reads.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -72,14 +73,23 @@ pub(super) struct Shared {
 
 /// Makes a link of three connections.
 ///
-/// `crossing` is the way to the executor where this is another thread; `bulk` is what is expected there.
-pub(super) fn start(config: Rc<Lnd>, pair: Pair, bulk: BulkTable, crossing: Option<Arc<Crossing>>) -> Link {
+/// `crossing` is the way to the executor where this is another thread; `bulk` is what is expected
+/// there.
+pub(super) fn start(
+    config: Rc<Lnd>,
+    pair: Pair,
+    bulk: BulkTable,
+    crossing: Option<Arc<Crossing>>,
+) -> Link {
     let (control_read, control_write) = pair.control.into_split();
     let (bulk_out_read, bulk_out_write) = pair.bulk_out.into_split();
     let (bulk_in_read, bulk_in_write) = pair.bulk_in.into_split();
     config.lnet.open(pair.peer, config.link_cpt(pair.peer), pair.peer_credits);
     let outbox = |half, gauge| Outbox::new(half, Rc::clone(&config), pair.peer, gauge);
-    let gauges = crossing.as_ref().map(|crossing| (Arc::clone(&crossing.control), Arc::clone(&crossing.bulk))).unzip();
+    let gauges = crossing
+        .as_ref()
+        .map(|crossing| (Arc::clone(&crossing.control), Arc::clone(&crossing.bulk)))
+        .unzip();
     let shared = Rc::new(Shared {
         control: outbox(control_write, gauges.0),
         bulk_out: outbox(bulk_out_write, gauges.1),
@@ -155,7 +165,8 @@ impl LinkSend for TcpSend {
         if !self.0.is_open() {
             return Err(LinkDown);
         }
-        let outbox = if frame.kind == FrameKind::BulkData { &self.0.bulk_out } else { &self.0.control };
+        let outbox =
+            if frame.kind == FrameKind::BulkData { &self.0.bulk_out } else { &self.0.control };
         if let Err(fault) = outbox.push(frame) {
             self.0.fail(&fault);
             return Err(LinkDown);
@@ -202,7 +213,8 @@ impl LinkSend for TcpSend {
     }
 }
 
-/// Sends heartbeats when control is idle, and ends the link when the peer is silent or takes nothing.
+/// Sends heartbeats when control is idle, and ends the link when the peer is silent or takes
+/// nothing.
 async fn watch(shared: Rc<Shared>) -> Result<(), Fault> {
     let period = Duration::from_nanos(shared.config.heartbeat.0).max(Duration::from_millis(1));
     let limit = Duration::from_nanos(shared.config.peer_timeout.0);
@@ -222,7 +234,11 @@ async fn watch(shared: Rc<Shared>) -> Result<(), Fault> {
             return Err(Fault::Silent(silent.max(stuck)));
         }
         if idle && !blocked {
-            shared.control.push(Frame { kind: FrameKind::Heartbeat, id: 0, parts: Parts::Many(Vec::new()) })?;
+            shared.control.push(Frame {
+                kind: FrameKind::Heartbeat,
+                id: 0,
+                parts: Parts::Many(Vec::new()),
+            })?;
             shared.control.take_pushed();
         }
     }

@@ -6,16 +6,19 @@
 //!     | --- channel 1: bulk ------------------>  |    data that the acceptor pulled
 //!     | <-- channel 2: bulk -------------------- |    data that the acceptor pushes; opened by the connector too
 //! ```
-//! Each starts with a HELLO both ways; its nonce ties the three together ([`handshake`]). Losing one of them closes
-//! the link. So bulk never stands before a request, and each direction of bulk has its own window and its own order.
+//! Each starts with a HELLO both ways; its nonce ties the three together ([`handshake`]). Losing
+//! one of them closes the link. So bulk never stands before a request, and each direction of bulk
+//! has its own window and its own order.
 //!
-//! **Writing.** `send` appends to a queue and wakes the queue's one writer task ([`outbox`]), which hands everything
-//! that is there to one vectored write. The wake-up puts the writer behind the tasks that are ready now: when 64
-//! requests arrive in one read, the 64 handlers answer first and their replies leave in one system call.
+//! **Writing.** `send` appends to a queue and wakes the queue's one writer task ([`outbox`]), which
+//! hands everything that is there to one vectored write. The wake-up puts the writer behind the
+//! tasks that are ready now: when 64 requests arrive in one read, the 64 handlers answer first and
+//! their replies leave in one system call.
 //!
-//! The other way was tried: write in `send` when nothing is queued. Echo of 272 and 192 bytes between two processes on
-//! a virtual machine of 2 CPUs, least and most of six runs taken in turns, messages per second (`nacre bench lnet
-//! --sides bare,link --tests ping --seconds 0.4 --pairs 2`, with `--cpus 0,1` and `--cpus 0,0`):
+//! The other way was tried: write in `send` when nothing is queued. Echo of 272 and 192 bytes
+//! between two processes on a virtual machine of 2 CPUs, least and most of six runs taken in turns,
+//! messages per second (`nacre bench lnet --sides bare,link --tests ping --seconds 0.4 --pairs 2`,
+//! with `--cpus 0,1` and `--cpus 0,0`):
 //!
 //! | in flight | two CPUs: deferred | direct | one CPU: deferred | direct |
 //! |---|---|---|---|---|
@@ -23,15 +26,16 @@
 //! | 8 | 67 to 107 k | 89 to 119 k | 895 to 956 k | 218 to 272 k |
 //! | 64 | 420 to 487 k | 141 to 149 k | 2.1 to 2.8 M | 0.35 to 0.36 M |
 //!
-//! Direct is ahead only at 8 on two CPUs, where its many small writes keep both from going idle. The spread between
-//! the columns is the wake-up of an idle CPU, which costs more than everything else here.
+//! Direct is ahead only at 8 on two CPUs, where its many small writes keep both from going idle.
+//! The spread between the columns is the wake-up of an idle CPU, which costs more than everything
+//! else here.
 //!
-//! **Reading.** Whoever polls the link reads the control socket itself, without a task between ([`inbox`]); bulk is
-//! read by a task of its own into pooled buffers ([`bulk`]), because a server that takes no further requests still
-//! waits for data.
+//! **Reading.** Whoever polls the link reads the control socket itself, without a task between
+//! ([`inbox`]); bulk is read by a task of its own into pooled buffers ([`bulk`]), because a server
+//! that takes no further requests still waits for data.
 //!
-//! **Threads.** With [`lnd_threads`](crate::OsConfig::lnd_threads) all of this happens on threads of the link's CPT, and
-//! frames cross to the executor in batches ([`bridge`]).
+//! **Threads.** With [`lnd_threads`](crate::OsConfig::lnd_threads) all of this happens on threads
+//! of the link's CPT, and frames cross to the executor in batches ([`bridge`]).
 //!
 //! Without [`insecure`](crate::OsConfig::insecure) plaintext stays on loopback addresses.
 
@@ -74,7 +78,10 @@ pub(crate) async fn connect(config: &Rc<Lnd>, from: Option<Nid>, to: NidAddr) ->
     match tokio::time::timeout(limit, handshake::connect(config, from, to)).await {
         Ok(Ok(link)) => Ok(link),
         Ok(Err(error)) => Err(io::Error::new(error.kind(), format!("{to}: {error}"))),
-        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("{to}: no connection within {limit:?}"))),
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("{to}: no connection within {limit:?}"),
+        )),
     }
 }
 
@@ -87,13 +94,15 @@ pub(crate) fn listen(config: &Rc<Lnd>, at: NidAddr) -> io::Result<Listener> {
         socket.bind(socket_addr(at))?;
         socket.listen(BACKLOG)
     };
-    let listener = bound().map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {at}: {error}")))?;
+    let listener = bound()
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {at}: {error}")))?;
     config.lnet.known_as(at.nid);
     let addr = NidAddr { nid: at.nid, port: listener.local_addr()?.port() };
     Ok(accept::listener(Rc::clone(config), listener, addr))
 }
 
-/// Only `tcp` networks are sockets here, and plaintext leaves the machine only where the node says so.
+/// Only `tcp` networks are sockets here, and plaintext leaves the machine only where the node says
+/// so.
 fn permitted(config: &Lnd, at: NidAddr, what: &str) -> io::Result<()> {
     if at.nid.net().lnd != Net::TCP.lnd {
         return Err(invalid(format!("cannot {what} {at}: there is no driver for this network")));
@@ -121,7 +130,9 @@ async fn dial(from: Option<Ipv4Addr>, to: NidAddr) -> io::Result<TcpStream> {
     socket.set_nodelay(true)?;
     if let Some(from) = from {
         let bound = socket.bind(SocketAddr::V4(SocketAddrV4::new(from, 0)));
-        bound.map_err(|error| io::Error::new(error.kind(), format!("cannot use {from} as own address: {error}")))?;
+        bound.map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot use {from} as own address: {error}"))
+        })?;
     }
     socket.connect(socket_addr(to)).await
 }

@@ -1,11 +1,12 @@
 //! The queue of one outgoing connection and its writer.
 //!
-//! Small frames are copied together into runs, large payloads are queued as they are; one vectored write takes what
-//! is there. The writer sleeps while the queue is empty or the socket is full, and is woken by the first frame of a
-//! turn, behind every task that is ready by then.
+//! Small frames are copied together into runs, large payloads are queued as they are; one vectored
+//! write takes what is there. The writer sleeps while the queue is empty or the socket is full, and
+//! is woken by the first frame of a turn, behind every task that is ready by then.
 //!
-//! A frame for which the peer or the interface has no credit is held back, in order, until the gate says that it may go
-//! ([`crate::lnet`]); its credit comes back when its last byte is written. Heartbeats need none.
+//! A frame for which the peer or the interface has no credit is held back, in order, until the gate
+//! says that it may go ([`crate::lnet`]); its credit comes back when its last byte is written.
+//! Heartbeats need none.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
@@ -25,7 +26,9 @@ use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameKind, Message, Parts};
 
 use super::link::{Fault, Shared};
 use crate::gauge::Gauge;
-use crate::limits::{COPY_BYTES_MAX, IOVECS_MAX, QUEUE_BYTES_HARD, RUN_BYTES_MAX, WRITE_TURN_BYTES};
+use crate::limits::{
+    COPY_BYTES_MAX, IOVECS_MAX, QUEUE_BYTES_HARD, RUN_BYTES_MAX, WRITE_TURN_BYTES,
+};
 use crate::lnd::Lnd;
 use crate::lnet::Gate;
 
@@ -77,9 +80,22 @@ impl Segment {
 }
 
 impl Outbox {
-    pub(super) fn new(half: OwnedWriteHalf, config: Rc<Lnd>, peer: Nid, gauge: Option<Arc<Gauge>>) -> Outbox {
+    pub(super) fn new(
+        half: OwnedWriteHalf,
+        config: Rc<Lnd>,
+        peer: Nid,
+        gauge: Option<Arc<Gauge>>,
+    ) -> Outbox {
         let queue = RefCell::new(Queue { half: Some(half), ..Queue::default() });
-        Outbox { config, peer, gate: Arc::default(), gauge, queue, room: Notify::new(), pushed: Cell::new(false) }
+        Outbox {
+            config,
+            peer,
+            gate: Arc::default(),
+            gauge,
+            queue,
+            room: Notify::new(),
+            pushed: Cell::new(false),
+        }
     }
 
     /// Queues a frame.
@@ -100,7 +116,8 @@ impl Outbox {
         self.call_writer(queue)
     }
 
-    /// Queues the frame of `message`, of `len` bytes: a small one that may go is encoded where it goes from.
+    /// Queues the frame of `message`, of `len` bytes: a small one that may go is encoded where it
+    /// goes from.
     pub(super) fn push_message(&self, message: &dyn Message, len: usize) -> Result<(), Fault> {
         let mut queue = self.queue.borrow_mut();
         self.pushed.set(true);
@@ -173,7 +190,8 @@ impl Outbox {
     pub(super) fn close(&self) {
         let mut queue = self.queue.borrow_mut();
         let held = queue.held.len();
-        queue.admit(held, self.config.crc); // nothing comes behind them, so their credits do not matter
+        // nothing comes behind them, so their credits do not matter
+        queue.admit(held, self.config.crc);
         let mut cx = Context::from_waker(Waker::noop());
         while queue.bytes > 0 && matches!(queue.poll_write(&mut cx), Poll::Ready(Ok(_))) {}
         self.count_sent(&queue.done);
@@ -231,7 +249,10 @@ impl Outbox {
 }
 
 /// The writer of one outbox of a link.
-pub(super) async fn write_all(shared: Rc<Shared>, outbox: fn(&Shared) -> &Outbox) -> Result<(), Fault> {
+pub(super) async fn write_all(
+    shared: Rc<Shared>,
+    outbox: fn(&Shared) -> &Outbox,
+) -> Result<(), Fault> {
     poll_fn(|cx| outbox(&shared).poll_drain(cx)).await
 }
 
@@ -282,7 +303,8 @@ impl Queue {
     fn run_for(&mut self, len: usize) -> &mut Vec<u8> {
         let run = match self.segments.back() {
             Some(Segment::Run(run)) if run.len() + len <= RUN_BYTES_MAX => None,
-            Some(Segment::Run(_)) => Some(Vec::with_capacity(RUN_BYTES_MAX)), // behind a full one: not by doubling
+            // behind a full one: not by doubling
+            Some(Segment::Run(_)) => Some(Vec::with_capacity(RUN_BYTES_MAX)),
             _ => Some(std::mem::take(&mut self.spare)),
         };
         self.segments.extend(run.map(Segment::Run));
@@ -313,7 +335,9 @@ impl Queue {
         self.progress = true;
         self.finish_frames(written);
         let mut left = written + self.first_done;
-        while let Some(len) = self.segments.front().map(|segment| segment.bytes().len()).filter(|len| *len <= left) {
+        while let Some(len) =
+            self.segments.front().map(|segment| segment.bytes().len()).filter(|len| *len <= left)
+        {
             left -= len;
             if let Some(Segment::Run(mut run)) = self.segments.pop_front() {
                 run.clear();

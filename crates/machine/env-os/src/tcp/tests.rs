@@ -22,7 +22,11 @@ fn both<F: Future<Output = ()>>(config: OsConfig, test: impl Fn(Env) -> F) {
     for lnd_threads in [0, 2] {
         let lnet = crate::Lnet::default();
         run(OsConfig { lnd_threads, lnet: lnet.clone(), ..config.clone() }, &test);
-        let busy: Vec<_> = lnet.peer_levels().into_iter().filter(|(_, _, level, _)| level.now != level.max).collect();
+        let busy: Vec<_> = lnet
+            .peer_levels()
+            .into_iter()
+            .filter(|(_, _, level, _)| level.now != level.max)
+            .collect();
         assert_eq!(busy, [], "every credit has come back, with {lnd_threads} threads");
     }
 }
@@ -91,7 +95,10 @@ async fn raw_link(listener: &mut Listener, nonce: u64) -> ([TcpStream; 3], Link)
     let mut streams = Vec::new();
     for channel in [CONTROL, BULK_TO_ACCEPTOR, BULK_TO_CONNECTOR] {
         let mut stream = raw_hello(to, hello(channel, nonce)).await;
-        assert_eq!(answer(&mut stream).await.map(|hello| (hello.nonce, hello.channel)), Some((nonce, channel)));
+        assert_eq!(
+            answer(&mut stream).await.map(|hello| (hello.nonce, hello.channel)),
+            Some((nonce, channel))
+        );
         streams.push(stream);
     }
     (streams.try_into().expect("three"), listener.accept().await.expect("a whole pair"))
@@ -137,7 +144,11 @@ fn large_messages_and_bulk_cross_both_ways() {
         let data = Bytes::from((0..4 << 20).map(|at| (at % 251) as u8).collect::<Vec<_>>());
         for (id, len) in [(1, 0), (2, 1), (3, 4_096), (4, 70_000), (5, 1 << 20), (6, 4 << 20)] {
             let (there, back) = (far.tx.expect_bulk(id, len), near.tx.expect_bulk(id, len));
-            let frame = |kind| Frame { kind, id, parts: vec![data.slice(..len / 3), data.slice(len / 3..len)].into() };
+            let frame = |kind| Frame {
+                kind,
+                id,
+                parts: vec![data.slice(..len / 3), data.slice(len / 3..len)].into(),
+            };
             for link in [&near, &far] {
                 link.tx.send(frame(FrameKind::BulkData)).expect("up");
                 link.tx.send(frame(FrameKind::Request)).expect("up");
@@ -159,8 +170,10 @@ fn bulk_of_all_sizes_in_a_row_is_told_apart_also_what_nobody_expects_and_what_is
             env.poison_bulk(poison);
             let mut tickets = Vec::new();
             for number in 0..600 {
-                let (id, len) = (1_000 * (turn as u64 + 1) + number, sizes[number as usize % sizes.len()]);
-                let data = Bytes::from((0..len).map(|at| (at as u64 + id) as u8).collect::<Vec<_>>());
+                let (id, len) =
+                    (1_000 * (turn as u64 + 1) + number, sizes[number as usize % sizes.len()]);
+                let data =
+                    Bytes::from((0..len).map(|at| (at as u64 + id) as u8).collect::<Vec<_>>());
                 if number % 7 != 3 {
                     tickets.push((far.tx.expect_bulk(id, len), data.clone()));
                 }
@@ -181,7 +194,11 @@ fn a_peer_is_the_address_that_it_comes_from() {
         let near = env.connect(Some(own), listener.addr()).await.expect("it listens");
         let far = listener.accept().await.expect("a link");
         assert_eq!((near.peer, far.peer), (listener.addr().nid, own));
-        let error = env.connect("127.0.0.11@tcp".parse().ok(), listener.addr()).await.err().expect("another network");
+        let error = env
+            .connect("127.0.0.11@tcp".parse().ok(), listener.addr())
+            .await
+            .err()
+            .expect("another network");
         assert!(error.to_string().contains("another network"), "{error}");
     });
 }
@@ -202,7 +219,11 @@ fn a_liar_about_its_address_is_refused() {
 fn another_version_is_told_ours_and_closed() {
     both(quick(), |env| async move {
         let mut listener = listen(&env).await;
-        let newer = Hello { version: wire::VERSION + 1, version_min: wire::VERSION + 1, ..hello(CONTROL, 1) };
+        let newer = Hello {
+            version: wire::VERSION + 1,
+            version_min: wire::VERSION + 1,
+            ..hello(CONTROL, 1)
+        };
         let mut stream = raw_hello(listener.addr(), newer).await;
         assert_eq!(answer(&mut stream).await.map(|hello| hello.version), Some(wire::VERSION));
         assert!(is_closed(&mut stream).await);
@@ -218,7 +239,10 @@ fn another_version_is_told_ours_and_closed() {
 fn a_connector_refuses_an_acceptor_of_another_version() {
     both(quick(), |env| async move {
         let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let to = NidAddr { nid: at("127.0.0.1@tcp").nid, port: socket.local_addr().expect("bound").port() };
+        let to = NidAddr {
+            nid: at("127.0.0.1@tcp").nid,
+            port: socket.local_addr().expect("bound").port(),
+        };
         env.spawn("old", async move {
             let (mut stream, _) = socket.accept().await.expect("a connector");
             answer(&mut stream).await.expect("its HELLO");
@@ -269,8 +293,14 @@ fn bulk_connections_must_carry_the_nonce_of_a_pair() {
         let mut control = raw_hello(to, hello(CONTROL, 77)).await;
         assert!(answer(&mut control).await.is_some());
         assert!(answer(&mut raw_hello(to, hello(BULK_TO_ACCEPTOR, 78)).await).await.is_none());
-        assert!(answer(&mut raw_hello(to, hello(CONTROL, 77)).await).await.is_none(), "a nonce is used once");
-        assert!(is_closed(&mut control).await, "half a pair lasts for the handshake's time at most");
+        assert!(
+            answer(&mut raw_hello(to, hello(CONTROL, 77)).await).await.is_none(),
+            "a nonce is used once"
+        );
+        assert!(
+            is_closed(&mut control).await,
+            "half a pair lasts for the handshake's time at most"
+        );
         serves(&env, &mut listener).await;
     });
 }
@@ -446,7 +476,11 @@ fn room_waits_while_the_peer_takes_nothing() {
 #[test]
 fn few_credits_slow_a_link_down_and_neither_block_nor_disorder_it() {
     for (credits, peer_credits) in [(1, 1), (3, 8), (64, 2)] {
-        let lnet = crate::Lnet::new(crate::LnetSettings { credits, peer_credits, ..crate::LnetSettings::default() });
+        let lnet = crate::Lnet::new(crate::LnetSettings {
+            credits,
+            peer_credits,
+            ..crate::LnetSettings::default()
+        });
         for lnd_threads in [0, 2] {
             run(OsConfig { lnd_threads, lnet: lnet.clone(), ..quick() }, |env| async move {
                 let mut listener = listen(&env).await;
@@ -459,7 +493,9 @@ fn few_credits_slow_a_link_down_and_neither_block_nor_disorder_it() {
                     for id in 0..500 {
                         near.tx.send(request(id, 100)).expect("up");
                         let ticket = far.tx.expect_bulk(id, 5_000);
-                        near.tx.send(Frame::new(FrameKind::BulkData, id, Bytes::from(vec![1; 5_000]))).expect("up");
+                        near.tx
+                            .send(Frame::new(FrameKind::BulkData, id, Bytes::from(vec![1; 5_000])))
+                            .expect("up");
                         env.spawn("ticket", async move { assert!(ticket.await.is_some()) });
                     }
                 }
@@ -471,7 +507,13 @@ fn few_credits_slow_a_link_down_and_neither_block_nor_disorder_it() {
                 env.sleep(Span::millis(50)).await;
             });
         }
-        let levels: Vec<_> = lnet.peer_levels().into_iter().map(|(_, _, level, bytes)| (level, bytes)).collect();
-        assert!(levels.iter().all(|(level, bytes)| level.now == level.max && level.min < 0 && *bytes == 0), "{levels:?}");
+        let levels: Vec<_> =
+            lnet.peer_levels().into_iter().map(|(_, _, level, bytes)| (level, bytes)).collect();
+        assert!(
+            levels
+                .iter()
+                .all(|(level, bytes)| level.now == level.max && level.min < 0 && *bytes == 0),
+            "{levels:?}"
+        );
     }
 }

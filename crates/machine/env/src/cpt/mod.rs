@@ -1,7 +1,8 @@
 //! CPU partitions: sets of CPUs to which threads, queues and memory belong (spec rpc part 2).
 //!
-//! The default number follows the 2.3 rule, the only one with published measurements behind it. Partitions may be
-//! virtual (more of them than CPUs, or with CPUs in common), so that all per-partition code runs on a small machine.
+//! The default number follows the 2.3 rule, the only one with published measurements behind it.
+//! Partitions may be virtual (more of them than CPUs, or with CPUs in common), so that all
+//! per-partition code runs on a small machine.
 //!
 //! Pure: what CPUs and nodes there are comes in as a [`Topology`].
 
@@ -48,7 +49,9 @@ pub struct CptSettings {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CptError {
     /// More partitions than CPUs, and they are not virtual.
-    #[error("cpu_npartitions={wanted} is more than the {cpus} CPUs here; set cpu_virtual=1 to share CPUs between partitions")]
+    #[error(
+        "cpu_npartitions={wanted} is more than the {cpus} CPUs here; set cpu_virtual=1 to share CPUs between partitions"
+    )]
     TooMany {
         /// Asked for.
         wanted: u32,
@@ -62,7 +65,9 @@ pub enum CptError {
     #[error(transparent)]
     Pattern(#[from] PatternFault),
     /// Both settings, and they disagree.
-    #[error("cpu_pattern has {pattern} partitions, cpu_npartitions={wanted}: leave one of them out")]
+    #[error(
+        "cpu_pattern has {pattern} partitions, cpu_npartitions={wanted}: leave one of them out"
+    )]
     Disagree {
         /// In brackets.
         pattern: u32,
@@ -96,8 +101,14 @@ const ESTIMATES_MAX: u32 = 4;
 
 impl CptTable {
     /// `npartitions` over CPUs `0..cpus`, evenly; 0 asks for the default of [`CptTable::estimate`].
-    pub fn new(cpus: NonZeroU32, nodes: NonZeroU32, npartitions: u32, virtual_cpts: bool) -> Result<CptTable, CptError> {
-        let settings = CptSettings { npartitions, pattern: String::new(), is_virtual: virtual_cpts };
+    pub fn new(
+        cpus: NonZeroU32,
+        nodes: NonZeroU32,
+        npartitions: u32,
+        virtual_cpts: bool,
+    ) -> Result<CptTable, CptError> {
+        let settings =
+            CptSettings { npartitions, pattern: String::new(), is_virtual: virtual_cpts };
         CptTable::build(&Topology::even(cpus, nodes), &settings)
     }
 
@@ -114,7 +125,8 @@ impl CptTable {
         for (index, cpus) in cpus.iter_mut().enumerate() {
             let mut position = 0;
             cpus.retain(|cpu| {
-                let kept = !pattern.without.contains(cpu) && !pattern.without_each.contains(&position);
+                let kept =
+                    !pattern.without.contains(cpu) && !pattern.without_each.contains(&position);
                 position += 1;
                 kept
             });
@@ -122,14 +134,21 @@ impl CptTable {
                 return Err(CptError::Empty(number(index)));
             }
         }
-        let partitions: Vec<_> = cpus.into_iter().map(|cpus| Partition { nodes: machine.nodes_of(&cpus), cpus }).collect();
-        let distances = partitions.iter().map(|from| partitions.iter().map(|to| apart(machine, from, to)).collect()).collect();
+        let partitions: Vec<_> = cpus
+            .into_iter()
+            .map(|cpus| Partition { nodes: machine.nodes_of(&cpus), cpus })
+            .collect();
+        let distances = partitions
+            .iter()
+            .map(|from| partitions.iter().map(|to| apart(machine, from, to)).collect())
+            .collect();
         let estimate = CptTable::estimate(machine.count(), machine.node_count());
         Ok(CptTable { partitions, distances, estimate })
     }
 
-    /// Default number of partitions: 1 up to 4 CPUs; else the smallest power of two n with `cpus <= 2 n^2`, made
-    /// compatible with the NUMA nodes, then lowered until it divides the CPUs (spec rpc 2.2, the 2.3 rule).
+    /// Default number of partitions: 1 up to 4 CPUs; else the smallest power of two n with `cpus <=
+    /// 2 n^2`, made compatible with the NUMA nodes, then lowered until it divides the CPUs (spec
+    /// rpc 2.2, the 2.3 rule).
     #[must_use]
     pub fn estimate(cpus: NonZeroU32, nodes: NonZeroU32) -> u32 {
         let (cpus, nodes) = (cpus.get(), nodes.get());
@@ -160,7 +179,10 @@ impl CptTable {
     /// How many there are, at least one.
     #[must_use]
     pub fn count(&self) -> NonZeroU32 {
-        u32::try_from(self.partitions.len()).ok().and_then(NonZeroU32::new).expect("a table has 1 to CPTS_MAX partitions")
+        u32::try_from(self.partitions.len())
+            .ok()
+            .and_then(NonZeroU32::new)
+            .expect("a table has 1 to CPTS_MAX partitions")
     }
 
     /// All of them.
@@ -183,7 +205,8 @@ impl CptTable {
     /// CPUs of all partitions, ascending.
     #[must_use]
     pub fn all_cpus(&self) -> Vec<u32> {
-        let mut cpus: Vec<u32> = self.partitions.iter().flat_map(|partition| partition.cpus.iter().copied()).collect();
+        let mut cpus: Vec<u32> =
+            self.partitions.iter().flat_map(|partition| partition.cpus.iter().copied()).collect();
         cpus.sort_unstable();
         cpus.dedup();
         cpus
@@ -204,7 +227,11 @@ impl CptTable {
     pub fn warning(&self) -> Option<String> {
         let (count, estimate) = (self.count().get(), self.estimate);
         let many = count > estimate * ESTIMATES_MAX;
-        many.then(|| format!("{count} CPU partitions are many for this machine: {estimate} would be the default"))
+        many.then(|| {
+            format!(
+                "{count} CPU partitions are many for this machine: {estimate} would be the default"
+            )
+        })
     }
 
     /// As `cpu_partition_table` prints it: one line per partition.
@@ -218,12 +245,14 @@ impl CptTable {
         out
     }
 
-    /// As `cpu_partition_distance` prints it: for each partition the others with their distance, `0:10 1:21`.
+    /// As `cpu_partition_distance` prints it: for each partition the others with their distance,
+    /// `0:10 1:21`.
     #[must_use]
     pub fn render_distance(&self) -> String {
         let mut out = String::new();
         for (index, row) in self.distances.iter().enumerate() {
-            let row: Vec<_> = row.iter().enumerate().map(|(to, distance)| format!("{to}:{distance}")).collect();
+            let row: Vec<_> =
+                row.iter().enumerate().map(|(to, distance)| format!("{to}:{distance}")).collect();
             let _ = writeln!(out, "{index}\t: {}", row.join(" "));
         }
         out
@@ -252,7 +281,8 @@ fn even(machine: &Topology, settings: &CptSettings) -> Result<Vec<Vec<u32>>, Cpt
         if count > cpus {
             return vec![ids[(cpt % cpus) as usize]];
         }
-        let mut own = ids[(cpt * cpus / count) as usize..((cpt + 1) * cpus / count) as usize].to_vec();
+        let mut own =
+            ids[(cpt * cpus / count) as usize..((cpt + 1) * cpus / count) as usize].to_vec();
         own.sort_unstable();
         own
     };
@@ -260,7 +290,11 @@ fn even(machine: &Topology, settings: &CptSettings) -> Result<Vec<Vec<u32>>, Cpt
 }
 
 /// As the brackets say.
-fn named(machine: &Topology, settings: &CptSettings, pattern: &CpuPattern) -> Result<Vec<Vec<u32>>, CptError> {
+fn named(
+    machine: &Topology,
+    settings: &CptSettings,
+    pattern: &CpuPattern,
+) -> Result<Vec<Vec<u32>>, CptError> {
     let count = number(pattern.partitions.len());
     if settings.npartitions != 0 && settings.npartitions != count {
         return Err(CptError::Disagree { pattern: count, wanted: settings.npartitions });
@@ -271,8 +305,11 @@ fn named(machine: &Topology, settings: &CptSettings, pattern: &CpuPattern) -> Re
         let index = number(index);
         let mut cpus = Vec::new();
         for item in list {
-            let found =
-                if pattern.by_node { machine.cpus_of(*item) } else { machine.cpu(*item).map(|cpu| cpu.id).into_iter().collect() };
+            let found = if pattern.by_node {
+                machine.cpus_of(*item)
+            } else {
+                machine.cpu(*item).map(|cpu| cpu.id).into_iter().collect()
+            };
             if found.is_empty() {
                 return Err(CptError::Offline(*item, index));
             }
@@ -292,7 +329,10 @@ fn named(machine: &Topology, settings: &CptSettings, pattern: &CpuPattern) -> Re
 
 /// The farthest of their nodes.
 fn apart(machine: &Topology, from: &Partition, to: &Partition) -> u32 {
-    let pairs = from.nodes.iter().flat_map(|from| to.nodes.iter().map(move |to| machine.distance(*from, *to)));
+    let pairs = from
+        .nodes
+        .iter()
+        .flat_map(|from| to.nodes.iter().map(move |to| machine.distance(*from, *to)));
     pairs.max().unwrap_or(DISTANCE_LOCAL)
 }
 
@@ -304,7 +344,8 @@ mod tests {
         NonZeroU32::new(value).expect("not zero")
     }
 
-    /// The machine of the published measurements: 2 sockets of 6 cores with 2 threads, threads of a core 12 apart.
+    /// The machine of the published measurements: 2 sockets of 6 cores with 2 threads, threads of a
+    /// core 12 apart.
     fn machine() -> Topology {
         let cpu = |id: u32| Cpu { node: id % 12 / 6, socket: id % 12 / 6, core: id % 12, id };
         Topology::new((0..24).map(cpu).collect(), vec![vec![10, 21], vec![21, 10]]).expect("CPUs")
@@ -317,9 +358,23 @@ mod tests {
 
     #[test]
     fn the_default_follows_the_table_of_the_specification() {
-        let rows = [(4, 1, 1), (8, 1, 2), (16, 2, 4), (24, 2, 4), (32, 2, 4), (48, 2, 8), (64, 2, 8), (128, 2, 8), (256, 8, 16)];
+        let rows = [
+            (4, 1, 1),
+            (8, 1, 2),
+            (16, 2, 4),
+            (24, 2, 4),
+            (32, 2, 4),
+            (48, 2, 8),
+            (64, 2, 8),
+            (128, 2, 8),
+            (256, 8, 16),
+        ];
         for (cpus, nodes, expected) in rows {
-            assert_eq!(CptTable::estimate(n(cpus), n(nodes)), expected, "{cpus} CPUs, {nodes} nodes");
+            assert_eq!(
+                CptTable::estimate(n(cpus), n(nodes)),
+                expected,
+                "{cpus} CPUs, {nodes} nodes"
+            );
         }
     }
 
@@ -341,7 +396,10 @@ mod tests {
     #[test]
     fn threads_of_a_core_stay_together() {
         let table = built(0, "").expect("four by the rule");
-        assert_eq!(table.render(), "0\t: 0 1 2 12 13 14\n1\t: 3 4 5 15 16 17\n2\t: 6 7 8 18 19 20\n3\t: 9 10 11 21 22 23\n");
+        assert_eq!(
+            table.render(),
+            "0\t: 0 1 2 12 13 14\n1\t: 3 4 5 15 16 17\n2\t: 6 7 8 18 19 20\n3\t: 9 10 11 21 22 23\n"
+        );
         assert_eq!(
             table.render_distance(),
             "0\t: 0:10 1:10 2:21 3:21\n1\t: 0:10 1:10 2:21 3:21\n2\t: 0:21 1:21 2:10 3:10\n3\t: 0:21 1:21 2:10 3:10\n"
@@ -353,11 +411,16 @@ mod tests {
 
     #[test]
     fn each_form_of_a_pattern_means_what_it_says() {
-        let lines = |npartitions, pattern: &str| built(npartitions, pattern).expect(pattern).render().replace('\n', "|");
+        let lines = |npartitions, pattern: &str| {
+            built(npartitions, pattern).expect(pattern).render().replace('\n', "|")
+        };
         let nodes = "0\t: 0 1 2 3 4 5 12 13 14 15 16 17|1\t: 6 7 8 9 10 11 18 19 20 21 22 23|";
         assert_eq!(lines(0, "N"), nodes);
         assert_eq!(lines(0, "N 0[0] 1[1]"), nodes);
-        assert_eq!(lines(0, "N 1[0] 0[1]"), "0\t: 6 7 8 9 10 11 18 19 20 21 22 23|1\t: 0 1 2 3 4 5 12 13 14 15 16 17|");
+        assert_eq!(
+            lines(0, "N 1[0] 0[1]"),
+            "0\t: 6 7 8 9 10 11 18 19 20 21 22 23|1\t: 0 1 2 3 4 5 12 13 14 15 16 17|"
+        );
         assert_eq!(lines(3, "N").matches('|').count(), 3);
         assert_eq!(lines(0, "0[0-6/2] 1[23,1]"), "0\t: 0 2 4 6|1\t: 1 23|");
         assert_eq!(lines(2, "0[0] 1[1]"), "0\t: 0|1\t: 1|");
@@ -367,7 +430,10 @@ mod tests {
             Some("0\t: 1 2 12 13 14|1\t: 3 4 5 15 16 17|2\t: 6 7 8 18 19 20|3\t: 9 10 11 21 22|")
         );
         assert_eq!(lines(0, "N X[0]").split('|').next(), Some("0\t: 1 2 3 4 5 12 13 14 15 16 17"));
-        assert_eq!(lines(0, "C[0-1]"), "0\t: 2 12 13 14|1\t: 5 15 16 17|2\t: 8 18 19 20|3\t: 11 21 22 23|");
+        assert_eq!(
+            lines(0, "C[0-1]"),
+            "0\t: 2 12 13 14|1\t: 5 15 16 17|2\t: 8 18 19 20|3\t: 11 21 22 23|"
+        );
         assert_eq!(lines(0, "N C[0-1]").split('|').next(), Some("0\t: 2 3 4 5 12 13 14 15 16 17"));
     }
 
@@ -386,7 +452,8 @@ mod tests {
             let error = built(npartitions, pattern).expect_err(pattern);
             assert!(error.contains(part), "{error}");
         }
-        let shared = CptSettings { npartitions: 0, pattern: "0[0,1] 1[1]".into(), is_virtual: true };
+        let shared =
+            CptSettings { npartitions: 0, pattern: "0[0,1] 1[1]".into(), is_virtual: true };
         assert_eq!(CptTable::build(&machine(), &shared).expect("virtual").all_cpus(), [0, 1]);
     }
 

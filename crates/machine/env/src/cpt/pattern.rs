@@ -44,10 +44,14 @@ pub enum PatternFault {
         why: &'static str,
     },
     /// A partition twice, or a gap before it.
-    #[error("cpu_pattern: '{0}': partitions are numbered from 0 without gaps, each once, at most {CPTS_MAX}")]
+    #[error(
+        "cpu_pattern: '{0}': partitions are numbered from 0 without gaps, each once, at most {CPTS_MAX}"
+    )]
     Numbering(String),
     /// Brackets and exclusions do not go together.
-    #[error("cpu_pattern: '{0}': CPUs are excluded from a layout that the machine decides, not from one in brackets")]
+    #[error(
+        "cpu_pattern: '{0}': CPUs are excluded from a layout that the machine decides, not from one in brackets"
+    )]
     Mixed(String),
 }
 
@@ -64,8 +68,12 @@ impl std::str::FromStr for CpuPattern {
             };
             match (head, list) {
                 ("N", None) if index == 0 => pattern.by_node = true,
-                ("X", Some(list)) if pattern.without.is_empty() => pattern.without = parse_list(list, NUMBER_MAX)?,
-                ("C", Some(list)) if pattern.without_each.is_empty() => pattern.without_each = parse_list(list, NUMBER_MAX)?,
+                ("X", Some(list)) if pattern.without.is_empty() => {
+                    pattern.without = parse_list(list, NUMBER_MAX)?
+                }
+                ("C", Some(list)) if pattern.without_each.is_empty() => {
+                    pattern.without_each = parse_list(list, NUMBER_MAX)?
+                }
                 (_, Some(list)) => {
                     let number = head.parse().map_err(|_| PatternFault::Token(shown(token)))?;
                     numbered.push((number, parse_list(list, NUMBER_MAX)?, token));
@@ -110,14 +118,16 @@ fn tokens(text: &str) -> Vec<&str> {
     out.into_iter().map(str::trim).filter(|token| !token.is_empty()).collect()
 }
 
-/// `[0,2,8-14/2]`: ascending, each number once, none above `max`. Errors show the item that is wrong.
+/// `[0,2,8-14/2]`: ascending, each number once, none above `max`. Errors show the item that is
+/// wrong.
 pub fn parse_list(text: &str, max: u32) -> Result<Vec<u32>, PatternFault> {
     let fault = |token: &str, why| PatternFault::List { token: shown(token), why };
     let inner = text.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let inner = inner.ok_or_else(|| fault(text, "brackets are missing"))?;
     let mut all = Vec::new();
     for item in inner.split(',').map(str::trim) {
-        let number = |text: &str| text.trim().parse::<u32>().map_err(|_| fault(item, "not a number"));
+        let number =
+            |text: &str| text.trim().parse::<u32>().map_err(|_| fault(item, "not a number"));
         let (range, stride) = match item.split_once('/') {
             Some((range, stride)) => (range, number(stride)?),
             None => (item, 1),
@@ -166,9 +176,18 @@ mod tests {
         assert_eq!(nodes.partitions, [vec![0, 1], vec![2, 3]]);
         assert_eq!(read("N"), CpuPattern { by_node: true, ..CpuPattern::default() });
         assert_eq!(read("X[0-1]").without, [0, 1]);
-        assert_eq!(read("N X[0]"), CpuPattern { by_node: true, without: vec![0], ..CpuPattern::default() });
-        assert_eq!(read("N C[0-1]"), CpuPattern { by_node: true, without_each: vec![0, 1], ..CpuPattern::default() });
-        assert_eq!(read("C[0] X[3]"), CpuPattern { without: vec![3], without_each: vec![0], ..CpuPattern::default() });
+        assert_eq!(
+            read("N X[0]"),
+            CpuPattern { by_node: true, without: vec![0], ..CpuPattern::default() }
+        );
+        assert_eq!(
+            read("N C[0-1]"),
+            CpuPattern { by_node: true, without_each: vec![0, 1], ..CpuPattern::default() }
+        );
+        assert_eq!(
+            read("C[0] X[3]"),
+            CpuPattern { without: vec![3], without_each: vec![0], ..CpuPattern::default() }
+        );
     }
 
     #[test]
@@ -192,7 +211,11 @@ mod tests {
             ("0[1] X[0]", "'0[1]'"),
             ("X[0] X[1]", "'X[1]'"),
         ] {
-            let error = text.parse::<CpuPattern>().err().unwrap_or_else(|| panic!("{text} is refused")).to_string();
+            let error = text
+                .parse::<CpuPattern>()
+                .err()
+                .unwrap_or_else(|| panic!("{text} is refused"))
+                .to_string();
             assert!(error.contains(token), "{text}: {error}");
         }
     }

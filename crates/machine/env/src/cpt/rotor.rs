@@ -1,6 +1,7 @@
 //! Portal rotor: which partition gets a request, so which workers handle it (spec rpc 1.5).
 //!
-//! A service is a portal; a partition that serves it has a buffer posted there. Lustre: `lnet_mt_of_match`.
+//! A service is a portal; a partition that serves it has a buffer posted there. Lustre:
+//! `lnet_mt_of_match`.
 
 use std::num::NonZeroU32;
 
@@ -39,7 +40,9 @@ impl PortalRotor {
             PortalRotor::Off => "Turn off message rotor for wildcard portals",
             PortalRotor::On => "round-robin dispatch all PUT messages for wildcard portals",
             PortalRotor::RrRt => "round-robin dispatch routed PUT message for wildcard portals",
-            PortalRotor::HashRt => "dispatch routed PUT message by hashing source NID for wildcard portals",
+            PortalRotor::HashRt => {
+                "dispatch routed PUT message by hashing source NID for wildcard portals"
+            }
         };
         format!("{{\n\tportals: all\n\trotor: {}\n\tdescription: {description}\n}}", self.as_str())
     }
@@ -82,7 +85,10 @@ impl Portal {
     #[must_use]
     pub fn new(enabled: Vec<CptIndex>, cpts: NonZeroU32) -> Portal {
         assert!(!enabled.is_empty(), "somebody serves a portal");
-        assert!(enabled.iter().all(|cpt| cpt.0 < cpts.get()), "only partitions that exist serve a portal");
+        assert!(
+            enabled.iter().all(|cpt| cpt.0 < cpts.get()),
+            "only partitions that exist serve a portal"
+        );
         Portal { enabled, cpts, counter: 0 }
     }
 

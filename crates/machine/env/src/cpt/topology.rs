@@ -1,4 +1,5 @@
-//! CPUs of a machine and the memory they are near to, as plain values. Who reads them from the system is `env-os`.
+//! CPUs of a machine and the memory they are near to, as plain values. Who reads them from the
+//! system is `env-os`.
 
 use std::num::NonZeroU32;
 
@@ -30,8 +31,9 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Of online CPUs; `distances[a][b]` belongs to the node numbers that occur, in ascending order. A matrix of another
-    /// size is replaced by [`DISTANCE_LOCAL`] and [`DISTANCE_REMOTE`]. Nothing where `cpus` is empty.
+    /// Of online CPUs; `distances[a][b]` belongs to the node numbers that occur, in ascending
+    /// order. A matrix of another size is replaced by [`DISTANCE_LOCAL`] and [`DISTANCE_REMOTE`].
+    /// Nothing where `cpus` is empty.
     #[must_use]
     pub fn new(mut cpus: Vec<Cpu>, distances: Vec<Vec<u32>>) -> Option<Topology> {
         if cpus.is_empty() {
@@ -41,7 +43,8 @@ impl Topology {
         cpus.dedup_by_key(|cpu| cpu.id);
         let mut nodes: Vec<u32> = cpus.iter().map(|cpu| cpu.node).collect();
         nodes.dedup();
-        let fits = distances.len() == nodes.len() && distances.iter().all(|row| row.len() == nodes.len());
+        let fits =
+            distances.len() == nodes.len() && distances.iter().all(|row| row.len() == nodes.len());
         let distances = if fits { distances } else { flat(nodes.len()) };
         Some(Topology { cpus, nodes, distances })
     }
@@ -50,7 +53,9 @@ impl Topology {
     #[must_use]
     pub fn even(cpus: NonZeroU32, nodes: NonZeroU32) -> Topology {
         let (count, nodes) = (cpus.get(), nodes.get().min(cpus.get()));
-        let cpus = (0..count).map(|id| Cpu { node: id * nodes / count, socket: 0, core: id, id }).collect();
+        let cpus = (0..count)
+            .map(|id| Cpu { node: id * nodes / count, socket: 0, core: id, id })
+            .collect();
         Topology::new(cpus, Vec::new()).expect("at least one CPU")
     }
 
@@ -69,7 +74,8 @@ impl Topology {
     /// Numbers of a node's CPUs, ascending.
     #[must_use]
     pub fn cpus_of(&self, node: u32) -> Vec<u32> {
-        let mut cpus: Vec<u32> = self.cpus.iter().filter(|cpu| cpu.node == node).map(|cpu| cpu.id).collect();
+        let mut cpus: Vec<u32> =
+            self.cpus.iter().filter(|cpu| cpu.node == node).map(|cpu| cpu.id).collect();
         cpus.sort_unstable();
         cpus
     }
@@ -83,7 +89,8 @@ impl Topology {
     /// Nodes of these CPUs, ascending.
     #[must_use]
     pub fn nodes_of(&self, cpus: &[u32]) -> Vec<u32> {
-        let mut nodes: Vec<u32> = cpus.iter().filter_map(|id| self.cpu(*id)).map(|cpu| cpu.node).collect();
+        let mut nodes: Vec<u32> =
+            cpus.iter().filter_map(|id| self.cpu(*id)).map(|cpu| cpu.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
         nodes
@@ -108,11 +115,16 @@ impl Topology {
     /// How many nodes.
     #[must_use]
     pub fn node_count(&self) -> NonZeroU32 {
-        u32::try_from(self.nodes.len()).ok().and_then(NonZeroU32::new).expect("every CPU has a node")
+        u32::try_from(self.nodes.len())
+            .ok()
+            .and_then(NonZeroU32::new)
+            .expect("every CPU has a node")
     }
 }
 
 fn flat(nodes: usize) -> Vec<Vec<u32>> {
-    let row = |from| (0..nodes).map(|to| if from == to { DISTANCE_LOCAL } else { DISTANCE_REMOTE }).collect();
+    let row = |from| {
+        (0..nodes).map(|to| if from == to { DISTANCE_LOCAL } else { DISTANCE_REMOTE }).collect()
+    };
     (0..nodes).map(row).collect()
 }

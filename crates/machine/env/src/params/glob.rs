@@ -37,7 +37,9 @@ impl Pattern {
         let shown = || text.chars().take(80).collect::<String>();
         let mut ready = Vec::new();
         expand(text, &mut ready).map_err(|TooMany| PatternError::TooMany(shown()))?;
-        let compile = |text: &String| -> Vec<Vec<char>> { text.split(['.', '/']).map(|part| part.chars().collect()).collect() };
+        let compile = |text: &String| -> Vec<Vec<char>> {
+            text.split(['.', '/']).map(|part| part.chars().collect()).collect()
+        };
         let alternatives: Vec<_> = ready.iter().map(compile).collect();
         if alternatives.iter().flatten().any(Vec::is_empty) {
             return Err(PatternError::EmptyPart(shown()));
@@ -54,7 +56,9 @@ impl Pattern {
     /// Whether it matches a level above the name.
     #[must_use]
     pub fn matches_above(&self, name: &[String]) -> bool {
-        self.0.iter().any(|parts| parts.len() < name.len() && parts_match(parts, &name[..parts.len()]))
+        self.0
+            .iter()
+            .any(|parts| parts.len() < name.len() && parts_match(parts, &name[..parts.len()]))
     }
 }
 
@@ -74,7 +78,8 @@ fn expand(text: &str, out: &mut Vec<String>) -> Result<(), TooMany> {
     Ok(())
 }
 
-/// Positions of the first balanced pair and of the commas at its own level. A brace without its partner is a letter.
+/// Positions of the first balanced pair and of the commas at its own level. A brace without its
+/// partner is a letter.
 fn first_braces(text: &str) -> Option<(usize, usize, Vec<usize>)> {
     let open = text.find('{')?;
     let mut depth = 0;
@@ -95,7 +100,8 @@ fn parts_match(globs: &[Vec<char>], name: &[String]) -> bool {
     globs.iter().zip(name).all(|(glob, part)| part_matches(glob, part))
 }
 
-/// One part, with one remembered `*` to come back to: the last one is always the only one that matters.
+/// One part, with one remembered `*` to come back to: the last one is always the only one that
+/// matters.
 fn part_matches(glob: &[char], part: &str) -> bool {
     let part: Vec<char> = part.chars().collect();
     let (mut g, mut p) = (0, 0);
@@ -129,7 +135,8 @@ fn one_matches(glob: &[char], c: char) -> Option<usize> {
     }
 }
 
-/// `[...]` at the start of the glob: its width, whether it is negated, what stands in it. A `]` that comes first is a member.
+/// `[...]` at the start of the glob: its width, whether it is negated, what stands in it. A `]`
+/// that comes first is a member.
 fn class(glob: &[char]) -> Option<(usize, bool, &[char])> {
     let negated = matches!(glob.get(1), Some('!' | '^'));
     let start = if negated { 2 } else { 1 };
@@ -183,9 +190,15 @@ mod tests {
         ] {
             assert!(check(pattern, name), "{pattern} should match {name}");
         }
-        for (pattern, name) in
-            [("a*c", "abd"), ("?", "ab"), ("[a-c]", "d"), ("[!a]", "a"), ("*", "a.b"), ("a", "A"), ("a.*", "a")]
-        {
+        for (pattern, name) in [
+            ("a*c", "abd"),
+            ("?", "ab"),
+            ("[a-c]", "d"),
+            ("[!a]", "a"),
+            ("*", "a.b"),
+            ("a", "A"),
+            ("a.*", "a"),
+        ] {
             assert!(!check(pattern, name), "{pattern} should not match {name}");
         }
     }

@@ -13,14 +13,25 @@ use crate::command::Answer;
 /// Pause between two looks at loops that are to end.
 const STOP_LOOK: Span = Span::secs(1);
 
-/// Loops that have not ended after this wait for requests that will not be answered: their timeout, and some.
+/// Loops that have not ended after this wait for requests that will not be answered: their timeout,
+/// and some.
 const STOP_LOOKS_MAX: u64 = limits::RPC_TIMEOUT.as_millis() / STOP_LOOK.as_millis() + 6;
 
 impl Console {
-    pub(super) fn list_batch(&self, name: Option<&str>, test: Option<u32>, all: bool, server: bool) -> Result<Answer, BookError> {
+    pub(super) fn list_batch(
+        &self,
+        name: Option<&str>,
+        test: Option<u32>,
+        all: bool,
+        server: bool,
+    ) -> Result<Answer, BookError> {
         let book = self.book.borrow();
         let Some(name) = name else { return Ok(said(book.list_batches())) };
-        let text = if all || server { book.list_batch_nodes(name, test, server) } else { book.list_batch(name, test) };
+        let text = if all || server {
+            book.list_batch_nodes(name, test, server)
+        } else {
+            book.list_batch(name, test)
+        };
         text.map(said)
     }
 
@@ -32,7 +43,9 @@ impl Console {
         from: &str,
         to: &str,
     ) -> Result<Answer, BookError> {
-        let distribute = distribute.parse().map_err(|bad: lst::ParseDistributeError| error(Errno::EINVAL, bad.to_string()))?;
+        let distribute = distribute
+            .parse()
+            .map_err(|bad: lst::ParseDistributeError| error(Errno::EINVAL, bad.to_string()))?;
         let number = self.book.borrow_mut().add_test(batch, spec, from, to, distribute)?;
         let test = self.book.borrow().batch(batch)?.tests[number as usize - 1].clone();
         let heard = self.tell_all(self.parts(batch, number, &test), limits::CONTROL_TIMEOUT).await;
@@ -45,10 +58,20 @@ impl Console {
         Ok(said("Test was added successfully\n".to_owned()))
     }
 
-    /// What each node of a test is told: destinations first, so that they serve before anybody asks.
+    /// What each node of a test is told: destinations first, so that they serve before anybody
+    /// asks.
     fn parts(&self, batch: &str, number: u32, test: &Test) -> Vec<(Nid, Ask)> {
-        let ask = |with: Vec<At>| Ask::AddTest { batch: batch.to_owned(), test: number, spec: test.spec, with };
-        let served = test.destinations.iter().filter(|nid| !test.sources.contains(nid)).map(|nid| (*nid, ask(Vec::new())));
+        let ask = |with: Vec<At>| Ask::AddTest {
+            batch: batch.to_owned(),
+            test: number,
+            spec: test.spec,
+            with,
+        };
+        let served = test
+            .destinations
+            .iter()
+            .filter(|nid| !test.sources.contains(nid))
+            .map(|nid| (*nid, ask(Vec::new())));
         let mut parts: Vec<_> = served.collect();
         for (index, nid) in test.sources.iter().enumerate() {
             let with = test.distribute.of(index, test.destinations.len());
@@ -58,13 +81,18 @@ impl Console {
         parts
     }
 
-    pub(super) async fn run(self: &Rc<Self>, batch: &str, patience: Span) -> Result<Answer, BookError> {
+    pub(super) async fn run(
+        self: &Rc<Self>,
+        batch: &str,
+        patience: Span,
+    ) -> Result<Answer, BookError> {
         let (sources, destinations) = self.book.borrow().batch(batch)?.nodes(0);
         if sources.is_empty() {
             return Err(error(Errno::ENODATA, format!("Batch {batch} has no tests")));
         }
         let ask = Ask::Run { batch: batch.to_owned() };
-        let mut heard = self.ask_within(destinations.difference(&sources).copied(), &ask, patience).await;
+        let mut heard =
+            self.ask_within(destinations.difference(&sources).copied(), &ask, patience).await;
         heard.extend(self.ask_within(sources, &ask, patience).await);
         let (err, failures) = Console::complaints("run batch", &heard);
         if failures == heard.len() {
@@ -75,7 +103,11 @@ impl Console {
         Ok(Answer { err, status, ..said(format!("{batch} is running now\n")) })
     }
 
-    pub(super) async fn stop(self: &Rc<Self>, batch: &str, force: bool) -> Result<Answer, BookError> {
+    pub(super) async fn stop(
+        self: &Rc<Self>,
+        batch: &str,
+        force: bool,
+    ) -> Result<Answer, BookError> {
         let (sources, destinations) = self.book.borrow().batch(batch)?.nodes(0);
         let ask = Ask::Stop { batch: batch.to_owned(), force };
         let heard = self.ask_each(sources.union(&destinations).copied(), &ask).await;
@@ -92,7 +124,10 @@ impl Console {
             let _ = writeln!(answer.out, "{running} batch in stopping");
             self.env.sleep(STOP_LOOK).await;
         }
-        Err(error(Errno::ETIMEDOUT, format!("{}Loops of {batch} do not end; try --force", answer.err)))
+        Err(error(
+            Errno::ETIMEDOUT,
+            format!("{}Loops of {batch} do not end; try --force", answer.err),
+        ))
     }
 
     pub(super) async fn query(
@@ -111,7 +146,8 @@ impl Console {
         if nodes.is_empty() {
             return Ok(said("Batch or test is empty\n".to_owned()));
         }
-        let heard = self.ask_within(nodes, &Ask::Query { batch: batch.to_owned(), test }, patience).await;
+        let heard =
+            self.ask_within(nodes, &Ask::Query { batch: batch.to_owned(), test }, patience).await;
         if all {
             return Ok(said(heard.iter().map(|(nid, heard)| self.one_line(*nid, heard)).collect()));
         }

@@ -21,7 +21,11 @@ impl Console {
         heard.into_iter().map(stat).collect()
     }
 
-    pub(super) async fn sample(self: &Rc<Self>, of: &[String], patience: Span) -> Result<Answer, BookError> {
+    pub(super) async fn sample(
+        self: &Rc<Self>,
+        of: &[String],
+        patience: Span,
+    ) -> Result<Answer, BookError> {
         let mut answer = Answer::default();
         for name in of {
             let nids = self.nodes_of(name)?;
@@ -32,7 +36,11 @@ impl Console {
         Ok(answer)
     }
 
-    pub(super) async fn show_error(self: &Rc<Self>, of: &[String], session: bool) -> Result<Answer, BookError> {
+    pub(super) async fn show_error(
+        self: &Rc<Self>,
+        of: &[String],
+        session: bool,
+    ) -> Result<Answer, BookError> {
         let mut answer = Answer::default();
         for name in of {
             let _ = writeln!(answer.out, "{name}:");
@@ -48,10 +56,17 @@ impl Console {
                     continue;
                 }
                 errors += 1;
-                let Stat { brw_errors, ping_errors, rpc_errors, rpc_dropped, rpc_expired, .. } = stat;
-                let _ = write!(answer.out, "12345-{nid}: [Session {brw_errors} brw errors, {ping_errors} ping errors]");
+                let Stat { brw_errors, ping_errors, rpc_errors, rpc_dropped, rpc_expired, .. } =
+                    stat;
+                let _ = write!(
+                    answer.out,
+                    "12345-{nid}: [Session {brw_errors} brw errors, {ping_errors} ping errors]"
+                );
                 if !session {
-                    let _ = write!(answer.out, " [RPC: {rpc_errors} errors, {rpc_dropped} dropped, {rpc_expired} expired]");
+                    let _ = write!(
+                        answer.out,
+                        " [RPC: {rpc_errors} errors, {rpc_dropped} dropped, {rpc_expired} expired]"
+                    );
                 }
                 answer.out.push('\n');
             }
@@ -87,7 +102,12 @@ impl Console {
                 _ => ("<NULL>".to_owned(), SessionId { console: Nid::LO.0, stamp: 0 }),
             };
             let own = Nid(id.console);
-            let _ = writeln!(answer.out, "\t12345-{nid}: {} [session: {name} id: {}@{own}]", state.name(), id.stamp);
+            let _ = writeln!(
+                answer.out,
+                "\t12345-{nid}: {} [session: {name} id: {}@{own}]",
+                state.name(),
+                id.stamp
+            );
         }
         Ok(answer)
     }

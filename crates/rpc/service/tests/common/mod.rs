@@ -1,4 +1,5 @@
-//! A toy target of counters over a toy store with a running and a committed image, and a world to run it in.
+//! A toy target of counters over a toy store with a running and a committed image, and a world to
+//! run it in.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -10,7 +11,9 @@ use bytes::Bytes;
 use endpoint::{Bulk, Call, Endpoint, EndpointConfig, Resolve};
 use env::{CptTable, Env, LocalFuture};
 use env_sim::{NodeHandle, Sim};
-use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Node, NodeConfig, Session, Target, spec};
+use service::{
+    Class, ClientRecord, Exports, ExportsConfig, Incoming, Node, NodeConfig, Session, Target, spec,
+};
 use types::{ClientId, Errno, Instance, NidAddr, Span, TargetId, Transno};
 use wire::{Opcode, Reply, Request};
 
@@ -54,7 +57,12 @@ pub(crate) struct Rules {
 
 impl Default for Rules {
     fn default() -> Rules {
-        Rules { commit_every: Span::millis(200), window: Span::secs(30), lease: Span::secs(150), sweep: Span::ZERO }
+        Rules {
+            commit_every: Span::millis(200),
+            window: Span::secs(30),
+            lease: Span::secs(150),
+            sweep: Span::ZERO,
+        }
     }
 }
 
@@ -65,7 +73,11 @@ impl Toy {
         let config = ExportsConfig {
             target: TARGET,
             instance: Instance(image.epoch),
-            known: image.clients.iter().filter_map(|(key, value)| ClientRecord::decode(key, value)).collect(),
+            known: image
+                .clients
+                .iter()
+                .filter_map(|(key, value)| ClientRecord::decode(key, value))
+                .collect(),
             replies: image.replies.clone().into_iter().collect(),
             last_committed: image.last,
             recovery_window: rules.window,
@@ -105,9 +117,14 @@ impl Toy {
         let mut image = self.running.borrow_mut();
         let value = change(&mut image);
         if let Some(first) = incoming.request.replay_buf(0).filter(|_| incoming.is_replay()) {
-            assert_eq!(first[..], value.to_le_bytes(), "a replay leads to what its first reply said");
+            assert_eq!(
+                first[..],
+                value.to_le_bytes(),
+                "a replay leads to what its first reply said"
+            );
         }
-        let mut reply = Reply::ok(&incoming.request.header, vec![Bytes::copy_from_slice(&value.to_le_bytes())]);
+        let mut reply =
+            Reply::ok(&incoming.request.header, vec![Bytes::copy_from_slice(&value.to_le_bytes())]);
         let (key, record) = self.exports.record(incoming, transno, &mut reply);
         image.replies.insert(key, record);
         image.last = image.last.max(transno);
@@ -181,7 +198,10 @@ impl Target for Toy {
         })
     }
 
-    fn remember_client(self: Rc<Self>, record: ClientRecord) -> LocalFuture<'static, Result<(), Errno>> {
+    fn remember_client(
+        self: Rc<Self>,
+        record: ClientRecord,
+    ) -> LocalFuture<'static, Result<(), Errno>> {
         Box::pin(async move {
             self.env.sleep(Span::millis(1)).await;
             self.running.borrow_mut().clients.insert(record.key(), record.encode());
@@ -190,7 +210,11 @@ impl Target for Toy {
         })
     }
 
-    fn session_ended(self: Rc<Self>, session: Rc<Session>, evicted: bool) -> LocalFuture<'static, ()> {
+    fn session_ended(
+        self: Rc<Self>,
+        session: Rc<Session>,
+        evicted: bool,
+    ) -> LocalFuture<'static, ()> {
         Box::pin(async move {
             self.evicted.set(self.evicted.get() + u64::from(evicted));
             let key = session.client.0.to_be_bytes().to_vec();
@@ -224,10 +248,18 @@ pub(crate) fn addr(handle: &NodeHandle) -> NidAddr {
 }
 
 /// Starts the server on its node; again after a kill.
-pub(crate) async fn serve(env: Env, at: NidAddr, disk: Rc<Disk>, rules: &Rules) -> (Rc<Node>, Rc<Toy>) {
+pub(crate) async fn serve(
+    env: Env,
+    at: NidAddr,
+    disk: Rc<Disk>,
+    rules: &Rules,
+) -> (Rc<Node>, Rc<Toy>) {
     let toy = Toy::start(&env, &disk, rules);
     let two = std::num::NonZeroU32::new(2).expect("two");
-    let node = Node::new(&env, NodeConfig::new(CptTable::new(two, std::num::NonZeroU32::MIN, 2, true).expect("virtual")));
+    let node = Node::new(
+        &env,
+        NodeConfig::new(CptTable::new(two, std::num::NonZeroU32::MIN, 2, true).expect("virtual")),
+    );
     node.add_target(Rc::clone(&toy) as Rc<dyn Target>);
     let listener = env.listen(at).await.expect("the address is free");
     node.serve(listener);
@@ -267,7 +299,11 @@ pub(crate) fn node(sim: &Sim, name: &str, last: u8) -> NodeHandle {
 }
 
 pub(crate) fn write(key: u64, data: &Bytes) -> Call {
-    Call { modifies: true, bulk: Bulk::Source(vec![data.slice(..1), data.slice(1..)]), ..call(Opcode::OstWrite, key) }
+    Call {
+        modifies: true,
+        bulk: Bulk::Source(vec![data.slice(..1), data.slice(1..)]),
+        ..call(Opcode::OstWrite, key)
+    }
 }
 
 pub(crate) fn read(key: u64) -> Call {

@@ -1,9 +1,10 @@
-//! Objects of removed files go: the destroy log, in batches, to every OST that it names (spec coherence 5.7).
+//! Objects of removed files go: the destroy log, in batches, to every OST that it names (spec
+//! coherence 5.7).
 //!
-//! A record is written in the transaction that removes the file, sent only once that is durable, and removed once every
-//! OST of the file has *committed* the destroy. Sending twice is harmless, so nothing else is stored: each OST has a
-//! cursor in memory, and a restart begins at the first record that is left. An OST that is away holds up its own records
-//! and nobody else's.
+//! A record is written in the transaction that removes the file, sent only once that is durable,
+//! and removed once every OST of the file has *committed* the destroy. Sending twice is harmless,
+//! so nothing else is stored: each OST has a cursor in memory, and a restart begins at the first
+//! record that is left. An OST that is away holds up its own records and nobody else's.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,7 +31,8 @@ const PAUSE: Span = Span::millis(250);
 #[derive(Default)]
 pub(crate) struct Cursors(RefCell<BTreeMap<u32, u64>>);
 
-/// How far each OST that the log names is: it has destroyed the objects of all records below, durably or not.
+/// How far each OST that the log names is: it has destroyed the objects of all records below,
+/// durably or not.
 #[derive(Default)]
 pub(crate) struct Answered {
     upto: RefCell<BTreeMap<u32, u64>>,
@@ -44,14 +46,17 @@ impl Answered {
     }
 }
 
-/// Waits until the room of files whose removal is durable can be used again; not for ever, since an OST may be away.
+/// Waits until the room of files whose removal is durable can be used again; not for ever, since an
+/// OST may be away.
 pub(crate) async fn room_is_back(mdt: &Mdt) {
     let end = mdt.engine.destroys_durable.get();
     let answered = &mdt.destroys_answered;
     let all = async {
         loop {
             let changed = answered.changed.notified();
-            if mdt.destroys_seen.get() >= end && answered.upto.borrow().values().all(|upto| *upto >= end) {
+            if mdt.destroys_seen.get() >= end
+                && answered.upto.borrow().values().all(|upto| *upto >= end)
+            {
                 return;
             }
             changed.await;
@@ -82,7 +87,9 @@ pub(crate) async fn run(mdt: Rc<Mdt>) {
                     cursors.0.borrow_mut().insert(ost, 0);
                     mdt.destroys_answered.upto.borrow_mut().insert(ost, 0);
                     let (mdt, cursors) = (mdt.clone(), cursors.clone());
-                    mdt.env.clone().spawn("mdt_destroy_ost", async move { serve(mdt, cursors, ost).await });
+                    mdt.env
+                        .clone()
+                        .spawn("mdt_destroy_ost", async move { serve(mdt, cursors, ost).await });
                 }
             }
             Err(error) => tracing::error!(target: "mdt", %error, "the destroy log cannot be read"),
@@ -165,8 +172,11 @@ async fn serve(mdt: Rc<Mdt>, cursors: Rc<Cursors>, ost: u32) {
 async fn batch_for(mdt: &Mdt, ost: u32, from: u64) -> Decided<Batch> {
     let end = mdt.engine.destroys_durable.get();
     let records = records(mdt, from, end).await?;
-    let end =
-        if records.len() < DESTROY_BATCH_MAX { end.max(from) } else { records.last().map_or(from, |(number, _)| number + 1) };
+    let end = if records.len() < DESTROY_BATCH_MAX {
+        end.max(from)
+    } else {
+        records.last().map_or(from, |(number, _)| number + 1)
+    };
     let mut ranges = Vec::new();
     for (_, record) in &records {
         for (stripe, _) in record.osts.iter().enumerate().filter(|(_, index)| **index == ost) {
@@ -176,7 +186,8 @@ async fn batch_for(mdt: &Mdt, ost: u32, from: u64) -> Decided<Batch> {
     Ok(Batch { end, ranges })
 }
 
-/// One batch of the log: whoever waits for the room hears when all of it was answered, the log when all is committed.
+/// One batch of the log: whoever waits for the room hears when all of it was answered, the log when
+/// all is committed.
 async fn destroy(mdt: &Mdt, remote: &Rc<Remote>, batch: &Batch, ost: u32) -> bool {
     let mut sent = Vec::new();
     for piece in batch.ranges.chunks(DESTROY_BATCH_MAX) {
@@ -194,9 +205,14 @@ async fn destroy(mdt: &Mdt, remote: &Rc<Remote>, batch: &Batch, ost: u32) -> boo
     true
 }
 
-/// Destroys and waits until the OST has committed it; says whether it has. An instance that ends in between may take the
-/// change along: then it is sent again. `flags`: [`wire::body::batch`].
-pub(crate) async fn send(mdt: &Mdt, remote: &Rc<Remote>, ranges: &[ObjectRange], flags: u32) -> bool {
+/// Destroys and waits until the OST has committed it; says whether it has. An instance that ends in
+/// between may take the change along: then it is sent again. `flags`: [`wire::body::batch`].
+pub(crate) async fn send(
+    mdt: &Mdt,
+    remote: &Rc<Remote>,
+    ranges: &[ObjectRange],
+    flags: u32,
+) -> bool {
     for piece in ranges.chunks(DESTROY_BATCH_MAX) {
         let Some(done) = ask(remote, piece, flags).await else { return false };
         if !is_committed(mdt, remote, done).await {
@@ -215,16 +231,22 @@ struct Done {
 
 async fn ask(remote: &Rc<Remote>, piece: &[ObjectRange], flags: u32) -> Option<Done> {
     let body = OstBatchReq { count: piece.len() as u32, flags, reserved: 0 };
-    let mut call = Call::new(Opcode::OstDestroy, vec![encode_body(&body), Bytes::copy_from_slice(piece.as_bytes())]);
+    let mut call = Call::new(
+        Opcode::OstDestroy,
+        vec![encode_body(&body), Bytes::copy_from_slice(piece.as_bytes())],
+    );
     call.modifies = true;
     match remote.call(call).await {
-        Ok(answer) => Some(Done { transno: answer.reply.transno(), instance: answer.reply.header.instance }),
+        Ok(answer) => {
+            Some(Done { transno: answer.reply.transno(), instance: answer.reply.header.instance })
+        }
         Err(CallError::Shutdown) => std::future::pending().await,
         Err(_) => None,
     }
 }
 
-/// Waits for the commit. Another instance's word says nothing of this change: nobody's recovery waits for a server's replay.
+/// Waits for the commit. Another instance's word says nothing of this change: nobody's recovery
+/// waits for a server's replay.
 async fn is_committed(mdt: &Mdt, remote: &Rc<Remote>, done: Done) -> bool {
     while remote.instance().0 == done.instance && remote.last_committed() < done.transno {
         mdt.env.sleep(PAUSE).await;
@@ -244,7 +266,10 @@ async fn remove_done(mdt: &Mdt, cursors: &Cursors) -> Decided<()> {
         let found = records(mdt, mdt.destroys_low.get(), high).await?;
         let mut kept = None;
         for (number, record) in &found {
-            let done = record.osts.iter().all(|ost| cursors.0.borrow().get(ost).is_some_and(|at| at > number));
+            let done = record
+                .osts
+                .iter()
+                .all(|ost| cursors.0.borrow().get(ost).is_some_and(|at| at > number));
             if done {
                 set.delete(Table::Destroys, number.to_be_bytes());
             } else if kept.is_none() {
@@ -252,7 +277,8 @@ async fn remove_done(mdt: &Mdt, cursors: &Cursors) -> Decided<()> {
             }
         }
         let full = found.len() == DESTROY_BATCH_MAX;
-        mdt.destroys_low.set(kept.unwrap_or_else(|| found.last().map_or(low, |(number, _)| number + 1)));
+        mdt.destroys_low
+            .set(kept.unwrap_or_else(|| found.last().map_or(low, |(number, _)| number + 1)));
         if !set.changes.is_empty() {
             mdt.engine.store.ready().await;
             mdt.engine.apply_own(&set)?;

@@ -1,9 +1,10 @@
-//! Objects of burnt ids go (design 10.7): after recovery every OST destroys what it has of them, but for those that a
-//! layout holds.
+//! Objects of burnt ids go (design 10.7): after recovery every OST destroys what it has of them,
+//! but for those that a layout holds.
 //!
-//! Everything is committed first: an id that no layout holds then will never be held again, because no id is given twice
-//! and nobody replays any more. So sending late, twice, or again after a restart is harmless. The ranges stay in the
-//! store until every OST has committed the destroy. OSTs are those of the configuration and those that any layout names.
+//! Everything is committed first: an id that no layout holds then will never be held again, because
+//! no id is given twice and nobody replays any more. So sending late, twice, or again after a
+//! restart is harmless. The ranges stay in the store until every OST has committed the destroy.
+//! OSTs are those of the configuration and those that any layout names.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -61,8 +62,13 @@ async fn sweep(mdt: &Rc<Mdt>) -> Decided<()> {
     let mut done = BTreeSet::new();
     loop {
         let listed = (mdt.engine.ost_list)();
-        let wanted: BTreeSet<u32> =
-            held.osts.iter().copied().chain(listed.iter().map(|ost| ost.index)).filter(|ost| !done.contains(ost)).collect();
+        let wanted: BTreeSet<u32> = held
+            .osts
+            .iter()
+            .copied()
+            .chain(listed.iter().map(|ost| ost.index))
+            .filter(|ost| !done.contains(ost))
+            .collect();
         if wanted.is_empty() {
             break;
         }
@@ -104,10 +110,13 @@ fn ask(mdt: &Rc<Mdt>, ost: u32, gaps: Rc<[ObjectRange]>) -> tokio::sync::oneshot
 async fn pending(mdt: &Mdt) -> Decided<Burnt> {
     mdt.engine.store.ready().await;
     let stored = mdt.engine.store.running()?.get(Table::Meta, keys::META_BURNT_OBJECTS)?;
-    stored.map_or(Ok(Burnt::default()), |stored| Burnt::decode(&stored).ok_or(OpError::Broken("burnt ids")))
+    stored.map_or(Ok(Burnt::default()), |stored| {
+        Burnt::decode(&stored).ok_or(OpError::Broken("burnt ids"))
+    })
 }
 
-/// Reads all layouts, a piece at a time. What comes meanwhile has ids of this run, what goes is only kept for longer.
+/// Reads all layouts, a piece at a time. What comes meanwhile has ids of this run, what goes is
+/// only kept for longer.
 async fn held(mdt: &Mdt, burnt: &Burnt) -> Decided<Held> {
     let mut held = Held::default();
     let mut from = vec![0];

@@ -1,5 +1,6 @@
-//! What room the OSTs have is asked of all of them at once, as soon as somebody chose by figures older than `qos_maxage`.
-//! An idle MDT asks nobody; an OST that is away, or tells nothing, keeps its last figures.
+//! What room the OSTs have is asked of all of them at once, as soon as somebody chose by figures
+//! older than `qos_maxage`. An idle MDT asks nobody; an OST that is away, or tells nothing, keeps
+//! its last figures.
 
 use std::rc::Rc;
 
@@ -29,7 +30,10 @@ pub(crate) async fn run(mdt: Rc<Mdt>) {
         ask_all(&mdt).await;
         let (maxage, any_open) = {
             let state = mdt.engine.state.borrow();
-            (Span::secs(state.lod.policy.maxage_secs.into()), state.spaces.any_open(&(mdt.engine.ost_list)()))
+            (
+                Span::secs(state.lod.policy.maxage_secs.into()),
+                state.spaces.any_open(&(mdt.engine.ost_list)()),
+            )
         };
         mdt.env.sleep(if any_open { maxage } else { maxage.min(PAUSE_FULL) }).await;
         wanted.notified().await;

@@ -1,9 +1,11 @@
-//! close: the handle goes; the last writer of an undisturbed period hands the size over (design 10.8).
+//! close: the handle goes; the last writer of an undisturbed period hands the size over (design
+//! 10.8).
 //!
-//! Transaction: size and times of the inode, and which stripes have an object from now on; the whole file, if this was the
-//! last handle of an orphan. A replay repeats the size that the first reply showed. The reply tells the handle: after a restart,
-//! a stored reply of a close keeps a repeated open from bringing back what is closed, where the client never heard of it. A
-//! handle that is unknown on a replay is closed already.
+//! Transaction: size and times of the inode, and which stripes have an object from now on; the
+//! whole file, if this was the last handle of an orphan. A replay repeats the size that the first
+//! reply showed. The reply tells the handle: after a restart, a stored reply of a close keeps a
+//! repeated open from bringing back what is closed, where the client never heard of it. A handle
+//! that is unknown on a replay is closed already.
 
 use types::{Errno, Fid, Timespec};
 use wire::SizeState;

@@ -1,20 +1,25 @@
-//! create: files, directories, symbolic links, devices; with `OPEN` also opens, what is there included.
+//! create: files, directories, symbolic links, devices; with `OPEN` also opens, what is there
+//! included.
 //!
-//! Locks: none beyond the thread. Transaction: inode, entry, back-link, parent, layout, inherited attributes, all or
-//! nothing. A replay uses the FID, the layout and the handle of the first reply; where the file is there already, it
-//! only opens it again.
+//! Locks: none beyond the thread. Transaction: inode, entry, back-link, parent, layout, inherited
+//! attributes, all or nothing. A replay uses the FID, the layout and the handle of the first reply;
+//! where the file is there already, it only opens it again.
 
 use layout::{Layout, Template};
 use osd::Table;
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
-use wire::attr::{ATTR_HAS_XATTR, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISGID};
+use wire::attr::{
+    ATTR_HAS_XATTR, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISGID,
+};
 use wire::body::{CreateReq, create as flags, disposition};
 
 use crate::keys;
 use crate::op::open::{O_EXCL, Opening, wants_write};
 use crate::op::{Answer, Op, checked_name};
 use crate::perm::{ACL_ACCESS, ACL_DEFAULT, W, X, is_root};
-use crate::record::{INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INODE_HAS_XATTR, Inode};
+use crate::record::{
+    INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INODE_HAS_XATTR, Inode,
+};
 use crate::tx::{Decided, new_attr};
 
 /// Makes a file; see the module.
@@ -36,7 +41,10 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
             return Err(Errno::EEXIST.into());
         }
         let inode = op.tx.inode(entry.record.fid)?;
-        return op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false, no_layout: false });
+        return op.open_inode(
+            inode,
+            &Opening { flags: body.open_flags, fresh: false, no_layout: false },
+        );
     }
     if parent.attr.nlink == 0 {
         return Err(Errno::ENOENT.into());
@@ -58,17 +66,21 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
     op.full_answer(&inode, 0, disposition::CREATED)
 }
 
-/// A replay whose file is there: it was durable, or its name was open before. Only the handle is missing.
+/// A replay whose file is there: it was durable, or its name was open before. Only the handle is
+/// missing.
 pub(super) fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Option<Answer>> {
     let Some(first) = op.replay else { return Ok(None) };
     let existing = op.tx.find(first.attr.fid())?;
     match existing {
         Some(inode) if body.flags & flags::OPEN != 0 => {
             let no_layout = body.flags & flags::NO_LAYOUT != 0;
-            op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false, no_layout }).map(Some)
+            op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false, no_layout })
+                .map(Some)
         }
         Some(inode) => op.full_answer(&inode, 0, first.disposition).map(Some),
-        None if op.committed || first.disposition & disposition::CREATED == 0 => Err(Errno::ESTALE.into()),
+        None if op.committed || first.disposition & disposition::CREATED == 0 => {
+            Err(Errno::ESTALE.into())
+        }
         None => Ok(None),
     }
 }
@@ -112,13 +124,20 @@ pub(super) fn make_inode(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode) 
     Ok(Inode { attr, flags: 0, parent: parent.fid(), mtime_set: op.tx.now, stripes: 0, symlink })
 }
 
-/// Mode and lists from the parent's default list, or the mode under the umask; a directory's default layout too.
-pub(super) fn inherit(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode, inode: &mut Inode) -> Decided<()> {
+/// Mode and lists from the parent's default list, or the mode under the umask; a directory's
+/// default layout too.
+pub(super) fn inherit(
+    op: &mut Op<'_, '_>,
+    body: &CreateReq,
+    parent: &Inode,
+    inode: &mut Inode,
+) -> Decided<()> {
     let file_type = inode.attr.file_type();
     if file_type == S_IFLNK {
         return Ok(());
     }
-    let default = if parent.has(INODE_HAS_DEFAULT_ACL) { op.acl(parent, ACL_DEFAULT)? } else { None };
+    let default =
+        if parent.has(INODE_HAS_DEFAULT_ACL) { op.acl(parent, ACL_DEFAULT)? } else { None };
     match default {
         None => inode.attr.mode &= !(body.umask & 0o777),
         Some(default) => {
@@ -129,7 +148,11 @@ pub(super) fn inherit(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode, ino
                 inode.flags |= INODE_HAS_ACL | INODE_HAS_XATTR;
             }
             if file_type == S_IFDIR {
-                op.tx.set.put(Table::Xattrs, keys::xattr(inode.fid(), ACL_DEFAULT), default.encode());
+                op.tx.set.put(
+                    Table::Xattrs,
+                    keys::xattr(inode.fid(), ACL_DEFAULT),
+                    default.encode(),
+                );
                 inode.flags |= INODE_HAS_DEFAULT_ACL | INODE_HAS_XATTR;
             }
             if inode.has(INODE_HAS_XATTR) {
@@ -143,8 +166,8 @@ pub(super) fn inherit(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode, ino
     Ok(())
 }
 
-/// A directory takes over its parent's default layout, unless the parent is the root, whose default holds everywhere
-/// without being copied (spec namespace 2.7).
+/// A directory takes over its parent's default layout, unless the parent is the root, whose default
+/// holds everywhere without being copied (spec namespace 2.7).
 fn inherit_template(op: &mut Op<'_, '_>, parent: &Inode, inode: &mut Inode) -> Decided<()> {
     let asked = op.request.buf(3);
     let template = if !asked.is_empty() {
@@ -166,7 +189,12 @@ fn decode_template(record: &[u8]) -> Decided<Template> {
 }
 
 /// The layout of a new file, unless it shall have none yet.
-pub(super) fn place(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode, inode: &mut Inode) -> Decided<()> {
+pub(super) fn place(
+    op: &mut Op<'_, '_>,
+    body: &CreateReq,
+    parent: &Inode,
+    inode: &mut Inode,
+) -> Decided<()> {
     if body.flags & flags::NO_LAYOUT != 0 {
         return Ok(());
     }
@@ -174,15 +202,21 @@ pub(super) fn place(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode, inode
     let asked = if asked.is_empty() { Template::default() } else { decode_template(&asked)? };
     let writes = body.flags & flags::OPEN != 0 && wants_write(body.open_flags);
     if !writes && op.replay.is_none() && (op.osts)().is_empty() {
-        return Ok(()); // a name may exist before the first OST does; the first open for writing places it
+        // a name may exist before the first OST does; the first open for writing places it
+        return Ok(());
     }
     op.give_layout(inode, Some(parent), &asked)
 }
 
 impl Op<'_, '_> {
-    /// Gives `inode` a layout: what is asked for, else its directory's default, the root's, the file system's. A replay
-    /// takes the layout of the first reply.
-    pub(crate) fn give_layout(&mut self, inode: &mut Inode, parent: Option<&Inode>, asked: &Template) -> Decided<()> {
+    /// Gives `inode` a layout: what is asked for, else its directory's default, the root's, the
+    /// file system's. A replay takes the layout of the first reply.
+    pub(crate) fn give_layout(
+        &mut self,
+        inode: &mut Inode,
+        parent: Option<&Inode>,
+        asked: &Template,
+    ) -> Decided<()> {
         if self.replay.is_some() {
             if let Some(record) = self.request.replay_buf(1).filter(|record| !record.is_empty()) {
                 let layout = Layout::decode(&record).map_err(|_| Errno::EPROTO)?;

@@ -47,7 +47,8 @@ fn links(op: &Op<'_, '_>, fid: Fid, max: usize) -> Decided<Vec<(Fid, Vec<u8>)>> 
     if broken { Err(OpError::Broken("back-link")) } else { Ok(found) }
 }
 
-/// The path that ends in `name` in `dir`. Whoever is not root must be allowed to search every directory on it.
+/// The path that ends in `name` in `dir`. Whoever is not root must be allowed to search every
+/// directory on it.
 fn path_of(op: &mut Op<'_, '_>, mut dir: Fid, name: Vec<u8>) -> Decided<Vec<u8>> {
     let mut parts = vec![name];
     for _ in 0..DEPTH_MAX {

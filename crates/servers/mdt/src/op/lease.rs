@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
-use wire::body::{CreateReq, DirRep, LookupReq, RenameReq, SetattrReq, UnlinkReq, disposition, setattr as bits};
+use wire::body::{
+    CreateReq, DirRep, LookupReq, RenameReq, SetattrReq, UnlinkReq, disposition, setattr as bits,
+};
 use wire::{Opcode, Request, SizeState, encode_body};
 
 use super::{Answer, AttrAnswer, Extras};
@@ -11,8 +13,9 @@ use crate::engine::Caller;
 use crate::leases::Leases;
 use crate::tx::{Decided, OpError, Tx};
 
-/// Leases on what `answer` tells, for the one who asked. On a file only where nobody was after its directory too: files
-/// are many, and a client that takes over what another has just made would wait for each.
+/// Leases on what `answer` tells, for the one who asked. On a file only where nobody was after its
+/// directory too: files are many, and a client that takes over what another has just made would
+/// wait for each.
 pub(crate) fn grant(caller: &Caller<'_>, answer: &Answer, leases: &mut Leases) -> Extras {
     let Answer::Attr(answer) = answer else { return Extras::default() };
     let opcode = caller.request.opcode();
@@ -22,7 +25,11 @@ pub(crate) fn grant(caller: &Caller<'_>, answer: &Answer, leases: &mut Leases) -
     }
     let (attr, clock) = (&answer.attr, caller.clock);
     let quiet = attr.is_dir() || !leases.is_contended(answer.parent, clock);
-    let lease = if quiet && is_known(answer) { leases.grant(attr.fid(), caller.client, clock) } else { Span::ZERO };
+    let lease = if quiet && is_known(answer) {
+        leases.grant(attr.fid(), caller.client, clock)
+    } else {
+        Span::ZERO
+    };
     let named_in = if opcode == Opcode::MdtGetattr { None } else { directory(caller.request) };
     let name_lease = named_in.map_or(Span::ZERO, |dir| leases.grant(dir, caller.client, clock));
     Extras { lease, name_lease, ..Extras::default() }
@@ -40,17 +47,24 @@ pub(crate) fn grant_dir(caller: &Caller<'_>, tx: &Tx<'_>, leases: &mut Leases) -
     (lease > Span::ZERO).then(|| encode_body(&told))
 }
 
-/// Files other than directories that lose a name by the operation, or move, and have one afterwards.
+/// Files other than directories that lose a name by the operation, or move, and have one
+/// afterwards.
 pub(crate) fn still_named(caller: &Caller<'_>, tx: &Tx<'_>) -> Vec<Fid> {
     if !matches!(caller.request.opcode(), Opcode::MdtRename | Opcode::MdtUnlink) {
         return Vec::new();
     }
-    let named = |fid: &Fid| tx.seen(*fid).is_some_and(|inode| !inode.attr.is_dir() && inode.attr.nlink > 0);
+    let named =
+        |fid: &Fid| tx.seen(*fid).is_some_and(|inode| !inode.attr.is_dir() && inode.attr.nlink > 0);
     tx.touched().filter(named).collect()
 }
 
 /// What an operation that succeeds means for leases that are out, and for those to come.
-pub(crate) fn follow(caller: &Caller<'_>, answer: &Answer, still_named: &[Fid], leases: &mut Leases) {
+pub(crate) fn follow(
+    caller: &Caller<'_>,
+    answer: &Answer,
+    still_named: &[Fid],
+    leases: &mut Leases,
+) {
     let (opcode, clock) = (caller.request.opcode(), caller.clock);
     match opcode {
         Opcode::MdtRename => {
@@ -67,13 +81,18 @@ pub(crate) fn follow(caller: &Caller<'_>, answer: &Answer, still_named: &[Fid], 
         }
         _ => {}
     }
-    // The kernel of who takes one of several names away counts down by itself, perhaps after it was told the new count.
+    // The kernel of who takes one of several names away counts down by itself, perhaps after it was
+    // told the new count.
     let moved = answer.fid().filter(|_| opcode == Opcode::MdtRename);
-    still_named.iter().filter(|fid| Some(**fid) != moved).for_each(|fid| leases.contend(*fid, clock));
+    still_named
+        .iter()
+        .filter(|fid| Some(**fid) != moved)
+        .for_each(|fid| leases.contend(*fid, clock));
 }
 
-/// Whether the attributes are the whole truth: the size is known, or the file is new and only its maker has it. A write
-/// takes set-user-id away without a word to the kernel of the one who wrote; an access list is kept by the kernel beside them.
+/// Whether the attributes are the whole truth: the size is known, or the file is new and only its
+/// maker has it. A write takes set-user-id away without a word to the kernel of the one who wrote;
+/// an access list is kept by the kernel beside them.
 fn is_known(answer: &AttrAnswer) -> bool {
     let attr = &answer.attr;
     if answer.has_acl {
@@ -97,7 +116,8 @@ fn directory(request: &Request) -> Option<Fid> {
     Some(Fid::from(parent))
 }
 
-/// Refuses a change for now where others hold leases on what it changes, or may do so since before this instance.
+/// Refuses a change for now where others hold leases on what it changes, or may do so since before
+/// this instance.
 pub(crate) fn check(caller: &Caller<'_>, tx: &Tx<'_>, leases: &mut Leases) -> Decided<()> {
     if is_unseen(caller.request) {
         return Ok(());
@@ -117,12 +137,15 @@ pub(crate) fn check(caller: &Caller<'_>, tx: &Tx<'_>, leases: &mut Leases) -> De
     end.map_or(Ok(()), |end| Err(OpError::LeasedUntil(end)))
 }
 
-/// Whether nobody can see what the request changes: access times are told late in any case, and a size that is found out, or
-/// handed over by the one who had the file open for writing, was no lease's.
+/// Whether nobody can see what the request changes: access times are told late in any case, and a
+/// size that is found out, or handed over by the one who had the file open for writing, was no
+/// lease's.
 fn is_unseen(request: &Request) -> bool {
     match request.opcode() {
         Opcode::MdtClose => true,
-        Opcode::MdtSetattr => request.body::<SetattrReq>().valid & !(bits::SIZE_KNOWN | bits::READ_AT) == 0,
+        Opcode::MdtSetattr => {
+            request.body::<SetattrReq>().valid & !(bits::SIZE_KNOWN | bits::READ_AT) == 0
+        }
         _ => false,
     }
 }

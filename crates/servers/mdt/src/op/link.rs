@@ -1,5 +1,6 @@
-//! link: another name for a file, or the first for one that was made without (O_TMPFILE). Transaction: entry, back-link,
-//! link count, parent; the orphan record of a file that had no name goes. Replay: the same again.
+//! link: another name for a file, or the first for one that was made without (O_TMPFILE).
+//! Transaction: entry, back-link, link count, parent; the orphan record of a file that had no name
+//! goes. Replay: the same again.
 
 use osd::Table;
 use types::{Errno, Fid};

@@ -1,8 +1,9 @@
-//! Operations: one file each. An operation is a pure decision over the running image: it reads and checks through its
-//! transaction, gathers its whole write set there, and says what to answer. The target applies and answers.
+//! Operations: one file each. An operation is a pure decision over the running image: it reads and
+//! checks through its transaction, gathers its whole write set there, and says what to answer. The
+//! target applies and answers.
 //!
-//! Every operation is one transaction: a failure leaves nothing behind. A replay repeats what the first reply decided
-//! (FIDs, handles, layouts, times) and asks for no permission again.
+//! Every operation is one transaction: a failure leaves nothing behind. A replay repeats what the
+//! first reply decided (FIDs, handles, layouts, times) and asks for no permission again.
 
 mod close;
 mod create;
@@ -141,8 +142,22 @@ impl Answer {
 
 /// Whether the operation has a place in history.
 pub(crate) fn modifies(opcode: Opcode) -> bool {
-    use Opcode::{MdtClose, MdtCreate, MdtLink, MdtOpen, MdtRemovexattr, MdtRename, MdtSetattr, MdtSetxattr, MdtUnlink};
-    matches!(opcode, MdtCreate | MdtOpen | MdtClose | MdtLink | MdtUnlink | MdtRename | MdtSetattr | MdtSetxattr | MdtRemovexattr)
+    use Opcode::{
+        MdtClose, MdtCreate, MdtLink, MdtOpen, MdtRemovexattr, MdtRename, MdtSetattr, MdtSetxattr,
+        MdtUnlink,
+    };
+    matches!(
+        opcode,
+        MdtCreate
+            | MdtOpen
+            | MdtClose
+            | MdtLink
+            | MdtUnlink
+            | MdtRename
+            | MdtSetattr
+            | MdtSetxattr
+            | MdtRemovexattr
+    )
 }
 
 /// Decides one operation.
@@ -168,7 +183,8 @@ pub(crate) fn decide(op: &mut Op<'_, '_>) -> Decided<Answer> {
     }
 }
 
-/// The time that a replay repeats: every operation stamps all it touches with one time, which the reply shows.
+/// The time that a replay repeats: every operation stamps all it touches with one time, which the
+/// reply shows.
 pub(crate) fn replayed_time(request: &Request, first: &AttrRep) -> Timespec {
     if request.opcode() == Opcode::MdtSetattr {
         let valid = request.body::<SetattrReq>().valid;
@@ -197,7 +213,12 @@ pub(crate) fn checked_name(name: &Bytes) -> Decided<&[u8]> {
 
 impl Op<'_, '_> {
     /// The answer with attributes and layout of `inode` as the operation leaves it.
-    pub(crate) fn full_answer(&self, inode: &Inode, handle: u64, disposition: u32) -> Decided<Answer> {
+    pub(crate) fn full_answer(
+        &self,
+        inode: &Inode,
+        handle: u64,
+        disposition: u32,
+    ) -> Decided<Answer> {
         let layout = self.tx.layout_record(inode)?;
         Ok(Answer::Attr(AttrAnswer::new(inode, handle, disposition, layout)))
     }
@@ -214,7 +235,8 @@ impl Op<'_, '_> {
         self.tx.put(inode);
     }
 
-    /// `inode` lost a name. Its last one: it goes, or stays as an orphan while somebody has it open, or may have.
+    /// `inode` lost a name. Its last one: it goes, or stays as an orphan while somebody has it
+    /// open, or may have.
     pub(crate) fn drop_name(&mut self, inode: &mut Inode) -> Decided<()> {
         let names = if inode.attr.is_dir() { 2 } else { 1 };
         inode.attr.nlink = inode.attr.nlink.saturating_sub(names);

@@ -1,8 +1,8 @@
 //! open by FID: a handle in memory, and the mark that the size may change.
 //!
-//! Transaction: for writing, the inode becomes DIRTY before anybody can write (and gets a layout, if it has none); else
-//! nothing but the place in history, so that the client keeps the open for replay. After a restart the replay rebuilds
-//! the handle; one whose file is gone is stale.
+//! Transaction: for writing, the inode becomes DIRTY before anybody can write (and gets a layout,
+//! if it has none); else nothing but the place in history, so that the client keeps the open for
+//! replay. After a restart the replay rebuilds the handle; one whose file is gone is stale.
 
 use layout::Template;
 use types::{Errno, Fid};
@@ -63,7 +63,8 @@ impl Op<'_, '_> {
         self.decides_on(inode.fid());
         let prior = (!self.committed).then(|| inode.attr.size_state());
         let before = inode.clone();
-        let truncated = if how.fresh { Truncated::No } else { self.truncate(&mut inode, how.flags) };
+        let truncated =
+            if how.fresh { Truncated::No } else { self.truncate(&mut inode, how.flags) };
         let regular = inode.attr.file_type() == S_IFREG;
         if regular && (write || truncated == Truncated::Objects) {
             if !inode.has(INODE_HAS_LAYOUT) && !how.no_layout {
@@ -76,8 +77,12 @@ impl Op<'_, '_> {
         if inode != before {
             self.change(inode.clone());
         }
-        let handle =
-            self.open_handle(&inode, how.flags, write && regular, if truncated == Truncated::Objects { None } else { prior });
+        let handle = self.open_handle(
+            &inode,
+            how.flags,
+            write && regular,
+            if truncated == Truncated::Objects { None } else { prior },
+        );
         let made = if how.fresh { disposition::CREATED } else { 0 };
         let cut = if truncated == Truncated::Objects { disposition::TRUNCATE } else { 0 };
         self.full_answer(&inode, handle, made | cut)
@@ -125,7 +130,13 @@ impl Op<'_, '_> {
         self.give_layout(inode, parent.as_ref(), &Template::default())
     }
 
-    fn open_handle(&mut self, inode: &Inode, flags: u32, write: bool, prior: Option<SizeState>) -> u64 {
+    fn open_handle(
+        &mut self,
+        inode: &Inode,
+        flags: u32,
+        write: bool,
+        prior: Option<SizeState>,
+    ) -> u64 {
         let handle = match self.replay {
             Some(first) => first.handle,
             None => self.state.opens.draw_handle(),
@@ -135,7 +146,13 @@ impl Op<'_, '_> {
         if handle == 0 || forgotten || closed {
             return handle;
         }
-        let file = OpenFile { fid: inode.fid(), client: self.client, session: self.session, read: wants_read(flags), write };
+        let file = OpenFile {
+            fid: inode.fid(),
+            client: self.client,
+            session: self.session,
+            read: wants_read(flags),
+            write,
+        };
         let epoch = write.then(|| self.state.opens.draw_epoch());
         self.tx.effects.push(Effect::Opened { handle, file, epoch, prior });
         handle

@@ -1,5 +1,5 @@
-//! readdir: a page of entries in hash order with their attributes (D4). Read only; a page is one image, a whole listing
-//! is not: what exists throughout is told once.
+//! readdir: a page of entries in hash order with their attributes (D4). Read only; a page is one
+//! image, a whole listing is not: what exists throughout is told once.
 
 use types::{Errno, Fid};
 use wire::body::{ReaddirRep, ReaddirReq};
@@ -32,16 +32,28 @@ pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let mut page = Vec::new();
     for entry in &entries {
         let inode = if with_attr { op.tx.find(entry.record.fid)? } else { None };
-        let fallback = Attr { mode: entry.record.file_type, ..Attr::default() }.with_fid(entry.record.fid);
+        let fallback =
+            Attr { mode: entry.record.file_type, ..Attr::default() }.with_fid(entry.record.fid);
         let attr = inode.as_ref().map_or(fallback, |inode| inode.attr);
         dirent::push(&mut page, entry.cookie, &attr, inode.is_some(), &entry.record.name);
     }
-    let rep = ReaddirRep { count: entries.len() as u32, at_end: u32::from(at_end), parent: dir.parent.into(), reserved: 0 };
+    let rep = ReaddirRep {
+        count: entries.len() as u32,
+        at_end: u32::from(at_end),
+        parent: dir.parent.into(),
+        reserved: 0,
+    };
     Ok(Answer::Bufs(vec![encode_body(&rep), page.into()]))
 }
 
 /// Entries behind `cookie` that fit, at least one; and whether nothing stands behind them.
-fn collect(op: &Op<'_, '_>, dir: Fid, cookie: u64, entries_max: usize, bytes_max: usize) -> Decided<(Vec<Entry>, bool)> {
+fn collect(
+    op: &Op<'_, '_>,
+    dir: Fid,
+    cookie: u64,
+    entries_max: usize,
+    bytes_max: usize,
+) -> Decided<(Vec<Entry>, bool)> {
     let mut entries: Vec<Entry> = Vec::new();
     let (mut bytes, mut at_end, mut broken) = (0, true, false);
     let Some(from) = cookie.checked_add(1) else { return Ok((entries, true)) };

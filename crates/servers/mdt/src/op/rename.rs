@@ -1,8 +1,8 @@
 //! rename: over what is there, across directories, NOREPLACE, EXCHANGE.
 //!
-//! One transaction moves the entry, its back-link and both parents; a replaced file goes as by unlink. A name that is
-//! overwritten keeps its place in readdir order. No directory comes to lie below itself: the new parent's ancestors are
-//! walked up to the root.
+//! One transaction moves the entry, its back-link and both parents; a replaced file goes as by
+//! unlink. A name that is overwritten keeps its place in readdir order. No directory comes to lie
+//! below itself: the new parent's ancestors are walked up to the root.
 
 use types::{Errno, Fid};
 use wire::body::RenameReq;
@@ -58,7 +58,9 @@ pub(crate) fn rename(op: &mut Op<'_, '_>) -> Decided<Answer> {
         (Some(target), Some(replaced)) if body.flags & EXCHANGE != 0 => {
             exchange(op, &from, &to, (&source, moved), (&target, replaced))
         }
-        (Some(target), Some(replaced)) => replace(op, &from, &to, (&source, moved), (&target, replaced)),
+        (Some(target), Some(replaced)) => {
+            replace(op, &from, &to, (&source, moved), (&target, replaced))
+        }
         _ => shift(op, &from, &to, &source, moved),
     }
 }
@@ -75,7 +77,9 @@ fn check_tree(
     if moved.attr.is_dir() && from.dir != to.dir {
         no_cycle(op, moved.fid(), to.dir)?;
     }
-    let Some(replaced) = replaced.filter(|replaced| replaced.fid() != moved.fid()) else { return Ok(()) };
+    let Some(replaced) = replaced.filter(|replaced| replaced.fid() != moved.fid()) else {
+        return Ok(());
+    };
     if flags & EXCHANGE != 0 {
         if replaced.attr.is_dir() && from.dir != to.dir {
             no_cycle(op, replaced.fid(), from.dir)?;
@@ -90,8 +94,8 @@ fn check_tree(
     }
 }
 
-/// `dir` must not be `inner` or an ancestor of it. The walk decides on every directory it passes: a move of one of them
-/// by somebody else must be durable first.
+/// `dir` must not be `inner` or an ancestor of it. The walk decides on every directory it passes: a
+/// move of one of them by somebody else must be durable first.
 fn no_cycle(op: &mut Op<'_, '_>, dir: Fid, inner: Fid) -> Decided<()> {
     let mut at = inner;
     for _ in 0..DEPTH_MAX {
@@ -126,7 +130,9 @@ fn check_permission(
         if moved.attr.is_dir() {
             op.access(moved, W)?;
         }
-        if let Some(replaced) = replaced.filter(|replaced| flags & EXCHANGE != 0 && replaced.attr.is_dir()) {
+        if let Some(replaced) =
+            replaced.filter(|replaced| flags & EXCHANGE != 0 && replaced.attr.is_dir())
+        {
             op.access(replaced, W)?;
         }
     }
@@ -180,7 +186,13 @@ fn replace(
     Ok(Answer::attr(&moved))
 }
 
-fn shift(op: &mut Op<'_, '_>, from: &End<'_>, to: &End<'_>, source: &Entry, mut moved: Inode) -> Decided<Answer> {
+fn shift(
+    op: &mut Op<'_, '_>,
+    from: &End<'_>,
+    to: &End<'_>,
+    source: &Entry,
+    mut moved: Inode,
+) -> Decided<Answer> {
     let subdirs = i32::from(moved.attr.is_dir());
     op.tx.remove_entry(from.dir, source);
     op.tx.insert_entry(to.dir, to.name, &moved)?;
@@ -190,8 +202,9 @@ fn shift(op: &mut Op<'_, '_>, from: &End<'_>, to: &End<'_>, source: &Entry, mut 
     Ok(Answer::attr(&moved))
 }
 
-/// The file that moved may be one of the two parents (an exchange of a directory with something inside is refused, but
-/// a plain move of a sibling is not): read it again, so that no count is lost.
+/// The file that moved may be one of the two parents (an exchange of a directory with something
+/// inside is refused, but a plain move of a sibling is not): read it again, so that no count is
+/// lost.
 fn adopt_after_touch(op: &mut Op<'_, '_>, inode: &mut Inode, dir: Fid) -> Decided<()> {
     *inode = op.tx.inode(inode.fid())?;
     adopt(op, inode, dir);

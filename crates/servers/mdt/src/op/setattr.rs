@@ -1,8 +1,8 @@
 //! setattr: mode, owner, times, size; and the size that a client found out.
 //!
-//! Transaction: the inode (and its access list after a chmod). A truncate only marks the file dirty at the new size: the
-//! client holds the file's lock, punches the objects, then tells the size with SIZE_KNOWN. Replay: the same with the
-//! times of the first reply.
+//! Transaction: the inode (and its access list after a chmod). A truncate only marks the file dirty
+//! at the new size: the client holds the file's lock, punches the objects, then tells the size with
+//! SIZE_KNOWN. Replay: the same with the times of the first reply.
 
 use osd::Table;
 use types::{Errno, Fid, Timespec};
@@ -35,7 +35,15 @@ pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
         cut = truncate(op, &body.attr, &mut inode)?;
         inode.mtime_set = set_at(op, &body);
     }
-    if body.valid & (bits::MODE | bits::UID | bits::GID | bits::KILL_SUID | bits::KILL_CAPABILITY | bits::PROJID) != 0 {
+    if body.valid
+        & (bits::MODE
+            | bits::UID
+            | bits::GID
+            | bits::KILL_SUID
+            | bits::KILL_CAPABILITY
+            | bits::PROJID)
+        != 0
+    {
         owner_and_mode(op, &body, &mut inode)?;
     }
     times(op, &body, &mut inode);
@@ -58,10 +66,14 @@ fn check(op: &Op<'_, '_>, body: &SetattrReq, inode: &Inode) -> Decided<()> {
     if has(bits::UID) && !root && !(owner && body.attr.uid == inode.attr.uid) {
         return Err(Errno::EPERM.into());
     }
-    if has(bits::GID) && !root && !(owner && (body.attr.gid == inode.attr.gid || op.creds.in_group(body.attr.gid))) {
+    if has(bits::GID)
+        && !root
+        && !(owner && (body.attr.gid == inode.attr.gid || op.creds.in_group(body.attr.gid)))
+    {
         return Err(Errno::EPERM.into());
     }
-    let by_writing = bits::ATIME_NOW | bits::MTIME_NOW | bits::CTIME | bits::KILL_SUID | bits::KILL_CAPABILITY;
+    let by_writing =
+        bits::ATIME_NOW | bits::MTIME_NOW | bits::CTIME | bits::KILL_SUID | bits::KILL_CAPABILITY;
     if has(by_writing) && !owner && !op.may(inode, W)? && !writes(op, body, inode) {
         return Err(Errno::EACCES.into());
     }
@@ -148,8 +160,9 @@ fn owner_and_mode(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> 
     Ok(())
 }
 
-/// When a time is set: now, by whichever of the server's and the caller's clock is ahead, so that what the caller wrote
-/// before is older. A clock that is far ahead is not believed, since later writes would not count before it.
+/// When a time is set: now, by whichever of the server's and the caller's clock is ahead, so that
+/// what the caller wrote before is older. A clock that is far ahead is not believed, since later
+/// writes would not count before it.
 fn set_at(op: &Op<'_, '_>, body: &SetattrReq) -> Timespec {
     let now = op.tx.now;
     now.max(body.attr.btime().min(Timespec::new(now.sec.saturating_add(CLOCK_AHEAD_SECS), 0)))
@@ -179,15 +192,16 @@ fn times(op: &Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) {
     }
 }
 
-/// A size that a client found out by asking every OST. It is believed if nothing happened to the file since, and nobody
-/// may write now; and only from whom the contents could be, since nobody else has a say in what the file is: anybody else's is
-/// passed over, and the file stays dirty.
+/// A size that a client found out by asking every OST. It is believed if nothing happened to the
+/// file since, and nobody may write now; and only from whom the contents could be, since nobody
+/// else has a say in what the file is: anybody else's is passed over, and the file stays dirty.
 fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Decided<()> {
     let fid: Fid = inode.fid();
     let believed = match &op.replay {
         Some(first) => first.attr.size_state() == SizeState::Clean,
         None => {
-            let quiet = op.state.opens.writers(fid) == 0 && op.state.opens.write_epoch(fid) == body.write_epoch;
+            let quiet = op.state.opens.writers(fid) == 0
+                && op.state.opens.write_epoch(fid) == body.write_epoch;
             let believed = quiet || op.config.bugs.clean_size_despite_writers;
             believed && (op.state.opens.last_writer(fid) == Some(op.client) || op.may(inode, W)?)
         }
@@ -200,9 +214,12 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
     (inode.attr.size, inode.attr.blocks) = (body.attr.size, body.attr.blocks);
     inode.stripes |= body.stripes;
     let written = body.attr.mtime();
-    // What lies behind both clocks is no write's: a time set by hand, as it was when the client asked.
+    // What lies behind both clocks is no write's: a time set by hand, as it was when the client
+    // asked.
     let last = op.replay.as_ref().map_or(set_at(op, body), |first| first.attr.mtime());
-    if body.valid & (bits::MTIME | bits::MTIME_NOW) == 0 && (inode.mtime_set..=last).contains(&written) {
+    if body.valid & (bits::MTIME | bits::MTIME_NOW) == 0
+        && (inode.mtime_set..=last).contains(&written)
+    {
         inode.attr.set_mtime(written);
         inode.attr.set_ctime(written.max(inode.attr.ctime())); // as it was shown while it was dirty
     }

@@ -1,7 +1,8 @@
 //! O_TMPFILE: a regular file without a name, opened as it is made. `MdtCreate` with flag TMPFILE.
 //!
-//! Transaction: inode with its orphan record, layout, inherited attributes; the directory does not change. It goes with
-//! its last close, as any orphan, unless a link gave it a name. Replay: as create; a durable one is opened again.
+//! Transaction: inode with its orphan record, layout, inherited attributes; the directory does not
+//! change. It goes with its last close, as any orphan, unless a link gave it a name. Replay: as
+//! create; a durable one is opened again.
 
 use osd::Table;
 use types::{Errno, Fid};
@@ -41,7 +42,10 @@ pub(crate) fn tmpfile(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Answer> 
     }
     op.tx.set.put(Table::Orphans, inode.fid().to_key(), []);
     op.change(inode.clone());
-    let answer = op.open_inode(inode, &Opening { flags: body.open_flags, fresh: true, no_layout: false })?;
-    debug_assert!(matches!(&answer, Answer::Attr(answer) if answer.disposition & disposition::CREATED != 0));
+    let answer =
+        op.open_inode(inode, &Opening { flags: body.open_flags, fresh: true, no_layout: false })?;
+    debug_assert!(
+        matches!(&answer, Answer::Attr(answer) if answer.disposition & disposition::CREATED != 0)
+    );
     Ok(answer)
 }

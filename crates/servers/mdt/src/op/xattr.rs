@@ -1,8 +1,10 @@
-//! Extended attributes: `user.`, `trusted.`, `security.`, the access lists, and `lustre.lov`, which is the layout.
+//! Extended attributes: `user.`, `trusted.`, `security.`, the access lists, and `lustre.lov`, which
+//! is the layout.
 //!
-//! Transaction: the attribute and the inode. Replay: the same again; a layout that the first reply created comes from
-//! that reply. `lustre.lov` and `trusted.lov` follow spec namespace 6.1: on a file without layout it creates one, on a
-//! file with one it changes nothing and succeeds, on a directory it sets or deletes the default.
+//! Transaction: the attribute and the inode. Replay: the same again; a layout that the first reply
+//! created comes from that reply. `lustre.lov` and `trusted.lov` follow spec namespace 6.1: on a
+//! file without layout it creates one, on a file with one it changes nothing and succeeds, on a
+//! directory it sets or deletes the default.
 
 use bytes::Bytes;
 use layout::Template;
@@ -17,7 +19,9 @@ use crate::keys;
 use crate::limits::{XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::op::{Answer, Op};
 use crate::perm::{ACL_ACCESS, ACL_DEFAULT, CAPABILITY, R, W, is_root};
-use crate::record::{INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INODE_HAS_XATTR, Inode};
+use crate::record::{
+    INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INODE_HAS_XATTR, Inode,
+};
 use crate::tx::Decided;
 
 const LUSTRE_LOV: &[u8] = b"lustre.lov";
@@ -64,7 +68,8 @@ pub(crate) fn get(op: &mut Op<'_, '_>) -> Decided<Answer> {
         Space::Trusted if !is_root(&op.creds) => return Err(Errno::ENODATA.into()),
         _ => {}
     }
-    let value = op.tx.view.get(Table::Xattrs, &keys::xattr(inode.fid(), &name))?.ok_or(Errno::ENODATA)?;
+    let value =
+        op.tx.view.get(Table::Xattrs, &keys::xattr(inode.fid(), &name))?.ok_or(Errno::ENODATA)?;
     Ok(Answer::data(value))
 }
 
@@ -170,10 +175,16 @@ fn check_write(op: &Op<'_, '_>, inode: &Inode, space: Space) -> Decided<()> {
     let root = op.replay.is_some() || is_root(&op.creds);
     match space {
         Space::User if !takes_user(inode) => Err(Errno::EPERM.into()),
-        Space::User if inode.attr.is_dir() && inode.attr.mode & S_ISVTX != 0 && !op.is_owner(inode) => Err(Errno::EPERM.into()),
+        Space::User
+            if inode.attr.is_dir() && inode.attr.mode & S_ISVTX != 0 && !op.is_owner(inode) =>
+        {
+            Err(Errno::EPERM.into())
+        }
         Space::User => op.access(inode, W),
         Space::Trusted | Space::Security if !root => Err(Errno::EPERM.into()),
-        Space::AclAccess | Space::AclDefault | Space::Layout if !op.is_owner(inode) => Err(Errno::EPERM.into()),
+        Space::AclAccess | Space::AclDefault | Space::Layout if !op.is_owner(inode) => {
+            Err(Errno::EPERM.into())
+        }
         _ => Ok(()),
     }
 }
@@ -191,7 +202,13 @@ fn done(op: &mut Op<'_, '_>, mut inode: Inode) -> Decided<Answer> {
 }
 
 /// An access list that says no more than the mode is only the mode; an empty default list is none.
-fn set_acl(op: &mut Op<'_, '_>, inode: &mut Inode, space: Space, name: &[u8], value: &Bytes) -> Decided<()> {
+fn set_acl(
+    op: &mut Op<'_, '_>,
+    inode: &mut Inode,
+    space: Space,
+    name: &[u8],
+    value: &Bytes,
+) -> Decided<()> {
     let acl = if value.is_empty() { None } else { Acl::decode(value)? };
     if inode.attr.file_type() == wire::attr::S_IFLNK {
         return Err(Errno::EOPNOTSUPP.into());
@@ -212,7 +229,13 @@ fn set_acl(op: &mut Op<'_, '_>, inode: &mut Inode, space: Space, name: &[u8], va
     store_acl(op, inode, name, acl.as_ref(), INODE_HAS_ACL)
 }
 
-fn store_acl(op: &mut Op<'_, '_>, inode: &mut Inode, name: &[u8], acl: Option<&Acl>, flag: u32) -> Decided<()> {
+fn store_acl(
+    op: &mut Op<'_, '_>,
+    inode: &mut Inode,
+    name: &[u8],
+    acl: Option<&Acl>,
+    flag: u32,
+) -> Decided<()> {
     match acl {
         Some(acl) => {
             put(op, inode, name, &acl.encode());
@@ -238,7 +261,9 @@ fn set_layout(op: &mut Op<'_, '_>, mut inode: Inode, name: &[u8], value: &[u8]) 
     }
     let asked = match lov::decode(value) {
         // So that cp, rsync and tar do not fail, wherever the layout comes from.
-        Ok(_) | Err(LovError::Unsupported(_)) if inode.has(INODE_HAS_LAYOUT) => return op.full_answer(&inode, 0, 0),
+        Ok(_) | Err(LovError::Unsupported(_)) if inode.has(INODE_HAS_LAYOUT) => {
+            return op.full_answer(&inode, 0, 0);
+        }
         asked => asked.map_err(|error| error.errno())?,
     };
     let parent = op.tx.find(inode.parent)?.filter(|parent| parent.attr.is_dir());
@@ -247,7 +272,11 @@ fn set_layout(op: &mut Op<'_, '_>, mut inode: Inode, name: &[u8], value: &[u8]) 
 }
 
 fn set_default(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decided<Answer> {
-    let template = if value.is_empty() { None } else { Some(lov::decode(value).map_err(|error| error.errno())?) };
+    let template = if value.is_empty() {
+        None
+    } else {
+        Some(lov::decode(value).map_err(|error| error.errno())?)
+    };
     match template.filter(|template| !template.is_default()) {
         Some(template) => {
             template.check().map_err(|error| error.errno())?;
@@ -271,7 +300,11 @@ fn check_osts(op: &Op<'_, '_>, template: &Template) -> Decided<()> {
     }
     let start = u32::try_from(template.start).ok();
     let mut named = template.osts.iter().copied().chain(start);
-    if named.all(|index| known.iter().any(|ost| ost.index == index)) { Ok(()) } else { Err(Errno::EINVAL.into()) }
+    if named.all(|index| known.iter().any(|ost| ost.index == index)) {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL.into())
+    }
 }
 
 /// Removes one value.
@@ -282,7 +315,8 @@ pub(crate) fn remove(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let mut inode = op.tx.inode(Fid::from(body.fid))?;
     op.decides_on(inode.fid());
     match check_write(op, &inode, space) {
-        // Who may write the content takes a capability away by writing; a kernel with a page cache does it beforehand.
+        // Who may write the content takes a capability away by writing; a kernel with a page cache
+        // does it beforehand.
         Err(_) if name == CAPABILITY => op.access(&inode, W)?,
         checked => checked?,
     }

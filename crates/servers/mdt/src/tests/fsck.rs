@@ -14,7 +14,9 @@ pub(super) fn fsck(store: &TestStore) -> Vec<String> {
     let inodes: BTreeMap<Fid, Inode> = store
         .table(Table::Inodes)
         .into_iter()
-        .map(|(key, value)| (Fid::from_key(&key).expect("a FID"), Inode::decode(&value).expect("an inode")))
+        .map(|(key, value)| {
+            (Fid::from_key(&key).expect("a FID"), Inode::decode(&value).expect("an inode"))
+        })
         .collect();
     let mut bad = Vec::new();
     let mut names: BTreeMap<Fid, u32> = BTreeMap::new();
@@ -54,7 +56,8 @@ pub(super) fn fsck(store: &TestStore) -> Vec<String> {
     if back != links {
         bad.push("back-links and entries differ".to_owned());
     }
-    let orphans: BTreeSet<Fid> = store.table(Table::Orphans).iter().filter_map(|(key, _)| Fid::from_key(key)).collect();
+    let orphans: BTreeSet<Fid> =
+        store.table(Table::Orphans).iter().filter_map(|(key, _)| Fid::from_key(key)).collect();
     for (fid, inode) in &inodes {
         let count = names.get(fid).copied().unwrap_or(0) + u32::from(*fid == Fid::ROOT);
         let expected = match (count, inode.attr.is_dir()) {
@@ -72,15 +75,29 @@ pub(super) fn fsck(store: &TestStore) -> Vec<String> {
             bad.push(format!("{fid} has {count} names and its orphan record says otherwise"));
         }
     }
-    bad.extend(orphans.iter().filter(|fid| !inodes.contains_key(fid)).map(|fid| format!("orphan {fid} is not there")));
-    let layouts: BTreeSet<Fid> = store.table(Table::Layouts).iter().filter_map(|(key, _)| Fid::from_key(key)).collect();
-    let laid_out: BTreeSet<Fid> = inodes.iter().filter(|(_, inode)| inode.has(INODE_HAS_LAYOUT)).map(|(fid, _)| *fid).collect();
+    bad.extend(
+        orphans
+            .iter()
+            .filter(|fid| !inodes.contains_key(fid))
+            .map(|fid| format!("orphan {fid} is not there")),
+    );
+    let layouts: BTreeSet<Fid> =
+        store.table(Table::Layouts).iter().filter_map(|(key, _)| Fid::from_key(key)).collect();
+    let laid_out: BTreeSet<Fid> = inodes
+        .iter()
+        .filter(|(_, inode)| inode.has(INODE_HAS_LAYOUT))
+        .map(|(fid, _)| *fid)
+        .collect();
     if layouts != laid_out {
         bad.push("layouts and inodes that have one differ".to_owned());
     }
-    let xattrs: BTreeSet<Fid> = store.table(Table::Xattrs).iter().filter_map(|(key, _)| Fid::from_key(key)).collect();
+    let xattrs: BTreeSet<Fid> =
+        store.table(Table::Xattrs).iter().filter_map(|(key, _)| Fid::from_key(key)).collect();
     bad.extend(
-        xattrs.iter().filter(|fid| !inodes.contains_key(fid)).map(|fid| format!("attributes of {fid}, which is not there")),
+        xattrs
+            .iter()
+            .filter(|fid| !inodes.contains_key(fid))
+            .map(|fid| format!("attributes of {fid}, which is not there")),
     );
     bad
 }

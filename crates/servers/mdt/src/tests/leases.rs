@@ -2,8 +2,8 @@
 
 use types::{Errno, Fid, Instant, Span};
 use wire::body::{
-    AttrRep, CloseReq, DirRep, FidReq, LinkReq, LookupReq, OpenReq, RenameReq, SetattrReq, SetxattrReq, UnlinkReq,
-    setattr as bits,
+    AttrRep, CloseReq, DirRep, FidReq, LinkReq, LookupReq, OpenReq, RenameReq, SetattrReq,
+    SetxattrReq, UnlinkReq, setattr as bits,
 };
 use wire::{Attr, Opcode, decode_body};
 
@@ -48,7 +48,9 @@ fn look_up(rig: &mut Rig, dir: Fid, name: &str) -> AttrRep {
 }
 
 fn getattr(rig: &mut Rig, fid: Fid) -> AttrRep {
-    rig.call(Opcode::MdtGetattr, &FidReq { fid: fid.into(), ..FidReq::default() }, &[]).expect("it is there").body()
+    rig.call(Opcode::MdtGetattr, &FidReq { fid: fid.into(), ..FidReq::default() }, &[])
+        .expect("it is there")
+        .body()
 }
 
 fn unlink(rig: &mut Rig, dir: Fid, name: &str) -> Result<Option<DirRep>, Errno> {
@@ -59,11 +61,14 @@ fn unlink(rig: &mut Rig, dir: Fid, name: &str) -> Result<Option<DirRep>, Errno> 
 
 fn setattr(rig: &mut Rig, fid: Fid, valid: u32) -> Result<AttrRep, Errno> {
     let attr = Attr { mode: 0o640, atime: 5, size: 9, ..Attr::default() }.with_fid(fid);
-    Ok(rig.call(Opcode::MdtSetattr, &SetattrReq { attr, valid, ..SetattrReq::default() }, &[])?.body())
+    Ok(rig
+        .call(Opcode::MdtSetattr, &SetattrReq { attr, valid, ..SetattrReq::default() }, &[])?
+        .body())
 }
 
 fn close(rig: &mut Rig, opened: &AttrRep) {
-    let body = CloseReq { fid: opened.attr.fid().into(), handle: opened.handle, ..CloseReq::default() };
+    let body =
+        CloseReq { fid: opened.attr.fid().into(), handle: opened.handle, ..CloseReq::default() };
     rig.call(Opcode::MdtClose, &body, &[]).expect("it is open");
 }
 
@@ -87,14 +92,23 @@ fn whatever_changes_a_file_waits() {
         ("mode", |rig, fid| setattr(rig, fid, bits::MODE).map(drop)),
         ("size", |rig, fid| setattr(rig, fid, bits::SIZE).map(drop)),
         ("open for writing", |rig, fid| {
-            rig.call(Opcode::MdtOpen, &OpenReq { fid: fid.into(), open_flags: O_RDWR, ..OpenReq::default() }, &[]).map(drop)
+            rig.call(
+                Opcode::MdtOpen,
+                &OpenReq { fid: fid.into(), open_flags: O_RDWR, ..OpenReq::default() },
+                &[],
+            )
+            .map(drop)
         }),
         ("link", |rig, fid| {
             let body = LinkReq { fid: fid.into(), parent: Fid::ROOT.into(), ..LinkReq::default() };
             rig.call(Opcode::MdtLink, &body, &[b"g"]).map(drop)
         }),
         ("rename", |rig, _| {
-            let body = RenameReq { parent: Fid::ROOT.into(), new_parent: Fid::ROOT.into(), ..RenameReq::default() };
+            let body = RenameReq {
+                parent: Fid::ROOT.into(),
+                new_parent: Fid::ROOT.into(),
+                ..RenameReq::default()
+            };
             rig.call(Opcode::MdtRename, &body, &[b"f", b"g"]).map(drop)
         }),
         ("unlink", |rig, _| unlink(rig, Fid::ROOT, "f").map(drop)),
@@ -119,7 +133,11 @@ fn what_nobody_believes_waits_for_nobody() {
     close(&mut rig, &opened);
     later(&rig);
     assert!(getattr(&mut rig, fid).lease_ms > 0, "nothing was written");
-    assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, bits::READ_AT)), 0, "access times are late in any case");
+    assert_eq!(
+        waited(&mut rig, |rig| setattr(rig, fid, bits::READ_AT)),
+        0,
+        "access times are late in any case"
+    );
     assert_eq!(waited(&mut rig, |rig| rig.open(fid, 0)), 0);
     setattr(&mut rig, fid, bits::MODE).expect("its holder's own change");
     let suid = rig.create(Fid::ROOT, "s", 0o4755, None).expect("room").attr.fid();
@@ -149,12 +167,18 @@ fn a_create_and_an_unlink_tell_of_the_directory() {
 fn what_two_clients_are_after_is_not_leased_again() {
     let mut rig = rig();
     let dir = rig.create(Fid::ROOT, "d", 0o040_755, None).expect("room").attr.fid();
-    let files: Vec<_> = (0..3).map(|i| rig.create(dir, &format!("f{i}"), 0o644, None).expect("room").attr.fid()).collect();
+    let files: Vec<_> = (0..3)
+        .map(|i| rig.create(dir, &format!("f{i}"), 0o644, None).expect("room").attr.fid())
+        .collect();
     later(&rig);
     getattr(&mut rig, files[0]);
     assert_eq!(waited(&mut rig, |rig| setattr(rig, files[0], bits::MODE)), 50);
     for fid in &files {
-        assert_eq!(getattr(&mut rig, *fid).lease_ms, 0, "a client that takes over from another waits once, not for each file");
+        assert_eq!(
+            getattr(&mut rig, *fid).lease_ms,
+            0,
+            "a client that takes over from another waits once, not for each file"
+        );
     }
     assert_eq!(look_up(&mut rig, dir, "f1").name_lease_ms, 0);
     pass(&rig, 31_000);
@@ -189,7 +213,8 @@ fn nothing_is_leased_while_others_may_still_replay() {
 #[test]
 fn a_name_that_its_holder_moves_is_believed_where_it_came_to() {
     let mut rig = rig();
-    let dirs = ["from", "to"].map(|name| rig.create(Fid::ROOT, name, 0o040_755, None).expect("room").attr.fid());
+    let dirs = ["from", "to"]
+        .map(|name| rig.create(Fid::ROOT, name, 0o040_755, None).expect("room").attr.fid());
     let opened = rig.create(dirs[0], "f", 0o644, Some(O_RDWR)).expect("room");
     later(&rig);
     // two clients are after the new place, and the file itself is not leased while it is written
@@ -197,7 +222,8 @@ fn a_name_that_its_holder_moves_is_believed_where_it_came_to() {
     waited(&mut rig, |rig| unlink(rig, dirs[1], "x"));
     let found = look_up(&mut rig, dirs[0], "f");
     assert_eq!((found.lease_ms, u64::from(found.name_lease_ms)), (0, LEASE.as_millis()));
-    let body = RenameReq { parent: dirs[0].into(), new_parent: dirs[1].into(), ..RenameReq::default() };
+    let body =
+        RenameReq { parent: dirs[0].into(), new_parent: dirs[1].into(), ..RenameReq::default() };
     rig.call(Opcode::MdtRename, &body, &[b"f", b"g"]).expect("its own");
     assert_eq!(waited(&mut rig, |rig| unlink(rig, dirs[1], "g")), 50);
     close(&mut rig, &opened);
@@ -215,7 +241,13 @@ fn a_file_that_loses_one_of_its_names_or_has_an_access_list_is_not_leased() {
     let listed = rig.create(Fid::ROOT, "l", 0o644, None).expect("room").attr.fid();
     assert!(getattr(&mut rig, listed).lease_ms > 0);
     let mut acl = 2_u32.to_le_bytes().to_vec();
-    for (tag, perm, id) in [(1_u16, 6_u16, u32::MAX), (2, 4, 7), (4, 4, u32::MAX), (0x10, 4, u32::MAX), (0x20, 0, u32::MAX)] {
+    for (tag, perm, id) in [
+        (1_u16, 6_u16, u32::MAX),
+        (2, 4, 7),
+        (4, 4, u32::MAX),
+        (0x10, 4, u32::MAX),
+        (0x20, 0, u32::MAX),
+    ] {
         acl.extend([tag.to_le_bytes(), perm.to_le_bytes()].concat());
         acl.extend(id.to_le_bytes());
     }

@@ -1,4 +1,5 @@
-//! The engine under test, without sessions and network: examples as text, a naive model, restarts with replays.
+//! The engine under test, without sessions and network: examples as text, a naive model, restarts
+//! with replays.
 
 mod fsck;
 mod leases;

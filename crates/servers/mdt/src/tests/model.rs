@@ -1,4 +1,5 @@
-//! Random operations against a naive model of a namespace: the same answers, the same tree, and the records whole.
+//! Random operations against a naive model of a namespace: the same answers, the same tree, and the
+//! records whole.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,14 @@ struct Model {
 
 impl Model {
     fn new() -> Model {
-        let root = Node { is_dir: true, parent: 0, nlink: 2, names: BTreeMap::new(), opens: 0, fid: Fid::ROOT };
+        let root = Node {
+            is_dir: true,
+            parent: 0,
+            nlink: 2,
+            names: BTreeMap::new(),
+            opens: 0,
+            fid: Fid::ROOT,
+        };
         Model { nodes: vec![root] }
     }
 
@@ -56,7 +64,14 @@ impl Model {
             return Err(Errno::ENOENT);
         }
         let nlink = if is_dir { 2 } else { 1 };
-        self.nodes.push(Node { is_dir, parent: dir, nlink, names: BTreeMap::new(), opens: 0, fid: Fid::ZERO });
+        self.nodes.push(Node {
+            is_dir,
+            parent: dir,
+            nlink,
+            names: BTreeMap::new(),
+            opens: 0,
+            fid: Fid::ZERO,
+        });
         let node = self.nodes.len() - 1;
         self.nodes[dir].names.insert(name.to_owned(), node);
         self.nodes[dir].nlink += u32::from(is_dir);
@@ -179,7 +194,10 @@ struct Run {
 
 impl Run {
     fn random(&mut self, bound: usize) -> usize {
-        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.seed = self
+            .seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.seed >> 33) as usize % bound
     }
 
@@ -215,21 +233,42 @@ impl Run {
             }
             3 => {
                 let node = self.node();
-                let body = LinkReq { fid: self.model.nodes[node].fid.into(), parent: fid.into(), reserved: 0 };
+                let body = LinkReq {
+                    fid: self.model.nodes[node].fid.into(),
+                    parent: fid.into(),
+                    reserved: 0,
+                };
                 let real = self.rig.call(Opcode::MdtLink, &body, &[name.as_bytes()]).map(drop);
-                compare(&format!("link {node} {dir}/{name}"), real, self.model.link(node, dir, &name))
+                compare(
+                    &format!("link {node} {dir}/{name}"),
+                    real,
+                    self.model.link(node, dir, &name),
+                )
             }
             4 | 5 => {
                 let is_dir = self.random(2) == 0;
                 let body = UnlinkReq { parent: fid.into(), is_dir: u32::from(is_dir), reserved: 0 };
                 let real = self.rig.call(Opcode::MdtUnlink, &body, &[name.as_bytes()]).map(drop);
-                compare(&format!("unlink {dir}/{name}"), real, self.model.unlink(dir, &name, is_dir))
+                compare(
+                    &format!("unlink {dir}/{name}"),
+                    real,
+                    self.model.unlink(dir, &name, is_dir),
+                )
             }
             6 | 7 => {
-                let (new_dir, new_name, flags) = (self.node(), self.name(), [0, 0, 1, 2][self.random(4)]);
+                let (new_dir, new_name, flags) =
+                    (self.node(), self.name(), [0, 0, 1, 2][self.random(4)]);
                 let new_fid = self.model.nodes[new_dir].fid;
-                let body = RenameReq { parent: fid.into(), new_parent: new_fid.into(), flags, reserved: 0 };
-                let real = self.rig.call(Opcode::MdtRename, &body, &[name.as_bytes(), new_name.as_bytes()]).map(drop);
+                let body = RenameReq {
+                    parent: fid.into(),
+                    new_parent: new_fid.into(),
+                    flags,
+                    reserved: 0,
+                };
+                let real = self
+                    .rig
+                    .call(Opcode::MdtRename, &body, &[name.as_bytes(), new_name.as_bytes()])
+                    .map(drop);
                 let model = self.model.rename((dir, &name), (new_dir, &new_name), flags);
                 compare(&format!("rename {dir}/{name} {new_dir}/{new_name} {flags}"), real, model)
             }
@@ -248,7 +287,11 @@ impl Run {
                 let place = self.random(self.handles.len());
                 let (handle, node) = self.handles.swap_remove(place);
                 self.model.nodes[node].opens -= 1;
-                let body = CloseReq { fid: self.model.nodes[node].fid.into(), handle, ..CloseReq::default() };
+                let body = CloseReq {
+                    fid: self.model.nodes[node].fid.into(),
+                    handle,
+                    ..CloseReq::default()
+                };
                 let real = self.rig.call(Opcode::MdtClose, &body, &[]).map(drop);
                 compare(&format!("close {node}"), real, Ok(()))
             }
@@ -259,18 +302,25 @@ impl Run {
         for node in 0..self.model.nodes.len() {
             let expected = self.model.nodes[node].clone();
             let found = self.rig.getattr(expected.fid).map(|(rep, _)| rep.attr.nlink);
-            let there = if self.model.is_there(node) { Ok(expected.nlink) } else { Err(Errno::ESTALE) };
+            let there =
+                if self.model.is_there(node) { Ok(expected.nlink) } else { Err(Errno::ESTALE) };
             assert_eq!(found, there, "node {node}");
             if expected.is_dir && found.is_ok() {
                 let body = ReaddirReq { fid: expected.fid.into(), ..ReaddirReq::default() };
-                let page = self.rig.call(Opcode::MdtReaddir, &body, &[]).expect("a directory").buf(1);
+                let page =
+                    self.rig.call(Opcode::MdtReaddir, &body, &[]).expect("a directory").buf(1);
                 let mut real: Vec<(String, Fid)> = dirent::decode(&page)
                     .expect("our own bytes")
                     .into_iter()
-                    .map(|entry| (String::from_utf8_lossy(&entry.name).into_owned(), entry.attr.fid()))
+                    .map(|entry| {
+                        (String::from_utf8_lossy(&entry.name).into_owned(), entry.attr.fid())
+                    })
                     .collect();
                 real.sort();
-                let names = expected.names.iter().map(|(name, child)| (name.clone(), self.model.nodes[*child].fid));
+                let names = expected
+                    .names
+                    .iter()
+                    .map(|(name, child)| (name.clone(), self.model.nodes[*child].fid));
                 assert_eq!(real, names.collect::<Vec<_>>(), "node {node}");
             }
         }

@@ -1,4 +1,5 @@
-//! Restarts: what was committed is there, replays bring the rest back exactly, and every planted bug is noticed.
+//! Restarts: what was committed is there, replays bring the rest back exactly, and every planted
+//! bug is noticed.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ use super::store::Image;
 use crate::Bugs;
 
 /// Tables that a replay must bring back byte for byte.
-const EXACT: [Table; 6] = [Table::Inodes, Table::Dirents, Table::Links, Table::Xattrs, Table::Orphans, Table::Layouts];
+const EXACT: [Table; 6] =
+    [Table::Inodes, Table::Dirents, Table::Links, Table::Xattrs, Table::Orphans, Table::Layouts];
 
 fn image(rig: &Rig) -> Image {
     rig.store
@@ -27,8 +29,12 @@ fn image(rig: &Rig) -> Image {
 }
 
 fn differences(before: &Image, after: &Image) -> Vec<String> {
-    let keys: BTreeMap<_, ()> = before.keys().chain(after.keys()).map(|key| (key.clone(), ())).collect();
-    keys.into_keys().filter(|key| before.get(key) != after.get(key)).map(|(table, key)| format!("{table:?} {key:02x?}")).collect()
+    let keys: BTreeMap<_, ()> =
+        before.keys().chain(after.keys()).map(|key| (key.clone(), ())).collect();
+    keys.into_keys()
+        .filter(|key| before.get(key) != after.get(key))
+        .map(|(table, key)| format!("{table:?} {key:02x?}"))
+        .collect()
 }
 
 struct World {
@@ -42,11 +48,21 @@ struct World {
 
 impl World {
     fn new(bugs: Bugs, seed: u64) -> World {
-        World { rig: Rig::with_bugs(bugs), dirs: vec![Fid::ROOT], files: Vec::new(), open: Vec::new(), trouble: Vec::new(), seed }
+        World {
+            rig: Rig::with_bugs(bugs),
+            dirs: vec![Fid::ROOT],
+            files: Vec::new(),
+            open: Vec::new(),
+            trouble: Vec::new(),
+            seed,
+        }
     }
 
     fn random(&mut self, bound: usize) -> usize {
-        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.seed = self
+            .seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.seed >> 33) as usize % bound
     }
 
@@ -77,18 +93,29 @@ impl World {
                 }
             }
             3 => {
-                let body = UnlinkReq { parent: dir.into(), is_dir: self.random(2) as u32, reserved: 0 };
+                let body =
+                    UnlinkReq { parent: dir.into(), is_dir: self.random(2) as u32, reserved: 0 };
                 let _ = self.rig.call(Opcode::MdtUnlink, &body, &[name.as_bytes()]);
             }
             4 => {
                 let (to, new_name) = (self.any_dir(), format!("n{}", self.random(6)));
-                let body = RenameReq { parent: dir.into(), new_parent: to.into(), ..RenameReq::default() };
-                let _ = self.rig.call(Opcode::MdtRename, &body, &[name.as_bytes(), new_name.as_bytes()]);
+                let body =
+                    RenameReq { parent: dir.into(), new_parent: to.into(), ..RenameReq::default() };
+                let _ = self.rig.call(
+                    Opcode::MdtRename,
+                    &body,
+                    &[name.as_bytes(), new_name.as_bytes()],
+                );
             }
             5 if !self.files.is_empty() => {
                 let fid = self.any_file();
-                let attr = Attr { mode: self.random(0o777) as u32, ..Attr::default() }.with_fid(fid);
-                let body = SetattrReq { attr, valid: setattr::MODE | setattr::MTIME_NOW, ..SetattrReq::default() };
+                let attr =
+                    Attr { mode: self.random(0o777) as u32, ..Attr::default() }.with_fid(fid);
+                let body = SetattrReq {
+                    attr,
+                    valid: setattr::MODE | setattr::MTIME_NOW,
+                    ..SetattrReq::default()
+                };
                 let _ = self.rig.call(Opcode::MdtSetattr, &body, &[]);
             }
             6 if !self.files.is_empty() => {
@@ -98,7 +125,8 @@ impl World {
                 }
             }
             10 if !self.files.is_empty() => {
-                let attr = Attr { size: 7 * self.random(2) as u64, ..Attr::default() }.with_fid(self.any_file());
+                let attr = Attr { size: 7 * self.random(2) as u64, ..Attr::default() }
+                    .with_fid(self.any_file());
                 let body = SetattrReq { attr, valid: setattr::SIZE, ..SetattrReq::default() };
                 let _ = self.rig.call(Opcode::MdtSetattr, &body, &[]);
             }
@@ -109,7 +137,11 @@ impl World {
                 }
             }
             9 if !self.files.is_empty() => {
-                let body = LinkReq { fid: self.any_file().into(), parent: dir.into(), ..LinkReq::default() };
+                let body = LinkReq {
+                    fid: self.any_file().into(),
+                    parent: dir.into(),
+                    ..LinkReq::default()
+                };
                 let _ = self.rig.call(Opcode::MdtLink, &body, &[name.as_bytes()]);
             }
             7 if !self.open.is_empty() => {

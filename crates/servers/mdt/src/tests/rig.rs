@@ -109,12 +109,17 @@ impl Rig {
     }
 
     /// Replays what this client has to: everything above `last_committed`, and opens.
-    pub(super) fn replay(&mut self, which: impl Fn(&Done) -> bool) -> Vec<(Done, Result<Reply, Errno>)> {
+    pub(super) fn replay(
+        &mut self,
+        which: impl Fn(&Done) -> bool,
+    ) -> Vec<(Done, Result<Reply, Errno>)> {
         let boot = self.engine.state.borrow().boot_committed.0;
         let closed: Vec<u64> = self
             .history
             .iter()
-            .filter(|done| done.request.opcode() == Opcode::MdtClose && done.reply.header.transno <= boot)
+            .filter(|done| {
+                done.request.opcode() == Opcode::MdtClose && done.reply.header.transno <= boot
+            })
             .map(|done| done.request.body::<CloseReq>().handle)
             .collect();
         let todo: Vec<Done> = self.history.iter().filter(|done| which(done)).cloned().collect();
@@ -122,7 +127,9 @@ impl Rig {
         for done in todo {
             let mut request = done.request.clone();
             let handle = done.reply.body::<AttrRep>().handle;
-            let is_open = handle != 0 && !closed.contains(&handle) && done.request.opcode() != Opcode::MdtClose;
+            let is_open = handle != 0
+                && !closed.contains(&handle)
+                && done.request.opcode() != Opcode::MdtClose;
             if done.reply.header.transno <= boot && !is_open {
                 continue;
             }
@@ -142,7 +149,12 @@ impl Rig {
     /// Recovery is over: orphans that nobody re-opened go.
     pub(super) fn recovered(&mut self) {
         self.recovering = false;
-        let orphans: Vec<Fid> = self.store.table(osd::Table::Orphans).iter().filter_map(|(key, _)| Fid::from_key(key)).collect();
+        let orphans: Vec<Fid> = self
+            .store
+            .table(osd::Table::Orphans)
+            .iter()
+            .filter_map(|(key, _)| Fid::from_key(key))
+            .collect();
         self.engine.sweep(&orphans).expect("the store works");
         self.commit();
     }
@@ -185,7 +197,12 @@ impl Rig {
         let request = Request::new(opcode, all);
         let reply = self.run(&request)?;
         if reply.header.transno != 0 {
-            self.history.push(Done { client: self.client, request, reply: reply.clone(), creds: self.creds.clone() });
+            self.history.push(Done {
+                client: self.client,
+                request,
+                reply: reply.clone(),
+                creds: self.creds.clone(),
+            });
         }
         Ok(reply)
     }
@@ -202,7 +219,13 @@ impl Rig {
     }
 
     /// Creates; `open`: flags to open with.
-    pub(super) fn create(&mut self, parent: Fid, name: &str, mode: u32, open: Option<u32>) -> Result<AttrRep, Errno> {
+    pub(super) fn create(
+        &mut self,
+        parent: Fid,
+        name: &str,
+        mode: u32,
+        open: Option<u32>,
+    ) -> Result<AttrRep, Errno> {
         let body = CreateReq {
             parent: parent.into(),
             mode,
@@ -214,9 +237,15 @@ impl Rig {
         Ok(self.call(Opcode::MdtCreate, &body, &[name.as_bytes()])?.body())
     }
 
-    pub(super) fn tmpfile(&mut self, parent: Fid, mode: u32, open_flags: u32) -> Result<AttrRep, Errno> {
+    pub(super) fn tmpfile(
+        &mut self,
+        parent: Fid,
+        mode: u32,
+        open_flags: u32,
+    ) -> Result<AttrRep, Errno> {
         let flags = create::OPEN | create::TMPFILE;
-        let body = CreateReq { parent: parent.into(), mode, open_flags, flags, ..CreateReq::default() };
+        let body =
+            CreateReq { parent: parent.into(), mode, open_flags, flags, ..CreateReq::default() };
         Ok(self.call(Opcode::MdtCreate, &body, &[b""])?.body())
     }
 
@@ -230,9 +259,11 @@ fn start(store: &Rc<TestStore>, osts: &Rc<RefCell<Vec<u32>>>, bugs: Bugs) -> (En
     let mut config = MdtConfig::new("testfs".parse().expect("a name"), 0);
     config.bugs = bugs;
     let store: Rc<dyn MetaStore> = store.clone();
-    let seed = Seed { words: [1, 2], round_robin: 0, now: Timespec::new(1, 0), clock: Instant::default() };
+    let seed =
+        Seed { words: [1, 2], round_robin: 0, now: Timespec::new(1, 0), clock: Instant::default() };
     let booted = now(boot(&store, &config, &seed)).expect("a store that works");
     let osts = osts.clone();
-    let list: Rc<dyn Fn() -> Vec<OstAt>> = Rc::new(move || osts.borrow().iter().copied().map(OstAt::from).collect());
+    let list: Rc<dyn Fn() -> Vec<OstAt>> =
+        Rc::new(move || osts.borrow().iter().copied().map(OstAt::from).collect());
     (Engine::new(config, store, booted.state, list), booted.epoch)
 }

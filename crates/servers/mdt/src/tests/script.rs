@@ -6,8 +6,8 @@ use layout::{Template, lov};
 use types::{Creds, Errno, Fid};
 use wire::attr::{S_IFBLK, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG};
 use wire::body::{
-    AttrRep, CloseReq, CreateReq, FidReq, LinkReq, ReaddirRep, ReaddirReq, RenameReq, SetattrReq, SetxattrReq, UnlinkReq, close,
-    create, disposition, setattr,
+    AttrRep, CloseReq, CreateReq, FidReq, LinkReq, ReaddirRep, ReaddirReq, RenameReq, SetattrReq,
+    SetxattrReq, UnlinkReq, close, create, disposition, setattr,
 };
 use wire::{Attr, Opcode, SizeState, dirent};
 
@@ -114,7 +114,11 @@ impl Script {
             }
             ["linkopen", handle, path] => {
                 let (parent, name) = self.split(path)?;
-                let body = LinkReq { fid: self.handles[handle].0.attr.fid().into(), parent: parent.into(), ..LinkReq::default() };
+                let body = LinkReq {
+                    fid: self.handles[handle].0.attr.fid().into(),
+                    parent: parent.into(),
+                    ..LinkReq::default()
+                };
                 self.rig.call(Opcode::MdtLink, &body, &[name.as_bytes()]).map(|_| "ok".to_owned())
             }
             ["close", handle, ref rest @ ..] => self.close(handle, rest),
@@ -132,21 +136,39 @@ impl Script {
                     Some(&"exchange") => 2,
                     _ => 0,
                 };
-                let body = RenameReq { parent: parent.into(), new_parent: new_parent.into(), flags, reserved: 0 };
-                self.rig.call(Opcode::MdtRename, &body, &[name.as_bytes(), new_name.as_bytes()]).map(|_| "ok".to_owned())
+                let body = RenameReq {
+                    parent: parent.into(),
+                    new_parent: new_parent.into(),
+                    flags,
+                    reserved: 0,
+                };
+                self.rig
+                    .call(Opcode::MdtRename, &body, &[name.as_bytes(), new_name.as_bytes()])
+                    .map(|_| "ok".to_owned())
             }
-            ["chmod", path, mode] => self.set(path, setattr::MODE, Attr { mode: oct(mode), ..Attr::default() }),
+            ["chmod", path, mode] => {
+                self.set(path, setattr::MODE, Attr { mode: oct(mode), ..Attr::default() })
+            }
             ["chown", path, uid, gid] => {
-                let valid = if uid == "-" { 0 } else { setattr::UID } | if gid == "-" { 0 } else { setattr::GID };
+                let valid = if uid == "-" { 0 } else { setattr::UID }
+                    | if gid == "-" { 0 } else { setattr::GID };
                 let id = |text: &str| text.parse().unwrap_or(0);
                 self.set(path, valid, Attr { uid: id(uid), gid: id(gid), ..Attr::default() })
             }
-            ["truncate", path, size] => self.set(path, setattr::SIZE, Attr { size: number(size), ..Attr::default() }),
+            ["truncate", path, size] => {
+                self.set(path, setattr::SIZE, Attr { size: number(size), ..Attr::default() })
+            }
             ["killcap", path] => self.set(path, setattr::KILL_CAPABILITY, Attr::default()),
-            ["touch", path] => self.set(path, setattr::ATIME_NOW | setattr::MTIME_NOW, Attr::default()),
+            ["touch", path] => {
+                self.set(path, setattr::ATIME_NOW | setattr::MTIME_NOW, Attr::default())
+            }
             ["utimes", path, time] => {
                 let time = number(time) as i64;
-                self.set(path, setattr::ATIME | setattr::MTIME, Attr { atime: time, mtime: time, ..Attr::default() })
+                self.set(
+                    path,
+                    setattr::ATIME | setattr::MTIME,
+                    Attr { atime: time, mtime: time, ..Attr::default() },
+                )
             }
             ["readat", path, time] => {
                 let atime = number(time) as i64;
@@ -155,7 +177,12 @@ impl Script {
             ["times", path] => {
                 let fid = self.walk(path)?;
                 let attr = self.rig.getattr(fid)?.0.attr;
-                Ok(format!("{} {} {}", attr.atime, attr.mtime, if attr.ctime == attr.mtime { "same" } else { "changed" }))
+                Ok(format!(
+                    "{} {} {}",
+                    attr.atime,
+                    attr.mtime,
+                    if attr.ctime == attr.mtime { "same" } else { "changed" }
+                ))
             }
             ["known", path, size, ref stripes @ ..] => {
                 let fid = self.walk(path)?;
@@ -171,17 +198,28 @@ impl Script {
             ["ls", path] => self.list(path),
             ["paths", path] => {
                 let fid = self.walk(path)?;
-                let reply = self.rig.call(Opcode::MdtFid2path, &FidReq { fid: fid.into(), ..FidReq::default() }, &[])?;
+                let reply = self.rig.call(
+                    Opcode::MdtFid2path,
+                    &FidReq { fid: fid.into(), ..FidReq::default() },
+                    &[],
+                )?;
                 Ok(String::from_utf8_lossy(&reply.buf(1)).trim_end_matches('\0').replace('\0', " "))
             }
             ["readlink", path] => {
                 let fid = self.walk(path)?;
-                let reply = self.rig.call(Opcode::MdtReadlink, &FidReq { fid: fid.into(), ..FidReq::default() }, &[])?;
+                let reply = self.rig.call(
+                    Opcode::MdtReadlink,
+                    &FidReq { fid: fid.into(), ..FidReq::default() },
+                    &[],
+                )?;
                 Ok(String::from_utf8_lossy(&reply.buf(1)).into_owned())
             }
-            ["setx", path, name, value, ref flags @ ..] => {
-                self.set_xattr(path, name, value.as_bytes(), flags.first().map_or(0, |flags| number(flags) as u32))
-            }
+            ["setx", path, name, value, ref flags @ ..] => self.set_xattr(
+                path,
+                name,
+                value.as_bytes(),
+                flags.first().map_or(0, |flags| number(flags) as u32),
+            ),
             ["setstripe", path, count, start] => {
                 let template = Template {
                     stripe_count: count.parse().expect("a count"),
@@ -192,7 +230,12 @@ impl Script {
             }
             ["setlist", path, ref osts @ ..] => {
                 let osts = osts.iter().map(|ost| number(ost) as u32).collect();
-                self.set_xattr(path, "lustre.lov", &lov::encode_dir(&Template { osts, ..Template::default() }), 0)
+                self.set_xattr(
+                    path,
+                    "lustre.lov",
+                    &lov::encode_dir(&Template { osts, ..Template::default() }),
+                    0,
+                )
             }
             // What `getfattr` showed of another file.
             ["setlike", path, like] => {
@@ -203,29 +246,47 @@ impl Script {
             }
             ["setlov", path, magic] => {
                 let magic = u32::from_str_radix(magic, 16).expect("hexadecimal");
-                self.set_xattr(path, "lustre.lov", &[&magic.to_le_bytes()[..], &[0; 44]].concat(), 0)
+                self.set_xattr(
+                    path,
+                    "lustre.lov",
+                    &[&magic.to_le_bytes()[..], &[0; 44]].concat(),
+                    0,
+                )
             }
             ["osts_of", path] => {
                 let fid = self.walk(path)?;
                 let (_, record) = self.rig.getattr(fid)?;
                 Ok(layout::osts_of(&record))
             }
-            ["setacl", name, path, ref entries @ ..] => self.set_xattr(path, name, &acl(entries), 0),
+            ["setacl", name, path, ref entries @ ..] => {
+                self.set_xattr(path, name, &acl(entries), 0)
+            }
             ["getx", path, name] => {
                 let fid = self.walk(path)?;
-                let reply =
-                    self.rig.call(Opcode::MdtGetxattr, &FidReq { fid: fid.into(), ..FidReq::default() }, &[name.as_bytes()])?;
+                let reply = self.rig.call(
+                    Opcode::MdtGetxattr,
+                    &FidReq { fid: fid.into(), ..FidReq::default() },
+                    &[name.as_bytes()],
+                )?;
                 Ok(String::from_utf8_lossy(&reply.buf(1)).into_owned())
             }
             ["rmx", path, name] => {
                 let fid = self.walk(path)?;
                 self.rig
-                    .call(Opcode::MdtRemovexattr, &FidReq { fid: fid.into(), ..FidReq::default() }, &[name.as_bytes()])
+                    .call(
+                        Opcode::MdtRemovexattr,
+                        &FidReq { fid: fid.into(), ..FidReq::default() },
+                        &[name.as_bytes()],
+                    )
                     .map(|_| "ok".to_owned())
             }
             ["listx", path] => {
                 let fid = self.walk(path)?;
-                let reply = self.rig.call(Opcode::MdtListxattr, &FidReq { fid: fid.into(), ..FidReq::default() }, &[])?;
+                let reply = self.rig.call(
+                    Opcode::MdtListxattr,
+                    &FidReq { fid: fid.into(), ..FidReq::default() },
+                    &[],
+                )?;
                 Ok(String::from_utf8_lossy(&reply.buf(1)).trim_end_matches('\0').replace('\0', " "))
             }
             ["destroys"] => Ok(self.rig.store.table(osd::Table::Destroys).len().to_string()),
@@ -246,14 +307,21 @@ impl Script {
         if words.is_empty() { "ok".to_owned() } else { words.join(" ") }
     }
 
-    fn make(&mut self, path: &str, mode: u32, open: Option<u32>, target: &[u8]) -> Result<AttrRep, Errno> {
+    fn make(
+        &mut self,
+        path: &str,
+        mode: u32,
+        open: Option<u32>,
+        target: &[u8],
+    ) -> Result<AttrRep, Errno> {
         let (parent, name) = self.split(path)?;
         let body = CreateReq {
             parent: parent.into(),
             mode,
             umask: 0o022,
             open_flags: open.unwrap_or(0),
-            flags: if open.is_some() { create::OPEN } else { 0 } | if delays(open) { create::NO_LAYOUT } else { 0 },
+            flags: if open.is_some() { create::OPEN } else { 0 }
+                | if delays(open) { create::NO_LAYOUT } else { 0 },
             ..CreateReq::default()
         };
         Ok(self.rig.call(Opcode::MdtCreate, &body, &[name.as_bytes(), target])?.body())
@@ -268,7 +336,8 @@ impl Script {
     fn close(&mut self, handle: &str, rest: &[&str]) -> Result<String, Errno> {
         let (rep, client) = self.handles[handle];
         let before = std::mem::replace(&mut self.rig.client, client);
-        let mut body = CloseReq { fid: rep.attr.fid().into(), handle: rep.handle, ..CloseReq::default() };
+        let mut body =
+            CloseReq { fid: rep.attr.fid().into(), handle: rep.handle, ..CloseReq::default() };
         match *rest {
             ["wrote", size, ref stripes @ ..] => {
                 body.stripes = stripes.first().map_or(0, |bits| number(bits));
@@ -291,28 +360,59 @@ impl Script {
         Ok(if rep.disposition == disposition::TRUNCATE { "truncate" } else { "ok" }.to_owned())
     }
 
-    fn known(&mut self, fid: Fid, size: u64, write_epoch: u64, stripes: u64) -> Result<String, Errno> {
+    fn known(
+        &mut self,
+        fid: Fid,
+        size: u64,
+        write_epoch: u64,
+        stripes: u64,
+    ) -> Result<String, Errno> {
         let attr = Attr { size, ..Attr::default() }.with_fid(fid);
-        let body = SetattrReq { attr, valid: setattr::SIZE_KNOWN, write_epoch, stripes, ..SetattrReq::default() };
+        let body = SetattrReq {
+            attr,
+            valid: setattr::SIZE_KNOWN,
+            write_epoch,
+            stripes,
+            ..SetattrReq::default()
+        };
         self.rig.call(Opcode::MdtSetattr, &body, &[]).map(|_| "ok".to_owned())
     }
 
-    fn set_xattr(&mut self, path: &str, name: &str, value: &[u8], flags: u32) -> Result<String, Errno> {
+    fn set_xattr(
+        &mut self,
+        path: &str,
+        name: &str,
+        value: &[u8],
+        flags: u32,
+    ) -> Result<String, Errno> {
         let fid = self.walk(path)?;
         let body = SetxattrReq { fid: fid.into(), flags, ..SetxattrReq::default() };
-        self.rig.call(Opcode::MdtSetxattr, &body, &[name.as_bytes(), value]).map(|_| "ok".to_owned())
+        self.rig
+            .call(Opcode::MdtSetxattr, &body, &[name.as_bytes(), value])
+            .map(|_| "ok".to_owned())
     }
 
     /// Mode, links, owner, size, state of the size.
     fn stat(&mut self, path: &str) -> Result<String, Errno> {
         let (parent, name) = self.split(path)?;
-        let attr = if name.is_empty() { self.rig.getattr(parent)?.0.attr } else { self.rig.lookup(parent, name)? };
+        let attr = if name.is_empty() {
+            self.rig.getattr(parent)?.0.attr
+        } else {
+            self.rig.lookup(parent, name)?
+        };
         let state = match attr.size_state() {
             SizeState::NeverWritten => "never",
             SizeState::Clean => "clean",
             SizeState::Dirty => "dirty",
         };
-        Ok(format!("{:o} {} {}:{} {} {state}", attr.mode & 0o7777, attr.nlink, attr.uid, attr.gid, attr.size))
+        Ok(format!(
+            "{:o} {} {}:{} {} {state}",
+            attr.mode & 0o7777,
+            attr.nlink,
+            attr.uid,
+            attr.gid,
+            attr.size
+        ))
     }
 
     fn layout(&mut self, path: &str) -> Result<String, Errno> {
@@ -329,7 +429,8 @@ impl Script {
         let mut names = Vec::new();
         let mut cookie = 0;
         loop {
-            let body = ReaddirReq { fid: fid.into(), cookie, entries_max: 2, ..ReaddirReq::default() };
+            let body =
+                ReaddirReq { fid: fid.into(), cookie, entries_max: 2, ..ReaddirReq::default() };
             let reply = self.rig.call(Opcode::MdtReaddir, &body, &[])?;
             let page = dirent::decode(&reply.buf(1)).expect("our own bytes");
             let rep: ReaddirRep = reply.body();
@@ -374,7 +475,9 @@ mod layout {
 
     /// OSTs of a file's stripes.
     pub(super) fn osts_of(record: &[u8]) -> String {
-        let Striping::Layout(layout) = Striping::decode(record).expect("our own bytes") else { return "none".to_owned() };
+        let Striping::Layout(layout) = Striping::decode(record).expect("our own bytes") else {
+            return "none".to_owned();
+        };
         layout.osts.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
     }
 
@@ -382,8 +485,12 @@ mod layout {
     pub(super) fn record_of(record: &[u8]) -> Option<(i32, i64)> {
         match Striping::decode(record).expect("our own bytes") {
             Striping::None => None,
-            Striping::Layout(layout) => Some((i32::from(layout.stripe_count), i64::from(layout.osts[0]))),
-            Striping::Template(template) => Some((template.stripe_count, i64::from(template.start))),
+            Striping::Layout(layout) => {
+                Some((i32::from(layout.stripe_count), i64::from(layout.osts[0])))
+            }
+            Striping::Template(template) => {
+                Some((template.stripe_count, i64::from(template.start)))
+            }
         }
     }
 }

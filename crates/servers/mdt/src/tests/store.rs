@@ -27,7 +27,11 @@ impl TestStore {
     /// All pairs of a table.
     pub(super) fn table(&self, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
         let image = self.running.borrow();
-        image.iter().filter(|((at, _), _)| *at == table).map(|((_, key), value)| (key.clone(), value.clone())).collect()
+        image
+            .iter()
+            .filter(|((at, _), _)| *at == table)
+            .map(|((_, key), value)| (key.clone(), value.clone()))
+            .collect()
     }
 }
 
@@ -38,7 +42,12 @@ impl View for Running<'_> {
         Ok(self.0.running.borrow().get(&(table, key.to_vec())).cloned())
     }
 
-    fn scan(&self, table: Table, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StoreError> {
+    fn scan(
+        &self,
+        table: Table,
+        from: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
         for ((at, key), value) in self.0.running.borrow().range((table, from.to_vec())..) {
             if *at != table || !visit(key, value) {
                 break;

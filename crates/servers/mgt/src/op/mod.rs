@@ -10,8 +10,8 @@ use types::{Errno, FsName};
 use wire::Reply;
 use wire::config::FsConfig;
 
-/// The name of a file system: plain text, or text as postcard writes it (its length in front, which is no character
-/// of a name).
+/// The name of a file system: plain text, or text as postcard writes it (its length in front, which
+/// is no character of a name).
 fn fsname(buffer: &[u8]) -> Result<FsName, Errno> {
     let text = match buffer.split_first() {
         Some((len, text)) if usize::from(*len) == text.len() => text,
@@ -22,7 +22,8 @@ fn fsname(buffer: &[u8]) -> Result<FsName, Errno> {
 
 /// Body empty, the configuration behind it.
 fn answer(incoming: &Incoming, config: &FsConfig) -> Reply {
-    let mut reply = Reply::ok(&incoming.request.header, vec![Bytes::new(), wire::config::encode(config)]);
+    let mut reply =
+        Reply::ok(&incoming.request.header, vec![Bytes::new(), wire::config::encode(config)]);
     reply.header.config_version = config.version;
     reply
 }

@@ -1,7 +1,8 @@
-//! A server announces a target: where it is reached, and in which instance. Durable before the answer.
+//! A server announces a target: where it is reached, and in which instance. Durable before the
+//! answer.
 //!
-//! The first storage that registers an index keeps it: another one with the same index is EADDRINUSE, whoever asks.
-//! What is known already changes nothing, not even the version.
+//! The first storage that registers an index keeps it: another one with the same index is
+//! EADDRINUSE, whoever asks. What is known already changes nothing, not even the version.
 
 use osd::{Table, WriteSet};
 use service::Incoming;
@@ -17,14 +18,18 @@ use crate::target::{Mgt, Refusal};
 pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Errno> {
     let register: Register = wire::config::decode(&incoming.request.buf(0)).ok_or(Errno::EPROTO)?;
     let fsname: FsName = register.fsname.parse().map_err(|_| Errno::EINVAL)?;
-    let target = TargetId::from_u32(register.target.id).filter(|id| id.kind != TargetKind::Mgt).ok_or(Errno::EINVAL)?;
+    let target = TargetId::from_u32(register.target.id)
+        .filter(|id| id.kind != TargetKind::Mgt)
+        .ok_or(Errno::EINVAL)?;
     let wanted = StoredTarget { info: register.target, uuid: register.uuid };
     let key = record::target_key(fsname, target.to_u32());
     mgt.change(|view| {
         let known = view.get(Table::Config, &key)?.and_then(|bytes| StoredTarget::decode(&bytes));
         let mut set = WriteSet::new();
         match known {
-            Some(known) if known.uuid != wanted.uuid => return Err(Refusal::Caller(Errno::EADDRINUSE)),
+            Some(known) if known.uuid != wanted.uuid => {
+                return Err(Refusal::Caller(Errno::EADDRINUSE));
+            }
             Some(known) if known == wanted => return Ok((set, ())),
             Some(_) => {}
             None if record::fs_config(view, fsname)?.targets.len() >= TARGETS_MAX => {

@@ -1,5 +1,6 @@
-//! A persistent parameter of a file system: set, or with an empty value back to the default. Durable before the
-//! answer. Whether the value makes sense is known where the parameter lives; here only its form is checked.
+//! A persistent parameter of a file system: set, or with an empty value back to the default.
+//! Durable before the answer. Whether the value makes sense is known where the parameter lives;
+//! here only its form is checked.
 
 use osd::{Table, WriteSet};
 use service::Incoming;
@@ -23,7 +24,10 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
 
 /// Sets or, without a value, deletes one.
 pub(crate) async fn store(mgt: &Mgt, fsname: FsName, name: &str, value: &str) -> Result<(), Errno> {
-    if name.is_empty() || !is_text(name, PARAM_NAME_BYTES_MAX) || !is_text(value, PARAM_VALUE_BYTES_MAX) {
+    if name.is_empty()
+        || !is_text(name, PARAM_NAME_BYTES_MAX)
+        || !is_text(value, PARAM_VALUE_BYTES_MAX)
+    {
         return Err(Errno::EINVAL);
     }
     let key = record::param_key(fsname, name);

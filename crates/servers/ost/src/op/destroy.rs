@@ -1,8 +1,9 @@
-//! Destroy: a batch of ranges of objects. Each object is locked whole while it is removed and its tombstone is put.
+//! Destroy: a batch of ranges of objects. Each object is locked whole while it is removed and its
+//! tombstone is put.
 //!
-//! Done in pieces, each in one transaction; the last one carries the transno. A crash in between leaves some objects
-//! destroyed, and the resend or replay destroys the rest: both are idempotent. An object that is not there gets its
-//! tombstone too, so that a write on its way does not make it.
+//! Done in pieces, each in one transaction; the last one carries the transno. A crash in between
+//! leaves some objects destroyed, and the resend or replay destroys the rest: both are idempotent.
+//! An object that is not there gets its tombstone too, so that a write on its way does not make it.
 
 use ldlm::Mode;
 use osd::{Table, WriteSet};

@@ -1,8 +1,9 @@
-//! Fallocate: room for a range of one object, a hole in it, or zeros. The range is locked, exclusive.
+//! Fallocate: room for a range of one object, a hole in it, or zeros. The range is locked,
+//! exclusive.
 //!
-//! A missing object is made, except by a hole. Replay: the same range with the same transno, which changes nothing a
-//! second time. A failure before the record may leave room behind that nobody was told of, as after a failed `fallocate`
-//! anywhere; the size is as it was.
+//! A missing object is made, except by a hole. Replay: the same range with the same transno, which
+//! changes nothing a second time. A failure before the record may leave room behind that nobody was
+//! told of, as after a failed `fallocate` anywhere; the size is as it was.
 
 use ldlm::Mode;
 use osd::{Allocate, Table, WriteSet};
@@ -42,7 +43,8 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let attr = ost.objects.allocate(object, what, body.offset, body.length).await?;
     let mtime = ost.change_time(incoming, Timespec::new(body.mtime, body.mtime_nsec));
     let record = ObjectRecord::new(body.parent.into(), mtime);
-    let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&reply_attr(attr, Some(record)))]);
+    let mut reply =
+        Reply::ok(&incoming.request.header, vec![encode_body(&reply_attr(attr, Some(record)))]);
     ost.transact(incoming, &mut reply, |view| {
         let mut set = WriteSet::new();
         if attr.is_some() {

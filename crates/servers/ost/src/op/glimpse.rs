@@ -1,5 +1,5 @@
-//! Glimpse: size, blocks and times of a batch of objects (design D3). No lock: each object's answer is of one moment
-//! after the request came, and a writer that was answered before is in it.
+//! Glimpse: size, blocks and times of a batch of objects (design D3). No lock: each object's answer
+//! is of one moment after the request came, and a writer that was answered before is in it.
 
 use osd::ObjAttr;
 use service::Incoming;
@@ -17,15 +17,20 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     if ranges.len() > GLIMPSE_OBJECTS_MAX {
         return Err(Errno::E2BIG);
     }
-    let objects: Vec<Fid> = ranges.iter().map(|range| Fid::from(range.base).stripe(range.first)).collect();
+    let objects: Vec<Fid> =
+        ranges.iter().map(|range| Fid::from(range.base).stripe(range.first)).collect();
     let mut attrs = Vec::with_capacity(objects.len());
     for some in objects.chunks(GLIMPSE_AT_ONCE) {
         attrs.extend(attrs_of(ost, some).await);
     }
     let attrs: Vec<Option<ObjAttr>> = attrs.into_iter().collect::<Result<_, _>>()?;
-    let records =
-        ost.look(|view| objects.iter().map(|object| object_record(view, *object)).collect::<Result<Vec<_>, _>>()).await?;
-    let reps: Vec<_> = attrs.into_iter().zip(records).map(|(attr, record)| reply_attr(attr, record)).collect();
+    let records = ost
+        .look(|view| {
+            objects.iter().map(|object| object_record(view, *object)).collect::<Result<Vec<_>, _>>()
+        })
+        .await?;
+    let reps: Vec<_> =
+        attrs.into_iter().zip(records).map(|(attr, record)| reply_attr(attr, record)).collect();
     let body = OstBatchReq { count: reps.len() as u32, ..OstBatchReq::default() };
     let array = bytes::Bytes::copy_from_slice(reps.as_bytes());
     Ok(Reply::ok(&incoming.request.header, vec![encode_body(&body), array]))
@@ -33,8 +38,10 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
 
 /// All at once: what is not in memory waits for the disk side by side.
 async fn attrs_of(ost: &Ost, objects: &[Fid]) -> Vec<Result<Option<ObjAttr>, Errno>> {
-    let mut pending: Vec<_> = objects.iter().map(|object| Some(ost.objects.attr(*object))).collect();
-    let mut found: Vec<Option<Result<Option<ObjAttr>, Errno>>> = objects.iter().map(|_| None).collect();
+    let mut pending: Vec<_> =
+        objects.iter().map(|object| Some(ost.objects.attr(*object))).collect();
+    let mut found: Vec<Option<Result<Option<ObjAttr>, Errno>>> =
+        objects.iter().map(|_| None).collect();
     std::future::poll_fn(move |cx| {
         for (future, slot) in pending.iter_mut().zip(&mut found) {
             let polled = future.as_mut().map(|future| future.as_mut().poll(cx));
@@ -46,7 +53,9 @@ async fn attrs_of(ost: &Ost, objects: &[Fid]) -> Vec<Result<Option<ObjAttr>, Err
         if pending.iter().any(Option::is_some) {
             return std::task::Poll::Pending;
         }
-        std::task::Poll::Ready(found.drain(..).map(|attr| attr.expect("every future is done")).collect())
+        std::task::Poll::Ready(
+            found.drain(..).map(|attr| attr.expect("every future is done")).collect(),
+        )
     })
     .await
 }

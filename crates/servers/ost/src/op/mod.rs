@@ -27,7 +27,8 @@ enum Change {
     Overtaken,
 }
 
-/// Attributes as a reply tells them. The time of the last write is the client's word, kept in the object's record.
+/// Attributes as a reply tells them. The time of the last write is the client's word, kept in the
+/// object's record.
 fn reply_attr(attr: Option<ObjAttr>, record: Option<ObjectRecord>) -> OstAttr {
     let Some(attr) = attr else { return OstAttr::default() };
     let mtime = record.map_or(attr.mtime, |record| record.mtime());
@@ -62,8 +63,9 @@ impl Ost {
         }
     }
 
-    /// Checked under the object's lock, at once before it is changed: nobody writes for a session that is over, or to
-    /// a destroyed object. A change that was answered before and is replayed now is `Overtaken` by the destroy then.
+    /// Checked under the object's lock, at once before it is changed: nobody writes for a session
+    /// that is over, or to a destroyed object. A change that was answered before and is replayed
+    /// now is `Overtaken` by the destroy then.
     fn may_change(&self, incoming: &Incoming, object: Fid) -> Result<Change, Errno> {
         if incoming.session.is_ended() {
             return Err(Errno::ESTALE);
@@ -83,7 +85,8 @@ impl Ost {
         Ok(reply)
     }
 
-    /// The client's time of a change, as the first execution took it; the server's where the client tells none.
+    /// The client's time of a change, as the first execution took it; the server's where the client
+    /// tells none.
     fn change_time(&self, incoming: &Incoming, told: Timespec) -> Timespec {
         if told != Timespec::default() {
             return told;

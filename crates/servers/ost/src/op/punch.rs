@@ -1,7 +1,7 @@
 //! Punch: the size of one object. The whole object is locked.
 //!
-//! A missing object is made only if it is asked for and the size is above zero; else there is nothing to cut, and the
-//! answer says so. Replay: the same size with the same transno.
+//! A missing object is made only if it is asked for and the size is above zero; else there is
+//! nothing to cut, and the answer says so. Replay: the same size with the same transno.
 
 use ldlm::Mode;
 use osd::{Table, WriteSet};
@@ -27,7 +27,8 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let attr = ost.objects.truncate(object, body.size, create).await?;
     let mtime = ost.change_time(incoming, Timespec::new(body.mtime, body.mtime_nsec));
     let record = ObjectRecord::new(body.parent.into(), mtime);
-    let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&reply_attr(attr, Some(record)))]);
+    let mut reply =
+        Reply::ok(&incoming.request.header, vec![encode_body(&reply_attr(attr, Some(record)))]);
     ost.transact(incoming, &mut reply, |view| {
         let mut set = WriteSet::new();
         if attr.is_some() {

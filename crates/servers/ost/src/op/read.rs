@@ -1,6 +1,7 @@
 //! Read: data of one object. Shared lock of the range; changes nothing.
 //!
-//! A missing object reads as empty: the file has a hole there. Where the MDT knows that there must be one, it is EIO.
+//! A missing object reads as empty: the file has a hole there. Where the MDT knows that there must
+//! be one, it is EIO.
 
 use ldlm::Mode;
 use osd::IoMode;

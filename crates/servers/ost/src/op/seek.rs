@@ -1,4 +1,5 @@
-//! Seek: where data or a hole begins in one object. Shared lock of the rest of the object; changes nothing.
+//! Seek: where data or a hole begins in one object. Shared lock of the rest of the object; changes
+//! nothing.
 
 use ldlm::Mode;
 use osd::{Found, Seek};
@@ -23,9 +24,12 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let found = ost.objects.seek(object, what, body.offset).await?;
     drop(held);
     let body = match found {
-        Some(Found { offset, size }) => {
-            OstSeekRep { offset: offset.unwrap_or(u64::MAX), size, exists: 1, ..OstSeekRep::default() }
-        }
+        Some(Found { offset, size }) => OstSeekRep {
+            offset: offset.unwrap_or(u64::MAX),
+            size,
+            exists: 1,
+            ..OstSeekRep::default()
+        },
         None => OstSeekRep { offset: u64::MAX, ..OstSeekRep::default() },
     };
     Ok(Reply::ok(&incoming.request.header, vec![encode_body(&body)]))

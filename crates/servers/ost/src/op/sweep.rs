@@ -1,7 +1,8 @@
 //! Destroy by ranges of ids: of those, the objects that are here, all stripes.
 //!
-//! An MDT asks so for ids that it gave out and that no file holds. Objects without a record are found too: a power cut
-//! between data and record leaves them. Ids without an object get no tombstone, they are far too many.
+//! An MDT asks so for ids that it gave out and that no file holds. Objects without a record are
+//! found too: a power cut between data and record leaves them. Ids without an object get no
+//! tombstone, they are far too many.
 
 use osd::Table;
 use service::Incoming;
@@ -47,9 +48,17 @@ fn spans(incoming: &Incoming) -> Result<Vec<Span>, Errno> {
     }
     let span = |range: &wire::body::ObjectRange| {
         let base = Fid::from(range.base);
-        let last = range.count.checked_sub(1).and_then(|more| base.oid.checked_add(more)).ok_or(Errno::EINVAL)?;
+        let last = range
+            .count
+            .checked_sub(1)
+            .and_then(|more| base.oid.checked_add(more))
+            .ok_or(Errno::EINVAL)?;
         let names_ids = !base.is_zero() && base.ver == 0 && range.first == 0;
-        if names_ids { Ok((base, Fid { oid: last, ver: u32::MAX, ..base })) } else { Err(Errno::EINVAL) }
+        if names_ids {
+            Ok((base, Fid { oid: last, ver: u32::MAX, ..base }))
+        } else {
+            Err(Errno::EINVAL)
+        }
     };
     let mut spans = ranges.iter().map(span).collect::<Result<Vec<_>, _>>()?;
     spans.sort_unstable();
@@ -74,6 +83,8 @@ mod tests {
         let spans = [(id(3, 0), id(4, u32::MAX)), (id(6, 0), id(6, u32::MAX))];
         let inside = |oid, ver| is_inside(&spans, id(oid, ver));
         assert!(inside(3, 0) && inside(4, 7) && inside(6, 1_999));
-        assert!(!inside(2, 9) && !inside(5, 0) && !inside(7, 0) && !is_inside(&spans, Fid::new(4, 3)));
+        assert!(
+            !inside(2, 9) && !inside(5, 0) && !inside(7, 0) && !is_inside(&spans, Fid::new(4, 3))
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! Write: data of one object, which is made if it is not there.
 //!
-//! The data is pulled first, so that no lock waits for a client; then the exclusive lock of the range, the data, and
-//! the record. A failure before the record leaves bytes behind that nobody was told of: as after a failed `write`
-//! anywhere. Replay: the same bytes with the same transno. A destroyed object is ESTALE and stays destroyed.
+//! The data is pulled first, so that no lock waits for a client; then the exclusive lock of the
+//! range, the data, and the record. A failure before the record leaves bytes behind that nobody was
+//! told of: as after a failed `write` anywhere. Replay: the same bytes with the same transno. A
+//! destroyed object is ESTALE and stays destroyed.
 
 use ldlm::Mode;
 use osd::{IoMode, Table, WriteSet};
@@ -39,7 +40,10 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     ost.changed(u64::from(body.length));
     let mtime = ost.change_time(incoming, Timespec::new(body.mtime, body.mtime_nsec));
     let record = ObjectRecord::new(body.parent.into(), mtime);
-    let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&reply_attr(Some(attr), Some(record)))]);
+    let mut reply = Reply::ok(
+        &incoming.request.header,
+        vec![encode_body(&reply_attr(Some(attr), Some(record)))],
+    );
     ost.transact(incoming, &mut reply, |view| {
         let mut set = WriteSet::new();
         // The first write says whose object it is.

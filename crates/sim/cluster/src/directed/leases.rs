@@ -1,5 +1,6 @@
-//! **leases**: three clients look at the files of one directory and change them, while messages are lost and the MDT is killed.
-//! When a change is answered, nobody else may believe what was before; who asks after that must see it.
+//! **leases**: three clients look at the files of one directory and change them, while messages are
+//! lost and the MDT is killed. When a change is answered, nobody else may believe what was before;
+//! who asks after that must see it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +33,10 @@ impl Stage<'_> {
         let mut leased = 0;
         for round in 0..ROUNDS {
             let dir = self.ask(&clients[0], "preparing", async move |client| {
-                Ok(client.mkdir(&test_ctx(), Fid::ROOT, format!("leased{round}").as_bytes(), 0o777).await?.fid())
+                Ok(client
+                    .mkdir(&test_ctx(), Fid::ROOT, format!("leased{round}").as_bytes(), 0o777)
+                    .await?
+                    .fid())
             })?;
             leased += self.leases_once(&clients, dir)?;
         }
@@ -48,7 +52,13 @@ impl Stage<'_> {
         let callers = clients.len() * CALLERS;
         for (who, (node, client)) in clients.iter().enumerate() {
             for _ in 0..CALLERS {
-                let caller = Caller { who, env: node.env(), client: client.clone(), dir, board: board.clone() };
+                let caller = Caller {
+                    who,
+                    env: node.env(),
+                    client: client.clone(),
+                    dir,
+                    board: board.clone(),
+                };
                 node.env().spawn("caller", caller.work(self.rng.fork()));
             }
         }
@@ -64,14 +74,18 @@ impl Stage<'_> {
             self.pause(Span::millis(40));
             self.mdt().boot();
         }
-        let finished = cluster.sim.run_until(PEACE_MAX, || board.borrow().finished == callers || board.borrow().wrong.is_some());
+        let finished = cluster.sim.run_until(PEACE_MAX, || {
+            board.borrow().finished == callers || board.borrow().wrong.is_some()
+        });
         cluster.sim.set_faults(Faults::default());
         let board = board.borrow();
         self.ops += board.calls;
         match &board.wrong {
             Some(wrong) => Err(wrong.clone()),
             None if finished => Ok(board.leased),
-            None => Err(format!("{} of {callers} callers never finished", callers - board.finished)),
+            None => {
+                Err(format!("{} of {callers} callers never finished", callers - board.finished))
+            }
         }
     }
 }
@@ -104,8 +118,9 @@ impl Board {
     fn changed(&mut self, who: usize, fid: Fid, version: u64, now: Instant) {
         let last = self.changed.entry(fid).or_default();
         *last = (*last).max(version);
-        let stale =
-            self.attrs.iter().find(|(holder, of, told, until)| *holder != who && *of == fid && *told < version && *until > now);
+        let stale = self.attrs.iter().find(|(holder, of, told, until)| {
+            *holder != who && *of == fid && *told < version && *until > now
+        });
         if let Some((holder, _, told, until)) = stale {
             let left = (*until - now).as_millis();
             self.found(format!(
@@ -114,21 +129,29 @@ impl Board {
         }
     }
 
-    /// `who` may write to `fid` from now on: nobody believes to know its size who was told so `before`.
+    /// `who` may write to `fid` from now on: nobody believes to know its size who was told so
+    /// `before`.
     fn opened(&mut self, who: usize, fid: Fid, before: usize, now: Instant) {
-        let stale = self.attrs[..before].iter().find(|(holder, of, _, until)| *holder != who && *of == fid && *until > now);
+        let stale = self.attrs[..before]
+            .iter()
+            .find(|(holder, of, _, until)| *holder != who && *of == fid && *until > now);
         if let Some((holder, ..)) = stale {
-            self.found(format!("client {holder} believes to know {fid}, client {who} may write to it"));
+            self.found(format!(
+                "client {holder} believes to know {fid}, client {who} may write to it"
+            ));
         }
     }
 
     /// `name` stood for `fid` and does not any more.
     fn gone(&mut self, who: usize, name: &[u8], fid: Fid, now: Instant) {
-        let stale =
-            self.names.iter().find(|(holder, of, told, until)| *holder != who && of == name && *told == fid && *until > now);
+        let stale = self.names.iter().find(|(holder, of, told, until)| {
+            *holder != who && of == name && *told == fid && *until > now
+        });
         if let Some((holder, ..)) = stale {
             let name = String::from_utf8_lossy(name);
-            self.found(format!("client {holder} believes that '{name}' is {fid}, client {who} has removed it"));
+            self.found(format!(
+                "client {holder} believes that '{name}' is {fid}, client {who} has removed it"
+            ));
         }
     }
 
@@ -136,7 +159,9 @@ impl Board {
     fn told(&mut self, who: usize, attr: &Attr, lease: Lease, floor: u64) {
         let (fid, version) = (attr.fid(), attr.version);
         if version < floor {
-            self.found(format!("client {who} is told version {version} of {fid} after a change made {floor}"));
+            self.found(format!(
+                "client {who} is told version {version} of {fid} after a change made {floor}"
+            ));
         }
         self.leased += usize::from(lease.attrs > Instant::default());
         self.attrs.push((who, fid, version, lease.attrs));
@@ -213,7 +238,8 @@ impl Caller {
 
     async fn create(&self, name: Vec<u8>) -> client::Result<()> {
         let flags = O_RDWR | O_EXCL;
-        let (attr, file, lease) = self.client.create_leased(&test_ctx(), self.dir, &name, 0o666, flags, None).await?;
+        let (attr, file, lease) =
+            self.client.create_leased(&test_ctx(), self.dir, &name, 0o666, flags, None).await?;
         self.changed(self.dir, attr.version);
         self.board.borrow_mut().files.insert(name.clone(), attr.fid());
         self.board.borrow_mut().told(self.who, &attr, lease, 0);
@@ -263,7 +289,9 @@ impl Caller {
         let tagged = self.board.borrow().tagged.contains(&fid);
         let found = self.client.getxattr(&test_ctx(), fid, TAG).await;
         if tagged && found.as_ref().is_err_and(|error| error.errno() == Errno::ENODATA) {
-            self.board.borrow_mut().found(format!("client {} does not see an attribute that {fid} has", self.who));
+            self.board
+                .borrow_mut()
+                .found(format!("client {} does not see an attribute that {fid} has", self.who));
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
-//! **lost**: a client closes a file and dies before an OST has made its objects durable, and that OST loses its power. What
-//! does not come back reads as EIO, and nothing else does; the file heals when it is written anew.
+//! **lost**: a client closes a file and dies before an OST has made its objects durable, and that
+//! OST loses its power. What does not come back reads as EIO, and nothing else does; the file heals
+//! when it is written anew.
 
 use bytes::Bytes;
 use client::{Client, SetAttr};
@@ -13,7 +14,8 @@ use super::{O_EXCL, O_RDWR, Stage};
 /// Power cuts of one run.
 const ROUNDS: u32 = 3;
 const STRIPE_SIZE: u64 = 64 << 10;
-/// The file has so much at the start of each stripe: a block of a disk, which is lost whole or not at all.
+/// The file has so much at the start of each stripe: a block of a disk, which is lost whole or not
+/// at all.
 const PIECE: u64 = 4_096;
 const PIECES: u64 = 4;
 const SIZE: u64 = (PIECES - 1) * STRIPE_SIZE + PIECE;
@@ -42,9 +44,15 @@ impl Stage<'_> {
         let writer = self.enter("writer");
         let own = name.to_owned();
         let fid = self.ask(&writer, "writing", async move |client| {
-            let striped = Template { stripe_size: STRIPE_SIZE as u32, stripe_count: -1, ..Template::default() };
+            let striped = Template {
+                stripe_size: STRIPE_SIZE as u32,
+                stripe_count: -1,
+                ..Template::default()
+            };
             let flags = O_RDWR | O_EXCL;
-            let (attr, file) = client.create(&test_ctx(), Fid::ROOT, own.as_bytes(), 0o666, flags, Some(&striped)).await?;
+            let (attr, file) = client
+                .create(&test_ctx(), Fid::ROOT, own.as_bytes(), 0o666, flags, Some(&striped))
+                .await?;
             for piece in 0..PIECES {
                 file.write(piece * STRIPE_SIZE, content(piece as u8, PIECE)).await?;
             }
@@ -52,7 +60,12 @@ impl Stage<'_> {
             Ok(attr.fid())
         })?;
         self.pause(Span::millis(800));
-        let osts: Vec<_> = self.cluster.servers.iter().filter(|server| server.target.kind == TargetKind::Ost).collect();
+        let osts: Vec<_> = self
+            .cluster
+            .servers
+            .iter()
+            .filter(|server| server.target.kind == TargetKind::Ost)
+            .collect();
         let ost = *self.rng.pick(&osts);
         self.cluster.sim.narrate(&format!("kills the writer, cuts the power of {}", ost.target));
         writer.0.kill();
@@ -66,19 +79,30 @@ impl Stage<'_> {
 
     /// Which stripes have lost their object, by the disks.
     fn missing(&mut self, who: &(NodeHandle, Client), fid: Fid) -> Result<Vec<bool>, String> {
-        let striping = self.ask(who, "layout", async move |client| client.striping(&test_ctx(), fid).await)?;
-        let client::Striping::File(layout) = striping else { return Err(format!("the file has {striping:?}")) };
+        let striping =
+            self.ask(who, "layout", async move |client| client.striping(&test_ctx(), fid).await)?;
+        let client::Striping::File(layout) = striping else {
+            return Err(format!("the file has {striping:?}"));
+        };
         let is_missing = |stripe| {
             let (object, ost) = layout.object(stripe);
-            let server = self.cluster.servers.iter().find(|server| server.target == TargetId::ost(ost.0));
+            let server =
+                self.cluster.servers.iter().find(|server| server.target == TargetId::ost(ost.0));
             !server.expect("every OST is a server").disk.objects().contains(&object)
         };
         Ok((0..u32::from(layout.stripe_count)).map(is_missing).collect())
     }
 
     /// Attributes are told. A piece of a lost object is EIO, every other is what was written.
-    fn read_what_is_left(&mut self, who: &(NodeHandle, Client), fid: Fid, missing: &[bool]) -> Result<(), String> {
-        let size = self.ask(who, "stat", async move |client| Ok(client.getattr(&test_ctx(), fid, None).await?.size))?;
+    fn read_what_is_left(
+        &mut self,
+        who: &(NodeHandle, Client),
+        fid: Fid,
+        missing: &[bool],
+    ) -> Result<(), String> {
+        let size = self.ask(who, "stat", async move |client| {
+            Ok(client.getattr(&test_ctx(), fid, None).await?.size)
+        })?;
         if size != SIZE {
             return Err(format!("the file was closed with {SIZE} bytes and has {size}"));
         }
@@ -92,7 +116,9 @@ impl Stage<'_> {
             let right = if *is_lost { Err(Errno::EIO) } else { Ok(content(piece as u8, PIECE)) };
             if read != right {
                 let read = read.map(|data| data.iter().filter(|byte| **byte != 0).count());
-                return Err(format!("lost by stripe: {missing:?}; piece {piece} is read as {read:?} bytes that are not zero"));
+                return Err(format!(
+                    "lost by stripe: {missing:?}; piece {piece} is read as {read:?} bytes that are not zero"
+                ));
             }
         }
         Ok(())
@@ -105,15 +131,22 @@ impl Stage<'_> {
             let append = file.write(0, content(2, 100)).await.map_err(|error| error.errno());
             file.close().await?;
             let set = SetAttr { size: Some(SIZE + 1), ..SetAttr::default() };
-            let cut = client.setattr(&test_ctx(), fid, &set, None).await.map_err(|error| error.errno());
+            let cut =
+                client.setattr(&test_ctx(), fid, &set, None).await.map_err(|error| error.errno());
             let mode = SetAttr { mode: Some(0o640), ..SetAttr::default() };
             client.setattr(&test_ctx(), fid, &mode, None).await?;
-            Ok((append, cut.map(|attr| attr.size), client.getattr(&test_ctx(), fid, None).await?.size))
+            Ok((
+                append,
+                cut.map(|attr| attr.size),
+                client.getattr(&test_ctx(), fid, None).await?.size,
+            ))
         })?;
         if append == Err(Errno::EIO) && cut == Err(Errno::EIO) && size >= SIZE {
             return Ok(());
         }
-        Err(format!("an append to a file that misses an object gave {append:?}, a truncate {cut:?}, its size is {size}"))
+        Err(format!(
+            "an append to a file that misses an object gave {append:?}, a truncate {cut:?}, its size is {size}"
+        ))
     }
 
     /// Written anew, in one of three ways, it is whole again.
@@ -124,7 +157,9 @@ impl Stage<'_> {
                 let nothing = SetAttr { size: Some(0), ..SetAttr::default() };
                 client.setattr(&test_ctx(), fid, &nothing, None).await?;
             }
-            let file = client.open(&test_ctx(), fid, if way == 1 { O_RDWR | O_TRUNC } else { O_RDWR }).await?;
+            let file = client
+                .open(&test_ctx(), fid, if way == 1 { O_RDWR | O_TRUNC } else { O_RDWR })
+                .await?;
             file.write(0, content(3, len)).await?;
             file.close().await?;
             let file = client.open(&test_ctx(), fid, 0).await?;
@@ -135,7 +170,10 @@ impl Stage<'_> {
         if read == content(3, len) && size == len {
             return Ok(());
         }
-        Err(format!("written anew with {len} bytes, the file has {size}, of which {} are read", read.len()))
+        Err(format!(
+            "written anew with {len} bytes, the file has {size}, of which {} are read",
+            read.len()
+        ))
     }
 }
 

@@ -15,7 +15,9 @@ fn index(offset: u64) -> usize {
 
 impl Model {
     fn data(&self, ino: Ino) -> &[u8] {
-        let Body::File { data } = &self.node(ino).body else { unreachable!("only files are opened") };
+        let Body::File { data } = &self.node(ino).body else {
+            unreachable!("only files are opened")
+        };
         data
     }
 
@@ -28,7 +30,9 @@ impl Model {
 
     pub(super) fn fallocate(&mut self, slot: u8, mode: u32, offset: u64, len: u32) -> Expect {
         let Some(open) = self.slot(slot) else { return Expect::Skip };
-        let known = mode & !KEEP_SIZE == 0 || mode == PUNCH_HOLE | KEEP_SIZE || mode & !KEEP_SIZE == ZERO_RANGE;
+        let known = mode & !KEEP_SIZE == 0
+            || mode == PUNCH_HOLE | KEEP_SIZE
+            || mode & !KEEP_SIZE == ZERO_RANGE;
         if !known {
             return fails(Errno::EOPNOTSUPP);
         }
@@ -56,9 +60,12 @@ impl Model {
         }
     }
 
-    /// Slots with offsets. Ranges of one file that overlap are refused by the kernel before a file system is asked.
+    /// Slots with offsets. Ranges of one file that overlap are refused by the kernel before a file
+    /// system is asked.
     pub(super) fn copy_range(&mut self, from: (u8, u64), to: (u8, u64), len: u32) -> Expect {
-        let (Some(source), Some(target)) = (self.slot(from.0), self.slot(to.0)) else { return Expect::Skip };
+        let (Some(source), Some(target)) = (self.slot(from.0), self.slot(to.0)) else {
+            return Expect::Skip;
+        };
         let apart = from.1.abs_diff(to.1) >= u64::from(len);
         if source.ino == target.ino && !apart {
             return Expect::Skip;
@@ -82,7 +89,13 @@ impl Model {
         Expect::Count(piece.len() as u64)
     }
 
-    pub(super) fn tmpfile(&mut self, path: &Path, slot: u8, mode: u32, excl: bool) -> Result<Expect, Errno> {
+    pub(super) fn tmpfile(
+        &mut self,
+        path: &Path,
+        slot: u8,
+        mode: u32,
+        excl: bool,
+    ) -> Result<Expect, Errno> {
         if self.slot(slot).is_some() {
             return Ok(Expect::Skip);
         }
@@ -90,7 +103,8 @@ impl Model {
         if !self.node(dir).is_dir() {
             return Err(Errno::ENOTDIR);
         }
-        let node = Node { nlink: 0, linkable: !excl, ..Node::new(Body::File { data: Vec::new() }, mode) };
+        let node =
+            Node { nlink: 0, linkable: !excl, ..Node::new(Body::File { data: Vec::new() }, mode) };
         let ino = self.next;
         self.next += 1;
         self.nodes.insert(ino, node);

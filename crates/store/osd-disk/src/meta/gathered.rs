@@ -1,9 +1,10 @@
 //! Changes that are applied and not yet in LMDB's pages.
 //!
-//! Some records change many times between two commits: the inode of a directory in which files are made, a client's
-//! reply record, the last transno. Others come in an order that suits nobody and go to pages that suit them all once they
-//! are sorted: fresh inodes, layouts, back-links. Such changes gather here, one for each key, and go into the pages in
-//! the order of their keys when there are [`GATHERED_MAX`] of them, before a commit, and when room is short.
+//! Some records change many times between two commits: the inode of a directory in which files are
+//! made, a client's reply record, the last transno. Others come in an order that suits nobody and
+//! go to pages that suit them all once they are sorted: fresh inodes, layouts, back-links. Such
+//! changes gather here, one for each key, and go into the pages in the order of their keys when
+//! there are [`GATHERED_MAX`] of them, before a commit, and when room is short.
 //!
 //! Invariants
 //! - What stands here is newer than what the pages say.
@@ -12,8 +13,8 @@
 use osd::Table;
 use types::FixedMap;
 
-/// Changes gathered at most. Each is promised room for what it dirties at worst, about ten pages: together 20 MiB that are
-/// allocated ahead of their use.
+/// Changes gathered at most. Each is promised room for what it dirties at worst, about ten pages:
+/// together 20 MiB that are allocated ahead of their use.
 pub(super) const GATHERED_MAX: usize = 512;
 /// Longer values go into the pages at once: their need of room is another one.
 pub(super) const VALUE_BYTES_MAX: usize = 1_024;
@@ -35,8 +36,15 @@ pub(super) struct Gathered {
 impl Gathered {
     /// Whether changes of this table may wait: it is read by key, and scanned seldom.
     pub(super) fn takes(table: Table, value: Option<&[u8]>) -> bool {
-        let gathers =
-            matches!(table, Table::Meta | Table::Replies | Table::Inodes | Table::Links | Table::Layouts | Table::Objects);
+        let gathers = matches!(
+            table,
+            Table::Meta
+                | Table::Replies
+                | Table::Inodes
+                | Table::Links
+                | Table::Layouts
+                | Table::Objects
+        );
         gathers && value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX)
     }
 
@@ -50,7 +58,8 @@ impl Gathered {
                 old.extend_from_slice(value);
             }
             (Some(old), value) => {
-                self.bytes = self.bytes - old.as_ref().map_or(0, Vec::len) + value.map_or(0, <[u8]>::len);
+                self.bytes =
+                    self.bytes - old.as_ref().map_or(0, Vec::len) + value.map_or(0, <[u8]>::len);
                 *old = value.map(<[u8]>::to_vec);
             }
             (None, value) => {
@@ -78,7 +87,8 @@ impl Gathered {
 
     /// Changes of a table from `from` on, in the order of their keys.
     pub(super) fn sorted(&self, table: Table, from: &[u8]) -> Vec<Change<'_>> {
-        let changes = self.tables[table as usize].iter().map(|(key, value)| (&key[..], value.as_deref()));
+        let changes =
+            self.tables[table as usize].iter().map(|(key, value)| (&key[..], value.as_deref()));
         let mut sorted: Vec<_> = changes.filter(|(key, _)| *key >= from).collect();
         sorted.sort_unstable_by_key(|(key, _)| *key);
         sorted
@@ -122,7 +132,10 @@ mod tests {
         assert_eq!(gathered.get(Table::Links, b"a"), None);
         gathered.insert(Table::Inodes, b"a", Some(b"x"), 9);
         gathered.overtaken(Table::Inodes, b"a");
-        assert_eq!((gathered.len(), gathered.bytes(), gathered.get(Table::Inodes, b"a")), (0, 0, None));
+        assert_eq!(
+            (gathered.len(), gathered.bytes(), gathered.get(Table::Inodes, b"a")),
+            (0, 0, None)
+        );
     }
 
     #[test]

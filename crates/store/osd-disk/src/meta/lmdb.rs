@@ -1,10 +1,10 @@
 //! The few calls of LMDB that the store makes, with ownership that makes them sound.
 //!
-//! [`Env`] and [`Txn`] are one token that changes shape: `Env::begin` gives the token away for a write transaction,
-//! `Txn::commit` gives it back. So there is never more than one transaction, and never two threads in one
-//! environment, which is all that LMDB's own locks would ensure; they are off (`MDB_NOLOCK`), and a `flock` keeps
-//! other processes out. Without them a transaction is not tied to the thread that began it, so that it can be
-//! committed on another one.
+//! [`Env`] and [`Txn`] are one token that changes shape: `Env::begin` gives the token away for a
+//! write transaction, `Txn::commit` gives it back. So there is never more than one transaction, and
+//! never two threads in one environment, which is all that LMDB's own locks would ensure; they are
+//! off (`MDB_NOLOCK`), and a `flock` keeps other processes out. Without them a transaction is not
+//! tied to the thread that began it, so that it can be committed on another one.
 //!
 //! Never `WRITEMAP` (a full disk would be SIGBUS) and never `NOSYNC` (corrupts).
 
@@ -27,7 +27,8 @@ pub(crate) struct LmdbError(pub(crate) c_int);
 
 impl std::fmt::Display for LmdbError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // SAFETY: mdb_strerror takes any number and returns a NUL-terminated static or thread-local text.
+        // SAFETY: mdb_strerror takes any number and returns a NUL-terminated static or thread-local
+        // text.
         let text = unsafe { std::ffi::CStr::from_ptr(ffi::mdb_strerror(self.0)) };
         write!(f, "{}", text.to_string_lossy())
     }
@@ -42,13 +43,14 @@ pub(crate) struct Env {
     raw: NonNull<ffi::MDB_env>,
 }
 
-// SAFETY: LMDB keeps nothing per thread with MDB_NOLOCK and MDB_NOTLS; the token is owned by one thread at a time and
-// moves between threads by channels that order memory.
+// SAFETY: LMDB keeps nothing per thread with MDB_NOLOCK and MDB_NOTLS; the token is owned by one
+// thread at a time and moves between threads by channels that order memory.
 unsafe impl Send for Env {}
 
 impl Drop for Env {
     fn drop(&mut self) {
-        // SAFETY: the handle came from mdb_env_create, and a transaction would own this token: there is none.
+        // SAFETY: the handle came from mdb_env_create, and a transaction would own this token:
+        // there is none.
         unsafe { ffi::mdb_env_close(self.raw.as_ptr()) }
     }
 }
@@ -60,9 +62,11 @@ impl Env {
         let mut raw = ptr::null_mut();
         // SAFETY: out-pointer to a local.
         check(unsafe { ffi::mdb_env_create(&mut raw) })?;
-        let env = Env { raw: NonNull::new(raw).expect("mdb_env_create gives a handle with success") };
+        let env =
+            Env { raw: NonNull::new(raw).expect("mdb_env_create gives a handle with success") };
         let raw = env.raw.as_ptr();
-        // SAFETY: a fresh handle, set up before it is opened as LMDB asks; the path outlives the call.
+        // SAFETY: a fresh handle, set up before it is opened as LMDB asks; the path outlives the
+        // call.
         unsafe {
             check(ffi::mdb_env_set_mapsize(raw, map_bytes))?;
             check(ffi::mdb_env_set_maxdbs(raw, tables_max))?;
@@ -71,7 +75,10 @@ impl Env {
         let mut flags: c_uint = 0;
         // SAFETY: an open handle and an out-pointer to a local.
         check(unsafe { ffi::mdb_env_get_flags(raw, &mut flags) })?;
-        assert!(flags & (ffi::MDB_WRITEMAP | ffi::MDB_NOSYNC | ffi::MDB_NOMETASYNC) == 0, "these flags lose data");
+        assert!(
+            flags & (ffi::MDB_WRITEMAP | ffi::MDB_NOSYNC | ffi::MDB_NOMETASYNC) == 0,
+            "these flags lose data"
+        );
         Ok(env)
     }
 
@@ -80,19 +87,28 @@ impl Env {
         let mut raw = ptr::null_mut();
         // SAFETY: an open handle without a transaction: we own the token.
         check(unsafe { ffi::mdb_txn_begin(self.raw.as_ptr(), ptr::null_mut(), 0, &mut raw) })?;
-        let txn = Txn { raw: Some(NonNull::new(raw).expect("mdb_txn_begin gives a transaction")), env: Some(self) };
+        let txn = Txn {
+            raw: Some(NonNull::new(raw).expect("mdb_txn_begin gives a transaction")),
+            env: Some(self),
+        };
         if txn.layout_is_known() { Ok(txn) } else { Err(LmdbError(ffi::MDB_VERSION_MISMATCH)) }
     }
 
-    /// Pages that the next transaction may take from the list of free ones: those freed before the last commit.
+    /// Pages that the next transaction may take from the list of free ones: those freed before the
+    /// last commit.
     pub(crate) fn free_pages(&self) -> Result<usize, LmdbError> {
         let mut raw = ptr::null_mut();
         let mut pages = 0;
-        // SAFETY: a read transaction beside no other; the cursor and then the transaction end in this function, and
-        // what the cursor shows is read before. A record of FREE_DBI is a transaction number and a list of page
-        // numbers that begins with its count.
+        // SAFETY: a read transaction beside no other; the cursor and then the transaction end in
+        // this function, and what the cursor shows is read before. A record of FREE_DBI is a
+        // transaction number and a list of page numbers that begins with its count.
         unsafe {
-            check(ffi::mdb_txn_begin(self.raw.as_ptr(), ptr::null_mut(), ffi::MDB_RDONLY, &mut raw))?;
+            check(ffi::mdb_txn_begin(
+                self.raw.as_ptr(),
+                ptr::null_mut(),
+                ffi::MDB_RDONLY,
+                &mut raw,
+            ))?;
             let last = ffi::mdb_txn_id(raw);
             let mut cursor = ptr::null_mut();
             let mut code = ffi::mdb_cursor_open(raw, FREE_DBI, &mut cursor);
@@ -114,9 +130,9 @@ impl Env {
     }
 }
 
-/// The head of LMDB's `struct MDB_txn`: how far the file and the dirty list have grown is told nowhere else. The crate
-/// is pinned to one version, and the two words that the interface tells as well are compared before the others are
-/// believed.
+/// The head of LMDB's `struct MDB_txn`: how far the file and the dirty list have grown is told
+/// nowhere else. The crate is pinned to one version, and the two words that the interface tells as
+/// well are compared before the others are believed.
 #[repr(C)]
 struct TxnHead {
     parent: *mut c_void,
@@ -139,7 +155,8 @@ pub(crate) struct Txn {
     env: Option<Env>,                   // none once it was given back
 }
 
-// SAFETY: as for Env; with MDB_NOLOCK a write transaction holds no mutex of the thread that began it.
+// SAFETY: as for Env; with MDB_NOLOCK a write transaction holds no mutex of the thread that began
+// it.
 unsafe impl Send for Txn {}
 
 impl Drop for Txn {
@@ -161,8 +178,10 @@ impl Txn {
     }
 
     fn layout_is_known(&self) -> bool {
-        let env = self.env.as_ref().expect("a running transaction owns its environment").raw.as_ptr();
-        // SAFETY: both words lie within the structure of the pinned version (and far within one of any version).
+        let env =
+            self.env.as_ref().expect("a running transaction owns its environment").raw.as_ptr();
+        // SAFETY: both words lie within the structure of the pinned version (and far within one of
+        // any version).
         unsafe { (*self.head()).id == ffi::mdb_txn_id(self.raw()) && (*self.head()).env == env }
     }
 
@@ -189,8 +208,14 @@ impl Txn {
 
     /// Size of a table.
     pub(crate) fn stat(&self, table: Dbi) -> Result<Stat, LmdbError> {
-        let mut stat =
-            ffi::MDB_stat { ms_psize: 0, ms_depth: 0, ms_branch_pages: 0, ms_leaf_pages: 0, ms_overflow_pages: 0, ms_entries: 0 };
+        let mut stat = ffi::MDB_stat {
+            ms_psize: 0,
+            ms_depth: 0,
+            ms_branch_pages: 0,
+            ms_leaf_pages: 0,
+            ms_overflow_pages: 0,
+            ms_entries: 0,
+        };
         // SAFETY: a running transaction and an out-pointer to a local.
         check(unsafe { ffi::mdb_stat(self.raw(), table, &mut stat) })?;
         Ok(Stat {
@@ -207,7 +232,8 @@ impl Txn {
         // SAFETY: a running transaction; LMDB reads the key only.
         match unsafe { ffi::mdb_get(self.raw(), table, &mut key, &mut value) } {
             ffi::MDB_NOTFOUND => Ok(None),
-            // SAFETY: LMDB points into the map or into a dirty page, which stay until the next change.
+            // SAFETY: LMDB points into the map or into a dirty page, which stay until the next
+            // change.
             code => check(code).map(|()| Some(unsafe { bytes(&value) })),
         }
     }
@@ -229,14 +255,19 @@ impl Txn {
         }
     }
 
-    /// Sets keys, or removes them where there is no value, in rising order: a cursor that stays near where it was finds
-    /// its page without a search from the root.
-    pub(crate) fn write_sorted(&mut self, table: Dbi, changes: &[(&[u8], Option<&[u8]>)]) -> Result<(), LmdbError> {
+    /// Sets keys, or removes them where there is no value, in rising order: a cursor that stays
+    /// near where it was finds its page without a search from the root.
+    pub(crate) fn write_sorted(
+        &mut self,
+        table: Dbi,
+        changes: &[(&[u8], Option<&[u8]>)],
+    ) -> Result<(), LmdbError> {
         let cursor = Cursor::open(self, table)?;
         for (key, value) in changes {
             let mut key = val(key);
             let Some(value) = value else {
-                // SAFETY: a running transaction; LMDB only reads the key, and keeps the open cursor right.
+                // SAFETY: a running transaction; LMDB only reads the key, and keeps the open cursor
+                // right.
                 match unsafe { ffi::mdb_del(self.raw(), table, &mut key, ptr::null_mut()) } {
                     ffi::MDB_NOTFOUND => {}
                     code => check(code)?,
@@ -244,24 +275,32 @@ impl Txn {
                 continue;
             };
             let mut value = val(value);
-            // SAFETY: an open cursor of this transaction; without MDB_RESERVE LMDB only reads key and value.
+            // SAFETY: an open cursor of this transaction; without MDB_RESERVE LMDB only reads key
+            // and value.
             check(unsafe { ffi::mdb_cursor_put(cursor.raw, &mut key, &mut value, 0) })?;
         }
         Ok(())
     }
 
     /// Visits pairs from `from` on, until `visit` returns false.
-    pub(crate) fn scan(&self, table: Dbi, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), LmdbError> {
+    pub(crate) fn scan(
+        &self,
+        table: Dbi,
+        from: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), LmdbError> {
         let cursor = Cursor::open(self, table)?;
         let (mut key, mut value) = (val(from), empty());
         let mut step = if from.is_empty() { ffi::MDB_FIRST } else { ffi::MDB_SET_RANGE };
         loop {
-            // SAFETY: an open cursor of this transaction; with MDB_SET_RANGE the key is read and then replaced.
+            // SAFETY: an open cursor of this transaction; with MDB_SET_RANGE the key is read and
+            // then replaced.
             match unsafe { ffi::mdb_cursor_get(cursor.raw, &mut key, &mut value, step) } {
                 ffi::MDB_NOTFOUND => return Ok(()),
                 code => check(code)?,
             }
-            // SAFETY: both point into pages that stay while nobody changes anything; `&self` is borrowed here.
+            // SAFETY: both point into pages that stay while nobody changes anything; `&self` is
+            // borrowed here.
             let (key, value) = unsafe { (bytes(&key), bytes(&value)) };
             if !visit(key, value) {
                 return Ok(());
@@ -270,7 +309,8 @@ impl Txn {
         }
     }
 
-    /// Makes everything durable. After an error the environment is closed: nothing of the transaction is there.
+    /// Makes everything durable. After an error the environment is closed: nothing of the
+    /// transaction is there.
     pub(crate) fn commit(mut self) -> Result<Env, LmdbError> {
         let raw = self.raw.take().expect("a transaction that can be named has not ended");
         // SAFETY: begun and not ended; success or not, it has ended then.

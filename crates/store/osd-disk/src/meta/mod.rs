@@ -1,16 +1,19 @@
 //! Records in LMDB, used as one running write transaction (design section 5 and 10.3).
 //!
-//! Operations change the running transaction on the executor's thread: no hand-over, about 2 us each. A commit moves
-//! the transaction to a thread of its own, which writes it out and begins the next one; meanwhile the store is
-//! `Busy`, everything else of the node goes on, and who waits is woken. Nothing can be applied during a commit, so
-//! every call of `commit` that comes meanwhile shares it.
+//! Operations change the running transaction on the executor's thread: no hand-over, about 2 us
+//! each. A commit moves the transaction to a thread of its own, which writes it out and begins the
+//! next one; meanwhile the store is `Busy`, everything else of the node goes on, and who waits is
+//! woken. Nothing can be applied during a commit, so every call of `commit` that comes meanwhile
+//! shares it.
 //!
-//! What changes often, or wants to be sorted, waits outside LMDB's pages for a moment (module `gathered`).
+//! What changes often, or wants to be sorted, waits outside LMDB's pages for a moment (module
+//! `gathered`).
 //!
-//! A failed put or commit ends the store: everything since the last commit is gone, and every call says so.
+//! A failed put or commit ends the store: everything since the last commit is gone, and every call
+//! says so.
 //!
-//! On disk: `records/data.mdb` (LMDB's own format), one table for each [`Table`], named by its number; `records/lock`
-//! is held with `flock`.
+//! On disk: `records/data.mdb` (LMDB's own format), one table for each [`Table`], named by its
+//! number; `records/lock` is held with `flock`.
 
 mod gathered;
 mod lmdb;
@@ -49,7 +52,8 @@ const _: () = assert!(Table::ALL.len() <= TABLES_MAX as usize);
 /// How to open [`DiskMeta`].
 #[derive(Clone, Debug, Default)]
 pub struct MetaOptions {
-    /// Bytes that records may take at most, rounded up to 8 MiB; default: min(1 TiB, 4 times the disk).
+    /// Bytes that records may take at most, rounded up to 8 MiB; default: min(1 TiB, 4 times the
+    /// disk).
     pub map_bytes: Option<u64>,
 }
 
@@ -95,28 +99,38 @@ impl DiskMeta {
         std::fs::create_dir_all(&dir).map_err(DiskError::io(&dir, "cannot be made"))?;
         let lock = crate::superblock::lock_file(&dir.join("lock"), &dir)?;
         crate::superblock::sync_dir(dir.parent().unwrap_or(&dir))?;
-        let stat = rustix::fs::statvfs(&dir).map_err(|errno| DiskError::io(&dir, "statvfs")(errno.into()))?;
+        let stat = rustix::fs::statvfs(&dir)
+            .map_err(|errno| DiskError::io(&dir, "statvfs")(errno.into()))?;
         let disk_bytes = stat.f_blocks.saturating_mul(stat.f_frsize);
-        let map_bytes = options.map_bytes.unwrap_or(disk_bytes.saturating_mul(4).min(MAP_BYTES_MAX));
+        let map_bytes =
+            options.map_bytes.unwrap_or(disk_bytes.saturating_mul(4).min(MAP_BYTES_MAX));
         let map_bytes = map_bytes.max(MAP_BYTES_MIN).next_multiple_of(1 << 20);
-        let records = |why: LmdbError| DiskError::Records { path: dir.clone(), why: why.to_string() };
+        let records =
+            |why: LmdbError| DiskError::Records { path: dir.clone(), why: why.to_string() };
         let map = usize::try_from(map_bytes).unwrap_or(usize::MAX);
-        let mut txn = lmdb::Env::open(&dir, map, TABLES_MAX).map_err(records)?.begin().map_err(records)?;
+        let mut txn =
+            lmdb::Env::open(&dir, map, TABLES_MAX).map_err(records)?.begin().map_err(records)?;
         let mut tables = [0; Table::ALL.len()];
         for (slot, table) in tables.iter_mut().zip(Table::ALL) {
             *slot = txn.table(&format!("t{}", table as u8)).map_err(records)?;
         }
         let page_bytes = txn.stat(tables[0]).map_err(records)?.page_bytes;
         let data = dir.join("data.mdb");
-        let file = OpenOptions::new().write(true).open(&data).map_err(DiskError::io(&data, "cannot be opened"))?;
-        let room = Room::new(file, page_bytes, map_bytes, disk_bytes).map_err(DiskError::io(&data, "cannot be allocated"))?;
+        let file = OpenOptions::new()
+            .write(true)
+            .open(&data)
+            .map_err(DiskError::io(&data, "cannot be opened"))?;
+        let room = Room::new(file, page_bytes, map_bytes, disk_bytes)
+            .map_err(DiskError::io(&data, "cannot be allocated"))?;
         let running = Running { txn, room, depth: 0, large: 0, gathered: Gathered::default() };
-        let running = running.commit(&tables).map_err(|why| DiskError::Records { path: dir.clone(), why })?;
+        let running =
+            running.commit(&tables).map_err(|why| DiskError::Records { path: dir.clone(), why })?;
 
         crate::superblock::sync_dir(&dir)?;
         let done = Arc::new(Mutex::new(Done::default()));
         let (work, inbox) = mpsc::channel();
-        let thread = commit_thread(inbox, done.clone(), tables).map_err(DiskError::io(&dir, "commit thread"))?;
+        let thread = commit_thread(inbox, done.clone(), tables)
+            .map_err(DiskError::io(&dir, "commit thread"))?;
         Ok(Rc::new(DiskMeta {
             state: RefCell::new(State::Running(running)),
             done,
@@ -166,10 +180,15 @@ impl DiskMeta {
         Poll::Ready(())
     }
 
-    fn with<T>(&self, read: impl FnOnce(&Running) -> Result<T, LmdbError>) -> Result<T, StoreError> {
+    fn with<T>(
+        &self,
+        read: impl FnOnce(&Running) -> Result<T, LmdbError>,
+    ) -> Result<T, StoreError> {
         self.settle();
         match &*self.state.borrow() {
-            State::Running(running) => read(running).map_err(|why| StoreError::Failed(why.to_string())),
+            State::Running(running) => {
+                read(running).map_err(|why| StoreError::Failed(why.to_string()))
+            }
             State::Committing => Err(StoreError::Busy),
             State::Failed(why) => Err(StoreError::Failed(why.clone())),
         }
@@ -234,7 +253,13 @@ impl Running {
     }
 
     /// Visits pairs of the running image from `from` on.
-    fn scan(&self, table: Table, dbi: Dbi, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), LmdbError> {
+    fn scan(
+        &self,
+        table: Table,
+        dbi: Dbi,
+        from: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), LmdbError> {
         let mut newer = self.gathered.sorted(table, from).into_iter().peekable();
         let mut more = true;
         self.txn.scan(dbi, from, &mut |key, value| {
@@ -254,12 +279,19 @@ impl Running {
     }
 
     /// Carries out what [`Running::admit`] has taken room for.
-    fn change(&mut self, set: &WriteSet, tables: &[Dbi], page_bytes: usize) -> Result<(), LmdbError> {
+    fn change(
+        &mut self,
+        set: &WriteSet,
+        tables: &[Dbi],
+        page_bytes: usize,
+    ) -> Result<(), LmdbError> {
         let pages = self.pages_per_change();
         for (table, key, value) in &set.changes {
             let value = value.as_deref();
             if Gathered::takes(*table, value) {
-                let large = value.map_or(0, |value| usize::from(key.len() + value.len() + ENTRY_BYTES > page_bytes / 2));
+                let large = value.map_or(0, |value| {
+                    usize::from(key.len() + value.len() + ENTRY_BYTES > page_bytes / 2)
+                });
                 self.gathered.insert(*table, key, value, pages + large);
                 continue;
             }
@@ -303,7 +335,12 @@ impl Running {
     }
 
     /// Takes room for `set`, or says that there is none.
-    fn admit(&mut self, set: &WriteSet, tables: &[Dbi], page_bytes: usize) -> Result<bool, LmdbError> {
+    fn admit(
+        &mut self,
+        set: &WriteSet,
+        tables: &[Dbi],
+        page_bytes: usize,
+    ) -> Result<bool, LmdbError> {
         let mut need = self.need(set, page_bytes);
         let promised = self.gathered.pages();
         let together = Need { pages: need.pages + promised, ..need };
@@ -323,9 +360,14 @@ impl Running {
         Ok(admitted)
     }
 
-    /// As [`Running::need`], for a set with many changes of a small table: they cannot dirty more pages than it has,
-    /// and what its puts may split.
-    fn need_by_table(&self, set: &WriteSet, tables: &[Dbi], large: usize) -> Result<usize, LmdbError> {
+    /// As [`Running::need`], for a set with many changes of a small table: they cannot dirty more
+    /// pages than it has, and what its puts may split.
+    fn need_by_table(
+        &self,
+        set: &WriteSet,
+        tables: &[Dbi],
+        large: usize,
+    ) -> Result<usize, LmdbError> {
         let mut pages = large;
         for (table, dbi) in Table::ALL.iter().zip(tables) {
             let (mut puts, mut all) = (0, 0);
@@ -346,9 +388,14 @@ impl Running {
         2 * (self.depth + 1) + 1
     }
 
-    /// The most that `set` can dirty: in each table the way from the root to a leaf, split or merged at each level.
+    /// The most that `set` can dirty: in each table the way from the root to a leaf, split or
+    /// merged at each level.
     fn need(&self, set: &WriteSet, page_bytes: usize) -> Need {
-        let mut need = Need { pages: set.changes.len() * self.pages_per_change(), side_by_side: 0, frees: set.frees_space() };
+        let mut need = Need {
+            pages: set.changes.len() * self.pages_per_change(),
+            side_by_side: 0,
+            frees: set.frees_space(),
+        };
         for (_, key, value) in &set.changes {
             let bytes = key.len() + value.as_ref().map_or(0, Vec::len) + ENTRY_BYTES;
             if bytes > page_bytes / 2 {
@@ -385,7 +432,12 @@ impl View for RunningView<'_> {
         self.0.with(|running| Ok(running.get(table, self.0.dbi(table), key)?.map(<[u8]>::to_vec)))
     }
 
-    fn scan(&self, table: Table, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StoreError> {
+    fn scan(
+        &self,
+        table: Table,
+        from: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
         let _inside = Inside::new(&self.0.scans);
         self.0.with(|running| running.scan(table, self.0.dbi(table), from, visit))
     }
@@ -457,12 +509,15 @@ impl MetaStore for DiskMeta {
     }
 
     fn space(&self) -> Result<Space, StoreError> {
-        let failed = |errno: rustix::io::Errno| StoreError::Failed(format!("{}: statvfs: {errno}", self.dir.display()));
+        let failed = |errno: rustix::io::Errno| {
+            StoreError::Failed(format!("{}: statvfs: {errno}", self.dir.display()))
+        };
         let disk = rustix::fs::statvfs(&self.dir).map_err(failed)?;
         let inodes = self.dbi(Table::Inodes);
         let disk_free = disk.f_bavail.saturating_mul(disk.f_frsize);
         let (bytes, bytes_free, files) = self.with(|running| {
-            let (bytes, free) = running.room.bytes(running.dirty_pages() + running.gathered.pages(), disk_free);
+            let (bytes, free) =
+                running.room.bytes(running.dirty_pages() + running.gathered.pages(), disk_free);
             Ok((bytes, free, running.txn.stat(inodes)?.entries))
         })?;
         let bytes = bytes.min(disk.f_blocks.saturating_mul(disk.f_frsize));

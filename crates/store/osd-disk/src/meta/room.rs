@@ -1,22 +1,23 @@
 //! Room for records: what makes sure that a commit never runs out of space (design 10.3).
 //!
-//! `data.mdb` is allocated ahead (its length is what is allocated: there are no holes in it), so that writing a dirty
-//! page never needs a block. An operation is taken only if the most that it can dirty fits into what is allocated
-//! and not used; else it is answered `Full` before anything is changed. The last [`Room::reserve`] pages are for
-//! operations that remove something.
+//! `data.mdb` is allocated ahead (its length is what is allocated: there are no holes in it), so
+//! that writing a dirty page never needs a block. An operation is taken only if the most that it
+//! can dirty fits into what is allocated and not used; else it is answered `Full` before anything
+//! is changed. The last [`Room::reserve`] pages are for operations that remove something.
 //!
-//! LMDB takes pages from the list of free ones first, and pages freed by transaction N can be taken by N + 2. Where
-//! the file cannot grow any more, the free ones are counted after each commit. In the reserve a transaction may
-//! dirty a third of it, so that two more fit until its pages come back: removing works on a full store for ever, if
-//! the caller commits and tries again when it is told `Full`.
+//! LMDB takes pages from the list of free ones first, and pages freed by transaction N can be taken
+//! by N + 2. Where the file cannot grow any more, the free ones are counted after each commit. In
+//! the reserve a transaction may dirty a third of it, so that two more fit until its pages come
+//! back: removing works on a full store for ever, if the caller commits and tries again when it is
+//! told `Full`.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
 use super::lmdb::{Env, LmdbError, Txn};
 
-/// Allocated ahead of what is used, bytes: what a transaction dirties between two commits. Where one needs more, the
-/// next piece is allocated at once, about a millisecond.
+/// Allocated ahead of what is used, bytes: what a transaction dirties between two commits. Where
+/// one needs more, the next piece is allocated at once, about a millisecond.
 const AHEAD_BYTES_MAX: usize = 16 << 20;
 /// On a small disk a 64th of it, so that objects beside the records keep their room.
 const AHEAD_SHARE: usize = 64;
@@ -37,7 +38,9 @@ pub(crate) struct Room {
     allocated_pages: usize,
     reserve: usize,
     can_grow: bool,
-    begin: usize, // pages that this transaction may take at most: behind the end, and free ones if they were counted
+    // pages that this transaction may take at most: behind the end, and free ones if they were
+    // counted
+    begin: usize,
 }
 
 /// What a set of changes takes at most.
@@ -53,12 +56,27 @@ pub(crate) struct Need {
 
 impl Room {
     /// Of the store whose data is `file`, on a disk of `disk_bytes`.
-    pub(crate) fn new(file: File, page_bytes: usize, map_bytes: u64, disk_bytes: u64) -> std::io::Result<Room> {
+    pub(crate) fn new(
+        file: File,
+        page_bytes: usize,
+        map_bytes: u64,
+        disk_bytes: u64,
+    ) -> std::io::Result<Room> {
         let pages = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX) / page_bytes;
         let (map_pages, some_pages) = (pages(map_bytes), pages(map_bytes.min(disk_bytes)));
-        let ahead_pages = (some_pages / AHEAD_SHARE).clamp(MARGIN_PAGES, AHEAD_BYTES_MAX / page_bytes);
+        let ahead_pages =
+            (some_pages / AHEAD_SHARE).clamp(MARGIN_PAGES, AHEAD_BYTES_MAX / page_bytes);
         let reserve = (some_pages / RESERVE_SHARE).clamp(RESERVE_PAGES_MIN, RESERVE_PAGES_MAX);
-        let mut room = Room { file, page_bytes, map_pages, ahead_pages, allocated_pages: 0, reserve, can_grow: true, begin: 0 };
+        let mut room = Room {
+            file,
+            page_bytes,
+            map_pages,
+            ahead_pages,
+            allocated_pages: 0,
+            reserve,
+            can_grow: true,
+            begin: 0,
+        };
         // A copied file may have holes: fill them once.
         let len = room.file.metadata()?.len();
         if len > 0 && !room.allocate(len)? {
@@ -70,19 +88,28 @@ impl Room {
 
     /// Says whether there was space; other failures are errors.
     fn allocate(&self, bytes: u64) -> std::io::Result<bool> {
-        let bytes = libc::off_t::try_from(bytes).map_err(|_| std::io::Error::from_raw_os_error(libc::EFBIG))?;
+        let bytes = libc::off_t::try_from(bytes)
+            .map_err(|_| std::io::Error::from_raw_os_error(libc::EFBIG))?;
         // SAFETY: a plain system call on a descriptor that we own.
         match unsafe { libc::fallocate(self.file.as_raw_fd(), 0, 0, bytes) } {
             0 => Ok(true),
             _ => match std::io::Error::last_os_error() {
-                error if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG)) => Ok(false),
+                error
+                    if matches!(
+                        error.raw_os_error(),
+                        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG)
+                    ) =>
+                {
+                    Ok(false)
+                }
                 error => Err(error),
             },
         }
     }
 
     fn read_len(&mut self) -> std::io::Result<()> {
-        self.allocated_pages = (self.file.metadata()?.len() as usize / self.page_bytes).min(self.map_pages);
+        self.allocated_pages =
+            (self.file.metadata()?.len() as usize / self.page_bytes).min(self.map_pages);
         Ok(())
     }
 
@@ -111,7 +138,12 @@ impl Room {
     }
 
     /// Whether `need` can be taken by `txn`, which has changed `dirty` pages.
-    pub(crate) fn admits(&mut self, txn: &Txn, dirty: usize, need: Need) -> Result<bool, LmdbError> {
+    pub(crate) fn admits(
+        &mut self,
+        txn: &Txn,
+        dirty: usize,
+        need: Need,
+    ) -> Result<bool, LmdbError> {
         let next = txn.next_page();
         let ample = need.pages + MARGIN_PAGES + self.reserve;
         if self.allocated_pages >= next + ample {
@@ -133,14 +165,18 @@ impl Room {
         if left >= ample {
             return Ok(true);
         }
-        Ok(need.frees && left >= need.pages + MARGIN_PAGES && dirty + need.pages <= self.reserve / 3)
+        Ok(need.frees
+            && left >= need.pages + MARGIN_PAGES
+            && dirty + need.pages <= self.reserve / 3)
     }
 
-    /// Bytes in all, and bytes that ordinary operations may still take where the disk has `disk_free` more.
+    /// Bytes in all, and bytes that ordinary operations may still take where the disk has
+    /// `disk_free` more.
     pub(crate) fn bytes(&self, dirty: usize, disk_free: u64) -> (u64, u64) {
         let page = self.page_bytes as u64;
         let have = self.begin.saturating_sub(dirty) as u64 * page;
-        let more = (self.map_pages.saturating_sub(self.allocated_pages) as u64 * page).min(disk_free);
+        let more =
+            (self.map_pages.saturating_sub(self.allocated_pages) as u64 * page).min(disk_free);
         let kept = (self.reserve + MARGIN_PAGES) as u64 * page;
         (self.map_pages as u64 * page, (have + more).saturating_sub(kept))
     }

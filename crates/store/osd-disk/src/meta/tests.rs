@@ -78,7 +78,10 @@ fn a_commit_is_busy_once_and_shared() {
 fn a_store_is_opened_once() {
     let dir = TestDir::new();
     let meta = open(&dir);
-    assert!(matches!(DiskMeta::open(dir.path(), &MetaOptions::default()), Err(DiskError::InUse(_))));
+    assert!(matches!(
+        DiskMeta::open(dir.path(), &MetaOptions::default()),
+        Err(DiskError::InUse(_))
+    ));
     drop(meta);
     open(&dir);
 }
@@ -121,7 +124,8 @@ fn a_full_store_refuses_whole_sets_and_takes_removals_for_ever() {
         let _free_pages_come_back_two_commits_later = meta.apply(&put(number, 100));
         wait(meta.commit()).expect("commits");
     }
-    let again = (0..stored / 2).take_while(|number| meta.apply(&put(*number, 3_000)).is_ok()).count();
+    let again =
+        (0..stored / 2).take_while(|number| meta.apply(&put(*number, 3_000)).is_ok()).count();
     assert_eq!(again, (stored / 2) as usize);
 }
 
@@ -150,8 +154,9 @@ fn large_values_and_missing_keys() {
 fn it_passes_the_suite_of_every_body() {
     let fresh = |room: u64| {
         let dir = TestDir::new();
-        let open =
-            move || -> Rc<dyn MetaStore> { DiskMeta::open(dir.path(), &MetaOptions { map_bytes: Some(room) }).expect("opens") };
+        let open = move || -> Rc<dyn MetaStore> {
+            DiskMeta::open(dir.path(), &MetaOptions { map_bytes: Some(room) }).expect("opens")
+        };
         osd::conformance::MetaBed { open: Box::new(open), crash: Box::new(|| {}) }
     };
     osd::conformance::meta_suite(&|case| wait(case), &fresh);

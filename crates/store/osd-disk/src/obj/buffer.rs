@@ -1,4 +1,5 @@
-//! Aligned buffers, kept for the next use: O_DIRECT needs the alignment, and a fresh MiB costs 256 page faults.
+//! Aligned buffers, kept for the next use: O_DIRECT needs the alignment, and a fresh MiB costs 256
+//! page faults.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;

@@ -1,18 +1,20 @@
 //! Where objects lie on the device: FIEMAP, and a memory of what it said.
 //!
-//! Only an order of requests hangs on it: an answer that is out of date costs a seek and no data. So what was learnt is
-//! kept until the object is cut or removed; writes into allocated space do not move it.
+//! Only an order of requests hangs on it: an answer that is out of date costs a seek and no data.
+//! So what was learnt is kept until the object is cut or removed; writes into allocated space do
+//! not move it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use types::{Errno, Extent, Fid};
 
-/// Objects whose extents are remembered: as many as one head of ORR keeps idle, and at [`EXTENTS_MAX`] of 24 bytes each
-/// below 4 MiB.
+/// Objects whose extents are remembered: as many as one head of ORR keeps idle, and at
+/// [`EXTENTS_MAX`] of 24 bytes each below 4 MiB.
 pub(crate) const OBJECTS_MAX: usize = 4_096;
 
-/// Extents asked for, and remembered, at once per object: one call answers what lies ahead of a sequential reader.
+/// Extents asked for, and remembered, at once per object: one call answers what lies ahead of a
+/// sequential reader.
 pub(crate) const EXTENTS_MAX: usize = 32;
 
 /// `FS_IOC_FIEMAP` of `linux/fs.h`: `_IOWR('f', 11, struct fiemap)`.
@@ -54,7 +56,9 @@ pub(crate) struct Piece {
 
 /// Where `range` would begin, reckoned back from the first piece that it touches.
 pub(crate) fn place(pieces: &[Piece], range: Extent) -> Option<u64> {
-    let touches = |piece: &&Piece| piece.logical < range.end() && piece.logical.saturating_add(piece.length) > range.start();
+    let touches = |piece: &&Piece| {
+        piece.logical < range.end() && piece.logical.saturating_add(piece.length) > range.start()
+    };
     let piece = pieces.iter().find(touches)?;
     Some(if range.start() >= piece.logical {
         piece.physical.saturating_add(range.start() - piece.logical)
@@ -74,15 +78,21 @@ pub(crate) fn ask(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Piece>, Errno>
         reserved: 0,
         extents: [RawExtent::default(); EXTENTS_MAX],
     };
-    // SAFETY: the argument is a `struct fiemap` with room for `count` extents behind it, as the call wants it, and lives
-    // until the call returns.
+    // SAFETY: the argument is a `struct fiemap` with room for `count` extents behind it, as the
+    // call wants it, and lives until the call returns.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut map) };
     if done < 0 {
         return Err(Errno::from_io(&std::io::Error::last_os_error()));
     }
     let mapped = usize::try_from(map.mapped).unwrap_or(0).min(EXTENTS_MAX);
     let known = map.extents[..mapped].iter().filter(|extent| extent.flags & WITHOUT_ADDRESS == 0);
-    Ok(known.map(|extent| Piece { logical: extent.logical, physical: extent.physical, length: extent.length }).collect())
+    Ok(known
+        .map(|extent| Piece {
+            logical: extent.logical,
+            physical: extent.physical,
+            length: extent.length,
+        })
+        .collect())
 }
 
 /// What was learnt, oldest first out.
@@ -130,8 +140,13 @@ mod tests {
 
     #[test]
     fn places_are_reckoned_from_the_first_piece_that_is_touched() {
-        let pieces = [Piece { logical: 100, physical: 5_000, length: 50 }, Piece { logical: 200, physical: 1_000, length: 50 }];
-        let check = |start, end, expected| assert_eq!(place(&pieces, range(start, end)), expected, "{start}..{end}");
+        let pieces = [
+            Piece { logical: 100, physical: 5_000, length: 50 },
+            Piece { logical: 200, physical: 1_000, length: 50 },
+        ];
+        let check = |start, end, expected| {
+            assert_eq!(place(&pieces, range(start, end)), expected, "{start}..{end}")
+        };
         check(100, 110, Some(5_000));
         check(120, 300, Some(5_020));
         check(90, 110, Some(4_990));
@@ -145,7 +160,8 @@ mod tests {
         let mut extents = Extents::default();
         let fid = |oid| Fid { seq: 1, oid, ver: 0 };
         for oid in 0..2 * OBJECTS_MAX as u32 {
-            extents.learn(fid(oid), vec![Piece { logical: 0, physical: u64::from(oid), length: 10 }]);
+            extents
+                .learn(fid(oid), vec![Piece { logical: 0, physical: u64::from(oid), length: 10 }]);
         }
         let last = fid(2 * OBJECTS_MAX as u32 - 1);
         assert_eq!((extents.known.len(), extents.order.len()), (OBJECTS_MAX, OBJECTS_MAX));

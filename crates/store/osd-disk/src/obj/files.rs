@@ -1,4 +1,5 @@
-//! Objects as files: names, descriptors, and the system calls on them. Everything here may run on any thread.
+//! Objects as files: names, descriptors, and the system calls on them. Everything here may run on
+//! any thread.
 //!
 //! An object is `objects/dNN/SEQ-OID-STRIPE` (hex), in one of 32 directories.
 
@@ -32,7 +33,8 @@ const _: () = assert!(DIRS <= 32, "a word has a bit for each directory");
 pub(crate) struct Object {
     pub(crate) fid: Fid,
     pub(super) file: File,
-    direct: OnceLock<Option<File>>, // a second description, for O_DIRECT; none where the file system has none
+    // a second description, for O_DIRECT; none where the file system has none
+    direct: OnceLock<Option<File>>,
 }
 
 /// What happened to an object since the last sync.
@@ -48,18 +50,22 @@ pub(crate) struct Dirty {
 pub(crate) struct DirtySet {
     pub(crate) objects: HashMap<Fid, Dirty>,
     pub(crate) dirs: u32,
-    /// More objects than are worth single calls: the whole file system is synced, and `objects` is empty.
+    /// More objects than are worth single calls: the whole file system is synced, and `objects` is
+    /// empty.
     pub(crate) all: bool,
 }
 
-/// Dirty objects from which on one `syncfs` replaces the single calls; each of them keeps a descriptor open.
+/// Dirty objects from which on one `syncfs` replaces the single calls; each of them keeps a
+/// descriptor open.
 const DIRTY_OBJECTS_MAX: usize = 256;
 
 struct Cache {
     objects: HashMap<Fid, (Arc<Object>, u64)>,
     clock: u64,
     max: usize,
-    destroys: u64, // a descriptor that was opened before one of these may be of a file that is gone: it is not kept
+    // a descriptor that was opened before one of these may be of a file that is gone: it is not
+    // kept
+    destroys: u64,
 }
 
 /// The files of one store.
@@ -84,17 +90,20 @@ fn dir_of(fid: Fid) -> usize {
 }
 
 fn name_of(fid: Fid) -> CString {
-    CString::new(format!("{:x}-{:x}-{:x}", fid.seq, fid.oid, fid.ver)).expect("hex digits have no NUL")
+    CString::new(format!("{:x}-{:x}-{:x}", fid.seq, fid.oid, fid.ver))
+        .expect("hex digits have no NUL")
 }
 
 fn fid_of(name: &str) -> Option<Fid> {
     let mut parts = name.split('-');
     let mut next = || u64::from_str_radix(parts.next()?, 16).ok();
-    let fid = Fid { seq: next()?, oid: u32::try_from(next()?).ok()?, ver: u32::try_from(next()?).ok()? };
+    let fid =
+        Fid { seq: next()?, oid: u32::try_from(next()?).ok()?, ver: u32::try_from(next()?).ok()? };
     (parts.next().is_none() && name_of(fid).to_bytes() == name.as_bytes()).then_some(fid)
 }
 
-const OPEN: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOATIME).union(OFlags::NOFOLLOW);
+const OPEN: OFlags =
+    OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOATIME).union(OFlags::NOFOLLOW);
 
 impl Files {
     pub(crate) fn open(dir: &Path, objects_max: usize) -> Result<Files, DiskError> {
@@ -111,8 +120,15 @@ impl Files {
         let root = open_dir(&path)?;
         crate::superblock::sync_dir(&path)?;
         crate::superblock::sync_dir(dir)?;
-        let cache = Cache { objects: HashMap::new(), clock: 0, max: objects_max.max(8), destroys: 0 };
-        Ok(Files { root, dirs, cache: Mutex::new(cache), dirty: Mutex::default(), buffers: Buffers::default() })
+        let cache =
+            Cache { objects: HashMap::new(), clock: 0, max: objects_max.max(8), destroys: 0 };
+        Ok(Files {
+            root,
+            dirs,
+            cache: Mutex::new(cache),
+            dirty: Mutex::default(),
+            buffers: Buffers::default(),
+        })
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {
@@ -123,18 +139,25 @@ impl Files {
         self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An open object without any wait: from the cache, or by a look-up that the kernel answers from its own.
-    /// `EAGAIN` where that is not known.
+    /// An open object without any wait: from the cache, or by a look-up that the kernel answers
+    /// from its own. `EAGAIN` where that is not known.
     pub(crate) fn find_now(&self, fid: Fid) -> Result<Option<Arc<Object>>, Errno> {
         let destroys = match self.cache().look(fid) {
             Ok(object) => return Ok(Some(object)),
             Err(destroys) => destroys,
         };
-        let opened = rustix::fs::openat2(&self.dirs[dir_of(fid)], name_of(fid), OPEN, Mode::empty(), ResolveFlags::CACHED);
+        let opened = rustix::fs::openat2(
+            &self.dirs[dir_of(fid)],
+            name_of(fid),
+            OPEN,
+            Mode::empty(),
+            ResolveFlags::CACHED,
+        );
         match opened {
             Ok(fd) => Ok(Some(self.remember(fid, fd, destroys))),
             Err(rustix::io::Errno::NOENT) => Ok(None),
-            // Before Linux 5.12, or no memory of the name, or anything else: the blocking call will say what it is.
+            // Before Linux 5.12, or no memory of the name, or anything else: the blocking call will
+            // say what it is.
             Err(_) => Err(Errno::EAGAIN),
         }
     }
@@ -145,8 +168,16 @@ impl Files {
             Ok(object) => return Ok(Some(object)),
             Err(destroys) => destroys,
         };
-        let open =
-            |flags| self.retry(|| rustix::fs::openat(&self.dirs[dir_of(fid)], name_of(fid), flags, Mode::RUSR | Mode::WUSR));
+        let open = |flags| {
+            self.retry(|| {
+                rustix::fs::openat(
+                    &self.dirs[dir_of(fid)],
+                    name_of(fid),
+                    flags,
+                    Mode::RUSR | Mode::WUSR,
+                )
+            })
+        };
         let fd = match open(OPEN) {
             Err(Errno::ENOENT) if create => {
                 let fd = open(OPEN | OFlags::CREATE)?;
@@ -179,13 +210,19 @@ impl Files {
     fn direct<'a>(&self, object: &'a Object) -> Option<BorrowedFd<'a>> {
         let open = || {
             let flags = OPEN | OFlags::DIRECT;
-            let fd = rustix::fs::openat(&self.dirs[dir_of(object.fid)], name_of(object.fid), flags, Mode::empty());
+            let fd = rustix::fs::openat(
+                &self.dirs[dir_of(object.fid)],
+                name_of(object.fid),
+                flags,
+                Mode::empty(),
+            );
             fd.ok().map(File::from)
         };
         object.direct.get_or_init(open).as_ref().map(AsFd::as_fd)
     }
 
-    /// Notes that `object` was changed. After the change, never before: a sync in between would miss it.
+    /// Notes that `object` was changed. After the change, never before: a sync in between would
+    /// miss it.
     pub(super) fn note(&self, object: &Arc<Object>, resized: bool) {
         let mut dirty = self.dirty();
         if dirty.all {
@@ -211,9 +248,17 @@ impl Files {
     }
 
     /// Writes all of `data`.
-    pub(crate) fn write(&self, object: &Arc<Object>, offset: u64, data: &Bytes, mode: IoMode) -> Result<ObjAttr, Errno> {
+    pub(crate) fn write(
+        &self,
+        object: &Arc<Object>,
+        offset: u64,
+        data: &Bytes,
+        mode: IoMode,
+    ) -> Result<ObjAttr, Errno> {
         let written = match mode {
-            _ if !goes_direct(offset, data.len(), mode) => write_all(object.file.as_fd(), offset, data),
+            _ if !goes_direct(offset, data.len(), mode) => {
+                write_all(object.file.as_fd(), offset, data)
+            }
             _ => self.write_direct(object, offset, data),
         };
         self.note(object, false); // a failed write may have changed something too
@@ -221,8 +266,8 @@ impl Files {
         object.attr()
     }
 
-    /// Gives `data` room in the object, answers, and writes it then. Where no room can be given beforehand, the answer
-    /// comes after the write and tells its outcome.
+    /// Gives `data` room in the object, answers, and writes it then. Where no room can be given
+    /// beforehand, the answer comes after the write and tells its outcome.
     pub(super) fn write_behind(
         &self,
         fid: Fid,
@@ -233,10 +278,12 @@ impl Files {
         answer: oneshot::Sender<Result<ObjAttr, Errno>>,
     ) {
         let found = self.find(fid, true).map(|object| object.expect("find makes the object"));
-        let roomy = found.as_ref().is_ok_and(|object| object.make_room(offset, data.len() as u64).is_ok());
+        let roomy =
+            found.as_ref().is_ok_and(|object| object.make_room(offset, data.len() as u64).is_ok());
         let attr = found.as_ref().map_err(|error| *error).and_then(|object| object.attr());
         let (Ok(object), Ok(attr), true) = (&found, attr, roomy) else {
-            let _nobody_waits = answer.send(found.and_then(|object| self.write(&object, offset, data, mode)));
+            let _nobody_waits =
+                answer.send(found.and_then(|object| self.write(&object, offset, data, mode)));
             return;
         };
         let _nobody_waits = answer.send(Ok(attr));
@@ -246,7 +293,9 @@ impl Files {
     }
 
     fn write_direct(&self, object: &Object, offset: u64, data: &Bytes) -> Result<(), Errno> {
-        let Some(fd) = self.direct(object) else { return write_all(object.file.as_fd(), offset, data) };
+        let Some(fd) = self.direct(object) else {
+            return write_all(object.file.as_fd(), offset, data);
+        };
         let written = if (data.as_ptr() as usize).is_multiple_of(ALIGN) {
             write_all(fd, offset, data)
         } else {
@@ -262,12 +311,23 @@ impl Files {
     }
 
     /// What the page cache has of the range, and whether that is all there is.
-    pub(crate) fn read_now(&self, object: &Object, offset: u64, len: usize) -> Result<Bytes, Errno> {
+    pub(crate) fn read_now(
+        &self,
+        object: &Object,
+        offset: u64,
+        len: usize,
+    ) -> Result<Bytes, Errno> {
         self.read_with(object, offset, len, libc::RWF_NOWAIT)
     }
 
     /// Reads the range, short at the end of the object.
-    pub(crate) fn read(&self, object: &Object, offset: u64, len: usize, mode: IoMode) -> Result<Bytes, Errno> {
+    pub(crate) fn read(
+        &self,
+        object: &Object,
+        offset: u64,
+        len: usize,
+        mode: IoMode,
+    ) -> Result<Bytes, Errno> {
         if mode == IoMode::Direct && goes_direct(offset, len, mode) {
             match self.read_direct(object, offset, len) {
                 Err(Errno::EINVAL | Errno::EOPNOTSUPP) => {}
@@ -281,7 +341,8 @@ impl Files {
         let Some(fd) = self.direct(object) else { return Err(Errno::EOPNOTSUPP) };
         let mut buffer = self.buffers.take(len);
         let (at, _) = buffer.spare();
-        // SAFETY: the buffer has room for `len` bytes from there, and as many as were read are filled.
+        // SAFETY: the buffer has room for `len` bytes from there, and as many as were read are
+        // filled.
         unsafe {
             let count = read_into(fd, offset, at, len, 0, ALIGN)?;
             buffer.filled(count);
@@ -289,7 +350,13 @@ impl Files {
         Ok(Bytes::from_owner(buffer))
     }
 
-    fn read_with(&self, object: &Object, offset: u64, len: usize, flags: i32) -> Result<Bytes, Errno> {
+    fn read_with(
+        &self,
+        object: &Object,
+        offset: u64,
+        len: usize,
+        flags: i32,
+    ) -> Result<Bytes, Errno> {
         let len = object.available(offset, len)?;
         if len == 0 {
             return Ok(Bytes::new());
@@ -297,7 +364,8 @@ impl Files {
         if len >= POOLED_BYTES_MIN {
             let mut buffer = self.buffers.take(len);
             let (at, _) = buffer.spare();
-            // SAFETY: the buffer has room for `len` bytes from there, and as many as were read are filled.
+            // SAFETY: the buffer has room for `len` bytes from there, and as many as were read are
+            // filled.
             unsafe {
                 let count = read_into(object.file.as_fd(), offset, at, len, flags, 1)?;
                 buffer.filled(count);
@@ -342,7 +410,8 @@ impl Files {
         rustix::fs::fsync(&self.dirs[index]).map_err(errno)
     }
 
-    /// Makes everything of the file system durable. The descriptor is as old as the store: it sees every failure.
+    /// Makes everything of the file system durable. The descriptor is as old as the store: it sees
+    /// every failure.
     pub(crate) fn sync_all(&self) -> Result<(), Errno> {
         rustix::fs::syncfs(&self.root).map_err(errno)
     }
@@ -395,7 +464,8 @@ impl Dirty {
     /// Makes it durable.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
         let file = &self.object.file;
-        if self.resized { rustix::fs::fsync(file) } else { rustix::fs::fdatasync(file) }.map_err(errno)
+        if self.resized { rustix::fs::fsync(file) } else { rustix::fs::fdatasync(file) }
+            .map_err(errno)
     }
 }
 
@@ -429,7 +499,8 @@ impl Cache {
         object
     }
 
-    /// Lets the least recently used go, one of `parts`: rarely, so that no order has to be kept on each use.
+    /// Lets the least recently used go, one of `parts`: rarely, so that no order has to be kept on
+    /// each use.
     fn shrink(&mut self, parts: usize) {
         let mut used: Vec<u64> = self.objects.values().map(|(_, used)| *used).collect();
         if used.is_empty() {
@@ -475,18 +546,28 @@ fn write_all(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> Result<(), Errno> 
     Ok(())
 }
 
-/// Reads up to `len` bytes, fewer only at the end of the file, which a count that is no multiple of `step` shows.
+/// Reads up to `len` bytes, fewer only at the end of the file, which a count that is no multiple of
+/// `step` shows.
 ///
 /// # Safety
 /// `to` is valid for writes of `len` bytes.
-unsafe fn read_into(fd: BorrowedFd<'_>, offset: u64, to: *mut u8, len: usize, flags: i32, step: usize) -> Result<usize, Errno> {
+unsafe fn read_into(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    to: *mut u8,
+    len: usize,
+    flags: i32,
+    step: usize,
+) -> Result<usize, Errno> {
     let start = file_offset(offset, len)?;
     let mut done = 0;
     while done < len {
         // SAFETY: `done` is at most `len`, for which the caller answers.
         let piece = libc::iovec { iov_base: unsafe { to.add(done) }.cast(), iov_len: len - done };
         // SAFETY: one piece of memory that is valid for writes.
-        match unsafe { libc::preadv2(fd.as_raw_fd(), &piece, 1, start + done as libc::off_t, flags) } {
+        match unsafe {
+            libc::preadv2(fd.as_raw_fd(), &piece, 1, start + done as libc::off_t, flags)
+        } {
             0 => break,
             -1 if last_errno() == Errno::EINTR => {}
             -1 => return Err(last_errno()),
@@ -507,7 +588,9 @@ mod tests {
     fn names_of_objects_go_there_and_back_and_nothing_else_is_one() {
         let fid = Fid { seq: 0x2_0000_0401, oid: 7, ver: 3 };
         assert_eq!(fid_of("200000401-7-3"), Some(fid));
-        for name in [".", "..", "200000401-7", "200000401-07-3", "x-1-1", "1-2-3-4", "1-100000000-0"] {
+        for name in
+            [".", "..", "200000401-7", "200000401-07-3", "x-1-1", "1-2-3-4", "1-100000000-0"]
+        {
             assert_eq!(fid_of(name), None, "{name}");
         }
     }

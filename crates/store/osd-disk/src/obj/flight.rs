@@ -5,10 +5,12 @@
 //! ```
 //!
 //! Invariants
-//! - Whoever touches a range waits until the writes under way there have landed: nobody can tell that they are late.
+//! - Whoever touches a range waits until the writes under way there have landed: nobody can tell
+//!   that they are late.
 //! - A sync waits for every write begun before it, so none is called durable that is not.
-//! - Room comes before the answer, so a full device is told to the writer. What can fail behind it is the device itself:
-//!   then every later call fails and so does the next sync, as when the kernel cannot write a page back.
+//! - Room comes before the answer, so a full device is told to the writer. What can fail behind it
+//!   is the device itself: then every later call fails and so does the next sync, as when the
+//!   kernel cannot write a page back.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -26,7 +28,9 @@ struct State {
 
 impl State {
     fn touches(&self, object: Fid, start: u64, end: u64) -> bool {
-        self.under_way.values().any(|(other, from, to)| *other == object && *from < end && start < *to)
+        self.under_way
+            .values()
+            .any(|(other, from, to)| *other == object && *from < end && start < *to)
     }
 }
 
@@ -76,12 +80,23 @@ impl Flights {
         self.lost()
     }
 
-    /// Begins a write of `[start, end)` when nothing else is there and fewer than `at_once` are under way.
-    pub(super) async fn begin(self: &Arc<Self>, object: Fid, start: u64, end: u64, at_once: usize) -> Flight {
+    /// Begins a write of `[start, end)` when nothing else is there and fewer than `at_once` are
+    /// under way.
+    pub(super) async fn begin(
+        self: &Arc<Self>,
+        object: Fid,
+        start: u64,
+        end: u64,
+        at_once: usize,
+    ) -> Flight {
         loop {
-            self.until(|state| state.under_way.len() < at_once && !state.touches(object, start, end)).await;
+            self.until(|state| {
+                state.under_way.len() < at_once && !state.touches(object, start, end)
+            })
+            .await;
             let mut state = self.lock();
-            // Between the look and this nobody else of this thread was polled; the pool only takes away.
+            // Between the look and this nobody else of this thread was polled; the pool only takes
+            // away.
             if state.under_way.len() < at_once && !state.touches(object, start, end) {
                 let number = state.begun;
                 state.begun += 1;
@@ -124,7 +139,9 @@ mod tests {
         let flights = Arc::<Flights>::default();
         let (one, two) = (Fid::new(1, 1), Fid::new(1, 2));
         let flight = wait(flights.begin(one, MIB, 2 * MIB, 8));
-        assert!(is_ready(flights.clear(one, 0, MIB)) && is_ready(flights.clear(one, 2 * MIB, u64::MAX)));
+        assert!(
+            is_ready(flights.clear(one, 0, MIB)) && is_ready(flights.clear(one, 2 * MIB, u64::MAX))
+        );
         assert!(is_ready(flights.clear(two, 0, u64::MAX)));
         assert!(!is_ready(flights.clear(one, 2 * MIB - 1, 2 * MIB)));
         drop(flight);

@@ -1,20 +1,22 @@
 //! Objects as files, with a thread pool for what blocks (design 5, 8 and 10.10).
 //!
 //! Where a call runs
-//! - A read that the page cache can answer is answered on the executor's thread (`RWF_NOWAIT`, and a look-up with
-//!   `RESOLVE_CACHED`): no hand-over. Small misses are handed to the kernel by the executor ([`ring`]), others to the pool.
-//! - A small buffered write goes to the page cache on the executor's thread: a hand-over costs ten times the write.
-//!   It can block, when the kernel throttles writers or the journal is full, so each one is timed: one that took
-//!   long sends small writes to the pool for a while ([`pace`]).
-//! - Small direct reads and writes of an object that is open for them take the ring too. Handing over is timed likewise, and
-//!   where there is no io_uring all this is the pool's.
-//! - Aligned writes of 1 MiB and more go around the page cache, from the pool, out of aligned buffers. They are answered
-//!   when the file has room for them ([`flight`]).
+//! - A read that the page cache can answer is answered on the executor's thread (`RWF_NOWAIT`, and
+//!   a look-up with `RESOLVE_CACHED`): no hand-over. Small misses are handed to the kernel by the
+//!   executor ([`ring`]), others to the pool.
+//! - A small buffered write goes to the page cache on the executor's thread: a hand-over costs ten
+//!   times the write. It can block, when the kernel throttles writers or the journal is full, so
+//!   each one is timed: one that took long sends small writes to the pool for a while ([`pace`]).
+//! - Small direct reads and writes of an object that is open for them take the ring too. Handing
+//!   over is timed likewise, and where there is no io_uring all this is the pool's.
+//! - Aligned writes of 1 MiB and more go around the page cache, from the pool, out of aligned
+//!   buffers. They are answered when the file has room for them ([`flight`]).
 //! - Everything else (truncate, destroy, list, sync) goes to the pool.
 //!
-//! Durability: a change is noted once it was made; `sync` takes what was noted and calls `fdatasync` on each object
-//! (`fsync` after a truncate) and `fsync` on each directory in which a name came or went, in parallel. With many
-//! dirty objects one `syncfs` does it all. A failed sync fails every later call: data may be lost, the instance ends.
+//! Durability: a change is noted once it was made; `sync` takes what was noted and calls
+//! `fdatasync` on each object (`fsync` after a truncate) and `fsync` on each directory in which a
+//! name came or went, in parallel. With many dirty objects one `syncfs` does it all. A failed sync
+//! fails every later call: data may be lost, the instance ends.
 
 mod buffer;
 mod extents;
@@ -45,7 +47,8 @@ use ring::{RING_BYTES_MAX, Ring};
 
 /// Buffered writes up to this size are made at once.
 const INLINE_WRITE_BYTES_MAX: usize = 64 << 10;
-/// Share of the process's descriptors that one store may keep: several targets and their links live in one process.
+/// Share of the process's descriptors that one store may keep: several targets and their links live
+/// in one process.
 const FDS_SHARE: u64 = 8;
 
 /// How to open [`DiskObjects`].
@@ -53,9 +56,11 @@ const FDS_SHARE: u64 = 8;
 pub struct ObjOptions {
     /// Threads for calls that block.
     pub threads: usize,
-    /// Descriptors held open at most (`object_fds_max`); lowered to an eighth of what the process may have.
+    /// Descriptors held open at most (`object_fds_max`); lowered to an eighth of what the process
+    /// may have.
     pub fds_max: usize,
-    /// Small transfers under way at once by io_uring, at most 4,096; 0 leaves them all to the threads.
+    /// Small transfers under way at once by io_uring, at most 4,096; 0 leaves them all to the
+    /// threads.
     pub ring_ops_max: u32,
 }
 
@@ -84,9 +89,12 @@ pub struct DiskObjects {
 }
 
 impl DiskObjects {
-    /// Opens the objects below `dir`, a target's directory; makes the directories if they are not there.
+    /// Opens the objects below `dir`, a target's directory; makes the directories if they are not
+    /// there.
     pub fn open(dir: &Path, options: &ObjOptions) -> Result<Rc<DiskObjects>, DiskError> {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile)
+            .current
+            .unwrap_or(u64::MAX);
         let fds_max = options.fds_max.min(usize::try_from(limit / FDS_SHARE).unwrap_or(usize::MAX));
         let files = Files::open(dir, fds_max / 2)?; // an object may have two descriptors
         let pool = Pool::new(options.threads).map_err(DiskError::io(dir, "disk threads"))?;
@@ -109,13 +117,20 @@ impl DiskObjects {
         self.failed.get().map_or_else(|| self.flights.lost(), Err)
     }
 
-    /// Checked at the beginning of a call on `[offset, offset + len)`: that the store works, and nothing is under way there.
+    /// Checked at the beginning of a call on `[offset, offset + len)`: that the store works, and
+    /// nothing is under way there.
     async fn enter(&self, object: Fid, offset: u64, len: u64) -> Result<(), Errno> {
         self.flights.clear(object, offset, offset.saturating_add(len)).await;
         self.check()
     }
 
-    async fn write_large(&self, object: Fid, offset: u64, data: Bytes, mode: IoMode) -> Result<ObjAttr, Errno> {
+    async fn write_large(
+        &self,
+        object: Fid,
+        offset: u64,
+        data: Bytes,
+        mode: IoMode,
+    ) -> Result<ObjAttr, Errno> {
         let end = offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?;
         let flight = self.flights.begin(object, offset, end, self.flights_max).await;
         self.check()?;
@@ -125,7 +140,13 @@ impl DiskObjects {
         answered.await.unwrap_or(Err(Errno::EIO))
     }
 
-    fn write_at_once(&self, fid: Fid, offset: u64, data: &Bytes, mode: IoMode) -> Result<ObjAttr, Errno> {
+    fn write_at_once(
+        &self,
+        fid: Fid,
+        offset: u64,
+        data: &Bytes,
+        mode: IoMode,
+    ) -> Result<ObjAttr, Errno> {
         self.pace.watch(|| {
             let object = self.files.find(fid, true)?;
             self.files.write(&object.expect("find makes the object"), offset, data, mode)
@@ -147,14 +168,27 @@ impl DiskObjects {
     }
 
     /// A small direct write likewise.
-    async fn write_direct(&self, object: Fid, offset: u64, data: &Bytes) -> Option<Result<ObjAttr, Errno>> {
-        let ring = self.ring_for(data.len()).filter(|_| goes_direct(offset, data.len(), IoMode::Direct))?;
+    async fn write_direct(
+        &self,
+        object: Fid,
+        offset: u64,
+        data: &Bytes,
+    ) -> Option<Result<ObjAttr, Errno>> {
+        let ring = self
+            .ring_for(data.len())
+            .filter(|_| goes_direct(offset, data.len(), IoMode::Direct))?;
         let open = self.files.find_now(object).ok()??;
         ring.write_direct(&open, offset, data).await.map(|()| open.attr())
     }
 
-    /// What the page cache has of an open object, or a small read that fills it; none where the pool must do it.
-    async fn read_cached(&self, open: &Arc<Object>, offset: u64, len: usize) -> Result<Option<Bytes>, Errno> {
+    /// What the page cache has of an open object, or a small read that fills it; none where the
+    /// pool must do it.
+    async fn read_cached(
+        &self,
+        open: &Arc<Object>,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Bytes>, Errno> {
         match self.files.read_now(open, offset, len) {
             Ok(data) => return Ok(Some(data)),
             Err(Errno::EAGAIN) => {}
@@ -200,7 +234,9 @@ impl DiskObjects {
         outcome?;
         if dirty.dirs != 0 {
             self.on_pool(move |files| {
-                (0..DIRS).filter(|index| dirty.dirs & (1 << index) != 0).try_for_each(|index| files.sync_dir(index))
+                (0..DIRS)
+                    .filter(|index| dirty.dirs & (1 << index) != 0)
+                    .try_for_each(|index| files.sync_dir(index))
             })
             .await?;
         }
@@ -209,7 +245,13 @@ impl DiskObjects {
 }
 
 impl ObjStore for DiskObjects {
-    fn read(&self, object: Fid, offset: u64, len: usize, mode: IoMode) -> LocalFuture<'_, Result<Option<Bytes>, Errno>> {
+    fn read(
+        &self,
+        object: Fid,
+        offset: u64,
+        len: usize,
+        mode: IoMode,
+    ) -> LocalFuture<'_, Result<Option<Bytes>, Errno>> {
         Box::pin(async move {
             self.enter(object, offset, len as u64).await?;
             let found = self.files.find_now(object);
@@ -230,13 +272,20 @@ impl ObjStore for DiskObjects {
         })
     }
 
-    fn write(&self, object: Fid, offset: u64, data: Bytes, mode: IoMode) -> LocalFuture<'_, Result<ObjAttr, Errno>> {
+    fn write(
+        &self,
+        object: Fid,
+        offset: u64,
+        data: Bytes,
+        mode: IoMode,
+    ) -> LocalFuture<'_, Result<ObjAttr, Errno>> {
         Box::pin(async move {
             if data.len() >= DIRECT_BYTES_MIN && goes_direct(offset, data.len(), mode) {
                 return self.write_large(object, offset, data, mode).await;
             }
             self.enter(object, offset, data.len() as u64).await?;
-            let small = data.len() <= INLINE_WRITE_BYTES_MAX && !goes_direct(offset, data.len(), mode);
+            let small =
+                data.len() <= INLINE_WRITE_BYTES_MAX && !goes_direct(offset, data.len(), mode);
             if small && self.pace.is_fast() {
                 return self.write_at_once(object, offset, &data, mode);
             }
@@ -253,7 +302,12 @@ impl ObjStore for DiskObjects {
         })
     }
 
-    fn truncate(&self, object: Fid, size: u64, create: bool) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
+    fn truncate(
+        &self,
+        object: Fid,
+        size: u64,
+        create: bool,
+    ) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
         Box::pin(async move {
             self.enter(object, 0, u64::MAX).await?;
             self.extents.borrow_mut().forget(object);
@@ -265,7 +319,13 @@ impl ObjStore for DiskObjects {
         })
     }
 
-    fn allocate(&self, object: Fid, what: Allocate, offset: u64, length: u64) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
+    fn allocate(
+        &self,
+        object: Fid,
+        what: Allocate,
+        offset: u64,
+        length: u64,
+    ) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
         Box::pin(async move {
             self.enter(object, 0, u64::MAX).await?;
             self.extents.borrow_mut().forget(object);
@@ -277,10 +337,18 @@ impl ObjStore for DiskObjects {
         })
     }
 
-    fn seek(&self, object: Fid, what: Seek, offset: u64) -> LocalFuture<'_, Result<Option<Found>, Errno>> {
+    fn seek(
+        &self,
+        object: Fid,
+        what: Seek,
+        offset: u64,
+    ) -> LocalFuture<'_, Result<Option<Found>, Errno>> {
         Box::pin(async move {
             self.enter(object, 0, u64::MAX).await?;
-            self.on_pool(move |files| files.find(object, false)?.map(|open| open.seek(what, offset)).transpose()).await
+            self.on_pool(move |files| {
+                files.find(object, false)?.map(|open| open.seek(what, offset)).transpose()
+            })
+            .await
         })
     }
 
@@ -289,7 +357,12 @@ impl ObjStore for DiskObjects {
             self.check()?;
             match self.files.find_now(object) {
                 Ok(open) => open.map(|open| open.attr()).transpose(),
-                Err(_) => self.on_pool(move |files| files.find(object, false)?.map(|open| open.attr()).transpose()).await,
+                Err(_) => {
+                    self.on_pool(move |files| {
+                        files.find(object, false)?.map(|open| open.attr()).transpose()
+                    })
+                    .await
+                }
             }
         })
     }
@@ -351,7 +424,8 @@ impl ObjStore for DiskObjects {
     fn space(&self) -> LocalFuture<'_, Result<Space, Errno>> {
         Box::pin(async move {
             self.check()?;
-            let stat = rustix::fs::fstatvfs(&self.files.root).map_err(|errno| Errno::from_raw(errno.raw_os_error()))?;
+            let stat = rustix::fs::fstatvfs(&self.files.root)
+                .map_err(|errno| Errno::from_raw(errno.raw_os_error()))?;
             Ok(Space {
                 bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
                 bytes_free: stat.f_bavail.saturating_mul(stat.f_frsize),

@@ -1,9 +1,11 @@
-//! Whether calls that hardly ever block are made on the executor's thread: not for a while after one did.
+//! Whether calls that hardly ever block are made on the executor's thread: not for a while after
+//! one did.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// A call that takes longer was held up: a throttled writer, a full journal, metadata read from the disk.
+/// A call that takes longer was held up: a throttled writer, a full journal, metadata read from the
+/// disk.
 const SLOW: Duration = Duration::from_millis(2);
 /// How long the pool makes such calls then.
 const SLOW_REST: Duration = Duration::from_millis(200);

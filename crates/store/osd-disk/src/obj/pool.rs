@@ -1,7 +1,7 @@
 //! Threads for calls that block: a queue and a fixed number of workers.
 //!
-//! Jobs of one object are ordered by the caller's locks, not here. Dropping the pool waits for what was begun or
-//! queued, so that nothing of a target runs on after it was closed.
+//! Jobs of one object are ordered by the caller's locks, not here. Dropping the pool waits for what
+//! was begun or queued, so that nothing of a target runs on after it was closed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -43,7 +43,8 @@ impl Shared {
     }
 }
 
-/// The pool. Its queue needs no bound of its own: a job belongs to a request, and those are bounded by worker slots.
+/// The pool. Its queue needs no bound of its own: a job belongs to a request, and those are bounded
+/// by worker slots.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,

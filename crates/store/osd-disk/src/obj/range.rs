@@ -1,4 +1,5 @@
-//! Ranges of an object: room for them, holes, and where either begins. Everything here may run on any thread.
+//! Ranges of an object: room for them, holes, and where either begins. Everything here may run on
+//! any thread.
 
 use std::sync::Arc;
 
@@ -9,8 +10,15 @@ use types::Errno;
 use super::files::{Files, Object, errno};
 
 impl Files {
-    /// Allocates, punches or zeroes. Room comes before size, so that a full device leaves the size as it was.
-    pub(super) fn allocate(&self, object: &Arc<Object>, what: Allocate, offset: u64, length: u64) -> Result<ObjAttr, Errno> {
+    /// Allocates, punches or zeroes. Room comes before size, so that a full device leaves the size
+    /// as it was.
+    pub(super) fn allocate(
+        &self,
+        object: &Arc<Object>,
+        what: Allocate,
+        offset: u64,
+        length: u64,
+    ) -> Result<ObjAttr, Errno> {
         let done = match what {
             Allocate::Reserve { grow } => object.reserve(offset, length, grow),
             Allocate::Punch => object.punch(offset, length),
@@ -56,7 +64,8 @@ impl Object {
 
     /// Where the file system cannot zero a range (tmpfs), it is punched and allocated again.
     fn zero(&self, offset: u64, length: u64, grow: bool) -> Result<(), Errno> {
-        match self.fallocate(FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, offset, length) {
+        match self.fallocate(FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, offset, length)
+        {
             Err(Errno::EOPNOTSUPP) => self.punch(offset, length)?,
             other => other?,
         }

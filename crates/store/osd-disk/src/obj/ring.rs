@@ -1,18 +1,19 @@
-//! Small transfers that wait for the device, by io_uring from the executor's own thread: direct reads and writes, and reads
-//! of what the page cache does not have.
+//! Small transfers that wait for the device, by io_uring from the executor's own thread: direct
+//! reads and writes, and reads of what the page cache does not have.
 //!
 //! ```text
 //!  caller -> slot, queue -> (end of the executor's turn) driver: one io_uring_enter for all that is queued
 //!  device -> eventfd -> the executor wakes -> driver -> callers
 //! ```
-//! Through the pool such a block costs two wakes more: of a thread that waits for the device, and by it of the executor.
+//! Through the pool such a block costs two wakes more: of a thread that waits for the device, and
+//! by it of the executor.
 //!
 //! Invariants
-//! - Memory and file of an operation stay in its slot until the kernel has given it back, whether or not anybody still
-//!   waits. Dropping the ring waits for all of them.
+//! - Memory and file of an operation stay in its slot until the kernel has given it back, whether
+//!   or not anybody still waits. Dropping the ring waits for all of them.
 //! - A write is noted as a change when it comes back, whoever waits.
-//! - The ring answers only what came back whole, or ends with the object. Everything else the pool does again and tells the
-//!   outcome: the caller's locks keep others away meanwhile.
+//! - The ring answers only what came back whole, or ends with the object. Everything else the pool
+//!   does again and tells the outcome: the caller's locks keep others away meanwhile.
 
 mod slots;
 
@@ -65,8 +66,8 @@ struct Shared {
 }
 
 impl Ring {
-    /// A ring for `ops_max` operations at once, at most 4,096. None where this is no executor's thread or the kernel offers
-    /// none: too old (before 6.1), or forbidden here.
+    /// A ring for `ops_max` operations at once, at most 4,096. None where this is no executor's
+    /// thread or the kernel offers none: too old (before 6.1), or forbidden here.
     pub(super) fn start(files: &Arc<Files>, pace: &Rc<Pace>, ops_max: u32) -> Option<Ring> {
         if ops_max == 0 || tokio::runtime::Handle::try_current().is_err() {
             return None;
@@ -82,11 +83,17 @@ impl Ring {
 
     fn build(files: &Arc<Files>, pace: &Rc<Pace>, ops_max: u32) -> io::Result<Ring> {
         let mut builder = IoUring::builder();
-        builder.dontfork().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
+        builder
+            .dontfork()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_submit_all();
         let io = builder.build(ops_max)?;
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         io.submitter().register_eventfd(wake.as_raw_fd())?;
-        // SAFETY: the poller owns the descriptor, nobody else can close it, and it stays open until the poller goes.
+        // SAFETY: the poller owns the descriptor, nobody else can close it, and it stays open until
+        // the poller goes.
         let poller = unsafe { AsyncFd::register_with_interest(wake, Interest::READABLE) }?;
         let shared = Rc::new(Shared {
             io: RefCell::new(io),
@@ -100,29 +107,53 @@ impl Ring {
         Ok(Ring { shared, driver })
     }
 
-    /// At most `len` bytes, which [`RING_BYTES_MAX`] bounds, from `offset`; both aligned. Around the page cache. `None`: ask
-    /// the pool.
-    pub(super) async fn read_direct(&self, object: &Arc<Object>, offset: u64, len: usize) -> Option<Bytes> {
+    /// At most `len` bytes, which [`RING_BYTES_MAX`] bounds, from `offset`; both aligned. Around
+    /// the page cache. `None`: ask the pool.
+    pub(super) async fn read_direct(
+        &self,
+        object: &Arc<Object>,
+        offset: u64,
+        len: usize,
+    ) -> Option<Bytes> {
         let (memory, count) = self.fill(object, object.direct_now()?, offset, len).await?;
         // A multiple may be fewer than there are.
-        (count == len || count == 0 || !count.is_multiple_of(ALIGN)).then(|| Bytes::from_owner(memory))
+        (count == len || count == 0 || !count.is_multiple_of(ALIGN))
+            .then(|| Bytes::from_owner(memory))
     }
 
-    /// All of `len` bytes, which [`RING_BYTES_MAX`] bounds, from `offset`. Through the page cache. `None`: ask the pool.
-    pub(super) async fn read_cached(&self, object: &Arc<Object>, offset: u64, len: usize) -> Option<Bytes> {
+    /// All of `len` bytes, which [`RING_BYTES_MAX`] bounds, from `offset`. Through the page cache.
+    /// `None`: ask the pool.
+    pub(super) async fn read_cached(
+        &self,
+        object: &Arc<Object>,
+        offset: u64,
+        len: usize,
+    ) -> Option<Bytes> {
         let (memory, count) = self.fill(object, object.fd(), offset, len).await?;
         (count == len).then(|| Bytes::from_owner(memory))
     }
 
     /// Writes all of `data`, as [`Ring::read_direct`] reads. `None`: ask the pool.
-    pub(super) async fn write_direct(&self, object: &Arc<Object>, offset: u64, data: &Bytes) -> Option<()> {
+    pub(super) async fn write_direct(
+        &self,
+        object: &Arc<Object>,
+        offset: u64,
+        data: &Bytes,
+    ) -> Option<()> {
         let mut memory = self.shared.files.buffers.take(data.len());
         memory.extend(data);
-        let (_, result) = self.begin(object, object.direct_now()?, offset, data.len(), memory, true)?.await;
+        let (_, result) =
+            self.begin(object, object.direct_now()?, offset, data.len(), memory, true)?.await;
         (usize::try_from(result) == Ok(data.len())).then_some(())
     }
 
-    async fn fill(&self, object: &Arc<Object>, fd: BorrowedFd<'_>, offset: u64, len: usize) -> Option<(Buffer, usize)> {
+    async fn fill(
+        &self,
+        object: &Arc<Object>,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+    ) -> Option<(Buffer, usize)> {
         let memory = self.shared.files.buffers.take(len);
         let (mut memory, result) = self.begin(object, fd, offset, len, memory, false)?.await;
         let count = usize::try_from(result).ok()?;
@@ -246,7 +277,9 @@ impl Shared {
         loop {
             let count = u32::try_from(io.submission().len()).map_err(io::Error::other)?;
             // SAFETY: no argument is passed; the slots keep what the operations use.
-            match unsafe { io.submitter().enter::<libc::sigset_t>(count, wait_for, GETEVENTS, None) } {
+            match unsafe {
+                io.submitter().enter::<libc::sigset_t>(count, wait_for, GETEVENTS, None)
+            } {
                 Ok(_) => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

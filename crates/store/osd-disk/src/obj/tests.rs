@@ -39,7 +39,9 @@ fn large_writes_around_the_cache_and_small_ones_through_it_agree() {
     let fid = Fid::new(1, 2);
     let mut expected = vec![0; 5 << 20];
     for (round, (offset, len)) in
-        [(0, 4 << 20), (4_096, 1 << 20), (100, 3), (3 << 20, 2 << 20), (1 << 20, (1 << 20) + 1)].into_iter().enumerate()
+        [(0, 4 << 20), (4_096, 1 << 20), (100, 3), (3 << 20, 2 << 20), (1 << 20, (1 << 20) + 1)]
+            .into_iter()
+            .enumerate()
     {
         let data: Vec<u8> = (0..len).map(|at| (at * 7 + round) as u8).collect();
         let unaligned = Bytes::from([vec![0], data.clone()].concat()).slice(1..);
@@ -47,7 +49,8 @@ fn large_writes_around_the_cache_and_small_ones_through_it_agree() {
         expected[offset..offset + len].copy_from_slice(&data);
     }
     assert!(read(&objects, fid, 0, 8 << 20).as_deref() == Some(&expected[..]));
-    let direct = wait(objects.read(fid, 4_096, 8 << 20, IoMode::Direct)).expect("reads").expect("there");
+    let direct =
+        wait(objects.read(fid, 4_096, 8 << 20, IoMode::Direct)).expect("reads").expect("there");
     assert!(direct == expected[4_096..]);
     assert!(wait(objects.attr(fid)).expect("attr").expect("there").blocks >= 10_240);
     wait(objects.sync()).expect("syncs");
@@ -72,7 +75,9 @@ fn truncate_makes_only_when_told_and_destroy_says_whether_there_was_something() 
 #[test]
 fn more_objects_than_descriptors_and_than_single_syncs() {
     let dir = TestDir::new();
-    let objects = DiskObjects::open(dir.path(), &ObjOptions { threads: 2, fds_max: 20, ring_ops_max: 4 }).expect("opens");
+    let objects =
+        DiskObjects::open(dir.path(), &ObjOptions { threads: 2, fds_max: 20, ring_ops_max: 4 })
+            .expect("opens");
     for oid in 0..600 {
         write(&objects, Fid::new(9, oid), 0, &oid.to_le_bytes());
     }
@@ -89,14 +94,18 @@ fn more_objects_than_descriptors_and_than_single_syncs() {
 fn offsets_beyond_what_a_file_can_have_are_refused() {
     let dir = TestDir::new();
     let objects = open(&dir);
-    let refused = wait(objects.write(Fid::new(1, 1), u64::MAX - 1, Bytes::from_static(b"xyz"), IoMode::Auto));
+    let refused =
+        wait(objects.write(Fid::new(1, 1), u64::MAX - 1, Bytes::from_static(b"xyz"), IoMode::Auto));
     assert_eq!(refused, Err(Errno::EFBIG));
     assert!(wait(objects.truncate(Fid::new(1, 1), u64::MAX, true)).is_err());
 }
 
 #[test]
 fn a_missing_or_read_only_directory_is_told_clearly() {
-    let text = DiskObjects::open(Path::new("/proc/no/such"), &ObjOptions::default()).err().expect("refused").to_string();
+    let text = DiskObjects::open(Path::new("/proc/no/such"), &ObjOptions::default())
+        .err()
+        .expect("refused")
+        .to_string();
     assert!(text.contains("/proc/no/such"), "{text}");
 }
 
@@ -121,14 +130,17 @@ fn nobody_can_tell_that_large_writes_are_late() {
         let written = write(&objects, fid, offset, &vec![round; MIB]);
         assert!(written.size >= offset + MIB as u64 && written.blocks >= 2_048);
         match round % 4 {
-            0 => assert!(read(&objects, fid, offset + 4_095, 9).as_deref() == Some(&[round; 9][..])),
+            0 => {
+                assert!(read(&objects, fid, offset + 4_095, 9).as_deref() == Some(&[round; 9][..]))
+            }
             1 => {
                 write(&objects, fid, offset + 10, b"small");
                 let around = read(&objects, fid, offset, 20).expect("there");
                 assert_eq!(&around[..], [&[round; 10][..], b"small", &[round; 5]].concat());
             }
             2 => {
-                let cut = wait(objects.truncate(fid, offset + 7, false)).expect("cuts").expect("there");
+                let cut =
+                    wait(objects.truncate(fid, offset + 7, false)).expect("cuts").expect("there");
                 assert_eq!(cut.size, offset + 7);
                 assert_eq!(read(&objects, fid, offset, 2 * MIB).as_deref(), Some(&[round; 7][..]));
             }
@@ -150,13 +162,17 @@ fn closing_waits_for_large_writes_under_way() {
     drop(objects);
     let objects = open(&dir);
     for oid in 0..8 {
-        assert!(read(&objects, Fid::new(2, oid), 0, 4 << 20).as_deref() == Some(&vec![oid as u8 + 1; 2 << 20][..]));
+        assert!(
+            read(&objects, Fid::new(2, oid), 0, 4 << 20).as_deref()
+                == Some(&vec![oid as u8 + 1; 2 << 20][..])
+        );
     }
 }
 
 /// Runs `main` where a ring can be.
 fn on_executor<T>(main: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
     tokio::task::LocalSet::new().block_on(&runtime, main)
 }
 
@@ -178,7 +194,10 @@ fn small_transfers_are_the_same_with_a_ring_and_without() {
             let fid = Fid::new(3, ring_ops_max);
             direct(&objects, fid, &[1, 2, 3]).await;
             // A hole, then the end inside a block.
-            let end = objects.write(fid, 5 * 4_096, Bytes::from_static(b"end"), IoMode::Direct).await.expect("writes");
+            let end = objects
+                .write(fid, 5 * 4_096, Bytes::from_static(b"end"), IoMode::Direct)
+                .await
+                .expect("writes");
             assert_eq!(end.size, 5 * 4_096 + 3);
             let read = async |block: u64, len: usize| {
                 let data = objects.read(fid, block * 4_096, len, IoMode::Direct).await;
@@ -186,31 +205,53 @@ fn small_transfers_are_the_same_with_a_ring_and_without() {
             };
             assert_eq!(read(1, 8_192).await, [[2; 4_096], [3; 4_096]].concat());
             assert_eq!(read(4, 8_192).await, [&[0; 4_096][..], b"end"].concat());
-            assert_eq!((read(5, 4_096).await, read(6, 4_096).await, read(9, 65_536).await), (b"end".to_vec(), vec![], vec![]));
+            assert_eq!(
+                (read(5, 4_096).await, read(6, 4_096).await, read(9, 65_536).await),
+                (b"end".to_vec(), vec![], vec![])
+            );
             assert_eq!(read(0, 65_536).await.len(), 5 * 4_096 + 3);
-            let grown = objects.write(fid, 7 * 4_096, Bytes::from(vec![7; 8_192]), IoMode::Direct).await.expect("writes");
+            let grown = objects
+                .write(fid, 7 * 4_096, Bytes::from(vec![7; 8_192]), IoMode::Direct)
+                .await
+                .expect("writes");
             assert_eq!((grown.size, read(7, 16_384).await), (9 * 4_096, vec![7; 8_192]));
-            let many = (0..40).map(|block| objects.read(fid, block % 3 * 4_096, 4_096, IoMode::Direct));
+            let many =
+                (0..40).map(|block| objects.read(fid, block % 3 * 4_096, 4_096, IoMode::Direct));
             for (block, data) in all(many.collect()).await.into_iter().enumerate() {
                 assert_eq!(data.expect("reads").expect("there"), vec![block as u8 % 3 + 1; 4_096]);
             }
             objects.sync().await.expect("syncs");
             let file = objects.files.find_now(fid).expect("looks").expect("there");
-            let forget = || rustix::fs::fadvise(file.fd(), 0, None, rustix::fs::Advice::DontNeed).expect("drops pages");
-            for (offset, len, expected) in
-                [(4_095, 4_098, [&[1][..], &[2; 4_096], &[3]].concat()), (9 * 4_096 - 1, 70_000, vec![7])]
-            {
+            let forget = || {
+                rustix::fs::fadvise(file.fd(), 0, None, rustix::fs::Advice::DontNeed)
+                    .expect("drops pages")
+            };
+            for (offset, len, expected) in [
+                (4_095, 4_098, [&[1][..], &[2; 4_096], &[3]].concat()),
+                (9 * 4_096 - 1, 70_000, vec![7]),
+            ] {
                 forget();
-                let cold = objects.read(fid, offset, len, IoMode::Auto).await.expect("reads").expect("there");
+                let cold = objects
+                    .read(fid, offset, len, IoMode::Auto)
+                    .await
+                    .expect("reads")
+                    .expect("there");
                 assert_eq!(cold, expected);
             }
-            assert_eq!(objects.ring.get().is_some_and(Option::is_some), ring_ops_max > 0 && ring_is_offered());
+            assert_eq!(
+                objects.ring.get().is_some_and(Option::is_some),
+                ring_ops_max > 0 && ring_is_offered()
+            );
         }
     });
 }
 
 fn ring_is_offered() -> bool {
-    io_uring::IoUring::<io_uring::squeue::Entry>::builder().setup_single_issuer().setup_defer_taskrun().build(1).is_ok()
+    io_uring::IoUring::<io_uring::squeue::Entry>::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .build(1)
+        .is_ok()
 }
 
 /// Polls all until each is ready.
@@ -251,7 +292,8 @@ fn direct_writes_that_nobody_waits_for_are_made_noted_and_waited_for_at_the_end(
         while !objects.files.has_dirty(fid) {
             tokio::task::yield_now().await;
         }
-        let read = objects.read(fid, 0, 12_288, IoMode::Direct).await.expect("reads").expect("there");
+        let read =
+            objects.read(fid, 0, 12_288, IoMode::Direct).await.expect("reads").expect("there");
         assert_eq!(read, [[1; 4_096], [8; 4_096], [3; 4_096]].concat());
         begin(&objects, 9).await;
         tokio::task::yield_now().await;

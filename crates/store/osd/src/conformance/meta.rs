@@ -220,7 +220,8 @@ async fn many_keys_in_any_order_come_back_sorted(bed: MetaBed) {
     for _ in 0..100 {
         let mut set = WriteSet::new();
         for _ in 0..100 {
-            let (key, value) = (chance.bits().to_be_bytes().to_vec(), chance.bits().to_le_bytes().to_vec());
+            let (key, value) =
+                (chance.bits().to_be_bytes().to_vec(), chance.bits().to_le_bytes().to_vec());
             set.put(Table::Dirents, key.clone(), value.clone());
             expected.insert((Table::Dirents, key), value);
         }
@@ -271,7 +272,10 @@ async fn a_full_store_refuses_whole_sets_and_takes_deletions(bed: MetaBed) {
         reopen(&bed, store)
     };
     assert_eq!(get(&store, Table::Meta, b"count").await.as_deref(), Some(&b"emptied"[..]));
-    assert_eq!(get(&store, Table::Xattrs, &(filled - 1).to_be_bytes()).await, Some(vec![1; 16 << 10]));
+    assert_eq!(
+        get(&store, Table::Xattrs, &(filled - 1).to_be_bytes()).await,
+        Some(vec![1; 16 << 10])
+    );
 }
 
 /// A set that frees space, whatever else it does: it is taken at any time.

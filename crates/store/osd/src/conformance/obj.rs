@@ -30,7 +30,10 @@ pub const CASES: &[(u64, ObjCase)] = &[
 const ONE: Fid = Fid { seq: 0x2_0000_0401, oid: 1, ver: 0 };
 
 async fn write(store: &Rc<dyn ObjStore>, fid: Fid, offset: u64, data: &[u8]) {
-    let attr = store.write(fid, offset, Bytes::copy_from_slice(data), IoMode::Auto).await.expect("there is room");
+    let attr = store
+        .write(fid, offset, Bytes::copy_from_slice(data), IoMode::Auto)
+        .await
+        .expect("there is room");
     assert!(attr.size >= offset + data.len() as u64);
 }
 
@@ -81,18 +84,31 @@ async fn holes_read_as_zeros(bed: ObjBed) {
 async fn large_and_direct_writes_are_whole_at_any_alignment(bed: ObjBed) {
     let store = (bed.open)();
     let mut expected = vec![0; 12 << 20];
-    let writes = [(0, 4 << 20), (4 << 20, 1 << 20), ((5 << 20) + 123, (2 << 20) + 77), ((8 << 20) - 4_096, 1 << 20), (1, 1)];
+    let writes = [
+        (0, 4 << 20),
+        (4 << 20, 1 << 20),
+        ((5 << 20) + 123, (2 << 20) + 77),
+        ((8 << 20) - 4_096, 1 << 20),
+        (1, 1),
+    ];
     for (index, (offset, len)) in writes.into_iter().enumerate() {
         for mode in [IoMode::Auto, IoMode::Direct] {
             let data = pattern(len, index as u8 ^ (mode as u8) << 7);
-            store.write(ONE, offset as u64, Bytes::from(data.clone()), mode).await.expect("there is room");
+            store
+                .write(ONE, offset as u64, Bytes::from(data.clone()), mode)
+                .await
+                .expect("there is room");
             expected[offset..offset + len].copy_from_slice(&data);
         }
     }
     let end = usize::try_from(size(&store, ONE).await.expect("there")).expect("small");
     for mode in [IoMode::Auto, IoMode::Direct] {
         for (offset, len) in [(0, end), (4_096, 1 << 20), (777, 99_999), (end - 5, 100)] {
-            let got = store.read(ONE, offset as u64, len, mode).await.expect("reads work").expect("there");
+            let got = store
+                .read(ONE, offset as u64, len, mode)
+                .await
+                .expect("reads work")
+                .expect("there");
             assert!(got == expected[offset..end.min(offset + len)], "{mode:?} {offset} {len}");
         }
     }
@@ -117,23 +133,46 @@ async fn room_is_reserved_and_given_back_and_zeros_are_zeros(bed: ObjBed) {
     let store = (bed.open)();
     assert_eq!(store.allocate(ONE, Allocate::Punch, 0, 10).await, Ok(None));
     let reserve = |grow| Allocate::Reserve { grow };
-    let attr = store.allocate(ONE, reserve(false), 0, 256 * KIB).await.expect("there is room").expect("made");
+    let attr = store
+        .allocate(ONE, reserve(false), 0, 256 * KIB)
+        .await
+        .expect("there is room")
+        .expect("made");
     assert_eq!(attr.size, 0);
     assert!(attr.blocks >= 512, "{} blocks", attr.blocks);
-    let attr = store.allocate(ONE, reserve(true), 64 * KIB, 64 * KIB).await.expect("there is room").expect("there");
+    let attr = store
+        .allocate(ONE, reserve(true), 64 * KIB, 64 * KIB)
+        .await
+        .expect("there is room")
+        .expect("there");
     assert_eq!(attr.size, 128 * KIB);
     assert_eq!(read(&store, ONE, 0, 200 << 10).await, Some(Bytes::from(vec![0; 128 << 10])));
     let mut expected = pattern(128 << 10, 9);
     write(&store, ONE, 0, &expected).await;
     let before = store.attr(ONE).await.expect("known").expect("there");
-    let attr = store.allocate(ONE, Allocate::Punch, 5_000, 70_000).await.expect("works").expect("there");
+    let attr =
+        store.allocate(ONE, Allocate::Punch, 5_000, 70_000).await.expect("works").expect("there");
     expected[5_000..75_000].fill(0);
-    assert_eq!((attr.size, attr.blocks < before.blocks), (128 * KIB, true), "{} then {}", before.blocks, attr.blocks);
-    let attr = store.allocate(ONE, Allocate::Zero { grow: false }, 100_000, 1 << 20).await.expect("room").expect("there");
+    assert_eq!(
+        (attr.size, attr.blocks < before.blocks),
+        (128 * KIB, true),
+        "{} then {}",
+        before.blocks,
+        attr.blocks
+    );
+    let attr = store
+        .allocate(ONE, Allocate::Zero { grow: false }, 100_000, 1 << 20)
+        .await
+        .expect("room")
+        .expect("there");
     expected[100_000..].fill(0);
     assert_eq!(attr.size, 128 * KIB);
     assert_eq!(read(&store, ONE, 0, 1 << 20).await, Some(Bytes::from(expected.clone())));
-    let attr = store.allocate(ONE, Allocate::Zero { grow: true }, 130_000, 10_000).await.expect("room").expect("there");
+    let attr = store
+        .allocate(ONE, Allocate::Zero { grow: true }, 130_000, 10_000)
+        .await
+        .expect("room")
+        .expect("there");
     assert_eq!(attr.size, 140_000);
     expected.resize(140_000, 0);
     assert_eq!(store.sync().await, Ok(()));
@@ -158,10 +197,17 @@ async fn data_and_holes_are_found(bed: ObjBed) {
         (Seek::Hole, 8 * MIB + 1, Some(size)),
         (Seek::Hole, size + 5, None),
     ] {
-        assert_eq!(store.seek(ONE, what, offset).await, Ok(Some(Found { offset: found, size })), "{what:?} {offset}");
+        assert_eq!(
+            store.seek(ONE, what, offset).await,
+            Ok(Some(Found { offset: found, size })),
+            "{what:?} {offset}"
+        );
     }
     store.allocate(ONE, Allocate::Punch, 2 * MIB, MIB).await.expect("works");
-    assert_eq!(store.seek(ONE, Seek::Data, 0).await, Ok(Some(Found { offset: Some(8 * MIB), size })));
+    assert_eq!(
+        store.seek(ONE, Seek::Data, 0).await,
+        Ok(Some(Found { offset: Some(8 * MIB), size }))
+    );
 }
 
 async fn a_missing_object_is_told_apart_from_an_empty_one(bed: ObjBed) {
@@ -181,7 +227,8 @@ async fn a_missing_object_is_told_apart_from_an_empty_one(bed: ObjBed) {
 
 async fn stripes_are_objects_of_their_own_and_are_listed(bed: ObjBed) {
     let store = (bed.open)();
-    let fids = [ONE, ONE.stripe(1), ONE.stripe(300), Fid::new(ONE.seq, 2), Fid::new(u64::MAX, u32::MAX)];
+    let fids =
+        [ONE, ONE.stripe(1), ONE.stripe(300), Fid::new(ONE.seq, 2), Fid::new(u64::MAX, u32::MAX)];
     for (index, fid) in fids.iter().enumerate() {
         write(&store, *fid, 0, &[index as u8; 5]).await;
     }
@@ -226,7 +273,10 @@ async fn synced_data_survives_a_crash(bed: ObjBed) {
         listed.sort_unstable();
         assert_eq!(listed, model.keys().copied().collect::<Vec<_>>());
         for (fid, data) in &model {
-            assert!(read(&store, *fid, 0, 1 << 20).await.expect("there") == *data, "{fid} in round {round}");
+            assert!(
+                read(&store, *fid, 0, 1 << 20).await.expect("there") == *data,
+                "{fid} in round {round}"
+            );
         }
     }
 }
@@ -255,9 +305,17 @@ async fn places_on_the_device_are_told_or_not_known(bed: ObjBed) {
     store.sync().await.expect("synced");
     let first = store.locate(ONE, range(0, 4_096)).await.expect("it can be asked");
     if let Some(first) = first {
-        assert_eq!(store.locate(ONE, range(512, 4_096)).await, Ok(Some(first + 512)), "within one block");
+        assert_eq!(
+            store.locate(ONE, range(512, 4_096)).await,
+            Ok(Some(first + 512)),
+            "within one block"
+        );
     }
-    assert_eq!(store.locate(ONE, range(1 << 30, 1 << 31)).await, Ok(None), "nothing is stored there");
+    assert_eq!(
+        store.locate(ONE, range(1 << 30, 1 << 31)).await,
+        Ok(None),
+        "nothing is stored there"
+    );
     store.destroy(ONE).await.expect("destroyed");
     assert_eq!(store.locate(ONE, range(0, 4_096)).await, Ok(None), "it is gone");
 }
@@ -278,7 +336,11 @@ async fn it_equals_a_model_under_random_calls(bed: ObjBed) {
                 object[offset..offset + data.len()].copy_from_slice(&data);
             }
             5 | 6 => {
-                let done = store.truncate(fid, offset as u64, step % 2 == 0).await.expect("works").is_some();
+                let done = store
+                    .truncate(fid, offset as u64, step % 2 == 0)
+                    .await
+                    .expect("works")
+                    .is_some();
                 assert_eq!(done, step % 2 == 0 || model.contains_key(&fid));
                 if done {
                     model.entry(fid).or_default().resize(offset, 0);
@@ -286,9 +348,16 @@ async fn it_equals_a_model_under_random_calls(bed: ObjBed) {
             }
             7 => assert_eq!(store.destroy(fid).await, Ok(model.remove(&fid).is_some())),
             _ => {
-                let expected = model.get(&fid).map(|object| object[offset.min(object.len())..].to_vec());
-                assert!(read(&store, fid, offset as u64, 1 << 20).await == expected.map(Bytes::from), "step {step}");
-                assert_eq!(size(&store, fid).await, model.get(&fid).map(|object| object.len() as u64));
+                let expected =
+                    model.get(&fid).map(|object| object[offset.min(object.len())..].to_vec());
+                assert!(
+                    read(&store, fid, offset as u64, 1 << 20).await == expected.map(Bytes::from),
+                    "step {step}"
+                );
+                assert_eq!(
+                    size(&store, fid).await,
+                    model.get(&fid).map(|object| object.len() as u64)
+                );
             }
         }
     }

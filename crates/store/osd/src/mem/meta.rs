@@ -79,7 +79,8 @@ struct Inner {
 }
 
 impl MemMeta {
-    /// Opens the records of `disk`, as the last commit left them. Whoever had them open before is cut off.
+    /// Opens the records of `disk`, as the last commit left them. Whoever had them open before is
+    /// cut off.
     #[must_use]
     pub fn open(env: &Env, disk: &MemDisk) -> MemMeta {
         let opening = disk.0.opened.get() + 1;
@@ -134,7 +135,10 @@ impl Inner {
         let inner = self.clone();
         self.env.spawn("mem commit", async move {
             let config = &inner.disk.0.config;
-            inner.env.sleep(span_between(inner.env.random(), config.commit_min, config.commit_max)).await;
+            inner
+                .env
+                .sleep(span_between(inner.env.random(), config.commit_min, config.commit_max))
+                .await;
             under_way.finish();
             inner.committing.set(false);
             inner.settled.notify_waiters();
@@ -142,7 +146,8 @@ impl Inner {
     }
 }
 
-/// A commit under way. Dropped before its end (the process was killed) it has happened or not, never by half.
+/// A commit under way. Dropped before its end (the process was killed) it has happened or not,
+/// never by half.
 struct UnderWay {
     inner: Rc<Inner>,
     log: WriteSet,
@@ -175,7 +180,10 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        if !self.done && self.inner.disk.0.opened.get() == self.inner.opening && self.inner.env.random() & 1 == 0 {
+        if !self.done
+            && self.inner.disk.0.opened.get() == self.inner.opening
+            && self.inner.env.random() & 1 == 0
+        {
             self.install();
         }
     }
@@ -189,10 +197,17 @@ impl View for Running<'_> {
         Ok(self.0.running.borrow().pairs.get(&(table, key.to_vec())).cloned())
     }
 
-    fn scan(&self, table: Table, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StoreError> {
+    fn scan(
+        &self,
+        table: Table,
+        from: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
         self.0.check()?;
         let running = self.0.running.borrow();
-        for ((at, key), value) in running.pairs.range((Bound::Included((table, from.to_vec())), Bound::Unbounded)) {
+        for ((at, key), value) in
+            running.pairs.range((Bound::Included((table, from.to_vec())), Bound::Unbounded))
+        {
             if *at != table || !visit(key, value) {
                 break;
             }
@@ -248,7 +263,18 @@ impl MetaStore for MemMeta {
         let bytes = self.0.disk.0.config.record_bytes;
         let used = self.0.running.borrow().bytes;
         let files = bytes / 1_024;
-        let used_files = self.0.running.borrow().pairs.range((Table::Inodes, Vec::new())..(Table::Dirents, Vec::new())).count();
-        Ok(Space { bytes, bytes_free: bytes.saturating_sub(used), files, files_free: files.saturating_sub(used_files as u64) })
+        let used_files = self
+            .0
+            .running
+            .borrow()
+            .pairs
+            .range((Table::Inodes, Vec::new())..(Table::Dirents, Vec::new()))
+            .count();
+        Ok(Space {
+            bytes,
+            bytes_free: bytes.saturating_sub(used),
+            files,
+            files_free: files.saturating_sub(used_files as u64),
+        })
     }
 }

@@ -1,4 +1,5 @@
-//! Objects in memory: the page cache of the machine, its durable image, and the changes between the two.
+//! Objects in memory: the page cache of the machine, its durable image, and the changes between the
+//! two.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +90,9 @@ impl Object {
         let first = offset / BLOCK;
         let index = match what {
             Seek::Data => self.blocks.range(first..).next().map(|(index, _)| *index)?,
-            Seek::Hole => (first..).find(|index| !self.blocks.contains_key(index)).expect("blocks are finite"),
+            Seek::Hole => {
+                (first..).find(|index| !self.blocks.contains_key(index)).expect("blocks are finite")
+            }
         };
         let found = (index * BLOCK).max(offset);
         match what {
@@ -152,7 +155,8 @@ impl Change {
         }
     }
 
-    /// As a disk may have it after the power went: some blocks of a write, a truncation or a removal or not.
+    /// As a disk may have it after the power went: some blocks of a write, a truncation or a
+    /// removal or not.
     fn apply_torn(&self, object: &mut Option<Object>, keep: u64, chance: &mut SplitMix64) {
         let mut kept = || chance.bits() % 100 < keep;
         match self {
@@ -224,7 +228,12 @@ impl Objects {
         }
         self.slots.retain(|_, slot| slot.cached.is_some());
         self.count = self.slots.len() as u64;
-        self.bytes = self.slots.values().filter_map(|slot| slot.cached.as_ref()).map(|o| o.blocks.len() as u64 * BLOCK).sum();
+        self.bytes = self
+            .slots
+            .values()
+            .filter_map(|slot| slot.cached.as_ref())
+            .map(|o| o.blocks.len() as u64 * BLOCK)
+            .sum();
     }
 
     /// What is not synced now, to be made durable by [`Objects::synced`].
@@ -263,7 +272,9 @@ impl MemObjects {
     }
 
     async fn pause(&self) {
-        self.env.sleep(span_between(self.env.random(), Span::ZERO, self.disk.0.config.io_max)).await;
+        self.env
+            .sleep(span_between(self.env.random(), Span::ZERO, self.disk.0.config.io_max))
+            .await;
     }
 
     /// `ENOSPC` before anything is changed; counts as if every touched block were new.
@@ -272,7 +283,11 @@ impl MemObjects {
         let config = &self.disk.0.config;
         let is_new = objects.cached(fid).is_none();
         let full = objects.bytes + (len.div_ceil(BLOCK) + 1) * BLOCK > config.object_bytes;
-        if (len > 0 && full) || (is_new && objects.count >= config.objects_max) { Err(Errno::ENOSPC) } else { Ok(()) }
+        if (len > 0 && full) || (is_new && objects.count >= config.objects_max) {
+            Err(Errno::ENOSPC)
+        } else {
+            Ok(())
+        }
     }
 
     fn attr_now(&self, fid: Fid) -> Option<ObjAttr> {
@@ -281,14 +296,26 @@ impl MemObjects {
 }
 
 impl ObjStore for MemObjects {
-    fn read(&self, fid: Fid, offset: u64, len: usize, _mode: IoMode) -> LocalFuture<'_, Result<Option<Bytes>, Errno>> {
+    fn read(
+        &self,
+        fid: Fid,
+        offset: u64,
+        len: usize,
+        _mode: IoMode,
+    ) -> LocalFuture<'_, Result<Option<Bytes>, Errno>> {
         Box::pin(async move {
             self.pause().await;
             Ok(self.disk.0.objects.borrow().cached(fid).map(|object| object.read(offset, len)))
         })
     }
 
-    fn write(&self, fid: Fid, offset: u64, data: Bytes, _mode: IoMode) -> LocalFuture<'_, Result<ObjAttr, Errno>> {
+    fn write(
+        &self,
+        fid: Fid,
+        offset: u64,
+        data: Bytes,
+        _mode: IoMode,
+    ) -> LocalFuture<'_, Result<ObjAttr, Errno>> {
         Box::pin(async move {
             self.pause().await;
             let len = data.len() as u64;
@@ -302,7 +329,12 @@ impl ObjStore for MemObjects {
         })
     }
 
-    fn truncate(&self, fid: Fid, size: u64, create: bool) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
+    fn truncate(
+        &self,
+        fid: Fid,
+        size: u64,
+        create: bool,
+    ) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
         Box::pin(async move {
             self.pause().await;
             if size > SIZE_MAX {
@@ -318,7 +350,13 @@ impl ObjStore for MemObjects {
         })
     }
 
-    fn allocate(&self, fid: Fid, what: Allocate, offset: u64, length: u64) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
+    fn allocate(
+        &self,
+        fid: Fid,
+        what: Allocate,
+        offset: u64,
+        length: u64,
+    ) -> LocalFuture<'_, Result<Option<ObjAttr>, Errno>> {
         Box::pin(async move {
             self.pause().await;
             if offset.checked_add(length).is_none_or(|end| end > SIZE_MAX) {
@@ -336,11 +374,18 @@ impl ObjStore for MemObjects {
         })
     }
 
-    fn seek(&self, fid: Fid, what: Seek, offset: u64) -> LocalFuture<'_, Result<Option<Found>, Errno>> {
+    fn seek(
+        &self,
+        fid: Fid,
+        what: Seek,
+        offset: u64,
+    ) -> LocalFuture<'_, Result<Option<Found>, Errno>> {
         Box::pin(async move {
             self.pause().await;
             let objects = self.disk.0.objects.borrow();
-            Ok(objects.cached(fid).map(|object| Found { offset: object.seek(what, offset), size: object.size }))
+            Ok(objects
+                .cached(fid)
+                .map(|object| Found { offset: object.seek(what, offset), size: object.size }))
         })
     }
 
@@ -366,7 +411,9 @@ impl ObjStore for MemObjects {
         Box::pin(async move {
             let counts = self.disk.0.objects.borrow().unsynced_counts();
             let config = &self.disk.0.config;
-            self.env.sleep(span_between(self.env.random(), config.commit_min, config.commit_max)).await;
+            self.env
+                .sleep(span_between(self.env.random(), config.commit_min, config.commit_max))
+                .await;
             if self.disk.0.fail_sync.replace(false) {
                 return Err(Errno::EIO);
             }
@@ -379,7 +426,12 @@ impl ObjStore for MemObjects {
         Box::pin(async move {
             self.pause().await;
             let objects = self.disk.0.objects.borrow();
-            Ok(objects.slots.iter().filter(|(_, slot)| slot.cached.is_some()).map(|(fid, _)| *fid).collect())
+            Ok(objects
+                .slots
+                .iter()
+                .filter(|(_, slot)| slot.cached.is_some())
+                .map(|(fid, _)| *fid)
+                .collect())
         })
     }
 

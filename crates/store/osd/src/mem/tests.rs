@@ -30,9 +30,16 @@ fn records_pass_the_suite() {
     for seed in 0..4 {
         let (sim, node) = world(seed);
         let fresh = |bytes: u64| {
-            let config = MemDiskConfig { record_bytes: bytes, record_reserve_bytes: bytes / 16, ..MemDiskConfig::default() };
+            let config = MemDiskConfig {
+                record_bytes: bytes,
+                record_reserve_bytes: bytes / 16,
+                ..MemDiskConfig::default()
+            };
             let (disk, env) = (MemDisk::new(config), node.env());
-            MetaBed { open: Box::new(move || Rc::new(MemMeta::open(&env, &disk))), crash: Box::new(|| {}) }
+            MetaBed {
+                open: Box::new(move || Rc::new(MemMeta::open(&env, &disk))),
+                crash: Box::new(|| {}),
+            }
         };
         conformance::meta_suite(&|case| sim.block_on(&node, case), &fresh);
     }
@@ -43,7 +50,8 @@ fn objects_pass_the_suite() {
     for seed in 0..4 {
         let (sim, node) = world(seed);
         let fresh = |bytes: u64| {
-            let disk = MemDisk::new(MemDiskConfig { object_bytes: bytes, ..MemDiskConfig::default() });
+            let disk =
+                MemDisk::new(MemDiskConfig { object_bytes: bytes, ..MemDiskConfig::default() });
             let (env, cut, cuts) = (node.env(), disk.clone(), Cell::new(seed));
             let crash = move || {
                 cuts.set(cuts.get() + 1);
@@ -75,7 +83,8 @@ fn a_kill_during_a_commit_leaves_all_of_it_or_nothing() {
         node.kill();
         let after = MemMeta::open(&node.env(), &disk);
         let view = after.running().expect("ready");
-        let there = [b"a", b"b"].map(|key| view.get(Table::Meta, key).expect("reads work").is_some());
+        let there =
+            [b"a", b"b"].map(|key| view.get(Table::Meta, key).expect("reads work").is_some());
         assert_eq!(there[0], there[1]);
         if there[0] { kept += 1 } else { lost += 1 }
     }
@@ -121,12 +130,16 @@ fn a_killed_process_leaves_the_page_cache_and_a_power_cut_does_not() {
     let write = |byte: u8| {
         let objects = MemObjects::open(&node.env(), &disk);
         let data = Bytes::from(vec![byte; 1 << 20]);
-        sim.block_on(&node, async move { objects.write(FID, 0, data, IoMode::Auto).await.expect("there is room") });
+        sim.block_on(&node, async move {
+            objects.write(FID, 0, data, IoMode::Auto).await.expect("there is room")
+        });
         node.kill();
     };
     let read = || {
         let objects = MemObjects::open(&node.env(), &disk);
-        sim.block_on(&node, async move { objects.read(FID, 0, 1 << 20, IoMode::Auto).await.expect("reads work") })
+        sim.block_on(&node, async move {
+            objects.read(FID, 0, 1 << 20, IoMode::Auto).await.expect("reads work")
+        })
     };
     write(1);
     assert!(read().is_some_and(|data| data.len() == 1 << 20 && data.iter().all(|byte| *byte == 1)));

@@ -50,7 +50,10 @@ pub(super) fn run(file: &Path, call: Call, processes: u32, seconds: f64) -> Resu
     let start = || {
         let mut command = Command::new(&exe);
         command.args(["bench", "fusedev", "--load"]).arg(file);
-        command.args(["--calls", &call.to_string(), "--seconds", &seconds.to_string()]).stdout(Stdio::piped()).spawn()
+        command
+            .args(["--calls", &call.to_string(), "--seconds", &seconds.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
     };
     let mut children = (0..processes).map(|_| start()).collect::<std::io::Result<Vec<_>>>()?;
     let mut sum = 0;
@@ -65,7 +68,11 @@ pub(super) fn run(file: &Path, call: Call, processes: u32, seconds: f64) -> Resu
 
 /// The life of a load: prints how many calls it made.
 pub(super) fn call(path: &Path, call: Call, seconds: f64) -> Result<()> {
-    let file = File::options().read(true).write(true).open(path).with_context(|| path.display().to_string())?;
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(path)
+        .with_context(|| path.display().to_string())?;
     let mut buffer = match call {
         Call::Fstat => Vec::new(),
         Call::Read(len) | Call::Write(len) => vec![1; len],

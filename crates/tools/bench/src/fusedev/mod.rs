@@ -1,7 +1,9 @@
-//! `nacre bench fusedev`: what FUSE itself costs, over `/dev/fuse` and over io_uring, with a file system that does nothing.
+//! `nacre bench fusedev`: what FUSE itself costs, over `/dev/fuse` and over io_uring, with a file
+//! system that does nothing.
 //!
-//! Each transport is served by a process of its own, by the layer that serves a real mount: one thread. Loads are
-//! processes too. Transports are measured in turns, so that a busy machine hurts both alike.
+//! Each transport is served by a process of its own, by the layer that serves a real mount: one
+//! thread. Loads are processes too. Transports are measured in turns, so that a busy machine hurts
+//! both alike.
 
 mod load;
 #[path = "../../../../clients/fusedev/examples/null/memory.rs"]
@@ -77,7 +79,11 @@ pub fn run(args: &FusedevArgs) -> Result<()> {
     if let Some(file) = &args.load {
         return load::call(file, calls[0], args.seconds);
     }
-    let servers = SIDES.into_iter().map(Server::start).collect::<Result<Vec<_>>>().context("a null file system")?;
+    let servers = SIDES
+        .into_iter()
+        .map(Server::start)
+        .collect::<Result<Vec<_>>>()
+        .context("a null file system")?;
     for call in calls {
         for processes in &args.processes {
             let samples = measure(args, &servers, call, *processes)?;
@@ -87,7 +93,12 @@ pub fn run(args: &FusedevArgs) -> Result<()> {
     Ok(())
 }
 
-fn measure(args: &FusedevArgs, servers: &[Server], call: Call, processes: u32) -> Result<[Samples; 2]> {
+fn measure(
+    args: &FusedevArgs,
+    servers: &[Server],
+    call: Call,
+    processes: u32,
+) -> Result<[Samples; 2]> {
     let mut samples = [Samples::default(), Samples::default()];
     for _ in 0..args.pairs {
         for (server, samples) in servers.iter().zip(&mut samples) {
@@ -103,7 +114,8 @@ fn measure(args: &FusedevArgs, servers: &[Server], call: Call, processes: u32) -
 }
 
 fn print(args: &FusedevArgs, call: Call, processes: u32, samples: &[Samples; 2]) {
-    let ratio = Stats::of(&stats::ratios(&samples[1].rates, &samples[0].rates)).expect("at least one turn");
+    let ratio =
+        Stats::of(&stats::ratios(&samples[1].rates, &samples[0].rates)).expect("at least one turn");
     let each = SIDES.into_iter().zip(samples).map(|(side, samples)| {
         let rate = Stats::of(&samples.rates).expect("at least one turn");
         let cpu = Stats::of(&samples.cpu_us).expect("at least one turn");
@@ -111,10 +123,18 @@ fn print(args: &FusedevArgs, call: Call, processes: u32, samples: &[Samples; 2])
     });
     if args.json {
         let sides: Vec<_> = each
-            .map(|(name, rate, cpu)| format!("\"{name}\":{{\"per_s\":{:.0},\"server_cpu_us\":{:.2}}}", rate.median, cpu.median))
+            .map(|(name, rate, cpu)| {
+                format!(
+                    "\"{name}\":{{\"per_s\":{:.0},\"server_cpu_us\":{:.2}}}",
+                    rate.median, cpu.median
+                )
+            })
             .collect();
         let sides = sides.join(",");
-        println!("{{\"call\":\"{call}\",\"processes\":{processes},{sides},\"ratio\":{:.3}}}", ratio.median);
+        println!(
+            "{{\"call\":\"{call}\",\"processes\":{processes},{sides},\"ratio\":{:.3}}}",
+            ratio.median
+        );
         return;
     }
     println!("{call}, {processes} process(es)");

@@ -16,7 +16,8 @@ pub(super) fn serve(dir: &Path, transport: Transport) -> Result<()> {
     println!("ready");
     std::io::stdout().flush()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    tokio::task::LocalSet::new().block_on(&runtime, session.serve(Rc::new(memory::Memory::new())))?;
+    tokio::task::LocalSet::new()
+        .block_on(&runtime, session.serve(Rc::new(memory::Memory::new())))?;
     Ok(())
 }
 
@@ -29,10 +30,16 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn start(transport: Transport) -> Result<Server> {
         let offer = match transport {
-            Transport::Uring => Some(UringOffer::make().context("io_uring cannot be offered to FUSE here")?),
+            Transport::Uring => {
+                Some(UringOffer::make().context("io_uring cannot be offered to FUSE here")?)
+            }
             _ => None,
         };
-        let dir = std::env::temp_dir().join(format!("nacre-null-{}-{}", super::name(transport), std::process::id()));
+        let dir = std::env::temp_dir().join(format!(
+            "nacre-null-{}-{}",
+            super::name(transport),
+            std::process::id()
+        ));
         std::fs::create_dir_all(&dir)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["bench", "fusedev", "--serve"]).arg(&dir).stdout(Stdio::piped());
@@ -43,7 +50,11 @@ impl Server {
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("a pipe")?).read_line(&mut line)?;
         let server = Server { child, dir };
-        ensure!(line.trim_end() == "ready", "the {} transport could not be mounted", super::name(transport));
+        ensure!(
+            line.trim_end() == "ready",
+            "the {} transport could not be mounted",
+            super::name(transport)
+        );
         drop(offer);
         Ok(server)
     }

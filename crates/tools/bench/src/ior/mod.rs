@@ -1,8 +1,10 @@
-//! `nacre bench ior` and `nacre bench dd`: bytes per second, with IOR's options, through a path or the native library.
+//! `nacre bench ior` and `nacre bench dd`: bytes per second, with IOR's options, through a path or
+//! the native library.
 //!
-//! Tasks are threads on a path, or with `--native` clients with sessions of their own inside this process. Every phase
-//! begins and ends together; a rate is all bytes over the phase's wall-clock time, from open to close, fsync included.
-//! Beside it stand each task's own rate, its mean and standard deviation: how fairly the tasks were served.
+//! Tasks are threads on a path, or with `--native` clients with sessions of their own inside this
+//! process. Every phase begins and ends together; a rate is all bytes over the phase's wall-clock
+//! time, from open to close, fsync included. Beside it stand each task's own rate, its mean and
+//! standard deviation: how fairly the tasks were served.
 
 mod native;
 mod posix;
@@ -71,7 +73,8 @@ pub struct IorArgs {
     /// Stripes of the native file; 0: all OSTs.
     #[arg(long, default_value_t = 1)]
     pub stripes: u16,
-    /// Write the kernel's dirty pages back before each phase, and drop its caches before reading (root).
+    /// Write the kernel's dirty pages back before each phase, and drop its caches before reading
+    /// (root).
     #[arg(long)]
     pub drop_caches: bool,
     /// Run the same on this file too, in turns, and print ratios.
@@ -150,18 +153,21 @@ pub(crate) struct Sample {
 impl IorArgs {
     fn phases(&self) -> Vec<Phase> {
         let only = |phase, other: bool| (!other).then_some(phase);
-        [only(Phase::Write, self.read_only && !self.write_only), only(Phase::Read, self.write_only && !self.read_only)]
-            .into_iter()
-            .flatten()
-            .collect()
+        [
+            only(Phase::Write, self.read_only && !self.write_only),
+            only(Phase::Read, self.write_only && !self.read_only),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 
     fn calls(&self) -> u64 {
         self.block / self.transfer
     }
 
-    /// Where call `index` of a task goes in the task's part. With `-z` a walk that meets each place once: the step has
-    /// no common factor with the count.
+    /// Where call `index` of a task goes in the task's part. With `-z` a walk that meets each place
+    /// once: the step has no common factor with the count.
     fn place(&self, index: u64) -> u64 {
         let calls = self.calls();
         if !self.random || calls < 3 {
@@ -195,7 +201,8 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
-    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let (digits, unit) =
+        text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let unit = match unit {
         "" => 1,
         "k" | "K" => 1 << 10,
@@ -204,17 +211,25 @@ fn bytes(text: &str) -> Result<u64, String> {
         _ => return Err("a number with k, m or g behind it".to_owned()),
     };
     let number: u64 = digits.parse().map_err(|_| "a number with k, m or g behind it".to_owned())?;
-    number.checked_mul(unit).filter(|bytes| *bytes > 0).ok_or_else(|| "more than nothing, less than 2^64".to_owned())
+    number
+        .checked_mul(unit)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "more than nothing, less than 2^64".to_owned())
 }
 
 /// Runs it and prints what IOR prints.
 pub fn run(args: &IorArgs) -> Result<()> {
     ensure!(args.tasks >= 1 && args.in_flight >= 1, "at least one task is needed");
     ensure!(args.block.is_multiple_of(args.transfer), "-b is a multiple of -t");
-    ensure!(!args.direct || args.transfer.is_multiple_of(4_096), "-B needs a -t that is a multiple of 4 KiB");
-    let (dir, against) = (directory(&args.file)?, args.against.as_deref().map(directory).transpose()?);
+    ensure!(
+        !args.direct || args.transfer.is_multiple_of(4_096),
+        "-B needs a -t that is a multiple of 4 KiB"
+    );
+    let (dir, against) =
+        (directory(&args.file)?, args.against.as_deref().map(directory).transpose()?);
     let native = args.native.as_deref().map(|address| (address, args.tasks));
-    let subject = Subject { native, dir: &dir, against: against.as_deref(), drop_caches: args.drop_caches };
+    let subject =
+        Subject { native, dir: &dir, against: against.as_deref(), drop_caches: args.drop_caches };
     let setting = setting::of(&subject)?;
     if !args.json {
         println!("{setting}; O_DIRECT: {}", if args.direct { "yes" } else { "no" });

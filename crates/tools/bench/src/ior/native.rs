@@ -1,4 +1,5 @@
-//! Tasks as clients of the native library, many in this process: each with a session of its own at every target.
+//! Tasks as clients of the native library, many in this process: each with a session of its own at
+//! every target.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -19,8 +20,12 @@ const O_DIRECT: u32 = libc::O_DIRECT as u32;
 
 /// One run: the phases that are wanted.
 pub(super) fn run(args: &IorArgs, address: &str) -> Result<Vec<Sample>> {
-    ensure!(!args.read_only, "native files are made and removed by each run: -r alone has nothing to read");
-    let (mgs, fsname) = address.split_once(":/").ok_or_else(|| anyhow!("'{address}' is no NID:/fsname"))?;
+    ensure!(
+        !args.read_only,
+        "native files are made and removed by each run: -r alone has nothing to read"
+    );
+    let (mgs, fsname) =
+        address.split_once(":/").ok_or_else(|| anyhow!("'{address}' is no NID:/fsname"))?;
     let mgs: NidAddr = mgs.parse()?;
     let fsname = fsname.parse()?;
     let args = args.clone();
@@ -54,12 +59,24 @@ async fn phases(env: &Env, clients: &[Client], args: &Rc<IorArgs>) -> Result<Vec
     let stripe_count = if args.stripes == 0 { -1 } else { i32::from(args.stripes) };
     let striping = Template { stripe_count, ..Template::default() };
     let prefix = format!("ior-native.{:x}", env.random());
-    let name = |task: usize| if args.file_per_task { format!("{prefix}.{task:08}") } else { prefix.clone() };
+    let name = |task: usize| {
+        if args.file_per_task { format!("{prefix}.{task:08}") } else { prefix.clone() }
+    };
     let direct = if args.direct { O_DIRECT } else { 0 };
     let mut files: Vec<File> = Vec::new();
     for (task, client) in clients.iter().enumerate() {
         let file = if task == 0 || args.file_per_task {
-            client.create(&ctx, Fid::ROOT, name(task).as_bytes(), 0o644, O_CREATE | direct, Some(&striping)).await?.1
+            client
+                .create(
+                    &ctx,
+                    Fid::ROOT,
+                    name(task).as_bytes(),
+                    0o644,
+                    O_CREATE | direct,
+                    Some(&striping),
+                )
+                .await?
+                .1
         } else {
             client.open(&ctx, files[0].fid(), O_RDWR | direct).await?
         };
@@ -102,7 +119,13 @@ async fn one_phase(env: &Env, args: &Rc<IorArgs>, phase: Phase, files: &[File]) 
 }
 
 /// Calls of one client, some in flight at once.
-async fn one_task(env: &Env, args: &Rc<IorArgs>, phase: Phase, file: &File, start: u64) -> Result<()> {
+async fn one_task(
+    env: &Env,
+    args: &Rc<IorArgs>,
+    phase: Phase,
+    file: &File,
+    start: u64,
+) -> Result<()> {
     let next = Rc::new(std::cell::Cell::new(0));
     let (done, mut finished) = tokio::sync::mpsc::unbounded_channel();
     for _ in 0..args.in_flight {
@@ -121,7 +144,13 @@ async fn one_task(env: &Env, args: &Rc<IorArgs>, phase: Phase, file: &File, star
     Ok(())
 }
 
-async fn calls(args: &IorArgs, phase: Phase, file: &File, start: u64, next: &std::cell::Cell<u64>) -> Result<()> {
+async fn calls(
+    args: &IorArgs,
+    phase: Phase,
+    file: &File,
+    start: u64,
+    next: &std::cell::Cell<u64>,
+) -> Result<()> {
     let data = Bytes::from(vec![0x5a; args.transfer as usize]);
     loop {
         let index = next.get();

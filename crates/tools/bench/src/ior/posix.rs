@@ -43,7 +43,10 @@ fn one_phase(args: &IorArgs, phase: Phase) -> Result<Sample> {
         let threads: Vec<_> = (0..args.tasks).map(task).collect();
         barrier.wait();
         let start = Instant::now();
-        let tasks: Result<Vec<f64>> = threads.into_iter().map(|thread| thread.join().expect("a task does not panic")).collect();
+        let tasks: Result<Vec<f64>> = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a task does not panic"))
+            .collect();
         anyhow::Ok((start.elapsed().as_secs_f64(), tasks?))
     })?;
     Ok(sample(args, phase, seconds, &tasks, cpu))
@@ -64,7 +67,8 @@ fn one_task(args: &IorArgs, phase: Phase, task: u32, buffer: &mut [u8]) -> Resul
         .with_context(named)?;
     for index in 0..args.calls() {
         let offset = start + args.place(index);
-        transfer(&file, phase, offset, buffer).with_context(|| format!("{phase} {} at {offset}", named()))?;
+        transfer(&file, phase, offset, buffer)
+            .with_context(|| format!("{phase} {} at {offset}", named()))?;
     }
     if write && args.fsync {
         file.sync_all().with_context(named)?;

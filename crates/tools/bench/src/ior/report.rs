@@ -8,10 +8,20 @@ const MIB: f64 = (1 << 20) as f64;
 
 pub(super) fn print(args: &IorArgs, setting: &Setting, ours: &[Sample], theirs: &[Sample]) {
     if args.json {
-        println!("{{\"setting\":{},\"runs\":{},\"against\":{}}}", setting.json(), json(ours), json(theirs));
+        println!(
+            "{{\"setting\":{},\"runs\":{},\"against\":{}}}",
+            setting.json(),
+            json(ours),
+            json(theirs)
+        );
         return;
     }
-    println!("tasks: {}, transfer {} KiB, block {} MiB each\n", args.tasks, args.transfer >> 10, args.block >> 20);
+    println!(
+        "tasks: {}, transfer {} KiB, block {} MiB each\n",
+        args.tasks,
+        args.transfer >> 10,
+        args.block >> 20
+    );
     table(ours);
     if let Some(file) = &args.against {
         println!("\nagainst {}\n", file.display());
@@ -20,9 +30,18 @@ pub(super) fn print(args: &IorArgs, setting: &Setting, ours: &[Sample], theirs: 
         for phase in [Phase::Write, Phase::Read] {
             let (ours, theirs) = (of(ours, phase), of(theirs, phase));
             let (rate, cpu) = (|s: &Sample| s.rate, |s: &Sample| s.cpu_per_gib);
-            let Some(ratio) = Stats::of(&ratios(&each(&ours, rate), &each(&theirs, rate))) else { continue };
-            let cpus = [&ours, &theirs].map(|side| Stats::of(&each(side, cpu)).map_or(f64::NAN, |stats| stats.median));
-            println!("   {phase:<6} {:.2} ({:.2} .. {:.2}); {:.2}", ratio.median, ratio.min, ratio.max, cpus[0] / cpus[1]);
+            let Some(ratio) = Stats::of(&ratios(&each(&ours, rate), &each(&theirs, rate))) else {
+                continue;
+            };
+            let cpus = [&ours, &theirs]
+                .map(|side| Stats::of(&each(side, cpu)).map_or(f64::NAN, |stats| stats.median));
+            println!(
+                "   {phase:<6} {:.2} ({:.2} .. {:.2}); {:.2}",
+                ratio.median,
+                ratio.min,
+                ratio.max,
+                cpus[0] / cpus[1]
+            );
         }
     }
 }
@@ -36,13 +55,17 @@ fn each(samples: &[&Sample], value: impl Fn(&Sample) -> f64) -> Vec<f64> {
 }
 
 fn table(samples: &[Sample]) {
-    println!("access    MiB/s median        min        max | task mean   std dev | CPU s per GiB of the whole machine");
+    println!(
+        "access    MiB/s median        min        max | task mean   std dev | CPU s per GiB of the whole machine"
+    );
     for phase in [Phase::Write, Phase::Read] {
         let samples = of(samples, phase);
         let Some(rate) = Stats::of(&each(&samples, |sample| sample.rate / MIB)) else { continue };
-        let tasks: Vec<f64> = samples.iter().flat_map(|sample| &sample.tasks).map(|rate| rate / MIB).collect();
+        let tasks: Vec<f64> =
+            samples.iter().flat_map(|sample| &sample.tasks).map(|rate| rate / MIB).collect();
         let tasks = Stats::of(&tasks).expect("a phase has tasks");
-        let cpu = Stats::of(&each(&samples, |sample| sample.cpu_per_gib)).expect("as many as rates");
+        let cpu =
+            Stats::of(&each(&samples, |sample| sample.cpu_per_gib)).expect("as many as rates");
         println!(
             "{phase:<9} {:12.1} {:10.1} {:10.1} | {:9.1} {:9.1} | {:.2}",
             rate.median, rate.min, rate.max, tasks.mean, tasks.deviation, cpu.median

@@ -18,7 +18,9 @@ pub(super) fn serve() -> anyhow::Result<()> {
         let (mut stream, _) = listener.accept()?;
         let mut sizes = [0; 8];
         stream.read_exact(&mut sizes)?;
-        let word = |at: usize| u32::from_le_bytes([sizes[at], sizes[at + 1], sizes[at + 2], sizes[at + 3]]) as usize;
+        let word = |at: usize| {
+            u32::from_le_bytes([sizes[at], sizes[at + 1], sizes[at + 2], sizes[at + 3]]) as usize
+        };
         let mut pump = Pump::new(stream, word(0), word(4), 0)?;
         while pump.turn()? {}
     }
@@ -57,14 +59,30 @@ struct Pump {
 }
 
 impl Pump {
-    fn new(stream: TcpStream, unit_in: usize, unit_out: usize, start: usize) -> anyhow::Result<Pump> {
+    fn new(
+        stream: TcpStream,
+        unit_in: usize,
+        unit_out: usize,
+        start: usize,
+    ) -> anyhow::Result<Pump> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &stream, EventData::new_u64(0), EventFlags::IN)?;
         let (source, sink) = (vec![1; 256 << 10], vec![0; 256 << 10]);
         let owed = start * unit_out;
-        Ok(Pump { stream, epoll, unit_in, unit_out, part_in: 0, owed, done: 0, waits_out: false, source, sink })
+        Ok(Pump {
+            stream,
+            epoll,
+            unit_in,
+            unit_out,
+            part_in: 0,
+            owed,
+            done: 0,
+            waits_out: false,
+            source,
+            sink,
+        })
     }
 
     fn run(&mut self, span: Duration) -> anyhow::Result<()> {
@@ -83,7 +101,9 @@ impl Pump {
         epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait))?;
         for event in events {
             let flags = event.flags; // the kernel's struct is packed
-            if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) && !self.read()? {
+            if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR)
+                && !self.read()?
+            {
                 return Ok(false);
             }
         }
@@ -112,13 +132,21 @@ impl Pump {
             match self.stream.write(&self.source[..len]) {
                 Ok(count) => self.owed -= count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => break,
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+                    ) =>
+                {
+                    break;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
         if self.waits_out != (self.owed > 0) {
             self.waits_out = self.owed > 0;
-            let flags = if self.waits_out { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            let flags =
+                if self.waits_out { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
             epoll::modify(&self.epoll, &self.stream, EventData::new_u64(0), flags)?;
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! The published CPT settings, as virtual partitions of a real node on loopback: who handles whose requests.
+//! The published CPT settings, as virtual partitions of a real node on loopback: who handles whose
+//! requests.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -35,7 +36,8 @@ fn even(cpts: u64) -> Vec<u64> {
 }
 
 fn rows() -> Vec<Row> {
-    let row = |name, cpts: u32, links, services, off, on| Row { name, cpts, links, services, off, on };
+    let row =
+        |name, cpts: u32, links, services, off, on| Row { name, cpts, links, services, off, on };
     let all = |name, cpts: u32| row(name, cpts, "", "", even(cpts.into()), even(cpts.into()));
     vec![
         all("1:1", 1),
@@ -46,7 +48,8 @@ fn rows() -> Vec<Row> {
         row("1:3", 4, "[0]", "[1-3]", vec![0, 96, 96, 96], vec![0, 96, 96, 96]),
         row("2:2 of 4", 4, "[0,1]", "[2,3]", vec![0, 0, 144, 144], vec![0, 0, 144, 144]),
         row("2:4", 6, "[0,1]", "[2-5]", vec![0, 0, 72, 72, 72, 72], vec![0, 0, 72, 72, 72, 72]),
-        // Hosts 131 to 142 leave 131 mod 5 = 1, 2, 3, 4, 0, ..: three clients for 1 and 2, two for the others.
+        // Hosts 131 to 142 leave 131 mod 5 = 1, 2, 3, 4, 0, ..: three clients for 1 and 2, two for
+        // the others.
         row("5:5", 5, "", "", vec![48, 72, 72, 48, 48], vec![58, 58, 58, 57, 57]),
         row("links on 1 of 3", 3, "[2]", "", vec![0, 0, 288], vec![96, 96, 96]),
     ]
@@ -54,9 +57,16 @@ fn rows() -> Vec<Row> {
 
 fn served(row: &Row, rotor: PortalRotor, lnd_threads: u32) -> Vec<u64> {
     let table = CptTable::new(NonZeroU32::MIN, NonZeroU32::MIN, row.cpts, true).expect("virtual");
-    let list = |text: &str| if text.is_empty() { Vec::new() } else { table.parse_list(text).expect("they exist") };
+    let list = |text: &str| {
+        if text.is_empty() { Vec::new() } else { table.parse_list(text).expect("they exist") }
+    };
     let link_cpts: Vec<CptIndex> = list(row.links);
-    let os = OsConfig { lnd_threads, cpts: Some(table.clone()), link_cpts: link_cpts.clone(), ..OsConfig::default() };
+    let os = OsConfig {
+        lnd_threads,
+        cpts: Some(table.clone()),
+        link_cpts: link_cpts.clone(),
+        ..OsConfig::default()
+    };
     let services = list(row.services);
     env_os::run(os, |env| async move {
         let spec = &service::spec::LST;
@@ -70,8 +80,13 @@ fn served(row: &Row, rotor: PortalRotor, lnd_threads: u32) -> Vec<u64> {
         let at = listener.addr();
         node.serve(listener);
         for host in 1..=CLIENTS {
-            let nid = Nid::tcp(std::net::Ipv4Addr::new(127, 0, 1, u8::try_from(host).expect("twelve")));
-            let settings = EndpointConfig { client: ClientId(host.into()), nid: Some(nid), ..EndpointConfig::default() };
+            let nid =
+                Nid::tcp(std::net::Ipv4Addr::new(127, 0, 1, u8::try_from(host).expect("twelve")));
+            let settings = EndpointConfig {
+                client: ClientId(host.into()),
+                nid: Some(nid),
+                ..EndpointConfig::default()
+            };
             let endpoint = Endpoint::new(&env, settings, Rc::new(At(at)));
             let remote = endpoint.remote(TargetId::LST);
             for _ in 0..PINGS {
@@ -96,7 +111,11 @@ fn requests_reach_the_cpts_that_each_setting_names() {
                 (PortalRotor::On, &row.on),
             ] {
                 let got = served(&row, rotor, lnd_threads);
-                assert_eq!(&got, expected, "{} {rotor:?}, {lnd_threads} LND threads per CPT", row.name);
+                assert_eq!(
+                    &got, expected,
+                    "{} {rotor:?}, {lnd_threads} LND threads per CPT",
+                    row.name
+                );
             }
         }
     }

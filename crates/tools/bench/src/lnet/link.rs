@@ -1,7 +1,7 @@
 //! Links alone: frames of a ping's size and bulk, without what endpoint and service do.
 //!
-//! The first byte of a request says what it asks for, the second how much. Data of a read comes as bulk under the request's id; for a write
-//! the server pulls it.
+//! The first byte of a request says what it asks for, the second how much. Data of a read comes as
+//! bulk under the request's id; for a write the server pulls it.
 
 use bytes::Bytes;
 use env::{BulkTicket, Env, Link, LinkTx};
@@ -22,7 +22,12 @@ pub(super) fn config(crc: CrcMode, tuning: Tuning) -> OsConfig {
         settings.peer_credits = tuning.peer_credits;
         settings.credits = tuning.peer_credits.saturating_mul(32);
     }
-    OsConfig { crc, lnd_threads: tuning.lnd_threads, lnet: Lnet::new(settings), ..OsConfig::default() }
+    OsConfig {
+        crc,
+        lnd_threads: tuning.lnd_threads,
+        lnet: Lnet::new(settings),
+        ..OsConfig::default()
+    }
 }
 
 /// Answers every request on every link.
@@ -30,7 +35,10 @@ pub(super) fn serve(crc: CrcMode, tuning: Tuning) -> anyhow::Result<()> {
     env_os::run(config(crc, tuning), |env| async move {
         let mut listener = env.listen(local(0)).await?;
         server::announce(listener.addr().port)?;
-        let payloads = Payloads { reply: Bytes::from(vec![2; REPLY_BYTES - FRAME_HEADER_BYTES]), data: data() };
+        let payloads = Payloads {
+            reply: Bytes::from(vec![2; REPLY_BYTES - FRAME_HEADER_BYTES]),
+            data: data(),
+        };
         loop {
             let link = listener.accept().await?;
             env.spawn("echo", echo(env.clone(), link, payloads.clone()));
@@ -65,7 +73,8 @@ async fn echo(env: Env, mut link: Link, payloads: Payloads) {
                 link.tx.send(Frame::new(FrameKind::BulkPull, id, Bytes::new()))
             }
             Some(b'r') => {
-                let bulk = link.tx.send(Frame::new(FrameKind::BulkData, id, payloads.data.slice(..bytes)));
+                let bulk =
+                    link.tx.send(Frame::new(FrameKind::BulkData, id, payloads.data.slice(..bytes)));
                 bulk.and_then(|()| link.tx.send(reply))
             }
             _ => link.tx.send(reply),
@@ -139,7 +148,8 @@ impl Client {
         self.next += 1;
         let id = self.next;
         if self.test == Test::Read {
-            let (ticket, arrived) = (self.link.tx.expect_bulk(id, BULK_BYTES), self.arrived.0.clone());
+            let (ticket, arrived) =
+                (self.link.tx.expect_bulk(id, BULK_BYTES), self.arrived.0.clone());
             self.env.spawn("read", async move {
                 if ticket.await.is_some() {
                     let _ = arrived.send(id); // nobody waits any more at the end of a measurement
@@ -157,7 +167,8 @@ impl Client {
             if (turn.is_multiple_of(16) || self.test != Test::Ping) && self.env.now() >= end {
                 return Ok(());
             }
-            let frame = self.link.rx.recv().await.ok_or_else(|| anyhow::anyhow!("the link went down"))?;
+            let frame =
+                self.link.rx.recv().await.ok_or_else(|| anyhow::anyhow!("the link went down"))?;
             if frame.kind == FrameKind::BulkPull {
                 self.link.tx.send(Frame::new(FrameKind::BulkData, frame.id, self.data.clone()))?;
                 continue;

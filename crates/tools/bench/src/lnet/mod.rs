@@ -1,9 +1,10 @@
 //! `nacre bench lnet`: what an RPC costs over loopback TCP, beside the sockets themselves.
 //!
-//! Three sides answer the same number of bytes with the same number in flight, each in a process of its own: a bare
-//! epoll loop, links without RPCs, and the whole way through endpoint and service. They are measured in turns
-//! (bare, link, rpc, bare, ..), so that a busy machine hurts all alike; printed are medians, ranges, and the median
-//! of the ratios within one turn. CPU is that of client and server together, from the kernel's own accounts.
+//! Three sides answer the same number of bytes with the same number in flight, each in a process of
+//! its own: a bare epoll loop, links without RPCs, and the whole way through endpoint and service.
+//! They are measured in turns (bare, link, rpc, bare, ..), so that a busy machine hurts all alike;
+//! printed are medians, ranges, and the median of the ratios within one turn. CPU is that of client
+//! and server together, from the kernel's own accounts.
 
 mod bare;
 #[cfg(test)]
@@ -36,18 +37,19 @@ pub struct LnetArgs {
     /// Turns: how often each side is measured.
     #[arg(long, default_value_t = 5)]
     pub pairs: u32,
-    /// What to measure: ping, read4k, write4k, read, write. Transfers have a bulk phase, whatever their size.
+    /// What to measure: ping, read4k, write4k, read, write. Transfers have a bulk phase, whatever
+    /// their size.
     #[arg(long, value_delimiter = ',', default_values_t = ["ping", "read4k", "write4k", "read", "write"].map(str::to_owned))]
     pub tests: Vec<String>,
     /// Sides to measure.
     #[arg(long, value_delimiter = ',', default_values_t = ["bare".to_owned(), "link".to_owned(), "rpc".to_owned()])]
     pub sides: Vec<String>,
-    /// CPUs of client and server. The default pins them apart; `0,0` puts both on one; `free` lets the scheduler move
-    /// them, and then a wake-up costs 3 or 30 microseconds as it pleases.
+    /// CPUs of client and server. The default pins them apart; `0,0` puts both on one; `free` lets
+    /// the scheduler move them, and then a wake-up costs 3 or 30 microseconds as it pleases.
     #[arg(long, default_value = "0,1")]
     pub cpus: String,
-    /// Threads that do the socket work on each side; 0: the executor does it itself. With --cpus they may run anywhere the
-    /// side may, so `free` is the setting to compare with.
+    /// Threads that do the socket work on each side; 0: the executor does it itself. With --cpus
+    /// they may run anywhere the side may, so `free` is the setting to compare with.
     #[arg(long, default_value_t = 0)]
     pub lnd_threads: u32,
     /// Messages under way to the peer (Lustre: peer_credits); 0: the default.
@@ -171,7 +173,8 @@ pub fn run(args: LnetArgs) -> anyhow::Result<()> {
     anyhow::ensure!(args.seconds > 0.0 && args.pairs > 0, "--seconds and --pairs are above zero");
     let (client_cpu, server_cpu) = server::placement(&args.cpus)?;
     server::pin(client_cpu)?;
-    let sides = args.sides.iter().map(|side| Side::parse(side)).collect::<anyhow::Result<Vec<_>>>()?;
+    let sides =
+        args.sides.iter().map(|side| Side::parse(side)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut rows = Vec::new();
     for case in cases(&args)? {
         rows.push(measure_case(args.pairs, server_cpu, &sides, case)?);
@@ -189,14 +192,28 @@ fn cases(args: &LnetArgs) -> anyhow::Result<Vec<Case>> {
     let (span, tuning) = (Duration::from_secs_f64(args.seconds), args.tuning());
     let mut cases = Vec::new();
     for test in &args.tests {
-        let of =
-            |test, inflight, bytes| [CrcMode::All, CrcMode::NoBulk].map(|crc| Case { test, inflight, bytes, crc, tuning, span });
+        let of = |test, inflight, bytes| {
+            [CrcMode::All, CrcMode::NoBulk].map(|crc| Case {
+                test,
+                inflight,
+                bytes,
+                crc,
+                tuning,
+                span,
+            })
+        };
         let bulk = |test| of(test, args.bulk_inflight, BULK_BYTES);
         let small = |test| of(test, args.small_inflight, SMALL_BYTES);
         match test.as_str() {
             "ping" => {
-                let case =
-                    |inflight: &u32| Case { test: Test::Ping, inflight: *inflight, bytes: 0, crc: CrcMode::All, tuning, span };
+                let case = |inflight: &u32| Case {
+                    test: Test::Ping,
+                    inflight: *inflight,
+                    bytes: 0,
+                    crc: CrcMode::All,
+                    tuning,
+                    span,
+                };
                 cases.extend(args.inflight.iter().map(case));
             }
             "read4k" => cases.extend(small(Test::Read)),
@@ -210,15 +227,24 @@ fn cases(args: &LnetArgs) -> anyhow::Result<Vec<Case>> {
 }
 
 /// All turns of one case.
-fn measure_case(pairs: u32, cpu: Option<u32>, sides: &[Side], case: Case) -> anyhow::Result<report::Row> {
-    let servers = sides.iter().map(|side| server::Server::start(side.name(), case, cpu)).collect::<anyhow::Result<Vec<_>>>()?;
+fn measure_case(
+    pairs: u32,
+    cpu: Option<u32>,
+    sides: &[Side],
+    case: Case,
+) -> anyhow::Result<report::Row> {
+    let servers = sides
+        .iter()
+        .map(|side| server::Server::start(side.name(), case, cpu))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let mut samples = vec![Vec::new(); sides.len()];
     for _ in 0..pairs {
         for (index, side) in sides.iter().enumerate() {
             let server = &servers[index];
             let before = server.cpu_ns()? + server::own_cpu_ns()?;
             let started = std::time::Instant::now();
-            let rate = side.measure(case, server.port).with_context(|| format!("side {}", side.name()))?;
+            let rate =
+                side.measure(case, server.port).with_context(|| format!("side {}", side.name()))?;
             let cpu = server.cpu_ns()? + server::own_cpu_ns()? - before;
             let done = rate * started.elapsed().as_secs_f64();
             samples[index].push(Sample { rate, cpu_us: cpu as f64 / 1e3 / done.max(1.0) });

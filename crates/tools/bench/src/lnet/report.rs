@@ -34,7 +34,11 @@ impl Spread {
 impl Row {
     fn title(&self) -> String {
         let Case { test, inflight, bytes, crc, .. } = self.case;
-        let size = if bytes >= 1 << 20 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) };
+        let size = if bytes >= 1 << 20 {
+            format!("{} MiB", bytes >> 20)
+        } else {
+            format!("{} KiB", bytes >> 10)
+        };
         let crc = if crc == CrcMode::All { "crc" } else { "no crc" };
         match test {
             Test::Ping => format!("ping, {inflight} in flight"),
@@ -65,11 +69,23 @@ pub(super) fn print(row: &Row) {
     for (index, (side, samples)) in row.sides.iter().enumerate() {
         let rate = Spread::of(samples.iter().map(|sample| sample.rate)).scaled(factor);
         let cpu = Spread::of(samples.iter().map(|sample| sample.cpu_us));
-        print!("  {:<5}{:>10.0} {unit} ({:.0} .. {:.0})", side.name(), rate.median, rate.min, rate.max);
+        print!(
+            "  {:<5}{:>10.0} {unit} ({:.0} .. {:.0})",
+            side.name(),
+            rate.median,
+            rate.min,
+            rate.max
+        );
         print!("   cpu {:>7.2} us", cpu.median);
         if index > 0 {
             let ratio = row.ratio(index);
-            print!("   {:.2} of {} ({:.2} .. {:.2})", ratio.median, row.sides[0].0.name(), ratio.min, ratio.max);
+            print!(
+                "   {:.2} of {} ({:.2} .. {:.2})",
+                ratio.median,
+                row.sides[0].0.name(),
+                ratio.min,
+                ratio.max
+            );
         }
         println!();
     }
@@ -84,7 +100,8 @@ pub(super) fn print_json(rows: &[Row]) {
 fn json(row: &Row) -> String {
     let (unit, factor) = row.unit();
     let side = |(index, (side, samples)): (usize, &(Side, Vec<Sample>))| {
-        let rates: Vec<_> = samples.iter().map(|sample| format!("{:.1}", sample.rate * factor)).collect();
+        let rates: Vec<_> =
+            samples.iter().map(|sample| format!("{:.1}", sample.rate * factor)).collect();
         let cpu = Spread::of(samples.iter().map(|sample| sample.cpu_us)).median;
         format!(
             "{{\"side\":\"{}\",\"rates\":[{}],\"cpu_us\":{cpu:.3},\"ratio\":{:.3}}}",

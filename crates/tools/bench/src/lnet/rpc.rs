@@ -63,7 +63,11 @@ pub(super) fn measure(case: Case, port: u16) -> anyhow::Result<f64> {
 }
 
 async fn load(env: &Env, case: Case, remote: &Rc<Remote>) -> anyhow::Result<f64> {
-    let state = Rc::new(State { done: Cell::new(0), stop: Cell::new(false), call: call(case.test, case.bytes) });
+    let state = Rc::new(State {
+        done: Cell::new(0),
+        stop: Cell::new(false),
+        call: call(case.test, case.bytes),
+    });
     remote.call(state.call.clone()).await?;
     let (ended, mut end) = mpsc::unbounded_channel();
     for _ in 0..case.inflight {
@@ -103,9 +107,13 @@ async fn repeat(state: &State, remote: &Rc<Remote>) -> anyhow::Result<()> {
 }
 
 pub(super) fn call(test: Test, bytes: usize) -> Call {
-    let brw = |write| encode_body(&LstBrwReq { length: bytes as u32, write, ..LstBrwReq::default() });
+    let brw =
+        |write| encode_body(&LstBrwReq { length: bytes as u32, write, ..LstBrwReq::default() });
     match test {
-        Test::Ping => Call::new(Opcode::LstPing, vec![encode_body(&LstPing { sequence: 7, ..LstPing::default() })]),
+        Test::Ping => Call::new(
+            Opcode::LstPing,
+            vec![encode_body(&LstPing { sequence: 7, ..LstPing::default() })],
+        ),
         Test::Read => Call { bulk: Bulk::Sink(bytes), ..Call::new(Opcode::LstBrw, vec![brw(0)]) },
         Test::Write => {
             let data = Bytes::from(vec![7; bytes]);
@@ -128,10 +136,12 @@ mod tests {
     #[test]
     fn a_target_answers_pings_and_sends_and_checks_patterns() {
         env_os::run(config(CrcMode::All, Tuning::default()), |env| async move {
-            let listener = env.listen(NidAddr { nid: types::Nid::LO, port: 0 }).await.expect("free");
+            let listener =
+                env.listen(NidAddr { nid: types::Nid::LO, port: 0 }).await.expect("free");
             let at = At(listener.addr());
             let one = NonZeroU32::MIN;
-            let node = Node::new(&env, NodeConfig::new(CptTable::new(one, one, 1, false).expect("one")));
+            let node =
+                Node::new(&env, NodeConfig::new(CptTable::new(one, one, 1, false).expect("one")));
             node.add_target(SelfTest::new(&env, SelfTestConfig { nid: None, is_open: true }));
             let _serving = node.serve(listener);
             let settings = EndpointConfig { client: ClientId(9), ..EndpointConfig::default() };
@@ -141,7 +151,8 @@ mod tests {
 
             let pong = remote.call(super::call(Test::Ping, 0)).await.expect("answered");
             assert_eq!(pong.reply.body::<LstPing>().sequence, 7);
-            let read = remote.call(call(brw(0, 0), Bulk::Sink(BULK_BYTES))).await.expect("answered");
+            let read =
+                remote.call(call(brw(0, 0), Bulk::Sink(BULK_BYTES))).await.expect("answered");
             assert_eq!(read.data.len(), BULK_BYTES);
             let good = Bulk::Source(vec![read.data.clone()]);
             remote.call(call(brw(1, 2), good)).await.expect("what was read is the pattern");

@@ -31,11 +31,19 @@ impl Server {
         if let Some(cpu) = cpu {
             command.args(["--cpu", &cpu.to_string()]);
         }
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start the server")?;
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the server")?;
         let mut server = Server { child, port: 0 };
         let mut line = String::new();
-        BufReader::new(server.child.stdout.as_mut().context("its output is a pipe")?).read_line(&mut line)?;
-        server.port = line.trim().parse().with_context(|| format!("the server said '{}' in place of its port", line.trim()))?;
+        BufReader::new(server.child.stdout.as_mut().context("its output is a pipe")?)
+            .read_line(&mut line)?;
+        server.port = line
+            .trim()
+            .parse()
+            .with_context(|| format!("the server said '{}' in place of its port", line.trim()))?;
         Ok(server)
     }
 
@@ -76,7 +84,8 @@ pub(super) fn pin(cpu: Option<u32>) -> anyhow::Result<()> {
     anyhow::ensure!((cpu as usize) < CpuSet::MAX_CPU, "there is no CPU {cpu}");
     let mut set = CpuSet::new();
     set.set(cpu as usize);
-    sched_setaffinity(None, &set).with_context(|| format!("cannot run on CPU {cpu}; --cpus free does without"))
+    sched_setaffinity(None, &set)
+        .with_context(|| format!("cannot run on CPU {cpu}; --cpus free does without"))
 }
 
 /// CPU time of this process, threads that have ended included.
@@ -86,7 +95,8 @@ pub(super) fn own_cpu_ns() -> anyhow::Result<u64> {
 }
 
 fn cpu_ns(path: &std::path::Path) -> anyhow::Result<u64> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let first = text.split_whitespace().next().context("it has three numbers")?;
     Ok(first.parse()?)
 }
@@ -97,7 +107,8 @@ pub(super) fn announce(port: u16) -> anyhow::Result<()> {
     writeln!(out, "{port}")?;
     out.flush()?;
     std::thread::spawn(|| {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new()); // ends when the parent does, whatever the result
+        // ends when the parent does, whatever the result
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
     });
     Ok(())

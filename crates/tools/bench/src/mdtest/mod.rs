@@ -1,8 +1,9 @@
-//! `nacre bench mdtest`: the metadata benchmark of the field without MPI. Options and output lines are mdtest's.
+//! `nacre bench mdtest`: the metadata benchmark of the field without MPI. Options and output lines
+//! are mdtest's.
 //!
-//! Tasks are threads on a path, or, with `--native`, operations in flight of one native client. Every phase ends with a
-//! barrier; a rate is operations over the phase's wall-clock time. With `-W` a phase of creates stops after so many
-//! seconds and the later phases use what it made.
+//! Tasks are threads on a path, or, with `--native`, operations in flight of one native client.
+//! Every phase ends with a barrier; a rate is operations over the phase's wall-clock time. With
+//! `-W` a phase of creates stops after so many seconds and the later phases use what it made.
 
 mod native;
 mod posix;
@@ -73,7 +74,8 @@ pub struct MdtestArgs {
     /// Turns with --against.
     #[arg(long, default_value_t = 3)]
     pub pairs: u32,
-    /// Write the kernel's dirty pages back before each phase, and drop its caches before stat and read (root).
+    /// Write the kernel's dirty pages back before each phase, and drop its caches before stat and
+    /// read (root).
     #[arg(long)]
     pub drop_caches: bool,
     /// Print JSON.
@@ -105,8 +107,14 @@ impl Watch {
     }
 
     fn stop(&self, phase: Phase, files: u64) -> Sample {
-        let (time, cpu) = (self.start.elapsed().as_secs_f64(), crate::stats::cpu_of_machine() - self.cpu);
-        Sample { phase, files, rate: files as f64 / time, cpu: cpu / (files.max(1) as f64 / 10_000.0) }
+        let (time, cpu) =
+            (self.start.elapsed().as_secs_f64(), crate::stats::cpu_of_machine() - self.cpu);
+        Sample {
+            phase,
+            files,
+            rate: files as f64 / time,
+            cpu: cpu / (files.max(1) as f64 / 10_000.0),
+        }
     }
 }
 
@@ -126,7 +134,12 @@ impl MdtestArgs {
 pub fn run(args: &MdtestArgs) -> Result<()> {
     ensure!(args.tasks >= 1 && args.in_flight >= 1, "at least one task is needed");
     let native = args.native.as_deref().map(|address| (address, 1));
-    let subject = Subject { native, dir: &args.dir, against: args.against.as_deref(), drop_caches: args.drop_caches };
+    let subject = Subject {
+        native,
+        dir: &args.dir,
+        against: args.against.as_deref(),
+        drop_caches: args.drop_caches,
+    };
     let setting = setting::of(&subject)?;
     if !args.json {
         println!("{setting}");

@@ -17,13 +17,16 @@ const O_WRONLY_EXCL: u32 = (libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL) as u3
 
 /// One run.
 pub(super) fn run(args: &MdtestArgs, address: &str) -> Result<Vec<Sample>> {
-    let (mgs, fsname) = address.split_once(":/").ok_or_else(|| anyhow!("'{address}' is no NID:/fsname"))?;
+    let (mgs, fsname) =
+        address.split_once(":/").ok_or_else(|| anyhow!("'{address}' is no NID:/fsname"))?;
     let mgs: NidAddr = mgs.parse()?;
     let fsname = fsname.parse()?;
     let args = args.clone();
     env_os::run(env_os::OsConfig::default(), move |env| async move {
         let id = ClientId((u128::from(env.random()) << 64) | u128::from(env.random()));
-        let client = Client::mount(&env, MountConfig::new(vec![mgs], fsname, id)).await.context("cannot mount")?;
+        let client = Client::mount(&env, MountConfig::new(vec![mgs], fsname, id))
+            .await
+            .context("cannot mount")?;
         let outcome = phases(&env, &client, &args).await;
         client.unmount().await;
         outcome
@@ -110,8 +113,9 @@ async fn one_phase(env: &Env, shared: &Rc<Shared>, phase: Phase) -> Result<Sampl
 async fn one_loop(shared: &Shared, phase: Phase) -> Result<()> {
     loop {
         let item = shared.next.get();
-        let late =
-            phase == Phase::Create && item.is_multiple_of(16) && shared.until.get().is_some_and(|until| Instant::now() >= until);
+        let late = phase == Phase::Create
+            && item.is_multiple_of(16)
+            && shared.until.get().is_some_and(|until| Instant::now() >= until);
         if late {
             shared.items.set(shared.items.get().min(item));
         }

@@ -39,7 +39,12 @@ fn phases(args: &MdtestArgs, tree: &Path) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-fn phase_on_all_tasks(args: &MdtestArgs, tree: &Path, phase: Phase, made: &[u64]) -> Result<(Vec<u64>, Sample)> {
+fn phase_on_all_tasks(
+    args: &MdtestArgs,
+    tree: &Path,
+    phase: Phase,
+    made: &[u64],
+) -> Result<(Vec<u64>, Sample)> {
     let barrier = Barrier::new(made.len() + 1);
     std::thread::scope(|scope| {
         let barrier = &barrier;
@@ -55,7 +60,8 @@ fn phase_on_all_tasks(args: &MdtestArgs, tree: &Path, phase: Phase, made: &[u64]
             .collect();
         barrier.wait();
         let watch = Watch::start();
-        let counts: Result<Vec<u64>> = tasks.into_iter().map(|task| task.join().expect("a task does not panic")).collect();
+        let counts: Result<Vec<u64>> =
+            tasks.into_iter().map(|task| task.join().expect("a task does not panic")).collect();
         let counts = counts?;
         let sample = watch.stop(phase, counts.iter().sum());
         Ok((counts, sample))
@@ -66,8 +72,15 @@ fn task_dir(args: &MdtestArgs, tree: &Path, task: u32) -> PathBuf {
     if args.unique_dir { tree.join(format!("dir.{task}")) } else { tree.to_path_buf() }
 }
 
-fn items_of_task(args: &MdtestArgs, dir: &Path, task: u32, phase: Phase, items: u64) -> Result<u64> {
-    let end = (phase == Phase::Create && args.stonewall > 0).then(|| Instant::now() + Duration::from_secs(args.stonewall));
+fn items_of_task(
+    args: &MdtestArgs,
+    dir: &Path,
+    task: u32,
+    phase: Phase,
+    items: u64,
+) -> Result<u64> {
+    let end = (phase == Phase::Create && args.stonewall > 0)
+        .then(|| Instant::now() + Duration::from_secs(args.stonewall));
     let items = if end.is_some() { u64::MAX } else { items };
     let data = vec![b'm'; args.write_bytes];
     let mut buffer = vec![0; args.read_bytes];
@@ -76,7 +89,8 @@ fn items_of_task(args: &MdtestArgs, dir: &Path, task: u32, phase: Phase, items: 
             return Ok(item);
         }
         let path = dir.join(format!("file.mdtest.{task}.{item}"));
-        one_item(phase, &path, &data, &mut buffer).with_context(|| format!("{phase} {}", path.display()))?;
+        one_item(phase, &path, &data, &mut buffer)
+            .with_context(|| format!("{phase} {}", path.display()))?;
     }
     Ok(items)
 }

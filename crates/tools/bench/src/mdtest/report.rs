@@ -36,7 +36,12 @@ impl fmt::Display for Phase {
 
 pub(super) fn print(args: &MdtestArgs, setting: &Setting, ours: &[Sample], theirs: &[Sample]) {
     if args.json {
-        println!("{{\"setting\":{},\"phases\":{},\"against\":{}}}", setting.json(), json(ours), json(theirs));
+        println!(
+            "{{\"setting\":{},\"phases\":{},\"against\":{}}}",
+            setting.json(),
+            json(ours),
+            json(theirs)
+        );
         return;
     }
     let tasks = if args.native.is_some() { args.in_flight } else { args.tasks };
@@ -52,8 +57,16 @@ pub(super) fn print(args: &MdtestArgs, setting: &Setting, ours: &[Sample], their
             let sides = [ours, theirs];
             let [ours, theirs] = sides.map(|side| each(side, phase, |sample| sample.rate));
             let Some(ratio) = Stats::of(&ratios(&ours, &theirs)) else { continue };
-            let [cpu, other] = sides.map(|side| Stats::of(&each(side, phase, |s| s.cpu)).map_or(f64::NAN, |stats| stats.median));
-            println!("   {phase:<20} {:14.3} ({:.3} .. {:.3}); {:.1}", ratio.median, ratio.min, ratio.max, cpu / other);
+            let [cpu, other] = sides.map(|side| {
+                Stats::of(&each(side, phase, |s| s.cpu)).map_or(f64::NAN, |stats| stats.median)
+            });
+            println!(
+                "   {phase:<20} {:14.3} ({:.3} .. {:.3}); {:.1}",
+                ratio.median,
+                ratio.min,
+                ratio.max,
+                cpu / other
+            );
         }
     }
 }
@@ -64,21 +77,37 @@ fn each(samples: &[Sample], phase: Phase, value: impl Fn(&Sample) -> f64) -> Vec
 
 /// mdtest's table, and behind each line what it cost.
 fn summary(samples: &[Sample]) {
-    let runs = Phase::ALL.into_iter().map(|phase| each(samples, phase, |s| s.rate).len()).max().unwrap_or(0);
+    let runs = Phase::ALL
+        .into_iter()
+        .map(|phase| each(samples, phase, |s| s.rate).len())
+        .max()
+        .unwrap_or(0);
     println!("SUMMARY rate: (of {runs} iterations)");
-    println!("   {:<20} {:>14} {:>14} {:>14} {:>14}   CPU s per 10,000", "Operation", "Max", "Min", "Mean", "Std Dev");
-    println!("   {:<20} {:>14} {:>14} {:>14} {:>14}   ---------------", "---------", "---", "---", "----", "-------");
+    println!(
+        "   {:<20} {:>14} {:>14} {:>14} {:>14}   CPU s per 10,000",
+        "Operation", "Max", "Min", "Mean", "Std Dev"
+    );
+    println!(
+        "   {:<20} {:>14} {:>14} {:>14} {:>14}   ---------------",
+        "---------", "---", "---", "----", "-------"
+    );
     for phase in Phase::ALL {
         let Some(rate) = Stats::of(&each(samples, phase, |sample| sample.rate)) else { continue };
-        let cpu = Stats::of(&each(samples, phase, |sample| sample.cpu)).map_or(f64::NAN, |stats| stats.median);
-        println!("   {phase:<20} {:14.3} {:14.3} {:14.3} {:14.3}   {cpu:15.2}", rate.max, rate.min, rate.mean, rate.deviation);
+        let cpu = Stats::of(&each(samples, phase, |sample| sample.cpu))
+            .map_or(f64::NAN, |stats| stats.median);
+        println!(
+            "   {phase:<20} {:14.3} {:14.3} {:14.3} {:14.3}   {cpu:15.2}",
+            rate.max, rate.min, rate.mean, rate.deviation
+        );
     }
 }
 
 fn json(samples: &[Sample]) -> String {
     let one = |sample: &Sample| {
         let Sample { phase, files, rate, cpu } = sample;
-        format!("{{\"phase\":\"{phase}\",\"files\":{files},\"rate\":{rate:.3},\"cpu_s_per_10000\":{cpu:.3}}}")
+        format!(
+            "{{\"phase\":\"{phase}\",\"files\":{files},\"rate\":{rate:.3},\"cpu_s_per_10000\":{cpu:.3}}}"
+        )
     };
     format!("[{}]", samples.iter().map(one).collect::<Vec<_>>().join(","))
 }

@@ -32,8 +32,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
 }
 
 fn set(setting: &str, delete: bool) -> Result<(), Failed> {
-    let wrong = |what: &str| Failed::of(Errno::EINVAL, "error: conf_param", &format!("'{setting}' {what}"));
-    let (name, value) = setting.split_once('=').map_or((setting, None), |(name, value)| (name, Some(value)));
+    let wrong =
+        |what: &str| Failed::of(Errno::EINVAL, "error: conf_param", &format!("'{setting}' {what}"));
+    let (name, value) =
+        setting.split_once('=').map_or((setting, None), |(name, value)| (name, Some(value)));
     if !delete && value.is_none_or(str::is_empty) {
         return Err(wrong("has no value"));
     }
@@ -44,10 +46,12 @@ fn set(setting: &str, delete: bool) -> Result<(), Failed> {
 /// File system and today's name of `TARGET.SUBSYSTEM.NAME`.
 fn modern(name: &str) -> Option<(FsName, String)> {
     let mut parts = name.splitn(3, '.');
-    let (target, subsystem, name) = (parts.next()?, parts.next()?, parts.next().filter(|name| !name.is_empty())?);
+    let (target, subsystem, name) =
+        (parts.next()?, parts.next()?, parts.next().filter(|name| !name.is_empty())?);
     let at = ["-MDT", "-OST"].iter().find_map(|mark| target.find(mark));
     let fsname: FsName = target[..at.unwrap_or(target.len())].parse().ok()?;
-    let all = |kind: &str| if at.is_some() { target.to_owned() } else { format!("{target}-{kind}*") };
+    let all =
+        |kind: &str| if at.is_some() { target.to_owned() } else { format!("{target}-{kind}*") };
     let modern = match subsystem {
         "lod" | "lov" => format!("lod.{}-mdtlov.{name}", all("MDT")),
         "mdt" | "mdd" => format!("{subsystem}.{}.{name}", all("MDT")),
@@ -70,7 +74,11 @@ mod tests {
     #[test]
     fn old_names_become_todays() {
         for (old, fsname, new) in [
-            ("testfs-MDT000[0-3].lod.dom_stripesize", "testfs", "lod.testfs-MDT000[0-3]-mdtlov.dom_stripesize"),
+            (
+                "testfs-MDT000[0-3].lod.dom_stripesize",
+                "testfs",
+                "lod.testfs-MDT000[0-3]-mdtlov.dom_stripesize",
+            ),
             ("testfs.lov.stripecount", "testfs", "lod.testfs-MDT*-mdtlov.stripecount"),
             ("testfs.ost.commit_interval_ms", "testfs", "obdfilter.testfs-OST*.commit_interval_ms"),
             ("a-b-OST0002.osc.active", "a-b", "a-b-OST0002.osc.active"),
@@ -81,7 +89,9 @@ mod tests {
             let (found, name) = modern(old).unwrap_or_else(|| panic!("{old}"));
             assert_eq!((found.to_string().as_str(), name.as_str()), (fsname, new), "{old}");
         }
-        for wrong in ["testfs", "testfs.lov", "testfs.lov.", "testfs.nothing.x", "far-too-long-a-name.lov.x"] {
+        for wrong in
+            ["testfs", "testfs.lov", "testfs.lov.", "testfs.nothing.x", "far-too-long-a-name.lov.x"]
+        {
             assert_eq!(modern(wrong), None, "{wrong}");
         }
     }

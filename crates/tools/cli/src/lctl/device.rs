@@ -54,7 +54,10 @@ pub(super) fn ask_all(question: &Ask, command: &str) -> (Vec<Reply>, First) {
     for socket in rundir::daemons() {
         match ask::ask(&socket, question) {
             Ok(reply) => replies.push(reply),
-            Err(error) => first.note(&Failed::new(error.errno(), format!("error: {command}: {}: {error}", socket.display()))),
+            Err(error) => first.note(&Failed::new(
+                error.errno(),
+                format!("error: {command}: {}: {error}", socket.display()),
+            )),
         }
     }
     (replies, first)

@@ -1,4 +1,5 @@
-//! `lctl get_param`, `set_param`, `list_param`: every daemon of this machine is asked, and the answers are one list.
+//! `lctl get_param`, `set_param`, `list_param`: every daemon of this machine is asked, and the
+//! answers are one list.
 
 pub(super) mod permanent;
 
@@ -71,8 +72,8 @@ pub(super) struct Set {
     /// Do not print the names.
     #[arg(short = 'n', long = "no-name")]
     value_only: bool,
-    /// Permanently and everywhere: kept by the MGS, on whose node this runs; taken over by all nodes within seconds, and
-    /// whenever one starts.
+    /// Permanently and everywhere: kept by the MGS, on whose node this runs; taken over by all
+    /// nodes within seconds, and whenever one starts.
     #[arg(short = 'P', long = "permanent")]
     permanent: bool,
     /// With -P: delete; nodes keep the value until they start again.
@@ -162,15 +163,21 @@ pub(super) fn set(args: &Set) -> Result<(), Failed> {
     let mut first = First::default();
     for (pattern, value) in settings {
         let question = Ask::Set { pattern: pattern.clone(), value };
-        let outcomes = everywhere("set_param", &question, &pattern, &mut first, |reply| match reply {
-            Reply::Set(outcomes) => outcomes,
-            _ => Vec::new(),
-        });
+        let outcomes =
+            everywhere("set_param", &question, &pattern, &mut first, |reply| match reply {
+                Reply::Set(outcomes) => outcomes,
+                _ => Vec::new(),
+            });
         for outcome in outcomes {
             match outcome {
-                Outcome::Done(value) => crate::out::print(&render(&value.name, &value.value, args.value_only)),
+                Outcome::Done(value) => {
+                    crate::out::print(&render(&value.name, &value.value, args.value_only))
+                }
                 Outcome::Refused(failure) => {
-                    first.note(&Failed::new(failure.errno, format!("error: set_param: {}", failure.text)));
+                    first.note(&Failed::new(
+                        failure.errno,
+                        format!("error: set_param: {}", failure.text),
+                    ));
                 }
             }
         }
@@ -186,7 +193,9 @@ fn pairs(settings: &[String]) -> Result<Vec<(String, String)>, Failed> {
         let pair = match word.split_once('=') {
             Some((name, value)) => (name.to_owned(), value.to_owned()),
             None => {
-                let missing = || Failed::of(Errno::EINVAL, "error: set_param", &format!("'{word}' has no value"));
+                let missing = || {
+                    Failed::of(Errno::EINVAL, "error: set_param", &format!("'{word}' has no value"))
+                };
                 (word.clone(), words.next().ok_or_else(missing)?.clone())
             }
         };
@@ -200,10 +209,11 @@ pub(super) fn list(args: &List) -> Result<(), Failed> {
     let mut all = Vec::new();
     for pattern in &args.patterns {
         let question = Ask::List { pattern: pattern.clone(), recursive: args.recursive };
-        let mut names = everywhere("list_param", &question, pattern, &mut first, |reply| match reply {
-            Reply::Names(names) => names,
-            _ => Vec::new(),
-        });
+        let mut names =
+            everywhere("list_param", &question, pattern, &mut first, |reply| match reply {
+                Reply::Names(names) => names,
+                _ => Vec::new(),
+            });
         names.sort();
         names.dedup_by(|a, b| a.name == b.name);
         if args.form.is_data() {
@@ -256,7 +266,11 @@ fn everywhere<T: PartialEq>(
     }
     if found.is_empty() && !complained {
         let path = pattern.replace('.', "/");
-        first.note(&Failed::of(Errno::ENOENT, &format!("error: {command}"), &format!("param_path '{path}'")));
+        first.note(&Failed::of(
+            Errno::ENOENT,
+            &format!("error: {command}"),
+            &format!("param_path '{path}'"),
+        ));
     }
     found
 }
@@ -275,7 +289,11 @@ mod tests {
 
     #[test]
     fn daemons_that_differ_make_a_list() {
-        let value = |name: &str, value: &str| Value { name: name.into(), value: value.into(), is_writable: false };
+        let value = |name: &str, value: &str| Value {
+            name: name.into(),
+            value: value.into(),
+            is_writable: false,
+        };
         let found = [value("a", "1"), value("b", "x"), value("a", "2"), value("a", "3")];
         assert_eq!(as_object(&found).to_string(), r#"{"a":["1","2","3"],"b":"x"}"#);
     }
@@ -283,7 +301,8 @@ mod tests {
     #[test]
     fn settings_come_in_both_forms() {
         let words = ["a.b=1", "c", "2", "d=e=f"].map(str::to_owned);
-        let expected = [("a.b", "1"), ("c", "2"), ("d", "e=f")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let expected = [("a.b", "1"), ("c", "2"), ("d", "e=f")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(pairs(&words), Ok(expected.to_vec()));
         assert!(pairs(&["a".to_owned()]).is_err());
     }

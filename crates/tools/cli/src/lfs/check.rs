@@ -15,7 +15,9 @@ const COMMAND: &str = "lfs check";
 
 /// Arguments of `lfs check`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Each target is asked for its space, and the MGS for its configuration, and given a few seconds.")]
+#[command(
+    after_help = "Each target is asked for its space, and the MGS for its configuration, and given a few seconds."
+)]
 pub(super) struct Args {
     /// Which servers.
     which: Which,
@@ -87,12 +89,20 @@ fn checked(target: &Target, answered: bool) -> Checked {
         (true, true) => "active",
         (true, false) => "silent",
     };
-    Checked { name: target.name.clone(), kind: target.kind.clone(), nid: target.nid.clone(), status }
+    Checked {
+        name: target.name.clone(),
+        kind: target.kind.clone(),
+        nid: target.nid.clone(),
+        status,
+    }
 }
 
 /// What scripts parse; the silent ones are told on stderr.
 fn text(all: &[Checked]) -> String {
-    all.iter().filter(|one| one.status != "silent").map(|one| format!("{} {}.\n", one.name, one.status)).collect()
+    all.iter()
+        .filter(|one| one.status != "silent")
+        .map(|one| format!("{} {}.\n", one.name, one.status))
+        .collect()
 }
 
 #[cfg(test)]
@@ -115,7 +125,10 @@ mod tests {
             checked(&target("MDT", true), false),
             checked(&target("MGT", false), false),
         ];
-        assert_eq!(all.each_ref().map(|one| one.status), ["active", "inactive", "silent", "silent"]);
+        assert_eq!(
+            all.each_ref().map(|one| one.status),
+            ["active", "inactive", "silent", "silent"]
+        );
         assert_eq!(text(&all), "testfs-OST0000 active.\ntestfs-OST0000 inactive.\n");
         assert!(Which::All.wants("MGT") && Which::Osts.wants("OST") && !Which::Mdts.wants("OST"));
     }

@@ -24,7 +24,8 @@ pub(super) struct Args {
     /// Inodes instead of space.
     #[arg(short = 'i', long)]
     inodes: bool,
-    /// Only targets that answer now (they are all asked at once and none is waited for longer than half a second).
+    /// Only targets that answer now (they are all asked at once and none is waited for longer than
+    /// half a second).
     #[arg(short = 'l', long)]
     lazy: bool,
     #[command(flatten)]
@@ -46,7 +47,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
             Reply::Spaces(spaces) => spaces,
             _ => Vec::new(),
         };
-        let shown: Vec<Space> = spaces.into_iter().filter(|space| !args.lazy || space.space.is_some()).collect();
+        let shown: Vec<Space> =
+            spaces.into_iter().filter(|space| !args.lazy || space.space.is_some()).collect();
         args.form.print(&shown, || render(&Unit::of(args), &mount.dir, &shown));
     }
     Ok(())
@@ -116,7 +118,11 @@ fn render(unit: &Unit, mount: &Path, spaces: &[Space]) -> String {
     for Space { target, space } in spaces {
         let uuid = format!("{}_UUID", target.name);
         match space {
-            Some(room) => out.push_str(&unit.line(&uuid, room, &format!("{dir}[{}:{}]", target.kind, target.index))),
+            Some(room) => out.push_str(&unit.line(
+                &uuid,
+                room,
+                &format!("{dir}[{}:{}]", target.kind, target.index),
+            )),
             None => {
                 let _ = writeln!(out, "{uuid:<20}: inactive device");
             }
@@ -131,7 +137,8 @@ fn render(unit: &Unit, mount: &Path, spaces: &[Space]) -> String {
 /// Space of the OSTs; inodes of the MDTs, limited by the objects that are free.
 fn summary(inodes: bool, spaces: &[Space]) -> Room {
     let sum = |kind: &str| {
-        let rooms = spaces.iter().filter(|space| space.target.kind == kind).filter_map(|space| space.space);
+        let rooms =
+            spaces.iter().filter(|space| space.target.kind == kind).filter_map(|space| space.space);
         rooms.fold(Room::default(), |sum, room| Room {
             bytes: sum.bytes + room.bytes,
             bytes_free: sum.bytes_free + room.bytes_free,
@@ -185,7 +192,8 @@ mod tests {
 
     #[test]
     fn the_table_is_the_one_that_scripts_parse() {
-        let shown = render(&Unit { inodes: false, human: None }, Path::new("/mnt/testfs"), &cluster());
+        let shown =
+            render(&Unit { inodes: false, human: None }, Path::new("/mnt/testfs"), &cluster());
         let expected = "\
 UUID                   1K-blocks        Used   Available Use% Mounted on
 testfs-MDT0000_UUID     10485760      204800    10280960   2% /mnt/testfs[MDT:0]
@@ -202,14 +210,27 @@ filesystem_summary:    209715200    94371840   115343360  45% /mnt/testfs
     #[test]
     fn inodes_are_limited_by_free_objects() {
         let shown = render(&Unit { inodes: true, human: None }, Path::new("/m"), &cluster());
-        assert!(shown.starts_with("UUID                      Inodes       IUsed       IFree IUse% Mounted on\n"), "{shown}");
-        assert!(shown.contains("filesystem_summary:         1000         500         500  50% /m\n"), "{shown}");
+        assert!(
+            shown.starts_with(
+                "UUID                      Inodes       IUsed       IFree IUse% Mounted on\n"
+            ),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("filesystem_summary:         1000         500         500  50% /m\n"),
+            "{shown}"
+        );
     }
 
     #[test]
     fn short_numbers_carry_a_unit() {
         let shown = render(&Unit { inodes: false, human: Some(1024) }, Path::new("/m"), &cluster());
-        assert!(shown.contains("testfs-OST0000_UUID       100.0G       40.0G       60.0G  40% /m[OST:0]\n"), "{shown}");
+        assert!(
+            shown.contains(
+                "testfs-OST0000_UUID       100.0G       40.0G       60.0G  40% /m[OST:0]\n"
+            ),
+            "{shown}"
+        );
         assert!(shown.starts_with("UUID                       bytes "), "{shown}");
     }
 }

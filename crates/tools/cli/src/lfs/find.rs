@@ -1,7 +1,8 @@
 //! `lfs find`: files below a path that meet all predicates (spec namespace 5.2).
 //!
-//! Predicates are asked in the order of their price: name and type stand in the directory, owner, size and times cost a
-//! `stat` (which asks OSTs only for files that are being written), layouts one more request. What no predicate needs is not asked.
+//! Predicates are asked in the order of their price: name and type stand in the directory, owner,
+//! size and times cost a `stat` (which asks OSTs only for files that are being written), layouts
+//! one more request. What no predicate needs is not asked.
 
 mod mode;
 mod number;
@@ -40,7 +41,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
     let mut first = First::default();
     let mut rows = Vec::new();
     for path in &args.paths {
-        walk::walk(path, args.depth_max, &mut |found| match found.and_then(|found| Ok((is_wanted(args, &found)?, found))) {
+        walk::walk(path, args.depth_max, &mut |found| match found
+            .and_then(|found| Ok((is_wanted(args, &found)?, found)))
+        {
             Ok((true, found)) if args.form.is_data() => match row(&found) {
                 Ok(row) => rows.push(row),
                 Err(failed) => first.note(&failed),

@@ -71,7 +71,12 @@ fn named(mount: &Mount) -> Result<Named, Failed> {
         Reply::Who(who) => who,
         _ => Who::default(),
     };
-    Ok(Named { fsname: who.fsname, instance: who.instance, uuid: who.uuid, mount: mountpoint::show(&mount.dir) })
+    Ok(Named {
+        fsname: who.fsname,
+        instance: who.instance,
+        uuid: who.uuid,
+        mount: mountpoint::show(&mount.dir),
+    })
 }
 
 fn line(args: &Args, named: &Named) -> String {
@@ -98,13 +103,21 @@ mod tests {
 
     #[test]
     fn a_name_or_one_part_of_it() {
-        let named = Named { fsname: "testfs".into(), instance: "9a80".into(), uuid: "9a80ff".into(), mount: "/mnt".into() };
+        let named = Named {
+            fsname: "testfs".into(),
+            instance: "9a80".into(),
+            uuid: "9a80ff".into(),
+            mount: "/mnt".into(),
+        };
         let check = |options: &str| {
             let parsed = Line::try_parse_from(format!("x {options}").split_whitespace());
             parsed.map(|parsed| line(&parsed.args, &named)).map_err(|error| error.to_string())
         };
         assert_eq!(check(""), Ok("testfs-9a80 /mnt\n".into()));
-        assert_eq!([check("-i"), check("-n"), check("-u")], [Ok("9a80\n".into()), Ok("testfs\n".into()), Ok("9a80ff\n".into())]);
+        assert_eq!(
+            [check("-i"), check("-n"), check("-u")],
+            [Ok("9a80\n".into()), Ok("testfs\n".into()), Ok("9a80ff\n".into())]
+        );
         assert!(check("-i -n").is_err());
     }
 }

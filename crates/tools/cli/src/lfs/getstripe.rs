@@ -80,7 +80,12 @@ fn has_object(shown: &Shown, ost: u32) -> bool {
 
 /// `3`, `OST0003`, `testfs-OST0003_UUID`.
 fn ost_index(text: &str) -> Result<u32, Failed> {
-    let named = || text.parse::<types::TargetId>().ok().filter(|id| id.kind == types::TargetKind::Ost).map(|id| id.index);
+    let named = || {
+        text.parse::<types::TargetId>()
+            .ok()
+            .filter(|id| id.kind == types::TargetKind::Ost)
+            .map(|id| id.index)
+    };
     let index = text.parse().ok().or_else(named);
     index.ok_or_else(|| Failed::of(Errno::EINVAL, COMMAND, &format!("'{text}' is no OST")))
 }
@@ -108,13 +113,15 @@ fn collect(args: &Args, path: &Path, is_named: bool, out: &mut Vec<Shown>, first
 /// What is to be shown of `path`: nothing for links and devices. Says whether it is a directory.
 fn show(args: &Args, path: &Path) -> Result<(bool, Option<Shown>), Failed> {
     let shown = path.display().to_string();
-    let metadata = std::fs::symlink_metadata(path).map_err(|error| Failed::io(&error, COMMAND, &shown))?;
+    let metadata =
+        std::fs::symlink_metadata(path).map_err(|error| Failed::io(&error, COMMAND, &shown))?;
     let is_dir = metadata.is_dir();
     if !is_dir && !metadata.is_file() {
         return Ok((false, None));
     }
     let value = lov::read(path).map_err(|error| Failed::io(&error, COMMAND, &shown))?;
-    let wrong = |text: String| Failed::new(Errno::EINVAL.raw(), format!("{COMMAND}: {shown}: {text}"));
+    let wrong =
+        |text: String| Failed::new(Errno::EINVAL.raw(), format!("{COMMAND}: {shown}: {text}"));
     let lov = value.map(|value| Lov::parse(&value)).transpose().map_err(wrong)?;
     let fid = if args.fields.fid { Some(ids::fid_of(path)?.to_string()) } else { None };
     Ok((is_dir, Some(Shown { path: path.to_owned(), is_dir, lov, fid })))

@@ -55,8 +55,12 @@ pub(super) fn path2fid(args: &Path2fid) -> Result<(), Failed> {
     let mut rows = Vec::new();
     for path in &args.paths {
         match fid_of(path) {
-            Ok(fid) if args.form.is_data() => rows.push(json!({"path": path.display().to_string(), "fid": fid.to_string()})),
-            Ok(fid) if args.paths.len() > 1 => crate::out::line(format_args!("{}: {fid}", path.display())),
+            Ok(fid) if args.form.is_data() => {
+                rows.push(json!({"path": path.display().to_string(), "fid": fid.to_string()}))
+            }
+            Ok(fid) if args.paths.len() > 1 => {
+                crate::out::line(format_args!("{}: {fid}", path.display()))
+            }
             Ok(fid) => crate::out::line(fid),
             Err(failed) => first.note(&failed),
         }
@@ -72,8 +76,10 @@ pub(super) fn fid_of(path: &Path) -> Result<Fid, Failed> {
     const COMMAND: &str = "lfs path2fid";
     let mount = mountpoint::of(Some(parent_or_self(path)), COMMAND)?;
     let inside = mountpoint::inside(&mount, path, COMMAND)?;
-    let reply = mountpoint::ask(&mount, &Ask::Path2fid { path: inside }, COMMAND)
-        .map_err(|failed| Failed { text: format!("{}: {}", failed.text, path.display()), ..failed })?;
+    let reply =
+        mountpoint::ask(&mount, &Ask::Path2fid { path: inside }, COMMAND).map_err(|failed| {
+            Failed { text: format!("{}: {}", failed.text, path.display()), ..failed }
+        })?;
     let fid = match reply {
         Reply::Lines(lines) => lines.first().and_then(|line| line.parse().ok()),
         _ => None,
@@ -99,7 +105,9 @@ pub(super) fn fid2path(args: &Fid2path) -> Result<(), Failed> {
     for text in &args.fids {
         match paths_of(&mount, text, COMMAND) {
             Ok((fid, paths)) if args.form.is_data() => {
-                let paths: Vec<String> = links(args, &paths).map(|(_, path)| shown(args.name, &mount, is_path, path)).collect();
+                let paths: Vec<String> = links(args, &paths)
+                    .map(|(_, path)| shown(args.name, &mount, is_path, path))
+                    .collect();
                 rows.push(json!({"fid": fid.to_string(), "paths": paths}));
             }
             Ok((fid, paths)) => crate::out::print(&render(args, &mount, is_path, fid, &paths)),
@@ -120,7 +128,8 @@ fn links<'p>(args: &Fid2path, paths: &'p [String]) -> impl Iterator<Item = (usiz
 
 /// By name of the file system, else by path; says which it was.
 fn mount_named(fs: &str, command: &str) -> Result<(Mount, bool), Failed> {
-    let mounts = mountpoint::all().map_err(|error| Failed::io(&error, command, "/proc/self/mountinfo"))?;
+    let mounts =
+        mountpoint::all().map_err(|error| Failed::io(&error, command, "/proc/self/mountinfo"))?;
     match mounts.into_iter().find(|mount| mount.fsname() == fs) {
         Some(mount) if !fs.contains('/') => Ok((mount, false)),
         _ => mountpoint::of(Some(Path::new(fs)), command).map(|mount| (mount, true)),
@@ -128,7 +137,9 @@ fn mount_named(fs: &str, command: &str) -> Result<(Mount, bool), Failed> {
 }
 
 fn paths_of(mount: &Mount, text: &str, command: &str) -> Result<(Fid, Vec<String>), Failed> {
-    let fid: Fid = text.parse().map_err(|error| Failed::new(Errno::EINVAL.raw(), format!("{command}: {error}")))?;
+    let fid: Fid = text
+        .parse()
+        .map_err(|error| Failed::new(Errno::EINVAL.raw(), format!("{command}: {error}")))?;
     match mountpoint::ask(mount, &Ask::Fid2path { fid: fid.to_string() }, command) {
         Ok(Reply::Lines(paths)) => Ok((fid, paths)),
         Ok(_) => Err(Failed::of(Errno::EPROTO, command, text)),
@@ -171,7 +182,12 @@ mod tests {
 
     #[test]
     fn paths_are_absolute_when_a_mount_point_was_given() {
-        let mount = Mount { dir: "/mnt/testfs".into(), device: (0, 40), source: "x@tcp:/testfs".into(), options: Vec::new() };
+        let mount = Mount {
+            dir: "/mnt/testfs".into(),
+            device: (0, 40),
+            source: "x@tcp:/testfs".into(),
+            options: Vec::new(),
+        };
         let text = |name, is_path, path: &str| shown(name, &mount, is_path, path);
         assert_eq!(text(false, true, "/a/b"), "/mnt/testfs/a/b");
         assert_eq!(text(false, true, "/"), "/mnt/testfs");

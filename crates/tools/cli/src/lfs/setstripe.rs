@@ -1,5 +1,5 @@
-//! `lfs setstripe`: creates a file with a layout, gives one to a file that has none, or sets a directory's default. Silent
-//! on success.
+//! `lfs setstripe`: creates a file with a layout, gives one to a file that has none, or sets a
+//! directory's default. Silent on success.
 
 use std::path::{Path, PathBuf};
 
@@ -22,19 +22,37 @@ const STRIPE_SIZE_UNIT: u64 = 64 << 10;
 )]
 pub(super) struct Args {
     /// Stripes: 0 default, -1 over all OSTs.
-    #[arg(short = 'c', long = "stripe-count", visible_alias = "count", value_name = "COUNT", allow_negative_numbers = true)]
+    #[arg(
+        short = 'c',
+        long = "stripe-count",
+        visible_alias = "count",
+        value_name = "COUNT",
+        allow_negative_numbers = true
+    )]
     count: Option<i32>,
     /// Bytes of a stripe, a multiple of 64k; 0 default.
     #[arg(short = 'S', long = "stripe-size", visible_alias = "size", value_name = "SIZE", value_parser = size::parse)]
     size: Option<u64>,
     /// OST of the first stripe: -1 any.
-    #[arg(short = 'i', long = "stripe-index", visible_alias = "index", value_name = "INDEX", allow_negative_numbers = true)]
+    #[arg(
+        short = 'i',
+        long = "stripe-index",
+        visible_alias = "index",
+        value_name = "INDEX",
+        allow_negative_numbers = true
+    )]
     index: Option<i32>,
     /// Pool of OSTs.
     #[arg(short = 'p', long, value_name = "POOL")]
     pool: Option<String>,
     /// OSTs of the stripes, in order: 0,2,5-7.
-    #[arg(short = 'o', long = "ost-list", visible_alias = "ost", value_name = "LIST", conflicts_with = "index")]
+    #[arg(
+        short = 'o',
+        long = "ost-list",
+        visible_alias = "ost",
+        value_name = "LIST",
+        conflicts_with = "index"
+    )]
     osts: Option<String>,
     /// Remove the default of a directory.
     #[arg(short = 'd', long, conflicts_with_all = ["count", "size", "index", "pool", "osts"])]
@@ -56,11 +74,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
 }
 
 fn template(args: &Args) -> Result<Template, Failed> {
-    let wrong = |text: String| Failed::new(Errno::EINVAL.raw(), format!("error: {COMMAND}: {text}"));
+    let wrong =
+        |text: String| Failed::new(Errno::EINVAL.raw(), format!("error: {COMMAND}: {text}"));
     let size = args.size.unwrap_or(0);
-    let stripe_size = u32::try_from(size).map_err(|_| wrong(format!("stripe size {size} is 4 GiB or more")))?;
+    let stripe_size =
+        u32::try_from(size).map_err(|_| wrong(format!("stripe size {size} is 4 GiB or more")))?;
     if !size.is_multiple_of(STRIPE_SIZE_UNIT) {
-        return Err(wrong(format!("bad stripe size {size}, must be a multiple of {STRIPE_SIZE_UNIT} bytes")));
+        return Err(wrong(format!(
+            "bad stripe size {size}, must be a multiple of {STRIPE_SIZE_UNIT} bytes"
+        )));
     }
     let osts = args.osts.as_deref().map_or(Ok(Vec::new()), parse_list).map_err(&wrong)?;
     let listed = i32::try_from(osts.len()).unwrap_or(i32::MAX);
@@ -71,7 +93,9 @@ fn template(args: &Args) -> Result<Template, Failed> {
     if listed > 0 && count != listed {
         return Err(wrong(format!("stripe count {count} does not fit the list of {listed} OSTs")));
     }
-    let start = osts.first().map_or_else(|| args.index.unwrap_or(-1), |ost| i32::try_from(*ost).unwrap_or(-1));
+    let start = osts
+        .first()
+        .map_or_else(|| args.index.unwrap_or(-1), |ost| i32::try_from(*ost).unwrap_or(-1));
     if !(-1..0xffff).contains(&start) {
         return Err(wrong(format!("bad stripe offset {start}: -1 (any), 0 to 65534")));
     }
@@ -93,7 +117,8 @@ fn pool_bytes(text: &str) -> Result<[u8; 16], String> {
 /// `0,2,5-7`.
 fn parse_list(text: &str) -> Result<Vec<u32>, String> {
     let bad = || format!("bad OST list '{text}': expected indices and ranges such as 0,2,5-7");
-    let index = |part: &str| part.parse::<u32>().ok().filter(|index| *index < 0xffff).ok_or_else(bad);
+    let index =
+        |part: &str| part.parse::<u32>().ok().filter(|index| *index < 0xffff).ok_or_else(bad);
     let mut osts = Vec::new();
     for part in text.split(',') {
         let (low, high) = part.split_once('-').unwrap_or((part, part));
@@ -106,16 +131,26 @@ fn parse_list(text: &str) -> Result<Vec<u32>, String> {
     let mut sorted = osts.clone();
     sorted.sort_unstable();
     sorted.dedup();
-    if sorted.len() == osts.len() { Ok(osts) } else { Err(format!("bad OST list '{text}': an OST stands there twice")) }
+    if sorted.len() == osts.len() {
+        Ok(osts)
+    } else {
+        Err(format!("bad OST list '{text}': an OST stands there twice"))
+    }
 }
 
 fn set(path: &Path, template: &Template, delete: bool) -> Result<(), Failed> {
     let shown = path.display().to_string();
-    let fail = |error: std::io::Error| Failed::io(&error, COMMAND, &format!("setstripe error for '{shown}'"));
+    let fail = |error: std::io::Error| {
+        Failed::io(&error, COMMAND, &format!("setstripe error for '{shown}'"))
+    };
     let found = std::fs::metadata(path);
     let is_dir = found.as_ref().is_ok_and(std::fs::Metadata::is_dir);
     if delete && !is_dir {
-        return Err(Failed::of(Errno::ENOTDIR, COMMAND, &format!("cannot remove the layout of '{shown}'")));
+        return Err(Failed::of(
+            Errno::ENOTDIR,
+            COMMAND,
+            &format!("cannot remove the layout of '{shown}'"),
+        ));
     }
     if delete {
         return remove(path).map_err(fail);
@@ -142,11 +177,16 @@ fn check_osts(path: &Path, template: &Template) -> Result<(), Failed> {
         return Ok(());
     }
     let mount = mountpoint::of(Some(path), COMMAND)?;
-    let Reply::Targets(targets) = mountpoint::ask(&mount, &Ask::Osts, COMMAND)? else { return Ok(()) };
+    let Reply::Targets(targets) = mountpoint::ask(&mount, &Ask::Osts, COMMAND)? else {
+        return Ok(());
+    };
     match unknown(&named, &targets) {
         None => Ok(()),
         Some(index) => {
-            let text = format!("error: {COMMAND}: OST index {index} does not exist in {}: see lfs osts", mount.fsname());
+            let text = format!(
+                "error: {COMMAND}: OST index {index} does not exist in {}: see lfs osts",
+                mount.fsname()
+            );
             Err(Failed::new(Errno::EINVAL.raw(), text))
         }
     }
@@ -158,7 +198,10 @@ fn unknown(named: &[u32], targets: &[Target]) -> Option<u32> {
 }
 
 fn set_already(shown: &str) -> Failed {
-    Failed::new(Errno::EEXIST.raw(), format!("{COMMAND}: setstripe error for '{shown}': stripe already set"))
+    Failed::new(
+        Errno::EEXIST.raw(),
+        format!("{COMMAND}: setstripe error for '{shown}': stripe already set"),
+    )
 }
 
 fn put(path: &Path, value: &[u8]) -> std::io::Result<()> {
@@ -172,13 +215,14 @@ fn remove(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// A new file without data. It gets its layout as it is made, which the kernel's create cannot say: the mount's daemon
-/// is asked, and the servers check that we may.
+/// A new file without data. It gets its layout as it is made, which the kernel's create cannot say:
+/// the mount's daemon is asked, and the servers check that we may.
 fn create(path: &Path, template: &Template, striping: Vec<u8>) -> Result<(), Failed> {
     let shown = path.display().to_string();
     let wrong = || Failed::of(Errno::EINVAL, COMMAND, &format!("setstripe error for '{shown}'"));
     let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(wrong)?.to_owned();
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     check_osts(parent, template)?;
     let mount = mountpoint::of(Some(parent), COMMAND)?;
     let dir = mountpoint::inside(&mount, parent, COMMAND)?;
@@ -208,14 +252,18 @@ mod tests {
     }
 
     fn check(line: &str) -> Result<Template, String> {
-        let parsed = Line::try_parse_from(format!("setstripe {line}").split_whitespace()).map_err(|error| error.to_string())?;
+        let parsed = Line::try_parse_from(format!("setstripe {line}").split_whitespace())
+            .map_err(|error| error.to_string())?;
         template(&parsed.args).map_err(|failed| failed.text)
     }
 
     #[test]
     fn a_layout_is_what_the_options_say() {
         let all = check("-c -1 -S 4M -i 2 -p testfs.flash d").expect("fits");
-        assert_eq!((all.stripe_count, all.stripe_size, all.start, &all.pool[..6]), (-1, 4 << 20, 2, b"flash\0".as_slice()));
+        assert_eq!(
+            (all.stripe_count, all.stripe_size, all.start, &all.pool[..6]),
+            (-1, 4 << 20, 2, b"flash\0".as_slice())
+        );
         let listed = check("-o 3,0-1 f").expect("fits");
         assert_eq!((listed.osts, listed.stripe_count, listed.start), (vec![3, 0, 1], 3, 3));
         let default = check("--stripe-count=2 f g").expect("fits");

@@ -60,7 +60,10 @@ mod tests {
             nid: String::new(),
         };
         let shown = render(Kind::Osts, &[target(0, true), target(10, false)]);
-        assert_eq!(shown, "OBDS:\n0: testfs-OST0000_UUID ACTIVE\n10: testfs-OST000a_UUID INACTIVE\n");
+        assert_eq!(
+            shown,
+            "OBDS:\n0: testfs-OST0000_UUID ACTIVE\n10: testfs-OST000a_UUID INACTIVE\n"
+        );
         assert_eq!(render(Kind::Mdts, &[]), "MDTS:\n");
     }
 }

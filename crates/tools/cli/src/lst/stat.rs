@@ -34,7 +34,8 @@ pub(super) struct Stat {
     /// MB/s of a million bytes.
     #[arg(long)]
     mbs: bool,
-    /// Finished requests of the tests and percentiles of their latency. Nodes count these as sources.
+    /// Finished requests of the tests and percentiles of their latency. Nodes count these as
+    /// sources.
     #[arg(short = 'p', long)]
     rpc: bool,
     /// Seconds that a node has to answer.
@@ -86,12 +87,17 @@ fn render(args: &Stat, before: &Sample, now: &Sample) -> String {
     };
     let mut nodes = Vec::new();
     for (nid, stat) in &now.nodes {
-        let old = before.nodes.iter().find(|(old, _)| old == nid).and_then(|(_, stat)| stat.as_ref());
+        let old =
+            before.nodes.iter().find(|(old, _)| old == nid).and_then(|(_, stat)| stat.as_ref());
         nodes.extend(old.zip(stat.as_ref()).and_then(|(old, new)| Interval::between(old, new)));
     }
     let lost = now.nodes.len() - nodes.len();
     let failed = if lost > 0 { format!("Failed to stat on {lost} nodes\n") } else { String::new() };
     let rpc = if args.rpc { render_rpc(&now.name, &nodes) } else { String::new() };
-    let net = if args.rpc && !(args.bw || args.rate) { String::new() } else { render_net(&now.name, &nodes, options) };
+    let net = if args.rpc && !(args.bw || args.rate) {
+        String::new()
+    } else {
+        render_net(&now.name, &nodes, options)
+    };
     format!("{net}{rpc}{failed}")
 }

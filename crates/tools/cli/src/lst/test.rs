@@ -40,7 +40,12 @@ impl Test {
     pub(super) fn ask(self) -> Result<Ask, Failed> {
         let kind = kind(&self.test).map_err(|text| Failed::new(Errno::EINVAL.raw(), text))?;
         let loops = match self.loops {
-            0 => return Err(Failed::new(Errno::EINVAL.raw(), "--loop is a number above zero, or -1")),
+            0 => {
+                return Err(Failed::new(
+                    Errno::EINVAL.raw(),
+                    "--loop is a number above zero, or -1",
+                ));
+            }
             loops => u32::try_from(loops).ok(),
         };
         let Test { batch, concurrency, distribute, from, to, .. } = self;
@@ -51,14 +56,17 @@ impl Test {
 fn kind(words: &[String]) -> Result<Kind, String> {
     let (name, rest) = words.split_first().ok_or("Missing test name")?;
     match name.as_str() {
-        "ping" => rest.first().map_or(Ok(Kind::Ping), |word| Err(format!("Unknown parameter: {word}"))),
+        "ping" => {
+            rest.first().map_or(Ok(Kind::Ping), |word| Err(format!("Unknown parameter: {word}")))
+        }
         "brw" => brw(rest),
         other => Err(format!("Unknown test name {other}")),
     }
 }
 
 fn brw(words: &[String]) -> Result<Kind, String> {
-    let (mut write, mut check, mut size, mut offset) = (false, Check::None, lst::limits::BRW_BYTES_DEFAULT, 0);
+    let (mut write, mut check, mut size, mut offset) =
+        (false, Check::None, lst::limits::BRW_BYTES_DEFAULT, 0);
     for word in words {
         match word.split_once('=') {
             None if word == "read" || word == "r" => write = false,
@@ -92,14 +100,27 @@ fn parse_size(text: &str) -> Result<u32, String> {
         "m" | "M" => 1 << 20,
         _ => return Err(format!("Invalid size {text}")),
     };
-    let bytes = digits.parse::<u32>().ok().and_then(|count| count.checked_mul(factor)).filter(|bytes| *bytes > 0);
+    let bytes = digits
+        .parse::<u32>()
+        .ok()
+        .and_then(|count| count.checked_mul(factor))
+        .filter(|bytes| *bytes > 0);
     let bytes = bytes.ok_or_else(|| format!("Invalid size {text}"))?;
-    if bytes > lst::limits::BRW_BYTES_MAX { Err(format!("Size exceed limitation: {bytes} bytes")) } else { Ok(bytes) }
+    if bytes > lst::limits::BRW_BYTES_MAX {
+        Err(format!("Size exceed limitation: {bytes} bytes"))
+    } else {
+        Ok(bytes)
+    }
 }
 
 fn parse_offset(text: &str) -> Result<u32, String> {
-    let offset = text.parse::<u32>().ok().filter(|offset| offset.is_multiple_of(8) && *offset < lst::limits::BRW_BYTES_MAX);
-    offset.ok_or_else(|| format!("Invalid offset {text}, it should be positive value and multiple of 8"))
+    let offset = text
+        .parse::<u32>()
+        .ok()
+        .filter(|offset| offset.is_multiple_of(8) && *offset < lst::limits::BRW_BYTES_MAX);
+    offset.ok_or_else(|| {
+        format!("Invalid offset {text}, it should be positive value and multiple of 8")
+    })
 }
 
 #[cfg(test)]

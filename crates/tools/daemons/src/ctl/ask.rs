@@ -45,8 +45,12 @@ impl std::error::Error for AskError {}
 /// Asks the daemon behind `socket`.
 pub fn ask(socket: &Path, question: &Ask) -> Result<Reply, AskError> {
     let line = exchange(socket, question).map_err(AskError::Io)?;
-    let answer: Result<Reply, Failure> = super::server::decode(&line)
-        .ok_or_else(|| AskError::Io(io::Error::new(io::ErrorKind::InvalidData, "an answer that is no JSON of ours")))?;
+    let answer: Result<Reply, Failure> = super::server::decode(&line).ok_or_else(|| {
+        AskError::Io(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "an answer that is no JSON of ours",
+        ))
+    })?;
     answer.map_err(AskError::Refused)
 }
 

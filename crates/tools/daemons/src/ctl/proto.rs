@@ -80,7 +80,8 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// Whether it changes the daemon itself. (Making a file is checked by the servers, as for everybody.)
+    /// Whether it changes the daemon itself. (Making a file is checked by the servers, as for
+    /// everybody.)
     #[must_use]
     pub fn changes(&self) -> bool {
         matches!(self, Ask::Set { .. } | Ask::SetPermanent { .. })
@@ -101,7 +102,8 @@ pub enum Reply {
     Names(Vec<Name>),
     /// To [`Ask::Devices`].
     Devices(Vec<Device>),
-    /// To [`Ask::Nids`], [`Ask::SetPermanent`] (names of file systems), [`Ask::Path2fid`], [`Ask::Create`] and [`Ask::Fid2path`].
+    /// To [`Ask::Nids`], [`Ask::SetPermanent`] (names of file systems), [`Ask::Path2fid`],
+    /// [`Ask::Create`] and [`Ask::Fid2path`].
     Lines(Vec<String>),
     /// To [`Ask::Df`].
     Spaces(Vec<Space>),

@@ -33,12 +33,19 @@ pub trait Answers {
     fn nids(&self) -> Vec<String>;
     /// Questions that only a client can answer; `creds` is who asks.
     fn special(&self, _ask: Ask, _creds: Creds) -> LocalFuture<'static, Result<Reply, Failure>> {
-        Box::pin(async { Err(Failure { errno: Errno::ENOTTY.raw(), text: "this daemon is no client".into() }) })
+        Box::pin(async {
+            Err(Failure { errno: Errno::ENOTTY.raw(), text: "this daemon is no client".into() })
+        })
     }
 }
 
 /// Listens in the run directory under `label` until the answer is dropped.
-pub fn serve(env: &env::Env, label: &str, params: &ParamTree, answers: Rc<dyn Answers>) -> io::Result<Registered> {
+pub fn serve(
+    env: &env::Env,
+    label: &str,
+    params: &ParamTree,
+    answers: Rc<dyn Answers>,
+) -> io::Result<Registered> {
     let path = rundir::socket_for(label)?;
     let listener = UnixListener::bind(&path)?;
     rundir::open_to_all(&path)?;
@@ -47,16 +54,19 @@ pub fn serve(env: &env::Env, label: &str, params: &ParamTree, answers: Rc<dyn An
     env.spawn("ctl", async move {
         loop {
             let Ok((stream, _)) = listener.accept().await else {
-                env2.sleep(types::Span::millis(100)).await; // out of descriptors: others give theirs back
+                // out of descriptors: others give theirs back
+                env2.sleep(types::Span::millis(100)).await;
                 continue;
             };
             if alive.get() >= ASKERS_MAX {
                 continue; // closed unanswered: the asker sees an end of file
             }
             alive.set(alive.get() + 1);
-            let (env3, params, answers, alive) = (env2.clone(), params.clone(), answers.clone(), alive.clone());
+            let (env3, params, answers, alive) =
+                (env2.clone(), params.clone(), answers.clone(), alive.clone());
             env2.spawn("ctl-peer", async move {
-                let _ = converse(&env3, stream, &params, &*answers).await; // the asker went away: its loss
+                // the asker went away: its loss
+                let _ = converse(&env3, stream, &params, &*answers).await;
                 alive.set(alive.get() - 1);
             });
         }
@@ -64,7 +74,12 @@ pub fn serve(env: &env::Env, label: &str, params: &ParamTree, answers: Rc<dyn An
     Ok(Registered::new(path))
 }
 
-async fn converse(env: &env::Env, stream: UnixStream, params: &ParamTree, answers: &dyn Answers) -> io::Result<()> {
+async fn converse(
+    env: &env::Env,
+    stream: UnixStream,
+    params: &ParamTree,
+    answers: &dyn Answers,
+) -> io::Result<()> {
     let peer = stream.peer_cred()?;
     let groups = peer.pid().map_or_else(Vec::new, groups_of);
     let creds = Creds { uid: peer.uid(), gid: peer.gid(), groups };
@@ -73,7 +88,9 @@ async fn converse(env: &env::Env, stream: UnixStream, params: &ParamTree, answer
     loop {
         let mut line = String::new();
         let mut bounded = (&mut read).take(ASK_BYTES_MAX as u64);
-        let Some(got) = env.timeout(IDLE_MAX, bounded.read_line(&mut line)).await else { return Ok(()) };
+        let Some(got) = env.timeout(IDLE_MAX, bounded.read_line(&mut line)).await else {
+            return Ok(());
+        };
         if got? == 0 {
             return Ok(());
         }
@@ -82,7 +99,10 @@ async fn converse(env: &env::Env, stream: UnixStream, params: &ParamTree, answer
                 let answered = env.timeout(ANSWER_MAX, answer(ask, &creds, params, answers)).await;
                 answered.unwrap_or_else(|| Err(Failure::of(Errno::ETIMEDOUT)))
             }
-            Err(error) => Err(Failure { errno: Errno::EINVAL.raw(), text: format!("no question of ours: {error}") }),
+            Err(error) => Err(Failure {
+                errno: Errno::EINVAL.raw(),
+                text: format!("no question of ours: {error}"),
+            }),
         };
         write.write_all(encode(&answer).as_bytes()).await?;
         if !line.ends_with('\n') {
@@ -98,7 +118,12 @@ fn groups_of(pid: i32) -> Vec<u32> {
     line.split_whitespace().filter_map(|gid| gid.parse().ok()).take(types::GROUPS_MAX).collect()
 }
 
-async fn answer(ask: Ask, creds: &Creds, params: &ParamTree, answers: &dyn Answers) -> Result<Reply, Failure> {
+async fn answer(
+    ask: Ask,
+    creds: &Creds,
+    params: &ParamTree,
+    answers: &dyn Answers,
+) -> Result<Reply, Failure> {
     let own = rustix::process::geteuid().as_raw();
     if ask.changes() && creds.uid != 0 && creds.uid != own {
         return Err(Failure::of(Errno::EPERM));
@@ -108,9 +133,14 @@ async fn answer(ask: Ask, creds: &Creds, params: &ParamTree, answers: &dyn Answe
         Ask::Get { pattern, recursive } => {
             let found = if recursive { params.get_below(&pattern) } else { params.get(&pattern) };
             let writable = writable_names(params, &pattern, recursive);
-            let value =
-                |param: env::Param| Value { is_writable: writable.contains(&param.name), name: param.name, value: param.value };
-            found.map(|found| Reply::Values(found.into_iter().map(value).collect())).map_err(|error| failure(&error))
+            let value = |param: env::Param| Value {
+                is_writable: writable.contains(&param.name),
+                name: param.name,
+                value: param.value,
+            };
+            found
+                .map(|found| Reply::Values(found.into_iter().map(value).collect()))
+                .map_err(|error| failure(&error))
         }
         Ask::Set { pattern, value } => {
             let done = params.set(&pattern, &value).await.map_err(|error| failure(&error))?;
@@ -118,7 +148,11 @@ async fn answer(ask: Ask, creds: &Creds, params: &ParamTree, answers: &dyn Answe
         }
         Ask::List { pattern, recursive } => {
             let found = params.list(&pattern, recursive).map_err(|error| failure(&error))?;
-            let name = |name: env::ParamName| Name { name: name.name, is_dir: name.is_dir, is_writable: name.is_writable };
+            let name = |name: env::ParamName| Name {
+                name: name.name,
+                is_dir: name.is_dir,
+                is_writable: name.is_writable,
+            };
             Ok(Reply::Names(found.into_iter().map(name).collect()))
         }
         Ask::Devices => Ok(Reply::Devices(answers.devices())),
@@ -134,7 +168,9 @@ fn writable_names(params: &ParamTree, pattern: &str, recursive: bool) -> Vec<Str
 
 fn outcome(done: Result<env::Param, ParamError>) -> Outcome {
     match done {
-        Ok(param) => Outcome::Done(Value { name: param.name, value: param.value, is_writable: true }),
+        Ok(param) => {
+            Outcome::Done(Value { name: param.name, value: param.value, is_writable: true })
+        }
         Err(error) => Outcome::Refused(failure(&error)),
     }
 }

@@ -71,7 +71,9 @@ pub fn ask(key: u32, command: &Command) -> io::Result<Answer> {
     stream.write_all(text.as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream).take(ANSWER_BYTES_MAX).read_line(&mut line)?;
-    serde_json::from_str(&line).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "an answer that is no JSON of ours"))
+    serde_json::from_str(&line).map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidData, "an answer that is no JSON of ours")
+    })
 }
 
 /// Starts a console in the background; what `lst new_session` prints.
@@ -95,10 +97,25 @@ pub fn new_session(options: &ConsoleOptions) -> Result<String> {
 }
 
 fn spawn(options: &ConsoleOptions, log: &std::path::Path) -> Result<Child> {
-    let file = OpenOptions::new().create(true).write(true).truncate(true).open(log).with_context(|| log.display().to_string())?;
+    let file = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .open(log)
+        .with_context(|| log.display().to_string())?;
     let mut command = Process::new(std::env::current_exe().context("own executable")?);
-    command.arg0("nacre").arg("lst-console").args(["--key", &options.key.to_string(), "--name", &options.name]);
-    command.args(["--timeout", &options.timeout_secs.to_string(), "--port", &options.port.to_string()]);
+    command.arg0("nacre").arg("lst-console").args([
+        "--key",
+        &options.key.to_string(),
+        "--name",
+        &options.name,
+    ]);
+    command.args([
+        "--timeout",
+        &options.timeout_secs.to_string(),
+        "--port",
+        &options.port.to_string(),
+    ]);
     if options.force {
         command.arg("--force");
     }
@@ -113,8 +130,10 @@ fn spawn(options: &ConsoleOptions, log: &std::path::Path) -> Result<Child> {
 pub fn console(options: &ConsoleOptions) -> Result<u8> {
     log::init(LevelFilter::INFO);
     super::raise_descriptors();
-    let _ = rustix::process::setsid(); // a leader of its group already: then it has no terminal to leave
-    let config = OsConfig { insecure: true, ..OsConfig::default() }; // its nodes decide whom they accept
+    // a leader of its group already: then it has no terminal to leave
+    let _ = rustix::process::setsid();
+    // its nodes decide whom they accept
+    let config = OsConfig { insecure: true, ..OsConfig::default() };
     env_os::run(config, |env| async move { live(&env, options).await })
 }
 
@@ -137,11 +156,13 @@ async fn live(env: &Env, options: &ConsoleOptions) -> Result<u8> {
     };
     let console = Console::start(env, config);
     let mut out = std::io::stdout();
-    let _ = out.write_all(console.banner().as_bytes()).and_then(|()| out.flush()); // nobody need listen
+    // nobody need listen
+    let _ = out.write_all(console.banner().as_bytes()).and_then(|()| out.flush());
     let seats = Rc::new(tokio::sync::Semaphore::new(ASKERS_MAX));
     let (env1, served) = (env.clone(), Rc::clone(&console));
     let accepting = async move {
-        let _registered = registered; // socket and listener go together, before the last answer does
+        // socket and listener go together, before the last answer does
+        let _registered = registered;
         loop {
             let Ok((stream, _)) = listener.accept().await else {
                 env1.sleep(Span::millis(100)).await; // out of descriptors: others give theirs back
@@ -173,7 +194,11 @@ async fn answer(env: &Env, stream: AsyncStream, console: &Rc<Console>) -> io::Re
     let mut bounded = tokio::io::BufReader::new(read).take(COMMAND_BYTES_MAX);
     let Some(got) = env.timeout(ASK_MAX, bounded.read_line(&mut line)).await else { return Ok(()) };
     got?;
-    let refused = |text: String| Answer { err: text, status: types::Errno::EINVAL.raw(), ..Answer::default() };
+    let refused = |text: String| Answer {
+        err: text,
+        status: types::Errno::EINVAL.raw(),
+        ..Answer::default()
+    };
     let answer = match serde_json::from_str::<Command>(&line) {
         _ if uid != 0 && uid != own => refused("Unmatched session key or not root\n".to_owned()),
         Ok(command) => console.execute(command).await,

@@ -48,9 +48,10 @@ pub fn node(options: &NodeOptions) -> Result<u8> {
         let params = ParamTree::new();
         let testers: Vec<_> = nodes.iter().map(|(_, tester)| Rc::clone(tester)).collect();
         selftest::register(&params, &testers);
-        let _control = ctl::server::serve(&env, "lst-node", &params, Rc::new(Control(nids.clone())))
-            .inspect_err(|error| tracing::warn!("no control socket: {error}")) // lctl will not find us
-            .ok();
+        let _control =
+            ctl::server::serve(&env, "lst-node", &params, Rc::new(Control(nids.clone())))
+                .inspect_err(|error| tracing::warn!("no control socket: {error}")) // lctl will not find us
+                .ok();
         let mut out = std::io::stdout();
         let _ = writeln!(out, "ready").and_then(|()| out.flush()); // nobody need listen
         let signal = signals.next().await;
@@ -73,7 +74,8 @@ async fn listen(env: &Env, at: NidAddr, own: Option<Nid>) -> Result<(Rc<Node>, R
     Ok((node, tester))
 }
 
-/// The self-test of a mount, where it can listen; without it the mount takes part in no self-test, that is all.
+/// The self-test of a mount, where it can listen; without it the mount takes part in no self-test,
+/// that is all.
 pub(crate) async fn listen_beside(env: &Env, at: NidAddr) -> Option<(Rc<Node>, Rc<SelfTest>)> {
     let own = (!at.nid.addr().is_unspecified()).then_some(at.nid);
     match listen(env, at, own).await {

@@ -39,7 +39,11 @@ impl Drop for Endpoint {
 }
 
 /// Answers `GET /metrics` at `at` with what `text` gives.
-pub(crate) async fn serve(env: &Env, at: SocketAddr, text: impl Fn() -> String + 'static) -> io::Result<Endpoint> {
+pub(crate) async fn serve(
+    env: &Env,
+    at: SocketAddr,
+    text: impl Fn() -> String + 'static,
+) -> io::Result<Endpoint> {
     let listener = TcpListener::bind(at).await?;
     let addr = listener.local_addr()?;
     let (env2, text, alive) = (env.clone(), Rc::new(text), Rc::new(Cell::new(0)));
@@ -55,7 +59,8 @@ pub(crate) async fn serve(env: &Env, at: SocketAddr, text: impl Fn() -> String +
             alive.set(alive.get() + 1);
             let (env3, text, alive) = (env2.clone(), Rc::clone(&text), Rc::clone(&alive));
             env2.spawn("scraper", async move {
-                let _ = env3.timeout(SCRAPE_MAX, answer(stream, &*text)).await; // it went away, or is too slow: its loss
+                // it went away, or is too slow: its loss
+                let _ = env3.timeout(SCRAPE_MAX, answer(stream, &*text)).await;
                 alive.set(alive.get() - 1);
             });
         }
@@ -73,7 +78,9 @@ async fn answer(mut stream: TcpStream, text: &dyn Fn() -> String) -> io::Result<
     let with_body = method == "GET";
     match (method, path) {
         ("GET" | "HEAD", "/metrics") => respond(&mut stream, "200 OK", &text(), with_body).await,
-        ("GET" | "HEAD", _) => respond(&mut stream, "404 Not Found", "the metrics are at /metrics\n", with_body).await,
+        ("GET" | "HEAD", _) => {
+            respond(&mut stream, "404 Not Found", "the metrics are at /metrics\n", with_body).await
+        }
         _ => respond(&mut stream, "405 Method Not Allowed", "GET /metrics\n", true).await,
     }
 }
@@ -89,7 +96,12 @@ async fn head(stream: &mut TcpStream) -> io::Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-async fn respond(stream: &mut TcpStream, status: &str, body: &str, with_body: bool) -> io::Result<()> {
+async fn respond(
+    stream: &mut TcpStream,
+    status: &str,
+    body: &str,
+    with_body: bool,
+) -> io::Result<()> {
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
@@ -122,9 +134,13 @@ mod tests {
                 let mut stream = TcpStream::connect(endpoint.addr()).await.expect("it listens");
                 stream.write_all(request.as_bytes()).await.expect("it reads");
                 let mut answer = Vec::new();
-                let _ = stream.read_to_end(&mut answer).await; // a refused request that was not read to its end resets
+                // a refused request that was not read to its end resets
+                let _ = stream.read_to_end(&mut answer).await;
                 let answer = String::from_utf8(answer).expect("text");
-                assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.ends_with(body), "{answer}");
+                assert!(
+                    answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.ends_with(body),
+                    "{answer}"
+                );
             }
         });
     }

@@ -35,16 +35,26 @@ pub(super) fn add(out: &mut Exposition, component: &str, target: &str, text: &st
                     continue;
                 }
             };
-            out.counter(names.0, "Total number of transfers that have been recorded.", &labels, counter.samples);
+            out.counter(
+                names.0,
+                "Total number of transfers that have been recorded.",
+                &labels,
+                counter.samples,
+            );
             if let Some(sum) = counter.sum {
-                out.counter(names.1, "The total number of bytes that have been transferred.", &labels, sum);
+                out.counter(
+                    names.1,
+                    "The total number of bytes that have been transferred.",
+                    &labels,
+                    sum,
+                );
             }
         }
     }
 }
 
-/// `- job_id: NAME`, then `counter: { samples: N, unit: U, .., sum: S }` until the next job. Lines without samples are
-/// times and the like.
+/// `- job_id: NAME`, then `counter: { samples: N, unit: U, .., sum: S }` until the next job. Lines
+/// without samples are times and the like.
 fn parse(text: &str) -> Vec<Job<'_>> {
     let mut jobs: Vec<Job<'_>> = Vec::new();
     for line in text.lines() {
@@ -53,7 +63,9 @@ fn parse(text: &str) -> Vec<Job<'_>> {
             continue;
         }
         let Some((name, fields)) = line.split_once(':') else { continue };
-        let (Some(job), Some(samples)) = (jobs.last_mut(), field(fields, "samples")) else { continue };
+        let (Some(job), Some(samples)) = (jobs.last_mut(), field(fields, "samples")) else {
+            continue;
+        };
         job.samples += samples;
         job.counters.push(Counter { name: name.trim(), samples, sum: field(fields, "sum") });
     }
@@ -62,7 +74,10 @@ fn parse(text: &str) -> Vec<Job<'_>> {
 
 fn field(fields: &str, name: &str) -> Option<f64> {
     let inner = fields.trim().strip_prefix('{')?.strip_suffix('}')?;
-    let found = inner.split(',').filter_map(|field| field.split_once(':')).find(|(key, _)| key.trim() == name);
+    let found = inner
+        .split(',')
+        .filter_map(|field| field.split_once(':'))
+        .find(|(key, _)| key.trim() == name);
     found?.1.trim().parse().ok()
 }
 
@@ -84,8 +99,14 @@ mod tests {
         let text = out.finish();
         let labels = "{component=\"ost\",target=\"testfs-OST0000\",jobid=\"job33\"";
         assert!(text.contains(&format!("lustre_job_write_bytes_total{labels}}} 330\n")), "{text}");
-        assert!(text.contains(&format!("lustre_job_stats_total{labels},operation=\"sync\"}} 1\n")), "{text}");
-        assert!(!text.contains("job00") && !text.contains("job01") && text.contains("job02"), "{text}");
+        assert!(
+            text.contains(&format!("lustre_job_stats_total{labels},operation=\"sync\"}} 1\n")),
+            "{text}"
+        );
+        assert!(
+            !text.contains("job00") && !text.contains("job01") && text.contains("job02"),
+            "{text}"
+        );
         assert!(text.ends_with("nacre_metrics_dropped_series 4\n"), "{text}");
     }
 }

@@ -1,7 +1,8 @@
-//! The exposition format of Prometheus, version 0.0.4: families with their help and type, then their series.
+//! The exposition format of Prometheus, version 0.0.4: families with their help and type, then
+//! their series.
 //!
-//! Written by hand: three kinds of line, no registry and no state between scrapes. A client library would hold every
-//! value a second time.
+//! Written by hand: three kinds of line, no registry and no state between scrapes. A client library
+//! would hold every value a second time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,11 +28,23 @@ pub(super) struct Exposition {
 }
 
 impl Exposition {
-    pub(super) fn gauge(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
+    pub(super) fn gauge(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: &[(&str, &str)],
+        value: f64,
+    ) {
         self.add(name, help, "gauge", labels, value);
     }
 
-    pub(super) fn counter(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
+    pub(super) fn counter(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: &[(&str, &str)],
+        value: f64,
+    ) {
         self.add(name, help, "counter", labels, value);
     }
 
@@ -40,13 +53,21 @@ impl Exposition {
         self.dropped += count;
     }
 
-    fn add(&mut self, name: &'static str, help: &'static str, kind: &'static str, labels: &[(&str, &str)], value: f64) {
+    fn add(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        kind: &'static str,
+        labels: &[(&str, &str)],
+        value: f64,
+    ) {
         if self.series >= SERIES_MAX {
             self.dropped += 1;
             return;
         }
         self.series += 1;
-        let family = self.families.entry(name).or_insert(Family { help, kind, lines: String::new() });
+        let family =
+            self.families.entry(name).or_insert(Family { help, kind, lines: String::new() });
         family.lines.push_str(name);
         for (index, (label, value)) in labels.iter().enumerate() {
             let open = if index == 0 { '{' } else { ',' };
@@ -59,7 +80,12 @@ impl Exposition {
     pub(super) fn finish(mut self) -> String {
         let dropped = self.dropped as f64;
         self.series = 0; // there is always room for this one
-        self.gauge("nacre_metrics_dropped_series", "Series that were left out because there are too many", &[], dropped);
+        self.gauge(
+            "nacre_metrics_dropped_series",
+            "Series that were left out because there are too many",
+            &[],
+            dropped,
+        );
         let mut out = String::new();
         for (name, Family { help, kind, lines }) in self.families {
             let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{lines}");

@@ -29,9 +29,11 @@ const WORDS: &[(&str, MountFlags, bool)] = &[
 const ATIME: MountFlags = READS.union(MountFlags::NODIRATIME);
 
 /// Those of which one holds.
-const READS: MountFlags = MountFlags::NOATIME.union(MountFlags::STRICTATIME).union(MountFlags::RELATIME);
+const READS: MountFlags =
+    MountFlags::NOATIME.union(MountFlags::STRICTATIME).union(MountFlags::RELATIME);
 
-/// Does what `word` says; whether it is such a word. What is said last holds: mount(8) puts what is new behind what is so.
+/// Does what `word` says; whether it is such a word. What is said last holds: mount(8) puts what is
+/// new behind what is so.
 pub(super) fn apply(flags: &mut MountFlags, word: &str) -> bool {
     let Some((_, flag, on)) = WORDS.iter().find(|(known, ..)| *known == word) else { return false };
     if *on && READS.contains(*flag) {
@@ -43,7 +45,8 @@ pub(super) fn apply(flags: &mut MountFlags, word: &str) -> bool {
 
 /// The same for the words of access times.
 pub(super) fn apply_atime(flags: &mut MountFlags, word: &str) -> bool {
-    WORDS.iter().any(|(known, flag, _)| *known == word && ATIME.contains(*flag)) && apply(flags, word)
+    WORDS.iter().any(|(known, flag, _)| *known == word && ATIME.contains(*flag))
+        && apply(flags, word)
 }
 
 /// How a mount with these flags keeps access times.
@@ -111,7 +114,10 @@ mod tests {
         assert_eq!(kept("noatime,atime").reads, Reads::Relative);
         assert_eq!(kept("strictatime,nostrictatime").reads, Reads::Relative);
         assert_eq!(kept("strictatime,ro").reads, Reads::Never);
-        assert_eq!(kept("strictatime,nodiratime"), AccessTimes { reads: Reads::Always, dirs: false });
+        assert_eq!(
+            kept("strictatime,nodiratime"),
+            AccessTimes { reads: Reads::Always, dirs: false }
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A mount that is kept: client, FUSE session, control socket. Used by `nacre mount` and by `nacre up`.
+//! A mount that is kept: client, FUSE session, control socket. Used by `nacre mount` and by `nacre
+//! up`.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -22,7 +23,8 @@ use crate::permanent::Permanent;
 use crate::rundir::Registered;
 use crate::{lst, mounts};
 
-/// How long a stop waits for servers that are away. What is unconfirmed by then is lost, as in a crash of this node.
+/// How long a stop waits for servers that are away. What is unconfirmed by then is lost, as in a
+/// crash of this node.
 const STOP_MAX: Span = Span::secs(30);
 
 /// A mount and its client.
@@ -38,13 +40,22 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// Mounts the file system; usable when this returns.
-    pub(crate) async fn start(env: &Env, options: &Options, machine: &Machine, id: ClientId) -> Result<Kept> {
+    pub(crate) async fn start(
+        env: &Env,
+        options: &Options,
+        machine: &Machine,
+        id: ClientId,
+    ) -> Result<Kept> {
         let params = ParamTree::new();
         machine.register(&params);
-        let metrics = metrics::start(env, options.metrics, params.clone(), machine.lnet.clone()).await;
-        let client = Client::mount(env, config(options, id))
-            .await
-            .with_context(|| format!("{} cannot be mounted (does its MGS run, and know this file system?)", options.source()))?;
+        let metrics =
+            metrics::start(env, options.metrics, params.clone(), machine.lnet.clone()).await;
+        let client = Client::mount(env, config(options, id)).await.with_context(|| {
+            format!(
+                "{} cannot be mounted (does its MGS run, and know this file system?)",
+                options.source()
+            )
+        })?;
         let fuse = fuse_options(options);
         let jobids = fuse.jobids.clone();
         let mounted = match fuse::mount(env, client.clone(), fuse).await {
@@ -58,8 +69,12 @@ impl Kept {
             Some(at) => lst::listen_beside(env, at).await,
             None => None,
         };
-        let transport = if mounted.info().transport() == Transport::Uring { "uring" } else { "classic" };
-        params.register(format!("llite.{}-{:08x}.transport", client.fsname(), id.0 >> 96), move || transport.to_owned());
+        let transport =
+            if mounted.info().transport() == Transport::Uring { "uring" } else { "classic" };
+        params.register(
+            format!("llite.{}-{:08x}.transport", client.fsname(), id.0 >> 96),
+            move || transport.to_owned(),
+        );
         params::register_jobids(&params, &jobids);
         let permanent = Rc::new(Permanent::default());
         let tester_params = tester.as_ref().map(|(_, tester)| tester);
@@ -69,7 +84,14 @@ impl Kept {
             tracing::warn!("no control socket, lfs and lctl will not find this mount: {error:#}");
         }
         let tester = tester.map(|(node, _)| node);
-        Ok(Kept { env: env.clone(), client, mounted, control: control.ok(), tester, _metrics: metrics })
+        Ok(Kept {
+            env: env.clone(),
+            client,
+            mounted,
+            control: control.ok(),
+            tester,
+            _metrics: metrics,
+        })
     }
 
     /// Completes when somebody took the mount away.
@@ -106,8 +128,9 @@ fn config(options: &Options, id: ClientId) -> MountConfig {
     config
 }
 
-/// Where a mount listens for self-tests, on the port of its MGS: at its own NID; without one where its MGS would see it, if that is this machine;
-/// else on every address, where plaintext is allowed.
+/// Where a mount listens for self-tests, on the port of its MGS: at its own NID; without one where
+/// its MGS would see it, if that is this machine; else on every address, where plaintext is
+/// allowed.
 fn self_test_addr(options: &Options) -> Option<NidAddr> {
     let local = options.mgs.iter().all(|mgs| mgs.nid.addr().is_loopback());
     let nid = match options.mount.nid {
@@ -129,7 +152,8 @@ fn fuse_options(options: &Options) -> FuseOptions {
     fuse.source = options.source();
     fuse.clones = options.mount.clones;
     fuse.transport = options.mount.transport;
-    fuse.mask = options.mount.caps_mask | if options.mount.flock { 0 } else { cap::FLOCK_LOCKS | cap::POSIX_LOCKS };
+    fuse.mask = options.mount.caps_mask
+        | if options.mount.flock { 0 } else { cap::FLOCK_LOCKS | cap::POSIX_LOCKS };
     fuse.allow_other = options.mount.allow_other;
     fuse.read_only = options.mount.read_only;
     fuse.suid_dev = options.mount.suid_dev;
@@ -154,11 +178,27 @@ fn control(
     if let Some(tester) = tester {
         selftest::register(params, std::slice::from_ref(tester));
     }
-    let refreshed = params::refresh(env.clone(), params.clone(), client.clone(), instance.clone(), permanent.clone());
+    let refreshed = params::refresh(
+        env.clone(),
+        params.clone(),
+        client.clone(),
+        instance.clone(),
+        permanent.clone(),
+    );
     let refresh = env.spawn("mount parameters", refreshed);
-    let answers =
-        Control { client: client.clone(), dir: options.dir.clone(), instance: instance.clone(), id, nid: options.mount.nid };
-    let mut control = ctl::server::serve(env, &format!("client-{}-{instance}", options.fsname), params, Rc::new(answers))?;
+    let answers = Control {
+        client: client.clone(),
+        dir: options.dir.clone(),
+        instance: instance.clone(),
+        id,
+        nid: options.mount.nid,
+    };
+    let mut control = ctl::server::serve(
+        env,
+        &format!("client-{}-{instance}", options.fsname),
+        params,
+        Rc::new(answers),
+    )?;
     let mount = mounts::at(&options.dir)?.context("the mount is not in the kernel's table")?;
     control.add_device(mount.device)?;
     Ok((control, refresh))
@@ -188,7 +228,8 @@ impl ctl::server::Answers for Control {
 
     fn devices(&self) -> Vec<Device> {
         let connectors = self.client.mdts().into_iter().map(|target| ("mdc", target));
-        let connectors = connectors.chain(self.client.osts().into_iter().map(|target| ("osc", target)));
+        let connectors =
+            connectors.chain(self.client.osts().into_iter().map(|target| ("osc", target)));
         connectors.map(|(kind, target)| self.device(kind, &target)).collect()
     }
 
@@ -222,7 +263,8 @@ impl Control {
 
 async fn special(client: Client, ask: Ask, creds: Creds) -> Result<Reply, Failure> {
     let ctx = Ctx { creds, ..Ctx::root() };
-    let failed = |error: client::Error| Failure { errno: error.errno().raw(), text: error.to_string() };
+    let failed =
+        |error: client::Error| Failure { errno: error.errno().raw(), text: error.to_string() };
     match ask {
         Ask::Mdts => Ok(Reply::Targets(client.mdts().iter().map(target).collect())),
         Ask::Osts => Ok(Reply::Targets(client.osts().iter().map(target).collect())),
@@ -233,11 +275,21 @@ async fn special(client: Client, ask: Ask, creds: Creds) -> Result<Reply, Failur
             Ok(Reply::Lines(vec![attr.fid().to_string()]))
         }
         Ask::Create { dir, name, umask, striping } => {
-            let template = layout::lov::decode(&striping).map_err(|_| Failure::of(Errno::EINVAL))?;
+            let template =
+                layout::lov::decode(&striping).map_err(|_| Failure::of(Errno::EINVAL))?;
             let ctx = Ctx { umask, ..ctx };
             let parent = client.lookup_path(&ctx, &dir).await.map_err(failed)?.fid();
             let flags = (libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY).cast_unsigned();
-            let made = client.create(&ctx, parent, name.as_bytes(), libc::S_IFREG | 0o644, flags, Some(&template)).await;
+            let made = client
+                .create(
+                    &ctx,
+                    parent,
+                    name.as_bytes(),
+                    libc::S_IFREG | 0o644,
+                    flags,
+                    Some(&template),
+                )
+                .await;
             let (attr, file) = made.map_err(failed)?;
             file.close().await.map_err(failed)?;
             Ok(Reply::Lines(vec![attr.fid().to_string()]))

@@ -98,7 +98,13 @@ impl Default for MountOptions {
 
 impl Options {
     /// From the words of the command line.
-    pub fn parse(source: &str, dir: PathBuf, text: &str, foreground: bool, log: Option<PathBuf>) -> Result<Options> {
+    pub fn parse(
+        source: &str,
+        dir: PathBuf,
+        text: &str,
+        foreground: bool,
+        log: Option<PathBuf>,
+    ) -> Result<Options> {
         let (mgs, fsname) = parse_source(source)?;
         Ok(Options {
             mgs,
@@ -123,9 +129,17 @@ impl Options {
 
 /// `127.0.0.2@tcp:/testfs`; several NIDs are separated by commas, or by colons behind the network.
 pub(crate) fn parse_source(source: &str) -> Result<(Vec<NidAddr>, FsName)> {
-    let shape = || format!("'{source}' is no file system: expected NID[,NID]:/FSNAME, e.g. 127.0.0.2@tcp:/testfs");
+    let shape = || {
+        format!(
+            "'{source}' is no file system: expected NID[,NID]:/FSNAME, e.g. 127.0.0.2@tcp:/testfs"
+        )
+    };
     let (nids, fsname) = source.rsplit_once(":/").with_context(shape)?;
-    let mgs = split_nids(nids).into_iter().map(str::parse).collect::<Result<Vec<NidAddr>, _>>().with_context(shape)?;
+    let mgs = split_nids(nids)
+        .into_iter()
+        .map(str::parse)
+        .collect::<Result<Vec<NidAddr>, _>>()
+        .with_context(shape)?;
     ensure!(!mgs.is_empty(), shape());
     Ok((mgs, fsname.trim_end_matches('/').parse().with_context(shape)?))
 }
@@ -162,7 +176,8 @@ impl MountOptions {
     pub fn parse(text: &str) -> Result<MountOptions> {
         let mut options = MountOptions::default();
         for word in text.split(',').filter(|word| !word.is_empty()) {
-            let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+            let (name, value) =
+                word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
             options.set(name, value).with_context(|| format!("mount option '{word}'"))?;
         }
         Ok(options)
@@ -171,7 +186,8 @@ impl MountOptions {
     /// Whether `word` is so already.
     pub(super) fn says(&self, word: &str) -> Result<bool> {
         let mut after = self.clone();
-        let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+        let (name, value) =
+            word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
         after.set(name, value).with_context(|| format!("mount option '{word}'"))?;
         Ok(after == *self)
     }
@@ -194,12 +210,17 @@ impl MountOptions {
             ("rw", None) => self.read_only = false,
             ("flock", None) => self.flock = true,
             ("localflock", None) => self.flock = false,
-            ("noflock", None) => bail!("not there yet: flock keeps locks coherent, localflock keeps them on this machine"),
+            ("noflock", None) => bail!(
+                "not there yet: flock keeps locks coherent, localflock keeps them on this machine"
+            ),
             ("allow_other", None) => self.allow_other = true,
             ("noallow_other", None) => self.allow_other = false,
             ("nosuid" | "nodev", None) => self.suid_dev = false,
-            // As mount(8) has it: what an ordinary user may mount shall neither give rights nor run.
-            ("user" | "users" | "owner" | "group", None) => (self.suid_dev, self.no_exec) = (false, true),
+            // As mount(8) has it: what an ordinary user may mount shall neither give rights nor
+            // run.
+            ("user" | "users" | "owner" | "group", None) => {
+                (self.suid_dev, self.no_exec) = (false, true)
+            }
             ("noexec", None) => self.no_exec = true,
             ("exec", None) => self.no_exec = false,
             ("sync", None) => self.sync = true,
@@ -208,7 +229,11 @@ impl MountOptions {
             ("readdirplus", None) => self.readdirplus = true,
             ("insecure", None) => self.insecure = true,
             // What mount(8) passes on and what is so anyway.
-            ("defaults" | "auto" | "noauto" | "user_xattr" | "acl" | "_netdev" | "nouser" | "nofail", None) => {}
+            (
+                "defaults" | "auto" | "noauto" | "user_xattr" | "acl" | "_netdev" | "nouser"
+                | "nofail",
+                None,
+            ) => {}
             (word, None) if flags::apply_atime(&mut self.atime, word) => {}
             _ => bail!("unknown, or with a value too many or too few"),
         }
@@ -230,23 +255,45 @@ mod tests {
 
     #[test]
     fn a_source_names_the_mgs_and_the_file_system() {
-        let shown =
-            |text: &str| parse_source(text).map(|(mgs, fsname)| format!("{mgs:?} {fsname}")).map_err(|error| error.to_string());
+        let shown = |text: &str| {
+            parse_source(text)
+                .map(|(mgs, fsname)| format!("{mgs:?} {fsname}"))
+                .map_err(|error| error.to_string())
+        };
         assert_eq!(shown("127.0.0.2@tcp:/testfs"), Ok("[127.0.0.2@tcp] testfs".into()));
-        assert_eq!(shown("127.0.0.2:1988@tcp:127.0.0.3@tcp:/a/"), Ok("[127.0.0.2:1988@tcp, 127.0.0.3@tcp] a".into()));
-        assert_eq!(shown("10.0.0.1@tcp,10.0.0.2@tcp:/a"), Ok("[10.0.0.1@tcp, 10.0.0.2@tcp] a".into()));
-        for text in ["", "testfs", ":/testfs", "1.2.3.4@tcp:/", "1.2.3.4@tcp:/waytoolongname", "1.2.3.4:/a", "x@tcp:/a"] {
+        assert_eq!(
+            shown("127.0.0.2:1988@tcp:127.0.0.3@tcp:/a/"),
+            Ok("[127.0.0.2:1988@tcp, 127.0.0.3@tcp] a".into())
+        );
+        assert_eq!(
+            shown("10.0.0.1@tcp,10.0.0.2@tcp:/a"),
+            Ok("[10.0.0.1@tcp, 10.0.0.2@tcp] a".into())
+        );
+        for text in [
+            "",
+            "testfs",
+            ":/testfs",
+            "1.2.3.4@tcp:/",
+            "1.2.3.4@tcp:/waytoolongname",
+            "1.2.3.4:/a",
+            "x@tcp:/a",
+        ] {
             assert!(parse_source(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn mount_options_are_understood_or_refused() {
-        let options =
-            MountOptions::parse("nid=127.0.0.11@tcp,soft,,ro,clones=4,caps=0x10,localflock,transport=uring").expect("fits");
+        let options = MountOptions::parse(
+            "nid=127.0.0.11@tcp,soft,,ro,clones=4,caps=0x10,localflock,transport=uring",
+        )
+        .expect("fits");
         assert_eq!(options.nid.map(|nid| nid.to_string()), Some("127.0.0.11@tcp".into()));
         assert!(options.soft && options.read_only && !options.flock);
-        assert_eq!((options.clones, options.caps_mask, options.transport), (4, 16, Transport::Uring));
+        assert_eq!(
+            (options.clones, options.caps_mask, options.transport),
+            (4, 16, Transport::Uring)
+        );
         let user = MountOptions::parse("users,exec,noatime,nodiratime,_netdev,sync").expect("fits");
         assert!(!user.suid_dev && !user.no_exec && user.sync);
         assert_eq!(user.atime, MountFlags::NOATIME | MountFlags::NODIRATIME);

@@ -1,4 +1,5 @@
-//! Parameters of a mount, under Lustre's names for its parts: `llite` (the mount), `mdc` and `osc` (its connectors).
+//! Parameters of a mount, under Lustre's names for its parts: `llite` (the mount), `mdc` and `osc`
+//! (its connectors).
 
 use std::rc::Rc;
 
@@ -68,8 +69,15 @@ pub(super) fn register_jobids(params: &ParamTree, jobids: &Rc<Jobids>) {
     );
 }
 
-/// Adds connectors of targets that came later, and takes over what is permanent, for as long as the mount lives.
-pub(super) async fn refresh(env: Env, params: ParamTree, client: Client, instance: String, permanent: Rc<Permanent>) {
+/// Adds connectors of targets that came later, and takes over what is permanent, for as long as the
+/// mount lives.
+pub(super) async fn refresh(
+    env: Env,
+    params: ParamTree,
+    client: Client,
+    instance: String,
+    permanent: Rc<Permanent>,
+) {
     let mut known = 0;
     loop {
         env.sleep(EVERY).await;
@@ -90,23 +98,32 @@ fn connectors(params: &ParamTree, client: &Client, instance: &str) {
 
 fn health(client: &Client) -> String {
     let waiting = client.waiting_on();
-    if waiting.is_empty() { "healthy".into() } else { format!("NOT HEALTHY\n{}", waiting.join("\n")) }
+    if waiting.is_empty() {
+        "healthy".into()
+    } else {
+        format!("NOT HEALTHY\n{}", waiting.join("\n"))
+    }
 }
 
 fn connector(params: &ParamTree, client: &Client, instance: &str, target: &TargetState) {
     let kind = if target.id.kind == TargetKind::Mdt { "mdc" } else { "osc" };
     let base = format!("{kind}.{}-{kind}-{instance}", target.name);
     let (of, id, name) = (client.clone(), target.id, format!("{}-{kind}-{instance}", target.name));
-    params.register(format!("{base}.import"), move || now(&of, id).map_or_else(String::new, |state| import(&name, &state)));
+    params.register(format!("{base}.import"), move || {
+        now(&of, id).map_or_else(String::new, |state| import(&name, &state))
+    });
     let (of, id) = (client.clone(), target.id);
     params.register(format!("{base}.active"), move || {
         now(&of, id).map_or("0", |state| if state.active { "1" } else { "0" }).into()
     });
     let (of, id) = (client.clone(), target.id);
-    params.register(format!("{base}.state"), move || now(&of, id).map_or_else(String::new, |state| state.state));
+    params.register(format!("{base}.state"), move || {
+        now(&of, id).map_or_else(String::new, |state| state.state)
+    });
     params.register(format!("{base}.max_rpcs_in_flight"), || IN_FLIGHT.to_string());
     match target.id.kind {
-        TargetKind::Mdt => params.register(format!("{base}.max_mod_rpcs_in_flight"), || MODIFYING_IN_FLIGHT.to_string()),
+        TargetKind::Mdt => params
+            .register(format!("{base}.max_mod_rpcs_in_flight"), || MODIFYING_IN_FLIGHT.to_string()),
         _ => params.register(format!("{base}.max_pages_per_rpc"), || PAGES_PER_RPC.to_string()),
     }
     let locks = format!("ldlm.namespaces.{}-{kind}-{instance}", target.name);
@@ -114,7 +131,8 @@ fn connector(params: &ParamTree, client: &Client, instance: &str, target: &Targe
     params.register_rw(format!("{locks}.lru_size"), || "0".to_owned(), clear);
 }
 
-/// `lru_size=clear` drops what a client keeps between calls. This one keeps nothing, so that is done already.
+/// `lru_size=clear` drops what a client keeps between calls. This one keeps nothing, so that is
+/// done already.
 fn clear(value: &str) -> Result<(), String> {
     match value.trim() {
         "clear" | "0" => Ok(()),

@@ -1,7 +1,8 @@
 //! `mount -o remount`: other flags for a mount that is there.
 //!
-//! The kernel holds the flags, all but how access times are kept, which it leaves to the file system: the daemon hears of
-//! that. What else was said when it was mounted stays; it may be said again, as mount(8) does with what fstab says.
+//! The kernel holds the flags, all but how access times are kept, which it leaves to the file
+//! system: the daemon hears of that. What else was said when it was mounted stays; it may be said
+//! again, as mount(8) does with what fstab says.
 
 use std::path::Path;
 
@@ -23,19 +24,26 @@ pub fn is_wanted(text: &str) -> bool {
 pub fn run(dir: &Path, text: &str) -> Result<()> {
     let dir = umount::resolve(dir)?;
     let mount = find(&dir)?;
-    let socket = rundir::of_device(mount.device).with_context(|| format!("{}: its daemon does not answer", dir.display()))?;
+    let socket = rundir::of_device(mount.device)
+        .with_context(|| format!("{}: its daemon does not answer", dir.display()))?;
     let running = MountOptions::parse(&running_options(&socket)?)?;
     let wanted = wanted_flags(&mount, &running, text)?;
     match rustix::mount::mount_remount(&dir, wanted, "") {
         Err(rustix::io::Errno::BUSY) => bail!("{}: files are open for writing", dir.display()),
-        Err(rustix::io::Errno::PERM) => bail!("{}: only root may change a mount: unmount it and mount it again", dir.display()),
+        Err(rustix::io::Errno::PERM) => {
+            bail!("{}: only root may change a mount: unmount it and mount it again", dir.display())
+        }
         other => other.with_context(|| dir.display().to_string())?,
     }
     let now = flags::shown(&find(&dir)?.options);
-    let question = Ask::Set { pattern: format!("llite.*.{}", params::ACCESS_TIMES), value: flags::text(now) };
+    let question =
+        Ask::Set { pattern: format!("llite.*.{}", params::ACCESS_TIMES), value: flags::text(now) };
     match ask::ask(&socket, &question)? {
         Reply::Set(outcomes) if matches!(outcomes[..], [Outcome::Done(_)]) => Ok(()),
-        other => bail!("{}: remounted, but its daemon keeps access times as before: {other:?}", dir.display()),
+        other => bail!(
+            "{}: remounted, but its daemon keeps access times as before: {other:?}",
+            dir.display()
+        ),
     }
 }
 
@@ -75,7 +83,8 @@ mod tests {
 
     fn check(text: &str) -> Result<MountFlags, String> {
         let options = ["rw", "relatime", "user_id=0", "allow_other"].map(str::to_owned).to_vec();
-        let mount = Mount { dir: "/m".into(), device: (0, 1), source: "127.0.0.2@tcp:/a".into(), options };
+        let mount =
+            Mount { dir: "/m".into(), device: (0, 1), source: "127.0.0.2@tcp:/a".into(), options };
         let running = MountOptions::parse("nid=127.0.0.5@tcp,_netdev").expect("fits");
         wanted_flags(&mount, &running, text).map_err(|error| error.to_string())
     }
@@ -84,10 +93,15 @@ mod tests {
     fn flags_change_and_the_rest_may_only_be_said_again() {
         assert!(is_wanted("ro,remount") && !is_wanted("ro,remounted"));
         assert_eq!(check("remount,ro,noatime"), Ok(MountFlags::RDONLY | MountFlags::NOATIME));
-        assert_eq!(check("rw,user_id=0,allow_other,_netdev,nid=127.0.0.5@tcp,remount"), Ok(MountFlags::empty()));
+        assert_eq!(
+            check("rw,user_id=0,allow_other,_netdev,nid=127.0.0.5@tcp,remount"),
+            Ok(MountFlags::empty())
+        );
         assert_eq!(check("remount,user,exec"), Ok(MountFlags::NOSUID | MountFlags::NODEV));
         for word in ["nid=127.0.0.6@tcp", "soft", "transport=classic"] {
-            let error = format!("'{word}' cannot change while /m is mounted: unmount it and mount it again");
+            let error = format!(
+                "'{word}' cannot change while /m is mounted: unmount it and mount it again"
+            );
             assert_eq!(check(&format!("remount,{word}")), Err(error));
         }
         assert!(check("remount,bogus").is_err());

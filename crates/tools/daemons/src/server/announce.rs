@@ -10,7 +10,8 @@ use wire::config::{self, FsConfig, Register, TargetInfo};
 use super::Server;
 use crate::targets::TargetDir;
 
-/// How often the configuration is read: often at first, when the peers of a fresh file system come one by one.
+/// How often the configuration is read: often at first, when the peers of a fresh file system come
+/// one by one.
 const EVERY_FIRST: Span = Span::millis(50);
 /// So many times.
 const FIRST_ROUNDS: u32 = 600;
@@ -21,7 +22,8 @@ const PAUSE: Span = Span::secs(2);
 /// One question's patience; the next one may find the MGS elsewhere.
 const PATIENCE: Span = Span::secs(30);
 
-/// The first question's: behind it a node takes over the permanent parameters that it knows from an earlier run.
+/// The first question's: behind it a node takes over the permanent parameters that it knows from an
+/// earlier run.
 const PATIENCE_FIRST: Span = Span::secs(5);
 
 /// Starts both, for every target but the MGT.
@@ -39,7 +41,10 @@ pub(super) fn start(server: &Rc<Server>, found: &[TargetDir]) {
             uuid: target.superblock.uuid,
         };
         let (server, name) = (server.clone(), target.name());
-        server.env.clone().spawn("register", async move { announce(&server, &name, &register).await });
+        server
+            .env
+            .clone()
+            .spawn("register", async move { announce(&server, &name, &register).await });
     }
     let watcher = Rc::downgrade(server);
     let env = server.env.clone();
@@ -59,7 +64,8 @@ pub(super) fn start(server: &Rc<Server>, found: &[TargetDir]) {
 }
 
 fn instance_of(server: &Server, id: TargetId) -> u64 {
-    let found = server.targets.iter().map(|target| target.body.target()).find(|target| target.id() == id);
+    let found =
+        server.targets.iter().map(|target| target.body.target()).find(|target| target.id() == id);
     found.map_or(0, |target| target.exports().instance().0)
 }
 

@@ -1,4 +1,5 @@
-//! Where a server's peers are: the MGS's configuration as last seen, kept on disk for the time when the MGS is away.
+//! Where a server's peers are: the MGS's configuration as last seen, kept on disk for the time when
+//! the MGS is away.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -33,11 +34,17 @@ pub(crate) struct Directory {
 impl Directory {
     /// Of a node with these targets, listening at `addr`.
     pub(super) fn new(found: &[TargetDir], options: &ServerOptions, addr: NidAddr) -> Directory {
-        let told = found.iter().map(|target| target.superblock.mgs.clone()).find(|mgs| !mgs.is_empty());
-        let mgs = if options.mgs.is_empty() { told.unwrap_or_default() } else { options.mgs.clone() };
+        let told =
+            found.iter().map(|target| target.superblock.mgs.clone()).find(|mgs| !mgs.is_empty());
+        let mgs =
+            if options.mgs.is_empty() { told.unwrap_or_default() } else { options.mgs.clone() };
         let keep_in: Vec<_> = found.iter().map(|target| target.dir.join(FILE)).collect();
-        let config = keep_in.iter().filter_map(|path| FsConfig::decode(&std::fs::read(path).ok()?)).max_by_key(version);
-        let others = found.iter().filter(|target| target.superblock.target.kind != TargetKind::Mgt).count();
+        let config = keep_in
+            .iter()
+            .filter_map(|path| FsConfig::decode(&std::fs::read(path).ok()?))
+            .max_by_key(version);
+        let others =
+            found.iter().filter(|target| target.superblock.target.kind != TargetKind::Mgt).count();
         let has_mdt = found.iter().any(|target| target.superblock.target.kind == TargetKind::Mdt);
         let directory = Directory {
             osts_awaited: if has_mdt { options.osts_awaited as usize } else { 0 },
@@ -57,7 +64,8 @@ impl Directory {
 
     /// Reads the OSTs out of the configuration.
     fn list_osts(&self) {
-        let osts = self.fsname.map_or_else(Vec::new, |fsname| osts_of(&self.config.borrow(), fsname));
+        let osts =
+            self.fsname.map_or_else(Vec::new, |fsname| osts_of(&self.config.borrow(), fsname));
         self.osts_known.send_replace(osts.len());
         *self.osts.borrow_mut() = osts;
     }
@@ -84,7 +92,10 @@ impl Directory {
         }
         if let Some(id) = self.config.borrow().contradicted_by(&fresh) {
             let name = TargetId::from_u32(id).map(|id| id.to_string());
-            tracing::error!(target_id = name, "the MGS speaks of another file system of this name: not believed");
+            tracing::error!(
+                target_id = name,
+                "the MGS speaks of another file system of this name: not believed"
+            );
             return;
         }
         let bytes = config::encode(&fresh);
@@ -105,7 +116,8 @@ impl Directory {
     /// Completes when all are, and as many OSTs are known as are awaited.
     pub(super) async fn registered(&self) {
         let mut waiting = self.waiting.subscribe();
-        let _ = waiting.wait_for(|waiting| *waiting == 0).await; // the sender lives as long as we do
+        // the sender lives as long as we do
+        let _ = waiting.wait_for(|waiting| *waiting == 0).await;
         let _ = self.osts_known.subscribe().wait_for(|known| *known >= self.osts_awaited).await;
     }
 }
@@ -119,7 +131,8 @@ impl Resolve for Directory {
             return self.mgs.clone();
         }
         let config = self.config.borrow();
-        let known = config.targets.iter().filter(|info| TargetId::from_u32(info.id) == Some(target));
+        let known =
+            config.targets.iter().filter(|info| TargetId::from_u32(info.id) == Some(target));
         known.map(|info| NidAddr { nid: Nid(info.nid), port: info.port }).collect()
     }
 
@@ -160,12 +173,23 @@ mod tests {
 
     #[test]
     fn osts_come_by_index_and_may_be_out_of_use() {
-        let info = |id: TargetId| TargetInfo { id: id.to_u32(), nid: u64::from(id.index) + 7, port: 1, instance: 1 };
+        let info = |id: TargetId| TargetInfo {
+            id: id.to_u32(),
+            nid: u64::from(id.index) + 7,
+            port: 1,
+            instance: 1,
+        };
         let params = vec![("testfs-OST0002.osc.active".to_owned(), "0".to_owned())];
         let targets = vec![info(TargetId::mdt(0)), info(TargetId::ost(2)), info(TargetId::ost(1))];
         let config = FsConfig { targets, params, ..FsConfig::default() };
         let ost = |index, is_active| OstAt { index, node: u64::from(index) + 7, is_active };
-        assert_eq!(osts_of(&config, "testfs".parse().expect("a name")), [ost(1, true), ost(2, false)]);
-        assert_eq!(osts_of(&config, "other".parse().expect("a name")), [ost(1, true), ost(2, true)]);
+        assert_eq!(
+            osts_of(&config, "testfs".parse().expect("a name")),
+            [ost(1, true), ost(2, false)]
+        );
+        assert_eq!(
+            osts_of(&config, "other".parse().expect("a name")),
+            [ost(1, true), ost(2, true)]
+        );
     }
 }

@@ -22,16 +22,23 @@ pub(super) fn register(params: &ParamTree, server: &Rc<Server>) {
     let weak = Rc::downgrade(server);
     params.register("version", || env!("CARGO_PKG_VERSION").to_owned());
     params.register("health_check", of(&weak, health));
-    params.register("permanent", of(&weak, |server| permanent::render(&server.directory.permanent())));
+    params.register(
+        "permanent",
+        of(&weak, |server| permanent::render(&server.directory.permanent())),
+    );
     server.machine.register(params);
     let set = weak.clone();
-    params.register_rw("portal_rotor", of(&weak, |server| server.node.portal_rotor().render()), move |value| {
-        let mode = value.parse()?;
-        if let Some(server) = set.upgrade() {
-            server.node.set_portal_rotor(mode);
-        }
-        Ok(())
-    });
+    params.register_rw(
+        "portal_rotor",
+        of(&weak, |server| server.node.portal_rotor().render()),
+        move |value| {
+            let mode = value.parse()?;
+            if let Some(server) = set.upgrade() {
+                server.node.set_portal_rotor(mode);
+            }
+            Ok(())
+        },
+    );
     selftest::register(params, std::slice::from_ref(&server.tester));
     server.node.register_params(params, &services(server));
     for service in services(server) {
@@ -42,7 +49,10 @@ pub(super) fn register(params: &ParamTree, server: &Rc<Server>) {
     }
 }
 
-fn of(server: &Weak<Server>, read: impl Fn(&Server) -> String + 'static) -> impl Fn() -> String + 'static {
+fn of(
+    server: &Weak<Server>,
+    read: impl Fn(&Server) -> String + 'static,
+) -> impl Fn() -> String + 'static {
     let server = server.clone();
     move || server.upgrade().map_or_else(String::new, |server| read(&server))
 }
@@ -75,7 +85,8 @@ fn services(server: &Server) -> Vec<&'static ServiceSpec> {
 /// Beside those that the service registers itself.
 fn register_service(params: &ParamTree, server: &Rc<Server>, service: &'static ServiceSpec) {
     let counts = of(&Rc::downgrade(server), move |server| {
-        let counts: Vec<String> = server.node.served_by_cpt(service).iter().map(u64::to_string).collect();
+        let counts: Vec<String> =
+            server.node.served_by_cpt(service).iter().map(u64::to_string).collect();
         counts.join(" ")
     });
     params.register(format!("{}.requests_by_cpt", service.path), counts);
@@ -90,7 +101,10 @@ fn register_target(params: &ParamTree, server: &Rc<Server>, index: usize, target
     let base = format!("{kind}.{}", target.name);
     let weak = Rc::downgrade(server);
     let add = |name: &str, read: fn(&Running) -> String| {
-        params.register(format!("{base}.{name}"), of(&weak, move |server| read(&server.targets[index])));
+        params.register(
+            format!("{base}.{name}"),
+            of(&weak, move |server| read(&server.targets[index])),
+        );
     };
     let uuid = format!("{}_UUID", target.name);
     params.register(format!("{base}.uuid"), move || uuid.clone());
@@ -100,11 +114,21 @@ fn register_target(params: &ParamTree, server: &Rc<Server>, index: usize, target
     add("exports", exports);
     add("instance", |target| target.body.exports().instance().0.to_string());
     add("last_committed", |target| target.body.exports().last_committed().0.to_string());
-    add("kbytestotal", |target| target.store.space().map_or_else(String::new, |space| (space.bytes >> 10).to_string()));
-    add("kbytesfree", |target| target.store.space().map_or_else(String::new, |space| (space.bytes_free >> 10).to_string()));
-    add("kbytesavail", |target| target.store.space().map_or_else(String::new, |space| (space.bytes_free >> 10).to_string()));
-    add("filestotal", |target| target.store.space().map_or_else(String::new, |space| space.files.to_string()));
-    add("filesfree", |target| target.store.space().map_or_else(String::new, |space| space.files_free.to_string()));
+    add("kbytestotal", |target| {
+        target.store.space().map_or_else(String::new, |space| (space.bytes >> 10).to_string())
+    });
+    add("kbytesfree", |target| {
+        target.store.space().map_or_else(String::new, |space| (space.bytes_free >> 10).to_string())
+    });
+    add("kbytesavail", |target| {
+        target.store.space().map_or_else(String::new, |space| (space.bytes_free >> 10).to_string())
+    });
+    add("filestotal", |target| {
+        target.store.space().map_or_else(String::new, |space| space.files.to_string())
+    });
+    add("filesfree", |target| {
+        target.store.space().map_or_else(String::new, |space| space.files_free.to_string())
+    });
     match &target.body {
         Body::Ost(_) => register_ost(params, &weak, &base, index),
         Body::Mdt(_) => register_mdt(params, &weak, &base, index, target),
@@ -114,8 +138,9 @@ fn register_target(params: &ParamTree, server: &Rc<Server>, index: usize, target
 
 /// Who is connected, a line each: client, session, address, name.
 fn exports(target: &Running) -> String {
-    let line =
-        |session: &Rc<service::Session>| format!("{} {:#x} {} {}\n", session.client, session.id, session.nid.get(), session.name);
+    let line = |session: &Rc<service::Session>| {
+        format!("{} {:#x} {} {}\n", session.client, session.id, session.nid.get(), session.name)
+    };
     target.body.exports().sessions().iter().map(line).collect()
 }
 
@@ -127,7 +152,9 @@ fn register_ost(params: &ParamTree, server: &Weak<Server>, base: &str, index: us
     let to_set = server.clone();
     let write = move |value: &str| {
         let ms = parse_within(value, 1, COMMIT_INTERVAL_MS_MAX)?;
-        if let Some(Body::Ost(ost)) = to_set.upgrade().map(|server| server.targets[index].body.clone()) {
+        if let Some(Body::Ost(ost)) =
+            to_set.upgrade().map(|server| server.targets[index].body.clone())
+        {
             ost.set_commit_interval(Span::millis(ms));
         }
         Ok(())
@@ -144,9 +171,30 @@ fn register_ost(params: &ParamTree, server: &Weak<Server>, base: &str, index: us
 
 /// `stats`, `export_stats`, `job_stats`: writing anything clears them.
 fn register_tallies(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize) {
-    register_tally(params, server, &format!("{base}.stats"), index, ost::Ost::stats, ost::Ost::clear_stats);
-    register_tally(params, server, &format!("{base}.export_stats"), index, ost::Ost::export_stats, ost::Ost::clear_export_stats);
-    register_tally(params, server, &format!("{base}.job_stats"), index, ost::Ost::job_stats, ost::Ost::clear_job_stats);
+    register_tally(
+        params,
+        server,
+        &format!("{base}.stats"),
+        index,
+        ost::Ost::stats,
+        ost::Ost::clear_stats,
+    );
+    register_tally(
+        params,
+        server,
+        &format!("{base}.export_stats"),
+        index,
+        ost::Ost::export_stats,
+        ost::Ost::clear_export_stats,
+    );
+    register_tally(
+        params,
+        server,
+        &format!("{base}.job_stats"),
+        index,
+        ost::Ost::job_stats,
+        ost::Ost::clear_job_stats,
+    );
 }
 
 fn register_tally(
@@ -163,7 +211,9 @@ fn register_tally(
     });
     let to_clear = server.clone();
     let write = move |_: &str| {
-        if let Some(Body::Ost(ost)) = to_clear.upgrade().map(|server| server.targets[index].body.clone()) {
+        if let Some(Body::Ost(ost)) =
+            to_clear.upgrade().map(|server| server.targets[index].body.clone())
+        {
             clear(&ost);
         }
         Ok(())
@@ -171,7 +221,8 @@ fn register_tally(
     params.register_rw(name, read, write);
 }
 
-/// `device_mibps`: a rate below what the machine can do makes requests wait, so that schedulers can be compared.
+/// `device_mibps`: a rate below what the machine can do makes requests wait, so that schedulers can
+/// be compared.
 fn register_device(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize) {
     let read = of(server, move |server| match &server.targets[index].body {
         Body::Ost(ost) => (ost.device_bytes_per_sec() >> 20).to_string(),
@@ -180,7 +231,9 @@ fn register_device(params: &ParamTree, server: &Weak<Server>, base: &str, index:
     let to_set = server.clone();
     let write = move |value: &str| {
         let mib = parse_within(value, 0, DEVICE_MIBPS_MAX)?;
-        if let Some(Body::Ost(ost)) = to_set.upgrade().map(|server| server.targets[index].body.clone()) {
+        if let Some(Body::Ost(ost)) =
+            to_set.upgrade().map(|server| server.targets[index].body.clone())
+        {
             ost.set_device_bytes_per_sec(mib << 20);
         }
         Ok(())
@@ -188,7 +241,13 @@ fn register_device(params: &ParamTree, server: &Weak<Server>, base: &str, index:
     params.register_rw(format!("{base}.device_mibps"), read, write);
 }
 
-fn register_mdt(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize, target: &Running) {
+fn register_mdt(
+    params: &ParamTree,
+    server: &Weak<Server>,
+    base: &str,
+    index: usize,
+    target: &Running,
+) {
     let add = |name: &str, read: fn(&mdt::Mdt) -> String| {
         let read = of(server, move |server| match &server.targets[index].body {
             Body::Mdt(mdt) => read(mdt),
@@ -217,7 +276,9 @@ fn register_short_leases(params: &ParamTree, server: &Weak<Server>, base: &str, 
     let to_set = server.clone();
     let write = move |value: &str| {
         let enabled = parse_within(value, 0, 1)? == 1;
-        if let Some(Body::Mdt(mdt)) = to_set.upgrade().map(|server| server.targets[index].body.clone()) {
+        if let Some(Body::Mdt(mdt)) =
+            to_set.upgrade().map(|server| server.targets[index].body.clone())
+        {
             mdt.set_short_leases(enabled);
         }
         Ok(())
@@ -233,7 +294,9 @@ fn register_md_stats(params: &ParamTree, server: &Weak<Server>, base: &str, inde
     });
     let to_clear = server.clone();
     let write = move |_: &str| {
-        if let Some(Body::Mdt(mdt)) = to_clear.upgrade().map(|server| server.targets[index].body.clone()) {
+        if let Some(Body::Mdt(mdt)) =
+            to_clear.upgrade().map(|server| server.targets[index].body.clone())
+        {
             mdt.clear_md_stats();
         }
         Ok(())

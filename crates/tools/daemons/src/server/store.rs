@@ -39,8 +39,8 @@ impl Opened {
     }
 }
 
-/// Forgets clients that are known to be dead, durably and before the target boots: recovery does not wait for them.
-/// What they had open is swept with what nobody re-opened.
+/// Forgets clients that are known to be dead, durably and before the target boots: recovery does
+/// not wait for them. What they had open is swept with what nobody re-opened.
 pub(super) async fn strike_out(meta: &dyn MetaStore, dead: &[ClientId]) -> Result<()> {
     if dead.is_empty() {
         return Ok(());
@@ -57,7 +57,11 @@ pub(super) async fn strike_out(meta: &dyn MetaStore, dead: &[ClientId]) -> Resul
 }
 
 /// The records of a client, its own last: while that is there, whoever looks finds the others.
-fn find(meta: &dyn MetaStore, client: ClientId, keys: &mut Vec<(Table, Vec<u8>)>) -> Result<(), StoreError> {
+fn find(
+    meta: &dyn MetaStore,
+    client: ClientId,
+    keys: &mut Vec<(Table, Vec<u8>)>,
+) -> Result<(), StoreError> {
     let view = meta.running()?;
     let prefix = client.0.to_be_bytes();
     for table in [Table::Replies, Table::Clients] {
@@ -100,7 +104,11 @@ mod tests {
             for client in [dead, alive] {
                 set.put(Table::Clients, client.0.to_be_bytes(), *b"x");
                 for tag in 0..3_u32 {
-                    set.put(Table::Replies, [client.0.to_be_bytes().as_slice(), &tag.to_be_bytes()].concat(), *b"y");
+                    set.put(
+                        Table::Replies,
+                        [client.0.to_be_bytes().as_slice(), &tag.to_be_bytes()].concat(),
+                        *b"y",
+                    );
                 }
             }
             meta.apply(&set).expect("room");

@@ -31,7 +31,8 @@ const NETS: u8 = 250;
 /// Port for those who may not use the default one.
 const PORT_UNPRIVILEGED: u16 = 1988;
 
-/// Servers of an `up` that was killed a moment ago commit and end; their addresses are worth the wait.
+/// Servers of an `up` that was killed a moment ago commit and end; their addresses are worth the
+/// wait.
 const LINGER: Duration = Duration::from_secs(4);
 
 /// A block of addresses, held for as long as this lives.
@@ -61,7 +62,8 @@ impl Block {
 
     fn try_claim(net: u8, port: u16, hosts: &[u8]) -> Result<Option<Block>> {
         let Some(lock) = lock(net)? else { return Ok(None) };
-        let free = hosts.iter().all(|host| TcpListener::bind((Block::ip_of(net, *host), port)).is_ok());
+        let free =
+            hosts.iter().all(|host| TcpListener::bind((Block::ip_of(net, *host), port)).is_ok());
         Ok(free.then_some(Block { net, port, _lock: lock }))
     }
 
@@ -109,14 +111,24 @@ fn hosts(options: &Options) -> Vec<u8> {
         return vec![MGS];
     }
     let mdts = (0..options.mdts).map(TargetId::mdt);
-    std::iter::once(TargetId::MGT).chain(mdts).chain((0..options.osts).map(TargetId::ost)).map(host_of).collect()
+    std::iter::once(TargetId::MGT)
+        .chain(mdts)
+        .chain((0..options.osts).map(TargetId::ost))
+        .map(host_of)
+        .collect()
 }
 
 /// The port, or one that we may use.
 fn allowed(port: u16) -> Result<u16> {
     match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && port == types::PORT_DEFAULT => Ok(PORT_UNPRIVILEGED),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error).with_context(|| format!("port {port}")),
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied && port == types::PORT_DEFAULT =>
+        {
+            Ok(PORT_UNPRIVILEGED)
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(error).with_context(|| format!("port {port}"))
+        }
         _ => Ok(port),
     }
 }
@@ -125,14 +137,17 @@ fn claim_lingering(net: u8, port: u16, hosts: &[u8]) -> Result<Option<Block>> {
     let until = Instant::now() + LINGER;
     loop {
         match Block::try_claim(net, port, hosts)? {
-            None if lock(net)?.is_some() && Instant::now() < until => std::thread::sleep(Duration::from_millis(50)),
+            None if lock(net)?.is_some() && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(50))
+            }
             other => return Ok(other),
         }
     }
 }
 
-/// Keeps two `up`s that start at the same time apart, whoever runs them and wherever their run directories are: a name in
-/// the network namespace, which has the addresses too, and it goes with the process.
+/// Keeps two `up`s that start at the same time apart, whoever runs them and wherever their run
+/// directories are: a name in the network namespace, which has the addresses too, and it goes with
+/// the process.
 fn lock(net: u8) -> Result<Option<UnixListener>> {
     let name = SocketAddr::from_abstract_name(format!("nacre-net-{net}"))?;
     match UnixListener::bind_addr(&name) {

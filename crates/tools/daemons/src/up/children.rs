@@ -1,8 +1,9 @@
 //! The servers of an `up --separate`: each a direct child, started again when it dies.
 //!
-//! A child lives in a process group of its own, so that Ctrl-C reaches `up` alone and the mount goes first. It ends by
-//! itself when `up` dies. Pauses between starts grow from 0.2 to 5 s and are short again after a child has lived for
-//! a while; after [`Options::crashes_max`] crashes within a minute it is given up, with the end of its log.
+//! A child lives in a process group of its own, so that Ctrl-C reaches `up` alone and the mount
+//! goes first. It ends by itself when `up` dies. Pauses between starts grow from 0.2 to 5 s and are
+//! short again after a child has lived for a while; after [`Options::crashes_max`] crashes within a
+//! minute it is given up, with the end of its log.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -27,11 +28,13 @@ use crate::mount::log_tail;
 
 const PAUSE_MIN: Span = Span::millis(200);
 const PAUSE_MAX: Span = Span::secs(5);
-/// A child that has lived for so long starts with the short pause again: it came up and served, so this is no loop at
-/// start (a start takes some 20 ms), and every pause is one that applications see.
+/// A child that has lived for so long starts with the short pause again: it came up and served, so
+/// this is no loop at start (a start takes some 20 ms), and every pause is one that applications
+/// see.
 const HEALTHY: Span = Span::millis(500);
 const MINUTE: Span = Span::secs(60);
-/// A child that does not end by itself for so long is killed; clients replay what it had not committed.
+/// A child that does not end by itself for so long is killed; clients replay what it had not
+/// committed.
 const STOP_MAX: Span = Span::secs(30);
 /// Lines of a log that are shown.
 const LOG_LINES: usize = 20;
@@ -71,7 +74,13 @@ pub(super) struct Children {
 
 impl Children {
     /// Starts one process per target.
-    pub(super) fn start(env: &Env, options: &Options, place: &Place, block: &Block, dead: &[ClientId]) -> Children {
+    pub(super) fn start(
+        env: &Env,
+        options: &Options,
+        place: &Place,
+        block: &Block,
+        dead: &[ClientId],
+    ) -> Children {
         let count = place.targets.len();
         let shared = Rc::new(Shared {
             env: env.clone(),
@@ -93,7 +102,9 @@ impl Children {
                 commit_interval_ms: options.commit_interval_ms,
                 osts_awaited: place.osts(),
                 machine: options.machine.to_args(),
-                metrics: options.metrics_port.map(|port| (block.of(target.superblock.target).nid.addr(), port).into()),
+                metrics: options
+                    .metrics_port
+                    .map(|port| (block.of(target.superblock.target).nid.addr(), port).into()),
                 was_ready: Cell::new(false),
                 name,
             };
@@ -111,13 +122,17 @@ impl Children {
         let mut waiting = self.shared.waiting.subscribe();
         let all = waiting.wait_for(|waiting| *waiting == 0);
         let done = self.shared.env.timeout(READY_MAX, all).await;
-        done.map(|_| ()).ok_or_else(|| anyhow!("servers are not ready within {} s", READY_MAX.as_secs_f64()))
+        done.map(|_| ())
+            .ok_or_else(|| anyhow!("servers are not ready within {} s", READY_MAX.as_secs_f64()))
     }
 
     /// Completes when a child is given up.
     pub(super) async fn given_up(&self) -> String {
         let mut given_up = self.shared.given_up.subscribe();
-        let reason = given_up.wait_for(Option::is_some).await.map(|reason| reason.clone().unwrap_or_default());
+        let reason = given_up
+            .wait_for(Option::is_some)
+            .await
+            .map(|reason| reason.clone().unwrap_or_default());
         reason.unwrap_or_default()
     }
 
@@ -149,7 +164,11 @@ async fn keep(shared: &Rc<Shared>, server: Rc<Server>) {
         if now - started >= HEALTHY {
             pause = PAUSE_MIN;
         }
-        eprintln!("nacre up: {} died ({end}); starting it again in {} s", server.name, pause.as_secs_f64());
+        eprintln!(
+            "nacre up: {} died ({end}); starting it again in {} s",
+            server.name,
+            pause.as_secs_f64()
+        );
         tokio::select! {
             biased;
             _ = stopping.wait_for(|stopping| *stopping) => return,
@@ -170,7 +189,11 @@ fn give_up(shared: &Shared, server: &Server, end: &str, crashes: usize) {
 }
 
 /// One life of a child: how it ended, or nothing when it was told to.
-async fn live(shared: &Rc<Shared>, server: &Rc<Server>, stopping: &mut watch::Receiver<bool>) -> Result<Option<ExitStatus>> {
+async fn live(
+    shared: &Rc<Shared>,
+    server: &Rc<Server>,
+    stopping: &mut watch::Receiver<bool>,
+) -> Result<Option<ExitStatus>> {
     let mut child = spawn(server)?;
     listen(shared, server, &mut child);
     let _ = std::fs::write(&server.pid, format!("{}\n", child.id().unwrap_or(0))); // a convenience, no more
@@ -191,7 +214,11 @@ fn spawn(server: &Server) -> Result<Child> {
     let log = log.with_context(|| server.log.display().to_string())?;
     let mut command = Command::new(own_executable());
     command.arg0("nacre").arg("serve").arg(&server.dir).arg("--die-with-parent");
-    command.arg("--listen").arg(server.listen.to_string()).arg("--mgsnode").arg(server.mgs.to_string());
+    command
+        .arg("--listen")
+        .arg(server.listen.to_string())
+        .arg("--mgsnode")
+        .arg(server.mgs.to_string());
     command.arg("--commit-interval-ms").arg(server.commit_interval_ms.to_string());
     command.arg("--osts-awaited").arg(server.osts_awaited.to_string());
     command.args(&server.machine);
@@ -201,11 +228,18 @@ fn spawn(server: &Server) -> Result<Child> {
     for client in &server.dead {
         command.arg("--dead-client").arg(client.to_string());
     }
-    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0).kill_on_drop(true);
+    command
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .process_group(0)
+        .kill_on_drop(true);
     command.spawn().context("cannot be started")
 }
 
-/// The file itself where it still is; a rebuilt one has another identity, so then the running image.
+/// The file itself where it still is; a rebuilt one has another identity, so then the running
+/// image.
 fn own_executable() -> PathBuf {
     let exe = std::env::current_exe().ok().filter(|path| path.exists());
     exe.unwrap_or_else(|| PathBuf::from("/proc/self/exe"))

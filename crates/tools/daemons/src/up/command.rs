@@ -15,12 +15,17 @@ use crate::signals::Signals;
 /// How long a command may take to end after a signal.
 const GRACE: Span = Span::secs(10);
 
-/// Changes the directory after the shell has started: until a new process runs its own program, the thread that would
-/// answer for the mount waits for it.
+/// Changes the directory after the shell has started: until a new process runs its own program, the
+/// thread that would answer for the mount waits for it.
 const SCRIPT: &str = r#"cd -- "$NACRE_MOUNT" && exec sh -c "$1""#;
 
 /// Runs it; its exit status, or 128 and the signal's number.
-pub(super) async fn run(env: &Env, command: &str, mount: &Path, signals: &mut Signals) -> Result<u8> {
+pub(super) async fn run(
+    env: &Env,
+    command: &str,
+    mount: &Path,
+    signals: &mut Signals,
+) -> Result<u8> {
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(SCRIPT).arg("sh").arg(command).env("NACRE_MOUNT", mount).kill_on_drop(true);
     let mut child = shell.spawn().context("sh")?;

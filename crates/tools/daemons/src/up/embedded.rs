@@ -1,6 +1,7 @@
 //! The servers of an `up` in this process, on a thread of their own.
 //!
-//! A target whose storage failed takes the node with it; the node boots again as a process would, and clients replay.
+//! A target whose storage failed takes the node with it; the node boots again as a process would,
+//! and clients replay.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -44,7 +45,12 @@ pub(super) struct Embedded {
 
 impl Embedded {
     /// Starts the thread.
-    pub(super) fn start(options: &Options, place: &Place, block: &Block, dead: &[ClientId]) -> Result<Embedded> {
+    pub(super) fn start(
+        options: &Options,
+        place: &Place,
+        block: &Block,
+        dead: &[ClientId],
+    ) -> Result<Embedded> {
         let machine = options.machine.on_this_machine()?;
         let config = machine.os_config();
         let server = ServerOptions {
@@ -61,7 +67,8 @@ impl Embedded {
         let (life_tx, life) = watch::channel(Life::Starting);
         let (stop, stopped) = watch::channel(false);
         let main = move |env: Env| async move { live(&env, &server, &life_tx, stopped).await };
-        let thread = env_os::spawn_thread("servers", config, main).context("the servers' thread")?;
+        let thread =
+            env_os::spawn_thread("servers", config, main).context("the servers' thread")?;
         Ok(Embedded { life, stop, thread: Some(thread) })
     }
 
@@ -79,7 +86,8 @@ impl Embedded {
     /// Completes with the reason when the node stays down.
     pub(super) async fn given_up(&self) -> String {
         let mut life = self.life.clone();
-        match life.wait_for(|life| matches!(life, Life::GivenUp(_))).await.map(|life| life.clone()) {
+        match life.wait_for(|life| matches!(life, Life::GivenUp(_))).await.map(|life| life.clone())
+        {
             Ok(Life::GivenUp(reason)) => reason,
             Ok(_) => unreachable!("waited for the other state"),
             Err(_) => std::future::pending().await,
@@ -97,7 +105,12 @@ impl Embedded {
 }
 
 /// Boots the node, again if it must be, until it is told to stop.
-async fn live(env: &Env, options: &ServerOptions, life: &watch::Sender<Life>, mut stop: watch::Receiver<bool>) {
+async fn live(
+    env: &Env,
+    options: &ServerOptions,
+    life: &watch::Sender<Life>,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut failures = VecDeque::new();
     while let Err(error) = once(env, options, life, &mut stop).await {
         tracing::error!("servers: {error:#}");
@@ -113,7 +126,12 @@ async fn live(env: &Env, options: &ServerOptions, life: &watch::Sender<Life>, mu
 }
 
 /// One life of the node; an error when it must boot again.
-async fn once(env: &Env, options: &ServerOptions, life: &watch::Sender<Life>, stop: &mut watch::Receiver<bool>) -> Result<()> {
+async fn once(
+    env: &Env,
+    options: &ServerOptions,
+    life: &watch::Sender<Life>,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<()> {
     let server = start(env, options).await?;
     if let Err(error) = server.control("up") {
         tracing::warn!("no control socket: {error:#}");
@@ -153,5 +171,7 @@ async fn start(env: &Env, options: &ServerOptions) -> Result<std::rc::Rc<Server>
 }
 
 fn is_in_use(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| matches!(cause.downcast_ref::<DiskError>(), Some(DiskError::InUse(_))))
+    error
+        .chain()
+        .any(|cause| matches!(cause.downcast_ref::<DiskError>(), Some(DiskError::InUse(_))))
 }

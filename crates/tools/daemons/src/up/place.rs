@@ -46,7 +46,8 @@ pub(super) struct Place {
 impl Place {
     /// How many OSTs there are.
     pub(super) fn osts(&self) -> u32 {
-        let osts = self.targets.iter().filter(|target| target.superblock.target.kind == TargetKind::Ost);
+        let osts =
+            self.targets.iter().filter(|target| target.superblock.target.kind == TargetKind::Ost);
         u32::try_from(osts.count()).expect("targets are bounded")
     }
 
@@ -56,7 +57,8 @@ impl Place {
         fs::create_dir_all(data.join("log")).with_context(|| data.display().to_string())?;
         fs::create_dir_all(data.join("pid")).with_context(|| data.display().to_string())?;
         let lock = lock(&data)?;
-        let state = fs::read(data.join("up.json")).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let state =
+            fs::read(data.join("up.json")).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let base = match &options.device_dir {
             Some(dir) => std::path::absolute(dir)?,
             None => data.clone(),
@@ -125,7 +127,9 @@ fn lock(data: &Path) -> Result<File> {
     let file = File::create(&path).with_context(|| path.display().to_string())?;
     match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => bail!("{}: another `nacre up` runs on this data directory", data.display()),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            bail!("{}: another `nacre up` runs on this data directory", data.display())
+        }
         Err(error) => Err(error).with_context(|| path.display().to_string()),
     }
 }
@@ -135,15 +139,32 @@ fn format_missing(base: &Path, options: &Options) -> Result<Vec<TargetDir>> {
     fs::create_dir_all(base).with_context(|| base.display().to_string())?;
     let there = targets::find_in(base)?;
     if let Some(fsname) = targets::fsname_of(&there) {
-        ensure!(fsname == options.fsname, "{} holds the file system {fsname}: say --fsname {fsname}", base.display());
+        ensure!(
+            fsname == options.fsname,
+            "{} holds the file system {fsname}: say --fsname {fsname}",
+            base.display()
+        );
     }
-    let wanted =
-        std::iter::once(TargetId::MGT).chain((0..options.mdts).map(TargetId::mdt)).chain((0..options.osts).map(TargetId::ost));
-    for target in wanted.filter(|target| there.iter().all(|found| found.superblock.target != *target)) {
+    let wanted = std::iter::once(TargetId::MGT)
+        .chain((0..options.mdts).map(TargetId::mdt))
+        .chain((0..options.osts).map(TargetId::ost));
+    for target in
+        wanted.filter(|target| there.iter().all(|found| found.superblock.target != *target))
+    {
         let dir = base.join(target.name(options.fsname));
-        // The MGS's address belongs to this machine's block, which may change: servers are told at each start.
-        let mgs = vec![types::NidAddr { nid: types::Nid::tcp(Block::ip_of(0, super::address::MGS)), port: options.port }];
-        format::run(&format::Options { fsname: options.fsname, targets: vec![target], mgs, reformat: false, dir })?;
+        // The MGS's address belongs to this machine's block, which may change: servers are told at
+        // each start.
+        let mgs = vec![types::NidAddr {
+            nid: types::Nid::tcp(Block::ip_of(0, super::address::MGS)),
+            port: options.port,
+        }];
+        format::run(&format::Options {
+            fsname: options.fsname,
+            targets: vec![target],
+            mgs,
+            reformat: false,
+            dir,
+        })?;
     }
     targets::find_in(base)
 }

@@ -19,7 +19,11 @@ pub(super) struct Slots<T> {
 
 impl<T> Slots<T> {
     pub(super) fn new(count: usize) -> Slots<T> {
-        Slots { slots: (0..count).map(|_| Slot::Free).collect(), free: (0..count).rev().collect(), under_way: 0 }
+        Slots {
+            slots: (0..count).map(|_| Slot::Free).collect(),
+            free: (0..count).rev().collect(),
+            under_way: 0,
+        }
     }
 
     /// Operations that have not come back.
@@ -64,9 +68,13 @@ impl<T> Slots<T> {
                 return Poll::Pending;
             }
             Slot::Done(..) => {}
-            Slot::Left(_) | Slot::Free => panic!("a slot belongs to whoever waits until they leave"),
+            Slot::Left(_) | Slot::Free => {
+                panic!("a slot belongs to whoever waits until they leave")
+            }
         }
-        let Slot::Done(op, result) = std::mem::replace(&mut self.slots[slot], Slot::Free) else { unreachable!("looked at") };
+        let Slot::Done(op, result) = std::mem::replace(&mut self.slots[slot], Slot::Free) else {
+            unreachable!("looked at")
+        };
         Poll::Ready((op, result))
     }
 

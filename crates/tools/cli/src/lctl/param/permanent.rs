@@ -24,20 +24,23 @@ pub(super) fn set(args: &Set) -> Result<(), Failed> {
 /// Names with their values; with -d names alone, of which a value is ignored.
 fn settings(args: &Set) -> Result<Vec<(String, Option<String>)>, Failed> {
     if args.delete {
-        let name = |word: &String| word.split_once('=').map_or(word.as_str(), |(name, _)| name).to_owned();
+        let name =
+            |word: &String| word.split_once('=').map_or(word.as_str(), |(name, _)| name).to_owned();
         return Ok(args.settings.iter().map(|word| (name(word), None)).collect());
     }
     let pairs = pairs(&args.settings)?;
     match pairs.iter().find(|(_, value)| value.is_empty()) {
-        Some((name, _)) => {
-            Err(Failed::of(Errno::EINVAL, "error: set_param", &format!("'{name}' has no value (-P -d deletes it)")))
-        }
+        Some((name, _)) => Err(Failed::of(
+            Errno::EINVAL,
+            "error: set_param",
+            &format!("'{name}' has no value (-P -d deletes it)"),
+        )),
         None => Ok(pairs.into_iter().map(|(name, value)| (name, Some(value))).collect()),
     }
 }
 
-/// Has the MGS keep or, without a value, delete it: the first daemon of this machine that is one answers with the file
-/// systems.
+/// Has the MGS keep or, without a value, delete it: the first daemon of this machine that is one
+/// answers with the file systems.
 pub(in crate::lctl) fn store(
     fsname: Option<FsName>,
     name: &str,
@@ -45,16 +48,22 @@ pub(in crate::lctl) fn store(
     command: &str,
 ) -> Result<Vec<String>, Failed> {
     let fsname = fsname.map(|name| name.to_string());
-    let question = Ask::SetPermanent { fsname, name: name.to_owned(), value: value.map(str::to_owned) };
+    let question =
+        Ask::SetPermanent { fsname, name: name.to_owned(), value: value.map(str::to_owned) };
     for socket in rundir::daemons() {
         match ask::ask(&socket, &question) {
             Ok(Reply::Lines(filesystems)) => return Ok(filesystems),
             Ok(_) => {}
             Err(AskError::Refused(failure)) if is_no_mgs(failure.errno) => {}
-            Err(error) => return Err(Failed::new(error.errno(), format!("error: {command}: {error}"))),
+            Err(error) => {
+                return Err(Failed::new(error.errno(), format!("error: {command}: {error}")));
+            }
         }
     }
-    Err(Failed::new(Errno::ENODEV.raw(), format!("error: {command}: this runs on the node of the MGS, and none is served here")))
+    Err(Failed::new(
+        Errno::ENODEV.raw(),
+        format!("error: {command}: this runs on the node of the MGS, and none is served here"),
+    ))
 }
 
 fn is_no_mgs(errno: i32) -> bool {
@@ -82,14 +91,18 @@ mod tests {
     }
 
     fn check(line: &str) -> Result<Vec<(String, Option<String>)>, String> {
-        let line = Line::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string())?;
+        let line =
+            Line::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string())?;
         settings(&line.args).map_err(|failed| failed.text)
     }
 
     #[test]
     fn a_value_is_set_or_its_name_deleted() {
         let pair = |name: &str, value: Option<&str>| (name.to_owned(), value.map(str::to_owned));
-        assert_eq!(check("x -P lod.*.stripecount=2"), Ok(vec![pair("lod.*.stripecount", Some("2"))]));
+        assert_eq!(
+            check("x -P lod.*.stripecount=2"),
+            Ok(vec![pair("lod.*.stripecount", Some("2"))])
+        );
         assert_eq!(check("x -P -d a.b c.d=1"), Ok(vec![pair("a.b", None), pair("c.d", None)]));
         assert!(check("x -P a.b=").is_err_and(|error| error.contains("has no value")));
         assert!(check("x -d a.b").is_err_and(|error| error.contains("--permanent")));

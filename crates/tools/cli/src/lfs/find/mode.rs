@@ -1,4 +1,5 @@
-//! Permission bits to compare with: `644` exactly these, `-MODE` all of these, `/MODE` any of these.
+//! Permission bits to compare with: `644` exactly these, `-MODE` all of these, `/MODE` any of
+//! these.
 
 /// Bits of a mode that are permissions.
 pub(super) const PERMISSIONS: u32 = 0o7777;
@@ -19,15 +20,22 @@ pub(super) struct Mode {
 }
 
 impl Mode {
-    /// From octal digits, or from clauses such as `u=rw,g+s` that are carried out on no bits at all, as find(1) does.
+    /// From octal digits, or from clauses such as `u=rw,g+s` that are carried out on no bits at
+    /// all, as find(1) does.
     pub(super) fn parse(text: &str) -> Result<Mode, String> {
         let (matching, rest) = match text.as_bytes().first() {
             Some(b'-') => (Match::All, &text[1..]),
             Some(b'/') => (Match::Any, &text[1..]),
             _ => (Match::Exact, text),
         };
-        let bits = if rest.starts_with(|c: char| c.is_ascii_digit()) { octal(rest) } else { clauses(rest) };
-        let bits = bits.ok_or_else(|| format!("'{text}' is no mode: expected [-/]OCTAL or [-/]CLAUSES such as u=rw,g=r"))?;
+        let bits = if rest.starts_with(|c: char| c.is_ascii_digit()) {
+            octal(rest)
+        } else {
+            clauses(rest)
+        };
+        let bits = bits.ok_or_else(|| {
+            format!("'{text}' is no mode: expected [-/]OCTAL or [-/]CLAUSES such as u=rw,g=r")
+        })?;
         Ok(Mode { matching, bits })
     }
 
@@ -54,7 +62,11 @@ fn clauses(text: &str) -> Option<u32> {
 fn clause(bits: u32, text: &str) -> Option<u32> {
     let at = text.find(['+', '-', '='])?;
     let (who, what) = (&text[..at], &text[at + 1..]);
-    let whose = if who.is_empty() { Some(PERMISSIONS) } else { who.chars().try_fold(0, |all, who| Some(all | class(who)?)) }?;
+    let whose = if who.is_empty() {
+        Some(PERMISSIONS)
+    } else {
+        who.chars().try_fold(0, |all, who| Some(all | class(who)?))
+    }?;
     let named = whose & what.chars().try_fold(0, |all, what| Some(all | permission(what)?))?;
     Some(match text.as_bytes()[at] {
         b'+' => bits | named,
@@ -91,19 +103,30 @@ mod tests {
     use super::*;
 
     fn holds(mode: u32, asked: &[&str]) -> Vec<bool> {
-        asked.iter().map(|text| Mode::parse(text).unwrap_or_else(|error| panic!("{error}")).holds(0o100_000 | mode)).collect()
+        asked
+            .iter()
+            .map(|text| {
+                Mode::parse(text).unwrap_or_else(|error| panic!("{error}")).holds(0o100_000 | mode)
+            })
+            .collect()
     }
 
     #[test]
     fn bits_are_met_exactly_all_or_any() {
-        assert_eq!(holds(0o644, &["644", "0644", "-644", "-600", "/222", "-000", "/000"]), [true; 7]);
+        assert_eq!(
+            holds(0o644, &["644", "0644", "-644", "-600", "/222", "-000", "/000"]),
+            [true; 7]
+        );
         assert_eq!(holds(0o644, &["600", "-755", "/111", "4644", "0"]), [false; 5]);
         assert_eq!(holds(0o4755, &["4755", "-4000", "/6000"]), [true; 3]);
     }
 
     #[test]
     fn clauses_are_carried_out_one_after_the_other() {
-        assert_eq!(holds(0o640, &["u=rw,g=r", "u+rw,g+rw,g-w", "-g+r", "/u=w,g=w", "a=r,u+w,o="]), [true; 5]);
+        assert_eq!(
+            holds(0o640, &["u=rw,g=r", "u+rw,g+rw,g-w", "-g+r", "/u=w,g=w", "a=r,u+w,o="]),
+            [true; 5]
+        );
         assert_eq!(holds(0o640, &["u=rw", "-o=r", "/a=x"]), [false; 3]);
         assert_eq!(holds(0o7777, &["=rwxst", "-u+s", "-g+s", "-o+t"]), [true; 4]);
     }

@@ -38,7 +38,8 @@ impl Bound {
     pub(super) fn bytes(text: &str) -> Result<Bound, String> {
         Bound::parse(text, |unit| {
             let unit = unit.to_ascii_lowercase();
-            let short = if unit == "b" { "b" } else { unit.trim_end_matches('b').trim_end_matches('i') };
+            let short =
+                if unit == "b" { "b" } else { unit.trim_end_matches('b').trim_end_matches('i') };
             Some(match short {
                 "" | "c" => 1,
                 "b" => 512,
@@ -85,9 +86,18 @@ mod tests {
     #[test]
     fn sizes_count_begun_units_and_ages_whole_ones() {
         let size = |bound: &str, size| Bound::bytes(bound).map(|bound| bound.holds_up(size));
-        assert_eq!([size("1M", 1), size("1M", 1 << 20), size("1M", 0)], [Ok(true), Ok(true), Ok(false)]);
-        assert_eq!([size("+1M", (1 << 20) + 1), size("+1M", 1 << 20), size("-1M", 0)], [Ok(true), Ok(false), Ok(true)]);
-        assert_eq!([size("5", 5), size("+4c", 5), size("1b", 512), size("2MiB", 2 << 20)], [const { Ok(true) }; 4]);
+        assert_eq!(
+            [size("1M", 1), size("1M", 1 << 20), size("1M", 0)],
+            [Ok(true), Ok(true), Ok(false)]
+        );
+        assert_eq!(
+            [size("+1M", (1 << 20) + 1), size("+1M", 1 << 20), size("-1M", 0)],
+            [Ok(true), Ok(false), Ok(true)]
+        );
+        assert_eq!(
+            [size("5", 5), size("+4c", 5), size("1b", 512), size("2MiB", 2 << 20)],
+            [const { Ok(true) }; 4]
+        );
         let age = |bound: &str, age| Bound::secs(bound).map(|bound| bound.holds_down(age));
         assert_eq!(
             [age("1", 86_400), age("1", 2 * 86_400), age("+1", 2 * 86_400), age("-1h", 3_599)],

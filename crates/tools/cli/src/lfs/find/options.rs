@@ -1,5 +1,6 @@
-//! The options of `lfs find`. They are declared to clap like all others (help, manual page, completion), but read in
-//! their order, because `!` stands before what it negates, and written like those of find(1): `-name` is `--name`.
+//! The options of `lfs find`. They are declared to clap like all others (help, manual page,
+//! completion), but read in their order, because `!` stands before what it negates, and written
+//! like those of find(1): `-name` is `--name`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -43,13 +44,25 @@ const PREDICATES: &[Declared] = &[
     ("size", Some('s'), &[], "[+-]N[ckMGTP]", "Bytes, or b blocks of 512, k, M, G, T, P"),
     ("blocks", Some('b'), &[], "[+-]N", "Blocks of 512 bytes"),
     ("links", None, &[], "[+-]N", "Hard links"),
-    ("mtime", Some('M'), &[], "[+-]N[smhdwy]", "Days, or another unit, since the last modification"),
+    (
+        "mtime",
+        Some('M'),
+        &[],
+        "[+-]N[smhdwy]",
+        "Days, or another unit, since the last modification",
+    ),
     ("atime", Some('A'), &[], "[+-]N[smhdwy]", "The same since the last access"),
     ("ctime", Some('C'), &[], "[+-]N[smhdwy]", "The same since the last change of attributes"),
     ("newer", None, &[], "FILE", "Modified after the last modification of FILE"),
     ("anewer", None, &[], "FILE", "Accessed after the last modification of FILE"),
     ("cnewer", None, &[], "FILE", "Attributes changed after the last modification of FILE"),
-    ("perm", None, &[], "[-/]MODE", "Permissions, octal or as u=rw,g=r: exactly these, all of -MODE, any of /MODE"),
+    (
+        "perm",
+        None,
+        &[],
+        "[-/]MODE",
+        "Permissions, octal or as u=rw,g=r: exactly these, all of -MODE, any of /MODE",
+    ),
     ("uid", Some('u'), &[], "[+-]N", "Number of the owner"),
     ("user", Some('U'), &[], "NAME", "Name or number of the owner"),
     ("gid", Some('g'), &[], "[+-]N", "Number of the group"),
@@ -57,28 +70,55 @@ const PREDICATES: &[Declared] = &[
     ("stripe-count", Some('c'), &["count"], "[+-]N", "Stripes of a file; of a directory's default"),
     ("stripe-size", Some('S'), &[], "[+-]N[kMG]", "Bytes of a stripe"),
     ("stripe-index", Some('i'), &["index"], "[+-]N", "OST of the first stripe"),
-    ("ost", Some('O'), &["obd"], "LIST", "An object on one of these OSTs: indices or names, with commas"),
+    (
+        "ost",
+        Some('O'),
+        &["obd"],
+        "LIST",
+        "An object on one of these OSTs: indices or names, with commas",
+    ),
     ("pool", Some('p'), &[], "POOL", "Pool of the layout"),
     ("layout", Some('L'), &[], "PATTERN", "Pattern of the layout: raid0, mdt, overstriped"),
-    ("mdt", Some('m'), &["mdt-index"], "LIST", "On one of these MDTs: indices or names, with commas"),
+    (
+        "mdt",
+        Some('m'),
+        &["mdt-index"],
+        "LIST",
+        "On one of these MDTs: indices or names, with commas",
+    ),
 ];
 
 impl clap::Args for Args {
     fn augment_args(command: Command) -> Command {
         let declare = |(name, short, aliases, value, help): &Declared| {
-            let arg = Arg::new(*name).long(*name).visible_aliases(aliases.iter().copied()).value_name(*value).help(*help);
-            let arg = arg.action(ArgAction::Append).allow_hyphen_values(true).help_heading("Predicates");
+            let arg = Arg::new(*name)
+                .long(*name)
+                .visible_aliases(aliases.iter().copied())
+                .value_name(*value)
+                .help(*help);
+            let arg =
+                arg.action(ArgAction::Append).allow_hyphen_values(true).help_heading("Predicates");
             if let Some(short) = short { arg.short(*short) } else { arg }
         };
-        let not = Arg::new("not").long("not").help("Negate the next predicate, as `!` does").help_heading("Predicates");
+        let not = Arg::new("not")
+            .long("not")
+            .help("Negate the next predicate, as `!` does")
+            .help_heading("Predicates");
         // An occurrence of a flag has a place in the order only if it has a value.
         let not = not.num_args(0..=1).require_equals(true).default_missing_value("").hide(true);
-        let empty = Arg::new("empty").long("empty").help("A file without bytes, a directory without names");
+        let empty =
+            Arg::new("empty").long("empty").help("A file without bytes, a directory without names");
         let empty = empty.action(ArgAction::SetTrue).help_heading("Predicates");
         let depth = |name: &'static str, help: &'static str| {
-            Arg::new(name).long(name).value_name("N").value_parser(clap::value_parser!(usize)).help(help)
+            Arg::new(name)
+                .long(name)
+                .value_name("N")
+                .value_parser(clap::value_parser!(usize))
+                .help(help)
         };
-        let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+        let flag = |name: &'static str, help: &'static str| {
+            Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+        };
         let paths = Arg::new("paths").value_name("PATH").required(true).num_args(1..);
         command
             .arg(paths.value_parser(clap::value_parser!(PathBuf)).help("Where to look"))
@@ -88,7 +128,11 @@ impl clap::Args for Args {
             .arg(depth("maxdepth", "Look at so many levels below the paths").short('D'))
             .arg(depth("mindepth", "Show nothing above this level"))
             .arg(flag("print", "End each path with a newline (that is so anyway)").short('P'))
-            .arg(flag("print0", "End each path with a NUL").short('0').conflicts_with_all(["json", "yaml"]))
+            .arg(
+                flag("print0", "End each path with a NUL")
+                    .short('0')
+                    .conflicts_with_all(["json", "yaml"]),
+            )
             .arg(flag("json", "As JSON, with attributes"))
             .arg(flag("yaml", "As YAML, with attributes").short('y').conflicts_with("json"))
             .after_help(EXAMPLES)
@@ -101,9 +145,10 @@ impl clap::Args for Args {
 
 impl clap::FromArgMatches for Args {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Args, clap::Error> {
-        let paths: Vec<PathBuf> = matches.get_many("paths").into_iter().flatten().cloned().collect();
-        let mut predicates =
-            in_order(matches).map_err(|text| clap::Error::raw(ErrorKind::ValueValidation, format!("{text}\n")))?;
+        let paths: Vec<PathBuf> =
+            matches.get_many("paths").into_iter().flatten().cloned().collect();
+        let mut predicates = in_order(matches)
+            .map_err(|text| clap::Error::raw(ErrorKind::ValueValidation, format!("{text}\n")))?;
         predicates.sort_by_key(Predicate::price); // stable: of one price, the first stays first
         Ok(Args {
             paths,
@@ -185,7 +230,8 @@ fn modified(path: &str) -> Result<(i64, i64), String> {
 
 fn one_letter(value: &str) -> Result<char, String> {
     let mut letters = value.chars();
-    let letter = letters.next().filter(|letter| "bcdflps".contains(*letter) && letters.next().is_none());
+    let letter =
+        letters.next().filter(|letter| "bcdflps".contains(*letter) && letters.next().is_none());
     letter.ok_or_else(|| format!("'{value}' is none of b, c, d, f, l, p, s"))
 }
 
@@ -206,14 +252,19 @@ fn account(value: &str, table: &str, what: &str) -> Result<Bound, String> {
 /// `0,OST0003,testfs-OST000a_UUID`, or ranges `2-5`.
 fn targets(value: &str, kind: TargetKind) -> Result<Vec<u32>, String> {
     let one = |text: &str| {
-        let named = || text.parse::<TargetId>().ok().filter(|id| id.kind == kind).map(|id| id.index);
+        let named =
+            || text.parse::<TargetId>().ok().filter(|id| id.kind == kind).map(|id| id.index);
         text.parse().ok().or_else(named)
     };
     let mut all = Vec::new();
     for part in value.split(',') {
-        let range = part.split_once('-').and_then(|(low, high)| Some((low.parse::<u32>().ok()?, high.parse::<u32>().ok()?)));
+        let range = part
+            .split_once('-')
+            .and_then(|(low, high)| Some((low.parse::<u32>().ok()?, high.parse::<u32>().ok()?)));
         match (range, one(part)) {
-            (Some((low, high)), _) if low <= high && high <= types::TARGET_INDEX_MAX => all.extend(low..=high),
+            (Some((low, high)), _) if low <= high && high <= types::TARGET_INDEX_MAX => {
+                all.extend(low..=high)
+            }
             (None, Some(index)) => all.push(index),
             _ => return Err(format!("'{part}' is no {}", kind.as_str())),
         }
@@ -230,14 +281,18 @@ impl Args {
             if let Reply::Targets(mdts) = mountpoint::ask(&mount, &Ask::Mdts, COMMAND)?
                 && mdts.len() > 1
             {
-                return Err(Failed::new(Errno::EOPNOTSUPP.raw(), format!("{COMMAND}: --mdt: not with several MDTs yet")));
+                return Err(Failed::new(
+                    Errno::EOPNOTSUPP.raw(),
+                    format!("{COMMAND}: --mdt: not with several MDTs yet"),
+                ));
             }
         }
         Ok(())
     }
 }
 
-/// The words behind `find` as clap takes them: `-name` becomes `--name`, `!` becomes `--not`. Values stay what they are.
+/// The words behind `find` as clap takes them: `-name` becomes `--name`, `!` becomes `--not`.
+/// Values stay what they are.
 #[must_use]
 pub(crate) fn spelled(words: &[OsString]) -> Vec<OsString> {
     let command = <Args as clap::Args>::augment_args(Command::new("find"));
@@ -256,7 +311,9 @@ pub(crate) fn spelled(words: &[OsString]) -> Vec<OsString> {
                 }
             }
             // A word that nobody knows, not a short option with its value behind it: `-c2`, `-C+3`.
-            _ if text.starts_with('-') && text.as_bytes().get(2).is_some_and(u8::is_ascii_alphabetic) => {
+            _ if text.starts_with('-')
+                && text.as_bytes().get(2).is_some_and(u8::is_ascii_alphabetic) =>
+            {
                 let dash = if text.starts_with("--") { "" } else { "-" };
                 out.push(format!("{dash}{text}").into());
             }
@@ -271,7 +328,8 @@ fn named<'c>(command: &'c Command, name: &str) -> Option<&'c Arg> {
     let name = name.strip_prefix('-').unwrap_or(name);
     let name = name.split_once('=').map_or(name, |(name, _)| name);
     command.get_arguments().find(|arg| {
-        let short = arg.get_short().is_some_and(|short| OsStr::new(name) == OsStr::new(&short.to_string()));
+        let short =
+            arg.get_short().is_some_and(|short| OsStr::new(name) == OsStr::new(&short.to_string()));
         let long = arg.get_long().is_some_and(|long| long == name);
         let alias = arg.get_visible_aliases().is_some_and(|aliases| aliases.contains(&name));
         short || long || alias
@@ -299,7 +357,9 @@ mod tests {
     /// Each predicate in a word, in the order in which they are asked.
     fn tests(line: &str) -> Vec<String> {
         let args = check(line).unwrap_or_else(|error| panic!("{line}: {error}"));
-        let shown = |predicate: &Predicate| format!("{}{:?}", if predicate.negated { "!" } else { "" }, predicate.test);
+        let shown = |predicate: &Predicate| {
+            format!("{}{:?}", if predicate.negated { "!" } else { "" }, predicate.test)
+        };
         args.predicates.iter().map(shown).collect()
     }
 
@@ -326,9 +386,13 @@ mod tests {
     #[test]
     fn modes_reference_files_and_emptiness() {
         assert_eq!(tests("a -perm -u+w"), tests("a --perm -200"), "a value may begin with a dash");
-        assert_eq!(tests("a ! -empty -size 0 -type d"), ["Type('d')", tests("a -size 0")[0].as_str(), "!Empty"]);
+        assert_eq!(
+            tests("a ! -empty -size 0 -type d"),
+            ["Type('d')", tests("a -size 0")[0].as_str(), "!Empty"]
+        );
         assert_eq!(tests("a -empty ! -name x"), ["!Name(\"x\")", "Empty"]);
-        for (name, stamp) in [("newer", "Modification"), ("anewer", "Access"), ("cnewer", "Change")] {
+        for (name, stamp) in [("newer", "Modification"), ("anewer", "Access"), ("cnewer", "Change")]
+        {
             let shown = &tests(&format!("a -{name} /"))[0];
             assert!(shown.starts_with(&format!("Newer({stamp}, ")), "{shown}");
         }
@@ -337,7 +401,10 @@ mod tests {
     #[test]
     fn paths_depths_and_forms() {
         let args = check("a b -maxdepth 2 -mindepth 1 -print0").expect("fits");
-        assert_eq!((args.paths.len(), args.depth_max, args.depth_min, args.print0), (2, 2, 1, true));
+        assert_eq!(
+            (args.paths.len(), args.depth_max, args.depth_min, args.print0),
+            (2, 2, 1, true)
+        );
         assert!(check("a --json").expect("fits").form.is_data());
     }
 

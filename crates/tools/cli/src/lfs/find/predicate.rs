@@ -75,7 +75,12 @@ impl Predicate {
     pub(super) fn price(&self) -> u8 {
         match self.test {
             Test::Name(_) | Test::Type(_) | Test::Mdts(_) => 0,
-            Test::Size(_) | Test::Blocks(_) | Test::Links(_) | Test::Uid(_) | Test::Gid(_) | Test::Time(..) => 1,
+            Test::Size(_)
+            | Test::Blocks(_)
+            | Test::Links(_)
+            | Test::Uid(_)
+            | Test::Gid(_)
+            | Test::Time(..) => 1,
             Test::Newer(..) | Test::Mode(_) => 1,
             _ => 2,
         }
@@ -122,13 +127,20 @@ impl Test {
     }
 
     fn by_layout(&self, lov: &Lov, is_dir: bool) -> bool {
-        let number = |value: Option<u64>, bound: &Bound| value.is_some_and(|value| bound.holds_up(value));
+        let number =
+            |value: Option<u64>, bound: &Bound| value.is_some_and(|value| bound.holds_up(value));
         match self {
             Test::StripeCount(bound) => number(u64::try_from(lov.count()).ok(), bound),
             Test::StripeSize(bound) => number(Some(u64::from(lov.stripe_size)), bound),
-            Test::StripeIndex(bound) if is_dir => number((lov.generation != u16::MAX).then_some(lov.generation.into()), bound),
-            Test::StripeIndex(bound) => number(lov.objects.first().map(|object| object.ost.into()), bound),
-            Test::Osts(osts) => !is_dir && lov.objects.iter().any(|object| osts.contains(&object.ost)),
+            Test::StripeIndex(bound) if is_dir => {
+                number((lov.generation != u16::MAX).then_some(lov.generation.into()), bound)
+            }
+            Test::StripeIndex(bound) => {
+                number(lov.objects.first().map(|object| object.ost.into()), bound)
+            }
+            Test::Osts(osts) => {
+                !is_dir && lov.objects.iter().any(|object| osts.contains(&object.ost))
+            }
             Test::Pool(pool) => lov.pool == *pool,
             Test::Pattern(name) => lov.pattern_name().split(',').any(|pattern| pattern == name),
             _ => false,
@@ -173,11 +185,18 @@ mod tests {
             Test::Pool("flash".into()),
             Test::Pattern("raid0".into()),
         ];
-        let no =
-            [Test::StripeCount(bound("+2")), Test::StripeIndex(bound("1")), Test::Osts(vec![0]), Test::Pattern("mdt".into())];
+        let no = [
+            Test::StripeCount(bound("+2")),
+            Test::StripeIndex(bound("1")),
+            Test::Osts(vec![0]),
+            Test::Pattern("mdt".into()),
+        ];
         assert!(yes.iter().all(|test| test.by_layout(&lov(), false)), "{yes:?}");
         assert!(!no.iter().any(|test| test.by_layout(&lov(), false)), "{no:?}");
         let any = Lov { generation: u16::MAX, stripe_count: u16::MAX, ..lov() };
-        assert!(!Test::StripeIndex(bound("+0")).by_layout(&any, true) && !Test::StripeCount(bound("+0")).by_layout(&any, true));
+        assert!(
+            !Test::StripeIndex(bound("+0")).by_layout(&any, true)
+                && !Test::StripeCount(bound("+0")).by_layout(&any, true)
+        );
     }
 }

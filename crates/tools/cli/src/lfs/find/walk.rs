@@ -9,7 +9,8 @@ use super::COMMAND;
 use crate::Failed;
 use crate::lov::{self, Lov};
 
-/// A file that was found. What it costs a request to know is asked once, and only when somebody wants to know.
+/// A file that was found. What it costs a request to know is asked once, and only when somebody
+/// wants to know.
 pub(super) struct Found {
     pub(super) path: PathBuf,
     /// As `-type` says it.
@@ -41,7 +42,9 @@ impl Found {
     pub(super) fn is_empty(&self) -> Result<bool, Failed> {
         match self.kind {
             'f' => Ok(self.stat()?.len() == 0),
-            'd' => fs::read_dir(&self.path).map(|mut names| names.next().is_none()).map_err(|error| self.fail(&error)),
+            'd' => fs::read_dir(&self.path)
+                .map(|mut names| names.next().is_none())
+                .map_err(|error| self.fail(&error)),
             _ => Ok(false),
         }
     }
@@ -55,7 +58,12 @@ impl Found {
             return Ok(lov.as_ref());
         }
         let value = lov::read(&self.path).map_err(|error| self.fail(&error))?;
-        let wrong = |text: String| Failed::new(types::Errno::EINVAL.raw(), format!("{COMMAND}: {}: {text}", self.path.display()));
+        let wrong = |text: String| {
+            Failed::new(
+                types::Errno::EINVAL.raw(),
+                format!("{COMMAND}: {}: {text}", self.path.display()),
+            )
+        };
         let lov = value.map(|value| Lov::parse(&value)).transpose().map_err(wrong)?;
         Ok(self.lov.get_or_init(|| lov).as_ref())
     }
@@ -73,16 +81,22 @@ fn letter(kind: fs::FileType) -> char {
     }
 }
 
-/// Tells `see` of `path` and all that is below it, down to `depth_max` levels; and of what could not be read.
+/// Tells `see` of `path` and all that is below it, down to `depth_max` levels; and of what could
+/// not be read.
 pub(super) fn walk(path: &Path, depth_max: usize, see: &mut dyn FnMut(Result<Found, Failed>)) {
-    let fail = |path: &Path, error: &std::io::Error| Failed::io(error, COMMAND, &path.display().to_string());
+    let fail = |path: &Path, error: &std::io::Error| {
+        Failed::io(error, COMMAND, &path.display().to_string())
+    };
     let stat = match fs::symlink_metadata(path) {
         Ok(stat) => stat,
         Err(error) => return see(Err(fail(path, &error))),
     };
     see(Ok(Found::new(path.to_owned(), stat.file_type(), 0)));
     let mut open: Vec<ReadDir> = Vec::new();
-    let enter = |dir: &Path, open: &mut Vec<ReadDir>, see: &mut dyn FnMut(Result<Found, Failed>)| match fs::read_dir(dir) {
+    let enter = |dir: &Path,
+                 open: &mut Vec<ReadDir>,
+                 see: &mut dyn FnMut(Result<Found, Failed>)| match fs::read_dir(dir)
+    {
         Ok(entries) => open.push(entries),
         Err(error) => see(Err(fail(dir, &error))),
     };
@@ -123,7 +137,12 @@ mod tests {
             let mut seen = Vec::new();
             walk(&dir, depth_max, &mut |found| {
                 let found = found.unwrap_or_else(|failed| panic!("{}", failed.text));
-                seen.push(format!("{}{} {}", found.kind, found.depth, found.path.strip_prefix(&dir).expect("below").display()));
+                seen.push(format!(
+                    "{}{} {}",
+                    found.kind,
+                    found.depth,
+                    found.path.strip_prefix(&dir).expect("below").display()
+                ));
             });
             seen.sort();
             seen
@@ -133,7 +152,9 @@ mod tests {
         assert_eq!(below(0), ["d0 "]);
         fs::remove_dir_all(&dir).expect("removed");
         let mut errors = 0;
-        walk(&dir, 1, &mut |found| errors += usize::from(found.is_err_and(|failed| failed.status == 2)));
+        walk(&dir, 1, &mut |found| {
+            errors += usize::from(found.is_err_and(|failed| failed.status == 2))
+        });
         assert_eq!(errors, 1);
     }
 }

@@ -1,4 +1,5 @@
-//! Single fields of a layout. For a plain layout the component fields say what one component over everything would.
+//! Single fields of a layout. For a plain layout the component fields say what one component over
+//! everything would.
 
 use super::Shown;
 
@@ -66,17 +67,29 @@ pub(super) struct Values {
     pub(super) pool: String,
 }
 
-/// Of a file, or of a directory's default; `raw` leaves zeros where the file system's default stands in.
+/// Of a file, or of a directory's default; `raw` leaves zeros where the file system's default
+/// stands in.
 pub(super) fn values(shown: &Shown, raw: bool) -> Values {
     let any = |index: u16| if index == u16::MAX { -1 } else { i32::from(index) };
     let Some(lov) = &shown.lov else {
         let (count, size) = if raw { (0, 0) } else { (COUNT_DEFAULT, SIZE_DEFAULT) };
-        return Values { count, size, pattern: "raid0".into(), generation: 0, offset: -1, pool: String::new() };
+        return Values {
+            count,
+            size,
+            pattern: "raid0".into(),
+            generation: 0,
+            offset: -1,
+            pool: String::new(),
+        };
     };
     let or_default = |count: i32| if count == 0 && !raw { COUNT_DEFAULT } else { count };
     Values {
         count: if shown.is_dir { or_default(lov.count()) } else { lov.count() },
-        size: if shown.is_dir && lov.stripe_size == 0 && !raw { SIZE_DEFAULT } else { lov.stripe_size },
+        size: if shown.is_dir && lov.stripe_size == 0 && !raw {
+            SIZE_DEFAULT
+        } else {
+            lov.stripe_size
+        },
         pattern: lov.pattern_name(),
         generation: if shown.is_dir { 0 } else { lov.generation },
         offset: if shown.is_dir {

@@ -37,7 +37,9 @@ fn directory(args: &Args, shown: &Shown) -> String {
     let path = path_of(shown);
     let Values { count, size, pattern, offset, pool, .. } = fields::values(shown, args.raw);
     let tail = if pool.is_empty() { String::new() } else { format!(" pool:          {pool}") };
-    format!("{path}\nstripe_count:  {count} stripe_size:   {size} pattern:       {pattern} stripe_offset: {offset}{tail}\n\n")
+    format!(
+        "{path}\nstripe_count:  {count} stripe_size:   {size} pattern:       {pattern} stripe_offset: {offset}{tail}\n\n"
+    )
 }
 
 fn file(args: &Args, shown: &Shown) -> String {
@@ -50,7 +52,13 @@ fn file(args: &Args, shown: &Shown) -> String {
     out.push_str("\tobdidx\t\t objid\t\t objid\t\t group\n");
     for object in &lov.objects {
         let (oid, seq) = (object.fid.oid, object.fid.seq);
-        let _ = writeln!(out, "\t{:>6}\t{oid:>14}\t{:>13}\t{:>14}", object.ost, alternate(u64::from(oid)), alternate(seq));
+        let _ = writeln!(
+            out,
+            "\t{:>6}\t{oid:>14}\t{:>13}\t{:>14}",
+            object.ost,
+            alternate(u64::from(oid)),
+            alternate(seq)
+        );
     }
     out.push('\n');
     out
@@ -87,7 +95,11 @@ fn header(args: &Args, shown: &Shown, lov: &Lov) -> String {
 fn yaml(args: &Args, shown: &Shown) -> String {
     let path = path_of(shown);
     let Some(lov) = &shown.lov else {
-        return if shown.is_dir { directory_yaml(args, shown) } else { format!("# {path} has no stripe info\n") };
+        return if shown.is_dir {
+            directory_yaml(args, shown)
+        } else {
+            format!("# {path} has no stripe info\n")
+        };
     };
     if shown.is_dir {
         return directory_yaml(args, shown);
@@ -96,7 +108,12 @@ fn yaml(args: &Args, shown: &Shown) -> String {
     out.push_str("lmm_objects:\n");
     for object in &lov.objects {
         let fid = object.fid.to_string();
-        let _ = writeln!(out, "      - l_ost_idx: {}\n        l_fid:     {}", object.ost, fid.trim_matches(['[', ']']));
+        let _ = writeln!(
+            out,
+            "      - l_ost_idx: {}\n        l_fid:     {}",
+            object.ost,
+            fid.trim_matches(['[', ']'])
+        );
     }
     out.push('\n');
     out
@@ -144,7 +161,8 @@ mod tests {
     }
 
     fn check(options: &str, shown: Shown) -> String {
-        let line = Line::try_parse_from(format!("getstripe {options} x").split_whitespace()).expect("options");
+        let line = Line::try_parse_from(format!("getstripe {options} x").split_whitespace())
+            .expect("options");
         all(&line.args, &[shown])
     }
 
@@ -195,7 +213,10 @@ lmm_pool:          disk
     fn one_field_is_printed_alone_and_several_with_their_names() {
         assert_eq!(check("-c", file("")), "2\n");
         assert_eq!(check("-i", file("")), "1\n");
-        assert_eq!(check("--stripe-size -c", file("")), "lmm_stripe_count:  2\nlmm_stripe_size:   1048576\n");
+        assert_eq!(
+            check("--stripe-size -c", file("")),
+            "lmm_stripe_count:  2\nlmm_stripe_size:   1048576\n"
+        );
         assert_eq!(check("-L", file("")), "raid0\n");
         assert_eq!(check("--component-count", file("")), "0\n");
         assert_eq!(check("-E", file("")), "EOF\n");
@@ -203,11 +224,18 @@ lmm_pool:          disk
 
     #[test]
     fn a_directory_shows_its_default_on_one_line() {
-        let line = "d\nstripe_count:  1 stripe_size:   1048576 pattern:       raid0 stripe_offset: -1\n\n";
+        let line =
+            "d\nstripe_count:  1 stripe_size:   1048576 pattern:       raid0 stripe_offset: -1\n\n";
         assert_eq!(check("-d", dir(None)), line);
         let raw = "d\nstripe_count:  0 stripe_size:   0 pattern:       raid0 stripe_offset: -1\n\n";
         assert_eq!(check("-R", dir(None)), raw);
-        let all = Lov { stripe_count: 0xffff, generation: 0xffff, stripe_size: 0, objects: Vec::new(), ..lov("disk") };
+        let all = Lov {
+            stripe_count: 0xffff,
+            generation: 0xffff,
+            stripe_size: 0,
+            objects: Vec::new(),
+            ..lov("disk")
+        };
         let shown = check("-d", dir(Some(all)));
         assert!(shown.contains("stripe_count:  -1 stripe_size:   1048576 "), "{shown}");
         assert!(shown.contains("stripe_offset: -1 pool:          disk\n"), "{shown}");
@@ -216,13 +244,19 @@ lmm_pool:          disk
     #[test]
     fn scripts_may_have_yaml_or_json() {
         let shown = check("-y", file(""));
-        assert!(shown.contains("lmm_objects:\n      - l_ost_idx: 1\n        l_fid:     0x0:0x9:0x0\n"), "{shown}");
+        assert!(
+            shown.contains("lmm_objects:\n      - l_ost_idx: 1\n        l_fid:     0x0:0x9:0x0\n"),
+            "{shown}"
+        );
         let value: Value = serde_json::from_str(&check("--json", file(""))).expect("JSON");
         assert_eq!(value[0]["lmm_objects"][1]["l_ost_idx"], 0);
     }
 
     #[test]
     fn a_file_without_layout_says_so() {
-        assert_eq!(check("", Shown { lov: None, ..file("") }), "/mnt/testfs/f has no stripe info\n");
+        assert_eq!(
+            check("", Shown { lov: None, ..file("") }),
+            "/mnt/testfs/f has no stripe info\n"
+        );
     }
 }

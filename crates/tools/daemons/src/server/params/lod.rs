@@ -17,9 +17,21 @@ type Put = fn(&mut Lod, &str) -> Result<(), String>;
 
 /// Name, as it is read, as it is set.
 const ALL: &[(&str, Get, Put)] = &[
-    ("stripecount", |lod| lod.stripe_count.to_string(), |lod, value| number(value).map(|count| lod.stripe_count = count)),
-    ("stripesize", |lod| lod.stripe_size.to_string(), |lod, value| bytes(value).map(|size| lod.stripe_size = size)),
-    ("stripeoffset", |lod| lod.stripe_offset.to_string(), |lod, value| number(value).map(|start| lod.stripe_offset = start)),
+    (
+        "stripecount",
+        |lod| lod.stripe_count.to_string(),
+        |lod, value| number(value).map(|count| lod.stripe_count = count),
+    ),
+    (
+        "stripesize",
+        |lod| lod.stripe_size.to_string(),
+        |lod, value| bytes(value).map(|size| lod.stripe_size = size),
+    ),
+    (
+        "stripeoffset",
+        |lod| lod.stripe_offset.to_string(),
+        |lod, value| number(value).map(|start| lod.stripe_offset = start),
+    ),
     (
         "qos_threshold_rr",
         |lod| format!("{}%", lod.policy.threshold_rr_percent),
@@ -33,7 +45,9 @@ const ALL: &[(&str, Get, Put)] = &[
     (
         "qos_maxage",
         |lod| lod.policy.maxage_secs.to_string(),
-        |lod, value| parse_within(value, 1, MAXAGE_SECS_MAX).map(|secs| lod.policy.maxage_secs = secs as u32),
+        |lod, value| {
+            parse_within(value, 1, MAXAGE_SECS_MAX).map(|secs| lod.policy.maxage_secs = secs as u32)
+        },
     ),
 ];
 
@@ -71,15 +85,24 @@ fn percent(value: &str) -> Result<u8, String> {
 /// `4M`, `4194304`.
 fn bytes(value: &str) -> Result<u32, String> {
     let digits = value.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let shift = match value[digits.len()..].to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
+    let shift = match value[digits.len()..]
+        .to_ascii_lowercase()
+        .trim_end_matches('b')
+        .trim_end_matches('i')
+    {
         "" => 0,
         "k" => 10,
         "m" => 20,
         "g" => 30,
         _ => return Err("expected a size such as 1M".to_owned()),
     };
-    let size = digits.parse::<u64>().ok().and_then(|size| size.checked_shl(shift)).and_then(|size| u32::try_from(size).ok());
-    size.filter(|size| *size > 0).ok_or_else(|| "expected a size such as 1M, below 4 GiB".to_owned())
+    let size = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|size| size.checked_shl(shift))
+        .and_then(|size| u32::try_from(size).ok());
+    size.filter(|size| *size > 0)
+        .ok_or_else(|| "expected a size such as 1M, below 4 GiB".to_owned())
 }
 
 #[cfg(test)]
