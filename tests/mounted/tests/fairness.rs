@@ -1,7 +1,7 @@
 //! CRR-N on the real thing: ten mounts with NIDs of their own, `dd` writers on each, one OST slower
 //! than the machine.
 //!
-//! With `NACRE_FULL=1` the windows are long enough for the published figures (spec rpc 7.1);
+//! With `NACRE_FULL=1` the windows are long enough for the figures published in `bench/README.md`;
 //! otherwise only the direction is held. Every row is printed.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! The request scheduler of a running OST: the acceptance checks of spec rpc 4.8, hot swaps, rates.
+//! The request scheduler of a running OST: what Lustre's own tests check of each policy, hot swaps,
+//! rates.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,4 @@
-//! Layouts: which byte of a file lives at which offset of which object (spec namespace 2.1, 2.2,
-//! 6.2).
+//! Layouts: which byte of a file lives at which offset of which object.
 //!
 //! [`Layout`] is what a file has: stripes over OSTs, each an object. [`Template`] is what
 //! `setstripe` asks for and a directory hands on to new files. Both have a record form, the same in
@@ -29,9 +28,9 @@ pub const STRIPE_COUNT_MAX: u16 = 2_000;
 pub const STRIPE_SIZE_UNIT: u32 = 64 << 10;
 /// Largest stripe size: 4 GiB less one unit, the last multiple in 32 bits.
 pub const STRIPE_SIZE_MAX: u32 = u32::MAX - STRIPE_SIZE_UNIT + 1;
-/// Stripe size where nobody asked for one (design 10.15).
+/// Stripe size of a file for which nothing else was set: 1 MiB, as in Lustre.
 pub const STRIPE_SIZE_DEFAULT: u32 = 1 << 20;
-/// Stripe count where nobody asked for one (design 10.15).
+/// Stripe count of a file for which nothing else was set: one, as in Lustre.
 pub const STRIPE_COUNT_DEFAULT: u16 = 1;
 /// Bytes of a pool's name, its NUL included.
 pub const POOL_BYTES: usize = 16;

@@ -1,5 +1,5 @@
-//! Lustre's binary layouts, as the `lustre.lov` attribute shows and takes them (spec namespace
-//! 6.2).
+//! Lustre's binary layouts, as the `lustre.lov` attribute shows and takes them (Lustre:
+//! `lov_user_md` in `lustre_user.h`).
 //!
 //! ```text
 //!  v1 (0x0BD10BD0): 0 magic u32 | 4 pattern u32 | 8 file oid u64 | 16 file seq u64 | 24 stripe size u32

@@ -1,4 +1,4 @@
-//! Mapping between file and objects (spec namespace 2.2).
+//! Mapping between file and objects, as RAID-0 does it.
 //!
 //! With stripe size S, stripe count N, file offset o:
 //! ```text

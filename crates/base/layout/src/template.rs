@@ -69,8 +69,7 @@ impl Template {
     }
 
     /// This, with `fallback` where it asks for nothing: file, then directory, then root, then the
-    /// file system's own (spec namespace 2.7). A list of OSTs excludes any start or count from
-    /// elsewhere.
+    /// file system's own. A list of OSTs excludes any start or count from elsewhere.
     #[must_use]
     pub fn or(&self, fallback: &Template) -> Template {
         let own_place = !self.osts.is_empty() || self.start >= 0;

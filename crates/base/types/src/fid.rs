@@ -1,5 +1,4 @@
-//! File identifiers: the name of every file, directory and object in the cluster (spec namespace
-//! 1.2).
+//! File identifiers: the name of every file, directory and object in the cluster, never reused.
 
 use std::fmt;
 use std::str::FromStr;

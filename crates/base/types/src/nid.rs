@@ -1,5 +1,4 @@
-//! Network addresses of nodes (spec rpc 1.1): text `addr[:port]@net`; the 64-bit NID carries no
-//! port.
+//! Network addresses of nodes: text `addr[:port]@net`; the 64-bit NID carries no port.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -56,8 +55,8 @@ impl Nid {
         Ipv4Addr::from(self.0 as u32)
     }
 
-    /// CPU partition of the peer with this NID: the sum of its eight bytes modulo `cpts`
-    /// (Lustre 2.15 and later; spec rpc 1.5).
+    /// CPU partition of the peer with this NID: the sum of its eight bytes modulo `cpts` (as Lustre
+    /// does from 2.15 on).
     #[must_use]
     pub fn cpt(self, cpts: std::num::NonZeroU32) -> crate::CptIndex {
         let sum: u32 = self.0.to_le_bytes().iter().map(|byte| u32::from(*byte)).sum();

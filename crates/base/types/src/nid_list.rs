@@ -1,5 +1,4 @@
-//! Lists of NIDs as administrators write them (spec rpc 1.1): `192.168.1.[1-128]@tcp 0@lo
-//! 10.1.0.0/16@tcp *`.
+//! Lists of NIDs as administrators write them: `192.168.1.[1-128]@tcp 0@lo 10.1.0.0/16@tcp *`.
 //!
 //! ```text
 //! list    = item { " " item }

@@ -1,4 +1,4 @@
-//! Names of file systems and their targets (spec namespace 1.1).
+//! Names of file systems and their targets: `testfs-OST0002`, the index in hex.
 
 use std::fmt;
 use std::str::FromStr;

@@ -3,7 +3,7 @@
 use types::{Fid, Timespec};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What the MDT knows of a file's size (design 10.8).
+/// What the MDT knows of a file's size. Inode records and close requests carry it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SizeState {

@@ -1,4 +1,5 @@
-//! Directory entries in a readdir reply: hash order, attributes along (design D4).
+//! Directory entries in a readdir reply, in hash order. Each carries the file's attributes, so that
+//! one round trip serves hundreds of files.
 //!
 //! ```text
 //!  | cookie u64 | attributes 128 | name_len u16 | reserved u16 | flags u32 | name, padded to 8 |

@@ -51,7 +51,7 @@ impl ReplyFlags {
     pub const BULK: u32 = 8;
 }
 
-/// Header of a request; design 10.1. Unused fields are zero until their mechanism comes.
+/// Header of a request (`docs/formats/wire.md`). Fields without a mechanism are zero.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]

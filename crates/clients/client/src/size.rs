@@ -1,4 +1,4 @@
-//! Rules of size: what a file's size is, and when a closing client may say so (design D2, 10.8).
+//! Rules of size: what a file's size is, and when a closing client may say so.
 //!
 //! - NEVER_WRITTEN and CLEAN: the MDT's word is exact.
 //! - DIRTY: the objects alone give size and blocks; the MDT's word is not used. Truncate keeps this

@@ -1,5 +1,5 @@
-//! Space: bytes are the sum of the OSTs, inodes the MDTs'. An OST that is away is not waited for
-//! (design D9): its last word counts, or it is left out.
+//! Space: bytes are the sum of the OSTs, inodes the MDTs'. An OST that is away is not waited for,
+//! so that `df` never hangs: its last word counts, or it is left out.
 
 use std::rc::Rc;
 

@@ -1,8 +1,8 @@
 //! Extent locks: byte ranges of objects, held for the length of one server operation.
 //!
 //! Grant rule: a request is granted when it conflicts with no granted range and with no earlier
-//! waiter of the same object. Holders never wait for a second range of one object (R-LK-18), so
-//! there is no deadlock to detect here.
+//! waiter of the same object. An operation takes its whole range of an object in one request and
+//! waits for no second one, so there is no deadlock to detect here.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@
 //! A request that may wait stands in line under its [`WaitId`]. Whoever asked may
 //! [`LockSpace::leave`] for a while and ask again with the same id: the place is kept, and nothing
 //! is granted to somebody who is not there. Deadlocks among POSIX locks are found when a request
-//! starts to wait: it is refused (R-LK-16).
+//! starts to wait: it is refused with EDEADLK.
 
 use std::collections::{BTreeMap, BTreeSet};
 

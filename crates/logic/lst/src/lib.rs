@@ -1,4 +1,5 @@
-//! The LNet self-test (spec rpc 1.6): sessions, groups, batches, pairing, data checks, percentiles.
+//! The LNet self-test (`docs/design/lst.md`): sessions, groups, batches, pairing, data checks,
+//! percentiles.
 //!
 //! ```text
 //! console:  Book    groups, batches, states of nodes        | renders what `lst` prints

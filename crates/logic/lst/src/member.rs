@@ -380,7 +380,7 @@ impl Session {
     }
 }
 
-/// Bounds of spec rpc 1.6.
+/// Lustre's bounds: transfers of at most 1 MiB at offsets of whole words, 1 to 1,024 in flight.
 fn is_valid(spec: TestSpec) -> bool {
     let sized = match spec.kind {
         Kind::Ping => true,

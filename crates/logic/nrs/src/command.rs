@@ -1,5 +1,5 @@
-//! The texts of spec rpc 4.7: what is written to `nrs_policies` and to tunables, and what reading
-//! `nrs_policies` shows.
+//! The scheduler's texts, in Lustre's syntax: what is written to `nrs_policies` and to tunables,
+//! and what reading `nrs_policies` shows.
 
 use std::fmt::Write as _;
 use std::str::FromStr;

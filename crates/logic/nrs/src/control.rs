@@ -1,5 +1,4 @@
-//! Commands over all partitions of a service: selecting a policy, reading and writing tunables
-//! (spec rpc 4.3, 4.7).
+//! Commands over all partitions of a service: selecting a policy, reading and writing tunables.
 //!
 //! Each command first asks every partition and changes nothing, then changes every partition: an
 //! error leaves all of them as they were.

@@ -1,6 +1,5 @@
-//! CRR-E: client round robin over exports (spec rpc 5.3). As CRR-N, with a connection in the place
-//! of a node: a node with three mounts has three shares. A request without an export is left to
-//! FIFO.
+//! CRR-E: client round robin over exports. As CRR-N, with a connection in the place of a node: a
+//! node with three mounts has three shares. A request without an export is left to FIFO.
 
 use crate::index::Key;
 use crate::turns::{By, Turns};

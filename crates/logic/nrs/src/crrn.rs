@@ -1,5 +1,5 @@
-//! CRR-N: client round robin over NIDs (spec rpc 5.2). Each node gets a batch of up to `quantum`
-//! requests per round, in the order in which its requests came.
+//! CRR-N: client round robin over NIDs (Lustre: `nrs_crr.c`). Each node gets a batch of up to
+//! `quantum` requests per round, in the order in which its requests came.
 //!
 //! Tunables: `quantum` 1..65535, default 8, changes hold for batches opened later; `unit` rpc or
 //! kib: in KiB a batch closes when the data of its requests reaches the quantum, and what is too

@@ -1,5 +1,5 @@
-//! `delay` holds requests back for a random time (spec rpc 5.5): for tests of what sits above a
-//! slow server.
+//! `delay` holds requests back for a random time (Lustre: `nrs_delay.c`): for tests of what sits
+//! above a slow server.
 //!
 //! Invariants
 //! - Of all requests, `pct` percent are held, each decided on its own; FIFO takes the others.

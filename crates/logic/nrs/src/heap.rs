@@ -1,5 +1,4 @@
-//! An indexed 4-ary min-heap (spec rpc part 6): keys inline, entries named by handles, any entry
-//! can leave or move.
+//! An indexed 4-ary min-heap: keys inline, entries named by handles, any entry can leave or move.
 //!
 //! ```text
 //! entries    [ key | handle ]   heap order: entry i is not above its children 4i+1 .. 4i+4

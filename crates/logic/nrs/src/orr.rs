@@ -1,5 +1,5 @@
-//! ORR: round robin over objects, sorted by offset (spec rpc 5.4). For disks that seek: each object
-//! gets a batch of up to `quantum` requests per round, which sweeps over it once.
+//! ORR: round robin over objects, sorted by offset (Lustre: `nrs_orr.c`). For disks that seek: each
+//! object gets a batch of up to `quantum` requests per round, which sweeps over it once.
 //!
 //! Only `ost_io`, only reads unless `supported` says otherwise; everything else is left to FIFO.
 

@@ -1,5 +1,4 @@
-//! Which head a worker takes from (spec rpc 3.4): HP first, but not for ever, and one slot is kept
-//! free for it.
+//! Which head a worker takes from: HP first, but not for ever, and one slot is kept free for it.
 //!
 //! With R slots, A active requests, Ah active HP requests and h HP requests taken since the last
 //! regular one:

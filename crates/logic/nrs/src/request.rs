@@ -77,7 +77,7 @@ pub trait Request {
     }
     /// When it came.
     fn arrival(&self) -> Instant;
-    /// No policy may hold it beyond this: its sender cannot be kept waiting longer (spec rpc 3.5:
-    /// arrival + `at_max` - `at_early_margin`). Expected to grow with the arrival.
+    /// No policy may hold it beyond this: its sender cannot be kept waiting longer than arrival +
+    /// `at_max` - `at_early_margin`. Expected to grow with the arrival.
     fn leave_by(&self) -> Instant;
 }

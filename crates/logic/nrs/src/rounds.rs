@@ -1,5 +1,5 @@
-//! Rounds: groups of requests take turns, a batch of at most a quantum each (spec rpc 5.2). What
-//! CRR-N, CRR-E, ORR and TRR share; they differ in what a group is and in the order inside a batch.
+//! Rounds: groups of requests take turns, a batch of at most a quantum each. What CRR-N, CRR-E, ORR
+//! and TRR share; they differ in what a group is and in the order inside a batch.
 //!
 //! ```text
 //! rounds  5: [ batch of a ] [ batch of c ]      6: [ batch of a ] [ batch of b ]      7: [ batch of a ]

@@ -1,4 +1,4 @@
-//! Where a policy of a head is in its life (spec rpc 4.3), and what a start command means there.
+//! Where a policy of a head is in its life, and what a start command means there.
 //!
 //! ```text
 //!  STOPPED --start--> STARTING --ok--> STARTED --replaced, restarted--> STOPPING --last request done--> STOPPED

@@ -1,5 +1,4 @@
-//! Groups in rounds, by offset inside a batch: what ORR and TRR share (spec rpc 5.4). They say what
-//! a group is.
+//! Groups in rounds, by offset inside a batch: what ORR and TRR share. They say what a group is.
 //!
 //! Only the batch being served is kept in order, and it is put in order when its turn comes: a
 //! batch that waits costs nothing but its links, and no sort is longer than a quantum.

@@ -1,5 +1,5 @@
-//! TBF, the token bucket filter (spec rpc 5.6): each class of requests leaves at the rate of its
-//! rule.
+//! TBF, the token bucket filter: each class of requests leaves at the rate of its rule
+//! (`docs/design/tbf.md`; Lustre: LU-3558).
 //!
 //! ```text
 //! request -> key (the fields of the policy's argument) -> class -> rule, by rank -> bucket

@@ -1,5 +1,5 @@
-//! TRR: round robin over OSTs, sorted by offset (spec rpc 5.4). As ORR, with an OST in the place of
-//! an object: for a server whose OSTs are disks of their own.
+//! TRR: round robin over OSTs, sorted by offset. As ORR, with an OST in the place of an object: for
+//! a server whose OSTs are disks of their own.
 
 use types::OstIndex;
 

@@ -1,5 +1,4 @@
-//! A hierarchical timing wheel (Varghese and Lauck 1987; spec rpc part 6): O(1) insertion and
-//! removal, 1 ms ticks.
+//! A hierarchical timing wheel (Varghese and Lauck 1987): O(1) insertion and removal, 1 ms ticks.
 //!
 //! ```text
 //! level 0   64 slots of 1 ms      entries whose tick differs from the present one in its lowest six bits only

@@ -1,4 +1,4 @@
-//! Commands over partitions: states and errors of spec rpc 4.3, texts of 4.7.
+//! Commands over partitions: a policy's states, the errors of each command, and the texts.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! CRR-N, CRR-E, ORR and TRR against an ordered map of all requests: what spec rpc 5.2 and 5.4
-//! write down, word by word.
+//! CRR-N, CRR-E, ORR and TRR against an ordered map of all requests: Lustre's rules word by word,
+//! with ties in arrival order.
 
 mod common;
 

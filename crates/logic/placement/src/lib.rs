@@ -1,5 +1,5 @@
 //! Which OSTs a new file gets: an explicit list, else an explicit start, else by free space while
-//! that is unbalanced, else round robin (spec namespace 2.9).
+//! that is unbalanced, else round robin (Lustre: `lod_qos.c`).
 //!
 //! Pure: the caller says which OSTs exist, which may be used and what room they have, and keeps the
 //! one [`Allocator`] between calls.

@@ -1,5 +1,4 @@
-//! How long a service takes now, and how long its clients should wait (spec rpc 3.5; Lustre:
-//! adaptive timeouts).
+//! How long a service takes now, and how long its clients should wait (Lustre: adaptive timeouts).
 //!
 //! The worst of what was measured within `at_history` counts, remembered in four bins of a quarter
 //! of it each.

@@ -1,6 +1,6 @@
 //! The RPC protocol above frames, as machines without I/O: a client's [`Import`] of a target, a
-//! target's [`Export`] to a client, and a target's [`Recovery`] after a restart (spec coherence
-//! part 5).
+//! target's [`Export`] to a client, and a target's [`Recovery`] after a restart
+//! (`docs/design/recovery.md`).
 //!
 //! None of them knows a clock, a link or a task: time comes in as an argument, messages go out
 //! through `poll_*`.

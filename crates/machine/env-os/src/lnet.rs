@@ -19,7 +19,7 @@ use types::{CptIndex, Instant, Nid};
 use crate::body::now;
 use crate::limits::PEERS_MAX;
 
-/// Settings of an interface, with Lustre's names (spec rpc 1.4).
+/// Settings of an interface, with the names and defaults of Lustre's `ksocklnd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LnetSettings {
     /// Messages under way to all peers.

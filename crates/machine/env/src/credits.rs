@@ -4,7 +4,7 @@
 //! A message takes a credit of its peer, then one of its interface; where none is left it waits in
 //! the queue of that stage. Both come back in reverse order when the message is done, each to the
 //! head of its queue. So a peer that takes nothing holds `peer_credits` messages of an interface
-//! and no more (spec rpc 1.4).
+//! and no more.
 //!
 //! Invariants
 //! - Messages of a peer leave in the order they came.

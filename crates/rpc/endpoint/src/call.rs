@@ -45,7 +45,7 @@ impl Call {
     }
 }
 
-/// Data beside the request (spec rpc 1.3).
+/// Data beside the request. The server moves it once its scheduler has picked the request.
 #[derive(Clone, Debug, Default)]
 pub enum Bulk {
     /// None.

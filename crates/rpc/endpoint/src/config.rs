@@ -30,7 +30,7 @@ pub struct EndpointConfig {
     pub ping_dirty: Span,
     /// Written bytes that one target may hold without having made them durable.
     pub unstable_bytes_max: u64,
-    /// Bytes of changes kept for replay beyond which the target is asked to commit (design 10.5).
+    /// Bytes of changes kept for replay beyond which the target is asked to commit.
     pub replay_bytes_max: u64,
     /// Pause before the second attempt to connect; doubles from there.
     pub reconnect_min: Span,

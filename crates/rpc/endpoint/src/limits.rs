@@ -1,13 +1,13 @@
 //! Bounds of an endpoint, with their derivation.
 
-/// Requests in flight to one target: design 10.15; at 10 us a request this hides 640 us of latency.
+/// Requests in flight to one target: at 10 us a request, 64 of them hide 640 us of latency.
 pub const RPCS_IN_FLIGHT_DEFAULT: u32 = 64;
 
 /// Modifying requests in flight to one target: as many as requests, so that tags are never the
 /// tighter bound.
 pub const TAGS_DEFAULT: u32 = 64;
 
-/// Written bytes of one target that may wait for its commit: 16 transfers of 4 MiB (design 10.6).
+/// Written bytes of one target that may wait for its commit: 16 transfers of 4 MiB.
 pub const UNSTABLE_BYTES_MAX_DEFAULT: u64 = 64 << 20;
 
 /// Bytes of changes kept for replay, data not counted: some 60,000 creates, so that a commit is

@@ -200,8 +200,7 @@ impl Node {
     }
 
     /// Moves requests of `client` that wait, and for which `wanted` holds, to the high-priority
-    /// heads: a lock is being called back whose holder has to finish them first (spec rpc 4.5).
-    /// Answers how many.
+    /// heads: a lock is being called back whose holder has to finish them first. Answers how many.
     fn promote(
         self: &Rc<Self>,
         exports: &Exports,

@@ -222,8 +222,8 @@ impl Exports {
     }
 
     /// `client` is in somebody's way: its session ends if its link has been down for longer than
-    /// [`crate::limits::DEAD_CLIENT_AFTER`]. Eviction needs both, silence and a reason (R-RC-10): a
-    /// dead client that harms nobody keeps its session until its lease is over. During recovery
+    /// [`crate::limits::DEAD_CLIENT_AFTER`]. Eviction needs both, silence and a reason: a dead
+    /// client that harms nobody keeps its session until its lease is over. During recovery
     /// everybody has the time of the window.
     pub fn evict_if_dead(&self, client: ClientId) {
         if self.is_recovering() {

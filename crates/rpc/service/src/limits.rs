@@ -11,7 +11,7 @@ pub const QUEUED_MAX: usize = 16_384;
 /// works; half of it keeps both busy.
 pub const BATCH_FRAMES_MAX: usize = 32;
 
-/// Modifying requests in flight per session (design 10.15).
+/// Modifying requests in flight per session, Lustre's `max_mod_rpcs_in_flight`. Agreed at connect.
 pub const TAGS_MAX: u32 = 64;
 
 /// Requests in flight per session that a client is told to keep to.

@@ -1,5 +1,4 @@
-//! The parameters of services and of adaptive timeouts, under Lustre's names (spec rpc 3.5, 3.6,
-//! 4.7).
+//! The parameters of services and of adaptive timeouts, under Lustre's names.
 
 use std::rc::{Rc, Weak};
 

@@ -133,8 +133,7 @@ impl Partition {
         Ok(self.give_slot(Rc::clone(&heads), work, hp, policy))
     }
 
-    /// One more slot when those that are there are busy (spec rpc 3.2); they are never fewer again
-    /// by themselves.
+    /// One more slot when those that are there are busy; they are never fewer again by themselves.
     fn grow(&self) {
         let (slots, spare) = (self.slots.get(), 1 + u32::from(self.spec.has_hp));
         if self.active.get() + spare >= slots && slots < self.slots_max.get() {

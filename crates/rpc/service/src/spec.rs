@@ -1,4 +1,5 @@
-//! Services of spec rpc 3.1: a service is a deadlock firewall with workers and queues of its own.
+//! The services of a node, with Lustre's names and sizes: a service is a deadlock firewall with
+//! workers and queues of its own.
 
 /// One service.
 #[derive(Debug, PartialEq, Eq)]

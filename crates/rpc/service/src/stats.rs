@@ -1,5 +1,5 @@
-//! What a service counts (spec rpc 3.6): `stats`, one line a counter, and `req_history`, one line a
-//! request.
+//! What a service counts: `stats`, one line a counter, and `req_history`, one line a request, both
+//! in Lustre's format.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

@@ -1,6 +1,5 @@
-//! How many requests of a service are handled at once (spec rpc 3.2). Lustre's threads are worker
-//! slots here: a slot costs nothing while it is empty, but how many there are is the queue depth to
-//! the disk.
+//! How many requests of a service are handled at once. Lustre's threads are worker slots here: a
+//! slot costs nothing while it is empty, but how many there are is the queue depth to the disk.
 //!
 //! Invariants
 //! - A partition has at least two slots, three where there is a high-priority head: one stays free

@@ -1,4 +1,4 @@
-//! Object ids that a restart burnt, until the OSTs have no object of them (design 10.7).
+//! Object ids that a restart burnt, until the OSTs have no object of them.
 //!
 //! An id that an earlier run gave out may belong to a create that was lost with its client. Nobody
 //! knows its objects then. Pure: which ids those may be, how the store holds them, and what lies

@@ -70,7 +70,6 @@ pub struct Lod {
 }
 
 impl Default for Lod {
-    /// Design 10.15.
     fn default() -> Lod {
         Lod {
             stripe_size: layout::STRIPE_SIZE_DEFAULT,

@@ -1,5 +1,4 @@
-//! SipHash-1-3 with a key per file system: names cannot be crafted to collide in a directory
-//! (R-PD-04).
+//! SipHash-1-3 with a key per file system: names cannot be crafted to collide in a directory.
 
 /// Key of the hash, drawn when the MDT is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Ids of files and objects, from ranges that are durable before their first use (design 10.7).
+//! Ids of files and objects, from ranges that are durable before their first use.
 //!
 //! The store holds where the reserved range ends. A restart begins there: what was left of the
 //! range is burnt, so that no id is given twice. The next range is reserved while half of the last

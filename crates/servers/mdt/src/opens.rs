@@ -1,4 +1,4 @@
-//! Open files: handles, and who may say how large a file is (design 10.8).
+//! Open files: handles, and who may say how large a file is.
 //!
 //! Invariants
 //! - A file's `writers` is the number of its handles that are open for writing.

@@ -1,4 +1,5 @@
-//! Who may do what: Unix permissions, checked here whatever the client checked before (D10).
+//! Who may do what: Unix permissions, checked here whatever the client checked before, because
+//! clients are not trusted.
 
 use osd::Table;
 use types::{Creds, Errno};

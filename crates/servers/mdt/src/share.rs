@@ -1,4 +1,4 @@
-//! Commit on share (design 10.4): which keys changed since the last commit, and by whom.
+//! Commit on share: which keys changed since the last commit, and by whom.
 //!
 //! A change that decides on a key which *another* client changed since the last commit waits for a
 //! commit first. Then no client's replay depends on the replay of another who may never come back.

@@ -321,9 +321,9 @@ impl<'a> Tx<'a> {
     }
 
     /// Removes everything of a file that has no name and is open nowhere. Its objects go to the
-    /// destroy log, unless nothing was ever written: then there are none (D1). Only a file of this
-    /// run is believed that: after a restart the mark of a writer may have been lost together with
-    /// the writer. `number` is the log's next one.
+    /// destroy log, unless nothing was ever written: the first write creates them. Only a file of
+    /// this run is believed that: after a restart the mark of a writer may have been lost together
+    /// with the writer. `number` is the log's next one.
     pub(crate) fn destroy(&mut self, inode: &Inode, number: u64, log: bool) -> Decided<bool> {
         let fid = inode.fid();
         let key = fid.to_key();

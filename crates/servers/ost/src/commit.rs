@@ -1,4 +1,4 @@
-//! Commits: the data of the dirtied objects first, the record transaction then (design 10.6).
+//! Commits: the data of the dirtied objects first, the record transaction then.
 //!
 //! The mark `committed` is put into the record transaction *before* the data is synced away from
 //! under it: it is the last transno given out when the sync began. Changes that are made while the

@@ -1,6 +1,6 @@
 //! Bounds of an OST, and where they come from.
 
-/// Bytes of records changed before a commit begins (design D6).
+/// Bytes of records changed before a commit begins.
 pub(crate) const DIRTY_RECORD_BYTES_MAX: u64 = 16 << 20;
 /// Bytes of data written before a commit begins: half a second of a fast device.
 pub(crate) const DIRTY_DATA_BYTES_MAX: u64 = 256 << 20;

@@ -2,8 +2,8 @@
 //!
 //! [`MetaStore`] is an ordered, transactional key-value store used as **one running transaction**:
 //! operations read through a [`View`], compute a whole [`WriteSet`] and apply it;
-//! [`MetaStore::commit`] makes everything applied so far durable, all or nothing, in order (spec
-//! engines 2.8). [`ObjStore`] keeps sparse objects of bytes.
+//! [`MetaStore::commit`] makes everything applied so far durable, all or nothing, in order.
+//! [`ObjStore`] keeps sparse objects of bytes.
 //!
 //! Bodies: [`mem`] here (running, committed and torn images, for simulation) and `osd-disk` (LMDB
 //! and files). [`conformance`] is the suite that every body passes.

@@ -1,4 +1,4 @@
-//! The `lustre.lov` xattr as users see it (spec namespace 6.2): plain layouts of version 1 and 3.
+//! The `lustre.lov` xattr as users see it: plain layouts of version 1 and 3.
 //!
 //! Read here rather than through the layout crate's decoder, because a command shows what is there,
 //! byte for byte, also where it would be refused as an input.

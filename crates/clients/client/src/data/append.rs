@@ -1,5 +1,5 @@
-//! O_APPEND: the file's EX lock, the size, the write, unlock. Atomic over clients (coherence spec,
-//! design 10.9).
+//! O_APPEND: the file's EX lock, the size, the write, unlock. So appends of several clients never
+//! overlap.
 
 use std::rc::Rc;
 

@@ -1,5 +1,4 @@
-//! close: hands size, blocks and times to the MDT, so that nobody has to ask the OSTs afterwards
-//! (design D2).
+//! close: hands size, blocks and times to the MDT, so that a later `stat` asks no OST.
 //!
 //! The MDT believes the size if this handle was the only one open for writing since it opened.
 //! Where several were, the last one to go finds the file still dirty in the reply: then the size is

@@ -1,6 +1,6 @@
-//! Objects that must exist (design 10.7): the MDT keeps which stripes of a file have one, as
-//! closing clients stated. Where the OST of such a stripe has none, it was lost, and whoever needs
-//! its bytes or its size is told EIO: never zeros.
+//! Objects that must exist: the MDT keeps which stripes of a file have one, as closing clients
+//! stated. Where the OST of such a stripe has none, it was lost, and whoever needs its bytes or its
+//! size is told EIO: never zeros.
 //!
 //! What this client knows of that may be old. So the MDT is asked before anybody is told: a file
 //! that is gone, or that was cut to nothing meanwhile, misses no object. A lost object comes back

@@ -1,4 +1,5 @@
-//! Glimpse: size, blocks and times of objects, one request per OST for a whole batch (design D3).
+//! Glimpse: size, blocks and times of objects. One request per OST asks for a whole batch, so that
+//! the cost of a file does not grow with its stripe count.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

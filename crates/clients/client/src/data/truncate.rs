@@ -1,4 +1,4 @@
-//! Truncate: the MDT first, then every object, under the file's EX lock (design 10.9).
+//! Truncate: the MDT first, then every object, under the file's EX lock.
 //!
 //! ```text
 //! lock EX - MDT: size, marked dirty - punch each object to its share - MDT: size known - unlock

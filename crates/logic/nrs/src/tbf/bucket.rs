@@ -1,5 +1,5 @@
-//! A token bucket by virtual scheduling (spec rpc 5.6): one time instead of a counter, and no
-//! fraction is ever lost.
+//! A token bucket by virtual scheduling (the GCRA of ITU-T I.371): one time instead of a counter,
+//! and no fraction is ever lost.
 //!
 //! `tat` is the theoretical arrival time of the next unit: a bucket whose `tat` is now is full, one
 //! whose `tat` is `burst` units ahead is empty. A class takes a [`Ticket`] for the request at the

@@ -1,5 +1,5 @@
-//! The commands of `nrs_tbf_rule` (spec rpc 5.6): parsed, checked word by word, printed as they
-//! were written.
+//! The commands of `nrs_tbf_rule`, in Lustre's syntax: parsed, checked word by word, printed as
+//! they were written.
 //!
 //! ```text
 //! command = "start" NAME conds { pair } | "change" NAME pair { pair } | "stop" NAME

@@ -1,5 +1,5 @@
-//! TBF as spec rpc 5.6 and `docs/design/tbf.md` write it down, in maps that are looked through from
-//! end to end: no index, no heap, no generations.
+//! TBF as `docs/design/tbf.md` writes it down, in maps that are looked through from end to end: no
+//! index, no heap, no generations.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! CPU partitions: sets of CPUs to which threads, queues and memory belong (spec rpc part 2).
+//! CPU partitions (`docs/design/cpt.md`): sets of CPUs to which threads, queues and memory belong.
 //!
 //! The default number follows the 2.3 rule, the only one with published measurements behind it.
 //! Partitions may be virtual (more of them than CPUs, or with CPUs in common), so that all
@@ -146,9 +146,9 @@ impl CptTable {
         Ok(CptTable { partitions, distances, estimate })
     }
 
-    /// Default number of partitions: 1 up to 4 CPUs; else the smallest power of two n with `cpus <=
-    /// 2 n^2`, made compatible with the NUMA nodes, then lowered until it divides the CPUs (spec
-    /// rpc 2.2, the 2.3 rule).
+    /// Default number of partitions: 1 up to 4 CPUs; else the smallest power of two n with
+    /// `cpus <= 2 n^2`, made compatible with the NUMA nodes, then lowered until it divides the CPUs
+    /// (the rule of Lustre 2.3 to 2.9).
     #[must_use]
     pub fn estimate(cpus: NonZeroU32, nodes: NonZeroU32) -> u32 {
         let (cpus, nodes) = (cpus.get(), nodes.get());

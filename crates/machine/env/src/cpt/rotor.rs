@@ -1,4 +1,4 @@
-//! Portal rotor: which partition gets a request, so which workers handle it (spec rpc 1.5).
+//! Portal rotor: which partition gets a request, so which workers handle it.
 //!
 //! A service is a portal; a partition that serves it has a buffer posted there. Lustre:
 //! `lnet_mt_of_match`.

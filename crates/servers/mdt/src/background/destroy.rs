@@ -1,5 +1,4 @@
-//! Objects of removed files go: the destroy log, in batches, to every OST that it names (spec
-//! coherence 5.7).
+//! Objects of removed files go: the destroy log, in batches, to every OST that it names.
 //!
 //! A record is written in the transaction that removes the file, sent only once that is durable,
 //! and removed once every OST of the file has *committed* the destroy. Sending twice is harmless,

@@ -1,5 +1,5 @@
-//! Objects of burnt ids go (design 10.7): after recovery every OST destroys what it has of them,
-//! but for those that a layout holds.
+//! Objects of burnt ids go: after recovery every OST destroys what it has of them, but for those
+//! that a layout holds.
 //!
 //! Everything is committed first: an id that no layout holds then will never be held again, because
 //! no id is given twice and nobody replays any more. So sending late, twice, or again after a

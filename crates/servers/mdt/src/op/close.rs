@@ -1,5 +1,4 @@
-//! close: the handle goes; the last writer of an undisturbed period hands the size over (design
-//! 10.8).
+//! close: the handle goes; the last writer of an undisturbed period hands the size over.
 //!
 //! Transaction: size and times of the inode, and which stripes have an object from now on; the
 //! whole file, if this was the last handle of an orphan. A replay repeats the size that the first

@@ -167,7 +167,7 @@ pub(super) fn inherit(
 }
 
 /// A directory takes over its parent's default layout, unless the parent is the root, whose default
-/// holds everywhere without being copied (spec namespace 2.7).
+/// holds everywhere without being copied, as in Lustre.
 fn inherit_template(op: &mut Op<'_, '_>, parent: &Inode, inode: &mut Inode) -> Decided<()> {
     let asked = op.request.buf(3);
     let template = if !asked.is_empty() {

@@ -1,5 +1,5 @@
-//! readdir: a page of entries in hash order with their attributes (D4). Read only; a page is one
-//! image, a whole listing is not: what exists throughout is told once.
+//! readdir: a page of entries in hash order with their attributes. Read only; a page is one image,
+//! a whole listing is not: what exists throughout is told once.
 
 use types::{Errno, Fid};
 use wire::body::{ReaddirRep, ReaddirReq};

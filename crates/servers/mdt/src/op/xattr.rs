@@ -2,8 +2,8 @@
 //! is the layout.
 //!
 //! Transaction: the attribute and the inode. Replay: the same again; a layout that the first reply
-//! created comes from that reply. `lustre.lov` and `trusted.lov` follow spec namespace 6.1: on a
-//! file without layout it creates one, on a file with one it changes nothing and succeeds, on a
+//! created comes from that reply. `lustre.lov` and `trusted.lov` behave as in Lustre: on a file
+//! without layout it creates one, on a file with one it changes nothing and succeeds, on a
 //! directory it sets or deletes the default.
 
 use bytes::Bytes;

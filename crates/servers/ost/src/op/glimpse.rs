@@ -1,5 +1,5 @@
-//! Glimpse: size, blocks and times of a batch of objects (design D3). No lock: each object's answer
-//! is of one moment after the request came, and a writer that was answered before is in it.
+//! Glimpse: size, blocks and times of a batch of objects. No lock: each object's answer is of one
+//! moment after the request came, and a writer that was answered before is in it.
 
 use osd::ObjAttr;
 use service::Incoming;

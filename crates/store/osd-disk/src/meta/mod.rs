@@ -1,4 +1,4 @@
-//! Records in LMDB, used as one running write transaction (design section 5 and 10.3).
+//! Records in LMDB, used as one running write transaction (`docs/design/store.md`).
 //!
 //! Operations change the running transaction on the executor's thread: no hand-over, about 2 us
 //! each. A commit moves the transaction to a thread of its own, which writes it out and begins the

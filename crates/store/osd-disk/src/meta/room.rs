@@ -1,4 +1,4 @@
-//! Room for records: what makes sure that a commit never runs out of space (design 10.3).
+//! Room for records: what makes sure that a commit never runs out of space.
 //!
 //! `data.mdb` is allocated ahead (its length is what is allocated: there are no holes in it), so
 //! that writing a dirty page never needs a block. An operation is taken only if the most that it

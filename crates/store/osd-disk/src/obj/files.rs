@@ -22,7 +22,7 @@ use crate::DiskError;
 
 /// Directories over which objects are spread.
 pub(crate) const DIRS: usize = 32;
-/// Writes from this size on go around the page cache if they are aligned (design 10.10).
+/// Writes from this size on go around the page cache if they are aligned.
 pub(crate) const DIRECT_BYTES_MIN: usize = 1 << 20;
 /// Reads from this size on use kept buffers.
 const POOLED_BYTES_MIN: usize = 256 << 10;

@@ -1,4 +1,4 @@
-//! Objects as files, with a thread pool for what blocks (design 5, 8 and 10.10).
+//! Objects as files, with a thread pool for what blocks (`docs/design/store.md`).
 //!
 //! Where a call runs
 //! - A read that the page cache can answer is answered on the executor's thread (`RWF_NOWAIT`, and

@@ -1,4 +1,4 @@
-//! `lfs find`: files below a path that meet all predicates (spec namespace 5.2).
+//! `lfs find`: files below a path that meet all predicates.
 //!
 //! Predicates are asked in the order of their price: name and type stand in the directory, owner,
 //! size and times cost a `stat` (which asks OSTs only for files that are being written), layouts

@@ -12,7 +12,7 @@ use crate::{Failed, lov, mountpoint, size};
 
 const COMMAND: &str = "lfs setstripe";
 
-/// Smallest unit of a stripe size (spec namespace 2.3).
+/// Smallest unit of a stripe size, as in Lustre.
 const STRIPE_SIZE_UNIT: u64 = 64 << 10;
 
 /// Arguments of `lfs setstripe`.

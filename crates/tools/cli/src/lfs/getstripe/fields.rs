@@ -53,7 +53,7 @@ pub(super) struct Fields {
     pub(super) component_flags: bool,
 }
 
-/// The stripe size and count of a file system on which nobody set others (design 10.15).
+/// The stripe size and count of a file system on which no others were set.
 const SIZE_DEFAULT: u32 = 1 << 20;
 const COUNT_DEFAULT: i32 = 1;
 

@@ -1,4 +1,4 @@
-//! Layouts as text: what scripts parse (spec namespace 5.1).
+//! Layouts as text, as Lustre's `lfs getstripe` prints them: scripts parse it.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! `lod.*`: where new files go (spec namespace 2.7, 2.9). A change holds from the next file on.
+//! `lod.*`: where new files go. A change holds from the next file on.
 
 use std::rc::Weak;
 
