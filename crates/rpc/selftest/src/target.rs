@@ -277,7 +277,7 @@ impl Target for SelfTest {
     fn class(&self, request: &Request) -> Class {
         let service =
             if request.opcode() == Opcode::LstControl { &spec::LST_CONTROL } else { &spec::LST };
-        Class { service, high_priority: false }
+        Class::of(service)
     }
 
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {

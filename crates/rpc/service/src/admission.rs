@@ -110,6 +110,7 @@ impl Node {
             self.clock.get(),
             peer,
             &request,
+            entry.target.class(&request),
             &self.terms,
             self.config.inline_bytes,
         );

@@ -6,13 +6,13 @@ use std::rc::Rc;
 use types::{Instant, Span, Timespec, Xid};
 use wire::{Frame, FrameKind, Opcode, Reply};
 
-use crate::Session;
 use crate::incoming::{Peer, Transport};
 use crate::node::{Entry, Node};
 use crate::partition::Partition;
 use crate::services::Service;
 use crate::stats::{Past, spare};
 use crate::work::Place;
+use crate::{Direction, Session};
 
 impl Node {
     pub(crate) fn complete(self: &Rc<Self>, done: Done, mut reply: Reply) {
@@ -54,13 +54,12 @@ impl Node {
         let Done { service, transport, .. } = done;
         let mut stats = service.stats.borrow_mut();
         stats.handled(done.opcode, now - done.started);
-        match done.opcode {
-            _ if reply.errno().is_some() => {}
-            Opcode::OstRead => {
-                stats.moved(done.opcode, u64::from(reply.body::<wire::body::OstAttr>().length))
+        if reply.errno().is_none() {
+            match &transport.class.io {
+                Some(io) if io.direction == Direction::Read => stats.read(transport.given.get()),
+                Some(io) => stats.written(io.bytes),
+                None => {}
             }
-            Opcode::OstWrite => stats.moved(done.opcode, done.bytes),
-            _ => {}
         }
         drop(stats);
         if service.history.borrow().is_on() {
@@ -176,8 +175,6 @@ pub(crate) struct Done {
     pub(crate) xid: Xid,
     pub(crate) tag: u32,
     pub(crate) opcode: Opcode,
-    /// Of data that it asked to read or write.
-    pub(crate) bytes: u64,
     /// Bytes of its buffers.
     pub(crate) length: usize,
     pub(crate) started: Instant,

@@ -14,7 +14,7 @@ use types::{Ascending, CptIndex, Creds, Errno, Instant, Nid, Span};
 use wire::{BULK_BYTES_MAX, Frame, FrameKind, Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::work::Place;
-use crate::{Session, limits};
+use crate::{Class, Session, limits};
 
 /// The other end of a link.
 pub(crate) struct Peer {
@@ -44,6 +44,9 @@ pub(crate) struct Transport {
     pub(crate) peer: RefCell<Rc<Peer>>,
     pub(crate) bulk_id: Cell<u64>,
     pub(crate) pushed: RefCell<Option<Bytes>>,
+    /// Bytes of data that go back with the reply, inline or pushed.
+    pub(crate) given: Cell<u64>,
+    pub(crate) class: Class,
     /// Where in its partition it is.
     pub(crate) place: RefCell<Place>,
     /// Where the first byte of its range lies on the disk, if that was asked for.
@@ -80,6 +83,7 @@ impl Transport {
         now: Instant,
         peer: &Rc<Peer>,
         request: &Request,
+        class: Class,
         terms: &Rc<Terms>,
         inline_bytes: u32,
     ) -> Rc<Transport> {
@@ -90,6 +94,8 @@ impl Transport {
             peer: RefCell::new(Rc::clone(peer)),
             bulk_id: Cell::new(request.header.bulk_id),
             pushed: RefCell::new(None),
+            given: Cell::new(0),
+            class,
             place: RefCell::default(),
             physical: Cell::new(None),
             parked: Cell::new(false),
@@ -231,6 +237,7 @@ impl Incoming {
     /// Gives data back with the reply: as buffer 1 where it is small or no bulk is named, else
     /// pushed.
     pub fn push(&self, reply: &mut Reply, data: Bytes) {
+        self.transport.given.set(data.len() as u64);
         let small = data.len() <= self.transport.inline_bytes as usize;
         if self.transport.bulk_id.get() == 0 || small {
             assert!(!reply.bufs.is_empty(), "a reply has its body before its data");
@@ -245,6 +252,7 @@ impl Incoming {
         if self.transport.bulk_id.get() == 0 {
             return self.push(reply, data);
         }
+        self.transport.given.set(data.len() as u64);
         reply.header.flags |= ReplyFlags::BULK;
         *self.transport.pushed.borrow_mut() = Some(data);
     }

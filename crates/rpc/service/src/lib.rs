@@ -36,4 +36,4 @@ pub use node::{Node, NodeConfig};
 pub use services::{HeadScope, ServiceStats};
 pub use session::{ClientRecord, Session};
 pub use spec::ServiceSpec;
-pub use target::{Class, Target};
+pub use target::{Class, Direction, ObjectIo, Target};

@@ -63,7 +63,7 @@ impl Node {
     }
 
     pub(crate) fn dispatch(self: &Rc<Self>, mut work: Work) {
-        let class = work.entry.target.class(&work.request);
+        let class = work.transport.class;
         let service = self.service(class.service);
         work.cpt = self.choose_cpt(&service, &work.transport.peer.borrow());
         let queued = &self.queued[work.cpt.0 as usize];
@@ -202,10 +202,8 @@ impl Node {
     }
 
     fn start(self: &Rc<Self>, work: Work, service: &Rc<Service>, partition: &Rc<Partition>) {
-        let bytes = nrs::Request::bytes(&work);
         let Work { entry, request, session, transport, .. } = work;
         let done = Done {
-            bytes,
             entry,
             session: Rc::clone(&session),
             transport: Rc::clone(&transport),

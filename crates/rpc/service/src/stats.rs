@@ -110,12 +110,14 @@ impl Stats {
         self.handlings.add(took.0 / 1_000);
     }
 
-    pub(crate) fn moved(&mut self, opcode: Opcode, bytes: u64) {
-        match opcode {
-            Opcode::OstRead => self.read_bytes.add(bytes),
-            Opcode::OstWrite => self.write_bytes.add(bytes),
-            _ => {}
-        }
+    /// A read of object data gave `bytes`.
+    pub(crate) fn read(&mut self, bytes: u64) {
+        self.read_bytes.add(bytes);
+    }
+
+    /// A write of object data took `bytes`.
+    pub(crate) fn written(&mut self, bytes: u64) {
+        self.write_bytes.add(bytes);
     }
 
     /// Waiting in the queue and handling, by powers of two.
@@ -247,7 +249,7 @@ mod tests {
         for us in [211, 98_211] {
             stats.handled(Opcode::OstWrite, Span::micros(us));
         }
-        stats.moved(Opcode::OstRead, 4_096);
+        stats.read(4_096);
         let sumsq = 211_u64 * 211 + 98_211 * 98_211;
         let expected = format!(
             "{:<25} 1 samples [bytes] 4096 4096 4096 16777216\n{:<25} 2 samples [usec] 211 98211 98422 {sumsq}\n",

@@ -8,13 +8,46 @@ use wire::{Reply, Request};
 
 use crate::{ClientRecord, Exports, Incoming, ServiceSpec, Session, limits};
 
-/// Where a request queues.
+/// Where a request queues, and the object data that it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
     /// Which service handles it.
     pub service: &'static ServiceSpec,
     /// Whether it goes to the high-priority head.
     pub high_priority: bool,
+    /// For a read or a write of object data: what it moves.
+    pub io: Option<ObjectIo>,
+}
+
+impl Class {
+    /// In the regular head of `service`, moving no object data.
+    #[must_use]
+    pub const fn of(service: &'static ServiceSpec) -> Class {
+        Class { service, high_priority: false, io: None }
+    }
+}
+
+/// Data of one object that a request asks to read or write. Policies order requests by it and
+/// statistics count it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectIo {
+    /// Which way the data goes.
+    pub direction: Direction,
+    /// Whose data.
+    pub object: Fid,
+    /// From its first to behind its last byte; nothing for no bytes or an offset out of range.
+    pub range: Option<Extent>,
+    /// How many bytes the request asks for.
+    pub bytes: u64,
+}
+
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the client.
+    Read,
+    /// To the object.
+    Write,
 }
 
 /// A target as a [`crate::Node`] serves it.
@@ -27,7 +60,8 @@ pub trait Target: 'static {
     fn rpcs_in_flight(&self) -> u32 {
         limits::RPCS_IN_FLIGHT_MAX
     }
-    /// Which service handles `request`.
+    /// Which service handles `request`, and which data it moves. Asked once, when the request
+    /// arrives: nothing else in the service decodes a body.
     fn class(&self, request: &Request) -> Class;
     /// Where on its device `range` of `object` begins, bytes; asked before a read is queued, where
     /// a policy sorts by it. Nothing: it cannot tell.

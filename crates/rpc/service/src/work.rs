@@ -4,13 +4,12 @@ use std::rc::Rc;
 
 use nrs::PolicyIndex;
 use types::{CptIndex, Extent, Fid, Instant, Nid, OstIndex, TargetId, TargetKind};
-use wire::body::OstIoReq;
 use wire::{Opcode, Request};
 
-use crate::Session;
 use crate::incoming::Transport;
 use crate::node::Entry;
 use crate::partition::{Heads, Partition};
+use crate::{Direction, ObjectIo, Session};
 
 /// A request on its way.
 pub(crate) struct Work {
@@ -57,19 +56,15 @@ pub(crate) struct Slot {
     pub(crate) policy: PolicyIndex,
 }
 
-fn moves_data(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::OstRead | Opcode::OstWrite)
-}
-
 impl Work {
-    fn io(&self) -> Option<OstIoReq> {
-        moves_data(self.request.opcode()).then(|| self.request.body())
+    fn object_io(&self) -> Option<&ObjectIo> {
+        self.transport.class.io.as_ref()
     }
 
     /// Object and range of a read, of which a policy may want to know where they lie on the device.
     pub(crate) fn read_range(&self) -> Option<(Fid, Extent)> {
-        (self.request.opcode() == Opcode::OstRead).then_some(())?;
-        Some((nrs::Request::object(self)?, nrs::Request::range(self)?))
+        let io = self.object_io().filter(|io| io.direction == Direction::Read)?;
+        Some((io.object, io.range?))
     }
 }
 
@@ -87,6 +82,14 @@ impl nrs::Request for Work {
 
     fn opcode(&self) -> Opcode {
         self.request.opcode()
+    }
+
+    fn io(&self) -> nrs::Io {
+        match self.object_io().map(|io| io.direction) {
+            Some(Direction::Read) => nrs::Io::Read,
+            Some(Direction::Write) => nrs::Io::Write,
+            None => nrs::Io::Other,
+        }
     }
 
     fn uid(&self) -> u32 {
@@ -113,12 +116,11 @@ impl nrs::Request for Work {
     }
 
     fn object(&self) -> Option<Fid> {
-        self.io().map(|body| body.object.into())
+        self.object_io().map(|io| io.object)
     }
 
     fn range(&self) -> Option<Extent> {
-        let body = self.io()?;
-        Extent::new(body.offset, body.offset.checked_add(u64::from(body.length))?)
+        self.object_io()?.range
     }
 
     fn physical_start(&self) -> Option<u64> {
@@ -126,7 +128,7 @@ impl nrs::Request for Work {
     }
 
     fn bytes(&self) -> u64 {
-        self.io().map_or(0, |body| u64::from(body.length))
+        self.object_io().map_or(0, |io| io.bytes)
     }
 
     fn arrival(&self) -> Instant {

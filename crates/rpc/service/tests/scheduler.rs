@@ -6,7 +6,9 @@ mod common;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use common::{Disk, Rules, STUCK, TARGET, Toy, addr, call, client, increment, key, node, serve};
+use common::{
+    Disk, Rules, STUCK, TARGET, Toy, addr, call, client, increment, key, node, read, serve, write,
+};
 use endpoint::Endpoint;
 use env::{Env, ParamTree};
 use env_sim::{Sim, SimConfig};
@@ -286,6 +288,25 @@ fn a_partition_that_serves_nothing_while_requests_wait_is_ill() {
         assert!(ill.starts_with("mds.MDS.mdt: partition 0 has served nothing for 1"), "{ill}");
         world.env.sleep(Span::secs(30)).await;
         assert_eq!(world.up.starved(), "", "something was served");
+    });
+}
+
+#[test]
+fn bytes_are_counted_as_the_target_classed_them() {
+    check(|world, _clients| async move {
+        let remote = world.near.remote(TARGET);
+        let data = bytes::Bytes::from(vec![7; 5_000]);
+        remote.call(write(4, &data)).await.expect("written");
+        remote.call(read(4)).await.expect("read: pushed as bulk");
+        remote.call(write(7, &data.slice(..9))).await.expect("written");
+        remote.call(read(7)).await.expect("read: inline");
+        remote.call(increment(4)).await.expect("no data");
+        let stats = get(&world.params, "mds.MDS.mdt.stats").expect("some");
+        let line = |name: &str, text: &str| {
+            assert!(stats.contains(&format!("{name:<25} {text}\n")), "{stats}");
+        };
+        line("read_bytes", "2 samples [bytes] 9 5000 5009 25000081");
+        line("write_bytes", "2 samples [bytes] 9 5000 5009 25000081");
     });
 }
 

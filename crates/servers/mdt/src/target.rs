@@ -459,7 +459,7 @@ impl Target for Mdt {
             Opcode::MdtUnlock => &spec::LDLM_CANCELD,
             _ => &spec::MDT,
         };
-        Class { service, high_priority: false }
+        Class::of(service)
     }
 
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {

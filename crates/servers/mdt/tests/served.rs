@@ -62,7 +62,7 @@ impl Target for ToyOst {
         self.exports.clone()
     }
     fn class(&self, _: &Request) -> Class {
-        Class { service: &spec::OST, high_priority: false }
+        Class::of(&spec::OST)
     }
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {
         let transno = self.exports.next_transno(&incoming);

@@ -183,7 +183,7 @@ impl Target for Mgt {
     }
 
     fn class(&self, _request: &Request) -> Class {
-        Class { service: &MGS, high_priority: false }
+        Class::of(&MGS)
     }
 
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {

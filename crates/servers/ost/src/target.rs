@@ -6,7 +6,7 @@ use std::rc::Rc;
 use env::{Env, LocalFuture, Task};
 use osd::{MetaStore, ObjStore, StoreError, Table, WriteSet};
 use service::spec::{OST, OST_CREATE, OST_IO};
-use service::{Class, ClientRecord, Exports, Incoming, Session, Target};
+use service::{Class, ClientRecord, Direction, Exports, Incoming, ObjectIo, Session, Target};
 use tokio::sync::{Mutex, Notify};
 use types::{Errno, Extent, Fid, Span, TargetId};
 use wire::body::{OstAttr, OstIoReq};
@@ -268,6 +268,13 @@ impl Drop for Ost {
     }
 }
 
+fn object_io(direction: Direction, body: &OstIoReq) -> ObjectIo {
+    let bytes = u64::from(body.length);
+    let end = body.offset.checked_add(bytes);
+    let range = end.and_then(|end| Extent::new(body.offset, end));
+    ObjectIo { direction, object: body.object.into(), range, bytes }
+}
+
 impl Target for Ost {
     fn id(&self) -> TargetId {
         TargetId::ost(self.config.index)
@@ -288,7 +295,12 @@ impl Target for Ost {
             Opcode::OstGlimpse => (&OST, true),
             _ => (&OST, false),
         };
-        Class { service, high_priority }
+        let direction = match request.opcode() {
+            Opcode::OstRead => Direction::Read,
+            Opcode::OstWrite => Direction::Write,
+            _ => return Class { service, high_priority, io: None },
+        };
+        Class { service, high_priority, io: Some(object_io(direction, &request.body())) }
     }
 
     fn locate(self: Rc<Self>, object: Fid, range: Extent) -> LocalFuture<'static, Option<u64>> {

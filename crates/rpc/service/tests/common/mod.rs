@@ -12,9 +12,10 @@ use endpoint::{Bulk, Call, Endpoint, EndpointConfig, Resolve};
 use env::{CptTable, Env, LocalFuture};
 use env_sim::{NodeHandle, Sim};
 use service::{
-    Class, ClientRecord, Exports, ExportsConfig, Incoming, Node, NodeConfig, Session, Target, spec,
+    Class, ClientRecord, Direction, Exports, ExportsConfig, Incoming, Node, NodeConfig, ObjectIo,
+    Session, Target, spec,
 };
-use types::{ClientId, Errno, Instance, NidAddr, Span, TargetId, Transno};
+use types::{ClientId, Errno, Extent, Fid, Instance, NidAddr, Span, TargetId, Transno};
 use wire::{Opcode, Reply, Request};
 
 pub(crate) const TARGET: TargetId = TargetId { kind: types::TargetKind::Mdt, index: 0 };
@@ -146,7 +147,17 @@ impl Target for Toy {
     }
 
     fn class(&self, request: &Request) -> Class {
-        Class { service: &spec::MDT, high_priority: request.opcode() == Opcode::MdtUnlock }
+        let direction = match request.opcode() {
+            Opcode::OstRead => Some(Direction::Read),
+            Opcode::OstWrite => Some(Direction::Write),
+            _ => None,
+        };
+        let io = direction.map(|direction| {
+            let object = Fid { seq: key(request), oid: 1, ver: 0 };
+            let bytes = u64::from(request.header.bulk_len).max(request.buf(1).len() as u64);
+            ObjectIo { direction, object, range: Extent::new(0, bytes), bytes }
+        });
+        Class { service: &spec::MDT, high_priority: request.opcode() == Opcode::MdtUnlock, io }
     }
 
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {
