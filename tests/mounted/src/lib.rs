@@ -23,14 +23,14 @@ use fusedev::{Transport, UringOffer};
 /// up on it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The binary under test: `NACRE_BIN`, else the release build.
+/// The binary under test: `NACRE_BIN`, else the build of profile `ci`.
 #[must_use]
 pub fn nacre_bin() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let path = std::env::var_os("NACRE_BIN")
-        .map_or_else(|| PathBuf::from("target/release/nacre"), PathBuf::from);
+        .map_or_else(|| PathBuf::from("target/ci/nacre"), PathBuf::from);
     let path = if path.is_absolute() { path } else { root.join(path) };
-    assert!(path.exists(), "{} is missing: cargo build --release -p nacre", path.display());
+    assert!(path.exists(), "{} is missing: cargo build --profile ci -p nacre", path.display());
     path.canonicalize().expect("it exists")
 }
 

@@ -88,7 +88,7 @@ fn the_native_example_works_without_a_mount() {
     let mut up = Up::new("native");
     fs::write(up.at("beside"), "1234").expect("written");
     let hello = nacre_bin().with_file_name("examples").join("hello");
-    assert!(hello.exists(), "{}: cargo build --release -p client --examples", hello.display());
+    assert!(hello.exists(), "{}: cargo build --profile ci -p client --examples", hello.display());
     let output = Command::new(hello).arg(up.address()).output().expect("it starts");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
