@@ -372,7 +372,7 @@ fn parameters() -> Vec<Vec<u8>> {
 fn parameter(input: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(input) else { return false };
     let (pattern, value) = text.split_once('=').unwrap_or((text, ""));
-    let tree = env::ParamTree::new();
+    let tree = params::ParamTree::new();
     let number = std::rc::Rc::new(std::cell::Cell::new(5_u32));
     let (read, write) = (number.clone(), number.clone());
     tree.register("ost.OSS.ost_io.nrs_policies", || "fifo".to_owned());
@@ -380,7 +380,7 @@ fn parameter(input: &[u8]) -> bool {
         "test.number",
         move || read.get().to_string(),
         move |value| {
-            write.set(env::parse_within(value, 1_u32, 100)?);
+            write.set(params::parse_within(value, 1_u32, 100)?);
             Ok(())
         },
     );

@@ -12,7 +12,6 @@ mod bulk;
 mod cpt;
 mod credits;
 mod link;
-mod params;
 mod traffic;
 
 use std::future::Future;
@@ -29,11 +28,6 @@ pub use cpt::{
 };
 pub use credits::{Credits, Level, share_of_cpt};
 pub use link::{Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, Listen, Listener};
-pub use params::{
-    PARAM_VALUE_BYTES_MAX, PARAMS_MAX, Param, ParamError, ParamName, ParamRefusal, ParamTree,
-    Pattern, PatternError, parse_within,
-};
-
 pub use traffic::{NetCounters, Traffic};
 
 /// A boxed future of this executor.

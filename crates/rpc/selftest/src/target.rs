@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
-use env::{Env, LocalFuture, ParamTree, Task};
+use env::{Env, LocalFuture, Task};
 use lst::pattern::{self, Origin, POISON};
 use lst::{Action, Member, Run, limits};
+use params::ParamTree;
 use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target, spec};
 use types::{Errno, Instance, Nid, NidAddr, Span, TargetId, Transno};
 use wire::body::{LstBrwReq, LstPing};

@@ -3,9 +3,10 @@
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
-use env::{CptTable, Env, ParamTree};
+use env::{CptTable, Env};
 use env_sim::{NodeHandle, Sim, SimConfig};
 use lst::{Interval, RateOptions, render_net, render_rpc};
+use params::ParamTree;
 use selftest::command::State;
 use selftest::{Answer, Command, Console, ConsoleConfig, SelfTest, SelfTestConfig};
 use service::{Node, NodeConfig};

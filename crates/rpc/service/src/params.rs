@@ -2,8 +2,8 @@
 
 use std::rc::{Rc, Weak};
 
-use env::{ParamRefusal, ParamTree, parse_within};
 use nrs::Refusal;
+use params::{ParamRefusal, ParamTree, parse_within};
 use ptlrpc::AtConfig;
 use types::{Errno, Span};
 
@@ -210,11 +210,9 @@ impl Params<'_> {
 
     fn scheduler(&self) {
         let (node, spec) = (self.node.clone(), self.spec);
-        let write = move |value: String| -> env::LocalFuture<'static, Done> {
+        let write = move |value: String| {
             let node = node.upgrade();
-            Box::pin(async move {
-                node.ok_or_else(gone)?.nrs_select(spec, &value).await.map_err(refused)
-            })
+            async move { node.ok_or_else(gone)?.nrs_select(spec, &value).await.map_err(refused) }
         };
         self.tree.register_waiting(
             self.name("nrs_policies"),

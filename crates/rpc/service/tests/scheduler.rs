@@ -10,8 +10,9 @@ use common::{
     Disk, Rules, STUCK, TARGET, Toy, addr, call, client, increment, key, node, read, serve, write,
 };
 use endpoint::Endpoint;
-use env::{Env, ParamTree};
+use env::Env;
 use env_sim::{Sim, SimConfig};
+use params::ParamTree;
 use service::{HeadScope, Node, spec};
 use types::{ClientId, Errno, Span};
 use wire::Opcode;

@@ -7,7 +7,6 @@
 
 mod failure;
 mod form;
-mod glob;
 pub mod lctl;
 pub mod lfs;
 mod lov;

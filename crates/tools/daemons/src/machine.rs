@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use env::{CptSettings, CptTable, ParamTree, PortalRotor};
+use env::{CptSettings, CptTable, PortalRotor};
 use env_os::{Lnet, LnetSettings, OsConfig};
+use params::ParamTree;
 use types::{CptIndex, Span};
 
 /// Which services each setting is for: Lustre's name of the setting, ours of the services.

@@ -15,8 +15,9 @@ mod text;
 
 use std::net::SocketAddr;
 
-use env::{Env, ParamTree};
+use env::Env;
 use env_os::Lnet;
+use params::ParamTree;
 
 pub(crate) use http::Endpoint;
 

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use env::{ParamError, ParamTree};
+use params::{ParamError, ParamTree};
 
 /// What a node has taken over.
 #[derive(Default)]

@@ -14,9 +14,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use ::params::ParamTree;
 use anyhow::{Context, Result, bail};
 use endpoint::{Endpoint, EndpointConfig};
-use env::{Env, LocalFuture, ParamTree};
+use env::{Env, LocalFuture};
 use mdt::{Mdt, MdtConfig};
 use mgt::{Mgt, MgtConfig};
 use osd_disk::TargetLock;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Longest question, bytes: a parameter's value and room around it.
-pub(super) const ASK_BYTES_MAX: usize = 2 * env::PARAM_VALUE_BYTES_MAX;
+pub(super) const ASK_BYTES_MAX: usize = 2 * params::PARAM_VALUE_BYTES_MAX;
 
 /// Longest answer, bytes.
 pub(super) const REPLY_BYTES_MAX: usize = 64 << 20;

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 
-use env::{LocalFuture, ParamError, ParamTree};
+use env::LocalFuture;
+use params::{ParamError, ParamTree};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -133,7 +134,7 @@ async fn answer(
         Ask::Get { pattern, recursive } => {
             let found = if recursive { params.get_below(&pattern) } else { params.get(&pattern) };
             let writable = writable_names(params, &pattern, recursive);
-            let value = |param: env::Param| Value {
+            let value = |param: params::Param| Value {
                 is_writable: writable.contains(&param.name),
                 name: param.name,
                 value: param.value,
@@ -148,7 +149,7 @@ async fn answer(
         }
         Ask::List { pattern, recursive } => {
             let found = params.list(&pattern, recursive).map_err(|error| failure(&error))?;
-            let name = |name: env::ParamName| Name {
+            let name = |name: params::ParamName| Name {
                 name: name.name,
                 is_dir: name.is_dir,
                 is_writable: name.is_writable,
@@ -166,7 +167,7 @@ fn writable_names(params: &ParamTree, pattern: &str, recursive: bool) -> Vec<Str
     names.into_iter().filter(|name| name.is_writable).map(|name| name.name).collect()
 }
 
-fn outcome(done: Result<env::Param, ParamError>) -> Outcome {
+fn outcome(done: Result<params::Param, ParamError>) -> Outcome {
     match done {
         Ok(param) => {
             Outcome::Done(Value { name: param.name, value: param.value, is_writable: true })

@@ -5,8 +5,9 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use env::{CptTable, Env, LocalFuture, ParamTree};
+use env::{CptTable, Env, LocalFuture};
 use env_os::OsConfig;
+use params::ParamTree;
 use selftest::{SelfTest, SelfTestConfig};
 use service::{Node, NodeConfig};
 use tracing::level_filters::LevelFilter;

@@ -5,9 +5,10 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use ::params::ParamTree;
 use anyhow::{Context, Result};
 use client::{Client, Ctx, MountConfig};
-use env::{Env, LocalFuture, ParamTree, Task};
+use env::{Env, LocalFuture, Task};
 use fuse::{FuseOptions, Mounted};
 use fusedev::Transport;
 use fusedev::abi::cap;

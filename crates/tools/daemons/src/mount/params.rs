@@ -4,8 +4,9 @@
 use std::rc::Rc;
 
 use client::{Client, TargetState};
-use env::{Env, ParamTree};
+use env::Env;
 use fuse::Jobids;
+use params::ParamTree;
 use types::{Span, TargetKind};
 
 use super::flags;

@@ -4,7 +4,7 @@ mod lod;
 
 use std::rc::{Rc, Weak};
 
-use env::{ParamTree, parse_within};
+use params::{ParamTree, parse_within};
 use service::{ServiceSpec, spec};
 use types::Span;
 

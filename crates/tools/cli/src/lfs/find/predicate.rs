@@ -8,8 +8,8 @@ use super::mode::Mode;
 use super::number::Bound;
 use super::walk::Found;
 use crate::Failed;
-use crate::glob;
 use crate::lov::Lov;
+use params::glob;
 
 /// A condition, or its contrary.
 #[derive(Debug)]

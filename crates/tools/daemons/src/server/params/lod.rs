@@ -2,8 +2,8 @@
 
 use std::rc::Weak;
 
-use env::{ParamTree, parse_within};
 use mdt::Lod;
+use params::{ParamTree, parse_within};
 
 use super::super::{Body, Server};
 

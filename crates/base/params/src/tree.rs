@@ -1,24 +1,18 @@
-//! The parameter tree of a node: names as Lustre spells them, values made when they are asked for.
+//! The tree: values are made when a caller asks for them.
 //!
-//! A name is a dotted path (`ost.OSS.ost_io.threads_max`). Patterns are shell globs per part: `*`,
-//! `?`, `[a-z]`, `[!x]` and `{a,b}`; `/` is accepted for `.`. A leaf has a reader and, where it can
-//! be changed, a writer. **A writer that refuses changes nothing** and says why; the error names
-//! the parameter and the value.
-//!
-//! Pure: the tree knows no socket and no file; whoever answers `lctl` asks it.
-
-mod glob;
+//! Patterns are shell globs per part: `*`, `?`, `[a-z]`, `[!x]` and `{a,b}`; `/` is accepted for
+//! `.`. **A writer that refuses changes nothing** and says why; the error names the parameter and
+//! the value.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use types::Errno;
 
-use crate::LocalFuture;
-
-pub use glob::{Pattern, PatternError};
+use crate::{Pattern, PatternError};
 
 /// Longest value that a write may carry, bytes.
 pub const PARAM_VALUE_BYTES_MAX: usize = 64 << 10;
@@ -31,7 +25,8 @@ const VALUE_CHARS_SHOWN: usize = 80;
 
 type Read = Rc<dyn Fn() -> Result<String, ParamRefusal>>;
 type WriteNow = dyn Fn(&str) -> Result<(), ParamRefusal>;
-type WriteWaits = dyn Fn(String) -> LocalFuture<'static, Result<(), ParamRefusal>>;
+type Written = Pin<Box<dyn Future<Output = Result<(), ParamRefusal>>>>;
+type WriteWaits = dyn Fn(String) -> Written;
 
 #[derive(Clone)]
 enum Write {
@@ -196,12 +191,15 @@ impl ParamTree {
     }
 
     /// The same, with a writer that may have to wait.
-    pub fn register_waiting(
+    pub fn register_waiting<W>(
         &self,
         name: impl AsRef<str>,
         read: impl Fn() -> Result<String, ParamRefusal> + 'static,
-        write: impl Fn(String) -> LocalFuture<'static, Result<(), ParamRefusal>> + 'static,
-    ) {
+        write: impl Fn(String) -> W + 'static,
+    ) where
+        W: Future<Output = Result<(), ParamRefusal>> + 'static,
+    {
+        let write = move |value| -> Written { Box::pin(write(value)) };
         self.insert(
             name.as_ref(),
             Leaf { read: Rc::new(read), write: Some(Write::Waits(Rc::new(write))) },
@@ -489,7 +487,7 @@ mod tests {
             || Err(ParamRefusal::new(Errno::ENODEV, "crrn is stopped")),
             |_| Err(ParamRefusal::new(Errno::ERANGE, "too many")),
         );
-        tree.register_waiting("a.waits", || Ok("2".to_owned()), |_| Box::pin(async { Ok(()) }));
+        tree.register_waiting("a.waits", || Ok("2".to_owned()), |_| async { Ok(()) });
         assert_eq!(names(tree.get("a.*")), "a.here=1 a.waits=2");
         let error = tree.get("a.stopped").expect_err("no value");
         assert_eq!(

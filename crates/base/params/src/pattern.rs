@@ -4,11 +4,13 @@
 //! - Matching takes at most pattern length times name length steps, whatever the pattern.
 //! - Braces expand to at most [`ALTERNATIVES_MAX`] patterns; more is an error, not memory.
 
+use crate::glob::{self, Backslash};
+
 /// Patterns that braces may stand for.
-pub(super) const ALTERNATIVES_MAX: usize = 1_024;
+const ALTERNATIVES_MAX: usize = 1_024;
 
 /// Longest pattern, bytes.
-pub(super) const PATTERN_BYTES_MAX: usize = 4_096;
+const PATTERN_BYTES_MAX: usize = 4_096;
 
 /// Text that is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,68 +99,10 @@ fn first_braces(text: &str) -> Option<(usize, usize, Vec<usize>)> {
 }
 
 fn parts_match(globs: &[Vec<char>], name: &[String]) -> bool {
-    globs.iter().zip(name).all(|(glob, part)| part_matches(glob, part))
-}
-
-/// One part, with one remembered `*` to come back to: the last one is always the only one that
-/// matters.
-fn part_matches(glob: &[char], part: &str) -> bool {
-    let part: Vec<char> = part.chars().collect();
-    let (mut g, mut p) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while p < part.len() {
-        if glob.get(g) == Some(&'*') {
-            star = Some((g, p));
-            g += 1;
-        } else if let Some(width) = one_matches(&glob[g..], part[p]) {
-            g += width;
-            p += 1;
-        } else if let Some((star_g, star_p)) = star {
-            star = Some((star_g, star_p + 1));
-            (g, p) = (star_g + 1, star_p + 1);
-        } else {
-            return false;
-        }
-    }
-    glob[g..].iter().all(|c| *c == '*')
-}
-
-/// How many characters of the glob match this one of the name.
-fn one_matches(glob: &[char], c: char) -> Option<usize> {
-    match glob.first()? {
-        '?' => Some(1),
-        '[' => match class(glob) {
-            Some((width, negated, members)) => (in_class(members, c) != negated).then_some(width),
-            None => (c == '[').then_some(1),
-        },
-        other => (*other == c).then_some(1),
-    }
-}
-
-/// `[...]` at the start of the glob: its width, whether it is negated, what stands in it. A `]`
-/// that comes first is a member.
-fn class(glob: &[char]) -> Option<(usize, bool, &[char])> {
-    let negated = matches!(glob.get(1), Some('!' | '^'));
-    let start = if negated { 2 } else { 1 };
-    let end = (start + 1..glob.len()).find(|at| glob[*at] == ']')?;
-    Some((end + 1, negated, &glob[start..end]))
-}
-
-fn in_class(members: &[char], c: char) -> bool {
-    let mut at = 0;
-    while at < members.len() {
-        if at + 2 < members.len() && members[at + 1] == '-' {
-            if (members[at]..=members[at + 2]).contains(&c) {
-                return true;
-            }
-            at += 3;
-        } else if members[at] == c {
-            return true;
-        } else {
-            at += 1;
-        }
-    }
-    false
+    globs.iter().zip(name).all(|(glob, part)| {
+        let part: Vec<char> = part.chars().collect();
+        glob::fits(glob, &part, Backslash::Letter)
+    })
 }
 
 #[cfg(test)]

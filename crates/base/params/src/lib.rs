@@ -1,0 +1,19 @@
+//! The parameter tree of a node, and the shell patterns that select from it.
+//!
+//! A name is a dotted path (`ost.OSS.ost_io.threads_max`), spelled as Lustre spells it. A leaf of
+//! [`ParamTree`] has a reader and, where it can be changed, a writer. A [`Pattern`] is a shell glob
+//! per part of the path; [`glob`] is one such glob over bytes.
+//!
+//! Pure: the tree knows no socket and no file.
+
+#![warn(missing_docs)]
+
+pub mod glob;
+mod pattern;
+mod tree;
+
+pub use pattern::{Pattern, PatternError};
+pub use tree::{
+    PARAM_VALUE_BYTES_MAX, PARAMS_MAX, Param, ParamError, ParamName, ParamRefusal, ParamTree,
+    parse_within,
+};
