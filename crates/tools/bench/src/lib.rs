@@ -7,3 +7,4 @@ pub mod lnet;
 pub mod mdtest;
 mod setting;
 mod stats;
+mod tasks;

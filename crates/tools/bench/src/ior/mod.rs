@@ -1,7 +1,7 @@
 //! `nacre bench ior` and `nacre bench dd`: bytes per second, with IOR's options, through a path or
 //! the native library.
 //!
-//! Tasks are threads on a path, or with `--native` clients with sessions of their own inside this
+//! Tasks are processes on a path, or with `--native` clients with sessions of their own inside this
 //! process. Every phase begins and ends together; a rate is all bytes over the phase's wall-clock
 //! time, from open to close, fsync included. Beside it stand each task's own rate, its mean and
 //! standard deviation: how fairly the tasks were served.
@@ -14,6 +14,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
 
 use crate::setting::{self, Subject, directory};
 use crate::stats;
@@ -55,6 +56,10 @@ pub struct IorArgs {
     /// O_DIRECT.
     #[arg(short = 'B')]
     pub direct: bool,
+    /// Seconds after which a write phase stops (0: never); the read phase reads what was written
+    /// (IOR's stonewall). Not with --native.
+    #[arg(short = 'D', default_value_t = 0)]
+    pub deadline: u64,
     /// Keep the files.
     #[arg(short = 'k')]
     pub keep: bool,
@@ -86,6 +91,9 @@ pub struct IorArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// Internal: this process is task N of the benchmark that started it.
+    #[arg(long, hide = true, value_name = "N")]
+    pub task: Option<u32>,
 }
 
 /// dd's own words for one task on one file.
@@ -120,10 +128,13 @@ pub struct DdArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Internal: this process is the task of the benchmark that started it.
+    #[arg(long, hide = true, value_name = "N")]
+    task: Option<u32>,
 }
 
 /// A phase of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Phase {
     Write,
     Read,
@@ -190,10 +201,6 @@ impl IorArgs {
             (self.file.clone(), u64::from(task) * self.block)
         }
     }
-
-    fn total(&self) -> f64 {
-        f64::from(self.tasks) * self.block as f64
-    }
 }
 
 fn gcd(a: u64, b: u64) -> u64 {
@@ -219,6 +226,11 @@ fn bytes(text: &str) -> Result<u64, String> {
 
 /// Runs it and prints what IOR prints.
 pub fn run(args: &IorArgs) -> Result<()> {
+    if let Some(task) = args.task {
+        return posix::serve(args, task);
+    }
+    ensure!(args.deadline == 0 || args.native.is_none(), "-D is not for --native");
+    ensure!(args.deadline == 0 || !args.read_only, "-D stops writes; -r alone has none");
     ensure!(args.tasks >= 1 && args.in_flight >= 1, "at least one task is needed");
     ensure!(args.block.is_multiple_of(args.transfer), "-b is a multiple of -t");
     ensure!(
@@ -249,7 +261,8 @@ pub fn run(args: &IorArgs) -> Result<()> {
 
 /// Runs dd's one task.
 pub fn dd(args: &DdArgs) -> Result<()> {
-    let DdArgs { file, bs, count, fsync, direct, drop_caches, against, pairs, json } = args.clone();
+    let DdArgs { file, bs, count, fsync, direct, drop_caches, against, pairs, json, task } =
+        args.clone();
     run(&IorArgs {
         file,
         tasks: 1,
@@ -261,6 +274,7 @@ pub fn dd(args: &DdArgs) -> Result<()> {
         fsync,
         random: false,
         direct,
+        deadline: 0,
         keep: false,
         iterations: pairs,
         in_flight: 1,
@@ -271,6 +285,7 @@ pub fn dd(args: &DdArgs) -> Result<()> {
         against,
         pairs,
         json,
+        task,
     })
 }
 
@@ -286,14 +301,22 @@ fn settle(args: &IorArgs, phase: Phase) -> Result<()> {
     if args.drop_caches { setting::settle_caches(phase == Phase::Read) } else { Ok(()) }
 }
 
-/// A phase from what its tasks took: each its own seconds.
-fn sample(args: &IorArgs, phase: Phase, seconds: f64, tasks: &[f64], cpu_before: f64) -> Sample {
+/// What one task did in a phase.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Took {
+    pub(crate) seconds: f64,
+    pub(crate) bytes: u64,
+}
+
+/// A phase from what its tasks took.
+fn sample(phase: Phase, seconds: f64, tasks: &[Took], cpu_before: f64) -> Sample {
     let cpu = stats::cpu_of_machine() - cpu_before;
+    let total: f64 = tasks.iter().map(|task| task.bytes as f64).sum();
     Sample {
         phase,
-        rate: args.total() / seconds,
-        tasks: tasks.iter().map(|seconds| args.block as f64 / seconds).collect(),
-        cpu_per_gib: cpu / (args.total() / f64::from(1 << 30)),
+        rate: total / seconds,
+        tasks: tasks.iter().map(|task| task.bytes as f64 / task.seconds).collect(),
+        cpu_per_gib: cpu / (total / f64::from(1 << 30)),
     }
 }
 

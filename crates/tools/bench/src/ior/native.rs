@@ -11,7 +11,7 @@ use env::Env;
 use layout::Template;
 use types::{ClientId, Fid, Nid, NidAddr};
 
-use super::{IorArgs, Phase, Sample, sample, settle};
+use super::{IorArgs, Phase, Sample, Took, sample, settle};
 use crate::stats;
 
 const O_CREATE: u32 = (libc::O_RDWR | libc::O_CREAT) as u32;
@@ -106,7 +106,8 @@ async fn one_phase(env: &Env, args: &Rc<IorArgs>, phase: Phase, files: &[File]) 
         let env2 = env.clone();
         env.spawn("ior", async move {
             let outcome = one_task(&env2, &args, phase, &file, at).await;
-            let _ = done.send(outcome.map(|()| start.elapsed().as_secs_f64()));
+            let took = Took { seconds: start.elapsed().as_secs_f64(), bytes: args.block };
+            let _ = done.send(outcome.map(|()| took));
         });
     }
     drop(done);
@@ -115,7 +116,7 @@ async fn one_phase(env: &Env, args: &Rc<IorArgs>, phase: Phase, files: &[File]) 
         tasks.push(outcome?);
     }
     ensure!(tasks.len() == files.len(), "a task came to no end");
-    Ok(sample(args, phase, start.elapsed().as_secs_f64(), &tasks, cpu))
+    Ok(sample(phase, start.elapsed().as_secs_f64(), &tasks, cpu))
 }
 
 /// Calls of one client, some in flight at once.

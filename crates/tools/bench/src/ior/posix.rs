@@ -1,21 +1,37 @@
-//! Tasks as threads on a path.
+//! Tasks as processes on a path.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::sync::Barrier;
-use std::time::Instant;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{IorArgs, Phase, Sample, sample, settle};
+use serde::{Deserialize, Serialize};
+
+use super::{IorArgs, Phase, Sample, Took, sample, settle};
 use crate::stats;
+use crate::tasks::{self, Tasks};
 
 /// O_DIRECT wants buffers on the boundaries of the device's blocks.
 const ALIGNMENT: usize = 4_096;
 
+/// What a task is told to do.
+#[derive(Serialize, Deserialize)]
+struct Order {
+    phase: Phase,
+    file: PathBuf,
+    /// Calls at most; with a deadline a write may do fewer.
+    calls: u64,
+}
+
 /// One run: the phases that are wanted.
 pub(super) fn run(args: &IorArgs) -> Result<Vec<Sample>> {
-    let samples = args.phases().into_iter().map(|phase| one_phase(args, phase)).collect();
+    let mut tasks = Tasks::start(args.tasks)?;
+    let mut calls = vec![args.calls(); args.tasks as usize];
+    let samples =
+        args.phases().into_iter().map(|phase| one_phase(args, &mut tasks, phase, &mut calls));
+    let samples = samples.collect();
     if !args.keep {
         for task in 0..if args.file_per_task { args.tasks } else { 1 } {
             let path = args.part(task).0;
@@ -25,38 +41,42 @@ pub(super) fn run(args: &IorArgs) -> Result<Vec<Sample>> {
     samples
 }
 
-fn one_phase(args: &IorArgs, phase: Phase) -> Result<Sample> {
+fn one_phase(
+    args: &IorArgs,
+    tasks: &mut Tasks,
+    phase: Phase,
+    calls: &mut Vec<u64>,
+) -> Result<Sample> {
     settle(args, phase)?;
-    let barrier = Barrier::new(args.tasks as usize + 1);
-    let cpu = stats::cpu_of_machine();
-    let (seconds, tasks) = std::thread::scope(|scope| {
-        let barrier = &barrier;
-        let task = |task| {
-            scope.spawn(move || {
-                let mut buffer = Buffer::new(args.transfer as usize);
-                barrier.wait();
-                let start = Instant::now();
-                one_task(args, phase, task, buffer.bytes())?;
-                anyhow::Ok(start.elapsed().as_secs_f64())
-            })
-        };
-        let threads: Vec<_> = (0..args.tasks).map(task).collect();
-        barrier.wait();
-        let start = Instant::now();
-        let tasks: Result<Vec<f64>> = threads
-            .into_iter()
-            .map(|thread| thread.join().expect("a task does not panic"))
-            .collect();
-        anyhow::Ok((start.elapsed().as_secs_f64(), tasks?))
-    })?;
-    Ok(sample(args, phase, seconds, &tasks, cpu))
+    let file = std::path::absolute(&args.file)?;
+    let order = |calls: &u64| Order { phase, file: file.clone(), calls: *calls };
+    let orders: Vec<Order> = calls.iter().map(order).collect();
+    let (cpu, start) = (stats::cpu_of_machine(), Instant::now());
+    let took: Vec<Took> = tasks.all(&orders)?;
+    let seconds = start.elapsed().as_secs_f64();
+    *calls = took.iter().map(|task| task.bytes / args.transfer).collect();
+    Ok(sample(phase, seconds, &took, cpu))
 }
 
-fn one_task(args: &IorArgs, phase: Phase, task: u32, buffer: &mut [u8]) -> Result<()> {
+/// Task `task` of a benchmark: does what it is told.
+pub(super) fn serve(args: &IorArgs, task: u32) -> Result<()> {
+    let mut buffer = Buffer::new(args.transfer as usize);
+    tasks::serve(|order: Order| {
+        let args = IorArgs { file: order.file, ..args.clone() };
+        let start = Instant::now();
+        let calls = one_task(&args, order.phase, task, order.calls, buffer.bytes())?;
+        Ok(Took { seconds: start.elapsed().as_secs_f64(), bytes: calls * args.transfer })
+    })
+}
+
+/// Returns how many calls it made.
+fn one_task(args: &IorArgs, phase: Phase, task: u32, calls: u64, buffer: &mut [u8]) -> Result<u64> {
     let (path, start) = args.part(task);
     let named = || path.display().to_string();
     let flags = if args.direct { libc::O_DIRECT } else { 0 };
     let write = phase == Phase::Write;
+    let end =
+        (write && args.deadline > 0).then(|| Instant::now() + Duration::from_secs(args.deadline));
     let file = OpenOptions::new()
         .read(!write)
         .write(write)
@@ -65,15 +85,17 @@ fn one_task(args: &IorArgs, phase: Phase, task: u32, buffer: &mut [u8]) -> Resul
         .custom_flags(flags)
         .open(&path)
         .with_context(named)?;
-    for index in 0..args.calls() {
-        let offset = start + args.place(index);
+    let mut done = 0;
+    while done < calls && end.is_none_or(|end| Instant::now() < end) {
+        let offset = start + args.place(done);
         transfer(&file, phase, offset, buffer)
             .with_context(|| format!("{phase} {} at {offset}", named()))?;
+        done += 1;
     }
     if write && args.fsync {
         file.sync_all().with_context(named)?;
     }
-    Ok(())
+    Ok(done)
 }
 
 fn transfer(file: &File, phase: Phase, offset: u64, buffer: &mut [u8]) -> Result<()> {

@@ -1,7 +1,7 @@
 //! `nacre bench mdtest`: the metadata benchmark of the field without MPI. Options and output lines
 //! are mdtest's.
 //!
-//! Tasks are threads on a path, or, with `--native`, operations in flight of one native client.
+//! Tasks are processes on a path, or, with `--native`, operations in flight of one native client.
 //! Every phase ends with a barrier; a rate is operations over the phase's wall-clock time. With
 //! `-W` a phase of creates stops after so many seconds and the later phases use what it made.
 
@@ -81,6 +81,9 @@ pub struct MdtestArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// Internal: this process is task N of the benchmark that started it.
+    #[arg(long, hide = true, value_name = "N")]
+    pub task: Option<u32>,
 }
 
 /// One phase of one run.
@@ -132,6 +135,9 @@ impl MdtestArgs {
 
 /// Runs it and prints what mdtest prints.
 pub fn run(args: &MdtestArgs) -> Result<()> {
+    if let Some(task) = args.task {
+        return posix::serve(args, task);
+    }
     ensure!(args.tasks >= 1 && args.in_flight >= 1, "at least one task is needed");
     let native = args.native.as_deref().map(|address| (address, 1));
     let subject = Subject {

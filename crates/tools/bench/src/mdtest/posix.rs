@@ -1,19 +1,31 @@
-//! Tasks as threads on a path.
+//! Tasks as processes on a path.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use serde::{Deserialize, Serialize};
+
 use super::{MdtestArgs, Phase, Sample, Watch};
 use crate::setting::settle_caches;
+use crate::tasks::{self, Tasks};
+
+/// What a task is told to do.
+#[derive(Serialize, Deserialize)]
+struct Order {
+    phase: Phase,
+    dir: PathBuf,
+    /// Files of this task.
+    items: u64,
+}
 
 /// One run.
 pub(super) fn run(args: &MdtestArgs) -> Result<Vec<Sample>> {
-    let tree = args.dir.join(format!("mdtest-tree.{}", std::process::id()));
+    let dir = std::path::absolute(&args.dir)?;
+    let tree = dir.join(format!("mdtest-tree.{}", std::process::id()));
     fs::create_dir_all(&tree).with_context(|| format!("cannot make {}", tree.display()))?;
     let outcome = phases(args, &tree);
     let _ = fs::remove_dir_all(&tree);
@@ -24,48 +36,32 @@ fn phases(args: &MdtestArgs, tree: &Path) -> Result<Vec<Sample>> {
     for task in 0..args.tasks {
         fs::create_dir_all(task_dir(args, tree, task))?;
     }
+    let mut tasks = Tasks::start(args.tasks)?;
     let mut made = vec![args.items; args.tasks as usize];
     let mut samples = Vec::new();
     for phase in Phase::ALL.into_iter().filter(|phase| args.wants(*phase)) {
         if args.drop_caches {
             settle_caches(matches!(phase, Phase::Stat | Phase::Read))?;
         }
-        let (counts, sample) = phase_on_all_tasks(args, tree, phase, &made)?;
+        let order = |(task, items): (u32, &u64)| Order {
+            phase,
+            dir: task_dir(args, tree, task),
+            items: *items,
+        };
+        let orders: Vec<Order> = (0..).zip(&made).map(order).collect();
+        let watch = Watch::start();
+        let counts: Vec<u64> = tasks.all(&orders)?;
+        samples.push(watch.stop(phase, counts.iter().sum()));
         if phase == Phase::Create {
-            made.clone_from(&counts);
+            made = counts;
         }
-        samples.push(sample);
     }
     Ok(samples)
 }
 
-fn phase_on_all_tasks(
-    args: &MdtestArgs,
-    tree: &Path,
-    phase: Phase,
-    made: &[u64],
-) -> Result<(Vec<u64>, Sample)> {
-    let barrier = Barrier::new(made.len() + 1);
-    std::thread::scope(|scope| {
-        let barrier = &barrier;
-        let tasks: Vec<_> = (0..)
-            .zip(made)
-            .map(|(task, items)| {
-                let dir = task_dir(args, tree, task);
-                scope.spawn(move || {
-                    barrier.wait();
-                    items_of_task(args, &dir, task, phase, *items)
-                })
-            })
-            .collect();
-        barrier.wait();
-        let watch = Watch::start();
-        let counts: Result<Vec<u64>> =
-            tasks.into_iter().map(|task| task.join().expect("a task does not panic")).collect();
-        let counts = counts?;
-        let sample = watch.stop(phase, counts.iter().sum());
-        Ok((counts, sample))
-    })
+/// Task `task` of a benchmark: does what it is told and says to how many files.
+pub(super) fn serve(args: &MdtestArgs, task: u32) -> Result<()> {
+    tasks::serve(|Order { phase, dir, items }: Order| items_of_task(args, &dir, task, phase, items))
 }
 
 fn task_dir(args: &MdtestArgs, tree: &Path, task: u32) -> PathBuf {

@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::{MdtestArgs, Sample};
 use crate::setting::Setting;
 use crate::stats::{Stats, ratios};
 
 /// What a phase does to every file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// Create, write if asked, close.
     Create,
