@@ -25,8 +25,6 @@ const STRANGERS: &[&str] = &["logic", "servers"];
 const BODIES: &[(&str, &[&str])] =
     &[("env-os", &["tools"]), ("env-sim", &["sim"]), ("osd-disk", &["tools"])];
 
-/// The one exception that the layout of the workspace allows: placement speaks of layouts, which
-/// are base.
 pub(crate) fn check() -> Result<()> {
     let metadata: Value = serde_json::from_str(&run::output(
         "cargo",

@@ -81,7 +81,7 @@ impl SelfTest {
     }
 
     // ---- control
-    // ----------------------------------------------------------------------------------------------
+    // --------------------------------------------------------------------------------------------
 
     fn control(self: &Rc<Self>, request: &Request) -> Result<Reply, Errno> {
         let control: Control = wire::config::decode(&request.buf(0)).ok_or(Errno::EPROTO)?;
@@ -185,7 +185,7 @@ impl SelfTest {
     }
 
     // ---- tests
-    // ------------------------------------------------------------------------------------------------
+    // --------------------------------------------------------------------------------------------
 
     fn admits(&self, stamp: u64) -> Result<(), Errno> {
         if self.member.borrow().admits(stamp) || (self.config.is_open && stamp == 0) {

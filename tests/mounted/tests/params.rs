@@ -1,0 +1,53 @@
+//! Which parameters servers and a mount have, against the kept list. `cargo xtask tidy` holds that
+//! list against `docs/operations.md`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use mounted::Up;
+
+/// Where services have their parameters: all have the same ones.
+const SERVICES: &[&str] = &["ldlm.services", "mds.MDS", "mgs.MGS", "ost.OSS"];
+
+/// Names of one file system with their instances taken out: `obdfilter.OST.stats`,
+/// `llite.MOUNT.fstype`, `SERVICE.threads_max`.
+fn general(name: &str) -> String {
+    for at in SERVICES {
+        let Some(rest) = name.strip_prefix(at) else { continue };
+        let leaf = rest.trim_start_matches('.').split_once('.');
+        return leaf.map_or("SERVICE".to_owned(), |(_, leaf)| format!("SERVICE.{leaf}"));
+    }
+    let parts = name.split('.').map(|part| {
+        let Some(rest) = part.strip_prefix("testfs-") else { return part.to_owned() };
+        let (target, more) = rest.split_once('-').unwrap_or((rest, ""));
+        let more = more.split('-').next().unwrap_or_default();
+        match target.get(..3) {
+            Some(kind @ ("MDT" | "OST")) if more.is_empty() => kind.to_owned(),
+            Some(kind @ ("MDT" | "OST")) => format!("{kind}-{more}"),
+            _ => "MOUNT".to_owned(),
+        }
+    });
+    parts.collect::<Vec<_>>().join(".")
+}
+
+#[test]
+fn the_kept_list_names_every_parameter() {
+    let mut up = Up::new("params");
+    let listed = up.tool(&["lctl", "list_param", "-R", "*"]);
+    up.stop();
+    let all: BTreeSet<String> = listed.lines().map(|line| general(line.trim())).collect();
+    let is_leaf = |name: &&String| {
+        let below = format!("{name}.");
+        !all.iter().any(|other| other.starts_with(&below))
+    };
+    let leaves: BTreeSet<&str> = all.iter().filter(is_leaf).map(String::as_str).collect();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("parameters.txt");
+    if std::env::var_os("NACRE_UPDATE").is_some() {
+        let text: String = leaves.iter().map(|name| format!("{name}\n")).collect();
+        fs::write(&path, text).expect("the kept list can be written");
+    }
+    let kept = fs::read_to_string(&path).expect("the kept list");
+    let kept: BTreeSet<&str> = kept.lines().collect();
+    assert_eq!(leaves, kept, "NACRE_UPDATE=1 writes parameters.txt anew");
+}
