@@ -6,18 +6,19 @@ use anyhow::{Result, bail};
 
 use crate::leftovers::Machine;
 use crate::run::{run, run_within};
-use crate::tidy;
+use crate::{tidy, tree};
 
 /// How much of everything a run does.
 #[derive(Clone, Copy)]
 struct Scale {
-    seeds: u32,
+    /// Seeds that are drawn from the hash of the tree, beside the fixed ones.
+    drawn: u32,
     fuzz_secs: u32,
     full: bool,
 }
 
-const CI: Scale = Scale { seeds: 200, fuzz_secs: 30, full: false };
-const FULL: Scale = Scale { seeds: 200, fuzz_secs: 30, full: true };
+const CI: Scale = Scale { drawn: 100, fuzz_secs: 30, full: false };
+const FULL: Scale = Scale { drawn: 100, fuzz_secs: 30, full: true };
 
 /// The mounted tests take a third of this on two quiet cores.
 const MOUNTED_MAX: Duration = Duration::from_secs(25 * 60);
@@ -58,8 +59,8 @@ const STAGES: &[Stage] = &[
         build(NACRE)
     }),
     ("sim", |scale| {
-        simulate(&["--seeds", &format!("1..{}", scale.seeds + 1)])?;
-        simulate(&["--scenario", "swaps", "--seeds", &format!("1..{}", scale.seeds / 10 + 1)])
+        let (drawn, tree) = (scale.drawn.to_string(), tree::hash());
+        simulate(&["--suite", "--drawn", &drawn, "--from", &tree])
     }),
     ("bugs", |_| planted_bugs()),
     ("fuzz", |scale| fuzz_all(scale.fuzz_secs)),

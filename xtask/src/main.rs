@@ -5,6 +5,7 @@ mod check;
 mod leftovers;
 mod run;
 mod tidy;
+mod tree;
 
 use anyhow::{Result, bail};
 
@@ -16,7 +17,8 @@ cargo xtask COMMAND
   check --full          the counts that a release wants (30 kills of each server, 10 minutes of fsx, 200 seeds)
   tidy                  arrows between crates, words, sizes of files
   sim --seed N          one simulated cluster, replayed from its seed
-  sim --seeds A..B      many
+  sim --seeds A..B      many, over all cores
+  sim --help            what else a simulation can do
   fuzz [TARGET] [SECS]  mutate inputs of every decoder for SECS seconds each (30)
   mounted [NAME]        tests on a real mount, servers apart; NAME filters
 ";

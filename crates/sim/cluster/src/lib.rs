@@ -34,6 +34,7 @@ mod races;
 mod run;
 mod scenario;
 mod server;
+mod suite;
 mod totals;
 mod user;
 
@@ -41,4 +42,5 @@ pub use fixture::Cluster;
 pub use planted::{PLANTED, Planted, SEEDS_MAX};
 pub use run::run;
 pub use scenario::{Bugs, Report, Scenario, Script};
+pub use suite::{draw_seeds, suite};
 pub use totals::Totals;

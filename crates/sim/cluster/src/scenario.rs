@@ -176,25 +176,35 @@ impl Scenario {
         Scenario { name: "leases", script: Some(Script::Leases), ..Scenario::calm() }
     }
 
+    /// Names of all scenarios.
+    pub const NAMES: [&str; 11] = [
+        "calm", "storm", "kills", "sick", "slow", "swaps", "share", "late", "resend", "lost",
+        "leases",
+    ];
+
     /// By name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Scenario> {
-        let work = [
-            Scenario::calm(),
-            Scenario::storm(),
-            Scenario::kills(),
-            Scenario::sick(),
-            Scenario::slow(),
-            Scenario::swaps(),
-        ];
-        let scripts = [
-            Scenario::share(),
-            Scenario::late(),
-            Scenario::resend(),
-            Scenario::lost(),
-            Scenario::leases(),
-        ];
-        work.into_iter().chain(scripts).find(|known| known.name == name)
+        Some(match name {
+            "calm" => Scenario::calm(),
+            "storm" => Scenario::storm(),
+            "kills" => Scenario::kills(),
+            "sick" => Scenario::sick(),
+            "slow" => Scenario::slow(),
+            "swaps" => Scenario::swaps(),
+            "share" => Scenario::share(),
+            "late" => Scenario::late(),
+            "resend" => Scenario::resend(),
+            "lost" => Scenario::lost(),
+            "leases" => Scenario::leases(),
+            _ => return None,
+        })
+    }
+
+    /// How to run `seed` of this scenario again.
+    #[must_use]
+    pub fn replay_line(&self, seed: u64) -> String {
+        format!("replay: cargo xtask sim --seed {seed} --scenario {}", self.name)
     }
 }
 
@@ -225,14 +235,6 @@ pub struct Report {
     pub failure: Option<String>,
 }
 
-impl Report {
-    /// How to run it again.
-    #[must_use]
-    pub fn replay_line(&self) -> String {
-        format!("cargo xtask sim --seed {} --scenario {}", self.seed, self.scenario)
-    }
-}
-
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let faults = &self.faults;
@@ -258,7 +260,7 @@ impl std::fmt::Display for Report {
         )?;
         match &self.failure {
             None => Ok(()),
-            Some(failure) => write!(f, "\nFAILED: {failure}\nreplay: {}", self.replay_line()),
+            Some(failure) => write!(f, "\nFAILED: {failure}"),
         }
     }
 }

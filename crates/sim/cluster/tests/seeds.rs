@@ -13,8 +13,11 @@ fn run_seeds(scenario: &Scenario) -> Vec<Report> {
     for report in &reports {
         println!("{report}");
     }
-    let failed: Vec<_> =
-        reports.iter().filter(|report| report.failure.is_some()).map(Report::to_string).collect();
+    let failed: Vec<_> = reports
+        .iter()
+        .filter(|report| report.failure.is_some())
+        .map(|report| format!("{report}\n{}", scenario.replay_line(report.seed)))
+        .collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     reports
 }
@@ -77,6 +80,18 @@ fn a_lost_answer_is_told_by_the_next_instance() {
 #[test]
 fn a_lost_object_is_an_error_and_no_other_is() {
     run_seeds(&Scenario::lost());
+}
+
+#[test]
+fn power_cuts_of_slow_disks_lose_nothing_that_was_answered_as_durable() {
+    for report in run_seeds(&Scenario::slow()) {
+        assert!(report.restarts == 8, "{report}");
+    }
+}
+
+#[test]
+fn a_change_is_answered_when_no_lease_hides_it_any_more() {
+    run_seeds(&Scenario::leases());
 }
 
 #[test]

@@ -1,0 +1,102 @@
+//! What the command line may say.
+
+use std::ops::Range;
+
+use clap::Parser;
+use cluster::{PLANTED, Scenario};
+
+const AFTER: &str = "\
+Examples:
+  sim --seed 17 --log info                one seed, told step by step
+  sim --scenario kills --seeds 1..201     many, over all cores
+  sim --suite --drawn 100 --from HASH     what CI runs
+  sim --bugs                              each planted bug must be found
+  sim --bug mdt.skip_reply_record --seeds 1..40
+
+Exit codes: 0 all seeds passed (with --bugs: all bugs were found); 1 a seed failed, a bug was not
+found, or a kind of fault never occurred; 2 the command line is wrong.";
+
+/// Runs whole simulated clusters from seeds and compares every answer with a reference file system.
+#[derive(Debug, Parser)]
+#[command(name = "sim", after_help = AFTER, disable_version_flag = true)]
+pub(crate) struct Args {
+    /// One seed.
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    pub(crate) seed: Option<u64>,
+    /// Seeds from A to B - 1; 0..10 without any.
+    #[arg(long, value_name = "A..B", value_parser = range)]
+    pub(crate) seeds: Option<Range<u64>>,
+    /// What happens in a run: calm, storm, kills, sick, slow, swaps, share, late, resend, lost or
+    /// leases.
+    #[arg(long, value_name = "NAME", default_value = "storm", value_parser = scenario)]
+    pub(crate) scenario: Scenario,
+    /// Run with a planted bug, in the scenario in which it must be found.
+    #[arg(long, value_name = "NAME", conflicts_with = "scenario")]
+    pub(crate) bug: Option<String>,
+    /// Try every planted bug: some seed must fail with it and pass without it.
+    #[arg(long, conflicts_with_all = ["seed", "seeds", "bug", "suite"])]
+    pub(crate) bugs: bool,
+    /// Run the fixed seeds of every scenario.
+    #[arg(long, conflicts_with_all = ["seed", "seeds", "bug"])]
+    pub(crate) suite: bool,
+    /// With --suite: run so many more seeds of storm, drawn from the text of --from.
+    #[arg(long, value_name = "COUNT", requires_all = ["suite", "from"], default_value_t = 0)]
+    pub(crate) drawn: u32,
+    /// Text from which seeds are drawn; CI gives the hash of the tree that is checked.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) from: Option<String>,
+    /// Operations of a run, in place of the scenario's own number.
+    #[arg(long, value_name = "N")]
+    pub(crate) ops: Option<u32>,
+    /// Print events up to this level: error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log: Option<tracing::Level>,
+    /// Seeds that run at the same time; as many as there are cores without any.
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+}
+
+impl Args {
+    /// The run that is asked for, apart from its seed.
+    pub(crate) fn run(&self) -> Result<Scenario, String> {
+        let scenario = match &self.bug {
+            None => self.scenario,
+            Some(name) => PLANTED
+                .iter()
+                .find(|planted| planted.name == name)
+                .ok_or_else(|| format!("no planted bug is called '{name}'"))?
+                .scenario(),
+        };
+        Ok(self.adjust(scenario))
+    }
+
+    /// `scenario` with what the command line sets in every run.
+    pub(crate) fn adjust(&self, mut scenario: Scenario) -> Scenario {
+        scenario.ops = self.ops.unwrap_or(scenario.ops);
+        scenario.print = self.log;
+        scenario
+    }
+
+    pub(crate) fn seeds(&self) -> Range<u64> {
+        match self.seed {
+            Some(seed) => seed..seed + 1,
+            None => self.seeds.clone().unwrap_or(0..10),
+        }
+    }
+
+    /// One at a time where events are printed: they would mix.
+    pub(crate) fn jobs(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if self.log.is_some() { 1 } else { self.jobs.unwrap_or(cores).max(1) }
+    }
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let ends = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
+    ends.filter(|range: &Range<u64>| !range.is_empty())
+        .ok_or_else(|| "a range is A..B, with A below B".to_owned())
+}
+
+fn scenario(name: &str) -> Result<Scenario, String> {
+    Scenario::by_name(name).ok_or_else(|| "there is no such scenario".to_owned())
+}

@@ -1,0 +1,66 @@
+//! The seeds that CI runs: the same ones every time, and some that depend on the tree.
+
+use types::SplitMix64;
+
+use crate::Scenario;
+
+/// Fixed seeds of each scenario, from 1 on: two minutes on two cores together with 100 drawn ones.
+/// Directed runs are short.
+const FIXED: &[(&str, u64)] = &[
+    ("storm", 200),
+    ("kills", 20),
+    ("slow", 20),
+    ("sick", 20),
+    ("leases", 40),
+    ("share", 40),
+    ("late", 40),
+    ("resend", 40),
+    ("lost", 40),
+    ("swaps", 20),
+];
+
+/// Drawn seeds fit into 32 bits, so that people can read and type them.
+const DRAWN_BITS: u32 = 32;
+
+/// The fixed seeds of every scenario, and `drawn` ones of [`Scenario::storm`].
+#[must_use]
+pub fn suite(drawn: &[u64]) -> Vec<(u64, Scenario)> {
+    let fixed = FIXED.iter().flat_map(|(name, count)| {
+        let scenario = Scenario::by_name(name).expect("the scenarios of the suite exist");
+        (1..=*count).map(move |seed| (seed, scenario))
+    });
+    fixed.chain(drawn.iter().map(|seed| (*seed, Scenario::storm()))).collect()
+}
+
+/// `count` seeds that depend on `text` alone: the same text gives the same seeds.
+#[must_use]
+pub fn draw_seeds(text: &str, count: u32) -> Vec<u64> {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let mut draw = SplitMix64::new(hash);
+    (0..count).map(|_| draw.bits() >> (u64::BITS - DRAWN_BITS)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_text_draws_the_same_seeds_and_another_text_others() {
+        let one = draw_seeds("4b825dc642cb6eb9a060e54bf8d69288fbee4904", 100);
+        assert_eq!(one, draw_seeds("4b825dc642cb6eb9a060e54bf8d69288fbee4904", 100));
+        assert_eq!(one[..10], draw_seeds("4b825dc642cb6eb9a060e54bf8d69288fbee4904", 10));
+        let other = draw_seeds("4b825dc642cb6eb9a060e54bf8d69288fbee4905", 100);
+        assert!(one.iter().all(|seed| *seed < 1 << DRAWN_BITS && !other.contains(seed)));
+    }
+
+    #[test]
+    fn every_scenario_with_faults_has_fixed_seeds() {
+        let runs = suite(&[]);
+        for name in Scenario::NAMES.iter().filter(|name| **name != "calm") {
+            let seeds = runs.iter().filter(|(_, scenario)| scenario.name == *name).count();
+            assert!(seeds >= 20, "{name} has {seeds}");
+        }
+    }
+}

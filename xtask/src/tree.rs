@@ -1,0 +1,47 @@
+//! The hash of what is checked, committed or not: seeds are drawn from it.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::run;
+
+/// Hash of the files as they are now, without what git ignores. A check before a commit draws the
+/// same seeds as the check of that commit. Outside of a git checkout it is a fixed text.
+pub(crate) fn hash() -> String {
+    let index = std::env::temp_dir().join(format!("nacre-index-{}", std::process::id()));
+    let hash = write(&index);
+    let _was_never_made = std::fs::remove_file(&index);
+    hash.unwrap_or_else(|error| {
+        eprintln!("xtask: seeds do not depend on the tree: {error:#}");
+        "no tree".to_owned()
+    })
+}
+
+/// The index of the checkout is not touched.
+fn write(index: &Path) -> Result<String> {
+    git(index, &["read-tree", "HEAD"])?;
+    git(index, &["add", "--all"])?;
+    Ok(git(index, &["write-tree"])?.trim().to_owned())
+}
+
+fn git(index: &Path, args: &[&str]) -> Result<String> {
+    let mut command = Command::new("git");
+    command.args(args).current_dir(run::root()).env("GIT_INDEX_FILE", index);
+    let output = command.output().context("git did not start")?;
+    if !output.status.success() {
+        bail!("git {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hash;
+
+    #[test]
+    fn the_same_files_have_the_same_hash() {
+        assert_eq!(hash(), hash());
+    }
+}
