@@ -33,6 +33,11 @@ pub(crate) const FALLBACK: &str = "fifo";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PolicyIndex(pub(crate) u8);
 
+impl PolicyIndex {
+    /// FIFO, which every head has.
+    pub const FIFO: PolicyIndex = PolicyIndex(0);
+}
+
 /// A request that leaves to be handled.
 #[derive(Debug)]
 pub struct Taken<R> {
@@ -172,7 +177,7 @@ impl<R: Request> Head<R> {
     pub fn pass(&mut self, waited: Span) -> PolicyIndex {
         debug_assert!(self.is_open(), "others wait, or a policy decides");
         self.instances[0].counters.start(waited);
-        PolicyIndex(0)
+        PolicyIndex::FIFO
     }
 
     /// Queues a request; cannot fail.

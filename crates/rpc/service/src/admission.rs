@@ -6,25 +6,27 @@ use ptlrpc::{Admission, Replay};
 use types::{Errno, Transno};
 use wire::{Opcode, Reply, ReplyFlags, Request, RequestFlags};
 
-use crate::incoming::{Peer, Transport};
-use crate::node::{Entry, Node, Nonsense};
+use crate::in_flight::InFlight;
+use crate::node::{Node, Nonsense};
+use crate::peer::Peer;
+use crate::served::Served;
 use crate::work::Work;
 use crate::{Exports, Session, limits};
 
 impl Node {
     pub(crate) fn admit(
         self: &Rc<Self>,
-        entry: Rc<Entry>,
+        served: Rc<Served>,
         peer: &Rc<Peer>,
         session: Rc<Session>,
         request: Box<Request>,
     ) -> Result<(), Nonsense> {
-        let recovering = entry.exports.is_recovering();
+        let recovering = served.exports.is_recovering();
         match request.opcode() {
             Opcode::Disconnect => {
                 self.env.spawn(
                     "service.disconnect",
-                    Rc::clone(self).disconnect(entry, Rc::clone(peer), session, *request),
+                    Rc::clone(self).disconnect(served, Rc::clone(peer), session, *request),
                 );
                 return Ok(());
             }
@@ -36,12 +38,12 @@ impl Node {
                 self.answer(peer, &session, Reply::ok(&request.header, Vec::new()));
                 return Ok(());
             }
-            Opcode::ReplayDone => return self.hold(entry, peer, session, request),
+            Opcode::ReplayDone => return self.hold(served, peer, session, request),
             _ => {}
         }
         let replays = request.has(RequestFlags::REPLAY) && request.header.transno != 0;
         if replays && recovering {
-            return self.hold(entry, peer, session, request);
+            return self.hold(served, peer, session, request);
         }
         if replays {
             self.answer(peer, &session, replayed(&request));
@@ -56,17 +58,17 @@ impl Node {
         let admission = session.export.borrow_mut().admit(&request.header);
         match admission {
             Admission::Execute => {
-                let work = self.begin(entry, peer, session, request)?;
+                let work = self.begin(served, peer, session, request)?;
                 self.dispatch(work);
             }
             Admission::Executing => renew(peer, &session, request),
             Admission::Answered(mut reply) => {
-                let old = reply.header.transno >> 32 < entry.exports.instance().0;
+                let old = reply.header.transno >> 32 < served.exports.instance().0;
                 let opens = request.has(RequestFlags::OPEN)
                     && reply.errno().is_none()
                     && reply.header.transno != 0;
                 if old && opens && session.export.borrow_mut().reopen(request.xid()) {
-                    return self.reopen(entry, peer, session, request, reply);
+                    return self.reopen(served, peer, session, request, reply);
                 }
                 session.fill(&mut reply);
                 peer.reply(&reply);
@@ -81,7 +83,7 @@ impl Node {
     /// handle back. It is executed as a replay would be, and answered as it was first.
     fn reopen(
         self: &Rc<Self>,
-        entry: Rc<Entry>,
+        served: Rc<Served>,
         peer: &Rc<Peer>,
         session: Rc<Session>,
         mut request: Box<Request>,
@@ -92,43 +94,41 @@ impl Node {
         header.transno = first.header.transno;
         header.replay_bufs = first.bufs.len() as u8;
         request.bufs.extend(first.bufs.iter().cloned());
-        let work = self.begin(entry, peer, session, request)?;
-        *work.transport.first.borrow_mut() = Some(Box::new(first));
+        let work = self.begin(served, peer, session, request)?;
+        work.flight.first.set(Some(Box::new(first)));
         self.dispatch(work);
         Ok(())
     }
 
     fn begin(
         &self,
-        entry: Rc<Entry>,
+        served: Rc<Served>,
         peer: &Rc<Peer>,
         session: Rc<Session>,
         request: Box<Request>,
     ) -> Result<Work, Nonsense> {
-        let transport = Transport::new(
-            &self.env,
+        let flight = InFlight::new(
+            &self.terms,
             self.clock.get(),
             peer,
             &request,
-            entry.target.class(&request),
-            &self.terms,
-            self.config.inline_bytes,
+            served.target.class(&request),
         );
         {
             let mut export = session.export.borrow_mut();
             if export.executing() >= limits::EXECUTING_MAX {
                 return Err(Nonsense::TooMany(export.executing()));
             }
-            export.begin(request.xid(), Rc::clone(&transport));
+            export.begin(request.xid(), Rc::clone(&flight));
         }
         let cpt = peer.cpt;
-        Ok(Work { entry, request, session, transport, cpt })
+        Ok(Work { served, request, session, flight, cpt })
     }
 
     /// Replays and ReplayDone wait for their turn in recovery.
     fn hold(
         self: &Rc<Self>,
-        entry: Rc<Entry>,
+        served: Rc<Served>,
         peer: &Rc<Peer>,
         session: Rc<Session>,
         request: Box<Request>,
@@ -139,18 +139,18 @@ impl Node {
         }
         if session.export.borrow_mut().executing_mut(request.xid()).is_some() {
             let transno = Transno(request.header.transno);
-            entry.exports.recovery.borrow_mut().handle_offered_again(
+            served.exports.recovery.borrow_mut().handle_offered_again(
                 session.client,
                 request.header.replay_index,
                 transno,
             );
             renew(peer, &session, request);
-            self.pump_recovery(&entry.exports);
+            self.pump_recovery(&served.exports);
             return Ok(());
         }
-        let exports = Rc::clone(&entry.exports);
-        let work = self.begin(entry, peer, session, request)?;
-        work.transport.held.set(true);
+        let exports = Rc::clone(&served.exports);
+        let work = self.begin(served, peer, session, request)?;
+        work.flight.hold();
         let now = self.env.now();
         let client = work.session.client;
         if work.request.opcode() == Opcode::ReplayDone {
@@ -166,6 +166,7 @@ impl Node {
             };
             let known = exports.recovery.borrow_mut().handle_replay(replay, now);
             if let Some(work) = known {
+                let _held_no_slot = work.flight.end();
                 work.session.export.borrow_mut().finished(work.request.xid());
                 self.answer(peer, &work.session, replayed(&work.request));
             }
@@ -182,7 +183,7 @@ impl Node {
         loop {
             let work = exports.recovery.borrow_mut().poll_execute();
             let Some(work) = work else { break };
-            work.transport.held.set(false);
+            work.flight.let_go();
             self.dispatch(work);
         }
         exports.pumping.set(false);
@@ -193,8 +194,8 @@ impl Node {
 }
 
 fn renew(peer: &Rc<Peer>, session: &Session, request: Box<Request>) {
-    if let Some(transport) = session.export.borrow_mut().executing_mut(request.xid()) {
-        transport.renew(peer, request);
+    if let Some(flight) = session.export.borrow_mut().executing_mut(request.xid()) {
+        flight.renew(peer, request);
     }
 }
 

@@ -7,8 +7,9 @@ use wire::body::{ConnectRep, ConnectReq, connect};
 use wire::{Reply, ReplyFlags, Request, encode_body};
 
 use crate::exports::Connecting;
-use crate::incoming::Peer;
-use crate::node::{Entry, Node};
+use crate::node::Node;
+use crate::peer::Peer;
+use crate::served::Served;
 use crate::{Session, limits};
 
 /// A client's name is for people: more of it is not kept.
@@ -21,11 +22,11 @@ fn client_name(request: &Request) -> String {
 impl Node {
     pub(crate) async fn connect(
         self: Rc<Self>,
-        entry: Rc<Entry>,
+        served: Rc<Served>,
         peer: Rc<Peer>,
         request: Request,
     ) {
-        let exports = &entry.exports;
+        let exports = &served.exports;
         let req: ConnectReq = request.body();
         let client = ClientId((u128::from(req.client_high) << 64) | u128::from(req.client_low));
         if exports.is_meant_for_another(&req) {
@@ -49,12 +50,12 @@ impl Node {
                 }
                 session.attach(&peer, request.header.xid, self.env.now());
                 let outcome = if recover { connect::RECOVER } else { connect::RESUMED };
-                self.welcome(&entry, &peer, &request, &session, outcome);
+                self.welcome(&served, &peer, &request, &session, outcome);
                 self.pump_recovery(exports);
             }
             Connecting::Fresh { old, evicted } => {
                 exports.connecting.borrow_mut().insert(client);
-                self.begin_session(&entry, &peer, &request, client, old, evicted).await;
+                self.begin_session(&served, &peer, &request, client, old, evicted).await;
                 exports.connecting.borrow_mut().remove(&client);
             }
         }
@@ -62,23 +63,23 @@ impl Node {
 
     async fn begin_session(
         self: &Rc<Self>,
-        entry: &Rc<Entry>,
+        served: &Rc<Served>,
         peer: &Rc<Peer>,
         request: &Request,
         client: ClientId,
         old: Option<Rc<Session>>,
         evicted: bool,
     ) {
-        let exports = &entry.exports;
+        let exports = &served.exports;
         if let Some(old) = old {
-            self.end_session(entry, &old, evicted).await;
+            self.end_session(served, &old, evicted).await;
         }
         if exports.is_recovering() {
             return; // asks again, and is told to wait
         }
         let req: ConnectReq = request.body();
         let record = exports.fresh(client, client_name(request), req.is_server != 0);
-        if let Err(errno) = Rc::clone(&entry.target).remember_client(record.clone()).await {
+        if let Err(errno) = Rc::clone(&served.target).remember_client(record.clone()).await {
             peer.reply(&Reply::error(&request.header, errno));
             return;
         }
@@ -86,7 +87,7 @@ impl Node {
         session.attach(peer, request.header.xid, self.env.now());
         exports.insert(&session);
         self.welcome(
-            entry,
+            served,
             peer,
             request,
             &session,
@@ -96,13 +97,13 @@ impl Node {
 
     fn welcome(
         &self,
-        entry: &Entry,
+        served: &Served,
         peer: &Peer,
         request: &Request,
         session: &Session,
         outcome: u32,
     ) {
-        let exports = &entry.exports;
+        let exports = &served.exports;
         let req: ConnectReq = request.body();
         let body = ConnectRep {
             session: session.id,
@@ -111,7 +112,7 @@ impl Node {
             outcome,
             epoch: session.epoch.get(),
             tags: req.tags.clamp(1, limits::TAGS_MAX),
-            rpcs_in_flight: entry.target.rpcs_in_flight(),
+            rpcs_in_flight: served.target.rpcs_in_flight(),
             inline_bytes: self.config.inline_bytes,
             bulk_bytes: wire::BULK_BYTES_MAX,
             lease_secs: u32::try_from(exports.lease.as_millis() / 1_000).unwrap_or(u32::MAX),
@@ -122,33 +123,33 @@ impl Node {
 
     pub(crate) async fn disconnect(
         self: Rc<Self>,
-        entry: Rc<Entry>,
+        served: Rc<Served>,
         peer: Rc<Peer>,
         session: Rc<Session>,
         request: Request,
     ) {
-        self.end_session(&entry, &session, false).await;
+        self.end_session(&served, &session, false).await;
         self.answer(&peer, &session, Reply::ok(&request.header, Vec::new()));
     }
 
     /// Ends a session; recovery no longer waits for it.
     pub(crate) async fn end_session(
         self: &Rc<Self>,
-        entry: &Rc<Entry>,
+        served: &Rc<Served>,
         session: &Rc<Session>,
         evicted: bool,
     ) {
         if session.ended.get() {
             return;
         }
-        let exports = &entry.exports;
+        let exports = &served.exports;
         exports.remove(session);
         exports.recovery.borrow_mut().handle_gone(session.client);
         self.drop_queued(session, |_| true);
         if evicted {
             tracing::info!(target_id = %exports.target, client = %session.name, nid = %session.nid.get(), "evicted");
         }
-        Rc::clone(&entry.target).session_ended(Rc::clone(session), evicted).await;
+        Rc::clone(&served.target).session_ended(Rc::clone(session), evicted).await;
         self.pump_recovery(exports);
     }
 }

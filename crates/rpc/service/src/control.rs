@@ -12,10 +12,11 @@ use types::{ClientId, Errno};
 use wire::Request;
 
 use crate::housekeeping::waiting;
+use crate::in_flight::Queued;
 use crate::node::Node;
-use crate::partition::Heads;
+use crate::partition::{Heads, Partition};
 use crate::services::{HeadScope, Service};
-use crate::work::{Place, Queued, Work};
+use crate::work::Work;
 use crate::{Exports, ServiceSpec, limits};
 
 impl Node {
@@ -191,7 +192,6 @@ impl Node {
             }
             for head in service.heads().iter().flat_map(|heads| heads.both()) {
                 for work in drain(head, self.clock.get()) {
-                    *work.transport.place.borrow_mut() = Place::Nowhere;
                     let queued = &self.queued[work.cpt.0 as usize];
                     queued.set(queued.get() - 1);
                 }
@@ -211,11 +211,13 @@ impl Node {
         let mut promoted = Vec::new();
         for session in exports.sessions().iter().filter(|session| session.client == client) {
             for place in waiting(session) {
+                let service = self.service(place.service);
+                let partition = service.partition(place.cpt);
                 let regular = !place.hp
-                    && place.partition.spec.has_hp
-                    && place.holds(|work: &Work| wanted(&work.request));
-                if regular && self.raise(&place) {
-                    promoted.push(place.partition);
+                    && place.service.has_hp
+                    && partition.holds(&place, |work: &Work| wanted(&work.request));
+                if regular && self.raise(partition, &place) {
+                    promoted.push(Rc::clone(partition));
                 }
             }
         }
@@ -226,18 +228,18 @@ impl Node {
         count
     }
 
-    fn raise(&self, place: &Queued) -> bool {
-        let heads = Rc::clone(&place.partition.heads.borrow());
+    fn raise(&self, partition: &Partition, place: &Queued) -> bool {
+        let heads = Rc::clone(&partition.heads.borrow());
         let Some(hp) = &heads.hp else { return false };
         let (mut reg, mut hp) = (heads.reg.borrow_mut(), hp.borrow_mut());
         let Some(handle) = nrs::promote(&mut reg, &mut hp, place.handle, self.clock.get()) else {
             return false;
         };
-        let transport = hp
+        let flight = hp
             .get(handle)
-            .map(|work| Rc::clone(&work.transport))
+            .map(|work| Rc::clone(&work.flight))
             .expect("it has just been queued there");
-        *transport.place.borrow_mut() = Place::Queued(Queued { hp: true, handle, ..place.clone() });
+        flight.promote(Queued { hp: true, handle, ..*place });
         true
     }
 }
@@ -259,6 +261,7 @@ fn drain(head: &std::cell::RefCell<nrs::Head<Work>>, now: types::Instant) -> Vec
     let mut all = Vec::with_capacity(head.len());
     while let Some(taken) = head.dequeue(now).taken() {
         head.finished(taken.policy, now);
+        taken.request.flight.unqueue();
         all.push(taken.request);
     }
     all

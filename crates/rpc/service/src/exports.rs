@@ -12,8 +12,8 @@ use types::{ClientId, Instance, Span, TargetId, Transno, Xid};
 use wire::Reply;
 use wire::body::ConnectReq;
 
-use crate::incoming::Peer;
 use crate::node::Node;
+use crate::peer::Peer;
 use crate::session::Shared;
 use crate::work::Work;
 use crate::{ClientRecord, Incoming, Session};

@@ -6,24 +6,25 @@ use std::rc::Rc;
 use types::{Instant, Span, Timespec, Xid};
 use wire::{Frame, FrameKind, Opcode, Reply};
 
-use crate::incoming::{Peer, Transport};
-use crate::node::{Entry, Node};
+use crate::in_flight::InFlight;
+use crate::node::Node;
 use crate::partition::Partition;
+use crate::peer::Peer;
+use crate::served::Served;
 use crate::services::Service;
 use crate::stats::{Past, spare};
-use crate::work::Place;
 use crate::{Direction, Session};
 
 impl Node {
     pub(crate) fn complete(self: &Rc<Self>, done: Done, mut reply: Reply) {
-        let Done { session, transport, service, .. } = &done;
+        let Done { session, flight, service, .. } = &done;
         service.served.set(service.served.get() + 1);
         done.partition.count_done(self.clock.get());
-        if transport.abandoned.get() && reply.header.transno == 0 {
+        if flight.is_abandoned() && reply.header.transno == 0 {
             self.retry(done);
             return;
         }
-        let first = transport.first.borrow_mut().take();
+        let first = flight.first.take();
         if let Some(first) = first.filter(|_| reply.errno().is_none()) {
             reply = *first;
         }
@@ -36,12 +37,10 @@ impl Node {
                 export.remember(done.tag, &reply);
             }
         }
-        let peer = Rc::clone(&transport.peer.borrow());
+        let peer = Rc::clone(&*flight.peer());
         if !session.ended.get() {
-            let pushed = transport.pushed.borrow_mut().take();
-            if let Some(data) = pushed {
-                let _ =
-                    peer.tx.send(Frame::new(FrameKind::BulkData, transport.bulk_id.get(), data));
+            if let Some(data) = flight.take_pushed() {
+                let _ = peer.tx.send(Frame::new(FrameKind::BulkData, flight.bulk_id(), data));
             }
             peer.reply(&reply);
         }
@@ -51,12 +50,12 @@ impl Node {
     /// Counts what was handled; answers the estimate for the reply, milliseconds.
     fn measure(&self, done: &Done, reply: &Reply) -> u32 {
         let (now, config) = (self.clock.get(), self.terms.at.get());
-        let Done { service, transport, .. } = done;
+        let Done { service, flight, .. } = done;
         let mut stats = service.stats.borrow_mut();
         stats.handled(done.opcode, now - done.started);
         if reply.errno().is_none() {
-            match &transport.class.io {
-                Some(io) if io.direction == Direction::Read => stats.read(transport.given.get()),
+            match &flight.class.io {
+                Some(io) if io.direction == Direction::Read => stats.read(flight.given()),
                 Some(io) => stats.written(io.bytes),
                 None => {}
             }
@@ -67,26 +66,26 @@ impl Node {
         }
         let mut estimate = done.partition.estimate.borrow_mut();
         // who waited for somebody else's lock says nothing about this service
-        if !done.again && !transport.parked.get() {
-            estimate.measure(now - transport.arrived, now, &config);
+        if !done.again && !flight.is_parked() {
+            estimate.measure(now - flight.arrived, now, &config);
         }
         u32::try_from(estimate.current(now, &config).as_millis()).unwrap_or(u32::MAX)
     }
 
     fn remember_past(&self, done: &Done, reply: Option<&Reply>) {
         let (now, wall) = (self.clock.get(), self.env.wall());
-        let arrived = before(wall, now - done.transport.arrived);
+        let arrived = before(wall, now - done.flight.arrived);
         done.service.history.borrow_mut().push(Past {
-            target: done.entry.target.id(),
-            nid: done.transport.peer.borrow().nid,
+            target: done.served.target.id(),
+            nid: done.flight.peer().nid,
             xid: done.xid.0,
             length: done.length,
             opcode: done.opcode,
             status: reply.and_then(Reply::errno),
             dropped: reply.is_none(),
             arrived,
-            took: now - done.transport.arrived,
-            spare: spare(done.transport.deadline.get(), now),
+            took: now - done.flight.arrived,
+            spare: spare(done.flight.deadline.get(), now),
         });
     }
 
@@ -102,17 +101,17 @@ impl Node {
 
     /// Nothing was done because the data could not be had. A resend that came meanwhile takes over.
     fn retry(self: &Rc<Self>, done: Done) {
-        let newer = done.transport.newer.borrow_mut().take();
-        let peer = Rc::clone(&done.transport.peer.borrow());
-        let (entry, session) = (Rc::clone(&done.entry), Rc::clone(&done.session));
+        let newer = done.flight.take_newer();
+        let peer = Rc::clone(&*done.flight.peer());
+        let (served, session) = (Rc::clone(&done.served), Rc::clone(&done.session));
         if done.replays {
             // it keeps its turn: the client either comes back with it or is evicted
             session.export.borrow_mut().finished(done.xid);
-            self.release(&done.transport);
-            let exports = Rc::clone(&entry.exports);
+            self.release(&done.flight);
+            let exports = Rc::clone(&served.exports);
             exports.recovery.borrow_mut().handle_abandoned(self.env.now());
             if let Some(request) = newer {
-                let _ = self.admit(entry, &peer, session, request);
+                let _ = self.admit(served, &peer, session, request);
             } else {
                 peer.tx.close();
                 // now, not when its reader sees it: nobody may pass the gap meanwhile
@@ -123,7 +122,7 @@ impl Node {
         }
         self.finish(&done);
         if let Some(request) = newer
-            && let Err(error) = self.admit(entry, &peer, session, request)
+            && let Err(error) = self.admit(served, &peer, session, request)
         {
             tracing::warn!(peer = %peer.nid, %error, "a peer sent nonsense: its link is closed");
             peer.tx.close();
@@ -131,29 +130,29 @@ impl Node {
     }
 
     fn finish(self: &Rc<Self>, done: &Done) {
-        self.end(&done.entry, &done.session, &done.transport, done.xid, done.replays);
+        self.end(&done.served, &done.session, &done.flight, done.xid, done.replays);
     }
 
     /// A request is over, answered or not.
     pub(crate) fn end(
         self: &Rc<Self>,
-        entry: &Rc<Entry>,
+        served: &Rc<Served>,
         session: &Session,
-        transport: &Transport,
+        flight: &InFlight,
         xid: Xid,
         replays: bool,
     ) {
         session.export.borrow_mut().finished(xid);
-        self.release(transport);
-        if replays && entry.exports.is_recovering() {
-            entry.exports.recovery.borrow_mut().handle_executed(self.env.now());
-            self.pump_recovery(&entry.exports);
+        self.release(flight);
+        if replays && served.exports.is_recovering() {
+            served.exports.recovery.borrow_mut().handle_executed(self.env.now());
+            self.pump_recovery(&served.exports);
         }
     }
 
-    /// Gives back the slot, if there is one.
-    pub(crate) fn release(&self, transport: &Transport) {
-        if let Place::Slot(slot) = transport.place.take() {
+    /// The request is over: gives back its slot, if it has one.
+    pub(crate) fn release(&self, flight: &InFlight) {
+        if let Some(slot) = flight.end() {
             slot.release(self.clock.get());
         }
     }
@@ -167,9 +166,9 @@ impl Node {
 
 /// What is left of a request once its handler has it.
 pub(crate) struct Done {
-    pub(crate) entry: Rc<Entry>,
+    pub(crate) served: Rc<Served>,
     pub(crate) session: Rc<Session>,
-    pub(crate) transport: Rc<Transport>,
+    pub(crate) flight: Rc<InFlight>,
     pub(crate) service: Rc<Service>,
     pub(crate) partition: Rc<Partition>,
     pub(crate) xid: Xid,

@@ -6,17 +6,19 @@ use std::rc::Rc;
 use types::{Instant, Span};
 use wire::{Reply, RequestFlags};
 
-use crate::node::{Entry, Node};
-use crate::work::{Place, Queued, Work};
+use crate::in_flight::Queued;
+use crate::node::Node;
+use crate::served::Served;
+use crate::work::Work;
 use crate::{Exports, Session, limits};
 
 impl Node {
-    pub(crate) async fn keep_house(self: Rc<Self>, entry: Rc<Entry>) {
-        let exports = Rc::clone(&entry.exports);
-        while !self.stopped.get() && !entry.gone.get() {
+    pub(crate) async fn keep_house(self: Rc<Self>, served: Rc<Served>) {
+        let exports = Rc::clone(&served.exports);
+        while !self.stopped.get() && !served.gone.get() {
             self.clock.set(self.env.now());
-            self.mind_recovery(&entry).await;
-            self.mind_evictions(&entry).await;
+            self.mind_recovery(&served).await;
+            self.mind_evictions(&served).await;
             self.mind_sessions(&exports);
             let tick = self.env.now() + limits::TICK;
             let due = exports.recovery.borrow().poll_timeout();
@@ -25,8 +27,8 @@ impl Node {
         }
     }
 
-    async fn mind_recovery(self: &Rc<Self>, entry: &Rc<Entry>) {
-        let exports = &entry.exports;
+    async fn mind_recovery(self: &Rc<Self>, served: &Rc<Served>) {
+        let exports = &served.exports;
         if exports.open.get() {
             return;
         }
@@ -37,13 +39,13 @@ impl Node {
             if let Some(session) =
                 exports.sessions().into_iter().find(|session| session.client == client)
             {
-                self.end_session(entry, &session, true).await;
+                self.end_session(served, &session, true).await;
             }
         }
         self.pump_recovery(exports);
         let finished = exports.recovery.borrow_mut().poll_finished();
         if let Some(waiting) = finished {
-            Rc::clone(&entry.target).recovery_done().await;
+            Rc::clone(&served.target).recovery_done().await;
             exports.open.set(true);
             exports.evict_absent();
             tracing::info!(target_id = %exports.target, "recovery is complete");
@@ -58,16 +60,17 @@ impl Node {
     /// Answers a ReplayDone, on the newest connection it came through.
     fn release_done(&self, work: Work) {
         work.session.export.borrow_mut().finished(work.request.xid());
-        let peer = Rc::clone(&work.transport.peer.borrow());
+        let _held_no_slot = work.flight.end();
+        let peer = Rc::clone(&*work.flight.peer());
         self.answer(&peer, &work.session, Reply::ok(&work.request.header, Vec::new()));
     }
 
-    async fn mind_evictions(self: &Rc<Self>, entry: &Rc<Entry>) {
+    async fn mind_evictions(self: &Rc<Self>, served: &Rc<Served>) {
         loop {
-            let next = entry.exports.evictions.borrow_mut().pop_first();
+            let next = served.exports.evictions.borrow_mut().pop_first();
             let Some(id) = next else { return };
-            if let Some(session) = entry.exports.session(id) {
-                self.end_session(entry, &session, true).await;
+            if let Some(session) = served.exports.session(id) {
+                self.end_session(served, &session, true).await;
             }
         }
     }
@@ -91,17 +94,17 @@ impl Node {
         let at = self.terms.at.get();
         let due: Vec<_> = {
             let mut export = session.export.borrow_mut();
-            let slow = export.all_executing_mut().filter(|(_, transport)| {
-                let waits_for_others = transport.parked.get() || transport.held.get();
-                let patient = waits_for_others || now - transport.arrived < at.max;
-                let half = Span(transport.patience.get().0 / 2);
-                patient && now + half.min(at.early_margin) >= transport.deadline.get()
+            let slow = export.all_executing_mut().filter(|(_, flight)| {
+                let patient = flight.waits_for_others() || now - flight.arrived < at.max;
+                let half = Span(flight.patience.0 / 2);
+                patient && now + half.min(at.early_margin) >= flight.deadline.get()
             });
-            slow.map(|(xid, transport)| (xid.0, Rc::clone(transport))).collect()
+            slow.map(|(xid, flight)| (xid.0, Rc::clone(flight))).collect()
         };
-        for (xid, transport) in due {
-            if transport.peer.borrow().tx.is_open() {
-                transport.send_early(xid, 0, session);
+        for (xid, flight) in due {
+            let is_open = flight.peer().tx.is_open();
+            if is_open {
+                session.send_early(&flight, xid, 0);
             }
         }
     }
@@ -110,7 +113,7 @@ impl Node {
     /// dropped there, and its place is another's. A replay keeps its turn.
     fn drop_overdue(self: &Rc<Self>, session: &Session, now: Instant) {
         let overdue = |work: &Work| {
-            now > work.transport.deadline.get() && !work.request.has(RequestFlags::REPLAY)
+            now > work.flight.deadline.get() && !work.request.has(RequestFlags::REPLAY)
         };
         self.drop_queued(session, overdue);
     }
@@ -118,15 +121,16 @@ impl Node {
     /// Takes those of a session's waiting requests out of their heads.
     pub(crate) fn drop_queued(self: &Rc<Self>, session: &Session, wanted: impl Fn(&Work) -> bool) {
         for place in waiting(session) {
-            if place.holds(&wanted)
-                && let Some(work) = self.unqueue(&place)
+            let service = self.service(place.service);
+            let partition = service.partition(place.cpt);
+            if partition.holds(&place, &wanted)
+                && let Some(work) = self.unqueue(partition, &place)
             {
-                let service = self.service(place.partition.spec);
                 service.dropped.set(service.dropped.get() + 1);
-                place.partition.done.set(place.partition.done.get() + 1);
+                partition.done.set(partition.done.get() + 1);
                 let replays =
                     work.request.has(RequestFlags::REPLAY) && work.request.header.transno != 0;
-                self.end(&work.entry, &work.session, &work.transport, work.request.xid(), replays);
+                self.end(&work.served, &work.session, &work.flight, work.request.xid(), replays);
             }
         }
     }
@@ -135,10 +139,5 @@ impl Node {
 /// Where a session's requests wait, in the order of their xids.
 pub(crate) fn waiting(session: &Session) -> Vec<Queued> {
     let mut export = session.export.borrow_mut();
-    let places =
-        export.all_executing_mut().filter_map(|(_, transport)| match &*transport.place.borrow() {
-            Place::Queued(queued) => Some(queued.clone()),
-            Place::Nowhere | Place::Slot(_) => None,
-        });
-    places.collect()
+    export.all_executing_mut().filter_map(|(_, flight)| flight.place()).collect()
 }

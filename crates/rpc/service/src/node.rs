@@ -4,15 +4,16 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use env::{CptTable, Env, Listener, PortalRotor, Task};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use types::{CptIndex, Instant, TargetId};
 
-use crate::incoming::{Peer, Terms};
+use crate::peer::Peer;
+use crate::served::Served;
 use crate::services::Service;
-use crate::{Exports, ServiceSpec, ServiceStats, Target, limits};
+use crate::terms::Terms;
+use crate::{ServiceSpec, ServiceStats, Target};
 
 /// Settings of a node.
 #[derive(Clone, Debug)]
@@ -50,7 +51,7 @@ impl NodeConfig {
 pub struct Node {
     pub(crate) env: Env,
     pub(crate) config: NodeConfig,
-    pub(crate) targets: RefCell<BTreeMap<u32, Rc<Entry>>>,
+    pub(crate) targets: RefCell<BTreeMap<u32, Rc<Served>>>,
     /// They appear with their first request or parameter.
     pub(crate) services: RefCell<Vec<Rc<Service>>>,
     pub(crate) terms: Rc<Terms>,
@@ -70,13 +71,6 @@ pub struct Node {
     pub(crate) clock: Cell<Instant>,
 }
 
-/// A target as a node holds it.
-pub(crate) struct Entry {
-    pub(crate) target: Rc<dyn Target>,
-    pub(crate) exports: Rc<Exports>,
-    pub(crate) gone: Cell<bool>,
-}
-
 /// What a peer sent that no correct peer sends.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Nonsense {
@@ -92,17 +86,14 @@ impl Node {
     /// Without targets.
     pub fn new(env: &Env, config: NodeConfig) -> Rc<Node> {
         let cpts = config.cpts.count().get() as usize;
-        let units = u32::try_from(config.bulk_bytes_max / limits::BULK_UNIT as u64)
-            .unwrap_or(u32::MAX)
-            .max(1);
-        let per_cpt = (0..cpts).map(|_| Arc::new(Semaphore::new(units as usize))).collect();
+        let terms = Terms::new(env, cpts, config.inline_bytes, config.bulk_bytes_max);
         Rc::new(Node {
             env: env.clone(),
             portal_rotor: Cell::new(config.portal_rotor),
             config,
             targets: RefCell::default(),
             services: RefCell::default(),
-            terms: Rc::new(Terms { per_cpt, units, at: Cell::default() }),
+            terms,
             tbf: Rc::default(),
             queued: (0..cpts).map(|_| Cell::new(0)).collect(),
             drained: Notify::new(),
@@ -117,13 +108,13 @@ impl Node {
 
     /// Serves `target` too; a former one of the same id is replaced.
     pub fn add_target(self: &Rc<Self>, target: Rc<dyn Target>) {
-        let entry = Rc::new(Entry { exports: target.exports(), target, gone: Cell::new(false) });
-        *entry.exports.node.borrow_mut() = Rc::downgrade(self);
-        let id = entry.target.id().to_u32();
+        let served = Served::new(target);
+        *served.exports.node.borrow_mut() = Rc::downgrade(self);
+        let id = served.target.id().to_u32();
         let task =
-            self.env.spawn("service.housekeeping", Rc::clone(self).keep_house(Rc::clone(&entry)));
+            self.env.spawn("service.housekeeping", Rc::clone(self).keep_house(Rc::clone(&served)));
         self.tasks.borrow_mut().push(task);
-        if let Some(old) = self.targets.borrow_mut().insert(id, entry) {
+        if let Some(old) = self.targets.borrow_mut().insert(id, served) {
             old.gone.set(true);
         }
     }
@@ -188,8 +179,8 @@ impl Node {
         for peer in self.peers.borrow_mut().drain(..) {
             peer.tx.close();
         }
-        for (_, entry) in std::mem::take(&mut *self.targets.borrow_mut()) {
-            entry.gone.set(true);
+        for (_, served) in std::mem::take(&mut *self.targets.borrow_mut()) {
+            served.gone.set(true);
         }
         self.empty_queues();
         self.drained.notify_waiters();

@@ -148,7 +148,7 @@ impl Params<'_> {
             Ok(service
                 .partitions
                 .iter()
-                .map(|partition| partition.slots.get())
+                .map(|partition| partition.slots.count())
                 .sum::<u32>()
                 .to_string())
         });

@@ -4,12 +4,15 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use env::Task;
-use nrs::{Dequeued, Descriptor, Disabled, Head, HeadKind, Load, Pick, PolicyIndex, Turn};
+use nrs::{Dequeued, Descriptor, Disabled, Head, HeadKind, Pick, PolicyIndex, Turn};
 use ptlrpc::Estimate;
 use types::{CptIndex, Instant};
 
 use crate::ServiceSpec;
-use crate::work::{Place, Queued, Slot, Work};
+use crate::in_flight::Queued;
+use crate::slots::{Slots, Source};
+use crate::threads::Threads;
+use crate::work::Work;
 
 /// Both heads of a partition, or of all partitions of a service where they share them.
 pub(crate) struct Heads {
@@ -47,6 +50,12 @@ impl Heads {
     }
 }
 
+impl Source for Heads {
+    fn finished(&self, hp: bool, policy: PolicyIndex, now: Instant) {
+        self.head(hp).borrow_mut().finished(policy, now);
+    }
+}
+
 /// One partition.
 pub(crate) struct Partition {
     pub(crate) spec: &'static ServiceSpec,
@@ -54,10 +63,7 @@ pub(crate) struct Partition {
     pub(crate) running: Cell<bool>,
     pub(crate) heads: RefCell<Rc<Heads>>,
     pub(crate) pick: RefCell<Pick>,
-    pub(crate) slots: Cell<u32>,
-    pub(crate) slots_max: Cell<u32>,
-    pub(crate) active: Cell<u32>,
-    active_hp: Cell<u32>,
+    pub(crate) slots: Rc<Slots>,
     /// Requests answered or dropped.
     pub(crate) done: Cell<u64>,
     pub(crate) estimate: RefCell<Estimate>,
@@ -80,6 +86,7 @@ impl Partition {
         spec: &'static ServiceSpec,
         cpt: CptIndex,
         heads: Rc<Heads>,
+        threads: Threads,
         now: Instant,
     ) -> Rc<Partition> {
         Rc::new(Partition {
@@ -88,31 +95,22 @@ impl Partition {
             running: Cell::new(false),
             heads: RefCell::new(heads),
             pick: RefCell::default(),
-            slots: Cell::new(0),
-            slots_max: Cell::new(0),
-            active: Cell::new(0),
-            active_hp: Cell::new(0),
+            slots: Slots::new(spec.has_hp, threads.min, threads.max),
             done: Cell::new(0),
             estimate: RefCell::new(Estimate::new(now)),
             timer: RefCell::new(None),
         })
     }
 
-    pub(crate) fn set_slots(&self, min: u32, max: u32) {
-        self.slots_max.set(max);
-        self.slots.set(self.slots.get().clamp(min, max));
-    }
-
     pub(crate) fn enqueue(self: &Rc<Self>, work: Work, hp: bool, now: Instant) {
         let hp = hp && self.spec.has_hp;
-        let transport = Rc::clone(&work.transport);
+        let flight = Rc::clone(&work.flight);
         let heads = self.heads.borrow();
         if heads.queued() == 0 {
             heads.moved.set(now);
         }
         let handle = heads.head(hp).borrow_mut().enqueue(work, now);
-        *transport.place.borrow_mut() =
-            Place::Queued(Queued { partition: Rc::clone(self), hp, handle });
+        flight.queue(Queued { service: self.spec, cpt: self.cpt, hp, handle });
     }
 
     /// Takes a slot for a request that has nothing to wait for: FIFO is all there is, nobody is
@@ -124,21 +122,13 @@ impl Partition {
         if self.running.get() || !heads.both().all(|head| head.borrow().is_open()) {
             return Err(work);
         }
-        self.grow();
-        let turn = self.pick.borrow_mut().next(&self.load(hp, !hp));
+        self.slots.grow();
+        let turn = self.pick.borrow_mut().next(&self.slots.load(hp, !hp));
         if turn.is_none() {
             return Err(work);
         }
-        let policy = heads.head(hp).borrow_mut().pass(now - work.transport.arrived);
+        let policy = heads.head(hp).borrow_mut().pass(now - work.flight.arrived);
         Ok(self.give_slot(Rc::clone(&heads), work, hp, policy))
-    }
-
-    /// One more slot when those that are there are busy; they are never fewer again by themselves.
-    fn grow(&self) {
-        let (slots, spare) = (self.slots.get(), 1 + u32::from(self.spec.has_hp));
-        if self.active.get() + spare >= slots && slots < self.slots_max.get() {
-            self.slots.set(slots + 1);
-        }
     }
 
     /// The next request, and its line for the request log.
@@ -149,8 +139,8 @@ impl Partition {
         if !reg && !hp {
             return Step::Rest; // before the slots: an idle service does not grow
         }
-        self.grow();
-        let mut load = self.load(hp, reg);
+        self.slots.grow();
+        let mut load = self.slots.load(hp, reg);
         let mut until: Option<Instant> = None;
         loop {
             let turn = self.pick.borrow_mut().next(&load);
@@ -175,29 +165,14 @@ impl Partition {
         }
     }
 
-    fn load(&self, pending_hp: bool, pending_reg: bool) -> Load {
-        Load {
-            slots: self.slots.get(),
-            active: self.active.get(),
-            active_hp: self.active_hp.get(),
-            pending_hp,
-            pending_reg,
-            has_hp: self.spec.has_hp,
-        }
+    fn give_slot(&self, heads: Rc<Heads>, work: Work, hp: bool, policy: PolicyIndex) -> Work {
+        work.flight.run(self.slots.take(heads, hp, policy));
+        work
     }
 
-    fn give_slot(
-        self: &Rc<Self>,
-        heads: Rc<Heads>,
-        work: Work,
-        hp: bool,
-        policy: PolicyIndex,
-    ) -> Work {
-        self.active.set(self.active.get() + 1);
-        self.active_hp.set(self.active_hp.get() + u32::from(hp));
-        let slot = Slot { partition: Rc::clone(self), heads, hp, policy };
-        *work.transport.place.borrow_mut() = Place::Slot(slot);
-        work
+    /// Whether a request still waits at `place`, and `wanted` holds for it.
+    pub(crate) fn holds(&self, place: &Queued, wanted: impl Fn(&Work) -> bool) -> bool {
+        self.heads.borrow().head(place.hp).borrow().get(place.handle).is_some_and(wanted)
     }
 
     /// A request was answered or dropped.
@@ -215,15 +190,5 @@ impl Partition {
     /// Policies that broke, for the log.
     pub(crate) fn disabled(&self) -> Vec<Disabled> {
         self.heads.borrow().both().flat_map(|head| head.borrow_mut().take_disabled()).collect()
-    }
-}
-
-impl Slot {
-    /// Gives the slot back; the policy learns that its request is done.
-    pub(crate) fn release(self, now: Instant) {
-        let partition = &self.partition;
-        partition.active.set(partition.active.get() - 1);
-        partition.active_hp.set(partition.active_hp.get() - u32::from(self.hp));
-        self.heads.head(self.hp).borrow_mut().finished(self.policy, now);
     }
 }

@@ -7,9 +7,9 @@ use env::Link;
 use types::Errno;
 use wire::{Frame, FrameKind, Opcode, Reply, ReplyFlags, Request};
 
-use crate::incoming::Peer;
 use crate::limits;
 use crate::node::{Node, Nonsense};
+use crate::peer::Peer;
 
 impl Node {
     pub(crate) async fn read(self: Rc<Self>, mut link: Link, serial: u64) {
@@ -39,9 +39,9 @@ impl Node {
         }
         peer.tx.close();
         self.peers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &peer));
-        let entries: Vec<_> = self.targets.borrow().values().cloned().collect();
-        for entry in entries {
-            entry.exports.detach(&peer);
+        let targets: Vec<_> = self.targets.borrow().values().cloned().collect();
+        for served in targets {
+            served.exports.detach(&peer);
         }
     }
 
@@ -62,18 +62,18 @@ impl Node {
             return Ok(()); // nothing else is for us, and nothing of it does harm
         }
         let request = Request::take(frame.into_payload())?;
-        let Some(entry) = self.targets.borrow().get(&request.header.target).cloned() else {
+        let Some(served) = self.targets.borrow().get(&request.header.target).cloned() else {
             peer.reply(&Reply::error(&request.header, Errno::ENODEV));
             return Ok(());
         };
         if request.opcode() == Opcode::Connect {
             self.env.spawn(
                 "service.connect",
-                Rc::clone(self).connect(entry, Rc::clone(peer), *request),
+                Rc::clone(self).connect(served, Rc::clone(peer), *request),
             );
             return Ok(());
         }
-        let exports = &entry.exports;
+        let exports = &served.exports;
         let session = exports.session(request.header.session);
         let ours = request.header.instance == exports.instance().0;
         let Some(session) =
@@ -89,6 +89,6 @@ impl Node {
             return Ok(()); // of an older connection: the client has moved on
         }
         session.heard.set(self.clock.get());
-        self.admit(entry, peer, session, request)
+        self.admit(served, peer, session, request)
     }
 }

@@ -12,12 +12,13 @@ use types::{CptIndex, Instant};
 use wire::{Reply, RequestFlags};
 
 use crate::handling::Done;
-use crate::incoming::Peer;
+use crate::in_flight::Queued;
 use crate::node::Node;
 use crate::partition::{Partition, Step};
+use crate::peer::Peer;
 use crate::services::{HeadScope, Service};
 use crate::stats::Started;
-use crate::work::{Place, Queued, Work};
+use crate::work::Work;
 use crate::{Incoming, ServiceSpec, limits};
 
 impl Node {
@@ -63,17 +64,17 @@ impl Node {
     }
 
     pub(crate) fn dispatch(self: &Rc<Self>, mut work: Work) {
-        let class = work.transport.class;
+        let class = work.flight.class;
         let service = self.service(class.service);
-        work.cpt = self.choose_cpt(&service, &work.transport.peer.borrow());
+        work.cpt = self.choose_cpt(&service, &work.flight.peer());
         let queued = &self.queued[work.cpt.0 as usize];
         queued.set(queued.get() + 1);
         if service.wants_places.get()
             && let Some((object, range)) = work.read_range()
         {
-            let (node, target) = (Rc::clone(self), Rc::clone(&work.entry.target));
+            let (node, target) = (Rc::clone(self), Rc::clone(&work.served.target));
             self.env.spawn("service.locate", async move {
-                work.transport.physical.set(target.locate(object, range).await);
+                work.flight.physical.set(target.locate(object, range).await);
                 node.clock.set(node.env.now());
                 node.enqueue(&service, work, class.high_priority);
             });
@@ -188,25 +189,25 @@ impl Node {
     }
 
     /// Takes a request that still waits out of its head; none if it has left.
-    pub(crate) fn unqueue(&self, place: &Queued) -> Option<Work> {
-        let heads = Rc::clone(&place.partition.heads.borrow());
+    pub(crate) fn unqueue(&self, partition: &Partition, place: &Queued) -> Option<Work> {
+        let heads = Rc::clone(&partition.heads.borrow());
         let removed = heads.head(place.hp).borrow_mut().remove(
             place.handle,
             self.clock.get(),
             nrs::Removal::Gone,
         );
         let work = removed?;
-        *work.transport.place.borrow_mut() = Place::Nowhere;
+        work.flight.unqueue();
         self.left_queue(&work);
         Some(work)
     }
 
     fn start(self: &Rc<Self>, work: Work, service: &Rc<Service>, partition: &Rc<Partition>) {
-        let Work { entry, request, session, transport, .. } = work;
+        let Work { served, request, session, flight, .. } = work;
         let done = Done {
-            entry,
+            served,
             session: Rc::clone(&session),
-            transport: Rc::clone(&transport),
+            flight: Rc::clone(&flight),
             service: Rc::clone(service),
             partition: Rc::clone(partition),
             xid: request.xid(),
@@ -218,22 +219,22 @@ impl Node {
             replays: request.has(RequestFlags::REPLAY) && request.header.transno != 0,
             again: request.has(RequestFlags::RESENT) || request.has(RequestFlags::REPLAY),
         };
-        let late = self.clock.get() > transport.deadline.get();
-        if (late && !done.replays) || session.ended.get() || done.entry.gone.get() {
+        let late = self.clock.get() > flight.deadline.get();
+        if (late && !done.replays) || session.ended.get() || done.served.gone.get() {
             self.drop_unhandled(&done);
             return;
         }
         service.stats.borrow_mut().started(&Started {
-            waited: done.started - transport.arrived,
+            waited: done.started - flight.arrived,
             queued: partition.heads.borrow().queued() as u64,
-            active: u64::from(partition.active.get()),
-            patience: transport.patience.get(),
+            active: u64::from(partition.slots.active()),
+            patience: flight.patience,
             buffers_free: limits::QUEUED_MAX
                 .saturating_sub(self.queued[partition.cpt.0 as usize].get())
                 as u64,
         });
         let mut handler =
-            Rc::clone(&done.entry.target).handle(Incoming { request, session, transport });
+            Rc::clone(&done.served.target).handle(Incoming { request, session, flight });
         match handler.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(reply) => {
                 self.clock.set(self.env.now());
@@ -246,10 +247,10 @@ impl Node {
     }
 
     async fn see_through(self: Rc<Self>, done: Done, mut handler: LocalFuture<'static, Reply>) {
-        let mut parked = done.transport.parked.get();
+        let mut parked = done.flight.is_parked();
         let reply = std::future::poll_fn(|cx| {
             let polled = handler.as_mut().poll(cx);
-            if !std::mem::replace(&mut parked, done.transport.parked.get()) && parked {
+            if !std::mem::replace(&mut parked, done.flight.is_parked()) && parked {
                 self.clock.set(self.env.now());
                 self.run(&done.service, &done.partition); // its slot is somebody else's now
             }

@@ -89,10 +89,7 @@ impl Service {
         let threads = Threads::of(spec, count, mine, all, THREADS_PER_CORE);
         let partition = |cpt: &CptIndex| {
             let heads = Heads::new(spec, *cpt, &policies);
-            let partition = Partition::new(spec, *cpt, heads, now);
-            partition.slots.set(threads.min);
-            partition.set_slots(threads.min, threads.max);
-            partition
+            Partition::new(spec, *cpt, heads, threads, now)
         };
         Rc::new(Service {
             spec,
@@ -123,7 +120,9 @@ impl Service {
 
     pub(crate) fn set_threads(&self, threads: Threads) {
         self.threads.set(threads);
-        self.partitions.iter().for_each(|partition| partition.set_slots(threads.min, threads.max));
+        for partition in &self.partitions {
+            partition.slots.set_bounds(threads.min, threads.max);
+        }
     }
 
     /// Heads, each once.
@@ -175,7 +174,11 @@ impl Service {
     pub(crate) fn summary(&self) -> ServiceStats {
         ServiceStats {
             queued: self.queued() as u64,
-            active: self.partitions.iter().map(|partition| u64::from(partition.active.get())).sum(),
+            active: self
+                .partitions
+                .iter()
+                .map(|partition| u64::from(partition.slots.active()))
+                .sum(),
             served: self.served.get(),
             dropped: self.dropped.get(),
         }

@@ -5,10 +5,11 @@ use std::rc::{Rc, Weak};
 
 use ptlrpc::Export;
 use types::{ClientId, Instance, Instant, Nid, Transno};
-use wire::Reply;
+use wire::{Reply, ReplyFlags};
 
-use crate::incoming::{Peer, Transport};
+use crate::in_flight::InFlight;
 use crate::limits;
+use crate::peer::Peer;
 
 /// A client that a target knows, as `Table::Clients` holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +81,7 @@ pub struct Session {
     pub(crate) connect_xid: Cell<u64>,
     /// The link it came through.
     pub(crate) connect_serial: Cell<u64>,
-    pub(crate) export: RefCell<Export<Rc<Transport>>>,
+    pub(crate) export: RefCell<Export<Rc<InFlight>>>,
     pub(crate) ended: Cell<bool>,
     /// Known from before the restart, and not come back so far.
     pub(crate) absent: Cell<bool>,
@@ -142,6 +143,19 @@ impl Session {
     /// next life may have an earlier clock.
     pub(crate) fn is_repeated(&self, peer: &Peer, connect_xid: u64) -> bool {
         (peer.serial, connect_xid) <= (self.connect_serial.get(), self.connect_xid.get())
+    }
+
+    /// Tells the client of a request under way to wait longer.
+    pub(crate) fn send_early(&self, flight: &InFlight, xid: u64, opcode: u16) {
+        let mut reply = Reply::default();
+        reply.header.version = wire::VERSION;
+        (reply.header.xid, reply.header.opcode) = (xid, opcode);
+        reply.header.flags = ReplyFlags::EARLY;
+        let extra = flight.terms.at.get().extra;
+        reply.header.lease_ms = u32::try_from(extra.as_millis()).unwrap_or(u32::MAX);
+        self.fill(&mut reply);
+        flight.deadline.set(flight.deadline.get().max(flight.terms.env.now() + extra));
+        flight.peer().reply(&reply);
     }
 
     /// What every reply tells.

@@ -2,63 +2,26 @@
 
 use std::rc::Rc;
 
-use nrs::PolicyIndex;
 use types::{CptIndex, Extent, Fid, Instant, Nid, OstIndex, TargetId, TargetKind};
 use wire::{Opcode, Request};
 
-use crate::incoming::Transport;
-use crate::node::Entry;
-use crate::partition::{Heads, Partition};
+use crate::in_flight::InFlight;
+use crate::served::Served;
 use crate::{Direction, ObjectIo, Session};
 
 /// A request on its way.
 pub(crate) struct Work {
-    pub(crate) entry: Rc<Entry>,
+    pub(crate) served: Rc<Served>,
     pub(crate) request: Box<Request>,
     pub(crate) session: Rc<Session>,
-    pub(crate) transport: Rc<Transport>,
+    pub(crate) flight: Rc<InFlight>,
     /// Whose queue it is counted in.
     pub(crate) cpt: CptIndex,
 }
 
-/// Where in its partition a request is.
-#[derive(Default)]
-pub(crate) enum Place {
-    /// Held by recovery, parked, or done.
-    #[default]
-    Nowhere,
-    /// In a head.
-    Queued(Queued),
-    /// In a worker slot.
-    Slot(Slot),
-}
-
-/// A place in a head.
-#[derive(Clone)]
-pub(crate) struct Queued {
-    pub(crate) partition: Rc<Partition>,
-    pub(crate) hp: bool,
-    pub(crate) handle: nrs::Handle,
-}
-
-impl Queued {
-    /// Whether the request still waits there and `wanted` holds for it.
-    pub(crate) fn holds(&self, wanted: impl Fn(&Work) -> bool) -> bool {
-        self.partition.heads.borrow().head(self.hp).borrow().get(self.handle).is_some_and(wanted)
-    }
-}
-
-/// A worker slot, and the policy that is told when the request is done.
-pub(crate) struct Slot {
-    pub(crate) partition: Rc<Partition>,
-    pub(crate) heads: Rc<Heads>,
-    pub(crate) hp: bool,
-    pub(crate) policy: PolicyIndex,
-}
-
 impl Work {
     fn object_io(&self) -> Option<&ObjectIo> {
-        self.transport.class.io.as_ref()
+        self.flight.class.io.as_ref()
     }
 
     /// Object and range of a read, of which a policy may want to know where they lie on the device.
@@ -76,7 +39,7 @@ impl nrs::Request for Work {
     /// Sessions are numbered per target: the target's kind and index (24 bits here) tell them
     /// apart.
     fn export(&self) -> Option<u64> {
-        let target = u64::from(self.entry.target.id().to_u32()) << 40;
+        let target = u64::from(self.served.target.id().to_u32()) << 40;
         Some(target ^ self.session.id)
     }
 
@@ -111,7 +74,7 @@ impl nrs::Request for Work {
     }
 
     fn ost_index(&self) -> Option<OstIndex> {
-        let TargetId { kind, index } = self.entry.target.id();
+        let TargetId { kind, index } = self.served.target.id();
         (kind == TargetKind::Ost).then_some(OstIndex(index))
     }
 
@@ -124,7 +87,7 @@ impl nrs::Request for Work {
     }
 
     fn physical_start(&self) -> Option<u64> {
-        self.transport.physical.get()
+        self.flight.physical.get()
     }
 
     fn bytes(&self) -> u64 {
@@ -132,10 +95,10 @@ impl nrs::Request for Work {
     }
 
     fn arrival(&self) -> Instant {
-        self.transport.arrived
+        self.flight.arrived
     }
 
     fn leave_by(&self) -> Instant {
-        self.transport.leave_by
+        self.flight.leave_by
     }
 }

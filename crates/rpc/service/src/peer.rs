@@ -1,0 +1,42 @@
+//! The other end of a link.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use env::LinkTx;
+use types::{Ascending, CptIndex, Nid};
+use wire::Reply;
+
+/// The other end of a link.
+pub(crate) struct Peer {
+    pub(crate) nid: Nid,
+    /// Links are numbered from 1 as they are accepted.
+    pub(crate) serial: u64,
+    pub(crate) tx: LinkTx,
+    pub(crate) cpt: CptIndex,
+    /// Bulk ids being pulled: a peer that offers one twice at once loses its link.
+    pulling: RefCell<Ascending<u64, ()>>,
+}
+
+impl Peer {
+    pub(crate) fn new(nid: Nid, serial: u64, tx: LinkTx, cpt: CptIndex) -> Rc<Peer> {
+        assert!(serial > 0, "links are numbered from 1: 0 is no link at all");
+        Rc::new(Peer { nid, serial, tx, cpt, pulling: RefCell::default() })
+    }
+
+    /// Queues a reply; a link that is down is noticed by its reader.
+    pub(crate) fn reply(&self, reply: &Reply) {
+        let _ = self.tx.send_message(reply);
+    }
+
+    /// Notes that the data of bulk `id` is asked for; false if it was asked for already.
+    pub(crate) fn begin_pull(&self, id: u64) -> bool {
+        self.pulling.borrow_mut().insert(id, ()).is_none()
+    }
+
+    /// The data of bulk `id` came, or will not come.
+    pub(crate) fn end_pull(&self, id: u64) {
+        let asked = self.pulling.borrow_mut().remove(id);
+        assert!(asked.is_some(), "a pull ends once, after it began");
+    }
+}
