@@ -136,12 +136,6 @@ impl<E> Export<E> {
         }
     }
 
-    /// Whether the answer of `xid` is kept on `tag`.
-    #[must_use]
-    pub fn remembers(&self, tag: u32, xid: Xid) -> bool {
-        self.records.get(&tag).is_some_and(|record| record.xid == xid)
-    }
-
     /// The kept answer on `tag` where it is of a later request than `xid`.
     #[must_use]
     pub fn newer_answer(&self, tag: u32, xid: Xid) -> Option<&Reply> {

@@ -144,9 +144,10 @@ impl Exports {
         next
     }
 
-    /// Puts `transno` into the reply, remembers it for resends, and gives key and value for
-    /// `Table::Replies`, to be written with the change itself. Key: client id 16 bytes, tag 4
-    /// bytes, big-endian; value: the reply's bytes.
+    /// Puts `transno` into the reply, and gives key and value for `Table::Replies`, to be written
+    /// with the change itself. Key: client id 16 bytes, tag 4 bytes, big-endian; value: the reply's
+    /// bytes. The session remembers the answer only when it is given: a change that is tried again,
+    /// or refused by its store after this, leaves nothing behind.
     pub fn record(
         &self,
         incoming: &Incoming,
@@ -158,21 +159,14 @@ impl Exports {
         incoming.session.fill(reply);
         let mut key = incoming.session.client.0.to_be_bytes().to_vec();
         key.extend_from_slice(&header.tag.to_be_bytes());
-        let mut export = incoming.session.export.borrow_mut();
+        let export = incoming.session.export.borrow();
         // a durable open that is repeated must not push out the record of what came after it
         let newer = if incoming.is_replay() {
             export.newer_answer(header.tag, Xid(header.xid))
         } else {
             None
         };
-        let value = match newer {
-            Some(newer) => newer.to_frame(),
-            None => {
-                export.remember(header.tag, reply);
-                reply.to_frame()
-            }
-        };
-        (key, value.into_payload().to_vec())
+        (key, newer.unwrap_or(reply).to_frame().into_payload().to_vec())
     }
 
     /// Everything up to `upto` is durable: the next replies tell.

@@ -1,5 +1,12 @@
 //! What follows a handler: its answer is kept and sent, its slot given back, a request without its
 //! data tried again.
+//!
+//! An answer is remembered here and nowhere else, just before it is sent. Every request that may
+//! change something has its answer remembered on its tag, refusals too, so that a resend gets the
+//! same answer. A replay's refusal is not remembered: its client has the first answer already.
+//! Until then the request counts as executing, so a duplicate starts nothing. A target stores the
+//! answer of a change with the change ([`crate::Exports::record`]); that record is read only at the
+//! target's next start.
 
 use std::rc::Rc;
 
@@ -30,13 +37,10 @@ impl Node {
         }
         session.fill(&mut reply);
         reply.header.xid = done.xid.0;
-        reply.header.service_estimate_ms = self.measure(&done, &reply);
-        if done.modifies && !done.replays {
-            let mut export = session.export.borrow_mut();
-            if !export.remembers(done.tag, done.xid) {
-                export.remember(done.tag, &reply);
-            }
+        if done.modifies && (!done.replays || reply.header.transno != 0) {
+            session.export.borrow_mut().remember(done.tag, &reply);
         }
+        reply.header.service_estimate_ms = self.measure(&done, &reply);
         let peer = Rc::clone(&*flight.peer());
         if !session.ended.get() {
             if let Some(data) = flight.take_pushed() {

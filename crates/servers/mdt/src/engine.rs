@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use osd::{MetaStore, StoreError, Table, WriteSet};
 use tokio::sync::Notify;
-use types::{ClientId, Creds, Errno, Fid, Instant, Timespec, Transno};
+use types::{ClientId, Creds, Fid, Instant, Timespec, Transno};
 use wire::body::AttrRep;
 use wire::{Reply, Request, decode_body};
 
@@ -210,12 +210,8 @@ impl Engine {
         let count = self.applied.get() + 1;
         self.applied.set(count);
         let lost = self.config.bugs.ack_before_apply && count.is_multiple_of(LOSE_EVERY);
-        if !lost && let Err(error) = self.store.apply(&set) {
-            if error == StoreError::Full {
-                // Sessions must not answer a resend with the success that was about to be.
-                history.record(Transno::NONE, &mut Reply::error(header, Errno::ENOSPC));
-            }
-            return Err(error.into());
+        if !lost {
+            self.store.apply(&set)?;
         }
         (state.files, state.objects) = (files, objects);
         state.last_transno = state.last_transno.max(transno);

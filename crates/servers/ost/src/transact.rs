@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use osd::{StoreError, Table, View, WriteSet};
 use service::{Incoming, Session};
-use types::{Errno, Transno};
+use types::Errno;
 use wire::Reply;
 
 use crate::limits::{DIRTY_DATA_BYTES_MAX, DIRTY_RECORD_BYTES_MAX};
@@ -44,11 +44,7 @@ impl Ost {
                     commits_left -= 1;
                     self.commit_all().await?;
                 }
-                Err(StoreError::Full) => {
-                    let mut refusal = Reply::error(&incoming.request.header, Errno::ENOSPC);
-                    let _not_stored = self.exports.record(incoming, Transno::NONE, &mut refusal);
-                    return Err(Errno::ENOSPC);
-                }
+                Err(StoreError::Full) => return Err(Errno::ENOSPC),
                 Err(error) => return Err(self.store_failed(&error)),
             }
         }

@@ -24,7 +24,7 @@ pub(crate) const TARGET: TargetId = TargetId { kind: types::TargetKind::Mdt, ind
 pub(crate) struct Image {
     pub(crate) counters: BTreeMap<u64, u64>,
     pub(crate) data: BTreeMap<u64, Bytes>,
-    replies: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) replies: BTreeMap<Vec<u8>, Vec<u8>>,
     clients: BTreeMap<Vec<u8>, Vec<u8>>,
     last: Transno,
     epoch: u64,
@@ -36,6 +36,15 @@ pub(crate) struct Disk(pub(crate) RefCell<Image>);
 
 /// A change of this key takes 40 s.
 pub(crate) const STUCK: u64 = 1_000_000;
+
+/// A change of this key is refused before it has a place in history.
+pub(crate) const REFUSED: u64 = 2_000_000;
+
+/// A change of this key has its record made twice, because the store asks for a commit in between.
+pub(crate) const TWICE: u64 = 3_000_000;
+
+/// A change of this key is refused by the store after its record was made.
+pub(crate) const FULL: u64 = 4_000_000;
 
 pub(crate) struct Toy {
     env: Env,
@@ -113,8 +122,23 @@ impl Toy {
     }
 
     fn change(&self, incoming: &Incoming, change: impl FnOnce(&mut Image) -> u64) -> Reply {
-        let transno = self.exports.next_transno(incoming);
         self.executed.set(self.executed.get() + 1);
+        let header = &incoming.request.header;
+        let draft = || {
+            let transno = self.exports.next_transno(incoming);
+            let mut reply = Reply::ok(header, vec![Bytes::from_static(b"not made")]);
+            self.exports.record(incoming, transno, &mut reply)
+        };
+        match key(&incoming.request) {
+            REFUSED => return Reply::error(header, Errno::EPERM),
+            FULL => {
+                let _not_stored = draft();
+                return Reply::error(header, Errno::ENOSPC);
+            }
+            TWICE => drop(draft()),
+            _ => {}
+        }
+        let transno = self.exports.next_transno(incoming);
         let mut image = self.running.borrow_mut();
         let value = change(&mut image);
         if let Some(first) = incoming.request.replay_buf(0).filter(|_| incoming.is_replay()) {

@@ -1,0 +1,177 @@
+//! The answer of a change is remembered once, as it was given: a resend gets the same answer, before
+//! and after a restart, and nothing is done again.
+
+mod common;
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use common::{Disk, FULL, REFUSED, Rules, TARGET, TWICE, Toy, addr, node, serve};
+use env::{Env, Link};
+use env_sim::{Sim, SimConfig};
+use types::{Errno, NidAddr, Span};
+use wire::body::{ConnectRep, ConnectReq};
+use wire::{FrameKind, Opcode, Reply, Request, RequestFlags, encode_body};
+
+/// A client that writes its requests itself.
+struct Client {
+    link: Link,
+    joined: ConnectRep,
+}
+
+impl Client {
+    async fn connect(env: &Env, at: NidAddr, former: Option<ConnectRep>) -> Client {
+        let mut link = env.connect(None, at).await.expect("it listens");
+        let former_session = former.map_or(0, |former| former.session);
+        let body = ConnectReq {
+            client_low: 7,
+            tags: 8,
+            resume: u32::from(former.is_some()),
+            session: former_session,
+            ..ConnectReq::default()
+        };
+        let mut request = Request::new(Opcode::Connect, vec![encode_body(&body)]);
+        (request.header.xid, request.header.target) = (1, TARGET.to_u32());
+        let reply = ask(&mut link, &request).await;
+        assert_eq!(reply.errno(), None);
+        Client { link, joined: reply.body() }
+    }
+
+    /// Sends the change of `key` as `xid` on tag 1.
+    async fn change(&mut self, xid: u64, key: u64, flags: u32) -> Reply {
+        let body = Bytes::copy_from_slice(&key.to_le_bytes());
+        let mut request = Request::new(Opcode::MdtSetattr, vec![body]);
+        let header = &mut request.header;
+        (header.xid, header.tag, header.target) = (xid, 1, TARGET.to_u32());
+        (header.session, header.instance) = (self.joined.session, self.joined.instance);
+        (header.epoch, header.flags) = (self.joined.epoch, RequestFlags::MODIFIES | flags);
+        header.deadline_ms = 10_000;
+        ask(&mut self.link, &request).await
+    }
+}
+
+async fn ask(link: &mut Link, request: &Request) -> Reply {
+    link.tx.send_message(request).expect("open");
+    let frame = link.rx.recv().await.expect("an answer");
+    assert_eq!(frame.kind, FrameKind::Reply);
+    let reply = *Reply::take(frame.into_payload()).expect("well formed");
+    assert_eq!(reply.header.xid, request.header.xid);
+    reply
+}
+
+/// Runs `test` with the environment of a client, a served toy, its disk and its address.
+fn check<F: Future<Output = ()> + 'static>(
+    test: impl FnOnce(Env, Env, Rc<Toy>, Rc<Disk>, NidAddr) -> F,
+) {
+    let sim = Sim::new(3, SimConfig::default());
+    let (server, near) = (node(&sim, "server", 1), node(&sim, "client", 2));
+    let (disk, at, env) = (Rc::new(Disk::default()), addr(&server), server.env());
+    let starts = Rc::clone(&disk);
+    let (_up, toy) =
+        sim.block_on(&server, async move { serve(env, at, starts, &Rules::default()).await });
+    let future = test(near.env(), server.env(), toy, disk, at);
+    sim.block_on(&near, future);
+}
+
+/// A change of `key` has this answer, which its resend gets too; it was executed once, and its
+/// session has one record in the store if it was made.
+fn answered_once(key: u64, errno: Option<Errno>) {
+    check(move |env, _, toy, _, at| async move {
+        let mut client = Client::connect(&env, at, None).await;
+        let first = client.change(2, key, 0).await;
+        assert_eq!(first.errno(), errno);
+        assert_eq!(first.header.transno != 0, errno.is_none(), "only a change is in history");
+        let again = client.change(2, key, RequestFlags::RESENT).await;
+        assert_eq!((again.errno(), &again.bufs), (errno, &first.bufs));
+        assert_eq!(again.header.transno, first.header.transno);
+        assert_eq!(toy.executed.get(), 1);
+        assert_eq!(toy.running.borrow().counters.get(&key).copied(), errno.is_none().then_some(1));
+        assert_eq!(toy.running.borrow().replies.len(), usize::from(errno.is_none()));
+    });
+}
+
+#[test]
+fn a_success_is_answered_again() {
+    answered_once(3, None);
+}
+
+#[test]
+fn a_slow_success_is_answered_again() {
+    answered_once(4, None);
+}
+
+#[test]
+fn a_refusal_is_answered_again() {
+    answered_once(REFUSED, Some(Errno::EPERM));
+}
+
+#[test]
+fn a_change_that_is_tried_twice_is_answered_with_what_it_led_to() {
+    answered_once(TWICE, None);
+}
+
+#[test]
+fn a_full_store_is_answered_again_although_a_success_was_recorded() {
+    answered_once(FULL, Some(Errno::ENOSPC));
+}
+
+#[test]
+fn a_duplicate_of_an_executing_change_starts_nothing() {
+    check(|env, _, toy, _, at| async move {
+        let mut client = Client::connect(&env, at, None).await;
+        let key: u64 = 4; // takes 700 us
+        let (first, second) = {
+            let body = Bytes::copy_from_slice(&key.to_le_bytes());
+            let mut request = Request::new(Opcode::MdtSetattr, vec![body]);
+            let header = &mut request.header;
+            (header.xid, header.tag, header.target) = (2, 1, TARGET.to_u32());
+            (header.session, header.instance) = (client.joined.session, client.joined.instance);
+            (header.epoch, header.flags) = (client.joined.epoch, RequestFlags::MODIFIES);
+            header.deadline_ms = 10_000;
+            let first = request.clone();
+            request.header.flags |= RequestFlags::RESENT;
+            (first, request)
+        };
+        client.link.tx.send_message(&first).expect("open");
+        let reply = ask(&mut client.link, &second).await;
+        assert_eq!(reply.body::<u64>(), 1);
+        let more = env.timeout(Span::secs(1), client.link.rx.recv()).await;
+        assert!(more.is_none(), "one answer for both");
+        assert_eq!(toy.executed.get(), 1);
+    });
+}
+
+#[test]
+fn a_later_request_on_the_tag_replaces_the_answer_before_it() {
+    check(|env, _, toy, _, at| async move {
+        let mut client = Client::connect(&env, at, None).await;
+        assert_eq!(client.change(2, 3, 0).await.body::<u64>(), 1);
+        assert_eq!(client.change(3, 3, 0).await.body::<u64>(), 2);
+        assert_eq!(client.change(3, 3, RequestFlags::RESENT).await.body::<u64>(), 2);
+        assert_eq!(toy.executed.get(), 2);
+        assert_eq!(toy.running.borrow().replies.len(), 1, "one record a tag");
+    });
+}
+
+#[test]
+fn after_a_restart_the_stored_answer_is_given() {
+    check(|env, server, toy, disk, at| async move {
+        let mut client = Client::connect(&env, at, None).await;
+        let first = client.change(2, 3, 0).await;
+        toy.commit();
+        let joined = client.joined;
+        drop(client);
+        let next = NidAddr { port: at.port + 1, ..at };
+        let (_up, toy) = serve(server, next, disk, &Rules::default()).await;
+        let mut client = Client::connect(&env, next, Some(joined)).await;
+        let mut done = Request::new(Opcode::ReplayDone, Vec::new());
+        let header = &mut done.header;
+        (header.xid, header.target, header.flags) = (3, TARGET.to_u32(), RequestFlags::REPLAY);
+        (header.session, header.instance) = (client.joined.session, client.joined.instance);
+        (header.epoch, header.deadline_ms) = (client.joined.epoch, 10_000);
+        assert_eq!(ask(&mut client.link, &done).await.errno(), None);
+        let again = client.change(2, 3, RequestFlags::RESENT).await;
+        assert_eq!(again.header.transno, first.header.transno);
+        assert_eq!((again.bufs, toy.executed.get()), (first.bufs, 0));
+    });
+}
