@@ -1,5 +1,7 @@
 //! The arrows of ARCHITECTURE.md, held against `cargo metadata`: who may depend on whom.
 
+use std::collections::VecDeque;
+
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
@@ -25,6 +27,30 @@ const STRANGERS: &[&str] = &["logic", "servers"];
 const BODIES: &[(&str, &[&str])] =
     &[("env-os", &["tools"]), ("env-sim", &["sim"]), ("osd-disk", &["tools"])];
 
+/// Crates, and the folders and crates that they reach by no chain of dependencies: a tool that
+/// sends a line of JSON links no server, store or socket driver.
+const UNREACHED: &[(&str, &[&str])] = &[("cli", HEAVY), ("ctl", HEAVY), ("bench", SERVERS)];
+
+const HEAVY: &[&str] = &[
+    "servers",
+    "clients",
+    "rpc",
+    "osd-disk",
+    "env-os",
+    "env-sim",
+    "daemons",
+    "lmdb-master-sys",
+    "io-uring",
+];
+
+const SERVERS: &[&str] = &["servers", "osd-disk", "daemons", "lmdb-master-sys"];
+
+/// One dependency outside tests and build scripts.
+struct Arrow {
+    from: String,
+    to: String,
+}
+
 pub(crate) fn check() -> Result<()> {
     let metadata: Value = serde_json::from_str(&run::output(
         "cargo",
@@ -35,22 +61,21 @@ pub(crate) fn check() -> Result<()> {
     let folder = |name: &str| {
         folders.iter().find(|(package, _)| package == name).map(|(_, folder)| folder.as_str())
     };
+    let arrows = arrows(packages)?;
     let mut wrong = Vec::new();
-    for package in packages {
-        let Some((name, from)) = folder_of(package) else { continue };
-        for dependency in
-            package["dependencies"].as_array().context("a package lists dependencies")?
+    for Arrow { from, to } in &arrows {
+        if let (Some(from_folder), Some(to_folder)) = (folder(from), folder(to))
+            && !allowed(from_folder, from, to_folder, to)
         {
-            let (Some(to), kind) = (dependency["name"].as_str(), dependency["kind"].as_str())
-            else {
-                continue;
-            };
-            if let (Some(to_folder), None) = (folder(to), kind)
-                && !allowed(&from, &name, to_folder, to)
-            {
-                wrong.push(format!("{from}/{name} -> {to_folder}/{to}"));
-            }
+            wrong.push(format!("{from_folder}/{from} -> {to_folder}/{to}"));
         }
+    }
+    for (from, unreached) in UNREACHED {
+        let is_unreached = |name: &str| {
+            unreached.contains(&name)
+                || folder(name).is_some_and(|folder| unreached.contains(&folder))
+        };
+        wrong.extend(chain(from, &arrows, is_unreached).map(|chain| chain.join(" -> ")));
     }
     if wrong.is_empty() {
         Ok(())
@@ -72,6 +97,44 @@ fn allowed(from: &str, name: &str, to_folder: &str, to: &str) -> bool {
     may.contains(&to_folder) || may.contains(&to)
 }
 
+/// Normal dependencies of the workspace's packages.
+fn arrows(packages: &[Value]) -> Result<Vec<Arrow>> {
+    let mut arrows = Vec::new();
+    for package in packages {
+        let from = package["name"].as_str().context("a package has a name")?;
+        let all = package["dependencies"].as_array().context("a package lists dependencies")?;
+        for dependency in all.iter().filter(|dependency| dependency["kind"].is_null()) {
+            let to = dependency["name"].as_str().context("a dependency has a name")?;
+            arrows.push(Arrow { from: from.to_owned(), to: to.to_owned() });
+        }
+    }
+    Ok(arrows)
+}
+
+/// A shortest chain of arrows from `from` to a name that `is_end` accepts.
+fn chain<'a>(
+    from: &'a str,
+    arrows: &'a [Arrow],
+    is_end: impl Fn(&str) -> bool,
+) -> Option<Vec<&'a str>> {
+    let mut chains = VecDeque::from([vec![from]]);
+    let mut seen = vec![from];
+    while let Some(chain) = chains.pop_front() {
+        let last = *chain.last()?;
+        for Arrow { to, .. } in arrows.iter().filter(|arrow| arrow.from == last) {
+            let longer = || chain.iter().copied().chain([to.as_str()]).collect();
+            if is_end(to) {
+                return Some(longer());
+            }
+            if !seen.contains(&to.as_str()) {
+                seen.push(to);
+                chains.push_back(longer());
+            }
+        }
+    }
+    None
+}
+
 /// Name of a package and the folder below `crates/` in which it lives.
 fn folder_of(package: &Value) -> Option<(String, String)> {
     let manifest = package["manifest_path"].as_str()?;
@@ -81,7 +144,7 @@ fn folder_of(package: &Value) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::allowed;
+    use super::{Arrow, allowed, chain};
 
     #[test]
     fn arrows_point_down_only() {
@@ -91,5 +154,14 @@ mod tests {
         assert!(!allowed("clients", "client", "servers", "mdt"));
         assert!(!allowed("clients", "client", "machine", "env-os"));
         assert!(!allowed("rpc", "service", "store", "osd"));
+    }
+
+    #[test]
+    fn a_chain_of_dependencies_is_found_and_a_missing_one_is_not() {
+        let arrow = |(from, to): (&str, &str)| Arrow { from: from.into(), to: to.into() };
+        let arrows = [("cli", "ctl"), ("ctl", "env"), ("ctl", "cli"), ("daemons", "ctl")];
+        let arrows: Vec<Arrow> = arrows.into_iter().map(arrow).collect();
+        assert_eq!(chain("cli", &arrows, |name| name == "env"), Some(vec!["cli", "ctl", "env"]));
+        assert_eq!(chain("cli", &arrows, |name| name == "daemons"), None);
     }
 }

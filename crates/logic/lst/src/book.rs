@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use serde::{Deserialize, Serialize};
 use types::{Errno, Nid};
 use wire::lst::{Kind, TestSpec};
 
@@ -16,7 +17,8 @@ use crate::Distribute;
 use crate::limits::{BATCHES_MAX, GROUPS_MAX, NAME_CHARS_MAX, NODES_MAX, TESTS_MAX};
 
 /// How a node is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NodeState {
     /// In this session.
     Active,

@@ -5,12 +5,14 @@
 //! console:  Book    groups, batches, states of nodes        | renders what `lst` prints
 //! node:     Member  one session at a time, tests, counters  | says what to start and to stop
 //! both:     pattern, pairs, Histogram
+//! tool:     command, what `lst` asks a console
 //! ```
 //! Pure: a driver (`selftest`) owns sockets, clocks and tasks. Lustre: `lnet/selftest`, `lst`.
 
 #![warn(missing_docs)]
 
 mod book;
+pub mod command;
 mod latency;
 pub mod limits;
 mod member;

@@ -13,39 +13,22 @@ use std::rc::Rc;
 
 use endpoint::Call;
 use env::Env;
+use lst::command::{Answer, Command, NewSession};
 use lst::{Book, BookError, NodeState, limits};
 use tokio::sync::{Notify, mpsc};
 use types::{Errno, Instant, Net, Nid, NidAddr, NidList, Span};
 use wire::Opcode;
 use wire::lst::{Ask, Control, SessionId, Told};
 
-use crate::command::{Answer, Command};
 use crate::peer::Peer;
 
 /// The batch that is there from the start.
 const BATCH_DEFAULT: &str = "batch";
 
-/// Settings of a session.
-#[derive(Clone, Debug)]
-pub struct ConsoleConfig {
-    /// Name of the session.
-    pub name: String,
-    /// Its key at this node (`LST_SESSION`).
-    pub key: u32,
-    /// Without commands for so long it ends; zero never does.
-    pub timeout: Span,
-    /// Nodes leave other sessions for this one.
-    pub force: bool,
-    /// Port of the nodes.
-    pub port: u16,
-    /// Own address, where nodes should see a certain one.
-    pub nid: Option<Nid>,
-}
-
 /// A session's console.
 pub struct Console {
     env: Env,
-    config: ConsoleConfig,
+    config: NewSession,
     id: SessionId,
     book: RefCell<Book>,
     peers: RefCell<BTreeMap<Nid, Rc<Peer>>>,
@@ -60,7 +43,7 @@ type Heard = Result<Told, String>;
 
 impl Console {
     /// A session without nodes.
-    pub fn start(env: &Env, config: ConsoleConfig) -> Rc<Console> {
+    pub fn start(env: &Env, config: NewSession) -> Rc<Console> {
         let mut book = Book::default();
         book.add_batch(BATCH_DEFAULT).expect("the first batch of a session");
         let id = SessionId { console: config.nid.unwrap_or(Nid::LO).0, stamp: env.random() | 1 };
@@ -107,13 +90,9 @@ impl Console {
             Command::AddGroup { name, nids } => self.add_group(&name, &nids).await,
             Command::DelGroup { name } => self.del_group(&name).await,
             Command::UpdateGroup { name, clean, refresh, remove } => {
-                let clean: Vec<NodeState> = clean.into_iter().map(NodeState::from).collect();
                 self.update_group(&name, &clean, refresh, remove.as_deref()).await
             }
-            Command::ListGroup { groups, states } => {
-                let states: Vec<NodeState> = states.into_iter().map(NodeState::from).collect();
-                self.list_group(&groups, &states)
-            }
+            Command::ListGroup { groups, states } => self.list_group(&groups, &states),
             Command::AddBatch { name } => {
                 self.book.borrow_mut().add_batch(&name).map(|()| Answer::default())
             }
@@ -275,7 +254,7 @@ impl Console {
     // -----------------------------------------------------------------------------------
 
     fn show_session(&self) -> Answer {
-        let ConsoleConfig { name, key, .. } = &self.config;
+        let NewSession { name, key, .. } = &self.config;
         let (nid, nodes) = (Nid(self.id.console), self.book.borrow().nodes().len());
         said(format!("{name} ID: {}@{nid}, KEY: {key} FEATURES: 1 NODES: {nodes}\n", self.id.stamp))
     }

@@ -10,13 +10,11 @@
 
 #![warn(missing_docs)]
 
-pub mod command;
 mod console;
 mod data;
 mod load;
 mod peer;
 mod target;
 
-pub use command::{Answer, Command};
-pub use console::{Console, ConsoleConfig};
+pub use console::Console;
 pub use target::{SelfTest, SelfTestConfig, register};

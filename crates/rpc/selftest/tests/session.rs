@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use env::{CptTable, Env};
 use env_sim::{NodeHandle, Sim, SimConfig};
-use lst::{Interval, RateOptions, render_net, render_rpc};
+use lst::command::{Answer, Command, NewSession};
+use lst::{Interval, NodeState, RateOptions, render_net, render_rpc};
 use params::ParamTree;
-use selftest::command::State;
-use selftest::{Answer, Command, Console, ConsoleConfig, SelfTest, SelfTestConfig};
+use selftest::{Console, SelfTest, SelfTestConfig};
 use service::{Node, NodeConfig};
 use types::{Nid, NidAddr, PORT_DEFAULT, Span};
 use wire::lst::{Check, Kind};
@@ -63,8 +63,8 @@ impl World {
     }
 }
 
-fn config(name: &str, force: bool) -> ConsoleConfig {
-    ConsoleConfig {
+fn config(name: &str, force: bool) -> NewSession {
+    NewSession {
         name: name.into(),
         key: 7,
         timeout: Span::secs(300),
@@ -226,7 +226,8 @@ fn a_node_of_another_session_is_busy_until_it_is_forced() {
         groups(&first).await;
         let answer = second.execute(group("mine", "10.0.0.1@tcp")).await;
         assert!(answer.err.contains("it is in session first"), "{answer:?}");
-        let list = Command::ListGroup { groups: vec!["mine".into()], states: vec![State::Busy] };
+        let list =
+            Command::ListGroup { groups: vec!["mine".into()], states: vec![NodeState::Busy] };
         assert!(good(&second, list).await.out.contains("12345-10.0.0.1@tcp: Busy"));
         let third = Console::start(&env, config("third", true));
         good(&third, group("taken", "10.0.0.1@tcp")).await;
@@ -242,7 +243,7 @@ fn a_node_of_another_session_is_busy_until_it_is_forced() {
             &first,
             Command::UpdateGroup {
                 name: "servers".into(),
-                clean: vec![State::Busy],
+                clean: vec![NodeState::Busy],
                 refresh: false,
                 remove: None,
             },
@@ -325,7 +326,7 @@ fn a_node_that_goes_down_is_told_and_comes_back_by_refresh() {
         env.sleep(Span::secs(30)).await;
         let list = good(
             &of,
-            Command::ListGroup { groups: vec!["servers".into()], states: vec![State::Down] },
+            Command::ListGroup { groups: vec!["servers".into()], states: vec![NodeState::Down] },
         )
         .await;
         assert!(list.out.contains("10.0.0.1@tcp: Down"), "{list:?}");
@@ -344,7 +345,7 @@ fn a_node_that_goes_down_is_told_and_comes_back_by_refresh() {
         .await;
         let list = good(
             &console,
-            Command::ListGroup { groups: vec!["servers".into()], states: vec![State::Active] },
+            Command::ListGroup { groups: vec!["servers".into()], states: vec![NodeState::Active] },
         )
         .await;
         assert!(list.out.ends_with("Total 2 nodes [ servers ]\n"), "{list:?}");
@@ -382,7 +383,7 @@ fn what_is_wrong_is_refused_with_a_reason() {
         assert!(unreachable.err.contains("RPC failed on 12345-10.9.9.9@tcp"), "{unreachable:?}");
         let list = good(
             &console,
-            Command::ListGroup { groups: vec!["far".into()], states: vec![State::Unknown] },
+            Command::ListGroup { groups: vec!["far".into()], states: vec![NodeState::Unknown] },
         )
         .await;
         assert!(list.out.contains("10.9.9.9@tcp: Unknown"));

@@ -5,9 +5,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use daemons::ctl::ask::ask;
-use daemons::ctl::{Ask, Reply, Who};
-use daemons::{mounts, rundir};
+use ctl::ask::ask;
+use ctl::{Ask, Reply, Who};
+use ctl::{mounts, rundir};
 use types::NidAddr;
 
 /// Why no ratio is printed.

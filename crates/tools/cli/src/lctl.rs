@@ -9,6 +9,8 @@ use clap::{Parser, Subcommand};
 
 use crate::Failed;
 
+pub use ping::Ping;
+
 /// Lustre's control tool, for the Nacre daemons of this machine.
 #[derive(Debug, Parser)]
 #[command(
@@ -48,7 +50,7 @@ enum Command {
 }
 
 /// Does what the arguments say.
-pub fn run(args: Args) -> Result<(), Failed> {
+pub fn run(args: Args, ping: Ping) -> Result<(), Failed> {
     match args.command {
         Command::GetParam(args) => param::get(&args),
         Command::SetParam(args) => param::set(&args),
@@ -56,6 +58,6 @@ pub fn run(args: Args) -> Result<(), Failed> {
         Command::ListParam(args) => param::list(&args),
         Command::Dl(args) => device::dl(&args),
         Command::ListNids(args) => device::list_nids(&args),
-        Command::Ping(args) => ping::run(&args),
+        Command::Ping(args) => ping::run(&args, ping),
     }
 }

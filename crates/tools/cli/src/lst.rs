@@ -1,17 +1,19 @@
 //! `lst`: the network's self-test, as Lustre's tool of that name.
 //!
 //! Arguments are parsed here; a session's console, a process of its own, does what they say
-//! (`daemons::lst`). `stat` asks it for counters again and again and prints what happened between.
+//! (`nacre lst-console`). `stat` asks it for counters again and again and prints what happened between.
 
+mod session;
 mod stat;
 mod test;
 
 use std::io::ErrorKind;
 
 use clap::{Parser, Subcommand};
-use daemons::lst::{ConsoleOptions, ask, new_session};
-use selftest::command::{Answer, Command as Ask, State};
-use types::{Errno, Nid};
+use ctl::ask;
+use lst::NodeState;
+use lst::command::{Answer, Command as Ask, NewSession};
+use types::{Errno, Nid, Span};
 
 use crate::Failed;
 
@@ -70,7 +72,7 @@ enum Command {
     UpdateGroup {
         /// Take out nodes in this state: busy, down, unknown.
         #[arg(short = 'c', long, value_name = "STATE", value_parser = state)]
-        clean: Vec<State>,
+        clean: Vec<NodeState>,
         /// Ask nodes that are not active to join again.
         #[arg(short = 'f', long)]
         refresh: bool,
@@ -185,11 +187,11 @@ enum Command {
     },
 }
 
-fn state(text: &str) -> Result<State, String> {
+fn state(text: &str) -> Result<NodeState, String> {
     match text {
-        "busy" => Ok(State::Busy),
-        "down" => Ok(State::Down),
-        "unknown" => Ok(State::Unknown),
+        "busy" => Ok(NodeState::Busy),
+        "down" => Ok(NodeState::Down),
+        "unknown" => Ok(NodeState::Unknown),
         _ => Err("a state is busy, down or unknown".to_owned()),
     }
 }
@@ -200,7 +202,8 @@ pub fn run(args: Args) -> Result<(), Failed> {
     let asked = match args.command {
         Command::NewSession { timeout, force, port, nid, name } => {
             let name = name.unwrap_or_else(user_at_host);
-            return begin(&ConsoleOptions { key, name, timeout_secs: timeout, force, port, nid });
+            let timeout = Span::secs(u64::from(timeout));
+            return session::begin(&NewSession { key, name, timeout, force, port, nid });
         }
         Command::Stat(args) => return stat::run(key, &args),
         Command::AddTest(args) => args.ask()?,
@@ -213,10 +216,10 @@ pub fn run(args: Args) -> Result<(), Failed> {
         }
         Command::ListGroup { active, busy, down, unknown, all, groups } => {
             let wanted = [
-                (active, State::Active),
-                (busy, State::Busy),
-                (down, State::Down),
-                (unknown, State::Unknown),
+                (active, NodeState::Active),
+                (busy, NodeState::Busy),
+                (down, NodeState::Down),
+                (unknown, NodeState::Unknown),
             ];
             let states = wanted
                 .into_iter()
@@ -256,24 +259,9 @@ fn user_at_host() -> String {
     format!("{user}@{host}").chars().take(lst::limits::NAME_CHARS_MAX).collect()
 }
 
-fn begin(options: &ConsoleOptions) -> Result<(), Failed> {
-    let length = options.name.chars().count();
-    if length == 0 || length > lst::limits::NAME_CHARS_MAX {
-        return Err(Failed::new(
-            Errno::EINVAL.raw(),
-            format!("Name size is limited to {}", lst::limits::NAME_CHARS_MAX),
-        ));
-    }
-    let line = new_session(options).map_err(|error| {
-        Failed::new(Errno::EEXIST.raw(), format!("Failed to create session: {error:#}"))
-    })?;
-    crate::out::print(&line);
-    Ok(())
-}
-
 /// Asks the session's console.
 fn put(key: u32, asked: &Ask) -> Result<Answer, Failed> {
-    ask(key, asked).map_err(|error| match error.kind() {
+    ask::console(key, asked).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => {
             Failed::new(Errno::ENOENT.raw(), "No session exists")
         }

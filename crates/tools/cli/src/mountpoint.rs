@@ -6,12 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use daemons::{ctl, rundir};
+use ctl::rundir;
 use types::Errno;
 
 use crate::Failed;
 
-pub(crate) use daemons::mounts::{Mount, all};
+pub(crate) use ctl::mounts::{Mount, all};
 
 /// The mount that `path` is in, or the first one without a path.
 pub(crate) fn of(path: Option<&Path>, command: &str) -> Result<Mount, Failed> {

@@ -10,7 +10,7 @@ mod node;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-pub use console::{ConsoleOptions, ask, console, new_session};
+pub use console::console;
 pub(crate) use node::listen_beside;
 pub use node::{NodeOptions, node};
 

@@ -11,13 +11,14 @@ mod options;
 mod params;
 pub mod remount;
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use ctl::background::{self, First};
+use ctl::{mounts, rundir};
 use env_os::OsConfig;
 use tracing::level_filters::LevelFilter;
 
@@ -25,7 +26,7 @@ pub use self::options::{MountOptions, Options};
 
 use self::kept::Kept;
 use crate::signals::Signals;
-use crate::{format, log, mounts, rundir};
+use crate::{format, log};
 
 /// Lines of a daemon's log that are shown when it does not start.
 const LOG_LINES_SHOWN: usize = 10;
@@ -34,7 +35,7 @@ const LOG_LINES_SHOWN: usize = 10;
 pub fn run(options: &Options) -> Result<()> {
     let mut options = options.clone();
     options.dir = usable_dir(&options.dir)?;
-    if options.foreground { foreground(&options) } else { background(&options) }
+    if options.foreground { foreground(&options) } else { start_daemon(&options) }
 }
 
 /// The mount point, absolute. What a daemon that was killed left there is taken away.
@@ -89,21 +90,22 @@ fn tell_ready() {
     let _ = out.write_all(b"ready\n").and_then(|()| out.flush());
 }
 
-fn background(options: &Options) -> Result<()> {
+fn start_daemon(options: &Options) -> Result<()> {
     let log = match &options.log {
         Some(path) => path.clone(),
         None => default_log(options)?,
     };
     let before = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
-    let mut child = start_daemon(options, &log)?;
-    let out = child.stdout.take().context("the daemon's stdout is a pipe")?;
-    let mut line = String::new();
-    BufReader::new(out).read_line(&mut line).context("the daemon's first line")?;
-    if line.trim_end() == "ready" {
-        return Ok(());
+    let file = OpenOptions::new().create(true).append(true).open(&log);
+    let file = file.with_context(|| log.display().to_string())?;
+    match background::start(&arguments(options), file)? {
+        First::Line(line) if line.trim_end() == "ready" => Ok(()),
+        First::Line(line) => bail!("not mounted: the daemon says {line:?}"),
+        First::Ended(status) => bail!(
+            "not mounted: the daemon ended ({status})\n{}",
+            background::log_tail(&log, before, LOG_LINES_SHOWN)
+        ),
     }
-    let status = child.wait().context("the daemon's end")?;
-    bail!("not mounted: the daemon ended ({status})\n{}", log_tail(&log, before, LOG_LINES_SHOWN))
 }
 
 fn default_log(options: &Options) -> Result<PathBuf> {
@@ -111,44 +113,16 @@ fn default_log(options: &Options) -> Result<PathBuf> {
     Ok(rundir::path()?.join(format!("mount-{place}.log")))
 }
 
-fn start_daemon(options: &Options, log: &Path) -> Result<Child> {
-    let file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(log)
-        .with_context(|| log.display().to_string())?;
-    let exe = std::env::current_exe().context("own executable")?;
-    let mut command = Command::new(exe);
-    command
-        .arg0("nacre")
-        .arg("mount")
-        .arg(options.source())
-        .arg(&options.dir)
-        .args(["--foreground", "--daemon"]);
+fn arguments(options: &Options) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> =
+        vec!["mount".into(), options.source().into(), options.dir.clone().into()];
+    arguments.extend(["--foreground".into(), "--daemon".into()]);
     if !options.text.is_empty() {
-        command.args(["-o", &options.text]);
+        arguments.extend(["-o".into(), options.text.clone().into()]);
     }
-    command.args(options.machine.to_args());
+    arguments.extend(options.machine.to_args().into_iter().map(OsString::from));
     if let Some(at) = options.metrics {
-        command.arg("--metrics").arg(at.to_string());
+        arguments.extend(["--metrics".into(), at.to_string().into()]);
     }
-    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
-    command.spawn().context("the daemon does not start")
-}
-
-/// The last lines of a log, at most what stands behind `from`, without reading all of it.
-pub(crate) fn log_tail(path: &Path, from: u64, lines: usize) -> String {
-    const BYTES: u64 = 16 << 10;
-    let read = || -> std::io::Result<String> {
-        use std::io::{Read, Seek, SeekFrom};
-        let mut file = std::fs::File::open(path)?;
-        let len = file.metadata()?.len();
-        file.seek(SeekFrom::Start(len.saturating_sub(BYTES).max(from)))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    };
-    let text = read().unwrap_or_default();
-    let all: Vec<&str> = text.lines().collect();
-    all[all.len().saturating_sub(lines)..].iter().map(|line| format!("  {line}\n")).collect()
+    arguments
 }

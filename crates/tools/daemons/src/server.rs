@@ -16,6 +16,8 @@ use std::rc::Rc;
 
 use ::params::ParamTree;
 use anyhow::{Context, Result, bail};
+use ctl::rundir::Registered;
+use ctl::{Ask, Device, Failure, Reply, Who};
 use endpoint::{Endpoint, EndpointConfig};
 use env::{Env, LocalFuture};
 use mdt::{Mdt, MdtConfig};
@@ -28,11 +30,8 @@ use tokio::sync::watch;
 use types::{ClientId, Creds, Errno, FsName, Net, Nid, NidAddr, Span, TargetKind};
 
 use self::directory::Directory;
-use crate::ctl::{self, Ask, Device, Failure, Reply, Who};
 use crate::machine::Machine;
-use crate::metrics;
 use crate::permanent::Permanent;
-use crate::rundir::Registered;
 use crate::targets::{self, TargetDir};
 
 /// What to serve and how.

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use ctl::{Ask, Reply, ask, mounts, rundir};
 use rustix::mount::UnmountFlags;
-
-use crate::ctl::{Ask, Reply, ask};
-use crate::{mounts, rundir};
 
 /// What to unmount.
 #[derive(Clone, Debug)]

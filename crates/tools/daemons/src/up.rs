@@ -17,6 +17,7 @@ mod place;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use ctl::mounts;
 use env::Env;
 use tracing::level_filters::LevelFilter;
 use types::{ClientId, FsName, Nid, NidAddr};
@@ -29,7 +30,7 @@ use crate::machine::{Machine, MachineOptions};
 use crate::mount::kept::Kept;
 use crate::mount::{self, MountOptions};
 use crate::signals::Signals;
-use crate::{alias, format, log, mounts, server};
+use crate::{alias, format, log, server};
 
 /// What to run.
 #[derive(Clone, Debug)]

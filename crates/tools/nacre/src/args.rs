@@ -467,10 +467,10 @@ impl Nacre {
     pub(crate) fn run(self) -> ExitCode {
         let done = match self.command {
             Command::Lfs(args) => return finish(cli::lfs::run(args)),
-            Command::Lctl(args) => return finish(cli::lctl::run(args)),
+            Command::Lctl(args) => return finish(cli::lctl::run(args, daemons::ping::ping)),
             Command::Lst(args) => return finish(cli::lst::run(args)),
             Command::LstNode(args) => daemons::lst::node(&args.options()),
-            Command::LstConsole(args) => daemons::lst::console(&args.options()),
+            Command::LstConsole(args) => daemons::lst::console(&args.session()),
             Command::Up(args) => daemons::up::run(args.options()),
             Command::Format(args) => {
                 args.options().and_then(|options| daemons::format::run(&options)).map(|()| 0)
@@ -520,9 +520,10 @@ impl LstNode {
 }
 
 impl LstConsole {
-    fn options(self) -> daemons::lst::ConsoleOptions {
-        let LstConsole { key, name, timeout: timeout_secs, force, port, nid } = self;
-        daemons::lst::ConsoleOptions { key, name, timeout_secs, force, port, nid }
+    fn session(self) -> lst::command::NewSession {
+        let LstConsole { key, name, timeout, force, port, nid } = self;
+        let timeout = types::Span::secs(u64::from(timeout));
+        lst::command::NewSession { key, name, timeout, force, port, nid }
     }
 }
 

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
+use lst::command::Answer;
 use lst::{BookError, Test, limits};
 use types::{Errno, Nid, Span};
 use wire::lst::{Ask, At, TestSpec, Told};
 
 use super::{Console, Heard, error, said};
-use crate::command::Answer;
 
 /// Pause between two looks at loops that are to end.
 const STOP_LOOK: Span = Span::secs(1);

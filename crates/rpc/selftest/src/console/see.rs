@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
+use lst::command::{Answer, Sample};
 use lst::{BookError, NodeState};
 use types::{Nid, Span};
 use wire::lst::{Ask, SessionId, Stat, Told};
 
 use super::{Console, said};
-use crate::command::{Answer, Sample};
 
 impl Console {
     async fn stats(self: &Rc<Self>, nids: Vec<Nid>, patience: Span) -> Vec<(Nid, Option<Stat>)> {

@@ -1,7 +1,7 @@
 //! `lctl dl` and `lctl list_nids`.
 
-use daemons::ctl::{Ask, Device, Reply, ask};
-use daemons::rundir;
+use ctl::rundir;
+use ctl::{Ask, Device, Reply, ask};
 
 use crate::Failed;
 use crate::failure::First;

@@ -3,9 +3,9 @@
 
 pub(super) mod permanent;
 
-use daemons::ctl::ask::{self, AskError};
-use daemons::ctl::{Ask, Name, Outcome, Reply, Value};
-use daemons::rundir;
+use ctl::ask::{self, AskError};
+use ctl::rundir;
+use ctl::{Ask, Name, Outcome, Reply, Value};
 use types::{Errno, FsName};
 
 use crate::Failed;

@@ -1,10 +1,15 @@
 //! `lctl ping`: a connection and its HELLO, no more.
 
+use std::io;
 use std::time::Duration;
 
-use types::NidAddr;
+use types::{Nid, NidAddr};
 
 use crate::Failed;
+
+/// Connects to a node, lets both sides say HELLO and hangs up; the addresses that answered. It
+/// speaks to the network, so the caller of [`run`](super::run) brings it.
+pub type Ping = fn(NidAddr, Duration) -> io::Result<Vec<Nid>>;
 
 /// Arguments of `lctl ping`.
 #[derive(Debug, clap::Args)]
@@ -16,8 +21,8 @@ pub(super) struct Args {
     timeout: u64,
 }
 
-pub(super) fn run(args: &Args) -> Result<(), Failed> {
-    match daemons::ping::ping(args.nid, Duration::from_secs(args.timeout)) {
+pub(super) fn run(args: &Args, ping: Ping) -> Result<(), Failed> {
+    match ping(args.nid, Duration::from_secs(args.timeout)) {
         Ok(nids) => {
             for nid in nids {
                 crate::out::line(format_args!("12345-{nid}"));

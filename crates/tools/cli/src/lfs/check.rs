@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use daemons::ctl::{Ask, Reply, Target};
+use ctl::{Ask, Reply, Target};
 use serde::Serialize;
 use types::Errno;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use daemons::ctl::{Ask, Reply, Room, Space};
+use ctl::{Ask, Reply, Room, Space};
 
 use crate::form::Form;
 use crate::mountpoint::{self, Mount};
@@ -158,7 +158,7 @@ fn summary(inodes: bool, spaces: &[Space]) -> Room {
 
 #[cfg(test)]
 mod tests {
-    use daemons::ctl::Target;
+    use ctl::Target;
 
     use super::*;
 

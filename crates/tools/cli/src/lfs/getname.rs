@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use daemons::ctl::{Ask, Reply, Who};
+use ctl::{Ask, Reply, Who};
 use serde::Serialize;
 
 use crate::failure::First;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use daemons::ctl::{Ask, Reply};
+use ctl::{Ask, Reply};
 use serde_json::json;
 use types::{Errno, Fid};
 

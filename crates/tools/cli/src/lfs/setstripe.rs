@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use daemons::ctl::{Ask, Reply, Target};
+use ctl::{Ask, Reply, Target};
 use layout::Template;
 use types::Errno;
 

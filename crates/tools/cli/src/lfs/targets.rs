@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use daemons::ctl::{Ask, Reply, Target};
+use ctl::{Ask, Reply, Target};
 
 use crate::form::Form;
 use crate::{Failed, mountpoint};

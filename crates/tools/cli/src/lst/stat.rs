@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use lst::command::{Command as Ask, Sample};
 use lst::{Interval, RateOptions, render_net, render_rpc};
-use selftest::command::{Command as Ask, Sample};
 
 use crate::Failed;
 

@@ -1,6 +1,6 @@
 //! `lst add_test`: what a test does.
 
-use selftest::command::Command as Ask;
+use lst::command::Command as Ask;
 use types::Errno;
 use wire::lst::{Check, Kind};
 

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
+use ctl::{Ask, Device, Failure, Reply, Who};
 use env::{CptTable, Env, LocalFuture};
 use env_os::OsConfig;
 use params::ParamTree;
@@ -14,7 +15,6 @@ use tracing::level_filters::LevelFilter;
 use types::{Creds, Nid, NidAddr, NidList};
 use wire::CrcMode;
 
-use crate::ctl::{self, Ask, Device, Failure, Reply, Who};
 use crate::log;
 use crate::signals::Signals;
 

@@ -8,6 +8,8 @@ use std::rc::Rc;
 use ::params::ParamTree;
 use anyhow::{Context, Result};
 use client::{Client, Ctx, MountConfig};
+use ctl::rundir::Registered;
+use ctl::{Ask, Device, Failure, Reply, Room, Space, Target, Who, mounts};
 use env::{Env, LocalFuture, Task};
 use fuse::{FuseOptions, Mounted};
 use fusedev::Transport;
@@ -17,12 +19,9 @@ use service::Node;
 use types::{ClientId, Creds, Errno, Fid, Nid, NidAddr, Span};
 
 use super::{Options, params};
-use crate::ctl::{self, Ask, Device, Failure, Reply, Room, Space, Target, Who};
+use crate::lst;
 use crate::machine::Machine;
-use crate::metrics;
 use crate::permanent::Permanent;
-use crate::rundir::Registered;
-use crate::{lst, mounts};
 
 /// How long a stop waits for servers that are away. What is unconfirmed by then is lost, as in a
 /// crash of this node.

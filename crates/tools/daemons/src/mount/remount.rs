@@ -7,12 +7,12 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use ctl::mounts::Mount;
+use ctl::{Ask, Outcome, Reply, ask, mounts, rundir};
 use rustix::mount::MountFlags;
 
 use super::{MountOptions, flags, params};
-use crate::ctl::{Ask, Outcome, Reply, ask};
-use crate::mounts::Mount;
-use crate::{mounts, rundir, umount};
+use crate::umount;
 
 /// Whether these options ask for it.
 #[must_use]

@@ -14,6 +14,7 @@ use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
 
 use anyhow::{Context, Result, anyhow};
+use ctl::background::log_tail;
 use env::Env;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -24,7 +25,6 @@ use types::{ClientId, Instant, NidAddr, Span};
 use super::Options;
 use super::address::Block;
 use super::place::Place;
-use crate::mount::log_tail;
 
 const PAUSE_MIN: Span = Span::millis(200);
 const PAUSE_MAX: Span = Span::secs(5);

@@ -1,8 +1,8 @@
 //! `lctl set_param -P`: the MGS keeps it, all nodes take it over.
 
-use daemons::ctl::ask::{self, AskError};
-use daemons::ctl::{Ask, Reply};
-use daemons::rundir;
+use ctl::ask::{self, AskError};
+use ctl::rundir;
+use ctl::{Ask, Reply};
 use types::{Errno, FsName};
 
 use super::{Set, pairs};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use daemons::ctl::{Ask, Reply};
+use ctl::{Ask, Reply};
 use types::{Errno, TargetId, TargetKind};
 
 use super::mode::Mode;

@@ -6,14 +6,13 @@ use std::rc::Rc;
 
 use env::LocalFuture;
 use params::{ParamError, ParamTree};
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use types::{Creds, Errno};
 
-use super::proto::ASK_BYTES_MAX;
-use super::{Ask, Device, Failure, Name, Outcome, Reply, Value, Who};
+use crate::proto::{self, ASK_BYTES_MAX};
 use crate::rundir::{self, Registered};
+use crate::{Ask, Device, Failure, Name, Outcome, Reply, Value, Who};
 
 /// Askers served at once; more wait to be accepted.
 const ASKERS_MAX: u32 = 32;
@@ -105,7 +104,7 @@ async fn converse(
                 text: format!("no question of ours: {error}"),
             }),
         };
-        write.write_all(encode(&answer).as_bytes()).await?;
+        write.write_all(proto::encode(&answer).as_bytes()).await?;
         if !line.ends_with('\n') {
             return Ok(()); // over the bound: what follows is no question
         }
@@ -178,44 +177,4 @@ fn outcome(done: Result<params::Param, ParamError>) -> Outcome {
 
 fn failure(error: &ParamError) -> Failure {
     Failure { errno: error.errno().raw(), text: error.to_string() }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Line {
-    Ok(Reply),
-    Err(Failure),
-}
-
-fn encode(answer: &Result<Reply, Failure>) -> String {
-    let line = match answer.clone() {
-        Ok(reply) => Line::Ok(reply),
-        Err(failure) => Line::Err(failure),
-    };
-    let mut text = serde_json::to_string(&line).expect("plain values always encode");
-    text.push('\n');
-    text
-}
-
-pub(super) fn decode(line: &str) -> Option<Result<Reply, Failure>> {
-    Some(match serde_json::from_str(line).ok()? {
-        Line::Ok(reply) => Ok(reply),
-        Line::Err(failure) => Err(failure),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_cross_the_socket_unchanged() {
-        let value = Value { name: "version".into(), value: "1\n2\n".into(), is_writable: false };
-        for answer in [Ok(Reply::Values(vec![value])), Err(Failure::of(Errno::EPERM))] {
-            let line = encode(&answer);
-            assert_eq!(line.matches('\n').count(), 1, "one line: {line}");
-            assert_eq!(decode(&line), Some(answer));
-        }
-        assert_eq!(decode("{}"), None);
-    }
 }

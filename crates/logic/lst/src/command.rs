@@ -1,8 +1,27 @@
 //! What `lst` asks its console, and what it prints of the answer.
 
-use lst::NodeState;
 use serde::{Deserialize, Serialize};
+use types::{Nid, Span};
 use wire::lst::{Kind, Stat};
+
+use crate::NodeState;
+
+/// A session to be made, by a console of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSession {
+    /// Its key at the console's node (`LST_SESSION`).
+    pub key: u32,
+    /// Name of the session.
+    pub name: String,
+    /// Time without commands after which it ends; zero never.
+    pub timeout: Span,
+    /// An older session of this key ends, and nodes leave other sessions for this one.
+    pub force: bool,
+    /// Port of the nodes.
+    pub port: u16,
+    /// Own address, where nodes should see a certain one.
+    pub nid: Option<Nid>,
+}
 
 /// A command of `lst` to a running console.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +48,7 @@ pub enum Command {
         /// Its name.
         name: String,
         /// Take out nodes in these states.
-        clean: Vec<State>,
+        clean: Vec<NodeState>,
         /// Ask nodes that are not active to join again.
         refresh: bool,
         /// Take out these.
@@ -40,7 +59,7 @@ pub enum Command {
         /// None: names of all.
         groups: Vec<String>,
         /// None: counts by state.
-        states: Vec<State>,
+        states: Vec<NodeState>,
     },
     /// A batch without tests.
     AddBatch {
@@ -125,31 +144,6 @@ pub enum Command {
         /// These.
         nodes: Option<String>,
     },
-}
-
-/// A node's state in a question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// In the session.
-    Active,
-    /// In another.
-    Busy,
-    /// Does not answer any more.
-    Down,
-    /// Never answered.
-    Unknown,
-}
-
-impl From<State> for NodeState {
-    fn from(state: State) -> NodeState {
-        match state {
-            State::Active => NodeState::Active,
-            State::Busy => NodeState::Busy,
-            State::Down => NodeState::Down,
-            State::Unknown => NodeState::Unknown,
-        }
-    }
 }
 
 /// What a console answers.

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 /// Longest question, bytes: a parameter's value and room around it.
-pub(super) const ASK_BYTES_MAX: usize = 2 * params::PARAM_VALUE_BYTES_MAX;
+pub(crate) const ASK_BYTES_MAX: usize = 2 * params::PARAM_VALUE_BYTES_MAX;
 
 /// Longest answer, bytes.
-pub(super) const REPLY_BYTES_MAX: usize = 64 << 20;
+pub(crate) const REPLY_BYTES_MAX: usize = 64 << 20;
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -235,4 +235,47 @@ pub struct Target {
     pub is_active: bool,
     /// Address of its node.
     pub nid: String,
+}
+
+/// One line of an answer.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Ok(Reply),
+    Err(Failure),
+}
+
+/// An answer as its line.
+pub(crate) fn encode(answer: &Result<Reply, Failure>) -> String {
+    let line = match answer.clone() {
+        Ok(reply) => Line::Ok(reply),
+        Err(failure) => Line::Err(failure),
+    };
+    let mut text = serde_json::to_string(&line).expect("plain values always encode");
+    text.push('\n');
+    text
+}
+
+/// The answer in a line; none where the line is not one.
+pub(crate) fn decode(line: &str) -> Option<Result<Reply, Failure>> {
+    Some(match serde_json::from_str(line).ok()? {
+        Line::Ok(reply) => Ok(reply),
+        Line::Err(failure) => Err(failure),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_cross_the_socket_unchanged() {
+        let value = Value { name: "version".into(), value: "1\n2\n".into(), is_writable: false };
+        for answer in [Ok(Reply::Values(vec![value])), Err(Failure::of(types::Errno::EPERM))] {
+            let line = encode(&answer);
+            assert_eq!(line.matches('\n').count(), 1, "one line: {line}");
+            assert_eq!(decode(&line), Some(answer));
+        }
+        assert_eq!(decode("{}"), None);
+    }
 }

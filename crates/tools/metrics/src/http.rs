@@ -20,14 +20,15 @@ const SCRAPERS_MAX: u32 = 8;
 const SCRAPE_MAX: Span = Span::secs(10);
 
 /// An endpoint; ends with the value.
-pub(crate) struct Endpoint {
+pub struct Endpoint {
     addr: SocketAddr,
     task: Task,
 }
 
 impl Endpoint {
     /// Where it listens, with the port that was drawn.
-    pub(crate) fn addr(&self) -> SocketAddr {
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 }

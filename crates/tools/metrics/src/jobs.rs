@@ -1,9 +1,9 @@
 //! Lustre's `job_stats` as metrics, for the jobs that did most.
 
-use super::text::Exposition;
+use crate::text::Exposition;
 
 /// Jobs of a target that are shown: those with the most operations.
-pub(super) const JOBS_MAX: usize = 32;
+pub(crate) const JOBS_MAX: usize = 32;
 
 #[derive(Default)]
 struct Job<'a> {
@@ -18,7 +18,7 @@ struct Counter<'a> {
     sum: Option<f64>,
 }
 
-pub(super) fn add(out: &mut Exposition, component: &str, target: &str, text: &str) {
+pub(crate) fn add(out: &mut Exposition, component: &str, target: &str, text: &str) {
     let mut jobs = parse(text);
     jobs.sort_by(|a, b| b.samples.total_cmp(&a.samples).then(a.id.cmp(b.id)));
     out.dropped(jobs.iter().skip(JOBS_MAX).map(|job| job.counters.len()).sum());

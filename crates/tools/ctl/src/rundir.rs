@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -62,6 +62,16 @@ pub fn socket_for(label: &str) -> io::Result<PathBuf> {
 /// Opens a socket to every user: who may do what is decided by the daemon, by the peer's uid.
 pub fn open_to_all(socket: &Path) -> io::Result<()> {
     fs::set_permissions(socket, fs::Permissions::from_mode(0o666))
+}
+
+/// Socket and log of the console of a self-test session; their directory is made, for its user only.
+pub fn console(key: u32) -> io::Result<(PathBuf, PathBuf)> {
+    let dir = path()?.join("lst");
+    match fs::DirBuilder::new().mode(0o700).create(&dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    Ok((dir.join(format!("{key}.sock")), dir.join(format!("{key}.log"))))
 }
 
 /// Ties a mount's device to its daemon's socket.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Series of one scrape at most.
-pub(super) const SERIES_MAX: usize = 4_096;
+pub(crate) const SERIES_MAX: usize = 4_096;
 
 /// Bytes of a label's value at most; what is longer is cut.
 const LABEL_BYTES_MAX: usize = 128;
@@ -21,14 +21,14 @@ struct Family {
 
 /// A scrape in the making.
 #[derive(Default)]
-pub(super) struct Exposition {
+pub(crate) struct Exposition {
     families: BTreeMap<&'static str, Family>,
     series: usize,
     dropped: usize,
 }
 
 impl Exposition {
-    pub(super) fn gauge(
+    pub(crate) fn gauge(
         &mut self,
         name: &'static str,
         help: &'static str,
@@ -38,7 +38,7 @@ impl Exposition {
         self.add(name, help, "gauge", labels, value);
     }
 
-    pub(super) fn counter(
+    pub(crate) fn counter(
         &mut self,
         name: &'static str,
         help: &'static str,
@@ -49,7 +49,7 @@ impl Exposition {
     }
 
     /// So many series were left out by whoever counts them.
-    pub(super) fn dropped(&mut self, count: usize) {
+    pub(crate) fn dropped(&mut self, count: usize) {
         self.dropped += count;
     }
 
@@ -77,7 +77,7 @@ impl Exposition {
         let _ = writeln!(family.lines, "{close} {value}");
     }
 
-    pub(super) fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         let dropped = self.dropped as f64;
         self.series = 0; // there is always room for this one
         self.gauge(

@@ -9,6 +9,8 @@
 //! those with the fewest credits last, and jobs, those that did most last.
 //! `nacre_metrics_dropped_series` counts what was left out.
 
+#![warn(missing_docs)]
+
 mod http;
 mod jobs;
 mod text;
@@ -19,7 +21,7 @@ use env::Env;
 use env_os::Lnet;
 use params::ParamTree;
 
-pub(crate) use http::Endpoint;
+pub use http::Endpoint;
 
 use text::Exposition;
 
@@ -74,7 +76,7 @@ const STATS: &[(&str, &str)] = &[
 
 /// Answers scrapers at `at`, if anywhere. A monitor must not stop a daemon: where it cannot listen,
 /// one line of the log says so and the daemon goes on without it.
-pub(crate) async fn start(
+pub async fn start(
     env: &Env,
     at: Option<SocketAddr>,
     params: ParamTree,

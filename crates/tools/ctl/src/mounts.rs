@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use crate::FUSE_TYPE;
+/// Type of our mounts in the kernel's table.
+pub const FUSE_TYPE: &str = "fuse.nacre";
 
 /// A mount of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]

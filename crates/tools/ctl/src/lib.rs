@@ -1,0 +1,24 @@
+//! The control socket of a daemon: what `lctl` and `lfs` ask it, and how they find it.
+//!
+//! | what | module |
+//! |---|---|
+//! | questions and answers | [`Ask`], [`Reply`] |
+//! | the asking side, blocking | [`ask`] |
+//! | the answering side, on the daemon's executor | [`server`] |
+//! | where sockets are, and which daemon serves a mount | [`rundir`], [`mounts`] |
+//! | how a command starts a daemon | [`background`] |
+//!
+//! One JSON object a line, answered by one line: `{"ok": ANSWER}` or `{"err": {"errno": 22, "text":
+//! "..."}}`. Everybody may read; changing anything takes root or the daemon's own user, known by
+//! the socket's peer credentials.
+
+#![warn(missing_docs)]
+
+pub mod ask;
+pub mod background;
+pub mod mounts;
+mod proto;
+pub mod rundir;
+pub mod server;
+
+pub use proto::{Ask, Device, Failure, Name, Outcome, Reply, Room, Space, Target, Value, Who};
