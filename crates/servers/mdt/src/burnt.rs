@@ -38,7 +38,9 @@ impl Burnt {
                 end: u32::from_le_bytes(piece.get(12..)?.try_into().ok()?),
             })
         };
-        pieces.map(range).collect::<Option<Vec<_>>>().filter(|_| whole).map(Burnt)
+        let ranges = pieces.map(range).collect::<Option<Vec<_>>>()?;
+        let ours = whole && ranges.iter().all(|range| range.first < range.end);
+        ours.then_some(Burnt(ranges))
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -115,6 +117,14 @@ mod tests {
 
     fn stored(seq: u64, end: u32) -> Vec<u8> {
         [&seq.to_le_bytes()[..], &end.to_le_bytes()].concat()
+    }
+
+    #[test]
+    fn ranges_that_end_before_they_begin_are_refused() {
+        let range = |first, end| Burnt(vec![Range { seq: 7, first, end }]);
+        assert_eq!(Burnt::decode(&range(5, 6).encode()), Some(range(5, 6)));
+        assert_eq!(Burnt::decode(&range(6, 6).encode()), None);
+        assert_eq!(Burnt::decode(&range(6, 5).encode()), None);
     }
 
     #[test]
