@@ -8,16 +8,14 @@ pub(crate) fn rules() -> Vec<Vec<u8>> {
     [
         "start loginnode nid={192.168.1.1@tcp} rate=100",
         "start comp opcode={ost_write}&jobid={dd.0},nid={192.168.1.[1-128]@tcp 0@lo} rate=100",
-        "change comp rate=50 rank=loginnode",
         "start rt jobid={*.500 prog*.10*} rate=0.5 realtime=1 depth=9",
         "start b uid={500 -1}&gid={*} bps=5MB/s scope=node class=nid+jobid total=1 rank=default",
-        "stop comp",
     ]
     .map(|text| text.as_bytes().to_vec())
     .to_vec()
 }
 
-/// What is understood prints as a rule that is understood, and prints the same again.
+/// A rule that is accepted prints as a rule that is accepted and prints the same again.
 pub(crate) fn rule(input: &[u8]) -> bool {
     let Ok(printed) = nrs::check_tbf_rule(&String::from_utf8_lossy(input)) else { return false };
     let Some((line, _)) =
@@ -26,7 +24,7 @@ pub(crate) fn rule(input: &[u8]) -> bool {
         return true;
     };
     let (words, _) = line.rsplit_once(", ref ").expect("a rule's line ends with its classes");
-    // between the conditions and the other pairs stands the rate, without its name
+    // the rate follows the conditions, without its name
     let (conds, pairs) = words.rsplit_once("} ").expect("conditions end with a brace");
     let key = if pairs.split(' ').next().is_some_and(|rate| rate.ends_with("/s")) {
         "bps"

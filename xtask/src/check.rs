@@ -13,12 +13,11 @@ use crate::{tidy, tree};
 struct Scale {
     /// Seeds that are drawn from the hash of the tree, beside the fixed ones.
     drawn: u32,
-    fuzz_secs: u32,
     full: bool,
 }
 
-const CI: Scale = Scale { drawn: 100, fuzz_secs: 30, full: false };
-const FULL: Scale = Scale { drawn: 100, fuzz_secs: 30, full: true };
+const CI: Scale = Scale { drawn: 100, full: false };
+const FULL: Scale = Scale { drawn: 100, full: true };
 
 /// The mounted tests take a third of this on two quiet cores.
 const MOUNTED_MAX: Duration = Duration::from_secs(25 * 60);
@@ -55,7 +54,7 @@ const STAGES: &[Stage] = &[
         )
     }),
     ("build", |_| {
-        build(&["-p", "cluster", "-p", "fuzz"])?;
+        build(&["-p", "cluster"])?;
         build(NACRE)
     }),
     ("sim", |scale| {
@@ -63,7 +62,6 @@ const STAGES: &[Stage] = &[
         simulate(&["--suite", "--drawn", &drawn, "--from", &tree])
     }),
     ("bugs", |_| planted_bugs()),
-    ("fuzz", |scale| fuzz_all(scale.fuzz_secs)),
     ("mounted", |scale| mounted_tests(scale, None)),
 ];
 
@@ -125,10 +123,6 @@ fn planted_bugs() -> Result<()> {
     run("target/ci/examples/sim", &["--bugs"], &[])
 }
 
-fn fuzz_all(secs: u32) -> Result<()> {
-    run("target/ci/fuzz", &["all", &secs.to_string()], &[])
-}
-
 fn mounted_tests(scale: Scale, name: Option<&str>) -> Result<()> {
     let mut args = vec!["test", "--profile", "ci", "-p", "mounted", "--", "--test-threads=1"];
     args.extend(name);
@@ -147,13 +141,6 @@ fn mounted_tests(scale: Scale, name: Option<&str>) -> Result<()> {
 pub(crate) fn sim(args: &[String]) -> Result<()> {
     let mut words =
         vec!["run", "--profile", "ci", "--quiet", "-p", "cluster", "--example", "sim", "--"];
-    words.extend(args.iter().map(String::as_str));
-    run("cargo", &words, &[])
-}
-
-/// `cargo xtask fuzz [TARGET] [SECS]`.
-pub(crate) fn fuzz(args: &[String]) -> Result<()> {
-    let mut words = vec!["run", "--profile", "ci", "--quiet", "-p", "fuzz", "--"];
     words.extend(args.iter().map(String::as_str));
     run("cargo", &words, &[])
 }

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod check;
+mod fuzz;
 mod leftovers;
 mod run;
 mod tidy;
@@ -12,14 +13,15 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 cargo xtask COMMAND
 
-  check [STAGE...]      formatting, lints, tests, simulation, fuzzing, the real thing; all stages, or those named
+  check [STAGE...]      formatting, lints, tests, simulation, the real thing; all stages, or those named
   check --list          names of the stages
   check --full          the counts that a release wants (30 kills of each server, 10 minutes of fsx, 200 seeds)
   tidy                  arrows between crates, words, sizes of files
   sim --seed N          one simulated cluster, replayed from its seed
   sim --seeds A..B      many, over all cores
   sim --help            what else a simulation can do
-  fuzz [TARGET] [SECS]  mutate inputs of every decoder for SECS seconds each (30)
+  fuzz [TARGET]         libFuzzer with coverage on every target, or one; wants cargo-bolero
+       [--hours N]      for N hours in all (1)
   mounted [NAME]        tests on a real mount, servers apart; NAME filters
 ";
 
@@ -36,7 +38,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         Some(("check", rest)) => check::check(rest),
         Some(("tidy", [])) => tidy::tidy(),
         Some(("sim", rest)) => check::sim(rest),
-        Some(("fuzz", rest)) => check::fuzz(rest),
+        Some(("fuzz", rest)) => fuzz::fuzz(rest),
         Some(("mounted", rest)) => check::mounted(rest),
         Some(("help" | "--help" | "-h", _)) => {
             print!("{USAGE}");

@@ -32,6 +32,8 @@ mod boot;
 mod burnt;
 mod config;
 mod engine;
+#[doc(hidden)]
+pub mod fuzz;
 mod hash;
 mod ids;
 mod keys;
@@ -54,14 +56,3 @@ mod tx;
 pub use config::{Bugs, Lod, MdtConfig};
 pub use spaces::OstAt;
 pub use target::{Mdt, StartError};
-
-/// Reads `bytes` as every record and request value that the MDT decodes; says whether any took
-/// them. For fuzzing.
-#[must_use]
-pub fn decode_any(bytes: &[u8]) -> bool {
-    let inode = record::Inode::decode(bytes).is_some();
-    let dirent = record::DirentRecord::decode(bytes).is_some();
-    let destroy = record::DestroyRecord::decode(bytes).is_some();
-    let acl = acl::Acl::decode(bytes).is_ok();
-    inode || dirent || destroy || acl
-}

@@ -16,6 +16,8 @@
 
 mod boot;
 mod config;
+#[doc(hidden)]
+pub mod fuzz;
 mod limits;
 mod op;
 mod record;

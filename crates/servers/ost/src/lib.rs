@@ -26,6 +26,8 @@ mod boot;
 mod commit;
 mod config;
 mod device;
+#[doc(hidden)]
+pub mod fuzz;
 mod limits;
 mod locks;
 mod op;
@@ -37,14 +39,3 @@ mod transact;
 
 pub use config::{Bugs, OstConfig, StartError};
 pub use target::Ost;
-
-/// Reads `bytes` as every record that the OST decodes; says whether any took them. For fuzzing.
-#[must_use]
-pub fn decode_any(bytes: &[u8]) -> bool {
-    let object = record::ObjectRecord::decode(bytes).is_some();
-    let tombstone = record::TombstoneRecord::decode(bytes).is_some();
-    object
-        || tombstone
-        || record::decode_reply(bytes).is_some()
-        || record::decode_u64(bytes).is_some()
-}

@@ -1,0 +1,50 @@
+//! Layouts and templates: our records, and Lustre's binary form.
+
+pub(crate) fn lovs() -> Vec<Vec<u8>> {
+    let mut v1 = 0x0BD1_0BD0_u32.to_le_bytes().to_vec();
+    v1.extend_from_slice(&1_u32.to_le_bytes());
+    v1.extend_from_slice(&[0; 16]);
+    v1.extend_from_slice(&(1_u32 << 20).to_le_bytes());
+    v1.extend_from_slice(&2_u16.to_le_bytes());
+    v1.extend_from_slice(&0xffff_u16.to_le_bytes());
+    let mut v3 = v1.clone();
+    v3[..4].copy_from_slice(&0x0BD3_0BD0_u32.to_le_bytes());
+    v3.extend_from_slice(b"flash\0\0\0\0\0\0\0\0\0\0\0");
+    let mut specific = v3.clone();
+    specific[..4].copy_from_slice(&0x0BD5_0BD0_u32.to_le_bytes());
+    specific.extend_from_slice(&[0; 48]);
+    vec![v1, v3, specific]
+}
+
+pub(crate) fn lov(input: &[u8]) -> bool {
+    let Ok(template) = layout::lov::decode(input) else { return false };
+    assert_eq!(layout::lov::decode(&layout::lov::encode_dir(&template)).as_ref(), Ok(&template));
+    true
+}
+
+pub(crate) fn records() -> Vec<Vec<u8>> {
+    let template =
+        layout::Template { stripe_count: 2, osts: vec![1, 3], ..layout::Template::default() };
+    let file = layout::Layout {
+        stripe_size: 1 << 20,
+        stripe_count: 2,
+        pattern: layout::Raid0,
+        generation: 0,
+        base: types::Fid::new(0x2_0000_0401, 9),
+        osts: vec![1, 3],
+        pool: [0; 16],
+    };
+    vec![template.encode(), file.encode()]
+}
+
+pub(crate) fn record(input: &[u8]) -> bool {
+    let file = layout::Layout::decode(input);
+    let template = layout::Template::decode(input);
+    if let Ok(file) = &file {
+        assert_eq!(layout::Layout::decode(&file.encode()).as_ref(), Ok(file));
+    }
+    if let Ok(template) = &template {
+        assert_eq!(layout::Template::decode(&template.encode()).as_ref(), Ok(template));
+    }
+    file.is_ok() || template.is_ok()
+}
