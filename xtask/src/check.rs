@@ -45,6 +45,9 @@ const STAGES: &[Stage] = &[
             &[],
         )
     }),
+    ("doc", |_| {
+        run("cargo", &["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])
+    }),
     ("tidy", |_| tidy::tidy()),
     ("test", |_| {
         run(

@@ -104,7 +104,7 @@ impl Replier {
     }
 
     /// Completes when a signal comes for the waiting caller, at once if one has come. Any signal:
-    /// whether it kills tells [`fatal_signal_pending`].
+    /// whether it kills tells [`fatal_signal_pending`](crate::fatal_signal_pending).
     pub async fn interrupted(&self) {
         while !self.slot.interrupted.get() {
             self.slot.notify.notified().await;

@@ -4,7 +4,7 @@
 //!
 //! | command | module |
 //! |---|---|
-//! | `nacre format` | [`format`] |
+//! | `nacre format` | [`mod@format`] |
 //! | `nacre serve` | [`serve`], over [`server`] |
 //! | `nacre mount`, `nacre umount` | [`mount`], [`umount`] |
 //! | `nacre up` | [`up`] |

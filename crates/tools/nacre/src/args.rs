@@ -1,6 +1,8 @@
 //! The command line of `nacre`, declared; what each command does is in `daemons`, `cli` and
 //! `bench`.
 
+#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are help texts: [0,2]")]
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 

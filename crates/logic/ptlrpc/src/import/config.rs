@@ -2,7 +2,7 @@
 
 use types::{ClientId, Span, TargetId};
 
-/// Settings of an [`Import`].
+/// Settings of an [`Import`](crate::Import).
 #[derive(Clone, Debug)]
 pub struct ImportConfig {
     /// The target at the other end.

@@ -94,7 +94,8 @@ pub enum Event<W> {
     Evicted,
     /// A change whose outcome is unknown and will stay so.
     Lost(W),
-    /// State locks again: [`Import::restate`] each, then [`Import::restated`].
+    /// State locks again: [`restate`](crate::Import::restate) each, then
+    /// [`restated`](crate::Import::restated).
     AskRestate,
     /// Normal service.
     Full,
