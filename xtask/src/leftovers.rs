@@ -11,7 +11,6 @@ use crate::run;
 pub(crate) struct Machine(Vec<String>);
 
 impl Machine {
-    /// Looks around.
     pub(crate) fn now() -> Machine {
         let mut lines = Vec::new();
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();

@@ -104,7 +104,6 @@ pub(crate) fn output(program: &str, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The workspace root.
 pub(crate) fn root() -> std::path::PathBuf {
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("xtask is a folder of the workspace").to_path_buf()

@@ -39,7 +39,6 @@ impl Disk {
         &self.dir
     }
 
-    /// Mounts it (again).
     pub fn mount(&mut self) {
         command(
             "mount",
@@ -84,7 +83,6 @@ impl Disk {
         self.unmount_within(600);
     }
 
-    /// Unmounts it.
     pub fn unmount(&mut self) {
         self.unmount_within(100);
     }

@@ -59,7 +59,6 @@ impl Scratch {
         Scratch(path)
     }
 
-    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
@@ -167,7 +166,6 @@ impl Up {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// The mount.
     #[must_use]
     pub fn mount(&self) -> &Path {
         &self.mount

@@ -48,7 +48,6 @@ impl Load {
         Load { stop, shared, threads }
     }
 
-    /// Operations so far.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.shared.done.load(Ordering::Relaxed)

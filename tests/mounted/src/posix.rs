@@ -32,7 +32,6 @@ pub fn rename2(from: &Path, to: &Path, flags: u32) -> io::Result<()> {
     check(outcome).map(drop)
 }
 
-/// `setxattr`.
 pub fn setxattr(path: &Path, name: &str, value: &[u8], flags: i32) -> io::Result<()> {
     let (path, name) = (c_path(path), CString::new(name).expect("no NUL"));
     #[expect(unsafe_code, reason = "a system call")]
@@ -43,7 +42,6 @@ pub fn setxattr(path: &Path, name: &str, value: &[u8], flags: i32) -> io::Result
     check(outcome.into()).map(drop)
 }
 
-/// `getxattr`.
 pub fn getxattr(path: &Path, name: &str) -> io::Result<Vec<u8>> {
     let (path, name) = (c_path(path), CString::new(name).expect("no NUL"));
     let mut value = vec![0; 65_536];
@@ -56,7 +54,6 @@ pub fn getxattr(path: &Path, name: &str) -> io::Result<Vec<u8>> {
     Ok(value)
 }
 
-/// `listxattr`.
 pub fn listxattr(path: &Path) -> io::Result<Vec<String>> {
     let path = c_path(path);
     let mut names = vec![0_u8; 65_536];
@@ -71,7 +68,6 @@ pub fn listxattr(path: &Path) -> io::Result<Vec<String>> {
         .collect())
 }
 
-/// `removexattr`.
 pub fn removexattr(path: &Path, name: &str) -> io::Result<()> {
     let (path, name) = (c_path(path), CString::new(name).expect("no NUL"));
     #[expect(unsafe_code, reason = "a system call")]
@@ -80,7 +76,6 @@ pub fn removexattr(path: &Path, name: &str) -> io::Result<()> {
     check(outcome.into()).map(drop)
 }
 
-/// `flock`.
 pub fn flock(file: &impl AsRawFd, operation: i32) -> io::Result<()> {
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: the descriptor is open for as long as `file` lives
@@ -151,7 +146,6 @@ pub fn as_user<T: Send>(uid: u32, group: u32, work: impl FnOnce() -> T + Send) -
 pub struct Mapping(*mut u8, usize);
 
 impl Mapping {
-    /// Maps.
     pub fn new(file: &impl AsRawFd, len: usize) -> io::Result<Mapping> {
         #[expect(unsafe_code, reason = "a system call")]
         // SAFETY: a fresh shared mapping of an open descriptor; the kernel picks the address
@@ -172,7 +166,6 @@ impl Mapping {
         }
     }
 
-    /// The bytes.
     pub fn bytes(&mut self) -> &mut [u8] {
         #[expect(unsafe_code, reason = "the mapping's memory")]
         // SAFETY: mapped readable and writable for `self.1` bytes until drop

@@ -52,7 +52,6 @@ pub fn link_open(file: &File, path: &Path) -> io::Result<()> {
     Ok(rustix::fs::linkat(CWD, open, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 
-/// `mknod`.
 pub fn mknod(path: &Path, kind: FileType, mode: u32, device: (u32, u32)) -> io::Result<()> {
     let device = rustix::fs::makedev(device.0, device.1);
     Ok(rustix::fs::mknodat(CWD, path, kind, Mode::from_bits_truncate(mode), device)?)
@@ -83,7 +82,6 @@ pub fn statx(path: &Path) -> io::Result<rustix::fs::Statx> {
     Ok(rustix::fs::statx(CWD, path, flags, rustix::fs::StatxFlags::ALL)?)
 }
 
-/// `syncfs`.
 pub fn syncfs(file: &File) -> io::Result<()> {
     Ok(rustix::fs::syncfs(file)?)
 }

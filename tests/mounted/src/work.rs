@@ -14,9 +14,7 @@ use std::time::{Duration, Instant};
 /// What a workload saw.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Operations acknowledged.
     pub operations: usize,
-    /// Longest single operation.
     pub pause: Duration,
     /// Name and content of each file that must be there.
     pub files: BTreeMap<PathBuf, Vec<u8>>,

@@ -26,7 +26,6 @@ fn thaw(name: &str) -> Up {
     Up::with(scratch, Some(data), &["--osts", "2"])
 }
 
-/// What both have.
 fn check_tree(up: &Up) {
     assert_eq!(fs::read_to_string(up.at("hello")).expect("there"), "hello\n");
     for index in 1..=18 {

@@ -7,7 +7,6 @@ use anyhow::Result;
 
 use crate::run;
 
-/// One text file.
 pub(super) struct File {
     /// Path from the root.
     pub(super) name: String,

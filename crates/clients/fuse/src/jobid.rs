@@ -30,15 +30,12 @@ const TEXT_BYTES_MAX: usize = 63;
 
 /// What is known of a caller besides the request: asked only for what the label needs.
 pub(crate) trait Process {
-    /// Its command's name.
     fn command(&self, pid: u32) -> String;
     /// A variable of its environment.
     fn variable(&self, pid: u32, name: &str) -> Option<String>;
-    /// This node's name.
     fn hostname(&self) -> String;
 }
 
-/// `/proc`.
 pub(crate) struct Proc;
 
 impl Process for Proc {

@@ -19,8 +19,6 @@
 //!
 //! Lustre: `llite`.
 
-#![warn(missing_docs)]
-
 mod callers;
 mod convert;
 mod fs;

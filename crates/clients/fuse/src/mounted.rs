@@ -15,7 +15,6 @@ use crate::fs::Fs;
 use crate::jobid::Jobids;
 use crate::limits::UNMOUNT_WAIT;
 
-/// How to mount.
 #[derive(Clone, Debug)]
 pub struct FuseOptions {
     /// Where; an existing directory.
@@ -36,7 +35,6 @@ pub struct FuseOptions {
     pub mask: u64,
     /// Other users may enter.
     pub allow_other: bool,
-    /// No changes.
     pub read_only: bool,
     /// Set-user-id bits and devices count.
     pub suid_dev: bool,
@@ -56,7 +54,6 @@ pub struct FuseOptions {
 }
 
 impl FuseOptions {
-    /// The usual mount.
     #[must_use]
     pub fn new(mountpoint: impl Into<PathBuf>) -> FuseOptions {
         let mount = MountOptions::new(mountpoint);
@@ -123,7 +120,6 @@ impl FuseOptions {
     }
 }
 
-/// A mount failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot mount at {}", mountpoint.display())]
 pub struct MountError {
@@ -184,7 +180,6 @@ pub async fn mount(env: &Env, client: Client, options: FuseOptions) -> Result<Mo
 }
 
 impl Mounted {
-    /// Where it is.
     #[must_use]
     pub fn mountpoint(&self) -> &Path {
         self.session.mountpoint()

@@ -75,7 +75,6 @@ impl Nodes {
         self.seen.get(&id).copied()
     }
 
-    /// New attributes came.
     pub(crate) fn saw(&mut self, fid: Fid, mode: u32) {
         if let Some(node) = self.by_fid.get(&fid).and_then(|id| self.by_id.get_mut(id)) {
             node.mode = mode;

@@ -4,8 +4,6 @@
 //! Host byte order, every structure padded to eight bytes. Sizes are checked in the tests against
 //! the header's.
 
-#![allow(missing_docs, reason = "the names are the kernel's own; its header is the documentation")]
-
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub const KERNEL_VERSION: u32 = 7;

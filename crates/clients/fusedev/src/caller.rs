@@ -63,7 +63,6 @@ pub fn command(pid: u32) -> String {
     String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned()
 }
 
-/// This node's name.
 #[must_use]
 pub fn hostname() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")

@@ -21,7 +21,6 @@ pub(crate) struct Device {
 /// What a read gave.
 pub(crate) enum Got {
     Message(usize),
-    /// Nothing waits.
     Empty,
     /// The mount is gone.
     Gone,
@@ -56,7 +55,6 @@ impl Device {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(clone) }
     }
 
-    /// The next request.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Got> {
         loop {
             match rustix::io::read(&self.fd, &mut *buffer) {

@@ -17,7 +17,6 @@
 //!
 //! This crate touches the operating system and needs a tokio `LocalSet`; nothing here knows Nacre.
 
-#![warn(missing_docs)]
 #![allow(
     unsafe_code,
     reason = "fork, ioctl, rings and descriptors passed between processes have no safe interface"

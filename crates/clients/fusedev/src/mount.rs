@@ -39,7 +39,6 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// The kernel checks permissions by mode, owner and ACL.
     pub default_permissions: bool,
-    /// No changes.
     pub read_only: bool,
     /// Set-user-id bits and devices count; root only.
     pub suid_dev: bool,

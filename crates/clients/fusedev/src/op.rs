@@ -47,7 +47,6 @@ pub enum DecodeError {
 /// An operation with its arguments; `Header::nodeid` is the node, or the directory where there is a
 /// name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields have the protocol's own names")]
 pub enum Op {
     /// Find a name.
     Lookup { name: Bytes },

@@ -6,39 +6,29 @@ use zerocopy::IntoBytes;
 
 use crate::abi;
 
-/// An answer.
 pub type Reply = Result<Body, Errno>;
 
 /// Body of a successful answer.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// Nothing but success.
     Empty,
     /// A name was found or made.
     Entry(abi::EntryOut),
-    /// Attributes.
     Attr(abi::AttrOut),
-    /// An open handle.
     Open(abi::OpenOut),
     /// A name was made and opened.
     Create(abi::EntryOut, abi::OpenOut),
     /// Bytes written.
     Write(abi::WriteOut),
-    /// Statistics.
     Statfs(abi::StatfsOut),
     /// Length of an extended attribute.
     Xattr(abi::GetxattrOut),
-    /// A lock.
     Lock(abi::LkOut),
-    /// An offset.
     Lseek(abi::LseekOut),
-    /// Attributes in full.
     Statx(abi::StatxOut),
-    /// Bytes.
     Data(Bytes),
     /// Bytes in several pieces.
     Pieces(Vec<Bytes>),
-    /// Directory entries.
     Dir(DirBuf),
 }
 

@@ -68,7 +68,6 @@ pub(crate) struct Slot {
 pub struct Request {
     /// Who asks about which node.
     pub header: Header,
-    /// What is asked.
     pub op: Op,
     /// The answer goes here.
     pub replier: Replier,

@@ -50,16 +50,12 @@ pub trait Handler: 'static {
     fn forget(&self, nodeid: u64, nlookup: u64);
 }
 
-/// What was negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitInfo {
     /// Minor version of the protocol, the lower of both sides'.
     pub minor: u32,
-    /// Capabilities in force.
     pub capabilities: u64,
-    /// Longest write.
     pub max_write: u32,
-    /// Longest readahead.
     pub max_readahead: u32,
 }
 
@@ -159,7 +155,6 @@ impl Session {
         })
     }
 
-    /// What was negotiated.
     #[must_use]
     pub fn info(&self) -> InitInfo {
         self.info

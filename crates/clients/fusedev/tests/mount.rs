@@ -23,7 +23,6 @@ use fusedev::{InitInfo, MountOptions, Session, Transport, UringOffer};
 
 /// Tells the re-executed test binary to serve at this place.
 const SERVE: &str = "FUSEDEV_TEST_SERVE";
-/// And over io_uring.
 const SERVE_URING: &str = "FUSEDEV_TEST_SERVE_URING";
 
 fn is_mounted(path: &Path) -> bool {

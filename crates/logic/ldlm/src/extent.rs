@@ -39,7 +39,6 @@ pub struct ExtentLocks {
 }
 
 impl ExtentLocks {
-    /// Nothing held.
     #[must_use]
     pub fn new() -> ExtentLocks {
         ExtentLocks::default()

@@ -15,8 +15,6 @@
 //!
 //! Lustre: `ldlm_lock.c`, `ldlm_extent.c`, `ldlm_flock.c`.
 
-#![warn(missing_docs)]
-
 mod extent;
 mod limits;
 mod ranges;

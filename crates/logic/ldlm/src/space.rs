@@ -32,7 +32,6 @@ pub enum Kind {
 /// Who holds a lock: a client and whatever that client calls an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
-    /// Client.
     pub client: ClientId,
     /// Process or open file at that client.
     pub id: u64,
@@ -41,7 +40,6 @@ pub struct Owner {
 /// Names a wait: the client's cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WaitId {
-    /// Client.
     pub client: ClientId,
     /// Its cookie, unique among its waits.
     pub cookie: u64,
@@ -50,15 +48,12 @@ pub struct WaitId {
 /// What somebody asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockRequest {
-    /// The file.
     pub resource: Fid,
     /// Which sort of lock.
     pub kind: Kind,
-    /// For whom.
     pub owner: Owner,
     /// Which bytes; [`Extent::ALL`] for the other kinds.
     pub extent: Extent,
-    /// How.
     pub mode: Mode,
     /// Process, as F_GETLK tells it.
     pub pid: u32,
@@ -77,20 +72,15 @@ impl LockRequest {
 /// A granted range that stands in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Held by.
     pub owner: Owner,
-    /// Bytes.
     pub extent: Extent,
-    /// How.
     pub mode: Mode,
-    /// Process.
     pub pid: u32,
 }
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enqueued {
-    /// It is held.
     Granted,
     /// It stands in line.
     Waiting,
@@ -151,7 +141,6 @@ pub struct LockSpace {
 }
 
 impl LockSpace {
-    /// Nothing held.
     #[must_use]
     pub fn new() -> LockSpace {
         LockSpace::default()

@@ -35,7 +35,6 @@ impl NodeState {
     pub const ALL: [NodeState; 4] =
         [NodeState::Active, NodeState::Busy, NodeState::Down, NodeState::Unknown];
 
-    /// As printed.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +51,6 @@ impl NodeState {
 pub struct BookError {
     /// As an exit status.
     pub errno: Errno,
-    /// As printed.
     pub text: String,
 }
 
@@ -69,7 +67,6 @@ impl BookError {
 /// A test of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// What it does.
     pub spec: TestSpec,
     /// Group of sources.
     pub from: String,
@@ -106,7 +103,6 @@ impl Batch {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Book {
     nodes: BTreeMap<Nid, NodeState>,
@@ -115,7 +111,6 @@ pub struct Book {
 }
 
 impl Book {
-    /// Nodes and states.
     #[must_use]
     pub fn nodes(&self) -> &BTreeMap<Nid, NodeState> {
         &self.nodes
@@ -214,7 +209,6 @@ impl Book {
         Ok(())
     }
 
-    /// A batch.
     pub fn batch(&self, name: &str) -> Result<&Batch, BookError> {
         self.batches.get(name).ok_or_else(|| BookError::missing(name))
     }

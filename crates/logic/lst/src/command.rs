@@ -27,31 +27,25 @@ pub struct NewSession {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// Name, id, nodes.
     ShowSession,
     /// All nodes leave, the console ends.
     EndSession,
     /// Nodes join the session under the name of a group.
     AddGroup {
-        /// Its name.
         name: String,
-        /// NID lists.
         nids: Vec<String>,
     },
     /// Nodes that no other group names leave.
     DelGroup {
-        /// Its name.
         name: String,
     },
     /// Takes nodes out of a group or asks them again.
     UpdateGroup {
-        /// Its name.
         name: String,
         /// Take out nodes in these states.
         clean: Vec<NodeState>,
         /// Ask nodes that are not active to join again.
         refresh: bool,
-        /// Take out these.
         remove: Option<String>,
     },
     /// Groups, or one's nodes.
@@ -63,7 +57,6 @@ pub enum Command {
     },
     /// A batch without tests.
     AddBatch {
-        /// Its name.
         name: String,
     },
     /// Batches, or one's tests.
@@ -79,7 +72,6 @@ pub enum Command {
     },
     /// A test between two groups.
     AddTest {
-        /// Batch.
         batch: String,
         /// Requests of each loop.
         loops: Option<u32>,
@@ -87,30 +79,24 @@ pub enum Command {
         concurrency: u32,
         /// `D:S`.
         distribute: String,
-        /// Sources.
         from: String,
-        /// Destinations.
         to: String,
-        /// What.
         kind: Kind,
     },
     /// Start a batch.
     Run {
-        /// Which.
         batch: String,
         /// Seconds to wait for a node.
         timeout_secs: u32,
     },
     /// Stop a batch and wait until its loops have ended.
     Stop {
-        /// Which.
         batch: String,
         /// Without waiting for requests.
         force: bool,
     },
     /// Does a batch run?
     Query {
-        /// Which.
         batch: String,
         /// One of its tests; 0: all.
         test: u32,
@@ -121,14 +107,12 @@ pub enum Command {
         /// Seconds to wait for a node.
         timeout_secs: u32,
     },
-    /// Counters.
     Sample {
         /// Groups or NID lists.
         of: Vec<String>,
         /// Seconds to wait for a node.
         timeout_secs: u32,
     },
-    /// Nodes with errors.
     ShowError {
         /// Groups or NID lists.
         of: Vec<String>,
@@ -141,7 +125,6 @@ pub enum Command {
         group: Option<String>,
         /// Sources and destinations of this batch.
         batch: Option<String>,
-        /// These.
         nodes: Option<String>,
     },
 }

@@ -11,7 +11,6 @@ const STEP_BITS: u32 = STEPS.ilog2();
 /// 2^27 microseconds are two minutes; the timeout of a request is 64 s.
 const BUCKETS: usize = (27 - STEP_BITS as usize + 1) * STEPS as usize;
 
-/// Counts by duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: Box<[u64; BUCKETS]>,
@@ -34,17 +33,14 @@ pub struct Percentiles {
     pub p99_us: u64,
     /// 999 of 1,000.
     pub p999_us: u64,
-    /// All.
     pub max_us: u64,
 }
 
 impl Histogram {
-    /// Counts one request.
     pub fn record(&mut self, took: Span) {
         self.counts[bucket(took.0 / 1_000)] += 1;
     }
 
-    /// Requests counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
@@ -80,7 +76,6 @@ impl Histogram {
         out
     }
 
-    /// Adds another one.
     pub fn merge(&mut self, other: &Histogram) {
         for (sum, one) in self.counts.iter_mut().zip(other.counts.iter()) {
             *sum = sum.saturating_add(*one);

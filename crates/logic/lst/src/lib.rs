@@ -9,8 +9,6 @@
 //! ```
 //! Pure: a driver (`selftest`) owns sockets, clocks and tasks. Lustre: `lnet/selftest`, `lst`.
 
-#![warn(missing_docs)]
-
 mod book;
 pub mod command;
 mod latency;

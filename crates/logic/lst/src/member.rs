@@ -29,21 +29,9 @@ pub struct Run(pub u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Start `spec.concurrency` loops for each of `with`.
-    Start {
-        /// Their run.
-        run: Run,
-        /// What they do.
-        spec: TestSpec,
-        /// With whom.
-        with: Vec<At>,
-    },
+    Start { run: Run, spec: TestSpec, with: Vec<At> },
     /// Let the loops of this run end after the request that is under way, or at once.
-    Stop {
-        /// Which.
-        run: Run,
-        /// At once.
-        force: bool,
-    },
+    Stop { run: Run, force: bool },
     /// The session is over: connections for it are of no more use.
     Leave,
 }
@@ -66,7 +54,6 @@ impl Slot {
     }
 }
 
-/// See the module.
 #[derive(Default)]
 pub struct Member {
     session: Option<Session>,
@@ -101,7 +88,6 @@ struct Test {
 }
 
 impl Member {
-    /// In no session.
     #[must_use]
     pub fn new() -> Member {
         Member::default()

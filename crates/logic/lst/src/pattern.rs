@@ -21,7 +21,6 @@ const WORD_BYTES: usize = 8;
 /// Whose transfer it is: seed of the content with `crc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Who loads.
     pub sender: u64,
     /// Number of the transfer there.
     pub sequence: u64,

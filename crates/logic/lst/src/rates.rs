@@ -10,7 +10,6 @@ use crate::{Histogram, Percentiles};
 /// What of the rates is wanted; what is not narrowed down is all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RateOptions {
-    /// Bandwidth.
     pub bandwidth: bool,
     /// Messages per second.
     pub rate: bool,

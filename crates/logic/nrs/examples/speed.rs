@@ -238,7 +238,6 @@ fn fifo() {
     println!("fifo {:.1} ns, bare queue {:.1} ns a pair", ours / 1e7, (cpu() - start) / 1e7);
 }
 
-/// Pairs alone.
 fn pairs(policy: &str, depth: u32, count: u32) {
     let (mut head, mut chance) = (head(policy), Chance(7));
     (0..depth).for_each(|_| _ = head.enqueue(chance.rpc(), Instant(0)));

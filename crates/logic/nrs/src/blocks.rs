@@ -136,7 +136,6 @@ impl Ring {
         (first, blocks.blocks.get(first).there)
     }
 
-    /// Its first entry.
     #[inline]
     pub(crate) fn first(self, blocks: &Blocks) -> Option<u32> {
         let (first, there) = self.first_block(blocks);

@@ -13,7 +13,6 @@ use crate::{HeadKind, Listed, Refusal};
 pub enum Heads {
     /// Both, or the regular one where there is no other.
     Both,
-    /// One.
     Only(HeadKind),
 }
 
@@ -30,9 +29,7 @@ impl Heads {
 /// `NAME [reg|hp] [ARG]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Policy.
     pub name: String,
-    /// On which heads.
     pub heads: Heads,
     /// Argument, empty if none.
     pub arg: String,

@@ -22,7 +22,6 @@ use crate::{
 
 /// Both heads of every partition of a service, partitions in order.
 pub struct Partitions<'a, R> {
-    /// Regular heads.
     pub reg: Vec<&'a mut Head<R>>,
     /// High-priority heads; empty where the service has none.
     pub hp: Vec<&'a mut Head<R>>,
@@ -48,7 +47,6 @@ pub enum Selected {
 /// What stays the same over a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// Now.
     pub now: Instant,
     /// Chance: another number for every command. Also tells one waiting restart from another.
     pub seed: u64,

@@ -41,7 +41,6 @@ impl PolicyIndex {
 /// A request that leaves to be handled.
 #[derive(Debug)]
 pub struct Taken<R> {
-    /// It.
     pub request: R,
     /// Who held it; goes back to [`Head::finished`] when it has been handled.
     pub policy: PolicyIndex,
@@ -54,11 +53,9 @@ pub struct Taken<R> {
 /// A head's answer to "which next".
 #[derive(Debug)]
 pub enum Dequeued<R> {
-    /// This one.
     Taken(Taken<R>),
     /// All that is queued is held back; ask again then, or after the next enqueue.
     NotBefore(Instant),
-    /// Nothing is queued.
     Empty,
 }
 
@@ -222,7 +219,6 @@ impl<R: Request> Head<R> {
         false
     }
 
-    /// The next request.
     #[inline]
     pub fn dequeue(&mut self, now: Instant) -> Dequeued<R> {
         if self.elsewhere == 0 {
@@ -519,14 +515,12 @@ impl<R: Request> Head<R> {
         std::mem::take(&mut self.disabled)
     }
 
-    /// Requests queued.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether none is.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {

@@ -98,7 +98,6 @@ impl<K: Copy + Ord> Default for IndexedHeap<K> {
 }
 
 impl<K: Copy + Ord> IndexedHeap<K> {
-    /// Entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len

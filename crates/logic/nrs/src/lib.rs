@@ -3,8 +3,6 @@
 //!
 //! Pure: no clock, no lock, no I/O. A service partition owns up to two [`Head`]s and a [`Pick`].
 
-#![warn(missing_docs)]
-
 mod blocks;
 mod calendar;
 mod command;

@@ -7,17 +7,12 @@ use crate::{HeadKind, PolicyState};
 /// A policy was disabled; worth one line in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disabled {
-    /// On which head.
     pub head: HeadKind,
-    /// In which partition.
     pub partition: CptIndex,
-    /// Its name.
     pub policy: &'static str,
-    /// Its argument.
     pub arg: String,
     /// The call at which it broke.
     pub call: &'static str,
-    /// What it did.
     pub why: String,
     /// Its requests, which FIFO now has.
     pub requests: usize,
@@ -72,14 +67,11 @@ impl Counters {
 /// A policy as `nrs_policies` lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name.
     pub name: &'static str,
     /// Its argument, empty if none.
     pub arg: String,
-    /// State.
     pub state: PolicyState,
     /// Whether it is the fallback.
     pub fallback: bool,
-    /// Counters.
     pub counters: Counters,
 }

@@ -17,7 +17,6 @@ const RATIO_DEFAULT: u32 = 10;
 /// What a partition has at hand.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Slots.
     pub slots: u32,
     /// Requests that occupy one.
     pub active: u32,
@@ -34,13 +33,10 @@ pub struct Load {
 /// Which head to take from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// High priority.
     Hp,
-    /// Regular.
     Reg,
 }
 
-/// The rule's memory.
 #[derive(Clone, Debug)]
 pub struct Pick {
     ratio: u32,

@@ -46,7 +46,6 @@ impl Broken {
         Broken(Box::new(text.into()))
     }
 
-    /// Why.
     #[must_use]
     pub fn into_text(self) -> String {
         self.0.into_owned()
@@ -69,7 +68,6 @@ pub enum Next {
     Take(Id),
     /// It holds requests, and none of them may leave before then. Never an answer under `force`.
     NotBefore(Instant),
-    /// It holds none.
     Empty,
     /// It cannot go on.
     Broken(Broken),
@@ -204,9 +202,7 @@ pub trait Policy<R: Request> {
 /// Which of the two heads of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HeadKind {
-    /// Regular requests.
     Reg,
-    /// High-priority requests.
     Hp,
 }
 
@@ -232,7 +228,6 @@ pub struct Start<'a> {
     pub partitions: &'a [CptIndex],
     /// Chance for those who need some.
     pub seed: u64,
-    /// Now.
     pub now: Instant,
 }
 
@@ -246,9 +241,7 @@ pub struct Descriptor<R> {
     pub name: &'static str,
     /// The only service that may run it, if it is not for all.
     pub service: Option<&'static str>,
-    /// Its parameters.
     pub tunables: &'static [Tunable],
-    /// Starts it.
     pub make: Rc<Make<R>>,
 }
 

@@ -30,9 +30,7 @@ pub struct Handle {
 /// Links of a queued request for the policy that holds it, to use as it likes.
 #[derive(Clone, Copy, Debug)]
 pub struct Links {
-    /// The one before.
     pub prev: Option<Id>,
-    /// The one behind.
     pub next: Option<Id>,
 }
 
@@ -107,7 +105,6 @@ impl<R> Queue<R> {
         self.slots.get(id.0).tag
     }
 
-    /// Sets that word.
     #[inline]
     pub fn set_tag(&mut self, id: Id, tag: u64) {
         self.slots.get_mut(id.0).tag = tag;
@@ -120,7 +117,6 @@ impl<R> Queue<R> {
         Links { prev: some(slot.prev), next: some(slot.next) }
     }
 
-    /// Sets both links.
     pub fn set_links(&mut self, id: Id, links: Links) {
         let slot = self.slots.get_mut(id.0);
         slot.prev = links.prev.map_or(NIL, |id| id.0);
@@ -147,14 +143,12 @@ impl Default for List {
 }
 
 impl List {
-    /// Its first request.
     #[must_use]
     #[inline]
     pub fn front(&self) -> Option<Id> {
         some(self.head)
     }
 
-    /// How many.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {

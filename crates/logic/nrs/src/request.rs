@@ -9,11 +9,8 @@ pub const ID_NONE: u32 = u32::MAX;
 /// Whether a request moves data, and which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Io {
-    /// Reads object data.
     Read,
-    /// Writes object data.
     Write,
-    /// Anything else.
     Other,
 }
 
@@ -75,7 +72,6 @@ pub trait Request {
     fn bytes(&self) -> u64 {
         0
     }
-    /// When it came.
     fn arrival(&self) -> Instant;
     /// No policy may hold it beyond this: its sender cannot be kept waiting longer than arrival +
     /// `at_max` - `at_early_margin`. Expected to grow with the arrival.

@@ -8,12 +8,10 @@
 use crate::limits::{BESIDE_LEAD, CHUNK_BYTES, CHUNK_LEAD, CHUNKS_IDLE, CHUNKS_LISTED, SLAB_LEAD};
 use crate::prefetch::prefetch;
 
-/// No place.
 pub(crate) const NIL: u32 = u32::MAX;
 
 /// What a slab can hold: a value that has a vacant form, with room for a link in it.
 pub(crate) trait Vacant {
-    /// The vacant form.
     fn vacant() -> Self;
     /// Where a vacant one keeps the next vacant place.
     fn link(&mut self) -> &mut u32;

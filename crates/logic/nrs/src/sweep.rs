@@ -28,7 +28,6 @@ const PAGE_BYTES: u64 = 4096;
 
 /// What a group is.
 pub(crate) trait Target {
-    /// The policy's name.
     const NAME: &'static str;
     /// What the groups are called in its statistics.
     const GROUPS: &'static str;

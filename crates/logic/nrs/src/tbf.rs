@@ -106,7 +106,6 @@ pub enum TbfParam {
 }
 
 impl TbfParam {
-    /// All of them.
     pub const ALL: [TbfParam; 3] = [TbfParam::Rate, TbfParam::Depth, TbfParam::IdleClasses];
 
     /// As the parameter tree names it.

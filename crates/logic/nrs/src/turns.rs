@@ -16,7 +16,6 @@ const QUANTUM_DEFAULT: u64 = 8;
 
 /// What a group is.
 pub(crate) trait By {
-    /// The policy's name.
     const NAME: &'static str;
     /// The group of a request; none: not one for this policy.
     fn key<R: Request>(request: &R) -> Option<Key>;

@@ -72,7 +72,6 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
-    /// Entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len

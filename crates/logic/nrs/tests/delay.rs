@@ -22,7 +22,6 @@ const SEEDS: u64 = if cfg!(debug_assertions) { 8 } else { 25 };
 /// Every question at a time the head has named brings the answer one level of the wheel nearer.
 const QUESTIONS_MAX: usize = 12;
 
-/// The map.
 struct Reference {
     chance: SplitMix64,
     min: u64, // ms

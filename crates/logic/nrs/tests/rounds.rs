@@ -22,7 +22,6 @@ struct Group {
     active: u64,
 }
 
-/// The ordered map.
 struct Reference {
     quantum: u64,
     kib: bool,
@@ -127,7 +126,6 @@ impl Reference {
 
 struct Case {
     descriptor: Descriptor<Req>,
-    /// Client, object, OST.
     group: fn(&Req) -> u64,
     tunables: &'static [(&'static str, &'static str)],
     kib: bool,

@@ -4,8 +4,6 @@
 //! Pure: the caller says which OSTs exist, which may be used and what room they have, and keeps the
 //! one [`Allocator`] between calls.
 
-#![warn(missing_docs)]
-
 mod allocator;
 mod policy;
 mod round_robin;
@@ -22,7 +20,6 @@ pub use space::Space;
 /// An OST as the allocator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ost {
-    /// Its index.
     pub index: u32,
     /// Its node: stripes side by side go to different nodes where they can.
     pub node: u64,
@@ -50,7 +47,6 @@ pub enum PlacementError {
 }
 
 impl PlacementError {
-    /// For the application.
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {

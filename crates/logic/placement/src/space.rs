@@ -16,7 +16,6 @@ const FILES_HIGH: u64 = 65;
 /// Room on an OST, as it told last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes in all.
     pub bytes: u64,
     /// Bytes free for users.
     pub bytes_avail: u64,

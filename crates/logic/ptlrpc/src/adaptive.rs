@@ -77,7 +77,6 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Nothing measured.
     #[must_use]
     pub fn new(now: Instant) -> Estimate {
         Estimate {

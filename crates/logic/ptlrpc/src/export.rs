@@ -116,7 +116,6 @@ impl<E> Export<E> {
         self.executing.get_mut(xid)
     }
 
-    /// All of them.
     pub fn all_executing_mut(&mut self) -> impl Iterator<Item = (Xid, &mut E)> {
         self.executing.iter_mut()
     }
@@ -145,7 +144,6 @@ impl<E> Export<E> {
             .and_then(|record| record.reply.as_ref())
     }
 
-    /// Requests executing now.
     #[must_use]
     pub fn executing(&self) -> usize {
         self.executing.len()

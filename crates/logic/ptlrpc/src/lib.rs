@@ -5,8 +5,6 @@
 //! None of them knows a clock, a link or a task: time comes in as an argument, messages go out
 //! through `poll_*`.
 
-#![warn(missing_docs)]
-
 pub mod adaptive;
 mod export;
 mod import;
@@ -28,7 +26,6 @@ pub enum PeerMisbehaved {
     /// A server that is older than one already seen: a stale twin.
     #[error("reply from instance {got}, instance {seen} was seen before")]
     StaleInstance {
-        /// In the reply.
         got: u64,
         /// Seen before.
         seen: u64,

@@ -32,17 +32,14 @@ pub struct RecoveryConfig {
 
 /// A replay to be queued.
 pub struct Replay<R> {
-    /// Whose.
     pub client: ClientId,
     /// Place among the replays of its connection, from 1.
     pub index: u32,
     /// Place in history, as its reply told.
     pub transno: Transno,
-    /// Its number.
     pub xid: Xid,
     /// The change is durable, only the open is to be repeated.
     pub open: bool,
-    /// The driver's request.
     pub item: R,
 }
 

@@ -21,7 +21,6 @@ impl Gauge {
         self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
     }
 
-    /// So many less.
     pub(crate) fn take(&self, frames: usize, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.frames.fetch_sub(frames, Ordering::Relaxed);

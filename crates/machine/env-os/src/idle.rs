@@ -67,7 +67,6 @@ pub(crate) fn before_park() {
     });
 }
 
-/// It is back.
 pub(crate) fn after_park() {
     IDLE.with_borrow_mut(|idle| {
         if let Some(idle) = idle {

@@ -8,7 +8,6 @@
 //!
 //! A task that panics ends the process: a broken invariant must not leave half a node running.
 
-#![warn(missing_docs)]
 #![expect(
     unsafe_code,
     reason = "aligned buffers for direct I/O are allocated by hand (`pool`), and no crate here sets a memory policy (`bind`)"

@@ -111,7 +111,6 @@ impl Default for Lnet {
 }
 
 impl Lnet {
-    /// Without peers.
     #[must_use]
     pub fn new(settings: LnetSettings) -> Lnet {
         let share = share_of_cpt(settings.credits, settings.peer_credits, settings.cpts);

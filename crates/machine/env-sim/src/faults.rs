@@ -18,7 +18,6 @@ pub struct Faults {
     pub reorder_ppm: u32,
     /// It takes up to `delay_max` longer.
     pub delay_ppm: u32,
-    /// Longest extra delay.
     pub delay_max: Span,
     /// The link is reset instead of carrying it.
     pub reset_ppm: u32,
@@ -48,7 +47,6 @@ impl Faults {
 pub struct FaultCounts {
     /// Messages that came, for comparison.
     pub delivered: u64,
-    /// Lost.
     pub lost: u64,
     /// Came twice.
     pub duplicated: u64,
@@ -64,7 +62,6 @@ pub struct FaultCounts {
     pub refused: u64,
     /// Connects that timed out.
     pub connect_timeouts: u64,
-    /// Nodes killed.
     pub kills: u64,
     /// Ends of links that the peer did not see at once.
     pub silent_ends: u64,

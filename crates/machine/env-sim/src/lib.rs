@@ -23,8 +23,6 @@
 //! Faults are described in [`Faults`]; nodes are killed with [`NodeHandle::kill`] and start again
 //! with the next [`NodeHandle::env`].
 
-#![warn(missing_docs)]
-
 mod executor;
 mod faults;
 mod listen;
@@ -246,7 +244,6 @@ impl Control {
         NodeHandle { world: self.0.clone(), index, nid, name: name.into() }
     }
 
-    /// The seed.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.0.seed
@@ -354,13 +351,11 @@ impl NodeHandle {
         Env::new(Rc::new(NodeEnv { world: self.world.clone(), node: self.index, incarnation }))
     }
 
-    /// Its address.
     #[must_use]
     pub fn nid(&self) -> Nid {
         self.nid
     }
 
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -52,7 +52,6 @@ impl Rng {
         self.below(1_000_000) < u64::from(ppm)
     }
 
-    /// One element.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.index(of.len())]
     }

@@ -7,7 +7,6 @@ use wire::{Opcode, Reply};
 /// One request to a target, in the caller's words.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// What to do.
     pub opcode: Opcode,
     /// Body first.
     pub bufs: Vec<Bytes>,
@@ -48,7 +47,6 @@ impl Call {
 /// Data beside the request. The server moves it once its scheduler has picked the request.
 #[derive(Clone, Debug, Default)]
 pub enum Bulk {
-    /// None.
     #[default]
     None,
     /// The server pulls these bytes; they are kept until the change is durable.
@@ -82,7 +80,6 @@ impl Bulk {
 
 pub use ptlrpc::Keep;
 
-/// What came back.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The reply; its status is zero.
@@ -96,7 +93,6 @@ pub struct Answer {
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The server's refusal.
     #[error("the server answered: {0}")]
     Errno(Errno),
     /// The session was lost, and whether the change was made is not known.

@@ -59,7 +59,6 @@ impl Default for EndpointConfig {
     }
 }
 
-/// Where targets are.
 pub trait Resolve {
     /// Addresses of `target`, best first; asked before each attempt to connect, so that a change is
     /// seen.

@@ -4,8 +4,6 @@
 //! [`Remote`] per target and one link per node, shared by the targets there. A [`Remote::call`]
 //! waits through restarts and recovery.
 
-#![warn(missing_docs)]
-
 mod bulk;
 mod call;
 mod calling;

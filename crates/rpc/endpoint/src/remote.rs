@@ -85,7 +85,6 @@ impl Remote {
         })
     }
 
-    /// Which target.
     pub fn id(&self) -> TargetId {
         self.target
     }

@@ -25,7 +25,6 @@ use crate::peer::Peer;
 /// The batch that is there from the start.
 const BATCH_DEFAULT: &str = "batch";
 
-/// A session's console.
 pub struct Console {
     env: Env,
     config: NewSession,

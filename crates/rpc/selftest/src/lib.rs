@@ -8,8 +8,6 @@
 //! its nodes. What is decided is in `lst`; here it is carried out. Portals of Lustre: tests 50,
 //! framework 51, bulk and replies 52; here opcodes.
 
-#![warn(missing_docs)]
-
 mod console;
 mod data;
 mod load;

@@ -18,7 +18,6 @@ use crate::target::SelfTest;
 /// Pause after a request that failed: a destination that is gone is not asked without end.
 const FAILED_PAUSE: Span = Span::millis(100);
 
-/// One loop.
 pub(crate) struct Job {
     pub(crate) node: Rc<SelfTest>,
     pub(crate) run: Run,

@@ -28,7 +28,6 @@ pub struct SelfTestConfig {
     pub is_open: bool,
 }
 
-/// A node's self-test.
 pub struct SelfTest {
     pub(crate) env: Env,
     config: SelfTestConfig,

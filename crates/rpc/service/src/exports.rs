@@ -20,7 +20,6 @@ use crate::{ClientRecord, Incoming, Session};
 
 /// What a target knows when it starts.
 pub struct ExportsConfig {
-    /// Which target.
     pub target: TargetId,
     /// Its boot epoch.
     pub instance: Instance,
@@ -43,7 +42,6 @@ pub struct ExportsConfig {
 /// The sessions of one target.
 pub struct Exports {
     pub(crate) env: Env,
-    /// Which target.
     pub target: TargetId,
     pub(crate) shared: Rc<Shared>,
     pub(crate) lease: Span,
@@ -59,7 +57,6 @@ pub struct Exports {
     pub(crate) pumping: Cell<bool>,
     pub(crate) evictions: RefCell<BTreeSet<u64>>,
     pub(crate) wake: Notify,
-    /// Who serves it.
     pub(crate) node: RefCell<Weak<Node>>,
 }
 
@@ -194,7 +191,6 @@ impl Exports {
         self.sessions.borrow().values().cloned().collect()
     }
 
-    /// Session `id`.
     pub fn session(&self, id: u64) -> Option<Rc<Session>> {
         self.sessions.borrow().get(&id).cloned()
     }

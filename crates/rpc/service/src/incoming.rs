@@ -13,7 +13,6 @@ use crate::{Session, limits};
 pub struct Incoming {
     /// The request. Boxed, because it goes through queues and into futures.
     pub request: Box<Request>,
-    /// Who asks.
     pub session: Rc<Session>,
     pub(crate) flight: Rc<InFlight>,
 }
@@ -44,7 +43,6 @@ impl Incoming {
         self.flight.peer().nid
     }
 
-    /// When it arrived.
     #[must_use]
     pub fn arrived(&self) -> Instant {
         self.flight.arrived

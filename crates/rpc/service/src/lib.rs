@@ -7,8 +7,6 @@
 //! answers kept for resends and the recovery after a restart. On the idle path a request is handled
 //! and answered in the reader's own turn.
 
-#![warn(missing_docs)]
-
 mod admission;
 mod connect;
 mod control;

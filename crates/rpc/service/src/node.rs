@@ -18,7 +18,6 @@ use crate::{ServiceSpec, ServiceStats, Target};
 /// Settings of a node.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// CPU partitions.
     pub cpts: CptTable,
     /// Data up to this size rides in a reply.
     pub inline_bytes: u32,
@@ -47,7 +46,6 @@ impl NodeConfig {
     }
 }
 
-/// A server node.
 pub struct Node {
     pub(crate) env: Env,
     pub(crate) config: NodeConfig,
@@ -127,7 +125,6 @@ impl Node {
         }
     }
 
-    /// `portal_rotor`.
     pub fn portal_rotor(&self) -> PortalRotor {
         self.portal_rotor.get()
     }

@@ -56,7 +56,6 @@ impl Source for Heads {
     }
 }
 
-/// One partition.
 pub(crate) struct Partition {
     pub(crate) spec: &'static ServiceSpec,
     pub(crate) cpt: CptIndex,

@@ -53,7 +53,6 @@ const OFFSET_TYPES: [&str; 2] = ["nrs_orr_offset_type", "nrs_trr_offset_type"];
 /// The table of CPTs knows CPUs, not which of them share a core: each counts in full.
 const THREADS_PER_CORE: u32 = 1;
 
-/// One service.
 pub(crate) struct Service {
     pub(crate) spec: &'static ServiceSpec,
     /// Where its requests go, by the portal rotor.
@@ -125,7 +124,6 @@ impl Service {
         }
     }
 
-    /// Heads, each once.
     pub(crate) fn heads(&self) -> Vec<Rc<Heads>> {
         let each = match self.scope.get() {
             HeadScope::Cpt => self.partitions.len(),

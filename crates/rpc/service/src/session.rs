@@ -14,9 +14,7 @@ use crate::peer::Peer;
 /// A client that a target knows, as `Table::Clients` holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRecord {
-    /// Who.
     pub client: ClientId,
-    /// Its session.
     pub session: u64,
     /// Its name for people.
     pub name: String,
@@ -62,9 +60,7 @@ pub(crate) struct Shared {
     pub(crate) assigned: Cell<Transno>,
 }
 
-/// A client's session.
 pub struct Session {
-    /// Who.
     pub client: ClientId,
     /// The number in its request headers.
     pub id: u64,

@@ -33,7 +33,6 @@ impl Class {
 pub struct ObjectIo {
     /// Which way the data goes.
     pub direction: Direction,
-    /// Whose data.
     pub object: Fid,
     /// From its first to behind its last byte; nothing for no bytes or an offset out of range.
     pub range: Option<Extent>,
@@ -52,9 +51,7 @@ pub enum Direction {
 
 /// A target as a [`crate::Node`] serves it.
 pub trait Target: 'static {
-    /// Which one.
     fn id(&self) -> TargetId;
-    /// Its sessions.
     fn exports(&self) -> Rc<Exports>;
     /// Requests in flight that a client of it is told to keep to.
     fn rpcs_in_flight(&self) -> u32 {

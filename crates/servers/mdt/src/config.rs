@@ -11,9 +11,7 @@ use types::{FsName, Span};
 /// Configuration of one MDT.
 #[derive(Clone)]
 pub struct MdtConfig {
-    /// File system.
     pub fsname: FsName,
-    /// Which MDT.
     pub index: u32,
     /// A change is durable after so long at most.
     pub commit_interval: Span,
@@ -21,7 +19,6 @@ pub struct MdtConfig {
     pub commit_dirty_bytes: u64,
     /// Strike every known client out at once instead of waiting for it.
     pub abort_recovery: bool,
-    /// Recovery window.
     pub recovery_window: Span,
     /// Recovery window with extensions.
     pub recovery_window_max: Span,

@@ -57,7 +57,6 @@ pub(crate) trait History {
     fn record(&self, transno: Transno, reply: &mut Reply) -> (Vec<u8>, Vec<u8>);
 }
 
-/// See the module.
 pub(crate) struct Engine {
     pub(crate) config: MdtConfig,
     pub(crate) store: Rc<dyn MetaStore>,
@@ -342,7 +341,6 @@ impl Engine {
     }
 }
 
-/// A decided operation.
 struct Change {
     set: WriteSet,
     effects: Vec<Effect>,

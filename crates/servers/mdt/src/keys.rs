@@ -21,7 +21,6 @@ pub(crate) const META_LAST_TRANSNO: &[u8] = b"last_transno";
 pub(crate) const META_HASH_KEY: &[u8] = b"hash_key";
 /// File ids: sequence u64, first id that is not reserved u32.
 pub(crate) const META_FILE_IDS: &[u8] = b"file_ids";
-/// Object ids, likewise.
 pub(crate) const META_OBJECT_IDS: &[u8] = b"object_ids";
 /// Object ids that earlier runs gave out and that are to be swept: 16 bytes a range, sequence u64,
 /// first u32, end u32.
@@ -29,7 +28,6 @@ pub(crate) const META_BURNT_OBJECTS: &[u8] = b"burnt_objects";
 /// Version of the records, u32.
 pub(crate) const META_FORMAT: &[u8] = b"format";
 
-/// A directory entry.
 pub(crate) fn dirent(dir: Fid, cookie: u64) -> Vec<u8> {
     let mut key = dir.to_key().to_vec();
     key.extend_from_slice(&cookie.to_be_bytes());
@@ -41,7 +39,6 @@ pub(crate) fn dirent_cookie(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(16..24)?.try_into().ok()?))
 }
 
-/// A back-link.
 pub(crate) fn link(file: Fid, dir: Fid, cookie: u64) -> Vec<u8> {
     let mut key = file.to_key().to_vec();
     key.extend_from_slice(&dir.to_key());
@@ -49,7 +46,6 @@ pub(crate) fn link(file: Fid, dir: Fid, cookie: u64) -> Vec<u8> {
     key
 }
 
-/// An extended attribute.
 pub(crate) fn xattr(file: Fid, name: &[u8]) -> Vec<u8> {
     let mut key = file.to_key().to_vec();
     key.extend_from_slice(name);

@@ -12,7 +12,6 @@ use wire::SizeState;
 
 use crate::limits::IDLE_EPOCHS_MAX;
 
-/// A handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenFile {
     pub(crate) fid: Fid,
@@ -48,7 +47,6 @@ pub(crate) enum Verdict {
     Clean,
 }
 
-/// All open files.
 #[derive(Default)]
 pub(crate) struct Opens {
     handles: FixedMap<u64, OpenFile>,
@@ -122,7 +120,6 @@ impl Opens {
         handles
     }
 
-    /// Handles in all.
     pub(crate) fn len(&self) -> usize {
         self.handles.len()
     }

@@ -11,7 +11,6 @@ use tokio::sync::Notify;
 /// An OST of the file system, as the configuration knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OstAt {
-    /// Index.
     pub index: u32,
     /// Its node: stripes side by side go to different nodes where they can.
     pub node: u64,
@@ -41,7 +40,6 @@ struct Seen {
     closed: Option<Closed>,
 }
 
-/// Figures and allocator.
 pub(crate) struct Spaces {
     seen: BTreeMap<u32, Seen>,
     allocator: Allocator,

@@ -59,7 +59,6 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// A fresh FID.
     pub(crate) fn draw_fid(&mut self) -> Decided<Fid> {
         self.files.draw().ok_or(OpError::CommitFirst)
     }

@@ -30,7 +30,6 @@ const BLOCK_BYTES: u64 = 4_096;
 /// Why an MDT does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The store refuses.
     #[error("the store of the MDT cannot be used: {0}")]
     Store(#[from] StoreError),
     /// A record that this version does not understand.
@@ -38,7 +37,6 @@ pub enum StartError {
     Record(&'static str),
 }
 
-/// A running MDT.
 pub struct Mdt {
     pub(crate) env: Env,
     pub(crate) engine: Rc<Engine>,

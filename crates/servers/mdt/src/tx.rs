@@ -29,7 +29,6 @@ pub(crate) enum OpError {
     /// Decide again then: another client holds a lease on what it changes.
     #[error("another client holds a lease")]
     LeasedUntil(Instant),
-    /// The store's.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A record that cannot be read.
@@ -43,7 +42,6 @@ impl From<Errno> for OpError {
     }
 }
 
-/// What deciding returns.
 pub(crate) type Decided<T> = Result<T, OpError>;
 
 /// A directory entry where it stands.
@@ -119,7 +117,6 @@ impl<'a> Tx<'a> {
         if inode.attr.is_dir() { Ok(inode) } else { Err(Errno::ENOTDIR.into()) }
     }
 
-    /// Sets an inode.
     pub(crate) fn put(&mut self, inode: Inode) {
         self.dirty.insert(inode.fid(), ());
         self.inodes.insert(inode.fid(), Some(inode));

@@ -22,7 +22,6 @@ impl Default for MgtConfig {
 /// Why the MGT does not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// The records.
     #[error("records: {0}")]
     Records(#[from] StoreError),
     /// A record that this version cannot read.

@@ -12,8 +12,6 @@
 //! - `MgsSetParam`, buffer 0: name of the file system, 1: parameter, 2: value (empty: back to the
 //!   default).
 
-#![warn(missing_docs)]
-
 mod boot;
 mod config;
 #[doc(hidden)]

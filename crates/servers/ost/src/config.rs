@@ -6,7 +6,6 @@ use types::{Errno, FsName, Span};
 /// Settings of one OST.
 #[derive(Clone, Debug)]
 pub struct OstConfig {
-    /// File system.
     pub fsname: FsName,
     /// Index of this OST.
     pub index: u32,
@@ -53,10 +52,8 @@ pub struct Bugs {
 /// Why an OST does not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// The records.
     #[error("records: {0}")]
     Records(#[from] StoreError),
-    /// The objects.
     #[error("objects: {0}")]
     Objects(Errno),
     /// A record that this version cannot read.

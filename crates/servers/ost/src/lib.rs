@@ -20,8 +20,6 @@
 //! An object is made by its first write or truncate; there are no objects of files that were never
 //! written.
 
-#![warn(missing_docs)]
-
 mod boot;
 mod commit;
 mod config;

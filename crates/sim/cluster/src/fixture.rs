@@ -14,7 +14,6 @@ use crate::server::{Plan, Server};
 
 /// A cluster on a simulated network.
 pub struct Cluster {
-    /// Its world.
     pub sim: Sim,
     pub(crate) servers: Vec<Server>,
     plan: Plan,

@@ -23,8 +23,6 @@
 //! - After a blackout each user's tree is a state since its last sync, and fsynced bytes are there.
 //! - When everything is removed, no inode and no object is left.
 
-#![warn(missing_docs)]
-
 mod blackout;
 mod directed;
 mod fixture;

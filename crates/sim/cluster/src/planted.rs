@@ -26,7 +26,6 @@ impl Planted {
 
 macro_rules! planted {
     ($($part:ident . $field:ident in $scenario:ident;)*) => {
-        /// All of them.
         pub const PLANTED: &[Planted] = &[$(Planted {
             name: concat!(stringify!($part), ".", stringify!($field)),
             scenario: Scenario::$scenario,

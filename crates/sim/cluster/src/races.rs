@@ -32,7 +32,6 @@ pub(crate) struct Arena {
     sizes: Fid,
 }
 
-/// Makes them.
 pub(crate) async fn make_arena(client: &Client) -> Result<Arena, client::Error> {
     let ctx = test_ctx();
     let dir = client.mkdir(&ctx, Fid::ROOT, b"races", 0o777).await?.fid();
@@ -89,7 +88,6 @@ struct Player {
 }
 
 impl Racer {
-    /// Starts racing.
     pub(crate) fn start(
         node: &NodeHandle,
         client: Client,
@@ -348,7 +346,6 @@ pub(crate) struct Books {
 }
 
 impl Racer {
-    /// Its book.
     pub(crate) fn book(&self) -> Books {
         Books {
             names: self.book.names.borrow().clone(),

@@ -20,7 +20,6 @@ pub(crate) const SWEEP_MAX: Span = Span::secs(200);
 /// What lies between the clocks of clients, nanoseconds: the first is behind the servers, the third
 /// ahead of them.
 const CLOCK_STEP_NS: i64 = 700_000_000;
-/// Longest working time.
 const WORK_MAX: Span = Span::secs(3 * 3600);
 
 /// Runs `scenario` from `seed`. A broken promise is told in the report; a panic of the code under

@@ -6,11 +6,8 @@ use types::Span;
 /// Planted bugs to switch on: a run with one of them must fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bugs {
-    /// In the MDT.
     pub mdt: mdt::Bugs,
-    /// In the OSTs.
     pub ost: ost::Bugs,
-    /// In the clients.
     pub client: client::Bugs,
 }
 
@@ -30,18 +27,15 @@ pub enum Script {
     Leases,
 }
 
-/// A run.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// Name, for the line that replays it.
     pub name: &'static str,
-    /// Clients that work.
     pub clients: u32,
     /// Sequential users per client, each in a directory of its own.
     pub users: u32,
     /// Operations of all users together, at least.
     pub ops: u32,
-    /// OSTs.
     pub osts: u32,
     /// Restarts of random servers.
     pub restarts: u32,
@@ -65,7 +59,6 @@ pub struct Scenario {
     pub swaps: bool,
     /// Instead of users, races and the nemesis.
     pub script: Option<Script>,
-    /// Planted bugs.
     pub bugs: Bugs,
     /// Prints events up to this level.
     pub print: Option<tracing::Level>,
@@ -182,7 +175,6 @@ impl Scenario {
         "leases",
     ];
 
-    /// By name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Scenario> {
         Some(match name {
@@ -211,19 +203,15 @@ impl Scenario {
 /// What a run was like.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Its seed.
     pub seed: u64,
-    /// Scenario.
     pub scenario: &'static str,
     /// Operations that were compared with the model.
     pub ops: u64,
     /// Rounds of races.
     pub races: u64,
-    /// Servers restarted.
     pub restarts: u32,
     /// Of them after a power cut.
     pub power_cuts: u32,
-    /// Policies started.
     pub swaps: u32,
     /// What was done to the network.
     pub faults: FaultCounts,

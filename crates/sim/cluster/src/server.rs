@@ -62,7 +62,6 @@ pub(crate) struct Server {
 /// A policy that a scheduler shall run.
 #[derive(Clone, Copy)]
 pub(crate) struct Swap {
-    /// Name and argument.
     pub(crate) policy: &'static str,
     /// Set before any request comes to it.
     pub(crate) tunables: &'static [(&'static str, &'static str)],

@@ -7,7 +7,6 @@ use crate::{Report, Scenario};
 /// Sums over runs.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Runs.
     pub runs: u64,
     ops: u64,
     races: u64,
@@ -21,7 +20,6 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// One more run.
     pub fn add(&mut self, report: &Report) {
         self.runs += 1;
         self.ops += report.ops;

@@ -30,7 +30,6 @@ struct Progress {
 }
 
 impl User {
-    /// Starts working.
     pub(crate) fn start(name: &str, node: &NodeHandle, runner: Runner, rng: Rng, ops: u64) -> User {
         let (mirror, base) = (runner.mirror(), runner.base());
         let progress = Rc::new(Progress { name: name.to_owned(), ..Progress::default() });
@@ -53,7 +52,6 @@ impl User {
         self.progress.idle.get()
     }
 
-    /// More operations.
     pub(crate) fn work_on(&self, ops: u64) {
         self.progress.wanted.set(self.progress.ops.get() + ops);
         self.progress.idle.set(false);

@@ -33,7 +33,6 @@ impl Default for Taste {
     }
 }
 
-/// The next operation.
 pub fn next_op(rng: &mut Rng, model: &Model, taste: &Taste) -> Op {
     let mut draw = Draw { rng, model, taste };
     match draw.rng.below(100) {

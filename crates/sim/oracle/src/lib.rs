@@ -7,8 +7,6 @@
 //! [`verify_tree`] compares a whole tree through any client, [`shrink`] makes a failing sequence
 //! short.
 
-#![warn(missing_docs)]
-
 mod check;
 mod generate;
 mod model;

@@ -21,7 +21,6 @@ pub const ROOT: Ino = 1;
 
 /// What a node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the sorts of files")]
 pub enum Body {
     File { data: Vec<u8> },
     Dir { entries: BTreeMap<String, Ino>, parent: Ino },
@@ -32,25 +31,19 @@ pub enum Body {
 /// A file, directory, link or pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// What it is.
     pub body: Body,
     /// Permission bits.
     pub perm: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
-    /// Names.
     pub nlink: u32,
     /// Made without a name, and not linked yet.
     pub linkable: bool,
-    /// Open slots.
     pub opens: u32,
     /// Where it was set by hand, and nothing has changed it since.
     pub mtime: Option<Timespec>,
     /// Was set by hand, and then the file was written to: not to be seen again.
     pub mtime_before: Option<Timespec>,
-    /// Extended attributes.
     pub xattrs: BTreeMap<XattrName, Vec<u8>>,
     /// Data as the last fsync left it, unless written since.
     pub synced: Option<Vec<u8>>,
@@ -103,10 +96,8 @@ impl Node {
     }
 }
 
-/// An open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Which node.
     pub ino: Ino,
     /// Opened with O_APPEND.
     pub append: bool,
@@ -125,7 +116,6 @@ pub enum Expect {
     Count(u64),
     /// These names, with the nodes behind them.
     Names(BTreeMap<String, Ino>),
-    /// These extended attributes.
     Xattrs(BTreeSet<XattrName>),
     /// One of these errors.
     Fails(Vec<Errno>),
@@ -154,7 +144,6 @@ impl Default for Model {
 }
 
 impl Model {
-    /// An empty directory.
     #[must_use]
     pub fn new() -> Model {
         let root = Node::new(Body::Dir { entries: BTreeMap::new(), parent: ROOT }, 0o755);
@@ -185,7 +174,6 @@ impl Model {
         self.slots.get(&slot).copied()
     }
 
-    /// Slots in use.
     #[must_use]
     pub fn open_slots(&self) -> Vec<u8> {
         self.slots.keys().copied().collect()

@@ -14,7 +14,6 @@ impl Path {
         Path(text.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect())
     }
 
-    /// One name below.
     #[must_use]
     pub fn join(&self, name: &str) -> Path {
         let mut path = self.clone();
@@ -37,7 +36,6 @@ pub type XattrName = u8;
 
 /// One call on the file system. Slots are open files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the calls of POSIX, with its parameters")]
 pub enum Op {
     Mkdir {
         path: Path,
@@ -189,9 +187,7 @@ pub enum Op {
 pub const NOREPLACE: u32 = 1;
 /// `RENAME_EXCHANGE`.
 pub const EXCHANGE: u32 = 2;
-/// `XATTR_CREATE`.
 pub const XATTR_CREATE: u32 = 1;
-/// `XATTR_REPLACE`.
 pub const XATTR_REPLACE: u32 = 2;
 /// Open files of one sequence.
 pub const SLOTS: u8 = 6;

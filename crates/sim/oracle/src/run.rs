@@ -22,11 +22,8 @@ const O_APPEND: u32 = 0o2000;
 /// What a call answered.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// Nothing to compare.
     Done,
-    /// Attributes.
     Attr(Box<Attr>),
-    /// Bytes.
     Data(Bytes),
     /// So many bytes.
     Count(u64),
@@ -41,9 +38,7 @@ pub enum Answer {
 pub struct Mismatch {
     /// Place in the sequence.
     pub index: usize,
-    /// What was asked.
     pub op: Op,
-    /// What is wrong.
     pub what: String,
 }
 

@@ -8,9 +8,7 @@ pub enum DiskError {
     /// A call of the operating system failed.
     #[error("{}: {what}: {error}", path.display())]
     Io {
-        /// Where.
         path: PathBuf,
-        /// What was tried.
         what: &'static str,
         /// Why it failed; part of the text, so not told again as a cause.
         error: std::io::Error,
@@ -20,31 +18,19 @@ pub enum DiskError {
     NotFormatted(PathBuf),
     /// There is one already.
     #[error("{}: holds {name} already: formatting would destroy it (use --reformat to do so)", path.display())]
-    Formatted {
-        /// Where.
-        path: PathBuf,
-        /// Which target.
-        name: String,
-    },
+    Formatted { path: PathBuf, name: String },
     /// Somebody serves it.
     #[error("{}: this target is in use by another process", .0.display())]
     InUse(PathBuf),
     /// The superblock cannot be read.
     #[error("{}: superblock: {why}", path.display())]
     Superblock {
-        /// Where.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
     },
-    /// LMDB refused.
     #[error("{}: record store: {why}", path.display())]
-    Records {
-        /// Where.
-        path: PathBuf,
-        /// LMDB's words.
-        why: String,
-    },
+    Records { path: PathBuf, why: String },
 }
 
 impl DiskError {

@@ -5,8 +5,6 @@
     unsafe_code,
     reason = "LMDB's C interface, aligned buffers for O_DIRECT, preadv2; each use says why it is sound"
 )]
-#![warn(missing_docs)]
-
 mod error;
 mod meta;
 mod obj;

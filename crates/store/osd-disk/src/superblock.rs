@@ -48,9 +48,7 @@ pub struct Superblock {
     pub ro_compat: u64,
     /// Features that must be known.
     pub incompat: u64,
-    /// File system.
     pub fsname: FsName,
-    /// Target.
     pub target: TargetId,
     /// Identity of this storage.
     pub uuid: u128,

@@ -8,8 +8,6 @@
 //! Bodies: [`mem`] here (running, committed and torn images, for simulation) and `osd-disk` (LMDB
 //! and files). [`conformance`] is the suite that every body passes.
 
-#![warn(missing_docs)]
-
 pub mod conformance;
 pub mod mem;
 mod meta;

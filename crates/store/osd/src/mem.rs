@@ -27,13 +27,10 @@ use object::Objects;
 /// What a simulated disk is like.
 #[derive(Clone, Copy, Debug)]
 pub struct MemDiskConfig {
-    /// Room for records.
     pub record_bytes: u64,
     /// The part of it that only sets which free space may use.
     pub record_reserve_bytes: u64,
-    /// Room for objects.
     pub object_bytes: u64,
-    /// Objects at most.
     pub objects_max: u64,
     /// Shortest time of a commit or sync.
     pub commit_min: Span,
@@ -72,7 +69,6 @@ struct DiskState {
 pub struct MemDisk(Rc<DiskState>);
 
 impl MemDisk {
-    /// An empty one.
     #[must_use]
     pub fn new(config: MemDiskConfig) -> MemDisk {
         assert!(config.commit_min <= config.commit_max, "a range is not empty");

@@ -11,9 +11,7 @@ use crate::Space;
 pub enum Table {
     /// Target-wide values: epochs, id ranges, counters.
     Meta = 0,
-    /// Known clients.
     Clients = 1,
-    /// Reply records.
     Replies = 2,
     /// Inode records by FID.
     Inodes = 3,
@@ -21,13 +19,10 @@ pub enum Table {
     Dirents = 4,
     /// Back-links: names of a FID.
     Links = 5,
-    /// Extended attributes.
     Xattrs = 6,
     /// Unlinked, still open files.
     Orphans = 7,
-    /// Objects to destroy.
     Destroys = 8,
-    /// Layouts.
     Layouts = 9,
     /// Attributes of objects.
     Objects = 10,
@@ -38,7 +33,6 @@ pub enum Table {
 }
 
 impl Table {
-    /// All of them.
     pub const ALL: [Table; 13] = [
         Table::Meta,
         Table::Clients,
@@ -107,7 +101,6 @@ pub struct WriteSet {
 }
 
 impl WriteSet {
-    /// Nothing yet.
     #[must_use]
     pub fn new() -> WriteSet {
         WriteSet::default()
@@ -158,7 +151,6 @@ pub trait MetaStore {
     fn dirty_bytes(&self) -> u64;
     /// Makes everything applied before this call durable. Concurrent calls share one commit.
     fn commit(&self) -> LocalFuture<'_, Result<(), StoreError>>;
-    /// Room.
     fn space(&self) -> Result<Space, StoreError>;
 }
 

@@ -7,28 +7,21 @@ use types::{Errno, Extent, Fid, Timespec};
 /// Room in a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes in all.
     pub bytes: u64,
-    /// Bytes free.
     pub bytes_free: u64,
     /// Objects or inodes in all.
     pub files: u64,
-    /// Free ones.
     pub files_free: u64,
 }
 
 /// What an object tells of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjAttr {
-    /// Bytes.
     pub size: u64,
     /// Units of 512 bytes.
     pub blocks: u64,
-    /// Last write.
     pub mtime: Timespec,
-    /// Last read.
     pub atime: Timespec,
-    /// Last change.
     pub ctime: Timespec,
 }
 
@@ -135,6 +128,5 @@ pub trait ObjStore {
     /// stored first; `None` where nothing of it is stored or the store cannot tell. A hint for the
     /// order of reads: it may be out of date.
     fn locate(&self, object: Fid, range: Extent) -> LocalFuture<'_, Result<Option<u64>, Errno>>;
-    /// Room.
     fn space(&self) -> LocalFuture<'_, Result<Space, Errno>>;
 }

@@ -1,6 +1,5 @@
 //! Middle, range, mean and deviation of what was measured.
 
-/// Of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Stats {
     pub(crate) median: f64,

@@ -2,7 +2,6 @@
 
 use types::Errno;
 
-/// A command's failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// Exit status: an error number.

@@ -22,7 +22,6 @@ const VALUE_BYTES_MAX: usize = 65_536;
 /// One object of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
-    /// OST index.
     pub(crate) ost: u32,
     /// Sequence, number, stripe.
     pub(crate) fid: types::Fid,

@@ -25,7 +25,6 @@ const CONSOLE_ANSWER_BYTES_MAX: u64 = 64 << 20;
 pub enum AskError {
     /// The daemon could not be asked.
     Io(io::Error),
-    /// It refused.
     Refused(Failure),
 }
 

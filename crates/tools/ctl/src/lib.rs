@@ -12,8 +12,6 @@
 //! "..."}}`. Everybody may read; changing anything takes root or the daemon's own user, known by
 //! the socket's peer credentials.
 
-#![warn(missing_docs)]
-
 pub mod ask;
 pub mod background;
 pub mod mounts;

@@ -11,7 +11,6 @@ pub const FUSE_TYPE: &str = "fuse.nacre";
 /// A mount of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Mount point.
     pub dir: PathBuf,
     /// Device number that its files show.
     pub device: (u32, u32),

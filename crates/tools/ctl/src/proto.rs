@@ -8,45 +8,35 @@ pub(crate) const ASK_BYTES_MAX: usize = 2 * params::PARAM_VALUE_BYTES_MAX;
 /// Longest answer, bytes.
 pub(crate) const REPLY_BYTES_MAX: usize = 64 << 20;
 
-/// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
-    /// Who serves here.
     Who,
-    /// Values of parameters.
     Get {
-        /// Glob.
         pattern: String,
         /// Also all below a match.
         recursive: bool,
     },
-    /// Set parameters.
     Set {
-        /// Glob.
         pattern: String,
-        /// New value.
         value: String,
     },
     /// Set or delete a permanent parameter (the MGS only).
     SetPermanent {
         /// Of this file system; of all that the MGS knows.
         fsname: Option<String>,
-        /// Glob.
         name: String,
         /// New value; none: delete it.
         value: Option<String>,
     },
     /// Names of parameters.
     List {
-        /// Glob.
         pattern: String,
         /// Also all below a match.
         recursive: bool,
     },
     /// Targets served and connectors held here.
     Devices,
-    /// Own addresses.
     Nids,
     /// Space of each target (clients only).
     Df,
@@ -65,7 +55,6 @@ pub enum Ask {
     Create {
         /// Path of its directory, from the root of the file system.
         dir: String,
-        /// Name.
         name: String,
         /// The asker's umask.
         umask: u32,
@@ -74,7 +63,6 @@ pub enum Ask {
     },
     /// Paths of a FID (clients only).
     Fid2path {
-        /// As text.
         fid: String,
     },
 }
@@ -88,7 +76,6 @@ impl Ask {
     }
 }
 
-/// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
@@ -111,7 +98,6 @@ pub enum Reply {
     Targets(Vec<Target>),
 }
 
-/// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// Error number, positive.
@@ -128,12 +114,10 @@ impl Failure {
     }
 }
 
-/// A daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Who {
     /// `server` or `client`.
     pub kind: String,
-    /// Process.
     pub pid: u32,
     /// File system; empty for an MGS alone.
     pub fsname: String,
@@ -152,9 +136,7 @@ pub struct Who {
 /// A parameter and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {
-    /// Name.
     pub name: String,
-    /// Value as printed.
     pub value: String,
     /// Whether it can be set.
     pub is_writable: bool,
@@ -170,14 +152,11 @@ pub enum Outcome {
     Refused(Failure),
 }
 
-/// A parameter's name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Name {
-    /// Name.
     pub name: String,
     /// Has parameters below it.
     pub is_dir: bool,
-    /// Can be set.
     pub is_writable: bool,
 }
 
@@ -188,9 +167,7 @@ pub struct Device {
     pub status: String,
     /// `mgs`, `mdt`, `obdfilter`, `mgc`, `mdc`, `osc`.
     pub kind: String,
-    /// Name.
     pub name: String,
-    /// UUID.
     pub uuid: String,
     /// Users: sessions of a target.
     pub refs: u32,
@@ -199,7 +176,6 @@ pub struct Device {
 /// A line of `lfs df`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
-    /// Whose.
     pub target: Target,
     /// What it told, unless it did not answer in time.
     pub space: Option<Room>,
@@ -208,15 +184,12 @@ pub struct Space {
 /// Space and inodes of a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Room {
-    /// Bytes in all.
     pub bytes: u64,
-    /// Bytes free.
     pub bytes_free: u64,
     /// Bytes free for users.
     pub bytes_avail: u64,
     /// Inodes or objects in all.
     pub files: u64,
-    /// Free ones.
     pub files_free: u64,
 }
 
@@ -225,7 +198,6 @@ pub struct Room {
 pub struct Target {
     /// `MDT` or `OST`.
     pub kind: String,
-    /// Index.
     pub index: u32,
     /// `testfs-OST0002`.
     pub name: String,

@@ -140,13 +140,11 @@ fn remove(path: &Path) -> io::Result<()> {
 pub struct Registered(Vec<PathBuf>);
 
 impl Registered {
-    /// Of this socket.
     #[must_use]
     pub fn new(socket: PathBuf) -> Registered {
         Registered(vec![socket])
     }
 
-    /// The socket.
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.0[0]

@@ -25,7 +25,6 @@ const ANSWER_MAX: types::Span = types::Span::secs(25);
 
 /// What a daemon answers besides its parameters.
 pub trait Answers {
-    /// Who it is.
     fn who(&self) -> Who;
     /// `lctl dl`.
     fn devices(&self) -> Vec<Device>;

@@ -7,10 +7,8 @@ use anyhow::{Context, Result, ensure};
 use osd_disk::{Superblock, superblock};
 use types::{FsName, NidAddr, TargetId, Timespec};
 
-/// What to make.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// File system.
     pub fsname: FsName,
     /// One target, or several that shall share `dir`.
     pub targets: Vec<TargetId>,
@@ -18,7 +16,6 @@ pub struct Options {
     pub mgs: Vec<NidAddr>,
     /// Destroy what was there.
     pub reformat: bool,
-    /// Where.
     pub dir: PathBuf,
 }
 

@@ -10,8 +10,6 @@
 //! | `nacre up` | [`up`] |
 //! | `nacre lst-node`, the console behind `lst` | [`lst`](mod@lst) |
 
-#![warn(missing_docs)]
-
 mod alias;
 pub mod format;
 mod log;

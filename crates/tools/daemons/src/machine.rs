@@ -37,7 +37,6 @@ pub const CREDITS_MAX: u32 = 1 << 20;
 /// Settings of a daemon's machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineOptions {
-    /// CPU partitions.
     pub cpts: CptSettings,
     /// Partitions of the network interface, `[0,1]`; empty: all.
     pub link_cpts: String,
@@ -81,13 +80,10 @@ impl Default for MachineOptions {
 /// The same, held against this machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// CPU partitions.
     pub cpts: CptTable,
     /// Partitions of the network interface; empty: all.
     pub link_cpts: Vec<CptIndex>,
-    /// By service.
     pub service_cpts: BTreeMap<&'static str, Vec<CptIndex>>,
-    /// As asked for.
     pub options: MachineOptions,
     /// Credits of this daemon.
     pub lnet: Lnet,

@@ -29,7 +29,6 @@ const STOP_MAX: Span = Span::secs(30);
 pub struct Options {
     /// Targets, or directories of targets.
     pub dirs: Vec<PathBuf>,
-    /// Where to listen.
     pub listen: NidAddr,
     /// Where the MGS is, if not where the superblocks say.
     pub mgs: Vec<NidAddr>,

@@ -172,7 +172,6 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens.
     #[must_use]
     pub fn addr(&self) -> NidAddr {
         self.addr

@@ -12,7 +12,6 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Starts hearing.
     pub(crate) fn new() -> io::Result<Signals> {
         let term = signal(SignalKind::terminate())?;
         let int = signal(SignalKind::interrupt())?;

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, bail, ensure};
 use osd_disk::{DiskError, Superblock, superblock};
 use types::{FsName, TargetId, TargetKind};
 
-/// A formatted target.
 #[derive(Clone, Debug)]
 pub(crate) struct TargetDir {
     pub(crate) dir: PathBuf,

@@ -8,10 +8,8 @@ use anyhow::{Context, Result, bail};
 use ctl::{Ask, Reply, ask, mounts, rundir};
 use rustix::mount::UnmountFlags;
 
-/// What to unmount.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The mount point.
     pub dir: PathBuf,
     /// Do not wait for servers that are away.
     pub force: bool,

@@ -32,14 +32,11 @@ use crate::mount::{self, MountOptions};
 use crate::signals::Signals;
 use crate::{alias, format, log, server};
 
-/// What to run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Targets, logs, state.
     pub data: PathBuf,
     /// Mount point; made if it is not there.
     pub mount: PathBuf,
-    /// File system.
     pub fsname: FsName,
     /// MDTs at least.
     pub mdts: u32,
@@ -53,7 +50,6 @@ pub struct Options {
     pub run: Option<String>,
     /// TCP port to try first.
     pub port: u16,
-    /// Mount options.
     pub mount_options: String,
     /// Crashes of one server within a minute after which it is given up.
     pub crashes_max: u32,

@@ -9,8 +9,6 @@
 //! those with the fewest credits last, and jobs, those that did most last.
 //! `nacre_metrics_dropped_series` counts what was left out.
 
-#![warn(missing_docs)]
-
 mod http;
 mod jobs;
 mod text;

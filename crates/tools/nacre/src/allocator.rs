@@ -16,7 +16,6 @@ use libmimalloc_sys::{
 /// aligned to its size's power of two).
 const ALIGN_OF_ANY: usize = 16;
 
-/// The allocator.
 pub(crate) struct Mimalloc;
 
 /// Whether a block of `layout` has its alignment without being asked for.

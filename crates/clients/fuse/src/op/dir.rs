@@ -23,7 +23,6 @@ const DOTS: u64 = 2;
 /// `d_type` of a directory.
 const DT_DIR: u32 = libc::S_IFDIR >> 12;
 
-/// An open directory.
 pub(crate) struct Dir {
     fid: Fid,
     page: RefCell<Option<Page>>,

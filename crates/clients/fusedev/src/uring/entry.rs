@@ -19,7 +19,6 @@ use crate::reply::Body;
 
 /// Bytes of an entry in front of the payload: a page, so that payloads are aligned.
 const HEAD: usize = 4_096;
-/// Longest joined head.
 const JOINED_MAX: usize = size_of::<abi::InHeader>() + abi::URING_OP_IN_BYTES;
 
 const _: () = assert!(size_of::<abi::UringReqHeader>() + JOINED_MAX <= HEAD);

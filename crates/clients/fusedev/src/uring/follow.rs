@@ -16,7 +16,6 @@ pub(crate) struct Follow {
     bound: Option<u16>,
 }
 
-/// What to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Move {
     Stay,

@@ -120,7 +120,6 @@ pub(crate) struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl Bucket {
-    /// A full one.
     pub(crate) fn new(pace: Pace, now: Instant) -> Bucket {
         let Pace { per_unit, burst, realtime, lag, bytes } = pace;
         Bucket { per_unit, tat: fine(now), burst, lag, tickets: 0, epoch: 0, realtime, bytes }

@@ -51,7 +51,6 @@ pub(crate) struct Buckets {
     held: Slab<Held>,
 }
 
-/// Of several instances.
 pub(crate) type Shared = Rc<RefCell<Buckets>>;
 
 /// Where a class's bucket is.

@@ -34,9 +34,12 @@ pub(crate) const DEPTH_MAX: u32 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rate {
     /// Thousandths of a request per second.
-    Rpc { milli: u64 },
-    /// Bytes per second.
-    Bytes { per_second: u64 },
+    Rpc {
+        milli: u64,
+    },
+    Bytes {
+        per_second: u64,
+    },
 }
 
 impl Rate {
@@ -108,7 +111,6 @@ fn decimal(text: &str, factor: u64) -> Option<u64> {
     u64::try_from(u128::from(milli) * u128::from(factor) / 1_000).ok()
 }
 
-/// A rule's name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name([u8; RULE_NAME_CHARS_MAX]);
 

@@ -31,7 +31,6 @@ const RANK_STEP: i64 = 1 << 32;
 /// Slot of `default`.
 const DEFAULT: u32 = 0;
 
-/// One rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) name: Name,

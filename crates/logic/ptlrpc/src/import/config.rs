@@ -7,7 +7,6 @@ use types::{ClientId, Span, TargetId};
 pub struct ImportConfig {
     /// The target at the other end.
     pub target: TargetId,
-    /// Who we are.
     pub client: ClientId,
     /// Name for people.
     pub name: String,
@@ -15,7 +14,6 @@ pub struct ImportConfig {
     pub is_server: bool,
     /// Time that one attempt has.
     pub attempt: Span,
-    /// Requests in flight.
     pub rpcs_in_flight: u32,
     /// Modifying requests in flight.
     pub tags: u32,
@@ -25,6 +23,5 @@ pub struct ImportConfig {
     pub ping_dirty: Span,
     /// Pause before the second attempt to connect.
     pub reconnect_min: Span,
-    /// Longest such pause.
     pub reconnect_max: Span,
 }

@@ -14,11 +14,9 @@ pub enum State {
     Connecting,
     /// Replaying to a restarted target.
     Replay,
-    /// Re-stating locks.
     ReplayLocks,
     /// Done; the others are not.
     ReplayWait,
-    /// Normal service.
     Full,
     /// Lost; a new attempt follows.
     Disconn,
@@ -59,21 +57,16 @@ pub struct Submit<B, W> {
 
 /// To be sent now: header complete except for the bulk id, which the driver draws.
 pub struct Transmit<'a, B> {
-    /// What to send.
     pub request: &'a mut Request,
-    /// Its bulk data.
     pub bulk: &'a mut B,
 }
 
-/// An answered request.
 pub struct Completed<B, W> {
-    /// Its number.
     pub xid: Xid,
     /// Who waits; none for the import's own requests.
     pub waiter: Option<W>,
     /// Its bulk data, unless it is kept for replay.
     pub bulk: Option<B>,
-    /// The answer.
     pub reply: Box<Reply>,
 }
 
@@ -97,6 +90,5 @@ pub enum Event<W> {
     /// State locks again: [`restate`](crate::Import::restate) each, then
     /// [`restated`](crate::Import::restated).
     AskRestate,
-    /// Normal service.
     Full,
 }

@@ -170,7 +170,6 @@ impl<B: Default, W> Import<B, W> {
         self.state
     }
 
-    /// Since when.
     #[must_use]
     pub fn since(&self) -> Instant {
         self.since

@@ -39,7 +39,6 @@ impl XidSource {
         (xid.0 % u64::from(limits::LANES_MAX)) as u32
     }
 
-    /// The next one.
     #[must_use]
     pub fn draw(&self) -> Xid {
         let count = self.counter.get();

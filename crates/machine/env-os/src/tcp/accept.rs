@@ -26,7 +26,6 @@ use crate::body::spawn;
 use crate::limits::{ACCEPT_QUEUE_MAX, HALF_OPEN_MAX};
 use crate::lnd::Lnd;
 
-/// Starts to accept.
 pub(super) fn listener(config: Rc<Lnd>, socket: TcpListener, addr: NidAddr) -> Listener {
     let (tx, links) = mpsc::channel(ACCEPT_QUEUE_MAX);
     let state = Rc::new(Acceptor {

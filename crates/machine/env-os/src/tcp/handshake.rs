@@ -30,7 +30,6 @@ pub(super) struct Pair {
     pub(super) peer_credits: u32,
 }
 
-/// The connector's side.
 pub(super) async fn connect(config: &Rc<Lnd>, from: Option<Nid>, to: NidAddr) -> io::Result<Link> {
     let nonce = os_random();
     let bind = from.map(Nid::addr);
@@ -71,7 +70,6 @@ async fn open(
     Ok((stream, hello))
 }
 
-/// Sends a HELLO.
 pub(super) async fn say(
     stream: &mut TcpStream,
     nonce: u64,

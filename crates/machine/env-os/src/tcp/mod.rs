@@ -85,7 +85,6 @@ pub(crate) async fn connect(config: &Rc<Lnd>, from: Option<Nid>, to: NidAddr) ->
     }
 }
 
-/// Listens for pairs.
 pub(crate) fn listen(config: &Rc<Lnd>, at: NidAddr) -> io::Result<Listener> {
     permitted(config, at, "listen on")?;
     let bound = || -> io::Result<_> {

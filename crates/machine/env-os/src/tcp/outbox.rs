@@ -98,7 +98,6 @@ impl Outbox {
         }
     }
 
-    /// Queues a frame.
     pub(super) fn push(&self, frame: Frame) -> Result<(), Fault> {
         let mut queue = self.queue.borrow_mut();
         self.pushed.set(true);

@@ -16,7 +16,6 @@ use crate::record::Inode;
 use crate::state::Effect;
 use crate::tx::Decided;
 
-/// Closes a handle.
 pub(crate) fn close(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: CloseReq = op.request.body();
     let Some(open) = op.state.opens.get(body.handle).filter(|open| open.client == op.client) else {

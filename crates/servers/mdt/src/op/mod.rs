@@ -50,11 +50,9 @@ pub(crate) struct Op<'a, 'v> {
     pub(crate) osts: &'a dyn Fn() -> Vec<OstAt>,
 }
 
-/// What to answer.
 pub(crate) enum Answer {
     /// Attributes of a file.
     Attr(AttrAnswer),
-    /// These buffers.
     Bufs(Vec<Bytes>),
 }
 
@@ -160,7 +158,6 @@ pub(crate) fn modifies(opcode: Opcode) -> bool {
     )
 }
 
-/// Decides one operation.
 pub(crate) fn decide(op: &mut Op<'_, '_>) -> Decided<Answer> {
     match op.request.opcode() {
         Opcode::MdtGetattr => getattr::getattr(op),

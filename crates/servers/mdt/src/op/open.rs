@@ -36,9 +36,7 @@ fn wants_read(flags: u32) -> bool {
     flags & O_ACCMODE == 0 || flags & O_ACCMODE == O_RDWR
 }
 
-/// How to open.
 pub(crate) struct Opening {
-    /// O_*.
     pub(crate) flags: u32,
     /// This operation made the file: its mode does not bind the one who made it.
     pub(crate) fresh: bool,

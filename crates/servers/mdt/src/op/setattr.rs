@@ -21,7 +21,6 @@ use crate::tx::Decided;
 /// Bits that change something by the caller's will.
 const WILL: u32 = !(bits::SIZE_KNOWN | bits::READ_AT);
 
-/// Sets attributes.
 pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: SetattrReq = op.request.body();
     let mut inode = op.tx.inode(body.attr.fid())?;

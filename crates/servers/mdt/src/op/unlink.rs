@@ -11,7 +11,6 @@ use crate::op::{Answer, Op, checked_name};
 use crate::perm::{W, X};
 use crate::tx::Decided;
 
-/// Removes a name.
 pub(crate) fn unlink(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: UnlinkReq = op.request.body();
     let name = op.request.buf(1);

@@ -56,7 +56,6 @@ fn space(name: &[u8]) -> Decided<Space> {
     }
 }
 
-/// One value.
 pub(crate) fn get(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
     let name = op.request.buf(1);
@@ -128,7 +127,6 @@ fn names(op: &Op<'_, '_>, inode: &Inode) -> Decided<Vec<Vec<u8>>> {
     Ok(found)
 }
 
-/// Sets one value.
 pub(crate) fn set(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: SetxattrReq = op.request.body();
     let (name, value) = (op.request.buf(1), op.request.buf(2));
@@ -307,7 +305,6 @@ fn check_osts(op: &Op<'_, '_>, template: &Template) -> Decided<()> {
     }
 }
 
-/// Removes one value.
 pub(crate) fn remove(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
     let name = op.request.buf(1);

@@ -21,10 +21,8 @@ pub(super) const VALUE_BYTES_MAX: usize = 1_024;
 
 type Changes = FixedMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// A change, borrowed.
 pub(super) type Change<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// See the module.
 #[derive(Default)]
 pub(super) struct Gathered {
     tables: [Changes; Table::ALL.len()],

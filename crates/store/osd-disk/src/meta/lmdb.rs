@@ -15,7 +15,6 @@ use std::ptr::{self, NonNull};
 
 use lmdb_master_sys as ffi;
 
-/// A table's handle.
 pub(crate) type Dbi = ffi::MDB_dbi;
 
 /// LMDB's table of free pages.

@@ -46,7 +46,6 @@ pub(crate) struct Room {
 /// What a set of changes takes at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Need {
-    /// Pages.
     pub(crate) pages: usize,
     /// Those of them that must lie side by side.
     pub(crate) side_by_side: usize,

@@ -29,7 +29,6 @@ const POOLED_BYTES_MIN: usize = 256 << 10;
 
 const _: () = assert!(DIRS <= 32, "a word has a bit for each directory");
 
-/// An open object.
 pub(crate) struct Object {
     pub(crate) fid: Fid,
     pub(super) file: File,
@@ -381,7 +380,6 @@ impl Files {
         Ok(Bytes::from(buffer))
     }
 
-    /// Sets the size.
     pub(crate) fn truncate(&self, object: &Arc<Object>, size: u64) -> Result<ObjAttr, Errno> {
         let done = rustix::fs::ftruncate(&object.file, size).map_err(errno);
         self.note(object, true);
@@ -389,7 +387,6 @@ impl Files {
         object.attr()
     }
 
-    /// Removes the object.
     pub(crate) fn destroy(&self, fid: Fid) -> Result<bool, Errno> {
         let removed = rustix::fs::unlinkat(&self.dirs[dir_of(fid)], name_of(fid), AtFlags::empty());
         self.cache().forget(fid);
@@ -416,7 +413,6 @@ impl Files {
         rustix::fs::syncfs(&self.root).map_err(errno)
     }
 
-    /// Every object.
     pub(crate) fn list(&self) -> Result<Vec<Fid>, Errno> {
         let mut fids = Vec::new();
         for dir in &self.dirs {
@@ -430,7 +426,6 @@ impl Files {
 }
 
 impl Object {
-    /// Its file.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -461,7 +456,6 @@ impl Object {
 }
 
 impl Dirty {
-    /// Makes it durable.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
         let file = &self.object.file;
         if self.resized { rustix::fs::fsync(file) } else { rustix::fs::fdatasync(file) }

@@ -42,7 +42,6 @@ use slots::Slots;
 /// Larger transfers go to the pool: pinning their pages would keep the executor from others.
 pub(super) const RING_BYTES_MAX: usize = 64 << 10;
 
-/// One operation.
 struct Op {
     object: Arc<Object>,
     memory: Buffer,

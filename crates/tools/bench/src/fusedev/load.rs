@@ -13,7 +13,6 @@ use anyhow::{Context, Result, bail, ensure};
 /// Calls between two looks at the clock.
 const BATCH: u64 = 16;
 
-/// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Fstat,

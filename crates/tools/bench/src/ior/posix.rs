@@ -130,7 +130,6 @@ fn is_marked(buffer: &[u8], offset: u64) -> bool {
     })
 }
 
-/// Aligned memory.
 struct Buffer {
     memory: Vec<u8>,
     start: usize,

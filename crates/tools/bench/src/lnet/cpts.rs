@@ -17,7 +17,6 @@ use super::{Test, link};
 
 /// Clients; their NIDs are 127.0.1.1@tcp and so on, whose bytes sum up to 130 + host.
 const CLIENTS: u64 = 12;
-/// Pings of each.
 const PINGS: u64 = 24;
 const ALL: u64 = CLIENTS * PINGS;
 

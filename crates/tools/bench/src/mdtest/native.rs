@@ -15,7 +15,6 @@ use super::{MdtestArgs, Phase, Sample, Watch};
 const O_RDONLY: u32 = 0;
 const O_WRONLY_EXCL: u32 = (libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL) as u32;
 
-/// One run.
 pub(super) fn run(args: &MdtestArgs, address: &str) -> Result<Vec<Sample>> {
     let (mgs, fsname) =
         address.split_once(":/").ok_or_else(|| anyhow!("'{address}' is no NID:/fsname"))?;

@@ -22,7 +22,6 @@ struct Order {
     items: u64,
 }
 
-/// One run.
 pub(super) fn run(args: &MdtestArgs) -> Result<Vec<Sample>> {
     let dir = std::path::absolute(&args.dir)?;
     let tree = dir.join(format!("mdtest-tree.{}", std::process::id()));

@@ -13,7 +13,6 @@ use crate::stats::{Stats, ratios};
 pub enum Phase {
     /// Create, write if asked, close.
     Create,
-    /// stat.
     Stat,
     /// Open, read if asked, close.
     Read,

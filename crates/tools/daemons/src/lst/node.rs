@@ -23,7 +23,6 @@ use crate::signals::Signals;
 pub struct NodeOptions {
     /// A node for each of these, all in this process.
     pub nids: NidList,
-    /// Where they listen.
     pub port: u16,
     /// Accept plaintext on addresses that are not loopback.
     pub insecure: bool,

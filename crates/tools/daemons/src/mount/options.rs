@@ -19,9 +19,7 @@ const CLONES_MAX: usize = 64;
 pub struct Options {
     /// Where the MGS is: alternatives.
     pub mgs: Vec<NidAddr>,
-    /// File system.
     pub fsname: FsName,
-    /// Mount point.
     pub dir: PathBuf,
     /// From `-o`.
     pub mount: MountOptions,
@@ -39,14 +37,11 @@ pub struct Options {
     pub metrics: Option<SocketAddr>,
 }
 
-/// Mount options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// Own address.
     pub nid: Option<Nid>,
     /// Give up on servers that are away.
     pub soft: bool,
-    /// No changes.
     pub read_only: bool,
     /// File locks are coherent over all clients; else they stay on this machine.
     pub flock: bool,

@@ -13,9 +13,7 @@ use crate::targets::TargetDir;
 /// How often the configuration is read: often at first, when the peers of a fresh file system come
 /// one by one.
 const EVERY_FIRST: Span = Span::millis(50);
-/// So many times.
 const FIRST_ROUNDS: u32 = 600;
-/// Later.
 const EVERY_LATER: Span = Span::secs(5);
 /// Pause after a refused registration.
 const PAUSE: Span = Span::secs(2);

@@ -17,7 +17,6 @@ use crate::targets::{self, TargetDir};
 /// Name of the kept configuration in a target's directory.
 const FILE: &str = "peers";
 
-/// Who is where.
 pub(crate) struct Directory {
     fsname: Option<FsName>,
     mgs: Vec<NidAddr>,
@@ -80,12 +79,10 @@ impl Directory {
         self.osts.borrow().clone()
     }
 
-    /// Permanent parameters.
     pub(super) fn permanent(&self) -> Vec<(String, String)> {
         self.config.borrow().params.clone()
     }
 
-    /// A fresher configuration.
     pub(super) fn set(&self, fresh: FsConfig) {
         if fresh == *self.config.borrow() {
             return;

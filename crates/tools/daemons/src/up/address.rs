@@ -25,7 +25,6 @@ const MDT_FIRST: u8 = 3;
 const OST_FIRST: u8 = 10;
 pub(super) const OTHER_CLIENTS: u8 = 211;
 
-/// Blocks to try.
 const NETS: u8 = 250;
 
 /// Port for those who may not use the default one.

@@ -67,7 +67,6 @@ struct Server {
     was_ready: Cell<bool>,
 }
 
-/// The supervisor.
 pub(super) struct Children {
     shared: Rc<Shared>,
 }

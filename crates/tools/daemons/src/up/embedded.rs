@@ -36,7 +36,6 @@ enum Life {
     GivenUp(String),
 }
 
-/// The server thread.
 pub(super) struct Embedded {
     life: watch::Receiver<Life>,
     stop: watch::Sender<bool>,

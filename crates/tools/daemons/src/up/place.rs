@@ -97,7 +97,6 @@ impl Place {
         Ok(dead)
     }
 
-    /// This run's client.
     pub(super) fn client(&self) -> ClientId {
         let last = self.state.clients.last().and_then(|text| u128::from_str_radix(text, 16).ok());
         ClientId(last.expect("the id of this run was noted when it began"))

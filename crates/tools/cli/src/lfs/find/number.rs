@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-/// A bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
     /// More, equal or less.
@@ -29,7 +28,6 @@ impl Bound {
         Ok(Bound { order, count, unit })
     }
 
-    /// A plain number.
     pub(super) fn plain(text: &str) -> Result<Bound, String> {
         Bound::parse(text, |unit| unit.is_empty().then_some(1))
     }

@@ -19,7 +19,6 @@ pub(super) struct Predicate {
     pub(super) negated: bool,
 }
 
-/// Which condition.
 #[derive(Debug)]
 pub(super) enum Test {
     /// Last part of the path, a shell pattern.
@@ -51,7 +50,6 @@ pub(super) enum Test {
     Mdts(Vec<u32>),
 }
 
-/// Which time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stamp {
     Access,

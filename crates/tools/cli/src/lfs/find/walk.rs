@@ -29,7 +29,6 @@ impl Found {
         Failed::io(error, COMMAND, &self.path.display().to_string())
     }
 
-    /// Its attributes.
     pub(super) fn stat(&self) -> Result<&Metadata, Failed> {
         if let Some(stat) = self.stat.get() {
             return Ok(stat);
