@@ -22,6 +22,7 @@ cargo xtask COMMAND
   sim --help            what else a simulation can do
   fuzz [TARGET]         libFuzzer with coverage on every target, or one; wants cargo-bolero
        [--hours N]      for N hours in all (1)
+  bench [--quick]       every benchmark beside its limit; tables, plots and JSON in target/bench (--help)
   mounted [NAME]        tests on a real mount, servers apart; NAME filters
 ";
 
@@ -39,6 +40,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         Some(("tidy", [])) => tidy::tidy(),
         Some(("sim", rest)) => check::sim(rest),
         Some(("fuzz", rest)) => fuzz::fuzz(rest),
+        Some(("bench", rest)) => bench(rest),
         Some(("mounted", rest)) => check::mounted(rest),
         Some(("help" | "--help" | "-h", _)) => {
             print!("{USAGE}");
@@ -46,4 +48,12 @@ fn dispatch(args: &[String]) -> Result<()> {
         }
         _ => bail!("which command?\n\n{USAGE}"),
     }
+}
+
+/// `cargo xtask bench`: builds the binary under test, then runs the crate in `bench/`.
+fn bench(args: &[String]) -> Result<()> {
+    run::run("cargo", &["build", "--release", "--quiet", "-p", "nacre"], &[])?;
+    let mut words = vec!["run", "--quiet", "--release", "-p", "figures", "--"];
+    words.extend(args.iter().map(String::as_str));
+    run::run("cargo", &words, &[])
 }

@@ -6,6 +6,7 @@
 //! test is no test.
 
 pub mod cut;
+mod figure;
 pub mod load;
 pub mod posix;
 pub mod range;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+pub use figure::{Figure, figure};
 use fusedev::{Transport, UringOffer};
 
 /// How long a file system may take to come up, and an operation to come back, before a test gives

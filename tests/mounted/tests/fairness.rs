@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mounted::{Scratch, Up, count, full};
+use mounted::{Scratch, Up, count, figure, full};
 
 const CLIENTS: usize = 10;
 /// Their NIDs are 127.0.0.100 and on.
@@ -180,7 +180,14 @@ fn crrn_gives_every_client_its_share() {
         let gain = share(&crrn_lone) / share(&fifo_lone);
         let totals =
             (crrn_unequal.total() / fifo_unequal.total(), crrn_lone.total() / fifo_lone.total());
-        println!("{kind}: the lone one {gain:.2} x, totals {:.3} and {:.3}", totals.0, totals.1);
+        let told = |name: &str, title: &str, unit: &str, value: f64| {
+            figure(&format!("fairness/{kind}/{name}"), &format!("{kind}s, {title}"), unit, value);
+        };
+        told("spread-fifo", "5 to 14 a mount, spread of FIFO", "%", fifo_spread * 100.0);
+        told("spread-crrn", "5 to 14 a mount, spread of CRR-N", "%", crrn_spread * 100.0);
+        told("unequal-total", "5 to 14 a mount, total of CRR-N to FIFO", "times", totals.0);
+        told("lone-gain", "one beside nine times 11, the lone one to FIFO", "times", gain);
+        told("lone-total", "one beside nine times 11, total to FIFO", "times", totals.1);
         assert!(
             crrn_spread < fifo_spread / 2.0,
             "CRR-N leaves {crrn_spread:.3} of FIFO's spread {fifo_spread:.3}"

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fusedev::Transport;
 use mounted::work::{Seen, Worker};
-use mounted::{Up, count, posix, range};
+use mounted::{Up, count, figure, posix, range};
 
 /// Longest pause that an application may see when a server is killed.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -41,9 +41,9 @@ fn survive_kills(name: &str, victims: &[&str], kills: usize) {
     }
     let pause = seen.iter().map(|one| one.pause).max().expect("three workloads");
     let operations: usize = seen.iter().map(|one| one.operations).sum();
-    println!(
-        "{name}: {kills} kills, {operations} operations acknowledged, longest pause {pause:?}"
-    );
+    println!("{name}: {kills} kills, {operations} operations acknowledged");
+    let title = format!("{name}: longest pause of an application over {kills} kills");
+    figure(&format!("{name}/pause"), &title, "s", pause.as_secs_f64());
     assert!(pause <= PAUSE_MAX, "an application waited {pause:?}");
     drop((lock, rival));
     up.stop();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use mounted::load::Load;
-use mounted::{Scratch, Up, count, full};
+use mounted::{Scratch, Up, count, figure, full};
 
 const IO: &str = "ost.OSS.ost_io";
 
@@ -282,9 +282,9 @@ fn hot_swaps_through_all_policies_lose_nothing_and_stall_nobody() {
     );
     load.see_progress();
     load.finish();
-    println!(
-        "{swaps} swaps in {seconds:.1} s under {rate:.0} operations/s: slowest operation {slowest:?}"
-    );
+    println!("{swaps} swaps in {seconds:.1} s under {rate:.0} operations/s");
+    let slowest_ms = slowest.as_secs_f64() * 1e3;
+    figure("nrs/swaps-slowest", "slowest operation during swaps of the policy", "ms", slowest_ms);
     // others may use the machine
     let bound = if full() { Duration::from_millis(100) } else { Duration::from_secs(2) };
     assert!(slowest < bound, "an operation took {slowest:?}");
@@ -340,11 +340,9 @@ fn a_class_gets_its_rate_over_four_partitions() {
         std::thread::sleep(Duration::from_secs(1));
         let (requests, bytes) = rates(&up, window);
         let seen = if wanted > 1e6 { bytes } else { requests };
-        println!(
-            "{rule} over four partitions: {requests:.1} writes/s, {:.2} MB/s, {:.3} of the rate",
-            bytes / 1e6,
-            seen / wanted
-        );
+        println!("{rule}: {requests:.1} writes/s, {:.2} MB/s", bytes / 1e6);
+        let title = format!("a class with {rule} over four partitions, of its rate");
+        figure(&format!("nrs/rate {rule}"), &title, "times", seen / wanted);
         assert!(
             (seen / wanted - 1.0).abs() < slack,
             "{rule}: {seen:.0} where {wanted:.0} is the rate"

@@ -14,6 +14,7 @@
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::collections::VecDeque;
+use std::io::Write;
 use std::time::Instant as Clock;
 
 use nrs::{Handle, Head, HeadKind, Moment, Partitions, Removal, Request};
@@ -159,6 +160,13 @@ fn deep(policy: &str, count: u32, runs: u32) {
     println!("      by the clock, shortest of {runs}: insertion {}", spread(&mut best.inserts));
     println!("      {:>32} {}", "pair", spread(&mut best.pairs));
     println!("      worst insertion and pair of each run, interrupted or not: {worst:?}");
+    if policy == "crrn" {
+        let worst = |sorted: &[u32]| f64::from(*sorted.last().expect("many steps")) / 1e3;
+        figure("deep-pair", "10,000,000 queued, crrn: a pair", "ns", best.pair);
+        figure("deep-worst-insertion", "the same: worst insertion", "us", worst(&best.inserts));
+        figure("deep-worst-pair", "the same: worst pair", "us", worst(&best.pairs));
+        figure("deep-bytes", "the same: memory of a request", "bytes", best.bytes);
+    }
     remove(policy, count / 10);
 }
 
@@ -215,6 +223,8 @@ fn table() {
                 }
                 best = best.min((cpu() - start) / 1e9);
             }
+            let title = format!("{policy}, {depth} queued");
+            figure(&format!("pairs-{policy}-{depth}"), &title, "million pairs/s", 1.0 / best);
             line += &format!("  {depth:>6} queued {:>5.2} M/s (best of 5)", 1.0 / best);
         }
         println!("{line}");
@@ -244,6 +254,17 @@ fn pairs(policy: &str, depth: u32, count: u32) {
     let start = cpu();
     (0..count).for_each(|_| pair(&mut head, &mut chance));
     println!("{policy} {depth} queued: {:.1} ns a pair", (cpu() - start) / f64::from(count));
+}
+
+/// Appends a line of JSON to the file that `NACRE_FIGURES` names, for the tables of
+/// `bench/README.md`.
+fn figure(id: &str, title: &str, unit: &str, value: f64) {
+    let Some(path) = std::env::var_os("NACRE_FIGURES") else { return };
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    let line = format!(
+        "{{\"id\":\"scheduler/{id}\",\"title\":\"{title}\",\"unit\":\"{unit}\",\"value\":{value}}}\n"
+    );
+    file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the file of the figures");
 }
 
 fn main() {

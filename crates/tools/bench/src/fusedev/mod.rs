@@ -116,27 +116,29 @@ fn measure(
 fn print(args: &FusedevArgs, call: Call, processes: u32, samples: &[Samples; 2]) {
     let ratio =
         Stats::of(&stats::ratios(&samples[1].rates, &samples[0].rates)).expect("at least one turn");
+    if args.json {
+        let side = |samples: &Samples| {
+            let cpu = Stats::of(&samples.cpu_us).expect("at least one turn").median;
+            serde_json::json!({ "rates": samples.rates, "server_cpu_us": cpu })
+        };
+        let [classic, uring] = samples;
+        println!(
+            "{}",
+            serde_json::json!({
+                "call": call.to_string(),
+                "processes": processes,
+                name(SIDES[0]): side(classic),
+                name(SIDES[1]): side(uring),
+                "ratio": ratio.median,
+            })
+        );
+        return;
+    }
     let each = SIDES.into_iter().zip(samples).map(|(side, samples)| {
         let rate = Stats::of(&samples.rates).expect("at least one turn");
         let cpu = Stats::of(&samples.cpu_us).expect("at least one turn");
         (name(side), rate, cpu)
     });
-    if args.json {
-        let sides: Vec<_> = each
-            .map(|(name, rate, cpu)| {
-                format!(
-                    "\"{name}\":{{\"per_s\":{:.0},\"server_cpu_us\":{:.2}}}",
-                    rate.median, cpu.median
-                )
-            })
-            .collect();
-        let sides = sides.join(",");
-        println!(
-            "{{\"call\":\"{call}\",\"processes\":{processes},{sides},\"ratio\":{:.3}}}",
-            ratio.median
-        );
-        return;
-    }
     println!("{call}, {processes} process(es)");
     for (name, rate, cpu) in each {
         println!(

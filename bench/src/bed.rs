@@ -1,0 +1,66 @@
+//! The file system under test and the directory that it is compared with.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use mounted::{Scratch, Up, nacre_bin};
+use serde::de::DeserializeOwned;
+
+use crate::disk::Disk;
+use crate::plan::Scale;
+
+/// `nacre up --separate` and ext4, both on one disk. Fields are dropped in this order.
+pub(crate) struct Bed {
+    up: Up,
+    disk: Disk,
+}
+
+impl Bed {
+    pub(crate) fn make(scale: Scale) -> Result<Bed> {
+        let disk = Disk::make(scale.disk_gib)?;
+        fs::create_dir_all(disk.dir().join("ext4"))?;
+        let up = Up::with(Scratch::new("bench"), Some(disk.dir().join("nacre")), &[]);
+        Ok(Bed { up, disk })
+    }
+
+    pub(crate) fn up(&self) -> &Up {
+        &self.up
+    }
+
+    /// A directory on the mount.
+    pub(crate) fn ours(&self) -> &Path {
+        self.up.mount()
+    }
+
+    /// A directory of the ext4 below.
+    pub(crate) fn limit(&self) -> PathBuf {
+        self.disk.dir().join("ext4")
+    }
+
+    /// A fresh directory on the same ext4, for targets of a file system of its own.
+    pub(crate) fn fresh(&self, name: &str) -> PathBuf {
+        self.disk.dir().join(name)
+    }
+}
+
+/// Runs a benchmark of the binary under test; it prints one JSON value.
+pub(crate) fn nacre<T: DeserializeOwned>(args: &[&str]) -> Result<T> {
+    let text = nacre_text(args)?;
+    serde_json::from_str(&text).with_context(|| format!("nacre {}: {text}", args.join(" ")))
+}
+
+/// The same, where it prints one JSON value per line.
+pub(crate) fn nacre_lines<T: DeserializeOwned>(args: &[&str]) -> Result<Vec<T>> {
+    let text = nacre_text(args)?;
+    let line = |line: &str| serde_json::from_str(line).with_context(|| line.to_owned());
+    text.lines().filter(|text| !text.is_empty()).map(line).collect()
+}
+
+fn nacre_text(args: &[&str]) -> Result<String> {
+    eprintln!("+ nacre {}", args.join(" "));
+    let output = Command::new(nacre_bin()).args(args).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "nacre {} ended with {}", args.join(" "), output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}

@@ -1,0 +1,111 @@
+//! The machine and the commit that a figure belongs to.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+/// Load average above which a run is called busy.
+const LOAD_QUIET: f64 = 0.5;
+
+/// Where and of what a run was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) commit: String,
+    /// The tree differed from the commit.
+    pub(crate) is_dirty: bool,
+    pub(crate) cpu: String,
+    pub(crate) cpus: usize,
+    pub(crate) memory_gib: u64,
+    pub(crate) kernel: String,
+    /// Load average of the last minute when the run began.
+    pub(crate) load: f64,
+}
+
+impl Machine {
+    pub(crate) fn look() -> Result<Machine> {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo")?;
+        let meminfo = fs::read_to_string("/proc/meminfo")?;
+        let loadavg = fs::read_to_string("/proc/loadavg")?;
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+        Ok(Machine {
+            commit: output("git", &["rev-parse", "--short=10", "HEAD"])?,
+            is_dirty: !output("git", &["status", "--porcelain"])?.is_empty(),
+            cpu: field(&cpuinfo, "model name").unwrap_or("unknown processor").to_owned(),
+            cpus: cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),
+            memory_gib: kib(field(&meminfo, "MemTotal")).div_ceil(1 << 20),
+            kernel: kernel.trim().to_owned(),
+            load: loadavg
+                .split(' ')
+                .next()
+                .and_then(|word| word.parse().ok())
+                .context("/proc/loadavg")?,
+        })
+    }
+
+    /// One line for the head of a table.
+    pub(crate) fn line(&self) -> String {
+        let Machine { commit, cpu, cpus, memory_gib, kernel, load, .. } = self;
+        let dirty = if self.is_dirty { " with changes" } else { "" };
+        format!(
+            "Commit {commit}{dirty}; {cpus} CPUs ({cpu}), {memory_gib} GiB, Linux {kernel}; load {load:.1} at the start."
+        )
+    }
+
+    pub(crate) fn warn_of_load(&self) {
+        if self.load > LOAD_QUIET {
+            eprintln!(
+                "load is {:.1}: other work on this machine will show in the figures",
+                self.load
+            );
+        }
+    }
+}
+
+/// What a program prints, without the last line's end.
+pub(crate) fn output(program: &str, args: &[&str]) -> Result<String> {
+    let output =
+        Command::new(program).args(args).output().with_context(|| format!("{program} starts"))?;
+    ensure!(
+        output.status.success(),
+        "{program} {}: {}",
+        args.join(" "),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+/// Value of the first line `name : value`.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_once(':').map(|(_, value)| value.trim())
+}
+
+fn kib(value: Option<&str>) -> u64 {
+    value.and_then(|text| text.split(' ').next()?.parse().ok()).unwrap_or(0)
+}
+
+/// A number of KiB from `/proc/PID/status`.
+pub(crate) fn status_kib(pid: u32, name: &str) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    Ok(kib(field(&text, name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_name() {
+        let text = "processor\t: 0\nmodel name\t: A CPU\nMemTotal:       24601960 kB\n";
+        assert_eq!(field(text, "model name"), Some("A CPU"));
+        assert_eq!(kib(field(text, "MemTotal")), 24_601_960);
+        assert_eq!(field(text, "bogomips"), None);
+    }
+
+    #[test]
+    fn own_memory_is_above_nothing() {
+        assert!(status_kib(std::process::id(), "RssAnon").expect("proc is mounted") > 0);
+    }
+}

@@ -1,0 +1,129 @@
+//! `cargo xtask bench`: one run of every benchmark, each in turns with its limit on this machine.
+//!
+//! A run is a list of parts ([`plan`]). A part measures on one file system that lives for the
+//! whole run ([`bed`]): `nacre up --separate` on a fresh ext4 with a journal, and a directory of
+//! that same ext4 to compare with. What a part saw is written as JSON at once, so that a run that
+//! was stopped goes on where it was, as long as the commit is the same. Tables and plots are made
+//! from the JSON alone.
+
+mod bed;
+mod disk;
+mod machine;
+mod parts;
+mod plan;
+mod report;
+mod row;
+mod store;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::Parser;
+
+use crate::bed::Bed;
+use crate::machine::Machine;
+use crate::plan::{Part, Scale};
+use crate::row::PartResult;
+use crate::store::Store;
+
+/// Measure everything that README.md and bench/README.md show, on this machine.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "cargo xtask bench")]
+struct Args {
+    /// Phases of 3 s and 3 pairs, and only mdtest, IOR, fio, lnet and native creates: at most ten
+    /// minutes. Not for publishing.
+    #[arg(long)]
+    quick: bool,
+    /// Only these parts (see --list).
+    #[arg(long, value_delimiter = ',', value_name = "PART")]
+    only: Vec<String>,
+    /// Measure again what an earlier run of this commit has measured already.
+    #[arg(long)]
+    afresh: bool,
+    /// Write the tables of README.md and bench/README.md and the plots in docs/figures from the
+    /// whole run of this commit.
+    #[arg(long, conflicts_with = "quick")]
+    publish: bool,
+    /// Name the parts.
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let scale = if args.quick { Scale::QUICK } else { Scale::FULL };
+    let parts = wanted(&args, scale)?;
+    if args.list {
+        parts.iter().for_each(|part| println!("{:<14} {}", part.name, part.about));
+        return Ok(());
+    }
+    let machine = Machine::look()?;
+    let store = Store::open(&machine.commit, scale.name)?;
+    measure(&args, scale, &parts, &machine, &store)?;
+    let results = store.all(&parts)?;
+    println!("{}", report::markdown::whole(&machine, &results));
+    let dir = report::write(store.dir(), &machine, &results)?;
+    println!("written: {}", dir.display());
+    if args.publish {
+        ensure!(args.only.is_empty(), "--publish wants the whole run, not --only");
+        ensure!(!machine.is_dirty, "commit first: published figures name their commit");
+        report::publish::publish(&machine, &results)?;
+    }
+    Ok(())
+}
+
+fn wanted(args: &Args, scale: Scale) -> Result<Vec<&'static Part>> {
+    if let Some(unknown) = args.only.iter().find(|name| plan::find(name).is_none()) {
+        bail!("no part is called '{unknown}'; --list names them");
+    }
+    let is_wanted = |part: &&Part| {
+        if args.only.is_empty() { part.quick || !scale.is_quick() } else { part.is_in(&args.only) }
+    };
+    Ok(plan::PARTS.iter().filter(is_wanted).collect())
+}
+
+/// Runs the parts that have no result yet. A part that fails is told at the end; the others run.
+fn measure(
+    args: &Args,
+    scale: Scale,
+    parts: &[&Part],
+    machine: &Machine,
+    store: &Store,
+) -> Result<()> {
+    let open: Vec<&&Part> =
+        parts.iter().filter(|part| args.afresh || !store.has(part.name)).collect();
+    for part in parts.iter().filter(|part| !open.iter().any(|other| other.name == part.name)) {
+        eprintln!("== {}: measured before on this commit", part.name);
+    }
+    if open.is_empty() {
+        return Ok(());
+    }
+    machine.warn_of_load();
+    let bed = Bed::make(scale)?;
+    let mut failed = Vec::new();
+    for part in open {
+        eprintln!("== {}: {}", part.name, part.about);
+        let start = Instant::now();
+        // the hands of the mounted tests panic where a file system does not come up
+        let outcome = catch_unwind(AssertUnwindSafe(|| (part.run)(&bed, scale)));
+        match outcome.unwrap_or_else(|_| Err(anyhow!("it panicked"))) {
+            Ok(rows) => {
+                let seconds = start.elapsed().as_secs_f64();
+                let result = PartResult {
+                    part: part.name.to_owned(),
+                    seconds,
+                    machine: machine.clone(),
+                    rows,
+                };
+                eprint!("{}", report::markdown::table(&result.rows));
+                store.keep(&result).context("a result")?;
+            }
+            Err(error) => {
+                eprintln!("{}: {error:#}", part.name);
+                failed.push(part.name);
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
+}

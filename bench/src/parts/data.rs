@@ -1,0 +1,85 @@
+//! Bytes per second through FUSE, with IOR's options, beside ext4.
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use super::metadata::text;
+use crate::bed::{Bed, nacre};
+use crate::plan::Scale;
+use crate::row::{Bound, Cpu, Row, Spread};
+
+/// Output of `nacre bench ior --json`.
+#[derive(Deserialize)]
+pub(super) struct Output {
+    runs: Vec<Run>,
+    against: Vec<Run>,
+}
+
+#[derive(Deserialize)]
+struct Run {
+    access: String,
+    mib_s: f64,
+    cpu_s_per_gib: f64,
+}
+
+/// More than a task writes in one phase: the deadline ends it.
+const BLOCK: &str = "32g";
+
+pub(crate) fn four(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    stream(bed, scale, "ior-4", &["-N", "4", "-F"], [0.40, 0.60])
+}
+
+pub(crate) fn one(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    stream(bed, scale, "ior-1", &["-N", "1"], [0.30, 0.50])
+}
+
+fn stream(
+    bed: &Bed,
+    scale: Scale,
+    part: &str,
+    tasks: &[&str],
+    bounds: [f64; 2],
+) -> Result<Vec<Row>> {
+    let seconds = scale.seconds.to_string();
+    let mut options = tasks.to_vec();
+    options.extend(["-t", "1m", "-b", BLOCK, "-D", &seconds, "-e", "--drop-caches"]);
+    ior(bed, scale, part, &options, bounds)
+}
+
+/// Both phases of one setting. The bounds are those of write and read.
+pub(super) fn ior(
+    bed: &Bed,
+    scale: Scale,
+    part: &str,
+    options: &[&str],
+    bounds: [f64; 2],
+) -> Result<Vec<Row>> {
+    let pairs = scale.pairs.to_string();
+    let (ours, limit) = (text(&bed.ours().join("ior"))?, text(&bed.limit().join("ior"))?);
+    let mut args = vec!["bench", "ior", "-o", &ours];
+    args.extend(options);
+    args.extend(["--against", &limit, "--pairs", &pairs, "--json"]);
+    let output: Output = nacre(&args)?;
+    let command = format!(
+        "nacre bench ior -o MOUNT/ior {} --against EXT4/ior --pairs {pairs}",
+        options.join(" ")
+    );
+    let row = |(access, bound): (&str, f64)| {
+        let each = |runs: &[Run], value: fn(&Run) -> f64| -> Vec<f64> {
+            runs.iter().filter(|run| run.access == access).map(value).collect()
+        };
+        let cpu = Spread::of(&each(&output.runs, |run| run.cpu_s_per_gib));
+        let cpu = cpu.with_context(|| format!("no {access} phase"))?.median;
+        anyhow::Ok(Row {
+            id: format!("{part}/{access}"),
+            title: access.to_owned(),
+            unit: "MiB/s".to_owned(),
+            ours: each(&output.runs, |run| run.mib_s),
+            limit: each(&output.against, |run| run.mib_s),
+            cpu: Some(Cpu { value: cpu, unit: "s per GiB".to_owned() }),
+            bound: Some(Bound::Ratio(bound)),
+            command: command.clone(),
+        })
+    };
+    ["write", "read"].into_iter().zip(bounds).map(row).collect()
+}

@@ -1,0 +1,58 @@
+//! Figures that a test or an example writes itself: with `NACRE_FIGURES=FILE` it appends a line of
+//! JSON for each.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use mounted::{Figure, Scratch};
+
+use crate::row::{Bound, Row};
+use crate::store::root;
+
+/// Runs `cargo` with `args` in the workspace root and collects the figures.
+pub(super) fn of_cargo(args: &[&str], bound: fn(&str) -> Option<Bound>) -> Result<Vec<Row>> {
+    let scratch = Scratch::new("figures");
+    let file = scratch.path().join("figures.jsonl");
+    let command = format!("cargo {}", args.join(" "));
+    eprintln!("+ {command}");
+    let status = Command::new(env!("CARGO"))
+        .args(args)
+        .current_dir(root())
+        .env("NACRE_FULL", "1")
+        .env("NACRE_FIGURES", &file)
+        .status()?;
+    ensure!(status.success(), "{command} ended with {status}");
+    let text = fs::read_to_string(&file).with_context(|| format!("{command} wrote no figures"))?;
+    rows(&text, &command, bound)
+}
+
+fn rows(text: &str, command: &str, bound: fn(&str) -> Option<Bound>) -> Result<Vec<Row>> {
+    let row = |line: &str| {
+        let figure: Figure = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        anyhow::Ok(Row {
+            bound: bound(&figure.id),
+            id: figure.id,
+            title: figure.title,
+            unit: figure.unit,
+            ours: vec![figure.value],
+            limit: Vec::new(),
+            cpu: None,
+            command: command.to_owned(),
+        })
+    };
+    text.lines().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests_of_figures {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_row() {
+        let text = r#"{"id":"a/b","title":"t","unit":"ms","value":3.5}"#;
+        let rows = rows(text, "cargo test", |_| Some(Bound::AtMost(4.0))).expect("well formed");
+        assert_eq!((rows[0].id.as_str(), rows[0].is_reached()), ("a/b", Some(true)));
+        assert!(super::rows("{}", "", |_| None).is_err());
+    }
+}

@@ -1,0 +1,136 @@
+//! Metadata rates: mdtest through FUSE and creates of the native library, beside ext4.
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::bed::{Bed, nacre};
+use crate::plan::Scale;
+use crate::row::{Bound, Cpu, Row};
+
+/// Output of `nacre bench mdtest --json`: every phase of every turn, in order.
+#[derive(Deserialize)]
+struct Output {
+    phases: Vec<Phase>,
+    against: Vec<Phase>,
+}
+
+#[derive(Deserialize)]
+struct Phase {
+    phase: String,
+    rate: f64,
+    cpu_s_per_10000: f64,
+}
+
+/// mdtest's name of a phase, and the ratio to reach.
+type Wanted = (&'static str, Option<f64>);
+
+pub(crate) fn own(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    let phases: [Wanted; 4] = [
+        ("File creation", Some(0.10)),
+        ("File stat", Some(0.015)),
+        ("File read", Some(0.02)),
+        ("File removal", Some(0.08)),
+    ];
+    through_fuse(bed, scale, "mdtest-own", &["-u"], &phases)
+}
+
+pub(crate) fn shared(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    let phases: [Wanted; 4] = [
+        ("File creation", Some(0.08)),
+        ("File stat", None),
+        ("File read", None),
+        ("File removal", Some(0.05)),
+    ];
+    through_fuse(bed, scale, "mdtest-shared", &[], &phases)
+}
+
+pub(crate) fn small_files(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    let phases: [Wanted; 3] =
+        [("File creation", Some(0.07)), ("File read", None), ("File removal", None)];
+    let args = ["-u", "-w", "32768", "-e", "32768"];
+    through_fuse(bed, scale, "mdtest-32k", &args, &phases)
+}
+
+fn through_fuse(
+    bed: &Bed,
+    scale: Scale,
+    part: &str,
+    more: &[&str],
+    phases: &[Wanted],
+) -> Result<Vec<Row>> {
+    let (seconds, pairs) = (scale.seconds.to_string(), scale.pairs.to_string());
+    let mut options = vec!["-N", "4", "-F", "-W", &seconds, "--drop-caches"];
+    options.extend(more);
+    let (ours, limit) = (text(bed.ours())?, bed.limit());
+    let mut args = vec!["bench", "mdtest", "-d", &ours];
+    args.extend(&options);
+    let limit = text(&limit)?;
+    args.extend(["--against", &limit, "--pairs", &pairs, "--json"]);
+    let command =
+        format!("nacre bench mdtest -d MOUNT {} --against EXT4 --pairs {pairs}", options.join(" "));
+    rows(part, &nacre(&args)?, phases, &command)
+}
+
+/// Create and close, 64 in flight, beside ext4's creates by one process.
+pub(crate) fn native(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    let (seconds, pairs) = (scale.seconds.to_string(), scale.pairs.to_string());
+    let (address, limit) = (bed.up().address(), text(&bed.limit())?);
+    let options = ["--in-flight", "64", "-F", "-C", "-W", &seconds];
+    let mut args = vec!["bench", "mdtest", "--native", &address];
+    args.extend(options);
+    args.extend(["--against", &limit, "--pairs", &pairs, "--json"]);
+    let command = format!(
+        "nacre bench mdtest --native NID:/testfs {} --against EXT4 --pairs {pairs}",
+        options.join(" ")
+    );
+    rows("native", &nacre(&args)?, &[("File creation", Some(0.4))], &command)
+}
+
+fn rows(part: &str, output: &Output, phases: &[Wanted], command: &str) -> Result<Vec<Row>> {
+    let each = |samples: &[Phase], name: &str, value: fn(&Phase) -> f64| -> Vec<f64> {
+        samples.iter().filter(|sample| sample.phase == name).map(value).collect()
+    };
+    let row = |(name, bound): &Wanted| {
+        let ours = each(&output.phases, name, |sample| sample.rate);
+        let cpu = crate::row::Spread::of(&each(&output.phases, name, |s| s.cpu_s_per_10000))
+            .with_context(|| format!("no phase '{name}'"))?;
+        let word = name.strip_prefix("File ").unwrap_or(name);
+        anyhow::Ok(Row {
+            id: format!("{part}/{word}"),
+            title: word.to_owned(),
+            unit: "files/s".to_owned(),
+            ours,
+            limit: each(&output.against, name, |sample| sample.rate),
+            cpu: Some(Cpu { value: cpu.median, unit: "s per 10,000".to_owned() }),
+            bound: bound.map(Bound::Ratio),
+            command: command.to_owned(),
+        })
+    };
+    phases.iter().map(row).collect()
+}
+
+pub(super) fn text(path: &std::path::Path) -> Result<String> {
+    Ok(path.to_str().context("a path of text")?.to_owned())
+}
+
+#[cfg(test)]
+mod tests_of_rows {
+    use super::*;
+
+    #[test]
+    fn turns_of_a_phase_become_one_row() {
+        let phase = |phase: &str, rate| Phase {
+            phase: phase.to_owned(),
+            rate,
+            cpu_s_per_10000: rate / 10.0,
+        };
+        let output = Output {
+            phases: vec![phase("File creation", 10.0), phase("File stat", 1.0)],
+            against: vec![phase("File creation", 40.0), phase("File stat", 4.0)],
+        };
+        let rows = rows("p", &output, &[("File creation", Some(0.2))], "c").expect("one row");
+        assert_eq!(rows.len(), 1);
+        assert_eq!((rows[0].id.as_str(), rows[0].is_reached()), ("p/creation", Some(true)));
+        assert!(super::rows("p", &output, &[("File removal", None)], "c").is_err());
+    }
+}

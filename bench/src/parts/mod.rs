@@ -1,0 +1,11 @@
+//! What is measured, a file for each kind. Each function is one part of a run.
+
+pub(crate) mod data;
+mod figures;
+pub(crate) mod fio;
+pub(crate) mod fuse;
+pub(crate) mod metadata;
+pub(crate) mod processes;
+pub(crate) mod rpc;
+pub(crate) mod scheduler;
+pub(crate) mod tests;

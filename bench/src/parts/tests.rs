@@ -1,0 +1,36 @@
+//! What the mounted tests measure with the counts of a release: fairness, rates, swaps, pauses.
+
+use anyhow::Result;
+
+use super::figures;
+use crate::bed::Bed;
+use crate::plan::Scale;
+use crate::row::{Bound, Row};
+
+pub(crate) fn servers(_bed: &Bed, _scale: Scale) -> Result<Vec<Row>> {
+    let tests = ["test", "--quiet", "--release", "-p", "mounted"];
+    let alone = ["--", "--test-threads=1"];
+    let names = [
+        ["--test", "fairness", "crrn_gives_every_client_its_share"],
+        ["--test", "nrs", "hot_swaps_through_all_policies_lose_nothing_and_stall_nobody"],
+        ["--test", "nrs", "a_class_gets_its_rate_over_four_partitions"],
+        ["--test", "kill", "kills_lose_nothing"],
+    ];
+    let mut rows = Vec::new();
+    for name in names {
+        rows.extend(figures::of_cargo(&[&tests[..], &name, &alone].concat(), bound)?);
+    }
+    Ok(rows)
+}
+
+fn bound(id: &str) -> Option<Bound> {
+    let last = id.rsplit('/').next().unwrap_or(id);
+    match last {
+        "spread-crrn" => Some(Bound::AtMost(0.5)),
+        "lone-gain" => Some(Bound::AtLeast(3.4)),
+        "lone-total" => Some(Bound::AtLeast(0.99)),
+        "swaps-slowest" => Some(Bound::AtMost(100.0)),
+        "pause" => Some(Bound::AtMost(5.0)),
+        _ => None,
+    }
+}

@@ -1,0 +1,137 @@
+//! The parts of a run, and how long their phases last.
+
+use anyhow::Result;
+
+use crate::bed::Bed;
+use crate::parts::{data, fio, fuse, metadata, processes, rpc, scheduler, tests};
+use crate::row::Row;
+
+/// How much of everything a run does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    pub(crate) name: &'static str,
+    /// Seconds of a phase.
+    pub(crate) seconds: u32,
+    /// Turns of both sides.
+    pub(crate) pairs: u32,
+    /// Size of the disk's image, sparse.
+    pub(crate) disk_gib: u64,
+}
+
+impl Scale {
+    pub(crate) const QUICK: Scale = Scale { name: "quick", seconds: 3, pairs: 3, disk_gib: 20 };
+    /// The disk holds 10 s of ext4's writes and as many of ours.
+    pub(crate) const FULL: Scale = Scale { name: "full", seconds: 10, pairs: 7, disk_gib: 48 };
+
+    pub(crate) fn is_quick(self) -> bool {
+        self.name == Scale::QUICK.name
+    }
+}
+
+/// One step of a run.
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    /// `--quick` runs it too.
+    pub(crate) quick: bool,
+    pub(crate) run: fn(&Bed, Scale) -> Result<Vec<Row>>,
+}
+
+impl Part {
+    pub(crate) fn is_in(&self, names: &[String]) -> bool {
+        names.iter().any(|name| name == self.name)
+    }
+}
+
+/// In the order in which they run: what wants an empty file system comes first.
+pub(crate) const PARTS: &[Part] = &[
+    Part {
+        name: "memory",
+        about: "anonymous memory of idle processes",
+        quick: false,
+        run: processes::memory,
+    },
+    Part {
+        name: "rpc",
+        about: "ping and bulk of the RPC layer beside a bare epoll echo",
+        quick: true,
+        run: rpc::lnet,
+    },
+    Part {
+        name: "native",
+        about: "creates of the native library beside ext4",
+        quick: true,
+        run: metadata::native,
+    },
+    Part {
+        name: "mdtest-own",
+        about: "mdtest, four processes, a directory each, beside ext4",
+        quick: true,
+        run: metadata::own,
+    },
+    Part {
+        name: "mdtest-shared",
+        about: "mdtest, four processes in one directory, beside ext4",
+        quick: true,
+        run: metadata::shared,
+    },
+    Part {
+        name: "mdtest-32k",
+        about: "mdtest with 32 KiB in each file, beside ext4",
+        quick: true,
+        run: metadata::small_files,
+    },
+    Part {
+        name: "ior-4",
+        about: "IOR, four processes, a file each, beside ext4",
+        quick: true,
+        run: data::four,
+    },
+    Part { name: "ior-1", about: "IOR, one process, beside ext4", quick: true, run: data::one },
+    Part {
+        name: "random",
+        about: "4 KiB at random, four jobs, O_DIRECT, beside ext4 (fio where it is installed)",
+        quick: true,
+        run: fio::random,
+    },
+    Part {
+        name: "fuse",
+        about: "a FUSE file system that does nothing: io_uring beside the device",
+        quick: false,
+        run: fuse::null,
+    },
+    Part {
+        name: "start",
+        about: "`up --separate` with 100,000 files to mounted, clean and after kill -9",
+        quick: false,
+        run: processes::start,
+    },
+    Part {
+        name: "scheduler",
+        about: "policies alone: pairs per second, 10,000,000 queued",
+        quick: false,
+        run: scheduler::speed,
+    },
+    Part {
+        name: "servers",
+        about: "fairness, rates, swaps and kills on running servers (mounted tests)",
+        quick: false,
+        run: tests::servers,
+    },
+];
+
+pub(crate) fn find(name: &str) -> Option<&'static Part> {
+    PARTS.iter().find(|part| part.name == name)
+}
+
+#[cfg(test)]
+mod tests_of_the_plan {
+    use super::*;
+
+    #[test]
+    fn parts_have_names_of_their_own() {
+        for part in PARTS {
+            assert_eq!(PARTS.iter().filter(|other| other.name == part.name).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Results as Markdown tables, a value per cell or a median with its range.
+
+use crate::machine::Machine;
+use crate::plan;
+use crate::row::{Bound, PartResult, Row, Spread};
+
+/// All parts, each with its commands.
+pub(crate) fn whole(machine: &Machine, results: &[PartResult]) -> String {
+    let mut text = format!("{}\n", machine.line());
+    for result in results {
+        let about = plan::find(&result.part).map_or("", |part| part.about);
+        text.push_str(&format!("\n### {}: {about}\n\n{}", result.part, table(&result.rows)));
+        let mut commands: Vec<&str> = result.rows.iter().map(|row| row.command.as_str()).collect();
+        commands.dedup();
+        text.push_str(&format!("\n```\n{}\n```\n", commands.join("\n")));
+    }
+    text
+}
+
+/// Rows of one part.
+pub(crate) fn table(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "| case | unit | Nacre (range) | limit (range) | ratio (range) | bound | CPU |\n|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let cpu = row.cpu.as_ref().map(|cpu| format!("{} {}", number(cpu.value), cpu.unit));
+        let cells = [
+            row.title.clone(),
+            row.unit.clone(),
+            spread(Spread::of(&row.ours)),
+            spread(Spread::of(&row.limit)),
+            spread(row.ratio()),
+            bound(row),
+            cpu.unwrap_or_default(),
+        ];
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    text
+}
+
+fn spread(spread: Option<Spread>) -> String {
+    match spread {
+        None => String::new(),
+        Some(Spread { median, min, max }) if min == max => number(median),
+        Some(Spread { median, min, max }) => {
+            format!("{} ({} .. {})", number(median), number(min), number(max))
+        }
+    }
+}
+
+fn bound(row: &Row) -> String {
+    let missed = if row.is_reached() == Some(false) { ", **missed**" } else { "" };
+    match row.bound {
+        None => String::new(),
+        Some(Bound::Ratio(least)) => format!("ratio {least}{missed}"),
+        Some(Bound::AtLeast(least)) => format!("at least {least}{missed}"),
+        Some(Bound::AtMost(most)) => format!("at most {most}{missed}"),
+    }
+}
+
+/// Three digits that count, and thousands apart.
+pub(super) fn number(value: f64) -> String {
+    let size = value.abs();
+    let text = match size {
+        _ if size >= 100.0 || value == 0.0 => format!("{value:.0}"),
+        _ if size >= 10.0 => format!("{value:.1}"),
+        _ if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    };
+    let (whole, fraction) = text.split_once('.').map_or((text.as_str(), ""), |parts| parts);
+    let digits = whole.trim_start_matches('-');
+    let mut apart = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            apart.push(',');
+        }
+        apart.push(digit);
+    }
+    let sign = if whole.starts_with('-') { "-" } else { "" };
+    if fraction.is_empty() { format!("{sign}{apart}") } else { format!("{sign}{apart}.{fraction}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::tests::row;
+
+    #[test]
+    fn numbers_show_three_digits() {
+        let shown: Vec<String> =
+            [1_234_567.0, 100.0, 12.34, 1.234, 0.1234, 0.0, -1500.4].map(number).into();
+        assert_eq!(shown, ["1,234,567", "100", "12.3", "1.23", "0.123", "0", "-1,500"]);
+    }
+
+    #[test]
+    fn a_row_shows_what_it_missed() {
+        let text = table(&[row(&[1.0, 2.0, 3.0], &[10.0, 10.0, 10.0], Some(Bound::Ratio(0.4)))]);
+        let last = text.lines().last().expect("a row");
+        assert_eq!(
+            last,
+            "| create | files/s | 2.00 (1.00 .. 3.00) | 10.0 | 0.200 (0.100 .. 0.300) | ratio 0.4, **missed** |  |"
+        );
+    }
+}

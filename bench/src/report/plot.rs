@@ -1,0 +1,96 @@
+//! A bar per row: the median ratio, its range as a line, its bound as a mark.
+
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+
+use super::markdown::number;
+use crate::row::{Bound, Row, Spread};
+
+const WIDTH: u32 = 900;
+const ROW_HEIGHT: u32 = 26;
+const HEAD_HEIGHT: u32 = 70;
+/// Room for the names of rows.
+const NAME_WIDTH: u32 = 330;
+const BAR: RGBColor = RGBColor(64, 120, 160);
+const MARK: RGBColor = RGBColor(200, 60, 40);
+
+/// An SVG of the rows that have a ratio.
+pub(super) fn ratios(title: &str, rows: &[&Row]) -> Result<String> {
+    let shown: Vec<(&Row, Spread)> =
+        rows.iter().filter_map(|row| Some((*row, row.ratio()?))).collect();
+    let mut svg = String::new();
+    draw(&mut svg, title, &shown).map_err(|error| anyhow!("{error}"))?;
+    Ok(svg)
+}
+
+fn draw(
+    svg: &mut String,
+    title: &str,
+    rows: &[(&Row, Spread)],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let count = rows.len();
+    let height = HEAD_HEIGHT + ROW_HEIGHT * u32::try_from(count)?;
+    let area = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let bounds = rows.iter().filter_map(|(row, _)| bound(row));
+    let top = rows.iter().map(|(_, ratio)| ratio.max).chain(bounds).fold(0.1, f64::max) * 1.05;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, ("sans-serif", 18))
+        .margin(8)
+        .x_label_area_size(24)
+        .y_label_area_size(NAME_WIDTH)
+        .build_cartesian_2d(0.0..top, 0.0..count as f64)?;
+    let name = |y: &f64| {
+        // the first row is on top
+        let index = count.checked_sub(1 + *y as usize);
+        index.and_then(|index| rows.get(index)).map_or(String::new(), |(row, ratio)| {
+            format!("{}  {}", row.id.replace('/', ": "), number(ratio.median))
+        })
+    };
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .y_labels(count)
+        .y_label_offset(-(i32::try_from(ROW_HEIGHT)? / 2))
+        .y_label_formatter(&name)
+        .draw()?;
+    for (index, (row, ratio)) in rows.iter().enumerate() {
+        let low = (count - 1 - index) as f64;
+        let middle = low + 0.5;
+        chart.draw_series([
+            Rectangle::new([(0.0, low + 0.2), (ratio.median, low + 0.8)], BAR.filled()),
+            Rectangle::new(
+                [(ratio.min, middle - 0.02), (ratio.max, middle + 0.02)],
+                BLACK.filled(),
+            ),
+        ])?;
+        if let Some(least) = bound(row) {
+            let mark = vec![(least, low + 0.1), (least, low + 0.9)];
+            chart.draw_series([PathElement::new(mark, MARK.stroke_width(2))])?;
+        }
+    }
+    area.present()?;
+    Ok(())
+}
+
+fn bound(row: &Row) -> Option<f64> {
+    match row.bound {
+        Some(Bound::Ratio(least)) => Some(least),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::tests::row;
+
+    #[test]
+    fn every_row_is_in_the_picture() {
+        let rows = [row(&[1.0, 2.0], &[4.0, 4.0], Some(Bound::Ratio(0.2))), row(&[3.0], &[], None)];
+        let svg = ratios("Title", &rows.iter().collect::<Vec<_>>()).expect("it is drawn");
+        assert!(svg.starts_with("<svg") && svg.contains("Title"));
+        assert!(svg.contains("mdtest-own: create"));
+        assert_eq!(svg.matches("#C83C28").count(), 1, "one bound");
+    }
+}

@@ -1,0 +1,135 @@
+//! What a benchmark saw: rows of values, ours and the limit's, in turns.
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+
+/// One part of a run, as kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PartResult {
+    pub(crate) part: String,
+    /// Wall-clock seconds that the part took.
+    pub(crate) seconds: f64,
+    pub(crate) machine: Machine,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// One figure.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Row {
+    /// Stable name, `part/case`.
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) unit: String,
+    /// One value per turn.
+    pub(crate) ours: Vec<f64>,
+    /// The limit in the same turns; empty where the figure stands alone.
+    pub(crate) limit: Vec<f64>,
+    /// CPU of the whole machine, median of our turns.
+    pub(crate) cpu: Option<Cpu>,
+    pub(crate) bound: Option<Bound>,
+    /// What anybody can run to repeat it.
+    pub(crate) command: String,
+}
+
+/// CPU time and what it was spent on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Cpu {
+    pub(crate) value: f64,
+    /// Such as `s per GiB`.
+    pub(crate) unit: String,
+}
+
+/// What a row has to reach.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Bound {
+    /// Ours over the limit, at least.
+    Ratio(f64),
+    /// Our value, at most.
+    AtMost(f64),
+    /// Our value, at least.
+    AtLeast(f64),
+}
+
+/// Middle, least and largest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// `None` without values. The median of an even count is the mean of the two in the middle.
+    pub(crate) fn of(values: &[f64]) -> Option<Spread> {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            (sorted[middle - 1] + sorted[middle]) / 2.0
+        };
+        Some(Spread { median, min, max })
+    }
+}
+
+impl Row {
+    /// Ours over the limit within each turn.
+    pub(crate) fn ratio(&self) -> Option<Spread> {
+        let ratios: Vec<f64> =
+            self.ours.iter().zip(&self.limit).map(|(ours, limit)| ours / limit).collect();
+        Spread::of(&ratios)
+    }
+
+    /// Whether the bound is reached; `None` without one.
+    pub(crate) fn is_reached(&self) -> Option<bool> {
+        let ours = Spread::of(&self.ours)?.median;
+        Some(match self.bound? {
+            Bound::Ratio(least) => self.ratio()?.median >= least,
+            Bound::AtMost(most) => ours <= most,
+            Bound::AtLeast(least) => ours >= least,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn row(ours: &[f64], limit: &[f64], bound: Option<Bound>) -> Row {
+        Row {
+            id: "mdtest-own/create".to_owned(),
+            title: "create".to_owned(),
+            unit: "files/s".to_owned(),
+            ours: ours.to_vec(),
+            limit: limit.to_vec(),
+            cpu: None,
+            bound,
+            command: "nacre bench mdtest".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_ratio_is_taken_within_each_turn() {
+        let row = row(&[1.0, 4.0, 3.0], &[2.0, 2.0, 4.0], Some(Bound::Ratio(0.7)));
+        let ratio = row.ratio().expect("three turns");
+        assert_eq!((ratio.median, ratio.min, ratio.max), (0.75, 0.5, 2.0));
+        assert_eq!(row.is_reached(), Some(true));
+    }
+
+    #[test]
+    fn bounds_hold_in_their_direction() {
+        assert_eq!(row(&[5.0], &[], Some(Bound::AtMost(4.0))).is_reached(), Some(false));
+        assert_eq!(row(&[5.0], &[], Some(Bound::AtLeast(4.0))).is_reached(), Some(true));
+        assert_eq!(row(&[5.0], &[], None).is_reached(), None);
+        assert_eq!(row(&[5.0], &[], Some(Bound::Ratio(1.0))).is_reached(), None);
+    }
+
+    #[test]
+    fn the_median_of_an_even_count_is_between() {
+        assert_eq!(Spread::of(&[4.0, 1.0]).expect("values").median, 2.5);
+        assert_eq!(Spread::of(&[]), None);
+    }
+}
