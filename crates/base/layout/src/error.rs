@@ -7,10 +7,10 @@ use crate::{POOL_BYTES, STRIPE_COUNT_MAX, STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT};
 /// Why a layout, a template or a record of one is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// Out of bounds.
+    /// Not a multiple of 64 KiB, or outside of the bounds, bytes.
     #[error("stripe size {0} is no multiple of {STRIPE_SIZE_UNIT} up to {STRIPE_SIZE_MAX}")]
     StripeSize(u32),
-    /// Out of bounds.
+    /// Not -1 and outside of 0 to the largest count.
     #[error("stripe count {0} is not between 1 and {STRIPE_COUNT_MAX} (-1: all)")]
     StripeCount(i64),
     /// A list of OSTs that does not go with the stripe count.
@@ -41,9 +41,9 @@ pub enum LayoutError {
     /// Neither a layout nor a template, or a version of tomorrow.
     #[error("record of type {kind} version {version} is not known here")]
     Unknown {
-        /// Type byte.
+        /// First byte of the record.
         kind: u8,
-        /// Version byte.
+        /// Second byte of the record.
         version: u8,
     },
 }

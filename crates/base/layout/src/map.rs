@@ -16,7 +16,7 @@ use crate::Layout;
 /// A run of bytes that is contiguous both in the file and in one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Which stripe.
+    /// Index of the stripe, from 0.
     pub stripe: u32,
     /// First byte in the object.
     pub object_offset: u64,

@@ -65,7 +65,7 @@ const _: () = assert!(LAYOUT_BYTES + 4 * (STRIPE_COUNT_MAX as usize) <= u16::MAX
 pub enum Striping {
     /// An empty record: nothing said.
     None,
-    /// A file's layout.
+    /// What a file has.
     Layout(Layout),
     /// A directory's default, or what is asked for.
     Template(Template),
@@ -103,7 +103,7 @@ impl Layout {
         [head.as_bytes(), self.osts.as_bytes()].concat()
     }
 
-    /// From a record.
+    /// From the bytes of a record, whose type, version and bounds are checked.
     pub fn decode(record: &[u8]) -> Result<Layout, LayoutError> {
         check_head(record, KIND_LAYOUT)?;
         let (head, rest) =
@@ -152,7 +152,7 @@ impl Template {
         [head.as_bytes(), self.osts.as_bytes()].concat()
     }
 
-    /// From a record.
+    /// From the bytes of a record, whose type, version and bounds are checked.
     pub fn decode(record: &[u8]) -> Result<Template, LayoutError> {
         check_head(record, KIND_TEMPLATE)?;
         let (head, rest) =

@@ -7,7 +7,7 @@
 /// What a backslash in a pattern means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backslash {
-    /// Itself.
+    /// A letter like any other.
     Letter,
     /// The character behind it has no special meaning.
     Escape,

@@ -15,10 +15,10 @@ const PATTERN_BYTES_MAX: usize = 4_096;
 /// Text that is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// Over the bound.
+    /// More bytes than a pattern may have.
     #[error("pattern is longer than {PATTERN_BYTES_MAX} bytes")]
     TooLong,
-    /// Over the bound.
+    /// Its braces stand for more patterns than are looked for at once.
     #[error("'{0}' stands for more than {ALTERNATIVES_MAX} patterns")]
     TooMany(String),
     /// An empty name, or one with an empty part.

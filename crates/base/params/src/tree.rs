@@ -72,7 +72,7 @@ impl From<String> for ParamRefusal {
 /// One match of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Dotted name.
+    /// Dotted: `ost.OSS.ost_io.threads_max`.
     pub name: String,
     /// Value as printed; may have several lines.
     pub value: String,
@@ -81,7 +81,7 @@ pub struct Param {
 /// One match of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ParamName {
-    /// Dotted name.
+    /// Dotted: `ost.OSS.ost_io.threads_max`.
     pub name: String,
     /// Whether it has parameters below it instead of a value.
     pub is_dir: bool,
@@ -101,7 +101,7 @@ pub enum ParamError {
     /// It cannot be set.
     #[error("setting {name}={value}: Permission denied: it is read-only")]
     ReadOnly {
-        /// The parameter.
+        /// Its dotted name.
         name: String,
         /// What was to be written.
         value: String,
@@ -109,15 +109,15 @@ pub enum ParamError {
     /// It has no value now.
     #[error("reading {name}: {}: {}", refusal.errno.text(), refusal.why)]
     Unreadable {
-        /// The parameter.
+        /// Its dotted name.
         name: String,
-        /// Why.
+        /// The writer's reason.
         refusal: ParamRefusal,
     },
     /// The writer refused.
     #[error("setting {name}={value}: {}: {}", refusal.errno.text(), refusal.why)]
     Refused {
-        /// The parameter.
+        /// Its dotted name.
         name: String,
         /// What was to be written.
         value: String,

@@ -30,13 +30,13 @@ impl<K, V> Default for Ascending<K, V> {
 }
 
 impl<K: Copy + Ord, V> Ascending<K, V> {
-    /// Empty.
+    /// Without entries; nothing is allocated.
     #[must_use]
     pub fn new() -> Ascending<K, V> {
         Ascending::default()
     }
 
-    /// Entries.
+    /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len

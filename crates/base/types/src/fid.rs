@@ -23,7 +23,7 @@ impl Fid {
     /// Names nothing.
     pub const ZERO: Fid = Fid { seq: 0, oid: 0, ver: 0 };
 
-    /// A file's FID.
+    /// Version 0, as all FIDs of files have.
     #[must_use]
     pub fn new(seq: u64, oid: u32) -> Fid {
         Fid { seq, oid, ver: 0 }

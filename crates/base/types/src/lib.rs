@@ -37,7 +37,7 @@ pub struct Xid(pub u64);
 pub struct Transno(pub u64);
 
 impl Transno {
-    /// Changed nothing.
+    /// Of a request that changed nothing.
     pub const NONE: Transno = Transno(0);
 
     /// First transno of a boot epoch.
@@ -103,7 +103,7 @@ impl Extent {
         (start < end).then_some(Extent { start, end })
     }
 
-    /// First byte.
+    /// Offset of the first byte.
     #[must_use]
     pub fn start(self) -> u64 {
         self.start

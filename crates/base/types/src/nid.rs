@@ -17,9 +17,9 @@ pub struct Net {
 }
 
 impl Net {
-    /// `tcp0`.
+    /// The network `tcp0`, printed as `tcp`.
     pub const TCP: Net = Net { lnd: 2, number: 0 };
-    /// This node.
+    /// The loopback network `lo`: the node itself.
     pub const LO: Net = Net { lnd: 9, number: 0 };
 }
 
@@ -31,7 +31,7 @@ impl Nid {
     /// `0@lo`.
     pub const LO: Nid = Nid(9 << 48);
 
-    /// From its parts.
+    /// On `net`, an IPv4 address.
     #[must_use]
     pub fn new(net: Net, addr: Ipv4Addr) -> Nid {
         Nid((u64::from(net.lnd) << 48) | (u64::from(net.number) << 32) | u64::from(u32::from(addr)))
@@ -43,13 +43,13 @@ impl Nid {
         Nid::new(Net::TCP, addr)
     }
 
-    /// Its network.
+    /// Driver and number of its network.
     #[must_use]
     pub fn net(self) -> Net {
         Net { lnd: (self.0 >> 48) as u16, number: (self.0 >> 32) as u16 }
     }
 
-    /// Its address.
+    /// The low 32 bits as an IPv4 address.
     #[must_use]
     pub fn addr(self) -> Ipv4Addr {
         Ipv4Addr::from(self.0 as u32)
@@ -105,7 +105,7 @@ pub struct ParseNidError(String);
 /// Where to reach a node: its NID and the port that the NID itself has no room for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NidAddr {
-    /// Address.
+    /// Without the port.
     pub nid: Nid,
     /// TCP port; [`PORT_DEFAULT`] where the text named none.
     pub port: u16,

@@ -37,7 +37,7 @@ pub enum NidListError {
     /// No `@NET`.
     #[error("'{0}' names no network: expected ADDRESS@NET, e.g. 10.0.0.[1-16]@tcp")]
     NoNet(String),
-    /// An unknown network.
+    /// The text behind `@` names no known network.
     #[error("'{0}' is no network: expected tcp, o2ib or lo, with a number or none")]
     BadNet(String),
     /// An address that does not parse.
@@ -48,9 +48,9 @@ pub enum NidListError {
     /// One number, bracket or prefix in an address.
     #[error("'{word}' in '{item}' is no number or range of 0..255")]
     BadOctet {
-        /// What is wrong.
+        /// The part that was not understood.
         word: String,
-        /// Where it stands.
+        /// The item of the list that it is part of.
         item: String,
     },
 }
@@ -97,7 +97,7 @@ enum Range {
     Octets(Net, Box<[Octet; 4]>),
     /// Addresses that share their first bits.
     Prefix { net: Net, addr: u32, mask: u32 },
-    /// One.
+    /// Exactly this NID.
     One(Nid),
 }
 

@@ -11,7 +11,7 @@ impl SplitMix64 {
         SplitMix64(seed)
     }
 
-    /// 64 bits.
+    /// The next 64 bits of the sequence.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -99,13 +99,13 @@ impl TargetId {
     /// The self-test of a node.
     pub const LST: TargetId = TargetId { kind: TargetKind::Lst, index: 0 };
 
-    /// MDT `index`.
+    /// The MDT of this index.
     #[must_use]
     pub fn mdt(index: u32) -> TargetId {
         TargetId { kind: TargetKind::Mdt, index }
     }
 
-    /// OST `index`.
+    /// The OST of this index.
     #[must_use]
     pub fn ost(index: u32) -> TargetId {
         TargetId { kind: TargetKind::Ost, index }

@@ -15,19 +15,19 @@ impl Span {
     /// No time at all.
     pub const ZERO: Span = Span(0);
 
-    /// Whole seconds.
+    /// A span of whole seconds.
     #[must_use]
     pub const fn secs(secs: u64) -> Span {
         Span(secs.saturating_mul(1_000_000_000))
     }
 
-    /// Milliseconds.
+    /// A span of milliseconds.
     #[must_use]
     pub const fn millis(ms: u64) -> Span {
         Span(ms.saturating_mul(1_000_000))
     }
 
-    /// Microseconds.
+    /// A span of microseconds.
     #[must_use]
     pub const fn micros(us: u64) -> Span {
         Span(us.saturating_mul(1_000))

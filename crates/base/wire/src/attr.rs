@@ -34,33 +34,33 @@ impl SizeState {
 )]
 #[repr(C)]
 pub struct Attr {
-    /// FID.
+    /// Sequence of the file's FID.
     pub fid_seq: u64,
-    /// FID.
+    /// Number in that sequence.
     pub fid_oid: u32,
-    /// FID.
+    /// Version of the FID, 0.
     pub fid_ver: u32,
     /// Type and permission bits (`st_mode`).
     pub mode: u32,
-    /// Link count.
+    /// Names of the file; of a directory 2 and one for each subdirectory.
     pub nlink: u32,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id.
     pub gid: u32,
-    /// Bytes.
+    /// Bytes, exact unless the size state says that the objects know more.
     pub size: u64,
     /// Units of 512 bytes.
     pub blocks: u64,
     /// Device number of a device file (`st_rdev`).
     pub rdev: u64,
-    /// Access time.
+    /// Access time, seconds since 1970.
     pub atime: i64,
-    /// Modification time.
+    /// Modification time, seconds since 1970.
     pub mtime: i64,
-    /// Change time.
+    /// Change time, seconds since 1970.
     pub ctime: i64,
-    /// Birth time.
+    /// Birth time, seconds since 1970.
     pub btime: i64,
     /// Nanoseconds of the access time.
     pub atime_nsec: u32,
@@ -74,7 +74,7 @@ pub struct Attr {
     pub size_state: u32,
     /// Raised with every change of the layout.
     pub layout_version: u32,
-    /// Project.
+    /// Project id.
     pub projid: u32,
     /// Bit 0: has extended attributes.
     pub flags: u32,
@@ -91,13 +91,13 @@ pub const ATTR_HAS_XATTR: u32 = 1;
 pub const ATTR_HAS_CAPABILITY: u32 = 2;
 
 impl Attr {
-    /// Its FID.
+    /// The FID of its three parts.
     #[must_use]
     pub fn fid(&self) -> Fid {
         Fid { seq: self.fid_seq, oid: self.fid_oid, ver: self.fid_ver }
     }
 
-    /// With this FID.
+    /// The same attributes under another FID.
     #[must_use]
     pub fn with_fid(mut self, fid: Fid) -> Attr {
         (self.fid_seq, self.fid_oid, self.fid_ver) = (fid.seq, fid.oid, fid.ver);
@@ -116,31 +116,31 @@ impl Attr {
         self.mode & S_IFMT
     }
 
-    /// A directory.
+    /// Whether the type bits of its mode say directory.
     #[must_use]
     pub fn is_dir(&self) -> bool {
         self.file_type() == S_IFDIR
     }
 
-    /// A regular file.
+    /// Whether the type bits of its mode say regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {
         self.file_type() == S_IFREG
     }
 
-    /// Access time.
+    /// Access time, with its nanoseconds.
     #[must_use]
     pub fn atime(&self) -> Timespec {
         Timespec::new(self.atime, self.atime_nsec)
     }
 
-    /// Modification time.
+    /// Modification time, with its nanoseconds.
     #[must_use]
     pub fn mtime(&self) -> Timespec {
         Timespec::new(self.mtime, self.mtime_nsec)
     }
 
-    /// Change time.
+    /// Change time, with its nanoseconds.
     #[must_use]
     pub fn ctime(&self) -> Timespec {
         Timespec::new(self.ctime, self.ctime_nsec)
@@ -161,7 +161,7 @@ impl Attr {
         (self.ctime, self.ctime_nsec) = (time.sec, time.nsec);
     }
 
-    /// Birth time.
+    /// Birth time, with its nanoseconds.
     #[must_use]
     pub fn btime(&self) -> Timespec {
         Timespec::new(self.btime, self.btime_nsec)

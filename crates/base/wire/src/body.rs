@@ -14,9 +14,9 @@ use crate::Attr;
 )]
 #[repr(C)]
 pub struct WireFid {
-    /// Sequence.
+    /// Sequence of the FID.
     pub seq: u64,
-    /// Number.
+    /// Number in that sequence.
     pub oid: u32,
     /// Version, or stripe index.
     pub ver: u32,
@@ -76,7 +76,7 @@ bodies! {
         reserved: u32,
         /// Identity of the target's storage as the MGS told it, low half; zero: not known.
         uuid_low: u64,
-        /// High half.
+        /// The upper 64 bits of the UUID.
         uuid_high: u64,
     }
     /// Reply to Connect.
@@ -95,9 +95,9 @@ bodies! {
         tags: u32,
         /// Requests of any kind that may be in flight.
         rpcs_in_flight: u32,
-        /// Largest inline data.
+        /// Most data that may ride inside a request or reply, bytes.
         inline_bytes: u32,
-        /// Largest bulk transfer.
+        /// Most data of one bulk transfer, bytes.
         bulk_bytes: u32,
         /// Seconds of silence after which the session may be evicted.
         lease_secs: u32,
@@ -119,7 +119,7 @@ bodies! {
     }
     /// Buffer 1: name.
     LookupReq (24) {
-        /// Directory.
+        /// FID of the directory that holds the name.
         parent: WireFid,
         /// Zero.
         flags: u32,
@@ -133,7 +133,7 @@ bodies! {
         attr: Attr,
         /// Open handle, zero if none was opened.
         handle: u64,
-        /// [`disposition`].
+        /// One of [`disposition`]: what an open did.
         disposition: u32,
         /// Milliseconds, from when it was asked, for which nobody else changes the attributes;
         /// zero: they may be old already.
@@ -144,7 +144,7 @@ bodies! {
         /// When the MDT's modification time was set by hand or by a truncate, seconds: only a later
         /// write counts.
         mtime_set: i64,
-        /// Its nanoseconds.
+        /// Nanoseconds of that time.
         mtime_set_nsec: u32,
         /// The same for the name by which it was found or made.
         name_lease_ms: u32,
@@ -155,24 +155,24 @@ bodies! {
     /// Buffer 1: name; 2: symbolic link target; 3: layout record wanted, may be empty; 4: access
     /// ACL wanted.
     CreateReq (72) {
-        /// Directory.
+        /// FID of the directory that holds the name.
         parent: WireFid,
         /// Type and permission bits, before umask.
         mode: u32,
-        /// Caller's umask.
+        /// Permission bits that the caller's umask takes away.
         umask: u32,
-        /// Device number.
+        /// Device number, of device nodes only.
         rdev: u64,
         /// O_* flags: O_EXCL, O_TRUNC, access mode.
         open_flags: u32,
-        /// [`create`].
+        /// Bits of [`create`].
         flags: u32,
         /// Open handle for a replay of an open that was answered before (zero: draw one).
         handle: u64,
         /// Seconds of the operation's time at the client (used with mount option clientside times;
         /// zero: server's).
         time: i64,
-        /// Nanoseconds.
+        /// Nanoseconds of that time.
         time_nsec: u32,
         /// Project of the new file.
         projid: u32,
@@ -181,7 +181,7 @@ bodies! {
     }
     /// Open by FID.
     OpenReq (32) {
-        /// The file.
+        /// FID of the file.
         fid: WireFid,
         /// O_* flags.
         open_flags: u32,
@@ -190,13 +190,13 @@ bodies! {
         /// Zero.
         reserved: u64,
     }
-    /// Close.
+    /// Ends an open handle, and may hand size and times over.
     CloseReq (96) {
-        /// The file.
+        /// FID of the file.
         fid: WireFid,
         /// Handle to close.
         handle: u64,
-        /// [`close`].
+        /// Bits of [`close`].
         flags: u32,
         /// Zero.
         reserved: u32,
@@ -221,7 +221,7 @@ bodies! {
     }
     /// Buffer 1: name.
     LinkReq (40) {
-        /// The file.
+        /// FID of the file.
         fid: WireFid,
         /// Directory of the new name.
         parent: WireFid,
@@ -230,7 +230,7 @@ bodies! {
     }
     /// Buffer 1: name.
     UnlinkReq (24) {
-        /// Directory.
+        /// FID of the directory that holds the name.
         parent: WireFid,
         /// 1: the name must be a directory (rmdir); 0: it must not.
         is_dir: u32,
@@ -254,7 +254,7 @@ bodies! {
         /// set counts as later than every write that the caller stamped before, whatever the
         /// server's clock says.
         attr: Attr,
-        /// [`setattr`].
+        /// Bits of [`setattr`]: which fields of the attributes count.
         valid: u32,
         /// Zero.
         reserved: u32,
@@ -267,7 +267,7 @@ bodies! {
     }
     /// A page of entries.
     ReaddirReq (40) {
-        /// Directory.
+        /// FID of the directory to list.
         fid: WireFid,
         /// Entries behind this cookie (0: from the start).
         cookie: u64,
@@ -293,7 +293,7 @@ bodies! {
     }
     /// Buffer 1: name; 2: value.
     SetxattrReq (32) {
-        /// The file.
+        /// FID of the file.
         fid: WireFid,
         /// XATTR_CREATE 1, XATTR_REPLACE 2.
         flags: u32,
@@ -306,15 +306,15 @@ bodies! {
     StatfsRep (64) {
         /// Bytes of a block.
         block_bytes: u64,
-        /// Blocks in all.
+        /// Blocks of the whole target.
         blocks: u64,
-        /// Blocks free.
+        /// Blocks that can still be written.
         blocks_free: u64,
         /// Blocks free for users.
         blocks_avail: u64,
         /// Inodes (MDT) or objects (OST) in all.
         files: u64,
-        /// Free ones.
+        /// How many more files can be made.
         files_free: u64,
         /// Bit 0: degraded, 1: read-only, 2: full.
         state: u64,
@@ -330,11 +330,11 @@ bodies! {
     }
     /// A lock on a file. Reply: [`LockRep`].
     LockReq (88) {
-        /// The file.
+        /// FID of the file.
         fid: WireFid,
-        /// [`lock`] kind.
+        /// One of the kinds in [`lock`].
         kind: u32,
-        /// [`lock`] mode.
+        /// One of the modes in [`lock`].
         mode: u32,
         /// First byte (fcntl); 0 for the others.
         start: u64,
@@ -344,7 +344,7 @@ bodies! {
         owner: u64,
         /// Process, as F_GETLK tells it.
         pid: u32,
-        /// [`lock`] flags.
+        /// Bits of [`lock`].
         flags: u32,
         /// Names a wait: the same cookie keeps its place in the queue, and unlock with it ends the
         /// wait.
@@ -362,11 +362,11 @@ bodies! {
         state: u32,
         /// With TEST and not granted: mode of the conflicting lock.
         mode: u32,
-        /// Its first byte.
+        /// First byte of the range in the way.
         start: u64,
         /// First byte behind it.
         end: u64,
-        /// Its process.
+        /// Process that holds it, on its own client.
         pid: u32,
         /// Zero.
         reserved: u32,
@@ -383,15 +383,15 @@ bodies! {
         parent: WireFid,
         /// First byte in the object.
         offset: u64,
-        /// Bytes.
+        /// Bytes from the offset on.
         length: u32,
-        /// [`io`].
+        /// Bits of [`io`].
         flags: u32,
         /// Zero.
         reserved0: u64,
         /// Time of the write at the client.
         mtime: i64,
-        /// Nanoseconds.
+        /// Nanoseconds of mtime.
         mtime_nsec: u32,
         /// Layout version under which the client maps.
         layout_version: u32,
@@ -412,32 +412,32 @@ bodies! {
         size: u64,
         /// Units of 512 bytes.
         blocks: u64,
-        /// Last write.
+        /// Time of the last write, seconds since 1970.
         mtime: i64,
-        /// Last read.
+        /// Time of the last read, seconds since 1970.
         atime: i64,
-        /// Last change.
+        /// Time of the last change, seconds since 1970.
         ctime: i64,
-        /// Nanoseconds.
+        /// Nanoseconds of mtime.
         mtime_nsec: u32,
-        /// Nanoseconds.
+        /// Nanoseconds of atime.
         atime_nsec: u32,
-        /// Nanoseconds.
+        /// Nanoseconds of ctime.
         ctime_nsec: u32,
         /// Zero.
         reserved: u32,
     }
     /// Set an object's size.
     OstPunchReq (72) {
-        /// Object.
+        /// FID of the object: base and stripe.
         object: WireFid,
         /// File that it belongs to.
         parent: WireFid,
-        /// New size.
+        /// Size that the object has afterwards, bytes.
         size: u64,
         /// Time of the truncate.
         mtime: i64,
-        /// Nanoseconds.
+        /// Nanoseconds of mtime.
         mtime_nsec: u32,
         /// 1: create the object if it is not there and size is above zero; 0: a missing object
         /// stays missing.
@@ -457,17 +457,17 @@ bodies! {
     }
     /// Objects `base` stripes `first .. first + count`. In glimpse one element is one object.
     ObjectRange (24) {
-        /// Base.
+        /// Object base that the stripes share.
         base: WireFid,
-        /// First stripe.
+        /// Index of the first stripe.
         first: u32,
-        /// Stripes.
+        /// Stripes from there on.
         count: u32,
     }
 
     /// Self-test brw: data always in a bulk phase, whatever its size.
     LstBrwReq (64) {
-        /// Bytes.
+        /// Bytes of the transfer.
         length: u32,
         /// 1 write (server pulls), 0 read (server pushes).
         write: u32,
@@ -502,17 +502,17 @@ bodies! {
 
     /// Allocate, punch or zero `offset .. offset + length` of one object. Reply: [`OstAttr`].
     OstFallocateReq (80) {
-        /// Object.
+        /// FID of the object: base and stripe.
         object: WireFid,
         /// File that it belongs to.
         parent: WireFid,
         /// First byte in the object.
         offset: u64,
-        /// Bytes, not zero.
+        /// Bytes from the offset on, not zero.
         length: u64,
         /// Time of the change at the client.
         mtime: i64,
-        /// Nanoseconds.
+        /// Nanoseconds of mtime.
         mtime_nsec: u32,
         /// [`fallocate`], as `fallocate(2)` has them.
         mode: u32,
@@ -521,7 +521,7 @@ bodies! {
     }
     /// Where data, or a hole, begins in one object.
     OstSeekReq (48) {
-        /// Object.
+        /// FID of the object: base and stripe.
         object: WireFid,
         /// First byte to look at.
         offset: u64,
@@ -625,11 +625,11 @@ pub mod close {
 
 /// Bits of [`SetattrReq::valid`].
 pub mod setattr {
-    /// Permission bits.
+    /// Mode: permission bits, set-id bits and sticky.
     pub const MODE: u32 = 1;
-    /// Owner.
+    /// User id.
     pub const UID: u32 = 2;
-    /// Group.
+    /// Group id.
     pub const GID: u32 = 4;
     /// Truncate: the caller holds the file's EX lock; the MDT marks the file dirty at this size,
     /// the caller then punches the objects and ends with SIZE_KNOWN.
@@ -649,7 +649,7 @@ pub mod setattr {
     pub const KILL_SUID: u32 = 512;
     /// Change time.
     pub const CTIME: u32 = 1024;
-    /// Project.
+    /// Project id.
     pub const PROJID: u32 = 2048;
     /// Drop `security.capability` (a write by anybody).
     pub const KILL_CAPABILITY: u32 = 4096;

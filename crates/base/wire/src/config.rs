@@ -22,13 +22,13 @@ pub struct TargetInfo {
 /// Everything that a client or server needs to find its peers. Buffer 1 of the reply to MgsConfig.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsConfig {
-    /// File system.
+    /// Name of the file system.
     pub fsname: String,
     /// Rises with each change.
     pub version: u64,
     /// All targets that ever registered, MDTs first, by index.
     pub targets: Vec<TargetInfo>,
-    /// Persistent parameters.
+    /// What `set_param -P` keeps: names or patterns, and values.
     pub params: Vec<(String, String)>,
     /// Identities of the targets' storages ([`Register::uuid`]), in the order of `targets`; none
     /// from an older MGS.
@@ -75,21 +75,21 @@ impl FsConfig {
 /// Body of MgsRegister (buffer 0).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Register {
-    /// File system.
+    /// Name of the file system.
     pub fsname: String,
-    /// The target.
+    /// Which target, and where it listens.
     pub target: TargetInfo,
     /// Identity of the target's storage: the same index from another storage is refused.
     pub uuid: u128,
 }
 
-/// As a buffer.
+/// As the bytes of a message's buffer (postcard).
 #[must_use]
 pub fn encode<T: Serialize>(value: &T) -> Bytes {
     Bytes::from(postcard::to_stdvec(value).expect("plain values always encode"))
 }
 
-/// From a buffer.
+/// From the bytes of a message's buffer; none if they are malformed.
 #[must_use]
 pub fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Option<T> {
     if bytes.len() > CONFIG_BYTES_MAX { None } else { postcard::from_bytes(bytes).ok() }

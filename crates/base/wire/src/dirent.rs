@@ -35,7 +35,7 @@ pub const HAS_ATTR: u32 = 1;
 pub struct Dirent {
     /// Resume behind it with this.
     pub cookie: u64,
-    /// Attributes.
+    /// Attributes at the time of the listing.
     pub attr: Attr,
     /// Whether all of `attr` is filled.
     pub has_attr: bool,

@@ -69,11 +69,11 @@ pub enum CrcMode {
 /// sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is.
+    /// What the payload is, and for which channel.
     pub kind: FrameKind,
     /// Bulk id, or xid of a reply; zero elsewhere.
     pub id: u64,
-    /// The payload.
+    /// Payload, in as many pieces as the sender had.
     pub parts: Parts,
 }
 
@@ -117,7 +117,7 @@ pub enum FrameError {
         /// Bytes needed.
         need: usize,
     },
-    /// Another protocol.
+    /// The first word is not that of a frame.
     #[error("frame has magic {0:#x}, expected {FRAME_MAGIC:#x}")]
     Magic(u32),
     /// A kind that this version does not know.
@@ -126,17 +126,17 @@ pub enum FrameError {
     /// A length beyond the bound of its kind.
     #[error("frame of {length} bytes is over the bound of {bound}")]
     Length {
-        /// Announced.
+        /// Length that the header announces, bytes.
         length: usize,
-        /// Allowed.
+        /// Longest payload of this kind, bytes.
         bound: usize,
     },
     /// Damaged on the way.
     #[error("frame checksum {got:#x} does not match {expected:#x}")]
     Crc {
-        /// Computed here.
+        /// Checksum computed here.
         got: u32,
-        /// Announced.
+        /// Checksum in the header.
         expected: u32,
     },
     /// A HELLO that cannot be understood.
@@ -333,7 +333,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// As a frame.
+    /// As the frame that opens a connection.
     #[must_use]
     pub fn to_frame(&self) -> Frame {
         Frame::new(FrameKind::Hello, self.nonce, Bytes::copy_from_slice(self.as_bytes()))

@@ -8,6 +8,8 @@
 //!
 //! Decoding checks every length before it allocates, never panics, and never trusts a count.
 
+#![warn(missing_docs)]
+
 #[cfg(target_endian = "big")]
 compile_error!(
     "messages are little-endian structs used in place: a big-endian host needs conversions first"

@@ -17,9 +17,9 @@ pub struct SessionId {
 /// What a console wants of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Control {
-    /// In which session.
+    /// The session that the console means; others refuse.
     pub session: SessionId,
-    /// What.
+    /// What the console wants.
     pub ask: Ask,
 }
 
@@ -28,7 +28,7 @@ pub struct Control {
 pub enum Ask {
     /// Take part in the session.
     Join {
-        /// The session's name.
+        /// Name that the console gave the session.
         name: String,
         /// Leave any other session for this one.
         force: bool,
@@ -43,26 +43,26 @@ pub enum Ask {
         batch: String,
         /// Number within the batch, from 1.
         test: u32,
-        /// What to do.
+        /// The load of the test.
         spec: TestSpec,
         /// With whom; empty: serve it.
         with: Vec<At>,
     },
     /// Start the tests of a batch.
     Run {
-        /// Its name.
+        /// Name of the batch.
         batch: String,
     },
     /// Stop the tests of a batch.
     Stop {
-        /// Its name.
+        /// Name of the batch.
         batch: String,
         /// Do not wait for requests that are under way.
         force: bool,
     },
     /// How many loops run?
     Query {
-        /// Batch.
+        /// Name of the batch.
         batch: String,
         /// One of its tests; 0: all.
         test: u32,
@@ -74,13 +74,13 @@ pub enum Ask {
 /// Where a node answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct At {
-    /// Its NID.
+    /// NID of the node.
     pub nid: u64,
-    /// Its port.
+    /// TCP port on which it listens.
     pub port: u16,
 }
 
-/// A test.
+/// What each loop of a test does, and how many run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestSpec {
     /// What each loop does.
@@ -102,7 +102,7 @@ pub enum Kind {
         write: bool,
         /// How the receiver looks at the data.
         check: Check,
-        /// Bytes.
+        /// Bytes of one transfer.
         size: u32,
         /// Offset of the first byte in its page.
         offset: u32,
@@ -112,7 +112,7 @@ pub enum Kind {
 /// How the receiver looks at the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Check {
-    /// Not at all.
+    /// The data is not checked.
     None,
     /// At both ends of each page.
     Simple,
@@ -138,7 +138,7 @@ impl Check {
         }
     }
 
-    /// From a message.
+    /// The sort of this number; none if it is unknown.
     #[must_use]
     pub fn from_u32(value: u32) -> Option<Check> {
         [Check::None, Check::Simple, Check::Full, Check::Crc, Check::Discard]
@@ -156,13 +156,13 @@ impl Check {
 /// A node's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Told {
-    /// Done.
+    /// It was done; there is nothing to say.
     Done,
     /// The node is in another session.
     Busy {
         /// That session's name.
         name: String,
-        /// Which.
+        /// The session that the node is in.
         session: SessionId,
     },
     /// The node is in no session: it was restarted, or heard nothing for too long.
@@ -214,7 +214,7 @@ pub struct Net {
 /// Finished requests of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
-    /// How many.
+    /// Requests that ended.
     pub count: u64,
     /// Their data, bytes.
     pub bytes: u64,

@@ -59,9 +59,9 @@ impl ReplyFlags {
 pub struct RequestHeader {
     /// Version of the sender.
     pub version: u16,
-    /// [`Opcode`].
+    /// Number of an [`Opcode`](crate::Opcode).
     pub opcode: u16,
-    /// [`RequestFlags`].
+    /// Bits of [`RequestFlags`].
     pub flags: u32,
     /// Bytes of this header: a longer one has a tail to ignore.
     pub header_len: u16,
@@ -128,9 +128,9 @@ const _: () = assert!(REQUEST_HEADER_BYTES == 216);
 pub struct ReplyHeader {
     /// Version of the sender.
     pub version: u16,
-    /// The request's.
+    /// Opcode of the request that it answers.
     pub opcode: u16,
-    /// [`ReplyFlags`].
+    /// Bits of [`ReplyFlags`].
     pub flags: u32,
     /// Bytes of this header.
     pub header_len: u16,
@@ -138,7 +138,7 @@ pub struct ReplyHeader {
     pub buf_count: u16,
     /// Zero, or a positive errno.
     pub status: u32,
-    /// The request's.
+    /// Xid of the request that it answers.
     pub xid: u64,
     /// Place of the change in history, zero if nothing changed.
     pub transno: u64,
@@ -201,11 +201,11 @@ pub enum MessageError {
     /// A count over its bound.
     #[error("message claims {count} {what}, at most {bound} are allowed")]
     Count {
-        /// Of what.
+        /// What is counted.
         what: &'static str,
-        /// Claimed.
+        /// Count in the header.
         count: usize,
-        /// Allowed.
+        /// Highest count that is accepted.
         bound: usize,
     },
     /// Bytes behind the last buffer.
@@ -228,7 +228,7 @@ impl Request {
         Opcode::from_u16(self.header.opcode).expect("set by new or checked by decode")
     }
 
-    /// Its number.
+    /// Number of the request at its client.
     #[must_use]
     pub fn xid(&self) -> Xid {
         Xid(self.header.xid)
@@ -240,7 +240,7 @@ impl Request {
         self.header.flags & flag != 0
     }
 
-    /// Who asks.
+    /// User, group and groups of the caller.
     #[must_use]
     pub fn creds(&self) -> Creds {
         Creds { uid: self.header.uid, gid: self.header.gid, groups: self.groups.clone() }

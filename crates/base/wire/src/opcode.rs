@@ -11,7 +11,7 @@ macro_rules! opcodes {
             /// All of them, in numerical order.
             pub const ALL: &[Opcode] = &[$(Opcode::$name,)*];
 
-            /// From the wire.
+            /// The opcode of this number; none if it is unknown.
             #[must_use]
             pub fn from_u16(value: u16) -> Option<Opcode> {
                 match value { $($value => Some(Opcode::$name),)* _ => None }

@@ -21,7 +21,7 @@ impl Parts {
         }
     }
 
-    /// Bytes in all.
+    /// Sum of the lengths of all parts.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {

@@ -9,21 +9,21 @@ pub use wire::Attr;
 /// Attributes to change; what is `None` stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
-    /// Permission bits.
+    /// New permission, set-id and sticky bits.
     pub mode: Option<u32>,
-    /// Owner.
+    /// New owner.
     pub uid: Option<u32>,
-    /// Group.
+    /// New group.
     pub gid: Option<u32>,
     /// Truncate or extend to this size.
     pub size: Option<u64>,
-    /// Access time.
+    /// New access time.
     pub atime: Option<SetTime>,
-    /// Modification time.
+    /// New modification time.
     pub mtime: Option<SetTime>,
-    /// Change time.
+    /// New change time, in place of the server's clock.
     pub ctime: Option<Timespec>,
-    /// Project.
+    /// New project id.
     pub projid: Option<u32>,
     /// Drop set-user-id and set-group-id.
     pub kill_suid: bool,
@@ -34,7 +34,7 @@ pub struct SetAttr {
 pub enum SetTime {
     /// Now, by the server's clock.
     Now,
-    /// This.
+    /// This time.
     At(Timespec),
 }
 
@@ -55,7 +55,7 @@ pub struct DirPage {
     pub entries: Vec<Dirent>,
     /// Nothing stands behind them.
     pub at_end: bool,
-    /// For "..".
+    /// FID that `..` names.
     pub parent: Fid,
 }
 
@@ -64,9 +64,9 @@ pub struct DirPage {
 pub struct Statfs {
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// Blocks in all.
+    /// Blocks of all OSTs that answered.
     pub blocks: u64,
-    /// Blocks free.
+    /// Blocks that can still be written.
     pub blocks_free: u64,
     /// Blocks free for users.
     pub blocks_avail: u64,
@@ -79,15 +79,15 @@ pub struct Statfs {
 /// One target as this client sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetState {
-    /// Which.
+    /// MGT, MDT or OST, and its index.
     pub id: TargetId,
     /// `testfs-OST0002`.
     pub name: String,
     /// State of the import: FULL, REPLAY, DISCONN and so on.
     pub state: String,
-    /// It answers now.
+    /// Whether the session with it is up.
     pub connected: bool,
-    /// Set active.
+    /// False after `active=0`: calls for it fail at once.
     pub active: bool,
     /// Where it is served.
     pub nid: String,
@@ -129,16 +129,16 @@ pub enum LockMode {
     Shared,
     /// Exclusive, write.
     Exclusive,
-    /// Give back.
+    /// Gives back what is held.
     Unlock,
 }
 
 /// A lock to take, test or give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockSpec {
-    /// Sort.
+    /// flock(2), POSIX, or the file lock of append and truncate.
     pub kind: LockKind,
-    /// Mode.
+    /// Shared or exclusive, or what is given back.
     pub mode: LockMode,
     /// First byte (fcntl).
     pub start: u64,
@@ -161,12 +161,12 @@ impl LockSpec {
 /// Who stands in a lock's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockConflict {
-    /// Its mode.
+    /// How the other process holds it.
     pub mode: LockMode,
-    /// Its first byte.
+    /// First byte of the range in the way.
     pub start: u64,
     /// First byte behind it.
     pub end: u64,
-    /// Its process.
+    /// Process that holds it, on its own client.
     pub pid: u32,
 }

@@ -79,7 +79,6 @@ impl Access {
         self.changed_at(attr.mtime().max(attr.ctime()));
     }
 
-    /// The contents change.
     pub(crate) fn changed_at(&mut self, at: Timespec) {
         self.changed = self.changed.max(at);
     }

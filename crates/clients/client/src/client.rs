@@ -241,7 +241,6 @@ impl Inner {
 pub(crate) struct CallBuilder(Call);
 
 impl CallBuilder {
-    /// Another buffer.
     pub(crate) fn buf(mut self, bytes: impl Into<Bytes>) -> CallBuilder {
         self.0.bufs.push(bytes.into());
         self
@@ -252,19 +251,16 @@ impl CallBuilder {
         self.buf(Bytes::copy_from_slice(bytes))
     }
 
-    /// Changes state.
     pub(crate) fn modifies(mut self) -> CallBuilder {
         self.0.modifies = true;
         self
     }
 
-    /// Durable when answered.
     pub(crate) fn sync(mut self, sync: bool) -> CallBuilder {
         self.0.sync = sync;
         self
     }
 
-    /// Data along.
     pub(crate) fn bulk(mut self, bulk: Bulk) -> CallBuilder {
         self.0.bulk = bulk;
         self

@@ -11,7 +11,7 @@ pub const RPC_BYTES_DEFAULT: u32 = 1 << 20;
 pub struct MountConfig {
     /// Where the MGS is: alternatives, tried in turn.
     pub mgs: Vec<NidAddr>,
-    /// Which file system.
+    /// Name of the file system.
     pub fsname: FsName,
     /// This node's address, where it has several (`-o nid=`).
     pub nid: Option<Nid>,
@@ -43,7 +43,7 @@ pub struct MountConfig {
 }
 
 impl MountConfig {
-    /// The usual mount.
+    /// The defaults: `relatime`, and not `soft`.
     #[must_use]
     pub fn new(mgs: Vec<NidAddr>, fsname: FsName, client: ClientId) -> MountConfig {
         MountConfig {

@@ -74,7 +74,7 @@ impl Error {
         self.why == Why::Refused
     }
 
-    /// For the application.
+    /// The number that the application sees.
     #[must_use]
     pub fn errno(&self) -> Errno {
         self.errno

@@ -17,7 +17,6 @@ use crate::{Ctx, Error, Result, SeekFor, data, flags};
 #[derive(Clone)]
 pub struct File(pub(crate) Rc<Open>);
 
-/// One open handle.
 pub(crate) struct Open {
     pub(crate) inner: Rc<Inner>,
     pub(crate) inode: Rc<Inode>,
@@ -34,7 +33,7 @@ pub(crate) struct Open {
 }
 
 impl File {
-    /// Which file.
+    /// FID of the open file.
     #[must_use]
     pub fn fid(&self) -> Fid {
         self.0.inode.fid

@@ -232,7 +232,6 @@ impl Scope {
         Scope::link(fid)
     }
 
-    /// Names move.
     pub(crate) fn rename(from: Fid, to: Fid) -> Scope {
         Scope { dirs: vec![from, to], crosses_all: true, wide: true }
     }

@@ -67,13 +67,11 @@ impl Registry {
         info.map_or_else(String::new, |info| self.reachable(info).to_string())
     }
 
-    /// A persistent parameter.
     pub(crate) fn param(&self, name: &str) -> Option<String> {
         let config = self.config.borrow();
         config.params.iter().find(|(param, _)| param == name).map(|(_, value)| value.clone())
     }
 
-    /// All persistent parameters.
     pub(crate) fn params(&self) -> Vec<(String, String)> {
         self.config.borrow().params.clone()
     }

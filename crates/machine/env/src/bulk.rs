@@ -27,7 +27,7 @@ fn lock(slots: &Slots) -> MutexGuard<'_, Ascending<u64, Slot>> {
 pub struct BulkTable(Arc<Slots>);
 
 impl BulkTable {
-    /// Nothing expected.
+    /// Expects no data: what comes is dropped.
     #[must_use]
     pub fn new() -> BulkTable {
         BulkTable::default()

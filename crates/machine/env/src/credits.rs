@@ -20,11 +20,11 @@ use std::collections::{BTreeMap, VecDeque};
 /// Counter of one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// Credits at rest.
+    /// Credits while nothing is under way.
     pub max: i64,
     /// Credits now; below zero, how many messages wait.
     pub now: i64,
-    /// Lowest ever.
+    /// Lowest value since the start; below zero it is the longest queue.
     pub min: i64,
 }
 

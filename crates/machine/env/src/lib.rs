@@ -35,7 +35,7 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// What a body provides; everybody else calls the methods of [`Env`].
 pub trait EnvBody {
-    /// Monotonic time.
+    /// Time of a clock that never goes back.
     fn now(&self) -> Instant;
     /// Wall-clock time, for file times only.
     fn wall(&self) -> Timespec;
@@ -62,13 +62,13 @@ pub trait EnvBody {
 pub struct Env(Rc<dyn EnvBody>);
 
 impl Env {
-    /// Over a body.
+    /// The handle of an operating system or of a simulation.
     #[must_use]
     pub fn new(body: Rc<dyn EnvBody>) -> Env {
         Env(body)
     }
 
-    /// Monotonic time.
+    /// Time of a clock that never goes back.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.0.now()
@@ -101,7 +101,7 @@ impl Env {
         self.0.random()
     }
 
-    /// Connects to `to`.
+    /// Opens a link to `to`; fails while the peer does not listen.
     pub fn connect(
         &self,
         from: Option<Nid>,

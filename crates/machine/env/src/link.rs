@@ -90,13 +90,13 @@ impl LinkRx {
     }
 }
 
-/// An established pair.
+/// A connection to a peer, in both directions.
 pub struct Link {
     /// Who is at the other end, as its HELLO and its source address agree.
     pub peer: Nid,
-    /// To send.
+    /// Half on which messages and bulk data are sent.
     pub tx: LinkTx,
-    /// To receive.
+    /// Half on which messages arrive, in order.
     pub rx: LinkRx,
 }
 
@@ -108,22 +108,22 @@ pub trait Listen {
     fn addr(&self) -> NidAddr;
 }
 
-/// Accepts links.
+/// Accepts the links that peers open to one address.
 pub struct Listener(Box<dyn Listen>);
 
 impl Listener {
-    /// Over an LND's.
+    /// Over the listener of a network driver.
     #[must_use]
     pub fn new(listen: Box<dyn Listen>) -> Listener {
         Listener(listen)
     }
 
-    /// The next link.
+    /// Waits for the next link that a peer opens.
     pub async fn accept(&mut self) -> std::io::Result<Link> {
         self.0.accept().await
     }
 
-    /// Where it listens.
+    /// Address with the port that was bound.
     #[must_use]
     pub fn addr(&self) -> NidAddr {
         self.0.addr()

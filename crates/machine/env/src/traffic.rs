@@ -74,7 +74,7 @@ impl Traffic {
         self.recv_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Everything so far.
+    /// Sums since the start.
     #[must_use]
     pub fn counters(&self) -> NetCounters {
         NetCounters {

@@ -26,7 +26,6 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// All stripes.
     pub(crate) fn all(layout: &Rc<Layout>) -> Question {
         Question { layout: layout.clone(), stripes: (0..u32::from(layout.stripe_count)).collect() }
     }

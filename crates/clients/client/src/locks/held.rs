@@ -11,7 +11,6 @@ use types::Fid;
 use wire::body::{LockReq, lock};
 use wire::{Opcode, encode_body};
 
-/// A range held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     start: u64,
@@ -49,7 +48,6 @@ impl Held {
         }
     }
 
-    /// All are lost.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

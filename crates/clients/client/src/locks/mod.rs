@@ -223,7 +223,6 @@ pub(crate) struct FileLock {
 }
 
 impl FileLock {
-    /// Gives it back.
     pub(crate) async fn unlock(mut self) -> Result<()> {
         self.held = false;
         self.inner.unlock(&self.ctx, self.request).await

@@ -113,7 +113,6 @@ impl Client {
 }
 
 impl Inner {
-    /// The request itself.
     pub(crate) async fn setattr(
         self: &Rc<Self>,
         ctx: &Ctx,

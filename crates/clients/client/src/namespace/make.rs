@@ -11,22 +11,18 @@ use crate::client::{CallBuilder, Client, Inner};
 use crate::lease::Scope;
 use crate::{Ctx, Error, Result};
 
-/// What to make.
 pub(super) struct Make<'a> {
     pub(super) parent: Fid,
     pub(super) name: &'a [u8],
-    /// With type bits.
     pub(super) mode: u32,
     pub(super) rdev: u64,
     pub(super) target: &'a [u8],
     pub(super) striping: Option<&'a Template>,
     pub(super) open_flags: u32,
-    /// [`create`] flags.
     pub(super) flags: u32,
 }
 
 impl Inner {
-    /// The create request.
     pub(super) fn create_call(&self, ctx: &Ctx, make: &Make<'_>) -> Result<CallBuilder> {
         check_name(make.name, "create")?;
         let record = match make.striping {

@@ -39,7 +39,7 @@ struct Partition {
 pub struct CptSettings {
     /// `cpu_npartitions`; 0 leaves it to the pattern or the estimate, 1 turns partitions off.
     pub npartitions: u32,
-    /// `cpu_pattern`.
+    /// Lustre's `cpu_pattern`; empty: none.
     pub pattern: String,
     /// `cpu_virtual`: partitions may share CPUs.
     pub is_virtual: bool,
@@ -185,7 +185,7 @@ impl CptTable {
             .expect("a table has 1 to CPTS_MAX partitions")
     }
 
-    /// All of them.
+    /// Indices from 0 up.
     pub fn all(&self) -> impl Iterator<Item = CptIndex> + use<> {
         (0..self.count().get()).map(CptIndex)
     }

@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 
 use types::{CptIndex, Nid};
 
-/// `portal_rotor`.
+/// Values of Lustre's `portal_rotor`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortalRotor {
     /// The partition of the link: that of its peer's NID.
@@ -22,7 +22,7 @@ pub enum PortalRotor {
 }
 
 impl PortalRotor {
-    /// Its word.
+    /// As written and shown: `OFF`, `ON`, `RR_RT`, `HASH_RT`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl std::str::FromStr for PortalRotor {
 pub struct Arrival {
     /// Partition of the link that it came by.
     pub link_cpt: CptIndex,
-    /// Who sent it.
+    /// NID of the node that sent it, not of a router on the way.
     pub source: Nid,
     /// It came through a router.
     pub is_routed: bool,

@@ -9,12 +9,12 @@ pub const DISTANCE_LOCAL: u32 = 10;
 /// Distance of two nodes where the system tells none.
 pub const DISTANCE_REMOTE: u32 = 20;
 
-/// One online CPU.
+/// An online CPU and where it is in the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cpu {
     /// NUMA node; first, so that CPUs sort by what they share.
     pub node: u32,
-    /// Socket.
+    /// Number of the socket (physical package).
     pub socket: u32,
     /// Core of the socket; threads of a core share it.
     pub core: u32,
