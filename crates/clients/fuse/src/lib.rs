@@ -8,9 +8,9 @@
 //!                          | jobid    labels of the callers' jobs
 //! ```
 //!
-//! - The kernel is allowed to believe nothing between calls: entries and attributes are valid for
-//!   no time, files are opened for direct I/O. What one client did is seen by the next call on any
-//!   other.
+//! - The kernel caches names and attributes only as long as the MDT's short lease on them lasts,
+//!   and no data: files are opened for direct I/O. Changes by other clients wait for the lease, so
+//!   what one client did is seen by the next call on any other.
 //! - Permissions are checked twice: by the kernel (`default_permissions`, ACLs) and, bindingly, by
 //!   the servers.
 //! - No request blocks another: each is a future of the one thread.

@@ -3,7 +3,8 @@
 use types::Span;
 
 /// Requests that may wait in the queues of one CPT before its links are not read further: a request
-/// is below 1 KiB without inline data, so 16 MiB; 256 clients with 64 requests each.
+/// is below 1 KiB without inline data, so 16 MiB; 256 clients with 64 requests each. Inline data of
+/// 64 KiB in each would be 1 GiB.
 pub const QUEUED_MAX: usize = 16_384;
 
 /// Frames of one link that are handled before its reader looks at backpressure again and the

@@ -5,7 +5,8 @@
 //! [`Engine::commit`] makes it so.
 //!
 //! Invariants
-//! - Memory follows the store: effects happen only after the set was applied.
+//! - Memory follows the store: effects happen only after the set was applied. Leases alone are
+//!   noted before, because one too many only delays others.
 //! - `last_transno` is the highest applied one; a commit reports exactly what was applied before it
 //!   began.
 //! - After a failure of the store nothing is answered any more: what was answered since the last
