@@ -1,12 +1,16 @@
 //! The stages of `cargo xtask check`, each timed; what a stage prints stays visible.
 
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use serde_json::json;
 
-use crate::leftovers::Machine;
-use crate::run::{run, run_within};
-use crate::{tidy, tree};
+use crate::lane::{Home, Outcome};
+use crate::leftovers::Parameters;
+use crate::run::{output, run};
+use crate::{mounted, needs, tidy, tree};
 
 /// How much of everything a run does.
 #[derive(Clone, Copy)]
@@ -14,19 +18,20 @@ struct Scale {
     /// Seeds that are drawn from the hash of the tree, beside the fixed ones.
     drawn: u32,
     full: bool,
+    /// Installs what is missing.
+    install: bool,
 }
 
-const CI: Scale = Scale { drawn: 100, full: false };
-const FULL: Scale = Scale { drawn: 100, full: true };
+const CI: Scale = Scale { drawn: 100, full: false, install: true };
+const FULL: Scale = Scale { drawn: 100, full: true, install: true };
 
-/// The mounted tests take a third of this on two quiet cores.
-const MOUNTED_MAX: Duration = Duration::from_secs(25 * 60);
-/// With the counts of a release.
-const MOUNTED_FULL_MAX: Duration = Duration::from_secs(3 * 3600);
+/// The unit tests take a tenth of this on two quiet cores.
+const TEST_MAX: Duration = Duration::from_secs(40 * 60);
 
 type Stage = (&'static str, fn(Scale) -> Result<()>);
 
 const STAGES: &[Stage] = &[
+    ("set-up", |scale| needs::provide(needs::ALL, scale.install)),
     ("fmt", |_| run("cargo", &["fmt", "--all", "--check"], &[])),
     ("clippy", |_| {
         run(
@@ -49,28 +54,17 @@ const STAGES: &[Stage] = &[
         run("cargo", &["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])
     }),
     ("tidy", |_| tidy::tidy()),
-    ("test", |_| {
-        run(
-            "cargo",
-            &["test", "--profile", "ci", "--workspace", "--exclude", "mounted", "--quiet"],
-            &[],
-        )
-    }),
-    ("build", |_| {
-        build(&["-p", "cluster"])?;
-        build(NACRE)
-    }),
+    ("test", |_| unit_tests()),
+    ("build", |_| build(&["-p", "cluster"])),
     ("sim", |scale| {
         let (drawn, tree) = (scale.drawn.to_string(), tree::hash());
         simulate(&["--suite", "--drawn", &drawn, "--from", &tree])
     }),
     ("bugs", |_| planted_bugs()),
-    ("mounted", |scale| mounted_tests(scale, None)),
+    ("mounted", |scale| {
+        mounted::mounted(&mounted::Options { filter: None, full: scale.full, record: false })
+    }),
 ];
-
-/// What the mounted tests need. Built in a call of its own, so that no feature of another crate
-/// reaches the binary.
-const NACRE: &[&str] = &["-p", "nacre", "-p", "client"];
 
 fn build(packages: &[&str]) -> Result<()> {
     let mut args = vec!["build", "--profile", "ci", "--quiet", "--bins", "--examples"];
@@ -78,44 +72,123 @@ fn build(packages: &[&str]) -> Result<()> {
     run("cargo", &args, &[])
 }
 
+/// Tests that need no built binary, in one lane: some of them mount.
+fn unit_tests() -> Result<()> {
+    let args = ["test", "--profile", "ci", "--workspace", "--exclude", "mounted", "--quiet"];
+    run("cargo", &[&args[..], &["--no-run"]].concat(), &[])?;
+    let home = Home::new()?;
+    let lane = home.lane("t", TEST_MAX)?;
+    eprintln!("+ cargo {}", args.join(" "));
+    let outcome = lane.run(Path::new("cargo"), &args, &[("CARGO_NET_OFFLINE", "true")], true);
+    match outcome? {
+        Outcome::Passed => Ok(()),
+        Outcome::Failed(why) => bail!("cargo test: {why}"),
+        Outcome::LeftBehind(what) => bail!("tests left behind:\n  {}", what.join("\n  ")),
+        Outcome::TimedOut(limit) => bail!("cargo test did not end within {limit:?}"),
+    }
+}
+
 /// `cargo xtask check [STAGE...]`.
 pub(crate) fn check(args: &[String]) -> Result<()> {
-    let scale = if args.iter().any(|arg| arg == "--full") { FULL } else { CI };
-    let wanted: Vec<&str> =
-        args.iter().map(String::as_str).filter(|arg| *arg != "--full").collect();
+    let has = |flag: &str| args.iter().any(|arg| arg == flag);
+    let scale = if has("--full") { FULL } else { CI };
+    let scale = Scale { install: !has("--no-install"), ..scale };
+    let wanted: Vec<&str> = args.iter().map(String::as_str).collect();
     if wanted == ["--list"] {
         STAGES.iter().for_each(|(name, _)| println!("{name}"));
         return Ok(());
     }
+    let wanted: Vec<&str> =
+        wanted.into_iter().filter(|arg| !["--full", "--no-install"].contains(arg)).collect();
     if let Some(unknown) = wanted.iter().find(|name| STAGES.iter().all(|(stage, _)| stage != *name))
     {
         bail!("no stage is called '{unknown}'; `cargo xtask check --list` names them");
     }
-    let before = Machine::now();
-    let mut times: Vec<(&str, Duration)> = Vec::new();
-    for (name, stage) in
-        STAGES.iter().filter(|(name, _)| wanted.is_empty() || wanted.contains(name))
-    {
+    let stages: Vec<&Stage> =
+        STAGES.iter().filter(|(name, _)| wanted.is_empty() || wanted.contains(name)).collect();
+    let mut report = Report { scale, whole: wanted.is_empty(), times: Vec::new() };
+    needs::provide(&wanted, scale.install)?;
+    let parameters = Parameters::now();
+    for (name, stage) in stages {
         eprintln!("== {name}");
         let start = Instant::now();
-        let outcome = stage(scale);
-        times.push((name, start.elapsed()));
+        let outcome = stage(scale).and_then(|()| parameters.compare());
+        report.times.push((name, start.elapsed()));
         if let Err(error) = outcome {
-            report(&times);
+            report.close(Some(&format!("{name}: {error:#}")));
             return Err(error.context(format!("stage {name}")));
         }
     }
-    report(&times);
-    Machine::compare(&before)?;
+    report.close(None);
     eprintln!("all stages passed");
     Ok(())
 }
 
-fn report(times: &[(&str, Duration)]) {
-    eprintln!("== seconds per stage");
-    for (name, time) in times {
-        eprintln!("{name:>10} {:7.1}", time.as_secs_f64());
+/// What a run took and how it ended.
+struct Report {
+    scale: Scale,
+    whole: bool,
+    times: Vec<(&'static str, Duration)>,
+}
+
+impl Report {
+    /// Prints the times, and keeps the result of a run of all stages in `target/check.json`, or
+    /// `target/check-full.json` and `.md`.
+    fn close(&self, failure: Option<&str>) {
+        let total: Duration = self.times.iter().map(|(_, time)| *time).sum();
+        eprintln!("== seconds per stage");
+        for (name, time) in self.times.iter().chain(&[("all", total)]) {
+            eprintln!("{name:>10} {:7.1}", time.as_secs_f64());
+        }
+        if self.whole
+            && let Err(error) = self.keep(total, failure)
+        {
+            eprintln!("the result was not kept: {error:#}");
+        }
     }
+
+    fn keep(&self, total: Duration, failure: Option<&str>) -> Result<()> {
+        let git = |args: &[&str]| output("git", &[&["-c", "safe.directory=*"], args].concat());
+        let commit = git(&["rev-parse", "HEAD"])?;
+        let dirty = !git(&["status", "--porcelain"])?.is_empty();
+        let kernel = output("uname", &["-srm"])?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let passed = failure.is_none();
+        let stages: Vec<_> = self
+            .times
+            .iter()
+            .map(|(name, time)| json!({ "stage": name, "seconds": rounded(*time) }))
+            .collect();
+        let result = json!({
+            "commit": commit.trim(), "dirty": dirty, "kernel": kernel.trim(), "cores": cores,
+            "full": self.scale.full, "passed": passed, "failure": failure,
+            "seconds": rounded(total), "stages": stages,
+        });
+        let name = if self.scale.full { "check-full" } else { "check" };
+        let target = crate::run::root().join("target");
+        fs::write(target.join(format!("{name}.json")), format!("{result:#}\n"))?;
+        if self.scale.full {
+            let mut text = format!(
+                "# `cargo xtask check --full`: {}\n\nCommit {}{}, {cores} cores, {}.\n\n\
+                 | stage | seconds |\n|---|---|\n",
+                failure.unwrap_or("passed"),
+                commit.trim(),
+                if dirty { " with changes" } else { "" },
+                kernel.trim()
+            );
+            for (name, time) in self.times.iter().chain(&[("all", total)]) {
+                text.push_str(&format!("| {name} | {:.0} |\n", time.as_secs_f64()));
+            }
+            let mounted = fs::read_to_string(target.join(mounted::LINES)).unwrap_or_default();
+            text.push_str(&format!("\n## Mounted tests\n\n```\n{mounted}```\n"));
+            fs::write(target.join("check-full.md"), text)?;
+        }
+        Ok(())
+    }
+}
+
+fn rounded(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10.0).round() / 10.0
 }
 
 fn simulate(args: &[&str]) -> Result<()> {
@@ -126,20 +199,6 @@ fn planted_bugs() -> Result<()> {
     run("target/ci/examples/sim", &["--bugs"], &[])
 }
 
-fn mounted_tests(scale: Scale, name: Option<&str>) -> Result<()> {
-    let mut args = vec!["test", "--profile", "ci", "-p", "mounted", "--", "--test-threads=1"];
-    args.extend(name);
-    let full = if scale.full { "1" } else { "0" };
-    let limit = if scale.full { MOUNTED_FULL_MAX } else { MOUNTED_MAX };
-    // apart from the daemons that this machine runs already
-    let sockets = std::env::temp_dir().join(format!("nacre-check-{}", std::process::id()));
-    let sockets = sockets.to_string_lossy();
-    let envs = [("NACRE_BIN", "target/ci/nacre"), ("NACRE_FULL", full), ("NACRE_RUN", &*sockets)];
-    let outcome = run_within(limit, "cargo", &args, &envs);
-    let _none_was_made = std::fs::remove_dir_all(&*sockets);
-    outcome
-}
-
 /// `cargo xtask sim`.
 pub(crate) fn sim(args: &[String]) -> Result<()> {
     let mut words =
@@ -148,10 +207,11 @@ pub(crate) fn sim(args: &[String]) -> Result<()> {
     run("cargo", &words, &[])
 }
 
-/// `cargo xtask mounted [NAME]`.
+/// `cargo xtask mounted [--full] [--record] [NAME]`.
 pub(crate) fn mounted(args: &[String]) -> Result<()> {
-    build(NACRE)?;
-    let before = Machine::now();
-    mounted_tests(CI, args.first().map(String::as_str))?;
-    Machine::compare(&before)
+    needs::provide(&["mounted"], true)?;
+    let has = |flag: &str| args.iter().any(|arg| arg == flag);
+    let filter = args.iter().find(|arg| !arg.starts_with("--")).cloned();
+    let (full, record) = (has("--full"), has("--record") && filter.is_none());
+    mounted::mounted(&mounted::Options { filter, full, record })
 }

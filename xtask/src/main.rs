@@ -3,10 +3,15 @@
 mod arrows;
 mod check;
 mod fuzz;
+mod lane;
 mod leftovers;
+mod mounted;
+mod needs;
 mod run;
 mod tidy;
 mod tree;
+
+use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
@@ -15,6 +20,7 @@ cargo xtask COMMAND
 
   check [STAGE...]      formatting, lints, tests, simulation, the real thing; all stages, or those named
   check --list          names of the stages
+  check --no-install    names what the machine lacks and installs nothing
   check --full          the counts that a release wants (30 kills of each server, 10 minutes of fsx, 200 seeds)
   tidy                  arrows between crates, words, sizes of files
   sim --seed N          one simulated cluster, replayed from its seed
@@ -24,14 +30,21 @@ cargo xtask COMMAND
        [--hours N]      for N hours in all (1)
   bench [--quick]       every benchmark beside its limit; tables, plots and JSON in target/bench (--help)
   mounted [NAME]        tests on a real mount, servers apart; NAME filters
+          --full        with the counts of a release
+          --record      keeps how long each test took: the longest begin first
 ";
 
-fn main() {
+fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.split_first().map(|(command, rest)| (command.as_str(), rest)) {
+        Some((lane::INSIDE, rest)) => return lane::inside(rest),
+        _ => {}
+    }
     if let Err(error) = dispatch(&args) {
         eprintln!("xtask: {error:#}");
-        std::process::exit(1);
+        return ExitCode::FAILURE;
     }
+    ExitCode::SUCCESS
 }
 
 fn dispatch(args: &[String]) -> Result<()> {

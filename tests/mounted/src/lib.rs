@@ -78,16 +78,28 @@ fn unique() -> u64 {
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
-/// The transports that this kernel has: both, or the classic one alone.
+/// The transports that this kernel has: both, or the classic one alone. Fails where the check has
+/// seen the second one and it is gone.
 #[must_use]
 pub fn transports() -> Vec<Transport> {
     let mut all = vec![Transport::Classic];
     if UringOffer::is_possible() {
         all.push(Transport::Uring);
     } else {
+        let expected = std::env::var("NACRE_EXPECT_URING").is_ok_and(|value| value == "1");
+        assert!(!expected, "the kernel had FUSE over io_uring when the check began");
         eprintln!("this kernel has no FUSE over io_uring: the classic transport alone is tested");
     }
     all
+}
+
+/// The transport of mounts that do not choose theirs: `NACRE_TRANSPORT`, else the classic one.
+fn transport_drawn() -> Transport {
+    match std::env::var("NACRE_TRANSPORT").as_deref() {
+        Ok("uring") => Transport::Uring,
+        Ok("classic") | Err(_) => Transport::Classic,
+        Ok(other) => panic!("NACRE_TRANSPORT={other}: classic or uring"),
+    }
 }
 
 fn offer(transport: Transport) -> Option<UringOffer> {
@@ -119,32 +131,32 @@ impl Up {
     /// likes.
     #[must_use]
     pub fn new(name: &str) -> Up {
-        Up::over(Transport::Auto, name)
+        Up::over(transport_drawn(), name)
     }
 
     /// The same with every mount over this transport. The module parameter is what it was when the
     /// mount is there.
     #[must_use]
     pub fn over(transport: Transport, name: &str) -> Up {
-        let offer = offer(transport);
-        let options = format!("transport={}", word(transport));
-        let mut up = Up::with(Scratch::new(name), None, &["--crashes-max", "1000", "-o", &options]);
-        drop(offer);
-        up.transport = transport;
-        up
+        Up::begin(transport, Scratch::new(name), None, &["--crashes-max", "1000"])
     }
 
     /// In `scratch`; data in `data` where given (a loop mount, say), else below the scratch
     /// directory.
     #[must_use]
     pub fn with(scratch: Scratch, data: Option<PathBuf>, args: &[&str]) -> Up {
+        Up::begin(transport_drawn(), scratch, data, args)
+    }
+
+    fn begin(transport: Transport, scratch: Scratch, data: Option<PathBuf>, args: &[&str]) -> Up {
         let data = data.unwrap_or_else(|| scratch.path().join("data"));
         let mount = scratch.path().join("mnt");
         let log = scratch.path().join("up.log");
-        let child = spawn_up(&data, &mount, &log, args);
-        let mut up =
-            Up { child, scratch, mount, data, more: Vec::new(), log, transport: Transport::Auto };
+        let offer = offer(transport);
+        let child = spawn_up(&data, &mount, &log, transport, args);
+        let mut up = Up { child, scratch, mount, data, more: Vec::new(), log, transport };
         up.wait_mounted();
+        drop(offer);
         up
     }
 
@@ -284,8 +296,10 @@ impl Up {
 
     /// Starts again on the same data after [`Up::kill_everything`] or [`Up::stop`].
     pub fn start_again(&mut self, args: &[&str]) {
-        self.child = spawn_up(&self.data, &self.mount, &self.log, args);
+        let offer = offer(self.transport);
+        self.child = spawn_up(&self.data, &self.mount, &self.log, self.transport, args);
         self.wait_mounted();
+        drop(offer);
     }
 
     /// SIGTERM; waits for the clean end.
@@ -391,10 +405,17 @@ fn tails(dir: &Path) -> String {
     out
 }
 
-fn spawn_up(data: &Path, mount: &Path, log: &Path, args: &[&str]) -> Child {
+fn spawn_up(data: &Path, mount: &Path, log: &Path, transport: Transport, args: &[&str]) -> Child {
     let log = fs::OpenOptions::new().create(true).append(true).open(log).expect("a log file");
     let mut command = Command::new(nacre_bin());
-    command.args(["up", "--separate", "--data"]).arg(data).arg("--mount").arg(mount).args(args);
+    command.args(["up", "--separate", "--data"]).arg(data).arg("--mount").arg(mount);
+    let (mut args, mut options) = (args.to_vec(), format!("transport={}", word(transport)));
+    if let Some(at) = args.iter().position(|arg| *arg == "-o") {
+        let more = args.remove(at + 1);
+        options = format!("{options},{more}");
+        args.remove(at);
+    }
+    command.args(args).args(["-o", options.trim_end_matches(',')]);
     command.stdin(Stdio::null()).stdout(log.try_clone().expect("a descriptor")).stderr(log);
     command.spawn().expect("nacre starts")
 }

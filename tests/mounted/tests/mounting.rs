@@ -194,6 +194,7 @@ fn an_ordinary_user_mounts_for_himself() {
         chmod 755 "$W"; mkdir -p "$W/dev" "$W/mine" "$W/theirs"; chown 65534 "$W/mine"
         cp "$B" "$W/nacre"
         mknod "$W/dev/fuse" c 10 229; chmod 666 "$W/dev/fuse"; mount --bind "$W/dev/fuse" /dev/fuse
+        mkdir "$W/run"; chown 65534 "$W/run"; export XDG_RUNTIME_DIR="$W/run"
         user() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
         user "$W/nacre" mount "$S" "$W/mine" -o nid=127.0.0.73@tcp
         grep -c " $W/mine fuse.nacre rw,nosuid,nodev,.*user_id=65534" /proc/mounts

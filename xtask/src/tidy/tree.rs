@@ -22,8 +22,10 @@ pub(super) struct Tree {
 
 impl Tree {
     pub(super) fn read() -> Result<Tree> {
-        let listed =
-            run::output("git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
+        let listed = run::output(
+            "git",
+            &["-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"],
+        )?;
         let present: Vec<&str> =
             listed.lines().filter(|name| run::root().join(name).exists()).collect();
         let mut files = Vec::new();

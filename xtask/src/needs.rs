@@ -1,0 +1,174 @@
+//! What the check needs on a machine, looked for before anything else, and installed where that is
+//! possible.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+
+use crate::run;
+
+/// Programs that the tests run, and the package of Debian that has each.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("gcc", "gcc"),
+    ("bash", "bash"),
+    ("tar", "tar"),
+    ("diff", "diffutils"),
+    ("find", "findutils"),
+    ("git", "git"),
+    ("ip", "iproute2"),
+    ("rsync", "rsync"),
+    ("sqlite3", "sqlite3"),
+    ("getfattr", "attr"),
+    ("setfattr", "attr"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("fusermount3", "fuse3"),
+    ("mount", "mount"),
+    ("losetup", "mount"),
+    ("unshare", "util-linux"),
+    ("findmnt", "util-linux"),
+    ("setpriv", "util-linux"),
+    ("flock", "util-linux"),
+    ("setsid", "util-linux"),
+    ("pgrep", "procps"),
+];
+
+/// Files that come with a package that has no program.
+const FILES: &[(&str, &str)] = &[
+    ("/usr/include/stdio.h", "libc6-dev"),
+    ("/etc/ssl/certs/ca-certificates.crt", "ca-certificates"),
+];
+
+/// Binaries of crates, in `target/tools/bin`.
+const CRATES: &[(&str, &str)] = &[("fsx", "0.3.2")];
+
+const URING: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Printed where [`has_uring`] is false.
+pub(crate) const NO_URING: &str = "this kernel has no FUSE over io_uring (Linux 6.14 and later, \
+    CONFIG_FUSE_IO_URING): mounts are tested over the classic transport alone";
+
+/// Whether this kernel has FUSE over io_uring: then the tests must use it.
+pub(crate) fn has_uring() -> bool {
+    Path::new(URING).exists()
+}
+
+/// The stages that need something.
+pub(crate) const ALL: &[&str] = &["fmt", "clippy", "test", "mounted"];
+
+/// Looks for everything that the named stages need; installs what is missing, or fails with all of
+/// it.
+pub(crate) fn provide(stages: &[&str], install: bool) -> Result<()> {
+    let mut missing = Vec::new();
+    if stages.contains(&"fmt") {
+        component("rustfmt", "fmt", install, &mut missing);
+    }
+    if stages.contains(&"clippy") {
+        component("clippy", "clippy", install, &mut missing);
+    }
+    if stages.contains(&"test") || stages.contains(&"mounted") {
+        kernel(&mut missing);
+        packages(install, &mut missing)?;
+        crates(install, &mut missing)?;
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    bail!("the check needs more than this machine has:\n  {}", missing.join("\n  "))
+}
+
+fn quiet(program: &str, args: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn component(name: &str, command: &str, install: bool, missing: &mut Vec<String>) {
+    let there = || quiet("cargo", &[command, "--version"]);
+    if there() || (install && quiet("rustup", &["component", "add", name]) && there()) {
+        return;
+    }
+    missing.push(format!("{name}: rustup component add {name}"));
+}
+
+/// Is `program` in a directory of `PATH`, or where Debian keeps root's?
+fn has_program(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(Into::into))
+        .any(|dir| dir.join(program).is_file())
+}
+
+fn packages(install: bool, missing: &mut Vec<String>) -> Result<()> {
+    let wanted = || {
+        let programs = PROGRAMS.iter().filter(|(program, _)| !has_program(program));
+        let files = FILES.iter().filter(|(file, _)| !Path::new(file).exists());
+        let mut packages: Vec<_> = programs.chain(files).map(|(_, package)| *package).collect();
+        packages.sort_unstable();
+        packages.dedup();
+        packages
+    };
+    let mut packages = wanted();
+    if install && !packages.is_empty() && is_root() && has_program("apt-get") {
+        eprintln!("installing Debian packages: {}", packages.join(" "));
+        let silent = [("DEBIAN_FRONTEND", "noninteractive")];
+        run::run("apt-get", &["update", "-q"], &silent)?;
+        let args = ["install", "-y", "-q", "--no-install-recommends"];
+        run::run("apt-get", &[&args[..], &packages].concat(), &silent)?;
+        packages = wanted();
+    }
+    if !packages.is_empty() {
+        missing.push(format!("Debian packages: apt-get install {}", packages.join(" ")));
+    }
+    Ok(())
+}
+
+fn crates(install: bool, missing: &mut Vec<String>) -> Result<()> {
+    for (name, version) in CRATES {
+        if run::root().join("target/tools/bin").join(name).is_file() {
+            continue;
+        }
+        let args = ["install", name, "--version", version, "--locked", "--root", "target/tools"];
+        if install {
+            run::run("cargo", &[&args[..], &["--quiet"]].concat(), &[])?;
+        } else {
+            missing.push(format!("{name}: cargo {}", args.join(" ")));
+        }
+    }
+    Ok(())
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// What no package brings.
+fn kernel(missing: &mut Vec<String>) {
+    if !is_root() {
+        missing.push("root: the tests mount, cut power and make namespaces".to_owned());
+        return;
+    }
+    let is_device =
+        |path: &str| std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_char_device());
+    for (device, module) in [("/dev/fuse", "fuse"), ("/dev/loop-control", "loop")] {
+        let there = is_device(device) || (quiet("modprobe", &[module]) && is_device(device));
+        if !there {
+            missing.push(format!("{device}: modprobe {module}, or give it to the container"));
+        }
+    }
+    let namespaces = ["--net", "--mount", "--pid", "--fork", "--mount-proc", "true"];
+    if !quiet("unshare", &namespaces) {
+        missing.push("namespaces of network, mounts and processes: a privileged container".into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_program;
+
+    #[test]
+    fn programs_are_looked_for_in_the_path() {
+        assert!(has_program("sh") && !has_program("no-such-program-anywhere"));
+    }
+}
