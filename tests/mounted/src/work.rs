@@ -157,9 +157,10 @@ impl Seen {
         }
         for path in &self.gone {
             let path = moved(path);
+            let there = fs::symlink_metadata(&path);
             assert!(
-                fs::symlink_metadata(&path).is_err(),
-                "{} was removed and is back",
+                there.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound),
+                "{} was removed; now: {there:?}",
                 path.display()
             );
         }

@@ -199,6 +199,8 @@ fn crrn_gives_every_client_its_share() {
                 crrn_spread <= 0.005 && fifo_spread >= 0.03,
                 "spread {crrn_spread:.4}, FIFO {fifo_spread:.4}"
             );
+            assert!(gain >= 3.4, "a lone client gets {gain:.2} times what FIFO gives it");
+            assert!(totals.0 >= 0.995 && totals.1 >= 0.99, "CRR-N costs throughput: {totals:?}");
         }
     }
     field.up.stop();

@@ -4,6 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fusedev::Transport;
@@ -12,6 +13,11 @@ use mounted::{Up, count, figure, posix, range};
 
 /// Longest pause that an application may see when a server is killed.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// A dead client is evicted when it has been quiet for 12 s; then its locks are free.
+const EVICTED_MAX: Duration = Duration::from_secs(15);
+/// Its open unlinked files go with the MDT's next commit and the destroys that follow it.
+const DESTROYED_MAX: Duration = Duration::from_secs(30);
 
 /// Kills `victims` in turn, `kills` times, under three workloads; checks everything through a mount
 /// that comes later.
@@ -85,8 +91,13 @@ fn killed_clients_over(transport: Transport) {
         fs::write(dir.join(&name), vec![round as u8; 200_000]).expect("write");
         let locked = File::open(dir.join(&name)).expect("open");
         posix::flock(&locked, libc::LOCK_EX).expect("lock");
+        let known = objects(&up);
         let held =
             OpenOptions::new().write(true).create_new(true).open(dir.join("held")).expect("create");
+        held.write_all_at(&[7; 300_000], 0).and_then(|()| held.sync_all()).expect("write");
+        let of_held: Vec<_> =
+            objects(&up).into_iter().filter(|object| !known.contains(object)).collect();
+        assert!(!of_held.is_empty(), "the open file has an object");
         fs::remove_file(dir.join("held")).expect("unlink");
         let daemon = daemon_of(&dir);
         mounted::kill(daemon, libc::SIGKILL);
@@ -103,11 +114,27 @@ fn killed_clients_over(transport: Transport) {
         let rival = File::open(up.at(&name)).expect("open");
         let start = Instant::now();
         while posix::flock(&rival, libc::LOCK_EX | libc::LOCK_NB).is_err() {
-            assert!(start.elapsed() < Duration::from_secs(20), "a dead client's lock stayed");
+            assert!(start.elapsed() < EVICTED_MAX, "a dead client's lock stayed");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        while of_held.iter().any(|object| object.exists()) {
+            assert!(start.elapsed() < DESTROYED_MAX, "a dead client's unlinked file stayed");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
     up.stop();
+}
+
+/// All objects of all OSTs.
+fn objects(up: &Up) -> Vec<PathBuf> {
+    let entries = |dir: PathBuf| {
+        let entries = fs::read_dir(dir).expect("a directory of objects");
+        entries.map(|entry| entry.expect("readdir").path())
+    };
+    (0..4)
+        .flat_map(|index| entries(up.target(&format!("OST000{index}")).join("objects")))
+        .flat_map(entries)
+        .collect()
 }
 
 fn daemon_of(dir: &std::path::Path) -> u32 {

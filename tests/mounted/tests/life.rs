@@ -141,24 +141,33 @@ fn storage_is_served_once_and_formatted_once() {
     up.stop();
 }
 
-#[test]
-fn a_newer_format_is_refused() {
-    let mut up = Up::new("life-newer");
+/// Serves a target whose superblock was changed; what it says when it refuses.
+fn refusal_of(name: &str, change: fn(&mut Vec<u8>)) -> String {
+    let mut up = Up::new(name);
     up.stop();
     let superblock = up.target("OST0000").join("nacre-super");
     let mut bytes = fs::read(&superblock).expect("a superblock");
-    let damaged = bytes.len() / 2;
-    bytes[damaged] ^= 0xff;
+    change(&mut bytes);
     fs::write(&superblock, &bytes).expect("write");
-    let serve = Command::new(nacre_bin())
-        .arg("serve")
-        .arg(up.target("OST0000"))
-        .output()
-        .expect("nacre starts");
-    assert!(!serve.status.success(), "a damaged superblock was served");
-    assert!(
-        String::from_utf8_lossy(&serve.stderr).contains("OST0000"),
-        "{}",
-        String::from_utf8_lossy(&serve.stderr)
-    );
+    let mut serve = Command::new(nacre_bin());
+    let output = serve.arg("serve").arg(up.target("OST0000")).output().expect("nacre starts");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && text.contains("OST0000"), "{text}");
+    text
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    // the version, a u16 after the magic
+    let text = refusal_of("life-newer", |bytes| bytes[8] += 1);
+    assert!(text.contains("version 2 is newer than 1"), "{text}");
+}
+
+#[test]
+fn a_damaged_superblock_is_refused() {
+    let text = refusal_of("life-damaged", |bytes| {
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0xff;
+    });
+    assert!(text.contains("the checksum is wrong"), "{text}");
 }

@@ -122,8 +122,15 @@ fn wrong_values_are_refused_by_name_and_change_nothing() {
     let error = up.try_set(&[("mds.MDS.mdt.nrs_policies", "orr")]).expect_err("for ost_io alone");
     assert!(error.contains("no policy 'orr'"), "{error}");
     set(&up, "nrs_policies", "crrn");
-    for value in ["0", "65536", "-1", "many", "reg_quantum:0", "reg_depth:8"] {
-        refused("nrs_crrn_quantum", value, "");
+    for (value, wanted) in [
+        ("0", "'0'"),
+        ("65536", "'65536'"),
+        ("-1", "'-1'"),
+        ("many", "'many'"),
+        ("reg_quantum:0", "'0'"),
+        ("reg_depth:8", "reg_depth"),
+    ] {
+        refused("nrs_crrn_quantum", value, wanted);
     }
     assert_eq!(get(&up, "nrs_crrn_quantum").lines().next(), Some("reg_quantum:8"));
     set(&up, "nrs_crrn_quantum", "reg_quantum:32 hp_quantum:4");
