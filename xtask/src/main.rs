@@ -7,6 +7,8 @@ mod lane;
 mod leftovers;
 mod mounted;
 mod needs;
+mod newcomer;
+mod readme;
 mod run;
 mod tidy;
 mod tree;
@@ -32,12 +34,14 @@ cargo xtask COMMAND
   mounted [NAME]        tests on a real mount, servers apart; NAME filters
           --full        with the counts of a release
           --record      keeps how long each test took: the longest begin first
+  newcomer [COMMAND]    the README's two commands (or COMMAND) in a bare Debian 12
 ";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.split_first().map(|(command, rest)| (command.as_str(), rest)) {
         Some((lane::INSIDE, rest)) => return lane::inside(rest),
+        Some((newcomer::INSIDE, rest)) => return newcomer::inside(rest),
         _ => {}
     }
     if let Err(error) = dispatch(&args) {
@@ -55,6 +59,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         Some(("fuzz", rest)) => fuzz::fuzz(rest),
         Some(("bench", rest)) => bench(rest),
         Some(("mounted", rest)) => check::mounted(rest),
+        Some(("newcomer", rest)) => newcomer::newcomer(rest),
         Some(("help" | "--help" | "-h", _)) => {
             print!("{USAGE}");
             Ok(())

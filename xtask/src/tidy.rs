@@ -1,6 +1,7 @@
 //! Rules that no compiler and no lint checks: the arrows, and one file here for each rule.
 
 mod columns;
+mod commands;
 mod dependencies;
 mod documents;
 mod links;
@@ -20,6 +21,7 @@ use tree::Tree;
 type Rule = fn(&Tree, &mut Vec<String>) -> Result<()>;
 
 const RULES: &[Rule] = &[
+    commands::look,
     documents::look,
     sizes::look,
     words::look,

@@ -1,0 +1,160 @@
+//! `cargo xtask newcomer`: a bare Debian 12 in a directory, with what the README names, runs the
+//! README's two commands on a clone of this tree.
+//!
+//! The directory is made by `debootstrap`. The host lends its Rust toolchain, cargo's registry and
+//! `/dev`, its settings for apt, and its network. Everything runs in a mount namespace and a process
+//! namespace, so mounts and processes end with it, however it ends; the directory is removed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+use crate::readme;
+use crate::run::{self, run};
+
+/// The subcommand of the first process in the namespaces.
+pub(crate) const INSIDE: &str = "inside-newcomer";
+
+const SUITE: &str = "bookworm";
+const MIRROR: &str = "http://deb.debian.org/debian";
+
+/// Settings of the host that decide how packages and crates are reached.
+const ENVIRONMENT: &[&str] = &[
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "CARGO_HTTP_CAINFO",
+    "CARGO_HTTP_PROXY",
+    "SSL_CERT_FILE",
+    "RUSTUP_TOOLCHAIN",
+];
+
+/// A directory that is removed at the end.
+struct Root(PathBuf);
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        // mounts in it were of another namespace, which has ended
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            eprintln!("xtask: {}: {error}", self.0.display());
+        }
+    }
+}
+
+/// The whole proof. `commands` replaces the README's two.
+pub(crate) fn newcomer(commands: &[String]) -> Result<()> {
+    if !Command::new("debootstrap").arg("--version").output().is_ok_and(|out| out.status.success())
+    {
+        run("apt-get", &["update", "-q"], &[])?;
+        run("apt-get", &["install", "-y", "-q", "--no-install-recommends", "debootstrap"], &[])?;
+    }
+    let commands = if commands.is_empty() { readme::commands()? } else { vec![commands.join(" ")] };
+    let packages = readme::packages()?;
+    let dir = std::env::temp_dir().join(format!("nacre-newcomer-{}", std::process::id()));
+    fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
+    let root = Root(dir);
+    let path = root.0.to_string_lossy();
+    run("debootstrap", &["--variant=minbase", SUITE, &path, &mirror()], &[])?;
+    apt_settings(&root.0)?;
+    fs::create_dir_all(root.0.join("home"))?;
+    let clone = root.0.join("home/nacre");
+    let here = format!("file://{}", run::root().display());
+    run("git", &["clone", "--quiet", &here, &clone.to_string_lossy()], &[])?;
+    let script = format!(
+        "set -eux\napt-get update -q\nDEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+         --no-install-recommends {packages}\ncd /home/nacre\n{}\n",
+        commands.join("\n")
+    );
+    fs::write(root.0.join("newcomer.sh"), script)?;
+    let program = std::env::current_exe()?;
+    let namespaces = ["--mount", "--pid", "--fork", "--kill-child"];
+    let status = Command::new("unshare")
+        .args(namespaces)
+        .arg(program)
+        .arg(INSIDE)
+        .arg(&root.0)
+        .status()
+        .context("unshare did not start")?;
+    if status.success() {
+        eprintln!("the README's commands work on a bare Debian 12");
+        return Ok(());
+    }
+    bail!("the README's commands on a bare Debian 12: {status}")
+}
+
+/// Where the host's apt gets Debian from.
+fn mirror() -> String {
+    let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+    let more = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten();
+    let texts = std::iter::once(read("/etc/apt/sources.list".into()))
+        .chain(more.map(|entry| read(entry.path())));
+    let words: Vec<String> = texts
+        .flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    let found = words
+        .iter()
+        .find(|word| word.contains("://") && word.trim_end_matches('/').ends_with("/debian"));
+    found.cloned().unwrap_or_else(|| MIRROR.to_owned())
+}
+
+/// The host's way to packages: proxy, certificates, keys. Sources stay the new system's.
+fn apt_settings(root: &Path) -> Result<()> {
+    let at = |path: &str| format!("{}{path}", root.display());
+    for path in ["/etc/apt/apt.conf.d", "/etc/apt/apt.conf", "/etc/resolv.conf", "/etc/hosts"] {
+        if Path::new(path).exists() {
+            run("cp", &["-rL", path, &at(&path[..path.rfind('/').unwrap_or_default() + 1])], &[])?;
+        }
+    }
+    Ok(())
+}
+
+/// The first process in the namespaces: mounts, changes its root, runs the script.
+pub(crate) fn inside(args: &[String]) -> ExitCode {
+    match args {
+        [root] => match enter(root) {
+            Ok(code) => code,
+            Err(error) => {
+                eprintln!("xtask: newcomer: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn enter(root: &str) -> Result<ExitCode> {
+    let mount = |args: &[&str]| run("mount", args, &[]);
+    let at = |path: &str| format!("{root}{path}");
+    // the root of a namespace whose mounts may be made private must be a mount
+    mount(&["--bind", root, root])?;
+    mount(&["-t", "proc", "proc", &at("/proc")])?;
+    mount(&["-t", "sysfs", "sysfs", &at("/sys")])?;
+    mount(&["--rbind", "/dev", &at("/dev")])?;
+    let home = std::env::var("HOME").context("HOME")?;
+    let of_user = |variable: &str, default: &str| {
+        std::env::var(variable).unwrap_or_else(|_| format!("{home}/{default}"))
+    };
+    for dir in [of_user("CARGO_HOME", ".cargo"), of_user("RUSTUP_HOME", ".rustup")] {
+        if Path::new(&dir).exists() {
+            fs::create_dir_all(at(&dir))?;
+            mount(&["--bind", &dir, &at(&dir)])?;
+        }
+    }
+    let cargo = format!("{}/bin", of_user("CARGO_HOME", ".cargo"));
+    let mut command = Command::new("chroot");
+    command.args([root, "/usr/bin/env", "-i"]);
+    command.arg(format!("HOME={home}"));
+    command.arg(format!("PATH={cargo}:/usr/sbin:/usr/bin:/sbin:/bin"));
+    for name in ENVIRONMENT.iter().chain(&["CARGO_HOME", "RUSTUP_HOME"]) {
+        if let Ok(value) = std::env::var(name) {
+            command.arg(format!("{name}={value}"));
+        }
+    }
+    let status = command.args(["bash", "/newcomer.sh"]).status().context("chroot")?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
