@@ -67,7 +67,7 @@ targets! {
 }
 
 #[test]
-fn every_target_has_a_kept_corpus_and_every_kept_corpus_a_target() {
+fn targets_and_kept_corpora_match() {
     let kept = std::fs::read_dir(run::kept_root()).expect("the kept corpora are there");
     let mut kept: Vec<_> = kept
         .map(|entry| entry.expect("a readable folder").file_name().into_string())

@@ -129,7 +129,7 @@ fn a_full_mdt_refuses_and_recovers() {
 }
 
 #[test]
-fn an_ost_on_a_disk_that_turned_read_only_refuses_and_comes_back() {
+fn an_ost_on_a_read_only_disk_refuses_and_comes_back() {
     let scratch = Scratch::new("ro-ost");
     let mut disk = Disk::new(&scratch, "data/testfs-OST0000", 160);
     let mut up = Up::with(scratch, None, &["--osts", "1", "--crashes-max", "1000"]);
@@ -151,7 +151,7 @@ fn an_ost_on_a_disk_that_turned_read_only_refuses_and_comes_back() {
 }
 
 #[test]
-fn an_mdt_on_a_disk_that_turned_read_only_loses_nothing_acknowledged() {
+fn an_mdt_on_a_read_only_disk_loses_nothing() {
     let scratch = Scratch::new("ro-mdt");
     let mut disk = Disk::new(&scratch, "data/testfs-MDT0000", 160);
     let mut up = Up::with(scratch, None, &["--osts", "1", "--crashes-max", "1000"]);

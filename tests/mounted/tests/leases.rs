@@ -145,7 +145,7 @@ fn a_change_on_one_mount_is_seen_on_the_other_at_once() {
 }
 
 #[test]
-fn a_client_that_takes_over_another_ones_files_waits_once_and_not_for_each() {
+fn taking_over_files_waits_for_one_lease_not_for_each() {
     let mut up = Up::new("takeover");
     let second = up.second_mount(52);
     const FILES: usize = 200;

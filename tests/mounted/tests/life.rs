@@ -57,7 +57,7 @@ fn two_file_systems_live_side_by_side() {
 }
 
 #[test]
-fn a_file_system_leaves_the_one_alone_that_has_its_old_addresses() {
+fn a_file_system_leaves_its_old_addresses_alone() {
     let mut first = Up::new("life-first");
     for number in 0..8 {
         let mut file = fs::File::create(first.at(&format!("f{number}"))).expect("create");

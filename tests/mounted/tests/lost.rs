@@ -39,7 +39,7 @@ fn write(up: &Up, path: &Path, data: &[u8]) -> PathBuf {
 }
 
 #[test]
-fn a_lost_object_is_an_error_until_its_file_is_written_anew_or_removed() {
+fn a_lost_object_is_an_error_until_written_or_removed() {
     let mut up = Up::new("lost");
     let [kept, cut, opened, removed] = ["kept", "cut", "opened", "removed"].map(|name| up.at(name));
     write(&up, &kept, b"kept");

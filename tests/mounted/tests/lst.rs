@@ -98,7 +98,7 @@ fn the_canonical_script_runs_over_processes() {
 }
 
 #[test]
-fn a_planted_corruption_is_found_with_and_without_checksums_on_the_wire() {
+fn a_planted_corruption_is_found() {
     let script = r"
 set -eu
 export LST_SESSION=7

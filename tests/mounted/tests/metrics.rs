@@ -59,7 +59,7 @@ fn growth(mdt: Ipv4Addr, work: impl FnOnce()) -> Vec<f64> {
 }
 
 #[test]
-fn every_daemon_is_scraped_and_the_rotor_spreads_requests_over_partitions() {
+fn every_daemon_is_scraped() {
     let (port, cpts) = (PORT.to_string(), CPTS.to_string());
     let args = [
         "--metrics",

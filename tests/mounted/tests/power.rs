@@ -25,7 +25,7 @@ fn content(round: usize, index: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_fsynced_survives_power_cuts_and_the_rest_is_a_prefix() {
+fn power_cuts_keep_a_prefix_with_all_that_was_fsynced() {
     let scratch = Scratch::new("power");
     let mut disk = Disk::new(&scratch, "disk", 4096);
     let data = disk.dir().join("data");

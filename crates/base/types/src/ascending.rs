@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn one_entry_that_stays_does_not_keep_the_places_of_those_that_leave() {
+    fn entries_that_leave_give_their_places_back() {
         let mut map = Ascending::new();
         map.insert(0_u32, ());
         map.insert(1, ());

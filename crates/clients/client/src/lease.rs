@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rename_crosses_whatever_is_under_way_and_forgets_every_directory() {
+    fn a_rename_forgets_every_directory() {
         let mut beliefs = Beliefs::default();
         beliefs.learn(&dir(1).with_fid(OTHER), at(50));
         let (inside, scope) = (Scope::entry(OTHER), Scope::rename(D, D));
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_not_told_while_it_changes_and_then_as_it_became() {
+    fn a_changing_directory_is_answered_after_its_change() {
         let mut beliefs = Beliefs::default();
         beliefs.learn(&dir(1), at(50));
         assert_eq!(beliefs.get(D, at(49)), Some((dir(1), at(50))));
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_the_directory_still_tells_that_older_ones_are_old() {
+    fn an_answer_without_its_directory_ages_older_answers() {
         let mut beliefs = Beliefs::default();
         let scope = Scope::entry(D);
         let (first, second) = (beliefs.begin(&scope), beliefs.begin(&scope));
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_extended_attributes_has_none_until_somebody_here_sets_one() {
+    fn absent_xattrs_are_known_until_one_is_set_here() {
         let mut beliefs = Beliefs::default();
         beliefs.is_bare(FILE, at(50));
         assert!(beliefs.has_no_xattrs(FILE, at(49)) && !beliefs.has_no_xattrs(FILE, at(50)));
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_changes_nothing_and_an_answer_that_nobody_waited_for_ends_all_belief() {
+    fn an_unawaited_answer_empties_the_cache_a_refusal_does_not() {
         let mut beliefs = Beliefs::default();
         beliefs.learn(&dir(1), at(50));
         let scope = Scope::entry(D);

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_set_by_hand_holds_until_a_later_write_whether_it_lies_before_or_behind() {
+    fn a_time_set_by_hand_holds_until_a_later_write() {
         let mut past = attr(SizeState::Dirty);
         resolve(&mut past, at(60), 0, &layout(1), &[object(10, 55)]);
         assert_eq!((past.mtime, past.ctime), (50, 60), "written before it was set");

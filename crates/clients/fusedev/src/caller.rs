@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_living_thread_has_no_fatal_signal_and_a_dead_one_counts_as_killed() {
+    fn a_dead_thread_counts_as_killed_a_living_one_not() {
         assert!(!fatal_signal_pending(std::process::id()));
         assert!(fatal_signal_pending(u32::MAX / 2));
     }

@@ -160,7 +160,7 @@ fn many_threads_work_over_cloned_descriptors() {
 }
 
 #[test]
-fn a_masked_capability_is_not_in_force_and_the_mount_still_works() {
+fn a_mount_works_without_each_masked_capability() {
     over_each_transport(works_without_capabilities);
 }
 
@@ -267,7 +267,7 @@ fn a_lock_yields_to_a_signal(transport: Transport) {
 }
 
 #[test]
-fn more_callers_wait_for_locks_than_a_queue_has_entries_at_first() {
+fn more_callers_wait_for_locks_than_a_queue_has_entries() {
     over_each_transport(many_wait_and_others_work);
 }
 

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_request_can_be_removed_and_the_end_of_the_service_releases_the_rest_in_order() {
+    fn held_requests_can_be_removed_or_released_in_order() {
         let mut server = delayed(&[]);
         let handles: Vec<_> =
             (0..100).map(|number| server.put(0, Req { number, ..Req::default() })).collect();

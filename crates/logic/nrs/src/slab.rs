@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn things_are_made_one_by_one_and_ahead_of_need_and_chunks_before_them() {
+    fn things_and_their_chunks_are_made_ahead_of_need() {
         let mut slab = Slab::default();
         for place in 0..3 * Chunks::<Cell>::CHUNK as u32 {
             let before = slab.chunks.made;

@@ -35,7 +35,7 @@ fn state(
 }
 
 #[test]
-fn a_start_is_refused_as_the_table_says_and_changes_nothing_then() {
+fn a_refused_start_changes_nothing() {
     let (mut service, _) = service();
     for (value, errno) in [
         ("nosuch", Errno::ENOENT),
@@ -80,7 +80,7 @@ fn one_partition_that_cannot_keeps_all_as_they_are() {
 }
 
 #[test]
-fn the_same_start_again_keeps_tunables_and_another_start_forgets_them() {
+fn only_the_same_start_again_keeps_tunables() {
     let (mut service, _) = service();
     assert_eq!(select(&mut service, "crrn"), Ok(true));
     service.all().set("nrs_crrn_quantum", "reg_quantum:32 hp_quantum:16", NOW).expect("in range");
@@ -104,7 +104,7 @@ fn the_same_start_again_keeps_tunables_and_another_start_forgets_them() {
 }
 
 #[test]
-fn another_argument_waits_for_the_drain_and_no_other_start_comes_between() {
+fn no_start_comes_between_a_drain_and_its_restart() {
     let (mut service, _) = service();
     select(&mut service, "puppet reg a").expect("starts");
     service.reg[1].enqueue(Req::new(1, 1), NOW.now);
@@ -278,7 +278,7 @@ fn the_list_of_policies_is_printed_as_lustre_prints_it() {
 }
 
 #[test]
-fn the_request_log_names_client_round_and_batch_or_object_and_ost() {
+fn the_request_log_names_group_round_and_batch() {
     let (mut service, _) = service();
     for (policy, line) in [
         ("crrn", "NRS start crrn request from 12345-0.0.0.9@tcp, round 0, seq: 2"),

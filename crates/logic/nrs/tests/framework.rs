@@ -70,7 +70,7 @@ fn what_the_primary_declines_goes_through_fifo_beside_it() {
 }
 
 #[test]
-fn a_replaced_policy_drains_in_turn_with_the_new_one_and_stops_with_its_last_request() {
+fn a_replaced_policy_drains_in_turn_with_the_new_one() {
     let (mut service, ..) = service();
     select(&mut service, "puppet").expect("starts");
     put(&mut service.reg[0], 1..=3);
@@ -98,7 +98,7 @@ fn a_replaced_policy_drains_in_turn_with_the_new_one_and_stops_with_its_last_req
 }
 
 #[test]
-fn what_one_policy_holds_back_holds_up_no_other_and_a_replaced_one_keeps_its_pace() {
+fn a_throttled_policy_holds_up_no_other() {
     let (mut service, mood, _) = service();
     *mood.borrow_mut() = Mood::Holds(NOW.now + Span::secs(3));
     select(&mut service, "puppet").expect("starts");
@@ -116,7 +116,7 @@ fn what_one_policy_holds_back_holds_up_no_other_and_a_replaced_one_keeps_its_pac
 }
 
 #[test]
-fn no_request_is_held_beyond_its_latest_time_nor_beyond_the_end_of_the_service() {
+fn no_request_is_held_beyond_its_latest_time() {
     let (mut service, mood, _) = service();
     *mood.borrow_mut() = Mood::Holds(Instant(u64::MAX));
     select(&mut service, "puppet").expect("starts");
@@ -138,7 +138,7 @@ fn no_request_is_held_beyond_its_latest_time_nor_beyond_the_end_of_the_service()
 }
 
 #[test]
-fn a_policy_that_breaks_is_disabled_and_fifo_has_its_requests_in_order() {
+fn fifo_takes_over_from_a_broken_policy_in_order() {
     for (broken, call) in [
         (Mood::BreaksAtEnqueue, "enqueue"),
         (Mood::PanicsAtEnqueue, "enqueue"),
@@ -190,7 +190,7 @@ fn a_policy_that_holds_back_under_force_is_disabled() {
 }
 
 #[test]
-fn any_queued_request_can_be_removed_also_from_a_policy_that_breaks_over_it() {
+fn any_queued_request_can_be_removed() {
     for mood_at_removal in [Mood::Fair, Mood::BreaksAtRemove, Mood::PanicsAtRemove] {
         let (mut service, mood, _) = service();
         select(&mut service, "puppet").expect("starts");
@@ -214,7 +214,7 @@ fn any_queued_request_can_be_removed_also_from_a_policy_that_breaks_over_it() {
 }
 
 #[test]
-fn a_policy_that_panics_over_a_line_of_the_log_is_disabled_and_loses_nothing() {
+fn a_panic_over_a_log_line_disables_the_policy() {
     let (mut service, mood, _) = service();
     select(&mut service, "puppet").expect("starts");
     let head = &mut service.reg[0];
@@ -236,7 +236,7 @@ fn a_policy_that_panics_over_a_line_of_the_log_is_disabled_and_loses_nothing() {
 }
 
 #[test]
-fn a_policy_that_panics_when_it_is_asked_about_itself_is_disabled_and_loses_nothing() {
+fn a_panic_over_statistics_disables_the_policy() {
     for (broken, call) in [(Mood::PanicsAtGet, "get"), (Mood::PanicsAtStats, "stats")] {
         let (mut service, mood, _) = service();
         select(&mut service, "puppet").expect("starts");
@@ -262,7 +262,7 @@ fn a_policy_that_panics_when_it_is_asked_about_itself_is_disabled_and_loses_noth
 }
 
 #[test]
-fn a_policy_that_panics_at_its_start_does_not_run_and_changes_nothing() {
+fn a_panic_at_its_start_leaves_a_policy_stopped() {
     let (mut service, ..) = service();
     select(&mut service, "other").expect("starts");
     assert_eq!(select(&mut service, "puppet panic"), Err(Errno::EIO));

@@ -335,7 +335,7 @@ fn nothing_is_lost_or_doubled_whatever_the_policies_do() {
 }
 
 #[test]
-fn fifo_keeps_the_order_of_arrival_over_what_broken_policies_left_it() {
+fn fifo_keeps_arrival_order_after_broken_policies() {
     for seed in 0..50 {
         let mut storm = Storm::new(seed);
         let mut now = storm.now;

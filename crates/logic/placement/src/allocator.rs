@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn unbalanced_osts_are_chosen_by_room_unless_that_is_switched_off() {
+    fn unbalanced_osts_are_chosen_by_room() {
         let osts = osts(&[Some(1 << 20), Some(1 << 50), Some(1 << 20)]);
         let mut allocator = Allocator::new(5);
         let (template, policy) =

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_waits_for_a_quiet_server_as_ever_and_for_a_slow_one_longer_up_to_a_bound() {
+    fn a_client_waits_longer_for_a_slow_server_up_to_a_bound() {
         let attempt = Span::secs(10);
         let check = |estimate, expected| {
             assert_eq!(patience(Span::secs(estimate), attempt), Span::secs(expected))

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledged_answer_is_forgotten_and_its_request_stays_refused() {
+    fn a_request_stays_refused_after_its_answer_is_forgotten() {
         let mut export = Export::new(8);
         done(&mut export, 5, 1);
         assert_eq!(export.answers(), 1);

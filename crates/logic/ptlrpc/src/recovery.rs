@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_offered_again_after_a_reconnect_does_not_undo_its_replayed_close() {
+    fn an_open_offered_again_does_not_undo_its_replayed_close() {
         let mut r = recovery(&[1]);
         r.handle_connected(ClientId(1), NOW);
         let open = |index| Replay {
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_missing_holds_a_gap_until_the_window_is_over_and_is_evicted_then() {
+    fn a_missing_client_holds_its_gap_until_the_window_ends() {
         let mut r = recovery(&[1, 2]);
         assert_eq!(r.poll_timeout(), None, "no timer before the first attempt");
         r.handle_connected(ClientId(1), NOW);
@@ -519,8 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_present_client_with_a_hole_in_what_it_offers_is_evicted_at_the_hard_end_and_who_waits_behind_it_is_not()
-     {
+    fn the_hard_end_evicts_only_the_client_with_the_hole() {
         let mut r = recovery(&[1, 2]);
         r.handle_connected(ClientId(1), NOW);
         r.handle_connected(ClientId(2), NOW);
@@ -534,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_on_replaying_is_not_evicted_at_the_hard_end_before_it_stops() {
+    fn the_hard_end_spares_a_client_that_still_replays() {
         let mut r = recovery(&[1]);
         r.handle_connected(ClientId(1), NOW);
         replay(&mut r, 1, 11);

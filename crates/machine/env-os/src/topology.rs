@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_cores_and_distances_are_read_and_a_node_of_memory_alone_is_left_out() {
+    fn nodes_cores_and_distances_are_read() {
         let dir = std::env::temp_dir().join(format!("nacre-topology-{}", std::process::id()));
         let write = |name: &str, text: &str| {
             let path = dir.join(name);

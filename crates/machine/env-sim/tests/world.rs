@@ -208,7 +208,7 @@ fn a_node_starts_again_with_nothing_left_from_before() {
 }
 
 #[test]
-fn a_link_to_a_machine_that_came_back_is_reset_by_the_first_message() {
+fn a_restarted_machine_resets_old_links() {
     let (sim, server, client) = world(11);
     let env = client.env();
     let link =

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_closes_takes_its_messages_along_and_its_credits_come_back() {
+    fn a_closing_link_gives_its_credits_back() {
         for (interface, peer_credits) in [(2, 8), (8, 2), (1, 1)] {
             let mut rig = Rig::new(interface, peer_credits);
             for _ in 0..20 {

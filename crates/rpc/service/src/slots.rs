@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_counted_while_it_is_taken_and_its_head_is_told_once() {
+    fn a_taken_slot_is_counted_and_reported_once() {
         let (slots, told) = (Slots::new(true, 3, 8), Rc::new(Told::default()));
         let (hp, reg) = (take(&slots, &told, true), take(&slots, &told, false));
         let load = slots.load(true, false);

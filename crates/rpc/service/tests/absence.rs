@@ -111,7 +111,7 @@ fn a_dead_client_is_evicted_when_it_is_in_the_way_and_no_sooner() {
 }
 
 #[test]
-fn who_comes_back_while_a_recovered_target_sweeps_is_served_afterwards() {
+fn a_client_that_returns_during_the_sweep_is_served() {
     let world = World::new(3);
     let (handle, idle) = world.idle(1, false);
     world.sim.run_for(Span::secs(1));
@@ -181,7 +181,7 @@ fn a_replay_whose_data_cannot_be_had_is_not_overtaken() {
 }
 
 #[test]
-fn who_looks_for_another_file_systems_target_at_this_address_changes_nothing() {
+fn a_client_of_another_file_system_changes_nothing() {
     let world = World::new(9);
     world.sim.run_for(Span::millis(10));
     world.toy().exports.set_uuid(5);

@@ -72,7 +72,7 @@ fn data_goes_both_ways_inline_and_as_bulk_and_through_storms() {
 }
 
 #[test]
-fn written_bytes_are_accounted_until_they_are_durable_and_no_further_than_the_bound() {
+fn written_bytes_are_bounded_until_they_are_durable() {
     let rules = Rules { commit_every: Span::secs(100_000), ..Rules::default() };
     check(rules, Faults::default(), |_, world| async move {
         let remote = world.endpoint.remote(common::TARGET);
@@ -89,7 +89,7 @@ fn written_bytes_are_accounted_until_they_are_durable_and_no_further_than_the_bo
 }
 
 #[test]
-fn changes_kept_for_replay_are_bounded_where_the_target_does_not_commit_by_itself() {
+fn changes_kept_for_replay_are_bounded() {
     let rules = Rules { commit_every: Span::secs(100_000), ..Rules::default() };
     check(rules, Faults::default(), |env, world| async move {
         let config = EndpointConfig {
@@ -113,7 +113,7 @@ fn changes_kept_for_replay_are_bounded_where_the_target_does_not_commit_by_itsel
 }
 
 #[test]
-fn parked_requests_leave_their_slots_and_wait_beyond_every_deadline() {
+fn parked_requests_leave_their_slots() {
     check(Rules::default(), Faults::default(), |env, world| async move {
         let remote = world.endpoint.remote(common::TARGET);
         let woken = Rc::new(Cell::new(0));
@@ -134,7 +134,7 @@ fn parked_requests_leave_their_slots_and_wait_beyond_every_deadline() {
 }
 
 #[test]
-fn a_lost_answer_is_asked_for_again_when_the_last_early_reply_has_run_out() {
+fn a_lost_answer_is_asked_for_after_the_last_early_reply() {
     check(Rules::default(), Faults::default(), |env, world| async move {
         let remote = world.endpoint.remote(common::TARGET);
         remote.call(increment(1)).await.expect("done");

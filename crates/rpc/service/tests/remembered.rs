@@ -111,7 +111,7 @@ fn a_change_that_is_tried_twice_is_answered_with_what_it_led_to() {
 }
 
 #[test]
-fn a_full_store_is_answered_again_although_a_success_was_recorded() {
+fn a_full_store_is_answered_despite_a_recorded_success() {
     answered_once(FULL, Some(Errno::ENOSPC));
 }
 

@@ -150,7 +150,7 @@ fn an_evicted_session_leaves_the_queues() {
 }
 
 #[test]
-fn a_request_under_a_lock_that_is_called_back_passes_the_regular_ones() {
+fn a_request_under_a_called_back_lock_goes_first() {
     check(|world, clients| async move {
         narrow(&world);
         let order = Rc::new(RefCell::new(Vec::new()));

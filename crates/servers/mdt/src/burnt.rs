@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_gave_out_after_its_last_commit_is_burnt_and_what_the_next_gives_out_is_not() {
+    fn ids_given_out_after_the_last_commit_are_burnt() {
         let mut ids = Ids::open(None, 9, false).expect("fresh");
         let mut durable = ids.encode();
         ids.durable(ids.mark());

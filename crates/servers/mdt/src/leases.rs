@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn another_clients_change_waits_until_the_lease_is_over_and_the_holders_own_does_not() {
+    fn only_changes_by_others_wait_for_a_lease() {
         let mut leases = leases();
         assert_eq!(leases.grant(X, A, at(10)), LEASE);
         assert_eq!(leases.blocks(X, B, at(20)), Some(at(60)));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_instance_gives_none_and_changes_nothing_until_the_old_ones_are_over() {
+    fn a_new_instance_waits_for_old_leases_to_end() {
         let mut leases = Leases::new(at(50));
         assert_eq!(leases.inherited(at(10)), Some(at(50)));
         assert_eq!(leases.grant(X, A, at(10)), Span::ZERO);

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_reports_who_is_in_the_way_and_is_granted_once_that_is_gone() {
+    fn a_waiter_reports_the_holder_and_is_granted_after_it() {
         let sim = env_sim::Sim::new(1, env_sim::SimConfig::default());
         let node = sim.node("mdt", types::Nid::default());
         let env = node.env();

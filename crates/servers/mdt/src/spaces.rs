@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn full_and_inactive_osts_are_left_out_until_they_have_room_again() {
+    fn full_and_inactive_osts_are_left_out() {
         let mut spaces = Spaces::new(0);
         let osts = [0, 1, 2].map(OstAt::from);
         let room = |bytes_avail| Space { bytes: 1_000_000, bytes_avail, files_free: 1_000 };
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn while_all_are_full_the_full_ones_are_taken_but_none_that_is_read_only_or_inactive() {
+    fn while_all_osts_are_full_full_ones_are_taken() {
         let mut spaces = Spaces::new(0);
         let osts = [0, 1, 2].map(OstAt::from);
         let room = Space { bytes: 1_000_000, bytes_avail: 10, files_free: 1_000 };

@@ -196,7 +196,7 @@ fn crash_that_loses_a_create(seed: u64, bugs: Bugs) -> (World, [Fid; 3]) {
 }
 
 #[test]
-fn objects_of_a_create_that_was_lost_with_its_client_are_destroyed_and_no_others() {
+fn only_objects_of_lost_creates_are_destroyed() {
     for seed in 0..10 {
         let (world, [durable, lost, replayed]) = crash_that_loses_a_create(seed, Bugs::default());
         let warm = Fid { oid: durable.oid + 1, ..durable };
@@ -225,7 +225,7 @@ fn without_the_sweep_objects_leak() {
 }
 
 #[test]
-fn a_sweep_that_an_ost_did_not_confirm_is_taken_up_by_the_next_start() {
+fn the_next_start_resumes_an_unconfirmed_sweep() {
     let (world, [durable, lost, replayed]) = crash_that_loses_a_create(3, Bugs::default());
     let warm = Fid { oid: durable.oid + 1, ..durable };
     world.servers[2].node.kill_as(false);
@@ -248,7 +248,7 @@ fn a_sweep_that_an_ost_did_not_confirm_is_taken_up_by_the_next_start() {
 }
 
 #[test]
-fn after_a_power_cut_of_everything_objects_are_those_of_the_files_that_are_there() {
+fn after_a_power_cut_every_object_has_its_file() {
     let mut lost = 0;
     for seed in 0..60 {
         let world = World::new(seed, Bugs::default());

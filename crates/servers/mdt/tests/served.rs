@@ -379,7 +379,7 @@ fn the_log_of_objects_survives_a_crash() {
 }
 
 #[test]
-fn a_lock_is_waited_for_across_requests_and_goes_with_its_client() {
+fn a_lock_is_waited_for_across_requests() {
     let world = World::new(5);
     let fid = world.call(0, creation("a", None)).expect("room").0.body::<AttrRep>().attr.fid();
     let take = |client, body: LockReq| {

@@ -302,7 +302,7 @@ fn senseless_requests_are_refused() {
 }
 
 #[test]
-fn acknowledged_writes_outlive_a_power_cut_because_the_client_replays_them() {
+fn replay_brings_acknowledged_writes_over_a_power_cut() {
     for seed in 0..20 {
         let world = World::new(seed, MemDiskConfig::default(), Bugs::default());
         let remote = world.remote(1);
@@ -588,7 +588,7 @@ fn sweep(ranges: &[ObjectRange]) -> Call {
 }
 
 #[test]
-fn a_destroy_by_ids_takes_every_stripe_that_is_there_and_nothing_beside() {
+fn a_destroy_by_ids_takes_every_stripe_and_no_more() {
     let world = World::plain();
     let remote = world.remote(1);
     let id = |oid, ver| Fid { seq: OBJECT.seq, oid, ver };

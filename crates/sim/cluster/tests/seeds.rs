@@ -54,7 +54,7 @@ fn storms_lose_and_double_nothing() {
 }
 
 #[test]
-fn schedulers_that_change_their_policies_in_a_storm_lose_nothing() {
+fn policy_changes_in_a_storm_lose_nothing() {
     for report in run_seeds(&Scenario::swaps()) {
         assert!(report.ops >= 2_000 && report.swaps >= 20, "{report}");
     }
@@ -83,7 +83,7 @@ fn a_lost_object_is_an_error_and_no_other_is() {
 }
 
 #[test]
-fn power_cuts_of_slow_disks_lose_nothing_that_was_answered_as_durable() {
+fn power_cuts_of_slow_disks_lose_nothing_durable() {
     for report in run_seeds(&Scenario::slow()) {
         assert!(report.restarts == 8, "{report}");
     }

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_is_taken_once_and_what_comes_later_is_not_forgotten() {
+    fn each_permanent_value_is_taken_once() {
         let (params, permanent) = (ParamTree::new(), Permanent::default());
         let (early, sets) = with(&params, "lod.a.stripecount");
         let wanted = [("lod.*.stripecount", "2"), ("osc.*.active", "0")];

@@ -351,7 +351,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_port_that_is_taken_leaves_the_daemon_without_metrics_and_alive() {
+    fn a_taken_port_leaves_a_daemon_without_metrics() {
         env_os::run(env_os::OsConfig::default(), |env| async move {
             let any = "127.0.0.1:0".parse().expect("an address");
             let first = start(&env, Some(any), ParamTree::new(), Lnet::default())

@@ -180,7 +180,7 @@ mod tests {
     use types::Fid;
 
     #[test]
-    fn a_full_target_makes_the_write_short_and_other_errors_are_told() {
+    fn a_full_target_makes_a_short_write_not_an_error() {
         let layout = Layout {
             stripe_size: 1 << 16,
             stripe_count: 2,

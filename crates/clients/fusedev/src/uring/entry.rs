@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn header_arguments_and_payload_are_joined_to_the_message_of_the_device() {
+    fn entries_join_to_the_message_of_the_device() {
         let slab = Slab::new(2, 8_192).expect("memory");
         let buffers = slab.entry(1);
         let args = abi::WriteIn { size: 5, offset: 3, ..Default::default() };

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_lost_by_a_normal_bucket_and_caught_up_by_a_realtime_one() {
+    fn a_realtime_bucket_catches_a_stall_up_a_normal_one_not() {
         let late = |realtime| {
             let mut bucket = Bucket::new(Pace::new(RPC_100, 3, realtime, Span::secs(1)), ms(0));
             let asked = (0..1_000).chain(1_500..2_000).chain(12_000..13_000);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_beyond_the_depth_leaves_when_the_bucket_is_full_and_is_paid_in_full() {
+    fn a_request_beyond_the_depth_waits_for_a_full_bucket() {
         let rate = Rate::Bytes { per_second: 1 << 20 };
         let mut bucket = Bucket::new(Pace::new(rate, 1, false, Span::ZERO), ms(0));
         let first = bucket.reserve(4 << 20, false, ms(0));

@@ -46,7 +46,7 @@ fn near(seen: u64, wanted: u64) {
 }
 
 #[test]
-fn a_class_gets_its_rate_of_requests_over_all_partitions_and_each_an_equal_share() {
+fn a_class_gets_its_rate_over_all_partitions_evenly() {
     let mut server = server(4, "tbf jobid", &["start r jobid={dd.0} rate=500"]);
     backlog(&mut server, &["dd.0"], 20);
     let left = server.run(ms(10_000), u64::MAX);
@@ -147,7 +147,7 @@ fn one_bucket_for_a_whole_rule_and_groups_of_its_own() {
 }
 
 #[test]
-fn under_overload_everyone_gets_something_and_realtime_gets_its_rate_back() {
+fn under_overload_no_class_starves() {
     let rules = ["start n jobid={n} rate=800", "start rt jobid={rt} rate=800 realtime=1"];
     let mut server = server(1, "tbf jobid", &rules);
     backlog(&mut server, &["n", "rt"], 10);
@@ -381,7 +381,7 @@ fn rules_print_with_their_classes_per_partition() {
 }
 
 #[test]
-fn a_regrouped_rule_counts_each_class_once_and_a_reset_leaves_default_as_it_was() {
+fn a_regrouped_rule_counts_each_class_once() {
     let mut server = server(1, "tbf uid", &["start x uid={*} rate=3"]);
     for number in 0..3 {
         server.enqueue(0, Req { number, uid: 7, ..Req::default() });

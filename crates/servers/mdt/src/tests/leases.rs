@@ -230,7 +230,7 @@ fn a_name_that_its_holder_moves_is_believed_where_it_came_to() {
 }
 
 #[test]
-fn a_file_that_loses_one_of_its_names_or_has_an_access_list_is_not_leased() {
+fn files_with_lost_names_or_access_lists_are_not_leased() {
     let mut rig = rig();
     let fid = rig.create(Fid::ROOT, "f", 0o644, None).expect("room").attr.fid();
     let body = LinkReq { fid: fid.into(), parent: Fid::ROOT.into(), ..LinkReq::default() };

@@ -278,7 +278,7 @@ fn an_orphan_that_nobody_reopens_goes_with_its_objects() {
 }
 
 #[test]
-fn a_session_that_ends_closes_its_files_and_leaves_their_size_open() {
+fn an_ended_session_leaves_the_size_of_its_files_open() {
     let mut rig = Rig::new();
     let rep = rig.create(Fid::ROOT, "a", S_IFREG | 0o644, Some(1)).expect("room");
     let gone = rig.create(Fid::ROOT, "b", S_IFREG | 0o644, Some(1)).expect("room");
@@ -294,7 +294,7 @@ fn a_session_that_ends_closes_its_files_and_leaves_their_size_open() {
 }
 
 #[test]
-fn without_commit_on_share_a_missing_client_breaks_anothers_replay() {
+fn without_commit_on_share_a_missing_client_breaks_replay() {
     let broken = |drop_commit_on_share| {
         let mut rig = Rig::with_bugs(Bugs { drop_commit_on_share, ..Bugs::default() });
         let dir = rig.create(Fid::ROOT, "d", S_IFDIR | 0o777, None).expect("room").attr.fid();

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_inside_from_the_first_stripe_of_the_first_id_to_the_last_of_the_last() {
+    fn a_range_holds_every_stripe_of_its_ids() {
         let id = |oid, ver| Fid { seq: 5, oid, ver };
         let spans = [(id(3, 0), id(4, u32::MAX)), (id(6, 0), id(6, u32::MAX))];
         let inside = |oid, ver| is_inside(&spans, id(oid, ver));

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_stands_once_with_its_newest_value_and_its_bytes_are_counted() {
+    fn a_key_is_gathered_once_with_its_newest_value() {
         let mut gathered = Gathered::default();
         gathered.insert(Table::Inodes, b"a", Some(b"one"), 9);
         gathered.insert(Table::Inodes, b"a", Some(b"three"), 9);

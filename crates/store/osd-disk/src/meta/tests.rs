@@ -37,7 +37,7 @@ fn numbers(meta: &DiskMeta) -> Vec<u32> {
 }
 
 #[test]
-fn what_was_not_committed_is_gone_and_the_rest_is_an_exact_prefix() {
+fn an_opening_finds_exactly_the_committed_prefix() {
     let dir = TestDir::new();
     let meta = open(&dir);
     for number in 0..1_000 {

@@ -33,7 +33,7 @@ fn sparse_objects_read_back_after_reopening() {
 }
 
 #[test]
-fn large_writes_around_the_cache_and_small_ones_through_it_agree() {
+fn direct_and_cached_writes_agree() {
     let dir = TestDir::new();
     let objects = open(&dir);
     let fid = Fid::new(1, 2);
@@ -57,7 +57,7 @@ fn large_writes_around_the_cache_and_small_ones_through_it_agree() {
 }
 
 #[test]
-fn truncate_makes_only_when_told_and_destroy_says_whether_there_was_something() {
+fn truncate_and_destroy_of_absent_objects() {
     let dir = TestDir::new();
     let objects = open(&dir);
     let fid = Fid::new(1, 3).stripe(2);
@@ -273,7 +273,7 @@ async fn all<T>(mut futures: Vec<env::LocalFuture<'_, T>>) -> Vec<T> {
 }
 
 #[test]
-fn direct_writes_that_nobody_waits_for_are_made_noted_and_waited_for_at_the_end() {
+fn direct_writes_are_waited_for_at_the_end() {
     let dir = TestDir::new();
     let fid = Fid::new(3, 9);
     let begin = async |objects: &DiskObjects, byte| {

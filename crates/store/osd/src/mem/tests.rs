@@ -124,7 +124,7 @@ fn a_stale_twin_can_change_nothing() {
 }
 
 #[test]
-fn a_killed_process_leaves_the_page_cache_and_a_power_cut_does_not() {
+fn a_power_cut_loses_the_page_cache_a_kill_does_not() {
     let (sim, node) = world(3);
     let disk = MemDisk::default();
     let write = |byte: u8| {

@@ -396,7 +396,7 @@ fn a_delayed_file_has_no_layout_until_it_is_told_one_or_written() {
 }
 
 #[test]
-fn a_layout_copied_by_xattr_gives_its_shape_to_a_file_without_one_only() {
+fn a_layout_copied_by_xattr_shapes_only_new_files() {
     check(
         "mkdir /d 755
          setstripe /d 3 1
@@ -584,7 +584,7 @@ fn open_files_outlive_their_names() {
 }
 
 #[test]
-fn a_file_without_a_name_goes_with_its_last_close_or_gets_a_name() {
+fn a_file_without_a_name_goes_with_its_last_close() {
     check(
         "mkdir /d 755
          tmpfile /d 600 0 r -> EINVAL
@@ -683,7 +683,7 @@ fn removed_directories_take_no_names() {
 }
 
 #[test]
-fn stripes_that_were_stated_to_exist_must_until_nothing_is_left_of_the_file() {
+fn stripes_stated_to_exist_must_exist() {
     check(
         "creat /f 644 2 a -> created
          stripes /f -> 0
