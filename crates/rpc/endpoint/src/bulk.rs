@@ -37,6 +37,7 @@ impl Unstable {
 
 impl Drop for Unstable {
     fn drop(&mut self) {
+        assert!(self.bytes <= self.gauge.bytes(), "a share is part of its gauge");
         self.gauge.bytes.set(self.gauge.bytes.get() - self.bytes);
         self.gauge.fell.notify_waiters();
     }

@@ -80,6 +80,7 @@ impl Future for Sent {
     type Output = Result<(Box<Reply>, Option<BulkTicket>), CallError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        assert!(!self.is_over, "an answer is waited for once");
         let outcome = ready!(Pin::new(&mut self.outcome).poll(cx));
         self.is_over = true;
         Poll::Ready(match outcome {

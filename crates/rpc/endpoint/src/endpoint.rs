@@ -240,7 +240,8 @@ impl Core {
     /// A fresh bulk id under which `xid`'s data may be pulled.
     pub(crate) fn offer(&self, xid: Xid) -> u64 {
         let id = self.draw_bulk_id();
-        self.pulls.borrow_mut().insert(id, xid);
+        let before = self.pulls.borrow_mut().insert(id, xid);
+        assert!(before.is_none(), "a bulk id names one attempt");
         id
     }
 
@@ -250,6 +251,7 @@ impl Core {
 
     pub(crate) fn draw_bulk_id(&self) -> u64 {
         let id = self.bulk_ids.get();
+        assert!(id != 0, "zero names no bulk");
         self.bulk_ids.set(id + 1);
         id
     }

@@ -33,6 +33,7 @@ impl<T> Promise<T> {
 
     fn settle(&self, slot: Slot<T>) {
         let before = std::mem::replace(&mut *self.0.borrow_mut(), slot);
+        assert!(matches!(before, Slot::Empty(_)), "a promise is settled once");
         if let Slot::Empty(Some(waker)) = before {
             waker.wake();
         }

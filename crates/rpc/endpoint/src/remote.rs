@@ -165,30 +165,30 @@ impl Remote {
     /// nothing here is on its way when this returns; any other starts when its answer is first
     /// waited for.
     pub fn call(self: &Rc<Self>, call: Call) -> Calling {
-        if !call.bulk.is_none() || call.patience.is_some() {
-            let remote = Rc::clone(self);
-            return Calling::long(Box::pin(async move { remote.call_at_length(call).await }));
+        if call.bulk.is_none() && call.patience.is_none() {
+            return match self.check(&call) {
+                Ok(()) => Calling::sent(self.submit(call)),
+                Err(refused) => Calling::refused(refused),
+            };
         }
-        match self.check(&call) {
-            Ok(()) => Calling::sent(self.send(call)),
-            Err(refused) => Calling::refused(refused),
-        }
-    }
-
-    /// With patience, or with data.
-    async fn call_at_length(self: &Rc<Self>, call: Call) -> Result<Answer, CallError> {
-        let patience = call.patience;
-        // pinned here: a large future that nobody moves
-        let answer = std::pin::pin!(self.call_patiently(call));
-        match patience {
-            None => answer.await,
-            Some(patience) => {
-                self.core.env.timeout(patience, answer).await.unwrap_or(Err(CallError::TimedOut))
+        let (remote, patience) = (Rc::clone(self), call.patience);
+        Calling::long(Box::pin(async move {
+            // pinned here: a large future that does not move
+            let answer = std::pin::pin!(remote.exchange(call));
+            match patience {
+                None => answer.await,
+                Some(patience) => remote
+                    .core
+                    .env
+                    .timeout(patience, answer)
+                    .await
+                    .unwrap_or(Err(CallError::TimedOut)),
             }
-        }
+        }))
     }
 
-    async fn call_patiently(self: &Rc<Self>, mut call: Call) -> Result<Answer, CallError> {
+    /// A call with data, from the wait for room to the last byte pushed.
+    async fn exchange(self: &Rc<Self>, mut call: Call) -> Result<Answer, CallError> {
         self.check(&call)?;
         if let Bulk::Source(_) = &call.bulk {
             self.room(call.bulk.len() as u64).await?;
@@ -198,7 +198,7 @@ impl Remote {
             // again
             let sink = matches!(call.bulk, Bulk::Sink(_));
             let again = sink.then(|| call.clone());
-            let mut sent = self.send(call);
+            let mut sent = self.submit(call);
             let (reply, ticket) = (&mut sent).await?;
             let (Some(repeat), true) = (again, reply.has(ReplyFlags::BULK)) else {
                 let data = if sink { reply.buf(1) } else { Bytes::new() };
@@ -217,8 +217,8 @@ impl Remote {
         }
     }
 
-    /// Submits the request, and sends it if the import lets it go.
-    fn send(self: &Rc<Self>, call: Call) -> Sent {
+    /// Gives the request to the import, and sends it if the import lets it go.
+    fn submit(self: &Rc<Self>, call: Call) -> Sent {
         let (waiter, outcome) = promise();
         let submit = self.prepare(call, waiter);
         let now = self.core.env.now();
@@ -293,6 +293,7 @@ impl Remote {
     }
 
     fn prepare(&self, call: Call, waiter: Waiter) -> Submit<BulkState, Waiter> {
+        assert!(call.bulk.len() <= BULK_BYTES_MAX as usize, "checked before a request is made");
         let inline = self.core.config.inline_bytes as usize;
         let mut request = Box::new(Request::new(call.opcode, call.bufs));
         let mut bulk = BulkState::default();
@@ -434,6 +435,7 @@ impl Remote {
         bulk: &mut BulkState,
         header: &mut wire::RequestHeader,
     ) {
+        assert!(bulk.source_len == 0 || bulk.sink == 0, "data goes one way");
         if bulk.source_len > 0 {
             self.core.withdraw(bulk.id);
             bulk.id = self.core.offer(*xid);
