@@ -1,6 +1,6 @@
 //! What administrators write to the request scheduler: rules, policies, tunables.
 
-use nrs::{Dequeued, Head, HeadKind, Moment, Partitions, Request};
+use nrs::{Dequeued, Head, HeadKind, Moment, Request, ServiceHeads};
 use types::{CptIndex, Instant, Nid, Span};
 use wire::Opcode;
 
@@ -103,9 +103,9 @@ pub(crate) fn command(input: &[u8]) -> bool {
         }
         let (parameter, value) = line.split_once('=').unwrap_or((line, ""));
         let [reg, hp] = &mut heads;
-        let mut all = Partitions { reg: reg.iter_mut().collect(), hp: hp.iter_mut().collect() };
+        let mut all = ServiceHeads { reg: reg.iter_mut().collect(), hp: hp.iter_mut().collect() };
         let moment = Moment { now, seed: seed as u64 };
-        let state = |all: &mut Partitions<'_, Queued>| {
+        let state = |all: &mut ServiceHeads<'_, Queued>| {
             (all.list(), READ.map(|parameter| all.get(parameter)))
         };
         let before = state(&mut all);

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::time::Instant as Clock;
 
-use nrs::{Handle, Head, HeadKind, Moment, Partitions, Removal, Request};
+use nrs::{Handle, Head, HeadKind, Moment, Removal, Request, ServiceHeads};
 use types::{CptIndex, Extent, Fid, Instant, Nid, OstIndex};
 use wire::Opcode;
 
@@ -71,7 +71,9 @@ impl Chance {
 fn head(policy: &str) -> Head<Rpc> {
     let mut head = Head::new("ost_io", HeadKind::Reg, CptIndex(0), &nrs::policies());
     let moment = Moment { now: Instant(0), seed: 1 };
-    Partitions { reg: vec![&mut head], hp: vec![] }.select(policy, moment).expect("a known policy");
+    ServiceHeads { reg: vec![&mut head], hp: vec![] }
+        .select(policy, moment)
+        .expect("a known policy");
     head
 }
 

@@ -10,7 +10,7 @@
 //! Times are CPU times (the shortest of several rounds, but for `throttled`) of enqueue, get and
 //! finish, and of making the request: neighbours on the machine count less.
 
-use nrs::{Dequeued, Head, HeadKind, Moment, Partitions, Request};
+use nrs::{Dequeued, Head, HeadKind, Moment, Request, ServiceHeads};
 use types::{CptIndex, Instant, Nid, Span};
 use wire::Opcode;
 
@@ -55,7 +55,7 @@ impl Request for Rpc {
 fn head(rules: &[String]) -> Head<Rpc> {
     let mut head = Head::new("ost_io", HeadKind::Reg, CptIndex(0), &nrs::policies());
     let moment = Moment { now: Instant(0), seed: 1 };
-    let mut all = Partitions { reg: vec![&mut head], hp: vec![] };
+    let mut all = ServiceHeads { reg: vec![&mut head], hp: vec![] };
     all.select("tbf jobid", moment).expect("a known policy");
     for rule in rules {
         all.set("nrs_tbf_rule", rule, moment).unwrap_or_else(|error| panic!("{rule}: {error}"));

@@ -10,17 +10,17 @@ use crate::{HeadKind, Listed, Refusal};
 
 /// Which heads a command is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heads {
+pub enum WhichHeads {
     /// Both, or the regular one where there is no other.
     Both,
     Only(HeadKind),
 }
 
-impl Heads {
-    fn from_word(word: &str) -> Option<Heads> {
+impl WhichHeads {
+    fn from_word(word: &str) -> Option<WhichHeads> {
         match word {
-            "reg" => Some(Heads::Only(HeadKind::Reg)),
-            "hp" => Some(Heads::Only(HeadKind::Hp)),
+            "reg" => Some(WhichHeads::Only(HeadKind::Reg)),
+            "hp" => Some(WhichHeads::Only(HeadKind::Hp)),
             _ => None,
         }
     }
@@ -30,7 +30,7 @@ impl Heads {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     pub name: String,
-    pub heads: Heads,
+    pub heads: WhichHeads,
     /// Argument, empty if none.
     pub arg: String,
 }
@@ -51,7 +51,7 @@ impl FromStr for Command {
                 "name '{name}' is longer than {NAME_CHARS_MAX} characters"
             )));
         }
-        let heads = words.peek().and_then(|word| Heads::from_word(word));
+        let heads = words.peek().and_then(|word| WhichHeads::from_word(word));
         if heads.is_some() {
             words.next();
         }
@@ -62,7 +62,7 @@ impl FromStr for Command {
             ))),
             None => Ok(Command {
                 name: name.to_owned(),
-                heads: heads.unwrap_or(Heads::Both),
+                heads: heads.unwrap_or(WhichHeads::Both),
                 arg: arg.to_owned(),
             }),
         }
@@ -73,24 +73,23 @@ impl FromStr for Command {
 pub(crate) fn split_labelled<'a>(
     value: &'a str,
     label: &str,
-) -> Result<Vec<(Heads, &'a str)>, Refusal> {
+) -> Result<Vec<(WhichHeads, &'a str)>, Refusal> {
     let form = || format!("expected VALUE, reg_{label}:VALUE or hp_{label}:VALUE");
-    let mut parts: Vec<(Heads, &str)> = Vec::new();
+    let mut parts: Vec<(WhichHeads, &str)> = Vec::new();
     for word in value.split_whitespace() {
         let part = match word.split_once(':') {
-            None => (Heads::Both, word),
+            None => (WhichHeads::Both, word),
             Some((before, value)) => {
                 let head = before
                     .strip_suffix(label)
                     .and_then(|head| head.strip_suffix('_'))
-                    .and_then(Heads::from_word);
+                    .and_then(WhichHeads::from_word);
                 (head.ok_or_else(|| Refusal::invalid(format!("'{word}': {}", form())))?, value)
             }
         };
-        if parts
-            .iter()
-            .any(|(which, _)| *which == part.0 || *which == Heads::Both || part.0 == Heads::Both)
-        {
+        if parts.iter().any(|(which, _)| {
+            *which == part.0 || *which == WhichHeads::Both || part.0 == WhichHeads::Both
+        }) {
             return Err(Refusal::invalid(format!("'{word}' sets a head twice")));
         }
         parts.push(part);
@@ -99,10 +98,11 @@ pub(crate) fn split_labelled<'a>(
 }
 
 /// `[reg|hp] WORDS`.
-pub(crate) fn split_words(value: &str) -> (Heads, &str) {
+pub(crate) fn split_words(value: &str) -> (WhichHeads, &str) {
     let value = value.trim();
     let (first, rest) = value.split_once(char::is_whitespace).unwrap_or((value, ""));
-    Heads::from_word(first).map_or((Heads::Both, value), |heads| (heads, rest.trim_start()))
+    WhichHeads::from_word(first)
+        .map_or((WhichHeads::Both, value), |heads| (heads, rest.trim_start()))
 }
 
 /// The number in a tunable, which must lie in `range`.
@@ -200,10 +200,10 @@ mod tests {
                 "{text}"
             );
         };
-        check("crrn", "crrn", Heads::Both, "");
-        check("fifo hp", "fifo", Heads::Only(HeadKind::Hp), "");
-        check("tbf reg jobid", "tbf", Heads::Only(HeadKind::Reg), "jobid");
-        check("tbf nid+opcode\n", "tbf", Heads::Both, "nid+opcode");
+        check("crrn", "crrn", WhichHeads::Both, "");
+        check("fifo hp", "fifo", WhichHeads::Only(HeadKind::Hp), "");
+        check("tbf reg jobid", "tbf", WhichHeads::Only(HeadKind::Reg), "jobid");
+        check("tbf nid+opcode\n", "tbf", WhichHeads::Both, "nid+opcode");
         for text in ["", " ", "tbf reg jobid more", "a_name_of_16_chars"] {
             assert!(text.parse::<Command>().is_err(), "{text}");
         }
@@ -211,8 +211,8 @@ mod tests {
 
     #[test]
     fn a_tunable_is_set_for_both_heads_or_for_each() {
-        let (reg, hp) = (Heads::Only(HeadKind::Reg), Heads::Only(HeadKind::Hp));
-        assert_eq!(split_labelled("16\n", "quantum"), Ok(vec![(Heads::Both, "16")]));
+        let (reg, hp) = (WhichHeads::Only(HeadKind::Reg), WhichHeads::Only(HeadKind::Hp));
+        assert_eq!(split_labelled("16\n", "quantum"), Ok(vec![(WhichHeads::Both, "16")]));
         assert_eq!(split_labelled("hp_quantum:8", "quantum"), Ok(vec![(hp, "8")]));
         assert_eq!(
             split_labelled("reg_delay_min:5 hp_delay_min:6", "delay_min"),
@@ -230,7 +230,7 @@ mod tests {
             assert!(split_labelled(text, "quantum").is_err(), "{text}");
         }
         assert_eq!(split_words("reg start x rate=1 "), (reg, "start x rate=1"));
-        assert_eq!(split_words("start reg"), (Heads::Both, "start reg"));
+        assert_eq!(split_words("start reg"), (WhichHeads::Both, "start reg"));
     }
 
     #[test]

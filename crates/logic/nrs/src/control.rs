@@ -12,7 +12,7 @@
 
 use types::{CptIndex, Errno, Instant};
 
-use crate::command::{Command, Heads, split_labelled, split_words};
+use crate::command::{Command, WhichHeads, split_labelled, split_words};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::policy::RESET;
 use crate::state::Plan;
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Both heads of every partition of a service, partitions in order.
-pub struct Partitions<'a, R> {
+pub struct ServiceHeads<'a, R> {
     pub reg: Vec<&'a mut Head<R>>,
     /// High-priority heads; empty where the service has none.
     pub hp: Vec<&'a mut Head<R>>,
@@ -48,13 +48,13 @@ pub enum Selected {
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     pub now: Instant,
-    /// Chance: another number for every command. Also tells one waiting restart from another.
+    /// Chance for the policies that need some.
     pub seed: u64,
 }
 
 type Made<R> = Vec<(usize, Box<dyn Policy<R>>)>;
 
-impl<'a, R: Request> Partitions<'a, R> {
+impl<'a, R: Request> ServiceHeads<'a, R> {
     fn heads(&mut self, kind: HeadKind) -> &mut [&'a mut Head<R>] {
         match kind {
             HeadKind::Reg => &mut self.reg,
@@ -62,13 +62,13 @@ impl<'a, R: Request> Partitions<'a, R> {
         }
     }
 
-    fn kinds(&self, which: Heads) -> Result<Vec<HeadKind>, Refusal> {
+    fn kinds(&self, which: WhichHeads) -> Result<Vec<HeadKind>, Refusal> {
         let has_hp = !self.hp.is_empty();
         match which {
-            Heads::Both if has_hp => Ok(vec![HeadKind::Reg, HeadKind::Hp]),
-            Heads::Both | Heads::Only(HeadKind::Reg) => Ok(vec![HeadKind::Reg]),
-            Heads::Only(HeadKind::Hp) if has_hp => Ok(vec![HeadKind::Hp]),
-            Heads::Only(HeadKind::Hp) => {
+            WhichHeads::Both if has_hp => Ok(vec![HeadKind::Reg, HeadKind::Hp]),
+            WhichHeads::Both | WhichHeads::Only(HeadKind::Reg) => Ok(vec![HeadKind::Reg]),
+            WhichHeads::Only(HeadKind::Hp) if has_hp => Ok(vec![HeadKind::Hp]),
+            WhichHeads::Only(HeadKind::Hp) => {
                 Err(Refusal::new(Errno::ENODEV, "the service has no high-priority head"))
             }
         }
@@ -96,12 +96,25 @@ impl<'a, R: Request> Partitions<'a, R> {
             return Ok(Selected::Done);
         }
         drop(made);
+        let number = self.next_restart();
         for kind in &kinds {
             for head in self.heads(*kind) {
-                head.stop_for_restart(&command.name, &command.arg, moment.seed);
+                head.stop_for_restart(&command.name, &command.arg, number);
             }
         }
-        self.resume(Restart { command, number: moment.seed }, moment)
+        self.resume(Restart { command, number }, moment)
+    }
+
+    /// A number that no restart of the service had before.
+    fn next_restart(&self) -> u64 {
+        let heads = self.reg.iter().chain(&self.hp);
+        1 + heads.map(|head| head.last_restart).max().unwrap_or(0)
+    }
+
+    /// Whether a policy that runs here orders requests by their places on the device.
+    #[must_use]
+    pub fn wants_places(&self) -> bool {
+        self.reg.iter().chain(&self.hp).any(|head| head.wants_places())
     }
 
     /// Goes on with a restart if its policy has drained.
@@ -216,7 +229,7 @@ impl<'a, R: Request> Partitions<'a, R> {
     /// Writes a tunable.
     ///
     /// # Errors
-    /// As [`Partitions::get`], and EINVAL for a value that is not understood or out of range,
+    /// As [`ServiceHeads::get`], and EINVAL for a value that is not understood or out of range,
     /// ENODEV for the HP head of a service without one. Nothing has changed then.
     pub fn set(&mut self, parameter: &str, value: &str, moment: Moment) -> Result<(), Refusal> {
         let (at, tunable) = self.tunable(parameter)?;
@@ -342,7 +355,8 @@ fn sum<R: Request>(heads: &[&mut Head<R>]) -> Vec<Listed> {
 
 impl<R: Request> Head<R> {
     fn stop_for_restart(&mut self, name: &str, arg: &str, number: u64) {
-        self.starting = Some(number);
+        assert!(number > self.last_restart, "each restart has a number of its own");
+        (self.starting, self.last_restart) = (Some(number), number);
         let at = self.index_of(name).expect("planned before");
         if self.state(at) == PolicyState::Started && self.arg(at) != arg {
             self.stop_primary();

@@ -95,6 +95,8 @@ pub struct Head<R> {
     pub(crate) primary: Option<usize>,
     /// A start that waits for its policy to drain, by its number.
     pub(crate) starting: Option<u64>,
+    /// The highest number of a start that waited.
+    pub(crate) last_restart: u64,
     turns: Vec<usize>, // all policies; who gave a request while others had some moves to the end
     salvaged: Vec<u16>, // lanes of broken policies
     elsewhere: usize,  // requests that are not in FIFO's own lane
@@ -123,6 +125,7 @@ impl<R: Request> Head<R> {
             instances: Vec::new(),
             primary: None,
             starting: None,
+            last_restart: 0,
             turns: Vec::new(),
             salvaged: Vec::new(),
             elsewhere: 0,
@@ -454,6 +457,24 @@ impl<R: Request> Head<R> {
             self.disable(at, "finished", why);
         }
         self.settle(at);
+    }
+
+    /// Whether a start waits for its policy to drain: each request that finishes or is taken out
+    /// may be the last one.
+    #[inline]
+    #[must_use]
+    pub fn is_restarting(&self) -> bool {
+        self.starting.is_some()
+    }
+
+    /// Whether a policy that runs here orders requests by their places on the device.
+    pub(crate) fn wants_places(&self) -> bool {
+        let mut running =
+            self.instances.iter().filter(|instance| instance.state == PolicyState::Started);
+        running.any(|instance| {
+            let policy = instance.policy.as_ref();
+            policy.is_some_and(|policy| guarded(|| policy.wants_places()).unwrap_or(false))
+        })
     }
 
     /// Takes a queued request out; none if it has left already.

@@ -34,8 +34,8 @@ mod trr;
 mod turns;
 mod wheel;
 
-pub use command::{Command, Heads, number_in, print_policies, print_stats};
-pub use control::{Moment, Partitions, Restart, Selected};
+pub use command::{Command, WhichHeads, number_in, print_policies, print_stats};
+pub use control::{Moment, Restart, Selected, ServiceHeads};
 pub use crre::crre;
 pub use crrn::crrn;
 pub use delay::delay;

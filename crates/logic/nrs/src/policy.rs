@@ -161,6 +161,12 @@ pub trait Policy<R: Request> {
         why: Removal,
     ) -> Result<(), Broken>;
 
+    /// Whether it orders reads by where they lie on the device: then each is located before it is
+    /// queued.
+    fn wants_places(&self) -> bool {
+        false
+    }
+
     /// One of the requests that it gave out has been handled.
     fn finished(&mut self, now: Instant) {
         let _ = now;

@@ -140,6 +140,10 @@ impl<T: Target> Sweep<T> {
 }
 
 impl<R: Request, T: Target> Policy<R> for Sweep<T> {
+    fn wants_places(&self) -> bool {
+        self.offset_type == OffsetType::Physical
+    }
+
     fn enqueue(&mut self, queue: &mut Queue<R>, id: Id, now: Instant) -> Result<(), Refused> {
         let request = queue.request(id);
         if !self.takes(request.io()) || request.export().is_none() {

@@ -4,7 +4,7 @@ use types::{CptIndex, Instant, Nid, Span};
 use wire::Opcode;
 
 use crate::{
-    Dequeued, Descriptor, Handle, Head, HeadKind, ID_NONE, Moment, Partitions, Refusal, Request,
+    Dequeued, Descriptor, Handle, Head, HeadKind, ID_NONE, Moment, Refusal, Request, ServiceHeads,
 };
 
 #[derive(Clone, Debug)]
@@ -108,10 +108,10 @@ impl Server {
         }
     }
 
-    pub(crate) fn control(&mut self) -> (Partitions<'_, Req>, Moment) {
+    pub(crate) fn control(&mut self) -> (ServiceHeads<'_, Req>, Moment) {
         self.seed += 1;
         let moment = Moment { now: self.now, seed: self.seed };
-        (Partitions { reg: self.heads.iter_mut().collect(), hp: Vec::new() }, moment)
+        (ServiceHeads { reg: self.heads.iter_mut().collect(), hp: Vec::new() }, moment)
     }
 
     pub(crate) fn select(&mut self, value: &str) -> Result<(), Refusal> {

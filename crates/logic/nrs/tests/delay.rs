@@ -6,7 +6,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::{Chance, HELD_MAX, Req};
-use nrs::{Dequeued, Handle, Head, HeadKind, Moment, Partitions, Removal, WAIT_MIN, promote};
+use nrs::{Dequeued, Handle, Head, HeadKind, Moment, Removal, ServiceHeads, WAIT_MIN, promote};
 use types::{CptIndex, Instant, SplitMix64};
 
 const MS: u64 = 1_000_000;
@@ -150,7 +150,7 @@ impl World {
             waited: 0,
         };
         let moment = Moment { now: Instant(world.now), seed };
-        Partitions { reg: vec![&mut world.head], hp: vec![] }
+        ServiceHeads { reg: vec![&mut world.head], hp: vec![] }
             .select("delay", moment)
             .expect("starts");
         world
@@ -315,7 +315,7 @@ impl World {
         }
         let moment = Moment { now: Instant(self.now), seed: 1 };
         let set =
-            Partitions { reg: vec![&mut self.head], hp: vec![] }.set(parameter, &value, moment);
+            ServiceHeads { reg: vec![&mut self.head], hp: vec![] }.set(parameter, &value, moment);
         assert_eq!(set.is_ok(), fine, "{}: {parameter}={value}", self.at());
     }
 }

@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Chance, Req};
-use nrs::{Descriptor, Handle, Head, HeadKind, Moment, Partitions, Removal};
+use nrs::{Descriptor, Handle, Head, HeadKind, Moment, Removal, ServiceHeads};
 use types::{CptIndex, Extent, Instant};
 
 const NOW: Instant = Instant(1);
@@ -136,7 +136,9 @@ struct Case {
 
 fn set(head: &mut Head<Req>, parameter: &str, value: &str) {
     let moment = Moment { now: NOW, seed: 1 };
-    Partitions { reg: vec![head], hp: vec![] }.set(parameter, value, moment).expect("a good value");
+    ServiceHeads { reg: vec![head], hp: vec![] }
+        .set(parameter, value, moment)
+        .expect("a good value");
 }
 
 fn check(case: &Case, seed: u64, steps: u64) {
@@ -144,7 +146,7 @@ fn check(case: &Case, seed: u64, steps: u64) {
     let mut head =
         Head::new("ost_io", HeadKind::Reg, CptIndex(0), std::slice::from_ref(&case.descriptor));
     let moment = Moment { now: NOW, seed };
-    Partitions { reg: vec![&mut head], hp: vec![] }.select(name, moment).expect("starts");
+    ServiceHeads { reg: vec![&mut head], hp: vec![] }.select(name, moment).expect("starts");
     for (parameter, value) in case.tunables {
         set(&mut head, parameter, value);
     }

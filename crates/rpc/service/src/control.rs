@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::partition::{Heads, Partition};
 use crate::services::{HeadScope, Service};
 use crate::work::Work;
-use crate::{Exports, ServiceSpec, limits};
+use crate::{Exports, ServiceSpec};
 
 impl Node {
     fn moment(&self) -> Moment {
@@ -28,7 +28,7 @@ impl Node {
     /// Carries out a value of `nrs_policies`.
     ///
     /// # Errors
-    /// Those of [`nrs::Partitions::select`], and EBUSY if the policy, which runs with another
+    /// Those of [`nrs::ServiceHeads::select`], and EBUSY if the policy, which runs with another
     /// argument, has not drained after [`nrs::DRAIN_WAIT`].
     pub async fn nrs_select(
         self: &Rc<Self>,
@@ -38,8 +38,7 @@ impl Node {
         let service = self.service(spec);
         let moment = self.moment();
         let selected = service.with_heads(|heads| heads.select(value, moment));
-        service.note_places();
-        self.run_all(&service);
+        self.commanded(&service);
         let Selected::Draining(restart) = selected? else { return Ok(()) };
         let (tell, told) = oneshot::channel();
         let node = Rc::clone(self);
@@ -56,7 +55,6 @@ impl Node {
     ) -> Result<(), Refusal> {
         let until = self.env.now() + nrs::DRAIN_WAIT;
         loop {
-            self.env.sleep(limits::DRAIN_LOOK).await;
             let moment = self.moment();
             let selected = service.with_heads(|heads| {
                 if moment.now >= until {
@@ -65,13 +63,27 @@ impl Node {
                     heads.resume(restart, moment)
                 }
             });
-            service.note_places();
-            self.run_all(service);
-            match selected? {
-                Selected::Done => return Ok(()),
-                Selected::Draining(again) => restart = again,
+            match selected {
+                Ok(Selected::Draining(again)) => restart = again,
+                Ok(Selected::Done) => {
+                    self.commanded(service);
+                    return Ok(());
+                }
+                Err(refusal) => {
+                    self.commanded(service);
+                    return Err(refusal);
+                }
             }
+            // nothing runs between the look and this wait, so no last request is missed
+            self.env.timeout_at(until, service.drained.notified()).await;
         }
+    }
+
+    /// After a command: what waits may go on, and a waiting restart may be over.
+    fn commanded(self: &Rc<Self>, service: &Rc<Service>) {
+        service.note_places();
+        service.drained.notify_waiters();
+        self.run_all(service);
     }
 
     /// What `nrs_policies` shows.
@@ -108,8 +120,7 @@ impl Node {
         let service = self.service(spec);
         let moment = self.moment();
         let done = service.with_heads(|heads| heads.set(parameter, value, moment));
-        service.note_places();
-        self.run_all(&service);
+        self.commanded(&service);
         done
     }
 
@@ -145,9 +156,12 @@ impl Node {
             HeadScope::Cpt => service
                 .partitions
                 .iter()
-                .map(|at| Heads::new(spec, at.cpt, &service.policies))
+                .map(|at| Heads::new(spec, at.cpt, &service.policies, &service.drained))
                 .collect(),
-            HeadScope::Service => vec![Heads::new(spec, types::CptIndex(0), &service.policies)],
+            HeadScope::Service => {
+                let first = types::CptIndex(0);
+                vec![Heads::new(spec, first, &service.policies, &service.drained)]
+            }
         };
         self.give_heads(&service, scope, &new);
         for command in commands {
@@ -158,11 +172,10 @@ impl Node {
             }
         }
         service.set_log(service.log.get());
-        service.note_places();
         for heads in &old {
             self.move_waiting(&service, heads);
         }
-        self.run_all(&service);
+        self.commanded(&service);
         Ok(())
     }
 
@@ -235,6 +248,9 @@ impl Node {
         let Some(handle) = nrs::promote(&mut reg, &mut hp, place.handle, self.clock.get()) else {
             return false;
         };
+        if reg.is_restarting() {
+            heads.drained.notify_waiters();
+        }
         let flight = hp
             .get(handle)
             .map(|work| Rc::clone(&work.flight))

@@ -42,9 +42,6 @@ pub const HISTORY_MAX: usize = 65_536;
 /// `req_buffers_max` at most: more than a CPT takes is no bound.
 pub const BUFFERS_MAX: usize = QUEUED_MAX;
 
-/// How often a start that waits for its policy to drain looks whether it has.
-pub(crate) const DRAIN_LOOK: Span = Span::millis(10);
-
 /// Longest of the times that adaptive timeouts are set with: a day.
 pub const AT_SECS_MAX: u64 = 86_400;
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use env::Task;
 use nrs::{Dequeued, Descriptor, Disabled, Head, HeadKind, Pick, PolicyIndex, Turn};
 use ptlrpc::Estimate;
+use tokio::sync::Notify;
 use types::{CptIndex, Instant};
 
 use crate::ServiceSpec;
@@ -20,6 +21,8 @@ pub(crate) struct Heads {
     pub(crate) hp: Option<RefCell<Head<Work>>>,
     /// When a request was last answered or dropped, or the first one came to wait.
     moved: Cell<Instant>,
+    /// Of the service: a policy that is to be restarted may have drained.
+    pub(crate) drained: Rc<Notify>,
 }
 
 impl Heads {
@@ -27,12 +30,14 @@ impl Heads {
         spec: &ServiceSpec,
         cpt: CptIndex,
         policies: &[Descriptor<Work>],
+        drained: &Rc<Notify>,
     ) -> Rc<Heads> {
         let head = |kind| RefCell::new(Head::new(spec.name, kind, cpt, policies));
         Rc::new(Heads {
             reg: head(HeadKind::Reg),
             hp: spec.has_hp.then(|| head(HeadKind::Hp)),
             moved: Cell::default(),
+            drained: Rc::clone(drained),
         })
     }
 
@@ -45,6 +50,16 @@ impl Heads {
         std::iter::once(&self.reg).chain(&self.hp)
     }
 
+    /// Does something after which a policy may hold fewer requests.
+    pub(crate) fn change<T>(&self, hp: bool, change: impl FnOnce(&mut Head<Work>) -> T) -> T {
+        let mut head = self.head(hp).borrow_mut();
+        let done = change(&mut head);
+        if head.is_restarting() {
+            self.drained.notify_waiters();
+        }
+        done
+    }
+
     pub(crate) fn queued(&self) -> usize {
         self.both().map(|head| head.borrow().len()).sum()
     }
@@ -52,7 +67,7 @@ impl Heads {
 
 impl Source for Heads {
     fn finished(&self, hp: bool, policy: PolicyIndex, now: Instant) {
-        self.head(hp).borrow_mut().finished(policy, now);
+        self.change(hp, |head| head.finished(policy, now));
     }
 }
 
@@ -145,7 +160,7 @@ impl Partition {
             let turn = self.pick.borrow_mut().next(&load);
             let Some(turn) = turn else { return until.map_or(Step::Rest, Step::Wait) };
             let hp = turn == Turn::Hp;
-            let next = heads.head(hp).borrow_mut().dequeue(now);
+            let next = heads.change(hp, |head| head.dequeue(now));
             match next {
                 Dequeued::Taken(taken) => {
                     return Step::Start(

@@ -191,12 +191,9 @@ impl Node {
     /// Takes a request that still waits out of its head; none if it has left.
     pub(crate) fn unqueue(&self, partition: &Partition, place: &Queued) -> Option<Work> {
         let heads = Rc::clone(&partition.heads.borrow());
-        let removed = heads.head(place.hp).borrow_mut().remove(
-            place.handle,
-            self.clock.get(),
-            nrs::Removal::Gone,
-        );
-        let work = removed?;
+        let now = self.clock.get();
+        let work =
+            heads.change(place.hp, |head| head.remove(place.handle, now, nrs::Removal::Gone))?;
         work.flight.unqueue();
         self.left_queue(&work);
         Some(work)

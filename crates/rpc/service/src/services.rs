@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 
 use env::{CptTable, Portal};
-use nrs::{Descriptor, Head, Partitions};
+use nrs::{Descriptor, Head, ServiceHeads};
+use tokio::sync::Notify;
 use types::{CptIndex, Instant};
 
 use crate::ServiceSpec;
@@ -47,9 +48,6 @@ pub struct ServiceStats {
     pub dropped: u64,
 }
 
-/// Parameters that tell whether a running policy asks for places on the device.
-const OFFSET_TYPES: [&str; 2] = ["nrs_orr_offset_type", "nrs_trr_offset_type"];
-
 /// The table of CPTs knows CPUs, not which of them share a core: each counts in full.
 const THREADS_PER_CORE: u32 = 1;
 
@@ -60,6 +58,8 @@ pub(crate) struct Service {
     /// In the order of their CPTs.
     pub(crate) partitions: Vec<Rc<Partition>>,
     pub(crate) policies: Vec<Descriptor<Work>>,
+    /// A request left a head with a waiting restart: its policy may have drained.
+    pub(crate) drained: Rc<Notify>,
     pub(crate) scope: Cell<HeadScope>,
     pub(crate) threads: Cell<Threads>,
     pub(crate) log: Cell<bool>,
@@ -86,8 +86,9 @@ impl Service {
         let (all, mine) =
             (table.all().map(cpus).sum(), cpts.iter().copied().map(cpus).max().unwrap_or(1));
         let threads = Threads::of(spec, count, mine, all, THREADS_PER_CORE);
+        let drained = Rc::new(Notify::new());
         let partition = |cpt: &CptIndex| {
-            let heads = Heads::new(spec, *cpt, &policies);
+            let heads = Heads::new(spec, *cpt, &policies, &drained);
             Partition::new(spec, *cpt, heads, threads, now)
         };
         Rc::new(Service {
@@ -95,6 +96,7 @@ impl Service {
             portal: RefCell::new(Portal::new(cpts.to_vec(), table.count())),
             partitions: cpts.iter().map(partition).collect(),
             policies,
+            drained,
             scope: Cell::default(),
             threads: Cell::new(threads),
             log: Cell::new(false),
@@ -136,13 +138,16 @@ impl Service {
     }
 
     /// A command over all heads.
-    pub(crate) fn with_heads<T>(&self, command: impl FnOnce(&mut Partitions<'_, Work>) -> T) -> T {
+    pub(crate) fn with_heads<T>(
+        &self,
+        command: impl FnOnce(&mut ServiceHeads<'_, Work>) -> T,
+    ) -> T {
         let heads = self.heads();
         let mut reg: Vec<RefMut<'_, Head<Work>>> =
             heads.iter().map(|heads| heads.reg.borrow_mut()).collect();
         let mut hp: Vec<RefMut<'_, Head<Work>>> =
             heads.iter().filter_map(|heads| heads.hp.as_ref()).map(RefCell::borrow_mut).collect();
-        let mut all = Partitions {
+        let mut all = ServiceHeads {
             reg: reg.iter_mut().map(|head| &mut **head).collect(),
             hp: hp.iter_mut().map(|head| &mut **head).collect(),
         };
@@ -156,13 +161,9 @@ impl Service {
         }
     }
 
-    /// After a command: whether ORR or TRR runs and sorts by places on the device.
+    /// After a command: whether a policy sorts reads by places on the device.
     pub(crate) fn note_places(&self) {
-        let sorts = |parameter| {
-            self.with_heads(|heads| heads.get(parameter))
-                .is_ok_and(|value| value.contains("physical"))
-        };
-        self.wants_places.set(OFFSET_TYPES.into_iter().any(sorts));
+        self.wants_places.set(self.with_heads(|heads| heads.wants_places()));
     }
 
     pub(crate) fn queued(&self) -> usize {

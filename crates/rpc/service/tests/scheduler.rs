@@ -176,6 +176,28 @@ fn a_request_under_a_called_back_lock_goes_first() {
 }
 
 #[test]
+fn a_restart_goes_on_with_the_last_request_of_its_policy() {
+    check(|world, clients| async move {
+        narrow(&world);
+        world.up.nrs_select(&spec::MDT, "tbf nid").await.expect("started");
+        world.near.remote(TARGET).call(increment(4)).await.expect("connected");
+        let done = load(&world, &clients[..1], 4, 4);
+        while world.up.stats()["mdt"].active == 0 {
+            world.env.sleep(Span::micros(50)).await;
+        }
+        let start = world.env.now();
+        world.up.nrs_select(&spec::MDT, "tbf jobid").await.expect("restarted");
+        let took = world.env.now() - start;
+        assert!(took > Span::micros(100) && took < Span::millis(5), "{took:?}");
+        let listed = world.up.nrs_policies(&spec::MDT);
+        assert!(listed.contains("name: tbf jobid\n    state: started"), "{listed}");
+        while done.get() < 4 {
+            world.env.sleep(Span::millis(1)).await;
+        }
+    });
+}
+
+#[test]
 fn the_scope_of_the_heads_changes_under_load() {
     check(|world, clients| async move {
         narrow(&world);

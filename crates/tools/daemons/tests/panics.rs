@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 use std::rc::Rc;
 
 use nrs::{
-    Broken, Descriptor, Head, HeadKind, Id, Moment, Next, Partitions, Policy, Queue, Refused,
-    Removal, Request, Start,
+    Broken, Descriptor, Head, HeadKind, Id, Moment, Next, Policy, Queue, Refused, Removal, Request,
+    ServiceHeads, Start,
 };
 use types::{CptIndex, Instant, Nid};
 use wire::Opcode;
@@ -68,7 +68,7 @@ fn serve_under_a_wrong_policy() {
     let wrong = Descriptor { name: "wrong", service: None, tunables: &[], make: Rc::new(make) };
     let mut head = Head::new("ost_io", HeadKind::Reg, CptIndex(0), &[wrong]);
     let moment = Moment { now: Instant(0), seed: 1 };
-    Partitions { reg: vec![&mut head], hp: vec![] }.select("wrong", moment).expect("it starts");
+    ServiceHeads { reg: vec![&mut head], hp: vec![] }.select("wrong", moment).expect("it starts");
     for _ in 0..3 {
         head.enqueue(Ping, Instant(0));
     }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use nrs::{
-    Broken, Descriptor, Form, Head, HeadKind, Id, Mode, Next, Partitions, Policy, Queue, Refusal,
-    Refused, Removal, Request, Start, Tunable, number_in,
+    Broken, Descriptor, Form, Head, HeadKind, Id, Mode, Next, Policy, Queue, Refusal, Refused,
+    Removal, Request, ServiceHeads, Start, Tunable, number_in,
 };
 use types::{CptIndex, Extent, Fid, Instant, Nid, OstIndex, Span, SplitMix64};
 use wire::Opcode;
@@ -232,8 +232,8 @@ impl<R: Request> Service<R> {
         };
         Service { reg: heads(HeadKind::Reg), hp: heads(HeadKind::Hp) }
     }
-    pub(crate) fn all(&mut self) -> Partitions<'_, R> {
-        Partitions { reg: self.reg.iter_mut().collect(), hp: self.hp.iter_mut().collect() }
+    pub(crate) fn all(&mut self) -> ServiceHeads<'_, R> {
+        ServiceHeads { reg: self.reg.iter_mut().collect(), hp: self.hp.iter_mut().collect() }
     }
 }
 
