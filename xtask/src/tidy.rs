@@ -1,5 +1,6 @@
 //! Rules that no compiler and no lint checks: the arrows, and one file here for each rule.
 
+mod asserts;
 mod columns;
 mod commands;
 mod dependencies;
@@ -24,6 +25,7 @@ const RULES: &[Rule] = &[
     commands::look,
     documents::look,
     sizes::look,
+    asserts::look,
     words::look,
     references::look,
     columns::look,

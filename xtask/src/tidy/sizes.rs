@@ -26,7 +26,7 @@ fn is_test(name: &str) -> bool {
     name.starts_with("tests/") || name.contains("/tests/") || name.ends_with("/tests.rs")
 }
 
-fn lines_of_code(text: &str) -> usize {
+pub(super) fn lines_of_code(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     let tests = lines.windows(2).position(|pair| {
         pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].ends_with('{')
