@@ -51,7 +51,8 @@ const STAGES: &[Stage] = &[
         )
     }),
     ("doc", |_| {
-        run("cargo", &["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])
+        let args = ["doc", "--profile", "ci", "--workspace", "--no-deps", "--quiet"];
+        run("cargo", &args, &[("RUSTDOCFLAGS", "-D warnings")])
     }),
     ("tidy", |_| tidy::tidy()),
     ("test", |_| unit_tests()),

@@ -65,6 +65,9 @@ impl Home {
         fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
         let lock = fs::File::create(dir.join(LOCK))?;
         lock.lock()?;
+        // a later build may replace our own file
+        let copy = dir.join(COPY);
+        fs::copy("/proc/self/exe", &copy).with_context(|| copy.display().to_string())?;
         Ok(Home { dir, _lock: lock })
     }
 
@@ -84,17 +87,21 @@ impl Drop for Home {
 
 const PREFIX: &str = "nacre-check-";
 const LOCK: &str = "lock";
+/// This program, for the lanes' first processes.
+const COPY: &str = "xtask";
 
 /// What to run in a lane.
 pub(crate) struct Lane {
     /// A fresh directory: run directory, scratch and output of the program are in it.
     dir: PathBuf,
+    /// This program.
+    program: PathBuf,
     limit: Duration,
 }
 
 impl Lane {
     fn new(parent: &Path, name: &str, limit: Duration) -> Result<Lane> {
-        let lane = Lane { dir: parent.join(name), limit };
+        let lane = Lane { dir: parent.join(name), program: parent.join(COPY), limit };
         for dir in [&lane.dir, &lane.run_dir(), &lane.scratch()] {
             fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         }
@@ -133,7 +140,7 @@ impl Lane {
         let mut command = Command::new("unshare");
         command
             .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
-            .arg(std::env::current_exe()?)
+            .arg(&self.program)
             .args([INSIDE, &self.limit.as_secs().to_string()])
             .arg(&self.dir)
             .arg(program)

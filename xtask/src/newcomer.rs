@@ -28,11 +28,13 @@ const ENVIRONMENT: &[&str] = &[
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "NO_PROXY",
-    "CARGO_HTTP_CAINFO",
     "CARGO_HTTP_PROXY",
-    "SSL_CERT_FILE",
     "RUSTUP_TOOLCHAIN",
 ];
+
+/// Whom the host trusts, a proxy of its own perhaps; the new system's own file is its package's.
+const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
+const CERTIFICATES_INSIDE: &str = "/etc/host-certificates.crt";
 
 /// A directory that is removed at the end.
 struct Root(PathBuf);
@@ -60,7 +62,7 @@ pub(crate) fn newcomer(commands: &[String]) -> Result<()> {
     let root = Root(dir);
     let path = root.0.to_string_lossy();
     run("debootstrap", &["--variant=minbase", SUITE, &path, &mirror()], &[])?;
-    apt_settings(&root.0)?;
+    network_settings(&root.0)?;
     fs::create_dir_all(root.0.join("home"))?;
     let clone = root.0.join("home/nacre");
     let here = format!("file://{}", run::root().display());
@@ -102,13 +104,16 @@ fn mirror() -> String {
     found.cloned().unwrap_or_else(|| MIRROR.to_owned())
 }
 
-/// The host's way to packages: proxy, certificates, keys. Sources stay the new system's.
-fn apt_settings(root: &Path) -> Result<()> {
+/// The host's way to packages and crates: proxy, names, certificates. Sources stay the new system's.
+fn network_settings(root: &Path) -> Result<()> {
     let at = |path: &str| format!("{}{path}", root.display());
     for path in ["/etc/apt/apt.conf.d", "/etc/apt/apt.conf", "/etc/resolv.conf", "/etc/hosts"] {
         if Path::new(path).exists() {
             run("cp", &["-rL", path, &at(&path[..path.rfind('/').unwrap_or_default() + 1])], &[])?;
         }
+    }
+    if Path::new(CERTIFICATES).exists() {
+        fs::copy(CERTIFICATES, at(CERTIFICATES_INSIDE))?;
     }
     Ok(())
 }
@@ -154,6 +159,9 @@ fn enter(root: &str) -> Result<ExitCode> {
         if let Ok(value) = std::env::var(name) {
             command.arg(format!("{name}={value}"));
         }
+    }
+    if Path::new(&at(CERTIFICATES_INSIDE)).exists() {
+        command.arg(format!("CARGO_HTTP_CAINFO={CERTIFICATES_INSIDE}"));
     }
     let status = command.args(["bash", "/newcomer.sh"]).status().context("chroot")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
