@@ -1,16 +1,18 @@
 //! `cargo xtask fuzz [TARGET] [--hours N]`: libFuzzer with coverage, through cargo-bolero.
 //!
-//! The seeds and the kept corpora are where the search starts. Inputs that reach something new go
-//! to `target/fuzz/corpus`; an input that fails goes to `fuzz/src/__fuzz__/TARGET/crashes`, where
-//! `cargo test -p fuzz` repeats it.
+//! A target is a folder `__fuzz__/TEST` beside the source file of its test, with the kept corpus in
+//! it; a `::` in the name of the test is `__` there. Seeds and kept corpus are where the search
+//! starts. Inputs that reach something new go to `target/fuzz/corpus`. An input that fails goes to
+//! `__fuzz__/TEST/crashes`, where `cargo test` repeats it.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::run::{root, run};
+use crate::run::{output, root, run};
 
-const KEPT: &str = "fuzz/src/__fuzz__";
 const FOUND: &str = "target/fuzz/corpus";
 const TOOLS: &str = "target/tools/bin";
 /// All targets together, where the command line names no time.
@@ -18,17 +20,46 @@ const HOURS: f64 = 1.0;
 const INSTALL: &str = "cargo install cargo-bolero --version 0.13.5 --locked \
                        --no-default-features --features libfuzzer --root target/tools";
 
+/// A test that libFuzzer can drive.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Target {
+    package: String,
+    /// As `cargo test` names it.
+    test: String,
+    /// Its folder in the tree.
+    folder: String,
+}
+
+impl Target {
+    /// From a file below a folder `__fuzz__`. Folders of packages have the name of the package.
+    fn of(file: &str) -> Option<Target> {
+        let (before, after) = file.split_once("/__fuzz__/")?;
+        let (name, _) = after.split_once('/')?;
+        let (package, _) = before.split_once("/src").or_else(|| before.split_once("/tests"))?;
+        let package = package.rsplit('/').next()?.to_owned();
+        let folder = format!("{before}/__fuzz__/{name}");
+        Some(Target { package, test: name.replace("__", "::"), folder })
+    }
+
+    /// `frame` of the crate `fuzz`, else `mdt::tests::hostile::handlers`.
+    fn name(&self) -> String {
+        match self.package.as_str() {
+            "fuzz" => self.test.clone(),
+            package => format!("{package}::{}", self.test),
+        }
+    }
+}
+
 /// Runs the targets in turn, each for its share of the time.
 pub(crate) fn fuzz(args: &[String]) -> Result<()> {
-    let (target, hours) = parse(args)?;
-    let targets = chosen(target)?;
+    let (wanted, hours) = parse(args)?;
+    let targets = chosen(wanted)?;
     require_tools()?;
     let secs = (hours * 3_600.0 / targets.len() as f64).ceil() as u64;
     for target in &targets {
-        eprintln!("== {target}, {secs} s");
-        search(target, secs).with_context(|| {
-            format!("a failing input of {target} is in {KEPT}/{target}/crashes")
-        })?;
+        eprintln!("== {}, {secs} s", target.name());
+        search(target, secs)
+            .with_context(|| format!("a failing input is in {}/crashes", target.folder))?;
     }
     Ok(())
 }
@@ -53,18 +84,16 @@ fn parse(args: &[String]) -> Result<(Option<&str>, f64)> {
     }
 }
 
-/// Every target has a kept corpus; a test of the crate holds that.
-fn chosen(target: Option<&str>) -> Result<Vec<String>> {
-    let folder = root().join(KEPT);
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-        names.push(entry?.file_name().to_string_lossy().into_owned());
-    }
-    names.sort_unstable();
-    match target {
-        None => Ok(names),
-        Some(target) if names.iter().any(|name| name == target) => Ok(vec![target.to_owned()]),
-        Some(target) => bail!("no target is called '{target}'; there are: {}", names.join(" ")),
+fn chosen(wanted: Option<&str>) -> Result<Vec<Target>> {
+    let files = output("git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
+    let all: BTreeSet<Target> = files.lines().filter_map(Target::of).collect();
+    let Some(wanted) = wanted else { return Ok(all.into_iter().collect()) };
+    match all.iter().find(|target| target.name() == wanted) {
+        Some(target) => Ok(vec![target.clone()]),
+        None => {
+            let names: Vec<_> = all.iter().map(Target::name).collect();
+            bail!("no target is called '{wanted}'; there are:\n  {}", names.join("\n  "))
+        }
     }
 }
 
@@ -88,28 +117,32 @@ fn tools_path(path: &str) -> String {
     format!("{}:{path}", root().join(TOOLS).display())
 }
 
-fn search(target: &str, secs: u64) -> Result<()> {
-    let found = root().join(FOUND).join(target);
+fn search(target: &Target, secs: u64) -> Result<()> {
+    let name = target.name();
+    let found = root().join(FOUND).join(&name);
     std::fs::create_dir_all(&found)?;
-    let found = found.to_string_lossy().into_owned();
-    let kept = root().join(KEPT).join(target).join("corpus").to_string_lossy().into_owned();
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let kept = text(&root().join(&target.folder).join("corpus"));
+    let (found, seeds) = (text(&found), text(&root().join(FOUND)));
     let secs = format!("{secs}s");
     let path = tools_path(&std::env::var("PATH").unwrap_or_default());
-    let seeds = root().join(FOUND).to_string_lossy().into_owned();
-    let args = [
-        "bolero",
-        "test",
-        target,
-        "--package",
-        "fuzz",
-        "--sanitizer",
-        "NONE",
-        "-T",
-        &secs,
-        "--corpus-dir",
-        &found,
-        "-E",
-        &kept,
-    ];
+    let mut args = vec!["bolero", "test", &target.test, "--package", &target.package];
+    args.extend(["--sanitizer", "NONE", "-T", &secs, "--corpus-dir", &found, "-E", &kept]);
     run("cargo", &args, &[("PATH", &path), ("NACRE_FUZZ_SEEDS", &seeds)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_named_by_their_folders() {
+        let name = |file| Target::of(file).map(|target| target.name());
+        assert_eq!(name("fuzz/src/__fuzz__/frame/corpus/cut").as_deref(), Some("frame"));
+        let mdt = "crates/servers/mdt/src/tests/__fuzz__/tests__hostile__start/corpus/1";
+        assert_eq!(name(mdt).as_deref(), Some("mdt::tests::hostile::start"));
+        let ost = "crates/servers/ost/tests/__fuzz__/handlers/corpus/1";
+        assert_eq!(name(ost).as_deref(), Some("ost::handlers"));
+        assert_eq!(name("fuzz/src/lib.rs"), None);
+    }
 }

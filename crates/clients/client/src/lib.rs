@@ -53,6 +53,8 @@ mod data;
 mod error;
 mod file;
 pub mod flags;
+#[cfg(test)]
+mod hostile;
 mod inode;
 mod join;
 mod lease;

@@ -21,21 +21,20 @@ use crate::limits::{READ_BYTES, READ_SPARE_MIN};
 pub(super) struct TcpRecv {
     shared: Rc<Shared>,
     half: Option<OwnedReadHalf>, // none once closed
+    inbox: Inbox,
+}
+
+/// Bytes that have arrived, and the frames in them.
+struct Inbox {
     buffer: BytesMut,
     came: (usize, usize), // messages and their bytes since the node's account was told
     // bytes of the frame at the front of `buffer` that have not arrived, as far as is known
     missing: usize,
 }
 
-impl TcpRecv {
-    pub(super) fn new(shared: Rc<Shared>, half: OwnedReadHalf) -> TcpRecv {
-        TcpRecv {
-            shared,
-            half: Some(half),
-            buffer: BytesMut::new(),
-            came: (0, 0),
-            missing: FRAME_HEADER_BYTES,
-        }
+impl Inbox {
+    fn new() -> Inbox {
+        Inbox { buffer: BytesMut::new(), came: (0, 0), missing: FRAME_HEADER_BYTES }
     }
 
     /// The next frame of the buffer, heartbeats left out.
@@ -74,10 +73,16 @@ impl TcpRecv {
             self.buffer.reserve(self.missing.min(self.buffer.len()).max(READ_BYTES));
         }
     }
+}
+
+impl TcpRecv {
+    pub(super) fn new(shared: Rc<Shared>, half: OwnedReadHalf) -> TcpRecv {
+        TcpRecv { shared, half: Some(half), inbox: Inbox::new() }
+    }
 
     /// Once a read: the account is shared with other threads.
     fn tell(&mut self) {
-        let (count, bytes) = std::mem::take(&mut self.came);
+        let (count, bytes) = std::mem::take(&mut self.inbox.came);
         if count > 0 {
             self.shared.config.traffic.received_all(count, bytes);
         }
@@ -85,14 +90,14 @@ impl TcpRecv {
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.tell();
-        self.reserve();
+        self.inbox.reserve();
         let Some(half) = &mut self.half else { return Poll::Ready(Ok(0)) };
-        pin!(half.read_buf(&mut self.buffer)).poll(cx)
+        pin!(half.read_buf(&mut self.inbox.buffer)).poll(cx)
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Frame, Fault>> {
         loop {
-            if let Some(frame) = self.parse()? {
+            if let Some(frame) = self.inbox.parse()? {
                 return Poll::Ready(Ok(frame));
             }
             match ready!(self.poll_read(cx))? {
@@ -136,5 +141,104 @@ impl Drop for TcpRecv {
     fn drop(&mut self) {
         self.tell();
         self.shared.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use wire::CrcMode;
+
+    use super::*;
+
+    const TIME: std::time::Duration = std::time::Duration::from_secs(1);
+
+    /// Choices, one byte each; zero where there are no more.
+    struct Choices<'a>(std::slice::Iter<'a, u8>);
+
+    impl Choices<'_> {
+        fn byte(&mut self) -> usize {
+            usize::from(self.0.next().copied().unwrap_or(0))
+        }
+
+        fn frame(&mut self) -> Frame {
+            let (kind, payload) = match self.byte() % 8 {
+                0 => (FrameKind::Heartbeat, 0),
+                1 => (FrameKind::BulkPull, self.byte()),
+                2 => (FrameKind::Request, self.byte() * 600),
+                3 => (FrameKind::Reply, self.byte() * 40),
+                _ => (FrameKind::Request, self.byte()),
+            };
+            let id = self.byte() as u64;
+            Frame::new(kind, id, Bytes::from(vec![id as u8; payload]))
+        }
+    }
+
+    /// What comes out of `stream`, cut into reads by `choices`, and whether the link still holds.
+    fn received(stream: &[u8], choices: &mut Choices<'_>) -> (Vec<Frame>, bool) {
+        let mut inbox = Inbox::new();
+        let mut out = Vec::new();
+        let mut rest = stream;
+        loop {
+            loop {
+                match inbox.parse() {
+                    Ok(Some(frame)) => out.push(frame),
+                    Ok(None) => break,
+                    Err(_) => return (out, false),
+                }
+            }
+            if rest.is_empty() {
+                return (out, true);
+            }
+            inbox.reserve();
+            let (have, room) = (inbox.buffer.len(), inbox.buffer.capacity());
+            assert!(room > have, "a read has room");
+            assert!(room <= 4 * (have + READ_BYTES), "{room} bytes are reserved for {have}");
+            let read = match choices.byte() {
+                0 => room - have,
+                some => some * some,
+            };
+            let read = read.clamp(1, rest.len().min(room - have));
+            inbox.buffer.extend_from_slice(&rest[..read]);
+            rest = &rest[read..];
+        }
+    }
+
+    /// Fuzz target: however the stream is cut into reads, the frames that were sent come out. Where
+    /// a byte changed on the way, frames before it come out, and nothing that was not sent.
+    #[test]
+    fn reassembly() {
+        let programs = bolero::produce::<Vec<u8>>().with().len(0..=120);
+        bolero::check!()
+            .with_iterations(20_000)
+            .with_test_time(TIME)
+            .with_generator(programs)
+            .for_each(|program: &Vec<u8>| {
+                let mut choices = Choices(program.iter());
+                let sent: Vec<Frame> = (0..choices.byte() % 12).map(|_| choices.frame()).collect();
+                let mut stream: Vec<u8> =
+                    sent.iter().flat_map(|frame| frame.encode(CrcMode::All).to_vec()).collect();
+                let wanted: Vec<Frame> =
+                    sent.into_iter().filter(|frame| frame.kind != FrameKind::Heartbeat).collect();
+                let flip = choices.byte() as u8;
+                let at = choices.byte() << 8 | choices.byte();
+                let is_damaged = flip != 0 && flip < 64 && !stream.is_empty();
+                if is_damaged {
+                    let at = at % stream.len();
+                    stream[at] ^= flip;
+                }
+                let (out, holds) = received(&stream, &mut choices);
+                assert!(out.len() <= wanted.len() && out[..] == wanted[..out.len()]);
+                assert!(is_damaged || (holds && out.len() == wanted.len()));
+            });
+    }
+
+    /// Fuzz target: bytes that are no frames end the link or wait for more.
+    #[test]
+    fn garbage() {
+        bolero::check!().with_iterations(20_000).with_test_time(TIME).for_each(|bytes: &[u8]| {
+            let (out, _) = received(bytes, &mut Choices(bytes.iter()));
+            assert!(out.len() * FRAME_HEADER_BYTES <= bytes.len());
+        });
     }
 }

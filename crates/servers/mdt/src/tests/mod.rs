@@ -2,6 +2,7 @@
 //! with replays.
 
 mod fsck;
+mod hostile;
 mod leases;
 mod model;
 mod recovery;

@@ -194,7 +194,11 @@ impl Rig {
     ) -> Result<Reply, Errno> {
         let mut all = vec![encode_body(body)];
         all.extend(bufs.iter().map(|buf| Bytes::copy_from_slice(buf)));
-        let request = Request::new(opcode, all);
+        self.send(Request::new(opcode, all))
+    }
+
+    /// What changes something becomes part of the history.
+    pub(super) fn send(&mut self, request: Request) -> Result<Reply, Errno> {
         let reply = self.run(&request)?;
         if reply.header.transno != 0 {
             self.history.push(Done {
