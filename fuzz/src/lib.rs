@@ -5,7 +5,7 @@
 //! encoder, the check decodes, encodes and decodes again.
 //!
 //! - `cargo test -p fuzz` checks the seeds, the kept corpus (`src/__fuzz__/TARGET/corpus`), random
-//!   bytes and mutations of seeds and corpus, within the bounds in [`run`].
+//!   bytes and mutations of seeds and corpus, within the bounds in `run.rs`.
 //! - `cargo xtask fuzz [TARGET] [--hours N]` lets libFuzzer search with coverage.
 //!
 //! A failure prints the shrunk input and a `BOLERO_RANDOM_SEED` that repeats it.

@@ -2,8 +2,9 @@
 //! README's two commands on a clone of this tree.
 //!
 //! The directory is made by `debootstrap`. The host lends its Rust toolchain, cargo's registry and
-//! `/dev`, its settings for apt, and its network. Everything runs in a mount namespace and a process
-//! namespace, so mounts and processes end with it, however it ends; the directory is removed.
+//! `/dev`, its settings for apt, and its network. Everything runs in a mount namespace and a
+//! process namespace, so mounts and processes end with it, however it ends; the directory is
+//! removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

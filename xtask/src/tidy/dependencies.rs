@@ -21,7 +21,12 @@ const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// Crates that are there in several versions, and why. `deny.toml` skips the same.
 const SEVERAL: &[(&str, &str)] = &[
     ("embedded-io", "postcard's buffers name 0.4 and 0.6; neither is compiled in"),
-    ("rand", "proptest has 0.10, phf's generator, a build dependency of lmdb-master-sys, 0.8"),
+    ("getrandom", "as rand"),
+    (
+        "rand",
+        "bolero and proptest, which only tests use, have 0.9 and 0.10; the generator of phf, which \
+         lmdb-master-sys builds with, has 0.8",
+    ),
     ("rand_core", "as rand"),
     ("syn", "derive macros are moving from 2 to 3; both run at build time only"),
 ];

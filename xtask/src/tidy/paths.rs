@@ -33,6 +33,11 @@ fn is_path(tree: &Tree, span: &str) -> bool {
     if !span.chars().all(is_plain) || span.starts_with(['/', '.', '-']) {
         return false;
     }
+    // `corpus/TARGET/seeds` stands for any target
+    let is_name = |part: &str| part.len() > 1 && part.bytes().all(|byte| byte.is_ascii_uppercase());
+    if span.split('/').any(is_name) && span != "LICENSE" {
+        return false;
+    }
     match span.split_once('/') {
         Some((first, _)) => tree.has(first) || tree.has(&format!("crates/{first}")),
         None => ENDINGS.iter().any(|ending| span.len() > ending.len() && span.ends_with(ending)),
@@ -75,7 +80,7 @@ mod tests {
         for good in [
             "`crates/rpc/service`, `rpc/service/src/head.rs`, `head.rs`, `b.md`",
             "`src/{head,head}.rs`, `rpc/`",
-            "`/etc/fstab`, `key/value`, `a.b.rs c`, `nacre up`",
+            "`/etc/fstab`, `rpc/NAME/gone.rs`, `key/value`, `a.b.rs c`, `nacre up`",
             "```\n`docs/gone.md`\n```",
         ] {
             assert_eq!(check(good), 0, "{good}");

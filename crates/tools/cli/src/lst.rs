@@ -1,7 +1,8 @@
 //! `lst`: the network's self-test, as Lustre's tool of that name.
 //!
 //! Arguments are parsed here; a session's console, a process of its own, does what they say
-//! (`nacre lst-console`). `stat` asks it for counters again and again and prints what happened between.
+//! (`nacre lst-console`). `stat` asks it for counters again and again and prints what
+//! happened between.
 
 mod session;
 mod stat;

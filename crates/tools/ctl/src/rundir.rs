@@ -64,7 +64,8 @@ pub fn open_to_all(socket: &Path) -> io::Result<()> {
     fs::set_permissions(socket, fs::Permissions::from_mode(0o666))
 }
 
-/// Socket and log of the console of a self-test session; their directory is made, for its user only.
+/// Socket and log of the console of a self-test session. Their directory is made, for its user
+/// only.
 pub fn console(key: u32) -> io::Result<(PathBuf, PathBuf)> {
     let dir = path()?.join("lst");
     match fs::DirBuilder::new().mode(0o700).create(&dir) {

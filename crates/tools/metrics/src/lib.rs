@@ -5,7 +5,7 @@
 //! tasks of the daemon's executor; a scrape makes its text in one turn (well below a millisecond
 //! for a server of ten targets) and never waits for a server or a disk.
 //!
-//! **Bounded**: at most [`text::SERIES_MAX`] series; beyond their own bounds peers are left out,
+//! **Bounded**: at most `text::SERIES_MAX` series; beyond their own bounds peers are left out,
 //! those with the fewest credits last, and jobs, those that did most last.
 //! `nacre_metrics_dropped_series` counts what was left out.
 
