@@ -316,7 +316,7 @@ bodies! {
         files: u64,
         /// How many more files can be made.
         files_free: u64,
-        /// Bit 0: degraded, 1: read-only, 2: full.
+        /// [`statfs`].
         state: u64,
         /// Zero.
         reserved: u64,
@@ -358,7 +358,7 @@ bodies! {
     }
     /// Reply to [`LockReq`].
     LockRep (40) {
-        /// 0 not granted, 1 granted, 2 still waiting (ask again with the same cookie).
+        /// [`lock`] state.
         state: u32,
         /// With TEST and not granted: mode of the conflicting lock.
         mode: u32,
@@ -439,8 +439,7 @@ bodies! {
         mtime: i64,
         /// Nanoseconds of mtime.
         mtime_nsec: u32,
-        /// 1: create the object if it is not there and size is above zero; 0: a missing object
-        /// stays missing.
+        /// [`punch`].
         flags: u32,
         /// Zero.
         reserved: [u64; 2],
@@ -678,6 +677,28 @@ pub mod lock {
     pub const WAIT: u32 = 2;
     /// Flag: re-stated during recovery: granted without a question.
     pub const RESTATE: u32 = 4;
+    /// State: another lock is in the way.
+    pub const REFUSED: u32 = 0;
+    /// State: the lock is held, or given back.
+    pub const GRANTED: u32 = 1;
+    /// State: still waiting; the client asks again with the same cookie.
+    pub const WAITING: u32 = 2;
+}
+
+/// Bits of `state` in [`StatfsRep`].
+pub mod statfs {
+    /// Redundancy is lost.
+    pub const DEGRADED: u64 = 1;
+    /// Nothing can be written.
+    pub const READ_ONLY: u64 = 2;
+    /// No room is left.
+    pub const FULL: u64 = 4;
+}
+
+/// Flags of [`OstPunchReq`].
+pub mod punch {
+    /// Create the object if it is not there and the size is above zero; else it stays missing.
+    pub const CREATE: u32 = 1;
 }
 
 /// Flags of [`OstBatchReq`].

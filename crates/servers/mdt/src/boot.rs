@@ -8,9 +8,10 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
-use osd::{MetaStore, StoreError, Table, WriteSet};
+use osd::{MetaStore, Table, WriteSet};
 use service::ClientRecord;
-use types::{Fid, Instant, Timespec, Transno};
+use target::StartError;
+use types::{Fid, Instance, Instant, TargetKind, Timespec, Transno};
 use wire::attr::S_IFDIR;
 use wire::body::AttrRep;
 use wire::{Opcode, Reply};
@@ -25,12 +26,8 @@ use crate::record::Inode;
 use crate::share::Share;
 use crate::spaces::Spaces;
 use crate::state::State;
-use crate::target::StartError;
 use crate::tx::new_attr;
 use crate::{MdtConfig, record};
-
-/// Version of the records that this code writes; it refuses a store with a higher one.
-const FORMAT: u32 = 1;
 
 /// Key and value as stored.
 type Pair = (Vec<u8>, Vec<u8>);
@@ -38,7 +35,7 @@ type Pair = (Vec<u8>, Vec<u8>);
 /// What a start found.
 pub(crate) struct Booted {
     pub(crate) state: State,
-    pub(crate) epoch: u32,
+    pub(crate) instance: Instance,
     pub(crate) known: Vec<ClientRecord>,
     pub(crate) replies: Vec<Pair>,
 }
@@ -59,8 +56,8 @@ pub(crate) async fn boot(
 ) -> Result<Booted, StartError> {
     store.ready().await;
     let (mut booted, set) = prepare(&**store, config, seed)?;
-    store.apply(&set)?;
-    store.commit().await?;
+    let begun = target::begin(&**store, TargetKind::Mdt, set).await?;
+    assert_eq!(begun, booted.instance, "a start knows its own instance");
     let (files, objects) = (booted.state.files.mark(), booted.state.objects.mark());
     booted.state.files.durable(files);
     booted.state.objects.durable(objects);
@@ -74,27 +71,15 @@ fn prepare(
 ) -> Result<(Booted, WriteSet), StartError> {
     let view = store.running()?;
     let meta = |key: &[u8]| view.get(Table::Meta, key);
-    let mut set = from_reserve();
-    let format = meta(keys::META_FORMAT)?
-        .map(|value| word32(&value).ok_or(StartError::Record("format")))
-        .transpose()?;
-    if format.is_some_and(|format| format > FORMAT) {
-        return Err(StartError::Record("format"));
-    }
-    set.put(Table::Meta, keys::META_FORMAT, FORMAT.to_le_bytes());
-    let epoch = match meta(keys::META_EPOCH)? {
-        Some(value) => word32(&value).ok_or(StartError::Record("epoch"))? + 1,
-        None => 1,
-    };
-    set.put(Table::Meta, keys::META_EPOCH, epoch.to_le_bytes());
-    let last_transno = match meta(keys::META_LAST_TRANSNO)? {
-        Some(value) => Transno(word64(&value).ok_or(StartError::Record("last_transno"))?),
-        None => Transno::NONE,
-    };
+    let broken = |what: &str| StartError::Broken(format!("`{what}`"));
+    let mut set = WriteSet::new();
+    let instance = target::next_instance(&*view, TargetKind::Mdt)?;
+    let epoch = u32::try_from(instance.0).map_err(|_| broken("epoch"))?;
+    let last_transno = Transno(target::word(&*view, keys::META_LAST_TRANSNO)?.unwrap_or(0));
     let hash_key = match meta(keys::META_HASH_KEY)? {
         Some(value) => HashKey(
-            word64(&value).ok_or(StartError::Record("hash_key"))?,
-            value.get(8..).and_then(word64).ok_or(StartError::Record("hash_key"))?,
+            word64(&value).ok_or_else(|| broken("hash_key"))?,
+            value.get(8..).and_then(word64).ok_or_else(|| broken("hash_key"))?,
         ),
         None => HashKey(seed.words[0], seed.words[1]),
     };
@@ -106,12 +91,12 @@ fn prepare(
     let (first_file, first_object) = first_sequences(config.index);
     let reuse = config.bugs.reuse_id_range;
     let files = Ids::open(meta(keys::META_FILE_IDS)?.as_deref(), first_file, reuse)
-        .ok_or(StartError::Record("file_ids"))?;
+        .ok_or_else(|| broken("file_ids"))?;
     let given = meta(keys::META_OBJECT_IDS)?;
     let objects =
-        Ids::open(given.as_deref(), first_object, reuse).ok_or(StartError::Record("object_ids"))?;
+        Ids::open(given.as_deref(), first_object, reuse).ok_or_else(|| broken("object_ids"))?;
     let mut burnt = match meta(keys::META_BURNT_OBJECTS)? {
-        Some(value) => Burnt::decode(&value).ok_or(StartError::Record("burnt_objects"))?,
+        Some(value) => Burnt::decode(&value).ok_or_else(|| broken("burnt_objects"))?,
         None => Burnt::default(),
     };
     if let Some(given) = &given {
@@ -123,9 +108,9 @@ fn prepare(
     if config.index == 0 && view.get(Table::Inodes, &Fid::ROOT.to_key())?.is_none() {
         set.put(Table::Inodes, Fid::ROOT.to_key(), root(seed.now).encode());
     }
-    let known = known_clients(&*view)?;
+    let known = target::known_clients(&*view)?;
     let inherited_until = if epoch == 1 { Instant::default() } else { seed.clock + LEASE };
-    let replies = all(&*view, Table::Replies)?;
+    let replies = target::replies(&*view, TargetKind::Mdt, last_transno)?.kept;
     let state = State {
         first_file: files.first(),
         hash_key,
@@ -142,26 +127,13 @@ fn prepare(
         boot_committed: last_transno,
     };
     drop(view);
-    Ok((Booted { state, epoch, known, replies }, set))
+    Ok((Booted { state, instance, known, replies }, set))
 }
 
 fn root(now: Timespec) -> Inode {
     let mut attr = new_attr(Fid::ROOT, S_IFDIR | 0o755, 0, 0, now);
     (attr.nlink, attr.blocks) = (2, 8);
     Inode { attr, flags: 0, parent: Fid::ROOT, mtime_set: now, stripes: 0, symlink: Vec::new() }
-}
-
-/// A set that a full store takes from its reserve: it counts as one that frees space, which what
-/// must happen on a full store does sooner or later (a start, a close, a client that goes).
-pub(crate) fn from_reserve() -> WriteSet {
-    let mut set = WriteSet::new();
-    reserve(&mut set);
-    set
-}
-
-/// Makes `set` such a set.
-pub(crate) fn reserve(set: &mut WriteSet) {
-    set.delete(Table::Orphans, Fid::ZERO.to_key());
 }
 
 fn last_destroy(view: &dyn osd::View) -> Result<Option<u64>, StartError> {
@@ -172,15 +144,7 @@ fn last_destroy(view: &dyn osd::View) -> Result<Option<u64>, StartError> {
         broken = last.is_none() || record::DestroyRecord::decode(value).is_none();
         !broken
     })?;
-    if broken { Err(StartError::Record("destroy log")) } else { Ok(last) }
-}
-
-fn known_clients(view: &dyn osd::View) -> Result<Vec<ClientRecord>, StartError> {
-    let records = all(view, Table::Clients)?;
-    records
-        .iter()
-        .map(|(key, value)| ClientRecord::decode(key, value).ok_or(StartError::Record("client")))
-        .collect()
+    if broken { Err(StartError::Broken("the destroy log".to_owned())) } else { Ok(last) }
 }
 
 /// Handles that stored replies say are closed.
@@ -190,19 +154,6 @@ fn closed_handles(replies: &[Pair]) -> BTreeSet<u64> {
     let closes = replies
         .filter(|reply| reply.header.opcode == Opcode::MdtClose as u16 && reply.header.status == 0);
     closes.map(|reply| reply.body::<AttrRep>().handle).filter(|handle| *handle != 0).collect()
-}
-
-fn all(view: &dyn osd::View, table: Table) -> Result<Vec<Pair>, StoreError> {
-    let mut found = Vec::new();
-    view.scan(table, &[0], &mut |key, value| {
-        found.push((key.to_vec(), value.to_vec()));
-        true
-    })?;
-    Ok(found)
-}
-
-fn word32(bytes: &[u8]) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?))
 }
 
 fn word64(bytes: &[u8]) -> Option<u64> {

@@ -1,10 +1,6 @@
 //! What an MDT is told when it starts.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use layout::Template;
-use osd::StoreError;
 use placement::Policy;
 use types::{FsName, Span};
 
@@ -119,47 +115,4 @@ pub struct Bugs {
     pub ignore_leases: bool,
     /// Object ids that a restart burnt are not swept: objects of lost creates leak.
     pub skip_range_sweep: bool,
-}
-
-/// Who is told of a failure, with its reason.
-type Hook = Rc<dyn Fn(&str)>;
-
-/// How a failure of the store reaches the daemon: called once, with the reason.
-#[derive(Default)]
-pub(crate) struct FailedHook {
-    hook: RefCell<Option<Hook>>,
-    reason: RefCell<Option<String>>,
-}
-
-impl FailedHook {
-    /// Whoever must know; told at once if it happened already.
-    pub(crate) fn set(&self, hook: Hook) {
-        let happened = self.reason.borrow().clone();
-        *self.hook.borrow_mut() = Some(hook.clone());
-        if let Some(reason) = happened {
-            hook(&reason);
-        }
-    }
-
-    /// The instance is over.
-    pub(crate) fn fail(&self, reason: &str) {
-        if self.reason.borrow().is_some() {
-            return;
-        }
-        *self.reason.borrow_mut() = Some(reason.to_owned());
-        let hook = self.hook.borrow().clone();
-        if let Some(hook) = hook {
-            hook(reason);
-        }
-    }
-
-    /// The reason as an error, if the instance is over.
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
-        self.reason.borrow().clone().map_or(Ok(()), |reason| Err(StoreError::Failed(reason)))
-    }
-
-    /// Whether the instance is over.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.reason.borrow().is_some()
-    }
 }

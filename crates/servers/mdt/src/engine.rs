@@ -9,28 +9,26 @@
 //!   noted before, because one too many only delays others.
 //! - `last_transno` is the highest applied one; a commit reports exactly what was applied before it
 //!   began.
-//! - After a failure of the store nothing is answered any more: what was answered since the last
-//!   commit is lost, and clients bring it again to the next instance.
+//! - A failure of the store ends the instance ([`target::Failure`]).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use osd::{MetaStore, StoreError, Table, WriteSet};
+use target::{Decided, OpError, Pace, Store};
 use tokio::sync::Notify;
-use types::{ClientId, Creds, Fid, Instant, Timespec, Transno};
+use types::{ClientId, Creds, Fid, Instant, TargetId, Timespec, Transno};
 use wire::body::AttrRep;
 use wire::{Reply, Request, decode_body};
 
 use crate::MdtConfig;
-use crate::boot::reserve;
-use crate::config::FailedHook;
 use crate::keys;
 use crate::limits::SHARED_KEYS_MAX;
 use crate::op::{self, Answer, Extras, Op, lease};
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
 use crate::state::{Effect, State};
-use crate::tx::{Decided, OpError, Tx};
+use crate::tx::Tx;
 
 /// One operation in 64 is the one that `Bugs::ack_before_apply` loses.
 const LOSE_EVERY: u64 = 64;
@@ -60,14 +58,10 @@ pub(crate) trait History {
 
 pub(crate) struct Engine {
     pub(crate) config: MdtConfig,
-    pub(crate) store: Rc<dyn MetaStore>,
+    pub(crate) store: Store,
     pub(crate) state: RefCell<State>,
-    pub(crate) failed: FailedHook,
     pub(crate) ost_list: Rc<dyn Fn() -> Vec<OstAt>>,
-    /// Something was applied: the commit task sleeps until then.
-    pub(crate) dirtied: Notify,
-    /// So much is dirty that a commit should not wait for its interval.
-    pub(crate) pressed: Notify,
+    pub(crate) pace: Rc<Pace>,
     /// Records of the destroy log below this are durable.
     pub(crate) destroys_durable: Cell<u64>,
     /// There may be something to destroy.
@@ -84,13 +78,11 @@ impl Engine {
     ) -> Engine {
         let destroys_durable = Cell::new(state.destroy_next);
         Engine {
+            store: Store::new(TargetId::mdt(config.index), store),
+            pace: Pace::new(config.commit_interval),
             config,
-            store,
             state: RefCell::new(state),
-            failed: FailedHook::default(),
             ost_list,
-            dirtied: Notify::new(),
-            pressed: Notify::new(),
             destroys_durable,
             destroys_wanted: Notify::new(),
             applied: Cell::new(0),
@@ -99,7 +91,7 @@ impl Engine {
 
     /// Executes one operation, or says why not now.
     pub(crate) fn attempt(&self, caller: &Caller<'_>, history: &dyn History) -> Decided<Reply> {
-        let view = self.store.running()?;
+        let view = self.store.meta().running()?;
         let mut guard = self.state.borrow_mut();
         let first: Option<AttrRep> =
             caller.replay.then(|| decode_body(&caller.request.replay_buf(0).unwrap_or_default()));
@@ -201,7 +193,7 @@ impl Engine {
             }
         }
         if !grows(&set) {
-            reserve(&mut set);
+            target::reserve(&mut set);
         }
         if transno > state.last_transno {
             set.put(Table::Meta, keys::META_LAST_TRANSNO, transno.0.to_le_bytes());
@@ -211,7 +203,7 @@ impl Engine {
         self.applied.set(count);
         let lost = self.config.bugs.ack_before_apply && count.is_multiple_of(LOSE_EVERY);
         if !lost {
-            self.store.apply(&set)?;
+            self.store.meta().apply(&set)?;
         }
         (state.files, state.objects) = (files, objects);
         state.last_transno = state.last_transno.max(transno);
@@ -223,29 +215,17 @@ impl Engine {
 
     /// Applies a change of the target's own, outside of any client's history.
     pub(crate) fn apply_own(&self, set: &WriteSet) -> Result<(), StoreError> {
-        self.store.apply(set)?;
+        self.store.meta().apply(set)?;
         self.noted_dirty();
         Ok(())
     }
 
     fn noted_dirty(&self) {
-        self.dirtied.notify_one();
-        if self.store.dirty_bytes() >= self.config.commit_dirty_bytes {
-            self.pressed.notify_one();
-        }
+        self.pace.dirtied(self.store.meta().dirty_bytes() >= self.config.commit_dirty_bytes);
     }
 
-    /// Makes everything applied so far durable and returns up to where history is now. Never
-    /// returns after a failure.
-    pub(crate) async fn commit(&self) -> Transno {
-        match self.try_commit().await {
-            Ok(upto) => upto,
-            Err(_) => std::future::pending().await,
-        }
-    }
-
-    /// The same for one who must not wait for ever.
-    pub(crate) async fn try_commit(&self) -> Result<Transno, StoreError> {
+    /// Makes everything applied so far durable and returns up to where history is now.
+    pub(crate) async fn commit(&self) -> Result<Transno, StoreError> {
         let (upto, share, files, objects, destroys) = {
             let state = self.state.borrow();
             (
@@ -256,13 +236,9 @@ impl Engine {
                 state.destroy_next,
             )
         };
-        let outcome = self.store.commit().await;
-        match outcome {
-            Ok(()) => self.failed.check()?,
-            Err(error) => {
-                self.note_failure(&error.to_string());
-                return Err(error);
-            }
+        if let Err(error) = self.store.commit().await {
+            self.wake_all();
+            return Err(error);
         }
         let mut state = self.state.borrow_mut();
         state.share.committed(share);
@@ -275,29 +251,14 @@ impl Engine {
 
     /// Lets the background tasks see that the instance is over.
     pub(crate) fn wake_all(&self) {
-        self.dirtied.notify_one();
-        self.pressed.notify_one();
+        self.pace.wake();
         self.destroys_wanted.notify_one();
-    }
-
-    /// The instance is over: whoever waits here waits for ever, and the daemon is told.
-    pub(crate) async fn fail<T>(&self, reason: &str) -> T {
-        self.note_failure(reason);
-        std::future::pending().await
-    }
-
-    fn note_failure(&self, reason: &str) {
-        if !self.failed.has_failed() {
-            tracing::error!(target: "mdt", index = self.config.index, reason, "the store failed, the MDT stops");
-        }
-        self.failed.fail(reason);
-        self.wake_all();
     }
 
     /// Removes the orphans among `fids` that nobody has open, in one set: at most a batch. Changes
     /// nothing where it fails.
     pub(crate) fn sweep(&self, fids: &[Fid]) -> Decided<usize> {
-        let view = self.store.running()?;
+        let view = self.store.meta().running()?;
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let mut tx = Tx::new(&*view, state.hash_key, state.first_file, Timespec::default());

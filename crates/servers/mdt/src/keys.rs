@@ -13,8 +13,6 @@
 
 use types::Fid;
 
-/// Boot epoch, u32.
-pub(crate) const META_EPOCH: &[u8] = b"epoch";
 /// Highest transno, u64.
 pub(crate) const META_LAST_TRANSNO: &[u8] = b"last_transno";
 /// Key of the name hash, two u64.
@@ -25,8 +23,6 @@ pub(crate) const META_OBJECT_IDS: &[u8] = b"object_ids";
 /// Object ids that earlier runs gave out and that are to be swept: 16 bytes a range, sequence u64,
 /// first u32, end u32.
 pub(crate) const META_BURNT_OBJECTS: &[u8] = b"burnt_objects";
-/// Version of the records, u32.
-pub(crate) const META_FORMAT: &[u8] = b"format";
 
 pub(crate) fn dirent(dir: Fid, cookie: u64) -> Vec<u8> {
     let mut key = dir.to_key().to_vec();

@@ -53,6 +53,6 @@ mod target;
 mod tests;
 mod tx;
 
+pub use self::target::Mdt;
 pub use config::{Bugs, Lod, MdtConfig};
 pub use spaces::OstAt;
-pub use target::{Mdt, StartError};

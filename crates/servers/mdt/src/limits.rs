@@ -66,8 +66,5 @@ const _: () = assert!(READDIR_BYTES_MAX < wire::BULK_BYTES_MAX as usize);
 const _: () = assert!(XATTR_VALUE_BYTES_MAX < wire::BULK_BYTES_MAX as usize);
 const _: () = assert!(16 + XATTR_NAME_BYTES_MAX <= osd::KEY_BYTES_MAX);
 
-/// Commits that an operation waits for on a full store before it is told ENOSPC: pages freed by one
-/// transaction can be taken by the second one after it (LMDB keeps the last two alive).
-pub(crate) const FULL_COMMITS_MAX: u32 = 2;
 /// How far ahead a client's clock may be and still order what it does, seconds.
 pub(crate) const CLOCK_AHEAD_SECS: i64 = 60;

@@ -114,17 +114,20 @@ impl Locks {
         let request = wanted.request;
         if wanted.unlock {
             self.unlock(wanted);
-            return Ok(Locked::Now(state(1)));
+            return Ok(Locked::Now(state(codes::GRANTED)));
         }
         let mut inner = self.inner.borrow_mut();
         if wanted.has(codes::TEST) {
             return Ok(Locked::Now(
-                inner.space.test(&request).map_or(state(1), |conflict| told(&conflict)),
+                inner
+                    .space
+                    .test(&request)
+                    .map_or(state(codes::GRANTED), |conflict| told(&conflict)),
             ));
         }
         if wanted.has(codes::RESTATE) && restate {
             inner.space.restate(request);
-            return Ok(Locked::Now(state(1)));
+            return Ok(Locked::Now(state(codes::GRANTED)));
         }
         inner.abandoned.remove(&request.wait_id());
         let (outcome, granted) = inner.space.enqueue(request, wanted.has(codes::WAIT));
@@ -132,9 +135,9 @@ impl Locks {
         match outcome {
             Enqueued::Granted => {
                 inner.answers.remove(&request.wait_id());
-                Ok(Locked::Now(state(1)))
+                Ok(Locked::Now(state(codes::GRANTED)))
             }
-            Enqueued::Refused => Ok(Locked::Now(state(0))),
+            Enqueued::Refused => Ok(Locked::Now(state(codes::REFUSED))),
             Enqueued::Deadlock => Err(Errno::EDEADLK),
             Enqueued::Full => Err(Errno::ENOLCK),
             Enqueued::Waiting => {
@@ -222,18 +225,18 @@ impl Parked {
             match env.timeout_at(check, answer).await {
                 Some(Ok(())) => {
                     self.answer = None;
-                    return state(1);
+                    return state(codes::GRANTED);
                 }
                 Some(Err(_)) => {
                     self.answer = None; // cancelled, or another request took this one's place
-                    return state(2);
+                    return state(codes::WAITING);
                 }
                 None => {
                     self.locks.clients_in_the_way(&self.request).into_iter().for_each(&blocked_by)
                 }
             }
             if env.now() >= until {
-                return state(2);
+                return state(codes::WAITING);
             }
         }
     }
@@ -253,7 +256,7 @@ fn state(state: u32) -> LockRep {
 
 fn told(conflict: &Conflict) -> LockRep {
     LockRep {
-        state: 0,
+        state: codes::REFUSED,
         mode: if conflict.mode == Mode::Shared { codes::SHARED } else { codes::EXCLUSIVE },
         start: conflict.extent.start(),
         end: conflict.extent.end(),
@@ -287,7 +290,7 @@ mod tests {
         let locks = Locks::new(&env, Span::secs(1));
         let took = sim.block_on(&node, async move {
             assert!(
-                matches!(locks.ask(&exclusive(1, 1), false), Ok(Locked::Now(rep)) if rep.state == 1)
+                matches!(locks.ask(&exclusive(1, 1), false), Ok(Locked::Now(rep)) if rep.state == codes::GRANTED)
             );
             let Ok(Locked::Later(parked)) = locks.ask(&exclusive(2, 2), false) else {
                 panic!("it is held")
@@ -301,7 +304,7 @@ mod tests {
                     }
                 })
                 .await;
-            assert_eq!((rep.state, locks.counts()), (1, (1, 0)));
+            assert_eq!((rep.state, locks.counts()), (codes::GRANTED, (1, 0)));
             env.now() - start
         });
         assert!(took <= Span(Span::secs(3).0 + DEAD_CLIENT_CHECK.0), "{took:?}");

@@ -2,6 +2,7 @@
 //! clients are not trusted.
 
 use osd::Table;
+use target::{Decided, OpError};
 use types::{Creds, Errno};
 use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID, S_ISVTX};
 
@@ -9,7 +10,6 @@ use crate::acl::Acl;
 use crate::keys;
 use crate::op::Op;
 use crate::record::{INODE_HAS_ACL, Inode};
-use crate::tx::{Decided, OpError};
 
 /// Execute by the group.
 const S_IXGRP: u32 = 0o010;

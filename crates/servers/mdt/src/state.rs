@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use layout::Template;
+use target::{Decided, OpError};
 use types::{Fid, Timespec, Transno};
 
 use crate::config::Lod;
@@ -13,7 +14,6 @@ use crate::leases::Leases;
 use crate::opens::{OpenFile, Opens};
 use crate::share::Share;
 use crate::spaces::{OstAt, Spaces};
-use crate::tx::{Decided, OpError};
 
 /// What an applied operation changes in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,37 +5,23 @@ use std::rc::Rc;
 
 use endpoint::Endpoint;
 use env::{Env, LocalFuture};
-use osd::{MetaStore, StoreError, Table, WriteSet};
+use osd::{MetaStore, StoreError, Table};
 use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target, spec};
+use target::{Decided, StartError};
 use tokio::sync::Notify;
-use types::{ClientId, Errno, Fid, Instance, TargetId, Transno};
-use wire::body::{FidReq, LockReq, StatfsRep, SyncRep};
+use types::{Errno, Fid, TargetId, Transno};
+use wire::body::{FidReq, LockRep, LockReq, SyncRep, lock};
 use wire::{Opcode, Reply, Request, RequestFlags, encode_body};
 
 use crate::boot::{self, Seed};
 use crate::engine::{Caller, Engine, History};
-use crate::limits::FULL_COMMITS_MAX;
 use crate::locks::{Locked, Locks, Wanted};
 use crate::spaces::OstAt;
 use crate::tally::Tally;
-use crate::tx::{Decided, OpError};
 use crate::{Lod, MdtConfig, background, op};
 
 /// Orphans that one transaction sweeps.
 const SWEEP_BATCH: usize = 256;
-
-/// Bytes of a block, as statfs tells them.
-const BLOCK_BYTES: u64 = 4_096;
-
-/// Why an MDT does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error("the store of the MDT cannot be used: {0}")]
-    Store(#[from] StoreError),
-    /// A record that this version does not understand.
-    #[error("record {0} of the MDT is broken or newer than this version")]
-    Record(&'static str),
-}
 
 pub struct Mdt {
     pub(crate) env: Env,
@@ -50,8 +36,6 @@ pub struct Mdt {
     exports: Rc<Exports>,
     locks: Rc<Locks>,
     tally: Tally,
-    /// Changes that waited for a lease of somebody else.
-    lease_waits: Cell<u64>,
     stopped: Cell<bool>,
 }
 
@@ -93,7 +77,7 @@ impl Mdt {
             env,
             ExportsConfig {
                 target: TargetId::mdt(config.index),
-                instance: Instance(u64::from(booted.epoch)),
+                instance: booted.instance,
                 known: booted.known,
                 replies: booted.replies,
                 last_committed: booted.state.last_transno,
@@ -115,10 +99,9 @@ impl Mdt {
             exports,
             locks: Locks::new(env, lock_place),
             tally: Tally::default(),
-            lease_waits: Cell::new(0),
             stopped: Cell::new(false),
         });
-        env.spawn("mdt_commit", background::commit::run(mdt.clone()));
+        mdt.start_committing();
         if mdt.osts.is_some() {
             env.spawn("mdt_destroy", background::destroy::run(mdt.clone()));
             env.spawn("mdt_spaces", background::spaces::run(mdt.clone()));
@@ -129,19 +112,15 @@ impl Mdt {
         Ok(mdt)
     }
 
-    /// `hook` is called once, with the reason, when the store failed: the instance must be
-    /// restarted.
-    pub fn failed(&self, hook: Rc<dyn Fn(&str)>) {
-        self.engine.failed.set(hook);
+    /// Completes with the reason when the store failed: the instance is over.
+    pub fn failed(&self) -> LocalFuture<'static, String> {
+        self.engine.store.failure().happened()
     }
 
     /// Commits and ends the background tasks; an error when the last changes are not durable.
     pub async fn stop(self: &Rc<Self>) -> Result<(), StoreError> {
         self.stopped.set(true);
-        let committed = match self.engine.failed.check() {
-            Ok(()) => self.engine.try_commit().await.map(|upto| self.exports.committed(upto)),
-            Err(failed) => Err(failed),
-        };
+        let committed = self.engine.commit().await.map(|upto| self.exports.committed(upto));
         self.engine.wake_all();
         self.destroys_grew.notify_waiters();
         self.engine.state.borrow().spaces.wanted.notify_one();
@@ -191,7 +170,7 @@ impl Mdt {
     /// Leases that are held, and changes that waited for one since the start.
     #[must_use]
     pub fn lease_counts(&self) -> (usize, u64) {
-        (self.engine.state.borrow().leases.len(), self.lease_waits.get())
+        (self.engine.state.borrow().leases.len(), self.engine.store.lease_waits())
     }
 
     /// Forgets what was counted.
@@ -200,13 +179,26 @@ impl Mdt {
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.get() || self.engine.failed.has_failed()
+        self.stopped.get() || self.engine.store.failure().has_happened()
     }
 
     /// Makes everything so far durable and tells the sessions.
-    pub(crate) async fn commit(&self) {
-        let upto = self.engine.commit().await;
+    pub(crate) async fn commit(&self) -> Result<(), Errno> {
+        let upto = self.engine.commit().await.map_err(|error| error.errno())?;
         self.exports.committed(upto);
+        Ok(())
+    }
+
+    fn start_committing(self: &Rc<Self>) {
+        let commit = async |mdt: Rc<Mdt>| {
+            if mdt.is_stopped() {
+                return false;
+            }
+            mdt.engine.store.meta().dirty_bytes() == 0 || mdt.commit().await.is_ok()
+        };
+        let engine = &self.engine;
+        let task = engine.pace.start(&self.env, "mdt_commit", Rc::downgrade(self), commit);
+        drop(task); // it ends with the MDT
     }
 
     async fn run(self: Rc<Self>, incoming: Incoming) -> Reply {
@@ -214,16 +206,12 @@ impl Mdt {
         let outcome = match request.opcode() {
             Opcode::MdtLock | Opcode::MdtUnlock => self.lock(&incoming).await,
             Opcode::MdtStatfs => self.statfs(request).await,
-            Opcode::MdtSync => Ok(self.sync(request).await),
+            Opcode::MdtSync => self.sync(request).await,
             _ => self.execute(&incoming).await,
         };
-        match outcome {
-            Ok(reply) => {
-                self.tally.count(request, &reply);
-                reply
-            }
-            Err(errno) => Reply::error(&request.header, errno),
-        }
+        let reply = outcome.unwrap_or_else(|errno| Reply::error(&request.header, errno));
+        self.tally.count(request, &reply);
+        self.engine.store.failure().unless_over(reply).await
     }
 
     /// One operation of the namespace; waits for commits as it must.
@@ -245,46 +233,19 @@ impl Mdt {
         };
         let reply = self.persist(attempt).await?;
         if request.has(RequestFlags::SYNC) && op::modifies(request.opcode()) {
-            self.commit().await;
+            self.commit().await?;
         }
         Ok(reply)
     }
 
-    /// Tries until it succeeds, or cannot. `attempt` changes nothing where it fails.
-    async fn persist<T>(&self, mut attempt: impl FnMut() -> Decided<T>) -> Result<T, Errno> {
-        let mut full = 0;
-        loop {
-            self.engine.store.ready().await;
-            match attempt() {
-                Ok(value) => return Ok(value),
-                // what was removed meanwhile comes free with the commits after it
-                Err(OpError::Store(StoreError::Full)) if full < FULL_COMMITS_MAX => {
-                    full += 1;
-                    self.commit().await;
-                }
-                Err(error) => self.overcome(error).await?,
-            }
+    /// Tries until `attempt` succeeds or cannot ([`target::Store::persist`]).
+    async fn persist<T>(&self, attempt: impl FnMut() -> Decided<T>) -> Result<T, Errno> {
+        let engine = &self.engine;
+        let done = engine.store.persist(&self.env, async || self.commit().await, attempt).await;
+        if engine.store.failure().has_happened() {
+            engine.wake_all();
         }
-    }
-
-    /// What stands between an operation and its success: returns when it may try again.
-    async fn overcome(&self, error: OpError) -> Result<(), Errno> {
-        match error {
-            OpError::CommitFirst => self.commit().await,
-            OpError::LeasedUntil(end) => {
-                self.lease_waits.set(self.lease_waits.get() + 1);
-                self.env.sleep(end - self.env.now()).await;
-            }
-            OpError::Store(StoreError::Busy) => self.engine.store.ready().await,
-            OpError::Store(StoreError::Full) => return Err(Errno::ENOSPC),
-            OpError::Store(StoreError::Failed(reason)) => return self.engine.fail(&reason).await,
-            OpError::Refused(errno) => return Err(errno),
-            OpError::Broken(what) => {
-                tracing::error!(target: "mdt", what, "a record cannot be read");
-                return Err(Errno::EIO);
-            }
-        }
-        Ok(())
+        done
     }
 
     async fn lock(&self, incoming: &Incoming) -> Result<Reply, Errno> {
@@ -298,11 +259,11 @@ impl Mdt {
         }
         let told = |rep| Reply::ok(&request.header, vec![encode_body(&rep)]);
         if restate && self.engine.config.bugs.lose_lock_restate && !wanted.unlock {
-            return Ok(told(wire::body::LockRep { state: 1, ..Default::default() }));
+            return Ok(told(LockRep { state: lock::GRANTED, ..LockRep::default() }));
         }
         match self.locks.ask(&wanted, restate)? {
             Locked::Now(rep) => {
-                if rep.state == 0 {
+                if rep.state == lock::REFUSED {
                     let blockers = self.locks.clients_in_the_way(&wanted.request);
                     blockers.into_iter().for_each(|client| self.exports.evict_if_dead(client));
                 }
@@ -316,40 +277,25 @@ impl Mdt {
     }
 
     async fn check_exists(&self, fid: Fid) -> Result<(), Errno> {
-        let found = || Ok(self.engine.store.running()?.get(Table::Inodes, &fid.to_key())?);
+        let found = || Ok(self.engine.store.meta().running()?.get(Table::Inodes, &fid.to_key())?);
         self.persist(found).await?.map(|_| ()).ok_or(Errno::ESTALE)
     }
 
-    async fn sync(&self, request: &Request) -> Reply {
+    async fn sync(&self, request: &Request) -> Result<Reply, Errno> {
         if !self.engine.config.bugs.ack_sync_before_commit {
-            self.commit().await; // joins a commit under way; costs nothing where nothing is dirty
+            self.commit().await?; // joins a commit under way; costs nothing where nothing is dirty
         }
         // A sync of everything: whoever removed files to make room finds it.
         if self.osts.is_some() && Fid::from(request.body::<FidReq>().fid) == Fid::ZERO {
             background::destroy::room_is_back(self).await;
         }
         let rep = SyncRep { last_committed: self.exports.last_committed().0, reserved: 0 };
-        Reply::ok(&request.header, vec![encode_body(&rep)])
+        Ok(Reply::ok(&request.header, vec![encode_body(&rep)]))
     }
 
     async fn statfs(&self, request: &Request) -> Result<Reply, Errno> {
-        let space = loop {
-            match self.engine.store.space() {
-                Err(StoreError::Busy) => self.engine.store.ready().await,
-                other => break other.map_err(|error| error.errno())?,
-            }
-        };
-        let rep = StatfsRep {
-            block_bytes: BLOCK_BYTES,
-            blocks: space.bytes / BLOCK_BYTES,
-            blocks_free: space.bytes_free / BLOCK_BYTES,
-            blocks_avail: space.bytes_free / BLOCK_BYTES,
-            files: space.files,
-            files_free: space.files_free,
-            state: if space.bytes_free == 0 { 4 } else { 0 },
-            reserved: 0,
-        };
-        Ok(Reply::ok(&request.header, vec![encode_body(&rep)]))
+        let space = self.persist(|| Ok(self.engine.store.meta().space()?)).await?;
+        Ok(Reply::ok(&request.header, vec![encode_body(&target::statfs(space, 1))]))
     }
 
     /// Removes the open-unlinked files that nobody has open.
@@ -384,7 +330,7 @@ impl Mdt {
     }
 
     fn orphans(&self, from: &[u8]) -> Result<Vec<Fid>, StoreError> {
-        let view = self.engine.store.running()?;
+        let view = self.engine.store.meta().running()?;
         let mut found = Vec::new();
         view.scan(Table::Orphans, from, &mut |key, _| {
             found.extend(Fid::from_key(key));
@@ -394,11 +340,9 @@ impl Mdt {
     }
 
     async fn remember(&self, record: ClientRecord) -> Result<(), Errno> {
-        let mut set = boot::from_reserve();
-        set.put(Table::Clients, record.key(), record.encode());
+        let set = target::remember(&record);
         self.persist(|| Ok(self.engine.apply_own(&set)?)).await?;
-        self.commit().await;
-        Ok(())
+        self.commit().await
     }
 
     async fn end_session(&self, session: &Session) {
@@ -409,36 +353,15 @@ impl Mdt {
         }
         self.locks.drop_client(session.client);
         let forget = || {
-            let set = self.forget(session.client, session.id)?;
+            let view = self.engine.store.meta().running()?;
+            let set = target::forget(&*view, session.client, session.id)?;
+            drop(view);
             Ok(self.engine.apply_own(&set)?)
         };
         if let Err(errno) = self.persist(forget).await {
             tracing::warn!(target: "mdt", client = %session.client, %errno, "its records stay until the next start");
         }
-        self.commit().await;
-    }
-
-    /// The set that removes a client's record and reply records, unless a later session of it has
-    /// taken them over.
-    fn forget(&self, client: ClientId, session: u64) -> Result<WriteSet, StoreError> {
-        let view = self.engine.store.running()?;
-        let mut set = boot::from_reserve();
-        let prefix = client.0.to_be_bytes();
-        let record = view
-            .get(Table::Clients, &prefix)?
-            .and_then(|value| ClientRecord::decode(&prefix, &value));
-        if record.is_some_and(|record| record.session != session) {
-            return Ok(set);
-        }
-        set.delete(Table::Clients, prefix);
-        view.scan(Table::Replies, &prefix, &mut |key, _| {
-            let own = key.starts_with(&prefix);
-            if own {
-                set.delete(Table::Replies, key);
-            }
-            own
-        })?;
-        Ok(set)
+        let _failed = self.commit().await;
     }
 }
 
@@ -468,7 +391,10 @@ impl Target for Mdt {
         self: Rc<Self>,
         record: ClientRecord,
     ) -> LocalFuture<'static, Result<(), Errno>> {
-        Box::pin(async move { self.remember(record).await })
+        Box::pin(async move {
+            let remembered = self.remember(record).await;
+            self.engine.store.failure().unless_over(remembered).await
+        })
     }
 
     fn session_ended(
@@ -487,7 +413,7 @@ impl Target for Mdt {
     fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
         Box::pin(async move {
             self.sweep_orphans().await;
-            self.commit().await;
+            let _failed = self.commit().await;
         })
     }
 }

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use layout::{Layout, Template};
-use osd::{StoreError, Table, View, WriteSet};
-use types::{Errno, Fid, Instant, Timespec, Transno};
+use osd::{Table, View, WriteSet};
+use target::{Decided, OpError};
+use types::{Errno, Fid, Timespec, Transno};
 use wire::{Attr, SizeState};
 
 use crate::hash::HashKey;
@@ -15,34 +16,6 @@ use crate::record::{
 };
 use crate::share::ShareKey;
 use crate::state::Effect;
-
-/// Why an operation does not happen now.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum OpError {
-    /// The caller's: this is the answer.
-    #[error("{0}")]
-    Refused(Errno),
-    /// Commit, then decide again: it depends on another client's change, or ids must become durable
-    /// first.
-    #[error("a commit comes first")]
-    CommitFirst,
-    /// Decide again then: another client holds a lease on what it changes.
-    #[error("another client holds a lease")]
-    LeasedUntil(Instant),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A record that cannot be read.
-    #[error("broken record: {0}")]
-    Broken(&'static str),
-}
-
-impl From<Errno> for OpError {
-    fn from(errno: Errno) -> OpError {
-        OpError::Refused(errno)
-    }
-}
-
-pub(crate) type Decided<T> = Result<T, OpError>;
 
 /// A directory entry where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

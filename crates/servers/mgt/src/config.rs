@@ -1,6 +1,5 @@
 //! Settings of the MGT.
 
-use osd::StoreError;
 use types::Span;
 
 /// Settings of the MGT. One MGT serves any number of file systems.
@@ -17,14 +16,4 @@ impl Default for MgtConfig {
     fn default() -> MgtConfig {
         MgtConfig { recovery_window: Span::ZERO, lease: Span::secs(150) }
     }
-}
-
-/// Why the MGT does not start.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartError {
-    #[error("records: {0}")]
-    Records(#[from] StoreError),
-    /// A record that this version cannot read.
-    #[error("records: {0}")]
-    Format(String),
 }

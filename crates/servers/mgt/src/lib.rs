@@ -12,7 +12,6 @@
 //! - `MgsSetParam`, buffer 0: name of the file system, 1: parameter, 2: value (empty: back to the
 //!   default).
 
-mod boot;
 mod config;
 #[doc(hidden)]
 pub mod fuzz;
@@ -21,5 +20,5 @@ mod op;
 mod record;
 mod target;
 
-pub use config::{MgtConfig, StartError};
+pub use config::MgtConfig;
 pub use target::Mgt;

@@ -10,13 +10,6 @@ use serde::{Deserialize, Serialize};
 use types::FsName;
 use wire::config::{FsConfig, TargetInfo};
 
-/// Key in `Table::Meta`: version of these formats, u16.
-pub(crate) const META_FORMAT: &[u8] = b"format";
-/// Key in `Table::Meta`: boot epoch, u64.
-pub(crate) const META_EPOCH: &[u8] = b"epoch";
-/// Version of everything in this module.
-pub(crate) const FORMAT: u16 = 1;
-
 const TYPE_TARGET: u8 = 3;
 
 /// A target that registered.

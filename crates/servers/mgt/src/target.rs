@@ -1,29 +1,22 @@
 //! The MGT being served, and what the service asks of it.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use env::{Env, LocalFuture};
 use osd::{MetaStore, StoreError, View, WriteSet};
 use service::spec::MGS;
 use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target};
-use tokio::sync::Notify;
-use types::{Errno, FsName, TargetId, Transno};
+use target::{Decided, StartError, Store};
+use types::{Errno, FsName, TargetId, TargetKind, Transno};
 use wire::{Opcode, Reply, Request};
 
-use crate::{MgtConfig, StartError, op, record};
-
-#[derive(Default)]
-struct Failure {
-    reason: RefCell<Option<String>>,
-    told: Notify,
-}
+use crate::{MgtConfig, op, record};
 
 /// The MGT being served.
 pub struct Mgt {
-    meta: Rc<dyn MetaStore>,
+    env: Env,
+    store: Store,
     exports: Rc<Exports>,
-    failure: Rc<Failure>,
 }
 
 impl Mgt {
@@ -33,7 +26,7 @@ impl Mgt {
         config: MgtConfig,
         meta: Rc<dyn MetaStore>,
     ) -> Result<Rc<Mgt>, StartError> {
-        let instance = crate::boot::boot(&*meta).await?;
+        let instance = target::begin(&*meta, TargetKind::Mgt, WriteSet::new()).await?;
         let exports = ExportsConfig {
             target: TargetId::MGT,
             instance,
@@ -45,26 +38,18 @@ impl Mgt {
             abort_recovery: true,
             lease: config.lease,
         };
-        Ok(Rc::new(Mgt { meta, exports: Exports::new(env, exports), failure: Rc::default() }))
+        let store = Store::new(TargetId::MGT, meta);
+        Ok(Rc::new(Mgt { env: env.clone(), store, exports: Exports::new(env, exports) }))
     }
 
     /// Commits everything. Serve nothing afterwards.
-    pub async fn stop(&self) -> Result<(), StartError> {
-        Ok(self.meta.commit().await?)
+    pub async fn stop(&self) -> Result<(), StoreError> {
+        self.store.commit().await
     }
 
-    /// Completes with the reason when the storage failed: the instance must end and boot anew.
+    /// Completes with the reason when the storage failed: the instance is over.
     pub fn failed(&self) -> LocalFuture<'static, String> {
-        let failure = self.failure.clone();
-        Box::pin(async move {
-            loop {
-                let told = failure.told.notified();
-                if let Some(reason) = failure.reason.borrow().clone() {
-                    return reason;
-                }
-                told.await;
-            }
-        })
+        self.store.failure().happened()
     }
 
     /// Sets a permanent parameter of a file system, or of all that are known here; without a value
@@ -96,30 +81,19 @@ impl Mgt {
     /// nothing.
     pub(crate) async fn change<T>(
         &self,
-        decide: impl Fn(&dyn View) -> Result<(WriteSet, T), Refusal>,
+        decide: impl Fn(&dyn View) -> Decided<(WriteSet, T)>,
     ) -> Result<T, Errno> {
-        loop {
-            self.meta.ready().await;
-            let decided =
-                self.meta.running().map_err(Refusal::from).and_then(|view| decide(&*view));
-            let applied = decided.and_then(|(set, value)| {
-                if !set.changes.is_empty() {
-                    self.meta.apply(&set)?;
-                }
-                Ok(value)
-            });
-            match applied {
-                Ok(value) => {
-                    // Also without a change: an earlier one of the same content may not be durable
-                    // yet.
-                    self.meta.commit().await.map_err(|error| self.store_failed(&error))?;
-                    return Ok(value);
-                }
-                Err(Refusal::Store(StoreError::Busy)) => {}
-                Err(Refusal::Store(error)) => return Err(self.store_failed(&error)),
-                Err(Refusal::Caller(errno)) => return Err(errno),
+        let attempt = || {
+            let (set, value) = decide(&*self.store.meta().running()?)?;
+            if !set.changes.is_empty() {
+                self.store.meta().apply(&set)?;
             }
-        }
+            Ok(value)
+        };
+        let value = self.store.persist(&self.env, async || self.commit().await, attempt).await?;
+        // Also without a change: an earlier one of the same content may not be durable yet.
+        self.commit().await?;
+        Ok(value)
     }
 
     /// Reads; waits while a commit is under way.
@@ -127,23 +101,11 @@ impl Mgt {
         &self,
         read: impl Fn(&dyn View) -> Result<T, StoreError>,
     ) -> Result<T, Errno> {
-        loop {
-            self.meta.ready().await;
-            match self.meta.running().and_then(|view| read(&*view)) {
-                Err(StoreError::Busy) => {}
-                Err(error) => return Err(self.store_failed(&error)),
-                Ok(value) => return Ok(value),
-            }
-        }
+        self.store.look(read).await
     }
 
-    fn store_failed(&self, error: &StoreError) -> Errno {
-        if let StoreError::Failed(reason) = error {
-            tracing::warn!(%reason, "the storage of the MGT failed: this instance ends");
-            self.failure.reason.borrow_mut().get_or_insert_with(|| reason.clone());
-            self.failure.told.notify_waiters();
-        }
-        error.errno()
+    async fn commit(&self) -> Result<(), Errno> {
+        self.store.commit().await.map_err(|error| error.errno())
     }
 
     async fn execute(self: Rc<Self>, incoming: Incoming) -> Reply {
@@ -153,23 +115,8 @@ impl Mgt {
             Opcode::MgsSetParam => op::set_param::execute(&self, &incoming).await,
             _ => Err(Errno::EOPNOTSUPP),
         };
-        if self.failure.reason.borrow().is_some() {
-            // Nobody is told anything by a failed instance: the next one is asked again.
-            std::future::pending::<()>().await;
-        }
-        done.unwrap_or_else(|errno| Reply::error(&incoming.request.header, errno))
-    }
-}
-
-/// Why a change was not made.
-pub(crate) enum Refusal {
-    Caller(Errno),
-    Store(StoreError),
-}
-
-impl From<StoreError> for Refusal {
-    fn from(error: StoreError) -> Refusal {
-        Refusal::Store(error)
+        let reply = done.unwrap_or_else(|errno| Reply::error(&incoming.request.header, errno));
+        self.store.failure().unless_over(reply).await
     }
 }
 

@@ -1,7 +1,6 @@
 //! Settings of an OST.
 
-use osd::StoreError;
-use types::{Errno, FsName, Span};
+use types::{FsName, Span};
 
 /// Settings of one OST.
 #[derive(Clone, Debug)]
@@ -47,16 +46,4 @@ pub struct Bugs {
     pub commit_records_before_data: bool,
     /// Destroys leave no tombstone: a late write brings an object back.
     pub skip_tombstones: bool,
-}
-
-/// Why an OST does not start.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartError {
-    #[error("records: {0}")]
-    Records(#[from] StoreError),
-    #[error("objects: {0}")]
-    Objects(Errno),
-    /// A record that this version cannot read.
-    #[error("records: {0}")]
-    Format(String),
 }

@@ -14,8 +14,7 @@
 //!   destroys are idempotent.
 //! - A destroyed object has a tombstone as long as somebody may send a late write, which gets
 //!   ESTALE.
-//! - When the storage fails nobody is answered any more: the instance ends, and clients send again
-//!   to the next one.
+//! - A failure of the storage ends the instance ([`target::Failure`]).
 //!
 //! An object is made by its first write or truncate; there are no objects of files that were never
 //! written.
@@ -35,5 +34,5 @@ mod target;
 mod tombstones;
 mod transact;
 
-pub use config::{Bugs, OstConfig, StartError};
+pub use config::{Bugs, OstConfig};
 pub use target::Ost;

@@ -1,20 +1,14 @@
 //! Records of an OST as they lie in its store; `docs/formats/` draws them. Little-endian, {type,
 //! version, length} first.
 
-use types::{Fid, Timespec, Transno};
+use types::{Fid, Timespec};
 use wire::body::WireFid;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Key in `Table::Meta`: version of these formats, u16.
-pub(crate) const META_FORMAT: &[u8] = b"format";
-/// Key in `Table::Meta`: boot epoch, u64.
-pub(crate) const META_EPOCH: &[u8] = b"epoch";
 /// Key in `Table::Meta`: data is durable up to this transno, u64.
 pub(crate) const META_COMMITTED: &[u8] = b"committed";
 /// Key in `Table::Meta`: there after a clean stop.
 pub(crate) const META_CLEAN: &[u8] = b"clean";
-/// Version of everything in this module.
-pub(crate) const FORMAT: u16 = 1;
 
 const TYPE_OBJECT: u8 = 1;
 const TYPE_TOMBSTONE: u8 = 2;
@@ -91,21 +85,6 @@ impl TombstoneRecord {
     }
 }
 
-/// A reply record with its transno in front: those above the mark of durable data are forgotten at
-/// boot.
-pub(crate) fn encode_reply(transno: Transno, value: &[u8]) -> Vec<u8> {
-    [&transno.0.to_le_bytes(), value].concat()
-}
-
-pub(crate) fn decode_reply(bytes: &[u8]) -> Option<(Transno, &[u8])> {
-    let (transno, value) = bytes.split_first_chunk::<8>()?;
-    Some((Transno(u64::from_le_bytes(*transno)), value))
-}
-
-pub(crate) fn decode_u64(bytes: &[u8]) -> Option<u64> {
-    bytes.try_into().ok().map(u64::from_le_bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,8 +98,6 @@ mod tests {
         assert_eq!(TombstoneRecord::decode(stone.as_bytes()), Some(stone));
         assert_eq!(ObjectRecord::decode(stone.as_bytes()), None);
         assert_eq!(TombstoneRecord::decode(&[]), None);
-        assert_eq!(decode_reply(&encode_reply(Transno(3), b"x")), Some((Transno(3), &b"x"[..])));
-        assert_eq!(decode_reply(b"short"), None);
     }
 
     #[test]

@@ -7,50 +7,33 @@ use env::{Env, LocalFuture, Task};
 use osd::{MetaStore, ObjStore, StoreError, Table, WriteSet};
 use service::spec::{OST, OST_CREATE, OST_IO};
 use service::{Class, ClientRecord, Direction, Exports, Incoming, ObjectIo, Session, Target};
-use tokio::sync::{Mutex, Notify};
+use target::{Pace, StartError, Store};
+use tokio::sync::Mutex;
 use types::{Errno, Extent, Fid, Span, TargetId};
 use wire::body::{OstAttr, OstIoReq};
 use wire::{Opcode, Reply, Request, RequestFlags};
 
+use crate::OstConfig;
 use crate::device::Device;
 use crate::locks::Locks;
 use crate::op;
 use crate::tally::{Kind, Tally};
 use crate::tombstones::Tombstones;
-use crate::{OstConfig, StartError};
-
-/// Why the instance ended, and who wants to know.
-#[derive(Default)]
-pub(crate) struct Failure {
-    pub(crate) reason: RefCell<Option<String>>,
-    pub(crate) told: Notify,
-}
-
-/// Wakes the commit task.
-#[derive(Default)]
-pub(crate) struct Kicks {
-    /// Something is to be committed within the interval.
-    pub(crate) dirty: Notify,
-    /// Something is to be committed now.
-    pub(crate) now: Notify,
-}
 
 /// One OST being served.
 pub struct Ost {
     pub(crate) env: Env,
     pub(crate) config: OstConfig,
-    pub(crate) meta: Rc<dyn MetaStore>,
+    pub(crate) store: Store,
     pub(crate) objects: Rc<dyn ObjStore>,
     pub(crate) exports: Rc<Exports>,
     pub(crate) locks: Locks,
     pub(crate) tombstones: RefCell<Tombstones>,
-    pub(crate) commit_interval: Cell<Span>,
+    pub(crate) pace: Rc<Pace>,
     pub(crate) device: Device,
     tally: Tally,
     pub(crate) dirty_data: Cell<u64>,
     pub(crate) committing: Mutex<()>,
-    pub(crate) kicks: Rc<Kicks>,
-    pub(crate) failure: Rc<Failure>,
     pub(crate) commit_task: RefCell<Option<Task>>,
 }
 
@@ -65,9 +48,9 @@ impl Ost {
         let booted = crate::boot::boot(env, &config, &*meta).await?;
         let ost = Rc::new(Ost {
             env: env.clone(),
-            commit_interval: Cell::new(config.commit_interval),
+            pace: Pace::new(config.commit_interval),
+            store: Store::new(TargetId::ost(config.index), meta),
             config,
-            meta,
             objects,
             exports: booted.exports,
             locks: Locks::default(),
@@ -76,8 +59,6 @@ impl Ost {
             tally: Tally::default(),
             dirty_data: Cell::new(0),
             committing: Mutex::new(()),
-            kicks: Rc::default(),
-            failure: Rc::default(),
             commit_task: RefCell::new(None),
         });
         ost.start_committing();
@@ -85,41 +66,33 @@ impl Ost {
     }
 
     /// Commits everything and marks the end as clean. Serve nothing afterwards.
-    pub async fn stop(&self) -> Result<(), StartError> {
-        self.commit_all().await.map_err(StartError::Objects)?;
+    pub async fn stop(&self) -> Result<(), StoreError> {
+        let committed = self.commit_all().await;
+        self.store.failure().check()?;
+        committed.map_err(|errno| StoreError::Failed(errno.to_string()))?;
         if let Some(task) = self.commit_task.borrow_mut().take() {
             task.abort();
         }
         let mut set = WriteSet::new();
         set.put(Table::Meta, crate::record::META_CLEAN, [1]);
-        self.apply(&set).await?;
-        Ok(self.meta.commit().await?)
+        self.try_apply(&set).await?;
+        self.store.commit().await
     }
 
-    /// Completes with the reason when the storage failed: the instance must end and boot anew.
+    /// Completes with the reason when the storage failed: the instance is over.
     pub fn failed(&self) -> LocalFuture<'static, String> {
-        let failure = self.failure.clone();
-        Box::pin(async move {
-            loop {
-                let told = failure.told.notified();
-                if let Some(reason) = failure.reason.borrow().clone() {
-                    return reason;
-                }
-                told.await;
-            }
-        })
+        self.store.failure().happened()
     }
 
     /// How long acknowledged changes may wait for their commit.
     pub fn set_commit_interval(&self, span: Span) {
-        self.commit_interval.set(span);
-        self.kicks.now.notify_one();
+        self.pace.set_interval(span);
     }
 
     /// See [`Ost::set_commit_interval`].
     #[must_use]
     pub fn commit_interval(&self) -> Span {
-        self.commit_interval.get()
+        self.pace.interval()
     }
 
     /// Pretends that the device moves this many bytes a second at most (0: as fast as it is), for
@@ -145,32 +118,6 @@ impl Ost {
     #[must_use]
     pub fn dirty_data_bytes(&self) -> u64 {
         self.dirty_data.get()
-    }
-
-    /// The storage is not to be trusted any more: nobody is answered from here on.
-    pub(crate) fn fail(&self, reason: String) {
-        tracing::warn!(target_id = %self.id(), %reason, "the storage failed: this instance ends");
-        self.failure.reason.borrow_mut().get_or_insert(reason);
-        self.failure.told.notify_waiters();
-    }
-
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failure.reason.borrow().is_some()
-    }
-
-    /// Applies records that have no place in history.
-    pub(crate) async fn apply(&self, set: &WriteSet) -> Result<(), StoreError> {
-        loop {
-            self.meta.ready().await;
-            match self.meta.apply(set) {
-                Err(StoreError::Busy) => {}
-                Err(StoreError::Failed(reason)) => {
-                    self.fail(reason.clone());
-                    return Err(StoreError::Failed(reason));
-                }
-                other => return other,
-            }
-        }
     }
 
     /// Operations and bytes of all clients, as text.
@@ -251,12 +198,7 @@ impl Ost {
             reply = Reply::error(&incoming.request.header, errno);
         }
         self.count(&incoming, &reply);
-        if self.has_failed() {
-            // Whatever this instance says now may be wrong. The client sends it again to the next
-            // one.
-            std::future::pending::<()>().await;
-        }
-        reply
+        self.store.failure().unless_over(reply).await
     }
 }
 
@@ -316,13 +258,15 @@ impl Target for Ost {
         record: ClientRecord,
     ) -> LocalFuture<'static, Result<(), Errno>> {
         Box::pin(async move {
-            let mut set = WriteSet::new();
-            set.put(Table::Clients, record.key(), record.encode());
-            self.apply(&set).await.map_err(|error| error.errno())?;
-            if !record.is_server {
-                self.tombstones.borrow_mut().session_began(record.session);
-            }
-            self.meta.commit().await.map_err(|error| self.store_failed(&error))
+            let remembered = async {
+                self.apply(&target::remember(&record)).await?;
+                if !record.is_server {
+                    self.tombstones.borrow_mut().session_began(record.session);
+                }
+                self.store.commit().await.map_err(|error| error.errno())
+            };
+            let remembered = remembered.await;
+            self.store.failure().unless_over(remembered).await
         })
     }
 

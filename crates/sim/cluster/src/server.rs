@@ -196,12 +196,8 @@ async fn run(
                 Rc::new(move || osts.iter().copied().map(mdt::OstAt::from).collect());
             let mdt =
                 Mdt::start(env, config, meta, Some(endpoint.clone()), list).await.map_err(text)?;
-            let told = Rc::downgrade(state);
-            mdt.failed(Rc::new(move |reason: &str| {
-                if let Some(state) = told.upgrade() {
-                    *state.failed.borrow_mut() = Some(reason.to_owned());
-                }
-            }));
+            let failed = mdt.failed();
+            watch(env, state, failed);
             let stopping = mdt.clone();
             begin(state, (&node, id), mdt, move || {
                 let mdt = stopping.clone();

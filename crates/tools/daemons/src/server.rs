@@ -22,6 +22,7 @@ use endpoint::{Endpoint, EndpointConfig};
 use env::{Env, LocalFuture};
 use mdt::{Mdt, MdtConfig};
 use mgt::{Mgt, MgtConfig};
+use osd::StoreError;
 use osd_disk::TargetLock;
 use ost::{Ost, OstConfig};
 use selftest::{SelfTest, SelfTestConfig};
@@ -87,6 +88,22 @@ impl Body {
 
     pub(crate) fn exports(&self) -> Rc<Exports> {
         self.target().exports()
+    }
+
+    fn failed(&self) -> LocalFuture<'static, String> {
+        match self {
+            Body::Mgt(target) => target.failed(),
+            Body::Mdt(target) => target.failed(),
+            Body::Ost(target) => target.failed(),
+        }
+    }
+
+    async fn stop(&self) -> Result<(), StoreError> {
+        match self {
+            Body::Mgt(target) => target.stop().await,
+            Body::Mdt(target) => target.stop().await,
+            Body::Ost(target) => target.stop().await,
+        }
     }
 }
 
@@ -240,11 +257,7 @@ impl Server {
         self.metrics.borrow_mut().take();
         self.node.stop().await;
         for target in self.targets.iter().rev() {
-            match &target.body {
-                Body::Mdt(mdt) => tell(&target.name, mdt.stop().await),
-                Body::Ost(ost) => tell(&target.name, ost.stop().await),
-                Body::Mgt(mgt) => tell(&target.name, mgt.stop().await),
-            }
+            tell(&target.name, target.body.stop().await);
             tracing::info!("{}: stopped", target.name);
         }
         self.endpoint.shutdown().await;
@@ -272,22 +285,13 @@ impl Server {
     fn watch_failures(self: &Rc<Self>) {
         for target in &self.targets {
             let (server, name) = (Rc::downgrade(self), target.name.clone());
-            let fail = move |reason: &str| {
+            let failed = target.body.failed();
+            self.env.spawn("target-failed", async move {
+                let reason = failed.await;
                 if let Some(server) = server.upgrade() {
                     server.fail(format!("{name}: storage failed: {reason}"));
                 }
-            };
-            match &target.body {
-                Body::Mdt(mdt) => mdt.failed(Rc::new(fail)),
-                Body::Ost(ost) => {
-                    let failed = ost.failed();
-                    self.env.spawn("ost-failed", async move { fail(&failed.await) });
-                }
-                Body::Mgt(mgt) => {
-                    let failed = mgt.failed();
-                    self.env.spawn("mgt-failed", async move { fail(&failed.await) });
-                }
-            }
+            });
         }
     }
 }
@@ -308,7 +312,7 @@ pub fn lo_of(addr: NidAddr) -> NidAddr {
     NidAddr { nid: Nid::new(Net::LO, addr.nid.addr()), port: addr.port }
 }
 
-fn tell<E: std::fmt::Display>(name: &str, done: Result<(), E>) {
+fn tell(name: &str, done: Result<(), StoreError>) {
     if let Err(error) = done {
         tracing::error!(
             "{name}: stopped with an error: {error}; what was not durable is replayed by the clients"

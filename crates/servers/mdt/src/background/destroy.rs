@@ -12,6 +12,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use endpoint::{Call, CallError, Remote};
 use osd::{Table, WriteSet};
+use target::{Decided, OpError};
 use tokio::sync::Notify;
 use types::{Span, TargetId, Transno};
 use wire::body::{ObjectRange, OstBatchReq};
@@ -21,7 +22,6 @@ use zerocopy::IntoBytes;
 use crate::limits::{DESTROY_BATCH_MAX, ROOM_WAIT};
 use crate::record::DestroyRecord;
 use crate::target::Mdt;
-use crate::tx::{Decided, OpError};
 
 /// Between looks at an OST's `last_committed`, and before an OST that refused is asked again.
 const PAUSE: Span = Span::millis(250);
@@ -122,8 +122,8 @@ async fn osts_named(mdt: &Mdt, cursors: &Cursors) -> Decided<Vec<u32>> {
 
 /// At most a batch of durable records from `from` on.
 async fn records(mdt: &Mdt, from: u64, end: u64) -> Decided<Vec<(u64, DestroyRecord)>> {
-    mdt.engine.store.ready().await;
-    let view = mdt.engine.store.running()?;
+    mdt.engine.store.meta().ready().await;
+    let view = mdt.engine.store.meta().running()?;
     let mut found = Vec::new();
     let mut broken = false;
     view.scan(Table::Destroys, &from.to_be_bytes(), &mut |key, value| {
@@ -279,7 +279,7 @@ async fn remove_done(mdt: &Mdt, cursors: &Cursors) -> Decided<()> {
         mdt.destroys_low
             .set(kept.unwrap_or_else(|| found.last().map_or(low, |(number, _)| number + 1)));
         if !set.changes.is_empty() {
-            mdt.engine.store.ready().await;
+            mdt.engine.store.meta().ready().await;
             mdt.engine.apply_own(&set)?;
         }
         if !full || kept.is_some() {

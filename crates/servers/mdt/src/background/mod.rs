@@ -1,6 +1,5 @@
 //! What an MDT does by itself.
 
-pub(crate) mod commit;
 pub(crate) mod destroy;
 pub(crate) mod ranges;
 pub(crate) mod spaces;

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use layout::Striping;
 use osd::{Table, WriteSet};
 use service::Target;
+use target::{Decided, OpError};
 use types::{Fid, Span, TargetId};
 use wire::body::{ObjectRange, batch};
 
@@ -19,7 +20,6 @@ use super::destroy::send;
 use crate::burnt::Burnt;
 use crate::keys;
 use crate::target::Mdt;
-use crate::tx::{Decided, OpError};
 
 /// Between looks at recovery, and before an OST that refused is asked again.
 const PAUSE: Span = Span::secs(1);
@@ -56,7 +56,7 @@ async fn sweep(mdt: &Rc<Mdt>) -> Decided<()> {
             return Ok(());
         }
     }
-    mdt.commit().await;
+    mdt.commit().await?;
     let held = held(mdt, &burnt).await?;
     let gaps: Rc<[ObjectRange]> = burnt.without(&held.live).into();
     let mut done = BTreeSet::new();
@@ -83,7 +83,7 @@ async fn sweep(mdt: &Rc<Mdt>) -> Decided<()> {
     }
     let mut set = WriteSet::new();
     set.delete(Table::Meta, keys::META_BURNT_OBJECTS);
-    mdt.engine.store.ready().await;
+    mdt.engine.store.meta().ready().await;
     mdt.engine.apply_own(&set)?;
     tracing::info!(target: "mdt", ranges = gaps.len(), kept = held.live.len(), osts = done.len(), "burnt object ids are swept");
     Ok(())
@@ -108,8 +108,8 @@ fn ask(mdt: &Rc<Mdt>, ost: u32, gaps: Rc<[ObjectRange]>) -> tokio::sync::oneshot
 }
 
 async fn pending(mdt: &Mdt) -> Decided<Burnt> {
-    mdt.engine.store.ready().await;
-    let stored = mdt.engine.store.running()?.get(Table::Meta, keys::META_BURNT_OBJECTS)?;
+    mdt.engine.store.meta().ready().await;
+    let stored = mdt.engine.store.meta().running()?.get(Table::Meta, keys::META_BURNT_OBJECTS)?;
     stored.map_or(Ok(Burnt::default()), |stored| {
         Burnt::decode(&stored).ok_or(OpError::Broken("burnt ids"))
     })
@@ -121,7 +121,7 @@ async fn held(mdt: &Mdt, burnt: &Burnt) -> Decided<Held> {
     let mut held = Held::default();
     let mut from = vec![0];
     loop {
-        mdt.engine.store.ready().await;
+        mdt.engine.store.meta().ready().await;
         let last = read_some(mdt, burnt, &from, &mut held)?;
         let Some(last) = last else { return Ok(held) };
         from = last;
@@ -132,7 +132,7 @@ async fn held(mdt: &Mdt, burnt: &Burnt) -> Decided<Held> {
 
 /// The key of the last one, or none where there are no more.
 fn read_some(mdt: &Mdt, burnt: &Burnt, from: &[u8], held: &mut Held) -> Decided<Option<Vec<u8>>> {
-    let view = mdt.engine.store.running()?;
+    let view = mdt.engine.store.meta().running()?;
     let (mut last, mut count, mut broken) = (None, 0, false);
     view.scan(Table::Layouts, from, &mut |key, value| {
         match Striping::decode(value) {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use endpoint::Call;
 use placement::Space;
 use types::{Span, TargetId};
-use wire::body::{FidReq, StatfsRep};
+use wire::body::{FidReq, StatfsRep, statfs};
 use wire::{Opcode, encode_body};
 
 use crate::spaces::Closed;
@@ -18,10 +18,6 @@ const PATIENCE: Span = Span::secs(5);
 
 /// While every OST is full they are asked this often: whoever made room wants to use it.
 const PAUSE_FULL: Span = Span::secs(1);
-
-/// Bits of `StatfsRep::state` with which an OST gets no new files.
-const READ_ONLY: u64 = 2;
-const FULL: u64 = 4;
 
 /// Keeps the figures fresh for as long as the instance runs.
 pub(crate) async fn run(mdt: Rc<Mdt>) {
@@ -65,10 +61,11 @@ fn ask(mdt: &Rc<Mdt>, index: u32) -> tokio::sync::oneshot::Receiver<()> {
     told
 }
 
+/// Whether it gets no new files.
 fn closed(body: &StatfsRep) -> Option<Closed> {
     match body.state {
-        state if state & READ_ONLY != 0 => Some(Closed::ReadOnly),
-        state if state & FULL != 0 => Some(Closed::Full),
+        state if state & statfs::READ_ONLY != 0 => Some(Closed::ReadOnly),
+        state if state & statfs::FULL != 0 => Some(Closed::Full),
         _ => None,
     }
 }

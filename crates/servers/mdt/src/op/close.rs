@@ -6,6 +6,7 @@
 //! repeated open from bringing back what is closed, where the client never heard of it. A handle
 //! that is unknown on a replay is closed already.
 
+use target::Decided;
 use types::{Errno, Fid, Timespec};
 use wire::SizeState;
 use wire::body::{CloseReq, close as flags};
@@ -14,7 +15,6 @@ use crate::op::{Answer, Op};
 use crate::opens::{OpenFile, Verdict};
 use crate::record::Inode;
 use crate::state::Effect;
-use crate::tx::Decided;
 
 pub(crate) fn close(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: CloseReq = op.request.body();

@@ -7,6 +7,7 @@
 
 use layout::{Layout, Template};
 use osd::Table;
+use target::Decided;
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
 use wire::attr::{
     ATTR_HAS_XATTR, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISGID,
@@ -20,7 +21,7 @@ use crate::perm::{ACL_ACCESS, ACL_DEFAULT, W, X, is_root};
 use crate::record::{
     INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INODE_HAS_XATTR, Inode,
 };
-use crate::tx::{Decided, new_attr};
+use crate::tx::new_attr;
 
 /// Makes a file; see the module.
 pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {

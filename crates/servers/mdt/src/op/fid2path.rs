@@ -1,13 +1,13 @@
 //! fid2path: every path of a file, from its back-links. Read only.
 
 use osd::Table;
+use target::{Decided, OpError};
 use types::{Errno, Fid};
 use wire::body::FidReq;
 
 use crate::limits::{DEPTH_MAX, FID2PATH_BYTES_MAX, FID2PATH_PATHS_MAX};
 use crate::op::{Answer, Op};
 use crate::perm::{X, is_root};
-use crate::tx::{Decided, OpError};
 
 /// Paths without a leading slash, each with a NUL behind it.
 pub(crate) fn fid2path(op: &mut Op<'_, '_>) -> Decided<Answer> {

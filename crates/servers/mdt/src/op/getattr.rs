@@ -1,12 +1,12 @@
 //! getattr, lookup, readlink: read only, no locks, no transaction.
 
+use target::Decided;
 use types::{Errno, Fid};
 use wire::attr::S_IFLNK;
 use wire::body::{FidReq, LookupReq};
 
 use crate::op::{Answer, Op, checked_name};
 use crate::perm::X;
-use crate::tx::Decided;
 
 /// Attributes and layout by FID; an unlinked file that is still open has them too.
 pub(crate) fn getattr(op: &mut Op<'_, '_>) -> Decided<Answer> {

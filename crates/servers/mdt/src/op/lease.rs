@@ -1,6 +1,7 @@
 //! Which answers come with a short lease, and which changes wait for one ([`crate::leases`]).
 
 use bytes::Bytes;
+use target::{Decided, OpError};
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
 use wire::body::{
@@ -11,7 +12,7 @@ use wire::{Opcode, Request, SizeState, encode_body};
 use super::{Answer, AttrAnswer, Extras};
 use crate::engine::Caller;
 use crate::leases::Leases;
-use crate::tx::{Decided, OpError, Tx};
+use crate::tx::Tx;
 
 /// Leases on what `answer` tells, for the one who asked. On a file only where nobody was after its
 /// directory too: files are many, and a client that takes over what another has just made would

@@ -3,6 +3,7 @@
 //! goes. Replay: the same again.
 
 use osd::Table;
+use target::Decided;
 use types::{Errno, Fid};
 use wire::body::LinkReq;
 
@@ -10,7 +11,6 @@ use crate::limits::NLINK_MAX;
 use crate::op::{Answer, Op, checked_name};
 use crate::perm::{W, X};
 use crate::record::{INODE_LINKABLE, INODE_ORPHAN};
-use crate::tx::Decided;
 
 /// Makes a hard link.
 pub(crate) fn link(op: &mut Op<'_, '_>) -> Decided<Answer> {

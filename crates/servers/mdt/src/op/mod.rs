@@ -20,6 +20,7 @@ mod unlink;
 mod xattr;
 
 use bytes::Bytes;
+use target::Decided;
 use types::{ClientId, Creds, Errno, Fid, NAME_BYTES_MAX, Span, Timespec};
 use wire::body::{AttrRep, SetattrReq, setattr as bits};
 use wire::{Attr, Opcode, Request, SizeState, encode_body};
@@ -29,7 +30,7 @@ use crate::record::{INODE_HAS_ACL, INODE_ORPHAN, Inode};
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
 use crate::state::{Effect, State};
-use crate::tx::{Decided, Tx};
+use crate::tx::Tx;
 
 /// One operation while it is decided.
 pub(crate) struct Op<'a, 'v> {

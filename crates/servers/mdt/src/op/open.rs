@@ -5,6 +5,7 @@
 //! replay. After a restart the replay rebuilds the handle; one whose file is gone is stale.
 
 use layout::Template;
+use target::Decided;
 use types::{Errno, Fid};
 use wire::SizeState;
 use wire::attr::{S_IFLNK, S_IFREG};
@@ -15,7 +16,6 @@ use crate::opens::OpenFile;
 use crate::perm::{R, W, X, is_root};
 use crate::record::{INODE_HAS_LAYOUT, Inode};
 use crate::state::Effect;
-use crate::tx::Decided;
 
 const O_ACCMODE: u32 = 3;
 const O_WRONLY: u32 = 1;

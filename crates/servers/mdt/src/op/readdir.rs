@@ -1,6 +1,7 @@
 //! readdir: a page of entries in hash order with their attributes. Read only; a page is one image,
 //! a whole listing is not: what exists throughout is told once.
 
+use target::{Decided, OpError};
 use types::{Errno, Fid};
 use wire::body::{ReaddirRep, ReaddirReq};
 use wire::{Attr, dirent, encode_body};
@@ -9,7 +10,7 @@ use crate::limits::{READDIR_BYTES_MAX, READDIR_ENTRIES_MAX};
 use crate::op::{Answer, Op};
 use crate::perm::{R, X};
 use crate::record::DirentRecord;
-use crate::tx::{Decided, Entry, OpError};
+use crate::tx::Entry;
 
 /// A page behind a cookie.
 pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {

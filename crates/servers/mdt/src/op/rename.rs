@@ -4,6 +4,7 @@
 //! unlink. A name that is overwritten keeps its place in readdir order. No directory comes to lie
 //! below itself: the new parent's ancestors are walked up to the root.
 
+use target::{Decided, OpError};
 use types::{Errno, Fid};
 use wire::body::RenameReq;
 
@@ -11,7 +12,7 @@ use crate::limits::DEPTH_MAX;
 use crate::op::{Answer, Op, checked_name};
 use crate::perm::{W, X};
 use crate::record::Inode;
-use crate::tx::{Decided, Entry, OpError};
+use crate::tx::Entry;
 
 const NOREPLACE: u32 = 1;
 const EXCHANGE: u32 = 2;

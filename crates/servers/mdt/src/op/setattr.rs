@@ -5,6 +5,7 @@
 //! SIZE_KNOWN. Replay: the same with the times of the first reply.
 
 use osd::Table;
+use target::Decided;
 use types::{Errno, Fid, Timespec};
 use wire::attr::{S_IFREG, S_ISGID};
 use wire::body::{SetattrReq, disposition, setattr as bits};
@@ -16,7 +17,6 @@ use crate::op::{Answer, Op};
 use crate::perm::{ACL_ACCESS, R, W, is_root};
 use crate::record::{INODE_HAS_ACL, INODE_HAS_LAYOUT, Inode};
 use crate::state::Effect;
-use crate::tx::Decided;
 
 /// Bits that change something by the caller's will.
 const WILL: u32 = !(bits::SIZE_KNOWN | bits::READ_AT);

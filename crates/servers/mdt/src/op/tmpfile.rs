@@ -5,6 +5,7 @@
 //! create; a durable one is opened again.
 
 use osd::Table;
+use target::Decided;
 use types::{Errno, Fid};
 use wire::body::{CreateReq, create as flags, disposition};
 
@@ -13,7 +14,6 @@ use crate::op::open::{O_EXCL, Opening, wants_write};
 use crate::op::{Answer, Op};
 use crate::perm::{W, X};
 use crate::record::{INODE_LINKABLE, INODE_ORPHAN};
-use crate::tx::Decided;
 
 /// Makes the file and opens it.
 pub(crate) fn tmpfile(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Answer> {

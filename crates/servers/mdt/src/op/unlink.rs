@@ -4,12 +4,12 @@
 //! log of its objects, or its orphan record. Replay: the same again; during recovery the file stays
 //! as an orphan until everybody had the chance to re-open it.
 
+use target::Decided;
 use types::{Errno, Fid};
 use wire::body::UnlinkReq;
 
 use crate::op::{Answer, Op, checked_name};
 use crate::perm::{W, X};
-use crate::tx::Decided;
 
 pub(crate) fn unlink(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: UnlinkReq = op.request.body();

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use layout::Template;
 use layout::lov::{self, LovError};
 use osd::Table;
+use target::Decided;
 use types::{Errno, Fid};
 use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, S_IFREG, S_ISGID, S_ISVTX};
 use wire::body::{FidReq, SetxattrReq};
@@ -22,7 +23,6 @@ use crate::perm::{ACL_ACCESS, ACL_DEFAULT, CAPABILITY, R, W, is_root};
 use crate::record::{
     INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INODE_HAS_XATTR, Inode,
 };
-use crate::tx::Decided;
 
 const LUSTRE_LOV: &[u8] = b"lustre.lov";
 const TRUSTED_LOV: &[u8] = b"trusted.lov";

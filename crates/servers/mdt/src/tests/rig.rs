@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use osd::{MetaStore, StoreError};
+use target::OpError;
 use types::{ClientId, Creds, Errno, Fid, Instant, Timespec, Transno};
 use wire::body::{AttrRep, CloseReq, CreateReq, FidReq, LookupReq, OpenReq, create};
 use wire::{Attr, Opcode, Reply, Request, RequestFlags, encode_body};
@@ -14,7 +15,6 @@ use wire::{Attr, Opcode, Reply, Request, RequestFlags, encode_body};
 use super::store::TestStore;
 use crate::boot::{Seed, boot};
 use crate::engine::{Caller, Engine, History};
-use crate::tx::OpError;
 use crate::{Bugs, MdtConfig, OstAt};
 
 /// Runs a future that never has to wait.
@@ -95,7 +95,7 @@ impl Rig {
     }
 
     pub(super) fn commit(&self) {
-        let upto = now(self.engine.commit());
+        let upto = now(self.engine.commit()).expect("the store works");
         self.committed.set(upto.0);
     }
 
@@ -269,5 +269,6 @@ fn start(store: &Rc<TestStore>, osts: &Rc<RefCell<Vec<u32>>>, bugs: Bugs) -> (En
     let osts = osts.clone();
     let list: Rc<dyn Fn() -> Vec<OstAt>> =
         Rc::new(move || osts.borrow().iter().copied().map(OstAt::from).collect());
-    (Engine::new(config, store, booted.state, list), booted.epoch)
+    let epoch = u32::try_from(booted.instance.0).expect("few starts");
+    (Engine::new(config, store, booted.state, list), epoch)
 }

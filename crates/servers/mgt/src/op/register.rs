@@ -6,6 +6,7 @@
 
 use osd::{Table, WriteSet};
 use service::Incoming;
+use target::OpError;
 use types::{Errno, FsName, TargetId, TargetKind};
 use wire::Reply;
 use wire::config::Register;
@@ -13,7 +14,7 @@ use wire::config::Register;
 use super::answer;
 use crate::limits::TARGETS_MAX;
 use crate::record::{self, StoredTarget};
-use crate::target::{Mgt, Refusal};
+use crate::target::Mgt;
 
 pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Errno> {
     let register: Register = wire::config::decode(&incoming.request.buf(0)).ok_or(Errno::EPROTO)?;
@@ -28,12 +29,12 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
         let mut set = WriteSet::new();
         match known {
             Some(known) if known.uuid != wanted.uuid => {
-                return Err(Refusal::Caller(Errno::EADDRINUSE));
+                return Err(OpError::Refused(Errno::EADDRINUSE));
             }
             Some(known) if known == wanted => return Ok((set, ())),
             Some(_) => {}
             None if record::fs_config(view, fsname)?.targets.len() >= TARGETS_MAX => {
-                return Err(Refusal::Caller(Errno::E2BIG));
+                return Err(OpError::Refused(Errno::E2BIG));
             }
             None => {}
         }

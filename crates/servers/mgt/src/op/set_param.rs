@@ -4,13 +4,14 @@
 
 use osd::{Table, WriteSet};
 use service::Incoming;
+use target::OpError;
 use types::{Errno, FsName};
 use wire::Reply;
 
 use super::{answer, fsname};
 use crate::limits::{PARAM_NAME_BYTES_MAX, PARAM_VALUE_BYTES_MAX, PARAMS_MAX};
 use crate::record;
-use crate::target::{Mgt, Refusal};
+use crate::target::Mgt;
 
 pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Errno> {
     let fsname = fsname(&incoming.request.buf(0))?;
@@ -35,14 +36,14 @@ pub(crate) async fn store(mgt: &Mgt, fsname: FsName, name: &str, value: &str) ->
         let mut set = WriteSet::new();
         let version = record::version(view, fsname)?;
         if version == 0 {
-            return Err(Refusal::Caller(Errno::ENOENT));
+            return Err(OpError::Refused(Errno::ENOENT));
         }
         let known = view.get(Table::Config, &key)?;
         if known.as_deref().unwrap_or_default() == value.as_bytes() {
             return Ok((set, ()));
         }
         if known.is_none() && record::fs_config(view, fsname)?.params.len() >= PARAMS_MAX {
-            return Err(Refusal::Caller(Errno::E2BIG));
+            return Err(OpError::Refused(Errno::E2BIG));
         }
         match value {
             "" => set.delete(Table::Config, key.clone()),

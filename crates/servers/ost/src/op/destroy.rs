@@ -39,7 +39,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         if piece == last {
             ost.transact(incoming, &mut reply, |_| Ok(set.clone())).await?;
         } else {
-            put(ost, &set).await?;
+            ost.apply(&set).await?; // without a transno
         }
     }
     Ok(reply)
@@ -70,15 +70,4 @@ fn forget(ost: &Ost, objects: &[Fid]) -> WriteSet {
         }
     }
     set
-}
-
-/// A piece without a transno; a full store is committed once and asked again.
-async fn put(ost: &Ost, set: &WriteSet) -> Result<(), Errno> {
-    match ost.apply(set).await.map_err(|error| ost.store_failed(&error)) {
-        Err(Errno::ENOSPC) => {
-            ost.commit_all().await?;
-            ost.apply(set).await.map_err(|error| ost.store_failed(&error))
-        }
-        other => other,
-    }
 }

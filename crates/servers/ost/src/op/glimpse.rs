@@ -25,6 +25,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     }
     let attrs: Vec<Option<ObjAttr>> = attrs.into_iter().collect::<Result<_, _>>()?;
     let records = ost
+        .store
         .look(|view| {
             objects.iter().map(|object| object_record(view, *object)).collect::<Result<Vec<_>, _>>()
         })

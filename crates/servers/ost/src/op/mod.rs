@@ -51,18 +51,6 @@ fn object_record(view: &dyn View, object: Fid) -> Result<Option<ObjectRecord>, S
 }
 
 impl Ost {
-    /// Reads records; waits while a commit is under way.
-    async fn look<T>(&self, read: impl Fn(&dyn View) -> Result<T, StoreError>) -> Result<T, Errno> {
-        loop {
-            self.meta.ready().await;
-            match self.meta.running().and_then(|view| read(&*view)) {
-                Err(StoreError::Busy) => {}
-                Err(error) => return Err(self.store_failed(&error)),
-                Ok(value) => return Ok(value),
-            }
-        }
-    }
-
     /// Checked under the object's lock, at once before it is changed: nobody writes for a session
     /// that is over, or to a destroyed object. A change that was answered before and is replayed
     /// now is `Overtaken` by the destroy then.

@@ -7,7 +7,7 @@ use ldlm::Mode;
 use osd::{Table, WriteSet};
 use service::Incoming;
 use types::{Errno, Extent, Timespec};
-use wire::body::OstPunchReq;
+use wire::body::{OstPunchReq, punch};
 use wire::{Reply, encode_body};
 use zerocopy::IntoBytes;
 
@@ -18,7 +18,7 @@ use crate::target::Ost;
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
     let body: OstPunchReq = incoming.request.body();
     let object = valid_object(body.object.into())?;
-    let create = body.flags & 1 != 0 && body.size > 0;
+    let create = body.flags & punch::CREATE != 0 && body.size > 0;
 
     let held = ost.locks.lock(object, Extent::ALL, Mode::Exclusive).await;
     if let Change::Overtaken = ost.may_change(incoming, object)? {

@@ -34,7 +34,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         return Err(Errno::EIO);
     }
     let record = match attr {
-        Some(_) => ost.look(|view| object_record(view, object)).await?,
+        Some(_) => ost.store.look(|view| object_record(view, object)).await?,
         None => None,
     };
     let data = data.unwrap_or_default();

@@ -21,7 +21,7 @@ pub(crate) async fn found(ost: &Ost, incoming: &Incoming) -> Result<Vec<Fid>, Er
     let mut objects = ost.objects.list().await?;
     objects.retain(|object| is_inside(&spans, *object));
     for (first, last) in &spans {
-        let recorded = ost.look(|view| {
+        let recorded = ost.store.look(|view| {
             let mut recorded = Vec::new();
             view.scan(Table::Objects, &first.to_key(), &mut |key, _| {
                 let inside = Fid::from_key(key).filter(|object| object <= last);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use osd::{MetaStore, ObjStore, Space, StoreError, Table};
+use osd::{MetaStore, ObjStore, Space};
 use osd_disk::{DiskMeta, DiskObjects, MetaOptions, ObjOptions};
 use types::{ClientId, TargetKind};
 
@@ -47,7 +47,8 @@ pub(super) async fn strike_out(meta: &dyn MetaStore, dead: &[ClientId]) -> Resul
     }
     let mut keys = Vec::new();
     for client in dead {
-        find(meta, *client, &mut keys).context("records of clients")?;
+        let found = meta.running().and_then(|view| target::records_of(&*view, *client));
+        keys.extend(found.context("records of clients")?);
     }
     if keys.is_empty() {
         return Ok(());
@@ -56,29 +57,9 @@ pub(super) async fn strike_out(meta: &dyn MetaStore, dead: &[ClientId]) -> Resul
     meta.commit().await.context("records of clients")
 }
 
-/// The records of a client, its own last: while that is there, whoever looks finds the others.
-fn find(
-    meta: &dyn MetaStore,
-    client: ClientId,
-    keys: &mut Vec<(Table, Vec<u8>)>,
-) -> Result<(), StoreError> {
-    let view = meta.running()?;
-    let prefix = client.0.to_be_bytes();
-    for table in [Table::Replies, Table::Clients] {
-        view.scan(table, &prefix, &mut |key, _| {
-            let is_its = key.starts_with(&prefix);
-            if is_its {
-                keys.push((table, key.to_vec()));
-            }
-            is_its
-        })?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use osd::WriteSet;
+    use osd::{Table, WriteSet};
 
     use super::*;
 

@@ -1,0 +1,29 @@
+//! What every target is (MGS, MDT, OST), once: a start that raises the boot epoch, the records of
+//! clients and replies, the loop that brings a change into the store, the commit loop, and the end
+//! after a failure of the storage.
+//!
+//! A target keeps its records through one [`Store`]. [`Store::persist`] is the only loop that
+//! waits for commits, leases and room. [`Pace`] decides when the next commit begins. [`Failure`]
+//! is how an instance ends: nothing is answered after it.
+//!
+//! Crates of targets know this crate and not each other.
+
+mod boot;
+mod clients;
+mod error;
+mod failure;
+mod frozen;
+#[doc(hidden)]
+pub mod fuzz;
+mod limits;
+mod pace;
+mod space;
+mod store;
+
+pub use boot::{all, begin, from_reserve, next_instance, reserve, word};
+pub use clients::{Replies, forget, known_clients, records_of, remember, replies, reply_record};
+pub use error::{Decided, OpError, StartError};
+pub use failure::Failure;
+pub use pace::Pace;
+pub use space::statfs;
+pub use store::Store;

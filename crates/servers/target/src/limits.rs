@@ -1,0 +1,5 @@
+//! Bounds of all targets.
+
+/// Commits that an operation waits for on a full store before it is refused. LMDB keeps the last
+/// two transactions alive, so the second one after a removal can take the pages that it freed.
+pub(crate) const FULL_COMMITS_MAX: u32 = 2;
