@@ -2,6 +2,32 @@
 //!
 //! Every struct is little-endian, without padding, and grows at its end only. `valid` masks and
 //! flags are constants beside the struct they belong to.
+//!
+//! # Buffers of an MDT's replies
+//!
+//! Buffer 0 is the body, buffer 1 the data that belongs to it:
+//!
+//! | operation | buffer 0 | buffer 1 |
+//! |---|---|---|
+//! | getattr, lookup, create, open, setattr, link, close, setxattr, removexattr | [`AttrRep`] of the file | layout record (file), default template (directory), or empty |
+//! | unlink, rename | [`AttrRep`] of the file that lost or changed its name | empty |
+//!
+//! Behind those of a create and an unlink may stand buffer 2, [`DirRep`]: the directory after it,
+//! where it is leased.
+//!
+//! | operation | buffer 0 | buffer 1 |
+//! |---|---|---|
+//! | readdir | `ReaddirRep` | [`crate::dirent`] records |
+//! | readlink | empty | target of the link |
+//! | getxattr | empty | value |
+//! | listxattr | empty | names, each with a NUL behind it |
+//! | fid2path | empty | paths from the root (no leading slash; empty for the root), each with a NUL behind it |
+//! | statfs | `StatfsRep` | |
+//! | sync | `SyncRep` | |
+//! | lock, unlock | `LockRep` | |
+//!
+//! `listxattr` tells `lustre.lov` (and `trusted.lov` to root) where there is a layout or a default,
+//! and `getxattr` and `setxattr` take those names with the binary value of `lustre.lov`.
 
 use types::Fid;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

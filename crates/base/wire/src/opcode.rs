@@ -1,7 +1,10 @@
-//! Operation codes. A number is never reused.
+//! Operation codes, a row each: number, name, the kind of target, and whether it is executed exactly
+//! once. A number is never reused.
+
+use types::TargetKind;
 
 macro_rules! opcodes {
-    ($($(#[$doc:meta])* $name:ident = $value:literal, $text:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $value:literal, $text:literal, $whose:ident $once:ident;)*) => {
         /// What a request asks for.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
@@ -22,92 +25,135 @@ macro_rules! opcodes {
             pub fn name(self) -> &'static str {
                 match self { $(Opcode::$name => $text,)* }
             }
+
+            /// The kind of target that executes it; none for what every target does.
+            #[must_use]
+            pub const fn target(self) -> Option<TargetKind> {
+                match self { $(Opcode::$name => opcodes!(@target $whose),)* }
+            }
+
+            /// Whether it is executed exactly once: its requests carry a tag, and the reply is kept
+            /// for a resend. What is safe to repeat does not need that.
+            #[must_use]
+            pub const fn modifies(self) -> bool {
+                match self { $(Opcode::$name => opcodes!(@once $once),)* }
+            }
         }
     };
+    (@target any) => { None };
+    (@target mdt) => { Some(TargetKind::Mdt) };
+    (@target ost) => { Some(TargetKind::Ost) };
+    (@target mgs) => { Some(TargetKind::Mgt) };
+    (@target lst) => { Some(TargetKind::Lst) };
+    (@once modifies) => { true };
+    (@once repeats) => { false };
 }
 
 opcodes! {
     /// Open or resume a session with a target.
-    Connect = 1, "connect";
+    Connect = 1, "connect", any repeats;
     /// End a session: everything it holds is released.
-    Disconnect = 2, "disconnect";
+    Disconnect = 2, "disconnect", any repeats;
     /// Keep-alive; its reply tells `last_committed`.
-    Ping = 3, "obd_ping";
+    Ping = 3, "obd_ping", any repeats;
     /// A recovering client has replayed everything it has.
-    ReplayDone = 4, "replay_done";
+    ReplayDone = 4, "replay_done", any repeats;
 
     /// Attributes and layout by FID.
-    MdtGetattr = 32, "mds_getattr";
+    MdtGetattr = 32, "mds_getattr", mdt repeats;
     /// Attributes and layout by parent and name.
-    MdtLookup = 33, "mds_getattr_name";
+    MdtLookup = 33, "mds_getattr_name", mdt repeats;
     /// Make a file, directory, link, device; with an open flag also open it, existing or new.
-    MdtCreate = 34, "mds_create";
+    MdtCreate = 34, "mds_create", mdt modifies;
     /// Open by FID.
-    MdtOpen = 35, "mds_open";
+    MdtOpen = 35, "mds_open", mdt modifies;
     /// Close an open handle.
-    MdtClose = 36, "mds_close";
+    MdtClose = 36, "mds_close", mdt modifies;
     /// Hard link.
-    MdtLink = 37, "mds_link";
+    MdtLink = 37, "mds_link", mdt modifies;
     /// Remove a name (file or directory).
-    MdtUnlink = 38, "mds_unlink";
+    MdtUnlink = 38, "mds_unlink", mdt modifies;
     /// Rename or exchange.
-    MdtRename = 39, "mds_rename";
+    MdtRename = 39, "mds_rename", mdt modifies;
     /// Change attributes.
-    MdtSetattr = 40, "mds_setattr";
+    MdtSetattr = 40, "mds_setattr", mdt modifies;
     /// A page of directory entries with attributes.
-    MdtReaddir = 41, "mds_readpage";
+    MdtReaddir = 41, "mds_readpage", mdt repeats;
     /// Target of a symbolic link.
-    MdtReadlink = 42, "mds_readlink";
+    MdtReadlink = 42, "mds_readlink", mdt repeats;
     /// One extended attribute.
-    MdtGetxattr = 43, "mds_getxattr";
+    MdtGetxattr = 43, "mds_getxattr", mdt repeats;
     /// Set one extended attribute.
-    MdtSetxattr = 44, "mds_setxattr";
+    MdtSetxattr = 44, "mds_setxattr", mdt modifies;
     /// Names of extended attributes.
-    MdtListxattr = 45, "mds_listxattr";
+    MdtListxattr = 45, "mds_listxattr", mdt repeats;
     /// Remove one extended attribute.
-    MdtRemovexattr = 46, "mds_removexattr";
+    MdtRemovexattr = 46, "mds_removexattr", mdt modifies;
     /// Space and inodes of the MDT.
-    MdtStatfs = 47, "mds_statfs";
+    MdtStatfs = 47, "mds_statfs", mdt repeats;
     /// Commit everything up to now.
-    MdtSync = 48, "mds_sync";
+    MdtSync = 48, "mds_sync", mdt repeats;
     /// Paths of a FID.
-    MdtFid2path = 49, "mds_fid2path";
+    MdtFid2path = 49, "mds_fid2path", mdt repeats;
     /// Ask for a flock, fcntl or file lock.
-    MdtLock = 50, "ldlm_enqueue";
+    MdtLock = 50, "ldlm_enqueue", mdt modifies;
     /// Give a lock back, or stop waiting for it.
-    MdtUnlock = 51, "ldlm_cancel";
+    MdtUnlock = 51, "ldlm_cancel", mdt modifies;
 
     /// Read from an object.
-    OstRead = 64, "ost_read";
+    OstRead = 64, "ost_read", ost repeats;
     /// Write to an object.
-    OstWrite = 65, "ost_write";
+    OstWrite = 65, "ost_write", ost modifies;
     /// Set an object's size (truncate).
-    OstPunch = 66, "ost_punch";
+    OstPunch = 66, "ost_punch", ost modifies;
     /// Size, blocks and times of a batch of objects.
-    OstGlimpse = 67, "ost_glimpse";
+    OstGlimpse = 67, "ost_glimpse", ost repeats;
     /// Destroy a batch of objects.
-    OstDestroy = 68, "ost_destroy";
+    OstDestroy = 68, "ost_destroy", ost modifies;
     /// Space and objects of the OST.
-    OstStatfs = 69, "ost_statfs";
+    OstStatfs = 69, "ost_statfs", ost repeats;
     /// Commit objects, or everything.
-    OstSync = 70, "ost_sync";
+    OstSync = 70, "ost_sync", ost repeats;
     /// Allocate, punch or zero a range of an object.
-    OstFallocate = 71, "ost_fallocate";
+    OstFallocate = 71, "ost_fallocate", ost modifies;
     /// Where data or a hole begins in an object.
-    OstSeek = 72, "ost_seek";
+    OstSeek = 72, "ost_seek", ost repeats;
 
     /// A server announces a target and where it is reached.
-    MgsRegister = 96, "mgs_target_reg";
+    MgsRegister = 96, "mgs_target_reg", mgs repeats;
     /// The whole configuration of a file system.
-    MgsConfig = 97, "mgs_config_read";
+    MgsConfig = 97, "mgs_config_read", mgs repeats;
     /// Store a persistent parameter.
-    MgsSetParam = 98, "mgs_set_info";
+    MgsSetParam = 98, "mgs_set_info", mgs repeats;
 
     /// Self-test: echo.
-    LstPing = 112, "lst_ping";
+    LstPing = 112, "lst_ping", lst repeats;
     /// Self-test: bulk read or write of a pattern.
-    LstBrw = 113, "lst_brw";
+    LstBrw = 113, "lst_brw", lst repeats;
     /// Self-test: a console joins a node to its session, adds, starts, stops and asks
     /// ([`crate::lst`]).
-    LstControl = 114, "lst_control";
+    LstControl = 114, "lst_control", lst repeats;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_has_the_opcodes_of_its_name() {
+        for opcode in Opcode::ALL {
+            let name = format!("{opcode:?}");
+            let target = match &name[..3] {
+                "Mdt" => Some(TargetKind::Mdt),
+                "Ost" => Some(TargetKind::Ost),
+                "Mgs" => Some(TargetKind::Mgt),
+                "Lst" => Some(TargetKind::Lst),
+                _ => None,
+            };
+            assert_eq!(opcode.target(), target, "{name}");
+            let exactly_once = opcode.modifies();
+            let can = matches!(target, Some(TargetKind::Mdt | TargetKind::Ost));
+            assert!(can || !exactly_once, "{name}: only MDTs and OSTs keep replies");
+        }
+    }
 }

@@ -251,9 +251,9 @@ impl CallBuilder {
         self.buf(Bytes::copy_from_slice(bytes))
     }
 
-    pub(crate) fn modifies(mut self) -> CallBuilder {
-        self.0.modifies = true;
-        self
+    /// Safe to execute twice.
+    pub(crate) fn repeatable(self) -> CallBuilder {
+        CallBuilder(self.0.repeatable())
     }
 
     pub(crate) fn sync(mut self, sync: bool) -> CallBuilder {

@@ -59,7 +59,7 @@ impl Client {
             return Err(Error::local(Errno::E2BIG, "setxattr").about(fid));
         }
         let body = SetxattrReq { fid: fid.into(), flags, ..SetxattrReq::default() };
-        let call = self.0.call(ctx, Opcode::MdtSetxattr, &body).name(name).buf(value).modifies();
+        let call = self.0.call(ctx, Opcode::MdtSetxattr, &body).name(name).buf(value);
         self.0
             .change(Scope::attrs(fid), self.0.mdt_of(fid), call)
             .await
@@ -89,7 +89,7 @@ impl Client {
     /// ENODATA if it has none of that name.
     pub async fn removexattr(&self, ctx: &Ctx, fid: Fid, name: &[u8]) -> Result<()> {
         check(name, "removexattr")?;
-        let call = self.0.call(ctx, Opcode::MdtRemovexattr, &fid_req(fid)).name(name).modifies();
+        let call = self.0.call(ctx, Opcode::MdtRemovexattr, &fid_req(fid)).name(name);
         self.0
             .change(Scope::attrs(fid), self.0.mdt_of(fid), call)
             .await
@@ -104,11 +104,8 @@ impl Inner {
     pub(crate) async fn place(self: &Rc<Self>, fid: Fid) -> Result<Stat> {
         let body = SetxattrReq { fid: fid.into(), ..SetxattrReq::default() };
         let value = layout::lov::encode_dir(&Template::default());
-        let call = self
-            .call(&Ctx::root(), Opcode::MdtSetxattr, &body)
-            .name(b"lustre.lov")
-            .buf(value)
-            .modifies();
+        let call =
+            self.call(&Ctx::root(), Opcode::MdtSetxattr, &body).name(b"lustre.lov").buf(value);
         let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
         Stat::of(&answer.reply, "mds_setxattr")
     }

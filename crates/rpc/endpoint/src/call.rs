@@ -27,7 +27,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// As root, without bulk data, changing nothing.
+    /// As root, without bulk data.
     #[must_use]
     pub fn new(opcode: Opcode, bufs: Vec<Bytes>) -> Call {
         Call {
@@ -36,11 +36,17 @@ impl Call {
             creds: Creds::root(),
             jobid: [0; 32],
             bulk: Bulk::None,
-            modifies: false,
+            modifies: opcode.modifies(),
             sync: false,
             keep: Keep::No,
             patience: None,
         }
+    }
+
+    /// Without a tag: executing this one twice does no harm, though its opcode modifies.
+    #[must_use]
+    pub fn repeatable(self) -> Call {
+        Call { modifies: false, ..self }
     }
 }
 

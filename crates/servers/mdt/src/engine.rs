@@ -5,8 +5,8 @@
 //! [`Engine::commit`] makes it so.
 //!
 //! Invariants
-//! - Memory follows the store: effects happen only after the set was applied. Leases alone are
-//!   noted before, because one too many only delays others.
+//! - Memory follows the store: effects happen only after the set was applied, leases included. Only
+//!   a change that is refused because of a lease leaves a mark: what it waits for is contended.
 //! - `last_transno` is the highest applied one; a commit reports exactly what was applied before it
 //!   began.
 //! - A failure of the store ends the instance ([`target::Failure`]).
@@ -14,39 +14,25 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use bytes::Bytes;
 use osd::{MetaStore, StoreError, Table, WriteSet};
 use target::{Decided, OpError, Pace, Store};
 use tokio::sync::Notify;
-use types::{ClientId, Creds, Fid, Instant, TargetId, Timespec, Transno};
-use wire::body::AttrRep;
-use wire::{Reply, Request, decode_body};
+use types::{ClientId, Errno, Fid, Span, TargetId, Timespec, Transno};
+use wire::body::{AttrRep, DirRep};
+use wire::{Reply, decode_body, encode_body};
 
 use crate::MdtConfig;
 use crate::keys;
 use crate::limits::SHARED_KEYS_MAX;
-use crate::op::{self, Answer, Extras, Op, lease};
-use crate::share::ShareKey;
+use crate::op::lease::{self, Plan};
+use crate::op::{self, Answer, Caller, Extras, Op, Row};
 use crate::spaces::OstAt;
 use crate::state::{Effect, State};
-use crate::tx::Tx;
+use crate::tx::{Finished, Tx};
 
 /// One operation in 64 is the one that `Bugs::ack_before_apply` loses.
 const LOSE_EVERY: u64 = 64;
-
-/// Who asks for what.
-pub(crate) struct Caller<'a> {
-    pub(crate) request: &'a Request,
-    pub(crate) client: ClientId,
-    pub(crate) session: u64,
-    pub(crate) creds: Creds,
-    pub(crate) replay: bool,
-    /// Others may still replay.
-    pub(crate) recovering: bool,
-    /// Server's time.
-    pub(crate) now: Timespec,
-    /// Its monotonic clock.
-    pub(crate) clock: Instant,
-}
 
 /// The target's history, as sessions keep it.
 pub(crate) trait History {
@@ -91,6 +77,7 @@ impl Engine {
 
     /// Executes one operation, or says why not now.
     pub(crate) fn attempt(&self, caller: &Caller<'_>, history: &dyn History) -> Decided<Reply> {
+        let row = op::row(caller.request.opcode()).ok_or(Errno::EOPNOTSUPP)?;
         let view = self.store.meta().running()?;
         let mut guard = self.state.borrow_mut();
         let first: Option<AttrRep> =
@@ -117,48 +104,39 @@ impl Engine {
             config: &self.config,
             osts: &*self.ost_list,
         };
-        let answer = op::decide(&mut op)?;
-        let Op { mut tx, .. } = op;
-        if !op::modifies(caller.request.opcode()) {
-            let leased = lease::grant(caller, &answer, &mut guard.leases);
+        let answer = op::decide(row, &mut op)?;
+        let Op { tx, .. } = op;
+        if !caller.request.opcode().modifies() {
+            let plan = lease::plan(&row.leases, caller, &answer, &tx, &guard.leases);
             let epoch = answer.fid().map_or(0, |fid| guard.opens.write_epoch(fid));
-            return Ok(Reply::ok(
-                &caller.request.header,
-                answer.into_bufs(Extras { epoch, ..leased }),
-            ));
+            let extras = Extras::new(&plan, None, epoch);
+            guard.perform(plan.effects);
+            return Ok(Reply::ok(&caller.request.header, answer.into_bufs(extras)));
         }
         if !caller.replay
-            && let Err(later) = self.check_others(&mut guard, caller, &tx)
+            && let Err(later) = self.check_others(&mut guard, row, caller, &tx)
         {
             (guard.files, guard.objects) = drawn_before; // it draws again
             return Err(later);
         }
         let transno =
             if committed { Transno(caller.request.header.transno) } else { history.next() };
-        let changed = answer.fid().filter(|fid| tx.changes_inode(*fid));
-        let still_named = lease::still_named(caller, &tx);
-        let set = tx.finish(transno);
-        let version = changed.and_then(|fid| tx.seen(fid)).map(|inode| inode.attr.version);
-        let (effects, changes) = (std::mem::take(&mut tx.effects), std::mem::take(&mut tx.changes));
-        lease::follow(caller, &answer, &still_named, &mut guard.leases);
-        let leased = lease::grant(caller, &answer, &mut guard.leases);
-        let dir = lease::grant_dir(caller, &tx, &mut guard.leases);
-        drop(tx);
+        let plan = lease::plan(&row.leases, caller, &answer, &tx, &guard.leases);
+        let done = tx.finish(transno);
         drop(view);
-        let extras = Extras { version, ..leased };
-        let mut reply = self.finish(
-            caller,
-            history,
-            Change { set, effects, changes, answer, extras, transno, committed },
-            &mut guard,
-        )?;
-        reply.bufs.extend(dir);
-        Ok(reply)
+        let change = Change { done, plan, answer, transno, committed };
+        self.finish(caller, history, change, &mut guard)
     }
 
     /// Whether other clients stand against a change for now: with what they changed, or with what
     /// they believe.
-    fn check_others(&self, state: &mut State, caller: &Caller<'_>, tx: &Tx<'_>) -> Decided<()> {
+    fn check_others(
+        &self,
+        state: &mut State,
+        row: &Row,
+        caller: &Caller<'_>,
+        tx: &Tx<'_>,
+    ) -> Decided<()> {
         let foreign = tx.decides.iter().any(|key| state.share.is_foreign(caller.client, key));
         if foreign && !self.config.bugs.drop_commit_on_share || state.share.len() > SHARED_KEYS_MAX
         {
@@ -167,7 +145,7 @@ impl Engine {
         if self.config.bugs.ignore_leases {
             return Ok(());
         }
-        lease::check(caller, tx, &mut state.leases)
+        lease::check(&row.leases, caller, tx, &mut state.leases)
     }
 
     /// Records the change with its answer, applies it, and only then lets memory follow.
@@ -178,12 +156,17 @@ impl Engine {
         change: Change,
         state: &mut State,
     ) -> Decided<Reply> {
-        let Change { mut set, effects, changes, answer, extras, transno, committed } = change;
+        let Change { done, plan, answer, transno, committed } = change;
         let header = &caller.request.header;
         let epoch =
-            |fid| epoch_after(&effects, fid).unwrap_or_else(|| state.opens.write_epoch(fid));
+            |fid| epoch_after(&done.effects, fid).unwrap_or_else(|| state.opens.write_epoch(fid));
         let epoch = answer.fid().map_or(0, epoch);
-        let mut reply = Reply::ok(header, answer.into_bufs(Extras { epoch, ..extras }));
+        let version = answer.fid().and_then(|fid| done.version(fid));
+        let mut bufs = answer.into_bufs(Extras::new(&plan, version, epoch));
+        bufs.extend(plan.dir.and_then(|(dir, lease)| directory(&done, dir, lease)));
+        let mut reply = Reply::ok(header, bufs);
+        let Finished { mut set, mut effects, changes, .. } = done;
+        effects.extend(plan.effects);
         if committed {
             reply.header.transno = transno.0;
         } else {
@@ -278,9 +261,7 @@ impl Engine {
         if gone == 0 {
             return Ok(0);
         }
-        let set = tx.finish(Transno::NONE);
-        let effects = std::mem::take(&mut tx.effects);
-        drop(tx);
+        let Finished { set, effects, .. } = tx.finish(Transno::NONE);
         drop(view);
         self.apply_own(&set)?;
         state.perform(effects);
@@ -304,13 +285,18 @@ impl Engine {
 }
 
 struct Change {
-    set: WriteSet,
-    effects: Vec<Effect>,
-    changes: Vec<ShareKey>,
+    done: Finished,
+    plan: Plan,
     answer: Answer,
-    extras: Extras,
     transno: Transno,
     committed: bool,
+}
+
+/// A directory that comes along with a reply, with its lease.
+fn directory(done: &Finished, dir: Fid, lease: Span) -> Option<Bytes> {
+    let told =
+        DirRep { attr: *done.attr(dir)?, lease_ms: lease.as_millis() as u32, ..DirRep::default() };
+    Some(encode_body(&told))
 }
 
 /// Whether a set makes a name, an attribute or a layout. What only changes what is there (a close,

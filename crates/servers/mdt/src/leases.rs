@@ -75,12 +75,18 @@ impl Leases {
         self.held.len()
     }
 
-    /// Gives `client` a lease on `fid`, or none ([`Span::ZERO`]).
-    pub(crate) fn grant(&mut self, fid: Fid, client: ClientId, now: Instant) -> Span {
-        self.expire(now);
+    /// How long a lease on `fid` would be from `now` on; [`Span::ZERO`]: there is none to have.
+    pub(crate) fn offer(&self, fid: Fid, now: Instant) -> Span {
         if !self.enabled || now < self.inherited_until || self.is_contended(fid, now) {
             return Span::ZERO;
         }
+        LEASE
+    }
+
+    /// Gives `client` the lease on `fid` that it was offered at `now`.
+    pub(crate) fn grant(&mut self, fid: Fid, client: ClientId, now: Instant) {
+        assert!(now >= self.inherited_until, "no lease while those of another instance last");
+        self.expire(now);
         let until = now + LEASE;
         let held = self.held.entry(fid).or_insert(Held { client: Some(client), until });
         if held.client != Some(client) {
@@ -88,7 +94,7 @@ impl Leases {
         }
         held.until = until;
         self.ends.push_back((until, fid));
-        LEASE
+        assert!(self.held.len() <= self.ends.len(), "every lease has an end");
     }
 
     /// Until when a change of `fid` by `client` has to wait, if it has to.
@@ -124,13 +130,8 @@ impl Leases {
     }
 
     /// Whether two clients were after `fid` lately.
-    pub(crate) fn is_contended(&mut self, fid: Fid, now: Instant) -> bool {
-        let Some(until) = self.contended.get(&fid) else { return false };
-        if *until <= now {
-            self.contended.remove(&fid);
-            return false;
-        }
-        true
+    pub(crate) fn is_contended(&self, fid: Fid, now: Instant) -> bool {
+        self.contended.get(&fid).is_some_and(|until| *until > now)
     }
 
     fn expire(&mut self, now: Instant) {
@@ -160,10 +161,19 @@ mod tests {
         Leases::new(Instant::default())
     }
 
+    /// Offers and grants.
+    fn ask(leases: &mut Leases, fid: Fid, client: ClientId, now: Instant) -> Span {
+        let span = leases.offer(fid, now);
+        if span > Span::ZERO {
+            leases.grant(fid, client, now);
+        }
+        span
+    }
+
     #[test]
     fn only_changes_by_others_wait_for_a_lease() {
         let mut leases = leases();
-        assert_eq!(leases.grant(X, A, at(10)), LEASE);
+        assert_eq!(ask(&mut leases, X, A, at(10)), LEASE);
         assert_eq!(leases.blocks(X, B, at(20)), Some(at(60)));
         assert_eq!(leases.blocks(X, A, at(20)), None);
         assert_eq!(leases.blocks(X, B, at(60)), None);
@@ -172,8 +182,8 @@ mod tests {
     #[test]
     fn what_several_hold_nobody_changes() {
         let mut leases = leases();
-        leases.grant(X, A, at(0));
-        leases.grant(X, B, at(30));
+        ask(&mut leases, X, A, at(0));
+        ask(&mut leases, X, B, at(30));
         assert_eq!(leases.blocks(X, A, at(40)), Some(at(80)));
         assert_eq!(
             leases.blocks(X, B, at(40)),
@@ -185,9 +195,9 @@ mod tests {
     #[test]
     fn a_lease_that_is_renewed_outlives_its_first_end() {
         let mut leases = leases();
-        leases.grant(X, A, at(0));
-        leases.grant(X, A, at(40));
-        leases.grant(Fid::from(wire::body::WireFid::default()), A, at(55));
+        ask(&mut leases, X, A, at(0));
+        ask(&mut leases, X, A, at(40));
+        ask(&mut leases, Fid::from(wire::body::WireFid::default()), A, at(55));
         assert_eq!(leases.blocks(X, B, at(60)), Some(at(90)));
         assert_eq!(leases.len(), 2);
         leases.expire(at(200));
@@ -198,25 +208,25 @@ mod tests {
     fn what_is_contended_is_not_leased_for_a_while() {
         let mut leases = leases();
         leases.contend(X, at(0));
-        assert_eq!(leases.grant(X, A, at(10)), Span::ZERO);
+        assert_eq!(ask(&mut leases, X, A, at(10)), Span::ZERO);
         assert_eq!(leases.blocks(X, B, at(11)), None);
-        assert_eq!(leases.grant(X, A, at(30_001)), LEASE);
+        assert_eq!(ask(&mut leases, X, A, at(30_001)), LEASE);
     }
 
     #[test]
     fn a_new_instance_waits_for_old_leases_to_end() {
         let mut leases = Leases::new(at(50));
         assert_eq!(leases.inherited(at(10)), Some(at(50)));
-        assert_eq!(leases.grant(X, A, at(10)), Span::ZERO);
+        assert_eq!(ask(&mut leases, X, A, at(10)), Span::ZERO);
         assert_eq!(leases.inherited(at(50)), None);
-        assert_eq!(leases.grant(X, A, at(50)), LEASE);
+        assert_eq!(ask(&mut leases, X, A, at(50)), LEASE);
     }
 
     #[test]
     fn a_lease_goes_along_with_a_name_that_moves() {
         let mut leases = leases();
         let other = Fid { oid: 9, ..X };
-        leases.grant(X, A, at(0));
+        ask(&mut leases, X, A, at(0));
         leases.contend(other, at(0));
         leases.carry(X, other, at(20));
         assert_eq!(leases.blocks(other, B, at(30)), Some(at(50)), "though it is contended");
@@ -229,9 +239,9 @@ mod tests {
     #[test]
     fn switched_off_it_gives_none_and_honours_those_that_are_out() {
         let mut leases = leases();
-        leases.grant(X, A, at(0));
+        ask(&mut leases, X, A, at(0));
         leases.enable(false);
-        assert_eq!(leases.grant(X, A, at(1)), Span::ZERO);
+        assert_eq!(ask(&mut leases, X, A, at(1)), Span::ZERO);
         assert_eq!(leases.blocks(X, B, at(2)), Some(at(50)));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use layout::Template;
 use target::{Decided, OpError};
-use types::{Fid, Timespec, Transno};
+use types::{ClientId, Fid, Instant, Timespec, Transno};
 
 use crate::config::Lod;
 use crate::hash::HashKey;
@@ -30,6 +30,12 @@ pub(crate) enum Effect {
     Gone(Fid),
     /// A record of the destroy log was written.
     DestroyLogged,
+    /// A client holds a lease from then on.
+    Leased { fid: Fid, client: ClientId, from: Instant },
+    /// Leases on names of one directory hold for the other.
+    NamesMoved { from: Fid, to: Fid, at: Instant },
+    /// Two clients are after it: it is not leased for a while.
+    Contended { fid: Fid, at: Instant },
 }
 
 /// Memory of one instance.
@@ -94,6 +100,9 @@ impl State {
                 Effect::Cleaned(fid) => self.opens.cleaned(fid),
                 Effect::Gone(fid) => self.opens.cleaned(fid),
                 Effect::DestroyLogged => self.destroy_next += 1,
+                Effect::Leased { fid, client, from } => self.leases.grant(fid, client, from),
+                Effect::NamesMoved { from, to, at } => self.leases.carry(from, to, at),
+                Effect::Contended { fid, at } => self.leases.contend(fid, at),
             }
         }
     }

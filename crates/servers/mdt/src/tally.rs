@@ -8,9 +8,10 @@ use std::cell::Cell;
 use std::fmt::Write;
 
 use types::Timespec;
-use wire::attr::{S_IFDIR, S_IFMT};
-use wire::body::{AttrRep, CreateReq, UnlinkReq, create, disposition};
+use wire::body::{AttrRep, disposition};
 use wire::{Opcode, Reply, Request};
+
+use crate::op::{self, Stat};
 
 /// Names in the order of their rows.
 const NAMES: [&str; 15] = [
@@ -28,7 +29,11 @@ impl Tally {
         if reply.errno().is_some() {
             return;
         }
-        let Some(name) = name(request) else { return };
+        let name = match op::row(request.opcode()).map(|row| &row.stat) {
+            Some(Stat::Name(name)) => *name,
+            Some(Stat::Of(name)) => name(request),
+            Some(Stat::None) | None => return,
+        };
         self.add(name);
         let creates = name == "open" && request.opcode() == Opcode::MdtCreate;
         if creates && reply.body::<AttrRep>().disposition & disposition::CREATED != 0 {
@@ -37,6 +42,7 @@ impl Tally {
     }
 
     fn add(&self, name: &str) {
+        assert!(NAMES.contains(&name), "every name that operations count under has a row");
         let rows = NAMES.iter().zip(&self.0).filter(|(row, _)| **row == name);
         rows.for_each(|(_, count)| count.set(count.get() + 1));
     }
@@ -55,39 +61,11 @@ impl Tally {
     }
 }
 
-fn name(request: &Request) -> Option<&'static str> {
-    Some(match request.opcode() {
-        Opcode::MdtCreate => created(&request.body()),
-        Opcode::MdtOpen => "open",
-        Opcode::MdtClose => "close",
-        Opcode::MdtLink => "link",
-        Opcode::MdtUnlink if request.body::<UnlinkReq>().is_dir != 0 => "rmdir",
-        Opcode::MdtUnlink => "unlink",
-        Opcode::MdtRename => "rename",
-        Opcode::MdtGetattr | Opcode::MdtLookup | Opcode::MdtReadlink => "getattr",
-        Opcode::MdtSetattr => "setattr",
-        Opcode::MdtGetxattr | Opcode::MdtListxattr => "getxattr",
-        Opcode::MdtSetxattr | Opcode::MdtRemovexattr => "setxattr",
-        Opcode::MdtStatfs => "statfs",
-        Opcode::MdtSync => "sync",
-        Opcode::MdtReaddir => "readdir",
-        _ => return None,
-    })
-}
-
-fn created(body: &CreateReq) -> &'static str {
-    if body.mode & S_IFMT == S_IFDIR {
-        "mkdir"
-    } else if body.flags & create::OPEN != 0 {
-        "open"
-    } else {
-        "mknod"
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use types::Errno;
+    use wire::attr::S_IFDIR;
+    use wire::body::{CreateReq, UnlinkReq, create};
     use wire::encode_body;
 
     use super::*;

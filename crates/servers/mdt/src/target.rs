@@ -5,23 +5,20 @@ use std::rc::Rc;
 
 use endpoint::Endpoint;
 use env::{Env, LocalFuture};
-use osd::{MetaStore, StoreError, Table};
+use osd::{MetaStore, StoreError};
 use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target, spec};
 use target::{Decided, StartError};
 use tokio::sync::Notify;
-use types::{Errno, Fid, TargetId, Transno};
-use wire::body::{FidReq, LockRep, LockReq, SyncRep, lock};
-use wire::{Opcode, Reply, Request, RequestFlags, encode_body};
+use types::{Errno, TargetId, Transno};
+use wire::{Reply, Request, RequestFlags};
 
 use crate::boot::{self, Seed};
-use crate::engine::{Caller, Engine, History};
-use crate::locks::{Locked, Locks, Wanted};
+use crate::engine::{Engine, History};
+use crate::locks::Locks;
+use crate::op::{Caller, Run};
 use crate::spaces::OstAt;
 use crate::tally::Tally;
 use crate::{Lod, MdtConfig, background, op};
-
-/// Orphans that one transaction sweeps.
-const SWEEP_BATCH: usize = 256;
 
 pub struct Mdt {
     pub(crate) env: Env,
@@ -33,10 +30,25 @@ pub struct Mdt {
     /// No record of the destroy log stands below this.
     pub(crate) destroys_low: Cell<u64>,
     pub(crate) destroys_answered: background::destroy::Answered,
-    exports: Rc<Exports>,
-    locks: Rc<Locks>,
+    pub(crate) exports: Rc<Exports>,
+    pub(crate) locks: Rc<Locks>,
     tally: Tally,
     stopped: Cell<bool>,
+}
+
+/// What an MDT holds in memory for clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Open files.
+    pub open_handles: usize,
+    /// Ranges that are locked.
+    pub locks_held: usize,
+    /// Requests that wait for a lock.
+    pub locks_waiting: usize,
+    /// Short leases.
+    pub leases_held: usize,
+    /// Changes that waited for another client's lease since the start.
+    pub lease_waits: u64,
 }
 
 /// The history of the session that a request belongs to.
@@ -127,11 +139,18 @@ impl Mdt {
         committed
     }
 
-    /// Open handles, held lock ranges, waiting lock requests: for parameters and tests.
+    /// What is held in memory for clients.
     #[must_use]
-    pub fn counts(&self) -> (usize, usize, usize) {
-        let (held, waiting) = self.locks.counts();
-        (self.engine.state.borrow().opens.len(), held, waiting)
+    pub fn counts(&self) -> Counts {
+        let (locks_held, locks_waiting) = self.locks.counts();
+        let state = self.engine.state.borrow();
+        Counts {
+            open_handles: state.opens.len(),
+            locks_held,
+            locks_waiting,
+            leases_held: state.leases.len(),
+            lease_waits: self.engine.store.lease_waits(),
+        }
     }
 
     /// Operations that succeeded since the start, as text.
@@ -167,12 +186,6 @@ impl Mdt {
         self.engine.state.borrow_mut().leases.enable(enabled);
     }
 
-    /// Leases that are held, and changes that waited for one since the start.
-    #[must_use]
-    pub fn lease_counts(&self) -> (usize, u64) {
-        (self.engine.state.borrow().leases.len(), self.engine.store.lease_waits())
-    }
-
     /// Forgets what was counted.
     pub fn clear_md_stats(&self) {
         self.tally.clear();
@@ -203,11 +216,10 @@ impl Mdt {
 
     async fn run(self: Rc<Self>, incoming: Incoming) -> Reply {
         let request = &incoming.request;
-        let outcome = match request.opcode() {
-            Opcode::MdtLock | Opcode::MdtUnlock => self.lock(&incoming).await,
-            Opcode::MdtStatfs => self.statfs(request).await,
-            Opcode::MdtSync => self.sync(request).await,
-            _ => self.execute(&incoming).await,
+        let outcome = match op::row(request.opcode()).map(|row| &row.run) {
+            Some(Run::Serve(serve)) => serve(&self, &incoming).await,
+            Some(Run::Decide(_)) => self.execute(&incoming).await,
+            None => Err(Errno::EOPNOTSUPP),
         };
         let reply = outcome.unwrap_or_else(|errno| Reply::error(&request.header, errno));
         self.tally.count(request, &reply);
@@ -232,111 +244,20 @@ impl Mdt {
             self.engine.attempt(&caller, &history)
         };
         let reply = self.persist(attempt).await?;
-        if request.has(RequestFlags::SYNC) && op::modifies(request.opcode()) {
+        if request.has(RequestFlags::SYNC) && request.opcode().modifies() {
             self.commit().await?;
         }
         Ok(reply)
     }
 
     /// Tries until `attempt` succeeds or cannot ([`target::Store::persist`]).
-    async fn persist<T>(&self, attempt: impl FnMut() -> Decided<T>) -> Result<T, Errno> {
+    pub(crate) async fn persist<T>(&self, attempt: impl FnMut() -> Decided<T>) -> Result<T, Errno> {
         let engine = &self.engine;
         let done = engine.store.persist(&self.env, async || self.commit().await, attempt).await;
         if engine.store.failure().has_happened() {
             engine.wake_all();
         }
         done
-    }
-
-    async fn lock(&self, incoming: &Incoming) -> Result<Reply, Errno> {
-        let request = &incoming.request;
-        let body: LockReq = request.body();
-        let mut wanted = Wanted::decode(&body, incoming.session.client)?;
-        wanted.unlock |= request.opcode() == Opcode::MdtUnlock;
-        let restate = self.exports.is_recovering();
-        if !wanted.unlock && !restate {
-            self.check_exists(Fid::from(body.fid)).await?;
-        }
-        let told = |rep| Reply::ok(&request.header, vec![encode_body(&rep)]);
-        if restate && self.engine.config.bugs.lose_lock_restate && !wanted.unlock {
-            return Ok(told(LockRep { state: lock::GRANTED, ..LockRep::default() }));
-        }
-        match self.locks.ask(&wanted, restate)? {
-            Locked::Now(rep) => {
-                if rep.state == lock::REFUSED {
-                    let blockers = self.locks.clients_in_the_way(&wanted.request);
-                    blockers.into_iter().for_each(|client| self.exports.evict_if_dead(client));
-                }
-                Ok(told(rep))
-            }
-            Locked::Later(parked) => {
-                incoming.park();
-                Ok(told(parked.answer(|client| self.exports.evict_if_dead(client)).await))
-            }
-        }
-    }
-
-    async fn check_exists(&self, fid: Fid) -> Result<(), Errno> {
-        let found = || Ok(self.engine.store.meta().running()?.get(Table::Inodes, &fid.to_key())?);
-        self.persist(found).await?.map(|_| ()).ok_or(Errno::ESTALE)
-    }
-
-    async fn sync(&self, request: &Request) -> Result<Reply, Errno> {
-        if !self.engine.config.bugs.ack_sync_before_commit {
-            self.commit().await?; // joins a commit under way; costs nothing where nothing is dirty
-        }
-        // A sync of everything: whoever removed files to make room finds it.
-        if self.osts.is_some() && Fid::from(request.body::<FidReq>().fid) == Fid::ZERO {
-            background::destroy::room_is_back(self).await;
-        }
-        let rep = SyncRep { last_committed: self.exports.last_committed().0, reserved: 0 };
-        Ok(Reply::ok(&request.header, vec![encode_body(&rep)]))
-    }
-
-    async fn statfs(&self, request: &Request) -> Result<Reply, Errno> {
-        let space = self.persist(|| Ok(self.engine.store.meta().space()?)).await?;
-        Ok(Reply::ok(&request.header, vec![encode_body(&target::statfs(space, 1))]))
-    }
-
-    /// Removes the open-unlinked files that nobody has open.
-    async fn sweep_orphans(&self) {
-        let mut from = vec![0];
-        loop {
-            let Ok(batch) = self.persist(|| Ok(self.orphans(&from)?)).await else { return };
-            let Some(last) = batch.last() else { return };
-            self.sweep(&batch).await;
-            from = last.to_key().to_vec();
-            from.push(0);
-        }
-    }
-
-    /// Removes the orphans among `fids` that nobody has open, in sets as large as the store takes.
-    async fn sweep(&self, fids: &[Fid]) {
-        let (mut rest, mut at_once) = (fids, SWEEP_BATCH);
-        while !rest.is_empty() {
-            let (batch, later) = rest.split_at(at_once.min(rest.len()));
-            match self.persist(|| self.engine.sweep(batch)).await {
-                Ok(gone) => {
-                    tracing::debug!(target: "mdt", gone, "orphans swept");
-                    rest = later;
-                }
-                Err(Errno::ENOSPC) if batch.len() > 1 => at_once = batch.len() / 2,
-                Err(errno) => {
-                    tracing::warn!(target: "mdt", left = rest.len(), %errno, "orphans stay until the next start");
-                    return;
-                }
-            }
-        }
-    }
-
-    fn orphans(&self, from: &[u8]) -> Result<Vec<Fid>, StoreError> {
-        let view = self.engine.store.meta().running()?;
-        let mut found = Vec::new();
-        view.scan(Table::Orphans, from, &mut |key, _| {
-            found.extend(Fid::from_key(key));
-            found.len() < SWEEP_BATCH
-        })?;
-        Ok(found)
     }
 
     async fn remember(&self, record: ClientRecord) -> Result<(), Errno> {
@@ -375,12 +296,7 @@ impl Target for Mdt {
     }
 
     fn class(&self, request: &Request) -> Class {
-        let service = match request.opcode() {
-            Opcode::MdtReaddir | Opcode::MdtClose => &spec::MDT_READPAGE,
-            Opcode::MdtUnlock => &spec::LDLM_CANCELD,
-            _ => &spec::MDT,
-        };
-        Class::of(service)
+        Class::of(op::row(request.opcode()).map_or(&spec::MDT, |row| row.service))
     }
 
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {

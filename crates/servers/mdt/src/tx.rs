@@ -119,11 +119,6 @@ impl<'a> Tx<'a> {
         self.dirty.keys().copied().chain(keys).chain(effects)
     }
 
-    /// Whether the operation changes this inode.
-    pub(crate) fn changes_inode(&self, fid: Fid) -> bool {
-        self.dirty.contains_key(&fid)
-    }
-
     /// Cookie of the first possible entry of `name`.
     fn first_cookie(&self, name: &[u8]) -> u64 {
         self.hash_key.name(name) << 16
@@ -335,19 +330,40 @@ impl<'a> Tx<'a> {
         Ok(logged)
     }
 
-    /// The whole set; changed inodes carry `transno` as their version, unless that is the replay of
-    /// something that later changes are durable after.
-    pub(crate) fn finish(&mut self, transno: Transno) -> WriteSet {
-        for fid in std::mem::take(&mut self.dirty).into_keys() {
-            let inode = self
-                .inodes
-                .get_mut(&fid)
-                .and_then(Option::as_mut)
-                .expect("a changed inode is there");
+    /// Nothing is read or decided any more: the whole set. Changed inodes carry `transno` as their
+    /// version, unless that is the replay of something that later changes are durable after.
+    pub(crate) fn finish(self, transno: Transno) -> Finished {
+        let Tx { mut set, mut inodes, dirty, effects, changes, .. } = self;
+        for fid in dirty.keys() {
+            let inode =
+                inodes.get_mut(fid).and_then(Option::as_mut).expect("a changed inode is there");
+            assert_eq!(inode.fid(), *fid, "an inode is kept under its own FID");
             inode.attr.version = inode.attr.version.max(transno.0);
-            self.set.put(Table::Inodes, fid.to_key(), inode.encode());
+            set.put(Table::Inodes, fid.to_key(), inode.encode());
         }
-        std::mem::take(&mut self.set)
+        Finished { set, effects, changes, inodes, dirty }
+    }
+}
+
+/// What an operation came to, ready to be applied.
+pub(crate) struct Finished {
+    pub(crate) set: WriteSet,
+    pub(crate) effects: Vec<Effect>,
+    /// What others' decisions may depend on.
+    pub(crate) changes: Vec<ShareKey>,
+    inodes: BTreeMap<Fid, Option<Inode>>,
+    dirty: BTreeMap<Fid, ()>,
+}
+
+impl Finished {
+    /// Attributes of an inode as the operation leaves it, if it looked at it.
+    pub(crate) fn attr(&self, fid: Fid) -> Option<&Attr> {
+        self.inodes.get(&fid).and_then(Option::as_ref).map(|inode| &inode.attr)
+    }
+
+    /// The new version of an inode that the operation changed.
+    pub(crate) fn version(&self, fid: Fid) -> Option<u64> {
+        self.attr(fid).filter(|_| self.dirty.contains_key(&fid)).map(|attr| attr.version)
     }
 }
 

@@ -397,12 +397,12 @@ fn a_lock_is_waited_for_across_requests() {
     world.call(0, modifying(Opcode::MdtUnlock, vec![encode_body(&unlock)])).expect("held");
     world.sim.run_for(Span::millis(100));
     assert_eq!(*waits.borrow(), Some(Ok(1)));
-    assert_eq!(world.mdt.borrow().as_ref().expect("running").counts(), (0, 1, 0));
+    assert_eq!(world.mdt.borrow().as_ref().expect("running").counts().locks_held, 1);
     let (node, gone) = &world.clients[1];
     let gone = gone.clone();
     world.sim.block_on(node, async move { gone.shutdown().await });
     world.sim.run_for(Span::secs(1));
-    assert_eq!(world.mdt.borrow().as_ref().expect("running").counts(), (0, 0, 0));
+    assert_eq!(world.mdt.borrow().as_ref().expect("running").counts().locks_held, 0);
 }
 
 #[test]
@@ -523,14 +523,19 @@ fn a_close_whose_reply_was_lost_stays_closed() {
             remote.call(call).await.expect("closed once");
             *fill.borrow_mut() = true;
         });
-        let committed =
-            |world: &World| world.mdt.borrow().as_ref().is_some_and(|mdt| mdt.counts().0 == 0);
+        let committed = |world: &World| {
+            world.mdt.borrow().as_ref().is_some_and(|mdt| mdt.counts().open_handles == 0)
+        };
         world.sim.run_until(Span::secs(5), || committed(&world));
         world.sim.run_for(Span::millis(seed));
         world.crash();
         world.sim.run_until(Span::secs(300), || *done.borrow());
         world.sim.run_for(Span::secs(3));
-        assert_eq!(world.mdt.borrow().as_ref().expect("running").counts().0, 0, "seed {seed}");
+        assert_eq!(
+            world.mdt.borrow().as_ref().expect("running").counts().open_handles,
+            0,
+            "seed {seed}"
+        );
     }
 }
 

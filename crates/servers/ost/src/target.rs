@@ -5,19 +5,19 @@ use std::rc::Rc;
 
 use env::{Env, LocalFuture, Task};
 use osd::{MetaStore, ObjStore, StoreError, Table, WriteSet};
-use service::spec::{OST, OST_CREATE, OST_IO};
+use service::spec::OST;
 use service::{Class, ClientRecord, Direction, Exports, Incoming, ObjectIo, Session, Target};
 use target::{Pace, StartError, Store};
 use tokio::sync::Mutex;
 use types::{Errno, Extent, Fid, Span, TargetId};
 use wire::body::{OstAttr, OstIoReq};
-use wire::{Opcode, Reply, Request, RequestFlags};
+use wire::{Reply, Request, RequestFlags};
 
 use crate::OstConfig;
 use crate::device::Device;
 use crate::locks::Locks;
 use crate::op;
-use crate::tally::{Kind, Tally};
+use crate::tally::Tally;
 use crate::tombstones::Tombstones;
 
 /// One OST being served.
@@ -157,41 +157,23 @@ impl Ost {
         if reply.errno().is_some() {
             return;
         }
-        let (kind, bytes) = match incoming.request.opcode() {
-            Opcode::OstRead => (Kind::Read, u64::from(reply.body::<OstAttr>().length)),
-            Opcode::OstWrite => {
-                (Kind::Write, u64::from(incoming.request.body::<OstIoReq>().length))
-            }
-            Opcode::OstPunch => (Kind::Punch, 0),
-            Opcode::OstFallocate => (Kind::Prealloc, 0),
-            Opcode::OstSync => (Kind::Sync, 0),
-            Opcode::OstGlimpse => (Kind::Getattr, 0),
-            Opcode::OstDestroy => (Kind::Destroy, 0),
-            Opcode::OstStatfs => (Kind::Statfs, 0),
-            _ => (Kind::Other, 0),
+        let Some(row) = op::row(incoming.request.opcode()) else { return };
+        let bytes = match row.moves {
+            Some(Direction::Read) => reply.body::<OstAttr>().length,
+            Some(Direction::Write) => incoming.request.body::<OstIoReq>().length,
+            None => 0,
         };
         self.tally.count(
             self.env.now(),
             incoming.peer(),
             incoming.request.header.jobid,
-            kind,
-            bytes,
+            row.kind,
+            u64::from(bytes),
         );
     }
 
     async fn execute(self: Rc<Self>, incoming: Incoming) -> Reply {
-        let done = match incoming.request.opcode() {
-            Opcode::OstRead => op::read::execute(&self, &incoming).await,
-            Opcode::OstWrite => op::write::execute(&self, &incoming).await,
-            Opcode::OstPunch => op::punch::execute(&self, &incoming).await,
-            Opcode::OstFallocate => op::fallocate::execute(&self, &incoming).await,
-            Opcode::OstSeek => op::seek::execute(&self, &incoming).await,
-            Opcode::OstGlimpse => op::glimpse::execute(&self, &incoming).await,
-            Opcode::OstDestroy => op::destroy::execute(&self, &incoming).await,
-            Opcode::OstStatfs => op::statfs::execute(&self, &incoming).await,
-            Opcode::OstSync => op::sync::execute(&self, &incoming).await,
-            _ => Err(Errno::EOPNOTSUPP),
-        };
+        let done = op::execute(&self, &incoming).await;
         let mut reply = done.unwrap_or_else(|errno| Reply::error(&incoming.request.header, errno));
         let wants_sync = incoming.request.has(RequestFlags::SYNC) && !reply.transno().is_none();
         if wants_sync && let Err(errno) = self.commit_upto(reply.transno()).await {
@@ -227,22 +209,9 @@ impl Target for Ost {
     }
 
     fn class(&self, request: &Request) -> Class {
-        let (service, high_priority) = match request.opcode() {
-            Opcode::OstRead
-            | Opcode::OstWrite
-            | Opcode::OstPunch
-            | Opcode::OstFallocate
-            | Opcode::OstSeek => (&OST_IO, false),
-            Opcode::OstDestroy => (&OST_CREATE, false),
-            Opcode::OstGlimpse => (&OST, true),
-            _ => (&OST, false),
-        };
-        let direction = match request.opcode() {
-            Opcode::OstRead => Direction::Read,
-            Opcode::OstWrite => Direction::Write,
-            _ => return Class { service, high_priority, io: None },
-        };
-        Class { service, high_priority, io: Some(object_io(direction, &request.body())) }
+        let Some(row) = op::row(request.opcode()) else { return Class::of(&OST) };
+        let io = row.moves.map(|direction| object_io(direction, &request.body()));
+        Class { service: row.service, high_priority: row.high_priority, io }
     }
 
     fn locate(self: Rc<Self>, object: Fid, range: Extent) -> LocalFuture<'static, Option<u64>> {

@@ -123,7 +123,7 @@ async fn send_one(
         mode,
         ..OstFallocateReq::default()
     };
-    let call = open.inner.call(&open.ctx, Opcode::OstFallocate, &body).modifies();
+    let call = open.inner.call(&open.ctx, Opcode::OstFallocate, &body);
     open.inner.ask(ost, call).await.map(|_| ())
 }
 

@@ -46,11 +46,8 @@ async fn tell(open: &Rc<Open>) -> Result<Stat> {
         body.flags |= close_flags::ATIME;
         (body.atime, body.atime_nsec) = (atime.sec, atime.nsec);
     }
-    let call = open
-        .inner
-        .call(&open.ctx, Opcode::MdtClose, &body)
-        .modifies()
-        .keep(Keep::Close { open: open.xid });
+    let call =
+        open.inner.call(&open.ctx, Opcode::MdtClose, &body).keep(Keep::Close { open: open.xid });
     let answer =
         open.inner.ask(open.inner.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
     if let Some(atime) = atime {

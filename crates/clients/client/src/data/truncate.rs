@@ -141,7 +141,7 @@ impl Inner {
             flags: u32::from(create),
             ..OstPunchReq::default()
         };
-        let call = self.call(ctx, Opcode::OstPunch, &body).modifies();
+        let call = self.call(ctx, Opcode::OstPunch, &body);
         Ok(self.ask(ost, call).await?.reply.body())
     }
 

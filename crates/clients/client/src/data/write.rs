@@ -117,7 +117,6 @@ impl Write<'_> {
             .inner
             .call(&open.ctx, Opcode::OstWrite, &body)
             .bulk(Bulk::Source(parts))
-            .modifies()
             .sync(durable);
         let watch = Watch::new(open);
         let answer = open.inner.ask(ost, call).await?;

@@ -55,7 +55,7 @@ impl Held {
     /// One request for each range.
     pub(crate) fn restate(&self) -> Vec<Call> {
         self.requests()
-            .map(|request| Call::new(Opcode::MdtLock, vec![encode_body(&request)]))
+            .map(|request| Call::new(Opcode::MdtLock, vec![encode_body(&request)]).repeatable())
             .collect()
     }
 

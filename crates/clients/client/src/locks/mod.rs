@@ -47,7 +47,7 @@ impl Client {
         let request = LockReq { flags: lock::TEST, ..request(ctx, fid, &spec)? };
         let reply = self
             .0
-            .ask(self.0.mdt_of(fid), self.0.call(ctx, Opcode::MdtLock, &request))
+            .ask(self.0.mdt_of(fid), self.0.call(ctx, Opcode::MdtLock, &request).repeatable())
             .await?
             .reply;
         let found: LockRep = reply.body();
@@ -151,7 +151,7 @@ impl Inner {
             let place = if wait { self.lock_waits.try_acquire().ok() } else { None };
             let wait_ms = if place.is_some() { limits::LOCK_WAIT_MS } else { 0 };
             let asked = LockReq { flags: if wait { lock::WAIT } else { 0 }, wait_ms, ..request };
-            let call = self.call(ctx, Opcode::MdtLock, &asked).modifies();
+            let call = self.call(ctx, Opcode::MdtLock, &asked);
             let reply =
                 self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply;
             let found: LockRep = reply.body();
@@ -183,7 +183,7 @@ impl Inner {
     async fn unlock(self: &Rc<Self>, ctx: &Ctx, request: LockReq) -> Result<()> {
         let fid = Fid::from(request.fid);
         let request = LockReq { mode: lock::UNLOCK, flags: 0, wait_ms: 0, ..request };
-        let call = self.call(ctx, Opcode::MdtUnlock, &request).modifies();
+        let call = self.call(ctx, Opcode::MdtUnlock, &request);
         let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid));
         if request.cookie == 0 {
             self.held.borrow_mut().released(&request);

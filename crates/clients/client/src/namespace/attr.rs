@@ -130,7 +130,7 @@ impl Inner {
             stripes,
             ..SetattrReq::default()
         };
-        let call = self.call(ctx, Opcode::MdtSetattr, &body).modifies();
+        let call = self.call(ctx, Opcode::MdtSetattr, &body);
         let changed = self.change(Scope::attrs(fid), self.mdt_of(fid), call).await;
         changed.map(|(stat, _)| stat).map_err(|error| error.about(fid))
     }

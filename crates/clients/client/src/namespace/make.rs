@@ -41,12 +41,7 @@ impl Inner {
             flags: make.flags,
             ..CreateReq::default()
         };
-        Ok(self
-            .call(ctx, Opcode::MdtCreate, &body)
-            .name(make.name)
-            .name(make.target)
-            .buf(record)
-            .modifies())
+        Ok(self.call(ctx, Opcode::MdtCreate, &body).name(make.name).name(make.target).buf(record))
     }
 }
 
@@ -105,7 +100,7 @@ impl Client {
     pub async fn link(&self, ctx: &Ctx, fid: Fid, parent: Fid, name: &[u8]) -> Result<Attr> {
         check_name(name, "link")?;
         let body = LinkReq { fid: fid.into(), parent: parent.into(), ..LinkReq::default() };
-        let call = self.0.call(ctx, Opcode::MdtLink, &body).name(name).modifies();
+        let call = self.0.call(ctx, Opcode::MdtLink, &body).name(name);
         let linked = self.0.change(Scope::link(parent), self.0.mdt_of(parent), call).await;
         let (mut stat, _) = linked.map_err(|error| error.about(fid))?;
         self.0.resolve(ctx, &mut stat).await?;

@@ -114,13 +114,7 @@ impl Client {
             flags: create::OPEN | create::TMPFILE,
             ..CreateReq::default()
         };
-        let call = self
-            .0
-            .call(ctx, Opcode::MdtCreate, &body)
-            .name(b"")
-            .name(b"")
-            .modifies()
-            .keep(Keep::Open);
+        let call = self.0.call(ctx, Opcode::MdtCreate, &body).name(b"").name(b"").keep(Keep::Open);
         let (file, _) =
             self.0.open_by(ctx, None, self.0.mdt_of(dir), call.into(), open_flags).await?;
         Ok((file.attr(), file))
@@ -136,7 +130,7 @@ impl Client {
             Opcode::MdtOpen,
             &OpenReq { fid: fid.into(), open_flags, ..OpenReq::default() },
         );
-        let call = call.modifies().keep(Keep::Open);
+        let call = call.keep(Keep::Open);
         let opened = self.0.open_by(ctx, None, self.0.mdt_of(fid), call.into(), open_flags).await;
         opened.map(|(file, _)| file).map_err(|error| error.about(fid))
     }

@@ -30,7 +30,7 @@ impl Client {
         check_name(name, if is_dir { "rmdir" } else { "unlink" })?;
         let body =
             UnlinkReq { parent: parent.into(), is_dir: u32::from(is_dir), ..UnlinkReq::default() };
-        let call = self.0.call(ctx, Opcode::MdtUnlink, &body).name(name).modifies();
+        let call = self.0.call(ctx, Opcode::MdtUnlink, &body).name(name);
         self.0.change(Scope::removal(parent, is_dir), self.0.mdt_of(parent), call).await.map(|_| ())
     }
 
@@ -57,7 +57,7 @@ impl Client {
             flags,
             ..RenameReq::default()
         };
-        let call = self.0.call(ctx, Opcode::MdtRename, &body).name(name).name(new_name).modifies();
+        let call = self.0.call(ctx, Opcode::MdtRename, &body).name(name).name(new_name);
         self.0
             .change(Scope::rename(parent, new_parent), self.0.mdt_of(parent), call)
             .await

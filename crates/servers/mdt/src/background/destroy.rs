@@ -230,11 +230,10 @@ struct Done {
 
 async fn ask(remote: &Rc<Remote>, piece: &[ObjectRange], flags: u32) -> Option<Done> {
     let body = OstBatchReq { count: piece.len() as u32, flags, reserved: 0 };
-    let mut call = Call::new(
+    let call = Call::new(
         Opcode::OstDestroy,
         vec![encode_body(&body), Bytes::copy_from_slice(piece.as_bytes())],
     );
-    call.modifies = true;
     match remote.call(call).await {
         Ok(answer) => {
             Some(Done { transno: answer.reply.transno(), instance: answer.reply.header.instance })

@@ -1,5 +1,6 @@
 //! What an MDT does by itself.
 
 pub(crate) mod destroy;
+pub(crate) mod orphans;
 pub(crate) mod ranges;
 pub(crate) mod spaces;

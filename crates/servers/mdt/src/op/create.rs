@@ -9,6 +9,7 @@ use layout::{Layout, Template};
 use osd::Table;
 use target::Decided;
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
+use wire::Request;
 use wire::attr::{
     ATTR_HAS_XATTR, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISGID,
 };
@@ -255,5 +256,22 @@ impl Op<'_, '_> {
             template = template.or(&default);
         }
         Ok(template.or(&self.state.lod.template()))
+    }
+}
+
+/// The directory that gets the name.
+pub(crate) fn parent(request: &Request) -> Fid {
+    request.body::<CreateReq>().parent.into()
+}
+
+/// What a create is counted as. One that also opens is an open, and a `mknod` where the file is new.
+pub(crate) fn stat(request: &Request) -> &'static str {
+    let body: CreateReq = request.body();
+    if body.mode & S_IFMT == S_IFDIR {
+        "mkdir"
+    } else if body.flags & flags::OPEN != 0 {
+        "open"
+    } else {
+        "mknod"
     }
 }

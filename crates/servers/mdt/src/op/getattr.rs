@@ -2,6 +2,7 @@
 
 use target::Decided;
 use types::{Errno, Fid};
+use wire::Request;
 use wire::attr::S_IFLNK;
 use wire::body::{FidReq, LookupReq};
 
@@ -34,4 +35,9 @@ pub(crate) fn readlink(op: &mut Op<'_, '_>) -> Decided<Answer> {
         return Err(Errno::EINVAL.into());
     }
     Ok(Answer::data(inode.symlink))
+}
+
+/// The directory of a lookup.
+pub(crate) fn parent(request: &Request) -> Fid {
+    request.body::<LookupReq>().parent.into()
 }

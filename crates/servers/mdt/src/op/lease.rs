@@ -1,99 +1,131 @@
 //! Which answers come with a short lease, and which changes wait for one ([`crate::leases`]).
+//!
+//! [`plan`] reads what is leased and changes nothing. What it grants goes out with the reply and
+//! comes into memory as effects, once the operation is applied: a change that the store refuses
+//! leaves no lease behind.
 
-use bytes::Bytes;
-use target::{Decided, OpError};
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
-use wire::body::{
-    CreateReq, DirRep, LookupReq, RenameReq, SetattrReq, UnlinkReq, disposition, setattr as bits,
-};
-use wire::{Opcode, Request, SizeState, encode_body};
+use wire::body::disposition;
+use wire::{Request, SizeState};
 
-use super::{Answer, AttrAnswer, Extras};
-use crate::engine::Caller;
+use super::{Answer, AttrAnswer, Caller};
 use crate::leases::Leases;
+use crate::state::Effect;
 use crate::tx::Tx;
+use target::{Decided, OpError};
 
-/// Leases on what `answer` tells, for the one who asked. On a file only where nobody was after its
-/// directory too: files are many, and a client that takes over what another has just made would
-/// wait for each.
-pub(crate) fn grant(caller: &Caller<'_>, answer: &Answer, leases: &mut Leases) -> Extras {
-    let Answer::Attr(answer) = answer else { return Extras::default() };
-    let opcode = caller.request.opcode();
-    let told = matches!(opcode, Opcode::MdtGetattr | Opcode::MdtLookup | Opcode::MdtCreate);
-    if !told || caller.replay || caller.recovering {
-        return Extras::default();
+/// What an operation means for short leases. A change waits for those on all that it touches,
+/// unless it is unseen.
+pub(crate) enum Scope {
+    /// Grants none.
+    Plain,
+    /// Grants one on the attributes that it tells.
+    Attributes,
+    /// The same, and one on the names of this directory.
+    Name(fn(&Request) -> Fid),
+    /// The same for a name that it makes; the directory as it is then comes along.
+    Makes(fn(&Request) -> Fid),
+    /// Removes a name of this directory, which comes along as it is then.
+    Removes(fn(&Request) -> Fid),
+    /// Moves names between these two directories.
+    Moves(fn(&Request) -> (Fid, Fid)),
+    /// Changes something of a file of which the caller's kernel goes on using its own copy.
+    Kept,
+    /// Changes nothing that a lease covers, where this says so.
+    Unseen(fn(&Request) -> bool),
+}
+
+/// Leases that go out with an answer.
+#[derive(Default)]
+pub(crate) struct Plan {
+    /// On the attributes that the answer tells, and on the name.
+    pub(crate) lease: Span,
+    pub(crate) name_lease: Span,
+    /// On a directory that comes along.
+    pub(crate) dir: Option<(Fid, Span)>,
+    /// What happens to leases once the operation is applied.
+    pub(crate) effects: Vec<Effect>,
+}
+
+/// What `answer` leases to the caller, and what the operation means for leases that are out.
+pub(crate) fn plan(
+    scope: &Scope,
+    caller: &Caller<'_>,
+    answer: &Answer,
+    tx: &Tx<'_>,
+    leases: &Leases,
+) -> Plan {
+    let mut plan = Plan::default();
+    let clock = caller.clock;
+    follow(scope, caller, answer, tx, &mut plan.effects);
+    if caller.replay || caller.recovering {
+        return plan;
     }
-    let (attr, clock) = (&answer.attr, caller.clock);
-    let quiet = attr.is_dir() || !leases.is_contended(answer.parent, clock);
-    let lease = if quiet && is_known(answer) {
-        leases.grant(attr.fid(), caller.client, clock)
-    } else {
-        Span::ZERO
+    let mut lease = |fid: Fid| {
+        let span = leases.offer(fid, clock);
+        if span > Span::ZERO {
+            plan.effects.push(Effect::Leased { fid, client: caller.client, from: clock });
+        }
+        span
     };
-    let named_in = if opcode == Opcode::MdtGetattr { None } else { directory(caller.request) };
-    let name_lease = named_in.map_or(Span::ZERO, |dir| leases.grant(dir, caller.client, clock));
-    Extras { lease, name_lease, ..Extras::default() }
-}
-
-/// The directory of a create or unlink as it is now, with a lease on it.
-pub(crate) fn grant_dir(caller: &Caller<'_>, tx: &Tx<'_>, leases: &mut Leases) -> Option<Bytes> {
-    let changed = matches!(caller.request.opcode(), Opcode::MdtCreate | Opcode::MdtUnlink);
-    if !changed || caller.replay || caller.recovering {
-        return None;
+    let (tells, dir) = match scope {
+        Scope::Attributes => (true, None),
+        Scope::Name(parent) | Scope::Makes(parent) => (true, Some(parent(caller.request))),
+        Scope::Removes(parent) => (false, Some(parent(caller.request))),
+        Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Unseen(_) => return plan,
+    };
+    let dir_lease = dir.map_or(Span::ZERO, &mut lease);
+    if let (true, Answer::Attr(answer)) = (tells, answer) {
+        // On a file only where nobody was after its directory too: files are many, and a client
+        // that takes over what another has just made would wait for each.
+        let quiet = answer.attr.is_dir() || !leases.is_contended(answer.parent, clock);
+        if quiet && is_known(answer) {
+            plan.lease = lease(answer.attr.fid());
+        }
+        plan.name_lease = dir_lease;
     }
-    let dir = tx.seen(directory(caller.request)?)?;
-    let lease = leases.grant(dir.fid(), caller.client, caller.clock);
-    let told = DirRep { attr: dir.attr, lease_ms: lease.as_millis() as u32, ..DirRep::default() };
-    (lease > Span::ZERO).then(|| encode_body(&told))
-}
-
-/// Files other than directories that lose a name by the operation, or move, and have one
-/// afterwards.
-pub(crate) fn still_named(caller: &Caller<'_>, tx: &Tx<'_>) -> Vec<Fid> {
-    if !matches!(caller.request.opcode(), Opcode::MdtRename | Opcode::MdtUnlink) {
-        return Vec::new();
+    if matches!(scope, Scope::Makes(_) | Scope::Removes(_)) && dir_lease > Span::ZERO {
+        plan.dir = dir.map(|dir| (dir, dir_lease));
     }
-    let named =
-        |fid: &Fid| tx.seen(*fid).is_some_and(|inode| !inode.attr.is_dir() && inode.attr.nlink > 0);
-    tx.touched().filter(named).collect()
+    plan
 }
 
 /// What an operation that succeeds means for leases that are out, and for those to come.
-pub(crate) fn follow(
+fn follow(
+    scope: &Scope,
     caller: &Caller<'_>,
     answer: &Answer,
-    still_named: &[Fid],
-    leases: &mut Leases,
+    tx: &Tx<'_>,
+    effects: &mut Vec<Effect>,
 ) {
-    let (opcode, clock) = (caller.request.opcode(), caller.clock);
-    match opcode {
-        Opcode::MdtRename => {
-            let body: RenameReq = caller.request.body();
-            let (from, to) = (Fid::from(body.parent), Fid::from(body.new_parent));
+    let at = caller.clock;
+    match scope {
+        Scope::Moves(parents) => {
+            let (from, to) = parents(caller.request);
             if from != to {
-                leases.carry(from, to, clock);
-                leases.carry(to, from, clock); // an exchange
+                effects.push(Effect::NamesMoved { from, to, at });
+                effects.push(Effect::NamesMoved { from: to, to: from, at }); // an exchange
             }
         }
-        // the kernel of who changes it works with the access list that it has
-        Opcode::MdtSetxattr | Opcode::MdtRemovexattr => {
-            answer.fid().into_iter().for_each(|fid| leases.contend(fid, clock));
-        }
+        Scope::Kept => effects.extend(answer.fid().map(|fid| Effect::Contended { fid, at })),
         _ => {}
     }
-    // The kernel of who takes one of several names away counts down by itself, perhaps after it was
-    // told the new count.
-    let moved = answer.fid().filter(|_| opcode == Opcode::MdtRename);
-    still_named
-        .iter()
-        .filter(|fid| Some(**fid) != moved)
-        .for_each(|fid| leases.contend(*fid, clock));
+    if matches!(scope, Scope::Moves(_) | Scope::Removes(_)) {
+        // The kernel that takes one of several names away counts down by itself, perhaps after it
+        // was told the new count.
+        let moved = answer.fid().filter(|_| matches!(scope, Scope::Moves(_)));
+        let named = |fid: &Fid| {
+            tx.seen(*fid).is_some_and(|inode| !inode.attr.is_dir() && inode.attr.nlink > 0)
+        };
+        let others = tx.touched().filter(named).filter(|fid| Some(*fid) != moved);
+        effects.extend(others.map(|fid| Effect::Contended { fid, at }));
+    }
 }
 
 /// Whether the attributes are the whole truth: the size is known, or the file is new and only its
-/// maker has it. A write takes set-user-id away without a word to the kernel of the one who wrote;
-/// an access list is kept by the kernel beside them.
+/// maker has it. A write takes set-user-id away without a word to the kernel of the writer; an
+/// access list is kept by the kernel beside them.
 fn is_known(answer: &AttrAnswer) -> bool {
     let attr = &answer.attr;
     if answer.has_acl {
@@ -106,21 +138,17 @@ fn is_known(answer: &AttrAnswer) -> bool {
     attr.mode & (S_ISUID | S_ISGID) == 0 && (made || attr.size_state() != SizeState::Dirty)
 }
 
-/// The directory that a request names something in.
-fn directory(request: &Request) -> Option<Fid> {
-    let parent = match request.opcode() {
-        Opcode::MdtLookup => request.body::<LookupReq>().parent,
-        Opcode::MdtCreate => request.body::<CreateReq>().parent,
-        Opcode::MdtUnlink => request.body::<UnlinkReq>().parent,
-        _ => return None,
-    };
-    Some(Fid::from(parent))
-}
-
 /// Refuses a change for now where others hold leases on what it changes, or may do so since before
-/// this instance.
-pub(crate) fn check(caller: &Caller<'_>, tx: &Tx<'_>, leases: &mut Leases) -> Decided<()> {
-    if is_unseen(caller.request) {
+/// this instance. What is in the way is contended from then on, whatever becomes of the change.
+pub(crate) fn check(
+    scope: &Scope,
+    caller: &Caller<'_>,
+    tx: &Tx<'_>,
+    leases: &mut Leases,
+) -> Decided<()> {
+    if let Scope::Unseen(is_unseen) = scope
+        && is_unseen(caller.request)
+    {
         return Ok(());
     }
     let clock = caller.clock;
@@ -136,17 +164,4 @@ pub(crate) fn check(caller: &Caller<'_>, tx: &Tx<'_>, leases: &mut Leases) -> De
     }
     let end: Option<Instant> = leases.inherited(clock).max(blocked);
     end.map_or(Ok(()), |end| Err(OpError::LeasedUntil(end)))
-}
-
-/// Whether nobody can see what the request changes: access times are told late in any case, and a
-/// size that is found out, or handed over by the one who had the file open for writing, was no
-/// lease's.
-fn is_unseen(request: &Request) -> bool {
-    match request.opcode() {
-        Opcode::MdtClose => true,
-        Opcode::MdtSetattr => {
-            request.body::<SetattrReq>().valid & !(bits::SIZE_KNOWN | bits::READ_AT) == 0
-        }
-        _ => false,
-    }
 }

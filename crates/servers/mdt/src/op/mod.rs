@@ -1,4 +1,4 @@
-//! Operations: one file each. An operation is a pure decision over the running image: it reads and
+//! Operations: one file and one row each. Most are a pure decision over the running image: it reads and
 //! checks through its transaction, gathers its whole write set there, and says what to answer. The
 //! target applies and answers.
 //!
@@ -11,26 +11,49 @@ mod fid2path;
 mod getattr;
 pub(crate) mod lease;
 mod link;
+mod lock;
 mod open;
 mod readdir;
 mod rename;
 mod setattr;
+mod statfs;
+mod sync;
 mod tmpfile;
 mod unlink;
 mod xattr;
 
 use bytes::Bytes;
+use env::LocalFuture;
+use service::spec::{LDLM_CANCELD, MDT, MDT_READPAGE};
+use service::{Incoming, ServiceSpec};
 use target::Decided;
-use types::{ClientId, Creds, Errno, Fid, NAME_BYTES_MAX, Span, Timespec};
+use types::{ClientId, Creds, Errno, Fid, Instant, NAME_BYTES_MAX, Span, TargetKind, Timespec};
 use wire::body::{AttrRep, SetattrReq, setattr as bits};
-use wire::{Attr, Opcode, Request, SizeState, encode_body};
+use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
+use self::lease::Scope;
 use crate::MdtConfig;
 use crate::record::{INODE_HAS_ACL, INODE_ORPHAN, Inode};
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
 use crate::state::{Effect, State};
+use crate::target::Mdt;
 use crate::tx::Tx;
+
+/// Who asks for what.
+pub(crate) struct Caller<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) client: ClientId,
+    pub(crate) session: u64,
+    pub(crate) creds: Creds,
+    pub(crate) replay: bool,
+    /// Others may still replay.
+    pub(crate) recovering: bool,
+    /// Server's time.
+    pub(crate) now: Timespec,
+    /// Its monotonic clock.
+    pub(crate) clock: Instant,
+}
 
 /// One operation while it is decided.
 pub(crate) struct Op<'a, 'v> {
@@ -82,6 +105,12 @@ pub(crate) struct Extras {
     /// Leases on the attributes and on the name.
     pub(crate) lease: Span,
     pub(crate) name_lease: Span,
+}
+
+impl Extras {
+    pub(crate) fn new(plan: &lease::Plan, version: Option<u64>, epoch: u64) -> Extras {
+        Extras { version, epoch, lease: plan.lease, name_lease: plan.name_lease }
+    }
 }
 
 impl AttrAnswer {
@@ -139,45 +168,93 @@ impl Answer {
     }
 }
 
-/// Whether the operation has a place in history.
-pub(crate) fn modifies(opcode: Opcode) -> bool {
-    use Opcode::{
-        MdtClose, MdtCreate, MdtLink, MdtOpen, MdtRemovexattr, MdtRename, MdtSetattr, MdtSetxattr,
-        MdtUnlink,
-    };
-    matches!(
-        opcode,
-        MdtCreate
-            | MdtOpen
-            | MdtClose
-            | MdtLink
-            | MdtUnlink
-            | MdtRename
-            | MdtSetattr
-            | MdtSetxattr
-            | MdtRemovexattr
-    )
+/// One operation. Whether it has a place in history is said by [`Opcode::modifies`].
+pub(crate) struct Row {
+    pub(crate) run: Run,
+    /// Where its requests queue.
+    pub(crate) service: &'static ServiceSpec,
+    /// Its name in `md_stats`.
+    pub(crate) stat: Stat,
+    /// What it means for short leases.
+    pub(crate) leases: Scope,
 }
 
-pub(crate) fn decide(op: &mut Op<'_, '_>) -> Decided<Answer> {
-    match op.request.opcode() {
-        Opcode::MdtGetattr => getattr::getattr(op),
-        Opcode::MdtLookup => getattr::lookup(op),
-        Opcode::MdtReadlink => getattr::readlink(op),
-        Opcode::MdtCreate => create::create(op),
-        Opcode::MdtOpen => open::open(op),
-        Opcode::MdtClose => close::close(op),
-        Opcode::MdtLink => link::link(op),
-        Opcode::MdtUnlink => unlink::unlink(op),
-        Opcode::MdtRename => rename::rename(op),
-        Opcode::MdtSetattr => setattr::setattr(op),
-        Opcode::MdtReaddir => readdir::readdir(op),
-        Opcode::MdtGetxattr => xattr::get(op),
-        Opcode::MdtSetxattr => xattr::set(op),
-        Opcode::MdtListxattr => xattr::list(op),
-        Opcode::MdtRemovexattr => xattr::remove(op),
-        Opcode::MdtFid2path => fid2path::fid2path(op),
-        _ => Err(Errno::EOPNOTSUPP.into()),
+/// How an operation is executed.
+pub(crate) enum Run {
+    /// In one transaction over the running image.
+    Decide(fn(&mut Op<'_, '_>) -> Decided<Answer>),
+    /// Around the store: it may wait.
+    Serve(for<'a> fn(&'a Mdt, &'a Incoming) -> LocalFuture<'a, Result<Reply, Errno>>),
+}
+
+/// How an operation is counted.
+pub(crate) enum Stat {
+    /// Not at all.
+    None,
+    /// Under this name.
+    Name(&'static str),
+    /// Under a name that depends on the request.
+    Of(fn(&Request) -> &'static str),
+}
+
+macro_rules! operations {
+    ($($opcode:ident => $run:expr, $service:ident, $stat:expr, $leases:expr;)*) => {
+        /// The row of an operation; none for what is not an MDT's.
+        pub(crate) const fn row(opcode: Opcode) -> Option<&'static Row> {
+            match opcode {
+                $(Opcode::$opcode => {
+                    const ROW: &Row =
+                        &Row { run: $run, service: &$service, stat: $stat, leases: $leases };
+                    Some(ROW)
+                })*
+                _ => None,
+            }
+        }
+    };
+}
+
+use Run::{Decide, Serve};
+use Stat::{Name, Of};
+
+operations! {
+    MdtGetattr => Decide(getattr::getattr), MDT, Name("getattr"), Scope::Attributes;
+    MdtLookup => Decide(getattr::lookup), MDT, Name("getattr"), Scope::Name(getattr::parent);
+    MdtCreate => Decide(create::create), MDT, Of(create::stat), Scope::Makes(create::parent);
+    MdtOpen => Decide(open::open), MDT, Name("open"), Scope::Plain;
+    MdtClose => Decide(close::close), MDT_READPAGE, Name("close"), Scope::Unseen(|_| true);
+    MdtLink => Decide(link::link), MDT, Name("link"), Scope::Plain;
+    MdtUnlink => Decide(unlink::unlink), MDT, Of(unlink::stat), Scope::Removes(unlink::parent);
+    MdtRename => Decide(rename::rename), MDT, Name("rename"), Scope::Moves(rename::parents);
+    MdtSetattr => Decide(setattr::setattr), MDT, Name("setattr"), Scope::Unseen(setattr::is_unseen);
+    MdtReaddir => Decide(readdir::readdir), MDT_READPAGE, Name("readdir"), Scope::Plain;
+    MdtReadlink => Decide(getattr::readlink), MDT, Name("getattr"), Scope::Plain;
+    MdtGetxattr => Decide(xattr::get), MDT, Name("getxattr"), Scope::Plain;
+    MdtSetxattr => Decide(xattr::set), MDT, Name("setxattr"), Scope::Kept;
+    MdtListxattr => Decide(xattr::list), MDT, Name("getxattr"), Scope::Plain;
+    MdtRemovexattr => Decide(xattr::remove), MDT, Name("setxattr"), Scope::Kept;
+    MdtStatfs => Serve(statfs::serve), MDT, Name("statfs"), Scope::Plain;
+    MdtSync => Serve(sync::serve), MDT, Name("sync"), Scope::Plain;
+    MdtFid2path => Decide(fid2path::fid2path), MDT, Stat::None, Scope::Plain;
+    MdtLock => Serve(lock::serve), MDT, Stat::None, Scope::Plain;
+    MdtUnlock => Serve(lock::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
+}
+
+// An opcode of MDTs without a row does not compile, nor does a row of another target's.
+const _: () = {
+    let mut at = 0;
+    while at < Opcode::ALL.len() {
+        let opcode = Opcode::ALL[at];
+        let is_ours = matches!(opcode.target(), Some(TargetKind::Mdt));
+        assert!(row(opcode).is_some() == is_ours, "every operation of MDTs has its row");
+        at += 1;
+    }
+};
+
+/// Decides one operation.
+pub(crate) fn decide(row: &Row, op: &mut Op<'_, '_>) -> Decided<Answer> {
+    match row.run {
+        Run::Decide(decide) => decide(op),
+        Run::Serve(_) => Err(Errno::EOPNOTSUPP.into()),
     }
 }
 

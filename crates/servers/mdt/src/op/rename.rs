@@ -6,6 +6,7 @@
 
 use target::{Decided, OpError};
 use types::{Errno, Fid};
+use wire::Request;
 use wire::body::RenameReq;
 
 use crate::limits::DEPTH_MAX;
@@ -16,6 +17,29 @@ use crate::tx::Entry;
 
 const NOREPLACE: u32 = 1;
 const EXCHANGE: u32 = 2;
+
+/// What becomes of a file that has the new name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// There must be none.
+    Move,
+    /// It loses the name, if there is one.
+    Replace,
+    /// It gets the old name.
+    Exchange,
+}
+
+impl How {
+    /// From the flags of renameat2(2).
+    fn parse(flags: u32) -> Option<How> {
+        match flags {
+            0 => Some(How::Replace),
+            NOREPLACE => Some(How::Move),
+            EXCHANGE => Some(How::Exchange),
+            _ => None,
+        }
+    }
+}
 
 /// One end of the move.
 struct End<'n> {
@@ -29,9 +53,7 @@ pub(crate) fn rename(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let (old_name, new_name) = (op.request.buf(1), op.request.buf(2));
     let from = End { dir: body.parent.into(), name: checked_name(&old_name)? };
     let to = End { dir: body.new_parent.into(), name: checked_name(&new_name)? };
-    if body.flags & !(NOREPLACE | EXCHANGE) != 0 || body.flags == NOREPLACE | EXCHANGE {
-        return Err(Errno::EINVAL.into());
-    }
+    let how = How::parse(body.flags).ok_or(Errno::EINVAL)?;
     let (old_dir, new_dir) = (op.tx.dir(from.dir)?, op.tx.dir(to.dir)?);
     op.decides_on(from.dir);
     op.decides_on(to.dir);
@@ -44,19 +66,19 @@ pub(crate) fn rename(op: &mut Op<'_, '_>) -> Decided<Answer> {
         Some(entry) => Some(op.tx.inode(entry.record.fid)?),
         None => None,
     };
-    match &replaced {
-        Some(_) if body.flags & NOREPLACE != 0 => return Err(Errno::EEXIST.into()),
-        None if body.flags & EXCHANGE != 0 => return Err(Errno::ENOENT.into()),
+    match (how, &replaced) {
+        (How::Move, Some(_)) => return Err(Errno::EEXIST.into()),
+        (How::Exchange, None) => return Err(Errno::ENOENT.into()),
         _ => {}
     }
-    check_tree(op, &from, &to, &moved, replaced.as_ref(), body.flags)?;
-    check_permission(op, &old_dir, &new_dir, &moved, replaced.as_ref(), body.flags)?;
+    check_tree(op, &from, &to, &moved, replaced.as_ref(), how)?;
+    check_permission(op, &old_dir, &new_dir, &moved, replaced.as_ref(), how)?;
     if new_dir.attr.nlink == 0 {
         return Err(Errno::ENOENT.into());
     }
     match (target, replaced) {
         (Some(_), Some(replaced)) if replaced.fid() == moved.fid() => Ok(Answer::attr(&moved)),
-        (Some(target), Some(replaced)) if body.flags & EXCHANGE != 0 => {
+        (Some(target), Some(replaced)) if how == How::Exchange => {
             exchange(op, &from, &to, (&source, moved), (&target, replaced))
         }
         (Some(target), Some(replaced)) => {
@@ -73,7 +95,7 @@ fn check_tree(
     to: &End<'_>,
     moved: &Inode,
     replaced: Option<&Inode>,
-    flags: u32,
+    how: How,
 ) -> Decided<()> {
     if moved.attr.is_dir() && from.dir != to.dir {
         no_cycle(op, moved.fid(), to.dir)?;
@@ -81,7 +103,7 @@ fn check_tree(
     let Some(replaced) = replaced.filter(|replaced| replaced.fid() != moved.fid()) else {
         return Ok(());
     };
-    if flags & EXCHANGE != 0 {
+    if how == How::Exchange {
         if replaced.attr.is_dir() && from.dir != to.dir {
             no_cycle(op, replaced.fid(), from.dir)?;
         }
@@ -118,7 +140,7 @@ fn check_permission(
     new_dir: &Inode,
     moved: &Inode,
     replaced: Option<&Inode>,
-    flags: u32,
+    how: How,
 ) -> Decided<()> {
     op.access(old_dir, W | X)?;
     op.access(new_dir, W | X)?;
@@ -132,7 +154,7 @@ fn check_permission(
             op.access(moved, W)?;
         }
         if let Some(replaced) =
-            replaced.filter(|replaced| flags & EXCHANGE != 0 && replaced.attr.is_dir())
+            replaced.filter(|replaced| how == How::Exchange && replaced.attr.is_dir())
         {
             op.access(replaced, W)?;
         }
@@ -210,4 +232,25 @@ fn adopt_after_touch(op: &mut Op<'_, '_>, inode: &mut Inode, dir: Fid) -> Decide
     *inode = op.tx.inode(inode.fid())?;
     adopt(op, inode, dir);
     Ok(())
+}
+
+/// The old and the new directory.
+pub(crate) fn parents(request: &Request) -> (Fid, Fid) {
+    let body: RenameReq = request.body();
+    (body.parent.into(), body.new_parent.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_those_of_renameat2_and_exclude_each_other() {
+        assert_eq!(How::parse(0), Some(How::Replace));
+        assert_eq!(How::parse(NOREPLACE), Some(How::Move));
+        assert_eq!(How::parse(EXCHANGE), Some(How::Exchange));
+        for flags in [NOREPLACE | EXCHANGE, 4, u32::MAX] {
+            assert_eq!(How::parse(flags), None, "{flags}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use target::Decided;
 use types::{Errno, Fid, Timespec};
 use wire::attr::{S_IFREG, S_ISGID};
 use wire::body::{SetattrReq, disposition, setattr as bits};
-use wire::{Attr, SizeState};
+use wire::{Attr, Request, SizeState};
 
 use crate::keys;
 use crate::limits::{CLOCK_AHEAD_SECS, FILE_BYTES_MAX};
@@ -224,4 +224,10 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
     }
     op.tx.effects.push(Effect::Cleaned(fid));
     Ok(())
+}
+
+/// Whether no client can see the change: access times are told late in any case, and a size that is
+/// found out was not covered by a lease.
+pub(crate) fn is_unseen(request: &Request) -> bool {
+    request.body::<SetattrReq>().valid & !(bits::SIZE_KNOWN | bits::READ_AT) == 0
 }

@@ -6,6 +6,7 @@
 
 use target::Decided;
 use types::{Errno, Fid};
+use wire::Request;
 use wire::body::UnlinkReq;
 
 use crate::op::{Answer, Op, checked_name};
@@ -32,4 +33,14 @@ pub(crate) fn unlink(op: &mut Op<'_, '_>) -> Decided<Answer> {
     op.tx.touch_dir(parent.fid(), -(name.len() as i64), -i32::from(inode.attr.is_dir()))?;
     op.drop_name(&mut inode)?;
     Ok(Answer::attr(&inode))
+}
+
+/// The directory that loses the name.
+pub(crate) fn parent(request: &Request) -> Fid {
+    request.body::<UnlinkReq>().parent.into()
+}
+
+/// What it is counted as.
+pub(crate) fn stat(request: &Request) -> &'static str {
+    if request.body::<UnlinkReq>().is_dir != 0 { "rmdir" } else { "unlink" }
 }

@@ -256,3 +256,19 @@ fn files_with_lost_names_or_access_lists_are_not_leased() {
     later(&rig);
     assert_eq!(getattr(&mut rig, listed).lease_ms, 0);
 }
+
+#[test]
+fn a_change_that_a_full_store_refuses_leaves_no_lease_behind() {
+    let mut rig = rig();
+    rig.create(Fid::ROOT, "f", 0o644, None).expect("room");
+    later(&rig);
+    rig.store.full.set(true);
+    let before = rig.engine.state.borrow().leases.len();
+    assert_eq!(rig.create(Fid::ROOT, "g", 0o644, None).expect_err("no room"), Errno::ENOSPC);
+    assert_eq!(rig.engine.state.borrow().leases.len(), before);
+    rig.store.full.set(false);
+    assert_eq!(waited(&mut rig, |rig| unlink(rig, Fid::ROOT, "f")), 0, "A was refused");
+    later(&rig);
+    rig.create(Fid::ROOT, "g", 0o644, None).expect("room");
+    assert_eq!(waited(&mut rig, |rig| unlink(rig, Fid::ROOT, "g")), 50, "A was answered");
+}

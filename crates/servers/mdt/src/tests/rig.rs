@@ -14,7 +14,8 @@ use wire::{Attr, Opcode, Reply, Request, RequestFlags, encode_body};
 
 use super::store::TestStore;
 use crate::boot::{Seed, boot};
-use crate::engine::{Caller, Engine, History};
+use crate::engine::{Engine, History};
+use crate::op::Caller;
 use crate::{Bugs, MdtConfig, OstAt};
 
 /// Runs a future that never has to wait.

@@ -5,16 +5,13 @@
 //! changes nothing a second time. A failure before the record may leave room behind that nobody was
 //! told of, as after a failed `fallocate` anywhere; the size is as it was.
 
-use ldlm::Mode;
-use osd::{Allocate, Table, WriteSet};
+use osd::Allocate;
 use service::Incoming;
 use types::{Errno, Extent, Timespec};
+use wire::Reply;
 use wire::body::{OstFallocateReq, fallocate};
-use wire::{Reply, encode_body};
-use zerocopy::IntoBytes;
 
-use super::{Change, object_record, reply_attr, valid_object};
-use crate::record::ObjectRecord;
+use super::{Told, valid_object};
 use crate::target::Ost;
 
 fn what(mode: u32) -> Result<Allocate, Errno> {
@@ -36,29 +33,14 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let end = body.offset.checked_add(body.length).ok_or(Errno::EFBIG)?;
     let extent = Extent::new(body.offset, end).ok_or(Errno::EINVAL)?;
 
-    let held = ost.locks.lock(object, extent, Mode::Exclusive).await;
-    if let Change::Overtaken = ost.may_change(incoming, object)? {
-        return ost.repeat_answer(incoming).await;
-    }
-    let attr = ost.objects.allocate(object, what, body.offset, body.length).await?;
-    let mtime = ost.change_time(incoming, Timespec::new(body.mtime, body.mtime_nsec));
-    let record = ObjectRecord::new(body.parent.into(), mtime);
-    let mut reply =
-        Reply::ok(&incoming.request.header, vec![encode_body(&reply_attr(attr, Some(record)))]);
-    ost.transact(incoming, &mut reply, |view| {
-        let mut set = WriteSet::new();
-        if attr.is_some() {
-            let record = match object_record(view, object)? {
-                Some(old) => ObjectRecord::new(old.parent(), mtime),
-                None => record,
-            };
-            set.put(Table::Objects, object.to_key(), record.as_bytes());
-        }
-        Ok(set)
-    })
-    .await?;
-    drop(held);
-    Ok(reply)
+    let told = Told {
+        object,
+        extent,
+        parent: body.parent.into(),
+        mtime: Timespec::new(body.mtime, body.mtime_nsec),
+    };
+    let allocate = async || ost.objects.allocate(object, what, body.offset, body.length).await;
+    ost.change(incoming, &told, allocate).await
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Operations of an OST, a file each: decode - lock - check - move data - record - reply.
+//! Operations of an OST, a file and a row each: decode - lock - check - move data - record - reply.
 
 pub(crate) mod destroy;
 pub(crate) mod fallocate;
@@ -11,15 +11,103 @@ pub(crate) mod sweep;
 pub(crate) mod sync;
 pub(crate) mod write;
 
+use ldlm::Mode;
 use osd::{ObjAttr, StoreError, Table, View, WriteSet};
-use service::Incoming;
-use types::{Errno, Fid, Timespec};
-use wire::Reply;
+use service::spec::{OST, OST_CREATE, OST_IO};
+use service::{Direction, Incoming, ServiceSpec};
+use types::{Errno, Extent, Fid, TargetKind, Timespec};
 use wire::body::{ObjectRange, OstAttr};
-use zerocopy::FromBytes;
+use wire::{Opcode, Reply, encode_body};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::record::ObjectRecord;
+use crate::tally::Kind;
 use crate::target::Ost;
+
+/// One operation, apart from how it is executed. Whether it changes something is said by
+/// [`Opcode::modifies`]. Locks live as long as the operation and are taken in its file.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// Where its requests queue.
+    pub(crate) service: &'static ServiceSpec,
+    /// Whether they go to the high-priority head.
+    pub(crate) high_priority: bool,
+    /// Which way it moves an object's data, if it does.
+    pub(crate) moves: Option<Direction>,
+    /// What statistics count it as.
+    pub(crate) kind: Kind,
+}
+
+impl Row {
+    const fn of(service: &'static ServiceSpec, kind: Kind) -> Row {
+        Row { service, high_priority: false, moves: None, kind }
+    }
+
+    const fn moves(self, direction: Direction) -> Row {
+        Row { moves: Some(direction), ..self }
+    }
+
+    const fn first(self) -> Row {
+        Row { high_priority: true, ..self }
+    }
+}
+
+macro_rules! operations {
+    ($($opcode:ident => $file:ident, $row:expr;)*) => {
+        /// The row of an operation; none for what is not an OST's.
+        pub(crate) const fn row(opcode: Opcode) -> Option<&'static Row> {
+            match opcode {
+                $(Opcode::$opcode => {
+                    const ROW: &Row = &$row;
+                    Some(ROW)
+                })*
+                _ => None,
+            }
+        }
+
+        /// Executes a request by the file of its operation.
+        pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
+            match incoming.request.opcode() {
+                $(Opcode::$opcode => $file::execute(ost, incoming).await,)*
+                _ => Err(Errno::EOPNOTSUPP),
+            }
+        }
+    };
+}
+
+operations! {
+    OstRead => read, Row::of(&OST_IO, Kind::Read).moves(Direction::Read);
+    OstWrite => write, Row::of(&OST_IO, Kind::Write).moves(Direction::Write);
+    OstPunch => punch, Row::of(&OST_IO, Kind::Punch);
+    OstFallocate => fallocate, Row::of(&OST_IO, Kind::Prealloc);
+    OstSeek => seek, Row::of(&OST_IO, Kind::Other);
+    OstGlimpse => glimpse, Row::of(&OST, Kind::Getattr).first();
+    OstDestroy => destroy, Row::of(&OST_CREATE, Kind::Destroy);
+    OstStatfs => statfs, Row::of(&OST, Kind::Statfs);
+    OstSync => sync, Row::of(&OST, Kind::Sync);
+}
+
+// An opcode of OSTs without a row does not compile, nor does a row of another target's.
+const _: () = {
+    let mut at = 0;
+    while at < Opcode::ALL.len() {
+        let opcode = Opcode::ALL[at];
+        let is_ours = matches!(opcode.target(), Some(TargetKind::Ost));
+        assert!(row(opcode).is_some() == is_ours, "every operation of OSTs has its row");
+        at += 1;
+    }
+};
+
+/// What a request says of the object that it changes.
+struct Told {
+    object: Fid,
+    /// Locked while it changes.
+    extent: Extent,
+    /// File that the object belongs to.
+    parent: Fid,
+    /// The client's time of the change.
+    mtime: Timespec,
+}
 
 /// What becomes of a change.
 enum Change {
@@ -51,6 +139,41 @@ fn object_record(view: &dyn View, object: Fid) -> Result<Option<ObjectRecord>, S
 }
 
 impl Ost {
+    /// Changes one object by `change`, with its range locked, and puts the object's record and the
+    /// reply into history. `change` answers the attributes, or nothing where no object is there.
+    async fn change(
+        &self,
+        incoming: &Incoming,
+        told: &Told,
+        change: impl AsyncFnOnce() -> Result<Option<ObjAttr>, Errno>,
+    ) -> Result<Reply, Errno> {
+        let object = told.object;
+        assert!(!object.is_zero(), "an operation has checked its object");
+        let _held = self.locks.lock(object, told.extent, Mode::Exclusive).await;
+        if let Change::Overtaken = self.may_change(incoming, object)? {
+            return self.repeat_answer(incoming).await;
+        }
+        let attr = change().await?;
+        let mtime = self.change_time(incoming, told.mtime);
+        let record = ObjectRecord::new(told.parent, mtime);
+        let body = reply_attr(attr, Some(record));
+        let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&body)]);
+        let record = |view: &dyn View| {
+            let mut set = WriteSet::new();
+            if attr.is_some() {
+                // The first change says whose object it is.
+                let record = match object_record(view, object)? {
+                    Some(old) => ObjectRecord::new(old.parent(), mtime),
+                    None => record,
+                };
+                set.put(Table::Objects, object.to_key(), record.as_bytes());
+            }
+            Ok(set)
+        };
+        self.transact(incoming, &mut reply, record).await?;
+        Ok(reply)
+    }
+
     /// Checked under the object's lock, at once before it is changed: nobody writes for a session
     /// that is over, or to a destroyed object. A change that was answered before and is replayed
     /// now is `Overtaken` by the destroy then.

@@ -255,11 +255,11 @@ fn register_mdt(
         });
         params.register(format!("{base}.{name}"), read);
     };
-    add("open_handles", |mdt| mdt.counts().0.to_string());
-    add("locks_held", |mdt| mdt.counts().1.to_string());
-    add("locks_waiting", |mdt| mdt.counts().2.to_string());
-    add("leases_held", |mdt| mdt.lease_counts().0.to_string());
-    add("lease_waits", |mdt| mdt.lease_counts().1.to_string());
+    add("open_handles", |mdt| mdt.counts().open_handles.to_string());
+    add("locks_held", |mdt| mdt.counts().locks_held.to_string());
+    add("locks_waiting", |mdt| mdt.counts().locks_waiting.to_string());
+    add("leases_held", |mdt| mdt.counts().leases_held.to_string());
+    add("lease_waits", |mdt| mdt.counts().lease_waits.to_string());
     register_short_leases(params, server, base, index);
     register_md_stats(params, server, base, index);
     let interval = server.upgrade().map_or(0, |server| server.commit_interval.as_millis());

@@ -1,0 +1,52 @@
+//! lock and unlock: flock, fcntl and file locks, in memory only. A request that has to wait gives
+//! its worker slot back. During recovery clients re-state what they hold.
+
+use env::LocalFuture;
+use osd::Table;
+use service::Incoming;
+use types::{Errno, Fid};
+use wire::body::{LockRep, LockReq, lock};
+use wire::{Opcode, Reply, encode_body};
+
+use crate::locks::{Locked, Wanted};
+use crate::target::Mdt;
+
+pub(crate) fn serve<'a>(
+    mdt: &'a Mdt,
+    incoming: &'a Incoming,
+) -> LocalFuture<'a, Result<Reply, Errno>> {
+    Box::pin(execute(mdt, incoming))
+}
+
+async fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
+    let request = &incoming.request;
+    let body: LockReq = request.body();
+    let mut wanted = Wanted::decode(&body, incoming.session.client)?;
+    wanted.unlock |= request.opcode() == Opcode::MdtUnlock;
+    let restate = mdt.exports.is_recovering();
+    if !wanted.unlock && !restate {
+        check_exists(mdt, Fid::from(body.fid)).await?;
+    }
+    let told = |rep| Reply::ok(&request.header, vec![encode_body(&rep)]);
+    if restate && mdt.engine.config.bugs.lose_lock_restate && !wanted.unlock {
+        return Ok(told(LockRep { state: lock::GRANTED, ..LockRep::default() }));
+    }
+    match mdt.locks.ask(&wanted, restate)? {
+        Locked::Now(rep) => {
+            if rep.state == lock::REFUSED {
+                let blockers = mdt.locks.clients_in_the_way(&wanted.request);
+                blockers.into_iter().for_each(|client| mdt.exports.evict_if_dead(client));
+            }
+            Ok(told(rep))
+        }
+        Locked::Later(parked) => {
+            incoming.park();
+            Ok(told(parked.answer(|client| mdt.exports.evict_if_dead(client)).await))
+        }
+    }
+}
+
+async fn check_exists(mdt: &Mdt, fid: Fid) -> Result<(), Errno> {
+    let found = || Ok(mdt.engine.store.meta().running()?.get(Table::Inodes, &fid.to_key())?);
+    mdt.persist(found).await?.map(|_| ()).ok_or(Errno::ESTALE)
+}
