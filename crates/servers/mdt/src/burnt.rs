@@ -80,6 +80,8 @@ impl Burnt {
             }
             joins
         });
+        let apart = self.0.windows(2).all(|pair| pair[0] < pair[1]);
+        assert!(apart, "ranges lie apart from each other, in order");
     }
 
     pub(crate) fn holds(&self, id: Fid) -> bool {
@@ -104,6 +106,7 @@ impl Burnt {
                 gap(range.seq, at, *oid);
                 at = oid + 1;
             }
+            assert!(at <= range.end, "what lives lies inside its range");
             gap(range.seq, at, range.end);
         }
         gaps

@@ -107,6 +107,7 @@ impl Engine {
         let answer = op::decide(row, &mut op)?;
         let Op { tx, .. } = op;
         if !caller.request.opcode().modifies() {
+            assert!(tx.set.changes.is_empty(), "an operation that only reads writes nothing");
             let plan = lease::plan(&row.leases, caller, &answer, &tx, &guard.leases);
             let epoch = answer.fid().map_or(0, |fid| guard.opens.write_epoch(fid));
             let extras = Extras::new(&plan, None, epoch);
@@ -122,6 +123,7 @@ impl Engine {
         let transno =
             if committed { Transno(caller.request.header.transno) } else { history.next() };
         let plan = lease::plan(&row.leases, caller, &answer, &tx, &guard.leases);
+        assert!(!transno.is_none(), "a change has its place in history");
         let done = tx.finish(transno);
         drop(view);
         let change = Change { done, plan, answer, transno, committed };
@@ -224,6 +226,8 @@ impl Engine {
             return Err(error);
         }
         let mut state = self.state.borrow_mut();
+        assert!(upto <= state.last_transno, "history grows while a commit is under way");
+        assert!(destroys <= state.destroy_next, "so does the destroy log");
         state.share.committed(share);
         state.files.durable(files);
         state.objects.durable(objects);
@@ -265,6 +269,7 @@ impl Engine {
         drop(view);
         self.apply_own(&set)?;
         state.perform(effects);
+        assert!(number >= state.destroy_next, "numbers of the destroy log grow");
         state.destroy_next = number;
         Ok(gone)
     }

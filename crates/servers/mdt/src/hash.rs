@@ -31,6 +31,7 @@ impl HashKey {
             absorb(&mut v, u64::from_le_bytes(word.try_into().expect("a chunk of eight")));
         }
         let mut last = [0; 8];
+        assert!(words.remainder().len() < 8, "whole words are absorbed");
         last[..words.remainder().len()].copy_from_slice(words.remainder());
         last[7] = bytes.len() as u8;
         absorb(&mut v, u64::from_le_bytes(last));

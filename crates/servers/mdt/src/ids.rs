@@ -62,6 +62,7 @@ impl Ids {
     pub(crate) fn durable(&mut self, mark: (u64, u32)) {
         if mark.0 == self.seq {
             self.durable_end = self.durable_end.max(mark.1);
+            assert!(self.durable_end <= self.reserved_end, "what is durable was reserved");
         }
     }
 
@@ -72,6 +73,7 @@ impl Ids {
         }
         let fid = Fid::new(self.seq, self.next);
         self.next += 1;
+        assert!(self.next <= self.durable_end, "an id is durable before its first use");
         Some(fid)
     }
 
@@ -89,6 +91,7 @@ impl Ids {
             }
             None => return false,
         }
+        assert!(self.reserved_end > self.durable_end, "a reservation grew, and is not durable yet");
         true
     }
 }

@@ -112,6 +112,7 @@ impl Leases {
         if there.client != held.client {
             there.client = None;
         }
+        assert!(held.until <= now + LEASE, "no lease lasts longer");
         there.until = there.until.max(held.until);
         self.ends.push_back((now + LEASE, to)); // none lasts longer
     }

@@ -154,6 +154,7 @@ impl Opens {
             file.writers += 1;
             file.epoch = epoch;
         }
+        assert!(file.writers <= file.handles, "every writer has a handle");
     }
 
     /// What a close of `handle` with these words means.
@@ -178,8 +179,10 @@ impl Opens {
         let Some(open) = self.handles.remove(&handle) else { return };
         let fresh = self.draw_epoch();
         let file = self.files.get_mut(&open.fid).expect("an open file has a state");
+        assert!(file.handles > 0, "a file counts its handles");
         file.handles -= 1;
         if open.write {
+            assert!(file.writers > 0, "a file counts its writers");
             file.writers -= 1;
             file.wrote |= wrote;
             file.last_writer = Some(open.client);
@@ -188,6 +191,7 @@ impl Opens {
             }
             file.mixed &= file.writers > 0;
         }
+        assert!(file.writers <= file.handles, "every writer has a handle");
         let idle = file.handles == 0;
         if idle && (cleaned || file.epoch == self.base) {
             self.files.remove(&open.fid);

@@ -97,6 +97,7 @@ impl Inode {
         let mut out = Vec::with_capacity(length);
         out.extend_from_slice(fixed.as_bytes());
         out.extend_from_slice(&self.symlink);
+        assert_eq!(out.len(), length, "a record is as long as it says");
         out
     }
 

@@ -57,6 +57,7 @@ impl Share {
 
     /// Everything up to `mark` is durable.
     pub(crate) fn committed(&mut self, mark: u64) {
+        assert!(mark <= self.count, "a commit covers only what was applied");
         if mark == self.count {
             self.changed.clear();
         } else {

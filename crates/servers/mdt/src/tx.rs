@@ -186,6 +186,7 @@ impl<'a> Tx<'a> {
         if cookie >> 16 != first >> 16 {
             return Err(Errno::ENOSPC.into());
         }
+        assert!(cookie >= first, "a name lies at or behind the first place of its hash");
         self.set_entry(dir, cookie, name, child);
         Ok(())
     }
@@ -202,6 +203,7 @@ impl<'a> Tx<'a> {
 
     /// Points the entry at `cookie` to `child`; a name that was there keeps its place.
     pub(crate) fn set_entry(&mut self, dir: Fid, cookie: u64, name: &[u8], child: &Inode) {
+        assert!(!name.is_empty(), "an entry has a name");
         let record = DirentRecord {
             fid: child.fid(),
             file_type: child.attr.file_type(),
@@ -290,6 +292,7 @@ impl<'a> Tx<'a> {
     /// this run is believed that: after a restart the mark of a writer may have been lost together
     /// with the writer. `number` is the log's next one.
     pub(crate) fn destroy(&mut self, inode: &Inode, number: u64, log: bool) -> Decided<bool> {
+        assert_eq!(inode.attr.nlink, 0, "only a file without a name goes");
         let fid = inode.fid();
         let key = fid.to_key();
         let mut logged = false;

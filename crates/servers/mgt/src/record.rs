@@ -22,6 +22,7 @@ pub(crate) struct StoredTarget {
 impl StoredTarget {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let body = wire::config::encode(self);
+        assert!(body.len() < 256, "a target's record is short");
         let mut out = vec![TYPE_TARGET, 1];
         out.extend_from_slice(&(4 + body.len() as u16).to_le_bytes());
         out.extend_from_slice(&body);

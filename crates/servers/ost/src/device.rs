@@ -38,6 +38,7 @@ impl Device {
         }
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
         let until = self.free_at.get().max(now) + Span(u64::try_from(nanos).unwrap_or(u64::MAX));
+        assert!(until >= now, "a transfer ends after it began");
         self.free_at.set(until);
         Some(until)
     }

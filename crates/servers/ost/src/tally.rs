@@ -174,6 +174,7 @@ fn add<K: Ord + Copy>(
         quietest.and_then(|key| lines.remove(&key));
     }
     lines.entry(key).or_default().add(now, kind, bytes);
+    assert!(lines.len() <= bound, "the table is bounded");
 }
 
 fn render(out: &mut String, label: &str, key: &str, line: &Line) {

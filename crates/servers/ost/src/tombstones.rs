@@ -46,6 +46,7 @@ impl Tombstones {
             self.by_number.remove(&older);
         }
         self.by_number.insert(number, object);
+        assert_eq!(self.by_object.len(), self.by_number.len(), "a tombstone has one number");
         number
     }
 
@@ -71,6 +72,7 @@ impl Tombstones {
         if let Some(number) = self.by_object.remove(&object) {
             self.by_number.remove(&number);
         }
+        assert_eq!(self.by_object.len(), self.by_number.len(), "a tombstone has one number");
     }
 }
 

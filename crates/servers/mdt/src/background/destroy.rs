@@ -152,6 +152,7 @@ async fn serve(mdt: Rc<Mdt>, cursors: Rc<Cursors>, ost: u32) {
                 return;
             }
         };
+        assert!(batch.end >= at, "the log is read forwards");
         if batch.end == at {
             grew.await;
             continue;
@@ -275,8 +276,9 @@ async fn remove_done(mdt: &Mdt, cursors: &Cursors) -> Decided<()> {
             }
         }
         let full = found.len() == DESTROY_BATCH_MAX;
-        mdt.destroys_low
-            .set(kept.unwrap_or_else(|| found.last().map_or(low, |(number, _)| number + 1)));
+        let done = kept.unwrap_or_else(|| found.last().map_or(low, |(number, _)| number + 1));
+        assert!(done <= high.max(low), "no OST is done with what was not read");
+        mdt.destroys_low.set(done);
         if !set.changes.is_empty() {
             mdt.engine.store.meta().ready().await;
             mdt.engine.apply_own(&set)?;

@@ -26,6 +26,7 @@ pub(crate) fn fid2path(op: &mut Op<'_, '_>) -> Decided<Answer> {
         out.extend_from_slice(&path);
         out.push(0);
     }
+    assert!(out.len() <= FID2PATH_BYTES_MAX, "paths fit their reply");
     if out.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(Answer::data(out)) }
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
         let attr = inode.as_ref().map_or(fallback, |inode| inode.attr);
         dirent::push(&mut page, entry.cookie, &attr, inode.is_some(), &entry.record.name);
     }
+    assert!(entries.len() <= entries_max, "a page holds what was asked for");
     let rep = ReaddirRep {
         count: entries.len() as u32,
         at_end: u32::from(at_end),

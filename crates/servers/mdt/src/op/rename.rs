@@ -176,6 +176,7 @@ fn exchange(
     source: (&Entry, Inode),
     target: (&Entry, Inode),
 ) -> Decided<Answer> {
+    assert_ne!(source.1.fid(), target.1.fid(), "a file is not exchanged with itself");
     let ((source, mut moved), (target, mut other)) = (source, target);
     op.tx.unlink_back(from.dir, source);
     op.tx.unlink_back(to.dir, target);

@@ -21,6 +21,7 @@ use crate::target::Ost;
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
     let by_ids = incoming.request.body::<OstBatchReq>().flags & batch::OIDS != 0;
     let objects = if by_ids { sweep::found(ost, incoming).await? } else { named(incoming)? };
+    assert!(objects.is_sorted(), "all destroys take their locks in one order");
     let body = OstBatchReq { count: objects.len() as u32, ..OstBatchReq::default() };
     let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&body)]);
     let last = objects.len().saturating_sub(1) / DESTROY_OBJECTS_AT_ONCE;
@@ -61,6 +62,7 @@ fn named(incoming: &Incoming) -> Result<Vec<Fid>, Errno> {
 }
 
 fn forget(ost: &Ost, objects: &[Fid]) -> WriteSet {
+    assert!(objects.len() <= DESTROY_OBJECTS_AT_ONCE, "a store has room for this");
     let mut set = WriteSet::new();
     for object in objects {
         set.delete(Table::Objects, object.to_key());

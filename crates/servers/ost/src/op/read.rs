@@ -38,6 +38,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         None => None,
     };
     let data = data.unwrap_or_default();
+    assert!(data.len() <= body.length as usize, "a store reads what was asked for at most");
     let length = u32::try_from(data.len()).expect("the store gives at most what was asked for");
     let rep = wire::body::OstAttr { length, ..reply_attr(attr, record) };
     let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&rep)]);
