@@ -16,6 +16,7 @@ mod limits;
 mod locks;
 mod op;
 mod opens;
+mod params;
 mod perm;
 mod record;
 mod share;

@@ -18,7 +18,7 @@ use crate::locks::Locks;
 use crate::op::{Caller, Run};
 use crate::spaces::OstAt;
 use crate::tally::Tally;
-use crate::{Lod, MdtConfig, background, op};
+use crate::{MdtConfig, background, op};
 
 pub struct Mdt {
     pub(crate) env: Env,
@@ -32,7 +32,7 @@ pub struct Mdt {
     pub(crate) destroys_answered: background::destroy::Answered,
     pub(crate) exports: Rc<Exports>,
     pub(crate) locks: Rc<Locks>,
-    tally: Tally,
+    pub(crate) tally: Tally,
     stopped: Cell<bool>,
 }
 
@@ -151,44 +151,6 @@ impl Mdt {
             leases_held: state.leases.len(),
             lease_waits: self.engine.store.lease_waits(),
         }
-    }
-
-    /// Operations that succeeded since the start, as text.
-    #[must_use]
-    pub fn md_stats(&self) -> String {
-        self.tally.render(self.env.wall())
-    }
-
-    /// Where files go for which nobody asked.
-    #[must_use]
-    pub fn lod(&self) -> Lod {
-        self.engine.state.borrow().lod
-    }
-
-    /// Sets it, from the next file on.
-    ///
-    /// # Errors
-    /// What is out of bounds, in words.
-    pub fn set_lod(&self, lod: Lod) -> Result<(), String> {
-        lod.template().check().map_err(|error| error.to_string())?;
-        self.engine.state.borrow_mut().lod = lod;
-        Ok(())
-    }
-
-    /// Whether clients may believe what they were told for a moment; see [`Mdt::set_short_leases`].
-    #[must_use]
-    pub fn short_leases(&self) -> bool {
-        self.engine.state.borrow().leases.is_enabled()
-    }
-
-    /// Gives short leases, or none any more.
-    pub fn set_short_leases(&self, enabled: bool) {
-        self.engine.state.borrow_mut().leases.enable(enabled);
-    }
-
-    /// Forgets what was counted.
-    pub fn clear_md_stats(&self) {
-        self.tally.clear();
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

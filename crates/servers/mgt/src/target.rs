@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use env::{Env, LocalFuture};
 use osd::{MetaStore, StoreError, View, WriteSet};
+use params::ParamTree;
 use service::spec::MGS;
 use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target};
-use target::{Decided, StartError, Store};
+use target::{Decided, Place, StartError, Store};
 use types::{Errno, FsName, TargetId, TargetKind, Transno};
 use wire::{Opcode, Reply, Request};
 
@@ -50,6 +51,11 @@ impl Mgt {
     /// Completes with the reason when the storage failed: the instance is over.
     pub fn failed(&self) -> LocalFuture<'static, String> {
         self.store.failure().happened()
+    }
+
+    /// Registers its parameters in `tree`.
+    pub fn register_params(&self, tree: &ParamTree, place: &Place) {
+        target::register_params(tree, place, &self.exports);
     }
 
     /// Sets a permanent parameter of a file system, or of all that are known here; without a value

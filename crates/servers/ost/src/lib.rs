@@ -28,6 +28,7 @@ pub mod fuzz;
 mod limits;
 mod locks;
 mod op;
+mod params;
 mod record;
 mod tally;
 mod target;

@@ -22,6 +22,10 @@ pub(crate) const DESTROY_OBJECTS_AT_ONCE: usize = 64;
 pub(crate) const TOMBSTONES_MAX: usize = 1 << 18;
 /// Tombstones removed in one transaction.
 pub(crate) const TOMBSTONES_SWEPT_AT_ONCE: usize = 256;
+/// Highest `device_mibps`.
+pub(crate) const DEVICE_MIBPS_MAX: u64 = 1 << 20;
+/// Longest `commit_interval_ms`: more than this is lost work, not batching.
+pub(crate) const COMMIT_INTERVAL_MS_MAX: u64 = 60_000;
 /// Client nodes of `export_stats`.
 pub(crate) const TALLY_NIDS_MAX: usize = 4_096;
 /// Jobs of `job_stats`.

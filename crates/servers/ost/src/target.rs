@@ -9,7 +9,7 @@ use service::spec::OST;
 use service::{Class, ClientRecord, Direction, Exports, Incoming, ObjectIo, Session, Target};
 use target::{Pace, StartError, Store};
 use tokio::sync::Mutex;
-use types::{Errno, Extent, Fid, Span, TargetId};
+use types::{Errno, Extent, Fid, TargetId};
 use wire::body::{OstAttr, OstIoReq};
 use wire::{Reply, Request, RequestFlags};
 
@@ -31,7 +31,7 @@ pub struct Ost {
     pub(crate) tombstones: RefCell<Tombstones>,
     pub(crate) pace: Rc<Pace>,
     pub(crate) device: Device,
-    tally: Tally,
+    pub(crate) tally: Tally,
     pub(crate) dirty_data: Cell<u64>,
     pub(crate) committing: Mutex<()>,
     pub(crate) commit_task: RefCell<Option<Task>>,
@@ -84,73 +84,11 @@ impl Ost {
         self.store.failure().happened()
     }
 
-    /// How long acknowledged changes may wait for their commit.
-    pub fn set_commit_interval(&self, span: Span) {
-        self.pace.set_interval(span);
-    }
-
-    /// See [`Ost::set_commit_interval`].
-    #[must_use]
-    pub fn commit_interval(&self) -> Span {
-        self.pace.interval()
-    }
-
-    /// Pretends that the device moves this many bytes a second at most (0: as fast as it is), for
-    /// experiments.
-    pub fn set_device_bytes_per_sec(&self, rate: u64) {
-        self.device.set_bytes_per_sec(rate);
-    }
-
-    /// See [`Ost::set_device_bytes_per_sec`].
-    #[must_use]
-    pub fn device_bytes_per_sec(&self) -> u64 {
-        self.device.bytes_per_sec()
-    }
-
     /// Waits for a transfer of `bytes` by the pretended device, if there is one.
     pub(crate) async fn transfer(&self, bytes: u64) {
         if let Some(until) = self.device.occupy(self.env.now(), bytes) {
             self.env.sleep_until(until).await;
         }
-    }
-
-    /// Bytes of data written since the last commit.
-    #[must_use]
-    pub fn dirty_data_bytes(&self) -> u64 {
-        self.dirty_data.get()
-    }
-
-    /// Operations and bytes of all clients, as text.
-    #[must_use]
-    pub fn stats(&self) -> String {
-        self.tally.render_all(self.env.wall())
-    }
-
-    /// Operations and bytes by client node, as text.
-    #[must_use]
-    pub fn export_stats(&self) -> String {
-        self.tally.render_nids()
-    }
-
-    /// Operations and bytes by job, as text.
-    #[must_use]
-    pub fn job_stats(&self) -> String {
-        self.tally.render_jobs(self.env.now())
-    }
-
-    /// Forgets what was counted of all clients.
-    pub fn clear_stats(&self) {
-        self.tally.clear_all();
-    }
-
-    /// Forgets what was counted by client node.
-    pub fn clear_export_stats(&self) {
-        self.tally.clear_nids();
-    }
-
-    /// Forgets what was counted by job.
-    pub fn clear_job_stats(&self) {
-        self.tally.clear_jobs();
     }
 
     fn count(&self, incoming: &Incoming, reply: &Reply) {

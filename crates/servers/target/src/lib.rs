@@ -17,9 +17,11 @@ mod frozen;
 pub mod fuzz;
 mod limits;
 mod pace;
+mod params;
 mod space;
 mod store;
 
+pub use self::params::{Leaves, Place, register_params};
 pub use boot::{all, begin, from_reserve, next_instance, reserve, word};
 pub use clients::{Replies, forget, known_clients, records_of, remember, replies, reply_record};
 pub use error::{Decided, OpError, StartError};

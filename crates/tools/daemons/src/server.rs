@@ -90,6 +90,15 @@ impl Body {
         self.target().exports()
     }
 
+    /// The first part of its parameters' names.
+    fn kind(&self) -> &'static str {
+        match self {
+            Body::Mgt(_) => "mgs",
+            Body::Mdt(_) => "mdt",
+            Body::Ost(_) => "obdfilter",
+        }
+    }
+
     fn failed(&self) -> LocalFuture<'static, String> {
         match self {
             Body::Mgt(target) => target.failed(),
@@ -119,7 +128,6 @@ pub struct Server {
     machine: Machine,
     metrics_at: Option<SocketAddr>,
     metrics: RefCell<Option<metrics::Endpoint>>,
-    commit_interval: Span,
     failed: watch::Sender<Option<String>>,
     ctl: RefCell<Option<Registered>>,
     params: ParamTree,
@@ -177,7 +185,6 @@ impl Server {
             machine: options.machine.clone(),
             metrics_at: options.metrics,
             metrics: RefCell::new(None),
-            commit_interval: options.commit_interval,
             failed,
             ctl: RefCell::new(None),
             params: ParamTree::new(),
@@ -460,14 +467,9 @@ async fn set_permanent(
 
 fn device(target: &Running) -> Device {
     let exports = target.body.exports();
-    let kind = match target.body {
-        Body::Mgt(_) => "mgs",
-        Body::Mdt(_) => "mdt",
-        Body::Ost(_) => "obdfilter",
-    };
     Device {
         status: if exports.is_recovering() { "ST" } else { "UP" }.into(),
-        kind: kind.into(),
+        kind: target.body.kind().into(),
         name: target.name.clone(),
         uuid: format!("{}_UUID", target.name),
         refs: u32::try_from(exports.sessions().len()).unwrap_or(u32::MAX),

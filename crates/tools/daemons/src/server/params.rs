@@ -1,21 +1,13 @@
 //! Parameters of a server node, under Lustre's names.
 
-mod lod;
-
 use std::rc::{Rc, Weak};
 
-use params::{ParamTree, parse_within};
+use params::ParamTree;
 use service::{ServiceSpec, spec};
-use types::Span;
+use target::Place;
 
 use super::{Body, Running, Server};
 use crate::permanent;
-
-/// Highest `device_mibps`.
-const DEVICE_MIBPS_MAX: u64 = 1 << 20;
-
-/// Longest `commit_interval`, milliseconds: more than this is lost work, not batching.
-const COMMIT_INTERVAL_MS_MAX: u64 = 60_000;
 
 /// Registers those of the node, of its services and of each target.
 pub(super) fn register(params: &ParamTree, server: &Rc<Server>) {
@@ -93,213 +85,16 @@ fn register_service(params: &ParamTree, server: &Rc<Server>, service: &'static S
 }
 
 fn register_target(params: &ParamTree, server: &Rc<Server>, index: usize, target: &Running) {
-    let kind = match target.body {
-        Body::Mgt(_) => "mgs",
-        Body::Mdt(_) => "mdt",
-        Body::Ost(_) => "obdfilter",
-    };
-    let base = format!("{kind}.{}", target.name);
     let weak = Rc::downgrade(server);
-    let add = |name: &str, read: fn(&Running) -> String| {
-        params.register(
-            format!("{base}.{name}"),
-            of(&weak, move |server| read(&server.targets[index])),
-        );
+    let place = Place {
+        kind: target.body.kind(),
+        name: target.name.clone(),
+        dir: target.dir.display().to_string(),
+        space: Rc::new(move || weak.upgrade()?.targets[index].store.space()),
     };
-    let uuid = format!("{}_UUID", target.name);
-    params.register(format!("{base}.uuid"), move || uuid.clone());
-    add("recovery_status", |target| target.body.exports().recovery_status());
-    add("mntdev", |target| target.dir.display().to_string());
-    add("num_exports", |target| target.body.exports().sessions().len().to_string());
-    add("exports", exports);
-    add("instance", |target| target.body.exports().instance().0.to_string());
-    add("last_committed", |target| target.body.exports().last_committed().0.to_string());
-    add("kbytestotal", |target| {
-        target.store.space().map_or_else(String::new, |space| (space.bytes >> 10).to_string())
-    });
-    add("kbytesfree", |target| {
-        target.store.space().map_or_else(String::new, |space| (space.bytes_free >> 10).to_string())
-    });
-    add("kbytesavail", |target| {
-        target.store.space().map_or_else(String::new, |space| (space.bytes_free >> 10).to_string())
-    });
-    add("filestotal", |target| {
-        target.store.space().map_or_else(String::new, |space| space.files.to_string())
-    });
-    add("filesfree", |target| {
-        target.store.space().map_or_else(String::new, |space| space.files_free.to_string())
-    });
     match &target.body {
-        Body::Ost(_) => register_ost(params, &weak, &base, index),
-        Body::Mdt(_) => register_mdt(params, &weak, &base, index, target),
-        Body::Mgt(_) => {}
+        Body::Mgt(mgt) => mgt.register_params(params, &place),
+        Body::Mdt(mdt) => mdt.register_params(params, &place),
+        Body::Ost(ost) => ost.register_params(params, &place),
     }
-}
-
-/// Who is connected, a line each: client, session, address, name.
-fn exports(target: &Running) -> String {
-    let line = |session: &Rc<service::Session>| {
-        format!("{} {:#x} {} {}\n", session.client, session.id, session.nid.get(), session.name)
-    };
-    target.body.exports().sessions().iter().map(line).collect()
-}
-
-fn register_ost(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize) {
-    let read = of(server, move |server| match &server.targets[index].body {
-        Body::Ost(ost) => ost.commit_interval().as_millis().to_string(),
-        _ => String::new(),
-    });
-    let to_set = server.clone();
-    let write = move |value: &str| {
-        let ms = parse_within(value, 1, COMMIT_INTERVAL_MS_MAX)?;
-        if let Some(Body::Ost(ost)) =
-            to_set.upgrade().map(|server| server.targets[index].body.clone())
-        {
-            ost.set_commit_interval(Span::millis(ms));
-        }
-        Ok(())
-    };
-    params.register_rw(format!("{base}.commit_interval_ms"), read, write);
-    let dirty = of(server, move |server| match &server.targets[index].body {
-        Body::Ost(ost) => ost.dirty_data_bytes().to_string(),
-        _ => String::new(),
-    });
-    params.register(format!("{base}.dirty_data_bytes"), dirty);
-    register_device(params, server, base, index);
-    register_tallies(params, server, base, index);
-}
-
-/// `stats`, `export_stats`, `job_stats`: writing anything clears them.
-fn register_tallies(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize) {
-    register_tally(
-        params,
-        server,
-        &format!("{base}.stats"),
-        index,
-        ost::Ost::stats,
-        ost::Ost::clear_stats,
-    );
-    register_tally(
-        params,
-        server,
-        &format!("{base}.export_stats"),
-        index,
-        ost::Ost::export_stats,
-        ost::Ost::clear_export_stats,
-    );
-    register_tally(
-        params,
-        server,
-        &format!("{base}.job_stats"),
-        index,
-        ost::Ost::job_stats,
-        ost::Ost::clear_job_stats,
-    );
-}
-
-fn register_tally(
-    params: &ParamTree,
-    server: &Weak<Server>,
-    name: &str,
-    index: usize,
-    render: fn(&ost::Ost) -> String,
-    clear: fn(&ost::Ost),
-) {
-    let read = of(server, move |server| match &server.targets[index].body {
-        Body::Ost(ost) => render(ost),
-        _ => String::new(),
-    });
-    let to_clear = server.clone();
-    let write = move |_: &str| {
-        if let Some(Body::Ost(ost)) =
-            to_clear.upgrade().map(|server| server.targets[index].body.clone())
-        {
-            clear(&ost);
-        }
-        Ok(())
-    };
-    params.register_rw(name, read, write);
-}
-
-/// `device_mibps`: a rate below what the machine can do makes requests wait, so that schedulers can
-/// be compared.
-fn register_device(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize) {
-    let read = of(server, move |server| match &server.targets[index].body {
-        Body::Ost(ost) => (ost.device_bytes_per_sec() >> 20).to_string(),
-        _ => String::new(),
-    });
-    let to_set = server.clone();
-    let write = move |value: &str| {
-        let mib = parse_within(value, 0, DEVICE_MIBPS_MAX)?;
-        if let Some(Body::Ost(ost)) =
-            to_set.upgrade().map(|server| server.targets[index].body.clone())
-        {
-            ost.set_device_bytes_per_sec(mib << 20);
-        }
-        Ok(())
-    };
-    params.register_rw(format!("{base}.device_mibps"), read, write);
-}
-
-fn register_mdt(
-    params: &ParamTree,
-    server: &Weak<Server>,
-    base: &str,
-    index: usize,
-    target: &Running,
-) {
-    let add = |name: &str, read: fn(&mdt::Mdt) -> String| {
-        let read = of(server, move |server| match &server.targets[index].body {
-            Body::Mdt(mdt) => read(mdt),
-            _ => String::new(),
-        });
-        params.register(format!("{base}.{name}"), read);
-    };
-    add("open_handles", |mdt| mdt.counts().open_handles.to_string());
-    add("locks_held", |mdt| mdt.counts().locks_held.to_string());
-    add("locks_waiting", |mdt| mdt.counts().locks_waiting.to_string());
-    add("leases_held", |mdt| mdt.counts().leases_held.to_string());
-    add("lease_waits", |mdt| mdt.counts().lease_waits.to_string());
-    register_short_leases(params, server, base, index);
-    register_md_stats(params, server, base, index);
-    let interval = server.upgrade().map_or(0, |server| server.commit_interval.as_millis());
-    params.register(format!("{base}.commit_interval_ms"), move || interval.to_string());
-    lod::register(params, server, &format!("lod.{}-mdtlov", target.name), index);
-}
-
-/// `short_leases`: whether clients may believe attributes and names for a moment.
-fn register_short_leases(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize) {
-    let read = of(server, move |server| match &server.targets[index].body {
-        Body::Mdt(mdt) => u32::from(mdt.short_leases()).to_string(),
-        _ => String::new(),
-    });
-    let to_set = server.clone();
-    let write = move |value: &str| {
-        let enabled = parse_within(value, 0, 1)? == 1;
-        if let Some(Body::Mdt(mdt)) =
-            to_set.upgrade().map(|server| server.targets[index].body.clone())
-        {
-            mdt.set_short_leases(enabled);
-        }
-        Ok(())
-    };
-    params.register_rw(format!("{base}.short_leases"), read, write);
-}
-
-/// `md_stats`: writing anything clears it.
-fn register_md_stats(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize) {
-    let read = of(server, move |server| match &server.targets[index].body {
-        Body::Mdt(mdt) => mdt.md_stats(),
-        _ => String::new(),
-    });
-    let to_clear = server.clone();
-    let write = move |_: &str| {
-        if let Some(Body::Mdt(mdt)) =
-            to_clear.upgrade().map(|server| server.targets[index].body.clone())
-        {
-            mdt.clear_md_stats();
-        }
-        Ok(())
-    };
-    params.register_rw(format!("{base}.md_stats"), read, write);
 }

@@ -1,11 +1,12 @@
 //! `lod.*`: where new files go. A change holds from the next file on.
 
-use std::rc::Weak;
+use std::rc::Rc;
 
-use mdt::Lod;
 use params::{ParamTree, parse_within};
+use target::Leaves;
 
-use super::super::{Body, Server};
+use crate::Lod;
+use crate::target::Mdt;
 
 /// Longest `qos_maxage`, seconds.
 const MAXAGE_SECS_MAX: u64 = 3_600;
@@ -51,25 +52,18 @@ const ALL: &[(&str, Get, Put)] = &[
     ),
 ];
 
-/// Registers those of the MDT at `index` below `base`.
-pub(super) fn register(params: &ParamTree, server: &Weak<Server>, base: &str, index: usize) {
+/// Registers those of `mdt`, whose name is `name`.
+pub(super) fn register(mdt: &Rc<Mdt>, tree: &ParamTree, name: &str) {
+    let leaves = Leaves::new(tree, format!("lod.{name}-mdtlov"), mdt);
     for (name, read, put) in ALL {
-        let (to_read, to_set) = (server.clone(), server.clone());
-        let read = move || mdt_of(&to_read, index).map_or_else(String::new, |mdt| read(&mdt.lod()));
-        let write = move |value: &str| {
-            let Some(mdt) = mdt_of(&to_set, index) else { return Ok(()) };
-            let mut lod = mdt.lod();
+        let write = |mdt: &Mdt, value: &str| {
+            let mut lod = mdt.engine.state.borrow().lod;
             put(&mut lod, value.trim())?;
-            mdt.set_lod(lod)
+            lod.template().check().map_err(|error| error.to_string())?;
+            mdt.engine.state.borrow_mut().lod = lod;
+            Ok(())
         };
-        params.register_rw(format!("{base}.{name}"), read, write);
-    }
-}
-
-fn mdt_of(server: &Weak<Server>, index: usize) -> Option<std::rc::Rc<mdt::Mdt>> {
-    match &server.upgrade()?.targets[index].body {
-        Body::Mdt(mdt) => Some(mdt.clone()),
-        _ => None,
+        leaves.set(name, |mdt| read(&mdt.engine.state.borrow().lod), write);
     }
 }
 

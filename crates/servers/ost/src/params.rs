@@ -1,0 +1,51 @@
+//! Parameters of an OST, under Lustre's names.
+
+use std::rc::Rc;
+
+use params::{ParamTree, parse_within};
+use target::{Leaves, Place};
+use types::Span;
+
+use crate::limits::{COMMIT_INTERVAL_MS_MAX, DEVICE_MIBPS_MAX};
+use crate::tally::Tally;
+use crate::target::Ost;
+
+impl Ost {
+    /// Registers all of them in `tree`.
+    pub fn register_params(self: &Rc<Self>, tree: &ParamTree, place: &Place) {
+        target::register_params(tree, place, &self.exports);
+        let leaves = Leaves::new(tree, place.base(), self);
+        leaves.set(
+            "commit_interval_ms",
+            |ost| ost.pace.interval().as_millis().to_string(),
+            |ost, value| {
+                let ms = parse_within(value, 1, COMMIT_INTERVAL_MS_MAX)?;
+                ost.pace.set_interval(Span::millis(ms));
+                Ok(())
+            },
+        );
+        leaves.read("dirty_data_bytes", |ost| ost.dirty_data.get().to_string());
+        // A rate below what the machine can do makes requests wait, so that schedulers can be
+        // compared.
+        leaves.set(
+            "device_mibps",
+            |ost| (ost.device.bytes_per_sec() >> 20).to_string(),
+            |ost, value| {
+                ost.device.set_bytes_per_sec(parse_within(value, 0, DEVICE_MIBPS_MAX)? << 20);
+                Ok(())
+            },
+        );
+        // Writing anything clears these.
+        let clears = |clear: fn(&Tally)| {
+            move |ost: &Ost, _: &str| {
+                clear(&ost.tally);
+                Ok(())
+            }
+        };
+        let stats = |ost: &Ost| ost.tally.render_all(ost.env.wall());
+        leaves.set("stats", stats, clears(Tally::clear_all));
+        leaves.set("export_stats", |ost| ost.tally.render_nids(), clears(Tally::clear_nids));
+        let jobs = |ost: &Ost| ost.tally.render_jobs(ost.env.now());
+        leaves.set("job_stats", jobs, clears(Tally::clear_jobs));
+    }
+}

@@ -1,0 +1,125 @@
+//! Parameters that every target has, under Lustre's names, and how a target adds its own.
+
+use std::rc::{Rc, Weak};
+
+use osd::Space;
+use params::ParamTree;
+use service::{Exports, Session};
+
+/// Where a target stands, as its node knows it.
+pub struct Place {
+    /// First part of its parameters' names (`obdfilter`).
+    pub kind: &'static str,
+    /// Its name (`testfs-OST0000`).
+    pub name: String,
+    /// Directory of its storage.
+    pub dir: String,
+    /// Room of its storage, where that can be asked.
+    pub space: Rc<dyn Fn() -> Option<Space>>,
+}
+
+impl Place {
+    /// What the names of its parameters begin with.
+    #[must_use]
+    pub fn base(&self) -> String {
+        format!("{}.{}", self.kind, self.name)
+    }
+}
+
+/// Parameters of one object below one name. They do not keep it alive: where it is gone, they are
+/// empty, and setting them does nothing.
+pub struct Leaves<'a, T> {
+    tree: &'a ParamTree,
+    base: String,
+    of: Weak<T>,
+}
+
+impl<'a, T: 'static> Leaves<'a, T> {
+    /// Parameters of `of`, with names that begin with `base`.
+    #[must_use]
+    pub fn new(tree: &'a ParamTree, base: String, of: &Rc<T>) -> Leaves<'a, T> {
+        Leaves { tree, base, of: Rc::downgrade(of) }
+    }
+
+    /// Adds one that can be read.
+    pub fn read(&self, name: &str, read: impl Fn(&T) -> String + 'static) {
+        let of = self.of.clone();
+        let read = move || of.upgrade().map_or_else(String::new, |of| read(&of));
+        self.tree.register(format!("{}.{name}", self.base), read);
+    }
+
+    /// Adds one that can be set too. `write` says what is wrong with a value, and changes nothing
+    /// then.
+    pub fn set(
+        &self,
+        name: &str,
+        read: impl Fn(&T) -> String + 'static,
+        write: impl Fn(&T, &str) -> Result<(), String> + 'static,
+    ) {
+        let (to_read, to_set) = (self.of.clone(), self.of.clone());
+        let read = move || to_read.upgrade().map_or_else(String::new, |of| read(&of));
+        let write = move |value: &str| to_set.upgrade().map_or(Ok(()), |of| write(&of, value));
+        self.tree.register_rw(format!("{}.{name}", self.base), read, write);
+    }
+}
+
+/// What a parameter shows of a target's room.
+type Shown = fn(&Space) -> u64;
+
+/// Registers what every target shows.
+pub fn register_params(tree: &ParamTree, place: &Place, exports: &Rc<Exports>) {
+    let leaves = Leaves::new(tree, place.base(), exports);
+    let (uuid, dir) = (format!("{}_UUID", place.name), place.dir.clone());
+    leaves.read("uuid", move |_| uuid.clone());
+    leaves.read("mntdev", move |_| dir.clone());
+    leaves.read("recovery_status", |exports| exports.recovery_status());
+    leaves.read("num_exports", |exports| exports.sessions().len().to_string());
+    leaves.read("exports", |exports| exports.sessions().iter().map(line).collect());
+    leaves.read("instance", |exports| exports.instance().0.to_string());
+    leaves.read("last_committed", |exports| exports.last_committed().0.to_string());
+    const SHOWN: [(&str, Shown); 5] = [
+        ("kbytestotal", |space| space.bytes >> 10),
+        ("kbytesfree", |space| space.bytes_free >> 10),
+        ("kbytesavail", |space| space.bytes_free >> 10),
+        ("filestotal", |space| space.files),
+        ("filesfree", |space| space.files_free),
+    ];
+    for (name, of) in SHOWN {
+        let space = place.space.clone();
+        leaves
+            .read(name, move |_| space().map_or_else(String::new, |space| of(&space).to_string()));
+    }
+}
+
+/// A client that is connected: its id, session, address and name.
+fn line(session: &Rc<Session>) -> String {
+    format!("{} {:#x} {} {}\n", session.client, session.id, session.nid.get(), session.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn parameters_do_not_keep_their_object_alive() {
+        let (tree, of) = (ParamTree::new(), Rc::new(Cell::new(7)));
+        let leaves = Leaves::new(&tree, "mdt.fs-MDT0000".to_owned(), &of);
+        let write = |of: &Cell<u32>, value: &str| {
+            value.parse().map(|value| of.set(value)).map_err(|_| "a number".to_owned())
+        };
+        leaves.set("depth", |of| of.get().to_string(), write);
+        let value = || tree.get("mdt.*.depth").map(|found| found[0].value.clone());
+        let set = |value| {
+            let answers = tree.set_now("mdt.*.depth", value).expect("it is there");
+            answers.into_iter().all(|answer| answer.is_ok())
+        };
+        assert!(set("9"));
+        assert_eq!((value(), of.get()), (Ok("9".to_owned()), 9));
+        assert!(!set("x"));
+        drop(of);
+        assert_eq!(value(), Ok(String::new()));
+        assert!(set("x"), "it does nothing");
+    }
+}
