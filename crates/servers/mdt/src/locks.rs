@@ -289,9 +289,10 @@ mod tests {
         let env = node.env();
         let locks = Locks::new(&env, Span::secs(1));
         let took = sim.block_on(&node, async move {
-            assert!(
-                matches!(locks.ask(&exclusive(1, 1), false), Ok(Locked::Now(rep)) if rep.state == codes::GRANTED)
-            );
+            assert!(matches!(
+                locks.ask(&exclusive(1, 1), false),
+                Ok(Locked::Now(rep)) if rep.state == codes::GRANTED
+            ));
             let Ok(Locked::Later(parked)) = locks.ask(&exclusive(2, 2), false) else {
                 panic!("it is held")
             };

@@ -264,7 +264,8 @@ pub(crate) fn parent(request: &Request) -> Fid {
     request.body::<CreateReq>().parent.into()
 }
 
-/// What a create is counted as. One that also opens is an open, and a `mknod` where the file is new.
+/// What a create is counted as. One that also opens is an open, and a `mknod` where the file is
+/// new.
 pub(crate) fn stat(request: &Request) -> &'static str {
     let body: CreateReq = request.body();
     if body.mode & S_IFMT == S_IFDIR {
