@@ -100,4 +100,21 @@ mod tests {
         assert_eq!(groups_of("Name:\tx\nGroups:\t4 20 1000 \nSigPnd:\t0\n"), [4, 20, 1000]);
         assert_eq!(groups_of("Name:\tx\nGroups:\t \n"), []);
     }
+
+    /// Fuzz target: what `/proc` tells of a caller is the caller's own text.
+    #[test]
+    fn proc_files() {
+        bolero::check!()
+            .with_iterations(20_000)
+            .with_test_time(std::time::Duration::from_secs(1))
+            .for_each(|input: &[u8]| {
+                let text = String::from_utf8_lossy(input);
+                let status = format!("Name:\t{text}\nGroups:\t4 {text}\n");
+                let groups = groups_of(&status);
+                assert!(groups.len() <= status.len());
+                let environment = [b"A=1\0", input, b"\0JOB=42\0"].concat();
+                let found = variable_of(&environment, "JOB");
+                assert!(found.is_some(), "a variable behind others is found");
+            });
+    }
 }

@@ -68,4 +68,28 @@ mod tests {
             ["100.0G", "1000", "1.5K"]
         );
     }
+
+    /// Fuzz target: a size that is accepted is the same in capital letters, and 1024 times as much
+    /// with the next suffix.
+    #[test]
+    fn sizes() {
+        const LETTERS: &[u8] = b"0123456789kmgtpeibB";
+        let inputs = bolero::produce::<Vec<u8>>().with().len(0..=24);
+        bolero::check!()
+            .with_iterations(20_000)
+            .with_test_time(std::time::Duration::from_secs(1))
+            .with_generator(inputs)
+            .for_each(|input: &Vec<u8>| {
+                let letter = |byte: &u8| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]);
+                let text: String = input.iter().map(letter).collect();
+                if let Ok(bytes) = parse(&text) {
+                    assert_eq!(parse(&text.to_uppercase()), Ok(bytes));
+                    let _ = human(bytes, 1024);
+                    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+                        let kib = bytes.checked_mul(1024);
+                        assert_eq!(parse(&format!("{text}k")).ok(), kib);
+                    }
+                }
+            });
+    }
 }

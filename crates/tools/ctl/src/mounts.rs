@@ -106,4 +106,25 @@ mod tests {
         assert_eq!(expected.fsname(), "testfs");
         assert_eq!(parse(table), [expected]);
     }
+
+    /// Fuzz target: a table that is damaged names fewer mounts, and never one that is not ours.
+    #[test]
+    fn mount_table() {
+        const LINE: &[u8] =
+            b"36 22 0:44 / /mnt/a\\040b rw,nosuid shared:9 - fuse.nacre 127.0.0.2@tcp:/testfs rw\n";
+        bolero::check!()
+            .with_iterations(20_000)
+            .with_test_time(std::time::Duration::from_secs(1))
+            .for_each(|input: &[u8]| {
+                let mut table = LINE.repeat(2);
+                for change in input.chunks_exact(2).take(6) {
+                    let at = usize::from(change[0]) % table.len();
+                    table[at] = change[1];
+                }
+                for mount in parse(&table) {
+                    assert!(mount.options.len() >= 2 && !mount.fsname().contains(":/"));
+                }
+                assert_eq!(parse(&[LINE, input].concat())[0].fsname(), "testfs");
+            });
+    }
 }

@@ -177,3 +177,95 @@ fn outcome(done: Result<params::Param, ParamError>) -> Outcome {
 fn failure(error: &ParamError) -> Failure {
     Failure { errno: error.errno().raw(), text: error.to_string() }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    const LINES: [&str; 8] = [
+        "\"who\"",
+        "{\"get\":{\"pattern\":\"test.*\",\"recursive\":true}}",
+        "{\"set\":{\"pattern\":\"test.number\",\"value\":\"7\"}}",
+        "{\"set_permanent\":{\"fsname\":null,\"name\":\"lod.stripecount\",\"value\":\"2\"}}",
+        "{\"list\":{\"pattern\":\"*\",\"recursive\":false}}",
+        "{\"create\":{\"dir\":\"/\",\"name\":\"f\",\"umask\":18,\"striping\":[1,2]}}",
+        "{\"fid2path\":{\"fid\":\"[0x200000401:0x1:0x0]\"}}",
+        "{\"ok\":{\"lines\":[\"a\"]}}",
+    ];
+
+    struct Nothing;
+
+    impl Answers for Nothing {
+        fn who(&self) -> Who {
+            Who::default()
+        }
+
+        fn devices(&self) -> Vec<Device> {
+            Vec::new()
+        }
+
+        fn nids(&self) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    fn now<T>(future: impl Future<Output = T>) -> T {
+        let mut future = std::pin::pin!(future);
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("nothing here waits"),
+        }
+    }
+
+    /// A line with bytes changed as `input` says: place and new byte.
+    fn line(input: &[u8]) -> String {
+        let which = input.first().copied().unwrap_or(0);
+        let mut line = LINES[usize::from(which) % LINES.len()].as_bytes().to_vec();
+        for change in input[input.len().min(1)..].chunks_exact(2) {
+            let at = usize::from(change[0]) % line.len();
+            line[at] = change[1];
+        }
+        String::from_utf8_lossy(&line).into_owned()
+    }
+
+    /// Fuzz target: a question that decodes encodes to the same question, every answer crosses the
+    /// socket, and an asker without rights changes nothing.
+    #[test]
+    fn questions() {
+        let own = rustix::process::geteuid().as_raw();
+        let stranger = Creds { uid: own + 1, gid: 1, groups: Vec::new() };
+        let number = Rc::new(Cell::new(5));
+        let (read, write) = (number.clone(), number.clone());
+        let params = ParamTree::new();
+        params.register_rw(
+            "test.number",
+            move || read.get().to_string(),
+            move |value| params::parse_within(value, 1, 100).map(|value| write.set(value)),
+        );
+        let (params, number) =
+            (std::panic::AssertUnwindSafe(params), std::panic::AssertUnwindSafe(number));
+        let inputs = bolero::produce::<Vec<u8>>().with().len(0..=9);
+        bolero::check!()
+            .with_iterations(20_000)
+            .with_test_time(std::time::Duration::from_secs(1))
+            .with_generator(inputs)
+            .for_each(|input: &Vec<u8>| {
+                let line = line(input);
+                if let Some(reply) = proto::decode(&line) {
+                    assert_eq!(proto::decode(&proto::encode(&reply)), Some(reply));
+                }
+                let Ok(ask) = serde_json::from_str::<Ask>(&line) else { return };
+                let text = serde_json::to_string(&ask).expect("a question encodes");
+                assert_eq!(serde_json::from_str::<Ask>(&text).expect("its own text"), ask);
+                let changes = ask.changes();
+                let answered = now(answer(ask, &stranger, &params, &Nothing));
+                assert_eq!(number.get(), 5);
+                assert!(!changes || answered.is_err());
+                let sent = proto::encode(&answered);
+                assert_eq!(sent.matches('\n').count(), 1);
+                assert_eq!(proto::decode(&sent), Some(answered));
+            });
+    }
+}

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use env::{Env, Task};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
 use types::Span;
 
 /// Bytes of a request at most.
@@ -69,7 +69,10 @@ pub(crate) async fn serve(
     Ok(Endpoint { addr, task })
 }
 
-async fn answer(mut stream: TcpStream, text: &dyn Fn() -> String) -> io::Result<()> {
+async fn answer(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    text: &dyn Fn() -> String,
+) -> io::Result<()> {
     let Some(head) = head(&mut stream).await? else {
         return respond(&mut stream, "431 Request Header Fields Too Large", "", true).await;
     };
@@ -87,7 +90,7 @@ async fn answer(mut stream: TcpStream, text: &dyn Fn() -> String) -> io::Result<
 }
 
 /// The request's head; nothing if it is too long or ends too early.
-async fn head(stream: &mut TcpStream) -> io::Result<Option<String>> {
+async fn head(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     while !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
         if bytes.len() >= REQUEST_BYTES_MAX || stream.read_buf(&mut bytes).await? == 0 {
@@ -98,7 +101,7 @@ async fn head(stream: &mut TcpStream) -> io::Result<Option<String>> {
 }
 
 async fn respond(
-    stream: &mut TcpStream,
+    stream: &mut (impl AsyncWrite + Unpin),
     status: &str,
     body: &str,
     with_body: bool,
@@ -116,6 +119,10 @@ async fn respond(
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
+
+    use tokio::net::TcpStream;
+
     use super::*;
 
     #[test]
@@ -144,5 +151,42 @@ mod tests {
                 );
             }
         });
+    }
+
+    /// Fuzz target: any request has one whole answer, and only a GET or HEAD of `/metrics` is
+    /// answered with them.
+    #[test]
+    fn requests() {
+        const WORDS: &[&str] = &[
+            "GET", "HEAD", "POST", " ", " ", "/metrics", "/", "?x=1", "HTTP/1.1", "\r\n", "\r\n",
+            "\r\n\r\n", "Host: x", "\n", "\0", "\u{fffd}",
+        ];
+        let inputs = bolero::produce::<Vec<u8>>().with().len(0..=24);
+        bolero::check!()
+            .with_iterations(20_000)
+            .with_test_time(std::time::Duration::from_secs(1))
+            .with_generator(inputs)
+            .for_each(|input: &Vec<u8>| {
+                let word = |byte: &u8| WORDS[usize::from(*byte) % WORDS.len()];
+                let request: String = input.iter().map(word).collect();
+                let mut out = Vec::new();
+                let stream = tokio::io::join(request.as_bytes(), &mut out);
+                let text = || "up 1\n".to_owned();
+                let done = {
+                    let mut answering = std::pin::pin!(answer(stream, &text));
+                    answering.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+                };
+                assert!(matches!(done, std::task::Poll::Ready(Ok(()))));
+                let out = String::from_utf8(out).expect("text");
+                let (head, body) = out.split_once("\r\n\r\n").expect("a head");
+                assert!(head.starts_with("HTTP/1.1 "));
+                let length = format!("Content-Length: {}\r\n", body.len());
+                assert!(body.is_empty() || head.contains(&length), "{out}");
+                if head.starts_with("HTTP/1.1 200 ") {
+                    let mut words = request.split_whitespace();
+                    assert!(matches!(words.next(), Some("GET" | "HEAD")), "{request}");
+                    assert!(words.next().is_some_and(|path| path.starts_with("/metrics")));
+                }
+            });
     }
 }

@@ -301,4 +301,24 @@ mod tests {
             assert!(error.contains(part), "{line}: {error}");
         }
     }
+
+    /// Fuzz target: a list of OSTs names each once, and its own numbers are a list that is equal.
+    #[test]
+    fn ost_lists() {
+        const LETTERS: &[u8] = b"0123456789,-";
+        let inputs = bolero::produce::<Vec<u8>>().with().len(0..=40);
+        bolero::check!()
+            .with_iterations(20_000)
+            .with_test_time(std::time::Duration::from_secs(1))
+            .with_generator(inputs)
+            .for_each(|input: &Vec<u8>| {
+                let letter = |byte: &u8| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]);
+                let text: String = input.iter().map(letter).collect();
+                if let Ok(osts) = parse_list(&text) {
+                    assert!((1..=2_000).contains(&osts.len()));
+                    let words: Vec<_> = osts.iter().map(u32::to_string).collect();
+                    assert_eq!(parse_list(&words.join(",")), Ok(osts));
+                }
+            });
+    }
 }

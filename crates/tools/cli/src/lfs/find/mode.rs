@@ -137,4 +137,28 @@ mod tests {
             assert!(Mode::parse(text).is_err_and(|error| error.contains("no mode")), "{text}");
         }
     }
+
+    /// A text of letters of the grammar.
+    fn text(input: &[u8]) -> String {
+        const LETTERS: &[u8] = b"-/01234567ugoarwxst+-=,";
+        input.iter().map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
+    }
+
+    /// Fuzz target: a file with exactly the bits that were asked for is found, however they were
+    /// asked for.
+    #[test]
+    fn modes() {
+        let inputs = bolero::produce::<Vec<u8>>().with().len(0..=24);
+        bolero::check!()
+            .with_iterations(20_000)
+            .with_test_time(std::time::Duration::from_secs(1))
+            .with_generator(inputs)
+            .for_each(|input: &Vec<u8>| {
+                if let Ok(mode) = Mode::parse(&text(input)) {
+                    assert_eq!(mode.bits & !PERMISSIONS, 0);
+                    assert!(mode.holds(0o100_000 | mode.bits));
+                    assert_eq!(mode.holds(!0), mode.holds(PERMISSIONS));
+                }
+            });
+    }
 }
