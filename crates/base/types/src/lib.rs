@@ -5,20 +5,16 @@
 
 #![warn(missing_docs)]
 
-mod ascending;
 mod errno;
 mod fid;
-mod fixed_map;
 mod nid;
 mod nid_list;
 mod split_mix;
 mod target;
 mod time;
 
-pub use ascending::Ascending;
 pub use errno::Errno;
 pub use fid::{FID_FIRST_NORMAL_SEQ, Fid, ParseFidError};
-pub use fixed_map::{FixedHasher, FixedMap};
 pub use nid::{Net, Nid, NidAddr, PORT_DEFAULT, ParseNidError};
 pub use nid_list::{NID_LIST_BYTES_MAX, NID_LIST_NIDS_MAX, NidList, NidListError, TooManyNids};
 pub use split_mix::SplitMix64;

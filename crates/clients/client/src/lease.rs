@@ -14,7 +14,8 @@
 
 use std::rc::Rc;
 
-use types::{Fid, FixedMap, Instant, Span};
+use queues::FixedMap;
+use types::{Fid, Instant, Span};
 use wire::Attr;
 use wire::attr::ATTR_HAS_XATTR;
 

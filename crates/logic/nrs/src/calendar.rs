@@ -14,9 +14,9 @@
 
 use std::collections::BTreeMap;
 
+use queues::{Blocks, NIL, PLACES_END, Ring, Slab, Vacant};
+
 use crate::Id;
-use crate::blocks::{Blocks, PLACES_END, Ring};
-use crate::slab::{NIL, Slab, Vacant};
 
 const ROUNDS: u64 = 16;
 

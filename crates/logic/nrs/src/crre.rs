@@ -1,7 +1,8 @@
 //! CRR-E: client round robin over exports. As CRR-N, with a connection in the place of a node: a
 //! node with three mounts has three shares. A request without an export is left to FIFO.
 
-use crate::index::Key;
+use queues::Key;
+
 use crate::turns::{By, Turns};
 use crate::{Descriptor, Request, Tunable};
 

@@ -5,7 +5,8 @@
 //! kib: in KiB a batch closes when the data of its requests reaches the quantum, and what is too
 //! much is a debt of its next one.
 
-use crate::index::Key;
+use queues::Key;
+
 use crate::turns::{By, Turns};
 use crate::{Descriptor, Request, Tunable};
 

@@ -8,9 +8,9 @@
 //!
 //! Lustre: `nrs_delay.c`, which holds 51 % at `pct` 50 and knows whole seconds only.
 
+use queues::{Wheel, WheelHandle};
 use types::{Instant, Span, SplitMix64};
 
-use crate::wheel::{Wheel, WheelHandle};
 use crate::{
     Broken, Descriptor, Id, Mode, Next, Policy, Queue, Refusal, Refused, Removal, Request, Start,
     Tunable, number_in,
@@ -85,7 +85,7 @@ impl<R: Request> Policy<R> for Delay {
         }
         let until = now + self.draw();
         let handle = self.held.insert(until, id);
-        queue.set_tag(id, u64::from(handle.0));
+        queue.set_tag(id, u64::from(handle.number()));
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl<R: Request> Policy<R> for Delay {
     ) -> Result<(), Broken> {
         let handle = u32::try_from(queue.tag(id))
             .map_err(|_| Broken::new("a held request without a time"))?;
-        self.held.remove(WheelHandle(handle));
+        self.held.remove(WheelHandle::from_number(handle));
         Ok(())
     }
 

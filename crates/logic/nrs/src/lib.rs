@@ -3,7 +3,6 @@
 //!
 //! Pure: no clock, no lock, no I/O. A service partition owns up to two [`Head`]s and a [`Pick`].
 
-mod blocks;
 mod calendar;
 mod command;
 mod control;
@@ -13,18 +12,14 @@ mod delay;
 mod fifo;
 mod guard;
 mod head;
-mod heap;
-mod index;
 mod limits;
 mod listed;
 mod orr;
 mod pick;
 mod policy;
-mod prefetch;
 mod queue;
 mod request;
 mod rounds;
-mod slab;
 mod state;
 mod sweep;
 mod tbf;
@@ -32,7 +27,6 @@ mod tbf;
 mod testing;
 mod trr;
 mod turns;
-mod wheel;
 
 pub use command::{Command, WhichHeads, number_in, print_policies, print_stats};
 pub use control::{Moment, Restart, Selected, ServiceHeads};
@@ -41,7 +35,6 @@ pub use crrn::crrn;
 pub use delay::delay;
 pub use guard::in_guarded_call;
 pub use head::{Dequeued, Head, PolicyIndex, Taken, promote};
-pub use heap::{HeapHandle, IndexedHeap};
 pub use limits::{
     ARG_CHARS_MAX, DRAIN_WAIT, NAME_CHARS_MAX, POLICIES_MAX, VALUE_BYTES_MAX, WAIT_MIN,
 };
@@ -57,7 +50,6 @@ pub use request::{ID_NONE, Io, Request};
 pub use state::PolicyState;
 pub use tbf::{TbfNode, TbfParam, check_tbf_rule};
 pub use trr::trr;
-pub use wheel::{TICK, Wheel, WheelHandle};
 
 use std::rc::Rc;
 

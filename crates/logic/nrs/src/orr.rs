@@ -3,9 +3,9 @@
 //!
 //! Only `ost_io`, only reads unless `supported` says otherwise; everything else is left to FIFO.
 
+use queues::Key;
 use types::{Fid, OstIndex};
 
-use crate::index::Key;
 use crate::sweep::{Sweep, Target};
 use crate::{Descriptor, Request, Tunable};
 

@@ -12,8 +12,9 @@
 //! - A queued request stands in exactly one lane, and there once.
 //! - A lane is ordered by arrival number.
 
-use crate::blocks::{Blocks, Ring};
-use crate::slab::{NIL, Slab, Vacant};
+use std::hint::black_box;
+
+use queues::{Blocks, NIL, Ring, Slab, Vacant};
 
 /// A request of a queue, as policies name it. Names a request only while that is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -264,10 +265,13 @@ impl<R> Queue<R> {
         self.lanes.get(usize::from(slot.lane)).map(|lane| lane.owner)
     }
 
-    /// `id` will leave soon.
+    /// `id` will leave soon: reads a word of its slot. The processor fetches the line and goes on,
+    /// because no step waits for the word.
     #[inline]
-    pub(crate) fn prefetch(&self, id: Id) {
-        self.slots.prefetch(id.0);
+    pub(crate) fn look_ahead(&self, id: Id) {
+        if let Some(slot) = self.slots.find(id.0) {
+            black_box(slot.lane);
+        }
     }
 
     /// Whether `handle` is queued.
@@ -313,7 +317,7 @@ impl<R> Queue<R> {
         let list = &mut self.lanes[usize::from(lane)];
         list.len -= 1;
         list.ids.remove(&mut self.blocks, lane_at);
-        if self.slots.len() == 0 && self.blocks.is_large() {
+        if self.slots.is_empty() && self.blocks.is_large() {
             self.lanes.iter_mut().for_each(|lane| lane.ids.free(&mut self.blocks));
         }
         request.expect("a request that is taken is queued")

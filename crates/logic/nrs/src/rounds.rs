@@ -16,12 +16,13 @@
 //! - A group without requests is forgotten after [`GROUP_IDLE_SECS`], or when there are too many of
 //!   them.
 
+use std::hint::black_box;
+
+use queues::{Chained, Index, Key, NIL, Slab, Vacant};
 use types::Instant;
 
 use crate::calendar::{Batch, Calendar, INLINE, Standing};
-use crate::index::{Chained, Index, Key};
 use crate::limits::QUANTUM_MAX;
-use crate::slab::{NIL, Slab, Vacant};
 use crate::{Id, Queue};
 
 /// A group without requests keeps its place in the rounds for so long.
@@ -407,19 +408,19 @@ impl Rounds {
         self.serve(round);
     }
 
-    /// Another batch is the front one: asks for the memory of what leaves soon. Batches are served
-    /// one after the other, so each is come by once: two batches before its turn its own line is
-    /// asked for, one batch before it what it names.
+    /// Another batch is the front one: reads a word of what leaves soon, so that its cache lines
+    /// arrive while other work goes on. Batches are served one after another, so each is met once:
+    /// two batches before its turn its own line is read, one batch before it the lines it names.
     fn look_ahead<R>(&self, queue: &Queue<R>) {
         let calendar = &self.calendar;
         let Some(next) = calendar.first().and_then(|front| calendar.following(front)) else {
             return;
         };
         let batch = calendar.batches.get(next);
-        self.groups.prefetch(batch.group);
-        batch.inline().for_each(|id| queue.prefetch(id));
+        black_box(self.groups.get(batch.group).open);
+        batch.inline().for_each(|id| queue.look_ahead(id));
         if let Some(behind) = calendar.following(next) {
-            calendar.batches.prefetch(behind);
+            black_box(calendar.batches.get(behind).round);
         }
     }
 

@@ -12,10 +12,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::marker::PhantomData;
 
+use queues::Key;
 use types::Instant;
 
 use crate::command::number_in;
-use crate::index::Key;
 use crate::limits::{GROUPS_IDLE_LIMIT, QUANTUM_MAX};
 use crate::rounds::{GROUPS_IDLE_MAX, Rounds};
 use crate::{Broken, Id, Io, Mode, Next, Policy, Queue, Refusal, Refused, Removal, Request};
@@ -118,7 +118,6 @@ impl<T: Target> Sweep<T> {
             return;
         }
         self.rounds.settle(batch);
-        self.rounds.ids(batch).for_each(|id| queue.prefetch(id));
         self.sorted = self.rounds.ids(batch).map(|id| (self.place(queue, id), id)).collect();
         (self.serving, self.at) = (Some(batch), None);
     }

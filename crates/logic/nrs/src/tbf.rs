@@ -34,6 +34,7 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 use std::rc::Rc;
 
+use queues::IndexedHeap;
 use types::{Instant, Span};
 
 use bucket::Pace;
@@ -44,8 +45,8 @@ use grammar::{Rate, Scope};
 use rules::Rules;
 
 use crate::{
-    Broken, Descriptor, Form, Id, IndexedHeap, Mode, Next, Policy, Queue, Refusal, Refused,
-    Removal, Request, Start, Tunable, number_in,
+    Broken, Descriptor, Form, Id, Mode, Next, Policy, Queue, Refusal, Refused, Removal, Request,
+    Start, Tunable, number_in,
 };
 
 /// Requests a second of a rule that names no rate (Lustre: `tbf_rate`).

@@ -1,9 +1,9 @@
 //! TRR: round robin over OSTs, sorted by offset. As ORR, with an OST in the place of an object: for
 //! a server whose OSTs are disks of their own.
 
+use queues::Key;
 use types::OstIndex;
 
-use crate::index::Key;
 use crate::sweep::{Sweep, Target};
 use crate::{Descriptor, Request, Tunable};
 

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::marker::PhantomData;
 
+use queues::Key;
 use types::Instant;
 
 use crate::command::number_in;
-use crate::index::Key;
 use crate::limits::QUANTUM_MAX;
 use crate::rounds::{Rounds, Stood};
 use crate::{Broken, Id, Mode, Next, Policy, Queue, Refusal, Refused, Removal, Request};

@@ -9,7 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use types::{Ascending, Xid};
+use queues::Ascending;
+use types::Xid;
 use wire::{Reply, RequestFlags, RequestHeader};
 
 struct Record {

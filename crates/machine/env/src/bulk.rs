@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use queues::Ascending;
 use tokio::sync::oneshot;
-use types::Ascending;
 
 struct Slot {
     len_max: usize,

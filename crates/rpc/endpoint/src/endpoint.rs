@@ -8,8 +8,9 @@ use std::rc::{Rc, Weak};
 use bytes::Bytes;
 use env::{Env, LinkRx, LinkTx};
 use ptlrpc::XidSource;
+use queues::Ascending;
 use tokio::sync::Notify;
-use types::{Ascending, Instant, NidAddr, TargetId, Xid};
+use types::{Instant, NidAddr, TargetId, Xid};
 use wire::{Frame, FrameKind, Reply};
 
 use crate::{EndpointConfig, Remote, Resolve, limits};

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use env::LinkTx;
-use types::{Ascending, CptIndex, Nid};
+use queues::Ascending;
+use types::{CptIndex, Nid};
 use wire::Reply;
 
 /// The other end of a link.

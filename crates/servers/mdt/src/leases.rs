@@ -16,7 +16,8 @@
 
 use std::collections::VecDeque;
 
-use types::{ClientId, Fid, FixedMap, Instant, Span};
+use queues::FixedMap;
+use types::{ClientId, Fid, Instant, Span};
 
 /// Length of a lease. Long enough for the few requests of one system call and the next ones on the
 /// same path, short enough that nobody notices a change that waits.

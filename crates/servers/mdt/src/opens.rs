@@ -7,7 +7,8 @@
 //!   believed.
 //! - Only the one writer of an undisturbed period makes a size clean.
 
-use types::{ClientId, Fid, FixedMap};
+use queues::FixedMap;
+use types::{ClientId, Fid};
 use wire::SizeState;
 
 use crate::limits::IDLE_EPOCHS_MAX;

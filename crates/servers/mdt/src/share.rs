@@ -4,7 +4,8 @@
 //! commit first. Then no client's replay depends on the replay of another who may never come back.
 //! Directory size, link count and times commute and are no keys here; reads make no dependency.
 
-use types::{ClientId, Fid, FixedMap};
+use queues::FixedMap;
+use types::{ClientId, Fid};
 
 /// What a decision can depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,12 +8,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use queues::{NIL, Slab, Vacant};
 use types::Instant;
 
 use super::bucket::{Bucket, Pace};
 use super::fields::Key;
 use super::grammar::Name;
-use crate::slab::{NIL, Slab, Vacant};
 
 /// What a bucket is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

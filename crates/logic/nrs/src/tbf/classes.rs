@@ -13,14 +13,13 @@
 //! - It is in the list of the idle exactly when its queue is empty.
 //! - At most `idle_max` are idle; beyond that the oldest go until three quarters of that are left.
 
+use queues::{Chained, HeapHandle, Index, NIL, Slab, Vacant};
 use types::Instant;
 
 use super::bucket::Ticket;
 use super::buckets::BucketRef;
 use super::fields::Key;
-use crate::index::{self, Chained, Index};
-use crate::slab::{NIL, Slab, Vacant};
-use crate::{HeapHandle, List};
+use crate::List;
 
 /// One class: its requests and its share of a bucket.
 #[repr(C, align(64))]
@@ -78,7 +77,7 @@ impl Vacant for Tag {
 }
 
 impl Chained for Tag {
-    fn key(&self) -> index::Key {
+    fn key(&self) -> queues::Key {
         [self.hash, 0]
     }
     fn next(&self) -> u32 {

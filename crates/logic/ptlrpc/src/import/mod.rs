@@ -27,7 +27,8 @@ mod xids;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use types::{Ascending, Instance, Instant, Span, Transno, Xid};
+use queues::Ascending;
+use types::{Instance, Instant, Span, Transno, Xid};
 use wire::{Opcode, Request, RequestFlags};
 
 pub use config::ImportConfig;

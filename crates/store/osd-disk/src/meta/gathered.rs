@@ -11,7 +11,7 @@
 //! - The most that all of it can dirty is promised room: [`Gathered::pages`].
 
 use osd::Table;
-use types::FixedMap;
+use queues::FixedMap;
 
 /// Changes gathered at most. Each is promised room for what it dirties at worst, about ten pages:
 /// together 20 MiB that are allocated ahead of their use.

@@ -6,20 +6,21 @@
 //!   visit is long.
 
 use crate::limits::{BESIDE_LEAD, CHUNK_BYTES, CHUNK_LEAD, CHUNKS_IDLE, CHUNKS_LISTED, SLAB_LEAD};
-use crate::prefetch::prefetch;
 
-pub(crate) const NIL: u32 = u32::MAX;
+/// No place.
+pub const NIL: u32 = u32::MAX;
 
 /// What a slab can hold: a value that has a vacant form, with room for a link in it.
-pub(crate) trait Vacant {
+pub trait Vacant {
+    /// The vacant form.
     fn vacant() -> Self;
     /// Where a vacant one keeps the next vacant place.
     fn link(&mut self) -> &mut u32;
 }
 
-/// What stands at places, made in their order and a few ahead of need: a step that makes one
-/// touches at most one page that was never touched, or gets one chunk, seldom both, and not when
-/// others that grow with it do.
+/// The values of all places, made in their order and a few ahead of need. A step that makes one
+/// touches at most one page that was never touched, or allocates one chunk, seldom both, and not in
+/// the step in which another part that grows with it does.
 struct Chunks<T> {
     chunks: Vec<Vec<T>>,
     made: u32,
@@ -41,8 +42,8 @@ impl<T> Chunks<T> {
             + self.chunks.capacity() * size_of::<Vec<T>>()
     }
 
-    /// Makes what stands at `place`, before which all is made, and then of the `lead` behind it;
-    /// two things at most.
+    /// Makes the value at `place`, before which all are made, and then one of the `lead` behind it:
+    /// two at most.
     fn reach(&mut self, place: u32, lead: u32, vacant: impl Fn() -> T) {
         for _ in 0..2 {
             if self.made <= place.saturating_add(lead) {
@@ -93,7 +94,7 @@ impl<T> Chunks<T> {
 }
 
 /// See the head of the file.
-pub(crate) struct Slab<T> {
+pub struct Slab<T> {
     chunks: Chunks<T>,
     touched: u32, // places ever taken since the slab was last empty
     vacant: u32,
@@ -107,25 +108,41 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T: Vacant> Slab<T> {
-    pub(crate) fn len(&self) -> usize {
+    /// Places taken.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.len as usize
     }
 
+    /// Whether no place is taken.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Bytes of memory it has taken.
-    pub(crate) fn bytes(&self) -> usize {
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         self.chunks.bytes()
     }
 
+    /// Takes a place for `value`.
+    ///
+    /// # Panics
+    /// If 2^32 - 1 places are taken.
     #[inline]
-    pub(crate) fn insert(&mut self, value: T) -> u32 {
+    pub fn insert(&mut self, value: T) -> u32 {
         let (place, slot) = self.claim();
         *slot = value;
         place
     }
 
-    /// A place with something vacant in it, to be made what it shall be.
+    /// Takes a place; its value is the vacant form, and the caller overwrites it.
+    ///
+    /// # Panics
+    /// If 2^32 - 1 places are taken.
     #[inline]
-    pub(crate) fn claim(&mut self) -> (u32, &mut T) {
+    pub fn claim(&mut self) -> (u32, &mut T) {
         self.len += 1;
         if self.vacant == NIL {
             return self.claim_untouched();
@@ -144,16 +161,16 @@ impl<T: Vacant> Slab<T> {
         (place, self.chunks.get_mut(place))
     }
 
-    /// Takes out what is at `place`, which holds something.
+    /// Gives back `place`, which is taken; the value that it had.
     #[inline]
-    pub(crate) fn remove(&mut self, place: u32) -> T {
+    pub fn remove(&mut self, place: u32) -> T {
         self.vacate(place, |slot| std::mem::replace(slot, T::vacant()))
     }
 
-    /// What `take` takes from what is at `place`; it leaves the vacant form, as far as that matters
-    /// to the owner of the slab.
+    /// Gives back `place`, which is taken; what `take` makes of its value. `take` leaves the vacant
+    /// form, as far as that matters to the owner of the slab.
     #[inline]
-    pub(crate) fn vacate<V>(&mut self, place: u32, take: impl FnOnce(&mut T) -> V) -> V {
+    pub fn vacate<V>(&mut self, place: u32, take: impl FnOnce(&mut T) -> V) -> V {
         let slot = self.chunks.get_mut(place);
         let value = take(slot);
         *slot.link() = self.vacant;
@@ -172,44 +189,42 @@ impl<T: Vacant> Slab<T> {
         self.chunks.rest();
     }
 
+    /// The value at `place`, which was made.
+    #[must_use]
     #[inline]
-    pub(crate) fn get(&self, place: u32) -> &T {
+    pub fn get(&self, place: u32) -> &T {
         self.chunks.get(place)
     }
 
+    /// The same, to change it.
+    #[must_use]
     #[inline]
-    pub(crate) fn get_mut(&mut self, place: u32) -> &mut T {
+    pub fn get_mut(&mut self, place: u32) -> &mut T {
         self.chunks.get_mut(place)
     }
 
-    /// All places with what is in them, vacant forms too.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    /// All places with their values, vacant forms too.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0_u32..).zip(self.chunks.chunks.iter().flatten())
     }
 
-    /// What is at `place` will be asked for soon.
-    #[inline]
-    pub(crate) fn prefetch(&self, place: u32) {
-        if let Some(value) = self.find(place) {
-            prefetch(value);
-        }
-    }
-
     /// Whether it would give back memory if it were empty.
-    pub(crate) fn is_large(&self) -> bool {
+    #[must_use]
+    pub fn is_large(&self) -> bool {
         self.chunks.is_large()
     }
 
-    /// What is at `place`, if that place was ever taken.
+    /// The value at `place`, if that place was ever taken.
+    #[must_use]
     #[inline]
-    pub(crate) fn find(&self, place: u32) -> Option<&T> {
+    pub fn find(&self, place: u32) -> Option<&T> {
         self.chunks.find(place)
     }
 }
 
-/// Things at the places that a slab gives out, apart from what that keeps there: what is looked at
-/// more often stays together.
-pub(crate) struct Beside<T> {
+/// A second value for each place of a slab, in memory of its own: values that are read more often
+/// stay together.
+pub struct Beside<T> {
     chunks: Chunks<T>,
 }
 
@@ -221,32 +236,39 @@ impl<T> Default for Beside<T> {
 
 impl<T: Copy> Beside<T> {
     /// Bytes of memory it has taken.
-    pub(crate) fn bytes(&self) -> usize {
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         self.chunks.bytes()
     }
 
-    /// Makes room at `place`, before which there is room; leaves what is there, or `value`.
-    pub(crate) fn reach(&mut self, place: u32, value: T) {
+    /// Makes room at `place`, before which there is room. A place that is there already keeps its
+    /// value; a new one has `value`.
+    pub fn reach(&mut self, place: u32, value: T) {
         self.chunks.reach(place, BESIDE_LEAD, || value);
     }
 
+    /// The value at `place`.
+    #[must_use]
     #[inline]
-    pub(crate) fn get(&self, place: u32) -> &T {
+    pub fn get(&self, place: u32) -> &T {
         self.chunks.get(place)
     }
 
+    /// The same, to change it.
+    #[must_use]
     #[inline]
-    pub(crate) fn get_mut(&mut self, place: u32) -> &mut T {
+    pub fn get_mut(&mut self, place: u32) -> &mut T {
         self.chunks.get_mut(place)
     }
 
     /// The slab is empty: one chunk too many goes.
-    pub(crate) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         self.chunks.rest();
     }
 
     /// Whether it would give back memory.
-    pub(crate) fn is_large(&self) -> bool {
+    #[must_use]
+    pub fn is_large(&self) -> bool {
         self.chunks.is_large()
     }
 }

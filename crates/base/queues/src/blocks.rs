@@ -18,7 +18,7 @@ use crate::slab::{Beside, NIL, Slab, Vacant};
 const BLOCK_IDS: u32 = u64::BITS;
 
 /// No entry of a ring has this number or one above.
-pub(crate) const PLACES_END: u32 = u32::MAX - BLOCK_IDS + 1;
+pub const PLACES_END: u32 = u32::MAX - BLOCK_IDS + 1;
 
 struct Block {
     there: u64,
@@ -37,19 +37,21 @@ impl Vacant for Block {
 
 /// The blocks of some lists.
 #[derive(Default)]
-pub(crate) struct Blocks {
+pub struct Blocks {
     blocks: Slab<Block>,
     ids: Beside<[u32; BLOCK_IDS as usize]>,
 }
 
 impl Blocks {
     /// Bytes of memory they have taken.
-    pub(crate) fn bytes(&self) -> usize {
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         self.blocks.bytes() + self.ids.bytes()
     }
 
     /// Whether they would give back memory if they were empty.
-    pub(crate) fn is_large(&self) -> bool {
+    #[must_use]
+    pub fn is_large(&self) -> bool {
         self.blocks.is_large() || self.ids.is_large()
     }
 
@@ -62,7 +64,7 @@ impl Blocks {
 
     fn remove(&mut self, place: u32) -> Block {
         let block = self.blocks.remove(place);
-        if self.blocks.len() == 0 {
+        if self.blocks.is_empty() {
             self.ids.rest();
         }
         block
@@ -71,14 +73,15 @@ impl Blocks {
 
 /// A list: its last block, which is before the first.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ring(u32);
+pub struct Ring(u32);
 
 impl Ring {
-    pub(crate) const EMPTY: Ring = Ring(NIL);
+    /// Without a block.
+    pub const EMPTY: Ring = Ring(NIL);
 
     /// Appends; answers the number by which the entry is removed.
     #[inline]
-    pub(crate) fn push(&mut self, blocks: &mut Blocks, id: u32) -> u32 {
+    pub fn push(&mut self, blocks: &mut Blocks, id: u32) -> u32 {
         if self.0 != NIL {
             let block = blocks.blocks.get_mut(self.0);
             let at = u64::BITS - block.there.leading_zeros();
@@ -107,7 +110,7 @@ impl Ring {
 
     /// Takes out an entry.
     #[inline]
-    pub(crate) fn remove(&mut self, blocks: &mut Blocks, at: u32) {
+    pub fn remove(&mut self, blocks: &mut Blocks, at: u32) {
         let place = at / BLOCK_IDS;
         let block = blocks.blocks.get_mut(place);
         block.there &= !(1 << (at % BLOCK_IDS));
@@ -136,14 +139,16 @@ impl Ring {
         (first, blocks.blocks.get(first).there)
     }
 
+    #[must_use]
     #[inline]
-    pub(crate) fn first(self, blocks: &Blocks) -> Option<u32> {
+    pub fn first(self, blocks: &Blocks) -> Option<u32> {
         let (first, there) = self.first_block(blocks);
         if there == 0 { None } else { Some(blocks.ids.get(first)[there.trailing_zeros() as usize]) }
     }
 
     /// Takes out its first entry.
-    pub(crate) fn pop(&mut self, blocks: &mut Blocks) -> Option<u32> {
+    #[inline]
+    pub fn pop(&mut self, blocks: &mut Blocks) -> Option<u32> {
         let id = self.first(blocks)?;
         let (first, there) = self.first_block(blocks);
         self.remove(blocks, first * BLOCK_IDS + there.trailing_zeros());
@@ -151,7 +156,8 @@ impl Ring {
     }
 
     /// Its entries, first to last.
-    pub(crate) fn iter(self, blocks: &Blocks) -> impl Iterator<Item = u32> {
+    #[inline]
+    pub fn iter(self, blocks: &Blocks) -> impl Iterator<Item = u32> {
         let (first, mut there) = self.first_block(blocks);
         let mut block = first;
         std::iter::from_fn(move || {
@@ -172,19 +178,21 @@ impl Ring {
     }
 
     /// Whether it has no block either.
+    #[must_use]
     #[inline]
-    pub(crate) fn is_none(self) -> bool {
+    pub fn is_none(self) -> bool {
         self.0 == NIL
     }
 
     /// Whether it has no entry.
+    #[must_use]
     #[inline]
-    pub(crate) fn is_empty(self, blocks: &Blocks) -> bool {
+    pub fn is_empty(self, blocks: &Blocks) -> bool {
         self.0 == NIL || blocks.blocks.get(self.0).there == 0
     }
 
     /// Gives back the last block of a list that is empty.
-    pub(crate) fn free(&mut self, blocks: &mut Blocks) {
+    pub fn free(&mut self, blocks: &mut Blocks) {
         if self.0 != NIL {
             let block = blocks.remove(self.0);
             assert!(block.there == 0 && block.next == self.0, "what is freed is empty");

@@ -1,19 +1,22 @@
-//! Finds a group by its key: a hash table that grows by one bucket at a time (linear hashing,
-//! Litwin 1980), so that no insertion ever rehashes the table. The chains run through the groups
-//! themselves.
+//! Finds a place of a slab by its key: a hash table that grows by one bucket at a time (linear
+//! hashing, Litwin 1980), so that no insertion ever rehashes the table. The chains run through the
+//! values of the slab.
 //!
 //! The order of buckets shows nowhere: the table is asked for keys, never walked.
 
-use crate::limits::CHUNK;
+use crate::limits::BUCKETS_CHUNK;
 use crate::slab::{NIL, Slab, Vacant};
 
-/// What names a group: a NID, an export, a FID, an index.
-pub(crate) type Key = [u64; 2];
+/// A key: two words hold a NID, an export, a FID or an index.
+pub type Key = [u64; 2];
 
-/// A group that an index can hold.
-pub(crate) trait Chained: Vacant {
+/// A value that an index can hold: it has a key, and room for a link.
+pub trait Chained: Vacant {
+    /// Its key; does not change while the value is in the index.
     fn key(&self) -> Key;
+    /// The link.
     fn next(&self) -> u32;
+    /// Changes the link.
     fn set_next(&mut self, place: u32);
 }
 
@@ -27,8 +30,9 @@ const BUCKETS_EACH: usize = 2;
 /// Buckets that an insertion may add.
 const SPLITS_MAX: usize = BUCKETS_EACH;
 
-pub(crate) struct Index {
-    buckets: Vec<Vec<u32>>, // chunks of CHUNK
+/// See the head of the file.
+pub struct Index {
+    buckets: Vec<Vec<u32>>, // chunks of BUCKETS_CHUNK
     count: usize,           // buckets: low .. 2 * low
     low: usize,
     len: usize,
@@ -36,13 +40,13 @@ pub(crate) struct Index {
 
 impl Default for Index {
     fn default() -> Index {
-        let mut first = Vec::with_capacity(CHUNK);
+        let mut first = Vec::with_capacity(BUCKETS_CHUNK);
         first.resize(BUCKETS_MIN, NIL);
         Index { buckets: vec![first], count: BUCKETS_MIN, low: BUCKETS_MIN, len: 0 }
     }
 }
 
-const _: () = assert!(BUCKETS_MIN.is_power_of_two() && BUCKETS_MIN <= CHUNK);
+const _: () = assert!(BUCKETS_MIN.is_power_of_two() && BUCKETS_MIN <= BUCKETS_CHUNK);
 
 /// Mixes all bits of a key: the halves of a product of 128 bits, one upon the other (Wang Yi's
 /// wyhash).
@@ -61,25 +65,28 @@ impl Index {
         if bucket < self.count { bucket } else { hash & (self.low - 1) }
     }
 
+    #[inline]
     fn bucket(&mut self, at: usize) -> &mut u32 {
-        &mut self.buckets[at / CHUNK][at % CHUNK]
+        &mut self.buckets[at / BUCKETS_CHUNK][at % BUCKETS_CHUNK]
     }
 
+    /// The place with this key.
+    #[must_use]
     #[inline]
-    pub(crate) fn find<T: Chained>(&self, slab: &Slab<T>, key: Key) -> Option<u32> {
+    pub fn find<T: Chained>(&self, slab: &Slab<T>, key: Key) -> Option<u32> {
         self.find_where(slab, key, |_| true)
     }
 
-    /// Of those with this key, the one that is meant: for keys that do not tell all apart.
+    /// Of the places with this key, the one that `is_it` accepts: keys may be hashes themselves.
     #[inline]
-    pub(crate) fn find_where<T: Chained>(
+    pub fn find_where<T: Chained>(
         &self,
         slab: &Slab<T>,
         key: Key,
         is_it: impl Fn(u32) -> bool,
     ) -> Option<u32> {
         let bucket = self.bucket_of(key);
-        let mut place = self.buckets[bucket / CHUNK][bucket % CHUNK];
+        let mut place = self.buckets[bucket / BUCKETS_CHUNK][bucket % BUCKETS_CHUNK];
         while place != NIL {
             let item = slab.get(place);
             if item.key() == key && is_it(place) {
@@ -91,7 +98,7 @@ impl Index {
     }
 
     /// Adds what is at `place`, which is not in the index.
-    pub(crate) fn insert<T: Chained>(&mut self, slab: &mut Slab<T>, place: u32) {
+    pub fn insert<T: Chained>(&mut self, slab: &mut Slab<T>, place: u32) {
         let bucket = self.bucket_of(slab.get(place).key());
         let first = std::mem::replace(self.bucket(bucket), place);
         slab.get_mut(place).set_next(first);
@@ -104,7 +111,7 @@ impl Index {
     }
 
     /// Takes out what is at `place`, which is in the index.
-    pub(crate) fn remove<T: Chained>(&mut self, slab: &mut Slab<T>, place: u32) {
+    pub fn remove<T: Chained>(&mut self, slab: &mut Slab<T>, place: u32) {
         let bucket = self.bucket_of(slab.get(place).key());
         let behind = slab.get(place).next();
         self.len -= 1;
@@ -123,10 +130,10 @@ impl Index {
     /// One more bucket, which gets its share of the one it splits.
     fn split<T: Chained>(&mut self, slab: &mut Slab<T>) {
         let old = self.count - self.low;
-        if self.count.is_multiple_of(CHUNK) {
-            self.buckets.push(Vec::with_capacity(CHUNK));
+        if self.count.is_multiple_of(BUCKETS_CHUNK) {
+            self.buckets.push(Vec::with_capacity(BUCKETS_CHUNK));
         }
-        self.buckets[self.count / CHUNK].push(NIL);
+        self.buckets[self.count / BUCKETS_CHUNK].push(NIL);
         self.count += 1;
         let mut place = std::mem::replace(self.bucket(old), NIL);
         while place != NIL {

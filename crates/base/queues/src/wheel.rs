@@ -29,7 +29,21 @@ const DUE: u16 = (LEVELS * SLOTS) as u16;
 
 /// Names an entry until it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WheelHandle(pub(crate) u32);
+pub struct WheelHandle(u32);
+
+impl WheelHandle {
+    /// As a number, for an owner that keeps it in a word.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// From [`WheelHandle::number`].
+    #[must_use]
+    pub fn from_number(number: u32) -> WheelHandle {
+        WheelHandle(number)
+    }
+}
 
 #[derive(Clone, Copy)]
 struct Entry<T> {

@@ -63,7 +63,7 @@ impl Hasher for FixedHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Fid;
+    use types::Fid;
 
     #[test]
     fn ids_in_a_row_spread_over_a_table() {

@@ -1,0 +1,22 @@
+//! Containers with bounded steps, for queues of any length: `README.md` has the table of them and
+//! what each costs.
+//!
+//! No step copies or rehashes what a container holds, and memory comes and goes in chunks. Every
+//! run of the same calls gives the same order.
+
+mod ascending;
+mod blocks;
+mod fixed_map;
+mod heap;
+mod index;
+mod limits;
+mod slab;
+mod wheel;
+
+pub use ascending::Ascending;
+pub use blocks::{Blocks, PLACES_END, Ring};
+pub use fixed_map::{FixedHasher, FixedMap};
+pub use heap::{HeapHandle, IndexedHeap};
+pub use index::{Chained, Index, Key};
+pub use slab::{Beside, NIL, Slab, Vacant};
+pub use wheel::{TICK, Wheel, WheelHandle};
