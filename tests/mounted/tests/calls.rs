@@ -11,6 +11,7 @@ use std::process::Command;
 use fusedev::Transport;
 use mounted::posix::{self, Mapping};
 use mounted::{Up, shell};
+use types::SplitMix64;
 
 fn errno<T>(outcome: std::io::Result<T>) -> i32 {
     match outcome {
@@ -149,12 +150,10 @@ fn writes_of_any_size_at_any_offset(one: &Path, two: &Path) {
         .open(one.join("f"))
         .expect("create");
     let mut model = vec![0_u8; 3 << 20];
-    let mut state = 12_345_u64;
+    let mut chance = SplitMix64::new(12_345);
     for round in 0..120_u64 {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let at = (state >> 20) as usize % (model.len() - 1);
-        let len = 1 + (state >> 40) as usize % (model.len() - at).min(700_000);
+        let at = chance.below(model.len() as u64 - 1) as usize;
+        let len = 1 + chance.below((model.len() - at).min(700_000) as u64) as usize;
         let data = vec![round as u8 + 1; len];
         file.write_all_at(&data, at as u64).expect("write");
         model[at..at + len].copy_from_slice(&data);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mounted::{Up, count};
+use types::SplitMix64;
 
 /// Kills servers in turn until `work` has ended on both mounts.
 fn on_two_mounts_under_kills(name: &str, work: impl Fn(&Path, usize) + Sync) {
@@ -109,18 +110,16 @@ fn two_mounts_share_a_file_by_region() {
 fn region_worker(path: &Path, index: usize, time: Duration) {
     let file = OpenOptions::new().read(true).write(true).open(path).expect("open");
     let mut models = vec![vec![0_u8; REGION]; 4];
-    let mut state = 77 + index as u64;
+    let mut chance = SplitMix64::new(77 + index as u64);
     let end = Instant::now() + time;
     let mut operations = 0;
     while Instant::now() < end {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let region = (state >> 8) as usize % models.len();
+        let region = chance.below(models.len() as u64) as usize;
         let base = ((2 * region + index) * REGION) as u64;
-        let at = (state >> 16) as usize % (REGION - 1);
-        let len = 1 + (state >> 40) as usize % (REGION - at).min(200_000);
-        if state >> 63 == 0 {
-            let data = vec![(state >> 24) as u8; len];
+        let at = chance.below(REGION as u64 - 1) as usize;
+        let len = 1 + chance.below((REGION - at).min(200_000) as u64) as usize;
+        if chance.below(2) == 0 {
+            let data = vec![chance.bits() as u8; len];
             file.write_all_at(&data, base + at as u64).expect("write");
             models[region][at..at + len].copy_from_slice(&data);
         } else {

@@ -150,6 +150,7 @@ impl<K: Copy + Ord, V> Ascending<K, V> {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+    use types::SplitMix64;
 
     fn check(map: &Ascending<u32, u64>, model: &BTreeMap<u32, u64>) {
         assert!(
@@ -175,13 +176,8 @@ mod tests {
     #[test]
     fn it_holds_what_a_tree_holds() {
         let (mut map, mut model) = (Ascending::new(), BTreeMap::new());
-        let (mut state, mut next) = (7_u64, 1_000_u32);
-        let mut draw = |below: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let (mut chance, mut next) = (SplitMix64::new(7), 1_000_u32);
+        let mut draw = |below: u64| chance.below(below);
         for turn in 0..40_000_u64 {
             let fills = (turn / 2_000).is_multiple_of(2);
             if draw(100) < if fills { 60 } else { 40 } {

@@ -153,6 +153,8 @@ impl Index {
 mod tests {
     use std::collections::BTreeMap;
 
+    use types::SplitMix64;
+
     use super::*;
 
     struct Item(Key, u32);
@@ -181,10 +183,9 @@ mod tests {
     #[test]
     fn it_finds_what_an_ordered_map_finds() {
         let (mut slab, mut index, mut map) = (Slab::default(), Index::default(), BTreeMap::new());
-        let mut chance = 1_u64;
+        let mut chance = SplitMix64::new(1);
         for step in 0..200_000 {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let key = [(chance >> 40) % 30_000, (chance >> 20) % 2];
+            let key = [chance.below(30_000), chance.below(2)];
             assert_eq!(index.find(&slab, key), map.get(&key).copied(), "{step}");
             if let Some(place) = map.remove(&key) {
                 index.remove(&mut slab, place);

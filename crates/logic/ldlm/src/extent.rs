@@ -112,6 +112,7 @@ fn admit(queue: &mut BTreeMap<LockId, Range>, gone: &Range) -> Vec<LockId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::SplitMix64;
 
     /// `steps`: "+a r0-9" asks, "-a" cancels; the answer lists what each step granted.
     fn check(steps: &str, expected: &str) {
@@ -166,13 +167,8 @@ mod tests {
 
     #[test]
     fn random_histories_agree_with_the_naive_rule() {
-        let mut seed = 1u64;
-        let mut random = move |bound: u64| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % bound
-        };
+        let mut chance = SplitMix64::new(1);
+        let mut random = move |bound: u64| chance.below(bound);
         let mut locks = ExtentLocks::new();
         // in order of arrival; granted is recomputed to a fixpoint
         let mut model: Vec<(LockId, Range)> = Vec::new();

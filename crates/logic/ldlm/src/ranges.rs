@@ -78,6 +78,7 @@ impl Ranges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::SplitMix64;
 
     fn extent(start: u64, end: u64) -> Extent {
         Extent::new(start, end).expect("not empty")
@@ -111,11 +112,8 @@ mod tests {
 
     #[test]
     fn random_changes_agree_with_a_byte_map() {
-        let mut seed = 7u64;
-        let mut random = move |bound: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (seed >> 33) % bound
-        };
+        let mut chance = SplitMix64::new(7);
+        let mut random = move |bound: u64| chance.below(bound);
         let (mut ranges, mut bytes) = (Ranges::default(), [None; 40]);
         for _ in 0..20_000 {
             let start = random(39);

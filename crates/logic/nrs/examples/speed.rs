@@ -18,7 +18,7 @@ use std::io::Write;
 use std::time::Instant as Clock;
 
 use nrs::{Handle, Head, HeadKind, Moment, Removal, Request, ServiceHeads};
-use types::{CptIndex, Extent, Fid, Instant, Nid, OstIndex};
+use types::{CptIndex, Extent, Fid, Instant, Nid, OstIndex, SplitMix64};
 use wire::Opcode;
 
 /// As a service queues it: the request itself stands elsewhere.
@@ -58,13 +58,13 @@ impl Request for Rpc {
     }
 }
 
-struct Chance(u64);
+struct Chance(SplitMix64);
 
 impl Chance {
     fn rpc(&mut self) -> Rpc {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let client = (self.0 >> 33) as u32 % 10_000;
-        Rpc { client, object: client, offset: (self.0 >> 20) % (1 << 30) }
+        let bits = self.0.bits();
+        let client = (bits >> 33) as u32 % 10_000;
+        Rpc { client, object: client, offset: bits % (1 << 30) }
     }
 }
 
@@ -115,7 +115,7 @@ fn timed(step: impl FnOnce()) -> u32 {
 }
 
 fn run(policy: &str, count: u32) -> Run {
-    let (mut head, mut chance) = (head(policy), Chance(7));
+    let (mut head, mut chance) = (head(policy), Chance(SplitMix64::new(7)));
     let each = f64::from(count);
     let (mut inserts, mut pairs) = (vec![0; count as usize], vec![0; count as usize]);
     inserts.fill(1); // both are resident before memory is read
@@ -192,7 +192,7 @@ fn spread(times: &mut [u32]) -> String {
 }
 
 fn remove(policy: &str, count: u32) {
-    let (mut head, mut chance) = (head(policy), Chance(7));
+    let (mut head, mut chance) = (head(policy), Chance(SplitMix64::new(7)));
     let mut handles: Vec<Handle> =
         (0..count).map(|_| head.enqueue(chance.rpc(), Instant(0))).collect();
     for at in (1..handles.len()).rev() {
@@ -213,7 +213,7 @@ fn table() {
     for policy in ["fifo", "crrn", "crre", "orr", "trr"] {
         let mut line = format!("{policy:>5}");
         for depth in [1_000, 100_000] {
-            let (mut head, mut chance) = (head(policy), Chance(7));
+            let (mut head, mut chance) = (head(policy), Chance(SplitMix64::new(7)));
             for _ in 0..depth {
                 head.enqueue(chance.rpc(), Instant(0));
             }
@@ -234,7 +234,7 @@ fn table() {
 }
 
 fn fifo() {
-    let (mut head, mut chance) = (head("fifo"), Chance(7));
+    let (mut head, mut chance) = (head("fifo"), Chance(SplitMix64::new(7)));
     let start = cpu();
     for _ in 0..10_000_000 {
         pair(&mut head, &mut chance);
@@ -251,7 +251,7 @@ fn fifo() {
 }
 
 fn pairs(policy: &str, depth: u32, count: u32) {
-    let (mut head, mut chance) = (head(policy), Chance(7));
+    let (mut head, mut chance) = (head(policy), Chance(SplitMix64::new(7)));
     (0..depth).for_each(|_| _ = head.enqueue(chance.rpc(), Instant(0)));
     let start = cpu();
     (0..count).for_each(|_| pair(&mut head, &mut chance));

@@ -11,7 +11,7 @@
 //! finish, and of making the request: neighbours on the machine count less.
 
 use nrs::{Dequeued, Head, HeadKind, Moment, Request, ServiceHeads};
-use types::{CptIndex, Instant, Nid, Span};
+use types::{CptIndex, Instant, Nid, Span, SplitMix64};
 use wire::Opcode;
 
 struct Rpc {
@@ -75,11 +75,6 @@ fn cpu_ns() -> u64 {
     text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number")
 }
 
-fn random(state: &mut u64, bound: u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-    (*state >> 33) % bound
-}
-
 fn report(name: &str, ns: f64) {
     println!("{name:>10}: {ns:.0} ns a pair, {:.2} M/s", 1e3 / ns);
 }
@@ -88,7 +83,7 @@ fn pairs(name: &str, classes: u64, waiting: u64) {
     const PAIRS: u64 = 500_000;
     const ROUNDS: u32 = 8; // the first ones warm up; what else runs on the machine lengthens some
     let mut head = head(&["start fast jobid={*} rate=999999 depth=1000000".to_owned()]);
-    let mut chance = 7;
+    let mut chance = SplitMix64::new(7);
     for request in 0..classes * waiting {
         head.enqueue(Rpc::new(request % classes, Instant(0)), Instant(0));
     }
@@ -96,7 +91,7 @@ fn pairs(name: &str, classes: u64, waiting: u64) {
     for _ in 0..ROUNDS {
         let start = cpu_ns();
         for _ in 0..PAIRS {
-            head.enqueue(Rpc::new(random(&mut chance, classes), Instant(0)), Instant(0));
+            head.enqueue(Rpc::new(chance.below(classes), Instant(0)), Instant(0));
             assert!(take(&mut head, Instant(0)), "within the depth");
         }
         best = best.min((cpu_ns() - start) as f64 / PAIRS as f64);

@@ -218,6 +218,7 @@ impl<K: Copy + Ord, M> Credits<K, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::SplitMix64;
 
     const PEERS: usize = 5;
 
@@ -295,26 +296,20 @@ mod tests {
         }
     }
 
-    fn chance(state: &mut u64, below: u64) -> u64 {
-        *state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (*state >> 33) % below
-    }
-
     #[test]
     fn order_is_kept_credits_are_never_exceeded_and_nothing_sticks() {
         for (seed, (interface, peer_credits)) in
             [(1, 1), (2, 8), (8, 2), (3, 3), (256, 8)].into_iter().enumerate()
         {
-            let mut state = seed as u64;
+            let mut chance = SplitMix64::new(seed as u64);
             let mut rig = Rig::new(interface, peer_credits);
             for _ in 0..5_000 {
-                if rig.under_way.is_empty() || chance(&mut state, 100) < 52 {
-                    rig.send(chance(&mut state, PEERS as u64) as usize);
-                } else if chance(&mut state, 8) == 0 {
-                    rig.complete_all(chance(&mut state, PEERS as u64) as usize);
+                if rig.under_way.is_empty() || chance.below(100) < 52 {
+                    rig.send(chance.below(PEERS as u64) as usize);
+                } else if chance.below(8) == 0 {
+                    rig.complete_all(chance.below(PEERS as u64) as usize);
                 } else {
-                    let at = chance(&mut state, rig.under_way.len() as u64) as usize;
+                    let at = chance.below(rig.under_way.len() as u64) as usize;
                     rig.complete(at);
                 }
                 rig.check(interface, peer_credits);

@@ -65,19 +65,3 @@ pub fn obj_suite(block_on: &dyn Fn(LocalFuture<'static, ()>), fresh: &dyn Fn(u64
         block_on(case(fresh(*room)));
     }
 }
-
-/// Chance from a seed, the same for every body.
-struct Chance(u64);
-
-impl Chance {
-    fn bits(&mut self) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let mixed = (self.0 >> 33) ^ self.0;
-        mixed.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 16
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.bits() % bound
-    }
-}

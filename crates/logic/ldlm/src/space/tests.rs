@@ -1,5 +1,7 @@
 //! Examples as text, and random histories against a byte map.
 
+use types::SplitMix64;
+
 use super::*;
 
 fn request(kind: Kind, resource: u32, who: char, spec: &str, cookie: u64) -> LockRequest {
@@ -177,12 +179,8 @@ fn random_histories_keep_the_invariants() {
 }
 
 fn random_history(seed: u64) {
-    let mut state = seed;
-    let mut random = move |bound: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % bound
-    };
+    let mut chance = SplitMix64::new(seed);
+    let mut random = move |bound: u64| chance.below(bound);
     let mut space = LockSpace::new();
     let mut asked: BTreeMap<WaitId, LockRequest> = BTreeMap::new();
     type Bytes = [Option<Mode>; 20];

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use types::{Errno, Fid};
+use types::{Errno, Fid, SplitMix64};
 use wire::attr::{S_IFDIR, S_IFREG};
 use wire::body::{CloseReq, LinkReq, ReaddirReq, RenameReq, UnlinkReq};
 use wire::{Opcode, dirent};
@@ -189,16 +189,12 @@ struct Run {
     rig: Rig,
     model: Model,
     handles: Vec<(u64, usize)>,
-    seed: u64,
+    chance: SplitMix64,
 }
 
 impl Run {
     fn random(&mut self, bound: usize) -> usize {
-        self.seed = self
-            .seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.seed >> 33) as usize % bound
+        self.chance.below(bound as u64) as usize
     }
 
     fn name(&mut self) -> String {
@@ -335,7 +331,12 @@ fn compare(what: &str, real: Result<(), Errno>, model: Result<(), Errno>) -> Str
 #[test]
 fn random_operations_agree_with_the_naive_model() {
     for seed in 0..30 {
-        let mut run = Run { rig: Rig::new(), model: Model::new(), handles: Vec::new(), seed };
+        let mut run = Run {
+            rig: Rig::new(),
+            model: Model::new(),
+            handles: Vec::new(),
+            chance: SplitMix64::new(seed),
+        };
         let mut log = Vec::new();
         for step in 0..400 {
             log.push(run.step());

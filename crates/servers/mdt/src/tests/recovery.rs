@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use osd::Table;
-use types::{Creds, Errno, Fid};
+use types::{Creds, Errno, Fid, SplitMix64};
 use wire::attr::{S_IFDIR, S_IFREG};
 use wire::body::{CloseReq, LinkReq, RenameReq, SetattrReq, UnlinkReq, close, setattr};
 use wire::{Attr, Opcode};
@@ -43,7 +43,7 @@ struct World {
     files: Vec<Fid>,
     open: Vec<(u64, u64, Fid)>,
     trouble: Vec<String>,
-    seed: u64,
+    chance: SplitMix64,
 }
 
 impl World {
@@ -54,16 +54,12 @@ impl World {
             files: Vec::new(),
             open: Vec::new(),
             trouble: Vec::new(),
-            seed,
+            chance: SplitMix64::new(seed),
         }
     }
 
     fn random(&mut self, bound: usize) -> usize {
-        self.seed = self
-            .seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.seed >> 33) as usize % bound
+        self.chance.below(bound as u64) as usize
     }
 
     fn any_dir(&mut self) -> Fid {

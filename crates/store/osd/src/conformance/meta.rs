@@ -5,7 +5,9 @@ use std::future::Future;
 use std::rc::Rc;
 use std::task::Poll;
 
-use super::{Chance, MetaBed, MetaCase, ROOM_BYTES, ROOM_BYTES_SMALL};
+use types::SplitMix64;
+
+use super::{MetaBed, MetaCase, ROOM_BYTES, ROOM_BYTES_SMALL};
 use crate::{KEY_BYTES_MAX, MetaStore, StoreError, Table, WriteSet};
 
 /// Each with the room that it needs.
@@ -215,7 +217,7 @@ async fn dirty_bytes_rise_with_changes_and_fall_with_a_commit(bed: MetaBed) {
 
 async fn many_keys_in_any_order_come_back_sorted(bed: MetaBed) {
     let store = (bed.open)();
-    let mut chance = Chance(3);
+    let mut chance = SplitMix64::new(3);
     let mut expected = Model::new();
     for _ in 0..100 {
         let mut set = WriteSet::new();
@@ -287,7 +289,7 @@ async fn put_small(store: &Rc<dyn MetaStore>, round: u8) {
 }
 
 async fn it_equals_a_model_under_random_sets_commits_and_crashes(bed: MetaBed) {
-    let mut chance = Chance(11);
+    let mut chance = SplitMix64::new(11);
     let mut store = (bed.open)();
     let (mut running, mut committed) = (Model::new(), Model::new());
     for step in 0..1_500 {
@@ -316,7 +318,7 @@ async fn it_equals_a_model_under_random_sets_commits_and_crashes(bed: MetaBed) {
     }
 }
 
-fn random_set(chance: &mut Chance) -> WriteSet {
+fn random_set(chance: &mut SplitMix64) -> WriteSet {
     let mut set = WriteSet::new();
     for _ in 0..chance.below(8) {
         let table = Table::ALL[chance.below(Table::ALL.len() as u64) as usize];

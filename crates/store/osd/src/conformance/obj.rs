@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use types::{Errno, Fid};
+use types::{Errno, Fid, SplitMix64};
 
-use super::{Chance, ObjBed, ObjCase, ROOM_BYTES, ROOM_BYTES_SMALL};
+use super::{ObjBed, ObjCase, ROOM_BYTES, ROOM_BYTES_SMALL};
 use crate::{Allocate, Found, IoMode, ObjStore, Seek};
 
 /// Each with the room that it needs.
@@ -321,7 +321,7 @@ async fn places_on_the_device_are_told_or_not_known(bed: ObjBed) {
 }
 
 async fn it_equals_a_model_under_random_calls(bed: ObjBed) {
-    let mut chance = Chance(23);
+    let mut chance = SplitMix64::new(23);
     let store = (bed.open)();
     let mut model: BTreeMap<Fid, Vec<u8>> = BTreeMap::new();
     for step in 0..800 {
