@@ -5,6 +5,7 @@
 
 #![warn(missing_docs)]
 
+mod byte_size;
 mod errno;
 mod fid;
 mod nid;
@@ -13,6 +14,7 @@ mod split_mix;
 mod target;
 mod time;
 
+pub use byte_size::{ByteSize, ByteSizeError};
 pub use errno::Errno;
 pub use fid::{FID_FIRST_NORMAL_SEQ, Fid, ParseFidError};
 pub use nid::{Net, Nid, NidAddr, PORT_DEFAULT, ParseNidError};

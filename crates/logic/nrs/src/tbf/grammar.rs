@@ -13,7 +13,7 @@
 
 use std::fmt;
 
-use types::NidList;
+use types::{ByteSize, NidList};
 
 use super::fields::{Field, FieldSet, JOBID_BYTES_MAX, Key, jobid_words, opcodes};
 use crate::{ID_NONE, Refusal, VALUE_BYTES_MAX};
@@ -56,8 +56,7 @@ impl Rate {
     /// `5MB/s`, `5MiB`, `512K`; without a unit MiB.
     fn parse_bytes(text: &str) -> Option<Rate> {
         let text = text.strip_suffix("/s").unwrap_or(text);
-        let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-        let (number, unit) = text.split_at(end);
+        let (number, unit) = ByteSize::split(text);
         let factor =
             if unit.is_empty() { 1 << 20 } else { UNITS.iter().find(|(name, _)| *name == unit)?.1 };
         let per_second = decimal(number, factor)?;

@@ -446,6 +446,8 @@ fn a_wrong_command_changes_nothing_and_names_the_word() {
         ("start c jobid={x} rate=5 rate=6", Errno::EINVAL, "rate=6"),
         ("start c jobid={x} rate=5 bps=6", Errno::EINVAL, "bps=6"),
         ("start c jobid={x} bps=5XB", Errno::EINVAL, "5XB"),
+        ("start c jobid={x} bps=5mb", Errno::EINVAL, "5mb"),
+        ("start c jobid={x} bps=5KiBB", Errno::EINVAL, "5KiBB"),
         ("start c jobid={x} rank=nope", Errno::ENOENT, "nope"),
         ("start c jobid={x} realtime=2", Errno::EINVAL, "realtime=2"),
         ("start c jobid={x} class=uid", Errno::EINVAL, "class=uid"),

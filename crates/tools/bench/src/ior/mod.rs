@@ -15,6 +15,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
+use types::{ByteSize, ByteSizeError};
 
 use crate::setting::{self, Subject, directory};
 use crate::stats;
@@ -207,21 +208,17 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
+/// A size of IOR: the units are powers of two.
 fn bytes(text: &str) -> Result<u64, String> {
-    let (digits, unit) =
-        text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let unit = match unit {
-        "" => 1,
-        "k" | "K" => 1 << 10,
-        "m" | "M" => 1 << 20,
-        "g" | "G" => 1 << 30,
-        _ => return Err("a number with k, m or g behind it".to_owned()),
-    };
-    let number: u64 = digits.parse().map_err(|_| "a number with k, m or g behind it".to_owned())?;
-    number
-        .checked_mul(unit)
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| "more than nothing, less than 2^64".to_owned())
+    let (k, m, g) = (1 << 10, 1 << 20, 1 << 30);
+    let units = [("", 1), ("k", k), ("K", k), ("m", m), ("M", m), ("g", g), ("G", g)];
+    match ByteSize::with_units(text, &units) {
+        Err(ByteSizeError::Form) => Err("a number with k, m or g behind it".to_owned()),
+        Ok(ByteSize(0)) | Err(ByteSizeError::TooLarge) => {
+            Err("more than nothing, less than 2^64".to_owned())
+        }
+        Ok(ByteSize(bytes)) => Ok(bytes),
+    }
 }
 
 /// Runs it and prints what IOR prints.
@@ -358,7 +355,7 @@ mod tests {
     fn sizes_have_units_and_nonsense_is_refused() {
         assert_eq!(bytes("4k"), Ok(4096));
         assert_eq!(bytes("2g"), Ok(2 << 30));
-        for text in ["", "0", "k", "4x", "99999999999g"] {
+        for text in ["", "0", "k", "4x", "4kb", "4t", "1.5k", "-1", "99999999999g"] {
             assert!(bytes(text).is_err(), "{text}");
         }
     }

@@ -1,7 +1,7 @@
 //! `lst add_test`: what a test does.
 
 use lst::command::Command as Ask;
-use types::Errno;
+use types::{ByteSize, Errno};
 use wire::lst::{Check, Kind};
 
 use crate::Failed;
@@ -92,20 +92,10 @@ fn parse_check(text: &str) -> Result<Check, String> {
 }
 
 fn parse_size(text: &str) -> Result<u32, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(split);
-    let factor = match unit {
-        "" => 1,
-        "k" | "K" => 1 << 10,
-        "m" | "M" => 1 << 20,
-        _ => return Err(format!("Invalid size {text}")),
-    };
-    let bytes = digits
-        .parse::<u32>()
-        .ok()
-        .and_then(|count| count.checked_mul(factor))
-        .filter(|bytes| *bytes > 0);
-    let bytes = bytes.ok_or_else(|| format!("Invalid size {text}"))?;
+    let units = [("", 1), ("k", 1 << 10), ("K", 1 << 10), ("m", 1 << 20), ("M", 1 << 20)];
+    let bytes = ByteSize::with_units(text, &units).ok();
+    let bytes = bytes.and_then(|ByteSize(bytes)| u32::try_from(bytes).ok());
+    let bytes = bytes.filter(|bytes| *bytes > 0).ok_or_else(|| format!("Invalid size {text}"))?;
     if bytes > lst::limits::BRW_BYTES_MAX {
         Err(format!("Size exceed limitation: {bytes} bytes"))
     } else {
@@ -155,6 +145,8 @@ mod tests {
             ("brw check=some", "Unknown flag some"),
             ("brw size=0", "Invalid size 0"),
             ("brw size=1G", "Invalid size 1G"),
+            ("brw size=1kb", "Invalid size 1kb"),
+            ("brw size=4096M", "Invalid size 4096M"),
             ("brw size=8M", "Size exceed limitation: 8388608 bytes"),
             ("brw off=4", "Invalid offset 4, it should be positive value and multiple of 8"),
         ] {
