@@ -67,6 +67,20 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Objects of `base` on the OSTs 0, 1, 2 and so on, without a pool.
+    #[must_use]
+    pub fn plain(base: Fid, stripe_size: u32, stripe_count: u16) -> Layout {
+        Layout {
+            stripe_size,
+            stripe_count,
+            pattern: Raid0,
+            generation: 0,
+            base,
+            osts: (0..u32::from(stripe_count)).collect(),
+            pool: [0; POOL_BYTES],
+        }
+    }
+
     /// Whether every field is within its bounds.
     pub fn check(&self) -> Result<(), LayoutError> {
         error::check_stripe_size(self.stripe_size)?;

@@ -127,22 +127,13 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Raid0;
     use proptest::prelude::*;
     use types::Fid;
 
     const MIB: u64 = 1 << 20;
 
     fn layout(stripe_size: u32, stripe_count: u16) -> Layout {
-        Layout {
-            stripe_size,
-            stripe_count,
-            pattern: Raid0,
-            generation: 0,
-            base: Fid::new(0x400, 1),
-            osts: (0..u32::from(stripe_count)).collect(),
-            pool: [0; 16],
-        }
+        Layout::plain(Fid::new(0x400, 1), stripe_size, stripe_count)
     }
 
     fn at(layout: &Layout, offset: u64) -> (u32, u64) {

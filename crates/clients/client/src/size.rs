@@ -270,20 +270,11 @@ pub(crate) fn stripe_bits(objects: &[OstAttr]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use layout::Raid0;
     use types::Fid;
     use wire::SizeState;
 
     fn layout(stripe_count: u16) -> Layout {
-        Layout {
-            stripe_size: 1 << 16,
-            stripe_count,
-            pattern: Raid0,
-            generation: 0,
-            base: Fid::new(0x400, 1),
-            osts: (0..u32::from(stripe_count)).collect(),
-            pool: [0; 16],
-        }
+        Layout::plain(Fid::new(0x400, 1), 1 << 16, stripe_count)
     }
 
     fn attr(state: SizeState) -> Attr {

@@ -130,19 +130,10 @@ async fn send_one(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use layout::Raid0;
     use types::Fid;
 
     fn layout(stripe_count: u16) -> Layout {
-        Layout {
-            stripe_size: 1 << 16,
-            stripe_count,
-            pattern: Raid0,
-            generation: 0,
-            base: Fid::new(0x400, 1),
-            osts: (0..u32::from(stripe_count)).collect(),
-            pool: [0; 16],
-        }
+        Layout::plain(Fid::new(0x400, 1), 1 << 16, stripe_count)
     }
 
     /// The pieces of the extent, those of one object put together.

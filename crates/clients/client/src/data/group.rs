@@ -82,21 +82,12 @@ fn cut(piece: Piece, rpc_bytes: u64) -> impl Iterator<Item = Piece> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use layout::Raid0;
     use types::Fid;
 
     const KIB: u64 = 1 << 10;
 
     fn layout(stripe_kib: u32, stripe_count: u16) -> Layout {
-        Layout {
-            stripe_size: stripe_kib << 10,
-            stripe_count,
-            pattern: Raid0,
-            generation: 0,
-            base: Fid::new(0x400, 1),
-            osts: (0..u32::from(stripe_count)).collect(),
-            pool: [0; 16],
-        }
+        Layout::plain(Fid::new(0x400, 1), stripe_kib << 10, stripe_count)
     }
 
     /// Runs as "stripe@object offset+length", KiB.

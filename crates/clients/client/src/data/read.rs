@@ -218,19 +218,10 @@ impl Open {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use layout::Raid0;
     use types::Fid;
 
     fn layout() -> Layout {
-        Layout {
-            stripe_size: 1 << 16,
-            stripe_count: 2,
-            pattern: Raid0,
-            generation: 0,
-            base: Fid::new(0x400, 1),
-            osts: vec![0, 1],
-            pool: [0; 16],
-        }
+        Layout::plain(Fid::new(0x400, 1), 1 << 16, 2)
     }
 
     fn got(len: usize, fill: u8) -> Got {

@@ -86,21 +86,12 @@ fn answer(layout: &Layout, objects: &[OstSeekRep], what: SeekFor, offset: u64) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use layout::Raid0;
     use types::Fid;
 
     const S: u64 = 1 << 16;
 
     fn layout(stripe_count: u16) -> Layout {
-        Layout {
-            stripe_size: 1 << 16,
-            stripe_count,
-            pattern: Raid0,
-            generation: 0,
-            base: Fid::new(0x400, 1),
-            osts: (0..u32::from(stripe_count)).collect(),
-            pool: [0; 16],
-        }
+        Layout::plain(Fid::new(0x400, 1), 1 << 16, stripe_count)
     }
 
     fn object(offset: u64, size: u64) -> OstSeekRep {

@@ -175,20 +175,11 @@ impl Drop for Watch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use layout::Raid0;
     use types::Fid;
 
     #[test]
     fn a_full_target_makes_a_short_write_not_an_error() {
-        let layout = Layout {
-            stripe_size: 1 << 16,
-            stripe_count: 2,
-            pattern: Raid0,
-            generation: 0,
-            base: Fid::new(0x400, 1),
-            osts: vec![0, 1],
-            pool: [0; 16],
-        };
+        let layout = Layout::plain(Fid::new(0x400, 1), 1 << 16, 2);
         let extent = Extent::new(100, 1 << 17).expect("not empty");
         let runs = runs(&layout, extent, 1 << 20);
         let failed = |errno| Err(Error::local(errno, "ost_write"));
