@@ -305,10 +305,15 @@ impl Up {
     /// SIGTERM; waits for the clean end.
     pub fn stop(&mut self) {
         kill(self.child.id(), libc::SIGTERM);
-        let status = wait_bounded(&mut self.child)
-            .unwrap_or_else(|| panic!("up did not end in {PATIENCE:?}:\n{}", self.log_text()));
+        let status = self.wait_end();
         assert!(status.success(), "up ended with {status}:\n{}", self.log_text());
         assert!(!is_mounted(&self.mount), "up left its mount behind");
+    }
+
+    /// Waits until it ends by itself.
+    pub fn wait_end(&mut self) -> std::process::ExitStatus {
+        wait_bounded(&mut self.child)
+            .unwrap_or_else(|| panic!("up did not end in {PATIENCE:?}:\n{}", self.log_text()))
     }
 
     /// Processes that work for this file system: children of `up` and daemons of further mounts.
@@ -369,12 +374,14 @@ impl Up {
 
 impl Drop for Up {
     fn drop(&mut self) {
+        let mut hangs = false;
         for dir in &self.more {
             let _ = Command::new("umount").arg("-l").arg(dir).stderr(Stdio::null()).status();
         }
         if matches!(self.child.try_wait(), Ok(None)) {
             kill(self.child.id(), libc::SIGTERM);
             if wait_bounded(&mut self.child).is_none() {
+                hangs = true;
                 let _ = self.child.kill();
                 let _ = self.child.wait();
             }
@@ -387,6 +394,7 @@ impl Drop for Up {
             eprintln!("---- what up said\n{}", self.log_text());
             eprintln!("---- what the servers said\n{}", tails(&self.data.join("log")));
         }
+        assert!(!hangs || std::thread::panicking(), "up did not end in {PATIENCE:?}");
     }
 }
 

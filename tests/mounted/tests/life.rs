@@ -104,6 +104,20 @@ fn when_up_dies_its_servers_and_its_mount_go() {
 }
 
 #[test]
+fn a_server_that_dies_five_times_is_given_up() {
+    let mut up = Up::with(Scratch::new("life-crashes"), None, &["--osts", "1"]);
+    for _ in 0..5 {
+        up.kill_server("OST0000");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(!up.wait_end().success(), "up ends with an error");
+    let text = up.log_text();
+    let wanted = "for the 5th time within a minute and is given up; the end of";
+    assert!(text.contains("testfs-OST0000 died") && text.contains(wanted), "{text}");
+    assert!(!mounted::is_mounted(up.mount()), "the mount goes");
+}
+
+#[test]
 fn storage_is_served_once_and_formatted_once() {
     let mut up = Up::new("life-once");
     let target = up.target("MDT0000");
