@@ -133,8 +133,8 @@ struct Report {
 }
 
 impl Report {
-    /// Prints the times, and keeps the result of a run of all stages in `target/check.json`, or
-    /// `target/check-full.json` and `.md`.
+    /// Prints the times, and keeps the result of a run of all stages in `target/check.json` and
+    /// `.md`, or `target/check-full.json` and `.md`.
     fn close(&self, failure: Option<&str>) {
         let total: Duration = self.times.iter().map(|(_, time)| *time).sum();
         eprintln!("== seconds per stage");
@@ -168,22 +168,21 @@ impl Report {
         let name = if self.scale.full { "check-full" } else { "check" };
         let target = crate::run::root().join("target");
         fs::write(target.join(format!("{name}.json")), format!("{result:#}\n"))?;
-        if self.scale.full {
-            let mut text = format!(
-                "# `cargo xtask check --full`: {}\n\nCommit {}{}, {cores} cores, {}.\n\n\
-                 | stage | seconds |\n|---|---|\n",
-                failure.unwrap_or("passed"),
-                commit.trim(),
-                if dirty { " with changes" } else { "" },
-                kernel.trim()
-            );
-            for (name, time) in self.times.iter().chain(&[("all", total)]) {
-                text.push_str(&format!("| {name} | {:.0} |\n", time.as_secs_f64()));
-            }
-            let mounted = fs::read_to_string(target.join(mounted::LINES)).unwrap_or_default();
-            text.push_str(&format!("\n## Mounted tests\n\n```\n{mounted}```\n"));
-            fs::write(target.join("check-full.md"), text)?;
+        let mut text = format!(
+            "# `cargo xtask check{}`: {}\n\nCommit {}{}, {cores} cores, {}.\n\n\
+             | stage | seconds |\n|---|---|\n",
+            if self.scale.full { " --full" } else { "" },
+            failure.unwrap_or("passed"),
+            commit.trim(),
+            if dirty { " with changes" } else { "" },
+            kernel.trim()
+        );
+        for (name, time) in self.times.iter().chain(&[("all", total)]) {
+            text.push_str(&format!("| {name} | {:.0} |\n", time.as_secs_f64()));
         }
+        let mounted = fs::read_to_string(target.join(mounted::LINES)).unwrap_or_default();
+        text.push_str(&format!("\n## Mounted tests\n\n```\n{mounted}```\n"));
+        fs::write(target.join(format!("{name}.md")), text)?;
         Ok(())
     }
 }
