@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::lane::{Home, Outcome};
 use crate::leftovers::Parameters;
 use crate::run::{output, run};
-use crate::{mounted, needs, tidy, tree};
+use crate::{mounted, needs, planted, tidy, tree};
 
 /// How much of everything a run does.
 #[derive(Clone, Copy)]
@@ -191,12 +191,15 @@ fn rounded(time: Duration) -> f64 {
     (time.as_secs_f64() * 10.0).round() / 10.0
 }
 
+const SIM: &str = "target/ci/examples/sim";
+
 fn simulate(args: &[&str]) -> Result<()> {
-    run("target/ci/examples/sim", args, &[])
+    run(SIM, args, &[])
 }
 
 fn planted_bugs() -> Result<()> {
-    run("target/ci/examples/sim", &["--bugs"], &[])
+    planted::absent(SIM, &["target/ci/nacre", "target/release/nacre"])?;
+    simulate(&["--bugs"])
 }
 
 /// `cargo xtask sim`.

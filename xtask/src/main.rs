@@ -8,6 +8,7 @@ mod leftovers;
 mod mounted;
 mod needs;
 mod newcomer;
+mod planted;
 mod readme;
 mod run;
 mod tidy;

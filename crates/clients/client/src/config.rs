@@ -66,17 +66,18 @@ impl MountConfig {
     }
 }
 
-/// Switches that break a promise on purpose: the simulation must find each one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bugs {
-    /// O_APPEND writes without the file's EX lock.
-    pub skip_append_lock: bool,
-    /// The size of a dirty file is taken from the MDT without asking the OSTs.
-    pub forget_glimpse: bool,
-    /// A missing object reads as zeros, whatever the MDT knows of it.
-    pub forget_must_exist: bool,
-    /// What is believed of a directory stays although this client has changed it.
-    pub keep_old_beliefs: bool,
+planted::bugs! {
+    /// Switches that break a promise on purpose: the simulation must find each one.
+    pub struct Bugs in "client" {
+        /// O_APPEND writes without the file's EX lock.
+        skip_append_lock,
+        /// The size of a dirty file is taken from the MDT without asking the OSTs.
+        forget_glimpse,
+        /// A missing object reads as zeros, whatever the MDT knows of it.
+        forget_must_exist,
+        /// What is believed of a directory stays although this client has changed it.
+        keep_old_beliefs,
+    }
 }
 
 /// Who calls: identity, umask, process and job of the application.

@@ -302,7 +302,7 @@ impl Changing {
 
 impl Drop for Changing {
     fn drop(&mut self) {
-        if self.inner.config.bugs.keep_old_beliefs {
+        if self.inner.config.bugs.keep_old_beliefs() {
             self.outcome = Outcome::Refused;
         }
         self.inner.beliefs.borrow_mut().end(self.id, &self.scope, &self.outcome);

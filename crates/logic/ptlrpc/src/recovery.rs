@@ -151,6 +151,9 @@ impl<R> Recovery<R> {
     pub fn handle_connected(&mut self, client: ClientId, now: Instant) -> bool {
         self.handle_attempt(now);
         let Some(client) = self.clients.get_mut(&client) else { return false };
+        if client.arrived > 0 {
+            planted::reached("recovery: a client reconnected amid its replays");
+        }
         client.present = true;
         client.done = false;
         client.offered = Transno::NONE;
@@ -187,6 +190,7 @@ impl<R> Recovery<R> {
             replay.transno <= self.executed
         };
         if executed {
+            planted::reached("recovery: a replay came again after it was executed");
             return Some(replay.item);
         }
         self.queue.insert((replay.transno, replay.client, replay.xid), (reopens, replay.item));
@@ -195,6 +199,7 @@ impl<R> Recovery<R> {
 
     /// A replay that is queued or under way came again, after a reconnect.
     pub fn handle_offered_again(&mut self, client: ClientId, index: u32, transno: Transno) {
+        planted::reached("recovery: a replay came again while it was queued");
         if let Some(client) = self.clients.get_mut(&client) {
             client.offer(index, transno);
         }
@@ -246,6 +251,7 @@ impl<R> Recovery<R> {
             return;
         }
         let hard = now >= started + self.config.hard;
+        planted::reached("recovery: a window expired");
         // a present client is slow, not gone, until the hard end; then whoever lets everybody wait
         // has stopped, and who merely waits behind it has not
         let stopped = hard && !self.executing && now >= self.moved + self.config.soft;
@@ -266,6 +272,7 @@ impl<R> Recovery<R> {
             .collect();
         for client in gone {
             self.handle_gone(client);
+            planted::reached("recovery: a missing client was given up");
             self.evict.push_back(client);
         }
     }
@@ -296,6 +303,9 @@ impl<R> Recovery<R> {
         let ((_, client, xid), (reopens, item)) =
             self.queue.pop_first().expect("looked at just now");
         self.before = self.executed;
+        if !reopens && !next {
+            planted::reached("recovery: a gap was passed");
+        }
         if !reopens {
             self.executed = transno;
         } else if let Some(client) = self.clients.get_mut(&client) {

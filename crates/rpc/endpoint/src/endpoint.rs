@@ -216,7 +216,10 @@ impl Core {
 
     /// Sends what a server asks for. An id of an earlier send names nothing: that attempt is over.
     fn answer_pull(&self, link: &SharedLink, id: u64) {
-        let Some(xid) = self.pulls.borrow_mut().remove(id) else { return };
+        let Some(xid) = self.pulls.borrow_mut().remove(id) else {
+            planted::reached("endpoint: data was asked for that no request has");
+            return;
+        };
         let remote =
             self.lanes.borrow().get(XidSource::lane_of(xid) as usize).and_then(Weak::upgrade);
         if let Some(parts) = remote.and_then(|remote| remote.source(xid)) {

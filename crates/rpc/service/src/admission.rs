@@ -61,19 +61,27 @@ impl Node {
                 let work = self.begin(served, peer, session, request)?;
                 self.dispatch(work);
             }
-            Admission::Executing => renew(peer, &session, request),
+            Admission::Executing => {
+                planted::reached("service: a request came again while it was executed");
+                renew(peer, &session, request);
+            }
             Admission::Answered(mut reply) => {
                 let old = reply.header.transno >> 32 < served.exports.instance().0;
                 let opens = request.has(RequestFlags::OPEN)
                     && reply.errno().is_none()
                     && reply.header.transno != 0;
                 if old && opens && session.export.borrow_mut().reopen(request.xid()) {
+                    planted::reached("service: an open was repeated for its resend");
                     return self.reopen(served, peer, session, request, reply);
                 }
+                planted::reached(match old {
+                    true => "service: a change was resent after a restart",
+                    false => "service: a change was resent",
+                });
                 session.fill(&mut reply);
                 peer.reply(&reply);
             }
-            Admission::Stale => {}
+            Admission::Stale => planted::reached("service: a stale request was dropped"),
             Admission::BadTag => return Err(Nonsense::Tag(request.header.tag)),
         }
         Ok(())

@@ -105,6 +105,7 @@ impl Node {
 
     /// Nothing was done because the data could not be had. A resend that came meanwhile takes over.
     fn retry(self: &Rc<Self>, done: Done) {
+        planted::reached("service: a handler went without its data");
         let newer = done.flight.take_newer();
         let peer = Rc::clone(&*done.flight.peer());
         let (served, session) = (Rc::clone(&done.served), Rc::clone(&done.session));

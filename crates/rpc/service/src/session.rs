@@ -143,6 +143,7 @@ impl Session {
 
     /// Tells the client of a request under way to wait longer.
     pub(crate) fn send_early(&self, flight: &InFlight, xid: u64, opcode: u16) {
+        planted::reached("service: an early reply was sent");
         let mut reply = Reply::default();
         reply.header.version = wire::VERSION;
         (reply.header.xid, reply.header.opcode) = (xid, opcode);

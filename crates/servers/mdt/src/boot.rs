@@ -89,7 +89,7 @@ fn prepare(
         [hash_key.0.to_le_bytes(), hash_key.1.to_le_bytes()].concat(),
     );
     let (first_file, first_object) = first_sequences(config.index);
-    let reuse = config.bugs.reuse_id_range;
+    let reuse = config.bugs.reuse_id_range();
     let files = Ids::open(meta(keys::META_FILE_IDS)?.as_deref(), first_file, reuse)
         .ok_or_else(|| broken("file_ids"))?;
     let given = meta(keys::META_OBJECT_IDS)?;

@@ -82,37 +82,38 @@ impl Lod {
     }
 }
 
-/// Planted bugs: each switch breaks one promise at a single place. Simulation turns them on one at
-/// a time and must notice; a switch that nobody notices is a promise that nobody tests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bugs {
-    /// The reply record does not go into the operation's transaction: a resend after a crash is
-    /// executed twice.
-    pub skip_reply_record: bool,
-    /// Id ranges are handed out again after a crash instead of being burnt.
-    pub reuse_id_range: bool,
-    /// A client's change that depends on another's uncommitted one does not commit that first.
-    pub drop_commit_on_share: bool,
-    /// Replayed opens do not come back into the table of open files.
-    pub forget_open_replay: bool,
-    /// An open file that loses its last name gets no orphan record: its inode leaks after a crash.
-    pub skip_orphan_record: bool,
-    /// Removed files leave no record of their objects: the objects leak.
-    pub forget_destroy_log: bool,
-    /// A replayed create draws a fresh FID instead of the one that was answered.
-    pub replay_draws_new_fid: bool,
-    /// An operation is answered although its changes were never applied, now and then (1 in 64).
-    pub ack_before_apply: bool,
-    /// A close makes the size clean although others are writing.
-    pub clean_size_despite_writers: bool,
-    /// Locks that clients re-state after a restart are answered and forgotten.
-    pub lose_lock_restate: bool,
-    /// A sync is answered before the commit.
-    pub ack_sync_before_commit: bool,
-    /// A replayed operation takes the server's time instead of the one that was answered.
-    pub replay_draws_new_time: bool,
-    /// A change does not wait for the leases of others: they go on believing what was.
-    pub ignore_leases: bool,
-    /// Object ids that a restart burnt are not swept: objects of lost creates leak.
-    pub skip_range_sweep: bool,
+planted::bugs! {
+    /// Planted bugs: each switch breaks one promise at a single place. Simulation turns them on one at
+    /// a time and must notice; a switch that nobody notices is a promise that nobody tests.
+    pub struct Bugs in "mdt" {
+        /// The reply record does not go into the operation's transaction: a resend after a crash is
+        /// executed twice.
+        skip_reply_record,
+        /// Id ranges are handed out again after a crash instead of being burnt.
+        reuse_id_range,
+        /// A client's change that depends on another's uncommitted one does not commit that first.
+        drop_commit_on_share,
+        /// Replayed opens do not come back into the table of open files.
+        forget_open_replay,
+        /// An open file that loses its last name gets no orphan record: its inode leaks after a crash.
+        skip_orphan_record,
+        /// Removed files leave no record of their objects: the objects leak.
+        forget_destroy_log,
+        /// A replayed create draws a fresh FID instead of the one that was answered.
+        replay_draws_new_fid,
+        /// An operation is answered although its changes were never applied, now and then (1 in 64).
+        ack_before_apply,
+        /// A close makes the size clean although others are writing.
+        clean_size_despite_writers,
+        /// Locks that clients re-state after a restart are answered and forgotten.
+        lose_lock_restate,
+        /// A sync is answered before the commit.
+        ack_sync_before_commit,
+        /// A replayed operation takes the server's time instead of the one that was answered.
+        replay_draws_new_time,
+        /// A change does not wait for the leases of others: they go on believing what was.
+        ignore_leases,
+        /// Object ids that a restart burnt are not swept: objects of lost creates leak.
+        skip_range_sweep,
+    }
 }

@@ -83,7 +83,7 @@ impl Engine {
         let first: Option<AttrRep> =
             caller.replay.then(|| decode_body(&caller.request.replay_buf(0).unwrap_or_default()));
         let now = match &first {
-            Some(first) if first.attr.ctime != 0 && !self.config.bugs.replay_draws_new_time => {
+            Some(first) if first.attr.ctime != 0 && !self.config.bugs.replay_draws_new_time() => {
                 op::replayed_time(caller.request, first)
             }
             _ => caller.now,
@@ -140,11 +140,13 @@ impl Engine {
         tx: &Tx<'_>,
     ) -> Decided<()> {
         let foreign = tx.decides.iter().any(|key| state.share.is_foreign(caller.client, key));
-        if foreign && !self.config.bugs.drop_commit_on_share || state.share.len() > SHARED_KEYS_MAX
+        if foreign && !self.config.bugs.drop_commit_on_share()
+            || state.share.len() > SHARED_KEYS_MAX
         {
+            planted::reached("mdt: a change waited for another client's commit");
             return Err(OpError::CommitFirst);
         }
-        if self.config.bugs.ignore_leases {
+        if self.config.bugs.ignore_leases() {
             return Ok(());
         }
         lease::check(&row.leases, caller, tx, &mut state.leases)
@@ -173,7 +175,7 @@ impl Engine {
             reply.header.transno = transno.0;
         } else {
             let (key, value) = history.record(transno, &mut reply);
-            if !self.config.bugs.skip_reply_record {
+            if !self.config.bugs.skip_reply_record() {
                 set.put(Table::Replies, key, value);
             }
         }
@@ -186,7 +188,7 @@ impl Engine {
         let (files, objects) = grow_ids(state, &mut set);
         let count = self.applied.get() + 1;
         self.applied.set(count);
-        let lost = self.config.bugs.ack_before_apply && count.is_multiple_of(LOSE_EVERY);
+        let lost = self.config.bugs.ack_before_apply() && count.is_multiple_of(LOSE_EVERY);
         if !lost {
             self.store.meta().apply(&set)?;
         }
@@ -258,8 +260,11 @@ impl Engine {
             gone += 1;
             tx.set.delete(Table::Orphans, fid.to_key());
             if let Some(inode) = tx.find(*fid)?.filter(|inode| inode.attr.nlink == 0) {
-                number +=
-                    u64::from(tx.destroy(&inode, number, !self.config.bugs.forget_destroy_log)?);
+                number += u64::from(tx.destroy(
+                    &inode,
+                    number,
+                    !self.config.bugs.forget_destroy_log(),
+                )?);
             }
         }
         if gone == 0 {

@@ -174,7 +174,11 @@ impl Locks {
         let mut inner = self.inner.borrow_mut();
         inner.answers.retain(|wait, _| wait.client != client);
         inner.abandoned.retain(|wait, _| wait.client != client);
+        let held = if planted::ON { inner.space.held_ranges() } else { 0 };
         let granted = inner.space.drop_client(client);
+        if planted::ON && inner.space.held_ranges() < held {
+            planted::reached("mdt: a session ended with locks held");
+        }
         inner.wake(granted);
     }
 

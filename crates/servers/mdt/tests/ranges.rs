@@ -217,8 +217,7 @@ fn only_objects_of_lost_creates_are_destroyed() {
 
 #[test]
 fn without_the_sweep_objects_leak() {
-    let (world, [_, lost, _]) =
-        crash_that_loses_a_create(1, Bugs { skip_range_sweep: true, ..Bugs::default() });
+    let (world, [_, lost, _]) = crash_that_loses_a_create(1, Bugs::plant("mdt.skip_range_sweep"));
     world.boot(0);
     world.sim.run_for(Span::secs(100));
     assert!(world.objects().contains(&both(&[lost])[0]), "the planted bug shows");

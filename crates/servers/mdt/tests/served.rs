@@ -440,10 +440,7 @@ fn lock_is_lost_by_a_crash(bugs: Bugs) -> bool {
 #[test]
 fn locks_that_are_stated_again_are_held_after_a_crash() {
     assert!(!lock_is_lost_by_a_crash(Bugs::default()));
-    assert!(
-        lock_is_lost_by_a_crash(Bugs { lose_lock_restate: true, ..Bugs::default() }),
-        "the planted bug shows"
-    );
+    assert!(lock_is_lost_by_a_crash(Bugs::plant("mdt.lose_lock_restate")), "the planted bug shows");
 }
 
 #[test]
@@ -457,10 +454,7 @@ fn a_sync_is_answered_when_everything_is_durable() {
         world.records(Table::Inodes) == 2
     };
     assert!(durable(Bugs::default()));
-    assert!(
-        !durable(Bugs { ack_sync_before_commit: true, ..Bugs::default() }),
-        "the planted bug shows"
-    );
+    assert!(!durable(Bugs::plant("mdt.ack_sync_before_commit")), "the planted bug shows");
 }
 
 #[test]
@@ -487,7 +481,7 @@ fn a_reply_that_was_lost_with_its_server_is_not_earned_twice() {
         })
     };
     assert!(!twice(Bugs::default()));
-    assert!(twice(Bugs { skip_reply_record: true, ..Bugs::default() }), "the planted bug shows");
+    assert!(twice(Bugs::plant("mdt.skip_reply_record")), "the planted bug shows");
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Ost {
         let mark = self.exports.last_assigned();
         assert!(mark >= self.exports.last_committed(), "only what was given out becomes durable");
         let data = self.dirty_data.replace(0);
-        if !self.config.bugs.commit_records_before_data {
+        if !self.config.bugs.commit_records_before_data() {
             self.sync_objects().await?;
         }
         // A full store must still be able to say what is durable.
@@ -54,7 +54,7 @@ impl Ost {
         self.commit_records().await?;
         self.exports.committed(mark);
         assert!(self.exports.last_committed() >= mark, "what is durable does not go back");
-        if self.config.bugs.commit_records_before_data {
+        if self.config.bugs.commit_records_before_data() {
             self.sync_objects().await?;
         }
         Ok(())

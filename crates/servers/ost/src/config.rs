@@ -39,11 +39,12 @@ impl OstConfig {
     }
 }
 
-/// Planted bugs: each switch breaks one promise, and the simulation must find it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bugs {
-    /// The record transaction is committed before the data that it speaks of.
-    pub commit_records_before_data: bool,
-    /// Destroys leave no tombstone: a late write brings an object back.
-    pub skip_tombstones: bool,
+planted::bugs! {
+    /// Planted bugs: each switch breaks one promise, and the simulation must find it.
+    pub struct Bugs in "ost" {
+        /// The record transaction is committed before the data that it speaks of.
+        commit_records_before_data,
+        /// Destroys leave no tombstone: a late write brings an object back.
+        skip_tombstones,
+    }
 }

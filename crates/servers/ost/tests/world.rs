@@ -349,7 +349,7 @@ fn synced_writes_outlive_a_power_cut_without_their_client() {
 
 #[test]
 fn records_ahead_of_data_are_found_out() {
-    let bugs = Bugs { commit_records_before_data: true, ..Bugs::default() };
+    let bugs = Bugs::plant("ost.commit_records_before_data");
     let disk = MemDiskConfig { commit_min: Span::millis(5), ..MemDiskConfig::default() };
     let lost = (0..40).filter(|seed| {
         let world = World::new(*seed, disk, bugs);
@@ -397,8 +397,7 @@ fn a_destroyed_object_stays_destroyed() {
 
 #[test]
 fn without_tombstones_a_late_write_brings_an_object_back() {
-    let world =
-        World::new(7, MemDiskConfig::default(), Bugs { skip_tombstones: true, ..Bugs::default() });
+    let world = World::new(7, MemDiskConfig::default(), Bugs::plant("ost.skip_tombstones"));
     let remote = world.remote(1);
     world.call(&remote, batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)])).expect("destroys");
     world.attr(&remote, write(0, b"late", 0)).expect("the bug");

@@ -62,6 +62,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, name: &'static str, script: Scri
         swaps: 0,
         faults: cluster.sim.faults(),
         virtual_ms: cluster.sim.now().0 / 1_000_000,
+        marks: BTreeMap::new(),
         trace_hash: cluster.sim.trace_hash(),
         failure: failure.err(),
     }

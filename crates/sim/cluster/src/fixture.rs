@@ -17,7 +17,6 @@ pub struct Cluster {
     pub sim: Sim,
     pub(crate) servers: Vec<Server>,
     plan: Plan,
-    scenario: Scenario,
 }
 
 fn nid(group: u8, index: u32) -> Nid {
@@ -48,7 +47,7 @@ impl Cluster {
         let plan = Plan {
             fsname,
             addrs: Rc::new(addrs.clone()),
-            bugs: scenario.bugs,
+            bugs: scenario.bugs(),
             is_sick: scenario.sick_stores,
         };
         let server = |(target, addr): (TargetId, NidAddr)| {
@@ -60,7 +59,7 @@ impl Cluster {
             Server::new(target, node, disk, plan.clone())
         };
         let servers = addrs.into_iter().map(server).collect();
-        Cluster { sim, servers, plan, scenario: *scenario }
+        Cluster { sim, servers, plan }
     }
 
     /// Boots every server and waits until the MGS knows all of them.
@@ -84,7 +83,7 @@ impl Cluster {
         let mut config =
             MountConfig::new(vec![self.plan.addr(TargetId::MGT)], self.plan.fsname, client);
         config.name = name.to_owned();
-        config.bugs = self.scenario.bugs.client;
+        config.bugs = self.plan.bugs.client;
         config
     }
 

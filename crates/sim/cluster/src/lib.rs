@@ -26,6 +26,7 @@
 mod blackout;
 mod directed;
 mod fixture;
+mod marks;
 mod nemesis;
 mod planted;
 mod races;
@@ -37,8 +38,9 @@ mod totals;
 mod user;
 
 pub use fixture::Cluster;
+pub use marks::MARKS;
 pub use planted::{PLANTED, Planted, SEEDS_MAX};
 pub use run::run;
-pub use scenario::{Bugs, Report, Scenario, Script};
+pub use scenario::{Report, Scenario, Script};
 pub use suite::{draw_seeds, suite};
 pub use totals::Totals;

@@ -1,7 +1,7 @@
 //! Planted bugs: each switch breaks one promise at one place, and some scenario must notice it
 //! within a few seeds.
 
-use crate::{Bugs, Scenario};
+use crate::Scenario;
 
 /// Seeds tried before a bug counts as not found.
 pub const SEEDS_MAX: u64 = 60;
@@ -11,25 +11,48 @@ pub struct Planted {
     /// `mdt.skip_reply_record` and so on.
     pub name: &'static str,
     scenario: fn() -> Scenario,
-    set: fn(&mut Bugs),
 }
 
 impl Planted {
     /// The run in which it must be found.
     #[must_use]
     pub fn scenario(&self) -> Scenario {
-        let mut scenario = (self.scenario)();
-        (self.set)(&mut scenario.bugs);
-        scenario
+        Scenario { bug: Some(self.name), ..self.control() }
+    }
+
+    /// The same run without the bug.
+    #[must_use]
+    pub fn control(&self) -> Scenario {
+        (self.scenario)()
+    }
+}
+
+/// The switches of all parts.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Bugs {
+    pub(crate) mdt: mdt::Bugs,
+    pub(crate) ost: ost::Bugs,
+    pub(crate) client: client::Bugs,
+}
+
+impl Bugs {
+    /// The bug of that name is on.
+    pub(crate) fn plant(name: &'static str) -> Bugs {
+        let none = Bugs::default();
+        match name.split_once('.') {
+            Some(("mdt", _)) => Bugs { mdt: mdt::Bugs::plant(name), ..none },
+            Some(("ost", _)) => Bugs { ost: ost::Bugs::plant(name), ..none },
+            _ => Bugs { client: client::Bugs::plant(name), ..none },
+        }
     }
 }
 
 macro_rules! planted {
-    ($($part:ident . $field:ident in $scenario:ident;)*) => {
+    ($($part:ident . $bug:ident in $scenario:ident;)*) => {
+        /// All of them.
         pub const PLANTED: &[Planted] = &[$(Planted {
-            name: concat!(stringify!($part), ".", stringify!($field)),
+            name: concat!(stringify!($part), ".", stringify!($bug)),
             scenario: Scenario::$scenario,
-            set: |bugs| bugs.$part.$field = true,
         },)*];
     };
 }
@@ -58,3 +81,20 @@ planted! {
 }
 
 const _: () = assert!(PLANTED.len() >= 10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_switch_of_every_part_has_a_scenario() {
+        let parts = [mdt::Bugs::NAMES, ost::Bugs::NAMES, client::Bugs::NAMES].concat();
+        for name in &parts {
+            assert!(PLANTED.iter().any(|planted| planted.name == *name), "{name} is not tried");
+        }
+        assert_eq!(PLANTED.len(), parts.len());
+        for planted in PLANTED {
+            let _known = Bugs::plant(planted.name);
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! One run: boot, work under faults, peace, verification, blackout.
 
+use std::collections::BTreeMap;
+
 use client::Client;
 use env_sim::{NodeHandle, Rng};
 use oracle::{Runner, read_names, test_ctx, verify_tree};
@@ -26,6 +28,12 @@ const WORK_MAX: Span = Span::secs(3 * 3600);
 /// test, an error-level event and a run that is stuck panic, with the seed in the message.
 #[must_use]
 pub fn run(seed: u64, scenario: &Scenario) -> Report {
+    drop(planted::take_counts());
+    let report = run_once(seed, scenario);
+    Report { marks: planted::take_counts(), ..report }
+}
+
+fn run_once(seed: u64, scenario: &Scenario) -> Report {
     let cluster = Cluster::new(seed, scenario);
     cluster.boot();
     if let Some(script) = scenario.script {
@@ -43,6 +51,7 @@ pub fn run(seed: u64, scenario: &Scenario) -> Report {
         swaps: cluster.servers.iter().map(|server| server.swaps()).sum(),
         faults: cluster.sim.faults(),
         virtual_ms: cluster.sim.now().0 / 1_000_000,
+        marks: BTreeMap::new(),
         trace_hash: cluster.sim.trace_hash(),
         failure,
     }

@@ -1,15 +1,11 @@
 //! What a run does and what is done to it; what came out.
 
+use std::collections::BTreeMap;
+
 use env_sim::{FaultCounts, Faults};
 use types::Span;
 
-/// Planted bugs to switch on: a run with one of them must fail.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bugs {
-    pub mdt: mdt::Bugs,
-    pub ost: ost::Bugs,
-    pub client: client::Bugs,
-}
+use crate::planted::Bugs;
 
 /// What happens in a run that aims at one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +55,8 @@ pub struct Scenario {
     pub swaps: bool,
     /// Instead of users, races and the nemesis.
     pub script: Option<Script>,
-    pub bugs: Bugs,
+    /// The planted bug that is on.
+    pub bug: Option<&'static str>,
     /// Prints events up to this level.
     pub print: Option<tracing::Level>,
 }
@@ -85,7 +82,7 @@ impl Scenario {
             sick_stores: false,
             swaps: false,
             script: None,
-            bugs: Bugs::default(),
+            bug: None,
             print: None,
         }
     }
@@ -196,7 +193,14 @@ impl Scenario {
     /// How to run `seed` of this scenario again.
     #[must_use]
     pub fn replay_line(&self, seed: u64) -> String {
-        format!("replay: cargo xtask sim --seed {seed} --scenario {}", self.name)
+        match self.bug {
+            None => format!("replay: cargo xtask sim --seed {seed} --scenario {}", self.name),
+            Some(bug) => format!("replay: cargo xtask sim --seed {seed} --bug {bug}"),
+        }
+    }
+
+    pub(crate) fn bugs(&self) -> Bugs {
+        self.bug.map_or_else(Bugs::default, Bugs::plant)
     }
 }
 
@@ -217,6 +221,8 @@ pub struct Report {
     pub faults: FaultCounts,
     /// Virtual milliseconds.
     pub virtual_ms: u64,
+    /// How often rare branches were reached.
+    pub marks: BTreeMap<&'static str, u64>,
     /// Witness of determinism.
     pub trace_hash: u64,
     /// The first broken promise.

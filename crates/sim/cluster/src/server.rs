@@ -17,7 +17,7 @@ use types::{ClientId, FsName, NidAddr, Span, TargetId, TargetKind};
 use wire::Opcode;
 use wire::config::{self, Register, TargetInfo};
 
-use crate::Bugs;
+use crate::planted::Bugs;
 
 /// What all servers of a cluster are told.
 #[derive(Clone)]

@@ -1,5 +1,7 @@
 //! What many runs did together: the witness that no fault is tested in name only.
 
+use std::collections::BTreeMap;
+
 use env_sim::{FaultCounts, Faults};
 
 use crate::{Report, Scenario};
@@ -15,6 +17,7 @@ pub struct Totals {
     swaps: u64,
     faults: FaultCounts,
     virtual_ms: u64,
+    marks: BTreeMap<&'static str, u64>,
     fewest_ops: Option<u64>,
     fewest_restarts: Option<u32>,
 }
@@ -32,6 +35,9 @@ impl Totals {
         self.fewest_restarts = Some(
             self.fewest_restarts.map_or(report.restarts, |fewest| fewest.min(report.restarts)),
         );
+        for (mark, count) in &report.marks {
+            *self.marks.entry(mark).or_default() += count;
+        }
         let (sum, one) = (&mut self.faults, &report.faults);
         sum.delivered += one.delivered;
         sum.lost += one.lost;
@@ -44,6 +50,12 @@ impl Totals {
         sum.connect_timeouts += one.connect_timeouts;
         sum.kills += one.kills;
         sum.silent_ends += one.silent_ends;
+    }
+
+    /// How often each rare branch was reached.
+    #[must_use]
+    pub fn marks(&self) -> &BTreeMap<&'static str, u64> {
+        &self.marks
     }
 
     /// Kinds of faults that `scenario` is for and that never occurred.
@@ -135,11 +147,14 @@ mod tests {
             swaps: 0,
             faults,
             virtual_ms: 0,
+            marks: BTreeMap::from([("a rare branch", 3)]),
             trace_hash: 0,
             failure: None,
         };
         let mut totals = none;
         totals.add(&report);
+        totals.add(&report);
+        assert_eq!(totals.marks().get("a rare branch"), Some(&6));
         let missing = totals.missing(&Scenario::storm());
         assert!(
             !missing.contains(&"lost messages")

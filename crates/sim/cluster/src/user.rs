@@ -20,6 +20,7 @@ pub(crate) struct User {
 #[derive(Default)]
 struct Progress {
     name: String,
+    /// Operations that were compared with the model.
     ops: Cell<u64>,
     /// The users stop when they have done this many operations and may stop.
     wanted: Cell<u64>,
@@ -84,10 +85,10 @@ async fn work(env: env::Env, mut runner: Runner, mut rng: Rng, progress: Rc<Prog
             env.now().0 as f64 / 1e9
         );
         tracing::debug!("{} operation {} {op:?}", progress.name, progress.ops.get());
-        if let Err(mismatch) = runner.step(&op).await {
-            *progress.failure.borrow_mut() = Some(mismatch.to_string());
+        match runner.step(&op).await {
+            Ok(compared) => progress.ops.set(progress.ops.get() + u64::from(compared)),
+            Err(mismatch) => *progress.failure.borrow_mut() = Some(mismatch.to_string()),
         }
-        progress.ops.set(progress.ops.get() + 1);
         let think = if rng.chance(100_000) { Span::millis(300) } else { Span::millis(40) };
         env.sleep(rng.span(Span::ZERO, think)).await;
     }

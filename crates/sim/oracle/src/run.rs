@@ -181,14 +181,15 @@ impl Runner {
         draw(&self.mirror.borrow().model)
     }
 
-    /// Carries `op` out in both worlds.
-    pub async fn step(&mut self, op: &Op) -> Result<(), Mismatch> {
+    /// Carries `op` out in both worlds. False if it was skipped, because it makes no sense in the
+    /// present state.
+    pub async fn step(&mut self, op: &Op) -> Result<bool, Mismatch> {
         let index = self.index;
         self.index += 1;
         let mismatch = |what: String| Mismatch { index, op: op.clone(), what };
         let expect = self.mirror.borrow_mut().begin(op);
         if expect == Expect::Skip {
-            return Ok(());
+            return Ok(false);
         }
         let answer = self.perform(op).await;
         let freed = {
@@ -201,7 +202,7 @@ impl Runner {
         for fid in freed {
             self.check_freed(fid).await.map_err(mismatch)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// A file without names and opens is gone.

@@ -12,7 +12,7 @@ use crate::file::Open;
 /// Writes `data` behind the last byte of the file. Runs to its end once begun.
 pub(crate) async fn append(open: &Rc<Open>, flags: u32, data: Bytes) -> Result<usize> {
     let layout = layout_for_write(open).await?;
-    let lock = match open.inner.config.bugs.skip_append_lock {
+    let lock = match open.inner.config.bugs.skip_append_lock() {
         true => None,
         false => Some(open.inner.lock_file(&open.ctx, open.inode.fid).await?),
     };

@@ -114,7 +114,7 @@ impl Inner {
             || stat.lost
             || !quiet
             || here
-            || self.config.bugs.forget_glimpse
+            || self.config.bugs.forget_glimpse()
             || stat.layout.is_none()
         {
             return;
@@ -137,7 +137,7 @@ impl Inner {
     async fn settle_size(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<()> {
         let mut stat = self.stat(ctx, fid, 0).await?;
         self.resolve(ctx, &mut stat).await?;
-        if crate::needs_glimpse(&stat.attr) && !stat.lost && !self.config.bugs.forget_glimpse {
+        if crate::needs_glimpse(&stat.attr) && !stat.lost && !self.config.bugs.forget_glimpse() {
             self.state_size(ctx, &stat.attr, stat.epoch, stat.stripes).await?;
         }
         Ok(())

@@ -125,7 +125,7 @@ impl Inner {
         must_exist: u64,
         layout: &Rc<Layout>,
     ) -> Result<Found> {
-        if !crate::needs_glimpse(attr) || self.config.bugs.forget_glimpse {
+        if !crate::needs_glimpse(attr) || self.config.bugs.forget_glimpse() {
             return Ok(Found::default());
         }
         let found = self

@@ -129,7 +129,7 @@ async fn fetch(open: &Rc<Open>, layout: &Rc<Layout>, runs: &[Run]) -> Result<Vec
 
 async fn fetch_run(open: &Rc<Open>, layout: &Layout, run: &Run) -> Result<Got> {
     let must_exist = open.inode.stripes() & size::stripe_bit(run.stripe);
-    let must_exist = if open.inner.config.bugs.forget_must_exist { 0 } else { must_exist };
+    let must_exist = if open.inner.config.bugs.forget_must_exist() { 0 } else { must_exist };
     match fetch_object(open, layout, run, must_exist != 0).await {
         Err(error) if must_exist != 0 && error.errno() == Errno::EIO => {
             match open.inner.still_lost(&open.ctx, open.inode.fid, must_exist).await? {

@@ -135,7 +135,7 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
-        if self.0.config.bugs.forget_glimpse {
+        if self.0.config.bugs.forget_glimpse() {
             return Ok(());
         }
         let found = self.0.glimpse(ctx, &questions).await?;

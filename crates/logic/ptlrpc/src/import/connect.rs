@@ -132,6 +132,7 @@ impl<B: Default, W> Import<B, W> {
     /// Evicted: what was acknowledged and not durable is gone, what is unanswered and modifying has
     /// no knowable outcome.
     fn drop_session(&mut self) {
+        planted::reached("import: a client learned that it was evicted");
         self.kept.clear();
         self.events.push_back(Event::Evicted);
         let lost: Vec<Xid> = self

@@ -30,6 +30,9 @@ impl Mdt {
             match self.persist(|| self.engine.sweep(batch)).await {
                 Ok(gone) => {
                     tracing::debug!(target: "mdt", gone, "orphans swept");
+                    if gone > 0 {
+                        planted::reached("mdt: an orphan was swept");
+                    }
                     rest = later;
                 }
                 Err(Errno::ENOSPC) if batch.len() > 1 => at_once = batch.len() / 2,

@@ -37,7 +37,7 @@ struct Held {
 
 /// Sweeps the ranges that were burnt before this run, once.
 pub(crate) async fn run(mdt: Rc<Mdt>) {
-    if mdt.engine.config.bugs.skip_range_sweep {
+    if mdt.engine.config.bugs.skip_range_sweep() {
         return;
     }
     if let Err(error) = sweep(&mdt).await {
@@ -56,6 +56,7 @@ async fn sweep(mdt: &Rc<Mdt>) -> Decided<()> {
             return Ok(());
         }
     }
+    planted::reached("mdt: ids that a restart burnt were swept");
     mdt.commit().await?;
     let held = held(mdt, &burnt).await?;
     let gaps: Rc<[ObjectRange]> = burnt.without(&held.live).into();

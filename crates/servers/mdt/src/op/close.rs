@@ -78,7 +78,7 @@ fn hand_over(op: &Op<'_, '_>, body: &CloseReq, open: OpenFile, inode: &mut Inode
             known_size(inode, body);
             true
         }
-        Verdict::StayDirty if op.config.bugs.clean_size_despite_writers && told.is_some() => {
+        Verdict::StayDirty if op.config.bugs.clean_size_despite_writers() && told.is_some() => {
             known_size(inode, body);
             true
         }

@@ -100,7 +100,7 @@ pub(super) fn make_inode(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode) 
         _ => return Err(Errno::EINVAL.into()),
     }
     let fid = match &op.replay {
-        Some(first) if !op.config.bugs.replay_draws_new_fid => first.attr.fid(),
+        Some(first) if !op.config.bugs.replay_draws_new_fid() => first.attr.fid(),
         _ => op.state.draw_fid()?,
     };
     let setgid = parent.attr.mode & S_ISGID != 0;

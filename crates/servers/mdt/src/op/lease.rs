@@ -162,6 +162,11 @@ pub(crate) fn check(
             }
         }
     }
+    if blocked.is_some() {
+        planted::reached("mdt: a change waited for a lease");
+    } else if leases.inherited(clock).is_some() {
+        planted::reached("mdt: a change waited for leases of the instance before");
+    }
     let end: Option<Instant> = leases.inherited(clock).max(blocked);
     end.map_or(Ok(()), |end| Err(OpError::LeasedUntil(end)))
 }

@@ -28,7 +28,7 @@ async fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
         check_exists(mdt, Fid::from(body.fid)).await?;
     }
     let told = |rep| Reply::ok(&request.header, vec![encode_body(&rep)]);
-    if restate && mdt.engine.config.bugs.lose_lock_restate && !wanted.unlock {
+    if restate && mdt.engine.config.bugs.lose_lock_restate() && !wanted.unlock {
         return Ok(told(LockRep { state: lock::GRANTED, ..LockRep::default() }));
     }
     match mdt.locks.ask(&wanted, restate)? {

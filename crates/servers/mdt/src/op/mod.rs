@@ -321,7 +321,7 @@ impl Op<'_, '_> {
             return Ok(());
         }
         if self.state.opens.is_open(inode.fid()) || self.recovering {
-            if !self.config.bugs.skip_orphan_record {
+            if !self.config.bugs.skip_orphan_record() {
                 inode.flags |= INODE_ORPHAN;
                 self.tx.set.put(osd::Table::Orphans, inode.fid().to_key(), []);
             }
@@ -334,7 +334,7 @@ impl Op<'_, '_> {
 
     /// Everything of a file goes; its objects through the log.
     pub(crate) fn destroy(&mut self, inode: &Inode) -> Decided<()> {
-        let log = !self.config.bugs.forget_destroy_log;
+        let log = !self.config.bugs.forget_destroy_log();
         if self.tx.destroy(inode, self.state.destroy_next, log)? {
             self.tx.effects.push(Effect::DestroyLogged);
         }

@@ -139,7 +139,7 @@ impl Op<'_, '_> {
             Some(first) => first.handle,
             None => self.state.opens.draw_handle(),
         };
-        let forgotten = self.replay.is_some() && self.config.bugs.forget_open_replay;
+        let forgotten = self.replay.is_some() && self.config.bugs.forget_open_replay();
         let closed = self.committed && self.state.closed.contains(&handle);
         if handle == 0 || forgotten || closed {
             return handle;

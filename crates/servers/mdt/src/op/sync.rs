@@ -18,7 +18,7 @@ pub(crate) fn serve<'a>(
 }
 
 async fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
-    if !mdt.engine.config.bugs.ack_sync_before_commit {
+    if !mdt.engine.config.bugs.ack_sync_before_commit() {
         mdt.commit().await?; // joins a commit under way; costs nothing where nothing is dirty
     }
     let is_whole = Fid::from(incoming.request.body::<FidReq>().fid) == Fid::ZERO;

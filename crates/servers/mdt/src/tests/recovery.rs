@@ -228,36 +228,32 @@ fn a_replay_gives_an_outsider_no_set_group_id() {
 
 #[test]
 fn every_planted_bug_of_replay_is_noticed() {
-    let plant = |set: fn(&mut Bugs)| {
-        let mut bugs = Bugs::default();
-        set(&mut bugs);
-        (0..40).any(|seed| !run(bugs, seed).is_empty())
-    };
-    assert!(plant(|bugs| bugs.forget_open_replay = true));
-    assert!(plant(|bugs| bugs.replay_draws_new_fid = true));
-    assert!(plant(|bugs| bugs.replay_draws_new_time = true));
-    assert!(plant(|bugs| bugs.skip_orphan_record = true));
-    assert!(plant(|bugs| bugs.ack_before_apply = true));
+    let plant = |bug| (0..40).any(|seed| !run(Bugs::plant(bug), seed).is_empty());
+    assert!(plant("mdt.forget_open_replay"));
+    assert!(plant("mdt.replay_draws_new_fid"));
+    assert!(plant("mdt.replay_draws_new_time"));
+    assert!(plant("mdt.skip_orphan_record"));
+    assert!(plant("mdt.ack_before_apply"));
 }
 
 #[test]
 fn ids_are_not_given_twice_though_nothing_was_committed() {
-    let twice = |reuse_id_range| {
-        let mut rig = Rig::with_bugs(Bugs { reuse_id_range, ..Bugs::default() });
+    let twice = |bugs| {
+        let mut rig = Rig::with_bugs(bugs);
         let first = rig.create(Fid::ROOT, "a", S_IFREG | 0o644, None).expect("room").attr.fid();
         rig.crash();
         rig.recovered();
         let second = rig.create(Fid::ROOT, "b", S_IFREG | 0o644, None).expect("room").attr.fid();
         first == second
     };
-    assert!(!twice(false));
-    assert!(twice(true), "the planted bug shows");
+    assert!(!twice(Bugs::default()));
+    assert!(twice(Bugs::plant("mdt.reuse_id_range")), "the planted bug shows");
 }
 
 #[test]
 fn an_orphan_that_nobody_reopens_goes_with_its_objects() {
-    let leak = |forget_destroy_log| {
-        let mut rig = Rig::with_bugs(Bugs { forget_destroy_log, ..Bugs::default() });
+    let leak = |bugs| {
+        let mut rig = Rig::with_bugs(bugs);
         rig.create(Fid::ROOT, "a", S_IFREG | 0o644, Some(1)).expect("room");
         let body = UnlinkReq { parent: Fid::ROOT.into(), ..UnlinkReq::default() };
         rig.call(Opcode::MdtUnlink, &body, &[b"a"]).expect("it is there");
@@ -269,8 +265,8 @@ fn an_orphan_that_nobody_reopens_goes_with_its_objects() {
         assert_eq!(rig.store.table(Table::Inodes).len(), 1);
         rig.store.table(Table::Destroys).is_empty()
     };
-    assert!(!leak(false));
-    assert!(leak(true), "the planted bug shows");
+    assert!(!leak(Bugs::default()));
+    assert!(leak(Bugs::plant("mdt.forget_destroy_log")), "the planted bug shows");
 }
 
 #[test]
@@ -291,14 +287,14 @@ fn an_ended_session_leaves_the_size_of_its_files_open() {
 
 #[test]
 fn without_commit_on_share_a_missing_client_breaks_replay() {
-    let broken = |drop_commit_on_share| {
-        let mut rig = Rig::with_bugs(Bugs { drop_commit_on_share, ..Bugs::default() });
+    let broken = |bugs| {
+        let mut rig = Rig::with_bugs(bugs);
         let dir = rig.create(Fid::ROOT, "d", S_IFDIR | 0o777, None).expect("room").attr.fid();
         rig.client = 2;
         rig.create(dir, "f", S_IFREG | 0o644, None).expect("room");
         rig.crash();
         rig.replay(|done| done.client == 2).iter().any(|(_, reply)| reply.is_err())
     };
-    assert!(!broken(false));
-    assert!(broken(true), "the planted bug shows");
+    assert!(!broken(Bugs::default()));
+    assert!(broken(Bugs::plant("mdt.drop_commit_on_share")), "the planted bug shows");
 }

@@ -66,7 +66,7 @@ fn forget(ost: &Ost, objects: &[Fid]) -> WriteSet {
     let mut set = WriteSet::new();
     for object in objects {
         set.delete(Table::Objects, object.to_key());
-        if !ost.config.bugs.skip_tombstones {
+        if !ost.config.bugs.skip_tombstones() {
             let number = ost.tombstones.borrow_mut().add(*object);
             set.put(Table::Tombstones, object.to_key(), TombstoneRecord::new(number).as_bytes());
         }

@@ -184,7 +184,10 @@ impl Ost {
         match self.tombstones.borrow().holds(object) {
             false => Ok(Change::Make),
             true if incoming.is_replay() => Ok(Change::Overtaken),
-            true => Err(Errno::ESTALE),
+            true => {
+                planted::reached("ost: a write to a destroyed object was refused");
+                Err(Errno::ESTALE)
+            }
         }
     }
 

@@ -31,6 +31,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     drop(held);
     if data.is_none() && body.flags & io::MUST_EXIST != 0 {
         tracing::warn!(%object, parent = %types::Fid::from(body.parent), "an object that must be here is missing");
+        planted::reached("ost: a lost object was missed");
         return Err(Errno::EIO);
     }
     let record = match attr {

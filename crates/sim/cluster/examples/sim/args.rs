@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use clap::Parser;
-use cluster::{PLANTED, Scenario};
+use cluster::{PLANTED, Planted, Scenario};
 
 const AFTER: &str = "\
 Examples:
@@ -14,10 +14,11 @@ Examples:
   sim --bug mdt.skip_reply_record --seeds 1..40
 
 Exit codes: 0 all seeds passed (with --bugs: all bugs were found); 1 a seed failed, a bug was not
-found, or a kind of fault never occurred; 2 the command line is wrong.";
+found, or a kind of fault or a rare branch never occurred; 2 the command line is wrong; 3 the
+simulator itself failed.";
 
 /// Runs whole simulated clusters from seeds and compares every answer with a reference file system.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(name = "sim", after_help = AFTER, disable_version_flag = true)]
 pub(crate) struct Args {
     /// One seed.
@@ -31,12 +32,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = "storm", value_parser = scenario)]
     pub(crate) scenario: Scenario,
     /// Run with a planted bug, in the scenario in which it must be found.
-    #[arg(long, value_name = "NAME", conflicts_with = "scenario")]
-    pub(crate) bug: Option<String>,
+    #[arg(long, value_name = "NAME", conflicts_with = "scenario", value_parser = planted)]
+    pub(crate) bug: Option<&'static Planted>,
     /// Try every planted bug: some seed must fail with it and pass without it.
     #[arg(long, conflicts_with_all = ["seed", "seeds", "bug", "suite"])]
     pub(crate) bugs: bool,
-    /// Run the fixed seeds of every scenario.
+    /// Print the names of all planted bugs and of all rare branches.
+    #[arg(long, conflicts_with_all = ["seed", "seeds", "bug", "suite", "bugs"])]
+    pub(crate) names: bool,
+    /// Run the fixed seeds of every scenario; together they must reach every rare branch.
     #[arg(long, conflicts_with_all = ["seed", "seeds", "bug"])]
     pub(crate) suite: bool,
     /// With --suite: run so many more seeds of storm, drawn from the text of --from.
@@ -58,16 +62,8 @@ pub(crate) struct Args {
 
 impl Args {
     /// The run that is asked for, apart from its seed.
-    pub(crate) fn run(&self) -> Result<Scenario, String> {
-        let scenario = match &self.bug {
-            None => self.scenario,
-            Some(name) => PLANTED
-                .iter()
-                .find(|planted| planted.name == name)
-                .ok_or_else(|| format!("no planted bug is called '{name}'"))?
-                .scenario(),
-        };
-        Ok(self.adjust(scenario))
+    pub(crate) fn scenario(&self) -> Scenario {
+        self.adjust(self.bug.map_or(self.scenario, Planted::scenario))
     }
 
     /// `scenario` with what the command line sets in every run.
@@ -99,4 +95,9 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 
 fn scenario(name: &str) -> Result<Scenario, String> {
     Scenario::by_name(name).ok_or_else(|| "there is no such scenario".to_owned())
+}
+
+fn planted(name: &str) -> Result<&'static Planted, String> {
+    let known = PLANTED.iter().find(|planted| planted.name == name);
+    known.ok_or_else(|| "there is no such bug; --names prints them".to_owned())
 }

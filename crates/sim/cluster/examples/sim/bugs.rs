@@ -1,55 +1,106 @@
-//! Tries the planted bugs.
+//! Tries the planted bugs: some seed must fail with the bug, and pass without it.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use cluster::{PLANTED, SEEDS_MAX};
+use cluster::{PLANTED, Planted, SEEDS_MAX};
 
-/// Each in processes of its own, one per seed: a broken invariant may end a run with an abort.
-pub(crate) fn try_all(jobs: usize) -> Result<(), String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut missed = Vec::new();
-    for planted in PLANTED {
-        let seeds: Vec<u64> = (1..=SEEDS_MAX).collect();
-        let mut found = None;
-        for some in seeds.chunks(jobs) {
-            // all of a chunk are waited for, and the lowest counts: the outcome does not depend on
-            // the machine
-            let failed =
-                some.iter().map(|seed| start(&program, planted.name, *seed)).collect::<Vec<_>>();
-            let failed: Vec<_> = failed.into_iter().map(fails).collect();
-            found = some.iter().zip(failed).find(|(_, fails)| *fails).map(|(seed, _)| *seed);
-            if found.is_some() {
-                break;
+use crate::attempt::Fault;
+use crate::cores::over_cores;
+
+/// What came of a bug.
+enum Verdict {
+    Found {
+        seed: u64,
+        how: String,
+    },
+    NotFound,
+    /// The seed fails without the bug too: it proves nothing, and it is a failure of its own.
+    FailsAnyway {
+        seed: u64,
+        how: String,
+    },
+    Broken(String),
+}
+
+pub(crate) fn try_all(jobs: usize) -> Result<(), Fault> {
+    let program = std::env::current_exe()
+        .map_err(|error| Fault::Harness(format!("the simulator does not find itself: {error}")))?;
+    let mut wrong = Vec::new();
+    over_cores(
+        PLANTED,
+        jobs,
+        |planted| judge(&program, planted),
+        |planted, verdict| {
+            let (name, scenario) = (planted.name, planted.control().name);
+            match verdict {
+                Verdict::Found { seed, how } => {
+                    return println!("{name:<32} found by seed {seed} of {scenario}: {how}");
+                }
+                Verdict::NotFound => {
+                    println!("{name:<32} NOT FOUND in {SEEDS_MAX} seeds of {scenario}");
+                }
+                Verdict::FailsAnyway { seed, how } => {
+                    println!("{name:<32} seed {seed} of {scenario} FAILS WITHOUT IT TOO: {how}");
+                }
+                Verdict::Broken(how) => println!("{name:<32} NOT TRIED: {how}"),
             }
-        }
-        match found {
-            Some(seed) => {
-                println!("{:<32} found by seed {seed} of {}", planted.name, planted.scenario().name)
+            wrong.push(name);
+        },
+    );
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(Fault::Promise(format!("no run shows: {}", wrong.join(", ")))),
+    }
+}
+
+/// The lowest seed that fails counts, so the outcome does not depend on the machine.
+fn judge(program: &Path, planted: &Planted) -> Verdict {
+    for seed in 1..=SEEDS_MAX {
+        match run(program, &["--bug", planted.name], seed) {
+            Ending::Passed => {}
+            Ending::Failed(how) => {
+                return match run(program, &["--scenario", planted.control().name], seed) {
+                    Ending::Passed => Verdict::Found { seed, how },
+                    Ending::Failed(how) => Verdict::FailsAnyway { seed, how },
+                    Ending::Broken(how) => Verdict::Broken(how),
+                };
             }
-            None => {
-                println!(
-                    "{:<32} NOT FOUND in {SEEDS_MAX} seeds of {}",
-                    planted.name,
-                    planted.scenario().name
-                );
-                missed.push(planted.name);
-            }
+            Ending::Broken(how) => return Verdict::Broken(format!("seed {seed}: {how}")),
         }
     }
-    if missed.is_empty() { Ok(()) } else { Err(format!("nobody notices: {}", missed.join(", "))) }
+    Verdict::NotFound
 }
 
-fn start(program: &Path, bug: &str, seed: u64) -> std::io::Result<Child> {
-    let mut child = Command::new(program);
-    child
-        .args(["--bug", bug, "--seed", &seed.to_string()])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    child.spawn()
+enum Ending {
+    Passed,
+    Failed(String),
+    /// The simulator failed, or was ended by a signal.
+    Broken(String),
 }
 
-/// A child that could not be started has found nothing.
-fn fails(child: std::io::Result<Child>) -> bool {
-    child.and_then(|mut child| child.wait()).is_ok_and(|status| !status.success())
+/// In a process of its own: a panic in a destructor aborts, and takes only one seed with it.
+fn run(program: &Path, what: &[&str], seed: u64) -> Ending {
+    let mut command = Command::new(program);
+    command.args(what).args(["--seed", &seed.to_string()]).stderr(Stdio::null());
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => return Ending::Broken(format!("it does not start: {error}")),
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let how = text.lines().find(|line| line.contains("FAILED: ") || line.contains("PANIC at "));
+    match (output.status.code(), how) {
+        (Some(0), _) => Ending::Passed,
+        (Some(1), Some(how)) => Ending::Failed(shorten(how)),
+        _ => Ending::Broken(format!("it ended with {}", output.status)),
+    }
+}
+
+/// A line of a terminal or two.
+fn shorten(text: &str) -> String {
+    const CHARS_MAX: usize = 160;
+    match text.char_indices().nth(CHARS_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{} ...", &text[..end]),
+    }
 }

@@ -1,39 +1,50 @@
-//! Runs seeds, or tries the planted bugs; `--help` tells how.
+//! Runs seeds, or tries the planted bugs; `--help` prints how.
 
 mod args;
+mod attempt;
 mod bugs;
+mod cores;
 mod seeds;
 
 use std::process::ExitCode;
 
 use args::Args;
+use attempt::Fault;
 use clap::Parser;
+use cluster::{MARKS, PLANTED};
 use seeds::Task;
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    attempt::watch_panics();
     match dispatch(&args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(what) => {
-            eprintln!("{what}");
-            ExitCode::FAILURE
+        Err(fault) => {
+            eprintln!("{fault}");
+            ExitCode::from(match fault {
+                Fault::Promise(_) => 1,
+                Fault::Harness(_) => 3,
+            })
         }
     }
 }
 
-fn dispatch(args: &Args) -> Result<(), String> {
+fn dispatch(args: &Args) -> Result<(), Fault> {
+    if args.names {
+        PLANTED.iter().for_each(|planted| println!("{}", planted.name));
+        MARKS.iter().for_each(|mark| println!("{mark}"));
+        return Ok(());
+    }
     if args.bugs {
         return bugs::try_all(args.jobs());
     }
     let tasks: Vec<Task> = if args.suite {
         let drawn = cluster::draw_seeds(args.from.as_deref().unwrap_or(""), args.drawn);
-        cluster::suite(&drawn)
-            .into_iter()
-            .map(|(seed, scenario)| Task { seed, scenario: args.adjust(scenario) })
-            .collect()
+        let suite = cluster::suite(&drawn).into_iter();
+        suite.map(|(seed, scenario)| Task { seed, scenario: args.adjust(scenario) }).collect()
     } else {
-        let scenario = args.run()?;
+        let scenario = args.scenario();
         args.seeds().map(|seed| Task { seed, scenario }).collect()
     };
-    seeds::run_all(&tasks, args.jobs())
+    seeds::run_all(&tasks, args.suite, args.jobs())
 }

@@ -1,17 +1,14 @@
-//! Many runs over all cores; what they print comes in the order in which they were asked for.
+//! Seeds: one line for each, then what they did together.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::thread;
 
-use cluster::{Report, Scenario, Totals, run};
+use cluster::{MARKS, Report, Scenario, Totals};
+
+use crate::attempt::{Fault, attempt};
+use crate::cores::over_cores;
 
 /// From so many seeds on, each kind of fault must have occurred.
 const SEEDS_FOR_ALL_FAULTS: u64 = 50;
-/// As much as the main thread of a process has.
-const STACK_BYTES: usize = 8 << 20;
 
 /// A seed and what to do with it.
 #[derive(Clone, Copy)]
@@ -20,83 +17,96 @@ pub(crate) struct Task {
     pub(crate) scenario: Scenario,
 }
 
-/// Runs `tasks`, prints a line for each and the totals of each scenario. Fails if one of them
-/// failed.
-pub(crate) fn run_all(tasks: &[Task], jobs: usize) -> Result<(), String> {
-    let mut totals: BTreeMap<&str, (Scenario, Totals)> = BTreeMap::new();
+/// Runs `tasks`. Fails if one of them failed, or if a kind of fault never occurred, or if the seeds
+/// are the suite and never reach a rare branch.
+pub(crate) fn run_all(tasks: &[Task], is_suite: bool, jobs: usize) -> Result<(), Fault> {
+    let mut sums = Sums::default();
     let mut failed = Vec::new();
-    over_cores(tasks, jobs, |task, outcome| {
-        let scenario = &task.scenario;
+    let mut is_broken = false;
+    let work = |task: &Task| attempt(task.seed, &task.scenario);
+    over_cores(tasks, jobs, work, |task, outcome| {
+        let Task { seed, scenario } = task;
         match outcome {
             Ok(report) => {
                 println!("{:<7} {report}", scenario.name);
-                let sum = totals.entry(scenario.name).or_insert((*scenario, Totals::default()));
-                sum.1.add(&report);
+                sums.add(scenario, &report);
                 if report.failure.is_none() {
                     return;
                 }
             }
-            Err(panic) => println!("{:<7} seed {}: PANIC: {panic}", scenario.name, task.seed),
+            Err(fault) => {
+                println!("{:<7} seed {seed}: {fault}", scenario.name);
+                is_broken |= matches!(fault, Fault::Harness(_));
+            }
         }
-        println!("{}", scenario.replay_line(task.seed));
-        failed.push(format!("{} of {}", task.seed, scenario.name));
+        println!("{}", scenario.replay_line(*seed));
+        failed.push(format!("{seed} of {}", scenario.name));
     });
-    let mut missing = Vec::new();
-    for (name, (scenario, totals)) in &totals {
-        if totals.runs > 1 {
-            println!("{name}: {totals}");
-        }
-        if totals.runs >= SEEDS_FOR_ALL_FAULTS {
-            missing
-                .extend(totals.missing(scenario).into_iter().map(|kind| format!("{name}: {kind}")));
-        }
-    }
-    match (failed.is_empty(), missing.is_empty()) {
-        (false, _) => Err(format!("failed seeds: {}", failed.join(", "))),
-        (true, false) => Err(format!("never occurred: {}", missing.join(", "))),
-        (true, true) => Ok(()),
+    sums.print();
+    let failed = failed.join(", ");
+    match (failed.is_empty(), is_broken) {
+        (true, _) => sums.check(is_suite),
+        (false, true) => Err(Fault::Harness(format!("the simulator is broken: seeds {failed}"))),
+        (false, false) => Err(Fault::Promise(format!("failed seeds: {failed}"))),
     }
 }
 
-type Outcome = Result<Report, String>;
+/// Totals of each scenario.
+#[derive(Default)]
+struct Sums(BTreeMap<&'static str, (Scenario, Totals)>);
 
-/// Calls `done` with each task and its outcome, in the order of `tasks`.
-fn over_cores(tasks: &[Task], jobs: usize, mut done: impl FnMut(&Task, Outcome)) {
-    let next = AtomicUsize::new(0);
-    let (send, receive) = mpsc::channel();
-    let work = |send: mpsc::Sender<(usize, Outcome)>| {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(task) = tasks.get(index) else { return };
-            if send.send((index, attempt(task))).is_err() {
-                return;
+impl Sums {
+    fn add(&mut self, scenario: &Scenario, report: &Report) {
+        let sum = self.0.entry(scenario.name).or_insert((*scenario, Totals::default()));
+        sum.1.add(report);
+    }
+
+    fn marks(&self) -> BTreeMap<&'static str, u64> {
+        let mut marks: BTreeMap<_, _> = MARKS.iter().map(|mark| (*mark, 0)).collect();
+        for (_, totals) in self.0.values() {
+            for (mark, count) in totals.marks() {
+                *marks.entry(mark).or_default() += count;
             }
         }
-    };
-    thread::scope(|scope| {
-        for _ in 0..jobs.min(tasks.len()) {
-            let (send, work) = (send.clone(), &work);
-            let builder = thread::Builder::new().stack_size(STACK_BYTES);
-            builder.spawn_scoped(scope, move || work(send)).expect("a thread for a core starts");
-        }
-        drop(send);
-        let (mut early, mut printed) = (BTreeMap::new(), 0);
-        for (index, outcome) in receive {
-            early.insert(index, outcome);
-            while let Some(outcome) = early.remove(&printed) {
-                done(&tasks[printed], outcome);
-                printed += 1;
+        marks
+    }
+
+    fn print(&self) {
+        let mut runs = 0;
+        for (name, (_, totals)) in &self.0 {
+            runs += totals.runs;
+            if totals.runs > 1 {
+                println!("{name}: {totals}");
             }
         }
-    });
-}
+        if runs > 1 {
+            println!("rare branches:");
+            for (mark, count) in self.marks() {
+                println!("{count:>9} {mark}");
+            }
+        }
+    }
 
-/// A panic of the code under test, an error-level event and a run that is stuck are failures of
-/// one seed.
-fn attempt(task: &Task) -> Outcome {
-    catch_unwind(AssertUnwindSafe(|| run(task.seed, &task.scenario))).map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        text.or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "without a message".to_owned())
-    })
+    /// Every fault of a scenario occurs in some of its seeds. Every rare branch is reached by some
+    /// seed of the suite.
+    fn check(&self, is_suite: bool) -> Result<(), Fault> {
+        let mut missing = Vec::new();
+        for (name, (scenario, totals)) in &self.0 {
+            if totals.runs >= SEEDS_FOR_ALL_FAULTS {
+                let kinds = totals.missing(scenario);
+                missing.extend(kinds.into_iter().map(|kind| format!("{name}: {kind}")));
+            }
+        }
+        let marks = self.marks();
+        if is_suite {
+            let never = marks.iter().filter(|(_, count)| **count == 0);
+            missing.extend(never.map(|(mark, _)| format!("rare branch \"{mark}\"")));
+        }
+        let unknown = marks.keys().filter(|mark| !MARKS.contains(mark));
+        missing.extend(unknown.map(|mark| format!("\"{mark}\" in the list of rare branches")));
+        match missing.is_empty() {
+            true => Ok(()),
+            false => Err(Fault::Promise(format!("never occurred: {}", missing.join(", ")))),
+        }
+    }
 }

@@ -524,7 +524,7 @@ fn a_size_is_taken_only_from_whom_the_contents_could_be() {
 #[test]
 fn the_planted_bug_of_sizes_shows() {
     check_with(
-        Bugs { clean_size_despite_writers: true, ..Bugs::default() },
+        Bugs::plant("mdt.clean_size_despite_writers"),
         "creat /f 644 1 a -> created
          open /f 1 b
          close a wrote 10

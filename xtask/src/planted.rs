@@ -1,0 +1,54 @@
+//! Planted bugs and marks of rare branches are for simulation: no binary for use contains them.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::run;
+
+/// Searches `binaries` for the names that `simulator` knows; a binary that was not built is left
+/// out, but one of them must be there. The simulator itself must contain every name, which shows
+/// that the search finds what is there.
+pub(crate) fn absent(simulator: &str, binaries: &[&str]) -> Result<()> {
+    let names = run::output(simulator, &["--names"])?;
+    let names: Vec<&str> = names.lines().collect();
+    let missing = search(simulator, &names, false)?;
+    if names.is_empty() || !missing.is_empty() {
+        bail!("the search for planted bugs is blind to: {}", missing.join(", "));
+    }
+    let built = binaries.iter().filter(|binary| run::root().join(binary).exists());
+    let mut searched = 0;
+    for binary in built {
+        let found = search(binary, &names, true)?;
+        if !found.is_empty() {
+            bail!("{binary} contains what only simulation may: {}", found.join(", "));
+        }
+        searched += 1;
+        eprintln!("{binary} contains none of {} planted bugs and marks", names.len());
+    }
+    if searched == 0 { bail!("none of {} is built", binaries.join(", ")) } else { Ok(()) }
+}
+
+/// Those of `names` that `binary` contains, or does not contain.
+fn search<'a>(binary: &str, names: &[&'a str], contained: bool) -> Result<Vec<&'a str>> {
+    let bytes = std::fs::read(run::root().join(Path::new(binary)))
+        .with_context(|| format!("{binary} cannot be read"))?;
+    let is_wanted = |name: &&&str| contains(&bytes, name.as_bytes()) == contained;
+    Ok(names.iter().filter(is_wanted).copied().collect())
+}
+
+fn contains(bytes: &[u8], name: &[u8]) -> bool {
+    bytes.windows(name.len()).any(|window| window == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contains;
+
+    #[test]
+    fn a_name_is_found_wherever_it_is() {
+        let bytes = b"\0mdt.skip_reply_record\0mdt.skip";
+        assert!(contains(bytes, b"mdt.skip_reply_record") && contains(bytes, b"mdt.skip"));
+        assert!(!contains(bytes, b"ost.skip_tombstones"));
+    }
+}
