@@ -105,7 +105,8 @@ fn mirror() -> String {
     found.cloned().unwrap_or_else(|| MIRROR.to_owned())
 }
 
-/// The host's way to packages and crates: proxy, names, certificates. Sources stay the new system's.
+/// The host's way to packages and crates: proxy, names, certificates. Sources stay the new
+/// system's.
 fn network_settings(root: &Path) -> Result<()> {
     let at = |path: &str| format!("{}{path}", root.display());
     for path in ["/etc/apt/apt.conf.d", "/etc/apt/apt.conf", "/etc/resolv.conf", "/etc/hosts"] {

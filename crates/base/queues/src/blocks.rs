@@ -139,6 +139,7 @@ impl Ring {
         (first, blocks.blocks.get(first).there)
     }
 
+    /// The entry at the front; none of an empty ring.
     #[must_use]
     #[inline]
     pub fn first(self, blocks: &Blocks) -> Option<u32> {

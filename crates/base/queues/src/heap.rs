@@ -98,6 +98,7 @@ impl<K: Copy + Ord> Default for IndexedHeap<K> {
 }
 
 impl<K: Copy + Ord> IndexedHeap<K> {
+    /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len

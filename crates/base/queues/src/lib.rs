@@ -4,6 +4,8 @@
 //! No step copies or rehashes what a container holds, and memory comes and goes in chunks. Every
 //! run of the same calls gives the same order.
 
+#![warn(missing_docs)]
+
 mod ascending;
 mod blocks;
 mod fixed_map;

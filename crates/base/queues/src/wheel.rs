@@ -86,6 +86,7 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
+    /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
