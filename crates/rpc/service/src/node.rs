@@ -111,7 +111,14 @@ impl Node {
         let id = served.target.id().to_u32();
         let task =
             self.env.spawn("service.housekeeping", Rc::clone(self).keep_house(Rc::clone(&served)));
-        self.tasks.borrow_mut().push(task);
+        let failing = Rc::clone(&served);
+        let failed = self.env.spawn("service.failed", async move {
+            let reason = failing.target.failed().await;
+            let target = failing.target.id();
+            tracing::warn!(%target, reason, "served no longer; clients wait for its next start");
+            failing.end();
+        });
+        self.tasks.borrow_mut().extend([task, failed]);
         if let Some(old) = self.targets.borrow_mut().insert(id, served) {
             old.gone.set(true);
         }
@@ -120,8 +127,7 @@ impl Node {
     /// No longer serves the target.
     pub fn remove_target(&self, id: TargetId) {
         if let Some(old) = self.targets.borrow_mut().remove(&id.to_u32()) {
-            old.gone.set(true);
-            old.exports.wake.notify_one();
+            old.end();
         }
     }
 

@@ -66,6 +66,9 @@ impl Node {
             peer.reply(&Reply::error(&request.header, Errno::ENODEV));
             return Ok(());
         };
+        if served.gone.get() {
+            return Ok(()); // its storage failed: the client asks again until the next start
+        }
         if request.opcode() == Opcode::Connect {
             self.env.spawn(
                 "service.connect",

@@ -245,19 +245,27 @@ impl Node {
 
     async fn see_through(self: Rc<Self>, done: Done, mut handler: LocalFuture<'static, Reply>) {
         let mut parked = done.flight.is_parked();
+        let served = Rc::clone(&done.served);
+        let mut ended = std::pin::pin!(served.ended());
         let reply = std::future::poll_fn(|cx| {
+            if ended.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
             let polled = handler.as_mut().poll(cx);
             if !std::mem::replace(&mut parked, done.flight.is_parked()) && parked {
                 self.clock.set(self.env.now());
                 self.run(&done.service, &done.partition); // its slot is somebody else's now
             }
-            polled
+            polled.map(Some)
         })
         .await;
         drop(handler);
         let (service, partition) = (Rc::clone(&done.service), Rc::clone(&done.partition));
         self.clock.set(self.env.now());
-        self.complete(done, reply);
+        match reply {
+            Some(reply) => self.complete(done, reply),
+            None => self.drop_unhandled(&done),
+        }
         self.run(&service, &partition);
     }
 }

@@ -79,6 +79,11 @@ pub trait Target: 'static {
         session: Rc<Session>,
         evicted: bool,
     ) -> LocalFuture<'static, ()>;
+    /// Completes with the reason when its storage failed. It is served no longer then; other
+    /// targets of the node are.
+    fn failed(&self) -> LocalFuture<'static, String> {
+        Box::pin(std::future::pending())
+    }
     /// Everybody who came back has replayed: sweep what nobody re-opened. Normal requests wait for
     /// the end of this.
     fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()>;

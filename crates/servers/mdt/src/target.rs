@@ -124,11 +124,6 @@ impl Mdt {
         Ok(mdt)
     }
 
-    /// Completes with the reason when the store failed: the instance is over.
-    pub fn failed(&self) -> LocalFuture<'static, String> {
-        self.engine.store.failure().happened()
-    }
-
     /// Commits and ends the background tasks; an error when the last changes are not durable.
     pub async fn stop(self: &Rc<Self>) -> Result<(), StoreError> {
         self.stopped.set(true);
@@ -251,6 +246,10 @@ impl Mdt {
 impl Target for Mdt {
     fn id(&self) -> TargetId {
         TargetId::mdt(self.engine.config.index)
+    }
+
+    fn failed(&self) -> LocalFuture<'static, String> {
+        self.engine.store.failure().happened()
     }
 
     fn exports(&self) -> Rc<Exports> {

@@ -48,11 +48,6 @@ impl Mgt {
         self.store.commit().await
     }
 
-    /// Completes with the reason when the storage failed: the instance is over.
-    pub fn failed(&self) -> LocalFuture<'static, String> {
-        self.store.failure().happened()
-    }
-
     /// Registers its parameters in `tree`.
     pub fn register_params(&self, tree: &ParamTree, place: &Place) {
         target::register_params(tree, place, &self.exports);
@@ -129,6 +124,10 @@ impl Mgt {
 impl Target for Mgt {
     fn id(&self) -> TargetId {
         TargetId::MGT
+    }
+
+    fn failed(&self) -> LocalFuture<'static, String> {
+        self.store.failure().happened()
     }
 
     fn exports(&self) -> Rc<Exports> {

@@ -79,11 +79,6 @@ impl Ost {
         self.store.commit().await
     }
 
-    /// Completes with the reason when the storage failed: the instance is over.
-    pub fn failed(&self) -> LocalFuture<'static, String> {
-        self.store.failure().happened()
-    }
-
     /// Waits for a transfer of `bytes` by the pretended device, if there is one.
     pub(crate) async fn transfer(&self, bytes: u64) {
         if let Some(until) = self.device.occupy(self.env.now(), bytes) {
@@ -140,6 +135,10 @@ fn object_io(direction: Direction, body: &OstIoReq) -> ObjectIo {
 impl Target for Ost {
     fn id(&self) -> TargetId {
         TargetId::ost(self.config.index)
+    }
+
+    fn failed(&self) -> LocalFuture<'static, String> {
+        self.store.failure().happened()
     }
 
     fn exports(&self) -> Rc<Exports> {

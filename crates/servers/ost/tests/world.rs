@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use endpoint::{Answer, Bulk, Call, CallError, Endpoint, EndpointConfig, Remote, Resolve};
-use env::CptTable;
+use env::{CptTable, Env};
 use env_sim::{NodeHandle, Sim, SimConfig};
 use osd::Table;
 use osd::mem::{MemDisk, MemDiskConfig, MemMeta, MemObjects};
@@ -33,6 +33,12 @@ struct World {
     interval: Span,
     ost: RefCell<Option<Rc<Ost>>>,
     endpoints: RefCell<Vec<Rc<Endpoint>>>,
+}
+
+/// A node with one CPU partition.
+fn node(env: &Env) -> Rc<Node> {
+    let cpts = CptTable::new(NonZeroU32::MIN, NonZeroU32::MIN, 1, true).expect("one");
+    Node::new(env, NodeConfig::new(cpts))
 }
 
 struct At(NidAddr);
@@ -79,8 +85,7 @@ impl World {
             let meta = Rc::new(MemMeta::open(&env, &disk));
             let objects = Rc::new(MemObjects::open(&env, &disk));
             let ost = Ost::start(&env, config, meta, objects).await.expect("boots");
-            let cpts = CptTable::new(NonZeroU32::MIN, NonZeroU32::MIN, 1, true).expect("one");
-            let node = Node::new(&env, NodeConfig::new(cpts));
+            let node = node(&env);
             node.add_target(ost.clone());
             node.serve(env.listen(at).await.expect("free"));
             std::mem::forget(node); // lives as long as the machine
@@ -635,4 +640,57 @@ fn senseless_ranges_of_ids_are_refused() {
         "one in another"
     );
     assert_eq!(errno(&vec![range(id(1), 0, 1); 5_000]), Err(Errno::E2BIG));
+}
+
+#[test]
+fn a_target_whose_storage_failed_stops_alone() {
+    let sim = Sim::new(11, SimConfig { polls_max: 300_000, ..SimConfig::default() });
+    let server = sim.node("oss", "10.0.0.1@tcp".parse().expect("a NID"));
+    let client = sim.node("client", "10.0.0.2@tcp".parse().expect("a NID"));
+    let at = NidAddr { nid: server.nid(), port: 988 };
+    let disks = [MemDisk::new(MemDiskConfig::default()), MemDisk::new(MemDiskConfig::default())];
+    let (env, opened) = (server.env(), disks.clone());
+    sim.block_on(&server, async move {
+        let node = node(&env);
+        for (index, disk) in opened.iter().enumerate() {
+            let config = OstConfig::new("testfs".parse().expect("a name"), index as u32);
+            let meta = Rc::new(MemMeta::open(&env, disk));
+            let objects = Rc::new(MemObjects::open(&env, disk));
+            node.add_target(Ost::start(&env, config, meta, objects).await.expect("boots"));
+        }
+        node.serve(env.listen(at).await.expect("free"));
+        std::mem::forget(node); // lives as long as the machine
+    });
+    let config = EndpointConfig { client: ClientId(1), ..EndpointConfig::default() };
+    let endpoint = Endpoint::new(&client.env(), config, Rc::new(At(at)));
+    let remotes = [0, 1].map(|index| endpoint.remote(TargetId::ost(index)));
+    let ask = |index: usize, call: Call, patience: Span| {
+        let remote = remotes[index].clone();
+        sim.block_on_for(&client, patience, async move { remote.call(call).await })
+    };
+    for index in [0, 1] {
+        assert!(
+            ask(index, write(0, b"before", 0), Span::secs(10)).is_some_and(|done| done.is_ok())
+        );
+    }
+    disks[0].fail_next_sync();
+    sim.run_for(Span::secs(3));
+    // More requests than a service has slots: none of them is answered, and none keeps a slot.
+    let waiting: Vec<_> = (0..600)
+        .map(|number| {
+            let (remote, answered) = (remotes[0].clone(), Rc::new(RefCell::new(false)));
+            let told = answered.clone();
+            client.env().spawn("waits", async move {
+                let _answer = remote.call(write(number, b"x", 0)).await;
+                *told.borrow_mut() = true;
+            });
+            answered
+        })
+        .collect();
+    sim.run_for(Span::secs(3));
+    for round in 0..50 {
+        let done = ask(1, write(round, b"after", 0), Span::secs(10));
+        assert!(done.is_some_and(|done| done.is_ok()), "the other target goes on");
+    }
+    assert!(waiting.iter().all(|answered| !*answered.borrow()), "a failed target is silent");
 }

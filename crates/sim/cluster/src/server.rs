@@ -167,8 +167,7 @@ async fn run(
         TargetKind::Lst => return Err("a self-test is no server of its own".to_owned()),
         TargetKind::Mgt => {
             let mgt = Mgt::start(env, MgtConfig::default(), meta).await.map_err(text)?;
-            let failed = mgt.failed();
-            watch(env, state, failed);
+            watch(env, state, mgt.failed());
             let stopping = mgt.clone();
             begin(state, (&node, id), mgt, move || {
                 let mgt = stopping.clone();
@@ -180,8 +179,7 @@ async fn run(
             config.bugs = plan.bugs.ost;
             let objects = Rc::new(MemObjects::open(env, disk));
             let ost = Ost::start(env, config, meta, objects).await.map_err(text)?;
-            let failed = ost.failed();
-            watch(env, state, failed);
+            watch(env, state, ost.failed());
             let stopping = ost.clone();
             begin(state, (&node, id), ost, move || {
                 let ost = stopping.clone();
@@ -196,8 +194,7 @@ async fn run(
                 Rc::new(move || osts.iter().copied().map(mdt::OstAt::from).collect());
             let mdt =
                 Mdt::start(env, config, meta, Some(endpoint.clone()), list).await.map_err(text)?;
-            let failed = mdt.failed();
-            watch(env, state, failed);
+            watch(env, state, mdt.failed());
             let stopping = mdt.clone();
             begin(state, (&node, id), mdt, move || {
                 let mdt = stopping.clone();

@@ -99,14 +99,6 @@ impl Body {
         }
     }
 
-    fn failed(&self) -> LocalFuture<'static, String> {
-        match self {
-            Body::Mgt(target) => target.failed(),
-            Body::Mdt(target) => target.failed(),
-            Body::Ost(target) => target.failed(),
-        }
-    }
-
     async fn stop(&self) -> Result<(), StoreError> {
         match self {
             Body::Mgt(target) => target.stop().await,
@@ -129,6 +121,8 @@ pub struct Server {
     metrics_at: Option<SocketAddr>,
     metrics: RefCell<Option<metrics::Endpoint>>,
     failed: watch::Sender<Option<String>>,
+    /// Targets whose storage failed, a line each.
+    down: watch::Sender<Vec<String>>,
     ctl: RefCell<Option<Registered>>,
     params: ParamTree,
     permanent: Permanent,
@@ -186,6 +180,7 @@ impl Server {
             metrics_at: options.metrics,
             metrics: RefCell::new(None),
             failed,
+            down: watch::channel(Vec::new()).0,
             ctl: RefCell::new(None),
             params: ParamTree::new(),
             permanent: Permanent::default(),
@@ -213,8 +208,17 @@ impl Server {
         self.directory.registered().await;
     }
 
-    /// Completes with the reason when a target's storage failed or the MGS refused it: the node
-    /// must end.
+    /// Completes with the reason when the storage of a target failed. The other targets go on.
+    pub async fn degraded(&self) -> String {
+        let mut down = self.down.subscribe();
+        match down.wait_for(|down| !down.is_empty()).await {
+            Ok(down) => down.join("; "),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Completes with the reason when the storage of every target failed, or the MGS refused one:
+    /// the node must end.
     pub async fn failed(&self) -> String {
         let mut failed = self.failed.subscribe();
         match failed.wait_for(Option::is_some).await {
@@ -289,14 +293,20 @@ impl Server {
         });
     }
 
+    /// A failed target is served no longer. The node ends with its last one.
     fn watch_failures(self: &Rc<Self>) {
         for target in &self.targets {
             let (server, name) = (Rc::downgrade(self), target.name.clone());
-            let failed = target.body.failed();
+            let failed = target.body.target().failed();
             self.env.spawn("target-failed", async move {
                 let reason = failed.await;
-                if let Some(server) = server.upgrade() {
-                    server.fail(format!("{name}: storage failed: {reason}"));
+                let Some(server) = server.upgrade() else { return };
+                let line = format!("{name}: storage failed: {reason}");
+                server.down.send_modify(|down| down.push(line.clone()));
+                if server.down.borrow().len() == server.targets.len() {
+                    server.fail(line);
+                } else {
+                    tracing::error!("{line}; the other targets here go on");
                 }
             });
         }

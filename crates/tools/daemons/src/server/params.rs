@@ -51,7 +51,7 @@ fn of(
 
 fn health(server: &Server) -> String {
     let failed = server.failed.borrow().clone().unwrap_or_default();
-    let ill = [failed, server.node.starved()].join("\n");
+    let ill = [failed, server.down.borrow().join("\n"), server.node.starved()].join("\n");
     if ill.trim().is_empty() { "healthy".into() } else { format!("NOT HEALTHY\n{}", ill.trim()) }
 }
 

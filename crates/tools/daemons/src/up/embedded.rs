@@ -140,6 +140,7 @@ async fn once(
         biased;
         _ = stop.wait_for(|stop| *stop) => Ok(()),
         reason = server.failed() => Err(anyhow!(reason)),
+        reason = server.degraded() => Err(anyhow!(reason)), // all start again: nobody else restarts it
         () = serve(&server, life) => unreachable!("serves until it is told otherwise"),
     };
     if outcome.is_ok() {
