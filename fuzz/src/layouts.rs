@@ -17,7 +17,12 @@ pub(crate) fn lovs() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn lov(input: &[u8]) -> bool {
+    let seen = layout::lov::inspect(input);
+    if let Ok(lov) = &seen {
+        assert_eq!(layout::lov::inspect(&lov.encode()).as_ref(), Ok(lov));
+    }
     let Ok(template) = layout::lov::decode(input) else { return false };
+    assert!(seen.is_ok(), "a value that is taken can be shown");
     assert_eq!(layout::lov::decode(&layout::lov::encode_dir(&template)).as_ref(), Ok(&template));
     true
 }

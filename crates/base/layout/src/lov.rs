@@ -11,6 +11,7 @@
 
 use types::{Errno, Fid};
 
+use crate::template::pool_name;
 use crate::{Layout, LayoutError, POOL_BYTES, STRIPE_COUNT_MAX, Template};
 
 /// Plain layout.
@@ -72,90 +73,188 @@ impl LovError {
     }
 }
 
-/// The layout of file `file` with its objects: v1, or v3 if it has a pool.
+/// A value field by field, as it is in an inode: its length is checked, its numbers are not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lov {
+    /// [`MAGIC_V1`], [`MAGIC_V3`] or [`MAGIC_SPECIFIC`]: which form the value has.
+    pub magic: u32,
+    /// How stripes follow one another; see [`Lov::pattern_name`].
+    pub pattern: u32,
+    /// Number of the file in its sequence.
+    pub oid: u64,
+    /// Sequence of the file.
+    pub seq: u64,
+    /// Bytes on an object before the next one's turn.
+    pub stripe_size: u32,
+    /// Stripes; 0xffff is one on every OST. See [`Lov::count`].
+    pub stripe_count: u16,
+    /// Generation of a file's layout; of a directory's default the first OST, 0xffff is any.
+    pub generation: u16,
+    /// Pool, padded with NULs; absent from [`MAGIC_V1`].
+    pub pool: [u8; POOL_BYTES],
+    /// Objects of a file; of a list of OSTs, their indexes.
+    pub stripes: Vec<Stripe>,
+}
+
+/// One stripe of a [`Lov`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stripe {
+    /// Its object.
+    pub object: Fid,
+    /// Index of the OST.
+    pub ost: u32,
+}
+
+impl Lov {
+    /// The layout of file `file` with its objects: v1, or v3 if it has a pool.
+    #[must_use]
+    pub fn of_file(layout: &Layout, file: Fid) -> Lov {
+        let stripes = layout.objects().map(|(_, object, ost)| Stripe { object, ost: ost.0 });
+        Lov {
+            magic: if layout.pool == [0; POOL_BYTES] { MAGIC_V1 } else { MAGIC_V3 },
+            pattern: if layout.is_overstriped() { PATTERN_OVERSTRIPED } else { PATTERN_RAID0 },
+            oid: u64::from(file.oid),
+            seq: file.seq,
+            stripe_size: layout.stripe_size,
+            stripe_count: layout.stripe_count,
+            generation: layout.generation,
+            pool: layout.pool,
+            stripes: stripes.collect(),
+        }
+    }
+
+    /// A directory's default: v1, v3 if it has a pool, the specific form if it lists OSTs.
+    #[must_use]
+    pub fn of_dir(template: &Template) -> Lov {
+        let listed = !template.osts.is_empty();
+        let stripe_count = if listed { template.osts.len() as i32 } else { template.stripe_count };
+        Lov {
+            magic: match (listed, template.pool == [0; POOL_BYTES]) {
+                (true, _) => MAGIC_SPECIFIC,
+                (false, true) => MAGIC_V1,
+                (false, false) => MAGIC_V3,
+            },
+            pattern: PATTERN_RAID0,
+            oid: 0,
+            seq: 0,
+            stripe_size: template.stripe_size,
+            stripe_count: u16::try_from(stripe_count).unwrap_or(ANY),
+            generation: u16::try_from(template.start).unwrap_or(ANY),
+            pool: template.pool,
+            stripes: template
+                .osts
+                .iter()
+                .map(|ost| Stripe { object: Fid::ZERO, ost: *ost })
+                .collect(),
+        }
+    }
+
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(V3_BYTES + STRIPE_BYTES * self.stripes.len());
+        out.extend(self.magic.to_le_bytes());
+        out.extend(self.pattern.to_le_bytes());
+        out.extend(self.oid.to_le_bytes());
+        out.extend(self.seq.to_le_bytes());
+        out.extend(self.stripe_size.to_le_bytes());
+        out.extend(self.stripe_count.to_le_bytes());
+        out.extend(self.generation.to_le_bytes());
+        if self.magic != MAGIC_V1 {
+            out.extend(self.pool);
+        }
+        for stripe in &self.stripes {
+            out.extend(stripe.object.seq.to_le_bytes());
+            out.extend(stripe.object.oid.to_le_bytes());
+            out.extend(stripe.object.ver.to_le_bytes());
+            out.extend(0u32.to_le_bytes());
+            out.extend(stripe.ost.to_le_bytes());
+        }
+        out
+    }
+
+    /// `raid0`, `mdt` and so on, as commands print it.
+    #[must_use]
+    pub fn pattern_name(&self) -> String {
+        match self.pattern {
+            0 | PATTERN_RAID0 => "raid0".into(),
+            PATTERN_MDT => "mdt".into(),
+            PATTERN_OVERSTRIPED => "raid0,overstriped".into(),
+            other => format!("{other:#x}"),
+        }
+    }
+
+    /// Stripe count as commands print it: -1 is one on every OST.
+    #[must_use]
+    pub fn count(&self) -> i32 {
+        if self.stripe_count == ANY { -1 } else { i32::from(self.stripe_count) }
+    }
+
+    /// Pool's name as text, empty if none.
+    #[must_use]
+    pub fn pool_name(&self) -> String {
+        pool_name(&self.pool)
+    }
+}
+
+/// The bytes of [`Lov::of_file`].
 #[must_use]
 pub fn encode_file(layout: &Layout, file: Fid) -> Vec<u8> {
-    let pattern = if layout.is_overstriped() { PATTERN_OVERSTRIPED } else { PATTERN_RAID0 };
-    let pooled = layout.pool != [0; POOL_BYTES];
-    let mut out = Vec::with_capacity(V3_BYTES + STRIPE_BYTES * layout.osts.len());
-    let head = Head {
-        magic: if pooled { MAGIC_V3 } else { MAGIC_V1 },
-        pattern,
-        file,
-        stripe_size: layout.stripe_size,
-        stripe_count: layout.stripe_count,
-        start_or_generation: layout.generation,
-    };
-    head.put(&mut out);
-    if pooled {
-        out.extend(layout.pool);
-    }
-    for (_, object, ost) in layout.objects() {
-        put_stripe(&mut out, object, ost.0);
-    }
-    out
+    Lov::of_file(layout, file).encode()
 }
 
-/// A directory's default: v1, v3 if it has a pool, the specific form if it lists OSTs.
+/// The bytes of [`Lov::of_dir`].
 #[must_use]
 pub fn encode_dir(template: &Template) -> Vec<u8> {
-    let pooled = template.pool != [0; POOL_BYTES];
-    let listed = !template.osts.is_empty();
-    let mut out = Vec::with_capacity(V3_BYTES + STRIPE_BYTES * template.osts.len());
-    let magic = match (listed, pooled) {
-        (true, _) => MAGIC_SPECIFIC,
-        (false, true) => MAGIC_V3,
-        (false, false) => MAGIC_V1,
-    };
-    let stripe_count = if listed { template.osts.len() as i32 } else { template.stripe_count };
-    let head = Head {
-        magic,
-        pattern: PATTERN_RAID0,
-        file: Fid::ZERO,
-        stripe_size: template.stripe_size,
-        stripe_count: u16::try_from(stripe_count).unwrap_or(ANY),
-        start_or_generation: u16::try_from(template.start).unwrap_or(ANY),
-    };
-    head.put(&mut out);
-    if listed || pooled {
-        out.extend(template.pool);
-    }
-    for ost in &template.osts {
-        put_stripe(&mut out, Fid::ZERO, *ost);
-    }
-    out
+    Lov::of_dir(template).encode()
 }
 
-/// What a user asks for. Objects of another file's layout are ignored, and so is the number in the
-/// place of its start: read from a file, it is a generation.
-pub fn decode(value: &[u8]) -> Result<Template, LovError> {
-    let mut input = Input { bytes: value, at: 0, swapped: false };
-    let magic = input.u32(4)?;
+/// Reads a value that is to be shown. A stripe that is not whole ends the list of stripes.
+pub fn inspect(value: &[u8]) -> Result<Lov, LovError> {
+    let mut input = Input { bytes: value, at: 0, need: 4, swapped: false };
+    let magic = input.u32()?;
     input.swapped = is_magic(magic.swap_bytes());
     let magic = if input.swapped { magic.swap_bytes() } else { magic };
-    let head_bytes = match magic {
+    input.need = match magic {
         MAGIC_V1 => V1_BYTES,
         MAGIC_V3 | MAGIC_SPECIFIC => V3_BYTES,
         MAGIC_COMPOSITE => return Err(LovError::Unsupported("composite")),
         MAGIC_FOREIGN => return Err(LovError::Unsupported("foreign")),
         other => return Err(LovError::Magic(other)),
     };
-    match input.u32(head_bytes)? {
+    Ok(Lov {
+        magic,
+        pattern: input.u32()?,
+        oid: input.u64()?,
+        seq: input.u64()?,
+        stripe_size: input.u32()?,
+        stripe_count: input.u16()?,
+        generation: input.u16()?,
+        pool: if magic == MAGIC_V1 { [0; POOL_BYTES] } else { input.pool()? },
+        stripes: std::iter::from_fn(|| input.stripe().ok()).collect(),
+    })
+}
+
+/// Reads a value that a user sets. Objects of another file's layout are ignored, and so is the
+/// number in the place of its start: read from a file, it is a generation.
+pub fn decode(value: &[u8]) -> Result<Template, LovError> {
+    let lov = inspect(value)?;
+    match lov.pattern {
         0 | PATTERN_RAID0 | PATTERN_OVERSTRIPED => {}
         PATTERN_MDT => return Err(LovError::Unsupported("data-on-MDT")),
         other => return Err(LovError::Pattern(other)),
     }
-    input.at = 24;
-    let stripe_size = input.u32(head_bytes)?;
-    let stripe_count = stripe_count(input.u16(head_bytes)?)?;
-    let start = input.u16(head_bytes)?;
-    let mut template = Template { stripe_size, stripe_count, start: -1, ..Template::default() };
-    if magic != MAGIC_V1 {
-        template.pool = input.pool(head_bytes)?;
-    }
+    let stripe_count = stripe_count(lov.stripe_count)?;
+    let Lov { magic, stripe_size, generation: start, pool, stripes, .. } = lov;
+    let mut template = Template { stripe_size, stripe_count, pool, ..Template::default() };
     if magic == MAGIC_SPECIFIC {
-        template.osts = input.osts(usize::try_from(stripe_count).unwrap_or(0))?;
-    } else if start != ANY && value.len() < head_bytes + STRIPE_BYTES {
+        let count = usize::try_from(stripe_count).unwrap_or(0);
+        if stripes.len() < count.max(1) {
+            let need = V3_BYTES + STRIPE_BYTES * count.max(1);
+            return Err(LovError::Short { have: value.len(), need });
+        }
+        template.osts = stripes[..count].iter().map(|stripe| stripe.ost).collect();
+    } else if start != ANY && stripes.is_empty() {
         template.start = i32::from(start);
     }
     template.check()?;
@@ -175,81 +274,49 @@ fn stripe_count(count: u16) -> Result<i32, LovError> {
     }
 }
 
-struct Head {
-    magic: u32,
-    pattern: u32,
-    file: Fid,
-    stripe_size: u32,
-    stripe_count: u16,
-    start_or_generation: u16,
-}
-
-impl Head {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend(self.magic.to_le_bytes());
-        out.extend(self.pattern.to_le_bytes());
-        out.extend(u64::from(self.file.oid).to_le_bytes());
-        out.extend(self.file.seq.to_le_bytes());
-        out.extend(self.stripe_size.to_le_bytes());
-        out.extend(self.stripe_count.to_le_bytes());
-        out.extend(self.start_or_generation.to_le_bytes());
-    }
-}
-
-fn put_stripe(out: &mut Vec<u8>, object: Fid, ost: u32) {
-    out.extend(object.seq.to_le_bytes());
-    out.extend(object.oid.to_le_bytes());
-    out.extend(object.ver.to_le_bytes());
-    out.extend(0u32.to_le_bytes());
-    out.extend(ost.to_le_bytes());
-}
-
-/// Reads numbers in the value's own byte order; `need` names how long the value should have been.
+/// Reads numbers in the value's own byte order.
 struct Input<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Bytes that the value should have, for the error.
+    need: usize,
     swapped: bool,
 }
 
 impl Input<'_> {
-    fn take<const N: usize>(&mut self, need: usize) -> Result<[u8; N], LovError> {
-        let bytes = self.bytes.get(self.at..self.at + N).and_then(|bytes| bytes.try_into().ok());
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], LovError> {
+        let bytes = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk());
         self.at += N;
-        bytes.ok_or(LovError::Short { have: self.bytes.len(), need })
+        bytes.copied().ok_or(LovError::Short { have: self.bytes.len(), need: self.need })
     }
 
-    fn u32(&mut self, need: usize) -> Result<u32, LovError> {
-        let word = u32::from_le_bytes(self.take(need)?);
+    fn u16(&mut self) -> Result<u16, LovError> {
+        let word = u16::from_le_bytes(self.take()?);
         Ok(if self.swapped { word.swap_bytes() } else { word })
     }
 
-    fn u16(&mut self, need: usize) -> Result<u16, LovError> {
-        let word = u16::from_le_bytes(self.take(need)?);
+    fn u32(&mut self) -> Result<u32, LovError> {
+        let word = u32::from_le_bytes(self.take()?);
         Ok(if self.swapped { word.swap_bytes() } else { word })
     }
 
-    /// The name up to its NUL: what stands behind it is left-over memory of the writer.
-    fn pool(&mut self, need: usize) -> Result<[u8; POOL_BYTES], LovError> {
-        let mut pool: [u8; POOL_BYTES] = self.take(need)?;
+    fn u64(&mut self) -> Result<u64, LovError> {
+        let word = u64::from_le_bytes(self.take()?);
+        Ok(if self.swapped { word.swap_bytes() } else { word })
+    }
+
+    /// The name up to its NUL: the bytes after it are left-over memory of the writer.
+    fn pool(&mut self) -> Result<[u8; POOL_BYTES], LovError> {
+        let mut pool: [u8; POOL_BYTES] = self.take()?;
         let end = pool.iter().position(|byte| *byte == 0).unwrap_or(POOL_BYTES);
         pool[end..].fill(0);
         Ok(pool)
     }
 
-    fn osts(&mut self, count: usize) -> Result<Vec<u32>, LovError> {
-        let need = V3_BYTES + STRIPE_BYTES * count;
-        if count == 0 || self.bytes.len() < need {
-            return Err(LovError::Short {
-                have: self.bytes.len(),
-                need: need.max(V3_BYTES + STRIPE_BYTES),
-            });
-        }
-        (0..count)
-            .map(|stripe| {
-                self.at = V3_BYTES + STRIPE_BYTES * stripe + 20;
-                self.u32(need)
-            })
-            .collect()
+    fn stripe(&mut self) -> Result<Stripe, LovError> {
+        let object = Fid { seq: self.u64()?, oid: self.u32()?, ver: self.u32()? };
+        let _generation = self.u32()?;
+        Ok(Stripe { object, ost: self.u32()? })
     }
 }
 
@@ -362,6 +429,32 @@ mod tests {
 
     proptest! {
         #[test]
+        fn every_field_of_a_layout_is_seen(
+            (magic, pattern, size) in (0usize..3, any::<u32>(), any::<u32>()),
+            (oid, seq, count, generation) in any::<(u64, u64, u16, u16)>(),
+            stripes in proptest::collection::vec(any::<(u64, u32, u32, u32)>(), 0..5),
+            cut in 0usize..STRIPE_BYTES,
+        ) {
+            let stripe = |(seq, oid, ver, ost)| Stripe { object: Fid { seq, oid, ver }, ost };
+            let magic = [MAGIC_V1, MAGIC_V3, MAGIC_SPECIFIC][magic];
+            let pool = if magic == MAGIC_V1 { [0; 16] } else { *b"flash\0\0\0\0\0\0\0\0\0\0\0" };
+            let mut lov = Lov {
+                magic, pattern, oid, seq, stripe_size: size, stripe_count: count, generation, pool,
+                stripes: stripes.into_iter().map(stripe).collect(),
+            };
+            let mut bytes = lov.encode();
+            prop_assert_eq!(inspect(&bytes), Ok(lov.clone()));
+            if lov.stripes.pop().is_some() {
+                bytes.truncate(bytes.len() - 1 - cut);
+                prop_assert_eq!(inspect(&bytes), Ok(lov));
+            } else {
+                bytes.pop();
+                let short = matches!(inspect(&bytes), Err(LovError::Short { .. }));
+                prop_assert!(short, "a header without its last byte");
+            }
+        }
+
+        #[test]
         fn no_value_makes_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), magic in 0usize..6, swap: bool) {
             let magics = [MAGIC_V1, MAGIC_V3, MAGIC_SPECIFIC, MAGIC_COMPOSITE, MAGIC_FOREIGN];
             if let (Some(head), Some(magic)) = (bytes.first_chunk_mut::<4>(), magics.get(magic)) {
@@ -370,8 +463,13 @@ mod tests {
             if bytes.len() > 32 && swap {
                 bytes[4..32].fill(0);
             }
+            let seen = inspect(&bytes);
+            if let Ok(lov) = &seen {
+                prop_assert!(lov.stripes.len() * STRIPE_BYTES <= bytes.len());
+            }
             if let Ok(template) = decode(&bytes) {
                 prop_assert_eq!(template.check(), Ok(()));
+                prop_assert!(seen.is_ok(), "a value that is taken can be shown");
             }
         }
     }

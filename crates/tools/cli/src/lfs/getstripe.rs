@@ -5,12 +5,12 @@ mod render;
 
 use std::path::{Path, PathBuf};
 
+use layout::lov::Lov;
 use types::Errno;
 
 use self::fields::Fields;
 use crate::failure::First;
-use crate::lov::{self, Lov};
-use crate::{Failed, lfs::ids};
+use crate::{Failed, lfs::ids, lov};
 
 const COMMAND: &str = "lfs getstripe";
 
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
 }
 
 fn has_object(shown: &Shown, ost: u32) -> bool {
-    shown.lov.as_ref().is_some_and(|lov| lov.objects.iter().any(|object| object.ost == ost))
+    shown.lov.as_ref().is_some_and(|lov| lov.stripes.iter().any(|stripe| stripe.ost == ost))
 }
 
 /// `3`, `OST0003`, `testfs-OST0003_UUID`.
@@ -119,10 +119,7 @@ fn show(args: &Args, path: &Path) -> Result<(bool, Option<Shown>), Failed> {
     if !is_dir && !metadata.is_file() {
         return Ok((false, None));
     }
-    let value = lov::read(path).map_err(|error| Failed::io(&error, COMMAND, &shown))?;
-    let wrong =
-        |text: String| Failed::new(Errno::EINVAL.raw(), format!("{COMMAND}: {shown}: {text}"));
-    let lov = value.map(|value| Lov::parse(&value)).transpose().map_err(wrong)?;
+    let lov = lov::of(path, COMMAND)?;
     let fid = if args.fields.fid { Some(ids::fid_of(path)?.to_string()) } else { None };
     Ok((is_dir, Some(Shown { path: path.to_owned(), is_dir, lov, fid })))
 }

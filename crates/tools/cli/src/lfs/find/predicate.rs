@@ -4,11 +4,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use layout::lov::Lov;
+
 use super::mode::Mode;
 use super::number::Bound;
 use super::walk::Found;
 use crate::Failed;
-use crate::lov::Lov;
 use params::glob;
 
 /// A condition, or its contrary.
@@ -134,12 +135,12 @@ impl Test {
                 number((lov.generation != u16::MAX).then_some(lov.generation.into()), bound)
             }
             Test::StripeIndex(bound) => {
-                number(lov.objects.first().map(|object| object.ost.into()), bound)
+                number(lov.stripes.first().map(|stripe| stripe.ost.into()), bound)
             }
             Test::Osts(osts) => {
-                !is_dir && lov.objects.iter().any(|object| osts.contains(&object.ost))
+                !is_dir && lov.stripes.iter().any(|stripe| osts.contains(&stripe.ost))
             }
-            Test::Pool(pool) => lov.pool == *pool,
+            Test::Pool(pool) => lov.pool_name() == *pool,
             Test::Pattern(name) => lov.pattern_name().split(',').any(|pattern| pattern == name),
             _ => false,
         }
@@ -154,10 +155,12 @@ fn age(time: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use layout::lov::Stripe;
+
     use super::*;
 
     fn lov() -> Lov {
-        let object = |ost| crate::lov::Object { ost, fid: types::Fid::new(1, 1) };
+        let stripe = |ost| Stripe { ost, object: types::Fid::new(1, 1) };
         Lov {
             magic: 0,
             pattern: 1,
@@ -166,8 +169,8 @@ mod tests {
             stripe_size: 1 << 20,
             stripe_count: 2,
             generation: 0,
-            pool: "flash".into(),
-            objects: vec![object(3), object(1)],
+            pool: *b"flash\0\0\0\0\0\0\0\0\0\0\0",
+            stripes: vec![stripe(3), stripe(1)],
         }
     }
 

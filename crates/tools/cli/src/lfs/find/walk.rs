@@ -5,9 +5,11 @@ use std::fs::{self, Metadata, ReadDir};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use layout::lov::Lov;
+
 use super::COMMAND;
 use crate::Failed;
-use crate::lov::{self, Lov};
+use crate::lov;
 
 /// A file that was found. What it costs a request to know is asked once, and only when somebody
 /// wants to know.
@@ -56,14 +58,7 @@ impl Found {
         if let Some(lov) = self.lov.get() {
             return Ok(lov.as_ref());
         }
-        let value = lov::read(&self.path).map_err(|error| self.fail(&error))?;
-        let wrong = |text: String| {
-            Failed::new(
-                types::Errno::EINVAL.raw(),
-                format!("{COMMAND}: {}: {text}", self.path.display()),
-            )
-        };
-        let lov = value.map(|value| Lov::parse(&value)).transpose().map_err(wrong)?;
+        let lov = lov::of(&self.path, COMMAND)?;
         Ok(self.lov.get_or_init(|| lov).as_ref())
     }
 }

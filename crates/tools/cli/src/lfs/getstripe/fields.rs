@@ -95,9 +95,9 @@ pub(super) fn values(shown: &Shown, raw: bool) -> Values {
         offset: if shown.is_dir {
             any(lov.generation)
         } else {
-            lov.objects.first().map_or(-1, |object| object.ost.cast_signed())
+            lov.stripes.first().map_or(-1, |stripe| stripe.ost.cast_signed())
         },
-        pool: lov.pool.clone(),
+        pool: lov.pool_name(),
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
+use layout::lov::{Lov, Stripe};
 use serde_json::{Value, json};
 
 use super::fields::{self, Values};
 use super::{Args, Shown};
-use crate::lov::Lov;
 
 /// Everything that was asked for.
 pub(super) fn all(args: &Args, shown: &[Shown]) -> String {
@@ -50,12 +50,12 @@ fn file(args: &Args, shown: &Shown) -> String {
         out.push_str(&header(args, shown, lov));
     }
     out.push_str("\tobdidx\t\t objid\t\t objid\t\t group\n");
-    for object in &lov.objects {
-        let (oid, seq) = (object.fid.oid, object.fid.seq);
+    for Stripe { object, ost } in &lov.stripes {
+        let (oid, seq) = (object.oid, object.seq);
         let _ = writeln!(
             out,
             "\t{:>6}\t{oid:>14}\t{:>13}\t{:>14}",
-            object.ost,
+            ost,
             alternate(u64::from(oid)),
             alternate(seq)
         );
@@ -106,12 +106,12 @@ fn yaml(args: &Args, shown: &Shown) -> String {
     }
     let mut out = header(args, shown, lov);
     out.push_str("lmm_objects:\n");
-    for object in &lov.objects {
-        let fid = object.fid.to_string();
+    for Stripe { object, ost } in &lov.stripes {
+        let fid = object.to_string();
         let _ = writeln!(
             out,
             "      - l_ost_idx: {}\n        l_fid:     {}",
-            object.ost,
+            ost,
             fid.trim_matches(['[', ']'])
         );
     }
@@ -129,8 +129,9 @@ fn directory_yaml(args: &Args, shown: &Shown) -> String {
 
 fn as_json(args: &Args, shown: &Shown) -> Value {
     let Values { count, size, pattern, generation, offset, pool } = fields::values(shown, args.raw);
-    let object = |object: &crate::lov::Object| json!({"l_ost_idx": object.ost, "l_fid": object.fid.to_string()});
-    let objects: Vec<Value> = shown.lov.iter().flat_map(|lov| &lov.objects).map(object).collect();
+    let object =
+        |stripe: &Stripe| json!({"l_ost_idx": stripe.ost, "l_fid": stripe.object.to_string()});
+    let objects: Vec<Value> = shown.lov.iter().flat_map(|lov| &lov.stripes).map(object).collect();
     json!({
         "path": path_of(shown),
         "is_directory": shown.is_dir,
@@ -152,7 +153,6 @@ mod tests {
     use types::Fid;
 
     use super::*;
-    use crate::lov::Object;
 
     #[derive(Parser)]
     struct Line {
@@ -167,6 +167,7 @@ mod tests {
     }
 
     fn lov(pool: &str) -> Lov {
+        let pool = format!("{pool:\0<16}");
         Lov {
             magic: 0x0BD3_0BD0,
             pattern: 1,
@@ -175,10 +176,10 @@ mod tests {
             stripe_size: 1 << 20,
             stripe_count: 2,
             generation: 0,
-            pool: pool.into(),
-            objects: vec![
-                Object { ost: 1, fid: Fid { seq: 0, oid: 9, ver: 0 } },
-                Object { ost: 0, fid: Fid { seq: 0, oid: 8, ver: 1 } },
+            pool: *pool.as_bytes().first_chunk().expect("a padded name"),
+            stripes: vec![
+                Stripe { ost: 1, object: Fid { seq: 0, oid: 9, ver: 0 } },
+                Stripe { ost: 0, object: Fid { seq: 0, oid: 8, ver: 1 } },
             ],
         }
     }
@@ -233,7 +234,7 @@ lmm_pool:          disk
             stripe_count: 0xffff,
             generation: 0xffff,
             stripe_size: 0,
-            objects: Vec::new(),
+            stripes: Vec::new(),
             ..lov("disk")
         };
         let shown = check("-d", dir(Some(all)));
