@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use types::{FsName, TargetId};
 
 /// Bytes of a configuration at most.
 pub const CONFIG_BYTES_MAX: usize = 1 << 20;
@@ -59,6 +60,13 @@ impl FsConfig {
     pub fn uuid_of(&self, id: u32) -> u128 {
         let at = self.targets.iter().position(|target| target.id == id);
         at.and_then(|at| self.uuids.get(at)).copied().unwrap_or(0)
+    }
+
+    /// Whether a target is out of use: `testfs-OST0002.osc.active=0` is set.
+    #[must_use]
+    pub fn is_inactive(&self, id: TargetId, fsname: FsName) -> bool {
+        let name = format!("{}.osc.active", id.name(fsname));
+        self.params.iter().any(|(param, value)| *param == name && value == "0")
     }
 
     /// A target that `other` has on another storage: then it speaks of another file system.

@@ -6,10 +6,10 @@ use std::future::Future;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use endpoint::{Answer, Bulk, Call, CallError, Endpoint, Keep, Remote};
+use endpoint::{Answer, Bulk, Call, CallError, Directory, Endpoint, Keep, Remote};
 use env::{Env, Task};
 use tokio::sync::{Semaphore, oneshot};
-use types::{Errno, Fid, FsName, Span, TargetId, TargetKind};
+use types::{Errno, Fid, FsName, NidAddr, Span, TargetId, TargetKind};
 use wire::body::StatfsRep;
 use wire::{Opcode, encode_body};
 use zerocopy::{Immutable, IntoBytes};
@@ -19,7 +19,6 @@ use crate::inode::{Inode, Stat};
 use crate::lease::{Beliefs, Lease, Scope};
 use crate::limits;
 use crate::locks::Held;
-use crate::registry::Registry;
 use crate::{AccessTimes, Ctx, Error, Result, TargetState};
 
 /// A mounted file system. Cheap to clone; belongs to one executor thread.
@@ -34,7 +33,7 @@ pub(crate) struct Inner {
     pub(crate) config: MountConfig,
     pub(crate) access_times: Cell<AccessTimes>,
     pub(crate) endpoint: Rc<Endpoint>,
-    pub(crate) registry: Rc<Registry>,
+    pub(crate) directory: Rc<Directory>,
     /// Files that this client has open.
     pub(crate) inodes: RefCell<BTreeMap<Fid, Rc<Inode>>>,
     /// Locks that this client holds.
@@ -105,7 +104,7 @@ impl Client {
     /// Permanent parameters of the file system, as the MGS said last: pattern and value.
     #[must_use]
     pub fn permanent_params(&self) -> Vec<(String, String)> {
-        self.0.registry.params()
+        self.0.directory.config().params.clone()
     }
 
     /// The MDTs, by index.
@@ -123,7 +122,7 @@ impl Inner {
     }
 
     pub(crate) fn all_targets(&self) -> Vec<TargetId> {
-        [self.registry.targets(TargetKind::Mdt), self.registry.targets(TargetKind::Ost)].concat()
+        [self.directory.targets(TargetKind::Mdt), self.directory.targets(TargetKind::Ost)].concat()
     }
 
     /// A target's remote, with its hooks.
@@ -136,7 +135,7 @@ impl Inner {
     }
 
     fn states(self: &Rc<Self>, kind: TargetKind) -> Vec<TargetState> {
-        self.registry.targets(kind).into_iter().map(|id| self.state_of(id)).collect()
+        self.directory.targets(kind).into_iter().map(|id| self.state_of(id)).collect()
     }
 
     pub(crate) fn state_of(self: &Rc<Self>, id: TargetId) -> TargetState {
@@ -147,7 +146,11 @@ impl Inner {
             state: remote.state(),
             connected: remote.is_connected(),
             active: !self.inactive.borrow().contains(&id),
-            nid: self.registry.addr_text(id),
+            nid: self
+                .directory
+                .registered_at(id)
+                .first()
+                .map_or_else(String::new, NidAddr::to_string),
         }
     }
 

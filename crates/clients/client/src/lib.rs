@@ -62,7 +62,6 @@ pub mod limits;
 mod locks;
 mod mount;
 mod namespace;
-mod registry;
 mod size;
 mod statfs;
 mod xattr;

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use endpoint::{Call, Endpoint, EndpointConfig, Remote};
+use endpoint::{Call, Directory, Endpoint, EndpointConfig, Remote};
 use env::Env;
 use tokio::sync::Semaphore;
 use types::{Errno, Fid, Span, TargetId, TargetKind};
@@ -15,7 +15,6 @@ use wire::{Opcode, encode_body};
 use crate::client::{Client, Inner};
 use crate::limits;
 use crate::locks::Held;
-use crate::registry::Registry;
 use crate::{Ctx, Error, MountConfig, Result};
 
 impl Client {
@@ -59,7 +58,7 @@ impl Client {
     }
 
     fn prepare(env: &Env, config: MountConfig) -> Client {
-        let registry = Rc::new(Registry::new(config.mgs.clone()));
+        let directory = Rc::new(Directory::new(config.mgs.clone()));
         let endpoint_config = EndpointConfig {
             nid: config.nid,
             client: config.client,
@@ -69,8 +68,8 @@ impl Client {
         };
         let inner = Inner {
             env: env.clone(),
-            endpoint: Endpoint::new(env, endpoint_config, registry.clone()),
-            registry,
+            endpoint: Endpoint::new(env, endpoint_config, directory.clone()),
+            directory,
             inodes: RefCell::default(),
             held: RefCell::new(Held::default()),
             lock_waits: Semaphore::new(limits::LOCK_WAITS_MAX),
@@ -97,7 +96,7 @@ impl Client {
                     || !matches!(&fetched, Err(error) if error.errno() == Errno::ETIMEDOUT),
             );
             match fetched {
-                Ok(()) if !self.0.registry.targets(TargetKind::Mdt).is_empty() => break,
+                Ok(()) if !self.0.directory.targets(TargetKind::Mdt).is_empty() => break,
                 Err(error) if !matches!(error.errno(), Errno::ENOENT | Errno::ETIMEDOUT) => {
                     return Err(error);
                 }
@@ -113,7 +112,7 @@ impl Client {
         if !mgs_answered {
             Error::local(Errno::ETIMEDOUT, "mount")
                 .saying(format!("no answer from the MGS at {mgs}"))
-        } else if self.0.registry.targets(TargetKind::Mdt).is_empty() {
+        } else if self.0.directory.targets(TargetKind::Mdt).is_empty() {
             Error::local(Errno::ENOENT, "mount")
                 .saying(format!("the MGS at {mgs} knows no MDT of {fsname}"))
         } else {
@@ -132,19 +131,18 @@ impl Inner {
         let answer = self.ask(TargetId::MGT, call).await?;
         let fetched = FsConfig::decode(&answer.reply.buf(1));
         let fetched = fetched.ok_or_else(|| Error::local(Errno::EPROTO, "mgs_config_read"))?;
-        if self.registry.update(fetched) {
-            self.apply_active();
+        match self.directory.update(fetched) {
+            Ok(true) => self.apply_active(),
+            Ok(false) => {}
+            Err(error) => tracing::warn!("ignoring configuration: {error}"),
         }
         Ok(())
     }
 
     /// `testfs-OST0002.osc.active=0` takes a target out of use.
     fn apply_active(self: &Rc<Self>) {
-        for id in self.registry.targets(TargetKind::Ost) {
-            let off = self
-                .registry
-                .param(&format!("{}.osc.active", id.name(self.config.fsname)))
-                .is_some_and(|value| value == "0");
+        for id in self.directory.targets(TargetKind::Ost) {
+            let off = self.directory.config().is_inactive(id, self.config.fsname);
             let changed = if off {
                 self.inactive.borrow_mut().insert(id)
             } else {
@@ -216,10 +214,10 @@ impl Inner {
 async fn refresh(weak: std::rc::Weak<Inner>, env: Env) {
     loop {
         let Some(inner) = weak.upgrade() else { return };
-        let (every, registry) = (inner.config.refresh_every, inner.registry.clone());
+        let (every, directory) = (inner.config.refresh_every, inner.directory.clone());
         drop(inner); // a client that nobody holds must not be kept alive by its own refresh
         env.sleep(limits::REFRESH_MIN).await;
-        env.timeout(every, registry.wait_stale()).await;
+        env.timeout(every, directory.wait_stale()).await;
         let Some(inner) = weak.upgrade() else { return };
         if let Err(error) = inner.fetch_config(Some(limits::REFRESH_PATIENCE)).await {
             tracing::debug!("configuration not refreshed: {error}");

@@ -22,8 +22,8 @@ impl Client {
     /// # Errors
     /// Those of the MDT.
     pub async fn statfs(&self) -> Result<Statfs> {
-        let mdts = self.0.registry.targets(TargetKind::Mdt);
-        let osts = self.0.registry.targets(TargetKind::Ost);
+        let mdts = self.0.directory.targets(TargetKind::Mdt);
+        let osts = self.0.directory.targets(TargetKind::Ost);
         let asks = osts.iter().map(|ost| -> LocalFuture<'_, Option<StatfsRep>> {
             Box::pin(self.0.space_or_last(*ost))
         });

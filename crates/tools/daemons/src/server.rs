@@ -5,8 +5,8 @@
 //! be started in any order. Used by `nacre serve` (a process) and by `nacre up` (a thread).
 
 mod announce;
-mod directory;
 mod params;
+mod peers;
 mod store;
 
 use std::cell::RefCell;
@@ -30,7 +30,7 @@ use service::{Exports, Node, NodeConfig};
 use tokio::sync::watch;
 use types::{ClientId, Creds, Errno, FsName, Net, Nid, NidAddr, Span, TargetKind};
 
-use self::directory::Directory;
+use self::peers::Peers;
 use crate::machine::Machine;
 use crate::permanent::Permanent;
 use crate::targets::{self, TargetDir};
@@ -114,7 +114,7 @@ pub struct Server {
     node: Rc<Node>,
     endpoint: Rc<Endpoint>,
     tester: Rc<SelfTest>,
-    directory: Rc<Directory>,
+    peers: Rc<Peers>,
     targets: Vec<Running>,
     addr: NidAddr,
     machine: Machine,
@@ -145,23 +145,18 @@ impl Server {
         let lo = env.listen(lo_addr).await.context("lo")?;
         let env = crate::alias::with_aliases(env, vec![(addr, lo_addr)]);
         let node = Node::new(&env, node_config(&options.machine));
-        let directory = Rc::new(Directory::new(&found, options, addr));
+        let peers = Rc::new(Peers::new(&found, options, addr));
         let name = format!(
             "{} at {addr}",
             found.iter().map(TargetDir::name).collect::<Vec<_>>().join(" ")
         );
-        let endpoint = Endpoint::new(&env, endpoint_config(&env, name, addr), directory.clone());
+        let endpoint = Endpoint::new(&env, endpoint_config(&env, name, addr), peers.directory());
         let tester = SelfTest::new(&env, SelfTestConfig { nid: Some(addr.nid), is_open: false });
         node.add_target(tester.clone());
         node.serve(tcp);
         node.serve(lo);
-        let starting = Starting {
-            env: &env,
-            options,
-            node: &node,
-            directory: &directory,
-            endpoint: &endpoint,
-        };
+        let starting =
+            Starting { env: &env, options, node: &node, peers: &peers, endpoint: &endpoint };
         let mut targets = Vec::new();
         locked.sort_by_key(|(target, _)| start_order(target.superblock.target.kind));
         for (target, lock) in locked {
@@ -173,7 +168,7 @@ impl Server {
             node,
             endpoint,
             tester,
-            directory,
+            peers,
             targets,
             addr,
             machine: options.machine.clone(),
@@ -205,7 +200,7 @@ impl Server {
     /// Completes when every target is in the MGS's configuration with this node's address, and an
     /// MDT knows the OSTs that it shall wait for.
     pub async fn registered(&self) {
-        self.directory.registered().await;
+        self.peers.registered().await;
     }
 
     /// Completes with the reason when the storage of a target failed. The other targets go on.
@@ -230,7 +225,7 @@ impl Server {
     /// Takes over what is permanent and new. Not before the MGS was asked: what was kept may have
     /// been deleted since.
     async fn take_permanent(&self) {
-        self.permanent.apply(&self.params, &self.directory.permanent()).await;
+        self.permanent.apply(&self.params, &self.peers.permanent()).await;
     }
 
     /// The MGT, if it is here.
@@ -362,7 +357,7 @@ struct Starting<'a> {
     env: &'a Env,
     options: &'a ServerOptions,
     node: &'a Rc<Node>,
-    directory: &'a Rc<Directory>,
+    peers: &'a Rc<Peers>,
     endpoint: &'a Rc<Endpoint>,
 }
 
@@ -407,8 +402,8 @@ impl Starting<'_> {
         let mut config = MdtConfig::new(fsname, index);
         config.abort_recovery = self.options.abort_recovery;
         config.commit_interval = self.options.commit_interval;
-        let directory = self.directory.clone();
-        let osts = Rc::new(move || directory.osts());
+        let peers = self.peers.clone();
+        let osts = Rc::new(move || peers.osts());
         Ok(Mdt::start(self.env, config, store.meta.clone(), Some(self.endpoint.clone()), osts)
             .await?)
     }
@@ -425,7 +420,7 @@ impl ctl::server::Answers for Control {
             pid: std::process::id(),
             fsname: server
                 .as_ref()
-                .and_then(|server| server.directory.fsname())
+                .and_then(|server| server.peers.fsname())
                 .map_or_else(String::new, |name| name.to_string()),
             targets: server.map_or_else(Vec::new, |server| server.names()),
             ..Who::default()

@@ -45,7 +45,7 @@ impl Client {
     pub async fn sync(&self) -> Result<()> {
         let ctx = Ctx::root();
         let mut syncs: Vec<LocalFuture<'_, Result<()>>> = Vec::new();
-        if !self.0.registry.targets(TargetKind::Mdt).is_empty() {
+        if !self.0.directory.targets(TargetKind::Mdt).is_empty() {
             syncs.push(Box::pin(self.0.sync_mdt(&ctx, Fid::ZERO)));
         }
         let written = self.0.written.borrow().clone();

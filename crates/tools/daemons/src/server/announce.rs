@@ -26,7 +26,7 @@ const PATIENCE_FIRST: Span = Span::secs(5);
 
 /// Starts both, for every target but the MGT.
 pub(super) fn start(server: &Rc<Server>, found: &[TargetDir]) {
-    let Some(fsname) = server.directory.fsname() else { return };
+    let Some(fsname) = server.peers.fsname() else { return };
     for target in found.iter().filter(|target| target.superblock.target != TargetId::MGT) {
         let register = Register {
             fsname: fsname.to_string(),
@@ -51,7 +51,7 @@ pub(super) fn start(server: &Rc<Server>, found: &[TargetDir]) {
         while let Some(server) = watcher.upgrade() {
             let patience = if round == 0 { PATIENCE_FIRST } else { PATIENCE };
             if let Some(config) = read(&server, &fsname.to_string(), patience).await {
-                server.directory.set(config);
+                server.peers.set(config);
             }
             server.take_permanent().await;
             drop(server);
@@ -76,7 +76,7 @@ async fn announce(server: &Server, name: &str, register: &Register) {
         match remote.call(call).await {
             Ok(_) => {
                 tracing::info!("{name}: registered with the MGS");
-                return server.directory.one_registered();
+                return server.peers.one_registered();
             }
             Err(CallError::Errno(types::Errno::EADDRINUSE)) => {
                 return server

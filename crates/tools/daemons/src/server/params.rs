@@ -14,10 +14,7 @@ pub(super) fn register(params: &ParamTree, server: &Rc<Server>) {
     let weak = Rc::downgrade(server);
     params.register("version", || env!("CARGO_PKG_VERSION").to_owned());
     params.register("health_check", of(&weak, health));
-    params.register(
-        "permanent",
-        of(&weak, |server| permanent::render(&server.directory.permanent())),
-    );
+    params.register("permanent", of(&weak, |server| permanent::render(&server.peers.permanent())));
     server.machine.register(params);
     let set = weak.clone();
     params.register_rw(

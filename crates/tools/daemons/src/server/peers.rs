@@ -1,14 +1,14 @@
-//! Where a server's peers are: the MGS's configuration as last seen, kept on disk for the time when
-//! the MGS is away.
+//! What a server knows of its peers: the MGS's configuration in the endpoint's [`Directory`], a copy
+//! of it on disk for the time when the MGS is away, and the OSTs in it.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::rc::Rc;
 
-use endpoint::Resolve;
+use endpoint::Directory;
 use mdt::OstAt;
 use tokio::sync::watch;
-use types::{FsName, Nid, NidAddr, TargetId, TargetKind};
+use types::{FsName, NidAddr, TargetId, TargetKind};
 use wire::config::{self, FsConfig, TargetInfo};
 
 use super::ServerOptions;
@@ -17,12 +17,10 @@ use crate::targets::{self, TargetDir};
 /// Name of the kept configuration in a target's directory.
 const FILE: &str = "peers";
 
-pub(crate) struct Directory {
+/// A server's peers.
+pub(crate) struct Peers {
     fsname: Option<FsName>,
-    mgs: Vec<NidAddr>,
-    here: BTreeSet<TargetId>,
-    addr: NidAddr,
-    config: RefCell<FsConfig>,
+    directory: Rc<Directory>,
     osts: RefCell<Vec<OstAt>>,
     keep_in: Vec<PathBuf>,
     waiting: watch::Sender<usize>,
@@ -30,9 +28,9 @@ pub(crate) struct Directory {
     osts_known: watch::Sender<usize>,
 }
 
-impl Directory {
+impl Peers {
     /// Of a node with these targets, listening at `addr`.
-    pub(super) fn new(found: &[TargetDir], options: &ServerOptions, addr: NidAddr) -> Directory {
+    pub(super) fn new(found: &[TargetDir], options: &ServerOptions, addr: NidAddr) -> Peers {
         let told =
             found.iter().map(|target| target.superblock.mgs.clone()).find(|mgs| !mgs.is_empty());
         let mgs =
@@ -41,30 +39,34 @@ impl Directory {
         let config = keep_in
             .iter()
             .filter_map(|path| FsConfig::decode(&std::fs::read(path).ok()?))
-            .max_by_key(version);
+            .max_by_key(|config| config.version);
         let others =
             found.iter().filter(|target| target.superblock.target.kind != TargetKind::Mgt).count();
         let has_mdt = found.iter().any(|target| target.superblock.target.kind == TargetKind::Mdt);
-        let directory = Directory {
+        let here = found.iter().map(|target| target.superblock.target).collect();
+        let directory = Directory::new(mgs).serving(here, addr, config.unwrap_or_default());
+        let peers = Peers {
             osts_awaited: if has_mdt { options.osts_awaited as usize } else { 0 },
             osts_known: watch::channel(0).0,
             fsname: targets::fsname_of(found),
-            mgs,
-            here: found.iter().map(|target| target.superblock.target).collect(),
-            addr,
-            config: RefCell::new(config.unwrap_or_default()),
+            directory: Rc::new(directory),
             osts: RefCell::default(),
             keep_in,
             waiting: watch::channel(others).0,
         };
-        directory.list_osts();
-        directory
+        peers.list_osts();
+        peers
+    }
+
+    /// Where they are.
+    pub(super) fn directory(&self) -> Rc<Directory> {
+        self.directory.clone()
     }
 
     /// Reads the OSTs out of the configuration.
     fn list_osts(&self) {
         let osts =
-            self.fsname.map_or_else(Vec::new, |fsname| osts_of(&self.config.borrow(), fsname));
+            self.fsname.map_or_else(Vec::new, |fsname| osts_of(&self.directory.config(), fsname));
         self.osts_known.send_replace(osts.len());
         *self.osts.borrow_mut() = osts;
     }
@@ -80,24 +82,17 @@ impl Directory {
     }
 
     pub(super) fn permanent(&self) -> Vec<(String, String)> {
-        self.config.borrow().params.clone()
+        self.directory.config().params.clone()
     }
 
     pub(super) fn set(&self, fresh: FsConfig) {
-        if fresh == *self.config.borrow() {
-            return;
+        match self.directory.replace(fresh) {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(error) => return tracing::error!("ignoring configuration: {error}"),
         }
-        if let Some(id) = self.config.borrow().contradicted_by(&fresh) {
-            let name = TargetId::from_u32(id).map(|id| id.to_string());
-            tracing::error!(
-                target_id = name,
-                "the MGS speaks of another file system of this name: not believed"
-            );
-            return;
-        }
-        let bytes = config::encode(&fresh);
-        *self.config.borrow_mut() = fresh;
         self.list_osts();
+        let bytes = config::encode(&*self.directory.config());
         for path in &self.keep_in {
             if let Err(error) = replace(path, &bytes) {
                 tracing::warn!("{}: the configuration is not kept: {error}", path.display());
@@ -119,42 +114,15 @@ impl Directory {
     }
 }
 
-impl Resolve for Directory {
-    fn addrs(&self, target: TargetId) -> Vec<NidAddr> {
-        if self.here.contains(&target) {
-            return vec![self.addr];
-        }
-        if target == TargetId::MGT {
-            return self.mgs.clone();
-        }
-        let config = self.config.borrow();
-        let known =
-            config.targets.iter().filter(|info| TargetId::from_u32(info.id) == Some(target));
-        known.map(|info| NidAddr { nid: Nid(info.nid), port: info.port }).collect()
-    }
-
-    fn uuid(&self, target: TargetId) -> u128 {
-        self.config.borrow().uuid_of(target.to_u32())
-    }
-}
-
 /// By index. `testfs-OST0002.osc.active=0` takes one out of use: it gets no new files.
 fn osts_of(config: &FsConfig, fsname: FsName) -> Vec<OstAt> {
-    let is_off = |id: TargetId| {
-        let name = format!("{}.osc.active", id.name(fsname));
-        config.params.iter().any(|(param, value)| *param == name && value == "0")
-    };
     let ost = |info: &TargetInfo| {
         let id = TargetId::from_u32(info.id).filter(|id| id.kind == TargetKind::Ost)?;
-        Some(OstAt { index: id.index, node: info.nid, is_active: !is_off(id) })
+        Some(OstAt { index: id.index, node: info.nid, is_active: !config.is_inactive(id, fsname) })
     };
     let mut osts: Vec<OstAt> = config.targets.iter().filter_map(ost).collect();
     osts.sort_unstable_by_key(|ost| ost.index);
     osts
-}
-
-fn version(config: &FsConfig) -> u64 {
-    config.version
 }
 
 /// Whole or not at all: a torn file would only be ignored, but the old one is worth more.
