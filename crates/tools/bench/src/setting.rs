@@ -16,7 +16,7 @@ pub(crate) const REFUSAL: &str = "client and servers are one process here (`nacr
 
 /// What is known of what is measured.
 pub(crate) struct Setting {
-    lines: Vec<String>,
+    pub(crate) lines: Vec<String>,
     /// Servers live in the client's process, or in this one.
     pub(crate) in_process: bool,
 }
@@ -62,9 +62,9 @@ pub(crate) fn of(subject: &Subject<'_>) -> Result<Setting> {
 }
 
 impl Setting {
-    /// As a JSON string.
-    pub(crate) fn json(&self) -> String {
-        format!("\"{}\"", self.lines.join("; ").replace('\\', "\\\\").replace('"', "\\\""))
+    /// On one line.
+    pub(crate) fn line(&self) -> String {
+        self.lines.join("; ")
     }
 
     fn path(&mut self, what: &str, dir: &Path) -> Result<()> {

@@ -29,6 +29,12 @@ pub(crate) fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
     ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect()
 }
 
+/// `value` with this many decimals, as it is printed.
+pub(crate) fn decimals(value: f64, places: i32) -> f64 {
+    let scale = 10_f64.powi(places);
+    (value * scale).round() / scale
+}
+
 /// CPU seconds of a process and its children that were waited for, from the kernel's own account.
 pub(crate) fn cpu_of(pid: u32) -> std::io::Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;

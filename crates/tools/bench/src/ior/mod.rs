@@ -252,8 +252,7 @@ pub fn run(args: &IorArgs) -> Result<()> {
             theirs.extend(one(&IorArgs { file: file.clone(), native: None, ..args.clone() })?);
         }
     }
-    report::print(args, &setting, &ours, &theirs);
-    Ok(())
+    report::print(args, &setting, &ours, &theirs)
 }
 
 /// Runs dd's one task.

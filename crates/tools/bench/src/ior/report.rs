@@ -1,20 +1,50 @@
 //! IOR's closing lines, and the same as JSON.
 
+use anyhow::Result;
+use serde::Serialize;
+
 use super::{IorArgs, Phase, Sample};
 use crate::setting::Setting;
-use crate::stats::{Stats, ratios};
+use crate::stats::{Stats, decimals, ratios};
 
 const MIB: f64 = (1 << 20) as f64;
 
-pub(super) fn print(args: &IorArgs, setting: &Setting, ours: &[Sample], theirs: &[Sample]) {
+/// The report as JSON.
+#[derive(Serialize)]
+struct Report {
+    setting: String,
+    runs: Vec<Run>,
+    against: Vec<Run>,
+}
+
+#[derive(Serialize)]
+struct Run {
+    access: String,
+    mib_s: f64,
+    cpu_s_per_gib: f64,
+    task_mib_s: Vec<f64>,
+}
+
+fn json(setting: &Setting, ours: &[Sample], theirs: &[Sample]) -> Result<String> {
+    let run = |sample: &Sample| Run {
+        access: sample.phase.to_string(),
+        mib_s: decimals(sample.rate / MIB, 1),
+        cpu_s_per_gib: decimals(sample.cpu_per_gib, 3),
+        task_mib_s: sample.tasks.iter().map(|rate| decimals(rate / MIB, 1)).collect(),
+    };
+    let [runs, against] = [ours, theirs].map(|samples| samples.iter().map(run).collect());
+    Ok(serde_json::to_string(&Report { setting: setting.line(), runs, against })?)
+}
+
+pub(super) fn print(
+    args: &IorArgs,
+    setting: &Setting,
+    ours: &[Sample],
+    theirs: &[Sample],
+) -> Result<()> {
     if args.json {
-        println!(
-            "{{\"setting\":{},\"runs\":{},\"against\":{}}}",
-            setting.json(),
-            json(ours),
-            json(theirs)
-        );
-        return;
+        println!("{}", json(setting, ours, theirs)?);
+        return Ok(());
     }
     println!(
         "tasks: {}, transfer {} KiB, block {} MiB each\n",
@@ -44,6 +74,7 @@ pub(super) fn print(args: &IorArgs, setting: &Setting, ours: &[Sample], theirs: 
             );
         }
     }
+    Ok(())
 }
 
 fn of(samples: &[Sample], phase: Phase) -> Vec<&Sample> {
@@ -71,18 +102,4 @@ fn table(samples: &[Sample]) {
             rate.median, rate.min, rate.max, tasks.mean, tasks.deviation, cpu.median
         );
     }
-}
-
-fn json(samples: &[Sample]) -> String {
-    let one = |sample: &Sample| {
-        let tasks: Vec<_> = sample.tasks.iter().map(|rate| format!("{:.1}", rate / MIB)).collect();
-        format!(
-            "{{\"access\":\"{}\",\"mib_s\":{:.1},\"cpu_s_per_gib\":{:.3},\"task_mib_s\":[{}]}}",
-            sample.phase,
-            sample.rate / MIB,
-            sample.cpu_per_gib,
-            tasks.join(",")
-        )
-    };
-    format!("[{}]", samples.iter().map(one).collect::<Vec<_>>().join(","))
 }

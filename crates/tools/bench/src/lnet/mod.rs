@@ -183,7 +183,7 @@ pub fn run(args: LnetArgs) -> anyhow::Result<()> {
         }
     }
     if args.json {
-        report::print_json(&rows);
+        println!("{}", report::json(&rows)?);
     }
     Ok(())
 }

@@ -1,8 +1,11 @@
 //! Medians, ranges and ratios.
 
+use anyhow::Result;
+use serde::Serialize;
 use wire::CrcMode;
 
 use super::{Case, Sample, Side, Test};
+use crate::stats::decimals;
 
 /// All turns of one case, per side.
 pub(super) struct Row {
@@ -91,27 +94,42 @@ pub(super) fn print(row: &Row) {
     }
 }
 
-/// All cases as JSON.
-pub(super) fn print_json(rows: &[Row]) {
-    let cases: Vec<_> = rows.iter().map(json).collect();
-    println!("{{\"cases\":[{}]}}", cases.join(","));
+/// A case as JSON, its sides in the order of measuring.
+#[derive(Serialize)]
+struct CaseJson {
+    case: String,
+    unit: &'static str,
+    sides: Vec<SideJson>,
 }
 
-fn json(row: &Row) -> String {
+#[derive(Serialize)]
+struct SideJson {
+    side: &'static str,
+    rates: Vec<f64>,
+    cpu_us: f64,
+    ratio: f64,
+}
+
+#[derive(Serialize)]
+struct Cases {
+    cases: Vec<CaseJson>,
+}
+
+/// All cases as JSON.
+pub(super) fn json(rows: &[Row]) -> Result<String> {
+    let cases = rows.iter().map(case).collect();
+    Ok(serde_json::to_string(&Cases { cases })?)
+}
+
+fn case(row: &Row) -> CaseJson {
     let (unit, factor) = row.unit();
-    let side = |(index, (side, samples)): (usize, &(Side, Vec<Sample>))| {
-        let rates: Vec<_> =
-            samples.iter().map(|sample| format!("{:.1}", sample.rate * factor)).collect();
-        let cpu = Spread::of(samples.iter().map(|sample| sample.cpu_us)).median;
-        format!(
-            "{{\"side\":\"{}\",\"rates\":[{}],\"cpu_us\":{cpu:.3},\"ratio\":{:.3}}}",
-            side.name(),
-            rates.join(","),
-            row.ratio(index).median
-        )
+    let side = |(index, (side, samples)): (usize, &(Side, Vec<Sample>))| SideJson {
+        side: side.name(),
+        rates: samples.iter().map(|sample| decimals(sample.rate * factor, 1)).collect(),
+        cpu_us: decimals(Spread::of(samples.iter().map(|sample| sample.cpu_us)).median, 3),
+        ratio: decimals(row.ratio(index).median, 3),
     };
-    let sides: Vec<_> = row.sides.iter().enumerate().map(side).collect();
-    format!("{{\"case\":\"{}\",\"unit\":\"{unit}\",\"sides\":[{}]}}", row.title(), sides.join(","))
+    CaseJson { case: row.title(), unit, sides: row.sides.iter().enumerate().map(side).collect() }
 }
 
 #[cfg(test)]

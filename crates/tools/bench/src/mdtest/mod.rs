@@ -159,8 +159,7 @@ pub fn run(args: &MdtestArgs) -> Result<()> {
             theirs.extend(one(&MdtestArgs { dir: dir.clone(), native: None, ..args.clone() })?);
         }
     }
-    report::print(args, &setting, &ours, &theirs);
-    Ok(())
+    report::print(args, &setting, &ours, &theirs)
 }
 
 fn one(args: &MdtestArgs) -> Result<Vec<Sample>> {

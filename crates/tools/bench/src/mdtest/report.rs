@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::{MdtestArgs, Sample};
 use crate::setting::Setting;
-use crate::stats::{Stats, ratios};
+use crate::stats::{Stats, decimals, ratios};
 
 /// What a phase does to every file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,15 +36,42 @@ impl fmt::Display for Phase {
     }
 }
 
-pub(super) fn print(args: &MdtestArgs, setting: &Setting, ours: &[Sample], theirs: &[Sample]) {
+/// The report as JSON.
+#[derive(Serialize)]
+struct Report {
+    setting: String,
+    phases: Vec<PhaseJson>,
+    against: Vec<PhaseJson>,
+}
+
+#[derive(Serialize)]
+struct PhaseJson {
+    phase: String,
+    files: u64,
+    rate: f64,
+    cpu_s_per_10000: f64,
+}
+
+fn json(setting: &Setting, ours: &[Sample], theirs: &[Sample]) -> Result<String> {
+    let phase = |sample: &Sample| PhaseJson {
+        phase: sample.phase.to_string(),
+        files: sample.files,
+        rate: decimals(sample.rate, 3),
+        cpu_s_per_10000: decimals(sample.cpu, 3),
+    };
+    let [phases, against] = [ours, theirs].map(|samples| samples.iter().map(phase).collect());
+    Ok(serde_json::to_string(&Report { setting: setting.line(), phases, against })?)
+}
+
+pub(super) fn print(
+    args: &MdtestArgs,
+    setting: &Setting,
+    ours: &[Sample],
+    theirs: &[Sample],
+) -> Result<()> {
     if args.json {
-        println!(
-            "{{\"setting\":{},\"phases\":{},\"against\":{}}}",
-            setting.json(),
-            json(ours),
-            json(theirs)
-        );
-        return;
+        println!("{}", json(setting, ours, theirs)?);
+        return Ok(());
     }
     let tasks = if args.native.is_some() { args.in_flight } else { args.tasks };
     let place = args.native.clone().unwrap_or_else(|| args.dir.display().to_string());
@@ -70,6 +98,7 @@ pub(super) fn print(args: &MdtestArgs, setting: &Setting, ours: &[Sample], their
             );
         }
     }
+    Ok(())
 }
 
 fn each(samples: &[Sample], phase: Phase, value: impl Fn(&Sample) -> f64) -> Vec<f64> {
@@ -103,12 +132,17 @@ fn summary(samples: &[Sample]) {
     }
 }
 
-fn json(samples: &[Sample]) -> String {
-    let one = |sample: &Sample| {
-        let Sample { phase, files, rate, cpu } = sample;
-        format!(
-            "{{\"phase\":\"{phase}\",\"files\":{files},\"rate\":{rate:.3},\"cpu_s_per_10000\":{cpu:.3}}}"
-        )
-    };
-    format!("[{}]", samples.iter().map(one).collect::<Vec<_>>().join(","))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_with_quotes_is_json() {
+        let setting =
+            Setting { lines: vec!["path: a\"b\\c".into(), "x".into()], in_process: false };
+        let sample = Sample { phase: Phase::Create, files: 2, rate: 1.23456, cpu: f64::NAN };
+        let line = "{\"setting\":\"path: a\\\"b\\\\c; x\",\"phases\":[{\"phase\":\"File creation\",\
+            \"files\":2,\"rate\":1.235,\"cpu_s_per_10000\":null}],\"against\":[]}";
+        assert_eq!(json(&setting, &[sample], &[]).expect("plain values"), line);
+    }
 }
