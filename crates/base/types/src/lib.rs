@@ -148,9 +148,30 @@ impl Creds {
         Creds::default()
     }
 
+    /// Supplementary groups in the text of a thread's `/proc/PID/status`: at most [`GROUPS_MAX`].
+    #[must_use]
+    pub fn groups_in(status: &str) -> Vec<u32> {
+        let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+        line.split_whitespace().filter_map(|gid| gid.parse().ok()).take(GROUPS_MAX).collect()
+    }
+
     /// Whether `gid` is the effective or a supplementary group.
     #[must_use]
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Creds, GROUPS_MAX};
+
+    #[test]
+    fn groups_are_read_from_their_line_up_to_the_bound() {
+        assert_eq!(Creds::groups_in("Name:\tx\nGroups:\t4 20 1000 \nSigPnd:\t0\n"), [4, 20, 1000]);
+        assert!(Creds::groups_in("Name:\tx\nGroups:\t \n").is_empty());
+        assert!(Creds::groups_in("Name:\tx\n").is_empty());
+        let many = format!("Groups:{}\n", " 7".repeat(GROUPS_MAX + 1));
+        assert_eq!(Creds::groups_in(&many).len(), GROUPS_MAX);
     }
 }

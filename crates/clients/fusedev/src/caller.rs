@@ -27,12 +27,7 @@ pub fn supplementary_groups(pid: u32) -> Vec<u32> {
         return Vec::new();
     }
     std::fs::read_to_string(format!("/proc/{pid}/status"))
-        .map_or_else(|_| Vec::new(), |status| groups_of(&status))
-}
-
-fn groups_of(status: &str) -> Vec<u32> {
-    let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
-    line.split_whitespace().filter_map(|gid| gid.parse().ok()).collect()
+        .map_or_else(|_| Vec::new(), |status| types::Creds::groups_in(&status))
 }
 
 /// Bytes of an environment that are looked through.
@@ -95,12 +90,6 @@ mod tests {
         super::environment(std::process::id(), name)
     }
 
-    #[test]
-    fn groups_are_read_from_their_line() {
-        assert_eq!(groups_of("Name:\tx\nGroups:\t4 20 1000 \nSigPnd:\t0\n"), [4, 20, 1000]);
-        assert_eq!(groups_of("Name:\tx\nGroups:\t \n"), []);
-    }
-
     /// Fuzz target: what `/proc` tells of a caller is the caller's own text.
     #[test]
     fn proc_files() {
@@ -110,7 +99,7 @@ mod tests {
             .for_each(|input: &[u8]| {
                 let text = String::from_utf8_lossy(input);
                 let status = format!("Name:\t{text}\nGroups:\t4 {text}\n");
-                let groups = groups_of(&status);
+                let groups = types::Creds::groups_in(&status);
                 assert!(groups.len() <= status.len());
                 let environment = [b"A=1\0", input, b"\0JOB=42\0"].concat();
                 let found = variable_of(&environment, "JOB");

@@ -113,8 +113,7 @@ async fn converse(
 /// Supplementary groups of the asker, while it waits for us.
 fn groups_of(pid: i32) -> Vec<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
-    line.split_whitespace().filter_map(|gid| gid.parse().ok()).take(types::GROUPS_MAX).collect()
+    Creds::groups_in(&status)
 }
 
 async fn answer(
