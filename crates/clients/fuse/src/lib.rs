@@ -30,4 +30,4 @@ mod nodes;
 mod op;
 
 pub use jobid::{JOBID_BYTES_MAX, Jobids};
-pub use mounted::{FuseOptions, MountError, Mounted, mount};
+pub use mounted::{MountError, Mounted, mount, options};

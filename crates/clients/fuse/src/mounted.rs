@@ -8,116 +8,33 @@ use std::rc::Rc;
 use client::Client;
 use env::{Env, Task};
 use fusedev::abi::cap;
-use fusedev::{InitInfo, MountOptions, Session, Transport};
+use fusedev::{InitInfo, MountOptions, Session};
 use tokio::sync::Notify;
 
 use crate::fs::Fs;
 use crate::jobid::Jobids;
 use crate::limits::UNMOUNT_WAIT;
 
-#[derive(Clone, Debug)]
-pub struct FuseOptions {
-    /// Where; an existing directory.
-    pub mountpoint: PathBuf,
-    /// Source in the mount table, such as `10.0.0.1@tcp:/testfs`.
-    pub source: String,
-    /// Descriptors of the device that are read.
-    pub clones: usize,
-    /// The way of requests and answers.
-    pub transport: Transport,
-    /// Longest write in one request, bytes.
-    pub max_write: u32,
-    /// Longest readahead of the kernel, bytes.
-    pub max_readahead: u32,
-    /// Background requests under way at once.
-    pub max_background: u16,
-    /// Capabilities to behave as if the kernel did not have them (`fusedev::abi::cap`).
-    pub mask: u64,
-    /// Other users may enter.
-    pub allow_other: bool,
-    pub read_only: bool,
-    /// Set-user-id bits and devices count.
-    pub suid_dev: bool,
-    /// No programs are run from it.
-    pub no_exec: bool,
-    /// Every write is durable when it returns.
-    pub sync: bool,
-    /// How access times are kept, for the mount table; the client keeps them.
-    pub atime: fusedev::MountFlags,
-    /// Entries come with attributes. They are valid for no time, so this helps only programs that
-    /// read the raw stream.
-    pub readdirplus: bool,
-    /// Detach the mount if this process dies.
-    pub holder: bool,
-    /// How callers are labelled; may be changed while mounted.
-    pub jobids: Rc<Jobids>,
-}
-
-impl FuseOptions {
-    #[must_use]
-    pub fn new(mountpoint: impl Into<PathBuf>) -> FuseOptions {
-        let mount = MountOptions::new(mountpoint);
-        FuseOptions {
-            mountpoint: mount.mountpoint,
-            source: mount.source,
-            clones: mount.clones,
-            transport: mount.transport,
-            max_write: mount.max_write,
-            max_readahead: mount.max_readahead,
-            max_background: mount.max_background,
-            mask: mount.mask,
-            allow_other: true,
-            read_only: false,
-            suid_dev: true,
-            no_exec: false,
-            sync: false,
-            atime: mount.atime,
-            readdirplus: false,
-            holder: true,
-            jobids: Rc::default(),
-        }
-    }
-
-    fn mount_options(&self) -> MountOptions {
-        let mut want = cap::ASYNC_READ
-            | cap::BIG_WRITES
-            | cap::MAX_PAGES
-            | cap::PARALLEL_DIROPS
-            | cap::ASYNC_DIO
-            | cap::ATOMIC_O_TRUNC
-            | cap::POSIX_LOCKS
-            | cap::FLOCK_LOCKS
-            | cap::DONT_MASK
-            | cap::POSIX_ACL
-            | cap::EXPORT_SUPPORT
-            | cap::HANDLE_KILLPRIV_V2
-            | cap::DIRECT_IO_ALLOW_MMAP
-            // For the mounts whose files go through the page cache: pages of a file that changed
-            // are dropped.
-            | cap::AUTO_INVAL_DATA;
-        if self.readdirplus {
-            want |= cap::DO_READDIRPLUS | cap::READDIRPLUS_AUTO;
-        }
-        MountOptions {
-            mountpoint: self.mountpoint.clone(),
-            source: self.source.clone(),
-            allow_other: self.allow_other,
-            default_permissions: true,
-            read_only: self.read_only,
-            suid_dev: self.suid_dev,
-            no_exec: self.no_exec,
-            sync: self.sync,
-            atime: self.atime,
-            max_write: self.max_write,
-            max_readahead: self.max_readahead,
-            max_background: self.max_background,
-            clones: self.clones,
-            transport: self.transport,
-            want,
-            mask: self.mask,
-            holder: self.holder,
-        }
-    }
+/// The usual mount: the options of the kernel that this client needs.
+#[must_use]
+pub fn options(mountpoint: impl Into<PathBuf>) -> MountOptions {
+    let want = cap::ASYNC_READ
+        | cap::BIG_WRITES
+        | cap::MAX_PAGES
+        | cap::PARALLEL_DIROPS
+        | cap::ASYNC_DIO
+        | cap::ATOMIC_O_TRUNC
+        | cap::POSIX_LOCKS
+        | cap::FLOCK_LOCKS
+        | cap::DONT_MASK
+        | cap::POSIX_ACL
+        | cap::EXPORT_SUPPORT
+        | cap::HANDLE_KILLPRIV_V2
+        | cap::DIRECT_IO_ALLOW_MMAP
+        // For the mounts whose files go through the page cache: pages of a file that changed
+        // are dropped.
+        | cap::AUTO_INVAL_DATA;
+    MountOptions { allow_other: true, suid_dev: true, want, ..MountOptions::new(mountpoint) }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -156,14 +73,19 @@ impl Ended {
 }
 
 /// Mounts, and serves from now on. The caller keeps the client and unmounts it after
-/// [`Mounted::unmount`].
+/// [`Mounted::unmount`]. `jobids` labels callers; it may be changed while mounted.
 ///
 /// # Errors
 /// The kernel refused, or `fusermount3` did.
-pub async fn mount(env: &Env, client: Client, options: FuseOptions) -> Result<Mounted, MountError> {
+pub async fn mount(
+    env: &Env,
+    client: Client,
+    options: &MountOptions,
+    jobids: Rc<Jobids>,
+) -> Result<Mounted, MountError> {
     let failed = |source| MountError { mountpoint: options.mountpoint.clone(), source };
-    let session = Rc::new(Session::mount(&options.mount_options()).map_err(failed)?);
-    let fs = Rc::new(Fs::new(env, client, session.info(), options.jobids.clone()));
+    let session = Rc::new(Session::mount(options).map_err(failed)?);
+    let fs = Rc::new(Fs::new(env, client, session.info(), jobids));
     let ended = Rc::<Ended>::default();
     let serving = {
         let (session, fs, ended) = (session.clone(), fs.clone(), ended.clone());

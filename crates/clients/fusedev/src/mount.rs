@@ -29,7 +29,7 @@ pub enum Transport {
 }
 
 /// How to mount and what to ask of the kernel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// Where; an existing directory.
     pub mountpoint: PathBuf,

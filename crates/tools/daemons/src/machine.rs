@@ -12,67 +12,117 @@ use env_os::{Lnet, LnetSettings, OsConfig};
 use params::ParamTree;
 use types::{CptIndex, Span};
 
-/// Which services each setting is for: Lustre's name of the setting, ours of the services.
-pub const SERVICE_CPTS: &[(&str, &[&str])] = &[
-    ("mds_num_cpts", &["mdt", "mdt_out"]),
-    ("mds_rdpg_num_cpts", &["mdt_readpage"]),
-    ("mds_io_num_cpts", &["mdt_io"]),
-    ("oss_cpts", &["ost", "ost_create"]),
-    ("oss_io_cpts", &["ost_io"]),
-    ("ldlm_cpts", &["ldlm_canceld", "ldlm_cbd"]),
+/// A setting of the partitions of services: Lustre's name of it, where its value is, our services.
+type ServiceSetting =
+    (&'static str, fn(&MachineOptions) -> &Option<String>, &'static [&'static str]);
+
+const SERVICE_CPTS: &[ServiceSetting] = &[
+    ("mds_num_cpts", |options| &options.mds_num_cpts, &["mdt", "mdt_out"]),
+    ("mds_rdpg_num_cpts", |options| &options.mds_rdpg_num_cpts, &["mdt_readpage"]),
+    ("mds_io_num_cpts", |options| &options.mds_io_num_cpts, &["mdt_io"]),
+    ("oss_cpts", |options| &options.oss_cpts, &["ost", "ost_create"]),
+    ("oss_io_cpts", |options| &options.oss_io_cpts, &["ost_io"]),
+    ("ldlm_cpts", |options| &options.ldlm_cpts, &["ldlm_canceld", "ldlm_cbd"]),
 ];
 
 /// Threads of an LND per CPT at most.
-pub const LND_THREADS_MAX: u32 = 64;
+const LND_THREADS_MAX: u32 = 64;
 
 /// Microseconds of looking for work before sleep: less than a sleep and the wake after it take.
-pub const LINGER_US: u64 = 50;
+const LINGER_US: u64 = 50;
 
 /// Microseconds of looking for work before sleep at most: beyond it is a poll, not a pause.
-pub const LINGER_US_MAX: u64 = 1_000;
+const LINGER_US_MAX: u64 = 1_000;
+
+/// Seconds without news from a peer after which its links are closed.
+const PEER_TIMEOUT_SECS: u64 = 180;
 
 /// Credits at most: a counter of this size bounds nothing any more.
-pub const CREDITS_MAX: u32 = 1 << 20;
+const CREDITS_MAX: u32 = 1 << 20;
 
-/// Settings of a daemon's machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// CPU partitions and network: the same for every daemon, Lustre's names.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "CPU partitions and network")]
 pub struct MachineOptions {
-    pub cpts: CptSettings,
-    /// Partitions of the network interface, `[0,1]`; empty: all.
-    pub link_cpts: String,
-    /// Partitions of services by the setting's name, `[1-3]`; a setting that is not there means
-    /// all.
-    pub service_cpts: BTreeMap<String, String>,
-    /// How requests find their partition.
+    /// CPU partitions; 0: by the number of CPUs and NUMA nodes, 1: off.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub cpu_npartitions: u32,
+    /// CPUs of each partition: '0[0-3] 1[4,5,7]', 'N 0[0] 1[1]' (NUMA nodes), 'N', 'X[0-1]'
+    /// (without these CPUs), 'C[0]' (without the first of each partition).
+    #[arg(long, value_name = "PATTERN", default_value = "")]
+    pub cpu_pattern: String,
+    /// Partitions may share CPUs, and be more than there are CPUs.
+    #[arg(long)]
+    pub cpu_virtual: bool,
+    /// Partitions of the metadata service, as [0,2] or [1-3].
+    #[arg(long, value_name = "LIST")]
+    pub mds_num_cpts: Option<String>,
+    /// Partitions of readdir and close.
+    #[arg(long, value_name = "LIST")]
+    pub mds_rdpg_num_cpts: Option<String>,
+    /// Partitions of data on the MDT.
+    #[arg(long, value_name = "LIST")]
+    pub mds_io_num_cpts: Option<String>,
+    /// Partitions of attributes, statfs, sync and locks of OSTs.
+    #[arg(long, value_name = "LIST")]
+    pub oss_cpts: Option<String>,
+    /// Partitions of reads and writes of OSTs.
+    #[arg(long, value_name = "LIST")]
+    pub oss_io_cpts: Option<String>,
+    /// Partitions of lock cancels and callbacks.
+    #[arg(long, value_name = "LIST")]
+    pub ldlm_cpts: Option<String>,
+    /// How a request finds its partition: OFF, ON, RR_RT or HASH_RT.
+    #[arg(long, value_name = "MODE", default_value = "HASH_RT")]
     pub portal_rotor: PortalRotor,
-    /// Threads per partition that do the socket work; 0: the executor does it.
+    /// Threads per partition that do the socket work; 0: the daemon's one thread does it.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(LND_THREADS_MAX))]
     pub lnd_threads: u32,
-    /// The daemon's thread looks for more work for so many microseconds before it sleeps; 0: it
-    /// sleeps at once.
+    /// Microseconds for which the daemon's thread looks for more work before it sleeps, where that
+    /// paid lately and nobody else wants the CPU; 0: it sleeps at once.
+    #[arg(long, value_name = "US", default_value_t = LINGER_US, value_parser = clap::value_parser!(u64).range(0..=LINGER_US_MAX))]
     pub linger_us: u64,
-    /// Messages under way to all peers; 0: the default.
+    /// Messages under way to all peers; 0: 8192.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(CREDITS_MAX))]
     pub credits: u32,
-    /// Messages under way to one peer; 0: the default.
+    /// Messages under way to one peer; 0: 256.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(CREDITS_MAX))]
     pub peer_credits: u32,
-    /// Shown only: there are no routers.
+    /// Of routers, of which there are none: shown in `peers`.
+    #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     pub peer_buffer_credits: u32,
-    /// No news from a peer for so long closes its links, seconds; 0 never does.
-    pub peer_timeout_secs: u64,
+    /// No news from a peer for so many seconds closes its links; 0: never.
+    #[arg(long, value_name = "S", default_value_t = PEER_TIMEOUT_SECS)]
+    pub peer_timeout: u64,
+    /// Partitions of the network interface, `[0,1]`; empty: all. Part of the address to listen at.
+    #[arg(skip)]
+    pub link_cpts: String,
+}
+
+fn up_to(max: u32) -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(0..=i64::from(max))
 }
 
 impl Default for MachineOptions {
     fn default() -> MachineOptions {
         MachineOptions {
-            cpts: CptSettings::default(),
-            link_cpts: String::new(),
-            service_cpts: BTreeMap::new(),
+            cpu_npartitions: 0,
+            cpu_pattern: String::new(),
+            cpu_virtual: false,
+            mds_num_cpts: None,
+            mds_rdpg_num_cpts: None,
+            mds_io_num_cpts: None,
+            oss_cpts: None,
+            oss_io_cpts: None,
+            ldlm_cpts: None,
             portal_rotor: PortalRotor::default(),
             lnd_threads: 0,
             linger_us: LINGER_US,
             credits: 0,
             peer_credits: 0,
             peer_buffer_credits: 0,
-            peer_timeout_secs: 180,
+            peer_timeout: PEER_TIMEOUT_SECS,
+            link_cpts: String::new(),
         }
     }
 }
@@ -92,7 +142,12 @@ pub struct Machine {
 impl MachineOptions {
     /// Checked against the CPUs that are here. A doubtful wish is warned of.
     pub fn on_this_machine(&self) -> Result<Machine> {
-        let cpts = CptTable::build(&env_os::topology(), &self.cpts)?;
+        let settings = CptSettings {
+            npartitions: self.cpu_npartitions,
+            pattern: self.cpu_pattern.clone(),
+            is_virtual: self.cpu_virtual,
+        };
+        let cpts = CptTable::build(&env_os::topology(), &settings)?;
         if let Some(warning) = cpts.warning() {
             tracing::warn!("{warning}");
         }
@@ -102,8 +157,8 @@ impl MachineOptions {
         let link_cpts =
             if self.link_cpts.is_empty() { Vec::new() } else { list("listen", &self.link_cpts)? };
         let mut service_cpts = BTreeMap::new();
-        for (name, services) in SERVICE_CPTS {
-            if let Some(text) = self.service_cpts.get(*name) {
+        for (name, value, services) in SERVICE_CPTS {
+            if let Some(text) = value(self) {
                 let cpts = list(name, text)?;
                 service_cpts.extend(services.iter().map(|service| (*service, cpts.clone())));
             }
@@ -123,36 +178,28 @@ impl MachineOptions {
     pub(crate) fn to_args(&self) -> Vec<String> {
         let defaults = MachineOptions::default();
         let mut args = Vec::new();
-        let mut add = |name: &str, value: String, is_set: bool| {
+        let mut add = |name: &str, value: &dyn ToString, is_set: bool| {
             if is_set {
-                args.push(format!("--{}={value}", name.replace('_', "-")));
+                args.push(format!("--{}={}", name.replace('_', "-"), value.to_string()));
             }
         };
-        add("cpu_npartitions", self.cpts.npartitions.to_string(), self.cpts.npartitions != 0);
-        add("cpu_pattern", self.cpts.pattern.clone(), !self.cpts.pattern.is_empty());
-        for (name, list) in &self.service_cpts {
-            add(name, list.clone(), true);
+        let count = self.cpu_npartitions;
+        add("cpu_npartitions", &count, count != defaults.cpu_npartitions);
+        add("cpu_pattern", &self.cpu_pattern, !self.cpu_pattern.is_empty());
+        for (name, value, _) in SERVICE_CPTS {
+            if let Some(list) = value(self) {
+                add(name, list, true);
+            }
         }
-        add(
-            "portal_rotor",
-            self.portal_rotor.as_str().to_owned(),
-            self.portal_rotor != defaults.portal_rotor,
-        );
-        add("lnd_threads", self.lnd_threads.to_string(), self.lnd_threads != 0);
-        add("linger_us", self.linger_us.to_string(), self.linger_us != defaults.linger_us);
-        add("credits", self.credits.to_string(), self.credits != 0);
-        add("peer_credits", self.peer_credits.to_string(), self.peer_credits != 0);
-        add(
-            "peer_buffer_credits",
-            self.peer_buffer_credits.to_string(),
-            self.peer_buffer_credits != 0,
-        );
-        add(
-            "peer_timeout",
-            self.peer_timeout_secs.to_string(),
-            self.peer_timeout_secs != defaults.peer_timeout_secs,
-        );
-        if self.cpts.is_virtual {
+        let rotor = self.portal_rotor;
+        add("portal_rotor", &rotor.as_str(), rotor != defaults.portal_rotor);
+        add("lnd_threads", &self.lnd_threads, self.lnd_threads != 0);
+        add("linger_us", &self.linger_us, self.linger_us != defaults.linger_us);
+        add("credits", &self.credits, self.credits != 0);
+        add("peer_credits", &self.peer_credits, self.peer_credits != 0);
+        add("peer_buffer_credits", &self.peer_buffer_credits, self.peer_buffer_credits != 0);
+        add("peer_timeout", &self.peer_timeout, self.peer_timeout != defaults.peer_timeout);
+        if self.cpu_virtual {
             args.push("--cpu-virtual".to_owned());
         }
         args
@@ -172,7 +219,7 @@ impl Machine {
             cpts: Some(self.cpts.clone()),
             link_cpts: self.link_cpts.clone(),
             lnet: self.lnet.clone(),
-            peer_timeout: Span::secs(self.options.peer_timeout_secs),
+            peer_timeout: Span::secs(self.options.peer_timeout),
             ..OsConfig::default()
         }
     }
@@ -183,10 +230,10 @@ impl Machine {
         add("cpu_partition_table", self.cpts.render());
         add("cpu_partition_distance", self.cpts.render_distance());
         add("cpu_npartitions", self.cpts.count().to_string());
-        add("cpu_pattern", self.options.cpts.pattern.clone());
+        add("cpu_pattern", self.options.cpu_pattern.clone());
         add("lnd_threads", self.options.lnd_threads.to_string());
         add("linger_us", self.options.linger_us.to_string());
-        for (name, services) in SERVICE_CPTS {
+        for (name, _, services) in SERVICE_CPTS {
             let cpts = services.first().and_then(|service| self.service_cpts.get(service));
             add(name, shown(&cpts.cloned().unwrap_or_else(|| self.cpts.all().collect())));
         }
@@ -209,8 +256,9 @@ mod tests {
 
     fn options() -> MachineOptions {
         MachineOptions {
-            cpts: CptSettings { npartitions: 4, pattern: String::new(), is_virtual: true },
-            service_cpts: BTreeMap::from([("mds_num_cpts".to_owned(), "[1-3]".to_owned())]),
+            cpu_npartitions: 4,
+            cpu_virtual: true,
+            mds_num_cpts: Some("[1-3]".to_owned()),
             portal_rotor: PortalRotor::On,
             peer_credits: 8,
             ..MachineOptions::default()
@@ -233,14 +281,23 @@ mod tests {
 
     #[test]
     fn a_list_of_partitions_that_do_not_exist_is_refused_by_name() {
-        let mut wrong = options();
-        wrong.service_cpts.insert("oss_io_cpts".to_owned(), "[2-4]".to_owned());
+        let wrong = MachineOptions { oss_io_cpts: Some("[2-4]".to_owned()), ..options() };
         let error = format!("{:#}", wrong.on_this_machine().expect_err("there are four"));
         assert!(error.contains("oss_io_cpts=[2-4]") && error.contains("'4'"), "{error}");
     }
 
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        machine: MachineOptions,
+    }
+
     #[test]
     fn a_daemon_is_started_with_the_same_words() {
+        for options in [MachineOptions::default(), options()] {
+            let words = ["nacre".to_owned()].into_iter().chain(options.to_args());
+            assert_eq!(<Line as clap::Parser>::parse_from(words).machine, options);
+        }
         assert_eq!(MachineOptions::default().to_args(), [""; 0]);
         assert_eq!(
             options().to_args(),

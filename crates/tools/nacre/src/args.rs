@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use daemons::machine::MachineOptions;
 use types::{ClientId, FsName, NidAddr, TargetId};
 
 use crate::pages;
@@ -161,7 +162,7 @@ struct Up {
     #[arg(short = 'o', long, value_name = "OPTIONS", default_value = "")]
     options: String,
     #[command(flatten)]
-    machine: Machine,
+    machine: MachineOptions,
     /// Answer Prometheus at this TCP port, path /metrics: the mount at 127.0.N.1, each server at
     /// its own address.
     #[arg(long, value_name = "PORT")]
@@ -234,7 +235,7 @@ struct Serve {
     #[arg(long)]
     abort_recovery: bool,
     #[command(flatten)]
-    machine: Machine,
+    machine: MachineOptions,
     /// Answer Prometheus at this address, path /metrics.
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<std::net::SocketAddr>,
@@ -295,7 +296,7 @@ struct Mount {
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     #[command(flatten)]
-    machine: Machine,
+    machine: MachineOptions,
     /// Answer Prometheus at this address, path /metrics.
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<std::net::SocketAddr>,
@@ -342,93 +343,6 @@ struct LstConsole {
     port: u16,
     #[arg(long)]
     nid: Option<types::Nid>,
-}
-
-/// CPU partitions and network: the same for every daemon, Lustre's names.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "CPU partitions and network")]
-struct Machine {
-    /// CPU partitions; 0: by the number of CPUs and NUMA nodes, 1: off.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    cpu_npartitions: u32,
-    /// CPUs of each partition: '0[0-3] 1[4,5,7]', 'N 0[0] 1[1]' (NUMA nodes), 'N', 'X[0-1]'
-    /// (without these CPUs), 'C[0]' (without the first of each partition).
-    #[arg(long, value_name = "PATTERN", default_value = "")]
-    cpu_pattern: String,
-    /// Partitions may share CPUs, and be more than there are CPUs.
-    #[arg(long)]
-    cpu_virtual: bool,
-    /// Partitions of the metadata service, as [0,2] or [1-3].
-    #[arg(long, value_name = "LIST")]
-    mds_num_cpts: Option<String>,
-    /// Partitions of readdir and close.
-    #[arg(long, value_name = "LIST")]
-    mds_rdpg_num_cpts: Option<String>,
-    /// Partitions of data on the MDT.
-    #[arg(long, value_name = "LIST")]
-    mds_io_num_cpts: Option<String>,
-    /// Partitions of attributes, statfs, sync and locks of OSTs.
-    #[arg(long, value_name = "LIST")]
-    oss_cpts: Option<String>,
-    /// Partitions of reads and writes of OSTs.
-    #[arg(long, value_name = "LIST")]
-    oss_io_cpts: Option<String>,
-    /// Partitions of lock cancels and callbacks.
-    #[arg(long, value_name = "LIST")]
-    ldlm_cpts: Option<String>,
-    /// How a request finds its partition: OFF, ON, RR_RT or HASH_RT.
-    #[arg(long, value_name = "MODE", default_value = "HASH_RT")]
-    portal_rotor: env::PortalRotor,
-    /// Threads per partition that do the socket work; 0: the daemon's one thread does it.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(daemons::machine::LND_THREADS_MAX)))]
-    lnd_threads: u32,
-    /// Microseconds for which the daemon's thread looks for more work before it sleeps, where that
-    /// paid lately and nobody else wants the CPU; 0: it sleeps at once.
-    #[arg(long, value_name = "US", default_value_t = daemons::machine::LINGER_US, value_parser = clap::value_parser!(u64).range(0..=daemons::machine::LINGER_US_MAX))]
-    linger_us: u64,
-    /// Messages under way to all peers; 0: 8192.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(daemons::machine::CREDITS_MAX)))]
-    credits: u32,
-    /// Messages under way to one peer; 0: 256.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(daemons::machine::CREDITS_MAX)))]
-    peer_credits: u32,
-    /// Of routers, of which there are none: shown in `peers`.
-    #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
-    peer_buffer_credits: u32,
-    /// No news from a peer for so many seconds closes its links; 0: never.
-    #[arg(long, value_name = "S", default_value_t = 180)]
-    peer_timeout: u64,
-}
-
-impl Machine {
-    fn options(&self) -> daemons::machine::MachineOptions {
-        let lists = [
-            ("mds_num_cpts", &self.mds_num_cpts),
-            ("mds_rdpg_num_cpts", &self.mds_rdpg_num_cpts),
-            ("mds_io_num_cpts", &self.mds_io_num_cpts),
-            ("oss_cpts", &self.oss_cpts),
-            ("oss_io_cpts", &self.oss_io_cpts),
-            ("ldlm_cpts", &self.ldlm_cpts),
-        ];
-        let set =
-            lists.into_iter().filter_map(|(name, list)| Some((name.to_owned(), list.clone()?)));
-        daemons::machine::MachineOptions {
-            cpts: env::CptSettings {
-                npartitions: self.cpu_npartitions,
-                pattern: self.cpu_pattern.clone(),
-                is_virtual: self.cpu_virtual,
-            },
-            link_cpts: String::new(),
-            service_cpts: set.collect(),
-            portal_rotor: self.portal_rotor,
-            lnd_threads: self.lnd_threads,
-            linger_us: self.linger_us,
-            credits: self.credits,
-            peer_credits: self.peer_credits,
-            peer_buffer_credits: self.peer_buffer_credits,
-            peer_timeout_secs: self.peer_timeout,
-        }
-    }
 }
 
 /// `NID` or `NID[0,1]`.
@@ -544,7 +458,7 @@ impl Up {
             mount_options: self.options,
             crashes_max: self.crashes_max,
             commit_interval_ms: self.commit_interval_ms,
-            machine: self.machine.options(),
+            machine: self.machine,
             metrics_port: self.metrics,
         }
     }
@@ -591,10 +505,7 @@ impl Serve {
             mgs: self.mgsnode,
             insecure: self.insecure,
             abort_recovery: self.abort_recovery,
-            machine: daemons::machine::MachineOptions {
-                link_cpts: self.listen.cpts,
-                ..self.machine.options()
-            },
+            machine: MachineOptions { link_cpts: self.listen.cpts, ..self.machine },
             metrics: self.metrics,
             commit_interval_ms: self.commit_interval_ms,
             dead_clients: self.dead_client,
@@ -622,7 +533,7 @@ impl Mount {
             self.foreground,
             self.log,
         )?;
-        let machine = self.machine.options();
+        let machine = self.machine;
         Ok(daemons::mount::Options {
             daemon: self.daemon,
             machine,

@@ -7,13 +7,12 @@ use std::rc::Rc;
 
 use ::params::ParamTree;
 use anyhow::{Context, Result};
-use client::{Client, Ctx, MountConfig};
+use client::{Client, Ctx};
 use ctl::rundir::Registered;
 use ctl::{Ask, Device, Failure, Reply, Room, Space, Target, Who, mounts};
 use env::{Env, LocalFuture, Task};
-use fuse::{FuseOptions, Mounted};
+use fuse::{Jobids, Mounted};
 use fusedev::Transport;
-use fusedev::abi::cap;
 use selftest::SelfTest;
 use service::Node;
 use types::{ClientId, Creds, Errno, Fid, Nid, NidAddr, Span};
@@ -50,15 +49,15 @@ impl Kept {
         machine.register(&params);
         let metrics =
             metrics::start(env, options.metrics, params.clone(), machine.lnet.clone()).await;
-        let client = Client::mount(env, config(options, id)).await.with_context(|| {
+        let client = Client::mount(env, options.client(id)).await.with_context(|| {
             format!(
                 "{} cannot be mounted (does its MGS run, and know this file system?)",
                 options.source()
             )
         })?;
-        let fuse = fuse_options(options);
-        let jobids = fuse.jobids.clone();
-        let mounted = match fuse::mount(env, client.clone(), fuse).await {
+        let jobids = Rc::<Jobids>::default();
+        let kernel = options.kernel();
+        let mounted = match fuse::mount(env, client.clone(), &kernel, jobids.clone()).await {
             Ok(mounted) => mounted,
             Err(error) => {
                 let _ = env.timeout(STOP_MAX, client.unmount()).await;
@@ -118,16 +117,6 @@ impl Kept {
     }
 }
 
-fn config(options: &Options, id: ClientId) -> MountConfig {
-    let mut config = MountConfig::new(options.mgs.clone(), options.fsname, id);
-    config.nid = options.mount.nid;
-    config.soft = options.mount.soft;
-    config.name = format!("{}:{}", hostname(), options.dir.display());
-    config.access_times = options.mount.access_times();
-    config.mount_wait = (options.mount.wait_secs > 0).then(|| Span::secs(options.mount.wait_secs));
-    config
-}
-
 /// Where a mount listens for self-tests, on the port of its MGS: at its own NID; without one where
 /// its MGS would see it, if that is this machine; else on every address, where plaintext is
 /// allowed.
@@ -140,28 +129,6 @@ fn self_test_addr(options: &Options) -> Option<NidAddr> {
         None => return None,
     };
     Some(NidAddr { nid, port: options.mgs.first()?.port })
-}
-
-fn hostname() -> String {
-    let uname = rustix::system::uname();
-    uname.nodename().to_string_lossy().into_owned()
-}
-
-fn fuse_options(options: &Options) -> FuseOptions {
-    let mut fuse = FuseOptions::new(&options.dir);
-    fuse.source = options.source();
-    fuse.clones = options.mount.clones;
-    fuse.transport = options.mount.transport;
-    fuse.mask = options.mount.caps_mask
-        | if options.mount.flock { 0 } else { cap::FLOCK_LOCKS | cap::POSIX_LOCKS };
-    fuse.allow_other = options.mount.allow_other;
-    fuse.read_only = options.mount.read_only;
-    fuse.suid_dev = options.mount.suid_dev;
-    fuse.no_exec = options.mount.no_exec;
-    fuse.sync = options.mount.sync;
-    fuse.atime = options.mount.atime;
-    fuse.readdirplus = options.mount.readdirplus;
-    fuse
 }
 
 fn control(

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
+use client::MountConfig;
 use fusedev::Transport;
+use fusedev::abi::cap;
 use rustix::mount::MountFlags;
-use types::{FsName, Nid, NidAddr};
+use types::{ClientId, FsName, Nid, NidAddr, Span};
 
 use super::flags;
 use crate::machine::MachineOptions;
@@ -39,53 +41,31 @@ pub struct Options {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    pub nid: Option<Nid>,
+    /// Those of the kernel, but for the mount point and the source, and with locks that the kernel
+    /// keeps only where it lacks them.
+    pub(crate) kernel: fusedev::MountOptions,
+    /// Own address.
+    pub(crate) nid: Option<Nid>,
     /// Give up on servers that are away.
-    pub soft: bool,
-    pub read_only: bool,
+    pub(crate) soft: bool,
     /// File locks are coherent over all clients; else they stay on this machine.
-    pub flock: bool,
-    /// Other users may enter.
-    pub allow_other: bool,
-    /// Set-user-id bits and devices count.
-    pub suid_dev: bool,
-    /// No programs are run from it.
-    pub no_exec: bool,
-    /// Every write is durable when it returns.
-    pub sync: bool,
-    /// How access times are kept: flags of mount(2).
-    pub atime: MountFlags,
-    /// Kernel capabilities to do without.
-    pub caps_mask: u64,
-    /// Descriptors read in parallel.
-    pub clones: usize,
-    /// The way of requests from the kernel.
-    pub transport: Transport,
+    pub(crate) flock: bool,
     /// Seconds to wait for the servers; 0: for ever.
-    pub wait_secs: u64,
-    /// Entries come with attributes.
-    pub readdirplus: bool,
+    pub(crate) wait_secs: u64,
     /// Plaintext to addresses that are not loopback.
-    pub insecure: bool,
+    pub(crate) insecure: bool,
 }
 
 impl Default for MountOptions {
     fn default() -> MountOptions {
+        let is_root = rustix::process::geteuid().is_root();
+        let kernel = fuse::options("");
         MountOptions {
+            kernel: fusedev::MountOptions { allow_other: is_root, suid_dev: is_root, ..kernel },
             nid: None,
             soft: false,
-            read_only: false,
             flock: true,
-            allow_other: rustix::process::geteuid().is_root(),
-            suid_dev: rustix::process::geteuid().is_root(),
-            no_exec: false,
-            sync: false,
-            atime: MountFlags::empty(),
-            caps_mask: 0,
-            clones: 1,
-            transport: Transport::Auto,
             wait_secs: 60,
-            readdirplus: false,
             insecure: false,
         }
     }
@@ -115,11 +95,40 @@ impl Options {
         })
     }
 
+    /// As the kernel mounts it.
+    pub(crate) fn kernel(&self) -> fusedev::MountOptions {
+        let mut kernel = self.mount.kernel.clone();
+        kernel.mountpoint.clone_from(&self.dir);
+        kernel.source = self.source();
+        if !self.mount.flock {
+            kernel.mask |= cap::FLOCK_LOCKS | cap::POSIX_LOCKS;
+        }
+        kernel
+    }
+
+    /// As the client mounts it.
+    pub(crate) fn client(&self, id: ClientId) -> MountConfig {
+        let MountOptions { nid, soft, wait_secs, .. } = self.mount;
+        MountConfig {
+            nid,
+            soft,
+            name: format!("{}:{}", hostname(), self.dir.display()),
+            access_times: self.mount.access_times(),
+            mount_wait: (wait_secs > 0).then(|| Span::secs(wait_secs)),
+            ..MountConfig::new(self.mgs.clone(), self.fsname, id)
+        }
+    }
+
     /// As the mount table shows it.
     pub(crate) fn source(&self) -> String {
         let nids: Vec<String> = self.mgs.iter().map(NidAddr::to_string).collect();
         format!("{}:/{}", nids.join(","), self.fsname)
     }
+}
+
+fn hostname() -> String {
+    let uname = rustix::system::uname();
+    uname.nodename().to_string_lossy().into_owned()
 }
 
 /// `127.0.0.2@tcp:/testfs`; several NIDs are separated by commas, or by colons behind the network.
@@ -162,8 +171,8 @@ fn split_nids(text: &str) -> Vec<&str> {
 impl MountOptions {
     /// How the mount keeps access times.
     pub(crate) fn access_times(&self) -> client::AccessTimes {
-        let mut atime = self.atime;
-        atime.set(MountFlags::RDONLY, self.read_only);
+        let mut atime = self.kernel.atime;
+        atime.set(MountFlags::RDONLY, self.kernel.read_only);
         flags::access_times(atime)
     }
 
@@ -188,40 +197,41 @@ impl MountOptions {
     }
 
     fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
+        let kernel = &mut self.kernel;
         match (name, value) {
             ("nid", Some(value)) => self.nid = Some(value.parse()?),
             ("clones", Some(value)) => {
-                self.clones = value.parse()?;
-                ensure!((1..=CLONES_MAX).contains(&self.clones), "1 to {CLONES_MAX}");
+                kernel.clones = value.parse()?;
+                ensure!((1..=CLONES_MAX).contains(&kernel.clones), "1 to {CLONES_MAX}");
             }
-            ("transport", Some("auto")) => self.transport = Transport::Auto,
-            ("transport", Some("classic")) => self.transport = Transport::Classic,
-            ("transport", Some("uring")) => self.transport = Transport::Uring,
-            ("caps", Some(value)) => self.caps_mask = parse_mask(value)?,
+            ("transport", Some("auto")) => kernel.transport = Transport::Auto,
+            ("transport", Some("classic")) => kernel.transport = Transport::Classic,
+            ("transport", Some("uring")) => kernel.transport = Transport::Uring,
+            ("caps", Some(value)) => kernel.mask = parse_mask(value)?,
             ("wait", Some(value)) => self.wait_secs = value.parse()?,
             ("soft", None) => self.soft = true,
             ("hard", None) => self.soft = false,
-            ("ro", None) => self.read_only = true,
-            ("rw", None) => self.read_only = false,
+            ("ro", None) => kernel.read_only = true,
+            ("rw", None) => kernel.read_only = false,
             ("flock", None) => self.flock = true,
             ("localflock", None) => self.flock = false,
             ("noflock", None) => bail!(
                 "not there yet: flock keeps locks coherent, localflock keeps them on this machine"
             ),
-            ("allow_other", None) => self.allow_other = true,
-            ("noallow_other", None) => self.allow_other = false,
-            ("nosuid" | "nodev", None) => self.suid_dev = false,
+            ("allow_other", None) => kernel.allow_other = true,
+            ("noallow_other", None) => kernel.allow_other = false,
+            ("nosuid" | "nodev", None) => kernel.suid_dev = false,
             // As mount(8) has it: what an ordinary user may mount shall neither give rights nor
             // run.
             ("user" | "users" | "owner" | "group", None) => {
-                (self.suid_dev, self.no_exec) = (false, true)
+                (kernel.suid_dev, kernel.no_exec) = (false, true)
             }
-            ("noexec", None) => self.no_exec = true,
-            ("exec", None) => self.no_exec = false,
-            ("sync", None) => self.sync = true,
-            ("async", None) => self.sync = false,
-            ("suid" | "dev", None) => self.suid_dev = true,
-            ("readdirplus", None) => self.readdirplus = true,
+            ("noexec", None) => kernel.no_exec = true,
+            ("exec", None) => kernel.no_exec = false,
+            ("sync", None) => kernel.sync = true,
+            ("async", None) => kernel.sync = false,
+            ("suid" | "dev", None) => kernel.suid_dev = true,
+            ("readdirplus", None) => kernel.want |= cap::DO_READDIRPLUS | cap::READDIRPLUS_AUTO,
             ("insecure", None) => self.insecure = true,
             // What mount(8) passes on and what is so anyway.
             (
@@ -229,7 +239,7 @@ impl MountOptions {
                 | "nofail",
                 None,
             ) => {}
-            (word, None) if flags::apply_atime(&mut self.atime, word) => {}
+            (word, None) if flags::apply_atime(&mut kernel.atime, word) => {}
             _ => bail!("unknown, or with a value too many or too few"),
         }
         Ok(())
@@ -278,18 +288,43 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_and_the_client_mount_what_the_words_say() {
+        let text = "caps=0x10,localflock,readdirplus,ro,soft,wait=0,nid=127.0.0.11@tcp";
+        let dir = PathBuf::from("/mnt/x");
+        let options = Options::parse("127.0.0.2@tcp:/testfs", dir, text, true, None).expect("fits");
+        let kernel = options.kernel();
+        assert_eq!(
+            (kernel.mountpoint.as_path(), kernel.source.as_str()),
+            (std::path::Path::new("/mnt/x"), "127.0.0.2@tcp:/testfs")
+        );
+        assert_eq!(kernel.mask, 0x10 | cap::FLOCK_LOCKS | cap::POSIX_LOCKS);
+        assert_eq!(
+            kernel.want,
+            fuse::options("").want | cap::DO_READDIRPLUS | cap::READDIRPLUS_AUTO
+        );
+        assert!(kernel.read_only && kernel.default_permissions && kernel.holder);
+        let client = options.client(ClientId(7));
+        assert_eq!(
+            (client.client, client.nid, client.soft),
+            (ClientId(7), options.mount.nid, true)
+        );
+        assert!(client.mount_wait.is_none() && client.name.ends_with(":/mnt/x"));
+    }
+
+    #[test]
     fn mount_options_are_understood_or_refused() {
         let options = MountOptions::parse(
             "nid=127.0.0.11@tcp,soft,,ro,clones=4,caps=0x10,localflock,transport=uring",
         )
         .expect("fits");
         assert_eq!(options.nid.map(|nid| nid.to_string()), Some("127.0.0.11@tcp".into()));
-        assert!(options.soft && options.read_only && !options.flock);
+        assert!(options.soft && options.kernel.read_only && !options.flock);
         assert_eq!(
-            (options.clones, options.caps_mask, options.transport),
+            (options.kernel.clones, options.kernel.mask, options.kernel.transport),
             (4, 16, Transport::Uring)
         );
         let user = MountOptions::parse("users,exec,noatime,nodiratime,_netdev,sync").expect("fits");
+        let user = user.kernel;
         assert!(!user.suid_dev && !user.no_exec && user.sync);
         assert_eq!(user.atime, MountFlags::NOATIME | MountFlags::NODIRATIME);
         for text in [
