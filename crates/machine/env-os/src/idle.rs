@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 
 use types::Span;
 
-use crate::body::now;
+use crate::executor::now;
 use crate::linger::{Linger, Next};
 
 thread_local! {

@@ -16,6 +16,7 @@
 mod bind;
 mod body;
 mod config;
+mod executor;
 mod gauge;
 mod idle;
 mod limits;

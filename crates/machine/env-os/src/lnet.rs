@@ -16,7 +16,7 @@ use std::task::Waker;
 use env::{Credits, share_of_cpt};
 use types::{CptIndex, Instant, Nid};
 
-use crate::body::now;
+use crate::executor::now;
 use crate::limits::PEERS_MAX;
 
 /// Settings of an interface, with the names and defaults of Lustre's `ksocklnd`.
@@ -234,7 +234,7 @@ impl Lnet {
         );
         let state = self.state();
         let mut line = |nid: Nid, refs: u32, peer: u32, max: i64, now: i64, min: i64| {
-            let alive = (crate::body::now() - state.started).0 / 1_000_000_000;
+            let alive = (crate::executor::now() - state.started).0 / 1_000_000_000;
             let nid = nid.to_string();
             let _ = writeln!(
                 out,

@@ -25,7 +25,7 @@ use tokio::task::AbortHandle;
 use types::{Nid, NidAddr};
 use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, Parts};
 
-use crate::body::spawn;
+use crate::executor::spawn;
 use crate::gauge::Gauge;
 use crate::lnd::Lnd;
 

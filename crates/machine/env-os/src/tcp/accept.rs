@@ -22,7 +22,7 @@ use wire::{FrameError, Hello};
 
 use super::handshake::{Pair, agrees, hear, refused, say};
 use super::{BULK_TO_ACCEPTOR, CONTROL, bridge, ipv4};
-use crate::body::spawn;
+use crate::executor::spawn;
 use crate::limits::{ACCEPT_QUEUE_MAX, HALF_OPEN_MAX};
 use crate::lnd::Lnd;
 

@@ -1,5 +1,4 @@
-//! A link whose sockets belong to another thread: what crosses between that thread and the
-//! executor.
+//! A link whose sockets belong to another thread: its halves on the executor, its tasks there.
 //!
 //! ```text
 //!  executor                          LND thread of the link's CPT
@@ -17,18 +16,17 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use env::{BulkTable, BulkTicket, Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, LocalFuture};
 use tokio::net::TcpStream;
 use wire::{FRAME_HEADER_BYTES, Frame, FrameKind};
 
+use super::crossing::{Crossing, lock};
 use super::handshake::Pair;
 use super::link;
-use crate::body::spawn;
-use crate::gauge::Gauge;
+use crate::executor::spawn;
 use crate::limits::{HANDOVER_FRAMES_MAX, QUEUE_BYTES_HARD};
 use crate::lnd::Lnd;
 
@@ -65,107 +63,6 @@ pub(super) fn start(lnd: &Rc<Lnd>, pair: Pair) -> io::Result<Link> {
     spawn(flush(Rc::clone(&near)));
     let rx = LinkRx::new(Box::new(BridgeRecv { near: Rc::clone(&near), batch: VecDeque::new() }));
     Ok(Link { peer, tx: LinkTx::new(Rc::new(BridgeSend(near))), rx })
-}
-
-/// Shared by the two threads of a link.
-#[derive(Default)]
-pub(super) struct Crossing {
-    is_over: AtomicBool,
-    out: Mutex<OutLane>,
-    inn: Mutex<InLane>,
-    /// Control frames that are not written to the socket.
-    pub(super) control: Arc<Gauge>,
-    /// The same of bulk.
-    pub(super) bulk: Arc<Gauge>,
-}
-
-/// From the executor.
-#[derive(Default)]
-struct OutLane {
-    frames: VecDeque<Frame>,
-    writer: Option<Waker>,
-    is_closed: bool,
-}
-
-/// To the executor.
-#[derive(Default)]
-struct InLane {
-    frames: VecDeque<Frame>,
-    reader: Option<Waker>,
-    feeder: Option<Waker>,
-    is_over: bool,
-}
-
-fn lock<T>(lane: &Mutex<T>) -> MutexGuard<'_, T> {
-    lane.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Crossing {
-    /// The link is gone and all that came through it has been handed over.
-    pub(super) fn end(&self) {
-        self.hang_up();
-        let (reader, feeder) = {
-            let mut lane = lock(&self.inn);
-            lane.is_over = true;
-            (lane.reader.take(), lane.feeder.take())
-        };
-        reader.into_iter().chain(feeder).for_each(Waker::wake);
-    }
-
-    /// The link is gone: nothing more is sent. What stands in the control socket is still read.
-    pub(super) fn hang_up(&self) {
-        self.is_over.store(true, Ordering::Release);
-        let writer = {
-            let mut lane = lock(&self.out);
-            lane.is_closed = true;
-            lane.writer.take()
-        };
-        writer.into_iter().for_each(Waker::wake);
-        self.control.taken.notify_waiters();
-        self.bulk.taken.notify_waiters();
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
-    }
-
-    /// Frames to send, all that are there; nothing once the executor has hung up.
-    fn poll_out(&self, cx: &mut Context<'_>) -> Poll<Option<VecDeque<Frame>>> {
-        let mut lane = lock(&self.out);
-        if !lane.frames.is_empty() {
-            return Poll::Ready(Some(std::mem::take(&mut lane.frames)));
-        }
-        if lane.is_closed {
-            return Poll::Ready(None);
-        }
-        lane.writer = Some(cx.waker().clone());
-        Poll::Pending
-    }
-
-    /// Wakes the thread that sends.
-    fn wake_out(&self) {
-        let writer = lock(&self.out).writer.take();
-        if let Some(writer) = writer {
-            writer.wake();
-        }
-    }
-
-    /// Hands frames over; completes when there is room for more.
-    async fn hand_over(&self, mut frames: VecDeque<Frame>, frames_max: usize) {
-        poll_fn(|cx| {
-            let mut lane = lock(&self.inn);
-            lane.frames.append(&mut frames);
-            let reader = lane.reader.take();
-            let is_full = lane.frames.len() >= frames_max && !lane.is_over;
-            lane.feeder = is_full.then(|| cx.waker().clone());
-            drop(lane);
-            if let Some(reader) = reader {
-                reader.wake();
-            }
-            if is_full { Poll::Pending } else { Poll::Ready(()) }
-        })
-        .await;
-    }
 }
 
 /// The tasks of a link on its thread.

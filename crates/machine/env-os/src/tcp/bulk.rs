@@ -14,7 +14,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 
-use super::link::{Fault, Shared, ended};
+use super::fault::{Fault, ended};
+use super::shared::Shared;
 use crate::limits::{BULK_AHEAD_BYTES, BULK_SMALL_BYTES, SCRATCH_BYTES};
 use crate::pool::take_buffer;
 

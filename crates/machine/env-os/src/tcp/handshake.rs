@@ -8,16 +8,14 @@
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::rc::Rc;
 
 use bytes::Bytes;
-use env::Link;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use types::{Net, Nid, NidAddr};
 use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, Hello};
 
-use super::{BULK_TO_ACCEPTOR, BULK_TO_CONNECTOR, CONTROL, bridge, dial, ipv4};
+use super::{BULK_TO_ACCEPTOR, BULK_TO_CONNECTOR, CONTROL, dial, ipv4};
 use crate::lnd::Lnd;
 use crate::rng::os_random;
 
@@ -30,7 +28,8 @@ pub(super) struct Pair {
     pub(super) peer_credits: u32,
 }
 
-pub(super) async fn connect(config: &Rc<Lnd>, from: Option<Nid>, to: NidAddr) -> io::Result<Link> {
+/// The connector's side.
+pub(super) async fn connect(config: &Lnd, from: Option<Nid>, to: NidAddr) -> io::Result<Pair> {
     let nonce = os_random();
     let bind = from.map(Nid::addr);
     let (control, hello) = open(config, bind, to, nonce, CONTROL).await?;
@@ -48,7 +47,7 @@ pub(super) async fn connect(config: &Rc<Lnd>, from: Option<Nid>, to: NidAddr) ->
         peer_credits: hello.credits,
     };
     config.lnet.known_as(Nid::new(to.nid.net(), own));
-    bridge::start(config, pair)
+    Ok(pair)
 }
 
 /// One connection with HELLOs exchanged.

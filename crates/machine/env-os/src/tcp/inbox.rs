@@ -15,7 +15,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use wire::{FRAME_HEADER_BYTES, Frame, FrameHeader, FrameKind};
 
-use super::link::{Fault, Shared, ended};
+use super::fault::{Fault, ended};
+use super::shared::Shared;
 use crate::limits::{READ_BYTES, READ_SPARE_MIN};
 
 pub(super) struct TcpRecv {

@@ -1,75 +1,27 @@
-//! An established pair: what its halves and its tasks share, and how it ends.
+//! An established pair as a link: its halves and its tasks.
 //!
 //! Tasks of a link: a writer per outgoing queue, the reader of bulk, and the watch (heartbeats,
-//! silence, loss of the outgoing bulk connection). Any fault ends in [`Shared::close`], which runs
-//! once: it drops the writing halves and the tasks, with them the sockets, fails the tickets and
-//! wakes whoever reads.
+//! silence, loss of the outgoing bulk connection). Any fault of theirs ends the link
+//! ([`Shared::fail`]).
 
-use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 use env::{BulkTable, BulkTicket, Link, LinkDown, LinkRx, LinkSend, LinkTx, LocalFuture};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
-use tokio::task::AbortHandle;
-use types::Nid;
-use wire::{Frame, FrameError, FrameKind, Message, Parts};
+use wire::{Frame, FrameKind, Message, Parts};
 
-use super::bridge::Crossing;
 use super::bulk;
+use super::crossing::Crossing;
+use super::fault::{Fault, ended};
 use super::handshake::Pair;
 use super::inbox::TcpRecv;
-use super::outbox::{Outbox, write_all};
-use crate::body::spawn;
+use super::outbox::Outbox;
+use super::shared::Shared;
 use crate::lnd::Lnd;
-
-/// Why a link ends.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
-    /// The peer closed it, or the network did.
-    #[error("connection lost: {0}")]
-    Lost(#[from] std::io::Error),
-    /// The peer sent what is no frame.
-    #[error("the peer misbehaved: {0}")]
-    Frame(#[from] FrameError),
-    /// The peer sent a frame where it does not belong.
-    #[error("the peer misbehaved: {0:?} frame on the {1} connection")]
-    Channel(FrameKind, &'static str),
-    /// Nothing was heard, or nothing was taken, for `peer_timeout`.
-    #[error("no news from the peer for {0:?}")]
-    Silent(Duration),
-    /// Somebody sends without asking for room.
-    #[error("{0} bytes are queued")]
-    Overrun(usize),
-}
-
-impl Fault {
-    /// An end that happens to every link is no news.
-    fn is_news(&self) -> bool {
-        !matches!(self, Fault::Lost(_))
-    }
-}
-
-/// Shared by both halves and all tasks of a link.
-pub(super) struct Shared {
-    pub(super) config: Rc<Lnd>,
-    peer: Nid,
-    pub(super) control: Outbox,
-    bulk_out: Outbox,
-    pub(super) bulk: BulkTable,
-    crossing: Option<Arc<Crossing>>,
-    open: Cell<bool>,
-    tasks: RefCell<Vec<AbortHandle>>,
-    /// The task that reads control, while it waits.
-    pub(super) reader: RefCell<Option<Waker>>,
-    /// Something came since the watch last looked.
-    pub(super) heard: Cell<bool>,
-    /// The reader has taken everything that is there: silence is the peer's.
-    pub(super) starved: Cell<bool>,
-}
 
 /// Makes a link of three connections.
 ///
@@ -90,19 +42,9 @@ pub(super) fn start(
         .as_ref()
         .map(|crossing| (Arc::clone(&crossing.control), Arc::clone(&crossing.bulk)))
         .unzip();
-    let shared = Rc::new(Shared {
-        control: outbox(control_write, gauges.0),
-        bulk_out: outbox(bulk_out_write, gauges.1),
-        config,
-        peer: pair.peer,
-        bulk,
-        crossing,
-        open: Cell::new(true),
-        tasks: RefCell::default(),
-        reader: RefCell::default(),
-        heard: Cell::new(true),
-        starved: Cell::new(false),
-    });
+    let control = outbox(control_write, gauges.0);
+    let bulk_out = outbox(bulk_out_write, gauges.1);
+    let shared = Rc::new(Shared::new(config, pair.peer, [control, bulk_out], bulk, crossing));
     shared.task(write_all(Rc::clone(&shared), |shared| &shared.control));
     shared.task(write_all(Rc::clone(&shared), |shared| &shared.bulk_out));
     shared.task(bulk::read_all(Rc::clone(&shared), bulk_in_read, bulk_in_write));
@@ -110,51 +52,6 @@ pub(super) fn start(
     shared.task(lose(bulk_out_read));
     let rx = LinkRx::new(Box::new(TcpRecv::new(Rc::clone(&shared), control_read)));
     Link { peer: pair.peer, tx: LinkTx::new(Rc::new(TcpSend(shared))), rx }
-}
-
-impl Shared {
-    /// Runs a task of this link; its fault is the link's.
-    fn task(self: &Rc<Self>, task: impl Future<Output = Result<(), Fault>> + 'static) {
-        let shared = Rc::clone(self);
-        let handle = spawn(async move {
-            if let Err(fault) = task.await {
-                shared.fail(&fault);
-            }
-        });
-        self.tasks.borrow_mut().push(handle);
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.open.get()
-    }
-
-    /// Ends the link because of `fault`.
-    pub(super) fn fail(&self, fault: &Fault) {
-        if self.open.get() && fault.is_news() {
-            tracing::warn!(peer = %self.peer, %fault, "link closed");
-        }
-        self.close();
-    }
-
-    /// Ends the link; what fits into the sockets still leaves.
-    pub(super) fn close(&self) {
-        if !self.open.replace(false) {
-            return;
-        }
-        if let Some(crossing) = &self.crossing {
-            crossing.hang_up();
-        }
-        self.control.close();
-        self.bulk_out.close();
-        self.config.lnet.hang_up(self.peer);
-        self.bulk.fail_all();
-        for task in self.tasks.borrow_mut().drain(..) {
-            task.abort();
-        }
-        if let Some(reader) = self.reader.borrow_mut().take() {
-            reader.wake();
-        }
-    }
 }
 
 /// The sending half that callers hold.
@@ -252,7 +149,7 @@ async fn lose(mut half: OwnedReadHalf) -> Result<(), Fault> {
     }
 }
 
-/// The peer closed a connection between two frames.
-pub(super) fn ended() -> Fault {
-    Fault::Lost(std::io::ErrorKind::UnexpectedEof.into())
+/// The writer of one outbox of a link.
+async fn write_all(shared: Rc<Shared>, outbox: fn(&Shared) -> &Outbox) -> Result<(), Fault> {
+    poll_fn(|cx| outbox(&shared).poll_drain(cx)).await
 }

@@ -42,10 +42,13 @@
 mod accept;
 mod bridge;
 mod bulk;
+mod crossing;
+mod fault;
 mod handshake;
 mod inbox;
 mod link;
 mod outbox;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -75,7 +78,8 @@ pub(crate) async fn connect(config: &Rc<Lnd>, from: Option<Nid>, to: NidAddr) ->
         return Err(invalid(format!("the own NID {from} is on another network than {to}")));
     }
     let limit = Duration::from_nanos(config.handshake.0);
-    match tokio::time::timeout(limit, handshake::connect(config, from, to)).await {
+    let linked = async { bridge::start(config, handshake::connect(config, from, to).await?) };
+    match tokio::time::timeout(limit, linked).await {
         Ok(Ok(link)) => Ok(link),
         Ok(Err(error)) => Err(io::Error::new(error.kind(), format!("{to}: {error}"))),
         Err(_) => Err(io::Error::new(

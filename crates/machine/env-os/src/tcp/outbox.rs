@@ -10,7 +10,6 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -24,7 +23,7 @@ use tokio::sync::Notify;
 use types::Nid;
 use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameKind, Message, Parts};
 
-use super::link::{Fault, Shared};
+use super::fault::Fault;
 use crate::gauge::Gauge;
 use crate::limits::{
     COPY_BYTES_MAX, IOVECS_MAX, QUEUE_BYTES_HARD, RUN_BYTES_MAX, WRITE_TURN_BYTES,
@@ -201,7 +200,7 @@ impl Outbox {
         self.room.notify_waiters();
     }
 
-    fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+    pub(super) fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         let mut queue = self.queue.borrow_mut();
         let mut turn = 0;
         loop {
@@ -245,14 +244,6 @@ impl Outbox {
             gauge.take(frames, bytes);
         }
     }
-}
-
-/// The writer of one outbox of a link.
-pub(super) async fn write_all(
-    shared: Rc<Shared>,
-    outbox: fn(&Shared) -> &Outbox,
-) -> Result<(), Fault> {
-    poll_fn(|cx| outbox(&shared).poll_drain(cx)).await
 }
 
 impl Queue {
