@@ -15,8 +15,8 @@ use wire::{Opcode, encode_body};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::config::MountConfig;
-use crate::inode::{Inode, Stat};
-use crate::lease::{Beliefs, Lease, Scope};
+use crate::inode::{Inodes, Stat};
+use crate::lease::{Lease, Leases, Scope};
 use crate::limits;
 use crate::locks::Held;
 use crate::{AccessTimes, Ctx, Error, Result, TargetState};
@@ -35,7 +35,7 @@ pub(crate) struct Inner {
     pub(crate) endpoint: Rc<Endpoint>,
     pub(crate) directory: Rc<Directory>,
     /// Files that this client has open.
-    pub(crate) inodes: RefCell<BTreeMap<Fid, Rc<Inode>>>,
+    pub(crate) inodes: Inodes,
     /// Locks that this client holds.
     pub(crate) held: RefCell<Held>,
     /// Waits of locks under way at the MDT.
@@ -53,7 +53,7 @@ pub(crate) struct Inner {
     /// Dirty files whose size was offered to the MDT, by which user, and the epoch then.
     pub(crate) offered: RefCell<BTreeMap<(Fid, u32), u64>>,
     /// What holds under a short lease.
-    pub(crate) beliefs: RefCell<Beliefs>,
+    pub(crate) leases: Rc<Leases>,
     pub(crate) background: RefCell<Vec<Task>>,
 }
 
@@ -203,7 +203,7 @@ impl Inner {
         target: TargetId,
         call: impl Into<Call>,
     ) -> Result<(Stat, Lease)> {
-        let (call, changing) = (call.into(), self.changing(scope));
+        let (call, changing) = (call.into(), self.leases.changing(scope));
         let stage = call.opcode.name();
         match self.ask(target, call).await {
             Ok(answer) => {

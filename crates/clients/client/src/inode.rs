@@ -1,6 +1,7 @@
 //! What the handles of one file share at this client.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use layout::{Layout, Striping};
@@ -10,7 +11,6 @@ use wire::body::{AttrRep, DirRep, disposition};
 use wire::{Attr, Reply, decode_body};
 
 use crate::atime::Access;
-use crate::client::Inner;
 use crate::size::{WriteView, stripe_mask};
 use crate::{Error, Result, flags};
 
@@ -135,17 +135,33 @@ impl Inode {
     }
 }
 
-impl Inner {
+/// Files that this client has open.
+#[derive(Default)]
+pub(crate) struct Inodes(RefCell<BTreeMap<Fid, Rc<Inode>>>);
+
+impl Inodes {
     /// Shared state of an open file.
-    pub(crate) fn inode(&self, fid: Fid) -> Option<Rc<Inode>> {
-        self.inodes.borrow().get(&fid).cloned()
+    pub(crate) fn get(&self, fid: Fid) -> Option<Rc<Inode>> {
+        self.0.borrow().get(&fid).cloned()
+    }
+
+    /// A server restarted: what it said of objects and opens is no ground for an exact size.
+    pub(crate) fn forget(&self) {
+        self.0.borrow().values().for_each(|inode| inode.forget());
+    }
+
+    /// The MDT no longer knows this client's opens.
+    pub(crate) fn lose(&self) {
+        for (_, inode) in std::mem::take(&mut *self.0.borrow_mut()) {
+            inode.lose();
+        }
     }
 
     /// A handle was opened, as the reply tells.
     pub(crate) fn attach(&self, stat: &Stat, open_flags: u32) -> Rc<Inode> {
         let fid = stat.attr.fid();
         let inode =
-            self.inodes.borrow_mut().entry(fid).or_insert_with(|| Rc::new(Inode::new(fid))).clone();
+            self.0.borrow_mut().entry(fid).or_insert_with(|| Rc::new(Inode::new(fid))).clone();
         inode.learn(stat);
         inode.handles.set(inode.handles.get() + 1);
         if flags::can_write(open_flags) {
@@ -175,7 +191,7 @@ impl Inner {
         }
         inode.handles.set(inode.handles.get() - 1);
         if inode.handles.get() == 0 {
-            let mut inodes = self.inodes.borrow_mut();
+            let mut inodes = self.0.borrow_mut();
             if inodes.get(&inode.fid).is_some_and(|current| Rc::ptr_eq(current, inode)) {
                 inodes.remove(&inode.fid);
             }

@@ -12,15 +12,17 @@
 //! - What is believed of a directory is as it was after this client's last change that was
 //!   answered, and is not told while a further one is under way.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
+use env::Env;
 use queues::FixedMap;
 use types::{Fid, Instant, Span};
 use wire::Attr;
 use wire::attr::ATTR_HAS_XATTR;
 
 use crate::Error;
-use crate::client::Inner;
+use crate::config::Bugs;
 use crate::inode::Stat;
 
 /// Directories that are believed, and files without extended attributes; beyond, all of them are
@@ -42,7 +44,7 @@ pub struct Lease {
 
 /// What is under way, and what is believed.
 #[derive(Default)]
-pub(crate) struct Beliefs {
+struct Beliefs {
     dirs: FixedMap<Fid, (Attr, Instant)>,
     /// Files and directories without extended attributes, until when.
     bare: FixedMap<Fid, Instant>,
@@ -240,7 +242,7 @@ impl Scope {
 
 /// A question under way; its answer comes to [`Asking::told`].
 pub(crate) struct Asking {
-    inner: Rc<Inner>,
+    leases: Rc<Leases>,
     id: u64,
     since: Instant,
 }
@@ -248,7 +250,7 @@ pub(crate) struct Asking {
 impl Asking {
     /// How long the answer holds.
     pub(crate) fn told(self, stat: &Stat) -> Lease {
-        let mut beliefs = self.inner.beliefs.borrow_mut();
+        let mut beliefs = self.leases.beliefs.borrow_mut();
         if beliefs.answered(self.id).is_none_or(|ask| ask.is_crossed(stat.attr.fid())) {
             return Lease::default();
         }
@@ -267,13 +269,13 @@ impl Asking {
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        self.inner.beliefs.borrow_mut().answered(self.id);
+        self.leases.beliefs.borrow_mut().answered(self.id);
     }
 }
 
 /// A change under way. Dropped without a word, it may have happened or not.
 pub(crate) struct Changing {
-    inner: Rc<Inner>,
+    leases: Rc<Leases>,
     id: u64,
     scope: Scope,
     since: Instant,
@@ -295,17 +297,17 @@ impl Changing {
         let (dir, lease) = stat.dir.unwrap_or((version.with_fid(dir), Span::ZERO));
         let file = stat.attr.fid();
         self.outcome = Outcome::Done { dir, until: self.since + lease, file };
-        let crossed = self.inner.beliefs.borrow().is_crossed(self.id, file);
+        let crossed = self.leases.beliefs.borrow().is_crossed(self.id, file);
         if crossed { Lease::default() } else { lease_of(self.since, stat) }
     }
 }
 
 impl Drop for Changing {
     fn drop(&mut self) {
-        if self.inner.config.bugs.keep_old_beliefs() {
+        if self.leases.bugs.keep_old_beliefs() {
             self.outcome = Outcome::Refused;
         }
-        self.inner.beliefs.borrow_mut().end(self.id, &self.scope, &self.outcome);
+        self.leases.beliefs.borrow_mut().end(self.id, &self.scope, &self.outcome);
     }
 }
 
@@ -314,18 +316,29 @@ fn lease_of(since: Instant, stat: &Stat) -> Lease {
     Lease { attrs: end(stat.lease), name: end(stat.name_lease) }
 }
 
-impl Inner {
+/// The leases of one client.
+pub(crate) struct Leases {
+    env: Env,
+    bugs: Bugs,
+    beliefs: RefCell<Beliefs>,
+}
+
+impl Leases {
+    pub(crate) fn new(env: &Env, bugs: Bugs) -> Rc<Leases> {
+        Rc::new(Leases { env: env.clone(), bugs, beliefs: RefCell::default() })
+    }
+
     /// Something about `fid` is being asked.
     pub(crate) fn asking(self: &Rc<Self>, fid: Fid) -> Asking {
         let id = self.beliefs.borrow_mut().ask(fid, false);
-        Asking { inner: self.clone(), id, since: self.env.now() }
+        Asking { leases: self.clone(), id, since: self.env.now() }
     }
 
     /// Something is being changed.
     pub(crate) fn changing(self: &Rc<Self>, scope: Scope) -> Changing {
         let id = self.beliefs.borrow_mut().begin(&scope);
         Changing {
-            inner: self.clone(),
+            leases: self.clone(),
             id,
             scope,
             since: self.env.now(),

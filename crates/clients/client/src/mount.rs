@@ -13,6 +13,8 @@ use wire::config::FsConfig;
 use wire::{Opcode, encode_body};
 
 use crate::client::{Client, Inner};
+use crate::inode::Inodes;
+use crate::lease::Leases;
 use crate::limits;
 use crate::locks::Held;
 use crate::{Ctx, Error, MountConfig, Result};
@@ -70,7 +72,7 @@ impl Client {
             env: env.clone(),
             endpoint: Endpoint::new(env, endpoint_config, directory.clone()),
             directory,
-            inodes: RefCell::default(),
+            inodes: Inodes::default(),
             held: RefCell::new(Held::default()),
             lock_waits: Semaphore::new(limits::LOCK_WAITS_MAX),
             numbers: Cell::new(env.random() >> 1),
@@ -79,7 +81,7 @@ impl Client {
             hooked: RefCell::default(),
             inactive: RefCell::default(),
             offered: RefCell::default(),
-            beliefs: RefCell::default(),
+            leases: Leases::new(env, config.bugs),
             background: RefCell::default(),
             access_times: Cell::new(config.access_times),
             config,
@@ -192,15 +194,13 @@ impl Inner {
     /// A server restarted: what it said of objects and opens is no ground for an exact size any
     /// more.
     pub(crate) fn forget_sizes(&self) {
-        self.inodes.borrow().values().for_each(|inode| inode.forget());
+        self.inodes.forget();
     }
 
     /// The MDT knows this client's opens and locks no more.
     fn lose_opens(&self) {
         self.held.borrow_mut().clear();
-        for (_, inode) in std::mem::take(&mut *self.inodes.borrow_mut()) {
-            inode.lose();
-        }
+        self.inodes.lose();
     }
 
     /// Calls that tell a recovering MDT which locks this client holds.

@@ -20,7 +20,7 @@ use crate::{Ctx, Error, Result, flags, limits, size};
 /// Closes the handle. Runs to its end once begun.
 pub(crate) async fn close(open: &Rc<Open>) -> Result<()> {
     let done = tell(open).await;
-    open.inner.detach(&open.inode, open.flags);
+    open.inner.inodes.detach(&open.inode, open.flags);
     let stat = done?;
     if flags::can_write(open.flags)
         && stat.attr.size_state() == SizeState::Dirty
@@ -109,7 +109,7 @@ impl Inner {
         let attr = stat.attr;
         let fid = attr.fid();
         let quiet = attr.mtime().sec + limits::QUIET_SECS <= self.env.wall().sec;
-        let here = self.inode(fid).is_some_and(|inode| inode.has_writers());
+        let here = self.inodes.get(fid).is_some_and(|inode| inode.has_writers());
         if !crate::needs_glimpse(&attr)
             || stat.lost
             || !quiet

@@ -19,7 +19,7 @@ impl Inner {
     /// What of these lost stripes must still exist by what the MDT says now.
     pub(super) async fn still_lost(self: &Rc<Self>, ctx: &Ctx, fid: Fid, lost: u64) -> Result<u64> {
         let stat = self.stat(ctx, fid, 0).await?;
-        if let Some(inode) = self.inode(fid) {
+        if let Some(inode) = self.inodes.get(fid) {
             inode.learn(&stat);
         }
         Ok(lost & stat.stripes)

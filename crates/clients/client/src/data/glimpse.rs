@@ -91,7 +91,7 @@ impl Inner {
     /// Puts the true size into what the MDT said of a file. A file that this client has just made
     /// is not asked for.
     pub(crate) async fn resolve_stat(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
-        let inode = self.inode(stat.attr.fid());
+        let inode = self.inodes.get(stat.attr.fid());
         if let Some(inode) = &inode {
             inode.access.borrow().show(&mut stat.attr);
         }

@@ -53,7 +53,7 @@ impl Inner {
         let objects = self.cut(ctx, &stat, &layout, to).await?;
         let extents = size::add_up(&layout, &objects);
         (stat.attr.size, stat.attr.blocks) = (to, extents.blocks);
-        if !self.inode(fid).is_some_and(|inode| inode.has_writers()) {
+        if !self.inodes.get(fid).is_some_and(|inode| inode.has_writers()) {
             self.state_size(ctx, &stat.attr, stat.epoch, size::stripe_bits(&objects)).await?;
         }
         Ok(stat)
@@ -76,7 +76,7 @@ impl Inner {
         layout: &Rc<Layout>,
     ) -> Result<()> {
         let objects = self.cut(ctx, stat, layout, 0).await?;
-        if !self.inode(stat.attr.fid()).is_some_and(|inode| inode.has_writers()) {
+        if !self.inodes.get(stat.attr.fid()).is_some_and(|inode| inode.has_writers()) {
             self.state_size(ctx, &stat.attr, stat.epoch, size::stripe_bits(&objects)).await?;
         }
         Ok(())
@@ -93,7 +93,7 @@ impl Inner {
         to: u64,
     ) -> Result<Vec<OstAttr>> {
         let (fid, epoch, must_exist) = (stat.attr.fid(), stat.epoch, stat.stripes);
-        let inode = self.inode(fid);
+        let inode = self.inodes.get(fid);
         let generation = inode.as_ref().and_then(|inode| {
             inode.with_view(|view| {
                 view.truncate_begins();

@@ -87,7 +87,7 @@ impl Client {
             self.0.resolve(ctx, &mut stat).await?;
             stat
         };
-        if let Some(inode) = self.0.inode(fid) {
+        if let Some(inode) = self.0.inodes.get(fid) {
             if set.atime.is_some() {
                 inode.access.borrow_mut().was_set();
             }

@@ -35,7 +35,7 @@ impl Client {
         name: &[u8],
     ) -> Result<(Attr, Lease)> {
         check_name(name, "lookup")?;
-        let asking = self.0.asking(parent);
+        let asking = self.0.leases.asking(parent);
         let call = self
             .0
             .call(
@@ -88,12 +88,12 @@ impl Client {
         fid: Fid,
         file: Option<&File>,
     ) -> Result<(Attr, Lease)> {
-        if let Some(believed) = self.0.believed(fid) {
+        if let Some(believed) = self.0.leases.believed(fid) {
             return Ok(believed);
         }
-        let asking = self.0.asking(fid);
+        let asking = self.0.leases.asking(fid);
         let mut stat = self.0.stat(ctx, fid, file.map_or(0, |file| file.0.handle)).await?;
-        if let Some(inode) = self.0.inode(fid) {
+        if let Some(inode) = self.0.inodes.get(fid) {
             inode.learn(&stat);
         }
         let lease = asking.told(&stat);

@@ -7,6 +7,7 @@ mod lookup;
 mod make;
 mod open;
 mod remove;
+mod rename;
 
 pub(crate) use attr::Change;
 pub(crate) use dir::split_nul;

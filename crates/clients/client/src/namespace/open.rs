@@ -149,7 +149,8 @@ impl Inner {
     ) -> Result<(File, Lease)> {
         let (inner, ctx, stage) = (self.clone(), ctx.clone(), call.opcode.name());
         self.run("open", async move {
-            let changing = inner.changing(named_in.map_or_else(Scope::default, Scope::entry));
+            let changing =
+                inner.leases.changing(named_in.map_or_else(Scope::default, Scope::entry));
             let answer = match inner.ask(mdt, call).await {
                 Ok(answer) => answer,
                 Err(error) => {
@@ -160,7 +161,7 @@ impl Inner {
             let stat = Stat::of(&answer.reply, stage)?;
             let lease = changing.done(&stat);
             let file = File(Rc::new(Open {
-                inode: inner.attach(&stat, open_flags),
+                inode: inner.inodes.attach(&stat, open_flags),
                 inner: inner.clone(),
                 ctx,
                 flags: open_flags,

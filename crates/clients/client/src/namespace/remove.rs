@@ -1,8 +1,8 @@
-//! unlink, rmdir, rename.
+//! unlink, rmdir.
 
 use types::Fid;
 use wire::Opcode;
-use wire::body::{RenameReq, UnlinkReq};
+use wire::body::UnlinkReq;
 
 use super::check_name;
 use crate::client::Client;
@@ -32,35 +32,5 @@ impl Client {
             UnlinkReq { parent: parent.into(), is_dir: u32::from(is_dir), ..UnlinkReq::default() };
         let call = self.0.call(ctx, Opcode::MdtUnlink, &body).name(name);
         self.0.change(Scope::removal(parent, is_dir), self.0.mdt_of(parent), call).await.map(|_| ())
-    }
-
-    /// Renames, atomically; an existing file at the new name is replaced. `flags`: RENAME_NOREPLACE
-    /// 1, RENAME_EXCHANGE 2.
-    ///
-    /// # Errors
-    /// ENOENT, EEXIST with NOREPLACE, ENOTEMPTY, EISDIR, ENOTDIR; EINVAL for a directory into
-    /// itself.
-    pub async fn rename(
-        &self,
-        ctx: &Ctx,
-        parent: Fid,
-        name: &[u8],
-        new_parent: Fid,
-        new_name: &[u8],
-        flags: u32,
-    ) -> Result<()> {
-        check_name(name, "rename")?;
-        check_name(new_name, "rename")?;
-        let body = RenameReq {
-            parent: parent.into(),
-            new_parent: new_parent.into(),
-            flags,
-            ..RenameReq::default()
-        };
-        let call = self.0.call(ctx, Opcode::MdtRename, &body).name(name).name(new_name);
-        self.0
-            .change(Scope::rename(parent, new_parent), self.0.mdt_of(parent), call)
-            .await
-            .map(|_| ())
     }
 }

@@ -1,0 +1,42 @@
+//! rename, of names of one directory or of two.
+
+use types::Fid;
+use wire::Opcode;
+use wire::body::RenameReq;
+
+use super::check_name;
+use crate::client::Client;
+use crate::lease::Scope;
+use crate::{Ctx, Result};
+
+impl Client {
+    /// Renames, atomically; an existing file at the new name is replaced. `flags`: RENAME_NOREPLACE
+    /// 1, RENAME_EXCHANGE 2.
+    ///
+    /// # Errors
+    /// ENOENT, EEXIST with NOREPLACE, ENOTEMPTY, EISDIR, ENOTDIR; EINVAL for a directory into
+    /// itself.
+    pub async fn rename(
+        &self,
+        ctx: &Ctx,
+        parent: Fid,
+        name: &[u8],
+        new_parent: Fid,
+        new_name: &[u8],
+        flags: u32,
+    ) -> Result<()> {
+        check_name(name, "rename")?;
+        check_name(new_name, "rename")?;
+        let body = RenameReq {
+            parent: parent.into(),
+            new_parent: new_parent.into(),
+            flags,
+            ..RenameReq::default()
+        };
+        let call = self.0.call(ctx, Opcode::MdtRename, &body).name(name).name(new_name);
+        self.0
+            .change(Scope::rename(parent, new_parent), self.0.mdt_of(parent), call)
+            .await
+            .map(|_| ())
+    }
+}
