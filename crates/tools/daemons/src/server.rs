@@ -30,7 +30,7 @@ use service::{Exports, Node, NodeConfig};
 use tokio::sync::watch;
 use types::{ClientId, Creds, Errno, FsName, Net, Nid, NidAddr, Span, TargetKind};
 
-use self::peers::Peers;
+use self::peers::{Peers, Told};
 use crate::machine::Machine;
 use crate::permanent::Permanent;
 use crate::targets::{self, TargetDir};
@@ -145,7 +145,8 @@ impl Server {
         let lo = env.listen(lo_addr).await.context("lo")?;
         let env = crate::alias::with_aliases(env, vec![(addr, lo_addr)]);
         let node = Node::new(&env, node_config(&options.machine));
-        let peers = Rc::new(Peers::new(&found, options, addr));
+        let told = Told { mgs: &options.mgs, addr, osts_awaited: options.osts_awaited };
+        let peers = Rc::new(Peers::new(&found, &told));
         let name = format!(
             "{} at {addr}",
             found.iter().map(TargetDir::name).collect::<Vec<_>>().join(" ")

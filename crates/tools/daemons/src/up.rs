@@ -12,6 +12,7 @@ mod address;
 mod children;
 mod command;
 mod embedded;
+mod options;
 mod place;
 
 use std::path::{Path, PathBuf};
@@ -20,46 +21,18 @@ use anyhow::{Context, Result, bail};
 use ctl::mounts;
 use env::Env;
 use tracing::level_filters::LevelFilter;
-use types::{ClientId, FsName, Nid, NidAddr};
+use types::{ClientId, Nid, NidAddr};
 
 use self::address::Block;
 use self::children::Children;
 use self::embedded::Embedded;
+pub use self::options::Options;
 use self::place::Place;
-use crate::machine::{Machine, MachineOptions};
+use crate::machine::Machine;
 use crate::mount::kept::Kept;
 use crate::mount::{self, MountOptions};
 use crate::signals::Signals;
 use crate::{alias, format, log, server};
-
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub data: PathBuf,
-    /// Mount point; made if it is not there.
-    pub mount: PathBuf,
-    pub fsname: FsName,
-    /// MDTs at least.
-    pub mdts: u32,
-    /// OSTs at least.
-    pub osts: u32,
-    /// Where the targets' directories are, if not in `data`.
-    pub device_dir: Option<PathBuf>,
-    /// Servers in processes of their own.
-    pub separate: bool,
-    /// A command to run in the mount.
-    pub run: Option<String>,
-    /// TCP port to try first.
-    pub port: u16,
-    pub mount_options: String,
-    /// Crashes of one server within a minute after which it is given up.
-    pub crashes_max: u32,
-    /// Acknowledged changes are durable after so many milliseconds at the latest.
-    pub commit_interval_ms: u64,
-    /// CPU partitions, their use, credits; for each process.
-    pub machine: MachineOptions,
-    /// TCP port at which each process answers Prometheus, on its own address.
-    pub metrics_port: Option<u16>,
-}
 
 /// The servers, however they run.
 enum Servers {

@@ -2,13 +2,14 @@
 
 mod fields;
 mod render;
+mod shown;
 
 use std::path::{Path, PathBuf};
 
-use layout::lov::Lov;
 use types::Errno;
 
 use self::fields::Fields;
+use self::shown::Shown;
 use crate::failure::First;
 use crate::{Failed, lfs::ids, lov};
 
@@ -52,14 +53,6 @@ pub(super) struct Args {
     /// Files and directories.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
-}
-
-/// One path's answer.
-struct Shown {
-    path: PathBuf,
-    is_dir: bool,
-    lov: Option<Lov>,
-    fid: Option<String>,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failed> {

@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use types::{FsName, NidAddr, TargetId, TargetKind};
 use wire::config::{self, FsConfig, TargetInfo};
 
-use super::ServerOptions;
 use crate::targets::{self, TargetDir};
 
 /// Name of the kept configuration in a target's directory.
@@ -28,13 +27,23 @@ pub(crate) struct Peers {
     osts_known: watch::Sender<usize>,
 }
 
+/// What a server is told of its peers when it starts.
+pub(crate) struct Told<'a> {
+    /// Where the MGS is, if not where the targets were told when they were formatted.
+    pub(super) mgs: &'a [NidAddr],
+    /// Where this node listens.
+    pub(super) addr: NidAddr,
+    /// An MDT serves only when it knows this many OSTs.
+    pub(super) osts_awaited: u32,
+}
+
 impl Peers {
     /// Of a node with these targets, listening at `addr`.
-    pub(super) fn new(found: &[TargetDir], options: &ServerOptions, addr: NidAddr) -> Peers {
-        let told =
+    pub(super) fn new(found: &[TargetDir], told: &Told<'_>) -> Peers {
+        let formatted =
             found.iter().map(|target| target.superblock.mgs.clone()).find(|mgs| !mgs.is_empty());
         let mgs =
-            if options.mgs.is_empty() { told.unwrap_or_default() } else { options.mgs.clone() };
+            if told.mgs.is_empty() { formatted.unwrap_or_default() } else { told.mgs.to_vec() };
         let keep_in: Vec<_> = found.iter().map(|target| target.dir.join(FILE)).collect();
         let config = keep_in
             .iter()
@@ -44,9 +53,9 @@ impl Peers {
             found.iter().filter(|target| target.superblock.target.kind != TargetKind::Mgt).count();
         let has_mdt = found.iter().any(|target| target.superblock.target.kind == TargetKind::Mdt);
         let here = found.iter().map(|target| target.superblock.target).collect();
-        let directory = Directory::new(mgs).serving(here, addr, config.unwrap_or_default());
+        let directory = Directory::new(mgs).serving(here, told.addr, config.unwrap_or_default());
         let peers = Peers {
-            osts_awaited: if has_mdt { options.osts_awaited as usize } else { 0 },
+            osts_awaited: if has_mdt { told.osts_awaited as usize } else { 0 },
             osts_known: watch::channel(0).0,
             fsname: targets::fsname_of(found),
             directory: Rc::new(directory),

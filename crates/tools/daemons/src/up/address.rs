@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use types::{Nid, NidAddr, TargetId, TargetKind};
 
-use super::Options;
+use super::options::Options;
 
 pub(super) const CLIENT: u8 = 1;
 pub(super) const MGS: u8 = 2;

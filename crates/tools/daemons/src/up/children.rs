@@ -22,8 +22,8 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use types::{ClientId, Instant, NidAddr, Span};
 
-use super::Options;
 use super::address::Block;
+use super::options::Options;
 use super::place::Place;
 
 const PAUSE_MIN: Span = Span::millis(200);

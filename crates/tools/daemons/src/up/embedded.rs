@@ -13,8 +13,8 @@ use osd_disk::DiskError;
 use tokio::sync::watch;
 use types::{ClientId, Span};
 
-use super::Options;
 use super::address::{Block, MGS};
+use super::options::Options;
 use super::place::Place;
 use crate::server::{Server, ServerOptions};
 

@@ -15,8 +15,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use types::{ClientId, TargetId, TargetKind};
 
-use super::Options;
 use super::address::Block;
+use super::options::Options;
 use crate::format;
 use crate::targets::{self, TargetDir};
 

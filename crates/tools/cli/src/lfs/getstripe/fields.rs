@@ -1,7 +1,7 @@
 //! Single fields of a layout. For a plain layout the component fields say what one component over
 //! everything would.
 
-use super::Shown;
+use super::shown::Shown;
 
 /// Which fields were asked for.
 #[derive(Clone, Debug, Default, clap::Args)]

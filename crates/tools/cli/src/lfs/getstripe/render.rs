@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use layout::lov::{Lov, Stripe};
 use serde_json::{Value, json};
 
+use super::Args;
 use super::fields::{self, Values};
-use super::{Args, Shown};
+use super::shown::Shown;
 
 /// Everything that was asked for.
 pub(super) fn all(args: &Args, shown: &[Shown]) -> String {
