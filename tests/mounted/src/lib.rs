@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub use figure::{Figure, figure};
-use fusedev::{Transport, UringOffer};
+use fusedev::{Channel, UringOffer};
 
 /// How long a file system may take to come up, and an operation to come back, before a test gives
 /// up on it.
@@ -81,10 +81,10 @@ fn unique() -> u64 {
 /// The transports that this kernel has: both, or the classic one alone. Fails where the check has
 /// seen the second one and it is gone.
 #[must_use]
-pub fn transports() -> Vec<Transport> {
-    let mut all = vec![Transport::Classic];
+pub fn transports() -> Vec<Channel> {
+    let mut all = vec![Channel::Classic];
     if UringOffer::is_possible() {
-        all.push(Transport::Uring);
+        all.push(Channel::Uring);
     } else {
         let expected = std::env::var("NACRE_EXPECT_URING").is_ok_and(|value| value == "1");
         assert!(!expected, "the kernel had FUSE over io_uring when the check began");
@@ -94,24 +94,24 @@ pub fn transports() -> Vec<Transport> {
 }
 
 /// The transport of mounts that do not choose theirs: `NACRE_TRANSPORT`, else the classic one.
-fn transport_drawn() -> Transport {
+fn transport_drawn() -> Channel {
     match std::env::var("NACRE_TRANSPORT").as_deref() {
-        Ok("uring") => Transport::Uring,
-        Ok("classic") | Err(_) => Transport::Classic,
+        Ok("uring") => Channel::Uring,
+        Ok("classic") | Err(_) => Channel::Classic,
         Ok(other) => panic!("NACRE_TRANSPORT={other}: classic or uring"),
     }
 }
 
-fn offer(transport: Transport) -> Option<UringOffer> {
-    (transport == Transport::Uring)
+fn offer(transport: Channel) -> Option<UringOffer> {
+    (transport == Channel::Uring)
         .then(|| UringOffer::make().expect("root, and a kernel that has it"))
 }
 
-fn word(transport: Transport) -> &'static str {
+fn word(transport: Channel) -> &'static str {
     match transport {
-        Transport::Auto => "auto",
-        Transport::Classic => "classic",
-        Transport::Uring => "uring",
+        Channel::Auto => "auto",
+        Channel::Classic => "classic",
+        Channel::Uring => "uring",
     }
 }
 
@@ -123,7 +123,7 @@ pub struct Up {
     data: PathBuf,
     more: Vec<PathBuf>,
     log: PathBuf,
-    transport: Transport,
+    transport: Channel,
 }
 
 impl Up {
@@ -137,7 +137,7 @@ impl Up {
     /// The same with every mount over this transport. The module parameter is what it was when the
     /// mount is there.
     #[must_use]
-    pub fn over(transport: Transport, name: &str) -> Up {
+    pub fn over(transport: Channel, name: &str) -> Up {
         Up::begin(transport, Scratch::new(name), None, &["--crashes-max", "1000"])
     }
 
@@ -148,7 +148,7 @@ impl Up {
         Up::begin(transport_drawn(), scratch, data, args)
     }
 
-    fn begin(transport: Transport, scratch: Scratch, data: Option<PathBuf>, args: &[&str]) -> Up {
+    fn begin(transport: Channel, scratch: Scratch, data: Option<PathBuf>, args: &[&str]) -> Up {
         let data = data.unwrap_or_else(|| scratch.path().join("data"));
         let mount = scratch.path().join("mnt");
         let log = scratch.path().join("up.log");
@@ -413,7 +413,7 @@ fn tails(dir: &Path) -> String {
     out
 }
 
-fn spawn_up(data: &Path, mount: &Path, log: &Path, transport: Transport, args: &[&str]) -> Child {
+fn spawn_up(data: &Path, mount: &Path, log: &Path, transport: Channel, args: &[&str]) -> Child {
     let log = fs::OpenOptions::new().create(true).append(true).open(log).expect("a log file");
     let mut command = Command::new(nacre_bin());
     command.args(["up", "--separate", "--data"]).arg(data).arg("--mount").arg(mount);

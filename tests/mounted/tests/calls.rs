@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, sy
 use std::path::Path;
 use std::process::Command;
 
-use fusedev::Transport;
+use fusedev::Channel;
 use mounted::posix::{self, Mapping};
 use mounted::{Up, shell};
 use types::SplitMix64;
@@ -36,7 +36,7 @@ fn calls_keep_their_promises() {
 }
 
 /// One file system, two mounts: every case gets a directory of its own in it.
-fn calls_over(transport: Transport) {
+fn calls_over(transport: Channel) {
     let mut up = Up::over(transport, "calls");
     let second = up.second_mount(21);
     let cases: &[Case] = &[

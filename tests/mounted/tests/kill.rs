@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fusedev::Transport;
+use fusedev::Channel;
 use mounted::work::{Seen, Worker};
 use mounted::{Up, count, figure, posix, range};
 
@@ -83,7 +83,7 @@ fn a_killed_client_harms_nobody() {
     }
 }
 
-fn killed_clients_over(transport: Transport) {
+fn killed_clients_over(transport: Channel) {
     let mut up = Up::over(transport, "kill-client");
     for round in 0..count(2, 30) {
         let dir = up.second_mount(41);

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use fusedev::Transport;
+use fusedev::Channel;
 use mounted::posix::{self, Mapping};
 use mounted::range::{self, Kind};
 use mounted::{Scratch, Up};
@@ -98,7 +98,7 @@ fn a_mount_shows_what_a_local_file_system_shows() {
     }
 }
 
-fn shows(transport: Transport, expected: &[Vec<String>]) {
+fn shows(transport: Channel, expected: &[Vec<String>]) {
     let mut up = Up::over(transport, "posix");
     let plus = up.second_mount_with(23, "readdirplus");
     let mut roots = vec![
@@ -106,7 +106,7 @@ fn shows(transport: Transport, expected: &[Vec<String>]) {
         ("striped", up.at("striped")),
         ("readdirplus", plus.join("p")),
     ];
-    if transport == Transport::Classic {
+    if transport == Channel::Classic {
         roots.push(("6.1", up.second_mount_with(24, &format!("caps={AFTER_6_1:#x}")).join("o")));
     }
     for (_, root) in &roots {

@@ -16,11 +16,11 @@ use types::{Errno, Fid};
 
 use crate::callers::Callers;
 use crate::convert;
+use crate::dirs::Dir;
 use crate::handles::Handles;
 use crate::jobid::{Jobids, Proc};
 use crate::limits::KILL_POLL;
 use crate::nodes::Nodes;
-use crate::op::dir::Dir;
 
 pub(crate) struct Fs {
     pub(crate) env: Env,
@@ -251,17 +251,6 @@ impl Handler for Fs {
     fn forget(&self, nodeid: u64, nlookup: u64) {
         self.nodes.borrow_mut().forget(nodeid, nlookup);
     }
-}
-
-/// The errno of a failed call. What a server did not decide is worth a line in the log.
-pub(crate) fn errno(error: client::Error) -> Errno {
-    let errno = error.errno();
-    if error.target().is_some()
-        && matches!(errno, Errno::EIO | Errno::ETIMEDOUT | Errno::ESHUTDOWN | Errno::EPROTO)
-    {
-        tracing::warn!(%error, "a call failed");
-    }
-    errno
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@
 
 mod callers;
 mod convert;
+mod dirs;
+mod error;
 mod fs;
 mod handles;
 mod jobid;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use client::Client;
 use env::{Env, Task};
 use fusedev::abi::cap;
-use fusedev::{InitInfo, MountOptions, Session};
+use fusedev::{Connection, InitInfo, MountOptions};
 use tokio::sync::Notify;
 
 use crate::fs::Fs;
@@ -47,7 +47,7 @@ pub struct MountError {
 /// A mount that is being served. Dropped, it is taken away.
 pub struct Mounted {
     env: Env,
-    session: Rc<Session>,
+    connection: Rc<Connection>,
     fs: Rc<Fs>,
     ended: Rc<Ended>,
     _serving: Task,
@@ -84,13 +84,13 @@ pub async fn mount(
     jobids: Rc<Jobids>,
 ) -> Result<Mounted, MountError> {
     let failed = |source| MountError { mountpoint: options.mountpoint.clone(), source };
-    let session = Rc::new(Session::mount(options).map_err(failed)?);
-    let fs = Rc::new(Fs::new(env, client, session.info(), jobids));
+    let connection = Rc::new(Connection::mount(options).map_err(failed)?);
+    let fs = Rc::new(Fs::new(env, client, connection.info(), jobids));
     let ended = Rc::<Ended>::default();
     let serving = {
-        let (session, fs, ended) = (session.clone(), fs.clone(), ended.clone());
+        let (connection, fs, ended) = (connection.clone(), fs.clone(), ended.clone());
         env.spawn("fuse", async move {
-            let outcome = session.serve(fs).await;
+            let outcome = connection.serve(fs).await;
             if let Err(error) = &outcome {
                 tracing::error!(%error, "the FUSE device failed");
             }
@@ -98,19 +98,19 @@ pub async fn mount(
             ended.notify.notify_waiters();
         })
     };
-    Ok(Mounted { env: env.clone(), session, fs, ended, _serving: serving })
+    Ok(Mounted { env: env.clone(), connection, fs, ended, _serving: serving })
 }
 
 impl Mounted {
     #[must_use]
     pub fn mountpoint(&self) -> &Path {
-        self.session.mountpoint()
+        self.connection.mountpoint()
     }
 
     /// What was negotiated with the kernel.
     #[must_use]
     pub fn info(&self) -> InitInfo {
-        self.session.info()
+        self.connection.info()
     }
 
     /// Completes when the mount has been taken away, by whomever, and what was under way is
@@ -130,16 +130,16 @@ impl Mounted {
     /// # Errors
     /// It could not be unmounted, or the device failed.
     pub async fn unmount(&self) -> io::Result<()> {
-        self.session.unmount()?;
+        self.connection.unmount()?;
         if self.env.timeout(UNMOUNT_WAIT, self.ended.wait()).await.is_none() {
-            self.session.abort();
+            self.connection.abort();
         }
         self.run_until_unmounted().await
     }
 
     /// Waits for requests under way, within a bound, and closes what nobody will close any more.
     async fn close_all(&self) {
-        let _ = self.env.timeout(UNMOUNT_WAIT, self.session.drained()).await;
+        let _ = self.env.timeout(UNMOUNT_WAIT, self.connection.drained()).await;
         let files = self.fs.files.borrow_mut().drain();
         self.fs.dirs.borrow_mut().drain();
         let closing = async {
@@ -155,7 +155,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = self.session.unmount();
-        self.session.abort();
+        let _ = self.connection.unmount();
+        self.connection.abort();
     }
 }

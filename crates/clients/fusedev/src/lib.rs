@@ -2,13 +2,13 @@
 //! give answers.
 //!
 //! ```text
-//!  kernel --- /dev/fuse --- Session::serve --- Handler::handle(Request) --- Replier::reply
+//!  kernel --- /dev/fuse --- Connection::serve --- Handler::handle(Request) --- Replier::reply
 //!                 |  clones of the descriptor, each polled on the caller's own thread
 //!                 |  or a ring with entries for the queue of every processor (`uring`)
 //!              holder process: detaches the mount if we die
 //! ```
 //!
-//! - [`Session::mount`] mounts and negotiates; [`Session::serve`] runs until the mount is gone.
+//! - [`Connection::mount`] mounts and negotiates; [`Connection::serve`] runs until the mount is gone.
 //! - A request is decoded, handed over and run to its first await on the thread that read it; only
 //!   what must wait becomes a task.
 //! - Every request is answered exactly once: a [`Replier`] that is dropped unanswered answers EIO.
@@ -24,24 +24,24 @@
 
 pub mod abi;
 mod caller;
+mod connection;
 mod device;
 mod holder;
 mod mount;
 mod offer;
 mod op;
+mod origin;
 mod pool;
 mod reply;
 mod request;
-mod room;
-mod session;
+mod request_size;
 mod uring;
-mod way;
 
 pub use caller::{command, environment, fatal_signal_pending, hostname, supplementary_groups};
-pub use mount::{MountOptions, Transport, unmount_detached};
+pub use connection::{Connection, Handler, InitInfo, LocalFuture, Notifier};
+pub use mount::{Channel, MountOptions, unmount_detached};
 pub use offer::UringOffer;
 pub use op::{DecodeError, Header, Op, decode};
 pub use reply::{Body, DirBuf, Reply};
 pub use request::{Replier, Request};
 pub use rustix::mount::MountFlags;
-pub use session::{Handler, InitInfo, LocalFuture, Notifier, Session};

@@ -14,11 +14,11 @@ use rustix::net::{
 
 use crate::abi::cap;
 use crate::device::Device;
-use crate::room::request_bytes;
+use crate::request_size::request_bytes;
 
 /// By which way requests come and answers go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
+pub enum Channel {
     /// io_uring where the kernel offers it, else the device.
     #[default]
     Auto,
@@ -58,7 +58,7 @@ pub struct MountOptions {
     /// Descriptors to read from, at least one.
     pub clones: usize,
     /// The way of requests and answers.
-    pub transport: Transport,
+    pub transport: Channel,
     /// Capabilities to ask for ([`crate::abi::cap`]).
     pub want: u64,
     /// Capabilities to behave as if the kernel did not have them: an older kernel, for tests.
@@ -85,7 +85,7 @@ impl MountOptions {
             max_readahead: 1 << 20,
             max_background: 512,
             clones: 1,
-            transport: Transport::Auto,
+            transport: Channel::Auto,
             want: cap::ASYNC_READ
                 | cap::BIG_WRITES
                 | cap::MAX_PAGES

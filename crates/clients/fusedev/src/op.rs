@@ -94,7 +94,7 @@ pub enum Op {
     Removexattr { name: Bytes },
     /// A close of one descriptor.
     Flush { fh: u64, lock_owner: u64 },
-    /// Negotiation; answered by the session.
+    /// Negotiation; answered by the connection.
     Init { args: abi::InitIn, flags2: u32 },
     /// Open a directory.
     Opendir(abi::OpenIn),
@@ -116,7 +116,7 @@ pub enum Op {
     Tmpfile { args: abi::CreateIn },
     /// Attributes with more than `Getattr` tells, through an open file where given.
     Statx { fh: Option<u64> },
-    /// A signal came for the caller of request `unique`; handled by the session.
+    /// A signal came for the caller of request `unique`; handled by the connection.
     Interrupt { unique: u64 },
     /// The mount is gone.
     Destroy,
@@ -139,7 +139,7 @@ pub enum Op {
 /// Takes a message apart.
 ///
 /// # Errors
-/// What is malformed; the session answers EIO where the header could be read.
+/// What is malformed; the connection answers EIO where the header could be read.
 pub fn decode(message: &Bytes) -> Result<(Header, Op), DecodeError> {
     let short = |said| DecodeError::Length { got: message.len(), said };
     let (raw, _) = abi::InHeader::read_from_prefix(message).map_err(|_| short(0))?;
@@ -191,15 +191,17 @@ impl Args {
     }
 
     fn op(&mut self, header: Header) -> Option<Op> {
-        Some(match header.opcode {
+        match header.opcode {
+            opcode::FORGET => self.forget(header.nodeid),
+            opcode::BATCH_FORGET => self.batch_forget(),
+            code => self.op_with_name(code),
+        }
+    }
+
+    /// Operations that carry the name of an entry or of an attribute.
+    fn op_with_name(&mut self, code: u32) -> Option<Op> {
+        Some(match code {
             opcode::LOOKUP => Op::Lookup { name: self.name()? },
-            opcode::FORGET => self.forget(header.nodeid)?,
-            opcode::BATCH_FORGET => self.batch_forget()?,
-            opcode::GETATTR => {
-                let args: abi::GetattrIn = self.take()?;
-                Op::Getattr { fh: (args.getattr_flags & abi::GETATTR_FH != 0).then_some(args.fh) }
-            }
-            opcode::SETATTR => Op::Setattr(self.take()?),
             opcode::SYMLINK => Op::Symlink { name: self.name()?, target: self.name()? },
             opcode::MKNOD => {
                 let args: abi::MknodIn = self.take()?;
@@ -254,14 +256,20 @@ impl Args {
                 let args: abi::GetxattrIn = self.take()?;
                 Op::Getxattr { name: self.name()?, size: args.size }
             }
-            opcode::LISTXATTR => Op::Listxattr { size: self.take::<abi::GetxattrIn>()?.size },
             opcode::REMOVEXATTR => Op::Removexattr { name: self.name()? },
-            _ => return self.op_on_handle(header.opcode),
+            _ => return self.op_without_name(code),
         })
     }
 
-    fn op_on_handle(&mut self, code: u32) -> Option<Op> {
+    /// All others: what they are about is a node or a handle.
+    fn op_without_name(&mut self, code: u32) -> Option<Op> {
         Some(match code {
+            opcode::GETATTR => {
+                let args: abi::GetattrIn = self.take()?;
+                Op::Getattr { fh: (args.getattr_flags & abi::GETATTR_FH != 0).then_some(args.fh) }
+            }
+            opcode::SETATTR => Op::Setattr(self.take()?),
+            opcode::LISTXATTR => Op::Listxattr { size: self.take::<abi::GetxattrIn>()?.size },
             opcode::READLINK => Op::Readlink,
             opcode::OPEN => Op::Open(self.take()?),
             opcode::OPENDIR => Op::Opendir(self.take()?),

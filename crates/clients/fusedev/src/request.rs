@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 use types::Errno;
 
 use crate::op::{Header, Op};
+use crate::origin::Origin;
 use crate::reply::Reply;
-use crate::way::Way;
 
 /// Interrupts remembered for requests not seen yet; beyond this the oldest is forgotten, which was
 /// answered long ago.
@@ -75,16 +75,16 @@ pub struct Request {
 
 /// The duty to answer one request. Dropped unanswered, it answers EIO.
 pub struct Replier {
-    pub(crate) way: Way,
+    pub(crate) origin: Origin,
     pub(crate) flights: Rc<InFlight>,
     pub(crate) slot: Rc<Slot>,
     unique: u64,
 }
 
 impl Replier {
-    pub(crate) fn new(way: Way, flights: Rc<InFlight>, unique: u64) -> Replier {
+    pub(crate) fn new(origin: Origin, flights: Rc<InFlight>, unique: u64) -> Replier {
         flights.count.set(flights.count.get() + 1);
-        Replier { way, flights, slot: Rc::default(), unique }
+        Replier { origin, flights, slot: Rc::default(), unique }
     }
 
     /// Answers. Only the first answer counts.
@@ -93,7 +93,7 @@ impl Replier {
             return;
         }
         self.flights.waiting.borrow_mut().remove(&self.unique);
-        self.way.reply(self.unique, reply);
+        self.origin.reply(self.unique, reply);
     }
 
     /// Whether it was answered.

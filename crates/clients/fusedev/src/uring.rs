@@ -5,7 +5,7 @@
 //!  caller on CPU q -> queue q of the kernel -> an entry of q -> Ring::turn -> handler -> Ring::reply -> next turn commits
 //! ```
 //!
-//! - One ring serves the queues of all processors, on the thread that serves the session. The
+//! - One ring serves the queues of all processors, on the thread that serves the connection. The
 //!   kernel copies a request while that thread is inside [`Ring::turn`], so nothing happens behind
 //!   its back.
 //! - An eventfd wakes the thread; during turns it is silent. Answers given between turns are
@@ -71,7 +71,7 @@ struct Queue {
     taken: usize,
 }
 
-/// The ring of a session. Its thread makes all calls.
+/// The ring of a connection. Its thread makes all calls.
 pub(crate) struct Ring {
     io: RefCell<Io>,
     wake: OwnedFd,
@@ -133,7 +133,7 @@ fn count_of(list: &str) -> Option<usize> {
 }
 
 impl Ring {
-    /// A ring for a negotiated session, with entries for every queue on their way to the kernel. To
+    /// A ring for a negotiated connection, with entries for every queue on their way to the kernel. To
     /// be called on the thread that serves.
     pub(crate) fn start(device: &Rc<Device>, payload_size: usize) -> io::Result<Ring> {
         let queues = processors()?;

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fusedev::abi::cap;
-use fusedev::{InitInfo, MountOptions, Session, Transport, UringOffer};
+use fusedev::{Channel, Connection, InitInfo, MountOptions, UringOffer};
 
 /// Tells the re-executed test binary to serve at this place.
 const SERVE: &str = "FUSEDEV_TEST_SERVE";
@@ -52,43 +52,44 @@ fn fresh_dir(name: &str) -> PathBuf {
 }
 
 /// Mounts by the transport that is asked for.
-fn mount(options: &MountOptions) -> Session {
-    let offer = (options.transport == Transport::Uring)
+fn mount(options: &MountOptions) -> Connection {
+    let offer = (options.transport == Channel::Uring)
         .then(|| UringOffer::make().expect("root, and a kernel that has it"));
-    let session = Session::mount(options).expect("FUSE mounts here");
+    let connection = Connection::mount(options).expect("FUSE mounts here");
     drop(offer);
     assert!(
-        options.transport == Transport::Auto || session.info().transport() == options.transport
+        options.transport == Channel::Auto || connection.info().transport() == options.transport
     );
-    session
+    connection
 }
 
 fn serve(options: &MountOptions, told: impl FnOnce(InitInfo)) {
-    let session = mount(options);
-    told(session.info());
+    let connection = mount(options);
+    told(connection.info());
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
     tokio::task::LocalSet::new()
-        .block_on(&runtime, session.serve(Rc::new(memory::Memory::new())))
+        .block_on(&runtime, connection.serve(Rc::new(memory::Memory::new())))
         .expect("served");
 }
 
 /// Runs a case over each transport that this kernel has; one that it has not must be refused.
-fn over_each_transport(case: impl Fn(Transport)) {
-    case(Transport::Classic);
+fn over_each_transport(case: impl Fn(Channel)) {
+    case(Channel::Classic);
     if UringOffer::is_possible() {
-        case(Transport::Uring);
+        case(Channel::Uring);
     } else {
         let dir = fresh_dir("refused");
-        let options = MountOptions { transport: Transport::Uring, ..memory::options(&dir) };
-        let refused = Session::mount(&options).err().expect("a transport that the kernel has not");
+        let options = MountOptions { transport: Channel::Uring, ..memory::options(&dir) };
+        let refused =
+            Connection::mount(&options).err().expect("a transport that the kernel has not");
         assert!(!is_mounted(&dir), "{refused}");
         fs::remove_dir(&dir).expect("an empty directory");
     }
 }
 
 impl Mounted {
-    fn new(name: &str, transport: Transport, change: impl FnOnce(&mut MountOptions)) -> Mounted {
+    fn new(name: &str, transport: Channel, change: impl FnOnce(&mut MountOptions)) -> Mounted {
         let dir = fresh_dir(&format!("{name}-{transport:?}"));
         let mut options = memory::options(&dir);
         options.transport = transport;
@@ -120,7 +121,7 @@ fn files_can_be_made_written_read_listed_and_removed() {
     over_each_transport(files_are_made_and_removed);
 }
 
-fn files_are_made_and_removed(transport: Transport) {
+fn files_are_made_and_removed(transport: Channel) {
     let mount = Mounted::new("files", transport, |_| {});
     let big: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
     fs::write(mount.at("big"), &big).expect("written");
@@ -136,7 +137,7 @@ fn files_are_made_and_removed(transport: Transport) {
 
 #[test]
 fn many_threads_work_over_cloned_descriptors() {
-    let mount = Mounted::new("clones", Transport::Classic, |options| options.clones = 4);
+    let mount = Mounted::new("clones", Channel::Classic, |options| options.clones = 4);
     std::thread::scope(|scope| {
         for thread in 0..8_u8 {
             let path = mount.at(&format!("t{thread}"));
@@ -164,10 +165,10 @@ fn a_mount_works_without_each_masked_capability() {
     over_each_transport(works_without_capabilities);
 }
 
-fn works_without_capabilities(transport: Transport) {
+fn works_without_capabilities(transport: Channel) {
     // The ring itself is negotiated in the extension.
     let extension =
-        if transport == Transport::Uring { cap::DIRECT_IO_ALLOW_MMAP } else { cap::INIT_EXT };
+        if transport == Channel::Uring { cap::DIRECT_IO_ALLOW_MMAP } else { cap::INIT_EXT };
     let mask = cap::MAX_PAGES | cap::DO_READDIRPLUS | extension;
     let mount = Mounted::new("masked", transport, |options| options.mask = mask);
     assert_eq!(mount.info.max_write, 128 << 10);
@@ -203,7 +204,7 @@ impl Drop for PagesLimit {
 #[test]
 fn requests_are_as_large_as_the_kernel_allows() {
     if !Path::new(PagesLimit::SYSCTL).exists() {
-        let mount = Mounted::new("pages", Transport::Classic, |_| {});
+        let mount = Mounted::new("pages", Channel::Classic, |_| {});
         assert_eq!(mount.info.max_write, 1 << 20, "a kernel without the limit takes 256 pages");
         return;
     }
@@ -239,7 +240,7 @@ fn a_signal_ends_the_wait_for_a_lock() {
     over_each_transport(a_lock_yields_to_a_signal);
 }
 
-fn a_lock_yields_to_a_signal(transport: Transport) {
+fn a_lock_yields_to_a_signal(transport: Channel) {
     let mount = Mounted::new("interrupt", transport, |_| {});
     let file = fs::File::create(mount.at("locked")).expect("made");
     let thread = std::thread::spawn(move || {
@@ -271,7 +272,7 @@ fn more_callers_wait_for_locks_than_a_queue_has_entries() {
     over_each_transport(many_wait_and_others_work);
 }
 
-fn many_wait_and_others_work(transport: Transport) {
+fn many_wait_and_others_work(transport: Channel) {
     const WAITERS: usize = 300;
     let mount = Mounted::new("waiters", transport, |options| options.want |= cap::FLOCK_LOCKS);
     let path = mount.at("locked");
@@ -301,7 +302,7 @@ fn many_wait_and_others_work(transport: Transport) {
 fn serves_when_told_to() {
     let Some(dir) = std::env::var_os(SERVE) else { return };
     let transport =
-        if std::env::var_os(SERVE_URING).is_some() { Transport::Uring } else { Transport::Classic };
+        if std::env::var_os(SERVE_URING).is_some() { Channel::Uring } else { Channel::Classic };
     serve(&MountOptions { transport, ..memory::options(Path::new(&dir)) }, |_| {
         println!("mounted");
         std::io::stdout().flush().expect("somebody reads");
@@ -323,14 +324,14 @@ fn a_killed_daemon_leaves_no_mount_and_no_process() {
     over_each_transport(nothing_is_left_of_a_killed_daemon);
 }
 
-fn nothing_is_left_of_a_killed_daemon(transport: Transport) {
+fn nothing_is_left_of_a_killed_daemon(transport: Channel) {
     let dir = fresh_dir(&format!("killed-{transport:?}"));
     let mut command = Command::new(std::env::current_exe().expect("known"));
     command
         .args(["--exact", "serves_when_told_to", "--nocapture"])
         .env(SERVE, &dir)
         .stdout(Stdio::null());
-    if transport == Transport::Uring {
+    if transport == Channel::Uring {
         command.env(SERVE_URING, "1");
     }
     let daemon = command.spawn().expect("started");

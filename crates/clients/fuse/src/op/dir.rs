@@ -3,11 +3,7 @@
 //! Offsets as the kernel sees them: 0 the start, 1 behind ".", 2 behind "..", then an entry's
 //! cookie plus 2. They stay good over any number of reads, closes and changes, because the cookies
 //! do.
-//!
-//! A handle keeps the page last fetched, since the kernel asks for less at a time than a round trip
-//! should bring. Reading from the start fetches anew.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use client::{Attr, Ctx, DirPage, Lease};
@@ -15,7 +11,9 @@ use fusedev::abi;
 use fusedev::{Body, DirBuf, Header, Reply};
 use types::{Errno, Fid};
 
-use crate::fs::{Fs, errno};
+use crate::dirs::{Dir, Page};
+use crate::error::errno;
+use crate::fs::Fs;
 use crate::limits::DIR_PAGE_BYTES;
 
 /// Offset behind "..": what the cookies are raised by.
@@ -23,34 +21,10 @@ const DOTS: u64 = 2;
 /// `d_type` of a directory.
 const DT_DIR: u32 = libc::S_IFDIR >> 12;
 
-pub(crate) struct Dir {
-    fid: Fid,
-    page: RefCell<Option<Page>>,
-}
-
-/// Entries behind a cookie.
-struct Page {
-    after: u64,
-    page: DirPage,
-}
-
-impl Page {
-    /// Index of the entry behind `cookie`, if this page can tell.
-    fn position(&self, cookie: u64) -> Option<usize> {
-        let entries = &self.page.entries;
-        let index = if cookie == self.after {
-            0
-        } else {
-            entries.binary_search_by_key(&cookie, |entry| entry.cookie).ok()? + 1
-        };
-        (index < entries.len() || self.page.at_end).then_some(index)
-    }
-}
-
 impl Fs {
     pub(crate) fn opendir(&self, header: &Header) -> Reply {
         let fid = self.fid(header.nodeid)?;
-        let fh = self.dirs.borrow_mut().insert(fid, Rc::new(Dir { fid, page: RefCell::new(None) }));
+        let fh = self.dirs.borrow_mut().insert(fid, Rc::new(Dir::new(fid)));
         Ok(Body::Open(abi::OpenOut { fh, ..Default::default() }))
     }
 
@@ -155,35 +129,5 @@ fn push(
     match told {
         Some(entry) => out.push_plus(&entry, ino, off, kind, name),
         None => out.push(ino, off, kind, name),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn page(after: u64, cookies: &[u64], at_end: bool) -> Page {
-        let mut bytes = Vec::new();
-        for cookie in cookies {
-            wire::dirent::push(&mut bytes, *cookie, &Attr::default(), true, b"n");
-        }
-        let entries = wire::dirent::decode(&bytes).expect("our own bytes");
-        Page { after, page: DirPage { entries, at_end, parent: Fid::ROOT } }
-    }
-
-    #[test]
-    fn a_page_continues_behind_any_of_its_entries() {
-        let page = page(10, &[20, 30, 40], false);
-        assert_eq!(page.position(10), Some(0));
-        assert_eq!(page.position(20), Some(1));
-        assert_eq!(page.position(30), Some(2));
-    }
-
-    #[test]
-    fn what_a_page_does_not_hold_is_fetched() {
-        let open = page(10, &[20, 30], false);
-        assert_eq!((open.position(30), open.position(25), open.position(0)), (None, None, None));
-        let last = page(10, &[20, 30], true);
-        assert_eq!(last.position(30), Some(2));
     }
 }

@@ -6,7 +6,8 @@ use fusedev::{Body, Header, Replier, Reply};
 use types::Errno;
 
 use crate::convert;
-use crate::fs::{First, Fs, errno, first};
+use crate::error::errno;
+use crate::fs::{First, Fs, first};
 
 impl Fs {
     pub(crate) async fn getlk(&self, header: &Header, args: abi::LkIn) -> Reply {

@@ -1,8 +1,10 @@
 //! The operations, by what they are about.
 
 mod data;
-pub(crate) mod dir;
+mod dir;
+mod file;
 mod lock;
 mod namespace;
 mod range;
+mod whole;
 mod xattr;

@@ -7,7 +7,8 @@ use fusedev::{Body, Header, Reply};
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
 
 use crate::convert;
-use crate::fs::{Fs, errno};
+use crate::error::errno;
+use crate::fs::Fs;
 
 const RENAME_FLAGS: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE;
 
@@ -149,17 +150,5 @@ impl Fs {
         let attr =
             self.client.link(&self.ctx(header, 0), fid, parent, convert::name(newname)?).await;
         attr.map(|attr| Body::Entry(self.entry(&attr, Lease::default()))).map_err(errno)
-    }
-
-    pub(crate) async fn statfs(&self) -> Reply {
-        self.client
-            .statfs()
-            .await
-            .map(|statfs| Body::Statfs(convert::statfs(&statfs)))
-            .map_err(errno)
-    }
-
-    pub(crate) async fn syncfs(&self) -> Reply {
-        self.client.sync().await.map(|()| Body::Empty).map_err(errno)
     }
 }

@@ -5,7 +5,8 @@ use fusedev::abi;
 use fusedev::{Body, Header, Reply};
 use types::Errno;
 
-use crate::fs::{Fs, errno};
+use crate::error::errno;
+use crate::fs::Fs;
 
 const SEEK_DATA: u32 = libc::SEEK_DATA as u32;
 const SEEK_HOLE: u32 = libc::SEEK_HOLE as u32;

@@ -5,7 +5,8 @@ use fusedev::abi;
 use fusedev::{Body, Header, Reply};
 use types::Errno;
 
-use crate::fs::{Fs, errno};
+use crate::error::errno;
+use crate::fs::Fs;
 
 impl Fs {
     pub(crate) async fn setxattr(

@@ -13,7 +13,7 @@ mod server;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use fusedev::Transport;
+use fusedev::Channel;
 
 use self::load::Call;
 use self::server::Server;
@@ -52,11 +52,11 @@ pub struct FusedevArgs {
     pub load: Option<PathBuf>,
 }
 
-const SIDES: [Transport; 2] = [Transport::Classic, Transport::Uring];
+const SIDES: [Channel; 2] = [Channel::Classic, Channel::Uring];
 
-fn name(side: Transport) -> &'static str {
+fn name(side: Channel) -> &'static str {
     match side {
-        Transport::Uring => "uring",
+        Channel::Uring => "uring",
         _ => "classic",
     }
 }
@@ -70,7 +70,7 @@ struct Samples {
 
 /// Measures, or is a process of a measurement.
 pub fn run(args: &FusedevArgs) -> Result<()> {
-    let transport = if args.uring { Transport::Uring } else { Transport::Classic };
+    let transport = if args.uring { Channel::Uring } else { Channel::Classic };
     if let Some(dir) = &args.serve {
         return server::serve(dir, transport);
     }

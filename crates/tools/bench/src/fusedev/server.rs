@@ -6,18 +6,18 @@ use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 
 use anyhow::{Context, Result, ensure};
-use fusedev::{MountOptions, Session, Transport, UringOffer};
+use fusedev::{Channel, Connection, MountOptions, UringOffer};
 
 use super::memory;
 
 /// Serves until it is unmounted; says so on stdout when it is there.
-pub(super) fn serve(dir: &Path, transport: Transport) -> Result<()> {
-    let session = Session::mount(&MountOptions { transport, ..memory::options(dir) })?;
+pub(super) fn serve(dir: &Path, transport: Channel) -> Result<()> {
+    let connection = Connection::mount(&MountOptions { transport, ..memory::options(dir) })?;
     println!("ready");
     std::io::stdout().flush()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     tokio::task::LocalSet::new()
-        .block_on(&runtime, session.serve(Rc::new(memory::Memory::new())))?;
+        .block_on(&runtime, connection.serve(Rc::new(memory::Memory::new())))?;
     Ok(())
 }
 
@@ -28,9 +28,9 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(transport: Transport) -> Result<Server> {
+    pub(super) fn start(transport: Channel) -> Result<Server> {
         let offer = match transport {
-            Transport::Uring => {
+            Channel::Uring => {
                 Some(UringOffer::make().context("io_uring cannot be offered to FUSE here")?)
             }
             _ => None,
@@ -43,7 +43,7 @@ impl Server {
         std::fs::create_dir_all(&dir)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["bench", "fusedev", "--serve"]).arg(&dir).stdout(Stdio::piped());
-        if transport == Transport::Uring {
+        if transport == Channel::Uring {
             command.arg("--uring");
         }
         let mut child = command.spawn()?;

@@ -12,7 +12,7 @@ use ctl::rundir::Registered;
 use ctl::{Ask, Device, Failure, Reply, Room, Space, Target, Who, mounts};
 use env::{Env, LocalFuture, Task};
 use fuse::{Jobids, Mounted};
-use fusedev::Transport;
+use fusedev::Channel;
 use selftest::SelfTest;
 use service::Node;
 use types::{ClientId, Creds, Errno, Fid, Nid, NidAddr, Span};
@@ -69,7 +69,7 @@ impl Kept {
             None => None,
         };
         let transport =
-            if mounted.info().transport() == Transport::Uring { "uring" } else { "classic" };
+            if mounted.info().transport() == Channel::Uring { "uring" } else { "classic" };
         params.register(
             format!("llite.{}-{:08x}.transport", client.fsname(), id.0 >> 96),
             move || transport.to_owned(),

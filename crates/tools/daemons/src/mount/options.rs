@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use client::MountConfig;
-use fusedev::Transport;
+use fusedev::Channel;
 use fusedev::abi::cap;
 use rustix::mount::MountFlags;
 use types::{ClientId, FsName, Nid, NidAddr, Span};
@@ -204,9 +204,9 @@ impl MountOptions {
                 kernel.clones = value.parse()?;
                 ensure!((1..=CLONES_MAX).contains(&kernel.clones), "1 to {CLONES_MAX}");
             }
-            ("transport", Some("auto")) => kernel.transport = Transport::Auto,
-            ("transport", Some("classic")) => kernel.transport = Transport::Classic,
-            ("transport", Some("uring")) => kernel.transport = Transport::Uring,
+            ("transport", Some("auto")) => kernel.transport = Channel::Auto,
+            ("transport", Some("classic")) => kernel.transport = Channel::Classic,
+            ("transport", Some("uring")) => kernel.transport = Channel::Uring,
             ("caps", Some(value)) => kernel.mask = parse_mask(value)?,
             ("wait", Some(value)) => self.wait_secs = value.parse()?,
             ("soft", None) => self.soft = true,
@@ -321,7 +321,7 @@ mod tests {
         assert!(options.soft && options.kernel.read_only && !options.flock);
         assert_eq!(
             (options.kernel.clones, options.kernel.mask, options.kernel.transport),
-            (4, 16, Transport::Uring)
+            (4, 16, Channel::Uring)
         );
         let user = MountOptions::parse("users,exec,noatime,nodiratime,_netdev,sync").expect("fits");
         let user = user.kernel;

@@ -1,4 +1,4 @@
-//! A mounted session: negotiation, the reading loop of each descriptor, notifications, the end.
+//! A mounted connection: negotiation, the reading loop of each descriptor, notifications, the end.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -20,13 +20,13 @@ use zerocopy::IntoBytes;
 use crate::abi::{self, cap};
 use crate::device::{Device, Got};
 use crate::holder::Holder;
-use crate::mount::{self, MountOptions, Transport};
+use crate::mount::{self, Channel, MountOptions};
 use crate::op::{DecodeError, Op, decode};
+use crate::origin::Origin;
 use crate::pool::Pool;
 use crate::reply::Body;
 use crate::request::{InFlight, Replier, Request};
 use crate::uring::{self, Affinity, Follow, Ring, Turn};
-use crate::way::Way;
 
 /// A boxed future of one thread.
 pub type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
@@ -66,10 +66,10 @@ impl InitInfo {
         self.capabilities & capability == capability
     }
 
-    /// By which way requests come: never [`Transport::Auto`].
+    /// By which way requests come: never [`Channel::Auto`].
     #[must_use]
-    pub fn transport(&self) -> Transport {
-        if self.has(cap::OVER_IO_URING) { Transport::Uring } else { Transport::Classic }
+    pub fn transport(&self) -> Channel {
+        if self.has(cap::OVER_IO_URING) { Channel::Uring } else { Channel::Classic }
     }
 
     /// What a ring entry must hold, by the kernel's own rule.
@@ -79,8 +79,8 @@ impl InitInfo {
     }
 }
 
-/// A mount, from [`Session::mount`] until it is unmounted.
-pub struct Session {
+/// A mount, from [`Connection::mount`] until it is unmounted.
+pub struct Connection {
     devices: Vec<Rc<Device>>,
     mountpoint: PathBuf,
     info: InitInfo,
@@ -105,26 +105,26 @@ impl Stop {
     }
 }
 
-impl Session {
-    /// Mounts and negotiates. Requests wait in the kernel until [`Session::serve`] runs.
+impl Connection {
+    /// Mounts and negotiates. Requests wait in the kernel until [`Connection::serve`] runs.
     ///
     /// # Errors
     /// The mount was refused, or the kernel's protocol is not one we speak.
-    pub fn mount(options: &MountOptions) -> io::Result<Session> {
+    pub fn mount(options: &MountOptions) -> io::Result<Connection> {
         // Made absolute first: a daemon may change its directory, and the holder does.
         let mountpoint = std::path::absolute(&options.mountpoint)?;
         let mut options = MountOptions { mountpoint: mountpoint.clone(), ..options.clone() };
         options.want &= !cap::OVER_IO_URING;
-        if options.transport != Transport::Classic {
+        if options.transport != Channel::Classic {
             match uring::probe() {
                 Ok(()) => options.want |= cap::OVER_IO_URING,
-                Err(error) if options.transport == Transport::Uring => return Err(error),
+                Err(error) if options.transport == Channel::Uring => return Err(error),
                 Err(error) => tracing::info!(%error, "no io_uring: requests come by the device"),
             }
         }
         let device = mount::mount(&options)?;
-        match Session::start(device, &options) {
-            Ok(session) => Ok(session),
+        match Connection::start(device, &options) {
+            Ok(connection) => Ok(connection),
             Err(error) => {
                 let _ = mount::unmount_detached(&mountpoint);
                 Err(error)
@@ -132,11 +132,11 @@ impl Session {
         }
     }
 
-    fn start(device: Device, options: &MountOptions) -> io::Result<Session> {
+    fn start(device: Device, options: &MountOptions) -> io::Result<Connection> {
         let holder =
             if options.holder { Some(Holder::start(&device, &options.mountpoint)?) } else { None };
         let info = negotiate(&device, options)?;
-        if options.transport == Transport::Uring && info.transport() != Transport::Uring {
+        if options.transport == Channel::Uring && info.transport() != Channel::Uring {
             let text = "the kernel offers no FUSE over io_uring (/sys/module/fuse/parameters/enable_uring)";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
@@ -144,7 +144,7 @@ impl Session {
         while devices.len() < options.clones {
             devices.push(Rc::new(devices[0].clone_of()?));
         }
-        Ok(Session {
+        Ok(Connection {
             devices,
             mountpoint: options.mountpoint.clone(),
             info,
@@ -191,7 +191,7 @@ impl Session {
             .iter()
             .map(|device| tokio::task::spawn_local(taker(device).read()))
             .collect();
-        if self.info.transport() == Transport::Uring {
+        if self.info.transport() == Channel::Uring {
             let ring = Rc::new(Ring::start(&self.devices[0], self.info.payload_size())?);
             takers.push(tokio::task::spawn_local(taker(&self.devices[0]).turns(ring)));
         }
@@ -214,7 +214,7 @@ impl Session {
         }
     }
 
-    /// Takes the mount out of the tree; [`Session::serve`] ends when its last user has gone.
+    /// Takes the mount out of the tree; [`Connection::serve`] ends when its last user has gone.
     ///
     /// # Errors
     /// It could not be unmounted.
@@ -225,7 +225,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends [`Session::serve`] although somebody still uses the mount. When the session is dropped,
+    /// Ends [`Connection::serve`] although somebody still uses the mount. When the connection is dropped,
     /// what they do there fails with ENOTCONN.
     pub fn abort(&self) {
         self.stop.told.set(true);
@@ -240,7 +240,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for Connection {
     fn drop(&mut self) {
         let _ = self.unmount();
         self.ended();
@@ -288,7 +288,7 @@ struct Taker {
 }
 
 impl Taker {
-    /// Whether something is ready, `None` where the session stops.
+    /// Whether something is ready, `None` where the connection stops.
     async fn ready<T>(&self, wait: impl Future<Output = T>) -> Option<T> {
         let mut ready = pin!(wait);
         let mut stopped = pin!(self.stop.wait());
@@ -304,7 +304,7 @@ impl Taker {
         // A mount that ends shows itself as an error condition, not as something to read.
         let interest = Interest::READABLE | Interest::ERROR;
         let poller = watch(&self.device.fd, interest)?;
-        let way = Way::Device(self.device.clone());
+        let origin = Origin::Device(self.device.clone());
         let mut buffer = self.pool.take();
         loop {
             let Some(ready) = self.ready(poller.ready(interest)).await else { return Ok(()) };
@@ -312,7 +312,9 @@ impl Taker {
             let mut batch = 0;
             loop {
                 match self.device.read(&mut buffer)? {
-                    Got::Message(len) => self.dispatch(&way, &self.pool.message(&mut buffer, len)),
+                    Got::Message(len) => {
+                        self.dispatch(&origin, &self.pool.message(&mut buffer, len))
+                    }
                     Got::Empty => {
                         ready.clear_ready();
                         break;
@@ -355,10 +357,10 @@ impl Taker {
                     affinity.apply(&to);
                 }
                 for brought in &turn.requests {
-                    let way = Way::Ring(ring.clone(), brought.entry);
+                    let origin = Origin::Ring(ring.clone(), brought.entry);
                     match ring.message(brought.entry, &self.pool) {
-                        Some(message) => self.dispatch(&way, &message),
-                        None => way.refuse(),
+                        Some(message) => self.dispatch(&origin, &message),
+                        None => origin.refuse(),
                     }
                 }
                 if turn.requests.len() >= BATCH_MAX {
@@ -384,16 +386,16 @@ impl Taker {
     }
 
     /// Decodes a message and sees to it that it is answered.
-    fn dispatch(&self, way: &Way, message: &Bytes) {
+    fn dispatch(&self, origin: &Origin, message: &Bytes) {
         let (header, op) = match decode(message) {
             Ok(decoded) => decoded,
             Err(error) => {
                 tracing::error!(%error, "the kernel sent what is no request");
                 match error {
                     DecodeError::Arguments { header, .. } => {
-                        way.reply(header.unique, &Err(Errno::EIO))
+                        origin.reply(header.unique, &Err(Errno::EIO))
                     }
-                    DecodeError::Length { .. } => way.refuse(),
+                    DecodeError::Length { .. } => origin.refuse(),
                 }
                 return;
             }
@@ -403,10 +405,10 @@ impl Taker {
                 forgets.iter().for_each(|one| self.handler.forget(one.nodeid, one.nlookup))
             }
             Op::Interrupt { unique } => self.flights.interrupt(unique),
-            Op::Destroy => way.reply(header.unique, &Ok(Body::Empty)),
-            Op::Init { .. } => way.reply(header.unique, &Err(Errno::EIO)),
+            Op::Destroy => origin.reply(header.unique, &Ok(Body::Empty)),
+            Op::Init { .. } => origin.reply(header.unique, &Err(Errno::EIO)),
             op => {
-                let replier = Replier::new(way.clone(), self.flights.clone(), header.unique);
+                let replier = Replier::new(origin.clone(), self.flights.clone(), header.unique);
                 let slot = replier.slot.clone();
                 let mut task = self.handler.clone().handle(Request { header, op, replier });
                 // Most requests either finish here or have sent what they ask others; those go on
@@ -464,7 +466,7 @@ fn negotiate(device: &Device, options: &MountOptions) -> io::Result<InitInfo> {
         }
         let (out, info) = answer_init(args, flags2, options);
         device.reply(header.unique, &Ok(Body::Data(Bytes::copy_from_slice(out.as_bytes()))));
-        tracing::debug!(?info, "FUSE session");
+        tracing::debug!(?info, "FUSE connection");
         return Ok(info);
     }
 }

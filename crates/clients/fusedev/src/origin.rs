@@ -9,26 +9,26 @@ use crate::reply::Reply;
 use crate::uring::{EntryId, Ring};
 
 #[derive(Clone)]
-pub(crate) enum Way {
+pub(crate) enum Origin {
     /// Read from the device.
     Device(Rc<Device>),
     /// In an entry of the ring, which is taken until it is answered.
     Ring(Rc<Ring>, EntryId),
 }
 
-impl Way {
+impl Origin {
     /// Answers. Once for a request.
     pub(crate) fn reply(&self, unique: u64, reply: &Reply) {
         match self {
-            Way::Device(device) => device.reply(unique, reply),
-            Way::Ring(ring, entry) => ring.reply(*entry, reply),
+            Origin::Device(device) => device.reply(unique, reply),
+            Origin::Ring(ring, entry) => ring.reply(*entry, reply),
         }
     }
 
     /// Answers what could not even be read: an entry of a ring must come back, the device keeps no
     /// count.
     pub(crate) fn refuse(&self) {
-        if let Way::Ring(ring, entry) = self {
+        if let Origin::Ring(ring, entry) = self {
             ring.reply(*entry, &Err(Errno::EIO));
         }
     }

@@ -1,0 +1,73 @@
+//! Open directories.
+//!
+//! A handle keeps the page last fetched, because the kernel asks for less at a time than a round
+//! trip should bring. Reading from the start fetches anew.
+
+use std::cell::RefCell;
+
+use client::DirPage;
+use types::Fid;
+
+/// An open directory.
+pub(crate) struct Dir {
+    pub(crate) fid: Fid,
+    pub(crate) page: RefCell<Option<Page>>,
+}
+
+impl Dir {
+    /// Opened, nothing read yet.
+    pub(crate) fn new(fid: Fid) -> Dir {
+        Dir { fid, page: RefCell::new(None) }
+    }
+}
+
+/// Entries behind a cookie.
+pub(crate) struct Page {
+    pub(crate) after: u64,
+    pub(crate) page: DirPage,
+}
+
+impl Page {
+    /// Index of the entry behind `cookie`, if this page can tell.
+    pub(crate) fn position(&self, cookie: u64) -> Option<usize> {
+        let entries = &self.page.entries;
+        let index = if cookie == self.after {
+            0
+        } else {
+            entries.binary_search_by_key(&cookie, |entry| entry.cookie).ok()? + 1
+        };
+        (index < entries.len() || self.page.at_end).then_some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use client::Attr;
+
+    use super::*;
+
+    fn page(after: u64, cookies: &[u64], at_end: bool) -> Page {
+        let mut bytes = Vec::new();
+        for cookie in cookies {
+            wire::dirent::push(&mut bytes, *cookie, &Attr::default(), true, b"n");
+        }
+        let entries = wire::dirent::decode(&bytes).expect("our own bytes");
+        Page { after, page: DirPage { entries, at_end, parent: Fid::ROOT } }
+    }
+
+    #[test]
+    fn a_page_continues_behind_any_of_its_entries() {
+        let page = page(10, &[20, 30, 40], false);
+        assert_eq!(page.position(10), Some(0));
+        assert_eq!(page.position(20), Some(1));
+        assert_eq!(page.position(30), Some(2));
+    }
+
+    #[test]
+    fn what_a_page_does_not_hold_is_fetched() {
+        let open = page(10, &[20, 30], false);
+        assert_eq!((open.position(30), open.position(25), open.position(0)), (None, None, None));
+        let last = page(10, &[20, 30], true);
+        assert_eq!(last.position(30), Some(2));
+    }
+}

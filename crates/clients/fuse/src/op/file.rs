@@ -1,0 +1,97 @@
+//! Open files: made, opened, closed, and the locks that a close gives back.
+
+use client::{Lease, LockKind, LockMode, LockSpec};
+use fusedev::abi;
+use fusedev::{Body, Header, Reply};
+use types::{Errno, Fid};
+
+use crate::convert;
+use crate::error::errno;
+use crate::fs::Fs;
+
+const O_TRUNC: u32 = libc::O_TRUNC as u32;
+
+impl Fs {
+    pub(crate) async fn open(&self, header: &Header, args: abi::OpenIn) -> Reply {
+        let fid = self.fid(header.nodeid)?;
+        let file = self.client.open(&self.ctx(header, 0), fid, args.flags).await.map_err(errno)?;
+        let fh = self.files.borrow_mut().insert(fid, file.clone());
+        if args.flags & O_TRUNC != 0 && args.open_flags & abi::OPEN_KILL_SUIDGID != 0 {
+            self.drop_privileges(header, header.nodeid, &file).await;
+        }
+        Ok(Body::Open(self.open_out(fh)))
+    }
+
+    pub(crate) async fn create(&self, header: &Header, name: &[u8], args: abi::CreateIn) -> Reply {
+        let (parent, name) = (self.fid(header.nodeid)?, convert::name(name)?);
+        let ctx = self.ctx(header, args.umask);
+        let made = self
+            .client
+            .create_leased(&ctx, parent, name, args.mode & 0o7777, args.flags, None)
+            .await;
+        let (attr, file, lease) = made.map_err(errno)?;
+        let fh = self.files.borrow_mut().insert(attr.fid(), file);
+        Ok(Body::Create(self.entry(&attr, lease), self.open_out(fh)))
+    }
+
+    pub(crate) async fn tmpfile(&self, header: &Header, args: abi::CreateIn) -> Reply {
+        let (parent, ctx) = (self.fid(header.nodeid)?, self.ctx(header, args.umask));
+        let (attr, file) = self
+            .client
+            .tmpfile(&ctx, parent, args.mode & 0o7777, args.flags)
+            .await
+            .map_err(errno)?;
+        let fh = self.files.borrow_mut().insert(attr.fid(), file);
+        Ok(Body::Create(self.entry(&attr, Lease::default()), self.open_out(fh)))
+    }
+
+    /// A close of one descriptor gives back the POSIX locks of its process, whichever descriptor
+    /// took them. Writes were acknowledged one by one, so there is nothing else to report; a size
+    /// that is not handed over yet is asked of the OSTs by whoever wants it.
+    pub(crate) async fn flush(&self, header: &Header, lock_owner: u64) -> Reply {
+        let fid = self.fid(header.nodeid)?;
+        if self.locked.borrow_mut().remove(&(fid, lock_owner)).is_some() {
+            self.unlock(header, fid, LockKind::Posix, lock_owner).await?;
+        }
+        Ok(Body::Empty)
+    }
+
+    pub(crate) async fn release(&self, header: &Header, args: abi::ReleaseIn) -> Reply {
+        let file = self.files.borrow_mut().remove(args.fh).ok_or(Errno::EBADF)?;
+        let mut unlocked = Ok(());
+        if args.release_flags & abi::RELEASE_FLOCK_UNLOCK != 0 {
+            unlocked = self.unlock(header, file.fid(), LockKind::Flock, args.lock_owner).await;
+        }
+        for owner in self.owners_through(file.fid(), args.fh) {
+            unlocked = self.unlock(header, file.fid(), LockKind::Posix, owner).await.and(unlocked);
+        }
+        // Closed in any case: a lock that could not be given back goes with the session.
+        file.close().await.map_err(errno)?;
+        unlocked.map(|()| Body::Empty)
+    }
+
+    /// Who still has POSIX locks through this handle, which nobody has open any more: processes
+    /// gave theirs back with their closes, so these belong to the open file itself (`F_OFD_SETLK`),
+    /// of which the kernel sends no unlock.
+    fn owners_through(&self, fid: Fid, fh: u64) -> Vec<u64> {
+        let mut locked = self.locked.borrow_mut();
+        let of_file = locked.range((fid, 0)..=(fid, u64::MAX));
+        let owners: Vec<u64> =
+            of_file.filter(|(_, through)| **through == fh).map(|((_, owner), _)| *owner).collect();
+        for owner in &owners {
+            locked.remove(&(fid, *owner));
+        }
+        owners
+    }
+
+    async fn unlock(
+        &self,
+        header: &Header,
+        fid: Fid,
+        kind: LockKind,
+        owner: u64,
+    ) -> Result<(), Errno> {
+        let spec = LockSpec::whole(kind, LockMode::Unlock, owner, false);
+        self.client.lock(&self.ctx(header, 0), fid, spec).await.map_err(errno)
+    }
+}
