@@ -17,7 +17,7 @@ mod wheel;
 
 pub use ascending::Ascending;
 pub use blocks::{Blocks, PLACES_END, Ring};
-pub use fixed_map::{FixedHasher, FixedMap};
+pub use fixed_map::FixedMap;
 pub use heap::{HeapHandle, IndexedHeap};
 pub use index::{Chained, Index, Key};
 pub use slab::{Beside, NIL, Slab, Vacant};
