@@ -56,7 +56,11 @@ const STAGES: &[Stage] = &[
     }),
     ("tidy", |_| tidy::tidy()),
     ("test", |_| unit_tests()),
-    ("build", |_| build(&["-p", "cluster"])),
+    ("build", |_| {
+        build(&["-p", "cluster"])?;
+        // the tests have left one with the simulator's features
+        mounted::build("ci")
+    }),
     ("sim", |scale| {
         let (drawn, tree) = (scale.drawn.to_string(), tree::hash());
         simulate(&["--suite", "--drawn", &drawn, "--from", &tree])

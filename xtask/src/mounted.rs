@@ -134,7 +134,7 @@ pub(crate) fn mounted(options: &Options) -> Result<()> {
 }
 
 /// In a call of its own, so that no feature of another crate reaches the binary.
-fn build(profile: &str) -> Result<()> {
+pub(crate) fn build(profile: &str) -> Result<()> {
     let args = ["build", "--quiet", "--profile", profile, "-p", "nacre", "-p", "client"];
     run::run("cargo", &[&args[..], &["--bins", "--examples"]].concat(), &[])
 }

@@ -84,10 +84,10 @@ pub(crate) fn newcomer(commands: &[String]) -> Result<()> {
         .status()
         .context("unshare did not start")?;
     if status.success() {
-        eprintln!("the README's commands work on a bare Debian 12");
+        eprintln!("worked on a bare Debian 12: {}", commands.join("; "));
         return Ok(());
     }
-    bail!("the README's commands on a bare Debian 12: {status}")
+    bail!("on a bare Debian 12: {status}: {}", commands.join("; "))
 }
 
 /// Where the host's apt gets Debian from.
