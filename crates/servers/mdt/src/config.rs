@@ -83,8 +83,8 @@ impl Lod {
 }
 
 planted::bugs! {
-    /// Planted bugs: each switch breaks one promise at a single place. Simulation turns them on one at
-    /// a time and must notice; a switch that nobody notices is a promise that nobody tests.
+    /// Planted bugs: each switch breaks one promise at a single place. Simulation turns them on one
+    /// at a time and must notice; a switch that it does not notice is a promise without a test.
     pub struct Bugs in "mdt" {
         /// The reply record does not go into the operation's transaction: a resend after a crash is
         /// executed twice.
@@ -95,13 +95,14 @@ planted::bugs! {
         drop_commit_on_share,
         /// Replayed opens do not come back into the table of open files.
         forget_open_replay,
-        /// An open file that loses its last name gets no orphan record: its inode leaks after a crash.
+        /// An open file that loses its last name gets no orphan record: its inode leaks after a
+        /// crash.
         skip_orphan_record,
         /// Removed files leave no record of their objects: the objects leak.
         forget_destroy_log,
         /// A replayed create draws a fresh FID instead of the one that was answered.
         replay_draws_new_fid,
-        /// An operation is answered although its changes were never applied, now and then (1 in 64).
+        /// An operation is answered although its changes were never applied, 1 time in 64.
         ack_before_apply,
         /// A close makes the size clean although others are writing.
         clean_size_despite_writers,

@@ -1,9 +1,9 @@
-//! Rare branches that the seeds of CI must reach, each at least once: a branch that no seed comes to
-//! is tested in name only.
+//! Rare branches that the seeds of CI must reach, each at least once: a branch that no seed comes
+//! to is tested in name only.
 //!
 //! Not here, because 580 seeds did not come to it:
 //! - A full disk: disks are never full in simulation; the mounted tests fill one.
-//! - More uncommitted keys than commit on share remembers: 262,144, and a run changes some thousand.
+//! - More uncommitted keys than commit on share remembers: 262,144; a run changes some thousand.
 //! - A replayed write that a destroy has overtaken, and a replay whose data does not come.
 //! - A request that is dropped because its deadline passed before a handler had it: the tests of
 //!   `service` make one.
