@@ -11,8 +11,14 @@ use types::Xid;
 use wire::Reply;
 
 use crate::promise::Awaited;
-use crate::remote::{Outcome, Remote};
+use crate::remote::Remote;
 use crate::{Answer, CallError};
+
+/// What a waiting caller is told.
+pub(crate) enum Outcome {
+    Done { reply: Box<Reply>, ticket: Option<BulkTicket> },
+    Failed(CallError),
+}
 
 /// The answer to a call, once it comes. Dropped before that: a call that changes nothing is
 /// forgotten, a change goes on.

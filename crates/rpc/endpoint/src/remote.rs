@@ -7,7 +7,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
-use env::BulkTicket;
 use ptlrpc::{
     Event, Handled, Import, ImportConfig, PeerMisbehaved, State, Submit, Transmit, XidSource,
 };
@@ -15,16 +14,10 @@ use types::{Errno, Instance, Instant, Span, TargetId, Transno, Xid};
 use wire::{BUFS_MAX, BULK_BYTES_MAX, Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::bulk::{BulkState, Gauge, Unstable};
-use crate::calling::{Calling, Sent};
+use crate::calling::{Calling, Outcome, Sent};
 use crate::endpoint::{Core, SharedLink, concat};
 use crate::promise::{Awaited, Promise, promise};
 use crate::{Answer, Bulk, Call, CallError};
-
-/// What a waiting caller is told.
-pub(crate) enum Outcome {
-    Done { reply: Box<Reply>, ticket: Option<BulkTicket> },
-    Failed(CallError),
-}
 
 type Waiter = Promise<Outcome>;
 

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use types::{ClientId, Errno};
 use wire::Request;
 
+use crate::exports::Queues;
 use crate::housekeeping::waiting;
 use crate::in_flight::Queued;
 use crate::node::Node;
@@ -212,13 +213,32 @@ impl Node {
         }
     }
 
-    /// Moves requests of `client` that wait, and for which `wanted` holds, to the high-priority
-    /// heads: a lock is being called back whose holder has to finish them first. Answers how many.
+    fn raise(&self, partition: &Partition, place: &Queued) -> bool {
+        let heads = Rc::clone(&partition.heads.borrow());
+        let Some(hp) = &heads.hp else { return false };
+        let (mut reg, mut hp) = (heads.reg.borrow_mut(), hp.borrow_mut());
+        let Some(handle) = nrs::promote(&mut reg, &mut hp, place.handle, self.clock.get()) else {
+            return false;
+        };
+        if reg.is_restarting() {
+            heads.drained.notify_waiters();
+        }
+        let flight = hp
+            .get(handle)
+            .map(|work| Rc::clone(&work.flight))
+            .expect("it has just been queued there");
+        flight.promote(Queued { hp: true, handle, ..*place });
+        true
+    }
+}
+
+/// A lock is being called back whose holder has to finish these requests first.
+impl Queues for Node {
     fn promote(
-        self: &Rc<Self>,
+        self: Rc<Self>,
         exports: &Exports,
         client: ClientId,
-        wanted: impl Fn(&Request) -> bool,
+        wanted: &dyn Fn(&Request) -> bool,
     ) -> usize {
         self.clock.set(self.env.now());
         let mut promoted = Vec::new();
@@ -239,34 +259,6 @@ impl Node {
             self.run(&self.service(partition.spec), &partition);
         }
         count
-    }
-
-    fn raise(&self, partition: &Partition, place: &Queued) -> bool {
-        let heads = Rc::clone(&partition.heads.borrow());
-        let Some(hp) = &heads.hp else { return false };
-        let (mut reg, mut hp) = (heads.reg.borrow_mut(), hp.borrow_mut());
-        let Some(handle) = nrs::promote(&mut reg, &mut hp, place.handle, self.clock.get()) else {
-            return false;
-        };
-        if reg.is_restarting() {
-            heads.drained.notify_waiters();
-        }
-        let flight = hp
-            .get(handle)
-            .map(|work| Rc::clone(&work.flight))
-            .expect("it has just been queued there");
-        flight.promote(Queued { hp: true, handle, ..*place });
-        true
-    }
-}
-
-impl Exports {
-    /// Moves requests of `client` that still wait, and for which `wanted` holds, to the
-    /// high-priority heads of their partitions: to be called just before a lock that covers them is
-    /// called back. Answers how many were moved.
-    pub fn promote(&self, client: ClientId, wanted: impl Fn(&Request) -> bool) -> usize {
-        let node = self.node.borrow().upgrade();
-        node.map_or(0, |node| node.promote(self, client, wanted))
     }
 }
 

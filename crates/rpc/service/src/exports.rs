@@ -9,10 +9,9 @@ use env::Env;
 use ptlrpc::{Recovery, RecoveryConfig};
 use tokio::sync::Notify;
 use types::{ClientId, Instance, Span, TargetId, Transno, Xid};
-use wire::Reply;
 use wire::body::ConnectReq;
+use wire::{Reply, Request};
 
-use crate::node::Node;
 use crate::peer::Peer;
 use crate::session::Shared;
 use crate::work::Work;
@@ -57,7 +56,18 @@ pub struct Exports {
     pub(crate) pumping: Cell<bool>,
     pub(crate) evictions: RefCell<BTreeSet<u64>>,
     pub(crate) wake: Notify,
-    pub(crate) node: RefCell<Weak<Node>>,
+    pub(crate) queues: RefCell<Option<Weak<dyn Queues>>>,
+}
+
+/// Where requests wait.
+pub(crate) trait Queues {
+    /// See [`Exports::promote`].
+    fn promote(
+        self: Rc<Self>,
+        exports: &Exports,
+        client: ClientId,
+        wanted: &dyn Fn(&Request) -> bool,
+    ) -> usize;
 }
 
 /// How a Connect goes on.
@@ -118,7 +128,7 @@ impl Exports {
             pumping: Cell::new(false),
             evictions: RefCell::default(),
             wake: Notify::new(),
-            node: RefCell::default(),
+            queues: RefCell::default(),
         };
         if exports.open.get() {
             exports.evict_absent();
@@ -164,6 +174,14 @@ impl Exports {
             None
         };
         (key, newer.unwrap_or(reply).to_frame().into_payload().to_vec())
+    }
+
+    /// Moves requests of `client` that still wait, and for which `wanted` holds, to the
+    /// high-priority heads of their partitions: to be called just before a lock that covers them is
+    /// called back. Answers how many were moved.
+    pub fn promote(&self, client: ClientId, wanted: impl Fn(&Request) -> bool) -> usize {
+        let queues = self.queues.borrow().as_ref().and_then(Weak::upgrade);
+        queues.map_or(0, |queues| queues.promote(self, client, &wanted))
     }
 
     /// Everything up to `upto` is durable: the next replies tell.

@@ -8,6 +8,7 @@
 //! and answered in the reader's own turn.
 
 mod admission;
+mod class;
 mod connect;
 mod control;
 mod exports;
@@ -33,10 +34,11 @@ mod terms;
 mod threads;
 mod work;
 
+pub use class::{Class, Direction, ObjectIo};
 pub use exports::{Exports, ExportsConfig};
 pub use incoming::Incoming;
 pub use node::{Node, NodeConfig};
 pub use services::{HeadScope, ServiceStats};
 pub use session::{ClientRecord, Session};
 pub use spec::ServiceSpec;
-pub use target::{Class, Direction, ObjectIo, Target};
+pub use target::Target;

@@ -3,12 +3,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use env::{CptTable, Env, Listener, PortalRotor, Task};
 use tokio::sync::Notify;
 use types::{CptIndex, Instant, TargetId};
 
+use crate::exports::Queues;
 use crate::peer::Peer;
 use crate::served::Served;
 use crate::services::Service;
@@ -107,7 +108,8 @@ impl Node {
     /// Serves `target` too; a former one of the same id is replaced.
     pub fn add_target(self: &Rc<Self>, target: Rc<dyn Target>) {
         let served = Served::new(target);
-        *served.exports.node.borrow_mut() = Rc::downgrade(self);
+        let queues = Rc::downgrade(self) as Weak<dyn Queues>;
+        *served.exports.queues.borrow_mut() = Some(queues);
         let id = served.target.id().to_u32();
         let task =
             self.env.spawn("service.housekeeping", Rc::clone(self).keep_house(Rc::clone(&served)));
