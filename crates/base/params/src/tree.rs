@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use types::Errno;
+use types::{CounterTable, Errno};
 
 use crate::{Pattern, PatternError};
 
@@ -24,6 +24,7 @@ pub const PARAMS_MAX: usize = 1 << 18;
 const VALUE_CHARS_SHOWN: usize = 80;
 
 type Read = Rc<dyn Fn() -> Result<String, ParamRefusal>>;
+type ReadTable = Rc<dyn Fn() -> Result<CounterTable, ParamRefusal>>;
 type WriteNow = dyn Fn(&str) -> Result<(), ParamRefusal>;
 type Written = Pin<Box<dyn Future<Output = Result<(), ParamRefusal>>>>;
 type WriteWaits = dyn Fn(String) -> Written;
@@ -38,6 +39,14 @@ enum Write {
 struct Leaf {
     read: Read,
     write: Option<Write>,
+    /// Its value before it is printed, where that is a table of counters.
+    table: Option<ReadTable>,
+}
+
+impl Leaf {
+    fn new(read: Read, write: Option<Write>) -> Leaf {
+        Leaf { read, write, table: None }
+    }
 }
 
 /// Why a reader or writer refused.
@@ -163,7 +172,7 @@ impl ParamTree {
         name: impl AsRef<str>,
         read: impl Fn() -> Result<String, ParamRefusal> + 'static,
     ) {
-        self.insert(name.as_ref(), Leaf { read: Rc::new(read), write: None });
+        self.insert(name.as_ref(), Leaf::new(Rc::new(read), None));
     }
 
     /// Adds a parameter that can be set. `write` changes all or nothing and says what is wrong with
@@ -184,10 +193,7 @@ impl ParamTree {
         read: impl Fn() -> Result<String, ParamRefusal> + 'static,
         write: impl Fn(&str) -> Result<(), ParamRefusal> + 'static,
     ) {
-        self.insert(
-            name.as_ref(),
-            Leaf { read: Rc::new(read), write: Some(Write::Now(Rc::new(write))) },
-        );
+        self.insert(name.as_ref(), Leaf::new(Rc::new(read), Some(Write::Now(Rc::new(write)))));
     }
 
     /// The same, with a writer that may have to wait.
@@ -200,10 +206,22 @@ impl ParamTree {
         W: Future<Output = Result<(), ParamRefusal>> + 'static,
     {
         let write = move |value| -> Written { Box::pin(write(value)) };
-        self.insert(
-            name.as_ref(),
-            Leaf { read: Rc::new(read), write: Some(Write::Waits(Rc::new(write))) },
-        );
+        self.insert(name.as_ref(), Leaf::new(Rc::new(read), Some(Write::Waits(Rc::new(write)))));
+    }
+
+    /// Adds a parameter that shows counters; writing anything calls `clear`, where there is one.
+    /// Its text is the table's.
+    pub fn register_table(
+        &self,
+        name: impl AsRef<str>,
+        read: impl Fn() -> Result<CounterTable, ParamRefusal> + 'static,
+        clear: Option<Rc<dyn Fn() -> Result<(), ParamRefusal>>>,
+    ) {
+        let table: ReadTable = Rc::new(read);
+        let prints = Rc::clone(&table);
+        let clears = clear.map(|clear| Write::Now(Rc::new(move |_: &str| clear())));
+        let text = Rc::new(move || Ok(prints()?.to_string()));
+        self.insert(name.as_ref(), Leaf { table: Some(table), ..Leaf::new(text, clears) });
     }
 
     /// Removes `prefix` and everything below it: a target or mount is gone.
@@ -220,6 +238,13 @@ impl ParamTree {
     /// Values of all leaves that match or stand below a match, as [`ParamTree::get`].
     pub fn get_below(&self, pattern: &str) -> Result<Vec<Param>, ParamError> {
         read_all(self.leaves(pattern, true)?)
+    }
+
+    /// Tables of all leaves that match, show counters and can be read now, by name.
+    #[must_use]
+    pub fn tables(&self, pattern: &str) -> Vec<(String, CounterTable)> {
+        let leaves = self.leaves(pattern, false).unwrap_or_default().into_iter();
+        leaves.filter_map(|(name, leaf)| Some((name, (leaf.table?)().ok()?))).collect()
     }
 
     /// Names that match: leaves and the levels above them; with `recursive` also all below them.
@@ -502,5 +527,32 @@ mod tests {
             })
             .collect();
         assert_eq!(texts, ["setting a.stopped=9: Numerical result out of range: too many", "2"]);
+    }
+
+    #[test]
+    fn a_table_is_read_as_it_is_and_as_text_and_cleared_by_any_value() {
+        let (tree, shown) = (ParamTree::new(), Rc::new(RefCell::new(vec![5, 7])));
+        let (reads, clears) = (Rc::clone(&shown), Rc::clone(&shown));
+        let read = move || Ok(CounterTable::Numbers(reads.borrow().clone()));
+        let clear = move || {
+            clears.borrow_mut().clear();
+            Ok(())
+        };
+        tree.register_table("ost.a.stats", read, Some(Rc::new(clear)));
+        tree.register_table(
+            "ost.b.stats",
+            || Err(ParamRefusal::new(Errno::ESHUTDOWN, "it is gone")),
+            None,
+        );
+        tree.register("ost.c.stats", || "5 7".to_owned());
+        let numbers = |numbers: &[u64]| CounterTable::Numbers(numbers.to_vec());
+        assert_eq!(tree.tables("ost.*.stats"), [("ost.a.stats".to_owned(), numbers(&[5, 7]))]);
+        assert_eq!(tree.get("ost.a.stats").expect("it is there")[0].value, "5 7");
+        let answers = tree.set_now("ost.a.stats", "0").expect("it is there");
+        assert!(answers[0].is_ok());
+        assert_eq!(tree.tables("ost.a.stats"), [("ost.a.stats".to_owned(), numbers(&[]))]);
+        assert!(tree.tables("nothing.*").is_empty());
+        let refused = tree.set_now("ost.b.stats", "0").expect("it is there");
+        assert!(matches!(refused[0], Err(ParamError::ReadOnly { .. })));
     }
 }

@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 mod byte_size;
+mod counter;
 mod errno;
 mod fid;
 mod nid;
@@ -15,6 +16,7 @@ mod target;
 mod time;
 
 pub use byte_size::{ByteSize, ByteSizeError};
+pub use counter::{Counter, CounterTable, Detail, Row};
 pub use errno::Errno;
 pub use fid::{FID_FIRST_NORMAL_SEQ, Fid, ParseFidError};
 pub use nid::{Net, Nid, NidAddr, PORT_DEFAULT, ParseNidError};

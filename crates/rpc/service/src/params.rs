@@ -167,13 +167,17 @@ impl Params<'_> {
     }
 
     fn statistics(&self) {
-        self.set(
-            "stats",
-            |_, service| Ok(service.stats.borrow().print()),
-            |_, service, _| {
-                *service.stats.borrow_mut() = crate::stats::Stats::default();
-                Ok(())
-            },
+        let (node, spec) = (self.node.clone(), self.spec);
+        let service = move || Ok::<_, ParamRefusal>(node.upgrade().ok_or_else(gone)?.service(spec));
+        let read = service.clone();
+        let clear = move || {
+            *service()?.stats.borrow_mut() = crate::stats::Stats::default();
+            Ok(())
+        };
+        self.tree.register_table(
+            self.name("stats"),
+            move || Ok(read()?.stats.borrow().table()),
+            Some(Rc::new(clear)),
         );
         self.set(
             "req_histograms",

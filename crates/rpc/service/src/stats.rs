@@ -4,39 +4,10 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-use types::{Errno, Instant, Nid, Span, TargetId, Timespec};
+use types::{Counter, CounterTable, Detail, Errno, Instant, Nid, Row, Span, TargetId, Timespec};
 use wire::Opcode;
 
 use crate::limits;
-
-/// Samples of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counter {
-    samples: u64,
-    min: u64,
-    max: u64,
-    sum: u64,
-    sumsq: u128,
-}
-
-impl Counter {
-    #[inline]
-    pub(crate) fn add(&mut self, value: u64) {
-        self.min = if self.samples == 0 { value } else { self.min.min(value) };
-        self.samples += 1;
-        self.max = self.max.max(value);
-        self.sum = self.sum.saturating_add(value);
-        self.sumsq = self.sumsq.saturating_add(u128::from(value) * u128::from(value));
-    }
-
-    fn print(&self, out: &mut String, name: &str, unit: &str) {
-        if self.samples > 0 {
-            let Counter { samples, min, max, sum, sumsq } = self;
-            let _ =
-                writeln!(out, "{name:<25} {samples} samples [{unit}] {min} {max} {sum} {sumsq}");
-        }
-    }
-}
 
 /// Samples by powers of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,21 +103,23 @@ impl Stats {
         (self.waits, self.handlings) = Default::default();
     }
 
-    /// `name samples [unit] min max sum sumsq`; what has no samples has no line.
-    pub(crate) fn print(&self) -> String {
-        let mut out = String::new();
-        self.waittime.print(&mut out, "req_waittime", "usec");
-        self.qdepth.print(&mut out, "req_qdepth", "reqs");
-        self.active.print(&mut out, "req_active", "reqs");
-        self.timeout.print(&mut out, "req_timeout", "secs");
-        self.reqbuf_avail.print(&mut out, "reqbuf_avail", "bufs");
-        self.read_bytes.print(&mut out, "read_bytes", "bytes");
-        self.write_bytes.print(&mut out, "write_bytes", "bytes");
+    /// What has no samples has no line.
+    pub(crate) fn table(&self) -> CounterTable {
+        let row = |name, unit, counter| Row { name, unit, counter, detail: Detail::Squares };
+        let mut rows = vec![
+            row("req_waittime", "usec", self.waittime),
+            row("req_qdepth", "reqs", self.qdepth),
+            row("req_active", "reqs", self.active),
+            row("req_timeout", "secs", self.timeout),
+            row("reqbuf_avail", "bufs", self.reqbuf_avail),
+            row("read_bytes", "bytes", self.read_bytes),
+            row("write_bytes", "bytes", self.write_bytes),
+        ];
         for (opcode, counter) in self.opcodes.iter().enumerate() {
             let opcode = u16::try_from(opcode).ok().and_then(Opcode::from_u16);
-            counter.print(&mut out, opcode.map_or("unknown", Opcode::name), "usec");
+            rows.push(row(opcode.map_or("unknown", Opcode::name), "usec", *counter));
         }
-        out
+        CounterTable::Lines { at: None, rows }
     }
 }
 
@@ -245,7 +218,7 @@ mod tests {
     #[test]
     fn counters_print_what_was_counted() {
         let mut stats = Stats::default();
-        assert_eq!(stats.print(), "", "nothing happened");
+        assert_eq!(stats.table().to_string(), "", "nothing happened");
         for us in [211, 98_211] {
             stats.handled(Opcode::OstWrite, Span::micros(us));
         }
@@ -255,7 +228,7 @@ mod tests {
             "{:<25} 1 samples [bytes] 4096 4096 4096 16777216\n{:<25} 2 samples [usec] 211 98211 98422 {sumsq}\n",
             "read_bytes", "ost_write"
         );
-        assert_eq!(stats.print(), expected);
+        assert_eq!(stats.table().to_string(), expected);
     }
 
     #[test]

@@ -37,15 +37,7 @@ impl Mdt {
                 Ok(())
             },
         );
-        // Writing anything clears it.
-        leaves.set(
-            "md_stats",
-            |mdt| mdt.tally.render(mdt.env.wall()),
-            |mdt, _| {
-                mdt.tally.clear();
-                Ok(())
-            },
-        );
+        leaves.table("md_stats", |mdt| mdt.tally.table(mdt.env.wall()), |mdt| mdt.tally.clear());
         leaves.read("commit_interval_ms", |mdt| mdt.engine.pace.interval().as_millis().to_string());
         lod::register(self, tree, &place.name);
     }

@@ -5,9 +5,8 @@
 //! `mknod` where the file is new.
 
 use std::cell::Cell;
-use std::fmt::Write;
 
-use types::Timespec;
+use types::{CounterTable, Row, Timespec};
 use wire::body::{AttrRep, disposition};
 use wire::{Opcode, Reply, Request};
 
@@ -48,12 +47,9 @@ impl Tally {
     }
 
     /// As Lustre's `md_stats`: what was never done has no row.
-    pub(crate) fn render(&self, now: Timespec) -> String {
-        let mut out = format!("{:<25} {}.{:09} secs.nsecs\n", "snapshot_time", now.sec, now.nsec);
-        for (name, count) in NAMES.iter().zip(&self.0).filter(|(_, count)| count.get() > 0) {
-            let _ = writeln!(out, "{name:<25} {} samples [reqs]", count.get());
-        }
-        out
+    pub(crate) fn table(&self, now: Timespec) -> CounterTable {
+        let rows = NAMES.iter().zip(&self.0).map(|(name, count)| Row::requests(name, count.get()));
+        CounterTable::Lines { at: Some(now), rows: rows.collect() }
     }
 
     pub(crate) fn clear(&self) {
@@ -99,7 +95,7 @@ mod tests {
             vec![encode_body(&UnlinkReq { is_dir: 1, ..Default::default() })],
         );
         tally.count(&rmdir, &done(&rmdir, 0));
-        let text = tally.render(Timespec { sec: 17, nsec: 5 });
+        let text = tally.table(Timespec { sec: 17, nsec: 5 }).to_string();
         let rows: Vec<String> = text
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -113,6 +109,6 @@ mod tests {
         assert_eq!(rows[0], "snapshot_time 17.000000005 secs.nsecs");
         assert_eq!(rows[1..], counts);
         tally.clear();
-        assert_eq!(tally.render(Timespec { sec: 17, nsec: 5 }).lines().count(), 1);
+        assert_eq!(tally.table(Timespec { sec: 17, nsec: 5 }).to_string().lines().count(), 1);
     }
 }

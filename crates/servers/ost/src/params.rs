@@ -35,17 +35,11 @@ impl Ost {
                 Ok(())
             },
         );
-        // Writing anything clears these.
-        let clears = |clear: fn(&Tally)| {
-            move |ost: &Ost, _: &str| {
-                clear(&ost.tally);
-                Ok(())
-            }
-        };
-        let stats = |ost: &Ost| ost.tally.render_all(ost.env.wall());
-        leaves.set("stats", stats, clears(Tally::clear_all));
-        leaves.set("export_stats", |ost| ost.tally.render_nids(), clears(Tally::clear_nids));
-        let jobs = |ost: &Ost| ost.tally.render_jobs(ost.env.now());
-        leaves.set("job_stats", jobs, clears(Tally::clear_jobs));
+        let clears = |clear: fn(&Tally)| move |ost: &Ost| clear(&ost.tally);
+        let stats = |ost: &Ost| ost.tally.all(ost.env.wall());
+        leaves.table("stats", stats, clears(Tally::clear_all));
+        leaves.table("export_stats", |ost| ost.tally.nids(), clears(Tally::clear_nids));
+        let jobs = |ost: &Ost| ost.tally.jobs(ost.env.now());
+        leaves.table("job_stats", jobs, clears(Tally::clear_jobs));
     }
 }

@@ -6,9 +6,8 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
-use types::{Instant, Nid, Span, Timespec};
+use types::{Counter, CounterTable, Instant, Nid, Row, Span, Timespec};
 
 use crate::limits;
 
@@ -40,35 +39,11 @@ const OPERATIONS: [(Kind, &str); 7] = [
     (Kind::Other, "other"),
 ];
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Bytes {
-    samples: u64,
-    min: u64,
-    max: u64,
-    sum: u64,
-}
-
-impl Bytes {
-    fn add(&mut self, bytes: u64) {
-        self.min = if self.samples == 0 { bytes } else { self.min.min(bytes) };
-        self.max = self.max.max(bytes);
-        self.samples += 1;
-        self.sum = self.sum.saturating_add(bytes);
-    }
-
-    fn render(&self) -> String {
-        format!(
-            "{{ samples: {:11}, unit: bytes, min: {:7}, max: {:7}, sum: {:15} }}",
-            self.samples, self.min, self.max, self.sum
-        )
-    }
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     last: Instant,
-    read: Bytes,
-    write: Bytes,
+    read: Counter,
+    write: Counter,
     operations: [u64; OPERATIONS.len()],
 }
 
@@ -85,8 +60,12 @@ impl Line {
         }
     }
 
-    fn operations(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        OPERATIONS.iter().zip(self.operations).map(|((_, name), count)| (*name, count))
+    fn rows(&self) -> Vec<Row> {
+        let mut rows =
+            vec![Row::bytes("read_bytes", self.read), Row::bytes("write_bytes", self.write)];
+        let operations = OPERATIONS.iter().zip(self.operations);
+        rows.extend(operations.map(|((_, name), count)| Row::requests(name, count)));
+        rows
     }
 }
 
@@ -111,40 +90,26 @@ impl Tally {
     }
 
     /// As Lustre's `stats`: what was never done has no row.
-    pub(crate) fn render_all(&self, now: Timespec) -> String {
-        let line = *self.all.borrow();
-        let mut out = format!("{:<25} {}.{:09} secs.nsecs\n", "snapshot_time", now.sec, now.nsec);
-        for (name, bytes) in [("read_bytes", line.read), ("write_bytes", line.write)] {
-            if bytes.samples > 0 {
-                let Bytes { samples, min, max, sum } = bytes;
-                let _ = writeln!(out, "{name:<25} {samples} samples [bytes] {min} {max} {sum}");
-            }
-        }
-        for (name, count) in line.operations().filter(|(_, count)| *count > 0) {
-            let _ = writeln!(out, "{name:<25} {count} samples [reqs]");
-        }
-        out
+    pub(crate) fn all(&self, now: Timespec) -> CounterTable {
+        CounterTable::Lines { at: Some(now), rows: self.all.borrow().rows() }
     }
 
-    /// As `export_stats` prints it.
-    pub(crate) fn render_nids(&self) -> String {
-        let mut out = String::from("export_stats:\n");
-        for (nid, line) in self.nids.borrow().iter() {
-            render(&mut out, "nid", &nid.to_string(), line);
-        }
-        out
+    /// As `export_stats` shows it.
+    pub(crate) fn nids(&self) -> CounterTable {
+        let nids = self.nids.borrow();
+        let groups = nids.iter().map(|(nid, line)| (nid.to_string(), line.rows())).collect();
+        CounterTable::Groups { title: "export_stats", label: "nid", groups }
     }
 
     /// As Lustre's `job_stats`.
-    pub(crate) fn render_jobs(&self, now: Instant) -> String {
+    pub(crate) fn jobs(&self, now: Instant) -> CounterTable {
         let mut jobs = self.jobs.borrow_mut();
         jobs.retain(|_, line| now - line.last < JOB_CLEANUP_INTERVAL);
-        let mut out = String::from("job_stats:\n");
-        for (job, line) in jobs.iter() {
+        let groups = jobs.iter().map(|(job, line)| {
             let end = job.iter().position(|byte| *byte == 0).unwrap_or(job.len());
-            render(&mut out, "job_id", &job[..end].escape_ascii().to_string(), line);
-        }
-        out
+            (job[..end].escape_ascii().to_string(), line.rows())
+        });
+        CounterTable::Groups { title: "job_stats", label: "job_id", groups: groups.collect() }
     }
 
     pub(crate) fn clear_all(&self) {
@@ -177,16 +142,6 @@ fn add<K: Ord + Copy>(
     assert!(lines.len() <= bound, "the table is bounded");
 }
 
-fn render(out: &mut String, label: &str, key: &str, line: &Line) {
-    let count = |n: u64| format!("{{ samples: {n:11}, unit: reqs }}");
-    let bytes = [("read_bytes", line.read.render()), ("write_bytes", line.write.render())];
-    let rows = bytes.into_iter().chain(line.operations().map(|(name, n)| (name, count(n))));
-    let _ = writeln!(out, "- {:<16}{key}", format!("{label}:"));
-    for (name, value) in rows {
-        let _ = writeln!(out, "  {:<16}{value}", format!("{name}:"));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,13 +158,13 @@ mod tests {
         tally.count(Instant(1), nid, job("dd.0"), Kind::Write, 4_096);
         tally.count(Instant(2), nid, job("dd.0"), Kind::Write, 1_024);
         tally.count(Instant(3), nid, [0; 32], Kind::Sync, 0);
-        let jobs = tally.render_jobs(Instant(3));
+        let jobs = tally.jobs(Instant(3)).to_string();
         assert!(
             jobs.contains("\n- job_id:         dd.0\n")
                 && jobs.contains("min:    1024, max:    4096, sum:            5120"),
             "{jobs}"
         );
-        let nids = tally.render_nids();
+        let nids = tally.nids().to_string();
         assert!(
             nids.contains("10.0.0.1@tcp")
                 && nids.contains("sync:           { samples:           1"),
@@ -226,7 +181,7 @@ mod tests {
         tally.clear_nids();
         tally.clear_jobs();
         let rows = |tally: &Tally| {
-            let text = tally.render_all(Timespec { sec: 17, nsec: 5 });
+            let text = tally.all(Timespec { sec: 17, nsec: 5 }).to_string();
             text.lines()
                 .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
                 .collect::<Vec<_>>()
@@ -248,6 +203,6 @@ mod tests {
         }
         assert_eq!(tally.jobs.borrow().len(), limits::TALLY_JOBS_MAX);
         assert!(!tally.jobs.borrow().contains_key(&job("j0")), "the quietest went");
-        assert_eq!(tally.render_jobs(Instant(0) + Span::secs(700)), "job_stats:\n");
+        assert_eq!(tally.jobs(Instant(0) + Span::secs(700)).to_string(), "job_stats:\n");
     }
 }

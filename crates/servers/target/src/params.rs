@@ -5,6 +5,7 @@ use std::rc::{Rc, Weak};
 use osd::Space;
 use params::ParamTree;
 use service::{Exports, Session};
+use types::CounterTable;
 
 /// Where a target stands, as its node knows it.
 pub struct Place {
@@ -60,6 +61,24 @@ impl<'a, T: 'static> Leaves<'a, T> {
         let read = move || to_read.upgrade().map_or_else(String::new, |of| read(&of));
         let write = move |value: &str| to_set.upgrade().map_or(Ok(()), |of| write(&of, value));
         self.tree.register_rw(format!("{}.{name}", self.base), read, write);
+    }
+
+    /// Adds one that shows counters; writing anything calls `clear`.
+    pub fn table(
+        &self,
+        name: &str,
+        read: impl Fn(&T) -> CounterTable + 'static,
+        clear: impl Fn(&T) + 'static,
+    ) {
+        let (to_read, to_clear) = (self.of.clone(), self.of.clone());
+        let read = move || Ok(to_read.upgrade().map_or_else(Default::default, |of| read(&of)));
+        let clear = move || {
+            if let Some(of) = to_clear.upgrade() {
+                clear(&of);
+            }
+            Ok(())
+        };
+        self.tree.register_table(format!("{}.{name}", self.base), read, Some(Rc::new(clear)));
     }
 }
 
@@ -118,7 +137,15 @@ mod tests {
         assert!(set("9"));
         assert_eq!((value(), of.get()), (Ok("9".to_owned()), 9));
         assert!(!set("x"));
+        let clear = |of: &Cell<u32>| of.set(0);
+        let numbers = |of: &Cell<u32>| CounterTable::Numbers(vec![u64::from(of.get())]);
+        leaves.table("stats", numbers, clear);
+        let stats = || tree.tables("mdt.*.stats").pop().map(|(_, table)| table);
+        assert_eq!(stats(), Some(CounterTable::Numbers(vec![9])));
+        assert!(tree.set_now("mdt.*.stats", "").is_ok());
+        assert_eq!(stats(), Some(CounterTable::Numbers(vec![0])));
         drop(of);
+        assert_eq!(stats(), Some(CounterTable::default()));
         assert_eq!(value(), Ok(String::new()));
         assert!(set("x"), "it does nothing");
     }

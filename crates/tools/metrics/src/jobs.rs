@@ -1,84 +1,40 @@
 //! Lustre's `job_stats` as metrics, for the jobs that did most.
 
+use types::{Counter, CounterTable, Detail, Row};
+
 use crate::text::Exposition;
 
 /// Jobs of a target that are shown: those with the most operations.
 pub(crate) const JOBS_MAX: usize = 32;
 
-#[derive(Default)]
-struct Job<'a> {
-    id: &'a str,
-    samples: f64,
-    counters: Vec<Counter<'a>>,
-}
-
-struct Counter<'a> {
-    name: &'a str,
-    samples: f64,
-    sum: Option<f64>,
-}
-
-pub(crate) fn add(out: &mut Exposition, component: &str, target: &str, text: &str) {
-    let mut jobs = parse(text);
-    jobs.sort_by(|a, b| b.samples.total_cmp(&a.samples).then(a.id.cmp(b.id)));
-    out.dropped(jobs.iter().skip(JOBS_MAX).map(|job| job.counters.len()).sum());
-    for job in jobs.iter().take(JOBS_MAX) {
-        let labels = [("component", component), ("target", target), ("jobid", job.id)];
-        for counter in &job.counters {
-            let names = match counter.name {
+pub(crate) fn add(out: &mut Exposition, component: &str, target: &str, table: &CounterTable) {
+    let CounterTable::Groups { groups, .. } = table else { return };
+    let operations = |rows: &[Row]| rows.iter().map(|row| row.counter.samples).sum::<u64>();
+    let mut jobs: Vec<&(String, Vec<Row>)> = groups.iter().collect();
+    jobs.sort_by(|(a, of_a), (b, of_b)| operations(of_b).cmp(&operations(of_a)).then(a.cmp(b)));
+    out.dropped(jobs.iter().skip(JOBS_MAX).map(|(_, rows)| rows.len()).sum());
+    for (id, rows) in jobs.into_iter().take(JOBS_MAX) {
+        let labels = [("component", component), ("target", target), ("jobid", id)];
+        for row in rows {
+            let Counter { samples, sum, .. } = row.counter;
+            let names = match row.name {
                 "read_bytes" => ("lustre_job_read_samples_total", "lustre_job_read_bytes_total"),
                 "write_bytes" => ("lustre_job_write_samples_total", "lustre_job_write_bytes_total"),
                 operation => {
                     let labels = [labels[0], labels[1], labels[2], ("operation", operation)];
                     let help = "Number of operations the filesystem has performed.";
-                    out.counter("lustre_job_stats_total", help, &labels, counter.samples);
+                    out.counter("lustre_job_stats_total", help, &labels, samples as f64);
                     continue;
                 }
             };
-            out.counter(
-                names.0,
-                "Total number of transfers that have been recorded.",
-                &labels,
-                counter.samples,
-            );
-            if let Some(sum) = counter.sum {
-                out.counter(
-                    names.1,
-                    "The total number of bytes that have been transferred.",
-                    &labels,
-                    sum,
-                );
+            let help = "Total number of transfers that have been recorded.";
+            out.counter(names.0, help, &labels, samples as f64);
+            if row.detail >= Detail::Sum {
+                let help = "The total number of bytes that have been transferred.";
+                out.counter(names.1, help, &labels, sum as f64);
             }
         }
     }
-}
-
-/// `- job_id: NAME`, then `counter: { samples: N, unit: U, .., sum: S }` until the next job. Lines
-/// without samples are times and the like.
-fn parse(text: &str) -> Vec<Job<'_>> {
-    let mut jobs: Vec<Job<'_>> = Vec::new();
-    for line in text.lines() {
-        if let Some(id) = line.trim_start().strip_prefix("- job_id") {
-            jobs.push(Job { id: id.trim_start_matches([':', ' ']).trim(), ..Job::default() });
-            continue;
-        }
-        let Some((name, fields)) = line.split_once(':') else { continue };
-        let (Some(job), Some(samples)) = (jobs.last_mut(), field(fields, "samples")) else {
-            continue;
-        };
-        job.samples += samples;
-        job.counters.push(Counter { name: name.trim(), samples, sum: field(fields, "sum") });
-    }
-    jobs
-}
-
-fn field(fields: &str, name: &str) -> Option<f64> {
-    let inner = fields.trim().strip_prefix('{')?.strip_suffix('}')?;
-    let found = inner
-        .split(',')
-        .filter_map(|field| field.split_once(':'))
-        .find(|(key, _)| key.trim() == name);
-    found?.1.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -87,15 +43,15 @@ mod tests {
 
     #[test]
     fn the_jobs_that_did_most_are_shown() {
-        let mut text = String::from("job_stats:\n");
-        for job in 0..JOBS_MAX + 2 {
-            text.push_str(&format!(
-                "- job_id          job{job:02}\n  snapshot_time:   17\n  write_bytes:    {{ samples:  {job}, unit: bytes, min: 1, max: 2, sum:  {} }}\n  sync:           {{ samples: 1, unit: reqs }}\n",
-                job * 10
-            ));
-        }
+        let rows = |job: usize| {
+            let (samples, sum) = (job as u64, job as u64 * 10);
+            let written = Counter { samples, min: 1, max: 2, sum, sumsq: 0 };
+            vec![Row::bytes("write_bytes", written), Row::requests("sync", 1)]
+        };
+        let groups = (0..JOBS_MAX + 2).map(|job| (format!("job{job:02}"), rows(job))).collect();
+        let table = CounterTable::Groups { title: "job_stats", label: "job_id", groups };
         let mut out = Exposition::default();
-        add(&mut out, "ost", "testfs-OST0000", &text);
+        add(&mut out, "ost", "testfs-OST0000", &table);
         let text = out.finish();
         let labels = "{component=\"ost\",target=\"testfs-OST0000\",jobid=\"job33\"";
         assert!(text.contains(&format!("lustre_job_write_bytes_total{labels}}} 330\n")), "{text}");

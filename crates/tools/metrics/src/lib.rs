@@ -1,7 +1,8 @@
 //! Prometheus: a daemon's parameters as metrics, under `lustre_exporter`'s names where it has them.
 //!
 //! The text is made of the parameter tree, as that exporter makes it of `/proc`: what `lctl
-//! get_param` shows and what a scrape shows cannot differ. It is served over plain HTTP/1.1 by
+//! get_param` shows and what a scrape shows cannot differ. Counters come as tables
+//! ([`ParamTree::tables`]), from which the parameter's own text is printed too. It is served over plain HTTP/1.1 by
 //! tasks of the daemon's executor; a scrape makes its text in one turn (well below a millisecond
 //! for a server of ten targets) and never waits for a server or a disk.
 //!
@@ -18,6 +19,7 @@ use std::net::SocketAddr;
 use env::Env;
 use env_os::Lnet;
 use params::ParamTree;
+use types::{Counter, CounterTable, Detail, Row};
 
 pub use http::Endpoint;
 
@@ -107,15 +109,13 @@ fn gather(env: &Env, params: &ParamTree, lnet: &Lnet) -> String {
         }
     }
     for (pattern, component) in STATS {
-        for param in params.get(pattern).unwrap_or_default() {
-            let target = param.name.split('.').nth(1).unwrap_or_default().to_owned();
-            target_stats(&mut out, component, &target, &param.value);
+        for (name, table) in params.tables(pattern) {
+            target_stats(&mut out, component, part(&name, 1), &table);
         }
     }
     for (pattern, component) in [("obdfilter.*.job_stats", "ost"), ("mdt.*.job_stats", "mdt")] {
-        for param in params.get(pattern).unwrap_or_default() {
-            let target = param.name.split('.').nth(1).unwrap_or_default();
-            jobs::add(&mut out, component, target, &param.value);
+        for (name, table) in params.tables(pattern) {
+            jobs::add(&mut out, component, part(&name, 1), &table);
         }
     }
     for (pattern, skip) in [
@@ -124,20 +124,19 @@ fn gather(env: &Env, params: &ParamTree, lnet: &Lnet) -> String {
         ("mgs.MGS.*.stats", 2),
         ("ldlm.services.*.stats", 2),
     ] {
-        for param in params.get(pattern).unwrap_or_default() {
-            let service = param.name.split('.').nth(skip).unwrap_or_default().to_owned();
-            service_stats(&mut out, &service, &param.value);
+        for (name, table) in params.tables(pattern) {
+            service_stats(&mut out, part(&name, skip), &table);
         }
     }
-    for param in params.get("*.*.*.requests_by_cpt").unwrap_or_default() {
-        let service = param.name.split('.').nth(2).unwrap_or_default();
-        for (cpt, count) in param.value.split_whitespace().enumerate() {
-            let labels = [("service", service), ("cpt", &cpt.to_string())];
+    for (name, table) in params.tables("*.*.*.requests_by_cpt") {
+        let CounterTable::Numbers(counts) = table else { continue };
+        for (cpt, count) in counts.into_iter().enumerate() {
+            let labels = [("service", part(&name, 2)), ("cpt", &cpt.to_string())];
             out.counter(
                 "nacre_cpt_requests_total",
                 "Requests that a CPU partition has handled",
                 &labels,
-                number(count),
+                count as f64,
             );
         }
     }
@@ -145,8 +144,15 @@ fn gather(env: &Env, params: &ParamTree, lnet: &Lnet) -> String {
     out.finish()
 }
 
-fn number(text: &str) -> f64 {
-    text.parse().unwrap_or(0.0)
+/// Part `at` of a parameter's name.
+fn part(name: &str, at: usize) -> &str {
+    name.split('.').nth(at).unwrap_or_default()
+}
+
+/// Rows that have samples, of a table that is not by key.
+fn lines(table: &CounterTable) -> impl Iterator<Item = &Row> {
+    let rows: &[Row] = if let CounterTable::Lines { rows, .. } = table { rows } else { &[] };
+    rows.iter().filter(|row| row.counter.samples > 0)
 }
 
 fn health(params: &ParamTree, out: &mut Exposition) {
@@ -175,32 +181,8 @@ fn values(params: &ParamTree, base: &str, leaf: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// One line of a statistics file: `name samples "samples" [unit] min max sum sumsq`; the numbers
-/// behind the unit are left out by some.
-struct StatLine<'a> {
-    name: &'a str,
-    samples: f64,
-    unit: &'a str,
-    numbers: Vec<f64>,
-}
-
-fn stat_lines(text: &str) -> impl Iterator<Item = StatLine<'_>> {
-    text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let (name, samples) = (words.next()?, words.next()?.parse().ok()?);
-        (words.next() == Some("samples")).then_some(())?;
-        let unit = words.next()?.trim_matches(['[', ']']);
-        Some(StatLine {
-            name,
-            samples,
-            unit,
-            numbers: words.filter_map(|word| word.parse().ok()).collect(),
-        })
-    })
-}
-
-fn target_stats(out: &mut Exposition, component: &str, target: &str, text: &str) {
-    for line in stat_lines(text) {
+fn target_stats(out: &mut Exposition, component: &str, target: &str, table: &CounterTable) {
+    for line in lines(table) {
         let labels = [("component", component), ("target", target)];
         let Some(kind) =
             line.name.strip_suffix("_bytes").filter(|kind| matches!(*kind, "read" | "write"))
@@ -210,7 +192,7 @@ fn target_stats(out: &mut Exposition, component: &str, target: &str, text: &str)
                 "lustre_stats_total",
                 "Number of operations the filesystem has performed.",
                 &labels,
-                line.samples,
+                line.counter.samples as f64,
             );
             continue;
         };
@@ -222,16 +204,17 @@ fn target_stats(out: &mut Exposition, component: &str, target: &str, text: &str)
             samples,
             "Total number of transfers that have been recorded.",
             &labels,
-            line.samples,
+            line.counter.samples as f64,
         );
-        if let [min, max, sum, ..] = line.numbers[..] {
-            out.gauge(minimum, "The minimum transfer size in bytes.", &labels, min);
-            out.gauge(maximum, "The maximum transfer size in bytes.", &labels, max);
+        if line.detail >= Detail::Sum {
+            let Counter { min, max, sum, .. } = line.counter;
+            out.gauge(minimum, "The minimum transfer size in bytes.", &labels, min as f64);
+            out.gauge(maximum, "The maximum transfer size in bytes.", &labels, max as f64);
             out.counter(
                 total,
                 "The total number of bytes that have been transferred.",
                 &labels,
-                sum,
+                sum as f64,
             );
         }
     }
@@ -252,18 +235,21 @@ const WRITE_NAMES: ByteNames = (
     "lustre_write_bytes_total",
 );
 
-fn service_stats(out: &mut Exposition, service: &str, text: &str) {
-    for line in stat_lines(text) {
+fn service_stats(out: &mut Exposition, service: &str, table: &CounterTable) {
+    for line in lines(table) {
         let labels = [("service", service), ("counter", line.name), ("unit", line.unit)];
-        out.gauge("nacre_service_samples", "Samples of a service's counter", &labels, line.samples);
-        if let [_, max, sum, ..] = line.numbers[..] {
+        let Counter { samples, max, sum, .. } = line.counter;
+        let help = "Samples of a service's counter";
+        out.gauge("nacre_service_samples", help, &labels, samples as f64);
+        if line.detail >= Detail::Sum {
             out.gauge(
                 "nacre_service_maximum",
                 "Largest sample of a service's counter",
                 &labels,
-                max,
+                max as f64,
             );
-            out.counter("nacre_service_sum_total", "Sum of a service's counter", &labels, sum);
+            let help = "Sum of a service's counter";
+            out.counter("nacre_service_sum_total", help, &labels, sum as f64);
         }
     }
 }
@@ -316,40 +302,47 @@ fn network(env: &Env, lnet: &Lnet, out: &mut Exposition) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::Timespec;
 
     #[test]
     fn parameters_become_metrics_under_the_names_of_the_exporter() {
         let params = ParamTree::new();
         params.register("health_check", || "healthy".into());
         params.register("obdfilter.testfs-OST0001.kbytesavail", || "4096".into());
-        params.register("obdfilter.testfs-OST0001.stats", || {
-            "snapshot_time 1.2 secs.nsecs\nread_bytes 3 samples [bytes] 4096 1048576 2101248\ncreate 7 samples [usecs] 1 2 3 4\n".into()
-        });
-        params.register("obdfilter.testfs-OST0001.job_stats", || {
-            "job_stats:\n- job_id          dd.0\n  read_bytes:     { samples: 2, unit: bytes, min: 1, max: 2, sum: 3 }\n".into()
-        });
-        params.register("ost.OSS.ost_io.stats", || {
-            "req_waittime 5 samples [usec] 1 9 20 90\n".into()
-        });
-        params.register("ost.OSS.ost_io.requests_by_cpt", || "5 0".into());
+        let show = |name: &str, table: CounterTable| {
+            params.register_table(name, move || Ok(table.clone()), None);
+        };
+        let reads = counter(&[4_096, 1_048_576, 1_048_576]);
+        let rows = vec![
+            Row::bytes("read_bytes", reads),
+            Row::bytes("write_bytes", Counter::default()),
+            Row::requests("create", 7),
+        ];
+        let at = Some(Timespec::new(1, 2));
+        show("obdfilter.testfs-OST0001.stats", CounterTable::Lines { at, rows });
+        let groups = vec![("dd.0".to_owned(), vec![Row::bytes("read_bytes", counter(&[1, 2]))])];
+        let jobs = CounterTable::Groups { title: "job_stats", label: "job_id", groups };
+        show("obdfilter.testfs-OST0001.job_stats", jobs);
+        let waits = Row {
+            name: "req_waittime",
+            unit: "usec",
+            counter: counter(&[1, 2, 3, 5, 9]),
+            detail: Detail::Squares,
+        };
+        show("ost.OSS.ost_io.stats", CounterTable::Lines { at: None, rows: vec![waits] });
+        show("ost.OSS.ost_io.requests_by_cpt", CounterTable::Numbers(vec![5, 0]));
         let text = env_os::run(env_os::OsConfig::default(), |env| async move {
             gather(&env, &params, &Lnet::default())
         });
-        for line in [
-            "# TYPE lustre_available_kibibytes gauge",
-            "lustre_available_kibibytes{component=\"ost\",target=\"testfs-OST0001\"} 4096",
-            "lustre_health_check{component=\"health\",target=\"lustre\"} 1",
-            "lustre_read_bytes_total{component=\"ost\",target=\"testfs-OST0001\"} 2101248",
-            "lustre_stats_total{component=\"ost\",target=\"testfs-OST0001\",operation=\"create\"} 7",
-            "lustre_job_read_bytes_total{component=\"ost\",target=\"testfs-OST0001\",jobid=\"dd.0\"} 3",
-            "nacre_service_sum_total{service=\"ost_io\",counter=\"req_waittime\",unit=\"usec\"} 20",
-            "nacre_cpt_requests_total{service=\"ost_io\",cpt=\"0\"} 5",
-            "nacre_lnet_interface_credits{cpt=\"0\",level=\"max\"} 8192",
-            "nacre_metrics_dropped_series 0",
-        ] {
-            assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
-        }
+        assert_eq!(text, include_str!("scrape.txt"));
     }
+
+    fn counter(samples: &[u64]) -> Counter {
+        let mut counter = Counter::default();
+        samples.iter().for_each(|sample| counter.add(*sample));
+        counter
+    }
+
     #[test]
     fn a_taken_port_leaves_a_daemon_without_metrics() {
         env_os::run(env_os::OsConfig::default(), |env| async move {

@@ -5,6 +5,7 @@ use std::rc::{Rc, Weak};
 use params::ParamTree;
 use service::{ServiceSpec, spec};
 use target::Place;
+use types::CounterTable;
 
 use super::{Body, Running, Server};
 use crate::permanent;
@@ -73,12 +74,12 @@ fn services(server: &Server) -> Vec<&'static ServiceSpec> {
 
 /// Beside those that the service registers itself.
 fn register_service(params: &ParamTree, server: &Rc<Server>, service: &'static ServiceSpec) {
-    let counts = of(&Rc::downgrade(server), move |server| {
-        let counts: Vec<String> =
-            server.node.served_by_cpt(service).iter().map(u64::to_string).collect();
-        counts.join(" ")
-    });
-    params.register(format!("{}.requests_by_cpt", service.path), counts);
+    let server = Rc::downgrade(server);
+    let read = move || {
+        let counts = server.upgrade().map(|server| server.node.served_by_cpt(service));
+        Ok(CounterTable::Numbers(counts.unwrap_or_default()))
+    };
+    params.register_table(format!("{}.requests_by_cpt", service.path), read, None);
 }
 
 fn register_target(params: &ParamTree, server: &Rc<Server>, index: usize, target: &Running) {
