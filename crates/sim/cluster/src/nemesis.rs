@@ -1,12 +1,16 @@
 //! What is done to the cluster while it works: storms, partitions, resets, kills, power cuts, sick
 //! stores.
 
+use std::collections::VecDeque;
+use std::rc::Rc;
+
 use env_sim::{Cut, Faults, NodeHandle, Rng};
 use service::{ServiceSpec, spec};
 use types::{Span, TargetKind};
 
 use crate::Scenario;
 use crate::fixture::Cluster;
+use crate::schedule::{DoneAct, Plan};
 use crate::server::Swap;
 
 /// Longest cut: a client that is away for 12 s and in somebody's way is rightly evicted, and it
@@ -53,12 +57,20 @@ pub(crate) struct Nemesis {
     calm_at: Option<types::Instant>,
     heal_at: Option<types::Instant>,
     cut_from: types::Instant,
+    plan: Rc<Plan>,
+    /// Acts to repeat, in place of drawn ones.
+    repeats: Option<VecDeque<Rc<DoneAct>>>,
     pub(crate) kills: u32,
     pub(crate) power_cuts: u32,
 }
 
 impl Nemesis {
-    pub(crate) fn new(rng: Rng, scenario: &Scenario, clients: Vec<NodeHandle>) -> Nemesis {
+    pub(crate) fn new(
+        rng: Rng,
+        scenario: &Scenario,
+        clients: Vec<NodeHandle>,
+        plan: &Rc<Plan>,
+    ) -> Nemesis {
         let (down, calm_at, heal_at) = (Vec::new(), None, None);
         Nemesis {
             rng,
@@ -68,6 +80,8 @@ impl Nemesis {
             calm_at,
             heal_at,
             cut_from: types::Instant(0),
+            plan: plan.clone(),
+            repeats: plan.acts_to_repeat(),
             kills: 0,
             power_cuts: 0,
         }
@@ -75,18 +89,41 @@ impl Nemesis {
 
     /// Whether it has done what it came for.
     pub(crate) fn is_done(&self) -> bool {
-        self.kills >= self.scenario.restarts
+        match &self.repeats {
+            Some(repeats) => repeats.is_empty(),
+            None => self.kills >= self.scenario.restarts,
+        }
     }
 
     /// When it wants to be asked again.
     pub(crate) fn pause(&mut self) -> Span {
-        self.rng.span(Span::millis(50), Span::millis(700))
+        match self.repeats.as_ref().and_then(VecDeque::front) {
+            // the next act at its time, the restarts before it near theirs
+            Some(_) => Span::millis(20),
+            None => self.rng.span(Span::millis(50), Span::millis(700)),
+        }
     }
 
     /// Lets time pass over what goes on, and perhaps begins something.
     pub(crate) fn act(&mut self, cluster: &Cluster) {
         self.end_what_is_over(cluster);
         self.restart_the_failed(cluster);
+        let due = |act: &mut Rc<DoneAct>| act.at <= cluster.sim.now();
+        let Some(repeats) = &mut self.repeats else {
+            let before = self.rng.clone();
+            if self.begin(cluster) {
+                self.plan.began_act(cluster.sim.now(), &before);
+            }
+            return;
+        };
+        if let Some(act) = repeats.pop_front_if(due) {
+            self.rng = act.rng.clone();
+            self.begin(cluster);
+        }
+    }
+
+    /// Whether something began.
+    fn begin(&mut self, cluster: &Cluster) -> bool {
         match self.rng.below(100) {
             0..=11 if self.kills < self.scenario.restarts && self.down.len() < 2 => {
                 self.kill_one(cluster)
@@ -109,8 +146,9 @@ impl Nemesis {
             }
             42..=46 if self.scenario.sick_stores => self.sicken(cluster),
             47..=79 if self.scenario.swaps => self.swap(cluster),
-            _ => {}
+            _ => return false,
         }
+        true
     }
 
     /// Another policy for some service of some server; what cannot be started now is refused, and

@@ -1,6 +1,7 @@
 //! One run: boot, work under faults, peace, verification, blackout.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use client::Client;
 use env_sim::{NodeHandle, Rng};
@@ -11,6 +12,7 @@ use types::{Fid, Span};
 use crate::fixture::Cluster;
 use crate::nemesis::Nemesis;
 use crate::races::{self, Arena, Racer};
+use crate::schedule::{Plan, Recording, Schedule};
 use crate::user::User;
 use crate::{Report, Scenario, blackout, directed};
 
@@ -28,18 +30,37 @@ const WORK_MAX: Span = Span::secs(3 * 3600);
 /// test, an error-level event and a run that is stuck panic, with the seed in the message.
 #[must_use]
 pub fn run(seed: u64, scenario: &Scenario) -> Report {
+    run_recorded(seed, scenario, &Rc::default())
+}
+
+/// As [`run`]; `recording` tells afterwards what was done, also where the run has panicked.
+pub fn run_recorded(seed: u64, scenario: &Scenario, recording: &Rc<Recording>) -> Report {
+    run_plan(seed, scenario, Plan::Draw(recording.clone()))
+}
+
+/// Repeats what `kept` names of a recorded run.
+pub fn run_part(
+    seed: u64,
+    scenario: &Scenario,
+    recording: &Rc<Recording>,
+    kept: &Schedule,
+) -> Report {
+    run_plan(seed, scenario, Plan::Repeat(recording.clone(), kept.clone()))
+}
+
+fn run_plan(seed: u64, scenario: &Scenario, plan: Plan) -> Report {
     drop(planted::take_counts());
-    let report = run_once(seed, scenario);
+    let report = run_once(seed, scenario, &Rc::new(plan));
     Report { marks: planted::take_counts(), ..report }
 }
 
-fn run_once(seed: u64, scenario: &Scenario) -> Report {
+fn run_once(seed: u64, scenario: &Scenario, plan: &Rc<Plan>) -> Report {
     let cluster = Cluster::new(seed, scenario);
     cluster.boot();
     if let Some(script) = scenario.script {
         return directed::run(&cluster, seed, scenario.name, script);
     }
-    let mut run = Run::start(&cluster, scenario);
+    let mut run = Run::start(&cluster, scenario, plan);
     let failure = run.all().err();
     Report {
         seed,
@@ -66,11 +87,12 @@ struct Run<'a> {
     arena: Option<Arena>,
     racers: Vec<Racer>,
     nemesis: Nemesis,
+    plan: Rc<Plan>,
     fresh: u32,
 }
 
 impl<'a> Run<'a> {
-    fn start(cluster: &'a Cluster, scenario: &'a Scenario) -> Run<'a> {
+    fn start(cluster: &'a Cluster, scenario: &'a Scenario, plan: &Rc<Plan>) -> Run<'a> {
         let mut rng = cluster.sim.rng();
         let nodes: Vec<_> = (0..scenario.clients)
             .map(|index| cluster.client_node(&format!("client{index}"), index))
@@ -78,9 +100,9 @@ impl<'a> Run<'a> {
         for (index, node) in (0..).zip(&nodes) {
             node.skew_clock(CLOCK_STEP_NS * (index - 1));
         }
-        let nemesis = Nemesis::new(rng.fork(), scenario, nodes.clone());
-        let (users, racers) = (Vec::new(), Vec::new());
-        Run { cluster, scenario, rng, nodes, users, arena: None, racers, nemesis, fresh: 100 }
+        let nemesis = Nemesis::new(rng.fork(), scenario, nodes.clone(), plan);
+        let (users, racers, plan) = (Vec::new(), Vec::new(), plan.clone());
+        Run { cluster, scenario, rng, nodes, users, arena: None, racers, nemesis, plan, fresh: 100 }
     }
 
     fn all(&mut self) -> Result<(), String> {
@@ -142,10 +164,12 @@ impl<'a> Run<'a> {
         let ops =
             u64::from(self.scenario.ops.div_ceil(self.scenario.clients * self.scenario.users));
         for user in 0..self.scenario.users {
-            let base = bases[(index * self.scenario.users + user) as usize];
+            let number = index * self.scenario.users + user;
+            let base = bases[number as usize];
             let name = format!("user {index}.{user}");
             let runner = Runner::new(client.clone(), base);
-            self.users.push(User::start(&name, node, runner, self.rng.fork(), ops));
+            let (rng, what) = (self.rng.fork(), (ops, &self.plan));
+            self.users.push(User::start((number, &name), node, runner, rng, what));
         }
         if let Some(arena) = self.arena {
             let from = self.cluster.sim.now();

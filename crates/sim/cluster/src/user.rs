@@ -1,11 +1,14 @@
 //! Sequential users: each works in a directory of its own and compares every answer with the model.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use env_sim::{NodeHandle, Rng};
 use oracle::{Mirror, Op, Runner, Taste, next_op};
 use types::{Fid, Span};
+
+use crate::schedule::Plan;
 
 /// What a user is told, and what is seen of it from outside.
 pub(crate) struct User {
@@ -31,11 +34,18 @@ struct Progress {
 }
 
 impl User {
-    pub(crate) fn start(name: &str, node: &NodeHandle, runner: Runner, rng: Rng, ops: u64) -> User {
+    pub(crate) fn start(
+        (number, name): (u32, &str),
+        node: &NodeHandle,
+        runner: Runner,
+        rng: Rng,
+        (ops, plan): (u64, &Rc<Plan>),
+    ) -> User {
         let (mirror, base) = (runner.mirror(), runner.base());
         let progress = Rc::new(Progress { name: name.to_owned(), ..Progress::default() });
         progress.wanted.set(ops);
-        node.env().spawn("user", work(node.env(), runner, rng, progress.clone()));
+        node.env()
+            .spawn("user", work(node.env(), runner, rng, (number, plan.clone()), progress.clone()));
         User { name: name.to_owned(), node: node.clone(), base, mirror, progress }
     }
 
@@ -68,17 +78,35 @@ impl User {
     }
 }
 
-async fn work(env: env::Env, mut runner: Runner, mut rng: Rng, progress: Rc<Progress>) {
+async fn work(
+    env: env::Env,
+    mut runner: Runner,
+    mut rng: Rng,
+    (user, plan): (u32, Rc<Plan>),
+    progress: Rc<Progress>,
+) {
     let taste = Taste::default();
+    let mut repeats = plan.ops_to_repeat(user);
     loop {
-        let rested = progress.may_stop.get() && progress.ops.get() >= progress.wanted.get();
+        let rested = match &repeats {
+            Some(repeats) => repeats.is_empty(),
+            None => progress.may_stop.get() && progress.ops.get() >= progress.wanted.get(),
+        };
         if rested || progress.failure.borrow().is_some() {
             progress.idle.set(true);
             env.sleep(Span::millis(10)).await;
             continue;
         }
         progress.idle.set(false);
-        let op: Op = runner.with_model(|model| next_op(&mut rng, model, &taste));
+        let again = repeats.as_mut().and_then(VecDeque::pop_front);
+        let op: Op = match &again {
+            Some(again) => {
+                env.sleep_until(again.at).await;
+                again.op.clone()
+            }
+            None => runner.with_model(|model| next_op(&mut rng, model, &taste)),
+        };
+        plan.began_op(user, env.now(), &op);
         *progress.doing.borrow_mut() = format!(
             "operation {} {op:?} since {:.3} s",
             progress.ops.get(),
@@ -88,6 +116,9 @@ async fn work(env: env::Env, mut runner: Runner, mut rng: Rng, progress: Rc<Prog
         match runner.step(&op).await {
             Ok(compared) => progress.ops.set(progress.ops.get() + u64::from(compared)),
             Err(mismatch) => *progress.failure.borrow_mut() = Some(mismatch.to_string()),
+        }
+        if again.is_some() {
+            continue;
         }
         let think = if rng.chance(100_000) { Span::millis(300) } else { Span::millis(40) };
         env.sleep(rng.span(Span::ZERO, think)).await;

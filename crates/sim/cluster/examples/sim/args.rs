@@ -1,15 +1,17 @@
 //! What the command line may say.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use clap::Parser;
-use cluster::{PLANTED, Planted, Scenario};
+use cluster::{Numbers, Ops, PLANTED, Planted, Scenario, Schedule};
 
 const AFTER: &str = "\
 Examples:
   sim --seed 17 --log info                one seed, told step by step
   sim --scenario kills --seeds 1..201     many, over all cores
   sim --suite --drawn 100 --from HASH     what CI runs
+  sim --seed 17 --shrink                  what a failing seed needs to fail
   sim --bugs                              each planted bug must be found
   sim --bug mdt.skip_reply_record --seeds 1..40
 
@@ -49,6 +51,18 @@ pub(crate) struct Args {
     /// Text from which seeds are drawn; CI gives the hash of the tree that is checked.
     #[arg(long, value_name = "TEXT")]
     pub(crate) from: Option<String>,
+    /// Find a small part of the operations and faults of --seed with which it still fails.
+    #[arg(long, requires = "seed", conflicts_with_all = ["suite", "bugs", "keep_ops"])]
+    pub(crate) shrink: bool,
+    /// With --shrink: look for so many seconds.
+    #[arg(long, value_name = "SECS", default_value_t = 60)]
+    secs: u64,
+    /// Repeat these operations of --seed alone: 0:1-4,9;2:7 are five of user 0 and one of user 2.
+    #[arg(long, value_name = "OPS", requires_all = ["seed", "keep_faults"])]
+    keep_ops: Option<Ops>,
+    /// Repeat these faults of --seed alone: 1-4,9.
+    #[arg(long, value_name = "FAULTS", requires_all = ["seed", "keep_ops"])]
+    keep_faults: Option<Numbers>,
     /// Operations of a run, in place of the scenario's own number.
     #[arg(long, value_name = "N")]
     pub(crate) ops: Option<u32>,
@@ -71,6 +85,15 @@ impl Args {
         scenario.ops = self.ops.unwrap_or(scenario.ops);
         scenario.print = self.log;
         scenario
+    }
+
+    pub(crate) fn kept(&self) -> Option<Schedule> {
+        let (ops, faults) = (self.keep_ops.clone()?, self.keep_faults.clone()?);
+        Some(Schedule { ops, faults })
+    }
+
+    pub(crate) fn limit(&self) -> Duration {
+        Duration::from_secs(self.secs)
     }
 
     pub(crate) fn seeds(&self) -> Range<u64> {

@@ -59,8 +59,13 @@ fn sort(info: &PanicHookInfo<'_>) -> Fault {
 
 /// Runs a seed; a panic is a fault of that seed.
 pub(crate) fn attempt(seed: u64, scenario: &Scenario) -> Result<Report, Fault> {
+    guard(|| run(seed, scenario))
+}
+
+/// What `run` reports, or why it panicked.
+pub(crate) fn guard(run: impl FnOnce() -> Report) -> Result<Report, Fault> {
     FIRST.set(None);
-    catch_unwind(AssertUnwindSafe(|| run(seed, scenario))).map_err(|_| {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|_| {
         FIRST.take().unwrap_or_else(|| Fault::Harness("a panic that no hook saw".to_owned()))
     })
 }

@@ -5,6 +5,8 @@ mod attempt;
 mod bugs;
 mod cores;
 mod seeds;
+mod smaller;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -37,6 +39,12 @@ fn dispatch(args: &Args) -> Result<(), Fault> {
     }
     if args.bugs {
         return bugs::try_all(args.jobs());
+    }
+    if args.shrink {
+        return smaller::find(args.seeds().start, &args.scenario(), args.limit());
+    }
+    if let Some(kept) = args.kept() {
+        return smaller::repeat(args.seeds().start, &args.scenario(), &kept);
     }
     let tasks: Vec<Task> = if args.suite {
         let drawn = cluster::draw_seeds(args.from.as_deref().unwrap_or(""), args.drawn);

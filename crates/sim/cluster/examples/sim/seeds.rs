@@ -40,6 +40,9 @@ pub(crate) fn run_all(tasks: &[Task], is_suite: bool, jobs: usize) -> Result<(),
             }
         }
         println!("{}", scenario.replay_line(*seed));
+        if scenario.script.is_none() {
+            println!("{} --shrink", scenario.replay_line(*seed).replace("replay", "shrink"));
+        }
         failed.push(format!("{seed} of {}", scenario.name));
     });
     sums.print();
