@@ -2,9 +2,9 @@
 //!
 //! The text is made of the parameter tree, as that exporter makes it of `/proc`: what `lctl
 //! get_param` shows and what a scrape shows cannot differ. Counters come as tables
-//! ([`ParamTree::tables`]), from which the parameter's own text is printed too. It is served over plain HTTP/1.1 by
-//! tasks of the daemon's executor; a scrape makes its text in one turn (well below a millisecond
-//! for a server of ten targets) and never waits for a server or a disk.
+//! ([`ParamTree::tables`]), from which the parameter's own text is printed too. It is served over
+//! plain HTTP/1.1 by tasks of the daemon's executor; a scrape makes its text in one turn (well
+//! below a millisecond for a server of ten targets) and never waits for a server or a disk.
 //!
 //! **Bounded**: at most `text::SERIES_MAX` series; beyond their own bounds peers are left out,
 //! those with the fewest credits last, and jobs, those that did most last.
