@@ -9,6 +9,7 @@ use super::tree::{File, Tree};
 const CRATES: &[&str] = &[
     "crates/rpc/service/src/",
     "crates/rpc/endpoint/src/",
+    "crates/servers/target/src/",
     "crates/servers/mdt/src/",
     "crates/servers/ost/src/",
 ];

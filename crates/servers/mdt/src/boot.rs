@@ -121,7 +121,9 @@ fn prepare(
         leases: Leases::new(inherited_until),
         spaces: Spaces::new(seed.round_robin),
         lod: config.lod,
-        destroy_next: last_destroy(&*view)?.map_or(0, |last| last + 1),
+        destroy_next: last_destroy(&*view)?
+            .map_or(Some(0), |last| last.checked_add(1))
+            .ok_or_else(|| broken("the destroy log"))?,
         last_transno,
         closed: closed_handles(&replies),
         boot_committed: last_transno,

@@ -36,7 +36,7 @@ impl Ids {
             next = next.saturating_sub(ID_RANGE).max(1);
         }
         if next > u32::MAX - 2 * ID_RANGE {
-            (seq, next) = (seq + 1, 1);
+            (seq, next) = (seq.checked_add(1)?, 1);
         }
         Some(Ids { seq, next, durable_end: next, reserved_end: next + ID_RANGE })
     }

@@ -25,7 +25,7 @@ pub fn next_instance(view: &dyn View, kind: TargetKind) -> Result<Instance, Star
         Some(stored) => frozen::decode_epoch(kind, &stored).ok_or_else(|| broken(META_EPOCH))?,
         None => 0,
     };
-    Ok(Instance(last + 1))
+    last.checked_add(1).map(Instance).ok_or_else(|| broken(META_EPOCH))
 }
 
 /// Makes the next instance durable together with `set`.
