@@ -225,8 +225,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends [`Connection::serve`] although somebody still uses the mount. When the connection is dropped,
-    /// what they do there fails with ENOTCONN.
+    /// Ends [`Connection::serve`] although the mount is still in use. Calls on the mount fail with
+    /// ENOTCONN once the connection is dropped.
     pub fn abort(&self) {
         self.stop.told.set(true);
         self.stop.notify.notify_waiters();

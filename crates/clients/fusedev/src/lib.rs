@@ -8,7 +8,8 @@
 //!              holder process: detaches the mount if we die
 //! ```
 //!
-//! - [`Connection::mount`] mounts and negotiates; [`Connection::serve`] runs until the mount is gone.
+//! - [`Connection::mount`] mounts and negotiates; [`Connection::serve`] runs until the mount is
+//!   gone.
 //! - A request is decoded, handed over and run to its first await on the thread that read it; only
 //!   what must wait becomes a task.
 //! - Every request is answered exactly once: a [`Replier`] that is dropped unanswered answers EIO.

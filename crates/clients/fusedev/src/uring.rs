@@ -133,8 +133,8 @@ fn count_of(list: &str) -> Option<usize> {
 }
 
 impl Ring {
-    /// A ring for a negotiated connection, with entries for every queue on their way to the kernel. To
-    /// be called on the thread that serves.
+    /// A ring for a negotiated connection, with entries for every queue on their way to the kernel.
+    /// To be called on the thread that serves.
     pub(crate) fn start(device: &Rc<Device>, payload_size: usize) -> io::Result<Ring> {
         let queues = processors()?;
         let io = build(SUBMIT_MAX)?;
