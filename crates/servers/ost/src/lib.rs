@@ -14,7 +14,7 @@
 //!   destroys are idempotent.
 //! - A destroyed object has a tombstone as long as somebody may send a late write, which gets
 //!   ESTALE.
-//! - A failure of the storage ends the instance ([`target::Failure`]).
+//! - A failure of the storage ends the instance ([`Failure`](::target::Failure)).
 //!
 //! An object is made by its first write or truncate; there are no objects of files that were never
 //! written.

@@ -3,6 +3,7 @@
 //!
 //! Lustre has these as module options (`libcfs`, `lnet`, `ksocklnd`, `mdt`, `ost`, `ptlrpc`); here
 //! they are flags of the same names, read back with `lctl get_param`.
+#![expect(rustdoc::broken_intra_doc_links, reason = "help texts show lists of CPUs in brackets")]
 
 use std::collections::BTreeMap;
 
