@@ -142,4 +142,35 @@ mod tests {
         assert!(!apply_atime(&mut flags, "ro") && !apply_atime(&mut flags, "bogus"));
         assert_eq!(flags, MountFlags::RELATIME);
     }
+
+    /// Fuzz target: access times that are accepted print as a text that means the same.
+    #[test]
+    fn access_times_text() {
+        const WORDS: &[&str] = &[
+            ",",
+            ",",
+            " ",
+            "noatime",
+            "atime",
+            "relatime",
+            "norelatime",
+            "strictatime",
+            "nostrictatime",
+            "nodiratime",
+            "diratime",
+            "ro",
+            "no",
+        ];
+        let inputs = bolero::produce::<Vec<u8>>().with().len(0..=12);
+        bolero::check!()
+            .with_iterations(20_000)
+            .with_test_time(std::time::Duration::from_secs(1))
+            .with_generator(inputs)
+            .for_each(|input: &Vec<u8>| {
+                let word = |byte: &u8| WORDS[usize::from(*byte) % WORDS.len()];
+                if let Ok(times) = parse(&input.iter().map(word).collect::<String>()) {
+                    assert_eq!(parse(&text(times)), Ok(times));
+                }
+            });
+    }
 }

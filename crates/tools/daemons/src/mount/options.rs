@@ -343,4 +343,76 @@ mod tests {
             assert!(MountOptions::parse(text).is_err(), "{text}");
         }
     }
+
+    /// A text of words of the grammar.
+    fn text(input: &[u8]) -> String {
+        const WORDS: &[&str] = &[
+            ",",
+            ",",
+            ",",
+            "=",
+            "nid=",
+            "127.0.0.11@tcp",
+            "clones=",
+            "4",
+            "65",
+            "transport=",
+            "uring",
+            "caps=",
+            "0x",
+            "ff",
+            "wait=",
+            "soft",
+            "hard",
+            "ro",
+            "rw",
+            "flock",
+            "localflock",
+            "allow_other",
+            "nosuid",
+            "user",
+            "noexec",
+            "exec",
+            "sync",
+            "suid",
+            "readdirplus",
+            "insecure",
+            "defaults",
+            "noatime",
+            "relatime",
+            "strictatime",
+            "nodiratime",
+            ":",
+            "/testfs",
+            "@tcp",
+            "10.0.0.1",
+            ":988",
+            "-1",
+            "99999999999999999999",
+        ];
+        input.iter().map(|byte| WORDS[usize::from(*byte) % WORDS.len()]).collect()
+    }
+
+    /// Fuzz target: options that are accepted say the same twice, and a source that is accepted
+    /// names the same as the mount table shows it.
+    #[test]
+    fn mount_options() {
+        let inputs = bolero::produce::<Vec<u8>>().with().len(0..=16);
+        bolero::check!()
+            .with_iterations(20_000)
+            .with_test_time(std::time::Duration::from_secs(1))
+            .with_generator(inputs)
+            .for_each(|input: &Vec<u8>| {
+                let text = text(input);
+                if let Ok(options) = MountOptions::parse(&text) {
+                    let twice = MountOptions::parse(&format!("{text},{text}"));
+                    assert_eq!(twice.ok(), Some(options), "{text}");
+                }
+                if let Ok((mgs, fsname)) = parse_source(&text) {
+                    let nids: Vec<String> = mgs.iter().map(NidAddr::to_string).collect();
+                    let shown = format!("{}:/{fsname}", nids.join(","));
+                    assert_eq!(parse_source(&shown).ok(), Some((mgs, fsname)), "{text}");
+                }
+            });
+    }
 }
