@@ -3,15 +3,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use client::{Attr, Client, Ctx, File, Lease};
 use env::Env;
 use fusedev::abi::{self, cap};
 use fusedev::{Body, Handler, Header, InitInfo, LocalFuture, Op, Replier, Reply, Request};
+use futures_lite::future::or;
 use types::{Errno, Fid};
 
 use crate::callers::Callers;
@@ -34,27 +33,6 @@ pub(crate) struct Fs {
     callers: RefCell<Callers>,
     jobids: Rc<Jobids>,
     capabilities: Cell<u64>,
-}
-
-/// How a wait ended.
-pub(crate) enum First<A, B> {
-    Left(A),
-    Right(B),
-}
-
-/// Whichever is ready first, the left one where both are.
-pub(crate) async fn first<A, B>(
-    left: impl Future<Output = A>,
-    right: impl Future<Output = B>,
-) -> First<A, B> {
-    let (mut left, mut right) = (pin!(left), pin!(right));
-    std::future::poll_fn(|cx| {
-        if let Poll::Ready(value) = left.as_mut().poll(cx) {
-            return Poll::Ready(First::Left(value));
-        }
-        right.as_mut().poll(cx).map(First::Right)
-    })
-    .await
 }
 
 impl Fs {
@@ -150,9 +128,13 @@ impl Fs {
                 | Op::Statfs
         );
         let mut work = pin!(self.perform(&header, op));
-        match first(work.as_mut(), self.killed(&header, &replier)).await {
-            First::Left(reply) => replier.reply(&reply),
-            First::Right(()) => {
+        let killed = async {
+            self.killed(&header, &replier).await;
+            None
+        };
+        match or(async { Some(work.as_mut().await) }, killed).await {
+            Some(reply) => replier.reply(&reply),
+            None => {
                 replier.reply(&Err(Errno::EINTR));
                 if !drops {
                     let late = work.await;

@@ -5,11 +5,12 @@ use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use futures_lite::future::or;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -290,13 +291,11 @@ struct Taker {
 impl Taker {
     /// Whether something is ready, `None` where the connection stops.
     async fn ready<T>(&self, wait: impl Future<Output = T>) -> Option<T> {
-        let mut ready = pin!(wait);
-        let mut stopped = pin!(self.stop.wait());
-        std::future::poll_fn(|cx| match stopped.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(None),
-            Poll::Pending => ready.as_mut().poll(cx).map(Some),
-        })
-        .await
+        let stopped = async {
+            self.stop.wait().await;
+            None
+        };
+        or(stopped, async { Some(wait.await) }).await
     }
 
     /// The loop of a descriptor.
@@ -371,15 +370,12 @@ impl Taker {
                 tokio::task::yield_now().await; // what the others do may be what this waits for
                 continue;
             }
-            let woken = async {
-                let mut ready = pin!(poller.readable());
-                let mut dirty = pin!(ring.dirty.notified());
-                std::future::poll_fn(|cx| match ready.as_mut().poll(cx) {
-                    Poll::Ready(guard) => Poll::Ready(guard.map(|mut guard| guard.clear_ready())),
-                    Poll::Pending => dirty.as_mut().poll(cx).map(Ok),
-                })
-                .await
+            let readable = async { poller.readable().await.map(|mut guard| guard.clear_ready()) };
+            let dirty = async {
+                ring.dirty.notified().await;
+                Ok(())
             };
+            let woken = or(readable, dirty);
             let Some(woken) = self.ready(woken).await else { return Ok(()) };
             woken?;
         }

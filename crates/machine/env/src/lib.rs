@@ -19,6 +19,7 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use futures_lite::future::or;
 use types::{Instant, Nid, NidAddr, Span, Timespec};
 
 pub use bulk::{BulkTable, BulkTicket};
@@ -27,6 +28,7 @@ pub use cpt::{
     DISTANCE_REMOTE, PatternFault, Portal, PortalRotor, Topology, parse_list,
 };
 pub use credits::{Credits, Level, share_of_cpt};
+pub use futures_lite::future::yield_now;
 pub use link::{Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, Listen, Listener};
 pub use traffic::{NetCounters, Traffic};
 
@@ -133,34 +135,17 @@ impl Env {
         until: Instant,
         future: impl Future<Output = T>,
     ) -> Option<T> {
-        let mut future = std::pin::pin!(future);
-        let mut sleep = None; // no timer for what is there already
-        std::future::poll_fn(move |cx| {
-            if let std::task::Poll::Ready(value) = future.as_mut().poll(cx) {
-                return std::task::Poll::Ready(Some(value));
-            }
-            sleep.get_or_insert_with(|| self.sleep_until(until)).as_mut().poll(cx).map(|()| None)
-        })
-        .await
+        let late = async {
+            self.sleep_until(until).await; // made when `future` has been asked once
+            None
+        };
+        or(async { Some(future.await) }, late).await
     }
 
     /// `future`, or nothing if it takes longer than `span`.
     pub async fn timeout<T>(&self, span: Span, future: impl Future<Output = T>) -> Option<T> {
         self.timeout_at(self.now() + span, future).await
     }
-}
-
-/// Lets every task that is ready have its turn before the caller goes on.
-pub async fn yield_now() {
-    let mut yielded = false;
-    std::future::poll_fn(move |cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return std::task::Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        std::task::Poll::Pending
-    })
-    .await;
 }
 
 /// A spawned task. Dropping it lets the task run on.

@@ -3,11 +3,12 @@
 use client::{LockKind, LockMode};
 use fusedev::abi;
 use fusedev::{Body, Header, Replier, Reply};
+use futures_lite::future::or;
 use types::Errno;
 
 use crate::convert;
 use crate::error::errno;
-use crate::fs::{First, Fs, first};
+use crate::fs::Fs;
 
 impl Fs {
     pub(crate) async fn getlk(&self, header: &Header, args: abi::LkIn) -> Reply {
@@ -32,10 +33,10 @@ impl Fs {
 
     /// Any signal ends the wait, as `fcntl` promises; dropping the call takes the request back.
     pub(crate) async fn wait_for_lock(&self, header: &Header, args: abi::LkIn, replier: &Replier) {
-        let reply = match first(self.setlk(header, args, true), replier.interrupted()).await {
-            First::Left(reply) => reply,
-            First::Right(()) => Err(Errno::EINTR),
+        let interrupted = async {
+            replier.interrupted().await;
+            Err(Errno::EINTR)
         };
-        replier.reply(&reply);
+        replier.reply(&or(self.setlk(header, args, true), interrupted).await);
     }
 }
