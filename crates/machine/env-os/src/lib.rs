@@ -8,10 +8,7 @@
 //!
 //! A task that panics ends the process: a broken invariant must not leave half a node running.
 
-#![expect(
-    unsafe_code,
-    reason = "aligned buffers for direct I/O are allocated by hand (`pool`), and no crate here sets a memory policy (`bind`)"
-)]
+#![expect(unsafe_code, reason = "no crate here sets a memory policy (`bind`)")]
 
 mod bind;
 mod body;
@@ -24,7 +21,6 @@ mod linger;
 mod lnd;
 mod lnet;
 mod lo;
-mod pool;
 mod rng;
 mod runtime;
 mod tcp;
@@ -32,6 +28,5 @@ mod topology;
 
 pub use config::OsConfig;
 pub use lnet::{Lnet, LnetSettings};
-pub use pool::{BUFFER_ALIGN, PooledBuf, take_buffer};
 pub use runtime::{another, run, spawn_thread};
 pub use topology::topology;

@@ -8,6 +8,7 @@
 
 #![warn(missing_docs)]
 
+mod buffer;
 mod bulk;
 mod cpt;
 mod credits;
@@ -22,6 +23,7 @@ use std::rc::Rc;
 use futures_lite::future::or;
 use types::{Instant, Nid, NidAddr, Span, Timespec};
 
+pub use buffer::{BUFFER_ALIGN, Buffer, BufferPool};
 pub use bulk::{BulkTable, BulkTicket};
 pub use cpt::{
     Arrival, CPTS_MAX, CptError, CptSettings, CptTable, Cpu, CpuPattern, DISTANCE_LOCAL,

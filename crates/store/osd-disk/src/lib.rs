@@ -3,7 +3,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "LMDB's C interface, aligned buffers for O_DIRECT, preadv2; each use says why it is sound"
+    reason = "LMDB's C interface, io_uring, preadv2; each use says why it is sound"
 )]
 mod error;
 mod meta;

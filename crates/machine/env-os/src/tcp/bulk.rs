@@ -8,16 +8,21 @@
 
 use std::io;
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 use bytes::{Buf, Bytes, BytesMut};
+use env::BufferPool;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 
 use super::fault::{Fault, ended};
 use super::shared::Shared;
-use crate::limits::{BULK_AHEAD_BYTES, BULK_SMALL_BYTES, SCRATCH_BYTES};
-use crate::pool::take_buffer;
+use crate::limits::{BULK_AHEAD_BYTES, BULK_SMALL_BYTES, POOL_BYTES_MAX, SCRATCH_BYTES};
+
+/// Buffers of all connections of the process: they are dropped on any thread. Alignment lets an OST
+/// write what it received with `O_DIRECT` as it is.
+static POOL: LazyLock<BufferPool> = LazyLock::new(|| BufferPool::new(POOL_BYTES_MAX));
 
 /// Reads until the connection ends. `_write` keeps its other half open: dropping it would end the
 /// connection.
@@ -92,7 +97,8 @@ impl Ahead {
     /// Data in a buffer of their own, every byte of which is `poison` before they come.
     async fn large(&mut self, header: &FrameHeader, poison: Option<u8>) -> Result<Bytes, Fault> {
         self.buffer.advance(FRAME_HEADER_BYTES);
-        let mut buffer = take_buffer(header.length);
+        let mut buffer = POOL.take(header.length);
+        buffer.filled(header.length); // each byte is written below, or the buffer is dropped
         if let Some(poison) = poison {
             buffer.fill(poison);
         }

@@ -11,12 +11,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
+use env::{BUFFER_ALIGN, BufferPool};
 use osd::{IoMode, ObjAttr};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use tokio::sync::oneshot;
 use types::{Errno, Fid, Timespec};
 
-use super::buffer::{ALIGN, Buffers};
 use super::flight::Flight;
 use crate::DiskError;
 
@@ -24,6 +24,9 @@ use crate::DiskError;
 pub(crate) const DIRS: usize = 32;
 /// Writes from this size on go around the page cache if they are aligned.
 pub(crate) const DIRECT_BYTES_MIN: usize = 1 << 20;
+/// Bytes of buffers that a store keeps for the next transfer: what 16 threads have at once, and 64
+/// small ones of the ring.
+const BUFFERS_BYTES_MAX: usize = 16 * (4 << 20) + 64 * (64 << 10);
 /// Reads from this size on use kept buffers.
 const POOLED_BYTES_MIN: usize = 256 << 10;
 
@@ -73,7 +76,7 @@ pub(crate) struct Files {
     dirs: Vec<OwnedFd>,
     cache: Mutex<Cache>,
     dirty: Mutex<DirtySet>,
-    pub(crate) buffers: Buffers,
+    pub(crate) buffers: BufferPool,
 }
 
 pub(super) fn errno(error: rustix::io::Errno) -> Errno {
@@ -126,7 +129,7 @@ impl Files {
             dirs,
             cache: Mutex::new(cache),
             dirty: Mutex::default(),
-            buffers: Buffers::default(),
+            buffers: BufferPool::new(BUFFERS_BYTES_MAX),
         })
     }
 
@@ -295,7 +298,7 @@ impl Files {
         let Some(fd) = self.direct(object) else {
             return write_all(object.file.as_fd(), offset, data);
         };
-        let written = if (data.as_ptr() as usize).is_multiple_of(ALIGN) {
+        let written = if (data.as_ptr() as usize).is_multiple_of(BUFFER_ALIGN) {
             write_all(fd, offset, data)
         } else {
             let mut aligned = self.buffers.take(data.len());
@@ -339,14 +342,9 @@ impl Files {
     fn read_direct(&self, object: &Object, offset: u64, len: usize) -> Result<Bytes, Errno> {
         let Some(fd) = self.direct(object) else { return Err(Errno::EOPNOTSUPP) };
         let mut buffer = self.buffers.take(len);
-        let (at, _) = buffer.spare();
-        // SAFETY: the buffer has room for `len` bytes from there, and as many as were read are
-        // filled.
-        unsafe {
-            let count = read_into(fd, offset, at, len, 0, ALIGN)?;
-            buffer.filled(count);
-        }
-        Ok(Bytes::from_owner(buffer))
+        let count = read_at(fd, offset, &mut buffer.spare()[..len], 0, BUFFER_ALIGN)?;
+        buffer.filled(count);
+        Ok(buffer.freeze())
     }
 
     fn read_with(
@@ -362,14 +360,10 @@ impl Files {
         }
         if len >= POOLED_BYTES_MIN {
             let mut buffer = self.buffers.take(len);
-            let (at, _) = buffer.spare();
-            // SAFETY: the buffer has room for `len` bytes from there, and as many as were read are
-            // filled.
-            unsafe {
-                let count = read_into(object.file.as_fd(), offset, at, len, flags, 1)?;
-                buffer.filled(count);
-            }
-            return Ok(Bytes::from_owner(buffer));
+            let spare = &mut buffer.spare()[..len];
+            let count = read_at(object.file.as_fd(), offset, spare, flags, 1)?;
+            buffer.filled(count);
+            return Ok(buffer.freeze());
         }
         let mut buffer: Vec<u8> = Vec::with_capacity(len);
         // SAFETY: the vector has room for `len` bytes, and as many as were read are filled.
@@ -511,9 +505,9 @@ impl Cache {
 pub(crate) fn goes_direct(offset: u64, len: usize, mode: IoMode) -> bool {
     let least = match mode {
         IoMode::Auto => DIRECT_BYTES_MIN,
-        IoMode::Direct => ALIGN,
+        IoMode::Direct => BUFFER_ALIGN,
     };
-    len >= least && len.is_multiple_of(ALIGN) && offset.is_multiple_of(ALIGN as u64)
+    len >= least && len.is_multiple_of(BUFFER_ALIGN) && offset.is_multiple_of(BUFFER_ALIGN as u64)
 }
 
 fn file_offset(offset: u64, len: usize) -> Result<libc::off_t, Errno> {
@@ -538,6 +532,18 @@ fn write_all(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> Result<(), Errno> 
         }
     }
     Ok(())
+}
+
+/// Reads into `to`; how much was there.
+fn read_at(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    to: &mut [u8],
+    flags: i32,
+    step: usize,
+) -> Result<usize, Errno> {
+    // SAFETY: a slice is valid for writes of its length.
+    unsafe { read_into(fd, offset, to.as_mut_ptr(), to.len(), flags, step) }
 }
 
 /// Reads up to `len` bytes, fewer only at the end of the file, which a count that is no multiple of

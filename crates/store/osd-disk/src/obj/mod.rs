@@ -18,7 +18,6 @@
 //! name came or went, in parallel. With many dirty objects one `syncfs` does it all. A failed sync
 //! fails every later call: data may be lost, the instance ends.
 
-mod buffer;
 mod extents;
 mod files;
 mod flight;

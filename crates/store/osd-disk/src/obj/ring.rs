@@ -28,13 +28,13 @@ use std::sync::atomic::{Ordering, fence};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use env::{BUFFER_ALIGN, Buffer};
 use io_uring::{IoUring, opcode, types as uring};
 use rustix::event::EventfdFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::AbortHandle;
 
-use super::buffer::{ALIGN, Buffer};
 use super::files::{Files, Object};
 use super::pace::Pace;
 use slots::Slots;
@@ -116,7 +116,7 @@ impl Ring {
     ) -> Option<Bytes> {
         let (memory, count) = self.fill(object, object.direct_now()?, offset, len).await?;
         // A multiple may be fewer than there are.
-        (count == len || count == 0 || !count.is_multiple_of(ALIGN))
+        (count == len || count == 0 || !count.is_multiple_of(BUFFER_ALIGN))
             .then(|| Bytes::from_owner(memory))
     }
 
@@ -156,8 +156,7 @@ impl Ring {
         let memory = self.shared.files.buffers.take(len);
         let (mut memory, result) = self.begin(object, fd, offset, len, memory, false)?.await;
         let count = usize::try_from(result).ok()?;
-        // SAFETY: the kernel has filled so many bytes from the first spare one on.
-        unsafe { memory.filled(count) };
+        memory.filled(count); // by the kernel, from the first spare byte on
         Some((memory, count))
     }
 
@@ -175,7 +174,7 @@ impl Ring {
         let Shared { io, slots, queued, driver, .. } = &*self.shared;
         let fd = uring::Fd(fd.as_raw_fd());
         // What a write takes was filled, what a read fills is spare.
-        let at = if is_write { memory.as_ref().as_ptr().cast_mut() } else { memory.spare().0 };
+        let at = if is_write { memory.as_ptr().cast_mut() } else { memory.spare().as_mut_ptr() };
         let slot = slots.borrow_mut().take(Op { object: object.clone(), memory, is_write })?;
         let len = u32::try_from(len).expect("a small transfer");
         let entry = if is_write {
