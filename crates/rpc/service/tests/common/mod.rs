@@ -322,7 +322,7 @@ pub(crate) fn endpoint_to(env: &Env, id: u128, to: Fixed, is_server: bool) -> Rc
 }
 
 pub(crate) fn call(opcode: Opcode, key: u64) -> Call {
-    Call::new(opcode, vec![Bytes::copy_from_slice(&key.to_le_bytes())])
+    Call::new(opcode, vec![Bytes::copy_from_slice(&key.to_le_bytes())]).repeatable()
 }
 
 pub(crate) fn increment(key: u64) -> Call {
