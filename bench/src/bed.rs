@@ -9,7 +9,7 @@ use mounted::{Scratch, Up, nacre_bin};
 use serde::de::DeserializeOwned;
 
 use crate::disk::Disk;
-use crate::plan::Scale;
+use crate::scale::Scale;
 
 /// `nacre up --separate` and ext4, both on one disk. Fields are dropped in this order.
 pub(crate) struct Bed {

@@ -13,6 +13,7 @@ mod parts;
 mod plan;
 mod report;
 mod row;
+mod scale;
 mod store;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,8 +24,9 @@ use clap::Parser;
 
 use crate::bed::Bed;
 use crate::machine::Machine;
-use crate::plan::{Part, Scale};
+use crate::plan::Part;
 use crate::row::PartResult;
+use crate::scale::Scale;
 use crate::store::Store;
 
 /// Measure everything that README.md and bench/README.md show, on this machine.
@@ -61,7 +63,8 @@ fn main() -> Result<()> {
     let machine = Machine::look()?;
     let store = Store::open(&machine.commit, scale.name)?;
     measure(&args, scale, &parts, &machine, &store)?;
-    let results = store.all(&parts)?;
+    let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
+    let results = store.all(&names)?;
     println!("{}", report::markdown::whole(&machine, &results));
     let dir = report::write(store.dir(), &machine, &results)?;
     println!("written: {}", dir.display());

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::plan::Part;
 use crate::row::PartResult;
 
 pub(crate) struct Store {
@@ -35,9 +34,10 @@ impl Store {
     }
 
     /// Results of those of `parts` that have one.
-    pub(crate) fn all(&self, parts: &[&Part]) -> Result<Vec<PartResult>> {
-        let names = parts.iter().map(|part| part.name).filter(|name| self.has(name));
-        names
+    pub(crate) fn all(&self, parts: &[&str]) -> Result<Vec<PartResult>> {
+        parts
+            .iter()
+            .filter(|name| self.has(name))
             .map(|name| {
                 let file = self.file(name);
                 let text = fs::read_to_string(&file)?;

@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use super::metadata::text;
 use crate::bed::{Bed, nacre};
-use crate::plan::Scale;
 use crate::row::{Bound, Cpu, Row, Spread};
+use crate::scale::Scale;
 
 /// Output of `nacre bench ior --json`.
 #[derive(Deserialize)]

@@ -11,8 +11,8 @@ use super::data;
 use super::metadata::text;
 use crate::bed::Bed;
 use crate::machine::output;
-use crate::plan::Scale;
 use crate::row::{Bound, Row};
+use crate::scale::Scale;
 
 const BOUNDS: [(&str, f64); 2] = [("randread", 0.50), ("randwrite", 0.45)];
 

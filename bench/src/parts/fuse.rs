@@ -4,8 +4,8 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use crate::bed::{Bed, nacre_lines};
-use crate::plan::Scale;
 use crate::row::{Bound, Cpu, Row};
+use crate::scale::Scale;
 
 /// One line of `nacre bench fusedev --json`.
 #[derive(Deserialize)]

@@ -9,8 +9,8 @@ use mounted::{Scratch, Up};
 
 use crate::bed::Bed;
 use crate::machine::status_kib;
-use crate::plan::Scale;
 use crate::row::{Bound, Row};
+use crate::scale::Scale;
 
 /// When a fresh file system counts as idle.
 const REST: Duration = Duration::from_secs(2);

@@ -4,8 +4,8 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use crate::bed::{Bed, nacre};
-use crate::plan::Scale;
 use crate::row::{Bound, Cpu, Row};
+use crate::scale::Scale;
 
 /// Output of `nacre bench lnet --json`.
 #[derive(Deserialize)]

@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use super::figures;
 use crate::bed::Bed;
-use crate::plan::Scale;
 use crate::row::{Bound, Row};
+use crate::scale::Scale;
 
 pub(crate) fn speed(_bed: &Bed, _scale: Scale) -> Result<Vec<Row>> {
     let example = ["run", "--quiet", "--release", "-p", "nrs", "--example", "speed", "--"];
