@@ -29,11 +29,9 @@ async fn hello(env: &env::Env, source: &str) -> Result<(), Box<dyn Error>> {
     let (nids, fsname) = source.rsplit_once(":/").ok_or("expected NID:/FSNAME")?;
     let mgs = nids.split(',').map(str::parse).collect::<Result<Vec<_>, _>>()?;
     let id = ClientId((u128::from(env.random()) << 64) | u128::from(env.random()));
-    let client = Client::mount(
-        env,
-        MountConfig { name: "hello".to_owned(), ..MountConfig::new(mgs, fsname.parse()?, id) },
-    )
-    .await?;
+    let mut config = MountConfig::new(mgs, fsname.parse()?, id);
+    config.endpoint.import.name = "hello".to_owned();
+    let client = Client::mount(env, config).await?;
 
     let me = Ctx::root();
     let (_, file) = client

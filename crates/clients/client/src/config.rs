@@ -1,7 +1,9 @@
 //! What a mount is told, and what every call is told.
 
+use endpoint::{EndpointConfig, ImportConfig};
+use types::{ClientId, Creds, FsName, NidAddr, Span};
+
 use crate::AccessTimes;
-use types::{ClientId, Creds, FsName, Nid, NidAddr, Span};
 
 /// Largest data of one RPC unless the configuration says otherwise.
 pub const RPC_BYTES_DEFAULT: u32 = 1 << 20;
@@ -13,12 +15,8 @@ pub struct MountConfig {
     pub mgs: Vec<NidAddr>,
     /// Name of the file system.
     pub fsname: FsName,
-    /// This node's address, where it has several (`-o nid=`).
-    pub nid: Option<Nid>,
-    /// Name of this client for the servers' lists: host and mount point.
-    pub name: String,
-    /// Identity of this mount, drawn at random once.
-    pub client: ClientId,
+    /// This node's address (`-o nid=`), the client's name and identity, sizes of messages.
+    pub endpoint: EndpointConfig,
     /// Operations fail with ETIMEDOUT when a server is away for `soft_wait`; else they wait for
     /// ever.
     pub soft: bool,
@@ -26,8 +24,6 @@ pub struct MountConfig {
     pub soft_wait: Span,
     /// Largest data of one RPC, a multiple of 64 KiB.
     pub rpc_bytes: u32,
-    /// Data up to this size rides inside the message.
-    pub inline_bytes: u32,
     /// Data RPCs that one call keeps in flight.
     pub data_rpcs_in_flight: u32,
     /// How long `statfs` waits for a target that is away.
@@ -43,19 +39,19 @@ pub struct MountConfig {
 }
 
 impl MountConfig {
-    /// The defaults: `relatime`, and not `soft`.
+    /// The defaults: `relatime`, and not `soft`. `client` is the identity of this mount, drawn at
+    /// random once.
     #[must_use]
     pub fn new(mgs: Vec<NidAddr>, fsname: FsName, client: ClientId) -> MountConfig {
+        let import =
+            ImportConfig { client, name: String::from("client"), ..ImportConfig::default() };
         MountConfig {
             mgs,
             fsname,
-            nid: None,
-            name: String::from("client"),
-            client,
+            endpoint: EndpointConfig { import, ..EndpointConfig::default() },
             soft: false,
             soft_wait: Span::secs(60),
             rpc_bytes: RPC_BYTES_DEFAULT,
-            inline_bytes: wire::INLINE_BYTES_DEFAULT,
             data_rpcs_in_flight: 16,
             statfs_wait: Span::millis(500),
             refresh_every: Span::secs(5),

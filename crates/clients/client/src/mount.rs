@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use endpoint::{Call, Directory, Endpoint, EndpointConfig, Remote};
+use endpoint::{Call, Directory, Endpoint, Remote};
 use env::Env;
 use tokio::sync::Semaphore;
 use types::{Errno, Fid, Span, TargetId, TargetKind};
@@ -61,16 +61,9 @@ impl Client {
 
     fn prepare(env: &Env, config: MountConfig) -> Client {
         let directory = Rc::new(Directory::new(config.mgs.clone()));
-        let endpoint_config = EndpointConfig {
-            nid: config.nid,
-            client: config.client,
-            name: config.name.clone(),
-            inline_bytes: config.inline_bytes,
-            ..EndpointConfig::default()
-        };
         let inner = Inner {
             env: env.clone(),
-            endpoint: Endpoint::new(env, endpoint_config, directory.clone()),
+            endpoint: Endpoint::new(env, config.endpoint.clone(), directory.clone()),
             directory,
             inodes: Inodes::default(),
             held: RefCell::new(Held::default()),

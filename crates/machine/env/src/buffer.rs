@@ -4,8 +4,8 @@
 //! through a loopback socket. A buffer may be dropped on any thread.
 //!
 //! Invariants
-//! - Every byte of a buffer is initialised: memory comes zeroed, and a kept buffer has what its last
-//!   user left. Neither is cleared again.
+//! - Every byte of a buffer is initialised: memory comes zeroed, and a kept buffer has what its
+//!   last user left. Neither is cleared again.
 //! - A pool keeps at most the bytes that it was made for; what comes back beyond them is freed.
 
 use std::ops::{Deref, DerefMut};

@@ -1,11 +1,6 @@
 //! Bounds of an endpoint, with their derivation.
 
-/// Requests in flight to one target: at 10 us a request, 64 of them hide 640 us of latency.
-pub const RPCS_IN_FLIGHT_DEFAULT: u32 = 64;
-
-/// Modifying requests in flight to one target: as many as requests, so that tags are never the
-/// tighter bound.
-pub const TAGS_DEFAULT: u32 = 64;
+pub use ptlrpc::limits::{RPCS_IN_FLIGHT_DEFAULT, TAGS_DEFAULT};
 
 /// Written bytes of one target that may wait for its commit: 16 transfers of 4 MiB.
 pub const UNSTABLE_BYTES_MAX_DEFAULT: u64 = 64 << 20;
@@ -14,7 +9,6 @@ pub const UNSTABLE_BYTES_MAX_DEFAULT: u64 = 64 << 20;
 /// asked for only where the target's own interval and bound do not hold.
 pub const REPLAY_BYTES_MAX_DEFAULT: u64 = 64 << 20;
 
-const _: () = assert!(TAGS_DEFAULT <= RPCS_IN_FLIGHT_DEFAULT);
 const _: () = assert!(UNSTABLE_BYTES_MAX_DEFAULT >= wire::BULK_BYTES_MAX as u64);
 
 /// Frames that a reader handles before those who were answered ask again and what they send leaves.

@@ -7,9 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
-use ptlrpc::{
-    Event, Handled, Import, ImportConfig, PeerMisbehaved, State, Submit, Transmit, XidSource,
-};
+use ptlrpc::{Event, Handled, Import, PeerMisbehaved, State, Submit, Transmit, XidSource};
 use types::{Errno, Instance, Instant, Span, TargetId, Transno, Xid};
 use wire::{BUFS_MAX, BULK_BYTES_MAX, Reply, ReplyFlags, Request, RequestFlags};
 
@@ -45,21 +43,8 @@ pub struct Remote {
 
 impl Remote {
     pub(crate) fn new(core: Rc<Core>, target: TargetId, xids: XidSource) -> Rc<Remote> {
-        let from = &core.config;
-        let config = ImportConfig {
-            target,
-            client: from.client,
-            name: from.name.clone(),
-            is_server: from.is_server,
-            attempt: from.attempt,
-            rpcs_in_flight: from.rpcs_in_flight,
-            tags: from.tags,
-            ping_every: from.ping_every,
-            ping_dirty: from.ping_dirty,
-            reconnect_min: from.reconnect_min,
-            reconnect_max: from.reconnect_max,
-        };
-        let import = RefCell::new(Import::new(config, xids, core.env.now()));
+        let config = core.config.import.clone();
+        let import = RefCell::new(Import::new(target, config, xids, core.env.now()));
         Rc::new(Remote {
             core,
             target,
@@ -199,7 +184,7 @@ impl Remote {
             };
             let data = match ticket {
                 Some(ticket) => {
-                    self.core.env.timeout(self.core.config.attempt, ticket).await.flatten()
+                    self.core.env.timeout(self.core.config.import.attempt, ticket).await.flatten()
                 }
                 None => None,
             };
@@ -494,7 +479,7 @@ impl Remote {
         }
         remote.pump();
         let now = remote.core.env.now();
-        let tick = now + remote.core.config.ping_dirty.min(Span::secs(1));
+        let tick = now + remote.core.config.import.ping_dirty.min(Span::secs(1));
         let due = remote.import.borrow().poll_timeout();
         Some(due.map_or(tick, |due| due.min(tick)).max(now + Span::millis(1)))
     }
@@ -502,14 +487,14 @@ impl Remote {
     /// After an attempt timed out: a link on which nothing arrived at all is closed for everybody.
     fn drop_link(&self, now: Instant) {
         if let Some(link) = self.link.borrow_mut().take()
-            && now - link.heard.get() >= Span(self.core.config.attempt.0 / 2)
+            && now - link.heard.get() >= Span(self.core.config.import.attempt.0 / 2)
         {
             link.tx.close();
         }
     }
 
     async fn connect(self: &Rc<Self>, request: Request) {
-        let attempt = self.core.config.attempt;
+        let attempt = self.core.config.import.attempt;
         let answer = self.core.env.timeout(attempt, self.connect_once(&request)).await;
         let connected = match answer {
             Some(Some((link, reply))) if link.tx.is_open() => {

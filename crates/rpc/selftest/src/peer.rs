@@ -28,12 +28,15 @@ impl Peer {
     /// To the node at `at`; connects with the first call. An attempt is given up after `attempt`.
     pub(crate) fn new(env: &Env, own: Option<Nid>, at: NidAddr, attempt: Span) -> Rc<Peer> {
         let config = EndpointConfig {
+            import: endpoint::ImportConfig {
+                client: ClientId((u128::from(env.random()) << 64) | u128::from(env.random())),
+                name: "lst".to_owned(),
+                is_server: true, // nobody's recovery waits for it
+                attempt,
+                rpcs_in_flight: limits::CONCURRENCY_MAX,
+                ..Default::default()
+            },
             nid: own.filter(|own| own.net() == at.nid.net()),
-            client: ClientId((u128::from(env.random()) << 64) | u128::from(env.random())),
-            name: "lst".to_owned(),
-            is_server: true, // nobody's recovery waits for it
-            attempt,
-            rpcs_in_flight: limits::CONCURRENCY_MAX,
             inline_bytes: 0, // every transfer has its bulk phase
             unstable_bytes_max: UNSTABLE_BYTES_MAX,
             ..EndpointConfig::default()

@@ -93,7 +93,7 @@ fn changes_kept_for_replay_are_bounded() {
     let rules = Rules { commit_every: Span::secs(100_000), ..Rules::default() };
     check(rules, Faults::default(), |env, world| async move {
         let config = EndpointConfig {
-            client: ClientId(6),
+            import: endpoint::ImportConfig { client: ClientId(6), ..Default::default() },
             replay_bytes_max: 64 << 10,
             ..EndpointConfig::default()
         };

@@ -36,9 +36,12 @@ fn addr(target: TargetId) -> NidAddr {
 
 fn endpoint(env: &Env, client: u128, is_server: bool) -> Rc<Endpoint> {
     let config = EndpointConfig {
-        client: ClientId(client),
-        name: format!("c{client}"),
-        is_server,
+        import: endpoint::ImportConfig {
+            client: ClientId(client),
+            name: format!("c{client}"),
+            is_server,
+            ..Default::default()
+        },
         ..EndpointConfig::default()
     };
     Endpoint::new(env, config, Rc::new(Where))

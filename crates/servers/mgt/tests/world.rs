@@ -35,7 +35,10 @@ impl World {
         let sim = Sim::new(3, SimConfig::default());
         let server = sim.node("mgs", "10.0.0.1@tcp".parse().expect("a NID"));
         let client = sim.node("client", "10.0.0.2@tcp".parse().expect("a NID"));
-        let config = EndpointConfig { client: ClientId(1), ..EndpointConfig::default() };
+        let config = EndpointConfig {
+            import: endpoint::ImportConfig { client: ClientId(1), ..Default::default() },
+            ..EndpointConfig::default()
+        };
         let at = NidAddr { nid: server.nid(), port: 988 };
         let endpoint = Endpoint::new(&client.env(), config, Rc::new(At(at)));
         let world =

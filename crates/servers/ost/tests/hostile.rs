@@ -190,7 +190,10 @@ impl World {
             node.serve(env.listen(at).await.expect("free"));
             std::mem::forget(node); // lives as long as the machine
         });
-        let config = EndpointConfig { client: ClientId(1), ..EndpointConfig::default() };
+        let config = EndpointConfig {
+            import: endpoint::ImportConfig { client: ClientId(1), ..Default::default() },
+            ..EndpointConfig::default()
+        };
         let endpoint = Endpoint::new(&client.env(), config, Rc::new(At(at)));
         let remote = endpoint.remote(TargetId::ost(2));
         World { sim, client, disk, remote, _endpoint: endpoint }

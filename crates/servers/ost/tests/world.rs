@@ -107,8 +107,11 @@ impl World {
 
     fn remote(&self, client: u128) -> Rc<Remote> {
         let config = EndpointConfig {
-            client: ClientId(client),
-            name: format!("client{client}"),
+            import: endpoint::ImportConfig {
+                client: ClientId(client),
+                name: format!("client{client}"),
+                ..Default::default()
+            },
             ..EndpointConfig::default()
         };
         let endpoint = Endpoint::new(&self.client.env(), config, Rc::new(At(self.at())));
@@ -661,7 +664,10 @@ fn a_target_whose_storage_failed_stops_alone() {
         node.serve(env.listen(at).await.expect("free"));
         std::mem::forget(node); // lives as long as the machine
     });
-    let config = EndpointConfig { client: ClientId(1), ..EndpointConfig::default() };
+    let config = EndpointConfig {
+        import: endpoint::ImportConfig { client: ClientId(1), ..Default::default() },
+        ..EndpointConfig::default()
+    };
     let endpoint = Endpoint::new(&client.env(), config, Rc::new(At(at)));
     let remotes = [0, 1].map(|index| endpoint.remote(TargetId::ost(index)));
     let ask = |index: usize, call: Call, patience: Span| {

@@ -82,7 +82,7 @@ impl Cluster {
         let client = ClientId((u128::from(env.random()) << 64) | u128::from(env.random()));
         let mut config =
             MountConfig::new(vec![self.plan.addr(TargetId::MGT)], self.plan.fsname, client);
-        config.name = name.to_owned();
+        config.endpoint.import.name = name.to_owned();
         config.bugs = self.plan.bugs.client;
         config
     }

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
 use std::rc::{Rc, Weak};
 
-use endpoint::{Call, Endpoint, EndpointConfig, Resolve};
+use endpoint::{Call, Endpoint, EndpointConfig, ImportConfig, Resolve};
 use env::{CptTable, Env, LocalFuture};
 use env_sim::NodeHandle;
 use mdt::{Mdt, MdtConfig};
@@ -215,7 +215,9 @@ fn text(error: impl std::fmt::Display) -> String {
 
 fn endpoint_config(env: &Env, id: TargetId) -> EndpointConfig {
     let client = ClientId((u128::from(env.random()) << 64) | u128::from(env.random()));
-    EndpointConfig { client, name: id.to_string(), is_server: true, ..EndpointConfig::default() }
+    let name = id.to_string();
+    let import = ImportConfig { client, name, is_server: true, ..ImportConfig::default() };
+    EndpointConfig { import, ..EndpointConfig::default() }
 }
 
 fn begin(

@@ -18,7 +18,7 @@ use ::params::ParamTree;
 use anyhow::{Context, Result, bail};
 use ctl::rundir::Registered;
 use ctl::{Ask, Device, Failure, Reply, Who};
-use endpoint::{Endpoint, EndpointConfig};
+use endpoint::{Endpoint, EndpointConfig, ImportConfig};
 use env::{Env, LocalFuture};
 use mdt::{Mdt, MdtConfig};
 use mgt::{Mgt, MgtConfig};
@@ -344,13 +344,8 @@ fn node_config(machine: &Machine) -> NodeConfig {
 
 fn endpoint_config(env: &Env, name: String, addr: NidAddr) -> EndpointConfig {
     let client = ClientId((u128::from(env.random()) << 64) | u128::from(env.random()));
-    EndpointConfig {
-        nid: Some(addr.nid),
-        client,
-        name,
-        is_server: true,
-        ..EndpointConfig::default()
-    }
+    let import = ImportConfig { client, name, is_server: true, ..ImportConfig::default() };
+    EndpointConfig { nid: Some(addr.nid), import, ..EndpointConfig::default() }
 }
 
 /// What every start of a target needs.

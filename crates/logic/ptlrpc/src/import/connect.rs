@@ -42,7 +42,7 @@ impl<B: Default, W> Import<B, W> {
             vec![encode_body(&body), Bytes::copy_from_slice(self.config.name.as_bytes())],
         );
         request.header.xid = self.xids.draw().0;
-        request.header.target = self.config.target.to_u32();
+        request.header.target = self.target.to_u32();
         request.header.deadline_ms = millis(self.config.attempt);
         self.enter(State::Connecting, now);
         self.connect_deadline = now + self.config.attempt;

@@ -28,7 +28,7 @@ mod xids;
 use std::collections::{BTreeMap, VecDeque};
 
 use queues::Ascending;
-use types::{Instance, Instant, Span, Transno, Xid};
+use types::{Instance, Instant, Span, TargetId, Transno, Xid};
 use wire::{Opcode, Request, RequestFlags};
 
 pub use config::ImportConfig;
@@ -90,6 +90,7 @@ impl<B, W> Out<B, W> {
 /// until both are empty. [`Import::poll_connect`] is asked when neither connected nor connecting,
 /// and again at [`Import::poll_timeout`].
 pub struct Import<B, W> {
+    target: TargetId,
     config: ImportConfig,
     xids: XidSource,
     state: State,
@@ -127,10 +128,16 @@ pub struct Import<B, W> {
 impl<B: Default, W> Import<B, W> {
     /// Not connected and not wanting to be until something is submitted.
     #[must_use]
-    pub fn new(config: ImportConfig, xids: XidSource, now: Instant) -> Import<B, W> {
+    pub fn new(
+        target: TargetId,
+        config: ImportConfig,
+        xids: XidSource,
+        now: Instant,
+    ) -> Import<B, W> {
         let tags_max = config.tags.clamp(1, limits::TAGS_MAX);
         let rpcs_max = config.rpcs_in_flight.clamp(1, limits::TAGS_MAX);
         Import {
+            target,
             xids,
             state: State::New,
             wanted: false,
@@ -304,7 +311,7 @@ impl<B: Default, W> Import<B, W> {
             request.header.session = self.session;
             request.header.epoch = self.epoch;
             request.header.instance = self.instance.0;
-            request.header.target = self.config.target.to_u32();
+            request.header.target = self.target.to_u32();
             request.header.deadline_ms = millis(self.config.attempt);
             request
         });

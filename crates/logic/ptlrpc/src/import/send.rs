@@ -64,7 +64,7 @@ impl<B: Default, W> Import<B, W> {
         header.session = self.session;
         header.epoch = self.epoch;
         header.instance = self.instance.0;
-        header.target = self.config.target.to_u32();
+        header.target = self.target.to_u32();
         header.deadline_ms = millis(patience);
         Transmit { request: &mut out.request, bulk: &mut out.bulk }
     }

@@ -25,7 +25,6 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(id: usize, now: Instant) -> Client {
         let config = ImportConfig {
-            target: TARGET,
             client: ClientId(id as u128 + 1),
             name: format!("client{id}"),
             is_server: false,
@@ -38,7 +37,7 @@ impl Client {
             reconnect_max: Span::secs(1),
         };
         Client {
-            import: Import::new(config, XidSource::new(1), now),
+            import: Import::new(TARGET, config, XidSource::new(1), now),
             link: 0,
             connecting: None,
             acknowledged: BTreeSet::new(),

@@ -101,7 +101,7 @@ fn an_inactive_target_answers_nothing_until_it_is_active_again() {
 
 #[test]
 fn no_more_requests_are_in_flight_than_the_bound_says() {
-    let two = |config: &mut endpoint::EndpointConfig| config.rpcs_in_flight = 2;
+    let two = |config: &mut endpoint::EndpointConfig| config.import.rpcs_in_flight = 2;
     check_with(two, |world| async move {
         world.server.plan([Do::Hold, Do::Hold]);
         let outcomes: Vec<_> = (0..5).map(|key| world.begin(read(key))).collect();

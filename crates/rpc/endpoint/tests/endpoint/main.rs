@@ -68,9 +68,12 @@ fn check_with<F: Future<Output = ()> + 'static>(
     let server_env = far.env();
     let server = Server::start(&server_env, at);
     let mut config = EndpointConfig {
-        client: ClientId(5),
-        name: "client5".to_owned(),
-        attempt: ATTEMPT,
+        import: endpoint::ImportConfig {
+            client: ClientId(5),
+            name: "client5".to_owned(),
+            attempt: ATTEMPT,
+            ..Default::default()
+        },
         inline_bytes: INLINE_BYTES as u32,
         ..EndpointConfig::default()
     };

@@ -311,10 +311,13 @@ pub(crate) fn endpoint(env: &Env, id: u128, at: NidAddr, is_server: bool) -> Rc<
 
 pub(crate) fn endpoint_to(env: &Env, id: u128, to: Fixed, is_server: bool) -> Rc<Endpoint> {
     let config = EndpointConfig {
-        client: ClientId(id),
-        name: format!("client{id}"),
-        is_server,
-        attempt: Span::secs(3),
+        import: endpoint::ImportConfig {
+            client: ClientId(id),
+            name: format!("client{id}"),
+            is_server,
+            attempt: Span::secs(3),
+            ..Default::default()
+        },
         inline_bytes: 1_024,
         ..EndpointConfig::default()
     };

@@ -34,7 +34,7 @@ pub(super) fn run(args: &IorArgs, address: &str) -> Result<Vec<Sample>> {
         for task in 0..args.tasks {
             let id = ClientId((u128::from(env.random()) << 64) | u128::from(env.random()));
             let mut config = MountConfig::new(vec![mgs], fsname, id);
-            config.nid = args.nid.map(|first| nth(first, task)).transpose()?;
+            config.endpoint.nid = args.nid.map(|first| nth(first, task)).transpose()?;
             clients.push(Client::mount(&env, config).await.context("cannot mount")?);
         }
         let outcome = phases(&env, &clients, &Rc::new(args)).await;

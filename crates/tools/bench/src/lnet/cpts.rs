@@ -82,7 +82,10 @@ fn served(row: &Row, rotor: PortalRotor, lnd_threads: u32) -> Vec<u64> {
             let nid =
                 Nid::tcp(std::net::Ipv4Addr::new(127, 0, 1, u8::try_from(host).expect("twelve")));
             let settings = EndpointConfig {
-                client: ClientId(host.into()),
+                import: endpoint::ImportConfig {
+                    client: ClientId(host.into()),
+                    ..Default::default()
+                },
                 nid: Some(nid),
                 ..EndpointConfig::default()
             };

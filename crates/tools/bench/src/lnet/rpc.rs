@@ -48,9 +48,12 @@ pub(super) fn measure(case: Case, port: u16) -> anyhow::Result<f64> {
     env_os::run(config(case.crc, case.tuning), |env| async move {
         let identity = (u128::from(env.random()) << 64) | u128::from(env.random());
         let settings = EndpointConfig {
-            client: ClientId(identity),
-            name: "bench".to_owned(),
-            rpcs_in_flight: case.inflight,
+            import: endpoint::ImportConfig {
+                client: ClientId(identity),
+                name: "bench".to_owned(),
+                rpcs_in_flight: case.inflight,
+                ..Default::default()
+            },
             inline_bytes: 0,                  // every transfer has its bulk phase
             unstable_bytes_max: u64::MAX / 2, // nothing is kept once it is answered
             ..EndpointConfig::default()
@@ -144,7 +147,10 @@ mod tests {
                 Node::new(&env, NodeConfig::new(CptTable::new(one, one, 1, false).expect("one")));
             node.add_target(SelfTest::new(&env, SelfTestConfig { nid: None, is_open: true }));
             let _serving = node.serve(listener);
-            let settings = EndpointConfig { client: ClientId(9), ..EndpointConfig::default() };
+            let settings = EndpointConfig {
+                import: endpoint::ImportConfig { client: ClientId(9), ..Default::default() },
+                ..EndpointConfig::default()
+            };
             let endpoint = Endpoint::new(&env, settings, Rc::new(at));
             let remote = endpoint.remote(target());
             let call = |body, bulk| Call { bulk, ..Call::new(Opcode::LstBrw, vec![body]) };

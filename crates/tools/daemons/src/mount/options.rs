@@ -109,13 +109,14 @@ impl Options {
     /// As the client mounts it.
     pub(crate) fn client(&self, id: ClientId) -> MountConfig {
         let MountOptions { nid, soft, wait_secs, .. } = self.mount;
+        let mut config = MountConfig::new(self.mgs.clone(), self.fsname, id);
+        config.endpoint.nid = nid;
+        config.endpoint.import.name = format!("{}:{}", hostname(), self.dir.display());
         MountConfig {
-            nid,
             soft,
-            name: format!("{}:{}", hostname(), self.dir.display()),
             access_times: self.mount.access_times(),
             mount_wait: (wait_secs > 0).then(|| Span::secs(wait_secs)),
-            ..MountConfig::new(self.mgs.clone(), self.fsname, id)
+            ..config
         }
     }
 
