@@ -306,10 +306,10 @@ mod tests {
         assert!(kernel.read_only && kernel.default_permissions && kernel.holder);
         let client = options.client(ClientId(7));
         assert_eq!(
-            (client.client, client.nid, client.soft),
+            (client.endpoint.import.client, client.endpoint.nid, client.soft),
             (ClientId(7), options.mount.nid, true)
         );
-        assert!(client.mount_wait.is_none() && client.name.ends_with(":/mnt/x"));
+        assert!(client.mount_wait.is_none() && client.endpoint.import.name.ends_with(":/mnt/x"));
     }
 
     #[test]
