@@ -6,7 +6,8 @@
 //! Invariants
 //! - Every byte of a buffer is initialised: memory comes zeroed, and a kept buffer has what its
 //!   last user left. Neither is cleared again.
-//! - A pool keeps at most the bytes that it was made for; what comes back beyond them is freed.
+//! - A pool keeps at most the bytes that it was made for. What comes back beyond them replaces
+//!   buffers of the size that takes most, so that the sizes in use are the ones that are kept.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,11 +18,17 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 /// Alignment that every device takes for `O_DIRECT`: of address, offset and length.
 pub const BUFFER_ALIGN: usize = 4_096;
 
-/// Smallest capacity. Capacities are powers of two, so that buffers fit again.
+/// Smallest capacity. Capacities are this, doubled, and steps between, so that buffers fit again.
 const CAPACITY_MIN: usize = 64 << 10;
 
-/// Lists of kept buffers: one for each capacity up to 2 GiB.
-const CLASSES: usize = 16;
+/// Capacities from one power of two to the next: a buffer has at most an eighth more than was asked
+/// for. FUSE asks for a page more than a power of two.
+const STEPS: usize = 8;
+
+/// Lists of kept buffers: one for each capacity below 4 GiB.
+const CLASSES: usize = 16 * STEPS;
+
+const _: () = assert!((CAPACITY_MIN / STEPS).is_multiple_of(BUFFER_ALIGN));
 
 #[derive(FromBytes, IntoBytes, Immutable)]
 #[repr(C, align(4096))]
@@ -37,6 +44,15 @@ struct Kept {
     bytes: usize,
 }
 
+impl Kept {
+    /// The list that holds most bytes.
+    fn fullest(&self) -> usize {
+        let bytes = |list: &Vec<Pages>| list.len() * list.last().map_or(0, Vec::len);
+        let lists = self.lists.iter().enumerate();
+        lists.max_by_key(|(_, list)| bytes(list)).map_or(0, |(index, _)| index)
+    }
+}
+
 struct Shared {
     kept: Mutex<Kept>,
     bytes_max: usize,
@@ -48,9 +64,13 @@ pub struct BufferPool(Arc<Shared>);
 
 /// Capacity of a buffer for `len` bytes, and its list, if there is one.
 fn class(len: usize) -> (usize, Option<usize>) {
-    let capacity = len.next_power_of_two().max(CAPACITY_MIN);
-    let list = (capacity / CAPACITY_MIN).ilog2() as usize;
-    (capacity, (list < CLASSES).then_some(list))
+    let len = len.max(CAPACITY_MIN);
+    let doubled = (len / CAPACITY_MIN).ilog2() as usize;
+    let base = CAPACITY_MIN << doubled;
+    let step = base / STEPS;
+    let steps = (len - base).div_ceil(step);
+    let list = doubled * STEPS + steps;
+    (base + steps * step, (list < CLASSES).then_some(list))
 }
 
 impl BufferPool {
@@ -95,11 +115,20 @@ impl BufferPool {
 
     fn give_back(&self, pages: Pages) {
         let (bytes, list) = class(pages.len() * BUFFER_ALIGN);
+        let Some(list) = list.filter(|_| bytes <= self.0.bytes_max) else { return };
+        let mut freed = Vec::new(); // after the lock
         let mut kept = self.kept();
-        if let Some(list) = list.filter(|_| kept.bytes + bytes <= self.0.bytes_max) {
-            kept.bytes += bytes;
-            kept.lists[list].push(pages);
+        while kept.bytes + bytes > self.0.bytes_max {
+            let fullest = kept.fullest();
+            if fullest == list {
+                return;
+            }
+            freed.extend(kept.lists[fullest].pop());
+            kept.bytes -= freed.last().map_or(0, |pages: &Pages| pages.len() * BUFFER_ALIGN);
         }
+        kept.bytes += bytes;
+        kept.lists[list].push(pages);
+        drop(kept);
     }
 }
 
@@ -200,14 +229,30 @@ mod tests {
     }
 
     #[test]
-    fn capacities_are_powers_of_two() {
+    fn a_capacity_is_at_most_an_eighth_more_than_was_asked_for() {
         let pool = BufferPool::new(0);
         let capacity = |bytes| pool.take(bytes).capacity();
         assert_eq!([0, 5, 64 << 10].map(capacity), [64 << 10; 3]);
         assert_eq!(
-            [(64 << 10) + 1, 1 << 20, 9 << 20].map(capacity),
-            [128 << 10, 1 << 20, 16 << 20]
+            [(64 << 10) + 1, 1 << 20, (1 << 20) + 4_096, 9 << 20].map(capacity),
+            [72 << 10, 1 << 20, 1_152 << 10, 9 << 20]
         );
+        for len in (1..40).map(|step| step * 77_777) {
+            let (capacity, list) = class(len);
+            assert!(capacity >= len && (len <= CAPACITY_MIN || capacity <= len + len / 8));
+            assert_eq!(class(capacity), (capacity, list), "a buffer fits its list again");
+        }
+    }
+
+    #[test]
+    fn the_sizes_in_use_replace_those_that_were() {
+        let pool = BufferPool::new(4 << 20);
+        drop([1_usize; 4].map(|mib| pool.take(mib << 20)));
+        assert_eq!(pool.kept_bytes(), 4 << 20);
+        drop(pool.take(64 << 10));
+        assert_eq!(pool.kept_bytes(), (3 << 20) + (64 << 10), "one of 1 MiB went");
+        drop(pool.take(4 << 20));
+        assert_eq!(pool.kept_bytes(), 4 << 20, "one large buffer is all that fits");
     }
 
     #[test]
