@@ -49,7 +49,9 @@ impl Node {
             self.answer(peer, &session, replayed(&request));
             return Ok(());
         }
-        if recovering && !request.has(RequestFlags::REPLAY) {
+        // of replays without a place in history only re-stated locks come now, which change nothing
+        let restates = request.has(RequestFlags::REPLAY) && !request.has(RequestFlags::MODIFIES);
+        if recovering && !restates {
             let mut reply = Reply::error(&request.header, Errno::EAGAIN);
             reply.header.flags = ReplyFlags::RECOVERING;
             self.answer(peer, &session, reply);

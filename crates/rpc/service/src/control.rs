@@ -204,11 +204,12 @@ impl Node {
                     timer.abort();
                 }
             }
-            for head in service.heads().iter().flat_map(|heads| heads.both()) {
-                for work in drain(head, self.clock.get()) {
+            for heads in service.heads() {
+                for work in heads.both().flat_map(|head| drain(head, self.clock.get())) {
                     let queued = &self.queued[work.cpt.0 as usize];
                     queued.set(queued.get() - 1);
                 }
+                heads.drained.notify_waiters();
             }
         }
     }

@@ -66,11 +66,11 @@ impl Incoming {
         flight.keep_permit(flight.terms.reserve(cpt, len).await?);
         // the newest attempt's: a resend may have come during the wait
         let (peer, id) = (Rc::clone(&*flight.peer()), flight.bulk_id());
-        if !peer.begin_pull(id) {
+        let Some(pull) = peer.begin_pull(id) else {
             tracing::warn!(peer = %peer.nid, id, "a bulk is offered twice: the link is closed");
             peer.tx.close();
             return Err(self.abandon());
-        }
+        };
         let ticket = peer.tx.expect_bulk(id, len);
         let sent = peer.tx.send(Frame::new(FrameKind::BulkPull, id, Bytes::new()));
         let patience = Span(flight.patience.0 / 2).min(limits::PULL_WAIT_MAX);
@@ -78,7 +78,7 @@ impl Incoming {
             Ok(()) => flight.terms.env.timeout(patience, ticket).await.flatten(),
             Err(_) => None,
         };
-        peer.end_pull(id);
+        drop(pull);
         match data {
             Some(data) if data.len() == len => Ok(data),
             Some(_) => Err(Errno::EPROTO),

@@ -115,14 +115,19 @@ impl Node {
             self.env.spawn("service.housekeeping", Rc::clone(self).keep_house(Rc::clone(&served)));
         let failing = Rc::clone(&served);
         let failed = self.env.spawn("service.failed", async move {
-            let reason = failing.target.failed().await;
+            let failed = async { Some(failing.target.failed().await) };
+            let removed = async {
+                failing.ended().await;
+                None
+            };
+            let Some(reason) = futures_lite::future::or(failed, removed).await else { return };
             let target = failing.target.id();
             tracing::warn!(%target, reason, "served no longer; clients wait for its next start");
             failing.end();
         });
         self.tasks.borrow_mut().extend([task, failed]);
         if let Some(old) = self.targets.borrow_mut().insert(id, served) {
-            old.gone.set(true);
+            old.end();
         }
     }
 

@@ -30,14 +30,23 @@ impl Peer {
         let _ = self.tx.send_message(reply);
     }
 
-    /// Notes that the data of bulk `id` is asked for; false if it was asked for already.
-    pub(crate) fn begin_pull(&self, id: u64) -> bool {
-        self.pulling.borrow_mut().insert(id, ()).is_none()
+    /// Notes that the data of bulk `id` is asked for; `None` if it was asked for already.
+    pub(crate) fn begin_pull(self: &Rc<Self>, id: u64) -> Option<Pull> {
+        let is_first = self.pulling.borrow_mut().insert(id, ()).is_none();
+        is_first.then(|| Pull { peer: Rc::clone(self), id })
     }
+}
 
-    /// The data of bulk `id` came, or will not come.
-    pub(crate) fn end_pull(&self, id: u64) {
-        let asked = self.pulling.borrow_mut().remove(id);
+/// Data of a bulk that is awaited: it came, will not come, or its handler was dropped, when this
+/// ends.
+pub(crate) struct Pull {
+    peer: Rc<Peer>,
+    id: u64,
+}
+
+impl Drop for Pull {
+    fn drop(&mut self) {
+        let asked = self.peer.pulling.borrow_mut().remove(self.id);
         assert!(asked.is_some(), "a pull ends once, after it began");
     }
 }
