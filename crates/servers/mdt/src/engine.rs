@@ -166,9 +166,9 @@ impl Engine {
             |fid| epoch_after(&done.effects, fid).unwrap_or_else(|| state.opens.write_epoch(fid));
         let epoch = answer.fid().map_or(0, epoch);
         let version = answer.fid().and_then(|fid| done.version(fid));
-        let mut bufs = answer.into_bufs(Extras::new(&plan, version, epoch));
-        bufs.extend(plan.dir.and_then(|(dir, lease)| directory(&done, dir, lease)));
-        let mut reply = Reply::ok(header, bufs);
+        // of this answer alone: the stored one is for a resend, when the lease is over
+        let dir = plan.dir.and_then(|(dir, lease)| directory(&done, dir, lease));
+        let mut reply = Reply::ok(header, answer.into_bufs(Extras::new(&plan, version, epoch)));
         let Finished { mut set, mut effects, changes, .. } = done;
         effects.extend(plan.effects);
         if committed {
@@ -197,6 +197,7 @@ impl Engine {
         state.perform(effects);
         state.share.changed(caller.client, &changes);
         self.noted_dirty();
+        reply.bufs.extend(dir);
         Ok(reply)
     }
 

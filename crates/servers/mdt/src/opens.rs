@@ -134,14 +134,16 @@ impl Opens {
         prior: Option<SizeState>,
     ) {
         self.next_handle = self.next_handle.max(handle + 1);
-        if let Some(before) = self.handles.insert(handle, open) {
+        if let Some(before) = self.handles.get_mut(&handle) {
             assert_eq!(
                 (before.fid, before.client),
                 (open.fid, open.client),
                 "a handle names one open for ever"
             );
+            *before = OpenFile { write: before.write, ..open }; // its file counts it as that
             return;
         }
+        self.handles.insert(handle, open);
         let base = self.base;
         let file =
             self.files.entry(open.fid).or_insert(FileState { epoch: base, ..FileState::default() });

@@ -284,6 +284,7 @@ impl Target for Mdt {
                 tracing::info!(target: "mdt", client = %session.client, name = %session.name, "client evicted");
             }
             self.end_session(&session).await;
+            self.engine.store.failure().unless_over(()).await;
         })
     }
 
@@ -291,6 +292,7 @@ impl Target for Mdt {
         Box::pin(async move {
             self.sweep_orphans().await;
             let _failed = self.commit().await;
+            self.engine.store.failure().unless_over(()).await;
         })
     }
 }

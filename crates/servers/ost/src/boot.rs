@@ -50,7 +50,8 @@ pub(crate) async fn boot(
     );
 
     let sessions = clients.iter().filter(|record| !record.is_server).map(|record| record.session);
-    let tombstones = Tombstones::load(tombstones, sessions);
+    let tombstones = Tombstones::load(tombstones, sessions)
+        .ok_or_else(|| StartError::Broken("a tombstone's number".to_owned()))?;
     let exports = ExportsConfig {
         target,
         instance,

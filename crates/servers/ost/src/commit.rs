@@ -75,6 +75,7 @@ impl Ost {
     pub(crate) fn start_committing(self: &Rc<Self>) {
         let commit = async |ost: Rc<Ost>| {
             if ost.commit_all().await.is_err() {
+                ost.pace.dirtied(false); // what a full store refused is tried again
                 return !ost.store.failure().has_happened();
             }
             if let Err(error) = ost.sweep_tombstones().await {

@@ -185,6 +185,7 @@ impl Target for Ost {
             if let Err(error) = self.forget_client(&session).await {
                 tracing::warn!(target_id = %self.id(), client = %session.client, %error, "its records stay until the next start");
             }
+            self.store.failure().unless_over(()).await;
         })
     }
 

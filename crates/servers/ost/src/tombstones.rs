@@ -19,19 +19,25 @@ pub(crate) struct Tombstones {
 }
 
 impl Tombstones {
-    /// As found at boot. Sessions that are known then are older than everything.
+    /// As found at boot. Sessions that are known then are older than everything. `None` where two
+    /// have one number, or one has the last number that there is.
     pub(crate) fn load(
         stones: impl IntoIterator<Item = (Fid, u64)>,
         sessions: impl IntoIterator<Item = u64>,
-    ) -> Tombstones {
+    ) -> Option<Tombstones> {
         let mut loaded = Tombstones { next: 1, ..Tombstones::default() };
         for (object, number) in stones {
-            loaded.by_object.insert(object, number);
-            loaded.by_number.insert(number, object);
-            loaded.next = loaded.next.max(number + 1);
+            loaded.next = loaded.next.max(number.checked_add(1)?);
+            let twice = [
+                loaded.by_object.insert(object, number).is_some(),
+                loaded.by_number.insert(number, object).is_some(),
+            ];
+            if twice != [false; 2] {
+                return None;
+            }
         }
         loaded.sessions = sessions.into_iter().map(|session| (session, 0)).collect();
-        loaded
+        Some(loaded)
     }
 
     pub(crate) fn holds(&self, object: Fid) -> bool {
@@ -82,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_tombstone_goes_with_the_last_session_that_is_older() {
-        let mut stones = Tombstones::load([(Fid::new(1, 1), 5)], [70]);
+        let mut stones = Tombstones::load([(Fid::new(1, 1), 5)], [70]).expect("one");
         stones.session_began(71);
         assert_eq!(stones.add(Fid::new(1, 2)), 6);
         stones.session_began(72);
@@ -96,8 +102,18 @@ mod tests {
     }
 
     #[test]
+    fn damaged_numbers_are_refused() {
+        let (one, other) = (Fid::new(1, 1), Fid::new(1, 2));
+        assert!(Tombstones::load([(one, 5), (other, 6)], []).is_some());
+        for stones in [[(one, 5), (other, 5)], [(one, 5), (one, 6)], [(one, 5), (other, u64::MAX)]]
+        {
+            assert!(Tombstones::load(stones, []).is_none(), "{stones:?}");
+        }
+    }
+
+    #[test]
     fn a_second_destroy_renews_and_too_many_go_in_order() {
-        let mut stones = Tombstones::load([], [1]);
+        let mut stones = Tombstones::load([], [1]).expect("none");
         for oid in 0..=TOMBSTONES_MAX as u32 {
             stones.add(Fid::new(1, oid));
         }

@@ -1,6 +1,7 @@
 //! statfs: room for records. Nothing is locked; the answer is of one moment.
 
 use env::LocalFuture;
+use osd::StoreError;
 use service::Incoming;
 use types::Errno;
 use wire::{Reply, encode_body};
@@ -18,7 +19,12 @@ pub(crate) fn serve<'a>(
 }
 
 async fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
-    let space = mdt.persist(|| Ok(mdt.engine.store.meta().space()?)).await?;
+    let space = || match mdt.engine.store.meta().space() {
+        // the disk does not say: no reason to end the target
+        Err(StoreError::Failed(_)) => Err(Errno::EIO.into()),
+        other => Ok(other?),
+    };
+    let space = mdt.persist(space).await?;
     let body = target::statfs(space, FULL_BELOW_BYTES);
     Ok(Reply::ok(&incoming.request.header, vec![encode_body(&body)]))
 }
