@@ -270,11 +270,17 @@ impl Server {
         self.endpoint.shutdown().await;
     }
 
-    /// Hangs up without committing: the storage failed, and the node boots anew.
+    /// Hangs up because a target's storage failed and the node starts again in this process. The
+    /// others end too, durably: no two instances may ever have one store open.
     pub async fn abandon(&self) {
         self.ctl.borrow_mut().take();
         self.metrics.borrow_mut().take();
         self.node.stop().await;
+        for target in self.targets.iter().rev() {
+            if let Err(error) = target.body.stop().await {
+                tracing::warn!("{}: ended without a last commit: {error}", target.name);
+            }
+        }
         self.endpoint.shutdown().await;
     }
 

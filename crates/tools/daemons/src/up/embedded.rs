@@ -148,7 +148,9 @@ async fn once(
             tracing::error!("servers: not stopped within {} s", STOP_MAX.as_secs_f64());
         }
     } else {
-        server.abandon().await;
+        if env.timeout(STOP_MAX, server.abandon()).await.is_none() {
+            tracing::error!("servers: not abandoned within {} s", STOP_MAX.as_secs_f64());
+        }
     }
     outcome
 }
