@@ -1,7 +1,7 @@
 //! Bodies: the fixed struct in buffer 0 of each request and reply, and what the other buffers are.
 //!
-//! Every struct is little-endian, without padding, and grows at its end only. `valid` masks and
-//! flags are constants beside the struct they belong to.
+//! Every struct is little-endian, without padding, and grows at its end only. Each set of flags has
+//! a type of its own; numbered values are constants beside the struct that they belong to.
 //!
 //! # Buffers of an MDT's replies
 //!
@@ -33,6 +33,7 @@ use types::Fid;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::Attr;
+pub use crate::flags::{BatchFlags, IoFlags, PunchFlags};
 
 /// A FID in a message: 16 bytes.
 #[derive(
@@ -411,8 +412,8 @@ bodies! {
         offset: u64,
         /// Bytes from the offset on.
         length: u32,
-        /// Bits of [`io`].
-        flags: u32,
+        /// How to move the data.
+        flags: IoFlags,
         /// Zero.
         reserved0: u64,
         /// Time of the write at the client.
@@ -465,8 +466,8 @@ bodies! {
         mtime: i64,
         /// Nanoseconds of mtime.
         mtime_nsec: u32,
-        /// [`punch`].
-        flags: u32,
+        /// How to cut.
+        flags: PunchFlags,
         /// Zero.
         reserved: [u64; 2],
     }
@@ -475,8 +476,8 @@ bodies! {
     OstBatchReq (16) {
         /// Elements of buffer 1.
         count: u32,
-        /// See [`batch`].
-        flags: u32,
+        /// How to read buffer 1.
+        flags: BatchFlags,
         /// Zero.
         reserved: u64,
     }
@@ -719,29 +720,6 @@ pub mod statfs {
     pub const READ_ONLY: u64 = 2;
     /// No room is left.
     pub const FULL: u64 = 4;
-}
-
-/// Flags of [`OstPunchReq`].
-pub mod punch {
-    /// Create the object if it is not there and the size is above zero; else it stays missing.
-    pub const CREATE: u32 = 1;
-}
-
-/// Flags of [`OstBatchReq`].
-pub mod batch {
-    /// Destroy only: an element of buffer 1 names the `count` ids from `base` on (`first` is zero),
-    /// of which everything that is there goes, all stripes.
-    pub const OIDS: u32 = 1;
-}
-
-/// Flags of [`OstIoReq`].
-pub mod io {
-    /// Answer only once the data is durable (O_SYNC).
-    pub const SYNC: u32 = 1;
-    /// Bypass the page cache of the OST.
-    pub const DIRECT: u32 = 2;
-    /// Read: a missing object is an error (EIO), not zeros: the MDT says that it exists.
-    pub const MUST_EXIST: u32 = 4;
 }
 
 #[cfg(test)]

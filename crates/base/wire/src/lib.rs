@@ -19,6 +19,7 @@ pub mod attr;
 pub mod body;
 pub mod config;
 pub mod dirent;
+mod flags;
 mod frame;
 pub mod lst;
 mod message;

@@ -17,8 +17,8 @@ use service::{
 use types::{ClientId, Errno, Fid, Instance, NidAddr, Span, TargetId, Transno};
 use wire::attr::S_IFREG;
 use wire::body::{
-    AttrRep, CloseReq, CreateReq, FidReq, LockRep, LockReq, LookupReq, OstBatchReq, UnlinkReq,
-    batch, close, create, lock,
+    AttrRep, BatchFlags, CloseReq, CreateReq, FidReq, LockRep, LockReq, LookupReq, OstBatchReq,
+    UnlinkReq, close, create, lock,
 };
 use wire::{Opcode, Reply, Request, encode_body};
 
@@ -71,7 +71,7 @@ impl Target for ToyOst {
         let transno = self.exports.next_transno(&incoming);
         let mut reply = Reply::ok(&incoming.request.header, Vec::new());
         self.exports.record(&incoming, transno, &mut reply);
-        if incoming.request.body::<OstBatchReq>().flags & batch::OIDS == 0 {
+        if !incoming.request.body::<OstBatchReq>().flags.contains(BatchFlags::OIDS) {
             *self.destroyed.borrow_mut() += incoming.request.buf(1).len() as u64 / 24;
         }
         self.exports.committed(transno);

@@ -20,7 +20,8 @@ use ost::{Ost, OstConfig};
 use service::{Node, NodeConfig};
 use types::{ClientId, Fid, NidAddr, Span, TargetId};
 use wire::body::{
-    ObjectRange, OstBatchReq, OstFallocateReq, OstIoReq, OstPunchReq, OstSeekReq, batch, fallocate,
+    BatchFlags, IoFlags, ObjectRange, OstBatchReq, OstFallocateReq, OstIoReq, OstPunchReq,
+    OstSeekReq, PunchFlags, fallocate,
 };
 use wire::{Opcode, encode_body};
 use zerocopy::IntoBytes;
@@ -92,7 +93,7 @@ impl Choices<'_> {
         let body = match opcode {
             Opcode::OstWrite | Opcode::OstRead => {
                 let (offset, length) = (self.word(), self.word() as u32);
-                let flags = u32::from(self.byte());
+                let flags = IoFlags::from_bits_retain(u32::from(self.byte()));
                 data = vec![
                     7;
                     if opcode == Opcode::OstWrite { length.min(5_000) } else { 0 } as usize
@@ -101,7 +102,8 @@ impl Choices<'_> {
                 encode_body(&body)
             }
             Opcode::OstPunch => {
-                let (size, flags) = (self.word(), u32::from(self.byte()));
+                let size = self.word();
+                let flags = PunchFlags::from_bits_retain(u32::from(self.byte()));
                 encode_body(&OstPunchReq { object, parent, size, flags, ..Default::default() })
             }
             Opcode::OstFallocate => {
@@ -115,7 +117,7 @@ impl Choices<'_> {
                 encode_body(&OstSeekReq { object, offset, what, ..Default::default() })
             }
             _ => {
-                let flags = if self.byte() < 128 { 0 } else { batch::OIDS };
+                let flags = BatchFlags::OIDS.when(self.byte() >= 128);
                 for _ in 0..self.byte() % 4 {
                     let (first, count) = (self.word() as u32, self.word() as u32);
                     let base = self.of(&OBJECTS).into();

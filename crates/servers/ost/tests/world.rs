@@ -15,13 +15,14 @@ use ost::{Bugs, Ost, OstConfig};
 use service::{Node, NodeConfig, Target};
 use types::{ClientId, Errno, Fid, NidAddr, Span, TargetId};
 use wire::body::{
-    ObjectRange, OstAttr, OstBatchReq, OstFallocateReq, OstIoReq, OstPunchReq, OstSeekRep,
-    OstSeekReq, StatfsRep, SyncRep, fallocate, io,
+    BatchFlags, IoFlags, ObjectRange, OstAttr, OstBatchReq, OstFallocateReq, OstIoReq, OstPunchReq,
+    OstSeekRep, OstSeekReq, PunchFlags, StatfsRep, SyncRep, fallocate,
 };
 use wire::{Opcode, decode_body, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
 
 const OBJECT: Fid = Fid { seq: 0x2_0000_0500, oid: 9, ver: 1 };
+const PLAIN: IoFlags = IoFlags::empty();
 const PARENT: Fid = Fid { seq: 0x2_0000_0401, oid: 7, ver: 0 };
 
 struct World {
@@ -148,7 +149,7 @@ impl World {
         remote: &Rc<Remote>,
         offset: u64,
         length: u32,
-        flags: u32,
+        flags: IoFlags,
     ) -> Result<(OstAttr, Bytes), CallError> {
         let body = OstIoReq {
             object: OBJECT.into(),
@@ -168,7 +169,7 @@ impl World {
     }
 }
 
-fn write(offset: u64, data: &[u8], flags: u32) -> Call {
+fn write(offset: u64, data: &[u8], flags: IoFlags) -> Call {
     let body = OstIoReq {
         object: OBJECT.into(),
         parent: PARENT.into(),
@@ -193,7 +194,7 @@ fn punch(size: u64, create: bool) -> Call {
         object: OBJECT.into(),
         parent: PARENT.into(),
         size,
-        flags: u32::from(create),
+        flags: PunchFlags::CREATE.when(create),
         ..OstPunchReq::default()
     };
     let mut call = Call::new(Opcode::OstPunch, vec![encode_body(&body)]);
@@ -248,12 +249,12 @@ fn what_is_written_is_read_glimpsed_and_counted() {
     let world = World::plain();
     let remote = world.remote(1);
     let large = pattern(300_000, 3);
-    assert_eq!(world.attr(&remote, write(100, b"small", 0)).expect("writes").size, 105);
-    let attr = world.attr(&remote, write(1 << 20, &large, 0)).expect("writes");
+    assert_eq!(world.attr(&remote, write(100, b"small", PLAIN)).expect("writes").size, 105);
+    let attr = world.attr(&remote, write(1 << 20, &large, PLAIN)).expect("writes");
     assert_eq!((attr.exists, attr.size, attr.mtime), (1, (1 << 20) + 300_000, 1_000 + (1 << 20)));
-    let (attr, data) = world.read(&remote, 1 << 20, 1 << 20, io::MUST_EXIST).expect("reads");
+    let (attr, data) = world.read(&remote, 1 << 20, 1 << 20, IoFlags::MUST_EXIST).expect("reads");
     assert!(attr.length == 300_000 && data[..] == large[..]);
-    let (_, hole) = world.read(&remote, 98, 8, 0).expect("reads");
+    let (_, hole) = world.read(&remote, 98, 8, PLAIN).expect("reads");
     assert_eq!(&hole[..], b"\0\0small\0");
 
     let attr = world.attr(&remote, punch(103, false)).expect("cuts");
@@ -283,7 +284,7 @@ fn what_is_written_is_read_glimpsed_and_counted() {
 fn a_missing_object_is_empty_unless_it_must_be_there() {
     let world = World::plain();
     let remote = world.remote(1);
-    let (attr, data) = world.read(&remote, 0, 4_096, 0).expect("reads");
+    let (attr, data) = world.read(&remote, 0, 4_096, PLAIN).expect("reads");
     assert_eq!((attr.exists, attr.length, data.len()), (0, 0, 0));
     assert_eq!(world.attr(&remote, punch(0, true)).expect("nothing to cut").exists, 0);
     assert_eq!(world.attr(&remote, punch(10, false)).expect("nothing to cut").exists, 0);
@@ -296,15 +297,15 @@ fn senseless_requests_are_refused() {
     let world = World::plain();
     let remote = world.remote(1);
     let errno = |call| world.call(&remote, call).map(|_| ()).map_err(|error| error.errno());
-    assert_eq!(errno(write(u64::MAX - 2, b"xyz", 0)), Err(Errno::EFBIG));
-    assert_eq!(errno(write(0, b"", 0)), Err(Errno::EINVAL));
+    assert_eq!(errno(write(u64::MAX - 2, b"xyz", PLAIN)), Err(Errno::EFBIG));
+    assert_eq!(errno(write(0, b"", PLAIN)), Err(Errno::EINVAL));
     assert_eq!(errno(batch(Opcode::OstDestroy, &[])), Err(Errno::EINVAL));
     assert_eq!(errno(batch(Opcode::OstDestroy, &[range(OBJECT, 1, u32::MAX)])), Err(Errno::EINVAL));
     assert_eq!(errno(batch(Opcode::OstDestroy, &[range(OBJECT, 0, u32::MAX)])), Err(Errno::E2BIG));
     let mut odd = batch(Opcode::OstGlimpse, &[]);
     odd.bufs[1] = Bytes::from_static(b"seven b");
     assert_eq!(errno(odd), Err(Errno::EPROTO));
-    let mut cut = write(0, b"xyz", 0);
+    let mut cut = write(0, b"xyz", PLAIN);
     cut.bufs[1] = Bytes::from_static(b"xy");
     assert_eq!(errno(cut), Err(Errno::EPROTO));
 }
@@ -318,7 +319,7 @@ fn replay_brings_acknowledged_writes_over_a_power_cut() {
         for round in 0..12u8 {
             let data = pattern(1 + usize::from(round) * 9_000, round);
             let offset = usize::from(round) * 17_000;
-            world.attr(&remote, write(offset as u64, &data, 0)).expect("writes");
+            world.attr(&remote, write(offset as u64, &data, PLAIN)).expect("writes");
             expected[offset..offset + data.len()].copy_from_slice(&data);
             if round % 4 == 3 {
                 world.power_cut(seed ^ u64::from(round));
@@ -328,7 +329,7 @@ fn replay_brings_acknowledged_writes_over_a_power_cut() {
                 world.sim.run_for(Span::secs(2));
             }
         }
-        let (attr, data) = world.read(&remote, 0, 400_000, io::MUST_EXIST).expect("reads");
+        let (attr, data) = world.read(&remote, 0, 400_000, IoFlags::MUST_EXIST).expect("reads");
         assert!(data[..] == expected[..attr.size as usize], "seed {seed}");
     }
 }
@@ -339,9 +340,7 @@ fn synced_writes_outlive_a_power_cut_without_their_client() {
         let world = World::new(seed, MemDiskConfig::default(), Bugs::default());
         let remote = world.remote(1);
         let data = pattern(200_000, 5);
-        world
-            .attr(&remote, write(0, &data, if by_sync_call { 0 } else { io::SYNC }))
-            .expect("writes");
+        world.attr(&remote, write(0, &data, IoFlags::SYNC.when(!by_sync_call))).expect("writes");
         if by_sync_call {
             let answer = world.call(&remote, batch(Opcode::OstSync, &[])).expect("syncs");
             let body: SyncRep = decode_body(&answer.reply.buf(0));
@@ -350,7 +349,8 @@ fn synced_writes_outlive_a_power_cut_without_their_client() {
         world.client.kill();
         world.power_cut(seed);
         world.start();
-        let (_, read) = world.read(&world.remote(2), 0, 200_000, io::MUST_EXIST).expect("reads");
+        let (_, read) =
+            world.read(&world.remote(2), 0, 200_000, IoFlags::MUST_EXIST).expect("reads");
         assert!(read[..] == data[..], "seed {seed}");
     }
 }
@@ -363,7 +363,7 @@ fn records_ahead_of_data_are_found_out() {
         let world = World::new(*seed, disk, bugs);
         let remote = world.remote(1);
         let data = pattern(200_000, 5);
-        world.attr(&remote, write(0, &data, 0)).expect("writes");
+        world.attr(&remote, write(0, &data, PLAIN)).expect("writes");
         let committed = || remote.last_committed().0 > 0;
         let sync = remote.clone();
         world
@@ -374,7 +374,7 @@ fn records_ahead_of_data_are_found_out() {
         world.sim.run_until(Span::secs(1), || committed() || records() > 0);
         world.power_cut(*seed);
         world.start();
-        let (_, read) = world.read(&remote, 0, 200_000, 0).expect("reads");
+        let (_, read) = world.read(&remote, 0, 200_000, PLAIN).expect("reads");
         read[..] != data[..]
     });
     assert!(lost.count() > 0, "the switch breaks something");
@@ -384,11 +384,11 @@ fn records_ahead_of_data_are_found_out() {
 fn a_destroyed_object_stays_destroyed() {
     let world = World::plain();
     let (old, mdt) = (world.remote(1), world.remote(2));
-    world.attr(&old, write(0, b"data", 0)).expect("writes");
+    world.attr(&old, write(0, b"data", PLAIN)).expect("writes");
     world.call(&mdt, batch(Opcode::OstDestroy, &[range(OBJECT, 0, 4)])).expect("destroys");
     world.call(&mdt, batch(Opcode::OstDestroy, &[range(OBJECT, 0, 4)])).expect("again");
     for _ in 0..2 {
-        let late = world.attr(&old, write(0, b"late", 0)).map_err(|error| error.errno());
+        let late = world.attr(&old, write(0, b"late", PLAIN)).map_err(|error| error.errno());
         assert_eq!(late.map(|attr| attr.size), Err(Errno::ESTALE));
         assert_eq!(
             world.attr(&old, punch(5, true)).map_err(|error| error.errno()).map(|attr| attr.size),
@@ -400,7 +400,7 @@ fn a_destroyed_object_stays_destroyed() {
         world.start();
     }
     let other = world.remote(3);
-    assert_eq!(world.read(&other, 0, 10, 0).expect("reads").0.exists, 0);
+    assert_eq!(world.read(&other, 0, 10, PLAIN).expect("reads").0.exists, 0);
 }
 
 #[test]
@@ -408,7 +408,7 @@ fn without_tombstones_a_late_write_brings_an_object_back() {
     let world = World::new(7, MemDiskConfig::default(), Bugs::plant("ost.skip_tombstones"));
     let remote = world.remote(1);
     world.call(&remote, batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)])).expect("destroys");
-    world.attr(&remote, write(0, b"late", 0)).expect("the bug");
+    world.attr(&remote, write(0, b"late", PLAIN)).expect("the bug");
     assert_eq!(world.disk.objects(), [OBJECT]);
 }
 
@@ -417,7 +417,7 @@ fn a_write_and_its_destroy_are_replayed_in_order() {
     for seed in 0..10 {
         let world = World::new(seed, MemDiskConfig::default(), Bugs::default());
         let (writer, mdt) = (world.remote(1), world.remote(2));
-        world.attr(&writer, write(0, b"data", 0)).expect("writes");
+        world.attr(&writer, write(0, b"data", PLAIN)).expect("writes");
         world.call(&mdt, batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)])).expect("destroys");
         world.power_cut(seed);
         world.start();
@@ -442,7 +442,7 @@ fn room_holes_and_zeros_survive_what_dies() {
             .expect("allocates");
         assert_eq!((grown.exists, grown.size, grown.blocks), (1, 3 * BLOCK, 24));
         let mut expected = pattern(3 * BLOCK as usize, 5);
-        world.attr(&remote, write(0, &expected, 0)).expect("writes");
+        world.attr(&remote, write(0, &expected, PLAIN)).expect("writes");
         let punched = world.attr(&remote, fallocate_call(PUNCH, BLOCK, BLOCK)).expect("punches");
         assert_eq!((punched.size, punched.blocks), (3 * BLOCK, 16));
         world
@@ -457,7 +457,7 @@ fn room_holes_and_zeros_survive_what_dies() {
             world.kill()
         }
         world.start();
-        let (_, data) = world.read(&remote, 0, 1 << 16, 0).expect("recovered");
+        let (_, data) = world.read(&remote, 0, 1 << 16, PLAIN).expect("recovered");
         assert!(data[..] == expected, "seed {seed}");
         let found = |offset, what| {
             let rep: OstSeekRep =
@@ -491,7 +491,7 @@ fn ranges_that_make_no_sense_are_refused() {
 fn a_failed_sync_ends_the_instance_and_loses_nothing() {
     let world = World::plain();
     let remote = world.remote(1);
-    world.attr(&remote, write(0, b"before", 0)).expect("writes");
+    world.attr(&remote, write(0, b"before", PLAIN)).expect("writes");
     let ost = world.ost.borrow().clone().expect("runs");
     world.disk.fail_next_sync();
     let failed = world.sim.block_on_for(&world.server, Span::secs(10), ost.failed());
@@ -499,7 +499,7 @@ fn a_failed_sync_ends_the_instance_and_loses_nothing() {
     let (asker, answered) = (remote.clone(), Rc::new(RefCell::new(false)));
     let told = answered.clone();
     world.client.env().spawn("late", async move {
-        asker.call(write(6, b"+late", 0)).await.expect("the next instance answers");
+        asker.call(write(6, b"+late", PLAIN)).await.expect("the next instance answers");
         *told.borrow_mut() = true;
     });
     world.sim.run_for(Span::secs(5));
@@ -508,7 +508,7 @@ fn a_failed_sync_ends_the_instance_and_loses_nothing() {
     world.power_cut(11);
     world.start();
     world.sim.run_until(Span::secs(60), || *answered.borrow());
-    assert_eq!(&world.read(&remote, 0, 100, 0).expect("reads").1[..], b"before+late");
+    assert_eq!(&world.read(&remote, 0, 100, PLAIN).expect("reads").1[..], b"before+late");
 }
 
 #[test]
@@ -518,7 +518,7 @@ fn a_full_ost_says_so_and_destroys_work() {
     let remote = world.remote(1);
     let mut filled = 0;
     let errno = loop {
-        match world.attr(&remote, write(filled, &pattern(256 << 10, 1), 0)) {
+        match world.attr(&remote, write(filled, &pattern(256 << 10, 1), PLAIN)) {
             Ok(attr) => filled = attr.size,
             Err(error) => break error.errno(),
         }
@@ -570,7 +570,7 @@ fn full_records_refuse_writes_and_take_destroys() {
 fn a_stopped_ost_starts_clean_and_a_killed_one_too() {
     let world = World::plain();
     let remote = world.remote(1);
-    world.attr(&remote, write(0, b"kept", 0)).expect("writes");
+    world.attr(&remote, write(0, b"kept", PLAIN)).expect("writes");
     let ost = world.ost.borrow().clone().expect("runs");
     let stopping = ost.clone();
     world.sim.block_on(&world.server, async move { stopping.stop().await }).expect("stops");
@@ -583,12 +583,11 @@ fn a_stopped_ost_starts_clean_and_a_killed_one_too() {
     assert_eq!(second.0, first.0 + 1);
     world.kill();
     world.start();
-    assert_eq!(&world.read(&remote, 0, 10, io::MUST_EXIST).expect("reads").1[..], b"kept");
+    assert_eq!(&world.read(&remote, 0, 10, IoFlags::MUST_EXIST).expect("reads").1[..], b"kept");
 }
 
 fn sweep(ranges: &[ObjectRange]) -> Call {
-    let body =
-        OstBatchReq { count: ranges.len() as u32, flags: wire::body::batch::OIDS, reserved: 0 };
+    let body = OstBatchReq { count: ranges.len() as u32, flags: BatchFlags::OIDS, reserved: 0 };
     let mut call = batch(Opcode::OstDestroy, ranges);
     call.bufs[0] = encode_body(&body);
     call
@@ -600,7 +599,7 @@ fn a_destroy_by_ids_takes_every_stripe_and_no_more() {
     let remote = world.remote(1);
     let id = |oid, ver| Fid { seq: OBJECT.seq, oid, ver };
     for object in [id(3, 0), id(4, 0), id(4, 7), id(5, 1), id(6, 0), OBJECT] {
-        let mut call = write(0, b"data", 0);
+        let mut call = write(0, b"data", PLAIN);
         let body = OstIoReq {
             object: object.into(),
             parent: PARENT.into(),
@@ -621,7 +620,8 @@ fn a_destroy_by_ids_takes_every_stripe_and_no_more() {
     left.sort_unstable();
     assert_eq!(left, [id(3, 0), id(6, 0)]);
     assert_eq!(world.disk.records(Table::Objects).len(), 2);
-    let late = world.call(&remote, write(0, b"late", 0)).map(drop).map_err(|error| error.errno());
+    let late =
+        world.call(&remote, write(0, b"late", PLAIN)).map(drop).map_err(|error| error.errno());
     assert_eq!(late, Err(Errno::ESTALE), "what was destroyed stays so");
 }
 
@@ -676,7 +676,7 @@ fn a_target_whose_storage_failed_stops_alone() {
     };
     for index in [0, 1] {
         assert!(
-            ask(index, write(0, b"before", 0), Span::secs(10)).is_some_and(|done| done.is_ok())
+            ask(index, write(0, b"before", PLAIN), Span::secs(10)).is_some_and(|done| done.is_ok())
         );
     }
     disks[0].fail_next_sync();
@@ -687,7 +687,7 @@ fn a_target_whose_storage_failed_stops_alone() {
             let (remote, answered) = (remotes[0].clone(), Rc::new(RefCell::new(false)));
             let told = answered.clone();
             client.env().spawn("waits", async move {
-                let _answer = remote.call(write(number, b"x", 0)).await;
+                let _answer = remote.call(write(number, b"x", PLAIN)).await;
                 *told.borrow_mut() = true;
             });
             answered
@@ -695,7 +695,7 @@ fn a_target_whose_storage_failed_stops_alone() {
         .collect();
     sim.run_for(Span::secs(3));
     for round in 0..50 {
-        let done = ask(1, write(round, b"after", 0), Span::secs(10));
+        let done = ask(1, write(round, b"after", PLAIN), Span::secs(10));
         assert!(done.is_some_and(|done| done.is_ok()), "the other target goes on");
     }
     assert!(waiting.iter().all(|answered| !*answered.borrow()), "a failed target is silent");

@@ -14,7 +14,7 @@ use env::LocalFuture;
 use layout::Layout;
 use types::{Errno, Extent};
 use wire::Opcode;
-use wire::body::{OstAttr, OstIoReq, io};
+use wire::body::{IoFlags, OstAttr, OstIoReq};
 
 use super::glimpse::{Objects, Question};
 use super::group::{Run, runs};
@@ -153,8 +153,8 @@ async fn fetch_object(
         parent: open.inode.fid.into(),
         offset: run.object_offset,
         length: run.len as u32, // at most rpc_bytes
-        flags: if open.flags & flags::O_DIRECT != 0 { io::DIRECT } else { 0 }
-            | if must_exist { io::MUST_EXIST } else { 0 },
+        flags: IoFlags::DIRECT.when(open.flags & flags::O_DIRECT != 0)
+            | IoFlags::MUST_EXIST.when(must_exist),
         layout_version: u32::from(layout.generation),
         ..OstIoReq::default()
     };

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use env::LocalFuture;
 use layout::Layout;
 use types::{Errno, Fid, Timespec};
-use wire::body::{OstAttr, OstPunchReq, setattr};
+use wire::body::{OstAttr, OstPunchReq, PunchFlags, setattr};
 use wire::{Attr, Opcode, SizeState};
 
 use super::{OFFSET_MAX, place};
@@ -138,7 +138,7 @@ impl Inner {
             size: layout.object_size(stripe, to),
             mtime: now.sec,
             mtime_nsec: now.nsec,
-            flags: u32::from(create),
+            flags: PunchFlags::CREATE.when(create),
             ..OstPunchReq::default()
         };
         let call = self.call(ctx, Opcode::OstPunch, &body);

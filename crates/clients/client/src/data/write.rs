@@ -9,7 +9,7 @@ use env::LocalFuture;
 use layout::Layout;
 use types::{Errno, Extent, Timespec};
 use wire::Opcode;
-use wire::body::{OstAttr, OstIoReq, io, setattr};
+use wire::body::{IoFlags, OstAttr, OstIoReq, setattr};
 
 use super::group::{Run, runs};
 use super::{OFFSET_MAX, layout_for_write, place};
@@ -105,7 +105,7 @@ impl Write<'_> {
             parent: open.inode.fid.into(),
             offset: run.object_offset,
             length: run.len as u32, // at most rpc_bytes
-            flags: if durable { io::SYNC } else { 0 } | if direct { io::DIRECT } else { 0 },
+            flags: IoFlags::SYNC.when(durable) | IoFlags::DIRECT.when(direct),
             mtime: mtime.sec,
             mtime_nsec: mtime.nsec,
             layout_version: u32::from(layout.generation),

@@ -15,7 +15,7 @@ use osd::{Table, WriteSet};
 use target::{Decided, OpError};
 use tokio::sync::Notify;
 use types::{Span, TargetId, Transno};
-use wire::body::{ObjectRange, OstBatchReq};
+use wire::body::{BatchFlags, ObjectRange, OstBatchReq};
 use wire::{Opcode, encode_body};
 use zerocopy::IntoBytes;
 
@@ -191,7 +191,7 @@ async fn batch_for(mdt: &Mdt, ost: u32, from: u64) -> Decided<Batch> {
 async fn destroy(mdt: &Mdt, remote: &Rc<Remote>, batch: &Batch, ost: u32) -> bool {
     let mut sent = Vec::new();
     for piece in batch.ranges.chunks(DESTROY_BATCH_MAX) {
-        match ask(remote, piece, 0).await {
+        match ask(remote, piece, BatchFlags::empty()).await {
             Some(done) => sent.push(done),
             None => return false,
         }
@@ -206,12 +206,12 @@ async fn destroy(mdt: &Mdt, remote: &Rc<Remote>, batch: &Batch, ost: u32) -> boo
 }
 
 /// Destroys and waits until the OST has committed it; says whether it has. An instance that ends in
-/// between may take the change along: then it is sent again. `flags`: [`wire::body::batch`].
+/// between may take the change along: then it is sent again.
 pub(crate) async fn send(
     mdt: &Mdt,
     remote: &Rc<Remote>,
     ranges: &[ObjectRange],
-    flags: u32,
+    flags: BatchFlags,
 ) -> bool {
     for piece in ranges.chunks(DESTROY_BATCH_MAX) {
         let Some(done) = ask(remote, piece, flags).await else { return false };
@@ -229,7 +229,7 @@ struct Done {
     instance: u64,
 }
 
-async fn ask(remote: &Rc<Remote>, piece: &[ObjectRange], flags: u32) -> Option<Done> {
+async fn ask(remote: &Rc<Remote>, piece: &[ObjectRange], flags: BatchFlags) -> Option<Done> {
     let body = OstBatchReq { count: piece.len() as u32, flags, reserved: 0 };
     let call = Call::new(
         Opcode::OstDestroy,

@@ -14,7 +14,7 @@ use osd::{Table, WriteSet};
 use service::Target;
 use target::{Decided, OpError};
 use types::{Fid, Span, TargetId};
-use wire::body::{ObjectRange, batch};
+use wire::body::{BatchFlags, ObjectRange};
 
 use super::destroy::send;
 use crate::burnt::Burnt;
@@ -97,7 +97,7 @@ fn ask(mdt: &Rc<Mdt>, ost: u32, gaps: Rc<[ObjectRange]>) -> tokio::sync::oneshot
     mdt.env.clone().spawn("mdt_ranges_ost", async move {
         let Some(endpoint) = mdt.osts.clone() else { return };
         let remote = endpoint.remote(TargetId::ost(ost));
-        while !gaps.is_empty() && !send(&mdt, &remote, &gaps, batch::OIDS).await {
+        while !gaps.is_empty() && !send(&mdt, &remote, &gaps, BatchFlags::OIDS).await {
             mdt.env.sleep(PAUSE).await;
             if mdt.is_stopped() {
                 return;

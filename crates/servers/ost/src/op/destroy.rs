@@ -9,7 +9,7 @@ use ldlm::Mode;
 use osd::{Table, WriteSet};
 use service::Incoming;
 use types::{Errno, Extent, Fid};
-use wire::body::{OstBatchReq, batch};
+use wire::body::{BatchFlags, OstBatchReq};
 use wire::{Reply, encode_body};
 use zerocopy::IntoBytes;
 
@@ -19,7 +19,7 @@ use crate::record::TombstoneRecord;
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
-    let by_ids = incoming.request.body::<OstBatchReq>().flags & batch::OIDS != 0;
+    let by_ids = incoming.request.body::<OstBatchReq>().flags.contains(BatchFlags::OIDS);
     let objects = if by_ids { sweep::found(ost, incoming).await? } else { named(incoming)? };
     assert!(objects.is_sorted(), "all destroys take their locks in one order");
     let body = OstBatchReq { count: objects.len() as u32, ..OstBatchReq::default() };

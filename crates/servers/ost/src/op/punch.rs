@@ -6,7 +6,7 @@
 use service::Incoming;
 use types::{Errno, Extent, Timespec};
 use wire::Reply;
-use wire::body::{OstPunchReq, punch};
+use wire::body::{OstPunchReq, PunchFlags};
 
 use super::{Told, valid_object};
 use crate::target::Ost;
@@ -14,7 +14,7 @@ use crate::target::Ost;
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
     let body: OstPunchReq = incoming.request.body();
     let object = valid_object(body.object.into())?;
-    let create = body.flags & punch::CREATE != 0 && body.size > 0;
+    let create = body.flags.contains(PunchFlags::CREATE) && body.size > 0;
 
     let told = Told {
         object,

@@ -7,7 +7,7 @@ use ldlm::Mode;
 use osd::IoMode;
 use service::Incoming;
 use types::{Errno, Extent};
-use wire::body::{OstIoReq, io};
+use wire::body::{IoFlags, OstIoReq};
 use wire::{BULK_BYTES_MAX, Reply, encode_body};
 
 use super::{object_record, reply_attr, valid_object};
@@ -21,7 +21,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     }
     let end = body.offset.checked_add(u64::from(body.length)).ok_or(Errno::EFBIG)?;
     ost.transfer(u64::from(body.length)).await;
-    let mode = if body.flags & io::DIRECT != 0 { IoMode::Direct } else { IoMode::Auto };
+    let mode = if body.flags.contains(IoFlags::DIRECT) { IoMode::Direct } else { IoMode::Auto };
     let held = match Extent::new(body.offset, end) {
         Some(extent) => Some(ost.locks.lock(object, extent, Mode::Shared).await),
         None => None,
@@ -29,7 +29,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let data = ost.objects.read(object, body.offset, body.length as usize, mode).await?;
     let attr = ost.objects.attr(object).await?;
     drop(held);
-    if data.is_none() && body.flags & io::MUST_EXIST != 0 {
+    if data.is_none() && body.flags.contains(IoFlags::MUST_EXIST) {
         tracing::warn!(%object, parent = %types::Fid::from(body.parent), "an object that must be here is missing");
         planted::reached("ost: a lost object was missed");
         return Err(Errno::EIO);

@@ -8,7 +8,7 @@
 use osd::IoMode;
 use service::Incoming;
 use types::{Errno, Extent, Timespec};
-use wire::body::{OstIoReq, io};
+use wire::body::{IoFlags, OstIoReq};
 use wire::{BULK_BYTES_MAX, Reply};
 
 use super::{Told, valid_object};
@@ -27,7 +27,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         return Err(Errno::EPROTO);
     }
     ost.transfer(u64::from(body.length)).await;
-    let mode = if body.flags & io::DIRECT != 0 { IoMode::Direct } else { IoMode::Auto };
+    let mode = if body.flags.contains(IoFlags::DIRECT) { IoMode::Direct } else { IoMode::Auto };
 
     let told = Told {
         object,
@@ -41,7 +41,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         Ok(Some(attr))
     };
     let reply = ost.change(incoming, &told, write).await?;
-    if body.flags & io::SYNC != 0 {
+    if body.flags.contains(IoFlags::SYNC) {
         ost.commit_upto(reply.transno()).await?;
     }
     Ok(reply)

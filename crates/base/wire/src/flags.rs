@@ -1,0 +1,91 @@
+//! Sets of flags in messages: each is a type of its own, so that the bits of two sets do not mix.
+//!
+//! Decoding keeps bits that this version does not know, and `!` keeps them too: a later version may
+//! give them a meaning.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+macro_rules! flags {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident: $bits:ty { $($(#[$($flag_doc:tt)*])* $flag:ident = $value:literal,)* }
+    )*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        #[repr(transparent)]
+        pub struct $name($bits);
+
+        bitflags::bitflags! {
+            impl $name: $bits {
+                $($(#[$($flag_doc)*])* const $flag = $value;)*
+                const _ = !0;
+            }
+        }
+
+        impl $name {
+            /// These flags where `condition` holds, else none.
+            #[must_use]
+            pub const fn when(self, condition: bool) -> Self {
+                if condition { self } else { Self::empty() }
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(concat!(stringify!($name), "("))?;
+                bitflags::parser::to_writer(self, &mut *f)?;
+                f.write_str(")")
+            }
+        }
+    )*};
+}
+
+flags! {
+    /// Flags of [`OstPunchReq`](crate::body::OstPunchReq).
+    PunchFlags: u32 {
+        /// Create the object if it is not there and the size is above zero; else it stays missing.
+        CREATE = 1,
+    }
+
+    /// Flags of [`OstBatchReq`](crate::body::OstBatchReq).
+    BatchFlags: u32 {
+        /// Destroy only: an element of buffer 1 names the `count` ids from `base` on (`first` is
+        /// zero), of which everything that is there goes, all stripes.
+        OIDS = 1,
+    }
+
+    /// Flags of [`OstIoReq`](crate::body::OstIoReq).
+    IoFlags: u32 {
+        /// Answer only once the data is durable (O_SYNC).
+        SYNC = 1,
+        /// Bypass the page cache of the OST.
+        DIRECT = 2,
+        /// Read: a missing object is an error (EIO), not zeros: the MDT says that it exists.
+        MUST_EXIST = 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::OstIoReq;
+    use crate::{decode_body, encode_body};
+
+    #[test]
+    fn bits_of_a_later_version_survive_decoding() {
+        let mut sent =
+            encode_body(&OstIoReq { flags: IoFlags::SYNC, ..OstIoReq::default() }).to_vec();
+        sent[std::mem::offset_of!(OstIoReq, flags) + 3] = 0x80;
+        let body: OstIoReq = decode_body(&sent);
+        assert_eq!(body.flags.bits(), 0x8000_0001);
+        assert_eq!((body.flags & !IoFlags::SYNC).bits(), 0x8000_0000);
+        assert_eq!(encode_body(&body), sent);
+        assert_eq!(format!("{:?}", body.flags), "IoFlags(SYNC | 0x80000000)");
+    }
+
+    #[test]
+    fn flags_are_set_where_the_condition_holds() {
+        let flags = IoFlags::SYNC.when(true) | IoFlags::DIRECT.when(false);
+        assert_eq!(flags, IoFlags::SYNC);
+    }
+}
