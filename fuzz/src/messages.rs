@@ -78,7 +78,7 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
             vec![encode_body(&body), text(b"name")]
         }
         Opcode::MdtCreate => {
-            let flags = body::create::OPEN;
+            let flags = body::CreateFlags::OPEN;
             let body =
                 body::CreateReq { parent: root, mode: 0o100_644, flags, ..Default::default() };
             vec![encode_body(&body), text(b"name"), Bytes::new(), Bytes::new()]
@@ -87,7 +87,7 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
             vec![encode_body(&body::OpenReq { fid, open_flags: 2, ..Default::default() })]
         }
         Opcode::MdtClose => {
-            let flags = body::close::SIZE | body::close::WROTE;
+            let flags = body::CloseFlags::SIZE | body::CloseFlags::WROTE;
             let body = body::CloseReq { fid, handle: 3, flags, size: 9, ..Default::default() };
             vec![encode_body(&body)]
         }
@@ -106,7 +106,7 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
         Opcode::MdtSetattr => {
             let attr = wire::Attr { mode: 0o600, ..Default::default() }
                 .with_fid(types::Fid::new(0x2_0000_0401, 9));
-            let valid = body::setattr::MODE;
+            let valid = body::SetattrFlags::MODE;
             vec![encode_body(&body::SetattrReq { attr, valid, ..Default::default() })]
         }
         Opcode::MdtReaddir => {

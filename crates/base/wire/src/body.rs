@@ -33,7 +33,7 @@ use types::Fid;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::Attr;
-pub use crate::flags::{BatchFlags, IoFlags, PunchFlags};
+pub use crate::flags::{BatchFlags, CloseFlags, CreateFlags, IoFlags, PunchFlags, SetattrFlags};
 
 /// A FID in a message: 16 bytes.
 #[derive(
@@ -192,8 +192,8 @@ bodies! {
         rdev: u64,
         /// O_* flags: O_EXCL, O_TRUNC, access mode.
         open_flags: u32,
-        /// Bits of [`create`].
-        flags: u32,
+        /// What to make, and whether to open it.
+        flags: CreateFlags,
         /// Open handle for a replay of an open that was answered before (zero: draw one).
         handle: u64,
         /// Seconds of the operation's time at the client (used with mount option clientside times;
@@ -223,8 +223,8 @@ bodies! {
         fid: WireFid,
         /// Handle to close.
         handle: u64,
-        /// Bits of [`close`].
-        flags: u32,
+        /// Which of the fields below count.
+        flags: CloseFlags,
         /// Zero.
         reserved: u32,
         /// With SIZE: bytes.
@@ -259,7 +259,8 @@ bodies! {
     UnlinkReq (24) {
         /// FID of the directory that holds the name.
         parent: WireFid,
-        /// 1: the name must be a directory (rmdir); 0: it must not.
+        /// Not zero: the name must be a directory (rmdir); zero: it must not. Read by
+        /// [`UnlinkReq::wants_dir`].
         is_dir: u32,
         /// Zero.
         reserved: u32,
@@ -281,8 +282,8 @@ bodies! {
         /// set counts as later than every write that the caller stamped before, whatever the
         /// server's clock says.
         attr: Attr,
-        /// Bits of [`setattr`]: which fields of the attributes count.
-        valid: u32,
+        /// Which fields of the attributes count.
+        valid: SetattrFlags,
         /// Zero.
         reserved: u32,
         /// Open handle of the caller, zero if none.
@@ -583,6 +584,14 @@ bodies! {
     }
 }
 
+impl UnlinkReq {
+    /// Whether the name must be a directory (rmdir).
+    #[must_use]
+    pub fn wants_dir(&self) -> bool {
+        self.is_dir != 0
+    }
+}
+
 /// Values of [`ConnectRep::outcome`].
 pub mod connect {
     /// A fresh session.
@@ -606,17 +615,6 @@ pub mod disposition {
     pub const TRUNCATE: u32 = 2;
 }
 
-/// Flags of [`CreateReq`].
-pub mod create {
-    /// Open the file as well (`open_flags` says how).
-    pub const OPEN: u32 = 1;
-    /// Give the file no layout yet (setstripe comes first).
-    pub const NO_LAYOUT: u32 = 2;
-    /// With OPEN: the file gets no name (O_TMPFILE); buffer 1 is empty. Without O_EXCL a link may
-    /// give it one.
-    pub const TMPFILE: u32 = 4;
-}
-
 /// Modes of [`OstFallocateReq`], with the values of `fallocate(2)`; any other combination is
 /// refused.
 pub mod fallocate {
@@ -636,52 +634,6 @@ pub mod fallocate {
             || mode == PUNCH_HOLE | KEEP_SIZE
             || mode & !KEEP_SIZE == ZERO_RANGE
     }
-}
-
-/// Flags of [`CloseReq`].
-pub mod close {
-    /// `size`, `blocks`, `mtime` are exact, if nobody else opened for write meanwhile
-    /// (`write_epoch`).
-    pub const SIZE: u32 = 1;
-    /// The handle wrote something.
-    pub const WROTE: u32 = 2;
-    /// `atime` is set.
-    pub const ATIME: u32 = 4;
-}
-
-/// Bits of [`SetattrReq::valid`].
-pub mod setattr {
-    /// Mode: permission bits, set-id bits and sticky.
-    pub const MODE: u32 = 1;
-    /// User id.
-    pub const UID: u32 = 2;
-    /// Group id.
-    pub const GID: u32 = 4;
-    /// Truncate: the caller holds the file's EX lock; the MDT marks the file dirty at this size,
-    /// the caller then punches the objects and ends with SIZE_KNOWN.
-    pub const SIZE: u32 = 8;
-    /// Access time.
-    pub const ATIME: u32 = 16;
-    /// Modification time.
-    pub const MTIME: u32 = 32;
-    /// Access time := now of the server.
-    pub const ATIME_NOW: u32 = 64;
-    /// Modification time := now of the server.
-    pub const MTIME_NOW: u32 = 128;
-    /// `size`, `blocks`, `mtime` are exact (after a truncate or a glimpse), guarded by
-    /// `write_epoch`; needs no permission beyond an open.
-    pub const SIZE_KNOWN: u32 = 256;
-    /// Drop set-user-id and set-group-id (a write by somebody without CAP_FSETID).
-    pub const KILL_SUID: u32 = 512;
-    /// Change time.
-    pub const CTIME: u32 = 1024;
-    /// Project id.
-    pub const PROJID: u32 = 2048;
-    /// Drop `security.capability` (a write by anybody).
-    pub const KILL_CAPABILITY: u32 = 4096;
-    /// A directory or symbolic link was read at `atime`: the access time, unless it is later
-    /// already. Needs leave to read, and changes nothing else.
-    pub const READ_AT: u32 = 8192;
 }
 
 /// Values in [`LockReq`].

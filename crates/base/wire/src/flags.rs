@@ -41,6 +41,63 @@ macro_rules! flags {
 }
 
 flags! {
+    /// Flags of [`CreateReq`](crate::body::CreateReq).
+    CreateFlags: u32 {
+        /// Open the file as well (`open_flags` says how).
+        OPEN = 1,
+        /// Give the file no layout yet (setstripe comes first).
+        NO_LAYOUT = 2,
+        /// With OPEN: the file gets no name (O_TMPFILE); buffer 1 is empty. Without O_EXCL a link
+        /// may give it one.
+        TMPFILE = 4,
+    }
+
+    /// Flags of [`CloseReq`](crate::body::CloseReq).
+    CloseFlags: u32 {
+        /// `size`, `blocks`, `mtime` are exact, if nobody else opened for write meanwhile
+        /// (`write_epoch`).
+        SIZE = 1,
+        /// The handle wrote something.
+        WROTE = 2,
+        /// `atime` is set.
+        ATIME = 4,
+    }
+
+    /// Which attributes a [`SetattrReq`](crate::body::SetattrReq) sets.
+    SetattrFlags: u32 {
+        /// Mode: permission bits, set-id bits and sticky.
+        MODE = 1,
+        /// User id.
+        UID = 2,
+        /// Group id.
+        GID = 4,
+        /// Truncate: the caller holds the file's EX lock; the MDT marks the file dirty at this
+        /// size, the caller then punches the objects and ends with SIZE_KNOWN.
+        SIZE = 8,
+        /// Access time.
+        ATIME = 16,
+        /// Modification time.
+        MTIME = 32,
+        /// Access time := now of the server.
+        ATIME_NOW = 64,
+        /// Modification time := now of the server.
+        MTIME_NOW = 128,
+        /// `size`, `blocks`, `mtime` are exact (after a truncate or a glimpse), guarded by
+        /// `write_epoch`; needs no permission beyond an open.
+        SIZE_KNOWN = 256,
+        /// Drop set-user-id and set-group-id (a write by somebody without CAP_FSETID).
+        KILL_SUID = 512,
+        /// Change time.
+        CTIME = 1024,
+        /// Project id.
+        PROJID = 2048,
+        /// Drop `security.capability` (a write by anybody).
+        KILL_CAPABILITY = 4096,
+        /// A directory or symbolic link was read at `atime`: the access time, unless it is later
+        /// already. Needs leave to read, and changes nothing else.
+        READ_AT = 8192,
+    }
+
     /// Flags of [`OstPunchReq`](crate::body::OstPunchReq).
     PunchFlags: u32 {
         /// Create the object if it is not there and the size is above zero; else it stays missing.

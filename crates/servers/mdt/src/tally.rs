@@ -61,12 +61,12 @@ impl Tally {
 mod tests {
     use types::Errno;
     use wire::attr::S_IFDIR;
-    use wire::body::{CreateReq, UnlinkReq, create};
+    use wire::body::{CreateFlags, CreateReq, UnlinkReq};
     use wire::encode_body;
 
     use super::*;
 
-    fn creation(mode: u32, flags: u32) -> Request {
+    fn creation(mode: u32, flags: CreateFlags) -> Request {
         Request::new(
             Opcode::MdtCreate,
             vec![encode_body(&CreateReq { mode, flags, ..Default::default() })],
@@ -83,10 +83,12 @@ mod tests {
     #[test]
     fn operations_that_succeeded_are_counted_by_name() {
         let tally = Tally::default();
-        for request in [creation(S_IFDIR, 0), creation(0o644, 0)] {
+        for request in
+            [creation(S_IFDIR, CreateFlags::empty()), creation(0o644, CreateFlags::empty())]
+        {
             tally.count(&request, &done(&request, disposition::CREATED));
         }
-        let open = creation(0o644, create::OPEN);
+        let open = creation(0o644, CreateFlags::OPEN);
         tally.count(&open, &done(&open, 0));
         tally.count(&open, &done(&open, disposition::CREATED));
         tally.count(&open, &Reply::error(&open.header, Errno::EACCES));

@@ -16,7 +16,7 @@ use ost::{Ost, OstConfig};
 use service::{Node, NodeConfig, Target};
 use types::{ClientId, Fid, NidAddr, Span, TargetId, TargetKind};
 use wire::attr::S_IFREG;
-use wire::body::{CreateReq, OstIoReq, create};
+use wire::body::{CreateFlags, CreateReq, OstIoReq};
 use wire::{Opcode, encode_body};
 
 const OSTS: u32 = 2;
@@ -139,7 +139,7 @@ impl World {
             parent: Fid::ROOT.into(),
             mode: S_IFREG | 0o644,
             open_flags: 1,
-            flags: create::OPEN,
+            flags: CreateFlags::OPEN,
             ..CreateReq::default()
         };
         let mut call = Call::new(

@@ -17,8 +17,8 @@ use service::{
 use types::{ClientId, Errno, Fid, Instance, NidAddr, Span, TargetId, Transno};
 use wire::attr::S_IFREG;
 use wire::body::{
-    AttrRep, BatchFlags, CloseReq, CreateReq, FidReq, LockRep, LockReq, LookupReq, OstBatchReq,
-    UnlinkReq, close, create, lock,
+    AttrRep, BatchFlags, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, LockRep, LockReq,
+    LookupReq, OstBatchReq, UnlinkReq, lock,
 };
 use wire::{Opcode, Reply, Request, encode_body};
 
@@ -274,7 +274,7 @@ fn creation(name: &'static str, open_flags: Option<u32>) -> Call {
         parent: Fid::ROOT.into(),
         mode: S_IFREG | 0o644,
         open_flags: open_flags.unwrap_or(0),
-        flags: if open_flags.is_some() { create::OPEN } else { 0 },
+        flags: CreateFlags::OPEN.when(open_flags.is_some()),
         ..CreateReq::default()
     };
     let mut call =
@@ -292,7 +292,7 @@ fn closing(open: &AttrRep, xid: types::Xid) -> Call {
     let body = CloseReq {
         fid: open.attr.fid().into(),
         handle: open.handle,
-        flags: close::SIZE | close::WROTE,
+        flags: CloseFlags::SIZE | CloseFlags::WROTE,
         size: 5,
         write_epoch: open.write_epoch,
         ..CloseReq::default()

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use endpoint::Keep;
 use types::{Errno, Fid};
-use wire::body::{CloseReq, OstAttr, close as close_flags};
+use wire::body::{CloseFlags, CloseReq, OstAttr};
 use wire::{Opcode, SizeState};
 
 use super::glimpse::Question;
@@ -38,12 +38,12 @@ async fn tell(open: &Rc<Open>) -> Result<Stat> {
     }
     let mut body = CloseReq { fid: fid.into(), handle: open.handle, ..CloseReq::default() };
     if open.wrote.get() {
-        body.flags |= close_flags::WROTE;
+        body.flags |= CloseFlags::WROTE;
         state_size(open, &mut body).await;
     }
     let atime = open.inode.access.borrow().pending();
     if let Some(atime) = atime {
-        body.flags |= close_flags::ATIME;
+        body.flags |= CloseFlags::ATIME;
         (body.atime, body.atime_nsec) = (atime.sec, atime.nsec);
     }
     let call =
@@ -82,7 +82,7 @@ async fn state_size(open: &Rc<Open>, body: &mut CloseReq) {
 
 fn put_size(body: &mut CloseReq, layout: &layout::Layout, objects: &[OstAttr], epoch: u64) {
     let extents = size::add_up(layout, objects);
-    body.flags |= close_flags::SIZE;
+    body.flags |= CloseFlags::SIZE;
     (body.size, body.blocks) = (extents.size, extents.blocks);
     let mtime = extents.mtime.unwrap_or_default();
     (body.mtime, body.mtime_nsec) = (mtime.sec, mtime.nsec);

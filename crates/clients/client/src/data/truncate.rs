@@ -12,7 +12,7 @@ use std::rc::Rc;
 use env::LocalFuture;
 use layout::Layout;
 use types::{Errno, Fid, Timespec};
-use wire::body::{OstAttr, OstPunchReq, PunchFlags, setattr};
+use wire::body::{OstAttr, OstPunchReq, PunchFlags, SetattrFlags};
 use wire::{Attr, Opcode, SizeState};
 
 use super::{OFFSET_MAX, place};
@@ -155,7 +155,8 @@ impl Inner {
         epoch: u64,
         stripes: u64,
     ) -> Result<bool> {
-        let change = Change { valid: setattr::SIZE_KNOWN, attr: *attr, handle: 0, epoch, stripes };
+        let change =
+            Change { valid: SetattrFlags::SIZE_KNOWN, attr: *attr, handle: 0, epoch, stripes };
         match self.setattr(ctx, attr.fid(), change).await {
             Ok(stat) => Ok(stat.attr.size_state() != SizeState::Dirty),
             Err(error) if NOT_TAKEN.contains(&error.errno()) => Ok(false),

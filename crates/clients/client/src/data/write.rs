@@ -9,7 +9,7 @@ use env::LocalFuture;
 use layout::Layout;
 use types::{Errno, Extent, Timespec};
 use wire::Opcode;
-use wire::body::{IoFlags, OstAttr, OstIoReq, setattr};
+use wire::body::{IoFlags, OstAttr, OstIoReq, SetattrFlags};
 
 use super::group::{Run, runs};
 use super::{OFFSET_MAX, layout_for_write, place};
@@ -51,12 +51,10 @@ pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes)
 /// A write drops the program's capability first, and by somebody without privilege set-user-id and
 /// set-group-id too.
 pub(super) async fn drop_set_id(open: &Rc<Open>) -> Result<()> {
-    let valid = match open.ctx.creds.uid {
-        0 => 0,
-        _ if open.inode.is_set_id(&open.ctx.creds) => setattr::KILL_SUID,
-        _ => 0,
-    } | if open.inode.is_capable() { setattr::KILL_CAPABILITY } else { 0 };
-    if valid == 0 {
+    let creds = &open.ctx.creds;
+    let valid = SetattrFlags::KILL_SUID.when(creds.uid != 0 && open.inode.is_set_id(creds))
+        | SetattrFlags::KILL_CAPABILITY.when(open.inode.is_capable());
+    if valid.is_empty() {
         return Ok(());
     }
     let change = Change { valid, handle: open.handle, ..Change::default() };

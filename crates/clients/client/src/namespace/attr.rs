@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use types::{Fid, Timespec};
-use wire::body::{SetattrReq, setattr};
+use wire::body::{SetattrFlags, SetattrReq};
 use wire::{Attr, Opcode};
 
 use crate::client::{Client, Inner};
@@ -15,7 +15,7 @@ use crate::{Ctx, Result, SetAttr, SetTime};
 /// A setattr request in the words of the wire.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Change {
-    pub(crate) valid: u32,
+    pub(crate) valid: SetattrFlags,
     pub(crate) attr: Attr,
     pub(crate) handle: u64,
     pub(crate) epoch: u64,
@@ -26,41 +26,41 @@ impl Change {
     fn new(set: &SetAttr, handle: u64) -> Change {
         let mut change = Change { handle, ..Change::default() };
         let (valid, attr) = (&mut change.valid, &mut change.attr);
-        put(set.mode, setattr::MODE, valid, &mut attr.mode);
-        put(set.uid, setattr::UID, valid, &mut attr.uid);
-        put(set.gid, setattr::GID, valid, &mut attr.gid);
-        put(set.size, setattr::SIZE, valid, &mut attr.size);
-        put(set.projid, setattr::PROJID, valid, &mut attr.projid);
+        put(set.mode, SetattrFlags::MODE, valid, &mut attr.mode);
+        put(set.uid, SetattrFlags::UID, valid, &mut attr.uid);
+        put(set.gid, SetattrFlags::GID, valid, &mut attr.gid);
+        put(set.size, SetattrFlags::SIZE, valid, &mut attr.size);
+        put(set.projid, SetattrFlags::PROJID, valid, &mut attr.projid);
         match set.atime {
             Some(SetTime::At(time)) => {
-                *valid |= setattr::ATIME;
+                *valid |= SetattrFlags::ATIME;
                 attr.set_atime(time);
             }
-            Some(SetTime::Now) => *valid |= setattr::ATIME_NOW,
+            Some(SetTime::Now) => *valid |= SetattrFlags::ATIME_NOW,
             None => {}
         }
         match set.mtime {
             Some(SetTime::At(time)) => {
-                *valid |= setattr::MTIME;
+                *valid |= SetattrFlags::MTIME;
                 attr.set_mtime(time);
             }
-            Some(SetTime::Now) => *valid |= setattr::MTIME_NOW,
+            Some(SetTime::Now) => *valid |= SetattrFlags::MTIME_NOW,
             None => {}
         }
         if let Some(time) = set.ctime {
-            *valid |= setattr::CTIME;
+            *valid |= SetattrFlags::CTIME;
             attr.set_ctime(time);
         }
         if set.kill_suid {
-            *valid |= setattr::KILL_SUID;
+            *valid |= SetattrFlags::KILL_SUID;
         }
         change
     }
 }
 
-fn put<T>(value: Option<T>, bit: u32, valid: &mut u32, field: &mut T) {
+fn put<T>(value: Option<T>, flag: SetattrFlags, valid: &mut SetattrFlags, field: &mut T) {
     if let Some(value) = value {
-        *valid |= bit;
+        *valid |= flag;
         *field = value;
     }
 }
@@ -101,7 +101,7 @@ impl Client {
     /// that are open tell it with their close. It is worth no retry: what was missed is made up for
     /// by the next read.
     pub fn was_read(&self, ctx: &Ctx, fid: Fid, now: Timespec) {
-        let mut change = Change { valid: setattr::READ_AT, ..Change::default() };
+        let mut change = Change { valid: SetattrFlags::READ_AT, ..Change::default() };
         change.attr.set_atime(now);
         let (inner, ctx) = (self.0.clone(), ctx.clone());
         self.0.env.spawn("access time", async move {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn only_what_is_asked_for_is_sent() {
-        assert_eq!(Change::new(&SetAttr::default(), 0).valid, 0);
+        assert_eq!(Change::new(&SetAttr::default(), 0).valid, SetattrFlags::empty());
         let set = SetAttr {
             size: Some(0),
             mtime: Some(SetTime::At(Timespec::new(5, 6))),
@@ -150,7 +150,10 @@ mod tests {
             ..SetAttr::default()
         };
         let change = Change::new(&set, 9);
-        assert_eq!(change.valid, setattr::SIZE | setattr::MTIME | setattr::ATIME_NOW);
+        assert_eq!(
+            change.valid,
+            SetattrFlags::SIZE | SetattrFlags::MTIME | SetattrFlags::ATIME_NOW
+        );
         assert_eq!((change.handle, change.attr.mtime()), (9, Timespec::new(5, 6)));
     }
 }

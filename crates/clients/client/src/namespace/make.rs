@@ -3,7 +3,7 @@
 use layout::Template;
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
 use wire::attr::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
-use wire::body::{CreateReq, LinkReq, create};
+use wire::body::{CreateFlags, CreateReq, LinkReq};
 use wire::{Attr, Opcode};
 
 use super::check_name;
@@ -19,7 +19,7 @@ pub(super) struct Make<'a> {
     pub(super) target: &'a [u8],
     pub(super) striping: Option<&'a Template>,
     pub(super) open_flags: u32,
-    pub(super) flags: u32,
+    pub(super) flags: CreateFlags,
 }
 
 impl Inner {
@@ -51,7 +51,7 @@ impl Client {
     /// # Errors
     /// EEXIST, EACCES, ENOENT, ENOSPC.
     pub async fn mkdir(&self, ctx: &Ctx, parent: Fid, name: &[u8], mode: u32) -> Result<Attr> {
-        self.make(ctx, parent, name, S_IFDIR | mode & !S_IFMT, 0, b"", 0).await
+        self.make(ctx, parent, name, S_IFDIR | mode & !S_IFMT, 0, b"", CreateFlags::empty()).await
     }
 
     /// Makes a file (without a layout: it gets one when it is first opened for writing, or by
@@ -72,7 +72,7 @@ impl Client {
         if matches!(mode & S_IFMT, S_IFDIR | S_IFLNK) {
             return Err(Error::local(Errno::EINVAL, "mknod"));
         }
-        let flags = if mode & S_IFMT == S_IFREG { create::NO_LAYOUT } else { 0 };
+        let flags = CreateFlags::NO_LAYOUT.when(mode & S_IFMT == S_IFREG);
         self.make(ctx, parent, name, mode, rdev, b"", flags).await
     }
 
@@ -90,7 +90,7 @@ impl Client {
         if target.len() > SYMLINK_BYTES_MAX {
             return Err(Error::local(Errno::ENAMETOOLONG, "symlink"));
         }
-        self.make(ctx, parent, name, S_IFLNK | 0o777, 0, target, 0).await
+        self.make(ctx, parent, name, S_IFLNK | 0o777, 0, target, CreateFlags::empty()).await
     }
 
     /// Gives the file another name.
@@ -119,7 +119,7 @@ impl Client {
         mode: u32,
         rdev: u64,
         target: &[u8],
-        flags: u32,
+        flags: CreateFlags,
     ) -> Result<Attr> {
         let make = Make { parent, name, mode, rdev, target, striping: None, open_flags: 0, flags };
         let call = self.0.create_call(ctx, &make)?;

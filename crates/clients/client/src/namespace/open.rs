@@ -7,7 +7,7 @@ use endpoint::{Call, Keep};
 use layout::Template;
 use types::{Fid, Instant, TargetId};
 use wire::attr::{S_IFMT, S_IFREG};
-use wire::body::{CreateReq, OpenReq, create, disposition};
+use wire::body::{CreateFlags, CreateReq, OpenReq, disposition};
 use wire::{Attr, Opcode};
 
 use super::make::Make;
@@ -54,11 +54,7 @@ impl Client {
     ) -> Result<(Attr, File, Lease)> {
         let open_flags = open_flags | flags::O_CREAT;
         let mode = S_IFREG | mode & !S_IFMT;
-        let later = if open_flags & flags::O_DELAY_LAYOUT != 0 && striping.is_none() {
-            create::NO_LAYOUT
-        } else {
-            0
-        };
+        let later = open_flags & flags::O_DELAY_LAYOUT != 0 && striping.is_none();
         let make = Make {
             parent,
             name,
@@ -67,7 +63,7 @@ impl Client {
             target: b"",
             striping,
             open_flags,
-            flags: create::OPEN | later,
+            flags: CreateFlags::OPEN | CreateFlags::NO_LAYOUT.when(later),
         };
         let call = self.0.create_call(ctx, &make)?.keep(Keep::Open);
         let (file, mut lease) = self
@@ -111,7 +107,7 @@ impl Client {
             mode: S_IFREG | mode & !S_IFMT,
             umask: ctx.umask,
             open_flags,
-            flags: create::OPEN | create::TMPFILE,
+            flags: CreateFlags::OPEN | CreateFlags::TMPFILE,
             ..CreateReq::default()
         };
         let call = self.0.call(ctx, Opcode::MdtCreate, &body).name(b"").name(b"").keep(Keep::Open);

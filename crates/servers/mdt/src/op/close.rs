@@ -9,7 +9,7 @@
 use target::Decided;
 use types::{Errno, Fid, Timespec};
 use wire::SizeState;
-use wire::body::{CloseReq, close as flags};
+use wire::body::{CloseFlags, CloseReq};
 
 use crate::op::{Answer, Op};
 use crate::opens::{OpenFile, Verdict};
@@ -28,11 +28,11 @@ pub(crate) fn close(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let mut inode = op.tx.inode(open.fid)?;
     let before = inode.clone();
     let cleaned = hand_over(op, &body, open, &mut inode);
-    if body.flags & flags::ATIME != 0 {
+    if body.flags.contains(CloseFlags::ATIME) {
         let atime = Timespec::new(body.atime, body.atime_nsec);
         inode.attr.set_atime(atime.max(inode.attr.atime()));
     }
-    let wrote = body.flags & flags::WROTE != 0;
+    let wrote = body.flags.contains(CloseFlags::WROTE);
     let last = op.state.opens.is_last(body.handle);
     op.tx.effects.push(Effect::Closed { handle: body.handle, wrote, cleaned });
     let answer = Answer::closed(&inode, body.handle);
@@ -50,8 +50,8 @@ fn hand_over(op: &Op<'_, '_>, body: &CloseReq, open: OpenFile, inode: &mut Inode
     if !open.write {
         return false;
     }
-    let wrote = body.flags & flags::WROTE != 0;
-    let told = (body.flags & flags::SIZE != 0).then_some(body.write_epoch);
+    let wrote = body.flags.contains(CloseFlags::WROTE);
+    let told = body.flags.contains(CloseFlags::SIZE).then_some(body.write_epoch);
     if wrote {
         let mtime = Timespec::new(body.mtime, body.mtime_nsec);
         if told.is_some() && mtime >= inode.mtime_set {

@@ -13,7 +13,7 @@ use wire::Request;
 use wire::attr::{
     ATTR_HAS_XATTR, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISGID,
 };
-use wire::body::{CreateReq, create as flags, disposition};
+use wire::body::{CreateFlags, CreateReq, disposition};
 
 use crate::keys;
 use crate::op::open::{O_EXCL, Opening, wants_write};
@@ -27,7 +27,7 @@ use crate::tx::new_attr;
 /// Makes a file; see the module.
 pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: CreateReq = op.request.body();
-    if body.flags & flags::TMPFILE != 0 {
+    if body.flags.contains(CreateFlags::TMPFILE) {
         return super::tmpfile::tmpfile(op, &body);
     }
     let name = op.request.buf(1);
@@ -39,7 +39,7 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
     op.decides_on(parent.fid());
     op.access(&parent, X)?;
     if let Some(entry) = op.tx.entry(parent.fid(), name)? {
-        if body.flags & flags::OPEN == 0 || body.open_flags & O_EXCL != 0 {
+        if !body.flags.contains(CreateFlags::OPEN) || body.open_flags & O_EXCL != 0 {
             return Err(Errno::EEXIST.into());
         }
         let inode = op.tx.inode(entry.record.fid)?;
@@ -61,8 +61,8 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
     op.tx.insert_entry(parent.fid(), name, &inode)?;
     op.tx.touch_dir(parent.fid(), name.len() as i64, subdirs)?;
     op.change(inode.clone());
-    if body.flags & flags::OPEN != 0 && inode.attr.is_file() {
-        let no_layout = body.flags & flags::NO_LAYOUT != 0;
+    if body.flags.contains(CreateFlags::OPEN) && inode.attr.is_file() {
+        let no_layout = body.flags.contains(CreateFlags::NO_LAYOUT);
         return op.open_inode(inode, &Opening { flags: body.open_flags, fresh: true, no_layout });
     }
     op.full_answer(&inode, 0, disposition::CREATED)
@@ -74,8 +74,8 @@ pub(super) fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decid
     let Some(first) = op.replay else { return Ok(None) };
     let existing = op.tx.find(first.attr.fid())?;
     match existing {
-        Some(inode) if body.flags & flags::OPEN != 0 => {
-            let no_layout = body.flags & flags::NO_LAYOUT != 0;
+        Some(inode) if body.flags.contains(CreateFlags::OPEN) => {
+            let no_layout = body.flags.contains(CreateFlags::NO_LAYOUT);
             op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false, no_layout })
                 .map(Some)
         }
@@ -197,12 +197,12 @@ pub(super) fn place(
     parent: &Inode,
     inode: &mut Inode,
 ) -> Decided<()> {
-    if body.flags & flags::NO_LAYOUT != 0 {
+    if body.flags.contains(CreateFlags::NO_LAYOUT) {
         return Ok(());
     }
     let asked = op.request.buf(3);
     let asked = if asked.is_empty() { Template::default() } else { decode_template(&asked)? };
-    let writes = body.flags & flags::OPEN != 0 && wants_write(body.open_flags);
+    let writes = body.flags.contains(CreateFlags::OPEN) && wants_write(body.open_flags);
     if !writes && op.replay.is_none() && (op.osts)().is_empty() {
         // a name may exist before the first OST does; the first open for writing places it
         return Ok(());
@@ -270,7 +270,7 @@ pub(crate) fn stat(request: &Request) -> &'static str {
     let body: CreateReq = request.body();
     if body.mode & S_IFMT == S_IFDIR {
         "mkdir"
-    } else if body.flags & flags::OPEN != 0 {
+    } else if body.flags.contains(CreateFlags::OPEN) {
         "open"
     } else {
         "mknod"

@@ -28,7 +28,7 @@ use service::spec::{LDLM_CANCELD, MDT, MDT_READPAGE};
 use service::{Incoming, ServiceSpec};
 use target::Decided;
 use types::{ClientId, Creds, Errno, Fid, Instant, NAME_BYTES_MAX, Span, TargetKind, Timespec};
-use wire::body::{AttrRep, SetattrReq, setattr as bits};
+use wire::body::{AttrRep, SetattrFlags, SetattrReq};
 use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
 use self::lease::Scope;
@@ -263,10 +263,10 @@ pub(crate) fn decide(row: &Row, op: &mut Op<'_, '_>) -> Decided<Answer> {
 pub(crate) fn replayed_time(request: &Request, first: &AttrRep) -> Timespec {
     if request.opcode() == Opcode::MdtSetattr {
         let valid = request.body::<SetattrReq>().valid;
-        if valid & bits::ATIME_NOW != 0 {
+        if valid.contains(SetattrFlags::ATIME_NOW) {
             return first.attr.atime();
         }
-        if valid & bits::MTIME_NOW != 0 {
+        if valid.contains(SetattrFlags::MTIME_NOW) {
             return first.attr.mtime();
         }
     }

@@ -8,7 +8,7 @@ use osd::Table;
 use target::Decided;
 use types::{Errno, Fid, Timespec};
 use wire::attr::{S_IFREG, S_ISGID};
-use wire::body::{SetattrReq, disposition, setattr as bits};
+use wire::body::{SetattrFlags, SetattrReq, disposition};
 use wire::{Attr, Request, SizeState};
 
 use crate::keys;
@@ -19,34 +19,41 @@ use crate::record::{INODE_HAS_ACL, INODE_HAS_LAYOUT, Inode};
 use crate::state::Effect;
 
 /// Bits that change something by the caller's will.
-const WILL: u32 = !(bits::SIZE_KNOWN | bits::READ_AT);
+const WILL: SetattrFlags = SetattrFlags::SIZE_KNOWN.union(SetattrFlags::READ_AT).complement();
+
+/// What [`owner_and_mode`] changes.
+const OWNER_AND_MODE: SetattrFlags = SetattrFlags::MODE
+    .union(SetattrFlags::UID)
+    .union(SetattrFlags::GID)
+    .union(SetattrFlags::KILL_SUID)
+    .union(SetattrFlags::KILL_CAPABILITY)
+    .union(SetattrFlags::PROJID);
+
+/// What a caller that may write the file may change.
+const BY_WRITING: SetattrFlags = SetattrFlags::ATIME_NOW
+    .union(SetattrFlags::MTIME_NOW)
+    .union(SetattrFlags::CTIME)
+    .union(SetattrFlags::KILL_SUID)
+    .union(SetattrFlags::KILL_CAPABILITY);
 
 pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: SetattrReq = op.request.body();
     let mut inode = op.tx.inode(body.attr.fid())?;
-    if body.valid != bits::READ_AT {
+    if body.valid != SetattrFlags::READ_AT {
         op.decides_on(inode.fid()); // access times commute: nobody decides on them
     }
     check(op, &body, &inode)?;
     let before = inode.clone();
     let mut cut = 0;
-    if body.valid & bits::SIZE != 0 {
+    if body.valid.contains(SetattrFlags::SIZE) {
         cut = truncate(op, &body.attr, &mut inode)?;
         inode.mtime_set = set_at(op, &body);
     }
-    if body.valid
-        & (bits::MODE
-            | bits::UID
-            | bits::GID
-            | bits::KILL_SUID
-            | bits::KILL_CAPABILITY
-            | bits::PROJID)
-        != 0
-    {
+    if body.valid.intersects(OWNER_AND_MODE) {
         owner_and_mode(op, &body, &mut inode)?;
     }
     times(op, &body, &mut inode);
-    if body.valid & bits::SIZE_KNOWN != 0 {
+    if body.valid.contains(SetattrFlags::SIZE_KNOWN) {
         known_size(op, &body, &mut inode)?;
     }
     if inode != before {
@@ -56,30 +63,30 @@ pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
 }
 
 fn check(op: &Op<'_, '_>, body: &SetattrReq, inode: &Inode) -> Decided<()> {
-    let has = |bit: u32| body.valid & bit != 0;
+    let has = |flags| body.valid.intersects(flags);
     let owner = op.is_owner(inode);
     let root = op.replay.is_some() || is_root(&op.creds);
-    if has(bits::MODE | bits::PROJID | bits::ATIME | bits::MTIME) && !owner {
+    if has(SetattrFlags::MODE | SetattrFlags::PROJID | SetattrFlags::ATIME | SetattrFlags::MTIME)
+        && !owner
+    {
         return Err(Errno::EPERM.into());
     }
-    if has(bits::UID) && !root && !(owner && body.attr.uid == inode.attr.uid) {
+    if has(SetattrFlags::UID) && !root && !(owner && body.attr.uid == inode.attr.uid) {
         return Err(Errno::EPERM.into());
     }
-    if has(bits::GID)
+    if has(SetattrFlags::GID)
         && !root
         && !(owner && (body.attr.gid == inode.attr.gid || op.creds.in_group(body.attr.gid)))
     {
         return Err(Errno::EPERM.into());
     }
-    let by_writing =
-        bits::ATIME_NOW | bits::MTIME_NOW | bits::CTIME | bits::KILL_SUID | bits::KILL_CAPABILITY;
-    if has(by_writing) && !owner && !op.may(inode, W)? && !writes(op, body, inode) {
+    if has(BY_WRITING) && !owner && !op.may(inode, W)? && !writes(op, body, inode) {
         return Err(Errno::EACCES.into());
     }
-    if has(bits::READ_AT) {
+    if has(SetattrFlags::READ_AT) {
         op.access(inode, R)?;
     }
-    if has(bits::SIZE) {
+    if has(SetattrFlags::SIZE) {
         check_size(op, body, inode)?;
     }
     Ok(())
@@ -126,24 +133,25 @@ fn truncate(op: &mut Op<'_, '_>, wanted: &Attr, inode: &mut Inode) -> Decided<u3
 }
 
 fn owner_and_mode(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Decided<()> {
-    let has = |bit: u32| body.valid & bit != 0;
-    if has(bits::UID | bits::GID | bits::KILL_SUID) && !inode.attr.is_dir() {
+    let has = |flags| body.valid.intersects(flags);
+    if has(SetattrFlags::UID | SetattrFlags::GID | SetattrFlags::KILL_SUID) && !inode.attr.is_dir()
+    {
         op.drop_set_id(inode); // by the group that it has before
         op.drop_capability(inode);
     }
-    if has(bits::UID) {
+    if has(SetattrFlags::UID) {
         inode.attr.uid = body.attr.uid;
     }
-    if has(bits::GID) {
+    if has(SetattrFlags::GID) {
         inode.attr.gid = body.attr.gid;
     }
-    if has(bits::KILL_SUID | bits::KILL_CAPABILITY) {
+    if has(SetattrFlags::KILL_SUID | SetattrFlags::KILL_CAPABILITY) {
         op.drop_capability(inode);
     }
-    if has(bits::PROJID) {
+    if has(SetattrFlags::PROJID) {
         inode.attr.projid = body.attr.projid;
     }
-    if !has(bits::MODE) {
+    if !has(SetattrFlags::MODE) {
         return Ok(());
     }
     inode.attr.mode = inode.attr.file_type() | body.attr.mode & 0o7777;
@@ -168,26 +176,26 @@ fn set_at(op: &Op<'_, '_>, body: &SetattrReq) -> Timespec {
 }
 
 fn times(op: &Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) {
-    let has = |bit: u32| body.valid & bit != 0;
+    let has = |flags| body.valid.intersects(flags);
     let now = op.tx.now;
-    if has(bits::ATIME) {
+    if has(SetattrFlags::ATIME) {
         inode.attr.set_atime(body.attr.atime());
-    } else if has(bits::ATIME_NOW) {
+    } else if has(SetattrFlags::ATIME_NOW) {
         inode.attr.set_atime(now);
     }
-    if has(bits::READ_AT) {
+    if has(SetattrFlags::READ_AT) {
         inode.attr.set_atime(body.attr.atime().max(inode.attr.atime()));
     }
-    if has(bits::MTIME) {
+    if has(SetattrFlags::MTIME) {
         inode.attr.set_mtime(body.attr.mtime());
-    } else if has(bits::MTIME_NOW) {
+    } else if has(SetattrFlags::MTIME_NOW) {
         inode.attr.set_mtime(now);
     }
-    if has(bits::MTIME | bits::MTIME_NOW) {
+    if has(SetattrFlags::MTIME | SetattrFlags::MTIME_NOW) {
         inode.mtime_set = set_at(op, body);
     }
     if has(WILL) {
-        inode.attr.set_ctime(if has(bits::CTIME) { body.attr.ctime() } else { now });
+        inode.attr.set_ctime(if has(SetattrFlags::CTIME) { body.attr.ctime() } else { now });
     }
 }
 
@@ -205,7 +213,7 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
             believed && (op.state.opens.last_writer(fid) == Some(op.client) || op.may(inode, W)?)
         }
     };
-    let dirtied_here = body.valid & bits::SIZE != 0;
+    let dirtied_here = body.valid.contains(SetattrFlags::SIZE);
     if inode.attr.size_state() != SizeState::Dirty || !believed || dirtied_here {
         return Ok(());
     }
@@ -216,7 +224,7 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
     // What lies behind both clocks is no write's: a time set by hand, as it was when the client
     // asked.
     let last = op.replay.as_ref().map_or(set_at(op, body), |first| first.attr.mtime());
-    if body.valid & (bits::MTIME | bits::MTIME_NOW) == 0
+    if !body.valid.intersects(SetattrFlags::MTIME | SetattrFlags::MTIME_NOW)
         && (inode.mtime_set..=last).contains(&written)
     {
         inode.attr.set_mtime(written);
@@ -229,5 +237,5 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
 /// Whether no client can see the change: access times are told late in any case, and a size that is
 /// found out was not covered by a lease.
 pub(crate) fn is_unseen(request: &Request) -> bool {
-    request.body::<SetattrReq>().valid & !(bits::SIZE_KNOWN | bits::READ_AT) == 0
+    !request.body::<SetattrReq>().valid.intersects(WILL)
 }

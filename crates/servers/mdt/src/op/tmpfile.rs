@@ -7,7 +7,7 @@
 use osd::Table;
 use target::Decided;
 use types::{Errno, Fid};
-use wire::body::{CreateReq, create as flags, disposition};
+use wire::body::{CreateFlags, CreateReq, disposition};
 
 use crate::op::create::{inherit, make_inode, place, replay_of_existing};
 use crate::op::open::{O_EXCL, Opening, wants_write};
@@ -17,7 +17,7 @@ use crate::record::{INODE_LINKABLE, INODE_ORPHAN};
 
 /// Makes the file and opens it.
 pub(crate) fn tmpfile(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Answer> {
-    if body.flags & flags::OPEN == 0 || !wants_write(body.open_flags) {
+    if !body.flags.contains(CreateFlags::OPEN) || !wants_write(body.open_flags) {
         return Err(Errno::EINVAL.into());
     }
     if let Some(answer) = replay_of_existing(op, body)? {

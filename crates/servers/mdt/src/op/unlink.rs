@@ -23,7 +23,7 @@ pub(crate) fn unlink(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let mut inode = op.tx.inode(entry.record.fid)?;
     op.access(&parent, W | X)?;
     op.check_sticky(&parent, &inode)?;
-    match (body.is_dir != 0, inode.attr.is_dir()) {
+    match (body.wants_dir(), inode.attr.is_dir()) {
         (true, false) => return Err(Errno::ENOTDIR.into()),
         (false, true) => return Err(Errno::EISDIR.into()),
         (true, true) if !op.tx.is_empty(inode.fid())? => return Err(Errno::ENOTEMPTY.into()),
@@ -42,5 +42,5 @@ pub(crate) fn parent(request: &Request) -> Fid {
 
 /// What it is counted as.
 pub(crate) fn stat(request: &Request) -> &'static str {
-    if request.body::<UnlinkReq>().is_dir != 0 { "rmdir" } else { "unlink" }
+    if request.body::<UnlinkReq>().wants_dir() { "rmdir" } else { "unlink" }
 }

@@ -14,8 +14,8 @@ use osd::Table;
 use types::{ClientId, Creds, Fid, SplitMix64};
 use wire::attr::{S_IFCHR, S_IFDIR, S_IFLNK, S_IFREG};
 use wire::body::{
-    AttrRep, CloseReq, CreateReq, FidReq, LinkReq, LookupReq, OpenReq, ReaddirRep, ReaddirReq,
-    RenameReq, SetattrReq, SetxattrReq, UnlinkReq,
+    AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, LinkReq, LookupReq, OpenReq,
+    ReaddirRep, ReaddirReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
 };
 use wire::{Attr, Opcode, Reply, Request, encode_body};
 
@@ -178,7 +178,7 @@ impl World {
             umask: 0o022,
             rdev: choices.word(),
             open_flags: choices.half(),
-            flags: choices.half() & 7,
+            flags: CreateFlags::from_bits_retain(choices.half() & 7),
             handle: choices.of(&self.handles),
             ..Default::default()
         };
@@ -189,7 +189,7 @@ impl World {
         let body = CloseReq {
             fid: fid.into(),
             handle: choices.of(&self.handles),
-            flags: choices.half(),
+            flags: CloseFlags::from_bits_retain(choices.half()),
             size: choices.word(),
             blocks: choices.word(),
             mtime: choices.word().cast_signed(),
@@ -213,7 +213,7 @@ impl World {
         };
         let body = SetattrReq {
             attr: attr.with_fid(fid),
-            valid: choices.half() | choices.half(),
+            valid: SetattrFlags::from_bits_retain(choices.half() | choices.half()),
             handle: choices.of(&self.handles),
             write_epoch: choices.word(),
             stripes: choices.word(),

@@ -2,8 +2,8 @@
 
 use types::{Errno, Fid, Instant, Span};
 use wire::body::{
-    AttrRep, CloseReq, DirRep, FidReq, LinkReq, LookupReq, OpenReq, RenameReq, SetattrReq,
-    SetxattrReq, UnlinkReq, setattr as bits,
+    AttrRep, CloseReq, DirRep, FidReq, LinkReq, LookupReq, OpenReq, RenameReq, SetattrFlags,
+    SetattrReq, SetxattrReq, UnlinkReq,
 };
 use wire::{Attr, Opcode, decode_body};
 
@@ -59,7 +59,7 @@ fn unlink(rig: &mut Rig, dir: Fid, name: &str) -> Result<Option<DirRep>, Errno> 
     Ok(reply.bufs.get(2).map(|buf| decode_body(buf)))
 }
 
-fn setattr(rig: &mut Rig, fid: Fid, valid: u32) -> Result<AttrRep, Errno> {
+fn setattr(rig: &mut Rig, fid: Fid, valid: SetattrFlags) -> Result<AttrRep, Errno> {
     let attr = Attr { mode: 0o640, atime: 5, size: 9, ..Attr::default() }.with_fid(fid);
     Ok(rig
         .call(Opcode::MdtSetattr, &SetattrReq { attr, valid, ..SetattrReq::default() }, &[])?
@@ -83,14 +83,14 @@ fn a_lookup_leases_the_file_and_its_name() {
     let found = getattr(&mut rig, fid);
     assert_eq!((found.lease_ms, found.name_lease_ms), (ms, 0));
     pass(&rig, 20);
-    assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, bits::MODE)), 30);
+    assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, SetattrFlags::MODE)), 30);
 }
 
 #[test]
 fn whatever_changes_a_file_waits() {
     let changes: [(&str, Change); 6] = [
-        ("mode", |rig, fid| setattr(rig, fid, bits::MODE).map(drop)),
-        ("size", |rig, fid| setattr(rig, fid, bits::SIZE).map(drop)),
+        ("mode", |rig, fid| setattr(rig, fid, SetattrFlags::MODE).map(drop)),
+        ("size", |rig, fid| setattr(rig, fid, SetattrFlags::SIZE).map(drop)),
         ("open for writing", |rig, fid| {
             rig.call(
                 Opcode::MdtOpen,
@@ -129,17 +129,17 @@ fn what_nobody_believes_waits_for_nobody() {
     later(&rig);
     let fid = opened.attr.fid();
     assert_eq!(getattr(&mut rig, fid).lease_ms, 0, "somebody may be writing");
-    assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, bits::MODE)), 0);
+    assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, SetattrFlags::MODE)), 0);
     close(&mut rig, &opened);
     later(&rig);
     assert!(getattr(&mut rig, fid).lease_ms > 0, "nothing was written");
     assert_eq!(
-        waited(&mut rig, |rig| setattr(rig, fid, bits::READ_AT)),
+        waited(&mut rig, |rig| setattr(rig, fid, SetattrFlags::READ_AT)),
         0,
         "access times are late in any case"
     );
     assert_eq!(waited(&mut rig, |rig| rig.open(fid, 0)), 0);
-    setattr(&mut rig, fid, bits::MODE).expect("its holder's own change");
+    setattr(&mut rig, fid, SetattrFlags::MODE).expect("its holder's own change");
     let suid = rig.create(Fid::ROOT, "s", 0o4755, None).expect("room").attr.fid();
     assert_eq!(getattr(&mut rig, suid).lease_ms, 0, "a write takes the bit away");
 }
@@ -172,7 +172,7 @@ fn what_two_clients_are_after_is_not_leased_again() {
         .collect();
     later(&rig);
     getattr(&mut rig, files[0]);
-    assert_eq!(waited(&mut rig, |rig| setattr(rig, files[0], bits::MODE)), 50);
+    assert_eq!(waited(&mut rig, |rig| setattr(rig, files[0], SetattrFlags::MODE)), 50);
     for fid in &files {
         assert_eq!(
             getattr(&mut rig, *fid).lease_ms,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use osd::Table;
 use types::{Creds, Errno, Fid, SplitMix64};
 use wire::attr::{S_IFDIR, S_IFREG};
-use wire::body::{CloseReq, LinkReq, RenameReq, SetattrReq, UnlinkReq, close, setattr};
+use wire::body::{CloseFlags, CloseReq, LinkReq, RenameReq, SetattrFlags, SetattrReq, UnlinkReq};
 use wire::{Attr, Opcode};
 
 use super::fsck::fsck;
@@ -109,7 +109,7 @@ impl World {
                     Attr { mode: self.random(0o777) as u32, ..Attr::default() }.with_fid(fid);
                 let body = SetattrReq {
                     attr,
-                    valid: setattr::MODE | setattr::MTIME_NOW,
+                    valid: SetattrFlags::MODE | SetattrFlags::MTIME_NOW,
                     ..SetattrReq::default()
                 };
                 let _ = self.rig.call(Opcode::MdtSetattr, &body, &[]);
@@ -123,7 +123,7 @@ impl World {
             10 if !self.files.is_empty() => {
                 let attr = Attr { size: 7 * self.random(2) as u64, ..Attr::default() }
                     .with_fid(self.any_file());
-                let body = SetattrReq { attr, valid: setattr::SIZE, ..SetattrReq::default() };
+                let body = SetattrReq { attr, valid: SetattrFlags::SIZE, ..SetattrReq::default() };
                 let _ = self.rig.call(Opcode::MdtSetattr, &body, &[]);
             }
             8 => {
@@ -146,7 +146,7 @@ impl World {
                 let body = CloseReq {
                     fid: fid.into(),
                     handle,
-                    flags: close::SIZE | close::WROTE,
+                    flags: CloseFlags::SIZE | CloseFlags::WROTE,
                     size: self.random(1_000) as u64,
                     stripes: self.random(16) as u64,
                     mtime: self.rig.clock.get(),
@@ -217,9 +217,13 @@ fn a_replay_gives_an_outsider_no_set_group_id() {
         let body = SetattrReq { attr: attr.with_fid(fid), valid, ..SetattrReq::default() };
         rig.call(Opcode::MdtSetattr, &body, &[]).expect("setattr");
     };
-    set(&mut rig, Attr { uid: 5, gid: 50, ..Attr::default() }, setattr::UID | setattr::GID);
+    set(
+        &mut rig,
+        Attr { uid: 5, gid: 50, ..Attr::default() },
+        SetattrFlags::UID | SetattrFlags::GID,
+    );
     rig.creds = Creds { uid: 5, gid: 5, groups: Vec::new() };
-    set(&mut rig, Attr { mode: 0o2755, ..Attr::default() }, setattr::MODE);
+    set(&mut rig, Attr { mode: 0o2755, ..Attr::default() }, SetattrFlags::MODE);
     let before = image(&rig);
     rig.crash();
     assert_eq!(rig.replay(|_| true).into_iter().filter(|(_, reply)| reply.is_err()).count(), 0);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use osd::{MetaStore, StoreError};
 use target::OpError;
 use types::{ClientId, Creds, Errno, Fid, Instant, Timespec, Transno};
-use wire::body::{AttrRep, CloseReq, CreateReq, FidReq, LookupReq, OpenReq, create};
+use wire::body::{AttrRep, CloseReq, CreateFlags, CreateReq, FidReq, LookupReq, OpenReq};
 use wire::{Attr, Opcode, Reply, Request, RequestFlags, encode_body};
 
 use super::store::TestStore;
@@ -236,7 +236,7 @@ impl Rig {
             mode,
             umask: 0o022,
             open_flags: open.unwrap_or(0),
-            flags: if open.is_some() { create::OPEN } else { 0 },
+            flags: CreateFlags::OPEN.when(open.is_some()),
             ..CreateReq::default()
         };
         Ok(self.call(Opcode::MdtCreate, &body, &[name.as_bytes()])?.body())
@@ -248,7 +248,7 @@ impl Rig {
         mode: u32,
         open_flags: u32,
     ) -> Result<AttrRep, Errno> {
-        let flags = create::OPEN | create::TMPFILE;
+        let flags = CreateFlags::OPEN | CreateFlags::TMPFILE;
         let body =
             CreateReq { parent: parent.into(), mode, open_flags, flags, ..CreateReq::default() };
         Ok(self.call(Opcode::MdtCreate, &body, &[b""])?.body())

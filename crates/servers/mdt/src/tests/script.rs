@@ -6,8 +6,8 @@ use layout::{Template, lov};
 use types::{Creds, Errno, Fid};
 use wire::attr::{S_IFBLK, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG};
 use wire::body::{
-    AttrRep, CloseReq, CreateReq, FidReq, LinkReq, ReaddirRep, ReaddirReq, RenameReq, SetattrReq,
-    SetxattrReq, UnlinkReq, close, create, disposition, setattr,
+    AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, LinkReq, ReaddirRep, ReaddirReq,
+    RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq, disposition,
 };
 use wire::{Attr, Opcode, SizeState, dirent};
 
@@ -147,32 +147,31 @@ impl Script {
                     .map(|_| "ok".to_owned())
             }
             ["chmod", path, mode] => {
-                self.set(path, setattr::MODE, Attr { mode: oct(mode), ..Attr::default() })
+                self.set(path, SetattrFlags::MODE, Attr { mode: oct(mode), ..Attr::default() })
             }
             ["chown", path, uid, gid] => {
-                let valid = if uid == "-" { 0 } else { setattr::UID }
-                    | if gid == "-" { 0 } else { setattr::GID };
+                let valid = SetattrFlags::UID.when(uid != "-") | SetattrFlags::GID.when(gid != "-");
                 let id = |text: &str| text.parse().unwrap_or(0);
                 self.set(path, valid, Attr { uid: id(uid), gid: id(gid), ..Attr::default() })
             }
             ["truncate", path, size] => {
-                self.set(path, setattr::SIZE, Attr { size: number(size), ..Attr::default() })
+                self.set(path, SetattrFlags::SIZE, Attr { size: number(size), ..Attr::default() })
             }
-            ["killcap", path] => self.set(path, setattr::KILL_CAPABILITY, Attr::default()),
+            ["killcap", path] => self.set(path, SetattrFlags::KILL_CAPABILITY, Attr::default()),
             ["touch", path] => {
-                self.set(path, setattr::ATIME_NOW | setattr::MTIME_NOW, Attr::default())
+                self.set(path, SetattrFlags::ATIME_NOW | SetattrFlags::MTIME_NOW, Attr::default())
             }
             ["utimes", path, time] => {
                 let time = number(time) as i64;
                 self.set(
                     path,
-                    setattr::ATIME | setattr::MTIME,
+                    SetattrFlags::ATIME | SetattrFlags::MTIME,
                     Attr { atime: time, mtime: time, ..Attr::default() },
                 )
             }
             ["readat", path, time] => {
                 let atime = number(time) as i64;
-                self.set(path, setattr::READ_AT, Attr { atime, ..Attr::default() })
+                self.set(path, SetattrFlags::READ_AT, Attr { atime, ..Attr::default() })
             }
             ["times", path] => {
                 let fid = self.walk(path)?;
@@ -320,8 +319,8 @@ impl Script {
             mode,
             umask: 0o022,
             open_flags: open.unwrap_or(0),
-            flags: if open.is_some() { create::OPEN } else { 0 }
-                | if delays(open) { create::NO_LAYOUT } else { 0 },
+            flags: CreateFlags::OPEN.when(open.is_some())
+                | CreateFlags::NO_LAYOUT.when(delays(open)),
             ..CreateReq::default()
         };
         Ok(self.rig.call(Opcode::MdtCreate, &body, &[name.as_bytes(), target])?.body())
@@ -341,11 +340,11 @@ impl Script {
         match *rest {
             ["wrote", size, ref stripes @ ..] => {
                 body.stripes = stripes.first().map_or(0, |bits| number(bits));
-                body.flags = close::SIZE | close::WROTE;
+                body.flags = CloseFlags::SIZE | CloseFlags::WROTE;
                 (body.size, body.blocks, body.write_epoch) = (number(size), 8, rep.write_epoch);
                 body.mtime = self.rig.clock.get() + 1;
             }
-            ["wrote"] => body.flags = close::WROTE,
+            ["wrote"] => body.flags = CloseFlags::WROTE,
             _ => {}
         }
         let outcome = self.rig.call(Opcode::MdtClose, &body, &[]).map(|_| "ok".to_owned());
@@ -353,7 +352,7 @@ impl Script {
         outcome
     }
 
-    fn set(&mut self, path: &str, valid: u32, attr: Attr) -> Result<String, Errno> {
+    fn set(&mut self, path: &str, valid: SetattrFlags, attr: Attr) -> Result<String, Errno> {
         let fid = self.walk(path)?;
         let body = SetattrReq { attr: attr.with_fid(fid), valid, ..SetattrReq::default() };
         let rep: AttrRep = self.rig.call(Opcode::MdtSetattr, &body, &[])?.body();
@@ -370,7 +369,7 @@ impl Script {
         let attr = Attr { size, ..Attr::default() }.with_fid(fid);
         let body = SetattrReq {
             attr,
-            valid: setattr::SIZE_KNOWN,
+            valid: SetattrFlags::SIZE_KNOWN,
             write_epoch,
             stripes,
             ..SetattrReq::default()
