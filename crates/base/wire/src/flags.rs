@@ -41,6 +41,36 @@ macro_rules! flags {
 }
 
 flags! {
+    /// Flags of a request.
+    RequestFlags: u32 {
+        /// Sent before with the same xid: the outcome is unknown to the client.
+        RESENT = 1,
+        /// Answered before by an earlier instance and not committed there: do it again with the
+        /// same result. The buffers of the first reply follow the request's own; `replay_bufs`
+        /// counts them.
+        REPLAY = 2,
+        /// May change state: its reply is kept until the client has acknowledged it.
+        MODIFIES = 4,
+        /// Answer only once the change is durable.
+        SYNC = 8,
+        /// With REPLAY: the change is durable, only its open handle is to be had again; no new
+        /// transno. With RESENT: it opens, so that a restarted target that finds its answer makes
+        /// the handle anew.
+        OPEN = 16,
+    }
+
+    /// Flags of a reply.
+    ReplyFlags: u32 {
+        /// Not the answer yet: extend the deadline to `lease_ms` from now.
+        EARLY = 1,
+        /// The server does not know the session: reconnect (and learn whether you were evicted).
+        NO_SESSION = 2,
+        /// The target is recovering and takes this request later: send it again after recovery.
+        RECOVERING = 4,
+        /// Data was pushed under the request's bulk id: wait for it too.
+        BULK = 8,
+    }
+
     /// Flags of [`CreateReq`](crate::body::CreateReq).
     CreateFlags: u32 {
         /// Open the file as well (`open_flags` says how).

@@ -27,13 +27,14 @@ mod opcode;
 mod parts;
 
 pub use attr::{Attr, SizeState};
+pub use flags::{ReplyFlags, RequestFlags};
 pub use frame::{
     CrcMode, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame, FrameError, FrameHeader,
     FrameKind, Hello,
 };
 pub use message::{
-    BUFS_MAX, Message, MessageError, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Reply, ReplyFlags,
-    ReplyHeader, Request, RequestFlags, RequestHeader, decode_body, encode_body,
+    BUFS_MAX, Message, MessageError, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Reply, ReplyHeader,
+    Request, RequestHeader, decode_body, encode_body,
 };
 pub use opcode::Opcode;
 pub use parts::Parts;

@@ -6,6 +6,7 @@ use bytes::{Buf, Bytes};
 use types::{Creds, Errno, GROUPS_MAX, Transno, Xid};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::flags::{ReplyFlags, RequestFlags};
 use crate::frame::{begin, seal};
 use crate::{FRAME_HEADER_BYTES, Frame, FrameKind, Opcode, VERSION};
 
@@ -15,41 +16,6 @@ pub const BUFS_MAX: usize = 8;
 pub const REQUEST_HEADER_BYTES: usize = size_of::<RequestHeader>();
 /// Bytes of a reply's header.
 pub const REPLY_HEADER_BYTES: usize = size_of::<ReplyHeader>();
-
-/// Flags of a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RequestFlags;
-
-impl RequestFlags {
-    /// Sent before with the same xid: the outcome is unknown to the client.
-    pub const RESENT: u32 = 1;
-    /// Answered before by an earlier instance and not committed there: do it again with the same
-    /// result. The buffers of the first reply follow the request's own; `replay_bufs` counts them.
-    pub const REPLAY: u32 = 2;
-    /// May change state: its reply is kept until the client has acknowledged it.
-    pub const MODIFIES: u32 = 4;
-    /// Answer only once the change is durable.
-    pub const SYNC: u32 = 8;
-    /// With REPLAY: the change is durable, only its open handle is to be had again; no new transno.
-    /// With RESENT: it opens, so that a restarted target that finds its answer makes the handle
-    /// anew.
-    pub const OPEN: u32 = 16;
-}
-
-/// Flags of a reply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReplyFlags;
-
-impl ReplyFlags {
-    /// Not the answer yet: extend the deadline to `lease_ms` from now.
-    pub const EARLY: u32 = 1;
-    /// The server does not know the session: reconnect (and learn whether you were evicted).
-    pub const NO_SESSION: u32 = 2;
-    /// The target is recovering and takes this request later: send it again after recovery.
-    pub const RECOVERING: u32 = 4;
-    /// Data was pushed under the request's bulk id: wait for it too.
-    pub const BULK: u32 = 8;
-}
 
 /// Header of a request (`docs/formats/wire.md`). Fields without a mechanism are zero.
 #[derive(
@@ -61,8 +27,8 @@ pub struct RequestHeader {
     pub version: u16,
     /// Number of an [`Opcode`](crate::Opcode).
     pub opcode: u16,
-    /// Bits of [`RequestFlags`].
-    pub flags: u32,
+    /// What the sender asks of the server.
+    pub flags: RequestFlags,
     /// Bytes of this header: a longer one has a tail to ignore.
     pub header_len: u16,
     /// Buffers behind the header, replayed reply included.
@@ -130,8 +96,8 @@ pub struct ReplyHeader {
     pub version: u16,
     /// Opcode of the request that it answers.
     pub opcode: u16,
-    /// Bits of [`ReplyFlags`].
-    pub flags: u32,
+    /// How the client treats the reply.
+    pub flags: ReplyFlags,
     /// Bytes of this header.
     pub header_len: u16,
     /// Buffers behind it.
@@ -234,10 +200,10 @@ impl Request {
         Xid(self.header.xid)
     }
 
-    /// Whether `flag` of [`RequestFlags`] is set.
+    /// Whether `flag` is set.
     #[must_use]
-    pub fn has(&self, flag: u32) -> bool {
-        self.header.flags & flag != 0
+    pub fn has(&self, flag: RequestFlags) -> bool {
+        self.header.flags.contains(flag)
     }
 
     /// User, group and groups of the caller.
@@ -419,10 +385,10 @@ impl Reply {
         Transno(self.header.transno)
     }
 
-    /// Whether `flag` of [`ReplyFlags`] is set.
+    /// Whether `flag` is set.
     #[must_use]
-    pub fn has(&self, flag: u32) -> bool {
-        self.header.flags & flag != 0
+    pub fn has(&self, flag: ReplyFlags) -> bool {
+        self.header.flags.contains(flag)
     }
 
     /// Body, zero-extended or cut to `T`.

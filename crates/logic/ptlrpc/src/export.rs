@@ -69,7 +69,7 @@ impl<E> Export<E> {
         if self.executing.contains(xid) {
             return Admission::Executing;
         }
-        if header.flags & RequestFlags::MODIFIES == 0 {
+        if !header.flags.contains(RequestFlags::MODIFIES) {
             return Admission::Execute;
         }
         if header.tag == 0 || header.tag > self.tags_max {

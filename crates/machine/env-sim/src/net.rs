@@ -423,7 +423,7 @@ fn describe(frame: &Frame) -> String {
                 let target = types::TargetId::from_u32(header.target).map_or_else(String::new, |target| target.to_string());
                 format!(
                     "{opcode} {target} xid {:#x} tag {} flags {} transno {:#x} instance {} session {:#x}",
-                    header.xid, header.tag, header.flags, header.transno, header.instance, header.session
+                    header.xid, header.tag, header.flags.bits(), header.transno, header.instance, header.session
                 )
             },
         ),
@@ -433,7 +433,7 @@ fn describe(frame: &Frame) -> String {
                 let header = &reply.header;
                 format!(
                     "reply xid {:#x} status {} flags {} transno {:#x} committed {:#x} instance {}",
-                    header.xid, header.status, header.flags, header.transno, header.last_committed, header.instance
+                    header.xid, header.status, header.flags.bits(), header.transno, header.last_committed, header.instance
                 )
             },
         ),

@@ -38,7 +38,7 @@ impl Client {
     }
 
     /// Sends the change of `key` as `xid` on tag 1.
-    async fn change(&mut self, xid: u64, key: u64, flags: u32) -> Reply {
+    async fn change(&mut self, xid: u64, key: u64, flags: RequestFlags) -> Reply {
         let body = Bytes::copy_from_slice(&key.to_le_bytes());
         let mut request = Request::new(Opcode::MdtSetattr, vec![body]);
         let header = &mut request.header;
@@ -78,7 +78,7 @@ fn check<F: Future<Output = ()> + 'static>(
 fn answered_once(key: u64, errno: Option<Errno>) {
     check(move |env, _, toy, _, at| async move {
         let mut client = Client::connect(&env, at, None).await;
-        let first = client.change(2, key, 0).await;
+        let first = client.change(2, key, RequestFlags::empty()).await;
         assert_eq!(first.errno(), errno);
         assert_eq!(first.header.transno != 0, errno.is_none(), "only a change is in history");
         let again = client.change(2, key, RequestFlags::RESENT).await;
@@ -145,8 +145,8 @@ fn a_duplicate_of_an_executing_change_starts_nothing() {
 fn a_later_request_on_the_tag_replaces_the_answer_before_it() {
     check(|env, _, toy, _, at| async move {
         let mut client = Client::connect(&env, at, None).await;
-        assert_eq!(client.change(2, 3, 0).await.body::<u64>(), 1);
-        assert_eq!(client.change(3, 3, 0).await.body::<u64>(), 2);
+        assert_eq!(client.change(2, 3, RequestFlags::empty()).await.body::<u64>(), 1);
+        assert_eq!(client.change(3, 3, RequestFlags::empty()).await.body::<u64>(), 2);
         assert_eq!(client.change(3, 3, RequestFlags::RESENT).await.body::<u64>(), 2);
         assert_eq!(toy.executed.get(), 2);
         assert_eq!(toy.running.borrow().replies.len(), 1, "one record a tag");
@@ -157,7 +157,7 @@ fn a_later_request_on_the_tag_replaces_the_answer_before_it() {
 fn after_a_restart_the_stored_answer_is_given() {
     check(|env, server, toy, disk, at| async move {
         let mut client = Client::connect(&env, at, None).await;
-        let first = client.change(2, 3, 0).await;
+        let first = client.change(2, 3, RequestFlags::empty()).await;
         toy.commit();
         let joined = client.joined;
         drop(client);
