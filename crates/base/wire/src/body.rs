@@ -33,7 +33,9 @@ use types::Fid;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::Attr;
-pub use crate::flags::{BatchFlags, CloseFlags, CreateFlags, IoFlags, PunchFlags, SetattrFlags};
+pub use crate::flags::{
+    BatchFlags, CloseFlags, CreateFlags, IoFlags, LockFlags, PunchFlags, SetattrFlags, StatfsState,
+};
 
 /// A FID in a message: 16 bytes.
 #[derive(
@@ -344,8 +346,8 @@ bodies! {
         files: u64,
         /// How many more files can be made.
         files_free: u64,
-        /// [`statfs`].
-        state: u64,
+        /// What the target lacks.
+        state: StatfsState,
         /// Zero.
         reserved: u64,
     }
@@ -372,8 +374,8 @@ bodies! {
         owner: u64,
         /// Process, as F_GETLK tells it.
         pid: u32,
-        /// Bits of [`lock`].
-        flags: u32,
+        /// How to ask for the lock.
+        flags: LockFlags,
         /// Names a wait: the same cookie keeps its place in the queue, and unlock with it ends the
         /// wait.
         cookie: u64,
@@ -636,7 +638,7 @@ pub mod fallocate {
     }
 }
 
-/// Values in [`LockReq`].
+/// Values in [`LockReq`] and [`LockRep`].
 pub mod lock {
     /// Kind: BSD flock, whole file, by open file description.
     pub const FLOCK: u32 = 0;
@@ -650,28 +652,12 @@ pub mod lock {
     pub const EXCLUSIVE: u32 = 1;
     /// Mode: none (unlock).
     pub const UNLOCK: u32 = 2;
-    /// Flag: only tell whether it could be granted (F_GETLK).
-    pub const TEST: u32 = 1;
-    /// Flag: wait until it is granted.
-    pub const WAIT: u32 = 2;
-    /// Flag: re-stated during recovery: granted without a question.
-    pub const RESTATE: u32 = 4;
     /// State: another lock is in the way.
     pub const REFUSED: u32 = 0;
     /// State: the lock is held, or given back.
     pub const GRANTED: u32 = 1;
     /// State: still waiting; the client asks again with the same cookie.
     pub const WAITING: u32 = 2;
-}
-
-/// Bits of `state` in [`StatfsRep`].
-pub mod statfs {
-    /// Redundancy is lost.
-    pub const DEGRADED: u64 = 1;
-    /// Nothing can be written.
-    pub const READ_ONLY: u64 = 2;
-    /// No room is left.
-    pub const FULL: u64 = 4;
 }
 
 #[cfg(test)]

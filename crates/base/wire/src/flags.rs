@@ -128,6 +128,26 @@ flags! {
         READ_AT = 8192,
     }
 
+    /// Flags of [`LockReq`](crate::body::LockReq).
+    LockFlags: u32 {
+        /// Only return whether it could be granted (F_GETLK).
+        TEST = 1,
+        /// Wait until it is granted.
+        WAIT = 2,
+        /// Re-stated during recovery: granted without a question.
+        RESTATE = 4,
+    }
+
+    /// State of a target in [`StatfsRep`](crate::body::StatfsRep).
+    StatfsState: u64 {
+        /// Redundancy is lost.
+        DEGRADED = 1,
+        /// Nothing can be written.
+        READ_ONLY = 2,
+        /// No room is left.
+        FULL = 4,
+    }
+
     /// Flags of [`OstPunchReq`](crate::body::OstPunchReq).
     PunchFlags: u32 {
         /// Create the object if it is not there and the size is above zero; else it stays missing.

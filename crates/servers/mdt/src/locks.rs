@@ -12,7 +12,7 @@ use env::Env;
 use ldlm::{Conflict, Enqueued, Kind, LockRequest, LockSpace, Mode, Owner, WaitId};
 use tokio::sync::oneshot;
 use types::{ClientId, Errno, Extent, Fid, Instant, Span};
-use wire::body::{LockRep, LockReq, lock as codes};
+use wire::body::{LockFlags, LockRep, LockReq, lock as codes};
 
 use crate::limits::{DEAD_CLIENT_CHECK, LOCK_WAIT_MS_MAX};
 
@@ -48,7 +48,7 @@ impl Inner {
 pub(crate) struct Wanted {
     pub(crate) request: LockRequest,
     pub(crate) unlock: bool,
-    pub(crate) flags: u32,
+    pub(crate) flags: LockFlags,
     pub(crate) wait: Span,
 }
 
@@ -83,8 +83,8 @@ impl Wanted {
         Ok(Wanted { request, unlock: body.mode == codes::UNLOCK, flags: body.flags, wait })
     }
 
-    fn has(&self, flag: u32) -> bool {
-        self.flags & flag != 0
+    fn has(&self, flag: LockFlags) -> bool {
+        self.flags.contains(flag)
     }
 }
 
@@ -117,7 +117,7 @@ impl Locks {
             return Ok(Locked::Now(state(codes::GRANTED)));
         }
         let mut inner = self.inner.borrow_mut();
-        if wanted.has(codes::TEST) {
+        if wanted.has(LockFlags::TEST) {
             return Ok(Locked::Now(
                 inner
                     .space
@@ -125,12 +125,12 @@ impl Locks {
                     .map_or(state(codes::GRANTED), |conflict| told(&conflict)),
             ));
         }
-        if wanted.has(codes::RESTATE) && restate {
+        if wanted.has(LockFlags::RESTATE) && restate {
             inner.space.restate(request);
             return Ok(Locked::Now(state(codes::GRANTED)));
         }
         inner.abandoned.remove(&request.wait_id());
-        let (outcome, granted) = inner.space.enqueue(request, wanted.has(codes::WAIT));
+        let (outcome, granted) = inner.space.enqueue(request, wanted.has(LockFlags::WAIT));
         inner.wake(granted);
         match outcome {
             Enqueued::Granted => {
@@ -278,7 +278,7 @@ mod tests {
             fid: Fid::new(1, 1).into(),
             kind: codes::FLOCK,
             mode: codes::EXCLUSIVE,
-            flags: codes::WAIT,
+            flags: LockFlags::WAIT,
             cookie,
             wait_ms: 10_000,
             ..LockReq::default()

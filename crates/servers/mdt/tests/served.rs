@@ -17,8 +17,8 @@ use service::{
 use types::{ClientId, Errno, Fid, Instance, NidAddr, Span, TargetId, Transno};
 use wire::attr::S_IFREG;
 use wire::body::{
-    AttrRep, BatchFlags, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, LockRep, LockReq,
-    LookupReq, OstBatchReq, UnlinkReq, lock,
+    AttrRep, BatchFlags, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, LockFlags, LockRep,
+    LockReq, LookupReq, OstBatchReq, UnlinkReq, lock,
 };
 use wire::{Opcode, Reply, Request, encode_body};
 
@@ -302,7 +302,10 @@ fn closing(open: &AttrRep, xid: types::Xid) -> Call {
     call
 }
 
-fn locking(fid: Fid, owner: u64, mode: u32, flags: u32, wait_ms: u32) -> LockReq {
+/// Neither waits nor tests.
+const AT_ONCE: LockFlags = LockFlags::empty();
+
+fn locking(fid: Fid, owner: u64, mode: u32, flags: LockFlags, wait_ms: u32) -> LockReq {
     let extent = (0, u64::MAX);
     LockReq {
         fid: fid.into(),
@@ -389,14 +392,18 @@ fn a_lock_is_waited_for_across_requests() {
         let answer = world.call(client, modifying(Opcode::MdtLock, vec![encode_body(&body)]));
         answer.map(|(reply, _)| reply.body::<LockRep>().state)
     };
-    assert_eq!(take(0, locking(fid, 1, lock::EXCLUSIVE, 0, 0)), Ok(1));
-    assert_eq!(take(1, locking(fid, 2, lock::SHARED, 0, 0)), Ok(0));
-    assert_eq!(take(1, locking(fid, 2, lock::SHARED, lock::TEST, 0)), Ok(0));
-    assert_eq!(take(1, locking(fid, 2, lock::SHARED, lock::WAIT, 500)), Ok(2), "still waiting");
-    let waits = world.lock_later(1, locking(fid, 2, lock::SHARED, lock::WAIT, 20_000));
+    assert_eq!(take(0, locking(fid, 1, lock::EXCLUSIVE, AT_ONCE, 0)), Ok(1));
+    assert_eq!(take(1, locking(fid, 2, lock::SHARED, AT_ONCE, 0)), Ok(0));
+    assert_eq!(take(1, locking(fid, 2, lock::SHARED, LockFlags::TEST, 0)), Ok(0));
+    assert_eq!(
+        take(1, locking(fid, 2, lock::SHARED, LockFlags::WAIT, 500)),
+        Ok(2),
+        "still waiting"
+    );
+    let waits = world.lock_later(1, locking(fid, 2, lock::SHARED, LockFlags::WAIT, 20_000));
     world.sim.run_for(Span::secs(2));
     assert_eq!(*waits.borrow(), None);
-    let unlock = locking(fid, 1, lock::UNLOCK, 0, 0);
+    let unlock = locking(fid, 1, lock::UNLOCK, AT_ONCE, 0);
     world.call(0, modifying(Opcode::MdtUnlock, vec![encode_body(&unlock)])).expect("held");
     world.sim.run_for(Span::millis(100));
     assert_eq!(*waits.borrow(), Some(Ok(1)));
@@ -416,11 +423,15 @@ fn a_place_that_nobody_comes_back_for_is_given_up() {
         let answer = world.call(client, modifying(Opcode::MdtLock, vec![encode_body(&body)]));
         answer.map(|(reply, _)| reply.body::<LockRep>().state)
     };
-    assert_eq!(take(0, locking(fid, 1, lock::SHARED, 0, 0)), Ok(1));
-    assert_eq!(take(1, locking(fid, 2, lock::EXCLUSIVE, lock::WAIT, 100)), Ok(2));
-    assert_eq!(take(1, locking(fid, 3, lock::SHARED, 0, 0)), Ok(0), "the writer keeps its place");
+    assert_eq!(take(0, locking(fid, 1, lock::SHARED, AT_ONCE, 0)), Ok(1));
+    assert_eq!(take(1, locking(fid, 2, lock::EXCLUSIVE, LockFlags::WAIT, 100)), Ok(2));
+    assert_eq!(
+        take(1, locking(fid, 3, lock::SHARED, AT_ONCE, 0)),
+        Ok(0),
+        "the writer keeps its place"
+    );
     world.sim.run_for(Span::secs(11));
-    assert_eq!(take(1, locking(fid, 3, lock::SHARED, 0, 0)), Ok(1));
+    assert_eq!(take(1, locking(fid, 3, lock::SHARED, AT_ONCE, 0)), Ok(1));
 }
 
 /// Takes a lock, crashes the MDT, and says whether another client can have the lock afterwards.
@@ -431,13 +442,13 @@ fn lock_is_lost_by_a_crash(bugs: Bugs) -> bool {
         let answer = world.call(client, modifying(Opcode::MdtLock, vec![encode_body(&body)]));
         answer.map(|(reply, _)| reply.body::<LockRep>().state)
     };
-    assert_eq!(take(0, locking(fid, 1, lock::EXCLUSIVE, 0, 0)), Ok(1));
-    assert_eq!(take(1, locking(fid, 2, lock::SHARED, 0, 0)), Ok(0));
-    let again = locking(fid, 1, lock::EXCLUSIVE, lock::RESTATE, 0);
+    assert_eq!(take(0, locking(fid, 1, lock::EXCLUSIVE, AT_ONCE, 0)), Ok(1));
+    assert_eq!(take(1, locking(fid, 2, lock::SHARED, AT_ONCE, 0)), Ok(0));
+    let again = locking(fid, 1, lock::EXCLUSIVE, LockFlags::RESTATE, 0);
     let restate = move || vec![Call::new(Opcode::MdtLock, vec![encode_body(&again)])];
     world.clients[0].1.remote(MDT).on_recovery(Rc::new(restate));
     world.crash();
-    take(1, locking(fid, 2, lock::SHARED, 0, 0)) == Ok(1)
+    take(1, locking(fid, 2, lock::SHARED, AT_ONCE, 0)) == Ok(1)
 }
 
 #[test]

@@ -277,7 +277,9 @@ fn what_is_written_is_read_glimpsed_and_counted() {
         .call(&remote, Call::new(Opcode::OstStatfs, vec![encode_body(&[0u8; 8])]))
         .expect("statfs");
     let statfs: StatfsRep = decode_body(&answer.reply.buf(0));
-    assert!(statfs.blocks_free > 0 && statfs.blocks_free <= statfs.blocks && statfs.state == 0);
+    assert!(
+        statfs.blocks_free > 0 && statfs.blocks_free <= statfs.blocks && statfs.state.is_empty()
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Room of a target, as statfs reports it.
 
 use osd::Space;
-use wire::body::{StatfsRep, statfs};
+use wire::body::{StatfsRep, StatfsState};
 
 /// Bytes of a block, as statfs counts them.
 const BLOCK_BYTES: u64 = 4_096;
@@ -17,7 +17,7 @@ pub fn statfs(space: Space, full_below: u64) -> StatfsRep {
         blocks_avail: free,
         files: space.files,
         files_free: space.files_free,
-        state: if space.bytes_free < full_below { statfs::FULL } else { 0 },
+        state: StatfsState::FULL.when(space.bytes_free < full_below),
         reserved: 0,
     }
 }

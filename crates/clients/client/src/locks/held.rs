@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use endpoint::Call;
 use types::Fid;
-use wire::body::{LockReq, lock};
+use wire::body::{LockFlags, LockReq};
 use wire::{Opcode, encode_body};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Held {
                 end: range.end,
                 owner: *owner,
                 pid: range.pid,
-                flags: lock::RESTATE,
+                flags: LockFlags::RESTATE,
                 ..LockReq::default()
             })
         })

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use types::{Errno, Fid};
 use wire::Opcode;
-use wire::body::{LockRep, LockReq, lock};
+use wire::body::{LockFlags, LockRep, LockReq, lock};
 
 pub(crate) use held::Held;
 
@@ -44,7 +44,7 @@ impl Client {
         fid: Fid,
         spec: LockSpec,
     ) -> Result<Option<LockConflict>> {
-        let request = LockReq { flags: lock::TEST, ..request(ctx, fid, &spec)? };
+        let request = LockReq { flags: LockFlags::TEST, ..request(ctx, fid, &spec)? };
         let reply = self
             .0
             .ask(self.0.mdt_of(fid), self.0.call(ctx, Opcode::MdtLock, &request).repeatable())
@@ -150,7 +150,7 @@ impl Inner {
         loop {
             let place = if wait { self.lock_waits.try_acquire().ok() } else { None };
             let wait_ms = if place.is_some() { limits::LOCK_WAIT_MS } else { 0 };
-            let asked = LockReq { flags: if wait { lock::WAIT } else { 0 }, wait_ms, ..request };
+            let asked = LockReq { flags: LockFlags::WAIT.when(wait), wait_ms, ..request };
             let call = self.call(ctx, Opcode::MdtLock, &asked);
             let reply =
                 self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply;
@@ -182,7 +182,8 @@ impl Inner {
     /// Gives a range back, or with a cookie ends that wait.
     async fn unlock(self: &Rc<Self>, ctx: &Ctx, request: LockReq) -> Result<()> {
         let fid = Fid::from(request.fid);
-        let request = LockReq { mode: lock::UNLOCK, flags: 0, wait_ms: 0, ..request };
+        let request =
+            LockReq { mode: lock::UNLOCK, flags: LockFlags::empty(), wait_ms: 0, ..request };
         let call = self.call(ctx, Opcode::MdtUnlock, &request);
         let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid));
         if request.cookie == 0 {

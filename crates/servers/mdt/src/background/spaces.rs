@@ -7,7 +7,7 @@ use std::rc::Rc;
 use endpoint::Call;
 use placement::Space;
 use types::{Span, TargetId};
-use wire::body::{FidReq, StatfsRep, statfs};
+use wire::body::{FidReq, StatfsRep, StatfsState};
 use wire::{Opcode, encode_body};
 
 use crate::spaces::Closed;
@@ -64,8 +64,8 @@ fn ask(mdt: &Rc<Mdt>, index: u32) -> tokio::sync::oneshot::Receiver<()> {
 /// Whether it gets no new files.
 fn closed(body: &StatfsRep) -> Option<Closed> {
     match body.state {
-        state if state & statfs::READ_ONLY != 0 => Some(Closed::ReadOnly),
-        state if state & statfs::FULL != 0 => Some(Closed::Full),
+        state if state.contains(StatfsState::READ_ONLY) => Some(Closed::ReadOnly),
+        state if state.contains(StatfsState::FULL) => Some(Closed::Full),
         _ => None,
     }
 }
