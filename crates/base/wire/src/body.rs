@@ -34,7 +34,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::Attr;
 pub use crate::flags::{
-    BatchFlags, CloseFlags, CreateFlags, IoFlags, LockFlags, PunchFlags, SetattrFlags, StatfsState,
+    BatchFlags, CloseFlags, CreateFlags, Disposition, IoFlags, LockFlags, PunchFlags, SetattrFlags,
+    StatfsState,
 };
 
 /// A FID in a message: 16 bytes.
@@ -162,8 +163,8 @@ bodies! {
         attr: Attr,
         /// Open handle, zero if none was opened.
         handle: u64,
-        /// One of [`disposition`]: what an open did.
-        disposition: u32,
+        /// What an open or a truncate did.
+        disposition: Disposition,
         /// Milliseconds, from when it was asked, for which nobody else changes the attributes;
         /// zero: they may be old already.
         lease_ms: u32,
@@ -606,15 +607,6 @@ pub mod connect {
     /// The client was known once and is no more: everything it had is gone; the session in the
     /// reply is fresh.
     pub const EVICTED: u32 = 3;
-}
-
-/// Values of [`AttrRep::disposition`].
-pub mod disposition {
-    /// The operation made the file.
-    pub const CREATED: u32 = 1;
-    /// O_TRUNC took effect: the client must punch the objects under the file lock before it
-    /// answers.
-    pub const TRUNCATE: u32 = 2;
 }
 
 /// Modes of [`OstFallocateReq`], with the values of `fallocate(2)`; any other combination is

@@ -82,6 +82,15 @@ flags! {
         TMPFILE = 4,
     }
 
+    /// What an operation did, in [`AttrRep`](crate::body::AttrRep).
+    Disposition: u32 {
+        /// The operation made the file.
+        CREATED = 1,
+        /// O_TRUNC took effect: the client must punch the objects under the file lock before it
+        /// answers.
+        TRUNCATE = 2,
+    }
+
     /// Flags of [`CloseReq`](crate::body::CloseReq).
     CloseFlags: u32 {
         /// `size`, `blocks`, `mtime` are exact, if nobody else opened for write meanwhile

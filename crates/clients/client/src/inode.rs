@@ -7,7 +7,7 @@ use std::rc::Rc;
 use layout::{Layout, Striping};
 use types::{Creds, Errno, Fid, Span, Timespec};
 use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
-use wire::body::{AttrRep, DirRep, disposition};
+use wire::body::{AttrRep, DirRep, Disposition};
 use wire::{Attr, Reply, decode_body};
 
 use crate::atime::Access;
@@ -172,7 +172,7 @@ impl Inodes {
                 Some(view) => view.opened(),
                 None => {
                     *view = Some(WriteView::new(
-                        stat.disposition & disposition::CREATED != 0,
+                        stat.disposition.contains(Disposition::CREATED),
                         stat.epoch,
                     ))
                 }
@@ -206,7 +206,7 @@ pub(crate) struct Stat {
     pub(crate) layout: Option<Rc<Layout>>,
     pub(crate) epoch: u64,
     pub(crate) handle: u64,
-    pub(crate) disposition: u32,
+    pub(crate) disposition: Disposition,
     /// When the modification time was set by hand: only a later write of an object counts.
     pub(crate) mtime_set: Timespec,
     /// Stripes of the first 64 that must have an object.

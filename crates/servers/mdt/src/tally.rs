@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use types::{CounterTable, Row, Timespec};
-use wire::body::{AttrRep, disposition};
+use wire::body::{AttrRep, Disposition};
 use wire::{Opcode, Reply, Request};
 
 use crate::op::{self, Stat};
@@ -35,7 +35,7 @@ impl Tally {
         };
         self.add(name);
         let creates = name == "open" && request.opcode() == Opcode::MdtCreate;
-        if creates && reply.body::<AttrRep>().disposition & disposition::CREATED != 0 {
+        if creates && reply.body::<AttrRep>().disposition.contains(Disposition::CREATED) {
             self.add("mknod");
         }
     }
@@ -73,7 +73,7 @@ mod tests {
         )
     }
 
-    fn done(request: &Request, disposition: u32) -> Reply {
+    fn done(request: &Request, disposition: Disposition) -> Reply {
         Reply::ok(
             &request.header,
             vec![encode_body(&AttrRep { disposition, ..Default::default() })],
@@ -86,17 +86,17 @@ mod tests {
         for request in
             [creation(S_IFDIR, CreateFlags::empty()), creation(0o644, CreateFlags::empty())]
         {
-            tally.count(&request, &done(&request, disposition::CREATED));
+            tally.count(&request, &done(&request, Disposition::CREATED));
         }
         let open = creation(0o644, CreateFlags::OPEN);
-        tally.count(&open, &done(&open, 0));
-        tally.count(&open, &done(&open, disposition::CREATED));
+        tally.count(&open, &done(&open, Disposition::empty()));
+        tally.count(&open, &done(&open, Disposition::CREATED));
         tally.count(&open, &Reply::error(&open.header, Errno::EACCES));
         let rmdir = Request::new(
             Opcode::MdtUnlink,
             vec![encode_body(&UnlinkReq { is_dir: 1, ..Default::default() })],
         );
-        tally.count(&rmdir, &done(&rmdir, 0));
+        tally.count(&rmdir, &done(&rmdir, Disposition::empty()));
         let text = tally.table(Timespec { sec: 17, nsec: 5 }).to_string();
         let rows: Vec<String> = text
             .lines()

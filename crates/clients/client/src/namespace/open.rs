@@ -7,7 +7,7 @@ use endpoint::{Call, Keep};
 use layout::Template;
 use types::{Fid, Instant, TargetId};
 use wire::attr::{S_IFMT, S_IFREG};
-use wire::body::{CreateFlags, CreateReq, OpenReq, disposition};
+use wire::body::{CreateFlags, CreateReq, Disposition, OpenReq};
 use wire::{Attr, Opcode};
 
 use super::make::Make;
@@ -162,13 +162,13 @@ impl Inner {
                 ctx,
                 flags: open_flags,
                 handle: stat.handle,
-                made: stat.disposition & disposition::CREATED != 0,
+                made: stat.disposition.contains(Disposition::CREATED),
                 xid: answer.xid,
                 attr: RefCell::new(stat.attr),
                 wrote: Cell::new(false),
                 closed: Cell::new(false),
             }));
-            if stat.disposition & disposition::TRUNCATE != 0 {
+            if stat.disposition.contains(Disposition::TRUNCATE) {
                 inner.truncate_opened(&file.0.ctx, &stat).await?;
                 file.0.wrote.set(flags::can_write(open_flags));
             }

@@ -13,7 +13,7 @@ use wire::Request;
 use wire::attr::{
     ATTR_HAS_XATTR, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISGID,
 };
-use wire::body::{CreateFlags, CreateReq, disposition};
+use wire::body::{CreateFlags, CreateReq, Disposition};
 
 use crate::keys;
 use crate::op::open::{O_EXCL, Opening, wants_write};
@@ -65,7 +65,7 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
         let no_layout = body.flags.contains(CreateFlags::NO_LAYOUT);
         return op.open_inode(inode, &Opening { flags: body.open_flags, fresh: true, no_layout });
     }
-    op.full_answer(&inode, 0, disposition::CREATED)
+    op.full_answer(&inode, 0, Disposition::CREATED)
 }
 
 /// A replay whose file is there: it was durable, or its name was open before. Only the handle is
@@ -80,7 +80,7 @@ pub(super) fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decid
                 .map(Some)
         }
         Some(inode) => op.full_answer(&inode, 0, first.disposition).map(Some),
-        None if op.committed || first.disposition & disposition::CREATED == 0 => {
+        None if op.committed || !first.disposition.contains(Disposition::CREATED) => {
             Err(Errno::ESTALE.into())
         }
         None => Ok(None),

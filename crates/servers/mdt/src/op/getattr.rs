@@ -4,7 +4,7 @@ use target::Decided;
 use types::{Errno, Fid};
 use wire::Request;
 use wire::attr::S_IFLNK;
-use wire::body::{FidReq, LookupReq};
+use wire::body::{Disposition, FidReq, LookupReq};
 
 use crate::op::{Answer, Op, checked_name};
 use crate::perm::X;
@@ -13,7 +13,7 @@ use crate::perm::X;
 pub(crate) fn getattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
     let inode = op.tx.inode(Fid::from(body.fid))?;
-    op.full_answer(&inode, 0, 0)
+    op.full_answer(&inode, 0, Disposition::empty())
 }
 
 /// Attributes and layout by directory and name.
@@ -24,7 +24,7 @@ pub(crate) fn lookup(op: &mut Op<'_, '_>) -> Decided<Answer> {
     op.access(&dir, X)?;
     let entry = op.tx.entry(dir.fid(), checked_name(&name)?)?.ok_or(Errno::ENOENT)?;
     let inode = op.tx.inode(entry.record.fid)?;
-    op.full_answer(&inode, 0, 0)
+    op.full_answer(&inode, 0, Disposition::empty())
 }
 
 /// Target of a symbolic link.

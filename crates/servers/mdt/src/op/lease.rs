@@ -6,7 +6,7 @@
 
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
-use wire::body::disposition;
+use wire::body::Disposition;
 use wire::{Request, SizeState};
 
 use super::{Answer, AttrAnswer, Caller};
@@ -134,7 +134,7 @@ fn is_known(answer: &AttrAnswer) -> bool {
     if !attr.is_file() {
         return true;
     }
-    let made = answer.disposition & disposition::CREATED != 0;
+    let made = answer.disposition.contains(Disposition::CREATED);
     attr.mode & (S_ISUID | S_ISGID) == 0 && (made || attr.size_state() != SizeState::Dirty)
 }
 

@@ -5,7 +5,7 @@
 use osd::Table;
 use target::Decided;
 use types::{Errno, Fid};
-use wire::body::LinkReq;
+use wire::body::{Disposition, LinkReq};
 
 use crate::limits::NLINK_MAX;
 use crate::op::{Answer, Op, checked_name};
@@ -45,5 +45,5 @@ pub(crate) fn link(op: &mut Op<'_, '_>) -> Decided<Answer> {
     op.tx.insert_entry(parent.fid(), name, &inode)?;
     op.tx.touch_dir(parent.fid(), name.len() as i64, 0)?;
     op.change(inode.clone());
-    op.full_answer(&inode, 0, 0)
+    op.full_answer(&inode, 0, Disposition::empty())
 }

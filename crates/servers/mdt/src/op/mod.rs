@@ -28,7 +28,7 @@ use service::spec::{LDLM_CANCELD, MDT, MDT_READPAGE};
 use service::{Incoming, ServiceSpec};
 use target::Decided;
 use types::{ClientId, Creds, Errno, Fid, Instant, NAME_BYTES_MAX, Span, TargetKind, Timespec};
-use wire::body::{AttrRep, SetattrFlags, SetattrReq};
+use wire::body::{AttrRep, Disposition, SetattrFlags, SetattrReq};
 use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
 use self::lease::Scope;
@@ -84,7 +84,7 @@ pub(crate) enum Answer {
 pub(crate) struct AttrAnswer {
     pub(crate) attr: Attr,
     pub(crate) handle: u64,
-    pub(crate) disposition: u32,
+    pub(crate) disposition: Disposition,
     /// When its modification time was set by hand.
     pub(crate) mtime_set: Timespec,
     /// Stripes that must have an object.
@@ -114,7 +114,7 @@ impl Extras {
 }
 
 impl AttrAnswer {
-    fn new(inode: &Inode, handle: u64, disposition: u32, layout: Vec<u8>) -> AttrAnswer {
+    fn new(inode: &Inode, handle: u64, disposition: Disposition, layout: Vec<u8>) -> AttrAnswer {
         let Inode { attr, mtime_set, stripes, parent, .. } = *inode;
         let has_acl = inode.has(INODE_HAS_ACL);
         AttrAnswer { attr, handle, disposition, mtime_set, stripes, parent, has_acl, layout }
@@ -124,12 +124,12 @@ impl AttrAnswer {
 impl Answer {
     /// Attributes only.
     pub(crate) fn attr(inode: &Inode) -> Answer {
-        Answer::Attr(AttrAnswer::new(inode, 0, 0, Vec::new()))
+        Answer::Attr(AttrAnswer::new(inode, 0, Disposition::empty(), Vec::new()))
     }
 
     /// Attributes after the close of `handle`.
     pub(crate) fn closed(inode: &Inode, handle: u64) -> Answer {
-        Answer::Attr(AttrAnswer::new(inode, handle, 0, Vec::new()))
+        Answer::Attr(AttrAnswer::new(inode, handle, Disposition::empty(), Vec::new()))
     }
 
     /// No body, `data` in buffer 1.
@@ -292,7 +292,7 @@ impl Op<'_, '_> {
         &self,
         inode: &Inode,
         handle: u64,
-        disposition: u32,
+        disposition: Disposition,
     ) -> Decided<Answer> {
         let layout = self.tx.layout_record(inode)?;
         Ok(Answer::Attr(AttrAnswer::new(inode, handle, disposition, layout)))

@@ -9,7 +9,7 @@ use target::Decided;
 use types::{Errno, Fid};
 use wire::SizeState;
 use wire::attr::{S_IFLNK, S_IFREG};
-use wire::body::{OpenReq, disposition};
+use wire::body::{Disposition, OpenReq};
 
 use crate::op::{Answer, Op};
 use crate::opens::OpenFile;
@@ -81,8 +81,8 @@ impl Op<'_, '_> {
             write && regular,
             if truncated == Truncated::Objects { None } else { prior },
         );
-        let made = if how.fresh { disposition::CREATED } else { 0 };
-        let cut = if truncated == Truncated::Objects { disposition::TRUNCATE } else { 0 };
+        let made = Disposition::CREATED.when(how.fresh);
+        let cut = Disposition::TRUNCATE.when(truncated == Truncated::Objects);
         self.full_answer(&inode, handle, made | cut)
     }
 

@@ -8,7 +8,7 @@ use osd::Table;
 use target::Decided;
 use types::{Errno, Fid, Timespec};
 use wire::attr::{S_IFREG, S_ISGID};
-use wire::body::{SetattrFlags, SetattrReq, disposition};
+use wire::body::{Disposition, SetattrFlags, SetattrReq};
 use wire::{Attr, Request, SizeState};
 
 use crate::keys;
@@ -44,7 +44,7 @@ pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
     }
     check(op, &body, &inode)?;
     let before = inode.clone();
-    let mut cut = 0;
+    let mut cut = Disposition::empty();
     if body.valid.contains(SetattrFlags::SIZE) {
         cut = truncate(op, &body.attr, &mut inode)?;
         inode.mtime_set = set_at(op, &body);
@@ -112,14 +112,14 @@ fn writes(op: &Op<'_, '_>, body: &SetattrReq, inode: &Inode) -> bool {
 }
 
 /// The new size; says whether the client must cut objects.
-fn truncate(op: &mut Op<'_, '_>, wanted: &Attr, inode: &mut Inode) -> Decided<u32> {
+fn truncate(op: &mut Op<'_, '_>, wanted: &Attr, inode: &mut Inode) -> Decided<Disposition> {
     if !is_root(&op.creds) {
         op.drop_set_id(inode);
     }
     op.drop_capability(inode);
     inode.attr.set_mtime(op.tx.now);
     if inode.attr.size_state() == SizeState::NeverWritten && wanted.size == 0 {
-        return Ok(0);
+        return Ok(Disposition::empty());
     }
     if !inode.has(INODE_HAS_LAYOUT) {
         op.place_late(inode)?;
@@ -129,7 +129,7 @@ fn truncate(op: &mut Op<'_, '_>, wanted: &Attr, inode: &mut Inode) -> Decided<u3
         inode.stripes = 0; // a file without a byte misses no object
     }
     op.dirty_size(inode);
-    Ok(disposition::TRUNCATE)
+    Ok(Disposition::TRUNCATE)
 }
 
 fn owner_and_mode(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Decided<()> {

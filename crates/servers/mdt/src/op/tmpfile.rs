@@ -7,7 +7,7 @@
 use osd::Table;
 use target::Decided;
 use types::{Errno, Fid};
-use wire::body::{CreateFlags, CreateReq, disposition};
+use wire::body::{CreateFlags, CreateReq, Disposition};
 
 use crate::op::create::{inherit, make_inode, place, replay_of_existing};
 use crate::op::open::{O_EXCL, Opening, wants_write};
@@ -45,7 +45,7 @@ pub(crate) fn tmpfile(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Answer> 
     let answer =
         op.open_inode(inode, &Opening { flags: body.open_flags, fresh: true, no_layout: false })?;
     debug_assert!(
-        matches!(&answer, Answer::Attr(answer) if answer.disposition & disposition::CREATED != 0)
+        matches!(&answer, Answer::Attr(answer) if answer.disposition.contains(Disposition::CREATED))
     );
     Ok(answer)
 }

@@ -13,7 +13,7 @@ use osd::Table;
 use target::Decided;
 use types::{Errno, Fid};
 use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, S_IFREG, S_ISGID, S_ISVTX};
-use wire::body::{FidReq, SetxattrReq};
+use wire::body::{Disposition, FidReq, SetxattrReq};
 
 use crate::acl::Acl;
 use crate::keys;
@@ -196,7 +196,7 @@ fn put(op: &mut Op<'_, '_>, inode: &mut Inode, name: &[u8], value: &[u8]) {
 fn done(op: &mut Op<'_, '_>, mut inode: Inode) -> Decided<Answer> {
     inode.attr.set_ctime(op.tx.now);
     op.change(inode.clone());
-    op.full_answer(&inode, 0, 0)
+    op.full_answer(&inode, 0, Disposition::empty())
 }
 
 /// An access list that says no more than the mode is only the mode; an empty default list is none.
@@ -260,7 +260,7 @@ fn set_layout(op: &mut Op<'_, '_>, mut inode: Inode, name: &[u8], value: &[u8]) 
     let asked = match lov::decode(value) {
         // So that cp, rsync and tar do not fail, wherever the layout comes from.
         Ok(_) | Err(LovError::Unsupported(_)) if inode.has(INODE_HAS_LAYOUT) => {
-            return op.full_answer(&inode, 0, 0);
+            return op.full_answer(&inode, 0, Disposition::empty());
         }
         asked => asked.map_err(|error| error.errno())?,
     };

@@ -6,8 +6,8 @@ use layout::{Template, lov};
 use types::{Creds, Errno, Fid};
 use wire::attr::{S_IFBLK, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG};
 use wire::body::{
-    AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, LinkReq, ReaddirRep, ReaddirReq,
-    RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq, disposition,
+    AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, Disposition, FidReq, LinkReq,
+    ReaddirRep, ReaddirReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
 };
 use wire::{Attr, Opcode, SizeState, dirent};
 
@@ -297,10 +297,10 @@ impl Script {
     fn keep(&mut self, handle: &str, rep: AttrRep) -> String {
         self.handles.insert(handle.to_owned(), (rep, self.rig.client));
         let mut words = Vec::new();
-        if rep.disposition & disposition::CREATED != 0 {
+        if rep.disposition.contains(Disposition::CREATED) {
             words.push("created");
         }
-        if rep.disposition & disposition::TRUNCATE != 0 {
+        if rep.disposition.contains(Disposition::TRUNCATE) {
             words.push("truncate");
         }
         if words.is_empty() { "ok".to_owned() } else { words.join(" ") }
@@ -356,7 +356,7 @@ impl Script {
         let fid = self.walk(path)?;
         let body = SetattrReq { attr: attr.with_fid(fid), valid, ..SetattrReq::default() };
         let rep: AttrRep = self.rig.call(Opcode::MdtSetattr, &body, &[])?.body();
-        Ok(if rep.disposition == disposition::TRUNCATE { "truncate" } else { "ok" }.to_owned())
+        Ok(if rep.disposition == Disposition::TRUNCATE { "truncate" } else { "ok" }.to_owned())
     }
 
     fn known(
