@@ -138,12 +138,12 @@ impl Mdt {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let (locks_held, locks_waiting) = self.locks.counts();
-        let state = self.engine.state.borrow();
+        let mut state = self.engine.state.borrow_mut();
         Counts {
             open_handles: state.opens.len(),
             locks_held,
             locks_waiting,
-            leases_held: state.leases.len(),
+            leases_held: state.leases.count(self.env.now()),
             lease_waits: self.engine.store.lease_waits(),
         }
     }
