@@ -130,7 +130,7 @@ impl Mounted {
     /// # Errors
     /// It could not be unmounted, or the device failed.
     pub async fn unmount(&self) -> io::Result<()> {
-        self.connection.unmount()?;
+        self.connection.unmount().await?;
         if self.env.timeout(UNMOUNT_WAIT, self.ended.wait()).await.is_none() {
             self.connection.abort();
         }
@@ -155,7 +155,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = self.connection.unmount();
+        self.connection.unmount_now();
         self.connection.abort();
     }
 }

@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use types::Errno;
 use zerocopy::IntoBytes;
 
@@ -216,14 +217,30 @@ impl Connection {
     }
 
     /// Takes the mount out of the tree; [`Connection::serve`] ends when its last user has gone.
+    /// Needs [`Connection::serve`] to go on meanwhile: the kernel may wait for requests.
     ///
     /// # Errors
     /// It could not be unmounted.
-    pub fn unmount(&self) -> io::Result<()> {
-        if self.mounted.replace(false) {
-            mount::unmount_detached(&self.mountpoint)?;
+    pub async fn unmount(&self) -> io::Result<()> {
+        match self.begin_unmount() {
+            Some(done) => done.await.unwrap_or_else(|_| Err(io::Error::other("no answer"))),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// The same at the end of a process, without serving: waits a moment at most.
+    pub fn unmount_now(&self) {
+        let Some(mut done) = self.begin_unmount() else { return };
+        let start = std::time::Instant::now();
+        while start.elapsed() < UNMOUNT_NOW_WAIT
+            && matches!(done.try_recv(), Err(TryRecvError::Empty))
+        {
+            std::thread::sleep(UNMOUNT_NOW_LOOK);
+        }
+    }
+
+    fn begin_unmount(&self) -> Option<oneshot::Receiver<Result<(), io::Error>>> {
+        self.mounted.replace(false).then(|| mount::unmount_aside(&self.mountpoint))
     }
 
     /// Ends [`Connection::serve`] although the mount is still in use. Calls on the mount fail with
@@ -241,9 +258,14 @@ impl Connection {
     }
 }
 
+/// What an unmount at the end of a process has: a kernel that waits longer waits for requests that
+/// nothing serves any more, and ends them when the device is closed.
+const UNMOUNT_NOW_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
+const UNMOUNT_NOW_LOOK: std::time::Duration = std::time::Duration::from_millis(1);
+
 impl Drop for Connection {
     fn drop(&mut self) {
-        let _ = self.unmount();
+        self.unmount_now();
         self.ended();
     }
 }

@@ -11,6 +11,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
+use tokio::sync::oneshot;
 
 use crate::abi::cap;
 use crate::device::Device;
@@ -184,6 +185,18 @@ fn receive_fd(socket: &OwnedFd) -> io::Result<OwnedFd> {
             _ => None,
         })
         .ok_or_else(|| io::Error::other("fusermount3 sent no descriptor"))
+}
+
+/// Takes the mount out of the tree from a thread of its own. The last user of a mount waits in the
+/// kernel for requests under way; over io_uring the serving thread has to fetch those first, so it
+/// must never be that user.
+pub(crate) fn unmount_aside(mountpoint: &Path) -> oneshot::Receiver<io::Result<()>> {
+    let (told, done) = oneshot::channel();
+    let mountpoint = mountpoint.to_path_buf();
+    std::thread::spawn(move || {
+        let _receiver_may_be_gone = told.send(unmount_detached(&mountpoint));
+    });
+    done
 }
 
 /// Takes the mount out of the tree at once; what is still open ends by itself.
