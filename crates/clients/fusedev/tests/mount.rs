@@ -299,6 +299,53 @@ fn many_wait_and_others_work(transport: Channel) {
 
 /// Not a test of its own: what the killed daemon runs.
 #[test]
+fn a_mount_goes_while_a_release_is_under_way() {
+    over_each_transport(unmounts_behind_a_close);
+}
+
+/// The kernel sends RELEASE after `close` has returned; the unmount comes at once. A serving thread
+/// that unmounted by itself would wait for that request for ever.
+fn unmounts_behind_a_close(transport: Channel) {
+    const ROUNDS: u32 = 30;
+    let (tell, told) = mpsc::channel();
+    let rounds = std::thread::spawn(move || {
+        for round in 0..ROUNDS {
+            unmount_behind_a_close(transport, round);
+            tell.send(()).expect("the test waits");
+        }
+    });
+    for round in 0..ROUNDS {
+        let gone = told.recv_timeout(Duration::from_secs(20));
+        assert!(gone.is_ok(), "round {round}: the mount did not go");
+    }
+    rounds.join().expect("no round panics");
+}
+
+fn unmount_behind_a_close(transport: Channel, round: u32) {
+    let dir = fresh_dir(&format!("release-{transport:?}-{round}"));
+    let connection = mount(&MountOptions { transport, ..memory::options(&dir) });
+    let (tell, closed) = tokio::sync::oneshot::channel();
+    let path = dir.join("file");
+    let user = std::thread::spawn(move || {
+        drop(fs::File::create(path).expect("made"));
+        tell.send(()).expect("the server waits");
+    });
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+    let unmount = async {
+        closed.await.expect("the file was closed");
+        connection.unmount().await
+    };
+    let serve = connection.serve(Rc::new(memory::Memory::new()));
+    let (unmounted, served) = tokio::task::LocalSet::new()
+        .block_on(&runtime, async { futures_lite::future::zip(unmount, serve).await });
+    unmounted.and(served).expect("unmounted and served to the end");
+    user.join().expect("the user does not panic");
+    assert!(!is_mounted(&dir));
+    fs::remove_dir(&dir).expect("an empty directory");
+}
+
+#[test]
 fn serves_when_told_to() {
     let Some(dir) = std::env::var_os(SERVE) else { return };
     let transport =
