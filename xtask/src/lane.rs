@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -156,7 +156,11 @@ impl Lane {
         }
         let mut child = command.spawn().context("unshare did not start")?;
         let alive = child.stdin.take(); // closed when we end, however we end: the lane ends too
-        let status = child.wait()?;
+        let Some(status) = wait_within(&mut child, self.limit + END_MAX)? else {
+            drop(alive);
+            eprintln!("a process of this lane cannot be killed: it sleeps in the kernel");
+            return Ok(Outcome::TimedOut(self.limit));
+        };
         drop(alive);
         let mut left: Vec<String> = fs::read_to_string(self.dir.join("left"))
             .unwrap_or_default()
@@ -174,6 +178,21 @@ impl Lane {
             _ => Outcome::Failed(format!("{status}, and left behind: {}", left.join("; "))),
         })
     }
+}
+
+/// What a lane has beyond its limit to end what runs in it.
+const END_MAX: Duration = Duration::from_secs(30);
+
+/// `None`: it still runs after `limit`.
+fn wait_within(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(None)
 }
 
 /// The first process of a lane: `LIMIT DIR PROGRAM [ARG...]`.
