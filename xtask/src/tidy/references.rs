@@ -47,12 +47,7 @@ fn leads_nowhere(word: &str, next: &str, third: &str) -> bool {
                 || (["section", "part"].contains(&next_bare) && numbered(third_bare))
         }
         _ if ABSENT.contains(&document.as_str()) && next_bare == "spec" => true,
-        _ => {
-            is_decision(word_bare)
-                || is_requirement(word_bare)
-                || word.contains('\u{a7}')
-                || word.contains("/work/")
-        }
+        _ => is_decision(word_bare) || is_requirement(word_bare) || word.contains('\u{a7}'),
     }
 }
 
@@ -105,7 +100,6 @@ mod tests {
             "//! Records (design section 5).",
             "// both (D2, with its exception)",
             "/// Names cannot collide (R-PD-04).",
-            "/// As in /work/notes.md.",
         ] {
             assert!(!check(comment), "{comment}");
         }
