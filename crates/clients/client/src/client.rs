@@ -19,6 +19,7 @@ use crate::inode::{Inodes, Stat};
 use crate::lease::{Lease, Leases, Scope};
 use crate::limits;
 use crate::locks::Held;
+use crate::lost::Losses;
 use crate::{AccessTimes, Ctx, Error, Result, TargetState};
 
 /// A mounted file system. Cheap to clone; belongs to one executor thread.
@@ -54,6 +55,8 @@ pub(crate) struct Inner {
     pub(crate) offered: RefCell<BTreeMap<(Fid, u32), u64>>,
     /// What holds under a short lease.
     pub(crate) leases: Rc<Leases>,
+    /// Acknowledged work that is lost.
+    pub(crate) losses: Losses,
     pub(crate) background: RefCell<Vec<Task>>,
 }
 

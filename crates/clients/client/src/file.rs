@@ -9,6 +9,7 @@ use wire::Attr;
 
 use crate::client::Inner;
 use crate::inode::Inode;
+use crate::lost::{self, Heard};
 use crate::{Ctx, Error, Result, SeekFor, data, flags};
 
 /// An open file. Cheap to clone; all clones are one handle. Close it once and await that: only then
@@ -30,6 +31,8 @@ pub(crate) struct Open {
     pub(crate) attr: RefCell<Attr>,
     pub(crate) wrote: Cell<bool>,
     pub(crate) closed: Cell<bool>,
+    /// Lost work of the file that its owner was told.
+    pub(crate) heard: Heard,
 }
 
 impl File {
@@ -145,17 +148,28 @@ impl File {
     /// is open.
     ///
     /// # Errors
-    /// EIO from a target, which the error names.
+    /// EIO from a target, which the error names; EIO once where work of the file that was
+    /// acknowledged is lost, which the log names.
     pub async fn fsync(&self, _datasync: bool) -> Result<()> {
         self.0.check(true, "fsync")?;
         data::fsync(&self.0).await
+    }
+
+    /// What a close of one of several descriptors of this handle returns.
+    ///
+    /// # Errors
+    /// EIO while [`File::fsync`] has to tell of lost work, or if the MDT evicted this client.
+    pub fn flush(&self) -> Result<()> {
+        self.0.check(true, "flush")?;
+        self.0.check_heard("flush")
     }
 
     /// Closes the handle; the last writer's close tells the MDT size, blocks and times. Closing
     /// twice does nothing.
     ///
     /// # Errors
-    /// EIO if this client was evicted meanwhile: what was written since may be lost.
+    /// EIO if this client was evicted by the MDT meanwhile, or while [`File::fsync`] has to tell of
+    /// lost work.
     pub async fn close(&self) -> Result<()> {
         if self.0.closed.replace(true) {
             return Ok(());
@@ -176,6 +190,12 @@ impl Open {
             Err(Error::local(Errno::EBADF, stage).about(self.inode.fid))
         }
     }
+
+    /// EIO while there is lost work that fsync has not told.
+    pub(crate) fn check_heard(&self, stage: &'static str) -> Result<()> {
+        let fid = self.inode.fid;
+        lost::check(self.inner.losses.is_news(fid, &self.heard), fid, stage)
+    }
 }
 
 impl Drop for Open {
@@ -194,6 +214,7 @@ impl Drop for Open {
             attr: self.attr.clone(),
             wrote: self.wrote.clone(),
             closed: Cell::new(true),
+            heard: self.heard.clone(),
         });
         self.inner.env.spawn("close", async move {
             if let Err(error) = data::close(&open).await {

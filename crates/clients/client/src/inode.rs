@@ -181,8 +181,8 @@ impl Inodes {
         inode
     }
 
-    /// A handle was closed.
-    pub(crate) fn detach(&self, inode: &Rc<Inode>, open_flags: u32) {
+    /// A handle was closed; says whether it was the last one.
+    pub(crate) fn detach(&self, inode: &Rc<Inode>, open_flags: u32) -> bool {
         if flags::can_write(open_flags) {
             inode.writers.set(inode.writers.get() - 1);
             if inode.writers.get() == 0 {
@@ -190,12 +190,13 @@ impl Inodes {
             }
         }
         inode.handles.set(inode.handles.get() - 1);
-        if inode.handles.get() == 0 {
-            let mut inodes = self.0.borrow_mut();
-            if inodes.get(&inode.fid).is_some_and(|current| Rc::ptr_eq(current, inode)) {
-                inodes.remove(&inode.fid);
-            }
+        let mut inodes = self.0.borrow_mut();
+        let current = inodes.get(&inode.fid).is_none_or(|current| Rc::ptr_eq(current, inode));
+        let is_last = inode.handles.get() == 0 && current;
+        if is_last {
+            inodes.remove(&inode.fid);
         }
+        is_last
     }
 }
 

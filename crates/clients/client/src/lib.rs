@@ -60,6 +60,7 @@ mod join;
 mod lease;
 pub mod limits;
 mod locks;
+mod lost;
 mod mount;
 mod namespace;
 mod size;
@@ -76,6 +77,7 @@ pub use config::{Bugs, Ctx, MountConfig, RPC_BYTES_DEFAULT};
 pub use error::{Error, Result};
 pub use file::File;
 pub use lease::Lease;
+pub use lost::Heard;
 pub use wire::dirent::Dirent;
 
 /// Whether the size of the file with these attributes must be asked of the OSTs

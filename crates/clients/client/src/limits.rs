@@ -59,6 +59,20 @@ pub const COPY_BYTES_MAX: u64 = 256 << 20;
 /// Bytes of a copy in memory at a time: enough for a few requests in flight to each side.
 pub const COPY_PIECE_BYTES: u64 = 8 << 20;
 
+/// Files and directories of which lost work is remembered until somebody has heard of it: 32 bytes
+/// each. Of more of them every handle of the mount hears.
+pub const LOST_FILES_MAX: usize = 65_536;
+
+/// Lines of the log about the work that one eviction lost: a screen of them names what matters, the
+/// rest is counted.
+pub const LOST_LOGGED_MAX: usize = 1_000;
+
+/// Files whose paths are asked for and logged, of the work that one eviction lost.
+pub const LOST_NAMED_MAX: usize = 64;
+
+/// How long those paths are waited for.
+pub const LOST_NAME_WAIT: Span = Span::secs(60);
+
 /// Access times are stored once in this many seconds (relatime).
 pub const ATIME_SECS: i64 = 24 * 3_600;
 

@@ -17,6 +17,7 @@ use crate::inode::Inodes;
 use crate::lease::Leases;
 use crate::limits;
 use crate::locks::Held;
+use crate::lost::Losses;
 use crate::{Ctx, Error, MountConfig, Result};
 
 impl Client {
@@ -49,11 +50,13 @@ impl Client {
     /// Makes what was written durable (for at most [`limits::UNMOUNT_SYNC_MAX`] where a server is
     /// away) and leaves.
     pub async fn unmount(self) {
-        if self.0.env.timeout(limits::UNMOUNT_SYNC_MAX, self.sync()).await.is_none() {
-            tracing::warn!(
+        match self.0.env.timeout(limits::UNMOUNT_SYNC_MAX, self.sync()).await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => tracing::warn!(%error, "unmounting after a last sync that failed"),
+            None => tracing::warn!(
                 "unmounting without a last sync: waited for {}",
                 self.waiting_on().join(", ")
-            );
+            ),
         }
         self.0.background.borrow_mut().drain(..).for_each(|task| task.abort());
         self.0.endpoint.shutdown().await;
@@ -75,6 +78,7 @@ impl Client {
             inactive: RefCell::default(),
             offered: RefCell::default(),
             leases: Leases::new(env, config.bugs),
+            losses: Losses::default(),
             background: RefCell::default(),
             access_times: Cell::new(config.access_times),
             config,
@@ -152,6 +156,12 @@ impl Inner {
     /// What must happen when a target lost its memory of this client, or is recovering it.
     pub(crate) fn set_hooks(self: &Rc<Self>, remote: &Rc<Remote>) {
         let (id, weak) = (remote.id(), Rc::downgrade(self));
+        let inner = weak.clone();
+        remote.on_undone(Rc::new(move |changes, why| {
+            if let Some(inner) = inner.upgrade() {
+                inner.lose(id, changes, why);
+            }
+        }));
         match id.kind {
             TargetKind::Mgt | TargetKind::Lst => {}
             TargetKind::Ost => {

@@ -5,19 +5,21 @@
 
 use std::cell::RefCell;
 
-use client::DirPage;
+use client::{DirPage, Heard};
 use types::Fid;
 
 /// An open directory.
 pub(crate) struct Dir {
     pub(crate) fid: Fid,
     pub(crate) page: RefCell<Option<Page>>,
+    /// Lost work in it that its owner was told.
+    pub(crate) heard: Heard,
 }
 
 impl Dir {
     /// Opened, nothing read yet.
-    pub(crate) fn new(fid: Fid) -> Dir {
-        Dir { fid, page: RefCell::new(None) }
+    pub(crate) fn new(fid: Fid, heard: Heard) -> Dir {
+        Dir { fid, page: RefCell::new(None), heard }
     }
 }
 

@@ -4,6 +4,8 @@
 //! - `changes` holds exactly the answered changes above the last known commit, by place in history.
 //! - An open stays, in `changes` or in `opens`, until its close is durable.
 //! - `bytes` is what the messages in `changes` hold, bulk data not counted.
+//! - `stranded` holds answered changes of sessions that have ended, whose target has not restarted
+//!   since: it still has them and may commit them, but nobody may repeat them.
 
 use std::collections::BTreeMap;
 
@@ -43,6 +45,7 @@ pub(crate) struct ReplayList<B> {
     opens: BTreeMap<Place, Box<Kept<B>>>,
     /// Where each open of either map stands.
     open_places: BTreeMap<Xid, Place>,
+    stranded: BTreeMap<Place, Box<Request>>,
 }
 
 impl<B> ReplayList<B> {
@@ -52,6 +55,7 @@ impl<B> ReplayList<B> {
             bytes: 0,
             opens: BTreeMap::new(),
             open_places: BTreeMap::new(),
+            stranded: BTreeMap::new(),
         }
     }
 
@@ -94,6 +98,33 @@ impl<B> ReplayList<B> {
                 Keep::Close { open } => self.forget_open(open),
             }
         }
+        while self.stranded.first_key_value().is_some_and(|(place, _)| place.0 <= committed) {
+            self.stranded.pop_first();
+        }
+    }
+
+    /// Takes out a change or an open that is not to be repeated.
+    pub(crate) fn take(&mut self, place: Place) -> Option<Box<Request>> {
+        if self.open_places.get(&place.1) == Some(&place) {
+            self.open_places.remove(&place.1);
+        }
+        let change = self.changes.remove(&place);
+        self.bytes -= change.as_ref().map_or(0, |kept| bytes_of(&kept.request));
+        change.or_else(|| self.opens.remove(&place)).map(|kept| kept.request)
+    }
+
+    /// The session has ended: nothing of it may be repeated.
+    pub(crate) fn strand(&mut self) {
+        let changes = std::mem::take(&mut self.changes);
+        self.stranded.extend(changes.into_iter().map(|(place, kept)| (place, kept.request)));
+        self.bytes = 0;
+        self.opens.clear();
+        self.open_places.clear();
+    }
+
+    /// The target restarted: what was stranded is lost. In its order.
+    pub(crate) fn take_stranded(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.stranded).into_values().map(|request| *request).collect()
     }
 
     pub(crate) fn get_mut(&mut self, place: Place) -> Option<&mut Kept<B>> {
@@ -116,7 +147,7 @@ impl<B> ReplayList<B> {
 
     /// Whether some change is not known to be durable.
     pub(crate) fn is_dirty(&self) -> bool {
-        !self.changes.is_empty()
+        !self.changes.is_empty() || !self.stranded.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -133,6 +164,7 @@ impl<B> ReplayList<B> {
         self.bytes = 0;
         self.opens.clear();
         self.open_places.clear();
+        self.stranded.clear();
     }
 }
 
@@ -179,6 +211,32 @@ mod tests {
         );
         list.prune(Transno(11));
         assert_eq!((list.bytes(), list.len()), (0, 1));
+    }
+
+    #[test]
+    fn what_a_session_leaves_behind_is_lost_unless_it_becomes_durable() {
+        let mut list = ReplayList::new();
+        list.insert(kept(1, 10, Keep::Open), Transno(0));
+        list.insert(kept(2, 11, Keep::No), Transno(0));
+        list.insert(kept(3, 12, Keep::No), Transno(0));
+        list.strand();
+        assert_eq!((list.places(), list.bytes(), list.is_dirty()), (vec![], 0, true));
+        list.prune(Transno(11));
+        let lost: Vec<_> = list.take_stranded().iter().map(|request| request.xid()).collect();
+        assert_eq!((lost, list.is_dirty()), (vec![Xid(3)], false));
+    }
+
+    #[test]
+    fn a_change_that_is_taken_out_is_not_repeated() {
+        let mut list = ReplayList::new();
+        list.insert(kept(1, 10, Keep::Open), Transno(0));
+        list.insert(kept(2, 11, Keep::No), Transno(0));
+        list.prune(Transno(10));
+        for place in list.places() {
+            assert_eq!(list.take(place).map(|request| request.xid()), Some(place.1));
+            assert!(list.take(place).is_none());
+        }
+        assert_eq!((list.len(), list.bytes()), (0, 0));
     }
 
     #[test]

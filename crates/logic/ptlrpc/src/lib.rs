@@ -15,7 +15,7 @@ mod recovery;
 pub use adaptive::{AtConfig, Estimate};
 pub use export::{Admission, Export};
 pub use import::{
-    Completed, Event, Handled, Import, ImportConfig, State, Submit, Transmit, XidSource,
+    Completed, Event, Handled, Import, ImportConfig, State, Submit, Transmit, Undone, XidSource,
 };
 pub use kept::Keep;
 pub use recovery::{Recovery, RecoveryConfig, Replay};

@@ -19,5 +19,5 @@ pub use calling::Calling;
 pub use config::{EndpointConfig, Resolve};
 pub use directory::{Directory, OtherFileSystem};
 pub use endpoint::Endpoint;
-pub use ptlrpc::ImportConfig;
+pub use ptlrpc::{ImportConfig, Undone};
 pub use remote::Remote;

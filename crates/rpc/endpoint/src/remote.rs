@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
-use ptlrpc::{Event, Handled, Import, PeerMisbehaved, State, Submit, Transmit, XidSource};
+use ptlrpc::{Event, Handled, Import, PeerMisbehaved, State, Submit, Transmit, Undone, XidSource};
 use types::{Errno, Instance, Instant, Span, TargetId, Transno, Xid};
 use wire::{BUFS_MAX, BULK_BYTES_MAX, Reply, ReplyFlags, Request, RequestFlags};
 
@@ -22,6 +22,9 @@ type Waiter = Promise<Outcome>;
 /// Tells the calls that state held locks again.
 type Restate = Rc<dyn Fn() -> Vec<Call>>;
 
+/// Takes the answered changes that the target will not have.
+type OnUndone = Rc<dyn Fn(&[Request], Undone)>;
+
 /// A target, and the session with it.
 pub struct Remote {
     core: Rc<Core>,
@@ -35,6 +38,7 @@ pub struct Remote {
     active: Cell<bool>,
     on_evicted: RefCell<Option<Rc<dyn Fn()>>>,
     on_recovery: RefCell<Option<Restate>>,
+    on_undone: RefCell<Option<OnUndone>>,
     gauge: Rc<Gauge>,
     commit_call: RefCell<Option<Call>>,
     committing: Cell<bool>,
@@ -56,6 +60,7 @@ impl Remote {
             active: Cell::new(true),
             on_evicted: RefCell::default(),
             on_recovery: RefCell::default(),
+            on_undone: RefCell::default(),
             gauge: Rc::default(),
             commit_call: RefCell::default(),
             committing: Cell::new(false),
@@ -101,6 +106,12 @@ impl Remote {
     /// Called when the session was lost with everything in it.
     pub fn on_evicted(&self, hook: Rc<dyn Fn()>) {
         *self.on_evicted.borrow_mut() = Some(hook);
+    }
+
+    /// Called with changes that were answered and are lost, each with the buffers of its reply
+    /// behind its own.
+    pub fn on_undone(&self, hook: OnUndone) {
+        *self.on_undone.borrow_mut() = Some(hook);
     }
 
     /// Asked after replay, before ReplayDone: calls that re-state locks.
@@ -367,10 +378,19 @@ impl Remote {
                     waiter.keep(Outcome::Failed(CallError::Evicted));
                 }
                 Some(Event::Evicted) => {
-                    tracing::warn!(target_id = %self.target, "evicted: what was not durable there is lost");
+                    tracing::warn!(target_id = %self.target, "evicted: open files and locks of this session are void there");
                     let hook = self.on_evicted.borrow().clone();
                     if let Some(hook) = hook {
                         hook();
+                    }
+                }
+                Some(Event::Undone { changes, why }) => {
+                    let hook = self.on_undone.borrow().clone();
+                    match hook {
+                        Some(hook) => hook(&changes, why),
+                        None => {
+                            tracing::warn!(target_id = %self.target, ?why, changes = changes.len(), "changes that were answered are lost");
+                        }
                     }
                 }
                 Some(Event::AskRestate) => self.restate(),

@@ -10,7 +10,7 @@
 
 use std::rc::Rc;
 
-use types::{Instant, Span, Timespec, Xid};
+use types::{Errno, Instant, Span, Timespec, Xid};
 use wire::{Frame, FrameKind, Opcode, Reply};
 
 use crate::in_flight::InFlight;
@@ -30,6 +30,11 @@ impl Node {
         if flight.is_abandoned() && reply.header.transno == 0 {
             self.retry(done);
             return;
+        }
+        if done.replays
+            && let Some(status) = reply.errno()
+        {
+            done.log_refusal(status);
         }
         let first = flight.first.take();
         if let Some(first) = first.filter(|_| reply.errno().is_none()) {
@@ -184,8 +189,26 @@ pub(crate) struct Done {
     pub(crate) started: Instant,
     pub(crate) modifies: bool,
     pub(crate) replays: bool,
+    /// The place in history that it had, of a replay.
+    pub(crate) transno: u64,
     /// A resend or a replay: what it took says nothing about the service.
     pub(crate) again: bool,
+}
+
+impl Done {
+    /// Its client was told once that this is done, and learns now that it is not.
+    fn log_refusal(&self, status: Errno) {
+        tracing::error!(
+            target_id = %self.served.target.id(),
+            client = %self.session.client,
+            name = ?self.session.name,
+            xid = self.xid.0,
+            transno = self.transno,
+            opcode = self.opcode.name(),
+            %status,
+            "a replay is refused: acknowledged work is lost"
+        );
+    }
 }
 
 /// `wall`, `span` ago.

@@ -214,6 +214,7 @@ impl Node {
             started: self.clock.get(),
             modifies: request.has(RequestFlags::MODIFIES),
             replays: request.has(RequestFlags::REPLAY) && request.header.transno != 0,
+            transno: request.header.transno,
             again: request.has(RequestFlags::RESENT) || request.has(RequestFlags::REPLAY),
         };
         let late = self.clock.get() > flight.deadline.get();

@@ -7,10 +7,11 @@
 //!   back: tombstones.
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It is told what happened the first time: reply records.
-//! - **lost**, **leases**: see the modules.
+//! - **lost**, **told**, **leases**: see the modules.
 
 mod leases;
 mod lost;
+mod told;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -50,6 +51,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, name: &'static str, script: Scri
         Script::Late => stage.late(),
         Script::Resend => stage.resend(),
         Script::Lost => stage.lost(),
+        Script::Told => stage.told(),
         Script::Leases => stage.leases(),
     };
     Report {

@@ -77,6 +77,7 @@ planted! {
     client.skip_append_lock in calm;
     client.forget_glimpse in calm;
     client.forget_must_exist in lost;
+    client.forget_lost_work in told;
     client.keep_old_beliefs in leases;
 }
 

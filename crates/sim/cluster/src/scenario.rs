@@ -19,6 +19,8 @@ pub enum Script {
     Resend,
     /// An OST loses objects of files that were closed and not synced, whose writer is dead.
     Lost,
+    /// An evicted client has to hear what of its work is lost.
+    Told,
     /// Several look and change at once.
     Leases,
 }
@@ -160,6 +162,12 @@ impl Scenario {
         Scenario { name: "lost", script: Some(Script::Lost), ..Scenario::calm() }
     }
 
+    /// Evictions that lose acknowledged work.
+    #[must_use]
+    pub fn told() -> Scenario {
+        Scenario { name: "told", script: Some(Script::Told), ..Scenario::calm() }
+    }
+
     /// Clients that believe for a moment what others change.
     #[must_use]
     pub fn leases() -> Scenario {
@@ -167,9 +175,9 @@ impl Scenario {
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 11] = [
+    pub const NAMES: [&str; 12] = [
         "calm", "storm", "kills", "sick", "slow", "swaps", "share", "late", "resend", "lost",
-        "leases",
+        "told", "leases",
     ];
 
     #[must_use]
@@ -185,6 +193,7 @@ impl Scenario {
             "late" => Scenario::late(),
             "resend" => Scenario::resend(),
             "lost" => Scenario::lost(),
+            "told" => Scenario::told(),
             "leases" => Scenario::leases(),
             _ => return None,
         })

@@ -16,6 +16,7 @@ const FIXED: &[(&str, u64)] = &[
     ("late", 40),
     ("resend", 40),
     ("lost", 40),
+    ("told", 20),
     ("swaps", 20),
 ];
 

@@ -54,6 +54,7 @@ const NUMBERS: &[(&str, &str, &str)] = &[
     ("locks_held", "nacre_locks_held", "File locks held"),
     ("locks_waiting", "nacre_locks_waiting", "File locks waited for"),
     ("leases_held", "nacre_leases_held", "Short leases held by clients"),
+    ("lost", "nacre_lost_changes", "Acknowledged changes that are lost"),
     ("lock_count", "lustre_lock_count_total", "Number of locks"),
 ];
 

@@ -20,7 +20,10 @@ use crate::{Ctx, Error, Result, flags, limits, size};
 /// Closes the handle. Runs to its end once begun.
 pub(crate) async fn close(open: &Rc<Open>) -> Result<()> {
     let done = tell(open).await;
-    open.inner.inodes.detach(&open.inode, open.flags);
+    let heard = open.check_heard("close");
+    if open.inner.inodes.detach(&open.inode, open.flags) {
+        open.inner.losses.closed(open.inode.fid);
+    }
     let stat = done?;
     if flags::can_write(open.flags)
         && stat.attr.size_state() == SizeState::Dirty
@@ -28,7 +31,7 @@ pub(crate) async fn close(open: &Rc<Open>) -> Result<()> {
     {
         open.inner.settle_later(&open.ctx, open.inode.fid);
     }
-    Ok(())
+    heard
 }
 
 async fn tell(open: &Rc<Open>) -> Result<Stat> {

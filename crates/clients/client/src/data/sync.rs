@@ -16,10 +16,18 @@ use super::place;
 use crate::client::{Client, Inner};
 use crate::file::Open;
 use crate::join::try_join;
+use crate::lost::{self, Heard};
 use crate::{Ctx, Result, limits};
 
-/// Everything about the file that was acknowledged to anybody is durable when it returns.
+/// Everything about the file that was acknowledged to anybody is durable when it returns, or its
+/// caller hears that it is lost: once, whatever else fails.
 pub(crate) async fn fsync(open: &Rc<Open>) -> Result<()> {
+    let synced = sync_file(open).await;
+    let fid = open.inode.fid;
+    lost::check(open.inner.losses.hear(fid, &open.heard), fid, "fsync").and(synced)
+}
+
+async fn sync_file(open: &Rc<Open>) -> Result<()> {
     let inner = &open.inner;
     let mut by_ost: BTreeMap<TargetId, Vec<ObjectRange>> = BTreeMap::new();
     if let Some(layout) = open.inode.layout() {
@@ -41,7 +49,7 @@ impl Client {
     /// Everything that was acknowledged to this client is durable when it returns.
     ///
     /// # Errors
-    /// EIO from a target, which the error names.
+    /// EIO from a target, which the error names; EIO once where acknowledged work is lost.
     pub async fn sync(&self) -> Result<()> {
         let ctx = Ctx::root();
         let mut syncs: Vec<LocalFuture<'_, Result<()>>> = Vec::new();
@@ -52,15 +60,18 @@ impl Client {
         for ost in written.into_iter().filter(|ost| !self.0.inactive.borrow().contains(ost)) {
             syncs.push(Box::pin(self.0.sync_ost(&ctx, ost, Vec::new())));
         }
-        try_join(syncs, limits::BATCH_RPCS_MAX).await.map(|_| ())
+        let synced = try_join(syncs, limits::BATCH_RPCS_MAX).await.map(|_| ());
+        lost::check(self.0.losses.hear_all(), Fid::ZERO, "sync").and(synced)
     }
 
-    /// A directory's entries, as they are now, are durable when it returns.
+    /// A directory's entries, as they are now, are durable when it returns. `heard` is of when the
+    /// directory was opened.
     ///
     /// # Errors
-    /// EIO from the MDT.
-    pub async fn fsync_dir(&self, ctx: &Ctx, dir: Fid) -> Result<()> {
-        self.0.sync_mdt(ctx, dir).await
+    /// EIO from the MDT; EIO once where acknowledged entries or attributes of it are lost.
+    pub async fn fsync_dir(&self, ctx: &Ctx, dir: Fid, heard: &Heard) -> Result<()> {
+        let synced = self.0.sync_mdt(ctx, dir).await;
+        lost::check(self.0.losses.hear(dir, heard), dir, "fsync").and(synced)
     }
 }
 

@@ -156,6 +156,7 @@ impl Inner {
             };
             let stat = Stat::of(&answer.reply, stage)?;
             let lease = changing.done(&stat);
+            let heard = inner.losses.listen(stat.attr.fid());
             let file = File(Rc::new(Open {
                 inode: inner.inodes.attach(&stat, open_flags),
                 inner: inner.clone(),
@@ -167,6 +168,7 @@ impl Inner {
                 attr: RefCell::new(stat.attr),
                 wrote: Cell::new(false),
                 closed: Cell::new(false),
+                heard,
             }));
             if stat.disposition.contains(Disposition::TRUNCATE) {
                 inner.truncate_opened(&file.0.ctx, &stat).await?;

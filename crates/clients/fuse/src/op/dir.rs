@@ -24,7 +24,8 @@ const DT_DIR: u32 = libc::S_IFDIR >> 12;
 impl Fs {
     pub(crate) fn opendir(&self, header: &Header) -> Reply {
         let fid = self.fid(header.nodeid)?;
-        let fh = self.dirs.borrow_mut().insert(fid, Rc::new(Dir::new(fid)));
+        let fh =
+            self.dirs.borrow_mut().insert(fid, Rc::new(Dir::new(fid, self.client.listen(fid))));
         Ok(Body::Open(abi::OpenOut { fh, ..Default::default() }))
     }
 
@@ -32,9 +33,10 @@ impl Fs {
         self.dirs.borrow_mut().remove(fh).map(|_| Body::Empty).ok_or(Errno::EBADF)
     }
 
-    pub(crate) async fn fsyncdir(&self, header: &Header) -> Reply {
-        let fid = self.fid(header.nodeid)?;
-        self.client.fsync_dir(&self.ctx(header, 0), fid).await.map(|()| Body::Empty).map_err(errno)
+    pub(crate) async fn fsyncdir(&self, header: &Header, fh: u64) -> Reply {
+        let dir = self.dirs.borrow().get(fh).ok_or(Errno::EBADF)?;
+        let synced = self.client.fsync_dir(&self.ctx(header, 0), dir.fid, &dir.heard).await;
+        synced.map(|()| Body::Empty).map_err(errno)
     }
 
     pub(crate) async fn readdir(&self, header: &Header, args: abi::ReadIn, plus: bool) -> Reply {

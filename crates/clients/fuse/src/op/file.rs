@@ -46,14 +46,15 @@ impl Fs {
     }
 
     /// A close of one descriptor gives back the POSIX locks of its process, whichever descriptor
-    /// took them. Writes were acknowledged one by one, so there is nothing else to report; a size
-    /// that is not handed over yet is asked of the OSTs by whoever wants it.
-    pub(crate) async fn flush(&self, header: &Header, lock_owner: u64) -> Reply {
+    /// took them. Writes were acknowledged one by one, so there is nothing else to report but that
+    /// such a one is lost; a size that is not handed over yet is asked of the OSTs by whoever wants
+    /// it.
+    pub(crate) async fn flush(&self, header: &Header, fh: u64, lock_owner: u64) -> Reply {
         let fid = self.fid(header.nodeid)?;
         if self.locked.borrow_mut().remove(&(fid, lock_owner)).is_some() {
             self.unlock(header, fid, LockKind::Posix, lock_owner).await?;
         }
-        Ok(Body::Empty)
+        self.file(fh)?.flush().map(|()| Body::Empty).map_err(errno)
     }
 
     pub(crate) async fn release(&self, header: &Header, args: abi::ReleaseIn) -> Reply {

@@ -5,14 +5,15 @@
 //! - What is unanswered when a session breaks is sent again, with its first xid and tag, flagged
 //!   RESENT.
 //! - An eviction drops everything that the session had; changes without an answer end as
-//!   [`Event::Lost`].
+//!   [`Event::Lost`]. Answered ones that were not durable end as [`Event::Undone`] once the target
+//!   has restarted: until then it has them and may commit them.
 
 use bytes::Bytes;
 use types::{Instance, Instant, Span, Transno, Xid};
 use wire::body::{ConnectRep, ConnectReq, connect};
 use wire::{Opcode, Reply, Request, encode_body};
 
-use super::{Event, Import, Kind, Phase, State, millis};
+use super::{Event, Import, Kind, Phase, State, Undone, millis};
 use crate::{PeerMisbehaved, limits};
 
 impl<B: Default, W> Import<B, W> {
@@ -75,10 +76,12 @@ impl<B: Default, W> Import<B, W> {
         }
         self.backoff = self.config.reconnect_min;
         self.active_at = now;
-        (self.session, self.epoch, self.instance) =
-            (rep.session, rep.epoch, Instance(rep.instance));
+        let before = std::mem::replace(&mut self.instance, Instance(rep.instance));
+        let restarted = before != self.instance;
+        (self.session, self.epoch) = (rep.session, rep.epoch);
         match rep.outcome {
             connect::RECOVER => {
+                self.undo_stranded(restarted);
                 self.note_committed(Transno(rep.last_committed));
                 self.replay = self.kept.places().into();
                 self.replay_index = 0;
@@ -91,10 +94,16 @@ impl<B: Default, W> Import<B, W> {
                 self.enter_full(now);
             }
             _ => {
+                let committed = Transno(rep.last_committed);
                 if rep.outcome == connect::EVICTED {
+                    // of a later run it says nothing: others may have replayed past what is missing
+                    if !restarted {
+                        self.note_committed(committed);
+                    }
                     self.drop_session();
+                    self.undo_stranded(restarted);
                 }
-                self.committed = Transno(rep.last_committed);
+                self.committed = committed;
                 self.negotiate(&rep);
                 self.enter_full(now);
             }
@@ -129,11 +138,11 @@ impl<B: Default, W> Import<B, W> {
         self.tags_free = (1..=self.tags_max).rev().collect();
     }
 
-    /// Evicted: what was acknowledged and not durable is gone, what is unanswered and modifying has
-    /// no knowable outcome.
+    /// Evicted: what was acknowledged and is not durable cannot be repeated, what is unanswered and
+    /// modifying has no knowable outcome.
     fn drop_session(&mut self) {
         planted::reached("import: a client learned that it was evicted");
-        self.kept.clear();
+        self.kept.strand();
         self.events.push_back(Event::Evicted);
         let lost: Vec<Xid> = self
             .out
@@ -146,6 +155,14 @@ impl<B: Default, W> Import<B, W> {
             self.events.extend(out.waiter.map(Event::Lost));
         }
         self.resend.retain(|xid| self.out.contains(*xid));
+    }
+
+    /// A target that restarted does not have what its former run did not make durable.
+    fn undo_stranded(&mut self, restarted: bool) {
+        let changes = if restarted { self.kept.take_stranded() } else { Vec::new() };
+        if !changes.is_empty() {
+            self.events.push_back(Event::Undone { changes, why: Undone::Evicted });
+        }
     }
 
     /// The link is gone, or the session is not known: everything unanswered will be sent again.

@@ -1,6 +1,6 @@
 //! What an import and its driver hand each other.
 
-use types::Xid;
+use types::{Errno, Xid};
 use wire::{Reply, Request};
 
 use crate::Keep;
@@ -80,6 +80,15 @@ pub enum Handled<B, W> {
     Reconnect,
 }
 
+/// Why changes that were answered are undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undone {
+    /// Their session ended before they were durable, and the target restarted without them.
+    Evicted,
+    /// The restarted target refused to repeat them.
+    Refused(Errno),
+}
+
 /// What the driver should know.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<W> {
@@ -87,6 +96,12 @@ pub enum Event<W> {
     Evicted,
     /// A change whose outcome is unknown and will stay so.
     Lost(W),
+    /// Changes that were answered and that the target will not have, in their order, each with the
+    /// buffers of its reply behind its own.
+    Undone {
+        changes: Vec<Request>,
+        why: Undone,
+    },
     /// State locks again: [`restate`](crate::Import::restate) each, then
     /// [`restated`](crate::Import::restated).
     AskRestate,

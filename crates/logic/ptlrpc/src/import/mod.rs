@@ -32,7 +32,7 @@ use types::{Instance, Instant, Span, TargetId, Transno, Xid};
 use wire::{Opcode, Request, RequestFlags};
 
 pub use config::ImportConfig;
-pub use exchange::{Completed, Event, Handled, State, Submit, Transmit};
+pub use exchange::{Completed, Event, Handled, State, Submit, Transmit, Undone};
 pub use xids::XidSource;
 
 use crate::kept::{Place, ReplayList};

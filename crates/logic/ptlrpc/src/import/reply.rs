@@ -3,13 +3,14 @@
 //! - Only a request that is out now is completed; late and repeated answers change nothing.
 //! - A change that was answered is kept until it is known to be durable; an open until its close is
 //!   durable.
+//! - A replay that is refused is kept no longer, and told as [`Event::Undone`].
 //! - What the target says to be durable only grows within a session.
 
-use types::{Instant, Span, Transno, Xid};
+use types::{Errno, Instant, Span, Transno, Xid};
 use wire::{BUFS_MAX, Reply, ReplyFlags, Request, RequestFlags};
 
-use super::{Completed, Handled, Import, Kind, Out, Phase, State};
-use crate::kept::Kept;
+use super::{Completed, Event, Handled, Import, Kind, Out, Phase, State, Undone};
+use crate::kept::{Kept, Place};
 use crate::{Keep, PeerMisbehaved, limits};
 
 impl<B: Default, W> Import<B, W> {
@@ -35,7 +36,10 @@ impl<B: Default, W> Import<B, W> {
         if self.extend(xid, &reply, now) {
             return Ok(Handled::Progress);
         }
-        if self.replay_sent.remove(&xid).is_some() {
+        if let Some((place, _)) = self.replay_sent.remove(&xid) {
+            if let Some(errno) = reply.errno() {
+                self.replay_refused(place, errno);
+            }
             self.advance_recovery();
             return Ok(Handled::Progress);
         }
@@ -74,6 +78,13 @@ impl<B: Default, W> Import<B, W> {
             Some(out.bulk)
         };
         Ok(Handled::Done(Completed { xid, waiter: out.waiter, bulk, reply }))
+    }
+
+    /// What was acknowledged once is lost: it must not be taken for durable when the target's
+    /// history has passed it.
+    fn replay_refused(&mut self, place: Place, errno: Errno) {
+        let changes: Vec<_> = self.kept.take(place).map(|request| *request).into_iter().collect();
+        self.events.push_back(Event::Undone { changes, why: Undone::Refused(errno) });
     }
 
     /// Only what is slow is remembered: of a quiet server nothing is.

@@ -111,7 +111,9 @@ impl Client {
             match self.import.poll_event() {
                 Some(Event::AskRestate) => self.import.restated(),
                 Some(Event::Full) => {}
-                Some(Event::Evicted | Event::Lost(_)) => panic!("nobody is evicted here"),
+                Some(event @ (Event::Evicted | Event::Lost(_) | Event::Undone { .. })) => {
+                    panic!("nobody is evicted or refused here: {event:?}")
+                }
                 None => break,
             }
         }

@@ -50,6 +50,8 @@ pub(super) fn register(params: &ParamTree, client: &Client, instance: &str, opti
     params.register("permanent", move || permanent::render(&of.permanent_params()));
     let of = client.clone();
     params.register(format!("{llite}.waiting_on"), move || of.waiting_on().join("\n"));
+    let of = client.clone();
+    params.register(format!("{llite}.lost"), move || of.lost().to_string());
     connectors(params, client, instance);
 }
 

@@ -1,0 +1,269 @@
+//! Work that was acknowledged and is lost: whom it concerns hears of it.
+//!
+//! A change is lost when its target restarts without it and the client may not, or cannot, repeat
+//! it: the client was evicted, or the replay was refused. Then
+//! - the next fsync of each handle of the file that is open is EIO, once a handle; a handle that is
+//!   opened before any other has heard of it hears of it too;
+//! - each close of such a handle is EIO until its fsync was;
+//! - the log has a line for each file, with range and target.
+//!
+//! Lustre: `mapping_set_error` of `osc`, `lli_async_rc`. Of a mapping's pages that could not be
+//! written back the kernel tells by itself.
+
+mod errseq;
+mod touched;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use endpoint::Undone;
+use types::{Errno, Fid, TargetId};
+use wire::Request;
+
+use crate::client::{Client, Inner};
+use crate::limits::{LOST_FILES_MAX, LOST_LOGGED_MAX, LOST_NAME_WAIT, LOST_NAMED_MAX};
+use crate::{Ctx, Error, Result};
+
+use errseq::ErrSeq;
+use touched::{Part, touched};
+
+/// What an open file or directory has heard of lost work.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    file: Cell<u64>,
+    rest: Cell<u64>,
+}
+
+/// What of this mount is lost.
+#[derive(Default)]
+pub(crate) struct Losses {
+    files: RefCell<BTreeMap<Fid, ErrSeq>>,
+    /// Of files that found no place in `files`: concerns every handle.
+    rest: Cell<ErrSeq>,
+    mount: Cell<ErrSeq>,
+    /// What `sync` has told.
+    synced: Cell<u64>,
+    drawn: Cell<u64>,
+    /// Changes so far.
+    count: Cell<u64>,
+}
+
+impl Losses {
+    /// For a handle that is opened now.
+    pub(crate) fn listen(&self, fid: Fid) -> Heard {
+        let file = self.files.borrow().get(&fid).map_or(0, |seq| seq.sample());
+        Heard { file: Cell::new(file), rest: Cell::new(self.rest.get().sample()) }
+    }
+
+    /// Whether the handle has something to hear: for a close, which may be one of several.
+    pub(crate) fn is_news(&self, fid: Fid, heard: &Heard) -> bool {
+        let of_file =
+            self.files.borrow().get(&fid).is_some_and(|seq| seq.is_news(heard.file.get()));
+        of_file || self.rest.get().is_news(heard.rest.get())
+    }
+
+    /// The handle hears of it: for fsync. Says whether it was news.
+    pub(crate) fn hear(&self, fid: Fid, heard: &Heard) -> bool {
+        let mut files = self.files.borrow_mut();
+        let of_file = files.get_mut(&fid).is_some_and(|seq| seq.hear(&heard.file));
+        hear(&self.rest, &heard.rest) || of_file
+    }
+
+    /// The same for the whole mount.
+    pub(crate) fn hear_all(&self) -> bool {
+        hear(&self.mount, &self.synced)
+    }
+
+    fn note(&self, fid: Fid) {
+        let number = self.drawn.get() + 1;
+        self.drawn.set(number);
+        note(&self.mount, number);
+        let mut files = self.files.borrow_mut();
+        if files.len() >= LOST_FILES_MAX && !files.contains_key(&fid) {
+            note(&self.rest, number);
+        } else {
+            files.entry(fid).or_default().note(number);
+        }
+    }
+
+    /// No handle of the file is open any more.
+    pub(crate) fn closed(&self, fid: Fid) {
+        let mut files = self.files.borrow_mut();
+        if files.get(&fid).is_some_and(|seq| seq.is_seen()) {
+            files.remove(&fid);
+        }
+    }
+}
+
+fn note(seq: &Cell<ErrSeq>, number: u64) {
+    let mut noted = seq.get();
+    noted.note(number);
+    seq.set(noted);
+}
+
+fn hear(seq: &Cell<ErrSeq>, since: &Cell<u64>) -> bool {
+    let mut told = seq.get();
+    let is_news = told.hear(since);
+    seq.set(told);
+    is_news
+}
+
+/// What the caller is told.
+pub(crate) fn error(fid: Fid, stage: &'static str) -> Error {
+    let error = Error::local(Errno::EIO, stage).saying("acknowledged work is lost".to_owned());
+    if fid.is_zero() { error } else { error.about(fid) }
+}
+
+impl Client {
+    /// Changes of this mount that were acknowledged and are lost.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.0.losses.count.get()
+    }
+
+    /// For a directory that is opened now: [`Client::fsync_dir`] tells of what is lost from here
+    /// on.
+    #[must_use]
+    pub fn listen(&self, dir: Fid) -> Heard {
+        self.0.losses.listen(dir)
+    }
+}
+
+impl Inner {
+    /// Answered changes that `target` will not have.
+    pub(crate) fn lose(self: &Rc<Self>, target: TargetId, changes: &[Request], why: Undone) {
+        let lost = gather(changes);
+        self.losses.count.set(self.losses.count.get() + changes.len() as u64);
+        let files: std::collections::BTreeSet<Fid> = lost.keys().map(|(fid, _)| *fid).collect();
+        if !self.config.bugs.forget_lost_work() {
+            files.iter().for_each(|fid| self.losses.note(*fid));
+        }
+        let why = match why {
+            Undone::Evicted => "this client was evicted".to_owned(),
+            Undone::Refused(errno) => format!("repeating it was refused: {errno}"),
+        };
+        for ((fid, _), part) in lost.iter().take(LOST_LOGGED_MAX) {
+            tracing::warn!(target_id = %target, %fid, %part, why, "acknowledged work is lost");
+        }
+        if lost.len() > LOST_LOGGED_MAX {
+            let more = lost.len() - LOST_LOGGED_MAX;
+            tracing::warn!(target_id = %target, more, "acknowledged work is lost: more of it");
+        }
+        self.log_paths(files.into_iter().take(LOST_NAMED_MAX).collect());
+    }
+
+    /// Adds to the log under which names people know the files.
+    fn log_paths(self: &Rc<Self>, files: Vec<Fid>) {
+        let (env, client) = (self.env.clone(), Client(self.clone()));
+        self.env.spawn("names of lost work", async move {
+            let ask = async {
+                for fid in files {
+                    let paths = client.fid2path(&Ctx::root(), fid).await.unwrap_or_default();
+                    tracing::warn!(%fid, ?paths, "work of this file is lost");
+                }
+            };
+            env.timeout(LOST_NAME_WAIT, ask).await;
+        });
+    }
+}
+
+/// What is lost of one object, one name or one file's attributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Lost {
+    part: Part,
+    changes: u64,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} changes)", self.part, self.changes)
+    }
+}
+
+/// By file and object, or name: the range from the first byte to the last.
+fn gather(changes: &[Request]) -> BTreeMap<(Fid, Part), Lost> {
+    let mut all: BTreeMap<(Fid, Part), Lost> = BTreeMap::new();
+    for (fid, part) in changes.iter().flat_map(touched) {
+        let key = match &part {
+            Part::Bytes { object, .. } => Part::Bytes { object: *object, start: 0, end: 0 },
+            other => other.clone(),
+        };
+        let lost = all.entry((fid, key)).or_insert_with(|| Lost { part: part.clone(), changes: 0 });
+        lost.changes += 1;
+        if let (Part::Bytes { start, end, .. }, Part::Bytes { start: from, end: to, .. }) =
+            (&mut lost.part, &part)
+        {
+            (*start, *end) = ((*start).min(*from), (*end).max(*to));
+        }
+    }
+    all
+}
+
+/// EIO if the owner of a handle has to hear of lost work.
+pub(crate) fn check(is_news: bool, fid: Fid, stage: &'static str) -> Result<()> {
+    if is_news { Err(error(fid, stage)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::body::OstIoReq;
+    use wire::{Opcode, encode_body};
+
+    use super::*;
+
+    const FILE: Fid = Fid { seq: 1, oid: 2, ver: 0 };
+    const OTHER: Fid = Fid { seq: 1, oid: 3, ver: 0 };
+
+    #[test]
+    fn a_handle_hears_of_its_own_file_only() {
+        let losses = Losses::default();
+        let (mine, other) = (losses.listen(FILE), losses.listen(OTHER));
+        losses.note(FILE);
+        assert!(losses.is_news(FILE, &mine) && losses.is_news(FILE, &mine));
+        assert!(losses.hear(FILE, &mine) && !losses.hear(FILE, &mine));
+        assert!(!losses.hear(OTHER, &other) && !losses.is_news(OTHER, &other));
+        assert!(losses.hear_all() && !losses.hear_all());
+    }
+
+    #[test]
+    fn a_file_that_is_closed_is_remembered_until_somebody_has_heard() {
+        let losses = Losses::default();
+        losses.note(FILE);
+        losses.closed(FILE);
+        let late = losses.listen(FILE);
+        assert!(losses.hear(FILE, &late));
+        losses.closed(FILE);
+        assert!(losses.files.borrow().is_empty());
+        let dir = losses.listen(FILE);
+        losses.note(FILE);
+        assert!(losses.hear(FILE, &dir));
+    }
+
+    #[test]
+    fn beyond_its_bound_every_handle_hears() {
+        let losses = Losses::default();
+        let mine = losses.listen(FILE);
+        (0..=LOST_FILES_MAX as u32).for_each(|oid| losses.note(Fid::new(9, oid)));
+        assert!(losses.hear(FILE, &mine) && !losses.hear(FILE, &mine));
+    }
+
+    #[test]
+    fn writes_of_one_object_are_one_line() {
+        let object = Fid::new(0x400, 9);
+        let write = |offset, length| {
+            let body = OstIoReq {
+                object: object.into(),
+                parent: FILE.into(),
+                offset,
+                length,
+                ..OstIoReq::default()
+            };
+            Request::new(Opcode::OstWrite, vec![encode_body(&body)])
+        };
+        let lost = gather(&[write(100, 50), write(10, 5), write(60, 10)]);
+        let texts: Vec<_> = lost.values().map(ToString::to_string).collect();
+        assert_eq!(texts, ["bytes 10..150 of [0x400:0x9:0x0] (3 changes)"]);
+    }
+}

@@ -1,0 +1,200 @@
+//! What a change was about: the files whose owners have to hear that it is lost.
+//!
+//! A statement of a size, an access time and a lock are no work of anybody: the file stays dirty,
+//! the time is old, and the lock goes with its session.
+//!
+//! Pure.
+
+use std::fmt;
+
+use types::Fid;
+use wire::body::{
+    AttrRep, CloseFlags, CloseReq, CreateReq, FidReq, LinkReq, OpenReq, OstFallocateReq, OstIoReq,
+    OstPunchReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
+};
+use wire::{Opcode, Request, decode_body};
+
+use crate::flags;
+
+/// What of a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// Bytes of an object.
+    Bytes {
+        object: Fid,
+        start: u64,
+        end: u64,
+    },
+    /// A name in this directory.
+    Name(Vec<u8>),
+    Attributes,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Bytes { object, start, end: u64::MAX } => {
+                write!(f, "the end of object {object} at {start}")
+            }
+            Part::Bytes { object, start, end } => write!(f, "bytes {start}..{end} of {object}"),
+            Part::Name(name) => write!(f, "the name {:?}", String::from_utf8_lossy(name)),
+            Part::Attributes => f.write_str("attributes"),
+        }
+    }
+}
+
+/// Attributes that nobody asked to be set.
+const FOUND_OUT: SetattrFlags = SetattrFlags::SIZE_KNOWN.union(SetattrFlags::READ_AT);
+
+/// Files and directories that an answered change touched.
+pub(super) fn touched(request: &Request) -> Vec<(Fid, Part)> {
+    match request.opcode() {
+        Opcode::OstWrite => {
+            let body: OstIoReq = request.body();
+            let end = body.offset.saturating_add(u64::from(body.length));
+            vec![bytes(body.parent.into(), body.object.into(), body.offset, end)]
+        }
+        Opcode::OstPunch => {
+            let body: OstPunchReq = request.body();
+            vec![bytes(body.parent.into(), body.object.into(), body.size, u64::MAX)]
+        }
+        Opcode::OstFallocate => {
+            let body: OstFallocateReq = request.body();
+            let end = body.offset.saturating_add(body.length);
+            vec![bytes(body.parent.into(), body.object.into(), body.offset, end)]
+        }
+        _ => named(request),
+    }
+}
+
+fn bytes(file: Fid, object: Fid, start: u64, end: u64) -> (Fid, Part) {
+    (file, Part::Bytes { object, start, end })
+}
+
+fn named(request: &Request) -> Vec<(Fid, Part)> {
+    let name = |index| Part::Name(request.buf(index).to_vec());
+    let answered = || answered(request).map(|fid| (fid, Part::Attributes));
+    match request.opcode() {
+        Opcode::MdtCreate => {
+            let body: CreateReq = request.body();
+            [(body.parent.into(), name(1))].into_iter().chain(answered()).collect()
+        }
+        Opcode::MdtOpen => {
+            let body: OpenReq = request.body();
+            attributes(flags::can_write(body.open_flags), body.fid.into())
+        }
+        Opcode::MdtClose => {
+            let body: CloseReq = request.body();
+            attributes(body.flags.contains(CloseFlags::WROTE), body.fid.into())
+        }
+        Opcode::MdtLink => {
+            let body: LinkReq = request.body();
+            vec![(body.parent.into(), name(1)), (body.fid.into(), Part::Attributes)]
+        }
+        Opcode::MdtUnlink => {
+            let body: UnlinkReq = request.body();
+            [(body.parent.into(), name(1))].into_iter().chain(answered()).collect()
+        }
+        Opcode::MdtRename => {
+            let body: RenameReq = request.body();
+            let ends = [(body.parent.into(), name(1)), (body.new_parent.into(), name(2))];
+            ends.into_iter().chain(answered()).collect()
+        }
+        Opcode::MdtSetattr => {
+            let body: SetattrReq = request.body();
+            attributes(!FOUND_OUT.contains(body.valid), body.attr.fid())
+        }
+        Opcode::MdtSetxattr => attributes(true, request.body::<SetxattrReq>().fid.into()),
+        Opcode::MdtRemovexattr => attributes(true, request.body::<FidReq>().fid.into()),
+        _ => Vec::new(),
+    }
+}
+
+fn attributes(counts: bool, fid: Fid) -> Vec<(Fid, Part)> {
+    if counts { vec![(fid, Part::Attributes)] } else { Vec::new() }
+}
+
+/// The file that the answer was about.
+fn answered(request: &Request) -> Option<Fid> {
+    let reply: AttrRep = decode_body(&request.replay_buf(0)?);
+    Some(reply.attr.fid()).filter(|fid| !fid.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use wire::{Attr, encode_body};
+
+    use super::*;
+
+    const DIR: Fid = Fid { seq: 1, oid: 1, ver: 0 };
+    const FILE: Fid = Fid { seq: 1, oid: 2, ver: 0 };
+
+    /// With the answer's first buffer behind its own.
+    fn request(opcode: Opcode, mut bufs: Vec<Bytes>) -> Request {
+        let attr = Attr { fid_seq: FILE.seq, fid_oid: FILE.oid, ..Attr::default() };
+        bufs.push(encode_body(&AttrRep { attr, ..AttrRep::default() }));
+        let mut request = Request::new(opcode, bufs);
+        request.header.replay_bufs = 1;
+        request
+    }
+
+    fn check(request: &Request, want: &[(Fid, &str)]) {
+        let touched = touched(request);
+        let texts: Vec<_> = touched.iter().map(|(fid, part)| (*fid, part.to_string())).collect();
+        let texts: Vec<_> = texts.iter().map(|(fid, text)| (*fid, text.as_str())).collect();
+        assert_eq!(texts, want);
+    }
+
+    #[test]
+    fn data_names_its_file_and_range() {
+        let object = Fid::new(0x400, 9);
+        let write = OstIoReq {
+            object: object.into(),
+            parent: FILE.into(),
+            offset: 100,
+            length: 50,
+            ..OstIoReq::default()
+        };
+        let write = request(Opcode::OstWrite, vec![encode_body(&write), Bytes::from("data")]);
+        check(&write, &[(FILE, "bytes 100..150 of [0x400:0x9:0x0]")]);
+        let punch = OstPunchReq {
+            object: object.into(),
+            parent: FILE.into(),
+            size: 7,
+            ..OstPunchReq::default()
+        };
+        check(
+            &request(Opcode::OstPunch, vec![encode_body(&punch)]),
+            &[(FILE, "the end of object [0x400:0x9:0x0] at 7")],
+        );
+    }
+
+    #[test]
+    fn a_name_concerns_its_directory_and_its_file() {
+        let body = encode_body(&CreateReq { parent: DIR.into(), ..CreateReq::default() });
+        let create = request(Opcode::MdtCreate, vec![body, Bytes::from("a\nb")]);
+        check(&create, &[(DIR, "the name \"a\\nb\""), (FILE, "attributes")]);
+        let body = encode_body(&RenameReq {
+            parent: DIR.into(),
+            new_parent: DIR.into(),
+            ..RenameReq::default()
+        });
+        let rename = request(Opcode::MdtRename, vec![body, Bytes::from("a"), Bytes::from("b")]);
+        check(&rename, &[(DIR, "the name \"a\""), (DIR, "the name \"b\""), (FILE, "attributes")]);
+    }
+
+    #[test]
+    fn what_was_found_out_and_locks_are_no_loss() {
+        let valid = SetattrFlags::SIZE_KNOWN;
+        let size = encode_body(&SetattrReq { valid, ..SetattrReq::default() });
+        check(&request(Opcode::MdtSetattr, vec![size]), &[]);
+        let read = encode_body(&OpenReq { fid: FILE.into(), ..OpenReq::default() });
+        check(&request(Opcode::MdtOpen, vec![read]), &[]);
+        check(&request(Opcode::MdtLock, vec![Bytes::new()]), &[]);
+        let valid = SetattrFlags::SIZE_KNOWN | SetattrFlags::MODE;
+        let attr = Attr { fid_seq: FILE.seq, fid_oid: FILE.oid, ..Attr::default() };
+        let mode = encode_body(&SetattrReq { valid, attr, ..SetattrReq::default() });
+        check(&request(Opcode::MdtSetattr, vec![mode]), &[(FILE, "attributes")]);
+    }
+}

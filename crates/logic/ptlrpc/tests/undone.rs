@@ -1,0 +1,128 @@
+//! What an import says of answered changes that its target will not have.
+
+use ptlrpc::{Event, Handled, Import, ImportConfig, Keep, Submit, Undone, XidSource};
+use types::{Errno, Instant, TargetId};
+use wire::body::{ConnectRep, connect};
+use wire::{Opcode, Reply, Request, RequestFlags, encode_body};
+
+const NOW: Instant = Instant(1_000_000_000);
+
+struct World {
+    import: Import<(), u64>,
+    sessions: u64,
+}
+
+impl World {
+    /// Connected to the first run of a target.
+    fn new() -> World {
+        let import = Import::new(TargetId::ost(0), ImportConfig::default(), XidSource::new(1), NOW);
+        let mut world = World { import, sessions: 0 };
+        world.submit(0, Keep::No);
+        world.connect(connect::NEW, 1, 0);
+        world.answer(0);
+        world
+    }
+
+    fn submit(&mut self, number: u64, keep: Keep) {
+        let mut request = Request::new(Opcode::OstWrite, vec![encode_body(&number)]);
+        request.header.flags = RequestFlags::MODIFIES;
+        self.import
+            .submit(Submit { request: Box::new(request), bulk: (), waiter: number, keep }, NOW);
+    }
+
+    /// Breaks the link if there is one, and connects with this outcome.
+    fn connect(&mut self, outcome: u32, instance: u64, committed: u64) {
+        self.import.handle_disconnect(NOW);
+        let request = self.import.poll_connect(NOW, 0).expect("it wants to");
+        let resumes = matches!(outcome, connect::RESUMED | connect::RECOVER);
+        self.sessions += u64::from(!resumes);
+        let body = ConnectRep {
+            session: self.sessions,
+            instance,
+            last_committed: committed,
+            outcome,
+            epoch: 1,
+            tags: 8,
+            rpcs_in_flight: 8,
+            ..ConnectRep::default()
+        };
+        let reply = Reply::ok(&request.header, vec![encode_body(&body)]);
+        self.import.handle_connected(&reply, NOW).expect("a correct server");
+    }
+
+    /// Sends the next request and answers it.
+    fn answer_as(&mut self, transno: u64, status: Option<Errno>) {
+        let header = self.import.poll_transmit(NOW).expect("something to send").request.header;
+        let mut reply = match status {
+            None => Reply::ok(&header, Vec::new()),
+            Some(errno) => Reply::error(&header, errno),
+        };
+        (reply.header.transno, reply.header.instance) = (transno, header.instance);
+        let handled = self.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
+        assert!(!matches!(handled, Handled::Reconnect));
+    }
+
+    fn answer(&mut self, transno: u64) {
+        self.answer_as(transno, None);
+    }
+
+    fn change(&mut self, transno: u64) {
+        self.submit(transno, Keep::No);
+        self.answer(transno);
+    }
+
+    /// Transnos of the changes that are told to be undone, and why.
+    fn undone(&mut self) -> Vec<(Vec<u64>, Undone)> {
+        let mut all = Vec::new();
+        while let Some(event) = self.import.poll_event() {
+            if let Event::Undone { changes, why } = event {
+                let transnos = changes.iter().map(|change| change.header.transno).collect();
+                all.push((transnos, why));
+            }
+        }
+        all
+    }
+}
+
+#[test]
+fn an_eviction_by_a_restarted_target_tells_what_was_not_durable() {
+    let mut world = World::new();
+    [10, 11, 12].into_iter().for_each(|transno| world.change(transno));
+    world.submit(13, Keep::No); // never answered: its caller is told
+    world.import.poll_transmit(NOW).expect("it is sent");
+    // others replayed beyond 12: that says nothing of what nobody replayed
+    world.connect(connect::EVICTED, 2, 20);
+    assert_eq!(world.undone(), [(vec![10, 11, 12], Undone::Evicted)]);
+    assert_eq!(world.import.kept(), 0);
+}
+
+#[test]
+fn an_eviction_by_a_target_that_runs_on_undoes_nothing_yet() {
+    let mut world = World::new();
+    [10, 11, 12].into_iter().for_each(|transno| world.change(transno));
+    world.connect(connect::EVICTED, 1, 10);
+    assert_eq!((world.undone(), world.import.kept()), (vec![], 0));
+    // its next commit holds 11; then it restarts, and 12 is lost, whatever becomes of the session
+    world.change(14);
+    world.submit(15, Keep::No);
+    let header = world.import.poll_transmit(NOW).expect("it is sent").request.header;
+    let mut reply = Reply::ok(&header, Vec::new());
+    (reply.header.transno, reply.header.instance, reply.header.last_committed) = (15, 1, 11);
+    world.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
+    world.connect(connect::RECOVER, 2, 11);
+    assert_eq!(world.undone(), [(vec![12], Undone::Evicted)]);
+    assert_eq!(world.import.kept(), 2);
+}
+
+#[test]
+fn a_replay_that_is_refused_is_told_once_and_not_repeated() {
+    let mut world = World::new();
+    [10, 11].into_iter().for_each(|transno| world.change(transno));
+    world.connect(connect::RECOVER, 2, 0);
+    world.answer_as(0, Some(Errno::ENOSPC));
+    world.answer(11);
+    assert_eq!(world.undone(), [(vec![10], Undone::Refused(Errno::ENOSPC))]);
+    world.connect(connect::RECOVER, 3, 0);
+    let again = world.import.poll_transmit(NOW).expect("the other one").request.header.transno;
+    assert_eq!((again, world.import.kept()), (11, 1));
+}
