@@ -143,6 +143,7 @@ impl Engine {
         if foreign && !self.config.bugs.drop_commit_on_share()
             || state.share.len() > SHARED_KEYS_MAX
         {
+            state.share.contest(&tx.decides);
             planted::reached("mdt: a change waited for another client's commit");
             return Err(OpError::CommitFirst);
         }

@@ -3,6 +3,10 @@
 //! A change that decides on a key which *another* client changed since the last commit waits for a
 //! commit first. Then no client's replay depends on the replay of another who may never come back.
 //! Directory size, link count and times commute and are no keys here; reads make no dependency.
+//!
+//! A key that a change waits for is *contested* until a commit covers it: changes by others that
+//! decide on it, those of its last changer included, wait for that commit too. Else one that is
+//! quick would change it again and again while the other one waits.
 
 use queues::FixedMap;
 use types::{ClientId, Fid};
@@ -29,6 +33,8 @@ struct Change {
 #[derive(Default)]
 pub(crate) struct Share {
     changed: FixedMap<ShareKey, Change>,
+    /// Keys that a change waits for, with the count at that time.
+    contested: FixedMap<ShareKey, u64>,
     count: u64,
 }
 
@@ -36,6 +42,14 @@ impl Share {
     /// Whether `client` must wait for a commit before it decides on `key`.
     pub(crate) fn is_foreign(&self, client: ClientId, key: &ShareKey) -> bool {
         self.changed.get(key).is_some_and(|change| change.client != Some(client))
+            || self.contested.contains_key(key)
+    }
+
+    /// A change waits for the commit of these, as far as they changed.
+    pub(crate) fn contest(&mut self, keys: &[ShareKey]) {
+        for key in keys.iter().filter(|key| self.changed.contains_key(*key)) {
+            self.contested.entry(*key).or_insert(self.count);
+        }
     }
 
     /// An applied operation of `client` changed these.
@@ -59,6 +73,7 @@ impl Share {
     /// Everything up to `mark` is durable.
     pub(crate) fn committed(&mut self, mark: u64) {
         assert!(mark <= self.count, "a commit covers only what was applied");
+        self.contested.retain(|_, count| *count > mark);
         if mark == self.count {
             self.changed.clear();
         } else {
@@ -95,5 +110,22 @@ mod tests {
         share.committed(share.mark());
         assert!(!share.is_foreign(a, &entry));
         assert_eq!(share.len(), 0);
+    }
+
+    #[test]
+    fn a_key_that_another_waits_for_is_not_changed_again_before_its_commit() {
+        let (a, b) = (ClientId(1), ClientId(2));
+        let (entry, other) = (ShareKey::Entry(Fid::ROOT, 5), ShareKey::Inode(Fid::ROOT));
+        let mut share = Share::default();
+        share.changed(a, &[entry]);
+        let early = share.mark();
+        share.changed(a, &[other]);
+        share.contest(&[entry, ShareKey::Contents(Fid::ROOT)]);
+        assert!(share.is_foreign(a, &entry) && share.is_foreign(b, &entry));
+        assert!(!share.is_foreign(a, &ShareKey::Contents(Fid::ROOT)), "nobody has changed it");
+        share.committed(early);
+        assert!(share.is_foreign(a, &entry), "the one who waits has asked for a later commit");
+        share.committed(share.mark());
+        assert!(!share.is_foreign(a, &entry) && !share.is_foreign(b, &entry));
     }
 }

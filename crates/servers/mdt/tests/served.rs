@@ -9,7 +9,7 @@ use endpoint::{Call, Endpoint, EndpointConfig, Keep, Resolve};
 use env::{CptTable, Env, LocalFuture};
 use env_sim::{NodeHandle, Sim, SimConfig};
 use mdt::{Bugs, Mdt, MdtConfig};
-use osd::mem::{MemDisk, MemMeta};
+use osd::mem::{MemDisk, MemDiskConfig, MemMeta};
 use osd::{MetaStore, Space, StoreError, Table, View, WriteSet};
 use service::{
     Class, ClientRecord, Exports, ExportsConfig, Incoming, Node, NodeConfig, Session, Target, spec,
@@ -124,8 +124,11 @@ impl MetaStore for Faulty {
         if self.faults.broken.get() {
             return Box::pin(std::future::ready(Err(StoreError::Failed("planted".to_owned()))));
         }
-        self.faults.taken.set(false);
-        self.store.commit()
+        Box::pin(async {
+            let committed = self.store.commit().await;
+            self.faults.taken.set(false);
+            committed
+        })
     }
     fn space(&self) -> Result<Space, StoreError> {
         self.store.space()
@@ -159,6 +162,16 @@ impl World {
     }
 
     fn on(sim: Sim, bugs: Bugs) -> World {
+        World::with_disk(sim, bugs, MemDisk::default())
+    }
+
+    /// Each commit takes as long as that.
+    fn with_commits_of(span: Span) -> World {
+        let slow = MemDiskConfig { commit_min: span, commit_max: span, ..MemDiskConfig::default() };
+        World::with_disk(Sim::new(1, SimConfig::default()), Bugs::default(), MemDisk::new(slow))
+    }
+
+    fn with_disk(sim: Sim, bugs: Bugs, disk: MemDisk) -> World {
         let (mds, oss) = (sim.node("mds", addr(MDT).nid), sim.node("oss", addr(OST).nid));
         let clients = (0..2u32)
             .map(|n| {
@@ -168,7 +181,6 @@ impl World {
                 (node, endpoint)
             })
             .collect();
-        let disk = MemDisk::default();
         let world = World {
             sim,
             mds,
@@ -269,6 +281,12 @@ fn modifying(opcode: Opcode, bufs: Vec<Bytes>) -> Call {
     call
 }
 
+fn creation_of(name: String) -> Call {
+    let mut call = creation("", None);
+    call.bufs[1] = Bytes::from(name);
+    call
+}
+
 fn creation(name: &'static str, open_flags: Option<u32>) -> Call {
     let body = CreateReq {
         parent: Fid::ROOT.into(),
@@ -334,6 +352,62 @@ fn an_idle_mdt_commits_within_its_interval_and_then_sleeps() {
     assert_eq!(found.expect("it is there").0.body::<AttrRep>().attr, made.attr);
 }
 
+fn getattr(fid: Fid) -> Call {
+    let body = FidReq { fid: fid.into(), ..FidReq::default() };
+    Call::new(Opcode::MdtGetattr, vec![encode_body(&body)])
+}
+
+#[test]
+fn no_read_and_no_create_waits_for_a_slow_commit() {
+    let world = World::with_commits_of(Span::millis(500));
+    let fid = world.call(0, creation("first", None)).expect("room").0.body::<AttrRep>().attr.fid();
+    world.call(1, getattr(fid)).expect("there");
+    let longest = Rc::new(Cell::new((Span::ZERO, 0)));
+    for (client, (node, endpoint)) in world.clients.iter().enumerate() {
+        let (env, remote, longest) = (node.env(), endpoint.remote(MDT), longest.clone());
+        node.env().spawn("worker", async move {
+            for number in 0.. {
+                let name = format!("{client}-{number}");
+                for call in [creation_of(name), getattr(fid)] {
+                    let start = env.now();
+                    remote.call(call).await.expect("works");
+                    let (most, calls) = longest.get();
+                    longest.set((most.max(env.now() - start), calls + 1));
+                    env.sleep(Span::millis(5)).await;
+                }
+            }
+        });
+    }
+    world.sim.run_for(Span::secs(10));
+    let (longest, calls) = longest.get();
+    assert!(longest <= Span::millis(150) && calls > 2_000, "{longest:?}, {calls} calls");
+}
+
+#[test]
+fn a_lock_file_changes_hands_50_times_a_second() {
+    let world = World::with_commits_of(Span::millis(5));
+    let (holder, changes) = (Rc::new(Cell::new(usize::MAX)), Rc::new(Cell::new(0)));
+    for (client, (node, endpoint)) in world.clients.iter().enumerate() {
+        let (env, remote) = (node.env(), endpoint.remote(MDT));
+        let (holder, changes) = (holder.clone(), changes.clone());
+        node.env().spawn("worker", async move {
+            loop {
+                if remote.call(creation("lock", None)).await.is_ok() {
+                    if holder.replace(client) != client {
+                        changes.set(changes.get() + 1);
+                    }
+                    remote.call(unlinking("lock")).await.expect("it is ours");
+                }
+                env.sleep(Span::millis(1)).await;
+            }
+        });
+    }
+    world.sim.run_for(Span::secs(1));
+    let before = changes.get();
+    world.sim.run_for(Span::secs(10));
+    assert!(changes.get() - before >= 500, "{} in ten seconds", changes.get() - before);
+}
+
 #[test]
 fn a_crash_loses_nothing_that_was_answered() {
     for seed in 0..20 {
@@ -343,12 +417,6 @@ fn a_crash_loses_nothing_that_was_answered() {
         let plain: AttrRep = world.call(0, creation("plain", None)).expect("room").0.body();
         world.call(0, unlinking("open")).expect("it is there");
         world.crash();
-        let getattr = |fid: Fid| {
-            Call::new(
-                Opcode::MdtGetattr,
-                vec![encode_body(&FidReq { fid: fid.into(), ..FidReq::default() })],
-            )
-        };
         let again: AttrRep = world.call(0, getattr(plain.attr.fid())).expect("replayed").0.body();
         assert_eq!(again.attr, plain.attr, "seed {seed}");
         let orphan: AttrRep = world.call(0, getattr(open.attr.fid())).expect("still open").0.body();

@@ -52,15 +52,14 @@ impl Store {
         self.failure.check()
     }
 
-    /// Reads records; waits while a commit is under way.
+    /// Reads records.
     pub async fn look<T>(
         &self,
         mut read: impl FnMut(&dyn View) -> Result<T, StoreError>,
     ) -> Result<T, Errno> {
         loop {
-            self.meta.ready().await;
             match self.meta.running().and_then(|view| read(&*view)) {
-                Err(StoreError::Busy) => {}
+                Err(StoreError::Busy) => self.meta.ready().await,
                 other => return other.map_err(|error| self.failure.note(&error)),
             }
         }
@@ -69,7 +68,7 @@ impl Store {
     /// Tries until `attempt` succeeds or cannot. `attempt` changes nothing where it fails.
     ///
     /// Where `attempt` fails, the loop waits for what stands in its way and asks again:
-    /// - the store is busy: until its commit is done;
+    /// - the store is busy: until it takes changes;
     /// - a commit comes first: `commit`;
     /// - the store is full: `commit`, at most twice, because removed records give their room back
     ///   then; afterwards ENOSPC;
@@ -84,7 +83,6 @@ impl Store {
     ) -> Result<T, Errno> {
         let mut full = 0;
         loop {
-            self.meta.ready().await;
             let error = match attempt() {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
@@ -99,7 +97,7 @@ impl Store {
                     self.lease_waits.set(self.lease_waits.get() + 1);
                     env.sleep_until(end).await;
                 }
-                OpError::Store(StoreError::Busy) => {}
+                OpError::Store(StoreError::Busy) => self.meta.ready().await,
                 OpError::Store(error) => return Err(self.failure.note(&error)),
                 OpError::Refused(errno) => return Err(errno),
                 OpError::Broken(what) => {

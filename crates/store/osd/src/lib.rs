@@ -13,5 +13,8 @@ pub mod mem;
 mod meta;
 mod obj;
 
-pub use meta::{KEY_BYTES_MAX, MetaStore, StoreError, Table, View, WriteSet, remove_all};
+pub use meta::{
+    BEHIND_COMMIT_BYTES_MAX, KEY_BYTES_MAX, MetaStore, StoreError, Table, View, WriteSet,
+    remove_all,
+};
 pub use obj::{Allocate, Found, IoMode, ObjAttr, ObjStore, Seek, Space};

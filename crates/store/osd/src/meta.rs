@@ -53,10 +53,14 @@ impl Table {
 /// Longest key, bytes (LMDB's bound).
 pub const KEY_BYTES_MAX: usize = 511;
 
+/// What may be applied while a commit is under way, bytes; then the store is `Busy` until that
+/// commit has ended. Twice what makes a target commit, and written out in some 30 ms.
+pub const BEHIND_COMMIT_BYTES_MAX: u64 = 32 << 20;
+
 /// What a store may answer besides data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// A commit is under way: await [`MetaStore::ready`] and try again.
+    /// Not at this moment, because of a commit: await [`MetaStore::ready`] and try again.
     #[error("a commit is under way")]
     Busy,
     /// No room: the change was refused before anything was done. Nothing is lost.
@@ -139,17 +143,24 @@ impl WriteSet {
 
 /// One running transaction over ordered tables. Calls do not await between reading and applying, so
 /// an operation that does both in one go is atomic against all others of its thread.
+///
+/// Reads and changes go on while the disk works on a commit. Sets become durable in the order in
+/// which they were applied: commits come one after the other, and a crash leaves what the last one
+/// that ended covers. A commit that fails ends the store, with all that was applied since the last
+/// good one.
 pub trait MetaStore {
-    /// Completes when no commit is under way.
+    /// Completes when changes are taken.
     fn ready(&self) -> LocalFuture<'_, ()>;
-    /// The running image: everything applied so far. `Busy` during a commit.
+    /// The running image: everything applied so far. `Busy` for the moment in which a commit
+    /// begins.
     fn running(&self) -> Result<Box<dyn View + '_>, StoreError>;
-    /// Applies a whole set to the running image. `Busy` during a commit; `Full` before anything was
-    /// changed (a set that frees space is taken from a reserve then).
+    /// Applies a whole set to the running image. `Busy` for the moment in which a commit begins,
+    /// and with [`BEHIND_COMMIT_BYTES_MAX`] behind one; `Full` before anything was changed (a set
+    /// that frees space is taken from a reserve then).
     fn apply(&self, set: &WriteSet) -> Result<(), StoreError>;
-    /// Bytes applied since the last commit, roughly.
+    /// Bytes applied since the last commit began, roughly.
     fn dirty_bytes(&self) -> u64;
-    /// Makes everything applied before this call durable. Concurrent calls share one commit.
+    /// Makes everything applied before this call durable. Calls that one commit covers share it.
     fn commit(&self) -> LocalFuture<'_, Result<(), StoreError>>;
     fn space(&self) -> Result<Space, StoreError>;
 }

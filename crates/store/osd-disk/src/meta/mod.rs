@@ -1,10 +1,11 @@
 //! Records in LMDB, used as one running write transaction (`docs/design/store.md`).
 //!
 //! Operations change the running transaction on the executor's thread: no hand-over, about 2 us
-//! each. A commit moves the transaction to a thread of its own, which writes it out and begins the
-//! next one; meanwhile the store is `Busy`, everything else of the node goes on, and who waits is
-//! woken. Nothing can be applied during a commit, so every call of `commit` that comes meanwhile
-//! shares it.
+//! each. A commit moves the transaction to a thread of its own (module `commit`), which writes its
+//! pages into the page cache and gives the next transaction back at once: a few milliseconds in
+//! which the store is `Busy`. Then the thread waits for the disk, while reads and changes go on in
+//! the next transaction. Commits come one after the other, in order; each covers everything that
+//! was applied before it began, and calls of `commit` that it covers share it.
 //!
 //! What changes often, or wants to be sorted, waits outside LMDB's pages for a moment (module
 //! `gathered`).
@@ -13,27 +14,32 @@
 //! says so.
 //!
 //! On disk: `records/data.mdb` (LMDB's own format), one table for each [`Table`], named by its
-//! number; `records/lock` is held with `flock`.
+//! number; `records/root`, which says what of it is durable (module `root`); `records/lock` is held
+//! with `flock`.
 
+mod commit;
 mod gathered;
 mod lmdb;
 mod room;
+mod root;
 
 use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::task::{Context, Poll, Waker};
-use std::thread::JoinHandle;
+use std::task::{Context, Poll};
 
 use env::LocalFuture;
-use osd::{MetaStore, Space, StoreError, Table, View, WriteSet};
+use osd::{BEHIND_COMMIT_BYTES_MAX, MetaStore, Space, StoreError, Table, View, WriteSet};
 
 use crate::DiskError;
+use commit::Committer;
 use gathered::{GATHERED_MAX, Gathered};
 use lmdb::{Dbi, LmdbError, Txn};
 use room::{Need, Room};
+use root::RootFile;
+
+pub use commit::BeforeSync;
 
 /// Tables that the environment has room for; LMDB's cost is a few words each.
 const TABLES_MAX: u32 = 16;
@@ -55,6 +61,8 @@ pub struct MetaOptions {
     /// Bytes that records may take at most, rounded up to 8 MiB; default: min(1 TiB, 4 times the
     /// disk).
     pub map_bytes: Option<u64>,
+    /// Called before each sync.
+    pub before_sync: BeforeSync,
 }
 
 /// The running transaction and the room around it: what moves to the commit thread and back.
@@ -68,23 +76,17 @@ struct Running {
 
 enum State {
     Running(Box<Running>),
-    Committing,
+    /// The commit thread writes it out.
+    Writing,
     Failed(String),
-}
-
-/// What the commit thread hands back, and who waits for it.
-#[derive(Default)]
-struct Done {
-    outcome: Option<Result<Box<Running>, String>>,
-    waiting: Vec<Waker>,
 }
 
 /// Records of one target. See the module's head.
 pub struct DiskMeta {
     state: RefCell<State>,
-    done: Arc<Mutex<Done>>,
-    work: Option<mpsc::Sender<Box<Running>>>, // none only while it is dropped
-    thread: Option<JoinHandle<()>>,
+    committer: Committer,
+    begun: Cell<u64>,   // commits begun
+    durable: Cell<u64>, // those of them that have ended: at most one less
     tables: [Dbi; Table::ALL.len()],
     page_bytes: usize,
     scans: Cell<u32>,
@@ -108,6 +110,7 @@ impl DiskMeta {
         let records =
             |why: LmdbError| DiskError::Records { path: dir.clone(), why: why.to_string() };
         let map = usize::try_from(map_bytes).unwrap_or(usize::MAX);
+        let mut root = RootFile::open(&dir)?;
         let mut txn =
             lmdb::Env::open(&dir, map, TABLES_MAX).map_err(records)?.begin().map_err(records)?;
         let mut tables = [0; Table::ALL.len()];
@@ -123,19 +126,17 @@ impl DiskMeta {
         let room = Room::new(file, page_bytes, map_bytes, disk_bytes)
             .map_err(DiskError::io(&data, "cannot be allocated"))?;
         let running = Running { txn, room, depth: 0, large: 0, gathered: Gathered::default() };
-        let running =
-            running.commit(&tables).map_err(|why| DiskError::Records { path: dir.clone(), why })?;
-
-        crate::superblock::sync_dir(&dir)?;
-        let done = Arc::new(Mutex::new(Done::default()));
-        let (work, inbox) = mpsc::channel();
-        let thread = commit_thread(inbox, done.clone(), tables)
+        let running = running
+            .write_out(&tables)
+            .and_then(|next| root.sync().map(|()| next))
+            .map_err(|why| DiskError::Records { path: dir.clone(), why })?;
+        let committer = Committer::start(tables, root, options.before_sync.clone())
             .map_err(DiskError::io(&dir, "commit thread"))?;
         Ok(Rc::new(DiskMeta {
             state: RefCell::new(State::Running(running)),
-            done,
-            work: Some(work),
-            thread: Some(thread),
+            committer,
+            begun: Cell::new(0),
+            durable: Cell::new(0),
             tables,
             page_bytes,
             scans: Cell::new(0),
@@ -148,36 +149,71 @@ impl DiskMeta {
         self.tables[table as usize]
     }
 
+    /// A commit has begun and its end is not known here.
+    fn is_committing(&self) -> bool {
+        self.begun.get() > self.durable.get()
+    }
+
     /// Takes over what the commit thread has finished.
     fn settle(&self) {
-        let mut state = self.state.borrow_mut();
-        if !matches!(*state, State::Committing) {
+        if !self.is_committing() {
             return;
         }
-        let outcome = self.done.lock().unwrap_or_else(PoisonError::into_inner).outcome.take();
-        match outcome {
+        let (written, synced) = self.committer.finished();
+        match written {
             None => {}
-            Some(Ok(running)) => *state = State::Running(running),
-            Some(Err(why)) => *state = State::Failed(why),
+            Some(Ok(running)) => *self.state.borrow_mut() = State::Running(running),
+            Some(Err(why)) => *self.state.borrow_mut() = State::Failed(why),
+        }
+        match synced {
+            None => {}
+            Some(Ok(())) => self.durable.set(self.begun.get()),
+            Some(Err(why)) => *self.state.borrow_mut() = State::Failed(why),
         }
     }
 
-    /// Ready once no commit is under way.
-    fn poll_settled(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.settle();
-        if !matches!(*self.state.borrow(), State::Committing) {
-            return Poll::Ready(());
-        }
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        if done.outcome.is_none() {
-            if !done.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                done.waiting.push(cx.waker().clone());
+    /// Whether changes must wait: the running transaction is away, or too much has come behind the
+    /// commit under way.
+    fn is_busy(&self) -> bool {
+        match &*self.state.borrow() {
+            State::Running(running) => {
+                self.is_committing()
+                    && running.dirty_bytes(self.page_bytes) >= BEHIND_COMMIT_BYTES_MAX
             }
-            return Poll::Pending;
+            State::Writing => true,
+            State::Failed(_) => false,
         }
-        drop(done);
-        self.settle();
-        Poll::Ready(())
+    }
+
+    /// Ready once changes are taken.
+    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            self.settle();
+            if !self.is_busy() {
+                return Poll::Ready(());
+            }
+            if self.committer.wakes(cx) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Ready once commit number `wanted` has ended; begins it when its turn has come.
+    fn poll_durable(&self, wanted: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        loop {
+            self.settle();
+            if let State::Failed(why) = &*self.state.borrow() {
+                return Poll::Ready(Err(StoreError::Failed(why.clone())));
+            }
+            if self.durable.get() >= wanted {
+                return Poll::Ready(Ok(()));
+            }
+            if !self.is_committing() {
+                self.begin_commit();
+            } else if self.committer.wakes(cx) {
+                return Poll::Pending;
+            }
+        }
     }
 
     fn with<T>(
@@ -189,42 +225,32 @@ impl DiskMeta {
             State::Running(running) => {
                 read(running).map_err(|why| StoreError::Failed(why.to_string()))
             }
-            State::Committing => Err(StoreError::Busy),
+            State::Writing => Err(StoreError::Busy),
             State::Failed(why) => Err(StoreError::Failed(why.clone())),
         }
     }
 
-    /// Sends the running transaction to be committed, if it changed anything.
-    fn start_commit(&self) {
-        assert_eq!(self.scans.get(), 0, "a commit does not begin inside a scan");
-        let mut state = self.state.borrow_mut();
-        let clean = matches!(&*state, State::Running(running) if running.is_clean());
-        if clean {
-            return;
+    /// Number of the commit after which everything is durable that is applied now.
+    fn covering_commit(&self) -> u64 {
+        match &*self.state.borrow() {
+            State::Running(running) if !running.is_clean() => self.begun.get() + 1,
+            _ => self.begun.get(),
         }
-        match std::mem::replace(&mut *state, State::Committing) {
+    }
+
+    /// Sends the running transaction to be committed.
+    fn begin_commit(&self) {
+        assert_eq!(self.scans.get(), 0, "a commit does not begin inside a scan");
+        assert!(!self.is_committing(), "commits come one after the other");
+        let mut state = self.state.borrow_mut();
+        match std::mem::replace(&mut *state, State::Writing) {
             State::Running(running) => {
-                if self.work.as_ref().is_none_or(|work| work.send(running).is_err()) {
+                self.begun.set(self.begun.get() + 1);
+                if !self.committer.begin(running) {
                     *state = State::Failed("the commit thread is gone".to_owned());
                 }
             }
             other => *state = other,
-        }
-    }
-
-    fn outcome(&self) -> Result<(), StoreError> {
-        match &*self.state.borrow() {
-            State::Failed(why) => Err(StoreError::Failed(why.clone())),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Drop for DiskMeta {
-    fn drop(&mut self) {
-        self.work = None;
-        if let Some(thread) = self.thread.take() {
-            let _ended = thread.join();
         }
     }
 }
@@ -319,8 +345,8 @@ impl Running {
         Ok(())
     }
 
-    /// Durable, and the next one begun.
-    fn commit(mut self, tables: &[Dbi]) -> Result<Box<Running>, String> {
+    /// Written out, not yet durable, and the next one begun.
+    fn write_out(mut self, tables: &[Dbi]) -> Result<Box<Running>, String> {
         self.write_gathered(tables).map_err(|why| format!("commit: {why}"))?;
         let Running { txn, mut room, .. } = self;
         let next = || -> Result<Box<Running>, LmdbError> {
@@ -408,23 +434,6 @@ impl Running {
     }
 }
 
-fn commit_thread(
-    inbox: mpsc::Receiver<Box<Running>>,
-    done: Arc<Mutex<Done>>,
-    tables: [Dbi; Table::ALL.len()],
-) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("commit".to_owned()).spawn(move || {
-        while let Ok(running) = inbox.recv() {
-            let outcome = running.commit(&tables);
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-            done.outcome = Some(outcome);
-            let waiting = std::mem::take(&mut done.waiting);
-            drop(done);
-            waiting.into_iter().for_each(Waker::wake);
-        }
-    })
-}
-
 struct RunningView<'a>(&'a DiskMeta);
 
 impl View for RunningView<'_> {
@@ -461,7 +470,7 @@ impl Drop for Inside<'_> {
 
 impl MetaStore for DiskMeta {
     fn ready(&self) -> LocalFuture<'_, ()> {
-        Box::pin(std::future::poll_fn(|cx| self.poll_settled(cx)))
+        Box::pin(std::future::poll_fn(|cx| self.poll_ready(cx)))
     }
 
     fn running(&self) -> Result<Box<dyn View + '_>, StoreError> {
@@ -472,10 +481,13 @@ impl MetaStore for DiskMeta {
     fn apply(&self, set: &WriteSet) -> Result<(), StoreError> {
         assert_eq!(self.scans.get(), 0, "nothing is changed inside a scan");
         self.settle();
+        if self.is_busy() {
+            return Err(StoreError::Busy);
+        }
         let mut state = self.state.borrow_mut();
         let running = match &mut *state {
             State::Running(running) => running,
-            State::Committing => return Err(StoreError::Busy),
+            State::Writing => return Err(StoreError::Busy),
             State::Failed(why) => return Err(StoreError::Failed(why.clone())),
         };
         let applied = running.admit(set, &self.tables, self.page_bytes).and_then(|admitted| {
@@ -501,11 +513,11 @@ impl MetaStore for DiskMeta {
 
     fn commit(&self) -> LocalFuture<'_, Result<(), StoreError>> {
         self.settle();
-        self.start_commit();
-        Box::pin(async move {
-            self.ready().await;
-            self.outcome()
-        })
+        let wanted = self.covering_commit();
+        if self.durable.get() < wanted && !self.is_committing() {
+            self.begin_commit();
+        }
+        Box::pin(std::future::poll_fn(move |cx| self.poll_durable(wanted, cx)))
     }
 
     fn space(&self) -> Result<Space, StoreError> {

@@ -1,5 +1,9 @@
 //! The record store on a real directory.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
 use super::*;
 use crate::testdir::{TestDir, wait};
 
@@ -8,7 +12,8 @@ fn open(dir: &TestDir) -> Rc<DiskMeta> {
 }
 
 fn small(dir: &TestDir) -> Rc<DiskMeta> {
-    DiskMeta::open(dir.path(), &MetaOptions { map_bytes: Some(MAP_BYTES_MIN) }).expect("opens")
+    let options = MetaOptions { map_bytes: Some(MAP_BYTES_MIN), ..MetaOptions::default() };
+    DiskMeta::open(dir.path(), &options).expect("opens")
 }
 
 fn put(number: u32, bytes: usize) -> WriteSet {
@@ -72,6 +77,162 @@ fn a_commit_is_busy_once_and_shared() {
     wait(meta.ready());
     assert!(view.get(Table::Meta, b"last").expect("reads of the new image").is_some());
     assert_eq!(wait(first), Ok(()));
+}
+
+/// The disk works on each commit until it is let go.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn options(&self) -> MetaOptions {
+        let gate = self.clone();
+        let before_sync = BeforeSync::new(move || {
+            let closed = gate.0.0.lock().expect("no panic");
+            drop(gate.0.1.wait_while(closed, |closed| *closed).expect("no panic"));
+            Ok(())
+        });
+        MetaOptions { before_sync, ..MetaOptions::default() }
+    }
+
+    fn set(&self, closed: bool) {
+        *self.0.0.lock().expect("no panic") = closed;
+        self.0.1.notify_all();
+    }
+}
+
+#[test]
+fn reads_and_changes_go_on_while_the_disk_works() {
+    let (dir, gate) = (TestDir::new(), Gate::default());
+    let meta = DiskMeta::open(dir.path(), &gate.options()).expect("opens");
+    meta.apply(&put(0, 100)).expect("room");
+    gate.set(true);
+    let (first, mut longest) = (meta.commit(), Duration::ZERO);
+    for number in 1..2_000 {
+        let start = Instant::now();
+        wait(meta.ready());
+        meta.apply(&put(number, 100)).expect("room");
+        let last = meta.running().expect("ready").get(Table::Meta, b"last").expect("reads");
+        assert_eq!(last, Some(number.to_be_bytes().to_vec()));
+        longest = longest.max(start.elapsed());
+    }
+    assert!(longest < Duration::from_millis(150), "{longest:?}");
+    let second = meta.commit();
+    gate.set(false);
+    wait(first).expect("commits");
+    wait(second).expect("commits");
+    drop(meta);
+    assert_eq!(numbers(&open(&dir)), (0..2_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_may_come_behind_a_commit_is_bounded() {
+    let (dir, gate) = (TestDir::new(), Gate::default());
+    let meta = DiskMeta::open(dir.path(), &gate.options()).expect("opens");
+    meta.apply(&put(0, 100)).expect("room");
+    gate.set(true);
+    let first = meta.commit();
+    wait(meta.ready());
+    let mut number = 1;
+    while meta.apply(&put(number, 100_000)) != Err(StoreError::Busy) {
+        number += 1;
+    }
+    let behind = u64::from(number) * 100_000;
+    let bound = BEHIND_COMMIT_BYTES_MAX;
+    assert!((bound * 9 / 10..bound * 11 / 10).contains(&behind), "{behind}");
+    assert!(meta.running().expect("reads go on").get(Table::Meta, b"last").is_ok());
+    gate.set(false);
+    wait(meta.ready());
+    meta.apply(&put(number, 100)).expect("taken");
+    wait(first).expect("commits");
+}
+
+#[test]
+fn a_sync_that_fails_ends_the_store_with_all_that_came_behind() {
+    let dir = TestDir::new();
+    let failing = Arc::new(AtomicBool::new(false));
+    let fails = failing.clone();
+    let before_sync = BeforeSync::new(move || match fails.load(Ordering::Relaxed) {
+        true => Err(std::io::Error::other("planted")),
+        false => Ok(()),
+    });
+    let options = MetaOptions { before_sync, ..MetaOptions::default() };
+    let meta = DiskMeta::open(dir.path(), &options).expect("opens");
+    meta.apply(&put(1, 100)).expect("room");
+    wait(meta.commit()).expect("commits");
+    failing.store(true, Ordering::Relaxed);
+    meta.apply(&put(2, 100)).expect("room");
+    let (first, second) = (meta.commit(), meta.commit());
+    wait(meta.ready());
+    let _late = meta.apply(&put(3, 100));
+    assert!(matches!(wait(first), Err(StoreError::Failed(_))));
+    assert!(matches!(wait(second), Err(StoreError::Failed(_))));
+    assert!(matches!(meta.apply(&put(4, 100)), Err(StoreError::Failed(_))));
+    assert!(meta.running().is_err());
+    drop(meta);
+    assert_eq!(numbers(&open(&dir)), [1], "what was written out and not synced is not believed");
+}
+
+/// Power goes while the disk works: of the pages that it was given, it has some, root pages
+/// included.
+#[test]
+fn a_power_cut_leaves_exactly_the_durable_root() {
+    let read = |dir: &TestDir| std::fs::read(dir.path().join("records/data.mdb")).expect("reads");
+    for seed in 0..20 {
+        let (dir, gate) = (TestDir::new(), Gate::default());
+        let meta = DiskMeta::open(dir.path(), &gate.options()).expect("opens");
+        for number in 0..500 {
+            meta.apply(&put(number, 100)).expect("room");
+            if number % 100 == 0 {
+                wait(meta.commit()).expect("commits");
+            }
+        }
+        wait(meta.commit()).expect("commits");
+        let before = read(&dir);
+        gate.set(true);
+        for number in 300..900 {
+            let change = if number < 500 { delete(number) } else { put(number, 100) };
+            meta.apply(&change).expect("room");
+        }
+        let commit = meta.commit();
+        wait(meta.ready());
+        let after = read(&dir);
+        let cut = TestDir::new();
+        std::fs::create_dir(cut.path().join("records")).expect("a directory");
+        let (mut chance, mut image) = (types::SplitMix64::new(seed), after.clone());
+        for (page, old) in image.chunks_mut(4_096).zip(before.chunks(4_096)) {
+            if chance.below(2) == 0 {
+                page.copy_from_slice(old);
+            }
+        }
+        if seed == 0 {
+            image = after; // the disk has everything, and was not asked to keep it
+        }
+        std::fs::write(cut.path().join("records/data.mdb"), image).expect("writes");
+        std::fs::copy(dir.path().join("records/root"), cut.path().join("records/root"))
+            .expect("copies");
+        assert_eq!(numbers(&open(&cut)), (0..500).collect::<Vec<_>>(), "seed {seed}");
+        gate.set(false);
+        wait(commit).expect("commits");
+        drop(meta);
+        let all: Vec<_> = (0..300).chain(500..900).collect();
+        assert_eq!(numbers(&open(&dir)), all);
+    }
+}
+
+#[test]
+fn a_store_without_a_durable_root_is_taken_over_and_one_without_data_is_refused() {
+    let dir = TestDir::new();
+    let meta = open(&dir);
+    meta.apply(&put(1, 100)).expect("room");
+    wait(meta.commit()).expect("commits");
+    drop(meta);
+    let records = dir.path().join("records");
+    std::fs::remove_file(records.join("root")).expect("it is there");
+    assert_eq!(numbers(&open(&dir)), [1], "as older versions left it");
+    assert_eq!(numbers(&open(&dir)), [1]);
+    std::fs::write(records.join("data.mdb"), b"").expect("writes");
+    let refused = DiskMeta::open(dir.path(), &MetaOptions::default()).map(drop);
+    assert!(matches!(refused, Err(DiskError::Records { .. })), "{refused:?}");
 }
 
 #[test]
@@ -155,7 +316,9 @@ fn it_passes_the_suite_of_every_body() {
     let fresh = |room: u64| {
         let dir = TestDir::new();
         let open = move || -> Rc<dyn MetaStore> {
-            DiskMeta::open(dir.path(), &MetaOptions { map_bytes: Some(room) }).expect("opens")
+            let map_bytes = Some(room);
+            let options = MetaOptions { map_bytes, ..MetaOptions::default() };
+            DiskMeta::open(dir.path(), &options).expect("opens")
         };
         osd::conformance::MetaBed { open: Box::new(open), crash: Box::new(|| {}) }
     };

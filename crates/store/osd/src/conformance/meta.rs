@@ -5,6 +5,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::task::Poll;
 
+use env::LocalFuture;
 use types::SplitMix64;
 
 use super::{MetaBed, MetaCase, ROOM_BYTES, ROOM_BYTES_SMALL};
@@ -18,7 +19,9 @@ pub const CASES: &[(u64, MetaCase)] = &[
     (ROOM_BYTES, |bed| Box::pin(long_keys_and_large_and_empty_values_are_kept(bed))),
     (ROOM_BYTES, |bed| Box::pin(a_crash_goes_back_to_the_last_commit_exactly(bed))),
     (ROOM_BYTES, |bed| Box::pin(concurrent_commits_all_succeed(bed))),
-    (ROOM_BYTES, |bed| Box::pin(a_store_that_commits_says_busy_and_loses_nothing(bed))),
+    (ROOM_BYTES, |bed| Box::pin(a_store_that_commits_takes_changes_and_loses_nothing(bed))),
+    (ROOM_BYTES, |bed| Box::pin(what_comes_behind_a_commit_is_read_and_waits_for_the_next(bed))),
+    (ROOM_BYTES, |bed| Box::pin(a_crash_during_commits_leaves_a_prefix(bed))),
     (ROOM_BYTES, |bed| Box::pin(dirty_bytes_rise_with_changes_and_fall_with_a_commit(bed))),
     (ROOM_BYTES, |bed| Box::pin(many_keys_in_any_order_come_back_sorted(bed))),
     (ROOM_BYTES_SMALL, |bed| Box::pin(a_full_store_refuses_whole_sets_and_takes_deletions(bed))),
@@ -176,14 +179,89 @@ async fn concurrent_commits_all_succeed(bed: MetaBed) {
     assert_eq!(get(&store, Table::Meta, b"k").await.as_deref(), Some(&b"v"[..]));
 }
 
-async fn a_store_that_commits_says_busy_and_loses_nothing(bed: MetaBed) {
+/// Begins a commit and says whether it has ended already.
+async fn begin(commit: &mut LocalFuture<'_, Result<(), StoreError>>) -> bool {
+    std::future::poll_fn(|cx| Poll::Ready(commit.as_mut().poll(cx).is_ready())).await
+}
+
+async fn what_comes_behind_a_commit_is_read_and_waits_for_the_next(bed: MetaBed) {
+    let mut store = (bed.open)();
+    for round in 0..20u8 {
+        let frozen = [b'f', round];
+        put(&store, Table::Inodes, &frozen, b"before").await;
+        put(&store, Table::Dirents, &frozen, b"before").await;
+        let mut first = store.commit();
+        let ended = begin(&mut first).await;
+        put(&store, Table::Inodes, &frozen, b"behind").await;
+        put(&store, Table::Dirents, &[b'l', round], b"behind").await;
+        let mut set = WriteSet::new();
+        set.delete(Table::Dirents, frozen);
+        apply(&store, &set).await.expect("deletions work");
+        assert_eq!(get(&store, Table::Inodes, &frozen).await.as_deref(), Some(&b"behind"[..]));
+        assert_eq!(get(&store, Table::Dirents, &frozen).await, None);
+        assert!(store.dirty_bytes() > 0, "the next commit has something to do");
+        if !ended {
+            first.await.expect("commits work");
+        } else {
+            drop(first);
+        }
+        if round % 2 == 0 {
+            store.commit().await.expect("commits work");
+        }
+        let expected = if round % 2 == 0 {
+            dump(&store).await
+        } else {
+            let mut before = dump(&store).await;
+            before.insert((Table::Inodes, frozen.to_vec()), b"before".to_vec());
+            before.insert((Table::Dirents, frozen.to_vec()), b"before".to_vec());
+            before.remove(&(Table::Dirents, vec![b'l', round]));
+            before
+        };
+        store = reopen(&bed, store);
+        assert!(dump(&store).await == expected, "round {round}");
+    }
+}
+
+async fn a_crash_during_commits_leaves_a_prefix(bed: MetaBed) {
+    let mut chance = SplitMix64::new(5);
+    let mut store = (bed.open)();
+    for round in 0..60 {
+        let mut prefixes = vec![dump(&store).await];
+        let mut commits = Vec::new();
+        for _ in 0..1 + chance.below(3) {
+            for _ in 0..1 + chance.below(20) {
+                apply(&store, &random_set(&mut chance)).await.expect("there is room");
+            }
+            prefixes.push(dump(&store).await);
+            let mut commit = store.commit();
+            if !begin(&mut commit).await {
+                commits.push((prefixes.len() - 1, commit));
+            }
+        }
+        let mut at_least = 0;
+        if chance.below(2) == 0 && !commits.is_empty() {
+            let (covered, commit) = commits.swap_remove(0);
+            commit.await.expect("commits work");
+            at_least = covered;
+        }
+        drop(commits);
+        store = reopen(&bed, store);
+        let found = dump(&store).await;
+        assert!(
+            prefixes[at_least..].contains(&found),
+            "round {round}: a prefix, and what is durable"
+        );
+    }
+}
+
+async fn a_store_that_commits_takes_changes_and_loses_nothing(bed: MetaBed) {
     let store = (bed.open)();
     let mut expected = Model::new();
     for round in 0..50u32 {
         put(&store, Table::Meta, &round.to_be_bytes(), b"before").await;
         expected.insert((Table::Meta, round.to_be_bytes().to_vec()), b"before".to_vec());
-        let mut commit = Box::pin(store.commit());
-        let early = std::future::poll_fn(|cx| Poll::Ready(commit.as_mut().poll(cx))).await;
+        let mut commit = store.commit();
+        let ended = begin(&mut commit).await;
         let mut set = WriteSet::new();
         set.put(Table::Links, round.to_be_bytes(), *b"during");
         match store.apply(&set) {
@@ -192,7 +270,7 @@ async fn a_store_that_commits_says_busy_and_loses_nothing(bed: MetaBed) {
             Err(error) => panic!("{error}"),
         }
         expected.insert((Table::Links, round.to_be_bytes().to_vec()), b"during".to_vec());
-        if early.is_pending() {
+        if !ended {
             commit.await.expect("commits work");
         }
     }

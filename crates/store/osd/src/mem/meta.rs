@@ -9,7 +9,7 @@ use env::{Env, LocalFuture};
 use tokio::sync::Notify;
 
 use super::{MemDisk, span_between};
-use crate::{MetaStore, Space, StoreError, Table, View, WriteSet};
+use crate::{BEHIND_COMMIT_BYTES_MAX, MetaStore, Space, StoreError, Table, View, WriteSet};
 
 /// What a pair costs besides its bytes.
 const PAIR_OVERHEAD_BYTES: u64 = 32;
@@ -73,7 +73,8 @@ struct Inner {
     /// Applied since the last commit began.
     log: RefCell<WriteSet>,
     dirty: Cell<u64>,
-    committing: Cell<bool>,
+    begun: Cell<u64>,   // commits begun
+    durable: Cell<u64>, // those of them that have ended: at most one less
     failed: RefCell<Option<StoreError>>,
     settled: Notify,
 }
@@ -92,7 +93,8 @@ impl MemMeta {
             running: RefCell::new(disk.0.records.borrow().clone()),
             log: RefCell::default(),
             dirty: Cell::new(0),
-            committing: Cell::new(false),
+            begun: Cell::new(0),
+            durable: Cell::new(0),
             failed: RefCell::new(None),
             settled: Notify::new(),
         }))
@@ -107,7 +109,15 @@ impl Inner {
         if self.disk.0.opened.get() != self.opening {
             return Err(StoreError::Failed("the store was opened by another process".into()));
         }
-        if self.committing.get() { Err(StoreError::Busy) } else { Ok(()) }
+        Ok(())
+    }
+
+    fn is_committing(&self) -> bool {
+        self.begun.get() > self.durable.get()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.is_committing() && self.dirty.get() >= BEHIND_COMMIT_BYTES_MAX
     }
 
     fn room(&self, set: &WriteSet) -> Result<(), StoreError> {
@@ -121,15 +131,28 @@ impl Inner {
         Ok(())
     }
 
-    async fn settled(&self) {
-        while self.committing.get() {
+    async fn ready(&self) {
+        while self.is_busy() {
             self.settled.notified().await;
         }
     }
 
+    /// Waits until commit number `wanted` has ended; begins it when its turn has come.
+    async fn durable(self: &Rc<Self>, wanted: u64) -> Result<(), StoreError> {
+        while self.durable.get() < wanted {
+            self.check()?;
+            if !self.is_committing() {
+                self.begin_commit();
+            }
+            self.settled.notified().await;
+        }
+        self.check()
+    }
+
     /// Begins a commit of everything applied so far. It goes on when the caller loses interest.
     fn begin_commit(self: &Rc<Self>) {
-        self.committing.set(true);
+        assert!(!self.is_committing(), "commits come one after the other");
+        self.begun.set(self.begun.get() + 1);
         self.dirty.set(0);
         let under_way = UnderWay { inner: self.clone(), log: self.log.take(), done: false };
         let inner = self.clone();
@@ -140,7 +163,7 @@ impl Inner {
                 .sleep(span_between(inner.env.random(), config.commit_min, config.commit_max))
                 .await;
             under_way.finish();
-            inner.committing.set(false);
+            inner.durable.set(inner.begun.get());
             inner.settled.notify_waiters();
         });
     }
@@ -218,7 +241,7 @@ impl View for Running<'_> {
 
 impl MetaStore for MemMeta {
     fn ready(&self) -> LocalFuture<'_, ()> {
-        Box::pin(self.0.settled())
+        Box::pin(self.0.ready())
     }
 
     fn running(&self) -> Result<Box<dyn View + '_>, StoreError> {
@@ -228,6 +251,9 @@ impl MetaStore for MemMeta {
 
     fn apply(&self, set: &WriteSet) -> Result<(), StoreError> {
         self.0.check()?;
+        if self.0.is_busy() {
+            return Err(StoreError::Busy);
+        }
         self.0.room(set)?;
         let mut running = self.0.running.borrow_mut();
         for (table, key, value) in &set.changes {
@@ -244,18 +270,9 @@ impl MetaStore for MemMeta {
 
     fn commit(&self) -> LocalFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
-            match self.0.check() {
-                Ok(()) if self.0.log.borrow().changes.is_empty() => return Ok(()),
-                Ok(()) => self.0.begin_commit(),
-                // nothing could be applied since that commit began: it is ours too
-                Err(StoreError::Busy) => {}
-                Err(error) => return Err(error),
-            }
-            self.0.settled().await;
-            match self.0.check() {
-                Ok(()) | Err(StoreError::Busy) => Ok(()),
-                Err(error) => Err(error),
-            }
+            self.0.check()?;
+            let is_clean = self.0.log.borrow().changes.is_empty();
+            self.0.durable(self.0.begun.get() + u64::from(!is_clean)).await
         })
     }
 

@@ -1,0 +1,132 @@
+//! The thread that makes transactions durable, one at a time.
+//!
+//! It reports twice for each: when the pages are written out and the next transaction has begun,
+//! and when the disk has them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::task::{Context, Waker};
+use std::thread::JoinHandle;
+
+use osd::Table;
+
+use super::Running;
+use super::lmdb::Dbi;
+use super::root::RootFile;
+
+/// Something to do before each sync, for tests: a slow disk sleeps here, one that fails says why.
+#[derive(Clone, Default)]
+pub struct BeforeSync(Option<Arc<Hook>>);
+
+type Hook = dyn Fn() -> std::io::Result<()> + Send + Sync;
+
+impl BeforeSync {
+    #[must_use]
+    pub fn new(hook: impl Fn() -> std::io::Result<()> + Send + Sync + 'static) -> BeforeSync {
+        BeforeSync(Some(Arc::new(hook)))
+    }
+
+    fn call(&self) -> Result<(), String> {
+        let called = self.0.as_ref().map_or(Ok(()), |hook| hook());
+        called.map_err(|error| error.to_string())
+    }
+}
+
+impl std::fmt::Debug for BeforeSync {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "BeforeSync(..)" } else { "BeforeSync" })
+    }
+}
+
+/// The next transaction, once the last one is written out.
+pub(super) type Written = Result<Box<Running>, String>;
+/// Whether what was written out is durable.
+pub(super) type Synced = Result<(), String>;
+
+/// What the thread has finished, and who waits for it.
+#[derive(Default)]
+struct Done {
+    written: Option<Written>,
+    synced: Option<Synced>,
+    waiting: Vec<Waker>,
+}
+
+pub(super) struct Committer {
+    done: Arc<Mutex<Done>>,
+    work: Option<mpsc::Sender<Box<Running>>>, // none only while it is dropped
+    thread: Option<JoinHandle<()>>,
+}
+
+fn lock(done: &Mutex<Done>) -> MutexGuard<'_, Done> {
+    done.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Changes what is finished, and wakes all who wait.
+fn tell(done: &Mutex<Done>, change: impl FnOnce(&mut Done)) {
+    let mut done = lock(done);
+    change(&mut done);
+    let waiting = std::mem::take(&mut done.waiting);
+    drop(done);
+    waiting.into_iter().for_each(Waker::wake);
+}
+
+impl Committer {
+    pub(super) fn start(
+        tables: [Dbi; Table::ALL.len()],
+        mut root: RootFile,
+        before_sync: BeforeSync,
+    ) -> std::io::Result<Committer> {
+        let done = Arc::new(Mutex::new(Done::default()));
+        let (work, inbox) = mpsc::channel::<Box<Running>>();
+        let told = done.clone();
+        let thread = std::thread::Builder::new().name("commit".to_owned()).spawn(move || {
+            while let Ok(running) = inbox.recv() {
+                let written = running.write_out(&tables);
+                let failed = written.is_err();
+                tell(&told, |done| done.written = Some(written));
+                if failed {
+                    return;
+                }
+                let synced = before_sync.call().and_then(|()| root.sync());
+                let synced = synced.map_err(|why| format!("commit: {why}"));
+                let failed = synced.is_err();
+                tell(&told, |done| done.synced = Some(synced));
+                if failed {
+                    return;
+                }
+            }
+        })?;
+        Ok(Committer { done, work: Some(work), thread: Some(thread) })
+    }
+
+    /// Sends a transaction to be committed; false where the thread is gone.
+    pub(super) fn begin(&self, running: Box<Running>) -> bool {
+        self.work.as_ref().is_some_and(|work| work.send(running).is_ok())
+    }
+
+    /// Takes what is finished.
+    pub(super) fn finished(&self) -> (Option<Written>, Option<Synced>) {
+        let mut done = lock(&self.done);
+        (done.written.take(), done.synced.take())
+    }
+
+    /// Wakes at the next thing that is finished; false if there is one already.
+    pub(super) fn wakes(&self, cx: &Context<'_>) -> bool {
+        let mut done = lock(&self.done);
+        if done.written.is_some() || done.synced.is_some() {
+            return false;
+        }
+        if !done.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            done.waiting.push(cx.waker().clone());
+        }
+        true
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        self.work = None;
+        if let Some(thread) = self.thread.take() {
+            let _ended = thread.join();
+        }
+    }
+}
