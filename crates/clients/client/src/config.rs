@@ -75,6 +75,8 @@ planted::bugs! {
         forget_lost_work,
         /// What is believed of a directory stays although this client has changed it.
         keep_old_beliefs,
+        /// Truncate does not take the file's EX lock: appends are cut in two.
+        cut_without_lock,
     }
 }
 

@@ -114,6 +114,8 @@ planted::bugs! {
         replay_draws_new_time,
         /// A change does not wait for the leases of others: they go on believing what was.
         ignore_leases,
+        /// A link does not wait for what other clients believe of its directory.
+        link_passes_leases,
         /// Object ids that a restart burnt are not swept: objects of lost creates leak.
         skip_range_sweep,
     }

@@ -46,5 +46,7 @@ planted::bugs! {
         commit_records_before_data,
         /// Destroys leave no tombstone: a late write brings an object back.
         skip_tombstones,
+        /// A change that had to wait for another one of the same bytes is answered and not made.
+        lose_overlap,
     }
 }

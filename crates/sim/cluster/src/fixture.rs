@@ -1,5 +1,6 @@
 //! The whole cluster in one world: servers, addresses, clients.
 
+use std::cell::OnceCell;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 
@@ -100,6 +101,21 @@ impl Cluster {
             Some(Err(error)) => self.sim.stuck(&format!("a client cannot mount: {error}")),
             None => self.sim.stuck("a mount takes longer than two minutes"),
         }
+    }
+
+    /// Mounts on `node` while the world goes on; the client is there when it has succeeded.
+    pub(crate) fn mount_in_background(&self, node: &NodeHandle) -> Rc<OnceCell<Client>> {
+        let (env, slot) = (node.env(), Rc::<OnceCell<Client>>::default());
+        let (config, own) = (self.mount_config(&env, node.name()), slot.clone());
+        node.env().spawn("mount", async move {
+            while own.get().is_none() {
+                match Client::mount(&env, config.clone()).await {
+                    Ok(client) => drop(own.set(client)),
+                    Err(_) => env.sleep(Span::millis(500)).await,
+                }
+            }
+        });
+        slot
     }
 
     /// Objects on all OSTs.

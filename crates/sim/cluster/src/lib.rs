@@ -7,8 +7,8 @@
 //!   come in storms with calm between them.
 //! - **Servers**: at most two at a time are killed, process or machine, and come back within 3 s. A
 //!   machine's death loses what its disk had not synced, torn at 4 KiB.
-//! - **Clients**: one may die for ever (the ghost); in the end all lose power together with all
-//!   servers (blackout).
+//! - **Clients**: one may die for ever (the ghost); some die at work, and others come in their
+//!   place (`shared`); in the end all lose power together with all servers (blackout).
 //! - **Directed runs** (`share`, `late`, `resend`): a client dies together with the MDT while
 //!   another one has built on its uncommitted changes; a client that lost its MDT session writes to
 //!   a removed file; an answer is lost and its MDT dies.
@@ -18,6 +18,8 @@
 //! # What must hold
 //! - No error reaches a client that lives; every answer is the model's.
 //! - In races every thing happens exactly once ([`races`](self)).
+//! - What several users are answered on common files is explained by some order of their calls
+//!   ([`shared`](self)).
 //! - After peace everything finishes within a bounded time, and a fresh client finds exactly the
 //!   models' trees.
 //! - After a blackout each user's tree is a state since its last sync, and fsynced bytes are there.
@@ -34,6 +36,7 @@ mod run;
 mod scenario;
 mod schedule;
 mod server;
+mod shared;
 mod shrink;
 mod suite;
 mod totals;

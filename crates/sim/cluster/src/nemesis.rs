@@ -57,6 +57,8 @@ pub(crate) struct Nemesis {
     calm_at: Option<types::Instant>,
     heal_at: Option<types::Instant>,
     cut_from: types::Instant,
+    /// No server is killed before.
+    kill_from: types::Instant,
     plan: Rc<Plan>,
     /// Acts to repeat, in place of drawn ones.
     repeats: Option<VecDeque<Rc<DoneAct>>>,
@@ -80,6 +82,7 @@ impl Nemesis {
             calm_at,
             heal_at,
             cut_from: types::Instant(0),
+            kill_from: types::Instant(0),
             plan: plan.clone(),
             repeats: plan.acts_to_repeat(),
             kills: 0,
@@ -93,6 +96,22 @@ impl Nemesis {
             Some(repeats) => repeats.is_empty(),
             None => self.kills >= self.scenario.restarts,
         }
+    }
+
+    /// Kills no server before `until`.
+    pub(crate) fn spare_servers_until(&mut self, until: types::Instant) {
+        self.kill_from = until;
+    }
+
+    pub(crate) fn is_all_up(&self) -> bool {
+        self.down.is_empty()
+    }
+
+    /// Ends what is done to the network.
+    pub(crate) fn calm(&mut self, cluster: &Cluster) {
+        cluster.sim.set_faults(Faults::default());
+        cluster.sim.heal_all();
+        (self.calm_at, self.heal_at) = (None, None);
     }
 
     /// When it wants to be asked again.
@@ -125,9 +144,7 @@ impl Nemesis {
     /// Whether something began.
     fn begin(&mut self, cluster: &Cluster) -> bool {
         match self.rng.below(100) {
-            0..=11 if self.kills < self.scenario.restarts && self.down.len() < 2 => {
-                self.kill_one(cluster)
-            }
+            0..=11 if self.may_kill(cluster) => self.kill_one(cluster),
             12..=24 if self.scenario.storm != Faults::default() && self.calm_at.is_none() => {
                 cluster.sim.set_faults(self.scenario.storm);
                 self.calm_at =
@@ -170,10 +187,8 @@ impl Nemesis {
 
     /// Ends everything and starts whoever is down.
     pub(crate) fn make_peace(&mut self, cluster: &Cluster) {
-        cluster.sim.set_faults(Faults::default());
-        cluster.sim.heal_all();
+        self.calm(cluster);
         cluster.servers.iter().for_each(|server| server.disk.cure());
-        (self.calm_at, self.heal_at) = (None, None);
         for down in self.down.drain(..) {
             cluster.servers[down.server].boot();
         }
@@ -213,6 +228,12 @@ impl Nemesis {
         for down in Vec::from_iter::<Vec<Down>>(back) {
             cluster.servers[down.server].boot();
         }
+    }
+
+    fn may_kill(&self, cluster: &Cluster) -> bool {
+        self.kills < self.scenario.restarts
+            && self.down.len() < 2
+            && cluster.sim.now() >= self.kill_from
     }
 
     /// The MDT in a third of the cases: the most is at stake there.

@@ -72,13 +72,16 @@ planted! {
     mdt.ack_sync_before_commit in storm;
     mdt.replay_draws_new_time in kills;
     mdt.ignore_leases in leases;
+    mdt.link_passes_leases in shared;
     ost.skip_tombstones in late;
     ost.commit_records_before_data in slow;
+    ost.lose_overlap in shared;
     client.skip_append_lock in calm;
     client.forget_glimpse in calm;
     client.forget_must_exist in lost;
     client.forget_lost_work in told;
     client.keep_old_beliefs in leases;
+    client.cut_without_lock in shared;
 }
 
 const _: () = assert!(PLANTED.len() >= 10);

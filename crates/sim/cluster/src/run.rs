@@ -14,7 +14,7 @@ use crate::nemesis::Nemesis;
 use crate::races::{self, Arena, Racer};
 use crate::schedule::{Plan, Recording, Schedule};
 use crate::user::User;
-use crate::{Report, Scenario, blackout, directed};
+use crate::{Report, Scenario, blackout, directed, shared};
 
 /// After the faults everything finishes within this: recovery windows of a cluster whose servers
 /// all restarted.
@@ -60,21 +60,33 @@ fn run_once(seed: u64, scenario: &Scenario, plan: &Rc<Plan>) -> Report {
     if let Some(script) = scenario.script {
         return directed::run(&cluster, seed, scenario.name, script);
     }
+    if scenario.shared {
+        let outcome = shared::run(&cluster, scenario, plan);
+        let report = report(&cluster, (seed, scenario), &outcome.nemesis);
+        return Report { ops: outcome.ops, failure: outcome.failure, ..report };
+    }
     let mut run = Run::start(&cluster, scenario, plan);
     let failure = run.all().err();
+    let ops = run.users.iter().map(User::ops).sum();
+    let races = run.racers.iter().map(Racer::rounds).sum();
+    Report { ops, races, failure, ..report(&cluster, (seed, scenario), &run.nemesis) }
+}
+
+/// What was done to the cluster.
+fn report(cluster: &Cluster, (seed, scenario): (u64, &Scenario), nemesis: &Nemesis) -> Report {
     Report {
         seed,
         scenario: scenario.name,
-        ops: run.users.iter().map(User::ops).sum(),
-        races: run.racers.iter().map(Racer::rounds).sum(),
-        restarts: run.nemesis.kills,
-        power_cuts: run.nemesis.power_cuts,
+        ops: 0,
+        races: 0,
+        restarts: nemesis.kills,
+        power_cuts: nemesis.power_cuts,
         swaps: cluster.servers.iter().map(|server| server.swaps()).sum(),
         faults: cluster.sim.faults(),
         virtual_ms: cluster.sim.now().0 / 1_000_000,
         marks: BTreeMap::new(),
         trace_hash: cluster.sim.trace_hash(),
-        failure,
+        failure: None,
     }
 }
 
@@ -116,7 +128,6 @@ impl<'a> Run<'a> {
         self.sweep()
     }
 
-    /// Runs `work` on a client; it must not take longer than peace does.
     fn ask<T: 'static>(
         &self,
         node: &NodeHandle,
@@ -124,17 +135,7 @@ impl<'a> Run<'a> {
         client: &Client,
         work: impl AsyncFnOnce(&Client) -> Result<T, String> + 'static,
     ) -> Result<T, String> {
-        let own = client.clone();
-        let answer =
-            self.cluster.sim.block_on_for(node, PEACE_MAX, async move { work(&own).await });
-        match answer {
-            Some(answer) => answer.map_err(|error| format!("{what}: {error}")),
-            None => Err(format!(
-                "{what}: not finished after {} s; waits for {:?}",
-                PEACE_MAX.0 / 1_000_000_000,
-                client.waiting_on()
-            )),
-        }
+        ask(self.cluster, node, what, client, work)
     }
 
     fn set_up(&mut self) -> Result<(), String> {
@@ -317,35 +318,9 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Everything is removed: then no inode and no object is left anywhere, also of files whose
-    /// creation was lost with their creator.
     fn sweep(&mut self) -> Result<(), String> {
         self.nodes.iter().for_each(|node| node.kill_as(false));
-        let node = self.fresh_node();
-        let client = self.cluster.mount(&node);
-        self.ask(&node, "removing everything", &client, async |client| {
-            remove_below(client, Fid::ROOT).await.map_err(|error| error.to_string())?;
-            client.sync().await.map_err(|error| error.to_string())
-        })?;
-        let clean = || {
-            self.cluster.objects() == 0 && self.cluster.mdt_disk().records(Table::Inodes).len() <= 1
-        };
-        if !self.cluster.sim.run_until(SWEEP_MAX, clean) {
-            let inodes = self.cluster.mdt_disk().records(Table::Inodes);
-            let inodes: Vec<_> = inodes
-                .iter()
-                .filter_map(|(key, _)| Fid::from_key(key))
-                .map(|fid| fid.to_string())
-                .collect();
-            let objects: Vec<_> =
-                self.cluster.servers.iter().flat_map(|server| server.disk.objects()).collect();
-            let objects: Vec<_> = objects.iter().take(8).map(Fid::to_string).collect();
-            return Err(format!(
-                "everything was removed, but inodes {inodes:?} and objects {objects:?} are left"
-            ));
-        }
-        self.leave(&node, client);
-        Ok(())
+        sweep(self.cluster, &self.fresh_node())
     }
 
     fn fresh_node(&mut self) -> NodeHandle {
@@ -354,9 +329,60 @@ impl<'a> Run<'a> {
     }
 
     fn leave(&self, node: &NodeHandle, client: Client) {
-        self.cluster.sim.block_on_for(node, Span::secs(60), client.unmount());
-        node.kill_as(false);
+        leave(self.cluster, node, client);
     }
+}
+
+/// Runs `work` on a client; it must not take longer than peace does.
+pub(crate) fn ask<T: 'static>(
+    cluster: &Cluster,
+    node: &NodeHandle,
+    what: &str,
+    client: &Client,
+    work: impl AsyncFnOnce(&Client) -> Result<T, String> + 'static,
+) -> Result<T, String> {
+    let own = client.clone();
+    let answer = cluster.sim.block_on_for(node, PEACE_MAX, async move { work(&own).await });
+    match answer {
+        Some(answer) => answer.map_err(|error| format!("{what}: {error}")),
+        None => Err(format!(
+            "{what}: not finished after {} s; waits for {:?}",
+            PEACE_MAX.0 / 1_000_000_000,
+            client.waiting_on()
+        )),
+    }
+}
+
+pub(crate) fn leave(cluster: &Cluster, node: &NodeHandle, client: Client) {
+    cluster.sim.block_on_for(node, Span::secs(60), client.unmount());
+    node.kill_as(false);
+}
+
+/// Everything is removed, through a client on `node`: then no inode and no object is left anywhere,
+/// also of files whose creation was lost with their creator.
+pub(crate) fn sweep(cluster: &Cluster, node: &NodeHandle) -> Result<(), String> {
+    let client = cluster.mount(node);
+    ask(cluster, node, "removing everything", &client, async |client| {
+        remove_below(client, Fid::ROOT).await.map_err(|error| error.to_string())?;
+        client.sync().await.map_err(|error| error.to_string())
+    })?;
+    let clean = || cluster.objects() == 0 && cluster.mdt_disk().records(Table::Inodes).len() <= 1;
+    if !cluster.sim.run_until(SWEEP_MAX, clean) {
+        let inodes = cluster.mdt_disk().records(Table::Inodes);
+        let inodes: Vec<_> = inodes
+            .iter()
+            .filter_map(|(key, _)| Fid::from_key(key))
+            .map(|fid| fid.to_string())
+            .collect();
+        let objects: Vec<_> =
+            cluster.servers.iter().flat_map(|server| server.disk.objects()).collect();
+        let objects: Vec<_> = objects.iter().take(8).map(Fid::to_string).collect();
+        return Err(format!(
+            "everything was removed, but inodes {inodes:?} and objects {objects:?} are left"
+        ));
+    }
+    leave(cluster, node, client);
+    Ok(())
 }
 
 async fn make_bases(client: &Client, count: u32) -> Result<Vec<Fid>, String> {

@@ -55,6 +55,10 @@ pub struct Scenario {
     pub sick_stores: bool,
     /// Policies of the servers' schedulers are swapped all the time.
     pub swaps: bool,
+    /// Users on common files, in place of those in directories of their own and of races.
+    pub shared: bool,
+    /// Clients that die at work, at most.
+    pub client_kills: u32,
     /// Instead of users, races and the nemesis.
     pub script: Option<Script>,
     /// The planted bug that is on.
@@ -83,6 +87,8 @@ impl Scenario {
             commit_max: Span::millis(20),
             sick_stores: false,
             swaps: false,
+            shared: false,
+            client_kills: 0,
             script: None,
             bug: None,
             print: None,
@@ -174,10 +180,26 @@ impl Scenario {
         Scenario { name: "leases", script: Some(Script::Leases), ..Scenario::calm() }
     }
 
+    /// Several users on common files, under all faults that leave a living client unharmed.
+    #[must_use]
+    pub fn shared() -> Scenario {
+        Scenario {
+            name: "shared",
+            shared: true,
+            client_kills: 3,
+            ops: 900,
+            restarts: 3,
+            ghost: false,
+            races: false,
+            blackout: false,
+            ..Scenario::storm()
+        }
+    }
+
     /// Names of all scenarios.
-    pub const NAMES: [&str; 12] = [
+    pub const NAMES: [&str; 13] = [
         "calm", "storm", "kills", "sick", "slow", "swaps", "share", "late", "resend", "lost",
-        "told", "leases",
+        "told", "leases", "shared",
     ];
 
     #[must_use]
@@ -195,6 +217,7 @@ impl Scenario {
             "lost" => Scenario::lost(),
             "told" => Scenario::told(),
             "leases" => Scenario::leases(),
+            "shared" => Scenario::shared(),
             _ => return None,
         })
     }

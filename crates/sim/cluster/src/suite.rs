@@ -18,6 +18,7 @@ const FIXED: &[(&str, u64)] = &[
     ("lost", 40),
     ("told", 20),
     ("swaps", 20),
+    ("shared", 60),
 ];
 
 /// Drawn seeds fit into 32 bits, so that people can read and type them.

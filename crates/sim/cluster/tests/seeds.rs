@@ -95,6 +95,13 @@ fn a_change_is_answered_when_no_lease_hides_it_any_more() {
 }
 
 #[test]
+fn some_order_explains_what_users_of_common_files_are_answered() {
+    for report in run_seeds(&Scenario::shared()) {
+        assert!(report.ops >= 800, "{report}");
+    }
+}
+
+#[test]
 fn sick_stores_end_an_instance_and_lose_nothing() {
     run_seeds(&Scenario::sick());
 }

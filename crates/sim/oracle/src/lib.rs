@@ -5,10 +5,12 @@
 //! where the two differ. It is one sequential user of a directory of its own: whatever servers and
 //! network do meanwhile, the answers are those of the model, or a promise is broken.
 //! [`verify_tree`] compares a whole tree through any client, [`shrink`] makes a failing sequence
-//! short.
+//! short. What several users do on the same files is recorded as a [`history`], which some order of
+//! the calls must explain.
 
 mod check;
 mod generate;
+pub mod history;
 mod model;
 mod op;
 mod run;

@@ -37,6 +37,9 @@ impl Inner {
         if change.attr.size > OFFSET_MAX {
             return Err(Error::local(Errno::EFBIG, "truncate").about(fid));
         }
+        if self.config.bugs.cut_without_lock() {
+            return self.truncate_locked(ctx, fid, change).await;
+        }
         let lock = self.lock_file(ctx, fid).await?;
         let done = self.truncate_locked(ctx, fid, change).await;
         lock.unlock().await.and(done)

@@ -149,11 +149,13 @@ impl Ost {
     ) -> Result<Reply, Errno> {
         let object = told.object;
         assert!(!object.is_zero(), "an operation has checked its object");
+        let asked = self.env.now();
         let _held = self.locks.lock(object, told.extent, Mode::Exclusive).await;
+        let is_lost = self.config.bugs.lose_overlap() && self.env.now() > asked;
         if let Change::Overtaken = self.may_change(incoming, object)? {
             return self.repeat_answer(incoming).await;
         }
-        let attr = change().await?;
+        let attr = if is_lost { self.objects.attr(object).await? } else { change().await? };
         let mtime = self.change_time(incoming, told.mtime);
         let record = ObjectRecord::new(told.parent, mtime);
         let body = reply_attr(attr, Some(record));

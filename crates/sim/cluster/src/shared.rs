@@ -1,0 +1,224 @@
+//! Several users on common files and directories: whatever they are answered, some order of their
+//! calls explains it ([`oracle::history`]).
+//!
+//! Clients die in the middle of their work and others come in their place; a call of a dead client
+//! takes effect at any time after its begin, or never. Servers are killed only when everything that
+//! a dead client was told is durable: what dies with its author and a server is a prefix, which the
+//! blackout of other scenarios is about.
+
+mod board;
+mod call;
+mod worker;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use client::Client;
+use env_sim::{Faults, NodeHandle, Rng};
+use types::Span;
+
+use crate::Scenario;
+use crate::fixture::Cluster;
+use crate::nemesis::Nemesis;
+use crate::run::{self, PEACE_MAX};
+use crate::schedule::Plan;
+
+pub(crate) use board::Board;
+use worker::Worker;
+
+/// Users of each client.
+const USERS: u32 = 2;
+/// Work takes at most this long, servers' recoveries included.
+const WORK_MAX: Span = Span::secs(1_800);
+/// What a client was told is durable by then: a commit interval, and the longest commit.
+const DURABLE: Span = Span::secs(4);
+
+/// What two clients were after is not leased for 30 s.
+const QUIET: Span = Span::secs(31);
+/// Quiet times of a run, at most.
+const QUIET_MAX: u32 = 4;
+
+/// What came of it.
+pub(crate) struct Outcome {
+    pub(crate) ops: u64,
+    pub(crate) nemesis: Nemesis,
+    pub(crate) failure: Option<String>,
+}
+
+pub(crate) fn run(cluster: &Cluster, scenario: &Scenario, plan: &Rc<Plan>) -> Outcome {
+    let mut rng = cluster.sim.rng();
+    let scenario = swarm(scenario, &mut rng);
+    let mut run = Run::start(cluster, scenario, rng, plan);
+    let failure = run.all().err();
+    let ops = run.board.borrow().calls();
+    Outcome { ops, nemesis: run.nemesis, failure }
+}
+
+/// Which faults this seed has: fewer at a time reach further.
+fn swarm(scenario: &Scenario, rng: &mut Rng) -> Scenario {
+    let mut drawn = *scenario;
+    if rng.chance(300_000) {
+        drawn.storm = Faults::default();
+    }
+    drawn.partitions &= rng.chance(600_000);
+    drawn.power_cuts &= rng.chance(700_000);
+    drawn.restarts = rng.range(0, u64::from(scenario.restarts)) as u32;
+    drawn.client_kills = rng.range(0, u64::from(scenario.client_kills)) as u32;
+    drawn
+}
+
+struct Run<'a> {
+    cluster: &'a Cluster,
+    scenario: Scenario,
+    rng: Rng,
+    nodes: Vec<NodeHandle>,
+    board: Rc<RefCell<Board>>,
+    workers: Vec<Worker>,
+    nemesis: Nemesis,
+    /// Clients that still have to die.
+    deaths: u32,
+    /// Quiet times to come, at most.
+    quiet: u32,
+    users: u32,
+}
+
+impl<'a> Run<'a> {
+    fn start(cluster: &'a Cluster, scenario: Scenario, mut rng: Rng, plan: &Rc<Plan>) -> Run<'a> {
+        let nodes: Vec<_> = (0..scenario.clients)
+            .map(|index| cluster.client_node(&format!("client{index}"), index))
+            .collect();
+        let nemesis = Nemesis::new(rng.fork(), &scenario, nodes.clone(), plan);
+        let board = Rc::new(RefCell::new(Board::new(cluster.sim.control())));
+        let deaths = scenario.client_kills;
+        let (workers, quiet, users) = (Vec::new(), QUIET_MAX, 0);
+        Run { cluster, scenario, rng, nodes, board, workers, nemesis, deaths, quiet, users }
+    }
+
+    fn all(&mut self) -> Result<(), String> {
+        self.set_up()?;
+        self.work()?;
+        self.peace()?;
+        self.look()?;
+        self.board.borrow().check()?;
+        self.nodes.iter().for_each(|node| node.kill_as(false));
+        run::sweep(self.cluster, &self.cluster.client_node("sweeper", 103))
+    }
+
+    fn set_up(&mut self) -> Result<(), String> {
+        let node = self.cluster.client_node("maker", 101);
+        let maker = self.cluster.mount(&node);
+        let arena = self.ask(&node, "set-up", &maker, async |client| {
+            board::make_arena(client).await.map_err(|error| error.to_string())
+        })?;
+        self.board.borrow_mut().arena = arena;
+        self.leave(&node, maker);
+        (0..self.nodes.len()).for_each(|index| self.put_to_work(index));
+        Ok(())
+    }
+
+    fn put_to_work(&mut self, index: usize) {
+        let node = self.nodes[index].clone();
+        let client = self.cluster.mount_in_background(&node);
+        let each = self.scenario.ops / (self.scenario.clients * USERS);
+        for _ in 0..USERS {
+            let who = self.users;
+            self.users += 1;
+            let (board, rng) = (self.board.clone(), self.rng.fork());
+            self.workers.push(Worker::start(&node, client.clone(), (who, each), board, rng));
+        }
+    }
+
+    fn work(&mut self) -> Result<(), String> {
+        let until = self.cluster.sim.now() + WORK_MAX;
+        let is_idle = |workers: &[Worker]| workers.iter().all(Worker::is_idle);
+        while !(is_idle(&self.workers) && self.nemesis.is_done() && self.deaths == 0) {
+            let pause = self.nemesis.pause();
+            self.cluster.sim.run_until(pause, || false);
+            self.check_failure()?;
+            if self.quiet > 0 && self.nemesis.is_all_up() && self.rng.chance(50_000) {
+                self.be_quiet();
+            }
+            if self.deaths > 0 {
+                self.nemesis.spare_servers_until(self.cluster.sim.now() + DURABLE);
+                if self.rng.chance(100_000) {
+                    self.replace_one();
+                }
+            }
+            self.nemesis.act(self.cluster);
+            if self.cluster.sim.now() > until {
+                return Err(format!("still working after {} s", WORK_MAX.0 / 1_000_000_000));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody does anything for so long that directories may be leased again.
+    fn be_quiet(&mut self) {
+        self.quiet -= 1;
+        self.nemesis.calm(self.cluster);
+        let until = self.cluster.sim.now() + QUIET;
+        self.board.borrow_mut().quiet_until = until;
+        self.cluster.sim.narrate("lets all be quiet");
+        self.cluster.sim.run_for(QUIET);
+    }
+
+    /// A client dies, and another one comes at its place.
+    fn replace_one(&mut self) {
+        self.deaths -= 1;
+        let index = self.rng.index(self.nodes.len());
+        let node = self.nodes[index].clone();
+        self.cluster.sim.narrate(&format!("kills {}", node.name()));
+        node.kill();
+        self.workers.retain(|worker| worker.node.nid() != node.nid());
+        self.put_to_work(index);
+    }
+
+    fn check_failure(&self) -> Result<(), String> {
+        self.board.borrow().failure().map_or(Ok(()), Err)
+    }
+
+    fn peace(&mut self) -> Result<(), String> {
+        self.nemesis.make_peace(self.cluster);
+        let board = self.board.clone();
+        self.workers.iter().for_each(Worker::rest);
+        let until = self.cluster.sim.now() + PEACE_MAX;
+        while self.cluster.sim.now() < until {
+            let rested = || self.workers.iter().all(Worker::has_left);
+            let done = self.cluster.sim.run_until(Span::millis(500), rested);
+            self.nemesis.restart_the_failed(self.cluster);
+            self.check_failure()?;
+            if done {
+                return Ok(());
+            }
+        }
+        let doing = board.borrow().under_way();
+        Err(format!("the faults are over and not everything finishes: {doing}"))
+    }
+
+    /// A fresh client looks at everything: what it finds is the end of the history.
+    fn look(&mut self) -> Result<(), String> {
+        let node = self.cluster.client_node("looker", 102);
+        let client = self.cluster.mount(&node);
+        let (board, who) = (self.board.clone(), self.users);
+        self.ask(&node, "looking", &client, async move |client| {
+            worker::look(client, who, board).await;
+            Ok(())
+        })?;
+        self.leave(&node, client);
+        self.check_failure()
+    }
+
+    fn ask<T: 'static>(
+        &self,
+        node: &NodeHandle,
+        what: &str,
+        client: &Client,
+        work: impl AsyncFnOnce(&Client) -> Result<T, String> + 'static,
+    ) -> Result<T, String> {
+        run::ask(self.cluster, node, what, client, work)
+    }
+
+    fn leave(&self, node: &NodeHandle, client: Client) {
+        run::leave(self.cluster, node, client);
+    }
+}

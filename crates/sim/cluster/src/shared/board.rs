@@ -1,0 +1,288 @@
+//! What is common: the files and directories, and what everybody was told.
+
+use std::collections::BTreeMap;
+
+use client::Client;
+use env_sim::Control;
+use layout::Template;
+use oracle::history::{
+    self, Block, BlockCall, End, EndCall, Entry, Names, NamesCall, Pages, PagesCall, Told,
+};
+use oracle::test_ctx;
+use types::{Fid, Instant};
+
+/// Names in each directory.
+pub(super) const PLACES: u8 = 3;
+/// Directories.
+pub(super) const DIRS: usize = 2;
+/// Owner of the file that create 0 made; the owner tells which create made a file.
+pub(super) const FIRST_OWNER: u32 = 1_000;
+/// Stripes of the file in several objects.
+pub(super) const STRIPE_BYTES: usize = 64 << 10;
+
+const O_RDWR: u32 = 0o2;
+const O_EXCL: u32 = 0o200;
+
+/// How a file is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Written anywhere, cut, punched; in one object.
+    Pages,
+    /// Appended to and cut; in one object.
+    Log,
+    /// Written anywhere; in several objects.
+    Wide,
+}
+
+/// A file that everybody works on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared {
+    pub(super) fid: Fid,
+    pub(super) usage: Use,
+    pub(super) cell_bytes: usize,
+    /// Nothing is written behind them.
+    pub(super) cells: usize,
+}
+
+const FILES: [(Use, usize, usize); 4] = [
+    (Use::Pages, 4_096, 24),
+    // cells that no block of a disk begins or ends with
+    (Use::Pages, 1_000, 20),
+    (Use::Log, 4_096, 40),
+    (Use::Wide, 4_096, 64),
+];
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Arena {
+    pub(super) dirs: Vec<Fid>,
+    pub(super) files: Vec<Shared>,
+}
+
+pub(super) async fn make_arena(client: &Client) -> client::Result<Arena> {
+    let (ctx, mut arena) = (test_ctx(), Arena::default());
+    for dir in 0..DIRS {
+        let name = format!("dir{dir}");
+        let made = client.mkdir(&ctx, Fid::ROOT, name.as_bytes(), 0o777).await?;
+        arena.dirs.push(made.fid());
+    }
+    for (index, (usage, cell_bytes, cells)) in FILES.into_iter().enumerate() {
+        let stripe_count = if usage == Use::Wide { 3 } else { 1 };
+        let template =
+            Template { stripe_size: STRIPE_BYTES as u32, stripe_count, ..Template::default() };
+        let name = format!("file{index}");
+        let flags = O_RDWR | O_EXCL;
+        let (attr, file) =
+            client.create(&ctx, Fid::ROOT, name.as_bytes(), 0o666, flags, Some(&template)).await?;
+        file.close().await?;
+        arena.files.push(Shared { fid: attr.fid(), usage, cell_bytes, cells });
+    }
+    Ok(arena)
+}
+
+/// A call whose outcome is not known yet, in the history of its key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticket(usize);
+
+/// Histories of all keys.
+pub(crate) struct Board {
+    clock: Control,
+    pub(super) arena: Arena,
+    pages: BTreeMap<usize, Vec<Entry<PagesCall>>>,
+    blocks: BTreeMap<usize, Vec<Entry<BlockCall>>>,
+    ends: Vec<Entry<EndCall>>,
+    names: Vec<Entry<NamesCall>>,
+    /// Which create made what, as far as anybody has seen it.
+    made: BTreeMap<u32, Fid>,
+    next_id: u32,
+    /// Nobody begins anything before; right after it directories are leased.
+    pub(super) quiet_until: Instant,
+    calls: u64,
+    doing: BTreeMap<u32, String>,
+    failure: Option<String>,
+}
+
+impl Board {
+    pub(super) fn new(clock: Control) -> Board {
+        Board {
+            clock,
+            arena: Arena::default(),
+            pages: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            ends: Vec::new(),
+            names: Vec::new(),
+            made: BTreeMap::new(),
+            next_id: 0,
+            quiet_until: Instant(0),
+            calls: 0,
+            doing: BTreeMap::new(),
+            failure: None,
+        }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.clock.now().0
+    }
+
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.clone()
+    }
+
+    /// The first one counts.
+    pub(super) fn fail(&mut self, what: String) {
+        self.failure.get_or_insert(what);
+    }
+
+    /// A number for a write or a create.
+    pub(super) fn next_id(&mut self) -> u32 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    pub(super) fn begins(&mut self, who: u32, what: String) {
+        self.doing.insert(who, format!("{what} since {:.3} s", self.now() as f64 / 1e9));
+    }
+
+    pub(super) fn ended(&mut self, who: u32) {
+        self.doing.remove(&who);
+        self.calls += 1;
+    }
+
+    pub(crate) fn under_way(&self) -> String {
+        self.doing
+            .iter()
+            .map(|(who, what)| format!("user {who}: {what}"))
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
+    /// Who was seen, with the number of its create. No create makes two files.
+    pub(super) fn saw(&mut self, fid: Fid, owner: u32) -> u32 {
+        let id = owner.wrapping_sub(FIRST_OWNER);
+        let known = *self.made.entry(id).or_insert(fid);
+        if known != fid {
+            self.fail(format!("create {id} made {known} and {fid}"));
+        }
+        id
+    }
+
+    /// Files that somebody has seen.
+    pub(super) fn seen(&self) -> Vec<(u32, Fid)> {
+        self.made.iter().map(|(id, fid)| (*id, *fid)).collect()
+    }
+
+    // ---- histories; a change is there from its begin on, since it may come to pass ----
+
+    pub(super) fn names_change(&mut self, who: u32, call: NamesCall) -> Ticket {
+        let begin = self.now();
+        self.names.push(Entry { who, begin, end: None, call });
+        Ticket(self.names.len() - 1)
+    }
+
+    pub(super) fn names_told(&mut self, ticket: Ticket, call: NamesCall) {
+        if let NamesCall::Create { told: Told::Absent, .. } = call {
+            // made, but taken away by another client before its maker could open it anew
+            return;
+        }
+        let end = Some(self.now());
+        let entry = &mut self.names[ticket.0];
+        (entry.end, entry.call) = (end, call);
+    }
+
+    pub(super) fn names_read(&mut self, who: u32, begin: u64, call: NamesCall) {
+        let end = Some(self.now());
+        self.names.push(Entry { who, begin, end, call });
+    }
+
+    pub(super) fn pages_change(&mut self, who: u32, file: usize, call: PagesCall) -> Ticket {
+        let begin = self.now();
+        let entries = self.pages.entry(file).or_default();
+        entries.push(Entry { who, begin, end: None, call });
+        Ticket(entries.len() - 1)
+    }
+
+    pub(super) fn pages_done(&mut self, file: usize, ticket: Ticket) {
+        let end = Some(self.now());
+        self.pages.get_mut(&file).expect("the change is there")[ticket.0].end = end;
+    }
+
+    pub(super) fn pages_read(&mut self, who: u32, file: usize, begin: u64, call: PagesCall) {
+        let end = Some(self.now());
+        self.pages.entry(file).or_default().push(Entry { who, begin, end, call });
+    }
+
+    /// A write to some cells of the wide file; each stripe's share is a write of its own.
+    pub(super) fn wide_write(&mut self, who: u32, (at, count, id): (usize, usize, u32)) -> Wide {
+        let begin = self.now();
+        let mut wide = Wide::default();
+        for cell in at..at + count {
+            let entries = self.blocks.entry(cell).or_default();
+            wide.cells.push((cell, entries.len()));
+            entries.push(Entry { who, begin, end: None, call: BlockCall::Write(id) });
+        }
+        let per_stripe = STRIPE_BYTES / FILES[3].1;
+        let borders =
+            (at + 1..=at + count).filter(|end| *end == at + count || end % per_stripe == 0);
+        for end in borders {
+            wide.ends.push(self.ends.len());
+            self.ends.push(Entry { who, begin, end: None, call: EndCall::Raise(end) });
+        }
+        wide
+    }
+
+    pub(super) fn wide_done(&mut self, wide: &Wide) {
+        let end = Some(self.now());
+        for (cell, index) in &wide.cells {
+            self.blocks.get_mut(cell).expect("the write is there")[*index].end = end;
+        }
+        wide.ends.iter().for_each(|index| self.ends[*index].end = end);
+    }
+
+    /// What was read of the wide file: less than asked for where it ends.
+    pub(super) fn wide_read(
+        &mut self,
+        who: u32,
+        begin: u64,
+        (at, count): (usize, usize),
+        found: &[u32],
+    ) {
+        let end = Some(self.now());
+        for (cell, id) in (at..at + count).zip(found.iter().chain(std::iter::repeat(&0))) {
+            let call = BlockCall::Read(*id);
+            self.blocks.entry(cell).or_default().push(Entry { who, begin, end, call });
+        }
+        let high = if found.len() < count { at + found.len() } else { usize::MAX };
+        let low = if found.is_empty() { 0 } else { at + found.len() };
+        self.wide_saw(who, begin, low, high);
+    }
+
+    pub(super) fn wide_saw(&mut self, who: u32, begin: u64, low: usize, high: usize) {
+        let end = Some(self.now());
+        self.ends.push(Entry { who, begin, end, call: EndCall::Saw(low, high) });
+    }
+
+    /// Whether some order explains each history.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let names = Names { dirs: vec![PLACES; DIRS] };
+        history::check(&names, &self.names).map_err(|breach| format!("names: {breach}"))?;
+        for (file, entries) in &self.pages {
+            history::check(&Pages, entries).map_err(|breach| format!("file{file}: {breach}"))?;
+        }
+        for (cell, entries) in &self.blocks {
+            history::check(&Block, entries)
+                .map_err(|breach| format!("cell {cell} of the wide file: {breach}"))?;
+        }
+        history::check(&End, &self.ends)
+            .map_err(|breach| format!("size of the wide file: {breach}"))
+    }
+}
+
+/// A write under way in the histories of its cells and of the size.
+#[derive(Default)]
+pub(super) struct Wide {
+    cells: Vec<(usize, usize)>,
+    ends: Vec<usize>,
+}

@@ -1,0 +1,223 @@
+//! Histories: calls of several users on the same thing, each with its begin and its end, and
+//! whether some order explains all answers.
+//!
+//! An order explains a history if every call takes effect at one moment between its begin and its
+//! end, and each answer is what a [`Spec`] gives at that moment (linearizability; the search of
+//! Wing and Gong, with the memory of Lowe: what was tried from one state, with the same calls still
+//! to come, is not tried again).
+//!
+//! Things are independent: a history of all of them is explained exactly if that of each one is. So
+//! each key has a history of its own, which keeps the search small.
+//!
+//! A call without an end has an unknown outcome, because its client died or was evicted: it takes
+//! effect at any moment after its begin, or never.
+//!
+//! Pure: times come in as numbers, the verdict goes out as a value.
+
+mod bytes;
+mod names;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+pub use bytes::{Append, Block, BlockCall, End, EndCall, Pages, PagesCall};
+pub use names::{Names, NamesCall, RenameHow, Seen, Told, Tree};
+
+/// Points that a search remembers. Few calls overlap, so some hundred are usual; a history that
+/// needs more is not decided, and that is an error of its own.
+const SEARCHES_MAX: usize = 300_000;
+
+/// Calls that may be under way at the same time, those of unknown outcome included.
+const CALLS_MAX: usize = 64;
+
+/// States that a breach shows.
+const SHOWN_MAX: usize = 4;
+
+/// What calls on one thing answer.
+pub trait Spec {
+    type State: Clone + Ord + fmt::Debug;
+    /// A call together with its answer, where there is one.
+    type Call: fmt::Debug;
+
+    /// The state before the first call.
+    fn start(&self) -> Self::State;
+
+    /// The state after `call`; nothing where it cannot be answered so in `state`.
+    fn step(&self, state: &Self::State, call: &Self::Call) -> Option<Self::State>;
+
+    /// Whether the call leaves every state as it is. It is then explained as early as possible.
+    fn is_read(&self, call: &Self::Call) -> bool;
+}
+
+/// A call of some user.
+#[derive(Clone, Debug)]
+pub struct Entry<C> {
+    pub who: u32,
+    /// When it began, in nanoseconds.
+    pub begin: u64,
+    /// When its answer came; nothing for an unknown outcome.
+    pub end: Option<u64>,
+    pub call: C,
+}
+
+/// Why no order explains a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach(pub String);
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Whether some order explains all of `entries`.
+///
+/// # Errors
+/// The first call in time that no order explains, and what it might have been answered.
+pub fn check<S: Spec>(spec: &S, entries: &[Entry<S::Call>]) -> Result<(), Breach> {
+    Search::new(spec, entries)?.run()
+}
+
+/// A call begins or ends.
+struct Moment {
+    is_end: bool,
+    index: usize,
+    /// Its place among the calls under way.
+    place: usize,
+    /// All calls under way, with their places; the one that ends is still among them.
+    under_way: Vec<(usize, usize)>,
+}
+
+/// The moments of a history in time. A place is free again after its call's end.
+fn moments<C>(entries: &[Entry<C>]) -> Result<Vec<Moment>, Breach> {
+    let mut times: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * entries.len());
+    for (index, entry) in entries.iter().enumerate() {
+        times.push((entry.begin, false, index));
+        times.extend(entry.end.map(|end| (end, true, index)));
+    }
+    // a call that begins when another one ends overlaps it
+    times.sort_unstable();
+    let mut places: Vec<Option<usize>> = vec![None; CALLS_MAX];
+    let mut moments = Vec::with_capacity(times.len());
+    for (_, is_end, index) in times {
+        let wanted = is_end.then_some(index);
+        let Some(place) = places.iter().position(|at| *at == wanted) else {
+            return Err(Breach(format!("more than {CALLS_MAX} calls overlap: not decided")));
+        };
+        places[place] = Some(index);
+        let calls = places.iter().enumerate();
+        let under_way = calls.filter_map(|(place, at)| Some((place, (*at)?))).collect();
+        moments.push(Moment { is_end, index, place, under_way });
+        if is_end {
+            places[place] = None;
+        }
+    }
+    Ok(moments)
+}
+
+/// A state, and which of the calls under way have taken effect, by place.
+type Point<S> = (<S as Spec>::State, u64);
+
+struct Search<'a, S: Spec> {
+    spec: &'a S,
+    entries: &'a [Entry<S::Call>],
+    moments: Vec<Moment>,
+    /// Points still to be followed, with the moment that comes next; the last one is the next.
+    todo: Vec<(usize, Point<S>)>,
+    /// Points at which more than one call might take effect.
+    seen: BTreeSet<(usize, Point<S>)>,
+    /// The latest moment that was reached, and the states there.
+    furthest: (usize, BTreeSet<S::State>),
+}
+
+impl<'a, S: Spec> Search<'a, S> {
+    fn new(spec: &'a S, entries: &'a [Entry<S::Call>]) -> Result<Search<'a, S>, Breach> {
+        let (moments, todo) = (moments(entries)?, vec![(0, (spec.start(), 0))]);
+        let (seen, furthest) = (BTreeSet::new(), (0, BTreeSet::new()));
+        Ok(Search { spec, entries, moments, todo, seen, furthest })
+    }
+
+    fn run(mut self) -> Result<(), Breach> {
+        while let Some((at, point)) = self.todo.pop() {
+            let Some(moment) = self.moments.get(at) else { return Ok(()) };
+            if at > self.furthest.0 {
+                self.furthest = (at, BTreeSet::new());
+            }
+            if at == self.furthest.0 && self.furthest.1.len() < SHOWN_MAX {
+                self.furthest.1.insert(point.0.clone());
+            }
+            let bit = 1 << moment.place;
+            match moment.is_end {
+                false => {
+                    let point = self.settle(moment, point);
+                    self.todo.push((at + 1, point));
+                }
+                true if point.1 & bit != 0 => self.todo.push((at + 1, (point.0, point.1 & !bit))),
+                true => self.branch(at, point)?,
+            }
+        }
+        Err(self.breach())
+    }
+
+    /// Reads that are answered so in this state have taken effect: waiting would explain no more.
+    fn settle(&self, moment: &Moment, (state, mut done): Point<S>) -> Point<S> {
+        for (place, index) in &moment.under_way {
+            let call = &self.entries[*index].call;
+            if done & 1 << place == 0
+                && self.spec.is_read(call)
+                && self.spec.step(&state, call).is_some()
+            {
+                done |= 1 << place;
+            }
+        }
+        (state, done)
+    }
+
+    /// The call that ends must have taken effect: it does so now, or some other one did before.
+    fn branch(&mut self, at: usize, point: Point<S>) -> Result<(), Breach> {
+        let moment = &self.moments[at];
+        let of_its_own = |(place, _): &&(usize, usize)| *place == moment.place;
+        let others = moment.under_way.iter().filter(|call| !of_its_own(call));
+        let calls = others.chain(moment.under_way.iter().filter(of_its_own));
+        let next: Vec<_> = calls
+            .filter(|(place, _)| point.1 & 1 << place == 0)
+            .filter_map(|(place, index)| {
+                let state = self.spec.step(&point.0, &self.entries[*index].call)?;
+                Some((at, self.settle(moment, (state, point.1 | 1 << place))))
+            })
+            .collect();
+        if self.seen.insert((at, point)) {
+            self.todo.extend(next);
+        }
+        match self.seen.len() > SEARCHES_MAX {
+            true => Err(Breach(format!(
+                "{} needs more than {SEARCHES_MAX} searches: not decided",
+                self.describe(self.moments[self.furthest.0].index)
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    fn describe(&self, index: usize) -> String {
+        let entry = &self.entries[index];
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let end = entry.end.map_or("never".to_owned(), |end| format!("{:.6}", seconds(end)));
+        format!("user {}: {:?} from {:.6} to {end} s", entry.who, entry.call, seconds(entry.begin))
+    }
+
+    fn breach(&self) -> Breach {
+        let (moment, states) = (&self.moments[self.furthest.0], &self.furthest.1);
+        let shown: Vec<_> = states.iter().map(|state| format!("{state:?}")).collect();
+        let others = moment.under_way.iter().filter(|(_, other)| *other != moment.index);
+        let others: Vec<_> = others.map(|(_, other)| self.describe(*other)).collect();
+        Breach(format!(
+            "no order explains {}; before it was {}; under way: [{}]",
+            self.describe(moment.index),
+            shown.join(" or "),
+            others.join("; ")
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests;
