@@ -66,6 +66,9 @@ pub enum StoreError {
     /// No room: the change was refused before anything was done. Nothing is lost.
     #[error("no space left for records")]
     Full,
+    /// This record cannot be given out: it is not what was stored. Others can.
+    #[error("a record of {table:?} is damaged, its key is {}", Hex(.key))]
+    Damaged { table: Table, key: Vec<u8> },
     /// The storage failed: everything since the last commit is lost and the target must stop.
     #[error("the store failed: {0}")]
     Failed(String),
@@ -78,8 +81,16 @@ impl StoreError {
         match self {
             StoreError::Busy => Errno::EAGAIN,
             StoreError::Full => Errno::ENOSPC,
-            StoreError::Failed(_) => Errno::EIO,
+            StoreError::Damaged { .. } | StoreError::Failed(_) => Errno::EIO,
         }
+    }
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl std::fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

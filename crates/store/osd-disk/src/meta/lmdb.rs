@@ -34,6 +34,12 @@ impl std::fmt::Display for LmdbError {
     }
 }
 
+impl From<LmdbError> for osd::StoreError {
+    fn from(error: LmdbError) -> osd::StoreError {
+        osd::StoreError::Failed(error.to_string())
+    }
+}
+
 fn check(code: c_int) -> Result<(), LmdbError> {
     if code == 0 { Ok(()) } else { Err(LmdbError(code)) }
 }
@@ -254,15 +260,18 @@ impl Txn {
     }
 
     /// Sets keys, or removes them where there is no value, in rising order: a cursor that stays
-    /// near where it was finds its page without a search from the root.
+    /// near where it was finds its page without a search from the root. `store` puts what is to be
+    /// stored for a key and value into a buffer.
     pub(crate) fn write_sorted(
         &mut self,
         table: Dbi,
         changes: &[(&[u8], Option<&[u8]>)],
+        store: impl Fn(&[u8], &[u8], &mut Vec<u8>),
     ) -> Result<(), LmdbError> {
         let cursor = Cursor::open(self, table)?;
-        for (key, value) in changes {
-            let mut key = val(key);
+        let mut stored = Vec::new();
+        for (name, value) in changes {
+            let mut key = val(name);
             let Some(value) = value else {
                 // SAFETY: a running transaction; LMDB only reads the key, and keeps the open cursor
                 // right.
@@ -272,7 +281,8 @@ impl Txn {
                 }
                 continue;
             };
-            let mut value = val(value);
+            store(name, value, &mut stored);
+            let mut value = val(&stored);
             // SAFETY: an open cursor of this transaction; without MDB_RESERVE LMDB only reads key
             // and value.
             check(unsafe { ffi::mdb_cursor_put(cursor.raw, &mut key, &mut value, 0) })?;

@@ -22,6 +22,8 @@ mod gathered;
 mod lmdb;
 mod room;
 mod root;
+mod sums;
+mod upgrade;
 
 use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
@@ -38,6 +40,7 @@ use gathered::{GATHERED_MAX, Gathered};
 use lmdb::{Dbi, LmdbError, Txn};
 use room::{Need, Room};
 use root::RootFile;
+use sums::Sums;
 
 pub use commit::BeforeSync;
 
@@ -53,7 +56,7 @@ const FILE_BYTES: u64 = 1_024;
 /// What an entry of a page takes besides key and value, at most.
 const ENTRY_BYTES: usize = 32;
 
-const _: () = assert!(Table::ALL.len() <= TABLES_MAX as usize);
+const _: () = assert!(Table::ALL.len() + upgrade::TABLES <= TABLES_MAX as usize);
 
 /// How to open [`DiskMeta`].
 #[derive(Clone, Debug, Default)]
@@ -72,6 +75,8 @@ struct Running {
     depth: usize, // of the deepest table when it began
     large: usize, // pages of large values, beyond the first of each
     gathered: Gathered,
+    sums: Sums,
+    stored: Vec<u8>, // what is put into a page, for the moment
 }
 
 enum State {
@@ -125,10 +130,12 @@ impl DiskMeta {
             .map_err(DiskError::io(&data, "cannot be opened"))?;
         let room = Room::new(file, page_bytes, map_bytes, disk_bytes)
             .map_err(DiskError::io(&data, "cannot be allocated"))?;
-        let running = Running { txn, room, depth: 0, large: 0, gathered: Gathered::default() };
+        let sums = upgrade::found(&mut txn, &tables).map_err(records)?;
+        let running = Running::new(txn, room, sums);
         let running = running
             .write_out(&tables)
             .and_then(|next| root.sync().map(|()| next))
+            .and_then(|next| upgrade::run(next, &tables, page_bytes, &mut root))
             .map_err(|why| DiskError::Records { path: dir.clone(), why })?;
         let committer = Committer::start(tables, root, options.before_sync.clone())
             .map_err(DiskError::io(&dir, "commit thread"))?;
@@ -218,15 +225,21 @@ impl DiskMeta {
 
     fn with<T>(
         &self,
-        read: impl FnOnce(&Running) -> Result<T, LmdbError>,
+        read: impl FnOnce(&Running) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.settle();
         match &*self.state.borrow() {
             State::Running(running) => {
-                read(running).map_err(|why| StoreError::Failed(why.to_string()))
+                read(running).inspect_err(|error| self.tell_of_damage(error))
             }
             State::Writing => Err(StoreError::Busy),
             State::Failed(why) => Err(StoreError::Failed(why.clone())),
+        }
+    }
+
+    fn tell_of_damage(&self, error: &StoreError) {
+        if let StoreError::Damaged { .. } = error {
+            tracing::error!(records = %self.dir.display(), %error, "its users are told EIO");
         }
     }
 
@@ -256,6 +269,11 @@ impl DiskMeta {
 }
 
 impl Running {
+    fn new(txn: Txn, room: Room, sums: Sums) -> Running {
+        let (gathered, stored) = (Gathered::default(), Vec::new());
+        Running { txn, room, depth: 0, large: 0, gathered, sums, stored }
+    }
+
     /// Pages changed since the last commit.
     fn dirty_pages(&self) -> usize {
         self.txn.dirty_entries() + self.large
@@ -271,10 +289,14 @@ impl Running {
     }
 
     /// The value of `key` in the running image.
-    fn get(&self, table: Table, dbi: Dbi, key: &[u8]) -> Result<Option<&[u8]>, LmdbError> {
-        match self.gathered.get(table, key) {
-            Some(value) => Ok(value),
-            None => self.txn.get(dbi, key),
+    fn get(&self, table: Table, dbi: Dbi, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        if let Some(value) = self.gathered.get(table, key) {
+            return Ok(value);
+        }
+        let Some(stored) = self.txn.get(dbi, key)? else { return Ok(None) };
+        match self.sums.value(table, key, stored) {
+            None => Err(StoreError::Damaged { table, key: key.to_vec() }),
+            value => Ok(value),
         }
     }
 
@@ -285,19 +307,26 @@ impl Running {
         dbi: Dbi,
         from: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), LmdbError> {
+    ) -> Result<(), StoreError> {
         let mut newer = self.gathered.sorted(table, from).into_iter().peekable();
-        let mut more = true;
-        self.txn.scan(dbi, from, &mut |key, value| {
+        let (mut more, mut damaged) = (true, None);
+        self.txn.scan(dbi, from, &mut |key, stored| {
             while more && let Some((at, change)) = newer.next_if(|(at, _)| *at <= key) {
                 more = change.is_none_or(|value| visit(at, value));
                 if at == key {
                     return more;
                 }
             }
-            more = more && visit(key, value);
+            match self.sums.value(table, key, stored) {
+                Some(value) => more = more && visit(key, value),
+                None if more => (more, damaged) = (false, Some(key.to_vec())),
+                None => {}
+            }
             more
         })?;
+        if let Some(key) = damaged {
+            return Err(StoreError::Damaged { table, key });
+        }
         while more && let Some((at, change)) = newer.next() {
             more = change.is_none_or(|value| visit(at, value));
         }
@@ -323,7 +352,10 @@ impl Running {
             }
             self.gathered.overtaken(*table, key);
             match value {
-                Some(value) => self.txn.put(tables[*table as usize], key, value)?,
+                Some(value) => {
+                    self.sums.store(*table, key, value, &mut self.stored);
+                    self.txn.put(tables[*table as usize], key, &self.stored)?;
+                }
                 None => self.txn.delete(tables[*table as usize], key)?,
             }
         }
@@ -338,7 +370,11 @@ impl Running {
         for (table, dbi) in Table::ALL.iter().zip(tables) {
             let changes = self.gathered.sorted(*table, &[]);
             if !changes.is_empty() {
-                self.txn.write_sorted(*dbi, &changes)?;
+                let sums = &self.sums;
+                let store = |key: &[u8], value: &[u8], out: &mut Vec<u8>| {
+                    sums.store(*table, key, value, out);
+                };
+                self.txn.write_sorted(*dbi, &changes, store)?;
             }
         }
         self.gathered.clear();
@@ -348,14 +384,14 @@ impl Running {
     /// Written out, not yet durable, and the next one begun.
     fn write_out(mut self, tables: &[Dbi]) -> Result<Box<Running>, String> {
         self.write_gathered(tables).map_err(|why| format!("commit: {why}"))?;
-        let Running { txn, mut room, .. } = self;
+        let Running { txn, mut room, sums, .. } = self;
         let next = || -> Result<Box<Running>, LmdbError> {
             let txn = room.begin(txn.commit()?)?;
             let mut depth = 0;
             for table in tables {
                 depth = depth.max(txn.stat(*table)?.depth);
             }
-            Ok(Box::new(Running { txn, room, depth, large: 0, gathered: Gathered::default() }))
+            Ok(Box::new(Running { depth, ..Running::new(txn, room, sums) }))
         };
         next().map_err(|why| format!("commit: {why}"))
     }
@@ -438,7 +474,8 @@ struct RunningView<'a>(&'a DiskMeta);
 
 impl View for RunningView<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.0.with(|running| Ok(running.get(table, self.0.dbi(table), key)?.map(<[u8]>::to_vec)))
+        let dbi = self.0.dbi(table);
+        self.0.with(|running| Ok(running.get(table, dbi, key)?.map(<[u8]>::to_vec)))
     }
 
     fn scan(

@@ -324,3 +324,128 @@ fn it_passes_the_suite_of_every_body() {
     };
     osd::conformance::meta_suite(&|case| wait(case), &fresh);
 }
+
+/// A store as version 1 wrote it: no durable root, no checksums.
+fn old_store(dir: &TestDir, records: &[(Table, Vec<u8>, Vec<u8>)]) {
+    let path = dir.path().join("records");
+    std::fs::create_dir(&path).expect("a directory");
+    let env = lmdb::Env::open(&path, 8 << 20, TABLES_MAX).expect("opens");
+    let mut txn = env.begin().expect("begins");
+    for table in Table::ALL {
+        let dbi = txn.table(&format!("t{}", table as u8)).expect("a table");
+        for (_, key, value) in records.iter().filter(|(of, _, _)| *of == table) {
+            txn.put(dbi, key, value).expect("room");
+        }
+    }
+    drop(txn.commit().expect("commits"));
+}
+
+/// Swaps the only two places of a text in `data.mdb`; they may lie in an old page as well.
+fn damage(dir: &TestDir, from: &[u8], to: &[u8]) {
+    let path = dir.path().join("records/data.mdb");
+    let mut data = std::fs::read(&path).expect("reads");
+    let mut found = 0;
+    for at in 0..data.len() - from.len() {
+        if data[at..].starts_with(from) {
+            data[at..at + to.len()].copy_from_slice(to);
+            found += 1;
+        }
+    }
+    assert!(found > 0, "the text is there");
+    std::fs::write(&path, data).expect("writes");
+}
+
+#[test]
+fn a_damaged_value_is_refused_and_its_neighbours_are_not() {
+    let dir = TestDir::new();
+    let meta = open(&dir);
+    let mut set = WriteSet::new();
+    for (table, key) in [(Table::Inodes, "a"), (Table::Inodes, "b"), (Table::Xattrs, "a")] {
+        set.put(table, key, format!("value of {key} in {table:?}"));
+    }
+    set.put(Table::Dirents, *b"one", *b"first entry");
+    set.put(Table::Dirents, *b"two", *b"second entry");
+    meta.apply(&set).expect("room");
+    wait(meta.commit()).expect("commits");
+    drop(meta);
+    damage(&dir, b"value of b in Inodes", b"value of b in Inodez");
+    damage(&dir, b"twosecond", b"twpsecond");
+    let meta = open(&dir);
+    let view = meta.running().expect("ready");
+    let damaged = StoreError::Damaged { table: Table::Inodes, key: b"b".to_vec() };
+    assert_eq!(view.get(Table::Inodes, b"b"), Err(damaged.clone()));
+    assert_eq!(damaged.to_string(), "a record of Inodes is damaged, its key is 62");
+    assert!(view.get(Table::Inodes, b"a").expect("whole").is_some());
+    assert!(view.get(Table::Xattrs, b"a").expect("whole").is_some());
+    let mut seen = Vec::new();
+    let scanned = view.scan(Table::Dirents, &[], &mut |key, _| {
+        seen.push(key.to_vec());
+        true
+    });
+    let key = b"twp".to_vec();
+    assert_eq!(scanned, Err(StoreError::Damaged { table: Table::Dirents, key }));
+    assert_eq!(seen, [b"one"]);
+    drop(view);
+    let mut set = WriteSet::new();
+    set.put(Table::Inodes, *b"b", *b"another");
+    meta.apply(&set).expect("a damaged record is replaced");
+    wait(meta.commit()).expect("commits");
+    let again = meta.running().expect("ready").get(Table::Inodes, b"b");
+    assert_eq!(again, Ok(Some(b"another".to_vec())));
+}
+
+#[test]
+fn records_of_an_older_version_get_checksums_at_the_first_opening() {
+    let dir = TestDir::new();
+    let mut records = Vec::new();
+    for number in 0..2_500_u32 {
+        let value = format!("value {number}").into_bytes();
+        records.push((Table::Inodes, number.to_be_bytes().to_vec(), value));
+    }
+    records.push((Table::Xattrs, b"large".to_vec(), vec![7; 50_000]));
+    records.push((Table::Config, b"last".to_vec(), b"of all".to_vec()));
+    old_store(&dir, &records);
+    for opening in 0..2 {
+        let meta = open(&dir);
+        let view = meta.running().expect("ready");
+        for (table, key, value) in &records {
+            let found = view.get(*table, key).expect("reads");
+            assert_eq!(found.as_ref(), Some(value), "opening {opening}");
+        }
+        drop(view);
+        meta.with(|running| {
+            assert!(running.sums.is_all());
+            let stored = running.txn.get(meta.dbi(Table::Config), b"last")?;
+            assert_eq!(stored.map(<[u8]>::len), Some(b"of all".len() + sums::SUM_BYTES));
+            Ok(())
+        })
+        .expect("reads");
+    }
+    damage(&dir, b"value 1234", b"value 1235");
+    let found = open(&dir).running().expect("ready").get(Table::Inodes, &1_234_u32.to_be_bytes());
+    assert!(matches!(found, Err(StoreError::Damaged { .. })), "{found:?}");
+}
+
+#[test]
+fn a_full_store_of_an_older_version_is_read_as_far_as_it_has_checksums() {
+    let dir = TestDir::new();
+    let records: Vec<_> = (0..1_500_u32)
+        .map(|number| (Table::Inodes, number.to_be_bytes().to_vec(), vec![1; 3_900]))
+        .collect();
+    old_store(&dir, &records);
+    let meta = small(&dir);
+    assert!(meta.with(|running| Ok(!running.sums.is_all())).expect("reads"));
+    assert_eq!(numbers(&meta), (0..1_500).collect::<Vec<_>>());
+    for number in 0..1_500 {
+        meta.apply(&delete(number))
+            .or_else(|_| {
+                wait(meta.commit()).expect("commits");
+                meta.apply(&delete(number))
+            })
+            .expect("removals are taken");
+    }
+    wait(meta.commit()).expect("commits");
+    drop(meta);
+    let meta = small(&dir);
+    assert!(meta.with(|running| Ok(running.sums.is_all())).expect("reads"));
+}
