@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use types::{ClientId, Extent, Fid};
+use types::{Extent, Fid};
 
 use crate::Mode;
 use crate::limits::{HELD_RANGES_MAX, WAITERS_MAX};
@@ -29,18 +29,19 @@ pub enum Kind {
     File,
 }
 
-/// Who holds a lock: a client and whatever that client calls an owner.
+/// Who holds a lock: a client's session and whatever that client calls an owner. A client that
+/// comes back in another session holds nothing of what the one before held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
-    pub client: ClientId,
+    pub session: u64,
     /// Process or open file at that client.
     pub id: u64,
 }
 
-/// Names a wait: the client's cookie.
+/// Names a wait: the cookie of a session's client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WaitId {
-    pub client: ClientId,
+    pub session: u64,
     /// Its cookie, unique among its waits.
     pub cookie: u64,
 }
@@ -65,7 +66,7 @@ impl LockRequest {
     /// The name of its wait.
     #[must_use]
     pub fn wait_id(&self) -> WaitId {
-        WaitId { client: self.owner.client, cookie: self.cookie }
+        WaitId { session: self.owner.session, cookie: self.cookie }
     }
 }
 
@@ -197,10 +198,10 @@ impl LockSpace {
         self.resources.get(&(request.resource, request.kind))?.conflicts(request).next()
     }
 
-    /// The clients for which `request` waits or would wait: those that hold what it wants, and
+    /// The sessions for which `request` waits or would wait: those that hold what it wants, and
     /// those before it in line.
     #[must_use]
-    pub fn clients_in_the_way(&self, request: &LockRequest) -> BTreeSet<ClientId> {
+    pub fn sessions_in_the_way(&self, request: &LockRequest) -> BTreeSet<u64> {
         let Some(resource) = self.resources.get(&(request.resource, request.kind)) else {
             return BTreeSet::new();
         };
@@ -208,8 +209,8 @@ impl LockSpace {
             resource.line.iter().position(|waiter| waiter.request.wait_id() == request.wait_id());
         let ahead = resource
             .ahead(request, own.unwrap_or(resource.line.len()))
-            .map(|other| other.owner.client);
-        resource.conflicts(request).map(|conflict| conflict.owner.client).chain(ahead).collect()
+            .map(|other| other.owner.session);
+        resource.conflicts(request).map(|conflict| conflict.owner.session).chain(ahead).collect()
     }
 
     /// Gives `extent` back. Returns who is granted by this.
@@ -269,10 +270,10 @@ impl LockSpace {
         self.settle(id)
     }
 
-    /// Everything of a client goes. Returns who is granted by this.
-    pub fn drop_client(&mut self, client: ClientId) -> Vec<WaitId> {
+    /// Everything of a session goes. Returns who is granted by this.
+    pub fn drop_session(&mut self, session: u64) -> Vec<WaitId> {
         let gone: Vec<WaitId> =
-            self.waits.keys().filter(|wait| wait.client == client).copied().collect();
+            self.waits.keys().filter(|wait| wait.session == session).copied().collect();
         let mut granted = Vec::new();
         for wait in gone {
             granted.extend(self.cancel(wait));
@@ -282,8 +283,8 @@ impl LockSpace {
             let Some(resource) = self.resources.get_mut(&id) else { continue };
             let mut freed = 0;
             resource.held.retain(|owner, ranges| {
-                freed += if owner.client == client { ranges.len() } else { 0 };
-                owner.client != client
+                freed += if owner.session == session { ranges.len() } else { 0 };
+                owner.session != session
             });
             self.held_ranges -= freed;
             if freed > 0 {

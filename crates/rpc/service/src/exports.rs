@@ -229,16 +229,15 @@ impl Exports {
         self.wake.notify_one();
     }
 
-    /// `client` is in somebody's way: its session ends if its link has been down for longer than
-    /// [`crate::limits::DEAD_CLIENT_AFTER`]. Eviction needs both, silence and a reason: a dead
-    /// client that harms nobody keeps its session until its lease is over. During recovery
+    /// The client of `session` is in somebody's way: the session ends if its link has been down for
+    /// longer than [`crate::limits::DEAD_CLIENT_AFTER`]. Eviction needs both, silence and a reason:
+    /// a dead client that harms nobody keeps its session until its lease is over. During recovery
     /// everybody has the time of the window.
-    pub fn evict_if_dead(&self, client: ClientId) {
+    pub fn evict_if_dead(&self, session: u64) {
         if self.is_recovering() {
             return;
         }
-        let id = self.by_client.borrow().get(&client).copied();
-        if let Some(session) = id.and_then(|id| self.session(id))
+        if let Some(session) = self.session(session)
             && session.is_dead(self.env.now())
         {
             self.evict(session.id);

@@ -14,7 +14,7 @@ use common::{
 use endpoint::Endpoint;
 use env_sim::{Cut, Faults, NodeHandle, Sim, SimConfig};
 use service::Node;
-use types::{ClientId, Span};
+use types::Span;
 
 type Up = Rc<RefCell<Option<(Rc<Node>, Rc<Toy>)>>>;
 
@@ -96,14 +96,15 @@ fn a_dead_client_is_evicted_when_it_is_in_the_way_and_no_sooner() {
     let ((dead, _first), (_alive, second)) = (world.idle(1, false), world.idle(2, false));
     let exports = Rc::clone(&world.toy().exports);
     let count = || exports.sessions().len();
+    let ask_all = || {
+        exports.sessions().iter().for_each(|session| exports.evict_if_dead(session.id));
+    };
     dead.kill_as(false);
     world.sim.run_for(Span::secs(11));
-    exports.evict_if_dead(ClientId(1));
-    exports.evict_if_dead(ClientId(2));
+    ask_all();
     world.sim.run_for(Span::secs(60));
     assert_eq!(count(), 2, "too early, and afterwards in nobody's way");
-    exports.evict_if_dead(ClientId(1));
-    exports.evict_if_dead(ClientId(2));
+    ask_all();
     world.sim.run_for(Span::secs(1));
     assert_eq!((count(), world.toy().evicted.get()), (1, 1));
     let remote = second.remote(TARGET);

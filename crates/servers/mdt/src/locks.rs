@@ -1,5 +1,8 @@
 //! Locks of applications: the grant core of `ldlm`, and who awaits its answers.
 //!
+//! A lock belongs to a session: one that ends takes along what it holds, not what the client's next
+//! session holds.
+//!
 //! Locks are memory only; clients re-state them after a restart. A waiting request gives its worker
 //! slot back, is answered "still waiting" after the time that the client asked for, and keeps its
 //! place for a while so that the client can ask again with the same cookie.
@@ -11,7 +14,7 @@ use std::rc::Rc;
 use env::Env;
 use ldlm::{Conflict, Enqueued, Kind, LockRequest, LockSpace, Mode, Owner, WaitId};
 use tokio::sync::oneshot;
-use types::{ClientId, Errno, Extent, Fid, Instant, Span};
+use types::{Errno, Extent, Fid, Instant, Span};
 use wire::body::{LockFlags, LockRep, LockReq, lock as codes};
 
 use crate::limits::{DEAD_CLIENT_CHECK, LOCK_WAIT_MS_MAX};
@@ -54,7 +57,7 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     /// From the wire.
-    pub(crate) fn decode(body: &LockReq, client: ClientId) -> Result<Wanted, Errno> {
+    pub(crate) fn decode(body: &LockReq, session: u64) -> Result<Wanted, Errno> {
         let kind = match body.kind {
             codes::FLOCK => Kind::Flock,
             codes::POSIX => Kind::Posix,
@@ -73,7 +76,7 @@ impl Wanted {
         let request = LockRequest {
             resource: Fid::from(body.fid),
             kind,
-            owner: Owner { client, id: body.owner },
+            owner: Owner { session, id: body.owner },
             extent,
             mode,
             pid: body.pid,
@@ -169,13 +172,13 @@ impl Locks {
         inner.wake(granted);
     }
 
-    /// Everything of a client goes.
-    pub(crate) fn drop_client(&self, client: ClientId) {
+    /// Everything of a session goes.
+    pub(crate) fn drop_session(&self, session: u64) {
         let mut inner = self.inner.borrow_mut();
-        inner.answers.retain(|wait, _| wait.client != client);
-        inner.abandoned.retain(|wait, _| wait.client != client);
+        inner.answers.retain(|wait, _| wait.session != session);
+        inner.abandoned.retain(|wait, _| wait.session != session);
         let held = if planted::ON { inner.space.held_ranges() } else { 0 };
-        let granted = inner.space.drop_client(client);
+        let granted = inner.space.drop_session(session);
         if planted::ON && inner.space.held_ranges() < held {
             planted::reached("mdt: a session ended with locks held");
         }
@@ -183,8 +186,8 @@ impl Locks {
     }
 
     /// For whom `request` waits, or was refused.
-    pub(crate) fn clients_in_the_way(&self, request: &LockRequest) -> BTreeSet<ClientId> {
-        self.inner.borrow().space.clients_in_the_way(request)
+    pub(crate) fn sessions_in_the_way(&self, request: &LockRequest) -> BTreeSet<u64> {
+        self.inner.borrow().space.sessions_in_the_way(request)
     }
 
     /// Ranges held and requests in line.
@@ -220,7 +223,7 @@ impl Locks {
 
 impl Parked {
     /// Waits for the lock, but not for ever; `blocked_by` is told now and then who is in the way.
-    pub(crate) async fn answer(mut self, blocked_by: impl Fn(ClientId)) -> LockRep {
+    pub(crate) async fn answer(mut self, blocked_by: impl Fn(u64)) -> LockRep {
         let env = self.locks.env.clone();
         let until = env.now() + self.span;
         loop {
@@ -236,7 +239,7 @@ impl Parked {
                     return state(codes::WAITING);
                 }
                 None => {
-                    self.locks.clients_in_the_way(&self.request).into_iter().for_each(&blocked_by)
+                    self.locks.sessions_in_the_way(&self.request).into_iter().for_each(&blocked_by)
                 }
             }
             if env.now() >= until {
@@ -273,7 +276,7 @@ fn told(conflict: &Conflict) -> LockRep {
 mod tests {
     use super::*;
 
-    fn exclusive(client: u128, cookie: u64) -> Wanted {
+    fn exclusive(session: u64, cookie: u64) -> Wanted {
         let body = LockReq {
             fid: Fid::new(1, 1).into(),
             kind: codes::FLOCK,
@@ -283,7 +286,7 @@ mod tests {
             wait_ms: 10_000,
             ..LockReq::default()
         };
-        Wanted::decode(&body, ClientId(client)).expect("a correct request")
+        Wanted::decode(&body, session).expect("a correct request")
     }
 
     #[test]
@@ -303,9 +306,9 @@ mod tests {
             let start = env.now();
             let dead_at = start + Span::secs(3);
             let rep = parked
-                .answer(|client| {
+                .answer(|session| {
                     if env.now() >= dead_at {
-                        locks.drop_client(client)
+                        locks.drop_session(session)
                     }
                 })
                 .await;

@@ -188,6 +188,9 @@ impl Mdt {
         let request = &incoming.request;
         let history = Sessions { exports: &self.exports, incoming };
         let attempt = || {
+            if incoming.session.is_ended() {
+                return Err(Errno::ESTALE.into()); // what it holds was let go during a wait
+            }
             let caller = Caller {
                 request,
                 client: incoming.session.client,
@@ -229,7 +232,7 @@ impl Mdt {
         if !self.exports.is_recovering() {
             self.sweep(&closed).await;
         }
-        self.locks.drop_client(session.client);
+        self.locks.drop_session(session.id);
         let forget = || {
             let view = self.engine.store.meta().running()?;
             let set = target::forget(&*view, session.client, session.id)?;

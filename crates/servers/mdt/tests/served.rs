@@ -255,6 +255,13 @@ impl World {
         answer.map(|answer| (*answer.reply, answer.xid)).map_err(|error| error.errno())
     }
 
+    /// Asks in the background.
+    fn ask_later(&self, client: usize, call: Call) {
+        let (node, endpoint) = &self.clients[client];
+        let remote = endpoint.remote(MDT);
+        node.env().spawn("ask", async move { drop(remote.call(call).await) });
+    }
+
     /// Asks for a lock in the background; the slot fills with the answer.
     fn lock_later(&self, client: usize, body: LockReq) -> Rc<RefCell<Option<Result<u32, Errno>>>> {
         let (node, endpoint) = &self.clients[client];
@@ -268,6 +275,18 @@ impl World {
             *fill.borrow_mut() = Some(state);
         });
         slot
+    }
+
+    fn running(&self) -> Rc<Mdt> {
+        self.mdt.borrow().clone().expect("running")
+    }
+
+    /// Ends the session of a client that still uses it.
+    fn evict(&self, client: u128) {
+        let exports = self.running().exports();
+        let sessions = exports.sessions();
+        let session = sessions.iter().find(|session| session.client == ClientId(client + 1));
+        exports.evict(session.expect("it has one").id);
     }
 
     fn records(&self, table: Table) -> usize {
@@ -647,6 +666,49 @@ fn a_full_store_forgets_a_client_with_all_that_it_had() {
             "restarts: {restarts}"
         );
         assert_eq!(world.records(Table::Inodes), 2, "the root and one file");
+    }
+}
+
+#[test]
+fn what_a_session_asked_for_goes_with_it_though_it_ends_during_a_commit() {
+    for seed in 0..40 {
+        let slow = MemDiskConfig { commit_max: Span::millis(400), ..MemDiskConfig::default() };
+        let sim = Sim::new(seed, SimConfig::default());
+        let world = World::with_disk(sim, Bugs::default(), MemDisk::new(slow));
+        let fid = world.call(1, creation("a", None)).expect("room").0.body::<AttrRep>().attr.fid();
+        world.call(0, creation("b", None)).expect("room");
+        let sync = Call::new(Opcode::MdtSync, vec![encode_body(&FidReq::default())]);
+        world.ask_later(1, sync);
+        world.sim.run_for(Span::millis(5));
+        let _answer = world.lock_later(0, locking(fid, 1, lock::EXCLUSIVE, AT_ONCE, 0));
+        world.ask_later(0, creation("c", Some(1)));
+        world.sim.run_for(Span::millis(3));
+        world.evict(0);
+        world.sim.run_for(Span::secs(5));
+        let counts = world.running().counts();
+        assert_eq!((counts.locks_held, counts.open_handles), (0, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn the_end_of_a_session_takes_no_lock_of_the_next_one() {
+    for seed in 0..20 {
+        let world = World::new(seed);
+        for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o"] {
+            world.call(0, creation(name, Some(1))).expect("room");
+            world.call(0, unlinking(name)).expect("there");
+        }
+        let kept = world.call(1, creation("kept", None)).expect("room").0.body::<AttrRep>().attr;
+        world.sim.run_for(Span::secs(2));
+        world.faults.tight.set(true); // the sweep of its files takes many commits
+        world.evict(0);
+        let root = FidReq { fid: Fid::ROOT.into(), ..FidReq::default() };
+        world.call(0, Call::new(Opcode::MdtGetattr, vec![encode_body(&root)])).expect("it is back");
+        let body = locking(kept.fid(), 1, lock::EXCLUSIVE, AT_ONCE, 0);
+        let taken = world.call(0, modifying(Opcode::MdtLock, vec![encode_body(&body)]));
+        assert_eq!(taken.expect("free").0.body::<LockRep>().state, lock::GRANTED);
+        world.sim.run_for(Span::secs(60));
+        assert_eq!((world.records(Table::Orphans), world.running().counts().locks_held), (0, 1));
     }
 }
 

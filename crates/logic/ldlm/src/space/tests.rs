@@ -19,11 +19,11 @@ fn request(kind: Kind, resource: u32, who: char, spec: &str, cookie: u64) -> Loc
 }
 
 fn owner(who: char) -> Owner {
-    Owner { client: ClientId(u128::from(u32::from(who))), id: 1 }
+    Owner { session: u64::from(u32::from(who)), id: 1 }
 }
 
 /// Steps `a:1r0-9` (owner a asks on file 1, waits), `a?1r0-9` (does not wait), `a-1r0-9` (unlocks),
-/// `!a` (client goes). The answer of a step is its outcome and whom it let in.
+/// `!a` (session goes). The answer of a step is its outcome and whom it let in.
 fn check(kind: Kind, steps: &str, expected: &str) {
     let mut space = LockSpace::new();
     let mut seen = Vec::new();
@@ -32,7 +32,7 @@ fn check(kind: Kind, steps: &str, expected: &str) {
         let who = chars.next().expect("owner");
         let (word, granted) = if who == '!' {
             let who = chars.next().expect("owner");
-            ("", space.drop_client(owner(who).client))
+            ("", space.drop_session(owner(who).session))
         } else {
             let verb = chars.next().expect("verb");
             let file = chars.next().and_then(|digit| digit.to_digit(10)).expect("file");
@@ -53,7 +53,7 @@ fn check(kind: Kind, steps: &str, expected: &str) {
         };
         let granted: String = granted
             .iter()
-            .map(|wait| char::from_u32(wait.client.0 as u32).expect("a letter"))
+            .map(|wait| char::from_u32(wait.session as u32).expect("a letter"))
             .collect();
         seen.push(
             format!("{word}+{granted}").trim_end_matches('+').trim_start_matches('+').to_owned(),
@@ -111,7 +111,7 @@ fn a_flock_conversion_that_waits_gives_the_old_lock_up() {
 }
 
 #[test]
-fn a_client_that_goes_takes_locks_and_waits_along() {
+fn a_session_that_goes_takes_locks_and_waits_along() {
     check(Kind::Posix, "a:1w0-9 b:1w0-9 c:1w0-9 !b !a", "ok wait wait . c");
 }
 
@@ -125,8 +125,8 @@ fn holders_and_those_before_in_line_are_in_the_way() {
     assert_eq!(ask(&mut space, 'b', "w5-20", 1), Enqueued::Waiting);
     assert_eq!(ask(&mut space, 'c', "w15-20", 2), Enqueued::Waiting);
     let blockers = |who, spec, cookie| -> String {
-        let clients = space.clients_in_the_way(&request(Kind::Posix, 1, who, spec, cookie));
-        clients.iter().map(|client| char::from_u32(client.0 as u32).expect("a letter")).collect()
+        let sessions = space.sessions_in_the_way(&request(Kind::Posix, 1, who, spec, cookie));
+        sessions.iter().map(|session| char::from_u32(*session as u32).expect("a letter")).collect()
     };
     assert_eq!(
         [blockers('b', "w5-20", 1), blockers('c', "w15-20", 2), blockers('d', "r0-20", 9)],

@@ -21,11 +21,15 @@ pub(crate) fn serve<'a>(
 async fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
     let request = &incoming.request;
     let body: LockReq = request.body();
-    let mut wanted = Wanted::decode(&body, incoming.session.client)?;
+    let mut wanted = Wanted::decode(&body, incoming.session.id)?;
     wanted.unlock |= request.opcode() == Opcode::MdtUnlock;
     let restate = mdt.exports.is_recovering();
     if !wanted.unlock && !restate {
         check_exists(mdt, Fid::from(body.fid)).await?;
+    }
+    // nothing is awaited from here to the question: a session that ends takes its locks along
+    if incoming.session.is_ended() {
+        return Err(Errno::ESTALE);
     }
     let told = |rep| Reply::ok(&request.header, vec![encode_body(&rep)]);
     if restate && mdt.engine.config.bugs.lose_lock_restate() && !wanted.unlock {
@@ -34,14 +38,14 @@ async fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
     match mdt.locks.ask(&wanted, restate)? {
         Locked::Now(rep) => {
             if rep.state == lock::REFUSED {
-                let blockers = mdt.locks.clients_in_the_way(&wanted.request);
-                blockers.into_iter().for_each(|client| mdt.exports.evict_if_dead(client));
+                let blockers = mdt.locks.sessions_in_the_way(&wanted.request);
+                blockers.into_iter().for_each(|session| mdt.exports.evict_if_dead(session));
             }
             Ok(told(rep))
         }
         Locked::Later(parked) => {
             incoming.park();
-            Ok(told(parked.answer(|client| mdt.exports.evict_if_dead(client)).await))
+            Ok(told(parked.answer(|session| mdt.exports.evict_if_dead(session)).await))
         }
     }
 }
