@@ -74,6 +74,7 @@ errnos! {
     ESTALE = 116, "Stale file handle";
     EREMOTEIO = 121, "Remote I/O error";
     EDQUOT = 122, "Disk quota exceeded";
+    EKEYREVOKED = 128, "Key has been revoked";
 }
 
 impl Errno {

@@ -110,7 +110,7 @@ bodies! {
         uuid_high: u64,
     }
     /// Reply to Connect.
-    ConnectRep (56) {
+    ConnectRep (64) {
         /// Session for the request headers.
         session: u64,
         /// Instance of the target.
@@ -133,6 +133,9 @@ bodies! {
         lease_secs: u32,
         /// Milliseconds left of the recovery window, with RECOVER.
         window_ms: u32,
+        /// Of an MDT: the number drawn when its store was made, for [`Claim::store`]; zero of
+        /// others.
+        store: u64,
     }
 
     /// Names a file: getattr, readlink, listxattr, getxattr (buffer 1: name), removexattr (buffer
@@ -405,9 +408,19 @@ bodies! {
         reserved2: u64,
     }
 
+    /// On whose word a client uses an object.
+    Claim (32) {
+        /// The client's session with the MDT of the file.
+        session: u64,
+        /// The number drawn when that MDT's store was made: ids of another store mean other files.
+        store: u64,
+        /// Zero: room for a capability.
+        capability: [u64; 2],
+    }
+
     /// Read or write of one object. Write: data inline in buffer 1, or pulled if the header names a
     /// bulk. Read: data in the reply's buffer 1, or pushed if the header names a bulk.
-    OstIoReq (96) {
+    OstIoReq (112) {
         /// Object: base and stripe.
         object: WireFid,
         /// File that the object belongs to.
@@ -430,8 +443,8 @@ bodies! {
         uid: u32,
         /// Group of the file.
         gid: u32,
-        /// Zero.
-        reserved: [u64; 2],
+        /// The MDT's word.
+        claim: Claim,
     }
     /// Reply to read, write and punch; one element of a glimpse's reply (buffer 1: array).
     OstAttr (64) {
@@ -459,7 +472,7 @@ bodies! {
         reserved: u32,
     }
     /// Set an object's size.
-    OstPunchReq (72) {
+    OstPunchReq (88) {
         /// FID of the object: base and stripe.
         object: WireFid,
         /// File that it belongs to.
@@ -472,8 +485,8 @@ bodies! {
         mtime_nsec: u32,
         /// How to cut.
         flags: PunchFlags,
-        /// Zero.
-        reserved: [u64; 2],
+        /// The MDT's word.
+        claim: Claim,
     }
     /// Glimpse, destroy, sync: buffer 1 is an array of [`ObjectRange`] (sync: empty means
     /// everything).
@@ -482,8 +495,8 @@ bodies! {
         count: u32,
         /// How to read buffer 1.
         flags: BatchFlags,
-        /// Zero.
-        reserved: u64,
+        /// Glimpse and destroy: as [`Claim::store`]; objects of another store are passed over.
+        store: u64,
     }
     /// Objects `base` stripes `first .. first + count`. In glimpse one element is one object.
     ObjectRange (24) {
@@ -531,7 +544,7 @@ bodies! {
     }
 
     /// Allocate, punch or zero `offset .. offset + length` of one object. Reply: [`OstAttr`].
-    OstFallocateReq (80) {
+    OstFallocateReq (96) {
         /// FID of the object: base and stripe.
         object: WireFid,
         /// File that it belongs to.
@@ -546,11 +559,11 @@ bodies! {
         mtime_nsec: u32,
         /// [`fallocate`], as `fallocate(2)` has them.
         mode: u32,
-        /// Zero.
-        reserved: [u64; 2],
+        /// The MDT's word.
+        claim: Claim,
     }
     /// Where data, or a hole, begins in one object.
-    OstSeekReq (48) {
+    OstSeekReq (80) {
         /// FID of the object: base and stripe.
         object: WireFid,
         /// First byte to look at.
@@ -559,8 +572,10 @@ bodies! {
         what: u32,
         /// Zero.
         reserved: u32,
-        /// Zero.
-        reserved2: [u64; 2],
+        /// File that the object belongs to.
+        parent: WireFid,
+        /// The MDT's word.
+        claim: Claim,
     }
     /// Reply to [`OstSeekReq`].
     OstSeekRep (32) {

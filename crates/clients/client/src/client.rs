@@ -10,7 +10,7 @@ use endpoint::{Answer, Bulk, Call, CallError, Directory, Endpoint, Keep, Remote}
 use env::{Env, Task};
 use tokio::sync::{Semaphore, oneshot};
 use types::{Errno, Fid, FsName, NidAddr, Span, TargetId, TargetKind};
-use wire::body::StatfsRep;
+use wire::body::{Claim, StatfsRep};
 use wire::{Opcode, encode_body};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -122,6 +122,11 @@ impl Inner {
     #[expect(clippy::unused_self, reason = "the map of sequences will live here")]
     pub(crate) fn mdt_of(&self, _fid: Fid) -> TargetId {
         TargetId::mdt(0)
+    }
+
+    /// What OSTs are told where an object of `fid` is used.
+    pub(crate) fn claim(self: &Rc<Self>, fid: Fid) -> Claim {
+        self.remote(self.mdt_of(fid)).claim()
     }
 
     pub(crate) fn all_targets(&self) -> Vec<TargetId> {

@@ -9,6 +9,7 @@ use std::rc::{Rc, Weak};
 use bytes::Bytes;
 use ptlrpc::{Event, Handled, Import, PeerMisbehaved, State, Submit, Transmit, Undone, XidSource};
 use types::{Errno, Instance, Instant, Span, TargetId, Transno, Xid};
+use wire::body::Claim;
 use wire::{BUFS_MAX, BULK_BYTES_MAX, Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::bulk::{BulkState, Gauge, Unstable};
@@ -80,6 +81,11 @@ impl Remote {
     /// The run of the target that was last talked to.
     pub fn instance(&self) -> Instance {
         self.import.borrow().instance()
+    }
+
+    /// What this client tells OSTs of the target, an MDT.
+    pub fn claim(&self) -> Claim {
+        self.import.borrow().claim()
     }
 
     /// Whether a session is open.

@@ -117,6 +117,7 @@ impl Node {
             bulk_bytes: wire::BULK_BYTES_MAX,
             lease_secs: u32::try_from(exports.lease.as_millis() / 1_000).unwrap_or(u32::MAX),
             window_ms: 0,
+            store: served.target.store_number(),
         };
         self.answer(peer, session, Reply::ok(&request.header, vec![encode_body(&body)]));
     }

@@ -12,6 +12,11 @@ use crate::{Class, ClientRecord, Exports, Incoming, Session, limits};
 pub trait Target: 'static {
     fn id(&self) -> TargetId;
     fn exports(&self) -> Rc<Exports>;
+    /// Of an MDT: the number that was drawn when its store was made. Clients repeat it where they
+    /// use its files' objects. Zero of others.
+    fn store_number(&self) -> u64 {
+        0
+    }
     /// Requests in flight that a client of it is told to keep to.
     fn rpcs_in_flight(&self) -> u32 {
         limits::RPCS_IN_FLIGHT_MAX

@@ -44,6 +44,7 @@ pub(crate) struct Booted {
 pub(crate) struct Seed {
     pub(crate) words: [u64; 2],
     pub(crate) round_robin: u64,
+    pub(crate) store: u64,
     pub(crate) now: Timespec,
     pub(crate) clock: Instant,
 }
@@ -88,6 +89,12 @@ fn prepare(
         keys::META_HASH_KEY,
         [hash_key.0.to_le_bytes(), hash_key.1.to_le_bytes()].concat(),
     );
+    let number = match target::word(&*view, keys::META_STORE)? {
+        Some(0) => return Err(broken("store")),
+        Some(number) => number,
+        None => seed.store.max(1),
+    };
+    set.put(Table::Meta, keys::META_STORE, number.to_le_bytes());
     let (first_file, first_object) = first_sequences(config.index);
     let reuse = config.bugs.reuse_id_range();
     let files = Ids::open(meta(keys::META_FILE_IDS)?.as_deref(), first_file, reuse)
@@ -113,6 +120,7 @@ fn prepare(
     let replies = target::replies(&*view, TargetKind::Mdt, last_transno)?.kept;
     let state = State {
         first_file: files.first(),
+        number,
         hash_key,
         opens: Opens::new(epoch),
         files,

@@ -17,6 +17,8 @@ use types::Fid;
 pub(crate) const META_LAST_TRANSNO: &[u8] = b"last_transno";
 /// Key of the name hash, two u64.
 pub(crate) const META_HASH_KEY: &[u8] = b"hash_key";
+/// Drawn when the store was made, u64, not zero: OSTs keep objects of different stores apart.
+pub(crate) const META_STORE: &[u8] = b"store";
 /// File ids: sequence u64, first id that is not reserved u32.
 pub(crate) const META_FILE_IDS: &[u8] = b"file_ids";
 pub(crate) const META_OBJECT_IDS: &[u8] = b"object_ids";

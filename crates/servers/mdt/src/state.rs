@@ -40,6 +40,8 @@ pub(crate) enum Effect {
 
 /// Memory of one instance.
 pub(crate) struct State {
+    /// Of the store, drawn when it was made.
+    pub(crate) number: u64,
     pub(crate) hash_key: HashKey,
     pub(crate) opens: Opens,
     pub(crate) files: Ids,

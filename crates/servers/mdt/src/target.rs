@@ -81,6 +81,7 @@ impl Mdt {
         let seed = Seed {
             words: [env.random(), env.random()],
             round_robin: env.random(),
+            store: env.random(),
             now: env.wall(),
             clock: env.now(),
         };
@@ -257,6 +258,10 @@ impl Target for Mdt {
 
     fn exports(&self) -> Rc<Exports> {
         self.exports.clone()
+    }
+
+    fn store_number(&self) -> u64 {
+        self.engine.state.borrow().number
     }
 
     fn class(&self, request: &Request) -> Class {

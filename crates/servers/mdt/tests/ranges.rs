@@ -14,9 +14,9 @@ use osd::Table;
 use osd::mem::{MemDisk, MemMeta, MemObjects};
 use ost::{Ost, OstConfig};
 use service::{Node, NodeConfig, Target};
-use types::{ClientId, Fid, NidAddr, Span, TargetId, TargetKind};
+use types::{ClientId, Errno, Fid, NidAddr, Span, TargetId, TargetKind};
 use wire::attr::S_IFREG;
-use wire::body::{CreateFlags, CreateReq, OstIoReq};
+use wire::body::{AttrRep, CreateFlags, CreateReq, OstIoReq};
 use wire::{Opcode, encode_body};
 
 const OSTS: u32 = 2;
@@ -62,7 +62,10 @@ struct World {
 
 impl World {
     fn new(seed: u64, bugs: Bugs) -> World {
-        let sim = Sim::new(seed, SimConfig::default());
+        World::on(Sim::new(seed, SimConfig::default()), bugs)
+    }
+
+    fn on(sim: Sim, bugs: Bugs) -> World {
         let targets = [TargetId::mdt(0)].into_iter().chain((0..OSTS).map(TargetId::ost));
         let server = |target: TargetId| Server {
             target,
@@ -125,16 +128,21 @@ impl World {
         }
     }
 
-    fn call(&self, client: usize, target: TargetId, call: Call) -> wire::Reply {
+    fn ask(&self, client: usize, target: TargetId, call: Call) -> Result<wire::Reply, Errno> {
         let (node, endpoint) = &self.clients[client];
         let remote = endpoint.remote(target);
         let answer =
             self.sim.block_on_for(node, Span::secs(300), async move { remote.call(call).await });
-        *answer.expect("answered in time").expect("no error").reply
+        let answer = answer.expect("answered in time");
+        answer.map(|answer| *answer.reply).map_err(|error| error.errno())
     }
 
-    /// Creates a file on all OSTs and writes both its objects; returns its object base.
-    fn make(&self, client: usize, name: &'static str) -> Fid {
+    fn call(&self, client: usize, target: TargetId, call: Call) -> wire::Reply {
+        self.ask(client, target, call).expect("no error")
+    }
+
+    /// Creates a file on all OSTs and opens it; returns its FID and layout.
+    fn create(&self, client: usize, name: &'static str) -> (Fid, Layout) {
         let body = CreateReq {
             parent: Fid::ROOT.into(),
             mode: S_IFREG | 0o644,
@@ -150,14 +158,34 @@ impl World {
         let reply = self.call(client, TargetId::mdt(0), call);
         let layout =
             Layout::decode(&reply.buf(1)).expect("a file that is open for writing has a layout");
-        for (stripe, object, _) in layout.objects() {
-            let body = OstIoReq { object: object.into(), length: 4, ..OstIoReq::default() };
-            let mut call =
-                Call::new(Opcode::OstWrite, vec![encode_body(&body), Bytes::from_static(b"data")]);
-            call.modifies = true;
-            self.call(client, TargetId::ost(layout.osts[stripe as usize]), call);
+        (reply.body::<AttrRep>().attr.fid(), layout)
+    }
+
+    /// Four bytes of one object of the file: written, or read where there is nothing to write.
+    fn use_object(
+        &self,
+        client: usize,
+        (fid, layout): &(Fid, Layout),
+        stripe: u32,
+        data: Option<&'static [u8]>,
+    ) -> Result<Bytes, Errno> {
+        let claim = self.clients[client].1.remote(TargetId::mdt(0)).claim();
+        let (object, ost) = layout.object(stripe);
+        let (object, parent) = (object.into(), (*fid).into());
+        let body = OstIoReq { object, parent, length: 4, claim, ..OstIoReq::default() };
+        let mut bufs = vec![encode_body(&body)];
+        bufs.extend(data.map(Bytes::from_static));
+        let opcode = if data.is_some() { Opcode::OstWrite } else { Opcode::OstRead };
+        self.ask(client, TargetId::ost(ost.0), Call::new(opcode, bufs)).map(|reply| reply.buf(1))
+    }
+
+    /// Creates a file on all OSTs and writes both its objects; returns its object base.
+    fn make(&self, client: usize, name: &'static str) -> Fid {
+        let file = self.create(client, name);
+        for stripe in 0..OSTS {
+            self.use_object(client, &file, stripe, Some(b"data")).expect("writes");
         }
-        layout.base
+        file.1.base
     }
 
     /// Ids with objects that are durable on any OST, with the number of objects.
@@ -280,4 +308,24 @@ fn after_a_power_cut_every_object_has_its_file() {
         assert!(!world.is_pending());
     }
     assert!(lost > 0, "some creates were lost");
+}
+
+#[test]
+fn an_mdt_whose_store_was_made_anew_shows_no_old_bytes() {
+    let config = SimConfig { fail_on_error: false, ..SimConfig::default() };
+    let mut world = World::on(Sim::new(5, config), Bugs::default());
+    let old = world.make(0, "old");
+    world.sim.run_for(Span::secs(3));
+    world.servers[0].node.kill_as(false);
+    world.clients[0].0.kill_as(false);
+    world.servers[0].disk = MemDisk::default();
+    world.boot(0);
+    let file = world.create(2, "new");
+    assert_eq!(file.1.base, old, "ids begin anew");
+    for stripe in 0..OSTS {
+        assert_eq!(world.use_object(2, &file, stripe, None), Err(Errno::EIO));
+        assert_eq!(world.use_object(2, &file, stripe, Some(b"more")), Err(Errno::EIO));
+    }
+    world.sim.run_for(Span::secs(10));
+    assert_eq!(world.objects(), both(&[old]), "they may still be wanted");
 }

@@ -14,6 +14,7 @@
 //!   destroys are idempotent.
 //! - A destroyed object has a tombstone as long as somebody may send a late write, which gets
 //!   ESTALE.
+//! - An object is shown to and changed for the file and MDT store only for which it was made.
 //! - A failure of the storage ends the instance ([`Failure`](::target::Failure)).
 //!
 //! An object is made by its first write or truncate; there are no objects of files that were never
@@ -28,6 +29,7 @@ pub mod fuzz;
 mod limits;
 mod locks;
 mod op;
+mod owners;
 mod params;
 mod record;
 mod tally;

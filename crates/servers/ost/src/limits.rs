@@ -22,6 +22,9 @@ pub(crate) const DESTROY_OBJECTS_AT_ONCE: usize = 64;
 pub(crate) const TOMBSTONES_MAX: usize = 1 << 18;
 /// Tombstones removed in one transaction.
 pub(crate) const TOMBSTONES_SWEPT_AT_ONCE: usize = 256;
+/// Objects whose owner is remembered: some 5 MiB. One more forgets all of them, which costs a read
+/// of a record each.
+pub(crate) const OWNERS_MAX: usize = 65_536;
 /// Highest `device_mibps`.
 pub(crate) const DEVICE_MIBPS_MAX: u64 = 1 << 20;
 /// Longest `commit_interval_ms`: more than this is lost work, not batching.

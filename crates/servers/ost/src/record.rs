@@ -11,9 +11,20 @@ pub(crate) const META_COMMITTED: &[u8] = b"committed";
 pub(crate) const META_CLEAN: &[u8] = b"clean";
 
 const TYPE_OBJECT: u8 = 1;
+/// Bytes of an object's record of version 1.
+const VERSION_1_BYTES: usize = 32;
 const TYPE_TOMBSTONE: u8 = 2;
 
-/// An object, by its FID in `Table::Objects`.
+/// Whose an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// The file.
+    pub(crate) parent: Fid,
+    /// Number of the store of the file's MDT.
+    pub(crate) store: u64,
+}
+
+/// An object, by its FID in `Table::Objects`. Version 1 ended before `store`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -25,6 +36,7 @@ pub(crate) struct ObjectRecord {
     mtime_nsec: u32,
     parent: WireFid,
     mtime: i64,
+    store: u64,
 }
 
 /// A tombstone, by the object's FID in `Table::Tombstones`.
@@ -41,31 +53,34 @@ pub(crate) struct TombstoneRecord {
     pub(crate) number: u64,
 }
 
-const _: () = assert!(size_of::<ObjectRecord>() == 32);
+const _: () = assert!(size_of::<ObjectRecord>() == 40);
 const _: () = assert!(size_of::<TombstoneRecord>() == 16);
 
 impl ObjectRecord {
-    pub(crate) fn new(parent: Fid, mtime: Timespec) -> ObjectRecord {
+    pub(crate) fn new(owner: Owner, mtime: Timespec) -> ObjectRecord {
         let length = size_of::<ObjectRecord>() as u16;
-        let parent = parent.into();
         ObjectRecord {
             kind: TYPE_OBJECT,
-            version: 1,
+            version: 2,
             length,
             mtime_nsec: mtime.nsec,
-            parent,
+            parent: owner.parent.into(),
             mtime: mtime.sec,
+            store: owner.store,
         }
     }
 
     /// Nothing where the bytes are none of ours.
     pub(crate) fn decode(bytes: &[u8]) -> Option<ObjectRecord> {
-        let (record, _newer) = ObjectRecord::read_from_prefix(bytes).ok()?;
-        (record.kind == TYPE_OBJECT).then_some(record)
+        let known = bytes.get(..bytes.len().min(size_of::<ObjectRecord>()))?;
+        let mut record = ObjectRecord::default();
+        record.as_mut_bytes()[..known.len()].copy_from_slice(known);
+        (known.len() >= VERSION_1_BYTES && record.kind == TYPE_OBJECT).then_some(record)
     }
 
-    pub(crate) fn parent(&self) -> Fid {
-        self.parent.into()
+    /// Nothing in a record of version 1: the first one that uses the object owns it.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        (self.store != 0).then(|| Owner { parent: self.parent.into(), store: self.store })
     }
 
     pub(crate) fn mtime(&self) -> Timespec {
@@ -91,9 +106,11 @@ mod tests {
 
     #[test]
     fn records_go_there_and_back_and_foreign_bytes_are_refused() {
-        let record = ObjectRecord::new(Fid::new(5, 6), Timespec::new(-7, 8));
+        let owner = Owner { parent: Fid::new(5, 6), store: 9 };
+        let record = ObjectRecord::new(owner, Timespec::new(-7, 8));
         let back = ObjectRecord::decode(record.as_bytes()).expect("ours");
-        assert_eq!((back.parent(), back.mtime()), (Fid::new(5, 6), Timespec::new(-7, 8)));
+        assert_eq!((back.owner(), back.mtime()), (Some(owner), Timespec::new(-7, 8)));
+        assert_eq!(ObjectRecord::decode(&record.as_bytes()[..31]), None);
         let stone = TombstoneRecord::new(9);
         assert_eq!(TombstoneRecord::decode(stone.as_bytes()), Some(stone));
         assert_eq!(ObjectRecord::decode(stone.as_bytes()), None);
@@ -102,12 +119,17 @@ mod tests {
 
     #[test]
     fn bytes_on_disk_are_what_they_were() {
-        let record = ObjectRecord::new(Fid { seq: 1, oid: 2, ver: 3 }, Timespec::new(4, 5));
+        let owner = Owner { parent: Fid { seq: 1, oid: 2, ver: 3 }, store: 6 };
+        let record = ObjectRecord::new(owner, Timespec::new(4, 5));
         let bytes = [
-            1, 1, 32, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0,
-            0, 0, 0,
+            1, 2, 40, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0,
+            0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0,
         ];
         assert_eq!(record.as_bytes(), bytes);
+        let mut version_1 = bytes[..32].to_vec();
+        (version_1[1], version_1[2]) = (1, 32);
+        let old = ObjectRecord::decode(&version_1).expect("ours");
+        assert_eq!((old.owner(), old.mtime()), (None, Timespec::new(4, 5)));
         assert_eq!(
             TombstoneRecord::new(6).as_bytes(),
             [2, 1, 16, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0]

@@ -17,6 +17,7 @@ use crate::OstConfig;
 use crate::device::Device;
 use crate::locks::Locks;
 use crate::op;
+use crate::owners::Owners;
 use crate::tally::Tally;
 use crate::tombstones::Tombstones;
 
@@ -28,6 +29,7 @@ pub struct Ost {
     pub(crate) objects: Rc<dyn ObjStore>,
     pub(crate) exports: Rc<Exports>,
     pub(crate) locks: Locks,
+    pub(crate) owners: Owners,
     pub(crate) tombstones: RefCell<Tombstones>,
     pub(crate) pace: Rc<Pace>,
     pub(crate) device: Device,
@@ -54,6 +56,7 @@ impl Ost {
             objects,
             exports: booted.exports,
             locks: Locks::default(),
+            owners: Owners::default(),
             tombstones: RefCell::new(booted.tombstones),
             device: Device::default(),
             tally: Tally::default(),

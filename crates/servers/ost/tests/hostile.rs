@@ -20,7 +20,7 @@ use ost::{Ost, OstConfig};
 use service::{Node, NodeConfig};
 use types::{ClientId, Fid, NidAddr, Span, TargetId};
 use wire::body::{
-    BatchFlags, IoFlags, ObjectRange, OstBatchReq, OstFallocateReq, OstIoReq, OstPunchReq,
+    BatchFlags, Claim, IoFlags, ObjectRange, OstBatchReq, OstFallocateReq, OstIoReq, OstPunchReq,
     OstSeekReq, PunchFlags, fallocate,
 };
 use wire::{Opcode, encode_body};
@@ -89,6 +89,7 @@ impl Choices<'_> {
         let opcode = self.of(&OPCODES);
         let object = self.of(&OBJECTS).into();
         let parent = Fid { seq: 0x2_0000_0401, oid: 7, ver: 0 }.into();
+        let claim = Claim { session: 1 << 32, store: 77, capability: [0; 2] };
         let mut data = Vec::new();
         let body = match opcode {
             Opcode::OstWrite | Opcode::OstRead => {
@@ -98,23 +99,45 @@ impl Choices<'_> {
                     7;
                     if opcode == Opcode::OstWrite { length.min(5_000) } else { 0 } as usize
                 ];
-                let body = OstIoReq { object, parent, offset, length, flags, ..Default::default() };
+                let body =
+                    OstIoReq { object, parent, offset, length, flags, claim, ..Default::default() };
                 encode_body(&body)
             }
             Opcode::OstPunch => {
                 let size = self.word();
                 let flags = PunchFlags::from_bits_retain(u32::from(self.byte()));
-                encode_body(&OstPunchReq { object, parent, size, flags, ..Default::default() })
+                encode_body(&OstPunchReq {
+                    object,
+                    parent,
+                    size,
+                    flags,
+                    claim,
+                    ..Default::default()
+                })
             }
             Opcode::OstFallocate => {
                 let (offset, length, mode) = (self.word(), self.word(), self.of(&MODES));
-                let body =
-                    OstFallocateReq { object, parent, offset, length, mode, ..Default::default() };
+                let body = OstFallocateReq {
+                    object,
+                    parent,
+                    offset,
+                    length,
+                    mode,
+                    claim,
+                    ..Default::default()
+                };
                 encode_body(&body)
             }
             Opcode::OstSeek => {
                 let (offset, what) = (self.word(), u32::from(self.byte()));
-                encode_body(&OstSeekReq { object, offset, what, ..Default::default() })
+                encode_body(&OstSeekReq {
+                    object,
+                    parent,
+                    offset,
+                    what,
+                    claim,
+                    ..Default::default()
+                })
             }
             _ => {
                 let flags = BatchFlags::OIDS.when(self.byte() >= 128);
@@ -123,7 +146,7 @@ impl Choices<'_> {
                     let base = self.of(&OBJECTS).into();
                     data.extend_from_slice(ObjectRange { base, first, count }.as_bytes());
                 }
-                encode_body(&OstBatchReq { count: 1, flags, reserved: 0 })
+                encode_body(&OstBatchReq { count: 1, flags, store: claim.store })
             }
         };
         let mut call = Call::new(opcode, vec![body, Bytes::from(data)]);
@@ -175,7 +198,9 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let sim = Sim::new(7, SimConfig::default());
+        // a damaged claim is told as an error
+        let config = SimConfig { fail_on_error: false, ..SimConfig::default() };
+        let sim = Sim::new(7, config);
         let server = sim.node("oss", "10.0.0.1@tcp".parse().expect("a NID"));
         let client = sim.node("client", "10.0.0.2@tcp".parse().expect("a NID"));
         let at = NidAddr { nid: server.nid(), port: 988 };

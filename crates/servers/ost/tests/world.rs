@@ -9,14 +9,14 @@ use bytes::Bytes;
 use endpoint::{Answer, Bulk, Call, CallError, Endpoint, EndpointConfig, Remote, Resolve};
 use env::{CptTable, Env};
 use env_sim::{NodeHandle, Sim, SimConfig};
-use osd::Table;
 use osd::mem::{MemDisk, MemDiskConfig, MemMeta, MemObjects};
+use osd::{MetaStore, Table};
 use ost::{Bugs, Ost, OstConfig};
 use service::{Node, NodeConfig, Target};
 use types::{ClientId, Errno, Fid, NidAddr, Span, TargetId};
 use wire::body::{
-    BatchFlags, IoFlags, ObjectRange, OstAttr, OstBatchReq, OstFallocateReq, OstIoReq, OstPunchReq,
-    OstSeekRep, OstSeekReq, PunchFlags, StatfsRep, SyncRep, fallocate,
+    BatchFlags, Claim, IoFlags, ObjectRange, OstAttr, OstBatchReq, OstFallocateReq, OstIoReq,
+    OstPunchReq, OstSeekRep, OstSeekReq, PunchFlags, StatfsRep, SyncRep, fallocate,
 };
 use wire::{Opcode, decode_body, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
@@ -24,6 +24,7 @@ use zerocopy::{FromBytes, IntoBytes};
 const OBJECT: Fid = Fid { seq: 0x2_0000_0500, oid: 9, ver: 1 };
 const PLAIN: IoFlags = IoFlags::empty();
 const PARENT: Fid = Fid { seq: 0x2_0000_0401, oid: 7, ver: 0 };
+const CLAIM: Claim = Claim { session: 1 << 32, store: 77, capability: [0; 2] };
 
 struct World {
     sim: Sim,
@@ -52,7 +53,11 @@ impl Resolve for At {
 
 impl World {
     fn new(seed: u64, disk: MemDiskConfig, bugs: Bugs) -> World {
-        let sim = Sim::new(seed, SimConfig { polls_max: 300_000, ..SimConfig::default() });
+        let config = SimConfig { polls_max: 300_000, ..SimConfig::default() };
+        World::on(Sim::new(seed, config), disk, bugs)
+    }
+
+    fn on(sim: Sim, disk: MemDiskConfig, bugs: Bugs) -> World {
         let server = sim.node("oss", "10.0.0.1@tcp".parse().expect("a NID"));
         let client = sim.node("client", "10.0.0.2@tcp".parse().expect("a NID"));
         let disk = MemDisk::new(disk);
@@ -157,6 +162,7 @@ impl World {
             offset,
             length,
             flags,
+            claim: CLAIM,
             ..OstIoReq::default()
         };
         let mut call = Call::new(Opcode::OstRead, vec![encode_body(&body)]);
@@ -177,6 +183,7 @@ fn write(offset: u64, data: &[u8], flags: IoFlags) -> Call {
         length: data.len() as u32,
         flags,
         mtime: 1_000 + offset as i64,
+        claim: CLAIM,
         ..OstIoReq::default()
     };
     let mut call = Call::new(Opcode::OstWrite, vec![encode_body(&body)]);
@@ -195,6 +202,7 @@ fn punch(size: u64, create: bool) -> Call {
         parent: PARENT.into(),
         size,
         flags: PunchFlags::CREATE.when(create),
+        claim: CLAIM,
         ..OstPunchReq::default()
     };
     let mut call = Call::new(Opcode::OstPunch, vec![encode_body(&body)]);
@@ -209,6 +217,7 @@ fn fallocate_call(mode: u32, offset: u64, length: u64) -> Call {
         offset,
         length,
         mode,
+        claim: CLAIM,
         ..OstFallocateReq::default()
     };
     let mut call = Call::new(Opcode::OstFallocate, vec![encode_body(&body)]);
@@ -223,13 +232,16 @@ fn seek(offset: u64, what: u32) -> Call {
             object: OBJECT.into(),
             offset,
             what,
+            parent: PARENT.into(),
+            claim: CLAIM,
             ..OstSeekReq::default()
         })],
     )
 }
 
 fn batch(opcode: Opcode, ranges: &[ObjectRange]) -> Call {
-    let body = OstBatchReq { count: ranges.len() as u32, ..OstBatchReq::default() };
+    let (count, store) = (ranges.len() as u32, CLAIM.store);
+    let body = OstBatchReq { count, store, ..OstBatchReq::default() };
     let mut call =
         Call::new(opcode, vec![encode_body(&body), Bytes::copy_from_slice(ranges.as_bytes())]);
     call.modifies = opcode == Opcode::OstDestroy;
@@ -528,7 +540,12 @@ fn a_full_ost_says_so_and_destroys_work() {
     assert_eq!(errno, Errno::ENOSPC);
     assert!(filled >= 2 << 20, "{filled}");
     world.call(&remote, batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)])).expect("destroys");
-    let body = OstIoReq { object: OBJECT.stripe(2).into(), length: 4, ..OstIoReq::default() };
+    let body = OstIoReq {
+        object: OBJECT.stripe(2).into(),
+        length: 4,
+        claim: CLAIM,
+        ..OstIoReq::default()
+    };
     let mut again =
         Call::new(Opcode::OstWrite, vec![encode_body(&body), Bytes::from_static(b"room")]);
     again.modifies = true;
@@ -545,8 +562,12 @@ fn full_records_refuse_writes_and_take_destroys() {
     let world = World::new(7, disk, Bugs::default());
     let remote = world.remote(1);
     let one = |oid| {
-        let body =
-            OstIoReq { object: Fid { oid, ..OBJECT }.into(), length: 4, ..OstIoReq::default() };
+        let body = OstIoReq {
+            object: Fid { oid, ..OBJECT }.into(),
+            length: 4,
+            claim: CLAIM,
+            ..OstIoReq::default()
+        };
         let mut call =
             Call::new(Opcode::OstWrite, vec![encode_body(&body), Bytes::from_static(b"data")]);
         call.modifies = true;
@@ -588,8 +609,95 @@ fn a_stopped_ost_starts_clean_and_a_killed_one_too() {
     assert_eq!(&world.read(&remote, 0, 10, IoFlags::MUST_EXIST).expect("reads").1[..], b"kept");
 }
 
+/// The call with another claim in its body.
+fn claiming(mut call: Call, claim: Claim) -> Call {
+    let mut body = call.bufs[0].to_vec();
+    let end = body.len();
+    body[end - size_of::<Claim>()..].copy_from_slice(claim.as_bytes());
+    call.bufs[0] = body.into();
+    call
+}
+
+/// One where errors may be logged.
+fn told_off() -> World {
+    let config = SimConfig { fail_on_error: false, ..SimConfig::default() };
+    World::on(Sim::new(7, config), MemDiskConfig::default(), Bugs::default())
+}
+
+#[test]
+fn an_object_of_another_store_is_neither_shown_nor_changed() {
+    let world = told_off();
+    let remote = world.remote(1);
+    world.attr(&remote, write(0, b"data", PLAIN)).expect("writes");
+    let refused = |call| world.call(&remote, call).map(drop).map_err(|error| error.errno());
+    let glimpse = |store| {
+        let mut call = batch(Opcode::OstGlimpse, &[range(OBJECT, OBJECT.ver, 1)]);
+        call.bufs[0] = encode_body(&OstBatchReq { count: 1, store, ..OstBatchReq::default() });
+        let attrs = world.call(&remote, call).expect("answered").reply.buf(1);
+        decode_body::<OstAttr>(&attrs).exists
+    };
+    let other = Claim { store: 78, ..CLAIM };
+    for restarts in [false, true] {
+        if restarts {
+            world.sim.run_for(Span::secs(3));
+            world.kill();
+            world.start();
+        }
+        let read = OstIoReq { object: OBJECT.into(), length: 4, ..OstIoReq::default() };
+        let read = Call::new(Opcode::OstRead, vec![encode_body(&read)]);
+        let calls =
+            [write(0, b"late", PLAIN), punch(0, false), fallocate_call(0, 0, 9), seek(0, 0), read];
+        for call in calls {
+            let opcode = call.opcode;
+            assert_eq!(refused(claiming(call, other)), Err(Errno::EIO), "{opcode:?}");
+        }
+        assert_eq!((glimpse(CLAIM.store), glimpse(other.store)), (1, 0));
+        let mut destroy = batch(Opcode::OstDestroy, &[range(OBJECT, OBJECT.ver, 1)]);
+        let body = OstBatchReq { count: 1, store: other.store, ..OstBatchReq::default() };
+        destroy.bufs[0] = encode_body(&body);
+        refused(destroy).expect("passed over");
+        assert_eq!(&world.read(&remote, 0, 10, PLAIN).expect("its own").1[..], b"data");
+    }
+}
+
+#[test]
+fn a_client_that_names_no_mdt_is_refused() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    for claim in [Claim { store: 0, ..CLAIM }, Claim { session: 0, ..CLAIM }] {
+        let answer = world.call(&remote, claiming(write(0, b"data", PLAIN), claim));
+        assert_eq!(answer.map(drop).map_err(|error| error.errno()), Err(Errno::EPROTO));
+    }
+}
+
+#[test]
+fn an_object_of_version_1_belongs_to_the_first_that_changes_it() {
+    let world = told_off();
+    let remote = world.remote(1);
+    world.attr(&remote, write(0, b"data", PLAIN)).expect("writes");
+    world.sim.run_for(Span::secs(3));
+    world.kill();
+    let (env, disk) = (world.server.env(), world.disk.clone());
+    world.sim.block_on(&world.server, async move {
+        let meta = MemMeta::open(&env, &disk);
+        let (_, record) = disk.records(Table::Objects).remove(0);
+        let mut old = record[..32].to_vec();
+        (old[1], old[2]) = (1, 32);
+        let mut set = osd::WriteSet::new();
+        set.put(Table::Objects, OBJECT.to_key(), old);
+        meta.apply(&set).expect("room");
+        meta.commit().await.expect("a good disk");
+    });
+    world.start();
+    let other = Claim { store: 78, ..CLAIM };
+    world.call(&remote, claiming(write(1, b"new", PLAIN), other)).expect("nobody's so far");
+    let errno = world.attr(&remote, write(0, b"late", PLAIN)).map_err(|error| error.errno());
+    assert_eq!(errno.err(), Some(Errno::EIO));
+}
+
 fn sweep(ranges: &[ObjectRange]) -> Call {
-    let body = OstBatchReq { count: ranges.len() as u32, flags: BatchFlags::OIDS, reserved: 0 };
+    let body =
+        OstBatchReq { count: ranges.len() as u32, flags: BatchFlags::OIDS, store: CLAIM.store };
     let mut call = batch(Opcode::OstDestroy, ranges);
     call.bufs[0] = encode_body(&body);
     call
@@ -606,6 +714,7 @@ fn a_destroy_by_ids_takes_every_stripe_and_no_more() {
             object: object.into(),
             parent: PARENT.into(),
             length: 4,
+            claim: CLAIM,
             ..OstIoReq::default()
         };
         call.bufs[0] = encode_body(&body);

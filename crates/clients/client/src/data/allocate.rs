@@ -121,7 +121,7 @@ async fn send_one(
         mtime: now.sec,
         mtime_nsec: now.nsec,
         mode,
-        ..OstFallocateReq::default()
+        claim: open.inner.claim(open.inode.fid),
     };
     let call = open.inner.call(&open.ctx, Opcode::OstFallocate, &body);
     open.inner.ask(ost, call).await.map(|_| ())

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use env::LocalFuture;
 use layout::Layout;
-use types::{Errno, TargetId, Timespec};
+use types::{Errno, Fid, TargetId, Timespec};
 use wire::body::{ObjectRange, OstAttr, OstBatchReq};
 use wire::{Attr, Opcode, SizeState, decode_body};
 use zerocopy::IntoBytes;
@@ -77,7 +77,8 @@ impl Inner {
     ) -> Result<Vec<OstAttr>> {
         let objects: Vec<_> =
             batch.iter().map(|(index, stripe)| range(&questions[*index].layout, *stripe)).collect();
-        let body = OstBatchReq { count: objects.len() as u32, ..OstBatchReq::default() };
+        let store = self.claim(Fid::ZERO).store;
+        let body = OstBatchReq { count: objects.len() as u32, store, ..OstBatchReq::default() };
         let call = self
             .call(ctx, Opcode::OstGlimpse, &body)
             .buf(Bytes::copy_from_slice(objects.as_bytes()));

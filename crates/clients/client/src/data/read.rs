@@ -156,6 +156,7 @@ async fn fetch_object(
         flags: IoFlags::DIRECT.when(open.flags & flags::O_DIRECT != 0)
             | IoFlags::MUST_EXIST.when(must_exist),
         layout_version: u32::from(layout.generation),
+        claim: open.inner.claim(open.inode.fid),
         ..OstIoReq::default()
     };
     let call =

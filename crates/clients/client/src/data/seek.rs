@@ -44,6 +44,8 @@ async fn ask(
         object: object.into(),
         offset: layout.object_size(stripe, offset),
         what: u32::from(what == SeekFor::Hole),
+        parent: open.inode.fid.into(),
+        claim: open.inner.claim(open.inode.fid),
         ..OstSeekReq::default()
     };
     let call = open.inner.call(&open.ctx, Opcode::OstSeek, &body);

@@ -142,7 +142,7 @@ impl Inner {
             mtime: now.sec,
             mtime_nsec: now.nsec,
             flags: PunchFlags::CREATE.when(create),
-            ..OstPunchReq::default()
+            claim: self.claim(fid),
         };
         let call = self.call(ctx, Opcode::OstPunch, &body);
         Ok(self.ask(ost, call).await?.reply.body())

@@ -109,6 +109,7 @@ impl Write<'_> {
             layout_version: u32::from(layout.generation),
             uid: attr.uid,
             gid: attr.gid,
+            claim: open.inner.claim(open.inode.fid),
             ..OstIoReq::default()
         };
         let call = open

@@ -79,6 +79,7 @@ impl<B: Default, W> Import<B, W> {
         let before = std::mem::replace(&mut self.instance, Instance(rep.instance));
         let restarted = before != self.instance;
         (self.session, self.epoch) = (rep.session, rep.epoch);
+        self.store = rep.store;
         match rep.outcome {
             connect::RECOVER => {
                 self.undo_stranded(restarted);

@@ -29,6 +29,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use queues::Ascending;
 use types::{Instance, Instant, Span, TargetId, Transno, Xid};
+use wire::body::Claim;
 use wire::{Opcode, Request, RequestFlags};
 
 pub use config::ImportConfig;
@@ -98,6 +99,8 @@ pub struct Import<B, W> {
     session: u64,
     epoch: u32,
     instance: Instance,
+    /// As the target told it when the session began.
+    store: u64,
     committed: Transno,
     /// Boxed: they move neither with their neighbours nor into the replay list.
     out: Ascending<Xid, Box<Out<B, W>>>,
@@ -144,6 +147,7 @@ impl<B: Default, W> Import<B, W> {
             session: 0,
             epoch: 0,
             instance: Instance(0),
+            store: 0,
             committed: Transno::NONE,
             out: Ascending::new(),
             queue: VecDeque::new(),
@@ -181,6 +185,12 @@ impl<B: Default, W> Import<B, W> {
     #[must_use]
     pub fn since(&self) -> Instant {
         self.since
+    }
+
+    /// What a client tells OSTs of this target, an MDT; zeros before the first session.
+    #[must_use]
+    pub fn claim(&self) -> Claim {
+        Claim { session: self.session, store: self.store, ..Claim::default() }
     }
 
     /// Everything up to here is durable at the target.

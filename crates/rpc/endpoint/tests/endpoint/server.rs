@@ -159,6 +159,7 @@ impl Server {
             bulk_bytes: wire::BULK_BYTES_MAX,
             lease_secs: 150,
             window_ms: 0,
+            store: 0,
         };
         let mut reply = self.reply(request);
         reply.bufs = vec![encode_body(&body)];

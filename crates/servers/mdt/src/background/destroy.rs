@@ -191,7 +191,7 @@ async fn batch_for(mdt: &Mdt, ost: u32, from: u64) -> Decided<Batch> {
 async fn destroy(mdt: &Mdt, remote: &Rc<Remote>, batch: &Batch, ost: u32) -> bool {
     let mut sent = Vec::new();
     for piece in batch.ranges.chunks(DESTROY_BATCH_MAX) {
-        match ask(remote, piece, BatchFlags::empty()).await {
+        match ask(mdt, remote, piece, BatchFlags::empty()).await {
             Some(done) => sent.push(done),
             None => return false,
         }
@@ -214,7 +214,7 @@ pub(crate) async fn send(
     flags: BatchFlags,
 ) -> bool {
     for piece in ranges.chunks(DESTROY_BATCH_MAX) {
-        let Some(done) = ask(remote, piece, flags).await else { return false };
+        let Some(done) = ask(mdt, remote, piece, flags).await else { return false };
         if !is_committed(mdt, remote, done).await {
             return false;
         }
@@ -229,8 +229,14 @@ struct Done {
     instance: u64,
 }
 
-async fn ask(remote: &Rc<Remote>, piece: &[ObjectRange], flags: BatchFlags) -> Option<Done> {
-    let body = OstBatchReq { count: piece.len() as u32, flags, reserved: 0 };
+async fn ask(
+    mdt: &Mdt,
+    remote: &Rc<Remote>,
+    piece: &[ObjectRange],
+    flags: BatchFlags,
+) -> Option<Done> {
+    let store = mdt.engine.state.borrow().number;
+    let body = OstBatchReq { count: piece.len() as u32, flags, store };
     let call = Call::new(
         Opcode::OstDestroy,
         vec![encode_body(&body), Bytes::copy_from_slice(piece.as_bytes())],

@@ -390,6 +390,7 @@ fn start() {
             let seed = Seed {
                 words: [1, 2],
                 round_robin: 0,
+                store: 3,
                 now: Default::default(),
                 clock: Default::default(),
             };

@@ -264,8 +264,13 @@ fn start(store: &Rc<TestStore>, osts: &Rc<RefCell<Vec<u32>>>, bugs: Bugs) -> (En
     let mut config = MdtConfig::new("testfs".parse().expect("a name"), 0);
     config.bugs = bugs;
     let store: Rc<dyn MetaStore> = store.clone();
-    let seed =
-        Seed { words: [1, 2], round_robin: 0, now: Timespec::new(1, 0), clock: Instant::default() };
+    let seed = Seed {
+        words: [1, 2],
+        round_robin: 0,
+        store: 3,
+        now: Timespec::new(1, 0),
+        clock: Instant::default(),
+    };
     let booted = now(boot(&store, &config, &seed)).expect("a store that works");
     let osts = osts.clone();
     let list: Rc<dyn Fn() -> Vec<OstAt>> =

@@ -4,26 +4,29 @@
 //! Done in pieces, each in one transaction; the last one carries the transno. A crash in between
 //! leaves some objects destroyed, and the resend or replay destroys the rest: both are idempotent.
 //! An object that is not there gets its tombstone too, so that a write on its way does not make it.
+//! One that was made for another MDT's store stays: the asker means another one.
 
 use ldlm::Mode;
-use osd::{Table, WriteSet};
+use osd::{Table, View, WriteSet};
 use service::Incoming;
 use types::{Errno, Extent, Fid};
 use wire::body::{BatchFlags, OstBatchReq};
 use wire::{Reply, encode_body};
 use zerocopy::IntoBytes;
 
-use super::{ranges, sweep};
+use super::{object_record, ranges, sweep};
 use crate::limits::{DESTROY_OBJECTS_AT_ONCE, DESTROY_OBJECTS_MAX};
+use crate::owners::is_foreign;
 use crate::record::TombstoneRecord;
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
-    let by_ids = incoming.request.body::<OstBatchReq>().flags.contains(BatchFlags::OIDS);
+    let body = incoming.request.body::<OstBatchReq>();
+    let by_ids = body.flags.contains(BatchFlags::OIDS);
     let objects = if by_ids { sweep::found(ost, incoming).await? } else { named(incoming)? };
     assert!(objects.is_sorted(), "all destroys take their locks in one order");
-    let body = OstBatchReq { count: objects.len() as u32, ..OstBatchReq::default() };
-    let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&body)]);
+    let rep = OstBatchReq { count: objects.len() as u32, ..OstBatchReq::default() };
+    let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&rep)]);
     let last = objects.len().saturating_sub(1) / DESTROY_OBJECTS_AT_ONCE;
     if objects.is_empty() {
         // Whoever asks waits for the commit of this, and with it of whatever destroyed them before.
@@ -34,9 +37,12 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         for object in some {
             // In the order of FIDs, so that two destroys do not wait for each other.
             held.push(ost.locks.lock(*object, Extent::ALL, Mode::Exclusive).await);
+        }
+        let own = own(ost, some, body.store).await?;
+        for object in &own {
             ost.objects.destroy(*object).await?;
         }
-        let set = forget(ost, some);
+        let set = forget(ost, &own);
         if piece == last {
             ost.transact(incoming, &mut reply, |_| Ok(set.clone())).await?;
         } else {
@@ -61,10 +67,27 @@ fn named(incoming: &Incoming) -> Result<Vec<Fid>, Errno> {
     if objects.is_empty() { Err(Errno::EINVAL) } else { Ok(objects) }
 }
 
+/// Those of `objects` that are not another store's.
+async fn own(ost: &Ost, objects: &[Fid], store: u64) -> Result<Vec<Fid>, Errno> {
+    let mine = |view: &dyn View| {
+        let mut own = Vec::with_capacity(objects.len());
+        for object in objects {
+            if is_foreign(object_record(view, *object)?.as_ref(), store) {
+                tracing::error!(%object, store, "not destroyed: it belongs to another MDT's store");
+            } else {
+                own.push(*object);
+            }
+        }
+        Ok(own)
+    };
+    ost.store.look(mine).await
+}
+
 fn forget(ost: &Ost, objects: &[Fid]) -> WriteSet {
     assert!(objects.len() <= DESTROY_OBJECTS_AT_ONCE, "a store has room for this");
     let mut set = WriteSet::new();
     for object in objects {
+        ost.owners.forget(*object);
         set.delete(Table::Objects, object.to_key());
         if !ost.config.bugs.skip_tombstones() {
             let number = ost.tombstones.borrow_mut().add(*object);

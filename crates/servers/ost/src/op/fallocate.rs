@@ -12,6 +12,7 @@ use wire::Reply;
 use wire::body::{OstFallocateReq, fallocate};
 
 use super::{Told, valid_object};
+use crate::owners::claimed;
 use crate::target::Ost;
 
 fn what(mode: u32) -> Result<Allocate, Errno> {
@@ -29,16 +30,12 @@ fn what(mode: u32) -> Result<Allocate, Errno> {
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
     let body: OstFallocateReq = incoming.request.body();
     let object = valid_object(body.object.into())?;
+    let owner = claimed(body.parent, &body.claim)?;
     let what = what(body.mode)?;
     let end = body.offset.checked_add(body.length).ok_or(Errno::EFBIG)?;
     let extent = Extent::new(body.offset, end).ok_or(Errno::EINVAL)?;
 
-    let told = Told {
-        object,
-        extent,
-        parent: body.parent.into(),
-        mtime: Timespec::new(body.mtime, body.mtime_nsec),
-    };
+    let told = Told { object, extent, owner, mtime: Timespec::new(body.mtime, body.mtime_nsec) };
     let allocate = async || ost.objects.allocate(object, what, body.offset, body.length).await;
     ost.change(incoming, &told, allocate).await
 }

@@ -1,5 +1,6 @@
 //! Glimpse: size, blocks and times of a batch of objects. No lock: each object's answer is of one
-//! moment after the request came, and a writer that was answered before is in it.
+//! moment after the request came, and a writer that was answered before is in it. An object that
+//! was made for another MDT's store is not there for the asker.
 
 use osd::ObjAttr;
 use service::Incoming;
@@ -10,9 +11,15 @@ use zerocopy::IntoBytes;
 
 use super::{object_record, ranges, reply_attr};
 use crate::limits::{GLIMPSE_AT_ONCE, GLIMPSE_OBJECTS_MAX};
+use crate::owners::is_foreign;
+use crate::record::ObjectRecord;
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
+    let store = incoming.request.body::<OstBatchReq>().store;
+    if store == 0 && !incoming.session.is_server {
+        return Err(Errno::EPROTO);
+    }
     let ranges = ranges(incoming)?;
     if ranges.len() > GLIMPSE_OBJECTS_MAX {
         return Err(Errno::E2BIG);
@@ -30,8 +37,11 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
             objects.iter().map(|object| object_record(view, *object)).collect::<Result<Vec<_>, _>>()
         })
         .await?;
-    let reps: Vec<_> =
-        attrs.into_iter().zip(records).map(|(attr, record)| reply_attr(attr, record)).collect();
+    let shown = |(attr, record): (Option<ObjAttr>, Option<ObjectRecord>)| {
+        let foreign = is_foreign(record.as_ref(), store);
+        reply_attr(attr.filter(|_| !foreign), record)
+    };
+    let reps: Vec<_> = attrs.into_iter().zip(records).map(shown).collect();
     let body = OstBatchReq { count: reps.len() as u32, ..OstBatchReq::default() };
     let array = bytes::Bytes::copy_from_slice(reps.as_bytes());
     Ok(Reply::ok(&incoming.request.header, vec![encode_body(&body), array]))

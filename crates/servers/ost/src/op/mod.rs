@@ -20,7 +20,8 @@ use wire::body::{ObjectRange, OstAttr};
 use wire::{Opcode, Reply, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::record::ObjectRecord;
+use crate::owners::owner_after;
+use crate::record::{ObjectRecord, Owner};
 use crate::tally::Kind;
 use crate::target::Ost;
 
@@ -103,8 +104,8 @@ struct Told {
     object: Fid,
     /// Locked while it changes.
     extent: Extent,
-    /// File that the object belongs to.
-    parent: Fid,
+    /// For whom it is changed.
+    owner: Owner,
     /// The client's time of the change.
     mtime: Timespec,
 }
@@ -134,7 +135,10 @@ fn reply_attr(attr: Option<ObjAttr>, record: Option<ObjectRecord>) -> OstAttr {
     }
 }
 
-fn object_record(view: &dyn View, object: Fid) -> Result<Option<ObjectRecord>, StoreError> {
+pub(crate) fn object_record(
+    view: &dyn View,
+    object: Fid,
+) -> Result<Option<ObjectRecord>, StoreError> {
     Ok(view.get(Table::Objects, &object.to_key())?.and_then(|bytes| ObjectRecord::decode(&bytes)))
 }
 
@@ -152,22 +156,19 @@ impl Ost {
         let asked = self.env.now();
         let _held = self.locks.lock(object, told.extent, Mode::Exclusive).await;
         let is_lost = self.config.bugs.lose_overlap() && self.env.now() > asked;
+        self.check_owner(incoming, object, told.owner).await?;
         if let Change::Overtaken = self.may_change(incoming, object)? {
             return self.repeat_answer(incoming).await;
         }
         let attr = if is_lost { self.objects.attr(object).await? } else { change().await? };
         let mtime = self.change_time(incoming, told.mtime);
-        let record = ObjectRecord::new(told.parent, mtime);
-        let body = reply_attr(attr, Some(record));
+        let body = reply_attr(attr, Some(ObjectRecord::new(told.owner, mtime)));
         let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&body)]);
         let record = |view: &dyn View| {
             let mut set = WriteSet::new();
             if attr.is_some() {
-                // The first change says whose object it is.
-                let record = match object_record(view, object)? {
-                    Some(old) => ObjectRecord::new(old.parent(), mtime),
-                    None => record,
-                };
+                let owner = owner_after(view, object, told.owner)?;
+                let record = ObjectRecord::new(owner, mtime);
                 set.put(Table::Objects, object.to_key(), record.as_bytes());
             }
             Ok(set)
@@ -176,9 +177,9 @@ impl Ost {
         Ok(reply)
     }
 
-    /// Checked under the object's lock, at once before it is changed: nobody writes for a session
-    /// that is over, or to a destroyed object. A change that was answered before and is replayed
-    /// now is `Overtaken` by the destroy then.
+    /// Checked under the object's lock, with nothing awaited from then to the change: nobody writes
+    /// for a session that is over, or to a destroyed object. A change that was answered before and
+    /// is replayed now is `Overtaken` by the destroy then.
     fn may_change(&self, incoming: &Incoming, object: Fid) -> Result<Change, Errno> {
         if incoming.session.is_ended() {
             return Err(Errno::ESTALE);

@@ -9,17 +9,19 @@ use wire::Reply;
 use wire::body::{OstPunchReq, PunchFlags};
 
 use super::{Told, valid_object};
+use crate::owners::claimed;
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
     let body: OstPunchReq = incoming.request.body();
     let object = valid_object(body.object.into())?;
+    let owner = claimed(body.parent, &body.claim)?;
     let create = body.flags.contains(PunchFlags::CREATE) && body.size > 0;
 
     let told = Told {
         object,
         extent: Extent::ALL,
-        parent: body.parent.into(),
+        owner,
         mtime: Timespec::new(body.mtime, body.mtime_nsec),
     };
     ost.change(incoming, &told, async || ost.objects.truncate(object, body.size, create).await)

@@ -11,11 +11,13 @@ use wire::body::{IoFlags, OstIoReq};
 use wire::{BULK_BYTES_MAX, Reply, encode_body};
 
 use super::{object_record, reply_attr, valid_object};
+use crate::owners::claimed;
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
     let body: OstIoReq = incoming.request.body();
     let object = valid_object(body.object.into())?;
+    let owner = claimed(body.parent, &body.claim)?;
     if body.length > BULK_BYTES_MAX {
         return Err(Errno::EMSGSIZE);
     }
@@ -26,6 +28,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         Some(extent) => Some(ost.locks.lock(object, extent, Mode::Shared).await),
         None => None,
     };
+    ost.check_owner(incoming, object, owner).await?;
     let data = ost.objects.read(object, body.offset, body.length as usize, mode).await?;
     let attr = ost.objects.attr(object).await?;
     drop(held);

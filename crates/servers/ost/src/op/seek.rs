@@ -9,11 +9,13 @@ use wire::body::{OstSeekRep, OstSeekReq};
 use wire::{Reply, encode_body};
 
 use super::valid_object;
+use crate::owners::claimed;
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
     let body: OstSeekReq = incoming.request.body();
     let object = valid_object(body.object.into())?;
+    let owner = claimed(body.parent, &body.claim)?;
     let what = match body.what {
         0 => Seek::Data,
         1 => Seek::Hole,
@@ -21,6 +23,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     };
     let extent = Extent::new(body.offset, u64::MAX).ok_or(Errno::EINVAL)?;
     let held = ost.locks.lock(object, extent, Mode::Shared).await;
+    ost.check_owner(incoming, object, owner).await?;
     let found = ost.objects.seek(object, what, body.offset).await?;
     drop(held);
     let body = match found {

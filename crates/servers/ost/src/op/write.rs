@@ -12,11 +12,13 @@ use wire::body::{IoFlags, OstIoReq};
 use wire::{BULK_BYTES_MAX, Reply};
 
 use super::{Told, valid_object};
+use crate::owners::claimed;
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
     let body: OstIoReq = incoming.request.body();
     let object = valid_object(body.object.into())?;
+    let owner = claimed(body.parent, &body.claim)?;
     if body.length > BULK_BYTES_MAX {
         return Err(Errno::EMSGSIZE);
     }
@@ -29,12 +31,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     ost.transfer(u64::from(body.length)).await;
     let mode = if body.flags.contains(IoFlags::DIRECT) { IoMode::Direct } else { IoMode::Auto };
 
-    let told = Told {
-        object,
-        extent,
-        parent: body.parent.into(),
-        mtime: Timespec::new(body.mtime, body.mtime_nsec),
-    };
+    let told = Told { object, extent, owner, mtime: Timespec::new(body.mtime, body.mtime_nsec) };
     let write = async || {
         let attr = ost.objects.write(object, body.offset, data, mode).await?;
         ost.changed(u64::from(body.length));
