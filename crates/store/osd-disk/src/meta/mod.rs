@@ -17,6 +17,7 @@
 //! number; `records/root`, which says what of it is durable (module `root`); `records/lock` is held
 //! with `flock`.
 
+mod check;
 mod commit;
 mod gathered;
 mod lmdb;
@@ -24,6 +25,7 @@ mod room;
 mod root;
 mod sums;
 mod upgrade;
+mod walk;
 
 use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
@@ -116,6 +118,7 @@ impl DiskMeta {
             |why: LmdbError| DiskError::Records { path: dir.clone(), why: why.to_string() };
         let map = usize::try_from(map_bytes).unwrap_or(usize::MAX);
         let mut root = RootFile::open(&dir)?;
+        check::all(&root, &dir).map_err(|why| DiskError::Records { path: dir.clone(), why })?;
         let mut txn =
             lmdb::Env::open(&dir, map, TABLES_MAX).map_err(records)?.begin().map_err(records)?;
         let mut tables = [0; Table::ALL.len()];

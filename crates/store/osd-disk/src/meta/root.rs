@@ -203,6 +203,17 @@ impl RootFile {
         Ok(())
     }
 
+    /// Bytes of a page and the root page of the durable tree; none of an empty store.
+    pub(crate) fn tree(&self) -> Option<(usize, Vec<u8>)> {
+        let root = Root::read(&self.data).ok()?;
+        let newest = root.metas.iter().max_by_key(|meta| u64_at(&meta[..], META_TXN))?;
+        Some((root.page_bytes as usize, newest.to_vec()))
+    }
+
+    pub(crate) fn data(&self) -> &File {
+        &self.data
+    }
+
     /// Makes durable what LMDB has written out. Nothing may be written out meanwhile.
     pub(crate) fn sync(&mut self) -> Result<(), String> {
         let root = Root::read(&self.data)?;

@@ -449,3 +449,118 @@ fn a_full_store_of_an_older_version_is_read_as_far_as_it_has_checksums() {
     let meta = small(&dir);
     assert!(meta.with(|running| Ok(running.sums.is_all())).expect("reads"));
 }
+
+/// A store with all that a tree can have: several levels, large values, free pages.
+fn rich_store(dir: &TestDir) -> Vec<(Table, Vec<u8>, Vec<u8>)> {
+    let meta = small(dir);
+    let mut records = Vec::new();
+    for number in 0..3_000_u32 {
+        let mut set = put(number, 120);
+        let entry = [&number.wrapping_mul(0x9e37_79b1).to_be_bytes()[..], &[7; 8]].concat();
+        set.put(Table::Dirents, entry.clone(), vec![number as u8; 40]);
+        if number % 100 == 0 {
+            set.put(Table::Xattrs, number.to_be_bytes(), vec![number as u8; 9_000]);
+        }
+        meta.apply(&set).expect("room");
+        records.extend(set.changes);
+        if number % 500 == 0 {
+            wait(meta.commit()).expect("commits");
+        }
+    }
+    for number in 1_000..1_500_u32 {
+        meta.apply(&delete(number)).expect("removals are taken");
+    }
+    records.retain(|(table, key, _)| {
+        let gone = (1_000..1_500_u32).any(|number| key[..] == number.to_be_bytes());
+        *table != Table::Meta && !(gone && *table == Table::Inodes)
+    });
+    wait(meta.commit()).expect("commits");
+    records.into_iter().map(|(table, key, value)| (table, key, value.expect("put"))).collect()
+}
+
+/// Damages one place of the first `used` bytes.
+fn damage_somewhere(data: &mut Vec<u8>, used: usize, chance: &mut types::SplitMix64) {
+    let below = |chance: &mut types::SplitMix64, bound: usize| chance.below(bound as u64) as usize;
+    let (at, page) = (below(chance, used - 4_096), 4_096);
+    match chance.below(8) {
+        0..=3 => data[at] ^= 1 << chance.below(8),
+        4 => data[at..at + 300].fill_with(|| chance.bits() as u8),
+        5 => data[at / page * page..][..page].fill(0),
+        6 => {
+            let (from, to) = (at / page * page, below(chance, used / page) * page);
+            data.copy_within(from..from + page, to);
+        }
+        _ => data.truncate(at),
+    }
+}
+
+/// What is read of a damaged store: the right value, or an error.
+fn read_all(meta: &DiskMeta, records: &[(Table, Vec<u8>, Vec<u8>)]) -> usize {
+    let view = meta.running().expect("ready");
+    let mut missing = 0;
+    for (table, key, value) in records {
+        match view.get(*table, key) {
+            Ok(Some(found)) => assert!(found == *value, "a wrong value is never given out"),
+            Ok(None) | Err(StoreError::Damaged { .. }) => missing += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    for table in Table::ALL {
+        let _told = view.scan(table, &[], &mut |_, _| true);
+    }
+    missing
+}
+
+#[test]
+fn two_hundred_damages_are_found_or_told_and_none_ends_the_process() {
+    let dir = TestDir::new();
+    let records = rich_store(&dir);
+    let whole = std::fs::read(dir.path().join("records/data.mdb")).expect("reads");
+    let used = whole.iter().rposition(|byte| *byte != 0).expect("it is not empty") + 1;
+    let (mut refused, mut told, mut harmless) = (0, 0, 0);
+    for seed in 0..200 {
+        let hurt = TestDir::new();
+        let path = hurt.path().join("records");
+        std::fs::create_dir(&path).expect("a directory");
+        let (mut data, mut chance) = (whole.clone(), types::SplitMix64::new(seed));
+        damage_somewhere(&mut data, used, &mut chance);
+        std::fs::write(path.join("data.mdb"), data).expect("writes");
+        std::fs::copy(dir.path().join("records/root"), path.join("root")).expect("copies");
+        let options = MetaOptions { map_bytes: Some(MAP_BYTES_MIN), ..MetaOptions::default() };
+        let meta = match DiskMeta::open(hurt.path(), &options) {
+            Ok(meta) => meta,
+            Err(error) => {
+                assert!(error.to_string().contains("data.mdb"), "{error}");
+                refused += 1;
+                continue;
+            }
+        };
+        match read_all(&meta, &records) {
+            0 => harmless += 1,
+            _ => told += 1,
+        }
+        for number in 0..200 {
+            meta.apply(&put(number * 15, 200)).expect("others go on");
+        }
+        wait(meta.commit()).expect("commits");
+    }
+    println!("{refused} refused at the start, {told} told as EIO, {harmless} in unused bytes");
+    assert!(refused > 50 && told > 20, "{refused} {told} {harmless}");
+}
+
+#[test]
+fn a_damaged_page_is_named_with_the_way_out() {
+    let dir = TestDir::new();
+    rich_store(&dir);
+    let path = dir.path().join("records/data.mdb");
+    let mut data = std::fs::read(&path).expect("reads");
+    let at = data.chunks(4_096).rposition(|page| page[10..12] == [1, 0]).expect("a branch");
+    data[at * 4_096 + 12] ^= 1;
+    std::fs::write(&path, data).expect("writes");
+    let refused = DiskMeta::open(dir.path(), &MetaOptions::default()).map(drop);
+    let why = refused.expect_err("it is damaged").to_string();
+    assert!(
+        why.contains(&format!("page {at} of data.mdb is damaged")) && why.contains("backup"),
+        "{why}"
+    );
+}

@@ -15,7 +15,7 @@ use super::sums::Sums;
 /// Tables of its own.
 pub(super) const TABLES: usize = 1;
 
-const TABLE: &str = "sums";
+pub(super) const TABLE: &str = "sums";
 const UPTO: &[u8] = b"upto";
 /// Records of one commit: a few hundred kilobytes.
 const RECORDS_AT_ONCE: usize = 1_024;

@@ -1,0 +1,69 @@
+//! What checksums cost: of records, and what they would cost of objects.
+//!
+//! `cargo run --profile ci -p osd-disk --example checksums -- DIR`
+
+use std::fs::{File, OpenOptions};
+use std::hint::black_box;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const FILE_BYTES: u64 = 256 << 20;
+const WRITES: u64 = 20_000;
+
+/// The fastest of five runs, for one call of `count`.
+fn fastest(count: u64, mut call: impl FnMut(u64)) -> Duration {
+    let run = |call: &mut dyn FnMut(u64)| {
+        let start = Instant::now();
+        (0..count).for_each(call);
+        start.elapsed()
+    };
+    let best = (0..5).map(|_| run(&mut call)).min().unwrap_or_default();
+    best / u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn main() {
+    let dir = std::env::args().nth(1).expect("a directory");
+    for bytes in [64, 200, 4_096, 65_536, 1 << 20] {
+        let data = vec![7_u8; bytes];
+        let each = fastest((1 << 28) / bytes as u64 / 4, |_| {
+            black_box(crc32c::crc32c(black_box(&data)));
+        });
+        let rate = bytes as f64 / each.as_secs_f64() / 1e9;
+        println!("CRC-32C of {bytes} bytes: {each:?}, {rate:.1} GB/s");
+    }
+    let path = Path::new(&dir).join("checksums");
+    let file = open(&path);
+    let chunk = vec![1; 1 << 20];
+    for at in 0..FILE_BYTES >> 20 {
+        file.write_all_at(&chunk, at << 20).expect("writes");
+    }
+    file.sync_all().expect("syncs");
+    for block in [0, 4_096, 16_384, 65_536] {
+        let each = fastest(WRITES, |number| write(&file, number, block));
+        println!("4 KiB write, sums of {block} bytes: {each:?}");
+    }
+    let _gone = std::fs::remove_file(path);
+}
+
+fn open(path: &Path) -> File {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true).open(path).expect("opens")
+}
+
+/// Writes 4 KiB somewhere; with blocks that are larger, the rest of the block is read for its sum.
+fn write(file: &File, number: u64, block: usize) {
+    let at = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (FILE_BYTES / 4_096) * 4_096;
+    let data = [number as u8; 4_096];
+    if block > data.len() {
+        let first = at / block as u64 * block as u64;
+        let mut whole = vec![0; block];
+        file.read_exact_at(&mut whole, first).expect("reads");
+        let inside = (at - first) as usize;
+        whole[inside..inside + data.len()].copy_from_slice(&data);
+        black_box(crc32c::crc32c(&whole));
+    } else if block > 0 {
+        black_box(crc32c::crc32c(&data));
+    }
+    file.write_all_at(&data, at).expect("writes");
+}
