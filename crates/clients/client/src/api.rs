@@ -6,6 +6,19 @@ use wire::dirent::Dirent;
 
 pub use wire::Attr;
 
+use crate::Lease;
+
+/// A file by the MDT's word alone: no OST was asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Glance {
+    /// Where the size is not known, size, blocks and times are what the MDT knew last.
+    pub attr: Attr,
+    /// How long that holds.
+    pub lease: Lease,
+    /// The size is exact: nobody writes the file.
+    pub size_known: bool,
+}
+
 /// Attributes to change; what is `None` stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {

@@ -42,6 +42,12 @@ impl File {
         self.0.inode.fid
     }
 
+    /// Whether the open made the file.
+    #[must_use]
+    pub fn was_made(&self) -> bool {
+        self.0.made
+    }
+
     /// Attributes as the open gave them, the size resolved if the open had to know it.
     #[must_use]
     pub fn attr(&self) -> Attr {

@@ -68,7 +68,7 @@ mod statfs;
 mod xattr;
 
 pub use api::{
-    Attr, DirPage, LockConflict, LockKind, LockMode, LockSpec, SeekFor, SetAttr, SetTime, Statfs,
+    Attr, DirPage, Glance, LockConflict, LockKind, LockMode, LockSpec, SeekFor, SetAttr, SetTime, Statfs,
     Striping, TargetSpace, TargetState,
 };
 pub use atime::{AccessTimes, Reads};

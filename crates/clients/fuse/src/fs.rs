@@ -2,16 +2,16 @@
 //! are killed.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::rc::Rc;
 
-use client::{Attr, Client, Ctx, File, Lease};
+use client::{Attr, Client, Ctx, File, Glance, Lease};
 use env::Env;
 use fusedev::abi::{self, cap};
 use fusedev::{Body, Handler, Header, InitInfo, LocalFuture, Op, Replier, Reply, Request};
 use futures_lite::future::or;
-use types::{Errno, Fid};
+use types::{Errno, Fid, Instant};
 
 use crate::callers::Callers;
 use crate::convert;
@@ -30,6 +30,8 @@ pub(crate) struct Fs {
     /// Files with POSIX locks that this mount took, their owners, and the handle through which each
     /// owner did it last: a close of any other need not ask the server.
     pub(crate) locked: RefCell<BTreeMap<(Fid, u64), u64>>,
+    /// Callers whose CREATE was answered with ESTALE.
+    pub(crate) sent_back: RefCell<BTreeSet<u32>>,
     callers: RefCell<Callers>,
     jobids: Rc<Jobids>,
     capabilities: Cell<u64>,
@@ -44,6 +46,7 @@ impl Fs {
             files: RefCell::new(Handles::new()),
             dirs: RefCell::new(Handles::new()),
             locked: RefCell::default(),
+            sent_back: RefCell::default(),
             callers: RefCell::default(),
             jobids,
             capabilities: Cell::new(info.capabilities),
@@ -72,24 +75,28 @@ impl Fs {
     }
 
     /// Tells the kernel of a file: counts a reference, lets it believe that for as long as the
-    /// lease allows.
-    pub(crate) fn entry(&self, attr: &Attr, lease: Lease) -> abi::EntryOut {
+    /// lease allows, and not at all where the size is not known.
+    pub(crate) fn entry(&self, glance: &Glance) -> abi::EntryOut {
+        let mut attr = glance.attr;
         let nodeid = self.nodes.borrow_mut().look_up(attr.fid(), attr.mode);
-        self.nodes.borrow_mut().saw_times(attr);
+        self.nodes.borrow_mut().saw_times(&attr);
+        self.nodes.borrow_mut().tell(&mut attr, glance.size_known);
         let now = self.env.now();
         abi::EntryOut {
             nodeid,
-            attr: convert::attr(attr),
-            attr_valid_nsec: convert::validity(lease.attrs, now),
-            entry_valid_nsec: convert::validity(lease.name, now),
+            attr: convert::attr(&attr),
+            attr_valid_nsec: validity_of(glance, now),
+            entry_valid_nsec: convert::validity(glance.lease.name, now),
             ..Default::default()
         }
     }
 
-    pub(crate) fn attr(&self, attr: &Attr, lease: Lease) -> Body {
+    pub(crate) fn attr(&self, glance: &Glance) -> Body {
+        let mut attr = glance.attr;
         self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
-        self.nodes.borrow_mut().saw_times(attr);
-        Body::Attr(convert::attr_out(attr, convert::validity(lease.attrs, self.env.now())))
+        self.nodes.borrow_mut().saw_times(&attr);
+        self.nodes.borrow_mut().tell(&mut attr, glance.size_known);
+        Body::Attr(convert::attr_out(&attr, validity_of(glance, self.env.now())))
     }
 
     /// A directory or symbolic link was read. The MDT hears of it where its access time changes by
@@ -223,6 +230,16 @@ impl Fs {
             _ => Err(Errno::ENOSYS),
         }
     }
+}
+
+/// For how long the kernel may believe the attributes.
+fn validity_of(glance: &Glance, now: Instant) -> u32 {
+    if glance.size_known { convert::validity(glance.lease.attrs, now) } else { 0 }
+}
+
+/// Exact attributes, to be believed for no time.
+pub(crate) fn exact(attr: Attr) -> Glance {
+    Glance { attr, lease: Lease::default(), size_known: true }
 }
 
 impl Handler for Fs {

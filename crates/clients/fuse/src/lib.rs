@@ -30,6 +30,8 @@ mod limits;
 mod mounted;
 mod nodes;
 mod op;
+#[cfg(test)]
+mod waits;
 
 pub use jobid::{JOBID_BYTES_MAX, Jobids};
 pub use mounted::{MountError, Mounted, mount, options};

@@ -16,7 +16,8 @@ pub(crate) const GROUPS_AGE: Span = Span::millis(100);
 /// old.
 pub(crate) const JOBID_AGE: Span = Span::secs(1);
 
-/// Callers whose groups and job labels are remembered; all are forgotten when there are more.
+/// Callers whose groups and job labels are remembered, and those that were told to look again; all
+/// are forgotten when there are more.
 pub(crate) const CALLERS_MAX: usize = 1_024;
 
 /// Bytes of directory entries fetched at once: some thousands, so that a directory costs few round

@@ -7,12 +7,14 @@
 //! - A node lives while the kernel holds references to it: each entry it is told counts one, FORGET
 //!   takes them back.
 //! - The root is always there.
+//! - The kernel cuts its pages to any size that it is told. So a size that is not known when it is
+//!   told is the one of before: [`Nodes::tell`].
 
 use std::collections::BTreeMap;
 
 use client::Attr;
 use fusedev::abi::ROOT_ID;
-use types::Fid;
+use types::{Fid, Timespec};
 
 /// What is known of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub(crate) struct Node {
     /// Mode as the last attributes said; type bits never change.
     pub(crate) mode: u32,
     lookups: u64,
+    /// Of a file: size and modification time as the kernel has them.
+    told: Option<(u64, Timespec)>,
 }
 
 pub(crate) struct Nodes {
@@ -34,7 +38,7 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     pub(crate) fn new() -> Nodes {
-        let root = Node { fid: Fid::ROOT, mode: libc::S_IFDIR, lookups: 1 };
+        let root = Node { fid: Fid::ROOT, mode: libc::S_IFDIR, lookups: 1, told: None };
         Nodes {
             by_id: BTreeMap::from([(ROOT_ID, root)]),
             by_fid: BTreeMap::from([(Fid::ROOT, ROOT_ID)]),
@@ -53,10 +57,39 @@ impl Nodes {
             self.last += 1;
             self.last
         });
-        let node = self.by_id.entry(id).or_insert(Node { fid, mode, lookups: 0 });
+        let node = self.by_id.entry(id).or_insert(Node { fid, mode, lookups: 0, told: None });
         node.lookups += 1;
         node.mode = mode;
         id
+    }
+
+    /// The kernel is about to hear these attributes. Where the size is not known it hears the size
+    /// and the modification time of before: another size would cut its pages, another time drop
+    /// them.
+    pub(crate) fn tell(&mut self, attr: &mut Attr, size_known: bool) {
+        let node = self.by_fid.get(&attr.fid()).and_then(|id| self.by_id.get_mut(id));
+        let Some(node) = node.filter(|_| attr.is_file()) else { return };
+        match node.told {
+            Some((size, mtime)) if !size_known => {
+                attr.size = size;
+                attr.set_mtime(mtime);
+            }
+            _ => node.told = Some((attr.size, attr.mtime())),
+        }
+    }
+
+    /// The kernel takes the file for at least as long as `end`, because it wrote there.
+    pub(crate) fn grew(&mut self, id: u64, end: u64) {
+        if let Some((size, _)) = self.by_id.get_mut(&id).and_then(|node| node.told.as_mut()) {
+            *size = end.max(*size);
+        }
+    }
+
+    /// The kernel takes the file for empty, because it opened it so.
+    pub(crate) fn was_cut(&mut self, id: u64) {
+        if let Some((size, _)) = self.by_id.get_mut(&id).and_then(|node| node.told.as_mut()) {
+            *size = 0;
+        }
     }
 
     /// Attributes of a directory or symbolic link that the kernel knows came.
@@ -124,6 +157,27 @@ mod tests {
         assert_eq!(nodes.seen(id).map(|attr| attr.uid), Some(5));
         nodes.forget(id, 1);
         assert_eq!((nodes.seen(id), nodes.seen.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_size_that_is_not_known_is_the_one_of_before() {
+        let told = |nodes: &mut Nodes, size, sec, known| {
+            let mut attr = Attr { mode: libc::S_IFREG, size, mtime: sec, ..Attr::default() };
+            attr = attr.with_fid(A);
+            nodes.tell(&mut attr, known);
+            (attr.size, attr.mtime)
+        };
+        let mut nodes = Nodes::new();
+        let id = nodes.look_up(A, libc::S_IFREG);
+        assert_eq!(told(&mut nodes, 5, 1, false), (5, 1), "there is no size of before");
+        assert_eq!(told(&mut nodes, 100, 2, true), (100, 2));
+        assert_eq!(told(&mut nodes, 7, 3, false), (100, 2));
+        nodes.grew(id, 300);
+        nodes.grew(id, 200);
+        assert_eq!(told(&mut nodes, 7, 3, false), (300, 2), "the kernel wrote up to there");
+        nodes.was_cut(id);
+        assert_eq!(told(&mut nodes, 7, 3, false), (0, 2));
+        assert_eq!(told(&mut nodes, 7, 3, true), (7, 3));
     }
 
     #[test]

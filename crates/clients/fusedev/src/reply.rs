@@ -103,6 +103,12 @@ impl DirBuf {
             <= self.size
     }
 
+    /// The entries as the kernel reads them.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Whether nothing was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use client::{Client, MountConfig};
 use env::Env;
-use env_sim::{NodeHandle, Sim, SimConfig};
+use env_sim::{Cut, NodeHandle, Sim, SimConfig};
 use osd::mem::{MemDisk, MemDiskConfig};
-use types::{ClientId, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId};
+use types::{ClientId, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId, TargetKind};
 
 use crate::Scenario;
 use crate::server::{Plan, Server};
@@ -116,6 +116,13 @@ impl Cluster {
             }
         });
         slot
+    }
+
+    /// Cuts `node` off from every OST.
+    pub fn cut_off_osts(&self, node: &NodeHandle) {
+        for server in self.servers.iter().filter(|server| server.target.kind == TargetKind::Ost) {
+            self.sim.partition(node, &server.node, Cut::BothWays);
+        }
     }
 
     /// Objects on all OSTs.

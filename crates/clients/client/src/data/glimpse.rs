@@ -92,18 +92,25 @@ impl Inner {
     /// Puts the true size into what the MDT said of a file. A file that this client has just made
     /// is not asked for.
     pub(crate) async fn resolve_stat(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
+        if self.settle_known(stat) { Ok(()) } else { self.resolve(ctx, stat).await }
+    }
+
+    /// Adds what this client knows to what the MDT said of a file. Says whether its size is exact
+    /// then, without a question to an OST.
+    pub(crate) fn settle_known(&self, stat: &mut Stat) -> bool {
         let inode = self.inodes.get(stat.attr.fid());
         if let Some(inode) = &inode {
             inode.access.borrow().show(&mut stat.attr);
         }
-        let inode = inode.filter(|_| crate::needs_glimpse(&stat.attr));
+        let Some(layout) = stat.layout.as_ref().filter(|_| crate::needs_glimpse(&stat.attr)) else {
+            return true;
+        };
         let untouched =
             inode.and_then(|inode| inode.with_view(|view| view.is_untouched(stat.epoch)));
-        if let (Some(true), Some(layout)) = (untouched, &stat.layout) {
+        if untouched == Some(true) {
             settle(&mut stat.attr, stat.mtime_set, 0, layout, &Objects::new());
-            return Ok(());
         }
-        self.resolve(ctx, stat).await
+        untouched == Some(true)
     }
 
     /// Puts the true size into what the MDT said of a dirty file.

@@ -10,7 +10,7 @@ use crate::client::{Client, Inner};
 use crate::file::File;
 use crate::inode::Stat;
 use crate::lease::Scope;
-use crate::{Ctx, Result, SetAttr, SetTime};
+use crate::{Ctx, Glance, Lease, Result, SetAttr, SetTime};
 
 /// A setattr request in the words of the wire.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,23 +78,27 @@ impl Client {
         set: &SetAttr,
         file: Option<&File>,
     ) -> Result<Attr> {
-        let change = Change::new(set, file.map_or(0, |file| file.0.handle));
-        let mut stat = if set.size.is_some() {
-            let (inner, ctx) = (self.0.clone(), ctx.clone());
-            self.0.run("truncate", async move { inner.truncate(&ctx, fid, change).await }).await?
-        } else {
-            let mut stat = self.0.setattr(ctx, fid, change).await?;
+        let (mut stat, size_known) = self.0.set(ctx, fid, set, file).await?;
+        if !size_known {
             self.0.resolve(ctx, &mut stat).await?;
-            stat
-        };
-        if let Some(inode) = self.0.inodes.get(fid) {
-            if set.atime.is_some() {
-                inode.access.borrow_mut().was_set();
-            }
-            inode.learn(&stat);
-            inode.access.borrow().show(&mut stat.attr);
         }
-        Ok(stat.attr)
+        Ok(self.0.was_set(set, &mut stat))
+    }
+
+    /// The same by the MDT's word alone, unless a size is set.
+    ///
+    /// # Errors
+    /// As [`Client::setattr`].
+    pub async fn setattr_glance(
+        &self,
+        ctx: &Ctx,
+        fid: Fid,
+        set: &SetAttr,
+        file: Option<&File>,
+    ) -> Result<Glance> {
+        let (mut stat, size_known) = self.0.set(ctx, fid, set, file).await?;
+        let attr = self.0.was_set(set, &mut stat);
+        Ok(Glance { attr, lease: Lease::default(), size_known })
     }
 
     /// Tells the MDT in the background that a directory or symbolic link was read at `now`. Files
@@ -113,6 +117,38 @@ impl Client {
 }
 
 impl Inner {
+    /// Changes attributes; says whether the size in the answer is exact.
+    async fn set(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        set: &SetAttr,
+        file: Option<&File>,
+    ) -> Result<(Stat, bool)> {
+        let change = Change::new(set, file.map_or(0, |file| file.0.handle));
+        if set.size.is_none() {
+            let stat = self.setattr(ctx, fid, change).await?;
+            let size_known = stat.layout.is_none() || !crate::needs_glimpse(&stat.attr);
+            return Ok((stat, size_known));
+        }
+        let (inner, ctx) = (self.clone(), ctx.clone());
+        let stat =
+            self.run("truncate", async move { inner.truncate(&ctx, fid, change).await }).await?;
+        Ok((stat, true))
+    }
+
+    /// Takes the answer to a change of attributes; what the caller is told.
+    fn was_set(&self, set: &SetAttr, stat: &mut Stat) -> Attr {
+        if let Some(inode) = self.inodes.get(stat.attr.fid()) {
+            if set.atime.is_some() {
+                inode.access.borrow_mut().was_set();
+            }
+            inode.learn(stat);
+            inode.access.borrow().show(&mut stat.attr);
+        }
+        stat.attr
+    }
+
     pub(crate) async fn setattr(
         self: &Rc<Self>,
         ctx: &Ctx,

@@ -13,7 +13,7 @@ use crate::data::{Question, settle};
 use crate::file::File;
 use crate::inode::Stat;
 use crate::join::join_bounded;
-use crate::{Ctx, Error, Lease, Result, Striping, limits};
+use crate::{Ctx, Error, Glance, Lease, Result, Striping, limits};
 
 impl Client {
     /// The file called `name` in `parent`.
@@ -21,34 +21,18 @@ impl Client {
     /// # Errors
     /// ENOENT, EACCES, ENOTDIR.
     pub async fn lookup(&self, ctx: &Ctx, parent: Fid, name: &[u8]) -> Result<Attr> {
-        self.lookup_leased(ctx, parent, name).await.map(|(attr, _)| attr)
+        let (mut stat, _) = self.0.look_up(ctx, parent, name).await?;
+        self.0.resolve_stat(ctx, &mut stat).await?;
+        Ok(stat.attr)
     }
 
-    /// The same, and how long it holds.
+    /// The same by the MDT's word alone, and how long it holds.
     ///
     /// # Errors
     /// As [`Client::lookup`].
-    pub async fn lookup_leased(
-        &self,
-        ctx: &Ctx,
-        parent: Fid,
-        name: &[u8],
-    ) -> Result<(Attr, Lease)> {
-        check_name(name, "lookup")?;
-        let asking = self.0.leases.asking(parent);
-        let call = self
-            .0
-            .call(
-                ctx,
-                Opcode::MdtLookup,
-                &LookupReq { parent: parent.into(), ..LookupReq::default() },
-            )
-            .name(name);
-        let answer = self.0.ask(self.0.mdt_of(parent), call).await?;
-        let mut stat = Stat::of(&answer.reply, "mds_getattr_name")?;
-        let lease = asking.told(&stat);
-        self.0.resolve_stat(ctx, &mut stat).await?;
-        Ok((stat.attr, lease))
+    pub async fn lookup_glance(&self, ctx: &Ctx, parent: Fid, name: &[u8]) -> Result<Glance> {
+        let (mut stat, lease) = self.0.look_up(ctx, parent, name).await?;
+        Ok(self.0.glance(&mut stat, lease))
     }
 
     /// The file at `path`, from the root; "." is skipped, symbolic links are not followed.
@@ -91,15 +75,22 @@ impl Client {
         if let Some(believed) = self.0.leases.believed(fid) {
             return Ok(believed);
         }
-        let asking = self.0.leases.asking(fid);
-        let mut stat = self.0.stat(ctx, fid, file.map_or(0, |file| file.0.handle)).await?;
-        if let Some(inode) = self.0.inodes.get(fid) {
-            inode.learn(&stat);
-        }
-        let lease = asking.told(&stat);
+        let (mut stat, lease) = self.0.look(ctx, fid, file).await?;
         self.0.resolve_stat(ctx, &mut stat).await?;
         self.0.offer_size(ctx, &stat);
         Ok((stat.attr, lease))
+    }
+
+    /// The same by the MDT's word alone.
+    ///
+    /// # Errors
+    /// As [`Client::getattr`].
+    pub async fn glance(&self, ctx: &Ctx, fid: Fid) -> Result<Glance> {
+        if let Some((attr, lease)) = self.0.leases.believed(fid) {
+            return Ok(Glance { attr, lease, size_known: true });
+        }
+        let (mut stat, lease) = self.0.look(ctx, fid, None).await?;
+        Ok(self.0.glance(&mut stat, lease))
     }
 
     /// Fills in the sizes of the dirty ones among `attrs`, as [`Client::readdir`] gave them, at the
@@ -169,6 +160,43 @@ impl Client {
 }
 
 impl Inner {
+    async fn look_up(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        parent: Fid,
+        name: &[u8],
+    ) -> Result<(Stat, Lease)> {
+        check_name(name, "lookup")?;
+        let asking = self.leases.asking(parent);
+        let body = LookupReq { parent: parent.into(), ..LookupReq::default() };
+        let call = self.call(ctx, Opcode::MdtLookup, &body).name(name);
+        let answer = self.ask(self.mdt_of(parent), call).await?;
+        let stat = Stat::of(&answer.reply, "mds_getattr_name")?;
+        let lease = asking.told(&stat);
+        Ok((stat, lease))
+    }
+
+    async fn look(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        file: Option<&File>,
+    ) -> Result<(Stat, Lease)> {
+        let asking = self.leases.asking(fid);
+        let stat = self.stat(ctx, fid, file.map_or(0, |file| file.0.handle)).await?;
+        if let Some(inode) = self.inodes.get(fid) {
+            inode.learn(&stat);
+        }
+        let lease = asking.told(&stat);
+        Ok((stat, lease))
+    }
+
+    /// What the MDT's answer is worth without a question to an OST.
+    pub(crate) fn glance(&self, stat: &mut Stat, lease: Lease) -> Glance {
+        let size_known = self.settle_known(stat);
+        Glance { attr: stat.attr, lease, size_known }
+    }
+
     /// What the MDT says of a file.
     pub(crate) async fn stat(self: &Rc<Self>, ctx: &Ctx, fid: Fid, handle: u64) -> Result<Stat> {
         let call = self.call(

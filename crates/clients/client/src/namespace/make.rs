@@ -1,5 +1,7 @@
 //! mkdir, mknod, symlink, link: what makes names without opening anything.
 
+use std::rc::Rc;
+
 use layout::Template;
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
 use wire::attr::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
@@ -8,8 +10,9 @@ use wire::{Attr, Opcode};
 
 use super::check_name;
 use crate::client::{CallBuilder, Client, Inner};
+use crate::inode::Stat;
 use crate::lease::Scope;
-use crate::{Ctx, Error, Result};
+use crate::{Ctx, Error, Glance, Lease, Result};
 
 pub(super) struct Make<'a> {
     pub(super) parent: Fid,
@@ -42,6 +45,14 @@ impl Inner {
             ..CreateReq::default()
         };
         Ok(self.call(ctx, Opcode::MdtCreate, &body).name(make.name).name(make.target).buf(record))
+    }
+
+    async fn link(self: &Rc<Self>, ctx: &Ctx, fid: Fid, parent: Fid, name: &[u8]) -> Result<Stat> {
+        check_name(name, "link")?;
+        let body = LinkReq { fid: fid.into(), parent: parent.into(), ..LinkReq::default() };
+        let call = self.call(ctx, Opcode::MdtLink, &body).name(name);
+        let linked = self.change(Scope::link(parent), self.mdt_of(parent), call).await;
+        linked.map(|(stat, _)| stat).map_err(|error| error.about(fid))
     }
 }
 
@@ -98,13 +109,24 @@ impl Client {
     /// # Errors
     /// EEXIST, EACCES, EMLINK, EPERM for a directory.
     pub async fn link(&self, ctx: &Ctx, fid: Fid, parent: Fid, name: &[u8]) -> Result<Attr> {
-        check_name(name, "link")?;
-        let body = LinkReq { fid: fid.into(), parent: parent.into(), ..LinkReq::default() };
-        let call = self.0.call(ctx, Opcode::MdtLink, &body).name(name);
-        let linked = self.0.change(Scope::link(parent), self.0.mdt_of(parent), call).await;
-        let (mut stat, _) = linked.map_err(|error| error.about(fid))?;
+        let mut stat = self.0.link(ctx, fid, parent, name).await?;
         self.0.resolve(ctx, &mut stat).await?;
         Ok(stat.attr)
+    }
+
+    /// The same by the MDT's word alone.
+    ///
+    /// # Errors
+    /// As [`Client::link`].
+    pub async fn link_glance(
+        &self,
+        ctx: &Ctx,
+        fid: Fid,
+        parent: Fid,
+        name: &[u8],
+    ) -> Result<Glance> {
+        let mut stat = self.0.link(ctx, fid, parent, name).await?;
+        Ok(self.0.glance(&mut stat, Lease::default()))
     }
 
     #[expect(

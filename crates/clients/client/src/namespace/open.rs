@@ -15,7 +15,7 @@ use crate::client::{Client, Inner};
 use crate::file::{File, Open};
 use crate::inode::Stat;
 use crate::lease::Scope;
-use crate::{Ctx, Lease, Result, flags};
+use crate::{Ctx, Glance, Lease, Result, flags};
 
 impl Client {
     /// Opens `name` in `parent`, making it if it is not there (with O_EXCL it must not be).
@@ -34,16 +34,23 @@ impl Client {
         open_flags: u32,
         striping: Option<&Template>,
     ) -> Result<(Attr, File)> {
-        self.create_leased(ctx, parent, name, mode, open_flags, striping)
-            .await
-            .map(|(attr, file, _)| (attr, file))
+        let (glance, file) =
+            self.create_glance(ctx, parent, name, mode, open_flags, striping).await?;
+        let mut attr = glance.attr;
+        let inode = &file.0.inode;
+        if let Some(layout) = inode.layout().filter(|_| !glance.size_known) {
+            let (mtime_set, stripes) = (inode.mtime_set(), inode.stripes());
+            self.0.resolve_attr(ctx, &mut attr, mtime_set, stripes, &layout).await?;
+        }
+        *file.0.attr.borrow_mut() = attr;
+        Ok((attr, file))
     }
 
-    /// The same, and how long it holds.
+    /// The same by the MDT's word alone, unless O_TRUNC has objects to cut.
     ///
     /// # Errors
     /// As [`Client::create`].
-    pub async fn create_leased(
+    pub async fn create_glance(
         &self,
         ctx: &Ctx,
         parent: Fid,
@@ -51,7 +58,7 @@ impl Client {
         mode: u32,
         open_flags: u32,
         striping: Option<&Template>,
-    ) -> Result<(Attr, File, Lease)> {
+    ) -> Result<(Glance, File)> {
         let open_flags = open_flags | flags::O_CREAT;
         let mode = S_IFREG | mode & !S_IFMT;
         let later = open_flags & flags::O_DELAY_LAYOUT != 0 && striping.is_none();
@@ -70,23 +77,17 @@ impl Client {
             .0
             .open_by(ctx, Some(parent), self.0.mdt_of(parent), call.into(), open_flags)
             .await?;
-        let mut stat = file.attr();
+        let attr = file.attr();
         if !file.0.made {
             // the kernel takes an answer to a create without asking whether it is old
             lease.attrs = Instant::default();
         }
-        // A file that this call made, or cut, has no bytes: only one that was there must be asked
-        // for.
-        if open_flags & flags::O_TRUNC == 0 && !file.0.made {
-            let inode = &file.0.inode;
-            if let Some(layout) = inode.layout() {
-                self.0
-                    .resolve_attr(ctx, &mut stat, inode.mtime_set(), inode.stripes(), &layout)
-                    .await?;
-            }
-            *file.0.attr.borrow_mut() = stat;
-        }
-        Ok((stat, file, lease))
+        // A file that this call made, or cut, has no bytes: only one that was there may have
+        // others.
+        let is_empty = open_flags & flags::O_TRUNC != 0 || file.0.made;
+        let size_known =
+            is_empty || !crate::needs_glimpse(&attr) || file.0.inode.layout().is_none();
+        Ok((Glance { attr, lease, size_known }, file))
     }
 
     /// Makes a file without a name in the file system of `dir` and opens it, as `O_TMPFILE` does:

@@ -25,6 +25,8 @@ impl Fs {
         let flags = if args.write_flags & abi::WRITE_CACHE != 0 { 0 } else { args.flags };
         let written = file.write_as(flags, args.offset, data).await;
         let size = u32::try_from(written.map_err(errno)?).map_err(|_| Errno::EIO)?;
+        let end = args.offset.saturating_add(size.into());
+        self.nodes.borrow_mut().grew(header.nodeid, end);
         Ok(Body::Write(abi::WriteOut { size, padding: 0 }))
     }
 

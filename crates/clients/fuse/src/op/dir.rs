@@ -3,17 +3,21 @@
 //! Offsets as the kernel sees them: 0 the start, 1 behind ".", 2 behind "..", then an entry's
 //! cookie plus 2. They stay good over any number of reads, closes and changes, because the cookies
 //! do.
+//!
+//! The kernel keeps the directory locked while it reads, so no OST is asked. Attributes go along
+//! (`readdirplus`) only with the answer that they were fetched for: what was known a moment ago is
+//! not told as known.
 
 use std::rc::Rc;
 
-use client::{Attr, Ctx, DirPage, Lease};
+use client::{Ctx, DirPage, Dirent};
 use fusedev::abi;
 use fusedev::{Body, DirBuf, Header, Reply};
 use types::{Errno, Fid};
 
 use crate::dirs::{Dir, Page};
 use crate::error::errno;
-use crate::fs::Fs;
+use crate::fs::{Fs, exact};
 use crate::limits::DIR_PAGE_BYTES;
 
 /// Offset behind "..": what the cookies are raised by.
@@ -43,16 +47,13 @@ impl Fs {
         let dir = self.dirs.borrow().get(args.fh).ok_or(Errno::EBADF)?;
         let ctx = self.ctx(header, 0);
         let cookie = args.offset.saturating_sub(DOTS);
-        let kept = dir.page.borrow_mut().take().filter(|_| args.offset != 0);
-        let mut page = match kept {
+        let kept = dir.page.borrow_mut().take().filter(|_| args.offset != 0 && !plus);
+        let page = match kept {
             Some(page) if page.position(cookie).is_some() => page,
-            _ => self.fetch(&ctx, dir.fid, cookie).await?,
+            _ => self.fetch(&ctx, dir.fid, cookie, if plus { args.size } else { DIR_PAGE_BYTES }).await?,
         };
         if args.offset == 0 {
             self.was_read(&ctx, header.nodeid);
-        }
-        if plus {
-            self.complete(&ctx, &mut page, cookie, args.size).await?;
         }
         let mut out = DirBuf::new(args.size);
         self.fill(&mut out, dir.fid, &page, args.offset, plus);
@@ -60,33 +61,11 @@ impl Fs {
         Ok(Body::Dir(out))
     }
 
-    async fn fetch(&self, ctx: &Ctx, dir: Fid, after: u64) -> Result<Page, Errno> {
-        let page = self.client.readdir(ctx, dir, after, DIR_PAGE_BYTES).await.map_err(errno)?;
+    async fn fetch(&self, ctx: &Ctx, dir: Fid, after: u64, bytes: u32) -> Result<Page, Errno> {
+        let page = self.client.readdir(ctx, dir, after, bytes).await.map_err(errno)?;
         // A server that sends nothing and yet more to come would have us ask for ever.
         let at_end = page.at_end || page.entries.is_empty();
         Ok(Page { after, page: DirPage { at_end, ..page } })
-    }
-
-    /// Asks for the sizes that the entries of this reply need, all at once.
-    async fn complete(
-        &self,
-        ctx: &Ctx,
-        page: &mut Page,
-        cookie: u64,
-        size: u32,
-    ) -> Result<(), Errno> {
-        let start = page.position(cookie).unwrap_or(0);
-        let room = size as usize / (size_of::<abi::EntryOut>() + size_of::<abi::Dirent>()) + 1;
-        let entries = page.page.entries.iter_mut().skip(start).take(room);
-        let mut open: Vec<_> =
-            entries.filter(|entry| entry.has_attr && client::needs_glimpse(&entry.attr)).collect();
-        if open.is_empty() {
-            return Ok(());
-        }
-        let mut attrs: Vec<Attr> = open.iter().map(|entry| entry.attr).collect();
-        self.client.getattr_many(ctx, &mut attrs).await.map_err(errno)?;
-        open.iter_mut().zip(attrs).for_each(|(entry, attr)| entry.attr = attr);
-        Ok(())
     }
 
     fn fill(&self, out: &mut DirBuf, dir: Fid, page: &Page, offset: u64, plus: bool) {
@@ -105,17 +84,19 @@ impl Fs {
             if !out.fits(plus, entry.name.len()) {
                 return;
             }
-            let told = plus.then(|| {
-                if entry.has_attr {
-                    self.entry(&entry.attr, Lease::default())
-                } else {
-                    Default::default()
-                }
-            });
+            let told = plus.then(|| self.tell(entry));
             let (ino, kind) = (entry.attr.fid().ino(), entry.attr.file_type() >> 12);
             let pushed = push(out, told, ino, entry.cookie.saturating_add(DOTS), kind, &entry.name);
             assert!(pushed, "an entry that fits is taken");
         }
+    }
+}
+
+impl Fs {
+    /// What the kernel is told of an entry besides its name: nothing where only OSTs know the size.
+    fn tell(&self, entry: &Dirent) -> abi::EntryOut {
+        let known = entry.has_attr && !client::needs_glimpse(&entry.attr);
+        if known { self.entry(&exact(entry.attr)) } else { abi::EntryOut::default() }
     }
 }
 

@@ -1,13 +1,14 @@
 //! Open files: made, opened, closed, and the locks that a close gives back.
 
-use client::{Lease, LockKind, LockMode, LockSpec};
+use client::{LockKind, LockMode, LockSpec};
 use fusedev::abi;
 use fusedev::{Body, Header, Reply};
 use types::{Errno, Fid};
 
 use crate::convert;
 use crate::error::errno;
-use crate::fs::Fs;
+use crate::fs::{Fs, exact};
+use crate::limits::CALLERS_MAX;
 
 const O_TRUNC: u32 = libc::O_TRUNC as u32;
 
@@ -16,22 +17,43 @@ impl Fs {
         let fid = self.fid(header.nodeid)?;
         let file = self.client.open(&self.ctx(header, 0), fid, args.flags).await.map_err(errno)?;
         let fh = self.files.borrow_mut().insert(fid, file.clone());
+        if args.flags & O_TRUNC != 0 {
+            self.nodes.borrow_mut().was_cut(header.nodeid);
+        }
         if args.flags & O_TRUNC != 0 && args.open_flags & abi::OPEN_KILL_SUIDGID != 0 {
             self.drop_privileges(header, header.nodeid, &file).await;
         }
         Ok(Body::Open(self.open_out(fh)))
     }
 
+    /// The kernel keeps the directory locked meanwhile, so no OST is asked. It sends this where it
+    /// knows of no file; one that another client made in between is opened, but is not cut here:
+    /// ESTALE lets the kernel look again, find it, and open it with nothing locked.
     pub(crate) async fn create(&self, header: &Header, name: &[u8], args: abi::CreateIn) -> Reply {
         let (parent, name) = (self.fid(header.nodeid)?, convert::name(name)?);
         let ctx = self.ctx(header, args.umask);
+        let flags = if self.is_second_try(header) { args.flags } else { args.flags & !O_TRUNC };
         let made = self
             .client
-            .create_leased(&ctx, parent, name, args.mode & 0o7777, args.flags, None)
+            .create_glance(&ctx, parent, name, args.mode & 0o7777, flags, None)
             .await;
-        let (attr, file, lease) = made.map_err(errno)?;
-        let fh = self.files.borrow_mut().insert(attr.fid(), file);
-        Ok(Body::Create(self.entry(&attr, lease), self.open_out(fh)))
+        let (glance, file) = made.map_err(errno)?;
+        if args.flags != flags && !file.was_made() {
+            self.sent_back.borrow_mut().insert(header.pid);
+            return Err(Errno::ESTALE); // the handle is closed in the background
+        }
+        let fh = self.files.borrow_mut().insert(glance.attr.fid(), file);
+        Ok(Body::Create(self.entry(&glance), self.open_out(fh)))
+    }
+
+    /// Whether the caller was told to look again, and found no file again: it would take a second
+    /// ESTALE for its answer.
+    fn is_second_try(&self, header: &Header) -> bool {
+        let mut sent_back = self.sent_back.borrow_mut();
+        if sent_back.len() > CALLERS_MAX {
+            sent_back.clear();
+        }
+        sent_back.remove(&header.pid)
     }
 
     pub(crate) async fn tmpfile(&self, header: &Header, args: abi::CreateIn) -> Reply {
@@ -42,7 +64,7 @@ impl Fs {
             .await
             .map_err(errno)?;
         let fh = self.files.borrow_mut().insert(attr.fid(), file);
-        Ok(Body::Create(self.entry(&attr, Lease::default()), self.open_out(fh)))
+        Ok(Body::Create(self.entry(&exact(attr)), self.open_out(fh)))
     }
 
     /// A close of one descriptor gives back the POSIX locks of its process, whichever descriptor

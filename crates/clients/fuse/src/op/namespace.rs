@@ -1,47 +1,51 @@
 //! Names, attributes and links.
 
 use bytes::Bytes;
-use client::{Attr, Lease};
+use client::{Attr, Glance};
 use fusedev::abi;
 use fusedev::{Body, Header, Reply};
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
 
 use crate::convert;
 use crate::error::errno;
-use crate::fs::Fs;
+use crate::fs::{Fs, exact};
 
 const RENAME_FLAGS: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE;
 
 impl Fs {
+    /// The kernel keeps the directory locked meanwhile, so no OST is asked: a size that only they
+    /// know comes with GETATTR.
     pub(crate) async fn lookup(&self, header: &Header, name: &[u8]) -> Reply {
         let (ctx, parent) = (self.ctx(header, 0), self.fid(header.nodeid)?);
         let found = match name {
             // Asked when a file handle of an NFS server is turned into a path again.
-            b"." => self.client.getattr_leased(&ctx, parent, None).await,
+            b"." => self.client.glance(&ctx, parent).await,
             b".." => {
                 let page = self.client.readdir(&ctx, parent, 0, 4_096).await.map_err(errno)?;
                 let up = if page.parent.is_zero() { parent } else { page.parent };
-                self.client.getattr_leased(&ctx, up, None).await
+                self.client.glance(&ctx, up).await
             }
-            name => self.client.lookup_leased(&ctx, parent, convert::name(name)?).await,
+            name => self.client.lookup_glance(&ctx, parent, convert::name(name)?).await,
         };
-        found.map(|(attr, lease)| Body::Entry(self.entry(&attr, lease))).map_err(errno)
+        found.map(|glance| Body::Entry(self.entry(&glance))).map_err(errno)
     }
 
     pub(crate) async fn getattr(&self, header: &Header, fh: Option<u64>) -> Reply {
-        self.look(header, fh).await.map(|(attr, lease)| self.attr(&attr, lease))
+        self.look(header, fh).await.map(|glance| self.attr(&glance))
     }
 
     /// Attributes of the node, through an open file where there is one.
-    async fn look(&self, header: &Header, fh: Option<u64>) -> Result<(Attr, Lease), Errno> {
+    async fn look(&self, header: &Header, fh: Option<u64>) -> Result<Glance, Errno> {
         let fid = self.fid(header.nodeid)?;
         let file = fh.and_then(|fh| self.file(fh).ok()).or_else(|| self.file_of(fid));
         match self.client.getattr_leased(&self.ctx(header, 0), fid, file.as_ref()).await {
             Err(error) if error.errno() == Errno::ESTALE => {
                 let gone = self.removed_dir(header.nodeid, fid).ok_or(Errno::ESTALE)?;
-                Ok((gone, Lease::default()))
+                Ok(exact(gone))
             }
-            found => found.map_err(errno),
+            found => found
+                .map(|(attr, lease)| Glance { attr, lease, size_known: true })
+                .map_err(errno),
         }
     }
 
@@ -55,8 +59,9 @@ impl Fs {
 
     /// Asked for what `Getattr` does not carry: when the file was made.
     pub(crate) async fn statx(&self, header: &Header, fh: Option<u64>) -> Reply {
-        let (attr, _) = self.look(header, fh).await?;
+        let mut attr = self.look(header, fh).await?.attr;
         self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
+        self.nodes.borrow_mut().tell(&mut attr, true);
         Ok(Body::Statx(convert::statx_out(&attr)))
     }
 
@@ -67,12 +72,12 @@ impl Fs {
         // unlinked open file.
         let file = if args.valid & abi::FATTR_FH != 0 { Some(self.file(args.fh)?) } else { None };
         let file = file.or_else(|| if set.size.is_none() { self.file_of(node.fid) } else { None });
-        let attr = self
+        let changed = self
             .client
-            .setattr(&self.ctx(header, 0), node.fid, &set, file.as_ref())
+            .setattr_glance(&self.ctx(header, 0), node.fid, &set, file.as_ref())
             .await
             .map_err(errno)?;
-        Ok(self.attr(&attr, Lease::default()))
+        Ok(self.attr(&changed))
     }
 
     pub(crate) async fn readlink(&self, header: &Header) -> Reply {
@@ -89,7 +94,7 @@ impl Fs {
         let parent = self.fid(header.nodeid)?;
         let attr =
             self.client.symlink(&self.ctx(header, 0), parent, convert::name(name)?, target).await;
-        attr.map(|attr| Body::Entry(self.entry(&attr, Lease::default()))).map_err(errno)
+        attr.map(|attr| Body::Entry(self.entry(&exact(attr)))).map_err(errno)
     }
 
     pub(crate) async fn mknod(
@@ -104,7 +109,7 @@ impl Fs {
         let ctx = self.ctx(header, umask);
         let attr =
             self.client.mknod(&ctx, parent, convert::name(name)?, mode, u64::from(rdev)).await;
-        attr.map(|attr| Body::Entry(self.entry(&attr, Lease::default()))).map_err(errno)
+        attr.map(|attr| Body::Entry(self.entry(&exact(attr)))).map_err(errno)
     }
 
     pub(crate) async fn mkdir(&self, header: &Header, name: &[u8], mode: u32, umask: u32) -> Reply {
@@ -113,7 +118,7 @@ impl Fs {
             .client
             .mkdir(&self.ctx(header, umask), parent, convert::name(name)?, mode & 0o7777)
             .await;
-        attr.map(|attr| Body::Entry(self.entry(&attr, Lease::default()))).map_err(errno)
+        attr.map(|attr| Body::Entry(self.entry(&exact(attr)))).map_err(errno)
     }
 
     pub(crate) async fn unlink(&self, header: &Header, name: &[u8]) -> Reply {
@@ -147,8 +152,8 @@ impl Fs {
 
     pub(crate) async fn link(&self, header: &Header, oldnodeid: u64, newname: &[u8]) -> Reply {
         let (fid, parent) = (self.fid(oldnodeid)?, self.fid(header.nodeid)?);
-        let attr =
-            self.client.link(&self.ctx(header, 0), fid, parent, convert::name(newname)?).await;
-        attr.map(|attr| Body::Entry(self.entry(&attr, Lease::default()))).map_err(errno)
+        let name = convert::name(newname)?;
+        let linked = self.client.link_glance(&self.ctx(header, 0), fid, parent, name).await;
+        linked.map(|glance| Body::Entry(self.entry(&glance))).map_err(errno)
     }
 }

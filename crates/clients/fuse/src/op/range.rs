@@ -10,6 +10,7 @@ use crate::fs::Fs;
 
 const SEEK_DATA: u32 = libc::SEEK_DATA as u32;
 const SEEK_HOLE: u32 = libc::SEEK_HOLE as u32;
+const FALLOC_FL_KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 
 impl Fs {
     /// The kernel leaves set-user-id to us, and knows the size after it by asking.
@@ -18,10 +19,12 @@ impl Fs {
         if header.uid != 0 {
             self.drop_privileges(header, header.nodeid, &file).await;
         }
-        file.fallocate(args.mode, args.offset, args.length)
-            .await
-            .map(|()| Body::Empty)
-            .map_err(errno)
+        file.fallocate(args.mode, args.offset, args.length).await.map_err(errno)?;
+        if args.mode & FALLOC_FL_KEEP_SIZE == 0 {
+            let end = args.offset.saturating_add(args.length);
+            self.nodes.borrow_mut().grew(header.nodeid, end);
+        }
+        Ok(Body::Empty)
     }
 
     pub(crate) async fn lseek(&self, args: abi::LseekIn) -> Reply {
@@ -49,6 +52,7 @@ impl Fs {
         let copied =
             from.copy_range(args.off_in, &to, args.off_out, args.len).await.map_err(errno)?;
         let size = u32::try_from(copied).map_err(|_| Errno::EIO)?;
+        self.nodes.borrow_mut().grew(args.nodeid_out, args.off_out.saturating_add(copied));
         Ok(Body::Write(abi::WriteOut { size, padding: 0 }))
     }
 }

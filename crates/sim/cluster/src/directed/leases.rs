@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use client::{Client, Ctx, Lease, SetAttr};
+use client::{Client, Ctx, Glance, Lease, SetAttr};
 use env::Env;
 use env_sim::{Faults, NodeHandle, Rng};
 use oracle::test_ctx;
@@ -229,7 +229,8 @@ impl Caller {
     }
 
     async fn look_up(&self, name: Vec<u8>) -> client::Result<()> {
-        let (attr, lease) = self.client.lookup_leased(&test_ctx(), self.dir, &name).await?;
+        let Glance { attr, lease, .. } =
+            self.client.lookup_glance(&test_ctx(), self.dir, &name).await?;
         let mut board = self.board.borrow_mut();
         board.told(self.who, &attr, lease, 0);
         board.names.push((self.who, name, attr.fid(), lease.name));
@@ -238,8 +239,8 @@ impl Caller {
 
     async fn create(&self, name: Vec<u8>) -> client::Result<()> {
         let flags = O_RDWR | O_EXCL;
-        let (attr, file, lease) =
-            self.client.create_leased(&test_ctx(), self.dir, &name, 0o666, flags, None).await?;
+        let (Glance { attr, lease, .. }, file) =
+            self.client.create_glance(&test_ctx(), self.dir, &name, 0o666, flags, None).await?;
         self.changed(self.dir, attr.version);
         self.board.borrow_mut().files.insert(name.clone(), attr.fid());
         self.board.borrow_mut().told(self.who, &attr, lease, 0);

@@ -1,0 +1,99 @@
+//! An OST that does not answer holds up those who need it, and nobody else (docs/semantics.md).
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use mounted::{Up, kill, nacre_bin, shell, wait_bounded};
+
+/// What a call may take that needs nothing of the stopped OST, on a busy machine.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// A stopped process, which goes on when this is dropped.
+struct Stopped(u32);
+
+impl Stopped {
+    fn new(pid: u32) -> Stopped {
+        kill(pid, libc::SIGSTOP);
+        Stopped(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        kill(self.0, libc::SIGCONT);
+    }
+}
+
+/// Does `work` in `dir`, which must not take long.
+fn at_once(dir: &Path, what: &str, work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static) {
+    let (dir, (told, hear)) = (dir.to_owned(), mpsc::channel());
+    std::thread::spawn(move || told.send(work(&dir)));
+    match hear.recv_timeout(AT_ONCE) {
+        Ok(done) => done.unwrap_or_else(|error| panic!("{what}: {error}")),
+        Err(_) => panic!("to {what} waits for an OST that it does not need"),
+    }
+}
+
+/// What needs names only.
+fn use_names(dir: &Path) {
+    at_once(dir, "list", |dir| fs::read_dir(dir)?.try_for_each(|entry| entry.map(drop)));
+    at_once(dir, "make", |dir| {
+        fs::write(dir.join("new"), "")?;
+        fs::create_dir(dir.join("sub"))
+    });
+    at_once(dir, "move and remove", |dir| {
+        fs::rename(dir.join("new"), dir.join("sub/moved"))?;
+        fs::remove_file(dir.join("sub/moved"))?;
+        fs::remove_dir(dir.join("sub"))
+    });
+    at_once(dir, "rename", |dir| {
+        fs::rename(dir.join("f"), dir.join("g"))?;
+        fs::rename(dir.join("g"), dir.join("f"))
+    });
+    at_once(dir, "change the mode", |dir| {
+        fs::set_permissions(dir.join("f"), fs::Permissions::from_mode(0o640))
+    });
+}
+
+#[test]
+fn a_stopped_ost_does_not_stop_the_directory_of_a_file_that_is_written_there() {
+    let mut up = Up::new("stopped");
+    let second = up.second_mount(21);
+    let plus = up.second_mount_with(22, "readdirplus");
+    let dir = up.at("d");
+    fs::create_dir(&dir).expect("mkdir");
+    shell(&dir, &format!("{} lfs setstripe -o 0 f; echo gone > gone", nacre_bin().display()));
+    let mut writer = OpenOptions::new().write(true).open(second.join("d/f")).expect("open");
+    writer.write_all(&[7; 5_000]).expect("write");
+
+    let stopped = Stopped::new(up.server("OST0000"));
+    let mut asked: Vec<_> = [&dir, &plus.join("d")]
+        .iter()
+        .map(|dir| {
+            let mut stat = Command::new("stat");
+            stat.args(["-c", "%s", "f"]).current_dir(dir).stdout(Stdio::piped());
+            stat.spawn().expect("stat starts")
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(500));
+    for dir in [&dir, &plus.join("d")] {
+        use_names(dir);
+    }
+    at_once(&dir, "remove", |dir| fs::remove_file(dir.join("gone")));
+    for stat in &mut asked {
+        assert!(stat.try_wait().expect("our child").is_none(), "who knows the size of f?");
+    }
+    drop(stopped);
+    for mut stat in asked {
+        assert!(wait_bounded(&mut stat).is_some_and(|status| status.success()), "stat of f");
+        let size = io::read_to_string(stat.stdout.take().expect("a pipe")).expect("text");
+        assert_eq!(size, "5000\n");
+    }
+    drop(writer);
+    up.stop();
+}
