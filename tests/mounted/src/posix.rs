@@ -1,8 +1,9 @@
 //! System calls that the standard library does not offer, as safe functions with `io::Result`.
 
 use std::ffi::CString;
+use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -190,6 +191,54 @@ impl Drop for Mapping {
         unsafe {
             libc::munmap(self.0.cast(), self.1);
         }
+    }
+}
+
+/// What `name_to_handle_at` gives: names a file to the kernel without a path.
+pub struct FileHandle(Vec<u32>);
+
+/// Length of the opaque part and its type come before it.
+const HANDLE_HEAD_WORDS: usize = 2;
+const HANDLE_BYTES_MAX: u32 = 128;
+
+impl FileHandle {
+    pub fn of(path: &Path) -> io::Result<FileHandle> {
+        let path = c_path(path);
+        let mut words = vec![0_u32; HANDLE_HEAD_WORDS + HANDLE_BYTES_MAX as usize / 4];
+        words[0] = HANDLE_BYTES_MAX;
+        let mut mount_id = 0_i32;
+        #[expect(unsafe_code, reason = "a system call")]
+        // SAFETY: the path is NUL-terminated, `words` has the room that its head names
+        let outcome = unsafe {
+            libc::syscall(
+                libc::SYS_name_to_handle_at,
+                libc::AT_FDCWD,
+                path.as_ptr(),
+                words.as_mut_ptr(),
+                &raw mut mount_id,
+                0,
+            )
+        };
+        check(outcome).map(|_| FileHandle(words))
+    }
+
+    /// Opens the file for reading, in the file system of `mount`.
+    pub fn open(&self, mount: &Path) -> io::Result<File> {
+        let (mount, mut words) = (File::open(mount)?, self.0.clone());
+        #[expect(unsafe_code, reason = "a system call")]
+        // SAFETY: `words` is as the kernel filled it and outlives the call
+        let outcome = unsafe {
+            libc::syscall(
+                libc::SYS_open_by_handle_at,
+                mount.as_raw_fd(),
+                words.as_mut_ptr(),
+                libc::O_RDONLY | libc::O_CLOEXEC,
+            )
+        };
+        let fd = i32::try_from(check(outcome)?).expect("a descriptor");
+        #[expect(unsafe_code, reason = "a descriptor of our own")]
+        // SAFETY: the kernel has just given it, and nothing else knows it
+        Ok(unsafe { File::from_raw_fd(fd) })
     }
 }
 

@@ -35,6 +35,9 @@ pub(crate) struct Fs {
     callers: RefCell<Callers>,
     jobids: Rc<Jobids>,
     capabilities: Cell<u64>,
+    /// Of every node id but the root's, which the kernel has made up itself: a file handle of
+    /// another mount, whose ids mean other files, has another one.
+    generation: u32,
 }
 
 impl Fs {
@@ -50,6 +53,7 @@ impl Fs {
             callers: RefCell::default(),
             jobids,
             capabilities: Cell::new(info.capabilities),
+            generation: (env.random() as u32).max(1),
         }
     }
 
@@ -84,6 +88,7 @@ impl Fs {
         let now = self.env.now();
         abi::EntryOut {
             nodeid,
+            generation: if nodeid == abi::ROOT_ID { 0 } else { self.generation.into() },
             attr: convert::attr(&attr),
             attr_valid_nsec: validity_of(glance, now),
             entry_valid_nsec: convert::validity(glance.lease.name, now),
