@@ -194,6 +194,32 @@ impl Drop for Mapping {
     }
 }
 
+/// One asynchronous write (`io_submit`) of `data`, waited for; its result.
+pub fn aio_write(file: &impl AsRawFd, data: &[u8]) -> io::Result<usize> {
+    const PWRITE: u16 = 1;
+    let mut context = 0_u64;
+    // as `struct iocb`: data, key and flags, opcode and priority with the descriptor, buffer,
+    // length, offset, three words that are not used
+    let fd = u64::try_from(file.as_raw_fd()).expect("a descriptor");
+    let address = data.as_ptr() as u64;
+    let block = [0, 0, u64::from(PWRITE) | fd << 32, address, data.len() as u64, 0, 0, 0];
+    let (blocks, mut event) = ([&raw const block], [0_u64; 4]);
+    #[expect(unsafe_code, reason = "system calls")]
+    // SAFETY: everything that is pointed at lives until the write has been waited for
+    unsafe {
+        check(libc::syscall(libc::SYS_io_setup, 1, &raw mut context))?;
+        let begun = check(libc::syscall(libc::SYS_io_submit, context, 1, blocks.as_ptr()));
+        let ended = begun.and_then(|_| {
+            let (none, event) = (std::ptr::null_mut::<libc::timespec>(), event.as_mut_ptr());
+            check(libc::syscall(libc::SYS_io_getevents, context, 1, 1, event, none))
+        });
+        libc::syscall(libc::SYS_io_destroy, context);
+        ended?;
+    }
+    let result = event[2] as i64;
+    usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result as i32))
+}
+
 /// What `name_to_handle_at` gives: names a file to the kernel without a path.
 pub struct FileHandle(Vec<u32>);
 

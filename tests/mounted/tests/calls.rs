@@ -42,6 +42,9 @@ fn calls_over(transport: Channel) {
     let cases: &[Case] = &[
         ("create", create_exclusive_truncate),
         ("append", append_is_atomic_between_clients),
+        ("long", long_appends_stay_whole),
+        ("async", an_asynchronous_append_is_in_order),
+        ("cut", an_append_that_is_cut_by_a_signal_lets_others_append),
         ("sparse", sparse_and_truncate_both_ways),
         ("offsets", writes_of_any_size_at_any_offset),
         ("links", hard_and_symbolic_links),
@@ -109,6 +112,72 @@ fn append_is_atomic_between_clients(one: &Path, two: &Path) {
         log.chunks(100).all(|line| line.iter().all(|byte| *byte == line[0])),
         "two appends were mixed"
     );
+}
+
+fn append_to(dir: &Path) -> File {
+    OpenOptions::new().append(true).create(true).open(dir.join("log")).expect("open for append")
+}
+
+/// Bytes that are alike, in a row: what they are and how many.
+fn rows(bytes: &[u8]) -> Vec<(u8, usize)> {
+    bytes.chunk_by(|one, next| one == next).map(|row| (row[0], row.len())).collect()
+}
+
+/// The kernel sends an append of more than 1 MiB in pieces.
+fn long_appends_stay_whole(one: &Path, two: &Path) {
+    const CALLS: u8 = 5;
+    let writer = |dir: &Path, first: u8, len: usize, misaligned: usize| {
+        let mut file = append_to(dir);
+        for mark in first..first + CALLS {
+            let data = vec![mark; len + misaligned];
+            assert_eq!(file.write(&data[misaligned..]).expect("append"), len, "a short write");
+        }
+    };
+    const LEN: usize = 4 << 20;
+    std::thread::scope(|scope| {
+        scope.spawn(|| writer(one, 1, LEN, 0));
+        scope.spawn(|| writer(two, 101, LEN - 5, 100));
+    });
+    let mut rows = rows(&read(&one.join("log")));
+    rows.sort_unstable();
+    let calls = |first: u8, len| (first..first + CALLS).map(move |mark| (mark, len));
+    assert_eq!(rows, calls(1, LEN).chain(calls(101, LEN - 5)).collect::<Vec<_>>());
+}
+
+/// The pieces of an asynchronous append are sent all at once, with offsets that count from what
+/// this mount takes for the end of the file.
+fn an_asynchronous_append_is_in_order(one: &Path, two: &Path) {
+    let file = append_to(one);
+    append_to(two).write_all(b"what another client appended").expect("append");
+    let data: Vec<u8> = (0..700_000_u32).flat_map(u32::to_le_bytes).collect();
+    assert_eq!(posix::aio_write(&file, &data).expect("asynchronous append"), data.len());
+    append_to(two).write_all(b"the end").expect("append");
+    let log = read(&two.join("log"));
+    let data = [b"what another client appended", &data[..], b"the end"].concat();
+    assert!(log == data, "{} bytes differ from {}", log.len(), data.len());
+}
+
+fn an_append_that_is_cut_by_a_signal_lets_others_append(one: &Path, two: &Path) {
+    let mut dd = Command::new("dd")
+        .args(["if=/dev/zero", "of=log", "oflag=append", "conv=notrunc", "bs=256M", "count=1"])
+        .current_dir(one)
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("dd starts");
+    let start = std::time::Instant::now();
+    while fs::metadata(two.join("log")).map_or(0, |meta| meta.len()) == 0 {
+        assert!(start.elapsed() < mounted::PATIENCE, "dd writes nothing");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    dd.kill().expect("our child");
+    dd.wait().expect("our child");
+    let start = std::time::Instant::now();
+    append_to(two).write_all(&[7; 3 << 20]).expect("append");
+    assert!(start.elapsed().as_secs() < 20, "others waited {:?}", start.elapsed());
+    let log = read(&one.join("log"));
+    assert!(log.len() > 3 << 20 && log.len() < 259 << 20, "{} bytes", log.len());
+    let zeros = log.len() - (3 << 20);
+    assert_eq!(rows(&log), [(0, zeros), (7, 3 << 20)]);
 }
 
 fn sparse_and_truncate_both_ways(one: &Path, two: &Path) {

@@ -10,7 +10,7 @@ use wire::Attr;
 use crate::client::Inner;
 use crate::inode::Inode;
 use crate::lost::{self, Heard};
-use crate::{Ctx, Error, Result, SeekFor, data, flags};
+use crate::{Appending, Ctx, Error, Result, SeekFor, data, flags};
 
 /// An open file. Cheap to clone; all clones are one handle. Close it once and await that: only then
 /// is the size known to everybody without asking the OSTs. A handle dropped unclosed is closed in
@@ -106,6 +106,16 @@ impl File {
         // An append whose caller is interrupted runs to its end under the lock: released too early,
         // another client's append would land on the same bytes.
         self.0.inner.run("append", async move { data::append(&open, flags, data).await }).await
+    }
+
+    /// Begins an append that comes in pieces. Given up, it holds nothing.
+    ///
+    /// # Errors
+    /// Those of [`File::write`].
+    pub async fn begin_append(&self) -> Result<Appending> {
+        self.0.check(flags::can_write(self.0.flags), "write")?;
+        let open = self.0.clone();
+        self.0.inner.run("append", async move { Appending::begin(&open).await }).await
     }
 
     /// Allocates, punches or zeroes `length` bytes from `offset`; `mode` as of `fallocate(2)`: 0,

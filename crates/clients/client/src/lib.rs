@@ -68,12 +68,13 @@ mod statfs;
 mod xattr;
 
 pub use api::{
-    Attr, DirPage, Glance, LockConflict, LockKind, LockMode, LockSpec, SeekFor, SetAttr, SetTime, Statfs,
-    Striping, TargetSpace, TargetState,
+    Attr, DirPage, Glance, LockConflict, LockKind, LockMode, LockSpec, SeekFor, SetAttr, SetTime,
+    Statfs, Striping, TargetSpace, TargetState,
 };
 pub use atime::{AccessTimes, Reads};
 pub use client::Client;
 pub use config::{Bugs, Ctx, MountConfig, RPC_BYTES_DEFAULT};
+pub use data::Appending;
 pub use error::{Error, Result};
 pub use file::File;
 pub use lease::Lease;

@@ -13,6 +13,7 @@ use fusedev::{Body, Handler, Header, InitInfo, LocalFuture, Op, Replier, Reply, 
 use futures_lite::future::or;
 use types::{Errno, Fid, Instant};
 
+use crate::appends::Appends;
 use crate::callers::Callers;
 use crate::convert;
 use crate::dirs::Dir;
@@ -30,6 +31,7 @@ pub(crate) struct Fs {
     /// Files with POSIX locks that this mount took, their owners, and the handle through which each
     /// owner did it last: a close of any other need not ask the server.
     pub(crate) locked: RefCell<BTreeMap<(Fid, u64), u64>>,
+    pub(crate) appends: Rc<Appends>,
     /// Callers whose CREATE was answered with ESTALE.
     pub(crate) sent_back: RefCell<BTreeSet<u32>>,
     callers: RefCell<Callers>,
@@ -49,6 +51,7 @@ impl Fs {
             files: RefCell::new(Handles::new()),
             dirs: RefCell::new(Handles::new()),
             locked: RefCell::default(),
+            appends: Rc::new(Appends::new(env, info.max_write, fusedev::write_length)),
             sent_back: RefCell::default(),
             callers: RefCell::default(),
             jobids,
@@ -139,6 +142,7 @@ impl Fs {
                 | Op::Lseek(_)
                 | Op::Statfs
         );
+        let writes = matches!(op, Op::Write { .. });
         let mut work = pin!(self.perform(&header, op));
         let killed = async {
             self.killed(&header, &replier).await;
@@ -148,6 +152,9 @@ impl Fs {
             Some(reply) => replier.reply(&reply),
             None => {
                 replier.reply(&Err(Errno::EINTR));
+                if writes && let Ok(fid) = self.fid(header.nodeid) {
+                    self.appends.was_killed(fid);
+                }
                 if !drops {
                     let late = work.await;
                     self.undo(late).await;

@@ -4,6 +4,7 @@
 //!  kernel --- fusedev --- Fs (Handler) --- client::Client
 //!                          | nodes    node id <-> FID, lookups counted, ids never given twice
 //!                          | handles  open files and directories
+//!                          | appends  long appends, which come in pieces
 //!                          | callers  supplementary groups
 //!                          | jobid    labels of the callers' jobs
 //! ```
@@ -19,6 +20,7 @@
 //!
 //! Lustre: `llite`.
 
+mod appends;
 mod callers;
 mod convert;
 mod dirs;

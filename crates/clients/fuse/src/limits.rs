@@ -35,5 +35,20 @@ pub(crate) const FILE_BLOCK_BYTES: u32 = 1 << 20;
 /// The same for anything else.
 pub(crate) const OTHER_BLOCK_BYTES: u32 = 4_096;
 
+/// What a buffer that begins within a page takes from the length of a WRITE.
+pub(crate) const PAGE_BYTES: u64 = 4_096;
+
+/// Bytes of one write call: Linux cuts longer ones.
+pub(crate) const CALL_BYTES_MAX: u64 = 0x7fff_f000;
+
+/// How long an append that may go on keeps the file's lock from others between two pieces, where
+/// its length is not known: far longer than the kernel takes to send the next one, and short enough
+/// for others who append.
+pub(crate) const APPEND_PAUSE: Span = Span::millis(250);
+
+/// The same where it is known that more must come: the caller may have to read what it writes from
+/// a disk first.
+pub(crate) const APPEND_PAUSE_KNOWN: Span = Span::secs(5);
+
 /// How long an unmount waits for those who still use the mount, and then for requests under way.
 pub(crate) const UNMOUNT_WAIT: Span = Span::secs(2);

@@ -20,6 +20,25 @@ pub fn fatal_signal_pending(pid: u32) -> bool {
         .any(|mask| mask & SIGKILL_BIT != 0)
 }
 
+/// How many bytes the write call is of that this thread waits in; nothing for a call of another
+/// kind, and where it cannot be looked up.
+#[must_use]
+pub fn write_length(pid: u32) -> Option<u64> {
+    if pid == 0 {
+        return None;
+    }
+    write_length_of(&std::fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?)
+}
+
+/// Number of the call, then its arguments: descriptor, buffer, length.
+fn write_length_of(syscall: &str) -> Option<u64> {
+    let mut words = syscall.split_whitespace();
+    let number: i64 = words.next()?.parse().ok()?;
+    let length = words.nth(2)?.strip_prefix("0x")?;
+    let writes = [libc::SYS_write, libc::SYS_pwrite64].contains(&number);
+    u64::from_str_radix(length, 16).ok().filter(|_| writes)
+}
+
 /// Supplementary groups of a thread; none where it cannot be looked up.
 #[must_use]
 pub fn supplementary_groups(pid: u32) -> Vec<u32> {
@@ -75,6 +94,17 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_writes_tells_how_much() {
+        let of = |number: i64| {
+            write_length_of(&format!("{number} 0x3 0x7f1c 0x400000 0x0 0x0 0x0 0x7ffd 0x7f1d\n"))
+        };
+        assert_eq!((of(libc::SYS_write), of(libc::SYS_pwrite64)), (Some(4 << 20), Some(4 << 20)));
+        assert_eq!((of(libc::SYS_writev), of(-1)), (None, None));
+        assert_eq!((write_length_of("running\n"), write_length_of("")), (None, None));
+        assert_eq!(write_length(std::process::id()), None, "this thread does not wait");
+    }
+
+    #[test]
     fn a_process_tells_its_environment_and_its_command() {
         let environment = b"A=1\0SLURM_JOB_ID=42\0SLURM_JOB_IDS=7\0EMPTY=\0";
         let of = |name| variable_of(environment, name);
@@ -104,6 +134,7 @@ mod tests {
                 let environment = [b"A=1\0", input, b"\0JOB=42\0"].concat();
                 let found = variable_of(&environment, "JOB");
                 assert!(found.is_some(), "a variable behind others is found");
+                let _ = write_length_of(&text);
             });
     }
 }

@@ -38,7 +38,9 @@ mod request;
 mod request_size;
 mod uring;
 
-pub use caller::{command, environment, fatal_signal_pending, hostname, supplementary_groups};
+pub use caller::{
+    command, environment, fatal_signal_pending, hostname, supplementary_groups, write_length,
+};
 pub use connection::{Connection, Handler, InitInfo, LocalFuture, Notifier};
 pub use mount::{Channel, MountOptions, unmount_detached};
 pub use offer::UringOffer;

@@ -22,6 +22,7 @@ use crate::file::Open;
 use crate::{Error, Result};
 
 pub(crate) use allocate::allocate;
+pub use append::Appending;
 pub(crate) use append::append;
 pub(crate) use close::close;
 pub(crate) use copy::copy;

@@ -6,8 +6,11 @@ use fusedev::abi;
 use fusedev::{Body, Header, Reply};
 use types::Errno;
 
+use crate::appends::Piece;
 use crate::error::errno;
 use crate::fs::Fs;
+
+const O_APPEND: u32 = libc::O_APPEND as u32;
 
 impl Fs {
     pub(crate) async fn read(&self, args: abi::ReadIn) -> Reply {
@@ -23,8 +26,16 @@ impl Fs {
         }
         // A page of a mapping has its place, whatever the handle that the kernel picked does.
         let flags = if args.write_flags & abi::WRITE_CACHE != 0 { 0 } else { args.flags };
-        let written = file.write_as(flags, args.offset, data).await;
-        let size = u32::try_from(written.map_err(errno)?).map_err(|_| Errno::EIO)?;
+        let written = if flags & O_APPEND != 0 {
+            let piece = Piece { fh: args.fh, flags, offset: args.offset, data, pid: header.pid };
+            self.appends.write(&file, piece).await?
+        } else {
+            if args.write_flags & abi::WRITE_CACHE == 0 {
+                self.appends.finish(file.fid()).await;
+            }
+            file.write_as(flags, args.offset, data).await.map_err(errno)?
+        };
+        let size = u32::try_from(written).map_err(|_| Errno::EIO)?;
         let end = args.offset.saturating_add(size.into());
         self.nodes.borrow_mut().grew(header.nodeid, end);
         Ok(Body::Write(abi::WriteOut { size, padding: 0 }))

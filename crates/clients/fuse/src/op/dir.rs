@@ -50,7 +50,10 @@ impl Fs {
         let kept = dir.page.borrow_mut().take().filter(|_| args.offset != 0 && !plus);
         let page = match kept {
             Some(page) if page.position(cookie).is_some() => page,
-            _ => self.fetch(&ctx, dir.fid, cookie, if plus { args.size } else { DIR_PAGE_BYTES }).await?,
+            _ => {
+                self.fetch(&ctx, dir.fid, cookie, if plus { args.size } else { DIR_PAGE_BYTES })
+                    .await?
+            }
         };
         if args.offset == 0 {
             self.was_read(&ctx, header.nodeid);

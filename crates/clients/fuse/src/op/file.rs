@@ -33,10 +33,8 @@ impl Fs {
         let (parent, name) = (self.fid(header.nodeid)?, convert::name(name)?);
         let ctx = self.ctx(header, args.umask);
         let flags = if self.is_second_try(header) { args.flags } else { args.flags & !O_TRUNC };
-        let made = self
-            .client
-            .create_glance(&ctx, parent, name, args.mode & 0o7777, flags, None)
-            .await;
+        let made =
+            self.client.create_glance(&ctx, parent, name, args.mode & 0o7777, flags, None).await;
         let (glance, file) = made.map_err(errno)?;
         if args.flags != flags && !file.was_made() {
             self.sent_back.borrow_mut().insert(header.pid);
@@ -88,6 +86,7 @@ impl Fs {
         for owner in self.owners_through(file.fid(), args.fh) {
             unlocked = self.unlock(header, file.fid(), LockKind::Posix, owner).await.and(unlocked);
         }
+        self.appends.finish(file.fid()).await;
         // Closed in any case: a lock that could not be given back goes with the session.
         file.close().await.map_err(errno)?;
         unlocked.map(|()| Body::Empty)

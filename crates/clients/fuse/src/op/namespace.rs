@@ -43,9 +43,9 @@ impl Fs {
                 let gone = self.removed_dir(header.nodeid, fid).ok_or(Errno::ESTALE)?;
                 Ok(exact(gone))
             }
-            found => found
-                .map(|(attr, lease)| Glance { attr, lease, size_known: true })
-                .map_err(errno),
+            found => {
+                found.map(|(attr, lease)| Glance { attr, lease, size_known: true }).map_err(errno)
+            }
         }
     }
 
@@ -72,6 +72,9 @@ impl Fs {
         // unlinked open file.
         let file = if args.valid & abi::FATTR_FH != 0 { Some(self.file(args.fh)?) } else { None };
         let file = file.or_else(|| if set.size.is_none() { self.file_of(node.fid) } else { None });
+        if set.size.is_some() {
+            self.appends.finish(node.fid).await;
+        }
         let changed = self
             .client
             .setattr_glance(&self.ctx(header, 0), node.fid, &set, file.as_ref())

@@ -19,6 +19,7 @@ impl Fs {
         if header.uid != 0 {
             self.drop_privileges(header, header.nodeid, &file).await;
         }
+        self.appends.finish(file.fid()).await;
         file.fallocate(args.mode, args.offset, args.length).await.map_err(errno)?;
         if args.mode & FALLOC_FL_KEEP_SIZE == 0 {
             let end = args.offset.saturating_add(args.length);
