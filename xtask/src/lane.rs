@@ -220,6 +220,8 @@ fn watch(args: &[String]) -> Result<u8> {
     setup("ip", &["link", "set", "lo", "up"])?;
     // processes of two namespaces have the same ids, so sockets in /run would meet
     setup("mount", &["-t", "tmpfs", "none", "/run"])?;
+    // killed programs under libfaketime leave their segments
+    setup("mount", &["-t", "tmpfs", "none", "/dev/shm"])?;
     let mounts = mounted();
     let mut command = Command::new(program);
     let child = command.args(args).stdin(Stdio::null()).spawn().context(program.clone())?;

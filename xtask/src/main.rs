@@ -1,6 +1,7 @@
 //! One door to everything that keeps Nacre honest: `cargo xtask check` is what CI runs.
 
 mod arrows;
+mod chaos;
 mod check;
 mod fuzz;
 mod lane;
@@ -35,6 +36,8 @@ cargo xtask COMMAND
   mounted [NAME]        tests on a real mount, servers apart; NAME filters
           --full        with the counts of a release
           --record      keeps how long each test took: the longest begin first
+  chaos --minutes N     two mounts and five servers under kills, freezes, cuts, clock jumps and power
+        [--seed S]      cuts; what was told is compared with what is there (target/chaos.md)
   newcomer [COMMAND]    the README's two commands (or COMMAND) in a bare Debian 12
 ";
 
@@ -59,6 +62,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         Some(("sim", rest)) => check::sim(rest),
         Some(("fuzz", rest)) => fuzz::fuzz(rest),
         Some(("bench", rest)) => bench(rest),
+        Some(("chaos", rest)) => chaos::chaos(rest),
         Some(("mounted", rest)) => check::mounted(rest),
         Some(("newcomer", rest)) => newcomer::newcomer(rest),
         Some(("help" | "--help" | "-h", _)) => {

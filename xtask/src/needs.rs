@@ -18,6 +18,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("find", "findutils"),
     ("git", "git"),
     ("ip", "iproute2"),
+    ("nft", "nftables"),
     ("rsync", "rsync"),
     ("sqlite3", "sqlite3"),
     ("getfattr", "attr"),
@@ -38,6 +39,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 const FILES: &[(&str, &str)] = &[
     ("/usr/include/stdio.h", "libc6-dev"),
     ("/etc/ssl/certs/ca-certificates.crt", "ca-certificates"),
+    ("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1", "libfaketime"),
 ];
 
 /// Binaries of crates, in `target/tools/bin`.

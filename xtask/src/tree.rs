@@ -19,6 +19,12 @@ pub(crate) fn hash() -> String {
     })
 }
 
+/// A number from it.
+pub(crate) fn seed() -> u64 {
+    let of = |byte: u8| char::from(byte).to_digit(16).map_or(u64::from(byte), u64::from);
+    hash().bytes().take(12).fold(0, |seed, byte| seed << 4 ^ of(byte))
+}
+
 /// The index of the checkout is not touched.
 fn write(index: &Path) -> Result<String> {
     git(index, &["read-tree", "HEAD"])?;

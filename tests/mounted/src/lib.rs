@@ -5,6 +5,7 @@
 //! dropped, also when the test panics. Where FUSE or root is missing the fixture fails: a skipped
 //! test is no test.
 
+pub mod chaos;
 pub mod cut;
 mod figure;
 pub mod load;
