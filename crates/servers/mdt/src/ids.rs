@@ -23,6 +23,29 @@ pub(crate) fn first_sequences(mdt_index: u32) -> (u64, u64) {
     (first, first + SEQUENCES_PER_MDT / 2)
 }
 
+/// Where the ids of a store begin that has lost count of them: no store of this MDT has given out
+/// what lies there, as long as the clock does not go back. Each day has a sequence, each second of
+/// it [`IDS_PER_SECOND`] ids, more than an MDT makes; the first sequence is what a fresh store has.
+pub(crate) fn place_at(first_seq: u64, unix_seconds: u64) -> (u64, u32) {
+    let (day, second) = (unix_seconds / DAY_SECONDS, unix_seconds % DAY_SECONDS);
+    let second = u32::try_from(second).expect("a day has fewer seconds");
+    (first_seq + 1 + day.saturating_sub(DAY_FIRST) % DAYS, second * IDS_PER_SECOND + 1)
+}
+
+/// A place as the store holds it.
+pub(crate) fn encode_place((seq, end): (u64, u32)) -> Vec<u8> {
+    [&seq.to_le_bytes()[..], &end.to_le_bytes()].concat()
+}
+
+const DAY_SECONDS: u64 = 86_400;
+/// 2020-01-01.
+const DAY_FIRST: u64 = 18_262;
+/// Sequences of one kind of ids, without the first one: 179 years.
+const DAYS: u64 = SEQUENCES_PER_MDT / 2 - 1;
+const IDS_PER_SECOND: u32 = 1 << 15;
+
+const _: () = assert!((DAY_SECONDS as u32) * IDS_PER_SECOND < u32::MAX - 2 * ID_RANGE);
+
 impl Ids {
     /// From what the store holds (`encoded`), or a fresh sequence. The range is not usable before
     /// it is [`Ids::durable`].
@@ -48,9 +71,7 @@ impl Ids {
 
     /// What the store must hold.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = self.seq.to_le_bytes().to_vec();
-        out.extend_from_slice(&self.reserved_end.to_le_bytes());
-        out
+        encode_place((self.seq, self.reserved_end))
     }
 
     /// The end of the reservation that stands in the running transaction, for [`Ids::durable`].
@@ -131,6 +152,20 @@ mod tests {
         assert!(ids.extend() && !ids.extend());
         ids.durable(ids.mark());
         assert_eq!(ids.durable_end, 1 + 2 * ID_RANGE);
+    }
+
+    #[test]
+    fn a_store_that_lost_count_begins_where_none_has_been() {
+        let (files, objects) = first_sequences(0);
+        let now = 1_800_000_000;
+        let places = [now, now + 1, now + DAY_SECONDS].map(|at| place_at(files, at));
+        assert!(places[0].0 > files && places[0] < places[1] && places[1] < places[2]);
+        for (seq, oid) in [place_at(files, u64::MAX), place_at(files, 0), places[1]] {
+            assert!(seq > files && seq < objects);
+            let stored = encode_place((seq, oid));
+            let ids = Ids::open(Some(&stored), files, false).expect("our own bytes");
+            assert_eq!(ids.first(), Fid::new(seq, oid));
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The metadata target: names, inodes, layouts, open files and locks of one MDT.
 
 mod acl;
+mod anew;
 mod background;
 mod boot;
 mod burnt;
@@ -29,5 +30,6 @@ mod tests;
 mod tx;
 
 pub use self::target::{Counts, Mdt};
+pub use anew::ids_anew;
 pub use config::{Bugs, Lod, MdtConfig};
 pub use spaces::OstAt;

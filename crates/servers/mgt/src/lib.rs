@@ -21,4 +21,5 @@ mod record;
 mod target;
 
 pub use config::MgtConfig;
+pub use record::registered;
 pub use target::Mgt;

@@ -7,7 +7,7 @@
 
 use osd::{StoreError, Table, View};
 use serde::{Deserialize, Serialize};
-use types::FsName;
+use types::{FsName, TargetId};
 use wire::config::{FsConfig, TargetInfo};
 
 const TYPE_TARGET: u8 = 3;
@@ -100,6 +100,13 @@ pub(crate) fn fs_config(view: &dyn View, fsname: FsName) -> Result<FsConfig, Sto
         name.is_some()
     })?;
     Ok(config)
+}
+
+/// The targets of a file system that have registered, for who reads the records of an MGT that is
+/// not served.
+pub fn registered(view: &dyn View, fsname: FsName) -> Result<Vec<TargetId>, StoreError> {
+    let config = fs_config(view, fsname)?;
+    Ok(config.targets.iter().filter_map(|info| TargetId::from_u32(info.id)).collect())
 }
 
 #[cfg(test)]

@@ -80,7 +80,17 @@ impl World {
     }
 
     fn register(&self, target: TargetId, port: u16, uuid: u128) -> Result<FsConfig, Errno> {
-        let info = TargetInfo { id: target.to_u32(), nid: self.server.nid().0, port, instance: 1 };
+        self.register_instance(target, port, uuid, 1)
+    }
+
+    fn register_instance(
+        &self,
+        target: TargetId,
+        port: u16,
+        uuid: u128,
+        instance: u64,
+    ) -> Result<FsConfig, Errno> {
+        let info = TargetInfo { id: target.to_u32(), nid: self.server.nid().0, port, instance };
         let register = Register { fsname: "testfs".to_owned(), target: info, uuid };
         self.ask(Opcode::MgsRegister, vec![wire::config::encode(&register)])
     }
@@ -125,6 +135,18 @@ fn a_target_may_move_but_not_be_replaced_by_another_storage() {
     assert_eq!(world.register(TargetId::ost(1), 1, 12), Err(Errno::EADDRINUSE));
     assert_eq!(world.config("testfs"), Ok(moved));
     assert_eq!(world.register(TargetId::MGT, 1, 1), Err(Errno::EINVAL));
+}
+
+#[test]
+fn an_instance_that_goes_back_is_refused() {
+    let world = World::new();
+    let ost = TargetId::ost(1);
+    let known = world.register_instance(ost, 1, 11, 5).expect("registers");
+    assert_eq!(world.register_instance(ost, 1, 11, 4), Err(Errno::ESTALE));
+    assert_eq!(world.config("testfs"), Ok(known));
+    world.register_instance(ost, 1, 11, 5).expect("asks again");
+    let next = world.register_instance(ost, 2, 11, 6).expect("the next start");
+    assert_eq!((next.targets[0].instance, next.targets[0].port), (6, 2));
 }
 
 #[test]

@@ -28,6 +28,17 @@ pub fn next_instance(view: &dyn View, kind: TargetKind) -> Result<Instance, Star
     last.checked_add(1).map(Instance).ok_or_else(|| broken(META_EPOCH))
 }
 
+/// The set that makes the next start's instance higher than `floor`, on a store that no target has
+/// open.
+pub fn above(view: &dyn View, kind: TargetKind, floor: u32) -> Result<WriteSet, StartError> {
+    let next = next_instance(view, kind)?;
+    let last = (next.0 - 1).max(u64::from(floor));
+    let mut set = from_reserve();
+    set.put(Table::Meta, META_FORMAT, frozen::encode_format(kind));
+    set.put(Table::Meta, META_EPOCH, frozen::encode_epoch(kind, last));
+    Ok(set)
+}
+
 /// Makes the next instance durable together with `set`.
 pub async fn begin(
     store: &dyn MetaStore,

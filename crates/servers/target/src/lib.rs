@@ -22,7 +22,7 @@ mod space;
 mod store;
 
 pub use self::params::{Leaves, Place, register_params};
-pub use boot::{all, begin, from_reserve, next_instance, reserve, word};
+pub use boot::{above, all, begin, from_reserve, next_instance, reserve, word};
 pub use clients::{Replies, forget, known_clients, records_of, remember, replies, reply_record};
 pub use error::{Decided, OpError, StartError};
 pub use failure::Failure;

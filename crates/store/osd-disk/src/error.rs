@@ -29,6 +29,13 @@ pub enum DiskError {
         /// What is wrong with it.
         why: String,
     },
+    /// The target has been served, and a part of it is gone.
+    #[error(
+        "{}: {name} has been served, but {} {} missing or empty. Is its disk mounted here? Mount it, or restore the part. \
+         Only if it is lost for good: `nacre serve --reset-empty` starts without it",
+        path.display(), listed(missing), if missing.len() == 1 { "is" } else { "are" }
+    )]
+    Lost { path: PathBuf, name: String, missing: Vec<PathBuf> },
     #[error("{}: record store: {why}", path.display())]
     Records { path: PathBuf, why: String },
 }
@@ -38,4 +45,8 @@ impl DiskError {
         let path = path.to_owned();
         move |error| DiskError::Io { path, what, error }
     }
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
 }

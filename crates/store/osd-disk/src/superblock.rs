@@ -10,14 +10,15 @@
 //! It is replaced whole: written beside, synced, renamed, directory synced. So a crash leaves the
 //! old one or the new.
 //!
-//! What an unknown bit means: compat: nothing; ro-compat: the target may be read, so it is not
+//! Bit 0 of compat says that the target has been served ([`COMPAT_SERVED`]). What an unknown bit
+//! means: compat: nothing; ro-compat: the target may be read, so it is not
 //! served (a server writes); incompat: do not touch.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-use types::{FsName, Nid, NidAddr, TargetId, Timespec};
+use types::{FsName, Nid, NidAddr, TargetId, TargetKind, Timespec};
 
 use crate::DiskError;
 
@@ -30,12 +31,18 @@ const FIXED_BYTES: usize = 96;
 const MGS_BYTES: usize = 16;
 /// MGS addresses of one target at most.
 pub const MGS_MAX: usize = 16;
+/// Bit of `compat`: the target has been served. Its records, and its objects where it has such,
+/// must be there from then on.
+pub const COMPAT_SERVED: u64 = 1;
 /// Bits of `ro_compat` that this version knows.
 pub const RO_COMPAT_KNOWN: u64 = 0;
 /// Bits of `incompat` that this version knows.
 pub const INCOMPAT_KNOWN: u64 = 0;
 /// What a target consists of: formatting anew removes these.
-const PARTS: [&str; 4] = [FILE, "records", "objects", "peers"];
+const PARTS: [&str; 4] = [FILE, RECORDS, OBJECTS, "peers"];
+const RECORDS: &str = "records";
+pub(crate) const RECORDS_FILE: &str = "records/data.mdb";
+const OBJECTS: &str = "objects";
 
 const BYTES_MAX: usize = FIXED_BYTES + MGS_MAX * MGS_BYTES;
 
@@ -69,6 +76,12 @@ impl Superblock {
         created: Timespec,
     ) -> Superblock {
         Superblock { compat: 0, ro_compat: 0, incompat: 0, fsname, target, uuid, mgs, created }
+    }
+
+    /// Whether it has been served.
+    #[must_use]
+    pub fn was_served(&self) -> bool {
+        self.compat & COMPAT_SERVED != 0
     }
 
     /// Its name: `testfs-OST0000`.
@@ -228,6 +241,53 @@ pub fn update(dir: &Path, superblock: &Superblock) -> Result<(), DiskError> {
     write(dir, superblock)
 }
 
+/// Notes that the target is served from now on. Its records and objects are durable before.
+pub fn mark_served(dir: &Path) -> Result<(), DiskError> {
+    let there = open(dir)?;
+    if there.was_served() {
+        return Ok(());
+    }
+    write(dir, &Superblock { compat: there.compat | COMPAT_SERVED, ..there })
+}
+
+/// Whether the target in `dir` has records.
+#[must_use]
+pub fn has_records(dir: &Path) -> bool {
+    std::fs::metadata(dir.join(RECORDS_FILE)).is_ok_and(|metadata| metadata.len() > 0)
+}
+
+/// What a target that has been served must have and has not, as paths in `dir`.
+pub fn missing_parts(dir: &Path, superblock: &Superblock) -> Result<Vec<PathBuf>, DiskError> {
+    let mut missing = Vec::new();
+    if !superblock.was_served() {
+        return Ok(missing);
+    }
+    let records = dir.join(RECORDS_FILE);
+    let has_records = match std::fs::metadata(&records) {
+        Ok(metadata) => metadata.len() > 0,
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) => return Err(DiskError::io(&records, "cannot be looked at")(error)),
+    };
+    if !has_records {
+        missing.push(records);
+    }
+    if superblock.target.kind == TargetKind::Ost {
+        let all =
+            (0..crate::obj::DIRS).map(|index| dir.join(OBJECTS).join(crate::obj::dir_name(index)));
+        let mut gone = Vec::new();
+        for path in all {
+            if !exists(&path)? {
+                gone.push(path);
+            }
+        }
+        match gone.len() {
+            crate::obj::DIRS => missing.push(dir.join(OBJECTS)),
+            _ => missing.append(&mut gone),
+        }
+    }
+    Ok(missing)
+}
+
 /// Locks the target in `dir` against a second server.
 pub fn lock(dir: &Path) -> Result<TargetLock, DiskError> {
     if !dir.is_dir() {
@@ -362,6 +422,32 @@ mod tests {
         leave_behind();
         format(dir.path(), &superblock(), true).expect("reformats");
         assert!(!dir.path().join("peers").exists());
+    }
+
+    #[test]
+    fn what_a_served_target_lacks_is_named() {
+        let dir = TestDir::new();
+        let there = || open(dir.path()).expect("a target");
+        let missing = || missing_parts(dir.path(), &there()).expect("looked at");
+        format(dir.path(), &superblock(), false).expect("formats");
+        assert_eq!(missing(), [""; 0].map(PathBuf::from), "it was never served");
+        mark_served(dir.path()).expect("marks");
+        assert_eq!(there(), Superblock { compat: COMPAT_SERVED, ..superblock() });
+        let (records, objects) = (dir.path().join(RECORDS_FILE), dir.path().join(OBJECTS));
+        assert_eq!(missing(), [records.clone(), objects.clone()]);
+        std::fs::create_dir(dir.path().join(RECORDS)).expect("made");
+        std::fs::write(&records, "").expect("written");
+        for index in 0..crate::obj::DIRS {
+            std::fs::create_dir_all(objects.join(crate::obj::dir_name(index))).expect("made");
+        }
+        assert_eq!(missing(), std::slice::from_ref(&records), "an empty file holds no records");
+        std::fs::write(&records, "records").expect("written");
+        assert_eq!(missing(), [""; 0].map(PathBuf::from));
+        let one = objects.join(crate::obj::dir_name(7));
+        std::fs::remove_dir(&one).expect("removed");
+        assert_eq!(missing(), [one]);
+        format(dir.path(), &superblock(), true).expect("formats anew");
+        assert!(!there().was_served());
     }
 
     #[test]

@@ -21,6 +21,15 @@ pub struct Options {
 
 /// Makes the targets and says so on stderr.
 pub fn run(options: &Options) -> Result<()> {
+    for (name, dir) in make(options)? {
+        eprintln!("{name}: formatted in {}", dir.display());
+    }
+    Ok(())
+}
+
+/// Makes the targets: their names and where they are.
+pub(crate) fn make(options: &Options) -> Result<Vec<(String, PathBuf)>> {
+    let mut made = Vec::new();
     let has_mgs = options.targets.contains(&TargetId::MGT);
     ensure!(
         has_mgs || !options.mgs.is_empty(),
@@ -33,9 +42,9 @@ pub fn run(options: &Options) -> Result<()> {
         let superblock =
             Superblock::new(options.fsname, *target, random_uuid()?, options.mgs.clone(), now());
         superblock::format(&dir, &superblock, options.reformat)?;
-        eprintln!("{name}: formatted in {}", dir.display());
+        made.push((name, dir));
     }
-    Ok(())
+    Ok(made)
 }
 
 /// 128 bits of the kernel's randomness.

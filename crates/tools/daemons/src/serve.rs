@@ -15,11 +15,14 @@ use types::{ClientId, NidAddr, Span};
 
 use crate::log;
 use crate::machine::MachineOptions;
-use crate::server::{Server, ServerOptions};
+use crate::server::{Ended, Server, ServerOptions, Trust};
 use crate::signals::Signals;
 
 /// Exit status when a target's storage failed (EX_TEMPFAIL: the supervisor starts us again).
 pub const STORAGE_FAILED: u8 = 75;
+
+/// Exit status when the MGS refused a target: another start does not help.
+pub const REFUSED: u8 = 1;
 
 /// A stop that takes longer than this ends without ceremony: clients replay what was not committed.
 const STOP_MAX: Span = Span::secs(30);
@@ -40,6 +43,8 @@ pub struct Options {
     pub machine: MachineOptions,
     /// Where to answer Prometheus.
     pub metrics: Option<SocketAddr>,
+    /// What to take storage for that is not what it was.
+    pub trust: Trust,
     /// Clients of an earlier run that are known to be dead.
     pub dead_clients: Vec<ClientId>,
     /// Acknowledged changes are durable after so many milliseconds at the latest.
@@ -63,6 +68,7 @@ pub fn run(options: &Options) -> Result<u8> {
         listen: options.listen,
         mgs: options.mgs.clone(),
         abort_recovery: options.abort_recovery,
+        trust: options.trust,
         dead_clients: options.dead_clients.clone(),
         machine,
         metrics: options.metrics,
@@ -93,9 +99,12 @@ async fn serve(env: &env::Env, options: &ServerOptions) -> Result<u8> {
             ensure!(stopped.is_some(), "not stopped within {} s", STOP_MAX.as_secs_f64());
             Ok(0)
         }
-        reason = server.failed() => {
+        reason = server.ended() => {
             eprintln!("nacre serve: {reason}");
-            Ok(STORAGE_FAILED)
+            Ok(match reason {
+                Ended::Storage(..) => STORAGE_FAILED,
+                Ended::Refused(..) => REFUSED,
+            })
         }
     }
 }

@@ -23,14 +23,16 @@ use env::{Env, LocalFuture};
 use mdt::{Mdt, MdtConfig};
 use mgt::{Mgt, MgtConfig};
 use osd::StoreError;
-use osd_disk::TargetLock;
+use osd_disk::{TargetLock, superblock};
 use ost::{Ost, OstConfig};
 use selftest::{SelfTest, SelfTestConfig};
 use service::{Exports, Node, NodeConfig};
 use tokio::sync::watch;
-use types::{ClientId, Creds, Errno, FsName, Net, Nid, NidAddr, Span, TargetKind};
+use types::{ClientId, Creds, Errno, FsName, Net, Nid, NidAddr, Span, TargetId, TargetKind};
 
+pub(crate) use self::peers::kept_in;
 use self::peers::{Peers, Told};
+pub use self::store::Trust;
 use crate::machine::Machine;
 use crate::permanent::Permanent;
 use crate::targets::{self, TargetDir};
@@ -46,6 +48,8 @@ pub struct ServerOptions {
     pub mgs: Vec<NidAddr>,
     /// Wait for no client of an earlier run.
     pub abort_recovery: bool,
+    /// What to take storage for that is not what it was.
+    pub trust: Trust,
     /// Clients of an earlier run that are known to be dead.
     pub dead_clients: Vec<ClientId>,
     /// CPU partitions, their use, credits.
@@ -108,6 +112,50 @@ impl Body {
     }
 }
 
+/// Why a node must end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The storage of its last target failed: another start may find it well.
+    Storage(TargetId, String),
+    /// The MGS refused a target: another start changes nothing.
+    Refused(TargetId, String),
+}
+
+impl Ended {
+    /// Whose fault it is.
+    #[must_use]
+    pub fn culprit(&self) -> TargetId {
+        let (Ended::Storage(target, _) | Ended::Refused(target, _)) = self;
+        *target
+    }
+}
+
+/// The target that keeps a node from starting: the context of such an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Culprit {
+    pub target: TargetId,
+    fsname: FsName,
+}
+
+impl Culprit {
+    fn of(target: &TargetDir) -> Culprit {
+        Culprit { target: target.superblock.target, fsname: target.superblock.fsname }
+    }
+}
+
+impl std::fmt::Display for Culprit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.target.name(self.fsname))
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Ended::Storage(_, reason) | Ended::Refused(_, reason)) = self;
+        f.write_str(reason)
+    }
+}
+
 /// A node being served.
 pub struct Server {
     env: Env,
@@ -120,9 +168,9 @@ pub struct Server {
     machine: Machine,
     metrics_at: Option<SocketAddr>,
     metrics: RefCell<Option<metrics::Endpoint>>,
-    failed: watch::Sender<Option<String>>,
-    /// Targets whose storage failed, a line each.
-    down: watch::Sender<Vec<String>>,
+    ended: watch::Sender<Option<Ended>>,
+    /// Targets whose storage failed, with a line each.
+    down: watch::Sender<Vec<(TargetId, String)>>,
     ctl: RefCell<Option<Registered>>,
     params: ParamTree,
     permanent: Permanent,
@@ -134,9 +182,11 @@ impl Server {
     pub async fn start(env: &Env, options: &ServerOptions) -> Result<Rc<Server>> {
         let found = targets::find(&options.dirs)?;
         let lock = |target: &TargetDir| {
-            osd_disk::superblock::lock(&target.dir).map(|lock| (target.clone(), lock))
+            let lock = superblock::lock(&target.dir).context(Culprit::of(target))?;
+            Ok::<_, anyhow::Error>((target.clone(), lock))
         };
         let mut locked = found.iter().map(lock).collect::<Result<Vec<_>, _>>()?;
+        store::check_parts(&found, options.trust)?;
         let tcp = env
             .listen(options.listen)
             .await
@@ -161,9 +211,8 @@ impl Server {
         let mut targets = Vec::new();
         locked.sort_by_key(|(target, _)| start_order(target.superblock.target.kind));
         for (target, lock) in locked {
-            targets.push(starting.start(&target, lock).await.with_context(|| target.name())?);
+            targets.push(starting.start(&target, lock).await.context(Culprit::of(&target))?);
         }
-        let (failed, _) = watch::channel(None);
         let server = Rc::new(Server {
             env: env.clone(),
             node,
@@ -175,7 +224,7 @@ impl Server {
             machine: options.machine.clone(),
             metrics_at: options.metrics,
             metrics: RefCell::new(None),
-            failed,
+            ended: watch::channel(None).0,
             down: watch::channel(Vec::new()).0,
             ctl: RefCell::new(None),
             params: ParamTree::new(),
@@ -205,21 +254,22 @@ impl Server {
     }
 
     /// Completes with the reason when the storage of a target failed. The other targets go on.
-    pub async fn degraded(&self) -> String {
+    pub async fn degraded(&self) -> Ended {
         let mut down = self.down.subscribe();
-        match down.wait_for(|down| !down.is_empty()).await {
-            Ok(down) => down.join("; "),
-            Err(_) => std::future::pending().await,
+        let first = down.wait_for(|down| !down.is_empty()).await.map(|down| down.first().cloned());
+        match first {
+            Ok(Some((target, line))) => Ended::Storage(target, line),
+            _ => std::future::pending().await,
         }
     }
 
     /// Completes with the reason when the storage of every target failed, or the MGS refused one:
     /// the node must end.
-    pub async fn failed(&self) -> String {
-        let mut failed = self.failed.subscribe();
-        match failed.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or_default(),
-            Err(_) => std::future::pending().await,
+    pub async fn ended(&self) -> Ended {
+        let mut ended = self.ended.subscribe();
+        match ended.wait_for(Option::is_some).await.map(|reason| reason.clone()) {
+            Ok(Some(reason)) => reason,
+            _ => std::future::pending().await,
         }
     }
 
@@ -284,12 +334,12 @@ impl Server {
         self.endpoint.shutdown().await;
     }
 
-    fn fail(&self, reason: String) {
+    fn end(&self, reason: Ended) {
         tracing::error!("{reason}");
-        self.failed.send_if_modified(|failed| {
-            let is_first = failed.is_none();
+        self.ended.send_if_modified(|ended| {
+            let is_first = ended.is_none();
             if is_first {
-                *failed = Some(reason);
+                *ended = Some(reason);
             }
             is_first
         });
@@ -299,14 +349,14 @@ impl Server {
     fn watch_failures(self: &Rc<Self>) {
         for target in &self.targets {
             let (server, name) = (Rc::downgrade(self), target.name.clone());
-            let failed = target.body.target().failed();
+            let (id, failed) = (target.body.target().id(), target.body.target().failed());
             self.env.spawn("target-failed", async move {
                 let reason = failed.await;
                 let Some(server) = server.upgrade() else { return };
                 let line = format!("{name}: storage failed: {reason}");
-                server.down.send_modify(|down| down.push(line.clone()));
+                server.down.send_modify(|down| down.push((id, line.clone())));
                 if server.down.borrow().len() == server.targets.len() {
-                    server.fail(line);
+                    server.end(Ended::Storage(id, line));
                 } else {
                     tracing::error!("{line}; the other targets here go on");
                 }
@@ -365,7 +415,7 @@ struct Starting<'a> {
 
 impl Starting<'_> {
     async fn start(&self, target: &TargetDir, lock: TargetLock) -> Result<Running> {
-        let store = store::Opened::open(target)?;
+        let store = store::Opened::open(target, self.options.trust).await?;
         store::strike_out(&*store.meta, &self.options.dead_clients).await?;
         let (fsname, index) = (target.superblock.fsname, target.superblock.target.index);
         let body = match target.superblock.target.kind {
@@ -376,6 +426,7 @@ impl Starting<'_> {
             TargetKind::Ost => Body::Ost(self.start_ost(fsname, index, &store).await?),
             TargetKind::Mdt => Body::Mdt(self.start_mdt(fsname, index, &store).await?),
         };
+        superblock::mark_served(&target.dir)?;
         body.target().exports().set_uuid(target.superblock.uuid);
         self.node.add_target(body.target());
         tracing::info!("{}: served from {}", target.name(), target.dir.display());

@@ -60,6 +60,16 @@ pub(crate) fn open(dir: &Path) -> Result<Option<TargetDir>> {
     }
 }
 
+/// A target that has been served has its records and objects.
+pub(crate) fn check_parts(target: &TargetDir) -> Result<(), DiskError> {
+    let missing = superblock::missing_parts(&target.dir, &target.superblock)?;
+    if missing.is_empty() { Ok(()) } else { Err(lost(target, missing)) }
+}
+
+pub(crate) fn lost(target: &TargetDir, missing: Vec<PathBuf>) -> DiskError {
+    DiskError::Lost { path: target.dir.clone(), name: target.name(), missing }
+}
+
 /// A request names its target by kind and index: one process serves one file system, and no target
 /// twice.
 fn check_together(found: &[TargetDir]) -> Result<()> {

@@ -5,6 +5,9 @@
 //!  up --separate one process per server, each with a loopback address of its own; client and FUSE here
 //! ```
 //!
+//! Once mounted it stays: a target that is given up, or that is not there, is missing alone.
+//! What needs it waits.
+//!
 //! `up` never touches its own mount with a blocking call: the thread that would answer is the one
 //! that asks.
 
@@ -12,12 +15,15 @@ mod address;
 mod children;
 mod command;
 mod embedded;
+mod known;
 mod options;
 mod place;
+mod plan;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use ctl::mounts;
 use env::Env;
 use tracing::level_filters::LevelFilter;
@@ -42,6 +48,7 @@ enum Servers {
 
 /// Runs until a signal, the end of the mount or of the command; the exit status.
 pub fn run(options: Options) -> Result<u8> {
+    check_parent(&options.mount)?;
     let mut place = Place::prepare(&options)?;
     log::init_file(LevelFilter::INFO, &place.log("up"))?;
     let dir = mount_point(&options.mount)?;
@@ -56,7 +63,7 @@ pub fn run(options: Options) -> Result<u8> {
         let outcome = tokio::select! {
             biased;
             signal = signals.next() => Err(anyhow::anyhow!("{signal} while starting")),
-            reason = servers.given_up() => Err(anyhow::anyhow!(reason)),
+            reason = servers.hopeless() => Err(anyhow::anyhow!(reason)),
             ready = servers.ready() => ready,
         };
         let status = match outcome {
@@ -85,9 +92,31 @@ async fn impatience(mut signals: Signals) {
 fn mount_point(dir: &Path) -> Result<PathBuf> {
     let absolute = std::path::absolute(dir)?;
     if mounts::at(&absolute)?.is_none() {
-        std::fs::create_dir_all(&absolute).with_context(|| absolute.display().to_string())?;
+        match std::fs::create_dir(&absolute) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(error).with_context(|| absolute.display().to_string());
+            }
+            _ => {}
+        }
     }
     mount::usable_dir(&absolute)
+}
+
+/// Where the mount point may be made. A path of several new directories is a typing error, or
+/// something is not mounted.
+fn check_parent(mount: &Path) -> Result<()> {
+    let absolute = std::path::absolute(mount)?;
+    let parent = absolute.parent().unwrap_or(&absolute);
+    ensure!(parent.is_dir(), "--mount {}: {} is no directory", mount.display(), parent.display());
+    Ok(())
+}
+
+/// A target is served no longer.
+fn tell_given_up(why: &str) {
+    tracing::error!("{why}");
+    eprintln!(
+        "nacre up: {why}\nnacre up: the other targets and the mount go on; what needs it waits until `up` starts again"
+    );
 }
 
 fn start(
@@ -122,16 +151,12 @@ async fn serve(
     let kept = tokio::select! {
         biased;
         signal = signals.next() => bail!("{signal} before the mount was there"),
-        reason = servers.given_up() => bail!(reason),
+        reason = servers.hopeless() => bail!(reason),
         kept = mount_here(env, options, machine, place, block, dir) => kept?,
     };
     place.mounted()?;
     announce(options, place, block, dir);
-    let status = tokio::select! {
-        biased;
-        reason = servers.given_up() => Err(anyhow::anyhow!(reason)),
-        status = work(env, options, dir, signals, &kept) => status,
-    };
+    let status = work(env, options, dir, signals, &kept).await;
     kept.stop().await;
     status
 }
@@ -194,6 +219,10 @@ fn announce(options: &Options, place: &Place, block: &Block, dir: &Path) {
         let at = if options.separate { block.of(target.superblock.target) } else { block.mgs() };
         eprintln!("  {:<18} {:<22} {}", target.name(), at.to_string(), target.dir.display());
     }
+    for why in &place.missing {
+        tracing::error!("{why}");
+        eprintln!("  missing: {why} The others serve; what needs it waits");
+    }
     eprintln!("  logs in {}", place.log_dir().display());
     if let Some(port) = options.metrics_port {
         eprintln!(
@@ -229,11 +258,11 @@ impl Servers {
         }
     }
 
-    /// Completes with a text for the user when a server cannot be kept alive.
-    async fn given_up(&self) -> String {
+    /// Completes with a text for the user when nothing can be mounted.
+    async fn hopeless(&self) -> String {
         match self {
-            Servers::Embedded(embedded) => embedded.given_up().await,
-            Servers::Children(children) => children.given_up().await,
+            Servers::Embedded(embedded) => embedded.hopeless().await,
+            Servers::Children(children) => children.hopeless().await,
         }
     }
 

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use daemons::machine::MachineOptions;
+use daemons::server::Trust;
 use types::{ClientId, FsName, NidAddr, TargetId};
 
 use crate::pages;
@@ -121,7 +122,10 @@ enum Bench {
 /// Options of `nacre up`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is missing is formatted, what is there is kept. Ctrl-C or SIGTERM unmounts and stops everything cleanly.
+A new data directory is formatted. A target that was there once is never formatted again: where its
+disk is not mounted, an OST is left out and the others serve; without the MGS or the MDT nothing
+starts. A server that crashes again and again is given up alone. Ctrl-C or SIGTERM unmounts and
+stops everything cleanly.
 
 Examples:
   nacre up
@@ -133,7 +137,7 @@ struct Up {
     /// Where targets, logs and state are kept.
     #[arg(long, value_name = "DIR", default_value = "nacre-data")]
     data: PathBuf,
-    /// Where to mount; created if it is not there.
+    /// Where to mount; created if it is not there, in a directory that is.
     #[arg(long, value_name = "DIR", default_value = "nacre-mnt")]
     mount: PathBuf,
     /// Name of the file system.
@@ -146,7 +150,7 @@ struct Up {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=200))]
     osts: u32,
     /// Where the targets' directories are, if not in the data directory: DIR/testfs-OST0000 and so
-    /// on may be mounted devices.
+    /// on may be mounted devices. It must exist.
     #[arg(long, value_name = "DIR")]
     device_dir: Option<PathBuf>,
     /// Every server a process of its own, on loopback TCP.
@@ -167,7 +171,7 @@ struct Up {
     /// its own address.
     #[arg(long, value_name = "PORT")]
     metrics: Option<u16>,
-    /// Crashes of one server within a minute after which it is given up.
+    /// Crashes of one server within a minute after which it is given up; the others go on.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     crashes_max: u32,
     /// Acknowledged changes are durable after so many milliseconds at the latest.
@@ -234,6 +238,16 @@ struct Serve {
     /// Do not wait for clients of an earlier run (Lustre: abort_recov).
     #[arg(long)]
     abort_recovery: bool,
+    /// Start a target whose records or objects are lost for good without them. An MDT then has no
+    /// names, and what OSTs hold takes room without a name; files answer EIO where they had objects
+    /// on an OST; an MGS has no permanent parameters. Clients are evicted. Refused where nothing is
+    /// missing.
+    #[arg(long, conflicts_with = "older_copy")]
+    reset_empty: bool,
+    /// Start a target whose directory was restored from an older copy, once. What was acknowledged
+    /// since the copy is lost, and clients are evicted.
+    #[arg(long)]
+    older_copy: bool,
     #[command(flatten)]
     machine: MachineOptions,
     /// Answer Prometheus at this address, path /metrics.
@@ -505,6 +519,11 @@ impl Serve {
             mgs: self.mgsnode,
             insecure: self.insecure,
             abort_recovery: self.abort_recovery,
+            trust: match (self.reset_empty, self.older_copy) {
+                (true, _) => Trust::ResetEmpty,
+                (_, true) => Trust::OlderCopy,
+                _ => Trust::Whole,
+            },
             machine: MachineOptions { link_cpts: self.listen.cpts, ..self.machine },
             metrics: self.metrics,
             commit_interval_ms: self.commit_interval_ms,

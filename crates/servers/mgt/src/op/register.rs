@@ -2,7 +2,9 @@
 //! answer.
 //!
 //! The first storage that registers an index keeps it: another one with the same index is
-//! EADDRINUSE, whoever asks. What is known already changes nothing, not even the version.
+//! EADDRINUSE, whoever asks. An instance lower than the known one is ESTALE: the storage was taken
+//! back to an older copy, or is served twice. What is known already changes nothing, not even the
+//! version.
 
 use osd::{Table, WriteSet};
 use service::Incoming;
@@ -30,6 +32,11 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
         match known {
             Some(known) if known.uuid != wanted.uuid => {
                 return Err(OpError::Refused(Errno::EADDRINUSE));
+            }
+            Some(known) if known.info.instance > wanted.info.instance => {
+                let (known, asked) = (known.info.instance, wanted.info.instance);
+                tracing::error!(target = %target.name(fsname), known, asked, "refused: its instance goes back");
+                return Err(OpError::Refused(Errno::ESTALE));
             }
             Some(known) if known == wanted => return Ok((set, ())),
             Some(_) => {}

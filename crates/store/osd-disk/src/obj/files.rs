@@ -87,6 +87,11 @@ fn last_errno() -> Errno {
     Errno::from_io(&std::io::Error::last_os_error())
 }
 
+/// Name of a directory of objects.
+pub(crate) fn dir_name(index: usize) -> String {
+    format!("d{index:02}")
+}
+
 fn dir_of(fid: Fid) -> usize {
     (fid.oid.wrapping_add(fid.ver).wrapping_add(fid.seq as u32) as usize) % DIRS
 }
@@ -115,7 +120,7 @@ impl Files {
         };
         let mut dirs = Vec::with_capacity(DIRS);
         for index in 0..DIRS {
-            let path = path.join(format!("d{index:02}"));
+            let path = path.join(dir_name(index));
             std::fs::create_dir_all(&path).map_err(DiskError::io(&path, "cannot be made"))?;
             dirs.push(open_dir(&path)?);
         }

@@ -38,7 +38,8 @@ use types::{Errno, Extent, Fid};
 
 use crate::DiskError;
 use extents::Extents;
-use files::{DIRECT_BYTES_MIN, DIRS, Files, Object, goes_direct};
+use files::{DIRECT_BYTES_MIN, Files, Object, goes_direct};
+pub(crate) use files::{DIRS, dir_name};
 use flight::Flights;
 use pace::Pace;
 use pool::Pool;

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use endpoint::{Call, CallError};
-use types::{Span, TargetId};
+use types::{Errno, Span, TargetId};
 use wire::Opcode;
 use wire::config::{self, FsConfig, Register, TargetInfo};
 
-use super::Server;
+use super::{Ended, Server};
 use crate::targets::TargetDir;
 
 /// How often the configuration is read: often at first, when the peers of a fresh file system come
@@ -38,11 +38,11 @@ pub(super) fn start(server: &Rc<Server>, found: &[TargetDir]) {
             },
             uuid: target.superblock.uuid,
         };
-        let (server, name) = (server.clone(), target.name());
+        let (server, target) = (server.clone(), target.clone());
         server
             .env
             .clone()
-            .spawn("register", async move { announce(&server, &name, &register).await });
+            .spawn("register", async move { announce(&server, &target, &register).await });
     }
     let watcher = Rc::downgrade(server);
     let env = server.env.clone();
@@ -67,7 +67,8 @@ fn instance_of(server: &Server, id: TargetId) -> u64 {
     found.map_or(0, |target| target.exports().instance().0)
 }
 
-async fn announce(server: &Server, name: &str, register: &Register) {
+async fn announce(server: &Server, target: &TargetDir, register: &Register) {
+    let name = &target.name();
     let remote = server.endpoint.remote(TargetId::MGT);
     let mut told = false;
     loop {
@@ -78,9 +79,11 @@ async fn announce(server: &Server, name: &str, register: &Register) {
                 tracing::info!("{name}: registered with the MGS");
                 return server.peers.one_registered();
             }
-            Err(CallError::Errno(types::Errno::EADDRINUSE)) => {
-                return server
-                    .fail(format!("{name}: the MGS knows another storage under this name; format with another --index"));
+            Err(CallError::Errno(errno @ (Errno::EADDRINUSE | Errno::ESTALE))) => {
+                return server.end(Ended::Refused(
+                    target.superblock.target,
+                    refusal(name, errno, register.target.instance),
+                ));
             }
             Err(CallError::Shutdown) => return,
             Err(error) => {
@@ -92,6 +95,19 @@ async fn announce(server: &Server, name: &str, register: &Register) {
         }
         server.env.sleep(PAUSE).await;
     }
+}
+
+/// What to do when the MGS refuses.
+fn refusal(name: &str, errno: Errno, instance: u64) -> String {
+    if errno == Errno::ESTALE {
+        return format!(
+            "{name}: the MGS knows a later start of this target than this one ({instance}): its storage is an older copy, or \
+             is served twice. What was acknowledged since that copy is not in it"
+        );
+    }
+    format!(
+        "{name}: the MGS knows another storage under this name. Is its disk mounted? A further target takes another --index"
+    )
 }
 
 async fn read(server: &Server, fsname: &str, patience: Span) -> Option<FsConfig> {

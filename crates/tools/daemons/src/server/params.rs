@@ -48,8 +48,9 @@ fn of(
 }
 
 fn health(server: &Server) -> String {
-    let failed = server.failed.borrow().clone().unwrap_or_default();
-    let ill = [failed, server.down.borrow().join("\n"), server.node.starved()].join("\n");
+    let ended = server.ended.borrow().as_ref().map_or_else(String::new, ToString::to_string);
+    let down: Vec<_> = server.down.borrow().iter().map(|(_, line)| line.clone()).collect();
+    let ill = [ended, down.join("\n"), server.node.starved()].join("\n");
     if ill.trim().is_empty() { "healthy".into() } else { format!("NOT HEALTHY\n{}", ill.trim()) }
 }
 

@@ -2,7 +2,7 @@
 //! copy of it on disk for the time when the MGS is away, and the OSTs in it.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use endpoint::Directory;
@@ -45,9 +45,9 @@ impl Peers {
         let mgs =
             if told.mgs.is_empty() { formatted.unwrap_or_default() } else { told.mgs.to_vec() };
         let keep_in: Vec<_> = found.iter().map(|target| target.dir.join(FILE)).collect();
-        let config = keep_in
+        let config = found
             .iter()
-            .filter_map(|path| FsConfig::decode(&std::fs::read(path).ok()?))
+            .filter_map(|target| kept_in(&target.dir))
             .max_by_key(|config| config.version);
         let others =
             found.iter().filter(|target| target.superblock.target.kind != TargetKind::Mgt).count();
@@ -123,6 +123,11 @@ impl Peers {
     }
 }
 
+/// The configuration that the target in `dir` saw last. A hint: one that cannot be read is none.
+pub(crate) fn kept_in(dir: &Path) -> Option<FsConfig> {
+    FsConfig::decode(&std::fs::read(dir.join(FILE)).ok()?)
+}
+
 /// By index. `testfs-OST0002.osc.active=0` takes one out of use: it gets no new files.
 fn osts_of(config: &FsConfig, fsname: FsName) -> Vec<OstAt> {
     let ost = |info: &TargetInfo| {
@@ -135,7 +140,7 @@ fn osts_of(config: &FsConfig, fsname: FsName) -> Vec<OstAt> {
 }
 
 /// Whole or not at all: a torn file would only be ignored, but the old one is worth more.
-fn replace(path: &std::path::Path, bytes: &[u8]) -> std::io::Result<()> {
+fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let fresh = path.with_extension("new");
     std::fs::write(&fresh, bytes)?;
     std::fs::rename(&fresh, path)

@@ -2,13 +2,27 @@
 
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
-use osd::{MetaStore, ObjStore, Space};
-use osd_disk::{DiskMeta, DiskObjects, MetaOptions, ObjOptions};
-use types::{ClientId, TargetKind};
+use anyhow::{Context, Result, ensure};
+use osd::{MetaStore, ObjStore, Space, Table};
+use osd_disk::{DiskError, DiskMeta, DiskObjects, MetaOptions, ObjOptions, superblock};
+use types::{ClientId, TargetId, TargetKind};
 
-use crate::targets::TargetDir;
+use super::Culprit;
+use crate::targets::{self, TargetDir};
+
+/// What an administrator says of storage that is not what it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// Nothing: it must be whole, and no older than what the MGS knows.
+    #[default]
+    Whole,
+    /// Parts are lost for good: start without them.
+    ResetEmpty,
+    /// An older copy was put in its place.
+    OlderCopy,
+}
 
 /// Records, and objects where the target has them.
 pub(crate) struct Opened {
@@ -18,8 +32,36 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens what the target's kind needs.
-    pub(super) fn open(target: &TargetDir) -> Result<Opened> {
+    /// Opens what the target's kind needs; [`check_parts`] comes before.
+    pub(super) async fn open(target: &TargetDir, trust: Trust) -> Result<Opened> {
+        let missing = superblock::missing_parts(&target.dir, &target.superblock)?;
+        let opened = Opened::open_parts(target)?;
+        let kind = target.superblock.target.kind;
+        let has_started = {
+            let view = opened.meta.running().context("records")?;
+            target::next_instance(&*view, kind)?.0 > 1
+        };
+        if target.superblock.was_served() && !has_started {
+            if trust != Trust::ResetEmpty {
+                return Err(targets::lost(target, vec![target.dir.join("records")]).into());
+            }
+            begin_anew(target, &*opened.meta).await?;
+        }
+        if !missing.is_empty() {
+            tracing::warn!("{}: --reset-empty: {}", target.name(), consequence(kind));
+        }
+        if trust == Trust::OlderCopy {
+            begin_anew(target, &*opened.meta).await?;
+            forget_clients(&*opened.meta).await?;
+            tracing::warn!(
+                "{}: --older-copy: what was acknowledged since the copy is lost, and clients are evicted",
+                target.name()
+            );
+        }
+        Ok(opened)
+    }
+
+    fn open_parts(target: &TargetDir) -> Result<Opened> {
         let meta = DiskMeta::open(&target.dir, &MetaOptions::default())?;
         let objects: Option<Rc<dyn ObjStore>> = match target.superblock.target.kind {
             TargetKind::Ost => Some(DiskObjects::open(&target.dir, &ObjOptions::default())?),
@@ -37,6 +79,70 @@ impl Opened {
         let (bytes, bytes_free) = (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize);
         Some(Space { bytes, bytes_free, files: stat.f_files, files_free: stat.f_ffree })
     }
+}
+
+/// Looks for what targets lack, before any of them is opened. A reset that nothing asks for is
+/// refused: left in a start script, it would reset a target one day when its disk is not mounted.
+pub(super) fn check_parts(found: &[TargetDir], trust: Trust) -> Result<()> {
+    let mut any = false;
+    for target in found {
+        match targets::check_parts(target) {
+            Err(DiskError::Lost { .. }) if trust == Trust::ResetEmpty => any = true,
+            checked => checked.context(Culprit::of(target))?,
+        }
+    }
+    let is_asked_for = any || trust != Trust::ResetEmpty;
+    ensure!(is_asked_for, "--reset-empty: no target here lacks a part; start without it");
+    Ok(())
+}
+
+/// What an administrator gives up.
+fn consequence(kind: TargetKind) -> &'static str {
+    match kind {
+        TargetKind::Mdt => {
+            "it starts without records: all names are lost, objects on OSTs stay without a name and take room, and \
+             clients are evicted"
+        }
+        TargetKind::Ost => {
+            "it starts without the parts that are missing: what files had here is lost, and they answer EIO where it was; \
+             clients whose records are missing are evicted"
+        }
+        TargetKind::Mgt | TargetKind::Lst => {
+            "it starts without records: permanent parameters are lost, and servers register when they start again"
+        }
+    }
+}
+
+/// A store without records follows one that clients, the MGS and OSTs remember: its instance is
+/// higher than any of that one, and ids begin where none has been. Both are taken from the clock.
+pub(super) async fn begin_anew(target: &TargetDir, meta: &dyn MetaStore) -> Result<()> {
+    let TargetId { kind, index } = target.superblock.target;
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let floor = u32::try_from(seconds).unwrap_or(u32::MAX / 2);
+    let mut set = {
+        let view = meta.running().context("records")?;
+        target::above(&*view, kind, floor)?
+    };
+    if kind == TargetKind::Mdt {
+        mdt::ids_anew(&mut set, index, seconds);
+    }
+    meta.apply(&set).context("records")?;
+    meta.commit().await.context("records")
+}
+
+/// Clients of the time of a copy: none of them has a session that goes on from there.
+async fn forget_clients(meta: &dyn MetaStore) -> Result<()> {
+    let mut keys = Vec::new();
+    for table in [Table::Clients, Table::Replies] {
+        let view = meta.running().context("records of clients")?;
+        view.scan(table, &[0], &mut |key, _| {
+            keys.push((table, key.to_vec()));
+            true
+        })
+        .context("records of clients")?;
+    }
+    osd::remove_all(meta, &keys).await.context("records of clients")?;
+    meta.commit().await.context("records of clients")
 }
 
 /// Forgets clients that are known to be dead, durably and before the target boots: recovery does

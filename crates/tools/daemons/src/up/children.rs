@@ -3,7 +3,7 @@
 //! A child lives in a process group of its own, so that Ctrl-C reaches `up` alone and the mount
 //! goes first. It ends by itself when `up` dies. Pauses between starts grow from 0.2 to 5 s and are
 //! short again after a child has lived for a while; after [`Options::crashes_max`] crashes within a
-//! minute it is given up, with the end of its log.
+//! minute it is given up, with the end of its log. The others go on.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -20,11 +20,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
-use types::{ClientId, Instant, NidAddr, Span};
+use types::{ClientId, Instant, NidAddr, Span, TargetId};
 
 use super::address::Block;
 use super::options::Options;
 use super::place::Place;
+use super::plan;
 
 const PAUSE_MIN: Span = Span::millis(200);
 const PAUSE_MAX: Span = Span::secs(5);
@@ -45,7 +46,9 @@ const READY_MAX: Span = Span::secs(60);
 struct Shared {
     env: Env,
     crashes_max: usize,
-    given_up: watch::Sender<Option<String>>,
+    /// Why nothing can be mounted.
+    hopeless: watch::Sender<Option<String>>,
+    is_new: bool,
     waiting: watch::Sender<usize>,
     stopping: watch::Sender<bool>,
     alive: watch::Sender<usize>,
@@ -54,6 +57,7 @@ struct Shared {
 /// One server's process, started as often as it must be.
 struct Server {
     name: String,
+    target: TargetId,
     dir: PathBuf,
     listen: NidAddr,
     mgs: NidAddr,
@@ -84,7 +88,8 @@ impl Children {
         let shared = Rc::new(Shared {
             env: env.clone(),
             crashes_max: options.crashes_max as usize,
-            given_up: watch::channel(None).0,
+            hopeless: watch::channel(None).0,
+            is_new: place.is_new,
             waiting: watch::channel(count).0,
             stopping: watch::channel(false).0,
             alive: watch::channel(count).0,
@@ -92,6 +97,7 @@ impl Children {
         for target in &place.targets {
             let name = target.name();
             let server = Server {
+                target: target.superblock.target,
                 dir: target.dir.clone(),
                 listen: block.of(target.superblock.target),
                 mgs: block.mgs(),
@@ -116,7 +122,7 @@ impl Children {
         Children { shared }
     }
 
-    /// All targets are served and registered.
+    /// All targets that are not given up are served and registered.
     pub(super) async fn ready(&self) -> Result<()> {
         let mut waiting = self.shared.waiting.subscribe();
         let all = waiting.wait_for(|waiting| *waiting == 0);
@@ -125,10 +131,10 @@ impl Children {
             .ok_or_else(|| anyhow!("servers are not ready within {} s", READY_MAX.as_secs_f64()))
     }
 
-    /// Completes when a child is given up.
-    pub(super) async fn given_up(&self) -> String {
-        let mut given_up = self.shared.given_up.subscribe();
-        let reason = given_up
+    /// Completes when a child is given up without which nothing can be mounted.
+    pub(super) async fn hopeless(&self) -> String {
+        let mut hopeless = self.shared.hopeless.subscribe();
+        let reason = hopeless
             .wait_for(Option::is_some)
             .await
             .map(|reason| reason.clone().unwrap_or_default());
@@ -184,7 +190,13 @@ fn give_up(shared: &Shared, server: &Server, end: &str, crashes: usize) {
         "{name} died ({end}) for the {crashes}th time within a minute and is given up; the end of {}:\n{tail}",
         log.display()
     );
-    shared.given_up.send_replace(Some(text.trim_end().to_owned()));
+    if shared.is_new || plan::is_needed_to_mount(server.target) {
+        shared.hopeless.send_replace(Some(text.trim_end().to_owned()));
+    }
+    super::tell_given_up(text.trim_end());
+    if !server.was_ready.replace(true) {
+        shared.waiting.send_modify(|waiting| *waiting -= 1);
+    }
 }
 
 /// One life of a child: how it ended, or nothing when it was told to.

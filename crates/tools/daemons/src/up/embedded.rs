@@ -1,9 +1,9 @@
 //! The servers of an `up` in this process, on a thread of their own.
 //!
 //! A target whose storage failed takes the node with it; the node boots again as a process would,
-//! and clients replay.
+//! and clients replay. One that fails again and again is given up: the node boots without it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
@@ -11,12 +11,14 @@ use anyhow::{Context, Result, anyhow};
 use env::Env;
 use osd_disk::DiskError;
 use tokio::sync::watch;
-use types::{ClientId, Span};
+use types::{ClientId, Instant, Span, TargetId};
 
 use super::address::{Block, MGS};
 use super::options::Options;
 use super::place::Place;
-use crate::server::{Server, ServerOptions};
+use super::plan;
+use crate::server::{Culprit, Ended, Server, ServerOptions, Trust};
+use crate::targets::{self, TargetDir};
 
 /// Pause before a node boots again.
 const PAUSE: Span = Span::millis(200);
@@ -24,8 +26,6 @@ const PAUSE: Span = Span::millis(200);
 const LOCK_WAIT: Span = Span::secs(10);
 /// A stop that takes longer is given up: what was not durable is replayed by the clients.
 const STOP_MAX: Span = Span::secs(30);
-/// Failures within a minute after which the node stays down.
-const FAILURES_MAX: usize = 5;
 const MINUTE: Span = Span::secs(60);
 
 /// How the thread is.
@@ -33,7 +33,28 @@ const MINUTE: Span = Span::secs(60);
 enum Life {
     Starting,
     Ready,
-    GivenUp(String),
+    /// Nothing can be mounted.
+    Hopeless(String),
+}
+
+/// What the servers' thread does and remembers.
+struct Thread {
+    env: Env,
+    options: ServerOptions,
+    targets: Vec<TargetDir>,
+    crashes_max: usize,
+    is_new: bool,
+    life: watch::Sender<Life>,
+    /// When a target ended the node; none where it was no target's fault.
+    failures: BTreeMap<Option<TargetId>, VecDeque<Instant>>,
+}
+
+/// Why a life of the node ended.
+struct Failed {
+    culprit: Option<TargetId>,
+    /// Another start does not help.
+    is_final: bool,
+    error: anyhow::Error,
 }
 
 pub(super) struct Embedded {
@@ -57,6 +78,7 @@ impl Embedded {
             listen: block.mgs(),
             mgs: vec![block.mgs()],
             abort_recovery: false,
+            trust: Trust::Whole,
             dead_clients: dead.to_vec(),
             machine,
             metrics: options.metrics_port.map(|port| SocketAddr::from((block.ip(MGS), port))),
@@ -65,7 +87,21 @@ impl Embedded {
         };
         let (life_tx, life) = watch::channel(Life::Starting);
         let (stop, stopped) = watch::channel(false);
-        let main = move |env: Env| async move { live(&env, &server, &life_tx, stopped).await };
+        let (targets, is_new) = (place.targets.clone(), place.is_new);
+        let crashes_max = options.crashes_max as usize;
+        let main = move |env: Env| async move {
+            let failures = BTreeMap::new();
+            let thread = Thread {
+                env,
+                options: server,
+                targets,
+                crashes_max,
+                is_new,
+                life: life_tx,
+                failures,
+            };
+            thread.live(stopped).await;
+        };
         let thread =
             env_os::spawn_thread("servers", config, main).context("the servers' thread")?;
         Ok(Embedded { life, stop, thread: Some(thread) })
@@ -76,18 +112,18 @@ impl Embedded {
         let mut life = self.life.clone();
         let now = life.wait_for(|life| *life != Life::Starting).await;
         match now.map(|life| life.clone()) {
-            Ok(Life::GivenUp(reason)) => Err(anyhow!(reason)),
+            Ok(Life::Hopeless(reason)) => Err(anyhow!(reason)),
             Ok(_) => Ok(()),
             Err(_) => Err(anyhow!("the servers' thread ended")),
         }
     }
 
-    /// Completes with the reason when the node stays down.
-    pub(super) async fn given_up(&self) -> String {
+    /// Completes with the reason when nothing can be mounted.
+    pub(super) async fn hopeless(&self) -> String {
         let mut life = self.life.clone();
-        match life.wait_for(|life| matches!(life, Life::GivenUp(_))).await.map(|life| life.clone())
+        match life.wait_for(|life| matches!(life, Life::Hopeless(_))).await.map(|life| life.clone())
         {
-            Ok(Life::GivenUp(reason)) => reason,
+            Ok(Life::Hopeless(reason)) => reason,
             Ok(_) => unreachable!("waited for the other state"),
             Err(_) => std::future::pending().await,
         }
@@ -103,24 +139,59 @@ impl Embedded {
     }
 }
 
-/// Boots the node, again if it must be, until it is told to stop.
-async fn live(
-    env: &Env,
-    options: &ServerOptions,
-    life: &watch::Sender<Life>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let mut failures = VecDeque::new();
-    while let Err(error) = once(env, options, life, &mut stop).await {
-        tracing::error!("servers: {error:#}");
-        failures.push_back(env.now());
-        failures.retain(|at| env.now() - *at < MINUTE);
-        if *life.borrow() == Life::Starting || failures.len() >= FAILURES_MAX {
-            life.send_replace(Life::GivenUp(format!("servers: {error:#}")));
-            return;
+impl Thread {
+    /// Boots the node, again if it must be, until it is told to stop.
+    async fn live(mut self, mut stop: watch::Receiver<bool>) {
+        while let Err(mut failed) = once(&self.env, &self.options, &self.life, &mut stop).await {
+            failed.culprit = failed.culprit.or_else(|| self.unreadable());
+            tracing::error!("servers: {:#}", failed.error);
+            if *self.life.borrow() == Life::Starting && !self.may_start_without(&failed) {
+                self.life.send_replace(Life::Hopeless(format!("servers: {:#}", failed.error)));
+                return;
+            }
+            match self.gives_up_on(&failed) {
+                Some(target) => self.give_up(target, &failed.error),
+                None => {
+                    eprintln!("nacre up: servers stopped: {:#}; starting them again", failed.error)
+                }
+            }
+            if self.options.dirs.is_empty() {
+                let _ = stop.wait_for(|stop| *stop).await; // `up` has gone: we go too
+                return;
+            }
+            self.env.sleep(PAUSE).await;
         }
-        eprintln!("nacre up: servers stopped: {error:#}; starting them again");
-        env.sleep(PAUSE).await;
+    }
+
+    /// A target that cannot even be recognised.
+    fn unreadable(&self) -> Option<TargetId> {
+        let is_lost = |found: &&TargetDir| !matches!(targets::open(&found.dir), Ok(Some(_)));
+        self.targets.iter().find(is_lost).map(|found| found.superblock.target)
+    }
+
+    /// Whether the file system may be mounted without who failed.
+    fn may_start_without(&self, failed: &Failed) -> bool {
+        !self.is_new && failed.culprit.is_some_and(|target| !plan::is_needed_to_mount(target))
+    }
+
+    /// The target that has failed too often; at the first start, or where the MGS refuses it, once
+    /// is enough.
+    fn gives_up_on(&mut self, failed: &Failed) -> Option<TargetId> {
+        let now = self.env.now();
+        let failures = self.failures.entry(failed.culprit).or_default();
+        failures.push_back(now);
+        failures.retain(|at| now - *at < MINUTE);
+        let too_often = failures.len() >= self.crashes_max;
+        let at_once = failed.is_final || *self.life.borrow() == Life::Starting;
+        failed.culprit.filter(|_| too_often || at_once)
+    }
+
+    fn give_up(&mut self, target: TargetId, error: &anyhow::Error) {
+        let is_it = |found: &TargetDir| found.superblock.target == target;
+        let name = self.targets.iter().find(|found| is_it(found)).map(TargetDir::name);
+        self.targets.retain(|found| !is_it(found));
+        self.options.dirs = self.targets.iter().map(|found| found.dir.clone()).collect();
+        super::tell_given_up(&format!("{} is given up: {error:#}", name.unwrap_or_default()));
     }
 }
 
@@ -130,29 +201,34 @@ async fn once(
     options: &ServerOptions,
     life: &watch::Sender<Life>,
     stop: &mut watch::Receiver<bool>,
-) -> Result<()> {
-    let server = start(env, options).await?;
+) -> Result<(), Failed> {
+    let server = start(env, options).await.map_err(|error| Failed {
+        culprit: error.downcast_ref::<Culprit>().map(|culprit| culprit.target),
+        is_final: false,
+        error,
+    })?;
     if let Err(error) = server.control("up") {
         tracing::warn!("no control socket: {error:#}");
     }
     server.serve_metrics().await;
-    let outcome = tokio::select! {
+    let ended = tokio::select! {
         biased;
-        _ = stop.wait_for(|stop| *stop) => Ok(()),
-        reason = server.failed() => Err(anyhow!(reason)),
-        reason = server.degraded() => Err(anyhow!(reason)), // all start again: nobody else restarts it
+        _ = stop.wait_for(|stop| *stop) => None,
+        reason = server.ended() => Some(reason),
+        reason = server.degraded() => Some(reason), // all start again: nobody else restarts it
         () = serve(&server, life) => unreachable!("serves until it is told otherwise"),
     };
-    if outcome.is_ok() {
+    let Some(ended) = ended else {
         if env.timeout(STOP_MAX, server.stop()).await.is_none() {
             tracing::error!("servers: not stopped within {} s", STOP_MAX.as_secs_f64());
         }
-    } else {
-        if env.timeout(STOP_MAX, server.abandon()).await.is_none() {
-            tracing::error!("servers: not abandoned within {} s", STOP_MAX.as_secs_f64());
-        }
+        return Ok(());
+    };
+    if env.timeout(STOP_MAX, server.abandon()).await.is_none() {
+        tracing::error!("servers: not abandoned within {} s", STOP_MAX.as_secs_f64());
     }
-    outcome
+    let is_final = matches!(ended, Ended::Refused(..));
+    Err(Failed { culprit: Some(ended.culprit()), is_final, error: anyhow!(ended.to_string()) })
 }
 
 async fn serve(server: &Server, life: &watch::Sender<Life>) {

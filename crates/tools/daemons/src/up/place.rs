@@ -2,13 +2,16 @@
 //!
 //! ```text
 //!  DATA/up.lock            one `up` at a time
-//!  DATA/up.json            block of addresses last used; ids of embedded clients that may still be known to servers
+//!  DATA/up.json            block of addresses last used; ids of embedded clients that may still be known to servers;
+//!                          the targets that there are, which are never formatted again
 //!  DATA/log/NAME.log       one per server, and up.log
 //!  DATA/pid/NAME           process of each server of a living `up --separate`, for scripts
 //!  DATA/MGS, DATA/testfs-MDT0000, DATA/testfs-OST0000 …   targets (or in --device-dir)
 //! ```
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,7 +19,9 @@ use serde::{Deserialize, Serialize};
 use types::{ClientId, TargetId, TargetKind};
 
 use super::address::Block;
+use super::known;
 use super::options::Options;
+use super::plan::{self, Plan};
 use crate::format;
 use crate::targets::{self, TargetDir};
 
@@ -33,12 +38,49 @@ pub(super) struct State {
     pub(super) net: Option<u8>,
     /// Embedded clients, hexadecimal; the last one is the living one.
     pub(super) clients: Vec<String>,
+    /// Targets that this file system has had.
+    #[serde(default)]
+    pub(super) targets: Vec<Known>,
+}
+
+/// A target that was here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Known {
+    pub(super) name: String,
+    /// Kind and index, as on the wire.
+    pub(super) id: u32,
+    /// Where it was last; none where only the MGS knows of it.
+    pub(super) dir: Option<PathBuf>,
+}
+
+impl State {
+    /// What the `up` before this one left. One that cannot be read might have said what must not be
+    /// formatted.
+    fn read(path: &Path) -> Result<State> {
+        match fs::read(path) {
+            Ok(text) => serde_json::from_slice(&text).with_context(|| path.display().to_string()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(State::default()),
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        }
+    }
+
+    fn dir_of(&self, target: TargetId) -> Option<PathBuf> {
+        self.targets
+            .iter()
+            .find(|known| known.id == target.to_u32())
+            .and_then(|known| known.dir.clone())
+    }
 }
 
 /// A prepared data directory, locked.
 pub(super) struct Place {
     data: PathBuf,
+    /// Those that are served.
     pub(super) targets: Vec<TargetDir>,
+    /// OSTs that are known and cannot be served: why, a line each.
+    pub(super) missing: Vec<String>,
+    /// Nothing was there before.
+    pub(super) is_new: bool,
     pub(super) state: State,
     _lock: File,
 }
@@ -51,20 +93,124 @@ impl Place {
         u32::try_from(osts.count()).expect("targets are bounded")
     }
 
-    /// Makes what is missing: directories, targets.
+    /// Makes the data directory, and targets that no `up` and no MGS has known; finds the others.
     pub(super) fn prepare(options: &Options) -> Result<Place> {
         let data = std::path::absolute(&options.data)?;
+        let base = match &options.device_dir {
+            Some(dir) => {
+                ensure!(dir.is_dir(), "--device-dir {}: no such directory", dir.display());
+                std::path::absolute(dir)?
+            }
+            None => data.clone(),
+        };
         fs::create_dir_all(data.join("log")).with_context(|| data.display().to_string())?;
         fs::create_dir_all(data.join("pid")).with_context(|| data.display().to_string())?;
         let lock = lock(&data)?;
-        let state =
-            fs::read(data.join("up.json")).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        let base = match &options.device_dir {
-            Some(dir) => std::path::absolute(dir)?,
-            None => data.clone(),
+        let state = State::read(&data.join("up.json"))?;
+        let targets = targets::find_in(&base)?;
+        let mut place =
+            Place { data, targets, missing: Vec::new(), is_new: false, state, _lock: lock };
+        place.find_targets(&base, options)?;
+        place.save()?;
+        Ok(place)
+    }
+
+    fn find_targets(&mut self, base: &Path, options: &Options) -> Result<()> {
+        if let Some(fsname) = targets::fsname_of(&self.targets) {
+            ensure!(
+                fsname == options.fsname,
+                "{} holds the file system {fsname}: say --fsname {fsname}",
+                base.display()
+            );
+        }
+        let wanted: Vec<TargetId> = std::iter::once(TargetId::MGT)
+            .chain((0..options.mdts).map(TargetId::mdt))
+            .chain((0..options.osts).map(TargetId::ost))
+            .collect();
+        let found = self.targets.iter().map(|target| target.superblock.target).collect();
+        let mut known = known::noted(&self.state.targets, &self.targets);
+        let mut plan = Plan::new(&wanted, &known, &found);
+        if !plan.make.is_empty() {
+            known.extend(known::by_mgs(&self.targets, options.fsname)?);
+            plan = Plan::new(&wanted, &known, &found);
+        }
+        for target in plan.missing {
+            let name = target.name(options.fsname);
+            let dir = self.state.dir_of(target).unwrap_or_else(|| base.join(&name));
+            let why = format!("{name} is not there: is its disk mounted at {}?", dir.display());
+            self.miss(target, why)?;
+        }
+        self.set_aside_broken()?;
+        self.make(base, options, &plan.make)?;
+        self.note(options, &known);
+        Ok(())
+    }
+
+    /// An OST that lacks a part is not served; the others are.
+    fn set_aside_broken(&mut self) -> Result<()> {
+        let mut whole = Vec::new();
+        for target in std::mem::take(&mut self.targets) {
+            match targets::check_parts(&target) {
+                Ok(()) => whole.push(target),
+                Err(error) => self.miss(target.superblock.target, error.to_string())?,
+            }
+        }
+        self.targets = whole;
+        Ok(())
+    }
+
+    /// A target that is known cannot be served. Nothing is made in its place.
+    fn miss(&mut self, target: TargetId, why: String) -> Result<()> {
+        ensure!(!plan::is_needed_to_mount(target), "{why} Nothing is formatted in its place");
+        self.missing.push(why);
+        Ok(())
+    }
+
+    /// Formats targets that are new.
+    fn make(&mut self, base: &Path, options: &Options, new: &[TargetId]) -> Result<()> {
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.is_new = self.targets.is_empty();
+        // The MGS's address belongs to this machine's block, which may change: servers are told at
+        // each start.
+        let mgs = vec![types::NidAddr {
+            nid: types::Nid::tcp(Block::ip_of(0, super::address::MGS)),
+            port: options.port,
+        }];
+        for target in new {
+            format::make(&format::Options {
+                fsname: options.fsname,
+                targets: vec![*target],
+                mgs: mgs.clone(),
+                reformat: false,
+                dir: base.join(target.name(options.fsname)),
+            })?;
+        }
+        let names: Vec<_> = new.iter().map(|target| target.name(options.fsname)).collect();
+        let what = if self.is_new { "a new file system" } else { "new targets" };
+        eprintln!("nacre up: {what} in {}: {}", base.display(), names.join(" "));
+        let served = targets::find_in(base)?;
+        self.targets
+            .extend(served.into_iter().filter(|target| new.contains(&target.superblock.target)));
+        self.targets.sort_by_key(|target| target.superblock.target);
+        Ok(())
+    }
+
+    /// Every target that is known by now, for the next `up`.
+    fn note(&mut self, options: &Options, known: &BTreeSet<TargetId>) {
+        let mut note = |id: TargetId, dir: Option<PathBuf>| {
+            let name = id.name(options.fsname);
+            let last = self.state.targets.iter().find(|other| other.id == id.to_u32());
+            let dir = dir.or_else(|| last.and_then(|last| last.dir.clone()));
+            self.state.targets.retain(|other| other.id != id.to_u32());
+            self.state.targets.push(Known { name, id: id.to_u32(), dir });
         };
-        let targets = format_missing(&base, options)?;
-        Ok(Place { data, targets, state: state.unwrap_or_default(), _lock: lock })
+        known.iter().for_each(|id| note(*id, None));
+        for target in &self.targets {
+            note(target.superblock.target, Some(target.dir.clone()));
+        }
+        self.state.targets.sort_by_key(|known| known.id);
     }
 
     pub(super) fn log_dir(&self) -> PathBuf {
@@ -133,49 +279,18 @@ fn lock(data: &Path) -> Result<File> {
     }
 }
 
-/// All targets of the file system: those that are there, and those that were missing.
-fn format_missing(base: &Path, options: &Options) -> Result<Vec<TargetDir>> {
-    fs::create_dir_all(base).with_context(|| base.display().to_string())?;
-    let there = targets::find_in(base)?;
-    if let Some(fsname) = targets::fsname_of(&there) {
-        ensure!(
-            fsname == options.fsname,
-            "{} holds the file system {fsname}: say --fsname {fsname}",
-            base.display()
-        );
-    }
-    let wanted = std::iter::once(TargetId::MGT)
-        .chain((0..options.mdts).map(TargetId::mdt))
-        .chain((0..options.osts).map(TargetId::ost));
-    for target in
-        wanted.filter(|target| there.iter().all(|found| found.superblock.target != *target))
-    {
-        let dir = base.join(target.name(options.fsname));
-        // The MGS's address belongs to this machine's block, which may change: servers are told at
-        // each start.
-        let mgs = vec![types::NidAddr {
-            nid: types::Nid::tcp(Block::ip_of(0, super::address::MGS)),
-            port: options.port,
-        }];
-        format::run(&format::Options {
-            fsname: options.fsname,
-            targets: vec![target],
-            mgs,
-            reformat: false,
-            dir,
-        })?;
-    }
-    targets::find_in(base)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_state_is_read_as_it_was_written() {
-        let state = State { net: Some(3), clients: vec![ClientId(5).to_string()] };
+        let known = Known { name: "testfs-OST0001".into(), id: 7, dir: Some("/d".into()) };
+        let state =
+            State { net: Some(3), clients: vec![ClientId(5).to_string()], targets: vec![known] };
         let text = serde_json::to_string(&state).expect("JSON");
         assert_eq!(serde_json::from_str::<State>(&text).ok(), Some(state));
+        let older = serde_json::from_str::<State>(r#"{"net":3,"clients":[]}"#).expect("JSON");
+        assert_eq!(older, State { net: Some(3), ..State::default() });
     }
 }

@@ -1,0 +1,74 @@
+//! Which targets an `up` makes, and which it misses. Pure.
+//!
+//! A target that is known (to `up.json`, to the MGS) is never made again: where its directory does
+//! not hold it, its disk is not mounted.
+
+use std::collections::BTreeSet;
+
+use types::{TargetId, TargetKind};
+
+/// See the head of the file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Neither known nor there.
+    pub(super) make: Vec<TargetId>,
+    /// Known and not there.
+    pub(super) missing: Vec<TargetId>,
+}
+
+impl Plan {
+    pub(super) fn new(
+        wanted: &[TargetId],
+        known: &BTreeSet<TargetId>,
+        found: &BTreeSet<TargetId>,
+    ) -> Plan {
+        let is_new = |target: &&TargetId| !known.contains(target) && !found.contains(target);
+        let plan = Plan {
+            make: wanted.iter().filter(is_new).copied().collect(),
+            missing: known.difference(found).copied().collect(),
+        };
+        assert!(
+            plan.make.iter().all(|target| !known.contains(target)),
+            "what is known is not made"
+        );
+        plan
+    }
+}
+
+/// Whether nothing can be mounted without `target`.
+pub(super) fn is_needed_to_mount(target: TargetId) -> bool {
+    target.kind != TargetKind::Ost
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(targets: &[TargetId]) -> BTreeSet<TargetId> {
+        targets.iter().copied().collect()
+    }
+
+    #[test]
+    fn what_is_known_is_never_made_again() {
+        let (mgs, mdt) = (TargetId::MGT, TargetId::mdt(0));
+        let osts = [0, 1, 2].map(TargetId::ost);
+        let two = [mgs, mdt, osts[0], osts[1]];
+        let three = [mgs, mdt, osts[0], osts[1], osts[2]];
+        let check = |wanted: &[TargetId], known: &[TargetId], found: &[TargetId]| {
+            let plan = Plan::new(wanted, &set(known), &set(found));
+            (plan.make, plan.missing)
+        };
+        assert_eq!(check(&two, &[], &[]), (two.to_vec(), vec![]), "a fresh file system");
+        assert_eq!(check(&two, &two, &two), (vec![], vec![]));
+        assert_eq!(check(&two, &two, &two[..3]), (vec![], vec![osts[1]]), "a disk is not mounted");
+        assert_eq!(check(&two, &two, &[]), (vec![], two.to_vec()), "no disk is mounted");
+        assert_eq!(check(&three, &two, &two), (vec![osts[2]], vec![]), "it grows");
+        assert_eq!(
+            check(&two, &three, &three),
+            (vec![], vec![]),
+            "fewer are wanted than there are"
+        );
+        assert_eq!(check(&two, &[], &two), (vec![], vec![]), "found without a note of it");
+        assert_eq!(check(&two, &[], &two[..3]), (vec![osts[1]], vec![]));
+    }
+}

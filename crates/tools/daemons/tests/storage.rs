@@ -1,0 +1,156 @@
+//! Targets whose storage is not what it was: parts of it are gone, or it is an older copy.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use daemons::machine::MachineOptions;
+use daemons::server::{Ended, Server, ServerOptions, Trust};
+use daemons::{format, server};
+use types::{FsName, NidAddr, Span, TargetId};
+
+const MDT: &str = "testfs-MDT0000";
+const OST: &str = "testfs-OST0000";
+/// A node that registers does so at once.
+const PATIENCE: Span = Span::secs(20);
+
+struct Node {
+    dir: PathBuf,
+    at: NidAddr,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Node {
+    /// MGS, MDT and OST in one process, served once.
+    fn new(name: &str, host: u8) -> Node {
+        let dir = std::env::temp_dir().join(format!("nacre-{name}-{}", std::process::id()));
+        let fsname: FsName = "testfs".parse().expect("a name");
+        format::run(&format::Options {
+            fsname,
+            targets: vec![TargetId::MGT, TargetId::mdt(0), TargetId::ost(0)],
+            mgs: Vec::new(),
+            reformat: false,
+            dir: dir.clone(),
+        })
+        .expect("formats");
+        let at = format!("127.0.61.{host}:4988@tcp").parse().expect("an address");
+        let node = Node { dir, at };
+        node.serve(Trust::Whole).expect("a fresh file system starts");
+        node
+    }
+
+    fn options(&self, trust: Trust) -> ServerOptions {
+        ServerOptions {
+            dirs: vec![self.dir.clone()],
+            listen: self.at,
+            mgs: vec![self.at],
+            abort_recovery: false,
+            trust,
+            dead_clients: Vec::new(),
+            machine: MachineOptions::default().on_this_machine().expect("any machine"),
+            metrics: None,
+            commit_interval: Span::secs(1),
+            osts_awaited: 1,
+        }
+    }
+
+    /// Starts, registers and stops; why not.
+    fn serve(&self, trust: Trust) -> Result<(), String> {
+        let options = self.options(trust);
+        env_os::run(env_os::OsConfig::default(), |env| async move {
+            let server =
+                Server::start(&env, &options).await.map_err(|error| format!("{error:#}"))?;
+            let outcome = tokio::select! {
+                biased;
+                ended = server.ended() => Err(told(&ended)),
+                done = env.timeout(PATIENCE, server.registered()) => done.ok_or_else(|| "silence".to_owned()),
+            };
+            server.stop().await;
+            outcome
+        })
+    }
+
+    fn part(&self, target: &str, part: &str) -> PathBuf {
+        self.dir.join(target).join(part)
+    }
+}
+
+fn told(ended: &server::Ended) -> String {
+    match ended {
+        Ended::Storage(_, text) => format!("storage: {text}"),
+        Ended::Refused(_, text) => format!("refused: {text}"),
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("-a").arg(from).arg(to).status().expect("cp starts");
+    assert!(status.success());
+}
+
+#[test]
+fn a_target_that_was_served_does_not_start_without_a_part() {
+    let node = Node::new("parts", 2);
+    let parts = [
+        ("MGS", "records/data.mdb"),
+        (MDT, "records/data.mdb"),
+        (MDT, "records"),
+        (OST, "records/data.mdb"),
+        (OST, "objects"),
+        (OST, "objects/d05"),
+    ];
+    for (target, part) in parts {
+        let (path, aside) = (node.part(target, part), node.dir.join("aside"));
+        fs::rename(&path, &aside).expect("it was there");
+        let text = node.serve(Trust::Whole).expect_err("a part is missing");
+        let shown = path.display().to_string();
+        assert!(
+            text.contains(target) && text.contains(&shown) && text.contains("--reset-empty"),
+            "{text}"
+        );
+        assert!(!path.exists(), "{shown} was made anew");
+        fs::rename(&aside, &path).expect("back");
+    }
+    let records = node.part(MDT, "records/data.mdb");
+    let whole = fs::read(&records).expect("records");
+    fs::write(&records, "").expect("emptied");
+    let text = node.serve(Trust::Whole).expect_err("an empty file holds no records");
+    assert!(text.contains(&records.display().to_string()), "{text}");
+    fs::write(&records, whole).expect("back");
+    node.serve(Trust::Whole).expect("all parts are back");
+}
+
+#[test]
+fn a_reset_starts_without_what_is_lost_and_only_then() {
+    let node = Node::new("reset", 3);
+    let text = node.serve(Trust::ResetEmpty).expect_err("nothing is lost");
+    assert!(text.contains("no target here lacks a part"), "{text}");
+    fs::remove_dir_all(node.part(MDT, "records")).expect("removed");
+    fs::remove_dir_all(node.part(OST, "objects")).expect("removed");
+    node.serve(Trust::ResetEmpty).expect("the MGS takes its higher instance");
+    node.serve(Trust::Whole).expect("and the next one");
+    fs::remove_dir_all(node.part("MGS", "records")).expect("removed");
+    fs::remove_dir_all(node.part(OST, "records")).expect("removed");
+    node.serve(Trust::ResetEmpty).expect("starts");
+}
+
+#[test]
+fn an_older_copy_is_refused_by_the_mgs_until_it_is_said_to_be_one() {
+    for (name, host, target) in [("older-mdt", 4, MDT), ("older-ost", 5, OST)] {
+        let node = Node::new(name, host);
+        let (dir, kept) = (node.dir.join(target), node.dir.with_extension("kept"));
+        copy(&dir, &kept);
+        node.serve(Trust::Whole).expect("starts");
+        node.serve(Trust::Whole).expect("starts again");
+        fs::remove_dir_all(&dir).expect("removed");
+        fs::rename(&kept, &dir).expect("the copy is put back");
+        let text = node.serve(Trust::Whole).expect_err("the MGS knows a later start");
+        assert!(text.starts_with("refused:") && text.contains("older copy"), "{text}");
+        node.serve(Trust::OlderCopy).expect("it is an older copy");
+        node.serve(Trust::Whole).expect("and goes on from there");
+    }
+}
