@@ -1,7 +1,7 @@
 //! The life of `nacre up` and of targets: exit codes, ends, locks on storage, many on one machine.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -124,6 +124,52 @@ fn a_server_that_dies_five_times_is_given_up_alone() {
     assert_eq!(fs::read(up.at("kept")).expect("another OST has it"), b"kept");
     fs::create_dir(up.at("dir")).expect("the MDT serves");
     up.stop();
+}
+
+/// A logger that dies, `| head`: what is said then goes nowhere, and nothing ends.
+#[test]
+fn up_and_its_servers_go_on_when_nobody_reads_what_they_say() {
+    let scratch = Scratch::new("life-unread");
+    let (data, mount) = (scratch.path().join("data"), scratch.path().join("mnt"));
+    let mut command = Command::new(nacre_bin());
+    command.args(["up", "--separate", "--osts", "1", "--data"]).arg(&data);
+    command.arg("--mount").arg(&mount).stdin(Stdio::null());
+    let mut up =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nacre starts");
+    let mut said = BufReader::new(up.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains("Ctrl-C") {
+        line.clear();
+        assert!(said.read_line(&mut line).expect("text") > 0, "up ended");
+    }
+    drop((said, up.stdout.take()));
+    let pid_file = data.join("pid/testfs-OST0000");
+    let server = || fs::read_to_string(&pid_file).ok().and_then(|text| text.trim().parse().ok());
+    let first: u32 = server().expect("the OST's process");
+    mounted::kill(first, libc::SIGKILL);
+    let start = Instant::now();
+    while server().is_none_or(|pid| pid == first) {
+        assert!(start.elapsed() < mounted::PATIENCE, "up did not start the OST again");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    fs::write(mount.join("f"), b"x").expect("the file system works");
+    mounted::kill(up.id(), libc::SIGTERM);
+    let status = mounted::wait_bounded(&mut up).expect("up ends");
+    assert!(status.success(), "{status}");
+
+    let mut serve = Command::new(nacre_bin());
+    let mut serve = serve
+        .args(["serve", "--listen", "127.0.0.78@tcp"])
+        .arg(data.join("MGS"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("nacre starts");
+    drop(serve.stderr.take());
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    mounted::kill(serve.id(), libc::SIGTERM);
+    let status = mounted::wait_bounded(&mut serve).expect("serve ends");
+    assert!(status.success(), "{status}");
 }
 
 #[test]

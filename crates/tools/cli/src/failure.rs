@@ -52,7 +52,7 @@ impl First {
     /// Prints and remembers.
     pub(crate) fn note(&mut self, failed: &Failed) {
         if !failed.text.is_empty() {
-            eprintln!("{}", failed.text);
+            ctl::say!("{}", failed.text);
         }
         self.0.get_or_insert(failed.status);
     }

@@ -276,6 +276,6 @@ fn told(answer: &Answer) -> Result<(), Failed> {
     if answer.status != 0 {
         return Err(Failed::new(answer.status, answer.err.trim_end()));
     }
-    eprint!("{}", answer.err);
+    ctl::say::text(&answer.err);
     Ok(())
 }

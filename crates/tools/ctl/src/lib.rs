@@ -7,6 +7,7 @@
 //! | the answering side, on the daemon's executor | [`server`] |
 //! | where sockets are, and which daemon serves a mount | [`rundir`], [`mounts`] |
 //! | how a command starts a daemon | [`background`] |
+//! | what daemons and commands say on stderr | [`say!`] |
 //!
 //! One JSON object a line, answered by one line: `{"ok": ANSWER}` or `{"err": {"errno": 22, "text":
 //! "..."}}`. Everybody may read; changing anything takes root or the daemon's own user, known by
@@ -17,6 +18,7 @@ pub mod background;
 pub mod mounts;
 mod proto;
 pub mod rundir;
+pub mod say;
 pub mod server;
 
 pub use proto::{Ask, Device, Failure, Name, Outcome, Reply, Room, Space, Target, Value, Who};

@@ -22,7 +22,7 @@ pub struct Options {
 /// Makes the targets and says so on stderr.
 pub fn run(options: &Options) -> Result<()> {
     for (name, dir) in make(options)? {
-        eprintln!("{name}: formatted in {}", dir.display());
+        ctl::say!("{name}: formatted in {}", dir.display());
     }
     Ok(())
 }

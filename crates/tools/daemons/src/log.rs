@@ -12,6 +12,7 @@ pub(crate) fn init(default: LevelFilter) {
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
+        .log_internal_errors(false) // its own complaint about stderr would panic
         .with_target(false);
     // there already: an embedded daemon logs where its host does
     let _ = subscriber.with_ansi(false).try_init();
@@ -26,8 +27,11 @@ pub(crate) fn init_file(default: LevelFilter, path: &Path) -> Result<()> {
         .append(true)
         .open(path)
         .with_context(|| path.display().to_string())?;
-    let subscriber =
-        tracing_subscriber::fmt().with_max_level(level).with_writer(file).with_target(false);
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(file)
+        .log_internal_errors(false)
+        .with_target(false);
     let _ = subscriber.with_ansi(false).try_init();
     complain(wrong);
     Ok(())

@@ -100,7 +100,7 @@ async fn serve(env: &env::Env, options: &ServerOptions) -> Result<u8> {
             Ok(0)
         }
         reason = server.ended() => {
-            eprintln!("nacre serve: {reason}");
+            ctl::say!("nacre serve: {reason}");
             Ok(match reason {
                 Ended::Storage(..) => STORAGE_FAILED,
                 Ended::Refused(..) => REFUSED,

@@ -20,7 +20,7 @@ mod options;
 mod place;
 mod plan;
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -84,7 +84,7 @@ async fn impatience(mut signals: Signals) {
     for _ in 0..3 {
         signals.next().await;
     }
-    eprintln!("nacre up: third signal: leaving at once");
+    ctl::say!("nacre up: third signal: leaving at once");
     std::process::exit(1);
 }
 
@@ -114,7 +114,7 @@ fn check_parent(mount: &Path) -> Result<()> {
 /// A target is served no longer.
 fn tell_given_up(why: &str) {
     tracing::error!("{why}");
-    eprintln!(
+    ctl::say!(
         "nacre up: {why}\nnacre up: the other targets and the mount go on; what needs it waits until `up` starts again"
     );
 }
@@ -174,8 +174,8 @@ async fn work(
     }
     tokio::select! {
         biased;
-        signal = signals.next() => eprintln!("nacre up: {signal}: unmounting and stopping"),
-        () = kept.ended() => eprintln!("nacre up: {} was unmounted: stopping", dir.display()),
+        signal = signals.next() => ctl::say!("nacre up: {signal}: unmounting and stopping"),
+        () = kept.ended() => ctl::say!("nacre up: {} was unmounted: stopping", dir.display()),
     }
     Ok(0)
 }
@@ -214,18 +214,18 @@ async fn mount_here(
 fn announce(options: &Options, place: &Place, block: &Block, dir: &Path) {
     let source = format!("{}:/{}", block.mgs(), options.fsname);
     let shown = dir.display();
-    eprintln!("nacre up: {} is mounted at {shown}", options.fsname);
+    ctl::say!("nacre up: {} is mounted at {shown}", options.fsname);
     for target in &place.targets {
         let at = if options.separate { block.of(target.superblock.target) } else { block.mgs() };
-        eprintln!("  {:<18} {:<22} {}", target.name(), at.to_string(), target.dir.display());
+        ctl::say!("  {:<18} {:<22} {}", target.name(), at.to_string(), target.dir.display());
     }
     for why in &place.missing {
         tracing::error!("{why}");
-        eprintln!("  missing: {why} The others serve; what needs it waits");
+        ctl::say!("  missing: {why} The others serve; what needs it waits");
     }
-    eprintln!("  logs in {}", place.log_dir().display());
+    ctl::say!("  logs in {}", place.log_dir().display());
     if let Some(port) = options.metrics_port {
-        eprintln!(
+        ctl::say!(
             "  metrics at http://{}:{port}/metrics, and at each server's address",
             block.ip(address::CLIENT)
         );
@@ -235,18 +235,18 @@ fn announce(options: &Options, place: &Place, block: &Block, dir: &Path) {
     }
     let nid =
         NidAddr { nid: Nid::tcp(block.ip(address::OTHER_CLIENTS)), port: types::PORT_DEFAULT };
-    eprintln!("try:");
-    eprintln!("  nacre lfs df -h {shown}");
-    eprintln!("  nacre lfs setstripe -c 4 {shown}/wide && nacre lfs getstripe {shown}/wide");
-    eprintln!("  nacre lctl get_param 'obdfilter.*.kbytesfree'");
-    eprintln!("  nacre mount {source} DIR -o nid={nid}     # a further client");
+    ctl::say!("try:");
+    ctl::say!("  nacre lfs df -h {shown}");
+    ctl::say!("  nacre lfs setstripe -c 4 {shown}/wide && nacre lfs getstripe {shown}/wide");
+    ctl::say!("  nacre lctl get_param 'obdfilter.*.kbytesfree'");
+    ctl::say!("  nacre mount {source} DIR -o nid={nid}     # a further client");
     if options.metrics_port.is_none() {
-        eprintln!(
+        ctl::say!(
             "  nacre up --metrics 9169                    # next time: metrics for Prometheus"
         );
     }
-    eprintln!("Ctrl-C unmounts and stops.");
-    println!("{source}");
+    ctl::say!("Ctrl-C unmounts and stops.");
+    let _nobody_reads = writeln!(std::io::stdout(), "{source}");
 }
 
 impl Servers {

@@ -423,7 +423,7 @@ impl Nacre {
         match done {
             Ok(status) => ExitCode::from(status),
             Err(error) => {
-                eprintln!("nacre: {error:#}");
+                ctl::say!("nacre: {error:#}");
                 ExitCode::FAILURE
             }
         }
@@ -435,7 +435,7 @@ fn finish(done: Result<(), cli::Failed>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => {
             if !failed.text.is_empty() {
-                eprintln!("{}", failed.text);
+                ctl::say!("{}", failed.text);
             }
             ExitCode::from(failed.status)
         }

@@ -169,7 +169,7 @@ async fn keep(shared: &Rc<Shared>, server: Rc<Server>) {
         if now - started >= HEALTHY {
             pause = PAUSE_MIN;
         }
-        eprintln!(
+        ctl::say!(
             "nacre up: {} died ({end}); starting it again in {} s",
             server.name,
             pause.as_secs_f64()
@@ -265,7 +265,7 @@ fn listen(shared: &Rc<Shared>, server: &Rc<Server>, child: &mut Child) {
         while let Ok(Some(line)) = lines.next_line().await {
             tracing::info!("{line} serves, process {pid}");
             if server.was_ready.replace(true) {
-                eprintln!("nacre up: {} is back (process {pid})", server.name);
+                ctl::say!("nacre up: {} is back (process {pid})", server.name);
             } else {
                 shared2.waiting.send_modify(|waiting| *waiting -= 1);
             }

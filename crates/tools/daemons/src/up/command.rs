@@ -33,7 +33,7 @@ pub(super) async fn run(
         biased;
         status = child.wait() => status.context("sh")?,
         signal = signals.next() => {
-            eprintln!("nacre up: {signal}: ending the command");
+            ctl::say!("nacre up: {signal}: ending the command");
             end(env, &mut child, if signal == "SIGINT" { Signal::INT } else { Signal::TERM }).await?
         }
     };

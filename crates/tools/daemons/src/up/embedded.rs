@@ -152,7 +152,7 @@ impl Thread {
             match self.gives_up_on(&failed) {
                 Some(target) => self.give_up(target, &failed.error),
                 None => {
-                    eprintln!("nacre up: servers stopped: {:#}; starting them again", failed.error)
+                    ctl::say!("nacre up: servers stopped: {:#}; starting them again", failed.error)
                 }
             }
             if self.options.dirs.is_empty() {

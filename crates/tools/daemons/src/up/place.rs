@@ -189,7 +189,7 @@ impl Place {
         }
         let names: Vec<_> = new.iter().map(|target| target.name(options.fsname)).collect();
         let what = if self.is_new { "a new file system" } else { "new targets" };
-        eprintln!("nacre up: {what} in {}: {}", base.display(), names.join(" "));
+        ctl::say!("nacre up: {what} in {}: {}", base.display(), names.join(" "));
         let served = targets::find_in(base)?;
         self.targets
             .extend(served.into_iter().filter(|target| new.contains(&target.superblock.target)));
