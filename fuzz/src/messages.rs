@@ -138,6 +138,11 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
             let body = body::OstFallocateReq { object, length: 9, ..Default::default() };
             vec![encode_body(&body)]
         }
+        Opcode::OstFence => {
+            let body =
+                body::OstFenceReq { store: 1, client_low: 2, session: 3, ..Default::default() };
+            vec![encode_body(&body)]
+        }
         Opcode::OstSeek => vec![encode_body(&body::OstSeekReq { object, ..Default::default() })],
         Opcode::MgsRegister => {
             let target = wire::config::TargetInfo { id: 3, nid: 5, port: 988, instance: 3 };

@@ -562,6 +562,20 @@ bodies! {
         /// The MDT's word.
         claim: Claim,
     }
+    /// A client whose session with an MDT has ended uses no object on that MDT's word any more. The
+    /// reply has no body.
+    OstFenceReq (40) {
+        /// As [`Claim::store`].
+        store: u64,
+        /// [`types::ClientId`], low half.
+        client_low: u64,
+        /// [`types::ClientId`], high half.
+        client_high: u64,
+        /// Lowest session that may.
+        session: u64,
+        /// Zero.
+        reserved: u64,
+    }
     /// Where data, or a hole, begins in one object.
     OstSeekReq (80) {
         /// FID of the object: base and stripe.

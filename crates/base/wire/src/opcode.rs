@@ -118,6 +118,8 @@ opcodes! {
     OstFallocate = 71, "ost_fallocate", ost modifies;
     /// Where data or a hole begins in an object.
     OstSeek = 72, "ost_seek", ost repeats;
+    /// Refuse a client whose session with the MDT has ended. Only servers ask.
+    OstFence = 73, "ost_fence", ost repeats;
 
     /// A server announces a target and where it is reached.
     MgsRegister = 96, "mgs_target_reg", mgs repeats;

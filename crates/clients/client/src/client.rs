@@ -129,6 +129,27 @@ impl Inner {
         self.remote(self.mdt_of(fid)).claim()
     }
 
+    /// Asks an OST for something on the word of an MDT. Where the OST knows that the session is
+    /// over, it is given up: whatever it held belongs to others.
+    pub(crate) async fn ask_claiming(
+        self: &Rc<Self>,
+        ost: TargetId,
+        claim: Claim,
+        call: impl Into<Call>,
+    ) -> Result<Answer> {
+        let answer = self.ask(ost, call).await;
+        match answer {
+            Err(error) if error.errno() == Errno::EKEYREVOKED => {
+                planted::reached("client: it was fenced");
+                let mdt = self.mdt_of(Fid::ZERO);
+                tracing::warn!(%ost, "refused there: the session with {mdt} is over");
+                self.remote(mdt).renounce(claim.session);
+                Err(Error::call(&CallError::Evicted, ost, error.stage()))
+            }
+            answer => answer,
+        }
+    }
+
     pub(crate) fn all_targets(&self) -> Vec<TargetId> {
         [self.directory.targets(TargetKind::Mdt), self.directory.targets(TargetKind::Ost)].concat()
     }

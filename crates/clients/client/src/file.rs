@@ -6,6 +6,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use types::{Errno, Fid, Xid};
 use wire::Attr;
+use wire::body::Claim;
 
 use crate::client::Inner;
 use crate::inode::Inode;
@@ -24,6 +25,8 @@ pub(crate) struct Open {
     pub(crate) ctx: Ctx,
     pub(crate) flags: u32,
     pub(crate) handle: u64,
+    /// Of the session that the handle belongs to: what OSTs are told.
+    pub(crate) claim: Claim,
     /// The open made the file.
     pub(crate) made: bool,
     /// Number of the open request: the close names it, so that both leave the replay list together.
@@ -196,10 +199,16 @@ impl File {
 }
 
 impl Open {
-    fn check(&self, allowed: bool, stage: &'static str) -> Result<()> {
+    /// Refuses a handle that the MDT knows no more.
+    pub(crate) fn check_lost(&self, stage: &'static str) -> Result<()> {
         if self.inode.is_lost() {
             return Err(Error::local(Errno::EIO, stage).about(self.inode.fid));
         }
+        Ok(())
+    }
+
+    fn check(&self, allowed: bool, stage: &'static str) -> Result<()> {
+        self.check_lost(stage)?;
         if allowed && !self.closed.get() {
             Ok(())
         } else {
@@ -225,6 +234,7 @@ impl Drop for Open {
             ctx: self.ctx.clone(),
             flags: self.flags,
             handle: self.handle,
+            claim: self.claim,
             made: self.made,
             xid: self.xid,
             attr: self.attr.clone(),

@@ -270,14 +270,24 @@ impl LockSpace {
         self.settle(id)
     }
 
-    /// Everything of a session goes. Returns who is granted by this.
-    pub fn drop_session(&mut self, session: u64) -> Vec<WaitId> {
+    /// Resources of which a session holds something.
+    #[must_use]
+    pub fn resources_of(&self, session: u64) -> Vec<Fid> {
+        let holds = |resource: &Resource| resource.held.keys().any(|own| own.session == session);
+        let held = self.resources.iter().filter(|(_, resource)| holds(resource));
+        held.map(|((fid, _), _)| *fid).collect()
+    }
+
+    /// Ends all waits of a session. Returns who is granted by this.
+    pub fn end_waits(&mut self, session: u64) -> Vec<WaitId> {
         let gone: Vec<WaitId> =
             self.waits.keys().filter(|wait| wait.session == session).copied().collect();
-        let mut granted = Vec::new();
-        for wait in gone {
-            granted.extend(self.cancel(wait));
-        }
+        gone.into_iter().flat_map(|wait| self.cancel(wait)).collect()
+    }
+
+    /// Everything of a session goes. Returns who is granted by this.
+    pub fn drop_session(&mut self, session: u64) -> Vec<WaitId> {
+        let mut granted = self.end_waits(session);
         let ids: Vec<ResourceId> = self.resources.keys().copied().collect();
         for id in ids {
             let Some(resource) = self.resources.get_mut(&id) else { continue };

@@ -88,6 +88,17 @@ impl Remote {
         self.import.borrow().claim()
     }
 
+    /// Gives `session` up with everything in it, if it is the present one: an OST has said that it
+    /// is over.
+    pub fn renounce(self: &Rc<Self>, session: u64) {
+        let given_up = self.import.borrow_mut().renounce(session, self.core.env.now());
+        if given_up {
+            *self.link.borrow_mut() = None;
+            self.wake.notify_one();
+            self.pump();
+        }
+    }
+
     /// Whether a session is open.
     pub fn is_connected(&self) -> bool {
         self.import.borrow().is_connected()

@@ -112,6 +112,11 @@ impl Session {
         self.ended.get()
     }
 
+    /// Whether its client is known from before a restart of the target and has not come back.
+    pub fn is_absent(&self) -> bool {
+        self.absent.get()
+    }
+
     /// Whether its client is connected now.
     pub fn is_connected(&self) -> bool {
         self.peer.borrow().upgrade().is_some_and(|peer| peer.tx.is_open())

@@ -17,6 +17,7 @@ use wire::body::AttrRep;
 use wire::{Opcode, Reply};
 
 use crate::burnt::Burnt;
+use crate::fences::{Fences, Lapsed};
 use crate::hash::HashKey;
 use crate::ids::{Ids, first_sequences};
 use crate::keys;
@@ -27,7 +28,7 @@ use crate::share::Share;
 use crate::spaces::Spaces;
 use crate::state::State;
 use crate::tx::new_attr;
-use crate::{MdtConfig, record};
+use crate::{MdtConfig, fences, record};
 
 /// Key and value as stored.
 type Pair = (Vec<u8>, Vec<u8>);
@@ -38,6 +39,8 @@ pub(crate) struct Booted {
     pub(crate) instance: Instance,
     pub(crate) known: Vec<ClientRecord>,
     pub(crate) replies: Vec<Pair>,
+    /// Sessions of earlier runs whose fences are not told.
+    pub(crate) lapsed: Vec<Lapsed>,
 }
 
 /// Random words and time for a fresh file system.
@@ -116,6 +119,7 @@ fn prepare(
         set.put(Table::Inodes, Fid::ROOT.to_key(), root(seed.now).encode());
     }
     let known = target::known_clients(&*view)?;
+    let lapsed = fences::stored(&*view)?;
     let inherited_until = if epoch == 1 { Instant::default() } else { seed.clock + LEASE };
     let replies = target::replies(&*view, TargetKind::Mdt, last_transno)?.kept;
     let state = State {
@@ -127,6 +131,7 @@ fn prepare(
         objects,
         share: Share::default(),
         leases: Leases::new(inherited_until),
+        fences: Fences::default(),
         spaces: Spaces::new(seed.round_robin),
         lod: config.lod,
         destroy_next: last_destroy(&*view)?
@@ -137,7 +142,7 @@ fn prepare(
         boot_committed: last_transno,
     };
     drop(view);
-    Ok((Booted { state, instance, known, replies }, set))
+    Ok((Booted { state, instance, known, replies, lapsed }, set))
 }
 
 fn root(now: Timespec) -> Inode {

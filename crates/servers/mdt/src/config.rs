@@ -118,5 +118,7 @@ planted::bugs! {
         link_passes_leases,
         /// Object ids that a restart burnt are not swept: objects of lost creates leak.
         skip_range_sweep,
+        /// What an evicted client held is given on before the OSTs refuse it: its late writes land.
+        skip_fence,
     }
 }

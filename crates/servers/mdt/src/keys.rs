@@ -19,6 +19,9 @@ pub(crate) const META_LAST_TRANSNO: &[u8] = b"last_transno";
 pub(crate) const META_HASH_KEY: &[u8] = b"hash_key";
 /// Drawn when the store was made, u64, not zero: OSTs keep objects of different stores apart.
 pub(crate) const META_STORE: &[u8] = b"store";
+/// First bytes of the key of a session that ended and whose fences are not told: the session
+/// follows, big-endian.
+pub(crate) const META_FENCE: &[u8] = b"fence/";
 /// File ids: sequence u64, first id that is not reserved u32.
 pub(crate) const META_FILE_IDS: &[u8] = b"file_ids";
 pub(crate) const META_OBJECT_IDS: &[u8] = b"object_ids";

@@ -7,6 +7,7 @@ mod boot;
 mod burnt;
 mod config;
 mod engine;
+mod fences;
 #[doc(hidden)]
 pub mod fuzz;
 mod hash;

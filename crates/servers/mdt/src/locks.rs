@@ -86,6 +86,16 @@ impl Wanted {
         Ok(Wanted { request, unlock: body.mode == codes::UNLOCK, flags: body.flags, wait })
     }
 
+    /// Whether it only asks.
+    pub(crate) fn is_test(&self) -> bool {
+        self.has(LockFlags::TEST)
+    }
+
+    /// Whether it may stand in line.
+    pub(crate) fn waits(&self) -> bool {
+        self.has(LockFlags::WAIT)
+    }
+
     fn has(&self, flag: LockFlags) -> bool {
         self.flags.contains(flag)
     }
@@ -172,11 +182,24 @@ impl Locks {
         inner.wake(granted);
     }
 
-    /// Everything of a session goes.
-    pub(crate) fn drop_session(&self, session: u64) {
+    /// Files that a session has locked.
+    pub(crate) fn files_of(&self, session: u64) -> Vec<Fid> {
+        self.inner.borrow().space.resources_of(session)
+    }
+
+    /// What a session waits for it does not get.
+    pub(crate) fn end_waits(&self, session: u64) {
         let mut inner = self.inner.borrow_mut();
         inner.answers.retain(|wait, _| wait.session != session);
         inner.abandoned.retain(|wait, _| wait.session != session);
+        let granted = inner.space.end_waits(session);
+        inner.wake(granted);
+    }
+
+    /// Everything of a session goes.
+    pub(crate) fn drop_session(&self, session: u64) {
+        self.end_waits(session);
+        let mut inner = self.inner.borrow_mut();
         let held = if planted::ON { inner.space.held_ranges() } else { 0 };
         let granted = inner.space.drop_session(session);
         if planted::ON && inner.space.held_ranges() < held {

@@ -8,6 +8,7 @@ use target::{Decided, OpError};
 use types::{ClientId, Fid, Instant, Timespec, Transno};
 
 use crate::config::Lod;
+use crate::fences::Fences;
 use crate::hash::HashKey;
 use crate::ids::Ids;
 use crate::leases::Leases;
@@ -48,6 +49,7 @@ pub(crate) struct State {
     pub(crate) objects: Ids,
     pub(crate) share: Share,
     pub(crate) leases: Leases,
+    pub(crate) fences: Fences,
     pub(crate) spaces: Spaces,
     pub(crate) lod: Lod,
     /// Number of the next record of the destroy log.

@@ -9,7 +9,7 @@ use osd::{MetaStore, StoreError};
 use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target, spec};
 use target::{Decided, StartError};
 use tokio::sync::Notify;
-use types::{Errno, TargetId, Transno};
+use types::{ClientId, Errno, TargetId, Transno};
 use wire::{Reply, Request, RequestFlags};
 
 use crate::boot::{self, Seed};
@@ -32,6 +32,8 @@ pub struct Mdt {
     pub(crate) destroys_answered: background::destroy::Answered,
     pub(crate) exports: Rc<Exports>,
     pub(crate) locks: Rc<Locks>,
+    /// An OST refuses a client whose session has ended.
+    pub(crate) fences_fell: Notify,
     pub(crate) tally: Tally,
     stopped: Cell<bool>,
 }
@@ -111,11 +113,16 @@ impl Mdt {
             destroys_answered: background::destroy::Answered::default(),
             exports,
             locks: Locks::new(env, lock_place),
+            fences_fell: Notify::new(),
             tally: Tally::default(),
             stopped: Cell::new(false),
         });
         mdt.start_committing();
         if mdt.osts.is_some() {
+            for lapsed in booted.lapsed {
+                mdt.engine.state.borrow_mut().fences.begin(&lapsed, true);
+                mdt.let_go_later(lapsed);
+            }
             env.spawn("mdt_destroy", background::destroy::run(mdt.clone()));
             env.spawn("mdt_spaces", background::spaces::run(mdt.clone()));
         }
@@ -227,23 +234,39 @@ impl Mdt {
         self.commit().await
     }
 
-    async fn end_session(&self, session: &Session) {
-        let closed = self.engine.close_session(session.client, session.id);
-        // During recovery somebody else may still re-open them; its end sweeps.
-        if !self.exports.is_recovering() {
-            self.sweep(&closed).await;
+    async fn end_session(self: &Rc<Self>, session: &Session) {
+        let is_unsure = self.exports.is_recovering() || session.is_absent();
+        self.locks.end_waits(session.id);
+        let lapsed = self.lapsed(session, is_unsure).await.unwrap_or_else(|errno| {
+            tracing::error!(target: "mdt", client = %session.client, %errno, "what it held cannot be read");
+            None
+        });
+        match &lapsed {
+            Some(lapsed) => self.engine.state.borrow_mut().fences.begin(lapsed, is_unsure),
+            None => self.let_go(session.client, session.id).await,
         }
-        self.locks.drop_session(session.id);
         let forget = || {
             let view = self.engine.store.meta().running()?;
-            let set = target::forget(&*view, session.client, session.id)?;
+            let mut set = target::forget(&*view, session.client, session.id)?;
             drop(view);
+            lapsed.iter().for_each(|lapsed| lapsed.remember(&mut set));
             Ok(self.engine.apply_own(&set)?)
         };
         if let Err(errno) = self.persist(forget).await {
             tracing::warn!(target: "mdt", client = %session.client, %errno, "its records stay until the next start");
         }
+        lapsed.into_iter().for_each(|lapsed| self.let_go_later(lapsed));
         let _failed = self.commit().await;
+    }
+
+    /// Lets go of what an ended session held.
+    pub(crate) async fn let_go(&self, client: ClientId, session: u64) {
+        let closed = self.engine.close_session(client, session);
+        // During recovery somebody else may still re-open them; its end sweeps.
+        if !self.exports.is_recovering() {
+            self.sweep(&closed).await;
+        }
+        self.locks.drop_session(session);
     }
 }
 

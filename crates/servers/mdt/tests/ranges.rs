@@ -1,5 +1,5 @@
-//! Objects of creates that were lost with their client, and of those that were not: an MDT and real
-//! OSTs through crashes and power cuts.
+//! An MDT and real OSTs through crashes and power cuts: objects of creates that were lost with
+//! their client, and of those that were not; clients that the MDT has given up and that go on.
 
 use std::num::NonZeroU32;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use endpoint::{Call, Endpoint, EndpointConfig, Keep, Resolve};
 use env::{CptTable, Env};
-use env_sim::{NodeHandle, Sim, SimConfig};
+use env_sim::{Cut, NodeHandle, Sim, SimConfig};
 use layout::Layout;
 use mdt::{Bugs, Mdt, MdtConfig};
 use osd::Table;
@@ -16,7 +16,10 @@ use ost::{Ost, OstConfig};
 use service::{Node, NodeConfig, Target};
 use types::{ClientId, Errno, Fid, NidAddr, Span, TargetId, TargetKind};
 use wire::attr::S_IFREG;
-use wire::body::{AttrRep, CreateFlags, CreateReq, OstIoReq};
+use wire::body::{
+    AttrRep, CreateFlags, CreateReq, LockFlags, LockRep, LockReq, OpenReq, OstFallocateReq,
+    OstIoReq, OstPunchReq, lock,
+};
 use wire::{Opcode, encode_body};
 
 const OSTS: u32 = 2;
@@ -328,4 +331,136 @@ fn an_mdt_whose_store_was_made_anew_shows_no_old_bytes() {
     }
     world.sim.run_for(Span::secs(10));
     assert_eq!(world.objects(), both(&[old]), "they may still be wanted");
+}
+
+impl World {
+    /// Asks for the file's own lock; says whether it is held now.
+    fn lock(&self, client: usize, fid: Fid) -> bool {
+        let body = LockReq {
+            fid: fid.into(),
+            kind: lock::FILE,
+            mode: lock::EXCLUSIVE,
+            end: u64::MAX,
+            owner: 1,
+            cookie: 1,
+            flags: LockFlags::WAIT,
+            wait_ms: 4_000,
+            ..LockReq::default()
+        };
+        let call = Call::new(Opcode::MdtLock, vec![encode_body(&body)]);
+        self.call(client, TargetId::mdt(0), call).body::<LockRep>().state == lock::GRANTED
+    }
+
+    /// Asks again and again; how long it took, none where it was not granted.
+    fn lock_within(&self, client: usize, fid: Fid, most: Span) -> Option<Span> {
+        let start = self.sim.now();
+        while self.sim.now() - start < most {
+            if self.lock(client, fid) {
+                return Some(self.sim.now() - start);
+            }
+        }
+        None
+    }
+
+    /// Client 0 has the file's lock and loses its MDT, not its OSTs. Client 1 has the file open.
+    fn holder_is_cut_off(&self) -> (Fid, Layout) {
+        let file = self.create(0, "a");
+        self.use_object(0, &file, 0, Some(b"AAAA")).expect("writes");
+        assert!(self.lock(0, file.0));
+        let body = OpenReq { fid: file.0.into(), open_flags: 1, ..OpenReq::default() };
+        let mut open = Call::new(Opcode::MdtOpen, vec![encode_body(&body)]);
+        open.keep = Keep::Open;
+        self.call(1, TargetId::mdt(0), open);
+        self.sim.partition(&self.clients[0].0, &self.servers[0].node, Cut::BothWays);
+        file
+    }
+
+    /// What each change by client 0 comes to, under the session that it knows.
+    fn late_changes(&self, (fid, layout): &(Fid, Layout)) -> Vec<Result<(), Errno>> {
+        let claim = self.clients[0].1.remote(TargetId::mdt(0)).claim();
+        let (object, ost) = layout.object(0);
+        let (object, parent) = (object.into(), (*fid).into());
+        let write = OstIoReq { object, parent, length: 4, claim, ..OstIoReq::default() };
+        let punch = OstPunchReq { object, parent, size: 1, claim, ..OstPunchReq::default() };
+        let zero =
+            OstFallocateReq { object, parent, length: 2, claim, mode: 16, ..Default::default() };
+        let calls = [
+            Call::new(Opcode::OstFallocate, vec![encode_body(&zero)]),
+            Call::new(Opcode::OstPunch, vec![encode_body(&punch)]),
+            Call::new(Opcode::OstWrite, vec![encode_body(&write), Bytes::from_static(b"late")]),
+        ];
+        let late = |call| self.ask(0, TargetId::ost(ost.0), call).map(drop);
+        calls.into_iter().map(late).collect()
+    }
+}
+
+/// Longest that the lock of a lapsed client may take: its lease, and some.
+const LAPSES_WITHIN: Span = Span::secs(300);
+
+#[test]
+fn late_changes_of_an_evicted_holder_are_refused() {
+    for (bug, refused) in [(Bugs::default(), true), (Bugs::plant("mdt.skip_fence"), false)] {
+        let world = World::new(11, bug);
+        let file = world.holder_is_cut_off();
+        world.lock_within(1, file.0, LAPSES_WITHIN).expect("it lapses");
+        world.use_object(1, &file, 0, Some(b"BBBB")).expect("the next holder writes");
+        let late = world.late_changes(&file);
+        if refused {
+            assert_eq!(late, [Err(Errno::EKEYREVOKED); 3]);
+            assert_eq!(world.use_object(1, &file, 0, None).expect("reads")[..], b"BBBB"[..]);
+        } else {
+            assert_eq!(late, [Ok(()); 3], "the planted bug shows");
+        }
+    }
+}
+
+#[test]
+fn a_fence_outlives_the_ost_and_goes_with_its_client() {
+    let world = World::new(12, Bugs::default());
+    let file = world.holder_is_cut_off();
+    world.lock_within(1, file.0, LAPSES_WITHIN).expect("it lapses");
+    for at in 1..world.servers.len() {
+        world.servers[at].node.kill_as(true);
+        world.servers[at].disk.power_cut(1);
+        world.boot(at);
+    }
+    assert_eq!(world.late_changes(&file), [Err(Errno::EKEYREVOKED); 3]);
+    let fences = |world: &World| {
+        let records = world.servers.iter().skip(1).flat_map(|ost| ost.disk.records(Table::Meta));
+        records.filter(|(key, _)| key.starts_with(b"fence/")).count()
+    };
+    assert_eq!(fences(&world), OSTS as usize);
+    let (node, leaving) = (&world.clients[0].0, world.clients[0].1.clone());
+    world.sim.block_on(node, async move { leaving.shutdown().await });
+    world.sim.run_for(Span::secs(3));
+    assert_eq!(fences(&world), 1, "it has only talked to one of them");
+}
+
+#[test]
+fn a_lock_waits_for_an_ost_that_is_away() {
+    for mdt_restarts in [false, true] {
+        let world = World::new(13, Bugs::default());
+        let file = world.holder_is_cut_off();
+        let away = 1 + file.1.object(1).1.0 as usize;
+        world.servers[away].node.kill_as(false);
+        assert_eq!(world.lock_within(1, file.0, LAPSES_WITHIN), None);
+        if mdt_restarts {
+            world.servers[0].node.kill_as(false);
+            world.boot(0);
+            assert_eq!(world.lock_within(1, file.0, LAPSES_WITHIN), None);
+        }
+        assert_eq!(world.late_changes(&file)[0], Err(Errno::EKEYREVOKED), "there it is told");
+        world.boot(away);
+        assert!(world.lock_within(1, file.0, Span::secs(100)).is_some());
+    }
+}
+
+#[test]
+fn a_restarted_mdt_fences_who_does_not_return() {
+    let world = World::new(14, Bugs::default());
+    let file = world.holder_is_cut_off();
+    world.servers[0].node.kill_as(false);
+    world.boot(0);
+    world.lock_within(1, file.0, LAPSES_WITHIN).expect("recovery ends without it");
+    assert_eq!(world.late_changes(&file), [Err(Errno::EKEYREVOKED); 3]);
 }

@@ -9,12 +9,14 @@ use target::{Replies, StartError};
 use types::{Fid, TargetId, TargetKind, Transno};
 
 use crate::OstConfig;
+use crate::fences::Fences;
 use crate::record::{META_CLEAN, META_COMMITTED, TombstoneRecord};
 use crate::tombstones::Tombstones;
 
 pub(crate) struct Booted {
     pub(crate) exports: Rc<Exports>,
     pub(crate) tombstones: Tombstones,
+    pub(crate) fences: Fences,
 }
 
 struct Found {
@@ -23,6 +25,7 @@ struct Found {
     clients: Vec<ClientRecord>,
     replies: Replies,
     tombstones: Vec<(Fid, u64)>,
+    fences: Fences,
 }
 
 pub(crate) async fn boot(
@@ -31,7 +34,7 @@ pub(crate) async fn boot(
     meta: &dyn MetaStore,
 ) -> Result<Booted, StartError> {
     meta.ready().await;
-    let Found { committed, clean, clients, replies, tombstones } = find(&*meta.running()?)?;
+    let Found { committed, clean, clients, replies, tombstones, fences } = find(&*meta.running()?)?;
     // a crash before the epoch leaves the rest to the next start
     osd::remove_all(meta, &replies.lost).await?;
     let mut set = WriteSet::new();
@@ -63,7 +66,7 @@ pub(crate) async fn boot(
         abort_recovery: config.abort_recovery,
         lease: config.lease,
     };
-    Ok(Booted { exports: Exports::new(env, exports), tombstones })
+    Ok(Booted { exports: Exports::new(env, exports), tombstones, fences })
 }
 
 fn find(view: &dyn View) -> Result<Found, StartError> {
@@ -77,5 +80,6 @@ fn find(view: &dyn View) -> Result<Found, StartError> {
         tombstones: target::all(view, Table::Tombstones, |key, value| {
             Some((Fid::from_key(key)?, TombstoneRecord::decode(value)?.number))
         })?,
+        fences: Fences::load(view)?.ok_or_else(|| StartError::Broken("a fence".to_owned()))?,
     })
 }

@@ -15,6 +15,8 @@
 //! - A destroyed object has a tombstone as long as somebody may send a late write, which gets
 //!   ESTALE.
 //! - An object is shown to and changed for the file and MDT store only for which it was made.
+//! - A client whose session with the MDT has ended is refused, from the answer to the MDT's fence
+//!   on.
 //! - A failure of the storage ends the instance ([`Failure`](::target::Failure)).
 //!
 //! An object is made by its first write or truncate; there are no objects of files that were never
@@ -24,6 +26,7 @@ mod boot;
 mod commit;
 mod config;
 mod device;
+mod fences;
 #[doc(hidden)]
 pub mod fuzz;
 mod limits;

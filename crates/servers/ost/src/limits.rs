@@ -25,6 +25,9 @@ pub(crate) const TOMBSTONES_SWEPT_AT_ONCE: usize = 256;
 /// Objects whose owner is remembered: some 5 MiB. One more forgets all of them, which costs a read
 /// of a record each.
 pub(crate) const OWNERS_MAX: usize = 65_536;
+/// Clients that are fenced, the oldest go first: 100 bytes of memory each. A day in which 10,000
+/// nodes die six times does not fill it.
+pub(crate) const FENCES_MAX: usize = 65_536;
 /// Highest `device_mibps`.
 pub(crate) const DEVICE_MIBPS_MAX: u64 = 1 << 20;
 /// Longest `commit_interval_ms`: more than this is lost work, not batching.

@@ -1,7 +1,7 @@
 //! Records of an OST as they lie in its store; `docs/formats/` draws them. Little-endian, {type,
 //! version, length} first.
 
-use types::{Fid, Timespec};
+use types::{ClientId, Fid, Timespec};
 use wire::body::WireFid;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -9,6 +9,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub(crate) const META_COMMITTED: &[u8] = b"committed";
 /// Key in `Table::Meta`: there after a clean stop.
 pub(crate) const META_CLEAN: &[u8] = b"clean";
+
+/// First bytes of a fence's key in `Table::Meta`.
+pub(crate) const META_FENCE: &[u8] = b"fence/";
+
+/// Key of a fence: the client, then the number of the MDT's store, big-endian.
+pub(crate) fn fence_key(client: ClientId, store: u64) -> Vec<u8> {
+    [META_FENCE, &client.0.to_be_bytes(), &store.to_be_bytes()].concat()
+}
 
 const TYPE_OBJECT: u8 = 1;
 /// Bytes of an object's record of version 1.

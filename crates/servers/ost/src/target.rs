@@ -15,6 +15,7 @@ use wire::{Reply, Request, RequestFlags};
 
 use crate::OstConfig;
 use crate::device::Device;
+use crate::fences::{Fences, UnderWay};
 use crate::locks::Locks;
 use crate::op;
 use crate::owners::Owners;
@@ -31,6 +32,8 @@ pub struct Ost {
     pub(crate) locks: Locks,
     pub(crate) owners: Owners,
     pub(crate) tombstones: RefCell<Tombstones>,
+    pub(crate) fences: RefCell<Fences>,
+    pub(crate) under_way: UnderWay,
     pub(crate) pace: Rc<Pace>,
     pub(crate) device: Device,
     pub(crate) tally: Tally,
@@ -58,6 +61,8 @@ impl Ost {
             locks: Locks::default(),
             owners: Owners::default(),
             tombstones: RefCell::new(booted.tombstones),
+            fences: RefCell::new(booted.fences),
+            under_way: UnderWay::default(),
             device: Device::default(),
             tally: Tally::default(),
             dirty_data: Cell::new(0),
@@ -182,10 +187,10 @@ impl Target for Ost {
     fn session_ended(
         self: Rc<Self>,
         session: Rc<Session>,
-        _evicted: bool,
+        evicted: bool,
     ) -> LocalFuture<'static, ()> {
         Box::pin(async move {
-            if let Err(error) = self.forget_client(&session).await {
+            if let Err(error) = self.forget_client(&session, evicted).await {
                 tracing::warn!(target_id = %self.id(), client = %session.client, %error, "its records stay until the next start");
             }
             self.store.failure().unless_over(()).await;

@@ -66,10 +66,19 @@ impl Ost {
         self.pace.dirtied(is_pressed);
     }
 
-    /// Forgets a client, its replies, and the tombstones that were kept for it.
-    pub(crate) async fn forget_client(&self, session: &Rc<Session>) -> Result<(), Errno> {
+    /// Forgets a client, its replies, and the tombstones that were kept for it; its fences too
+    /// where it went in good order.
+    pub(crate) async fn forget_client(
+        &self,
+        session: &Rc<Session>,
+        evicted: bool,
+    ) -> Result<(), Errno> {
         let forget = || {
-            let set = target::forget(&*self.store.meta().running()?, session.client, session.id)?;
+            let mut set =
+                target::forget(&*self.store.meta().running()?, session.client, session.id)?;
+            if !evicted {
+                self.fences.borrow_mut().client_left(session.client, &mut set);
+            }
             Ok(self.store.meta().apply(&set)?)
         };
         self.persist(forget).await?;

@@ -7,8 +7,9 @@
 //!   back: tombstones.
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It is told what happened the first time: reply records.
-//! - **lost**, **told**, **leases**: see the modules.
+//! - **lost**, **told**, **leases**, **fence**: see the modules.
 
+mod fence;
 mod leases;
 mod lost;
 mod told;
@@ -53,6 +54,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, name: &'static str, script: Scri
         Script::Lost => stage.lost(),
         Script::Told => stage.told(),
         Script::Leases => stage.leases(),
+        Script::Fence => stage.fence(),
     };
     Report {
         seed,

@@ -10,14 +10,18 @@
 
 /// As [`planted::reached`] names them in the code.
 pub const MARKS: &[&str] = &[
+    "client: it was fenced",
     "endpoint: data was asked for that no request has",
     "import: a client learned that it was evicted",
     "mdt: a change waited for a lease",
     "mdt: a change waited for another client's commit",
     "mdt: a change waited for leases of the instance before",
+    "mdt: a lapsed client was fenced",
     "mdt: a session ended with locks held",
     "mdt: an orphan was swept",
     "mdt: ids that a restart burnt were swept",
+    "ost: a client was fenced",
+    "ost: a fenced client was refused",
     "ost: a lost object was missed",
     "ost: a write to a destroyed object was refused",
     "recovery: a client reconnected amid its replays",

@@ -73,6 +73,7 @@ planted! {
     mdt.replay_draws_new_time in kills;
     mdt.ignore_leases in leases;
     mdt.link_passes_leases in shared;
+    mdt.skip_fence in fence;
     ost.skip_tombstones in late;
     ost.commit_records_before_data in slow;
     ost.lose_overlap in shared;

@@ -23,6 +23,8 @@ pub enum Script {
     Told,
     /// Several look and change at once.
     Leases,
+    /// A client vanishes in the middle of an append, and its write comes late.
+    Fence,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -196,10 +198,16 @@ impl Scenario {
         }
     }
 
+    /// Writes of a client that was given up.
+    #[must_use]
+    pub fn fence() -> Scenario {
+        Scenario { name: "fence", script: Some(Script::Fence), ..Scenario::calm() }
+    }
+
     /// Names of all scenarios.
-    pub const NAMES: [&str; 13] = [
+    pub const NAMES: [&str; 14] = [
         "calm", "storm", "kills", "sick", "slow", "swaps", "share", "late", "resend", "lost",
-        "told", "leases", "shared",
+        "told", "leases", "shared", "fence",
     ];
 
     #[must_use]
@@ -218,6 +226,7 @@ impl Scenario {
             "told" => Scenario::told(),
             "leases" => Scenario::leases(),
             "shared" => Scenario::shared(),
+            "fence" => Scenario::fence(),
             _ => return None,
         })
     }

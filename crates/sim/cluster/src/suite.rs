@@ -17,6 +17,7 @@ const FIXED: &[(&str, u64)] = &[
     ("resend", 40),
     ("lost", 40),
     ("told", 20),
+    ("fence", 40),
     ("swaps", 20),
     ("shared", 60),
 ];

@@ -102,6 +102,11 @@ fn some_order_explains_what_users_of_common_files_are_answered() {
 }
 
 #[test]
+fn late_writes_of_a_client_that_was_given_up_change_nothing() {
+    run_seeds(&Scenario::fence());
+}
+
+#[test]
 fn sick_stores_end_an_instance_and_lose_nothing() {
     run_seeds(&Scenario::sick());
 }

@@ -45,7 +45,10 @@ pub(crate) async fn allocate(open: &Rc<Open>, mode: u32, offset: u64, length: u6
     super::write::drop_set_id(open).await?;
     open.wrote.set(true);
     let lock = open.inner.lock_file(&open.ctx, open.inode.fid).await?;
-    let done = allocate_locked(open, &layout, mode, extent).await;
+    let done = match open.check_lost("fallocate") {
+        Ok(()) => allocate_locked(open, &layout, mode, extent).await,
+        Err(error) => Err(error),
+    };
     lock.unlock().await.and(done)
 }
 
@@ -113,6 +116,7 @@ async fn send_one(
     now: Timespec,
 ) -> Result<()> {
     let (object, ost) = place(layout, share.stripe);
+    let claim = open.claim;
     let body = OstFallocateReq {
         object: object.into(),
         parent: open.inode.fid.into(),
@@ -121,10 +125,10 @@ async fn send_one(
         mtime: now.sec,
         mtime_nsec: now.nsec,
         mode,
-        claim: open.inner.claim(open.inode.fid),
+        claim,
     };
     let call = open.inner.call(&open.ctx, Opcode::OstFallocate, &body);
-    open.inner.ask(ost, call).await.map(|_| ())
+    open.inner.ask_claiming(ost, claim, call).await.map(|_| ())
 }
 
 #[cfg(test)]

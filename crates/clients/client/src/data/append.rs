@@ -60,7 +60,7 @@ impl Appending {
     pub async fn write(&self, flags: u32, offset: u64, data: Bytes) -> Result<usize> {
         let open = self.open.clone();
         let inner = open.inner.clone();
-        inner.run("append", async move { write(&open, flags, offset, data).await }).await
+        inner.run("append", async move { write_locked(&open, flags, offset, data).await }).await
     }
 
     /// Lets others append. No piece may be under way.
@@ -79,6 +79,12 @@ impl Appending {
 /// Writes `data` behind the last byte of the file. Runs to its end once begun.
 pub(crate) async fn append(open: &Rc<Open>, flags: u32, data: Bytes) -> Result<usize> {
     let appending = Appending::begin(open).await?;
-    let written = write(open, flags, appending.end, data).await;
+    let written = write_locked(open, flags, appending.end, data).await;
     appending.finish().await.and(written)
+}
+
+/// The lock may have been lost since it was granted.
+async fn write_locked(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes) -> Result<usize> {
+    open.check_lost("append")?;
+    write(open, flags, offset, data).await
 }

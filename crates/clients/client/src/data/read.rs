@@ -148,6 +148,7 @@ async fn fetch_object(
     must_exist: bool,
 ) -> Result<Got> {
     let (object, ost) = place(layout, run.stripe);
+    let claim = open.claim;
     let body = OstIoReq {
         object: object.into(),
         parent: open.inode.fid.into(),
@@ -156,12 +157,16 @@ async fn fetch_object(
         flags: IoFlags::DIRECT.when(open.flags & flags::O_DIRECT != 0)
             | IoFlags::MUST_EXIST.when(must_exist),
         layout_version: u32::from(layout.generation),
-        claim: open.inner.claim(open.inode.fid),
+        claim,
         ..OstIoReq::default()
     };
     let call =
         open.inner.call(&open.ctx, Opcode::OstRead, &body).bulk(Bulk::Sink(run.len as usize));
-    let answer = open.inner.ask(ost, call).await.map_err(|error| error.about(open.inode.fid))?;
+    let answer = open
+        .inner
+        .ask_claiming(ost, claim, call)
+        .await
+        .map_err(|error| error.about(open.inode.fid))?;
     let mut data = answer.data;
     data.truncate(run.len as usize);
     Ok(Got { data, object: answer.reply.body() })

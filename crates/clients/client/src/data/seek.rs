@@ -40,16 +40,17 @@ async fn ask(
     offset: u64,
 ) -> Result<OstSeekRep> {
     let (object, ost) = place(layout, stripe);
+    let claim = open.claim;
     let body = OstSeekReq {
         object: object.into(),
         offset: layout.object_size(stripe, offset),
         what: u32::from(what == SeekFor::Hole),
         parent: open.inode.fid.into(),
-        claim: open.inner.claim(open.inode.fid),
+        claim,
         ..OstSeekReq::default()
     };
     let call = open.inner.call(&open.ctx, Opcode::OstSeek, &body);
-    Ok(open.inner.ask(ost, call).await?.reply.body())
+    Ok(open.inner.ask_claiming(ost, claim, call).await?.reply.body())
 }
 
 /// Stripes that have an object.

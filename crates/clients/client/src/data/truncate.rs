@@ -12,7 +12,7 @@ use std::rc::Rc;
 use env::LocalFuture;
 use layout::Layout;
 use types::{Errno, Fid, Timespec};
-use wire::body::{OstAttr, OstPunchReq, PunchFlags, SetattrFlags};
+use wire::body::{Claim, OstAttr, OstPunchReq, PunchFlags, SetattrFlags};
 use wire::{Attr, Opcode, SizeState};
 
 use super::{OFFSET_MAX, place};
@@ -38,14 +38,20 @@ impl Inner {
             return Err(Error::local(Errno::EFBIG, "truncate").about(fid));
         }
         if self.config.bugs.cut_without_lock() {
-            return self.truncate_locked(ctx, fid, change).await;
+            return self.truncate_locked(ctx, fid, change, self.claim(fid)).await;
         }
         let lock = self.lock_file(ctx, fid).await?;
-        let done = self.truncate_locked(ctx, fid, change).await;
+        let done = self.truncate_locked(ctx, fid, change, lock.claim).await;
         lock.unlock().await.and(done)
     }
 
-    async fn truncate_locked(self: &Rc<Self>, ctx: &Ctx, fid: Fid, change: Change) -> Result<Stat> {
+    async fn truncate_locked(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        change: Change,
+        claim: Claim,
+    ) -> Result<Stat> {
         let to = change.attr.size;
         let mut stat = self.setattr(ctx, fid, change).await?;
         let Some(layout) =
@@ -53,7 +59,7 @@ impl Inner {
         else {
             return Ok(stat); // never written and still empty: there is nothing to cut
         };
-        let objects = self.cut(ctx, &stat, &layout, to).await?;
+        let objects = self.cut(ctx, &stat, &layout, to, claim).await?;
         let extents = size::add_up(&layout, &objects);
         (stat.attr.size, stat.attr.blocks) = (to, extents.blocks);
         if !self.inodes.get(fid).is_some_and(|inode| inode.has_writers()) {
@@ -68,7 +74,7 @@ impl Inner {
         let fid = stat.attr.fid();
         let Some(layout) = &stat.layout else { return Ok(()) };
         let lock = self.lock_file(ctx, fid).await?;
-        let done = self.cut_opened(ctx, stat, layout).await;
+        let done = self.cut_opened(ctx, stat, layout, lock.claim).await;
         lock.unlock().await.and(done)
     }
 
@@ -77,8 +83,9 @@ impl Inner {
         ctx: &Ctx,
         stat: &Stat,
         layout: &Rc<Layout>,
+        claim: Claim,
     ) -> Result<()> {
-        let objects = self.cut(ctx, stat, layout, 0).await?;
+        let objects = self.cut(ctx, stat, layout, 0, claim).await?;
         if !self.inodes.get(stat.attr.fid()).is_some_and(|inode| inode.has_writers()) {
             self.state_size(ctx, &stat.attr, stat.epoch, size::stripe_bits(&objects)).await?;
         }
@@ -94,6 +101,7 @@ impl Inner {
         stat: &Stat,
         layout: &Rc<Layout>,
         to: u64,
+        claim: Claim,
     ) -> Result<Vec<OstAttr>> {
         let (fid, epoch, must_exist) = (stat.attr.fid(), stat.epoch, stat.stripes);
         let inode = self.inodes.get(fid);
@@ -110,7 +118,7 @@ impl Inner {
             // in the place of a lost object an empty one would look like what the file held
             let create = last == Some(stripe) && must_exist & size::stripe_bit(stripe) == 0;
             let punch: LocalFuture<'_, Result<OstAttr>> =
-                Box::pin(self.punch(ctx, fid, layout, stripe, to, create, now));
+                Box::pin(self.punch(ctx, fid, layout, stripe, to, create, now, claim));
             punch
         });
         let objects = try_join(punches.collect(), limits::BATCH_RPCS_MAX)
@@ -133,6 +141,7 @@ impl Inner {
         to: u64,
         create: bool,
         now: Timespec,
+        claim: Claim,
     ) -> Result<OstAttr> {
         let (object, ost) = place(layout, stripe);
         let body = OstPunchReq {
@@ -142,10 +151,10 @@ impl Inner {
             mtime: now.sec,
             mtime_nsec: now.nsec,
             flags: PunchFlags::CREATE.when(create),
-            claim: self.claim(fid),
+            claim,
         };
         let call = self.call(ctx, Opcode::OstPunch, &body);
-        Ok(self.ask(ost, call).await?.reply.body())
+        Ok(self.ask_claiming(ost, claim, call).await?.reply.body())
     }
 
     /// Tells the MDT a size that was found out under `epoch`, and which stripes have an object;

@@ -98,6 +98,7 @@ impl Write<'_> {
         let durable = flags & O_DSYNC != 0;
         let direct = flags & O_DIRECT != 0;
         let attr = open.attr.borrow().to_owned();
+        let claim = open.claim;
         let body = OstIoReq {
             object: object.into(),
             parent: open.inode.fid.into(),
@@ -109,7 +110,7 @@ impl Write<'_> {
             layout_version: u32::from(layout.generation),
             uid: attr.uid,
             gid: attr.gid,
-            claim: open.inner.claim(open.inode.fid),
+            claim,
             ..OstIoReq::default()
         };
         let call = open
@@ -118,7 +119,7 @@ impl Write<'_> {
             .bulk(Bulk::Source(parts))
             .sync(durable);
         let watch = Watch::new(open);
-        let answer = open.inner.ask(ost, call).await?;
+        let answer = open.inner.ask_claiming(ost, claim, call).await?;
         watch.answered(run.stripe, answer.reply.body());
         Ok(())
     }

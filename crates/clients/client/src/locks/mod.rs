@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use types::{Errno, Fid};
 use wire::Opcode;
-use wire::body::{LockFlags, LockRep, LockReq, lock};
+use wire::body::{Claim, LockFlags, LockRep, LockReq, lock};
 
 pub(crate) use held::Held;
 
@@ -204,13 +204,20 @@ impl Inner {
             cookie: self.next_number(),
             ..LockReq::default()
         };
+        let claim = self.claim(fid);
         self.acquire(ctx, request, true).await?;
-        Ok(FileLock {
+        let mut lock = FileLock {
             inner: self.clone(),
             ctx: ctx.clone(),
             request: LockReq { cookie: 0, ..request },
+            claim,
             held: true,
-        })
+        };
+        if claim.session != 0 && claim != self.claim(fid) {
+            return Err(Error::local(Errno::EIO, "lock").about(fid)); // of which session is it?
+        }
+        lock.claim = self.claim(fid);
+        Ok(lock)
     }
 }
 
@@ -220,6 +227,8 @@ pub(crate) struct FileLock {
     inner: Rc<Inner>,
     ctx: Ctx,
     request: LockReq,
+    /// Of the session that holds it: what OSTs are told of changes under it.
+    pub(crate) claim: Claim,
     held: bool,
 }
 

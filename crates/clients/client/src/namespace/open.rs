@@ -164,6 +164,7 @@ impl Inner {
                 ctx,
                 flags: open_flags,
                 handle: stat.handle,
+                claim: inner.remote(mdt).claim(),
                 made: stat.disposition.contains(Disposition::CREATED),
                 xid: answer.xid,
                 attr: RefCell::new(stat.attr),

@@ -28,8 +28,8 @@ impl<B: Default, W> Import<B, W> {
             client_low: self.config.client.0 as u64,
             client_high: (self.config.client.0 >> 64) as u64,
             tags: self.tags_max,
-            resume: u32::from(self.session != 0),
-            session: self.session,
+            resume: u32::from(self.session != 0 && !self.renounced),
+            session: if self.renounced { 0 } else { self.session },
             instance: self.instance.0,
             replay_from: from.0,
             replay_to: to.0,
@@ -74,6 +74,11 @@ impl<B: Default, W> Import<B, W> {
             self.handle_connect_failed(now);
             return Err(error);
         }
+        if self.renounced && matches!(rep.outcome, connect::RESUMED | connect::RECOVER) {
+            self.handle_connect_failed(now); // this Connect was sent before
+            return Ok(());
+        }
+        let renounced = std::mem::take(&mut self.renounced);
         self.backoff = self.config.reconnect_min;
         self.active_at = now;
         let before = std::mem::replace(&mut self.instance, Instance(rep.instance));
@@ -96,12 +101,14 @@ impl<B: Default, W> Import<B, W> {
             }
             _ => {
                 let committed = Transno(rep.last_committed);
-                if rep.outcome == connect::EVICTED {
+                if renounced || rep.outcome == connect::EVICTED {
                     // of a later run it says nothing: others may have replayed past what is missing
                     if !restarted {
                         self.note_committed(committed);
                     }
-                    self.drop_session();
+                    if !renounced {
+                        self.drop_session();
+                    }
                     self.undo_stranded(restarted);
                 }
                 self.committed = committed;
@@ -126,7 +133,7 @@ impl<B: Default, W> Import<B, W> {
         if resumes && rep.session != self.session {
             return Err(PeerMisbehaved::Connect("it resumes another session"));
         }
-        if rep.outcome == connect::NEW && self.session != 0 {
+        if rep.outcome == connect::NEW && self.session != 0 && !self.renounced {
             return Err(PeerMisbehaved::Connect("it starts a session where one was to be resumed"));
         }
         Ok(())
@@ -164,6 +171,21 @@ impl<B: Default, W> Import<B, W> {
         if !changes.is_empty() {
             self.events.push_back(Event::Undone { changes, why: Undone::Evicted });
         }
+    }
+
+    /// Gives `session` up with everything in it, as an eviction does, and begins another one:
+    /// somebody else found out that it is over, and the target may not know. Says whether it was
+    /// the present one.
+    pub fn renounce(&mut self, session: u64, now: Instant) -> bool {
+        if session != self.session || self.renounced {
+            return false;
+        }
+        self.renounced = true;
+        if self.state.is_connected() {
+            self.handle_disconnect(now);
+        }
+        self.drop_session();
+        true
     }
 
     /// The link is gone, or the session is not known: everything unanswered will be sent again.

@@ -101,6 +101,8 @@ pub struct Import<B, W> {
     instance: Instance,
     /// As the target told it when the session began.
     store: u64,
+    /// The session is given up: the next Connect begins another one.
+    renounced: bool,
     committed: Transno,
     /// Boxed: they move neither with their neighbours nor into the replay list.
     out: Ascending<Xid, Box<Out<B, W>>>,
@@ -148,6 +150,7 @@ impl<B: Default, W> Import<B, W> {
             epoch: 0,
             instance: Instance(0),
             store: 0,
+            renounced: false,
             committed: Transno::NONE,
             out: Ascending::new(),
             queue: VecDeque::new(),

@@ -1,6 +1,7 @@
 //! What an MDT does by itself.
 
 pub(crate) mod destroy;
+pub(crate) mod fence;
 pub(crate) mod orphans;
 pub(crate) mod ranges;
 pub(crate) mod spaces;

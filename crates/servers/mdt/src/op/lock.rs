@@ -27,11 +27,16 @@ async fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
     if !wanted.unlock && !restate {
         check_exists(mdt, Fid::from(body.fid)).await?;
     }
+    let told = |rep| Reply::ok(&request.header, vec![encode_body(&rep)]);
+    let asks = !wanted.unlock && !wanted.is_test() && !restate;
+    if asks && !may_be_given(mdt, incoming, &wanted).await? {
+        let state = if wanted.waits() { lock::WAITING } else { lock::REFUSED };
+        return Ok(told(LockRep { state, ..LockRep::default() }));
+    }
     // nothing is awaited from here to the question: a session that ends takes its locks along
     if incoming.session.is_ended() {
         return Err(Errno::ESTALE);
     }
-    let told = |rep| Reply::ok(&request.header, vec![encode_body(&rep)]);
     if restate && mdt.engine.config.bugs.lose_lock_restate() && !wanted.unlock {
         return Ok(told(LockRep { state: lock::GRANTED, ..LockRep::default() }));
     }
@@ -53,4 +58,25 @@ async fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
 async fn check_exists(mdt: &Mdt, fid: Fid) -> Result<(), Errno> {
     let found = || Ok(mdt.engine.store.meta().running()?.get(Table::Inodes, &fid.to_key())?);
     mdt.persist(found).await?.map(|_| ()).ok_or(Errno::ESTALE)
+}
+
+/// Waits, if the request does, until no client of an earlier run can use what the file lies on:
+/// nobody knows what such a client has locked. Says whether that is so.
+async fn may_be_given(mdt: &Mdt, incoming: &Incoming, wanted: &Wanted) -> Result<bool, Errno> {
+    if !mdt.engine.state.borrow().fences.is_unsure() {
+        return Ok(true);
+    }
+    let osts = mdt.osts_of(wanted.request.resource).await?;
+    let is_free = || !mdt.engine.state.borrow().fences.is_unsure_of(&osts);
+    if is_free() || !wanted.waits() {
+        return Ok(is_free());
+    }
+    planted::reached("mdt: a lock waited for a fence");
+    incoming.park();
+    let free = async {
+        while !is_free() {
+            mdt.fences_fell.notified().await;
+        }
+    };
+    Ok(mdt.env.timeout(wanted.wait, free).await.is_some())
 }

@@ -208,7 +208,8 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
         Some(first) => first.attr.size_state() == SizeState::Clean,
         None => {
             let quiet = op.state.opens.writers(fid) == 0
-                && op.state.opens.write_epoch(fid) == body.write_epoch;
+                && op.state.opens.write_epoch(fid) == body.write_epoch
+                && !op.state.fences.is_unsure();
             let believed = quiet || op.config.bugs.clean_size_despite_writers();
             believed && (op.state.opens.last_writer(fid) == Some(op.client) || op.may(inode, W)?)
         }

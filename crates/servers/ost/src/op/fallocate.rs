@@ -35,7 +35,13 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let end = body.offset.checked_add(body.length).ok_or(Errno::EFBIG)?;
     let extent = Extent::new(body.offset, end).ok_or(Errno::EINVAL)?;
 
-    let told = Told { object, extent, owner, mtime: Timespec::new(body.mtime, body.mtime_nsec) };
+    let told = Told {
+        object,
+        extent,
+        owner,
+        claim: body.claim,
+        mtime: Timespec::new(body.mtime, body.mtime_nsec),
+    };
     let allocate = async || ost.objects.allocate(object, what, body.offset, body.length).await;
     ost.change(incoming, &told, allocate).await
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod destroy;
 pub(crate) mod fallocate;
+pub(crate) mod fence;
 pub(crate) mod glimpse;
 pub(crate) mod punch;
 pub(crate) mod read;
@@ -16,7 +17,7 @@ use osd::{ObjAttr, StoreError, Table, View, WriteSet};
 use service::spec::{OST, OST_CREATE, OST_IO};
 use service::{Direction, Incoming, ServiceSpec};
 use types::{Errno, Extent, Fid, TargetKind, Timespec};
-use wire::body::{ObjectRange, OstAttr};
+use wire::body::{Claim, ObjectRange, OstAttr};
 use wire::{Opcode, Reply, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -84,6 +85,7 @@ operations! {
     OstSeek => seek, Row::of(&OST_IO, Kind::Other);
     OstGlimpse => glimpse, Row::of(&OST, Kind::Getattr).first();
     OstDestroy => destroy, Row::of(&OST_CREATE, Kind::Destroy);
+    OstFence => fence, Row::of(&OST, Kind::Other).first();
     OstStatfs => statfs, Row::of(&OST, Kind::Statfs);
     OstSync => sync, Row::of(&OST, Kind::Sync);
 }
@@ -106,6 +108,8 @@ struct Told {
     extent: Extent,
     /// For whom it is changed.
     owner: Owner,
+    /// On whose word.
+    claim: Claim,
     /// The client's time of the change.
     mtime: Timespec,
 }
@@ -157,9 +161,10 @@ impl Ost {
         let _held = self.locks.lock(object, told.extent, Mode::Exclusive).await;
         let is_lost = self.config.bugs.lose_overlap() && self.env.now() > asked;
         self.check_owner(incoming, object, told.owner).await?;
-        if let Change::Overtaken = self.may_change(incoming, object)? {
+        if let Change::Overtaken = self.may_change(incoming, object, &told.claim)? {
             return self.repeat_answer(incoming).await;
         }
+        let _under_way = self.under_way.begin(incoming.session.client);
         let attr = if is_lost { self.objects.attr(object).await? } else { change().await? };
         let mtime = self.change_time(incoming, told.mtime);
         let body = reply_attr(attr, Some(ObjectRecord::new(told.owner, mtime)));
@@ -178,12 +183,13 @@ impl Ost {
     }
 
     /// Checked under the object's lock, with nothing awaited from then to the change: nobody writes
-    /// for a session that is over, or to a destroyed object. A change that was answered before and
-    /// is replayed now is `Overtaken` by the destroy then.
-    fn may_change(&self, incoming: &Incoming, object: Fid) -> Result<Change, Errno> {
+    /// for a session that is over, here or at the MDT, or to a destroyed object. A change that was
+    /// answered before and is replayed now is `Overtaken` by the destroy then.
+    fn may_change(&self, incoming: &Incoming, object: Fid, claim: &Claim) -> Result<Change, Errno> {
         if incoming.session.is_ended() {
             return Err(Errno::ESTALE);
         }
+        self.check_fence(incoming, claim)?;
         match self.tombstones.borrow().holds(object) {
             false => Ok(Change::Make),
             true if incoming.is_replay() => Ok(Change::Overtaken),

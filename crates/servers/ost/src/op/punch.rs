@@ -22,6 +22,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         object,
         extent: Extent::ALL,
         owner,
+        claim: body.claim,
         mtime: Timespec::new(body.mtime, body.mtime_nsec),
     };
     ost.change(incoming, &told, async || ost.objects.truncate(object, body.size, create).await)

@@ -28,6 +28,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         Some(extent) => Some(ost.locks.lock(object, extent, Mode::Shared).await),
         None => None,
     };
+    ost.check_fence(incoming, &body.claim)?;
     ost.check_owner(incoming, object, owner).await?;
     let data = ost.objects.read(object, body.offset, body.length as usize, mode).await?;
     let attr = ost.objects.attr(object).await?;

@@ -31,7 +31,13 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     ost.transfer(u64::from(body.length)).await;
     let mode = if body.flags.contains(IoFlags::DIRECT) { IoMode::Direct } else { IoMode::Auto };
 
-    let told = Told { object, extent, owner, mtime: Timespec::new(body.mtime, body.mtime_nsec) };
+    let told = Told {
+        object,
+        extent,
+        owner,
+        claim: body.claim,
+        mtime: Timespec::new(body.mtime, body.mtime_nsec),
+    };
     let write = async || {
         let attr = ost.objects.write(object, body.offset, data, mode).await?;
         ost.changed(u64::from(body.length));

@@ -1,0 +1,152 @@
+//! The end of a session that held something: the OSTs are told first, then it is given on
+//! ([`crate::fences`]). An OST that is away holds up what lies on it, for as long as it is away.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use endpoint::{Call, CallError};
+use layout::Striping;
+use osd::{Table, WriteSet};
+use service::{Session, Target};
+use types::{Errno, Fid, Span, TargetId};
+use wire::body::OstFenceReq;
+use wire::{Opcode, encode_body};
+
+use crate::fences::Lapsed;
+use crate::target::Mdt;
+
+/// Before an OST that refused or was away is asked again.
+const PAUSE: Span = Span::secs(1);
+
+/// How long an OST may think; whether it is still in use is looked up in between.
+const PATIENCE: Span = Span::secs(5);
+
+impl Mdt {
+    /// What OSTs must hear of before the things that an ended session held are given on; nothing
+    /// where it held nothing that they could see. `is_unsure`: it may have held anything.
+    pub(crate) async fn lapsed(
+        &self,
+        session: &Session,
+        is_unsure: bool,
+    ) -> Result<Option<Lapsed>, Errno> {
+        let is_blind = self.osts.is_none() || self.engine.config.bugs.skip_fence();
+        if is_blind || session.is_server {
+            return Ok(None);
+        }
+        let lapsed = Lapsed { client: session.client, session: session.id, osts: None };
+        if is_unsure {
+            return Ok(Some(lapsed));
+        }
+        let mut osts = BTreeSet::new();
+        for fid in self.held(session) {
+            osts.extend(self.osts_of(fid).await?);
+        }
+        Ok((!osts.is_empty()).then_some(Lapsed { osts: Some(osts), ..lapsed }))
+    }
+
+    /// Files that a session has locked or open for writing.
+    fn held(&self, session: &Session) -> BTreeSet<Fid> {
+        let opens = &self.engine.state.borrow().opens;
+        let open = opens.of_session(session.client, session.id).into_iter();
+        let written = open.filter_map(|handle| opens.get(handle)).filter(|open| open.write);
+        written.map(|open| open.fid).chain(self.locks.files_of(session.id)).collect()
+    }
+
+    /// OSTs that hold a part of a file.
+    pub(crate) async fn osts_of(&self, fid: Fid) -> Result<Vec<u32>, Errno> {
+        let layout =
+            || Ok(self.engine.store.meta().running()?.get(Table::Layouts, &fid.to_key())?);
+        let layout = self.persist(layout).await?;
+        Ok(match layout.as_deref().map(Striping::decode) {
+            Some(Ok(Striping::Layout(layout))) => layout.osts,
+            _ => Vec::new(),
+        })
+    }
+
+    /// Lets go of what a lapsed session held once its OSTs refuse it.
+    pub(crate) fn let_go_later(self: &Rc<Self>, lapsed: Lapsed) {
+        let mdt = self.clone();
+        self.env.spawn("mdt_fence", async move {
+            if !tell_all(&mdt, &lapsed).await {
+                return; // it goes on with the next start
+            }
+            mdt.engine.state.borrow_mut().fences.end(lapsed.session);
+            mdt.fences_fell.notify_waiters();
+            mdt.let_go(lapsed.client, lapsed.session).await;
+            let forget = || {
+                let mut set = WriteSet::new();
+                Lapsed::forget(lapsed.session, &mut set);
+                Ok(mdt.engine.apply_own(&set)?)
+            };
+            if let Err(errno) = mdt.persist(forget).await {
+                tracing::warn!(target: "mdt", %errno, "a fence is told again after the next start");
+            }
+        });
+    }
+}
+
+/// Says whether every OST in use has it; not so where the instance ends.
+async fn tell_all(mdt: &Rc<Mdt>, lapsed: &Lapsed) -> bool {
+    while (mdt.engine.ost_list)().is_empty() {
+        mdt.env.sleep(PAUSE).await;
+        if mdt.is_stopped() {
+            return false;
+        }
+    }
+    let osts = lapsed
+        .osts
+        .clone()
+        .unwrap_or_else(|| (mdt.engine.ost_list)().into_iter().map(|ost| ost.index).collect());
+    mdt.engine.state.borrow_mut().fences.found(lapsed.session, &osts);
+    let tellings: Vec<_> = osts.iter().map(|ost| tell_later(mdt, lapsed, *ost)).collect();
+    for told in tellings {
+        if told.await.is_err() {
+            return false;
+        }
+    }
+    planted::reached("mdt: a lapsed client was fenced");
+    true
+}
+
+fn tell_later(mdt: &Rc<Mdt>, lapsed: &Lapsed, ost: u32) -> tokio::sync::oneshot::Receiver<()> {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let (mdt, lapsed) = (mdt.clone(), lapsed.clone());
+    mdt.env.clone().spawn("mdt_fence_ost", async move {
+        while is_used(&mdt, ost) && !tell_once(&mdt, &lapsed, ost).await {
+            mdt.env.sleep(PAUSE).await;
+            if mdt.is_stopped() {
+                return;
+            }
+        }
+        mdt.engine.state.borrow_mut().fences.told(lapsed.session, ost);
+        mdt.fences_fell.notify_waiters();
+        let _gone = tell.send(());
+    });
+    told
+}
+
+/// One that was taken out of use serves nobody, and may never come back.
+fn is_used(mdt: &Mdt, ost: u32) -> bool {
+    (mdt.engine.ost_list)().iter().any(|at| at.index == ost)
+}
+
+async fn tell_once(mdt: &Mdt, lapsed: &Lapsed, ost: u32) -> bool {
+    let Some(endpoint) = &mdt.osts else { return true };
+    let body = OstFenceReq {
+        store: mdt.store_number(),
+        client_low: lapsed.client.0 as u64,
+        client_high: (lapsed.client.0 >> 64) as u64,
+        session: lapsed.session + 1,
+        reserved: 0,
+    };
+    let mut call = Call::new(Opcode::OstFence, vec![encode_body(&body)]);
+    call.patience = Some(PATIENCE);
+    match endpoint.remote(TargetId::ost(ost)).call(call).await {
+        Ok(_) => true,
+        Err(CallError::Shutdown) => std::future::pending().await,
+        Err(error) => {
+            tracing::debug!(target: "mdt", ost, %error, "not fenced so far");
+            false
+        }
+    }
+}

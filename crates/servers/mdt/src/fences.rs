@@ -1,0 +1,167 @@
+//! Sessions that ended and held something, until the OSTs refuse their client.
+//!
+//! A client that the MDT has given up may live: it is cut off from the MDT only, or was stopped.
+//! What it sent to an OST under its locks may still be on the way. So nothing that its session held
+//! is given on before every OST of the files has made the fence durable:
+//!
+//! - Its locks stay held and its handles open. Then nobody is granted a lock in between, and no
+//!   size that others find out is believed.
+//! - What a session held that is lost with a restart is not known: it may have been anything at any
+//!   OST. Until an OST has the fence, no lock is granted on a file that has an object there, and no
+//!   size is believed at all.
+//!
+//! A record keeps each of them over restarts. It goes when all OSTs have the fence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use osd::{StoreError, Table, View, WriteSet};
+use target::StartError;
+use types::ClientId;
+
+use crate::keys::META_FENCE;
+
+/// A session that ended and held something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lapsed {
+    pub(crate) client: ClientId,
+    pub(crate) session: u64,
+    /// OSTs that must refuse it; nothing where it may have used any.
+    pub(crate) osts: Option<BTreeSet<u32>>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Fences {
+    pending: BTreeMap<u64, Pending>,
+}
+
+struct Pending {
+    /// Not told so far; nothing where that is not known yet.
+    left: Option<BTreeSet<u32>>,
+    /// What it held is not known any more.
+    is_unsure: bool,
+}
+
+impl Lapsed {
+    fn key(session: u64) -> Vec<u8> {
+        [META_FENCE, &session.to_be_bytes()].concat()
+    }
+
+    /// Keeps it over restarts.
+    pub(crate) fn remember(&self, set: &mut WriteSet) {
+        let mut value = self.client.0.to_le_bytes().to_vec();
+        let osts = self.osts.iter().flatten();
+        value.extend(osts.flat_map(|ost| ost.to_le_bytes()));
+        set.put(Table::Meta, Lapsed::key(self.session), value);
+    }
+
+    /// Every OST has the fence.
+    pub(crate) fn forget(session: u64, set: &mut WriteSet) {
+        set.delete(Table::Meta, Lapsed::key(session));
+    }
+
+    fn decode(key: &[u8], value: &[u8]) -> Option<Lapsed> {
+        let session = u64::from_be_bytes(key.try_into().ok()?);
+        let (client, osts) = value.split_first_chunk::<16>()?;
+        let osts = osts.chunks_exact(4);
+        if !osts.remainder().is_empty() {
+            return None;
+        }
+        let osts: BTreeSet<u32> =
+            osts.filter_map(|ost| ost.try_into().ok()).map(u32::from_le_bytes).collect();
+        let client = ClientId(u128::from_le_bytes(*client));
+        Some(Lapsed { client, session, osts: (!osts.is_empty()).then_some(osts) })
+    }
+}
+
+/// Those that an earlier run has left.
+pub(crate) fn stored(view: &dyn View) -> Result<Vec<Lapsed>, StartError> {
+    let (mut found, mut is_broken) = (Vec::new(), false);
+    let scanned: Result<(), StoreError> = view.scan(Table::Meta, META_FENCE, &mut |key, value| {
+        let Some(session) = key.strip_prefix(META_FENCE) else { return false };
+        match Lapsed::decode(session, value) {
+            Some(lapsed) => found.push(lapsed),
+            None => is_broken = true,
+        }
+        !is_broken
+    });
+    scanned?;
+    if is_broken { Err(StartError::Broken("a fence".to_owned())) } else { Ok(found) }
+}
+
+impl Fences {
+    /// A session has ended. `is_unsure`: what it held is lost.
+    pub(crate) fn begin(&mut self, lapsed: &Lapsed, is_unsure: bool) {
+        let pending = Pending { left: lapsed.osts.clone(), is_unsure };
+        self.pending.insert(lapsed.session, pending);
+    }
+
+    /// The OSTs that must hear of it are these, where that was not known.
+    pub(crate) fn found(&mut self, session: u64, osts: &BTreeSet<u32>) {
+        if let Some(pending) = self.pending.get_mut(&session) {
+            pending.left.get_or_insert_with(|| osts.clone());
+        }
+    }
+
+    /// An OST refuses that session.
+    pub(crate) fn told(&mut self, session: u64, ost: u32) {
+        let left = self.pending.get_mut(&session).and_then(|pending| pending.left.as_mut());
+        left.map(|left| left.remove(&ost));
+    }
+
+    /// All OSTs do.
+    pub(crate) fn end(&mut self, session: u64) {
+        self.pending.remove(&session);
+    }
+
+    /// Whether a session is pending of which nobody knows what it held.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.pending.values().any(|pending| pending.is_unsure)
+    }
+
+    /// Whether such a session may still use one of these OSTs.
+    pub(crate) fn is_unsure_of(&self, osts: &[u32]) -> bool {
+        self.pending.values().filter(|pending| pending.is_unsure).any(|pending| {
+            pending.left.as_ref().is_none_or(|left| osts.iter().any(|ost| left.contains(ost)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lapsed(session: u64, osts: &[u32]) -> Lapsed {
+        let osts = (!osts.is_empty()).then(|| osts.iter().copied().collect());
+        Lapsed { client: ClientId(9), session, osts }
+    }
+
+    #[test]
+    fn a_record_goes_there_and_back_and_its_cuts_are_refused() {
+        for lapsed in [lapsed(7, &[]), lapsed(8, &[1, 5])] {
+            let mut set = WriteSet::new();
+            lapsed.remember(&mut set);
+            let (_, key, value) = set.changes.remove(0);
+            let (key, value) = (&key[META_FENCE.len()..], value.expect("a record"));
+            assert_eq!(Lapsed::decode(key, &value), Some(lapsed));
+            assert_eq!(Lapsed::decode(&key[1..], &value), None);
+            assert_eq!(Lapsed::decode(key, &value[..15]), None);
+            assert!(value.len() == 16 || Lapsed::decode(key, &value[..17]).is_none());
+        }
+    }
+
+    #[test]
+    fn only_lost_holdings_stand_in_the_way_of_others() {
+        let mut fences = Fences::default();
+        fences.begin(&lapsed(7, &[1]), false);
+        assert!(!fences.is_unsure() && !fences.is_unsure_of(&[1]));
+        fences.begin(&lapsed(8, &[]), true);
+        assert!(fences.is_unsure_of(&[3]) && fences.is_unsure());
+        fences.found(8, &BTreeSet::from([1, 2]));
+        assert!(fences.is_unsure_of(&[3, 2]) && !fences.is_unsure_of(&[3]));
+        fences.told(8, 2);
+        assert!(!fences.is_unsure_of(&[2]) && fences.is_unsure());
+        fences.end(8);
+        assert!(!fences.is_unsure());
+    }
+}

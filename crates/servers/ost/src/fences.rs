@@ -1,0 +1,219 @@
+//! Fences: clients that this OST refuses, because their session with an MDT has ended.
+//!
+//! The MDT gives on what a lapsed session held (locks, open files) only when the OSTs of those
+//! files refuse it: what that client sent under the old session and is still on its way then
+//! changes nothing. A fence names the MDT's store, the client, and the lowest session that may use
+//! objects. It is durable before it is answered, so that a restarted OST refuses replays too.
+//!
+//! A fence goes when its client ends its session here in good order, because no request of that
+//! life can come then. Beyond [`FENCES_MAX`] the oldest go.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use osd::{StoreError, Table, View, WriteSet};
+use service::Incoming;
+use tokio::sync::Notify;
+use types::{ClientId, Errno};
+use wire::body::Claim;
+
+use crate::limits::FENCES_MAX;
+use crate::record::{META_FENCE, fence_key};
+use crate::target::Ost;
+
+/// Client and number of the MDT's store.
+type Key = (ClientId, u64);
+
+#[derive(Clone, Copy)]
+struct Fence {
+    /// Lowest session that may use objects.
+    session: u64,
+    /// Place among all fences of this OST.
+    number: u64,
+}
+
+/// Pure: the caller keeps the table in step.
+#[derive(Default)]
+pub(crate) struct Fences {
+    by_client: BTreeMap<Key, Fence>,
+    by_number: BTreeMap<u64, Key>,
+    next: u64,
+}
+
+impl Fences {
+    /// As found at boot. `None` where a record is none of ours.
+    pub(crate) fn load(view: &dyn View) -> Result<Option<Fences>, StoreError> {
+        let mut fences = Fences::default();
+        let mut is_broken = false;
+        view.scan(Table::Meta, META_FENCE, &mut |key, value| {
+            let Some(rest) = key.strip_prefix(META_FENCE) else { return false };
+            is_broken = fences.take(rest, value).is_none();
+            !is_broken
+        })?;
+        Ok((!is_broken).then_some(fences))
+    }
+
+    fn take(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
+        let (client, store) = key.split_first_chunk::<16>()?;
+        let store = u64::from_be_bytes(store.try_into().ok()?);
+        let (session, number) = value.split_first_chunk::<8>()?;
+        let number = u64::from_le_bytes(number.try_into().ok()?);
+        let fence = Fence { session: u64::from_le_bytes(*session), number };
+        let key = (ClientId(u128::from_be_bytes(*client)), store);
+        self.next = self.next.max(number.checked_add(1)?);
+        self.by_client.insert(key, fence);
+        self.by_number.insert(number, key).is_none().then_some(())
+    }
+
+    /// Whether `client` may not act on this claim.
+    pub(crate) fn refuses(&self, client: ClientId, claim: &Claim) -> bool {
+        let fence = self.by_client.get(&(client, claim.store));
+        fence.is_some_and(|fence| claim.session < fence.session)
+    }
+
+    /// Sessions of `client` below `session` are refused from now on; what is to be stored.
+    pub(crate) fn add(&mut self, client: ClientId, store: u64, session: u64) -> WriteSet {
+        let (key, mut set) = ((client, store), target::from_reserve());
+        let old = self.by_client.get(&key).copied();
+        if old.is_none_or(|old| old.session < session) {
+            let fence = Fence { session, number: self.next };
+            self.next += 1;
+            self.remove(key);
+            self.by_client.insert(key, fence);
+            self.by_number.insert(fence.number, key);
+        }
+        if self.by_number.len() > FENCES_MAX
+            && let Some((_, oldest)) = self.by_number.first_key_value().map(|(n, key)| (*n, *key))
+        {
+            self.remove(oldest);
+            set.delete(Table::Meta, fence_key(oldest.0, oldest.1));
+        }
+        // also where it is known: the record before may not have been taken
+        if let Some(fence) = self.by_client.get(&key) {
+            let value = [fence.session.to_le_bytes(), fence.number.to_le_bytes()].concat();
+            set.put(Table::Meta, fence_key(client, store), value);
+        }
+        assert_eq!(self.by_client.len(), self.by_number.len(), "a fence has one number");
+        set
+    }
+
+    /// No request of this life of `client` can come any more; `set` forgets its fences.
+    pub(crate) fn client_left(&mut self, client: ClientId, set: &mut WriteSet) {
+        let range = (client, 0)..=(client, u64::MAX);
+        let keys: Vec<Key> = self.by_client.range(range).map(|(key, _)| *key).collect();
+        for key in keys {
+            self.remove(key);
+            set.delete(Table::Meta, fence_key(key.0, key.1));
+        }
+    }
+
+    fn remove(&mut self, key: Key) {
+        if let Some(fence) = self.by_client.remove(&key) {
+            self.by_number.remove(&fence.number);
+        }
+    }
+}
+
+/// Changes that have passed the check and are not over, by client.
+#[derive(Default)]
+pub(crate) struct UnderWay {
+    counts: RefCell<BTreeMap<ClientId, u32>>,
+    ended: Notify,
+}
+
+/// One of them.
+pub(crate) struct Change<'a> {
+    of: &'a UnderWay,
+    client: ClientId,
+}
+
+impl UnderWay {
+    /// A change by `client` begins.
+    pub(crate) fn begin(&self, client: ClientId) -> Change<'_> {
+        *self.counts.borrow_mut().entry(client).or_default() += 1;
+        Change { of: self, client }
+    }
+
+    /// Waits until every change of `client` that began before is over; those that come later are
+    /// waited for as well, but nobody begins one behind a fence.
+    pub(crate) async fn over(&self, client: ClientId) {
+        while self.counts.borrow().contains_key(&client) {
+            self.ended.notified().await;
+        }
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.of.counts.borrow_mut();
+        let count = counts.get_mut(&self.client).expect("a change is counted until it is over");
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&self.client);
+            self.of.ended.notify_waiters();
+        }
+    }
+}
+
+impl Ost {
+    /// Refuses a client whose session with the MDT has ended.
+    pub(crate) fn check_fence(&self, incoming: &Incoming, claim: &Claim) -> Result<(), Errno> {
+        if !self.fences.borrow().refuses(incoming.session.client, claim) {
+            return Ok(());
+        }
+        planted::reached("ost: a fenced client was refused");
+        Err(Errno::EKEYREVOKED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(store: u64, session: u64) -> Claim {
+        Claim { store, session, ..Claim::default() }
+    }
+
+    #[test]
+    fn a_fence_refuses_the_sessions_below_it_and_is_never_lowered() {
+        let (one, mut fences) = (ClientId(1), Fences::default());
+        fences.add(one, 7, 10);
+        fences.add(one, 7, 5);
+        let refused = |client, store, session| fences.refuses(client, &claim(store, session));
+        assert!(refused(one, 7, 9) && !refused(one, 7, 10));
+        assert!(!refused(one, 8, 1) && !refused(ClientId(2), 7, 1));
+    }
+
+    #[test]
+    fn the_oldest_goes_beyond_the_bound() {
+        let mut fences = Fences::default();
+        for client in 0..=FENCES_MAX as u128 {
+            fences.add(ClientId(client), 7, 10);
+        }
+        let refused = |client| fences.refuses(ClientId(client), &claim(7, 1));
+        assert_eq!([refused(0), refused(1), refused(FENCES_MAX as u128)], [false, true, true]);
+    }
+
+    #[test]
+    fn records_bring_fences_back_and_damaged_ones_are_refused() {
+        let mut fences = Fences::default();
+        let set = fences.add(ClientId(1), 7, 10);
+        let (_, key, value) =
+            set.changes.iter().find(|(_, _, value)| value.is_some()).expect("a record");
+        let (key, value) = (&key[META_FENCE.len()..], value.clone().expect("a record"));
+        let mut loaded = Fences::default();
+        assert_eq!(loaded.take(key, &value), Some(()));
+        assert!(loaded.refuses(ClientId(1), &claim(7, 9)));
+        assert_eq!(loaded.take(&key[1..], &value), None);
+        assert_eq!(loaded.take(key, &value[1..]), None);
+    }
+
+    #[test]
+    fn a_client_that_left_has_no_fence() {
+        let mut fences = Fences::default();
+        fences.add(ClientId(1), 7, 10);
+        let mut set = WriteSet::new();
+        fences.client_left(ClientId(1), &mut set);
+        assert!(!fences.refuses(ClientId(1), &claim(7, 1)) && set.changes.len() == 1);
+    }
+}
