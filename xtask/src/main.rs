@@ -1,6 +1,7 @@
 //! One door to everything that keeps Nacre honest: `cargo xtask check` is what CI runs.
 
 mod arrows;
+mod asan;
 mod chaos;
 mod check;
 mod fuzz;
@@ -38,6 +39,7 @@ cargo xtask COMMAND
           --record      keeps how long each test took: the longest begin first
   chaos --minutes N     two mounts and five servers under kills, freezes, cuts, clock jumps and power
         [--seed S]      cuts; what was told is compared with what is there (target/chaos.md)
+  asan                  AddressSanitizer over the tests of osd-disk, fusedev and env-os
   newcomer [COMMAND]    the README's two commands (or COMMAND) in a bare Debian 12
 ";
 
@@ -61,6 +63,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         Some(("tidy", [])) => tidy::tidy(),
         Some(("sim", rest)) => check::sim(rest),
         Some(("fuzz", rest)) => fuzz::fuzz(rest),
+        Some(("asan", [])) => asan::asan(),
         Some(("bench", rest)) => bench(rest),
         Some(("chaos", rest)) => chaos::chaos(rest),
         Some(("mounted", rest)) => check::mounted(rest),
