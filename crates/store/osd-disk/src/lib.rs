@@ -13,6 +13,6 @@ pub mod superblock;
 mod testdir;
 
 pub use error::DiskError;
-pub use meta::{BeforeSync, DiskMeta, MetaOptions};
+pub use meta::{BeforeSync, DiskMeta, MetaOptions, Scrub};
 pub use obj::{DiskObjects, ObjOptions};
 pub use superblock::{Superblock, TargetLock};

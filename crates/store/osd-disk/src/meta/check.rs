@@ -8,7 +8,7 @@ use osd::{StoreError, Table};
 use super::root::RootFile;
 use super::sums::Sums;
 use super::upgrade;
-use super::walk::{self, Walked};
+use super::walk::{self, Damage, Walked};
 
 /// Damaged records that the log names; of more it says how many.
 const NAMED_MAX: u64 = 16;
@@ -20,11 +20,14 @@ const WAY_OUT: &str =
 pub(super) fn all(root: &RootFile, dir: &Path) -> Result<(), String> {
     let Some((page_bytes, meta)) = root.tree() else { return Ok(()) };
     let start = Instant::now();
-    let mut records = Records { dir, sums: Sums::none(), damaged: 0 };
-    let mut visit = |name: &[u8], key: &[u8], value: &[u8]| records.visit(name, key, value);
+    let mut records = Records::new(dir);
+    let mut visit = |name: &[u8], key: &[u8], value: &[u8]| {
+        if let Some(error) = records.look(name, key, value) {
+            records.tell(&error);
+        }
+    };
     let walked = walk::walk(root.data(), page_bytes, &meta, &mut visit);
-    let Walked { pages, records: count } =
-        walked.map_err(|damage| format!("{damage}: {WAY_OUT}"))?;
+    let Walked { pages, records: count } = walked.map_err(|damage| refusal(&damage))?;
     let (damaged, ms) = (records.damaged, start.elapsed().as_millis());
     if damaged > 0 {
         tracing::error!(records = %dir.display(), damaged, "records are damaged: their users are told EIO");
@@ -33,26 +36,40 @@ pub(super) fn all(root: &RootFile, dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-struct Records<'a> {
+/// Why a store is not served.
+pub(super) fn refusal(damage: &Damage) -> String {
+    format!("{damage}: {WAY_OUT}")
+}
+
+/// The checksums of records, as a walk meets them.
+pub(super) struct Records<'a> {
     dir: &'a Path,
     sums: Sums,
     damaged: u64,
 }
 
 impl Records<'_> {
-    /// The mark of the checksums comes first: its table's name is before all others.
-    fn visit(&mut self, name: &[u8], key: &[u8], value: &[u8]) {
+    pub(super) fn new(dir: &Path) -> Records<'_> {
+        Records { dir, sums: Sums::none(), damaged: 0 }
+    }
+
+    /// Says if a record is damaged. The mark of the checksums comes first: its table's name is
+    /// before all others.
+    pub(super) fn look(&mut self, name: &[u8], key: &[u8], value: &[u8]) -> Option<StoreError> {
         if name == upgrade::TABLE.as_bytes() {
             self.sums = Sums::decode(value).unwrap_or_else(Sums::none);
-            return;
+            return None;
         }
-        let Some(table) = table(name) else { return };
-        if self.sums.value(table, key, value).is_none() {
-            self.damaged += 1;
-            if self.damaged <= NAMED_MAX {
-                let error = StoreError::Damaged { table, key: key.to_vec() };
-                tracing::error!(records = %self.dir.display(), %error, "found at the start");
-            }
+        let table = table(name)?;
+        let is_whole = self.sums.value(table, key, value).is_some();
+        (!is_whole).then(|| StoreError::Damaged { table, key: key.to_vec() })
+    }
+
+    /// Names a damaged record in the log, if it is one of the first.
+    pub(super) fn tell(&mut self, error: &StoreError) {
+        self.damaged += 1;
+        if self.damaged <= NAMED_MAX {
+            tracing::error!(records = %self.dir.display(), %error, "found by a check of all records");
         }
     }
 }

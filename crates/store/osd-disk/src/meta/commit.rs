@@ -3,6 +3,7 @@
 //! It reports twice for each: when the pages are written out and the next transaction has begun,
 //! and when the disk has them.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::task::{Context, Waker};
 use std::thread::JoinHandle;
@@ -47,10 +48,28 @@ pub(super) type Synced = Result<(), String>;
 struct Done {
     written: Option<Written>,
     synced: Option<Synced>,
+    damage: Option<String>,
     waiting: Vec<Waker>,
 }
 
+/// Where a scrub reports.
+#[derive(Clone)]
+pub(super) struct Reports {
+    done: Arc<Mutex<Done>>,
+    is_damaged: Arc<AtomicBool>,
+}
+
+impl Reports {
+    /// The tree is damaged: the store ends.
+    pub(super) fn damaged(&self, why: String) {
+        tell(&self.done, |done| done.damage = Some(why));
+        self.is_damaged.store(true, Ordering::Release);
+    }
+}
+
 pub(super) struct Committer {
+    phase: Arc<AtomicU64>,
+    reports: Reports,
     done: Arc<Mutex<Done>>,
     work: Option<mpsc::Sender<Box<Running>>>, // none only while it is dropped
     thread: Option<JoinHandle<()>>,
@@ -77,10 +96,13 @@ impl Committer {
     ) -> std::io::Result<Committer> {
         let done = Arc::new(Mutex::new(Done::default()));
         let (work, inbox) = mpsc::channel::<Box<Running>>();
-        let told = done.clone();
+        let (told, phase) = (done.clone(), Arc::new(AtomicU64::new(0)));
+        let moves = phase.clone();
         let thread = std::thread::Builder::new().name("commit".to_owned()).spawn(move || {
             while let Ok(running) = inbox.recv() {
+                moves.fetch_add(1, Ordering::AcqRel);
                 let written = running.write_out(&tables);
+                moves.fetch_add(1, Ordering::AcqRel);
                 let failed = written.is_err();
                 tell(&told, |done| done.written = Some(written));
                 if failed {
@@ -95,12 +117,29 @@ impl Committer {
                 }
             }
         })?;
-        Ok(Committer { done, work: Some(work), thread: Some(thread) })
+        let is_damaged = Arc::new(AtomicBool::new(false));
+        let reports = Reports { done: done.clone(), is_damaged };
+        Ok(Committer { phase, reports, done, work: Some(work), thread: Some(thread) })
     }
 
     /// Sends a transaction to be committed; false where the thread is gone.
     pub(super) fn begin(&self, running: Box<Running>) -> bool {
         self.work.as_ref().is_some_and(|work| work.send(running).is_ok())
+    }
+
+    /// Rises when a commit begins to be written out, and when it is: odd in between.
+    pub(super) fn phase(&self) -> Arc<AtomicU64> {
+        self.phase.clone()
+    }
+
+    pub(super) fn reports(&self) -> Reports {
+        self.reports.clone()
+    }
+
+    /// Takes what a scrub has found.
+    pub(super) fn damage(&self) -> Option<String> {
+        let is_damaged = self.reports.is_damaged.load(Ordering::Acquire);
+        is_damaged.then(|| lock(&self.done).damage.take()).flatten()
     }
 
     /// Takes what is finished.

@@ -23,6 +23,7 @@ mod gathered;
 mod lmdb;
 mod room;
 mod root;
+mod scrub;
 mod sums;
 mod upgrade;
 mod walk;
@@ -42,9 +43,11 @@ use gathered::{GATHERED_MAX, Gathered};
 use lmdb::{Dbi, LmdbError, Txn};
 use room::{Need, Room};
 use root::RootFile;
+use scrub::Scrubber;
 use sums::Sums;
 
 pub use commit::BeforeSync;
+pub use scrub::Scrub;
 
 /// Tables that the environment has room for; LMDB's cost is a few words each.
 const TABLES_MAX: u32 = 16;
@@ -68,6 +71,8 @@ pub struct MetaOptions {
     pub map_bytes: Option<u64>,
     /// Called before each sync.
     pub before_sync: BeforeSync,
+    /// How all pages are looked at again while the store is open.
+    pub scrub: Scrub,
 }
 
 /// The running transaction and the room around it: what moves to the commit thread and back.
@@ -91,6 +96,7 @@ enum State {
 /// Records of one target. See the module's head.
 pub struct DiskMeta {
     state: RefCell<State>,
+    _scrubber: Scrubber,
     committer: Committer,
     begun: Cell<u64>,   // commits begun
     durable: Cell<u64>, // those of them that have ended: at most one less
@@ -140,10 +146,19 @@ impl DiskMeta {
             .and_then(|next| root.sync().map(|()| next))
             .and_then(|next| upgrade::run(next, &tables, page_bytes, &mut root))
             .map_err(|why| DiskError::Records { path: dir.clone(), why })?;
+        let reader = root.reader().map_err(DiskError::io(&dir, "cannot be read"))?;
         let committer = Committer::start(tables, root, options.before_sync.clone())
             .map_err(DiskError::io(&dir, "commit thread"))?;
         Ok(Rc::new(DiskMeta {
             state: RefCell::new(State::Running(running)),
+            _scrubber: Scrubber::start(
+                options.scrub,
+                reader,
+                committer.phase(),
+                dir.clone(),
+                committer.reports(),
+            )
+            .map_err(DiskError::io(&dir, "scrub thread"))?,
             committer,
             begun: Cell::new(0),
             durable: Cell::new(0),
@@ -166,13 +181,24 @@ impl DiskMeta {
 
     /// Takes over what the commit thread has finished.
     fn settle(&self) {
+        if self.scans.get() > 0 {
+            return; // the state is in use
+        }
+        if let Some(why) = self.committer.damage() {
+            *self.state.borrow_mut() = State::Failed(why);
+        }
         if !self.is_committing() {
             return;
         }
         let (written, synced) = self.committer.finished();
         match written {
             None => {}
-            Some(Ok(running)) => *self.state.borrow_mut() = State::Running(running),
+            Some(Ok(running)) => {
+                let mut state = self.state.borrow_mut();
+                if matches!(*state, State::Writing) {
+                    *state = State::Running(running);
+                }
+            }
             Some(Err(why)) => *self.state.borrow_mut() = State::Failed(why),
         }
         match synced {
@@ -487,6 +513,7 @@ impl View for RunningView<'_> {
         from: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
+        self.0.settle();
         let _inside = Inside::new(&self.0.scans);
         self.0.with(|running| running.scan(table, self.0.dbi(table), from, visit))
     }

@@ -203,7 +203,13 @@ impl RootFile {
         Ok(())
     }
 
-    /// Bytes of a page and the root page of the durable tree; none of an empty store.
+    /// The same files once more, to read them.
+    pub(crate) fn reader(&self) -> std::io::Result<RootFile> {
+        Ok(RootFile { file: self.file.try_clone()?, data: self.data.try_clone()?, next: 0 })
+    }
+
+    /// Bytes of a page and the root page of the tree that was written out last; none of an empty
+    /// store.
     pub(crate) fn tree(&self) -> Option<(usize, Vec<u8>)> {
         let root = Root::read(&self.data).ok()?;
         let newest = root.metas.iter().max_by_key(|meta| u64_at(&meta[..], META_TXN))?;

@@ -564,3 +564,78 @@ fn a_damaged_page_is_named_with_the_way_out() {
         "{why}"
     );
 }
+
+#[test]
+fn parts_of_a_walk_see_all_that_one_walk_sees() {
+    let dir = TestDir::new();
+    rich_store(&dir);
+    let root = RootFile::open(&dir.path().join("records")).expect("opens");
+    let (page_bytes, meta) = root.tree().expect("it is not empty");
+    let mut all = std::collections::BTreeSet::new();
+    let mut note = |name: &[u8], key: &[u8], _: &[u8]| {
+        all.insert((name.to_vec(), key.to_vec()));
+    };
+    walk::walk(root.data(), page_bytes, &meta, &mut note).expect("whole");
+    let (mut seen, mut from, mut parts) = (std::collections::BTreeSet::new(), None, 0);
+    loop {
+        let place = from.unwrap_or_default();
+        let mut note = |name: &[u8], key: &[u8], _: &[u8]| {
+            seen.insert((name.to_vec(), key.to_vec()));
+        };
+        let (pages, next) =
+            walk::slice(root.data(), page_bytes, &meta, &place, 20, &mut note).expect("whole");
+        parts += 1;
+        assert!(pages < 200, "a leaf of large values is not divided: {pages}");
+        let Some(next) = next else { break };
+        assert!(next > place);
+        from = Some(next);
+    }
+    assert!(seen == all && parts > 5, "{} of {}, {parts} parts", seen.len(), all.len());
+}
+
+fn scrubbed(dir: &TestDir) -> Rc<DiskMeta> {
+    let scrub = Scrub { interval: Duration::from_millis(1), mibps: 10_000 };
+    DiskMeta::open(dir.path(), &MetaOptions { scrub, ..MetaOptions::default() }).expect("opens")
+}
+
+#[test]
+fn a_scrub_finds_nothing_in_a_store_that_changes() {
+    let dir = TestDir::new();
+    let (meta, mut chance) = (scrubbed(&dir), types::SplitMix64::new(1));
+    for round in 0..300 {
+        for _ in 0..50 {
+            let number = chance.below(5_000) as u32;
+            let change = if round % 3 == 2 { delete(number) } else { put(number, 300) };
+            wait(meta.ready());
+            meta.apply(&change).expect("the store is whole");
+        }
+        wait(meta.commit()).expect("the store is whole");
+    }
+}
+
+#[test]
+fn a_scrub_ends_the_store_that_has_a_damaged_page() {
+    use std::os::unix::fs::FileExt;
+    let dir = TestDir::new();
+    rich_store(&dir);
+    let meta = scrubbed(&dir);
+    let path = dir.path().join("records/data.mdb");
+    let data = std::fs::read(&path).expect("reads");
+    let file = OpenOptions::new().write(true).open(&path).expect("opens");
+    for (at, page) in data.chunks(4_096).enumerate().filter(|(_, page)| page[10..12] == [2, 0]) {
+        let number = u64::from_le_bytes(page[..8].try_into().expect("eight bytes"));
+        if number == at as u64 {
+            file.write_all_at(&[page[12] ^ 1], at as u64 * 4_096 + 12).expect("writes");
+        }
+    }
+    let start = Instant::now();
+    let why = loop {
+        match meta.running().map(drop) {
+            Err(StoreError::Failed(why)) => break why,
+            _ => assert!(start.elapsed() < Duration::from_secs(20), "nobody looked"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(why.contains("of data.mdb is damaged") && why.contains("backup"), "{why}");
+    assert!(matches!(wait(meta.commit()), Err(StoreError::Failed(_))));
+}

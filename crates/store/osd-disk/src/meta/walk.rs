@@ -114,6 +114,17 @@ struct Walk<'a> {
     used: Vec<u64>,
     visit: &'a mut Visit<'a>,
     walked: Walked,
+    slice: Option<Slice<'a>>, // none: all
+}
+
+/// Name of a table and key in it.
+pub(super) type Place = (Vec<u8>, Vec<u8>);
+
+/// A part of a walk.
+struct Slice<'a> {
+    from: &'a Place,
+    pages_max: u64,
+    next: Option<Place>,
 }
 
 /// Keys of a subtree are at or above the first and below the second.
@@ -126,6 +137,32 @@ pub(super) fn walk<'a>(
     meta: &[u8],
     visit: &'a mut Visit<'a>,
 ) -> Result<Walked, Damage> {
+    Ok(start(file, page_bytes, meta, visit, None)?.walked)
+}
+
+/// Walks a part of the tree from `from` on, of some `pages_max` pages: how many they were, and
+/// where the next part begins. Counts are not checked, and a page that is used twice only within
+/// the part.
+pub(super) fn slice<'a>(
+    file: &'a File,
+    page_bytes: usize,
+    meta: &[u8],
+    from: &'a Place,
+    pages_max: u64,
+    visit: &'a mut Visit<'a>,
+) -> Result<(u64, Option<Place>), Damage> {
+    let part = Slice { from, pages_max, next: None };
+    let walk = start(file, page_bytes, meta, visit, Some(part))?;
+    Ok((walk.walked.pages, walk.slice.and_then(|slice| slice.next)))
+}
+
+fn start<'a>(
+    file: &'a File,
+    page_bytes: usize,
+    meta: &[u8],
+    visit: &'a mut Visit<'a>,
+    slice: Option<Slice<'a>>,
+) -> Result<Walk<'a>, Damage> {
     let len = match file.metadata() {
         Ok(found) => found.len() / page_bytes as u64,
         Err(error) => return bad(0, error.to_string()),
@@ -133,12 +170,16 @@ pub(super) fn walk<'a>(
     let end = u64_at(meta, HEAD_BYTES + 120).saturating_add(1).min(len);
     let words = usize::try_from(end.div_ceil(64)).unwrap_or(usize::MAX);
     let used = vec![0; words];
-    let mut walk = Walk { file, page_bytes, end, used, visit, walked: Walked::default() };
+    let is_first = slice.as_ref().is_none_or(|slice| *slice.from == Place::default());
+    let walked = Walked::default();
+    let mut walk = Walk { file, page_bytes, end, used, visit, walked, slice };
     let free = Db::decode(&meta[HEAD_BYTES + 24..]);
     let names = Db::decode(&meta[HEAD_BYTES + 24 + DB_BYTES..]);
-    walk.tree(free, Kind::Free, b"", 0)?;
+    if is_first {
+        walk.tree(free, Kind::Free, b"", 0)?;
+    }
     walk.tree(names, Kind::Names, b"", 0)?;
-    Ok(walk.walked)
+    Ok(walk)
 }
 
 impl Walk<'_> {
@@ -160,7 +201,6 @@ impl Walk<'_> {
             return bad(from, format!("it leads to page {page}, which is used elsewhere too"));
         }
         self.used[word] |= bit;
-        self.walked.pages += 1;
         Ok(())
     }
 
@@ -175,8 +215,10 @@ impl Walk<'_> {
             self.page(db.root, db.depth, kind, name, (None, None), &mut counts)?;
         }
         let Counts { branches, leaves, overflows, entries } = counts;
-        if (branches, leaves, overflows, entries)
-            != (db.branches, db.leaves, db.overflows, db.entries)
+        let is_whole = self.slice.is_none();
+        if is_whole
+            && (branches, leaves, overflows, entries)
+                != (db.branches, db.leaves, db.overflows, db.entries)
         {
             return bad(from, "a table's counts");
         }
@@ -194,6 +236,7 @@ impl Walk<'_> {
         counts: &mut Counts,
     ) -> Result<(), Damage> {
         let bytes = self.read(number, 1)?;
+        self.walked.pages += 1;
         let is_leaf = depth == 1;
         let nodes = nodes(&bytes, number, is_leaf)?;
         let least = if is_leaf || kind == Kind::Free { 1 } else { 2 };
@@ -201,6 +244,9 @@ impl Walk<'_> {
             return bad(number, "too few nodes");
         }
         order(&nodes, number, kind, is_leaf, range)?;
+        if is_leaf && kind == Kind::Records && self.is_enough(name, nodes[0].key) {
+            return Ok(());
+        }
         if is_leaf {
             counts.leaves += 1;
             counts.entries += nodes.len() as u64;
@@ -210,10 +256,41 @@ impl Walk<'_> {
         for (index, node) in nodes.iter().enumerate() {
             let low = if index == 0 { range.0 } else { Some(node.key) };
             let high = nodes.get(index + 1).map(|next| next.key).or(range.1);
+            if kind == Kind::Records && self.is_done(name, high) {
+                continue;
+            }
             self.claim(node.child(), number)?;
             self.page(node.child(), depth - 1, kind, name, (low, high), counts)?;
         }
         Ok(())
+    }
+
+    /// Whether the part ends before this leaf; the next one begins with its first key then.
+    fn is_enough(&mut self, name: &[u8], first: &[u8]) -> bool {
+        let seen = self.walked.pages;
+        match &mut self.slice {
+            Some(slice) if slice.next.is_some() => true,
+            Some(slice) if seen > slice.pages_max => {
+                slice.next = Some((name.to_vec(), first.to_vec()));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a subtree is no part of this one: keys below `high` are before it or behind it.
+    fn is_done(&self, name: &[u8], high: Option<&[u8]>) -> bool {
+        self.slice.as_ref().is_some_and(|Slice { from, next, .. }| {
+            next.is_some() || from.0 == name && high.is_some_and(|high| high <= &from.1[..])
+        })
+    }
+
+    /// Whether a table is no part of this one. The first table is one of all: it says which records
+    /// have checksums.
+    fn is_left_out(&self, name: &[u8]) -> bool {
+        self.slice.as_ref().is_some_and(|Slice { from, next, .. }| {
+            next.is_some() || name < &from.0[..] && name != super::upgrade::TABLE.as_bytes()
+        })
     }
 
     fn leaf(
@@ -233,6 +310,7 @@ impl Walk<'_> {
         };
         match kind {
             Kind::Free => self.free(value, page),
+            Kind::Names if self.is_left_out(node.key) => Ok(()),
             Kind::Names => self.tree(Db::decode(value), Kind::Records, node.key, page),
             Kind::Records => {
                 self.walked.records += 1;
@@ -261,6 +339,7 @@ impl Walk<'_> {
             self.claim(first + page, first)?;
         }
         counts.overflows += pages;
+        self.walked.pages += pages;
         let mut bytes = self.read(first, needed)?;
         bytes.drain(..HEAD_BYTES);
         Ok(bytes)
