@@ -163,7 +163,7 @@ impl Up {
 
     fn wait_mounted(&mut self) {
         let start = Instant::now();
-        while !is_mounted(&self.mount) {
+        while !is_mounted(&self.mount) || is_dead(&self.mount) {
             let ended = self.child.try_wait().expect("our child");
             assert!(ended.is_none(), "nacre up ended with {ended:?}:\n{}", self.log_text());
             assert!(
@@ -220,7 +220,9 @@ impl Up {
     /// The same with more mount options.
     pub fn second_mount_with(&mut self, last: u8, options: &str) -> PathBuf {
         let dir = self.scratch.path().join(format!("mnt{last}"));
-        fs::create_dir_all(&dir).expect("a mount point");
+        if !is_mounted(&dir) {
+            fs::create_dir_all(&dir).expect("a mount point");
+        }
         let options =
             format!("nid=127.0.0.{last}@tcp,transport={},{options}", word(self.transport));
         let offer = offer(self.transport);
@@ -231,7 +233,10 @@ impl Up {
             .status();
         drop(offer);
         assert!(status.expect("nacre starts").success(), "nacre mount failed");
-        assert!(is_mounted(&dir), "nacre mount returned before the mount was there");
+        assert!(
+            is_mounted(&dir) && !is_dead(&dir),
+            "nacre mount returned before the mount was there"
+        );
         self.more.push(dir.clone());
         dir
     }
@@ -275,22 +280,17 @@ impl Up {
         kill(self.server(name), libc::SIGKILL);
     }
 
-    /// kill -9 of everything at once: up, servers, client daemons. Only the holders of the mounts
-    /// live on, to detach them.
+    /// kill -9 of everything at once: up, servers, client daemons. Their mounts stay and are dead.
     pub fn kill_everything(&mut self) {
         let mut pids: Vec<u32> = self.family();
         pids.push(self.child.id());
         pids.iter().for_each(|pid| kill(*pid, libc::SIGKILL));
         let _ = self.child.wait();
         let start = Instant::now();
-        while is_mounted(&self.mount) || pids.iter().any(|pid| is_alive(*pid)) {
+        while !is_dead(&self.mount) || pids.iter().any(|pid| is_alive(*pid)) {
             let alive: Vec<_> =
                 processes().into_iter().filter(|(pid, _)| pids.contains(pid)).collect();
-            let mounted = is_mounted(&self.mount);
-            assert!(
-                start.elapsed() < PATIENCE,
-                "after kill -9 of everything: mounted {mounted}, alive {alive:?}"
-            );
+            assert!(start.elapsed() < PATIENCE, "after kill -9 of everything: alive {alive:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -330,7 +330,6 @@ impl Up {
             .filter(|(_, words)| {
                 words.iter().any(|word| word.contains(&scratch) || word.contains(&data))
             })
-            .filter(|(pid, _)| !is_holder(*pid))
             .map(|(pid, _)| pid)
             .collect()
     }
@@ -464,10 +463,20 @@ pub fn is_alive(pid: u32) -> bool {
         .is_some_and(|state| state != 'Z' && state != 'X')
 }
 
-/// Whether the process only holds a mount, to detach it when its daemon dies.
+/// Whether a mount is at `dir` whose daemon is gone.
 #[must_use]
-pub fn is_holder(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.contains("holder"))
+pub fn is_dead(dir: &Path) -> bool {
+    fs::metadata(dir).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
+}
+
+/// The daemon of the `nacre mount` at `dir`.
+#[must_use]
+pub fn daemon_of(dir: &Path) -> u32 {
+    let wanted = dir.to_string_lossy().into_owned();
+    let found = processes()
+        .into_iter()
+        .find(|(_, words)| words.iter().any(|word| word == "mount") && words.contains(&wanted));
+    found.unwrap_or_else(|| panic!("no daemon serves {wanted}")).0
 }
 
 /// Whether something is mounted at `dir`, dead or alive.

@@ -99,11 +99,11 @@ fn killed_clients_over(transport: Channel) {
             objects(&up).into_iter().filter(|object| !known.contains(object)).collect();
         assert!(!of_held.is_empty(), "the open file has an object");
         fs::remove_file(dir.join("held")).expect("unlink");
-        let daemon = daemon_of(&dir);
+        let daemon = mounted::daemon_of(&dir);
         mounted::kill(daemon, libc::SIGKILL);
         let start = Instant::now();
-        while mounted::is_mounted(&dir) {
-            assert!(start.elapsed() < PAUSE_MAX, "a dead client's mount stayed");
+        while !mounted::is_dead(&dir) {
+            assert!(start.elapsed() < PAUSE_MAX, "a dead client's mount does not say so");
             std::thread::sleep(Duration::from_millis(10));
         }
         drop((locked, held));
@@ -135,16 +135,6 @@ fn objects(up: &Up) -> Vec<PathBuf> {
         .flat_map(|index| entries(up.target(&format!("OST000{index}")).join("objects")))
         .flat_map(entries)
         .collect()
-}
-
-fn daemon_of(dir: &std::path::Path) -> u32 {
-    let wanted = dir.to_string_lossy().into_owned();
-    let found = mounted::processes().into_iter().find(|(pid, words)| {
-        words.iter().any(|word| word == "mount")
-            && words.contains(&wanted)
-            && !mounted::is_holder(*pid)
-    });
-    found.unwrap_or_else(|| panic!("no daemon serves {wanted}")).0
 }
 
 /// What the write itself asks for: O_SYNC of the open, RWF_DSYNC of one write, `sync` of the mount.

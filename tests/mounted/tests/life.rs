@@ -85,22 +85,61 @@ fn a_file_system_leaves_its_old_addresses_alone() {
     second.stop();
 }
 
+/// Programs that write by path must not write below the mount, where nobody looks.
 #[test]
-fn when_up_dies_its_servers_and_its_mount_go() {
+fn when_up_dies_its_servers_go_and_its_mount_says_so() {
     let mut up = Up::new("life-orphans");
     let servers = ["MGS", "MDT0000", "OST0000"].map(|name| up.server(name));
-    fs::write(up.at("f"), b"x").expect("write");
+    let mut file = fs::File::create(up.at("f")).expect("create");
+    file.write_all(b"x").and_then(|()| file.sync_all()).expect("write");
+    drop(file);
     let parent = mounted::processes().into_iter().find(|(_, words)| {
         words.iter().any(|word| word == "up")
             && words.iter().any(|word| word.contains(&*up.data().to_string_lossy()))
     });
     mounted::kill(parent.expect("up runs").0, libc::SIGKILL);
     let start = Instant::now();
-    while mounted::is_mounted(up.mount()) || servers.iter().any(|pid| mounted::is_alive(*pid)) {
+    while !mounted::is_dead(up.mount()) || servers.iter().any(|pid| mounted::is_alive(*pid)) {
         assert!(start.elapsed().as_secs() < 10, "something outlived up");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
+    refuses_writes(up.mount());
     up.kill_everything();
+    refuses_writes(up.mount());
+    up.start_again(&[]);
+    assert_eq!(fs::read(up.at("f")).expect("replaced by the new mount"), b"x");
+    up.stop();
+    assert_eq!(fs::read_dir(up.mount()).expect("the directory below").count(), 0);
+}
+
+fn refuses_writes(mount: &std::path::Path) {
+    for path in [mount.join("new"), mount.join("f")] {
+        let refused = fs::write(&path, b"y").expect_err("nothing is written below");
+        assert_eq!(refused.raw_os_error(), Some(libc::ENOTCONN), "{refused}");
+    }
+    assert!(mounted::is_mounted(mount));
+}
+
+#[test]
+fn a_mount_whose_daemon_was_killed_stays_until_it_is_replaced_or_unmounted() {
+    let mut up = Up::new("life-dead");
+    fs::write(up.at("f"), b"x").expect("write");
+    for _ in 0..2 {
+        let dir = up.second_mount(43); // the second round replaces a dead one
+        assert_eq!(fs::read(dir.join("f")).expect("read"), b"x");
+        mounted::kill(mounted::daemon_of(&dir), libc::SIGKILL);
+        let start = Instant::now();
+        while !mounted::is_dead(&dir) {
+            assert!(start.elapsed() < mounted::PATIENCE, "a dead mount does not say so");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        refuses_writes(&dir);
+    }
+    let dir = up.mount().with_file_name("mnt43");
+    let status = Command::new(nacre_bin()).arg("umount").arg(&dir).status();
+    assert!(status.expect("nacre starts").success() && !mounted::is_mounted(&dir));
+    assert_eq!(fs::read_dir(&dir).expect("the directory below").count(), 0, "nothing came below");
+    up.stop();
 }
 
 #[test]

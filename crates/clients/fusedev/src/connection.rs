@@ -1,6 +1,6 @@
 //! A mounted connection: negotiation, the reading loop of each descriptor, notifications, the end.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,7 +21,6 @@ use zerocopy::IntoBytes;
 
 use crate::abi::{self, cap};
 use crate::device::{Device, Got};
-use crate::holder::Holder;
 use crate::mount::{self, Channel, MountOptions};
 use crate::op::{DecodeError, Op, decode};
 use crate::origin::Origin;
@@ -87,7 +86,6 @@ pub struct Connection {
     mountpoint: PathBuf,
     info: InitInfo,
     flights: Rc<InFlight>,
-    holder: RefCell<Option<Holder>>,
     mounted: Cell<bool>,
     stop: Rc<Stop>,
 }
@@ -113,7 +111,7 @@ impl Connection {
     /// # Errors
     /// The mount was refused, or the kernel's protocol is not one we speak.
     pub fn mount(options: &MountOptions) -> io::Result<Connection> {
-        // Made absolute first: a daemon may change its directory, and the holder does.
+        // Made absolute first: a daemon may change its directory.
         let mountpoint = std::path::absolute(&options.mountpoint)?;
         let mut options = MountOptions { mountpoint: mountpoint.clone(), ..options.clone() };
         options.want &= !cap::OVER_IO_URING;
@@ -135,8 +133,6 @@ impl Connection {
     }
 
     fn start(device: Device, options: &MountOptions) -> io::Result<Connection> {
-        let holder =
-            if options.holder { Some(Holder::start(&device, &options.mountpoint)?) } else { None };
         let info = negotiate(&device, options)?;
         if options.transport == Channel::Uring && info.transport() != Channel::Uring {
             let text = "the kernel offers no FUSE over io_uring (/sys/module/fuse/parameters/enable_uring)";
@@ -151,7 +147,6 @@ impl Connection {
             mountpoint: options.mountpoint.clone(),
             info,
             flights: Rc::default(),
-            holder: RefCell::new(holder),
             mounted: Cell::new(true),
             stop: Rc::default(),
         })
@@ -252,9 +247,6 @@ impl Connection {
 
     fn ended(&self) {
         self.mounted.set(false);
-        if let Some(mut holder) = self.holder.borrow_mut().take() {
-            holder.release();
-        }
     }
 }
 

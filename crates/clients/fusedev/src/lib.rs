@@ -5,13 +5,14 @@
 //!  kernel --- /dev/fuse --- Connection::serve --- Handler::handle(Request) --- Replier::reply
 //!                 |  clones of the descriptor, each polled on the caller's own thread
 //!                 |  or a ring with entries for the queue of every processor (`uring`)
-//!              holder process: detaches the mount if we die
 //! ```
 //!
 //! - [`Connection::mount`] mounts and negotiates; [`Connection::serve`] runs until the mount is
 //!   gone.
 //! - A request is decoded, handed over and run to its first await on the thread that read it; only
 //!   what must wait becomes a task.
+//! - A process that dies leaves its mount: the kernel closes the device, and every path of it is
+//!   ENOTCONN until it is unmounted. It never leads to the directory below.
 //! - Every request is answered exactly once: a [`Replier`] that is dropped unanswered answers EIO.
 //! - An interrupt (a signal for the waiting caller) is told through [`Replier::interrupted`]; the
 //!   handler decides.
@@ -20,14 +21,13 @@
 
 #![allow(
     unsafe_code,
-    reason = "fork, ioctl, rings and descriptors passed between processes have no safe interface"
+    reason = "ioctl, rings and descriptors passed between processes have no safe interface"
 )]
 
 pub mod abi;
 mod caller;
 mod connection;
 mod device;
-mod holder;
 mod mount;
 mod offer;
 mod op;

@@ -64,8 +64,6 @@ pub struct MountOptions {
     pub want: u64,
     /// Capabilities to behave as if the kernel did not have them: an older kernel, for tests.
     pub mask: u64,
-    /// Detach the mount if this process dies.
-    pub holder: bool,
 }
 
 impl MountOptions {
@@ -93,7 +91,6 @@ impl MountOptions {
                 | cap::PARALLEL_DIROPS
                 | cap::ASYNC_DIO,
             mask: 0,
-            holder: true,
         }
     }
 }

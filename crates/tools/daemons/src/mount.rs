@@ -26,7 +26,7 @@ pub use self::options::{MountOptions, Options};
 
 use self::kept::Kept;
 use crate::signals::Signals;
-use crate::{format, log};
+use crate::{format, log, umount};
 
 /// Lines of a daemon's log that are shown when it does not start.
 const LOG_LINES_SHOWN: usize = 10;
@@ -38,22 +38,39 @@ pub fn run(options: &Options) -> Result<()> {
     if options.foreground { foreground(&options) } else { start_daemon(&options) }
 }
 
-/// The mount point, absolute. What a daemon that was killed left there is taken away.
+/// The mount point, absolute. A mount whose daemon was killed may be there: it is replaced when the
+/// new one can be made ([`replace_dead`]).
 pub(crate) fn usable_dir(dir: &Path) -> Result<PathBuf> {
-    let named = std::path::absolute(dir)?;
-    let stale = |path: &Path| {
-        mounts::at(path).ok().flatten().filter(|mount| rundir::of_device(mount.device).is_none())
+    let named = umount::resolve(dir)?;
+    let whole = match named.canonicalize() {
+        Ok(whole) => whole,
+        Err(_) if is_dead(&named)? => named,
+        Err(error) => return Err(error).with_context(|| named.display().to_string()),
     };
-    if stale(&named).is_some() && std::fs::metadata(&named).is_err() {
-        fusedev::unmount_detached(&named)
-            .with_context(|| format!("{}: a stale mount stays", named.display()))?;
+    if is_dead(&whole)? {
+        return Ok(whole);
     }
-    let whole = named.canonicalize().with_context(|| named.display().to_string())?;
     ensure!(whole.is_dir(), "{}: Not a directory", whole.display());
     if let Some(mount) = mounts::at(&whole)? {
         bail!("{}: {} is mounted here already", whole.display(), mount.source);
     }
     Ok(whole)
+}
+
+/// Whether a mount is at this place whose daemon is gone.
+fn is_dead(dir: &Path) -> Result<bool> {
+    let mount = mounts::at(dir)?.filter(|mount| rundir::of_device(mount.device).is_none());
+    Ok(mount.is_some() && std::fs::metadata(dir).is_err())
+}
+
+/// Takes dead mounts away. Right before the new mount: until then paths lead to none, and never to
+/// the directory below.
+pub(crate) fn replace_dead(dir: &Path) -> Result<()> {
+    while is_dead(dir)? {
+        fusedev::unmount_detached(dir)
+            .with_context(|| format!("{}: a dead mount stays", dir.display()))?;
+    }
+    Ok(())
 }
 
 fn foreground(options: &Options) -> Result<()> {

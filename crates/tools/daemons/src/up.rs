@@ -79,7 +79,7 @@ pub fn run(options: Options) -> Result<u8> {
 }
 
 /// The first signal ends things in order, the second may have been meant for the command; the third
-/// means it. Servers end and the mount is detached as after any death of ours.
+/// means it. Servers end, and the mount is dead as after any death of ours.
 async fn impatience(mut signals: Signals) {
     for _ in 0..3 {
         signals.next().await;
@@ -88,7 +88,7 @@ async fn impatience(mut signals: Signals) {
     std::process::exit(1);
 }
 
-/// The mount point, there and free. A stale mount of a killed `up` is taken away.
+/// The mount point, there and free, or with the dead mount of an `up` that was killed.
 fn mount_point(dir: &Path) -> Result<PathBuf> {
     let absolute = std::path::absolute(dir)?;
     if mounts::at(&absolute)?.is_none() {

@@ -57,6 +57,7 @@ impl Kept {
         })?;
         let jobids = Rc::<Jobids>::default();
         let kernel = options.kernel();
+        super::replace_dead(&options.dir)?;
         let mounted = match fuse::mount(env, client.clone(), &kernel, jobids.clone()).await {
             Ok(mounted) => mounted,
             Err(error) => {

@@ -303,7 +303,7 @@ mod tests {
             kernel.want,
             fuse::options("").want | cap::DO_READDIRPLUS | cap::READDIRPLUS_AUTO
         );
-        assert!(kernel.read_only && kernel.default_permissions && kernel.holder);
+        assert!(kernel.read_only && kernel.default_permissions);
         let client = options.client(ClientId(7));
         assert_eq!(
             (client.endpoint.import.client, client.endpoint.nid, client.soft),
