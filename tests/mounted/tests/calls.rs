@@ -53,6 +53,7 @@ fn calls_over(transport: Channel) {
         ("stat", attributes_and_times),
         ("utimes", times_set_under_a_writer),
         ("owners", permissions_are_checked_by_the_server),
+        ("setid", set_user_id_falls_under_a_handle_opened_earlier),
         ("xattr", extended_attributes),
         ("mmap", shared_mappings),
         ("flock", whole_file_locks_between_mounts),
@@ -409,6 +410,24 @@ fn permissions_are_checked_by_the_server(one: &Path, two: &Path) {
         !as_nobody("rm -f open/roots").expect("setpriv starts").status.success(),
         "the sticky bit does not hold"
     );
+}
+
+fn set_user_id_falls_under_a_handle_opened_earlier(one: &Path, two: &Path) {
+    let tool = one.join("tool");
+    fs::write(&tool, b"old").expect("write");
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o666)).expect("chmod");
+    let nobody = |work: &mut (dyn FnMut() + Send)| posix::as_user(65_534, 65_534, work);
+    let mut file = None;
+    nobody(&mut || {
+        let opened = OpenOptions::new().write(true).open(two.join("tool"));
+        file = Some(opened.expect("open"));
+    });
+    let mut file = file.expect("opened");
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o4777)).expect("chmod u+s");
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    nobody(&mut || file.write_all(b"new").expect("write"));
+    let mode = fs::metadata(&tool).expect("stat").mode();
+    assert_eq!(mode & 0o7777, 0o777, "a program with another's content keeps set-user-id");
 }
 
 fn extended_attributes(one: &Path, two: &Path) {

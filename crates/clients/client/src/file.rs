@@ -57,6 +57,13 @@ impl File {
         *self.0.attr.borrow()
     }
 
+    /// Mode of the file as it was at most [`crate::limits::MODE_AGE`] ago, or as it was seen last
+    /// where its MDT does not answer.
+    pub async fn fresh_mode(&self) -> u32 {
+        data::look_at_mode(&self.0).await;
+        self.0.inode.mode()
+    }
+
     /// O_* flags of the open.
     #[must_use]
     pub fn flags(&self) -> u32 {

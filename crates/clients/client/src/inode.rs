@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use layout::{Layout, Striping};
-use types::{Creds, Errno, Fid, Span, Timespec};
+use types::{Creds, Errno, Fid, Instant, Span, Timespec};
 use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
 use wire::body::{AttrRep, DirRep, Disposition};
 use wire::{Attr, Reply, decode_body};
@@ -20,6 +20,8 @@ pub(crate) struct Inode {
     layout: RefCell<Option<Rc<Layout>>>,
     /// Mode as this client saw it last: tells whether a write must drop set-user-id.
     mode: Cell<u32>,
+    /// Until when that is new enough for a write by somebody without privilege.
+    pub(crate) mode_until: Cell<Instant>,
     /// Its group, likewise.
     gid: Cell<u32>,
     /// Whether a write must drop a capability.
@@ -45,6 +47,7 @@ impl Inode {
             fid,
             layout: RefCell::default(),
             mode: Cell::new(0),
+            mode_until: Cell::default(),
             gid: Cell::new(0),
             capable: Cell::new(false),
             access: RefCell::default(),
@@ -93,6 +96,11 @@ impl Inode {
         let stamp = now.max(self.mtime_set.get().next_nanosecond());
         self.access.borrow_mut().changed_at(stamp);
         stamp
+    }
+
+    /// As this client saw it last.
+    pub(crate) fn mode(&self) -> u32 {
+        self.mode.get()
     }
 
     /// Whether a write by `writer`, who has no privilege, must drop set-user-id or set-group-id.

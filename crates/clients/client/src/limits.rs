@@ -15,6 +15,13 @@ pub const REFRESH_PATIENCE: Span = Span::secs(5);
 /// How long an unmount waits for a last sync where a server is away.
 pub const UNMOUNT_SYNC_MAX: Span = Span::secs(10);
 
+/// How old the mode may be by which a write decides whether set-user-id must fall: as long as a
+/// short lease, so that one question serves all writes of that time.
+pub const MODE_AGE: Span = Span::millis(50);
+
+/// How long a write waits for the answer, and how long it then goes without asking.
+pub const MODE_PATIENCE: Span = Span::secs(1);
+
 /// How long an MDT may hold back the answer to a lock request, below the deadline of an attempt.
 pub const LOCK_WAIT_MS: u32 = 4_000;
 

@@ -7,7 +7,7 @@ use client::{Client, Ctx, File};
 use cluster::{Cluster, Scenario};
 use env_sim::NodeHandle;
 use fusedev::{Body, Header, InitInfo, Reply, abi};
-use types::{Errno, Fid, Span};
+use types::{Errno, Fid, Span, TargetKind};
 use zerocopy::FromBytes;
 
 use crate::fs::Fs;
@@ -56,7 +56,7 @@ impl World {
         world.cluster.sim.block_on(&far, async move {
             file.write(3_000, Bytes::from(vec![2; 3_000])).await.expect("write")
         });
-        world.cluster.cut_off_osts(&world.node);
+        world.cluster.cut_off(&world.node, TargetKind::Ost);
         world
     }
 

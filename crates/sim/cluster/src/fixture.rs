@@ -118,9 +118,9 @@ impl Cluster {
         slot
     }
 
-    /// Cuts `node` off from every OST.
-    pub fn cut_off_osts(&self, node: &NodeHandle) {
-        for server in self.servers.iter().filter(|server| server.target.kind == TargetKind::Ost) {
+    /// Cuts `node` off from every server of this kind.
+    pub fn cut_off(&self, node: &NodeHandle, kind: TargetKind) {
+        for server in self.servers.iter().filter(|server| server.target.kind == kind) {
             self.sim.partition(node, &server.node, Cut::BothWays);
         }
     }

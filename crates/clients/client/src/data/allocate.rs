@@ -42,7 +42,7 @@ pub(crate) async fn allocate(open: &Rc<Open>, mode: u32, offset: u64, length: u6
     let extent =
         end.and_then(|end| Extent::new(offset, end)).ok_or_else(|| refused(Errno::EFBIG))?;
     let layout = layout_for_write(open).await?;
-    super::write::drop_set_id(open).await?;
+    super::set_id::drop_set_id(open).await?;
     open.wrote.set(true);
     let lock = open.inner.lock_file(&open.ctx, open.inode.fid).await?;
     let done = match open.check_lost("fallocate") {

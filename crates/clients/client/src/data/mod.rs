@@ -9,6 +9,7 @@ mod glimpse;
 mod group;
 mod read;
 mod seek;
+mod set_id;
 mod sync;
 mod truncate;
 mod write;
@@ -29,6 +30,7 @@ pub(crate) use copy::copy;
 pub(crate) use glimpse::{Question, settle};
 pub(crate) use read::{joined, read};
 pub(crate) use seek::seek;
+pub(crate) use set_id::look_at_mode;
 pub(crate) use sync::fsync;
 pub(crate) use write::write;
 

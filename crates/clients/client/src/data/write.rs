@@ -9,14 +9,14 @@ use env::LocalFuture;
 use layout::Layout;
 use types::{Errno, Extent, Timespec};
 use wire::Opcode;
-use wire::body::{IoFlags, OstAttr, OstIoReq, SetattrFlags};
+use wire::body::{IoFlags, OstAttr, OstIoReq};
 
 use super::group::{Run, runs};
+use super::set_id::drop_set_id;
 use super::{OFFSET_MAX, layout_for_write, place};
 use crate::file::Open;
 use crate::flags::{O_DIRECT, O_DSYNC};
 use crate::join::join_bounded;
-use crate::namespace::Change;
 use crate::{Error, Result};
 
 /// Writes all of `data` at `offset`; O_DSYNC and O_DIRECT of `flags` count, not those of the open.
@@ -46,21 +46,6 @@ pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes)
         open.inode.mdt_synced.set(true);
     }
     Ok(written)
-}
-
-/// A write drops the program's capability first, and by somebody without privilege set-user-id and
-/// set-group-id too.
-pub(super) async fn drop_set_id(open: &Rc<Open>) -> Result<()> {
-    let creds = &open.ctx.creds;
-    let valid = SetattrFlags::KILL_SUID.when(creds.uid != 0 && open.inode.is_set_id(creds))
-        | SetattrFlags::KILL_CAPABILITY.when(open.inode.is_capable());
-    if valid.is_empty() {
-        return Ok(());
-    }
-    let change = Change { valid, handle: open.handle, ..Change::default() };
-    let stat = open.inner.setattr(&open.ctx, open.inode.fid, change).await?;
-    open.inode.learn(&stat);
-    Ok(())
 }
 
 struct Write<'w> {

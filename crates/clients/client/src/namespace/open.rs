@@ -15,7 +15,7 @@ use crate::client::{Client, Inner};
 use crate::file::{File, Open};
 use crate::inode::Stat;
 use crate::lease::Scope;
-use crate::{Ctx, Glance, Lease, Result, flags};
+use crate::{Ctx, Glance, Lease, Result, flags, limits};
 
 impl Client {
     /// Opens `name` in `parent`, making it if it is not there (with O_EXCL it must not be).
@@ -148,6 +148,7 @@ impl Inner {
         self.run("open", async move {
             let changing =
                 inner.leases.changing(named_in.map_or_else(Scope::default, Scope::entry));
+            let asked = inner.env.now();
             let answer = match inner.ask(mdt, call).await {
                 Ok(answer) => answer,
                 Err(error) => {
@@ -157,9 +158,11 @@ impl Inner {
             };
             let stat = Stat::of(&answer.reply, stage)?;
             let lease = changing.done(&stat);
+            let inode = inner.inodes.attach(&stat, open_flags);
+            inode.mode_until.set(asked + limits::MODE_AGE);
             let heard = inner.losses.listen(stat.attr.fid());
             let file = File(Rc::new(Open {
-                inode: inner.inodes.attach(&stat, open_flags),
+                inode,
                 inner: inner.clone(),
                 ctx,
                 flags: open_flags,

@@ -42,11 +42,13 @@ impl Fs {
     }
 
     /// Drops set-user-id and set-group-id before somebody unprivileged changes the contents through
-    /// `file`. The kernel asks with every such write; the mode last seen tells whether there is
-    /// anything to drop, and the MDT, which knows the caller's groups, whether set-group-id stays.
+    /// `file`. The kernel asks with every such write. The mode of a moment ago tells whether there
+    /// is anything to drop, and the MDT, which knows the caller's groups, whether set-group-id
+    /// stays.
     pub(super) async fn drop_privileges(&self, header: &Header, nodeid: u64, file: &File) {
-        let mode = self.nodes.borrow().get(nodeid).map_or(0, |node| node.mode);
-        if !has_privileges(mode) {
+        let fresh = file.fresh_mode().await;
+        let seen = self.nodes.borrow().get(nodeid).map_or(0, |node| node.mode);
+        if !has_privileges(fresh | seen) {
             return;
         }
         let set = SetAttr { kill_suid: true, ..SetAttr::default() };
@@ -70,7 +72,72 @@ fn has_privileges(mode: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
+    use client::Ctx;
+    use cluster::{Cluster, Scenario};
+    use fusedev::InitInfo;
+    use types::{Fid, Span, TargetKind};
+
     use super::*;
+
+    /// As another client gives a file set-user-id under a handle that was opened before.
+    #[test]
+    fn a_handle_opened_earlier_drops_set_user_id() {
+        const USER: u32 = 1_000;
+        let cluster = Cluster::new(1, &Scenario::calm());
+        cluster.boot();
+        let (far, near) = (cluster.client_node("far", 0), cluster.client_node("near", 1));
+        let (other, client, env) = (cluster.mount(&far), cluster.mount(&near), near.env());
+        let info = InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 };
+        let fs = Rc::new(Fs::new(&env, client, info, Rc::default()));
+        let making = other.clone();
+        let fid = cluster.sim.block_on(&far, async move {
+            let (root, flags) = (Fid::ROOT, libc::O_RDWR as u32);
+            let made = making.create(&Ctx::root(), root, b"tool", 0o666, flags, None).await;
+            let fid = made.expect("room").1.fid();
+            let open_to_all = SetAttr { mode: Some(0o666), ..SetAttr::default() };
+            making.setattr(&Ctx::root(), fid, &open_to_all, None).await.expect("chmod");
+            fid
+        });
+        let user = |nodeid| Header { opcode: 0, unique: 1, nodeid, uid: USER, gid: USER, pid: 0 };
+        let opening = fs.clone();
+        let (nodeid, fh) = cluster.sim.block_on(&near, async move {
+            let found = opening.lookup(&user(1), b"tool").await;
+            let Ok(Body::Entry(found)) = found else { panic!("{found:?}") };
+            let args = abi::OpenIn { flags: libc::O_WRONLY as u32, ..Default::default() };
+            let opened = opening.open(&user(found.nodeid), args).await;
+            let Ok(Body::Open(opened)) = opened else { panic!("{opened:?}") };
+            (found.nodeid, opened.fh)
+        });
+        let write = || {
+            let args = abi::WriteIn {
+                fh,
+                write_flags: abi::WRITE_KILL_SUIDGID,
+                flags: libc::O_WRONLY as u32,
+                ..Default::default()
+            };
+            let fs = fs.clone();
+            let written = async move { fs.write(&user(nodeid), args, Bytes::from("new")).await };
+            let written = cluster.sim.block_on_for(&near, Span::secs(5), written);
+            assert!(matches!(written, Some(Ok(Body::Write(_)))), "{written:?}");
+        };
+        let mode = cluster.sim.block_on(&far, async move {
+            let set = SetAttr { mode: Some(0o4777), ..SetAttr::default() };
+            other.setattr(&Ctx::root(), fid, &set, None).await.expect("chmod");
+            other
+        });
+        cluster.sim.run_for(client::limits::MODE_AGE);
+        write();
+        let attr = cluster
+            .sim
+            .block_on(&far, async move { mode.getattr(&Ctx::root(), fid, None).await })
+            .expect("stat");
+        assert_eq!(attr.mode & 0o7777, 0o777);
+        cluster.cut_off(&near, TargetKind::Mdt);
+        cluster.sim.run_for(client::limits::MODE_AGE);
+        write(); // an MDT that is away holds up no write
+    }
 
     #[test]
     fn either_set_id_bit_may_have_to_fall() {

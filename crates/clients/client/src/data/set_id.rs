@@ -1,0 +1,48 @@
+//! What a program loses with its content: a capability, set-user-id and set-group-id.
+//!
+//! Another client may have given them since this one saw the mode last, so a writer without
+//! privilege asks the MDT when that is a while ago. A write does not wait long for an MDT that does
+//! not answer: it cannot have given anything meanwhile.
+
+use std::rc::Rc;
+
+use wire::body::SetattrFlags;
+
+use crate::file::Open;
+use crate::namespace::Change;
+use crate::{Result, limits};
+
+/// A write drops the program's capability first, and by somebody without privilege set-user-id and
+/// set-group-id too.
+pub(super) async fn drop_set_id(open: &Rc<Open>) -> Result<()> {
+    let creds = &open.ctx.creds;
+    if creds.uid != 0 {
+        look_at_mode(open).await;
+    }
+    let valid = SetattrFlags::KILL_SUID.when(creds.uid != 0 && open.inode.is_set_id(creds))
+        | SetattrFlags::KILL_CAPABILITY.when(open.inode.is_capable());
+    if valid.is_empty() {
+        return Ok(());
+    }
+    let change = Change { valid, handle: open.handle, ..Change::default() };
+    let stat = open.inner.setattr(&open.ctx, open.inode.fid, change).await?;
+    open.inode.learn(&stat);
+    Ok(())
+}
+
+/// Asks for the mode, unless it was asked for within [`limits::MODE_AGE`].
+pub(crate) async fn look_at_mode(open: &Rc<Open>) {
+    let (inner, inode) = (&open.inner, &open.inode);
+    let now = inner.env.now();
+    let mdt = inner.mdt_of(inode.fid);
+    if now < inode.mode_until.get() || !inner.remote(mdt).is_connected() {
+        return;
+    }
+    inode.mode_until.set(now + limits::MODE_AGE);
+    let asked = inner.stat(&open.ctx, inode.fid, open.handle);
+    match inner.env.timeout(limits::MODE_PATIENCE, asked).await {
+        Some(Ok(stat)) => inode.learn(&stat),
+        Some(Err(error)) => tracing::debug!(%error, "the mode is not known"),
+        None => inode.mode_until.set(inner.env.now() + limits::MODE_PATIENCE),
+    }
+}
