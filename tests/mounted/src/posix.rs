@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).expect("a test's path has no NUL")
@@ -192,6 +193,31 @@ impl Drop for Mapping {
             libc::munmap(self.0.cast(), self.1);
         }
     }
+}
+
+/// Does `call`, and `after` a while interrupts this thread with a signal that has a handler.
+pub fn interrupted<T>(after: Duration, call: impl FnOnce() -> T) -> T {
+    extern "C" fn ignore(_signal: i32) {}
+    let handler: extern "C" fn(i32) = ignore;
+    #[expect(unsafe_code, reason = "system calls")]
+    // SAFETY: the struct is filled before it is handed over, and the handler does nothing
+    let caller = unsafe {
+        let mut action = std::mem::zeroed::<libc::sigaction>();
+        action.sa_sigaction = handler as usize;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
+        libc::pthread_self()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(after);
+            #[expect(unsafe_code, reason = "a system call")]
+            // SAFETY: the caller's thread lives until this scope ends
+            unsafe {
+                libc::pthread_kill(caller, libc::SIGUSR1)
+            }
+        });
+        call()
+    })
 }
 
 /// One asynchronous write (`io_submit`) of `data`, waited for; its result.

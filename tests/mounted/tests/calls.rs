@@ -2,8 +2,10 @@
 //! (docs/semantics.md).
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
@@ -49,19 +51,23 @@ fn calls_over(transport: Channel) {
         ("offsets", writes_of_any_size_at_any_offset),
         ("links", hard_and_symbolic_links),
         ("rename", renames),
+        ("observed", a_rename_is_atomic_for_an_observer),
         ("dirs", directories),
         ("stat", attributes_and_times),
         ("utimes", times_set_under_a_writer),
         ("owners", permissions_are_checked_by_the_server),
-        ("setid", set_user_id_falls_under_a_handle_opened_earlier),
         ("xattr", extended_attributes),
         ("mmap", shared_mappings),
         ("flock", whole_file_locks_between_mounts),
         ("fcntl", range_locks_between_mounts),
+        ("ofd", locks_of_open_files_between_mounts),
+        ("waits", waits_for_locks_between_mounts_are_interrupted),
         ("held", open_unlinked_files),
         ("coherent", two_mounts_agree),
         ("statfs", space),
         ("names", long_names),
+        ("bytes", names_of_any_byte),
+        ("setid", set_user_id_falls_under_a_handle_opened_earlier),
     ];
     for (name, case) in cases {
         eprintln!("case {name}");
@@ -276,6 +282,31 @@ fn renames(one: &Path, two: &Path) {
         3,
         "a directory's links are 2 and one for each subdirectory"
     );
+}
+
+/// Who looks at a name that is renamed over sees what was there before or what came, and never
+/// nothing.
+fn a_rename_is_atomic_for_an_observer(one: &Path, two: &Path) {
+    const LEN: usize = 5_000;
+    const ROUNDS: u8 = 100;
+    let put = |mark: u8| {
+        fs::write(one.join("next"), vec![mark; LEN]).expect("write");
+        fs::rename(one.join("next"), one.join("now")).expect("rename");
+    };
+    put(0);
+    std::thread::scope(|scope| {
+        let observer = scope.spawn(|| {
+            let (mut last, mut looks) = (0, 0);
+            while last < ROUNDS {
+                let seen = rows(&read(&two.join("now")));
+                assert!(seen.len() == 1 && seen[0].1 == LEN && seen[0].0 >= last, "{seen:?}");
+                (last, looks) = (seen[0].0, looks + 1);
+            }
+            looks
+        });
+        (1..=ROUNDS).for_each(put);
+        assert!(observer.join().expect("the observer") > 0);
+    });
 }
 
 fn directories(one: &Path, two: &Path) {
@@ -525,6 +556,47 @@ fn range_locks_between_mounts(one: &Path, two: &Path) {
     assert!((1..5).contains(&took.as_secs()), "the signal ended the wait after {took:?}");
 }
 
+/// Locks of an open file (`F_OFD_SETLK`): another client is refused until that file is closed,
+/// whatever else the process closes.
+fn locks_of_open_files_between_mounts(one: &Path, two: &Path) {
+    fs::write(one.join("f"), [0; 100]).expect("create");
+    let open =
+        |dir: &Path| OpenOptions::new().read(true).write(true).open(dir.join("f")).expect("open");
+    let lock = |file: &File, command| posix::fcntl_lock(file, command, libc::F_WRLCK, 0, 50);
+    let (first, second) = (open(one), open(two));
+    lock(&first, libc::F_OFD_SETLK).expect("lock of an open file");
+    drop(open(one));
+    for command in [libc::F_OFD_SETLK, libc::F_SETLK] {
+        assert_eq!(errno(lock(&second, command)), libc::EAGAIN);
+    }
+    posix::fcntl_lock(&second, libc::F_OFD_SETLK, libc::F_WRLCK, 50, 50).expect("the other half");
+    drop(first);
+    let start = std::time::Instant::now();
+    while lock(&second, libc::F_OFD_SETLK).is_err() {
+        assert!(start.elapsed().as_secs() < 5, "a closed file holds no lock");
+    }
+}
+
+fn waits_for_locks_between_mounts_are_interrupted(one: &Path, two: &Path) {
+    fs::write(one.join("f"), [0; 100]).expect("create");
+    let open =
+        |dir: &Path| OpenOptions::new().read(true).write(true).open(dir.join("f")).expect("open");
+    let (first, second) = (open(one), open(two));
+    let after = std::time::Duration::from_millis(300);
+    for (take, wait) in [(libc::F_SETLK, libc::F_SETLKW), (libc::F_OFD_SETLK, libc::F_OFD_SETLKW)] {
+        posix::fcntl_lock(&first, take, libc::F_WRLCK, 0, 100).expect("lock");
+        let waited =
+            posix::interrupted(after, || posix::fcntl_lock(&second, wait, libc::F_WRLCK, 0, 100));
+        assert_eq!(errno(waited), libc::EINTR);
+        posix::fcntl_lock(&first, take, libc::F_UNLCK, 0, 100).expect("unlock");
+        posix::fcntl_lock(&first, take, libc::F_WRLCK, 0, 100).expect("nobody stands in line");
+        posix::fcntl_lock(&first, take, libc::F_UNLCK, 0, 100).expect("unlock");
+    }
+    posix::flock(&first, libc::LOCK_EX).expect("lock");
+    let waited = posix::interrupted(after, || posix::flock(&second, libc::LOCK_EX));
+    assert_eq!(errno(waited), libc::EINTR);
+}
+
 fn open_unlinked_files(one: &Path, two: &Path) {
     let mut file = OpenOptions::new()
         .read(true)
@@ -614,4 +686,18 @@ fn long_names(one: &Path, two: &Path) {
         fs::create_dir(&deep).expect("mkdir");
     }
     fs::write(deep.join("f"), b"z").expect("a deep file");
+}
+
+fn names_of_any_byte(one: &Path, two: &Path) {
+    let bytes: Vec<u8> = (1..=u8::MAX).filter(|byte| *byte != b'/').collect();
+    let name = OsStr::from_bytes(&bytes);
+    fs::write(one.join(name), b"x").expect("write");
+    assert_eq!(read(&two.join(name)), b"x");
+    let listed: Vec<_> = fs::read_dir(two)
+        .expect("readdir")
+        .map(|entry| entry.expect("entry").file_name())
+        .collect();
+    assert_eq!(listed, [name]);
+    fs::rename(two.join(name), two.join("plain")).expect("rename");
+    assert_eq!(errno(fs::metadata(one.join(name))), libc::ENOENT);
 }
