@@ -151,6 +151,9 @@ fn list() -> Result<Vec<Job>> {
         else {
             continue;
         };
+        if message["target"]["kind"][0] == "example" {
+            continue; // built along, but it has no tests
+        }
         let tests = run::output(program, &["--list", "--format", "terse"])?;
         for test in tests.lines().filter_map(|line| line.strip_suffix(": test")) {
             let (file, test, program) = (file.to_owned(), test.to_owned(), program.into());
