@@ -79,6 +79,8 @@ pub(crate) struct Executor {
     next_id: Cell<u64>,
     woken: Woken,
     ready: RefCell<Vec<u64>>,
+    /// Nodes that stand still, each with its tasks that are ready.
+    paused: RefCell<BTreeMap<usize, Vec<u64>>>,
     timers: RefCell<BTreeMap<TimerKey, Event>>,
     next_timer: Cell<u64>,
     hash: Cell<u64>,
@@ -97,6 +99,7 @@ impl Executor {
             next_id: Cell::new(1),
             woken: Woken::default(),
             ready: RefCell::default(),
+            paused: RefCell::default(),
             timers: RefCell::default(),
             next_timer: Cell::new(0),
             hash: Cell::new(0xcbf2_9ce4_8422_2325),
@@ -265,11 +268,26 @@ impl Executor {
 
     fn choose(&self) -> Option<u64> {
         let mut ready = self.ready.borrow_mut();
-        if ready.is_empty() {
-            return None;
+        while !ready.is_empty() {
+            let index = self.rng.borrow_mut().index(ready.len());
+            let id = ready.swap_remove(index);
+            let node = self.tasks.borrow().get(&id).map(|entry| entry.node);
+            let mut paused = self.paused.borrow_mut();
+            let Some(held) = node.and_then(|node| paused.get_mut(&node)) else { return Some(id) };
+            held.push(id);
         }
-        let index = self.rng.borrow_mut().index(ready.len());
-        Some(ready.swap_remove(index))
+        None
+    }
+
+    /// No task of `node` runs until it is resumed.
+    pub(crate) fn pause(&self, node: usize) {
+        self.paused.borrow_mut().entry(node).or_default();
+    }
+
+    /// Its tasks run on, late.
+    pub(crate) fn resume(&self, node: usize) {
+        let held = self.paused.borrow_mut().remove(&node);
+        self.ready.borrow_mut().extend(held.into_iter().flatten());
     }
 
     fn poll(&self, id: u64) {

@@ -65,6 +65,8 @@ pub struct FaultCounts {
     pub kills: u64,
     /// Ends of links that the peer did not see at once.
     pub silent_ends: u64,
+    /// Times that a node stood still.
+    pub pauses: u64,
 }
 
 /// Which way a partition cuts.

@@ -78,6 +78,8 @@ impl Default for SimConfig {
     }
 }
 
+const MILLION: i128 = 1_000_000;
+
 struct World {
     seed: u64,
     executor: Rc<Executor>,
@@ -238,8 +240,15 @@ impl Control {
         let index = self.0.executor.add_node(name);
         let before = self.0.net.nids.borrow_mut().insert(nid, index);
         assert!(before.is_none(), "a NID belongs to one node");
-        let state =
-            NodeState { nid, incarnation: 1, up: true, clock_skew_ns: 0, traffic: Rc::default() };
+        let state = NodeState {
+            nid,
+            incarnation: 1,
+            up: true,
+            clock_skew_ns: 0,
+            drift_ppm: 0,
+            pauses: 0,
+            traffic: Rc::default(),
+        };
         self.0.net.nodes.borrow_mut().push(state);
         NodeHandle { world: self.0.clone(), index, nid, name: name.into() }
     }
@@ -376,9 +385,40 @@ impl NodeHandle {
             nodes[self.index].incarnation += 1;
             nodes[self.index].up = !machine;
         }
+        self.resume();
         self.world.net.kill_links(self.index, machine);
         self.world.net.kill_listeners(self.index);
         self.world.executor.abort_node(self.index);
+    }
+
+    /// Nothing runs on it for `span`, as in a process that is stopped or a machine that is
+    /// suspended; what arrives waits, and clocks go on.
+    pub fn pause(&self, span: Span) {
+        self.world.net.count(|counts| counts.pauses += 1);
+        let number = {
+            let mut nodes = self.world.net.nodes.borrow_mut();
+            nodes[self.index].pauses += 1;
+            nodes[self.index].pauses
+        };
+        self.world.executor.pause(self.index);
+        let node = self.clone();
+        let resume = move || {
+            if node.world.net.nodes.borrow()[node.index].pauses == number {
+                node.world.executor.resume(node.index);
+            }
+        };
+        let at = self.world.executor.now() + span;
+        self.world.executor.add_timer(at, executor::Event::Call(Box::new(resume)));
+    }
+
+    /// Ends its pause.
+    pub fn resume(&self) {
+        self.world.executor.resume(self.index);
+    }
+
+    /// Lets its clocks run faster (or slower) by so many millionths, from the world's start on.
+    pub fn drift_clock(&self, ppm: i32) {
+        self.world.net.nodes.borrow_mut()[self.index].drift_ppm = ppm;
     }
 
     /// Sets its wall clock ahead (or behind) by so many nanoseconds.
@@ -394,6 +434,12 @@ struct NodeEnv {
 }
 
 impl NodeEnv {
+    /// How its clock runs: so many nanoseconds in a million of the world's.
+    fn rate(&self) -> u128 {
+        let ppm = i128::from(self.world.net.nodes.borrow()[self.node].drift_ppm);
+        u128::try_from(MILLION + ppm).expect("clocks run forwards")
+    }
+
     fn is_alive(&self) -> bool {
         !self.world.stopped.get()
             && self.world.net.nodes.borrow()[self.node].incarnation == self.incarnation
@@ -402,7 +448,8 @@ impl NodeEnv {
 
 impl EnvBody for NodeEnv {
     fn now(&self) -> Instant {
-        self.world.executor.now()
+        let now = u128::from(self.world.executor.now().0) * self.rate() / MILLION as u128;
+        Instant(u64::try_from(now).expect("a run does not take centuries"))
     }
 
     fn wall(&self) -> Timespec {
@@ -417,6 +464,8 @@ impl EnvBody for NodeEnv {
     }
 
     fn sleep_until(&self, until: Instant) -> LocalFuture<'static, ()> {
+        let until = (u128::from(until.0) * MILLION as u128).div_ceil(self.rate());
+        let until = Instant(u64::try_from(until).unwrap_or(u64::MAX));
         Box::pin(Sleep::new(self.world.executor.clone(), until))
     }
 

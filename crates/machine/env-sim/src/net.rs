@@ -38,6 +38,10 @@ pub(crate) struct NodeState {
     pub(crate) incarnation: u64,
     pub(crate) up: bool,
     pub(crate) clock_skew_ns: i64,
+    /// How much faster its clocks run, in millionths.
+    pub(crate) drift_ppm: i32,
+    /// Counts its pauses: the end of an earlier one does not end a later one.
+    pub(crate) pauses: u64,
     pub(crate) traffic: Rc<Traffic>,
 }
 

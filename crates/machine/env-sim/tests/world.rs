@@ -328,3 +328,40 @@ fn an_aborted_task_is_dropped_even_by_itself() {
     assert_eq!(reached.get(), 1);
     assert_eq!(sim.describe_tasks(), "");
 }
+
+#[test]
+fn a_paused_node_answers_late_and_a_killed_one_is_not_paused() {
+    let (sim, server, client) = world(3);
+    sim.run_for(Span::millis(1));
+    server.pause(Span::secs(10));
+    let env = client.env();
+    let (seen, at) =
+        sim.block_on(&client, async move { (ask(&env, 2, Span::secs(12)).await, env.now()) });
+    assert_eq!(seen, [1, 2]);
+    assert!(at.0 >= 10_000_000_000, "{at:?}");
+    assert_eq!(sim.faults().pauses, 1);
+    server.pause(Span::secs(1_000));
+    server.kill_as(false);
+    serve_echo(&server, self::at(1));
+    sim.run_for(Span::millis(1));
+    let env = client.env();
+    assert_eq!(sim.block_on(&client, async move { ask(&env, 1, Span::secs(1)).await }), [1]);
+}
+
+#[test]
+fn clocks_drift_apart_and_sleep_by_their_own() {
+    let (sim, fast, slow) = world(4);
+    fast.drift_clock(100_000);
+    slow.drift_clock(-100_000);
+    for (node, true_secs) in [(&fast, 10.0 / 1.1), (&slow, 10.0 / 0.9)] {
+        let (begin, env) = (sim.now(), node.env());
+        let woke = sim.block_on(node, async move {
+            let until = env.now() + Span::secs(10);
+            env.sleep_until(until).await;
+            env.now() >= until
+        });
+        assert!(woke, "nobody wakes before the time by its own clock");
+        let took = (sim.now() - begin).as_secs_f64();
+        assert!((took - true_secs).abs() < 0.001, "{took} s");
+    }
+}

@@ -31,7 +31,7 @@ impl Cluster {
     pub fn new(seed: u64, scenario: &Scenario) -> Cluster {
         let config = SimConfig {
             print: scenario.print,
-            fail_on_error: !scenario.sick_stores,
+            fail_on_error: !scenario.sick_stores && scenario.hard_faults == 0,
             ..SimConfig::default()
         };
         let sim = Sim::new(seed, config);

@@ -12,11 +12,14 @@
 //! - **Directed runs** (`share`, `late`, `resend`): a client dies together with the MDT while
 //!   another one has built on its uncommitted changes; a client that lost its MDT session writes to
 //!   a removed file; an answer is lost and its MDT dies.
+//! - **Sessions** (`hard`): nodes stand still and are cut off from each other, servers too, for
+//!   1 ms to 262 s; clocks drift by 200 ppm and jump by 100 s; disks are full or cannot be read.
+//!   Calls may fail then. No server is killed meanwhile.
 //! - **Stores**: a commit or a sync fails, and what it should have made durable may or may not be
 //!   there.
 //!
 //! # What must hold
-//! - No error reaches a client that lives; every answer is the model's.
+//! - No error reaches a client that lives and keeps its sessions; every answer is the model's.
 //! - In races every thing happens exactly once ([`races`](self)).
 //! - What several users are answered on common files is explained by some order of their calls
 //!   ([`shared`](self)).

@@ -1,6 +1,8 @@
 //! What is done to the cluster while it works: storms, partitions, resets, kills, power cuts, sick
 //! stores.
 
+mod hard;
+
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -12,6 +14,7 @@ use crate::Scenario;
 use crate::fixture::Cluster;
 use crate::schedule::{DoneAct, Plan};
 use crate::server::Swap;
+use hard::Hard;
 
 /// Longest cut: a client that is away for 12 s and in somebody's way is rightly evicted, and it
 /// needs a while to return.
@@ -59,6 +62,7 @@ pub(crate) struct Nemesis {
     cut_from: types::Instant,
     /// No server is killed before.
     kill_from: types::Instant,
+    hard: Hard,
     plan: Rc<Plan>,
     /// Acts to repeat, in place of drawn ones.
     repeats: Option<VecDeque<Rc<DoneAct>>>,
@@ -68,12 +72,13 @@ pub(crate) struct Nemesis {
 
 impl Nemesis {
     pub(crate) fn new(
-        rng: Rng,
+        mut rng: Rng,
         scenario: &Scenario,
         clients: Vec<NodeHandle>,
         plan: &Rc<Plan>,
     ) -> Nemesis {
         let (down, calm_at, heal_at) = (Vec::new(), None, None);
+        let hard = Hard::new(&mut rng, scenario.hard_faults);
         Nemesis {
             rng,
             scenario: *scenario,
@@ -83,6 +88,7 @@ impl Nemesis {
             heal_at,
             cut_from: types::Instant(0),
             kill_from: types::Instant(0),
+            hard,
             plan: plan.clone(),
             repeats: plan.acts_to_repeat(),
             kills: 0,
@@ -94,13 +100,18 @@ impl Nemesis {
     pub(crate) fn is_done(&self) -> bool {
         match &self.repeats {
             Some(repeats) => repeats.is_empty(),
-            None => self.kills >= self.scenario.restarts,
+            None => self.kills >= self.scenario.restarts && self.hard.left() == 0,
         }
     }
 
     /// Kills no server before `until`.
     pub(crate) fn spare_servers_until(&mut self, until: types::Instant) {
         self.kill_from = until;
+    }
+
+    /// Whether something goes on, or is to come, that may cost a client its sessions.
+    pub(crate) fn is_hard(&self, cluster: &Cluster) -> bool {
+        self.hard.is_on(cluster.sim.now())
     }
 
     pub(crate) fn is_all_up(&self) -> bool {
@@ -163,6 +174,9 @@ impl Nemesis {
             }
             42..=46 if self.scenario.sick_stores => self.sicken(cluster),
             47..=79 if self.scenario.swaps => self.swap(cluster),
+            80..=87 if self.hard.left() > 0 => {
+                self.hard.act(&mut self.rng, cluster, &self.clients);
+            }
             _ => return false,
         }
         true
@@ -188,7 +202,11 @@ impl Nemesis {
     /// Ends everything and starts whoever is down.
     pub(crate) fn make_peace(&mut self, cluster: &Cluster) {
         self.calm(cluster);
-        cluster.servers.iter().for_each(|server| server.disk.cure());
+        cluster.servers.iter().for_each(|server| {
+            server.node.resume();
+            server.disk.cure();
+        });
+        self.clients.iter().for_each(NodeHandle::resume);
         for down in self.down.drain(..) {
             cluster.servers[down.server].boot();
         }
@@ -212,6 +230,7 @@ impl Nemesis {
     }
 
     fn end_what_is_over(&mut self, cluster: &Cluster) {
+        self.hard.end_what_is_over(cluster);
         let now = cluster.sim.now();
         if self.calm_at.is_some_and(|at| now >= at) {
             cluster.sim.set_faults(Faults::default());

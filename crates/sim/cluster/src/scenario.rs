@@ -61,6 +61,8 @@ pub struct Scenario {
     pub shared: bool,
     /// Clients that die at work, at most.
     pub client_kills: u32,
+    /// Faults that may cost a client its sessions ([`crate::nemesis`]), at most.
+    pub hard_faults: u32,
     /// Instead of users, races and the nemesis.
     pub script: Option<Script>,
     /// The planted bug that is on.
@@ -91,6 +93,7 @@ impl Scenario {
             swaps: false,
             shared: false,
             client_kills: 0,
+            hard_faults: 0,
             script: None,
             bug: None,
             print: None,
@@ -204,10 +207,17 @@ impl Scenario {
         Scenario { name: "fence", script: Some(Script::Fence), ..Scenario::calm() }
     }
 
+    /// The same under faults that may cost a client its sessions: its calls may fail then, and
+    /// what they did is not known; every call that succeeds is still explained.
+    #[must_use]
+    pub fn hard() -> Scenario {
+        Scenario { name: "hard", hard_faults: 5, ..Scenario::shared() }
+    }
+
     /// Names of all scenarios.
-    pub const NAMES: [&str; 14] = [
+    pub const NAMES: [&str; 15] = [
         "calm", "storm", "kills", "sick", "slow", "swaps", "share", "late", "resend", "lost",
-        "told", "leases", "shared", "fence",
+        "told", "leases", "shared", "fence", "hard",
     ];
 
     #[must_use]
@@ -227,6 +237,7 @@ impl Scenario {
             "leases" => Scenario::leases(),
             "shared" => Scenario::shared(),
             "fence" => Scenario::fence(),
+            "hard" => Scenario::hard(),
             _ => return None,
         })
     }

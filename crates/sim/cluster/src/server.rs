@@ -75,6 +75,8 @@ struct State {
     /// Told by the target: its storage failed.
     failed: RefCell<Option<String>>,
     registered: Cell<bool>,
+    /// Of the present run: the MGS refuses one that goes back.
+    instance: Cell<u64>,
     stop: RefCell<Option<Stop>>,
     running: RefCell<Weak<Node>>,
     swaps: Cell<u32>,
@@ -227,6 +229,7 @@ fn begin(
     stop: impl Fn() -> LocalFuture<'static, ()> + 'static,
 ) {
     target.exports().set_uuid(uuid_of(id));
+    state.instance.set(target.exports().instance().0);
     node.add_target(target);
     let node = node.clone();
     *state.stop.borrow_mut() = Some(Rc::new(move || {
@@ -260,8 +263,12 @@ fn register(env: &Env, id: TargetId, plan: &Plan, endpoint: &Rc<Endpoint>, state
         return;
     }
     let addr = plan.addr(id);
-    let info =
-        TargetInfo { id: id.to_u32(), nid: addr.nid.0, port: addr.port, instance: env.random() };
+    let info = TargetInfo {
+        id: id.to_u32(),
+        nid: addr.nid.0,
+        port: addr.port,
+        instance: state.instance.get(),
+    };
     let register = Register { fsname: plan.fsname.to_string(), target: info, uuid: uuid_of(id) };
     let (remote, state, env) = (endpoint.remote(TargetId::MGT), state.clone(), env.clone());
     env.clone().spawn("register", async move {

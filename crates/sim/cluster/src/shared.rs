@@ -38,6 +38,9 @@ const QUIET: Span = Span::secs(31);
 /// Quiet times of a run, at most.
 const QUIET_MAX: u32 = 4;
 
+/// What oscillators of computers are off by, and some.
+const DRIFT_PPM_MAX: u64 = 200;
+
 /// What came of it.
 pub(crate) struct Outcome {
     pub(crate) ops: u64,
@@ -63,8 +66,15 @@ fn swarm(scenario: &Scenario, rng: &mut Rng) -> Scenario {
     drawn.partitions &= rng.chance(600_000);
     drawn.power_cuts &= rng.chance(700_000);
     drawn.restarts = rng.range(0, u64::from(scenario.restarts)) as u32;
+    drawn.hard_faults =
+        rng.range(u64::from(scenario.hard_faults.min(1)), u64::from(scenario.hard_faults)) as u32;
     drawn.client_kills = rng.range(0, u64::from(scenario.client_kills)) as u32;
     drawn
+}
+
+/// Clocks run apart by so many millionths.
+fn drift(rng: &mut Rng) -> i32 {
+    rng.range(0, 2 * DRIFT_PPM_MAX) as i32 - DRIFT_PPM_MAX as i32
 }
 
 struct Run<'a> {
@@ -87,8 +97,13 @@ impl<'a> Run<'a> {
         let nodes: Vec<_> = (0..scenario.clients)
             .map(|index| cluster.client_node(&format!("client{index}"), index))
             .collect();
+        if scenario.hard_faults > 0 && rng.chance(500_000) {
+            let servers = cluster.servers.iter().map(|server| &server.node);
+            nodes.iter().chain(servers).for_each(|node| node.drift_clock(drift(&mut rng)));
+        }
         let nemesis = Nemesis::new(rng.fork(), &scenario, nodes.clone(), plan);
-        let board = Rc::new(RefCell::new(Board::new(cluster.sim.control())));
+        let is_hard = scenario.hard_faults > 0;
+        let board = Rc::new(RefCell::new(Board::new(cluster.sim.control(), is_hard)));
         let deaths = scenario.client_kills;
         let (workers, quiet, users) = (Vec::new(), QUIET_MAX, 0);
         Run { cluster, scenario, rng, nodes, board, workers, nemesis, deaths, quiet, users }
@@ -131,18 +146,22 @@ impl<'a> Run<'a> {
     fn work(&mut self) -> Result<(), String> {
         let until = self.cluster.sim.now() + WORK_MAX;
         let is_idle = |workers: &[Worker]| workers.iter().all(Worker::is_idle);
-        while !(is_idle(&self.workers) && self.nemesis.is_done() && self.deaths == 0) {
+        while !(is_idle(&self.workers)
+            && self.nemesis.is_done()
+            && !self.nemesis.is_hard(self.cluster)
+            && self.deaths == 0)
+        {
             let pause = self.nemesis.pause();
             self.cluster.sim.run_until(pause, || false);
             self.check_failure()?;
             if self.quiet > 0 && self.nemesis.is_all_up() && self.rng.chance(50_000) {
                 self.be_quiet();
             }
-            if self.deaths > 0 {
+            if self.deaths > 0 || self.nemesis.is_hard(self.cluster) {
                 self.nemesis.spare_servers_until(self.cluster.sim.now() + DURABLE);
-                if self.rng.chance(100_000) {
-                    self.replace_one();
-                }
+            }
+            if self.deaths > 0 && self.rng.chance(100_000) {
+                self.replace_one();
             }
             self.nemesis.act(self.cluster);
             if self.cluster.sim.now() > until {

@@ -20,6 +20,7 @@ const FIXED: &[(&str, u64)] = &[
     ("fence", 40),
     ("swaps", 20),
     ("shared", 60),
+    ("hard", 40),
 ];
 
 /// Drawn seeds fit into 32 bits, so that people can read and type them.

@@ -50,6 +50,7 @@ impl Totals {
         sum.connect_timeouts += one.connect_timeouts;
         sum.kills += one.kills;
         sum.silent_ends += one.silent_ends;
+        sum.pauses += one.pauses;
     }
 
     /// How often each rare branch was reached.
@@ -78,6 +79,7 @@ impl Totals {
             ("restarts", scenario.restarts > 0, self.restarts),
             ("power cuts", scenario.power_cuts, self.power_cuts),
             ("swaps of policies", scenario.swaps, self.swaps),
+            ("pauses", scenario.hard_faults > 0, faults.pauses),
         ];
         kinds
             .into_iter()
@@ -108,7 +110,7 @@ impl std::fmt::Display for Totals {
         write!(
             f,
             "faults hit: {} messages, {} lost, {} twice, {} reordered, {} late, {} partitioned, {} resets, {} refused, \
-             {} connect timeouts, {} silent ends",
+             {} connect timeouts, {} silent ends, {} pauses",
             faults.delivered,
             faults.lost,
             faults.duplicated,
@@ -119,6 +121,7 @@ impl std::fmt::Display for Totals {
             faults.refused,
             faults.connect_timeouts,
             faults.silent_ends,
+            faults.pauses,
         )
     }
 }

@@ -107,6 +107,12 @@ fn late_writes_of_a_client_that_was_given_up_change_nothing() {
 }
 
 #[test]
+fn what_succeeds_though_sessions_are_lost_is_explained() {
+    let reports = run_seeds(&Scenario::hard());
+    assert!(reports.iter().any(|report| report.faults.pauses > 0), "some node stood still");
+}
+
+#[test]
 fn sick_stores_end_an_instance_and_lose_nothing() {
     run_seeds(&Scenario::sick());
 }

@@ -62,6 +62,8 @@ struct DiskState {
     opened: Cell<u64>,
     fail_commit: Cell<bool>,
     fail_sync: Cell<bool>,
+    fail_reads: Cell<u32>,
+    full: Cell<bool>,
 }
 
 /// The storage of one machine, shared by whatever is started on it.
@@ -79,6 +81,8 @@ impl MemDisk {
             opened: Cell::new(0),
             fail_commit: Cell::new(false),
             fail_sync: Cell::new(false),
+            fail_reads: Cell::new(0),
+            full: Cell::new(false),
         }))
     }
 
@@ -99,10 +103,22 @@ impl MemDisk {
         self.0.fail_sync.set(true);
     }
 
+    /// The next so many reads of objects fail.
+    pub fn fail_reads(&self, count: u32) {
+        self.0.fail_reads.set(count);
+    }
+
+    /// No object may grow, or may again.
+    pub fn set_full(&self, full: bool) {
+        self.0.full.set(full);
+    }
+
     /// Failures that were ordered and have not come do not come any more.
     pub fn cure(&self) {
         self.0.fail_commit.set(false);
         self.0.fail_sync.set(false);
+        self.0.fail_reads.set(0);
+        self.0.full.set(false);
     }
 
     /// Objects that are there, for the tests' search for leaks.

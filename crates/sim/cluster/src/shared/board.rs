@@ -6,7 +6,7 @@ use client::Client;
 use env_sim::Control;
 use layout::Template;
 use oracle::history::{
-    self, Block, BlockCall, End, EndCall, Entry, Names, NamesCall, Pages, PagesCall, Told,
+    self, Block, BlockCall, EndCall, Entry, Names, NamesCall, Pages, PagesCall, Told,
 };
 use oracle::test_ctx;
 use types::{Fid, Instant};
@@ -86,6 +86,8 @@ pub(super) struct Ticket(usize);
 /// Histories of all keys.
 pub(crate) struct Board {
     clock: Control,
+    /// Calls may fail, and then nobody knows what they did.
+    pub(super) is_hard: bool,
     pub(super) arena: Arena,
     pages: BTreeMap<usize, Vec<Entry<PagesCall>>>,
     blocks: BTreeMap<usize, Vec<Entry<BlockCall>>>,
@@ -102,9 +104,10 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    pub(super) fn new(clock: Control) -> Board {
+    pub(super) fn new(clock: Control, is_hard: bool) -> Board {
         Board {
             clock,
+            is_hard,
             arena: Arena::default(),
             pages: BTreeMap::new(),
             blocks: BTreeMap::new(),
@@ -275,8 +278,7 @@ impl Board {
             history::check(&Block, entries)
                 .map_err(|breach| format!("cell {cell} of the wide file: {breach}"))?;
         }
-        history::check(&End, &self.ends)
-            .map_err(|breach| format!("size of the wide file: {breach}"))
+        history::check_ends(&self.ends).map_err(|breach| format!("size of the wide file: {breach}"))
     }
 }
 

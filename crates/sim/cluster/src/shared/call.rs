@@ -1,6 +1,6 @@
 //! One user's calls: carried out, and written down on the board.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -21,6 +21,8 @@ const O_APPEND: u32 = 0o2000;
 /// FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE.
 const PUNCH: u32 = 3;
 const PERMISSIONS: u32 = 0o7777;
+/// What calls may fail with when sessions are lost, disks are full or cannot be read.
+const HARD: [Errno; 4] = [Errno::EIO, Errno::ENOSPC, Errno::ESTALE, Errno::ENOENT];
 
 pub(super) struct Caller {
     client: Client,
@@ -28,11 +30,20 @@ pub(super) struct Caller {
     who: u32,
     board: Rc<RefCell<Board>>,
     open: BTreeMap<usize, File>,
+    /// A call has failed: what is open may be void.
+    shaken: Cell<bool>,
 }
 
 impl Caller {
     pub(super) fn new(client: Client, who: u32, board: Rc<RefCell<Board>>) -> Caller {
-        Caller { client, ctx: test_ctx(), who, board, open: BTreeMap::new() }
+        Caller {
+            client,
+            ctx: test_ctx(),
+            who,
+            board,
+            open: BTreeMap::new(),
+            shaken: Cell::default(),
+        }
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -79,9 +90,27 @@ impl Caller {
         match answer {
             Ok(answer) => Some(answer),
             Err(error) => {
-                self.fail(format!("{what}: {error}"));
+                self.refused(what, &error);
                 None
             }
+        }
+    }
+
+    /// A call has failed: nobody knows what it did. That may only be where sessions are lost.
+    fn refused(&self, what: &str, error: &client::Error) {
+        let may_be = self.board.borrow().is_hard && HARD.contains(&error.errno());
+        tracing::debug!("user {} {what}: {error}", self.who);
+        match may_be {
+            true => self.shaken.set(true),
+            false => self.fail(format!("{what}: {error}")),
+        }
+    }
+
+    /// Opens anew what an eviction may have made void.
+    pub(super) async fn recover(&mut self) {
+        if self.shaken.replace(false) {
+            self.close_all().await;
+            self.shaken.set(false);
         }
     }
 
@@ -98,7 +127,7 @@ impl Caller {
             Err((Errno::EEXIST, _)) => Some(Told::Taken),
             Err((Errno::ENOENT | Errno::ESTALE, _)) => Some(Told::Absent),
             Err((_, error)) => {
-                self.fail(format!("{what}: {error}"));
+                self.refused(what, &error);
                 None
             }
         }
@@ -334,10 +363,10 @@ impl Caller {
     async fn write_all(&self, file: usize, offset: usize, data: Bytes) -> client::Result<()> {
         let len = data.len();
         let written = self.handle(file).write(offset as u64, data).await?;
-        if written != len {
-            self.fail(format!("file{file}: {written} of {len} bytes were written"));
+        match written == len {
+            true => Ok(()),
+            false => Err(client::Error::local(Errno::ENOSPC, "short write")),
         }
-        Ok(())
     }
 
     pub(super) async fn truncate(&self, file: usize, to: usize) {

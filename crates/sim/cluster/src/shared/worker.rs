@@ -16,6 +16,8 @@ const THINK: (Span, Span) = (Span::micros(10), Span::millis(30));
 /// One in ten times.
 const REST: Span = Span::millis(900);
 
+/// Who has long done what it was asked for takes its time.
+const SLOW: Span = Span::secs(8);
 /// So long after a quiet time users are after directories.
 const EAGER: Span = Span::millis(150);
 /// How often a user looks whether its client has mounted.
@@ -85,6 +87,7 @@ impl Player {
             if (state.may_rest.get() && state.idle.get()) || self.caller.has_failed() {
                 break;
             }
+            self.caller.recover().await;
             let quiet = self.caller.quiet_until();
             env.sleep_until(quiet).await;
             if env.now() < quiet + EAGER {
@@ -93,6 +96,7 @@ impl Player {
                 continue;
             }
             let think = match self.rng.chance(100_000) {
+                _ if call >= 2 * calls => self.rng.span(REST, SLOW),
                 true => self.rng.span(THINK.0, REST),
                 false => self.rng.span(THINK.0, THINK.1),
             };

@@ -1,7 +1,7 @@
 //! What bytes answer. Each write has a number of its own, and every byte that it writes names it;
 //! so a file is a row of numbers, one for each cell, and zero is a hole.
 
-use super::Spec;
+use super::{Breach, Entry, Spec};
 
 /// A file in one object: its cells and its size together, because one server decides both.
 #[derive(Clone, Copy, Debug)]
@@ -120,10 +120,7 @@ impl Spec for Block {
     }
 }
 
-/// The size of a file in several objects that nobody makes shorter: each object's end on its own.
-#[derive(Clone, Copy, Debug)]
-pub struct End;
-
+/// What is known of the size of a file in several objects that nobody makes shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndCall {
     /// Something was written up to here.
@@ -132,22 +129,31 @@ pub enum EndCall {
     Saw(usize, usize),
 }
 
-impl Spec for End {
-    type State = usize;
-    type Call = EndCall;
-
-    fn start(&self) -> usize {
-        0
-    }
-
-    fn step(&self, end: &usize, call: &EndCall) -> Option<usize> {
-        match call {
-            EndCall::Raise(to) => Some(*end.max(to)),
-            EndCall::Saw(low, high) => (low..=high).contains(&end).then_some(*end),
+/// Whether each look saw all that had ended before it, and nothing that began after it.
+///
+/// The objects are asked one by one. So a look may see a write and miss an earlier one that ended
+/// meanwhile: no order explains that, and none is promised.
+///
+/// # Errors
+/// The first look that is wrong.
+pub fn check_ends(entries: &[Entry<EndCall>]) -> Result<(), Breach> {
+    for look in entries {
+        let (EndCall::Saw(low, high), Some(end)) = (look.call, look.end) else { continue };
+        let ended = entries.iter().filter(|other| other.end.is_some_and(|end| end < look.begin));
+        let least = ended.map(|other| match other.call {
+            EndCall::Raise(to) => to,
+            EndCall::Saw(low, _) => low,
+        });
+        let least = least.max().unwrap_or(0);
+        let begun = entries.iter().filter(|other| other.begin < end);
+        let most = begun.map(|other| if let EndCall::Raise(to) = other.call { to } else { 0 });
+        let most = most.max().unwrap_or(0);
+        if high < least || low > most {
+            return Err(Breach(format!(
+                "user {} saw an end in {low}..={high} from {} to {end} ns; it was at least {least}, at most {most}",
+                look.who, look.begin
+            )));
         }
     }
-
-    fn is_read(&self, call: &EndCall) -> bool {
-        matches!(call, EndCall::Saw(..))
-    }
+    Ok(())
 }

@@ -282,7 +282,8 @@ impl MemObjects {
         let objects = self.disk.0.objects.borrow();
         let config = &self.disk.0.config;
         let is_new = objects.cached(fid).is_none();
-        let full = objects.bytes + (len.div_ceil(BLOCK) + 1) * BLOCK > config.object_bytes;
+        let full = self.disk.0.full.get()
+            || objects.bytes + (len.div_ceil(BLOCK) + 1) * BLOCK > config.object_bytes;
         if (len > 0 && full) || (is_new && objects.count >= config.objects_max) {
             Err(Errno::ENOSPC)
         } else {
@@ -305,6 +306,11 @@ impl ObjStore for MemObjects {
     ) -> LocalFuture<'_, Result<Option<Bytes>, Errno>> {
         Box::pin(async move {
             self.pause().await;
+            let fails = self.disk.0.fail_reads.get();
+            if fails > 0 {
+                self.disk.0.fail_reads.set(fails - 1);
+                return Err(Errno::EIO);
+            }
             Ok(self.disk.0.objects.borrow().cached(fid).map(|object| object.read(offset, len)))
         })
     }

@@ -1,0 +1,126 @@
+//! Faults that may cost a client its sessions, and what is under way on them: long pauses, long
+//! cuts between any two nodes, clocks that jump, disks that are full or cannot be read.
+
+use env_sim::{Cut, NodeHandle, Rng};
+use types::{Instant, Span, TargetKind};
+
+use crate::fixture::Cluster;
+use crate::server::Server;
+
+/// The longest pause or cut is this times two to the power of [`DOUBLINGS`]: 262 s.
+const SHORTEST: Span = Span::millis(1);
+const DOUBLINGS: u64 = 18;
+/// A clock jumps so far at most, forwards or back, in nanoseconds.
+const JUMP_NS_MAX: u64 = 100_000_000_000;
+const FULL_MAX: Span = Span::secs(5);
+/// Reads in a row that fail.
+const READS_MAX: u64 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Pause,
+    Cut,
+    Jump,
+    Full,
+    Unreadable,
+}
+
+const KINDS: [Kind; 5] = [Kind::Pause, Kind::Cut, Kind::Jump, Kind::Full, Kind::Unreadable];
+
+/// What goes on, and what is still to come.
+pub(super) struct Hard {
+    left: u32,
+    /// Those that this run has.
+    kinds: Vec<Kind>,
+    until: Instant,
+    cuts: Vec<(Instant, NodeHandle, NodeHandle)>,
+    full: Vec<(Instant, usize)>,
+}
+
+impl Hard {
+    pub(super) fn new(rng: &mut Rng, count: u32) -> Hard {
+        let mut kinds = KINDS.to_vec();
+        if count > 0 {
+            kinds.retain(|_| rng.chance(600_000));
+        }
+        if kinds.is_empty() {
+            kinds.push(Kind::Pause);
+        }
+        Hard { left: count, kinds, until: Instant(0), cuts: Vec::new(), full: Vec::new() }
+    }
+
+    pub(super) fn left(&self) -> u32 {
+        self.left
+    }
+
+    /// Whether something is to come or goes on.
+    pub(super) fn is_on(&self, now: Instant) -> bool {
+        self.left > 0 || now < self.until
+    }
+
+    pub(super) fn act(&mut self, rng: &mut Rng, cluster: &Cluster, clients: &[NodeHandle]) {
+        self.left -= 1;
+        let now = cluster.sim.now();
+        let span = log_uniform(rng);
+        let nodes: Vec<&NodeHandle> =
+            clients.iter().chain(cluster.servers.iter().map(|server| &server.node)).collect();
+        let node = *rng.pick(&nodes);
+        let kind = *rng.pick(&self.kinds);
+        cluster.sim.narrate(&format!(
+            "{kind:?} at {} for {:.3} s",
+            node.name(),
+            span.as_secs_f64()
+        ));
+        match kind {
+            Kind::Pause => {
+                node.pause(span);
+                self.until = self.until.max(now + span);
+            }
+            Kind::Cut => {
+                let other = *rng.pick(&nodes);
+                let cut = if rng.chance(500_000) { Cut::BothWays } else { Cut::OneWay };
+                cluster.sim.partition(node, other, cut);
+                self.cuts.push((now + span, node.clone(), other.clone()));
+                self.until = self.until.max(now + span);
+            }
+            Kind::Jump => {
+                let ns = rng.below(2 * JUMP_NS_MAX) as i64 - JUMP_NS_MAX as i64;
+                node.skew_clock(ns);
+            }
+            Kind::Full => {
+                let index = any_ost(rng, cluster);
+                let end = now + rng.span(Span::ZERO, FULL_MAX);
+                cluster.servers[index].disk.set_full(true);
+                self.full.push((end, index));
+                self.until = self.until.max(end);
+            }
+            Kind::Unreadable => {
+                let index = any_ost(rng, cluster);
+                cluster.servers[index].disk.fail_reads(rng.range(1, READS_MAX) as u32);
+            }
+        }
+    }
+
+    pub(super) fn end_what_is_over(&mut self, cluster: &Cluster) {
+        let now = cluster.sim.now();
+        for (_, one, other) in self.cuts.extract_if(.., |(at, ..)| now >= *at) {
+            cluster.sim.heal(&one, &other);
+        }
+        for (_, index) in self.full.extract_if(.., |(at, _)| now >= *at) {
+            cluster.servers[index].disk.set_full(false);
+        }
+    }
+}
+
+fn any_ost(rng: &mut Rng, cluster: &Cluster) -> usize {
+    let is_ost = |server: &Server| server.target.kind == TargetKind::Ost;
+    let osts: Vec<usize> =
+        (0..cluster.servers.len()).filter(|index| is_ost(&cluster.servers[*index])).collect();
+    *rng.pick(&osts)
+}
+
+/// Each length twice as long is as likely as the one before.
+fn log_uniform(rng: &mut Rng) -> Span {
+    let most = SHORTEST.0 << rng.range(0, DOUBLINGS);
+    rng.span(Span(most / 2), Span(most))
+}
