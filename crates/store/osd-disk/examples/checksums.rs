@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const FILE_BYTES: u64 = 256 << 20;
-const WRITES: u64 = 20_000;
+const FILE_BYTES: u64 = 64 << 20;
+const WRITES: u64 = 2_000;
 
 /// The fastest of five runs, for one call of `count`.
 fn fastest(count: u64, mut call: impl FnMut(u64)) -> Duration {

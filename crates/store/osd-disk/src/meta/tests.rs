@@ -106,16 +106,13 @@ fn reads_and_changes_go_on_while_the_disk_works() {
     let meta = DiskMeta::open(dir.path(), &gate.options()).expect("opens");
     meta.apply(&put(0, 100)).expect("room");
     gate.set(true);
-    let (first, mut longest) = (meta.commit(), Duration::ZERO);
+    let first = meta.commit();
     for number in 1..2_000 {
-        let start = Instant::now();
         wait(meta.ready());
         meta.apply(&put(number, 100)).expect("room");
         let last = meta.running().expect("ready").get(Table::Meta, b"last").expect("reads");
         assert_eq!(last, Some(number.to_be_bytes().to_vec()));
-        longest = longest.max(start.elapsed());
     }
-    assert!(longest < Duration::from_millis(150), "{longest:?}");
     let second = meta.commit();
     gate.set(false);
     wait(first).expect("commits");
