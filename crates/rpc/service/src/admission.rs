@@ -61,7 +61,7 @@ impl Node {
         match admission {
             Admission::Execute => {
                 let work = self.begin(served, peer, session, request)?;
-                self.dispatch(work);
+                if restates && recovering { self.dispatch_now(work) } else { self.dispatch(work) }
             }
             Admission::Executing => {
                 planted::reached("service: a request came again while it was executed");
@@ -185,7 +185,7 @@ impl Node {
         Ok(())
     }
 
-    /// Executes what recovery allows, one at a time.
+    /// Executes what recovery allows, one at a time and past every policy: all clients wait for it.
     pub(crate) fn pump_recovery(self: &Rc<Self>, exports: &Rc<Exports>) {
         if exports.pumping.replace(true) {
             return; // the loop below goes on
@@ -194,7 +194,7 @@ impl Node {
             let work = exports.recovery.borrow_mut().poll_execute();
             let Some(work) = work else { break };
             work.flight.let_go();
-            self.dispatch(work);
+            self.dispatch_now(work);
         }
         exports.pumping.set(false);
         if exports.recovery.borrow().is_complete() {

@@ -83,6 +83,20 @@ impl Node {
         self.enqueue(&service, work, class.high_priority);
     }
 
+    /// Starts what recovery lets go: it passes no head and waits for no slot. Replays come one at a
+    /// time, and a re-stated lock is taken at once.
+    pub(crate) fn dispatch_now(self: &Rc<Self>, mut work: Work) {
+        let service = self.service(work.flight.class.service);
+        work.cpt = self.choose_cpt(&service, &work.flight.peer());
+        let partition = Rc::clone(service.partition(work.cpt));
+        let outermost = !partition.running.replace(true);
+        self.start(partition.pass_all(work), &service, &partition);
+        if outermost {
+            partition.running.set(false);
+            self.run(&service, &partition); // what was queued meanwhile
+        }
+    }
+
     fn enqueue(self: &Rc<Self>, service: &Rc<Service>, work: Work, high_priority: bool) {
         let partition = Rc::clone(service.partition(work.cpt));
         match partition.pass(work, high_priority, self.clock.get()) {

@@ -8,13 +8,14 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use common::{
-    Disk, Fixed, Rules, TARGET, Toy, addr, endpoint, endpoint_to, increment, node, read, serve,
-    write,
+    Disk, Fixed, Rules, TARGET, Toy, addr, call, endpoint, endpoint_to, increment, node, read,
+    serve, write,
 };
 use endpoint::Endpoint;
 use env_sim::{Cut, Faults, NodeHandle, Sim, SimConfig};
-use service::Node;
+use service::{Node, spec};
 use types::Span;
+use wire::Opcode;
 
 type Up = Rc<RefCell<Option<(Rc<Node>, Rc<Toy>)>>>;
 
@@ -179,6 +180,34 @@ fn a_replay_whose_data_cannot_be_had_is_not_overtaken() {
     let answer =
         world.sim.block_on(&handle, async move { remote.call(read(2)).await.expect("read") });
     assert_eq!(answer.data, data);
+}
+
+#[test]
+fn no_policy_slows_a_recovery() {
+    let world = World::new(6);
+    world.server.kill_as(false);
+    world.start_with(Rules { commit_every: Span::secs(1_000), ..Rules::default() });
+    let (handle, idle) = world.idle(1, false);
+    let remote = idle.remote(TARGET);
+    remote.on_recovery(Rc::new(|| (0..30).map(|key| call(Opcode::OstRead, key)).collect()));
+    world.sim.block_on(&handle, async move {
+        for key in 0..30 {
+            remote.call(increment(3 * key)).await.expect("done");
+        }
+    });
+    world.server.kill_as(false);
+    *world.up.borrow_mut() = None;
+    world.start();
+    assert!(world.sim.run_until(Span::secs(1), || world.up.borrow().is_some()));
+    let up = Rc::clone(&world.up.borrow().as_ref().expect("it was started").0);
+    world.sim.block_on(&world.server, async move {
+        up.nrs_select(&spec::MDT, "tbf nid").await.expect("started");
+        up.nrs_set(&spec::MDT, "nrs_tbf_rule", "change default rate=1").expect("a rule");
+    });
+    assert!(world.toy().exports.is_recovering(), "the rule is there before the replays");
+    let over = || !world.toy().exports.is_recovering();
+    assert!(world.sim.run_until(Span::secs(2), over), "{}", world.toy().exports.recovery_status());
+    assert_eq!(world.toy().executed.get(), 31, "all were replayed");
 }
 
 #[test]
