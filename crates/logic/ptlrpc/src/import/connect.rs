@@ -202,13 +202,15 @@ impl<B: Default, W> Import<B, W> {
         self.replay_sent.clear();
         self.queue_control.clear();
         (self.ping, self.done_xid, self.restated) = (None, None, false);
-        let restates: Vec<Xid> =
+        let own: Vec<Xid> =
             self.out.iter().filter(|(_, out)| out.kind != Kind::User).map(|(xid, _)| xid).collect();
-        for xid in restates {
+        for xid in own {
             let out = self.out.remove(xid).expect("taken from the map just now");
             // the next recovery asks for them again
             self.events.extend(out.waiter.map(Event::Lost));
         }
+        let restates = self.take_restates();
+        self.events.extend(restates.into_iter().map(Event::Lost));
         self.resend.clear();
         for (xid, out) in self.out.iter_mut() {
             if out.phase != Phase::Queued {

@@ -118,6 +118,10 @@ pub struct Import<B, W> {
     replay: VecDeque<Place>,
     replay_sent: BTreeMap<Xid, (Place, Instant)>,
     replay_index: u32,
+    /// Locks to be re-stated; they are not in `out` yet.
+    restates: VecDeque<Submit<B, W>>,
+    /// Re-stated locks in `out`.
+    restates_out: u32,
     restated: bool,
     done_xid: Option<Xid>,
     ping: Option<Xid>,
@@ -165,6 +169,8 @@ impl<B: Default, W> Import<B, W> {
             replay: VecDeque::new(),
             replay_sent: BTreeMap::new(),
             replay_index: 0,
+            restates: VecDeque::new(),
+            restates_out: 0,
             restated: false,
             done_xid: None,
             ping: None,
@@ -316,8 +322,9 @@ impl<B: Default, W> Import<B, W> {
 
     /// Ends everything: waiters are given back, and a Disconnect to send where a session is open.
     pub fn shut_down(&mut self, now: Instant) -> (Vec<W>, Option<Request>) {
-        let waiters =
-            std::mem::take(&mut self.out).into_values().filter_map(|out| out.waiter).collect();
+        let restates = self.take_restates();
+        let out = std::mem::take(&mut self.out).into_values().filter_map(|out| out.waiter);
+        let waiters = out.chain(restates).collect();
         let request = self.state.is_connected().then(|| {
             let mut request = Request::new(Opcode::Disconnect, Vec::new());
             request.header.xid = self.xids.draw().0;

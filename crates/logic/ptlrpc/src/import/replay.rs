@@ -2,28 +2,19 @@
 //!
 //! - Changes are replayed in transno order, numbered from 1 on each connection, and before locks
 //!   are re-stated.
+//! - No more locks are under way at once than requests may be.
 //! - `ReplayDone` goes out when every replay and every re-stated lock is answered.
 
-use types::{Instant, Xid};
+use types::Instant;
 use wire::{Opcode, RequestFlags};
 
 use super::{Event, Import, Kind, Out, Phase, State, Submit, Transmit, millis};
 use crate::Keep;
 
 impl<B: Default, W> Import<B, W> {
-    /// Re-states one lock during REPLAY_LOCKS.
-    pub fn restate(&mut self, submit: Submit<B, W>) -> Xid {
-        let mut request = submit.request;
-        request.header.flags |= RequestFlags::REPLAY;
-        request.header.flags &= !RequestFlags::MODIFIES;
-        self.enqueue(Box::new(Out {
-            request,
-            bulk: submit.bulk,
-            waiter: Some(submit.waiter),
-            keep: Keep::No,
-            kind: Kind::Restate,
-            phase: Phase::Queued,
-        }))
+    /// Re-states one lock during REPLAY_LOCKS. It has its xid once its turn to be sent has come.
+    pub fn restate(&mut self, submit: Submit<B, W>) {
+        self.restates.push_back(submit);
     }
 
     /// All locks were given to [`Import::restate`].
@@ -38,11 +29,38 @@ impl<B: Default, W> Import<B, W> {
             self.state = State::ReplayLocks;
             self.events.push_back(Event::AskRestate);
         }
-        let restating = self.restated && !self.out.values().any(|out| out.kind == Kind::Restate);
-        if self.state == State::ReplayLocks && restating {
+        let restated = self.restated && self.restates.is_empty() && self.restates_out == 0;
+        if self.state == State::ReplayLocks && restated {
             self.state = State::ReplayWait;
             self.done_xid = Some(self.enqueue_control(Opcode::ReplayDone));
         }
+    }
+
+    /// The next re-stated lock is among the requests under way, if there is room for it: what waits
+    /// costs nothing while others are answered.
+    pub(super) fn enqueue_restate(&mut self) {
+        if self.restates_out >= self.rpcs_max || !self.queue_control.is_empty() {
+            return;
+        }
+        let Some(submit) = self.restates.pop_front() else { return };
+        let mut request = submit.request;
+        request.header.flags |= RequestFlags::REPLAY;
+        request.header.flags &= !RequestFlags::MODIFIES;
+        self.restates_out += 1;
+        self.enqueue(Box::new(Out {
+            request,
+            bulk: submit.bulk,
+            waiter: Some(submit.waiter),
+            keep: Keep::No,
+            kind: Kind::Restate,
+            phase: Phase::Queued,
+        }));
+    }
+
+    /// None are to be re-stated any more; those in `out` are gone or going.
+    pub(super) fn take_restates(&mut self) -> Vec<W> {
+        self.restates_out = 0;
+        self.restates.drain(..).map(|submit| submit.waiter).collect()
     }
 
     pub(super) fn transmit_replay(&mut self, now: Instant) -> Option<Transmit<'_, B>> {
@@ -75,5 +93,101 @@ impl<B: Default, W> Import<B, W> {
         header.instance = instance.0;
         header.deadline_ms = millis(self.config.attempt);
         Some(Transmit { request: &mut kept.request, bulk: &mut kept.bulk })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::TargetId;
+    use wire::body::{ConnectRep, connect};
+    use wire::{Reply, Request, encode_body};
+
+    use super::*;
+    use crate::{ImportConfig, XidSource};
+
+    const NOW: Instant = Instant(1_000_000_000);
+
+    fn connected(import: &mut Import<(), u32>, outcome: u32, instance: u64) {
+        let request = import.poll_connect(NOW, 0).expect("it is wanted");
+        let body = ConnectRep {
+            session: 7,
+            instance,
+            outcome,
+            epoch: 1,
+            tags: 8,
+            rpcs_in_flight: 8,
+            ..ConnectRep::default()
+        };
+        let reply = Reply::ok(&request.header, vec![encode_body(&body)]);
+        import.handle_connected(&reply, NOW).expect("a correct answer");
+    }
+
+    fn submit(opcode: Opcode, waiter: u32) -> Submit<(), u32> {
+        let request = Box::new(Request::new(opcode, Vec::new()));
+        Submit { request, bulk: (), waiter, keep: Keep::No }
+    }
+
+    fn sent(import: &mut Import<(), u32>) -> Vec<(Opcode, Reply)> {
+        let mut sent = Vec::new();
+        while let Some(transmit) = import.poll_transmit(NOW) {
+            let mut reply = Reply::ok(&transmit.request.header, Vec::new());
+            reply.header.instance = transmit.request.header.instance;
+            sent.push((transmit.request.opcode(), reply));
+        }
+        sent
+    }
+
+    /// An import that is to re-state `count` locks to the second instance of its target.
+    fn restating(count: u32) -> Import<(), u32> {
+        let mut import =
+            Import::new(TargetId::mdt(0), ImportConfig::default(), XidSource::new(1), NOW);
+        let _xid = import.submit(submit(Opcode::MdtGetattr, 0), NOW);
+        connected(&mut import, connect::NEW, 1);
+        for (_, reply) in sent(&mut import) {
+            import.handle_reply(Box::new(reply), NOW).expect("a correct answer");
+        }
+        import.handle_disconnect(NOW);
+        connected(&mut import, connect::RECOVER, 2);
+        assert!(std::iter::from_fn(|| import.poll_event()).any(|event| event == Event::AskRestate));
+        (1..=count).for_each(|waiter| import.restate(submit(Opcode::MdtLock, waiter)));
+        import.restated();
+        import
+    }
+
+    #[test]
+    fn a_hundred_thousand_locks_are_restated_a_few_at_a_time_and_then_all_is_said() {
+        const LOCKS: u32 = 100_000;
+        let mut import = restating(LOCKS);
+        let (mut answered, mut under_way) = (0, sent(&mut import));
+        while under_way.iter().all(|(opcode, _)| *opcode == Opcode::MdtLock) {
+            assert!((1..=8).contains(&under_way.len()), "{} at once", under_way.len());
+            for (_, reply) in std::mem::take(&mut under_way) {
+                import.handle_reply(Box::new(reply), NOW).expect("a correct answer");
+                assert!(import.poll_timeout().is_some_and(|at| at > NOW));
+                answered += 1;
+                under_way.extend(sent(&mut import));
+            }
+        }
+        assert_eq!(answered, LOCKS);
+        assert!(matches!(&under_way[..], [(Opcode::ReplayDone, _)]), "{}", under_way.len());
+    }
+
+    #[test]
+    fn locks_that_were_not_restated_yet_are_given_back_when_the_link_breaks() {
+        let mut import = restating(20);
+        assert_eq!(sent(&mut import).len(), 8);
+        import.handle_disconnect(NOW);
+        let mut lost: Vec<u32> = std::iter::from_fn(|| import.poll_event())
+            .map(|event| match event {
+                Event::Lost(waiter) => waiter,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        lost.sort_unstable();
+        assert_eq!(lost, (1..=20).collect::<Vec<_>>());
+        connected(&mut import, connect::RECOVER, 2);
+        import.restate(submit(Opcode::MdtLock, 1));
+        import.restated();
+        assert_eq!(sent(&mut import).len(), 1);
     }
 }

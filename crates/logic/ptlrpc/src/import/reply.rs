@@ -147,6 +147,9 @@ impl<B: Default, W> Import<B, W> {
         reply: Box<Reply>,
         now: Instant,
     ) -> Handled<B, W> {
+        if out.kind == Kind::Restate {
+            self.restates_out -= 1;
+        }
         if self.ping == Some(xid) {
             self.ping = None;
         }

@@ -17,6 +17,7 @@ impl<B: Default, W> Import<B, W> {
             State::New | State::Connecting | State::Disconn => None,
             State::Replay => self.transmit_replay(now),
             State::ReplayLocks | State::ReplayWait => {
+                self.enqueue_restate();
                 let xid = self.queue_control.pop_front()?;
                 Some(self.transmit(xid, now))
             }
