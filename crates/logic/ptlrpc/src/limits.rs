@@ -34,6 +34,11 @@ pub const REPLAYS_AHEAD_MAX: u32 = TAGS_MAX;
 /// not hold everybody up.
 pub const SERVER_RETURN: Span = Span::secs(2);
 
+/// Times its longest window a recovery lasts at most, from the first sign of anybody: in the first
+/// one who has to replay has all its time, in the second everybody who goes on is spared. At 120 s
+/// that is 240 s; a client keeps 64 MiB of data and as much of other changes, which takes seconds.
+pub const HARD_ENDS: u64 = 2;
+
 /// A server's estimate up to this (its `at_min`, Lustre's default) says nothing but that it is not
 /// slow.
 pub const ESTIMATE_QUIET: Span = Span::secs(5);

@@ -9,7 +9,8 @@
 //!   sign of progress up to `hard`; at its end who is missing is evicted. It is over at once when
 //!   everybody is done.
 //! - After `hard` each window in which nothing was executed costs whoever is in the way its
-//!   session, so it ends.
+//!   session. After [`limits::HARD_ENDS`] times `hard` whoever is not done loses its session,
+//!   whatever it does, so recovery ends.
 //! - A server among the known clients has `limits::SERVER_RETURN` to come back: it does so at once
 //!   or is down itself.
 
@@ -87,7 +88,8 @@ pub struct Recovery<R> {
     config: RecoveryConfig,
     clients: BTreeMap<ClientId, Client>,
     queue: BTreeMap<(Transno, ClientId, Xid), (bool, R)>,
-    executing: bool,
+    /// Whose change is under way.
+    executing: Option<ClientId>,
     executed: Transno,
     /// What `executed` was before the one under way.
     before: Transno,
@@ -95,7 +97,7 @@ pub struct Recovery<R> {
     evict: VecDeque<ClientId>,
     started: Option<Instant>,
     window: Instant,
-    /// When something was executed last.
+    /// When a change began or ended last.
     moved: Instant,
     /// Until when absent servers are waited for.
     servers: Instant,
@@ -119,7 +121,7 @@ impl<R> Recovery<R> {
             config,
             clients,
             queue: BTreeMap::new(),
-            executing: false,
+            executing: None,
             executed: config.committed,
             before: config.committed,
             done: Vec::new(),
@@ -216,8 +218,7 @@ impl<R> Recovery<R> {
 
     /// The item that `poll_execute` gave is executed.
     pub fn handle_executed(&mut self, now: Instant) {
-        assert!(self.executing, "one replay was under way");
-        self.executing = false;
+        assert!(self.executing.take().is_some(), "one replay was under way");
         self.moved = now;
         self.replayed += 1;
         self.prolong(now);
@@ -226,9 +227,8 @@ impl<R> Recovery<R> {
     /// The item that `poll_execute` gave was not executed: its client offers it again, or is
     /// evicted.
     pub fn handle_abandoned(&mut self, now: Instant) {
-        assert!(self.executing, "one replay was under way");
+        assert!(self.executing.take().is_some(), "one replay was under way");
         self.prolong(now);
-        self.executing = false;
         self.executed = self.before;
     }
 
@@ -250,17 +250,26 @@ impl<R> Recovery<R> {
         if now < self.window {
             return;
         }
-        let hard = now >= started + self.config.hard;
+        let ended = now >= self.last_end(started);
+        let stopped = now >= started + self.config.hard && now >= self.moved + self.config.soft;
         planted::reached("recovery: a window expired");
         // a present client is slow, not gone, until the hard end; then whoever lets everybody wait
         // has stopped, and who merely waits behind it has not
-        let stopped = hard && !self.executing && now >= self.moved + self.config.soft;
         let head = self.queue.first_key_value().map(|(key, _)| key.0);
-        self.evict_where(|_, client| {
-            let waits = head.is_some_and(|head| client.is_beyond(head));
-            !client.done && (!client.present || (stopped && !waits))
+        let executing = self.executing;
+        self.evict_where(|id, client| {
+            let waits = match executing {
+                Some(executing) => executing != *id,
+                None => head.is_some_and(|head| client.is_beyond(head)),
+            };
+            !client.done && (!client.present || ended || (stopped && !waits))
         });
         self.window = now + self.config.soft; // who is left goes on
+    }
+
+    /// When everybody who is not done loses its session.
+    fn last_end(&self, started: Instant) -> Instant {
+        started + Span(self.config.hard.0.saturating_mul(limits::HARD_ENDS))
     }
 
     fn evict_where(&mut self, gone: impl Fn(&ClientId, &Client) -> bool) {
@@ -287,8 +296,8 @@ impl<R> Recovery<R> {
     }
 
     /// The next change to execute, if its turn has come.
-    pub fn poll_execute(&mut self) -> Option<R> {
-        if self.executing {
+    pub fn poll_execute(&mut self, now: Instant) -> Option<R> {
+        if self.executing.is_some() {
             return None;
         }
         let ((transno, client, _), (reopens, _)) = self.queue.first_key_value()?;
@@ -311,7 +320,8 @@ impl<R> Recovery<R> {
         } else if let Some(client) = self.clients.get_mut(&client) {
             client.reopened.insert(xid);
         }
-        self.executing = true;
+        self.executing = Some(client);
+        self.moved = now;
         Some(item)
     }
 
@@ -328,7 +338,7 @@ impl<R> Recovery<R> {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let everybody = self.clients.values().all(|client| client.done);
-        self.active && !self.executing && self.queue.is_empty() && everybody
+        self.active && self.executing.is_none() && self.queue.is_empty() && everybody
     }
 
     /// Everybody is done: recovery is over, and these are the requests that waited for that. More
@@ -402,7 +412,7 @@ mod tests {
 
     fn run(r: &mut Recovery<u64>) -> Vec<u64> {
         let mut order = Vec::new();
-        while let Some(item) = r.poll_execute() {
+        while let Some(item) = r.poll_execute(NOW) {
             order.push(item);
             r.handle_executed(NOW);
         }
@@ -547,7 +557,7 @@ mod tests {
         let mut r = recovery(&[1]);
         r.handle_connected(ClientId(1), NOW);
         replay(&mut r, 1, 11);
-        assert_eq!(r.poll_execute(), Some(11));
+        assert_eq!(r.poll_execute(NOW + Span::secs(110)), Some(11));
         r.handle_timeout(NOW + Span::secs(120));
         assert_eq!(r.poll_evict(), None, "its change takes long");
         r.handle_executed(NOW + Span::secs(130));
@@ -555,6 +565,51 @@ mod tests {
         assert_eq!(r.poll_evict(), None);
         r.handle_timeout(NOW + Span::secs(180));
         assert_eq!(r.poll_evict(), Some(ClientId(1)));
+    }
+
+    #[test]
+    fn the_hard_end_evicts_the_client_whose_change_never_ends_and_no_other() {
+        let mut r = recovery(&[1, 2]);
+        r.handle_connected(ClientId(1), NOW);
+        r.handle_connected(ClientId(2), NOW);
+        replay(&mut r, 1, 11);
+        assert_eq!(r.poll_execute(NOW), Some(11));
+        r.handle_timeout(NOW + Span::secs(119));
+        assert_eq!(r.poll_evict(), None);
+        r.handle_timeout(NOW + Span::secs(149));
+        assert_eq!((r.poll_evict(), r.poll_evict()), (Some(ClientId(1)), None));
+        assert!(!r.is_complete(), "what it began is still under way");
+        r.handle_executed(NOW + Span::secs(150));
+        r.handle_done(ClientId(2), 2, NOW + Span::secs(150));
+        assert!(r.poll_finished().is_some());
+    }
+
+    /// Each time that it is asked a window's length later, a client replays one more durable open.
+    #[test]
+    fn who_always_has_one_more_replay_does_not_recover_for_ever() {
+        let mut r = recovery(&[1, 2]);
+        r.handle_connected(ClientId(1), NOW);
+        r.handle_connected(ClientId(2), NOW);
+        r.handle_done(ClientId(2), 2, NOW);
+        let mut at = NOW;
+        for index in 1..=100 {
+            at = at + Span::secs(29);
+            let (client, xid) = (ClientId(1), Xid(index.into()));
+            let transno = Transno(5);
+            let open = Replay { client, index, transno, xid, open: true, item: 5 };
+            let _known_once_it_is_evicted = r.handle_replay(open, at);
+            while r.poll_execute(at).is_some() {
+                r.handle_executed(at);
+            }
+            while r.poll_timeout().is_some_and(|due| due <= at) {
+                r.handle_timeout(at);
+            }
+            if r.is_complete() {
+                break;
+            }
+        }
+        assert_eq!((r.poll_evict(), r.poll_evict()), (Some(ClientId(1)), None));
+        assert!(at <= NOW + Span::secs(2 * 120 + 30), "it ended after {:?}", at - NOW);
     }
 
     #[test]

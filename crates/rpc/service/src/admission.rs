@@ -191,7 +191,7 @@ impl Node {
             return; // the loop below goes on
         }
         loop {
-            let work = exports.recovery.borrow_mut().poll_execute();
+            let work = exports.recovery.borrow_mut().poll_execute(self.env.now());
             let Some(work) = work else { break };
             work.flight.let_go();
             self.dispatch_now(work);

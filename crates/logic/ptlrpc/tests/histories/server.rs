@@ -261,7 +261,7 @@ impl Server {
         if self.open {
             return;
         }
-        while let Some((client, request)) = self.recovery.poll_execute() {
+        while let Some((client, request)) = self.recovery.poll_execute(now) {
             let reply = self.execute(client, &request);
             self.finish(client, request.xid());
             self.tell_newest(client, reply);
