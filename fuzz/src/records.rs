@@ -14,13 +14,17 @@ pub(crate) fn mgt() -> Vec<Vec<u8>> {
 
 /// Key and value in one.
 pub(crate) fn clients() -> Vec<Vec<u8>> {
-    let record = |name: &str, is_server| {
-        let client = types::ClientId(7 << 100 | 5);
-        let record =
-            service::ClientRecord { client, session: 3 << 32 | 1, name: name.into(), is_server };
+    let record = |name: &str, is_server, silent| {
+        let (client, session) = (types::ClientId(7 << 100 | 5), 3 << 32 | 1);
+        let name = name.into();
+        let record = service::ClientRecord { client, session, name, is_server, silent };
         [record.key(), record.encode()].concat()
     };
-    vec![record("node1:/mnt", false), record("testfs-MDT0000", true), record("", false)]
+    vec![
+        record("node1:/mnt", false, false),
+        record("testfs-MDT0000", true, false),
+        record("", false, true),
+    ]
 }
 
 pub(crate) fn client(input: &[u8]) -> bool {

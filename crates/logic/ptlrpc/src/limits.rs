@@ -34,6 +34,11 @@ pub const REPLAYS_AHEAD_MAX: u32 = TAGS_MAX;
 /// not hold everybody up.
 pub const SERVER_RETURN: Span = Span::secs(2);
 
+/// How long a restarted target waits for a client whose link was gone before the target ended, from
+/// the first sign of anybody. One that lives tries at least once a second, so it has five tries; it
+/// could not connect before, and most of those that cannot are dead.
+pub const SILENT_RETURN: Span = Span::secs(5);
+
 /// Times its longest window a recovery lasts at most, from the first sign of anybody: in the first
 /// one who has to replay has all its time, in the second everybody who goes on is spared. At 120 s
 /// that is 240 s; a client keeps 64 MiB of data and as much of other changes, which takes seconds.

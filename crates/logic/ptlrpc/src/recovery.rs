@@ -12,7 +12,8 @@
 //!   session. After [`limits::HARD_ENDS`] times `hard` whoever is not done loses its session,
 //!   whatever it does, so recovery ends.
 //! - A server among the known clients has `limits::SERVER_RETURN` to come back: it does so at once
-//!   or is down itself.
+//!   or is down itself. A client that was silent before the target ended has
+//!   `limits::SILENT_RETURN`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -31,6 +32,29 @@ pub struct RecoveryConfig {
     pub committed: Transno,
 }
 
+/// What is known of a client from before the restart: how long it is waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Known {
+    /// It was there: it has the window.
+    #[default]
+    Present,
+    /// It was gone without a word, and has [`limits::SILENT_RETURN`].
+    Silent,
+    /// It is a server, and has [`limits::SERVER_RETURN`].
+    Server,
+}
+
+impl Known {
+    /// Its time from the first sign of anybody; none: the window.
+    fn time_to_return(self) -> Option<Span> {
+        match self {
+            Known::Present => None,
+            Known::Silent => Some(limits::SILENT_RETURN),
+            Known::Server => Some(limits::SERVER_RETURN),
+        }
+    }
+}
+
 /// A replay to be queued.
 pub struct Replay<R> {
     pub client: ClientId,
@@ -44,9 +68,20 @@ pub struct Replay<R> {
     pub item: R,
 }
 
+/// A client that a recovery waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    pub client: ClientId,
+    pub known: Known,
+    /// It is there, and has not replayed all.
+    pub present: bool,
+    /// How much longer, if nothing happens.
+    pub left: Span,
+}
+
 #[derive(Default)]
 struct Client {
-    is_server: bool,
+    known: Known,
     present: bool,
     done: bool,
     /// Every change of this client up to here has arrived.
@@ -99,22 +134,19 @@ pub struct Recovery<R> {
     window: Instant,
     /// When a change began or ended last.
     moved: Instant,
-    /// Until when absent servers are waited for.
-    servers: Instant,
     active: bool,
     replayed: u64,
 }
 
 impl<R> Recovery<R> {
-    /// Waits for `known` clients (true: a server, which has less time to come). Without any it is
-    /// over.
+    /// Waits for `known` clients. Without any it is over.
     pub fn new(
         config: RecoveryConfig,
-        known: impl IntoIterator<Item = (ClientId, bool)>,
+        known: impl IntoIterator<Item = (ClientId, Known)>,
     ) -> Recovery<R> {
         let clients: BTreeMap<_, _> = known
             .into_iter()
-            .map(|(id, is_server)| (id, Client { is_server, ..Client::default() }))
+            .map(|(id, known)| (id, Client { known, ..Client::default() }))
             .collect();
         Recovery {
             active: !clients.is_empty(),
@@ -129,7 +161,6 @@ impl<R> Recovery<R> {
             started: None,
             window: Instant(u64::MAX),
             moved: Instant(0),
-            servers: Instant(u64::MAX),
             replayed: 0,
         }
     }
@@ -145,7 +176,6 @@ impl<R> Recovery<R> {
         if self.active && self.started.is_none() {
             self.started = Some(now);
             self.window = now + self.config.soft;
-            self.servers = now + limits::SERVER_RETURN;
         }
     }
 
@@ -157,6 +187,9 @@ impl<R> Recovery<R> {
             planted::reached("recovery: a client reconnected amid its replays");
         }
         client.present = true;
+        if client.known == Known::Silent {
+            client.known = Known::Present;
+        }
         client.done = false;
         client.offered = Transno::NONE;
         client.arrived = 0;
@@ -244,9 +277,10 @@ impl<R> Recovery<R> {
         if !self.active {
             return;
         }
-        if now >= self.servers {
-            self.evict_where(|_, client| client.is_server && !client.present);
-        }
+        self.evict_where(|_, client| {
+            !client.present
+                && client.known.time_to_return().is_some_and(|time| now >= started + time)
+        });
         if now < self.window {
             return;
         }
@@ -289,10 +323,39 @@ impl<R> Recovery<R> {
     /// When [`Recovery::handle_timeout`] wants to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let server_missing =
-            self.clients.values().any(|client| client.is_server && !client.present);
-        let next = if server_missing { self.window.min(self.servers) } else { self.window };
-        (self.active && self.started.is_some()).then_some(next)
+        let started = self.started.filter(|_| self.active)?;
+        let missing = self.clients.values().filter(|client| !client.present);
+        let returns = missing.filter_map(|client| client.known.time_to_return());
+        Some(returns.map(|time| started + time).fold(self.window, Instant::min))
+    }
+
+    /// When somebody tried to connect first.
+    #[must_use]
+    pub fn started(&self) -> Option<Instant> {
+        self.started
+    }
+
+    /// Whether whoever was there before has had the time in which one that lives comes back: who is
+    /// missing now is silent, and need not be waited for as long in the next recovery.
+    #[must_use]
+    pub fn has_waited(&self, now: Instant) -> bool {
+        self.started.is_some_and(|started| now >= started + limits::SILENT_RETURN)
+    }
+
+    /// For whom it waits, and how much longer: who is missing, and who has not replayed all. None
+    /// before the first sign of anybody.
+    #[must_use]
+    pub fn waits_for(&self, now: Instant) -> Vec<Awaited> {
+        let Some(started) = self.started.filter(|_| self.active) else { return Vec::new() };
+        let waiting = self.clients.iter().filter(|(_, client)| !client.done);
+        waiting
+            .map(|(id, client)| {
+                let time = client.known.time_to_return().filter(|_| !client.present);
+                let until = time.map_or(self.window, |time| started + time);
+                let known = client.known;
+                Awaited { client: *id, known, present: client.present, left: until - now }
+            })
+            .collect()
     }
 
     /// The next change to execute, if its turn has come.
@@ -397,7 +460,7 @@ mod tests {
     fn recovery(known: &[u128]) -> Recovery<u64> {
         let config =
             RecoveryConfig { soft: Span::secs(30), hard: Span::secs(120), committed: Transno(10) };
-        Recovery::new(config, known.iter().map(|id| (ClientId(*id), false)))
+        Recovery::new(config, known.iter().map(|id| (ClientId(*id), Known::Present)))
     }
 
     fn replay(r: &mut Recovery<u64>, client: u128, transno: u64) -> Option<u64> {
@@ -653,10 +716,11 @@ mod tests {
         assert_eq!(r.executed(), Transno(11));
     }
 
-    fn with_a_server() -> Recovery<u64> {
+    /// Client 1 is done, client 9 is missing.
+    fn with(known: Known) -> Recovery<u64> {
         let config =
             RecoveryConfig { soft: Span::secs(30), hard: Span::secs(120), committed: Transno(10) };
-        let mut r = Recovery::new(config, [(ClientId(1), false), (ClientId(9), true)]);
+        let mut r = Recovery::new(config, [(ClientId(1), Known::Present), (ClientId(9), known)]);
         r.handle_connected(ClientId(1), NOW);
         replay(&mut r, 1, 20);
         r.handle_done(ClientId(1), 5, NOW);
@@ -664,8 +728,42 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_was_silent_before_is_waited_for_briefly_and_with_its_time() {
+        let mut r = with(Known::Silent);
+        let left = |r: &Recovery<u64>, at| r.waits_for(at).first().map(|awaited| awaited.left);
+        assert_eq!(left(&r, NOW + Span::secs(2)), Some(Span::secs(3)));
+        assert_eq!(r.poll_timeout(), Some(NOW + limits::SILENT_RETURN));
+        r.handle_timeout(NOW + Span::secs(4));
+        assert_eq!((run(&mut r), r.poll_evict()), (vec![], None));
+        r.handle_timeout(NOW + limits::SILENT_RETURN);
+        assert_eq!((run(&mut r), r.poll_evict()), (vec![20], Some(ClientId(9))));
+        assert_eq!(r.poll_finished(), Some(vec![5]));
+    }
+
+    #[test]
+    fn a_silent_client_that_comes_back_has_the_time_of_the_others() {
+        let mut r = with(Known::Silent);
+        r.handle_connected(ClientId(9), NOW + Span::secs(1));
+        r.handle_disconnected(ClientId(9), NOW + Span::secs(2));
+        r.handle_timeout(NOW + Span::secs(31));
+        assert_eq!((r.poll_evict(), r.poll_timeout()), (None, Some(NOW + Span::secs(32))));
+        r.handle_timeout(NOW + Span::secs(32));
+        assert_eq!(r.poll_evict(), Some(ClientId(9)));
+    }
+
+    #[test]
+    fn who_was_there_before_has_the_window() {
+        let mut r = with(Known::Present);
+        assert!(!r.has_waited(NOW + Span::secs(4)) && r.has_waited(NOW + limits::SILENT_RETURN));
+        r.handle_timeout(NOW + Span::secs(29));
+        assert_eq!(r.poll_evict(), None);
+        r.handle_timeout(NOW + Span::secs(30));
+        assert_eq!(r.poll_evict(), Some(ClientId(9)));
+    }
+
+    #[test]
     fn a_server_that_is_down_is_waited_for_only_briefly() {
-        let mut r = with_a_server();
+        let mut r = with(Known::Server);
         assert_eq!(r.poll_timeout(), Some(NOW + limits::SERVER_RETURN));
         r.handle_timeout(NOW + limits::SERVER_RETURN);
         assert_eq!((run(&mut r), r.poll_evict()), (vec![20], Some(ClientId(9))));
@@ -674,7 +772,7 @@ mod tests {
 
     #[test]
     fn a_server_that_comes_back_at_once_keeps_its_session() {
-        let mut r = with_a_server();
+        let mut r = with(Known::Server);
         assert!(r.poll_finished().is_none());
         r.handle_connected(ClientId(9), NOW + Span::secs(1));
         r.handle_timeout(NOW + limits::SERVER_RETURN);

@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
 use env::Env;
-use ptlrpc::{Recovery, RecoveryConfig};
+use ptlrpc::{Awaited, Known, Recovery, RecoveryConfig};
 use tokio::sync::Notify;
 use types::{ClientId, Instance, Span, TargetId, Transno, Xid};
 use wire::body::ConnectReq;
@@ -15,7 +15,7 @@ use wire::{Reply, Request};
 use crate::peer::Peer;
 use crate::session::Shared;
 use crate::work::Work;
-use crate::{ClientRecord, Incoming, Session};
+use crate::{ClientRecord, Incoming, Session, limits};
 
 /// What a target knows when it starts.
 pub struct ExportsConfig {
@@ -53,6 +53,8 @@ pub struct Exports {
     pub(crate) recovery: RefCell<Recovery<Work>>,
     /// Recovery is over and the target has swept.
     pub(crate) open: Cell<bool>,
+    /// How often the log was told for whom recovery waits.
+    announced: Cell<u8>,
     pub(crate) pumping: Cell<bool>,
     pub(crate) evictions: RefCell<BTreeSet<u64>>,
     pub(crate) wake: Notify,
@@ -108,7 +110,7 @@ impl Exports {
         };
         let waits = known.values().filter(|_| !config.abort_recovery);
         let recovery =
-            Recovery::new(window, waits.map(|session| (session.client, session.is_server)));
+            Recovery::new(window, waits.map(|session| (session.client, session.known())));
         let exports = Exports {
             env: env.clone(),
             target: config.target,
@@ -125,6 +127,7 @@ impl Exports {
             sessions_made: Cell::new(0),
             open: Cell::new(!recovery.is_active()),
             recovery: RefCell::new(recovery),
+            announced: Cell::new(0),
             pumping: Cell::new(false),
             evictions: RefCell::default(),
             wake: Notify::new(),
@@ -220,7 +223,69 @@ impl Exports {
 
     /// As `recovery_status` prints it.
     pub fn recovery_status(&self) -> String {
-        self.recovery.borrow().status(self.env.now())
+        let mut status = self.recovery.borrow().status(self.env.now());
+        let awaited = self.awaited();
+        if !awaited.is_empty() {
+            status.push_str(&format!("waiting_for: {awaited}\n"));
+        }
+        status
+    }
+
+    /// For whom recovery waits and how long, for people.
+    fn awaited(&self) -> String {
+        let awaited = self.recovery.borrow().waits_for(self.env.now());
+        let names: Vec<String> =
+            awaited.iter().take(limits::AWAITED_NAMES_MAX).map(|one| self.describe(one)).collect();
+        let more = awaited.len() - names.len();
+        let rest = if more > 0 { format!(", {more} more") } else { String::new() };
+        names.join(", ") + &rest
+    }
+
+    fn describe(&self, awaited: &Awaited) -> String {
+        let id = self.by_client.borrow().get(&awaited.client).copied();
+        let name = id.and_then(|id| self.session(id)).map_or_else(
+            || awaited.client.to_string(),
+            |session| session.name.escape_default().to_string(),
+        );
+        let seconds = awaited.left.as_millis().div_ceil(1_000);
+        match (awaited.present, awaited.known) {
+            (true, _) => format!("{name} ({seconds} s, is replaying)"),
+            (false, Known::Silent) => format!("{name} ({seconds} s, was silent before)"),
+            (false, _) => format!("{name} ({seconds} s)"),
+        }
+    }
+
+    /// Says in the log for whom recovery waits: when it begins, and when whoever lives should be
+    /// back.
+    pub(crate) fn announce(&self) {
+        let now = self.env.now();
+        let stage = match self.recovery.borrow().started() {
+            None => return,
+            Some(_) if self.recovery.borrow().has_waited(now) => 2,
+            Some(_) => 1,
+        };
+        if self.announced.replace(stage) < stage {
+            let clients = self.awaited();
+            tracing::info!(target_id = %self.target, clients, "recovery waits");
+        }
+    }
+
+    /// Says that recovery is complete, and what it took.
+    pub(crate) fn announce_end(&self) {
+        let started = self.recovery.borrow().started();
+        let took = started.map_or(Span::ZERO, |started| self.env.now() - started);
+        tracing::info!(target_id = %self.target, ms = took.as_millis(), "recovery is complete");
+    }
+
+    /// Sessions whose record is to say something else of their client's silence, and what.
+    pub(crate) fn unnoted(&self) -> Vec<(Rc<Session>, bool)> {
+        let now = self.env.now();
+        let has_waited = self.is_recovering() && self.recovery.borrow().has_waited(now);
+        let unnoted = |session: Rc<Session>| {
+            let silent = session.unnoted(now, self.lease, has_waited)?;
+            Some((session, silent))
+        };
+        self.sessions().into_iter().filter_map(unnoted).collect()
     }
 
     /// Ends a session as if its client were dead.
@@ -271,7 +336,7 @@ impl Exports {
     pub(crate) fn fresh(&self, client: ClientId, name: String, is_server: bool) -> ClientRecord {
         self.sessions_made.set(self.sessions_made.get() + 1);
         let session = (self.shared.instance.0 << 32) | self.sessions_made.get();
-        ClientRecord { client, session, name, is_server }
+        ClientRecord { client, session, name, is_server, silent: false }
     }
 
     pub(crate) fn decide(
@@ -325,6 +390,7 @@ impl Exports {
                 *session.peer.borrow_mut() = std::rc::Weak::new();
                 session.disconnected_since.set(Some(now));
                 self.recovery.borrow_mut().handle_disconnected(session.client, now);
+                self.wake.notify_one(); // its record is to say so
             }
         }
     }

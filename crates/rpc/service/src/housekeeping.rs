@@ -19,6 +19,7 @@ impl Node {
             self.clock.set(self.env.now());
             self.mind_recovery(&served).await;
             self.mind_evictions(&served).await;
+            self.note_silence(&served).await;
             self.mind_sessions(&exports);
             let tick = self.env.now() + limits::TICK;
             let due = exports.recovery.borrow().poll_timeout();
@@ -33,6 +34,7 @@ impl Node {
             return;
         }
         exports.recovery.borrow_mut().handle_timeout(self.env.now());
+        exports.announce();
         loop {
             let missing = exports.recovery.borrow_mut().poll_evict();
             let Some(client) = missing else { break };
@@ -48,7 +50,7 @@ impl Node {
             Rc::clone(&served.target).recovery_done().await;
             exports.open.set(true);
             exports.evict_absent();
-            tracing::info!(target_id = %exports.target, "recovery is complete");
+            exports.announce_end();
             // whoever came back while the target swept was told to recover, and is done too
             let late = exports.recovery.borrow_mut().take_done();
             for work in waiting.into_iter().chain(late) {
@@ -72,6 +74,19 @@ impl Node {
             if let Some(session) = served.exports.session(id) {
                 self.end_session(served, &session, true).await;
             }
+        }
+    }
+
+    /// Brings the records of clients up to date that went without a word, or came back.
+    async fn note_silence(&self, served: &Served) {
+        let unnoted = served.exports.unnoted();
+        if unnoted.is_empty() {
+            return;
+        }
+        let records = unnoted.iter().map(|(session, silent)| session.record(*silent)).collect();
+        Rc::clone(&served.target).note_clients(records).await;
+        for (session, silent) in unnoted {
+            session.noted_silent.set(silent);
         }
     }
 

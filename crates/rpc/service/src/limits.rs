@@ -29,6 +29,9 @@ pub const EXECUTING_MAX: usize = 16_384;
 /// down for longer cannot be told from a dead one; it learns of its eviction when it is back.
 pub const DEAD_CLIENT_AFTER: Span = Span::secs(12);
 
+/// Clients that the log and `recovery_status` name of those for whom a recovery waits.
+pub const AWAITED_NAMES_MAX: usize = 16;
+
 /// How often a target's housekeeping looks around.
 pub const TICK: Span = Span::secs(1);
 

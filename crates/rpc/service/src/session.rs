@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use ptlrpc::Export;
-use types::{ClientId, Instance, Instant, Nid, Transno};
+use ptlrpc::{Export, Known};
+use types::{ClientId, Instance, Instant, Nid, Span, Transno};
 use wire::{Reply, ReplyFlags};
 
 use crate::in_flight::InFlight;
@@ -20,7 +20,13 @@ pub struct ClientRecord {
     pub name: String,
     /// A server's own connection: its recovery is not waited for.
     pub is_server: bool,
+    /// It was gone without a word when this was written: its recovery is waited for only briefly.
+    pub silent: bool,
 }
+
+/// Bits of a record's flags.
+const SERVER: u32 = 1;
+const SILENT: u32 = 2;
 
 impl ClientRecord {
     /// Key in `Table::Clients`: the client id, 16 bytes big-endian.
@@ -29,13 +35,15 @@ impl ClientRecord {
         self.client.0.to_be_bytes().to_vec()
     }
 
-    /// Value: session (u64), flags (u32, 1 = server), length of the name (u32), the name;
-    /// little-endian.
+    /// Value: session (u64), flags (u32, 1 = server, 2 = silent), length of the name (u32), the
+    /// name; little-endian.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut value = Vec::with_capacity(16 + self.name.len());
         value.extend_from_slice(&self.session.to_le_bytes());
-        value.extend_from_slice(&u32::from(self.is_server).to_le_bytes());
+        let silent = if self.silent { SILENT } else { 0 };
+        let flags = silent | if self.is_server { SERVER } else { 0 };
+        value.extend_from_slice(&flags.to_le_bytes());
         value.extend_from_slice(&(self.name.len() as u32).to_le_bytes());
         value.extend_from_slice(self.name.as_bytes());
         value
@@ -49,7 +57,8 @@ impl ClientRecord {
         let flags = u32::from_le_bytes(value.get(8..12)?.try_into().ok()?);
         let len = u32::from_le_bytes(value.get(12..16)?.try_into().ok()?) as usize;
         let name = String::from_utf8_lossy(value.get(16..16usize.checked_add(len)?)?).into_owned();
-        Some(ClientRecord { client, session, name, is_server: flags & 1 != 0 })
+        let (is_server, silent) = (flags & SERVER != 0, flags & SILENT != 0);
+        Some(ClientRecord { client, session, name, is_server, silent })
     }
 }
 
@@ -83,6 +92,8 @@ pub struct Session {
     pub(crate) absent: Cell<bool>,
     /// Its link went down then, and no other came.
     pub(crate) disconnected_since: Cell<Option<Instant>>,
+    /// Whether its record says that it is silent.
+    pub(crate) noted_silent: Cell<bool>,
     pub(crate) shared: Rc<Shared>,
 }
 
@@ -103,6 +114,7 @@ impl Session {
             ended: Cell::new(false),
             absent: Cell::new(false),
             disconnected_since: Cell::new(None),
+            noted_silent: Cell::new(record.silent),
             shared: Rc::clone(shared),
         })
     }
@@ -120,6 +132,38 @@ impl Session {
     /// Whether its client is connected now.
     pub fn is_connected(&self) -> bool {
         self.peer.borrow().upgrade().is_some_and(|peer| peer.tx.is_open())
+    }
+
+    /// Its record, with what it says of its silence.
+    pub(crate) fn record(&self, silent: bool) -> ClientRecord {
+        let (name, is_server) = (self.name.clone(), self.is_server);
+        ClientRecord { client: self.client, session: self.id, name, is_server, silent }
+    }
+
+    /// How long a restarted target waits for it.
+    pub(crate) fn known(&self) -> Known {
+        match (self.is_server, self.noted_silent.get()) {
+            (true, _) => Known::Server,
+            (false, true) => Known::Silent,
+            (false, false) => Known::Present,
+        }
+    }
+
+    /// Whether its client is gone without a word: its link went, or it has said nothing for
+    /// `lease`. One that is known from before the restart is, once it has had the time to come back
+    /// (`has_waited`).
+    fn is_silent(&self, now: Instant, lease: Span, has_waited: bool) -> bool {
+        if self.absent.get() {
+            return has_waited || self.noted_silent.get();
+        }
+        self.disconnected_since.get().is_some() || now - self.heard.get() > lease
+    }
+
+    /// What its record should say of its silence, where it says something else. Nobody waits for a
+    /// server in any case.
+    pub(crate) fn unnoted(&self, now: Instant, lease: Span, has_waited: bool) -> Option<bool> {
+        let silent = self.is_silent(now, lease, has_waited);
+        (!self.is_server && silent != self.noted_silent.get()).then_some(silent)
     }
 
     /// Whether its link has been down for longer than [`limits::DEAD_CLIENT_AFTER`].
@@ -178,9 +222,16 @@ mod tests {
             session: 9,
             name: "node1:/mnt".to_owned(),
             is_server: true,
+            silent: false,
         };
+        for (is_server, silent, flags) in
+            [(false, false, 0), (true, false, 1), (false, true, 2), (true, true, 3)]
+        {
+            let record = ClientRecord { is_server, silent, ..record.clone() };
+            assert_eq!(record.encode()[8..12], [flags, 0, 0, 0]);
+            assert_eq!(ClientRecord::decode(&record.key(), &record.encode()), Some(record));
+        }
         let (key, value) = (record.key(), record.encode());
-        assert_eq!(ClientRecord::decode(&key, &value), Some(record));
         assert!((0..value.len()).all(|len| ClientRecord::decode(&key, &value[..len]).is_none()));
         assert_eq!(ClientRecord::decode(&key[1..], &value), None);
     }

@@ -37,6 +37,11 @@ pub trait Target: 'static {
         self: Rc<Self>,
         record: ClientRecord,
     ) -> LocalFuture<'static, Result<(), Errno>>;
+    /// Keeps what these records say of their clients' silence, where their sessions go on: durable
+    /// with the next commit.
+    fn note_clients(self: Rc<Self>, _records: Vec<ClientRecord>) -> LocalFuture<'static, ()> {
+        Box::pin(async {})
+    }
     /// Drops what the session holds, forgets its client record and its reply records durably.
     fn session_ended(
         self: Rc<Self>,

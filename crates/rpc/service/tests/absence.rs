@@ -112,6 +112,80 @@ fn a_dead_client_is_evicted_when_it_is_in_the_way_and_no_sooner() {
     assert!(remote.is_connected());
 }
 
+impl World {
+    fn restart(&self) {
+        self.server.kill_as(false);
+        *self.up.borrow_mut() = None;
+        self.start();
+    }
+
+    /// How long the target recovers, from now on.
+    fn recovers_for(&self) -> Span {
+        let start = self.server.env().now();
+        let over =
+            || self.up.borrow().as_ref().is_some_and(|(_, toy)| !toy.exports.is_recovering());
+        assert!(self.sim.run_until(Span::secs(200), over), "it ends");
+        self.server.env().now() - start
+    }
+}
+
+#[test]
+fn recovery_does_not_wait_long_for_a_client_that_died_before() {
+    let world = World::new(12);
+    let ((dead, _first), (_handle, alive)) = (world.idle(1, false), world.idle(2, false));
+    dead.kill_as(false);
+    world.sim.run_for(Span::secs(1));
+    world.restart();
+    let took = world.recovers_for();
+    assert!(took < Span::secs(7), "{took:?}");
+    world.sim.run_for(Span::secs(1));
+    assert_eq!((world.toy().exports.sessions().len(), world.toy().evicted.get()), (1, 1));
+    assert!(alive.remote(TARGET).is_connected());
+    world.restart();
+    let took = world.recovers_for();
+    assert!(took < Span::secs(2), "nobody waits for it again: {took:?}");
+}
+
+#[test]
+fn a_recovery_that_was_cut_short_tells_the_next_who_was_missing() {
+    let world = World::new(13);
+    let ((dead, _first), (_handle, _alive)) = (world.idle(1, false), world.idle(2, false));
+    dead.kill_as(false); // with the server, which does not see it
+    world.restart();
+    world.sim.run_for(Span::secs(8));
+    let status = world.toy().exports.recovery_status();
+    assert!(status.contains("waiting_for: client1 (2"), "it has the window: {status}");
+    world.restart();
+    world.sim.run_for(Span::secs(3));
+    let status = world.toy().exports.recovery_status();
+    assert!(status.contains("client1 (") && status.contains(" s, was silent before)"), "{status}");
+    let took = world.recovers_for();
+    assert!(took < Span::secs(4), "{took:?}");
+}
+
+#[test]
+fn a_client_that_lost_its_link_and_came_back_has_the_window_again() {
+    let world = World::new(14);
+    let (handle, idle) = world.idle(1, false);
+    world.sim.reset_links(&handle, &world.server);
+    world.sim.run_for(Span::secs(2));
+    assert!(idle.remote(TARGET).is_connected());
+    world.server.kill_as(false);
+    world.sim.partition(&handle, &world.server, Cut::BothWays);
+    *world.up.borrow_mut() = None;
+    world.start();
+    let other = node(&world.sim, "client", 12);
+    let stranger = endpoint(&other.env(), 2, addr(&world.server), false);
+    let remote = stranger.remote(TARGET);
+    other.env().spawn("stranger", async move {
+        let _waits = remote.call(increment(2)).await;
+    });
+    world.sim.run_for(Span::secs(15));
+    world.sim.heal_all();
+    world.recovers_for();
+    assert_eq!(world.toy().evicted.get(), 0);
+}
+
 #[test]
 fn a_client_that_returns_during_the_sweep_is_served() {
     let world = World::new(3);

@@ -305,6 +305,18 @@ impl Target for Mdt {
         })
     }
 
+    fn note_clients(self: Rc<Self>, records: Vec<ClientRecord>) -> LocalFuture<'static, ()> {
+        Box::pin(async move {
+            let note = || {
+                let set = target::note(&*self.engine.store.meta().running()?, &records)?;
+                Ok(self.engine.apply_own(&set)?)
+            };
+            if let Err(errno) = self.persist(note).await {
+                tracing::warn!(target: "mdt", %errno, "records of clients do not say who is silent");
+            }
+        })
+    }
+
     fn session_ended(
         self: Rc<Self>,
         session: Rc<Session>,

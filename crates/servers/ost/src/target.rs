@@ -184,6 +184,21 @@ impl Target for Ost {
         })
     }
 
+    fn note_clients(self: Rc<Self>, records: Vec<ClientRecord>) -> LocalFuture<'static, ()> {
+        Box::pin(async move {
+            let note = || {
+                let set = target::note(&*self.store.meta().running()?, &records)?;
+                Ok(self.store.meta().apply(&set)?)
+            };
+            match self.persist(note).await {
+                Ok(()) => self.changed(0),
+                Err(errno) => {
+                    tracing::warn!(target_id = %self.id(), %errno, "records of clients do not say who is silent");
+                }
+            }
+        })
+    }
+
     fn session_ended(
         self: Rc<Self>,
         session: Rc<Session>,

@@ -59,6 +59,20 @@ pub fn remember(record: &ClientRecord) -> WriteSet {
     set
 }
 
+/// The set that brings these records up to date, where their sessions go on.
+pub fn note(view: &dyn View, records: &[ClientRecord]) -> Result<WriteSet, StoreError> {
+    let mut set = from_reserve();
+    for record in records {
+        let key = record.key();
+        let stored =
+            view.get(Table::Clients, &key)?.and_then(|value| ClientRecord::decode(&key, &value));
+        if stored.is_some_and(|stored| stored.session == record.session) {
+            set.put(Table::Clients, key, record.encode());
+        }
+    }
+    Ok(set)
+}
+
 /// The set that forgets a client and its replies. It is empty of them where a later session of the
 /// client has taken them over.
 pub fn forget(view: &dyn View, client: ClientId, session: u64) -> Result<WriteSet, StoreError> {

@@ -23,7 +23,9 @@ mod store;
 
 pub use self::params::{Leaves, Place, register_params};
 pub use boot::{above, all, begin, from_reserve, next_instance, reserve, word};
-pub use clients::{Replies, forget, known_clients, records_of, remember, replies, reply_record};
+pub use clients::{
+    Replies, forget, known_clients, note, records_of, remember, replies, reply_record,
+};
 pub use error::{Decided, OpError, StartError};
 pub use failure::Failure;
 pub use pace::Pace;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ptlrpc::{Admission, Export, Recovery, RecoveryConfig, Replay};
+use ptlrpc::{Admission, Export, Known, Recovery, RecoveryConfig, Replay};
 use types::{ClientId, Errno, Instant, Span, Transno, Xid};
 use wire::body::{ConnectRep, ConnectReq, connect};
 use wire::{Opcode, Reply, ReplyFlags, Request, RequestFlags, encode_body};
@@ -58,7 +58,7 @@ pub(crate) struct Server {
 
 fn recovery(committed: u64, known: &BTreeMap<usize, u64>) -> Recovery<Held> {
     let config = RecoveryConfig { soft: WINDOW, hard: WINDOW, committed: Transno(committed) };
-    Recovery::new(config, known.keys().map(|client| (id(*client), false)))
+    Recovery::new(config, known.keys().map(|client| (id(*client), Known::Present)))
 }
 
 fn id(client: usize) -> ClientId {

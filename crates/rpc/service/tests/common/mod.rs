@@ -245,6 +245,15 @@ impl Target for Toy {
         })
     }
 
+    fn note_clients(self: Rc<Self>, records: Vec<ClientRecord>) -> LocalFuture<'static, ()> {
+        Box::pin(async move {
+            let mut image = self.running.borrow_mut();
+            for record in records {
+                image.clients.insert(record.key(), record.encode());
+            }
+        })
+    }
+
     fn session_ended(
         self: Rc<Self>,
         session: Rc<Session>,

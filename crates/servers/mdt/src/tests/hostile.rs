@@ -402,7 +402,8 @@ fn start() {
 /// Records of the client and of its answered open, as sessions store them.
 fn remember(world: &World, rep: &AttrRep) {
     let name = "node1:/mnt".to_owned();
-    let client = service::ClientRecord { client: ClientId(1), session: 1, name, is_server: false };
+    let (client, session) = (ClientId(1), 1);
+    let client = service::ClientRecord { client, session, name, is_server: false, silent: false };
     let request = Request::new(Opcode::MdtCreate, Vec::new());
     let reply = Reply::ok(&request.header, vec![encode_body(rep)]);
     let key = [&client.key()[..], &1_u32.to_be_bytes()].concat();
