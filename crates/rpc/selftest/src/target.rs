@@ -298,9 +298,9 @@ impl Target for SelfTest {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn session_ended(
+    fn sessions_ended(
         self: Rc<Self>,
-        _session: Rc<Session>,
+        _sessions: Vec<Rc<Session>>,
         _evicted: bool,
     ) -> LocalFuture<'static, ()> {
         Box::pin(std::future::ready(()))

@@ -72,7 +72,7 @@ impl Node {
     ) {
         let exports = &served.exports;
         if let Some(old) = old {
-            self.end_session(served, &old, evicted).await;
+            self.end_sessions(served, vec![old], evicted).await;
         }
         if exports.is_recovering() {
             return; // asks again, and is told to wait
@@ -129,28 +129,32 @@ impl Node {
         session: Rc<Session>,
         request: Request,
     ) {
-        self.end_session(&served, &session, false).await;
+        self.end_sessions(&served, vec![Rc::clone(&session)], false).await;
         self.answer(&peer, &session, Reply::ok(&request.header, Vec::new()));
     }
 
-    /// Ends a session; recovery no longer waits for it.
-    pub(crate) async fn end_session(
+    /// Ends sessions; recovery no longer waits for them.
+    pub(crate) async fn end_sessions(
         self: &Rc<Self>,
         served: &Rc<Served>,
-        session: &Rc<Session>,
+        sessions: Vec<Rc<Session>>,
         evicted: bool,
     ) {
-        if session.ended.get() {
+        let exports = &served.exports;
+        let there = |session: &Rc<Session>| !session.ended.get();
+        let sessions: Vec<Rc<Session>> = sessions.into_iter().filter(there).collect();
+        if sessions.is_empty() {
             return;
         }
-        let exports = &served.exports;
-        exports.remove(session);
-        exports.recovery.borrow_mut().handle_gone(session.client);
-        self.drop_queued(session, |_| true);
-        if evicted {
-            tracing::info!(target_id = %exports.target, client = %session.name, nid = %session.nid.get(), "evicted");
+        for session in &sessions {
+            exports.remove(session);
+            exports.recovery.borrow_mut().handle_gone(session.client);
+            self.drop_queued(session, |_| true);
+            if evicted {
+                tracing::info!(target_id = %exports.target, client = %session.name, nid = %session.nid.get(), "evicted");
+            }
         }
-        Rc::clone(&served.target).session_ended(Rc::clone(session), evicted).await;
+        Rc::clone(&served.target).sessions_ended(sessions, evicted).await;
         self.pump_recovery(exports);
     }
 }

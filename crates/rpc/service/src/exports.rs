@@ -216,6 +216,11 @@ impl Exports {
         self.sessions.borrow().get(&id).cloned()
     }
 
+    pub(crate) fn session_of(&self, client: ClientId) -> Option<Rc<Session>> {
+        let id = self.by_client.borrow().get(&client).copied()?;
+        self.session(id)
+    }
+
     /// Whether normal requests have to wait.
     pub fn is_recovering(&self) -> bool {
         !self.open.get()
@@ -242,8 +247,7 @@ impl Exports {
     }
 
     fn describe(&self, awaited: &Awaited) -> String {
-        let id = self.by_client.borrow().get(&awaited.client).copied();
-        let name = id.and_then(|id| self.session(id)).map_or_else(
+        let name = self.session_of(awaited.client).map_or_else(
             || awaited.client.to_string(),
             |session| session.name.escape_default().to_string(),
         );
@@ -350,8 +354,7 @@ impl Exports {
         if self.connecting.borrow().contains(&client) {
             return Connecting::Busy;
         }
-        let id = self.by_client.borrow().get(&client).copied();
-        let old = id.and_then(|id| self.session(id));
+        let old = self.session_of(client);
         let resumes = req.resume != 0;
         match old {
             Some(session) if session.is_repeated(peer, xid) => Connecting::Busy,

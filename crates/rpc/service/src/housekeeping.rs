@@ -1,9 +1,12 @@
 //! What a target needs done apart from requests: recovery's clock and end, evictions, leases, early
 //! replies.
+//!
+//! Two tasks: one ends what is over and waits for the target's commits, the other watches the
+//! clocks of sessions and their requests and waits for nothing.
 
 use std::rc::Rc;
 
-use types::{Instant, Span};
+use types::{ClientId, Instant, Span};
 use wire::{Reply, RequestFlags};
 
 use crate::in_flight::Queued;
@@ -20,11 +23,18 @@ impl Node {
             self.mind_recovery(&served).await;
             self.mind_evictions(&served).await;
             self.note_silence(&served).await;
-            self.mind_sessions(&exports);
             let tick = self.env.now() + limits::TICK;
             let due = exports.recovery.borrow().poll_timeout();
             let until = due.map_or(tick, |due| due.min(tick)).max(self.env.now() + Span::millis(1));
             self.env.timeout_at(until, exports.wake.notified()).await;
+        }
+    }
+
+    pub(crate) async fn watch_sessions(self: Rc<Self>, served: Rc<Served>) {
+        while !self.stopped.get() && !served.gone.get() {
+            self.clock.set(self.env.now());
+            self.mind_sessions(&served.exports);
+            self.env.sleep(limits::TICK).await;
         }
     }
 
@@ -35,15 +45,10 @@ impl Node {
         }
         exports.recovery.borrow_mut().handle_timeout(self.env.now());
         exports.announce();
-        loop {
-            let missing = exports.recovery.borrow_mut().poll_evict();
-            let Some(client) = missing else { break };
-            if let Some(session) =
-                exports.sessions().into_iter().find(|session| session.client == client)
-            {
-                self.end_session(served, &session, true).await;
-            }
-        }
+        let missing = || exports.recovery.borrow_mut().poll_evict();
+        let missing: Vec<ClientId> = std::iter::from_fn(missing).collect();
+        let sessions = missing.into_iter().filter_map(|client| exports.session_of(client));
+        self.end_sessions(served, sessions.collect(), true).await;
         self.pump_recovery(exports);
         let finished = exports.recovery.borrow_mut().poll_finished();
         if let Some(waiting) = finished {
@@ -69,11 +74,12 @@ impl Node {
 
     async fn mind_evictions(self: &Rc<Self>, served: &Rc<Served>) {
         loop {
-            let next = served.exports.evictions.borrow_mut().pop_first();
-            let Some(id) = next else { return };
-            if let Some(session) = served.exports.session(id) {
-                self.end_session(served, &session, true).await;
+            let due = served.exports.evictions.take();
+            if due.is_empty() {
+                return;
             }
+            let sessions = due.into_iter().filter_map(|id| served.exports.session(id));
+            self.end_sessions(served, sessions.collect(), true).await;
         }
     }
 

@@ -113,6 +113,8 @@ impl Node {
         let id = served.target.id().to_u32();
         let task =
             self.env.spawn("service.housekeeping", Rc::clone(self).keep_house(Rc::clone(&served)));
+        let watch =
+            self.env.spawn("service.sessions", Rc::clone(self).watch_sessions(Rc::clone(&served)));
         let failing = Rc::clone(&served);
         let failed = self.env.spawn("service.failed", async move {
             let failed = async { Some(failing.target.failed().await) };
@@ -125,7 +127,7 @@ impl Node {
             tracing::warn!(%target, reason, "served no longer; clients wait for its next start");
             failing.end();
         });
-        self.tasks.borrow_mut().extend([task, failed]);
+        self.tasks.borrow_mut().extend([task, watch, failed]);
         if let Some(old) = self.targets.borrow_mut().insert(id, served) {
             old.end();
         }

@@ -42,10 +42,11 @@ pub trait Target: 'static {
     fn note_clients(self: Rc<Self>, _records: Vec<ClientRecord>) -> LocalFuture<'static, ()> {
         Box::pin(async {})
     }
-    /// Drops what the session holds, forgets its client record and its reply records durably.
-    fn session_ended(
+    /// Drops what the sessions hold, forgets their client records and their reply records durably,
+    /// all in one commit. Each is of another client.
+    fn sessions_ended(
         self: Rc<Self>,
-        session: Rc<Session>,
+        sessions: Vec<Rc<Session>>,
         evicted: bool,
     ) -> LocalFuture<'static, ()>;
     /// Completes with the reason when its storage failed. It is served no longer then; other

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use common::{
-    Disk, Fixed, Rules, TARGET, Toy, addr, call, endpoint, endpoint_to, increment, node, read,
-    serve, write,
+    Disk, Fixed, Rules, STUCK, TARGET, Toy, addr, call, endpoint, endpoint_to, increment, node,
+    read, serve, write,
 };
 use endpoint::Endpoint;
 use env_sim::{Cut, Faults, NodeHandle, Sim, SimConfig};
@@ -184,6 +184,28 @@ fn a_client_that_lost_its_link_and_came_back_has_the_window_again() {
     world.sim.heal_all();
     world.recovers_for();
     assert_eq!(world.toy().evicted.get(), 0);
+}
+
+#[test]
+fn many_evictions_take_the_time_of_one_and_nobody_else_waits_for_them() {
+    let world = World::new(15);
+    world.server.kill_as(false);
+    world.start_with(Rules { end: Span::secs(10), ..Rules::default() });
+    let idle: Vec<_> = (1..=20).map(|id| world.idle(id, false)).collect();
+    let (handle, waiting) = world.idle(21, false);
+    let remote = waiting.remote(TARGET);
+    let slow = Rc::clone(&remote);
+    handle.env().spawn("slow", async move {
+        slow.call(increment(STUCK)).await.expect("early replies come until it is done");
+    });
+    world.sim.run_for(Span::secs(1));
+    let exports = Rc::clone(&world.toy().exports);
+    let evicted = exports.sessions().into_iter().filter(|session| session.client.0 <= 20);
+    evicted.for_each(|session| exports.evict(session.id));
+    let lost = world.sim.run_until(Span::secs(30), || remote.state() != "FULL");
+    assert!(!lost, "its attempt timed out");
+    assert_eq!((world.toy().evicted.get(), world.toy().ends.get()), (20, 1));
+    drop(idle);
 }
 
 #[test]

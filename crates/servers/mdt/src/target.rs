@@ -234,6 +234,14 @@ impl Mdt {
         self.commit().await
     }
 
+    async fn end_sessions(self: &Rc<Self>, sessions: &[Rc<Session>]) {
+        for session in sessions {
+            self.end_session(session).await;
+        }
+        let _failed = self.commit().await;
+    }
+
+    /// Ends a session; the caller commits.
     async fn end_session(self: &Rc<Self>, session: &Session) {
         let is_unsure = self.exports.is_recovering() || session.is_absent();
         self.locks.end_waits(session.id);
@@ -256,7 +264,6 @@ impl Mdt {
             tracing::warn!(target: "mdt", client = %session.client, %errno, "its records stay until the next start");
         }
         lapsed.into_iter().for_each(|lapsed| self.let_go_later(lapsed));
-        let _failed = self.commit().await;
     }
 
     /// Lets go of what an ended session held.
@@ -317,16 +324,16 @@ impl Target for Mdt {
         })
     }
 
-    fn session_ended(
+    fn sessions_ended(
         self: Rc<Self>,
-        session: Rc<Session>,
+        sessions: Vec<Rc<Session>>,
         evicted: bool,
     ) -> LocalFuture<'static, ()> {
         Box::pin(async move {
-            if evicted {
+            for session in sessions.iter().filter(|_| evicted) {
                 tracing::info!(target: "mdt", client = %session.client, name = %session.name, "client evicted");
             }
-            self.end_session(&session).await;
+            self.end_sessions(&sessions).await;
             self.engine.store.failure().unless_over(()).await;
         })
     }

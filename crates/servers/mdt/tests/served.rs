@@ -80,7 +80,7 @@ impl Target for ToyOst {
     fn remember_client(self: Rc<Self>, _: ClientRecord) -> LocalFuture<'static, Result<(), Errno>> {
         Box::pin(std::future::ready(Ok(())))
     }
-    fn session_ended(self: Rc<Self>, _: Rc<Session>, _: bool) -> LocalFuture<'static, ()> {
+    fn sessions_ended(self: Rc<Self>, _: Vec<Rc<Session>>, _: bool) -> LocalFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
     fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {

@@ -150,9 +150,9 @@ impl Target for Mgt {
         Box::pin(async { Ok(()) })
     }
 
-    fn session_ended(
+    fn sessions_ended(
         self: Rc<Self>,
-        _session: Rc<Session>,
+        _sessions: Vec<Rc<Session>>,
         _evicted: bool,
     ) -> LocalFuture<'static, ()> {
         Box::pin(async {})

@@ -199,14 +199,15 @@ impl Target for Ost {
         })
     }
 
-    fn session_ended(
+    fn sessions_ended(
         self: Rc<Self>,
-        session: Rc<Session>,
+        sessions: Vec<Rc<Session>>,
         evicted: bool,
     ) -> LocalFuture<'static, ()> {
         Box::pin(async move {
-            if let Err(error) = self.forget_client(&session, evicted).await {
-                tracing::warn!(target_id = %self.id(), client = %session.client, %error, "its records stay until the next start");
+            if let Err(error) = self.forget_clients(&sessions, evicted).await {
+                let clients = sessions.len();
+                tracing::warn!(target_id = %self.id(), clients, %error, "records stay until the next start");
             }
             self.store.failure().unless_over(()).await;
         })

@@ -66,23 +66,26 @@ impl Ost {
         self.pace.dirtied(is_pressed);
     }
 
-    /// Forgets a client, its replies, and the tombstones that were kept for it; its fences too
-    /// where it went in good order.
-    pub(crate) async fn forget_client(
+    /// Forgets clients, their replies, and the tombstones that were kept for them; their fences too
+    /// where they went in good order. One commit.
+    pub(crate) async fn forget_clients(
         &self,
-        session: &Rc<Session>,
+        sessions: &[Rc<Session>],
         evicted: bool,
     ) -> Result<(), Errno> {
-        let forget = || {
-            let mut set =
-                target::forget(&*self.store.meta().running()?, session.client, session.id)?;
-            if !evicted {
-                self.fences.borrow_mut().client_left(session.client, &mut set);
-            }
-            Ok(self.store.meta().apply(&set)?)
-        };
-        self.persist(forget).await?;
-        self.tombstones.borrow_mut().session_ended(session.id);
+        for session in sessions {
+            let forget = || {
+                let view = self.store.meta().running()?;
+                let mut set = target::forget(&*view, session.client, session.id)?;
+                drop(view);
+                if !evicted {
+                    self.fences.borrow_mut().client_left(session.client, &mut set);
+                }
+                Ok(self.store.meta().apply(&set)?)
+            };
+            self.persist(forget).await?;
+            self.tombstones.borrow_mut().session_ended(session.id);
+        }
         self.sweep_tombstones().await?;
         self.store.commit().await.map_err(|error| error.errno())
     }

@@ -54,7 +54,10 @@ pub(crate) struct Toy {
     pub(crate) executed: Cell<u64>,
     pub(crate) parked: Rc<tokio::sync::Notify>,
     pub(crate) evicted: Cell<u64>,
+    /// How often sessions ended, however many at once.
+    pub(crate) ends: Cell<u64>,
     sweep: Span,
+    end: Span,
 }
 
 pub(crate) struct Rules {
@@ -63,6 +66,8 @@ pub(crate) struct Rules {
     pub(crate) lease: Span,
     /// What the end of recovery takes.
     pub(crate) sweep: Span,
+    /// What the end of sessions takes.
+    pub(crate) end: Span,
 }
 
 impl Default for Rules {
@@ -72,6 +77,7 @@ impl Default for Rules {
             window: Span::secs(30),
             lease: Span::secs(150),
             sweep: Span::ZERO,
+            end: Span::ZERO,
         }
     }
 }
@@ -103,7 +109,9 @@ impl Toy {
             executed: Cell::new(0),
             parked: Rc::default(),
             evicted: Cell::new(0),
+            ends: Cell::new(0),
             sweep: rules.sweep,
+            end: rules.end,
         });
         let (commits, every) = (Rc::clone(&toy), rules.commit_every);
         env.spawn("toy.commit", async move {
@@ -254,17 +262,21 @@ impl Target for Toy {
         })
     }
 
-    fn session_ended(
+    fn sessions_ended(
         self: Rc<Self>,
-        session: Rc<Session>,
+        sessions: Vec<Rc<Session>>,
         evicted: bool,
     ) -> LocalFuture<'static, ()> {
         Box::pin(async move {
-            self.evicted.set(self.evicted.get() + u64::from(evicted));
-            let key = session.client.0.to_be_bytes().to_vec();
-            for image in [&mut *self.running.borrow_mut(), &mut *self.disk.0.borrow_mut()] {
-                image.clients.remove(&key);
-                image.replies.retain(|reply, _| !reply.starts_with(&key));
+            self.ends.set(self.ends.get() + 1);
+            self.env.sleep(self.end).await;
+            for session in sessions {
+                self.evicted.set(self.evicted.get() + u64::from(evicted));
+                let key = session.client.0.to_be_bytes().to_vec();
+                for image in [&mut *self.running.borrow_mut(), &mut *self.disk.0.borrow_mut()] {
+                    image.clients.remove(&key);
+                    image.replies.retain(|reply, _| !reply.starts_with(&key));
+                }
             }
         })
     }
