@@ -26,10 +26,10 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
 use types::{CptIndex, Instant, Span};
 use wire::{Reply, Request};
 
+use crate::account::Share;
 use crate::peer::Peer;
 use crate::slots::Slot;
 use crate::terms::Terms;
@@ -87,7 +87,7 @@ pub(crate) struct Attempt {
 #[derive(Default)]
 struct Data {
     /// Share of the account of pulled bytes.
-    permit: Option<OwnedSemaphorePermit>,
+    share: Option<Share>,
     /// To be pushed before the reply.
     pushed: Option<Bytes>,
     /// Bytes that go back, inline or pushed.
@@ -148,9 +148,9 @@ impl InFlight {
         self.attempt.borrow_mut().newer.take()
     }
 
-    /// Keeps `permit` for as long as the pulled data may live.
-    pub(crate) fn keep_permit(&self, permit: OwnedSemaphorePermit) {
-        self.data.borrow_mut().permit = Some(permit);
+    /// Keeps `share` for as long as the pulled data may live.
+    pub(crate) fn keep_share(&self, share: Share) {
+        self.data.borrow_mut().share = Some(share);
     }
 
     /// `bytes` go back with the reply, as `pushed` where they do not ride in it.

@@ -63,7 +63,7 @@ impl Incoming {
         let len = header.bulk_len as usize;
         let flight = &self.flight;
         let cpt = flight.peer().cpt;
-        flight.keep_permit(flight.terms.reserve(cpt, len).await?);
+        flight.keep_share(flight.terms.reserve(cpt, self.session.client, len).await);
         // the newest attempt's: a resend may have come during the wait
         let (peer, id) = (Rc::clone(&*flight.peer()), flight.bulk_id());
         let Some(pull) = peer.begin_pull(id) else {
@@ -82,7 +82,11 @@ impl Incoming {
         match data {
             Some(data) if data.len() == len => Ok(data),
             Some(_) => Err(Errno::EPROTO),
-            None => Err(self.abandon()),
+            None => {
+                // what else it offered would not come either, and others wait for its share
+                peer.tx.close();
+                Err(self.abandon())
+            }
         }
     }
 

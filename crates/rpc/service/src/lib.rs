@@ -7,6 +7,7 @@
 //! answers kept for resends and the recovery after a restart. On the idle path a request is handled
 //! and answered in the reader's own turn.
 
+mod account;
 mod admission;
 mod class;
 mod connect;

@@ -3,13 +3,12 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use env::Env;
 use ptlrpc::AtConfig;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use types::{CptIndex, Errno};
+use types::{ClientId, CptIndex};
 
+use crate::account::{Account, Share};
 use crate::limits;
 
 /// Shared by all requests of a node.
@@ -19,9 +18,7 @@ pub(crate) struct Terms {
     pub(crate) inline_bytes: u32,
     pub(crate) at: Cell<AtConfig>,
     /// Pulled bytes that each CPT may still hold, in units of [`limits::BULK_UNIT`].
-    per_cpt: Vec<Arc<Semaphore>>,
-    /// All units of one CPT.
-    units: u32,
+    per_cpt: Vec<Account>,
 }
 
 impl Terms {
@@ -29,19 +26,14 @@ impl Terms {
         assert!(cpts > 0, "a node has a CPT");
         let units =
             u32::try_from(bulk_bytes_max / limits::BULK_UNIT as u64).unwrap_or(u32::MAX).max(1);
-        let per_cpt = (0..cpts).map(|_| Arc::new(Semaphore::new(units as usize))).collect();
-        Rc::new(Terms { env: env.clone(), inline_bytes, at: Cell::default(), per_cpt, units })
+        let per_cpt = (0..cpts).map(|_| Account::new(units)).collect();
+        Rc::new(Terms { env: env.clone(), inline_bytes, at: Cell::default(), per_cpt })
     }
 
-    /// Waits until `len` more bytes may be pulled on `cpt`. A bulk larger than the whole account
-    /// takes all of it.
-    pub(crate) async fn reserve(
-        &self,
-        cpt: CptIndex,
-        len: usize,
-    ) -> Result<OwnedSemaphorePermit, Errno> {
+    /// Waits until `len` more bytes of `client` may be pulled on `cpt`. A bulk larger than the whole
+    /// account takes all of it.
+    pub(crate) async fn reserve(&self, cpt: CptIndex, client: ClientId, len: usize) -> Share {
         let units = u32::try_from(len.div_ceil(limits::BULK_UNIT)).expect("a bulk is bounded");
-        let account = Arc::clone(&self.per_cpt[cpt.0 as usize]);
-        account.acquire_many_owned(units.min(self.units)).await.map_err(|_| Errno::ESHUTDOWN)
+        self.per_cpt[cpt.0 as usize].take(client, units).await
     }
 }

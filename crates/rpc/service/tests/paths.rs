@@ -8,11 +8,12 @@ use std::rc::Rc;
 use bytes::Bytes;
 use common::{Disk, Fixed, Rules, Toy, addr, call, client, increment, node, read, serve, write};
 use endpoint::{Call, CallError, Endpoint, EndpointConfig};
-use env::Env;
+use env::{Env, Link};
 use env_sim::{Cut, Faults, Sim, SimConfig};
 use service::Node;
 use types::{ClientId, Errno, Span};
-use wire::{Frame, FrameKind, Opcode};
+use wire::body::{ConnectRep, ConnectReq};
+use wire::{Frame, FrameKind, Opcode, Reply, Request, RequestFlags, encode_body};
 
 /// Runs `test` as the client of a served toy.
 fn check<F: Future<Output = ()> + 'static>(
@@ -214,5 +215,47 @@ fn nonsense_closes_the_link_it_came_on_and_no_other() {
             .expect("open");
         assert_eq!(bad.rx.recv().await, None);
         assert_eq!(remote.call(increment(3)).await.expect("unharmed").reply.body::<u64>(), 2);
+    });
+}
+
+/// A client of its own that offers 64 writes of 1 MiB.
+async fn offer_writes(env: &Env, at: types::NidAddr) -> Link {
+    let mut link = env.connect(None, at).await.expect("it listens");
+    let target = common::TARGET.to_u32();
+    let body = ConnectReq { client_low: 7, tags: 64, ..ConnectReq::default() };
+    let mut request = Request::new(Opcode::Connect, vec![encode_body(&body)]);
+    (request.header.xid, request.header.target) = (1, target);
+    link.tx.send_message(&request).expect("open");
+    let frame = link.rx.recv().await.expect("an answer");
+    let joined: ConnectRep = Reply::take(frame.into_payload()).expect("well formed").body();
+    for number in 1..=64 {
+        let key = Bytes::copy_from_slice(&1_000_u64.to_le_bytes());
+        let mut request = Request::new(Opcode::OstWrite, vec![key]);
+        let header = &mut request.header;
+        (header.xid, header.tag, header.target) = (1 + u64::from(number), number, target);
+        (header.session, header.instance) = (joined.session, joined.instance);
+        (header.epoch, header.flags) = (joined.epoch, RequestFlags::MODIFIES);
+        (header.deadline_ms, header.bulk_id) = (10_000, number.into());
+        header.bulk_len = 1 << 20;
+        link.tx.send_message(&request).expect("open");
+    }
+    link
+}
+
+#[test]
+fn a_client_that_sends_no_data_leaves_room_for_others_and_loses_its_link() {
+    check(Rules::default(), Faults::default(), |env, world| async move {
+        let remote = world.endpoint.remote(common::TARGET);
+        remote.call(increment(3)).await.expect("done");
+        let mut frozen = offer_writes(&env, world.at).await;
+        env.sleep(Span::millis(100)).await;
+        let start = env.now();
+        let data = Bytes::from(vec![1; 4 << 20]);
+        remote.call(write(2, &data)).await.expect("written");
+        let took = env.now() - start;
+        assert!(took < Span::secs(1), "{took:?}");
+        while frozen.rx.recv().await.is_some() {}
+        let took = env.now() - start;
+        assert!(took < Span::secs(6), "its pulls ended together: {took:?}");
     });
 }
