@@ -120,10 +120,17 @@ impl Incoming {
     /// This request now waits for another one: its slot is free, and the client is told that it
     /// takes long.
     pub fn park(&self) {
-        if let Some(slot) = self.flight.park() {
+        if self.step_aside() {
             let header = &self.request.header;
             self.session.send_early(&self.flight, header.xid, header.opcode);
-            slot.release(self.flight.terms.env.now());
         }
+    }
+
+    /// This request now waits for another one, mostly for a moment: its slot is free, and the
+    /// client is told to wait once it takes long. Whether it still had its slot.
+    pub fn step_aside(&self) -> bool {
+        let Some(slot) = self.flight.park() else { return false };
+        slot.release(self.flight.terms.env.now());
+        true
     }
 }

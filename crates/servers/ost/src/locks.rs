@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ldlm::{ExtentLocks, LockId, Mode, Outcome};
+use service::Incoming;
 use tokio::sync::oneshot;
 use types::{Extent, Fid};
 
@@ -26,8 +27,15 @@ pub(crate) struct Held {
 }
 
 impl Locks {
-    /// Waits for `extent` of `object`, first come, first served.
-    pub(crate) async fn lock(&self, object: Fid, extent: Extent, mode: Mode) -> Held {
+    /// Waits for `extent` of `object`, first come, first served. While it waits, `incoming` has no
+    /// worker slot: those are for requests that could go on.
+    pub(crate) async fn lock(
+        &self,
+        incoming: &Incoming,
+        object: Fid,
+        extent: Extent,
+        mode: Mode,
+    ) -> Held {
         let (held, wait) = {
             let mut state = self.0.borrow_mut();
             let (id, outcome) = state.core.enqueue(object, extent, mode);
@@ -39,6 +47,7 @@ impl Locks {
             (Held { id, locks: self.clone() }, wait)
         };
         if let Some(wait) = wait {
+            let _had_a_slot = incoming.step_aside();
             wait.await.expect("a waiter stays in the table until it is granted or gives up");
         }
         held

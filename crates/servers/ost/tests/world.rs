@@ -1,7 +1,7 @@
 //! A client and an OST on simulated machines: what an answer promises, through kills and power
 //! cuts.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
@@ -12,7 +12,8 @@ use env_sim::{NodeHandle, Sim, SimConfig};
 use osd::mem::{MemDisk, MemDiskConfig, MemMeta, MemObjects};
 use osd::{MetaStore, Table};
 use ost::{Bugs, Ost, OstConfig};
-use service::{Node, NodeConfig, Target};
+use params::ParamTree;
+use service::{Node, NodeConfig, Target, spec};
 use types::{ClientId, Errno, Fid, NidAddr, Span, TargetId};
 use wire::body::{
     BatchFlags, Claim, IoFlags, ObjectRange, OstAttr, OstBatchReq, OstFallocateReq, OstIoReq,
@@ -34,6 +35,7 @@ struct World {
     bugs: Bugs,
     interval: Span,
     ost: RefCell<Option<Rc<Ost>>>,
+    node: RefCell<Option<Rc<Node>>>,
     endpoints: RefCell<Vec<Rc<Endpoint>>>,
 }
 
@@ -69,6 +71,7 @@ impl World {
             bugs,
             interval: Span::secs(1),
             ost: RefCell::default(),
+            node: RefCell::default(),
             endpoints: RefCell::default(),
         };
         world.start();
@@ -87,26 +90,27 @@ impl World {
         let (env, disk, at) = (self.server.env(), self.disk.clone(), self.at());
         let mut config = OstConfig::new("testfs".parse().expect("a name"), 2);
         (config.bugs, config.commit_interval) = (self.bugs, self.interval);
-        let ost = self.sim.block_on(&self.server, async move {
+        let (ost, node) = self.sim.block_on(&self.server, async move {
             let meta = Rc::new(MemMeta::open(&env, &disk));
             let objects = Rc::new(MemObjects::open(&env, &disk));
             let ost = Ost::start(&env, config, meta, objects).await.expect("boots");
             let node = node(&env);
             node.add_target(ost.clone());
             node.serve(env.listen(at).await.expect("free"));
-            std::mem::forget(node); // lives as long as the machine
-            ost
+            std::mem::forget(Rc::clone(&node)); // lives as long as the machine
+            (ost, node)
         });
+        *self.node.borrow_mut() = Some(node);
         *self.ost.borrow_mut() = Some(ost);
     }
 
     fn kill(&self) {
-        *self.ost.borrow_mut() = None;
+        (*self.ost.borrow_mut(), *self.node.borrow_mut()) = (None, None);
         self.server.kill_as(false);
     }
 
     fn power_cut(&self, seed: u64) {
-        *self.ost.borrow_mut() = None;
+        (*self.ost.borrow_mut(), *self.node.borrow_mut()) = (None, None);
         self.server.kill_as(true);
         self.disk.power_cut(seed);
     }
@@ -810,4 +814,27 @@ fn a_target_whose_storage_failed_stops_alone() {
         assert!(done.is_some_and(|done| done.is_ok()), "the other target goes on");
     }
     assert!(waiting.iter().all(|answered| !*answered.borrow()), "a failed target is silent");
+}
+
+#[test]
+fn who_waits_for_an_object_keeps_no_slot_from_others() {
+    let disk = MemDiskConfig { io_max: Span::secs(100), ..MemDiskConfig::default() };
+    let world = World::new(7, disk, Bugs::default());
+    let node = world.node.borrow().clone().expect("it was started");
+    let params = ParamTree::new();
+    node.register_params(&params, &[&spec::OST_IO]);
+    params.set_now("ost.OSS.ost_io.threads_max", "3").expect("it is there");
+    let remote = world.remote(1);
+    let answered = Rc::new(Cell::new(0));
+    for number in 0..21 {
+        let (remote, answered) = (remote.clone(), answered.clone());
+        let call = if number == 0 { punch(1 << 30, true) } else { write(0, b"waits", PLAIN) };
+        world.client.env().spawn("call", async move {
+            let _lasts = remote.call(call).await;
+            answered.set(answered.get() + 1);
+        });
+    }
+    world.sim.run_for(Span::millis(500));
+    let stats = node.stats()["ost_io"];
+    assert_eq!((answered.get(), stats.active, stats.queued), (0, 1, 0), "the punch alone has one");
 }

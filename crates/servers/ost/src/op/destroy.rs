@@ -36,7 +36,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         let mut held = Vec::with_capacity(some.len());
         for object in some {
             // In the order of FIDs, so that two destroys do not wait for each other.
-            held.push(ost.locks.lock(*object, Extent::ALL, Mode::Exclusive).await);
+            held.push(ost.locks.lock(incoming, *object, Extent::ALL, Mode::Exclusive).await);
         }
         let own = own(ost, some, body.store).await?;
         for object in &own {

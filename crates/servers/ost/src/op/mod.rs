@@ -158,7 +158,7 @@ impl Ost {
         let object = told.object;
         assert!(!object.is_zero(), "an operation has checked its object");
         let asked = self.env.now();
-        let _held = self.locks.lock(object, told.extent, Mode::Exclusive).await;
+        let _held = self.locks.lock(incoming, object, told.extent, Mode::Exclusive).await;
         let is_lost = self.config.bugs.lose_overlap() && self.env.now() > asked;
         self.check_owner(incoming, object, told.owner).await?;
         if let Change::Overtaken = self.may_change(incoming, object, &told.claim)? {

@@ -25,7 +25,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     ost.transfer(u64::from(body.length)).await;
     let mode = if body.flags.contains(IoFlags::DIRECT) { IoMode::Direct } else { IoMode::Auto };
     let held = match Extent::new(body.offset, end) {
-        Some(extent) => Some(ost.locks.lock(object, extent, Mode::Shared).await),
+        Some(extent) => Some(ost.locks.lock(incoming, object, extent, Mode::Shared).await),
         None => None,
     };
     ost.check_fence(incoming, &body.claim)?;

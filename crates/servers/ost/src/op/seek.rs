@@ -22,7 +22,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         _ => return Err(Errno::EINVAL),
     };
     let extent = Extent::new(body.offset, u64::MAX).ok_or(Errno::EINVAL)?;
-    let held = ost.locks.lock(object, extent, Mode::Shared).await;
+    let held = ost.locks.lock(incoming, object, extent, Mode::Shared).await;
     ost.check_fence(incoming, &body.claim)?;
     ost.check_owner(incoming, object, owner).await?;
     let found = ost.objects.seek(object, what, body.offset).await?;
