@@ -27,8 +27,6 @@ pub struct Mdt {
     pub(crate) destroys_grew: Notify,
     /// Records of the destroy log below this were searched for OSTs.
     pub(crate) destroys_seen: Cell<u64>,
-    /// No record of the destroy log stands below this.
-    pub(crate) destroys_low: Cell<u64>,
     pub(crate) destroys_answered: background::destroy::Answered,
     pub(crate) exports: Rc<Exports>,
     pub(crate) locks: Rc<Locks>,
@@ -109,7 +107,6 @@ impl Mdt {
             osts,
             destroys_grew: Notify::new(),
             destroys_seen: Cell::new(0),
-            destroys_low: Cell::new(0),
             destroys_answered: background::destroy::Answered::default(),
             exports,
             locks: Locks::new(env, lock_place),

@@ -26,7 +26,11 @@ const MDT: TargetId = TargetId { kind: types::TargetKind::Mdt, index: 0 };
 const OST: TargetId = TargetId { kind: types::TargetKind::Ost, index: 0 };
 
 fn addr(target: TargetId) -> NidAddr {
-    let text = if target == MDT { "10.0.0.1@tcp" } else { "10.0.0.2@tcp" };
+    let text = match target {
+        MDT => "10.0.0.1@tcp",
+        OST => "10.0.0.2@tcp",
+        _ => "10.0.0.9@tcp", // nobody
+    };
     text.parse().expect("a NID")
 }
 
@@ -722,4 +726,41 @@ fn a_stop_ends_although_the_store_fails() {
     let mdt = world.mdt.borrow().clone().expect("running");
     let stopped = world.sim.block_on(&world.mds, async move { mdt.stop().await });
     assert!(matches!(stopped, Err(StoreError::Failed(_))), "{stopped:?}");
+}
+
+/// A record of the destroy log: one object, on this OST.
+fn destroy_record(oid: u32, ost: u32) -> Vec<u8> {
+    let mut record = vec![3, 1, 28, 0];
+    record.extend(1_u32.to_le_bytes());
+    record.extend(0x2_0003_0000_u64.to_le_bytes());
+    record.extend(oid.to_le_bytes());
+    record.extend(0_u32.to_le_bytes());
+    record.extend(ost.to_le_bytes());
+    record
+}
+
+#[test]
+fn what_an_absent_ost_keeps_in_the_log_keeps_nothing_else_there() {
+    const ABSENT: u32 = 5_000;
+    let world = World::new(11);
+    world.sim.run_for(Span::secs(2));
+    world.mdt.borrow_mut().take();
+    world.mds.kill_as(false);
+    let (env, disk) = (world.oss.env(), world.disk.clone());
+    world.sim.block_on(&world.oss, async move {
+        let store = MemMeta::open(&env, &disk);
+        for numbers in (0..ABSENT + 10).collect::<Vec<_>>().chunks(1_000) {
+            let mut set = WriteSet::new();
+            for number in numbers {
+                let ost = if *number < ABSENT { 1 } else { 0 };
+                let key = u64::from(*number).to_be_bytes();
+                set.put(Table::Destroys, key, destroy_record(1 + number, ost));
+            }
+            store.apply(&set).expect("room");
+        }
+        store.commit().await.expect("a good store");
+    });
+    world.boot();
+    world.sim.run_for(Span::secs(60));
+    assert_eq!((*world.destroyed.borrow(), world.records(Table::Destroys)), (10, ABSENT as usize));
 }

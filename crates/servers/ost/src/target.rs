@@ -34,6 +34,10 @@ pub struct Ost {
     pub(crate) tombstones: RefCell<Tombstones>,
     pub(crate) fences: RefCell<Fences>,
     pub(crate) under_way: UnderWay,
+    /// What the sweep under way knows of the store.
+    pub(crate) listed: RefCell<Option<op::sweep::Listed>>,
+    /// Listings of the store since the start.
+    pub(crate) listings: Cell<u64>,
     pub(crate) pace: Rc<Pace>,
     pub(crate) device: Device,
     pub(crate) tally: Tally,
@@ -63,6 +67,8 @@ impl Ost {
             tombstones: RefCell::new(booted.tombstones),
             fences: RefCell::new(booted.fences),
             under_way: UnderWay::default(),
+            listed: RefCell::default(),
+            listings: Cell::new(0),
             device: Device::default(),
             tally: Tally::default(),
             dirty_data: Cell::new(0),
@@ -92,6 +98,12 @@ impl Ost {
         if let Some(until) = self.device.occupy(self.env.now(), bytes) {
             self.env.sleep_until(until).await;
         }
+    }
+
+    /// Listings of all objects since the start.
+    #[must_use]
+    pub fn listings(&self) -> u64 {
+        self.listings.get()
     }
 
     fn count(&self, incoming: &Incoming, reply: &Reply) {

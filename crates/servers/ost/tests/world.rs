@@ -838,3 +838,29 @@ fn who_waits_for_an_object_keeps_no_slot_from_others() {
     let stats = node.stats()["ost_io"];
     assert_eq!((answered.get(), stats.active, stats.queued), (0, 1, 0), "the punch alone has one");
 }
+
+#[test]
+fn the_requests_of_a_sweep_need_one_listing() {
+    let world = World::plain();
+    let (remote, other) = (world.remote(1), world.remote(2));
+    let id = |oid, ver| Fid { seq: OBJECT.seq, oid, ver };
+    let make = |object: Fid| {
+        let mut call = write(0, b"data", PLAIN);
+        let object = object.into();
+        let body = OstIoReq { object, parent: PARENT.into(), length: 4, ..OstIoReq::default() };
+        call.bufs[0] = encode_body(&body);
+        world.call(&remote, call).expect("writes");
+    };
+    (1..=100).for_each(|oid| make(id(oid, 0)));
+    let listings = || world.ost.borrow().as_ref().expect("it was started").listings();
+    let destroyed = |remote: &Rc<Remote>, first: u32| {
+        let gaps = [range(id(first, 0), 0, 1), range(id(first + 2, 0), 0, 1)];
+        let answer = world.call(remote, sweep(&gaps)).expect("destroys");
+        answer.reply.body::<OstBatchReq>().count
+    };
+    let all: u32 = (0..25).map(|at| destroyed(&remote, 1 + 4 * at)).sum();
+    assert_eq!((all, listings()), (50, 1));
+    make(id(101, 0));
+    assert_eq!((destroyed(&other, 101), listings()), (1, 2), "another session has another sweep");
+    assert_eq!((destroyed(&other, 1), listings()), (0, 3), "this one began before the listing");
+}

@@ -7,8 +7,9 @@
 //!   back: tombstones.
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It is told what happened the first time: reply records.
-//! - **lost**, **told**, **leases**, **fence**: see the modules.
+//! - **dead**, **lost**, **told**, **leases**, **fence**: see the modules.
 
+mod dead;
 mod fence;
 mod leases;
 mod lost;
@@ -51,6 +52,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, name: &'static str, script: Scri
         Script::Share => stage.share(),
         Script::Late => stage.late(),
         Script::Resend => stage.resend(),
+        Script::Dead => stage.dead(),
         Script::Lost => stage.lost(),
         Script::Told => stage.told(),
         Script::Leases => stage.leases(),

@@ -17,6 +17,8 @@ pub enum Script {
     Late,
     /// The answer to a durable change is lost with its MDT.
     Resend,
+    /// Clients die, and then the servers do, again and again.
+    Dead,
     /// An OST loses objects of files that were closed and not synced, whose writer is dead.
     Lost,
     /// An evicted client has to hear what of its work is lost.
@@ -167,6 +169,12 @@ impl Scenario {
         Scenario { name: "resend", script: Some(Script::Resend), ..Scenario::calm() }
     }
 
+    /// Restarts with clients that are dead.
+    #[must_use]
+    pub fn dead() -> Scenario {
+        Scenario { name: "dead", script: Some(Script::Dead), ..Scenario::calm() }
+    }
+
     /// Objects that do not come back.
     #[must_use]
     pub fn lost() -> Scenario {
@@ -215,9 +223,9 @@ impl Scenario {
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 15] = [
-        "calm", "storm", "kills", "sick", "slow", "swaps", "share", "late", "resend", "lost",
-        "told", "leases", "shared", "fence", "hard",
+    pub const NAMES: [&str; 16] = [
+        "calm", "storm", "kills", "sick", "slow", "swaps", "share", "late", "resend", "dead",
+        "lost", "told", "leases", "shared", "fence", "hard",
     ];
 
     #[must_use]
@@ -232,6 +240,7 @@ impl Scenario {
             "share" => Scenario::share(),
             "late" => Scenario::late(),
             "resend" => Scenario::resend(),
+            "dead" => Scenario::dead(),
             "lost" => Scenario::lost(),
             "told" => Scenario::told(),
             "leases" => Scenario::leases(),

@@ -15,6 +15,7 @@ const FIXED: &[(&str, u64)] = &[
     ("share", 40),
     ("late", 40),
     ("resend", 40),
+    ("dead", 20),
     ("lost", 40),
     ("told", 20),
     ("fence", 40),

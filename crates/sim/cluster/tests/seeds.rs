@@ -78,6 +78,13 @@ fn a_lost_answer_is_told_by_the_next_instance() {
 }
 
 #[test]
+fn the_dead_are_waited_for_briefly_and_once() {
+    for report in run_seeds(&Scenario::dead()) {
+        assert_eq!(report.restarts, 15, "{report}");
+    }
+}
+
+#[test]
 fn a_lost_object_is_an_error_and_no_other_is() {
     run_seeds(&Scenario::lost());
 }

@@ -17,4 +17,4 @@ pub use meta::{
     BEHIND_COMMIT_BYTES_MAX, KEY_BYTES_MAX, MetaStore, StoreError, Table, View, WriteSet,
     remove_all,
 };
-pub use obj::{Allocate, Found, IoMode, ObjAttr, ObjStore, Seek, Space};
+pub use obj::{Allocate, Found, IoMode, Lowest, ObjAttr, ObjStore, Seek, Space};

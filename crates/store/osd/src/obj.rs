@@ -1,5 +1,7 @@
 //! Objects: sparse files without names, by FID (base and stripe).
 
+use std::collections::BinaryHeap;
+
 use bytes::Bytes;
 use env::LocalFuture;
 use types::{Errno, Extent, Fid, Timespec};
@@ -122,11 +124,48 @@ pub trait ObjStore {
     /// Makes every change made before this call durable. An error means that data may be lost: the
     /// instance ends.
     fn sync(&self) -> LocalFuture<'_, Result<(), Errno>>;
-    /// Visits every object, in no order: the scrub, and orphan cleanup by range.
-    fn list(&self) -> LocalFuture<'_, Result<Vec<Fid>, Errno>>;
+    /// The first `max` objects from `from` on, in the order of their FIDs: fewer only where there
+    /// are no more. Visits every object, and holds `max` of them in memory.
+    fn list(&self, from: Fid, max: usize) -> LocalFuture<'_, Result<Vec<Fid>, Errno>>;
     /// Where on the device `range` of the object begins, bytes, reckoned back from what of it is
     /// stored first; `None` where nothing of it is stored or the store cannot tell. A hint for the
     /// order of reads: it may be out of date.
     fn locate(&self, object: Fid, range: Extent) -> LocalFuture<'_, Result<Option<u64>, Errno>>;
     fn space(&self) -> LocalFuture<'_, Result<Space, Errno>>;
+}
+
+/// The lowest objects from one on, of those that are offered in any order.
+#[derive(Debug)]
+pub struct Lowest {
+    from: Fid,
+    max: usize,
+    kept: BinaryHeap<Fid>,
+}
+
+impl Lowest {
+    /// The first `max` from `from` on.
+    #[must_use]
+    pub fn new(from: Fid, max: usize) -> Lowest {
+        assert!(max > 0, "a listing of nothing says nothing");
+        Lowest { from, max, kept: BinaryHeap::new() }
+    }
+
+    /// There is this one.
+    pub fn offer(&mut self, object: Fid) {
+        if object < self.from {
+            return;
+        }
+        if self.kept.len() < self.max {
+            self.kept.push(object);
+        } else if self.kept.peek().is_some_and(|highest| object < *highest) {
+            self.kept.pop();
+            self.kept.push(object);
+        }
+    }
+
+    /// In order.
+    #[must_use]
+    pub fn into_sorted(self) -> Vec<Fid> {
+        self.kept.into_sorted_vec()
+    }
 }

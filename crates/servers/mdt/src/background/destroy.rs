@@ -142,7 +142,7 @@ async fn records(mdt: &Mdt, from: u64, end: u64) -> Decided<Vec<(u64, DestroyRec
 async fn serve(mdt: Rc<Mdt>, cursors: Rc<Cursors>, ost: u32) {
     let Some(endpoint) = mdt.osts.clone() else { return };
     let remote = endpoint.remote(TargetId::ost(ost));
-    let mut at = 0;
+    let (mut at, mut removed) = (0, 0);
     while !mdt.is_stopped() {
         let grew = mdt.destroys_grew.notified();
         let batch = match batch_for(&mdt, ost, at).await {
@@ -163,8 +163,11 @@ async fn serve(mdt: Rc<Mdt>, cursors: Rc<Cursors>, ost: u32) {
         }
         at = batch.end;
         cursors.0.borrow_mut().insert(ost, at);
-        if let Err(error) = remove_done(&mdt, &cursors).await {
-            tracing::warn!(target: "mdt", %error, "records of destroyed objects stay in the log");
+        match remove_done(&mdt, &cursors, removed, at).await {
+            Ok(()) => removed = at,
+            Err(error) => {
+                tracing::warn!(target: "mdt", %error, "records of destroyed objects stay in the log");
+            }
         }
     }
 }
@@ -262,35 +265,27 @@ async fn is_committed(mdt: &Mdt, remote: &Rc<Remote>, done: Done) -> bool {
     remote.instance().0 == done.instance
 }
 
-/// Removes the records that all their OSTs are done with.
-async fn remove_done(mdt: &Mdt, cursors: &Cursors) -> Decided<()> {
-    loop {
-        let low = cursors.0.borrow().values().min().copied().unwrap_or(0);
-        let high = cursors.0.borrow().values().max().copied().unwrap_or(0);
+/// Removes those of the records from `from` to `to` that all their OSTs are done with. An OST that
+/// gets past records asks for these: a record is done once the last of its OSTs is, so nothing else
+/// is to be looked at, however many records an OST that is away keeps in the log.
+async fn remove_done(mdt: &Mdt, cursors: &Cursors, from: u64, to: u64) -> Decided<()> {
+    let mut at = from;
+    while at < to {
+        let found = records(mdt, at, to).await?;
+        let Some((last, _)) = found.last() else { return Ok(()) };
         let mut set = WriteSet::new();
-        let found = records(mdt, mdt.destroys_low.get(), high).await?;
-        let mut kept = None;
         for (number, record) in &found {
-            let done = record
-                .osts
-                .iter()
-                .all(|ost| cursors.0.borrow().get(ost).is_some_and(|at| at > number));
-            if done {
+            let upto = cursors.0.borrow();
+            let is_past = |ost: &u32| upto.get(ost).is_some_and(|at| at > number);
+            if record.osts.iter().all(is_past) {
                 set.delete(Table::Destroys, number.to_be_bytes());
-            } else if kept.is_none() {
-                kept = Some(*number);
             }
         }
-        let full = found.len() == DESTROY_BATCH_MAX;
-        let done = kept.unwrap_or_else(|| found.last().map_or(low, |(number, _)| number + 1));
-        assert!(done <= high.max(low), "no OST is done with what was not read");
-        mdt.destroys_low.set(done);
         if !set.changes.is_empty() {
             mdt.engine.store.meta().ready().await;
             mdt.engine.apply_own(&set)?;
         }
-        if !full || kept.is_some() {
-            return Ok(());
-        }
+        at = last + 1;
     }
+    Ok(())
 }

@@ -16,33 +16,20 @@ use zerocopy::IntoBytes;
 
 use super::{object_record, ranges, sweep};
 use crate::limits::{DESTROY_OBJECTS_AT_ONCE, DESTROY_OBJECTS_MAX};
+use crate::locks::Held;
 use crate::owners::is_foreign;
 use crate::record::TombstoneRecord;
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
-    let body = incoming.request.body::<OstBatchReq>();
-    let by_ids = body.flags.contains(BatchFlags::OIDS);
-    let objects = if by_ids { sweep::found(ost, incoming).await? } else { named(incoming)? };
-    assert!(objects.is_sorted(), "all destroys take their locks in one order");
-    let rep = OstBatchReq { count: objects.len() as u32, ..OstBatchReq::default() };
-    let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&rep)]);
-    let last = objects.len().saturating_sub(1) / DESTROY_OBJECTS_AT_ONCE;
-    if objects.is_empty() {
-        // Whoever asks waits for the commit of this, and with it of whatever destroyed them before.
-        ost.transact(incoming, &mut reply, |_| Ok(WriteSet::new())).await?;
+    if incoming.request.body::<OstBatchReq>().flags.contains(BatchFlags::OIDS) {
+        return sweep::execute(ost, incoming).await;
     }
+    let objects = named(incoming)?;
+    let mut reply = reply(incoming, objects.len());
+    let last = (objects.len() - 1) / DESTROY_OBJECTS_AT_ONCE;
     for (piece, some) in objects.chunks(DESTROY_OBJECTS_AT_ONCE).enumerate() {
-        let mut held = Vec::with_capacity(some.len());
-        for object in some {
-            // In the order of FIDs, so that two destroys do not wait for each other.
-            held.push(ost.locks.lock(incoming, *object, Extent::ALL, Mode::Exclusive).await);
-        }
-        let own = own(ost, some, body.store).await?;
-        for object in &own {
-            ost.objects.destroy(*object).await?;
-        }
-        let set = forget(ost, &own);
+        let (_held, set) = remove(ost, incoming, some).await?;
         if piece == last {
             ost.transact(incoming, &mut reply, |_| Ok(set.clone())).await?;
         } else {
@@ -50,6 +37,33 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         }
     }
     Ok(reply)
+}
+
+/// The answer to a destroy of so many objects.
+pub(super) fn reply(incoming: &Incoming, objects: usize) -> Reply {
+    let count = u32::try_from(objects).unwrap_or(u32::MAX);
+    let body = OstBatchReq { count, ..OstBatchReq::default() };
+    Reply::ok(&incoming.request.header, vec![encode_body(&body)])
+}
+
+/// Locks and removes objects; the locks, and the set to be applied while they are held.
+pub(super) async fn remove(
+    ost: &Ost,
+    incoming: &Incoming,
+    objects: &[Fid],
+) -> Result<(Vec<Held>, WriteSet), Errno> {
+    assert!(objects.is_sorted(), "all destroys take their locks in one order");
+    let mut held = Vec::with_capacity(objects.len());
+    for object in objects {
+        // In the order of FIDs, so that two destroys do not wait for each other.
+        held.push(ost.locks.lock(incoming, *object, Extent::ALL, Mode::Exclusive).await);
+    }
+    let store = incoming.request.body::<OstBatchReq>().store;
+    let own = own(ost, objects, store).await?;
+    for object in &own {
+        ost.objects.destroy(*object).await?;
+    }
+    Ok((held, forget(ost, &own)))
 }
 
 /// The objects of the request, sorted, each once.

@@ -3,38 +3,122 @@
 //! An MDT asks so for ids that it gave out and that no file holds. Objects without a record are
 //! found too: a power cut between data and record leaves them. Ids without an object get no
 //! tombstone, they are far too many.
+//!
+//! A sweep is many requests, in the order of their ids. The store lists its objects for the first
+//! one, and what it found beyond that request is kept for the next ones. No object comes to ids
+//! that are swept, because an earlier run of the MDT gave them out and nobody replays any more. So
+//! the listing holds as long as the MDT's session, and another session's sweep begins with its own.
 
-use osd::Table;
+use osd::{StoreError, Table, View, WriteSet};
 use service::Incoming;
 use types::{Errno, Fid};
+use wire::Reply;
 
-use super::ranges;
-use crate::limits::SWEEP_RANGES_MAX;
+use super::{destroy, ranges};
+use crate::limits::{DESTROY_OBJECTS_AT_ONCE, SWEEP_LISTED_MAX, SWEEP_RANGES_MAX};
 use crate::target::Ost;
 
 /// First and last possible object.
 type Span = (Fid, Fid);
 
-/// The objects to destroy, sorted, each once; there may be none.
-pub(crate) async fn found(ost: &Ost, incoming: &Incoming) -> Result<Vec<Fid>, Errno> {
-    let spans = spans(incoming)?;
-    let mut objects = ost.objects.list().await?;
-    objects.retain(|object| is_inside(&spans, *object));
-    for (first, last) in &spans {
-        let recorded = ost.store.look(|view| {
-            let mut recorded = Vec::new();
-            view.scan(Table::Objects, &first.to_key(), &mut |key, _| {
-                let inside = Fid::from_key(key).filter(|object| object <= last);
-                recorded.extend(inside);
-                inside.is_some()
-            })?;
-            Ok(recorded)
-        });
-        objects.extend(recorded.await?);
+/// No object is behind this one.
+const LAST: Fid = Fid { seq: u64::MAX, oid: u32::MAX, ver: u32::MAX };
+
+/// What a session's sweep knows of the store: all objects of a stretch of FIDs.
+pub(crate) struct Listed {
+    session: u64,
+    from: Fid,
+    upto: Fid,
+    objects: Vec<Fid>,
+}
+
+impl Listed {
+    fn covers(&self, session: u64, at: Fid) -> bool {
+        self.session == session && self.from <= at && at <= self.upto
     }
-    objects.sort_unstable();
-    objects.dedup();
-    Ok(objects)
+
+    /// The objects inside `spans` up to `upto`; they and those before are forgotten.
+    fn take(&mut self, spans: &[Span], upto: Fid) -> Vec<Fid> {
+        let behind = self.objects.partition_point(|object| *object <= upto);
+        let rest = self.objects.split_off(behind);
+        let mut taken = std::mem::replace(&mut self.objects, rest);
+        taken.retain(|object| is_inside(spans, *object));
+        self.from = upto;
+        taken
+    }
+}
+
+/// Destroys what is there, a listing's length at a time.
+pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
+    let spans = spans(incoming)?;
+    let (mut from, last) = (spans[0].0, spans[spans.len() - 1].1);
+    let mut count = 0;
+    loop {
+        let mut listed = list(ost, incoming.session.id, from).await?;
+        let mut upto = listed.upto.min(last);
+        let recorded = ost.store.look(|view| recorded(view, &spans, from, upto)).await?;
+        if recorded.len() == SWEEP_LISTED_MAX {
+            upto = recorded[recorded.len() - 1];
+        }
+        let mut objects = listed.take(&spans, upto);
+        ost.listed.replace(Some(listed));
+        objects.extend(recorded);
+        objects.sort_unstable();
+        objects.dedup();
+        count += objects.len();
+        for some in objects.chunks(DESTROY_OBJECTS_AT_ONCE) {
+            let (_held, set) = destroy::remove(ost, incoming, some).await?;
+            ost.apply(&set).await?;
+        }
+        if upto >= last {
+            break;
+        }
+        from = next(upto);
+    }
+    // Whoever asks waits for the commit of this, and with it of all that was destroyed before.
+    let mut reply = destroy::reply(incoming, count);
+    ost.transact(incoming, &mut reply, |_| Ok(WriteSet::new())).await?;
+    Ok(reply)
+}
+
+/// A listing that begins at `from` or before.
+async fn list(ost: &Ost, session: u64, from: Fid) -> Result<Listed, Errno> {
+    if let Some(listed) = ost.listed.take().filter(|listed| listed.covers(session, from)) {
+        return Ok(listed);
+    }
+    let objects = ost.objects.list(from, SWEEP_LISTED_MAX).await?;
+    ost.listings.set(ost.listings.get() + 1);
+    assert!(objects.is_sorted(), "a store lists in order");
+    let is_all = objects.len() < SWEEP_LISTED_MAX;
+    let upto = objects.last().copied().filter(|_| !is_all).unwrap_or(LAST);
+    Ok(Listed { session, from, upto, objects })
+}
+
+/// The first objects with a record inside `spans`, of those between `from` and `upto`.
+fn recorded(view: &dyn View, spans: &[Span], from: Fid, upto: Fid) -> Result<Vec<Fid>, StoreError> {
+    let mut recorded = Vec::new();
+    for (first, last) in spans {
+        let (first, last) = ((*first).max(from), (*last).min(upto));
+        if first > last || recorded.len() == SWEEP_LISTED_MAX {
+            continue;
+        }
+        view.scan(Table::Objects, &first.to_key(), &mut |key, _| {
+            let inside = Fid::from_key(key).filter(|object| *object <= last);
+            recorded.extend(inside);
+            inside.is_some() && recorded.len() < SWEEP_LISTED_MAX
+        })?;
+    }
+    Ok(recorded)
+}
+
+/// The FID behind this one.
+fn next(fid: Fid) -> Fid {
+    let Fid { seq, oid, ver } = fid;
+    match (ver.checked_add(1), oid.checked_add(1)) {
+        (Some(ver), _) => Fid { seq, oid, ver },
+        (None, Some(oid)) => Fid { seq, oid, ver: 0 },
+        (None, None) => Fid { seq: seq.saturating_add(1), oid: 0, ver: 0 },
+    }
 }
 
 /// Sorted by where they begin.
@@ -76,6 +160,27 @@ fn is_inside(spans: &[Span], object: Fid) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listing_serves_the_requests_behind_it_and_no_other_session() {
+        let id = |oid| Fid { seq: 5, oid, ver: 0 };
+        let mut listed =
+            Listed { session: 7, from: id(1), upto: id(90), objects: (1..=90).map(id).collect() };
+        assert!(listed.covers(7, id(1)) && listed.covers(7, id(90)));
+        assert!(!listed.covers(7, id(91)) && !listed.covers(8, id(1)));
+        let inside = [(id(3), id(4)), (id(6), id(6))];
+        assert_eq!(listed.take(&inside, id(10)), [id(3), id(4), id(6)]);
+        assert!(!listed.covers(7, id(9)), "those are forgotten");
+        assert!(listed.covers(7, id(11)) && listed.objects.len() == 80);
+    }
+
+    #[test]
+    fn there_is_no_fid_between_one_and_the_next() {
+        let (most, seq) = (u32::MAX, 5);
+        assert_eq!(next(Fid { seq, oid: 2, ver: 3 }), Fid { seq, oid: 2, ver: 4 });
+        assert_eq!(next(Fid { seq, oid: 2, ver: most }), Fid { seq, oid: 3, ver: 0 });
+        assert_eq!(next(Fid { seq, oid: most, ver: most }), Fid { seq: 6, oid: 0, ver: 0 });
+    }
 
     #[test]
     fn a_range_holds_every_stripe_of_its_ids() {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use env::{BUFFER_ALIGN, BufferPool};
-use osd::{IoMode, ObjAttr};
+use osd::{IoMode, Lowest, ObjAttr};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use tokio::sync::oneshot;
 use types::{Errno, Fid, Timespec};
@@ -412,15 +412,17 @@ impl Files {
         rustix::fs::syncfs(&self.root).map_err(errno)
     }
 
-    pub(crate) fn list(&self) -> Result<Vec<Fid>, Errno> {
-        let mut fids = Vec::new();
+    pub(crate) fn list(&self, from: Fid, max: usize) -> Result<Vec<Fid>, Errno> {
+        let mut lowest = Lowest::new(from, max);
         for dir in &self.dirs {
             for entry in rustix::fs::Dir::read_from(dir).map_err(errno)? {
                 let entry = entry.map_err(errno)?;
-                fids.extend(entry.file_name().to_str().ok().and_then(fid_of));
+                if let Some(fid) = entry.file_name().to_str().ok().and_then(fid_of) {
+                    lowest.offer(fid);
+                }
             }
         }
-        Ok(fids)
+        Ok(lowest.into_sorted())
     }
 }
 

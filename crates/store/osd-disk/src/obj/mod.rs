@@ -388,10 +388,10 @@ impl ObjStore for DiskObjects {
         })
     }
 
-    fn list(&self) -> LocalFuture<'_, Result<Vec<Fid>, Errno>> {
+    fn list(&self, from: Fid, max: usize) -> LocalFuture<'_, Result<Vec<Fid>, Errno>> {
         Box::pin(async move {
             self.check()?;
-            self.on_pool(Files::list).await
+            self.on_pool(move |files| files.list(from, max)).await
         })
     }
 

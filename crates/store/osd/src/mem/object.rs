@@ -8,7 +8,7 @@ use env::{Env, LocalFuture};
 use types::{Errno, Extent, Fid, Span, SplitMix64, Timespec};
 
 use super::{MemDisk, span_between};
-use crate::{Allocate, Found, IoMode, ObjAttr, ObjStore, Seek, Space};
+use crate::{Allocate, Found, IoMode, Lowest, ObjAttr, ObjStore, Seek, Space};
 
 /// Unit in which a write is torn, and in which space is given out.
 const BLOCK: u64 = 4_096;
@@ -428,16 +428,14 @@ impl ObjStore for MemObjects {
         })
     }
 
-    fn list(&self) -> LocalFuture<'_, Result<Vec<Fid>, Errno>> {
+    fn list(&self, from: Fid, max: usize) -> LocalFuture<'_, Result<Vec<Fid>, Errno>> {
         Box::pin(async move {
             self.pause().await;
             let objects = self.disk.0.objects.borrow();
-            Ok(objects
-                .slots
-                .iter()
-                .filter(|(_, slot)| slot.cached.is_some())
-                .map(|(fid, _)| *fid)
-                .collect())
+            let there = objects.slots.iter().filter(|(_, slot)| slot.cached.is_some());
+            let mut lowest = Lowest::new(from, max);
+            there.for_each(|(fid, _)| lowest.offer(*fid));
+            Ok(lowest.into_sorted())
         })
     }
 
