@@ -31,12 +31,14 @@ impl Node {
             self.retry(done);
             return;
         }
+        let first = flight.first.take();
+        // the answer of an open that is repeated for its resend never arrived: nothing was told
         if done.replays
+            && first.is_none()
             && let Some(status) = reply.errno()
         {
             done.log_refusal(status);
         }
-        let first = flight.first.take();
         if let Some(first) = first.filter(|_| reply.errno().is_none()) {
             reply = *first;
         }

@@ -30,8 +30,8 @@ impl Terms {
         Rc::new(Terms { env: env.clone(), inline_bytes, at: Cell::default(), per_cpt })
     }
 
-    /// Waits until `len` more bytes of `client` may be pulled on `cpt`. A bulk larger than the whole
-    /// account takes all of it.
+    /// Waits until `len` more bytes of `client` may be pulled on `cpt`. A bulk larger than the
+    /// whole account takes all of it.
     pub(crate) async fn reserve(&self, cpt: CptIndex, client: ClientId, len: usize) -> Share {
         let units = u32::try_from(len.div_ceil(limits::BULK_UNIT)).expect("a bulk is bounded");
         self.per_cpt[cpt.0 as usize].take(client, units).await

@@ -823,7 +823,7 @@ fn who_waits_for_an_object_keeps_no_slot_from_others() {
     let node = world.node.borrow().clone().expect("it was started");
     let params = ParamTree::new();
     node.register_params(&params, &[&spec::OST_IO]);
-    params.set_now("ost.OSS.ost_io.threads_max", "3").expect("it is there");
+    params.set_now("ost.OSS.ost_io.threads_max", "4").expect("it is there");
     let remote = world.remote(1);
     let answered = Rc::new(Cell::new(0));
     for number in 0..21 {
@@ -847,7 +847,8 @@ fn the_requests_of_a_sweep_need_one_listing() {
     let make = |object: Fid| {
         let mut call = write(0, b"data", PLAIN);
         let object = object.into();
-        let body = OstIoReq { object, parent: PARENT.into(), length: 4, ..OstIoReq::default() };
+        let (parent, length, claim) = (PARENT.into(), 4, CLAIM);
+        let body = OstIoReq { object, parent, length, claim, ..OstIoReq::default() };
         call.bufs[0] = encode_body(&body);
         world.call(&remote, call).expect("writes");
     };

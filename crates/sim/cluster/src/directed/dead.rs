@@ -1,5 +1,5 @@
-//! **dead**: clients die, and servers die again and again soon after. Those who live do not wait
-//! long for the dead, and wait for each once.
+//! **dead**: processes of clients die, and servers die again and again soon after. Those who live
+//! do not wait long for the dead, and wait for each once.
 
 use bytes::Bytes;
 use client::Client;
@@ -28,7 +28,7 @@ impl Stage<'_> {
         for death in 0..DEATHS {
             let dying = self.enter("dying");
             self.work(&dying, &format!("dying{death}"))?;
-            dying.0.kill();
+            dying.0.kill_as(false);
             self.cluster.sim.run_for(SEEN);
             for restart in 0..RESTARTS {
                 self.restart_all();
