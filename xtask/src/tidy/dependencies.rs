@@ -25,8 +25,9 @@ const SEVERAL: &[(&str, &str)] = &[
     (
         "rand",
         "bolero and proptest, which only tests use, have 0.9 and 0.10; the generator of phf, which \
-         lmdb-master-sys builds with, has 0.8",
+         lmdb-master-sys builds with, has 0.8, as shuttle has, which only tests use",
     ),
+    ("rand_chacha", "as rand"),
     ("rand_core", "as rand"),
     ("syn", "derive macros are moving from 2 to 3; both run at build time only"),
 ];

@@ -222,24 +222,14 @@ impl LinkRecv for BridgeRecv {
         if let Some(frame) = self.batch.pop_front() {
             return Poll::Ready(Some(frame));
         }
-        let feeder = {
-            let mut lane = lock(&self.near.crossing.inn);
-            std::mem::swap(&mut lane.frames, &mut self.batch);
-            if self.batch.is_empty() {
-                if lane.is_over {
-                    drop(lane);
-                    self.near.close();
-                    return Poll::Ready(None);
-                }
-                lane.reader = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            lane.feeder.take()
-        };
-        if let Some(feeder) = feeder {
-            feeder.wake();
+        if self.near.crossing.poll_in(cx, &mut self.batch).is_pending() {
+            return Poll::Pending;
         }
-        Poll::Ready(self.batch.pop_front())
+        let first = self.batch.pop_front();
+        if first.is_none() {
+            self.near.close();
+        }
+        Poll::Ready(first)
     }
 }
 

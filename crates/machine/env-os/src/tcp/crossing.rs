@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use wire::Frame;
 
+use super::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, PoisonError};
 use crate::gauge::Gauge;
 
 /// Shared by the two threads of a link.
@@ -108,5 +107,25 @@ impl Crossing {
             if is_full { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
+    }
+
+    /// Takes frames that were handed over, all that are there, into `batch`, which is empty. It
+    /// stays empty once the link is over.
+    pub(super) fn poll_in(&self, cx: &mut Context<'_>, batch: &mut VecDeque<Frame>) -> Poll<()> {
+        let mut lane = lock(&self.inn);
+        std::mem::swap(&mut lane.frames, batch);
+        if batch.is_empty() {
+            if lane.is_over {
+                return Poll::Ready(());
+            }
+            lane.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let feeder = lane.feeder.take();
+        drop(lane);
+        if let Some(feeder) = feeder {
+            feeder.wake();
+        }
+        Poll::Ready(())
     }
 }

@@ -50,6 +50,9 @@ mod link;
 mod outbox;
 mod shared;
 #[cfg(test)]
+mod shuttled;
+mod sync;
+#[cfg(test)]
 mod tests;
 
 use std::io;

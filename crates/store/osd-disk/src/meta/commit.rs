@@ -4,8 +4,8 @@
 //! and when the disk has them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::task::{Context, Waker};
+use std::sync::{Arc, mpsc};
+use std::task::Context;
 use std::thread::JoinHandle;
 
 use osd::Table;
@@ -13,6 +13,7 @@ use osd::Table;
 use super::Running;
 use super::lmdb::Dbi;
 use super::root::RootFile;
+use super::told::Told;
 
 /// Something to do before each sync, for tests: a slow disk sleeps here, one that fails says why.
 #[derive(Clone, Default)]
@@ -43,26 +44,17 @@ pub(super) type Written = Result<Box<Running>, String>;
 /// Whether what was written out is durable.
 pub(super) type Synced = Result<(), String>;
 
-/// What the thread has finished, and who waits for it.
-#[derive(Default)]
-struct Done {
-    written: Option<Written>,
-    synced: Option<Synced>,
-    damage: Option<String>,
-    waiting: Vec<Waker>,
-}
-
 /// Where a scrub reports.
 #[derive(Clone)]
 pub(super) struct Reports {
-    done: Arc<Mutex<Done>>,
+    told: Arc<Told<Written, Synced>>,
     is_damaged: Arc<AtomicBool>,
 }
 
 impl Reports {
     /// The tree is damaged: the store ends.
     pub(super) fn damaged(&self, why: String) {
-        tell(&self.done, |done| done.damage = Some(why));
+        self.told.damaged(why);
         self.is_damaged.store(true, Ordering::Release);
     }
 }
@@ -70,22 +62,9 @@ impl Reports {
 pub(super) struct Committer {
     phase: Arc<AtomicU64>,
     reports: Reports,
-    done: Arc<Mutex<Done>>,
+    told: Arc<Told<Written, Synced>>,
     work: Option<mpsc::Sender<Box<Running>>>, // none only while it is dropped
     thread: Option<JoinHandle<()>>,
-}
-
-fn lock(done: &Mutex<Done>) -> MutexGuard<'_, Done> {
-    done.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Changes what is finished, and wakes all who wait.
-fn tell(done: &Mutex<Done>, change: impl FnOnce(&mut Done)) {
-    let mut done = lock(done);
-    change(&mut done);
-    let waiting = std::mem::take(&mut done.waiting);
-    drop(done);
-    waiting.into_iter().for_each(Waker::wake);
 }
 
 impl Committer {
@@ -94,9 +73,9 @@ impl Committer {
         mut root: RootFile,
         before_sync: BeforeSync,
     ) -> std::io::Result<Committer> {
-        let done = Arc::new(Mutex::new(Done::default()));
+        let told = Arc::new(Told::default());
         let (work, inbox) = mpsc::channel::<Box<Running>>();
-        let (told, phase) = (done.clone(), Arc::new(AtomicU64::new(0)));
+        let (theirs, phase) = (told.clone(), Arc::new(AtomicU64::new(0)));
         let moves = phase.clone();
         let thread = std::thread::Builder::new().name("commit".to_owned()).spawn(move || {
             while let Ok(running) = inbox.recv() {
@@ -104,22 +83,22 @@ impl Committer {
                 let written = running.write_out(&tables);
                 moves.fetch_add(1, Ordering::AcqRel);
                 let failed = written.is_err();
-                tell(&told, |done| done.written = Some(written));
+                theirs.written(written);
                 if failed {
                     return;
                 }
                 let synced = before_sync.call().and_then(|()| root.sync());
                 let synced = synced.map_err(|why| format!("commit: {why}"));
                 let failed = synced.is_err();
-                tell(&told, |done| done.synced = Some(synced));
+                theirs.synced(synced);
                 if failed {
                     return;
                 }
             }
         })?;
         let is_damaged = Arc::new(AtomicBool::new(false));
-        let reports = Reports { done: done.clone(), is_damaged };
-        Ok(Committer { phase, reports, done, work: Some(work), thread: Some(thread) })
+        let reports = Reports { told: told.clone(), is_damaged };
+        Ok(Committer { phase, reports, told, work: Some(work), thread: Some(thread) })
     }
 
     /// Sends a transaction to be committed; false where the thread is gone.
@@ -139,25 +118,17 @@ impl Committer {
     /// Takes what a scrub has found.
     pub(super) fn damage(&self) -> Option<String> {
         let is_damaged = self.reports.is_damaged.load(Ordering::Acquire);
-        is_damaged.then(|| lock(&self.done).damage.take()).flatten()
+        is_damaged.then(|| self.told.damage()).flatten()
     }
 
     /// Takes what is finished.
     pub(super) fn finished(&self) -> (Option<Written>, Option<Synced>) {
-        let mut done = lock(&self.done);
-        (done.written.take(), done.synced.take())
+        self.told.take()
     }
 
     /// Wakes at the next thing that is finished; false if there is one already.
     pub(super) fn wakes(&self, cx: &Context<'_>) -> bool {
-        let mut done = lock(&self.done);
-        if done.written.is_some() || done.synced.is_some() {
-            return false;
-        }
-        if !done.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            done.waiting.push(cx.waker().clone());
-        }
-        true
+        self.told.wakes(cx)
     }
 }
 

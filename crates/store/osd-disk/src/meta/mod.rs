@@ -24,7 +24,11 @@ mod lmdb;
 mod room;
 mod root;
 mod scrub;
+#[cfg(test)]
+mod shuttled;
 mod sums;
+mod sync;
+mod told;
 mod upgrade;
 mod walk;
 

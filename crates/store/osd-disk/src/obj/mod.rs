@@ -21,10 +21,15 @@
 mod extents;
 mod files;
 mod flight;
+#[cfg(test)]
+mod flight_tests;
 mod pace;
 mod pool;
 mod range;
 mod ring;
+#[cfg(test)]
+mod shuttled;
+mod sync;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::path::Path;

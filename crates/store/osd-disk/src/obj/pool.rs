@@ -4,11 +4,11 @@
 //! was begun or queued, so that nothing of a target runs on after it was closed.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 use types::Errno;
+
+use super::sync::{Arc, Builder, Condvar, JoinHandle, Mutex, MutexGuard, PoisonError};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -60,7 +60,7 @@ impl Pool {
                     job();
                 }
             };
-            pool.threads.push(std::thread::Builder::new().name("disk".to_owned()).spawn(run)?);
+            pool.threads.push(Builder::new().name("disk".to_owned()).spawn(run)?);
         }
         Ok(pool)
     }

@@ -1,0 +1,73 @@
+//! What the commit thread has finished, and who waits for it.
+
+use std::task::{Context, Waker};
+
+use super::sync::{Mutex, MutexGuard, PoisonError};
+
+struct Done<W, S> {
+    written: Option<W>,
+    synced: Option<S>,
+    damage: Option<String>,
+    waiting: Vec<Waker>,
+}
+
+/// From the commit thread to the executor.
+pub(super) struct Told<W, S>(Mutex<Done<W, S>>);
+
+impl<W, S> Default for Told<W, S> {
+    fn default() -> Told<W, S> {
+        let waiting = Vec::new();
+        Told(Mutex::new(Done { written: None, synced: None, damage: None, waiting }))
+    }
+}
+
+impl<W, S> Told<W, S> {
+    fn lock(&self) -> MutexGuard<'_, Done<W, S>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is finished, and wakes all who wait.
+    fn tell(&self, change: impl FnOnce(&mut Done<W, S>)) {
+        let mut done = self.lock();
+        change(&mut done);
+        let waiting = std::mem::take(&mut done.waiting);
+        drop(done);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn written(&self, written: W) {
+        self.tell(|done| done.written = Some(written));
+    }
+
+    pub(super) fn synced(&self, synced: S) {
+        self.tell(|done| done.synced = Some(synced));
+    }
+
+    /// A scrub has found damage.
+    pub(super) fn damaged(&self, why: String) {
+        self.tell(|done| done.damage = Some(why));
+    }
+
+    /// Takes what a scrub has found.
+    pub(super) fn damage(&self) -> Option<String> {
+        self.lock().damage.take()
+    }
+
+    /// Takes what is finished.
+    pub(super) fn take(&self) -> (Option<W>, Option<S>) {
+        let mut done = self.lock();
+        (done.written.take(), done.synced.take())
+    }
+
+    /// Wakes at the next thing that is finished; false if there is one already.
+    pub(super) fn wakes(&self, cx: &Context<'_>) -> bool {
+        let mut done = self.lock();
+        if done.written.is_some() || done.synced.is_some() {
+            return false;
+        }
+        if !done.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            done.waiting.push(cx.waker().clone());
+        }
+        true
+    }
+}
