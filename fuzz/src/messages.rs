@@ -65,6 +65,9 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
             let body = body::ConnectReq { client_low: 5, tags: 8, ..Default::default() };
             vec![encode_body(&body), text(b"node1:/mnt")]
         }
+        Opcode::Cancel => {
+            vec![encode_body(&body::CancelReq { xid: 76, tag: 1, ..Default::default() })]
+        }
         Opcode::MdtGetattr
         | Opcode::MdtReadlink
         | Opcode::MdtListxattr

@@ -614,6 +614,22 @@ bodies! {
         /// Zero.
         reserved: u32,
     }
+    /// [`crate::Opcode::Cancel`]: takes back a change of this session.
+    CancelReq (16) {
+        /// Number of the change.
+        xid: u64,
+        /// Tag that it was sent on.
+        tag: u32,
+        /// Zero.
+        reserved: u32,
+    }
+    /// Reply to Cancel.
+    CancelRep (8) {
+        /// [`cancel`]: DROPPED or EXECUTED.
+        outcome: u32,
+        /// Zero.
+        reserved: u32,
+    }
 }
 
 impl UnlinkReq {
@@ -636,6 +652,14 @@ pub mod connect {
     /// The client was known once and is no more: everything it had is gone; the session in the
     /// reply is fresh.
     pub const EVICTED: u32 = 3;
+}
+
+/// Values of [`CancelRep::outcome`].
+pub mod cancel {
+    /// It has not begun and never will, also if it arrives later.
+    pub const DROPPED: u32 = 0;
+    /// It has begun: its own answer was sent, or will be.
+    pub const EXECUTED: u32 = 1;
 }
 
 /// Modes of [`OstFallocateReq`], with the values of `fallocate(2)`; any other combination is

@@ -58,6 +58,8 @@ opcodes! {
     Ping = 3, "obd_ping", any repeats;
     /// A recovering client has replayed everything it has.
     ReplayDone = 4, "replay_done", any repeats;
+    /// Drop a change whose caller is gone, unless it has begun.
+    Cancel = 5, "cancel", any repeats;
 
     /// Attributes and layout by FID.
     MdtGetattr = 32, "mds_getattr", mdt repeats;

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use endpoint::{Answer, Bulk, Call, CallError, Directory, Endpoint, Keep, Remote};
+use endpoint::{Answer, Bulk, Call, CallError, Directory, Endpoint, Hold, Keep, Remote};
 use env::{Env, Task};
 use tokio::sync::{Semaphore, oneshot};
 use types::{Errno, Fid, FsName, NidAddr, Span, TargetId, TargetKind};
@@ -15,6 +15,7 @@ use wire::{Opcode, encode_body};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::config::MountConfig;
+use crate::data::DataChange;
 use crate::inode::{Inodes, Stat};
 use crate::lease::{Lease, Leases, Scope};
 use crate::limits;
@@ -24,8 +25,8 @@ use crate::{AccessTimes, Ctx, Error, Result, TargetState};
 
 /// A mounted file system. Cheap to clone; belongs to one executor thread.
 ///
-/// All calls wait through restarts of servers, for ever unless the mount is `soft`; dropping a
-/// call's future gives the wait up (a change that was sent may still happen).
+/// All calls wait through restarts of servers, for ever unless the mount is `soft`. Dropping a
+/// call's future gives the wait up and takes a change back, unless its server has begun it.
 #[derive(Clone)]
 pub struct Client(pub(crate) Rc<Inner>);
 
@@ -295,6 +296,12 @@ impl CallBuilder {
 
     pub(crate) fn bulk(mut self, bulk: Bulk) -> CallBuilder {
         self.0.bulk = bulk;
+        self
+    }
+
+    /// Under way until its target has executed it or never will.
+    pub(crate) fn hold(mut self, change: &Rc<DataChange>) -> CallBuilder {
+        self.0.hold = Hold(Some(Rc::clone(change) as _));
         self
     }
 

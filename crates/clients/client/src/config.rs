@@ -71,6 +71,8 @@ planted::bugs! {
         forget_glimpse,
         /// A missing object reads as zeros, whatever the MDT knows of it.
         forget_must_exist,
+        /// A write whose caller is gone goes on.
+        resend_abandoned,
         /// Nobody hears of acknowledged work that is lost.
         forget_lost_work,
         /// What is believed of a directory stays although this client has changed it.

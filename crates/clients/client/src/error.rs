@@ -29,6 +29,8 @@ enum Why {
     Inactive,
     /// Mount option `soft`: patience ended.
     TimedOut,
+    /// Nobody waited any more.
+    Withdrawn,
     /// The client is being unmounted.
     Shutdown,
 }
@@ -51,6 +53,7 @@ impl Error {
             CallError::Evicted => Why::Evicted,
             CallError::Inactive => Why::Inactive,
             CallError::TimedOut => Why::TimedOut,
+            CallError::Withdrawn => Why::Withdrawn,
             CallError::Shutdown => Why::Shutdown,
         };
         Error { errno: error.errno(), stage, target: Some(target), fid: None, why, more: None }
@@ -108,6 +111,7 @@ impl fmt::Display for Error {
             Why::Evicted => ": this client was evicted there",
             Why::Inactive => ": the target is set inactive",
             Why::TimedOut => ": gave up after the time that mount option soft allows",
+            Why::Withdrawn => ": it was given up before it began",
             Why::Shutdown => ": the client is unmounting",
         })?;
         self.more.as_ref().map_or(Ok(()), |more| write!(f, ": {more}"))

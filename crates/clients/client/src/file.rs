@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 use types::{Errno, Fid, Xid};
 use wire::Attr;
 use wire::body::Claim;
@@ -109,13 +110,20 @@ impl File {
         if data.is_empty() {
             return Ok(0);
         }
-        if flags & flags::O_APPEND == 0 {
-            return data::write(&self.0, flags, offset, data).await;
+        let (open, inner) = (self.0.clone(), &self.0.inner);
+        if flags & flags::O_APPEND != 0 {
+            // An append whose caller is interrupted runs to its end under the lock: released too
+            // early, another client's append would land on the same bytes.
+            let (_here, gone) = oneshot::channel();
+            return inner
+                .run("append", async move { data::append(&open, flags, data, gone).await })
+                .await;
         }
-        let open = self.0.clone();
-        // An append whose caller is interrupted runs to its end under the lock: released too early,
-        // another client's append would land on the same bytes.
-        self.0.inner.run("append", async move { data::append(&open, flags, data).await }).await
+        if inner.config.bugs.resend_abandoned() {
+            let write = async move { data::write(&open, flags, offset, data).await };
+            return inner.run("write", write).await;
+        }
+        data::write(&open, flags, offset, data).await
     }
 
     /// Begins an append that comes in pieces. Given up, it holds nothing.

@@ -11,6 +11,7 @@ use wire::body::{AttrRep, DirRep, Disposition};
 use wire::{Attr, Reply, decode_body};
 
 use crate::atime::Access;
+use crate::data::UnderWay;
 use crate::size::{WriteView, stripe_mask};
 use crate::{Error, Result, flags};
 
@@ -33,6 +34,8 @@ pub(crate) struct Inode {
     writers: Cell<u32>,
     /// When this client heard that a modification time was set by hand, by the MDT's clock.
     mtime_set: Cell<Timespec>,
+    /// Changes of its data.
+    pub(crate) under_way: UnderWay,
     /// Stripes that must have an object, by the MDT's last word.
     stripes: Cell<u64>,
     /// The MDT's record of the open is durable (for O_SYNC).
@@ -55,6 +58,7 @@ impl Inode {
             handles: Cell::new(0),
             writers: Cell::new(0),
             mtime_set: Cell::default(),
+            under_way: UnderWay::default(),
             stripes: Cell::new(0),
             mdt_synced: Cell::new(false),
             lost: Cell::new(false),

@@ -36,7 +36,8 @@
 //!   when a write has returned, a read anywhere sees it.
 //! - A call whose server is away waits, for ever unless the mount is soft; [`Client::waiting_on`]
 //!   tells for whom. What was acknowledged survives the restart of any server.
-//! - Dropping a call's future abandons the wait. Operations of several steps (append, truncate,
+//! - Dropping a call's future takes a change back: it is not sent again, and its server drops it
+//!   unless it has begun. Operations of several steps (append, truncate,
 //!   open, close) run to their end in the background then: nothing is left half done, no handle
 //!   leaks.
 //! - Errors carry the errno for the application, and name the target and the operation ([`Error`]).

@@ -103,7 +103,6 @@ pub(crate) struct WriteView {
     stripes: Vec<Stripe>,
     /// Raised by each truncate: a write that began before cannot say what is there now.
     generation: u64,
-    abandoned: bool,
     /// This client has begun to change the contents.
     touched: bool,
 }
@@ -111,15 +110,7 @@ pub(crate) struct WriteView {
 impl WriteView {
     /// The first open for write, which made the file or not, gave this epoch.
     pub(crate) fn new(fresh: bool, epoch: u64) -> WriteView {
-        WriteView {
-            fresh,
-            epoch,
-            mixed: false,
-            stripes: Vec::new(),
-            generation: 0,
-            abandoned: false,
-            touched: false,
-        }
+        WriteView { fresh, epoch, mixed: false, stripes: Vec::new(), generation: 0, touched: false }
     }
 
     /// Another handle was opened for write by this client.
@@ -162,11 +153,6 @@ impl WriteView {
         };
     }
 
-    /// A write was given up before its answer came: it may still be executed.
-    pub(crate) fn abandon(&mut self) {
-        self.abandoned = true;
-    }
-
     /// A truncate begins: what is in flight says nothing any more.
     pub(crate) fn truncate_begins(&mut self) {
         self.generation += 1;
@@ -196,7 +182,7 @@ impl WriteView {
 
     /// Whether stating the size makes sense.
     pub(crate) fn may_state(&self) -> bool {
-        !self.mixed && !self.abandoned
+        !self.mixed
     }
 
     /// Epoch under which the size is known.
@@ -383,12 +369,9 @@ mod tests {
     }
 
     #[test]
-    fn a_second_handle_or_a_write_given_up_takes_the_word_away() {
+    fn a_second_handle_takes_the_word_away() {
         let mut view = WriteView::new(true, 3);
         view.opened();
-        assert!(!view.may_state());
-        let mut view = WriteView::new(true, 2);
-        view.abandon();
         assert!(!view.may_state());
     }
 

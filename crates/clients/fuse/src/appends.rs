@@ -171,11 +171,15 @@ impl Appends {
         }
     }
 
-    /// The caller of a write was killed. What is under way goes on under its lock.
+    /// The caller of a write was killed. What is under way is taken back unless its OST has begun
+    /// it; the lock is kept until that is known.
     pub(crate) fn was_killed(&self, fid: Fid) {
         let call = self.calls.borrow_mut().remove(&fid);
         if let Some(call) = call {
             call.pieces.borrow_mut().cut_short = true;
+            if let Some(held) = call.held.get() {
+                held.give_up();
+            }
         }
     }
 

@@ -133,16 +133,7 @@ impl Fs {
         if let Op::Setlk { args, wait: true } = op {
             return self.wait_for_lock(&header, args, &replier).await;
         }
-        let drops = matches!(
-            op,
-            Op::Read(_)
-                | Op::Readdir { .. }
-                | Op::Getattr { .. }
-                | Op::Statx { .. }
-                | Op::Lseek(_)
-                | Op::Statfs
-        );
-        let writes = matches!(op, Op::Write { .. });
+        let (drops, writes) = (may_be_dropped(&op), matches!(op, Op::Write { .. }));
         let mut work = pin!(self.perform(&header, op));
         let killed = async {
             self.killed(&header, &replier).await;
@@ -252,6 +243,35 @@ fn validity_of(glance: &Glance, now: Instant) -> u32 {
 /// Exact attributes, to be believed for no time.
 pub(crate) fn exact(attr: Attr) -> Glance {
     Glance { attr, lease: Lease::default(), size_known: true }
+}
+
+/// Whether the work of a killed caller is given up; a change that its server has not begun is taken
+/// back then. What has several steps, or makes or ends a handle, goes on to its end; of appends
+/// [`Appends::was_killed`] is told.
+fn may_be_dropped(op: &Op) -> bool {
+    if let Op::Write { args, .. } = op {
+        return args.flags & libc::O_APPEND as u32 == 0;
+    }
+    matches!(
+        op,
+        Op::Read(_)
+            | Op::Readdir { .. }
+            | Op::Getattr { .. }
+            | Op::Statx { .. }
+            | Op::Lseek(_)
+            | Op::Statfs
+            | Op::CopyFileRange(_)
+            | Op::Symlink { .. }
+            | Op::Mknod { .. }
+            | Op::Mkdir { .. }
+            | Op::Unlink { .. }
+            | Op::Rmdir { .. }
+            | Op::Rename { .. }
+            | Op::Link { .. }
+            | Op::Setattr(_)
+            | Op::Setxattr { .. }
+            | Op::Removexattr { .. }
+    )
 }
 
 impl Handler for Fs {

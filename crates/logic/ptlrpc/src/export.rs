@@ -33,6 +33,21 @@ pub enum Admission {
     BadTag,
 }
 
+/// What becomes of a change that its client takes back.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It has not begun; when it arrives it is stale.
+    Dropped,
+    /// It is executed now: its answer follows.
+    Executing,
+    /// It was executed: this is the answer.
+    Answered(Reply),
+    /// Its answer has arrived already.
+    Stale,
+    /// A tag out of range: the peer misbehaves.
+    BadTag,
+}
+
 /// Reply records and executing requests of one session; `E` is what the driver knows of an
 /// executing one.
 pub struct Export<E> {
@@ -85,6 +100,27 @@ impl<E> Export<E> {
                 None => Admission::Stale,
             },
             _ => Admission::Execute,
+        }
+    }
+
+    /// The client takes back a change that nobody waits for any more. What still waits in a queue
+    /// has been taken out of it before.
+    pub fn cancel(&mut self, xid: Xid, tag: u32) -> Cancelled {
+        if self.executing.contains(xid) {
+            return Cancelled::Executing;
+        }
+        if tag == 0 || tag > self.tags_max {
+            return Cancelled::BadTag;
+        }
+        match self.records.get(&tag) {
+            Some(Record { xid: of, reply: Some(reply) }) if *of == xid => {
+                Cancelled::Answered(reply.clone())
+            }
+            Some(record) if record.xid > xid || xid < self.acked => Cancelled::Stale,
+            _ => {
+                self.records.insert(tag, Record { xid, reply: None });
+                Cancelled::Dropped
+            }
         }
     }
 
@@ -207,6 +243,21 @@ mod tests {
         assert_eq!(export.admit(&header(9, 2, 9)), Admission::Execute);
         assert_eq!(export.answers(), 0);
         assert_eq!(export.admit(&header(5, 1, 0)), Admission::Stale);
+    }
+
+    #[test]
+    fn a_change_that_was_taken_back_is_refused_when_it_arrives() {
+        let mut export = Export::new(8);
+        done(&mut export, 5, 1);
+        assert!(matches!(export.cancel(Xid(5), 1), Cancelled::Answered(_)));
+        for _ in 0..2 {
+            assert_eq!(export.cancel(Xid(9), 1), Cancelled::Dropped);
+        }
+        assert_eq!(export.admit(&header(9, 1, 0)), Admission::Stale);
+        assert_eq!(export.admit(&header(10, 1, 0)), Admission::Execute);
+        export.begin(Xid(10), ());
+        assert_eq!(export.cancel(Xid(10), 1), Cancelled::Executing);
+        assert_eq!(export.cancel(Xid(11), 9), Cancelled::BadTag);
     }
 
     #[test]

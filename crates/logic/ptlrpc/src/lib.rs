@@ -13,7 +13,7 @@ pub mod limits;
 mod recovery;
 
 pub use adaptive::{AtConfig, Estimate};
-pub use export::{Admission, Export};
+pub use export::{Admission, Cancelled, Export};
 pub use import::{
     Completed, Event, Handled, Import, ImportConfig, State, Submit, Transmit, Undone, XidSource,
 };

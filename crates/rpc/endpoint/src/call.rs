@@ -1,5 +1,8 @@
 //! What a caller asks for and what it gets: [`Call`], [`Answer`], [`CallError`].
 
+use std::any::Any;
+use std::rc::Rc;
+
 use bytes::Bytes;
 use types::{Creds, Errno, Span, Xid};
 use wire::{Opcode, Reply};
@@ -24,6 +27,18 @@ pub struct Call {
     pub keep: Keep,
     /// Gives up after so long with [`CallError::TimedOut`]; `None`: waits for ever.
     pub patience: Option<Span>,
+    /// Dropped once the target has executed the change or never will, and not before.
+    pub hold: Hold,
+}
+
+/// What lives until the fate of a change is known, whoever waits for it.
+#[derive(Clone, Default)]
+pub struct Hold(pub Option<Rc<dyn Any>>);
+
+impl std::fmt::Debug for Hold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Hold(..)" } else { "Hold" })
+    }
 }
 
 impl Call {
@@ -40,6 +55,7 @@ impl Call {
             sync: false,
             keep: Keep::No,
             patience: None,
+            hold: Hold::default(),
         }
     }
 
@@ -110,6 +126,9 @@ pub enum CallError {
     /// The caller's patience ended.
     #[error("no answer within the caller's patience")]
     TimedOut,
+    /// Nobody waited for it any more, and the target has not executed it.
+    #[error("withdrawn before it began")]
+    Withdrawn,
     /// The endpoint was shut down.
     #[error("the endpoint is shut down")]
     Shutdown,
@@ -123,6 +142,7 @@ impl CallError {
             CallError::Errno(errno) => *errno,
             CallError::Evicted | CallError::Inactive => Errno::EIO,
             CallError::TimedOut => Errno::ETIMEDOUT,
+            CallError::Withdrawn => Errno::EINTR,
             CallError::Shutdown => Errno::ESHUTDOWN,
         }
     }

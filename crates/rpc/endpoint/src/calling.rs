@@ -10,9 +10,29 @@ use env::{BulkTicket, LocalFuture};
 use types::Xid;
 use wire::Reply;
 
-use crate::promise::Awaited;
+use crate::promise::{Awaited, Promise, promise};
 use crate::remote::Remote;
-use crate::{Answer, CallError};
+use crate::{Answer, Call, CallError, Hold};
+
+/// Who waits for an answer, and what lives until the request is over.
+pub(crate) struct Waiter {
+    promise: Option<Promise<Outcome>>,
+    _hold: Hold,
+}
+
+impl Waiter {
+    pub(crate) fn new(call: &mut Call) -> (Waiter, Awaited<Outcome>) {
+        let (promise, outcome) = promise();
+        (Waiter { promise: Some(promise), _hold: std::mem::take(&mut call.hold) }, outcome)
+    }
+
+    /// Tells the caller, who may be gone, once; the rest lives on.
+    pub(crate) fn tell(&mut self, outcome: Outcome) {
+        if let Some(promise) = self.promise.take() {
+            promise.keep(outcome);
+        }
+    }
+}
 
 /// What a waiting caller is told.
 pub(crate) enum Outcome {
@@ -21,7 +41,8 @@ pub(crate) enum Outcome {
 }
 
 /// The answer to a call, once it comes. Dropped before that: a call that changes nothing is
-/// forgotten, a change goes on.
+/// forgotten; a change is not sent again, and its target is asked to drop it if it has not begun
+/// ([`Call::hold`] lives until that is known). A close and an unlock go on.
 #[must_use = "a call whose answer nobody waits for is given up"]
 pub struct Calling(Stage);
 

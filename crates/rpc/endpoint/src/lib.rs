@@ -14,7 +14,7 @@ pub mod limits;
 mod promise;
 mod remote;
 
-pub use call::{Answer, Bulk, Call, CallError, Keep};
+pub use call::{Answer, Bulk, Call, CallError, Hold, Keep};
 pub use calling::Calling;
 pub use config::{EndpointConfig, Resolve};
 pub use directory::{Directory, OtherFileSystem};

@@ -13,12 +13,10 @@ use wire::body::Claim;
 use wire::{BUFS_MAX, BULK_BYTES_MAX, Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::bulk::{BulkState, Gauge, Unstable};
-use crate::calling::{Calling, Outcome, Sent};
+use crate::calling::{Calling, Outcome, Sent, Waiter};
 use crate::endpoint::{Core, SharedLink, concat};
 use crate::promise::{Awaited, Promise, promise};
 use crate::{Answer, Bulk, Call, CallError};
-
-type Waiter = Promise<Outcome>;
 
 /// Tells the calls that state held locks again.
 type Restate = Rc<dyn Fn() -> Vec<Call>>;
@@ -145,10 +143,9 @@ impl Remote {
     pub fn set_active(&self, active: bool) {
         self.active.set(active);
         if !active {
-            let waiters = self.import.borrow_mut().abandon_all();
-            for waiter in waiters {
-                waiter.keep(Outcome::Failed(CallError::Inactive));
-            }
+            let tell = |waiter: &mut Waiter| waiter.tell(Outcome::Failed(CallError::Inactive));
+            let forgotten = self.import.borrow_mut().abandon_all(tell);
+            drop(forgotten); // not while the import is borrowed: what they hold may ask it
             self.gauge.fell.notify_waiters();
         }
     }
@@ -225,8 +222,7 @@ impl Remote {
 
     /// Gives the request to the import, and sends it if the import lets it go.
     fn submit(self: &Rc<Self>, call: Call) -> Sent {
-        let (waiter, outcome) = promise();
-        let submit = self.prepare(call, waiter);
+        let (submit, outcome) = self.prepare(call);
         let now = self.core.env.now();
         let xid = self.import.borrow_mut().submit(submit, now);
         self.drive();
@@ -237,9 +233,10 @@ impl Remote {
         Sent::new(Rc::clone(self), xid, outcome)
     }
 
-    /// Forgets a request whose caller went away.
+    /// Forgets or takes back a request whose caller went away.
     pub(crate) fn abandon(self: &Rc<Self>, xid: Xid) {
-        drop(self.import.borrow_mut().abandon(xid));
+        let forgotten = self.import.borrow_mut().abandon(xid);
+        drop(forgotten); // not while the import is borrowed: what it holds may ask it
         self.pump();
     }
 
@@ -298,7 +295,8 @@ impl Remote {
         });
     }
 
-    fn prepare(&self, call: Call, waiter: Waiter) -> Submit<BulkState, Waiter> {
+    fn prepare(&self, mut call: Call) -> (Submit<BulkState, Waiter>, Awaited<Outcome>) {
+        let (waiter, outcome) = Waiter::new(&mut call);
         assert!(call.bulk.len() <= BULK_BYTES_MAX as usize, "checked before a request is made");
         let inline = self.core.config.inline_bytes as usize;
         let mut request = Box::new(Request::new(call.opcode, call.bufs));
@@ -328,7 +326,7 @@ impl Remote {
         }
         (header.uid, header.gid, header.jobid) = (call.creds.uid, call.creds.gid, call.jobid);
         request.groups = call.creds.groups;
-        Submit { request, bulk, waiter, keep: call.keep }
+        (Submit { request, bulk, waiter, keep: call.keep }, outcome)
     }
 
     // ---- driving
@@ -365,17 +363,22 @@ impl Remote {
             }
             Handled::Done(done) => {
                 let ticket = done.bulk.and_then(|bulk| {
-                    if bulk.id != 0 && bulk.sink == 0 {
-                        self.core.withdraw(bulk.id);
-                    }
+                    self.withdraw_data(&bulk);
                     bulk.ticket
                 });
-                if let Some(waiter) = done.waiter {
-                    waiter.keep(Outcome::Done { reply: done.reply, ticket });
+                if let Some(mut waiter) = done.waiter {
+                    waiter.tell(Outcome::Done { reply: done.reply, ticket });
                 }
             }
         }
         Ok(())
+    }
+
+    /// The request is over: its data is not pulled any more.
+    fn withdraw_data(&self, bulk: &BulkState) {
+        if bulk.id != 0 && bulk.sink == 0 {
+            self.core.withdraw(bulk.id);
+        }
     }
 
     /// Does what the import asks for, until it asks for nothing.
@@ -391,8 +394,12 @@ impl Remote {
             match event {
                 None => return,
                 Some(Event::Full) => {}
-                Some(Event::Lost(waiter)) => {
-                    waiter.keep(Outcome::Failed(CallError::Evicted));
+                Some(Event::Lost(mut waiter)) => {
+                    waiter.tell(Outcome::Failed(CallError::Evicted));
+                }
+                Some(Event::Withdrawn { mut waiter, bulk }) => {
+                    self.withdraw_data(&bulk);
+                    waiter.tell(Outcome::Failed(CallError::Withdrawn));
                 }
                 Some(Event::Evicted) => {
                     tracing::warn!(target_id = %self.target, "evicted: open files and locks of this session are void there");
@@ -418,8 +425,7 @@ impl Remote {
     fn restate(&self) {
         let hook = self.on_recovery.borrow().clone();
         for call in hook.map(|hook| hook()).unwrap_or_default() {
-            let (waiter, _nobody) = promise();
-            let submit = self.prepare(call, waiter);
+            let (submit, _nobody) = self.prepare(call);
             self.import.borrow_mut().restate(submit);
         }
         self.import.borrow_mut().restated();
@@ -582,8 +588,8 @@ impl Remote {
     /// Ends the session; the receiver resolves when the target has agreed.
     pub(crate) fn begin_shutdown(&self) -> Option<Awaited<Box<Reply>>> {
         let (waiters, request) = self.import.borrow_mut().shut_down(self.core.env.now());
-        for waiter in waiters {
-            waiter.keep(Outcome::Failed(CallError::Shutdown));
+        for mut waiter in waiters {
+            waiter.tell(Outcome::Failed(CallError::Shutdown));
         }
         self.gauge.fell.notify_waiters();
         self.wake.notify_one();

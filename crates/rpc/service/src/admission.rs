@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
-use ptlrpc::{Admission, Replay};
-use types::{Errno, Transno};
-use wire::{Opcode, Reply, ReplyFlags, Request, RequestFlags};
+use ptlrpc::{Admission, Cancelled, Replay};
+use types::{Errno, Transno, Xid};
+use wire::body::{CancelRep, CancelReq, cancel};
+use wire::{Opcode, Reply, ReplyFlags, Request, RequestFlags, encode_body};
 
 use crate::in_flight::InFlight;
 use crate::node::{Node, Nonsense};
@@ -57,6 +58,9 @@ impl Node {
             self.answer(peer, &session, reply);
             return Ok(());
         }
+        if request.opcode() == Opcode::Cancel {
+            return self.cancel(peer, &session, &request);
+        }
         let admission = session.export.borrow_mut().admit(&request.header);
         match admission {
             Admission::Execute => {
@@ -86,6 +90,34 @@ impl Node {
             Admission::Stale => planted::reached("service: a stale request was dropped"),
             Admission::BadTag => return Err(Nonsense::Tag(request.header.tag)),
         }
+        Ok(())
+    }
+
+    /// A change whose caller is gone is dropped if it has not begun, whatever policy holds it; when
+    /// it arrives only now, it is stale. Of one that has begun the own answer comes first.
+    fn cancel(
+        self: &Rc<Self>,
+        peer: &Rc<Peer>,
+        session: &Rc<Session>,
+        request: &Request,
+    ) -> Result<(), Nonsense> {
+        let CancelReq { xid, tag, .. } = request.body();
+        let wanted =
+            |work: &Work| work.request.header.xid == xid && !work.request.has(RequestFlags::REPLAY);
+        self.drop_queued(session, wanted);
+        let cancelled = session.export.borrow_mut().cancel(Xid(xid), tag);
+        let outcome = match cancelled {
+            Cancelled::Dropped | Cancelled::Stale => cancel::DROPPED,
+            Cancelled::Executing => cancel::EXECUTED,
+            Cancelled::Answered(mut reply) => {
+                session.fill(&mut reply);
+                peer.reply(&reply);
+                cancel::EXECUTED
+            }
+            Cancelled::BadTag => return Err(Nonsense::Tag(tag)),
+        };
+        let body = CancelRep { outcome, reserved: 0 };
+        self.answer(peer, session, Reply::ok(&request.header, vec![encode_body(&body)]));
         Ok(())
     }
 

@@ -7,10 +7,11 @@
 //!   back: tombstones.
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It is told what happened the first time: reply records.
-//! - **dead**, **lost**, **told**, **leases**, **fence**: see the modules.
+//! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**: see the modules.
 
 mod dead;
 mod fence;
+mod killed;
 mod leases;
 mod lost;
 mod told;
@@ -55,6 +56,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, name: &'static str, script: Scri
         Script::Dead => stage.dead(),
         Script::Lost => stage.lost(),
         Script::Told => stage.told(),
+        Script::Killed => stage.killed(),
         Script::Leases => stage.leases(),
         Script::Fence => stage.fence(),
     };

@@ -81,6 +81,7 @@ planted! {
     client.forget_glimpse in calm;
     client.forget_must_exist in lost;
     client.forget_lost_work in told;
+    client.resend_abandoned in killed;
     client.keep_old_beliefs in leases;
     client.cut_without_lock in shared;
 }

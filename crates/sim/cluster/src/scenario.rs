@@ -23,6 +23,8 @@ pub enum Script {
     Lost,
     /// An evicted client has to hear what of its work is lost.
     Told,
+    /// Callers are killed whose writes an OST has not begun, or has.
+    Killed,
     /// Several look and change at once.
     Leases,
     /// A client vanishes in the middle of an append, and its write comes late.
@@ -187,6 +189,12 @@ impl Scenario {
         Scenario { name: "told", script: Some(Script::Told), ..Scenario::calm() }
     }
 
+    /// Writes whose callers are killed.
+    #[must_use]
+    pub fn killed() -> Scenario {
+        Scenario { name: "killed", script: Some(Script::Killed), ..Scenario::calm() }
+    }
+
     /// Clients that believe for a moment what others change.
     #[must_use]
     pub fn leases() -> Scenario {
@@ -223,9 +231,9 @@ impl Scenario {
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 16] = [
+    pub const NAMES: [&str; 17] = [
         "calm", "storm", "kills", "sick", "slow", "swaps", "share", "late", "resend", "dead",
-        "lost", "told", "leases", "shared", "fence", "hard",
+        "lost", "told", "killed", "leases", "shared", "fence", "hard",
     ];
 
     #[must_use]
@@ -243,6 +251,7 @@ impl Scenario {
             "dead" => Scenario::dead(),
             "lost" => Scenario::lost(),
             "told" => Scenario::told(),
+            "killed" => Scenario::killed(),
             "leases" => Scenario::leases(),
             "shared" => Scenario::shared(),
             "fence" => Scenario::fence(),

@@ -19,6 +19,7 @@ const FIXED: &[(&str, u64)] = &[
     ("lost", 40),
     ("told", 20),
     ("fence", 40),
+    ("killed", 20),
     ("swaps", 20),
     ("shared", 60),
     ("hard", 40),

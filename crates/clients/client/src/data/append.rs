@@ -1,16 +1,21 @@
 //! O_APPEND: the file's EX lock, the size, the write, unlock. So appends of several clients never
 //! overlap. What comes in pieces is put behind the end piece by piece, under one lock.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use layout::Layout;
+use tokio::sync::{Notify, oneshot};
+use types::Errno;
 
 use super::{layout_for_write, write};
-use crate::Result;
 use crate::file::Open;
 use crate::locks::FileLock;
+use crate::{Error, Result};
 
 /// The end of a file, held against appends and truncates by anybody else until
 /// [`Appending::finish`], or until this is dropped.
@@ -19,6 +24,23 @@ pub struct Appending {
     layout: Rc<Layout>,
     lock: RefCell<Option<FileLock>>,
     end: u64,
+    given_up: Rc<GivenUp>,
+}
+
+/// Whether the caller is gone.
+#[derive(Default)]
+struct GivenUp {
+    is: Cell<bool>,
+    told: Notify,
+}
+
+impl GivenUp {
+    async fn wait(&self) {
+        let told = self.told.notified();
+        if !self.is.get() {
+            told.await;
+        }
+    }
 }
 
 impl Appending {
@@ -28,8 +50,13 @@ impl Appending {
             true => None,
             false => Some(open.inner.lock_file(&open.ctx, open.inode.fid).await?),
         };
-        let mut appending =
-            Appending { open: open.clone(), layout, lock: RefCell::new(lock), end: 0 };
+        let mut appending = Appending {
+            open: open.clone(),
+            layout,
+            lock: RefCell::new(lock),
+            end: 0,
+            given_up: Rc::default(),
+        };
         match appending.find_end().await {
             Ok(end) => appending.end = end,
             Err(error) => return appending.finish().await.and(Err(error)),
@@ -53,14 +80,24 @@ impl Appending {
         open.inner.current_size(&open.ctx, &attr, &open.inode, &self.layout).await
     }
 
+    /// The caller was killed: pieces under way are taken back unless their OST has begun them. They
+    /// return when that is known.
+    pub fn give_up(&self) {
+        self.given_up.is.set(true);
+        self.given_up.told.notify_waiters();
+    }
+
     /// Writes a piece at `offset`, which is the caller's to choose. Runs to its end once begun.
     ///
     /// # Errors
     /// Those of [`crate::File::write`].
     pub async fn write(&self, flags: u32, offset: u64, data: Bytes) -> Result<usize> {
         let open = self.open.clone();
-        let inner = open.inner.clone();
-        inner.run("append", async move { write_locked(&open, flags, offset, data).await }).await
+        let (inner, given_up) = (open.inner.clone(), self.given_up.clone());
+        let piece = async move {
+            write_unless(given_up.wait(), &open, write_locked(&open, flags, offset, data)).await
+        };
+        inner.run("append", piece).await
     }
 
     /// Lets others append. No piece may be under way.
@@ -76,10 +113,17 @@ impl Appending {
     }
 }
 
-/// Writes `data` behind the last byte of the file. Runs to its end once begun.
-pub(crate) async fn append(open: &Rc<Open>, flags: u32, data: Bytes) -> Result<usize> {
+/// Writes `data` behind the last byte of the file. Runs to its end once begun; when the other end
+/// of `here` is gone, the write is taken back.
+pub(crate) async fn append(
+    open: &Rc<Open>,
+    flags: u32,
+    data: Bytes,
+    here: oneshot::Receiver<()>,
+) -> Result<usize> {
     let appending = Appending::begin(open).await?;
-    let written = write_locked(open, flags, appending.end, data).await;
+    let gone = async { drop(here.await) };
+    let written = write_unless(gone, open, write_locked(open, flags, appending.end, data)).await;
     appending.finish().await.and(written)
 }
 
@@ -87,4 +131,28 @@ pub(crate) async fn append(open: &Rc<Open>, flags: u32, data: Bytes) -> Result<u
 async fn write_locked(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes) -> Result<usize> {
     open.check_lost("append")?;
     write(open, flags, offset, data).await
+}
+
+/// Takes the write back when its caller is gone, and returns only when its fate is known: until
+/// then nobody else may have the lock.
+async fn write_unless(
+    gone: impl Future<Output = ()>,
+    open: &Open,
+    write: impl Future<Output = Result<usize>>,
+) -> Result<usize> {
+    let written = {
+        let (mut gone, mut write) = (pin!(gone), pin!(write));
+        poll_fn(|cx| match write.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => gone.as_mut().poll(cx).map(|()| None),
+        })
+        .await
+    };
+    match written {
+        Some(done) => done,
+        None => {
+            open.inode.under_way.settled().await;
+            Err(Error::local(Errno::EINTR, "append").about(open.inode.fid))
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! close: hands size, blocks and times to the MDT, so that a later `stat` asks no OST.
 //!
 //! The MDT believes the size if this handle was the only one open for writing since it opened.
-//! Where several were, the last one to go finds the file still dirty in the reply: then the size is
-//! asked once more and stated, in the background, under the epoch that this close has left behind.
+//! A change of the data whose caller was killed may still be under way: the close waits until its
+//! target has executed it or never will, so that the MDT counts a writer until then and believes
+//! nobody's size. Where several were, the last one to go finds the file still dirty in the reply:
+//! then the size is asked once more and stated, in the background, under the epoch that this close
+//! has left behind.
 
 use std::rc::Rc;
 
@@ -36,6 +39,9 @@ pub(crate) async fn close(open: &Rc<Open>) -> Result<()> {
 
 async fn tell(open: &Rc<Open>) -> Result<Stat> {
     let fid = open.inode.fid;
+    if !open.inode.is_lost() {
+        settle(open).await;
+    }
     if open.inode.is_lost() {
         return Err(Error::local(Errno::EIO, "close").about(fid));
     }
@@ -59,10 +65,22 @@ async fn tell(open: &Rc<Open>) -> Result<Stat> {
     Stat::of(&answer.reply, "mds_close")
 }
 
+/// Waits for what is under way, as long as the mount allows.
+async fn settle(open: &Open) {
+    let settled = open.inode.under_way.settled();
+    match open.inner.patience() {
+        Some(patience) => drop(open.inner.env.timeout(patience, settled).await),
+        None => settled.await,
+    }
+}
+
 /// Fills the size in, where it is known or can be asked. Without it the file stays dirty, which is
 /// always true.
 async fn state_size(open: &Rc<Open>, body: &mut CloseReq) {
     let Some(layout) = open.inode.layout() else { return };
+    if !open.inode.under_way.is_empty() {
+        return;
+    }
     let Some(view) = open.inode.with_view(|view| view.clone()).filter(size::WriteView::may_state)
     else {
         return;

@@ -12,6 +12,7 @@ use wire::Opcode;
 use wire::body::{IoFlags, OstAttr, OstIoReq};
 
 use super::group::{Run, runs};
+use super::order::Change;
 use super::set_id::drop_set_id;
 use super::{OFFSET_MAX, layout_for_write, place};
 use crate::file::Open;
@@ -26,8 +27,11 @@ pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes)
     let extent = extent.ok_or_else(|| Error::local(Errno::EFBIG, "write").about(open.inode.fid))?;
     let layout = layout_for_write(open).await?;
     drop_set_id(open).await?;
+    let change = Change::begin(&open.inode, extent);
+    change.turn().await;
     open.wrote.set(true);
     let write = Write {
+        change: &change,
         open,
         layout: &layout,
         flags,
@@ -49,6 +53,7 @@ pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes)
 }
 
 struct Write<'w> {
+    change: &'w Rc<Change>,
     open: &'w Rc<Open>,
     layout: &'w Rc<Layout>,
     flags: u32,
@@ -74,7 +79,7 @@ impl Write<'_> {
     }
 
     async fn send_run(&self, run: &Run) -> Result<()> {
-        let Write { open, layout, flags, extent, data, mtime } = *self;
+        let Write { change, open, layout, flags, extent, data, mtime } = *self;
         let (object, ost) = place(layout, run.stripe);
         let slice = |offset: u64, len: u64| {
             data.slice((offset - extent.start()) as usize..(offset - extent.start() + len) as usize)
@@ -102,8 +107,9 @@ impl Write<'_> {
             .inner
             .call(&open.ctx, Opcode::OstWrite, &body)
             .bulk(Bulk::Source(parts))
-            .sync(durable);
-        let watch = Watch::new(open);
+            .sync(durable)
+            .hold(change);
+        let watch = Watch::new(open, change);
         let answer = open.inner.ask_claiming(ost, claim, call).await?;
         watch.answered(run.stripe, answer.reply.body());
         Ok(())
@@ -131,15 +137,16 @@ fn outcome(extent: Extent, runs: &[Run], results: Vec<Result<()>>) -> Result<usi
     Ok((end - extent.start()) as usize)
 }
 
-/// A write under way: given up before its answer, it leaves the file's size unknown.
+/// A write under way: given up before its answer, it leaves the objects to be asked.
 struct Watch<'a> {
     open: &'a Open,
+    change: &'a Change,
     generation: Option<u64>,
 }
 
 impl Watch<'_> {
-    fn new(open: &Open) -> Watch<'_> {
-        Watch { open, generation: open.inode.with_view(|view| view.write_begins()) }
+    fn new<'a>(open: &'a Open, change: &'a Change) -> Watch<'a> {
+        Watch { open, change, generation: open.inode.with_view(|view| view.write_begins()) }
     }
 
     fn answered(mut self, stripe: u32, object: OstAttr) {
@@ -152,7 +159,7 @@ impl Watch<'_> {
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         if self.generation.is_some() {
-            self.open.inode.with_view(|view| view.abandon());
+            self.change.give_up();
         }
     }
 }

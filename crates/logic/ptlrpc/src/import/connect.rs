@@ -3,7 +3,7 @@
 //! - A broken session is opened again at once, idle or not: a restarted target must not wait for a
 //!   ping to see us. Only failed attempts have pauses between them.
 //! - What is unanswered when a session breaks is sent again, with its first xid and tag, flagged
-//!   RESENT.
+//!   RESENT, unless it was taken back.
 //! - An eviction drops everything that the session had; changes without an answer end as
 //!   [`Event::Lost`]. Answered ones that were not durable end as [`Event::Undone`] once the target
 //!   has restarted: until then it has them and may commit them.
@@ -213,10 +213,11 @@ impl<B: Default, W> Import<B, W> {
         self.events.extend(restates.into_iter().map(Event::Lost));
         self.resend.clear();
         for (xid, out) in self.out.iter_mut() {
-            if out.phase != Phase::Queued {
+            if !matches!(out.phase, Phase::Queued | Phase::Withdrawn) {
                 out.mark_resent();
                 self.resend.push_back(xid);
             }
         }
+        self.withdraw_again();
     }
 }

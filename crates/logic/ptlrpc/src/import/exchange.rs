@@ -91,11 +91,16 @@ pub enum Undone {
 
 /// What the driver should know.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event<W> {
+pub enum Event<B, W> {
     /// The session was lost with everything in it.
     Evicted,
     /// A change whose outcome is unknown and will stay so.
     Lost(W),
+    /// A change that was taken back, and that the target has not executed and will not.
+    Withdrawn {
+        waiter: W,
+        bulk: B,
+    },
     /// Changes that were answered and that the target will not have, in their order, each with the
     /// buffers of its reply behind its own.
     Undone {

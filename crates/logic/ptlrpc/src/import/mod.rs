@@ -10,11 +10,13 @@
 //! ```
 //! One file per concern: [`connect`] opens and loses the session, [`send`] chooses what goes out
 //! next, [`reply`] takes answers in, [`replay`] repeats history to a restarted target, [`time`]
-//! watches deadlines and pings. Each states the invariants that it keeps; those of all together:
+//! watches deadlines and pings, [`withdraw`] takes back what nobody waits for. Each states the
+//! invariants that it keeps; those of all together:
 //! - A tag belongs to at most one unanswered request, and xids on one tag rise.
 //! - Every unanswered request is in `out`, and in exactly one of: a queue, `resend`, phase `Sent`,
-//!   phase `Later`.
-//! - A waiter is given back exactly once: by [`Handled::Done`] or by [`Event::Lost`].
+//!   phase `Later`, phase `Withdrawn`.
+//! - A waiter is given back exactly once: by [`Handled::Done`], [`Event::Lost`],
+//!   [`Event::Withdrawn`], or when its request is forgotten.
 
 mod config;
 mod connect;
@@ -23,6 +25,7 @@ mod replay;
 mod reply;
 mod send;
 mod time;
+mod withdraw;
 mod xids;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -44,6 +47,8 @@ enum Kind {
     User,
     Restate,
     Control,
+    /// Takes back the change of this number.
+    Cancel(Xid),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,6 +64,8 @@ enum Phase {
     Resend,
     /// The target said "recovering": again at this time.
     Later(Instant),
+    /// Taken back: not sent any more; its answer may still come.
+    Withdrawn,
 }
 
 struct Out<B, W> {
@@ -110,6 +117,8 @@ pub struct Import<B, W> {
     queue_modifying: VecDeque<Xid>,
     queue_control: VecDeque<Xid>,
     resend: VecDeque<Xid>,
+    /// Changes to be taken back, of which the target does not know yet.
+    withdrawn: VecDeque<Xid>,
     tags_free: Vec<u32>,
     tags_max: u32,
     rpcs_max: u32,
@@ -132,7 +141,7 @@ pub struct Import<B, W> {
     connect_deadline: Instant,
     backoff: Span,
     since: Instant,
-    events: VecDeque<Event<W>>,
+    events: VecDeque<Event<B, W>>,
 }
 impl<B: Default, W> Import<B, W> {
     /// Not connected and not wanting to be until something is submitted.
@@ -161,6 +170,7 @@ impl<B: Default, W> Import<B, W> {
             queue_modifying: VecDeque::new(),
             queue_control: VecDeque::new(),
             resend: VecDeque::new(),
+            withdrawn: VecDeque::new(),
             tags_free: (1..=tags_max).rev().collect(),
             tags_max,
             rpcs_max,
@@ -267,44 +277,25 @@ impl<B: Default, W> Import<B, W> {
         match out.kind {
             Kind::User if out.modifies() => self.queue_modifying.push_back(xid),
             Kind::User => self.queue.push_back(xid),
-            Kind::Restate | Kind::Control => self.queue_control.push_back(xid),
+            Kind::Restate | Kind::Control | Kind::Cancel(_) => self.queue_control.push_back(xid),
         }
         self.out.insert(xid, out);
         xid
     }
 
     fn enqueue_control(&mut self, opcode: Opcode) -> Xid {
+        self.enqueue_own(Kind::Control, Request::new(opcode, Vec::new()))
+    }
+
+    fn enqueue_own(&mut self, kind: Kind, request: Request) -> Xid {
         self.enqueue(Box::new(Out {
-            request: Box::new(Request::new(opcode, Vec::new())),
+            request: Box::new(request),
             bulk: B::default(),
             waiter: None,
             keep: Keep::No,
-            kind: Kind::Control,
+            kind,
             phase: Phase::Queued,
         }))
-    }
-
-    /// Its caller no longer waits: a request that changes nothing is forgotten, a change goes on.
-    pub fn abandon(&mut self, xid: Xid) -> Option<W> {
-        let out = self.out.get_mut(xid)?;
-        let waiter = out.waiter.take();
-        if !out.modifies() && out.kind == Kind::User {
-            let phase = out.phase;
-            self.out.remove(xid);
-            match phase {
-                Phase::Queued => self.queue.retain(|queued| *queued != xid),
-                Phase::Resend => self.resend.retain(|queued| *queued != xid),
-                Phase::Sent { counted, .. } => self.in_flight -= u32::from(counted),
-                Phase::Later(_) => {}
-            }
-        }
-        waiter
-    }
-
-    /// Nobody waits any longer: requests that change nothing are forgotten, changes go on.
-    pub fn abandon_all(&mut self) -> Vec<W> {
-        let xids: Vec<Xid> = self.out.iter().map(|(xid, _)| xid).collect();
-        xids.into_iter().filter_map(|xid| self.abandon(xid)).collect()
     }
 
     /// The bulk data of a request that is in flight or being replayed: what a server pulls.
@@ -316,7 +307,7 @@ impl<B: Default, W> Import<B, W> {
     }
 
     /// What the driver should know; ask until there is nothing.
-    pub fn poll_event(&mut self) -> Option<Event<W>> {
+    pub fn poll_event(&mut self) -> Option<Event<B, W>> {
         self.events.pop_front()
     }
 
@@ -339,6 +330,7 @@ impl<B: Default, W> Import<B, W> {
         self.queue_modifying.clear();
         self.queue_control.clear();
         self.resend.clear();
+        self.withdrawn.clear();
         self.replay.clear();
         self.replay_sent.clear();
         self.kept.clear();

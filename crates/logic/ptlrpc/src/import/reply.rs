@@ -44,7 +44,11 @@ impl<B: Default, W> Import<B, W> {
             return Ok(Handled::Progress);
         }
         let Some(out) = self.out.get(xid) else { return Ok(Handled::Progress) };
-        let Phase::Sent { counted, .. } = out.phase else { return Ok(Handled::Progress) };
+        let counted = match out.phase {
+            Phase::Sent { counted, .. } => counted,
+            Phase::Withdrawn => false,
+            Phase::Queued | Phase::Resend | Phase::Later(_) => return Ok(Handled::Progress),
+        };
         let keeps = out.modifies()
             && reply.errno().is_none()
             && (reply.header.transno != 0 || out.keep == Keep::Open);
@@ -55,7 +59,9 @@ impl<B: Default, W> Import<B, W> {
         self.in_flight -= u32::from(counted);
         if reply.has(ReplyFlags::RECOVERING) {
             let out = self.out.get_mut(xid).expect("looked up just now");
-            out.phase = Phase::Later(now + limits::RECOVERING_RETRY);
+            if out.phase != Phase::Withdrawn {
+                out.phase = Phase::Later(now + limits::RECOVERING_RETRY);
+            }
             return Ok(Handled::Progress);
         }
         self.note_estimate(&reply);
@@ -152,6 +158,9 @@ impl<B: Default, W> Import<B, W> {
         }
         if self.ping == Some(xid) {
             self.ping = None;
+        }
+        if let Kind::Cancel(of) = out.kind {
+            self.cancel_answered(of, &reply);
         }
         if self.done_xid == Some(xid) {
             self.done_xid = None;

@@ -29,7 +29,7 @@ impl<B: Default, W> Import<B, W> {
     }
 
     fn next_full(&mut self) -> Option<Xid> {
-        if let Some(xid) = self.queue_control.pop_front() {
+        if let Some(xid) = self.queue_control.pop_front().or_else(|| self.next_cancel()) {
             return Some(xid);
         }
         if self.in_flight >= self.rpcs_max {

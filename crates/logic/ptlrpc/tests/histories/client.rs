@@ -111,7 +111,12 @@ impl Client {
             match self.import.poll_event() {
                 Some(Event::AskRestate) => self.import.restated(),
                 Some(Event::Full) => {}
-                Some(event @ (Event::Evicted | Event::Lost(_) | Event::Undone { .. })) => {
+                Some(
+                    event @ (Event::Evicted
+                    | Event::Lost(_)
+                    | Event::Undone { .. }
+                    | Event::Withdrawn { .. }),
+                ) => {
                     panic!("nobody is evicted or refused here: {event:?}")
                 }
                 None => break,

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use endpoint::{Bulk, Call, CallError};
 use types::{Creds, Errno, Span};
+use wire::body::CancelReq;
 use wire::{Opcode, RequestFlags};
 
 use crate::server::Do;
@@ -46,17 +47,21 @@ fn a_call_is_on_its_way_before_its_answer_is_waited_for() {
 }
 
 #[test]
-fn a_question_that_is_given_up_is_forgotten_and_a_change_goes_on() {
+fn a_question_that_is_given_up_is_forgotten_and_a_change_taken_back() {
     check(|world| async move {
-        world.server.plan([Do::Hold, Do::Hold]);
+        world.server.plan([Do::Hold, Do::Hold, Do::Hold]);
         let (asked, changed) = (world.remote.call(read(3)), world.remote.call(change(4)));
         world.pause(10).await;
         drop((asked, changed));
         world.server.reset();
         world.pause(1_000).await;
         assert_eq!(world.server.seen(Opcode::MdtGetattr).len(), 1, "not repeated");
-        assert_eq!(world.server.seen(Opcode::MdtSetattr).len(), 2, "repeated");
-        assert_eq!(world.remote.kept(), 1, "and kept, though its caller went away");
+        let changes = world.server.seen(Opcode::MdtSetattr);
+        assert_eq!(changes.len(), 1, "not repeated either");
+        let cancels = world.server.seen(Opcode::Cancel);
+        assert_eq!(cancels.len(), 2, "told on each connection until it is answered");
+        assert!(cancels.iter().all(|cancel| cancel.body::<CancelReq>().xid == changes[0].xid().0));
+        assert_eq!(world.remote.kept(), 0);
     });
 }
 

@@ -1,8 +1,8 @@
-//! What an import says of answered changes that its target will not have.
+//! What becomes of changes that their target will not have, or that nobody waits for any more.
 
 use ptlrpc::{Event, Handled, Import, ImportConfig, Keep, Submit, Undone, XidSource};
-use types::{Errno, Instant, TargetId};
-use wire::body::{ConnectRep, connect};
+use types::{Errno, Instant, TargetId, Xid};
+use wire::body::{CancelRep, CancelReq, ConnectRep, cancel, connect};
 use wire::{Opcode, Reply, Request, RequestFlags, encode_body};
 
 const NOW: Instant = Instant(1_000_000_000);
@@ -125,4 +125,77 @@ fn a_replay_that_is_refused_is_told_once_and_not_repeated() {
     world.connect(connect::RECOVER, 3, 0);
     let again = world.import.poll_transmit(NOW).expect("the other one").request.header.transno;
     assert_eq!((again, world.import.kept()), (11, 1));
+}
+
+/// Submits a change and gives its number, sent or not.
+fn begin(world: &mut World, number: u64, is_sent: bool) -> Xid {
+    let mut request = Request::new(Opcode::OstWrite, vec![encode_body(&number)]);
+    request.header.flags = RequestFlags::MODIFIES;
+    let submit = Submit { request: Box::new(request), bulk: (), waiter: number, keep: Keep::No };
+    let xid = world.import.submit(submit, NOW);
+    if is_sent {
+        assert_eq!(world.sent().expect("it is sent").xid(), xid);
+    }
+    xid
+}
+
+impl World {
+    fn sent(&mut self) -> Option<Request> {
+        self.import.poll_transmit(NOW).map(|transmit| transmit.request.clone())
+    }
+
+    /// Answers a Cancel.
+    fn cancelled(&mut self, request: &Request, outcome: u32) {
+        let body = encode_body(&CancelRep { outcome, reserved: 0 });
+        let mut reply = Reply::ok(&request.header, vec![body]);
+        reply.header.instance = request.header.instance;
+        self.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
+    }
+
+    fn withdrawn(&mut self) -> Vec<u64> {
+        std::iter::from_fn(|| self.import.poll_event())
+            .filter_map(|event| match event {
+                Event::Withdrawn { waiter, .. } => Some(waiter),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn a_change_whose_caller_is_gone_is_not_sent_again() {
+    let mut world = World::new();
+    let never_sent = begin(&mut world, 1, false);
+    assert_eq!(world.import.abandon(never_sent), Some(1));
+    assert!(world.sent().is_none());
+
+    let xid = begin(&mut world, 2, true);
+    assert_eq!(world.import.abandon(xid), None, "its fate is not known");
+    for _ in 0..2 {
+        let cancel = world.sent().expect("the target is asked, on each connection");
+        let body: CancelReq = cancel.body();
+        assert_eq!((cancel.opcode(), body.xid, body.tag != 0), (Opcode::Cancel, xid.0, true));
+        assert!(world.sent().is_none());
+        world.connect(connect::RESUMED, 1, 0);
+    }
+    let cancel = world.sent().expect("once more");
+    world.cancelled(&cancel, cancel::DROPPED);
+    assert_eq!((world.withdrawn(), world.import.pending()), (vec![2], 0));
+    world.connect(connect::RESUMED, 1, 0);
+    assert!(world.sent().is_none());
+}
+
+#[test]
+fn a_change_that_had_begun_is_answered_and_kept_though_its_caller_is_gone() {
+    let mut world = World::new();
+    let xid = begin(&mut world, 2, true);
+    world.import.abandon(xid);
+    let cancel = world.sent().expect("the target is asked");
+    world.cancelled(&cancel, cancel::EXECUTED);
+    assert_eq!((world.withdrawn(), world.import.pending()), (vec![], 1));
+    let mut reply = Reply::ok(&cancel.header, Vec::new());
+    (reply.header.xid, reply.header.transno, reply.header.instance) = (xid.0, 10, 1);
+    let handled = world.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
+    assert!(matches!(handled, Handled::Done(done) if done.waiter == Some(2)));
+    assert_eq!((world.import.pending(), world.import.kept()), (0, 1));
 }
