@@ -65,7 +65,7 @@ pub struct Scenario {
     pub shared: bool,
     /// Clients that die at work, at most.
     pub client_kills: u32,
-    /// Faults that may cost a client its sessions ([`crate::nemesis`]), at most.
+    /// Faults that may cost a client its sessions (module `nemesis`), at most.
     pub hard_faults: u32,
     /// Instead of users, races and the nemesis.
     pub script: Option<Script>,
