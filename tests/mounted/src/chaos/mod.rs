@@ -6,15 +6,15 @@
 //!   MDS  OST0  OST1  OST2  OST3  each on an ext4 of its own, which can lose its power
 //! ```
 //!
-//! [`nemesis`] kills, freezes, cuts, moves clocks and takes power as its seed says.
-//! [`workers`] work through both mounts meanwhile. [`times`] knows when which fault was there:
+//! `nemesis` kills, freezes, cuts, moves clocks and takes power as its seed says.
+//! `workers` work through both mounts meanwhile. `times` knows when which fault was there:
 //! it excuses errors of mounts that may have lost their sessions, and takes from a call's time
 //! what its servers were away. At the end everything restarts, and a third mount shows whether
 //! the histories hold:
 //!
 //! - what was fsynced is there, nothing is there twice, nothing is torn;
 //! - a call failed only on a mount that was killed, or silent for longer than its lease allows;
-//! - no call took more than [`times::EXCESS_MAX`] beyond the time that the servers it needs were
+//! - no call took more than `times::EXCESS_MAX` beyond the time that the servers it needs were
 //!   away.
 
 mod chance;
