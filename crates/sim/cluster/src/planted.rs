@@ -74,7 +74,6 @@ planted! {
     mdt.ignore_leases in leases;
     mdt.link_passes_leases in shared;
     mdt.skip_fence in fence;
-    ost.skip_tombstones in late;
     ost.commit_records_before_data in slow;
     ost.lose_overlap in shared;
     client.skip_append_lock in calm;

@@ -53,6 +53,7 @@ fn a_question_that_is_given_up_is_forgotten_and_a_change_taken_back() {
         let (asked, changed) = (world.remote.call(read(3)), world.remote.call(change(4)));
         world.pause(10).await;
         drop((asked, changed));
+        world.pause(10).await;
         world.server.reset();
         world.pause(1_000).await;
         assert_eq!(world.server.seen(Opcode::MdtGetattr).len(), 1, "not repeated");
