@@ -32,9 +32,11 @@ impl Node {
             return;
         }
         let first = flight.first.take();
-        // the answer of an open that is repeated for its resend never arrived: nothing was told
+        // Two refusals lose nothing: of an open that is repeated for its resend, because its answer
+        // never arrived, and of a durable open, because its file went after its close.
         if done.replays
             && first.is_none()
+            && done.transno > done.served.exports.last_committed().0
             && let Some(status) = reply.errno()
         {
             done.log_refusal(status);

@@ -125,6 +125,20 @@ fn sick_stores_end_an_instance_and_lose_nothing() {
 }
 
 #[test]
+fn an_open_whose_file_went_after_its_close_is_replayed_in_vain_and_nothing_is_lost() {
+    for (seed, scenario) in [(44, Scenario::storm()), (29, Scenario::leases())] {
+        let report = run(seed, &scenario);
+        assert!(report.failure.is_none(), "{report}");
+    }
+}
+
+#[test]
+fn a_nameless_file_that_a_restart_swept_before_its_answer_came_is_made_again() {
+    let report = run(92, &Scenario::storm());
+    assert!(report.failure.is_none(), "{report}");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_run() {
     let scenario = Scenario { ops: 400, restarts: 2, ..Scenario::storm() };
     let (one, other) = (run(5, &scenario), run(5, &scenario));

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use endpoint::{Call, Keep};
 use layout::Template;
-use types::{Fid, Instant, TargetId};
+use types::{Errno, Fid, Instant, TargetId};
 use wire::attr::{S_IFMT, S_IFREG};
 use wire::body::{CreateFlags, CreateReq, Disposition, OpenReq};
 use wire::{Attr, Opcode};
@@ -111,9 +111,18 @@ impl Client {
             flags: CreateFlags::OPEN | CreateFlags::TMPFILE,
             ..CreateReq::default()
         };
-        let call = self.0.call(ctx, Opcode::MdtCreate, &body).name(b"").name(b"").keep(Keep::Open);
-        let (file, _) =
-            self.0.open_by(ctx, None, self.0.mdt_of(dir), call.into(), open_flags).await?;
+        let make = || {
+            let call = self.0.call(ctx, Opcode::MdtCreate, &body);
+            let call = call.name(b"").name(b"").keep(Keep::Open);
+            self.0.open_by(ctx, None, self.0.mdt_of(dir), call.into(), open_flags)
+        };
+        let mut made = make().await;
+        if made.as_ref().is_err_and(|error| error.errno() == Errno::ESTALE) {
+            // Made once, but the MDT restarted before its answer arrived, and swept the file as an
+            // orphan. No other client can have seen it, so another one does as well.
+            made = make().await;
+        }
+        let (file, _) = made?;
         Ok((file.attr(), file))
     }
 

@@ -87,8 +87,13 @@ impl<B: Default, W> Import<B, W> {
     }
 
     /// What was acknowledged once is lost: it must not be taken for durable when the target's
-    /// history has passed it.
+    /// history has passed it. An open that is durable already is no loss: its file was closed and
+    /// removed, and the answer of the close never arrived.
     fn replay_refused(&mut self, place: Place, errno: Errno) {
+        if place.0 <= self.committed {
+            self.kept.take(place);
+            return;
+        }
         let changes: Vec<_> = self.kept.take(place).map(|request| *request).into_iter().collect();
         self.events.push_back(Event::Undone { changes, why: Undone::Refused(errno) });
     }

@@ -193,10 +193,7 @@ impl Ost {
         match self.tombstones.borrow().holds(object) {
             false => Ok(Change::Make),
             true if incoming.is_replay() => Ok(Change::Overtaken),
-            true => {
-                planted::reached("ost: a write to a destroyed object was refused");
-                Err(Errno::ESTALE)
-            }
+            true => Err(Errno::ESTALE),
         }
     }
 
