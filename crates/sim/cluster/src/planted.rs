@@ -91,13 +91,18 @@ const _: () = assert!(PLANTED.len() >= 10);
 mod tests {
     use super::*;
 
+    /// The fence of an evicted client refuses the same writes first, so no run of a cluster shows
+    /// it: `ost/tests/world.rs` does.
+    const SHOWN_BY_ITS_PART_ALONE: &[&str] = &["ost.skip_tombstones"];
+
     #[test]
     fn every_switch_of_every_part_has_a_scenario() {
         let parts = [mdt::Bugs::NAMES, ost::Bugs::NAMES, client::Bugs::NAMES].concat();
         for name in &parts {
-            assert!(PLANTED.iter().any(|planted| planted.name == *name), "{name} is not tried");
+            let tried = PLANTED.iter().any(|planted| planted.name == *name);
+            assert!(tried != SHOWN_BY_ITS_PART_ALONE.contains(name), "{name} is not tried");
         }
-        assert_eq!(PLANTED.len(), parts.len());
+        assert_eq!(PLANTED.len() + SHOWN_BY_ITS_PART_ALONE.len(), parts.len());
         for planted in PLANTED {
             let _known = Bugs::plant(planted.name);
         }
