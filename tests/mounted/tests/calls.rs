@@ -164,9 +164,10 @@ fn an_asynchronous_append_is_in_order(one: &Path, two: &Path) {
     assert!(log == data, "{} bytes differ from {}", log.len(), data.len());
 }
 
-fn an_append_that_is_cut_by_a_signal_lets_others_append(one: &Path, two: &Path) {
+/// Whether the signal came while the append was under way.
+fn cut_an_append(one: &Path, two: &Path) -> bool {
     let mut dd = Command::new("dd")
-        .args(["if=/dev/zero", "of=log", "oflag=append", "conv=notrunc", "bs=256M", "count=1"])
+        .args(["if=/dev/zero", "of=log", "oflag=append", "conv=notrunc", "bs=512M", "count=1"])
         .current_dir(one)
         .stderr(std::process::Stdio::null())
         .spawn()
@@ -177,12 +178,21 @@ fn an_append_that_is_cut_by_a_signal_lets_others_append(one: &Path, two: &Path) 
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     dd.kill().expect("our child");
-    dd.wait().expect("our child");
+    !dd.wait().expect("our child").success()
+}
+
+fn an_append_that_is_cut_by_a_signal_lets_others_append(one: &Path, two: &Path) {
+    // a busy machine may deliver the signal late
+    let is_cut = (0..5).any(|_| {
+        fs::remove_file(two.join("log")).ok();
+        cut_an_append(one, two)
+    });
+    assert!(is_cut, "dd always ended before its signal");
     let start = std::time::Instant::now();
     append_to(two).write_all(&[7; 3 << 20]).expect("append");
     assert!(start.elapsed().as_secs() < 20, "others waited {:?}", start.elapsed());
     let log = read(&one.join("log"));
-    assert!(log.len() > 3 << 20 && log.len() < 259 << 20, "{} bytes", log.len());
+    assert!(log.len() > 3 << 20 && log.len() <= 515 << 20, "{} bytes", log.len());
     let zeros = log.len() - (3 << 20);
     assert_eq!(rows(&log), [(0, zeros), (7, 3 << 20)]);
 }
