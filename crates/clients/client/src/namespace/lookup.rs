@@ -53,8 +53,9 @@ impl Client {
         Ok(attr)
     }
 
-    /// Attributes of a file, its size exact at some moment of the call. `file`: a handle of it, if
-    /// there is one.
+    /// Attributes of a file. The size of a file in one object is exact at some moment of the call;
+    /// that of a striped file may show one write and miss another that ended during the call.
+    /// `file`: a handle of it, if there is one.
     ///
     /// # Errors
     /// ENOENT if it is no more.

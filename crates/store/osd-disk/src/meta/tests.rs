@@ -636,3 +636,14 @@ fn a_scrub_ends_the_store_that_has_a_damaged_page() {
     assert!(why.contains("of data.mdb is damaged") && why.contains("backup"), "{why}");
     assert!(matches!(wait(meta.commit()), Err(StoreError::Failed(_))));
 }
+
+#[test]
+fn damage_that_was_found_before_the_wait_is_not_waited_for() {
+    let told = told::Told::<(), ()>::default();
+    let cx = Context::from_waker(std::task::Waker::noop());
+    assert!(told.wakes(&cx), "nothing is finished");
+    told.damaged("page 7".to_owned());
+    assert!(!told.wakes(&cx));
+    assert_eq!(told.damage().as_deref(), Some("page 7"));
+    assert!(told.wakes(&cx));
+}

@@ -62,7 +62,7 @@ impl<W, S> Told<W, S> {
     /// Wakes at the next thing that is finished; false if there is one already.
     pub(super) fn wakes(&self, cx: &Context<'_>) -> bool {
         let mut done = self.lock();
-        if done.written.is_some() || done.synced.is_some() {
+        if done.written.is_some() || done.synced.is_some() || done.damage.is_some() {
             return false;
         }
         if !done.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
