@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail};
 
@@ -10,7 +11,10 @@ use crate::run;
 /// Hash of the files as they are now, without what git ignores. A check before a commit draws the
 /// same seeds as the check of that commit. Outside of a git checkout it is a fixed text.
 pub(crate) fn hash() -> String {
-    let index = std::env::temp_dir().join(format!("nacre-index-{}", std::process::id()));
+    /// Two threads of one process ask at once in tests: git refuses an index that another writes.
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+    let name = (std::process::id(), ASKED.fetch_add(1, Ordering::Relaxed));
+    let index = std::env::temp_dir().join(format!("nacre-index-{}-{}", name.0, name.1));
     let hash = write(&index);
     let _was_never_made = std::fs::remove_file(&index);
     hash.unwrap_or_else(|error| {
@@ -50,5 +54,14 @@ mod tests {
     #[test]
     fn the_same_files_have_the_same_hash() {
         assert_eq!(hash(), hash());
+    }
+
+    #[test]
+    fn threads_that_ask_at_once_get_the_same_hash() {
+        let asked = std::array::from_fn::<_, 6, _>(|_| std::thread::spawn(hash));
+        let alone = hash();
+        for asker in asked {
+            assert_eq!(asker.join().unwrap(), alone);
+        }
     }
 }
