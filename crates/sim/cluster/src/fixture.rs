@@ -6,12 +6,12 @@ use std::rc::Rc;
 
 use client::{Client, MountConfig};
 use env::Env;
-use env_sim::{Cut, NodeHandle, Sim, SimConfig};
+use env_sim::{Cut, NodeHandle, Rng, Sim, SimConfig};
 use osd::mem::{MemDisk, MemDiskConfig};
 use types::{ClientId, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId, TargetKind};
 
 use crate::Scenario;
-use crate::server::{Plan, Server};
+use crate::server::{CPTS_MAX, Plan, Server};
 
 /// A cluster on a simulated network.
 pub struct Cluster {
@@ -49,6 +49,8 @@ impl Cluster {
             fsname,
             addrs: Rc::new(addrs.clone()),
             bugs: scenario.bugs(),
+            // apart from the world's own chances
+            cpts: Rng::new(seed).range(1, u64::from(CPTS_MAX)) as u32,
             is_sick: scenario.sick_stores,
         };
         let server = |(target, addr): (TargetId, NidAddr)| {

@@ -19,12 +19,17 @@ use wire::config::{self, Register, TargetInfo};
 
 use crate::planted::Bugs;
 
+/// CPU partitions of a server, at most.
+pub(crate) const CPTS_MAX: u32 = 4;
+
 /// What all servers of a cluster are told.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) fsname: FsName,
     pub(crate) addrs: Rc<Vec<(TargetId, NidAddr)>>,
     pub(crate) bugs: Bugs,
+    /// CPU partitions of each server.
+    pub(crate) cpts: u32,
     /// Stores fail: a boot may fail too and is tried again.
     pub(crate) is_sick: bool,
 }
@@ -161,8 +166,8 @@ async fn run(
     state: &Rc<State>,
 ) -> Result<Running, String> {
     let endpoint = Endpoint::new(env, endpoint_config(env, id), Rc::new(plan.clone()));
-    let one = NonZeroU32::new(1).expect("one");
-    let cpts = CptTable::new(one, one, 1, true).expect("one partition is always possible");
+    let (cpus, nodes) = (NonZeroU32::new(CPTS_MAX).expect("some"), NonZeroU32::MIN);
+    let cpts = CptTable::new(cpus, nodes, plan.cpts, true).expect("a CPU for each partition");
     let node = Node::new(env, NodeConfig::new(cpts));
     let meta = Rc::new(MemMeta::open(env, disk));
     match id.kind {
