@@ -63,6 +63,7 @@ targets! {
     mgt_records: records::mgt, mgt::fuzz::record;
     client_record: records::clients, records::client;
     superblock: records::superblocks, records::superblock;
+    export: records::exports, records::export;
     fuse: kernel::requests, kernel::request;
 }
 

@@ -6,6 +6,7 @@
     reason = "LMDB's C interface, io_uring, preadv2; each use says why it is sound"
 )]
 mod error;
+pub mod export;
 mod meta;
 mod obj;
 pub mod superblock;
@@ -13,6 +14,6 @@ pub mod superblock;
 mod testdir;
 
 pub use error::DiskError;
-pub use meta::{BeforeSync, DiskMeta, MetaOptions, Scrub};
+pub use meta::{BeforeSync, CopyError, CopyProgress, DiskMeta, MetaOptions, Scrub};
 pub use obj::{DiskObjects, ObjOptions};
 pub use superblock::{Superblock, TargetLock};

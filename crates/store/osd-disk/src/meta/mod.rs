@@ -19,6 +19,7 @@
 
 mod check;
 mod commit;
+mod copy;
 mod gathered;
 mod lmdb;
 mod room;
@@ -36,6 +37,8 @@ use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 
 use env::LocalFuture;
@@ -43,6 +46,7 @@ use osd::{BEHIND_COMMIT_BYTES_MAX, MetaStore, Space, StoreError, Table, View, Wr
 
 use crate::DiskError;
 use commit::Committer;
+use copy::Copying;
 use gathered::{GATHERED_MAX, Gathered};
 use lmdb::{Dbi, LmdbError, Txn};
 use room::{Need, Room};
@@ -51,6 +55,7 @@ use scrub::Scrubber;
 use sums::Sums;
 
 pub use commit::BeforeSync;
+pub use copy::{CopyError, CopyProgress};
 pub use scrub::Scrub;
 
 /// Tables that the environment has room for; LMDB's cost is a few words each.
@@ -107,6 +112,8 @@ pub struct DiskMeta {
     tables: [Dbi; Table::ALL.len()],
     page_bytes: usize,
     scans: Cell<u32>,
+    copying: RefCell<Option<Copying>>, // while a copy is made
+    is_copied: Arc<AtomicBool>,
     dir: PathBuf,
     _lock: File,
 }
@@ -169,6 +176,8 @@ impl DiskMeta {
             tables,
             page_bytes,
             scans: Cell::new(0),
+            copying: RefCell::new(None),
+            is_copied: Arc::default(),
             dir,
             _lock: lock,
         }))
@@ -568,7 +577,12 @@ impl MetaStore for DiskMeta {
             Ok(admitted)
         });
         match applied {
-            Ok(true) => Ok(()),
+            Ok(true) => {
+                if let Some(copying) = &mut *self.copying.borrow_mut() {
+                    copying.note(set);
+                }
+                Ok(())
+            }
             Ok(false) => Err(StoreError::Full),
             Err(why) => {
                 let why = format!("{}: a change: {why}", self.dir.display());
