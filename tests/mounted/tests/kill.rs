@@ -14,8 +14,9 @@ use mounted::{Up, count, figure, posix, range};
 /// Longest pause that an application may see when a server is killed.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// A dead client is evicted when it has been quiet for 12 s; then its locks are free.
-const EVICTED_MAX: Duration = Duration::from_secs(15);
+/// A dead client is evicted after its lease (10 s) and a tenth, at a look each second; then its
+/// locks are free.
+const LEASE_MAX: Duration = Duration::from_secs(13);
 /// Its open unlinked files go with the MDT's next commit and the destroys that follow it.
 const DESTROYED_MAX: Duration = Duration::from_secs(30);
 
@@ -114,7 +115,7 @@ fn killed_clients_over(transport: Channel) {
         let rival = File::open(up.at(&name)).expect("open");
         let start = Instant::now();
         while posix::flock(&rival, libc::LOCK_EX | libc::LOCK_NB).is_err() {
-            assert!(start.elapsed() < EVICTED_MAX, "a dead client's lock stayed");
+            assert!(start.elapsed() < LEASE_MAX, "a dead client's lock stayed");
             std::thread::sleep(Duration::from_millis(50));
         }
         while of_held.iter().any(|object| object.exists()) {
@@ -122,6 +123,29 @@ fn killed_clients_over(transport: Channel) {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+    up.stop();
+}
+
+/// A client daemon stands still with its connections up: others wait for its lease, no longer.
+#[test]
+fn a_stopped_client_keeps_its_lock_for_its_lease() {
+    let mut up = Up::new("stop-client");
+    let dir = up.second_mount(41);
+    fs::write(dir.join("file"), "content").expect("write");
+    let locked = File::open(dir.join("file")).expect("open");
+    posix::flock(&locked, libc::LOCK_EX).expect("lock");
+    let rival = File::open(up.at("file")).expect("open");
+    std::thread::sleep(LEASE_MAX);
+    posix::flock(&rival, libc::LOCK_EX | libc::LOCK_NB).expect_err("heartbeats keep the lock");
+    let daemon = mounted::daemon_of(&dir);
+    mounted::kill(daemon, libc::SIGSTOP);
+    let start = Instant::now();
+    posix::flock(&rival, libc::LOCK_EX).expect("lock");
+    let waited = start.elapsed();
+    mounted::kill(daemon, libc::SIGCONT);
+    assert!(waited < LEASE_MAX, "waited for {waited:?}");
+    drop(locked);
+    assert_eq!(fs::read(dir.join("file")).expect("it is back"), b"content");
     up.stop();
 }
 

@@ -33,6 +33,9 @@ pub const LOCK_WAITS_MAX: usize = 16;
 /// registering.
 pub const IN_PROGRESS_PAUSE: Span = Span::millis(50);
 
+/// Between looks whether the MDT is back, where a change needs a lock that it gave.
+pub const LEASE_LOOK: Span = Span::millis(100);
+
 /// Pause of a lock request that found no place to wait at the MDT.
 pub const LOCK_POLL: Span = Span::millis(20);
 

@@ -57,5 +57,8 @@ pub const ATTEMPT_MAX: Span = Span::secs(30);
 /// believed so far.
 pub const EARLY_LEASE_MAX: Span = Span::secs(600);
 
+/// Pings of an idle client in one lease: three may be lost.
+pub const HEARTBEATS_IN_LEASE: u64 = 4;
+
 /// Opcodes whose estimates an import remembers; there are fewer.
 pub const ESTIMATES_MAX: usize = 128;

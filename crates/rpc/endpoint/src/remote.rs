@@ -86,6 +86,11 @@ impl Remote {
         self.import.borrow().claim()
     }
 
+    /// Whether the target has heard of this client within its lease.
+    pub fn is_leased(&self) -> bool {
+        self.import.borrow().is_leased(self.core.env.now())
+    }
+
     /// Gives `session` up with everything in it, if it is the present one: an OST has said that it
     /// is over.
     pub fn renounce(self: &Rc<Self>, session: u64) {

@@ -60,6 +60,7 @@ impl SelfTest {
             recovery_window_max: Span::secs(120),
             abort_recovery: true,
             lease: Span::secs(150),
+            silence_max: Span::secs(150),
         };
         Rc::new(SelfTest {
             env: env.clone(),

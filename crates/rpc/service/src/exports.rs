@@ -8,10 +8,11 @@ use bytes::Bytes;
 use env::Env;
 use ptlrpc::{Awaited, Known, Recovery, RecoveryConfig};
 use tokio::sync::Notify;
-use types::{ClientId, Instance, Span, TargetId, Transno, Xid};
+use types::{ClientId, Instance, Instant, Span, TargetId, Transno, Xid};
 use wire::body::ConnectReq;
 use wire::{Reply, Request};
 
+use crate::attention::Attention;
 use crate::peer::Peer;
 use crate::session::Shared;
 use crate::work::Work;
@@ -34,8 +35,10 @@ pub struct ExportsConfig {
     pub recovery_window_max: Span,
     /// Strike all known clients out at once.
     pub abort_recovery: bool,
-    /// Silence after which a session may be evicted, 150 s.
+    /// Told to clients. One that is silent for a tenth longer and in somebody's way is evicted.
     pub lease: Span,
+    /// Silence after which a session is evicted though it is in nobody's way, 150 s.
+    pub silence_max: Span,
 }
 
 /// The sessions of one target.
@@ -44,6 +47,8 @@ pub struct Exports {
     pub target: TargetId,
     pub(crate) shared: Rc<Shared>,
     pub(crate) lease: Span,
+    pub(crate) silence_max: Span,
+    attention: Attention,
     /// Identity of the target's storage, zero where it has none.
     pub(crate) uuid: Cell<u128>,
     sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
@@ -116,6 +121,8 @@ impl Exports {
             target: config.target,
             shared,
             lease: config.lease,
+            silence_max: config.silence_max,
+            attention: Attention::new(now),
             uuid: Cell::new(0),
             by_client: RefCell::new(
                 known.values().map(|session| (session.client, session.id)).collect(),
@@ -285,9 +292,11 @@ impl Exports {
     pub(crate) fn unnoted(&self) -> Vec<(Rc<Session>, bool)> {
         let now = self.env.now();
         let has_waited = self.is_recovering() && self.recovery.borrow().has_waited(now);
+        let is_settled = self.attention.is_settled(now);
         let unnoted = |session: Rc<Session>| {
-            let silent = session.unnoted(now, self.lease, has_waited)?;
-            Some((session, silent))
+            let is_overdue = self.silence(&session, now) > self.lease;
+            let silent = session.unnoted(is_overdue, has_waited)?;
+            (is_settled || !silent).then_some((session, silent))
         };
         self.sessions().into_iter().filter_map(unnoted).collect()
     }
@@ -298,19 +307,32 @@ impl Exports {
         self.wake.notify_one();
     }
 
-    /// The client of `session` is in somebody's way: the session ends if its link has been down for
-    /// longer than [`crate::limits::DEAD_CLIENT_AFTER`]. Eviction needs both, silence and a reason:
-    /// a dead client that harms nobody keeps its session until its lease is over. During recovery
-    /// everybody has the time of the window.
+    /// The client of `session` is in somebody's way: the session ends if nothing was heard from it
+    /// for its lease and a tenth of that, whether its link is up or not. Eviction needs both,
+    /// silence and a reason: a silent client that harms nobody has [`ExportsConfig::silence_max`].
+    /// During recovery everybody has the time of the window.
     pub fn evict_if_dead(&self, session: u64) {
-        if self.is_recovering() {
+        let now = self.env.now();
+        if self.is_recovering() || self.attention.is_lost(now) {
             return;
         }
+        let most = Span(self.lease.0 + self.lease.0 / limits::LEASE_GRACE_PART);
         if let Some(session) = self.session(session)
-            && session.is_dead(self.env.now())
+            && self.silence(&session, now) > most
         {
             self.evict(session.id);
         }
+    }
+
+    /// How long a client has been silent while this server listened.
+    pub(crate) fn silence(&self, session: &Session, now: Instant) -> Span {
+        now - session.heard.get().max(self.attention.since())
+    }
+
+    /// Housekeeping looks around. Where it did not for long, the server stood still, and what came
+    /// meanwhile has not been read: nobody was silent then.
+    pub(crate) fn look(&self, now: Instant) {
+        self.attention.look(now);
     }
 
     pub(crate) fn evict_absent(&self) {

@@ -20,6 +20,7 @@ impl Node {
         let exports = Rc::clone(&served.exports);
         while !self.stopped.get() && !served.gone.get() {
             self.clock.set(self.env.now());
+            exports.look(self.clock.get());
             self.mind_recovery(&served).await;
             self.mind_evictions(&served).await;
             self.note_silence(&served).await;
@@ -101,7 +102,7 @@ impl Node {
         for session in exports.sessions() {
             self.send_early(&session, now);
             self.drop_overdue(&session, now);
-            let silent = now - session.heard.get() > exports.lease;
+            let silent = exports.silence(&session, now) > exports.silence_max;
             if silent && exports.open.get() {
                 exports.evict(session.id);
             }

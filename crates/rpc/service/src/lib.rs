@@ -9,6 +9,7 @@
 
 mod account;
 mod admission;
+mod attention;
 mod class;
 mod connect;
 mod control;

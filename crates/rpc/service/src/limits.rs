@@ -23,11 +23,16 @@ pub const RPCS_IN_FLIGHT_MAX: u32 = 64;
 /// this is not a mount.
 pub const EXECUTING_MAX: usize = 16_384;
 
-/// A client that is gone for so long and in somebody's way is dead. A living one that lost its link
-/// connects again, and one Connect may be lost on the way without a sign: that costs an attempt (10
-/// s), then a pause (`reconnect_max`, 1 s), then a round trip (1 s allowed). One whose network is
-/// down for longer cannot be told from a dead one; it learns of its eviction when it is back.
-pub const DEAD_CLIENT_AFTER: Span = Span::secs(12);
+/// A silent client in somebody's way has a tenth of its lease more than it was told: the two count
+/// from different moments, by different clocks.
+pub const LEASE_GRACE_PART: u64 = 10;
+
+/// A server whose housekeeping did not look for so long stood still: three rounds of it.
+pub(crate) const INATTENTION_MAX: Span = Span::secs(3);
+
+/// Afterwards a client whose link broke meanwhile is not called silent for so long: it connects
+/// again within a pause (`reconnect_max`, 1 s) and a round trip.
+pub(crate) const RETURN_MAX: Span = Span::secs(3);
 
 /// Clients that the log and `recovery_status` name of those for whom a recovery waits.
 pub const AWAITED_NAMES_MAX: usize = 16;
@@ -56,3 +61,4 @@ pub(crate) const BULK_UNIT: usize = 4_096;
 
 const _: () = assert!(TAGS_MAX <= ptlrpc::limits::TAGS_MAX);
 const _: () = assert!(RPCS_IN_FLIGHT_MAX as usize <= EXECUTING_MAX);
+const _: () = assert!(INATTENTION_MAX.0 > 2 * TICK.0);

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use ptlrpc::{Export, Known};
-use types::{ClientId, Instance, Instant, Nid, Span, Transno};
+use types::{ClientId, Instance, Instant, Nid, Transno};
 use wire::{Reply, ReplyFlags};
 
 use crate::in_flight::InFlight;
@@ -149,26 +149,21 @@ impl Session {
         }
     }
 
-    /// Whether its client is gone without a word: its link went, or it has said nothing for
-    /// `lease`. One that is known from before the restart is, once it has had the time to come back
-    /// (`has_waited`).
-    fn is_silent(&self, now: Instant, lease: Span, has_waited: bool) -> bool {
+    /// Whether its client is gone without a word: its link went, or its lease is over
+    /// (`is_overdue`). One that is known from before the restart is, once it has had the time to
+    /// come back (`has_waited`).
+    fn is_silent(&self, is_overdue: bool, has_waited: bool) -> bool {
         if self.absent.get() {
             return has_waited || self.noted_silent.get();
         }
-        self.disconnected_since.get().is_some() || now - self.heard.get() > lease
+        self.disconnected_since.get().is_some() || is_overdue
     }
 
     /// What its record should say of its silence, where it says something else. Nobody waits for a
     /// server in any case.
-    pub(crate) fn unnoted(&self, now: Instant, lease: Span, has_waited: bool) -> Option<bool> {
-        let silent = self.is_silent(now, lease, has_waited);
+    pub(crate) fn unnoted(&self, is_overdue: bool, has_waited: bool) -> Option<bool> {
+        let silent = self.is_silent(is_overdue, has_waited);
         (!self.is_server && silent != self.noted_silent.get()).then_some(silent)
-    }
-
-    /// Whether its link has been down for longer than [`limits::DEAD_CLIENT_AFTER`].
-    pub(crate) fn is_dead(&self, now: Instant) -> bool {
-        self.disconnected_since.get().is_some_and(|since| now - since > limits::DEAD_CLIENT_AFTER)
     }
 
     pub(crate) fn attach(&self, peer: &Rc<Peer>, connect_xid: u64, now: Instant) {

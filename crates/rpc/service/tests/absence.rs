@@ -28,11 +28,19 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
+        World::with(seed, Rules::default())
+    }
+
+    fn leasing(seed: u64, lease: Span) -> World {
+        World::with(seed, Rules { lease, ..Rules::default() })
+    }
+
+    fn with(seed: u64, rules: Rules) -> World {
         let sim = Sim::new(seed, SimConfig { fail_on_error: false, ..SimConfig::default() });
         sim.set_faults(Faults::default());
         let server = node(&sim, "server", 1);
         let world = World { sim, server, disk: Rc::default(), up: Rc::default() };
-        world.start();
+        world.start_with(rules);
         world
     }
 
@@ -92,24 +100,67 @@ fn recovery_does_not_wait_for_pings_of_idle_clients() {
 }
 
 #[test]
-fn a_dead_client_is_evicted_when_it_is_in_the_way_and_no_sooner() {
-    let world = World::new(7);
-    let ((dead, _first), (_alive, second)) = (world.idle(1, false), world.idle(2, false));
-    let exports = Rc::clone(&world.toy().exports);
-    let count = || exports.sessions().len();
-    let ask_all = || {
-        exports.sessions().iter().for_each(|session| exports.evict_if_dead(session.id));
-    };
-    dead.kill_as(false);
-    world.sim.run_for(Span::secs(11));
-    ask_all();
-    world.sim.run_for(Span::secs(60));
-    assert_eq!(count(), 2, "too early, and afterwards in nobody's way");
-    ask_all();
+fn a_silent_client_is_evicted_when_it_is_in_the_way_and_no_sooner() {
+    for is_killed in [true, false] {
+        let world = World::leasing(7, Span::secs(10));
+        let ((silent, first), (_alive, second)) = (world.idle(1, false), world.idle(2, false));
+        let exports = Rc::clone(&world.toy().exports);
+        let count = || exports.sessions().len();
+        let ask_all =
+            || exports.sessions().iter().for_each(|session| exports.evict_if_dead(session.id));
+        world.sim.run_for(Span::secs(60));
+        ask_all();
+        if is_killed {
+            silent.kill_as(false);
+        } else {
+            // its link is up, but nothing comes through
+            world.sim.partition(&silent, &world.server, Cut::BothWays);
+        }
+        world.sim.run_for(Span::secs(8));
+        ask_all();
+        world.sim.run_for(Span::secs(60));
+        assert_eq!(count(), 2, "too early, and afterwards in nobody's way");
+        ask_all();
+        world.sim.run_for(Span::secs(1));
+        assert_eq!((count(), world.toy().evicted.get()), (1, 1));
+        assert!(second.remote(TARGET).is_connected() && second.remote(TARGET).is_leased());
+        assert!(is_killed || !first.remote(TARGET).is_leased());
+    }
+}
+
+#[test]
+fn a_client_knows_by_itself_that_its_lease_is_over() {
+    let world = World::leasing(8, Span::secs(10));
+    let (cut, own) = world.idle(1, false);
+    let remote = own.remote(TARGET);
+    for _ in 0..100 {
+        world.sim.run_for(Span::millis(700));
+        assert!(remote.is_leased(), "heartbeats keep it");
+    }
+    world.sim.partition(&cut, &world.server, Cut::BothWays);
     world.sim.run_for(Span::secs(1));
-    assert_eq!((count(), world.toy().evicted.get()), (1, 1));
-    let remote = second.remote(TARGET);
-    assert!(remote.is_connected());
+    assert!(remote.is_leased(), "it was heard of 2.5 s before at most");
+    world.sim.run_for(Span::secs(9));
+    assert!(!remote.is_leased(), "no later than the server counts");
+    world.sim.heal_all();
+    world.sim.run_for(Span::secs(30));
+    assert!(remote.is_leased(), "nobody wanted it gone");
+}
+
+#[test]
+fn a_server_that_stood_still_holds_it_against_nobody() {
+    let world = World::leasing(9, Span::secs(10));
+    let (_node, idle) = world.idle(1, false);
+    let exports = Rc::clone(&world.toy().exports);
+    world.sim.run_for(Span::secs(20));
+    world.server.pause(Span::secs(40));
+    for _ in 0..600 {
+        world.sim.run_for(Span::millis(100));
+        exports.sessions().iter().for_each(|session| exports.evict_if_dead(session.id));
+        assert!(!world.disk.clients()[0].silent, "its record says that it was");
+    }
+    assert_eq!((exports.sessions().len(), world.toy().evicted.get()), (1, 0));
+    assert!(idle.remote(TARGET).is_leased());
 }
 
 impl World {

@@ -162,7 +162,7 @@ fn a_lost_answer_is_asked_for_after_the_last_early_reply() {
 #[test]
 fn a_silent_client_is_evicted_and_told_so_and_goes_on() {
     let rules =
-        Rules { lease: Span::secs(20), commit_every: Span::secs(1_000), ..Rules::default() };
+        Rules { silence_max: Span::secs(20), commit_every: Span::secs(1_000), ..Rules::default() };
     check(rules, Faults::default(), |env, world| async move {
         let remote = world.endpoint.remote(common::TARGET);
         let evicted = Rc::new(Cell::new(0));

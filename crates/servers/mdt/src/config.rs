@@ -18,8 +18,10 @@ pub struct MdtConfig {
     pub recovery_window: Span,
     /// Recovery window with extensions.
     pub recovery_window_max: Span,
-    /// Silence after which a session may be evicted.
+    /// Told to clients: silence after which one in somebody's way is evicted, but for a tenth more.
     pub lease: Span,
+    /// Silence after which any client is evicted.
+    pub silence_max: Span,
     /// A lock request that nobody waits for keeps its place in line for so long.
     pub lock_place: Span,
     /// Where new files go, at the start.
@@ -40,7 +42,8 @@ impl MdtConfig {
             abort_recovery: false,
             recovery_window: Span::secs(30),
             recovery_window_max: Span::secs(120),
-            lease: Span::secs(150),
+            lease: Span::secs(10),
+            silence_max: Span::secs(150),
             lock_place: Span::secs(10),
             lod: Lod::default(),
             bugs: Bugs::default(),

@@ -98,6 +98,7 @@ impl Mdt {
                 recovery_window_max: config.recovery_window_max,
                 abort_recovery: config.abort_recovery,
                 lease: config.lease,
+                silence_max: config.silence_max,
             },
         );
         let lock_place = config.lock_place;

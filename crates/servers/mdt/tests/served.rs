@@ -237,6 +237,7 @@ impl World {
                     recovery_window_max: Span::secs(120),
                     abort_recovery: true,
                     lease: Span::secs(150),
+                    silence_max: Span::secs(150),
                 },
             );
             let node = Node::new(&env, cpts());

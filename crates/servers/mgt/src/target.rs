@@ -38,6 +38,7 @@ impl Mgt {
             recovery_window_max: config.recovery_window,
             abort_recovery: true,
             lease: config.lease,
+            silence_max: config.lease,
         };
         let store = Store::new(TargetId::MGT, meta);
         Ok(Rc::new(Mgt { env: env.clone(), store, exports: Exports::new(env, exports) }))

@@ -65,6 +65,7 @@ pub(crate) async fn boot(
         recovery_window_max: config.recovery_window_max,
         abort_recovery: config.abort_recovery,
         lease: config.lease,
+        silence_max: config.lease,
     };
     Ok(Booted { exports: Exports::new(env, exports), tombstones, fences })
 }

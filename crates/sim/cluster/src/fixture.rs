@@ -51,6 +51,7 @@ impl Cluster {
             bugs: scenario.bugs(),
             // apart from the world's own chances
             cpts: Rng::new(seed).range(1, u64::from(CPTS_MAX)) as u32,
+            lease: scenario.lease(),
             is_sick: scenario.sick_stores,
         };
         let server = |(target, addr): (TargetId, NidAddr)| {

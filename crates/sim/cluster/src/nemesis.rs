@@ -16,8 +16,8 @@ use crate::schedule::{DoneAct, Plan};
 use crate::server::Swap;
 use hard::Hard;
 
-/// Longest cut: a client that is away for 12 s and in somebody's way is rightly evicted, and it
-/// needs a while to return.
+/// Longest cut: a client that is away for longer than its lease ([`Scenario::lease`]) and in
+/// somebody's way is rightly evicted, and it needs a while to return.
 const CUT_MAX: Span = Span::secs(5);
 /// Quiet after a cut, so that two in a row are not one long absence.
 const QUIET: Span = Span::secs(12);

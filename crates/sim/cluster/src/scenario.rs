@@ -269,6 +269,13 @@ impl Scenario {
         }
     }
 
+    /// A storm may lose a heartbeat and the Connect after it without a sign, which costs an attempt
+    /// each (10 s), after a cut (5 s). Only where clients are meant to be evicted is the lease what
+    /// it is in use.
+    pub(crate) fn lease(&self) -> Span {
+        if self.script == Some(Script::Fence) { Span::secs(10) } else { Span::secs(30) }
+    }
+
     pub(crate) fn bugs(&self) -> Bugs {
         self.bug.map_or_else(Bugs::default, Bugs::plant)
     }

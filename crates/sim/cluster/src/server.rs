@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) bugs: Bugs,
     /// CPU partitions of each server.
     pub(crate) cpts: u32,
+    /// That MDTs tell their clients.
+    pub(crate) lease: Span,
     /// Stores fail: a boot may fail too and is tried again.
     pub(crate) is_sick: bool,
 }
@@ -195,7 +197,7 @@ async fn run(
         }
         TargetKind::Mdt => {
             let mut config = MdtConfig::new(plan.fsname, id.index);
-            config.bugs = plan.bugs.mdt;
+            (config.bugs, config.lease) = (plan.bugs.mdt, plan.lease);
             let osts = plan.osts();
             let list: Rc<dyn Fn() -> Vec<mdt::OstAt>> =
                 Rc::new(move || osts.iter().copied().map(mdt::OstAt::from).collect());

@@ -127,6 +127,7 @@ async fn send_one(
         mode,
         claim,
     };
+    open.inner.under_lease(open.inode.fid, claim).await?;
     let call = open.inner.call(&open.ctx, Opcode::OstFallocate, &body);
     open.inner.ask_claiming(ost, claim, call).await.map(|_| ())
 }

@@ -129,6 +129,7 @@ pub(crate) async fn append(
 
 /// The lock may have been lost since it was granted.
 async fn write_locked(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes) -> Result<usize> {
+    open.inner.under_lease(open.inode.fid, open.claim).await?;
     open.check_lost("append")?;
     write(open, flags, offset, data).await
 }

@@ -153,6 +153,7 @@ impl Inner {
             flags: PunchFlags::CREATE.when(create),
             claim,
         };
+        self.under_lease(fid, claim).await?;
         let call = self.call(ctx, Opcode::OstPunch, &body);
         Ok(self.ask_claiming(ost, claim, call).await?.reply.body())
     }

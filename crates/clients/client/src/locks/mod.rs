@@ -192,6 +192,22 @@ impl Inner {
         answer.map(|_| ())
     }
 
+    /// Waits until the MDT has heard of this client within its lease: a lock that `claim`'s session
+    /// took is held still. Asked before each change under such a lock. EIO where the session is
+    /// over.
+    pub(crate) async fn under_lease(self: &Rc<Self>, fid: Fid, claim: Claim) -> Result<()> {
+        let mdt = self.remote(self.mdt_of(fid));
+        loop {
+            if mdt.claim() != claim {
+                return Err(Error::local(Errno::EIO, "lock").about(fid));
+            }
+            if mdt.is_leased() {
+                return Ok(());
+            }
+            self.env.sleep(limits::LEASE_LOOK).await;
+        }
+    }
+
     /// The file's own lock, exclusive: one append or truncate at a time over all clients.
     pub(crate) async fn lock_file(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<FileLock> {
         let request = LockReq {

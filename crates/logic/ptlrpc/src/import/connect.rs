@@ -85,6 +85,9 @@ impl<B: Default, W> Import<B, W> {
         let restarted = before != self.instance;
         (self.session, self.epoch) = (rep.session, rep.epoch);
         self.store = rep.store;
+        self.lease = Span::secs(u64::from(rep.lease_secs));
+        // when that Connect was sent
+        self.leased_from = Instant(self.connect_deadline.0 - self.config.attempt.0);
         match rep.outcome {
             connect::RECOVER => {
                 self.undo_stranded(restarted);

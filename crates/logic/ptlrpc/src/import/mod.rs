@@ -55,6 +55,7 @@ enum Kind {
 enum Phase {
     Queued,
     Sent {
+        at: Instant,
         deadline: Instant,
         /// Counts against the requests in flight; one that waits for somebody else at the server
         /// does not.
@@ -108,6 +109,10 @@ pub struct Import<B, W> {
     instance: Instance,
     /// As the target told it when the session began.
     store: u64,
+    /// Silence that the target bears, zero where it did not tell.
+    lease: Span,
+    /// When the last request was sent that was answered: from then on the target counts.
+    leased_from: Instant,
     /// The session is given up: the next Connect begins another one.
     renounced: bool,
     committed: Transno,
@@ -163,6 +168,8 @@ impl<B: Default, W> Import<B, W> {
             epoch: 0,
             instance: Instance(0),
             store: 0,
+            lease: Span::ZERO,
+            leased_from: now,
             renounced: false,
             committed: Transno::NONE,
             out: Ascending::new(),
@@ -210,6 +217,14 @@ impl<B: Default, W> Import<B, W> {
     #[must_use]
     pub fn claim(&self) -> Claim {
         Claim { session: self.session, store: self.store, ..Claim::default() }
+    }
+
+    /// Whether the target has heard of this client within its lease: what the session holds is held
+    /// still, by this client's clock.
+    #[must_use]
+    pub fn is_leased(&self, now: Instant) -> bool {
+        let within = self.lease == Span::ZERO || now - self.leased_from < self.lease;
+        self.state.is_connected() && !self.renounced && within
     }
 
     /// Everything up to here is durable at the target.

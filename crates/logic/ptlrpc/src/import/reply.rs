@@ -45,7 +45,13 @@ impl<B: Default, W> Import<B, W> {
         }
         let Some(out) = self.out.get(xid) else { return Ok(Handled::Progress) };
         let counted = match out.phase {
-            Phase::Sent { counted, .. } => counted,
+            Phase::Sent { at, counted, .. } => {
+                // the answer to one that was sent again may be to the first time
+                if !out.request.has(RequestFlags::RESENT) {
+                    self.leased_from = self.leased_from.max(at);
+                }
+                counted
+            }
             Phase::Withdrawn => false,
             Phase::Queued | Phase::Resend | Phase::Later(_) => return Ok(Handled::Progress),
         };
@@ -122,7 +128,7 @@ impl<B: Default, W> Import<B, W> {
             now + Span::millis(u64::from(reply.header.lease_ms)).min(limits::EARLY_LEASE_MAX);
         if let Some((_, deadline)) = self.replay_sent.get_mut(&xid) {
             *deadline = until.max(*deadline);
-        } else if let Some(Phase::Sent { deadline, counted }) =
+        } else if let Some(Phase::Sent { deadline, counted, .. }) =
             self.out.get_mut(xid).map(|out| &mut out.phase)
         {
             *deadline = until.max(*deadline);

@@ -57,7 +57,7 @@ impl<B: Default, W> Import<B, W> {
         }
         let estimate = self.estimates.get(&out.request.header.opcode).copied().unwrap_or_default();
         let patience = patience(estimate, self.config.attempt);
-        out.phase = Phase::Sent { deadline: now + patience, counted };
+        out.phase = Phase::Sent { at: now, deadline: now + patience, counted };
         self.in_flight += u32::from(counted);
         self.active_at = now;
         let header = &mut out.request.header;

@@ -1,13 +1,15 @@
 //! Deadlines and pings.
 //!
 //! - An attempt that is not answered in time breaks the session; the request itself lives on.
-//! - An idle session is pinged, sooner while changes are not known to be durable, with one ping at
-//!   a time.
+//! - An idle session is pinged, sooner while changes are not known to be durable, and at least four
+//!   times in the lease that its target told. Only for the lease a second ping follows one that is
+//!   not answered.
 
-use types::Instant;
+use types::{Instant, Span};
 use wire::Opcode;
 
 use super::{Import, Phase, State};
+use crate::limits;
 
 impl<B: Default, W> Import<B, W> {
     /// Time has passed. True: an attempt timed out, the session is disconnected, and the link is
@@ -26,7 +28,7 @@ impl<B: Default, W> Import<B, W> {
         }
         if self.state == State::Full {
             self.release_later(now);
-            if now >= self.ping_at() && self.ping.is_none() {
+            if now >= self.ping_at() {
                 self.ping = Some(self.enqueue_control(Opcode::Ping));
             }
         }
@@ -75,11 +77,17 @@ impl<B: Default, W> Import<B, W> {
     }
 
     fn ping_at(&self) -> Instant {
+        let heartbeat = self.lease.0 / limits::HEARTBEATS_IN_LEASE;
         if self.ping.is_some() {
-            return Instant(u64::MAX);
+            return match heartbeat {
+                0 => Instant(u64::MAX),
+                // one that was lost must not cost the lease
+                every => self.active_at + Span(every),
+            };
         }
         let idle =
             if self.kept.is_dirty() { self.config.ping_dirty } else { self.config.ping_every };
-        self.active_at + idle
+        let every = if heartbeat == 0 { idle } else { idle.min(Span(heartbeat)) };
+        self.active_at + every
     }
 }

@@ -34,6 +34,13 @@ pub(crate) struct Image {
 #[derive(Default)]
 pub(crate) struct Disk(pub(crate) RefCell<Image>);
 
+impl Disk {
+    pub(crate) fn clients(&self) -> Vec<ClientRecord> {
+        let image = self.0.borrow();
+        image.clients.iter().filter_map(|(key, value)| ClientRecord::decode(key, value)).collect()
+    }
+}
+
 /// A change of this key takes 40 s.
 pub(crate) const STUCK: u64 = 1_000_000;
 
@@ -64,6 +71,7 @@ pub(crate) struct Rules {
     pub(crate) commit_every: Span,
     pub(crate) window: Span,
     pub(crate) lease: Span,
+    pub(crate) silence_max: Span,
     /// What the end of recovery takes.
     pub(crate) sweep: Span,
     /// What the end of sessions takes.
@@ -76,6 +84,7 @@ impl Default for Rules {
             commit_every: Span::millis(200),
             window: Span::secs(30),
             lease: Span::secs(150),
+            silence_max: Span::secs(150),
             sweep: Span::ZERO,
             end: Span::ZERO,
         }
@@ -89,17 +98,14 @@ impl Toy {
         let config = ExportsConfig {
             target: TARGET,
             instance: Instance(image.epoch),
-            known: image
-                .clients
-                .iter()
-                .filter_map(|(key, value)| ClientRecord::decode(key, value))
-                .collect(),
+            known: disk.clients(),
             replies: image.replies.clone().into_iter().collect(),
             last_committed: image.last,
             recovery_window: rules.window,
             recovery_window_max: Span::secs(120),
             abort_recovery: false,
             lease: rules.lease,
+            silence_max: rules.silence_max,
         };
         let toy = Rc::new(Toy {
             env: env.clone(),

@@ -2,7 +2,7 @@
 //! appends. Then the OSTs can be reached again, and what the first one sent comes late: no record
 //! that was acknowledged to anybody is overwritten.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -18,6 +18,10 @@ use crate::run::PEACE_MAX;
 
 /// Clients that vanish in one run.
 const ROUNDS: u8 = 4;
+/// Appends of each of them, until it is cut off.
+const APPENDS: u8 = 12;
+/// Values of the records of one round.
+const VALUES: u8 = 16;
 /// Each append is one record of so many bytes of one value.
 const RECORD: usize = 3_000;
 
@@ -39,7 +43,7 @@ impl Stage<'_> {
         })?;
         let mut told = Told::new();
         for round in 0..ROUNDS {
-            self.vanish_while_appending(&other, fid, 1 + round * 3, &mut told)?;
+            self.vanish_while_appending(&other, fid, 1 + round * VALUES, &mut told)?;
             self.all_records_are_there(&other, fid, &told, round)?;
         }
         self.nothing_is_left(&other)
@@ -56,32 +60,38 @@ impl Stage<'_> {
         let file = self.ask(&writer, "opening", async move |client| {
             client.open(&test_ctx(), fid, O_RDWR | O_APPEND).await
         })?;
-        let answer = Rc::new(RefCell::new(None));
-        let fill = answer.clone();
+        let (answers, is_over) = (Rc::new(RefCell::new(Told::new())), Rc::new(Cell::new(false)));
+        let (fill, over) = (answers.clone(), is_over.clone());
         writer.0.env().spawn("appends", async move {
-            *fill.borrow_mut() = Some(file.write(0, record(first)).await.map(drop));
+            for value in first..first + APPENDS {
+                let acked = file.write(0, record(value)).await.is_ok();
+                fill.borrow_mut().insert(value, acked);
+                if !acked {
+                    break;
+                }
+            }
+            over.set(true);
         });
-        self.pause(Span::millis(3));
+        self.pause(Span::millis(10));
         let cluster = self.cluster;
         cluster.sim.narrate("cuts the writer off");
         for server in &cluster.servers {
             cluster.sim.partition(&writer.0, &server.node, Cut::BothWays);
         }
-        cluster.sim.reset_links(&writer.0, &self.mdt().node);
-        self.append(other, fid, first + 1)?;
+        self.append(other, fid, first + APPENDS)?;
         for server in &cluster.servers {
             if server.target.kind == TargetKind::Ost {
                 cluster.sim.heal(&writer.0, &server.node);
             }
         }
         self.pause(Span::secs(30));
-        self.append(other, fid, first + 2)?;
+        self.append(other, fid, first + APPENDS + 1)?;
         cluster.sim.heal_all();
-        if !cluster.sim.run_until(PEACE_MAX, || answer.borrow().is_some()) {
+        if !cluster.sim.run_until(PEACE_MAX, || is_over.get()) {
             return Err("the append of the client that vanished never ends".to_owned());
         }
-        let acked = matches!(&*answer.borrow(), Some(Ok(())));
-        told.extend([(first, acked), (first + 1, true), (first + 2, true)]);
+        told.extend([(first + APPENDS, true), (first + APPENDS + 1, true)]);
+        told.append(&mut answers.borrow_mut());
         writer.0.kill();
         Ok(())
     }
@@ -101,7 +111,7 @@ impl Stage<'_> {
         told: &Told,
         round: u8,
     ) -> Result<(), String> {
-        let most = RECORD * (usize::from(ROUNDS) * 3 + 1);
+        let most = RECORD * (usize::from(ROUNDS) * usize::from(VALUES) + 1);
         let found = self.ask(who, "reading", async move |client| {
             let file = client.open(&test_ctx(), fid, 0).await?;
             let found = file.read(0, most).await?;
@@ -129,6 +139,8 @@ impl Stage<'_> {
         }
     }
 }
+
+const _: () = assert!(APPENDS + 2 <= VALUES && (ROUNDS as u32) * (VALUES as u32) < 255);
 
 fn record(value: u8) -> Bytes {
     Bytes::from(vec![value; RECORD])
