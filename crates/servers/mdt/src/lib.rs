@@ -9,6 +9,8 @@ mod config;
 mod engine;
 mod fences;
 #[doc(hidden)]
+pub mod fsck;
+#[doc(hidden)]
 pub mod fuzz;
 mod hash;
 mod ids;

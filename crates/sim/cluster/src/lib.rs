@@ -23,6 +23,7 @@
 //! - In races every thing happens exactly once ([`races`](self)).
 //! - What several users are answered on common files is explained by some order of their calls
 //!   ([`shared`](self)).
+//! - An MDT's records fit together before each start, after each recovery and at peace.
 //! - After peace everything finishes within a bounded time, and a fresh client finds exactly the
 //!   models' trees.
 //! - After a blackout each user's tree is a state since its last sync, and fsynced bytes are there.

@@ -13,6 +13,7 @@ use crate::fixture::Cluster;
 use crate::nemesis::Nemesis;
 use crate::races::{self, Arena, Racer};
 use crate::schedule::{Plan, Recording, Schedule};
+use crate::server::Server;
 use crate::user::User;
 use crate::{Report, Scenario, blackout, directed, shared};
 
@@ -358,9 +359,10 @@ pub(crate) fn leave(cluster: &Cluster, node: &NodeHandle, client: Client) {
     node.kill_as(false);
 }
 
-/// Everything is removed, through a client on `node`: then no inode and no object is left anywhere,
-/// also of files whose creation was lost with their creator.
+/// The records of MDTs fit together. When everything is removed, through a client on `node`, no
+/// inode and no object is left anywhere, also of files whose creation was lost with their creator.
 pub(crate) fn sweep(cluster: &Cluster, node: &NodeHandle) -> Result<(), String> {
+    cluster.servers.iter().for_each(Server::check);
     let client = cluster.mount(node);
     ask(cluster, node, "removing everything", &client, async |client| {
         remove_below(client, Fid::ROOT).await.map_err(|error| error.to_string())?;

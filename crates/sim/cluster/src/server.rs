@@ -8,8 +8,10 @@ use std::rc::{Rc, Weak};
 use endpoint::{Call, Endpoint, EndpointConfig, ImportConfig, Resolve};
 use env::{CptTable, Env, LocalFuture};
 use env_sim::NodeHandle;
+use mdt::fsck::fsck;
 use mdt::{Mdt, MdtConfig};
 use mgt::{Mgt, MgtConfig};
+use osd::MetaStore;
 use osd::mem::{MemDisk, MemMeta, MemObjects};
 use ost::{Ost, OstConfig};
 use service::{Node, NodeConfig, ServiceSpec, Target};
@@ -86,6 +88,8 @@ struct State {
     instance: Cell<u64>,
     stop: RefCell<Option<Stop>>,
     running: RefCell<Weak<Node>>,
+    /// Of an MDT that runs.
+    records: RefCell<Option<Rc<MemMeta>>>,
     swaps: Cell<u32>,
 }
 
@@ -108,9 +112,20 @@ impl Server {
     pub(crate) fn kill(&self, machine: bool) {
         self.state.registered.set(false);
         self.state.stop.borrow_mut().take();
+        self.state.records.borrow_mut().take();
         *self.state.running.borrow_mut() = Weak::new();
         self.state.failed.borrow_mut().take();
         self.node.kill_as(machine);
+    }
+
+    /// Whether the records of an MDT fit together, if it runs.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub(crate) fn check(&self) {
+        if let Some(meta) = &*self.state.records.borrow() {
+            check_records(self.target, meta, "at peace");
+        }
     }
 
     /// Policies that its schedulers have started so far.
@@ -201,9 +216,12 @@ async fn run(
             let osts = plan.osts();
             let list: Rc<dyn Fn() -> Vec<mdt::OstAt>> =
                 Rc::new(move || osts.iter().copied().map(mdt::OstAt::from).collect());
-            let mdt =
-                Mdt::start(env, config, meta, Some(endpoint.clone()), list).await.map_err(text)?;
+            check_records(id, &meta, "before a start");
+            let asking = Some(endpoint.clone());
+            let mdt = Mdt::start(env, config, meta.clone(), asking, list).await.map_err(text)?;
             watch(env, state, mdt.failed());
+            *state.records.borrow_mut() = Some(meta.clone());
+            check_after_recovery(env, &mdt, meta, id);
             let stopping = mdt.clone();
             begin(state, (&node, id), mdt, move || {
                 let mdt = stopping.clone();
@@ -216,6 +234,28 @@ async fn run(
     *state.running.borrow_mut() = Rc::downgrade(&node);
     register(env, id, plan, &endpoint, state);
     Ok(Running { _node: node, _endpoint: endpoint })
+}
+
+/// Between looks at recovery.
+const LOOK: Span = Span::millis(100);
+
+fn check_after_recovery(env: &Env, mdt: &Rc<Mdt>, meta: Rc<MemMeta>, id: TargetId) {
+    let (env, mdt) = (env.clone(), mdt.clone());
+    env.clone().spawn("fsck", async move {
+        while mdt.exports().is_recovering() {
+            env.sleep(LOOK).await;
+        }
+        check_records(id, &meta, "after recovery");
+    });
+}
+
+/// # Panics
+/// If the records of an MDT do not fit together.
+fn check_records(id: TargetId, meta: &MemMeta, when: &str) {
+    // a store that has failed is not read any more; its next opening is checked
+    let Ok(view) = meta.running() else { return };
+    let bad = fsck(&*view).expect("a store in memory can be read while it is open");
+    assert!(bad.is_empty(), "the records of {id} are broken {when}: {}", bad.join("; "));
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -19,7 +19,6 @@ use wire::body::{
 };
 use wire::{Attr, Opcode, Reply, Request, encode_body};
 
-use super::fsck::fsck;
 use super::rig::{Rig, now};
 use crate::MdtConfig;
 use crate::boot::{Seed, boot};
@@ -337,7 +336,7 @@ fn run(program: &[u8]) -> World {
             break;
         }
         world.step(&mut choices);
-        assert_eq!(fsck(&world.rig.store), Vec::<String>::new());
+        assert_eq!(world.rig.store.fsck(), Vec::<String>::new());
     }
     world
 }

@@ -1,11 +1,10 @@
 //! The engine under test, without sessions and network: examples as text, a naive model, restarts
 //! with replays.
 
-mod fsck;
 mod hostile;
 mod leases;
 mod model;
 mod recovery;
 mod rig;
 mod script;
-mod store;
+pub(crate) mod store;

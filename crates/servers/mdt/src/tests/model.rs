@@ -8,7 +8,6 @@ use wire::attr::{S_IFDIR, S_IFREG};
 use wire::body::{CloseReq, LinkReq, ReaddirReq, RenameReq, UnlinkReq};
 use wire::{Opcode, dirent};
 
-use super::fsck::fsck;
 use super::rig::Rig;
 
 #[derive(Clone, Debug)]
@@ -341,10 +340,10 @@ fn random_operations_agree_with_the_naive_model() {
         for step in 0..400 {
             log.push(run.step());
             if step % 7 == 0 {
-                assert_eq!(fsck(&run.rig.store), Vec::<String>::new(), "seed {seed}: {log:#?}");
+                assert_eq!(run.rig.store.fsck(), Vec::<String>::new(), "seed {seed}: {log:#?}");
             }
         }
-        assert_eq!(fsck(&run.rig.store), Vec::<String>::new(), "seed {seed}");
+        assert_eq!(run.rig.store.fsck(), Vec::<String>::new(), "seed {seed}");
         run.assert_same_tree();
     }
 }

@@ -9,7 +9,6 @@ use wire::attr::{S_IFDIR, S_IFREG};
 use wire::body::{CloseFlags, CloseReq, LinkReq, RenameReq, SetattrFlags, SetattrReq, UnlinkReq};
 use wire::{Attr, Opcode};
 
-use super::fsck::fsck;
 use super::rig::Rig;
 use super::store::Image;
 use crate::Bugs;
@@ -177,7 +176,7 @@ impl World {
         }
         self.rig.recovered();
         bad.extend(differences(&before, &image(&self.rig)));
-        bad.extend(fsck(&self.rig.store));
+        bad.extend(self.rig.store.fsck());
         for (handle, _, _) in &self.open {
             if self.rig.engine.state.borrow().opens.get(*handle).is_none() {
                 bad.push("an open handle is gone".to_owned());
@@ -265,7 +264,7 @@ fn an_orphan_that_nobody_reopens_goes_with_its_objects() {
         rig.crash();
         assert_eq!(rig.store.table(Table::Orphans).len(), 1);
         rig.recovered();
-        assert_eq!(fsck(&rig.store), Vec::<String>::new());
+        assert_eq!(rig.store.fsck(), Vec::<String>::new());
         assert_eq!(rig.store.table(Table::Inodes).len(), 1);
         rig.store.table(Table::Destroys).is_empty()
     };
@@ -282,7 +281,7 @@ fn an_ended_session_leaves_the_size_of_its_files_open() {
     rig.call(Opcode::MdtUnlink, &body, &[b"b"]).expect("it is there");
     let closed = rig.engine.close_session(types::ClientId(1), 1);
     rig.engine.sweep(&closed).expect("the store works");
-    assert_eq!(fsck(&rig.store), Vec::<String>::new());
+    assert_eq!(rig.store.fsck(), Vec::<String>::new());
     assert_eq!(rig.getattr(gone.attr.fid()).map(drop), Err(Errno::ESTALE));
     let (now, _) = rig.getattr(rep.attr.fid()).expect("it has a name");
     assert_eq!(now.attr.size_state(), wire::SizeState::Dirty);

@@ -11,7 +11,6 @@ use wire::body::{
 };
 use wire::{Attr, Opcode, SizeState, dirent};
 
-use super::fsck::fsck;
 use super::rig::Rig;
 use crate::Bugs;
 
@@ -33,7 +32,7 @@ fn check_with(bugs: Bugs, lines: &str) {
         let words: Vec<&str> = operation.split_whitespace().collect();
         let answer = script.step(&words).unwrap_or_else(|errno| errno.name().to_owned());
         assert_eq!(answer, expected.trim(), "{line}");
-        assert_eq!(fsck(&script.rig.store), Vec::<String>::new(), "after {line}");
+        assert_eq!(script.rig.store.fsck(), Vec::<String>::new(), "after {line}");
     }
 }
 

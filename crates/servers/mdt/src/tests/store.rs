@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use env::LocalFuture;
 use osd::{MetaStore, Space, StoreError, Table, View, WriteSet};
 
-pub(super) type Image = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
+pub(crate) type Image = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
 
 #[derive(Default)]
-pub(super) struct TestStore {
+pub(crate) struct TestStore {
     pub(super) running: RefCell<Image>,
     pub(super) committed: RefCell<Image>,
     dirty: Cell<u64>,
@@ -32,6 +32,11 @@ impl TestStore {
             .filter(|((at, _), _)| *at == table)
             .map(|((_, key), value)| (key.clone(), value.clone()))
             .collect()
+    }
+
+    /// Every breach of what must hold, in words.
+    pub(super) fn fsck(&self) -> Vec<String> {
+        crate::fsck::fsck(&Running(self)).expect("a test store can be read")
     }
 }
 

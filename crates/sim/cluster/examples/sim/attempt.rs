@@ -27,8 +27,8 @@ impl fmt::Display for Fault {
 /// Files of the simulator.
 const HARNESS: [&str; 2] = ["crates/sim/", "crates/machine/env-sim/"];
 /// Panics there that report the code under test: a run that is stuck or goes in circles, an
-/// error-level event, a server that does not boot.
-const VERDICTS: [&str; 2] = ["seed ", "does not boot from what a crash left"];
+/// error-level event, a server that does not boot, records that do not fit together.
+const VERDICTS: [&str; 3] = ["seed ", "does not boot from what a crash left", "are broken"];
 
 thread_local! {
     /// The first panic of this thread's run. The executor raises it again, with the seed.
