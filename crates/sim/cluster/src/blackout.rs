@@ -3,13 +3,15 @@
 //!
 //! One MDT commits its history in order. So each user's tree must be what it was after some
 //! operation since that user last made everything durable, in names, attributes and extended
-//! attributes; and every file that was fsynced and not written since holds exactly its bytes.
+//! attributes; and every file that was fsynced and not written since holds exactly its bytes. Each
+//! block of every other file is what it was, or has some of the changes since then. A stripe whose
+//! object is lost with all its writes is EIO, and only where something was written since.
 
 use std::collections::BTreeMap;
 
 use client::Client;
-use oracle::{Mirror, read_file, read_summary, test_ctx};
-use types::Fid;
+use oracle::{BLOCK_BYTES, Mirror, Unsynced, read_file, read_summary, test_ctx};
+use types::{Errno, Fid};
 
 /// Compares what a fresh client finds below `base` with what the user knew.
 pub(crate) async fn check(client: &Client, base: Fid, trail: Trail) -> Result<(), String> {
@@ -36,7 +38,32 @@ pub(crate) async fn check(client: &Client, base: Fid, trail: Trail) -> Result<()
             ));
         }
     }
+    for (fid, contents) in &trail.contents {
+        if let Some(path) = there.get(fid) {
+            check_contents(client, *fid, contents)
+                .await
+                .map_err(|what| format!("{path:?} {fid}: {what}"))?;
+        }
+    }
     Ok(())
+}
+
+/// Read at once.
+const PIECE: usize = 16 * BLOCK_BYTES;
+
+async fn check_contents(client: &Client, fid: Fid, contents: &Unsynced) -> Result<(), String> {
+    let (ctx, text) = (test_ctx(), |error: client::Error| error.to_string());
+    let size = client.getattr(&ctx, fid, None).await.map_err(text)?.size as usize;
+    contents.check_len(size)?;
+    let file = client.open(&ctx, fid, 0).await.map_err(text)?;
+    for at in (0..size).step_by(PIECE) {
+        match file.read(at as u64, PIECE).await {
+            Ok(found) => contents.check_data(at, &found)?,
+            Err(error) if error.errno() == Errno::EIO && contents.is_changed() => {}
+            Err(error) => return Err(text(error)),
+        }
+    }
+    file.close().await.map_err(text)
 }
 
 type State = BTreeMap<oracle::Path, String>;
@@ -45,6 +72,8 @@ type State = BTreeMap<oracle::Path, String>;
 pub(crate) struct Trail {
     states: Vec<State>,
     synced: Vec<(Fid, Vec<u8>)>,
+    /// Of every file that has a number.
+    contents: Vec<(Fid, Unsynced)>,
 }
 
 impl Trail {
@@ -57,7 +86,12 @@ impl Trail {
                 synced.insert(*fid, data.clone());
             }
         }
-        Trail { states: mirror.trail.clone(), synced: synced.into_iter().collect() }
+        let contents = mirror.fids.iter().filter_map(|(ino, fid)| {
+            let contents = mirror.model.contents(*ino)?;
+            Some((*fid, contents))
+        });
+        let (states, contents) = (mirror.trail.clone(), contents.collect());
+        Trail { states, synced: synced.into_iter().collect(), contents }
     }
 
     /// The nearest state, and how it differs.

@@ -26,7 +26,8 @@
 //! - An MDT's records fit together before each start, after each recovery and at peace.
 //! - After peace everything finishes within a bounded time, and a fresh client finds exactly the
 //!   models' trees.
-//! - After a blackout each user's tree is a state since its last sync, and fsynced bytes are there.
+//! - After a blackout each user's tree is a state since its last sync, fsynced bytes are there, and
+//!   each block of a file is what it was or has some of the changes since.
 //! - When everything is removed, no inode and no object is left.
 
 mod blackout;

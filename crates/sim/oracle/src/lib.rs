@@ -18,7 +18,7 @@ mod shrink;
 mod verify;
 
 pub use generate::{Taste, next_op};
-pub use model::{Body, Expect, Ino, Model, Node, ROOT, Slot};
+pub use model::{BLOCK_BYTES, Body, Expect, Ino, Model, Node, ROOT, Slot, Unsynced};
 pub use op::{
     EXCHANGE, NOREPLACE, Op, Path, SLOTS, XATTR_CREATE, XATTR_REPLACE, XattrName, pattern,
     xattr_name,

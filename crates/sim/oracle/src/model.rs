@@ -6,11 +6,14 @@
 //! - Where POSIX allows several errors, all of them are named; a result is never left open.
 
 mod ranges;
+mod unsynced;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::{Errno, NAME_BYTES_MAX, Timespec};
 use wire::attr::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG};
+
+pub use unsynced::{BLOCK_BYTES, Unsynced};
 
 use crate::op::{EXCHANGE, NOREPLACE, Op, Path, XATTR_CREATE, XATTR_REPLACE, XattrName, pattern};
 
@@ -47,6 +50,8 @@ pub struct Node {
     pub xattrs: BTreeMap<XattrName, Vec<u8>>,
     /// Data as the last fsync left it, unless written since.
     pub synced: Option<Vec<u8>>,
+    /// What was done to its data since it was durable, if anything was.
+    pub unsynced: Option<Unsynced>,
 }
 
 impl Node {
@@ -65,6 +70,7 @@ impl Node {
             mtime_before: None,
             xattrs,
             synced: None,
+            unsynced: None,
         }
     }
 
@@ -135,6 +141,8 @@ pub struct Model {
     slots: BTreeMap<u8, Slot>,
     next: Ino,
     freed: Vec<Ino>,
+    /// Changes of data are kept until they are durable.
+    keeps_changes: bool,
 }
 
 impl Default for Model {
@@ -152,6 +160,7 @@ impl Model {
             slots: BTreeMap::new(),
             next: ROOT + 1,
             freed: Vec::new(),
+            keeps_changes: false,
         }
     }
 
@@ -607,10 +616,12 @@ impl Model {
     }
 
     fn truncate(&mut self, ino: Ino, size: u64) -> Expect {
+        let end = usize::try_from(size).expect("sizes of the test fit memory");
+        self.changes(ino, |unsynced| unsynced.zero(end, usize::MAX));
         let node = self.node_mut(ino);
         match &mut node.body {
             Body::File { data } => {
-                data.resize(usize::try_from(size).expect("sizes of the test fit memory"), 0);
+                data.resize(end, 0);
                 (node.mtime, node.synced) = (None, None);
                 Expect::Attr(ino)
             }
@@ -621,13 +632,14 @@ impl Model {
 
     fn write(&mut self, slot: u8, offset: u64, len: u32, salt: u8) -> Expect {
         let Some(open) = self.slot(slot) else { return Expect::Skip };
-        let node = self.node_mut(open.ino);
-        let Body::File { data } = &mut node.body else { unreachable!("only files are opened") };
         let offset = if open.append {
-            data.len()
+            self.data(open.ino).len()
         } else {
             usize::try_from(offset).expect("offsets of the test fit memory")
         };
+        self.changes(open.ino, |unsynced| unsynced.write(offset, pattern(salt, len as usize)));
+        let node = self.node_mut(open.ino);
+        let Body::File { data } = &mut node.body else { unreachable!("only files are opened") };
         let end = offset + len as usize;
         if len > 0 && data.len() < end {
             data.resize(end, 0);
@@ -664,7 +676,7 @@ impl Model {
     fn mark_synced(&mut self, ino: Ino) {
         let node = self.node_mut(ino);
         if let Body::File { data } = &node.body {
-            node.synced = Some(data.clone());
+            (node.synced, node.unsynced) = (Some(data.clone()), None);
         }
     }
 

@@ -78,8 +78,14 @@ impl Mirror {
         }
     }
 
-    /// Starts the trail: everything so far is durable.
-    pub fn start_trail(&mut self) {
+    /// Names and data so far are durable: what is done to them from here on is kept.
+    pub fn all_is_durable(&mut self) {
+        self.model.keep_changes();
+        self.start_trail();
+    }
+
+    /// Starts the trail: all names so far are durable.
+    fn start_trail(&mut self) {
         self.keeps_trail = true;
         self.trail = vec![self.model.summary()];
     }

@@ -14,7 +14,7 @@ fn index(offset: u64) -> usize {
 }
 
 impl Model {
-    fn data(&self, ino: Ino) -> &[u8] {
+    pub(super) fn data(&self, ino: Ino) -> &[u8] {
         let Body::File { data } = &self.node(ino).body else {
             unreachable!("only files are opened")
         };
@@ -40,6 +40,11 @@ impl Model {
             return fails(Errno::EINVAL);
         }
         let (start, end) = (index(offset), index(offset) + len as usize);
+        self.changes(open.ino, |unsynced| {
+            if mode & (PUNCH_HOLE | ZERO_RANGE) != 0 {
+                unsynced.zero(start, end);
+            }
+        });
         self.change_data(open.ino, |data| {
             if mode & KEEP_SIZE == 0 && data.len() < end {
                 data.resize(end, 0);
@@ -79,6 +84,7 @@ impl Model {
         if piece.is_empty() {
             return Expect::Count(0);
         }
+        self.changes(target.ino, |unsynced| unsynced.write(index(to.1), piece.clone()));
         self.change_data(target.ino, |data| {
             let (at, end) = (index(to.1), index(to.1) + piece.len());
             if data.len() < end {
