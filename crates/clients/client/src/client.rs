@@ -34,6 +34,7 @@ pub(crate) struct Inner {
     pub(crate) env: Env,
     pub(crate) config: MountConfig,
     pub(crate) access_times: Cell<AccessTimes>,
+    pub(crate) unmount_wait: Cell<Span>,
     pub(crate) endpoint: Rc<Endpoint>,
     pub(crate) directory: Rc<Directory>,
     /// Files that this client has open.

@@ -4,6 +4,7 @@ use endpoint::{EndpointConfig, ImportConfig};
 use types::{ClientId, Creds, FsName, NidAddr, Span};
 
 use crate::AccessTimes;
+use crate::limits::UNMOUNT_WAIT_DEFAULT;
 
 /// Largest data of one RPC unless the configuration says otherwise.
 pub const RPC_BYTES_DEFAULT: u32 = 1 << 20;
@@ -32,6 +33,8 @@ pub struct MountConfig {
     pub refresh_every: Span,
     /// How long [`crate::Client::mount`] waits for the MGS and the first MDT; `None`: for ever.
     pub mount_wait: Option<Span>,
+    /// How long [`crate::Client::unmount`] waits for what is not known to be durable.
+    pub unmount_wait: Span,
     /// Which reads change access times.
     pub access_times: AccessTimes,
     /// Faults to plant, for tests of the tests.
@@ -56,6 +59,7 @@ impl MountConfig {
             statfs_wait: Span::millis(500),
             refresh_every: Span::secs(5),
             mount_wait: None,
+            unmount_wait: UNMOUNT_WAIT_DEFAULT,
             access_times: AccessTimes::default(),
             bugs: Bugs::default(),
         }

@@ -66,6 +66,7 @@ mod mount;
 mod namespace;
 mod size;
 mod statfs;
+mod unconfirmed;
 mod xattr;
 
 pub use api::{
@@ -80,6 +81,7 @@ pub use error::{Error, Result};
 pub use file::File;
 pub use lease::Lease;
 pub use lost::Heard;
+pub use unconfirmed::Unconfirmed;
 pub use wire::dirent::Dirent;
 
 /// Whether the size of the file with these attributes must be asked of the OSTs

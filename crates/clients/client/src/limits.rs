@@ -12,8 +12,16 @@ pub const REFRESH_MIN: Span = Span::millis(200);
 /// Patience of a refresh: the MGS may be away for ever, and the next round asks again.
 pub const REFRESH_PATIENCE: Span = Span::secs(5);
 
-/// How long an unmount waits for a last sync where a server is away.
-pub const UNMOUNT_SYNC_MAX: Span = Span::secs(10);
+/// How long an unmount waits for what its servers have not made durable: a server that restarts is
+/// back well within it, and an administrator sees what is waited for meanwhile.
+pub const UNMOUNT_WAIT_DEFAULT: Span = Span::secs(300);
+
+/// Pause between two attempts of an unmount to have everything made durable, where a server
+/// refused.
+pub const SETTLE_PAUSE: Span = Span::secs(1);
+
+/// How long an unmount that gives up asks for the names of files.
+pub const GIVEN_UP_NAME_WAIT: Span = Span::secs(2);
 
 /// How old the mode may be by which a write decides whether set-user-id must fall: as long as a
 /// short lease, so that one question serves all writes of that time.

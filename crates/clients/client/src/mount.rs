@@ -47,17 +47,16 @@ impl Client {
         Ok(client)
     }
 
-    /// Makes what was written durable (for at most [`limits::UNMOUNT_SYNC_MAX`] where a server is
-    /// away) and leaves.
+    /// Waits until all that was acknowledged is durable, for [`Client::unmount_wait`] at most, and
+    /// leaves. What is given up is in the log.
     pub async fn unmount(self) {
-        match self.0.env.timeout(limits::UNMOUNT_SYNC_MAX, self.sync()).await {
-            Some(Ok(())) => {}
-            Some(Err(error)) => tracing::warn!(%error, "unmounting after a last sync that failed"),
-            None => tracing::warn!(
-                "unmounting without a last sync: waited for {}",
-                self.waiting_on().join(", ")
-            ),
-        }
+        let _late = self.0.env.timeout(self.unmount_wait(), self.settle()).await;
+        self.give_up().await;
+        self.leave().await;
+    }
+
+    /// Ends the sessions. What is not durable by now is lost if its server dies before it is.
+    pub async fn leave(self) {
         self.0.background.borrow_mut().drain(..).for_each(|task| task.abort());
         self.0.endpoint.shutdown().await;
     }
@@ -81,6 +80,7 @@ impl Client {
             losses: Losses::default(),
             background: RefCell::default(),
             access_times: Cell::new(config.access_times),
+            unmount_wait: Cell::new(config.unmount_wait),
             config,
         };
         Client(Rc::new(inner))

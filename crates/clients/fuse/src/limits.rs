@@ -50,5 +50,8 @@ pub(crate) const APPEND_PAUSE: Span = Span::millis(250);
 /// a disk first.
 pub(crate) const APPEND_PAUSE_KNOWN: Span = Span::secs(5);
 
-/// How long an unmount waits for those who still use the mount, and then for requests under way.
-pub(crate) const UNMOUNT_WAIT: Span = Span::secs(2);
+/// How long an end of the daemon waits for programs that still use the mount.
+pub(crate) const USERS_WAIT: Span = Span::secs(2);
+
+/// How long it then waits for requests under way, and for closes.
+pub(crate) const REQUESTS_WAIT: Span = Span::secs(2);

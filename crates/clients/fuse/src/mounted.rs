@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::fs::Fs;
 use crate::jobid::Jobids;
-use crate::limits::UNMOUNT_WAIT;
+use crate::limits::{REQUESTS_WAIT, USERS_WAIT};
 
 /// The usual mount: the options of the kernel that this client needs.
 #[must_use]
@@ -113,15 +113,12 @@ impl Mounted {
         self.connection.info()
     }
 
-    /// Completes when the mount has been taken away, by whomever, and what was under way is
-    /// finished.
+    /// Completes when the mount has been taken away, by whomever. [`Mounted::finish`] follows.
     ///
     /// # Errors
     /// The device failed.
     pub async fn run_until_unmounted(&self) -> io::Result<()> {
-        let outcome = self.ended.wait().await;
-        self.close_all().await;
-        outcome
+        self.ended.wait().await
     }
 
     /// Takes the mount away. Those who still use it have a moment to finish; then they get
@@ -131,15 +128,17 @@ impl Mounted {
     /// It could not be unmounted, or the device failed.
     pub async fn unmount(&self) -> io::Result<()> {
         self.connection.unmount().await?;
-        if self.env.timeout(UNMOUNT_WAIT, self.ended.wait()).await.is_none() {
+        if self.env.timeout(USERS_WAIT, self.ended.wait()).await.is_none() {
             self.connection.abort();
         }
         self.run_until_unmounted().await
     }
 
-    /// Waits for requests under way, within a bound, and closes what nobody will close any more.
-    async fn close_all(&self) {
-        let _ = self.env.timeout(UNMOUNT_WAIT, self.connection.drained()).await;
+    /// After the mount has ended: waits for requests under way, within a bound, and closes what
+    /// nobody will close any more. None of that was acknowledged, so nothing is lost where a server
+    /// is away for longer.
+    pub async fn finish(&self) {
+        let _ = self.env.timeout(REQUESTS_WAIT, self.connection.drained()).await;
         let files = self.fs.files.borrow_mut().drain();
         self.fs.dirs.borrow_mut().drain();
         let closing = async {
@@ -149,7 +148,7 @@ impl Mounted {
                 }
             }
         };
-        let _ = self.env.timeout(UNMOUNT_WAIT, closing).await;
+        let _ = self.env.timeout(REQUESTS_WAIT, closing).await;
     }
 }
 

@@ -145,6 +145,12 @@ impl<B> ReplayList<B> {
         (low, self.changes.keys().next_back().map_or(Transno::NONE, |place| place.0))
     }
 
+    /// Answered changes that are not known to be durable, those of ended sessions too.
+    pub(crate) fn unconfirmed(&self) -> impl Iterator<Item = &Request> {
+        let kept = self.changes.values().map(|kept| &*kept.request);
+        kept.chain(self.stranded.values().map(|request| &**request))
+    }
+
     /// Whether some change is not known to be durable.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.changes.is_empty() || !self.stranded.is_empty()
@@ -221,7 +227,9 @@ mod tests {
         list.insert(kept(3, 12, Keep::No), Transno(0));
         list.strand();
         assert_eq!((list.places(), list.bytes(), list.is_dirty()), (vec![], 0, true));
+        assert_eq!(list.unconfirmed().count(), 3);
         list.prune(Transno(11));
+        assert_eq!(list.unconfirmed().map(Request::xid).collect::<Vec<_>>(), [Xid(3)]);
         let lost: Vec<_> = list.take_stranded().iter().map(|request| request.xid()).collect();
         assert_eq!((lost, list.is_dirty()), (vec![Xid(3)], false));
     }

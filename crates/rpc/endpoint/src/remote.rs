@@ -123,6 +123,11 @@ impl Remote {
         self.import.borrow().kept()
     }
 
+    /// Looks at the answered changes that are not known to be durable.
+    pub fn unconfirmed<T>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Request>) -> T) -> T {
+        look(&mut self.import.borrow().unconfirmed())
+    }
+
     /// Called when the session was lost with everything in it.
     pub fn on_evicted(&self, hook: Rc<dyn Fn()>) {
         *self.on_evicted.borrow_mut() = Some(hook);

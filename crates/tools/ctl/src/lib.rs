@@ -21,4 +21,6 @@ pub mod rundir;
 pub mod say;
 pub mod server;
 
-pub use proto::{Ask, Device, Failure, Name, Outcome, Reply, Room, Space, Target, Value, Who};
+pub use proto::{
+    Ask, Device, Failure, Leaving, Name, Outcome, Reply, Room, Space, Target, Value, Who,
+};

@@ -65,6 +65,10 @@ pub enum Ask {
     Fid2path {
         fid: String,
     },
+    /// How the end of a mount goes (clients only): answered within a second or so.
+    Leaving,
+    /// Give up what is not known to be durable, and end the mount (clients only).
+    GiveUp,
 }
 
 impl Ask {
@@ -72,7 +76,7 @@ impl Ask {
     /// everybody.)
     #[must_use]
     pub fn changes(&self) -> bool {
-        matches!(self, Ask::Set { .. } | Ask::SetPermanent { .. })
+        matches!(self, Ask::Set { .. } | Ask::SetPermanent { .. } | Ask::GiveUp)
     }
 }
 
@@ -96,6 +100,18 @@ pub enum Reply {
     Spaces(Vec<Space>),
     /// To [`Ask::Mdts`], [`Ask::Osts`] and [`Ask::Mgs`].
     Targets(Vec<Target>),
+    /// To [`Ask::Leaving`] and [`Ask::GiveUp`].
+    Leaving(Leaving),
+}
+
+/// How the end of a mount goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Leaving {
+    /// For which targets it waits, and for what of each.
+    Waits(Vec<String>),
+    /// It has ended: what was given up, a line each.
+    Ended(Vec<String>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -121,7 +121,8 @@ fn sockets_in(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether a daemon listens there. A daemon that is only too busy to accept counts as alive.
-fn is_alive(socket: &Path) -> bool {
+#[must_use]
+pub fn is_alive(socket: &Path) -> bool {
     match UnixStream::connect(socket) {
         Ok(_) => true,
         Err(error) => {
@@ -137,32 +138,42 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a socket or link when its owner ends.
-pub struct Registered(Vec<PathBuf>);
+/// Removes a socket and the link to it when its owner ends.
+pub struct Registered {
+    socket: PathBuf,
+    link: Option<PathBuf>,
+}
 
 impl Registered {
     #[must_use]
     pub fn new(socket: PathBuf) -> Registered {
-        Registered(vec![socket])
+        Registered { socket, link: None }
     }
 
     #[must_use]
     pub fn socket(&self) -> &Path {
-        &self.0[0]
+        &self.socket
     }
 
     /// Also ties a mount's device to it.
     pub fn add_device(&mut self, device: (u32, u32)) -> io::Result<()> {
-        let link = link_device(device, self.socket())?;
-        self.0.push(link);
+        self.link = Some(link_device(device, self.socket())?);
         Ok(())
+    }
+
+    /// The mount has gone: its device number may soon be another mount's, whose link stays.
+    pub fn drop_device(&mut self) {
+        let Some(link) = self.link.take() else { return };
+        let name = self.socket.file_name().map(Path::new);
+        if fs::read_link(&link).ok().as_deref() == name {
+            let _ = fs::remove_file(link);
+        }
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        for path in &self.0 {
-            let _ = fs::remove_file(path);
-        }
+        self.drop_device();
+        let _ = fs::remove_file(&self.socket);
     }
 }

@@ -3,10 +3,11 @@
 //! The command starts itself again in the background (`--foreground --daemon`) and waits for the
 //! line `ready`, so that whoever comes after it finds the file system usable. The daemon logs to a
 //! file of its own. It ends, with status 0, when the mount is taken away or on SIGTERM, after
-//! everything acknowledged has been handed to the servers.
+//! the servers have made everything durable, or `unmount_wait` is over.
 
 mod flags;
 pub(crate) mod kept;
+mod leaving;
 mod options;
 mod params;
 pub mod remount;
@@ -96,7 +97,7 @@ fn foreground(options: &Options) -> Result<()> {
             signal = signals.next() => tracing::info!("{signal}: unmounting"),
             () = kept.ended() => tracing::info!("unmounted"),
         }
-        kept.stop().await;
+        let _logged = kept.stop(signals.next(), |line| tracing::info!("{line}")).await;
         Ok(())
     })
 }

@@ -1,39 +1,109 @@
-//! `nacre umount`: takes a mount away and waits for its daemon, so that everything acknowledged has
-//! been handed over.
+//! `nacre umount`: takes a mount away and waits for its daemon, so that everything acknowledged is
+//! durable.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use ctl::{Ask, Reply, ask, mounts, rundir};
+use anyhow::{Context, Result, bail, ensure};
+use ctl::{Ask, Leaving, Reply, ask, mounts, rundir};
 use rustix::mount::UnmountFlags;
+
+/// How often it looks whether a daemon that is about to end has gone.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long a daemon that was told to give up may take to hang up.
+const END_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub struct Options {
     pub dir: PathBuf,
-    /// Do not wait for servers that are away.
+    /// Give up what its servers have not made durable.
     pub force: bool,
     /// Take it out of sight at once.
     pub lazy: bool,
 }
 
-/// How long a daemon may take to hand over what it holds before `umount` says that it is still at
-/// it.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Unmounts and waits.
+/// Unmounts, and waits until the daemon has ended.
 pub fn run(options: &Options) -> Result<()> {
     let dir = resolve(&options.dir)?;
     let mount =
         mounts::at(&dir)?.with_context(|| format!("{} is no Nacre mount", dir.display()))?;
-    let pid = daemon_of(&mount);
+    let daemon = Daemon::of(&mount);
     detach(&dir, options)?;
-    match pid {
-        Some(pid) if !options.lazy && !is_still_mounted(mount.device) => {
-            wait_for(pid, &dir, options.force)
+    match daemon {
+        Some(daemon) if !options.lazy && !is_still_mounted(mount.device) => {
+            if options.force {
+                daemon.give_up()
+            } else {
+                daemon.wait(&dir)
+            }
         }
         _ => Ok(()),
     }
+}
+
+/// Who serves a mount. Also `up`, which lives on for a moment: the mount's end counts.
+struct Daemon {
+    pid: u32,
+    socket: PathBuf,
+}
+
+impl Daemon {
+    fn of(mount: &mounts::Mount) -> Option<Daemon> {
+        // the link goes with the mount
+        let socket = rundir::of_device(mount.device)?.canonicalize().ok()?;
+        match ask::ask(&socket, &Ask::Who) {
+            Ok(Reply::Who(who)) => Some(Daemon { pid: who.pid, socket }),
+            _ => None,
+        }
+    }
+
+    /// Until it has gone; says for what it waits whenever that changes. Interrupting this leaves
+    /// the daemon at it.
+    fn wait(&self, dir: &Path) -> Result<()> {
+        let mut said = Vec::new();
+        let mut given_up = Vec::new();
+        while rundir::is_alive(&self.socket) {
+            match ask::ask(&self.socket, &Ask::Leaving) {
+                Ok(Reply::Leaving(Leaving::Waits(waits))) if waits != said => {
+                    waits.iter().for_each(|of| ctl::say!("nacre umount: waiting for {of}"));
+                    said = waits;
+                }
+                Ok(Reply::Leaving(Leaving::Ended(lines))) => {
+                    given_up = lines;
+                    std::thread::sleep(LOOK_EVERY);
+                }
+                Ok(_) => {}
+                // it ends, or has no time for us
+                Err(_) => std::thread::sleep(LOOK_EVERY),
+            }
+        }
+        say_given_up(&given_up);
+        ensure!(
+            given_up.is_empty(),
+            "{}: unmounted, but its servers were away for too long: what they have not confirmed was given up",
+            dir.display()
+        );
+        Ok(())
+    }
+
+    /// A daemon that does not answer is killed.
+    fn give_up(&self) -> Result<()> {
+        match ask::ask(&self.socket, &Ask::GiveUp) {
+            Ok(Reply::Leaving(Leaving::Ended(lines))) => say_given_up(&lines),
+            _ if rundir::is_alive(&self.socket) => return kill(self.pid),
+            _ => return Ok(()),
+        }
+        let until = Instant::now() + END_MAX;
+        while rundir::is_alive(&self.socket) && Instant::now() < until {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        if rundir::is_alive(&self.socket) { kill(self.pid) } else { Ok(()) }
+    }
+}
+
+fn say_given_up(lines: &[String]) {
+    lines.iter().for_each(|line| ctl::say!("nacre umount: given up: {line}"));
 }
 
 /// Elsewhere, by a bind mount: the daemon lives on.
@@ -43,7 +113,7 @@ fn is_still_mounted(device: (u32, u32)) -> bool {
 
 /// Without asking the mount itself, whose daemon may be dead: its parent is resolved, its own name
 /// is taken as it is.
-pub(crate) fn resolve(dir: &std::path::Path) -> Result<PathBuf> {
+pub(crate) fn resolve(dir: &Path) -> Result<PathBuf> {
     let absolute = std::path::absolute(dir)?;
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
         return Ok(absolute);
@@ -51,15 +121,7 @@ pub(crate) fn resolve(dir: &std::path::Path) -> Result<PathBuf> {
     Ok(parent.canonicalize().map(|parent| parent.join(name)).unwrap_or(absolute))
 }
 
-fn daemon_of(mount: &mounts::Mount) -> Option<u32> {
-    let socket = rundir::of_device(mount.device)?;
-    match ask::ask(&socket, &Ask::Who) {
-        Ok(Reply::Who(who)) => Some(who.pid),
-        _ => None,
-    }
-}
-
-fn detach(dir: &std::path::Path, options: &Options) -> Result<()> {
+fn detach(dir: &Path, options: &Options) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(fusedev::unmount_detached(dir)?);
     }
@@ -72,32 +134,6 @@ fn detach(dir: &std::path::Path, options: &Options) -> Result<()> {
         }
         other => other.with_context(|| dir.display().to_string()),
     }
-}
-
-/// `up` is no daemon of one mount: it lives on, so the mount's own end counts, not the process's.
-fn wait_for(pid: u32, dir: &std::path::Path, force: bool) -> Result<()> {
-    let until = Instant::now() + PATIENCE;
-    while is_daemon_of_mount(pid) {
-        if force {
-            return kill(pid);
-        }
-        if Instant::now() > until {
-            bail!(
-                "{}: unmounted, but its daemon {pid} still waits for servers (-f gives up what they have not confirmed)",
-                dir.display()
-            );
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
-}
-
-/// Whether the process still has a client's socket in the run directory.
-fn is_daemon_of_mount(pid: u32) -> bool {
-    let prefix = format!("{pid}-client");
-    rundir::daemons().iter().any(|socket| {
-        socket.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
-    })
 }
 
 fn kill(pid: u32) -> Result<()> {

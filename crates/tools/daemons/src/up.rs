@@ -157,7 +157,8 @@ async fn serve(
     place.mounted()?;
     announce(options, place, block, dir);
     let status = work(env, options, dir, signals, &kept).await;
-    kept.stop().await;
+    let given_up = kept.stop(signals.next(), |line| ctl::say!("nacre up: {line}")).await;
+    given_up.iter().for_each(|line| ctl::say!("nacre up: given up: {line}"));
     status
 }
 

@@ -278,6 +278,7 @@ Options (-o, separated by commas):
   remount          give a mount that is there other flags: ro, rw, nosuid, nodev, noexec, sync, those of access times
   flock            file locks hold over all clients (default); localflock: on this machine only
   wait=SECONDS     how long to wait for servers that are away (60; 0: for ever)
+  unmount_wait=S   how long an unmount waits for what servers have not made durable (300; 0: not at all)
   soft             operations give up after a minute when a server is away; else they wait, and can be killed
   allow_other      other users may use the mount (default for root)
   caps=MASK        kernel features to do without, for tests
@@ -377,10 +378,12 @@ fn listen(text: &str) -> Result<Listen, String> {
 
 /// Options of `nacre umount`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Ends when the mount's servers have made durable what was acknowledged, and prints for which of them it waits meanwhile. Interrupted, it leaves the daemon waiting. Status 1: the mount's unmount_wait is over, and what is printed was given up.")]
 struct Umount {
     /// The mount point.
     dir: PathBuf,
-    /// Give up on servers that are away: what they have not confirmed is lost.
+    /// Give up what servers have not made durable, and print it: it is lost if they end before.
     #[arg(short = 'f', long)]
     force: bool,
     /// Take the mount out of sight now, end when nobody uses it.

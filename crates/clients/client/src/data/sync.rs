@@ -91,7 +91,7 @@ impl Inner {
     }
 
     /// No objects mean everything.
-    async fn sync_ost(
+    pub(crate) async fn sync_ost(
         self: &Rc<Self>,
         ctx: &Ctx,
         ost: TargetId,

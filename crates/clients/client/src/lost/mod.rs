@@ -27,7 +27,7 @@ use crate::limits::{LOST_FILES_MAX, LOST_LOGGED_MAX, LOST_NAME_WAIT, LOST_NAMED_
 use crate::{Ctx, Error, Result};
 
 use errseq::ErrSeq;
-use touched::{Part, touched};
+pub(crate) use touched::{Part, touched};
 
 /// What an open file or directory has heard of lost work.
 #[derive(Clone, Debug, Default)]
@@ -171,7 +171,7 @@ impl Inner {
 
 /// What is lost of one object, one name or one file's attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Lost {
+pub(crate) struct Lost {
     part: Part,
     changes: u64,
 }
@@ -183,9 +183,11 @@ impl fmt::Display for Lost {
 }
 
 /// By file and object, or name: the range from the first byte to the last.
-fn gather(changes: &[Request]) -> BTreeMap<(Fid, Part), Lost> {
+pub(crate) fn gather<'a>(
+    changes: impl IntoIterator<Item = &'a Request>,
+) -> BTreeMap<(Fid, Part), Lost> {
     let mut all: BTreeMap<(Fid, Part), Lost> = BTreeMap::new();
-    for (fid, part) in changes.iter().flat_map(touched) {
+    for (fid, part) in changes.into_iter().flat_map(touched) {
         let key = match &part {
             Part::Bytes { object, .. } => Part::Bytes { object: *object, start: 0, end: 0 },
             other => other.clone(),

@@ -18,7 +18,7 @@ use crate::flags;
 
 /// What of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// Bytes of an object.
     Bytes {
         object: Fid,
@@ -47,7 +47,7 @@ impl fmt::Display for Part {
 const FOUND_OUT: SetattrFlags = SetattrFlags::SIZE_KNOWN.union(SetattrFlags::READ_AT);
 
 /// Files and directories that an answered change touched.
-pub(super) fn touched(request: &Request) -> Vec<(Fid, Part)> {
+pub(crate) fn touched(request: &Request) -> Vec<(Fid, Part)> {
     match request.opcode() {
         Opcode::OstWrite => {
             let body: OstIoReq = request.body();

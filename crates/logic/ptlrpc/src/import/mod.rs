@@ -263,6 +263,11 @@ impl<B: Default, W> Import<B, W> {
         self.kept.len()
     }
 
+    /// Answered changes that are not known to be durable.
+    pub fn unconfirmed(&self) -> impl Iterator<Item = &Request> {
+        self.kept.unconfirmed()
+    }
+
     /// Bytes of the changes that are not known to be durable, bulk data not counted.
     #[must_use]
     pub fn replay_bytes(&self) -> u64 {

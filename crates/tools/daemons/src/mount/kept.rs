@@ -15,23 +15,20 @@ use fuse::{Jobids, Mounted};
 use fusedev::Channel;
 use selftest::SelfTest;
 use service::Node;
-use types::{ClientId, Creds, Errno, Fid, Nid, NidAddr, Span};
+use types::{ClientId, Creds, Errno, Fid, Nid, NidAddr};
 
+use super::leaving::Leaving;
 use super::{Options, params};
 use crate::lst;
 use crate::machine::Machine;
 use crate::permanent::Permanent;
 
-/// How long a stop waits for servers that are away. What is unconfirmed by then is lost, as in a
-/// crash of this node.
-const STOP_MAX: Span = Span::secs(30);
-
 /// A mount and its client.
 pub(crate) struct Kept {
-    env: Env,
     client: Client,
     mounted: Mounted,
     control: Option<(Registered, Task)>,
+    leaving: Rc<Leaving>,
     /// Its part in self-tests, where it can listen for them.
     tester: Option<Rc<Node>>,
     _metrics: Option<metrics::Endpoint>,
@@ -61,7 +58,7 @@ impl Kept {
         let mounted = match fuse::mount(env, client.clone(), &kernel, jobids.clone()).await {
             Ok(mounted) => mounted,
             Err(error) => {
-                let _ = env.timeout(STOP_MAX, client.unmount()).await;
+                client.unmount().await; // nothing was changed: there is nothing to wait for
                 return Err(error.into());
             }
         };
@@ -78,43 +75,51 @@ impl Kept {
         params::register_jobids(&params, &jobids);
         let permanent = Rc::new(Permanent::default());
         let tester_params = tester.as_ref().map(|(_, tester)| tester);
-        let control = control(env, &client, options, &params, &permanent, id, tester_params);
+        let leaving = Leaving::new(env, &client);
+        let control = control(&client, options, &params, &permanent, id, tester_params, &leaving);
         permanent.apply(&params, &client.permanent_params()).await;
         if let Err(error) = &control {
             tracing::warn!("no control socket, lfs and lctl will not find this mount: {error:#}");
         }
         let tester = tester.map(|(node, _)| node);
-        Ok(Kept {
-            env: env.clone(),
-            client,
-            mounted,
-            control: control.ok(),
-            tester,
-            _metrics: metrics,
-        })
+        Ok(Kept { client, mounted, control: control.ok(), leaving, tester, _metrics: metrics })
     }
 
-    /// Completes when somebody took the mount away.
+    /// Completes when somebody took the mount away, or wants it to end.
     pub(crate) async fn ended(&self) {
-        if let Err(error) = self.mounted.run_until_unmounted().await {
-            tracing::error!("the FUSE session failed: {error}");
+        tokio::select! {
+            biased;
+            ended = self.mounted.run_until_unmounted() => {
+                if let Err(error) = ended {
+                    tracing::error!("the FUSE session failed: {error}");
+                }
+            }
+            () = self.leaving.hurried() => {}
         }
     }
 
-    /// Takes the mount away, hands over what is unconfirmed, hangs up.
-    pub(crate) async fn stop(self) {
+    /// Takes the mount away, waits until its servers have made everything durable, hangs up. Waits
+    /// no longer when `signal` comes; `say` hears what it waits for. Tells what was given up.
+    pub(crate) async fn stop(
+        mut self,
+        signal: impl Future<Output = &'static str>,
+        say: fn(&str),
+    ) -> Vec<String> {
         if let Some(tester) = &self.tester {
             tester.stop().await;
         }
         if let Err(error) = self.mounted.unmount().await {
             tracing::warn!("unmounting {}: {error}", self.mounted.mountpoint().display());
         }
-        if self.env.timeout(STOP_MAX, self.client.unmount()).await.is_none() {
-            tracing::error!("servers are away: gave up handing over what they have not confirmed");
+        if let Some((registered, _)) = &mut self.control {
+            registered.drop_device();
         }
+        let given_up = self.leaving.wait(self.mounted.finish(), signal, say).await;
+        self.client.leave().await;
         if let Some((_, refresh)) = &self.control {
             refresh.abort();
         }
+        given_up
     }
 }
 
@@ -133,13 +138,13 @@ fn self_test_addr(options: &Options) -> Option<NidAddr> {
 }
 
 fn control(
-    env: &Env,
     client: &Client,
     options: &Options,
     params: &ParamTree,
     permanent: &Rc<Permanent>,
     id: ClientId,
     tester: Option<&Rc<SelfTest>>,
+    leaving: &Rc<Leaving>,
 ) -> Result<(Registered, Task)> {
     let instance = format!("{:08x}", id.0 >> 96);
     params::register(params, client, &instance, &options.text);
@@ -147,22 +152,23 @@ fn control(
         selftest::register(params, std::slice::from_ref(tester));
     }
     let refreshed = params::refresh(
-        env.clone(),
+        client.env().clone(),
         params.clone(),
         client.clone(),
         instance.clone(),
         permanent.clone(),
     );
-    let refresh = env.spawn("mount parameters", refreshed);
+    let refresh = client.env().spawn("mount parameters", refreshed);
     let answers = Control {
         client: client.clone(),
         dir: options.dir.clone(),
         instance: instance.clone(),
         id,
         nid: options.mount.nid,
+        leaving: leaving.clone(),
     };
     let mut control = ctl::server::serve(
-        env,
+        client.env(),
         &format!("client-{}-{instance}", options.fsname),
         params,
         Rc::new(answers),
@@ -179,6 +185,7 @@ struct Control {
     instance: String,
     id: ClientId,
     nid: Option<types::Nid>,
+    leaving: Rc<Leaving>,
 }
 
 impl ctl::server::Answers for Control {
@@ -206,7 +213,12 @@ impl ctl::server::Answers for Control {
     }
 
     fn special(&self, ask: Ask, creds: Creds) -> LocalFuture<'static, Result<Reply, Failure>> {
-        Box::pin(special(self.client.clone(), ask, creds))
+        let leaving = self.leaving.clone();
+        match ask {
+            Ask::Leaving => Box::pin(async move { Ok(Reply::Leaving(leaving.report().await)) }),
+            Ask::GiveUp => Box::pin(async move { Ok(Reply::Leaving(leaving.give_up().await)) }),
+            ask => Box::pin(special(self.client.clone(), ask, creds)),
+        }
     }
 }
 

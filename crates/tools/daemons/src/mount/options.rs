@@ -10,7 +10,7 @@ use fusedev::abi::cap;
 use rustix::mount::MountFlags;
 use types::{ClientId, FsName, Nid, NidAddr, Span};
 
-use super::flags;
+use super::{flags, params};
 use crate::machine::MachineOptions;
 
 /// Descriptors of `/dev/fuse` at most.
@@ -52,6 +52,8 @@ pub struct MountOptions {
     pub(crate) flock: bool,
     /// Seconds to wait for the servers; 0: for ever.
     pub(crate) wait_secs: u64,
+    /// Seconds that an unmount waits for what is not known to be durable.
+    pub(crate) unmount_wait_secs: u64,
     /// Plaintext to addresses that are not loopback.
     pub(crate) insecure: bool,
 }
@@ -66,6 +68,7 @@ impl Default for MountOptions {
             soft: false,
             flock: true,
             wait_secs: 60,
+            unmount_wait_secs: client::limits::UNMOUNT_WAIT_DEFAULT.as_millis() / 1_000,
             insecure: false,
         }
     }
@@ -108,7 +111,7 @@ impl Options {
 
     /// As the client mounts it.
     pub(crate) fn client(&self, id: ClientId) -> MountConfig {
-        let MountOptions { nid, soft, wait_secs, .. } = self.mount;
+        let MountOptions { nid, soft, wait_secs, unmount_wait_secs, .. } = self.mount;
         let mut config = MountConfig::new(self.mgs.clone(), self.fsname, id);
         config.endpoint.nid = nid;
         config.endpoint.import.name = format!("{}:{}", hostname(), self.dir.display());
@@ -116,6 +119,7 @@ impl Options {
             soft,
             access_times: self.mount.access_times(),
             mount_wait: (wait_secs > 0).then(|| Span::secs(wait_secs)),
+            unmount_wait: Span::secs(unmount_wait_secs),
             ..config
         }
     }
@@ -210,6 +214,11 @@ impl MountOptions {
             ("transport", Some("uring")) => kernel.transport = Channel::Uring,
             ("caps", Some(value)) => kernel.mask = parse_mask(value)?,
             ("wait", Some(value)) => self.wait_secs = value.parse()?,
+            ("unmount_wait", Some(value)) => {
+                self.unmount_wait_secs = value.parse()?;
+                let max = params::UNMOUNT_WAIT_SECS_MAX;
+                ensure!(self.unmount_wait_secs <= max, "at most {max} seconds");
+            }
             ("soft", None) => self.soft = true,
             ("hard", None) => self.soft = false,
             ("ro", None) => kernel.read_only = true,
@@ -290,7 +299,8 @@ mod tests {
 
     #[test]
     fn the_kernel_and_the_client_mount_what_the_words_say() {
-        let text = "caps=0x10,localflock,readdirplus,ro,soft,wait=0,nid=127.0.0.11@tcp";
+        let text =
+            "caps=0x10,localflock,readdirplus,ro,soft,wait=0,unmount_wait=7,nid=127.0.0.11@tcp";
         let dir = PathBuf::from("/mnt/x");
         let options = Options::parse("127.0.0.2@tcp:/testfs", dir, text, true, None).expect("fits");
         let kernel = options.kernel();
@@ -309,6 +319,7 @@ mod tests {
             (client.endpoint.import.client, client.endpoint.nid, client.soft),
             (ClientId(7), options.mount.nid, true)
         );
+        assert_eq!(client.unmount_wait, Span::secs(7));
         assert!(client.mount_wait.is_none() && client.endpoint.import.name.ends_with(":/mnt/x"));
     }
 
@@ -338,6 +349,8 @@ mod tests {
             "transport=fast",
             "transport",
             "soft=1",
+            "unmount_wait=-1",
+            "unmount_wait=10000001",
             "caps=zz",
             "bogus",
         ] {
@@ -363,6 +376,7 @@ mod tests {
             "0x",
             "ff",
             "wait=",
+            "unmount_wait=",
             "soft",
             "hard",
             "ro",

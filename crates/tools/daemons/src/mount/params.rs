@@ -15,6 +15,9 @@ use crate::permanent::{self, Permanent};
 /// How often connectors of new targets and permanent parameters are looked for.
 const EVERY: Span = Span::secs(2);
 
+/// Longest `unmount_wait`: weeks are as good as for ever.
+pub(super) const UNMOUNT_WAIT_SECS_MAX: u64 = 10_000_000;
+
 /// What a mount keeps in flight to one target.
 const IN_FLIGHT: u32 = endpoint::limits::RPCS_IN_FLIGHT_DEFAULT;
 const MODIFYING_IN_FLIGHT: u32 = endpoint::limits::TAGS_DEFAULT;
@@ -52,6 +55,20 @@ pub(super) fn register(params: &ParamTree, client: &Client, instance: &str, opti
     params.register(format!("{llite}.waiting_on"), move || of.waiting_on().join("\n"));
     let of = client.clone();
     params.register(format!("{llite}.lost"), move || of.lost().to_string());
+    let of = client.clone();
+    params.register(format!("{llite}.unconfirmed"), move || {
+        of.unconfirmed().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    });
+    let (read, write) = (client.clone(), client.clone());
+    params.register_rw(
+        format!("{llite}.unmount_wait"),
+        move || (read.unmount_wait().as_millis() / 1_000).to_string(),
+        move |value| {
+            let secs = ::params::parse_within(value, 0, UNMOUNT_WAIT_SECS_MAX)?;
+            write.set_unmount_wait(Span::secs(secs));
+            Ok(())
+        },
+    );
     connectors(params, client, instance);
 }
 

@@ -1,0 +1,181 @@
+//! Acknowledged work that is not known to be durable: what an unmount waits for, and what it gives
+//! up.
+//!
+//! An open for reading, an access time and a lock are no such work ([`crate::lost`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::rc::Rc;
+
+use env::LocalFuture;
+use types::{Fid, Span, TargetId, TargetKind};
+use wire::body::OstIoReq;
+use wire::{Opcode, Request};
+
+use crate::client::{Client, Inner};
+use crate::join::join_bounded;
+use crate::limits::{
+    BATCH_RPCS_MAX, GIVEN_UP_NAME_WAIT, LOST_LOGGED_MAX, LOST_NAMED_MAX, SETTLE_PAUSE,
+};
+use crate::lost::{gather, touched};
+use crate::{Ctx, Result};
+
+/// What one target has not confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unconfirmed {
+    /// Which target.
+    pub id: TargetId,
+    /// `testfs-OST0002`.
+    pub name: String,
+    /// Files and directories.
+    pub files: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Changes.
+    pub changes: u64,
+}
+
+impl fmt::Display for Unconfirmed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unconfirmed { name, files, bytes, changes, .. } = self;
+        write!(f, "{name}: {files} files, {bytes} bytes, {changes} changes")
+    }
+}
+
+impl Client {
+    /// What is not known to be durable, by the target that it waits for. Empty: nothing.
+    #[must_use]
+    pub fn unconfirmed(&self) -> Vec<Unconfirmed> {
+        let targets = self.0.all_targets().into_iter();
+        targets.map(|id| self.0.unconfirmed(id)).filter(|of| of.changes > 0).collect()
+    }
+
+    /// How long [`Client::unmount`] waits for that.
+    #[must_use]
+    pub fn unmount_wait(&self) -> Span {
+        self.0.unmount_wait.get()
+    }
+
+    /// Changes how long [`Client::unmount`] waits.
+    pub fn set_unmount_wait(&self, wait: Span) {
+        self.0.unmount_wait.set(wait);
+    }
+
+    /// Waits until nothing is unconfirmed, however long its targets are away. A soft mount asks
+    /// once, and a target that is out of use is not waited for.
+    pub async fn settle(&self) {
+        loop {
+            let outcome = self.0.sync_unconfirmed().await;
+            let in_use = |of: &Unconfirmed| !self.0.inactive.borrow().contains(&of.id);
+            if !self.unconfirmed().iter().any(in_use) || self.0.config.soft {
+                return;
+            }
+            if let Err(error) = outcome {
+                tracing::warn!(%error, "a target does not confirm what it has: asking again");
+            }
+            self.0.env.sleep(SETTLE_PAUSE).await;
+        }
+    }
+
+    /// Tells the log what is unconfirmed, and the caller: a line for each part of a file.
+    pub async fn give_up(&self) -> Vec<String> {
+        let targets = self.0.all_targets();
+        let mut parts = Vec::new();
+        for id in targets {
+            let name = id.name(self.fsname());
+            let of_target = self.0.remote(id).unconfirmed(|changes| gather(changes));
+            parts.extend(of_target.into_iter().map(|((fid, _), lost)| (fid, lost, name.clone())));
+        }
+        if parts.is_empty() {
+            return Vec::new();
+        }
+        let paths = self.paths(parts.iter().map(|(fid, ..)| *fid).collect()).await;
+        let line = |(fid, lost, target): &(Fid, _, String)| {
+            let file = paths.get(fid).cloned().unwrap_or_else(|| fid.to_string());
+            format!("{file}: {lost}, not confirmed by {target}")
+        };
+        let mut lines: Vec<_> = parts.iter().take(LOST_LOGGED_MAX).map(line).collect();
+        if parts.len() > LOST_LOGGED_MAX {
+            lines.push(format!("and {} more", parts.len() - LOST_LOGGED_MAX));
+        }
+        lines.iter().for_each(|line| tracing::warn!("given up: {line}"));
+        lines
+    }
+
+    /// A path of each file, of those that can be asked in time.
+    async fn paths(&self, files: BTreeSet<Fid>) -> BTreeMap<Fid, String> {
+        let mut found = BTreeMap::new();
+        let ask = async {
+            for fid in files.into_iter().take(LOST_NAMED_MAX) {
+                let paths = self.fid2path(&Ctx::root(), fid).await.unwrap_or_default();
+                if let Some(path) = paths.into_iter().next() {
+                    found.insert(fid, path);
+                }
+            }
+        };
+        self.0.env.timeout(GIVEN_UP_NAME_WAIT, ask).await;
+        found
+    }
+}
+
+impl Inner {
+    fn unconfirmed(self: &Rc<Self>, id: TargetId) -> Unconfirmed {
+        let name = id.name(self.config.fsname);
+        self.remote(id).unconfirmed(|changes| count(id, name, changes))
+    }
+
+    /// Each target in use is asked at once to make durable what it has not confirmed.
+    async fn sync_unconfirmed(self: &Rc<Self>) -> Result<()> {
+        let ctx = Ctx::root();
+        let mut syncs: Vec<LocalFuture<'_, Result<()>>> = Vec::new();
+        for id in self.all_targets() {
+            if self.unconfirmed(id).changes == 0 || self.inactive.borrow().contains(&id) {
+                continue;
+            }
+            match id.kind {
+                TargetKind::Mdt => syncs.push(Box::pin(self.sync_mdt(&ctx, Fid::ZERO))),
+                _ => syncs.push(Box::pin(self.sync_ost(&ctx, id, Vec::new()))),
+            }
+        }
+        join_bounded(syncs, BATCH_RPCS_MAX).await.into_iter().collect()
+    }
+}
+
+fn count(id: TargetId, name: String, changes: &mut dyn Iterator<Item = &Request>) -> Unconfirmed {
+    let mut of = Unconfirmed { id, name, files: 0, bytes: 0, changes: 0 };
+    let mut files = BTreeSet::new();
+    for request in changes {
+        let parts = touched(request);
+        if parts.is_empty() {
+            continue;
+        }
+        files.extend(parts.iter().map(|(fid, _)| *fid));
+        of.changes += 1;
+        if request.opcode() == Opcode::OstWrite {
+            of.bytes += u64::from(request.body::<OstIoReq>().length);
+        }
+    }
+    of.files = files.len() as u64;
+    of
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::body::OpenReq;
+    use wire::encode_body;
+
+    use super::*;
+
+    #[test]
+    fn files_bytes_and_changes_are_counted_and_opens_for_reading_are_none() {
+        let write = |oid, length| {
+            let parent = Fid::new(1, oid).into();
+            let body = OstIoReq { parent, length, ..OstIoReq::default() };
+            Request::new(Opcode::OstWrite, vec![encode_body(&body)])
+        };
+        let open = Request::new(Opcode::MdtOpen, vec![encode_body(&OpenReq::default())]);
+        let changes = [write(1, 100), write(1, 50), write(2, 7), open];
+        let of = count(TargetId::ost(2), "testfs-OST0002".into(), &mut changes.iter());
+        assert_eq!(of.to_string(), "testfs-OST0002: 2 files, 157 bytes, 3 changes");
+    }
+}
