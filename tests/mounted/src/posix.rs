@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -14,6 +14,14 @@ fn c_path(path: &Path) -> CString {
 
 fn check(outcome: i64) -> io::Result<i64> {
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(outcome) }
+}
+
+/// `close`, and what it says.
+pub fn close(file: File) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the descriptor is ours alone, and nobody uses it afterwards
+    let outcome = unsafe { libc::close(file.into_raw_fd()) };
+    check(i64::from(outcome)).map(drop)
 }
 
 /// `renameat2` with `flags`.

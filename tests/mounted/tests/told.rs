@@ -1,0 +1,131 @@
+//! Clients that were given up hear of it, by each handle (docs/semantics.md). A client is given up
+//! because its daemon stands still.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use mounted::{PATIENCE, Scratch, Up, daemon_of, kill, posix};
+
+const OST: &str = "OST0001";
+
+/// A file system whose servers make nothing durable of their own accord, and the mount whose daemon
+/// will stand still.
+fn begin(name: &str) -> (Up, PathBuf) {
+    let args = ["--osts", "2", "--crashes-max", "1000", "--commit-interval-ms", "60000"];
+    let mut up = Up::with(Scratch::new(name), None, &args);
+    let mount = up.second_mount(21);
+    (up, mount)
+}
+
+fn open(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).expect("open")
+}
+
+fn is_eio<T>(outcome: io::Result<T>) -> bool {
+    outcome.is_err_and(|error| error.raw_os_error() == Some(libc::EIO))
+}
+
+/// One of several closes of a handle.
+fn close(file: &File) -> io::Result<()> {
+    posix::close(file.try_clone().expect("a descriptor"))
+}
+
+/// Until a mount counts changes that are lost.
+fn wait_until_lost(up: &Up) {
+    let start = Instant::now();
+    while up.param("llite.*.lost").lines().all(|count| count == "0") {
+        assert!(start.elapsed() < PATIENCE, "no mount has heard of lost work");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The handle hears of lost work: by each close until its fsync, by one fsync.
+fn hears_once(file: &File) {
+    assert!(is_eio(close(file)) && is_eio(close(file)), "close before fsync");
+    assert!(is_eio(file.sync_all()), "the first fsync");
+    file.sync_all().expect("the second fsync");
+    close(file).expect("close after fsync");
+}
+
+#[test]
+fn what_a_restarted_ost_has_not_is_told_to_each_handle_once() {
+    let (mut up, mount) = begin("told-ost");
+    for name in ["f", "other"] {
+        let path = mount.join(name);
+        assert_eq!(
+            up.tool(&["lfs", "setstripe", "-c", "1", "-i", "1", &path.to_string_lossy()]),
+            ""
+        );
+    }
+    let [first, second, other] = ["f", "f", "other"].map(|name| open(&mount.join(name)));
+    for file in [&first, &other] {
+        file.write_all_at(b"durable", 0).and_then(|()| file.sync_all()).expect("write");
+    }
+    first.write_all_at(b"lost", 0).expect("write");
+    let daemon = daemon_of(&mount);
+    kill(daemon, libc::SIGSTOP);
+    up.kill_server(OST);
+    fs::read(up.at("f")).expect("when the OST has given the stopped client up");
+    kill(daemon, libc::SIGCONT);
+
+    wait_until_lost(&up);
+    hears_once(&first);
+    hears_once(&second);
+    other.sync_all().and_then(|()| close(&other)).expect("nothing of this file is lost");
+    first.write_all_at(b"again", 0).and_then(|()| first.sync_all()).expect("the handle works");
+    assert_eq!(&fs::read(up.at("f")).expect("read")[..5], b"again");
+    up.stop();
+}
+
+#[test]
+fn what_a_restarted_mdt_has_not_is_told_and_handles_of_then_are_void() {
+    let (mut up, mount) = begin("told-mdt");
+    let dir = mount.join("d");
+    fs::create_dir(&dir).expect("mkdir");
+    let file = open(&dir.join("f"));
+    let opened = File::open(&dir).expect("a directory");
+    file.sync_all().and_then(|()| opened.sync_all()).expect("fsync");
+    fs::create_dir(dir.join("lost")).expect("mkdir");
+    let daemon = daemon_of(&mount);
+    kill(daemon, libc::SIGSTOP);
+    up.kill_server("MDT0000");
+    assert!(!up.at("d/lost").exists(), "the MDT has given the stopped client up");
+    kill(daemon, libc::SIGCONT);
+
+    wait_until_lost(&up);
+    assert!(is_eio(opened.sync_all()), "the first fsync of the directory");
+    opened.sync_all().expect("the second one");
+    for _ in 0..2 {
+        assert!(is_eio(file.sync_all()) && is_eio(file.write_at(b"x", 0)), "its open is void");
+        assert!(is_eio(close(&file)));
+    }
+    fs::write(dir.join("f"), b"new").expect("an open of now");
+    up.stop();
+}
+
+#[test]
+fn a_client_whose_lock_another_one_took_hears_of_it() {
+    let (mut up, mount) = begin("told-lock");
+    let held = open(&mount.join("f"));
+    held.write_all_at(b"kept", 0).expect("write");
+    posix::flock(&held, libc::LOCK_EX).expect("lock");
+    let rival = open(&up.at("f"));
+    let daemon = daemon_of(&mount);
+    kill(daemon, libc::SIGSTOP);
+    posix::flock(&rival, libc::LOCK_EX).expect("when the MDT has given the stopped client up");
+    kill(daemon, libc::SIGCONT);
+
+    let start = Instant::now();
+    while !is_eio(held.write_at(b"late", 0)) {
+        assert!(start.elapsed() < PATIENCE, "the handle is not void");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    for _ in 0..2 {
+        assert!(is_eio(held.sync_all()) && is_eio(close(&held)), "fsync and close");
+    }
+    assert_eq!(open(&mount.join("f")).sync_all().ok(), Some(()), "an open of now");
+    up.stop();
+}
