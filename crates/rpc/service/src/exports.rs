@@ -58,6 +58,8 @@ pub struct Exports {
     pub(crate) recovery: RefCell<Recovery<Work>>,
     /// Recovery is over and the target has swept.
     pub(crate) open: Cell<bool>,
+    /// When that was; zero before.
+    recovered: Cell<Instant>,
     /// How often the log was told for whom recovery waits.
     announced: Cell<u8>,
     pub(crate) pumping: Cell<bool>,
@@ -133,6 +135,7 @@ impl Exports {
             connecting: RefCell::default(),
             sessions_made: Cell::new(0),
             open: Cell::new(!recovery.is_active()),
+            recovered: Cell::default(),
             recovery: RefCell::new(recovery),
             announced: Cell::new(0),
             pumping: Cell::new(false),
@@ -281,8 +284,10 @@ impl Exports {
         }
     }
 
-    /// Says that recovery is complete, and what it took.
+    /// Says that recovery is complete, and what it took. A client that waited for that had nothing
+    /// to say meanwhile: silence counts from here.
     pub(crate) fn announce_end(&self) {
+        self.recovered.set(self.env.now());
         let started = self.recovery.borrow().started();
         let took = started.map_or(Span::ZERO, |started| self.env.now() - started);
         tracing::info!(target_id = %self.target, ms = took.as_millis(), "recovery is complete");
@@ -324,9 +329,9 @@ impl Exports {
         }
     }
 
-    /// How long a client has been silent while this server listened.
+    /// How long a client has been silent while this server listened to it and served it.
     pub(crate) fn silence(&self, session: &Session, now: Instant) -> Span {
-        now - session.heard.get().max(self.attention.since())
+        now - session.heard.get().max(self.attention.since()).max(self.recovered.get())
     }
 
     /// Housekeeping looks around. Where it did not for long, the server stood still, and what came

@@ -214,6 +214,32 @@ fn a_recovery_that_was_cut_short_tells_the_next_who_was_missing() {
     assert!(took < Span::secs(4), "{took:?}");
 }
 
+/// It has said that it is done, and says nothing more until it is answered.
+#[test]
+fn a_client_that_waited_for_the_end_of_a_recovery_was_not_silent() {
+    let world = World::leasing(16, Span::secs(10));
+    let ((dead, _first), (waiting, _second)) = (world.idle(1, false), world.idle(2, false));
+    world.sim.run_for(Span::secs(2)); // what they did is durable
+    dead.kill_as(false); // with the server, which waits for it
+    world.server.kill_as(false);
+    *world.up.borrow_mut() = None;
+    world.start_with(Rules { lease: Span::secs(10), ..Rules::default() });
+    world.sim.run_for(Span::secs(25));
+    world.sim.partition(&waiting, &world.server, Cut::BothWays);
+    world.recovers_for();
+    world.sim.run_for(Span::secs(3));
+    let exports = Rc::clone(&world.toy().exports);
+    let is_in_the_way =
+        || exports.sessions().iter().for_each(|session| exports.evict_if_dead(session.id));
+    is_in_the_way();
+    world.sim.run_for(Span::secs(1));
+    assert_eq!((exports.sessions().len(), world.toy().evicted.get()), (1, 1), "too early");
+    world.sim.run_for(Span::secs(8));
+    is_in_the_way();
+    world.sim.run_for(Span::secs(1));
+    assert_eq!(exports.sessions().len(), 0);
+}
+
 #[test]
 fn a_client_that_lost_its_link_and_came_back_has_the_window_again() {
     let world = World::new(14);
