@@ -247,6 +247,8 @@ impl Control {
             clock_skew_ns: 0,
             drift_ppm: 0,
             pauses: 0,
+            frozen: false,
+            sends_left: None,
             traffic: Rc::default(),
         };
         self.0.net.nodes.borrow_mut().push(state);
@@ -384,11 +386,29 @@ impl NodeHandle {
             let mut nodes = self.world.net.nodes.borrow_mut();
             nodes[self.index].incarnation += 1;
             nodes[self.index].up = !machine;
+            (nodes[self.index].frozen, nodes[self.index].sends_left) = (false, None);
         }
         self.resume();
         self.world.net.kill_links(self.index, machine);
         self.world.net.kill_listeners(self.index);
         self.world.executor.abort_node(self.index);
+    }
+
+    /// It stops for good in the middle of what it does: nothing runs on it and nothing that it
+    /// sends from now on arrives, until it is killed.
+    pub fn freeze(&self) {
+        self.world.net.freeze(self.index);
+    }
+
+    /// Freezes it right after it has sent so many more messages; never without a number.
+    pub fn freeze_after_sends(&self, count: Option<u64>) {
+        self.world.net.nodes.borrow_mut()[self.index].sends_left = count;
+    }
+
+    /// Whether it has stopped for good and waits to be killed.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.world.net.nodes.borrow()[self.index].frozen
     }
 
     /// Nothing runs on it for `span`, as in a process that is stopped or a machine that is
@@ -411,9 +431,11 @@ impl NodeHandle {
         self.world.executor.add_timer(at, executor::Event::Call(Box::new(resume)));
     }
 
-    /// Ends its pause.
+    /// Ends its pause; one that is frozen stays so.
     pub fn resume(&self) {
-        self.world.executor.resume(self.index);
+        if !self.is_frozen() {
+            self.world.executor.resume(self.index);
+        }
     }
 
     /// Lets its clocks run faster (or slower) by so many millionths, from the world's start on.

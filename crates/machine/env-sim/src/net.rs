@@ -42,6 +42,10 @@ pub(crate) struct NodeState {
     pub(crate) drift_ppm: i32,
     /// Counts its pauses: the end of an earlier one does not end a later one.
     pub(crate) pauses: u64,
+    /// It is as good as dead: what it still sends goes nowhere.
+    pub(crate) frozen: bool,
+    /// It is frozen after so many more messages.
+    pub(crate) sends_left: Option<u64>,
     pub(crate) traffic: Rc<Traffic>,
 }
 
@@ -247,7 +251,11 @@ impl Net {
         if !own.open.get() {
             return Err(LinkDown);
         }
+        if self.nodes.borrow()[own.node].frozen {
+            return Ok(());
+        }
         self.nodes.borrow()[own.node].traffic.sent(frame.payload_len());
+        self.count_send(own.node);
         let bytes = frame.encode(CrcMode::All);
         let local = own.node == peer.node;
         let faults = if local { Faults::default() } else { self.faults.get() };
@@ -281,6 +289,28 @@ impl Net {
         }
         self.carry(pair, side, bytes, frame.kind, reorder, late);
         Ok(())
+    }
+
+    /// The message that is sent is one of those that the node has left.
+    fn count_send(&self, node: usize) {
+        let is_last = {
+            let left = &mut self.nodes.borrow_mut()[node].sends_left;
+            *left = left.map(|left| left.saturating_sub(1));
+            *left == Some(0)
+        };
+        if is_last {
+            self.freeze(node);
+        }
+    }
+
+    /// Nothing runs on the node any more, and what the poll under way sends is lost.
+    pub(crate) fn freeze(&self, node: usize) {
+        {
+            let state = &mut self.nodes.borrow_mut()[node];
+            (state.frozen, state.sends_left) = (true, None);
+            state.pauses += 1; // the end of an earlier pause does not wake it
+        }
+        self.executor.pause(node);
     }
 
     fn carry(

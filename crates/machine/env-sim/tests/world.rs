@@ -365,3 +365,19 @@ fn clocks_drift_apart_and_sleep_by_their_own() {
         assert!((took - true_secs).abs() < 0.001, "{took} s");
     }
 }
+
+#[test]
+fn a_node_that_froze_after_a_message_sends_no_more_and_does_nothing_until_it_is_killed() {
+    let (sim, server, client) = world(7);
+    server.freeze_after_sends(Some(3));
+    let asks = |patience| {
+        let env = client.env();
+        sim.block_on(&client, async move { ask(&env, 5, patience).await })
+    };
+    assert_eq!(asks(Span::secs(2)), [1, 2, 3]);
+    assert!(server.is_frozen());
+    server.resume();
+    server.kill_as(false);
+    serve_echo(&server, at(1));
+    assert_eq!(asks(Span::secs(2)), [1, 2, 3, 4, 5]);
+}

@@ -67,6 +67,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, name: &'static str, script: Scri
         races: 0,
         restarts: stage.restarts,
         power_cuts: 0,
+        crash_points: 0,
         swaps: 0,
         faults: cluster.sim.faults(),
         virtual_ms: cluster.sim.now().0 / 1_000_000,

@@ -5,7 +5,8 @@
 //! - **Network**: messages are lost, doubled, reordered and delayed; links are reset; clients are
 //!   cut off from servers, one way or both, for up to 5 s. Nothing is altered unnoticed. Faults
 //!   come in storms with calm between them.
-//! - **Servers**: at most two at a time are killed, process or machine, and come back within 3 s. A
+//! - **Servers**: at most two at a time are killed, process or machine, and come back within 3 s:
+//!   between two things that they do, or right after the n-th message, applied set or commit. A
 //!   machine's death loses what its disk had not synced, torn at 4 KiB.
 //! - **Clients**: one may die for ever (the ghost); some die at work, and others come in their
 //!   place (`shared`); in the end all lose power together with all servers (blackout).

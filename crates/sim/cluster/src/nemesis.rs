@@ -2,6 +2,7 @@
 //! stores.
 
 mod hard;
+mod point;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -13,8 +14,9 @@ use types::{Span, TargetKind};
 use crate::Scenario;
 use crate::fixture::Cluster;
 use crate::schedule::{DoneAct, Plan};
-use crate::server::Swap;
+use crate::server::{CrashPoint, Swap};
 use hard::Hard;
+use point::{Death, Points};
 
 /// Longest cut: a client that is away for longer than its lease ([`Scenario::lease`]) and in
 /// somebody's way is rightly evicted, and it needs a while to return.
@@ -48,6 +50,8 @@ const SWAPS: &[Swap] = &[
 struct Down {
     server: usize,
     at: types::Instant,
+    /// Where it dies again.
+    again: Option<CrashPoint>,
 }
 
 /// Drives the faults of one run.
@@ -63,6 +67,7 @@ pub(crate) struct Nemesis {
     /// No server is killed before.
     kill_from: types::Instant,
     hard: Hard,
+    points: Points,
     plan: Rc<Plan>,
     /// Acts to repeat, in place of drawn ones.
     repeats: Option<VecDeque<Rc<DoneAct>>>,
@@ -89,6 +94,7 @@ impl Nemesis {
             cut_from: types::Instant(0),
             kill_from: types::Instant(0),
             hard,
+            points: Points::default(),
             plan: plan.clone(),
             repeats: plan.acts_to_repeat(),
             kills: 0,
@@ -104,6 +110,11 @@ impl Nemesis {
         }
     }
 
+    /// Servers that died right after something that they did.
+    pub(crate) fn crash_points(&self) -> u32 {
+        self.points.reached
+    }
+
     /// Kills no server before `until`.
     pub(crate) fn spare_servers_until(&mut self, until: types::Instant) {
         self.kill_from = until;
@@ -115,7 +126,7 @@ impl Nemesis {
     }
 
     pub(crate) fn is_all_up(&self) -> bool {
-        self.down.is_empty()
+        self.down.is_empty() && !self.points.is_armed()
     }
 
     /// Ends what is done to the network.
@@ -202,6 +213,9 @@ impl Nemesis {
     /// Ends everything and starts whoever is down.
     pub(crate) fn make_peace(&mut self, cluster: &Cluster) {
         self.calm(cluster);
+        if let Some((victim, death)) = self.points.give_up(cluster) {
+            self.kill(cluster, victim, death);
+        }
         cluster.servers.iter().for_each(|server| {
             server.node.resume();
             server.disk.cure();
@@ -242,16 +256,23 @@ impl Nemesis {
             self.heal_at = None;
             self.cut_from = now + QUIET;
         }
-        let (back, down) = self.down.drain(..).partition(|down: &Down| now >= down.at);
-        self.down = down;
-        for down in Vec::from_iter::<Vec<Down>>(back) {
+        if let Some((victim, death)) = self.points.due(cluster) {
+            self.kill(cluster, victim, death);
+        }
+        let back: Vec<Down> = self.down.extract_if(.., |down| now >= down.at).collect();
+        for down in back {
             cluster.servers[down.server].boot();
+            if down.again.is_some() && !self.points.is_armed() && self.may_kill(cluster) {
+                let death = Death::draw(&mut self.rng, false);
+                self.points.arm(&mut self.rng, cluster, down.server, (down.again, death));
+            }
         }
     }
 
     fn may_kill(&self, cluster: &Cluster) -> bool {
-        self.kills < self.scenario.restarts
-            && self.down.len() < 2
+        let dying = u32::from(self.points.is_armed());
+        self.kills + dying < self.scenario.restarts
+            && self.down.len() + (dying as usize) < 2
             && cluster.sim.now() >= self.kill_from
     }
 
@@ -266,32 +287,38 @@ impl Nemesis {
         {
             victim = *mdt;
         }
+        let has_points = self.scenario.crash_points && !self.points.is_armed();
+        let death = Death::draw(&mut self.rng, has_points);
+        if has_points && self.rng.chance(400_000) {
+            return self.points.arm(&mut self.rng, cluster, victim, (None, death));
+        }
         let server = &cluster.servers[victim];
-        let machine = self.rng.chance(500_000);
-        cluster.sim.narrate(&format!(
-            "kills {} ({})",
-            server.target,
-            if machine { "machine" } else { "process" }
-        ));
-        if !machine
+        if !death.machine
             && self.rng.chance(300_000)
             && let Some(stop) = server.stop()
         {
             // in good order: everything is committed before the process ends
             cluster.sim.block_on_for(&server.node, Span::secs(10), stop);
         }
+        self.kill(cluster, victim, death);
+    }
+
+    fn kill(&mut self, cluster: &Cluster, victim: usize, death: Death) {
+        let (server, machine) = (&cluster.servers[victim], death.machine);
+        let what = if machine { "machine" } else { "process" };
+        cluster.sim.narrate(&format!("kills {} ({what})", server.target));
         server.kill(machine);
         if machine && self.scenario.power_cuts {
-            server.disk.power_cut(self.rng.bits());
+            server.disk.power_cut(death.cut);
             self.power_cuts += 1;
         }
         self.kills += 1;
-        let at = cluster.sim.now() + self.rng.span(Span::ZERO, Span::secs(3));
-        self.down.push(Down { server: victim, at });
+        let at = cluster.sim.now() + death.away;
+        self.down.push(Down { server: victim, at, again: death.again });
     }
 
     fn is_down(&self, server: usize) -> bool {
-        self.down.iter().any(|down| down.server == server)
+        self.points.is_at(server) || self.down.iter().any(|down| down.server == server)
     }
 
     fn cut_off(&mut self, cluster: &Cluster) {

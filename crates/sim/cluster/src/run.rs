@@ -82,6 +82,7 @@ fn report(cluster: &Cluster, (seed, scenario): (u64, &Scenario), nemesis: &Nemes
         races: 0,
         restarts: nemesis.kills,
         power_cuts: nemesis.power_cuts,
+        crash_points: nemesis.crash_points(),
         swaps: cluster.servers.iter().map(|server| server.swaps()).sum(),
         faults: cluster.sim.faults(),
         virtual_ms: cluster.sim.now().0 / 1_000_000,

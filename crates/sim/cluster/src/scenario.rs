@@ -49,6 +49,8 @@ pub struct Scenario {
     pub partitions: bool,
     /// Cut the power of a machine whose server is killed, every other time.
     pub power_cuts: bool,
+    /// Servers die right after the n-th message, applied set or commit, not only between.
+    pub crash_points: bool,
     /// One more client that opens and locks files and never returns.
     pub ghost: bool,
     /// Races in a shared directory.
@@ -89,6 +91,7 @@ impl Scenario {
             storm: Faults::default(),
             partitions: false,
             power_cuts: false,
+            crash_points: false,
             ghost: false,
             races: true,
             blackout: false,
@@ -116,6 +119,7 @@ impl Scenario {
             storm: Faults::stormy(),
             partitions: true,
             power_cuts: true,
+            crash_points: true,
             ghost: true,
             blackout: true,
             ..Scenario::calm()
@@ -125,7 +129,14 @@ impl Scenario {
     /// Servers are killed on a healthy network.
     #[must_use]
     pub fn kills() -> Scenario {
-        Scenario { name: "kills", restarts: 8, power_cuts: true, clients: 3, ..Scenario::calm() }
+        Scenario {
+            name: "kills",
+            restarts: 8,
+            power_cuts: true,
+            crash_points: true,
+            clients: 3,
+            ..Scenario::calm()
+        }
     }
 
     /// Stores fail under the servers.
@@ -134,6 +145,7 @@ impl Scenario {
         Scenario {
             name: "sick",
             sick_stores: true,
+            crash_points: true,
             restarts: 6,
             clients: 3,
             blackout: true,
@@ -293,6 +305,8 @@ pub struct Report {
     pub restarts: u32,
     /// Of them after a power cut.
     pub power_cuts: u32,
+    /// Of them right after the n-th message, applied set or commit.
+    pub crash_points: u32,
     pub swaps: u32,
     /// What was done to the network.
     pub faults: FaultCounts,
@@ -311,13 +325,14 @@ impl std::fmt::Display for Report {
         let faults = &self.faults;
         write!(
             f,
-            "seed {}: {} operations, {} races, {} restarts ({} with power cut), {} swaps, {:.1} s; {} messages, {} lost, {} twice, \
+            "seed {}: {} operations, {} races, {} restarts ({} with power cut, {} at a point), {} swaps, {:.1} s; {} messages, {} lost, {} twice, \
              {} reordered, {} late, {} partitioned, {} resets, {} refused",
             self.seed,
             self.ops,
             self.races,
             self.restarts,
             self.power_cuts,
+            self.crash_points,
             self.swaps,
             self.virtual_ms as f64 / 1e3,
             faults.delivered,

@@ -12,7 +12,7 @@ use mdt::fsck::fsck;
 use mdt::{Mdt, MdtConfig};
 use mgt::{Mgt, MgtConfig};
 use osd::MetaStore;
-use osd::mem::{MemDisk, MemMeta, MemObjects};
+use osd::mem::{Deed, MemDisk, MemMeta, MemObjects};
 use ost::{Ost, OstConfig};
 use service::{Node, NodeConfig, ServiceSpec, Target};
 use types::{ClientId, FsName, NidAddr, Span, TargetId, TargetKind};
@@ -68,6 +68,15 @@ pub(crate) struct Server {
     state: Rc<State>,
 }
 
+/// When a server stops for good: right after it has done this so many more times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CrashPoint {
+    /// Its store has.
+    Deed(Deed, u64),
+    /// It has sent messages.
+    Send(u64),
+}
+
 /// A policy that a scheduler shall run.
 #[derive(Clone, Copy)]
 pub(crate) struct Swap {
@@ -108,6 +117,23 @@ impl Server {
         self.state.registered.get()
     }
 
+    /// It stops for good at `point` and waits there to be killed.
+    pub(crate) fn die_at(&self, point: CrashPoint) {
+        let node = self.node.clone();
+        match point {
+            CrashPoint::Deed(deed, count) => {
+                self.disk.spring_after(deed, count, move || node.freeze());
+            }
+            CrashPoint::Send(count) => node.freeze_after_sends(Some(count)),
+        }
+    }
+
+    /// It does not, if it has not come there.
+    pub(crate) fn spare(&self) {
+        self.disk.disarm();
+        self.node.freeze_after_sends(None);
+    }
+
     /// The process dies, or with `machine` the machine does.
     pub(crate) fn kill(&self, machine: bool) {
         self.state.registered.set(false);
@@ -115,6 +141,7 @@ impl Server {
         self.state.records.borrow_mut().take();
         *self.state.running.borrow_mut() = Weak::new();
         self.state.failed.borrow_mut().take();
+        self.disk.disarm();
         self.node.kill_as(machine);
     }
 

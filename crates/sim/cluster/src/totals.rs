@@ -14,6 +14,7 @@ pub struct Totals {
     races: u64,
     restarts: u64,
     power_cuts: u64,
+    crash_points: u64,
     swaps: u64,
     faults: FaultCounts,
     virtual_ms: u64,
@@ -29,6 +30,7 @@ impl Totals {
         self.races += report.races;
         self.restarts += u64::from(report.restarts);
         self.power_cuts += u64::from(report.power_cuts);
+        self.crash_points += u64::from(report.crash_points);
         self.swaps += u64::from(report.swaps);
         self.virtual_ms += report.virtual_ms;
         self.fewest_ops = Some(self.fewest_ops.map_or(report.ops, |fewest| fewest.min(report.ops)));
@@ -78,6 +80,7 @@ impl Totals {
             ("links that end silently", scenario.restarts > 0, faults.silent_ends),
             ("restarts", scenario.restarts > 0, self.restarts),
             ("power cuts", scenario.power_cuts, self.power_cuts),
+            ("crash points", scenario.crash_points, self.crash_points),
             ("swaps of policies", scenario.swaps, self.swaps),
             ("pauses", scenario.hard_faults > 0, faults.pauses),
         ];
@@ -94,7 +97,7 @@ impl std::fmt::Display for Totals {
         let faults = &self.faults;
         writeln!(
             f,
-            "total of {} seeds: {} operations (at least {} each), {} races, {} restarts (at least {} each), {} power cuts, \
+            "total of {} seeds: {} operations (at least {} each), {} races, {} restarts (at least {} each), {} power cuts, {} crash points, \
              {} swaps of policies, {} kills of nodes, {:.0} s",
             self.runs,
             self.ops,
@@ -103,6 +106,7 @@ impl std::fmt::Display for Totals {
             self.restarts,
             self.fewest_restarts.unwrap_or(0),
             self.power_cuts,
+            self.crash_points,
             self.swaps,
             faults.kills,
             self.virtual_ms as f64 / 1e3,
@@ -133,10 +137,10 @@ mod tests {
     #[test]
     fn a_scenario_misses_the_faults_that_it_is_for_and_no_others() {
         let none = Totals::default();
-        assert_eq!(none.missing(&Scenario::storm()).len(), 11);
+        assert_eq!(none.missing(&Scenario::storm()).len(), 12);
         assert_eq!(
             none.missing(&Scenario::kills()),
-            ["links that end silently", "restarts", "power cuts"]
+            ["links that end silently", "restarts", "power cuts", "crash points"]
         );
         assert_eq!(none.missing(&Scenario::calm()), Vec::<&str>::new());
         let faults = FaultCounts { lost: 1, ..FaultCounts::default() };
@@ -147,6 +151,7 @@ mod tests {
             races: 0,
             restarts: 5,
             power_cuts: 0,
+            crash_points: 0,
             swaps: 0,
             faults,
             virtual_ms: 0,

@@ -54,6 +54,22 @@ impl Default for MemDiskConfig {
     }
 }
 
+/// What a store does and may be its machine's last deed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// A set of records was applied.
+    Apply,
+    /// A commit of records or a sync of objects has ended, and nobody knows yet.
+    Commit,
+}
+
+/// Called after a deed was done so many more times.
+struct Trap {
+    deed: Deed,
+    left: u64,
+    spring: Box<dyn FnOnce()>,
+}
+
 struct DiskState {
     config: MemDiskConfig,
     records: RefCell<Records>,
@@ -64,6 +80,7 @@ struct DiskState {
     fail_sync: Cell<bool>,
     fail_reads: Cell<u32>,
     full: Cell<bool>,
+    trap: RefCell<Option<Trap>>,
 }
 
 /// The storage of one machine, shared by whatever is started on it.
@@ -83,6 +100,7 @@ impl MemDisk {
             fail_sync: Cell::new(false),
             fail_reads: Cell::new(0),
             full: Cell::new(false),
+            trap: RefCell::default(),
         }))
     }
 
@@ -106,6 +124,33 @@ impl MemDisk {
     /// The next so many reads of objects fail.
     pub fn fail_reads(&self, count: u32) {
         self.0.fail_reads.set(count);
+    }
+
+    /// Calls `spring` right after the `count`th `deed` from now on, in place of what was to be
+    /// called before.
+    pub fn spring_after(&self, deed: Deed, count: u64, spring: impl FnOnce() + 'static) {
+        assert!(count > 0, "what was done already cannot be waited for");
+        *self.0.trap.borrow_mut() = Some(Trap { deed, left: count, spring: Box::new(spring) });
+    }
+
+    /// Nothing is called any more.
+    pub fn disarm(&self) {
+        self.0.trap.borrow_mut().take();
+    }
+
+    fn did(&self, deed: Deed) {
+        let sprung = {
+            let mut trap = self.0.trap.borrow_mut();
+            let waits = trap.as_mut().filter(|trap| trap.deed == deed);
+            let is_over = waits.is_some_and(|trap| {
+                trap.left -= 1;
+                trap.left == 0
+            });
+            if is_over { trap.take() } else { None }
+        };
+        if let Some(trap) = sprung {
+            (trap.spring)();
+        }
     }
 
     /// No object may grow, or may again.

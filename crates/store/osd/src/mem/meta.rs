@@ -8,7 +8,7 @@ use std::rc::Rc;
 use env::{Env, LocalFuture};
 use tokio::sync::Notify;
 
-use super::{MemDisk, span_between};
+use super::{Deed, MemDisk, span_between};
 use crate::{BEHIND_COMMIT_BYTES_MAX, MetaStore, Space, StoreError, Table, View, WriteSet};
 
 /// What a pair costs besides its bytes.
@@ -191,6 +191,7 @@ impl UnderWay {
             }
         }
         self.install();
+        inner.disk.did(Deed::Commit);
     }
 
     fn install(&mut self) {
@@ -261,6 +262,8 @@ impl MetaStore for MemMeta {
         }
         self.0.log.borrow_mut().changes.extend(set.changes.iter().cloned());
         self.0.dirty.set(self.0.dirty.get() + set.bytes() as u64);
+        drop(running);
+        self.0.disk.did(Deed::Apply);
         Ok(())
     }
 

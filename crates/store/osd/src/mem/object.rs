@@ -7,7 +7,7 @@ use bytes::Bytes;
 use env::{Env, LocalFuture};
 use types::{Errno, Extent, Fid, Span, SplitMix64, Timespec};
 
-use super::{MemDisk, span_between};
+use super::{Deed, MemDisk, span_between};
 use crate::{Allocate, Found, IoMode, Lowest, ObjAttr, ObjStore, Seek, Space};
 
 /// Unit in which a write is torn, and in which space is given out.
@@ -424,6 +424,7 @@ impl ObjStore for MemObjects {
                 return Err(Errno::EIO);
             }
             self.disk.0.objects.borrow_mut().synced(&counts);
+            self.disk.did(Deed::Commit);
             Ok(())
         })
     }

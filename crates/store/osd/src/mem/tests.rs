@@ -7,7 +7,7 @@ use bytes::Bytes;
 use env_sim::{NodeHandle, Sim, SimConfig};
 use types::{Fid, Nid, Span};
 
-use super::{MemDisk, MemDiskConfig, MemMeta, MemObjects};
+use super::{Deed, MemDisk, MemDiskConfig, MemMeta, MemObjects};
 use crate::conformance::{self, MetaBed, ObjBed};
 use crate::{IoMode, MetaStore, ObjStore, StoreError, Table, WriteSet};
 
@@ -163,4 +163,26 @@ fn a_failed_sync_says_so() {
         objects.sync().await.expect("syncs work again");
         assert_eq!(disk.unsynced_objects(), 0);
     });
+}
+
+#[test]
+fn a_trap_springs_after_the_deed_that_it_waits_for_and_once() {
+    let (sim, node) = world(1);
+    let (disk, sprung) = (MemDisk::default(), Rc::new(Cell::new(0)));
+    let meta = MemMeta::open(&node.env(), &disk);
+    let apply = || meta.apply(&one(b"key")).expect("there is room");
+    for (deed, count) in [(Deed::Apply, 2), (Deed::Commit, 1)] {
+        let seen = sprung.clone();
+        disk.spring_after(deed, count, move || seen.set(seen.get() + 1));
+        apply();
+        assert_eq!(sprung.replace(0), 0, "{deed:?}");
+        apply();
+        assert_eq!(sprung.get(), u32::from(deed == Deed::Apply));
+        let committed = meta.clone();
+        sim.block_on(&node, async move { committed.commit().await.expect("it commits") });
+        assert_eq!(sprung.replace(0), 1, "{deed:?}");
+    }
+    disk.spring_after(Deed::Apply, 1, || unreachable!("it was disarmed"));
+    disk.disarm();
+    apply();
 }
