@@ -55,5 +55,5 @@ pub use run::{run, run_part, run_recorded};
 pub use scenario::{Report, Scenario, Script};
 pub use schedule::{Numbers, Ops, ParseScheduleError, Recording, Schedule};
 pub use shrink::shrink;
-pub use suite::{draw_seeds, suite};
+pub use suite::{ParseSliceError, Slice, draw_seeds, suite};
 pub use totals::Totals;

@@ -272,6 +272,13 @@ impl Scenario {
         })
     }
 
+    /// The scenario of a seed where seeds go through all of them in turn.
+    #[must_use]
+    pub fn of_seed(seed: u64) -> Scenario {
+        let index = (seed % Scenario::NAMES.len() as u64) as usize;
+        Scenario::by_name(Scenario::NAMES[index]).expect("each name has a scenario")
+    }
+
     /// How to run `seed` of this scenario again.
     #[must_use]
     pub fn replay_line(&self, seed: u64) -> String {

@@ -1,5 +1,9 @@
 //! The seeds that CI runs: the same ones every time, and some that depend on the tree.
 
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
 use types::SplitMix64;
 
 use crate::Scenario;
@@ -48,9 +52,76 @@ pub fn draw_seeds(text: &str, count: u32) -> Vec<u64> {
     (0..count).map(|_| draw.bits() >> (u64::BITS - DRAWN_BITS)).collect()
 }
 
+/// The `number`th of `count` equal parts of some seeds, from 1 on; written as `3/20`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    number: u64,
+    count: u64,
+}
+
+/// A slice is K/N, with K from 1 to N.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseSliceError;
+
+impl fmt::Display for ParseSliceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a slice is K/N, with K from 1 to N")
+    }
+}
+
+impl std::error::Error for ParseSliceError {}
+
+impl FromStr for Slice {
+    type Err = ParseSliceError;
+
+    fn from_str(text: &str) -> Result<Slice, ParseSliceError> {
+        let (number, count) = text.split_once('/').ok_or(ParseSliceError)?;
+        let parse = |text: &str| text.parse::<u64>().map_err(|_| ParseSliceError);
+        let slice = Slice { number: parse(number)?, count: parse(count)? };
+        (1..=slice.count).contains(&slice.number).then_some(slice).ok_or(ParseSliceError)
+    }
+}
+
+impl fmt::Display for Slice {
+    /// As the name of a file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-of-{}", self.number, self.count)
+    }
+}
+
+impl Slice {
+    /// The seeds of this part.
+    #[must_use]
+    pub fn of(self, seeds: &Range<u64>) -> Range<u64> {
+        let before = |parts: u64| {
+            let seeds = u128::from(seeds.end - seeds.start) * u128::from(parts);
+            u64::try_from(seeds / u128::from(self.count)).expect("a part is less than the whole")
+        };
+        seeds.start + before(self.number - 1)..seeds.start + before(self.number)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_slices_of_a_range_are_the_range() {
+        for count in [1, 3, 7, 20] {
+            let slice = |number: u64| format!("{number}/{count}").parse::<Slice>().expect("good");
+            assert!((1..=count).flat_map(|number| slice(number).of(&(5..105))).eq(5..105));
+        }
+        for text in ["3/2", "0/2", "2", "a/3"] {
+            assert_eq!(text.parse::<Slice>(), Err(ParseSliceError), "{text}");
+        }
+    }
+
+    #[test]
+    fn seeds_in_a_row_go_through_all_scenarios() {
+        let names: std::collections::BTreeSet<_> =
+            (100..117).map(|seed| Scenario::of_seed(seed).name).collect();
+        assert_eq!(names, Scenario::NAMES.into_iter().collect());
+    }
 
     #[test]
     fn the_same_text_draws_the_same_seeds_and_another_text_others() {

@@ -4,13 +4,14 @@ use std::ops::Range;
 use std::time::Duration;
 
 use clap::Parser;
-use cluster::{Numbers, Ops, PLANTED, Planted, Scenario, Schedule};
+use cluster::{Numbers, Ops, PLANTED, Planted, Scenario, Schedule, Slice};
 
 const AFTER: &str = "\
 Examples:
   sim --seed 17 --log info                one seed, told step by step
   sim --scenario kills --seeds 1..201     many, over all cores
   sim --suite --drawn 100 --from HASH     what CI runs
+  sim --slice 3/20 --seeds 0..10000       a twentieth of them, over all scenarios, recorded
   sim --seed 17 --shrink                  what a failing seed needs to fail
   sim --bugs                              each planted bug must be found
   sim --bug mdt.skip_reply_record --seeds 1..40
@@ -29,8 +30,8 @@ pub(crate) struct Args {
     /// Seeds from A to B - 1; 0..10 without any.
     #[arg(long, value_name = "A..B", value_parser = range)]
     pub(crate) seeds: Option<Range<u64>>,
-    /// What happens in a run: calm, storm, kills, sick, slow, swaps, share, late, resend, lost,
-    /// told, leases, shared, fence or hard.
+    /// What happens in a run: calm, storm, kills, sick, slow, swaps, share, late, resend, dead,
+    /// lost, told, killed, leases, shared, fence or hard.
     #[arg(long, value_name = "NAME", default_value = "storm", value_parser = scenario)]
     pub(crate) scenario: Scenario,
     /// Run with a planted bug, in the scenario in which it must be found.
@@ -48,6 +49,11 @@ pub(crate) struct Args {
     /// With --suite: run so many more seeds of storm, drawn from the text of --from.
     #[arg(long, value_name = "COUNT", requires_all = ["suite", "from"], default_value_t = 0)]
     pub(crate) drawn: u32,
+    /// The K-th of N equal parts of --seeds, whose seeds go through all scenarios in turn. Only
+    /// failures are printed as they come; totals and failures are kept in target/sim/K-of-N.txt.
+    #[arg(long, value_name = "K/N", requires = "seeds")]
+    #[arg(conflicts_with_all = ["scenario", "bug", "suite", "bugs"])]
+    pub(crate) slice: Option<Slice>,
     /// Text from which seeds are drawn; CI gives the hash of the tree that is checked.
     #[arg(long, value_name = "TEXT")]
     pub(crate) from: Option<String>,

@@ -5,6 +5,7 @@ mod attempt;
 mod bugs;
 mod cores;
 mod seeds;
+mod slice;
 mod smaller;
 mod watch;
 
@@ -14,7 +15,7 @@ use args::Args;
 use attempt::Fault;
 use clap::Parser;
 use cluster::{MARKS, PLANTED};
-use seeds::Task;
+use seeds::{Record, Task};
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -46,6 +47,9 @@ fn dispatch(args: &Args) -> Result<(), Fault> {
     if let Some(kept) = args.kept() {
         return smaller::repeat(args.seeds().start, &args.scenario(), &kept);
     }
+    if let Some(slice) = args.slice {
+        return slice::run(slice, &args);
+    }
     let tasks: Vec<Task> = if args.suite {
         let drawn = cluster::draw_seeds(args.from.as_deref().unwrap_or(""), args.drawn);
         let suite = cluster::suite(&drawn).into_iter();
@@ -54,5 +58,5 @@ fn dispatch(args: &Args) -> Result<(), Fault> {
         let scenario = args.scenario();
         args.seeds().map(|seed| Task { seed, scenario }).collect()
     };
-    seeds::run_all(&tasks, args.suite, args.jobs())
+    seeds::run_all(&tasks, args.suite, args.jobs(), &mut Record::everything())
 }

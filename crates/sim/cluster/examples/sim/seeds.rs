@@ -17,9 +17,42 @@ pub(crate) struct Task {
     pub(crate) scenario: Scenario,
 }
 
+/// What is printed of a run, and kept of it.
+pub(crate) struct Record {
+    /// One line for each seed that passes too.
+    is_whole: bool,
+    pub(crate) lines: Vec<String>,
+}
+
+impl Record {
+    pub(crate) fn everything() -> Record {
+        Record { is_whole: true, lines: Vec::new() }
+    }
+
+    pub(crate) fn failures_and_totals() -> Record {
+        Record { is_whole: false, lines: Vec::new() }
+    }
+
+    fn passed(&self, line: &str) {
+        if self.is_whole {
+            println!("{line}");
+        }
+    }
+
+    fn keep(&mut self, line: String) {
+        println!("{line}");
+        self.lines.push(line);
+    }
+}
+
 /// Runs `tasks`. Fails if one of them failed, or if a kind of fault never occurred, or if the seeds
 /// are the suite and never reach a rare branch.
-pub(crate) fn run_all(tasks: &[Task], is_suite: bool, jobs: usize) -> Result<(), Fault> {
+pub(crate) fn run_all(
+    tasks: &[Task],
+    is_suite: bool,
+    jobs: usize,
+    record: &mut Record,
+) -> Result<(), Fault> {
     let mut sums = Sums::default();
     let mut failed = Vec::new();
     let mut is_broken = false;
@@ -28,24 +61,25 @@ pub(crate) fn run_all(tasks: &[Task], is_suite: bool, jobs: usize) -> Result<(),
         let Task { seed, scenario } = task;
         match outcome {
             Ok(report) => {
-                println!("{:<7} {report}", scenario.name);
+                let line = format!("{:<7} {report}", scenario.name);
                 sums.add(scenario, &report);
                 if report.failure.is_none() {
-                    return;
+                    return record.passed(&line);
                 }
+                record.keep(line);
             }
             Err(fault) => {
-                println!("{:<7} seed {seed}: {fault}", scenario.name);
+                record.keep(format!("{:<7} seed {seed}: {fault}", scenario.name));
                 is_broken |= matches!(fault, Fault::Harness(_));
             }
         }
-        println!("{}", scenario.replay_line(*seed));
+        record.keep(scenario.replay_line(*seed));
         if scenario.script.is_none() {
             println!("{} --shrink", scenario.replay_line(*seed).replace("replay", "shrink"));
         }
         failed.push(format!("{seed} of {}", scenario.name));
     });
-    sums.print();
+    sums.print(record);
     let failed = failed.join(", ");
     match (failed.is_empty(), is_broken) {
         (true, _) => sums.check(is_suite),
@@ -74,18 +108,18 @@ impl Sums {
         marks
     }
 
-    fn print(&self) {
+    fn print(&self, record: &mut Record) {
         let mut runs = 0;
         for (name, (_, totals)) in &self.0 {
             runs += totals.runs;
             if totals.runs > 1 {
-                println!("{name}: {totals}");
+                record.keep(format!("{name}: {totals}"));
             }
         }
         if runs > 1 {
-            println!("rare branches:");
+            record.keep("rare branches:".to_owned());
             for (mark, count) in self.marks() {
-                println!("{count:>9} {mark}");
+                record.keep(format!("{count:>9} {mark}"));
             }
         }
     }
