@@ -48,7 +48,7 @@ fn dispatch(args: &Args) -> Result<(), Fault> {
         return smaller::repeat(args.seeds().start, &args.scenario(), &kept);
     }
     if let Some(slice) = args.slice {
-        return slice::run(slice, &args);
+        return slice::run(slice, args);
     }
     let tasks: Vec<Task> = if args.suite {
         let drawn = cluster::draw_seeds(args.from.as_deref().unwrap_or(""), args.drawn);

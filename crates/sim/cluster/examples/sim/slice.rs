@@ -23,7 +23,12 @@ pub(crate) fn run(slice: Slice, args: &Args) -> Result<(), Fault> {
     };
     let text = format!("seeds {seeds:?}: {verdict}\n{}\n", record.lines.join("\n"));
     let file = format!("{FOLDER}/{slice}.txt");
-    let written = fs::create_dir_all(FOLDER).and_then(|()| fs::write(&file, text));
-    written.map_err(|error| Fault::Harness(format!("{file}: {error}")))?;
+    keep(&file, &text).map_err(|error| Fault::Harness(format!("{file}: {error}")))?;
     outcome
+}
+
+#[expect(clippy::disallowed_methods, reason = "the record is outside of every simulated world")]
+fn keep(file: &str, text: &str) -> std::io::Result<()> {
+    fs::create_dir_all(FOLDER)?;
+    fs::write(file, text)
 }
