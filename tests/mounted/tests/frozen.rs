@@ -1,6 +1,6 @@
-//! Stores that version 1 wrote open for ever: `fixtures/store-v1-*.tar.gz` are the data directories
-//! of a file system of two OSTs, one stopped in order, one whose processes were all killed while a
-//! client worked.
+//! Stores that versions 1 and 2 wrote open for ever: `fixtures/store-v*.tar.gz` are the data
+//! directories of a file system of two OSTs, one stopped in order, one whose processes were all
+//! killed while a client worked.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -66,18 +66,16 @@ fn numbers() -> String {
     (1..=60_000).map(|number| format!("{number}\n")).collect()
 }
 
-#[test]
-fn a_store_that_was_stopped_in_order_opens() {
-    let mut up = thaw("store-v1-clean");
+fn stopped_in_order(version: u32) {
+    let mut up = thaw(&format!("store-v{version}-clean"));
     check_tree(&up);
     assert!(fs::read_to_string(up.at("wide/numbers")).expect("there") == numbers());
     fs::write(up.at("dir/new"), "written by a later version").expect("it takes new files");
     up.stop();
 }
 
-#[test]
-fn a_store_whose_servers_and_clients_were_killed_recovers() {
-    let mut up = thaw("store-v1-killed");
+fn killed(version: u32) {
+    let mut up = thaw(&format!("store-v{version}-killed"));
     check_tree(&up);
     let mut wanted = numbers();
     wanted.replace_range(100..107, "CHANGED");
@@ -92,4 +90,24 @@ fn a_store_whose_servers_and_clients_were_killed_recovers() {
     assert!(!up.at("dir/open").exists());
     fs::write(up.at("dir/new"), "written by a later version").expect("it takes new files");
     up.stop();
+}
+
+#[test]
+fn a_store_that_was_stopped_in_order_opens() {
+    stopped_in_order(1);
+}
+
+#[test]
+fn a_store_whose_servers_and_clients_were_killed_recovers() {
+    killed(1);
+}
+
+#[test]
+fn a_store_with_checksums_that_was_stopped_in_order_opens() {
+    stopped_in_order(2);
+}
+
+#[test]
+fn a_store_with_checksums_whose_servers_and_clients_were_killed_recovers() {
+    killed(2);
 }
