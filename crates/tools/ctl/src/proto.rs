@@ -69,14 +69,29 @@ pub enum Ask {
     Leaving,
     /// Give up what is not known to be durable, and end the mount (clients only).
     GiveUp,
+    /// Begins to export the records of an MDT that is served here.
+    ExportMeta {
+        /// Its name.
+        target: String,
+        /// The file, from the root of the daemon's file system.
+        path: String,
+    },
+    /// How far an export is.
+    ExportState {
+        /// Its number.
+        number: u64,
+    },
 }
 
 impl Ask {
-    /// Whether it changes the daemon itself. (Making a file is checked by the servers, as for
-    /// everybody.)
+    /// Whether it changes the daemon itself or has it write a file. (Making a file in the mount is
+    /// checked by the servers, as for everybody.)
     #[must_use]
     pub fn changes(&self) -> bool {
-        matches!(self, Ask::Set { .. } | Ask::SetPermanent { .. } | Ask::GiveUp)
+        matches!(
+            self,
+            Ask::Set { .. } | Ask::SetPermanent { .. } | Ask::GiveUp | Ask::ExportMeta { .. }
+        )
     }
 }
 
@@ -102,6 +117,8 @@ pub enum Reply {
     Targets(Vec<Target>),
     /// To [`Ask::Leaving`] and [`Ask::GiveUp`].
     Leaving(Leaving),
+    /// To [`Ask::ExportMeta`] and [`Ask::ExportState`].
+    Export(Export),
 }
 
 /// How the end of a mount goes.
@@ -112,6 +129,21 @@ pub enum Leaving {
     Waits(Vec<String>),
     /// It has ended: what was given up, a line each.
     Ended(Vec<String>),
+}
+
+/// How far an export is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Export {
+    pub number: u64,
+    /// Records read.
+    pub records: u64,
+    /// Records that there were at its start.
+    pub records_in_all: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    pub is_done: bool,
+    /// Why there is none; it is done then.
+    pub failure: Option<Failure>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    const LINES: [&str; 8] = [
+    const LINES: [&str; 10] = [
         "\"who\"",
         "{\"get\":{\"pattern\":\"test.*\",\"recursive\":true}}",
         "{\"set\":{\"pattern\":\"test.number\",\"value\":\"7\"}}",
@@ -191,6 +191,8 @@ mod tests {
         "{\"list\":{\"pattern\":\"*\",\"recursive\":false}}",
         "{\"create\":{\"dir\":\"/\",\"name\":\"f\",\"umask\":18,\"striping\":[1,2]}}",
         "{\"fid2path\":{\"fid\":\"[0x200000401:0x1:0x0]\"}}",
+        "{\"export_meta\":{\"target\":\"testfs-MDT0000\",\"path\":\"/b\"}}",
+        "{\"export_state\":{\"number\":1}}",
         "{\"ok\":{\"lines\":[\"a\"]}}",
     ];
 

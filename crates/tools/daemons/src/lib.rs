@@ -8,9 +8,11 @@
 //! | `nacre serve` | [`serve`], over [`server`] |
 //! | `nacre mount`, `nacre umount` | [`mount`], [`umount`] |
 //! | `nacre up` | [`up`] |
+//! | `nacre export-meta` | [`export_meta`] |
 //! | `nacre lst-node`, the console behind `lst` | [`lst`](mod@lst) |
 
 mod alias;
+pub mod export_meta;
 pub mod format;
 mod log;
 pub mod lst;

@@ -5,6 +5,7 @@
 //! be started in any order. Used by `nacre serve` (a process) and by `nacre up` (a thread).
 
 mod announce;
+mod export;
 mod params;
 mod peers;
 mod store;
@@ -30,6 +31,7 @@ use service::{Exports, Node, NodeConfig};
 use tokio::sync::watch;
 use types::{ClientId, Creds, Errno, FsName, Net, Nid, NidAddr, Span, TargetId, TargetKind};
 
+use self::export::Exporter;
 pub(crate) use self::peers::kept_in;
 use self::peers::{Peers, Told};
 pub use self::store::Trust;
@@ -174,6 +176,7 @@ pub struct Server {
     ctl: RefCell<Option<Registered>>,
     params: ParamTree,
     permanent: Permanent,
+    exporter: Exporter,
 }
 
 impl Server {
@@ -229,6 +232,7 @@ impl Server {
             ctl: RefCell::new(None),
             params: ParamTree::new(),
             permanent: Permanent::default(),
+            exporter: Exporter::default(),
         });
         self::params::register(&server.params, &server);
         server.watch_failures();
@@ -486,9 +490,14 @@ impl ctl::server::Answers for Control {
     }
 
     fn special(&self, ask: Ask, _creds: Creds) -> LocalFuture<'static, Result<Reply, Failure>> {
-        let mgt = self.0.upgrade().and_then(|server| server.mgt());
+        let server = self.0.upgrade();
+        let mgt = server.as_ref().and_then(|server| server.mgt());
         Box::pin(async move {
             match (ask, mgt) {
+                (Ask::ExportMeta { target, path }, _) => {
+                    export::begin(server.as_ref(), &target, path.into())
+                }
+                (Ask::ExportState { number }, _) => export::state(server.as_ref(), number),
                 (Ask::SetPermanent { fsname, name, value }, Some(mgt)) => {
                     set_permanent(&mgt, fsname, &name, value).await
                 }

@@ -44,6 +44,8 @@ enum Command {
     Mount(Mount),
     /// Unmount a file system and wait for its daemon.
     Umount(Umount),
+    /// Export all records of a served MDT to a file.
+    ExportMeta(ExportMeta),
     /// Layouts, space, identifiers (also as `lfs`).
     Lfs(cli::lfs::Args),
     /// Parameters and devices (also as `lctl`).
@@ -267,6 +269,28 @@ struct Serve {
     die_with_parent: bool,
 }
 
+/// Options of `nacre export-meta`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The MDT is served meanwhile, by a `nacre serve` or an `up --separate` on this machine. The file
+is the image of one moment, which is durable when the command ends. It is written beside as
+FILE.part and takes the name FILE when it is whole, so that an export that fails leaves the last
+one. It holds all names, attributes and layouts, and no data of files. Keep it on another disk,
+and make one as often as work may be lost. Root and the server's own user may export.
+
+Examples:
+  nacre export-meta testfs-MDT0000 -o /backup/testfs-MDT0000.export
+
+Exit status: 0 FILE is whole and durable; 1 failure, told on stderr.")]
+struct ExportMeta {
+    /// Name of the MDT, as `lctl dl` shows it.
+    #[arg(value_name = "MDTNAME")]
+    target: String,
+    /// Where to; the server writes it, readable by its user only.
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: PathBuf,
+}
+
 /// Options of `nacre mount`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -409,6 +433,11 @@ impl Nacre {
                 args.options().and_then(|options| daemons::format::run(&options)).map(|()| 0)
             }
             Command::Serve(args) => daemons::serve::run(&args.options()),
+            Command::ExportMeta(args) => {
+                let ExportMeta { target, output: file } = args;
+                daemons::export_meta::run(&daemons::export_meta::Options { target, file })
+                    .map(|()| 0)
+            }
             Command::Mount(args) => args.run().map(|()| 0),
             Command::Umount(args) => daemons::umount::run(&args.options()).map(|()| 0),
             Command::Bench(Bench::Mdtest(args)) => bench::mdtest::run(&args).map(|()| 0),
@@ -685,6 +714,7 @@ mod tests {
             "nacre up --cpu-pattern X[0] --metrics 9169",
             "nacre mount 127.0.0.2@tcp:/testfs DIR -o nid=127.0.0.11@tcp",
             "nacre umount -l d",
+            "nacre export-meta testfs-MDT0000 -o f",
             "nacre lfs setstripe -c -1 -S 1M -i -1 f",
             "nacre lfs getstripe -c f g",
             "nacre lfs df -h m",

@@ -28,6 +28,8 @@ pub enum Trust {
 pub(crate) struct Opened {
     pub(crate) meta: Rc<dyn MetaStore>,
     pub(crate) objects: Option<Rc<dyn ObjStore>>,
+    /// The records once more: a disk's own.
+    pub(crate) disk: Rc<DiskMeta>,
     dir: PathBuf,
 }
 
@@ -67,7 +69,7 @@ impl Opened {
             TargetKind::Ost => Some(DiskObjects::open(&target.dir, &ObjOptions::default())?),
             _ => None,
         };
-        Ok(Opened { meta, objects, dir: target.dir.clone() })
+        Ok(Opened { disk: meta.clone(), meta, objects, dir: target.dir.clone() })
     }
 
     /// Room: of the records, or where there are objects of the file system below them.

@@ -1,0 +1,65 @@
+//! `nacre export-meta`: all records of an MDT that is served here, into one file.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use ctl::{Ask, Export, Reply, ask, rundir};
+
+/// What to export and where to.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name of the MDT.
+    pub target: String,
+    pub file: PathBuf,
+}
+
+/// Between questions.
+const ASKED_EVERY: Duration = Duration::from_millis(50);
+/// Between lines that say how far it is.
+const SHOWN_EVERY: Duration = Duration::from_secs(5);
+
+/// Exports, and says how far it is.
+pub fn run(options: &Options) -> Result<()> {
+    let file = std::path::absolute(&options.file)?;
+    let path = file.to_str().context("the name of the file is not UTF-8")?.to_owned();
+    let socket = server_of(&options.target)
+        .with_context(|| format!("no server on this machine serves {}", options.target))?;
+    let begin = Ask::ExportMeta { target: options.target.clone(), path };
+    let mut export = answer(ask::ask(&socket, &begin)?)?;
+    let mut shown = Instant::now();
+    while !export.is_done {
+        std::thread::sleep(ASKED_EVERY);
+        export = answer(ask::ask(&socket, &Ask::ExportState { number: export.number })?)?;
+        if shown.elapsed() >= SHOWN_EVERY && !export.is_done {
+            shown = Instant::now();
+            ctl::say!("{}: {}", options.target, so_far(&export));
+        }
+    }
+    if let Some(failure) = export.failure {
+        bail!("{}: {}", options.target, failure.text);
+    }
+    let (records, bytes) = (export.records, export.bytes);
+    ctl::say!("{}: {records} records, {bytes} bytes, in {}", options.target, file.display());
+    Ok(())
+}
+
+fn so_far(export: &Export) -> String {
+    let Export { records, records_in_all, bytes, .. } = export;
+    format!("{records} of {records_in_all} records, {bytes} bytes")
+}
+
+fn answer(reply: Reply) -> Result<Export> {
+    match reply {
+        Reply::Export(export) => Ok(export),
+        _ => bail!("an answer to another question"),
+    }
+}
+
+/// The socket of the daemon that serves this target.
+pub(crate) fn server_of(target: &str) -> Option<PathBuf> {
+    rundir::daemons().into_iter().find(|socket| {
+        let who = ask::ask(socket, &Ask::Who);
+        matches!(who, Ok(Reply::Who(who)) if who.targets.iter().any(|name| name == target))
+    })
+}
