@@ -18,6 +18,7 @@ mod keys;
 mod leases;
 mod limits;
 mod locks;
+mod named;
 mod op;
 mod opens;
 mod params;
@@ -33,6 +34,7 @@ mod tests;
 mod tx;
 
 pub use self::target::{Counts, Mdt};
-pub use anew::ids_anew;
+pub use anew::{HighestIds, ids_anew, size_anew};
 pub use config::{Bugs, Lod, MdtConfig};
+pub use named::{Stripe, names_object, path, stripes};
 pub use spaces::OstAt;

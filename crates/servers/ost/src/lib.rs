@@ -30,6 +30,7 @@ mod fences;
 #[doc(hidden)]
 pub mod fuzz;
 mod limits;
+mod listing;
 mod locks;
 mod op;
 mod owners;
@@ -41,4 +42,5 @@ mod tombstones;
 mod transact;
 
 pub use config::{Bugs, OstConfig};
+pub use listing::{Listed, objects};
 pub use target::Ost;

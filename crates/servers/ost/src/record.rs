@@ -91,6 +91,11 @@ impl ObjectRecord {
         (self.store != 0).then(|| Owner { parent: self.parent.into(), store: self.store })
     }
 
+    /// File and number of the store, as the record has them.
+    pub(crate) fn made_for(&self) -> (Fid, u64) {
+        (self.parent.into(), self.store)
+    }
+
     pub(crate) fn mtime(&self) -> Timespec {
         Timespec::new(self.mtime, self.mtime_nsec)
     }

@@ -201,6 +201,27 @@ pub struct TargetLock {
 /// Makes `dir` the target `superblock`; the directory is made if it is not there. A target that is
 /// there already is refused without `reformat`, and a directory that holds anything else always.
 pub fn format(dir: &Path, superblock: &Superblock, reformat: bool) -> Result<(), DiskError> {
+    let _lock = clear(dir, reformat)?;
+    write(dir, superblock)
+}
+
+/// Makes `dir` hold nothing, to be filled and then to get a superblock by [`finish`]. The same is
+/// refused as by [`format`], and without `reformat` also records that have lost their superblock.
+pub fn clear_for_records(dir: &Path, reformat: bool) -> Result<TargetLock, DiskError> {
+    if has_records(dir) && !exists(&dir.join(FILE))? && !reformat {
+        let why = "it holds records, but no superblock (--reformat removes them)";
+        return Err(DiskError::io(dir, "is not empty")(std::io::Error::other(why)));
+    }
+    clear(dir, reformat)
+}
+
+/// Gives a directory that was filled its superblock: it is a target that was served from now on.
+pub fn finish(dir: &Path, superblock: &Superblock, _locked: &TargetLock) -> Result<(), DiskError> {
+    sync_dir(dir)?;
+    write(dir, &Superblock { compat: superblock.compat | COMPAT_SERVED, ..superblock.clone() })
+}
+
+fn clear(dir: &Path, reformat: bool) -> Result<TargetLock, DiskError> {
     std::fs::create_dir_all(dir).map_err(DiskError::io(dir, "cannot be made"))?;
     let formatted = exists(&dir.join(FILE))?;
     if formatted && !reformat {
@@ -210,12 +231,12 @@ pub fn format(dir: &Path, superblock: &Superblock, reformat: bool) -> Result<(),
     if !formatted {
         refuse_foreign(dir)?;
     }
-    let _lock = lock_file(&dir.join(LOCK_FILE), dir)?;
+    let lock = lock_file(&dir.join(LOCK_FILE), dir)?;
     for part in PARTS {
         remove(&dir.join(part))?;
     }
     sync_dir(dir)?;
-    write(dir, superblock)
+    Ok(TargetLock { _file: lock })
 }
 
 /// Reads who `dir` is.
@@ -422,6 +443,26 @@ mod tests {
         leave_behind();
         format(dir.path(), &superblock(), true).expect("reformats");
         assert!(!dir.path().join("peers").exists());
+    }
+
+    #[test]
+    fn a_directory_that_is_filled_is_no_target_before_its_end() {
+        let dir = TestDir::new();
+        let lock = clear_for_records(dir.path(), false).expect("an empty directory");
+        std::fs::create_dir(dir.path().join(RECORDS)).expect("made");
+        std::fs::write(dir.path().join(RECORDS_FILE), "some").expect("written");
+        assert!(matches!(open(dir.path()), Err(DiskError::NotFormatted(_))), "a crash here");
+        assert!(matches!(clear_for_records(dir.path(), true), Err(DiskError::InUse(_))));
+        drop(lock);
+        let refused = clear_for_records(dir.path(), false).expect_err("records").to_string();
+        assert!(refused.contains("--reformat"), "{refused}");
+        let lock = clear_for_records(dir.path(), true).expect("it was said to");
+        assert!(!has_records(dir.path()));
+        finish(dir.path(), &superblock(), &lock).expect("written");
+        assert!(open(dir.path()).expect("a target").was_served());
+        drop(lock);
+        let there = clear_for_records(dir.path(), false).expect_err("a target");
+        assert!(matches!(there, DiskError::Formatted { .. }));
     }
 
     #[test]

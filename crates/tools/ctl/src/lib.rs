@@ -22,5 +22,6 @@ pub mod say;
 pub mod server;
 
 pub use proto::{
-    Ask, Device, Export, Failure, Leaving, Name, Outcome, Reply, Room, Space, Target, Value, Who,
+    Ask, Device, Export, Failure, Leaving, Name, Object, Outcome, Reply, Room, Space, Target,
+    Value, Who,
 };

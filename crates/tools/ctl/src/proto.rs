@@ -76,6 +76,13 @@ pub enum Ask {
         /// The file, from the root of the daemon's file system.
         path: String,
     },
+    /// Objects of an OST that is served here, in the order of their FIDs.
+    ListObjects {
+        /// Its name.
+        target: String,
+        /// The first FID that is wanted.
+        from: String,
+    },
     /// How far an export is.
     ExportState {
         /// Its number.
@@ -117,6 +124,8 @@ pub enum Reply {
     Targets(Vec<Target>),
     /// To [`Ask::Leaving`] and [`Ask::GiveUp`].
     Leaving(Leaving),
+    /// To [`Ask::ListObjects`]: some, or none where there are no more.
+    Objects(Vec<Object>),
     /// To [`Ask::ExportMeta`] and [`Ask::ExportState`].
     Export(Export),
 }
@@ -129,6 +138,17 @@ pub enum Leaving {
     Waits(Vec<String>),
     /// It has ended: what was given up, a line each.
     Ended(Vec<String>),
+}
+
+/// An object of an OST.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    /// Its FID.
+    pub object: String,
+    /// FID of the file for which it was made.
+    pub file: String,
+    /// Number of the store of the file's MDT.
+    pub store: u64,
 }
 
 /// How far an export is.

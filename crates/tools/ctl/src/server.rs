@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    const LINES: [&str; 10] = [
+    const LINES: [&str; 11] = [
         "\"who\"",
         "{\"get\":{\"pattern\":\"test.*\",\"recursive\":true}}",
         "{\"set\":{\"pattern\":\"test.number\",\"value\":\"7\"}}",
@@ -192,6 +192,7 @@ mod tests {
         "{\"create\":{\"dir\":\"/\",\"name\":\"f\",\"umask\":18,\"striping\":[1,2]}}",
         "{\"fid2path\":{\"fid\":\"[0x200000401:0x1:0x0]\"}}",
         "{\"export_meta\":{\"target\":\"testfs-MDT0000\",\"path\":\"/b\"}}",
+        "{\"list_objects\":{\"target\":\"testfs-OST0000\",\"from\":\"[0x1:0x2:0x3]\"}}",
         "{\"export_state\":{\"number\":1}}",
         "{\"ok\":{\"lines\":[\"a\"]}}",
     ];

@@ -9,15 +9,20 @@
 //! | `nacre mount`, `nacre umount` | [`mount`], [`umount`] |
 //! | `nacre up` | [`up`] |
 //! | `nacre export-meta` | [`export_meta`] |
+//! | `nacre import-meta`, `nacre check-meta` | [`import_meta`], [`check_meta`] |
+//! | `nacre list-objects` | [`objects`] |
 //! | `nacre lst-node`, the console behind `lst` | [`lst`](mod@lst) |
 
 mod alias;
+pub mod check_meta;
 pub mod export_meta;
 pub mod format;
+pub mod import_meta;
 mod log;
 pub mod lst;
 pub mod machine;
 pub mod mount;
+pub mod objects;
 pub mod panics;
 mod permanent;
 pub mod ping;

@@ -6,6 +6,7 @@
 
 mod announce;
 mod export;
+mod objects;
 mod params;
 mod peers;
 mod store;
@@ -35,6 +36,7 @@ use self::export::Exporter;
 pub(crate) use self::peers::kept_in;
 use self::peers::{Peers, Told};
 pub use self::store::Trust;
+pub(crate) use self::store::{begin_anew, forget_clients};
 use crate::machine::Machine;
 use crate::permanent::Permanent;
 use crate::targets::{self, TargetDir};
@@ -496,6 +498,9 @@ impl ctl::server::Answers for Control {
             match (ask, mgt) {
                 (Ask::ExportMeta { target, path }, _) => {
                     export::begin(server.as_ref(), &target, path.into())
+                }
+                (Ask::ListObjects { target, from }, _) => {
+                    objects::list(server, &target, &from).await
                 }
                 (Ask::ExportState { number }, _) => export::state(server.as_ref(), number),
                 (Ask::SetPermanent { fsname, name, value }, Some(mgt)) => {

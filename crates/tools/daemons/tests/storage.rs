@@ -6,7 +6,7 @@ use std::process::Command;
 
 use daemons::machine::MachineOptions;
 use daemons::server::{Ended, Server, ServerOptions, Trust};
-use daemons::{format, server};
+use daemons::{format, import_meta, server};
 use types::{FsName, NidAddr, Span, TargetId};
 
 const MDT: &str = "testfs-MDT0000";
@@ -78,6 +78,65 @@ impl Node {
     fn part(&self, target: &str, part: &str) -> PathBuf {
         self.dir.join(target).join(part)
     }
+}
+
+/// The records of a node's MDT as they are, in a file.
+fn export(node: &Node) -> PathBuf {
+    let (dir, file) = (node.dir.join(MDT), node.dir.with_extension("export"));
+    let superblock = osd_disk::superblock::open(&dir).expect("a target");
+    let taken = superblock.created;
+    let head = osd_disk::export::Head { superblock, instance: 1, store: 1, taken };
+    env_os::run(env_os::OsConfig::default(), |_| async {
+        let meta = osd_disk::DiskMeta::open(&dir, &osd_disk::MetaOptions::default());
+        let meta = meta.expect("records");
+        meta.copy(&file, &head, &std::rc::Rc::default(), async || {}).await.expect("a copy");
+    });
+    file
+}
+
+fn import(node: &Node, file: &Path, reformat: bool) -> Result<(), String> {
+    let options = import_meta::Options {
+        file: file.to_owned(),
+        dir: node.dir.join(MDT),
+        mgs: Vec::new(),
+        objects: Vec::new(),
+        reformat,
+    };
+    let mut out = Vec::new();
+    let done = import_meta::run(&options, &mut out).map_err(|error| format!("{error:#}"));
+    assert_eq!(String::from_utf8(out), Ok(String::new()), "nothing is compared");
+    done
+}
+
+#[test]
+fn an_mdt_is_made_of_an_export_and_never_over_another_one() {
+    let node = Node::new("import", 6);
+    let file = export(&node);
+    node.serve(Trust::Whole).expect("starts");
+    node.serve(Trust::Whole).expect("starts again");
+    let refused = import(&node, &file, false).expect_err("it is there");
+    assert!(refused.contains("holds testfs-MDT0000"), "{refused}");
+    fs::remove_dir_all(node.dir.join(MDT)).expect("removed");
+    import(&node, &file, false).expect("nothing is there");
+    let records = osd_disk::DiskMeta::open(&node.dir.join(MDT), &osd_disk::MetaOptions::default());
+    let records = records.expect("opens");
+    let breaches = mdt::fsck::fsck(&*osd::MetaStore::running(&*records).expect("ready"));
+    assert_eq!(breaches, Ok(Vec::new()));
+    drop(records);
+    node.serve(Trust::Whole).expect("the MGS takes its higher instance");
+    let mut bytes = fs::read(&file).expect("there");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    let damaged = node.dir.with_extension("damaged");
+    fs::write(&damaged, bytes).expect("written");
+    let refused = import(&node, &damaged, true).expect_err("damaged");
+    assert!(refused.contains("damaged"), "{refused}");
+    node.serve(Trust::Whole).expect("nothing was touched");
+    // an instance is taken from the clock, and each start raises it by one
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    import(&node, &file, true).expect("it was said to");
+    node.serve(Trust::Whole).expect("starts");
+    [file, damaged].iter().for_each(|file| fs::remove_file(file).expect("removed"));
 }
 
 fn told(ended: &server::Ended) -> String {

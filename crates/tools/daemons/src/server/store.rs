@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use mdt::HighestIds;
 use osd::{MetaStore, ObjStore, Space, Table};
 use osd_disk::{DiskError, DiskMeta, DiskObjects, MetaOptions, ObjOptions, superblock};
 use types::{ClientId, TargetId, TargetKind};
@@ -47,13 +48,13 @@ impl Opened {
             if trust != Trust::ResetEmpty {
                 return Err(targets::lost(target, vec![target.dir.join("records")]).into());
             }
-            begin_anew(target, &*opened.meta).await?;
+            begin_anew(target.superblock.target, &*opened.meta, &HighestIds::default()).await?;
         }
         if !missing.is_empty() {
             tracing::warn!("{}: --reset-empty: {}", target.name(), consequence(kind));
         }
         if trust == Trust::OlderCopy {
-            begin_anew(target, &*opened.meta).await?;
+            begin_anew(target.superblock.target, &*opened.meta, &HighestIds::default()).await?;
             forget_clients(&*opened.meta).await?;
             tracing::warn!(
                 "{}: --older-copy: what was acknowledged since the copy is lost, and clients are evicted",
@@ -115,25 +116,30 @@ fn consequence(kind: TargetKind) -> &'static str {
     }
 }
 
-/// A store without records follows one that clients, the MGS and OSTs remember: its instance is
-/// higher than any of that one, and ids begin where none has been. Both are taken from the clock.
-pub(super) async fn begin_anew(target: &TargetDir, meta: &dyn MetaStore) -> Result<()> {
-    let TargetId { kind, index } = target.superblock.target;
+/// A store without records follows one that clients, the MGS and OSTs remember. Its instance is
+/// higher than any of that one, by the clock. Ids begin where none has been: by the clock, and
+/// behind `highest`.
+pub(crate) async fn begin_anew(
+    TargetId { kind, index }: TargetId,
+    meta: &dyn MetaStore,
+    highest: &HighestIds,
+) -> Result<()> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let floor = u32::try_from(seconds).unwrap_or(u32::MAX / 2);
-    let mut set = {
+    let set = {
         let view = meta.running().context("records")?;
-        target::above(&*view, kind, floor)?
+        let mut set = target::above(&*view, kind, floor)?;
+        if kind == TargetKind::Mdt {
+            mdt::ids_anew(&mut set, &*view, index, seconds, highest).context("records")?;
+        }
+        set
     };
-    if kind == TargetKind::Mdt {
-        mdt::ids_anew(&mut set, index, seconds);
-    }
     meta.apply(&set).context("records")?;
     meta.commit().await.context("records")
 }
 
 /// Clients of the time of a copy: none of them has a session that goes on from there.
-async fn forget_clients(meta: &dyn MetaStore) -> Result<()> {
+pub(crate) async fn forget_clients(meta: &dyn MetaStore) -> Result<()> {
     let mut keys = Vec::new();
     for table in [Table::Clients, Table::Replies] {
         let view = meta.running().context("records of clients")?;
