@@ -38,7 +38,7 @@ pub(crate) fn chaos(args: &[String]) -> Result<()> {
 }
 
 fn build() -> Result<()> {
-    let args = ["build", "--quiet", "--profile", "ci", "-p", "mounted", "--example", "chaos"];
+    let args = ["build", "--quiet", "--profile", "ci", "--workspace", "--example", "chaos"];
     run::run("cargo", &args, &[])
 }
 

@@ -57,9 +57,10 @@ const STAGES: &[Stage] = &[
     ("tidy", |_| tidy::tidy()),
     ("test", |_| unit_tests()),
     ("build", |_| {
-        build(&["-p", "cluster"])?;
-        // the tests have left one with the simulator's features
-        mounted::build("ci")
+        let sim = ["build", "--quiet", "--profile", "ci", "--workspace", "--example", "sim"];
+        run("cargo", &sim, &[])?;
+        mounted::build("ci")?;
+        mounted::build("release")
     }),
     ("sim", |scale| {
         let (drawn, tree) = (scale.drawn.to_string(), tree::hash());
@@ -71,16 +72,10 @@ const STAGES: &[Stage] = &[
     }),
 ];
 
-fn build(packages: &[&str]) -> Result<()> {
-    let mut args = vec!["build", "--profile", "ci", "--quiet", "--bins", "--examples"];
-    args.extend(packages);
-    run("cargo", &args, &[])
-}
-
 /// Tests that need no built binary, in one lane: some of them mount.
 fn unit_tests() -> Result<()> {
     let args = ["test", "--profile", "ci", "--workspace", "--exclude", "mounted", "--quiet"];
-    run("cargo", &[&args[..], &["--no-run"]].concat(), &[])?;
+    run("cargo", &["test", "--profile", "ci", "--workspace", "--quiet", "--no-run"], &[])?;
     let home = Home::new()?;
     let lane = home.lane("t", TEST_MAX)?;
     eprintln!("+ cargo {}", args.join(" "));
@@ -202,7 +197,7 @@ fn simulate(args: &[&str]) -> Result<()> {
 }
 
 fn planted_bugs() -> Result<()> {
-    planted::absent(SIM, &["target/ci/nacre", "target/release/nacre"])?;
+    planted::absent(SIM, "target/release/nacre")?;
     simulate(&["--bugs"])
 }
 

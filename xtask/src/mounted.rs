@@ -133,15 +133,31 @@ pub(crate) fn mounted(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// In a call of its own, so that no feature of another crate reaches the binary.
+/// The binary under test. Of profile `ci` with the programs that tests start, all compiled for the
+/// workspace as the unit tests are, so that nothing is compiled twice: code that lets the simulator
+/// plant bugs is in it, and nothing plants one. The binary of the release has none of that.
 pub(crate) fn build(profile: &str) -> Result<()> {
-    let args = ["build", "--quiet", "--profile", profile, "-p", "nacre", "-p", "client"];
-    run::run("cargo", &[&args[..], &["--bins", "--examples"]].concat(), &[])
+    let what: &[&str] = match profile {
+        "ci" => &["--workspace", "--bin", "nacre", "--example", "hello"],
+        _ => &["-p", "nacre"],
+    };
+    run::run("cargo", &[&["build", "--quiet", "--profile", profile], what].concat(), &[])
 }
 
 /// Every test of every file of `tests/mounted/tests`.
 fn list() -> Result<Vec<Job>> {
-    let args = ["test", "--profile", "ci", "-p", "mounted", "--no-run", "--message-format=json"];
+    let mut files = Vec::new();
+    for entry in fs::read_dir(run::root().join("tests/mounted/tests"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path.file_stem().context("a name")?.to_string_lossy().into_owned());
+        }
+    }
+    files.sort();
+    // of the workspace, so that nothing is compiled with other features than for the unit tests
+    let mut args =
+        vec!["test", "--profile", "ci", "--workspace", "--no-run", "--message-format=json"];
+    args.extend(files.iter().flat_map(|file| ["--test", file]));
     let messages = run::output("cargo", &args)?;
     let mut jobs = Vec::new();
     for line in messages.lines() {
@@ -151,8 +167,9 @@ fn list() -> Result<Vec<Job>> {
         else {
             continue;
         };
-        if message["target"]["kind"][0] == "example" {
-            continue; // built along, but it has no tests
+        let manifest = message["manifest_path"].as_str().unwrap_or_default();
+        if !manifest.ends_with("tests/mounted/Cargo.toml") {
+            continue; // a test of the same name elsewhere, or a binary that was built along
         }
         let tests = run::output(program, &["--list", "--format", "terse"])?;
         for test in tests.lines().filter_map(|line| line.strip_suffix(": test")) {
