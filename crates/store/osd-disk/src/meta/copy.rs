@@ -134,8 +134,7 @@ impl Output {
     /// Begins a file that shall be called `path`.
     fn begin(path: &Path, turn: Turn) -> std::io::Result<(Output, Written)> {
         let fresh = beside(path);
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        let mut file = open(&fresh)?;
         let (work, inbox) = mpsc::channel();
         let (tell, told) = oneshot::channel();
         let (backlog, path) = (Arc::new(AtomicUsize::new(0)), path.to_owned());
@@ -166,6 +165,19 @@ impl Output {
 
     fn finish(self) {
         let _ended_with_an_error = self.work.send(Work::Finish);
+    }
+}
+
+/// An empty file that nobody else writes. A link in its place is refused: it may be somebody else's
+/// and lead anywhere.
+fn open(fresh: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(fresh)?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => file.set_len(0).map(|()| file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(std::io::Error::other("another copy writes it")),
+        Err(errno) => Err(errno.into()),
     }
 }
 

@@ -175,6 +175,26 @@ fn a_copy_that_fails_leaves_the_last_one() {
 }
 
 #[test]
+fn a_file_has_one_writer_and_is_no_link() {
+    let (dir, other) = (TestDir::new(), TestDir::new());
+    let (meta, another) = (open(&dir), open(&other));
+    let path = dir.path().join("copy");
+    let meanwhile = async || {
+        let second = another.copy(&path, &head(), &Rc::default(), async || {}).await;
+        let why = second.expect_err("it is being written").to_string();
+        assert!(why.contains("another copy writes it"), "{why}");
+    };
+    wait(meta.copy(&path, &head(), &Rc::default(), meanwhile)).expect("a copy");
+    restored(&path, &TestDir::new());
+
+    let precious = dir.path().join("precious");
+    std::fs::write(&precious, "kept").expect("written");
+    std::os::unix::fs::symlink(&precious, beside(&path)).expect("a link");
+    wait(meta.copy(&path, &head(), &Rc::default(), async || {})).expect_err("a link");
+    assert_eq!(std::fs::read(&precious).expect("there"), b"kept");
+}
+
+#[test]
 fn a_copy_of_what_never_became_durable_gets_no_name() {
     let dir = TestDir::new();
     let is_broken = Arc::new(std::sync::atomic::AtomicBool::new(false));
