@@ -209,7 +209,10 @@ impl Inner {
     /// Calls that tell a recovering MDT which locks this client holds.
     fn restate(&self) -> Vec<Call> {
         self.forget_sizes();
-        self.held.borrow().restate()
+        match self.config.bugs.restate_no_locks() {
+            true => Vec::new(),
+            false => self.held.borrow().restate(),
+        }
     }
 }
 

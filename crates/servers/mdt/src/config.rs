@@ -123,5 +123,11 @@ planted::bugs! {
         skip_range_sweep,
         /// What an evicted client held is given on before the OSTs refuse it: its late writes land.
         skip_fence,
+        /// Files without names go at the start, before the clients that have them open are back.
+        sweep_orphans_early,
+        /// The sweep of burnt object ids does not spare those that files hold.
+        sweep_held_ranges,
+        /// The locks of an evicted client stay.
+        keep_lapsed_locks,
     }
 }

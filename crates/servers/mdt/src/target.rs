@@ -124,7 +124,7 @@ impl Mdt {
             env.spawn("mdt_destroy", background::destroy::run(mdt.clone()));
             env.spawn("mdt_spaces", background::spaces::run(mdt.clone()));
         }
-        if !mdt.exports.is_recovering() {
+        if !mdt.exports.is_recovering() || mdt.engine.config.bugs.sweep_orphans_early() {
             mdt.sweep_orphans().await;
         }
         Ok(mdt)
@@ -271,7 +271,9 @@ impl Mdt {
         if !self.exports.is_recovering() {
             self.sweep(&closed).await;
         }
-        self.locks.drop_session(session);
+        if !self.engine.config.bugs.keep_lapsed_locks() {
+            self.locks.drop_session(session);
+        }
     }
 }
 

@@ -48,5 +48,7 @@ planted::bugs! {
         skip_tombstones,
         /// A change that had to wait for another one of the same bytes is answered and not made.
         lose_overlap,
+        /// A sync is answered before the commit.
+        ack_sync_before_commit,
     }
 }

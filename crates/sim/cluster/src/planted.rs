@@ -74,12 +74,17 @@ planted! {
     mdt.ignore_leases in leases;
     mdt.link_passes_leases in shared;
     mdt.skip_fence in fence;
+    mdt.sweep_orphans_early in kills;
+    mdt.sweep_held_ranges in kills;
+    mdt.keep_lapsed_locks in shared;
     ost.commit_records_before_data in slow;
     ost.lose_overlap in shared;
+    ost.ack_sync_before_commit in storm;
     client.skip_append_lock in calm;
     client.forget_glimpse in calm;
     client.forget_must_exist in lost;
     client.forget_lost_work in told;
+    client.restate_no_locks in kills;
     client.resend_abandoned in killed;
     client.keep_old_beliefs in leases;
     client.cut_without_lock in shared;

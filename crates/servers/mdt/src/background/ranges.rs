@@ -59,7 +59,9 @@ async fn sweep(mdt: &Rc<Mdt>) -> Decided<()> {
     planted::reached("mdt: ids that a restart burnt were swept");
     mdt.commit().await?;
     let held = held(mdt, &burnt).await?;
-    let gaps: Rc<[ObjectRange]> = burnt.without(&held.live).into();
+    let is_blind = mdt.engine.config.bugs.sweep_held_ranges();
+    let spared = if is_blind { &BTreeSet::new() } else { &held.live };
+    let gaps: Rc<[ObjectRange]> = burnt.without(spared).into();
     let mut done = BTreeSet::new();
     loop {
         let listed = (mdt.engine.ost_list)();

@@ -9,7 +9,9 @@ use wire::{Reply, encode_body};
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
-    ost.commit_all().await?;
+    if !ost.config.bugs.ack_sync_before_commit() {
+        ost.commit_all().await?;
+    }
     let body = SyncRep { last_committed: ost.exports.last_committed().0, reserved: 0 };
     Ok(Reply::ok(&incoming.request.header, vec![encode_body(&body)]))
 }
