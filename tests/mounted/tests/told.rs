@@ -42,6 +42,19 @@ fn wait_until_lost(up: &Up) {
     }
 }
 
+/// Until `up` has printed a line that begins like this.
+fn wait_until_said(up: &Up, begin: &str) -> String {
+    let start = Instant::now();
+    loop {
+        let text = up.log_text();
+        if let Some(line) = text.lines().find(|line| line.starts_with(begin)) {
+            return line.to_owned();
+        }
+        assert!(start.elapsed() < PATIENCE, "up does not say '{begin}':\n{text}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// The handle hears of lost work: by each close until its fsync, by one fsync.
 fn hears_once(file: &File) {
     assert!(is_eio(close(file)) && is_eio(close(file)), "close before fsync");
@@ -72,6 +85,10 @@ fn what_a_restarted_ost_has_not_is_told_to_each_handle_once() {
     kill(daemon, libc::SIGCONT);
 
     wait_until_lost(&up);
+    let line =
+        wait_until_said(&up, &format!("nacre up: testfs-{OST} is recovering and waits for "));
+    assert!(line.contains(&*mount.to_string_lossy()), "{line}");
+    wait_until_said(&up, &format!("nacre up: testfs-{OST} has recovered, after "));
     hears_once(&first);
     hears_once(&second);
     other.sync_all().and_then(|()| close(&other)).expect("nothing of this file is lost");

@@ -246,6 +246,13 @@ impl Exports {
         status
     }
 
+    /// How long recovery has taken so far, and for whom it waits; none before the first client has
+    /// tried to come back, and none when it is over.
+    pub fn recovery_wait(&self) -> Option<(Span, String)> {
+        let started = self.recovery.borrow().started().filter(|_| self.is_recovering())?;
+        Some((self.env.now() - started, self.awaited()))
+    }
+
     /// For whom recovery waits and how long, for people.
     fn awaited(&self) -> String {
         let awaited = self.recovery.borrow().waits_for(self.env.now());

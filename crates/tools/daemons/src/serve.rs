@@ -1,7 +1,8 @@
 //! `nacre serve`: targets in a process of their own.
 //!
 //! One line to stdout for each target once the MGS knows it, `NAME ADDRESS`: whoever started the
-//! process may wait for them. SIGTERM and SIGINT commit and end with 0; failed storage ends with
+//! process may wait for them. Where `up` is that, it also hears of recoveries that wait, in lines
+//! that begin with [`RECOVERY`]. SIGTERM and SIGINT commit and end with 0; failed storage ends with
 //! [`STORAGE_FAILED`].
 
 use std::io::Write;
@@ -20,6 +21,9 @@ use crate::signals::Signals;
 
 /// Exit status when a target's storage failed (EX_TEMPFAIL: the supervisor starts us again).
 pub const STORAGE_FAILED: u8 = 75;
+
+/// Begins a line to `up` about a recovery.
+pub(crate) const RECOVERY: &str = "recovery: ";
 
 /// Exit status when the MGS refused a target: another start does not help.
 pub const REFUSED: u8 = 1;
@@ -53,6 +57,8 @@ pub struct Options {
     pub osts_awaited: u32,
     /// End when the parent process ends.
     pub die_with_parent: bool,
+    /// Tell the parent for whom recoveries wait.
+    pub tell_recovery: bool,
 }
 
 /// Serves until a signal; the exit status.
@@ -75,10 +81,11 @@ pub fn run(options: &Options) -> Result<u8> {
         commit_interval: Span::millis(options.commit_interval_ms),
         osts_awaited: options.osts_awaited,
     };
-    env_os::run(config, |env| async move { serve(&env, &server).await })
+    let tell_recovery = options.tell_recovery;
+    env_os::run(config, |env| async move { serve(&env, &server, tell_recovery).await })
 }
 
-async fn serve(env: &env::Env, options: &ServerOptions) -> Result<u8> {
+async fn serve(env: &env::Env, options: &ServerOptions, tell_recovery: bool) -> Result<u8> {
     let mut signals = Signals::new()?;
     let server = Server::start(env, options).await?;
     let label = server.names().first().cloned().unwrap_or_default();
@@ -86,6 +93,9 @@ async fn serve(env: &env::Env, options: &ServerOptions) -> Result<u8> {
         tracing::warn!("no control socket: {error:#}"); // lctl will not find us; the data path does not need it
     }
     server.serve_metrics().await;
+    if tell_recovery {
+        server.tell_recoveries(|line| tell_parent(&format!("{RECOVERY}{line}")));
+    }
     let ready = server.clone();
     env.spawn("ready", async move {
         ready.registered().await;
@@ -110,11 +120,13 @@ async fn serve(env: &env::Env, options: &ServerOptions) -> Result<u8> {
 }
 
 fn tell_ready(server: &Server) {
+    server.names().iter().for_each(|name| tell_parent(&format!("{name} {}", server.addr())));
+}
+
+/// A line to who started us; nobody need listen.
+fn tell_parent(line: &str) {
     let mut out = std::io::stdout().lock();
-    for name in server.names() {
-        let _ = writeln!(out, "{name} {}", server.addr()); // nobody need listen
-    }
-    let _ = out.flush();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 /// SIGTERM when the parent goes. It may have gone already: then we are an orphan now.

@@ -10,6 +10,7 @@ mod objects;
 mod params;
 mod peers;
 mod store;
+mod waits;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;

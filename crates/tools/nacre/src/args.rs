@@ -273,6 +273,9 @@ struct Serve {
     /// End when the parent process ends.
     #[arg(long, hide = true)]
     die_with_parent: bool,
+    /// Tell the parent on stdout for whom recoveries wait.
+    #[arg(long, hide = true)]
+    tell_recovery: bool,
 }
 
 /// Options of `nacre export-meta`.
@@ -662,6 +665,7 @@ impl Serve {
             dead_clients: self.dead_client,
             osts_awaited: self.osts_awaited,
             die_with_parent: self.die_with_parent,
+            tell_recovery: self.tell_recovery,
         }
     }
 }

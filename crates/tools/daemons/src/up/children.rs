@@ -26,6 +26,7 @@ use super::address::Block;
 use super::options::Options;
 use super::place::Place;
 use super::plan;
+use crate::serve::RECOVERY;
 
 const PAUSE_MIN: Span = Span::millis(200);
 const PAUSE_MAX: Span = Span::secs(5);
@@ -224,7 +225,12 @@ fn spawn(server: &Server) -> Result<Child> {
     let log = OpenOptions::new().create(true).append(true).open(&server.log);
     let log = log.with_context(|| server.log.display().to_string())?;
     let mut command = Command::new(own_executable());
-    command.arg0("nacre").arg("serve").arg(&server.dir).arg("--die-with-parent");
+    command
+        .arg0("nacre")
+        .arg("serve")
+        .arg(&server.dir)
+        .arg("--die-with-parent")
+        .arg("--tell-recovery");
     command
         .arg("--listen")
         .arg(server.listen.to_string())
@@ -256,13 +262,17 @@ fn own_executable() -> PathBuf {
     exe.unwrap_or_else(|| PathBuf::from("/proc/self/exe"))
 }
 
-/// The child's line on stdout says that it serves.
+/// The child's line on stdout says that it serves; others, that a recovery waits.
 fn listen(shared: &Rc<Shared>, server: &Rc<Server>, child: &mut Child) {
     let Some(out) = child.stdout.take() else { return };
     let (shared2, server, pid) = (shared.clone(), server.clone(), child.id().unwrap_or(0));
     shared.env.spawn("child-ready", async move {
         let mut lines = BufReader::new(out).lines();
         while let Ok(Some(line)) = lines.next_line().await {
+            if let Some(news) = line.strip_prefix(RECOVERY) {
+                ctl::say!("nacre up: {news}");
+                continue;
+            }
             tracing::info!("{line} serves, process {pid}");
             if server.was_ready.replace(true) {
                 ctl::say!("nacre up: {} is back (process {pid})", server.name);

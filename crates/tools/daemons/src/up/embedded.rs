@@ -211,6 +211,7 @@ async fn once(
         tracing::warn!("no control socket: {error:#}");
     }
     server.serve_metrics().await;
+    server.tell_recoveries(|line| ctl::say!("nacre up: {line}"));
     let ended = tokio::select! {
         biased;
         _ = stop.wait_for(|stop| *stop) => None,

@@ -1,0 +1,54 @@
+//! Tells people for whom the recovery of a target waits, and when it no longer does.
+
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+use env::Env;
+use types::Span;
+
+use super::Server;
+
+/// A recovery is over sooner unless a client is missing: live ones come back within a second,
+/// another server is waited for 2 s.
+const TOLD_AFTER: Span = Span::secs(3);
+
+const LOOK_EVERY: Span = Span::millis(250);
+
+impl Server {
+    /// From now on a line for each recovery that waits, and one when it ends.
+    pub fn tell_recoveries(self: &Rc<Self>, say: fn(&str)) {
+        let (env, server) = (self.env.clone(), Rc::downgrade(self));
+        self.env.spawn("recovery told", tell(env, server, say));
+    }
+}
+
+async fn tell(env: Env, server: Weak<Server>, say: fn(&str)) {
+    let mut told: BTreeMap<String, Span> = BTreeMap::new();
+    loop {
+        let Some(now) = server.upgrade() else { return };
+        for target in &now.targets {
+            let exports = target.body.exports();
+            let (wait, was_told) = (exports.recovery_wait(), told.contains_key(&target.name));
+            match wait {
+                Some((span, awaited)) if was_told || span >= TOLD_AFTER => {
+                    if told.insert(target.name.clone(), span).is_none() {
+                        say(&format!("{} is recovering and waits for {awaited}", target.name));
+                    }
+                }
+                Some(_) => {}
+                None => {
+                    if let Some(span) = told.remove(&target.name) {
+                        let secs = span.as_millis().div_ceil(1_000);
+                        say(&format!("{} has recovered, after {secs} s", target.name));
+                    }
+                }
+            }
+        }
+        let is_over = now.targets.iter().all(|target| !target.body.exports().is_recovering());
+        drop(now);
+        if is_over {
+            return;
+        }
+        env.sleep(LOOK_EVERY).await;
+    }
+}
