@@ -135,7 +135,8 @@ impl Inner {
     /// Answered changes that `target` will not have.
     pub(crate) fn lose(self: &Rc<Self>, target: TargetId, changes: &[Request], why: Undone) {
         let lost = gather(changes);
-        self.losses.count.set(self.losses.count.get() + changes.len() as u64);
+        let work = changes.iter().filter(|change| !touched(change).is_empty()).count();
+        self.losses.count.set(self.losses.count.get() + work as u64);
         let files: std::collections::BTreeSet<Fid> = lost.keys().map(|(fid, _)| *fid).collect();
         if !self.config.bugs.forget_lost_work() {
             files.iter().for_each(|fid| self.losses.note(*fid));

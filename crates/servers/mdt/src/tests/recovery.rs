@@ -253,6 +253,36 @@ fn ids_are_not_given_twice_though_nothing_was_committed() {
     assert!(twice(Bugs::plant("mdt.reuse_id_range")), "the planted bug shows");
 }
 
+fn read_at(rig: &mut Rig, client: u128, fid: Fid, sec: i64) {
+    let attr = Attr { atime: sec, ..Attr::default() }.with_fid(fid);
+    let body = SetattrReq { attr, valid: SetattrFlags::READ_AT, ..SetattrReq::default() };
+    rig.client = client;
+    rig.call(Opcode::MdtSetattr, &body, &[]).expect("it may be read");
+}
+
+#[test]
+fn an_access_time_makes_nobody_commit() {
+    let mut rig = Rig::new();
+    let dir = rig.create(Fid::ROOT, "d", S_IFDIR | 0o755, None).expect("room").attr;
+    let (fid, before) = (dir.fid(), rig.committed.get());
+    read_at(&mut rig, 2, fid, 2_000);
+    read_at(&mut rig, 3, fid, 3_000);
+    assert_eq!(rig.committed.get(), before, "of a directory that another client has just made");
+    assert_eq!(rig.getattr(fid).expect("there").0.attr.atime().sec, 3_000);
+}
+
+#[test]
+fn an_access_time_of_what_is_lost_is_replayed_without_a_word() {
+    let mut rig = Rig::new();
+    let dir = rig.create(Fid::ROOT, "d", S_IFDIR | 0o755, None).expect("room").attr;
+    read_at(&mut rig, 2, dir.fid(), 2_000);
+    rig.crash();
+    let replayed = rig.replay(|done| done.client == 2);
+    assert!(matches!(&replayed[..], [(_, Ok(_))]), "its maker did not come back");
+    rig.client = 2;
+    assert_eq!(rig.getattr(dir.fid()).map(drop), Err(Errno::ESTALE));
+}
+
 #[test]
 fn an_orphan_that_nobody_reopens_goes_with_its_objects() {
     let leak = |bugs| {
