@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ctl::{Ask, Reply, Room, Space};
 
+use crate::failure::First;
 use crate::form::Form;
 use crate::mountpoint::{self, Mount};
 use crate::{Failed, size};
@@ -42,16 +43,34 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
         Some(path) => vec![mountpoint::of(Some(path), COMMAND)?],
         None => every_mount()?,
     };
-    for mount in &mounts {
-        let spaces = match mountpoint::ask(mount, &Ask::Df, COMMAND)? {
-            Reply::Spaces(spaces) => spaces,
-            _ => Vec::new(),
-        };
+    each(&mounts, spaces, |mount, spaces| {
         let shown: Vec<Space> =
             spaces.into_iter().filter(|space| !args.lazy || space.space.is_some()).collect();
         args.form.print(&shown, || render(&Unit::of(args), &mount.dir, &shown));
+    })
+}
+
+fn spaces(mount: &Mount) -> Result<Vec<Space>, Failed> {
+    match mountpoint::ask(mount, &Ask::Df, COMMAND)? {
+        Reply::Spaces(spaces) => Ok(spaces),
+        _ => Ok(Vec::new()),
     }
-    Ok(())
+}
+
+/// Shows all mounts whose daemon answers; fails where one did not.
+fn each(
+    mounts: &[Mount],
+    ask: impl Fn(&Mount) -> Result<Vec<Space>, Failed>,
+    mut show: impl FnMut(&Mount, Vec<Space>),
+) -> Result<(), Failed> {
+    let mut first = First::default();
+    for mount in mounts {
+        match ask(mount) {
+            Ok(spaces) => show(mount, spaces),
+            Err(failed) => first.note(&failed),
+        }
+    }
+    first.end()
 }
 
 fn every_mount() -> Result<Vec<Mount>, Failed> {
@@ -179,6 +198,28 @@ mod tests {
             files_free: files / 2,
         };
         Space { target, space: kib.map(room) }
+    }
+
+    #[test]
+    fn a_dead_mount_hides_no_other() {
+        let mount = |dir: &str| Mount {
+            dir: dir.into(),
+            device: (0, 1),
+            source: "127.0.0.2@tcp:/testfs".into(),
+            options: Vec::new(),
+        };
+        let ask = |mount: &Mount| match mount.dir.to_str() {
+            Some("/dead") => Err(Failed::new(types::Errno::ENOTCONN.raw(), "")),
+            _ => Ok(cluster()),
+        };
+        let mut shown = Vec::new();
+        let all = ["/a", "/dead", "/b"].map(mount);
+        let ended = each(&all, ask, |mount, _| shown.push(mount.dir.display().to_string()));
+        assert_eq!(shown, ["/a", "/b"]);
+        assert_eq!(
+            ended.map_err(|failed| i32::from(failed.status)),
+            Err(types::Errno::ENOTCONN.raw())
+        );
     }
 
     fn cluster() -> Vec<Space> {
