@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -112,7 +113,7 @@ fn when_up_dies_its_servers_go_and_its_mount_says_so() {
     assert_eq!(fs::read_dir(up.mount()).expect("the directory below").count(), 0);
 }
 
-fn refuses_writes(mount: &std::path::Path) {
+fn refuses_writes(mount: &Path) {
     for path in [mount.join("new"), mount.join("f")] {
         let refused = fs::write(&path, b"y").expect_err("nothing is written below");
         assert_eq!(refused.raw_os_error(), Some(libc::ENOTCONN), "{refused}");
@@ -278,4 +279,67 @@ fn a_damaged_superblock_is_refused() {
         bytes[middle] ^= 0xff;
     });
     assert!(text.contains("the checksum is wrong"), "{text}");
+}
+
+/// An `up` with its servers in the same process; its log and its address.
+fn spawn_embedded(scratch: &Scratch) -> (std::process::Child, PathBuf) {
+    let log = scratch.path().join("up.log");
+    let file = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
+    let mut command = Command::new(nacre_bin());
+    command.args(["up", "--osts", "1", "--data"]).arg(scratch.path().join("data"));
+    command.arg("--mount").arg(scratch.path().join("mnt")).stdin(Stdio::null());
+    command.stdout(file.try_clone().expect("a descriptor")).stderr(file);
+    (command.spawn().expect("nacre starts"), log)
+}
+
+/// Until the log has a line that is `wanted`.
+fn wait_for_line(log: &Path, wanted: impl Fn(&str) -> bool) -> String {
+    let start = Instant::now();
+    loop {
+        let text = fs::read_to_string(log).expect("a log");
+        if let Some(line) = text.lines().find(|line| wanted(line)) {
+            return line.to_owned();
+        }
+        assert!(start.elapsed() < mounted::PATIENCE, "the line is not there:\n{text}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_up_says_for_whom_the_recovery_of_its_servers_waits() {
+    let scratch = Scratch::new("life-recovery");
+    let (mut up, log) = spawn_embedded(&scratch);
+    let is_address = |line: &str| line.contains("@tcp:/testfs") && !line.contains(' ');
+    let address = wait_for_line(&log, is_address);
+    let other = scratch.path().join("other");
+    fs::create_dir(&other).expect("a mount point");
+    let mut mount = Command::new(nacre_bin());
+    mount.args(["mount", &address]).arg(&other).args(["-o", "nid=127.0.0.41@tcp"]);
+    assert!(mount.status().expect("nacre starts").success());
+    let mut file = fs::File::create(other.join("f")).expect("create");
+    file.write_all(b"x").and_then(|()| file.sync_all()).expect("the servers know this client");
+    drop(file); // a process that is started closes it, and would wait for the stopped daemon
+    let daemon = mounted::daemon_of(&other);
+    mounted::kill(daemon, libc::SIGSTOP);
+    mounted::kill(up.id(), libc::SIGKILL);
+    up.wait().expect("our child");
+
+    let (mut up, log) = spawn_embedded(&scratch);
+    let name = other.to_string_lossy();
+    for target in ["testfs-MDT0000", "testfs-OST0000"] {
+        let waits = format!("nacre up: {target} is recovering and waits for ");
+        wait_for_line(&log, |line| line.starts_with(&waits) && line.contains(&*name));
+        let over = format!("nacre up: {target} has recovered, after ");
+        wait_for_line(&log, |line| line.starts_with(&over));
+    }
+    let start = Instant::now();
+    while fs::read_to_string(&log).expect("a log").matches("Ctrl-C").count() < 2 {
+        assert!(start.elapsed() < mounted::PATIENCE, "the second up does not mount");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    mounted::kill(daemon, libc::SIGCONT);
+    let status = Command::new(nacre_bin()).args(["umount", "-f"]).arg(&other).status();
+    assert!(status.expect("nacre starts").success());
+    mounted::kill(up.id(), libc::SIGTERM);
+    assert!(mounted::wait_bounded(&mut up).is_some_and(|status| status.success()));
 }
