@@ -247,6 +247,7 @@ impl Control {
             clock_skew_ns: 0,
             drift_ppm: 0,
             pauses: 0,
+            lag: Span::ZERO,
             frozen: false,
             sends_left: None,
             traffic: Rc::default(),
@@ -436,6 +437,11 @@ impl NodeHandle {
         if !self.is_frozen() {
             self.world.executor.resume(self.index);
         }
+    }
+
+    /// What it sends and is sent from now on takes so much longer.
+    pub fn set_lag(&self, lag: Span) {
+        self.world.net.nodes.borrow_mut()[self.index].lag = lag;
     }
 
     /// Lets its clocks run faster (or slower) by so many millionths, from the world's start on.

@@ -42,6 +42,8 @@ pub(crate) struct NodeState {
     pub(crate) drift_ppm: i32,
     /// Counts its pauses: the end of an earlier one does not end a later one.
     pub(crate) pauses: u64,
+    /// What it sends and is sent takes so much longer.
+    pub(crate) lag: Span,
     /// It is as good as dead: what it still sends goes nowhere.
     pub(crate) frozen: bool,
     /// It is frozen after so many more messages.
@@ -326,7 +328,12 @@ impl Net {
         let local = own.node == pair.ends[1 - side].node;
         let transfer =
             (bytes.len() as u64).saturating_mul(1_000_000_000) / self.config.bytes_per_sec;
-        let mut at = self.executor.now() + self.delay(local) + Span(transfer);
+        let lag = {
+            let nodes = self.nodes.borrow();
+            let peer = pair.ends[1 - side].node;
+            if local { Span::ZERO } else { Span(nodes[own.node].lag.0 + nodes[peer].lag.0) }
+        };
+        let mut at = self.executor.now() + self.delay(local) + Span(transfer) + lag;
         if late {
             self.count(|counts| counts.delayed += 1);
             at = at + self.rng.borrow_mut().span(Span::ZERO, self.faults.get().delay_max);

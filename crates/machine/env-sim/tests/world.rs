@@ -367,6 +367,17 @@ fn clocks_drift_apart_and_sleep_by_their_own() {
 }
 
 #[test]
+fn messages_of_a_slow_node_come_late_and_in_order() {
+    let (sim, server, client) = world(8);
+    server.set_lag(Span::secs(1));
+    let env = client.env();
+    let (begin, seen) =
+        (sim.now(), sim.block_on(&client, async move { ask(&env, 3, Span::millis(2_500)).await }));
+    assert_eq!(seen, [1, 2, 3]);
+    assert!(sim.now() - begin >= Span::secs(2), "a second each way");
+}
+
+#[test]
 fn a_node_that_froze_after_a_message_sends_no_more_and_does_nothing_until_it_is_killed() {
     let (sim, server, client) = world(7);
     server.freeze_after_sends(Some(3));

@@ -14,8 +14,8 @@
 //!   another one has built on its uncommitted changes; a client that lost its MDT session writes to
 //!   a removed file; an answer is lost and its MDT dies.
 //! - **Sessions** (`hard`): nodes stand still and are cut off from each other, servers too, for
-//!   1 ms to 262 s; clocks drift by 200 ppm and jump by 100 s; disks are full or cannot be read.
-//!   Calls may fail then. No server is killed meanwhile.
+//!   1 ms to 262 s; clocks drift by 200 ppm and jump by 100 s; disks are full, slow or cannot be
+//!   read; messages of a node are slow. Calls may fail then. No server is killed meanwhile.
 //! - **Stores**: a commit or a sync fails, and what it should have made durable may or may not be
 //!   there.
 //!

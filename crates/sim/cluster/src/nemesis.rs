@@ -218,9 +218,13 @@ impl Nemesis {
         }
         cluster.servers.iter().for_each(|server| {
             server.node.resume();
+            server.node.set_lag(Span::ZERO);
             server.disk.cure();
         });
-        self.clients.iter().for_each(NodeHandle::resume);
+        self.clients.iter().for_each(|client| {
+            client.resume();
+            client.set_lag(Span::ZERO);
+        });
         for down in self.down.drain(..) {
             cluster.servers[down.server].boot();
         }

@@ -80,6 +80,8 @@ struct DiskState {
     fail_sync: Cell<bool>,
     fail_reads: Cell<u32>,
     full: Cell<bool>,
+    /// Each commit, sync and call on objects takes up to so much longer.
+    slow: Cell<Span>,
     trap: RefCell<Option<Trap>>,
 }
 
@@ -100,6 +102,7 @@ impl MemDisk {
             fail_sync: Cell::new(false),
             fail_reads: Cell::new(0),
             full: Cell::new(false),
+            slow: Cell::new(Span::ZERO),
             trap: RefCell::default(),
         }))
     }
@@ -158,12 +161,23 @@ impl MemDisk {
         self.0.full.set(full);
     }
 
+    /// Each commit, sync and call on objects takes up to so much longer from now on.
+    pub fn set_slow(&self, most: Span) {
+        self.0.slow.set(most);
+    }
+
+    /// How long the next work of this sort takes, by 64 random bits.
+    fn takes(&self, bits: u64, low: Span, high: Span) -> Span {
+        span_between(bits, low, Span(high.0 + self.0.slow.get().0))
+    }
+
     /// Failures that were ordered and have not come do not come any more.
     pub fn cure(&self) {
         self.0.fail_commit.set(false);
         self.0.fail_sync.set(false);
         self.0.fail_reads.set(0);
         self.0.full.set(false);
+        self.0.slow.set(Span::ZERO);
     }
 
     /// Objects that are there, for the tests' search for leaks.

@@ -1,5 +1,6 @@
 //! Faults that may cost a client its sessions, and what is under way on them: long pauses, long
-//! cuts between any two nodes, clocks that jump, disks that are full or cannot be read.
+//! cuts between any two nodes, clocks that jump, disks that are full, slow or cannot be read, nodes
+//! whose messages are slow.
 
 use env_sim::{Cut, NodeHandle, Rng};
 use types::{Instant, Span, TargetKind};
@@ -13,6 +14,12 @@ const DOUBLINGS: u64 = 18;
 /// A clock jumps so far at most, forwards or back, in nanoseconds.
 const JUMP_NS_MAX: u64 = 100_000_000_000;
 const FULL_MAX: Span = Span::secs(5);
+/// Each write, read or commit of a slow disk takes up to so much longer.
+const DISK_SLOW_MAX: Span = Span::secs(2);
+/// Each message of a slow node takes so much longer at most.
+const LAG_MAX: Span = Span::secs(2);
+/// Disks and nodes are slow for so long at most.
+const SLOW_MAX: Span = Span::secs(60);
 /// Reads in a row that fail.
 const READS_MAX: u64 = 3;
 
@@ -23,9 +30,12 @@ enum Kind {
     Jump,
     Full,
     Unreadable,
+    SlowDisk,
+    Lag,
 }
 
-const KINDS: [Kind; 5] = [Kind::Pause, Kind::Cut, Kind::Jump, Kind::Full, Kind::Unreadable];
+const KINDS: [Kind; 7] =
+    [Kind::Pause, Kind::Cut, Kind::Jump, Kind::Full, Kind::Unreadable, Kind::SlowDisk, Kind::Lag];
 
 /// What goes on, and what is still to come.
 pub(super) struct Hard {
@@ -35,6 +45,8 @@ pub(super) struct Hard {
     until: Instant,
     cuts: Vec<(Instant, NodeHandle, NodeHandle)>,
     full: Vec<(Instant, usize)>,
+    slow: Vec<(Instant, usize)>,
+    lagging: Vec<(Instant, NodeHandle)>,
 }
 
 impl Hard {
@@ -46,7 +58,8 @@ impl Hard {
         if kinds.is_empty() {
             kinds.push(Kind::Pause);
         }
-        Hard { left: count, kinds, until: Instant(0), cuts: Vec::new(), full: Vec::new() }
+        let (cuts, full, slow, lagging) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Hard { left: count, kinds, until: Instant(0), cuts, full, slow, lagging }
     }
 
     pub(super) fn left(&self) -> u32 {
@@ -98,6 +111,18 @@ impl Hard {
                 let index = any_ost(rng, cluster);
                 cluster.servers[index].disk.fail_reads(rng.range(1, READS_MAX) as u32);
             }
+            Kind::SlowDisk => {
+                let (index, end) = (rng.index(cluster.servers.len()), now + span.min(SLOW_MAX));
+                cluster.servers[index].disk.set_slow(rng.span(Span::ZERO, DISK_SLOW_MAX));
+                self.slow.push((end, index));
+                self.until = self.until.max(end);
+            }
+            Kind::Lag => {
+                let end = now + span.min(SLOW_MAX);
+                node.set_lag(rng.span(Span::ZERO, LAG_MAX));
+                self.lagging.push((end, node.clone()));
+                self.until = self.until.max(end);
+            }
         }
     }
 
@@ -108,6 +133,12 @@ impl Hard {
         }
         for (_, index) in self.full.extract_if(.., |(at, _)| now >= *at) {
             cluster.servers[index].disk.set_full(false);
+        }
+        for (_, index) in self.slow.extract_if(.., |(at, _)| now >= *at) {
+            cluster.servers[index].disk.set_slow(Span::ZERO);
+        }
+        for (_, node) in self.lagging.extract_if(.., |(at, _)| now >= *at) {
+            node.set_lag(Span::ZERO);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use env::{Env, LocalFuture};
 use tokio::sync::Notify;
 
-use super::{Deed, MemDisk, span_between};
+use super::{Deed, MemDisk};
 use crate::{BEHIND_COMMIT_BYTES_MAX, MetaStore, Space, StoreError, Table, View, WriteSet};
 
 /// What a pair costs besides its bytes.
@@ -160,7 +160,7 @@ impl Inner {
             let config = &inner.disk.0.config;
             inner
                 .env
-                .sleep(span_between(inner.env.random(), config.commit_min, config.commit_max))
+                .sleep(inner.disk.takes(inner.env.random(), config.commit_min, config.commit_max))
                 .await;
             under_way.finish();
             inner.durable.set(inner.begun.get());

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use env::{Env, LocalFuture};
 use types::{Errno, Extent, Fid, Span, SplitMix64, Timespec};
 
-use super::{Deed, MemDisk, span_between};
+use super::{Deed, MemDisk};
 use crate::{Allocate, Found, IoMode, Lowest, ObjAttr, ObjStore, Seek, Space};
 
 /// Unit in which a write is torn, and in which space is given out.
@@ -273,7 +273,7 @@ impl MemObjects {
 
     async fn pause(&self) {
         self.env
-            .sleep(span_between(self.env.random(), Span::ZERO, self.disk.0.config.io_max))
+            .sleep(self.disk.takes(self.env.random(), Span::ZERO, self.disk.0.config.io_max))
             .await;
     }
 
@@ -418,7 +418,7 @@ impl ObjStore for MemObjects {
             let counts = self.disk.0.objects.borrow().unsynced_counts();
             let config = &self.disk.0.config;
             self.env
-                .sleep(span_between(self.env.random(), config.commit_min, config.commit_max))
+                .sleep(self.disk.takes(self.env.random(), config.commit_min, config.commit_max))
                 .await;
             if self.disk.0.fail_sync.replace(false) {
                 return Err(Errno::EIO);
