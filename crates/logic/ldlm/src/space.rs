@@ -289,19 +289,26 @@ impl LockSpace {
     pub fn drop_session(&mut self, session: u64) -> Vec<WaitId> {
         let mut granted = self.end_waits(session);
         let ids: Vec<ResourceId> = self.resources.keys().copied().collect();
-        for id in ids {
-            let Some(resource) = self.resources.get_mut(&id) else { continue };
-            let mut freed = 0;
-            resource.held.retain(|owner, ranges| {
-                freed += if owner.session == session { ranges.len() } else { 0 };
-                owner.session != session
-            });
-            self.held_ranges -= freed;
-            if freed > 0 {
-                granted.extend(self.settle(id));
-            }
-        }
+        granted.extend(ids.into_iter().flat_map(|id| self.drop_held(id, session)));
         granted
+    }
+
+    /// What a session holds of one file goes. Returns who is granted by this.
+    pub fn drop_file(&mut self, session: u64, file: Fid) -> Vec<WaitId> {
+        let ids: Vec<ResourceId> =
+            self.resources.keys().copied().filter(|(fid, _)| *fid == file).collect();
+        ids.into_iter().flat_map(|id| self.drop_held(id, session)).collect()
+    }
+
+    fn drop_held(&mut self, id: ResourceId, session: u64) -> Vec<WaitId> {
+        let Some(resource) = self.resources.get_mut(&id) else { return Vec::new() };
+        let mut freed = 0;
+        resource.held.retain(|owner, ranges| {
+            freed += if owner.session == session { ranges.len() } else { 0 };
+            owner.session != session
+        });
+        self.held_ranges -= freed;
+        if freed > 0 { self.settle(id) } else { Vec::new() }
     }
 
     /// A lock that its holder states anew after a restart: held without a question.

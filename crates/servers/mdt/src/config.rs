@@ -40,7 +40,7 @@ impl MdtConfig {
             commit_interval: Span::secs(1),
             commit_dirty_bytes: 16 << 20,
             abort_recovery: false,
-            recovery_window: Span::secs(30),
+            recovery_window: Span::secs(12),
             recovery_window_max: Span::secs(120),
             lease: Span::secs(10),
             silence_max: Span::secs(150),

@@ -4,8 +4,9 @@
 //! What it sent to an OST under its locks may still be on the way. So nothing that its session held
 //! is given on before every OST of the files has made the fence durable:
 //!
-//! - Its locks stay held and its handles open. Then nobody is granted a lock in between, and no
-//!   size that others find out is believed.
+//! - Its lock on a file stays held until the OSTs of that file have the fence, and its handles stay
+//!   open until all have it. Then nobody is granted a lock in between, and no size that others find
+//!   out is believed.
 //! - What a session held that is lost with a restart is not known: it may have been anything at any
 //!   OST. Until an OST has the fence, no lock is granted on a file that has an object there, and no
 //!   size is believed at all.
@@ -109,6 +110,13 @@ impl Fences {
         left.map(|left| left.remove(&ost));
     }
 
+    /// OSTs that may still take what that session sent; none where all have been told, or where
+    /// they are not known.
+    pub(crate) fn left(&self, session: u64) -> BTreeSet<u32> {
+        let pending = self.pending.get(&session);
+        pending.and_then(|pending| pending.left.clone()).unwrap_or_default()
+    }
+
     /// All OSTs do.
     pub(crate) fn end(&mut self, session: u64) {
         self.pending.remove(&session);
@@ -160,6 +168,7 @@ mod tests {
         fences.found(8, &BTreeSet::from([1, 2]));
         assert!(fences.is_unsure_of(&[3, 2]) && !fences.is_unsure_of(&[3]));
         fences.told(8, 2);
+        assert_eq!(fences.left(8), BTreeSet::from([1]));
         assert!(!fences.is_unsure_of(&[2]) && fences.is_unsure());
         fences.end(8);
         assert!(!fences.is_unsure());

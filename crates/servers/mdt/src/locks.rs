@@ -196,6 +196,13 @@ impl Locks {
         inner.wake(granted);
     }
 
+    /// What a session holds of one file goes.
+    pub(crate) fn drop_file(&self, session: u64, file: Fid) {
+        let mut inner = self.inner.borrow_mut();
+        let granted = inner.space.drop_file(session, file);
+        inner.wake(granted);
+    }
+
     /// Everything of a session goes.
     pub(crate) fn drop_session(&self, session: u64) {
         self.end_waits(session);

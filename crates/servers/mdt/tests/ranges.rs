@@ -61,14 +61,16 @@ struct World {
     servers: Vec<Server>,
     clients: Vec<(NodeHandle, Rc<Endpoint>)>,
     bugs: Bugs,
+    /// Of each file; all OSTs where it is -1.
+    stripe_count: i32,
 }
 
 impl World {
     fn new(seed: u64, bugs: Bugs) -> World {
-        World::on(Sim::new(seed, SimConfig::default()), bugs)
+        World::on(Sim::new(seed, SimConfig::default()), bugs, -1)
     }
 
-    fn on(sim: Sim, bugs: Bugs) -> World {
+    fn on(sim: Sim, bugs: Bugs, stripe_count: i32) -> World {
         let targets = [TargetId::mdt(0)].into_iter().chain((0..OSTS).map(TargetId::ost));
         let server = |target: TargetId| Server {
             target,
@@ -84,7 +86,7 @@ impl World {
                 (node, endpoint)
             })
             .collect();
-        let world = World { sim, servers, clients, bugs };
+        let world = World { sim, servers, clients, bugs, stripe_count };
         (0..world.servers.len()).for_each(|at| world.boot(at));
         world
     }
@@ -93,6 +95,7 @@ impl World {
     fn boot(&self, at: usize) {
         let Server { target, node, disk } = &self.servers[at];
         let (env, disk, target, bugs) = (node.env(), disk.clone(), *target, self.bugs);
+        let stripe_count = self.stripe_count;
         node.env().spawn("server", async move {
             let one = NonZeroU32::MIN;
             let service =
@@ -106,7 +109,7 @@ impl World {
                     .expect("boots")
             } else {
                 let mut config = MdtConfig::new(fsname, 0);
-                (config.bugs, config.lod.stripe_count) = (bugs, -1);
+                (config.bugs, config.lod.stripe_count) = (bugs, stripe_count);
                 let osts = Some(endpoint(&env, 99, true));
                 Mdt::start(
                     &env,
@@ -316,7 +319,7 @@ fn after_a_power_cut_every_object_has_its_file() {
 #[test]
 fn an_mdt_whose_store_was_made_anew_shows_no_old_bytes() {
     let config = SimConfig { fail_on_error: false, ..SimConfig::default() };
-    let mut world = World::on(Sim::new(5, config), Bugs::default());
+    let mut world = World::on(Sim::new(5, config), Bugs::default(), -1);
     let old = world.make(0, "old");
     world.sim.run_for(Span::secs(3));
     world.servers[0].node.kill_as(false);
@@ -453,6 +456,23 @@ fn a_lock_waits_for_an_ost_that_is_away() {
         world.boot(away);
         assert!(world.lock_within(1, file.0, Span::secs(100)).is_some());
     }
+}
+
+#[test]
+fn a_lock_does_not_wait_for_osts_of_other_files() {
+    let world = World::on(Sim::new(15, SimConfig::default()), Bugs::default(), 1);
+    let files = [world.create(0, "a"), world.create(0, "b")];
+    let on = files.each_ref().map(|(_, layout)| 1 + layout.object(0).1.0 as usize);
+    assert_ne!(on[0], on[1], "each on an OST of its own");
+    for (fid, _) in &files {
+        assert!(world.lock(0, *fid));
+    }
+    world.sim.partition(&world.clients[0].0, &world.servers[0].node, Cut::BothWays);
+    world.servers[on[0]].node.kill_as(false);
+    assert_eq!(world.lock_within(1, files[0].0, Span::secs(60)), None);
+    assert!(world.lock_within(2, files[1].0, Span::secs(20)).is_some());
+    world.boot(on[0]);
+    assert!(world.lock_within(1, files[0].0, Span::secs(100)).is_some());
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub struct OstConfig {
     pub commit_interval: Span,
     /// Strike all known clients out at once: a restarting `up` knows that they are dead.
     pub abort_recovery: bool,
-    /// How long returning clients are waited for (30 s).
+    /// How long returning clients are waited for (12 s).
     pub recovery_window: Span,
     /// At most, with extensions (120 s).
     pub recovery_window_max: Span,
@@ -31,7 +31,7 @@ impl OstConfig {
             index,
             commit_interval: Span::secs(1),
             abort_recovery: false,
-            recovery_window: Span::secs(30),
+            recovery_window: Span::secs(12),
             recovery_window_max: Span::secs(120),
             lease: Span::secs(150),
             bugs: Bugs::default(),

@@ -24,6 +24,10 @@ use crate::planted::Bugs;
 /// CPU partitions of a server, at most.
 pub(crate) const CPTS_MAX: u32 = 4;
 
+/// Longer than in use: a storm may lose several attempts to connect without a sign, 10 s each, and
+/// who lives must come back.
+const RECOVERY_WINDOW: Span = Span::secs(30);
+
 /// What all servers of a cluster are told.
 #[derive(Clone)]
 pub(crate) struct Plan {
@@ -227,7 +231,7 @@ async fn run(
         }
         TargetKind::Ost => {
             let mut config = OstConfig::new(plan.fsname, id.index);
-            config.bugs = plan.bugs.ost;
+            (config.bugs, config.recovery_window) = (plan.bugs.ost, RECOVERY_WINDOW);
             let objects = Rc::new(MemObjects::open(env, disk));
             let ost = Ost::start(env, config, meta, objects).await.map_err(text)?;
             watch(env, state, ost.failed());
@@ -240,6 +244,7 @@ async fn run(
         TargetKind::Mdt => {
             let mut config = MdtConfig::new(plan.fsname, id.index);
             (config.bugs, config.lease) = (plan.bugs.mdt, plan.lease);
+            config.recovery_window = RECOVERY_WINDOW;
             let osts = plan.osts();
             let list: Rc<dyn Fn() -> Vec<mdt::OstAt>> =
                 Rc::new(move || osts.iter().copied().map(mdt::OstAt::from).collect());

@@ -116,6 +116,18 @@ fn a_session_that_goes_takes_locks_and_waits_along() {
 }
 
 #[test]
+fn what_a_session_holds_of_one_file_goes_alone() {
+    let mut space = LockSpace::new();
+    let [first, other] = [1, 2].map(|file| request(Kind::File, file, 'a', "w0-9", 1));
+    let [waits, still] =
+        [(1, 2), (2, 3)].map(|(file, cookie)| request(Kind::File, file, 'b', "w0-9", cookie));
+    assert_eq!([first, other].map(|lock| space.enqueue(lock, true).0), [Enqueued::Granted; 2]);
+    assert_eq!([waits, still].map(|lock| space.enqueue(lock, true).0), [Enqueued::Waiting; 2]);
+    assert_eq!(space.drop_file(first.owner.session, first.resource), [waits.wait_id()]);
+    assert!(space.holds(&other) && !space.holds(&still) && space.held_ranges() == 2);
+}
+
+#[test]
 fn holders_and_those_before_in_line_are_in_the_way() {
     let mut space = LockSpace::new();
     let ask = |space: &mut LockSpace, who, spec, cookie| {

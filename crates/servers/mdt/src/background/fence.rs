@@ -83,6 +83,18 @@ impl Mdt {
             }
         });
     }
+
+    /// Lets go of the locks on files whose OSTs, all of `osts`, refuse the session by now.
+    async fn let_go_of_told(&self, session: u64, osts: &BTreeSet<u32>) {
+        let left = self.engine.state.borrow().fences.left(session);
+        for fid in self.locks.files_of(session) {
+            let is_told = |ost: &u32| osts.contains(ost) && !left.contains(ost);
+            let has_told_all = self.osts_of(fid).await.is_ok_and(|of| of.iter().all(is_told));
+            if has_told_all && !self.engine.config.bugs.keep_lapsed_locks() {
+                self.locks.drop_file(session, fid);
+            }
+        }
+    }
 }
 
 /// Says whether every OST in use has it; not so where the instance ends.
@@ -98,7 +110,8 @@ async fn tell_all(mdt: &Rc<Mdt>, lapsed: &Lapsed) -> bool {
         .clone()
         .unwrap_or_else(|| (mdt.engine.ost_list)().into_iter().map(|ost| ost.index).collect());
     mdt.engine.state.borrow_mut().fences.found(lapsed.session, &osts);
-    let tellings: Vec<_> = osts.iter().map(|ost| tell_later(mdt, lapsed, *ost)).collect();
+    let osts = Rc::new(osts);
+    let tellings: Vec<_> = osts.iter().map(|ost| tell_later(mdt, lapsed, &osts, *ost)).collect();
     for told in tellings {
         if told.await.is_err() {
             return false;
@@ -108,9 +121,15 @@ async fn tell_all(mdt: &Rc<Mdt>, lapsed: &Lapsed) -> bool {
     true
 }
 
-fn tell_later(mdt: &Rc<Mdt>, lapsed: &Lapsed, ost: u32) -> tokio::sync::oneshot::Receiver<()> {
+/// One of `osts`. Files of which it is the last one to hear are let go of.
+fn tell_later(
+    mdt: &Rc<Mdt>,
+    lapsed: &Lapsed,
+    osts: &Rc<BTreeSet<u32>>,
+    ost: u32,
+) -> tokio::sync::oneshot::Receiver<()> {
     let (tell, told) = tokio::sync::oneshot::channel();
-    let (mdt, lapsed) = (mdt.clone(), lapsed.clone());
+    let (mdt, lapsed, osts) = (mdt.clone(), lapsed.clone(), osts.clone());
     mdt.env.clone().spawn("mdt_fence_ost", async move {
         while is_used(&mdt, ost) && !tell_once(&mdt, &lapsed, ost).await {
             mdt.env.sleep(PAUSE).await;
@@ -120,6 +139,7 @@ fn tell_later(mdt: &Rc<Mdt>, lapsed: &Lapsed, ost: u32) -> tokio::sync::oneshot:
         }
         mdt.engine.state.borrow_mut().fences.told(lapsed.session, ost);
         mdt.fences_fell.notify_waiters();
+        mdt.let_go_of_told(lapsed.session, &osts).await;
         let _gone = tell.send(());
     });
     told
