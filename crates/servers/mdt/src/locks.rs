@@ -198,17 +198,19 @@ impl Locks {
 
     /// What a session holds of one file goes.
     pub(crate) fn drop_file(&self, session: u64, file: Fid) {
-        let mut inner = self.inner.borrow_mut();
-        let granted = inner.space.drop_file(session, file);
-        inner.wake(granted);
+        self.drop_held(|space| space.drop_file(session, file));
     }
 
     /// Everything of a session goes.
     pub(crate) fn drop_session(&self, session: u64) {
         self.end_waits(session);
+        self.drop_held(|space| space.drop_session(session));
+    }
+
+    fn drop_held(&self, drop: impl FnOnce(&mut LockSpace) -> Vec<WaitId>) {
         let mut inner = self.inner.borrow_mut();
         let held = if planted::ON { inner.space.held_ranges() } else { 0 };
-        let granted = inner.space.drop_session(session);
+        let granted = drop(&mut inner.space);
         if planted::ON && inner.space.held_ranges() < held {
             planted::reached("mdt: a session ended with locks held");
         }

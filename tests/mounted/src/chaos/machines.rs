@@ -150,8 +150,10 @@ impl Machines {
         let _its_status_is_ours = wait_bounded(&mut child);
     }
 
-    /// The power of these servers' disks goes, then their processes.
+    /// The power of these servers goes: nothing is said any more, not of the failing disk either,
+    /// and what the disks had not taken is lost.
     pub(super) fn power_cut(&mut self, nodes: &[usize], run: &Run) {
+        nodes.iter().for_each(|node| self.freeze(*node));
         nodes.iter().for_each(|node| self.disks[*node].cut());
         for node in nodes {
             self.kill(*node, run);
