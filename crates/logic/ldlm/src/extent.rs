@@ -192,6 +192,6 @@ mod tests {
             }
             assert!(model.iter().all(|(id, range)| locks.is_granted(*id) == range.granted));
         }
-        assert_eq!(locks.len(), model.len());
+        assert_eq!((locks.len(), locks.is_empty()), (model.len(), model.is_empty()));
     }
 }

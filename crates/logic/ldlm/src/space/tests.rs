@@ -181,6 +181,79 @@ fn a_restated_lock_is_held_without_a_question() {
     assert_eq!((conflict.owner, conflict.extent), (a.owner, a.extent));
 }
 
+#[test]
+fn a_lock_is_held_where_its_ranges_leave_no_hole() {
+    let mut space = LockSpace::new();
+    for (spec, cookie) in [("w0-5", 1), ("r5-9", 2), ("w12-15", 3)] {
+        space.restate(request(Kind::Posix, 1, 'a', spec, cookie));
+    }
+    let holds = |who, file, spec| space.holds(&request(Kind::Posix, file, who, spec, 9));
+    for held in ["w0-5", "w1-5", "w3-4", "r0-5", "r0-9", "r4-6", "w12-15"] {
+        assert!(holds('a', 1, held), "{held}");
+    }
+    for not_held in ["w0-6", "w5-6", "r0-10", "r8-10", "r9-10", "r0-15", "r11-13", "w15-16"] {
+        assert!(!holds('a', 1, not_held), "{not_held}");
+    }
+    assert!(!holds('b', 1, "r0-5") && !holds('a', 2, "r0-5"));
+}
+
+#[test]
+fn what_a_session_holds_is_found_and_goes_with_it() {
+    let mut space = LockSpace::new();
+    for (file, who, spec) in
+        [(1, 'a', "w0-5"), (1, 'a', "w7-9"), (2, 'b', "r0-3"), (3, 'a', "r1-2")]
+    {
+        space.restate(request(Kind::Posix, file, who, spec, 1));
+    }
+    let waiter = request(Kind::Posix, 2, 'c', "w0-1", 2);
+    assert_eq!(space.enqueue(waiter, true).0, Enqueued::Waiting);
+    let held = |space: &LockSpace, who| space.resources_of(owner(who).session);
+    assert_eq!(held(&space, 'a'), [Fid::new(1, 1), Fid::new(1, 3)]);
+    assert_eq!(held(&space, 'b'), [Fid::new(1, 2)]);
+    assert!(held(&space, 'c').is_empty(), "it waits only");
+    assert_eq!((space.held_ranges(), space.waiters()), (4, 1));
+    assert!(space.drop_session(owner('a').session).is_empty());
+    assert_eq!((space.held_ranges(), held(&space, 'a').len()), (1, 0));
+    assert_eq!(space.drop_session(owner('b').session), [waiter.wait_id()]);
+    assert_eq!((space.held_ranges(), space.waiters()), (1, 0));
+}
+
+#[test]
+fn a_wait_is_told_apart_from_one_that_was_left() {
+    let mut space = LockSpace::new();
+    let [a, b, c] =
+        ['a', 'b', 'c'].map(|who| request(Kind::File, 1, who, "w0-9", u64::from(u32::from(who))));
+    assert_eq!(space.enqueue(a, true).0, Enqueued::Granted);
+    assert_eq!(space.enqueue(b, true).0, Enqueued::Waiting);
+    assert_eq!(space.enqueue(c, true).0, Enqueued::Waiting);
+    space.leave(c.wait_id());
+    let seen = |space: &LockSpace| {
+        [a, b, c].map(|lock| (space.is_waiting(lock.wait_id()), space.is_absent(lock.wait_id())))
+    };
+    assert_eq!(seen(&space), [(false, false), (true, false), (true, true)]);
+    space.cancel(c.wait_id());
+    assert_eq!(seen(&space), [(false, false), (true, false), (false, false)]);
+}
+
+#[test]
+fn locks_and_waits_have_bounds_of_their_own() {
+    let mut space = LockSpace { held_ranges: HELD_RANGES_MAX, ..LockSpace::new() };
+    let first = request(Kind::Posix, 1, 'a', "w0-5", 1);
+    assert_eq!(space.enqueue(first, true).0, Enqueued::Full);
+    space.held_ranges -= 1;
+    assert_eq!(space.enqueue(first, true).0, Enqueued::Granted);
+
+    let mut space = LockSpace::new();
+    let holder = request(Kind::File, 1, 'a', "w0-5", 0);
+    assert_eq!(space.enqueue(holder, true).0, Enqueued::Granted);
+    for cookie in 1..=WAITERS_MAX as u64 {
+        let waiter = request(Kind::File, 1, 'b', "w0-5", cookie);
+        space.waits.insert(waiter.wait_id(), (waiter.resource, waiter.kind));
+    }
+    let last = request(Kind::File, 1, 'c', "w0-5", 1);
+    assert_eq!(space.enqueue(last, true).0, Enqueued::Full);
+}
+
 /// What each owner should hold, byte by byte: a lock is there exactly when it was granted and not
 /// given back.
 #[test]
@@ -262,6 +335,11 @@ fn random_history(seed: u64) {
 }
 
 fn assert_model(space: &LockSpace, model: &BTreeMap<(Fid, Owner), [Option<Mode>; 20]>) {
+    let begins = |bytes: &[Option<Mode>; 20], at: usize| {
+        bytes[at].is_some() && (at == 0 || bytes[at - 1] != bytes[at])
+    };
+    let ranges = model.values().map(|bytes| (0..20).filter(|at| begins(bytes, *at)).count());
+    assert_eq!(space.held_ranges(), ranges.sum::<usize>());
     for file in 1..=2 {
         let resource = Fid::new(1, file);
         for byte in 0..20u64 {
