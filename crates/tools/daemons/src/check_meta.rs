@@ -8,7 +8,7 @@
 //! ```
 //! Bytes of a path outside of printable ASCII are written as `\xNN`, a backslash as `\\`.
 //!
-//! Objects are looked up one by one; of what must be there at most [`EXPECTED_MAX`] are in memory,
+//! Objects are looked up one by one; of what must be there at most `EXPECTED_MAX` are in memory,
 //! and the lists are read once for each so many.
 
 use std::collections::BTreeMap;

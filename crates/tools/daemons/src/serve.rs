@@ -2,7 +2,7 @@
 //!
 //! One line to stdout for each target once the MGS knows it, `NAME ADDRESS`: whoever started the
 //! process may wait for them. Where `up` is that, it also hears of recoveries that wait, in lines
-//! that begin with [`RECOVERY`]. SIGTERM and SIGINT commit and end with 0; failed storage ends with
+//! that begin with `RECOVERY`. SIGTERM and SIGINT commit and end with 0; failed storage ends with
 //! [`STORAGE_FAILED`].
 
 use std::io::Write;
