@@ -206,7 +206,7 @@ pub fn format(dir: &Path, superblock: &Superblock, reformat: bool) -> Result<(),
 }
 
 /// Makes `dir` hold nothing, to be filled and then to get a superblock by [`finish`]. The same is
-/// refused as by [`format`], and without `reformat` also records that have lost their superblock.
+/// refused as by [`format()`], and without `reformat` also records that have lost their superblock.
 pub fn clear_for_records(dir: &Path, reformat: bool) -> Result<TargetLock, DiskError> {
     if has_records(dir) && !exists(&dir.join(FILE))? && !reformat {
         let why = "it holds records, but no superblock (--reformat removes them)";
