@@ -303,10 +303,12 @@ impl Exports {
     /// Sessions whose record is to say something else of their client's silence, and what.
     pub(crate) fn unnoted(&self) -> Vec<(Rc<Session>, bool)> {
         let now = self.env.now();
-        let has_waited = self.is_recovering() && self.recovery.borrow().has_waited(now);
+        let is_recovering = self.is_recovering();
+        let has_waited = is_recovering && self.recovery.borrow().has_waited(now);
         let is_settled = self.attention.is_settled(now);
         let unnoted = |session: Rc<Session>| {
-            let is_overdue = self.silence(&session, now) > self.lease;
+            // who waits for the end of a recovery says nothing
+            let is_overdue = !is_recovering && self.silence(&session, now) > self.lease;
             let silent = session.unnoted(is_overdue, has_waited)?;
             (is_settled || !silent).then_some((session, silent))
         };

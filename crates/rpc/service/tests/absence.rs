@@ -225,6 +225,8 @@ fn a_client_that_waited_for_the_end_of_a_recovery_was_not_silent() {
     *world.up.borrow_mut() = None;
     world.start_with(Rules { lease: Span::secs(10), ..Rules::default() });
     world.sim.run_for(Span::secs(25));
+    let silent = world.disk.clients().iter().filter(|record| record.silent).count();
+    assert_eq!(silent, 1, "the dead one; a server that ends now has to wait for the other");
     world.sim.partition(&waiting, &world.server, Cut::BothWays);
     world.recovers_for();
     world.sim.run_for(Span::secs(3));
