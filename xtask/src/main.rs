@@ -8,6 +8,7 @@ mod fuzz;
 mod lane;
 mod leftovers;
 mod mounted;
+mod mutants;
 mod needs;
 mod newcomer;
 mod planted;
@@ -39,6 +40,8 @@ cargo xtask COMMAND
           --record      keeps how long each test took: the longest begin first
   chaos --minutes N     two mounts and five servers under kills, freezes, cuts, clock jumps and power
         [--seed S]      cuts; what was told is compared with what is there (target/chaos.md)
+  mutants [--shard K/N] small changes of import, locks, placement and a third of the MDT's operations
+          [--record]    that no test notices; wants cargo-mutants. The list: xtask/survivors.txt
   asan                  AddressSanitizer over the tests of osd-disk, fusedev and env-os
   newcomer [COMMAND]    the README's two commands (or COMMAND) in a bare Debian 12
 ";
@@ -66,6 +69,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         Some(("asan", [])) => asan::asan(),
         Some(("bench", rest)) => bench(rest),
         Some(("chaos", rest)) => chaos::chaos(rest),
+        Some(("mutants", rest)) => mutants::mutants(rest),
         Some(("mounted", rest)) => check::mounted(rest),
         Some(("newcomer", rest)) => newcomer::newcomer(rest),
         Some(("help" | "--help" | "-h", _)) => {
