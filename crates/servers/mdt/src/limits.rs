@@ -34,7 +34,7 @@ pub(crate) const DESTROY_BATCH_MAX: usize = 4_096;
 
 /// A sync waits no longer than this for OSTs to destroy what was removed: it promises durability,
 /// not room.
-pub(crate) const ROOM_WAIT: Span = Span::secs(1);
+pub(crate) const ROOM_WAIT: Span = Span::secs(3);
 
 /// Changed keys that commit on share remembers; one more forces a commit.
 pub(crate) const SHARED_KEYS_MAX: usize = 262_144;

@@ -54,18 +54,29 @@ impl Unsynced {
         !self.changes.is_empty()
     }
 
-    /// Whether a file of so many bytes may be found.
+    /// Whether a file of so many bytes may be found: of a length that it had, or shorter where it
+    /// was cut. A cut is made object by object. The power may go when the one that held the old end
+    /// is cut and the one that shall hold the new end is not made longer: then the file ends behind
+    /// the last byte of another object, and only zeros are missing.
     ///
     /// # Errors
     /// Why not.
     pub fn check_len(&self, bytes: usize) -> Result<(), String> {
-        match (self.shortest..=self.longest).contains(&bytes) {
-            true => Ok(()),
-            false => Err(format!(
+        let was_cut = self.changes.iter().any(|change| change.end == usize::MAX);
+        if bytes > self.longest || (bytes < self.shortest && !was_cut) {
+            return Err(format!(
                 "it has {bytes} bytes and had {} to {} since its last sync",
                 self.shortest, self.longest
-            )),
+            ));
         }
+        let mut at = bytes;
+        while at < self.shortest {
+            let end = (at + 1).next_multiple_of(BLOCK_BYTES).min(self.shortest);
+            self.check_block(at, &vec![0; end - at])
+                .map_err(|why| format!("a cut left {bytes} bytes: {why}"))?;
+            at = end;
+        }
+        Ok(())
     }
 
     /// Whether `found` may be at `at`, which is the begin of a block.
@@ -182,5 +193,18 @@ mod tests {
         let file = file();
         assert!(file.check_len(2 * B).is_ok() && file.check_len(3 * B / 2).is_ok());
         assert!(file.check_len(2 * B + 1).is_err() && file.check_len(3 * B / 2 - 1).is_err());
+    }
+
+    #[test]
+    fn a_cut_into_a_hole_may_end_where_the_hole_begins() {
+        let mut durable = vec![b'a'; B];
+        durable.resize(3 * B, 0);
+        durable.extend(vec![b'z'; B]);
+        let mut file = Unsynced::new(durable);
+        assert!(file.check_len(B).is_err(), "it was not cut");
+        file.zero(2 * B, usize::MAX);
+        file.was_long(2 * B);
+        assert!(file.check_len(B).is_ok() && file.check_len(2 * B).is_ok());
+        assert!(file.check_len(B - 1).is_err(), "a byte that was written");
     }
 }
