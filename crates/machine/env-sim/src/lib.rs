@@ -250,6 +250,7 @@ impl Control {
             lag: Span::ZERO,
             frozen: false,
             sends_left: None,
+            arrivals_left: None,
             traffic: Rc::default(),
         };
         self.0.net.nodes.borrow_mut().push(state);
@@ -387,7 +388,8 @@ impl NodeHandle {
             let mut nodes = self.world.net.nodes.borrow_mut();
             nodes[self.index].incarnation += 1;
             nodes[self.index].up = !machine;
-            (nodes[self.index].frozen, nodes[self.index].sends_left) = (false, None);
+            let node = &mut nodes[self.index];
+            (node.frozen, node.sends_left, node.arrivals_left) = (false, None, None);
         }
         self.resume();
         self.world.net.kill_links(self.index, machine);
@@ -404,6 +406,12 @@ impl NodeHandle {
     /// Freezes it right after it has sent so many more messages; never without a number.
     pub fn freeze_after_sends(&self, count: Option<u64>) {
         self.world.net.nodes.borrow_mut()[self.index].sends_left = count;
+    }
+
+    /// Freezes it when so many more messages have come to it, which it has not seen then; never
+    /// without a number.
+    pub fn freeze_after_arrivals(&self, count: Option<u64>) {
+        self.world.net.nodes.borrow_mut()[self.index].arrivals_left = count;
     }
 
     /// Whether it has stopped for good and waits to be killed.

@@ -48,7 +48,15 @@ pub(crate) struct NodeState {
     pub(crate) frozen: bool,
     /// It is frozen after so many more messages.
     pub(crate) sends_left: Option<u64>,
+    /// The same for messages that come.
+    pub(crate) arrivals_left: Option<u64>,
     pub(crate) traffic: Rc<Traffic>,
+}
+
+/// One less is left; whether that was the last one.
+fn takes_last(left: &mut Option<u64>) -> bool {
+    *left = left.map(|left| left.saturating_sub(1));
+    *left == Some(0)
 }
 
 pub(crate) struct Net {
@@ -295,11 +303,15 @@ impl Net {
 
     /// The message that is sent is one of those that the node has left.
     fn count_send(&self, node: usize) {
-        let is_last = {
-            let left = &mut self.nodes.borrow_mut()[node].sends_left;
-            *left = left.map(|left| left.saturating_sub(1));
-            *left == Some(0)
-        };
+        let is_last = takes_last(&mut self.nodes.borrow_mut()[node].sends_left);
+        if is_last {
+            self.freeze(node);
+        }
+    }
+
+    /// The same for one that comes.
+    fn count_arrival(&self, node: usize) {
+        let is_last = takes_last(&mut self.nodes.borrow_mut()[node].arrivals_left);
         if is_last {
             self.freeze(node);
         }
@@ -309,7 +321,7 @@ impl Net {
     pub(crate) fn freeze(&self, node: usize) {
         {
             let state = &mut self.nodes.borrow_mut()[node];
-            (state.frozen, state.sends_left) = (true, None);
+            (state.frozen, state.sends_left, state.arrivals_left) = (true, None, None);
             state.pauses += 1; // the end of an earlier pause does not wake it
         }
         self.executor.pause(node);
@@ -363,6 +375,7 @@ impl Net {
         }
         self.executor.trace(u64::from(crc_of(bytes)) ^ (pair.id << 33) ^ (side as u64));
         self.count(|counts| counts.delivered += 1);
+        self.count_arrival(peer.node);
         self.nodes.borrow()[peer.node].traffic.received(frame.payload_len());
         if self.executor.watch.prints(tracing::Level::TRACE) {
             let name = |node| self.executor.node_name(node);

@@ -392,3 +392,13 @@ fn a_node_that_froze_after_a_message_sends_no_more_and_does_nothing_until_it_is_
     serve_echo(&server, at(1));
     assert_eq!(asks(Span::secs(2)), [1, 2, 3, 4, 5]);
 }
+
+#[test]
+fn a_node_that_froze_at_a_message_has_not_seen_it() {
+    let (sim, server, client) = world(7);
+    server.freeze_after_arrivals(Some(3));
+    let env = client.env();
+    let seen = sim.block_on(&client, async move { ask(&env, 5, Span::secs(2)).await });
+    assert_eq!(seen, [1, 2]);
+    assert!(server.is_frozen());
+}

@@ -127,6 +127,8 @@ planted::bugs! {
         sweep_orphans_early,
         /// The sweep of burnt object ids does not spare those that files hold.
         sweep_held_ranges,
+        /// What only changes what is there is refused by a full store.
+        keep_no_reserve,
         /// The locks of an evicted client stay.
         keep_lapsed_locks,
     }

@@ -182,7 +182,7 @@ impl Engine {
                 set.put(Table::Replies, key, value);
             }
         }
-        if !grows(&set) {
+        if !grows(&set) && !self.config.bugs.keep_no_reserve() {
             target::reserve(&mut set);
         }
         if transno > state.last_transno {

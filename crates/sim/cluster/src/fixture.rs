@@ -134,8 +134,13 @@ impl Cluster {
         self.servers.iter().map(|server| server.disk.objects().len()).sum()
     }
 
+    /// Among the servers.
+    pub(crate) fn mdt_index(&self) -> usize {
+        let mdt = self.servers.iter().position(|server| server.target == TargetId::mdt(0));
+        mdt.expect("a cluster has an MDT")
+    }
+
     pub(crate) fn mdt_disk(&self) -> &MemDisk {
-        let mdt = self.servers.iter().find(|server| server.target == TargetId::mdt(0));
-        &mdt.expect("a cluster has an MDT").disk
+        &self.servers[self.mdt_index()].disk
     }
 }

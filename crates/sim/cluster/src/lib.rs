@@ -8,8 +8,9 @@
 //! - **Servers**: at most two at a time are killed, process or machine, and come back within 3 s:
 //!   between two things that they do, or right after the n-th message, applied set or commit. A
 //!   machine's death loses what its disk had not synced, torn at 4 KiB.
-//! - **Clients**: one may die for ever (the ghost); some die at work, and others come in their
-//!   place (`shared`); in the end all lose power together with all servers (blackout).
+//! - **Clients**: one may die for ever (the ghost); some die at work, also with the n-th message
+//!   that they send or that comes to them, and others come in their place (`shared`); in the end
+//!   all lose power together with all servers (blackout).
 //! - **Directed runs** (`share`, `late`, `resend`): a client dies together with the MDT while
 //!   another one has built on its uncommitted changes; a client that lost its MDT session writes to
 //!   a removed file; an answer is lost and its MDT dies.
@@ -17,7 +18,8 @@
 //!   1 ms to 262 s; clocks drift by 200 ppm and jump by 100 s; disks are full, slow or cannot be
 //!   read; messages of a node are slow. Calls may fail then. No server is killed meanwhile.
 //! - **Stores**: a commit or a sync fails, and what it should have made durable may or may not be
-//!   there.
+//!   there. The MDT's has no room for more for a while (`shared`): what would make a name is
+//!   refused then and does nothing, and nothing else is.
 //!
 //! # What must hold
 //! - No error reaches a client that lives and keeps its sessions; every answer is the model's.

@@ -3,6 +3,7 @@
 
 mod hard;
 mod point;
+mod room;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -17,6 +18,8 @@ use crate::schedule::{DoneAct, Plan};
 use crate::server::{CrashPoint, Swap};
 use hard::Hard;
 use point::{Death, Points};
+pub(crate) use room::Fullness;
+use room::Room;
 
 /// Longest cut: a client that is away for longer than its lease ([`Scenario::lease`]) and in
 /// somebody's way is rightly evicted, and it needs a while to return.
@@ -68,6 +71,9 @@ pub(crate) struct Nemesis {
     kill_from: types::Instant,
     hard: Hard,
     points: Points,
+    room: Room,
+    /// Times that the MDT's disk is still to be full.
+    full_left: u32,
     plan: Rc<Plan>,
     /// Acts to repeat, in place of drawn ones.
     repeats: Option<VecDeque<Rc<DoneAct>>>,
@@ -95,6 +101,8 @@ impl Nemesis {
             kill_from: types::Instant(0),
             hard,
             points: Points::default(),
+            room: Room::default(),
+            full_left: scenario.full_mdt,
             plan: plan.clone(),
             repeats: plan.acts_to_repeat(),
             kills: 0,
@@ -106,8 +114,15 @@ impl Nemesis {
     pub(crate) fn is_done(&self) -> bool {
         match &self.repeats {
             Some(repeats) => repeats.is_empty(),
-            None => self.kills >= self.scenario.restarts && self.hard.left() == 0,
+            None => {
+                self.kills >= self.scenario.restarts && self.hard.left() == 0 && self.full_left == 0
+            }
         }
+    }
+
+    /// When disks are full.
+    pub(crate) fn fullness(&self) -> Rc<Fullness> {
+        self.room.told()
     }
 
     /// Servers that died right after something that they did.
@@ -186,7 +201,13 @@ impl Nemesis {
             42..=46 if self.scenario.sick_stores => self.sicken(cluster),
             47..=79 if self.scenario.swaps => self.swap(cluster),
             80..=87 if self.hard.left() > 0 => {
-                self.hard.act(&mut self.rng, cluster, &self.clients);
+                self.hard.act(&mut self.rng, cluster, (&self.clients, &mut self.room));
+            }
+            88..=92
+                if self.full_left > 0 && cluster.servers[cluster.mdt_index()].has_recovered() =>
+            {
+                self.full_left -= 1;
+                self.room.fill(&mut self.rng, cluster, cluster.mdt_index());
             }
             _ => return false,
         }
@@ -216,6 +237,7 @@ impl Nemesis {
         if let Some((victim, death)) = self.points.give_up(cluster) {
             self.kill(cluster, victim, death);
         }
+        self.room.end_all(cluster);
         cluster.servers.iter().for_each(|server| {
             server.node.resume();
             server.node.set_lag(Span::ZERO);
@@ -249,6 +271,7 @@ impl Nemesis {
 
     fn end_what_is_over(&mut self, cluster: &Cluster) {
         self.hard.end_what_is_over(cluster);
+        self.room.end_what_is_over(cluster);
         let now = cluster.sim.now();
         if self.calm_at.is_some_and(|at| now >= at) {
             cluster.sim.set_faults(Faults::default());

@@ -69,6 +69,8 @@ pub struct Scenario {
     pub client_kills: u32,
     /// Faults that may cost a client its sessions (module `nemesis`), at most.
     pub hard_faults: u32,
+    /// Times that the MDT has no room for more records, at most.
+    pub full_mdt: u32,
     /// Instead of users, races and the nemesis.
     pub script: Option<Script>,
     /// The planted bug that is on.
@@ -101,6 +103,7 @@ impl Scenario {
             shared: false,
             client_kills: 0,
             hard_faults: 0,
+            full_mdt: 0,
             script: None,
             bug: None,
             print: None,
@@ -220,6 +223,7 @@ impl Scenario {
             name: "shared",
             shared: true,
             client_kills: 3,
+            full_mdt: 3,
             ops: 900,
             restarts: 3,
             ghost: false,
@@ -239,7 +243,7 @@ impl Scenario {
     /// what they did is not known; every call that succeeds is still explained.
     #[must_use]
     pub fn hard() -> Scenario {
-        Scenario { name: "hard", hard_faults: 5, ..Scenario::shared() }
+        Scenario { name: "hard", hard_faults: 5, full_mdt: 0, ..Scenario::shared() }
     }
 
     /// Names of all scenarios.

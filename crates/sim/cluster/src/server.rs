@@ -103,6 +103,8 @@ struct State {
     running: RefCell<Weak<Node>>,
     /// Of an MDT that runs.
     records: RefCell<Option<Rc<MemMeta>>>,
+    /// Its recovery is over.
+    recovered: Cell<bool>,
     swaps: Cell<u32>,
 }
 
@@ -119,6 +121,11 @@ impl Server {
     /// Whether the MGS knows its present run.
     pub(crate) fn is_registered(&self) -> bool {
         self.state.registered.get()
+    }
+
+    /// Whether it is an MDT that serves.
+    pub(crate) fn has_recovered(&self) -> bool {
+        self.state.recovered.get()
     }
 
     /// It stops for good at `point` and waits there to be killed.
@@ -141,6 +148,7 @@ impl Server {
     /// The process dies, or with `machine` the machine does.
     pub(crate) fn kill(&self, machine: bool) {
         self.state.registered.set(false);
+        self.state.recovered.set(false);
         self.state.stop.borrow_mut().take();
         self.state.records.borrow_mut().take();
         *self.state.running.borrow_mut() = Weak::new();
@@ -253,7 +261,7 @@ async fn run(
             let mdt = Mdt::start(env, config, meta.clone(), asking, list).await.map_err(text)?;
             watch(env, state, mdt.failed());
             *state.records.borrow_mut() = Some(meta.clone());
-            check_after_recovery(env, &mdt, meta, id);
+            check_after_recovery(env, &mdt, (id, meta), state);
             let stopping = mdt.clone();
             begin(state, (&node, id), mdt, move || {
                 let mdt = stopping.clone();
@@ -271,13 +279,19 @@ async fn run(
 /// Between looks at recovery.
 const LOOK: Span = Span::millis(100);
 
-fn check_after_recovery(env: &Env, mdt: &Rc<Mdt>, meta: Rc<MemMeta>, id: TargetId) {
-    let (env, mdt) = (env.clone(), mdt.clone());
+fn check_after_recovery(
+    env: &Env,
+    mdt: &Rc<Mdt>,
+    (id, meta): (TargetId, Rc<MemMeta>),
+    state: &Rc<State>,
+) {
+    let (env, mdt, state) = (env.clone(), mdt.clone(), state.clone());
     env.clone().spawn("fsck", async move {
         while mdt.exports().is_recovering() {
             env.sleep(LOOK).await;
         }
         check_records(id, &meta, "after recovery");
+        state.recovered.set(true);
     });
 }
 

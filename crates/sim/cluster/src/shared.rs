@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use client::Client;
 use env_sim::{Faults, NodeHandle, Rng};
-use types::Span;
+use types::{Instant, Span};
 
 use crate::Scenario;
 use crate::fixture::Cluster;
@@ -40,6 +40,31 @@ const QUIET_MAX: u32 = 4;
 
 /// What oscillators of computers are off by, and some.
 const DRIFT_PPM_MAX: u64 = 200;
+
+/// Who has not come to its point by then dies without.
+const PATIENCE: Span = Span::secs(3);
+/// The point is at most this power of two.
+const DOUBLINGS: u64 = 7;
+
+/// When a client dies: with the last of so many messages that it sends, or that come to it, which
+/// it does not see any more.
+#[derive(Clone, Copy, Debug)]
+enum ClientPoint {
+    Send(u64),
+    Arrival(u64),
+}
+
+impl ClientPoint {
+    /// Small numbers are as likely as large ones.
+    fn draw(rng: &mut Rng) -> ClientPoint {
+        let most = 1 << rng.range(0, DOUBLINGS);
+        let count = rng.range(1, most);
+        match rng.chance(500_000) {
+            true => ClientPoint::Send(count),
+            false => ClientPoint::Arrival(count),
+        }
+    }
+}
 
 /// What came of it.
 pub(crate) struct Outcome {
@@ -68,6 +93,10 @@ fn swarm(scenario: &Scenario, rng: &mut Rng) -> Scenario {
     drawn.restarts = rng.range(0, u64::from(scenario.restarts)) as u32;
     drawn.hard_faults =
         rng.range(u64::from(scenario.hard_faults.min(1)), u64::from(scenario.hard_faults)) as u32;
+    drawn.full_mdt = match rng.chance(400_000) {
+        true => rng.range(0, u64::from(scenario.full_mdt)) as u32,
+        false => 0,
+    };
     drawn.client_kills = rng.range(0, u64::from(scenario.client_kills)) as u32;
     drawn
 }
@@ -87,6 +116,8 @@ struct Run<'a> {
     nemesis: Nemesis,
     /// Clients that still have to die.
     deaths: u32,
+    /// One that dies at a point, or then.
+    dying: Option<(usize, Instant)>,
     /// Quiet times to come, at most.
     quiet: u32,
     users: u32,
@@ -103,10 +134,22 @@ impl<'a> Run<'a> {
         }
         let nemesis = Nemesis::new(rng.fork(), &scenario, nodes.clone(), plan);
         let is_hard = scenario.hard_faults > 0;
-        let board = Rc::new(RefCell::new(Board::new(cluster.sim.control(), is_hard)));
+        let board =
+            Rc::new(RefCell::new(Board::new(cluster.sim.control(), is_hard, nemesis.fullness())));
         let deaths = scenario.client_kills;
-        let (workers, quiet, users) = (Vec::new(), QUIET_MAX, 0);
-        Run { cluster, scenario, rng, nodes, board, workers, nemesis, deaths, quiet, users }
+        Run {
+            cluster,
+            scenario,
+            rng,
+            nodes,
+            board,
+            workers: Vec::new(),
+            nemesis,
+            deaths,
+            dying: None,
+            quiet: QUIET_MAX,
+            users: 0,
+        }
     }
 
     fn all(&mut self) -> Result<(), String> {
@@ -149,7 +192,8 @@ impl<'a> Run<'a> {
         while !(is_idle(&self.workers)
             && self.nemesis.is_done()
             && !self.nemesis.is_hard(self.cluster)
-            && self.deaths == 0)
+            && self.deaths == 0
+            && self.dying.is_none())
         {
             let pause = self.nemesis.pause();
             self.cluster.sim.run_until(pause, || false);
@@ -157,12 +201,10 @@ impl<'a> Run<'a> {
             if self.quiet > 0 && self.nemesis.is_all_up() && self.rng.chance(50_000) {
                 self.be_quiet();
             }
-            if self.deaths > 0 || self.nemesis.is_hard(self.cluster) {
+            if self.deaths > 0 || self.dying.is_some() || self.nemesis.is_hard(self.cluster) {
                 self.nemesis.spare_servers_until(self.cluster.sim.now() + DURABLE);
             }
-            if self.deaths > 0 && self.rng.chance(100_000) {
-                self.replace_one();
-            }
+            self.replace_some();
             self.nemesis.act(self.cluster);
             if self.cluster.sim.now() > until {
                 return Err(format!("still working after {} s", WORK_MAX.0 / 1_000_000_000));
@@ -181,10 +223,36 @@ impl<'a> Run<'a> {
         self.cluster.sim.run_for(QUIET);
     }
 
-    /// A client dies, and another one comes at its place.
-    fn replace_one(&mut self) {
+    /// Clients die, some of them at a point.
+    fn replace_some(&mut self) {
+        let now = self.cluster.sim.now();
+        if let Some((index, _)) =
+            self.dying.take_if(|(index, until)| self.nodes[*index].is_frozen() || now >= *until)
+        {
+            if self.nodes[index].is_frozen() {
+                planted::reached("sim: a client died at a point");
+            }
+            self.replace(index);
+        }
+        if self.deaths == 0 || self.dying.is_some() || !self.rng.chance(100_000) {
+            return;
+        }
         self.deaths -= 1;
         let index = self.rng.index(self.nodes.len());
+        if self.rng.chance(400_000) {
+            return self.replace(index);
+        }
+        let (node, point) = (&self.nodes[index], ClientPoint::draw(&mut self.rng));
+        self.cluster.sim.narrate(&format!("lets {} die at {point:?}", node.name()));
+        match point {
+            ClientPoint::Send(count) => node.freeze_after_sends(Some(count)),
+            ClientPoint::Arrival(count) => node.freeze_after_arrivals(Some(count)),
+        }
+        self.dying = Some((index, now + PATIENCE));
+    }
+
+    /// A client dies, and another one comes at its place.
+    fn replace(&mut self, index: usize) {
         let node = self.nodes[index].clone();
         self.cluster.sim.narrate(&format!("kills {}", node.name()));
         node.kill();

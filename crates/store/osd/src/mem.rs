@@ -80,6 +80,10 @@ struct DiskState {
     fail_sync: Cell<bool>,
     fail_reads: Cell<u32>,
     full: Cell<bool>,
+    /// Bytes of records that the process which has them open sees.
+    record_bytes: Cell<u64>,
+    /// Records take no more than this.
+    record_bytes_max: Cell<u64>,
     /// Each commit, sync and call on objects takes up to so much longer.
     slow: Cell<Span>,
     trap: RefCell<Option<Trap>>,
@@ -102,6 +106,8 @@ impl MemDisk {
             fail_sync: Cell::new(false),
             fail_reads: Cell::new(0),
             full: Cell::new(false),
+            record_bytes: Cell::new(0),
+            record_bytes_max: Cell::new(config.record_bytes),
             slow: Cell::new(Span::ZERO),
             trap: RefCell::default(),
         }))
@@ -161,6 +167,14 @@ impl MemDisk {
         self.0.full.set(full);
     }
 
+    /// Records take no more than they do now, or may grow again. Sets that free space still have
+    /// their reserve.
+    pub fn set_records_full(&self, full: bool) {
+        let config = &self.0.config;
+        let now = self.0.record_bytes.get() + config.record_reserve_bytes;
+        self.0.record_bytes_max.set(if full { now } else { config.record_bytes });
+    }
+
     /// Each commit, sync and call on objects takes up to so much longer from now on.
     pub fn set_slow(&self, most: Span) {
         self.0.slow.set(most);
@@ -177,6 +191,7 @@ impl MemDisk {
         self.0.fail_sync.set(false);
         self.0.fail_reads.set(0);
         self.0.full.set(false);
+        self.set_records_full(false);
         self.0.slow.set(Span::ZERO);
     }
 

@@ -8,12 +8,13 @@ use types::{Instant, Span, TargetKind};
 use crate::fixture::Cluster;
 use crate::server::Server;
 
+use super::room::Room;
+
 /// The longest pause or cut is this times two to the power of [`DOUBLINGS`]: 262 s.
 const SHORTEST: Span = Span::millis(1);
 const DOUBLINGS: u64 = 18;
 /// A clock jumps so far at most, forwards or back, in nanoseconds.
 const JUMP_NS_MAX: u64 = 100_000_000_000;
-const FULL_MAX: Span = Span::secs(5);
 /// Each write, read or commit of a slow disk takes up to so much longer.
 const DISK_SLOW_MAX: Span = Span::secs(2);
 /// Each message of a slow node takes so much longer at most.
@@ -44,7 +45,6 @@ pub(super) struct Hard {
     kinds: Vec<Kind>,
     until: Instant,
     cuts: Vec<(Instant, NodeHandle, NodeHandle)>,
-    full: Vec<(Instant, usize)>,
     slow: Vec<(Instant, usize)>,
     lagging: Vec<(Instant, NodeHandle)>,
 }
@@ -58,8 +58,8 @@ impl Hard {
         if kinds.is_empty() {
             kinds.push(Kind::Pause);
         }
-        let (cuts, full, slow, lagging) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Hard { left: count, kinds, until: Instant(0), cuts, full, slow, lagging }
+        let (cuts, slow, lagging) = (Vec::new(), Vec::new(), Vec::new());
+        Hard { left: count, kinds, until: Instant(0), cuts, slow, lagging }
     }
 
     pub(super) fn left(&self) -> u32 {
@@ -71,7 +71,12 @@ impl Hard {
         self.left > 0 || now < self.until
     }
 
-    pub(super) fn act(&mut self, rng: &mut Rng, cluster: &Cluster, clients: &[NodeHandle]) {
+    pub(super) fn act(
+        &mut self,
+        rng: &mut Rng,
+        cluster: &Cluster,
+        (clients, room): (&[NodeHandle], &mut Room),
+    ) {
         self.left -= 1;
         let now = cluster.sim.now();
         let span = log_uniform(rng);
@@ -101,11 +106,11 @@ impl Hard {
                 node.skew_clock(ns);
             }
             Kind::Full => {
-                let index = any_ost(rng, cluster);
-                let end = now + rng.span(Span::ZERO, FULL_MAX);
-                cluster.servers[index].disk.set_full(true);
-                self.full.push((end, index));
-                self.until = self.until.max(end);
+                let index = match rng.chance(500_000) {
+                    true => cluster.mdt_index(),
+                    false => any_ost(rng, cluster),
+                };
+                self.until = self.until.max(room.fill(rng, cluster, index));
             }
             Kind::Unreadable => {
                 let index = any_ost(rng, cluster);
@@ -130,9 +135,6 @@ impl Hard {
         let now = cluster.sim.now();
         for (_, one, other) in self.cuts.extract_if(.., |(at, ..)| now >= *at) {
             cluster.sim.heal(&one, &other);
-        }
-        for (_, index) in self.full.extract_if(.., |(at, _)| now >= *at) {
-            cluster.servers[index].disk.set_full(false);
         }
         for (_, index) in self.slow.extract_if(.., |(at, _)| now >= *at) {
             cluster.servers[index].disk.set_slow(Span::ZERO);

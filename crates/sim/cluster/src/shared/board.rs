@@ -1,6 +1,7 @@
 //! What is common: the files and directories, and what everybody was told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use client::Client;
 use env_sim::Control;
@@ -9,7 +10,9 @@ use oracle::history::{
     self, Block, BlockCall, EndCall, Entry, Names, NamesCall, Pages, PagesCall, Told,
 };
 use oracle::test_ctx;
-use types::{Fid, Instant};
+use types::{Fid, Instant, TargetKind};
+
+use crate::nemesis::Fullness;
 
 /// Names in each directory.
 pub(super) const PLACES: u8 = 3;
@@ -88,31 +91,37 @@ pub(crate) struct Board {
     clock: Control,
     /// Calls may fail, and then nobody knows what they did.
     pub(super) is_hard: bool,
+    fullness: Rc<Fullness>,
     pub(super) arena: Arena,
     pages: BTreeMap<usize, Vec<Entry<PagesCall>>>,
     blocks: BTreeMap<usize, Vec<Entry<BlockCall>>>,
     ends: Vec<Entry<EndCall>>,
     names: Vec<Entry<NamesCall>>,
+    /// Those of them that were not done.
+    refused: BTreeSet<usize>,
     /// Which create made what, as far as anybody has seen it.
     made: BTreeMap<u32, Fid>,
     next_id: u32,
     /// Nobody begins anything before; right after it directories are leased.
     pub(super) quiet_until: Instant,
     calls: u64,
-    doing: BTreeMap<u32, String>,
+    /// What users do, since when.
+    doing: BTreeMap<u32, (String, u64)>,
     failure: Option<String>,
 }
 
 impl Board {
-    pub(super) fn new(clock: Control, is_hard: bool) -> Board {
+    pub(super) fn new(clock: Control, is_hard: bool, fullness: Rc<Fullness>) -> Board {
         Board {
             clock,
             is_hard,
+            fullness,
             arena: Arena::default(),
             pages: BTreeMap::new(),
             blocks: BTreeMap::new(),
             ends: Vec::new(),
             names: Vec::new(),
+            refused: BTreeSet::new(),
             made: BTreeMap::new(),
             next_id: 0,
             quiet_until: Instant(0),
@@ -146,7 +155,7 @@ impl Board {
     }
 
     pub(super) fn begins(&mut self, who: u32, what: String) {
-        self.doing.insert(who, format!("{what} since {:.3} s", self.now() as f64 / 1e9));
+        self.doing.insert(who, (what, self.now()));
     }
 
     pub(super) fn ended(&mut self, who: u32) {
@@ -154,10 +163,18 @@ impl Board {
         self.calls += 1;
     }
 
+    /// Whether disks of such targets were full while this user's call was under way.
+    pub(super) fn may_lack_room(&self, who: u32, on: TargetKind) -> bool {
+        let doing = self.doing.get(&who);
+        doing.is_some_and(|(_, since)| self.fullness.was_since(on, Instant(*since)))
+    }
+
     pub(crate) fn under_way(&self) -> String {
         self.doing
             .iter()
-            .map(|(who, what)| format!("user {who}: {what}"))
+            .map(|(who, (what, since))| {
+                format!("user {who}: {what} since {:.3} s", *since as f64 / 1e9)
+            })
             .collect::<Vec<_>>()
             .join("; ")
     }
@@ -193,6 +210,11 @@ impl Board {
         let end = Some(self.now());
         let entry = &mut self.names[ticket.0];
         (entry.end, entry.call) = (end, call);
+    }
+
+    /// It was refused before anything was done.
+    pub(super) fn names_refused(&mut self, ticket: Ticket) {
+        self.refused.insert(ticket.0);
     }
 
     pub(super) fn names_read(&mut self, who: u32, begin: u64, call: NamesCall) {
@@ -270,7 +292,9 @@ impl Board {
     /// Whether some order explains each history.
     pub(crate) fn check(&self) -> Result<(), String> {
         let names = Names { dirs: vec![PLACES; DIRS] };
-        history::check(&names, &self.names).map_err(|breach| format!("names: {breach}"))?;
+        let done = (0..).zip(&self.names).filter(|(index, _)| !self.refused.contains(index));
+        let done: Vec<_> = done.map(|(_, entry)| entry.clone()).collect();
+        history::check(&names, &done).map_err(|breach| format!("names: {breach}"))?;
         for (file, entries) in &self.pages {
             history::check(&Pages, entries).map_err(|breach| format!("file{file}: {breach}"))?;
         }

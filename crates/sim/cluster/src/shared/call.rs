@@ -9,7 +9,7 @@ use client::{Client, Ctx, File, SetAttr};
 use env_sim::Rng;
 use oracle::history::{Append, NamesCall, PagesCall, RenameHow, Seen, Told};
 use oracle::{EXCHANGE, NOREPLACE, read_names, test_ctx};
-use types::{Errno, Fid, Instant};
+use types::{Errno, Fid, Instant, TargetKind};
 use wire::Attr;
 
 use super::board::{Board, FIRST_OWNER, PLACES, Shared, Ticket, Use};
@@ -21,8 +21,8 @@ const O_APPEND: u32 = 0o2000;
 /// FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE.
 const PUNCH: u32 = 3;
 const PERMISSIONS: u32 = 0o7777;
-/// What calls may fail with when sessions are lost, disks are full or cannot be read.
-const HARD: [Errno; 4] = [Errno::EIO, Errno::ENOSPC, Errno::ESTALE, Errno::ENOENT];
+/// What calls may fail with when sessions are lost or disks cannot be read.
+const HARD: [Errno; 3] = [Errno::EIO, Errno::ESTALE, Errno::ENOENT];
 
 pub(super) struct Caller {
     client: Client,
@@ -32,6 +32,8 @@ pub(super) struct Caller {
     open: BTreeMap<usize, File>,
     /// A call has failed: what is open may be void.
     shaken: Cell<bool>,
+    /// The targets that the call under way wants room of.
+    wants_room: Cell<Option<TargetKind>>,
 }
 
 impl Caller {
@@ -43,6 +45,7 @@ impl Caller {
             board,
             open: BTreeMap::new(),
             shaken: Cell::default(),
+            wants_room: Cell::default(),
         }
     }
 
@@ -78,6 +81,7 @@ impl Caller {
     }
 
     fn ended(&self) {
+        self.wants_room.set(None);
         self.board.borrow_mut().ended(self.who);
     }
 
@@ -96,9 +100,18 @@ impl Caller {
         }
     }
 
-    /// A call has failed: nobody knows what it did. That may only be where sessions are lost.
+    /// A call has failed: nobody knows what it did. That may only be where sessions are lost, or
+    /// where it wanted room while a disk was full.
     fn refused(&self, what: &str, error: &client::Error) {
-        let may_be = self.board.borrow().is_hard && HARD.contains(&error.errno());
+        let board = self.board.borrow();
+        let may_be = match error.errno() {
+            Errno::ENOSPC => {
+                let on = self.wants_room.get();
+                on.is_some_and(|on| board.may_lack_room(self.who, on))
+            }
+            errno => board.is_hard && HARD.contains(&errno),
+        };
+        drop(board);
         tracing::debug!("user {} {what}: {error}", self.who);
         match may_be {
             true => self.shaken.set(true),
@@ -139,9 +152,16 @@ impl Caller {
         call: impl Fn(Told) -> NamesCall,
         work: impl AsyncFnOnce() -> client::Result<T>,
     ) {
+        // what is there already, and what goes, needs no room
+        let makes = matches!(call(Told::Done), NamesCall::Create { .. } | NamesCall::Link { .. });
+        self.wants_room.set(makes.then_some(TargetKind::Mdt));
         self.begins(what.clone());
         let ticket = self.board.borrow_mut().names_change(self.who, call(Told::Done));
         let answer = work().await;
+        if answer.as_ref().is_err_and(|error| error.errno() == Errno::ENOSPC) {
+            planted::reached("sim: a full MDT refused a change");
+            self.board.borrow_mut().names_refused(ticket);
+        }
         if let Some(told) = self.told(&what, answer) {
             self.board.borrow_mut().names_told(ticket, call(told));
         }
@@ -290,6 +310,8 @@ impl Caller {
         work: impl AsyncFnOnce() -> client::Result<T>,
     ) -> Option<T> {
         let what = format!("file{file} {call:?}");
+        let grows = !matches!(call, PagesCall::Truncate { .. });
+        self.wants_room.set(grows.then_some(TargetKind::Ost));
         self.begins(what.clone());
         let ticket: Ticket = self.board.borrow_mut().pages_change(self.who, file, call);
         let answer = self.answered(&what, work().await);
@@ -344,6 +366,7 @@ impl Caller {
             return;
         }
         let what = format!("file{file} write of {id} to {at}, {count}");
+        self.wants_room.set(Some(TargetKind::Ost));
         self.begins(what.clone());
         let wide = self.board.borrow_mut().wide_write(self.who, (at, count, id));
         if self.answered(&what, write().await).is_some() {

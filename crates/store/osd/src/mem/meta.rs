@@ -86,6 +86,7 @@ impl MemMeta {
     pub fn open(env: &Env, disk: &MemDisk) -> MemMeta {
         let opening = disk.0.opened.get() + 1;
         disk.0.opened.set(opening);
+        disk.0.record_bytes.set(disk.0.records.borrow().bytes);
         MemMeta(Rc::new(Inner {
             env: env.clone(),
             disk: disk.clone(),
@@ -125,7 +126,8 @@ impl Inner {
         let running = self.running.borrow();
         let after = running.bytes_with(set);
         let reserve = if set.frees_space() { 0 } else { config.record_reserve_bytes };
-        if after > running.bytes && after > config.record_bytes.saturating_sub(reserve) {
+        let most = self.disk.0.record_bytes_max.get();
+        if after > running.bytes && after > most.saturating_sub(reserve) {
             return Err(StoreError::Full);
         }
         Ok(())
@@ -262,6 +264,7 @@ impl MetaStore for MemMeta {
         }
         self.0.log.borrow_mut().changes.extend(set.changes.iter().cloned());
         self.0.dirty.set(self.0.dirty.get() + set.bytes() as u64);
+        self.0.disk.0.record_bytes.set(running.bytes);
         drop(running);
         self.0.disk.did(Deed::Apply);
         Ok(())
@@ -280,7 +283,7 @@ impl MetaStore for MemMeta {
     }
 
     fn space(&self) -> Result<Space, StoreError> {
-        let bytes = self.0.disk.0.config.record_bytes;
+        let bytes = self.0.disk.0.record_bytes_max.get();
         let used = self.0.running.borrow().bytes;
         let files = bytes / 1_024;
         let used_files = self

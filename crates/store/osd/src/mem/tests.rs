@@ -186,3 +186,20 @@ fn a_trap_springs_after_the_deed_that_it_waits_for_and_once() {
     disk.disarm();
     apply();
 }
+
+#[test]
+fn a_full_disk_takes_what_frees_space_and_more_when_it_has_room_again() {
+    let (_sim, node) = world(1);
+    let disk = MemDisk::default();
+    let meta = MemMeta::open(&node.env(), &disk);
+    meta.apply(&one(b"there")).expect("there is room");
+    disk.set_records_full(true);
+    assert_eq!(meta.apply(&one(b"more")), Err(StoreError::Full));
+    meta.apply(&one(b"there")).expect("it takes no more than before");
+    let mut set = one(b"another");
+    set.delete(Table::Meta, *b"there");
+    meta.apply(&set).expect("it frees space");
+    meta.apply(&one(b"there")).expect_err("that place is taken");
+    disk.set_records_full(false);
+    meta.apply(&one(b"more")).expect("there is room again");
+}
