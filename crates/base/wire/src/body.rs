@@ -562,8 +562,7 @@ bodies! {
         /// The MDT's word.
         claim: Claim,
     }
-    /// A client whose session with an MDT has ended uses no object on that MDT's word any more. The
-    /// reply has no body.
+    /// A client whose session with an MDT has ended uses no object on that MDT's word any more.
     OstFenceReq (40) {
         /// As [`Claim::store`].
         store: u64,
@@ -573,8 +572,16 @@ bodies! {
         client_high: u64,
         /// Lowest session that may.
         session: u64,
+        /// The run of the OST that the MDT knew when the client had no later session; zero: it may
+        /// have one. The recovery of that run does not wait for the client.
+        instance: u64,
+    }
+    /// Answer to [`OstFenceReq`].
+    OstFenceRep (8) {
+        /// Not zero: the recovery of this run waits for the client.
+        waits: u32,
         /// Zero.
-        reserved: u64,
+        reserved: u32,
     }
     /// Where data, or a hole, begins in one object.
     OstSeekReq (80) {

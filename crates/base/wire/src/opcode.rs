@@ -38,6 +38,13 @@ macro_rules! opcodes {
             pub const fn modifies(self) -> bool {
                 match self { $(Opcode::$name => opcodes!(@once $once),)* }
             }
+
+            /// Whether a recovering target takes it from a server: what others wait for must not
+            /// wait for the end of one more recovery.
+            #[must_use]
+            pub const fn passes_recovery(self) -> bool {
+                matches!(self, Opcode::OstFence)
+            }
         }
     };
     (@target any) => { None };

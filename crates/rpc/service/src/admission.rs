@@ -52,7 +52,8 @@ impl Node {
         }
         // of replays without a place in history only re-stated locks come now, which change nothing
         let restates = request.has(RequestFlags::REPLAY) && !request.has(RequestFlags::MODIFIES);
-        if recovering && !restates {
+        let passes = restates || (session.is_server && request.opcode().passes_recovery());
+        if recovering && !passes {
             let mut reply = Reply::error(&request.header, Errno::EAGAIN);
             reply.header.flags = ReplyFlags::RECOVERING;
             self.answer(peer, &session, reply);
@@ -65,7 +66,7 @@ impl Node {
         match admission {
             Admission::Execute => {
                 let work = self.begin(served, peer, session, request)?;
-                if restates && recovering { self.dispatch_now(work) } else { self.dispatch(work) }
+                if recovering { self.dispatch_now(work) } else { self.dispatch(work) }
             }
             Admission::Executing => {
                 planted::reached("service: a request came again while it was executed");

@@ -74,10 +74,10 @@ impl Node {
         if let Some(old) = old {
             self.end_sessions(served, vec![old], evicted).await;
         }
-        if exports.is_recovering() {
+        let req: ConnectReq = request.body();
+        if exports.is_recovering() && req.is_server == 0 {
             return; // asks again, and is told to wait
         }
-        let req: ConnectReq = request.body();
         let record = exports.fresh(client, client_name(request), req.is_server != 0);
         if let Err(errno) = Rc::clone(&served.target).remember_client(record.clone()).await {
             peer.reply(&Reply::error(&request.header, errno));

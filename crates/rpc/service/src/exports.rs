@@ -349,6 +349,21 @@ impl Exports {
         self.attention.look(now);
     }
 
+    /// Whether recovery waits for a client that has not come back in this run.
+    pub fn awaits(&self, client: ClientId) -> bool {
+        let session = self.session_of(client).filter(|_| self.is_recovering());
+        session.is_some_and(|session| session.is_absent())
+    }
+
+    /// Recovery waits no longer for a client that has not come back in this run: its session ends.
+    pub fn give_up_absent(&self, client: ClientId) {
+        if self.awaits(client)
+            && let Some(session) = self.session_of(client)
+        {
+            self.evict(session.id);
+        }
+    }
+
     pub(crate) fn evict_absent(&self) {
         let absent = self.sessions.borrow();
         self.evictions.borrow_mut().extend(
@@ -403,7 +418,8 @@ impl Exports {
             }
             // its former life has nothing to replay: nobody waits for it any more
             Some(old) => Connecting::Fresh { old: Some(old), evicted: resumes },
-            None if self.is_recovering() => Connecting::Wait,
+            // a server has nothing to replay, and may have to say something that passes recovery
+            None if self.is_recovering() && req.is_server == 0 => Connecting::Wait,
             None => Connecting::Fresh { old: None, evicted: resumes },
         }
     }

@@ -41,6 +41,9 @@ struct Pending {
     left: Option<BTreeSet<u32>>,
     /// What it held is not known any more.
     is_unsure: bool,
+    client: ClientId,
+    /// Its client has begun a later session since, or may have.
+    has_returned: bool,
 }
 
 impl Lapsed {
@@ -93,8 +96,24 @@ pub(crate) fn stored(view: &dyn View) -> Result<Vec<Lapsed>, StartError> {
 impl Fences {
     /// A session has ended. `is_unsure`: what it held is lost.
     pub(crate) fn begin(&mut self, lapsed: &Lapsed, is_unsure: bool) {
-        let pending = Pending { left: lapsed.osts.clone(), is_unsure };
+        let pending = Pending {
+            left: lapsed.osts.clone(),
+            is_unsure,
+            client: lapsed.client,
+            has_returned: false,
+        };
         self.pending.insert(lapsed.session, pending);
+    }
+
+    /// A client has a session again.
+    pub(crate) fn returned(&mut self, client: ClientId) {
+        let its = self.pending.values_mut().filter(|pending| pending.client == client);
+        its.for_each(|pending| pending.has_returned = true);
+    }
+
+    /// Whether the client has had no session since that one.
+    pub(crate) fn is_gone(&self, session: u64) -> bool {
+        self.pending.get(&session).is_some_and(|pending| !pending.has_returned)
     }
 
     /// The OSTs that must hear of it are these, where that was not known.
@@ -156,6 +175,20 @@ mod tests {
             assert_eq!(Lapsed::decode(key, &value[..15]), None);
             assert!(value.len() == 16 || Lapsed::decode(key, &value[..17]).is_none());
         }
+    }
+
+    /// What a later session did at an OST is to be replayed: the OST must wait for it.
+    #[test]
+    fn a_client_that_has_returned_is_not_gone_though_its_fence_is_untold() {
+        let mut fences = Fences::default();
+        fences.begin(&lapsed(7, &[1]), false);
+        assert!(fences.is_gone(7));
+        fences.returned(ClientId(8));
+        assert!(fences.is_gone(7), "somebody else");
+        fences.returned(ClientId(9));
+        assert!(!fences.is_gone(7));
+        fences.begin(&lapsed(8, &[1]), false);
+        assert!(fences.is_gone(8) && !fences.is_gone(7), "a session between them may be to replay");
     }
 
     #[test]

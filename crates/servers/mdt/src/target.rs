@@ -121,6 +121,9 @@ impl Mdt {
                 mdt.engine.state.borrow_mut().fences.begin(&lapsed, true);
                 mdt.let_go_later(lapsed);
             }
+            for session in mdt.exports.sessions() {
+                mdt.engine.state.borrow_mut().fences.returned(session.client);
+            }
             env.spawn("mdt_destroy", background::destroy::run(mdt.clone()));
             env.spawn("mdt_spaces", background::spaces::run(mdt.clone()));
         }
@@ -227,6 +230,7 @@ impl Mdt {
     }
 
     async fn remember(&self, record: ClientRecord) -> Result<(), Errno> {
+        self.engine.state.borrow_mut().fences.returned(record.client);
         let set = target::remember(&record);
         self.persist(|| Ok(self.engine.apply_own(&set)?)).await?;
         self.commit().await

@@ -484,3 +484,38 @@ fn a_restarted_mdt_fences_who_does_not_return() {
     world.lock_within(1, file.0, LAPSES_WITHIN).expect("recovery ends without it");
     assert_eq!(world.late_changes(&file), [Err(Errno::EKEYREVOKED); 3]);
 }
+
+/// A client dies with all servers, while it holds a file's lock.
+fn everything_dies_with_the_holder(seed: u64) -> (World, (Fid, Layout)) {
+    let world = World::new(seed, Bugs::default());
+    let file = world.create(0, "a");
+    world.use_object(0, &file, 0, Some(b"AAAA")).expect("writes");
+    world.use_object(1, &world.create(1, "b"), 0, Some(b"BBBB")).expect("the next holder is known");
+    world.sim.run_for(Span::secs(3));
+    assert!(world.lock(0, file.0));
+    for node in world.servers.iter().map(|server| &server.node).chain([&world.clients[0].0]) {
+        node.kill_as(false);
+    }
+    (world, file)
+}
+
+/// The window of a recovery without progress, and what a lock, a fence and a read take.
+const ONE_WINDOW: Span = Span::secs(16);
+
+#[test]
+fn recoveries_one_behind_the_other_cost_the_next_holder_one_window() {
+    let (world, file) = everything_dies_with_the_holder(16);
+    world.boot(0);
+    let begun = world.sim.now();
+    // the OSTs come back in the midst of the MDT's recovery and wait for that client anew
+    for at in 1..world.servers.len() {
+        world.sim.run_for(Span::secs(5));
+        world.boot(at);
+    }
+    world.lock_within(1, file.0, LAPSES_WITHIN).expect("it lapses");
+    let took = world.sim.now() - begun;
+    assert!(took < ONE_WINDOW, "the lock took {took:?}");
+    assert_eq!(world.use_object(1, &file, 0, None).expect("reads")[..], b"AAAA"[..]);
+    let took = world.sim.now() - begun;
+    assert!(took < ONE_WINDOW, "the data took {took:?}");
+}

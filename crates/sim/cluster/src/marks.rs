@@ -23,6 +23,7 @@ pub const MARKS: &[&str] = &[
     "mdt: an orphan was swept",
     "mdt: ids that a restart burnt were swept",
     "ost: a client was fenced",
+    "ost: a client was fenced during recovery",
     "ost: a fenced client was refused",
     "ost: a lost object was missed",
     "recovery: a client reconnected amid its replays",

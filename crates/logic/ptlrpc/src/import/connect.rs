@@ -215,10 +215,15 @@ impl<B: Default, W> Import<B, W> {
         let restates = self.take_restates();
         self.events.extend(restates.into_iter().map(Event::Lost));
         self.resend.clear();
+        self.queue_passing.clear();
         for (xid, out) in self.out.iter_mut() {
             if !matches!(out.phase, Phase::Queued | Phase::Withdrawn) {
                 out.mark_resent();
-                self.resend.push_back(xid);
+            }
+            match out.phase {
+                Phase::Queued | Phase::Resend if out.passes() => self.queue_passing.push_back(xid),
+                Phase::Resend => self.resend.push_back(xid),
+                _ => {}
             }
         }
         self.withdraw_again();

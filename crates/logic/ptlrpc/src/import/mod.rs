@@ -83,6 +83,11 @@ impl<B, W> Out<B, W> {
         self.request.has(RequestFlags::MODIFIES)
     }
 
+    /// A recovering target takes it.
+    fn passes(&self) -> bool {
+        self.kind == Kind::User && self.request.opcode().passes_recovery()
+    }
+
     /// An open says so: a restarted target that finds its answer has still lost its handle.
     fn mark_resent(&mut self) {
         self.phase = Phase::Resend;
@@ -121,6 +126,8 @@ pub struct Import<B, W> {
     queue: VecDeque<Xid>,
     queue_modifying: VecDeque<Xid>,
     queue_control: VecDeque<Xid>,
+    /// What a recovering target takes too, sent before or not.
+    queue_passing: VecDeque<Xid>,
     resend: VecDeque<Xid>,
     /// Changes to be taken back, of which the target does not know yet.
     withdrawn: VecDeque<Xid>,
@@ -176,6 +183,7 @@ impl<B: Default, W> Import<B, W> {
             queue: VecDeque::new(),
             queue_modifying: VecDeque::new(),
             queue_control: VecDeque::new(),
+            queue_passing: VecDeque::new(),
             resend: VecDeque::new(),
             withdrawn: VecDeque::new(),
             tags_free: (1..=tags_max).rev().collect(),
@@ -254,7 +262,8 @@ impl<B: Default, W> Import<B, W> {
     /// Whether the queue is at its bound.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.queue.len() + self.queue_modifying.len() >= limits::QUEUED_MAX
+        self.queue.len() + self.queue_modifying.len() + self.queue_passing.len()
+            >= limits::QUEUED_MAX
     }
 
     /// Changes kept for replay.
@@ -295,6 +304,7 @@ impl<B: Default, W> Import<B, W> {
         let xid = self.xids.draw();
         out.request.header.xid = xid.0;
         match out.kind {
+            Kind::User if out.passes() => self.queue_passing.push_back(xid),
             Kind::User if out.modifies() => self.queue_modifying.push_back(xid),
             Kind::User => self.queue.push_back(xid),
             Kind::Restate | Kind::Control | Kind::Cancel(_) => self.queue_control.push_back(xid),
@@ -349,6 +359,7 @@ impl<B: Default, W> Import<B, W> {
         self.queue.clear();
         self.queue_modifying.clear();
         self.queue_control.clear();
+        self.queue_passing.clear();
         self.resend.clear();
         self.withdrawn.clear();
         self.replay.clear();

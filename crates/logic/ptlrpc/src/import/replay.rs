@@ -172,6 +172,34 @@ mod tests {
         assert!(matches!(&under_way[..], [(Opcode::ReplayDone, _)]), "{}", under_way.len());
     }
 
+    /// What others wait for does not wait for one more recovery, broken links included.
+    #[test]
+    fn what_passes_recovery_is_sent_in_each_of_its_states_and_other_requests_are_not() {
+        let mut import = restating(20);
+        let fences = |sent: &[(Opcode, Reply)]| {
+            assert!(sent.iter().all(|(opcode, _)| *opcode != Opcode::OstStatfs));
+            sent.iter().filter(|(opcode, _)| *opcode == Opcode::OstFence).count()
+        };
+        let _waits = import.submit(submit(Opcode::OstStatfs, 90), NOW);
+        let _passes = import.submit(submit(Opcode::OstFence, 91), NOW);
+        assert_eq!(fences(&sent(&mut import)), 1, "beside locks");
+        import.handle_disconnect(NOW);
+        let forgotten = import.submit(submit(Opcode::OstFence, 92), NOW);
+        assert_eq!(import.abandon(forgotten), Some(92));
+        connected(&mut import, connect::RECOVER, 3);
+        assert_eq!(fences(&sent(&mut import)), 1, "again, before locks are asked for");
+        import.restated();
+        let waiting = sent(&mut import);
+        assert_eq!(fences(&waiting), 0, "once a connection");
+        let late = import.submit(submit(Opcode::OstFence, 93), NOW);
+        let waiting = sent(&mut import);
+        assert_eq!(fences(&waiting), 1, "while the others are waited for");
+        let reply = waiting.into_iter().map(|(_, reply)| Box::new(reply)).next().expect("it");
+        let handled = import.handle_reply(reply, NOW).expect("a correct answer");
+        assert!(matches!(handled, crate::Handled::Done(done) if done.xid == late));
+        assert_eq!(import.state(), State::ReplayWait);
+    }
+
     #[test]
     fn locks_that_were_not_restated_yet_are_given_back_when_the_link_breaks() {
         let mut import = restating(20);

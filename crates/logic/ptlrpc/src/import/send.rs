@@ -3,6 +3,8 @@
 //! - Resends go in xid order before anything new; new requests go in the order of their xids,
 //!   except that changes wait for tags and others pass them.
 //! - A request that was sent keeps its tag until it is answered.
+//! - What a recovering target takes ([`Opcode::passes_recovery`](wire::Opcode::passes_recovery))
+//!   goes before all that, and does not wait for replay. It has no tag.
 
 use types::{Instant, Xid};
 
@@ -15,10 +17,13 @@ impl<B: Default, W> Import<B, W> {
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_, B>> {
         match self.state {
             State::New | State::Connecting | State::Disconn => None,
-            State::Replay => self.transmit_replay(now),
+            State::Replay => match self.next_passing() {
+                Some(xid) => Some(self.transmit(xid, now)),
+                None => self.transmit_replay(now),
+            },
             State::ReplayLocks | State::ReplayWait => {
                 self.enqueue_restate();
-                let xid = self.queue_control.pop_front()?;
+                let xid = self.queue_control.pop_front().or_else(|| self.next_passing())?;
                 Some(self.transmit(xid, now))
             }
             State::Full => {
@@ -35,6 +40,9 @@ impl<B: Default, W> Import<B, W> {
         if self.in_flight >= self.rpcs_max {
             return None;
         }
+        if let Some(xid) = self.next_passing() {
+            return Some(xid);
+        }
         if let Some(xid) = self.resend.pop_front() {
             return Some(xid);
         }
@@ -45,6 +53,10 @@ impl<B: Default, W> Import<B, W> {
             (_, Some(_)) => self.queue_modifying.pop_front(),
             (None, None) => None,
         }
+    }
+
+    fn next_passing(&mut self) -> Option<Xid> {
+        if self.in_flight < self.rpcs_max { self.queue_passing.pop_front() } else { None }
     }
 
     fn transmit(&mut self, xid: Xid, now: Instant) -> Transmit<'_, B> {

@@ -39,7 +39,8 @@ impl<B: Default, W> Import<B, W> {
         for (xid, out) in self.out.iter_mut() {
             if matches!(out.phase, Phase::Later(at) if now >= at) {
                 out.mark_resent();
-                self.resend.push_back(xid);
+                let queue = if out.passes() { &mut self.queue_passing } else { &mut self.resend };
+                queue.push_back(xid);
             }
         }
         self.resend.make_contiguous().sort_unstable();

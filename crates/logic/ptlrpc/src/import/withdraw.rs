@@ -36,6 +36,9 @@ impl<B: Default, W> Import<B, W> {
         }
         let out = self.out.remove(xid)?;
         match phase {
+            Phase::Queued | Phase::Resend if out.passes() => {
+                self.queue_passing.retain(|other| *other != xid);
+            }
             Phase::Queued if out.modifies() => self.queue_modifying.retain(|other| *other != xid),
             Phase::Queued => self.queue.retain(|other| *other != xid),
             _ => self.unsend(xid, phase),

@@ -9,7 +9,7 @@ use layout::Striping;
 use osd::{Table, WriteSet};
 use service::{Session, Target};
 use types::{Errno, Fid, Span, TargetId};
-use wire::body::OstFenceReq;
+use wire::body::{OstFenceRep, OstFenceReq};
 use wire::{Opcode, encode_body};
 
 use crate::fences::Lapsed;
@@ -152,21 +152,27 @@ fn is_used(mdt: &Mdt, ost: u32) -> bool {
 
 async fn tell_once(mdt: &Mdt, lapsed: &Lapsed, ost: u32) -> bool {
     let Some(endpoint) = &mdt.osts else { return true };
-    let body = OstFenceReq {
-        store: mdt.store_number(),
-        client_low: lapsed.client.0 as u64,
-        client_high: (lapsed.client.0 >> 64) as u64,
-        session: lapsed.session + 1,
-        reserved: 0,
-    };
-    let mut call = Call::new(Opcode::OstFence, vec![encode_body(&body)]);
-    call.patience = Some(PATIENCE);
-    match endpoint.remote(TargetId::ost(ost)).call(call).await {
-        Ok(_) => true,
-        Err(CallError::Shutdown) => std::future::pending().await,
-        Err(error) => {
-            tracing::debug!(target: "mdt", ost, %error, "not fenced so far");
-            false
+    let remote = endpoint.remote(TargetId::ost(ost));
+    loop {
+        let is_gone = mdt.engine.state.borrow().fences.is_gone(lapsed.session);
+        let body = OstFenceReq {
+            store: mdt.store_number(),
+            client_low: lapsed.client.0 as u64,
+            client_high: (lapsed.client.0 >> 64) as u64,
+            session: lapsed.session + 1,
+            instance: if is_gone { remote.instance().0 } else { 0 },
+        };
+        let mut call = Call::new(Opcode::OstFence, vec![encode_body(&body)]);
+        call.patience = Some(PATIENCE);
+        match remote.call(call).await {
+            // it restarted meanwhile: that the client is gone must be known of its present run
+            Ok(answer) if is_gone && answer.reply.body::<OstFenceRep>().waits != 0 => {}
+            Ok(_) => return true,
+            Err(CallError::Shutdown) => std::future::pending().await,
+            Err(error) => {
+                tracing::debug!(target: "mdt", ost, %error, "not fenced so far");
+                return false;
+            }
         }
     }
 }

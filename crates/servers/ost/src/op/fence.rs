@@ -2,11 +2,20 @@
 //!
 //! Answered when the changes of that client that had begun are over, and when they and the fence
 //! are durable: what the client did is then part of what others find. Repeating it is harmless.
+//!
+//! It is taken during recovery too. Replays of the client that come later are refused then. Those
+//! that were executed before are in the commit that the answer waits for, as every other prefix of
+//! history is.
+//!
+//! Recovery waits no longer for a fenced client that has not come back in this run, where the MDT
+//! knows that it has no later session: everything that it could replay would be refused. The MDT
+//! must have known that in this run. What it knew before may be old: a later session of the client
+//! may have used an earlier run of this OST, whose answers are to be replayed.
 
 use service::Incoming;
 use types::{ClientId, Errno};
-use wire::Reply;
-use wire::body::OstFenceReq;
+use wire::body::{OstFenceRep, OstFenceReq};
+use wire::{Reply, encode_body};
 
 use crate::target::Ost;
 
@@ -24,6 +33,19 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     ost.apply(&set).await?;
     ost.commit_all().await?;
     planted::reached("ost: a client was fenced");
-    tracing::info!(target_id = %ost.exports.target, %client, session = body.session, "fenced");
-    Ok(Reply::ok(&incoming.request.header, Vec::new()))
+    let exports = &ost.exports;
+    tracing::info!(target_id = %exports.target, %client, session = body.session, "fenced");
+    if exports.is_recovering() {
+        planted::reached("ost: a client was fenced during recovery");
+    }
+    if body.instance == exports.instance().0 {
+        exports.give_up_absent(client);
+        return Ok(answer(incoming, false));
+    }
+    Ok(answer(incoming, exports.awaits(client)))
+}
+
+fn answer(incoming: &Incoming, waits: bool) -> Reply {
+    let body = OstFenceRep { waits: u32::from(waits), reserved: 0 };
+    Reply::ok(&incoming.request.header, vec![encode_body(&body)])
 }
