@@ -12,6 +12,11 @@
 //!   size is believed at all.
 //!
 //! A record keeps each of them over restarts. It goes when all OSTs have the fence.
+//!
+//! None is given up while an OST is away, however long. So what is untold is bounded at its source:
+//! beyond [`FENCES_UNTOLD_MAX`] nobody gets a new session, beyond [`FENCES_UNTOLD_OF_CLIENT_MAX`]
+//! that client gets none. Clients ask again until the OSTs are back. Sessions that there are at the
+//! bound may still end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +25,7 @@ use target::StartError;
 use types::ClientId;
 
 use crate::keys::META_FENCE;
+use crate::limits::{FENCES_UNTOLD_MAX, FENCES_UNTOLD_OF_CLIENT_MAX};
 
 /// A session that ended and held something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +40,9 @@ pub(crate) struct Lapsed {
 #[derive(Default)]
 pub(crate) struct Fences {
     pending: BTreeMap<u64, Pending>,
+    /// Sums of [`Pending::untold`].
+    untold: usize,
+    untold_of: BTreeMap<ClientId, usize>,
 }
 
 struct Pending {
@@ -44,6 +53,13 @@ struct Pending {
     client: ClientId,
     /// Its client has begun a later session since, or may have.
     has_returned: bool,
+}
+
+impl Pending {
+    /// OSTs that are still to hear of it; one while they are not known.
+    fn untold(&self) -> usize {
+        self.left.as_ref().map_or(1, BTreeSet::len)
+    }
 }
 
 impl Lapsed {
@@ -102,7 +118,33 @@ impl Fences {
             client: lapsed.client,
             has_returned: false,
         };
+        self.end(lapsed.session);
+        self.count(lapsed.client, 0, pending.untold());
         self.pending.insert(lapsed.session, pending);
+    }
+
+    /// Whether too much is untold for a new session of this client.
+    pub(crate) fn are_too_many(&self, client: ClientId) -> bool {
+        let of_client = self.untold_of.get(&client).copied().unwrap_or(0);
+        self.untold >= FENCES_UNTOLD_MAX || of_client >= FENCES_UNTOLD_OF_CLIENT_MAX
+    }
+
+    fn count(&mut self, client: ClientId, before: usize, after: usize) {
+        self.untold = self.untold + after - before;
+        let of_client = self.untold_of.entry(client).or_default();
+        *of_client = *of_client + after - before;
+        if *of_client == 0 {
+            self.untold_of.remove(&client);
+        }
+        assert!(self.untold_of.len() <= self.untold, "who is counted has a fence untold");
+    }
+
+    fn change(&mut self, session: u64, change: impl FnOnce(&mut Pending)) {
+        let Some(pending) = self.pending.get_mut(&session) else { return };
+        let before = pending.untold();
+        change(pending);
+        let (client, after) = (pending.client, pending.untold());
+        self.count(client, before, after);
     }
 
     /// A client has a session again.
@@ -118,15 +160,16 @@ impl Fences {
 
     /// The OSTs that must hear of it are these, where that was not known.
     pub(crate) fn found(&mut self, session: u64, osts: &BTreeSet<u32>) {
-        if let Some(pending) = self.pending.get_mut(&session) {
+        self.change(session, |pending| {
             pending.left.get_or_insert_with(|| osts.clone());
-        }
+        });
     }
 
     /// An OST refuses that session.
     pub(crate) fn told(&mut self, session: u64, ost: u32) {
-        let left = self.pending.get_mut(&session).and_then(|pending| pending.left.as_mut());
-        left.map(|left| left.remove(&ost));
+        self.change(session, |pending| {
+            pending.left.as_mut().map(|left| left.remove(&ost));
+        });
     }
 
     /// OSTs that may still take what that session sent; none where all have been told, or where
@@ -138,7 +181,9 @@ impl Fences {
 
     /// All OSTs do.
     pub(crate) fn end(&mut self, session: u64) {
-        self.pending.remove(&session);
+        if let Some(pending) = self.pending.remove(&session) {
+            self.count(pending.client, pending.untold(), 0);
+        }
     }
 
     /// Whether a session is pending of which nobody knows what it held.
@@ -189,6 +234,23 @@ mod tests {
         assert!(!fences.is_gone(7));
         fences.begin(&lapsed(8, &[1]), false);
         assert!(fences.is_gone(8) && !fences.is_gone(7), "a session between them may be to replay");
+    }
+
+    #[test]
+    fn at_the_bound_nobody_gets_a_new_session_until_osts_have_been_told() {
+        let mut fences = Fences::default();
+        let two = |session, client| Lapsed { client: ClientId(client), ..lapsed(session, &[1, 2]) };
+        let of_one = FENCES_UNTOLD_OF_CLIENT_MAX as u64 / 2;
+        (0..of_one).for_each(|session| fences.begin(&two(session, 1), false));
+        assert!(fences.are_too_many(ClientId(1)) && !fences.are_too_many(ClientId(2)));
+        fences.told(0, 2);
+        fences.told(0, 2);
+        assert!(!fences.are_too_many(ClientId(1)));
+        let all = FENCES_UNTOLD_MAX as u64 / 2;
+        (of_one..=all).for_each(|session| fences.begin(&two(session, u128::from(session)), false));
+        assert!(fences.are_too_many(ClientId(2)), "whoever it is");
+        (0..=all).for_each(|session| fences.end(session));
+        assert!((fences.untold, fences.untold_of.len()) == (0, 0) && fences.pending.is_empty());
     }
 
     #[test]

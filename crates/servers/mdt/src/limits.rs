@@ -68,3 +68,11 @@ const _: () = assert!(16 + XATTR_NAME_BYTES_MAX <= osd::KEY_BYTES_MAX);
 
 /// How far ahead a client's clock may be and still order what it does, seconds.
 pub(crate) const CLOCK_AHEAD_SECS: i64 = 60;
+
+/// Fences that OSTs are to be told, an OST and an ended session each: a kilobyte with its task, so
+/// 64 MiB. At the bound nobody gets a new session, so that nobody new can lapse.
+pub(crate) const FENCES_UNTOLD_MAX: usize = 65_536;
+
+/// Those of one client, which gets no new session at this bound: one that comes and goes leaves
+/// room for fifteen others of its kind.
+pub(crate) const FENCES_UNTOLD_OF_CLIENT_MAX: usize = FENCES_UNTOLD_MAX / 16;

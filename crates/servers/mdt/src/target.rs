@@ -230,7 +230,14 @@ impl Mdt {
     }
 
     async fn remember(&self, record: ClientRecord) -> Result<(), Errno> {
-        self.engine.state.borrow_mut().fences.returned(record.client);
+        {
+            let fences = &mut self.engine.state.borrow_mut().fences;
+            if fences.are_too_many(record.client) {
+                tracing::debug!(target: "mdt", client = %record.client, "no new session: OSTs that are away have too many fences to hear of");
+                return Err(Errno::EBUSY);
+            }
+            fences.returned(record.client);
+        }
         let set = target::remember(&record);
         self.persist(|| Ok(self.engine.apply_own(&set)?)).await?;
         self.commit().await
