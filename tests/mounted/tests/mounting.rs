@@ -2,10 +2,14 @@
 //! mount namespace of its own, so that the machine's `/sbin`, `/dev/fuse` and list of mounts stay
 //! as they are.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddrV4, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use mounted::{Scratch, Up, nacre_bin};
+use mounted::{Scratch, Up, nacre_bin, posix};
+use types::NidAddr;
 
 /// What `script` prints as root in a mount namespace of its own. `$S` is the file system, `$B` the
 /// binary, `$W` scratch.
@@ -182,7 +186,7 @@ fn access_times_are_kept_as_the_options_say() {
 
 #[test]
 fn an_ordinary_user_mounts_for_himself() {
-    let mut up = Up::new("mounting-user");
+    let mut up = Up::with(Scratch::new("mounting-user"), None, &["--trust-local-users"]);
     let work = Scratch::new("mounting-user-work");
     std::fs::set_permissions(up.mount(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
         .expect("chmod of the root");
@@ -220,6 +224,66 @@ fn an_ordinary_user_mounts_for_himself() {
     ]
     .map(str::to_owned);
     assert_eq!(lines, right);
+    up.stop();
+}
+
+const NOBODY: u32 = 65_534;
+
+/// What a node says first on a connection, as a real one says it.
+fn a_hello() -> Vec<u8> {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = format!("127.0.0.1:{}@tcp", listener.local_addr().expect("bound").port());
+    let mut ping =
+        Command::new(nacre_bin()).args(["lctl", "ping", &to]).spawn().expect("nacre starts");
+    let (mut stream, _) = listener.accept().expect("it connects");
+    let mut hello = vec![0; 4_096];
+    let len = stream.read(&mut hello).expect("it speaks first");
+    drop(stream);
+    assert!(!ping.wait().expect("our child").success(), "nobody answered it");
+    hello.truncate(len);
+    hello
+}
+
+/// Sockets of this machine are root's, the server's user's, or a stranger's. One that was closed is
+/// nobody's, though the kernel shows it as root's.
+#[test]
+fn other_users_of_the_machine_are_refused_at_once() {
+    let mut up = Up::new("mounting-local");
+    let address = up.address();
+    let nid = address.split(":/").next().expect("NID:/fsname");
+    let at = nid.parse::<NidAddr>().expect("a NID");
+    let at = SocketAddrV4::new(at.nid.addr(), at.port);
+    let hello = a_hello();
+
+    let start = Instant::now();
+    let ping = ["--reuid=65534", "--regid=65534", "--clear-groups", "--"];
+    let refused = Command::new("setpriv")
+        .args(ping)
+        .arg(nacre_bin())
+        .args(["lctl", "ping", nid])
+        .output()
+        .expect("setpriv starts");
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && text.contains("--trust-local-users"), "{text}");
+    assert!(start.elapsed() < Duration::from_secs(3), "at once");
+
+    posix::as_user(NOBODY, NOBODY, || {
+        for _ in 0..20 {
+            let mut stream = TcpStream::connect(at).expect("it listens");
+            stream.write_all(&hello).expect("a fresh socket takes it");
+        }
+        let mut stream = TcpStream::connect(at).expect("it listens");
+        stream.write_all(&hello).expect("a fresh socket takes it");
+        stream.shutdown(Shutdown::Write).expect("half closed");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("it closes");
+        assert!(answer.len() <= hello.len(), "one HELLO, which refuses");
+    });
+    let root = Command::new(nacre_bin()).args(["lctl", "ping", nid]).status();
+    assert!(root.expect("nacre starts").success(), "root is let in");
+    let log = std::fs::read_to_string(up.data().join("log/MGS.log")).expect("a log");
+    let refusals = log.matches("only root and user 0 may connect").count();
+    assert!(refusals >= 22, "{refusals} of 22 were told: {log}");
     up.stop();
 }
 

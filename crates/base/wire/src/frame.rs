@@ -7,6 +7,8 @@
 //! `length` counts the payload. `crc32c` covers header (with this field zero) and, unless flag
 //! `NO_DATA_CRC` is set on a bulk frame, the payload.
 
+use std::fmt;
+
 use bytes::Bytes;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -328,11 +330,39 @@ pub struct Hello {
     pub nid: u64,
     /// Messages that the sender takes before it has given credits back.
     pub credits: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Why the acceptor closes the connection behind this HELLO: a [`HelloRefusal`]; zero where it
+    /// does not, and from the connector.
+    pub refusal: u32,
+}
+
+/// Why an acceptor refuses a connection, in [`Hello::refusal`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HelloRefusal(pub u32);
+
+impl HelloRefusal {
+    /// From this machine only root and the server's own user may connect.
+    pub const LOCAL_USER: HelloRefusal = HelloRefusal(1);
+}
+
+impl fmt::Display for HelloRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            HelloRefusal::LOCAL_USER => f.write_str(
+                "of this machine it takes connections only from root and its own user \
+                 (`--trust-local-users` there lets all users in)",
+            ),
+            HelloRefusal(other) => write!(f, "it refuses this connection for reason {other}"),
+        }
+    }
 }
 
 impl Hello {
+    /// Whether the acceptor closes the connection, and why.
+    #[must_use]
+    pub fn refused(&self) -> Option<HelloRefusal> {
+        (self.refusal != 0).then_some(HelloRefusal(self.refusal))
+    }
+
     /// As the frame that opens a connection.
     #[must_use]
     pub fn to_frame(&self) -> Frame {

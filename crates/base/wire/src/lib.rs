@@ -30,7 +30,7 @@ pub use attr::{Attr, SizeState};
 pub use flags::{ReplyFlags, RequestFlags};
 pub use frame::{
     CrcMode, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame, FrameError, FrameHeader,
-    FrameKind, Hello,
+    FrameKind, Hello, HelloRefusal,
 };
 pub use message::{
     BUFS_MAX, Message, MessageError, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Reply, ReplyHeader,

@@ -18,6 +18,8 @@ pub struct OsConfig {
     pub linger: Span,
     /// Plaintext is accepted on addresses that are not loopback.
     pub insecure: bool,
+    /// Every user of this machine may connect over loopback, not only root and the own user.
+    pub trust_local_users: bool,
     /// Whether bulk data is checksummed. Headers and messages always are.
     pub crc: CrcMode,
     /// A connect, or a peer's HELLO on all three connections, takes at most this long.
@@ -60,6 +62,7 @@ impl Default for OsConfig {
             cpus: Vec::new(),
             linger: Span::ZERO,
             insecure: false,
+            trust_local_users: false,
             crc: CrcMode::All,
             handshake: Span::secs(5),
             heartbeat: Span::secs(5),

@@ -22,6 +22,7 @@ mod log;
 pub mod lst;
 pub mod machine;
 pub mod mount;
+pub mod names;
 pub mod objects;
 pub mod panics;
 mod permanent;

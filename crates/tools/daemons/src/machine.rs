@@ -83,6 +83,10 @@ pub struct MachineOptions {
     /// paid lately and nobody else wants the CPU; 0: it sleeps at once.
     #[arg(long, value_name = "US", default_value_t = LINGER_US, value_parser = clap::value_parser!(u64).range(0..=LINGER_US_MAX))]
     pub linger_us: u64,
+    /// Every user of this machine may connect over loopback addresses, and is believed. Without
+    /// this only root and the daemon's own user may.
+    #[arg(long)]
+    pub trust_local_users: bool,
     /// Messages under way to all peers; 0: 8192.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(CREDITS_MAX))]
     pub credits: u32,
@@ -119,6 +123,7 @@ impl Default for MachineOptions {
             portal_rotor: PortalRotor::default(),
             lnd_threads: 0,
             linger_us: LINGER_US,
+            trust_local_users: false,
             credits: 0,
             peer_credits: 0,
             peer_buffer_credits: 0,
@@ -200,6 +205,9 @@ impl MachineOptions {
         add("peer_credits", &self.peer_credits, self.peer_credits != 0);
         add("peer_buffer_credits", &self.peer_buffer_credits, self.peer_buffer_credits != 0);
         add("peer_timeout", &self.peer_timeout, self.peer_timeout != defaults.peer_timeout);
+        if self.trust_local_users {
+            args.push("--trust-local-users".to_owned());
+        }
         if self.cpu_virtual {
             args.push("--cpu-virtual".to_owned());
         }
@@ -217,6 +225,7 @@ impl Machine {
             cpus: if is_all { Vec::new() } else { own },
             lnd_threads: self.options.lnd_threads,
             linger: Span::micros(self.options.linger_us),
+            trust_local_users: self.options.trust_local_users,
             cpts: Some(self.cpts.clone()),
             link_cpts: self.link_cpts.clone(),
             lnet: self.lnet.clone(),

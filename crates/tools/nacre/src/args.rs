@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use daemons::machine::MachineOptions;
+use daemons::names::nid_addr;
 use daemons::server::Trust;
 use types::{ClientId, FsName, NidAddr, TargetId};
 
@@ -212,7 +213,7 @@ struct Format {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(types::TARGET_INDEX_MAX)))]
     index: Option<u32>,
     /// Where the MGS is: alternatives separated by commas or colons between NIDs; may be repeated.
-    #[arg(long, value_name = "NID", value_delimiter = ',')]
+    #[arg(long, value_name = "NID", value_delimiter = ',', value_parser = nid_addr)]
     mgsnode: Vec<NidAddr>,
     /// Destroy what was formatted before.
     #[arg(long)]
@@ -238,7 +239,7 @@ struct Serve {
     #[arg(long, value_name = "NID", default_value = "127.0.0.2@tcp", value_parser = listen)]
     listen: Listen,
     /// Where the MGS is, if not where the targets were told when they were formatted.
-    #[arg(long, value_name = "NID", value_delimiter = ',')]
+    #[arg(long, value_name = "NID", value_delimiter = ',', value_parser = nid_addr)]
     mgsnode: Vec<NidAddr>,
     /// Accept plaintext on addresses that are not loopback.
     #[arg(long)]
@@ -332,7 +333,7 @@ struct ImportMeta {
     #[arg(long, value_name = "LIST")]
     objects: Vec<PathBuf>,
     /// Where the MGS is, if not where it was when FILE was exported.
-    #[arg(long, value_name = "NID", value_delimiter = ',')]
+    #[arg(long, value_name = "NID", value_delimiter = ',', value_parser = nid_addr)]
     mgsnode: Vec<NidAddr>,
     /// Destroy the target that is in DIR.
     #[arg(long)]
@@ -486,7 +487,7 @@ fn listen(text: &str) -> Result<Listen, String> {
     if !cpts.is_empty() {
         env::parse_list(cpts, env::CPTS_MAX).map_err(|error| error.to_string())?;
     }
-    let at = at.parse::<NidAddr>().map_err(|error| error.to_string())?;
+    let at = nid_addr(at)?;
     Ok(Listen { at, cpts: cpts.to_owned() })
 }
 

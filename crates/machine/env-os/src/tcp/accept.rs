@@ -20,7 +20,8 @@ use tokio::task::AbortHandle;
 use types::{Nid, NidAddr};
 use wire::{FrameError, Hello};
 
-use super::handshake::{Pair, agrees, hear, refused, say};
+use super::handshake::{Pair, agrees, greeting, hear, refused, say};
+use super::owner::{self, Refused};
 use super::{BULK_TO_ACCEPTOR, CONTROL, bridge, ipv4};
 use crate::executor::spawn;
 use crate::limits::{ACCEPT_QUEUE_MAX, HALF_OPEN_MAX};
@@ -161,11 +162,18 @@ impl Acceptor {
         let source = ipv4(stream.peer_addr()?)?;
         let frame = hear(stream).await?;
         let own = Nid::new(self.addr.nid.net(), ipv4(stream.local_addr()?)?);
+        let credits = self.config.lnet.peer_credits();
+        let own_hello = |nonce, channel| greeting(nonce, channel, own, credits);
+        if let Some(stranger) = owner::refusal(&self.config, stream)? {
+            let refusal = Refused::WHY.0;
+            say(stream, Hello { refusal, ..own_hello(frame.id, CONTROL) }).await?;
+            return Err(stranger.into_error());
+        }
         let hello = match Hello::from_frame(&frame) {
             Ok(hello) => hello,
             Err(error) => {
                 // lets the peer see which version is spoken here
-                say(stream, frame.id, CONTROL, own, self.config.lnet.peer_credits()).await?;
+                say(stream, own_hello(frame.id, CONTROL)).await?;
                 return Err(refused(error));
             }
         };
@@ -176,7 +184,7 @@ impl Acceptor {
                 "its nonce belongs to no pair that waits for this channel",
             )));
         }
-        say(stream, hello.nonce, hello.channel, own, self.config.lnet.peer_credits()).await?;
+        say(stream, own_hello(hello.nonce, hello.channel)).await?;
         self.place(key, &hello, pending)
     }
 

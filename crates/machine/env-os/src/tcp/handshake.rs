@@ -60,8 +60,12 @@ async fn open(
 ) -> io::Result<(TcpStream, Hello)> {
     let mut stream = dial(bind, to).await?;
     let own = Nid::new(to.nid.net(), ipv4(stream.local_addr()?)?);
-    say(&mut stream, nonce, channel, own, config.lnet.peer_credits()).await?;
+    let credits = config.lnet.peer_credits();
+    say(&mut stream, greeting(nonce, channel, own, credits)).await?;
     let hello = Hello::from_frame(&hear(&mut stream).await?).map_err(refused)?;
+    if let Some(why) = hello.refused() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why.to_string()));
+    }
     if hello.nonce != nonce || hello.channel != channel {
         return Err(refused(FrameError::Hello("it answers another connection")));
     }
@@ -69,14 +73,9 @@ async fn open(
     Ok((stream, hello))
 }
 
-pub(super) async fn say(
-    stream: &mut TcpStream,
-    nonce: u64,
-    channel: u16,
-    own: Nid,
-    credits: u32,
-) -> io::Result<()> {
-    let hello = Hello {
+/// What a node says of itself.
+pub(super) fn greeting(nonce: u64, channel: u16, own: Nid, credits: u32) -> Hello {
+    Hello {
         version: wire::VERSION,
         version_min: wire::VERSION_MIN,
         channel,
@@ -87,8 +86,11 @@ pub(super) async fn say(
         nonce,
         nid: own.0,
         credits,
-        reserved: 0,
-    };
+        refusal: 0,
+    }
+}
+
+pub(super) async fn say(stream: &mut TcpStream, hello: Hello) -> io::Result<()> {
     stream.write_all(&hello.to_frame().encode(CrcMode::All)).await
 }
 

@@ -37,7 +37,8 @@
 //! **Threads.** With [`lnd_threads`](crate::OsConfig::lnd_threads) all of this happens on threads
 //! of the link's CPT, and frames cross to the executor in batches ([`bridge`]).
 //!
-//! Without [`insecure`](crate::OsConfig::insecure) plaintext stays on loopback addresses.
+//! Without [`insecure`](crate::OsConfig::insecure) plaintext stays on loopback addresses, where
+//! only root and the own user may connect ([`owner`]).
 
 mod accept;
 mod bridge;
@@ -48,6 +49,7 @@ mod handshake;
 mod inbox;
 mod link;
 mod outbox;
+mod owner;
 mod shared;
 #[cfg(test)]
 mod shuttled;

@@ -63,7 +63,7 @@ fn hello(channel: u16, nonce: u64) -> Hello {
         nonce,
         nid,
         credits: 8,
-        reserved: 0,
+        refusal: 0,
     }
 }
 

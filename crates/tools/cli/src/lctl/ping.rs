@@ -31,7 +31,9 @@ pub(super) fn run(args: &Args, ping: Ping) -> Result<(), Failed> {
         }
         Err(error) => {
             let errno = Failed::number(&error);
-            Err(Failed::new(errno.raw(), format!("failed to ping {}: {errno}", args.nid)))
+            // the peer's own words where it has given some
+            let why = error.get_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            Err(Failed::new(errno.raw(), format!("failed to ping {}: {errno}{why}", args.nid)))
         }
     }
 }

@@ -12,6 +12,7 @@ use types::{ClientId, FsName, Nid, NidAddr, Span};
 
 use super::{flags, params};
 use crate::machine::MachineOptions;
+use crate::names;
 
 /// Descriptors of `/dev/fuse` at most.
 const CLONES_MAX: usize = 64;
@@ -83,7 +84,7 @@ impl Options {
         foreground: bool,
         log: Option<PathBuf>,
     ) -> Result<Options> {
-        let (mgs, fsname) = parse_source(source)?;
+        let (mgs, fsname) = parse_source(source, names::nid_addr)?;
         Ok(Options {
             mgs,
             fsname,
@@ -137,7 +138,10 @@ fn hostname() -> String {
 }
 
 /// `127.0.0.2@tcp:/testfs`; several NIDs are separated by commas, or by colons behind the network.
-pub(crate) fn parse_source(source: &str) -> Result<(Vec<NidAddr>, FsName)> {
+pub(crate) fn parse_source(
+    source: &str,
+    nid_addr: impl Fn(&str) -> Result<NidAddr, String>,
+) -> Result<(Vec<NidAddr>, FsName)> {
     let shape = || {
         format!(
             "'{source}' is no file system: expected NID[,NID]:/FSNAME, e.g. 127.0.0.2@tcp:/testfs"
@@ -146,8 +150,8 @@ pub(crate) fn parse_source(source: &str) -> Result<(Vec<NidAddr>, FsName)> {
     let (nids, fsname) = source.rsplit_once(":/").with_context(shape)?;
     let mgs = split_nids(nids)
         .into_iter()
-        .map(str::parse)
-        .collect::<Result<Vec<NidAddr>, _>>()
+        .map(|nid| nid_addr(nid).map_err(anyhow::Error::msg))
+        .collect::<Result<Vec<NidAddr>>>()
         .with_context(shape)?;
     ensure!(!mgs.is_empty(), shape());
     Ok((mgs, fsname.trim_end_matches('/').parse().with_context(shape)?))
@@ -268,10 +272,15 @@ fn parse_mask(text: &str) -> Result<u64> {
 mod tests {
     use super::*;
 
+    /// Without asking anybody for names.
+    fn parse(source: &str) -> Result<(Vec<NidAddr>, FsName)> {
+        parse_source(source, |text| names::with(text, |host| Err(host.to_owned())))
+    }
+
     #[test]
     fn a_source_names_the_mgs_and_the_file_system() {
         let shown = |text: &str| {
-            parse_source(text)
+            parse(text)
                 .map(|(mgs, fsname)| format!("{mgs:?} {fsname}"))
                 .map_err(|error| error.to_string())
         };
@@ -293,7 +302,7 @@ mod tests {
             "1.2.3.4:/a",
             "x@tcp:/a",
         ] {
-            assert!(parse_source(text).is_err(), "{text}");
+            assert!(parse(text).is_err(), "{text}");
         }
     }
 
@@ -423,10 +432,10 @@ mod tests {
                     let twice = MountOptions::parse(&format!("{text},{text}"));
                     assert_eq!(twice.ok(), Some(options), "{text}");
                 }
-                if let Ok((mgs, fsname)) = parse_source(&text) {
+                if let Ok((mgs, fsname)) = parse(&text) {
                     let nids: Vec<String> = mgs.iter().map(NidAddr::to_string).collect();
                     let shown = format!("{}:/{fsname}", nids.join(","));
-                    assert_eq!(parse_source(&shown).ok(), Some((mgs, fsname)), "{text}");
+                    assert_eq!(parse(&shown).ok(), Some((mgs, fsname)), "{text}");
                 }
             });
     }
