@@ -69,6 +69,9 @@ flags! {
         RECOVERING = 4,
         /// Data was pushed under the request's bulk id: wait for it too.
         BULK = 8,
+        /// The server has no room for this request now, and has done nothing: send it again in
+        /// `lease_ms`.
+        BUSY = 16,
     }
 
     /// Flags of [`CreateReq`](crate::body::CreateReq).

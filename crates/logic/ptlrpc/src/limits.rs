@@ -22,6 +22,13 @@ pub const QUEUED_MAX: usize = 65_536;
 /// Pause before a request is sent again that the server answered with "recovering".
 pub const RECOVERING_RETRY: Span = Span::millis(500);
 
+/// Pause before a request is sent again that the server had no room for: at least this, whatever it
+/// said, so that nobody asks without end.
+pub const BUSY_RETRY_MIN: Span = Span::millis(10);
+
+/// The same, at most: a server that names more is asked sooner, because it may have been wrong.
+pub const BUSY_RETRY_MAX: Span = Span::secs(10);
+
 /// Imports of one endpoint: 12 bits of an xid, four times the targets of the largest installations;
 /// 31 bits of seconds and 20 of counter stand above.
 pub const LANES_MAX: u32 = 4_096;

@@ -1,9 +1,9 @@
 //! What becomes of changes that their target will not have, or that nobody waits for any more.
 
-use ptlrpc::{Event, Handled, Import, ImportConfig, Keep, Submit, Undone, XidSource};
-use types::{Errno, Instant, TargetId, Xid};
+use ptlrpc::{Event, Handled, Import, ImportConfig, Keep, Submit, Undone, XidSource, limits};
+use types::{Errno, Instant, Span, TargetId, Xid};
 use wire::body::{CancelRep, CancelReq, ConnectRep, cancel, connect};
-use wire::{Opcode, Reply, Request, RequestFlags, encode_body};
+use wire::{Opcode, Reply, ReplyFlags, Request, RequestFlags, encode_body};
 
 const NOW: Instant = Instant(1_000_000_000);
 
@@ -198,4 +198,36 @@ fn a_change_that_had_begun_is_answered_and_kept_though_its_caller_is_gone() {
     let handled = world.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
     assert!(matches!(handled, Handled::Done(done) if done.waiter == Some(2)));
     assert_eq!((world.import.pending(), world.import.kept()), (0, 1));
+}
+
+#[test]
+fn a_request_that_the_target_has_no_room_for_is_asked_again_as_it_was() {
+    let mut world = World::new();
+    world.submit(1, Keep::No);
+    world.submit(2, Keep::No);
+    let busy = |world: &mut World, at: Instant, pause_ms: u32| {
+        let header = world.import.poll_transmit(at).expect("something to send").request.header;
+        let mut reply = Reply::error(&header, Errno::EAGAIN);
+        (reply.header.flags, reply.header.lease_ms) = (ReplyFlags::BUSY, pause_ms);
+        reply.header.instance = header.instance;
+        let handled = world.import.handle_reply(Box::new(reply), at).expect("a correct server");
+        assert!(matches!(handled, Handled::Progress), "its caller hears nothing of it");
+        (header.xid, header.tag)
+    };
+    let first = busy(&mut world, NOW, 250);
+    world.answer(7); // others go on meanwhile
+    assert!(world.import.poll_transmit(NOW).is_none());
+    let again = NOW + Span::millis(250);
+    assert!(world.import.poll_timeout().expect("it asks again") <= again);
+    assert!(!world.import.handle_timeout(again), "no failure");
+    assert_eq!(busy(&mut world, again, u32::MAX), first, "the same request on the same tag");
+    // an answer that names no time, or a day, is no reason to ask at once or never
+    let late = again + limits::BUSY_RETRY_MAX;
+    assert!(!world.import.handle_timeout(late));
+    world.answer(0); // a ping
+    assert_eq!(busy(&mut world, late, 0), first);
+    assert!(!world.import.handle_timeout(late + Span::millis(9)));
+    assert!(world.import.poll_transmit(late + Span::millis(9)).is_none());
+    assert!(!world.import.handle_timeout(late + Span::millis(10)));
+    assert!(world.import.poll_transmit(late + Span::millis(10)).is_some());
 }

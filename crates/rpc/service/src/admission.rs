@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ptlrpc::{Admission, Cancelled, Replay};
-use types::{Errno, Transno, Xid};
+use types::{Errno, Instant, Transno, Xid};
 use wire::body::{CancelRep, CancelReq, cancel};
 use wire::{Opcode, Reply, ReplyFlags, Request, RequestFlags, encode_body};
 
@@ -12,7 +12,7 @@ use crate::node::{Node, Nonsense};
 use crate::peer::Peer;
 use crate::served::Served;
 use crate::work::Work;
-use crate::{Exports, Session, limits};
+use crate::{Class, Exports, Session, limits};
 
 impl Node {
     pub(crate) fn admit(
@@ -65,8 +65,13 @@ impl Node {
         let admission = session.export.borrow_mut().admit(&request.header);
         match admission {
             Admission::Execute => {
-                let work = self.begin(served, peer, session, request)?;
-                if recovering { self.dispatch_now(work) } else { self.dispatch(work) }
+                let class = served.target.class(&request);
+                if !recovering && self.is_busy_for(peer, &session, &class, &request) {
+                    return Ok(());
+                }
+                let unhindered = recovering || class.service.is_unhindered();
+                let work = self.begin(served, peer, session, request, class)?;
+                if unhindered { self.dispatch_now(work) } else { self.dispatch(work) }
             }
             Admission::Executing => {
                 planted::reached("service: a request came again while it was executed");
@@ -105,7 +110,7 @@ impl Node {
         let CancelReq { xid, tag, .. } = request.body();
         let wanted =
             |work: &Work| work.request.header.xid == xid && !work.request.has(RequestFlags::REPLAY);
-        self.drop_queued(session, wanted);
+        self.drop_waiting(session, Xid(xid), wanted);
         let cancelled = session.export.borrow_mut().cancel(Xid(xid), tag);
         let outcome = match cancelled {
             Cancelled::Dropped | Cancelled::Stale => cancel::DROPPED,
@@ -137,7 +142,8 @@ impl Node {
         header.transno = first.header.transno;
         header.replay_bufs = first.bufs.len() as u8;
         request.bufs.extend(first.bufs.iter().cloned());
-        let work = self.begin(served, peer, session, request)?;
+        let class = served.target.class(&request);
+        let work = self.begin(served, peer, session, request, class)?;
         work.flight.first.set(Some(Box::new(first)));
         self.dispatch(work);
         Ok(())
@@ -149,14 +155,9 @@ impl Node {
         peer: &Rc<Peer>,
         session: Rc<Session>,
         request: Box<Request>,
+        class: Class,
     ) -> Result<Work, Nonsense> {
-        let flight = InFlight::new(
-            &self.terms,
-            self.clock.get(),
-            peer,
-            &request,
-            served.target.class(&request),
-        );
+        let flight = InFlight::new(&self.terms, self.clock.get(), peer, &request, class);
         {
             let mut export = session.export.borrow_mut();
             if export.executing() >= limits::EXECUTING_MAX {
@@ -164,8 +165,9 @@ impl Node {
             }
             export.begin(request.xid(), Rc::clone(&flight));
         }
+        self.occupy(&session, &flight, &request);
         let cpt = peer.cpt;
-        Ok(Work { served, request, session, flight, cpt })
+        Ok(Work { served, request, session, flight, cpt, is_settled: false })
     }
 
     /// Replays and ReplayDone wait for their turn in recovery.
@@ -192,7 +194,8 @@ impl Node {
             return Ok(());
         }
         let exports = Rc::clone(&served.exports);
-        let work = self.begin(served, peer, session, request)?;
+        let class = served.target.class(&request);
+        let work = self.begin(served, peer, session, request, class)?;
         work.flight.hold();
         let now = self.env.now();
         let client = work.session.client;
@@ -239,6 +242,7 @@ impl Node {
 fn renew(peer: &Rc<Peer>, session: &Session, request: Box<Request>) {
     if let Some(flight) = session.export.borrow_mut().executing_mut(request.xid()) {
         flight.renew(peer, request);
+        session.look_at.set(Instant::default());
     }
 }
 

@@ -149,7 +149,7 @@ impl Node {
         for session in &sessions {
             exports.remove(session);
             exports.recovery.borrow_mut().handle_gone(session.client);
-            self.drop_queued(session, |_| true);
+            self.drop_queued(session, |_| true).await;
             if evicted {
                 tracing::info!(target_id = %exports.target, client = %session.name, nid = %session.nid.get(), "evicted");
             }

@@ -205,9 +205,8 @@ impl Node {
                 }
             }
             for heads in service.heads() {
-                for work in heads.both().flat_map(|head| drain(head, self.clock.get())) {
-                    let queued = &self.queued[work.cpt.0 as usize];
-                    queued.set(queued.get() - 1);
+                for head in heads.both() {
+                    drop(drain(head, self.clock.get()));
                 }
                 heads.drained.notify_waiters();
             }

@@ -436,18 +436,19 @@ impl Exports {
         wanted != 0 && self.uuid.get() != 0 && wanted != self.uuid.get()
     }
 
-    /// The link to `peer` is gone.
-    pub(crate) fn detach(&self, peer: &Rc<Peer>) {
-        for session in self.sessions() {
-            let lost = std::ptr::eq(session.peer.borrow().as_ptr(), Rc::as_ptr(peer));
-            if lost {
-                let now = self.env.now();
-                *session.peer.borrow_mut() = std::rc::Weak::new();
-                session.disconnected_since.set(Some(now));
-                self.recovery.borrow_mut().handle_disconnected(session.client, now);
-                self.wake.notify_one(); // its record is to say so
-            }
+    /// The link to `peer` is gone: the sessions whose newest one it was.
+    pub(crate) fn detach(&self, peer: &Rc<Peer>) -> Vec<Rc<Session>> {
+        let had =
+            |session: &&Rc<Session>| std::ptr::eq(session.peer.borrow().as_ptr(), Rc::as_ptr(peer));
+        let lost: Vec<_> = self.sessions.borrow().values().filter(had).cloned().collect();
+        let now = self.env.now();
+        for session in &lost {
+            *session.peer.borrow_mut() = std::rc::Weak::new();
+            session.disconnected_since.set(Some(now));
+            self.recovery.borrow_mut().handle_disconnected(session.client, now);
+            self.wake.notify_one(); // its record is to say so
         }
+        lost
     }
 }
 

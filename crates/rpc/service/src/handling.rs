@@ -129,7 +129,7 @@ impl Node {
             } else {
                 peer.tx.close();
                 // now, not when its reader sees it: nobody may pass the gap meanwhile
-                exports.detach(&peer);
+                let _nothing_of_theirs_is_queued = exports.detach(&peer);
             }
             self.pump_recovery(&exports);
             return;

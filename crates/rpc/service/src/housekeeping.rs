@@ -34,8 +34,16 @@ impl Node {
     pub(crate) async fn watch_sessions(self: Rc<Self>, served: Rc<Served>) {
         while !self.stopped.get() && !served.gone.get() {
             self.clock.set(self.env.now());
-            self.mind_sessions(&served.exports);
+            self.mind_sessions(&served.exports).await;
             self.env.sleep(limits::TICK).await;
+        }
+    }
+
+    /// What housekeeping has to be in time for has changed.
+    pub(crate) fn look_at_all(&self) {
+        for served in self.targets.borrow().values() {
+            let sessions = served.exports.sessions();
+            sessions.iter().for_each(|session| session.look_at.set(Instant::default()));
         }
     }
 
@@ -97,64 +105,71 @@ impl Node {
         }
     }
 
-    fn mind_sessions(self: &Rc<Self>, exports: &Exports) {
-        let now = self.env.now();
+    /// Others have their turn in between: a node may hold a million requests.
+    async fn mind_sessions(self: &Rc<Self>, exports: &Exports) {
+        let mut looked = 0;
         for session in exports.sessions() {
-            self.send_early(&session, now);
-            self.drop_overdue(&session, now);
+            let now = self.env.now();
+            if now >= session.look_at.get() {
+                looked += self.mind_requests(&session, now).await;
+            }
             let silent = exports.silence(&session, now) > exports.silence_max;
             if silent && exports.open.get() {
                 exports.evict(session.id);
             }
+            looked += 1;
+            if looked >= limits::LOOKS_MAX {
+                looked = 0;
+                env::yield_now().await;
+            }
         }
     }
 
-    /// Early replies for what will not be ready in time, `at_early_margin` ahead, and no later than
-    /// after half of the time that the attempt has: the next look is a second away, and replies get
-    /// lost.
-    fn send_early(&self, session: &Session, now: Instant) {
-        let at = self.terms.at.get();
-        let due: Vec<_> = {
-            let mut export = session.export.borrow_mut();
-            let slow = export.all_executing_mut().filter(|(_, flight)| {
-                let patient = flight.waits_for_others() || now - flight.arrived < at.max;
-                let half = Span(flight.patience.0 / 2);
-                patient && now + half.min(at.early_margin) >= flight.deadline.get()
-            });
-            slow.map(|(xid, flight)| (xid.0, Rc::clone(flight))).collect()
+    /// Early replies for what will not be ready in time. What still waits in a head when its client
+    /// has given it up is taken out: it would only be dropped there, and its place is another's. A
+    /// replay keeps its turn. Answers how many there were.
+    async fn mind_requests(self: &Rc<Self>, session: &Session, now: Instant) -> usize {
+        let looked = self.send_early(session, now);
+        self.clock.set(now);
+        let overdue = |work: &Work| {
+            now > work.flight.deadline.get() && !work.request.has(RequestFlags::REPLAY)
         };
+        if self.is_overdue(session, now) {
+            self.drop_queued(session, overdue).await;
+        }
+        let margin = self.terms.at.get().early_margin;
+        let mut export = session.export.borrow_mut();
+        let next = export.all_executing_mut().map(|(_, flight)| flight.due(margin)).min();
+        session.look_at.set(next.unwrap_or(Instant(u64::MAX)));
+        looked
+    }
+
+    /// Early replies `at_early_margin` ahead, and no later than after half of the time that the
+    /// attempt has: the next look is a second away, and replies get lost.
+    fn send_early(&self, session: &Session, now: Instant) -> usize {
+        let at = self.terms.at.get();
+        let mut export = session.export.borrow_mut();
+        let all = export.executing();
+        let slow = export.all_executing_mut().filter(|(_, flight)| {
+            let patient = flight.waits_for_others() || now - flight.arrived < at.max;
+            patient && now >= flight.due(at.early_margin)
+        });
+        let due: Vec<_> = slow.map(|(xid, flight)| (xid.0, Rc::clone(flight))).collect();
+        drop(export);
         for (xid, flight) in due {
             let is_open = flight.peer().tx.is_open();
             if is_open {
                 session.send_early(&flight, xid, 0);
             }
         }
+        all
     }
 
-    /// What still waits in a head when its client has given it up is taken out: it would only be
-    /// dropped there, and its place is another's. A replay keeps its turn.
-    fn drop_overdue(self: &Rc<Self>, session: &Session, now: Instant) {
-        let overdue = |work: &Work| {
-            now > work.flight.deadline.get() && !work.request.has(RequestFlags::REPLAY)
-        };
-        self.drop_queued(session, overdue);
-    }
-
-    /// Takes those of a session's waiting requests out of their heads.
-    pub(crate) fn drop_queued(self: &Rc<Self>, session: &Session, wanted: impl Fn(&Work) -> bool) {
-        for place in waiting(session) {
-            let service = self.service(place.service);
-            let partition = service.partition(place.cpt);
-            if partition.holds(&place, &wanted)
-                && let Some(work) = self.unqueue(partition, &place)
-            {
-                service.dropped.set(service.dropped.get() + 1);
-                partition.done.set(partition.done.get() + 1);
-                let replays =
-                    work.request.has(RequestFlags::REPLAY) && work.request.header.transno != 0;
-                self.end(&work.served, &work.session, &work.flight, work.request.xid(), replays);
-            }
-        }
+    fn is_overdue(&self, session: &Session, now: Instant) -> bool {
+        let mut export = session.export.borrow_mut();
+        export
+            .all_executing_mut()
+            .any(|(_, flight)| now > flight.deadline.get() && flight.place().is_some())
     }
 }
 

@@ -30,6 +30,7 @@ use types::{CptIndex, Instant, Span};
 use wire::{Reply, Request};
 
 use crate::account::Share;
+use crate::memory::Room;
 use crate::peer::Peer;
 use crate::slots::Slot;
 use crate::terms::Terms;
@@ -50,6 +51,7 @@ pub(crate) struct InFlight {
     pub(crate) physical: Cell<Option<u64>>,
     /// The answer of an earlier instance, to be given again once the handle is back.
     pub(crate) first: Cell<Option<Box<Reply>>>,
+    room: Cell<Option<Room>>,
     stage: RefCell<Stage>,
     attempt: RefCell<Attempt>,
     data: RefCell<Data>,
@@ -116,6 +118,7 @@ impl InFlight {
             deadline: Cell::new(now + patience),
             physical: Cell::new(None),
             first: Cell::new(None),
+            room: Cell::new(None),
             stage: RefCell::new(Stage::Arrived),
             attempt: RefCell::new(attempt),
             data: RefCell::default(),
@@ -146,6 +149,18 @@ impl InFlight {
     /// The resend that came meanwhile, if one did.
     pub(crate) fn take_newer(&self) -> Option<Box<Request>> {
         self.attempt.borrow_mut().newer.take()
+    }
+
+    /// Keeps what it occupies counted until it ends.
+    pub(crate) fn keep_room(&self, room: Room) {
+        self.room.set(Some(room));
+    }
+
+    /// When housekeeping has to look at it: `margin` before its client stops waiting, and no later
+    /// than after half of the time that the attempt has.
+    pub(crate) fn due(&self, margin: Span) -> Instant {
+        let ahead = Span(self.patience.0 / 2).min(margin);
+        Instant(self.deadline.get().0.saturating_sub(ahead.0))
     }
 
     /// Keeps `share` for as long as the pulled data may live.
@@ -228,6 +243,7 @@ impl InFlight {
         let before = self.stage.replace(Stage::Over);
         assert!(!matches!(before, Stage::Queued(_)), "a request leaves its head before it ends");
         assert!(!matches!(before, Stage::Over), "a request ends once");
+        self.room.take();
         before.into_slot()
     }
 }

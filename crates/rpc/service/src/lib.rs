@@ -10,6 +10,7 @@
 mod account;
 mod admission;
 mod attention;
+mod busy;
 mod class;
 mod connect;
 mod control;
@@ -19,6 +20,7 @@ mod housekeeping;
 mod in_flight;
 mod incoming;
 pub mod limits;
+mod memory;
 mod node;
 mod params;
 mod partition;

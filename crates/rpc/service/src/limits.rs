@@ -2,13 +2,51 @@
 
 use types::Span;
 
-/// Requests that may wait in the queues of one CPT before its links are not read further: a request
-/// is below 1 KiB without inline data, so 16 MiB; 256 clients with 64 requests each. Inline data of
-/// 64 KiB in each would be 1 GiB.
-pub const QUEUED_MAX: usize = 16_384;
+/// What a request is counted with beside its buffers: its header and place in the session, its
+/// state, its slots in a head and a policy. `examples/crowd.rs` measures it.
+pub const REQUEST_BYTES: u64 = 1_024;
 
-/// Frames of one link that are handled before its reader looks at backpressure again and the
-/// replies leave. With 64 requests in flight a batch of 64 has either side idle while the other
+/// `req_bytes_max` at the start: 1,000,000 requests without data, with an eighth and more beside.
+pub const REQ_BYTES_DEFAULT: u64 = 2 << 30;
+
+/// `req_bytes_max` at least: a request of the largest size has room in an idle node.
+pub const REQ_BYTES_MIN: u64 = 64 << 20;
+
+/// `req_bytes_max` at most: more than the memory of a machine is no bound.
+pub const REQ_BYTES_MAX: u64 = 1 << 40;
+
+/// Eighths of a node's bytes that one service may have: the others keep the rest.
+pub const SERVICE_PARTS: u64 = 7;
+
+/// A session may hold this part of what it leaves free in a service: 7 MiB at the start, which is
+/// 64 requests in flight with 64 KiB of data each, or some 7,000 without.
+pub const SESSION_PART: u64 = 256;
+
+/// A request of more than this has room as the first of its session in a service...
+pub const LARGE_BYTES: u64 = 64 << 10;
+
+/// ...where it takes no more than this part of what is free.
+pub const FIRST_PART: u64 = 8;
+
+/// First pause that a client is asked for whose request has no room: below what a person notices,
+/// and ten questions a second.
+pub const BUSY_PAUSE_MIN: Span = Span::millis(100);
+
+/// The longest.
+pub const BUSY_PAUSE_MAX: Span = Span::secs(2);
+
+/// For so many bytes that a session holds, its pause is a millisecond longer: the longest from some
+/// 4,000 requests on.
+pub const BUSY_BYTES_PER_MS: u64 = 2 << 10;
+
+/// Requests that a service starts before others have their turn: those of other services, of links,
+/// early replies. At 5 us each, 320 us.
+pub const STARTS_MAX: usize = 64;
+
+/// Requests that are looked at, or taken out of heads, before others have their turn.
+pub const LOOKS_MAX: usize = 256;
+
+/// Frames of one link that are handled before the replies leave. With 64 requests in flight a batch of 64 has either side idle while the other
 /// works; half of it keeps both busy.
 pub const BATCH_FRAMES_MAX: usize = 32;
 
@@ -19,8 +57,8 @@ pub const TAGS_MAX: u32 = 64;
 pub const RPCS_IN_FLIGHT_MAX: u32 = 64;
 
 /// Executing and held requests per session: what the client is told, and as many that wait for
-/// locks; a client beyond that has its link closed. A mount with more blocked lock waiters than
-/// this is not a mount.
+/// locks; a client beyond that is told to ask again, or, of requests that need no room, has its
+/// link closed. A mount with more blocked lock waiters than this is not a mount.
 pub const EXECUTING_MAX: usize = 16_384;
 
 /// A silent client in somebody's way has a tenth of its lease more than it was told: the two count
@@ -47,8 +85,8 @@ pub const PULL_WAIT_MAX: Span = Span::secs(10);
 /// `req_buffer_history_max` at most: 200 bytes each, 13 MiB.
 pub const HISTORY_MAX: usize = 65_536;
 
-/// `req_buffers_max` at most: more than a CPT takes is no bound.
-pub const BUFFERS_MAX: usize = QUEUED_MAX;
+/// `req_buffers_max` at most: what a head has been measured with.
+pub const BUFFERS_MAX: usize = 10_000_000;
 
 /// Longest of the times that adaptive timeouts are set with: a day.
 pub const AT_SECS_MAX: u64 = 86_400;
@@ -61,4 +99,5 @@ pub(crate) const BULK_UNIT: usize = 4_096;
 
 const _: () = assert!(TAGS_MAX <= ptlrpc::limits::TAGS_MAX);
 const _: () = assert!(RPCS_IN_FLIGHT_MAX as usize <= EXECUTING_MAX);
+const _: () = assert!(REQ_BYTES_DEFAULT / 8 * SERVICE_PARTS > 1_000_000 * REQUEST_BYTES);
 const _: () = assert!(INATTENTION_MAX.0 > 2 * TICK.0);

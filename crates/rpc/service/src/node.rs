@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 use env::{CptTable, Env, Listener, PortalRotor, Task};
-use tokio::sync::Notify;
 use types::{CptIndex, Instant, TargetId};
 
 use crate::exports::Queues;
+use crate::memory::Memory;
 use crate::peer::Peer;
 use crate::served::Served;
 use crate::services::Service;
 use crate::terms::Terms;
-use crate::{ServiceSpec, ServiceStats, Target};
+use crate::{ServiceSpec, ServiceStats, Target, limits};
 
 /// Settings of a node.
 #[derive(Clone, Debug)]
@@ -57,10 +57,10 @@ pub struct Node {
     /// Node-wide parameters and buckets of TBF.
     pub(crate) tbf: Rc<nrs::TbfNode>,
     pub(crate) portal_rotor: Cell<PortalRotor>,
-    pub(crate) queued: Vec<Cell<usize>>,
-    pub(crate) drained: Notify,
-    /// Readers of links that wait for queues to shrink.
-    pub(crate) readers_waiting: Cell<u32>,
+    /// What requests under way occupy.
+    pub(crate) memory: Rc<Memory>,
+    /// `req_bytes_max`: what they may occupy.
+    pub(crate) req_bytes_max: Cell<u64>,
     pub(crate) peers: RefCell<Vec<Rc<Peer>>>,
     /// Accepted so far.
     links: Cell<u64>,
@@ -94,9 +94,8 @@ impl Node {
             services: RefCell::default(),
             terms,
             tbf: Rc::default(),
-            queued: (0..cpts).map(|_| Cell::new(0)).collect(),
-            drained: Notify::new(),
-            readers_waiting: Cell::new(0),
+            memory: Memory::new(),
+            req_bytes_max: Cell::new(limits::REQ_BYTES_DEFAULT),
             peers: RefCell::default(),
             links: Cell::new(0),
             tasks: RefCell::default(),
@@ -195,7 +194,6 @@ impl Node {
             served.gone.set(true);
         }
         self.empty_queues();
-        self.drained.notify_waiters();
     }
 
     /// Counters of each service, summed over the CPTs.

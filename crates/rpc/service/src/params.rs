@@ -18,6 +18,7 @@ type Done = Result<(), ParamRefusal>;
 /// Registers parameters of the node and of `services` in `tree`.
 pub(crate) fn register(node: &Rc<Node>, tree: &ParamTree, services: &[&'static ServiceSpec]) {
     register_times(node, tree);
+    register_memory(node, tree);
     for param in nrs::TbfParam::ALL {
         let (shown, set) = (Rc::clone(&node.tbf), Rc::clone(&node.tbf));
         let write = move |value: &str| set.set(param, value).map_err(refused);
@@ -204,9 +205,8 @@ impl Params<'_> {
         self.set(
             "req_buffers_max",
             |_, service| Ok(service.buffers_max.get().to_string()),
-            |node, service, value| {
+            |_, service, value| {
                 service.buffers_max.set(parse_within(value, 0, limits::BUFFERS_MAX)?);
-                node.drained.notify_waiters();
                 Ok(())
             },
         );
@@ -321,10 +321,31 @@ fn register_times(node: &Rc<Node>, tree: &ParamTree) {
                 return Err("at_min is not above at_max".to_owned());
             }
             node.terms.at.set(at);
+            node.look_at_all();
             Ok(())
         };
         tree.register_rw(name, read, write);
     }
+    register_unhealthy(node, tree);
+}
+
+/// `req_bytes_max`, and what is held of it.
+fn register_memory(node: &Rc<Node>, tree: &ParamTree) {
+    let (shown, set, held) = (Rc::downgrade(node), Rc::downgrade(node), Rc::downgrade(node));
+    let read = move || shown.upgrade().map_or(0, |node| node.req_bytes_max.get()).to_string();
+    let write = move |value: &str| {
+        let bytes = parse_within(value, limits::REQ_BYTES_MIN, limits::REQ_BYTES_MAX)?;
+        if let Some(node) = set.upgrade() {
+            node.req_bytes_max.set(bytes);
+        }
+        Ok(())
+    };
+    tree.register_rw("req_bytes_max", read, write);
+    let held = move || held.upgrade().map_or(0, |node| node.memory.total()).to_string();
+    tree.register("req_bytes", held);
+}
+
+fn register_unhealthy(node: &Rc<Node>, tree: &ParamTree) {
     let (shown, set) = (Rc::downgrade(node), Rc::downgrade(node));
     let read = move || {
         shown

@@ -82,6 +82,8 @@ pub(crate) struct Partition {
     pub(crate) spec: &'static ServiceSpec,
     pub(crate) cpt: CptIndex,
     pub(crate) running: Cell<bool>,
+    /// A task goes on with it.
+    pub(crate) runs_later: Cell<bool>,
     pub(crate) heads: RefCell<Rc<Heads>>,
     pub(crate) pick: RefCell<Pick>,
     pub(crate) slots: Rc<Slots>,
@@ -114,6 +116,7 @@ impl Partition {
             spec,
             cpt,
             running: Cell::new(false),
+            runs_later: Cell::new(false),
             heads: RefCell::new(heads),
             pick: RefCell::default(),
             slots: Slots::new(spec.has_hp, threads.min, threads.max),
@@ -123,7 +126,8 @@ impl Partition {
         })
     }
 
-    pub(crate) fn enqueue(self: &Rc<Self>, work: Work, hp: bool, now: Instant) {
+    pub(crate) fn enqueue(self: &Rc<Self>, mut work: Work, hp: bool, now: Instant) {
+        work.settle();
         let hp = hp && self.spec.has_hp;
         let flight = Rc::clone(&work.flight);
         let heads = self.heads.borrow();

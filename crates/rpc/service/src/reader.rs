@@ -31,7 +31,7 @@ impl Node {
             if self.stopped.get() {
                 break;
             }
-            self.backpressure(&peer).await;
+            peer.tx.room().await; // a peer that takes no replies is not read further
             if batch == limits::BATCH_FRAMES_MAX {
                 // the replies leave, and their receiver works while the rest is handled
                 env::yield_now().await;
@@ -41,20 +41,9 @@ impl Node {
         self.peers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &peer));
         let targets: Vec<_> = self.targets.borrow().values().cloned().collect();
         for served in targets {
-            served.exports.detach(&peer);
+            let left = served.exports.detach(&peer);
+            self.drop_left(&peer, left).await;
         }
-    }
-
-    /// Full queues, or a peer that takes no replies: nothing more is read from it.
-    async fn backpressure(&self, peer: &Peer) {
-        if self.is_full_for(peer) {
-            self.readers_waiting.set(self.readers_waiting.get() + 1);
-            while self.is_full_for(peer) && !self.stopped.get() {
-                self.drained.notified().await;
-            }
-            self.readers_waiting.set(self.readers_waiting.get() - 1);
-        }
-        peer.tx.room().await;
     }
 
     fn arrive(self: &Rc<Self>, peer: &Rc<Peer>, frame: Frame) -> Result<(), Nonsense> {

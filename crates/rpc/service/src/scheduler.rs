@@ -3,11 +3,10 @@
 //! No borrow lives across a handler. A handler that is ready at once is answered in the turn of the
 //! link's reader; only one that has to wait becomes a task.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use env::{Arrival, LocalFuture, PortalRotor};
+use env::{Arrival, LocalFuture};
 use types::{CptIndex, Instant};
 use wire::{Reply, RequestFlags};
 
@@ -40,35 +39,10 @@ impl Node {
         service.portal.borrow_mut().choose(self.portal_rotor.get(), &arrival)
     }
 
-    /// Whether a CPT to which the next request of `peer` may go has a full queue: its own, where
-    /// requests stay with their link, else any.
-    pub(crate) fn is_full_for(&self, peer: &Peer) -> bool {
-        if self.buffers_are_used_up() {
-            return true;
-        }
-        let is_full = |queued: &Cell<usize>| queued.get() >= limits::QUEUED_MAX;
-        if self.portal_rotor.get() != PortalRotor::On && self.config.service_cpts.is_empty() {
-            // 0: services without affinity
-            return is_full(&self.queued[peer.cpt.0 as usize]) || is_full(&self.queued[0]);
-        }
-        self.queued.iter().any(is_full)
-    }
-
-    /// Whether a service with a bound of its own (`req_buffers_max`) has all that its partitions
-    /// may have.
-    fn buffers_are_used_up(&self) -> bool {
-        let services = self.services.borrow();
-        let mut bounded = services.iter().filter(|service| service.buffers_max.get() > 0);
-        bounded
-            .any(|service| service.queued() >= service.buffers_max.get() * service.partitions.len())
-    }
-
     pub(crate) fn dispatch(self: &Rc<Self>, mut work: Work) {
         let class = work.flight.class;
         let service = self.service(class.service);
         work.cpt = self.choose_cpt(&service, &work.flight.peer());
-        let queued = &self.queued[work.cpt.0 as usize];
-        queued.set(queued.get() + 1);
         if service.wants_places.get()
             && let Some((object, range)) = work.read_range()
         {
@@ -101,7 +75,6 @@ impl Node {
         let partition = Rc::clone(service.partition(work.cpt));
         match partition.pass(work, high_priority, self.clock.get()) {
             Ok(work) => {
-                self.left_queue(&work);
                 // what comes meanwhile is queued, not handled in the midst of this
                 partition.running.set(true);
                 self.start(work, service, &partition);
@@ -136,13 +109,18 @@ impl Node {
         if partition.running.replace(true) {
             return; // the loop below goes on
         }
+        let mut started = 0;
         loop {
+            if started == limits::STARTS_MAX {
+                self.run_later(service, partition);
+                break;
+            }
             match partition.take(self.clock.get()) {
                 Step::Start(work, line) => {
+                    started += 1;
                     if let Some(line) = line {
                         tracing::info!(target: "nrs", service = service.spec.name, cpt = partition.cpt.0, "{line}");
                     }
-                    self.left_queue(&work);
                     self.start(work, service, partition);
                 }
                 Step::Wait(until) => {
@@ -168,12 +146,25 @@ impl Node {
         partition.running.set(false);
     }
 
-    fn left_queue(&self, work: &Work) {
-        let queued = &self.queued[work.cpt.0 as usize];
-        queued.set(queued.get() - 1);
-        if self.readers_waiting.get() > 0 {
-            self.drained.notify_waiters();
+    /// Goes on with the partition once others have had their turn.
+    fn run_later(self: &Rc<Self>, service: &Rc<Service>, partition: &Rc<Partition>) {
+        if partition.runs_later.replace(true) {
+            return;
         }
+        let (node, service, of) =
+            (Rc::downgrade(self), Rc::downgrade(service), Rc::downgrade(partition));
+        self.env.spawn("service.more", async move {
+            env::yield_now().await;
+            if let (Some(node), Some(service), Some(partition)) =
+                (node.upgrade(), service.upgrade(), of.upgrade())
+            {
+                partition.runs_later.set(false);
+                if !node.stopped.get() {
+                    node.clock.set(node.env.now());
+                    node.run(&service, &partition);
+                }
+            }
+        });
     }
 
     /// Asks the partition again at `until`; one timer each, the earliest.
@@ -209,7 +200,6 @@ impl Node {
         let work =
             heads.change(place.hp, |head| head.remove(place.handle, now, nrs::Removal::Gone))?;
         work.flight.unqueue();
-        self.left_queue(&work);
         Some(work)
     }
 
@@ -241,9 +231,8 @@ impl Node {
             queued: partition.heads.borrow().queued() as u64,
             active: u64::from(partition.slots.active()),
             patience: flight.patience,
-            buffers_free: limits::QUEUED_MAX
-                .saturating_sub(self.queued[partition.cpt.0 as usize].get())
-                as u64,
+            buffers_free: self.req_bytes_max.get().saturating_sub(self.memory.total())
+                / limits::REQUEST_BYTES,
         });
         let mut handler =
             Rc::clone(&done.served.target).handle(Incoming { request, session, flight });

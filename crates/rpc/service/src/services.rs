@@ -46,6 +46,8 @@ pub struct ServiceStats {
     pub served: u64,
     /// Dropped because their deadline had passed or their client was gone.
     pub dropped: u64,
+    /// Without room: their clients were told to ask again.
+    pub refused: u64,
 }
 
 /// The table of CPTs knows CPUs, not which of them share a core: each counts in full.
@@ -71,6 +73,8 @@ pub(crate) struct Service {
     pub(crate) buffers_max: Cell<usize>,
     pub(crate) served: Cell<u64>,
     pub(crate) dropped: Cell<u64>,
+    /// Told to ask again.
+    pub(crate) refused: Cell<u64>,
 }
 
 impl Service {
@@ -106,6 +110,7 @@ impl Service {
             buffers_max: Cell::new(0),
             served: Cell::new(0),
             dropped: Cell::new(0),
+            refused: Cell::new(0),
         })
     }
 
@@ -166,6 +171,12 @@ impl Service {
         self.wants_places.set(self.with_heads(|heads| heads.wants_places()));
     }
 
+    /// Whether `req_buffers_max` lets another request wait.
+    pub(crate) fn has_buffers(&self) -> bool {
+        let max = self.buffers_max.get() * self.partitions.len();
+        max == 0 || self.queued() < max
+    }
+
     pub(crate) fn queued(&self) -> usize {
         self.heads().iter().map(|heads| heads.queued()).sum()
     }
@@ -180,6 +191,7 @@ impl Service {
                 .sum(),
             served: self.served.get(),
             dropped: self.dropped.get(),
+            refused: self.refused.get(),
         }
     }
 }

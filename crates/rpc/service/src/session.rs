@@ -9,6 +9,7 @@ use wire::{Reply, ReplyFlags};
 
 use crate::in_flight::InFlight;
 use crate::limits;
+use crate::memory::Memory;
 use crate::peer::Peer;
 
 /// A client that a target knows, as `Table::Clients` holds it.
@@ -87,6 +88,10 @@ pub struct Session {
     /// The link it came through.
     pub(crate) connect_serial: Cell<u64>,
     pub(crate) export: RefCell<Export<Rc<InFlight>>>,
+    /// What its requests occupy.
+    pub(crate) memory: Rc<Memory>,
+    /// Before this no request under way needs housekeeping.
+    pub(crate) look_at: Cell<Instant>,
     pub(crate) ended: Cell<bool>,
     /// Known from before the restart, and not come back so far.
     pub(crate) absent: Cell<bool>,
@@ -111,6 +116,8 @@ impl Session {
             connect_xid: Cell::new(0),
             connect_serial: Cell::new(0),
             export: RefCell::new(Export::new(limits::TAGS_MAX)),
+            memory: Memory::new(),
+            look_at: Cell::new(Instant(u64::MAX)),
             ended: Cell::new(false),
             absent: Cell::new(false),
             disconnected_since: Cell::new(None),

@@ -26,6 +26,13 @@ impl ServiceSpec {
     pub fn has_affinity(&self) -> bool {
         *self != MGS
     }
+
+    /// Whether its requests wait for no policy, slot or room: who waits for a lock waits for the
+    /// unlock of another, which no policy may hold back.
+    #[must_use]
+    pub fn is_unhindered(&self) -> bool {
+        *self == LDLM_CANCELD
+    }
 }
 
 macro_rules! services {

@@ -2,12 +2,16 @@
 
 use std::rc::Rc;
 
+use bytes::{Bytes, BytesMut};
 use types::{CptIndex, Extent, Fid, Instant, Nid, OstIndex, TargetId, TargetKind};
 use wire::{Opcode, Request};
 
 use crate::in_flight::InFlight;
 use crate::served::Served;
 use crate::{Direction, ObjectIo, Session};
+
+/// More than this is not copied: it pins less than it is beside it.
+const SETTLED_BYTES_MAX: usize = 4_096;
 
 /// A request on its way.
 pub(crate) struct Work {
@@ -17,11 +21,29 @@ pub(crate) struct Work {
     pub(crate) flight: Rc<InFlight>,
     /// Whose queue it is counted in.
     pub(crate) cpt: CptIndex,
+    /// Its buffers are its own.
+    pub(crate) is_settled: bool,
 }
 
 impl Work {
     fn object_io(&self) -> Option<&ObjectIo> {
         self.flight.class.io.as_ref()
+    }
+
+    /// It may wait for long: small buffers become its own. As they come they are slices of what was
+    /// read from a link, which holds a hundred requests and stays as long as any of them.
+    pub(crate) fn settle(&mut self) {
+        let length: usize = self.request.bufs.iter().map(Bytes::len).sum();
+        if self.is_settled || length == 0 || length > SETTLED_BYTES_MAX {
+            return;
+        }
+        self.is_settled = true;
+        let mut own = BytesMut::with_capacity(length);
+        self.request.bufs.iter().for_each(|buf| own.extend_from_slice(buf));
+        let mut own = own.freeze();
+        for buf in &mut self.request.bufs {
+            *buf = own.split_to(buf.len());
+        }
     }
 
     /// Object and range of a read, of which a policy may want to know where they lie on the device.

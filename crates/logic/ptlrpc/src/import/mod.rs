@@ -63,7 +63,7 @@ enum Phase {
     },
     /// In the resend list.
     Resend,
-    /// The target said "recovering": again at this time.
+    /// The target said "recovering" or "busy": again at this time.
     Later(Instant),
     /// Taken back: not sent any more; its answer may still come.
     Withdrawn,

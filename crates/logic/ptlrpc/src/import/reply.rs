@@ -13,6 +13,16 @@ use super::{Completed, Event, Handled, Import, Kind, Out, Phase, State, Undone};
 use crate::kept::{Kept, Place};
 use crate::{Keep, PeerMisbehaved, limits};
 
+/// How long the target wants to be left alone with this request, which it has not taken.
+fn pause(reply: &Reply) -> Option<Span> {
+    if reply.has(ReplyFlags::RECOVERING) {
+        return Some(limits::RECOVERING_RETRY);
+    }
+    let asked = Span::millis(u64::from(reply.header.lease_ms));
+    let pause = asked.clamp(limits::BUSY_RETRY_MIN, limits::BUSY_RETRY_MAX);
+    reply.has(ReplyFlags::BUSY).then_some(pause)
+}
+
 impl<B: Default, W> Import<B, W> {
     /// A reply of the target, to whatever request. Late ones are harmless.
     pub fn handle_reply(
@@ -63,10 +73,10 @@ impl<B: Default, W> Import<B, W> {
             return Err(PeerMisbehaved::TooManyBuffers(bufs));
         }
         self.in_flight -= u32::from(counted);
-        if reply.has(ReplyFlags::RECOVERING) {
+        if let Some(pause) = pause(&reply) {
             let out = self.out.get_mut(xid).expect("looked up just now");
             if out.phase != Phase::Withdrawn {
-                out.phase = Phase::Later(now + limits::RECOVERING_RETRY);
+                out.phase = Phase::Later(now + pause);
             }
             return Ok(Handled::Progress);
         }

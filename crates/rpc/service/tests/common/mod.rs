@@ -195,7 +195,11 @@ impl Target for Toy {
             let bytes = u64::from(request.header.bulk_len).max(request.buf(1).len() as u64);
             ObjectIo { direction, object, range: Extent::new(0, bytes), bytes }
         });
-        Class { service: &spec::MDT, high_priority: request.opcode() == Opcode::MdtUnlock, io }
+        let service = match request.opcode() {
+            Opcode::MdtUnlock => &spec::LDLM_CANCELD,
+            _ => &spec::MDT,
+        };
+        Class { service, high_priority: false, io }
     }
 
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {

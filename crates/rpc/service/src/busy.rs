@@ -1,0 +1,118 @@
+//! Requests for which there is no room: they are answered at once, and come again later.
+//!
+//! Links are read whatever waits. So a peer whose requests are held back does not keep the pings,
+//! connections and requests of others from being heard.
+//!
+//! What needs no room: pings, Connects, Cancels, replays and what else belongs to recovery, and
+//! requests of services that nothing holds back (`ServiceSpec::is_unhindered`).
+
+use std::rc::Rc;
+
+use types::{Errno, Xid};
+use wire::{Reply, ReplyFlags, Request, RequestFlags};
+
+use crate::in_flight::{InFlight, Queued};
+use crate::memory::{self, Held, Room};
+use crate::node::Node;
+use crate::peer::Peer;
+use crate::work::Work;
+use crate::{Class, Session, limits};
+
+impl Node {
+    /// Whether a request has no room; its client is told to ask again.
+    pub(crate) fn is_busy_for(
+        &self,
+        peer: &Peer,
+        session: &Session,
+        class: &Class,
+        request: &Request,
+    ) -> bool {
+        if class.service.is_unhindered() || self.has_room_for(session, class, request) {
+            return false;
+        }
+        let service = self.service(class.service);
+        service.refused.set(service.refused.get() + 1);
+        let pause = memory::pause(session.memory.of(class.service));
+        let mut reply = Reply::error(&request.header, Errno::EAGAIN);
+        reply.header.flags = ReplyFlags::BUSY;
+        reply.header.lease_ms = u32::try_from(pause.as_millis()).expect("a few seconds");
+        self.answer(peer, session, reply);
+        true
+    }
+
+    fn has_room_for(&self, session: &Session, class: &Class, request: &Request) -> bool {
+        let held = Held::of(&self.memory, &session.memory, class.service);
+        let bytes = memory::cost(length(request));
+        session.export.borrow().executing() < limits::EXECUTING_MAX
+            && held.has_room(self.req_bytes_max.get(), bytes)
+            && self.service(class.service).has_buffers()
+    }
+
+    /// Counts what a request occupies until it ends, and has housekeeping look in time.
+    pub(crate) fn occupy(&self, session: &Session, flight: &InFlight, request: &Request) {
+        let (service, bytes) = (flight.class.service, memory::cost(length(request)));
+        flight.keep_room(Room::take(&self.memory, &session.memory, service, bytes));
+        let due = flight.due(self.terms.at.get().early_margin);
+        session.look_at.set(session.look_at.get().min(due));
+    }
+
+    /// Takes a waiting request out of its head, if `wanted` holds for it.
+    pub(crate) fn drop_waiting(
+        self: &Rc<Self>,
+        session: &Session,
+        xid: Xid,
+        wanted: impl Fn(&Work) -> bool,
+    ) {
+        let place = session.export.borrow_mut().executing_mut(xid).and_then(|one| one.place());
+        if let Some(place) = place {
+            self.drop_at(&place, wanted);
+        }
+    }
+
+    /// Takes those of a session's waiting requests out of their heads, and lets others have their
+    /// turn meanwhile.
+    pub(crate) async fn drop_queued(
+        self: &Rc<Self>,
+        session: &Session,
+        wanted: impl Fn(&Work) -> bool,
+    ) {
+        let xids: Vec<Xid> =
+            session.export.borrow_mut().all_executing_mut().map(|(xid, _)| xid).collect();
+        for some in xids.chunks(limits::LOOKS_MAX) {
+            some.iter().for_each(|xid| self.drop_waiting(session, *xid, &wanted));
+            if some.len() == limits::LOOKS_MAX {
+                env::yield_now().await;
+                self.clock.set(self.env.now());
+            }
+        }
+    }
+
+    /// The link to `peer` is gone, and with it who would be answered: what it sent and still waits
+    /// gives its place back. A client that lives sends it again. Replays keep their turn.
+    pub(crate) async fn drop_left(self: &Rc<Self>, peer: &Rc<Peer>, sessions: Vec<Rc<Session>>) {
+        let left = |work: &Work| {
+            Rc::ptr_eq(&work.flight.peer(), peer) && !work.request.has(RequestFlags::REPLAY)
+        };
+        for session in sessions {
+            self.drop_queued(&session, left).await;
+        }
+    }
+
+    fn drop_at(self: &Rc<Self>, place: &Queued, wanted: impl Fn(&Work) -> bool) {
+        let service = self.service(place.service);
+        let partition = service.partition(place.cpt);
+        if partition.holds(place, wanted)
+            && let Some(work) = self.unqueue(partition, place)
+        {
+            service.dropped.set(service.dropped.get() + 1);
+            partition.done.set(partition.done.get() + 1);
+            let replays =
+                work.request.has(RequestFlags::REPLAY) && work.request.header.transno != 0;
+            self.end(&work.served, &work.session, &work.flight, work.request.xid(), replays);
+        }
+    }
+}
+
+fn length(request: &Request) -> usize {
+    request.bufs.iter().map(bytes::Bytes::len).sum::<usize>() + request.groups.len() * 4
+}

@@ -1,0 +1,205 @@
+//! The account of what requests occupy, in bytes, from their arrival to their end: who may have
+//! another one here, and who is told to ask again.
+//!
+//! Invariants
+//! - What is held is what the requests under way cost; each gives back what it took, once.
+//! - Requests that are refused room never bring a node above its maximum, a service above
+//!   [`SERVICE_PARTS`] eighths of it. Requests that need no room (see `Node::begin`) are counted
+//!   too.
+//! - A session holds no more than a small part of what it leaves free ([`SESSION_PART`]). So a
+//!   thousand sessions that take all they can get leave a fiftieth, of which another session has
+//!   its part; and nobody has a part that would have to be taken back.
+//!
+//! Lustre bounds the request buffers of a service, not whose requests are in them.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use types::Span;
+
+use crate::ServiceSpec;
+use crate::limits::{
+    BUSY_BYTES_PER_MS, BUSY_PAUSE_MAX, BUSY_PAUSE_MIN, FIRST_PART, LARGE_BYTES, REQUEST_BYTES,
+    SERVICE_PARTS, SESSION_PART,
+};
+
+/// The account of a node, or of one session: bytes by service.
+pub(crate) struct Memory {
+    total: Cell<u64>,
+    /// A node has a dozen services, a session uses few of them.
+    by_service: RefCell<Vec<(&'static ServiceSpec, u64)>>,
+}
+
+/// The part of both accounts that one request has; dropping it gives it back.
+pub(crate) struct Room {
+    node: Rc<Memory>,
+    session: Rc<Memory>,
+    service: &'static ServiceSpec,
+    bytes: u64,
+}
+
+impl Memory {
+    pub(crate) fn new() -> Rc<Memory> {
+        Rc::new(Memory { total: Cell::new(0), by_service: RefCell::default() })
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.total.get()
+    }
+
+    /// What is held in a service.
+    pub(crate) fn of(&self, service: &'static ServiceSpec) -> u64 {
+        let all = self.by_service.borrow();
+        all.iter().find(|(spec, _)| std::ptr::eq(*spec, service)).map_or(0, |(_, held)| *held)
+    }
+
+    fn change(&self, service: &'static ServiceSpec, change: impl Fn(u64) -> u64) {
+        self.total.set(change(self.total.get()));
+        let mut all = self.by_service.borrow_mut();
+        let at = all.iter().position(|(spec, _)| std::ptr::eq(*spec, service));
+        let at = at.unwrap_or_else(|| {
+            all.push((service, 0));
+            all.len() - 1
+        });
+        all[at].1 = change(all[at].1);
+        if all[at].1 == 0 {
+            all.swap_remove(at);
+        }
+    }
+}
+
+/// What is held already where a request wants room.
+#[derive(Clone, Copy)]
+pub(crate) struct Held {
+    total: u64,
+    /// In the request's service.
+    of_service: u64,
+    /// In the request's service, by its session.
+    of_session: u64,
+}
+
+impl Held {
+    pub(crate) fn of(node: &Memory, session: &Memory, service: &'static ServiceSpec) -> Held {
+        let (of_service, of_session) = (node.of(service), session.of(service));
+        Held { total: node.total.get(), of_service, of_session }
+    }
+
+    /// Whether there is room for `bytes` more in a node that may hold `max`.
+    pub(crate) fn has_room(&self, max: u64, bytes: u64) -> bool {
+        let of_service = (max / 8 * SERVICE_PARTS).saturating_sub(self.of_service);
+        let free = max.saturating_sub(self.total).min(of_service);
+        match self.of_session {
+            // however large it is: it would never come to be executed
+            0 if bytes > LARGE_BYTES => bytes <= free / FIRST_PART,
+            held => held + bytes <= free / SESSION_PART,
+        }
+    }
+}
+
+/// After what time a session that holds `session` bytes in a service shall ask again: who holds
+/// more has more that leaves first.
+pub(crate) fn pause(session: u64) -> Span {
+    let more = Span::millis(session / BUSY_BYTES_PER_MS);
+    Span(BUSY_PAUSE_MIN.0 + more.0).min(BUSY_PAUSE_MAX)
+}
+
+/// What a request with `length` bytes of buffers costs.
+pub(crate) fn cost(length: usize) -> u64 {
+    REQUEST_BYTES + length as u64
+}
+
+impl Room {
+    pub(crate) fn take(
+        node: &Rc<Memory>,
+        session: &Rc<Memory>,
+        service: &'static ServiceSpec,
+        bytes: u64,
+    ) -> Room {
+        node.change(service, |held| held + bytes);
+        session.change(service, |held| held + bytes);
+        Room { node: Rc::clone(node), session: Rc::clone(session), service, bytes }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let bytes = self.bytes;
+        let less = |held: u64| held.checked_sub(bytes).expect("what is given back was taken");
+        self.node.change(self.service, less);
+        self.session.change(self.service, less);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Takes requests of `bytes` for a new session until there is no room, at most `most`.
+    fn fill(node: &Rc<Memory>, max: u64, bytes: u64, most: usize) -> (Vec<Room>, u64) {
+        let session = Memory::new();
+        let spec = &spec::OST_IO;
+        let mut all = Vec::new();
+        while all.len() < most && Held::of(node, &session, spec).has_room(max, bytes) {
+            all.push(Room::take(node, &session, spec, bytes));
+        }
+        (all, session.total())
+    }
+
+    #[test]
+    fn who_takes_all_leaves_most_and_a_thousand_leave_something() {
+        let (node, max) = (Memory::new(), 2_048 * MIB);
+        let mut kept = Vec::new();
+        let mut greedy = |bytes| {
+            let (rooms, held) = fill(&node, max, bytes, usize::MAX);
+            kept.push(rooms);
+            held
+        };
+        assert_eq!(greedy(65_536) / MIB, 6);
+        for _ in 1..1_000 {
+            assert!(greedy(65_536) > 0);
+        }
+        assert!(greedy(1_024) > 64 * 1_024, "a client without data has all it is told to ask for");
+        let other = Held::of(&node, &Memory::new(), &spec::OST);
+        assert!(other.has_room(max, 4 * MIB), "a service is no other's");
+        drop(kept);
+        assert_eq!((node.total(), node.by_service.borrow().len()), (0, 0));
+    }
+
+    #[test]
+    fn twenty_thousand_sessions_have_fifty_requests_each() {
+        let (node, max) = (Memory::new(), crate::limits::REQ_BYTES_DEFAULT);
+        let mut kept = Vec::new();
+        for _ in 0..20_000 {
+            kept.push(fill(&node, max, cost(32), 50).0);
+        }
+        assert_eq!(kept.iter().map(Vec::len).sum::<usize>(), 1_000_000);
+    }
+
+    #[test]
+    fn a_service_and_a_node_stay_below_their_maximum() {
+        let (node, max) = (Memory::new(), 64 * MIB);
+        let kept: Vec<_> = (0..10_000).map(|_| fill(&node, max, 1_024, 1_000).0).collect();
+        assert!(node.total() <= max / 8 * 7 && node.total() > max / 8 * 6);
+        let room_in = |spec, bytes| Held::of(&node, &Memory::new(), spec).has_room(max, bytes);
+        assert!(!room_in(&spec::OST_IO, 64 << 10));
+        assert!(room_in(&spec::OST, 20 << 10), "an eighth is left to the others");
+        drop(kept);
+    }
+
+    #[test]
+    fn the_largest_request_has_room_in_an_idle_node() {
+        let largest = cost(wire::BULK_BYTES_MAX as usize + (64 << 10));
+        let held = Held::of(&Memory::new(), &Memory::new(), &spec::OST_IO);
+        assert!(held.has_room(crate::limits::REQ_BYTES_MIN, largest));
+    }
+
+    #[test]
+    fn who_holds_more_asks_later() {
+        assert_eq!(pause(0), BUSY_PAUSE_MIN);
+        assert!(pause(MIB) > BUSY_PAUSE_MIN);
+        assert_eq!(pause(1 << 40), BUSY_PAUSE_MAX);
+    }
+}
