@@ -10,7 +10,9 @@
 //! Invariants
 //! - Nothing stands in a page before `front`.
 //! - A page in `later` has a batch.
-//! - `first` is the first batch of the earliest round that has one: nobody is put before it.
+//! - `first` is the first batch of the earliest round that has one. Nobody is put before it but
+//!   batches that return to the round being served: they stand before all others there, in the
+//!   order in which they returned.
 
 use std::collections::BTreeMap;
 
@@ -163,6 +165,7 @@ pub(crate) struct Calendar {
     later: BTreeMap<u64, u32>,
     pages: Slab<Page>,
     hint: (u64, u32), // the later page used last
+    returned: u32,    // the last batch that returned to the round being served
     pub(crate) batches: Slab<Batch>,
     blocks: Blocks,
 }
@@ -177,6 +180,7 @@ impl Default for Calendar {
             later: BTreeMap::new(),
             pages: Slab::default(),
             hint: HINT_NONE,
+            returned: NIL,
             batches: Slab::default(),
             blocks: Blocks::default(),
         }
@@ -222,6 +226,33 @@ impl Calendar {
             self.batches.get_mut(before).next = place;
             self.batches.get_mut(place).prev = before;
         }
+        place
+    }
+
+    /// Puts `batch` into the round being served, which has others, behind those that have returned
+    /// to it and before all others.
+    pub(crate) fn push_returned(&mut self, batch: Batch) -> u32 {
+        let round = batch.round;
+        let place = self.batches.insert(batch);
+        let before = std::mem::replace(&mut self.returned, place);
+        let behind = match before {
+            NIL => NIL,
+            _ => std::mem::replace(&mut self.batches.get_mut(before).next, place),
+        };
+        let page = self.page(round);
+        page.used |= 1 << (round % ROUNDS);
+        let (first, last) = &mut page.rounds[(round % ROUNDS) as usize];
+        let behind = if before == NIL { std::mem::replace(first, place) } else { behind };
+        if behind == NIL {
+            *last = place;
+        } else {
+            self.batches.get_mut(behind).prev = place;
+        }
+        if before == NIL {
+            self.first = place;
+        }
+        let batch = self.batches.get_mut(place);
+        (batch.prev, batch.next) = (before, behind);
         place
     }
 
@@ -284,6 +315,9 @@ impl Calendar {
         let (round, prev, next, mut more) =
             self.batches.vacate(place, |batch| (batch.round, batch.prev, batch.next, batch.more));
         more.free(&mut self.blocks);
+        if self.returned == place {
+            self.returned = prev; // what stands before it has returned too
+        }
         let page = self.page(round);
         let number = page.number;
         let (first, last) = &mut page.rounds[(round % ROUNDS) as usize];

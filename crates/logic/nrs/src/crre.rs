@@ -19,6 +19,7 @@ impl By for ByExport {
 const TUNABLES: &[Tunable] = &[
     Tunable::labelled("nrs_crre_quantum", "quantum"),
     Tunable::labelled("nrs_crre_unit", "unit"),
+    Tunable::labelled("nrs_crre_place", "place"),
     Tunable::reset("nrs_crre_reset"),
 ];
 

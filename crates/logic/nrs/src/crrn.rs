@@ -3,7 +3,8 @@
 //!
 //! Tunables: `quantum` 1..65535, default 8, changes hold for batches opened later; `unit` rpc or
 //! kib: in KiB a batch closes when the data of its requests reaches the quantum, and what is too
-//! much is a debt of its next one.
+//! much is a debt of its next one; `place` keep (default) or lustre: whether a client whose last
+//! request has just left goes on with the rest of its quantum when it asks again.
 
 use queues::Key;
 
@@ -23,6 +24,7 @@ impl By for ByNid {
 const TUNABLES: &[Tunable] = &[
     Tunable::labelled("nrs_crrn_quantum", "quantum"),
     Tunable::labelled("nrs_crrn_unit", "unit"),
+    Tunable::labelled("nrs_crrn_place", "place"),
     Tunable::reset("nrs_crrn_reset"),
 ];
 

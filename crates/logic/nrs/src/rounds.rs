@@ -9,10 +9,19 @@
 //! there. A batch that has its quantum is closed; the group's next one stands in the next round. So
 //! appending keeps everything in order, and every step is O(1), whatever is queued.
 //!
+//! A client with fewer requests in flight than a quantum has none queued for a moment whenever its
+//! last one has left, and asks again when that is answered. What becomes of the rest of its quantum
+//! is set ([`Place`]):
+//! - `lustre`: it is lost. Of two clients with 5 and 8 in flight the first one has less.
+//! - `keep`: the group goes on with it, before all others of the round being served, in the order
+//!   in which such groups return. It takes the rest with it into the next round, a quantum at most,
+//!   and no further.
+//!
 //! Invariants
 //! - A group has at most one batch in a round.
 //! - Nothing stands before the round being served; while requests are queued, one stands in it.
-//! - The first request of an idle group waits for at most one batch of each other group.
+//! - The first request of an idle group waits for at most one batch of each other group, of two
+//!   quanta where places are kept.
 //! - A group without requests is forgotten after [`GROUP_IDLE_SECS`], or when there are too many of
 //!   them.
 
@@ -97,6 +106,15 @@ impl Chained for Group {
     }
 }
 
+/// What a group loses that has nothing queued for a moment: see the head of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nothing, if it comes back in this round or in the next one.
+    Keep,
+    /// The rest of its quantum.
+    Lustre,
+}
+
 /// Where a request stood that has left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stood {
@@ -107,6 +125,7 @@ pub(crate) struct Stood {
 /// See the head of the file.
 pub(crate) struct Rounds {
     quantum: u64,
+    place: Place,
     groups_idle_max: u64,
     epoch: u16, // of the unit in which quanta are counted
     round: u64,
@@ -126,6 +145,7 @@ impl Rounds {
     pub(crate) fn new(quantum: u64) -> Rounds {
         Rounds {
             quantum,
+            place: Place::Lustre,
             groups_idle_max: GROUPS_IDLE_MAX,
             epoch: 0,
             round: 0,
@@ -150,6 +170,15 @@ impl Rounds {
     pub(crate) fn set_quantum(&mut self, quantum: u64) {
         assert!(quantum > 0, "a batch has room for a request");
         self.quantum = quantum;
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Holds for groups that come from now on.
+    pub(crate) fn set_place(&mut self, place: Place) {
+        self.place = place;
     }
 
     /// Costs are counted in another unit from now on: what is left of open batches means nothing
@@ -211,6 +240,9 @@ impl Rounds {
     fn open_for(&mut self, at: u32) -> &mut Group {
         let (round_now, epoch) = (self.round, self.epoch);
         self.settle_group(at);
+        if self.place == Place::Keep && self.returns(at) {
+            return self.return_to_round(at);
+        }
         let group = self.groups.get_mut(at);
         group.open = NIL;
         let idle = group.batches == 0;
@@ -239,6 +271,30 @@ impl Rounds {
         }
         let group = self.groups.get_mut(at);
         group.open = self.calendar.push(batch);
+        group.held_count = 0;
+        group.batches += 1;
+        group
+    }
+
+    /// Whether group `at` has a rest of its quantum that it may go on with.
+    fn returns(&self, at: u32) -> bool {
+        let group = self.groups.get(at);
+        let recent = group.round == self.round || group.round + 1 == self.round;
+        group.batches == 0 && group.left > 0 && group.epoch == self.epoch && recent
+    }
+
+    /// Group `at` goes on in the round being served.
+    fn return_to_round(&mut self, at: u32) -> &mut Group {
+        let group = self.groups.get_mut(at);
+        if group.round < self.round {
+            let quantum = i32::try_from(self.quantum).expect("a small number");
+            (group.round, group.left) = (self.round, group.left.min(quantum) + quantum);
+        }
+        let batch = Batch::new(at, group.round, group.seq);
+        self.serve(batch.round);
+        self.leave_idle(at);
+        let group = self.groups.get_mut(at);
+        group.open = self.calendar.push_returned(batch);
         group.held_count = 0;
         group.batches += 1;
         group

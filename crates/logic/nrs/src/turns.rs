@@ -8,7 +8,7 @@ use types::Instant;
 
 use crate::command::number_in;
 use crate::limits::QUANTUM_MAX;
-use crate::rounds::{Rounds, Stood};
+use crate::rounds::{Place, Rounds, Stood};
 use crate::{Broken, Id, Mode, Next, Policy, Queue, Refusal, Refused, Removal, Request};
 
 /// RPCs of a batch: a client's RPCs in flight by default.
@@ -37,7 +37,9 @@ pub(crate) struct Turns<B> {
 
 impl<B> Default for Turns<B> {
     fn default() -> Turns<B> {
-        Turns { rounds: Rounds::new(QUANTUM_DEFAULT), unit: Unit::Rpc, by: PhantomData }
+        let mut rounds = Rounds::new(QUANTUM_DEFAULT);
+        rounds.set_place(Place::Keep);
+        Turns { rounds, unit: Unit::Rpc, by: PhantomData }
     }
 }
 
@@ -76,6 +78,11 @@ impl<R: Request, B: By> Policy<R> for Turns<B> {
         match label {
             "quantum" => Ok(self.rounds.quantum().to_string()),
             "unit" => Ok(if self.unit == Unit::Rpc { "rpc" } else { "kib" }.to_owned()),
+            "place" => Ok(match self.rounds.place() {
+                Place::Keep => "keep",
+                Place::Lustre => "lustre",
+            }
+            .to_owned()),
             _ => Err(Refusal::invalid(format!("'{label}' is no tunable of {}", B::NAME))),
         }
     }
@@ -110,6 +117,20 @@ impl<R: Request, B: By> Policy<R> for Turns<B> {
                     self.rounds.change_unit();
                 }
             }
+            "place" => {
+                let place = match value {
+                    "keep" => Place::Keep,
+                    "lustre" => Place::Lustre,
+                    _ => {
+                        return Err(Refusal::invalid(format!(
+                            "place '{value}': expected keep or lustre"
+                        )));
+                    }
+                };
+                if mode == Mode::Apply {
+                    self.rounds.set_place(place);
+                }
+            }
             _ => return Err(Refusal::invalid(format!("'{label}' is no tunable of {}", B::NAME))),
         }
         Ok(())
@@ -117,6 +138,7 @@ impl<R: Request, B: By> Policy<R> for Turns<B> {
 
     fn reset(&mut self, _queue: &mut Queue<R>, _now: Instant) {
         self.rounds.set_quantum(QUANTUM_DEFAULT);
+        self.rounds.set_place(Place::Keep);
         if self.unit != Unit::Rpc {
             self.unit = Unit::Rpc;
             self.rounds.change_unit();

@@ -12,12 +12,16 @@ use types::{CptIndex, Extent, Instant};
 const NOW: Instant = Instant(1);
 
 /// Round, batch, first byte, last byte, arrival.
-type Place = (u64, u64, u64, u64, u64);
+type Place = (u64, Batch, u64, u64, u64);
+
+/// Whether it was opened anew or has returned, and its number among those.
+type Batch = (bool, u64);
 
 #[derive(Default)]
 struct Group {
     round: u64,
     seq: u64,
+    batch: Batch,
     left: i64,
     active: u64,
 }
@@ -25,12 +29,14 @@ struct Group {
 struct Reference {
     quantum: u64,
     kib: bool,
+    keep: bool,
     sorted: bool,
     cscan: bool,
     round: u64,
     seq: u64,
+    returns: u64,
     arrivals: u64,
-    at: Option<(u64, u64, u64, u64)>, // batch served last, and where in it
+    at: Option<(u64, Batch, u64, u64)>, // batch served last, and where in it
     groups: BTreeMap<u64, Group>,
     queue: BTreeMap<Place, (u64, u64)>, // number, group
     places: BTreeMap<u64, Place>,
@@ -43,13 +49,21 @@ impl Reference {
         let front = self.queue.first_key_value().map(|(place, _)| (place.0, place.1));
         let c = self.groups.entry(group).or_default();
         if let (true, Some(at)) = (self.cscan && c.left > 0 && c.active > 0, self.at)
-            && front == Some((c.round, c.seq))
+            && front == Some((c.round, c.batch))
             && front == Some((at.0, at.1))
             && (start, end) < (at.2, at.3)
         {
             (c.left, c.round) = (0, c.round + 1);
         }
-        if c.left <= 0 || c.round < self.round || c.active == 0 {
+        let recent = c.round == self.round || c.round + 1 == self.round;
+        if self.keep && c.active == 0 && c.left > 0 && recent {
+            if c.round < self.round {
+                c.left = c.left.min(self.quantum as i64) + self.quantum as i64;
+                c.round = self.round;
+            }
+            self.returns += 1;
+            c.batch = (false, self.returns);
+        } else if c.left <= 0 || c.round < self.round || c.active == 0 {
             if c.active == 0 && c.left > 0 {
                 (c.round, c.left) = (c.round + 1, 0);
             }
@@ -60,6 +74,7 @@ impl Reference {
                 self.seq += 1;
                 c.seq = self.seq;
             }
+            c.batch = (true, c.seq);
             c.left += self.quantum as i64;
             while c.left <= 0 {
                 c.left += self.quantum as i64;
@@ -69,7 +84,7 @@ impl Reference {
         if self.queue.is_empty() {
             self.round = c.round;
         }
-        let place = (c.round, c.seq, start, end, self.arrivals);
+        let place = (c.round, c.batch, start, end, self.arrivals);
         assert!(c.round >= self.round && self.queue.insert(place, (number, group)).is_none());
         self.places.insert(number, place);
         c.active += 1;
@@ -87,7 +102,7 @@ impl Reference {
         }
     }
 
-    fn dequeue(&mut self) -> Option<(u64, (u64, u64))> {
+    fn dequeue(&mut self) -> Option<(u64, (u64, Batch))> {
         let (place, _) = self.queue.first_key_value()?;
         let place = *place;
         self.at = Some((place.0, place.1, place.2, place.3));
@@ -114,7 +129,8 @@ impl Reference {
         let group = self.queue[&place].1;
         self.leave(place);
         let c = self.groups.get_mut(&group).expect("known");
-        let batch = (c.round, c.seq, 0, 0, 0)..=(c.round, c.seq, u64::MAX, u64::MAX, u64::MAX);
+        let end = (c.round, c.batch, u64::MAX, u64::MAX, u64::MAX);
+        let batch = (c.round, c.batch, 0, 0, 0)..=end;
         if c.left > 0 && c.active > 0 && self.queue.range(batch).next().is_none() {
             (c.round, c.left) = (c.round + 1, 0); // a batch that has become empty is over
         }
@@ -125,6 +141,7 @@ impl Reference {
 }
 
 struct Case {
+    keep: bool,
     descriptor: Descriptor<Req>,
     group: fn(&Req) -> u64,
     tunables: &'static [(&'static str, &'static str)],
@@ -155,10 +172,12 @@ fn check(case: &Case, seed: u64, steps: u64) {
     let mut reference = Reference {
         quantum: 0,
         kib: case.kib,
+        keep: case.keep,
         sorted: case.sorted,
         cscan: case.cscan,
         round: 0,
         seq: 1,
+        returns: 0,
         arrivals: 0,
         at: None,
         groups: BTreeMap::new(),
@@ -235,6 +254,7 @@ fn clients(request: &Req) -> u64 {
 #[test]
 fn crrn_orders_as_the_ordered_map_does() {
     check_million(&Case {
+        keep: true,
         descriptor: nrs::crrn(),
         group: clients,
         tunables: &[],
@@ -246,9 +266,39 @@ fn crrn_orders_as_the_ordered_map_does() {
 }
 
 #[test]
+fn crrn_in_lustres_way_orders_as_the_ordered_map_does() {
+    check_million(&Case {
+        keep: false,
+        descriptor: nrs::crrn(),
+        group: clients,
+        tunables: &[("nrs_crrn_place", "lustre")],
+        kib: false,
+        unit_changes: false,
+        sorted: false,
+        cscan: false,
+    });
+}
+
+#[test]
 fn crrn_by_kib_orders_as_the_ordered_map_does() {
     let tunables = &[("nrs_crrn_unit", "kib")];
     check_million(&Case {
+        keep: true,
+        descriptor: nrs::crrn(),
+        group: clients,
+        tunables,
+        kib: true,
+        unit_changes: false,
+        sorted: false,
+        cscan: false,
+    });
+}
+
+#[test]
+fn crrn_by_kib_in_lustres_way_orders_as_the_ordered_map_does() {
+    let tunables = &[("nrs_crrn_place", "lustre"), ("nrs_crrn_unit", "kib")];
+    check_million(&Case {
+        keep: false,
         descriptor: nrs::crrn(),
         group: clients,
         tunables,
@@ -263,6 +313,22 @@ fn crrn_by_kib_orders_as_the_ordered_map_does() {
 fn crrn_whose_unit_changes_orders_as_the_ordered_map_does() {
     let tunables = &[("nrs_crrn_unit", "rpc")];
     check_million(&Case {
+        keep: true,
+        descriptor: nrs::crrn(),
+        group: clients,
+        tunables,
+        kib: false,
+        unit_changes: true,
+        sorted: false,
+        cscan: false,
+    });
+}
+
+#[test]
+fn crrn_whose_unit_changes_in_lustres_way_orders_as_the_ordered_map_does() {
+    let tunables = &[("nrs_crrn_place", "lustre"), ("nrs_crrn_unit", "rpc")];
+    check_million(&Case {
+        keep: false,
         descriptor: nrs::crrn(),
         group: clients,
         tunables,
@@ -276,6 +342,7 @@ fn crrn_whose_unit_changes_orders_as_the_ordered_map_does() {
 #[test]
 fn crre_orders_as_the_ordered_map_does() {
     check_million(&Case {
+        keep: true,
         descriptor: nrs::crre(),
         group: clients,
         tunables: &[],
@@ -287,8 +354,23 @@ fn crre_orders_as_the_ordered_map_does() {
 }
 
 #[test]
+fn crre_in_lustres_way_orders_as_the_ordered_map_does() {
+    check_million(&Case {
+        keep: false,
+        descriptor: nrs::crre(),
+        group: clients,
+        tunables: &[("nrs_crre_place", "lustre")],
+        kib: false,
+        unit_changes: false,
+        sorted: false,
+        cscan: false,
+    });
+}
+
+#[test]
 fn orr_orders_as_the_ordered_map_does() {
     check_million(&Case {
+        keep: false,
         descriptor: nrs::orr(),
         group: |request| request.object,
         tunables: &[],
@@ -303,6 +385,7 @@ fn orr_orders_as_the_ordered_map_does() {
 fn orr_that_never_goes_back_orders_as_the_ordered_map_does() {
     let tunables = &[("nrs_orr_sweep", "cscan")];
     check_million(&Case {
+        keep: false,
         descriptor: nrs::orr(),
         group: |request| request.object,
         tunables,
@@ -317,6 +400,7 @@ fn orr_that_never_goes_back_orders_as_the_ordered_map_does() {
 fn trr_orders_as_the_ordered_map_does() {
     let group = |request: &Req| request.object % 8;
     check_million(&Case {
+        keep: false,
         descriptor: nrs::trr(),
         group,
         tunables: &[],

@@ -46,8 +46,8 @@ pub const STARTS_MAX: usize = 64;
 /// Requests that are looked at, or taken out of heads, before others have their turn.
 pub const LOOKS_MAX: usize = 256;
 
-/// Frames of one link that are handled before the replies leave. With 64 requests in flight a batch of 64 has either side idle while the other
-/// works; half of it keeps both busy.
+/// Frames of one link that are handled before the replies leave. With 64 requests in flight a batch
+/// of 64 has either side idle while the other works; half of it keeps both busy.
 pub const BATCH_FRAMES_MAX: usize = 32;
 
 /// Modifying requests in flight per session, Lustre's `max_mod_rpcs_in_flight`. Agreed at connect.
