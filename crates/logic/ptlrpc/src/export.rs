@@ -261,8 +261,62 @@ mod tests {
     }
 
     #[test]
+    fn a_cancel_of_what_was_answered_or_overtaken_comes_too_late() {
+        let mut export = Export::new(8);
+        done(&mut export, 5, 8);
+        assert_eq!(export.admit(&header(9, 2, 6)), Admission::Execute);
+        assert_eq!(export.cancel(Xid(5), 8), Cancelled::Stale, "its answer has arrived");
+        assert_eq!(export.cancel(Xid(6), 8), Cancelled::Dropped, "the first without an answer");
+        done(&mut export, 9, 8);
+        assert_eq!(export.cancel(Xid(8), 8), Cancelled::Stale, "a later change has its tag");
+        assert!(matches!(export.cancel(Xid(9), 8), Cancelled::Answered(_)));
+    }
+
+    #[test]
+    fn an_open_is_made_anew_once_until_its_answer_has_arrived() {
+        let mut export: Export<()> = Export::new(8);
+        assert!(export.reopen(Xid(5)) && export.reopen(Xid(9)));
+        assert!(!export.reopen(Xid(5)));
+        export.admit(&header(10, 1, 6));
+        assert!(export.reopen(Xid(5)), "nobody asks again: it need not be remembered");
+        assert!(!export.reopen(Xid(9)));
+    }
+
+    #[test]
+    fn an_older_answer_does_not_take_the_place_of_a_newer_one() {
+        let mut export: Export<()> = Export::new(8);
+        let reply = |xid, status| {
+            let mut reply = Reply::ok(&header(xid, 1, 0), Vec::new());
+            reply.header.status = status;
+            reply
+        };
+        let told = |export: &mut Export<()>| match export.admit(&header(5, 1, 0)) {
+            Admission::Answered(reply) => reply.header.status,
+            other => panic!("{other:?}"),
+        };
+        export.restore(1, reply(5, 1));
+        export.restore(1, reply(3, 2));
+        assert_eq!(told(&mut export), 1);
+        export.remember(1, &reply(5, 3));
+        assert_eq!(told(&mut export), 3);
+        let newer = |xid| export.newer_answer(1, Xid(xid)).map(|reply| reply.header.xid);
+        assert_eq!((newer(4), newer(5), newer(6)), (Some(5), None, None));
+        assert!(export.newer_answer(2, Xid(4)).is_none(), "another tag");
+    }
+
+    #[test]
+    fn what_executes_is_counted_and_found() {
+        let mut export = Export::new(8);
+        [5, 7, 9].into_iter().for_each(|xid| export.begin(Xid(xid), xid));
+        export.all_executing_mut().for_each(|(xid, entry)| *entry += xid.0);
+        assert_eq!((export.executing(), export.finished(Xid(7))), (3, Some(14)));
+        assert_eq!((export.executing(), export.executing_mut(Xid(7))), (2, None));
+    }
+
+    #[test]
     fn a_tag_out_of_range_is_noticed() {
         let mut export: Export<()> = Export::new(8);
+        assert_eq!(export.admit(&header(1, 8, 0)), Admission::Execute);
         for tag in [0, 9, u32::MAX] {
             assert_eq!(export.admit(&header(1, tag, 0)), Admission::BadTag);
         }

@@ -257,4 +257,28 @@ mod tests {
         list.prune(Transno(12));
         assert_eq!(list.len(), 0);
     }
+
+    #[test]
+    fn an_answer_that_comes_after_its_commit_is_not_kept() {
+        let mut list = ReplayList::new();
+        list.insert(kept(1, 10, Keep::No), Transno(10));
+        assert_eq!((list.len(), list.is_dirty()), (0, false));
+        list.insert(kept(2, 11, Keep::No), Transno(10));
+        list.insert(kept(3, 13, Keep::No), Transno(10));
+        assert_eq!(list.range(), (Transno(11), Transno(13)));
+        list.clear();
+        assert_eq!((list.len(), list.range()), (0, (Transno::NONE, Transno::NONE)));
+    }
+
+    #[test]
+    fn a_close_lets_go_of_its_own_open_only() {
+        let mut list = ReplayList::new();
+        list.insert(kept(1, 10, Keep::Open), Transno(0));
+        list.insert(kept(2, 11, Keep::Open), Transno(0));
+        assert!(list.take((Transno(11), Xid(1))).is_none(), "no such place");
+        list.prune(Transno(11));
+        list.insert(kept(3, 12, Keep::Close { open: Xid(1) }), Transno(11));
+        list.prune(Transno(12));
+        assert_eq!(list.places(), [(Transno(11), Xid(2))]);
+    }
 }

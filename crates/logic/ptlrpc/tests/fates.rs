@@ -10,13 +10,14 @@ const NOW: Instant = Instant(1_000_000_000);
 struct World {
     import: Import<(), u64>,
     sessions: u64,
+    lease_secs: u32,
 }
 
 impl World {
     /// Connected to the first run of a target.
     fn new() -> World {
         let import = Import::new(TargetId::ost(0), ImportConfig::default(), XidSource::new(1), NOW);
-        let mut world = World { import, sessions: 0 };
+        let mut world = World { import, sessions: 0, lease_secs: 0 };
         world.submit(0, Keep::No);
         world.connect(connect::NEW, 1, 0);
         world.answer(0);
@@ -44,6 +45,8 @@ impl World {
             epoch: 1,
             tags: 8,
             rpcs_in_flight: 8,
+            lease_secs: self.lease_secs,
+            store: 77,
             ..ConnectRep::default()
         };
         let reply = Reply::ok(&request.header, vec![encode_body(&body)]);
@@ -230,4 +233,53 @@ fn a_request_that_the_target_has_no_room_for_is_asked_again_as_it_was() {
     assert!(world.import.poll_transmit(late + Span::millis(9)).is_none());
     assert!(!world.import.handle_timeout(late + Span::millis(10)));
     assert!(world.import.poll_transmit(late + Span::millis(10)).is_some());
+}
+
+#[test]
+fn a_session_holds_what_it_has_for_its_lease() {
+    let mut world = World::new();
+    let at = |ms: u64| NOW + types::Span::millis(ms);
+    assert!(world.import.is_leased(at(1_000_000)), "without a lease it holds for ever");
+    world.lease_secs = 10;
+    world.connect(connect::RESUMED, 1, 0);
+    assert!(world.import.is_leased(at(9_999)) && !world.import.is_leased(at(10_000)));
+    world.import.handle_disconnect(NOW);
+    assert!(!world.import.is_leased(NOW), "nobody says that it is held");
+    world.connect(connect::RESUMED, 1, 0);
+    let claim = world.import.claim();
+    assert_eq!((claim.session, claim.store), (1, 77));
+    world.import.renounce(2, NOW);
+    assert!(world.import.is_leased(NOW), "that is not its session");
+    world.import.renounce(1, NOW);
+    assert!(!world.import.is_leased(NOW), "it was given up");
+}
+
+#[test]
+fn changes_are_unconfirmed_until_a_commit_is_told() {
+    let mut world = World::new();
+    [10, 11].into_iter().for_each(|transno| world.change(transno));
+    let unconfirmed = |world: &World| -> Vec<u64> {
+        world.import.unconfirmed().map(|request| request.header.transno).collect()
+    };
+    assert_eq!((unconfirmed(&world), world.import.instance().0), (vec![10, 11], 1));
+    assert!(world.import.replay_bytes() > 1 && world.import.is_connected());
+    world.connect(connect::RESUMED, 1, 10);
+    assert_eq!((unconfirmed(&world), world.import.last_committed().0), (vec![11], 10));
+    let (waiters, disconnect) = world.import.shut_down(NOW);
+    assert_eq!(waiters, [0; 0]);
+    let header = disconnect.expect("a session is open").header;
+    assert_eq!((header.session, header.deadline_ms > 1), (1, true));
+    assert!(!world.import.is_connected() && world.import.replay_bytes() == 0);
+}
+
+#[test]
+fn a_queue_has_a_bound() {
+    let mut world = World::new();
+    let before = ptlrpc::limits::QUEUED_MAX - 1;
+    (0..before).for_each(|_| world.submit(1, Keep::No));
+    assert!(!world.import.is_full());
+    world.submit(1, Keep::No);
+    assert!(world.import.is_full());
+    let (waiters, _) = world.import.shut_down(NOW);
+    assert_eq!((waiters.len(), world.import.is_full()), (before + 1, false));
 }
