@@ -129,6 +129,8 @@ planted::bugs! {
         sweep_held_ranges,
         /// What only changes what is there is refused by a full store.
         keep_no_reserve,
+        /// A damaged extended attribute is said to be absent.
+        damaged_is_absent,
         /// The locks of an evicted client stay.
         keep_lapsed_locks,
     }

@@ -35,6 +35,11 @@ pub(crate) fn dirent(dir: Fid, cookie: u64) -> Vec<u8> {
     key
 }
 
+/// What the keys of all entries begin with that have the hash of this one's name.
+pub(crate) fn of_hash(dirent: &[u8]) -> &[u8] {
+    &dirent[..22]
+}
+
 /// Cookie of a directory entry's key.
 pub(crate) fn dirent_cookie(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(16..24)?.try_into().ok()?))

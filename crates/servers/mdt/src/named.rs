@@ -82,10 +82,8 @@ pub fn path(view: &dyn View, file: Fid) -> Decided<Option<Vec<u8>>> {
 /// Directory and name of the first link.
 fn link(view: &dyn View, file: Fid) -> Decided<Option<(Fid, Vec<u8>)>> {
     let (prefix, mut found) = (file.to_key(), None);
-    view.scan(Table::Links, &prefix, &mut |key, name| {
-        if key.starts_with(&prefix) {
-            found = Some((Fid::from_key(&key[prefix.len()..]), name.to_vec()));
-        }
+    view.scan_within((Table::Links, &prefix), &prefix, &mut |key, name| {
+        found = Some((Fid::from_key(&key[prefix.len()..]), name.to_vec()));
         false
     })?;
     match found {

@@ -128,11 +128,8 @@ impl<'a> Tx<'a> {
     pub(crate) fn entry(&mut self, dir: Fid, name: &[u8]) -> Decided<Option<Entry>> {
         let first = self.first_cookie(name);
         let mut found = Ok(None);
-        let mut free = first;
-        self.scan_dir(dir, first, &mut |cookie, value| {
-            if cookie >> 16 != first >> 16 {
-                return false;
-            }
+        let (mut free, from) = (first, keys::dirent(dir, first));
+        self.scan_entries(keys::of_hash(&from), &from, &mut |cookie, value| {
             free += u64::from(cookie == free);
             match DirentRecord::decode(value) {
                 None => found = Err(OpError::Broken("directory entry")),
@@ -155,10 +152,18 @@ impl<'a> Tx<'a> {
         from: u64,
         visit: &mut dyn FnMut(u64, &[u8]) -> bool,
     ) -> Decided<()> {
-        let prefix = dir.to_key();
-        self.view.scan(Table::Dirents, &keys::dirent(dir, from), &mut |key, value| {
-            key.starts_with(&prefix)
-                && keys::dirent_cookie(key).is_some_and(|cookie| visit(cookie, value))
+        self.scan_entries(&dir.to_key(), &keys::dirent(dir, from), visit)
+    }
+
+    /// The same of those whose keys begin with `prefix`.
+    fn scan_entries(
+        &self,
+        prefix: &[u8],
+        from: &[u8],
+        visit: &mut dyn FnMut(u64, &[u8]) -> bool,
+    ) -> Decided<()> {
+        self.view.scan_within((Table::Dirents, prefix), from, &mut |key, value| {
+            keys::dirent_cookie(key).is_some_and(|cookie| visit(cookie, value))
         })?;
         Ok(())
     }
@@ -192,8 +197,8 @@ impl<'a> Tx<'a> {
     }
 
     fn free_cookie(&self, dir: Fid, first: u64) -> Decided<u64> {
-        let mut free = first;
-        self.scan_dir(dir, first, &mut |taken, _| {
+        let (mut free, from) = (first, keys::dirent(dir, first));
+        self.scan_entries(keys::of_hash(&from), &from, &mut |taken, _| {
             let is_next = taken == free;
             free += u64::from(is_next);
             is_next
@@ -311,12 +316,9 @@ impl<'a> Tx<'a> {
         }
         if inode.has(INODE_HAS_XATTR) {
             let mut names = Vec::new();
-            self.view.scan(Table::Xattrs, &key, &mut |found, _| {
-                let own = found.starts_with(&key);
-                if own {
-                    names.push(found.to_vec());
-                }
-                own
+            self.view.scan_within((Table::Xattrs, &key), &key, &mut |found, _| {
+                names.push(found.to_vec());
+                true
             })?;
             for name in names {
                 self.set.delete(Table::Xattrs, name);

@@ -94,12 +94,9 @@ pub fn records_of(view: &dyn View, client: ClientId) -> Result<Vec<(Table, Vec<u
     let prefix = client.0.to_be_bytes();
     let mut keys = Vec::new();
     for table in [Table::Replies, Table::Clients] {
-        view.scan(table, &prefix, &mut |key, _| {
-            let is_its = key.starts_with(&prefix);
-            if is_its {
-                keys.push((table, key.to_vec()));
-            }
-            is_its
+        view.scan_within((table, &prefix), &prefix, &mut |key, _| {
+            keys.push((table, key.to_vec()));
+            true
         })?;
     }
     assert!(keys.iter().all(|(_, key)| key.len() >= prefix.len()), "a key names its client");

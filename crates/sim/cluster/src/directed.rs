@@ -7,8 +7,10 @@
 //!   back: tombstones.
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It is told what happened the first time: reply records.
-//! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**: see the modules.
+//! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**,
+//!   **damaged**: see the modules.
 
+mod damaged;
 mod dead;
 mod fence;
 mod killed;
@@ -59,6 +61,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, name: &'static str, script: Scri
         Script::Killed => stage.killed(),
         Script::Leases => stage.leases(),
         Script::Fence => stage.fence(),
+        Script::Damaged => stage.damaged(),
     };
     Report {
         seed,

@@ -10,8 +10,8 @@ use env_sim::{Cut, NodeHandle, Rng, Sim, SimConfig};
 use osd::mem::{MemDisk, MemDiskConfig};
 use types::{ClientId, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId, TargetKind};
 
-use crate::Scenario;
 use crate::server::{CPTS_MAX, Plan, Server};
+use crate::{Scenario, Script};
 
 /// A cluster on a simulated network.
 pub struct Cluster {
@@ -31,7 +31,9 @@ impl Cluster {
     pub fn new(seed: u64, scenario: &Scenario) -> Cluster {
         let config = SimConfig {
             print: scenario.print,
-            fail_on_error: !scenario.sick_stores && scenario.hard_faults == 0,
+            fail_on_error: !scenario.sick_stores
+                && scenario.hard_faults == 0
+                && scenario.script != Some(Script::Damaged),
             ..SimConfig::default()
         };
         let sim = Sim::new(seed, config);
@@ -52,7 +54,7 @@ impl Cluster {
             // apart from the world's own chances
             cpts: Rng::new(seed).range(1, u64::from(CPTS_MAX)) as u32,
             lease: scenario.lease(),
-            is_sick: scenario.sick_stores,
+            is_sick: scenario.sick_stores || scenario.script == Some(Script::Damaged),
         };
         let server = |(target, addr): (TargetId, NidAddr)| {
             let node = sim.node(&target.to_string(), addr.nid);

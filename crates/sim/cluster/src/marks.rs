@@ -40,5 +40,7 @@ pub const MARKS: &[&str] = &[
     "service: an early reply was sent",
     "service: an open was repeated for its resend",
     "sim: a client died at a point",
+    "sim: a damaged record kept an MDT from starting",
+    "sim: a damaged record was EIO",
     "sim: a full MDT refused a change",
 ];

@@ -78,6 +78,7 @@ planted! {
     mdt.sweep_held_ranges in kills;
     mdt.keep_lapsed_locks in shared;
     mdt.keep_no_reserve in shared;
+    mdt.damaged_is_absent in damaged;
     ost.commit_records_before_data in slow;
     ost.lose_overlap in shared;
     ost.ack_sync_before_commit in storm;

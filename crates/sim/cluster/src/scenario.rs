@@ -29,6 +29,8 @@ pub enum Script {
     Leases,
     /// A client vanishes in the middle of an append, and its write comes late.
     Fence,
+    /// Records of an MDT are damaged.
+    Damaged,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -239,6 +241,12 @@ impl Scenario {
         Scenario { name: "fence", script: Some(Script::Fence), ..Scenario::calm() }
     }
 
+    /// Records that are not what was stored.
+    #[must_use]
+    pub fn damaged() -> Scenario {
+        Scenario { name: "damaged", script: Some(Script::Damaged), ..Scenario::calm() }
+    }
+
     /// The same under faults that may cost a client its sessions: its calls may fail then, and
     /// what they did is not known; every call that succeeds is still explained.
     #[must_use]
@@ -247,9 +255,9 @@ impl Scenario {
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 17] = [
+    pub const NAMES: [&str; 18] = [
         "calm", "storm", "kills", "sick", "slow", "swaps", "share", "late", "resend", "dead",
-        "lost", "told", "killed", "leases", "shared", "fence", "hard",
+        "lost", "told", "killed", "leases", "shared", "fence", "damaged", "hard",
     ];
 
     #[must_use]
@@ -271,6 +279,7 @@ impl Scenario {
             "leases" => Scenario::leases(),
             "shared" => Scenario::shared(),
             "fence" => Scenario::fence(),
+            "damaged" => Scenario::damaged(),
             "hard" => Scenario::hard(),
             _ => return None,
         })

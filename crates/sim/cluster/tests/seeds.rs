@@ -120,6 +120,14 @@ fn what_succeeds_though_sessions_are_lost_is_explained() {
 }
 
 #[test]
+fn who_needs_no_damaged_record_is_answered_as_ever() {
+    run_seeds(&Scenario::damaged());
+    // the entry behind the last one of a directory, in another directory, is damaged
+    let report = run(18, &Scenario::damaged());
+    assert!(report.failure.is_none(), "{report}");
+}
+
+#[test]
 fn sick_stores_end_an_instance_and_lose_nothing() {
     run_seeds(&Scenario::sick());
 }

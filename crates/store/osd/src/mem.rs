@@ -12,7 +12,7 @@ mod meta;
 mod object;
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use types::{Fid, Span};
 
@@ -87,6 +87,8 @@ struct DiskState {
     /// Each commit, sync and call on objects takes up to so much longer.
     slow: Cell<Span>,
     trap: RefCell<Option<Trap>>,
+    /// The records of the process that has them open.
+    meta: RefCell<Weak<meta::Inner>>,
 }
 
 /// The storage of one machine, shared by whatever is started on it.
@@ -110,6 +112,7 @@ impl MemDisk {
             record_bytes_max: Cell::new(config.record_bytes),
             slow: Cell::new(Span::ZERO),
             trap: RefCell::default(),
+            meta: RefCell::default(),
         }))
     }
 
@@ -175,6 +178,24 @@ impl MemDisk {
         self.0.record_bytes_max.set(if full { now } else { config.record_bytes });
     }
 
+    /// The value of this record changes by itself: it cannot be given out from now on, and is
+    /// whole again when it is replaced.
+    pub fn damage_record(&self, table: Table, key: &[u8]) {
+        self.each_image(|records| records.damage(table, key));
+    }
+
+    /// No record is damaged any more.
+    pub fn mend_records(&self) {
+        self.each_image(Records::mend);
+    }
+
+    fn each_image(&self, change: impl Fn(&mut Records)) {
+        change(&mut self.0.records.borrow_mut());
+        if let Some(meta) = self.0.meta.borrow().upgrade() {
+            change(&mut meta.running.borrow_mut());
+        }
+    }
+
     /// Each commit, sync and call on objects takes up to so much longer from now on.
     pub fn set_slow(&self, most: Span) {
         self.0.slow.set(most);
@@ -192,6 +213,7 @@ impl MemDisk {
         self.0.fail_reads.set(0);
         self.0.full.set(false);
         self.set_records_full(false);
+        self.mend_records();
         self.0.slow.set(Span::ZERO);
     }
 

@@ -106,6 +106,23 @@ pub trait View {
         from: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError>;
+
+    /// The same of keys that begin with `prefix` alone: a damaged record behind them does not
+    /// concern the caller.
+    fn scan_within(
+        &self,
+        (table, prefix): (Table, &[u8]),
+        from: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        assert!(from.starts_with(prefix), "it begins among those keys");
+        let scanned =
+            self.scan(table, from, &mut |key, value| key.starts_with(prefix) && visit(key, value));
+        match scanned {
+            Err(StoreError::Damaged { key, .. }) if !key.starts_with(prefix) => Ok(()),
+            scanned => scanned,
+        }
+    }
 }
 
 /// Everything that one operation changes; applied whole.

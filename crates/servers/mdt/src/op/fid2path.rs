@@ -35,8 +35,8 @@ fn links(op: &Op<'_, '_>, fid: Fid, max: usize) -> Decided<Vec<(Fid, Vec<u8>)>> 
     let prefix = fid.to_key();
     let mut found = Vec::new();
     let mut broken = false;
-    op.tx.view.scan(Table::Links, &prefix, &mut |key, name| {
-        if !key.starts_with(&prefix) || found.len() == max {
+    op.tx.view.scan_within((Table::Links, &prefix), &prefix, &mut |key, name| {
+        if found.len() == max {
             return false;
         }
         match Fid::from_key(&key[16..]) {

@@ -9,7 +9,7 @@
 use bytes::Bytes;
 use layout::Template;
 use layout::lov::{self, LovError};
-use osd::Table;
+use osd::{StoreError, Table};
 use target::Decided;
 use types::{Errno, Fid};
 use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, S_IFREG, S_ISGID, S_ISVTX};
@@ -67,9 +67,11 @@ pub(crate) fn get(op: &mut Op<'_, '_>) -> Decided<Answer> {
         Space::Trusted if !is_root(&op.creds) => return Err(Errno::ENODATA.into()),
         _ => {}
     }
-    let value =
-        op.tx.view.get(Table::Xattrs, &keys::xattr(inode.fid(), &name))?.ok_or(Errno::ENODATA)?;
-    Ok(Answer::data(value))
+    let value = match op.tx.view.get(Table::Xattrs, &keys::xattr(inode.fid(), &name)) {
+        Err(StoreError::Damaged { .. }) if op.config.bugs.damaged_is_absent() => None,
+        found => found?,
+    };
+    Ok(Answer::data(value.ok_or(Errno::ENODATA)?))
 }
 
 fn layout_value(op: &Op<'_, '_>, inode: &Inode, name: &[u8]) -> Decided<Answer> {
@@ -117,12 +119,9 @@ fn names(op: &Op<'_, '_>, inode: &Inode) -> Decided<Vec<Vec<u8>>> {
         return Ok(found);
     }
     let prefix = inode.fid().to_key();
-    op.tx.view.scan(Table::Xattrs, &prefix, &mut |key, _| {
-        let own = key.starts_with(&prefix);
-        if own {
-            found.push(key[16..].to_vec());
-        }
-        own
+    op.tx.view.scan_within((Table::Xattrs, &prefix), &prefix, &mut |key, _| {
+        found.push(key[16..].to_vec());
+        true
     })?;
     Ok(found)
 }

@@ -3,6 +3,7 @@
 //! whose messages are slow.
 
 use env_sim::{Cut, NodeHandle, Rng};
+use osd::Table;
 use types::{Instant, Span, TargetKind};
 
 use crate::fixture::Cluster;
@@ -21,6 +22,11 @@ const DISK_SLOW_MAX: Span = Span::secs(2);
 const LAG_MAX: Span = Span::secs(2);
 /// Disks and nodes are slow for so long at most.
 const SLOW_MAX: Span = Span::secs(60);
+/// Records are damaged for so long at most.
+const DAMAGED_MAX: Span = Span::secs(5);
+/// What may be: what makes up files and names.
+const DAMAGED: [Table; 5] =
+    [Table::Inodes, Table::Dirents, Table::Links, Table::Xattrs, Table::Layouts];
 /// Reads in a row that fail.
 const READS_MAX: u64 = 3;
 
@@ -31,12 +37,21 @@ enum Kind {
     Jump,
     Full,
     Unreadable,
+    Damaged,
     SlowDisk,
     Lag,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Pause, Kind::Cut, Kind::Jump, Kind::Full, Kind::Unreadable, Kind::SlowDisk, Kind::Lag];
+const KINDS: [Kind; 8] = [
+    Kind::Pause,
+    Kind::Cut,
+    Kind::Jump,
+    Kind::Full,
+    Kind::Unreadable,
+    Kind::Damaged,
+    Kind::SlowDisk,
+    Kind::Lag,
+];
 
 /// What goes on, and what is still to come.
 pub(super) struct Hard {
@@ -46,6 +61,8 @@ pub(super) struct Hard {
     until: Instant,
     cuts: Vec<(Instant, NodeHandle, NodeHandle)>,
     slow: Vec<(Instant, usize)>,
+    /// No record is damaged from then on.
+    whole_at: Instant,
     lagging: Vec<(Instant, NodeHandle)>,
 }
 
@@ -59,7 +76,7 @@ impl Hard {
             kinds.push(Kind::Pause);
         }
         let (cuts, slow, lagging) = (Vec::new(), Vec::new(), Vec::new());
-        Hard { left: count, kinds, until: Instant(0), cuts, slow, lagging }
+        Hard { left: count, kinds, until: Instant(0), cuts, slow, whole_at: Instant(0), lagging }
     }
 
     pub(super) fn left(&self) -> u32 {
@@ -116,6 +133,11 @@ impl Hard {
                 let index = any_ost(rng, cluster);
                 cluster.servers[index].disk.fail_reads(rng.range(1, READS_MAX) as u32);
             }
+            Kind::Damaged => {
+                damage(rng, cluster);
+                self.whole_at = now + rng.span(Span::ZERO, DAMAGED_MAX);
+                self.until = self.until.max(self.whole_at);
+            }
             Kind::SlowDisk => {
                 let (index, end) = (rng.index(cluster.servers.len()), now + span.min(SLOW_MAX));
                 cluster.servers[index].disk.set_slow(rng.span(Span::ZERO, DISK_SLOW_MAX));
@@ -136,12 +158,24 @@ impl Hard {
         for (_, one, other) in self.cuts.extract_if(.., |(at, ..)| now >= *at) {
             cluster.sim.heal(&one, &other);
         }
+        if now >= self.whole_at {
+            cluster.mdt_disk().mend_records();
+        }
         for (_, index) in self.slow.extract_if(.., |(at, _)| now >= *at) {
             cluster.servers[index].disk.set_slow(Span::ZERO);
         }
         for (_, node) in self.lagging.extract_if(.., |(at, _)| now >= *at) {
             node.set_lag(Span::ZERO);
         }
+    }
+}
+
+/// Some record of the MDT.
+fn damage(rng: &mut Rng, cluster: &Cluster) {
+    let (disk, table) = (cluster.mdt_disk(), *rng.pick(&DAMAGED));
+    let records = disk.records(table);
+    if !records.is_empty() {
+        disk.damage_record(table, &rng.pick(&records).0);
     }
 }
 

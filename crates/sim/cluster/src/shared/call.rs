@@ -119,12 +119,14 @@ impl Caller {
         }
     }
 
-    /// Opens anew what an eviction may have made void.
-    pub(super) async fn recover(&mut self) {
-        if self.shaken.replace(false) {
+    /// Opens anew what an eviction may have made void; says whether a call has failed.
+    pub(super) async fn recover(&mut self) -> bool {
+        let is_shaken = self.shaken.replace(false);
+        if is_shaken {
             self.close_all().await;
             self.shaken.set(false);
         }
+        is_shaken
     }
 
     // ---- names ----

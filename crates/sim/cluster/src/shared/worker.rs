@@ -20,6 +20,8 @@ const REST: Span = Span::millis(900);
 const SLOW: Span = Span::secs(8);
 /// So long after a quiet time users are after directories.
 const EAGER: Span = Span::millis(150);
+/// After a call that failed: nobody knows what it did, and a search bears only so many of these.
+const DISMAY: (Span, Span) = (Span::millis(100), Span::secs(2));
 /// How often a user looks whether its client has mounted.
 const LOOK: Span = Span::millis(20);
 
@@ -87,7 +89,9 @@ impl Player {
             if (state.may_rest.get() && state.idle.get()) || self.caller.has_failed() {
                 break;
             }
-            self.caller.recover().await;
+            if self.caller.recover().await {
+                env.sleep(self.rng.span(DISMAY.0, DISMAY.1)).await;
+            }
             let quiet = self.caller.quiet_until();
             env.sleep_until(quiet).await;
             if env.now() < quiet + EAGER {

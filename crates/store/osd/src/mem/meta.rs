@@ -1,7 +1,7 @@
 //! Records in memory: the committed image on the disk, the running image in the process.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::Rc;
 
@@ -19,6 +19,8 @@ const PAIR_OVERHEAD_BYTES: u64 = 32;
 pub(super) struct Records {
     pairs: BTreeMap<(Table, Vec<u8>), Vec<u8>>,
     bytes: u64,
+    /// Those that cannot be given out, until they are replaced or removed.
+    damaged: BTreeSet<(Table, Vec<u8>)>,
 }
 
 fn cost(key: &[u8], value: &[u8]) -> u64 {
@@ -27,6 +29,7 @@ fn cost(key: &[u8], value: &[u8]) -> u64 {
 
 impl Records {
     fn set(&mut self, table: Table, key: &[u8], value: Option<&Vec<u8>>) {
+        self.damaged.remove(&(table, key.to_vec()));
         let before = match value {
             Some(value) => {
                 self.bytes += cost(key, value);
@@ -37,6 +40,29 @@ impl Records {
         if let Some(before) = before {
             self.bytes -= cost(key, &before);
         }
+    }
+
+    /// The record is damaged from now on, if it is there.
+    pub(super) fn damage(&mut self, table: Table, key: &[u8]) {
+        let key = (table, key.to_vec());
+        if self.pairs.contains_key(&key) {
+            self.damaged.insert(key);
+        }
+    }
+
+    /// No record is damaged any more.
+    pub(super) fn mend(&mut self) {
+        self.damaged.clear();
+    }
+
+    /// An error where the record is damaged. It is logged.
+    fn whole(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        if self.damaged.is_empty() || !self.damaged.contains(&(table, key.to_vec())) {
+            return Ok(());
+        }
+        let error = StoreError::Damaged { table, key: key.to_vec() };
+        tracing::error!(%error, "its users are told EIO");
+        Err(error)
     }
 
     pub(super) fn table(&self, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -65,11 +91,11 @@ impl Records {
 #[derive(Clone)]
 pub struct MemMeta(Rc<Inner>);
 
-struct Inner {
+pub(super) struct Inner {
     env: Env,
     disk: MemDisk,
     opening: u64,
-    running: RefCell<Records>,
+    pub(super) running: RefCell<Records>,
     /// Applied since the last commit began.
     log: RefCell<WriteSet>,
     dirty: Cell<u64>,
@@ -87,7 +113,7 @@ impl MemMeta {
         let opening = disk.0.opened.get() + 1;
         disk.0.opened.set(opening);
         disk.0.record_bytes.set(disk.0.records.borrow().bytes);
-        MemMeta(Rc::new(Inner {
+        let inner = Rc::new(Inner {
             env: env.clone(),
             disk: disk.clone(),
             opening,
@@ -98,7 +124,9 @@ impl MemMeta {
             durable: Cell::new(0),
             failed: RefCell::new(None),
             settled: Notify::new(),
-        }))
+        });
+        *disk.0.meta.borrow_mut() = Rc::downgrade(&inner);
+        MemMeta(inner)
     }
 }
 
@@ -220,7 +248,9 @@ struct Running<'a>(&'a Inner);
 impl View for Running<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.0.check()?;
-        Ok(self.0.running.borrow().pairs.get(&(table, key.to_vec())).cloned())
+        let running = self.0.running.borrow();
+        running.whole(table, key)?;
+        Ok(running.pairs.get(&(table, key.to_vec())).cloned())
     }
 
     fn scan(
@@ -234,7 +264,11 @@ impl View for Running<'_> {
         for ((at, key), value) in
             running.pairs.range((Bound::Included((table, from.to_vec())), Bound::Unbounded))
         {
-            if *at != table || !visit(key, value) {
+            if *at != table {
+                break;
+            }
+            running.whole(table, key)?;
+            if !visit(key, value) {
                 break;
             }
         }

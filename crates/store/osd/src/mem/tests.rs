@@ -203,3 +203,41 @@ fn a_full_disk_takes_what_frees_space_and_more_when_it_has_room_again() {
     disk.set_records_full(false);
     meta.apply(&one(b"more")).expect("there is room again");
 }
+
+#[test]
+fn a_damaged_record_is_refused_until_it_is_replaced_and_its_neighbours_are_not() {
+    let sim = Sim::new(1, SimConfig { fail_on_error: false, ..SimConfig::default() });
+    let node = sim.node("node", Nid::tcp([10, 0, 0, 1].into()));
+    let disk = MemDisk::default();
+    let meta = MemMeta::open(&node.env(), &disk);
+    for key in [b"a", b"b", b"c"] {
+        meta.apply(&one(key)).expect("there is room");
+    }
+    let committed = meta.clone();
+    sim.block_on(&node, async move { committed.commit().await.expect("it commits") });
+    disk.damage_record(Table::Meta, b"b");
+    let damaged = StoreError::Damaged { table: Table::Meta, key: b"b".to_vec() };
+    for is_anew in [false, true] {
+        let meta = if is_anew { MemMeta::open(&node.env(), &disk) } else { meta.clone() };
+        let view = meta.running().expect("ready");
+        let mut seen = Vec::new();
+        let scanned = view.scan(Table::Meta, b"a", &mut |key, _| {
+            seen.push(key.to_vec());
+            true
+        });
+        assert_eq!((scanned, seen), (Err(damaged.clone()), vec![b"a".to_vec()]));
+        assert_eq!(view.get(Table::Meta, b"b"), Err(damaged.clone()));
+        assert_eq!(view.get(Table::Meta, b"c"), Ok(Some(b"value".to_vec())));
+        let mut seen = 0;
+        let mut count = |_: &[u8], _: &[u8]| {
+            seen += 1;
+            true
+        };
+        assert_eq!(view.scan_within((Table::Meta, b"a"), b"a", &mut count), Ok(()));
+        assert_eq!(seen, 1, "the damaged record is behind those that were asked for");
+    }
+    let meta = MemMeta::open(&node.env(), &disk);
+    meta.apply(&one(b"b")).expect("it is replaced");
+    let view = meta.running().expect("ready");
+    assert_eq!(view.get(Table::Meta, b"b"), Ok(Some(b"value".to_vec())));
+}
