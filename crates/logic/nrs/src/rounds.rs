@@ -238,7 +238,7 @@ impl Rounds {
 
     /// Opens a batch for group `at`, whose next request goes to none that is open.
     fn open_for(&mut self, at: u32) -> &mut Group {
-        let (round_now, epoch) = (self.round, self.epoch);
+        let (round_now, epoch, quantum) = (self.round, self.epoch, self.quantum);
         self.settle_group(at);
         if self.place == Place::Keep && self.returns(at) {
             return self.return_to_round(at);
@@ -254,6 +254,7 @@ impl Rounds {
         if idle && group.left > 0 {
             group.end_batch(); // it idled inside a batch, which is not continued
         }
+        group.pay(quantum); // before it is asked what it missed: a moment's pause pays no debt
         if group.round < round_now {
             (group.round, group.left) = (round_now, 0); // it missed rounds, and with them a debt
         }
@@ -559,11 +560,19 @@ impl Group {
         }
     }
 
-    /// A quantum for a new batch; rounds pass until a debt is paid.
+    /// Rounds pass until no more than a part of a quantum is owed.
+    fn pay(&mut self, quantum: u64) {
+        if self.left < 0 {
+            let debt = u64::from(self.left.unsigned_abs());
+            self.round += debt / quantum;
+            self.left = -i32::try_from(debt % quantum).expect("a small number");
+        }
+    }
+
+    /// A quantum for a new batch, less what is owed.
     fn draw(&mut self, quantum: u64) {
-        let debt = u64::from(self.left.min(0).unsigned_abs());
-        self.round += debt / quantum;
-        self.left = i32::try_from(quantum - debt % quantum).expect("a small number");
+        self.left = self.left.min(0) + i32::try_from(quantum).expect("a small number");
+        assert!(self.left > 0, "what is owed has been paid but for a part of a quantum");
     }
 }
 

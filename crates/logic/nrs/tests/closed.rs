@@ -63,6 +63,41 @@ fn spread(policy: &str, place: &str, slots: usize, turnaround: u64) -> u64 {
 }
 
 #[test]
+fn a_client_with_one_large_request_at_a_time_pays_for_all_of_it() {
+    let mut head = Head::new("ost_io", HeadKind::Reg, CptIndex(0), &[nrs::crrn()]);
+    let mut all = ServiceHeads { reg: vec![&mut head], hp: vec![] };
+    let moment = Moment { now: Instant(1), seed: 1 };
+    all.select("crrn", moment).expect("starts");
+    all.set("nrs_crrn_unit", "kib", moment).expect("it is there");
+    let (large, small) = (4 << 20, 64 << 10);
+    let request = |client: u64| {
+        let bytes = if client == 1 { large } else { small };
+        Req { range: (0, bytes), ..Req::new(0, client) }
+    };
+    let now = Instant(1);
+    head.enqueue(request(1), now);
+    for _ in 0..16 {
+        head.enqueue(request(2), now);
+    }
+    let (mut bytes, mut returns) = ([0; 3], None);
+    for step in 0..10_000 {
+        let taken = head.dequeue(now).taken().expect("a closed system");
+        head.finished(taken.policy, now);
+        let client = taken.request.client;
+        bytes[client as usize] += taken.request.range.1;
+        if client == 1 {
+            returns = Some(step + 3); // meanwhile it has none queued
+        } else {
+            head.enqueue(request(client), now);
+        }
+        if returns == Some(step) {
+            head.enqueue(request(1), now);
+        }
+    }
+    assert!(bytes[1].abs_diff(bytes[2]) <= 2 * large, "{bytes:?}");
+}
+
+#[test]
 fn clients_with_fewer_and_more_in_flight_than_a_quantum_get_the_same() {
     for (slots, turnaround) in [(1, 100), (4, 100), (4, 4_000), (16, 500)] {
         for policy in ["crrn", "crre"] {

@@ -67,6 +67,9 @@ impl Reference {
             if c.active == 0 && c.left > 0 {
                 (c.round, c.left) = (c.round + 1, 0);
             }
+            while c.left <= -(self.quantum as i64) {
+                (c.round, c.left) = (c.round + 1, c.left + self.quantum as i64);
+            }
             if c.round < self.round {
                 (c.round, c.left) = (self.round, 0);
             }
