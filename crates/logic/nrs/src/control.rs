@@ -15,7 +15,7 @@ use types::{CptIndex, Errno, Instant};
 use crate::command::{Command, WhichHeads, split_labelled, split_words};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::policy::RESET;
-use crate::state::Plan;
+use crate::state::{NOW, Plan};
 use crate::{
     Form, Head, HeadKind, Listed, Mode, Policy, PolicyState, Refusal, Request, Start, Tunable,
 };
@@ -187,6 +187,9 @@ impl<'a, R: Request> ServiceHeads<'a, R> {
                 for head in heads.iter_mut() {
                     head.starting = None;
                     head.stop_primary();
+                    if command.arg == NOW {
+                        head.release();
+                    }
                 }
             }
             for (partition, policy) in made {

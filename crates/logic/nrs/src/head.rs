@@ -6,8 +6,8 @@
 //! - Where several policies hold requests, they are asked in turn: old and new drain 1:1.
 //! - Whether a request may leave is a matter between it and its policy: what one policy holds back
 //!   holds up no other.
-//! - A policy that was replaced goes on at its own pace. Only the end of the service, or a
-//!   request's latest time, overrides a limit.
+//! - A policy that was replaced goes on at its own pace. Only the end of the service, a request's
+//!   latest time, or an administrator who says so (`fifo now`) overrides a limit.
 //! - A policy that breaks its contract is disabled; its requests leave through FIFO in the order
 //!   they arrived.
 //!
@@ -74,6 +74,7 @@ pub(crate) struct Instance<R> {
     pub(crate) state: PolicyState,
     pub(crate) arg: String,
     pub(crate) policy: Option<Box<dyn Policy<R>>>,
+    released: bool, // it is drained by force
     lane: u16,
     counters: Counters, // `queued` is the lane's length, `active` is `started` less `finished`
     finished: u64,
@@ -154,6 +155,7 @@ impl<R: Request> Head<R> {
             state: PolicyState::Stopped,
             arg: String::new(),
             policy: None,
+            released: false,
             lane,
             counters: Counters::default(),
             finished: 0,
@@ -286,7 +288,7 @@ impl<R: Request> Head<R> {
         if let Some(id) = self.overdue(at, now) {
             return self.force(at, id, now);
         }
-        let force = self.ending;
+        let force = self.ending || self.instances[at].released;
         let (instance, queue) = (&mut self.instances[at], &mut self.queue);
         let policy = instance.policy.as_mut().expect("a policy that holds requests runs");
         let lane = instance.lane;
@@ -636,6 +638,12 @@ impl<R: Request> Head<R> {
         }
     }
 
+    /// What policies that were replaced still hold leaves without regard to their limits.
+    pub(crate) fn release(&mut self) {
+        let stopping = |instance: &&mut Instance<R>| instance.state == PolicyState::Stopping;
+        self.instances.iter_mut().filter(stopping).for_each(|instance| instance.released = true);
+    }
+
     fn stop(&mut self, at: usize) {
         self.instances[at].state = PolicyState::Stopping;
         self.settle(at);
@@ -654,6 +662,7 @@ impl<R: Request> Head<R> {
         if instance.finished == instance.counters.started && self.queued_by(at) == 0 {
             let instance = &mut self.instances[at];
             instance.state = PolicyState::Stopped;
+            instance.released = false;
             instance.arg.clear();
             let policy = instance.policy.take();
             let _ = guarded(move || drop(policy)); // it is gone whatever its own end does

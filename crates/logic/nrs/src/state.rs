@@ -36,6 +36,9 @@ impl PolicyState {
     }
 }
 
+/// Argument of the fallback: what replaced policies hold back leaves at once.
+pub(crate) const NOW: &str = "now";
+
 /// What a start command means for one head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
@@ -61,11 +64,9 @@ impl<R: Request> Head<R> {
             )));
         }
         if at == 0 {
-            let bare = arg.is_empty();
-            return if bare {
-                Ok((0, Plan::Fallback))
-            } else {
-                Err(Refusal::invalid(format!("{name} takes no argument, not '{arg}'")))
+            return match arg {
+                "" | NOW => Ok((0, Plan::Fallback)),
+                _ => Err(Refusal::invalid(format!("{name} takes '{NOW}' or nothing, not '{arg}'"))),
             };
         }
         if self.starting.is_some() {

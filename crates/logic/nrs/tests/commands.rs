@@ -336,3 +336,36 @@ fn who_passes_an_open_head_is_counted_like_one_that_was_queued() {
     select(&mut service, "crrn").expect("starts");
     assert!(service.reg.iter().all(|head| !head.is_open()), "a policy decides");
 }
+
+#[test]
+fn an_administrator_releases_what_a_wrong_rule_holds_back() {
+    let mut service = Service::new(2, &nrs::policies());
+    assert_eq!(select(&mut service, "tbf nid"), Ok(true));
+    service.all().set("nrs_tbf_rule", "change default rate=0.001", NOW).expect("typed");
+    let now = NOW.now;
+    for number in 0..100 {
+        service.reg[0].enqueue(Req::new(number, 1).at(now), now);
+    }
+    let leave = |service: &mut Service<Req>| {
+        std::iter::from_fn(|| {
+            let taken = service.reg[0].dequeue(now).taken()?;
+            service.reg[0].finished(taken.policy, now);
+            Some(taken.request.number)
+        })
+        .collect::<Vec<_>>()
+    };
+    let burst = leave(&mut service).len() as u64;
+    assert_eq!(select(&mut service, "fifo"), Ok(true));
+    assert_eq!(leave(&mut service), [], "a limit is a limit");
+    assert_eq!(select(&mut service, "tbf nid"), Err(Errno::EAGAIN), "it still drains");
+    service.reg[0].enqueue(Req::new(1_000, 1).at(now), now);
+    assert_eq!(leave(&mut service), [1_000]);
+    assert_eq!(select(&mut service, "fifo now"), Ok(true));
+    assert_eq!(leave(&mut service), (burst..100).collect::<Vec<_>>());
+    assert_eq!(select(&mut service, "tbf nid"), Ok(true));
+    service.all().set("nrs_tbf_rule", "change default rate=0.001", NOW).expect("typed");
+    for number in 0..9 {
+        service.reg[0].enqueue(Req::new(number, 1).at(now), now);
+    }
+    assert!(leave(&mut service).len() < 9, "it was said of what waited then");
+}
