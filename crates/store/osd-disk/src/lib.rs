@@ -9,11 +9,15 @@ mod error;
 pub mod export;
 mod meta;
 mod obj;
+mod statvfs;
 pub mod superblock;
 #[cfg(test)]
 mod testdir;
 
 pub use error::DiskError;
-pub use meta::{BeforeSync, CopyError, CopyProgress, DiskMeta, MetaOptions, Scrub};
+pub use meta::{
+    BeforeSync, CopyError, CopyProgress, DiskMeta, MetaOptions, Scrub, ScrubPhase, ScrubState,
+};
 pub use obj::{DiskObjects, ObjOptions};
+pub use statvfs::Statvfs;
 pub use superblock::{Superblock, TargetLock};

@@ -9,6 +9,7 @@ mod export;
 mod objects;
 mod params;
 mod peers;
+mod scrub;
 mod store;
 mod waits;
 

@@ -44,7 +44,7 @@ use std::task::{Context, Poll};
 use env::LocalFuture;
 use osd::{BEHIND_COMMIT_BYTES_MAX, MetaStore, Space, StoreError, Table, View, WriteSet};
 
-use crate::DiskError;
+use crate::{DiskError, Statvfs};
 use commit::Committer;
 use copy::Copying;
 use gathered::{GATHERED_MAX, Gathered};
@@ -56,7 +56,7 @@ use sums::Sums;
 
 pub use commit::BeforeSync;
 pub use copy::{CopyError, CopyProgress};
-pub use scrub::Scrub;
+pub use scrub::{Scrub, ScrubPhase, ScrubState};
 
 /// Tables that the environment has room for; LMDB's cost is a few words each.
 const TABLES_MAX: u32 = 16;
@@ -105,7 +105,7 @@ enum State {
 /// Records of one target. See the module's head.
 pub struct DiskMeta {
     state: RefCell<State>,
-    _scrubber: Scrubber,
+    scrubber: Scrubber,
     committer: Committer,
     begun: Cell<u64>,   // commits begun
     durable: Cell<u64>, // those of them that have ended: at most one less
@@ -115,6 +115,7 @@ pub struct DiskMeta {
     copying: RefCell<Option<Copying>>, // while a copy is made
     is_copied: Arc<AtomicBool>,
     dir: PathBuf,
+    statvfs: Statvfs,
     _lock: File,
 }
 
@@ -125,9 +126,9 @@ impl DiskMeta {
         std::fs::create_dir_all(&dir).map_err(DiskError::io(&dir, "cannot be made"))?;
         let lock = crate::superblock::lock_file(&dir.join("lock"), &dir)?;
         crate::superblock::sync_dir(dir.parent().unwrap_or(&dir))?;
-        let stat = rustix::fs::statvfs(&dir)
-            .map_err(|errno| DiskError::io(&dir, "statvfs")(errno.into()))?;
-        let disk_bytes = stat.f_blocks.saturating_mul(stat.f_frsize);
+        let statvfs = Statvfs::start(&dir).map_err(DiskError::io(&dir, "statvfs"))?;
+        let disk_space = statvfs.get().map_err(DiskError::io(&dir, "statvfs"))?;
+        let disk_bytes = disk_space.bytes;
         let map_bytes =
             options.map_bytes.unwrap_or(disk_bytes.saturating_mul(4).min(MAP_BYTES_MAX));
         let map_bytes = map_bytes.max(MAP_BYTES_MIN).next_multiple_of(1 << 20);
@@ -162,7 +163,7 @@ impl DiskMeta {
             .map_err(DiskError::io(&dir, "commit thread"))?;
         Ok(Rc::new(DiskMeta {
             state: RefCell::new(State::Running(running)),
-            _scrubber: Scrubber::start(
+            scrubber: Scrubber::start(
                 options.scrub,
                 reader,
                 committer.phase(),
@@ -179,8 +180,26 @@ impl DiskMeta {
             copying: RefCell::new(None),
             is_copied: Arc::default(),
             dir,
+            statvfs,
             _lock: lock,
         }))
+    }
+
+    /// How all pages are looked at again.
+    #[must_use]
+    pub fn scrub(&self) -> Scrub {
+        self.scrubber.options()
+    }
+
+    /// Sets that; it holds from the next pages on.
+    pub fn set_scrub(&self, scrub: Scrub) {
+        self.scrubber.set(scrub);
+    }
+
+    /// How far that is.
+    #[must_use]
+    pub fn scrub_state(&self) -> ScrubState {
+        self.scrubber.state()
     }
 
     fn dbi(&self, table: Table) -> Dbi {
@@ -517,6 +536,7 @@ struct RunningView<'a>(&'a DiskMeta);
 impl View for RunningView<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let dbi = self.0.dbi(table);
+        self.0.scrubber.shared().called();
         self.0.with(|running| Ok(running.get(table, dbi, key)?.map(<[u8]>::to_vec)))
     }
 
@@ -527,6 +547,7 @@ impl View for RunningView<'_> {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
         self.0.settle();
+        self.0.scrubber.shared().called();
         let _inside = Inside::new(&self.0.scans);
         self.0.with(|running| running.scan(table, self.0.dbi(table), from, visit))
     }
@@ -560,6 +581,7 @@ impl MetaStore for DiskMeta {
 
     fn apply(&self, set: &WriteSet) -> Result<(), StoreError> {
         assert_eq!(self.scans.get(), 0, "nothing is changed inside a scan");
+        self.scrubber.shared().called();
         self.settle();
         if self.is_busy() {
             return Err(StoreError::Busy);
@@ -606,18 +628,18 @@ impl MetaStore for DiskMeta {
     }
 
     fn space(&self) -> Result<Space, StoreError> {
-        let failed = |errno: rustix::io::Errno| {
-            StoreError::Failed(format!("{}: statvfs: {errno}", self.dir.display()))
+        let failed = |error: std::io::Error| {
+            StoreError::Failed(format!("{}: statvfs: {error}", self.dir.display()))
         };
-        let disk = rustix::fs::statvfs(&self.dir).map_err(failed)?;
+        let disk = self.statvfs.get().map_err(failed)?;
         let inodes = self.dbi(Table::Inodes);
-        let disk_free = disk.f_bavail.saturating_mul(disk.f_frsize);
         let (bytes, bytes_free, files) = self.with(|running| {
-            let (bytes, free) =
-                running.room.bytes(running.dirty_pages() + running.gathered.pages(), disk_free);
+            let (bytes, free) = running
+                .room
+                .bytes(running.dirty_pages() + running.gathered.pages(), disk.bytes_free);
             Ok((bytes, free, running.txn.stat(inodes)?.entries))
         })?;
-        let bytes = bytes.min(disk.f_blocks.saturating_mul(disk.f_frsize));
+        let bytes = bytes.min(disk.bytes);
         let files_free = bytes_free / FILE_BYTES;
         Ok(Space { bytes, bytes_free, files: files + files_free, files_free })
     }

@@ -591,7 +591,8 @@ fn parts_of_a_walk_see_all_that_one_walk_sees() {
 }
 
 fn scrubbed(dir: &TestDir) -> Rc<DiskMeta> {
-    let scrub = Scrub { interval: Duration::from_millis(1), mibps: 10_000 };
+    let scrub =
+        Scrub { interval: Duration::from_millis(1), mibps: 10_000, patience: Duration::ZERO };
     DiskMeta::open(dir.path(), &MetaOptions { scrub, ..MetaOptions::default() }).expect("opens")
 }
 
@@ -646,4 +647,40 @@ fn damage_that_was_found_before_the_wait_is_not_waited_for() {
     assert!(!told.wakes(&cx));
     assert_eq!(told.damage().as_deref(), Some("page 7"));
     assert!(told.wakes(&cx));
+}
+
+#[test]
+fn a_scrub_waits_for_an_idle_store_and_does_what_is_set_meanwhile() {
+    let dir = TestDir::new();
+    rich_store(&dir);
+    let (hour, now) = (Duration::from_secs(3_600), Duration::from_millis(1));
+    let scrub = Scrub { interval: hour, mibps: 0, patience: hour };
+    let meta = DiskMeta::open(dir.path(), &MetaOptions { scrub, ..MetaOptions::default() })
+        .expect("opens");
+    let until = |phase: ScrubPhase, is_used: bool| {
+        let start = Instant::now();
+        while meta.scrub_state().phase != phase {
+            assert!(start.elapsed() < Duration::from_secs(60), "{:?}", meta.scrub_state());
+            if is_used {
+                let view = meta.running().expect("ready");
+                (0..100).for_each(|_| drop(view.get(Table::Meta, b"k")));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    until(ScrubPhase::Waiting, false);
+    meta.set_scrub(Scrub { interval: now, ..scrub });
+    until(ScrubPhase::Off, false);
+    meta.set_scrub(Scrub { interval: now, mibps: 10_000, patience: hour });
+    until(ScrubPhase::WaitingForIdle, true);
+    assert_eq!(meta.scrub_state().passes, 0);
+    meta.set_scrub(Scrub { interval: hour, mibps: 10_000, patience: hour });
+    let start = Instant::now();
+    while meta.scrub_state().passes == 0 {
+        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", meta.scrub_state());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let state = meta.scrub_state();
+    assert!(state.last_ended.is_some() && state.last_pages > 0, "{state:?}");
+    assert!(state.last_waited > Duration::ZERO, "{state:?}");
 }

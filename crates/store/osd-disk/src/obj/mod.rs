@@ -11,7 +11,8 @@
 //!   over is timed likewise, and where there is no io_uring all this is the pool's.
 //! - Aligned writes of 1 MiB and more go around the page cache, from the pool, out of aligned
 //!   buffers. They are answered when the file has room for them ([`flight`]).
-//! - Everything else (truncate, destroy, list, sync) goes to the pool.
+//! - `fstat` of an open object is answered by the kernel from memory.
+//! - Everything else (truncate, allocate, destroy, list, sync, room) goes to the pool.
 //!
 //! Durability: a change is noted once it was made; `sync` takes what was noted and calls
 //! `fdatasync` on each object (`fsync` after a truncate) and `fsync` on each directory in which a
@@ -429,14 +430,11 @@ impl ObjStore for DiskObjects {
     fn space(&self) -> LocalFuture<'_, Result<Space, Errno>> {
         Box::pin(async move {
             self.check()?;
-            let stat = rustix::fs::fstatvfs(&self.files.root)
-                .map_err(|errno| Errno::from_raw(errno.raw_os_error()))?;
-            Ok(Space {
-                bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
-                bytes_free: stat.f_bavail.saturating_mul(stat.f_frsize),
-                files: stat.f_files,
-                files_free: stat.f_ffree,
+            self.on_pool(|files| {
+                let stat = rustix::fs::fstatvfs(&files.root).map_err(files::errno)?;
+                Ok(crate::statvfs::space(&stat))
             })
+            .await
         })
     }
 }

@@ -7,7 +7,7 @@ use service::{ServiceSpec, spec};
 use target::Place;
 use types::CounterTable;
 
-use super::{Body, Running, Server};
+use super::{Body, Running, Server, scrub};
 use crate::permanent;
 
 /// Registers those of the node, of its services and of each target.
@@ -91,6 +91,7 @@ fn register_target(params: &ParamTree, server: &Rc<Server>, index: usize, target
         dir: target.dir.display().to_string(),
         space: Rc::new(move || weak.upgrade()?.targets[index].store.space()),
     };
+    scrub::register(params, place.base(), &target.store.disk);
     match &target.body {
         Body::Mgt(mgt) => mgt.register_params(params, &place),
         Body::Mdt(mdt) => mdt.register_params(params, &place),

@@ -1,13 +1,12 @@
 //! A target's storage, opened.
 
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use mdt::HighestIds;
 use osd::{MetaStore, ObjStore, Space, Table};
-use osd_disk::{DiskError, DiskMeta, DiskObjects, MetaOptions, ObjOptions, superblock};
+use osd_disk::{DiskError, DiskMeta, DiskObjects, MetaOptions, ObjOptions, Statvfs, superblock};
 use types::{ClientId, TargetId, TargetKind};
 
 use super::Culprit;
@@ -31,7 +30,7 @@ pub(crate) struct Opened {
     pub(crate) objects: Option<Rc<dyn ObjStore>>,
     /// The records once more: a disk's own.
     pub(crate) disk: Rc<DiskMeta>,
-    dir: PathBuf,
+    statvfs: Statvfs,
 }
 
 impl Opened {
@@ -70,7 +69,8 @@ impl Opened {
             TargetKind::Ost => Some(DiskObjects::open(&target.dir, &ObjOptions::default())?),
             _ => None,
         };
-        Ok(Opened { disk: meta.clone(), meta, objects, dir: target.dir.clone() })
+        let statvfs = Statvfs::start(&target.dir).context("statvfs")?;
+        Ok(Opened { disk: meta.clone(), meta, objects, statvfs })
     }
 
     /// Room: of the records, or where there are objects of the file system below them.
@@ -78,9 +78,7 @@ impl Opened {
         if self.objects.is_none() {
             return self.meta.space().ok();
         }
-        let stat = rustix::fs::statvfs(&self.dir).ok()?;
-        let (bytes, bytes_free) = (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize);
-        Some(Space { bytes, bytes_free, files: stat.f_files, files_free: stat.f_ffree })
+        self.statvfs.get().ok()
     }
 }
 
