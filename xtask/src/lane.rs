@@ -147,6 +147,7 @@ impl Lane {
             .args(args)
             .envs(envs.iter().copied())
             .env("NACRE_RUN", self.run_dir())
+            .env("NACRE_ANSWER_WAIT", "30") // other lanes run beside
             .env("TMPDIR", self.scratch())
             .current_dir(crate::run::root())
             .stdin(Stdio::piped());

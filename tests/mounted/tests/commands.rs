@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
-use mounted::{Up, nacre_bin};
+use mounted::{Up, kill, nacre_bin};
 
 fn run(words: &[&str]) -> Output {
     Command::new(nacre_bin()).args(words).output().expect("nacre starts")
@@ -80,6 +81,33 @@ fn lctl_reads_sets_lists_and_refuses() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && stderr.contains(wanted), "{words:?}: {stderr}");
     }
+    up.stop();
+}
+
+#[test]
+fn tools_answer_for_the_daemons_that_live_and_name_the_one_that_does_not() {
+    let mut up = Up::new("answer");
+    let ost = up.server("OST0001");
+    let set = run(&["lctl", "set_param", "--of", "testfs-OST0001", "at_max=500"]);
+    assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
+    let told = stdout(&["lctl", "get_param", "at_max"]);
+    assert!(told.contains("testfs-OST0001: at_max=500\n"), "{told}");
+    assert!(told.contains("MGS,testfs-MDT0000,testfs-OST0000"), "{told}");
+    kill(ost, libc::SIGSTOP);
+    let start = Instant::now();
+    let output = Command::new(nacre_bin())
+        .args(["lctl", "get_param", "at_max"])
+        .env("NACRE_ANSWER_WAIT", "2")
+        .output()
+        .expect("nacre starts");
+    let took = start.elapsed();
+    kill(ost, libc::SIGCONT);
+    let told = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("at_max=600") && !told.contains("500"), "{told}");
+    assert!(said.contains(&format!("testfs-OST0001 (process {ost})")), "{said}");
+    assert_eq!(output.status.code(), Some(libc::ETIMEDOUT));
+    assert!(took < Duration::from_secs(20), "{took:?}");
     up.stop();
 }
 

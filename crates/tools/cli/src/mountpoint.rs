@@ -23,7 +23,8 @@ pub(crate) fn of(path: Option<&Path>, command: &str) -> Result<Mount, Failed> {
                 format!("{command}: no Nacre file system is mounted here"),
             )
         };
-        return mounts.into_iter().next().ok_or_else(none);
+        let alive = mounts.iter().find(|mount| rundir::of_device(mount.device).is_some()).cloned();
+        return alive.or_else(|| mounts.into_iter().next()).ok_or_else(none);
     };
     let shown = path.display().to_string();
     let device = fs::metadata(path).map_err(|error| Failed::io(&error, command, &shown))?.dev();
@@ -32,6 +33,23 @@ pub(crate) fn of(path: Option<&Path>, command: &str) -> Result<Mount, Failed> {
     found.ok_or_else(|| {
         Failed::of(Errno::ENOTTY, command, &format!("'{shown}' is not in a Nacre file system"))
     })
+}
+
+/// The same by the path's words where they lead into a mount: no file of it is touched, whose
+/// server may be away.
+pub(crate) fn near(path: Option<&Path>, command: &str) -> Result<Mount, Failed> {
+    let found = path.and_then(|path| {
+        let whole = std::path::absolute(path).ok()?;
+        above(all().ok()?, &whole)
+    });
+    found.map_or_else(|| of(path, command), Ok)
+}
+
+/// The innermost mount that has this path.
+fn above(mounts: Vec<Mount>, path: &Path) -> Option<Mount> {
+    let is_plain = !path.components().any(|part| part == std::path::Component::ParentDir);
+    let has = |mount: &Mount| is_plain && path.starts_with(&mount.dir);
+    mounts.into_iter().filter(has).max_by_key(|mount| mount.dir.components().count())
 }
 
 /// Asks the daemon of a mount.
@@ -75,4 +93,28 @@ pub(crate) fn inside(mount: &Mount, path: &Path, command: &str) -> Result<String
 /// A mount point shown where a path is wanted.
 pub(crate) fn show(dir: &Path) -> String {
     String::from_utf8_lossy(dir.as_os_str().as_bytes()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_leads_to_its_mount_by_its_words() {
+        let mount = |dir: &str| Mount {
+            dir: dir.into(),
+            device: (0, 44),
+            source: "127.0.0.2@tcp:/testfs".into(),
+            options: Vec::new(),
+        };
+        let of = |path: &str| {
+            let found = above(vec![mount("/mnt/a"), mount("/mnt/a/b")], Path::new(path));
+            found.map(|mount| mount.dir.display().to_string())
+        };
+        assert_eq!(of("/mnt/a").as_deref(), Some("/mnt/a"));
+        assert_eq!(of("/mnt/a/x/y").as_deref(), Some("/mnt/a"));
+        assert_eq!(of("/mnt/a/b/c").as_deref(), Some("/mnt/a/b"));
+        assert_eq!(of("/mnt/ab"), None);
+        assert_eq!(of("/mnt/a/../c"), None);
+    }
 }

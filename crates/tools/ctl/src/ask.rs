@@ -25,6 +25,8 @@ const CONSOLE_ANSWER_BYTES_MAX: u64 = 64 << 20;
 pub enum AskError {
     /// The daemon could not be asked.
     Io(io::Error),
+    /// It has taken the question and not answered for so long.
+    Silent(Duration),
     Refused(Failure),
 }
 
@@ -34,6 +36,7 @@ impl AskError {
     pub fn errno(&self) -> i32 {
         match self {
             AskError::Io(error) => types::Errno::from_io(error).raw(),
+            AskError::Silent(_) => types::Errno::ETIMEDOUT.raw(),
             AskError::Refused(failure) => failure.errno,
         }
     }
@@ -43,6 +46,9 @@ impl std::fmt::Display for AskError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             AskError::Io(error) => write!(f, "the daemon does not answer: {error}"),
+            AskError::Silent(wait) => {
+                write!(f, "the daemon has not answered for {} s", wait.as_secs())
+            }
             AskError::Refused(failure) => f.write_str(&failure.text),
         }
     }
@@ -52,8 +58,16 @@ impl std::error::Error for AskError {}
 
 /// Asks the daemon behind `socket`.
 pub fn ask(socket: &Path, question: &Ask) -> Result<Reply, AskError> {
-    let bounds = Bounds { patience: PATIENCE, answer_bytes: REPLY_BYTES_MAX as u64 };
-    let line = exchange(socket, question, bounds).map_err(AskError::Io)?;
+    ask_within(socket, question, PATIENCE)
+}
+
+/// Asks it, and waits no longer than this.
+pub fn ask_within(socket: &Path, question: &Ask, patience: Duration) -> Result<Reply, AskError> {
+    let bounds = Bounds { patience, answer_bytes: REPLY_BYTES_MAX as u64 };
+    let line = exchange(socket, question, bounds).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Silent(patience),
+        _ => AskError::Io(error),
+    })?;
     proto::decode(&line).ok_or_else(|| AskError::Io(foreign()))?.map_err(AskError::Refused)
 }
 

@@ -3,7 +3,7 @@
 //! | what | module |
 //! |---|---|
 //! | questions and answers | [`Ask`], [`Reply`] |
-//! | the asking side, blocking | [`ask`] |
+//! | the asking side, blocking | [`ask`]; of all daemons at once [`everywhere`] |
 //! | the answering side, on the daemon's executor | [`server`] |
 //! | where sockets are, and which daemon serves a mount | [`rundir`], [`mounts`] |
 //! | how a command starts a daemon | [`background`] |
@@ -15,6 +15,7 @@
 
 pub mod ask;
 pub mod background;
+pub mod everywhere;
 pub mod mounts;
 mod proto;
 pub mod rundir;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use ctl::{Ask, Export, Reply, ask, rundir};
+use ctl::{Ask, Export, Reply, ask, everywhere};
 
 /// What to export and where to.
 #[derive(Clone, Debug)]
@@ -58,8 +58,8 @@ fn answer(reply: Reply) -> Result<Export> {
 
 /// The socket of the daemon that serves this target.
 pub(crate) fn server_of(target: &str) -> Option<PathBuf> {
-    rundir::daemons().into_iter().find(|socket| {
-        let who = ask::ask(socket, &Ask::Who);
-        matches!(who, Ok(Reply::Who(who)) if who.targets.iter().any(|name| name == target))
+    everywhere::ask_all(&Ask::Who).into_iter().find_map(|(daemon, who)| {
+        let Ok(Reply::Who(who)) = who else { return None };
+        who.targets.iter().any(|name| name == target).then_some(daemon.socket)
     })
 }

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use ctl::{Ask, Reply, ask, rundir};
+use ctl::{Ask, Reply, ask, everywhere};
 use types::{Fid, FsName, TargetId, TargetKind};
 
 use crate::export_meta::server_of;
@@ -151,13 +151,13 @@ impl Lists {
 /// OSTs of this file system that daemons on this machine serve.
 fn served(fsname: FsName) -> Vec<(PathBuf, String, TargetId)> {
     let mut found = Vec::new();
-    for socket in rundir::daemons() {
-        let Ok(Reply::Who(who)) = ask::ask(&socket, &Ask::Who) else { continue };
+    for (daemon, who) in everywhere::ask_all(&Ask::Who) {
+        let Ok(Reply::Who(who)) = who else { continue };
         for name in who.targets {
             if let Ok(ost) = ost_named(&name)
                 && ost.name(fsname) == name
             {
-                found.push((socket.clone(), name, ost));
+                found.push((daemon.socket.clone(), name, ost));
             }
         }
     }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use ctl::{Ask, Leaving, Reply, ask, mounts, rundir};
+use ctl::ask::{self, AskError};
+use ctl::{Ask, Leaving, Reply, everywhere, mounts, rundir};
 use rustix::mount::UnmountFlags;
 
 /// How often it looks whether a daemon that is about to end has gone.
@@ -26,8 +27,11 @@ pub struct Options {
 /// Unmounts, and waits until the daemon has ended.
 pub fn run(options: &Options) -> Result<()> {
     let dir = resolve(&options.dir)?;
-    let mount =
-        mounts::at(&dir)?.with_context(|| format!("{} is no Nacre mount", dir.display()))?;
+    let is_there = || {
+        dir.symlink_metadata()
+            .map_or_else(|error| error.to_string(), |_| "not a Nacre mount".to_owned())
+    };
+    let mount = mounts::at(&dir)?.with_context(|| format!("{}: {}", dir.display(), is_there()))?;
     let daemon = Daemon::of(&mount);
     detach(&dir, options)?;
     match daemon {
@@ -46,14 +50,26 @@ pub fn run(options: &Options) -> Result<()> {
 struct Daemon {
     pid: u32,
     socket: PathBuf,
+    /// It does not answer.
+    is_silent: bool,
 }
 
 impl Daemon {
     fn of(mount: &mounts::Mount) -> Option<Daemon> {
         // the link goes with the mount
         let socket = rundir::of_device(mount.device)?.canonicalize().ok()?;
-        match ask::ask(&socket, &Ask::Who) {
-            Ok(Reply::Who(who)) => Some(Daemon { pid: who.pid, socket }),
+        match ask::ask_within(&socket, &Ask::Who, everywhere::patience()) {
+            Ok(Reply::Who(who)) => Some(Daemon { pid: who.pid, socket, is_silent: false }),
+            // it stands still: its socket says who it is
+            Err(AskError::Silent(wait)) => {
+                let everywhere::Daemon { pid, .. } = everywhere::Daemon::of(socket.clone());
+                ctl::say!(
+                    "nacre umount: the daemon of {} (process {pid}) has not answered for {} s",
+                    mount.dir.display(),
+                    wait.as_secs()
+                );
+                Some(Daemon { pid, socket, is_silent: true })
+            }
             _ => None,
         }
     }
@@ -89,6 +105,9 @@ impl Daemon {
 
     /// A daemon that does not answer is killed.
     fn give_up(&self) -> Result<()> {
+        if self.is_silent {
+            return kill(self.pid);
+        }
         match ask::ask(&self.socket, &Ask::GiveUp) {
             Ok(Reply::Leaving(Leaving::Ended(lines))) => say_given_up(&lines),
             _ if rundir::is_alive(&self.socket) => return kill(self.pid),

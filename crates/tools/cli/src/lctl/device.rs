@@ -1,7 +1,6 @@
 //! `lctl dl` and `lctl list_nids`.
 
-use ctl::rundir;
-use ctl::{Ask, Device, Reply, ask};
+use ctl::{Ask, Device, Reply, everywhere};
 
 use crate::Failed;
 use crate::failure::First;
@@ -51,13 +50,11 @@ pub(super) fn list_nids(args: &ListNids) -> Result<(), Failed> {
 pub(super) fn ask_all(question: &Ask, command: &str) -> (Vec<Reply>, First) {
     let mut first = First::default();
     let mut replies = Vec::new();
-    for socket in rundir::daemons() {
-        match ask::ask(&socket, question) {
+    for (daemon, answer) in everywhere::ask_all(question) {
+        match answer {
             Ok(reply) => replies.push(reply),
-            Err(error) => first.note(&Failed::new(
-                error.errno(),
-                format!("error: {command}: {}: {error}", socket.display()),
-            )),
+            Err(error) => first
+                .note(&Failed::new(error.errno(), format!("error: {command}: {daemon}: {error}"))),
         }
     }
     (replies, first)

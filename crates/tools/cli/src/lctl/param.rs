@@ -3,9 +3,8 @@
 
 pub(super) mod permanent;
 
-use ctl::ask::{self, AskError};
-use ctl::rundir;
-use ctl::{Ask, Name, Outcome, Reply, Value};
+use ctl::ask::AskError;
+use ctl::{Ask, Name, Outcome, Reply, Value, everywhere};
 use types::{Errno, FsName};
 
 use crate::Failed;
@@ -27,6 +26,9 @@ pub(super) struct Get {
     /// Also everything below what matches.
     #[arg(short = 'R', long)]
     recursive: bool,
+    /// Only of daemons with such a name: 'testfs-OST*', 'client-*'.
+    #[arg(long = "of", value_name = "DAEMON")]
+    of: Option<String>,
     #[command(flatten)]
     form: Form,
     /// Dotted names with shell globs: 'ost.OSS.*.threads_max'.
@@ -82,6 +84,9 @@ pub(super) struct Set {
     /// With -P: of this file system only, not of all that the MGS knows.
     #[arg(long = "fsname", value_name = "NAME", requires = "permanent")]
     fsname: Option<FsName>,
+    /// Only at daemons with such a name: 'testfs-OST*', 'client-*'.
+    #[arg(long = "of", value_name = "DAEMON", conflicts_with = "permanent")]
+    of: Option<String>,
     /// NAME=VALUE, or NAME followed by VALUE; with -d names.
     #[arg(required = true, value_name = "PARAM=VALUE")]
     settings: Vec<String>,
@@ -96,6 +101,9 @@ pub(super) struct List {
     /// Also everything below what matches.
     #[arg(short = 'R', long)]
     recursive: bool,
+    /// Only of daemons with such a name: 'testfs-OST*', 'client-*'.
+    #[arg(long = "of", value_name = "DAEMON")]
+    of: Option<String>,
     #[command(flatten)]
     form: Form,
     /// Dotted names with shell globs.
@@ -104,18 +112,24 @@ pub(super) struct List {
 }
 
 pub(super) fn get(args: &Get) -> Result<(), Failed> {
+    if args.name_only && !args.form.is_data() {
+        let (classify, recursive) = (args.classify, args.recursive);
+        let (form, of, patterns) = (args.form, args.of.clone(), args.patterns.clone());
+        return list(&List { classify, recursive, of, form, patterns });
+    }
     let mut first = First::default();
     let mut all = Vec::new();
     for pattern in &args.patterns {
         let question = Ask::Get { pattern: pattern.clone(), recursive: args.recursive };
-        let found = everywhere("get_param", &question, pattern, &mut first, |reply| match reply {
+        let asked = Asked { command: "get_param", question, pattern, of: args.of.as_deref() };
+        let found = asked.everywhere(&mut first, |reply| match reply {
             Reply::Values(values) => values,
             _ => Vec::new(),
         });
         if args.form.is_data() {
             all.extend(found);
         } else {
-            crate::out::print(&found.iter().map(|value| shown(args, value)).collect::<String>());
+            crate::out::print(&text(args.value_only, &found));
         }
     }
     if args.form.is_data() {
@@ -124,25 +138,51 @@ pub(super) fn get(args: &Get) -> Result<(), Failed> {
     first.end()
 }
 
-/// Names as keys, values as strings; a list where daemons of this machine differ.
-fn as_object(found: &[Value]) -> serde_json::Value {
+/// What one or several daemons have answered alike.
+#[derive(Clone, Debug, PartialEq)]
+struct Found<T> {
+    of: Vec<String>,
+    what: T,
+}
+
+impl<T> Found<T> {
+    fn daemons(&self) -> String {
+        self.of.join(",")
+    }
+}
+
+/// Whether another daemon has another value of that name.
+fn differs(found: &[Found<Value>], name: &str) -> bool {
+    found.iter().filter(|one| one.what.name == name).count() > 1
+}
+
+/// Where daemons of this machine differ, the line says whose each value is.
+fn text(value_only: bool, found: &[Found<Value>]) -> String {
+    let mut out = String::new();
+    for one in found {
+        if differs(found, &one.what.name) && !value_only {
+            out.push_str(&format!("{}: ", one.daemons()));
+        }
+        out.push_str(&render(&one.what.name, &one.what.value, value_only));
+    }
+    out
+}
+
+/// Names as keys, values as strings; daemons as keys below a name where they differ.
+fn as_object(found: &[Found<Value>]) -> serde_json::Value {
     let mut object = serde_json::Map::new();
-    for Value { name, value, .. } in found {
-        match object.get_mut(name) {
-            None => drop(object.insert(name.clone(), value.clone().into())),
-            Some(serde_json::Value::Array(several)) => several.push(value.clone().into()),
-            Some(one) => *one = serde_json::Value::Array(vec![one.take(), value.clone().into()]),
+    for one in found {
+        let Value { name, value, .. } = &one.what;
+        if !differs(found, name) {
+            object.insert(name.clone(), value.clone().into());
+            continue;
+        }
+        let several = object.entry(name.clone()).or_insert_with(|| serde_json::Map::new().into());
+        if let Some(several) = several.as_object_mut() {
+            several.extend(one.of.iter().map(|of| (of.clone(), value.clone().into())));
         }
     }
     object.into()
-}
-
-fn shown(args: &Get, value: &Value) -> String {
-    if args.name_only {
-        let mark = if args.classify && value.is_writable { "=" } else { "" };
-        return format!("{}{mark}\n", value.name);
-    }
-    render(&value.name, &value.value, args.value_only)
 }
 
 /// `name=value`; a value of several lines starts on the next line.
@@ -162,22 +202,24 @@ pub(super) fn set(args: &Set) -> Result<(), Failed> {
     let settings = pairs(&args.settings)?;
     let mut first = First::default();
     for (pattern, value) in settings {
-        let question = Ask::Set { pattern: pattern.clone(), value };
-        let outcomes =
-            everywhere("set_param", &question, &pattern, &mut first, |reply| match reply {
-                Reply::Set(outcomes) => outcomes,
-                _ => Vec::new(),
-            });
-        for outcome in outcomes {
-            match outcome {
-                Outcome::Done(value) => {
-                    crate::out::print(&render(&value.name, &value.value, args.value_only))
+        let question = Ask::Set { pattern: pattern.clone(), value: value.clone() };
+        let of = args.of.as_deref();
+        let asked = Asked { command: "set_param", question, pattern: &pattern, of };
+        let outcomes = asked.everywhere(&mut first, |reply| match reply {
+            Reply::Set(outcomes) => outcomes,
+            _ => Vec::new(),
+        });
+        for outcome in &outcomes {
+            match &outcome.what {
+                Outcome::Done(done) => {
+                    // of a table that is how it looks now, that it was set says enough
+                    let now =
+                        if done.value.trim_end().contains('\n') { &value } else { &done.value };
+                    crate::out::print(&render(&done.name, now, args.value_only))
                 }
                 Outcome::Refused(failure) => {
-                    first.note(&Failed::new(
-                        failure.errno,
-                        format!("error: set_param: {}", failure.text),
-                    ));
+                    let text = format!("error: set_param: {}: {}", outcome.daemons(), failure.text);
+                    first.note(&Failed::new(failure.errno, text));
                 }
             }
         }
@@ -209,11 +251,12 @@ pub(super) fn list(args: &List) -> Result<(), Failed> {
     let mut all = Vec::new();
     for pattern in &args.patterns {
         let question = Ask::List { pattern: pattern.clone(), recursive: args.recursive };
-        let mut names =
-            everywhere("list_param", &question, pattern, &mut first, |reply| match reply {
-                Reply::Names(names) => names,
-                _ => Vec::new(),
-            });
+        let asked = Asked { command: "list_param", question, pattern, of: args.of.as_deref() };
+        let found = asked.everywhere(&mut first, |reply| match reply {
+            Reply::Names(names) => names,
+            _ => Vec::new(),
+        });
+        let mut names: Vec<Name> = found.into_iter().map(|one| one.what).collect();
         names.sort();
         names.dedup_by(|a, b| a.name == b.name);
         if args.form.is_data() {
@@ -237,42 +280,57 @@ fn listed(args: &List, name: &Name) -> String {
     format!("{}{mark}\n", name.name)
 }
 
-/// Matches on all daemons. That one daemon has no match is no error as long as another has.
-/// What two daemons answer alike (their version, say) is told once.
-fn everywhere<T: PartialEq>(
-    command: &str,
-    question: &Ask,
-    pattern: &str,
-    first: &mut First,
-    of: impl Fn(Reply) -> Vec<T>,
-) -> Vec<T> {
-    let mut found = Vec::new();
-    let mut complained = false;
-    for socket in rundir::daemons() {
-        match ask::ask(&socket, question) {
-            Ok(reply) => {
-                for match_ in of(reply) {
-                    if !found.contains(&match_) {
-                        found.push(match_);
+/// A question to the daemons of this machine.
+struct Asked<'a> {
+    command: &'static str,
+    question: Ask,
+    pattern: &'a str,
+    /// Only those with such a name.
+    of: Option<&'a str>,
+}
+
+impl Asked<'_> {
+    /// Matches on all daemons. That one daemon has no match is no error as long as another has.
+    /// What several answer alike (their version, say) is told once. A daemon that does not answer
+    /// is named, and the others' answers are there.
+    fn everywhere<T: PartialEq>(
+        &self,
+        first: &mut First,
+        of: impl Fn(Reply) -> Vec<T>,
+    ) -> Vec<Found<T>> {
+        let mut found: Vec<Found<T>> = Vec::new();
+        let mut complained = false;
+        let wanted = |name: &str| self.is_wanted(name);
+        for (daemon, answer) in everywhere::ask_some(&self.question, &wanted) {
+            match answer {
+                Ok(reply) => of(reply).into_iter().for_each(|what| {
+                    match found.iter_mut().find(|one| one.what == what) {
+                        Some(one) => one.of.push(daemon.name.clone()),
+                        None => found.push(Found { of: vec![daemon.name.clone()], what }),
                     }
+                }),
+                Err(AskError::Refused(failure)) if failure.errno == Errno::ENOENT.raw() => {}
+                Err(error) => {
+                    complained = true;
+                    let text = format!("error: {}: {daemon}: {error}", self.command);
+                    first.note(&Failed::new(error.errno(), text));
                 }
             }
-            Err(AskError::Refused(failure)) if failure.errno == Errno::ENOENT.raw() => {}
-            Err(error) => {
-                complained = true;
-                first.note(&Failed::new(error.errno(), format!("error: {command}: {error}")));
-            }
         }
+        if found.is_empty() && !complained {
+            let path = self.pattern.replace('.', "/");
+            first.note(&Failed::of(
+                Errno::ENOENT,
+                &format!("error: {}", self.command),
+                &format!("param_path '{path}'"),
+            ));
+        }
+        found
     }
-    if found.is_empty() && !complained {
-        let path = pattern.replace('.', "/");
-        first.note(&Failed::of(
-            Errno::ENOENT,
-            &format!("error: {command}"),
-            &format!("param_path '{path}'"),
-        ));
+
+    fn is_wanted(&self, name: &str) -> bool {
+        self.of.is_none_or(|of| params::glob::matches(of.as_bytes(), name.as_bytes()))
     }
-    found
 }
 
 #[cfg(test)]
@@ -287,15 +345,24 @@ mod tests {
         assert_eq!(render("a.b", "", false), "a.b=\n");
     }
 
+    fn found(of: &[&str], name: &str, value: &str) -> Found<Value> {
+        let what = Value { name: name.into(), value: value.into(), is_writable: false };
+        Found { of: of.iter().map(|name| (*name).to_owned()).collect(), what }
+    }
+
     #[test]
-    fn daemons_that_differ_make_a_list() {
-        let value = |name: &str, value: &str| Value {
-            name: name.into(),
-            value: value.into(),
-            is_writable: false,
-        };
-        let found = [value("a", "1"), value("b", "x"), value("a", "2"), value("a", "3")];
-        assert_eq!(as_object(&found).to_string(), r#"{"a":["1","2","3"],"b":"x"}"#);
+    fn where_daemons_differ_each_value_says_whose_it_is() {
+        let found = [
+            found(&["mdt", "ost"], "a", "1"),
+            found(&["up"], "b", "x"),
+            found(&["client-x"], "a", "2"),
+        ];
+        assert_eq!(
+            as_object(&found).to_string(),
+            r#"{"a":{"client-x":"2","mdt":"1","ost":"1"},"b":"x"}"#
+        );
+        assert_eq!(text(false, &found), "mdt,ost: a=1\nb=x\nclient-x: a=2\n");
+        assert_eq!(text(true, &found), "1\nx\n2\n");
     }
 
     #[test]

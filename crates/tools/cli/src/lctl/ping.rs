@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use types::{Nid, NidAddr};
+use types::{Net, Nid, NidAddr};
 
 use crate::Failed;
 
@@ -14,11 +14,22 @@ pub type Ping = fn(NidAddr, Duration) -> io::Result<Vec<Nid>>;
 /// Arguments of `lctl ping`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Address of the node, e.g. 127.0.0.2@tcp or 127.0.0.2:1988@tcp.
+    /// Address of the node, e.g. 127.0.0.2@tcp or 127.0.0.2:1988@tcp; without a net @tcp.
+    #[arg(value_parser = nid)]
     nid: NidAddr,
     /// Seconds to wait.
     #[arg(default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     timeout: u64,
+}
+
+/// A NID of the only net that there is.
+fn nid(text: &str) -> Result<NidAddr, String> {
+    let whole = if text.contains('@') { text.to_owned() } else { format!("{text}@tcp") };
+    let nid: NidAddr = whole.parse().map_err(|error| format!("{error}"))?;
+    match nid.nid.net() {
+        Net::TCP | Net::LO => Ok(nid),
+        _ => Err(format!("{text}: tcp is the only net that there is")),
+    }
 }
 
 pub(super) fn run(args: &Args, ping: Ping) -> Result<(), Failed> {
@@ -35,5 +46,17 @@ pub(super) fn run(args: &Args, ping: Ping) -> Result<(), Failed> {
             let why = error.get_ref().map(|why| format!(": {why}")).unwrap_or_default();
             Err(Failed::new(errno.raw(), format!("failed to ping {}: {errno}{why}", args.nid)))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nid_without_a_net_is_of_tcp_and_other_nets_are_refused() {
+        assert_eq!(nid("127.0.0.2").map(|nid| nid.to_string()), Ok("127.0.0.2@tcp".to_owned()));
+        assert!(nid("127.0.0.2:1988@tcp").is_ok());
+        assert!(nid("127.0.0.2@o2ib").is_err_and(|why| why.contains("tcp is the only net")));
     }
 }

@@ -61,7 +61,7 @@ struct Checked {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failed> {
-    let mount = mountpoint::of(args.path.as_deref(), COMMAND)?;
+    let mount = mountpoint::near(args.path.as_deref(), COMMAND)?;
     let mut all = Vec::new();
     if args.which != Which::Mgts
         && let Reply::Spaces(spaces) = mountpoint::ask(&mount, &Ask::Df, COMMAND)?

@@ -40,7 +40,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failed> {
     let mounts = match &args.path {
-        Some(path) => vec![mountpoint::of(Some(path), COMMAND)?],
+        Some(path) => vec![mountpoint::near(Some(path), COMMAND)?],
         None => every_mount()?,
     };
     each(&mounts, spaces, |mount, spaces| {

@@ -29,7 +29,7 @@ pub(super) fn run(kind: Kind, args: &Args) -> Result<(), Failed> {
         Kind::Mdts => ("lfs mdts", Ask::Mdts),
         Kind::Osts => ("lfs osts", Ask::Osts),
     };
-    let mount = mountpoint::of(args.path.as_deref(), command)?;
+    let mount = mountpoint::near(args.path.as_deref(), command)?;
     if let Reply::Targets(targets) = mountpoint::ask(&mount, &question, command)? {
         args.form.print(&targets, || render(kind, &targets));
     }

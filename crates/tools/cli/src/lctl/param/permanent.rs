@@ -1,8 +1,7 @@
 //! `lctl set_param -P`: the MGS keeps it, all nodes take it over.
 
 use ctl::ask::{self, AskError};
-use ctl::rundir;
-use ctl::{Ask, Reply};
+use ctl::{Ask, Reply, everywhere};
 use types::{Errno, FsName};
 
 use super::{Set, pairs};
@@ -50,15 +49,20 @@ pub(in crate::lctl) fn store(
     let fsname = fsname.map(|name| name.to_string());
     let question =
         Ask::SetPermanent { fsname, name: name.to_owned(), value: value.map(str::to_owned) };
-    for socket in rundir::daemons() {
-        match ask::ask(&socket, &question) {
+    let mut silent = None;
+    for daemon in everywhere::daemons() {
+        match ask::ask_within(&daemon.socket, &question, everywhere::patience()) {
             Ok(Reply::Lines(filesystems)) => return Ok(filesystems),
             Ok(_) => {}
             Err(AskError::Refused(failure)) if is_no_mgs(failure.errno) => {}
             Err(error) => {
-                return Err(Failed::new(error.errno(), format!("error: {command}: {error}")));
+                let text = format!("error: {command}: {daemon}: {error}");
+                silent.get_or_insert(Failed::new(error.errno(), text));
             }
         }
+    }
+    if let Some(failed) = silent {
+        return Err(failed);
     }
     Err(Failed::new(
         Errno::ENODEV.raw(),
