@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use types::{FsName, TargetId};
+use types::{FsName, TargetId, TargetKind};
 
 /// Bytes of a configuration at most.
 pub const CONFIG_BYTES_MAX: usize = 1 << 20;
@@ -67,6 +67,18 @@ impl FsConfig {
     pub fn is_inactive(&self, id: TargetId, fsname: FsName) -> bool {
         let name = format!("{}.osc.active", id.name(fsname));
         self.params.iter().any(|(param, value)| *param == name && value == "0")
+    }
+
+    /// OSTs that are out of use, known or not.
+    #[must_use]
+    pub fn inactive_osts(&self, fsname: FsName) -> Vec<TargetId> {
+        let off = |(param, value): &(String, String)| {
+            let name = param.strip_suffix(".osc.active").filter(|_| value == "0")?;
+            let id: TargetId =
+                name.strip_prefix(fsname.as_str())?.strip_prefix('-')?.parse().ok()?;
+            (id.kind == TargetKind::Ost).then_some(id)
+        };
+        self.params.iter().filter_map(off).collect()
     }
 
     /// A target that `other` has on another storage: then it speaks of another file system.

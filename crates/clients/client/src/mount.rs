@@ -140,7 +140,12 @@ impl Inner {
 
     /// `testfs-OST0002.osc.active=0` takes a target out of use.
     fn apply_active(self: &Rc<Self>) {
-        for id in self.directory.targets(TargetKind::Ost) {
+        let mut osts = self.directory.targets(TargetKind::Ost);
+        osts.extend(self.directory.config().inactive_osts(self.config.fsname)); // forgotten ones too
+        osts.extend(self.inactive.borrow().iter().copied());
+        osts.sort_unstable();
+        osts.dedup();
+        for id in osts {
             let off = self.directory.config().is_inactive(id, self.config.fsname);
             let changed = if off {
                 self.inactive.borrow_mut().insert(id)

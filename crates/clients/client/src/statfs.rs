@@ -1,4 +1,4 @@
-//! Space: bytes are the sum of the OSTs, inodes the MDTs'. An OST that is away is not waited for,
+//! Space: bytes are the sum of the OSTs, inodes the MDTs'. A target that is away is not waited for,
 //! so that `df` never hangs: its last word counts, or it is left out.
 
 use std::rc::Rc;
@@ -16,11 +16,10 @@ use crate::{Ctx, Result, Statfs, TargetSpace, limits};
 const BLOCK_BYTES: u64 = 4_096;
 
 impl Client {
-    /// Space of the whole file system. Waits for the MDT; for an OST that is away only
-    /// `statfs_wait`.
+    /// Space of the whole file system. A target that is away is waited for `statfs_wait` only.
     ///
     /// # Errors
-    /// Those of the MDT.
+    /// None: the form of a call of the file system.
     pub async fn statfs(&self) -> Result<Statfs> {
         let mdts = self.0.directory.targets(TargetKind::Mdt);
         let osts = self.0.directory.targets(TargetKind::Ost);
@@ -28,11 +27,12 @@ impl Client {
             Box::pin(self.0.space_or_last(*ost))
         });
         let osts = join_bounded(asks.collect(), limits::BATCH_RPCS_MAX).await;
-        let mut inodes = Vec::new();
-        for mdt in mdts {
-            inodes.push(self.0.space(mdt).await?);
-        }
-        Ok(total(&osts.into_iter().flatten().collect::<Vec<_>>(), &inodes))
+        let asks = mdts.iter().map(|mdt| -> LocalFuture<'_, Option<StatfsRep>> {
+            Box::pin(self.0.space_or_last(*mdt))
+        });
+        let mdts = join_bounded(asks.collect(), limits::BATCH_RPCS_MAX).await;
+        let [osts, mdts] = [osts, mdts].map(|all| all.into_iter().flatten().collect::<Vec<_>>());
+        Ok(total(&osts, &mdts))
     }
 
     /// Space of each target, MDTs first; nothing for one that does not answer in time.
@@ -51,14 +51,6 @@ impl Client {
 }
 
 impl Inner {
-    /// Space of a target, however long it takes.
-    async fn space(self: &Rc<Self>, id: TargetId) -> Result<StatfsRep> {
-        let call = self.call(&Ctx::root(), opcode(id), &FidReq::default());
-        let space: StatfsRep = self.ask(id, call).await?.reply.body();
-        self.spaces.borrow_mut().insert(id, space);
-        Ok(space)
-    }
-
     /// Space of a target, if it answers soon.
     async fn space_soon(self: &Rc<Self>, id: TargetId) -> Option<StatfsRep> {
         let wait = if self.remote(id).is_connected() {

@@ -116,7 +116,7 @@ fn prepare(
     set.put(Table::Meta, keys::META_FILE_IDS, files.encode());
     set.put(Table::Meta, keys::META_OBJECT_IDS, objects.encode());
     if config.index == 0 && view.get(Table::Inodes, &Fid::ROOT.to_key())?.is_none() {
-        set.put(Table::Inodes, Fid::ROOT.to_key(), root(seed.now).encode());
+        set.put(Table::Inodes, Fid::ROOT.to_key(), root(seed.now, config.root_owner).encode());
     }
     let known = target::known_clients(&*view)?;
     let lapsed = fences::stored(&*view)?;
@@ -145,8 +145,8 @@ fn prepare(
     Ok((Booted { state, instance, known, replies, lapsed }, set))
 }
 
-fn root(now: Timespec) -> Inode {
-    let mut attr = new_attr(Fid::ROOT, S_IFDIR | 0o755, 0, 0, now);
+fn root(now: Timespec, (uid, gid): (u32, u32)) -> Inode {
+    let mut attr = new_attr(Fid::ROOT, S_IFDIR | 0o755, uid, gid, now);
     (attr.nlink, attr.blocks) = (2, 8);
     Inode { attr, flags: 0, parent: Fid::ROOT, mtime_set: now, stripes: 0, symlink: Vec::new() }
 }

@@ -11,6 +11,7 @@ use target::{Decided, Place, StartError, Store};
 use types::{Errno, FsName, TargetId, TargetKind, Transno};
 use wire::{Opcode, Reply, Request};
 
+use crate::limits::MDTS_MAX;
 use crate::{MgtConfig, op, record};
 
 /// The MGT being served.
@@ -77,6 +78,20 @@ impl Mgt {
             op::set_param::store(self, *fsname, name, value.unwrap_or_default()).await?;
         }
         Ok(names)
+    }
+
+    /// Takes a target out of the configuration of its file system, durably; an OST is out of use
+    /// from then on. Its storage is not touched.
+    ///
+    /// # Errors
+    /// ENOENT where it is not known, EPERM for what a file system cannot do without.
+    pub async fn forget(&self, fsname: FsName, target: TargetId) -> Result<(), Errno> {
+        let is_spare = target.kind == TargetKind::Ost
+            || (target.kind == TargetKind::Mdt && target.index >= MDTS_MAX);
+        if !is_spare {
+            return Err(Errno::EPERM);
+        }
+        op::forget::forget(self, fsname, target).await
     }
 
     /// Reads, decides and changes in one go, and makes it durable. What `decide` refuses changes

@@ -1,5 +1,6 @@
 //! Servers and clients that ask a simulated MGS.
 
+use std::cell::RefCell;
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
@@ -20,6 +21,7 @@ struct World {
     client: NodeHandle,
     disk: MemDisk,
     endpoint: Rc<Endpoint>,
+    mgt: RefCell<Option<Rc<Mgt>>>,
 }
 
 struct At(NidAddr);
@@ -41,8 +43,8 @@ impl World {
         };
         let at = NidAddr { nid: server.nid(), port: 988 };
         let endpoint = Endpoint::new(&client.env(), config, Rc::new(At(at)));
-        let world =
-            World { sim, server, client, disk: MemDisk::new(MemDiskConfig::default()), endpoint };
+        let disk = MemDisk::new(MemDiskConfig::default());
+        let world = World { sim, server, client, disk, endpoint, mgt: RefCell::default() };
         world.start();
         world
     }
@@ -50,16 +52,18 @@ impl World {
     fn start(&self) {
         let (env, disk) = (self.server.env(), self.disk.clone());
         let at = NidAddr { nid: self.server.nid(), port: 988 };
-        self.sim.block_on(&self.server, async move {
+        let served = self.sim.block_on(&self.server, async move {
             let mgt = Mgt::start(&env, MgtConfig::default(), Rc::new(MemMeta::open(&env, &disk)))
                 .await
                 .expect("boots");
             let cpts = CptTable::new(NonZeroU32::MIN, NonZeroU32::MIN, 1, true).expect("one");
             let node = Node::new(&env, NodeConfig::new(cpts));
-            node.add_target(mgt);
+            node.add_target(mgt.clone());
             node.serve(env.listen(at).await.expect("free"));
             std::mem::forget(node); // lives as long as the machine
+            mgt
         });
+        *self.mgt.borrow_mut() = Some(served);
     }
 
     fn ask(&self, opcode: Opcode, bufs: Vec<Bytes>) -> Result<FsConfig, Errno> {
@@ -97,6 +101,12 @@ impl World {
 
     fn config(&self, fsname: &'static str) -> Result<FsConfig, Errno> {
         self.ask(Opcode::MgsConfig, vec![Bytes::from_static(fsname.as_bytes())])
+    }
+
+    fn forget(&self, target: TargetId) -> Result<(), Errno> {
+        let mgt = self.mgt.borrow().clone().expect("is served");
+        let fsname = "testfs".parse().expect("a name");
+        self.sim.block_on(&self.server, async move { mgt.forget(fsname, target).await })
     }
 
     fn set(&self, name: &'static str, value: &'static str) -> Result<FsConfig, Errno> {
@@ -166,4 +176,31 @@ fn parameters_are_set_taken_back_and_checked() {
         assert_eq!(world.set(name, value), Err(Errno::EINVAL));
     }
     assert_eq!(world.config("bad/name"), Err(Errno::EINVAL));
+}
+
+#[test]
+fn there_is_one_mdt() {
+    let world = World::new();
+    assert_eq!(world.register(TargetId::mdt(1), 2, 12), Err(Errno::EOPNOTSUPP));
+    assert_eq!(world.config("testfs"), Err(Errno::ENOENT), "nothing is known of it");
+}
+
+#[test]
+fn a_forgotten_ost_is_out_of_use_and_its_index_is_free() {
+    let world = World::new();
+    world.register(TargetId::mdt(0), 2, 12).expect("registers");
+    world.register(TargetId::ost(3), 3, 13).expect("registers");
+    assert_eq!(world.forget(TargetId::mdt(0)), Err(Errno::EPERM));
+    assert_eq!(world.forget(TargetId::MGT), Err(Errno::EPERM));
+    assert_eq!(world.forget(TargetId::ost(2)), Err(Errno::ENOENT));
+    let before = world.config("testfs").expect("known");
+    world.forget(TargetId::ost(3)).expect("forgets");
+    world.server.kill_as(true);
+    world.start();
+    let after = world.config("testfs").expect("known");
+    let fsname = "testfs".parse().expect("a name");
+    assert_eq!(after.targets.iter().map(|target| target.port).collect::<Vec<_>>(), [2]);
+    assert_eq!(after.inactive_osts(fsname), [TargetId::ost(3)]);
+    assert!(after.is_inactive(TargetId::ost(3), fsname) && after.version > before.version);
+    world.register(TargetId::ost(3), 3, 14).expect("another storage may be OST0003");
 }

@@ -29,6 +29,11 @@ pub enum Ask {
         /// New value; none: delete it.
         value: Option<String>,
     },
+    /// Take a target out of its file system (the MGS only).
+    Forget {
+        /// Its name.
+        target: String,
+    },
     /// Names of parameters.
     List {
         pattern: String,
@@ -97,7 +102,11 @@ impl Ask {
     pub fn changes(&self) -> bool {
         matches!(
             self,
-            Ask::Set { .. } | Ask::SetPermanent { .. } | Ask::GiveUp | Ask::ExportMeta { .. }
+            Ask::Set { .. }
+                | Ask::SetPermanent { .. }
+                | Ask::Forget { .. }
+                | Ask::GiveUp
+                | Ask::ExportMeta { .. }
         )
     }
 }
@@ -115,7 +124,7 @@ pub enum Reply {
     Names(Vec<Name>),
     /// To [`Ask::Devices`].
     Devices(Vec<Device>),
-    /// To [`Ask::Nids`], [`Ask::SetPermanent`] (names of file systems), [`Ask::Path2fid`],
+    /// To [`Ask::Nids`], [`Ask::SetPermanent`] (names of file systems), [`Ask::Forget`] (its name), [`Ask::Path2fid`],
     /// [`Ask::Create`] and [`Ask::Fid2path`].
     Lines(Vec<String>),
     /// To [`Ask::Df`].

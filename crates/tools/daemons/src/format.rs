@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use osd_disk::{Superblock, superblock};
-use types::{FsName, NidAddr, TargetId, Timespec};
+use types::{FsName, NidAddr, TargetId, TargetKind, Timespec};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -34,6 +34,11 @@ pub(crate) fn make(options: &Options) -> Result<Vec<(String, PathBuf)>> {
     ensure!(
         has_mgs || !options.mgs.is_empty(),
         "--mgsnode NID is required without --mgs: a target must find its MGS"
+    );
+    let further = options.targets.iter().find(|id| id.kind == TargetKind::Mdt && id.index > 0);
+    ensure!(
+        further.is_none(),
+        "there is one MDT in a file system, with index 0: further ones are not served"
     );
     for target in &options.targets {
         let name = target.name(options.fsname);

@@ -15,7 +15,8 @@ mod waits;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use ::params::ParamTree;
@@ -432,7 +433,7 @@ impl Starting<'_> {
                 Body::Mgt(Mgt::start(self.env, MgtConfig::default(), store.meta.clone()).await?)
             }
             TargetKind::Ost => Body::Ost(self.start_ost(fsname, index, &store).await?),
-            TargetKind::Mdt => Body::Mdt(self.start_mdt(fsname, index, &store).await?),
+            TargetKind::Mdt => Body::Mdt(self.start_mdt(fsname, index, &store, &target.dir).await?),
         };
         superblock::mark_served(&target.dir)?;
         body.target().exports().set_uuid(target.superblock.uuid);
@@ -459,8 +460,12 @@ impl Starting<'_> {
         fsname: FsName,
         index: u32,
         store: &store::Opened,
+        dir: &Path,
     ) -> Result<Rc<Mdt>> {
         let mut config = MdtConfig::new(fsname, index);
+        // an ordinary user's file system is his
+        let made_by = std::fs::metadata(dir).with_context(|| dir.display().to_string())?;
+        config.root_owner = (made_by.uid(), made_by.gid());
         config.abort_recovery = self.options.abort_recovery;
         config.commit_interval = self.options.commit_interval;
         let peers = self.peers.clone();
@@ -508,7 +513,8 @@ impl ctl::server::Answers for Control {
                 (Ask::SetPermanent { fsname, name, value }, Some(mgt)) => {
                     set_permanent(&mgt, fsname, &name, value).await
                 }
-                (Ask::SetPermanent { .. }, None) => {
+                (Ask::Forget { target }, Some(mgt)) => forget(&mgt, &target).await,
+                (Ask::SetPermanent { .. } | Ask::Forget { .. }, None) => {
                     Err(Failure { errno: Errno::ENODEV.raw(), text: "no MGS is here".into() })
                 }
                 _ => Err(Failure {
@@ -521,6 +527,21 @@ impl ctl::server::Answers for Control {
 
     fn nids(&self) -> Vec<String> {
         self.0.upgrade().map_or_else(Vec::new, |server| vec![server.addr.to_string()])
+    }
+}
+
+async fn forget(mgt: &Mgt, name: &str) -> Result<Reply, Failure> {
+    let failed =
+        |errno: Errno, why: &str| Failure { errno: errno.raw(), text: format!("{name}: {why}") };
+    let no_name = || failed(Errno::EINVAL, "a target is called FSNAME-OSTNNNN");
+    let (fsname, _) = name.rsplit_once('-').ok_or_else(no_name)?;
+    let (fsname, target) = (fsname.parse(), name.parse::<TargetId>());
+    let (Ok(fsname), Ok(target)) = (fsname, target) else { return Err(no_name()) };
+    match mgt.forget(fsname, target).await {
+        Ok(()) => Ok(Reply::Lines(vec![target.name(fsname)])),
+        Err(Errno::ENOENT) => Err(failed(Errno::ENOENT, "the MGS knows no such target")),
+        Err(Errno::EPERM) => Err(failed(Errno::EPERM, "a file system cannot do without it")),
+        Err(errno) => Err(failed(errno, errno.text())),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Operations of the MGT, a file each.
 
 pub(crate) mod config;
+pub(crate) mod forget;
 pub(crate) mod register;
 pub(crate) mod set_param;
 

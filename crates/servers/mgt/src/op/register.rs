@@ -3,7 +3,7 @@
 //!
 //! The first storage that registers an index keeps it: another one with the same index is
 //! EADDRINUSE, whoever asks. An instance lower than the known one is ESTALE: the storage was taken
-//! back to an older copy, or is served twice. What is known already changes nothing, not even the
+//! back to an older copy, or is served twice. A further MDT is EOPNOTSUPP. What is known already changes nothing, not even the
 //! version.
 
 use osd::{Table, WriteSet};
@@ -14,7 +14,7 @@ use wire::Reply;
 use wire::config::Register;
 
 use super::answer;
-use crate::limits::TARGETS_MAX;
+use crate::limits::{MDTS_MAX, TARGETS_MAX};
 use crate::record::{self, StoredTarget};
 use crate::target::Mgt;
 
@@ -24,6 +24,9 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
     let target = TargetId::from_u32(register.target.id)
         .filter(|id| id.kind != TargetKind::Mgt)
         .ok_or(Errno::EINVAL)?;
+    if target.kind == TargetKind::Mdt && target.index >= MDTS_MAX {
+        return Err(Errno::EOPNOTSUPP);
+    }
     let wanted = StoredTarget { info: register.target, uuid: register.uuid };
     let key = record::target_key(fsname, target.to_u32());
     mgt.change(|view| {

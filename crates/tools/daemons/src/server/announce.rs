@@ -79,7 +79,9 @@ async fn announce(server: &Server, target: &TargetDir, register: &Register) {
                 tracing::info!("{name}: registered with the MGS");
                 return server.peers.one_registered();
             }
-            Err(CallError::Errno(errno @ (Errno::EADDRINUSE | Errno::ESTALE))) => {
+            Err(CallError::Errno(
+                errno @ (Errno::EADDRINUSE | Errno::ESTALE | Errno::EOPNOTSUPP),
+            )) => {
                 return server.end(Ended::Refused(
                     target.superblock.target,
                     refusal(name, errno, register.target.instance),
@@ -104,6 +106,9 @@ fn refusal(name: &str, errno: Errno, instance: u64) -> String {
             "{name}: the MGS knows a later start of this target than this one ({instance}): its storage is an older copy, or \
              is served twice. What was acknowledged since that copy is not in it"
         );
+    }
+    if errno == Errno::EOPNOTSUPP {
+        return format!("{name}: there is one MDT in a file system, the one with index 0");
     }
     format!(
         "{name}: the MGS knows another storage under this name. Is its disk mounted? A further target takes another --index"

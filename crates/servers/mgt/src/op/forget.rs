@@ -1,0 +1,32 @@
+//! Takes a target out of what is known of its file system. Its storage is not touched, and neither
+//! are the names of files that have objects there: an OST is set out of use, so that they answer
+//! EIO at once. The index is free: another storage may register it.
+
+use osd::{Table, WriteSet};
+use target::OpError;
+use types::{Errno, FsName, TargetId, TargetKind};
+
+use crate::record;
+use crate::target::Mgt;
+
+/// Forgets it, durably.
+pub(crate) async fn forget(mgt: &Mgt, fsname: FsName, target: TargetId) -> Result<(), Errno> {
+    let key = record::target_key(fsname, target.to_u32());
+    mgt.change(|view| {
+        if view.get(Table::Config, &key)?.is_none() {
+            return Err(OpError::Refused(Errno::ENOENT));
+        }
+        let mut set = WriteSet::new();
+        set.delete(Table::Config, key.clone());
+        if target.kind == TargetKind::Ost {
+            let param = format!("{}.osc.active", target.name(fsname));
+            set.put(Table::Config, record::param_key(fsname, &param), "0");
+        }
+        let version = record::version(view, fsname)? + 1;
+        set.put(Table::Config, record::version_key(fsname), version.to_le_bytes());
+        Ok((set, ()))
+    })
+    .await?;
+    tracing::warn!("{} is forgotten", target.name(fsname));
+    Ok(())
+}
