@@ -18,7 +18,7 @@ pub use import::{
     Completed, Event, Handled, Import, ImportConfig, State, Submit, Transmit, Undone, XidSource,
 };
 pub use kept::Keep;
-pub use recovery::{Awaited, Known, Recovery, RecoveryConfig, Replay};
+pub use recovery::{Awaited, Known, Progress, Recovery, RecoveryConfig, Replay};
 
 /// What a peer did that no correct peer does. Its link is dropped; nobody else notices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

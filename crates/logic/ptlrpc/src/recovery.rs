@@ -68,6 +68,17 @@ pub struct Replay<R> {
     pub item: R,
 }
 
+/// How many clients a recovery has heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Those that are back.
+    pub connected: usize,
+    /// Those that have nothing more to replay.
+    pub completed: usize,
+    /// All that it knows and has not evicted.
+    pub clients: usize,
+}
+
 /// A client that a recovery waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
@@ -425,28 +436,38 @@ impl<R> Recovery<R> {
         self.executed
     }
 
+    /// How many clients are back.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        Progress {
+            connected: self.clients.values().filter(|client| client.present).count(),
+            completed: self.clients.values().filter(|client| client.done).count(),
+            clients: self.clients.len(),
+        }
+    }
+
+    /// Time left without further progress; none before it has started and after its end.
+    #[must_use]
+    pub fn left(&self, now: Instant) -> Option<Span> {
+        (self.active && self.started.is_some()).then(|| self.window - now)
+    }
+
     /// As `recovery_status` prints it.
     #[must_use]
     pub fn status(&self, now: Instant) -> String {
-        let connected = self.clients.values().filter(|client| client.present).count();
-        let completed = self.clients.values().filter(|client| client.done).count();
+        let Progress { connected, completed, clients: total } = self.progress();
         let status = match (self.active, self.started) {
             (false, _) => "COMPLETE",
             (true, None) => "WAITING",
             (true, Some(_)) => "RECOVERING",
         };
-        let remaining = if self.active && self.started.is_some() {
-            (self.window - now).as_millis() / 1_000
-        } else {
-            0
-        };
+        let remaining = self.left(now).map_or(0, |left| left.as_millis() / 1_000);
         format!(
             "status: {status}\ntime_remaining: {remaining}\nconnected_clients: {connected}/{total}\n\
              completed_clients: {completed}/{total}\nreplayed_requests: {}\nqueued_requests: {}\nnext_transno: {}\n",
             self.replayed,
             self.queue.len(),
             self.executed.next().0,
-            total = self.clients.len(),
         )
     }
 }

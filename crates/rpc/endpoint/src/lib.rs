@@ -11,6 +11,7 @@ mod config;
 mod directory;
 mod endpoint;
 pub mod limits;
+mod outage;
 mod promise;
 mod remote;
 

@@ -15,6 +15,7 @@ use wire::{BUFS_MAX, BULK_BYTES_MAX, Reply, ReplyFlags, Request, RequestFlags};
 use crate::bulk::{BulkState, Gauge, Unstable};
 use crate::calling::{Calling, Outcome, Sent, Waiter};
 use crate::endpoint::{Core, SharedLink, concat};
+use crate::outage::{Outage, Told};
 use crate::promise::{Awaited, Promise, promise};
 use crate::{Answer, Bulk, Call, CallError};
 
@@ -42,6 +43,7 @@ pub struct Remote {
     commit_call: RefCell<Option<Call>>,
     committing: Cell<bool>,
     attempts: Cell<usize>,
+    outage: RefCell<Outage>,
 }
 
 impl Remote {
@@ -64,6 +66,7 @@ impl Remote {
             commit_call: RefCell::default(),
             committing: Cell::new(false),
             attempts: Cell::new(0),
+            outage: RefCell::default(),
         })
     }
 
@@ -516,6 +519,7 @@ impl Remote {
             return None;
         }
         let now = remote.core.env.now();
+        remote.tell_outage(now);
         let uuid = remote.core.resolve.uuid(remote.target);
         let connect = if remote.active.get() {
             remote.import.borrow_mut().poll_connect(now, uuid)
@@ -532,9 +536,34 @@ impl Remote {
         }
         remote.pump();
         let now = remote.core.env.now();
+        remote.tell_outage(now);
         let tick = now + remote.core.config.import.ping_dirty.min(Span::secs(1));
         let due = remote.import.borrow().poll_timeout();
         Some(due.map_or(tick, |due| due.min(tick)).max(now + Span::millis(1)))
+    }
+
+    /// Says when the target is away, and when it is back. One that is out of use is nobody's loss.
+    fn tell_outage(&self, now: Instant) {
+        let is_connected = self.import.borrow().is_connected();
+        let told = self.outage.borrow_mut().look(is_connected, now);
+        if !self.active.get() {
+            *self.outage.borrow_mut() = Outage::default();
+            return;
+        }
+        let Some(told) = told else { return };
+        let addrs = self.core.resolve.addrs(self.target);
+        let addr = addrs
+            .get(self.attempts.get() % addrs.len().max(1))
+            .map_or_else(|| "no known address".to_owned(), ToString::to_string);
+        let target = self.target;
+        match told {
+            Told::Lost | Told::NoAnswer(_) => {
+                tracing::warn!("connection to {target} at {addr} {told}");
+            }
+            Told::Restored(_) | Told::Found(_) => {
+                tracing::info!("connection to {target} at {addr} {told}");
+            }
+        }
     }
 
     /// After an attempt timed out: a link on which nothing arrived at all is closed for everybody.

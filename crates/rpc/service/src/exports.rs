@@ -286,8 +286,15 @@ impl Exports {
             Some(_) => 1,
         };
         if self.announced.replace(stage) < stage {
-            let clients = self.awaited();
-            tracing::info!(target_id = %self.target, clients, "recovery waits");
+            let (awaited, progress) = (self.awaited(), self.recovery.borrow().progress());
+            let left = self.recovery.borrow().left(now).unwrap_or(Span::ZERO);
+            tracing::info!(
+                target_id = %self.target,
+                "recovery: {} of {} clients are back, {} s left; it waits for {awaited}",
+                progress.connected,
+                progress.clients,
+                left.as_millis().div_ceil(1_000),
+            );
         }
     }
 
@@ -297,7 +304,12 @@ impl Exports {
         self.recovered.set(self.env.now());
         let started = self.recovery.borrow().started();
         let took = started.map_or(Span::ZERO, |started| self.env.now() - started);
-        tracing::info!(target_id = %self.target, ms = took.as_millis(), "recovery is complete");
+        tracing::info!(
+            target_id = %self.target,
+            "recovery is complete: {} clients have recovered, after {:.1} s",
+            self.recovery.borrow().progress().completed,
+            took.as_secs_f64(),
+        );
     }
 
     /// Sessions whose record is to say something else of their client's silence, and what.
