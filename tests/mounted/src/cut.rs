@@ -12,6 +12,10 @@ const SHUTDOWN: libc::c_ulong = 0x8004_587d;
 /// Neither data nor journal reaches the disk any more.
 const NO_LOG_FLUSH: u32 = 2;
 
+/// `FIFREEZE` and `FITHAW`, `_IOWR('X', 119, int)` and 120.
+const FREEZE: libc::c_ulong = 0xc004_5877;
+const THAW: libc::c_ulong = 0xc004_5878;
+
 /// A loop-mounted ext4 that can lose its power.
 pub struct Disk {
     image: PathBuf,
@@ -62,6 +66,14 @@ impl Disk {
         assert_eq!(outcome, 0, "ext4 shutdown: {}", std::io::Error::last_os_error());
     }
 
+    /// The disk answers no more writes until what is returned is dropped: they wait in the kernel.
+    #[must_use]
+    pub fn freeze(&self) -> Frozen {
+        let dir = File::open(&self.dir).expect("the mounted directory");
+        ask(&dir, FREEZE).expect("FIFREEZE");
+        Frozen(dir)
+    }
+
     /// The kernel finds an error in the file system and makes it read-only, open files or not.
     pub fn turn_read_only(&self) {
         let output = Command::new("findmnt")
@@ -102,6 +114,22 @@ impl Disk {
         }
         panic!("{} is still busy", self.dir.display());
     }
+}
+
+/// A disk that stands still.
+pub struct Frozen(File);
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _thawed = ask(&self.0, THAW);
+    }
+}
+
+fn ask(dir: &File, what: libc::c_ulong) -> std::io::Result<()> {
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the descriptor is open, and the kernel ignores the argument
+    let outcome = unsafe { libc::ioctl(dir.as_raw_fd(), what, 0) };
+    if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 impl Drop for Disk {

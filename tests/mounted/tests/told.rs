@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use mounted::cut::Disk;
 use mounted::{PATIENCE, Scratch, Up, daemon_of, kill, posix};
 
 const OST: &str = "OST0001";
@@ -145,4 +146,71 @@ fn a_client_whose_lock_another_one_took_hears_of_it() {
     }
     assert_eq!(open(&mount.join("f")).sync_all().ok(), Some(()), "an open of now");
     up.stop();
+}
+
+/// Empties all objects of an OST behind its back.
+fn empty_objects(objects: &Path) -> u32 {
+    let mut emptied = 0;
+    for dir in fs::read_dir(objects).expect("objects").flatten() {
+        for object in fs::read_dir(dir.path()).expect("a directory").flatten() {
+            OpenOptions::new()
+                .write(true)
+                .open(object.path())
+                .and_then(|file| file.set_len(0))
+                .expect("an object");
+            emptied += 1;
+        }
+    }
+    emptied
+}
+
+/// Takes all room below `dir`.
+fn fill(dir: &Path) -> PathBuf {
+    let path = dir.join("filler");
+    let filler = File::create(&path).expect("a file");
+    let (mut at, mut step) = (0, 8 << 20);
+    while step >= 4_096 {
+        match mounted::range::fallocate(&filler, 0, at, step) {
+            Ok(()) => at += step,
+            Err(_) => step /= 2,
+        }
+    }
+    path
+}
+
+/// What was acknowledged and not durable did not reach the OST's disk, and somebody else took its
+/// room before the OST was back: it cannot do again what the client replays.
+#[test]
+fn a_replay_that_is_refused_is_told() {
+    let scratch = Scratch::new("told-refused");
+    let mut disk = Disk::new(&scratch, &format!("data/testfs-{OST}"), 160);
+    let args = ["--osts", "2", "--crashes-max", "1000", "--commit-interval-ms", "60000"];
+    let mut up = Up::with(scratch, None, &args);
+    let mount = up.second_mount(21);
+    for name in ["f", "other"] {
+        let path = mount.join(name).to_string_lossy().into_owned();
+        let index = if name == "f" { "1" } else { "0" };
+        assert_eq!(up.tool(&["lfs", "setstripe", "-c", "1", "-i", index, &path]), "");
+    }
+    let [file, other] = ["f", "other"].map(|name| open(&mount.join(name)));
+    file.write_all_at(&vec![7; 3 << 20], 0).expect("acknowledged");
+    other.write_all_at(b"kept", 0).expect("acknowledged");
+    assert!(empty_objects(&up.target(OST).join("objects")) > 0);
+    let filler = fill(disk.dir());
+    up.kill_server(OST);
+
+    wait_until_lost(&up);
+    hears_once(&file);
+    other.sync_all().and_then(|()| close(&other)).expect("nothing of this file is lost");
+    let server = fs::read_to_string(up.data().join(format!("log/testfs-{OST}.log")));
+    let server = server.expect("the OST's log");
+    assert!(server.contains("a replay is refused: acknowledged work is lost"), "{server}");
+    let name = mount.display().to_string().trim_matches('/').replace('/', "-");
+    let run = std::env::var_os("NACRE_RUN").map_or_else(|| "/run/nacre".into(), PathBuf::from);
+    let log = fs::read_to_string(run.join(format!("mount-{name}.log"))).expect("a log");
+    assert!(log.contains("repeating it was refused") && log.contains("is lost"), "{log}");
+    fs::remove_file(filler).expect("removed");
+    file.write_all_at(b"again", 0).and_then(|()| file.sync_all()).expect("the handle works");
+    up.stop();
+    disk.unmount();
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mounted::cut::Disk;
 use mounted::{PATIENCE, Scratch, Up, daemon_of, is_alive, kill, nacre_bin, wait_bounded};
 
 const OST: &str = "OST0001";
@@ -130,4 +131,48 @@ fn when_unmount_wait_is_over_umount_and_the_log_name_the_files() {
     }
     kill(ost, libc::SIGCONT);
     up.stop();
+}
+
+/// Until `up` has printed a line that begins like this.
+fn wait_until_said(log: &Path, begin: &str) -> String {
+    let start = Instant::now();
+    loop {
+        let text = fs::read_to_string(log).expect("a log");
+        if let Some(line) = text.lines().find(|line| line.starts_with(begin)) {
+            return line.to_owned();
+        }
+        assert!(start.elapsed() < PATIENCE, "up does not say '{begin}':\n{text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_up_whose_own_disk_hangs_says_for_what_it_waits_and_what_it_gives_up() {
+    let scratch = Scratch::new("unmount-embedded");
+    let mut disk = Disk::new(&scratch, "data/testfs-OST0000", 160);
+    let (log, mount) = (scratch.path().join("up.log"), scratch.path().join("mnt"));
+    let file = fs::File::create(&log).expect("a log file");
+    let mut up = Command::new(nacre_bin())
+        .args(["up", "--osts", "1", "--commit-interval-ms", "60000", "--data"])
+        .arg(scratch.path().join("data"))
+        .arg("--mount")
+        .arg(&mount)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(file)
+        .spawn()
+        .expect("nacre starts");
+    wait_until_said(&log, "Ctrl-C");
+    fs::write(mount.join("f"), content()).expect("write");
+    let frozen = disk.freeze();
+    kill(up.id(), libc::SIGTERM);
+    wait_until_said(&log, "nacre up: waiting for testfs-OST0000: 1 file, 3 MiB");
+    assert!(is_alive(up.id()) && !mounted::is_mounted(&mount));
+    kill(up.id(), libc::SIGTERM);
+    wait_until_said(&log, "nacre up: SIGTERM: waiting no longer");
+    let line = wait_until_said(&log, "nacre up: given up: /f: bytes 0..3145728 of ");
+    assert!(line.ends_with("testfs-OST0000"), "{line}");
+    drop(frozen);
+    assert!(wait_bounded(&mut up).is_some_and(|status| status.success()));
+    disk.unmount();
 }
