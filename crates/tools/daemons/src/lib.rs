@@ -8,6 +8,7 @@
 //! | `nacre serve` | [`serve`], over [`server`] |
 //! | `nacre mount`, `nacre umount` | [`mount`], [`umount`] |
 //! | `nacre up` | [`up`] |
+//! | `nacre forget` | [`forget`](mod@forget) |
 //! | `nacre export-meta` | [`export_meta`] |
 //! | `nacre import-meta`, `nacre check-meta` | [`import_meta`], [`check_meta`] |
 //! | `nacre list-objects` | [`objects`] |
@@ -16,6 +17,7 @@
 mod alias;
 pub mod check_meta;
 pub mod export_meta;
+pub mod forget;
 pub mod format;
 pub mod import_meta;
 mod log;

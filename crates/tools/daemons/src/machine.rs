@@ -13,6 +13,8 @@ use env_os::{Lnet, LnetSettings, OsConfig};
 use params::ParamTree;
 use types::{CptIndex, Span};
 
+pub use crate::log::LogFormat;
+
 /// A setting of the partitions of services: Lustre's name of it, where its value is, our services.
 type ServiceSetting =
     (&'static str, fn(&MachineOptions) -> &Option<String>, &'static [&'static str]);
@@ -41,7 +43,7 @@ const PEER_TIMEOUT_SECS: u64 = 180;
 /// Credits at most: a counter of this size bounds nothing any more.
 const CREDITS_MAX: u32 = 1 << 20;
 
-/// CPU partitions and network: the same for every daemon, Lustre's names.
+/// CPU partitions and network: the same for every daemon, Lustre's names. And how it logs.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "CPU partitions and network")]
 pub struct MachineOptions {
@@ -99,6 +101,9 @@ pub struct MachineOptions {
     /// No news from a peer for so many seconds closes its links; 0: never.
     #[arg(long, value_name = "S", default_value_t = PEER_TIMEOUT_SECS)]
     pub peer_timeout: u64,
+    /// What a line of the log looks like.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub log_format: LogFormat,
     /// Partitions of the network interface, `[0,1]`; empty: all. Part of the address to listen at.
     #[arg(skip)]
     pub link_cpts: String,
@@ -128,6 +133,7 @@ impl Default for MachineOptions {
             peer_credits: 0,
             peer_buffer_credits: 0,
             peer_timeout: PEER_TIMEOUT_SECS,
+            log_format: LogFormat::Text,
             link_cpts: String::new(),
         }
     }
@@ -207,6 +213,9 @@ impl MachineOptions {
         add("peer_timeout", &self.peer_timeout, self.peer_timeout != defaults.peer_timeout);
         if self.trust_local_users {
             args.push("--trust-local-users".to_owned());
+        }
+        if self.log_format == LogFormat::Json {
+            args.push("--log-format=json".to_owned());
         }
         if self.cpu_virtual {
             args.push("--cpu-virtual".to_owned());

@@ -15,12 +15,17 @@ pub mod remount;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use ctl::background::{self, First};
 use ctl::{mounts, rundir};
 use env_os::OsConfig;
+use tokio::io::Interest;
+use tokio::net::unix::pipe;
 use tracing::level_filters::LevelFilter;
 
 pub use self::options::{MountOptions, Options};
@@ -31,9 +36,12 @@ use crate::{format, log, umount};
 
 /// Lines of a daemon's log that are shown when it does not start.
 const LOG_LINES_SHOWN: usize = 10;
+/// How long a mount may take before the command says for what it waits.
+const QUIET_FOR: Duration = Duration::from_secs(3);
 
 /// Mounts; returns when the mount is usable, or in the foreground when it is gone.
 pub fn run(options: &Options) -> Result<()> {
+    options.check_plaintext()?;
     let mut options = options.clone();
     options.dir = usable_dir(&options.dir)?;
     if options.foreground { foreground(&options) } else { start_daemon(&options) }
@@ -52,10 +60,20 @@ pub(crate) fn usable_dir(dir: &Path) -> Result<PathBuf> {
         return Ok(whole);
     }
     ensure!(whole.is_dir(), "{}: Not a directory", whole.display());
+    tell_hidden(&whole);
     if let Some(mount) = mounts::at(&whole)? {
         bail!("{}: {} is mounted here already", whole.display(), mount.source);
     }
     Ok(whole)
+}
+
+/// What a mount hides is not lost, and easily thought to be.
+fn tell_hidden(dir: &Path) {
+    let is_mount = mounts::at(dir).is_ok_and(|mount| mount.is_some());
+    let is_empty = std::fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none());
+    if !is_mount && !is_empty {
+        ctl::say!("nacre: {} is not empty: what is in it is hidden by the mount", dir.display());
+    }
 }
 
 /// Whether a mount is at this place whose daemon is gone.
@@ -75,7 +93,11 @@ pub(crate) fn replace_dead(dir: &Path) -> Result<()> {
 }
 
 fn foreground(options: &Options) -> Result<()> {
-    log::init(LevelFilter::INFO);
+    let format = options.machine.log_format;
+    match &options.log {
+        Some(path) if options.daemon => log::init_file(LevelFilter::INFO, format, path, true)?,
+        _ => log::init(LevelFilter::INFO, format),
+    }
     if options.daemon {
         // a leader of its group already: then it has no terminal to leave
         let _ = rustix::process::setsid();
@@ -84,10 +106,12 @@ fn foreground(options: &Options) -> Result<()> {
     let config = OsConfig { insecure: options.mount.insecure, ..machine.os_config() };
     env_os::run(config, |env| async move {
         let mut signals = Signals::new()?;
+        let launcher = Launcher::of(options)?;
         let id = types::ClientId(format::random_uuid()?);
         let kept = tokio::select! {
             biased;
             signal = signals.next() => bail!("{signal} before the mount was there"),
+            () = launcher.gone() => bail!("nobody waits for the mount any more: the command was interrupted"),
             kept = Kept::start(&env, options, &machine, id) => kept?,
         };
         tracing::info!("{} is mounted at {}", options.source(), options.dir.display());
@@ -102,6 +126,30 @@ fn foreground(options: &Options) -> Result<()> {
     })
 }
 
+/// The command that has started this daemon and waits for its mount: the other end of stdout.
+struct Launcher(Option<pipe::Sender>);
+
+impl Launcher {
+    /// None where this is no daemon.
+    fn of(options: &Options) -> Result<Launcher> {
+        if !options.daemon {
+            return Ok(Launcher(None));
+        }
+        let stdout = std::io::stdout().as_fd().try_clone_to_owned().context("stdout")?;
+        Ok(Launcher(pipe::Sender::from_owned_fd(stdout).ok())) // started by hand: no pipe
+    }
+
+    /// Completes when it ends before the mount is there.
+    async fn gone(&self) {
+        let Some(pipe) = &self.0 else { return std::future::pending().await };
+        while let Ok(ready) = pipe.ready(Interest::ERROR).await {
+            if ready.is_error() || ready.is_write_closed() {
+                return;
+            }
+        }
+    }
+}
+
 /// Whoever waits for it reads one line; nobody need.
 fn tell_ready() {
     let mut out = std::io::stdout().lock();
@@ -114,9 +162,15 @@ fn start_daemon(options: &Options) -> Result<()> {
         None => default_log(options)?,
     };
     let before = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
+    let log = std::path::absolute(log)?;
     let file = OpenOptions::new().create(true).append(true).open(&log);
     let file = file.with_context(|| log.display().to_string())?;
-    match background::start(&arguments(options), file)? {
+    let _patient = Patience::new(format!(
+        "nacre mount: no answer from {} so far; waiting ({} says more)",
+        options.source(),
+        log.display()
+    ));
+    match background::start(&arguments(options, &log), file)? {
         First::Line(line) if line.trim_end() == "ready" => Ok(()),
         First::Line(line) => bail!("not mounted: the daemon says {line:?}"),
         First::Ended(status) => bail!(
@@ -126,15 +180,32 @@ fn start_daemon(options: &Options) -> Result<()> {
     }
 }
 
+/// Prints a line unless it is dropped soon.
+struct Patience {
+    _alive: mpsc::Sender<()>,
+}
+
+impl Patience {
+    fn new(line: String) -> Patience {
+        let (alive, dropped) = mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            if dropped.recv_timeout(QUIET_FOR) == Err(RecvTimeoutError::Timeout) {
+                ctl::say!("{line}");
+            }
+        });
+        Patience { _alive: alive }
+    }
+}
+
 fn default_log(options: &Options) -> Result<PathBuf> {
     let place: String = options.dir.display().to_string().trim_matches('/').replace('/', "-");
     Ok(rundir::path()?.join(format!("mount-{place}.log")))
 }
 
-fn arguments(options: &Options) -> Vec<OsString> {
+fn arguments(options: &Options, log: &Path) -> Vec<OsString> {
     let mut arguments: Vec<OsString> =
         vec!["mount".into(), options.source().into(), options.dir.clone().into()];
-    arguments.extend(["--foreground".into(), "--daemon".into()]);
+    arguments.extend(["--foreground".into(), "--daemon".into(), "--log".into(), log.into()]);
     if !options.text.is_empty() {
         arguments.extend(["-o".into(), options.text.clone().into()]);
     }

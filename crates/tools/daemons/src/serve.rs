@@ -45,6 +45,8 @@ pub struct Options {
     pub abort_recovery: bool,
     /// CPU partitions, their use, credits.
     pub machine: MachineOptions,
+    /// Where to log; to stderr without it.
+    pub log: Option<PathBuf>,
     /// Where to answer Prometheus.
     pub metrics: Option<SocketAddr>,
     /// What to take storage for that is not what it was.
@@ -63,7 +65,11 @@ pub struct Options {
 
 /// Serves until a signal; the exit status.
 pub fn run(options: &Options) -> Result<u8> {
-    log::init(LevelFilter::INFO);
+    let format = options.machine.log_format;
+    match &options.log {
+        Some(path) => log::init_file(LevelFilter::INFO, format, path, true)?,
+        None => log::init(LevelFilter::INFO, format),
+    }
     if options.die_with_parent {
         die_with_parent()?;
     }

@@ -1,7 +1,9 @@
-//! SIGTERM and SIGINT as a future.
+//! SIGTERM and SIGINT as a future. SIGHUP is another, or opens the log again where a daemon has one
+//! of its own.
 
 use std::io;
 
+use crate::log;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Hears SIGTERM, SIGINT and SIGHUP from its making on.
@@ -21,11 +23,13 @@ impl Signals {
 
     /// Completes with the name of the next signal.
     pub(crate) async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            biased;
-            _ = self.term.recv() => "SIGTERM",
-            _ = self.int.recv() => "SIGINT",
-            _ = self.hup.recv() => "SIGHUP",
+        loop {
+            tokio::select! {
+                biased;
+                _ = self.term.recv() => return "SIGTERM",
+                _ = self.int.recv() => return "SIGINT",
+                _ = self.hup.recv() => if !log::reopen() { return "SIGHUP" },
+            }
         }
     }
 }

@@ -49,8 +49,14 @@ enum Servers {
 /// Runs until a signal, the end of the mount or of the command; the exit status.
 pub fn run(options: Options) -> Result<u8> {
     check_parent(&options.mount)?;
+    for (what, dir) in
+        [("--data", Some(&options.data)), ("--device-dir", options.device_dir.as_ref())]
+    {
+        let dir = dir.map(PathBuf::as_path).unwrap_or(Path::new("/"));
+        check_apart(&options.mount, what, dir)?;
+    }
     let mut place = Place::prepare(&options)?;
-    log::init_file(LevelFilter::INFO, &place.log("up"))?;
+    log::init_file(LevelFilter::INFO, options.machine.log_format, &place.log("up"), false)?;
     let dir = mount_point(&options.mount)?;
     let block = Block::claim(&options, place.state.net)?;
     let dead = place.new_client(ClientId(format::random_uuid()?), &block)?;
@@ -109,6 +115,32 @@ fn check_parent(mount: &Path) -> Result<()> {
     let parent = absolute.parent().unwrap_or(&absolute);
     ensure!(parent.is_dir(), "--mount {}: {} is no directory", mount.display(), parent.display());
     Ok(())
+}
+
+/// What lies below the mount point would be hidden by the mount, and the servers would wait for
+/// themselves.
+fn check_apart(mount: &Path, what: &str, dir: &Path) -> Result<()> {
+    let (mount, dir) = (really(mount)?, really(dir)?);
+    ensure!(
+        !dir.starts_with(&mount),
+        "--mount {}: {what} {} lies below it, and the mount would hide it; mount elsewhere, an empty directory beside it",
+        mount.display(),
+        dir.display()
+    );
+    Ok(())
+}
+
+/// Where a path leads, as far as it is there. Dead mounts are not asked.
+fn really(path: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(path)?;
+    let mut rest = Vec::new();
+    for there in absolute.ancestors() {
+        if let Ok(real) = there.canonicalize() {
+            return Ok(rest.iter().rev().fold(real, |path: PathBuf, name| path.join(name)));
+        }
+        rest.extend(there.file_name());
+    }
+    Ok(absolute)
 }
 
 /// A target is served no longer.

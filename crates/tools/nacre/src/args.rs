@@ -53,6 +53,8 @@ enum Command {
     CheckMeta(CheckMeta),
     /// List the objects of a served OST.
     ListObjects(ListObjects),
+    /// Take an OST that is gone for good out of its file system.
+    Forget(Forget),
     /// Layouts, space, identifiers (also as `lfs`).
     Lfs(cli::lfs::Args),
     /// Parameters and devices (also as `lctl`).
@@ -169,7 +171,7 @@ struct Up {
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
     /// First TCP port to try; a free block of addresses 127.0.N.x is looked for with it.
-    #[arg(long, value_name = "PORT", default_value_t = types::PORT_DEFAULT)]
+    #[arg(long, value_name = "PORT", default_value_t = types::PORT_DEFAULT, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
     /// Mount options, as of `nacre mount -o`.
     #[arg(short = 'o', long, value_name = "OPTIONS", default_value = "")]
@@ -259,6 +261,9 @@ struct Serve {
     older_copy: bool,
     #[command(flatten)]
     machine: MachineOptions,
+    /// Log to this file; without it to stderr. At 64 MiB it becomes FILE.1; SIGHUP opens it again.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
     /// Answer Prometheus at this address, path /metrics.
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<std::net::SocketAddr>,
@@ -382,6 +387,24 @@ struct ListObjects {
     target: String,
 }
 
+/// Options of `nacre forget`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Runs on the node of the MGS. Nothing waits for the target any more: it gets no new files, and what
+files have there answers EIO at once, by the permanent parameter TARGET.osc.active=0. Its storage is
+not touched: started again it registers again, and `nacre lctl conf_param -d TARGET.osc.active` puts
+it back into use. Its index is free for another storage.
+
+Example:
+  nacre forget testfs-OST0003
+
+Exit status: 0 it is forgotten, durably; 1 failure, told on stderr.")]
+struct Forget {
+    /// Its name, as `lctl dl` shows it.
+    #[arg(value_name = "TARGET")]
+    target: String,
+}
+
 /// Options of `nacre mount`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -422,6 +445,9 @@ struct Mount {
     /// This is the daemon that another `nacre mount` started.
     #[arg(long, hide = true)]
     daemon: bool,
+    /// Check the arguments and mount nothing: what mount(8) means by -f.
+    #[arg(long, hide = true)]
+    fake: bool,
     /// Where the daemon logs; without it to the run directory.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -542,6 +568,7 @@ impl Nacre {
                 let out = std::io::BufWriter::new(std::io::stdout().lock());
                 daemons::objects::list(&args.target, out).map(|()| 0)
             }
+            Command::Forget(args) => daemons::forget::run(&args.target).map(|()| 0),
             Command::Mount(args) => args.run().map(|()| 0),
             Command::Umount(args) => daemons::umount::run(&args.options()).map(|()| 0),
             Command::Bench(Bench::Mdtest(args)) => bench::mdtest::run(&args).map(|()| 0),
@@ -661,6 +688,7 @@ impl Serve {
                 _ => Trust::Whole,
             },
             machine: MachineOptions { link_cpts: self.listen.cpts, ..self.machine },
+            log: self.log,
             metrics: self.metrics,
             commit_interval_ms: self.commit_interval_ms,
             dead_clients: self.dead_client,
@@ -689,7 +717,9 @@ impl Mount {
         if daemons::mount::remount::is_wanted(&text) {
             return daemons::mount::remount::run(&self.dir, &text);
         }
-        daemons::mount::run(&self.options()?)
+        let is_fake = self.fake;
+        let options = self.options()?;
+        if is_fake { Ok(()) } else { daemons::mount::run(&options) }
     }
 
     fn options(self) -> anyhow::Result<daemons::mount::Options> {

@@ -7,7 +7,7 @@ mod allocator;
 mod args;
 mod pages;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -37,8 +37,35 @@ fn by_name(mut args: Vec<OsString>) -> Vec<OsString> {
         Some("umount.nacre" | "umount.fuse.nacre") => "umount",
         _ => return args,
     };
-    args.insert(1, subcommand.into());
-    args
+    let mut all = vec!["nacre".into(), subcommand.into()];
+    let is_helper = |name: &str| {
+        called.as_deref().is_some_and(|called| called.to_string_lossy().starts_with(name))
+    };
+    let as_helper: fn(&OsStr) -> Option<OsString> = match subcommand {
+        "mount" if is_helper("mount.") => mount_helper,
+        "umount" if is_helper("umount.") => umount_helper,
+        _ => |arg| Some(arg.to_owned()),
+    };
+    all.extend(args.drain(..).skip(1).filter_map(|arg| as_helper(&arg)));
+    all
+}
+
+/// What mount(8) hands to its helper: `-f` mounts nothing there, and how much it says, whether it
+/// keeps a table and how it takes unknown options is its own.
+fn mount_helper(arg: &OsStr) -> Option<OsString> {
+    match arg.to_str() {
+        Some("-f") => Some("--fake".into()),
+        Some("-v" | "-n" | "-s") => None,
+        _ => Some(arg.to_owned()),
+    }
+}
+
+/// What umount(8) hands to its helper.
+fn umount_helper(arg: &OsStr) -> Option<OsString> {
+    match arg.to_str() {
+        Some("-v" | "-n" | "-r") => None,
+        _ => Some(arg.to_owned()),
+    }
 }
 
 /// `lfs find` is written as find(1) has it: with one dash, and `!`.
@@ -64,6 +91,12 @@ mod tests {
         assert_eq!(check("/usr/sbin/lst add_group g 10.0.0.1@tcp"), "lst add_group g 10.0.0.1@tcp");
         assert_eq!(check("mkfs.nacre --mgs d"), "format --mgs d");
         assert_eq!(check("/sbin/mount.nacre a:/b c -o ro"), "mount a:/b c -o ro");
+        assert_eq!(
+            check("/sbin/mount.nacre a:/b c -s -f -n -v -o ro"),
+            "mount a:/b c --fake -o ro"
+        );
+        assert_eq!(check("nacre mount -f a:/b c"), "mount -f a:/b c");
+        assert_eq!(check("/sbin/umount.nacre c -n -l -v"), "umount c -l");
         assert_eq!(check("./nacre up"), "up");
         assert_eq!(check("lfs find . ! -name -x"), "lfs find . --not --name -x");
         assert_eq!(check("nacre lfs getstripe -r ."), "lfs getstripe -r .");

@@ -26,7 +26,7 @@ const ASKERS_MAX: usize = 64;
 
 /// Is the console: until the session is over, or a signal ends it.
 pub fn console(session: &NewSession) -> Result<u8> {
-    log::init(LevelFilter::INFO);
+    log::init(LevelFilter::INFO, log::LogFormat::Text);
     super::raise_descriptors();
     // a leader of its group already: then it has no terminal to leave
     let _ = rustix::process::setsid();

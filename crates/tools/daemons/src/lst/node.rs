@@ -32,7 +32,7 @@ pub struct NodeOptions {
 
 /// Serves self-tests until a signal.
 pub fn node(options: &NodeOptions) -> Result<u8> {
-    log::init(LevelFilter::INFO);
+    log::init(LevelFilter::INFO, log::LogFormat::Text);
     super::raise_descriptors();
     let nids = options.nids.nids()?;
     let crc = if options.no_bulk_crc { CrcMode::NoBulk } else { CrcMode::All };

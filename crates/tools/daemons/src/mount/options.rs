@@ -125,6 +125,18 @@ impl Options {
         }
     }
 
+    /// Refuses at once what every attempt to connect would be refused for.
+    pub(super) fn check_plaintext(&self) -> Result<()> {
+        let is_near = self.mgs.iter().any(|mgs| mgs.nid.addr().is_loopback());
+        ensure!(
+            is_near || self.mount.insecure,
+            "{}: connections are not encrypted yet, so only loopback addresses are used without -o insecure; where the \
+             network is your own, serve with --insecure and mount with -o insecure",
+            self.source()
+        );
+        Ok(())
+    }
+
     /// As the mount table shows it.
     pub(crate) fn source(&self) -> String {
         let nids: Vec<String> = self.mgs.iter().map(NidAddr::to_string).collect();
@@ -304,6 +316,19 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_mount_over_a_network_must_say_that_it_is_insecure() {
+        let check = |source: &str, text: &str| {
+            let options = Options::parse(source, "/mnt/x".into(), text, true, None).expect("fits");
+            options.check_plaintext().map_err(|error| error.to_string())
+        };
+        assert_eq!(check("127.0.0.2@tcp:/testfs", ""), Ok(()));
+        assert_eq!(check("192.0.2.2:3988@tcp:/testfs", "insecure"), Ok(()));
+        assert_eq!(check("192.0.2.2@tcp,127.0.0.2@tcp:/testfs", ""), Ok(()));
+        let refused = check("192.0.2.2:3988@tcp,192.0.2.3@tcp:/testfs", "ro");
+        assert!(refused.is_err_and(|why| why.contains("mount with -o insecure")));
     }
 
     #[test]

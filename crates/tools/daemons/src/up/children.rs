@@ -239,6 +239,7 @@ fn spawn(server: &Server) -> Result<Child> {
     command.arg("--commit-interval-ms").arg(server.commit_interval_ms.to_string());
     command.arg("--osts-awaited").arg(server.osts_awaited.to_string());
     command.args(&server.machine);
+    command.arg("--log").arg(&server.log);
     if let Some(at) = server.metrics {
         command.arg("--metrics").arg(at.to_string());
     }

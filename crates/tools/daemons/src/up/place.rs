@@ -23,13 +23,11 @@ use super::known;
 use super::options::Options;
 use super::plan::{self, Plan};
 use crate::format;
+use crate::log::LOG_BYTES_MAX;
 use crate::targets::{self, TargetDir};
 
 /// Ids of dead clients kept at most: each `up` that was killed before its mount stood adds one.
 const CLIENTS_MAX: usize = 64;
-
-/// A log that has grown so far is put aside when its server starts.
-const LOG_BYTES_MAX: u64 = 64 << 20;
 
 /// What the next `up` must know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
