@@ -16,7 +16,7 @@ use types::{ClientId, NidAddr, Span};
 
 use crate::log;
 use crate::machine::MachineOptions;
-use crate::server::{Ended, Server, ServerOptions, Trust};
+use crate::server::{Ended, Server, ServerOptions, Trust, patience};
 use crate::signals::Signals;
 
 /// Exit status when a target's storage failed (EX_TEMPFAIL: the supervisor starts us again).
@@ -87,19 +87,23 @@ pub fn run(options: &Options) -> Result<u8> {
         commit_interval: Span::millis(options.commit_interval_ms),
         osts_awaited: options.osts_awaited,
     };
-    let tell_recovery = options.tell_recovery;
-    env_os::run(config, |env| async move { serve(&env, &server, tell_recovery).await })
+    let is_child = options.tell_recovery;
+    env_os::run(config, |env| async move { serve(&env, &server, is_child).await })
 }
 
-async fn serve(env: &env::Env, options: &ServerOptions, tell_recovery: bool) -> Result<u8> {
+async fn serve(env: &env::Env, options: &ServerOptions, is_child: bool) -> Result<u8> {
     let mut signals = Signals::new()?;
-    let server = Server::start(env, options).await?;
+    let server = if is_child {
+        patience::start(env, options).await?
+    } else {
+        Server::start(env, options).await?
+    };
     let label = server.names().first().cloned().unwrap_or_default();
     if let Err(error) = server.control(&label) {
         tracing::warn!("no control socket: {error:#}"); // lctl will not find us; the data path does not need it
     }
     server.serve_metrics().await;
-    if tell_recovery {
+    if is_child {
         server.tell_recoveries(|line| tell_parent(&format!("{RECOVERY}{line}")));
     }
     let ready = server.clone();

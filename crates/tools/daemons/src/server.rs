@@ -8,6 +8,7 @@ mod announce;
 mod export;
 mod objects;
 mod params;
+pub(crate) mod patience;
 mod peers;
 mod scrub;
 mod store;

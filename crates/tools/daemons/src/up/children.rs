@@ -170,11 +170,10 @@ async fn keep(shared: &Rc<Shared>, server: Rc<Server>) {
         if now - started >= HEALTHY {
             pause = PAUSE_MIN;
         }
-        ctl::say!(
-            "nacre up: {} died ({end}); starting it again in {} s",
-            server.name,
-            pause.as_secs_f64()
-        );
+        let line =
+            format!("{} died ({end}); starting it again in {} s", server.name, pause.as_secs_f64());
+        tracing::warn!("{line}");
+        ctl::say!("nacre up: {line}");
         tokio::select! {
             biased;
             _ = stopping.wait_for(|stopping| *stopping) => return,

@@ -9,7 +9,6 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
 use env::Env;
-use osd_disk::DiskError;
 use tokio::sync::watch;
 use types::{ClientId, Instant, Span, TargetId};
 
@@ -17,13 +16,12 @@ use super::address::{Block, MGS};
 use super::options::Options;
 use super::place::Place;
 use super::plan;
+use crate::server::patience::start;
 use crate::server::{Culprit, Ended, Server, ServerOptions, Trust};
 use crate::targets::{self, TargetDir};
 
 /// Pause before a node boots again.
 const PAUSE: Span = Span::millis(200);
-/// How long a target's lock may be held by servers of an `up` that was killed a moment ago.
-const LOCK_WAIT: Span = Span::secs(10);
 /// A stop that takes longer is given up: what was not durable is replayed by the clients.
 const STOP_MAX: Span = Span::secs(30);
 const MINUTE: Span = Span::secs(60);
@@ -236,21 +234,4 @@ async fn serve(server: &Server, life: &watch::Sender<Life>) {
     server.registered().await;
     life.send_replace(Life::Ready);
     std::future::pending::<()>().await;
-}
-
-/// Servers of an `up` that was killed may still be committing: their locks are waited for.
-async fn start(env: &Env, options: &ServerOptions) -> Result<std::rc::Rc<Server>> {
-    let until = env.now() + LOCK_WAIT;
-    loop {
-        match Server::start(env, options).await {
-            Err(error) if is_in_use(&error) && env.now() < until => env.sleep(PAUSE).await,
-            other => return other,
-        }
-    }
-}
-
-fn is_in_use(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .any(|cause| matches!(cause.downcast_ref::<DiskError>(), Some(DiskError::InUse(_))))
 }
