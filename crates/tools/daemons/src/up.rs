@@ -306,3 +306,23 @@ impl Servers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_below_the_mount_point_is_refused() {
+        let top = std::env::temp_dir().join(format!("nacre-apart-{}", std::process::id()));
+        std::fs::create_dir_all(top.join("data")).expect("directories");
+        std::os::unix::fs::symlink(top.join("data"), top.join("link")).expect("a link");
+        let is_refused = |mount: &str, data: &str| {
+            check_apart(&top.join(mount), "--data", &top.join(data)).is_err()
+        };
+        assert!(is_refused("", "data") && is_refused("", "new/data") && is_refused(".", "."));
+        assert!(is_refused("data", "link") && is_refused("link", "data/new"));
+        assert!(!is_refused("mnt", "data") && !is_refused("data/mnt", "data"));
+        assert!(!is_refused("dat", "data"));
+        std::fs::remove_dir_all(&top).expect("cleaned up");
+    }
+}
