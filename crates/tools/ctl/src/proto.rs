@@ -124,8 +124,8 @@ pub enum Reply {
     Names(Vec<Name>),
     /// To [`Ask::Devices`].
     Devices(Vec<Device>),
-    /// To [`Ask::Nids`], [`Ask::SetPermanent`] (names of file systems), [`Ask::Forget`] (its name), [`Ask::Path2fid`],
-    /// [`Ask::Create`] and [`Ask::Fid2path`].
+    /// To [`Ask::Nids`], [`Ask::SetPermanent`] (names of file systems), [`Ask::Forget`] (its name),
+    /// [`Ask::Path2fid`], [`Ask::Create`] and [`Ask::Fid2path`].
     Lines(Vec<String>),
     /// To [`Ask::Df`].
     Spaces(Vec<Space>),

@@ -3,8 +3,8 @@
 //!
 //! The first storage that registers an index keeps it: another one with the same index is
 //! EADDRINUSE, whoever asks. An instance lower than the known one is ESTALE: the storage was taken
-//! back to an older copy, or is served twice. A further MDT is EOPNOTSUPP. What is known already changes nothing, not even the
-//! version.
+//! back to an older copy, or is served twice. A further MDT is EOPNOTSUPP. What is known already
+//! changes nothing, not even the version.
 
 use osd::{Table, WriteSet};
 use service::Incoming;
