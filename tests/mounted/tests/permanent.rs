@@ -34,6 +34,20 @@ fn wait_for(name: &str, value: &str) {
     }
 }
 
+/// Until OSTs have both rules, for both kinds of requests.
+fn wait_for_rules() {
+    let start = Instant::now();
+    loop {
+        let found = lines("ost.OSS.ost_io.nrs_tbf_rule").join("\n");
+        let count = |rule: &str| found.matches(rule).count();
+        if count("one nid={10.0.0.1@tcp} 100") >= 2 && count("two nid={10.0.0.2@tcp} 200") >= 2 {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{found}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 #[test]
 fn a_permanent_parameter_holds_everywhere_and_over_restarts() {
     let mut up = Up::new("permanent");
@@ -53,6 +67,15 @@ fn a_permanent_parameter_holds_everywhere_and_over_restarts() {
     std::fs::write(up.at("two"), "x").expect("written");
     assert_eq!(up.tool(&["lfs", "getstripe", "-c", "two"]).trim(), "2");
 
+    good(&[
+        "set_param",
+        "-P",
+        "ost.OSS.ost_io.nrs_tbf_rule=start one nid={10.0.0.1@tcp} rate=100",
+        "ost.OSS.ost_io.nrs_tbf_rule=start two nid={10.0.0.2@tcp} rate=200",
+        "ost.OSS.ost_io.nrs_policies=tbf nid",
+    ]);
+    wait_for_rules();
+
     up.kill_server("OST0001");
     assert!(up.server("OST0001") > 0);
     wait_for("obdfilter.testfs-OST0001.commit_interval_ms", "700");
@@ -60,6 +83,7 @@ fn a_permanent_parameter_holds_everywhere_and_over_restarts() {
     up.start_again(&["--crashes-max", "1000"]);
     wait_for("lod.*.stripecount", "2");
     wait_for("obdfilter.testfs-OST0003.commit_interval_ms", "700");
+    wait_for_rules();
     assert!(good(&["get_param", "permanent"]).contains("\nlod.*.stripecount=2\n"));
 
     good(&["set_param", "-P", "-d", "lod.*.stripecount"]);
@@ -70,6 +94,9 @@ fn a_permanent_parameter_holds_everywhere_and_over_restarts() {
 
     for (words, part) in [
         (&["set_param", "-P", "lod.*.stripecount="][..], "has no value"),
+        (&["set_param", "-P", "bogus.name=1"], "nothing has a parameter of that name"),
+        (&["set_param", "-P", "-d", "at_max"], "nothing of that name is permanent"),
+        (&["set_param", "-P", "mds.MDS.mdt.nrs_policies=delay"], "mounts would wait"),
         (&["set_param", "-P", "--fsname", "other", "a.b=1"], "No such file or directory"),
     ] {
         let output = lctl(words);

@@ -69,7 +69,7 @@ impl Node {
                 if !recovering && self.is_busy_for(peer, &session, &class, &request) {
                     return Ok(());
                 }
-                let unhindered = recovering || class.service.is_unhindered();
+                let unhindered = recovering || class.service.passes_policies();
                 let work = self.begin(served, peer, session, request, class)?;
                 if unhindered { self.dispatch_now(work) } else { self.dispatch(work) }
             }

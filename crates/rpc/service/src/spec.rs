@@ -27,6 +27,14 @@ impl ServiceSpec {
         *self != MGS
     }
 
+    /// Whether its requests wait for no policy and no slot: those that nothing hinders
+    /// ([`ServiceSpec::is_unhindered`]), and those of the MGS, without which nothing can be mounted
+    /// or set back.
+    #[must_use]
+    pub fn passes_policies(&self) -> bool {
+        self.is_unhindered() || *self == MGS
+    }
+
     /// Whether its requests wait for no policy, slot or room: who waits for a lock waits for the
     /// unlock of another, which no policy may hold back.
     #[must_use]

@@ -38,7 +38,7 @@ fn check<F: Future<Output = ()> + 'static>(test: impl FnOnce(World) -> F) {
     let nodes: Vec<_> = (3..5).map(|last| node(&sim, &format!("client{last}"), last)).collect();
     let others = nodes.iter().zip(3..).map(|(node, id)| client(&node.env(), id, at)).collect();
     let params = ParamTree::new();
-    up.register_params(&params, &[&spec::MDT, &spec::LDLM_CANCELD]);
+    up.register_params(&params, &[&spec::MDT, &spec::LDLM_CANCELD, &spec::MGS]);
     let world = World { env: flood.env(), at, up, toy, params, others };
     let future = test(world);
     sim.block_on(&flood, future);
@@ -204,11 +204,16 @@ fn a_client_without_room_goes_on_when_there_is_some() {
 }
 
 #[test]
-fn an_unlock_passes_every_policy_and_every_queue() {
+fn unlocks_and_the_mgs_pass_every_policy() {
     check(|world| async move {
         world.set("ldlm.services.ldlm_canceld.nrs_policies", "delay");
         world.set("ldlm.services.ldlm_canceld.req_buffers_max", "1");
+        world.set("mgs.MGS.mgs.nrs_policies", "delay");
         let took = world.newcomer(9).await;
         assert!(took <= Span::millis(50), "{took:?}");
+        let begin = world.env.now();
+        let asked = world.others[0].remote(TARGET).call(call(Opcode::MgsConfig, 0)).await;
+        assert!(asked.is_err(), "the toy is no MGS");
+        assert!(world.env.now() - begin <= Span::millis(50), "it was asked at once");
     });
 }

@@ -9,6 +9,7 @@ use service::spec::MGS;
 use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target};
 use target::{Decided, Place, StartError, Store};
 use types::{Errno, FsName, TargetId, TargetKind, Transno};
+use wire::config::FsConfig;
 use wire::{Opcode, Reply, Request};
 
 use crate::limits::MDTS_MAX;
@@ -92,6 +93,18 @@ impl Mgt {
             return Err(Errno::EPERM);
         }
         op::forget::forget(self, fsname, target).await
+    }
+
+    /// The configurations of all file systems that are known here.
+    ///
+    /// # Errors
+    /// EIO where they cannot be read.
+    pub async fn configs(&self) -> Result<Vec<(FsName, FsConfig)>, Errno> {
+        self.look(|view| {
+            let all = record::fs_names(view)?.into_iter();
+            all.map(|name| Ok((name, record::fs_config(view, name)?))).collect()
+        })
+        .await
     }
 
     /// Reads, decides and changes in one go, and makes it durable. What `decide` refuses changes

@@ -1,41 +1,139 @@
 //! Permanent parameters (`lctl set_param -P`): kept by the MGS, taken over by every node that has a
 //! parameter of that name, when it starts and within seconds of a change. A deleted one keeps its
-//! value until its node starts again.
+//! value until its node starts again; a deleted rule of TBF ends.
+//!
+//! Invariants
+//! - Policies are started before what can only be set while they run.
+//! - What was refused is not taken: it is tried again with the next look, and told once.
+//! - A policy that is started again has forgotten its tunables: they are set again.
+//! - No value is taken with which a file system could not be mounted ([`fit::hinders`]).
+
+mod fit;
+pub(crate) mod keep;
+mod rules;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use params::{ParamError, ParamTree};
 
 /// What a node has taken over.
 #[derive(Default)]
 pub(crate) struct Permanent {
-    taken: RefCell<BTreeMap<String, String>>,
+    /// By pattern and parameter: the value, or the commands in their order.
+    taken: RefCell<BTreeMap<(String, String), Vec<String>>>,
+    /// What the log has said.
+    told: RefCell<BTreeSet<String>>,
 }
+
+/// A parameter's pattern with the values that it shall have: one, or the commands of its rules.
+type Wanted = (String, Vec<String>);
 
 impl Permanent {
     /// Sets what is new among `wanted`, the whole list of patterns and values. A parameter that is
     /// not here may come later, with its target or policy: it is tried again with the next call.
-    /// What is refused is told once.
     pub(crate) async fn apply(&self, params: &ParamTree, wanted: &[(String, String)]) {
-        self.taken.borrow_mut().retain(|name, _| wanted.iter().any(|(known, _)| known == name));
-        for (name, value) in wanted {
-            if self.taken.borrow().get(name) == Some(value) {
-                continue;
+        let wanted = ordered(wanted);
+        self.end_rules(params, &wanted).await;
+        let is_wanted = |name: &String| wanted.iter().any(|(known, _)| known == name);
+        self.taken.borrow_mut().retain(|(name, _), _| is_wanted(name));
+        for (name, values) in &wanted {
+            let Ok(leaves) = params.list(name, false) else { continue };
+            for leaf in leaves.into_iter().filter(|leaf| !leaf.is_dir) {
+                self.take(params, name, &leaf.name, values).await;
             }
-            let outcome = params.set(name, value).await;
-            if matches!(outcome, Err(ParamError::NotFound(_))) {
-                continue;
-            }
-            for error in outcome.map_or_else(
-                |error| vec![error],
-                |done| done.into_iter().filter_map(Result::err).collect(),
-            ) {
-                tracing::warn!("permanent parameter: {error}");
-            }
-            self.taken.borrow_mut().insert(name.clone(), value.clone());
         }
     }
+
+    async fn take(&self, params: &ParamTree, name: &str, leaf: &str, values: &[String]) {
+        let key = (name.to_owned(), leaf.to_owned());
+        let taken = self.taken.borrow().get(&key).cloned().unwrap_or_default();
+        if taken == values {
+            return;
+        }
+        let steps =
+            if rules::is_rule(leaf) { rules::steps(&taken, values) } else { values.to_vec() };
+        for step in &steps {
+            if let Some(why) = fit::hinders(leaf, step) {
+                return self.tell(format!("{leaf}={step}: {why}"));
+            }
+            if let Err(error) = set(params, leaf, step).await {
+                self.tell(error.to_string());
+                // half of it may hold: all of it is done again
+                self.taken.borrow_mut().remove(&key);
+                return;
+            }
+        }
+        self.taken.borrow_mut().insert(key, values.to_vec());
+        if let Some(service) = leaf.strip_suffix(".nrs_policies") {
+            self.forget_tunables(service);
+        }
+    }
+
+    /// The policies of a service were started: what was set of them before may be gone.
+    fn forget_tunables(&self, service: &str) {
+        let tunable = |leaf: &str| {
+            leaf.strip_prefix(service)
+                .and_then(|rest| rest.strip_prefix(".nrs_"))
+                .is_some_and(|rest| rest != "policies")
+        };
+        self.taken.borrow_mut().retain(|(_, leaf), _| !tunable(leaf));
+    }
+
+    /// Rules of which no command is kept any more end; another value of theirs is of nobody.
+    async fn end_rules(&self, params: &ParamTree, wanted: &[Wanted]) {
+        let gone: Vec<_> = {
+            let taken = self.taken.borrow();
+            let is_gone = |name: &String| wanted.iter().all(|(known, _)| known != name);
+            let of = taken.iter().filter(|((name, _), _)| rules::is_rule(name) && is_gone(name));
+            of.map(|((_, leaf), values)| (leaf.clone(), values.clone())).collect()
+        };
+        for (leaf, values) in gone {
+            for step in rules::steps(&values, &[]) {
+                let _its_policy_may_be_stopped = set(params, &leaf, &step).await;
+            }
+        }
+    }
+
+    fn tell(&self, what: String) {
+        if self.told.borrow().contains(&what) {
+            return;
+        }
+        tracing::warn!("permanent parameter: {what}");
+        let mut told = self.told.borrow_mut();
+        if told.len() == TOLD_MAX {
+            told.clear();
+        }
+        told.insert(what);
+    }
+}
+
+/// Lines of the log that are not repeated.
+const TOLD_MAX: usize = 1_024;
+
+async fn set(params: &ParamTree, leaf: &str, value: &str) -> Result<(), ParamError> {
+    params.set(leaf, value).await?.into_iter().try_for_each(|answer| answer.map(drop))
+}
+
+/// In the order in which they are set: whose heads, which policies, then the rest; the commands of
+/// one parameter's rules together.
+fn ordered(wanted: &[(String, String)]) -> Vec<Wanted> {
+    let mut all: Vec<Wanted> = Vec::new();
+    for (name, value) in wanted {
+        match rules::base(name) {
+            Some(base) => match all.iter_mut().find(|(known, _)| known == base) {
+                Some((_, commands)) => commands.push(value.clone()),
+                None => all.push((base.to_owned(), vec![value.clone()])),
+            },
+            None => all.push((name.clone(), vec![value.clone()])),
+        }
+    }
+    all.sort_by_key(|(name, _)| match name.rsplit('.').next() {
+        Some("nrs_head_scope") => 0,
+        Some("nrs_policies") => 1,
+        _ => 2,
+    });
+    all
 }
 
 /// As `lctl get_param permanent` shows them: a line each.
@@ -49,6 +147,9 @@ mod tests {
     use std::future::Future;
     use std::rc::Rc;
     use std::task::{Context, Waker};
+
+    use params::ParamRefusal;
+    use types::Errno;
 
     use super::*;
 
@@ -85,9 +186,70 @@ mod tests {
         assert_eq!(late.borrow().as_str(), "0");
         apply(&permanent, &params, &[("lod.*.stripecount", "bad")]);
         apply(&permanent, &params, &[("lod.*.stripecount", "bad")]);
-        assert_eq!(sets.get(), 2, "what is refused is not tried for ever");
+        assert_eq!(sets.get(), 3, "what is refused is not taken");
         apply(&permanent, &params, &[]);
         apply(&permanent, &params, &[("lod.*.stripecount", "3")]);
-        assert_eq!((early.borrow().as_str(), sets.get()), ("3", 3));
+        assert_eq!((early.borrow().as_str(), sets.get()), ("3", 4));
+        let (third, _) = with(&params, "lod.b.stripecount");
+        apply(&permanent, &params, &[("lod.*.stripecount", "3")]);
+        assert_eq!(third.borrow().as_str(), "3", "a target that comes later takes it too");
+    }
+
+    /// What was set, in order; tunables are refused until a policy was selected, and then forgotten
+    /// with each selection.
+    fn service(params: &ParamTree) -> Rc<RefCell<Vec<String>>> {
+        let (log, runs) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(false)));
+        for name in ["nrs_crrn_quantum", "nrs_policies", "nrs_tbf_rule"] {
+            let (log, runs) = (log.clone(), runs.clone());
+            let write = move |value: &str| {
+                if name == "nrs_policies" {
+                    runs.set(true);
+                } else if !runs.get() {
+                    return Err(ParamRefusal::new(Errno::ENODEV, "it is stopped"));
+                }
+                log.borrow_mut().push(format!("{name}={value}"));
+                Ok(())
+            };
+            params.register_fallible_rw(
+                format!("ost.OSS.ost_io.{name}"),
+                || Ok(String::new()),
+                write,
+            );
+        }
+        log
+    }
+
+    #[test]
+    fn policies_come_before_their_tunables_and_every_rule_is_kept() {
+        let (params, permanent) = (ParamTree::new(), Permanent::default());
+        let log = service(&params);
+        let did = |all: &[&str]| assert_eq!(std::mem::take(&mut *log.borrow_mut()), all);
+        let quantum = ("ost.OSS.*.nrs_crrn_quantum", "33");
+        apply(&permanent, &params, &[quantum]);
+        did(&[]); // refused: its policy is stopped
+        let one = ("ost.OSS.*.nrs_tbf_rule[0001:one]", "start one rate=5");
+        let two = ("ost.OSS.*.nrs_tbf_rule[0002:two]", "start two rate=6");
+        let tbf = ("ost.OSS.ost_io.nrs_policies", "tbf nid");
+        apply(&permanent, &params, &[quantum, tbf, one, two]);
+        did(&[
+            "nrs_policies=tbf nid",
+            "nrs_crrn_quantum=33",
+            "nrs_tbf_rule=stop one",
+            "nrs_tbf_rule=start one rate=5",
+            "nrs_tbf_rule=stop two",
+            "nrs_tbf_rule=start two rate=6",
+        ]);
+        apply(&permanent, &params, &[quantum, tbf, one, two]);
+        did(&[]);
+        let crrn = (tbf.0, "crrn");
+        apply(&permanent, &params, &[quantum, crrn]);
+        did(&[
+            "nrs_tbf_rule=stop one",
+            "nrs_tbf_rule=stop two",
+            "nrs_policies=crrn",
+            "nrs_crrn_quantum=33",
+        ]);
+        apply(&permanent, &params, &[quantum, (tbf.0, "delay")]);
+        did(&[]); // mounts would wait for it
     }
 }

@@ -43,6 +43,8 @@ pub struct Options {
     pub insecure: bool,
     /// Wait for no client of an earlier run.
     pub abort_recovery: bool,
+    /// Take over no permanent parameter.
+    pub no_permanent: bool,
     /// CPU partitions, their use, credits.
     pub machine: MachineOptions,
     /// Where to log; to stderr without it.
@@ -82,6 +84,7 @@ pub fn run(options: &Options) -> Result<u8> {
         abort_recovery: options.abort_recovery,
         trust: options.trust,
         dead_clients: options.dead_clients.clone(),
+        no_permanent: options.no_permanent,
         machine,
         metrics: options.metrics,
         commit_interval: Span::millis(options.commit_interval_ms),

@@ -42,7 +42,7 @@ use self::peers::{Peers, Told};
 pub use self::store::Trust;
 pub(crate) use self::store::{begin_anew, forget_clients};
 use crate::machine::Machine;
-use crate::permanent::Permanent;
+use crate::permanent::{Permanent, keep};
 use crate::targets::{self, TargetDir};
 
 /// What to serve and how.
@@ -60,6 +60,8 @@ pub struct ServerOptions {
     pub trust: Trust,
     /// Clients of an earlier run that are known to be dead.
     pub dead_clients: Vec<ClientId>,
+    /// Take over no permanent parameter.
+    pub no_permanent: bool,
     /// CPU partitions, their use, credits.
     pub machine: Machine,
     /// Where to answer Prometheus.
@@ -182,6 +184,7 @@ pub struct Server {
     ctl: RefCell<Option<Registered>>,
     params: ParamTree,
     permanent: Permanent,
+    no_permanent: bool,
     exporter: Exporter,
 }
 
@@ -238,6 +241,7 @@ impl Server {
             ctl: RefCell::new(None),
             params: ParamTree::new(),
             permanent: Permanent::default(),
+            no_permanent: options.no_permanent,
             exporter: Exporter::default(),
         });
         self::params::register(&server.params, &server);
@@ -286,7 +290,17 @@ impl Server {
     /// Takes over what is permanent and new. Not before the MGS was asked: what was kept may have
     /// been deleted since.
     async fn take_permanent(&self) {
-        self.permanent.apply(&self.params, &self.peers.permanent()).await;
+        if self.no_permanent {
+            return;
+        }
+        let wanted = match (self.peers.fsname(), self.mgt()) {
+            (None, Some(mgt)) => keep::of_all(&mgt).await,
+            _ => Ok(self.peers.permanent()),
+        };
+        match wanted {
+            Ok(wanted) => self.permanent.apply(&self.params, &wanted).await,
+            Err(errno) => tracing::warn!("permanent parameters cannot be read: {errno}"),
+        }
     }
 
     /// The MGT, if it is here.
@@ -552,12 +566,14 @@ async fn set_permanent(
     name: &str,
     value: Option<String>,
 ) -> Result<Reply, Failure> {
-    let failed = |errno: Errno| Failure {
+    let failed = |errno: Errno, why: &str| Failure {
         errno: errno.raw(),
-        text: format!("setting {name}: {}", errno.text()),
+        text: format!("setting {name}: {why}"),
     };
-    let fsname = fsname.map(|name| name.parse()).transpose().map_err(|_| failed(Errno::EINVAL))?;
-    let names = mgt.set_param(fsname, name, value.as_deref()).await.map_err(failed)?;
+    let fsname = fsname.map(|name| name.parse()).transpose();
+    let fsname = fsname.map_err(|_| failed(Errno::EINVAL, Errno::EINVAL.text()))?;
+    let names = keep::keep(mgt, fsname, name, value.as_deref()).await;
+    let names = names.map_err(|refused| failed(refused.errno, &refused.why))?;
     Ok(Reply::Lines(names.iter().map(ToString::to_string).collect()))
 }
 

@@ -52,6 +52,7 @@ impl Node {
             abort_recovery: false,
             trust,
             dead_clients: Vec::new(),
+            no_permanent: false,
             machine: MachineOptions::default().on_this_machine().expect("any machine"),
             metrics: None,
             commit_interval: Span::secs(1),

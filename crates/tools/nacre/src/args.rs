@@ -1,5 +1,4 @@
-//! The command line of `nacre`, declared; what each command does is in `daemons`, `cli` and
-//! `bench`.
+//! The command line of `nacre`, declared; its commands are in `daemons`, `cli` and `bench`.
 
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are help texts: [0,2]")]
 
@@ -7,9 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use daemons::machine::MachineOptions;
-use daemons::names::nid_addr;
-use daemons::server::Trust;
+use daemons::{machine::MachineOptions, names::nid_addr, server::Trust};
 use types::{ClientId, FsName, NidAddr, TargetId};
 
 use crate::pages;
@@ -259,6 +256,9 @@ struct Serve {
     /// since the copy is lost, and clients are evicted.
     #[arg(long)]
     older_copy: bool,
+    /// Take over no permanent parameter (`lctl set_param -P`) in this run.
+    #[arg(long)]
+    no_permanent: bool,
     #[command(flatten)]
     machine: MachineOptions,
     /// Log to this file; without it to stderr. At 64 MiB it becomes FILE.1; SIGHUP opens it again.
@@ -689,6 +689,7 @@ impl Serve {
             },
             machine: MachineOptions { link_cpts: self.listen.cpts, ..self.machine },
             log: self.log,
+            no_permanent: self.no_permanent,
             metrics: self.metrics,
             commit_interval_ms: self.commit_interval_ms,
             dead_clients: self.dead_client,

@@ -197,6 +197,7 @@ impl Target for Toy {
         });
         let service = match request.opcode() {
             Opcode::MdtUnlock => &spec::LDLM_CANCELD,
+            Opcode::MgsConfig => &spec::MGS,
             _ => &spec::MDT,
         };
         Class { service, high_priority: false, io }

@@ -15,6 +15,8 @@ use crate::targets::TargetDir;
 const EVERY_FIRST: Span = Span::millis(50);
 const FIRST_ROUNDS: u32 = 600;
 const EVERY_LATER: Span = Span::secs(5);
+/// How often a node of the MGS alone looks at what it keeps itself.
+const EVERY_ALONE: Span = Span::secs(1);
 /// Pause after a refused registration.
 const PAUSE: Span = Span::secs(2);
 /// One question's patience; the next one may find the MGS elsewhere.
@@ -26,7 +28,7 @@ const PATIENCE_FIRST: Span = Span::secs(5);
 
 /// Starts both, for every target but the MGT.
 pub(super) fn start(server: &Rc<Server>, found: &[TargetDir]) {
-    let Some(fsname) = server.peers.fsname() else { return };
+    let Some(fsname) = server.peers.fsname() else { return take_over(server) };
     for target in found.iter().filter(|target| target.superblock.target != TargetId::MGT) {
         let register = Register {
             fsname: fsname.to_string(),
@@ -57,6 +59,18 @@ pub(super) fn start(server: &Rc<Server>, found: &[TargetDir]) {
             drop(server);
             round += 1;
             env.sleep(if round < FIRST_ROUNDS { EVERY_FIRST } else { EVERY_LATER }).await;
+        }
+    });
+}
+
+/// A node of the MGS alone belongs to no file system: it takes over what is permanent in all.
+fn take_over(server: &Rc<Server>) {
+    let (watcher, env) = (Rc::downgrade(server), server.env.clone());
+    server.env.spawn("permanent", async move {
+        while let Some(server) = watcher.upgrade() {
+            server.take_permanent().await;
+            drop(server);
+            env.sleep(EVERY_ALONE).await;
         }
     });
 }

@@ -78,6 +78,7 @@ impl Embedded {
             abort_recovery: false,
             trust: Trust::Whole,
             dead_clients: dead.to_vec(),
+            no_permanent: false,
             machine,
             metrics: options.metrics_port.map(|port| SocketAddr::from((block.ip(MGS), port))),
             commit_interval: Span::millis(options.commit_interval_ms),

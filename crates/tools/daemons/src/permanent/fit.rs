@@ -1,0 +1,149 @@
+//! What the MGS keeps as a permanent parameter: names that exist, and no value with which a file
+//! system could not be mounted after a restart.
+
+use params::{Pattern, PatternError};
+use service::spec::SERVICES;
+use types::{FsName, TargetId};
+use wire::config::FsConfig;
+
+/// All parameters of servers and mounts, with their instances taken out. A mounted test holds this
+/// list against a running file system.
+const NAMES: &str = include_str!("../../../../../tests/mounted/parameters.txt");
+
+/// Whether anything of a file system has a name that fits `pattern`, or will have it with its first
+/// targets and mounts.
+pub(crate) fn is_known(
+    pattern: &str,
+    fsname: FsName,
+    config: &FsConfig,
+) -> Result<bool, PatternError> {
+    let matcher = Pattern::new(pattern)?;
+    let targets = targets(config);
+    let of_old = |id: &TargetId| format!("{}.osc.active", id.name(fsname));
+    let olds = targets.iter().filter(|id| id.kind == types::TargetKind::Ost).map(of_old);
+    let fits =
+        |name: &str| matcher.matches(&name.split('.').map(str::to_owned).collect::<Vec<_>>());
+    let mut names = NAMES.lines().flat_map(|name| instances(name, fsname, &targets)).chain(olds);
+    Ok(names.any(|name| fits(&name)))
+}
+
+/// The registered targets, and of each kind one that may come.
+fn targets(config: &FsConfig) -> Vec<TargetId> {
+    let ids = config.targets.iter().filter_map(|info| TargetId::from_u32(info.id));
+    let mut all: Vec<TargetId> = ids.chain([TargetId::mdt(0), TargetId::ost(0)]).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The names that a listed one stands for.
+fn instances(name: &str, fsname: FsName, targets: &[TargetId]) -> Vec<String> {
+    if let Some(leaf) = name.strip_prefix("SERVICE.") {
+        return SERVICES.iter().map(|spec| format!("{}.{leaf}", spec.path)).collect();
+    }
+    let general = |part: &&str| {
+        ["MDT", "OST", "MOUNT"].iter().any(|kind| part.split('-').next() == Some(*kind))
+    };
+    let Some(part) = name.split('.').find(general) else { return vec![name.to_owned()] };
+    let (kind, more) = part.split_once('-').unwrap_or((part, ""));
+    let with = |instance: String| name.replacen(part, &instance, 1);
+    if kind == "MOUNT" {
+        return vec![with(format!("{fsname}-1"))];
+    }
+    let mine = targets.iter().filter(|id| id.to_string().starts_with(kind));
+    mine.map(|id| {
+        with(match more {
+            "" => id.name(fsname),
+            "mdtlov" => format!("{}-{more}", id.name(fsname)),
+            connector => format!("{}-{connector}-1", id.name(fsname)),
+        })
+    })
+    .collect()
+}
+
+/// Why a value is never permanent: with it a file system could not be mounted after a restart.
+pub(crate) fn hinders(name: &str, value: &str) -> Option<&'static str> {
+    let words: Vec<&str> = value.split_whitespace().collect();
+    match name.rsplit('.').next()? {
+        "nrs_policies" if words.first() == Some(&"delay") => {
+            Some("delay is for tests: mounts would wait for it")
+        }
+        "nrs_tbf_rule" => {
+            let of = |key| words.iter().filter_map(move |word| word.strip_prefix(key));
+            let slow = of("rate=").any(|rate| rate.parse::<f64>().is_ok_and(|rate| rate < 1.0));
+            (slow || of("bps=").any(is_trickle))
+                .then_some("mounts would wait: the least is a request, or 4 KiB, a second")
+        }
+        _ => None,
+    }
+}
+
+/// Whether a rate in bytes is below what a request without data counts, each second.
+fn is_trickle(rate: &str) -> bool {
+    let digits = rate.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rate.len());
+    let (number, unit) = rate.split_at(digits);
+    let factor = match unit.as_bytes().first().map(u8::to_ascii_lowercase) {
+        Some(b'b') => 1.0,
+        Some(b'k') => 1_000.0,
+        _ => 1_000_000.0,
+    };
+    number.parse::<f64>().is_ok_and(|number| number * factor < 4_000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::config::TargetInfo;
+
+    use super::*;
+
+    fn is_known(pattern: &str) -> bool {
+        let info = |id: TargetId| TargetInfo { id: id.to_u32(), nid: 1, port: 1, instance: 1 };
+        let targets = vec![info(TargetId::mdt(0)), info(TargetId::ost(3))];
+        let config = FsConfig { targets, ..FsConfig::default() };
+        super::is_known(pattern, "testfs".parse().expect("a name"), &config).expect("a pattern")
+    }
+
+    #[test]
+    fn names_and_targets_that_do_not_exist_are_unknown() {
+        for name in [
+            "at_max",
+            "ost.OSS.ost_io.nrs_policies",
+            "*.*.*.nrs_policies",
+            "lod.*.stripecount",
+            "lod.testfs-MDT*-mdtlov.stripecount",
+            "obdfilter.testfs-OST0003.commit_interval_ms",
+            "osc.testfs-OST0003-osc-*.active",
+            "testfs-OST0003.osc.active",
+            "llite.*.unmount_wait",
+        ] {
+            assert!(is_known(name), "{name}");
+        }
+        for name in [
+            "bogus.name",
+            "at_maximum",
+            "ost.OSS.ost_out.nrs_policies",
+            "ost.OSS.ost_io",
+            "obdfilter.testfs-OST0009.commit_interval_ms",
+            "lod.other-MDT*-mdtlov.stripecount",
+            "testfs-OST0009.osc.active",
+        ] {
+            assert!(!is_known(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_would_keep_mounts_waiting_is_not_permanent() {
+        for (name, value, is_fit) in [
+            ("mds.MDS.mdt.nrs_policies", "delay", false),
+            ("*.*.*.nrs_policies", "delay hp", false),
+            ("mds.MDS.mdt.nrs_policies", "tbf nid", true),
+            ("mds.MDS.mdt.nrs_tbf_rule", "change default rate=0.01", false),
+            ("mds.MDS.mdt.nrs_tbf_rule", "start one nid={*@tcp} rate=1", true),
+            ("mds.MDS.mdt.nrs_tbf_rule", "start one nid={*@tcp} bps=1MB/s", true),
+            ("mds.MDS.mdt.nrs_tbf_rule", "start one nid={*@tcp} bps=1KB/s", false),
+            ("mds.MDS.mdt.nrs_tbf_rule", "start one nid={*@tcp} bps=5", true),
+        ] {
+            assert_eq!(hinders(name, value).is_none(), is_fit, "{name}={value}");
+        }
+    }
+}
