@@ -271,6 +271,14 @@ impl<'a, R: Request> ServiceHeads<'a, R> {
         Ok(())
     }
 
+    /// What the policies that run are set to: parameters with values that set them so where they
+    /// have just been started. Read from the first partition, since all are set alike.
+    pub fn settings(&mut self) -> Vec<(&'static str, String)> {
+        let heads = [(HeadKind::Reg, &mut self.reg), (HeadKind::Hp, &mut self.hp)];
+        let first = heads.into_iter().filter_map(|(kind, heads)| Some((kind, heads.first_mut()?)));
+        first.flat_map(|(kind, head)| head.settings(kind)).collect()
+    }
+
     /// What `nrs_policies` shows: counts are sums over the partitions, state and argument those of
     /// the first.
     #[must_use]
@@ -391,6 +399,32 @@ impl<R: Request> Head<R> {
                 Err(Refusal::new(Errno::EIO, text))
             }
         }
+    }
+
+    fn settings(&mut self, kind: HeadKind) -> Vec<(&'static str, String)> {
+        let started = |at: &usize| self.state(*at) == PolicyState::Started;
+        let running: Vec<usize> = (1..self.instances.len()).filter(started).collect();
+        let mut all = Vec::new();
+        for at in running {
+            let descriptor = self.instances[at].descriptor.as_ref();
+            let tunables = descriptor.expect("only the fallback has none").tunables;
+            let labelled = |tunable: &&Tunable| {
+                tunable.writable && tunable.form == Form::Labelled && tunable.label != RESET
+            };
+            for tunable in tunables.iter().filter(labelled) {
+                if let Ok(value) = self.get_tunable(at, tunable.label) {
+                    let value = format!("{}_{}:{value}", kind.word(), tunable.label);
+                    all.push((tunable.parameter, value));
+                }
+            }
+            let Some(policy) = &self.instances[at].policy else { continue }; // it broke
+            let commands = crate::guard::guarded(|| policy.commands()).unwrap_or_default();
+            let parameter = |label| tunables.iter().find(|tunable| tunable.label == label);
+            all.extend(commands.into_iter().filter_map(|(label, command)| {
+                Some((parameter(label)?.parameter, format!("{} {command}", kind.word())))
+            }));
+        }
+        all
     }
 
     fn set_tunable(

@@ -177,6 +177,12 @@ pub trait Policy<R: Request> {
         Err(Refusal::invalid(format!("'{label}' is no tunable")))
     }
 
+    /// Commands that set a fresh instance as this one is set, each with its tunable's label, in
+    /// order. What its labelled tunables show is not among them.
+    fn commands(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// Sets a tunable; all or nothing.
     fn set(
         &mut self,

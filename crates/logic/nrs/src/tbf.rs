@@ -152,8 +152,11 @@ impl TbfNode {
         let node = self.clone();
         let make = move |start: &Start<'_>| {
             let fields = FieldSet::parse(start.arg).map_err(|word| {
-                let known = "nid, jobid, opcode, uid, gid, projid or nodemap, joined by +, or nothing for all";
-                Refusal::invalid(format!("tbf '{}': '{word}' is no field: expected {known}", start.arg))
+                let known = format!("{}, joined by +, or nothing for all", fields::Field::WORDS);
+                Refusal::invalid(format!(
+                    "tbf '{}': '{word}' is no field: expected {known}",
+                    start.arg
+                ))
             })?;
             let service = Rc::new(RefCell::new(Buckets::default()));
             let one = |cpt: &types::CptIndex| {
@@ -512,6 +515,10 @@ impl<R: Request> Policy<R> for Tbf {
             RT_LAG => Ok(crate::delay::print_time(self.rt_lag)),
             _ => Err(Refusal::invalid(format!("'{label}' is no tunable"))),
         }
+    }
+
+    fn commands(&self) -> Vec<(&'static str, String)> {
+        self.rules.commands().into_iter().map(|command| (RULE, command)).collect()
     }
 
     fn set(

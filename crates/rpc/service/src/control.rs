@@ -137,7 +137,7 @@ impl Node {
 
     /// Changes [`Node::head_scope`]: what waits moves to the new heads in the order in which the
     /// old ones would have given it, partition by partition; their policy starts there with its
-    /// argument and its defaults.
+    /// argument and its tunables and rules. Its buckets are full.
     ///
     /// # Errors
     /// EAGAIN while a policy starts or drains; what its start answers. Nothing has changed then.
@@ -152,6 +152,7 @@ impl Node {
         }
         let old = service.heads();
         let commands = running_policies(&service)?;
+        let settings = service.with_heads(|heads| heads.settings());
         let before = service.scope.get();
         let new: Vec<Rc<Heads>> = match scope {
             HeadScope::Cpt => service
@@ -172,12 +173,31 @@ impl Node {
                 return Err(refusal);
             }
         }
+        self.set_again(&service, settings);
         service.set_log(service.log.get());
         for heads in &old {
             self.move_waiting(&service, heads);
         }
         self.commanded(&service);
         Ok(())
+    }
+
+    /// Sets what policies that have just started were set to before. Some values are refused until
+    /// another one is set (a least above the most), so what is refused has another turn.
+    fn set_again(&self, service: &Service, mut settings: Vec<(&'static str, String)>) {
+        loop {
+            let before = settings.len();
+            settings.retain(|(parameter, value)| {
+                let moment = self.moment();
+                service.with_heads(|heads| heads.set(parameter, value, moment)).is_err()
+            });
+            if settings.len() == before {
+                break;
+            }
+        }
+        for (parameter, value) in settings {
+            tracing::error!(service = service.spec.name, parameter, value, "is not kept");
+        }
     }
 
     fn give_heads(&self, service: &Service, scope: HeadScope, heads: &[Rc<Heads>]) {

@@ -217,6 +217,48 @@ fn the_scope_of_the_heads_changes_under_load() {
 }
 
 #[test]
+fn a_change_of_the_scope_keeps_rules_and_tunables() {
+    check(|world, _clients| async move {
+        let at = |name: &str| format!("mds.MDS.mdt.{name}");
+        let on = |name: &str, value: &str| set(&world.params, &at(name), value).expect("taken");
+        let scopes = ["service", "cpt", "service"];
+        on("nrs_policies", "crrn");
+        on("nrs_crrn_quantum", "reg_quantum:33 hp_quantum:7");
+        for scope in scopes {
+            on("nrs_head_scope", scope);
+            let quanta = get(&world.params, &at("nrs_crrn_quantum"));
+            assert_eq!(quanta, Ok("reg_quantum:33\nhp_quantum:7\n".into()), "{scope}");
+        }
+        on("nrs_policies", "tbf nid+jobid");
+        for rule in [
+            "start one nid={10.0.0.[1-9]@tcp}&jobid={dd.*},jobid={a b} rate=0.5 depth=7",
+            "reg start two nid={10.0.0.4@tcp} bps=5MB/s scope=node realtime=1 total=1 class=nid",
+            "start three jobid={x} rate=9 rank=one",
+            "change default rate=77",
+        ] {
+            on("nrs_tbf_rule", rule);
+        }
+        let rules = || {
+            let text = get(&world.params, &at("nrs_tbf_rule")).expect("they run");
+            text.split("CPT 1:").next().expect("the first head").to_owned()
+        };
+        on("nrs_head_scope", "cpt");
+        let before = rules();
+        assert!(before.contains("two nid={10.0.0.4@tcp} 5MB/s realtime=1 scope=node"), "{before}");
+        for _ in 0..2 {
+            on("nrs_head_scope", "service");
+            on("nrs_head_scope", "cpt");
+            assert_eq!(rules(), before);
+        }
+        on("nrs_policies", "delay");
+        on("nrs_delay_max", "900");
+        on("nrs_delay_min", "400");
+        on("nrs_head_scope", "service");
+        assert!(get(&world.params, &at("nrs_delay_min")).expect("it runs").contains(":400"));
+    });
+}
+
+#[test]
 fn slots_grow_under_load_and_no_further_than_their_maximum() {
     check(|world, clients| async move {
         let started = || get(&world.params, "mds.MDS.mdt.threads_started").expect("a number");

@@ -47,9 +47,14 @@ impl Field {
         }
     }
 
+    /// Not `nodemap`: no request belongs to one yet, so a rule of it would match nothing real.
     pub(crate) fn parse(word: &str) -> Option<Field> {
-        Field::ALL.into_iter().find(|field| field.name() == word)
+        let mut known = Field::ALL.into_iter().filter(|field| *field != Field::Nodemap);
+        known.find(|field| field.name() == word)
     }
+
+    /// What [`Field::parse`] knows, for people.
+    pub(crate) const WORDS: &str = "nid, jobid, opcode, uid, gid or projid (nodemap: not yet)";
 }
 
 /// A set of fields, never empty.
@@ -184,12 +189,17 @@ impl Key {
     }
 
     pub(crate) fn jobid(&self) -> String {
-        let bytes: Vec<u8> = self.0[4..]
-            .iter()
-            .flat_map(|word| word.to_le_bytes())
-            .take_while(|byte| *byte != 0)
-            .collect();
-        String::from_utf8_lossy(&bytes).into_owned()
+        self.with_jobid(str::to_owned)
+    }
+
+    /// Asks `what` of the jobid, which is copied nowhere else: each pattern of each rule asks.
+    pub(crate) fn with_jobid<T>(&self, what: impl FnOnce(&str) -> T) -> T {
+        let mut bytes = [0; JOBID_BYTES_MAX];
+        for (part, word) in bytes.chunks_exact_mut(8).zip(&self.0[4..]) {
+            part.copy_from_slice(&word.to_le_bytes());
+        }
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        what(&String::from_utf8_lossy(&bytes[..end])) // borrowed, unless a character was cut
     }
 
     /// The value of one field, as an exact index holds it.

@@ -236,8 +236,7 @@ impl Expr {
             Values::Any => true,
             Values::Nids(list) => list.contains(key.nid()),
             Values::Jobids(patterns) => {
-                let jobid = key.jobid();
-                patterns.iter().any(|pattern| pattern.matches(&jobid))
+                key.with_jobid(|jobid| patterns.iter().any(|pattern| pattern.matches(jobid)))
             }
             Values::Numbers(numbers) => numbers.contains(&key.number(self.field)),
         }
@@ -376,7 +375,7 @@ impl<'a> Reader<'a> {
             .unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         let field = Field::parse(word).ok_or_else(|| {
-            let known = "nid, jobid, opcode, uid, gid, projid or nodemap";
+            let known = Field::WORDS;
             Refusal::invalid(format!(
                 "'{}' is no field: {known} is expected",
                 clip(if word.is_empty() { self.rest } else { word })

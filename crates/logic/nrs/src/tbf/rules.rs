@@ -412,6 +412,14 @@ impl Rules {
         self.iter().map(|rule| format!("{rule}, ref {}\n", rule.refs)).collect()
     }
 
+    /// Commands that make these rules where there is `default` alone: the last by rank first, since
+    /// each stands on top of those before it.
+    pub(crate) fn commands(&self) -> Vec<String> {
+        let mut all: Vec<String> = self.iter().map(Rule::command).collect();
+        all.reverse();
+        all
+    }
+
     /// The rank of a rule, for tests: a class may not be found through the index what the walk
     /// would not find.
     #[cfg(test)]
@@ -429,18 +437,42 @@ impl std::fmt::Display for Rule {
             Some(conds) => write!(f, "{} {conds} {}", self.name, self.rate)?,
             None => write!(f, "{} * {}", self.name, self.rate)?,
         }
+        f.write_str(&self.pairs())
+    }
+}
+
+impl Rule {
+    /// Its pairs but for the rate, where they are not the usual ones.
+    fn pairs(&self) -> String {
+        let mut out = String::new();
         if self.realtime {
-            f.write_str(" realtime=1")?;
+            out.push_str(" realtime=1");
         }
         if self.scope != Scope::Service {
-            write!(f, " scope={}", self.scope.name())?;
+            out.push_str(&format!(" scope={}", self.scope.name()));
         }
         if let Some(class) = self.class {
-            write!(f, " class={class}")?;
+            out.push_str(&format!(" class={class}"));
         }
         if self.total {
-            f.write_str(" total=1")?;
+            out.push_str(" total=1");
         }
-        if self.depth_is_own { write!(f, " depth={}", self.depth) } else { Ok(()) }
+        if self.depth_is_own {
+            out.push_str(&format!(" depth={}", self.depth));
+        }
+        out
+    }
+
+    /// The command that makes it.
+    fn command(&self) -> String {
+        let rate = match self.rate {
+            Rate::Rpc { .. } => "rate",
+            Rate::Bytes { .. } => "bps",
+        };
+        let pairs = format!("{rate}={}{}", self.rate, self.pairs());
+        match &self.conds {
+            Some(conds) => format!("start {} {conds} {pairs}", self.name),
+            None => format!("change {} {pairs}", self.name),
+        }
     }
 }

@@ -433,6 +433,7 @@ fn a_wrong_command_changes_nothing_and_names_the_word() {
         ("start c uid={5}", Errno::EINVAL, "uid"),
         ("start c jobid={x}&uid={5}", Errno::EINVAL, "uid"),
         ("start c job={x}", Errno::EINVAL, "job"),
+        ("start c nodemap={5}", Errno::EINVAL, "nodemap: not yet"),
         ("start c jobid={}", Errno::EINVAL, "jobid={}"),
         ("start c jobid={x", Errno::EINVAL, "jobid"),
         ("start c jobid=x", Errno::EINVAL, "jobid"),
