@@ -33,6 +33,7 @@ impl Cluster {
             print: scenario.print,
             fail_on_error: !scenario.sick_stores
                 && scenario.hard_faults == 0
+                && !scenario.hostile
                 && scenario.script != Some(Script::Damaged),
             ..SimConfig::default()
         };
@@ -128,6 +129,11 @@ impl Cluster {
         for server in self.servers.iter().filter(|server| server.target.kind == kind) {
             self.sim.partition(node, &server.node, Cut::BothWays);
         }
+    }
+
+    /// Where all targets are.
+    pub(crate) fn addrs(&self) -> &[(TargetId, NidAddr)] {
+        &self.plan.addrs
     }
 
     /// Objects on all OSTs.

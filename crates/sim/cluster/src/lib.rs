@@ -17,6 +17,9 @@
 //! - **Sessions** (`hard`): nodes stand still and are cut off from each other, servers too, for
 //!   1 ms to 262 s; clocks drift by 200 ppm and jump by 100 s; disks are full, slow or cannot be
 //!   read; messages of a node are slow. Calls may fail then. No server is killed meanwhile.
+//! - **Lost work** (`hard`, some runs): servers are killed meanwhile, and clients kept away from
+//!   them; what is lost is told.
+//! - **A hostile client** (`hostile`) sends what no client may.
 //! - **Stores**: a commit or a sync fails, and what it should have made durable may or may not be
 //!   there. The MDT's has no room for more for a while (`shared`): what would make a name is
 //!   refused then and does nothing, and nothing else is.
@@ -36,6 +39,7 @@
 mod blackout;
 mod directed;
 mod fixture;
+mod hostile;
 mod marks;
 mod nemesis;
 mod planted;

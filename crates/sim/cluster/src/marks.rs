@@ -43,4 +43,7 @@ pub const MARKS: &[&str] = &[
     "sim: a damaged record kept an MDT from starting",
     "sim: a damaged record was EIO",
     "sim: a full MDT refused a change",
+    "sim: a hostile client was let in",
+    "sim: a hostile client's link was closed",
+    "sim: an fsync told of lost work",
 ];

@@ -331,7 +331,10 @@ impl Nemesis {
     }
 
     fn kill(&mut self, cluster: &Cluster, victim: usize, death: Death) {
-        let (server, machine) = (&cluster.servers[victim], death.machine);
+        let server = &cluster.servers[victim];
+        // what an OST has in its page cache survives a process
+        let machine =
+            death.machine || (self.scenario.diaries && server.target.kind == TargetKind::Ost);
         let what = if machine { "machine" } else { "process" };
         cluster.sim.narrate(&format!("kills {} ({what})", server.target));
         server.kill(machine);
@@ -340,6 +343,10 @@ impl Nemesis {
             self.power_cuts += 1;
         }
         self.kills += 1;
+        if self.scenario.diaries && self.rng.chance(700_000) {
+            let client = self.rng.pick(&self.clients).clone();
+            self.hard.keep_away(&mut self.rng, cluster, (&client, &server.node));
+        }
         let at = cluster.sim.now() + death.away;
         self.down.push(Down { server: victim, at, again: death.again });
     }

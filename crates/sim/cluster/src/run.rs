@@ -15,7 +15,7 @@ use crate::races::{self, Arena, Racer};
 use crate::schedule::{Plan, Recording, Schedule};
 use crate::server::Server;
 use crate::user::User;
-use crate::{Report, Scenario, blackout, directed, shared};
+use crate::{Report, Scenario, blackout, directed, hostile, shared};
 
 /// After the faults everything finishes within this: recovery windows of a cluster whose servers
 /// all restarted.
@@ -102,6 +102,7 @@ struct Run<'a> {
     racers: Vec<Racer>,
     nemesis: Nemesis,
     plan: Rc<Plan>,
+    hostile: Option<NodeHandle>,
     fresh: u32,
 }
 
@@ -116,7 +117,19 @@ impl<'a> Run<'a> {
         }
         let nemesis = Nemesis::new(rng.fork(), scenario, nodes.clone(), plan);
         let (users, racers, plan) = (Vec::new(), Vec::new(), plan.clone());
-        Run { cluster, scenario, rng, nodes, users, arena: None, racers, nemesis, plan, fresh: 100 }
+        Run {
+            cluster,
+            scenario,
+            rng,
+            nodes,
+            users,
+            arena: None,
+            racers,
+            nemesis,
+            plan,
+            hostile: None,
+            fresh: 100,
+        }
     }
 
     fn all(&mut self) -> Result<(), String> {
@@ -152,7 +165,20 @@ impl<'a> Run<'a> {
             })?;
             self.arena = Some(arena);
         }
+        let own = match self.scenario.hostile {
+            true => Some(self.ask(&node, "set-up", &maker, async |client| {
+                let made = client.mkdir(&test_ctx(), Fid::ROOT, b"hostile", 0o777).await;
+                Ok(made.map_err(|error| error.to_string())?.fid())
+            })?),
+            false => None,
+        };
         self.leave(&node, maker);
+        if let Some(own) = own {
+            let known: Vec<Fid> = [own, Fid::ROOT].into_iter().chain(bases.clone()).collect();
+            let node = self.cluster.client_node("hostile", 201);
+            hostile::start(&node, self.cluster.addrs(), &known, &mut self.rng);
+            self.hostile = Some(node);
+        }
         for (index, client_node) in self.nodes.clone().iter().enumerate() {
             let client = self.cluster.mount(client_node);
             self.put_to_work(index as u32, client_node, &client, &bases);
@@ -226,7 +252,11 @@ impl<'a> Run<'a> {
     fn check_failures(&self) -> Result<(), String> {
         let users = self.users.iter().filter_map(User::failure);
         let racers = self.racers.iter().filter_map(Racer::failure);
-        users.chain(racers).next().map_or(Ok(()), Err)
+        let ended = self.cluster.servers.iter().filter_map(|server| {
+            let reason = server.failure().filter(|_| self.scenario.hostile)?;
+            Some(format!("{} has ended: {reason}", server.target))
+        });
+        users.chain(racers).chain(ended).next().map_or(Ok(()), Err)
     }
 
     fn doing(&self) -> String {
@@ -321,7 +351,7 @@ impl<'a> Run<'a> {
     }
 
     fn sweep(&mut self) -> Result<(), String> {
-        self.nodes.iter().for_each(|node| node.kill_as(false));
+        self.nodes.iter().chain(&self.hostile).for_each(|node| node.kill_as(false));
         sweep(self.cluster, &self.fresh_node())
     }
 

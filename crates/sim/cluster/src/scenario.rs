@@ -71,6 +71,10 @@ pub struct Scenario {
     pub client_kills: u32,
     /// Faults that may cost a client its sessions (module `nemesis`), at most.
     pub hard_faults: u32,
+    /// A client that sends what no client may.
+    pub hostile: bool,
+    /// Users keep diaries: acknowledged work may be lost, and is told.
+    pub diaries: bool,
     /// Times that the MDT has no room for more records, at most.
     pub full_mdt: u32,
     /// Instead of users, races and the nemesis.
@@ -105,6 +109,8 @@ impl Scenario {
             shared: false,
             client_kills: 0,
             hard_faults: 0,
+            hostile: false,
+            diaries: false,
             full_mdt: 0,
             script: None,
             bug: None,
@@ -241,6 +247,12 @@ impl Scenario {
         Scenario { name: "fence", script: Some(Script::Fence), ..Scenario::calm() }
     }
 
+    /// Honest clients beside one that sends what no client may.
+    #[must_use]
+    pub fn hostile() -> Scenario {
+        Scenario { name: "hostile", hostile: true, ops: 600, ..Scenario::calm() }
+    }
+
     /// Records that are not what was stored.
     #[must_use]
     pub fn damaged() -> Scenario {
@@ -255,9 +267,9 @@ impl Scenario {
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 18] = [
+    pub const NAMES: [&str; 19] = [
         "calm", "storm", "kills", "sick", "slow", "swaps", "share", "late", "resend", "dead",
-        "lost", "told", "killed", "leases", "shared", "fence", "damaged", "hard",
+        "lost", "told", "killed", "leases", "shared", "fence", "damaged", "hostile", "hard",
     ];
 
     #[must_use]
@@ -280,6 +292,7 @@ impl Scenario {
             "shared" => Scenario::shared(),
             "fence" => Scenario::fence(),
             "damaged" => Scenario::damaged(),
+            "hostile" => Scenario::hostile(),
             "hard" => Scenario::hard(),
             _ => return None,
         })

@@ -118,6 +118,11 @@ impl Server {
         self.state.failed.borrow_mut().take()
     }
 
+    /// Why it has ended, if it has.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.state.failed.borrow().clone()
+    }
+
     /// Whether the MGS knows its present run.
     pub(crate) fn is_registered(&self) -> bool {
         self.state.registered.get()

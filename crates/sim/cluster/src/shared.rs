@@ -8,6 +8,7 @@
 
 mod board;
 mod call;
+mod diary;
 mod worker;
 
 use std::cell::RefCell;
@@ -98,6 +99,11 @@ fn swarm(scenario: &Scenario, rng: &mut Rng) -> Scenario {
         false => 0,
     };
     drawn.client_kills = rng.range(0, u64::from(scenario.client_kills)) as u32;
+    if scenario.hard_faults > 0 && rng.chance(350_000) {
+        (drawn.diaries, drawn.power_cuts) = (true, true);
+        drawn.restarts = rng.range(1, u64::from(scenario.restarts)) as u32;
+        (drawn.client_kills, drawn.full_mdt) = (0, 0);
+    }
     drawn
 }
 
@@ -169,6 +175,14 @@ impl<'a> Run<'a> {
             board::make_arena(client).await.map_err(|error| error.to_string())
         })?;
         self.board.borrow_mut().arena = arena;
+        if self.scenario.diaries {
+            for who in 0..self.scenario.clients * USERS {
+                let fid = self.ask(&node, "set-up", &maker, async move |client| {
+                    diary::make(client, who).await.map_err(|error| error.to_string())
+                })?;
+                self.board.borrow_mut().begin_diary(who, fid);
+            }
+        }
         self.leave(&node, maker);
         (0..self.nodes.len()).for_each(|index| self.put_to_work(index));
         Ok(())
@@ -182,7 +196,8 @@ impl<'a> Run<'a> {
             let who = self.users;
             self.users += 1;
             let (board, rng) = (self.board.clone(), self.rng.fork());
-            self.workers.push(Worker::start(&node, client.clone(), (who, each), board, rng));
+            let keeps = self.scenario.diaries;
+            self.workers.push(Worker::start(&node, client.clone(), (who, each, keeps), board, rng));
         }
     }
 
@@ -201,7 +216,7 @@ impl<'a> Run<'a> {
             if self.quiet > 0 && self.nemesis.is_all_up() && self.rng.chance(50_000) {
                 self.be_quiet();
             }
-            if self.deaths > 0 || self.dying.is_some() || self.nemesis.is_hard(self.cluster) {
+            if self.must_spare() {
                 self.nemesis.spare_servers_until(self.cluster.sim.now() + DURABLE);
             }
             self.replace_some();
@@ -211,6 +226,13 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What a client that dies or is evicted was told must be durable, unless only its own diary
+    /// tells of it.
+    fn must_spare(&self) -> bool {
+        let has_deaths = self.deaths > 0 || self.dying.is_some();
+        has_deaths || (self.nemesis.is_hard(self.cluster) && !self.scenario.diaries)
     }
 
     /// Nobody does anything for so long that directories may be leased again.

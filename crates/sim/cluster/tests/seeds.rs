@@ -128,6 +128,13 @@ fn who_needs_no_damaged_record_is_answered_as_ever() {
 }
 
 #[test]
+fn a_hostile_client_takes_nothing_from_honest_ones() {
+    for report in run_seeds(&Scenario::hostile()) {
+        assert!(report.ops >= 600, "{report}");
+    }
+}
+
+#[test]
 fn sick_stores_end_an_instance_and_lose_nothing() {
     run_seeds(&Scenario::sick());
 }

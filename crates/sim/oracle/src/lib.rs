@@ -9,6 +9,7 @@
 //! the calls must explain.
 
 mod check;
+pub mod diary;
 mod generate;
 pub mod history;
 mod model;

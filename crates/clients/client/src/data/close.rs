@@ -57,8 +57,13 @@ async fn tell(open: &Rc<Open>) -> Result<Stat> {
     }
     let call =
         open.inner.call(&open.ctx, Opcode::MdtClose, &body).keep(Keep::Close { open: open.xid });
-    let answer =
-        open.inner.ask(open.inner.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
+    let answer = open.inner.ask(open.inner.mdt_of(fid), call).await.map_err(|error| {
+        match error.errno() {
+            // it was on its way when the session that it belongs to ended
+            Errno::EBADF => Error::local(Errno::EIO, "mds_close").about(fid),
+            _ => error.about(fid),
+        }
+    })?;
     if let Some(atime) = atime {
         open.inode.access.borrow_mut().told(atime);
     }

@@ -16,6 +16,8 @@ const SHORTEST: Span = Span::millis(1);
 const DOUBLINGS: u64 = 18;
 /// A clock jumps so far at most, forwards or back, in nanoseconds.
 const JUMP_NS_MAX: u64 = 100_000_000_000;
+/// Servers wait for 30 s without progress.
+const AWAY: (Span, Span) = (Span::secs(40), Span::secs(90));
 /// Each write, read or commit of a slow disk takes up to so much longer.
 const DISK_SLOW_MAX: Span = Span::secs(2);
 /// Each message of a slow node takes so much longer at most.
@@ -151,6 +153,24 @@ impl Hard {
                 self.until = self.until.max(end);
             }
         }
+    }
+
+    /// A client cannot reach a server for longer than a recovery waits for it.
+    pub(super) fn keep_away(
+        &mut self,
+        rng: &mut Rng,
+        cluster: &Cluster,
+        (client, server): (&NodeHandle, &NodeHandle),
+    ) {
+        let (span, now) = (rng.span(AWAY.0, AWAY.1), cluster.sim.now());
+        cluster.sim.narrate(&format!("keeps {} away from {}", client.name(), server.name()));
+        if rng.chance(300_000) {
+            client.pause(span);
+        } else {
+            cluster.sim.partition(client, server, Cut::BothWays);
+            self.cuts.push((now + span, client.clone(), server.clone()));
+        }
+        self.until = self.until.max(now + span);
     }
 
     pub(super) fn end_what_is_over(&mut self, cluster: &Cluster) {

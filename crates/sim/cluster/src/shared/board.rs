@@ -6,6 +6,7 @@ use std::rc::Rc;
 use client::Client;
 use env_sim::Control;
 use layout::Template;
+use oracle::diary::Diary;
 use oracle::history::{
     self, Block, BlockCall, EndCall, Entry, Names, NamesCall, Pages, PagesCall, Told,
 };
@@ -99,6 +100,8 @@ pub(crate) struct Board {
     names: Vec<Entry<NamesCall>>,
     /// Those of them that were not done.
     refused: BTreeSet<usize>,
+    /// What users keep to themselves.
+    diaries: BTreeMap<u32, (Fid, Diary)>,
     /// Which create made what, as far as anybody has seen it.
     made: BTreeMap<u32, Fid>,
     next_id: u32,
@@ -122,6 +125,7 @@ impl Board {
             ends: Vec::new(),
             names: Vec::new(),
             refused: BTreeSet::new(),
+            diaries: BTreeMap::new(),
             made: BTreeMap::new(),
             next_id: 0,
             quiet_until: Instant(0),
@@ -192,6 +196,18 @@ impl Board {
     /// Files that somebody has seen.
     pub(super) fn seen(&self) -> Vec<(u32, Fid)> {
         self.made.iter().map(|(id, fid)| (*id, *fid)).collect()
+    }
+
+    pub(super) fn begin_diary(&mut self, who: u32, fid: Fid) {
+        self.diaries.insert(who, (fid, Diary::default()));
+    }
+
+    pub(super) fn diary(&mut self, who: u32) -> &mut (Fid, Diary) {
+        self.diaries.get_mut(&who).expect("whoever keeps a diary has begun it")
+    }
+
+    pub(super) fn keepers(&self) -> Vec<u32> {
+        self.diaries.keys().copied().collect()
     }
 
     // ---- histories; a change is there from its begin on, since it may come to pass ----

@@ -10,9 +10,10 @@ use types::Span;
 
 use super::board::{Board, DIRS, PLACES, Use};
 use super::call::Caller;
+use super::diary::Keeper;
 
 /// Between two calls of a user, mostly; never nothing, so that one ends before the next begins.
-const THINK: (Span, Span) = (Span::micros(10), Span::millis(30));
+pub(super) const THINK: (Span, Span) = (Span::micros(10), Span::millis(30));
 /// One in ten times.
 const REST: Span = Span::millis(900);
 
@@ -21,7 +22,7 @@ const SLOW: Span = Span::secs(8);
 /// So long after a quiet time users are after directories.
 const EAGER: Span = Span::millis(150);
 /// After a call that failed: nobody knows what it did, and a search bears only so many of these.
-const DISMAY: (Span, Span) = (Span::millis(100), Span::secs(2));
+pub(super) const DISMAY: (Span, Span) = (Span::millis(100), Span::secs(2));
 /// How often a user looks whether its client has mounted.
 const LOOK: Span = Span::millis(20);
 
@@ -32,10 +33,10 @@ pub(super) struct Worker {
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     /// It has done what it was asked for, and goes on.
-    idle: Cell<bool>,
-    may_rest: Cell<bool>,
+    pub(super) idle: Cell<bool>,
+    pub(super) may_rest: Cell<bool>,
     left: Cell<bool>,
 }
 
@@ -43,7 +44,7 @@ impl Worker {
     pub(super) fn start(
         node: &NodeHandle,
         mounted: Rc<OnceCell<Client>>,
-        (who, calls): (u32, u32),
+        (who, calls, is_keeper): (u32, u32, bool),
         board: Rc<RefCell<Board>>,
         rng: Rng,
     ) -> Worker {
@@ -56,8 +57,12 @@ impl Worker {
                     None => env.sleep(LOOK).await,
                 }
             };
-            let mut player = Player { caller: Caller::new(client, who, board), rng };
-            player.play(&env, calls, &own).await;
+            if is_keeper {
+                Keeper::new(client, who, board).keep(&env, rng, calls, &own).await;
+            } else {
+                let mut player = Player { caller: Caller::new(client, who, board), rng };
+                player.play(&env, calls, &own).await;
+            }
             own.idle.set(true);
             own.left.set(true);
         });
@@ -173,7 +178,7 @@ impl Player {
 
 /// Looks at everything once.
 pub(super) async fn look(client: &Client, who: u32, board: Rc<RefCell<Board>>) {
-    let mut caller = Caller::new(client.clone(), who, board);
+    let mut caller = Caller::new(client.clone(), who, board.clone());
     for file in 0..caller.files().len() {
         caller.open(file, false).await;
         caller.size(file, false).await;
@@ -187,4 +192,8 @@ pub(super) async fn look(client: &Client, who: u32, board: Rc<RefCell<Board>>) {
         caller.taken(dir).await;
     }
     caller.close_all().await;
+    let keepers = board.borrow().keepers();
+    for who in keepers {
+        Keeper::new(client.clone(), who, board.clone()).look().await;
+    }
 }
