@@ -42,6 +42,7 @@ errnos! {
     ENOTDIR = 20, "Not a directory";
     EISDIR = 21, "Is a directory";
     EINVAL = 22, "Invalid argument";
+    ENFILE = 23, "Too many open files in system";
     ENOTTY = 25, "Inappropriate ioctl for device";
     ETXTBSY = 26, "Text file busy";
     EFBIG = 27, "File too large";

@@ -39,6 +39,12 @@ macro_rules! opcodes {
                 match self { $(Opcode::$name => opcodes!(@once $once),)* }
             }
 
+            /// Whether it may open a file: then a restarted target repeats it for its handle.
+            #[must_use]
+            pub const fn opens(self) -> bool {
+                matches!(self, Opcode::MdtOpen | Opcode::MdtCreate)
+            }
+
             /// Whether a recovering target takes it from a server: what others wait for must not
             /// wait for the end of one more recovery.
             #[must_use]

@@ -6,6 +6,7 @@
 //! through `poll_*`.
 
 pub mod adaptive;
+mod credible;
 mod export;
 mod import;
 mod kept;
@@ -13,6 +14,7 @@ pub mod limits;
 mod recovery;
 
 pub use adaptive::{AtConfig, Estimate};
+pub use credible::check_past;
 pub use export::{Admission, Cancelled, Export};
 pub use import::{
     Completed, Event, Handled, Import, ImportConfig, State, Submit, Transmit, Undone, XidSource,
@@ -36,4 +38,7 @@ pub enum PeerMisbehaved {
     /// A reply to Connect that grants nothing.
     #[error("the answer to connect is unusable: {0}")]
     Connect(&'static str),
+    /// A request about a past that cannot have been.
+    #[error("{0}")]
+    Past(&'static str),
 }

@@ -42,6 +42,7 @@ impl Node {
             Opcode::ReplayDone => return self.hold(served, peer, session, request),
             _ => {}
         }
+        ptlrpc::check_past(&request.header, request.opcode(), served.exports.instance())?;
         let replays = request.has(RequestFlags::REPLAY) && request.header.transno != 0;
         if replays && recovering {
             return self.hold(served, peer, session, request);
@@ -50,8 +51,13 @@ impl Node {
             self.answer(peer, &session, replayed(&request));
             return Ok(());
         }
-        // of replays without a place in history only re-stated locks come now, which change nothing
-        let restates = request.has(RequestFlags::REPLAY) && !request.has(RequestFlags::MODIFIES);
+        // a replay without a place in history is a re-stated lock, which changes no records
+        let restates = request.has(RequestFlags::REPLAY);
+        if restates && !recovering {
+            // of a recovery that is over: whoever stated it has been answered, or is evicted
+            self.answer(peer, &session, Reply::error(&request.header, Errno::EPROTO));
+            return Ok(());
+        }
         let passes = restates || (session.is_server && request.opcode().passes_recovery());
         if recovering && !passes {
             let mut reply = Reply::error(&request.header, Errno::EAGAIN);

@@ -10,13 +10,11 @@ use crate::exports::Connecting;
 use crate::node::Node;
 use crate::peer::Peer;
 use crate::served::Served;
+use crate::session::printable;
 use crate::{Session, limits};
 
-/// A client's name is for people: more of it is not kept.
-const NAME_CHARS_MAX: usize = 128;
-
 fn client_name(request: &Request) -> String {
-    String::from_utf8_lossy(&request.buf(1)).chars().take(NAME_CHARS_MAX).collect()
+    printable(&String::from_utf8_lossy(&request.buf(1)))
 }
 
 impl Node {
@@ -37,6 +35,14 @@ impl Node {
         exports.wake.notify_one(); // the window may have opened
         match decided {
             Connecting::Busy => {} // asked twice at once: the other is answered
+            Connecting::Elsewhere => {
+                tracing::warn!(target_id = %exports.target, %client, nid = %peer.nid, "refused: this client is connected from another address");
+                peer.reply(&Reply::error(&request.header, Errno::EACCES));
+            }
+            Connecting::Full => {
+                tracing::debug!(target_id = %exports.target, %client, nid = %peer.nid, "refused: no room for another session");
+                peer.reply(&Reply::error(&request.header, Errno::EBUSY));
+            }
             Connecting::Wait => {
                 let mut reply = Reply::error(&request.header, Errno::EBUSY);
                 reply.header.flags = ReplyFlags::RECOVERING;

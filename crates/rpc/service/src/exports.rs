@@ -8,7 +8,7 @@ use bytes::Bytes;
 use env::Env;
 use ptlrpc::{Awaited, Known, Recovery, RecoveryConfig};
 use tokio::sync::Notify;
-use types::{ClientId, Instance, Instant, Span, TargetId, Transno, Xid};
+use types::{ClientId, Instance, Instant, Nid, Span, TargetId, Transno, Xid};
 use wire::body::ConnectReq;
 use wire::{Reply, Request};
 
@@ -86,6 +86,10 @@ pub(crate) enum Connecting {
     /// Another Connect of this client is under way, or this is a repeated one: it gets no answer of
     /// its own.
     Busy,
+    /// The client is connected, from another address.
+    Elsewhere,
+    /// There are as many sessions as there may be.
+    Full,
     /// The session goes on.
     Resume(Rc<Session>),
     /// A session begins; the old one, if any, ends first.
@@ -264,10 +268,9 @@ impl Exports {
     }
 
     fn describe(&self, awaited: &Awaited) -> String {
-        let name = self.session_of(awaited.client).map_or_else(
-            || awaited.client.to_string(),
-            |session| session.name.escape_default().to_string(),
-        );
+        let name = self
+            .session_of(awaited.client)
+            .map_or_else(|| awaited.client.to_string(), |session| session.name.clone());
         let seconds = awaited.left.as_millis().div_ceil(1_000);
         match (awaited.present, awaited.known) {
             (true, _) => format!("{name} ({seconds} s, is replaying)"),
@@ -420,6 +423,9 @@ impl Exports {
         let old = self.session_of(client);
         let resumes = req.resume != 0;
         match old {
+            Some(session) if session.is_connected() && session.nid.get() != peer.nid => {
+                Connecting::Elsewhere
+            }
             Some(session) if session.is_repeated(peer, xid) => Connecting::Busy,
             Some(session)
                 if resumes
@@ -432,8 +438,18 @@ impl Exports {
             Some(old) => Connecting::Fresh { old: Some(old), evicted: resumes },
             // a server has nothing to replay, and may have to say something that passes recovery
             None if self.is_recovering() && req.is_server == 0 => Connecting::Wait,
+            None if self.are_too_many(peer.nid) => Connecting::Full,
             None => Connecting::Fresh { old: None, evicted: resumes },
         }
+    }
+
+    /// Whether there is no room for another session from `nid`. Those of one address leave half to
+    /// the others.
+    fn are_too_many(&self, nid: Nid) -> bool {
+        let sessions = self.sessions.borrow();
+        let of_nid = || sessions.values().filter(|session| session.nid.get() == nid).count();
+        let half = limits::SESSIONS_MAX / 2;
+        sessions.len() >= limits::SESSIONS_MAX || (sessions.len() >= half && of_nid() >= half)
     }
 
     /// Takes connections only of who looks for this storage, or does not know.

@@ -41,6 +41,10 @@ impl Node {
         {
             done.log_refusal(status);
         }
+        if done.replays && reply.errno() == Some(Errno::EPROTO) {
+            // what it says of the first time cannot have been: nothing else it says is listened to
+            done.served.exports.evict(session.id);
+        }
         if let Some(first) = first.filter(|_| reply.errno().is_none()) {
             reply = *first;
         }
@@ -123,7 +127,9 @@ impl Node {
             session.export.borrow_mut().finished(done.xid);
             self.release(&done.flight);
             let exports = Rc::clone(&served.exports);
-            exports.recovery.borrow_mut().handle_abandoned(self.env.now());
+            if exports.is_recovering() {
+                exports.recovery.borrow_mut().handle_abandoned(self.env.now());
+            }
             if let Some(request) = newer {
                 let _ = self.admit(served, &peer, session, request);
             } else {

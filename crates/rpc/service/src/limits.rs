@@ -75,6 +75,13 @@ pub(crate) const RETURN_MAX: Span = Span::secs(3);
 /// Clients that the log and `recovery_status` name of those for whom a recovery waits.
 pub const AWAITED_NAMES_MAX: usize = 16;
 
+/// Sessions of one target: some 2 KiB each while they are idle, so 128 MiB. Lustre's largest
+/// installations have 50,000 clients.
+pub const SESSIONS_MAX: usize = 65_536;
+
+/// Characters of a client's name, which is for people: more of it is not kept.
+pub const NAME_CHARS_MAX: usize = 128;
+
 /// How often a target's housekeeping looks around.
 pub const TICK: Span = Span::secs(1);
 

@@ -75,6 +75,8 @@ pub struct Node {
 pub(crate) enum Nonsense {
     #[error(transparent)]
     Message(#[from] wire::MessageError),
+    #[error(transparent)]
+    Past(#[from] ptlrpc::PeerMisbehaved),
     #[error("tag {0} is out of range")]
     Tag(u32),
     #[error("a session has {0} requests under way")]

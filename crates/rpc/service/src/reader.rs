@@ -7,9 +7,9 @@ use env::Link;
 use types::Errno;
 use wire::{Frame, FrameKind, Opcode, Reply, ReplyFlags, Request};
 
-use crate::limits;
 use crate::node::{Node, Nonsense};
 use crate::peer::Peer;
+use crate::{Session, limits};
 
 impl Node {
     pub(crate) async fn read(self: Rc<Self>, mut link: Link, serial: u64) {
@@ -68,9 +68,11 @@ impl Node {
         let exports = &served.exports;
         let session = exports.session(request.header.session);
         let ours = request.header.instance == exports.instance().0;
-        let Some(session) =
-            session.filter(|session| ours && !session.ended.get() && !session.absent.get())
-        else {
+        // somebody else's session is as unknown as one that never was
+        let is_known = |session: &Rc<Session>| {
+            ours && !session.ended.get() && !session.absent.get() && session.is_of(peer)
+        };
+        let Some(session) = session.filter(is_known) else {
             let mut reply = Reply::error(&request.header, Errno::ENOTCONN);
             reply.header.flags = ReplyFlags::NO_SESSION;
             reply.header.instance = exports.instance().0;

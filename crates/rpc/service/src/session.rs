@@ -29,6 +29,12 @@ pub struct ClientRecord {
 const SERVER: u32 = 1;
 const SILENT: u32 = 2;
 
+/// A client's name as logs and parameters show it: of what it says at most
+/// [`limits::NAME_CHARS_MAX`], in which nothing ends a line or moves a cursor.
+pub(crate) fn printable(name: &str) -> String {
+    name.chars().take(limits::NAME_CHARS_MAX).flat_map(char::escape_debug).collect()
+}
+
 impl ClientRecord {
     /// Key in `Table::Clients`: the client id, 16 bytes big-endian.
     #[must_use]
@@ -108,7 +114,11 @@ impl Session {
             client: record.client,
             id: record.session,
             nid: Cell::default(),
-            name: record.name.clone(),
+            name: if record.name.chars().any(char::is_control) {
+                printable(&record.name)
+            } else {
+                record.name.clone()
+            },
             is_server: record.is_server,
             epoch: Cell::new(0),
             heard: Cell::new(now),
@@ -139,6 +149,11 @@ impl Session {
     /// Whether its client is connected now.
     pub fn is_connected(&self) -> bool {
         self.peer.borrow().upgrade().is_some_and(|peer| peer.tx.is_open())
+    }
+
+    /// Whether `peer` is the other end of the link that it belongs to: the one of its last Connect.
+    pub(crate) fn is_of(&self, peer: &Rc<Peer>) -> bool {
+        std::ptr::eq(self.peer.borrow().as_ptr(), Rc::as_ptr(peer))
     }
 
     /// Its record, with what it says of its silence.

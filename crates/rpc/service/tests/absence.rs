@@ -364,7 +364,7 @@ fn no_policy_slows_a_recovery() {
     world.start_with(Rules { commit_every: Span::secs(1_000), ..Rules::default() });
     let (handle, idle) = world.idle(1, false);
     let remote = idle.remote(TARGET);
-    remote.on_recovery(Rc::new(|| (0..30).map(|key| call(Opcode::OstRead, key)).collect()));
+    remote.on_recovery(Rc::new(|| (0..30).map(|key| call(Opcode::MdtLock, key)).collect()));
     world.sim.block_on(&handle, async move {
         for key in 0..30 {
             remote.call(increment(3 * key)).await.expect("done");

@@ -3,75 +3,11 @@
 
 mod common;
 
-use std::rc::Rc;
-
 use bytes::Bytes;
-use common::{Disk, FULL, REFUSED, Rules, TARGET, TWICE, Toy, addr, node, serve};
-use env::{Env, Link};
-use env_sim::{Sim, SimConfig};
+use common::raw::{Client, ask, check};
+use common::{FULL, REFUSED, Rules, TARGET, TWICE, serve};
 use types::{Errno, NidAddr, Span};
-use wire::body::{ConnectRep, ConnectReq};
-use wire::{FrameKind, Opcode, Reply, Request, RequestFlags, encode_body};
-
-/// A client that writes its requests itself.
-struct Client {
-    link: Link,
-    joined: ConnectRep,
-}
-
-impl Client {
-    async fn connect(env: &Env, at: NidAddr, former: Option<ConnectRep>) -> Client {
-        let mut link = env.connect(None, at).await.expect("it listens");
-        let former_session = former.map_or(0, |former| former.session);
-        let body = ConnectReq {
-            client_low: 7,
-            tags: 8,
-            resume: u32::from(former.is_some()),
-            session: former_session,
-            ..ConnectReq::default()
-        };
-        let mut request = Request::new(Opcode::Connect, vec![encode_body(&body)]);
-        (request.header.xid, request.header.target) = (1, TARGET.to_u32());
-        let reply = ask(&mut link, &request).await;
-        assert_eq!(reply.errno(), None);
-        Client { link, joined: reply.body() }
-    }
-
-    /// Sends the change of `key` as `xid` on tag 1.
-    async fn change(&mut self, xid: u64, key: u64, flags: RequestFlags) -> Reply {
-        let body = Bytes::copy_from_slice(&key.to_le_bytes());
-        let mut request = Request::new(Opcode::MdtSetattr, vec![body]);
-        let header = &mut request.header;
-        (header.xid, header.tag, header.target) = (xid, 1, TARGET.to_u32());
-        (header.session, header.instance) = (self.joined.session, self.joined.instance);
-        (header.epoch, header.flags) = (self.joined.epoch, RequestFlags::MODIFIES | flags);
-        header.deadline_ms = 10_000;
-        ask(&mut self.link, &request).await
-    }
-}
-
-async fn ask(link: &mut Link, request: &Request) -> Reply {
-    link.tx.send_message(request).expect("open");
-    let frame = link.rx.recv().await.expect("an answer");
-    assert_eq!(frame.kind, FrameKind::Reply);
-    let reply = *Reply::take(frame.into_payload()).expect("well formed");
-    assert_eq!(reply.header.xid, request.header.xid);
-    reply
-}
-
-/// Runs `test` with the environment of a client, a served toy, its disk and its address.
-fn check<F: Future<Output = ()> + 'static>(
-    test: impl FnOnce(Env, Env, Rc<Toy>, Rc<Disk>, NidAddr) -> F,
-) {
-    let sim = Sim::new(3, SimConfig::default());
-    let (server, near) = (node(&sim, "server", 1), node(&sim, "client", 2));
-    let (disk, at, env) = (Rc::new(Disk::default()), addr(&server), server.env());
-    let starts = Rc::clone(&disk);
-    let (_up, toy) =
-        sim.block_on(&server, async move { serve(env, at, starts, &Rules::default()).await });
-    let future = test(near.env(), server.env(), toy, disk, at);
-    sim.block_on(&near, future);
-}
+use wire::{Opcode, Request, RequestFlags};
 
 /// A change of `key` has this answer, which its resend gets too; it was executed once, and its
 /// session has one record in the store if it was made.

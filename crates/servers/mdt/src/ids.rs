@@ -69,6 +69,15 @@ impl Ids {
         Fid::new(self.seq, self.next)
     }
 
+    /// Whether this store has given `fid` out, as far as its count says: an id of these sequences
+    /// below the next one.
+    pub(crate) fn may_have_given(&self, fid: Fid) -> bool {
+        let kind = SEQUENCES_PER_MDT / 2;
+        let of_kind = |seq: u64| seq.checked_sub(FID_FIRST_NORMAL_SEQ).map(|seq| seq / kind);
+        let is_before = (fid.seq, fid.oid) < (self.seq, self.next);
+        of_kind(fid.seq) == of_kind(self.seq) && is_before && fid.oid > 0 && fid.ver == 0
+    }
+
     /// What the store must hold.
     pub(crate) fn encode(&self) -> Vec<u8> {
         encode_place((self.seq, self.reserved_end))
@@ -166,6 +175,20 @@ mod tests {
             let ids = Ids::open(Some(&stored), files, false).expect("our own bytes");
             assert_eq!(ids.first(), Fid::new(seq, oid));
         }
+    }
+
+    #[test]
+    fn an_id_that_was_never_given_is_told_from_one_that_may_have_been() {
+        let (files, objects) = first_sequences(0);
+        let ids = Ids { seq: files + 1, next: 50, durable_end: 90, reserved_end: 90 };
+        for (seq, oid) in [(files + 1, 49), (files + 1, 1), (files, u32::MAX)] {
+            assert!(ids.may_have_given(Fid::new(seq, oid)));
+        }
+        let others = [(files + 1, 50), (files + 2, 1), (files, 0), (objects, 1), (7, 1), (0, 1)];
+        for (seq, oid) in others.into_iter().chain([(first_sequences(1).0, 1), (files - 1, 1)]) {
+            assert!(!ids.may_have_given(Fid::new(seq, oid)), "{seq:x}");
+        }
+        assert!(!ids.may_have_given(Fid { ver: 1, ..Fid::new(files, 1) }), "a stripe");
     }
 
     #[test]

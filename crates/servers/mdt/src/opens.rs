@@ -11,7 +11,7 @@ use queues::FixedMap;
 use types::{ClientId, Fid};
 use wire::SizeState;
 
-use crate::limits::IDLE_EPOCHS_MAX;
+use crate::limits::{IDLE_EPOCHS_MAX, OPENS_MAX, OPENS_OF_SESSION_MAX};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenFile {
@@ -56,6 +56,8 @@ pub(crate) struct Opens {
     base: u64,
     next_epoch: u64,
     next_handle: u64,
+    /// Handles of each session.
+    held: FixedMap<u64, usize>,
 }
 
 impl Opens {
@@ -83,6 +85,27 @@ impl Opens {
 
     pub(crate) fn is_open(&self, fid: Fid) -> bool {
         self.files.get(&fid).is_some_and(|file| file.handles > 0)
+    }
+
+    /// Whether a session has as many handles as it may, or all together have.
+    pub(crate) fn are_too_many(&self, session: u64) -> bool {
+        let held = self.held.get(&session).copied().unwrap_or(0);
+        held >= OPENS_OF_SESSION_MAX || self.handles.len() >= OPENS_MAX
+    }
+
+    fn count(&mut self, session: u64, change: impl FnOnce(usize) -> usize) {
+        let held = self.held.entry(session).or_default();
+        *held = change(*held);
+        if *held == 0 {
+            self.held.remove(&session);
+        }
+    }
+
+    /// Whether an earlier run can have given `handle` to `client` for `fid`: none of this run, and
+    /// nobody has it for anything else. Restarts leave the epochs of handles in order.
+    pub(crate) fn may_have_been(&self, handle: u64, fid: Fid, client: ClientId) -> bool {
+        let is_free = self.get(handle).is_none_or(|open| (open.fid, open.client) == (fid, client));
+        handle >> 32 != 0 && handle >> 32 < self.base >> 32 && is_free
     }
 
     /// Whether this client has the file open.
@@ -140,10 +163,14 @@ impl Opens {
                 (open.fid, open.client),
                 "a handle names one open for ever"
             );
+            let of = before.session;
             *before = OpenFile { write: before.write, ..open }; // its file counts it as that
+            self.count(of, |held| held - 1);
+            self.count(open.session, |held| held + 1);
             return;
         }
         self.handles.insert(handle, open);
+        self.count(open.session, |held| held + 1);
         let base = self.base;
         let file =
             self.files.entry(open.fid).or_insert(FileState { epoch: base, ..FileState::default() });
@@ -180,6 +207,7 @@ impl Opens {
     /// clean.
     pub(crate) fn close(&mut self, handle: u64, wrote: bool, cleaned: bool) {
         let Some(open) = self.handles.remove(&handle) else { return };
+        self.count(open.session, |held| held - 1);
         let fresh = self.draw_epoch();
         let file = self.files.get_mut(&open.fid).expect("an open file has a state");
         assert!(file.handles > 0, "a file counts its handles");
@@ -266,6 +294,29 @@ mod tests {
         assert!(opens.write_epoch(Fid::ROOT) > second, "what b knows is old");
         opens.cleaned(Fid::ROOT);
         assert_eq!(opens.write_epoch(Fid::ROOT), opens.base);
+    }
+
+    #[test]
+    fn a_session_has_so_many_handles_and_all_together_so_many() {
+        let mut opens = Opens::new(2);
+        let file = |session| OpenFile {
+            fid: Fid::ROOT,
+            client: ClientId(1),
+            session,
+            read: true,
+            write: false,
+        };
+        let mut handles = Vec::new();
+        for _ in 0..OPENS_OF_SESSION_MAX {
+            assert!(!opens.are_too_many(7));
+            handles.push(opens.draw_handle());
+            opens.open(handles[handles.len() - 1], file(7), None, None);
+        }
+        assert!(opens.are_too_many(7) && !opens.are_too_many(8));
+        opens.open(handles[0], file(8), None, None);
+        assert!(!opens.are_too_many(7), "its client goes on with it in another session");
+        handles.iter().for_each(|handle| opens.close(*handle, false, false));
+        assert_eq!((opens.held.len(), opens.len()), (0, 0));
     }
 
     #[test]

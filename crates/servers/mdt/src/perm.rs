@@ -46,14 +46,17 @@ fn mode_allows(inode: &Inode, creds: &Creds, mask: u32) -> bool {
 }
 
 impl Op<'_, '_> {
-    /// Whether the caller may do `mask` to `inode`; `EACCES` if not. A replay was allowed once and
-    /// is not asked again.
+    /// Whether the caller may do `mask` to `inode`; `EACCES` if not.
+    ///
+    /// A replay is asked again: it finds what the first time found, because nothing that it decided
+    /// on is lost without it ([`crate::share`]). Only an open that is durable is not asked, because
+    /// others may have changed the file since.
     pub(crate) fn access(&self, inode: &Inode, mask: u32) -> Decided<()> {
         if self.may(inode, mask)? { Ok(()) } else { Err(Errno::EACCES.into()) }
     }
 
     pub(crate) fn may(&self, inode: &Inode, mask: u32) -> Decided<bool> {
-        if self.replay.is_some() {
+        if self.committed {
             return Ok(true);
         }
         if is_root(&self.creds) {
@@ -88,7 +91,7 @@ impl Op<'_, '_> {
 
     /// Whether the caller owns the file, or is root.
     pub(crate) fn is_owner(&self, inode: &Inode) -> bool {
-        self.replay.is_some() || is_root(&self.creds) || self.creds.uid == inode.attr.uid
+        self.committed || is_root(&self.creds) || self.creds.uid == inode.attr.uid
     }
 
     /// In a sticky directory only the owner of the file or of the directory takes a name away.

@@ -61,7 +61,7 @@ fn hand_over(op: &Op<'_, '_>, body: &CloseReq, open: OpenFile, inode: &mut Inode
     }
     if let Some(first) = &op.replay {
         let clean = first.attr.size_state() != SizeState::Dirty;
-        inode.attr.size_state = first.attr.size_state;
+        inode.attr.size_state = first.attr.size_state() as u32;
         (inode.attr.size, inode.attr.blocks) = (first.attr.size, first.attr.blocks);
         if clean && told.is_some() {
             inode.stripes |= body.stripes;

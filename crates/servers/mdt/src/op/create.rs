@@ -95,12 +95,15 @@ pub(super) fn make_inode(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode) 
         S_IFLNK if target.is_empty() => return Err(Errno::ENOENT.into()),
         S_IFLNK if target.len() > SYMLINK_BYTES_MAX => return Err(Errno::ENAMETOOLONG.into()),
         S_IFLNK => {}
-        S_IFCHR | S_IFBLK if op.replay.is_some() || is_root(&op.creds) => {}
+        S_IFCHR | S_IFBLK if is_root(&op.creds) => {}
         S_IFCHR | S_IFBLK => return Err(Errno::EPERM.into()),
         _ => return Err(Errno::EINVAL.into()),
     }
     let fid = match &op.replay {
-        Some(first) if !op.config.bugs.replay_draws_new_fid() => first.attr.fid(),
+        Some(first) if !op.config.bugs.replay_draws_new_fid() => {
+            let fid = first.attr.fid();
+            if op.state.files.may_have_given(fid) { fid } else { return Err(Errno::EPROTO.into()) }
+        }
         _ => op.state.draw_fid()?,
     };
     let setgid = parent.attr.mode & S_ISGID != 0;
@@ -222,6 +225,9 @@ impl Op<'_, '_> {
         if self.replay.is_some() {
             if let Some(record) = self.request.replay_buf(1).filter(|record| !record.is_empty()) {
                 let layout = Layout::decode(&record).map_err(|_| Errno::EPROTO)?;
+                if layout.check().is_err() || !self.state.objects.may_have_given(layout.base) {
+                    return Err(Errno::EPROTO.into());
+                }
                 self.tx.set_layout(inode, &layout);
             }
             return Ok(());

@@ -48,6 +48,9 @@ pub(crate) struct Opening {
 pub(crate) fn open(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: OpenReq = op.request.body();
     let inode = op.tx.inode(Fid::from(body.fid))?;
+    if op.replay.is_some_and(|first| first.attr.fid() != inode.fid()) {
+        return Err(Errno::EPROTO.into()); // the answer to another open
+    }
     op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false, no_layout: false })
 }
 
@@ -80,7 +83,7 @@ impl Op<'_, '_> {
             how.flags,
             write && regular,
             if truncated == Truncated::Objects { None } else { prior },
-        );
+        )?;
         let made = Disposition::CREATED.when(how.fresh);
         let cut = Disposition::TRUNCATE.when(truncated == Truncated::Objects);
         self.full_answer(&inode, handle, made | cut)
@@ -134,15 +137,22 @@ impl Op<'_, '_> {
         flags: u32,
         write: bool,
         prior: Option<SizeState>,
-    ) -> u64 {
+    ) -> Decided<u64> {
         let handle = match self.replay {
             Some(first) => first.handle,
+            None if self.state.opens.are_too_many(self.session) => {
+                return Err(Errno::ENFILE.into());
+            }
             None => self.state.opens.draw_handle(),
         };
+        let is_forged = || !self.state.opens.may_have_been(handle, inode.fid(), self.client);
+        if self.replay.is_some() && handle != 0 && is_forged() {
+            return Err(Errno::EPROTO.into());
+        }
         let forgotten = self.replay.is_some() && self.config.bugs.forget_open_replay();
         let closed = self.committed && self.state.closed.contains(&handle);
         if handle == 0 || forgotten || closed {
-            return handle;
+            return Ok(handle);
         }
         let file = OpenFile {
             fid: inode.fid(),
@@ -153,7 +163,7 @@ impl Op<'_, '_> {
         };
         let epoch = write.then(|| self.state.opens.draw_epoch());
         self.tx.effects.push(Effect::Opened { handle, file, epoch, prior });
-        handle
+        Ok(handle)
     }
 }
 

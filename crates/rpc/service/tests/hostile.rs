@@ -1,0 +1,123 @@
+//! What a peer may say that no client says: it is refused, its link is closed, and nobody else
+//! notices.
+
+mod common;
+
+use common::raw::{Client, ask, check, connect};
+use common::{Rules, TARGET, serve};
+use env::{Env, Link};
+use types::{Errno, Instance, NidAddr, Span, Transno};
+use wire::body::ConnectRep;
+use wire::{Opcode, ReplyFlags, Request, RequestFlags};
+
+/// Whether the server closes the link within a second.
+async fn is_closed(env: &Env, link: &mut Link) -> bool {
+    env.timeout(Span::secs(1), link.rx.recv()).await.is_some_and(|frame| frame.is_none())
+}
+
+/// Each of these ends the link, and nothing is executed.
+async fn is_refused(env: &Env, at: NidAddr, former: Option<ConnectRep>, requests: &[Forged]) {
+    for (opcode, flags, transno) in requests {
+        let mut client = Client::connect(env, at, former).await;
+        let mut request = client.request(*opcode, 9, 3, *flags);
+        request.header.transno = *transno;
+        client.link.tx.send_message(&request).expect("open");
+        assert!(is_closed(env, &mut client.link).await, "{opcode:?} {flags:?} {transno:x}");
+    }
+}
+
+type Forged = (Opcode, RequestFlags, u64);
+
+const MODIFIES: RequestFlags = RequestFlags::MODIFIES;
+const REPLAY: RequestFlags = RequestFlags::REPLAY;
+
+#[test]
+fn a_replay_that_cannot_be_one_is_refused_in_normal_service() {
+    check(|env, _, toy, _, at| async move {
+        let forged = [
+            (Opcode::MdtSetattr, REPLAY | MODIFIES, 0),
+            (Opcode::MdtSetattr, REPLAY, 0),
+            (Opcode::MdtSetattr, REPLAY | MODIFIES, u64::MAX),
+            (Opcode::MdtSetattr, REPLAY | MODIFIES | RequestFlags::OPEN, 1),
+            (Opcode::OstWrite, RequestFlags::RESENT | MODIFIES | RequestFlags::OPEN, 0),
+        ];
+        is_refused(&env, at, None, &forged).await;
+        assert_eq!(toy.executed.get(), 0);
+    });
+}
+
+#[test]
+fn a_replay_that_cannot_be_one_is_refused_during_recovery() {
+    check(|env, server, toy, disk, at| async move {
+        let joined = Client::connect(&env, at, None).await.joined;
+        toy.commit();
+        let next = NidAddr { port: at.port + 1, ..at };
+        let (_up, toy) = serve(server, next, disk, &Rules::default()).await;
+        assert!(toy.exports.is_recovering());
+        let now = Transno::first_of_epoch(2).0;
+        assert_eq!(toy.exports.instance(), Instance(2));
+        let forged = [
+            (Opcode::MdtSetattr, REPLAY, 0),
+            (Opcode::MdtSetattr, REPLAY | MODIFIES, now),
+            (Opcode::MdtSetattr, REPLAY | MODIFIES, u64::MAX),
+            (Opcode::MdtUnlock, REPLAY, 0),
+        ];
+        is_refused(&env, next, Some(joined), &forged).await;
+        assert_eq!(toy.executed.get(), 0);
+    });
+}
+
+#[test]
+fn a_lock_that_is_stated_again_without_a_recovery_is_refused() {
+    check(|env, _, _, _, at| async move {
+        let mut client = Client::connect(&env, at, None).await;
+        let request = client.request(Opcode::MdtLock, 9, 3, REPLAY);
+        assert_eq!(ask(&mut client.link, &request).await.errno(), Some(Errno::EPROTO));
+    });
+}
+
+#[test]
+fn a_name_forges_no_line_of_the_log() {
+    check(|env, _, toy, _, at| async move {
+        let name = "x\nERROR forged \u{1b}[2J\u{202e}".repeat(100);
+        let _client = Client::connect_as(&env, at, None, &name).await;
+        let sessions = toy.exports.sessions();
+        let shown = &sessions.first().expect("its session").name;
+        assert!(shown.starts_with("x\\nERROR forged \\u{1b}[2J\\u{202e}x"), "{shown}");
+        assert!(shown.len() < 1_000 && !shown.chars().any(char::is_control));
+    });
+}
+
+#[test]
+fn a_session_is_used_by_its_own_peer_alone() {
+    check(|env, _, toy, _, at| async move {
+        let mut client = Client::connect(&env, at, None).await;
+        let mut other = env.connect(None, at).await.expect("it listens");
+        let forged = [
+            client.request(Opcode::MdtSetattr, 9, 3, MODIFIES),
+            client.request(Opcode::MdtUnlock, 10, 3, RequestFlags::empty()),
+            client.request(Opcode::Disconnect, 11, 3, RequestFlags::empty()),
+        ];
+        let mut unknown = Request::new(Opcode::Ping, Vec::new());
+        (unknown.header.xid, unknown.header.target) = (12, TARGET.to_u32());
+        for request in forged.iter().chain([&unknown]) {
+            let reply = ask(&mut other, request).await;
+            assert_eq!(reply.errno(), Some(Errno::ENOTCONN), "as one that never was");
+            assert!(reply.has(ReplyFlags::NO_SESSION));
+        }
+        assert_eq!(toy.executed.get(), 0);
+        assert_eq!(client.change(2, 3, RequestFlags::empty()).await.errno(), None);
+    });
+}
+
+/// Who knows a client's number cannot end its session while it is there.
+#[test]
+fn a_client_that_is_connected_is_not_taken_over_from_another_address() {
+    check(|env, server, _, _, at| async move {
+        let mut client = Client::connect(&env, at, None).await;
+        let mut other = server.connect(None, at).await.expect("it listens");
+        let reply = ask(&mut other, &connect(Some(client.joined), "thief")).await;
+        assert_eq!(reply.errno(), Some(Errno::EACCES));
+        assert_eq!(client.change(2, 3, RequestFlags::empty()).await.errno(), None);
+    });
+}
