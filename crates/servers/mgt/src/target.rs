@@ -19,7 +19,7 @@ use crate::{MgtConfig, op, record};
 pub struct Mgt {
     env: Env,
     store: Store,
-    exports: Rc<Exports>,
+    pub(crate) exports: Rc<Exports>,
 }
 
 impl Mgt {

@@ -11,7 +11,7 @@ use env_sim::{NodeHandle, Sim, SimConfig};
 use mgt::{Mgt, MgtConfig};
 use osd::mem::{MemDisk, MemDiskConfig, MemMeta};
 use service::{Node, NodeConfig};
-use types::{ClientId, Errno, NidAddr, Span, TargetId};
+use types::{ClientId, Errno, Nid, NidAddr, Span, TargetId};
 use wire::Opcode;
 use wire::config::{FsConfig, Register, TargetInfo};
 
@@ -32,17 +32,25 @@ impl Resolve for At {
     }
 }
 
+fn endpoint(node: &NodeHandle, client: u128, at: NidAddr, is_server: bool) -> Rc<Endpoint> {
+    let import =
+        endpoint::ImportConfig { client: ClientId(client), is_server, ..Default::default() };
+    let config = EndpointConfig { import, ..EndpointConfig::default() };
+    Endpoint::new(&node.env(), config, Rc::new(At(at)))
+}
+
+fn register(target: TargetId, nid: Nid, port: u16, instance: u64) -> Vec<Bytes> {
+    let target = TargetInfo { id: target.to_u32(), nid: nid.0, port, instance };
+    let register = Register { fsname: "testfs".to_owned(), target, uuid: 7 };
+    vec![wire::config::encode(&register)]
+}
+
 impl World {
     fn new() -> World {
         let sim = Sim::new(3, SimConfig::default());
         let server = sim.node("mgs", "10.0.0.1@tcp".parse().expect("a NID"));
         let client = sim.node("client", "10.0.0.2@tcp".parse().expect("a NID"));
-        let config = EndpointConfig {
-            import: endpoint::ImportConfig { client: ClientId(1), ..Default::default() },
-            ..EndpointConfig::default()
-        };
-        let at = NidAddr { nid: server.nid(), port: 988 };
-        let endpoint = Endpoint::new(&client.env(), config, Rc::new(At(at)));
+        let endpoint = endpoint(&client, 1, NidAddr { nid: server.nid(), port: 988 }, true);
         let disk = MemDisk::new(MemDiskConfig::default());
         let world = World { sim, server, client, disk, endpoint, mgt: RefCell::default() };
         world.start();
@@ -67,7 +75,17 @@ impl World {
     }
 
     fn ask(&self, opcode: Opcode, bufs: Vec<Bytes>) -> Result<FsConfig, Errno> {
-        let remote = self.endpoint.remote(TargetId::MGT);
+        self.ask_from(&self.client, &self.endpoint, opcode, bufs)
+    }
+
+    fn ask_from(
+        &self,
+        node: &NodeHandle,
+        endpoint: &Rc<Endpoint>,
+        opcode: Opcode,
+        bufs: Vec<Bytes>,
+    ) -> Result<FsConfig, Errno> {
+        let remote = endpoint.remote(TargetId::MGT);
         let asked = async move {
             loop {
                 // A restart ends the session, and with it what was in flight: ask again, as its
@@ -78,8 +96,7 @@ impl World {
                 }
             }
         };
-        let answer =
-            self.sim.block_on_for(&self.client, Span::secs(300), asked).expect("is answered")?;
+        let answer = self.sim.block_on_for(node, Span::secs(300), asked).expect("is answered")?;
         Ok(wire::config::decode(&answer.reply.buf(1)).expect("a configuration"))
     }
 
@@ -203,4 +220,39 @@ fn a_forgotten_ost_is_out_of_use_and_its_index_is_free() {
     assert_eq!(after.inactive_osts(fsname), [TargetId::ost(3)]);
     assert!(after.is_inactive(TargetId::ost(3), fsname) && after.version > before.version);
     world.register(TargetId::ost(3), 3, 14).expect("another storage may be OST0003");
+}
+
+#[test]
+fn clients_neither_register_nor_set_parameters() {
+    let world = World::new();
+    world.register(TargetId::ost(0), 988, 7).expect("a server");
+    let at = NidAddr { nid: world.server.nid(), port: 988 };
+    let client = endpoint(&world.client, 2, at, false);
+    let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+    let set = vec![text("testfs"), text("testfs-OST0000.osc.active"), text("0")];
+    let moved = register(TargetId::ost(0), world.client.nid(), 988, 9);
+    for (opcode, bufs) in [(Opcode::MgsSetParam, set), (Opcode::MgsRegister, moved)] {
+        let answer = world.ask_from(&world.client, &client, opcode, bufs);
+        assert_eq!(answer.err(), Some(Errno::EPERM), "{opcode:?}");
+    }
+    let config = world.config("testfs").expect("known");
+    assert!(config.params.is_empty() && config.targets[0].nid == world.server.nid().0);
+}
+
+#[test]
+fn a_target_does_not_move_while_its_server_is_there() {
+    let world = World::new();
+    let ost = TargetId::ost(0);
+    let at = NidAddr { nid: world.server.nid(), port: 988 };
+    let own = register(ost, world.client.nid(), 988, 1);
+    world.ask(Opcode::MgsRegister, own).expect("at its own address");
+    let elsewhere = world.sim.node("elsewhere", "10.0.0.3@tcp".parse().expect("a NID"));
+    let thief = endpoint(&elsewhere, 3, at, true);
+    let moved = || register(ost, elsewhere.nid(), 988, 2);
+    let ask = || world.ask_from(&elsewhere, &thief, Opcode::MgsRegister, moved());
+    assert_eq!(ask().err(), Some(Errno::EBUSY));
+    let leaving = world.endpoint.clone();
+    world.sim.block_on(&world.client, async move { leaving.shutdown().await });
+    let config = ask().expect("it has left");
+    assert_eq!(config.targets[0].nid, elsewhere.nid().0);
 }

@@ -218,7 +218,11 @@ impl World {
             std::mem::forget(node); // lives as long as the machine
         });
         let config = EndpointConfig {
-            import: endpoint::ImportConfig { client: ClientId(1), ..Default::default() },
+            import: endpoint::ImportConfig {
+                client: ClientId(1),
+                is_server: true, // it may destroy
+                ..Default::default()
+            },
             ..EndpointConfig::default()
         };
         let endpoint = Endpoint::new(&client.env(), config, Rc::new(At(at)));

@@ -16,8 +16,8 @@ use params::ParamTree;
 use service::{Node, NodeConfig, Target, spec};
 use types::{ClientId, Errno, Fid, NidAddr, Span, TargetId};
 use wire::body::{
-    BatchFlags, Claim, IoFlags, ObjectRange, OstAttr, OstBatchReq, OstFallocateReq, OstIoReq,
-    OstPunchReq, OstSeekRep, OstSeekReq, PunchFlags, StatfsRep, SyncRep, fallocate,
+    BatchFlags, Claim, IoFlags, ObjectRange, OstAttr, OstBatchReq, OstFallocateReq, OstFenceReq,
+    OstIoReq, OstPunchReq, OstSeekRep, OstSeekReq, PunchFlags, StatfsRep, SyncRep, fallocate,
 };
 use wire::{Opcode, decode_body, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
@@ -116,10 +116,20 @@ impl World {
     }
 
     fn remote(&self, client: u128) -> Rc<Remote> {
+        self.remote_as(client, false)
+    }
+
+    /// As which only an MDT may come.
+    fn mdt(&self) -> Rc<Remote> {
+        self.remote_as(99, true)
+    }
+
+    fn remote_as(&self, client: u128, is_server: bool) -> Rc<Remote> {
         let config = EndpointConfig {
             import: endpoint::ImportConfig {
                 client: ClientId(client),
                 name: format!("client{client}"),
+                is_server,
                 ..Default::default()
             },
             ..EndpointConfig::default()
@@ -313,7 +323,7 @@ fn a_missing_object_is_empty_unless_it_must_be_there() {
 #[test]
 fn senseless_requests_are_refused() {
     let world = World::plain();
-    let remote = world.remote(1);
+    let remote = world.mdt();
     let errno = |call| world.call(&remote, call).map(|_| ()).map_err(|error| error.errno());
     assert_eq!(errno(write(u64::MAX - 2, b"xyz", PLAIN)), Err(Errno::EFBIG));
     assert_eq!(errno(write(0, b"", PLAIN)), Err(Errno::EINVAL));
@@ -401,7 +411,7 @@ fn records_ahead_of_data_are_found_out() {
 #[test]
 fn a_destroyed_object_stays_destroyed() {
     let world = World::plain();
-    let (old, mdt) = (world.remote(1), world.remote(2));
+    let (old, mdt) = (world.remote(1), world.mdt());
     world.attr(&old, write(0, b"data", PLAIN)).expect("writes");
     world.call(&mdt, batch(Opcode::OstDestroy, &[range(OBJECT, 0, 4)])).expect("destroys");
     world.call(&mdt, batch(Opcode::OstDestroy, &[range(OBJECT, 0, 4)])).expect("again");
@@ -425,7 +435,7 @@ fn a_destroyed_object_stays_destroyed() {
 fn without_tombstones_a_late_write_brings_an_object_back() {
     let world = World::new(7, MemDiskConfig::default(), Bugs::plant("ost.skip_tombstones"));
     let remote = world.remote(1);
-    world.call(&remote, batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)])).expect("destroys");
+    world.call(&world.mdt(), batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)])).expect("destroys");
     world.attr(&remote, write(0, b"late", PLAIN)).expect("the bug");
     assert_eq!(world.disk.objects(), [OBJECT]);
 }
@@ -434,7 +444,7 @@ fn without_tombstones_a_late_write_brings_an_object_back() {
 fn a_write_and_its_destroy_are_replayed_in_order() {
     for seed in 0..10 {
         let world = World::new(seed, MemDiskConfig::default(), Bugs::default());
-        let (writer, mdt) = (world.remote(1), world.remote(2));
+        let (writer, mdt) = (world.remote(1), world.mdt());
         world.attr(&writer, write(0, b"data", PLAIN)).expect("writes");
         world.call(&mdt, batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)])).expect("destroys");
         world.power_cut(seed);
@@ -543,7 +553,7 @@ fn a_full_ost_says_so_and_destroys_work() {
     };
     assert_eq!(errno, Errno::ENOSPC);
     assert!(filled >= 2 << 20, "{filled}");
-    world.call(&remote, batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)])).expect("destroys");
+    world.call(&world.mdt(), batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)])).expect("destroys");
     let body = OstIoReq {
         object: OBJECT.stripe(2).into(),
         length: 4,
@@ -586,9 +596,10 @@ fn full_records_refuse_writes_and_take_destroys() {
         world.attr(&remote, one(oid)).map_err(|error| error.errno()).err(),
         Some(Errno::ENOSPC)
     );
+    let mdt = world.mdt();
     for gone in 1..oid / 2 {
         world
-            .call(&remote, batch(Opcode::OstDestroy, &[range(Fid { oid: gone, ..OBJECT }, 1, 1)]))
+            .call(&mdt, batch(Opcode::OstDestroy, &[range(Fid { oid: gone, ..OBJECT }, 1, 1)]))
             .expect("destroys");
     }
 }
@@ -631,7 +642,7 @@ fn told_off() -> World {
 #[test]
 fn an_object_of_another_store_is_neither_shown_nor_changed() {
     let world = told_off();
-    let remote = world.remote(1);
+    let remote = world.mdt();
     world.attr(&remote, write(0, b"data", PLAIN)).expect("writes");
     let refused = |call| world.call(&remote, call).map(drop).map_err(|error| error.errno());
     let glimpse = |store| {
@@ -710,7 +721,7 @@ fn sweep(ranges: &[ObjectRange]) -> Call {
 #[test]
 fn a_destroy_by_ids_takes_every_stripe_and_no_more() {
     let world = World::plain();
-    let remote = world.remote(1);
+    let (remote, mdt) = (world.remote(1), world.mdt());
     let id = |oid, ver| Fid { seq: OBJECT.seq, oid, ver };
     for object in [id(3, 0), id(4, 0), id(4, 7), id(5, 1), id(6, 0), OBJECT] {
         let mut call = write(0, b"data", PLAIN);
@@ -726,7 +737,7 @@ fn a_destroy_by_ids_takes_every_stripe_and_no_more() {
     }
     let ranges = [range(id(4, 0), 0, 2), range(id(8, 0), 0, 1_000)];
     for expected in [4, 0] {
-        let answer = world.call(&remote, sweep(&ranges)).expect("destroys");
+        let answer = world.call(&mdt, sweep(&ranges)).expect("destroys");
         assert!(!answer.reply.transno().is_none(), "its commit can be waited for");
         assert_eq!(answer.reply.body::<OstBatchReq>().count, expected);
     }
@@ -743,7 +754,7 @@ fn a_destroy_by_ids_takes_every_stripe_and_no_more() {
 #[test]
 fn senseless_ranges_of_ids_are_refused() {
     let world = World::plain();
-    let remote = world.remote(1);
+    let remote = world.mdt();
     let errno = |ranges: &[ObjectRange]| {
         world.call(&remote, sweep(ranges)).map(drop).map_err(|error| error.errno())
     };
@@ -842,7 +853,7 @@ fn who_waits_for_an_object_keeps_no_slot_from_others() {
 #[test]
 fn the_requests_of_a_sweep_need_one_listing() {
     let world = World::plain();
-    let (remote, other) = (world.remote(1), world.remote(2));
+    let (remote, other) = (world.mdt(), world.remote_as(98, true));
     let id = |oid, ver| Fid { seq: OBJECT.seq, oid, ver };
     let make = |object: Fid| {
         let mut call = write(0, b"data", PLAIN);
@@ -864,4 +875,22 @@ fn the_requests_of_a_sweep_need_one_listing() {
     make(id(101, 0));
     assert_eq!((destroyed(&other, 101), listings()), (1, 2), "another session has another sweep");
     assert_eq!((destroyed(&other, 1), listings()), (0, 3), "this one began before the listing");
+}
+
+#[test]
+fn only_servers_destroy_objects_and_fence_clients() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    world.attr(&remote, write(0, b"data", PLAIN)).expect("writes");
+    let fence = OstFenceReq { store: CLAIM.store, client_low: 1, session: 9, ..Default::default() };
+    let calls = [
+        batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)]),
+        sweep(&[range(Fid { oid: 1, ..OBJECT }, 0, 100)]),
+        Call::new(Opcode::OstFence, vec![encode_body(&fence)]),
+    ];
+    for call in calls {
+        let answer = world.call(&remote, call).map(drop).map_err(|error| error.errno());
+        assert_eq!(answer, Err(Errno::EPERM));
+    }
+    assert_eq!(&world.read(&remote, 0, 10, PLAIN).expect("there").1[..], b"data");
 }

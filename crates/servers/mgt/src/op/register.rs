@@ -3,8 +3,9 @@
 //!
 //! The first storage that registers an index keeps it: another one with the same index is
 //! EADDRINUSE, whoever asks. An instance lower than the known one is ESTALE: the storage was taken
-//! back to an older copy, or is served twice. A further MDT is EOPNOTSUPP. What is known already
-//! changes nothing, not even the version.
+//! back to an older copy, or is served twice. A further MDT is EOPNOTSUPP. A target does not move
+//! while another server is connected from its known address: that is EBUSY, and the asker tries
+//! again. What is known already changes nothing, not even the version. Only servers ask.
 
 use osd::{Table, WriteSet};
 use service::Incoming;
@@ -18,7 +19,20 @@ use crate::limits::{MDTS_MAX, TARGETS_MAX};
 use crate::record::{self, StoredTarget};
 use crate::target::Mgt;
 
+impl Mgt {
+    /// Whether a server is connected from `nid`, other than the asker.
+    fn hears(&self, incoming: &Incoming, nid: u64) -> bool {
+        let others = self.exports.sessions().into_iter().filter(|session| {
+            session.id != incoming.session.id && session.is_server && session.is_connected()
+        });
+        others.into_iter().any(|session| session.nid.get() == types::Nid(nid))
+    }
+}
+
 pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Errno> {
+    if !incoming.session.is_server {
+        return Err(Errno::EPERM);
+    }
     let register: Register = wire::config::decode(&incoming.request.buf(0)).ok_or(Errno::EPROTO)?;
     let fsname: FsName = register.fsname.parse().map_err(|_| Errno::EINVAL)?;
     let target = TargetId::from_u32(register.target.id)
@@ -42,6 +56,10 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
                 return Err(OpError::Refused(Errno::ESTALE));
             }
             Some(known) if known == wanted => return Ok((set, ())),
+            Some(known) if known.info.nid != wanted.info.nid && mgt.hears(incoming, known.info.nid) => {
+                tracing::warn!(target = %target.name(fsname), known = %types::Nid(known.info.nid), peer = %incoming.peer(), "refused: a server is connected from the address that is known");
+                return Err(OpError::Refused(Errno::EBUSY));
+            }
             Some(_) => {}
             None if record::fs_config(view, fsname)?.targets.len() >= TARGETS_MAX => {
                 return Err(OpError::Refused(Errno::E2BIG));

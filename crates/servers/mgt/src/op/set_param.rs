@@ -1,5 +1,5 @@
 //! A persistent parameter of a file system: set, or with an empty value back to the default.
-//! Durable before the answer. Whether the value makes sense is known where the parameter lives;
+//! Durable before the answer. Only servers ask; administrators use the MGS daemon's own socket. Whether the value makes sense is known where the parameter lives;
 //! here only its form is checked.
 
 use osd::{Table, WriteSet};
@@ -14,6 +14,9 @@ use crate::record;
 use crate::target::Mgt;
 
 pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Errno> {
+    if !incoming.session.is_server {
+        return Err(Errno::EPERM);
+    }
     let fsname = fsname(&incoming.request.buf(0))?;
     let (name, value) = (incoming.request.buf(1), incoming.request.buf(2));
     let name = std::str::from_utf8(&name).map_err(|_| Errno::EINVAL)?;

@@ -1,4 +1,4 @@
-//! Destroy: a batch of ranges of objects. Each object is locked whole while it is removed and its
+//! Destroy: a batch of ranges of objects. Only servers ask. Each object is locked whole while it is removed and its
 //! tombstone is put.
 //!
 //! Done in pieces, each in one transaction; the last one carries the transno. A crash in between
@@ -22,6 +22,9 @@ use crate::record::TombstoneRecord;
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
+    if !incoming.session.is_server {
+        return Err(Errno::EPERM);
+    }
     if incoming.request.body::<OstBatchReq>().flags.contains(BatchFlags::OIDS) {
         return sweep::execute(ost, incoming).await;
     }
