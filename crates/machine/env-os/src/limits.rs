@@ -30,6 +30,15 @@ pub(crate) const QUEUE_BYTES_HARD: usize = 1 << 30;
 /// instant.
 pub(crate) const HALF_OPEN_MAX: usize = 1_024;
 
+/// Of those, from one address: 170 mounts of one machine in the same instant.
+pub(crate) const HALF_OPEN_OF_ADDRESS_MAX: usize = HALF_OPEN_MAX / 2;
+
+/// More of them, for addresses from which a link came before: as many nodes again.
+pub(crate) const HALF_OPEN_RESERVE: usize = HALF_OPEN_MAX / 2;
+
+/// Addresses that are remembered as such: four bytes each.
+pub(crate) const KNOWN_MAX: usize = 4_096;
+
 /// Links that wait for `accept`, per listener.
 pub(crate) const ACCEPT_QUEUE_MAX: usize = 1_024;
 

@@ -1,10 +1,10 @@
 //! The acceptor's side: connections come singly, by anybody, and leave as whole pairs.
 //!
 //! A connection has `handshake` time to say HELLO, and a pair as long again to become whole.
-//! Connections that are not part of a link yet are counted; beyond `HALF_OPEN_MAX` newcomers are
-//! closed, so that strangers who say nothing cannot take all descriptors.
+//! Connections that are not part of a link yet have seats ([`Seats`]); without one a newcomer is
+//! closed, so that strangers who say nothing cannot take all descriptors, nor keep known peers out.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
@@ -22,9 +22,10 @@ use wire::{FrameError, Hello};
 
 use super::handshake::{Pair, agrees, greeting, hear, refused, say};
 use super::owner::{self, Refused};
+use super::seats::Seats;
 use super::{BULK_TO_ACCEPTOR, CONTROL, bridge, ipv4};
 use crate::executor::spawn;
-use crate::limits::{ACCEPT_QUEUE_MAX, HALF_OPEN_MAX};
+use crate::limits::ACCEPT_QUEUE_MAX;
 use crate::lnd::Lnd;
 
 pub(super) fn listener(config: Rc<Lnd>, socket: TcpListener, addr: NidAddr) -> Listener {
@@ -33,7 +34,7 @@ pub(super) fn listener(config: Rc<Lnd>, socket: TcpListener, addr: NidAddr) -> L
         config,
         addr,
         halves: RefCell::default(),
-        half_open: Rc::default(),
+        seats: Rc::default(),
         links: tx,
     });
     let socket = Rc::new(RefCell::new(Some(socket)));
@@ -72,7 +73,7 @@ struct Acceptor {
     config: Rc<Lnd>,
     addr: NidAddr,
     halves: RefCell<BTreeMap<HalfKey, Half>>,
-    half_open: Rc<Cell<usize>>,
+    seats: Rc<RefCell<Seats>>,
     links: mpsc::Sender<Link>,
 }
 
@@ -93,21 +94,22 @@ struct Pending {
     _seat: Seat,
 }
 
-struct Seat(Rc<Cell<usize>>);
+struct Seat {
+    seats: Rc<RefCell<Seats>>,
+    source: Ipv4Addr,
+}
 
 impl Pending {
-    fn new(stream: TcpStream, half_open: &Rc<Cell<usize>>) -> Option<Pending> {
-        if half_open.get() >= HALF_OPEN_MAX {
-            return None;
-        }
-        half_open.set(half_open.get() + 1);
-        Some(Pending { stream, _seat: Seat(Rc::clone(half_open)) })
+    fn new(stream: TcpStream, seats: &Rc<RefCell<Seats>>) -> Option<Pending> {
+        let source = stream.peer_addr().and_then(ipv4).ok()?;
+        let is_free = seats.borrow_mut().take(source);
+        is_free.then(|| Pending { stream, _seat: Seat { seats: Rc::clone(seats), source } })
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.seats.borrow_mut().leave(self.source);
     }
 }
 
@@ -132,7 +134,7 @@ async fn accept_all(acceptor: Rc<Acceptor>, socket: Rc<RefCell<Option<TcpListene
 }
 
 fn newcomer(acceptor: &Rc<Acceptor>, stream: TcpStream) {
-    let Some(pending) = Pending::new(stream, &acceptor.half_open) else { return };
+    let Some(pending) = Pending::new(stream, &acceptor.seats) else { return };
     let acceptor = Rc::clone(acceptor);
     spawn(async move {
         let limit = Duration::from_nanos(acceptor.config.handshake.0);
@@ -219,6 +221,7 @@ impl Acceptor {
 
     fn complete(&self, half: Half, source: Ipv4Addr) {
         let (Some(bulk_in), Some(bulk_out)) = (half.bulk_in, half.bulk_out) else { return };
+        self.seats.borrow_mut().know(source);
         let pair = Pair {
             control: half.control.stream,
             bulk_out: bulk_out.stream,

@@ -50,6 +50,7 @@ mod inbox;
 mod link;
 mod outbox;
 mod owner;
+mod seats;
 mod shared;
 #[cfg(test)]
 mod shuttled;

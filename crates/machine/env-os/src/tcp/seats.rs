@@ -1,0 +1,111 @@
+//! Who may have one more connection that is not part of a link yet.
+//!
+//! Invariants
+//! - Strangers have `HALF_OPEN_MAX` together, one address no more than `HALF_OPEN_OF_ADDRESS_MAX`.
+//! - An address from which a whole link came before finds `HALF_OPEN_RESERVE` more, which strangers
+//!   cannot take. So strangers who connect and say nothing keep no known peer out.
+//! - At most `KNOWN_MAX` addresses are known; the one that came longest ago is forgotten.
+//!
+//! Pure: the acceptor asks before it takes a connection, and tells when it is over.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
+
+use crate::limits::{HALF_OPEN_MAX, HALF_OPEN_OF_ADDRESS_MAX, HALF_OPEN_RESERVE, KNOWN_MAX};
+
+#[derive(Default)]
+pub(super) struct Seats {
+    taken: BTreeMap<Ipv4Addr, usize>,
+    total: usize,
+    /// In the order in which they came last.
+    known: VecDeque<Ipv4Addr>,
+}
+
+impl Seats {
+    /// Takes a seat for a connection from `source`; says whether there was one.
+    pub(super) fn take(&mut self, source: Ipv4Addr) -> bool {
+        let of_source = self.taken.get(&source).copied().unwrap_or(0);
+        let all = HALF_OPEN_MAX
+            + if self.total >= HALF_OPEN_MAX && self.known.contains(&source) {
+                HALF_OPEN_RESERVE
+            } else {
+                0
+            };
+        if of_source >= HALF_OPEN_OF_ADDRESS_MAX || self.total >= all {
+            return false;
+        }
+        *self.taken.entry(source).or_default() += 1;
+        self.total += 1;
+        true
+    }
+
+    /// The connection is over, or part of a link.
+    pub(super) fn leave(&mut self, source: Ipv4Addr) {
+        let of_source =
+            self.taken.get_mut(&source).expect("a seat is left once, after it was taken");
+        *of_source -= 1;
+        if *of_source == 0 {
+            self.taken.remove(&source);
+        }
+        self.total -= 1;
+        assert!(self.taken.len() <= self.total, "an address is counted while it has a seat");
+    }
+
+    /// A whole link came from `source`.
+    pub(super) fn know(&mut self, source: Ipv4Addr) {
+        if let Some(at) = self.known.iter().position(|known| *known == source) {
+            self.known.remove(at);
+        }
+        self.known.push_back(source);
+        if self.known.len() > KNOWN_MAX {
+            self.known.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(last: usize) -> Ipv4Addr {
+        Ipv4Addr::from(0x0a00_0000 + u32::try_from(last).expect("few"))
+    }
+
+    #[test]
+    fn strangers_who_say_nothing_keep_no_known_peer_out() {
+        let mut seats = Seats::default();
+        let (known, newcomer) = (at(1_000_000), at(1_000_001));
+        seats.know(known);
+        let strangers =
+            (0..10 * HALF_OPEN_MAX).filter(|stranger| seats.take(at(*stranger))).count();
+        assert_eq!(strangers, HALF_OPEN_MAX);
+        assert!(!seats.take(newcomer));
+        for _ in 0..HALF_OPEN_RESERVE {
+            assert!(seats.take(known));
+        }
+        assert!(!seats.take(known), "the reserve is bounded too");
+        seats.leave(known);
+        assert!(!seats.take(newcomer) && seats.take(known));
+        (0..HALF_OPEN_RESERVE).for_each(|_| seats.leave(known));
+        (0..HALF_OPEN_MAX).for_each(|stranger| seats.leave(at(stranger)));
+        assert!(seats.take(newcomer) && seats.total == 1 && seats.taken.len() == 1);
+    }
+
+    #[test]
+    fn one_address_takes_half_of_the_places_at_most() {
+        let mut seats = Seats::default();
+        let taken = (0..2 * HALF_OPEN_MAX).filter(|_| seats.take(at(7))).count();
+        assert_eq!(taken, HALF_OPEN_OF_ADDRESS_MAX);
+        assert!(seats.take(at(8)));
+    }
+
+    #[test]
+    fn who_came_longest_ago_is_forgotten() {
+        let mut seats = Seats::default();
+        (0..KNOWN_MAX).for_each(|peer| seats.know(at(peer)));
+        seats.know(at(0));
+        seats.know(at(KNOWN_MAX));
+        assert!(seats.known.contains(&at(0)) && !seats.known.contains(&at(1)));
+        assert_eq!(seats.known.len(), KNOWN_MAX);
+    }
+}
