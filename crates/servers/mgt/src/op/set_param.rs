@@ -1,6 +1,6 @@
 //! A persistent parameter of a file system: set, or with an empty value back to the default.
-//! Durable before the answer. Only servers ask; administrators use the MGS daemon's own socket. Whether the value makes sense is known where the parameter lives;
-//! here only its form is checked.
+//! Durable before the answer. Only servers ask; administrators use the MGS daemon's own socket.
+//! Whether the value makes sense is known where the parameter lives; here only its form is checked.
 
 use osd::{Table, WriteSet};
 use service::Incoming;

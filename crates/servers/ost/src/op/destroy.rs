@@ -1,5 +1,5 @@
-//! Destroy: a batch of ranges of objects. Only servers ask. Each object is locked whole while it is removed and its
-//! tombstone is put.
+//! Destroy: a batch of ranges of objects. Only servers ask. Each object is locked whole while it is
+//! removed and its tombstone is put.
 //!
 //! Done in pieces, each in one transaction; the last one carries the transno. A crash in between
 //! leaves some objects destroyed, and the resend or replay destroys the rest: both are idempotent.
