@@ -37,7 +37,7 @@ pub(crate) fn hellos() -> Vec<Vec<u8>> {
         nonce: 1,
         nid: 2,
         credits: 8,
-        reserved: 0,
+        refusal: 0,
     };
     let payload = |hello: wire::Hello| hello.to_frame().into_payload().to_vec();
     vec![payload(hello), payload(wire::Hello { channel: 2, compat: 1 << 40, ..hello })]
