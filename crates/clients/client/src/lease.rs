@@ -122,6 +122,13 @@ impl Beliefs {
         self.keep(attr, until);
     }
 
+    /// A directory has come to this version, and nothing is believed of it: a change before that,
+    /// which is answered later, must not be believed either.
+    fn outdate(&mut self, attr: &Attr) {
+        let known = self.dirs.get(&attr.fid()).map_or(0, |(known, _)| known.version);
+        self.keep(&Attr { version: known.max(attr.version), ..*attr }, Instant::default());
+    }
+
     fn keep(&mut self, attr: &Attr, until: Instant) {
         if self.dirs.len() >= BELIEFS_MAX {
             self.dirs.clear();
@@ -175,6 +182,7 @@ impl Beliefs {
                 self.dirs.clear();
                 self.bare.clear();
             }
+            Outcome::Done { dir, .. } if !scope.crosses_all => self.outdate(dir),
             _ => scope.dirs.iter().for_each(|dir| {
                 self.dirs.remove(dir);
             }),
@@ -436,6 +444,18 @@ mod tests {
             "answers may overtake each other"
         );
         assert_eq!(beliefs.get(D, at(60)), None);
+    }
+
+    #[test]
+    fn a_crossed_answer_ages_older_answers_that_come_after_it() {
+        let mut beliefs = Beliefs::default();
+        let (scope, chmod) = (Scope::entry(D), Scope::attrs(OTHER));
+        let (resent, change) = (beliefs.begin(&scope), beliefs.begin(&chmod));
+        beliefs.end(change, &chmod, &done(1, 0));
+        let later = beliefs.begin(&scope);
+        beliefs.end(resent, &scope, &done(5, 50));
+        beliefs.end(later, &scope, &done(4, 70));
+        assert_eq!(beliefs.get(D, at(1)), None, "the directory is at 5 by now");
     }
 
     #[test]

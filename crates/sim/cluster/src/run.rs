@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use client::Client;
 use env_sim::{NodeHandle, Rng};
-use oracle::{Runner, read_names, test_ctx, verify_tree};
+use oracle::{Runner, read_entries, test_ctx, verify_tree};
 use osd::Table;
 use types::{Fid, Span};
 
@@ -446,12 +446,12 @@ async fn haunt(client: &Client) -> Result<(), client::Error> {
 
 pub(crate) async fn remove_below(client: &Client, dir: Fid) -> Result<(), client::Error> {
     let ctx = test_ctx();
-    for (name, attr) in read_names(client, &ctx, dir, 1 << 16).await? {
+    for (name, attr) in read_entries(client, &ctx, dir, 1 << 16).await? {
         if attr.is_dir() {
             Box::pin(remove_below(client, attr.fid())).await?;
-            client.rmdir(&ctx, dir, name.as_bytes()).await?;
+            client.rmdir(&ctx, dir, &name).await?;
         } else {
-            client.unlink(&ctx, dir, name.as_bytes()).await?;
+            client.unlink(&ctx, dir, &name).await?;
         }
     }
     Ok(())

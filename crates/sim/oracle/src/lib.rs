@@ -24,7 +24,7 @@ pub use op::{
     EXCHANGE, NOREPLACE, Op, Path, SLOTS, XATTR_CREATE, XATTR_REPLACE, XattrName, pattern,
     xattr_name,
 };
-pub use run::{Answer, Mirror, Mismatch, Runner, read_names, test_ctx};
+pub use run::{Answer, Mirror, Mismatch, Runner, read_entries, read_names, test_ctx};
 pub use shrink::shrink;
 pub use verify::{read_file, read_summary, verify_tree};
 

@@ -468,20 +468,32 @@ impl Runner {
     }
 }
 
-/// All entries of a directory with the attributes beside them.
+/// All entries of a directory with the attributes beside them, of users whose names are text.
 pub async fn read_names(
     client: &Client,
     ctx: &Ctx,
     dir: Fid,
     page_bytes: u32,
 ) -> Result<Vec<(String, Attr)>, client::Error> {
+    let entries = read_entries(client, ctx, dir, page_bytes).await?;
+    let text = |name: Vec<u8>| String::from_utf8_lossy(&name).into_owned();
+    Ok(entries.into_iter().map(|(name, attr)| (text(name), attr)).collect())
+}
+
+/// All entries of a directory with the attributes beside them, whatever bytes their names are.
+pub async fn read_entries(
+    client: &Client,
+    ctx: &Ctx,
+    dir: Fid,
+    page_bytes: u32,
+) -> Result<Vec<(Vec<u8>, Attr)>, client::Error> {
     let (mut names, mut cookie) = (Vec::new(), 0);
     loop {
         let page = client.readdir(ctx, dir, cookie, page_bytes).await?;
         for entry in &page.entries {
             assert!(entry.cookie > cookie, "cookies rise");
             cookie = entry.cookie;
-            names.push((String::from_utf8_lossy(&entry.name).into_owned(), entry.attr));
+            names.push((entry.name.to_vec(), entry.attr));
         }
         if page.at_end {
             return Ok(names);
