@@ -90,6 +90,12 @@ fn a_lost_object_is_an_error_and_no_other_is() {
 }
 
 #[test]
+fn the_object_behind_a_new_length_may_go_with_the_power_of_all() {
+    let report = run(3_503_396_253, &Scenario::storm());
+    assert!(report.failure.is_none(), "{report}");
+}
+
+#[test]
 fn power_cuts_of_slow_disks_lose_nothing_durable() {
     for report in run_seeds(&Scenario::slow()) {
         assert!(report.restarts == 8, "{report}");

@@ -48,10 +48,11 @@ impl Unsynced {
         self.longest = self.longest.max(bytes);
     }
 
-    /// Whether anything was done to its data.
+    /// Whether anything was done to its data or its length. A file that was only made longer has a
+    /// new object where it ends.
     #[must_use]
     pub fn is_changed(&self) -> bool {
-        !self.changes.is_empty()
+        !self.changes.is_empty() || self.shortest != self.longest
     }
 
     /// Whether a file of so many bytes may be found: of a length that it had, or shorter where it
@@ -206,5 +207,14 @@ mod tests {
         file.was_long(2 * B);
         assert!(file.check_len(B).is_ok() && file.check_len(2 * B).is_ok());
         assert!(file.check_len(B - 1).is_err(), "a byte that was written");
+    }
+
+    #[test]
+    fn a_file_that_was_only_made_longer_is_changed() {
+        let mut file = Unsynced::new(Vec::new());
+        file.was_long(0);
+        assert!(!file.is_changed());
+        file.was_long(B);
+        assert!(file.is_changed());
     }
 }
