@@ -15,7 +15,7 @@ use env::{
     BulkTable, BulkTicket, Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, LocalFuture, Traffic,
 };
 use types::{Instant, Nid, NidAddr, Span};
-use wire::{CrcMode, Frame, FrameKind};
+use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameKind};
 
 use crate::executor::{Event, Executor, Sleep};
 use crate::listen::ListenQueue;
@@ -24,6 +24,8 @@ use crate::{Cut, FaultCounts, Faults, Rng, SimConfig};
 /// Frames on their way or unread, per direction of a link, before [`LinkSend::room`] makes the
 /// sender wait.
 pub(crate) const LINK_FRAMES_MAX: usize = 512;
+/// The same in bytes, as of a link of `env-os`.
+pub(crate) const LINK_BYTES_MAX: usize = 8 << 20;
 /// A connect that nobody answers.
 pub(crate) const CONNECT_TIMEOUT: Span = Span::secs(3);
 /// How often an end of a link that a partition held up is told again.
@@ -81,8 +83,8 @@ struct End {
     inbox: RefCell<VecDeque<Frame>>,
     reader: RefCell<Option<Waker>>,
     bulk: BulkTable,
-    /// Frames of this side that the peer has not read.
-    outstanding: Cell<usize>,
+    /// Frames of this side that the peer has not read, and their bytes.
+    outstanding: Cell<(usize, usize)>,
     waiting_for_room: RefCell<Vec<Waker>>,
     /// Arrival of the last control frame and of the last bulk frame sent by this side.
     last_arrival: [Cell<Instant>; 2],
@@ -96,7 +98,7 @@ impl End {
             inbox: RefCell::default(),
             reader: RefCell::default(),
             bulk: BulkTable::new(),
-            outstanding: Cell::new(0),
+            outstanding: Cell::default(),
             waiting_for_room: RefCell::default(),
             last_arrival: [Cell::new(Instant(0)), Cell::new(Instant(0))],
         }
@@ -120,9 +122,20 @@ impl End {
         }
     }
 
-    fn settle(&self) {
-        self.outstanding.set(self.outstanding.get() - 1);
+    fn owe(&self, bytes: usize) {
+        let (frames, all) = self.outstanding.get();
+        self.outstanding.set((frames + 1, all + bytes));
+    }
+
+    fn settle(&self, bytes: usize) {
+        let (frames, all) = self.outstanding.get();
+        self.outstanding.set((frames - 1, all - bytes));
         self.wake_room();
+    }
+
+    fn has_room(&self) -> bool {
+        let (frames, bytes) = self.outstanding.get();
+        !self.open.get() || (frames < LINK_FRAMES_MAX && bytes < LINK_BYTES_MAX)
     }
 }
 
@@ -286,15 +299,15 @@ impl Net {
             self.reset(pair);
             return Err(LinkDown);
         }
-        own.outstanding.set(own.outstanding.get() + 1);
+        own.owe(bytes.len());
         if self.is_cut(own.node, peer.node) || lost {
             self.count(|counts| if lost { counts.lost += 1 } else { counts.partitioned += 1 });
-            own.settle();
+            own.settle(bytes.len());
             return Ok(());
         }
         if twice {
             self.count(|counts| counts.duplicated += 1);
-            own.outstanding.set(own.outstanding.get() + 1);
+            own.owe(bytes.len());
             self.carry(pair, side, bytes.clone(), frame.kind, true, false);
         }
         self.carry(pair, side, bytes, frame.kind, reorder, late);
@@ -366,7 +379,7 @@ impl Net {
         let (own, peer) = (&pair.ends[side], &pair.ends[1 - side]);
         let frame = Frame::decode(bytes).expect("the network alters nothing");
         if !peer.open.get() {
-            own.settle();
+            own.settle(bytes.len());
             // the machine that is up again, or another process of it, answers with a reset
             if own.open.get() && self.is_up(peer.node) {
                 self.tell_end(pair, side, self.delay(false));
@@ -383,10 +396,10 @@ impl Net {
         }
         match frame.kind {
             FrameKind::BulkData => {
-                own.settle();
+                own.settle(bytes.len());
                 peer.bulk.deliver(frame.id, frame.into_payload());
             }
-            FrameKind::Hello | FrameKind::Heartbeat => own.settle(),
+            FrameKind::Hello | FrameKind::Heartbeat => own.settle(bytes.len()),
             FrameKind::Request | FrameKind::Reply | FrameKind::BulkPull => {
                 peer.inbox.borrow_mut().push_back(frame);
                 if let Some(reader) = peer.reader.borrow_mut().take() {
@@ -523,7 +536,7 @@ impl LinkSend for Half {
         let half = self.clone();
         Box::pin(std::future::poll_fn(move |cx| {
             let end = half.end();
-            if !end.open.get() || end.outstanding.get() < LINK_FRAMES_MAX {
+            if end.has_room() {
                 return Poll::Ready(());
             }
             end.waiting_for_room.borrow_mut().push(cx.waker().clone());
@@ -557,7 +570,7 @@ impl LinkRecv for Receiver {
         // what was delivered before the end is read before the end
         let frame = end.inbox.borrow_mut().pop_front();
         if let Some(frame) = frame {
-            self.0.pair.ends[1 - self.0.side].settle();
+            self.0.pair.ends[1 - self.0.side].settle(FRAME_HEADER_BYTES + frame.payload_len());
             return Poll::Ready(Some(frame));
         }
         if !end.open.get() {
@@ -571,8 +584,8 @@ impl LinkRecv for Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         let unread = std::mem::take(&mut *self.0.end().inbox.borrow_mut());
-        for _ in unread {
-            self.0.pair.ends[1 - self.0.side].settle();
+        for frame in unread {
+            self.0.pair.ends[1 - self.0.side].settle(FRAME_HEADER_BYTES + frame.payload_len());
         }
         self.0.close();
     }

@@ -278,7 +278,9 @@ impl Target for SelfTest {
     fn class(&self, request: &Request) -> Class {
         let service =
             if request.opcode() == Opcode::LstControl { &spec::LST_CONTROL } else { &spec::LST };
-        Class::of(service)
+        let reads = |body: &LstBrwReq| body.write == 0;
+        let body = (request.opcode() == Opcode::LstBrw).then(|| request.body()).filter(reads);
+        Class::of(service).answering(body.map_or(0, |body| u64::from(body.length)))
     }
 
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {

@@ -3,6 +3,8 @@
 use types::{Extent, Fid};
 
 use crate::ServiceSpec;
+#[cfg(doc)]
+use crate::limits;
 
 /// Where a request queues, and the object data that it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,13 +15,29 @@ pub struct Class {
     pub high_priority: bool,
     /// For a read or a write of object data: what it moves.
     pub io: Option<ObjectIo>,
+    /// Most that its answer may hold, where that is more than [`limits::ANSWER_BYTES_SMALL`]; what
+    /// it reads of an object not counted.
+    pub answer_bytes: u64,
 }
 
 impl Class {
     /// In the regular head of `service`, moving no object data.
     #[must_use]
     pub const fn of(service: &'static ServiceSpec) -> Class {
-        Class { service, high_priority: false, io: None }
+        Class { service, high_priority: false, io: None, answer_bytes: 0 }
+    }
+
+    /// The same, with an answer of at most so many bytes.
+    #[must_use]
+    pub const fn answering(self, bytes: u64) -> Class {
+        Class { answer_bytes: bytes, ..self }
+    }
+
+    /// Most that its answer may hold, with what it reads.
+    pub(crate) fn answer(&self) -> u64 {
+        let reads = self.io.as_ref().filter(|io| io.direction == Direction::Read);
+        let read = reads.map_or(0, |io| io.bytes.min(u64::from(wire::BULK_BYTES_MAX)));
+        self.answer_bytes + read
     }
 }
 

@@ -206,6 +206,12 @@ pub(crate) struct Done {
 }
 
 impl Done {
+    /// Whether it is put off while its peer takes no answers. All wait for the end of a recovery,
+    /// and for unlocks.
+    pub(crate) fn waits_for_its_peer(&self) -> bool {
+        !self.served.exports.is_recovering() && !self.flight.class.service.is_unhindered()
+    }
+
     /// Its client was told once that this is done, and learns now that it is not.
     fn log_refusal(&self, status: Errno) {
         tracing::error!(

@@ -31,7 +31,7 @@ use wire::{Reply, Request};
 
 use crate::account::Share;
 use crate::memory::Room;
-use crate::peer::Peer;
+use crate::peer::{Answering, Peer};
 use crate::slots::Slot;
 use crate::terms::Terms;
 use crate::{Class, ServiceSpec};
@@ -90,6 +90,8 @@ pub(crate) struct Attempt {
 struct Data {
     /// Share of the account of pulled bytes.
     share: Option<Share>,
+    /// Part of what may be put together for its peer at once.
+    answering: Option<Answering>,
     /// To be pushed before the reply.
     pushed: Option<Bytes>,
     /// Bytes that go back, inline or pushed.
@@ -168,6 +170,11 @@ impl InFlight {
         self.data.borrow_mut().share = Some(share);
     }
 
+    /// Keeps `answering` until the answer is queued.
+    pub(crate) fn keep_answering(&self, answering: Answering) {
+        self.data.borrow_mut().answering = Some(answering);
+    }
+
     /// `bytes` go back with the reply, as `pushed` where they do not ride in it.
     pub(crate) fn give(&self, bytes: usize, pushed: Option<Bytes>) {
         let mut data = self.data.borrow_mut();
@@ -244,6 +251,7 @@ impl InFlight {
         assert!(!matches!(before, Stage::Queued(_)), "a request leaves its head before it ends");
         assert!(!matches!(before, Stage::Over), "a request ends once");
         self.room.take();
+        self.data.borrow_mut().answering.take();
         before.into_slot()
     }
 }

@@ -95,6 +95,33 @@ impl Incoming {
         Errno::ECONNRESET
     }
 
+    /// Whether its peer takes answers: if so, one of `bytes` may be put together now.
+    pub(crate) fn may_be_answered(&self, bytes: u64) -> bool {
+        let answering = self.flight.peer().begin_answer(bytes);
+        let begins = answering.is_some();
+        answering.into_iter().for_each(|answering| self.flight.keep_answering(answering));
+        begins
+    }
+
+    /// Waits until its peer takes what was put together for it before. Meanwhile this has no slot,
+    /// and nothing is locked for it.
+    ///
+    /// An error ends the operation before it begins: the link is gone, and a resend starts over.
+    pub(crate) async fn room_to_answer(&self, bytes: u64) -> Result<(), Errno> {
+        loop {
+            // the newest attempt's: a resend may have come during the wait
+            let peer = Rc::clone(&*self.flight.peer());
+            if self.may_be_answered(bytes) {
+                return Ok(());
+            }
+            if !peer.tx.is_open() {
+                return Err(self.abandon());
+            }
+            self.step_aside();
+            peer.wait_to_answer(bytes).await;
+        }
+    }
+
     /// Gives data back with the reply: as buffer 1 where it is small or no bulk is named, else
     /// pushed.
     pub fn push(&self, reply: &mut Reply, data: Bytes) {

@@ -1,12 +1,20 @@
 //! The other end of a link.
+//!
+//! A peer that takes nothing costs a bounded part of memory: beside the link's own queue, answers
+//! of [`ANSWER_BYTES_MAX`] bytes are put together at once. Others wait until it takes what it has
+//! asked for before ([`Peer::begin_answer`]).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 use env::LinkTx;
 use queues::Ascending;
+use tokio::sync::Notify;
 use types::{CptIndex, Nid};
 use wire::Reply;
+
+use crate::limits::{ANSWER_BYTES_MAX, ANSWER_BYTES_SMALL};
 
 /// The other end of a link.
 pub(crate) struct Peer {
@@ -17,12 +25,16 @@ pub(crate) struct Peer {
     pub(crate) cpt: CptIndex,
     /// Bulk ids being pulled: a peer that offers one twice at once loses its link.
     pulling: RefCell<Ascending<u64, ()>>,
+    /// Bytes of answers that are put together for it, and not in its queue yet.
+    answering: Cell<u64>,
+    answered: Notify,
 }
 
 impl Peer {
     pub(crate) fn new(nid: Nid, serial: u64, tx: LinkTx, cpt: CptIndex) -> Rc<Peer> {
         assert!(serial > 0, "links are numbered from 1: 0 is no link at all");
-        Rc::new(Peer { nid, serial, tx, cpt, pulling: RefCell::default() })
+        let (pulling, answering, answered) = Default::default();
+        Rc::new(Peer { nid, serial, tx, cpt, pulling, answering, answered })
     }
 
     /// Queues a reply; a link that is down is noticed by its reader.
@@ -34,6 +46,59 @@ impl Peer {
     pub(crate) fn begin_pull(self: &Rc<Self>, id: u64) -> Option<Pull> {
         let is_first = self.pulling.borrow_mut().insert(id, ()).is_none();
         is_first.then(|| Pull { peer: Rc::clone(self), id })
+    }
+
+    /// Notes that an answer of `bytes` is put together now, if the peer takes what it has asked for
+    /// before. A large one is not put together for a link that is gone.
+    pub(crate) fn begin_answer(self: &Rc<Self>, bytes: u64) -> Option<Answering> {
+        let bytes = counted(bytes);
+        let is_for_nobody = bytes > 0 && !self.tx.is_open();
+        if is_for_nobody || !self.has_room_for(bytes) || !self.takes_more() {
+            return None;
+        }
+        self.answering.set(self.answering.get().saturating_add(bytes));
+        Some(Answering { peer: Rc::clone(self), bytes })
+    }
+
+    /// One that is larger than all there is goes alone.
+    fn has_room_for(&self, bytes: u64) -> bool {
+        let held = self.answering.get();
+        bytes == 0 || held == 0 || held.saturating_add(bytes) <= ANSWER_BYTES_MAX
+    }
+
+    fn takes_more(&self) -> bool {
+        self.tx.room().as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+    }
+
+    /// Completes when it is worth another try, or the link is down.
+    pub(crate) async fn wait_to_answer(&self, bytes: u64) {
+        let bytes = counted(bytes);
+        let answered = self.answered.notified();
+        if self.tx.is_open() && !self.has_room_for(bytes) {
+            answered.await; // whatever is put together is given up at the latest when the link ends
+        }
+        self.tx.room().await;
+    }
+}
+
+/// What an answer of `bytes` counts in [`ANSWER_BYTES_MAX`].
+fn counted(bytes: u64) -> u64 {
+    if bytes <= ANSWER_BYTES_SMALL { 0 } else { bytes }
+}
+
+/// Bytes of an answer that is put together; they are in the link's queue, or nowhere, when this
+/// ends.
+pub(crate) struct Answering {
+    peer: Rc<Peer>,
+    bytes: u64,
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        let held = self.peer.answering.get();
+        assert!(held >= self.bytes, "an answer is counted until it is over");
+        self.peer.answering.set(held - self.bytes);
+        self.peer.answered.notify_waiters();
     }
 }
 
@@ -48,5 +113,88 @@ impl Drop for Pull {
     fn drop(&mut self) {
         let asked = self.peer.pulling.borrow_mut().remove(self.id);
         assert!(asked.is_some(), "a pull ends once, after it began");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env::{BulkTicket, LinkDown, LinkSend, LocalFuture};
+    use wire::Frame;
+
+    use super::*;
+
+    const BYTES: u64 = 4 << 20;
+
+    /// A link whose peer takes nothing.
+    #[derive(Default)]
+    struct Mute {
+        is_full: Cell<bool>,
+        is_closed: Cell<bool>,
+    }
+
+    impl LinkSend for Mute {
+        fn send(&self, _frame: Frame) -> Result<(), LinkDown> {
+            Ok(())
+        }
+
+        fn room(&self) -> LocalFuture<'static, ()> {
+            let has_room = !self.is_full.get() || self.is_closed.get();
+            Box::pin(async move {
+                if !has_room {
+                    std::future::pending::<()>().await;
+                }
+            })
+        }
+
+        fn expect_bulk(&self, _id: u64, _len_max: usize) -> BulkTicket {
+            unreachable!("nobody offers anything")
+        }
+
+        fn close(&self) {
+            self.is_closed.set(true);
+        }
+
+        fn is_open(&self) -> bool {
+            !self.is_closed.get()
+        }
+    }
+
+    fn peer() -> (Rc<Mute>, Rc<Peer>) {
+        let link = Rc::new(Mute::default());
+        let tx = LinkTx::new(Rc::clone(&link) as Rc<dyn LinkSend>);
+        (link, Peer::new(Nid::default(), 1, tx, CptIndex(0)))
+    }
+
+    fn is_ready(wait: impl Future<Output = ()>) -> bool {
+        std::pin::pin!(wait).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_has_a_bounded_part_of_memory() {
+        let (link, peer) = peer();
+        let mut read: Vec<Answering> = std::iter::from_fn(|| peer.begin_answer(BYTES)).collect();
+        assert_eq!(read.len() as u64, ANSWER_BYTES_MAX / BYTES, "all at once");
+        assert!(!is_ready(peer.wait_to_answer(BYTES)));
+        drop(read.pop());
+        assert!(is_ready(peer.wait_to_answer(BYTES)));
+        read.extend(peer.begin_answer(BYTES));
+        assert_eq!(read.len() as u64, ANSWER_BYTES_MAX / BYTES, "one for one");
+        read.clear();
+        link.is_full.set(true);
+        assert!(peer.begin_answer(BYTES).is_none(), "what it was sent is still there");
+        assert!(!is_ready(peer.wait_to_answer(BYTES)));
+        peer.tx.close();
+        assert!(is_ready(peer.wait_to_answer(BYTES)), "nobody waits on a link that is gone");
+        assert_eq!(peer.answering.get(), 0);
+    }
+
+    #[test]
+    fn an_answer_larger_than_all_room_goes_alone() {
+        let (_link, peer) = peer();
+        let alone = peer.begin_answer(2 * ANSWER_BYTES_MAX).expect("nothing else is read");
+        assert!(peer.begin_answer(BYTES).is_none());
+        assert!(peer.begin_answer(ANSWER_BYTES_SMALL).is_some(), "it is queued at once");
+        drop(alone);
+        assert!(peer.begin_answer(BYTES).is_some());
     }
 }

@@ -18,7 +18,7 @@ use crate::peer::Peer;
 use crate::services::{HeadScope, Service};
 use crate::stats::Started;
 use crate::work::Work;
-use crate::{Incoming, ServiceSpec, limits};
+use crate::{Incoming, ServiceSpec, Target, limits};
 
 impl Node {
     /// A service; made with its first request or parameter.
@@ -234,8 +234,14 @@ impl Node {
             buffers_free: self.req_bytes_max.get().saturating_sub(self.memory.total())
                 / limits::REQUEST_BYTES,
         });
+        let incoming = Incoming { request, session, flight };
+        let target = Rc::clone(&done.served.target);
         let mut handler =
-            Rc::clone(&done.served.target).handle(Incoming { request, session, flight });
+            if done.waits_for_its_peer() && !incoming.may_be_answered(done.flight.class.answer()) {
+                Box::pin(answer_once_taken(target, incoming)) as LocalFuture<'static, Reply>
+            } else {
+                target.handle(incoming)
+            };
         match handler.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(reply) => {
                 self.clock.set(self.env.now());
@@ -271,5 +277,13 @@ impl Node {
             None => self.drop_unhandled(&done),
         }
         self.run(&service, &partition);
+    }
+}
+
+/// Handles a request once its peer takes what was answered before.
+async fn answer_once_taken(target: Rc<dyn Target>, incoming: Incoming) -> Reply {
+    match incoming.room_to_answer(incoming.flight.class.answer()).await {
+        Ok(()) => target.handle(incoming).await,
+        Err(errno) => Reply::error(&incoming.request.header, errno),
     }
 }

@@ -306,7 +306,8 @@ impl Target for Mdt {
     }
 
     fn class(&self, request: &Request) -> Class {
-        Class::of(op::row(request.opcode()).map_or(&spec::MDT, |row| row.service))
+        let service = op::row(request.opcode()).map_or(&spec::MDT, |row| row.service);
+        Class::of(service).answering(op::answer_bytes(request))
     }
 
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {

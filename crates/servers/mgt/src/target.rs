@@ -164,7 +164,7 @@ impl Target for Mgt {
     }
 
     fn class(&self, _request: &Request) -> Class {
-        Class::of(&MGS)
+        Class::of(&MGS).answering(wire::config::CONFIG_BYTES_MAX as u64)
     }
 
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {

@@ -11,7 +11,7 @@ use target::{Pace, StartError, Store};
 use tokio::sync::Mutex;
 use types::{Errno, Extent, Fid, TargetId};
 use wire::body::{OstAttr, OstIoReq};
-use wire::{Reply, Request, RequestFlags};
+use wire::{Opcode, Reply, Request, RequestFlags};
 
 use crate::OstConfig;
 use crate::device::Device;
@@ -168,7 +168,11 @@ impl Target for Ost {
     fn class(&self, request: &Request) -> Class {
         let Some(row) = op::row(request.opcode()) else { return Class::of(&OST) };
         let io = row.moves.map(|direction| object_io(direction, &request.body()));
-        Class { service: row.service, high_priority: row.high_priority, io }
+        let answer_bytes = match request.opcode() {
+            Opcode::OstGlimpse => op::glimpse::answer_bytes(request),
+            _ => 0,
+        };
+        Class { service: row.service, high_priority: row.high_priority, io, answer_bytes }
     }
 
     fn locate(self: Rc<Self>, object: Fid, range: Extent) -> LocalFuture<'static, Option<u64>> {

@@ -55,12 +55,16 @@ pub(crate) const TWICE: u64 = 3_000_000;
 /// A change of this key is refused by the store after its record was made.
 pub(crate) const FULL: u64 = 4_000_000;
 
+/// A read of this key takes as long as a disk.
+pub(crate) const ON_DISK: u64 = 5_000_000;
+
 pub(crate) struct Toy {
     env: Env,
     disk: Rc<Disk>,
     pub(crate) running: RefCell<Image>,
     pub(crate) exports: Rc<Exports>,
     pub(crate) executed: Cell<u64>,
+    pub(crate) reads: Cell<u64>,
     pub(crate) parked: Rc<tokio::sync::Notify>,
     pub(crate) evicted: Cell<u64>,
     /// How often sessions ended, however many at once.
@@ -115,6 +119,7 @@ impl Toy {
             running: RefCell::new(image),
             exports: Exports::new(env, config),
             executed: Cell::new(0),
+            reads: Cell::new(0),
             parked: Rc::default(),
             evicted: Cell::new(0),
             ends: Cell::new(0),
@@ -202,7 +207,7 @@ impl Target for Toy {
             Opcode::MgsConfig => &spec::MGS,
             _ => &spec::MDT,
         };
-        Class { service, high_priority: false, io }
+        Class { service, high_priority: false, io, answer_bytes: 0 }
     }
 
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {
@@ -231,6 +236,10 @@ impl Target for Toy {
                     Err(errno) => Reply::error(&header, errno),
                 },
                 Opcode::OstRead => {
+                    self.reads.set(self.reads.get() + 1);
+                    if key == ON_DISK {
+                        self.env.sleep(Span::millis(5)).await;
+                    }
                     let data = self.running.borrow().data.get(&key).cloned().unwrap_or_default();
                     let mut reply = Reply::ok(&header, vec![Bytes::new()]);
                     incoming.push(&mut reply, data);

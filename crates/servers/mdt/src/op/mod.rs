@@ -33,6 +33,7 @@ use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
 use self::lease::Scope;
 use crate::MdtConfig;
+use crate::limits::{FID2PATH_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::record::{INODE_HAS_ACL, INODE_ORPHAN, Inode};
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
@@ -249,6 +250,18 @@ const _: () = {
         at += 1;
     }
 };
+
+/// Most that the answer may hold, of operations that answer with more than attributes.
+pub(crate) fn answer_bytes(request: &Request) -> u64 {
+    let bytes = match request.opcode() {
+        Opcode::MdtReaddir => readdir::page_bytes(&request.body()),
+        Opcode::MdtGetxattr => XATTR_VALUE_BYTES_MAX,
+        Opcode::MdtListxattr => XATTR_LIST_BYTES_MAX,
+        Opcode::MdtFid2path => FID2PATH_BYTES_MAX,
+        _ => 0,
+    };
+    bytes as u64
+}
 
 /// Decides one operation.
 pub(crate) fn decide(row: &Row, op: &mut Op<'_, '_>) -> Decided<Answer> {

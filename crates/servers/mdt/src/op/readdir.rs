@@ -25,10 +25,7 @@ pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
         0 => READDIR_ENTRIES_MAX,
         wanted => (wanted as usize).min(READDIR_ENTRIES_MAX),
     };
-    let bytes_max = match body.bytes_max {
-        0 => READDIR_BYTES_MAX,
-        wanted => (wanted as usize).min(READDIR_BYTES_MAX),
-    };
+    let bytes_max = page_bytes(&body);
     let (entries, at_end) = collect(op, dir.fid(), body.cookie, entries_max, bytes_max)?;
     let mut page = Vec::new();
     for entry in &entries {
@@ -46,6 +43,14 @@ pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
         reserved: 0,
     };
     Ok(Answer::Bufs(vec![encode_body(&rep), page.into()]))
+}
+
+/// Bytes of a page at most, but for one entry.
+pub(crate) fn page_bytes(body: &ReaddirReq) -> usize {
+    match body.bytes_max {
+        0 => READDIR_BYTES_MAX,
+        wanted => (wanted as usize).min(READDIR_BYTES_MAX),
+    }
 }
 
 /// Entries behind `cookie` that fit, at least one; and whether nothing stands behind them.

@@ -5,8 +5,8 @@
 use osd::ObjAttr;
 use service::Incoming;
 use types::{Errno, Fid};
-use wire::body::OstBatchReq;
-use wire::{Reply, encode_body};
+use wire::body::{ObjectRange, OstAttr, OstBatchReq};
+use wire::{Reply, Request, encode_body};
 use zerocopy::IntoBytes;
 
 use super::{object_record, ranges, reply_attr};
@@ -45,6 +45,12 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let body = OstBatchReq { count: reps.len() as u32, ..OstBatchReq::default() };
     let array = bytes::Bytes::copy_from_slice(reps.as_bytes());
     Ok(Reply::ok(&incoming.request.header, vec![encode_body(&body), array]))
+}
+
+/// What a correct answer holds.
+pub(crate) fn answer_bytes(request: &Request) -> u64 {
+    let objects = request.buf(1).len() / size_of::<ObjectRange>();
+    (objects.min(GLIMPSE_OBJECTS_MAX) * size_of::<OstAttr>()) as u64
 }
 
 /// All at once: what is not in memory waits for the disk side by side.
