@@ -163,7 +163,7 @@ impl Member {
         }
         self.session = Some(Session {
             id,
-            name,
+            name: types::printable(&name),
             heard: now,
             batches: BTreeMap::new(),
             counted: Counted::default(),

@@ -32,7 +32,7 @@ const SILENT: u32 = 2;
 /// A client's name as logs and parameters show it: of what it says at most
 /// [`limits::NAME_CHARS_MAX`], in which nothing ends a line or moves a cursor.
 pub(crate) fn printable(name: &str) -> String {
-    name.chars().take(limits::NAME_CHARS_MAX).flat_map(char::escape_debug).collect()
+    types::printable(&name.chars().take(limits::NAME_CHARS_MAX).collect::<String>())
 }
 
 impl ClientRecord {
@@ -114,11 +114,7 @@ impl Session {
             client: record.client,
             id: record.session,
             nid: Cell::default(),
-            name: if record.name.chars().any(char::is_control) {
-                printable(&record.name)
-            } else {
-                record.name.clone()
-            },
+            name: types::printable(&record.name),
             is_server: record.is_server,
             epoch: Cell::new(0),
             heard: Cell::new(now),

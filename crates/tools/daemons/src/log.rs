@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{Format, Full, Writer, format};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
@@ -64,7 +64,7 @@ where
         .with_ansi(false);
     // there already: an embedded daemon logs where its host does
     let _ = match format {
-        LogFormat::Text => subscriber.with_target(false).try_init(),
+        LogFormat::Text => subscriber.event_format(text()).try_init(),
         LogFormat::Json => subscriber.event_format(Json).try_init(),
     };
     complain(wrong);
@@ -159,6 +159,33 @@ impl Write for &LogFile {
     }
 }
 
+/// An event as one line of text.
+fn text() -> OneLine<Format<Full>> {
+    OneLine(format().with_target(false).with_ansi(false))
+}
+
+/// An event as its format has it, in which nothing ends the line or acts on a terminal. Much of
+/// what is logged was said by somebody else: names, addresses, errors, labels of jobs.
+struct OneLine<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for OneLine<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        writeln!(writer, "{}", types::printable(line.trim_end_matches('\n')))
+    }
+}
+
 /// An event as one line of JSON.
 struct Json;
 
@@ -216,6 +243,8 @@ impl Visit for Fields {
 
 #[cfg(test)]
 mod tests {
+    use tracing_subscriber::fmt::format::DefaultFields;
+
     use super::*;
 
     #[test]
@@ -238,8 +267,11 @@ mod tests {
         std::fs::remove_dir_all(&dir).expect("cleaned up");
     }
 
-    #[test]
-    fn a_line_of_json_has_time_level_message_and_fields() {
+    /// What `say` writes to a log of this format.
+    fn logged<F>(form: F, say: impl FnOnce()) -> String
+    where
+        F: FormatEvent<tracing_subscriber::Registry, DefaultFields> + Send + Sync + 'static,
+    {
         let lines = Arc::new(Mutex::new(Vec::<u8>::new()));
         struct To(Arc<Mutex<Vec<u8>>>);
         impl Write for To {
@@ -254,12 +286,31 @@ mod tests {
         let theirs = lines.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_writer(move || To(theirs.clone()))
-            .event_format(Json)
+            .event_format(form)
             .finish();
-        tracing::subscriber::with_default(subscriber, || {
+        tracing::subscriber::with_default(subscriber, say);
+        String::from_utf8(lines.lock().expect("whole").clone()).expect("text")
+    }
+
+    /// Job ids, names of targets, addresses and errors come from others.
+    #[test]
+    fn what_a_peer_says_forges_no_line_of_the_log() {
+        let said = "x\nERROR the storage of testfs-MDT0000 is damaged\r\u{1b}[2J\u{202e}";
+        let say = || tracing::warn!(name = said, error = %said, job = ?said, "refused: {said}");
+        for text in [logged(text(), say), logged(Json, say)] {
+            assert_eq!(text.lines().count(), 1, "{text}");
+            let line = text.strip_suffix('\n').expect("a whole line");
+            assert!(!line.chars().any(char::is_control), "{line}");
+            assert!(!line.starts_with("ERROR") && line.contains("WARN"), "{line}");
+        }
+        assert!(!logged(text(), say).contains('\u{202e}'));
+    }
+
+    #[test]
+    fn a_line_of_json_has_time_level_message_and_fields() {
+        let text = logged(Json, || {
             tracing::warn!(clients = 3_u64, name = "a \"b\"", "recovery waits");
         });
-        let text = String::from_utf8(lines.lock().expect("whole").clone()).expect("text");
         let line: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &"recovery waits".into()));
         assert_eq!((&line["clients"], &line["name"]), (&3.into(), &"a \"b\"".into()));

@@ -189,7 +189,7 @@ impl Key {
     }
 
     pub(crate) fn jobid(&self) -> String {
-        self.with_jobid(str::to_owned)
+        self.with_jobid(types::printable)
     }
 
     /// Asks `what` of the jobid, which is copied nowhere else: each pattern of each rule asks.
@@ -249,4 +249,17 @@ pub(crate) fn opcodes(word: &str) -> Vec<u32> {
         if word == "mds_reint" { REINT.contains(opcode) } else { opcode.name() == word }
     };
     Opcode::ALL.iter().filter(named).map(|opcode| *opcode as u32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jobid_forges_no_line_of_a_table() {
+        let mut key = Key::default();
+        key.0[4..].copy_from_slice(&jobid_words("dd\n7 default\u{1b}[2J"));
+        let fields = FieldSet::parse("jobid").expect("a field");
+        assert_eq!(key.print(fields), "jobid=dd\\n7 default\\u{1b}[2J");
+    }
 }
