@@ -75,13 +75,13 @@ pub(crate) const RETURN_MAX: Span = Span::secs(3);
 /// Clients that the log and `recovery_status` name of those for whom a recovery waits.
 pub const AWAITED_NAMES_MAX: usize = 16;
 
-/// Bytes of answers that are put together at once for one link: eight reads of the largest size.
-/// As much as a link's queue holds (`queue_bytes_max`, 8 MiB) may stand there beside them, so a peer
+/// Bytes of answers that are put together at once for one link: eight reads of the largest size. As
+/// much as a link's queue holds (`queue_bytes_max`, 8 MiB) may stand there beside them, so a peer
 /// that takes nothing costs some 40 MiB, however much it asks for.
 pub const ANSWER_BYTES_MAX: u64 = 32 << 20;
 
-/// An answer of no more than this is not counted in [`ANSWER_BYTES_MAX`]: it is put together when its
-/// link has room, and stands in the link's queue at once.
+/// An answer of no more than this is not counted in [`ANSWER_BYTES_MAX`]: it is put together when
+/// its link has room, and stands in the link's queue at once.
 pub const ANSWER_BYTES_SMALL: u64 = 16 << 10;
 
 /// Sessions of one target: some 2 KiB each while they are idle, so 128 MiB. Lustre's largest
