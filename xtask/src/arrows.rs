@@ -26,9 +26,9 @@ const STRANGERS: &[&str] = &["logic", "servers"];
 /// What a folder's strangers share: a crate that all of them may know, and that knows none of them.
 const SHARED: &[(&str, &str)] = &[("servers", "target")];
 
-/// Only these folders may name a body of the environment or of the store outside tests.
+/// Only these folders (or crates) may name a body of the environment or of the store outside tests.
 const BODIES: &[(&str, &[&str])] =
-    &[("env-os", &["tools"]), ("env-sim", &["sim"]), ("osd-disk", &["tools"])];
+    &[("env-os", &["tools"]), ("env-sim", &["sim"]), ("osd-disk", &["tools", "cluster"])];
 
 /// Crates, and the folders and crates that they reach by no chain of dependencies: a tool that
 /// sends a line of JSON links no server, store or socket driver.
@@ -93,6 +93,7 @@ fn allowed(from: &str, name: &str, to_folder: &str, to: &str) -> bool {
     }
     if let Some((_, users)) = BODIES.iter().find(|(body, _)| *body == to)
         && !users.contains(&from)
+        && !users.contains(&name)
     {
         return false;
     }
@@ -159,6 +160,8 @@ mod tests {
         assert!(!allowed("clients", "client", "servers", "mdt"));
         assert!(!allowed("clients", "client", "machine", "env-os"));
         assert!(!allowed("rpc", "service", "store", "osd"));
+        assert!(allowed("sim", "cluster", "store", "osd-disk"));
+        assert!(!allowed("sim", "oracle", "store", "osd-disk"));
     }
 
     #[test]

@@ -73,6 +73,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, name: &'static str, script: Scri
         crash_points: 0,
         swaps: 0,
         faults: cluster.sim.faults(),
+        on_disk: cluster.is_on_disk(),
         virtual_ms: cluster.sim.now().0 / 1_000_000,
         marks: BTreeMap::new(),
         trace_hash: cluster.sim.trace_hash(),

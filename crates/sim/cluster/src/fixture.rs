@@ -11,6 +11,7 @@ use osd::mem::{MemDisk, MemDiskConfig};
 use types::{ClientId, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId, TargetKind};
 
 use crate::server::{CPTS_MAX, Plan, Server};
+use crate::store::{Scratch, Store};
 use crate::{Scenario, Script};
 
 /// A cluster on a simulated network.
@@ -18,6 +19,8 @@ pub struct Cluster {
     pub sim: Sim,
     pub(crate) servers: Vec<Server>,
     plan: Plan,
+    /// Where servers are on `osd-disk`.
+    scratch: Option<Scratch>,
 }
 
 fn nid(group: u8, index: u32) -> Nid {
@@ -57,16 +60,23 @@ impl Cluster {
             lease: scenario.lease(),
             is_sick: scenario.sick_stores || scenario.script == Some(Script::Damaged),
         };
+        let scratch = scenario.is_on_disk(seed).then(Scratch::new);
         let server = |(target, addr): (TargetId, NidAddr)| {
             let node = sim.node(&target.to_string(), addr.nid);
             let disk = MemDisk::new(MemDiskConfig {
                 commit_max: scenario.commit_max,
                 ..MemDiskConfig::default()
             });
-            Server::new(target, node, disk, plan.clone())
+            let store = Store::new(disk, target, scratch.as_ref());
+            Server::new(target, node, store, plan.clone())
         };
         let servers = addrs.into_iter().map(server).collect();
-        Cluster { sim, servers, plan }
+        Cluster { sim, servers, plan, scratch }
+    }
+
+    /// Whether its servers are on `osd-disk`.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.scratch.is_some()
     }
 
     /// Boots every server and waits until the MGS knows all of them.

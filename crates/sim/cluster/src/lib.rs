@@ -22,7 +22,8 @@
 //! - **A hostile client** (`hostile`) sends what no client may.
 //! - **Stores**: a commit or a sync fails, and what it should have made durable may or may not be
 //!   there. The MDT's has no room for more for a while (`shared`): what would make a name is
-//!   refused then and does nothing, and nothing else is.
+//!   refused then and does nothing, and nothing else is. In one of eight seeds of some scenarios
+//!   servers are on `osd-disk`, on a tmpfs ([`Stores`]).
 //!
 //! # What must hold
 //! - No error reaches a client that lives and keeps its sessions; every answer is the model's.
@@ -50,6 +51,7 @@ mod schedule;
 mod server;
 mod shared;
 mod shrink;
+mod store;
 mod suite;
 mod totals;
 mod user;
@@ -58,7 +60,7 @@ pub use fixture::Cluster;
 pub use marks::MARKS;
 pub use planted::{PLANTED, Planted, SEEDS_MAX};
 pub use run::{run, run_part, run_recorded};
-pub use scenario::{Report, Scenario, Script};
+pub use scenario::{Report, Scenario, Script, Stores};
 pub use schedule::{Numbers, Ops, ParseScheduleError, Recording, Schedule};
 pub use shrink::shrink;
 pub use suite::{ParseSliceError, Slice, draw_seeds, suite};

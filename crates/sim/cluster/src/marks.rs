@@ -46,4 +46,5 @@ pub const MARKS: &[&str] = &[
     "sim: a hostile client was let in",
     "sim: a hostile client's link was closed",
     "sim: an fsync told of lost work",
+    "sim: servers were on osd-disk",
 ];

@@ -339,7 +339,7 @@ impl Nemesis {
         cluster.sim.narrate(&format!("kills {} ({what})", server.target));
         server.kill(machine);
         if machine && self.scenario.power_cuts {
-            server.disk.power_cut(death.cut);
+            server.power_cut(death.cut);
             self.power_cuts += 1;
         }
         self.kills += 1;

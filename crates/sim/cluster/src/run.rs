@@ -57,6 +57,9 @@ fn run_plan(seed: u64, scenario: &Scenario, plan: Plan) -> Report {
 
 fn run_once(seed: u64, scenario: &Scenario, plan: &Rc<Plan>) -> Report {
     let cluster = Cluster::new(seed, scenario);
+    if cluster.is_on_disk() {
+        planted::reached("sim: servers were on osd-disk");
+    }
     cluster.boot();
     if let Some(script) = scenario.script {
         return directed::run(&cluster, seed, scenario.name, script);
@@ -85,6 +88,7 @@ fn report(cluster: &Cluster, (seed, scenario): (u64, &Scenario), nemesis: &Nemes
         crash_points: nemesis.crash_points(),
         swaps: cluster.servers.iter().map(|server| server.swaps()).sum(),
         faults: cluster.sim.faults(),
+        on_disk: cluster.is_on_disk(),
         virtual_ms: cluster.sim.now().0 / 1_000_000,
         marks: BTreeMap::new(),
         trace_hash: cluster.sim.trace_hash(),
@@ -332,7 +336,7 @@ impl<'a> Run<'a> {
         }
         for server in &self.cluster.servers {
             server.kill(true);
-            server.disk.power_cut(self.rng.bits());
+            server.power_cut(self.rng.bits());
         }
         self.cluster.boot();
         self.check_blackout()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use env_sim::{FaultCounts, Faults};
-use types::Span;
+use types::{Span, SplitMix64};
 
 use crate::planted::Bugs;
 
@@ -32,6 +32,21 @@ pub enum Script {
     /// Records of an MDT are damaged.
     Damaged,
 }
+
+/// Where servers keep what they have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stores {
+    Memory,
+    /// On `osd-disk` in one of eight seeds.
+    Drawn,
+    /// On `osd-disk`.
+    Disk,
+}
+
+/// Of so many seeds one has its servers on `osd-disk` where that is drawn.
+const DISK_ONE_OF: u64 = 8;
+/// Apart from other chances of a seed.
+const DISK_SALT: u64 = 0x6f73_642d_6469_736b;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
@@ -77,6 +92,7 @@ pub struct Scenario {
     pub diaries: bool,
     /// Times that the MDT has no room for more records, at most.
     pub full_mdt: u32,
+    pub stores: Stores,
     /// Instead of users, races and the nemesis.
     pub script: Option<Script>,
     /// The planted bug that is on.
@@ -112,6 +128,7 @@ impl Scenario {
             hostile: false,
             diaries: false,
             full_mdt: 0,
+            stores: Stores::Memory,
             script: None,
             bug: None,
             print: None,
@@ -133,6 +150,7 @@ impl Scenario {
             crash_points: true,
             ghost: true,
             blackout: true,
+            stores: Stores::Drawn,
             ..Scenario::calm()
         }
     }
@@ -142,6 +160,7 @@ impl Scenario {
     pub fn kills() -> Scenario {
         Scenario {
             name: "kills",
+            stores: Stores::Drawn,
             restarts: 8,
             power_cuts: true,
             crash_points: true,
@@ -155,6 +174,7 @@ impl Scenario {
     pub fn sick() -> Scenario {
         Scenario {
             name: "sick",
+            stores: Stores::Drawn,
             sick_stores: true,
             crash_points: true,
             restarts: 6,
@@ -308,9 +328,20 @@ impl Scenario {
     /// How to run `seed` of this scenario again.
     #[must_use]
     pub fn replay_line(&self, seed: u64) -> String {
+        let stores = if self.stores == Stores::Disk { " --on-disk" } else { "" };
         match self.bug {
-            None => format!("replay: cargo xtask sim --seed {seed} --scenario {}", self.name),
-            Some(bug) => format!("replay: cargo xtask sim --seed {seed} --bug {bug}"),
+            None => {
+                format!("replay: cargo xtask sim --seed {seed} --scenario {}{stores}", self.name)
+            }
+            Some(bug) => format!("replay: cargo xtask sim --seed {seed} --bug {bug}{stores}"),
+        }
+    }
+
+    pub(crate) fn is_on_disk(&self, seed: u64) -> bool {
+        match self.stores {
+            Stores::Memory => false,
+            Stores::Drawn => SplitMix64::new(seed ^ DISK_SALT).bits().is_multiple_of(DISK_ONE_OF),
+            Stores::Disk => true,
         }
     }
 
@@ -343,6 +374,8 @@ pub struct Report {
     pub swaps: u32,
     /// What was done to the network.
     pub faults: FaultCounts,
+    /// Servers were on `osd-disk`.
+    pub on_disk: bool,
     /// Virtual milliseconds.
     pub virtual_ms: u64,
     /// How often rare branches were reached.
@@ -377,6 +410,9 @@ impl std::fmt::Display for Report {
             faults.resets,
             faults.refused,
         )?;
+        if self.on_disk {
+            f.write_str("; on osd-disk")?;
+        }
         match &self.failure {
             None => Ok(()),
             Some(failure) => write!(f, "\nFAILED: {failure}"),

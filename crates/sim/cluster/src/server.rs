@@ -11,7 +11,7 @@ use env_sim::NodeHandle;
 use mdt::fsck::fsck;
 use mdt::{Mdt, MdtConfig};
 use mgt::{Mgt, MgtConfig};
-use osd::mem::{Deed, MemDisk, MemMeta, MemObjects};
+use osd::mem::{Deed, MemDisk, MemMeta};
 use osd::{MetaStore, StoreError};
 use ost::{Ost, OstConfig};
 use service::{Node, NodeConfig, ServiceSpec, Target};
@@ -20,6 +20,7 @@ use wire::Opcode;
 use wire::config::{self, Register, TargetInfo};
 
 use crate::planted::Bugs;
+use crate::store::Store;
 
 /// CPU partitions of a server, at most.
 pub(crate) const CPTS_MAX: u32 = 4;
@@ -67,7 +68,9 @@ impl Resolve for Plan {
 pub(crate) struct Server {
     pub(crate) target: TargetId,
     pub(crate) node: NodeHandle,
+    /// What fails of its storage, and what there is.
     pub(crate) disk: MemDisk,
+    store: Store,
     plan: Plan,
     state: Rc<State>,
 }
@@ -109,8 +112,14 @@ struct State {
 }
 
 impl Server {
-    pub(crate) fn new(target: TargetId, node: NodeHandle, disk: MemDisk, plan: Plan) -> Server {
-        Server { target, node, disk, plan, state: Rc::default() }
+    pub(crate) fn new(target: TargetId, node: NodeHandle, store: Store, plan: Plan) -> Server {
+        Server { target, node, disk: store.mem.clone(), store, plan, state: Rc::default() }
+    }
+
+    /// The power of its machine goes: its storage loses a part of what it need not keep, chosen by
+    /// `seed`. It has been killed.
+    pub(crate) fn power_cut(&self, seed: u64) {
+        self.store.power_cut(seed);
     }
 
     /// Why it must be restarted, where it must.
@@ -160,6 +169,7 @@ impl Server {
         self.state.failed.borrow_mut().take();
         self.disk.disarm();
         self.node.kill_as(machine);
+        self.store.close();
     }
 
     /// Whether the records of an MDT fit together, if it runs.
@@ -199,10 +209,10 @@ impl Server {
 
     /// Boots it on what its disk holds.
     pub(crate) fn boot(&self) {
-        let (env, disk, plan) = (self.node.env(), self.disk.clone(), self.plan.clone());
+        let (env, store, plan) = (self.node.env(), self.store.clone(), self.plan.clone());
         let (target, state) = (self.target, self.state.clone());
         self.node.env().spawn("server", async move {
-            let running = run(&env, target, &disk, &plan, &state).await;
+            let running = run(&env, target, &store, &plan, &state).await;
             match &running {
                 Ok(_) => {}
                 Err(reason) if plan.is_sick => *state.failed.borrow_mut() = Some(reason.clone()),
@@ -222,7 +232,7 @@ struct Running {
 async fn run(
     env: &Env,
     id: TargetId,
-    disk: &MemDisk,
+    store: &Store,
     plan: &Plan,
     state: &Rc<State>,
 ) -> Result<Running, String> {
@@ -230,7 +240,7 @@ async fn run(
     let (cpus, nodes) = (NonZeroU32::new(CPTS_MAX).expect("some"), NonZeroU32::MIN);
     let cpts = CptTable::new(cpus, nodes, plan.cpts, true).expect("a CPU for each partition");
     let node = Node::new(env, NodeConfig::new(cpts));
-    let meta = Rc::new(MemMeta::open(env, disk));
+    let (meta, witness) = store.records(env)?;
     match id.kind {
         TargetKind::Lst => return Err("a self-test is no server of its own".to_owned()),
         TargetKind::Mgt => {
@@ -245,7 +255,7 @@ async fn run(
         TargetKind::Ost => {
             let mut config = OstConfig::new(plan.fsname, id.index);
             (config.bugs, config.recovery_window) = (plan.bugs.ost, RECOVERY_WINDOW);
-            let objects = Rc::new(MemObjects::open(env, disk));
+            let objects = store.objects(env).await?;
             let ost = Ost::start(env, config, meta, objects).await.map_err(text)?;
             watch(env, state, ost.failed());
             let stopping = ost.clone();
@@ -261,12 +271,12 @@ async fn run(
             let osts = plan.osts();
             let list: Rc<dyn Fn() -> Vec<mdt::OstAt>> =
                 Rc::new(move || osts.iter().copied().map(mdt::OstAt::from).collect());
-            check_records(id, &meta, "before a start");
+            check_records(id, &witness, "before a start");
             let asking = Some(endpoint.clone());
-            let mdt = Mdt::start(env, config, meta.clone(), asking, list).await.map_err(text)?;
+            let mdt = Mdt::start(env, config, meta, asking, list).await.map_err(text)?;
             watch(env, state, mdt.failed());
-            *state.records.borrow_mut() = Some(meta.clone());
-            check_after_recovery(env, &mdt, (id, meta), state);
+            *state.records.borrow_mut() = Some(witness.clone());
+            check_after_recovery(env, &mdt, (id, witness), state);
             let stopping = mdt.clone();
             begin(state, (&node, id), mdt, move || {
                 let mdt = stopping.clone();

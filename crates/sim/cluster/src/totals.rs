@@ -154,6 +154,7 @@ mod tests {
             crash_points: 0,
             swaps: 0,
             faults,
+            on_disk: false,
             virtual_ms: 0,
             marks: BTreeMap::from([("a rare branch", 3)]),
             trace_hash: 0,

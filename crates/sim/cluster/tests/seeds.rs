@@ -1,7 +1,7 @@
 //! Seeds of every scenario. `NACRE_SIM_SEEDS` sets how many of each, `NACRE_SIM_FIRST` where they
 //! begin.
 
-use cluster::{Report, Scenario, Totals, run};
+use cluster::{Report, Scenario, Stores, Totals, run};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -167,10 +167,27 @@ fn a_nameless_file_that_a_restart_swept_before_its_answer_came_is_made_again() {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let scenario = Scenario { ops: 400, restarts: 2, ..Scenario::storm() };
-    let (one, other) = (run(5, &scenario), run(5, &scenario));
-    assert_eq!(
-        (one.trace_hash, one.ops, one.virtual_ms),
-        (other.trace_hash, other.ops, other.virtual_ms)
-    );
+    for stores in [Stores::Memory, Stores::Disk] {
+        let scenario = Scenario { ops: 400, restarts: 2, stores, ..Scenario::storm() };
+        let (one, other) = (run(5, &scenario), run(5, &scenario));
+        assert_eq!(
+            (one.trace_hash, one.ops, one.virtual_ms),
+            (other.trace_hash, other.ops, other.virtual_ms)
+        );
+        assert_eq!(one.on_disk, stores == Stores::Disk, "{one}");
+    }
+}
+
+#[test]
+fn servers_on_osd_disk_lose_nothing_either() {
+    for scenario in [Scenario::kills(), Scenario::sick(), Scenario::shared(), Scenario::hard()] {
+        run_seeds(&Scenario { stores: Stores::Disk, ..scenario });
+    }
+}
+
+#[test]
+fn one_seed_of_eight_has_its_servers_on_osd_disk() {
+    let scenario = Scenario { ops: 10, restarts: 0, races: false, ..Scenario::shared() };
+    let on_disk = (0..64).filter(|seed| run(*seed, &scenario).on_disk).count();
+    assert!((2..16).contains(&on_disk), "{on_disk} of 64");
 }

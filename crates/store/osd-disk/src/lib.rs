@@ -16,7 +16,8 @@ mod testdir;
 
 pub use error::DiskError;
 pub use meta::{
-    BeforeSync, CopyError, CopyProgress, DiskMeta, MetaOptions, Scrub, ScrubPhase, ScrubState,
+    BeforeSync, CopyError, CopyProgress, DiskMeta, Inline, MetaOptions, Scrub, ScrubPhase,
+    ScrubState, tear_records,
 };
 pub use obj::{DiskObjects, ObjOptions};
 pub use statvfs::Statvfs;

@@ -32,15 +32,22 @@ impl Shared {
 }
 
 /// Asks for the room below one directory.
-pub struct Statvfs {
-    shared: Shared,
-    asks: mpsc::Sender<()>,
+pub struct Statvfs(Asked);
+
+enum Asked {
+    Thread { shared: Shared, asks: mpsc::Sender<()> },
+    Inline(PathBuf),
 }
 
 impl Statvfs {
     /// Asks for the first time, with any wait that this takes.
     pub fn start(dir: &Path) -> io::Result<Statvfs> {
         Statvfs::with(dir, Box::new(ask))
+    }
+
+    /// Asks on the caller's thread: for simulations.
+    pub(crate) fn inline(dir: &Path) -> Statvfs {
+        Statvfs(Asked::Inline(dir.to_owned()))
     }
 
     fn with(dir: &Path, question: Box<Question>) -> io::Result<Statvfs> {
@@ -61,16 +68,20 @@ impl Statvfs {
                 theirs.0.1.notify_all();
             }
         })?;
-        Ok(Statvfs { shared, asks })
+        Ok(Statvfs(Asked::Thread { shared, asks }))
     }
 
     /// What there is, or was when the disk answered last.
     pub fn get(&self) -> io::Result<Space> {
-        let mut state = self.shared.lock();
+        let (shared, asks) = match &self.0 {
+            Asked::Thread { shared, asks } => (shared, asks),
+            Asked::Inline(dir) => return ask(dir),
+        };
+        let mut state = shared.lock();
         if !state.is_open {
             state.is_open = true;
-            self.asks.send(()).map_err(io::Error::other)?;
-            let answered = &self.shared.0.1;
+            asks.send(()).map_err(io::Error::other)?;
+            let answered = &shared.0.1;
             (state, _) = answered
                 .wait_timeout_while(state, WAIT, |state| state.is_open)
                 .unwrap_or_else(PoisonError::into_inner);
@@ -138,7 +149,8 @@ mod tests {
     fn an_error_is_told_once() {
         let dir = std::env::temp_dir();
         let statvfs = Statvfs::start(&dir).expect("answers");
-        statvfs.shared.lock().error = Some(io::Error::from_raw_os_error(libc::EIO));
+        let Asked::Thread { shared, .. } = &statvfs.0 else { panic!("it has a thread") };
+        shared.lock().error = Some(io::Error::from_raw_os_error(libc::EIO));
         assert_eq!(statvfs.get().expect_err("told").raw_os_error(), Some(libc::EIO));
         assert!(statvfs.get().is_ok());
     }

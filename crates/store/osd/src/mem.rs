@@ -229,6 +229,12 @@ impl MemDisk {
         self.0.records.borrow().table(table)
     }
 
+    /// Its durable records are these from now on. Nobody has them open.
+    pub fn replace_records<'a>(&self, all: impl Iterator<Item = (Table, &'a [u8], &'a [u8])>) {
+        let mut records = self.0.records.borrow_mut();
+        *records = Records::of(all).damaged_like(&records);
+    }
+
     /// Objects with changes that no sync has made durable.
     #[must_use]
     pub fn unsynced_objects(&self) -> usize {

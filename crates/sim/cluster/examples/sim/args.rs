@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use clap::Parser;
-use cluster::{Numbers, Ops, PLANTED, Planted, Scenario, Schedule, Slice};
+use cluster::{Numbers, Ops, PLANTED, Planted, Scenario, Schedule, Slice, Stores};
 
 const AFTER: &str = "\
 Examples:
@@ -69,6 +69,9 @@ pub(crate) struct Args {
     /// Repeat these faults of --seed alone: 1-4,9.
     #[arg(long, value_name = "FAULTS", requires_all = ["seed", "keep_ops"])]
     keep_faults: Option<Numbers>,
+    /// Servers are on osd-disk in every seed, not in one of eight.
+    #[arg(long)]
+    on_disk: bool,
     /// Operations of a run, in place of the scenario's own number.
     #[arg(long, value_name = "N")]
     pub(crate) ops: Option<u32>,
@@ -90,6 +93,9 @@ impl Args {
     pub(crate) fn adjust(&self, mut scenario: Scenario) -> Scenario {
         scenario.ops = self.ops.unwrap_or(scenario.ops);
         scenario.print = self.log;
+        if self.on_disk {
+            scenario.stores = Stores::Disk;
+        }
         scenario
     }
 

@@ -70,7 +70,7 @@ impl Stage<'_> {
         self.cluster.sim.narrate(&format!("kills the writer, cuts the power of {}", ost.target));
         writer.0.kill();
         ost.kill(true);
-        ost.disk.power_cut(self.rng.bits());
+        ost.power_cut(self.rng.bits());
         self.restarts += 1;
         self.pause(Span::secs(2));
         ost.boot();

@@ -80,7 +80,7 @@ impl Stage<'_> {
         cluster.sim.narrate(&format!("cuts the writer and {target}, whose power goes"));
         cluster.sim.partition(&who.0, &server.node, Cut::BothWays);
         server.kill(true);
-        server.disk.power_cut(self.rng.bits());
+        server.power_cut(self.rng.bits());
         self.restarts += 1;
         self.pause(Span::secs(2));
         server.boot();

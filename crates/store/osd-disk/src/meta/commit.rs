@@ -1,14 +1,18 @@
-//! The thread that makes transactions durable, one at a time.
+//! What makes transactions durable, one at a time: a thread, or tasks of the caller's executor.
 //!
 //! It reports twice for each: when the pages are written out and the next transaction has begun,
 //! and when the disk has them.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::Context;
 use std::thread::JoinHandle;
 
+use env::{Env, Task};
 use osd::Table;
+use types::Span;
 
 use super::Running;
 use super::lmdb::Dbi;
@@ -59,51 +63,123 @@ impl Reports {
     }
 }
 
+/// What both steps of a commit need.
+struct Work {
+    tables: [Dbi; Table::ALL.len()],
+    root: RootFile,
+    before_sync: BeforeSync,
+    phase: Arc<AtomicU64>,
+    told: Arc<Told<Written, Synced>>,
+}
+
+impl Work {
+    /// Writes the pages out and begins the next transaction; false where that failed.
+    fn write_out(&self, running: Box<Running>) -> bool {
+        self.phase.fetch_add(1, Ordering::AcqRel);
+        let written = running.write_out(&self.tables);
+        self.phase.fetch_add(1, Ordering::AcqRel);
+        let works = written.is_ok();
+        self.told.written(written);
+        works
+    }
+
+    /// Waits until the disk has them; false where it failed.
+    fn sync(&mut self) -> bool {
+        let synced = self.before_sync.call().and_then(|()| self.root.sync());
+        let synced = synced.map_err(|why| format!("commit: {why}"));
+        let works = synced.is_ok();
+        self.told.synced(synced);
+        works
+    }
+}
+
+/// Commits as tasks of the caller's executor: for simulations.
+#[derive(Clone)]
+pub struct Inline {
+    pub env: Env,
+    /// Before each of its two steps a commit waits for a drawn time, at most this.
+    pub step_max: Span,
+}
+
+impl Inline {
+    async fn pause(&self) {
+        self.env.sleep(Span(self.env.random() % (self.step_max.0 + 1))).await;
+    }
+}
+
+/// Where commits are made.
+enum Place {
+    Thread {
+        work: Option<mpsc::Sender<Box<Running>>>, // none only while it is dropped
+        thread: Option<JoinHandle<()>>,
+    },
+    Tasks {
+        inline: Inline,
+        work: Rc<RefCell<Work>>,
+        last: RefCell<Option<Task>>,
+    },
+}
+
 pub(super) struct Committer {
     phase: Arc<AtomicU64>,
     reports: Reports,
     told: Arc<Told<Written, Synced>>,
-    work: Option<mpsc::Sender<Box<Running>>>, // none only while it is dropped
-    thread: Option<JoinHandle<()>>,
+    place: Place,
 }
 
 impl Committer {
+    /// Commits on a thread, or as tasks of an executor.
     pub(super) fn start(
         tables: [Dbi; Table::ALL.len()],
-        mut root: RootFile,
+        root: RootFile,
         before_sync: BeforeSync,
+        inline: Option<Inline>,
     ) -> std::io::Result<Committer> {
-        let told = Arc::new(Told::default());
-        let (work, inbox) = mpsc::channel::<Box<Running>>();
-        let (theirs, phase) = (told.clone(), Arc::new(AtomicU64::new(0)));
-        let moves = phase.clone();
+        let (told, phase) = (Arc::new(Told::default()), Arc::new(AtomicU64::new(0)));
+        let work = Work { tables, root, before_sync, phase: phase.clone(), told: told.clone() };
+        let place = match inline {
+            None => Committer::on_thread(work)?,
+            Some(inline) => {
+                Place::Tasks { inline, work: Rc::new(RefCell::new(work)), last: RefCell::new(None) }
+            }
+        };
+        let is_damaged = Arc::new(AtomicBool::new(false));
+        let reports = Reports { told: told.clone(), is_damaged };
+        Ok(Committer { phase, reports, told, place })
+    }
+
+    fn on_thread(mut work: Work) -> std::io::Result<Place> {
+        let (send, inbox) = mpsc::channel::<Box<Running>>();
         let thread = std::thread::Builder::new().name("commit".to_owned()).spawn(move || {
             while let Ok(running) = inbox.recv() {
-                moves.fetch_add(1, Ordering::AcqRel);
-                let written = running.write_out(&tables);
-                moves.fetch_add(1, Ordering::AcqRel);
-                let failed = written.is_err();
-                theirs.written(written);
-                if failed {
-                    return;
-                }
-                let synced = before_sync.call().and_then(|()| root.sync());
-                let synced = synced.map_err(|why| format!("commit: {why}"));
-                let failed = synced.is_err();
-                theirs.synced(synced);
-                if failed {
+                if !work.write_out(running) || !work.sync() {
                     return;
                 }
             }
         })?;
-        let is_damaged = Arc::new(AtomicBool::new(false));
-        let reports = Reports { told: told.clone(), is_damaged };
-        Ok(Committer { phase, reports, told, work: Some(work), thread: Some(thread) })
+        Ok(Place::Thread { work: Some(send), thread: Some(thread) })
     }
 
     /// Sends a transaction to be committed; false where the thread is gone.
     pub(super) fn begin(&self, running: Box<Running>) -> bool {
-        self.work.as_ref().is_some_and(|work| work.send(running).is_ok())
+        match &self.place {
+            Place::Thread { work, .. } => {
+                work.as_ref().is_some_and(|work| work.send(running).is_ok())
+            }
+            Place::Tasks { inline, work, last } => {
+                let (own, work) = (inline.clone(), work.clone());
+                let task = inline.env.spawn("commit", async move {
+                    own.pause().await;
+                    let is_written = work.borrow().write_out(running);
+                    if is_written {
+                        own.pause().await;
+                        work.borrow_mut().sync();
+                    }
+                });
+                *last.borrow_mut() = Some(task);
+                true
+            }
+        }
     }
 
     /// Rises when a commit begins to be written out, and when it is: odd in between.
@@ -133,10 +209,20 @@ impl Committer {
 }
 
 impl Drop for Committer {
+    /// A thread ends its commit; a task does not: whether that commit has happened is left open.
     fn drop(&mut self) {
-        self.work = None;
-        if let Some(thread) = self.thread.take() {
-            let _ended = thread.join();
+        match &mut self.place {
+            Place::Thread { work, thread } => {
+                *work = None;
+                if let Some(thread) = thread.take() {
+                    let _ended = thread.join();
+                }
+            }
+            Place::Tasks { last, .. } => {
+                if let Some(task) = last.take() {
+                    task.abort();
+                }
+            }
         }
     }
 }

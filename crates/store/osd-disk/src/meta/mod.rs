@@ -29,6 +29,7 @@ mod scrub;
 mod shuttled;
 mod sums;
 mod sync;
+mod tear;
 mod told;
 mod upgrade;
 mod walk;
@@ -54,9 +55,10 @@ use root::RootFile;
 use scrub::Scrubber;
 use sums::Sums;
 
-pub use commit::BeforeSync;
+pub use commit::{BeforeSync, Inline};
 pub use copy::{CopyError, CopyProgress};
 pub use scrub::{Scrub, ScrubPhase, ScrubState};
+pub use tear::tear_records;
 
 /// Tables that the environment has room for; LMDB's cost is a few words each.
 const TABLES_MAX: u32 = 16;
@@ -122,11 +124,33 @@ pub struct DiskMeta {
 impl DiskMeta {
     /// Opens the records below `dir`, a target's directory; makes them if they are not there.
     pub fn open(dir: &Path, options: &MetaOptions) -> Result<Rc<DiskMeta>, DiskError> {
+        DiskMeta::open_with(dir, options, None)
+    }
+
+    /// The same without threads, for simulations: every call is made on the caller's, commits are
+    /// tasks of its executor, and nothing is scrubbed.
+    pub fn open_inline(
+        dir: &Path,
+        options: &MetaOptions,
+        inline: Inline,
+    ) -> Result<Rc<DiskMeta>, DiskError> {
+        DiskMeta::open_with(dir, options, Some(inline))
+    }
+
+    fn open_with(
+        dir: &Path,
+        options: &MetaOptions,
+        inline: Option<Inline>,
+    ) -> Result<Rc<DiskMeta>, DiskError> {
+        let is_inline = inline.is_some();
         let dir = dir.join("records");
         std::fs::create_dir_all(&dir).map_err(DiskError::io(&dir, "cannot be made"))?;
         let lock = crate::superblock::lock_file(&dir.join("lock"), &dir)?;
         crate::superblock::sync_dir(dir.parent().unwrap_or(&dir))?;
-        let statvfs = Statvfs::start(&dir).map_err(DiskError::io(&dir, "statvfs"))?;
+        let statvfs = match is_inline {
+            true => Statvfs::inline(&dir),
+            false => Statvfs::start(&dir).map_err(DiskError::io(&dir, "statvfs"))?,
+        };
         let disk_space = statvfs.get().map_err(DiskError::io(&dir, "statvfs"))?;
         let disk_bytes = disk_space.bytes;
         let map_bytes =
@@ -159,18 +183,19 @@ impl DiskMeta {
             .and_then(|next| upgrade::run(next, &tables, page_bytes, &mut root))
             .map_err(|why| DiskError::Records { path: dir.clone(), why })?;
         let reader = root.reader().map_err(DiskError::io(&dir, "cannot be read"))?;
-        let committer = Committer::start(tables, root, options.before_sync.clone())
+        let committer = Committer::start(tables, root, options.before_sync.clone(), inline)
             .map_err(DiskError::io(&dir, "commit thread"))?;
+        let scrubber = match is_inline {
+            true => Scrubber::off(options.scrub),
+            false => {
+                let (phase, reports) = (committer.phase(), committer.reports());
+                Scrubber::start(options.scrub, reader, phase, dir.clone(), reports)
+                    .map_err(DiskError::io(&dir, "scrub thread"))?
+            }
+        };
         Ok(Rc::new(DiskMeta {
             state: RefCell::new(State::Running(running)),
-            scrubber: Scrubber::start(
-                options.scrub,
-                reader,
-                committer.phase(),
-                dir.clone(),
-                committer.reports(),
-            )
-            .map_err(DiskError::io(&dir, "scrub thread"))?,
+            scrubber,
             committer,
             begun: Cell::new(0),
             durable: Cell::new(0),

@@ -183,6 +183,21 @@ impl RootFile {
         Ok(root)
     }
 
+    /// The files of the store in `dir`, the bytes of a page, and the root page of its durable tree;
+    /// nothing is changed.
+    pub(crate) fn durable(dir: &Path) -> Result<(RootFile, usize, Vec<u8>), DiskError> {
+        let (file, data) = (open(&dir.join(FILE))?, open(&dir.join("data.mdb"))?);
+        let mut root = RootFile { file, data, next: 0 };
+        let newest = root.newest().filter(|newest| newest.txn > 0);
+        let newest = newest.ok_or_else(|| DiskError::Records {
+            path: dir.to_owned(),
+            why: "nothing in it was ever committed".to_owned(),
+        })?;
+        let meta = newest.metas.iter().max_by_key(|meta| u64_at(&meta[..], META_TXN));
+        let meta = meta.expect("there are two").to_vec();
+        Ok((root, newest.page_bytes as usize, meta))
+    }
+
     /// The newest whole slot; the other one is written next.
     fn newest(&mut self) -> Option<Root> {
         let slots = [0, 1].map(|slot| {

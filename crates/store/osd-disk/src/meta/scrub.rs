@@ -91,6 +91,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
+    fn new(options: Scrub, state: ScrubState) -> Shared {
+        Shared { options: Mutex::new(options), state: Mutex::new(state), calls: AtomicU64::new(0) }
+    }
+
     /// The store was asked for something.
     pub(super) fn called(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
@@ -107,7 +111,7 @@ impl Shared {
 
 pub(super) struct Scrubber {
     shared: Arc<Shared>,
-    wake: Option<mpsc::Sender<()>>, // none only while it is dropped
+    wake: Option<mpsc::Sender<()>>, // none without a thread, and while it is dropped
     thread: Option<JoinHandle<()>>,
 }
 
@@ -162,6 +166,12 @@ impl From<Stopped> for Ended {
 }
 
 impl Scrubber {
+    /// Looks at nothing: for simulations.
+    pub(super) fn off(options: Scrub) -> Scrubber {
+        let state = ScrubState { phase: ScrubPhase::Off, ..ScrubState::default() };
+        Scrubber { shared: Arc::new(Shared::new(options, state)), wake: None, thread: None }
+    }
+
     pub(super) fn start(
         options: Scrub,
         files: RootFile,
@@ -170,11 +180,7 @@ impl Scrubber {
         reports: Reports,
     ) -> std::io::Result<Scrubber> {
         let (wake, inbox) = mpsc::channel();
-        let shared = Arc::new(Shared {
-            options: Mutex::new(options),
-            state: Mutex::default(),
-            calls: AtomicU64::new(0),
-        });
+        let shared = Arc::new(Shared::new(options, ScrubState::default()));
         let pass = Pass { files, phase, dir, shared: shared.clone(), inbox };
         let thread = std::thread::Builder::new().name("scrub".to_owned()).spawn(move || {
             loop {

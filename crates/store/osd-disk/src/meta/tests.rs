@@ -216,6 +216,42 @@ fn a_power_cut_leaves_exactly_the_durable_root() {
     }
 }
 
+/// What is torn for simulations is nothing that the durable root needs, and the tree of a commit
+/// that was not synced.
+#[test]
+fn a_torn_store_is_its_durable_root() {
+    for seed in 0..10 {
+        let (dir, gate) = (TestDir::new(), Gate::default());
+        let meta = DiskMeta::open(dir.path(), &gate.options()).expect("opens");
+        for number in 0..500 {
+            meta.apply(&put(number, 100)).expect("room");
+            if number % 100 == 0 {
+                wait(meta.commit()).expect("commits");
+            }
+        }
+        wait(meta.commit()).expect("commits");
+        gate.set(true);
+        (300..900).for_each(|number| {
+            let change = if number < 500 { delete(number) } else { put(number, 100) };
+            meta.apply(&change).expect("room");
+        });
+        let commit = meta.commit();
+        wait(meta.ready());
+        let cut = TestDir::new();
+        std::fs::create_dir(cut.path().join("records")).expect("a directory");
+        for name in ["records/data.mdb", "records/root"] {
+            std::fs::copy(dir.path().join(name), cut.path().join(name)).expect("copies");
+        }
+        let read = || std::fs::read(cut.path().join("records/data.mdb")).expect("reads");
+        let before = read();
+        crate::tear_records(cut.path(), seed).expect("tears");
+        assert!(read() != before, "something was written out");
+        assert_eq!(numbers(&open(&cut)), (0..500).collect::<Vec<_>>(), "seed {seed}");
+        gate.set(false);
+        wait(commit).expect("commits");
+    }
+}
+
 #[test]
 fn a_store_without_a_durable_root_is_taken_over_and_one_without_data_is_refused() {
     let dir = TestDir::new();

@@ -115,6 +115,7 @@ struct Walk<'a> {
     visit: &'a mut Visit<'a>,
     walked: Walked,
     slice: Option<Slice<'a>>, // none: all
+    free: Option<Vec<u64>>,   // free pages, where they are wanted
 }
 
 /// Name of a table and key in it.
@@ -156,6 +157,19 @@ pub(super) fn slice<'a>(
     Ok((walk.walked.pages, walk.slice.and_then(|slice| slice.next)))
 }
 
+/// Pages of the file that the tree of a root page does not hold, without the root pages: nobody
+/// reads what is there.
+pub(super) fn unused(file: &File, page_bytes: usize, meta: &[u8]) -> Result<Vec<u64>, Damage> {
+    let mut visit = |_: &[u8], _: &[u8], _: &[u8]| {};
+    let mut walk = Walk::new(file, page_bytes, meta, &mut visit, None)?;
+    walk.free = Some(Vec::new());
+    walk.all(meta)?;
+    let mut unused = walk.free.take().unwrap_or_default();
+    let end = file.metadata().map_or(walk.end, |found| found.len() / page_bytes as u64);
+    unused.extend(walk.end..end);
+    Ok(unused)
+}
+
 fn start<'a>(
     file: &'a File,
     page_bytes: usize,
@@ -163,26 +177,39 @@ fn start<'a>(
     visit: &'a mut Visit<'a>,
     slice: Option<Slice<'a>>,
 ) -> Result<Walk<'a>, Damage> {
-    let len = match file.metadata() {
-        Ok(found) => found.len() / page_bytes as u64,
-        Err(error) => return bad(0, error.to_string()),
-    };
-    let end = u64_at(meta, HEAD_BYTES + 120).saturating_add(1).min(len);
-    let words = usize::try_from(end.div_ceil(64)).unwrap_or(usize::MAX);
-    let used = vec![0; words];
-    let is_first = slice.as_ref().is_none_or(|slice| *slice.from == Place::default());
-    let walked = Walked::default();
-    let mut walk = Walk { file, page_bytes, end, used, visit, walked, slice };
-    let free = Db::decode(&meta[HEAD_BYTES + 24..]);
-    let names = Db::decode(&meta[HEAD_BYTES + 24 + DB_BYTES..]);
-    if is_first {
-        walk.tree(free, Kind::Free, b"", 0)?;
-    }
-    walk.tree(names, Kind::Names, b"", 0)?;
+    let mut walk = Walk::new(file, page_bytes, meta, visit, slice)?;
+    walk.all(meta)?;
     Ok(walk)
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(
+        file: &'a File,
+        page_bytes: usize,
+        meta: &[u8],
+        visit: &'a mut Visit<'a>,
+        slice: Option<Slice<'a>>,
+    ) -> Result<Walk<'a>, Damage> {
+        let len = match file.metadata() {
+            Ok(found) => found.len() / page_bytes as u64,
+            Err(error) => return bad(0, error.to_string()),
+        };
+        let end = u64_at(meta, HEAD_BYTES + 120).saturating_add(1).min(len);
+        let words = usize::try_from(end.div_ceil(64)).unwrap_or(usize::MAX);
+        let (used, walked) = (vec![0; words], Walked::default());
+        Ok(Walk { file, page_bytes, end, used, visit, walked, slice, free: None })
+    }
+
+    fn all(&mut self, meta: &[u8]) -> Result<(), Damage> {
+        let is_first = self.slice.as_ref().is_none_or(|slice| *slice.from == Place::default());
+        let free = Db::decode(&meta[HEAD_BYTES + 24..]);
+        let names = Db::decode(&meta[HEAD_BYTES + 24 + DB_BYTES..]);
+        if is_first {
+            self.tree(free, Kind::Free, b"", 0)?;
+        }
+        self.tree(names, Kind::Names, b"", 0)
+    }
+
     fn read(&self, page: u64, pages: u64) -> Result<Vec<u8>, Damage> {
         let mut bytes = vec![0; self.page_bytes * pages as usize];
         match self.file.read_exact_at(&mut bytes, page * self.page_bytes as u64) {
@@ -359,6 +386,9 @@ impl Walk<'_> {
                 return bad(page, "order of a list of free pages");
             }
             self.claim(free, page)?;
+            if let Some(all) = &mut self.free {
+                all.push(free);
+            }
             before = free;
         }
         Ok(())

@@ -60,7 +60,7 @@ const FDS_SHARE: u64 = 8;
 /// How to open [`DiskObjects`].
 #[derive(Clone, Debug)]
 pub struct ObjOptions {
-    /// Threads for calls that block.
+    /// Threads for calls that block; without any they are made on the caller's thread.
     pub threads: usize,
     /// Descriptors held open at most (`object_fds_max`); lowered to an eighth of what the process
     /// may have.
@@ -68,6 +68,14 @@ pub struct ObjOptions {
     /// Small transfers under way at once by io_uring, at most 4,096; 0 leaves them all to the
     /// threads.
     pub ring_ops_max: u32,
+}
+
+impl ObjOptions {
+    /// Every call is made at once, on the caller's thread: for simulations.
+    #[must_use]
+    pub fn inline() -> ObjOptions {
+        ObjOptions { threads: 0, ring_ops_max: 0, ..ObjOptions::default() }
+    }
 }
 
 impl Default for ObjOptions {

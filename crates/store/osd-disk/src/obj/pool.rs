@@ -2,6 +2,8 @@
 //!
 //! Jobs of one object are ordered by the caller's locks, not here. Dropping the pool waits for what
 //! was begun or queued, so that nothing of a target runs on after it was closed.
+//!
+//! A pool without threads makes each call at once, on its caller's thread: for simulations.
 
 use std::collections::VecDeque;
 
@@ -53,7 +55,7 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(threads: usize) -> std::io::Result<Pool> {
         let mut pool = Pool { shared: Arc::default(), threads: Vec::new() };
-        for _ in 0..threads.max(1) {
+        for _ in 0..threads {
             let shared = pool.shared.clone();
             let run = move || {
                 while let Some(job) = shared.next() {
@@ -67,6 +69,9 @@ impl Pool {
 
     /// Queues a job that nobody waits for here.
     pub(crate) fn post(&self, job: impl FnOnce() + Send + 'static) {
+        if self.threads.is_empty() {
+            return job();
+        }
         self.shared.lock().jobs.push_back(Box::new(job));
         self.shared.work.notify_one();
     }

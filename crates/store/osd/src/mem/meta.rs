@@ -42,6 +42,19 @@ impl Records {
         }
     }
 
+    /// Exactly these.
+    pub(super) fn of<'a>(all: impl Iterator<Item = (Table, &'a [u8], &'a [u8])>) -> Records {
+        let mut records = Records::default();
+        all.for_each(|(table, key, value)| records.set(table, key, Some(&value.to_vec())));
+        records
+    }
+
+    /// Damaged where `other` is.
+    pub(super) fn damaged_like(mut self, other: &Records) -> Records {
+        other.damaged.iter().for_each(|(table, key)| self.damage(*table, key));
+        self
+    }
+
     /// The record is damaged from now on, if it is there.
     pub(super) fn damage(&mut self, table: Table, key: &[u8]) {
         let key = (table, key.to_vec());
@@ -127,6 +140,15 @@ impl MemMeta {
         });
         *disk.0.meta.borrow_mut() = Rc::downgrade(&inner);
         MemMeta(inner)
+    }
+
+    /// What [`MetaStore::apply`] would say of `set`, which is not applied.
+    pub fn admits(&self, set: &WriteSet) -> Result<(), StoreError> {
+        self.0.check()?;
+        if self.0.is_busy() {
+            return Err(StoreError::Busy);
+        }
+        self.0.room(set)
     }
 }
 
@@ -287,11 +309,7 @@ impl MetaStore for MemMeta {
     }
 
     fn apply(&self, set: &WriteSet) -> Result<(), StoreError> {
-        self.0.check()?;
-        if self.0.is_busy() {
-            return Err(StoreError::Busy);
-        }
-        self.0.room(set)?;
+        self.admits(set)?;
         let mut running = self.0.running.borrow_mut();
         for (table, key, value) in &set.changes {
             running.set(*table, key, value.as_ref());
