@@ -79,6 +79,8 @@ planted::bugs! {
         resend_abandoned,
         /// Nobody hears of acknowledged work that is lost.
         forget_lost_work,
+        /// Of several handles only the first that asks hears of lost work.
+        tell_one_handle,
         /// A restarted MDT is not told which locks this client holds.
         restate_no_locks,
         /// What is believed of a directory stays although this client has changed it.

@@ -315,6 +315,11 @@ impl Nemesis {
             victim = *mdt;
         }
         let has_points = self.scenario.crash_points && !self.points.is_armed();
+        if self.scenario.diaries && self.rng.chance(700_000) {
+            let is_ost = |index: &&usize| cluster.servers[**index].target.kind == TargetKind::Ost;
+            let osts: Vec<usize> = victims.iter().filter(is_ost).copied().collect();
+            victim = if osts.is_empty() { victim } else { *self.rng.pick(&osts) };
+        }
         let death = Death::draw(&mut self.rng, has_points);
         if has_points && self.rng.chance(400_000) {
             return self.points.arm(&mut self.rng, cluster, victim, (None, death));

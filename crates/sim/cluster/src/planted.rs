@@ -86,6 +86,7 @@ planted! {
     client.forget_glimpse in calm;
     client.forget_must_exist in lost;
     client.forget_lost_work in told;
+    client.tell_one_handle in hard;
     client.restate_no_locks in kills;
     client.resend_abandoned in killed;
     client.keep_old_beliefs in leases;

@@ -103,6 +103,7 @@ fn swarm(scenario: &Scenario, rng: &mut Rng) -> Scenario {
         (drawn.diaries, drawn.power_cuts) = (true, true);
         drawn.restarts = rng.range(1, u64::from(scenario.restarts)) as u32;
         (drawn.client_kills, drawn.full_mdt) = (0, 0);
+        drawn.partitions = false; // their end would bring back who is kept away
     }
     drawn
 }
@@ -143,6 +144,7 @@ impl<'a> Run<'a> {
         let board =
             Rc::new(RefCell::new(Board::new(cluster.sim.control(), is_hard, nemesis.fullness())));
         let deaths = scenario.client_kills;
+        let quiet = if scenario.diaries { 0 } else { QUIET_MAX };
         Run {
             cluster,
             scenario,
@@ -153,7 +155,7 @@ impl<'a> Run<'a> {
             nemesis,
             deaths,
             dying: None,
-            quiet: QUIET_MAX,
+            quiet,
             users: 0,
         }
     }

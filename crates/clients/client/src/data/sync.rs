@@ -24,7 +24,11 @@ use crate::{Ctx, Result, limits};
 pub(crate) async fn fsync(open: &Rc<Open>) -> Result<()> {
     let synced = sync_file(open).await;
     let fid = open.inode.fid;
-    lost::check(open.inner.losses.hear(fid, &open.heard), fid, "fsync").and(synced)
+    let is_news = open.inner.losses.hear(fid, &open.heard);
+    if is_news && open.inner.config.bugs.tell_one_handle() {
+        open.inner.losses.forget(fid);
+    }
+    lost::check(is_news, fid, "fsync").and(synced)
 }
 
 async fn sync_file(open: &Rc<Open>) -> Result<()> {

@@ -88,6 +88,11 @@ impl Losses {
         }
     }
 
+    /// Nobody hears of the file's lost work any more.
+    pub(crate) fn forget(&self, fid: Fid) {
+        self.files.borrow_mut().remove(&fid);
+    }
+
     /// No handle of the file is open any more.
     pub(crate) fn closed(&self, fid: Fid) {
         let mut files = self.files.borrow_mut();
