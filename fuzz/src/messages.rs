@@ -263,7 +263,14 @@ pub(crate) fn pages() -> Vec<Vec<u8>> {
         let mut page = Vec::new();
         for (cookie, name) in (7..).zip(names) {
             let attr = wire::Attr { mode: 0o100_644, ..Default::default() };
-            wire::dirent::push(&mut page, cookie, &attr, cookie % 2 == 0, name.as_bytes());
+            let entry = wire::dirent::Dirent {
+                cookie,
+                attr,
+                has_attr: cookie % 2 == 0,
+                leased: cookie % 3 == 0,
+                name: name.as_bytes().to_vec(),
+            };
+            wire::dirent::push(&mut page, &entry);
         }
         page
     };
@@ -276,7 +283,7 @@ pub(crate) fn dirents(input: &[u8]) -> bool {
     let mut page = Vec::new();
     for entry in &entries {
         assert!((1..=types::NAME_BYTES_MAX).contains(&entry.name.len()));
-        wire::dirent::push(&mut page, entry.cookie, &entry.attr, entry.has_attr, &entry.name);
+        wire::dirent::push(&mut page, entry);
     }
     assert_eq!(page.len(), input.len());
     assert_eq!(wire::dirent::decode(&page), Some(entries));

@@ -14,6 +14,7 @@ use mounted::{Up, count};
 const ROUNDS: (usize, usize) = (25, 400);
 
 const ACCESS: &str = "system.posix_acl_access";
+const LABEL: &str = "security.selinux";
 
 /// Something that the second mount does to `f`, and what the first must see at once.
 struct Case {
@@ -116,6 +117,59 @@ fn look(dir: &Path) {
     fs::metadata(dir.join("f")).expect("it is there");
     fs::metadata(dir.join("f")).expect("it is there");
     fs::metadata(dir).expect("it is there");
+    for entry in fs::read_dir(dir).expect("it can be listed") {
+        entry.and_then(|entry| entry.metadata()).expect("it is there");
+    }
+}
+
+/// Requests of one kind that the MDT has served.
+fn served(up: &Up, what: &str) -> u64 {
+    let stats = up.param("mdt.testfs-MDT0000.md_stats");
+    let line = stats.lines().find(|line| line.split_whitespace().next() == Some(what));
+    line.and_then(|line| line.split_whitespace().nth(1)).map_or(0, |count| {
+        count.parse().unwrap_or_else(|_| panic!("{count} is no number of requests"))
+    })
+}
+
+#[test]
+fn a_listing_with_attributes_asks_for_pages_not_for_files() {
+    const FILES: u64 = 300;
+    const TRIES: usize = 20;
+    let mut up = Up::new("listing");
+    let dir = up.at("d");
+    fs::create_dir(&dir).expect("a directory");
+    for number in 0..FILES {
+        fs::write(dir.join(format!("f{number}")), b"4 by").expect("a file");
+    }
+    // A busy machine may be too slow for a lease once.
+    let least = (0..TRIES).map(|_| {
+        let before = served(&up, "getattr");
+        for entry in fs::read_dir(&dir).expect("it can be listed") {
+            let meta = entry.and_then(|entry| entry.metadata()).expect("it is there");
+            assert_eq!((meta.len(), meta.is_file()), (4, true));
+        }
+        served(&up, "getattr") - before
+    });
+    let least = least.min().expect("tries");
+    assert!(least < FILES / 4, "{least} questions about files for a listing of {FILES}");
+    up.stop();
+}
+
+#[test]
+fn labels_and_lists_are_not_supported_where_they_are_not_wanted() {
+    let mut up = Up::new("labels");
+    let labelled = up.second_mount_with(53, "seclabel");
+    let bare = up.second_mount_with(54, "noacl");
+    let errno =
+        |dir: &Path, name| getxattr(&dir.join("f"), name).err().and_then(|e| e.raw_os_error());
+    fs::write(up.at("f"), b"x").expect("a file");
+    assert_eq!(errno(up.mount(), LABEL), Some(libc::EOPNOTSUPP), "ls -l need not ask again");
+    assert_eq!(errno(&labelled, LABEL), Some(libc::ENODATA));
+    setxattr(&labelled.join("f"), LABEL, b"a label", 0).expect("labels are kept here");
+    assert_eq!(getxattr(&labelled.join("f"), LABEL).expect("it has one"), b"a label");
+    assert_eq!(errno(up.mount(), ACCESS), Some(libc::ENODATA));
+    assert_eq!(errno(&bare, ACCESS), Some(libc::EOPNOTSUPP));
+    up.stop();
 }
 
 #[test]

@@ -100,11 +100,11 @@ fn a_mount_shows_what_a_local_file_system_shows() {
 
 fn shows(transport: Channel, expected: &[Vec<String>]) {
     let mut up = Up::over(transport, "posix");
-    let plus = up.second_mount_with(23, "readdirplus");
+    let bare = up.second_mount_with(23, "noreaddirplus");
     let mut roots = vec![
         ("a mount", up.at("plain")),
         ("striped", up.at("striped")),
-        ("readdirplus", plus.join("p")),
+        ("noreaddirplus", bare.join("p")),
     ];
     if transport == Channel::Classic {
         roots.push(("6.1", up.second_mount_with(24, &format!("caps={AFTER_6_1:#x}")).join("o")));

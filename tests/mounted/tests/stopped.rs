@@ -64,7 +64,7 @@ fn use_names(dir: &Path) {
 fn a_stopped_ost_does_not_stop_the_directory_of_a_file_that_is_written_there() {
     let mut up = Up::new("stopped");
     let second = up.second_mount(21);
-    let plus = up.second_mount_with(22, "readdirplus");
+    let bare = up.second_mount_with(22, "noreaddirplus");
     let dir = up.at("d");
     fs::create_dir(&dir).expect("mkdir");
     shell(&dir, &format!("{} lfs setstripe -o 0 f; echo gone > gone", nacre_bin().display()));
@@ -72,7 +72,7 @@ fn a_stopped_ost_does_not_stop_the_directory_of_a_file_that_is_written_there() {
     writer.write_all(&[7; 5_000]).expect("write");
 
     let stopped = Stopped::new(up.server("OST0000"));
-    let mut asked: Vec<_> = [&dir, &plus.join("d")]
+    let mut asked: Vec<_> = [&dir, &bare.join("d")]
         .iter()
         .map(|dir| {
             let mut stat = Command::new("stat");
@@ -81,7 +81,7 @@ fn a_stopped_ost_does_not_stop_the_directory_of_a_file_that_is_written_there() {
         })
         .collect();
     std::thread::sleep(Duration::from_millis(500));
-    for dir in [&dir, &plus.join("d")] {
+    for dir in [&dir, &bare.join("d")] {
         use_names(dir);
     }
     at_once(&dir, "remove", |dir| fs::remove_file(dir.join("gone")));

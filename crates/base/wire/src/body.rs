@@ -309,7 +309,7 @@ bodies! {
         bytes_max: u32,
         /// Entries wanted at most.
         entries_max: u32,
-        /// 1: without attributes.
+        /// 1: without attributes. 2: attributes and names with leases.
         flags: u32,
         /// Zero.
         reserved: u32,
@@ -322,8 +322,11 @@ bodies! {
         at_end: u32,
         /// Parent of the directory, for "..".
         parent: WireFid,
-        /// Zero.
-        reserved: u64,
+        /// Milliseconds, from when it was asked, for which nobody else changes the entries that
+        /// are marked as leased.
+        lease_ms: u32,
+        /// The same for the names in the directory.
+        name_lease_ms: u32,
     }
     /// Buffer 1: name; 2: value.
     SetxattrReq (32) {

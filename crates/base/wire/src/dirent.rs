@@ -21,7 +21,7 @@ pub struct DirentHeader {
     pub name_len: u16,
     /// Zero.
     pub reserved: u16,
-    /// Bit 0: attributes are complete.
+    /// Bit 0: attributes are complete. Bit 1: they are leased.
     pub flags: u32,
 }
 
@@ -29,6 +29,10 @@ const _: () = assert!(size_of::<DirentHeader>() == 144);
 
 /// Bit of [`DirentHeader::flags`]: `attr` is complete.
 pub const HAS_ATTR: u32 = 1;
+
+/// Bit of [`DirentHeader::flags`]: nobody else changes the file for the time that
+/// [`crate::body::ReaddirRep::lease_ms`] says.
+pub const LEASED: u32 = 2;
 
 /// An entry, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub struct Dirent {
     pub attr: Attr,
     /// Whether all of `attr` is filled.
     pub has_attr: bool,
+    /// Whether `attr` is leased.
+    pub leased: bool,
     /// Name, 1 to 255 bytes.
     pub name: Vec<u8>,
 }
@@ -50,17 +56,18 @@ pub fn encoded_len(name_len: usize) -> usize {
 }
 
 /// Append an entry.
-pub fn push(out: &mut Vec<u8>, cookie: u64, attr: &Attr, has_attr: bool, name: &[u8]) {
+pub fn push(out: &mut Vec<u8>, entry: &Dirent) {
+    let Dirent { cookie, attr, has_attr, leased, ref name } = *entry;
     assert!(
         !name.is_empty() && name.len() <= types::NAME_BYTES_MAX,
         "a stored name is 1 to 255 bytes"
     );
     let header = DirentHeader {
         cookie,
-        attr: *attr,
+        attr,
         name_len: name.len() as u16,
         reserved: 0,
-        flags: if has_attr { HAS_ATTR } else { 0 },
+        flags: if has_attr { HAS_ATTR } else { 0 } | if leased { LEASED } else { 0 },
     };
     out.extend_from_slice(header.as_bytes());
     out.extend_from_slice(name);
@@ -83,6 +90,7 @@ pub fn decode(mut page: &[u8]) -> Option<Vec<Dirent>> {
             cookie: header.cookie,
             attr: header.attr,
             has_attr: header.flags & HAS_ATTR != 0,
+            leased: header.flags & LEASED != 0,
             name,
         });
     }
@@ -95,25 +103,20 @@ mod tests {
 
     #[test]
     fn a_page_goes_there_and_back() {
-        let mut page = Vec::new();
-        for (cookie, name) in [(1, "a"), (5, "12345678"), (9, "a longer name")] {
-            push(
-                &mut page,
-                cookie,
-                &Attr { mode: 0o644, ..Attr::default() },
-                true,
-                name.as_bytes(),
-            );
-        }
-        let names: Vec<_> = decode(&page)
-            .expect("our own bytes")
+        let attr = Attr { mode: 0o644, ..Attr::default() };
+        let entries: Vec<Dirent> = [(1, "a"), (5, "12345678"), (9, "a longer name")]
             .into_iter()
-            .map(|entry| (entry.cookie, entry.name))
+            .map(|(cookie, name)| Dirent {
+                cookie,
+                attr,
+                has_attr: cookie > 1,
+                leased: cookie > 5,
+                name: name.into(),
+            })
             .collect();
-        assert_eq!(
-            names,
-            [(1, b"a".to_vec()), (5, b"12345678".to_vec()), (9, b"a longer name".to_vec())]
-        );
+        let mut page = Vec::new();
+        entries.iter().for_each(|entry| push(&mut page, entry));
         assert_eq!(decode(&page[..page.len() - 1]), None);
+        assert_eq!(decode(&page), Some(entries));
     }
 }

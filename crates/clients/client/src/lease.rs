@@ -20,6 +20,7 @@ use queues::FixedMap;
 use types::{Fid, Instant, Span};
 use wire::Attr;
 use wire::attr::ATTR_HAS_XATTR;
+use wire::dirent::Dirent;
 
 use crate::Error;
 use crate::config::Bugs;
@@ -109,6 +110,30 @@ impl Beliefs {
         if !self.dirs.get(&attr.fid()).is_some_and(newer) {
             self.keep(attr, until);
         }
+    }
+
+    /// A question that no change crossed told of a file or directory.
+    fn heard(&mut self, attr: &Attr, until: Instant) {
+        if attr.is_dir() {
+            self.was_told(attr, until);
+        }
+        if attr.flags & ATTR_HAS_XATTR == 0 {
+            self.is_bare(attr.fid(), until);
+        }
+    }
+
+    /// A listing was answered. What crossed a change is not leased.
+    fn was_listed(&mut self, id: u64, entries: &mut [Dirent], lease: Lease) -> Lease {
+        let given = lease != Lease::default();
+        let ask = self.answered(id).filter(|ask| given && !ask.crossed);
+        for entry in entries.iter_mut().filter(|entry| entry.leased) {
+            let fid = entry.attr.fid();
+            entry.leased = ask.as_ref().is_some_and(|ask| !ask.is_crossed(fid));
+            if entry.leased {
+                self.heard(&entry.attr, lease.attrs);
+            }
+        }
+        if ask.is_some() { lease } else { Lease::default() }
     }
 
     /// A change told of its directory, perhaps later than a change after it.
@@ -264,14 +289,19 @@ impl Asking {
         }
         let lease = lease_of(self.since, stat);
         if lease.attrs > self.since {
-            if stat.attr.is_dir() {
-                beliefs.was_told(&stat.attr, lease.attrs);
-            }
-            if stat.attr.flags & ATTR_HAS_XATTR == 0 {
-                beliefs.is_bare(stat.attr.fid(), lease.attrs);
-            }
+            beliefs.heard(&stat.attr, lease.attrs);
         }
         lease
+    }
+
+    /// How long a page of the directory holds: the attributes of its leased entries for `attrs`
+    /// from when it was asked for, their names for `name`. Entries that crossed a change are not
+    /// leased.
+    pub(crate) fn told_page(self, entries: &mut [Dirent], attrs: Span, name: Span) -> Lease {
+        let lease = Lease { attrs: self.since + attrs, name: self.since + name };
+        let given = attrs > Span::ZERO && name > Span::ZERO;
+        let lease = if given { lease } else { Lease::default() };
+        self.leases.beliefs.borrow_mut().was_listed(self.id, entries, lease)
     }
 }
 
@@ -407,6 +437,43 @@ mod tests {
         assert!(beliefs.is_crossed(elsewhere, D), "a lookup of the directory itself, from above");
         assert!(crossed(&mut beliefs, elsewhere, FILE), "the file through another of its names");
         assert!(beliefs.asking.is_empty());
+    }
+
+    #[test]
+    fn of_a_page_what_crossed_a_change_is_not_leased() {
+        let mut beliefs = Beliefs::default();
+        let lease = Lease { attrs: at(50), name: at(50) };
+        let entry = |fid| Dirent {
+            cookie: 1,
+            attr: Attr::default().with_fid(fid),
+            has_attr: true,
+            leased: true,
+            name: b"n".to_vec(),
+        };
+        let listed = |beliefs: &mut Beliefs, ask, lease| {
+            let mut entries = [entry(FILE), entry(OTHER)];
+            let told = beliefs.was_listed(ask, &mut entries, lease);
+            (told == lease, entries.map(|entry| entry.leased))
+        };
+        let ask = beliefs.ask(D, false);
+        assert_eq!(listed(&mut beliefs, ask, lease), (true, [true, true]));
+        assert!(beliefs.has_no_xattrs(FILE, at(49)), "its attributes say so");
+        let ask = beliefs.ask(D, false);
+        assert_eq!(listed(&mut beliefs, ask, Lease::default()), (true, [false, false]));
+        let elsewhere = Fid { oid: 9, ..D };
+        let (ask, scope) = (beliefs.ask(D, false), Scope::entry(elsewhere));
+        let end = Outcome::Done { dir: dir(1).with_fid(elsewhere), until: at(0), file: FILE };
+        let change = beliefs.begin(&scope);
+        beliefs.end(change, &scope, &end);
+        assert_eq!(
+            listed(&mut beliefs, ask, lease),
+            (true, [false, true]),
+            "one of its files was changed meanwhile"
+        );
+        let (ask, scope) = (beliefs.ask(D, false), Scope::entry(D));
+        let change = beliefs.begin(&scope);
+        beliefs.end(change, &scope, &done(2, 50));
+        assert_eq!(listed(&mut beliefs, ask, lease), (false, [false, false]), "a name came");
     }
 
     #[test]

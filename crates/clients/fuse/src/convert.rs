@@ -45,7 +45,7 @@ pub(crate) fn validity(end: Instant, now: Instant) -> u32 {
 }
 
 /// The same with the time of making.
-pub(crate) fn statx_out(of: &Attr) -> abi::StatxOut {
+pub(crate) fn statx_out(of: &Attr, valid: u32) -> abi::StatxOut {
     let time = |time: Timespec| abi::SxTime { tv_sec: time.sec, tv_nsec: time.nsec, reserved: 0 };
     let plain = attr(of);
     let stat = abi::Statx {
@@ -66,7 +66,7 @@ pub(crate) fn statx_out(of: &Attr) -> abi::StatxOut {
         rdev_minor: plain.rdev & 0xff | plain.rdev >> 12 & 0xfff00,
         ..Default::default()
     };
-    abi::StatxOut { stat, ..Default::default() }
+    abi::StatxOut { stat, attr_valid_nsec: valid, ..Default::default() }
 }
 
 pub(crate) fn set_attr(args: &abi::SetattrIn, is_dir: bool) -> SetAttr {

@@ -44,14 +44,21 @@ impl Page {
 
 #[cfg(test)]
 mod tests {
-    use client::Attr;
+    use client::{Attr, Dirent};
 
     use super::*;
 
     fn page(after: u64, cookies: &[u64], at_end: bool) -> Page {
         let mut bytes = Vec::new();
         for cookie in cookies {
-            wire::dirent::push(&mut bytes, *cookie, &Attr::default(), true, b"n");
+            let entry = Dirent {
+                cookie: *cookie,
+                attr: Attr::default(),
+                has_attr: true,
+                leased: false,
+                name: b"n".to_vec(),
+            };
+            wire::dirent::push(&mut bytes, &entry);
         }
         let entries = wire::dirent::decode(&bytes).expect("our own bytes");
         Page { after, page: DirPage { entries, at_end, parent: Fid::ROOT } }

@@ -21,6 +21,7 @@ use crate::handles::Handles;
 use crate::jobid::{Jobids, Proc};
 use crate::limits::KILL_POLL;
 use crate::nodes::Nodes;
+use crate::op::Xattrs;
 
 pub(crate) struct Fs {
     pub(crate) env: Env,
@@ -37,13 +38,21 @@ pub(crate) struct Fs {
     callers: RefCell<Callers>,
     jobids: Rc<Jobids>,
     capabilities: Cell<u64>,
+    /// Security labels are kept.
+    seclabel: bool,
     /// Of every node id but the root's, which the kernel has made up itself: a file handle of
     /// another mount, whose ids mean other files, has another one.
     generation: u32,
 }
 
 impl Fs {
-    pub(crate) fn new(env: &Env, client: Client, info: InitInfo, jobids: Rc<Jobids>) -> Fs {
+    pub(crate) fn new(
+        env: &Env,
+        client: Client,
+        info: InitInfo,
+        jobids: Rc<Jobids>,
+        seclabel: bool,
+    ) -> Fs {
         Fs {
             env: env.clone(),
             client,
@@ -56,6 +65,7 @@ impl Fs {
             callers: RefCell::default(),
             jobids,
             capabilities: Cell::new(info.capabilities),
+            seclabel,
             generation: (env.random() as u32).max(1),
         }
     }
@@ -117,6 +127,12 @@ impl Fs {
             self.nodes.borrow_mut().saw_times(&attr); // not told again before attributes came
             self.client.was_read(ctx, attr.fid(), now);
         }
+    }
+
+    /// Which extended attributes this mount has.
+    pub(crate) fn xattrs(&self) -> Xattrs {
+        let acls = self.capabilities.get() & cap::POSIX_ACL != 0;
+        Xattrs { acls, labels: self.seclabel }
     }
 
     /// How files are opened: direct, so that no page is believed; through the page cache, which the
@@ -236,7 +252,7 @@ impl Fs {
 }
 
 /// For how long the kernel may believe the attributes.
-fn validity_of(glance: &Glance, now: Instant) -> u32 {
+pub(crate) fn validity_of(glance: &Glance, now: Instant) -> u32 {
     if glance.size_known { convert::validity(glance.lease.attrs, now) } else { 0 }
 }
 
@@ -305,6 +321,7 @@ mod tests {
                 client,
                 InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 },
                 Rc::default(),
+                false,
             );
             let header = Header { opcode: 0, unique: 1, nodeid: 1, uid: 0, gid: 0, pid: 0 };
             let Ok(Body::Open(dir)) = fs.opendir(&header) else { panic!("the root opens") };

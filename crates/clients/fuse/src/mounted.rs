@@ -31,6 +31,10 @@ pub fn options(mountpoint: impl Into<PathBuf>) -> MountOptions {
         | cap::EXPORT_SUPPORT
         | cap::HANDLE_KILLPRIV_V2
         | cap::DIRECT_IO_ALLOW_MMAP
+        // Attributes go along with each name, under the leases of the listing.
+        | cap::DO_READDIRPLUS
+        // What a symbolic link points to never changes.
+        | cap::CACHE_SYMLINKS
         // For the mounts whose files go through the page cache: pages of a file that changed
         // are dropped.
         | cap::AUTO_INVAL_DATA;
@@ -73,7 +77,9 @@ impl Ended {
 }
 
 /// Mounts, and serves from now on. The caller keeps the client and unmounts it after
-/// [`Mounted::unmount`]. `jobids` labels callers; it may be changed while mounted.
+/// [`Mounted::unmount`]. `jobids` labels callers; it may be changed while mounted. With `seclabel`
+/// the attribute `security.selinux` is kept like any other; else it is not supported, which `ls
+/// -l` has to be told only once.
 ///
 /// # Errors
 /// The kernel refused, or `fusermount3` did.
@@ -82,10 +88,11 @@ pub async fn mount(
     client: Client,
     options: &MountOptions,
     jobids: Rc<Jobids>,
+    seclabel: bool,
 ) -> Result<Mounted, MountError> {
     let failed = |source| MountError { mountpoint: options.mountpoint.clone(), source };
     let connection = Rc::new(Connection::mount(options).map_err(failed)?);
-    let fs = Rc::new(Fs::new(env, client, connection.info(), jobids));
+    let fs = Rc::new(Fs::new(env, client, connection.info(), jobids, seclabel));
     let ended = Rc::<Ended>::default();
     let serving = {
         let (connection, fs, ended) = (connection.clone(), fs.clone(), ended.clone());

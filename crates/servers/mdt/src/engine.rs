@@ -104,11 +104,11 @@ impl Engine {
             config: &self.config,
             osts: &*self.ost_list,
         };
-        let answer = op::decide(row, &mut op)?;
+        let mut answer = op::decide(row, &mut op)?;
         let Op { tx, .. } = op;
         if !caller.request.opcode().modifies() {
             assert!(tx.set.changes.is_empty(), "an operation that only reads writes nothing");
-            let plan = lease::plan(&row.leases, caller, &answer, &tx, &guard.leases);
+            let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &guard.leases);
             let epoch = answer.fid().map_or(0, |fid| guard.opens.write_epoch(fid));
             let extras = Extras::new(&plan, None, epoch);
             guard.perform(plan.effects);
@@ -122,7 +122,7 @@ impl Engine {
         }
         let transno =
             if committed { Transno(caller.request.header.transno) } else { history.next() };
-        let plan = lease::plan(&row.leases, caller, &answer, &tx, &guard.leases);
+        let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &guard.leases);
         assert!(committed || !transno.is_none(), "a change has its place in history");
         let done = tx.finish(transno);
         drop(view);

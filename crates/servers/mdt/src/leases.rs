@@ -26,6 +26,10 @@ pub(crate) const LEASE: Span = Span::millis(50);
 /// What two clients were after is not leased for so long.
 const CONTENDED: Span = Span::secs(30);
 
+/// How long a file is not leased of which its changer's kernel goes on using its own copy: until
+/// that kernel has certainly taken up the answer, and with it all answers from before the change.
+pub(crate) const SETTLING: Span = Span::secs(1);
+
 /// Files and directories that are remembered as contended; beyond, all of them are forgotten
 /// together.
 const CONTENDED_MAX: usize = 65_536;
@@ -132,16 +136,27 @@ impl Leases {
 
     /// Two clients are after `fid`.
     pub(crate) fn contend(&mut self, fid: Fid, now: Instant) {
+        self.pause(fid, now + CONTENDED, now);
+    }
+
+    /// The kernel of the client that changed `fid` judges by itself for a moment.
+    pub(crate) fn settle(&mut self, fid: Fid, now: Instant) {
+        self.pause(fid, now + SETTLING, now);
+    }
+
+    /// No leases on `fid` until `end`.
+    fn pause(&mut self, fid: Fid, end: Instant, now: Instant) {
         if self.contended.len() >= CONTENDED_MAX {
             self.contended.retain(|_, until| *until > now);
         }
         if self.contended.len() >= CONTENDED_MAX {
             self.contended.clear();
         }
-        self.contended.insert(fid, now + CONTENDED);
+        let until = self.contended.entry(fid).or_insert(end);
+        *until = end.max(*until);
     }
 
-    /// Whether two clients were after `fid` lately.
+    /// Whether two clients were after `fid` lately, or its changer's kernel settles.
     pub(crate) fn is_contended(&self, fid: Fid, now: Instant) -> bool {
         self.contended.get(&fid).is_some_and(|until| *until > now)
     }
@@ -223,6 +238,18 @@ mod tests {
         assert_eq!(ask(&mut leases, X, A, at(10)), Span::ZERO);
         assert_eq!(leases.blocks(X, B, at(11)), None);
         assert_eq!(ask(&mut leases, X, A, at(30_001)), LEASE);
+    }
+
+    #[test]
+    fn what_settles_is_not_leased_for_a_moment_and_stays_contended() {
+        let mut leases = leases();
+        leases.settle(X, at(0));
+        assert_eq!(ask(&mut leases, X, A, at(999)), Span::ZERO);
+        assert_eq!(ask(&mut leases, X, A, at(1_000)), LEASE);
+        leases.contend(X, at(1_000));
+        leases.settle(X, at(1_001));
+        assert_eq!(ask(&mut leases, X, A, at(30_999)), Span::ZERO, "two clients were after it");
+        assert_eq!(ask(&mut leases, X, A, at(31_000)), LEASE);
     }
 
     #[test]

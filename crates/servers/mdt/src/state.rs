@@ -35,8 +35,8 @@ pub(crate) enum Effect {
     Leased { fid: Fid, client: ClientId, from: Instant },
     /// Leases on names of one directory hold for the other.
     NamesMoved { from: Fid, to: Fid, at: Instant },
-    /// Two clients are after it: it is not leased for a while.
-    Contended { fid: Fid, at: Instant },
+    /// The kernel of who changed it judges by itself: it is not leased for a moment.
+    Settles { fid: Fid, at: Instant },
 }
 
 /// Memory of one instance.
@@ -106,7 +106,7 @@ impl State {
                 Effect::DestroyLogged => self.destroy_next += 1,
                 Effect::Leased { fid, client, from } => self.leases.grant(fid, client, from),
                 Effect::NamesMoved { from, to, at } => self.leases.carry(from, to, at),
-                Effect::Contended { fid, at } => self.leases.contend(fid, at),
+                Effect::Settles { fid, at } => self.leases.settle(fid, at),
             }
         }
     }

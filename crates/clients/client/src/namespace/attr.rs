@@ -78,14 +78,14 @@ impl Client {
         set: &SetAttr,
         file: Option<&File>,
     ) -> Result<Attr> {
-        let (mut stat, size_known) = self.0.set(ctx, fid, set, file).await?;
+        let (mut stat, _, size_known) = self.0.set(ctx, fid, set, file).await?;
         if !size_known {
             self.0.resolve(ctx, &mut stat).await?;
         }
         Ok(self.0.was_set(set, &mut stat))
     }
 
-    /// The same by the MDT's word alone, unless a size is set.
+    /// The same by the MDT's word alone, unless a size is set, and how long that holds.
     ///
     /// # Errors
     /// As [`Client::setattr`].
@@ -96,9 +96,9 @@ impl Client {
         set: &SetAttr,
         file: Option<&File>,
     ) -> Result<Glance> {
-        let (mut stat, size_known) = self.0.set(ctx, fid, set, file).await?;
+        let (mut stat, lease, size_known) = self.0.set(ctx, fid, set, file).await?;
         let attr = self.0.was_set(set, &mut stat);
-        Ok(Glance { attr, lease: Lease::default(), size_known })
+        Ok(Glance { attr, lease, size_known })
     }
 
     /// Tells the MDT in the background that a directory or symbolic link was read at `now`. Files
@@ -117,24 +117,24 @@ impl Client {
 }
 
 impl Inner {
-    /// Changes attributes; says whether the size in the answer is exact.
+    /// Changes attributes; says how long the answer holds, and whether the size in it is exact.
     async fn set(
         self: &Rc<Self>,
         ctx: &Ctx,
         fid: Fid,
         set: &SetAttr,
         file: Option<&File>,
-    ) -> Result<(Stat, bool)> {
+    ) -> Result<(Stat, Lease, bool)> {
         let change = Change::new(set, file.map_or(0, |file| file.0.handle));
         if set.size.is_none() {
-            let stat = self.setattr(ctx, fid, change).await?;
+            let (stat, lease) = self.setattr_leased(ctx, fid, change).await?;
             let size_known = stat.layout.is_none() || !crate::needs_glimpse(&stat.attr);
-            return Ok((stat, size_known));
+            return Ok((stat, lease, size_known));
         }
         let (inner, ctx) = (self.clone(), ctx.clone());
         let stat =
             self.run("truncate", async move { inner.truncate(&ctx, fid, change).await }).await?;
-        Ok((stat, true))
+        Ok((stat, Lease::default(), true))
     }
 
     /// Takes the answer to a change of attributes; what the caller is told.
@@ -155,6 +155,15 @@ impl Inner {
         fid: Fid,
         change: Change,
     ) -> Result<Stat> {
+        self.setattr_leased(ctx, fid, change).await.map(|(stat, _)| stat)
+    }
+
+    async fn setattr_leased(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        change: Change,
+    ) -> Result<(Stat, Lease)> {
         let mut attr = change.attr.with_fid(fid);
         attr.set_btime(self.env.wall());
         let Change { valid, handle, epoch, stripes, .. } = change;
@@ -168,7 +177,7 @@ impl Inner {
         };
         let call = self.call(ctx, Opcode::MdtSetattr, &body);
         let changed = self.change(Scope::attrs(fid), self.mdt_of(fid), call).await;
-        changed.map(|(stat, _)| stat).map_err(|error| error.about(fid))
+        changed.map_err(|error| error.about(fid))
     }
 }
 

@@ -1,12 +1,15 @@
 //! readdir, readlink, fid2path.
 
 use bytes::Bytes;
-use types::{Errno, Fid};
+use types::{Errno, Fid, Span};
 use wire::body::{FidReq, ReaddirRep, ReaddirReq};
 use wire::{Opcode, dirent};
 
 use crate::client::Client;
-use crate::{Ctx, DirPage, Error, Result, limits};
+use crate::{Ctx, DirPage, Error, Lease, Result, limits};
+
+/// Bit of the request: attributes and names with leases.
+const WITH_LEASES: u32 = 2;
 
 impl Client {
     /// The entries behind `cookie` (0: from the start), at most `bytes_max` bytes of them as they
@@ -22,11 +25,49 @@ impl Client {
         cookie: u64,
         bytes_max: u32,
     ) -> Result<DirPage> {
+        self.list(ctx, dir, cookie, bytes_max, 0).await.map(|(page, _)| page)
+    }
+
+    /// The same, and how long its names and the attributes of its leased entries hold. An entry is
+    /// not leased of which this client may know something newer.
+    ///
+    /// # Errors
+    /// As [`Client::readdir`].
+    pub async fn readdir_leased(
+        &self,
+        ctx: &Ctx,
+        dir: Fid,
+        cookie: u64,
+        bytes_max: u32,
+    ) -> Result<(DirPage, Lease)> {
+        let asking = self.0.leases.asking(dir);
+        let (mut page, head) = self.list(ctx, dir, cookie, bytes_max, WITH_LEASES).await?;
+        for entry in &mut page.entries {
+            let is_open = self.0.inodes.get(entry.attr.fid()).is_some();
+            entry.leased &= entry.has_attr && !is_open && !crate::needs_glimpse(&entry.attr);
+        }
+        let lease = asking.told_page(
+            &mut page.entries,
+            Span::millis(u64::from(head.lease_ms)),
+            Span::millis(u64::from(head.name_lease_ms)),
+        );
+        Ok((page, lease))
+    }
+
+    async fn list(
+        &self,
+        ctx: &Ctx,
+        dir: Fid,
+        cookie: u64,
+        bytes_max: u32,
+        flags: u32,
+    ) -> Result<(DirPage, ReaddirRep)> {
         let body = ReaddirReq {
             fid: dir.into(),
             cookie,
             bytes_max: bytes_max.clamp(limits::READDIR_BYTES_MIN, limits::READDIR_BYTES_MAX),
             entries_max: u32::MAX,
+            flags,
             ..ReaddirReq::default()
         };
         let call = self.0.call(ctx, Opcode::MdtReaddir, &body);
@@ -35,7 +76,7 @@ impl Client {
         let head: ReaddirRep = reply.body();
         let entries = dirent::decode(&reply.buf(1))
             .ok_or_else(|| Error::local(Errno::EPROTO, "mds_readpage").about(dir))?;
-        Ok(DirPage { entries, at_end: head.at_end != 0, parent: head.parent.into() })
+        Ok((DirPage { entries, at_end: head.at_end != 0, parent: head.parent.into() }, head))
     }
 
     /// Where a symbolic link points.

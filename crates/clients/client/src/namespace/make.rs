@@ -62,6 +62,20 @@ impl Client {
     /// # Errors
     /// EEXIST, EACCES, ENOENT, ENOSPC.
     pub async fn mkdir(&self, ctx: &Ctx, parent: Fid, name: &[u8], mode: u32) -> Result<Attr> {
+        self.mkdir_glance(ctx, parent, name, mode).await.map(|glance| glance.attr)
+    }
+
+    /// The same, and how long it holds.
+    ///
+    /// # Errors
+    /// As [`Client::mkdir`].
+    pub async fn mkdir_glance(
+        &self,
+        ctx: &Ctx,
+        parent: Fid,
+        name: &[u8],
+        mode: u32,
+    ) -> Result<Glance> {
         self.make(ctx, parent, name, S_IFDIR | mode & !S_IFMT, 0, b"", CreateFlags::empty()).await
     }
 
@@ -79,6 +93,21 @@ impl Client {
         mode: u32,
         rdev: u64,
     ) -> Result<Attr> {
+        self.mknod_glance(ctx, parent, name, mode, rdev).await.map(|glance| glance.attr)
+    }
+
+    /// The same, and how long it holds.
+    ///
+    /// # Errors
+    /// As [`Client::mknod`].
+    pub async fn mknod_glance(
+        &self,
+        ctx: &Ctx,
+        parent: Fid,
+        name: &[u8],
+        mode: u32,
+        rdev: u64,
+    ) -> Result<Glance> {
         let mode = if mode & S_IFMT == 0 { mode | S_IFREG } else { mode };
         if matches!(mode & S_IFMT, S_IFDIR | S_IFLNK) {
             return Err(Error::local(Errno::EINVAL, "mknod"));
@@ -98,6 +127,20 @@ impl Client {
         name: &[u8],
         target: &[u8],
     ) -> Result<Attr> {
+        self.symlink_glance(ctx, parent, name, target).await.map(|glance| glance.attr)
+    }
+
+    /// The same, and how long it holds.
+    ///
+    /// # Errors
+    /// As [`Client::symlink`].
+    pub async fn symlink_glance(
+        &self,
+        ctx: &Ctx,
+        parent: Fid,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Glance> {
         if target.len() > SYMLINK_BYTES_MAX {
             return Err(Error::local(Errno::ENAMETOOLONG, "symlink"));
         }
@@ -142,12 +185,11 @@ impl Client {
         rdev: u64,
         target: &[u8],
         flags: CreateFlags,
-    ) -> Result<Attr> {
+    ) -> Result<Glance> {
         let make = Make { parent, name, mode, rdev, target, striping: None, open_flags: 0, flags };
         let call = self.0.create_call(ctx, &make)?;
-        self.0
-            .change(Scope::entry(parent), self.0.mdt_of(parent), call)
-            .await
-            .map(|(stat, _)| stat.attr)
+        let (stat, lease) =
+            self.0.change(Scope::entry(parent), self.0.mdt_of(parent), call).await?;
+        Ok(Glance { attr: stat.attr, lease, size_known: true })
     }
 }

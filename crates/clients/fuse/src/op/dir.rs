@@ -5,19 +5,20 @@
 //! do.
 //!
 //! The kernel keeps the directory locked while it reads, so no OST is asked. Attributes go along
-//! (`readdirplus`) only with the answer that they were fetched for: what was known a moment ago is
-//! not told as known.
+//! (`readdirplus`) only with the answer that they were fetched for, and only where they are leased:
+//! what was known a moment ago is not told as known, and what may change at once is of no use. The
+//! kernel asks for an entry without attributes by its name.
 
 use std::rc::Rc;
 
-use client::{Ctx, DirPage, Dirent};
+use client::{Ctx, DirPage, Dirent, Glance, Lease};
 use fusedev::abi;
 use fusedev::{Body, DirBuf, Header, Reply};
 use types::{Errno, Fid};
 
 use crate::dirs::{Dir, Page};
 use crate::error::errno;
-use crate::fs::{Fs, exact};
+use crate::fs::Fs;
 use crate::limits::DIR_PAGE_BYTES;
 
 /// Offset behind "..": what the cookies are raised by.
@@ -47,31 +48,45 @@ impl Fs {
         let dir = self.dirs.borrow().get(args.fh).ok_or(Errno::EBADF)?;
         let ctx = self.ctx(header, 0);
         let cookie = args.offset.saturating_sub(DOTS);
-        let kept = dir.page.borrow_mut().take().filter(|_| args.offset != 0 && !plus);
-        let page = match kept {
-            Some(page) if page.position(cookie).is_some() => page,
-            _ => {
-                self.fetch(&ctx, dir.fid, cookie, if plus { args.size } else { DIR_PAGE_BYTES })
-                    .await?
-            }
-        };
         if args.offset == 0 {
             self.was_read(&ctx, header.nodeid);
         }
         let mut out = DirBuf::new(args.size);
-        self.fill(&mut out, dir.fid, &page, args.offset, plus);
+        if plus {
+            let (page, lease) = self.fetch_leased(&ctx, dir.fid, cookie, args.size).await?;
+            self.fill(&mut out, dir.fid, &page, args.offset, Some(lease));
+            return Ok(Body::Dir(out));
+        }
+        let kept = dir.page.borrow_mut().take().filter(|_| args.offset != 0);
+        let page = match kept {
+            Some(page) if page.position(cookie).is_some() => page,
+            _ => self.fetch(&ctx, dir.fid, cookie).await?,
+        };
+        self.fill(&mut out, dir.fid, &page, args.offset, None);
         *dir.page.borrow_mut() = Some(page);
         Ok(Body::Dir(out))
     }
 
-    async fn fetch(&self, ctx: &Ctx, dir: Fid, after: u64, bytes: u32) -> Result<Page, Errno> {
-        let page = self.client.readdir(ctx, dir, after, bytes).await.map_err(errno)?;
-        // A server that sends nothing and yet more to come would have us ask for ever.
-        let at_end = page.at_end || page.entries.is_empty();
-        Ok(Page { after, page: DirPage { at_end, ..page } })
+    async fn fetch(&self, ctx: &Ctx, dir: Fid, after: u64) -> Result<Page, Errno> {
+        let page = self.client.readdir(ctx, dir, after, DIR_PAGE_BYTES).await.map_err(errno)?;
+        Ok(behind(after, page))
     }
 
-    fn fill(&self, out: &mut DirBuf, dir: Fid, page: &Page, offset: u64, plus: bool) {
+    async fn fetch_leased(
+        &self,
+        ctx: &Ctx,
+        dir: Fid,
+        after: u64,
+        bytes: u32,
+    ) -> Result<(Page, Lease), Errno> {
+        let (page, lease) =
+            self.client.readdir_leased(ctx, dir, after, bytes).await.map_err(errno)?;
+        Ok((behind(after, page), lease))
+    }
+
+    /// Entries from `offset` on, as many as fit; with attributes where there is a lease.
+    fn fill(&self, out: &mut DirBuf, dir: Fid, page: &Page, offset: u64, lease: Option<Lease>) {
+        let plus = lease.is_some();
         let up = if page.page.parent.is_zero() { dir } else { page.page.parent };
         for (at, name, fid) in [(0, &b"."[..], dir), (1, b"..", up)] {
             if offset <= at
@@ -87,7 +102,7 @@ impl Fs {
             if !out.fits(plus, entry.name.len()) {
                 return;
             }
-            let told = plus.then(|| self.tell(entry));
+            let told = lease.map(|lease| self.tell(entry, lease));
             let (ino, kind) = (entry.attr.fid().ino(), entry.attr.file_type() >> 12);
             let pushed = push(out, told, ino, entry.cookie.saturating_add(DOTS), kind, &entry.name);
             assert!(pushed, "an entry that fits is taken");
@@ -96,11 +111,20 @@ impl Fs {
 }
 
 impl Fs {
-    /// What the kernel is told of an entry besides its name: nothing where only OSTs know the size.
-    fn tell(&self, entry: &Dirent) -> abi::EntryOut {
-        let known = entry.has_attr && !client::needs_glimpse(&entry.attr);
-        if known { self.entry(&exact(entry.attr)) } else { abi::EntryOut::default() }
+    /// What the kernel is told of an entry besides its name: nothing unless it is leased.
+    fn tell(&self, entry: &Dirent, lease: Lease) -> abi::EntryOut {
+        if !entry.leased {
+            return abi::EntryOut::default();
+        }
+        self.entry(&Glance { attr: entry.attr, lease, size_known: true })
     }
+}
+
+/// The page behind the cookie `after`.
+fn behind(after: u64, page: DirPage) -> Page {
+    // A server that sends nothing and yet more to come would have us ask for ever.
+    let at_end = page.at_end || page.entries.is_empty();
+    Page { after, page: DirPage { at_end, ..page } }
 }
 
 /// A node id of zero in `told` means: a name without attributes.

@@ -8,3 +8,5 @@ mod namespace;
 mod range;
 mod whole;
 mod xattr;
+
+pub(crate) use xattr::Xattrs;

@@ -8,7 +8,7 @@ use types::{Errno, Fid, SYMLINK_BYTES_MAX};
 
 use crate::convert;
 use crate::error::errno;
-use crate::fs::{Fs, exact};
+use crate::fs::{Fs, exact, validity_of};
 
 const RENAME_FLAGS: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE;
 
@@ -59,10 +59,11 @@ impl Fs {
 
     /// Asked for what `Getattr` does not carry: when the file was made.
     pub(crate) async fn statx(&self, header: &Header, fh: Option<u64>) -> Reply {
-        let mut attr = self.look(header, fh).await?.attr;
+        let glance = self.look(header, fh).await?;
+        let mut attr = glance.attr;
         self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
         self.nodes.borrow_mut().tell(&mut attr, true);
-        Ok(Body::Statx(convert::statx_out(&attr)))
+        Ok(Body::Statx(convert::statx_out(&attr, validity_of(&glance, self.env.now()))))
     }
 
     pub(crate) async fn setattr(&self, header: &Header, args: &abi::SetattrIn) -> Reply {
@@ -95,9 +96,11 @@ impl Fs {
             return Err(Errno::ENAMETOOLONG);
         }
         let parent = self.fid(header.nodeid)?;
-        let attr =
-            self.client.symlink(&self.ctx(header, 0), parent, convert::name(name)?, target).await;
-        attr.map(|attr| Body::Entry(self.entry(&exact(attr)))).map_err(errno)
+        let made = self
+            .client
+            .symlink_glance(&self.ctx(header, 0), parent, convert::name(name)?, target)
+            .await;
+        made.map(|glance| Body::Entry(self.entry(&glance))).map_err(errno)
     }
 
     pub(crate) async fn mknod(
@@ -110,18 +113,20 @@ impl Fs {
     ) -> Reply {
         let parent = self.fid(header.nodeid)?;
         let ctx = self.ctx(header, umask);
-        let attr =
-            self.client.mknod(&ctx, parent, convert::name(name)?, mode, u64::from(rdev)).await;
-        attr.map(|attr| Body::Entry(self.entry(&exact(attr)))).map_err(errno)
+        let made = self
+            .client
+            .mknod_glance(&ctx, parent, convert::name(name)?, mode, u64::from(rdev))
+            .await;
+        made.map(|glance| Body::Entry(self.entry(&glance))).map_err(errno)
     }
 
     pub(crate) async fn mkdir(&self, header: &Header, name: &[u8], mode: u32, umask: u32) -> Reply {
         let parent = self.fid(header.nodeid)?;
-        let attr = self
+        let made = self
             .client
-            .mkdir(&self.ctx(header, umask), parent, convert::name(name)?, mode & 0o7777)
+            .mkdir_glance(&self.ctx(header, umask), parent, convert::name(name)?, mode & 0o7777)
             .await;
-        attr.map(|attr| Body::Entry(self.entry(&exact(attr)))).map_err(errno)
+        made.map(|glance| Body::Entry(self.entry(&glance))).map_err(errno)
     }
 
     pub(crate) async fn unlink(&self, header: &Header, name: &[u8]) -> Reply {

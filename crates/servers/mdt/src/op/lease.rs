@@ -7,10 +7,11 @@
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
 use wire::body::Disposition;
-use wire::{Request, SizeState};
+use wire::{Attr, Request, SizeState};
 
 use super::{Answer, AttrAnswer, Caller};
 use crate::leases::Leases;
+use crate::record::{INODE_HAS_ACL, Inode};
 use crate::state::Effect;
 use crate::tx::Tx;
 use target::{Decided, OpError};
@@ -24,7 +25,11 @@ pub(crate) enum Scope {
     Attributes,
     /// The same, and one on the names of this directory.
     Name(fn(&Request) -> Fid),
-    /// The same for a name that it makes; the directory as it is then comes along.
+    /// Grants one on each entry that it lists, and one on the names of this directory, where they
+    /// are wanted.
+    Lists(fn(&Request) -> Option<Fid>),
+    /// The same as [`Scope::Name`] for a name that it makes; the directory as it is then comes
+    /// along.
     Makes(fn(&Request) -> Fid),
     /// Removes a name of this directory, which comes along as it is then.
     Removes(fn(&Request) -> Fid),
@@ -32,6 +37,9 @@ pub(crate) enum Scope {
     Moves(fn(&Request) -> (Fid, Fid)),
     /// Changes something of a file of which the caller's kernel goes on using its own copy.
     Kept,
+    /// Changes attributes and grants one on those that it tells, unless this says that it changes
+    /// nothing that a lease covers.
+    Sets(fn(&Request) -> bool),
     /// Changes nothing that a lease covers, where this says so.
     Unseen(fn(&Request) -> bool),
 }
@@ -48,11 +56,12 @@ pub(crate) struct Plan {
     pub(crate) effects: Vec<Effect>,
 }
 
-/// What `answer` leases to the caller, and what the operation means for leases that are out.
+/// What `answer` leases to the caller, and what the operation means for leases that are out. In a
+/// page the entries that are leased are marked.
 pub(crate) fn plan(
     scope: &Scope,
     caller: &Caller<'_>,
-    answer: &Answer,
+    answer: &mut Answer,
     tx: &Tx<'_>,
     leases: &Leases,
 ) -> Plan {
@@ -71,12 +80,24 @@ pub(crate) fn plan(
     };
     let (tells, dir) = match scope {
         Scope::Attributes => (true, None),
+        Scope::Sets(is_unseen) if !is_unseen(caller.request) => (true, None),
         Scope::Name(parent) | Scope::Makes(parent) => (true, Some(parent(caller.request))),
         Scope::Removes(parent) => (false, Some(parent(caller.request))),
-        Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Unseen(_) => return plan,
+        Scope::Lists(dir) => (false, dir(caller.request)),
+        Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Sets(_) | Scope::Unseen(_) => {
+            return plan;
+        }
     };
     let dir_lease = dir.map_or(Span::ZERO, &mut lease);
-    if let (true, Answer::Attr(answer)) = (tells, answer) {
+    if let Answer::Page(page) = answer {
+        // Without the name the attributes are of no use: the caller asks for it with them.
+        if dir_lease > Span::ZERO {
+            for listed in page.entries.iter_mut().filter(|listed| listed.is_offered) {
+                listed.entry.leased = lease(listed.entry.attr.fid()) > Span::ZERO;
+            }
+        }
+        (plan.lease, plan.name_lease) = (dir_lease, dir_lease);
+    } else if let (true, Answer::Attr(answer)) = (tells, answer) {
         // On a file only where nobody was after its directory too: files are many, and a client
         // that takes over what another has just made would wait for each.
         let quiet = answer.attr.is_dir() || !leases.is_contended(answer.parent, clock);
@@ -108,7 +129,7 @@ fn follow(
                 effects.push(Effect::NamesMoved { from: to, to: from, at }); // an exchange
             }
         }
-        Scope::Kept => effects.extend(answer.fid().map(|fid| Effect::Contended { fid, at })),
+        Scope::Kept => effects.extend(answer.fid().map(|fid| Effect::Settles { fid, at })),
         _ => {}
     }
     if matches!(scope, Scope::Moves(_) | Scope::Removes(_)) {
@@ -119,7 +140,7 @@ fn follow(
             tx.seen(*fid).is_some_and(|inode| !inode.attr.is_dir() && inode.attr.nlink > 0)
         };
         let others = tx.touched().filter(named).filter(|fid| Some(*fid) != moved);
-        effects.extend(others.map(|fid| Effect::Contended { fid, at }));
+        effects.extend(others.map(|fid| Effect::Settles { fid, at }));
     }
 }
 
@@ -127,15 +148,18 @@ fn follow(
 /// maker has it. A write takes set-user-id away without a word to the kernel of the writer; an
 /// access list is kept by the kernel beside them.
 fn is_known(answer: &AttrAnswer) -> bool {
-    let attr = &answer.attr;
-    if answer.has_acl {
-        return false;
-    }
-    if !attr.is_file() {
-        return true;
-    }
     let made = answer.disposition.contains(Disposition::CREATED);
-    attr.mode & (S_ISUID | S_ISGID) == 0 && (made || attr.size_state() != SizeState::Dirty)
+    may_be_believed(&answer.attr, answer.has_acl, made)
+}
+
+/// The same of an inode that is listed.
+pub(crate) fn is_whole(inode: &Inode) -> bool {
+    may_be_believed(&inode.attr, inode.has(INODE_HAS_ACL), false)
+}
+
+fn may_be_believed(attr: &Attr, has_acl: bool, made: bool) -> bool {
+    let is_sized = made || attr.size_state() != SizeState::Dirty;
+    !has_acl && (!attr.is_file() || (attr.mode & (S_ISUID | S_ISGID) == 0 && is_sized))
 }
 
 /// Refuses a change for now where others hold leases on what it changes, or may do so since before
@@ -146,7 +170,7 @@ pub(crate) fn check(
     tx: &Tx<'_>,
     leases: &mut Leases,
 ) -> Decided<()> {
-    if let Scope::Unseen(is_unseen) = scope
+    if let Scope::Sets(is_unseen) | Scope::Unseen(is_unseen) = scope
         && is_unseen(caller.request)
     {
         return Ok(());

@@ -28,7 +28,8 @@ use service::spec::{LDLM_CANCELD, MDT, MDT_READPAGE};
 use service::{Incoming, ServiceSpec};
 use target::Decided;
 use types::{ClientId, Creds, Errno, Fid, Instant, NAME_BYTES_MAX, Span, TargetKind, Timespec};
-use wire::body::{AttrRep, Disposition, SetattrFlags, SetattrReq};
+use wire::body::{AttrRep, Disposition, ReaddirRep, SetattrFlags, SetattrReq};
+use wire::dirent::{self, Dirent};
 use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
 use self::lease::Scope;
@@ -78,6 +79,8 @@ pub(crate) struct Op<'a, 'v> {
 pub(crate) enum Answer {
     /// Attributes of a file.
     Attr(AttrAnswer),
+    /// Entries of a directory.
+    Page(PageAnswer),
     Bufs(Vec<Bytes>),
 }
 
@@ -94,6 +97,20 @@ pub(crate) struct AttrAnswer {
     pub(crate) parent: Fid,
     pub(crate) has_acl: bool,
     pub(crate) layout: Vec<u8>,
+}
+
+/// A page of a directory.
+pub(crate) struct PageAnswer {
+    pub(crate) entries: Vec<Listed>,
+    pub(crate) at_end: bool,
+    pub(crate) parent: Fid,
+}
+
+/// An entry of a page.
+pub(crate) struct Listed {
+    pub(crate) entry: Dirent,
+    /// The attributes are the whole truth, and the caller wants a lease on them.
+    pub(crate) is_offered: bool,
 }
 
 /// What goes with an answer into its reply.
@@ -157,6 +174,7 @@ impl Answer {
                 };
                 vec![encode_body(&body), Bytes::from(answer.layout)]
             }
+            Answer::Page(answer) => answer.into_bufs(extras),
         }
     }
 
@@ -164,8 +182,23 @@ impl Answer {
     pub(crate) fn fid(&self) -> Option<Fid> {
         match self {
             Answer::Attr(answer) => Some(answer.attr.fid()),
-            Answer::Bufs(_) => None,
+            Answer::Bufs(_) | Answer::Page(_) => None,
         }
+    }
+}
+
+impl PageAnswer {
+    fn into_bufs(self, extras: Extras) -> Vec<Bytes> {
+        let mut page = Vec::new();
+        self.entries.iter().for_each(|listed| dirent::push(&mut page, &listed.entry));
+        let head = ReaddirRep {
+            count: self.entries.len() as u32,
+            at_end: u32::from(self.at_end),
+            parent: self.parent.into(),
+            lease_ms: extras.lease.as_millis() as u32,
+            name_lease_ms: extras.name_lease.as_millis() as u32,
+        };
+        vec![encode_body(&head), page.into()]
     }
 }
 
@@ -226,8 +259,8 @@ operations! {
     MdtLink => Decide(link::link), MDT, Name("link"), Scope::Plain;
     MdtUnlink => Decide(unlink::unlink), MDT, Of(unlink::stat), Scope::Removes(unlink::parent);
     MdtRename => Decide(rename::rename), MDT, Name("rename"), Scope::Moves(rename::parents);
-    MdtSetattr => Decide(setattr::setattr), MDT, Name("setattr"), Scope::Unseen(setattr::is_unseen);
-    MdtReaddir => Decide(readdir::readdir), MDT_READPAGE, Name("readdir"), Scope::Plain;
+    MdtSetattr => Decide(setattr::setattr), MDT, Name("setattr"), Scope::Sets(setattr::is_unseen);
+    MdtReaddir => Decide(readdir::readdir), MDT_READPAGE, Name("readdir"), Scope::Lists(readdir::leased);
     MdtReadlink => Decide(getattr::readlink), MDT, Name("getattr"), Scope::Plain;
     MdtGetxattr => Decide(xattr::get), MDT, Name("getxattr"), Scope::Plain;
     MdtSetxattr => Decide(xattr::set), MDT, Name("setxattr"), Scope::Kept;

@@ -3,14 +3,20 @@
 
 use target::{Decided, OpError};
 use types::{Errno, Fid};
-use wire::body::{ReaddirRep, ReaddirReq};
-use wire::{Attr, dirent, encode_body};
+use wire::body::ReaddirReq;
+use wire::dirent::{self, Dirent};
+use wire::{Attr, Request};
 
 use crate::limits::{READDIR_BYTES_MAX, READDIR_ENTRIES_MAX};
-use crate::op::{Answer, Op};
+use crate::op::{Answer, Listed, Op, PageAnswer, lease};
 use crate::perm::{R, X};
-use crate::record::DirentRecord;
+use crate::record::{DirentRecord, Inode};
 use crate::tx::Entry;
+
+/// Bit of the request: without attributes.
+const BARE: u32 = 1;
+/// Bit of the request: attributes and names with leases.
+const LEASES: u32 = 2;
 
 /// A page behind a cookie.
 pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
@@ -20,29 +26,36 @@ pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
     if !op.may(&dir, R)? && !op.state.opens.is_open_by(dir.fid(), op.client) {
         return Err(Errno::EACCES.into());
     }
-    let with_attr = body.flags & 1 == 0 && op.may(&dir, X)?;
+    let with_attr = body.flags & BARE == 0 && op.may(&dir, X)?;
     let entries_max = match body.entries_max {
         0 => READDIR_ENTRIES_MAX,
         wanted => (wanted as usize).min(READDIR_ENTRIES_MAX),
     };
     let bytes_max = page_bytes(&body);
-    let (entries, at_end) = collect(op, dir.fid(), body.cookie, entries_max, bytes_max)?;
-    let mut page = Vec::new();
-    for entry in &entries {
+    let (found, at_end) = collect(op, dir.fid(), body.cookie, entries_max, bytes_max)?;
+    assert!(found.len() <= entries_max, "a page holds what was asked for");
+    let mut entries = Vec::with_capacity(found.len());
+    for entry in found {
         let inode = if with_attr { op.tx.find(entry.record.fid)? } else { None };
-        let fallback =
-            Attr { mode: entry.record.file_type, ..Attr::default() }.with_fid(entry.record.fid);
-        let attr = inode.as_ref().map_or(fallback, |inode| inode.attr);
-        dirent::push(&mut page, entry.cookie, &attr, inode.is_some(), &entry.record.name);
+        entries.push(listed(entry, inode.as_ref(), body.flags & LEASES != 0));
     }
-    assert!(entries.len() <= entries_max, "a page holds what was asked for");
-    let rep = ReaddirRep {
-        count: entries.len() as u32,
-        at_end: u32::from(at_end),
-        parent: dir.parent.into(),
-        reserved: 0,
-    };
-    Ok(Answer::Bufs(vec![encode_body(&rep), page.into()]))
+    Ok(Answer::Page(PageAnswer { entries, at_end, parent: dir.parent }))
+}
+
+/// An entry with the attributes of its inode, or the type alone.
+fn listed(entry: Entry, inode: Option<&Inode>, leases: bool) -> Listed {
+    let Entry { cookie, record: DirentRecord { fid, file_type, name } } = entry;
+    let bare = Attr { mode: file_type, ..Attr::default() }.with_fid(fid);
+    let attr = inode.map_or(bare, |inode| inode.attr);
+    let is_offered = leases && inode.is_some_and(lease::is_whole);
+    let entry = Dirent { cookie, attr, has_attr: inode.is_some(), leased: false, name };
+    Listed { entry, is_offered }
+}
+
+/// The directory, if leases on its entries are wanted.
+pub(crate) fn leased(request: &Request) -> Option<Fid> {
+    let body: ReaddirReq = request.body();
+    (body.flags & LEASES != 0).then(|| body.fid.into())
 }
 
 /// Bytes of a page at most, but for one entry.

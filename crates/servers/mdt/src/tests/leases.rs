@@ -2,13 +2,13 @@
 
 use types::{Errno, Fid, Instant, Span};
 use wire::body::{
-    AttrRep, CloseReq, DirRep, FidReq, LinkReq, LookupReq, OpenReq, RenameReq, SetattrFlags,
-    SetattrReq, SetxattrReq, UnlinkReq,
+    AttrRep, CloseReq, DirRep, FidReq, LinkReq, LookupReq, OpenReq, ReaddirRep, ReaddirReq,
+    RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
 };
-use wire::{Attr, Opcode, decode_body};
+use wire::{Attr, Opcode, decode_body, dirent};
 
 use super::rig::Rig;
-use crate::leases::LEASE;
+use crate::leases::{LEASE, SETTLING};
 
 const A: u128 = 1;
 const B: u128 = 2;
@@ -84,6 +84,60 @@ fn a_lookup_leases_the_file_and_its_name() {
     assert_eq!((found.lease_ms, found.name_lease_ms), (ms, 0));
     pass(&rig, 20);
     assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, SetattrFlags::MODE)), 30);
+}
+
+/// A listing with leases: how long they are, and the names of the entries that have one.
+fn list(rig: &mut Rig, dir: Fid) -> (ReaddirRep, Vec<String>) {
+    let body = ReaddirReq { fid: dir.into(), flags: 2, ..ReaddirReq::default() };
+    let reply = rig.call(Opcode::MdtReaddir, &body, &[]).expect("it can be listed");
+    let entries = dirent::decode(&reply.buf(1)).expect("our own bytes");
+    let leased = entries.into_iter().filter(|entry| entry.leased);
+    let mut names: Vec<String> =
+        leased.map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect();
+    names.sort();
+    (reply.body(), names)
+}
+
+#[test]
+fn a_listing_leases_names_and_the_files_whose_size_is_known() {
+    let mut rig = rig();
+    let dir = rig.create(Fid::ROOT, "d", 0o040_755, None).expect("room").attr.fid();
+    let known = rig.create(dir, "known", 0o644, None).expect("room").attr.fid();
+    rig.create(dir, "set-user-id", 0o4_755, None).expect("room");
+    let written = rig.create(dir, "written", 0o644, Some(O_RDWR)).expect("room");
+    let below = rig.create(dir, "below", 0o040_755, None).expect("room").attr.fid();
+    later(&rig);
+    let ms = LEASE.as_millis() as u32;
+    let (page, names) = list(&mut rig, dir);
+    assert_eq!((page.lease_ms, page.name_lease_ms), (ms, ms));
+    assert_eq!(names, ["below", "known"]);
+    pass(&rig, 20);
+    assert_eq!(waited(&mut rig, |rig| setattr(rig, known, SetattrFlags::MODE)), 30);
+    later(&rig);
+    list(&mut rig, dir);
+    assert_eq!(waited(&mut rig, |rig| unlink(rig, dir, "set-user-id")), 50, "it has a name");
+    let (page, names) = list(&mut rig, dir);
+    assert_eq!((page.name_lease_ms, names.len()), (0, 0), "two clients are after the directory");
+    later(&rig);
+    rig.recovering = true;
+    assert_eq!(list(&mut rig, dir).1.len(), 0, "others may still replay");
+    rig.recovering = false;
+    let plain = ReaddirReq { fid: dir.into(), ..ReaddirReq::default() };
+    rig.call(Opcode::MdtReaddir, &plain, &[]).expect("it can be listed");
+    assert_eq!(waited(&mut rig, |rig| setattr(rig, below, SetattrFlags::MODE)), 0, "not asked for");
+    close(&mut rig, &written);
+}
+
+#[test]
+fn a_change_of_attributes_leases_what_it_tells() {
+    let mut rig = rig();
+    let fid = rig.create(Fid::ROOT, "f", 0o644, None).expect("room").attr.fid();
+    later(&rig);
+    let told = setattr(&mut rig, fid, SetattrFlags::MODE).expect("it is there");
+    assert_eq!(told.lease_ms, LEASE.as_millis() as u32);
+    assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, SetattrFlags::MODE)), 50);
+    let told = setattr(&mut rig, fid, SetattrFlags::READ_AT).expect("it is there");
+    assert_eq!(told.lease_ms, 0, "what others do not wait for is not leased");
 }
 
 #[test]
@@ -238,6 +292,8 @@ fn files_with_lost_names_or_access_lists_are_not_leased() {
     assert!(getattr(&mut rig, fid).lease_ms > 0);
     unlink(&mut rig, Fid::ROOT, "g").expect("it is there");
     assert_eq!(getattr(&mut rig, fid).lease_ms, 0, "the kernel of who removes it counts by itself");
+    pass(&rig, SETTLING.as_millis());
+    assert!(getattr(&mut rig, fid).lease_ms > 0, "it has counted");
     let listed = rig.create(Fid::ROOT, "l", 0o644, None).expect("room").attr.fid();
     assert!(getattr(&mut rig, listed).lease_ms > 0);
     let mut acl = 2_u32.to_le_bytes().to_vec();
@@ -255,6 +311,18 @@ fn files_with_lost_names_or_access_lists_are_not_leased() {
     rig.call(Opcode::MdtSetxattr, &body, &[b"system.posix_acl_access", &acl]).expect("a good list");
     later(&rig);
     assert_eq!(getattr(&mut rig, listed).lease_ms, 0);
+}
+
+#[test]
+fn a_directory_that_got_an_attribute_is_leased_again_after_a_moment() {
+    let mut rig = rig();
+    let dir = rig.create(Fid::ROOT, "d", 0o040_755, None).expect("room").attr.fid();
+    later(&rig);
+    let body = SetxattrReq { fid: dir.into(), ..SetxattrReq::default() };
+    rig.call(Opcode::MdtSetxattr, &body, &[b"user.tag", b"x"]).expect("room");
+    assert_eq!(getattr(&mut rig, dir).lease_ms, 0, "its changer's kernel goes by its own copy");
+    pass(&rig, SETTLING.as_millis());
+    assert!(getattr(&mut rig, dir).lease_ms > 0, "`cp -a` and then `ls` are soon fast");
 }
 
 #[test]

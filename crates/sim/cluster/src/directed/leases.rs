@@ -23,6 +23,8 @@ const CLIENTS: usize = 3;
 /// Callers of one client at a time.
 const CALLERS: usize = 2;
 const NAMES: u64 = 4;
+/// Of a listing: more than the directory has.
+const PAGE_BYTES: u32 = 64 << 10;
 const TAG: &[u8] = b"security.tag";
 /// Calls of one caller in one round.
 const CALLS: u32 = 12;
@@ -180,7 +182,7 @@ impl Caller {
     async fn work(self, mut rng: Rng) {
         for _ in 0..CALLS {
             let name = format!("f{}", rng.below(NAMES)).into_bytes();
-            let done = match rng.below(11) {
+            let done = match rng.below(13) {
                 0 | 1 => self.create(name).await,
                 2 => self.unlink(name).await,
                 3 => self.rename(name, format!("f{}", rng.below(NAMES)).into_bytes()).await,
@@ -190,6 +192,7 @@ impl Caller {
                 7 => self.look_up(name).await,
                 8 => self.tag(name).await,
                 9 => self.look_for_tag(name).await,
+                10 | 11 => self.list().await,
                 _ => self.look(self.file(&name)).await,
             };
             self.count(done);
@@ -234,6 +237,17 @@ impl Caller {
         let mut board = self.board.borrow_mut();
         board.told(self.who, &attr, lease, 0);
         board.names.push((self.who, name, attr.fid(), lease.name));
+        Ok(())
+    }
+
+    async fn list(&self) -> client::Result<()> {
+        let (page, lease) =
+            self.client.readdir_leased(&test_ctx(), self.dir, 0, PAGE_BYTES).await?;
+        let mut board = self.board.borrow_mut();
+        for entry in page.entries.into_iter().filter(|entry| entry.leased) {
+            board.told(self.who, &entry.attr, lease, 0);
+            board.names.push((self.who, entry.name, entry.attr.fid(), lease.name));
+        }
         Ok(())
     }
 

@@ -55,7 +55,9 @@ impl Kept {
         let jobids = Rc::<Jobids>::default();
         let kernel = options.kernel();
         super::replace_dead(&options.dir)?;
-        let mounted = match fuse::mount(env, client.clone(), &kernel, jobids.clone()).await {
+        let seclabel = options.mount.seclabel;
+        let mounted = fuse::mount(env, client.clone(), &kernel, jobids.clone(), seclabel).await;
+        let mounted = match mounted {
             Ok(mounted) => mounted,
             Err(error) => {
                 client.unmount().await; // nothing was changed: there is nothing to wait for

@@ -57,6 +57,8 @@ pub struct MountOptions {
     pub(crate) unmount_wait_secs: u64,
     /// Plaintext to addresses that are not loopback.
     pub(crate) insecure: bool,
+    /// Security labels of SELinux are kept.
+    pub(crate) seclabel: bool,
 }
 
 impl Default for MountOptions {
@@ -71,6 +73,7 @@ impl Default for MountOptions {
             wait_secs: 60,
             unmount_wait_secs: client::limits::UNMOUNT_WAIT_DEFAULT.as_millis() / 1_000,
             insecure: false,
+            seclabel: false,
         }
     }
 }
@@ -106,6 +109,9 @@ impl Options {
         kernel.source = self.source();
         if !self.mount.flock {
             kernel.mask |= cap::FLOCK_LOCKS | cap::POSIX_LOCKS;
+        }
+        if kernel.atime.contains(MountFlags::STRICTATIME) {
+            kernel.mask |= cap::CACHE_SYMLINKS; // each read counts
         }
         kernel
     }
@@ -257,12 +263,16 @@ impl MountOptions {
             ("sync", None) => kernel.sync = true,
             ("async", None) => kernel.sync = false,
             ("suid" | "dev", None) => kernel.suid_dev = true,
-            ("readdirplus", None) => kernel.want |= cap::DO_READDIRPLUS | cap::READDIRPLUS_AUTO,
+            ("readdirplus", None) => kernel.want |= cap::DO_READDIRPLUS,
+            ("noreaddirplus", None) => kernel.want &= !cap::DO_READDIRPLUS,
+            ("acl", None) => kernel.want |= cap::POSIX_ACL,
+            ("noacl", None) => kernel.want &= !cap::POSIX_ACL,
+            ("seclabel", None) => self.seclabel = true,
+            ("noseclabel", None) => self.seclabel = false,
             ("insecure", None) => self.insecure = true,
             // What mount(8) passes on and what is so anyway.
             (
-                "defaults" | "auto" | "noauto" | "user_xattr" | "acl" | "_netdev" | "nouser"
-                | "nofail",
+                "defaults" | "auto" | "noauto" | "user_xattr" | "_netdev" | "nouser" | "nofail",
                 None,
             ) => {}
             (word, None) if flags::apply_atime(&mut kernel.atime, word) => {}
@@ -333,8 +343,7 @@ mod tests {
 
     #[test]
     fn the_kernel_and_the_client_mount_what_the_words_say() {
-        let text =
-            "caps=0x10,localflock,readdirplus,ro,soft,wait=0,unmount_wait=7,nid=127.0.0.11@tcp";
+        let text = "caps=0x10,localflock,noreaddirplus,noacl,seclabel,ro,soft,wait=0,unmount_wait=7,nid=127.0.0.11@tcp";
         let dir = PathBuf::from("/mnt/x");
         let options = Options::parse("127.0.0.2@tcp:/testfs", dir, text, true, None).expect("fits");
         let kernel = options.kernel();
@@ -343,10 +352,9 @@ mod tests {
             (std::path::Path::new("/mnt/x"), "127.0.0.2@tcp:/testfs")
         );
         assert_eq!(kernel.mask, 0x10 | cap::FLOCK_LOCKS | cap::POSIX_LOCKS);
-        assert_eq!(
-            kernel.want,
-            fuse::options("").want | cap::DO_READDIRPLUS | cap::READDIRPLUS_AUTO
-        );
+        let usual = fuse::options("").want;
+        assert_eq!(usual & !kernel.want, cap::DO_READDIRPLUS | cap::POSIX_ACL);
+        assert!(options.mount.seclabel && kernel.want & !usual == 0);
         assert!(kernel.read_only && kernel.default_permissions);
         let client = options.client(ClientId(7));
         assert_eq!(
@@ -374,7 +382,6 @@ mod tests {
         assert!(!user.suid_dev && !user.no_exec && user.sync);
         assert_eq!(user.atime, MountFlags::NOATIME | MountFlags::NODIRATIME);
         for text in [
-            "noacl",
             "dirsync",
             "nid",
             "nid=x",
@@ -425,6 +432,9 @@ mod tests {
             "sync",
             "suid",
             "readdirplus",
+            "noreaddirplus",
+            "noacl",
+            "seclabel",
             "insecure",
             "defaults",
             "noatime",
