@@ -108,6 +108,11 @@ impl Directory {
         }
     }
 
+    /// The configuration may be out of date.
+    pub fn note_stale(&self) {
+        self.stale.notify_one();
+    }
+
     /// Completes when the configuration may be out of date.
     pub async fn wait_stale(&self) {
         self.stale.notified().await;

@@ -72,7 +72,9 @@ impl Node {
         match admission {
             Admission::Execute => {
                 let class = served.target.class(&request);
-                if !recovering && self.is_busy_for(peer, &session, &class, &request) {
+                if recovering || class.service.is_unhindered() {
+                    self.check_passing(&session, &request)?;
+                } else if self.is_busy_for(peer, &session, &class, &request) {
                     return Ok(());
                 }
                 let unhindered = recovering || class.service.passes_policies();
@@ -188,6 +190,7 @@ impl Node {
         if request.has(RequestFlags::MODIFIES) && (tag == 0 || tag > limits::TAGS_MAX) {
             return Err(Nonsense::Tag(tag));
         }
+        self.check_passing(&session, &request)?;
         if session.export.borrow_mut().executing_mut(request.xid()).is_some() {
             let transno = Transno(request.header.transno);
             served.exports.recovery.borrow_mut().handle_offered_again(

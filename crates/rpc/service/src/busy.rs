@@ -13,7 +13,7 @@ use wire::{Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::in_flight::{InFlight, Queued};
 use crate::memory::{self, Held, Room};
-use crate::node::Node;
+use crate::node::{Node, Nonsense};
 use crate::peer::Peer;
 use crate::work::Work;
 use crate::{Class, Session, limits};
@@ -46,6 +46,17 @@ impl Node {
         session.export.borrow().executing() < limits::EXECUTING_MAX
             && held.has_room(self.req_bytes_max.get(), bytes)
             && self.service(class.service).has_buffers()
+    }
+
+    /// What needs no room has a bound all the same, beside all that its session may hold.
+    pub(crate) fn check_passing(
+        &self,
+        session: &Session,
+        request: &Request,
+    ) -> Result<(), Nonsense> {
+        let bytes = session.memory.total() + memory::cost(length(request));
+        let max = limits::PASSING_BYTES_MAX + self.req_bytes_max.get() / limits::PASSING_PART;
+        if bytes > max { Err(Nonsense::TooLarge(bytes)) } else { Ok(()) }
     }
 
     /// Counts what a request occupies until it ends, and has housekeeping look in time.

@@ -39,6 +39,10 @@ impl Node {
                 tracing::warn!(target_id = %exports.target, %client, nid = %peer.nid, "refused: this client is connected from another address");
                 peer.reply(&Reply::error(&request.header, Errno::EACCES));
             }
+            Connecting::NoServer => {
+                tracing::warn!(target_id = %exports.target, %client, nid = %peer.nid, "refused for now: it says that it is a server, and the MGS knows none there");
+                peer.reply(&Reply::error(&request.header, Errno::EACCES));
+            }
             Connecting::Full => {
                 tracing::debug!(target_id = %exports.target, %client, nid = %peer.nid, "refused: no room for another session");
                 peer.reply(&Reply::error(&request.header, Errno::EBUSY));
@@ -54,15 +58,15 @@ impl Node {
                 if recover {
                     exports.recovery.borrow_mut().handle_connected(client, self.env.now());
                 }
-                session.attach(&peer, request.header.xid, self.env.now());
+                exports.attach(&session, &peer, request.header.xid);
                 let outcome = if recover { connect::RECOVER } else { connect::RESUMED };
                 self.welcome(&served, &peer, &request, &session, outcome);
                 self.pump_recovery(exports);
             }
             Connecting::Fresh { old, evicted } => {
-                exports.connecting.borrow_mut().insert(client);
+                exports.begin_connecting(client, peer.nid);
                 self.begin_session(&served, &peer, &request, client, old, evicted).await;
-                exports.connecting.borrow_mut().remove(&client);
+                exports.end_connecting(client);
             }
         }
     }

@@ -53,7 +53,12 @@ pub struct Exports {
     pub(crate) uuid: Cell<u128>,
     sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
     by_client: RefCell<BTreeMap<ClientId, u64>>,
-    pub(crate) connecting: RefCell<BTreeSet<ClientId>>,
+    /// Clients whose session is being made, and from where.
+    connecting: RefCell<BTreeMap<ClientId, Nid>>,
+    /// How many sessions are of an address, or are being made from there.
+    by_nid: RefCell<BTreeMap<Nid, usize>>,
+    /// Where servers are; none: anywhere.
+    servers: RefCell<Option<Rc<IsServerAt>>>,
     sessions_made: Cell<u64>,
     pub(crate) recovery: RefCell<Recovery<Work>>,
     /// Recovery is over and the target has swept.
@@ -67,6 +72,9 @@ pub struct Exports {
     pub(crate) wake: Notify,
     pub(crate) queues: RefCell<Option<Weak<dyn Queues>>>,
 }
+
+/// Whether a server is known at an address.
+type IsServerAt = dyn Fn(Nid) -> bool;
 
 /// Where requests wait.
 pub(crate) trait Queues {
@@ -90,6 +98,8 @@ pub(crate) enum Connecting {
     Elsewhere,
     /// There are as many sessions as there may be.
     Full,
+    /// It says that it is a server, and none is known there.
+    NoServer,
     /// The session goes on.
     Resume(Rc<Session>),
     /// A session begins; the old one, if any, ends first.
@@ -137,6 +147,8 @@ impl Exports {
                 known.into_values().map(|session| (session.id, session)).collect(),
             ),
             connecting: RefCell::default(),
+            by_nid: RefCell::default(),
+            servers: RefCell::default(),
             sessions_made: Cell::new(0),
             open: Cell::new(!recovery.is_active()),
             recovered: Cell::default(),
@@ -150,6 +162,8 @@ impl Exports {
         if exports.open.get() {
             exports.evict_absent();
         }
+        let known = exports.sessions.borrow().len();
+        exports.count(Nid::default(), |_| known); // they have not come from anywhere so far
         Rc::new(exports)
     }
 
@@ -390,7 +404,9 @@ impl Exports {
     /// Forgets the session; its end is told to the target by whoever called.
     pub(crate) fn remove(&self, session: &Session) {
         session.ended.set(true);
-        self.sessions.borrow_mut().remove(&session.id);
+        if self.sessions.borrow_mut().remove(&session.id).is_some() {
+            self.count(session.nid.get(), |of_nid| of_nid - 1);
+        }
         let mut by_client = self.by_client.borrow_mut();
         if by_client.get(&session.client) == Some(&session.id) {
             by_client.remove(&session.client);
@@ -398,7 +414,9 @@ impl Exports {
     }
 
     pub(crate) fn insert(&self, session: &Rc<Session>) {
-        self.sessions.borrow_mut().insert(session.id, Rc::clone(session));
+        if self.sessions.borrow_mut().insert(session.id, Rc::clone(session)).is_none() {
+            self.count(session.nid.get(), |of_nid| of_nid + 1);
+        }
         self.by_client.borrow_mut().insert(session.client, session.id);
     }
 
@@ -417,10 +435,14 @@ impl Exports {
         xid: u64,
     ) -> Connecting {
         self.recovery.borrow_mut().handle_attempt(self.env.now());
-        if self.connecting.borrow().contains(&client) {
+        if self.connecting.borrow().contains_key(&client) {
             return Connecting::Busy;
         }
         let old = self.session_of(client);
+        let is_server = req.is_server != 0 || old.as_ref().is_some_and(|old| old.is_server);
+        if is_server && !self.is_server_at(peer.nid) {
+            return Connecting::NoServer;
+        }
         let resumes = req.resume != 0;
         match old {
             Some(session) if session.is_connected() && session.nid.get() != peer.nid => {
@@ -443,13 +465,50 @@ impl Exports {
         }
     }
 
-    /// Whether there is no room for another session from `nid`. Those of one address leave half to
-    /// the others.
+    /// Takes the word of those who say that they are servers only where `is_server_at` knows one. It
+    /// is asked with each Connect of such a peer.
+    pub fn believe_servers(&self, is_server_at: impl Fn(Nid) -> bool + 'static) {
+        *self.servers.borrow_mut() = Some(Rc::new(is_server_at));
+    }
+
+    fn is_server_at(&self, nid: Nid) -> bool {
+        let known = self.servers.borrow().clone();
+        known.is_none_or(|is_server_at| is_server_at(nid))
+    }
+
+    /// Whether there is no room for another session from `nid`, those that are being made counted.
     fn are_too_many(&self, nid: Nid) -> bool {
-        let sessions = self.sessions.borrow();
-        let of_nid = || sessions.values().filter(|session| session.nid.get() == nid).count();
-        let half = limits::SESSIONS_MAX / 2;
-        sessions.len() >= limits::SESSIONS_MAX || (sessions.len() >= half && of_nid() >= half)
+        let total = self.sessions.borrow().len() + self.connecting.borrow().len();
+        !limits::has_place(total, self.by_nid.borrow().get(&nid).copied().unwrap_or(0))
+    }
+
+    fn count(&self, nid: Nid, change: impl FnOnce(usize) -> usize) {
+        let mut by_nid = self.by_nid.borrow_mut();
+        let of_nid = by_nid.entry(nid).or_default();
+        *of_nid = change(*of_nid);
+        if *of_nid == 0 {
+            by_nid.remove(&nid);
+        }
+    }
+
+    /// A session of `client` is being made for whoever is at `nid`.
+    pub(crate) fn begin_connecting(&self, client: ClientId, nid: Nid) {
+        if self.connecting.borrow_mut().insert(client, nid).is_none() {
+            self.count(nid, |of_nid| of_nid + 1);
+        }
+    }
+
+    /// It is made, or will not be.
+    pub(crate) fn end_connecting(&self, client: ClientId) {
+        let nid = self.connecting.borrow_mut().remove(&client);
+        nid.into_iter().for_each(|nid| self.count(nid, |of_nid| of_nid - 1));
+    }
+
+    /// The session goes on, on the link to `peer`.
+    pub(crate) fn attach(&self, session: &Session, peer: &Rc<Peer>, connect_xid: u64) {
+        self.count(session.nid.get(), |of_nid| of_nid - 1);
+        session.attach(peer, connect_xid, self.env.now());
+        self.count(session.nid.get(), |of_nid| of_nid + 1);
     }
 
     /// Takes connections only of who looks for this storage, or does not know.
@@ -494,5 +553,92 @@ fn restore(known: &BTreeMap<ClientId, Rc<Session>>, key: &[u8], value: &[u8]) {
         _ => tracing::error!(
             "a stored reply is unreadable: its request may be executed twice if it is resent"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env_sim::{Sim, SimConfig};
+    use types::{CptIndex, NidAddr};
+
+    use super::*;
+    use crate::limits::SESSIONS_MAX;
+
+    const INSTANCE: Instance = Instance(2);
+
+    /// Runs `test` with exports without sessions, and a link to be told of.
+    fn check(test: impl FnOnce(&Exports, &dyn Fn(u32) -> Rc<Peer>) + 'static) {
+        let sim = Sim::new(1, SimConfig::default());
+        let node = sim.node("server", Nid::tcp(std::net::Ipv4Addr::LOCALHOST));
+        let (env, addr) = (node.env(), NidAddr { nid: node.nid(), port: 988 });
+        sim.block_on(&node, async move {
+            let _listener = env.listen(addr).await.expect("the address is free");
+            let link = env.connect(None, addr).await.expect("it listens");
+            let config = ExportsConfig {
+                target: TargetId::mdt(0),
+                instance: INSTANCE,
+                known: Vec::new(),
+                replies: Vec::new(),
+                last_committed: Transno::NONE,
+                recovery_window: Span::secs(30),
+                recovery_window_max: Span::secs(120),
+                abort_recovery: false,
+                lease: Span::secs(10),
+                silence_max: Span::secs(150),
+            };
+            let exports = Exports::new(&env, config);
+            let from = |address: u32| {
+                let nid = Nid::tcp(std::net::Ipv4Addr::from(0x0a00_0000 + address));
+                Peer::new(nid, 1, link.tx.clone(), CptIndex(0))
+            };
+            test(&exports, &from);
+        });
+    }
+
+    /// How a Connect of `client` goes on, which has a session afterwards if it may.
+    fn connect(exports: &Exports, client: u128, peer: &Rc<Peer>, xid: u64) -> Connecting {
+        let decided = exports.decide(ClientId(client), &ConnectReq::default(), peer, xid);
+        if matches!(decided, Connecting::Fresh { .. }) {
+            let record = exports.fresh(ClientId(client), String::new(), false);
+            let session = Session::new(&record, &exports.shared, exports.env.now());
+            session.attach(peer, xid, exports.env.now());
+            exports.insert(&session);
+        }
+        decided
+    }
+
+    #[test]
+    fn strangers_who_take_all_sessions_they_can_get_leave_places_for_others() {
+        check(|exports, from| {
+            let known = from(1);
+            assert!(matches!(connect(exports, 1, &known, 1), Connecting::Fresh { .. }));
+            let mut client = 1_000;
+            for address in 100..108 {
+                let stranger = from(address);
+                while !matches!(connect(exports, client, &stranger, 1), Connecting::Full) {
+                    client += 1;
+                }
+            }
+            assert!(exports.sessions().len() <= SESSIONS_MAX);
+            assert!(exports.sessions().len() > SESSIONS_MAX - SESSIONS_MAX / 200);
+            assert!(matches!(connect(exports, 2, &from(2), 1), Connecting::Fresh { .. }));
+            let again = connect(exports, 1, &known, 2);
+            assert!(matches!(again, Connecting::Fresh { old: Some(_), .. }), "it is known");
+        });
+    }
+
+    #[test]
+    fn sessions_that_are_being_made_have_places_too() {
+        check(|exports, from| {
+            for client in 0..SESSIONS_MAX as u128 / 2 {
+                exports.begin_connecting(ClientId(client), from(7).nid);
+            }
+            let decide = |address, client| {
+                let req = ConnectReq::default();
+                exports.decide(ClientId(client), &req, &from(address), 1)
+            };
+            assert!(matches!(decide(7, 1 << 64), Connecting::Full));
+            assert!(matches!(decide(8, 1 << 64), Connecting::Fresh { .. }));
+        });
     }
 }

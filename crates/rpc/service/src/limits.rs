@@ -61,6 +61,13 @@ pub const RPCS_IN_FLIGHT_MAX: u32 = 64;
 /// link closed. A mount with more blocked lock waiters than this is not a mount.
 pub const EXECUTING_MAX: usize = 16_384;
 
+/// Bytes of requests of one session that need no room, held and executing: four times what a client
+/// keeps for replay, of which it sends a thousand at once. Beyond it the link is closed.
+pub const PASSING_BYTES_MAX: u64 = 256 << 20;
+
+/// Beside it there is this part of `req_bytes_max`: more than a session gets in all services.
+pub const PASSING_PART: u64 = 16;
+
 /// A silent client in somebody's way has a tenth of its lease more than it was told: the two count
 /// from different moments, by different clocks.
 pub const LEASE_GRACE_PART: u64 = 10;
@@ -88,6 +95,13 @@ pub const ANSWER_BYTES_SMALL: u64 = 16 << 10;
 /// installations have 50,000 clients.
 pub const SESSIONS_MAX: usize = 65_536;
 
+/// Whether there is a place for one more session where there are `total`, `of_address` of them from
+/// its address. No address has more than it leaves free: one that takes all it can get has half,
+/// two have three quarters, so that a newcomer finds a place beside sixteen of them.
+pub(crate) fn has_place(total: usize, of_address: usize) -> bool {
+    of_address < SESSIONS_MAX.saturating_sub(total)
+}
+
 /// Characters of a client's name, which is for people: more of it is not kept.
 pub const NAME_CHARS_MAX: usize = 128;
 
@@ -114,6 +128,7 @@ pub const UNHEALTHY_FACTOR_MAX: u32 = 1_000;
 pub(crate) const BULK_UNIT: usize = 4_096;
 
 const _: () = assert!(TAGS_MAX <= ptlrpc::limits::TAGS_MAX);
+const _: () = assert!(PASSING_PART < SESSION_PART / 12);
 const _: () = assert!(RPCS_IN_FLIGHT_MAX as usize <= EXECUTING_MAX);
 const _: () = assert!(REQ_BYTES_DEFAULT / 8 * SERVICE_PARTS > 1_000_000 * REQUEST_BYTES);
 const _: () = assert!(INATTENTION_MAX.0 > 2 * TICK.0);

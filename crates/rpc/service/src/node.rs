@@ -81,6 +81,8 @@ pub(crate) enum Nonsense {
     Tag(u32),
     #[error("a session has {0} requests under way")]
     TooMany(usize),
+    #[error("a session has {0} bytes of requests under way")]
+    TooLarge(u64),
 }
 
 impl Node {

@@ -7,7 +7,7 @@ use common::raw::{Client, ask, check, connect};
 use common::{Rules, TARGET, serve};
 use env::{Env, Link};
 use types::{Errno, Instance, NidAddr, Span, Transno};
-use wire::body::ConnectRep;
+use wire::body::{ConnectRep, ConnectReq};
 use wire::{Opcode, ReplyFlags, Request, RequestFlags};
 
 /// Whether the server closes the link within a second.
@@ -119,5 +119,58 @@ fn a_client_that_is_connected_is_not_taken_over_from_another_address() {
         let reply = ask(&mut other, &connect(Some(client.joined), "thief")).await;
         assert_eq!(reply.errno(), Some(Errno::EACCES));
         assert_eq!(client.change(2, 3, RequestFlags::empty()).await.errno(), None);
+    });
+}
+
+/// It would hold what it likes of the server's memory: replays wait for others, and need no room.
+#[test]
+fn replays_of_one_client_are_bounded_in_bytes() {
+    check(|env, server, toy, disk, at| async move {
+        const BYTES: usize = 4 << 20;
+        let joined = Client::connect(&env, at, None).await.joined;
+        toy.commit();
+        let next = NidAddr { port: at.port + 1, ..at };
+        let (up, toy) = serve(server, next, disk, &Rules::default()).await;
+        let mut client = Client::connect(&env, next, Some(joined)).await;
+        let far = Transno::first_of_epoch(1).0 + 1_000;
+        let mut sent = 0;
+        for number in 0..200 {
+            let mut request = client.request(Opcode::MdtSetattr, 9 + number, 3, REPLAY | MODIFIES);
+            request.header.transno = far + number;
+            request.bufs.push(bytes::Bytes::from(vec![0; BYTES]));
+            if client.link.tx.send_message(&request).is_err() {
+                break;
+            }
+            sent += BYTES as u64;
+            client.link.tx.room().await;
+        }
+        assert!(is_closed(&env, &mut client.link).await, "{} MiB are held", sent >> 20);
+        assert_eq!(toy.executed.get(), 0);
+        drop(up);
+    });
+}
+
+#[test]
+fn who_says_that_it_is_a_server_is_believed_only_where_one_is_known() {
+    check(|env, server, toy, _, at| async move {
+        let known = server.connect(None, at).await.expect("it listens").peer;
+        toy.exports.believe_servers(move |nid| nid == known);
+        let says = |client: u64, is_server: u32| {
+            let mut request = connect(None, "says so");
+            let body = ConnectReq { client_low: client, tags: 8, is_server, ..Default::default() };
+            request.bufs[0] = wire::encode_body(&body);
+            request
+        };
+        let asked = async |env: &Env, request: Request| {
+            let mut link = env.connect(None, at).await.expect("it listens");
+            ask(&mut link, &request).await.errno()
+        };
+        assert_eq!(asked(&env, says(8, 1)).await, Some(Errno::EACCES));
+        assert_eq!(asked(&env, says(8, 0)).await, None, "as a client");
+        assert_eq!(asked(&server, says(9, 1)).await, None);
+        env.sleep(Span::secs(1)).await;
+        assert_eq!(asked(&env, says(9, 0)).await, Some(Errno::EACCES), "a server's session");
+        let sessions = toy.exports.sessions();
+        assert_eq!(sessions.iter().filter(|session| session.is_server).count(), 1);
     });
 }

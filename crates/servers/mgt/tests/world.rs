@@ -111,7 +111,7 @@ impl World {
         uuid: u128,
         instance: u64,
     ) -> Result<FsConfig, Errno> {
-        let info = TargetInfo { id: target.to_u32(), nid: self.server.nid().0, port, instance };
+        let info = TargetInfo { id: target.to_u32(), nid: self.client.nid().0, port, instance };
         let register = Register { fsname: "testfs".to_owned(), target: info, uuid };
         self.ask(Opcode::MgsRegister, vec![wire::config::encode(&register)])
     }
@@ -236,7 +236,27 @@ fn clients_neither_register_nor_set_parameters() {
         assert_eq!(answer.err(), Some(Errno::EPERM), "{opcode:?}");
     }
     let config = world.config("testfs").expect("known");
-    assert!(config.params.is_empty() && config.targets[0].nid == world.server.nid().0);
+    assert!(config.params.is_empty() && config.targets[0].port == 988);
+}
+
+/// Who says that it is a server speaks for its own address alone, and sets parameters only where
+/// one of its targets is known.
+#[test]
+fn a_server_speaks_for_itself_alone() {
+    let world = World::new();
+    world.register(TargetId::ost(0), 988, 7).expect("a server");
+    let at = NidAddr { nid: world.server.nid(), port: 988 };
+    let stranger = world.sim.node("stranger", "10.0.0.9@tcp".parse().expect("a NID"));
+    let says_so = endpoint(&stranger, 9, at, true);
+    let ask = |opcode, bufs| world.ask_from(&stranger, &says_so, opcode, bufs).err();
+    let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+    let set = || vec![text("testfs"), text("testfs-OST0000.osc.active"), text("0")];
+    let elsewhere = register(TargetId::ost(5), world.client.nid(), 988, 1);
+    assert_eq!(ask(Opcode::MgsRegister, elsewhere), Some(Errno::EPERM));
+    assert_eq!(ask(Opcode::MgsSetParam, set()), Some(Errno::EPERM));
+    let own = register(TargetId::ost(5), stranger.nid(), 988, 1);
+    assert_eq!(ask(Opcode::MgsRegister, own), None);
+    assert_eq!(ask(Opcode::MgsSetParam, set()), None);
 }
 
 #[test]

@@ -27,13 +27,8 @@ const FLOOD: u64 = 3_000;
 const HALF_OPEN_MAX: usize = 16;
 /// Whom it speaks for.
 const UID: u32 = 6_666;
-/// What only a server's word is worth: a well-formed one of these is believed from anybody who
-/// connects as a server.
-const LEFT_OUT: [Opcode; 2] = [Opcode::MgsRegister, Opcode::MgsSetParam];
 /// An object comes to be for whoever names a store, be it invented: these name none.
 const MAKES_OBJECTS: [Opcode; 3] = [Opcode::OstWrite, Opcode::OstPunch, Opcode::OstFallocate];
-/// Numbers of other sessions are believed from whoever has guessed them.
-const HAS_OTHER_SESSIONS: bool = false;
 
 /// Attacks all of `targets`. `known` are files that there are, its own directory first.
 pub(crate) fn start(
@@ -119,7 +114,7 @@ impl Hostile {
             client_high: self.client.1,
             tags: 64,
             resume: self.rng.below(2) as u32,
-            session: if HAS_OTHER_SESSIONS { self.rng.below(8) } else { 0 },
+            session: self.rng.below(8),
             is_server: u32::from(self.rng.chance(100_000)),
             ..ConnectReq::default()
         };
@@ -155,7 +150,7 @@ impl Hostile {
         loop {
             let opcode = *self.rng.pick(Opcode::ALL);
             let is_its = opcode.target().is_none_or(|kind| kind == self.target.kind);
-            if (is_its || self.rng.chance(20_000)) && !LEFT_OUT.contains(&opcode) {
+            if is_its || self.rng.chance(20_000) {
                 return opcode;
             }
         }
@@ -169,10 +164,7 @@ impl Hostile {
         header.xid =
             *rng.pick(&[number + 1, number + 1, number + 1, rng.clone().bits(), 0, u64::MAX]);
         header.acked_xid = *rng.pick(&[0, 0, 0, number, u64::MAX]);
-        let other = match HAS_OTHER_SESSIONS {
-            true => joined.session.wrapping_add(rng.below(16)).wrapping_sub(8),
-            false => rng.bits(),
-        };
+        let other = joined.session.wrapping_add(rng.below(16)).wrapping_sub(8);
         header.session = *rng.pick(&[joined.session, joined.session, joined.session, other]);
         header.instance = *rng.pick(&[joined.instance, joined.instance, joined.instance, 0, 7]);
         header.epoch = *rng.pick(&[joined.epoch, joined.epoch, joined.epoch, 0, u32::MAX]);

@@ -247,7 +247,7 @@ async fn run(
             let mgt = Mgt::start(env, MgtConfig::default(), meta).await.map_err(text)?;
             watch(env, state, mgt.failed());
             let stopping = mgt.clone();
-            begin(state, (&node, id), mgt, move || {
+            begin((plan, state), (&node, id), mgt, move || {
                 let mgt = stopping.clone();
                 Box::pin(async move { drop(mgt.stop().await) })
             });
@@ -259,7 +259,7 @@ async fn run(
             let ost = Ost::start(env, config, meta, objects).await.map_err(text)?;
             watch(env, state, ost.failed());
             let stopping = ost.clone();
-            begin(state, (&node, id), ost, move || {
+            begin((plan, state), (&node, id), ost, move || {
                 let ost = stopping.clone();
                 Box::pin(async move { drop(ost.stop().await) })
             });
@@ -278,7 +278,7 @@ async fn run(
             *state.records.borrow_mut() = Some(witness.clone());
             check_after_recovery(env, &mdt, (id, witness), state);
             let stopping = mdt.clone();
-            begin(state, (&node, id), mdt, move || {
+            begin((plan, state), (&node, id), mdt, move || {
                 let mdt = stopping.clone();
                 Box::pin(async move { drop(mdt.stop().await) })
             });
@@ -336,12 +336,14 @@ fn endpoint_config(env: &Env, id: TargetId) -> EndpointConfig {
 }
 
 fn begin(
-    state: &State,
+    (plan, state): (&Plan, &State),
     (node, id): (&Rc<Node>, TargetId),
     target: Rc<dyn Target>,
     stop: impl Fn() -> LocalFuture<'static, ()> + 'static,
 ) {
     target.exports().set_uuid(uuid_of(id));
+    let servers: Vec<_> = plan.addrs.iter().map(|(_, addr)| addr.nid).collect();
+    target.exports().believe_servers(move |nid| servers.contains(&nid));
     state.instance.set(target.exports().instance().0);
     node.add_target(target);
     let node = node.clone();

@@ -452,6 +452,12 @@ impl Starting<'_> {
         };
         superblock::mark_served(&target.dir)?;
         body.target().exports().set_uuid(target.superblock.uuid);
+        if target.superblock.target.kind != TargetKind::Mgt {
+            // the MGT is where servers become known: it looks at what each of them says
+            let peers = self.peers.clone();
+            let believe = move |nid| peers.has_server_at(nid);
+            body.target().exports().believe_servers(believe);
+        }
         self.node.add_target(body.target());
         tracing::info!("{}: served from {}", target.name(), target.dir.display());
         Ok(Running { name: target.name(), dir: target.dir.clone(), body, _lock: lock, store })

@@ -11,6 +11,7 @@ use types::{Errno, Fid, Timespec};
 use wire::SizeState;
 use wire::body::{CloseFlags, CloseReq};
 
+use crate::limits::FILE_BYTES_MAX;
 use crate::op::{Answer, Op};
 use crate::opens::{OpenFile, Verdict};
 use crate::record::Inode;
@@ -51,7 +52,8 @@ fn hand_over(op: &Op<'_, '_>, body: &CloseReq, open: OpenFile, inode: &mut Inode
         return false;
     }
     let wrote = body.flags.contains(CloseFlags::WROTE);
-    let told = body.flags.contains(CloseFlags::SIZE).then_some(body.write_epoch);
+    let has_size = body.flags.contains(CloseFlags::SIZE) && body.size <= FILE_BYTES_MAX;
+    let told = has_size.then_some(body.write_epoch);
     if wrote {
         let mtime = Timespec::new(body.mtime, body.mtime_nsec);
         if told.is_some() && mtime >= inode.mtime_set {
@@ -60,6 +62,9 @@ fn hand_over(op: &Op<'_, '_>, body: &CloseReq, open: OpenFile, inode: &mut Inode
         }
     }
     if let Some(first) = &op.replay {
+        if first.attr.size > FILE_BYTES_MAX {
+            return false; // no earlier run has shown it: the file stays dirty
+        }
         let clean = first.attr.size_state() != SizeState::Dirty;
         inode.attr.size_state = first.attr.size_state() as u32;
         (inode.attr.size, inode.attr.blocks) = (first.attr.size, first.attr.blocks);

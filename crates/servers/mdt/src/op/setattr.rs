@@ -238,7 +238,8 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
         }
     };
     let dirtied_here = body.valid.contains(SetattrFlags::SIZE);
-    if inode.attr.size_state() != SizeState::Dirty || !believed || dirtied_here {
+    let is_size = body.attr.size <= FILE_BYTES_MAX;
+    if inode.attr.size_state() != SizeState::Dirty || !believed || dirtied_here || !is_size {
         return Ok(());
     }
     inode.attr.size_state = SizeState::Clean as u32;

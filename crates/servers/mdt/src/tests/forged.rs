@@ -1,14 +1,17 @@
 //! Replays that no server has answered: each is refused, and changes nothing.
 
-use types::{Creds, Errno, Fid};
+use types::{ClientId, Creds, Errno, Fid};
 use wire::attr::{S_IFDIR, S_IFREG};
 use wire::body::{
-    AttrRep, CreateReq, Disposition, LinkReq, OpenReq, SetattrFlags, SetattrReq, UnlinkReq,
+    AttrRep, CloseFlags, CloseReq, CreateReq, Disposition, LinkReq, OpenReq, SetattrFlags,
+    SetattrReq, UnlinkReq,
 };
-use wire::{Attr, Opcode, Reply, Request, encode_body};
+use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
 use super::rig::{Done, Rig};
 use crate::ids::first_sequences;
+use crate::limits::{FILE_BYTES_MAX, OPENS_OF_SESSION_MAX};
+use crate::opens::OpenFile;
 
 /// Nobody.
 const USER: u32 = 65_534;
@@ -179,4 +182,61 @@ fn a_replay_takes_no_objects_that_were_never_given() {
         assert_eq!(world.lie(lie).err(), Some(Errno::EPROTO), "{base}");
     }
     world.lie(|_| ()).expect("the truth is believed");
+}
+
+/// Else a client in recovery would fill the memory of the MDT.
+#[test]
+fn a_replay_opens_no_more_than_a_session_may() {
+    let mut world = World::new();
+    world.rig.recovered();
+    let made = world.rig.create(world.dir, "new", S_IFREG | 0o644, Some(2)).expect("made");
+    world.rig.crash();
+    let file = world.file;
+    let other = OpenFile { fid: file, client: ClientId(1), session: 1, read: true, write: false };
+    for number in 0..OPENS_OF_SESSION_MAX as u64 {
+        let handle = (1 << 32) | (1 << 20) | number;
+        world.rig.engine.state.borrow_mut().opens.open(handle, other, None, None);
+    }
+    assert_eq!(world.lie(|_| ()).err(), Some(Errno::EPROTO));
+    world.rig.engine.state.borrow_mut().opens.close((1 << 32) | (1 << 20), false, false);
+    let truth = world.lie(|_| ()).expect("there is room");
+    assert_eq!(truth.body::<AttrRep>().handle, made.handle);
+    world.lie(|_| ()).expect("it is one that there is");
+}
+
+/// No file is as long: whoever would be shown it would calculate with it.
+#[test]
+fn a_size_that_no_file_has_is_not_believed() {
+    let mut world = World::new();
+    world.rig.recovered();
+    let dirty = |world: &mut World, fid| {
+        let attr = world.rig.getattr(fid).expect("there").0.attr;
+        assert!(attr.size <= FILE_BYTES_MAX, "{}", attr.size);
+        attr.size_state() == SizeState::Dirty
+    };
+    for size in [FILE_BYTES_MAX + 1, u64::MAX] {
+        let name = format!("f{size}");
+        let made = world.rig.create(world.dir, &name, S_IFREG | 0o644, Some(2)).expect("made");
+        let fid = made.attr.fid();
+        let close = CloseReq {
+            fid: fid.into(),
+            handle: made.handle,
+            size,
+            write_epoch: made.write_epoch,
+            flags: CloseFlags::SIZE | CloseFlags::WROTE,
+            ..CloseReq::default()
+        };
+        world.rig.call(Opcode::MdtClose, &close, &[]).expect("closed");
+        assert!(dirty(&mut world, fid));
+        let epoch = world.rig.getattr(fid).expect("there").0.write_epoch;
+        let attr = Attr { size, ..Attr::default() }.with_fid(fid);
+        let (valid, write_epoch) = (SetattrFlags::SIZE_KNOWN, epoch);
+        let tell = SetattrReq { attr, valid, write_epoch, ..SetattrReq::default() };
+        world.rig.call(Opcode::MdtSetattr, &tell, &[]).expect("passed over");
+        assert!(dirty(&mut world, fid));
+        let attr = Attr { size: FILE_BYTES_MAX, ..Attr::default() }.with_fid(fid);
+        let tell = SetattrReq { attr, valid, write_epoch, ..SetattrReq::default() };
+        world.rig.call(Opcode::MdtSetattr, &tell, &[]).expect("believed");
+        assert!(!dirty(&mut world, fid));
+    }
 }

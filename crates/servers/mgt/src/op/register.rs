@@ -5,16 +5,17 @@
 //! EADDRINUSE, whoever asks. An instance lower than the known one is ESTALE: the storage was taken
 //! back to an older copy, or is served twice. A further MDT is EOPNOTSUPP. A target does not move
 //! while another server is connected from its known address: that is EBUSY, and the asker tries
-//! again. What is known already changes nothing, not even the version. Only servers ask.
+//! again. What is known already changes nothing, not even the version. Only servers ask, each for a target at
+//! its own address: another one is EPERM.
 
 use osd::{Table, WriteSet};
 use service::Incoming;
 use target::OpError;
-use types::{Errno, FsName, TargetId, TargetKind};
+use types::{Errno, FsName, Nid, TargetId, TargetKind};
 use wire::Reply;
 use wire::config::Register;
 
-use super::answer;
+use super::{answer, is_local};
 use crate::limits::{MDTS_MAX, TARGETS_MAX};
 use crate::record::{self, StoredTarget};
 use crate::target::Mgt;
@@ -25,8 +26,13 @@ impl Mgt {
         let others = self.exports.sessions().into_iter().filter(|session| {
             session.id != incoming.session.id && session.is_server && session.is_connected()
         });
-        others.into_iter().any(|session| session.nid.get() == types::Nid(nid))
+        others.into_iter().any(|session| session.nid.get() == Nid(nid))
     }
+}
+
+/// Whether a peer may name this address. One that is none means the MGS's own.
+fn speaks_for(peer: Nid, nid: Nid) -> bool {
+    is_local(peer) || peer == nid || nid.addr().is_unspecified()
 }
 
 pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Errno> {
@@ -40,6 +46,9 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
         .ok_or(Errno::EINVAL)?;
     if target.kind == TargetKind::Mdt && target.index >= MDTS_MAX {
         return Err(Errno::EOPNOTSUPP);
+    }
+    if !speaks_for(incoming.peer(), Nid(register.target.nid)) {
+        return Err(Errno::EPERM);
     }
     let wanted = StoredTarget { info: register.target, uuid: register.uuid };
     let key = record::target_key(fsname, target.to_u32());
@@ -57,7 +66,7 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
             }
             Some(known) if known == wanted => return Ok((set, ())),
             Some(known) if known.info.nid != wanted.info.nid && mgt.hears(incoming, known.info.nid) => {
-                tracing::warn!(target = %target.name(fsname), known = %types::Nid(known.info.nid), peer = %incoming.peer(), "refused: a server is connected from the address that is known");
+                tracing::warn!(target = %target.name(fsname), known = %Nid(known.info.nid), peer = %incoming.peer(), "refused: a server is connected from the address that is known");
                 return Err(OpError::Refused(Errno::EBUSY));
             }
             Some(_) => {}
@@ -73,6 +82,6 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
     })
     .await?;
     let config = mgt.look(|view| record::fs_config(view, fsname)).await?;
-    tracing::info!(target = %target.name(fsname), nid = %types::Nid(wanted.info.nid), instance = wanted.info.instance, "registered");
+    tracing::info!(target = %target.name(fsname), nid = %Nid(wanted.info.nid), instance = wanted.info.instance, "registered");
     Ok(answer(incoming, &config))
 }

@@ -1,14 +1,15 @@
 //! A persistent parameter of a file system: set, or with an empty value back to the default.
-//! Durable before the answer. Only servers ask; administrators use the MGS daemon's own socket.
+//! Durable before the answer. Only servers of the file system ask; administrators use the MGS
+//! daemon's own socket.
 //! Whether the value makes sense is known where the parameter lives; here only its form is checked.
 
 use osd::{Table, WriteSet};
 use service::Incoming;
 use target::OpError;
-use types::{Errno, FsName};
+use types::{Errno, FsName, Nid};
 use wire::Reply;
 
-use super::{answer, fsname};
+use super::{answer, fsname, is_local};
 use crate::limits::{PARAM_NAME_BYTES_MAX, PARAM_VALUE_BYTES_MAX, PARAMS_MAX};
 use crate::record;
 use crate::target::Mgt;
@@ -18,6 +19,11 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
         return Err(Errno::EPERM);
     }
     let fsname = fsname(&incoming.request.buf(0))?;
+    let known = mgt.look(|view| record::fs_config(view, fsname)).await?;
+    let is_its = |peer: Nid| known.targets.iter().any(|info| Nid(info.nid) == peer);
+    if known.version != 0 && !is_local(incoming.peer()) && !is_its(incoming.peer()) {
+        return Err(Errno::EPERM);
+    }
     let (name, value) = (incoming.request.buf(1), incoming.request.buf(2));
     let name = std::str::from_utf8(&name).map_err(|_| Errno::EINVAL)?;
     let value = std::str::from_utf8(&value).map_err(|_| Errno::EINVAL)?;

@@ -197,10 +197,11 @@ impl Ost {
         }
     }
 
-    /// Answers a replay as the first time, changes nothing, and gives it its place in history.
+    /// Answers a replay as the first time, changes nothing, and gives it its place in history. Of
+    /// what the client brings as the first answer, no more is kept than an answer has.
     async fn repeat_answer(&self, incoming: &Incoming) -> Result<Reply, Errno> {
-        let body = incoming.request.replay_buf(0).unwrap_or_default();
-        let mut reply = Reply::ok(&incoming.request.header, vec![body]);
+        let first: OstAttr = wire::decode_body(&incoming.request.replay_buf(0).unwrap_or_default());
+        let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&first)]);
         self.transact(incoming, &mut reply, |_| Ok(WriteSet::new())).await?;
         Ok(reply)
     }

@@ -14,7 +14,9 @@ use crate::targets::TargetDir;
 /// one by one.
 const EVERY_FIRST: Span = Span::millis(50);
 const FIRST_ROUNDS: u32 = 600;
-const EVERY_LATER: Span = Span::secs(5);
+const EVERY_LATER: Span = Span::secs(4);
+/// How often it is read at most afterwards, where a peer is not where it is known to be.
+const EVERY_STALE: Span = Span::secs(1);
 /// How often a node of the MGS alone looks at what it keeps itself.
 const EVERY_ALONE: Span = Span::secs(1);
 /// Pause after a refused registration.
@@ -56,9 +58,15 @@ pub(super) fn start(server: &Rc<Server>, found: &[TargetDir]) {
                 server.peers.set(config);
             }
             server.take_permanent().await;
+            let directory = server.peers.directory();
             drop(server);
             round += 1;
-            env.sleep(if round < FIRST_ROUNDS { EVERY_FIRST } else { EVERY_LATER }).await;
+            if round < FIRST_ROUNDS {
+                env.sleep(EVERY_FIRST).await;
+            } else {
+                env.sleep(EVERY_STALE).await;
+                env.timeout(EVERY_LATER, directory.wait_stale()).await;
+            }
         }
     });
 }

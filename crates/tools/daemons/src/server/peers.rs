@@ -8,7 +8,7 @@ use std::rc::Rc;
 use endpoint::Directory;
 use mdt::OstAt;
 use tokio::sync::watch;
-use types::{FsName, NidAddr, TargetId, TargetKind};
+use types::{FsName, Net, Nid, NidAddr, TargetId, TargetKind};
 use wire::config::{self, FsConfig, TargetInfo};
 
 use crate::targets::{self, TargetDir};
@@ -20,6 +20,8 @@ const FILE: &str = "peers";
 pub(crate) struct Peers {
     fsname: Option<FsName>,
     directory: Rc<Directory>,
+    /// Address of this node.
+    own: Nid,
     osts: RefCell<Vec<OstAt>>,
     keep_in: Vec<PathBuf>,
     waiting: watch::Sender<usize>,
@@ -59,6 +61,7 @@ impl Peers {
             osts_known: watch::channel(0).0,
             fsname: targets::fsname_of(found),
             directory: Rc::new(directory),
+            own: told.addr.nid,
             osts: RefCell::default(),
             keep_in,
             waiting: watch::channel(others).0,
@@ -70,6 +73,24 @@ impl Peers {
     /// Where they are.
     pub(super) fn directory(&self) -> Rc<Directory> {
         self.directory.clone()
+    }
+
+    /// Whether a server is at `nid`: on this machine, where only root and the own user are let in,
+    /// or where the MGS knows one. If not, the MGS is asked soon whether one has come.
+    pub(super) fn has_server_at(&self, nid: Nid) -> bool {
+        let is_local = nid.net().lnd == Net::LO.lnd || nid.addr().is_loopback();
+        let targets: Vec<_> = {
+            let config = self.directory.config();
+            config.targets.iter().filter_map(|info| TargetId::from_u32(info.id)).collect()
+        };
+        let is_there = |target| {
+            self.directory.registered_at(target).into_iter().any(|addr: NidAddr| addr.nid == nid)
+        };
+        let is_known = is_local || nid == self.own || targets.into_iter().any(is_there);
+        if !is_known {
+            self.directory.note_stale();
+        }
+        is_known
     }
 
     /// Reads the OSTs out of the configuration.
@@ -149,6 +170,28 @@ fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn servers_are_where_the_mgs_knows_them_and_on_this_machine() {
+        let at = |text: &str| -> NidAddr { text.parse().expect("an address") };
+        let mgs = [at("10.0.0.1@tcp")];
+        let told = Told { mgs: &mgs, addr: at("10.0.0.2@tcp"), osts_awaited: 0 };
+        let peers = Peers::new(&[], &told);
+        let is_server = |nid: &str| peers.has_server_at(nid.parse().expect("a NID"));
+        assert!(is_server("0@lo") && is_server("127.0.0.9@tcp") && is_server("10.0.0.2@tcp"));
+        assert!(!is_server("10.0.0.3@tcp") && !is_server("10.0.0.1@tcp"));
+        let info = |index: u32, nid: &str| TargetInfo {
+            id: TargetId::ost(index).to_u32(),
+            nid: nid.parse::<Nid>().expect("a NID").0,
+            port: 1,
+            instance: 1,
+        };
+        // one that listens everywhere is where the MGS is
+        let targets = vec![info(0, "10.0.0.3@tcp"), info(1, "0.0.0.0@tcp")];
+        peers.set(FsConfig { version: 1, targets, ..FsConfig::default() });
+        assert!(is_server("10.0.0.3@tcp") && is_server("10.0.0.1@tcp"));
+        assert!(!is_server("10.0.0.4@tcp"));
+    }
 
     #[test]
     fn osts_come_by_index_and_may_be_out_of_use() {
