@@ -465,8 +465,8 @@ impl Exports {
         }
     }
 
-    /// Takes the word of those who say that they are servers only where `is_server_at` knows one. It
-    /// is asked with each Connect of such a peer.
+    /// Takes the word of those who say that they are servers only where `is_server_at` knows one.
+    /// It is asked with each Connect of such a peer.
     pub fn believe_servers(&self, is_server_at: impl Fn(Nid) -> bool + 'static) {
         *self.servers.borrow_mut() = Some(Rc::new(is_server_at));
     }

@@ -5,8 +5,8 @@
 //! EADDRINUSE, whoever asks. An instance lower than the known one is ESTALE: the storage was taken
 //! back to an older copy, or is served twice. A further MDT is EOPNOTSUPP. A target does not move
 //! while another server is connected from its known address: that is EBUSY, and the asker tries
-//! again. What is known already changes nothing, not even the version. Only servers ask, each for a target at
-//! its own address: another one is EPERM.
+//! again. What is known already changes nothing, not even the version. Only servers ask, each for a
+//! target at its own address: another one is EPERM.
 
 use osd::{Table, WriteSet};
 use service::Incoming;
