@@ -279,8 +279,15 @@ fn other_users_of_the_machine_are_refused_at_once() {
         stream.read_to_end(&mut answer).expect("it closes");
         assert!(answer.len() <= hello.len(), "one HELLO, which refuses");
     });
+    // more than there are places for connections of one address that have said nothing
+    let silent: Vec<TcpStream> = posix::as_user(NOBODY, NOBODY, || {
+        (0..600).map(|_| TcpStream::connect(at).expect("it listens")).collect()
+    });
+    let start = Instant::now();
     let root = Command::new(nacre_bin()).args(["lctl", "ping", nid]).status();
     assert!(root.expect("nacre starts").success(), "root is let in");
+    assert!(start.elapsed() < Duration::from_secs(3), "strangers take none of its places");
+    drop(silent);
     let log = std::fs::read_to_string(up.data().join("log/MGS.log")).expect("a log");
     let refusals = log.matches("only root and user 0 may connect").count();
     assert!(refusals >= 22, "{refusals} of 22 were told: {log}");

@@ -36,6 +36,12 @@ pub(crate) const HALF_OPEN_OF_ADDRESS_MAX: usize = HALF_OPEN_MAX / 2;
 /// More of them, for addresses from which a link came before: as many nodes again.
 pub(crate) const HALF_OPEN_RESERVE: usize = HALF_OPEN_MAX / 2;
 
+/// Connections that are refused in words at the same time; others are closed without.
+pub(crate) const FAREWELLS_MAX: usize = 64;
+
+/// How long one of them has to take the words.
+pub(crate) const FAREWELL: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// Addresses that are remembered as such: four bytes each.
 pub(crate) const KNOWN_MAX: usize = 4_096;
 

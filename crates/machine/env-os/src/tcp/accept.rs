@@ -3,6 +3,8 @@
 //! A connection has `handshake` time to say HELLO, and a pair as long again to become whole.
 //! Connections that are not part of a link yet have seats ([`Seats`]); without one a newcomer is
 //! closed, so that strangers who say nothing cannot take all descriptors, nor keep known peers out.
+//! Whose a loopback connection is shows before it says anything: who may not connect is told so,
+//! and has no seat.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,18 +16,19 @@ use std::task::Poll;
 use std::time::Duration;
 
 use env::{Link, Listen, Listener, LocalFuture};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use types::{Nid, NidAddr};
-use wire::{FrameError, Hello};
+use wire::{FRAME_HEADER_BYTES, FrameError, Hello};
 
 use super::handshake::{Pair, agrees, greeting, hear, refused, say};
 use super::owner::{self, Refused};
 use super::seats::Seats;
 use super::{BULK_TO_ACCEPTOR, CONTROL, bridge, ipv4};
 use crate::executor::spawn;
-use crate::limits::ACCEPT_QUEUE_MAX;
+use crate::limits::{ACCEPT_QUEUE_MAX, FAREWELL, FAREWELLS_MAX};
 use crate::lnd::Lnd;
 
 pub(super) fn listener(config: Rc<Lnd>, socket: TcpListener, addr: NidAddr) -> Listener {
@@ -35,6 +38,7 @@ pub(super) fn listener(config: Rc<Lnd>, socket: TcpListener, addr: NidAddr) -> L
         addr,
         halves: RefCell::default(),
         seats: Rc::default(),
+        farewells: Rc::default(),
         links: tx,
     });
     let socket = Rc::new(RefCell::new(Some(socket)));
@@ -74,6 +78,8 @@ struct Acceptor {
     addr: NidAddr,
     halves: RefCell<BTreeMap<HalfKey, Half>>,
     seats: Rc<RefCell<Seats>>,
+    /// One of each for a connection that is being refused in words.
+    farewells: Rc<()>,
     links: mpsc::Sender<Link>,
 }
 
@@ -134,6 +140,11 @@ async fn accept_all(acceptor: Rc<Acceptor>, socket: Rc<RefCell<Option<TcpListene
 }
 
 fn newcomer(acceptor: &Rc<Acceptor>, stream: TcpStream) {
+    match owner::refusal(&acceptor.config, &stream) {
+        Ok(None) => {}
+        Ok(Some(stranger)) => return turn_away(acceptor, stream, stranger),
+        Err(error) => return tracing::debug!(at = %acceptor.addr, %error, "nobody is there"),
+    }
     let Some(pending) = Pending::new(stream, &acceptor.seats) else { return };
     let acceptor = Rc::clone(acceptor);
     spawn(async move {
@@ -155,6 +166,29 @@ fn newcomer(acceptor: &Rc<Acceptor>, stream: TcpStream) {
     });
 }
 
+/// Says why a connection is refused, or nothing where many are. The stranger has a moment to take
+/// that: what it sends meanwhile is dropped, because unread bytes would cut the words short.
+fn turn_away(acceptor: &Rc<Acceptor>, mut stream: TcpStream, stranger: Refused) {
+    let seat = Rc::clone(&acceptor.farewells);
+    if Rc::strong_count(&seat) > FAREWELLS_MAX + 1 {
+        return;
+    }
+    let (at, source, error) = (acceptor.addr, stream.peer_addr(), stranger.into_error());
+    tracing::warn!(%at, ?source, %error, "connection refused");
+    let refusal = Hello { refusal: Refused::WHY.0, ..greeting(0, CONTROL, at.nid, 0) };
+    spawn(async move {
+        let farewell = async {
+            say(&mut stream, refusal).await?;
+            stream.shutdown().await?;
+            let mut dropped = [0; FRAME_HEADER_BYTES];
+            while stream.read(&mut dropped).await? > 0 {}
+            io::Result::Ok(())
+        };
+        let _gone_or_slow = tokio::time::timeout(FAREWELL, farewell).await;
+        drop(seat);
+    });
+}
+
 impl Acceptor {
     /// Takes a connection's HELLO, answers it and puts the connection in its place. Tells the key
     /// of a new pair.
@@ -166,11 +200,6 @@ impl Acceptor {
         let own = Nid::new(self.addr.nid.net(), ipv4(stream.local_addr()?)?);
         let credits = self.config.lnet.peer_credits();
         let own_hello = |nonce, channel| greeting(nonce, channel, own, credits);
-        if let Some(stranger) = owner::refusal(&self.config, stream)? {
-            let refusal = Refused::WHY.0;
-            say(stream, Hello { refusal, ..own_hello(frame.id, CONTROL) }).await?;
-            return Err(stranger.into_error());
-        }
         let hello = match Hello::from_frame(&frame) {
             Ok(hello) => hello,
             Err(error) => {
