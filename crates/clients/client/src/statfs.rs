@@ -88,7 +88,8 @@ fn one(space: StatfsRep) -> Statfs {
     }
 }
 
-/// All of them: blocks of the OSTs in [`BLOCK_BYTES`], inodes of the MDTs.
+/// All of them: blocks of the OSTs in [`BLOCK_BYTES`], inodes of the MDTs, limited by the objects
+/// that are free.
 fn total(osts: &[StatfsRep], mdts: &[StatfsRep]) -> Statfs {
     let mut sum = Statfs { block_bytes: BLOCK_BYTES, ..Statfs::default() };
     let scaled =
@@ -102,6 +103,11 @@ fn total(osts: &[StatfsRep], mdts: &[StatfsRep]) -> Statfs {
         sum.files = sum.files.saturating_add(mdt.files);
         sum.files_free = sum.files_free.saturating_add(mdt.files_free);
     }
+    // A file needs an object too, so no more can be made than there are free ones.
+    let objects = osts.iter().fold(0_u64, |sum, ost| sum.saturating_add(ost.files_free));
+    let used = sum.files.saturating_sub(sum.files_free);
+    sum.files_free = sum.files_free.min(objects);
+    sum.files = used.saturating_add(sum.files_free);
     sum
 }
 
@@ -116,7 +122,8 @@ mod tests {
             blocks: 10,
             blocks_free: 5,
             blocks_avail: 4,
-            files: 99,
+            files: 5_000,
+            files_free: 450,
             ..StatfsRep::default()
         };
         let mdt = StatfsRep {
@@ -128,7 +135,13 @@ mod tests {
         };
         let sum = total(&[ost, ost], &[mdt]);
         assert_eq!((sum.blocks * sum.block_bytes, sum.blocks_avail), (20 << 20, 8 * 256));
-        assert_eq!((sum.files, sum.files_free), (1_000, 900));
+        assert_eq!((sum.files, sum.files_free), (1_000, 900), "objects enough");
+        let sum = total(&[ost], &[mdt]);
+        assert_eq!(
+            (sum.files, sum.files_free),
+            (550, 450),
+            "a file needs an object, as in `lfs df`"
+        );
         let broken = StatfsRep { block_bytes: u64::MAX, blocks: u64::MAX, ..StatfsRep::default() };
         assert!(total(&[broken, broken], &[]).blocks > 0);
     }
