@@ -211,9 +211,10 @@ pub(crate) fn sim(args: &[String]) -> Result<()> {
 
 /// `cargo xtask mounted [--full] [--record] [NAME]`.
 pub(crate) fn mounted(args: &[String]) -> Result<()> {
+    let Some(options) = mounted::Options::parse(args)? else {
+        print!("{}", mounted::USAGE);
+        return Ok(());
+    };
     needs::provide(&["mounted"], true)?;
-    let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    let filter = args.iter().find(|arg| !arg.starts_with("--")).cloned();
-    let (full, record) = (has("--full"), has("--record") && filter.is_none());
-    mounted::mounted(&mounted::Options { filter, full, record })
+    mounted::mounted(&options)
 }

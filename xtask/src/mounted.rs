@@ -53,6 +53,34 @@ pub(crate) struct Options {
     pub(crate) record: bool,
 }
 
+pub(crate) const USAGE: &str = "\
+cargo xtask mounted [NAME] [--full] [--record]
+
+Runs the tests on a real mount whose file or name contains NAME, or all of them.
+  --full    the counts of a release, each test over every transport
+  --record  keep how long each test took in tests/mounted/seconds.txt; not with NAME
+";
+
+impl Options {
+    /// From the command line; none where it asks for help.
+    pub(crate) fn parse(args: &[String]) -> Result<Option<Options>> {
+        let mut options = Options { filter: None, full: false, record: false };
+        for arg in args {
+            match arg.as_str() {
+                "--help" | "-h" | "help" => return Ok(None),
+                "--full" => options.full = true,
+                "--record" => options.record = true,
+                name if !name.starts_with('-') && options.filter.is_none() => {
+                    options.filter = Some(name.to_owned())
+                }
+                _ => bail!("'{arg}' is not understood\n\n{USAGE}"),
+            }
+        }
+        options.record &= options.filter.is_none();
+        Ok(Some(options))
+    }
+}
+
 /// A test, and the transport of the mounts that do not choose theirs.
 #[derive(Clone, Debug)]
 struct Job {
@@ -299,4 +327,23 @@ fn keep_seconds(done: &[(String, bool, f64)]) -> Result<()> {
     let lines: String =
         done.iter().map(|(name, _, seconds)| format!("{seconds:5.1} {name}\n")).collect();
     fs::write(run::root().join(SECONDS), lines).context(SECONDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_and_words_that_are_not_understood_run_nothing() {
+        let parse = |line: &str| {
+            let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let options = Options::parse(&args);
+            options.map(|given| given.map(|given| (given.filter, given.full, given.record)))
+        };
+        assert!(parse("--help").is_ok_and(|options| options.is_none()));
+        assert!(parse("kill -h").is_ok_and(|options| options.is_none()));
+        assert!(parse("--hlep").is_err() && parse("a b").is_err());
+        assert_eq!(parse("--record").ok(), Some(Some((None, false, true))));
+        assert_eq!(parse("a --full --record").ok(), Some(Some((Some("a".into()), true, false))));
+    }
 }
