@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ctl::{Ask, Reply};
+use ctl::{Ask, Reply, rundir};
 use serde_json::json;
 use types::{Errno, Fid};
 
@@ -130,10 +130,29 @@ fn links<'p>(args: &Fid2path, paths: &'p [String]) -> impl Iterator<Item = (usiz
 fn mount_named(fs: &str, command: &str) -> Result<(Mount, bool), Failed> {
     let mounts =
         mountpoint::all().map_err(|error| Failed::io(&error, command, "/proc/self/mountinfo"))?;
-    match mounts.into_iter().find(|mount| mount.fsname() == fs) {
-        Some(mount) if !fs.contains('/') => Ok((mount, false)),
-        _ => mountpoint::of(Some(Path::new(fs)), command).map(|mount| (mount, true)),
+    let is_alive = |mount: &Mount| rundir::of_device(mount.device).is_some();
+    match of_name(mounts, fs, is_alive, command)? {
+        Some(mount) => Ok((mount, false)),
+        None => mountpoint::of(Some(Path::new(fs)), command).map(|mount| (mount, true)),
     }
+}
+
+/// A mount of the file system called `fs`, whose daemon answers if there is one. Where two file
+/// systems have that name, only a path says which is meant.
+fn of_name(
+    mounts: Vec<Mount>,
+    fs: &str,
+    is_alive: impl Fn(&Mount) -> bool,
+    command: &str,
+) -> Result<Option<Mount>, Failed> {
+    let named: Vec<Mount> = mounts.into_iter().filter(|mount| mount.fsname() == fs).collect();
+    let Some(first) = named.first() else { return Ok(None) };
+    if named.iter().any(|mount| mount.source != first.source) {
+        let dirs: Vec<String> = named.iter().map(|mount| mountpoint::show(&mount.dir)).collect();
+        let text = format!("several file systems are called {fs}: say one of {}", dirs.join(", "));
+        return Err(Failed::of(Errno::EINVAL, command, &text));
+    }
+    Ok(named.iter().find(|mount| is_alive(mount)).or(named.first()).cloned())
 }
 
 fn paths_of(mount: &Mount, text: &str, command: &str) -> Result<(Fid, Vec<String>), Failed> {
@@ -179,6 +198,29 @@ fn shown(name_only: bool, mount: &Mount, is_path: bool, path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_leads_to_the_one_file_system_that_has_it() {
+        let mount = |dir: &str, source: &str| Mount {
+            dir: dir.into(),
+            device: (0, 40),
+            source: source.into(),
+            options: Vec::new(),
+        };
+        let (one, other) = ("127.0.0.2@tcp:/testfs", "127.0.1.2@tcp:/testfs");
+        let of = |mounts: &[(&str, &str)]| {
+            let mounts = mounts.iter().map(|(dir, source)| mount(dir, source)).collect();
+            let lives = |mount: &Mount| mount.dir != Path::new("/dead");
+            of_name(mounts, "testfs", lives, "lfs fid2path")
+                .map(|mount| mount.map(|mount| mountpoint::show(&mount.dir)))
+        };
+        assert_eq!(of(&[]).ok(), Some(None));
+        assert_eq!(of(&[("/a", "127.0.0.2@tcp:/other")]).ok(), Some(None));
+        assert_eq!(of(&[("/dead", one), ("/b", one)]).ok(), Some(Some("/b".into())));
+        assert_eq!(of(&[("/dead", one)]).ok(), Some(Some("/dead".into())));
+        let refused = of(&[("/a", one), ("/b", other)]).expect_err("which one?");
+        assert!(refused.text.contains("say one of /a, /b"), "{}", refused.text);
+    }
 
     #[test]
     fn paths_are_absolute_when_a_mount_point_was_given() {

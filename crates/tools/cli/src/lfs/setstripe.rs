@@ -42,7 +42,7 @@ pub(super) struct Args {
         allow_negative_numbers = true
     )]
     index: Option<i32>,
-    /// Pool of OSTs.
+    /// Pool of OSTs: there are none, so only `none`.
     #[arg(short = 'p', long, value_name = "POOL")]
     pool: Option<String>,
     /// OSTs of the stripes, in order: 0,2,5-7.
@@ -99,19 +99,16 @@ fn template(args: &Args) -> Result<Template, Failed> {
     if !(-1..0xffff).contains(&start) {
         return Err(wrong(format!("bad stripe offset {start}: -1 (any), 0 to 65534")));
     }
-    let pool = pool_bytes(args.pool.as_deref().unwrap_or_default()).map_err(wrong)?;
-    Ok(Template { stripe_size, stripe_count: count, start, pool, osts })
+    check_pool(args.pool.as_deref().unwrap_or_default()).map_err(wrong)?;
+    Ok(Template { stripe_size, stripe_count: count, start, pool: [0; 16], osts })
 }
 
-/// `testfs.flash` and `flash` name the same pool.
-fn pool_bytes(text: &str) -> Result<[u8; 16], String> {
-    let name = text.rsplit_once('.').map_or(text, |(_, name)| name);
-    let mut bytes = [0; 16];
-    if name.len() >= bytes.len() {
-        return Err(format!("pool name '{name}' is longer than 15 characters"));
+/// A pool cannot be asked for: there are none. `none` says so, as in Lustre.
+fn check_pool(name: &str) -> Result<(), String> {
+    if matches!(name, "" | "none") {
+        return Ok(());
     }
-    bytes[..name.len()].copy_from_slice(name.as_bytes());
-    Ok(bytes)
+    Err(format!("no pool '{name}': there are no pools of OSTs; -o chooses OSTs"))
 }
 
 /// `0,2,5-7`.
@@ -259,10 +256,10 @@ mod tests {
 
     #[test]
     fn a_layout_is_what_the_options_say() {
-        let all = check("-c -1 -S 4M -i 2 -p testfs.flash d").expect("fits");
+        let all = check("-c -1 -S 4M -i 2 -p none d").expect("fits");
         assert_eq!(
-            (all.stripe_count, all.stripe_size, all.start, &all.pool[..6]),
-            (-1, 4 << 20, 2, b"flash\0".as_slice())
+            (all.stripe_count, all.stripe_size, all.start, all.pool),
+            (-1, 4 << 20, 2, [0; 16])
         );
         let listed = check("-o 3,0-1 f").expect("fits");
         assert_eq!((listed.osts, listed.stripe_count, listed.start), (vec![3, 0, 1], 3, 3));
@@ -294,7 +291,7 @@ mod tests {
             ("-o 2-1 f", "bad OST list"),
             ("-S 4G f", "4 GiB"),
             ("-i 70000 f", "bad stripe offset"),
-            ("-p a234567890123456 f", "longer than 15"),
+            ("-p testfs.flash f", "no pool 'testfs.flash'"),
             ("-d -c 1 f", "cannot be used with"),
         ] {
             let error = check(line).expect_err(line);

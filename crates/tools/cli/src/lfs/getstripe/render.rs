@@ -15,7 +15,17 @@ pub(super) fn all(args: &Args, shown: &[Shown]) -> String {
         let layouts: Vec<Value> = shown.iter().map(|shown| as_json(args, shown)).collect();
         return format!("{:#}\n", Value::Array(layouts));
     }
-    shown.iter().map(|shown| one(args, shown)).collect()
+    let is_document = args.yaml && shown.len() > 1;
+    shown
+        .iter()
+        .map(|shown| if is_document { document(args, shown) } else { one(args, shown) })
+        .collect()
+}
+
+/// One of several layouts in YAML: a document that says whose it is.
+fn document(args: &Args, shown: &Shown) -> String {
+    let path = Value::from(path_of(shown)); // a string of JSON is one of YAML
+    format!("---\nlmm_path:          {path}\n{}", one(args, shown))
 }
 
 fn one(args: &Args, shown: &Shown) -> String {
@@ -99,7 +109,7 @@ fn yaml(args: &Args, shown: &Shown) -> String {
         return if shown.is_dir {
             directory_yaml(args, shown)
         } else {
-            format!("# {path} has no stripe info\n")
+            format!("# {path} has no stripe info\nlmm_objects: []\n")
         };
     };
     if shown.is_dir {
@@ -209,6 +219,30 @@ lmm_pool:          disk
 ";
         assert_eq!(check("", file("disk")), expected);
         assert!(!check("", file("")).contains("lmm_pool"));
+    }
+
+    #[test]
+    fn several_layouts_in_yaml_are_a_document_each() {
+        let line = Line::try_parse_from(["getstripe", "-y", "x"]).expect("options");
+        let bare = Shown { path: "no \"layout\"".into(), lov: None, ..file("") };
+        let text = all(&line.args, &[file(""), bare]);
+        let documents: Vec<&str> = text.split("---\n").skip(1).collect();
+        assert_eq!(documents.len(), 2, "{text}");
+        assert!(
+            documents[0]
+                .starts_with("lmm_path:          \"/mnt/testfs/f\"\nlmm_stripe_count:  2\n")
+        );
+        assert!(documents[1].starts_with("lmm_path:          \"no \\\"layout\\\"\"\n"), "{text}");
+        for document in documents {
+            let keys: Vec<_> = document
+                .lines()
+                .filter(|line| line.starts_with("lmm_"))
+                .filter_map(|line| line.split(':').next())
+                .collect();
+            let distinct: std::collections::BTreeSet<_> = keys.iter().collect();
+            assert_eq!(keys.len(), distinct.len(), "{document}");
+        }
+        assert!(!check("-y", file("")).contains("---"), "one alone looks as Lustre's");
     }
 
     #[test]
