@@ -3,7 +3,10 @@
 //!
 //! A log file is bounded: at [`LOG_BYTES_MAX`] it is put aside as `FILE.1`, over the one before. On
 //! SIGHUP a daemon opens its file again ([`reopen`]), for whoever moves logs by other means. What
-//! goes to stderr beside the log (a panic's last words) follows it.
+//! goes to stderr beside the log (a panic's last words) follows it. Under systemd a line on stderr
+//! carries its priority (`journal`).
+
+mod journal;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -33,8 +36,12 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging to stderr; the first call of a process counts.
+/// Starts logging to stderr; the first call of a process counts. Where the journal of systemd reads
+/// it, lines of text begin with their priority and without a time, which the journal has itself.
 pub(crate) fn init(default: LevelFilter, format: LogFormat) {
+    if format == LogFormat::Text && journal::reads_stderr() {
+        return journal::start(default);
+    }
     start(default, format, io::stderr);
 }
 
