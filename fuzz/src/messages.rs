@@ -146,6 +146,9 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
                 body::OstFenceReq { store: 1, client_low: 2, session: 3, ..Default::default() };
             vec![encode_body(&body)]
         }
+        Opcode::OstList => {
+            vec![encode_body(&body::OstListReq { count: 3, ..Default::default() })]
+        }
         Opcode::OstSeek => vec![encode_body(&body::OstSeekReq { object, ..Default::default() })],
         Opcode::MgsRegister => {
             let target = wire::config::TargetInfo { id: 3, nid: 5, port: 988, instance: 3 };
@@ -210,6 +213,7 @@ fn decode_every_body(request: &Request) {
     let _: body::OstIoReq = request.body();
     let _: body::OstFallocateReq = request.body();
     let _: body::OstSeekReq = request.body();
+    let _: body::OstListReq = request.body();
     let _: body::LockReq = request.body();
     for index in 0..=wire::BUFS_MAX {
         let _ = (request.buf(index), request.replay_buf(index));

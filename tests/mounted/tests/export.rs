@@ -86,6 +86,38 @@ fn fid(up: &Up, path: &Path) -> String {
     up.tool(&["lfs", "path2fid", &path.to_string_lossy()]).trim().to_owned()
 }
 
+/// Objects of files that are `lost` are shown with their sizes, and go; no others do.
+fn remove_unnamed(up: &Up, lost: &BTreeSet<String>) {
+    let start = std::time::Instant::now();
+    let found = loop {
+        let found = nacre(&["unnamed", MDT]);
+        let is_over = !String::from_utf8_lossy(&found.stderr).contains("in recovery");
+        if is_over {
+            break found;
+        }
+        assert!(start.elapsed() < mounted::PATIENCE, "the recovery does not end");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    };
+    let text = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert_eq!(found.status.code(), Some(3), "{text}{}", String::from_utf8_lossy(&found.stderr));
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
+    let files: BTreeSet<String> = lines.iter().map(|line| line[3].to_owned()).collect();
+    let bytes: u64 = lines.iter().map(|line| line[4].parse::<u64>().expect("a number")).sum();
+    assert_eq!((&files, bytes), (lost, (lost.len() * BYTES) as u64), "{text}");
+    let removed = printed(&nacre(&["unnamed", MDT, "--remove"]));
+    assert_eq!(removed, text.replace("unnamed ", "removed "));
+    while !printed_if_none(&nacre(&["unnamed", MDT])) {
+        assert!(start.elapsed() < mounted::PATIENCE, "they stay");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    let text = fs::read_to_string(lists(up)).expect("lists");
+    assert!(lost.iter().all(|file| !text.contains(file)), "{text}");
+}
+
+fn printed_if_none(output: &Output) -> bool {
+    output.status.success() && output.stdout.is_empty()
+}
+
 #[test]
 fn a_lost_mdt_comes_back_from_its_export() {
     let mut up = Up::new("export");
@@ -140,6 +172,8 @@ fn a_lost_mdt_comes_back_from_its_export() {
     later.iter().chain(&before[9..]).for_each(|path| check(path));
     let given: BTreeSet<String> = later.iter().map(|path| fid(&up, path)).collect();
     assert!(given.is_disjoint(&lost), "an id was given twice");
+    remove_unnamed(&up, &lost);
+    later.iter().chain(&before[9..]).for_each(|path| check(path));
     up.stop();
     let _ = fs::remove_file(objects);
     let _ = fs::remove_file(export);

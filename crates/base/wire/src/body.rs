@@ -586,6 +586,34 @@ bodies! {
         /// Zero.
         reserved: u32,
     }
+    /// Objects in the order of their FIDs. Reply: [`OstListRep`], and in buffer 1 as many
+    /// [`OstListed`]: none behind the last object.
+    OstListReq (24) {
+        /// The first that is wanted.
+        from: WireFid,
+        /// How many are wanted at most.
+        count: u32,
+        /// Zero.
+        reserved: u32,
+    }
+    /// Answer to [`OstListReq`].
+    OstListRep (8) {
+        /// Entries in buffer 1.
+        count: u32,
+        /// Zero.
+        reserved: u32,
+    }
+    /// An object.
+    OstListed (48) {
+        /// Its FID: base and stripe.
+        object: WireFid,
+        /// File for which it was made; zero where its record cannot be read.
+        parent: WireFid,
+        /// As [`Claim::store`]; zero where the record does not say it.
+        store: u64,
+        /// Its size.
+        size: u64,
+    }
     /// Where data, or a hole, begins in one object.
     OstSeekReq (80) {
         /// FID of the object: base and stripe.

@@ -135,6 +135,8 @@ opcodes! {
     OstSeek = 72, "ost_seek", ost repeats;
     /// Refuse a client whose session with the MDT has ended. Only servers ask.
     OstFence = 73, "ost_fence", ost repeats;
+    /// Objects, and the files for which they were made. Only servers ask.
+    OstList = 74, "ost_list", ost repeats;
 
     /// A server announces a target and where it is reached.
     MgsRegister = 96, "mgs_target_reg", mgs repeats;

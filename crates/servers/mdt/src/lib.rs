@@ -32,9 +32,11 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod tx;
+mod unnamed;
 
 pub use self::target::{Counts, Mdt};
 pub use anew::{HighestIds, ids_anew, size_anew};
 pub use config::{Bugs, Lod, MdtConfig};
 pub use named::{Stripe, names_object, path, stripes};
 pub use spaces::OstAt;
+pub use unnamed::{Unnamed, UnnamedError, UnnamedPage, list_objects};

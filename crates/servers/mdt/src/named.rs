@@ -25,6 +25,12 @@ pub fn names_object(view: &dyn View, file: Fid, ost: u32, object: Fid) -> Decide
     }))
 }
 
+/// Whether `file` has the objects of `base`, on whatever OSTs.
+pub(crate) fn names_base(view: &dyn View, file: Fid, base: Fid) -> Decided<bool> {
+    let Some(stored) = view.get(Table::Layouts, &file.to_key())? else { return Ok(false) };
+    Ok(layout_in(&stored)?.is_some_and(|layout| layout.base == base))
+}
+
 /// Stripes that must have an object, of at most `files_max` layouts from the key `from` on, and
 /// the key to go on from.
 pub fn stripes(

@@ -16,6 +16,8 @@ pub(crate) const SWEEP_RANGES_MAX: usize = 4_096;
 /// Objects of one listing for a sweep: 4 MiB of memory. An MDT has 1.5 million ids swept after a
 /// restart, of which few have an object, so one listing is mostly all.
 pub(crate) const SWEEP_LISTED_MAX: usize = 1 << 18;
+/// Objects of one answer to a list: 48 KiB.
+pub(crate) const LIST_OBJECTS_MAX: usize = 1_024;
 /// Objects destroyed in one transaction: the store must have room for the worst that a set can
 /// change.
 pub(crate) const DESTROY_OBJECTS_AT_ONCE: usize = 64;

@@ -170,6 +170,7 @@ impl Target for Ost {
         let io = row.moves.map(|direction| object_io(direction, &request.body()));
         let answer_bytes = match request.opcode() {
             Opcode::OstGlimpse => op::glimpse::answer_bytes(request),
+            Opcode::OstList => op::list::answer_bytes(request),
             _ => 0,
         };
         Class { service: row.service, high_priority: row.high_priority, io, answer_bytes }

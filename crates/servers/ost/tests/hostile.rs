@@ -31,13 +31,14 @@ const PROGRAM_BYTES_MAX: usize = 300;
 const PROGRAMS: usize = 5_000;
 const TIME: std::time::Duration = std::time::Duration::from_secs(3);
 
-const OPCODES: [Opcode; 12] = [
+const OPCODES: [Opcode; 13] = [
     Opcode::OstWrite,
     Opcode::OstWrite,
     Opcode::OstRead,
     Opcode::OstPunch,
     Opcode::OstFallocate,
     Opcode::OstSeek,
+    Opcode::OstList,
     Opcode::OstGlimpse,
     Opcode::OstDestroy,
     Opcode::OstStatfs,

@@ -17,7 +17,8 @@ use service::{Node, NodeConfig, Target, spec};
 use types::{ClientId, Errno, Fid, NidAddr, Span, TargetId};
 use wire::body::{
     BatchFlags, Claim, IoFlags, ObjectRange, OstAttr, OstBatchReq, OstFallocateReq, OstFenceReq,
-    OstIoReq, OstPunchReq, OstSeekRep, OstSeekReq, PunchFlags, StatfsRep, SyncRep, fallocate,
+    OstIoReq, OstListRep, OstListReq, OstListed, OstPunchReq, OstSeekRep, OstSeekReq, PunchFlags,
+    StatfsRep, SyncRep, fallocate,
 };
 use wire::{Opcode, decode_body, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
@@ -877,6 +878,35 @@ fn the_requests_of_a_sweep_need_one_listing() {
     assert_eq!((destroyed(&other, 1), listings()), (0, 3), "this one began before the listing");
 }
 
+fn list(from: Fid, count: u32) -> Call {
+    let body = OstListReq { from: from.into(), count, reserved: 0 };
+    Call::new(Opcode::OstList, vec![encode_body(&body)])
+}
+
+#[test]
+fn servers_hear_of_all_objects_and_whose_they_are() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    world.attr(&remote, write(5, b"data", PLAIN)).expect("writes");
+    let server = world.mdt();
+    let ask = |from| {
+        let answer = world.call(&server, list(from, 9)).expect("lists").reply;
+        let listed: Vec<OstListed> = answer
+            .buf(1)
+            .chunks_exact(size_of::<OstListed>())
+            .map(|piece| OstListed::read_from_bytes(piece).expect("its size"))
+            .collect();
+        assert_eq!(answer.body::<OstListRep>().count as usize, listed.len());
+        listed
+    };
+    let all = ask(Fid::ZERO);
+    let (object, parent) = (OBJECT.into(), PARENT.into());
+    assert_eq!(all, [OstListed { object, parent, store: CLAIM.store, size: 9 }]);
+    assert_eq!(ask(OBJECT.stripe(OBJECT.ver + 1)), []);
+    let none = world.call(&server, list(Fid::ZERO, 0)).map(drop).map_err(|error| error.errno());
+    assert_eq!(none, Err(Errno::EINVAL));
+}
+
 #[test]
 fn only_servers_destroy_objects_and_fence_clients() {
     let world = World::plain();
@@ -887,6 +917,7 @@ fn only_servers_destroy_objects_and_fence_clients() {
         batch(Opcode::OstDestroy, &[range(OBJECT, 1, 1)]),
         sweep(&[range(Fid { oid: 1, ..OBJECT }, 0, 100)]),
         Call::new(Opcode::OstFence, vec![encode_body(&fence)]),
+        list(Fid::ZERO, 9),
     ];
     for call in calls {
         let answer = world.call(&remote, call).map(drop).map_err(|error| error.errno());

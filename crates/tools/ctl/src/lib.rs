@@ -24,5 +24,5 @@ pub mod server;
 
 pub use proto::{
     Ask, Device, Export, Failure, Leaving, Name, Object, Outcome, Reply, Room, Space, Target,
-    Value, Who,
+    Unnamed, Value, Who,
 };

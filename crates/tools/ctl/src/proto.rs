@@ -81,12 +81,24 @@ pub enum Ask {
         /// The file, from the root of the daemon's file system.
         path: String,
     },
-    /// Objects of an OST that is served here, in the order of their FIDs.
+    /// Objects of an OST, which this server serves or can ask, in the order of their FIDs.
     ListObjects {
         /// Its name.
         target: String,
         /// The first FID that is wanted.
         from: String,
+    },
+    /// Objects of an OST that no file of the MDT names which is served here, a page of them. To
+    /// remove them is a change.
+    Unnamed {
+        /// Name of the MDT.
+        target: String,
+        /// Name of the OST.
+        ost: String,
+        /// The first FID that is looked at.
+        from: String,
+        /// They are to be removed.
+        remove: bool,
     },
     /// How far an export is.
     ExportState {
@@ -107,6 +119,7 @@ impl Ask {
                 | Ask::Forget { .. }
                 | Ask::GiveUp
                 | Ask::ExportMeta { .. }
+                | Ask::Unnamed { remove: true, .. }
         )
     }
 }
@@ -135,6 +148,8 @@ pub enum Reply {
     Leaving(Leaving),
     /// To [`Ask::ListObjects`]: some, or none where there are no more.
     Objects(Vec<Object>),
+    /// To [`Ask::Unnamed`].
+    Unnamed(Unnamed),
     /// To [`Ask::ExportMeta`] and [`Ask::ExportState`].
     Export(Export),
 }
@@ -158,6 +173,15 @@ pub struct Object {
     pub file: String,
     /// Number of the store of the file's MDT.
     pub store: u64,
+}
+
+/// Objects without a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unnamed {
+    /// FIDs of each, and of the file for which it was made, and its bytes.
+    pub objects: Vec<(String, String, u64)>,
+    /// The last object that was looked at; none where there are no more.
+    pub last: Option<String>,
 }
 
 /// How far an export is.
@@ -200,6 +224,9 @@ pub struct Who {
     pub fsname: String,
     /// Names of the targets served; of a client, none.
     pub targets: Vec<String>,
+    /// Names of the OSTs that this server knows, wherever they are.
+    #[serde(default)]
+    pub osts: Vec<String>,
     /// Mount point of a client.
     pub mount: Option<String>,
     /// Of a client: the number in names of its parameters.

@@ -34,4 +34,5 @@ pub mod server;
 mod signals;
 mod targets;
 pub mod umount;
+pub mod unnamed;
 pub mod up;

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use ctl::{Ask, Reply, ask, everywhere};
+use ctl::{Ask, Reply, Who, ask, everywhere};
 use types::{Fid, FsName, TargetId, TargetKind};
 
 use crate::export_meta::server_of;
@@ -36,13 +36,15 @@ impl Object {
     }
 }
 
-/// `nacre list-objects`: prints the list of an OST that is served here.
+/// `nacre list-objects`: prints the list of an OST that is served here, or that a server here can
+/// ask.
 pub fn list(name: &str, mut out: impl Write) -> Result<()> {
     let ost = ost_named(name)?;
     let (fsname, _) = name.rsplit_once('-').context("a target's name begins with FSNAME-")?;
     let fsname: FsName = fsname.parse()?;
-    let socket =
-        server_of(name).with_context(|| format!("no server on this machine serves {name}"))?;
+    let socket = server_of(name)
+        .or_else(|| known(fsname).into_iter().find(|(_, known, _)| known == name).map(|it| it.0))
+        .with_context(|| format!("no server on this machine serves or knows {name}"))?;
     let mut count = 0_u64;
     ask_each(&socket, ost, name, &mut |object| {
         count += 1;
@@ -81,7 +83,7 @@ fn ask_each(socket: &Path, ost: TargetId, name: &str, visit: &mut Visit<'_>) -> 
 }
 
 /// The FID behind this one.
-fn behind(fid: Fid) -> Option<Fid> {
+pub(crate) fn behind(fid: Fid) -> Option<Fid> {
     let Fid { seq, oid, ver } = fid;
     match (ver.checked_add(1), oid.checked_add(1)) {
         (Some(ver), _) => Some(Fid { seq, oid, ver }),
@@ -95,7 +97,7 @@ fn behind(fid: Fid) -> Option<Fid> {
 enum Source {
     /// Kept by `nacre list-objects`, perhaps on another machine.
     File(PathBuf),
-    /// An OST that is served here.
+    /// An OST that is served here, or that a server here asks.
     Served { socket: PathBuf, name: String, ost: TargetId },
 }
 
@@ -109,8 +111,8 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Those of `files`, and of the OSTs of this file system that are served on this machine.
-    /// Reads all of them once.
+    /// Those of `files`, and of the OSTs of this file system that servers on this machine serve or
+    /// know. Reads all of them once. An OST elsewhere that does not answer is left out.
     pub(crate) fn find(fsname: FsName, files: &[PathBuf], visit: &mut Visit<'_>) -> Result<Lists> {
         let mut lists = Lists {
             fsname,
@@ -136,6 +138,23 @@ impl Lists {
             lists.osts.insert(ost, count);
             lists.sources.push(Source::Served { socket, name, ost });
         }
+        for (socket, name, ost) in known(fsname) {
+            if lists.osts.contains_key(&ost) {
+                continue;
+            }
+            let mut count = 0;
+            let listed = ask_each(&socket, ost, &name, &mut |object| {
+                count += 1;
+                visit(object)
+            });
+            match listed {
+                Ok(()) => {
+                    lists.osts.insert(ost, count);
+                    lists.sources.push(Source::Served { socket, name, ost });
+                }
+                Err(error) => ctl::say!("{name}: not listed: {error:#}"),
+            }
+        }
         Ok(lists)
     }
 
@@ -150,10 +169,19 @@ impl Lists {
 
 /// OSTs of this file system that daemons on this machine serve.
 fn served(fsname: FsName) -> Vec<(PathBuf, String, TargetId)> {
+    osts_of(fsname, |who| who.targets)
+}
+
+/// OSTs of this file system that servers on this machine know, perhaps more than once.
+fn known(fsname: FsName) -> Vec<(PathBuf, String, TargetId)> {
+    osts_of(fsname, |who| who.osts)
+}
+
+fn osts_of(fsname: FsName, names: impl Fn(Who) -> Vec<String>) -> Vec<(PathBuf, String, TargetId)> {
     let mut found = Vec::new();
     for (daemon, who) in everywhere::ask_all(&Ask::Who) {
         let Ok(Reply::Who(who)) = who else { continue };
-        for name in who.targets {
+        for name in names(who) {
             if let Ok(ost) = ost_named(&name)
                 && ost.name(fsname) == name
             {

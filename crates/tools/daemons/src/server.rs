@@ -509,6 +509,7 @@ impl ctl::server::Answers for Control {
                 .as_ref()
                 .and_then(|server| server.peers.fsname())
                 .map_or_else(String::new, |name| name.to_string()),
+            osts: server.as_ref().map_or_else(Vec::new, |server| server.osts()),
             targets: server.map_or_else(Vec::new, |server| server.names()),
             ..Who::default()
         }
@@ -529,6 +530,9 @@ impl ctl::server::Answers for Control {
                 }
                 (Ask::ListObjects { target, from }, _) => {
                     objects::list(server, &target, &from).await
+                }
+                (Ask::Unnamed { target, ost, from, remove }, _) => {
+                    objects::unnamed(server, &target, (&ost, &from), remove).await
                 }
                 (Ask::ExportState { number }, _) => export::state(server.as_ref(), number),
                 (Ask::SetPermanent { fsname, name, value }, Some(mgt)) => {

@@ -2,6 +2,8 @@
 
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are help texts: [0,2]")]
 
+mod meta;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,6 +12,7 @@ use daemons::{machine::MachineOptions, names::nid_addr, server::Trust};
 use types::{ClientId, FsName, NidAddr, TargetId};
 
 use crate::pages;
+use meta::{CheckMeta, ExportMeta, ImportMeta, ListObjects, Unnamed};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,8 +51,10 @@ enum Command {
     ImportMeta(ImportMeta),
     /// Compare the names of a stopped MDT with the objects of OSTs.
     CheckMeta(CheckMeta),
-    /// List the objects of a served OST.
+    /// List the objects of an OST.
     ListObjects(ListObjects),
+    /// Show or remove the objects that no file of a served MDT names.
+    Unnamed(Unnamed),
     /// Take an OST that is gone for good out of its file system.
     Forget(Forget),
     /// Layouts, space, identifiers (also as `lfs`).
@@ -284,109 +289,6 @@ struct Serve {
     tell_recovery: bool,
 }
 
-/// Options of `nacre export-meta`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-The MDT is served meanwhile, by a `nacre serve` or an `up --separate` on this machine. The file
-is the image of one moment, which is durable when the command ends. It is written beside as
-FILE.part and takes the name FILE when it is whole, so that an export that fails leaves the last
-one. It holds all names, attributes and layouts, and no data of files. Keep it on another disk,
-and make one as often as work may be lost. Root and the server's own user may export. `nacre
-import-meta` makes an MDT of it.
-
-Examples:
-  nacre export-meta testfs-MDT0000 -o /backup/testfs-MDT0000.export
-
-Exit status: 0 FILE is whole and durable; 1 failure, told on stderr.")]
-struct ExportMeta {
-    /// Name of the MDT, as `lctl dl` shows it.
-    #[arg(value_name = "MDTNAME")]
-    target: String,
-    /// Where to; the server writes it, readable by its user only.
-    #[arg(short = 'o', long, value_name = "FILE")]
-    output: PathBuf,
-}
-
-/// Options of `nacre import-meta`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Makes an MDT whose disk is lost again, as it was when FILE was exported. DIR is cleared, gets
-all records and becomes the target that it was, under the same name. Its instance is higher and
-its ids begin behind all that was given out, by the clock and behind what OSTs have. All clients
-are evicted, and what was done since the export is lost. Start the MDT with `nacre serve` or
-`nacre up` afterwards. FILE is checked whole before anything is touched.
-
-Objects are compared with names: those of the OSTs that are served on this machine, and those in
-lists that `nacre list-objects` made on others. Each difference is a line on stdout, words apart
-by a space:
-  unnamed OST OBJECT FILE          an object without a name, and the file that it was made for
-  missing OST OBJECT FILE PATH     a name without an object: reading it there is EIO
-
-Examples:
-  nacre import-meta /backup/testfs-MDT0000.export nacre-data/testfs-MDT0000
-  ssh oss1 nacre list-objects testfs-OST0000 > ost0
-  nacre import-meta /backup/testfs-MDT0000.export /srv/mdt0 --objects ost0
-
-Exit status: 0 the MDT can be served, with differences or without; 1 failure, told on stderr: DIR is
-as it was, or no target.")]
-struct ImportMeta {
-    /// An export, made by `nacre export-meta`.
-    file: PathBuf,
-    /// The MDT's directory; made if it is not there.
-    dir: PathBuf,
-    /// A list of objects, made by `nacre list-objects`; may be repeated.
-    #[arg(long, value_name = "LIST")]
-    objects: Vec<PathBuf>,
-    /// Where the MGS is, if not where it was when FILE was exported.
-    #[arg(long, value_name = "NID", value_delimiter = ',', value_parser = nid_addr)]
-    mgsnode: Vec<NidAddr>,
-    /// Destroy the target that is in DIR.
-    #[arg(long)]
-    reformat: bool,
-}
-
-/// Options of `nacre check-meta`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Compares the names of an MDT that is stopped with the objects of the OSTs that are served on
-this machine, and with those in lists that `nacre list-objects` made on others. Files that were
-open or changing when the MDT stopped may differ. Each difference is a line on stdout, words
-apart by a space:
-  unnamed OST OBJECT FILE          an object without a name, and the file that it was made for
-  missing OST OBJECT FILE PATH     a name without an object: reading it there is EIO
-Bytes of PATH outside of printable ASCII are written as \\xNN.
-
-Examples:
-  nacre check-meta nacre-data/testfs-MDT0000
-  nacre check-meta /srv/mdt0 --objects ost0 --objects ost1 | grep ^missing
-
-Exit status: 0 no difference; 3 differences; 1 failure, told on stderr.")]
-struct CheckMeta {
-    /// The MDT's directory.
-    dir: PathBuf,
-    /// A list of objects, made by `nacre list-objects`; may be repeated.
-    #[arg(long, value_name = "LIST")]
-    objects: Vec<PathBuf>,
-}
-
-/// Options of `nacre list-objects`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Prints a line for each object, `NAME OBJECT FILE STORE`: the OST, the object, the file that it
-was made for and the number of that file's MDT store. The last line is `NAME end COUNT`: without
-it a list is cut short, and refused by `import-meta` and `check-meta`. Lists of several OSTs may
-follow one another in a file.
-
-Examples:
-  nacre list-objects testfs-OST0000 > ost0
-
-Exit status: 0 the list is whole; 1 failure, told on stderr.")]
-struct ListObjects {
-    /// Name of the OST, as `lctl dl` shows it.
-    #[arg(value_name = "OSTNAME")]
-    target: String,
-}
-
 /// Options of `nacre forget`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -568,6 +470,11 @@ impl Nacre {
                 let out = std::io::BufWriter::new(std::io::stdout().lock());
                 daemons::objects::list(&args.target, out).map(|()| 0)
             }
+            Command::Unnamed(args) => {
+                let Unnamed { target, remove } = args;
+                let options = daemons::unnamed::Options { target, remove };
+                daemons::unnamed::run(&options, &mut std::io::stdout().lock())
+            }
             Command::Forget(args) => daemons::forget::run(&args.target).map(|()| 0),
             Command::Mount(args) => args.run().map(|()| 0),
             Command::Umount(args) => daemons::umount::run(&args.options()).map(|()| 0),
@@ -696,18 +603,6 @@ impl Serve {
             osts_awaited: self.osts_awaited,
             die_with_parent: self.die_with_parent,
             tell_recovery: self.tell_recovery,
-        }
-    }
-}
-
-impl ImportMeta {
-    fn options(self) -> daemons::import_meta::Options {
-        daemons::import_meta::Options {
-            file: self.file,
-            dir: self.dir,
-            mgs: self.mgsnode,
-            objects: self.objects,
-            reformat: self.reformat,
         }
     }
 }

@@ -9,3 +9,4 @@ mod recovery;
 mod rig;
 mod script;
 pub(crate) mod store;
+mod unnamed;

@@ -4,6 +4,7 @@ pub(crate) mod destroy;
 pub(crate) mod fallocate;
 pub(crate) mod fence;
 pub(crate) mod glimpse;
+pub(crate) mod list;
 pub(crate) mod punch;
 pub(crate) mod read;
 pub(crate) mod seek;
@@ -86,6 +87,7 @@ operations! {
     OstGlimpse => glimpse, Row::of(&OST, Kind::Getattr).first();
     OstDestroy => destroy, Row::of(&OST_CREATE, Kind::Destroy);
     OstFence => fence, Row::of(&OST, Kind::Other).first();
+    OstList => list, Row::of(&OST, Kind::Other);
     OstStatfs => statfs, Row::of(&OST, Kind::Statfs);
     OstSync => sync, Row::of(&OST, Kind::Sync);
 }

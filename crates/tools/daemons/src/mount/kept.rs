@@ -197,6 +197,7 @@ impl ctl::server::Answers for Control {
             pid: std::process::id(),
             fsname: self.client.fsname().to_string(),
             targets: Vec::new(),
+            osts: Vec::new(),
             mount: Some(self.dir.display().to_string()),
             instance: self.instance.clone(),
             uuid: format!("{:032x}", self.id.0),

@@ -1,0 +1,91 @@
+//! `nacre unnamed`: objects of all OSTs that no file of a served MDT names, and their removal.
+//!
+//! A line to stdout for each object, words apart by a space: `unnamed OST OBJECT FILE BYTES`, or
+//! `removed ...` where it goes.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use ctl::{Ask, Reply, ask};
+use types::{Fid, TargetId, TargetKind};
+
+use crate::check_meta::DIFFERENT;
+use crate::export_meta::server_of;
+use crate::objects::behind;
+
+/// What to look at.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name of the MDT.
+    pub target: String,
+    /// They are not only shown.
+    pub remove: bool,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    objects: u64,
+    bytes: u64,
+}
+
+/// Shows or removes them; the exit status.
+pub fn run(options: &Options, out: &mut dyn Write) -> Result<u8> {
+    let name = &options.target;
+    let target: TargetId = name.parse()?;
+    ensure!(target.kind == TargetKind::Mdt, "{name} is no MDT");
+    let socket =
+        server_of(name).with_context(|| format!("no server on this machine serves {name}"))?;
+    let Reply::Who(who) = ask::ask(&socket, &Ask::Who)? else {
+        bail!("an answer to another question");
+    };
+    let (mut found, mut silent) = (Found::default(), 0);
+    for ost in &who.osts {
+        if let Err(error) = look_at(options, (&socket, ost), &mut found, out) {
+            ctl::say!("{ost}: not looked at to its end: {error:#}");
+            silent += 1;
+        }
+    }
+    out.flush()?;
+    let Found { objects, bytes } = found;
+    let done = if options.remove { "go" } else { "stay; --remove removes them" };
+    ctl::say!(
+        "{objects} objects without a name, {bytes} bytes, on {} OSTs: they {done}",
+        who.osts.len()
+    );
+    ensure!(silent == 0, "{silent} OSTs were not looked at to their end");
+    Ok(if objects == 0 || options.remove { 0 } else { DIFFERENT })
+}
+
+/// All pages of one OST.
+fn look_at(
+    options: &Options,
+    (socket, ost): (&Path, &str),
+    found: &mut Found,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let word = if options.remove { "removed" } else { "unnamed" };
+    let mut from = Fid::ZERO;
+    loop {
+        let question = Ask::Unnamed {
+            target: options.target.clone(),
+            ost: ost.to_owned(),
+            from: from.to_string(),
+            remove: options.remove,
+        };
+        let Reply::Unnamed(page) = ask::ask(socket, &question)? else {
+            bail!("an answer to another question");
+        };
+        for (object, file, bytes) in page.objects {
+            found.objects += 1;
+            found.bytes += bytes;
+            writeln!(out, "{word} {ost} {object} {file} {bytes}")?;
+        }
+        let Some(last) = page.last else { return Ok(()) };
+        let last: Fid = last.parse()?;
+        ensure!(last >= from, "a list goes on from where it was");
+        let Some(next) = behind(last) else { return Ok(()) };
+        from = next;
+    }
+}
