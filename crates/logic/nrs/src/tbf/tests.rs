@@ -202,11 +202,10 @@ fn every_kind_of_field_is_matched() {
         "start rn nid={10.0.0.[1,3]@tcp} rate=1",
         "start ro opcode={ost_punch mds_reint} rate=2",
         "start ru uid={500 501}&gid={7},uid={502} rate=3",
-        "start rp projid={9} rate=4",
         "start rj jobid={prog*.10*} rate=5",
-        "start none projid={-1}&uid={600} rate=6",
+        "start none gid={-1}&uid={600} rate=6",
     ];
-    let base = || Req { projid: 1, ..Req::job("x") };
+    let base = || Req { gid: 1, ..Req::job("x") };
     let nid = |text: &str| text.parse::<Nid>().expect("a NID");
     let cases = [
         (Req { nid: nid("10.0.0.3@tcp"), ..base() }, "rn"),
@@ -216,10 +215,9 @@ fn every_kind_of_field_is_matched() {
         (Req { uid: 501, gid: 7, ..base() }, "ru"),
         (Req { uid: 501, gid: 8, ..base() }, "default"),
         (Req { uid: 502, ..base() }, "ru"),
-        (Req { projid: 9, ..base() }, "rp"),
         (Req { jobid: "prog7.1000".to_owned(), ..base() }, "rj"),
         (Req { jobid: "prog.11".to_owned(), ..base() }, "default"),
-        (Req { uid: 600, projid: ID_NONE, ..base() }, "none"),
+        (Req { uid: 600, gid: ID_NONE, ..base() }, "none"),
         (Req { uid: 600, ..base() }, "default"),
     ];
     let mut table = Rules::new(FieldSet::ALL, Rate::rpc(9), 3);
@@ -433,7 +431,8 @@ fn a_wrong_command_changes_nothing_and_names_the_word() {
         ("start c uid={5}", Errno::EINVAL, "uid"),
         ("start c jobid={x}&uid={5}", Errno::EINVAL, "uid"),
         ("start c job={x}", Errno::EINVAL, "job"),
-        ("start c nodemap={5}", Errno::EINVAL, "nodemap: not yet"),
+        ("start c nodemap={5}", Errno::EINVAL, "projid, nodemap: not yet"),
+        ("start c projid={5}", Errno::EINVAL, "projid, nodemap: not yet"),
         ("start c jobid={}", Errno::EINVAL, "jobid={}"),
         ("start c jobid={x", Errno::EINVAL, "jobid"),
         ("start c jobid=x", Errno::EINVAL, "jobid"),
@@ -500,8 +499,8 @@ fn the_documented_examples_are_understood() {
         ("start rt jobid={dd.0} rate=100 realtime=1", "rt jobid={dd.0} 100 realtime=1, ref 0"),
         ("start c nid={10.0.0.[1,3]@tcp}", "c nid={10.0.0.[1,3]@tcp} 10000, ref 0"),
         (
-            "  start  c  uid = { 5  6 } & gid={7} , projid={8}  rate=1.50 ",
-            "c uid={5 6}&gid={7},projid={8} 1.5, ref 0",
+            "  start  c  uid = { 5  6 } & gid={7} , gid={8}  rate=1.50 ",
+            "c uid={5 6}&gid={7},gid={8} 1.5, ref 0",
         ),
         ("start c uid={1} bps=5", "c uid={1} 5MiB/s, ref 0"),
         ("start c uid={1} bps=5MB/s depth=9", "c uid={1} 5MB/s depth=9, ref 0"),

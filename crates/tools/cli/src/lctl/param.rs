@@ -58,7 +58,7 @@ Limits (`nrs_policies=tbf`, or `tbf FIELD+FIELD`: requests with equal FIELDs are
   start NAME CONDITIONS [rate=N | bps=N[k|M|G]B/s] [rank=NEXT] [realtime=1] [depth=N] [scope=cpt|service|node] [total=1]
   change NAME [rate=N] [rank=NEXT] ...
   stop NAME
-  CONDITIONS: FIELD={VALUES}, joined by & (and) and , (or). FIELD: nid, jobid, opcode, uid, gid, projid, nodemap.
+  CONDITIONS: FIELD={VALUES}, joined by & (and) and , (or). FIELD: nid, jobid, opcode, uid, gid.
 
 Examples:
   lctl set_param ost.OSS.*.nrs_policies=crrn
