@@ -53,6 +53,8 @@ use ring::{RING_BYTES_MAX, Ring};
 
 /// Buffered writes up to this size are made at once.
 const INLINE_WRITE_BYTES_MAX: usize = 64 << 10;
+/// Threads that look up where objects lie. A look-up reads metadata once per run of extents.
+const PLACE_THREADS: usize = 1;
 /// Share of the process's descriptors that one store may keep: several targets and their links live
 /// in one process.
 const FDS_SHARE: u64 = 8;
@@ -91,6 +93,9 @@ pub struct DiskObjects {
     ring: OnceCell<Option<Ring>>,
     ring_ops_max: u32,
     pool: Pool,
+    /// Look-ups of where objects lie: they order the transfers that `pool` makes, so they do not
+    /// wait behind them.
+    places: Pool,
     flights: Arc<Flights>,
     /// Large writes under way at once: half of the pool's threads, so that reads find one.
     flights_max: usize,
@@ -112,11 +117,14 @@ impl DiskObjects {
         let fds_max = options.fds_max.min(usize::try_from(limit / FDS_SHARE).unwrap_or(usize::MAX));
         let files = Files::open(dir, fds_max / 2)?; // an object may have two descriptors
         let pool = Pool::new(options.threads).map_err(DiskError::io(dir, "disk threads"))?;
+        let places = Pool::new(options.threads.min(PLACE_THREADS));
+        let places = places.map_err(DiskError::io(dir, "disk threads"))?;
         Ok(Rc::new(DiskObjects {
             files: Arc::new(files),
             ring: OnceCell::new(),
             ring_ops_max: options.ring_ops_max,
             pool,
+            places,
             flights: Arc::default(),
             flights_max: (options.threads / 2).max(1),
             syncing: tokio::sync::Mutex::new(()),
@@ -416,7 +424,8 @@ impl ObjStore for DiskObjects {
             if known.is_some() || self.unmapped.get() {
                 return Ok(known);
             }
-            let asked = self.on_pool(move |files| match files.find(object, false)? {
+            let files = self.files.clone();
+            let asked = self.places.run(move || match files.find(object, false)? {
                 Some(open) => extents::ask(open.fd(), range.start()),
                 None => Ok(Vec::new()),
             });

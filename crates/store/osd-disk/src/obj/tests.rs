@@ -300,3 +300,32 @@ fn direct_writes_are_waited_for_at_the_end() {
     });
     assert_eq!(read(&open(&dir), fid, 4_095, 3).as_deref(), Some(&[1, 9, 9][..]));
 }
+
+#[test]
+fn where_an_object_lies_is_asked_past_transfers_that_wait_for_the_disk() {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    let dir = TestDir::new();
+    let objects = open(&dir);
+    let fid = Fid::new(1, 9);
+    write(&objects, fid, 0, &[7; 8_192]);
+    let (go, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    for _ in 0..ObjOptions::default().threads {
+        let (go, ended) = (go.clone(), ended.clone());
+        objects.pool.post(move || {
+            // bounded, so that a look-up that waits behind these fails and does not hang
+            for _ in 0..1_000 {
+                if go.load(Ordering::SeqCst) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            ended.fetch_add(1, Ordering::SeqCst);
+        });
+    }
+    let range = Extent::new(0, 4_096).expect("not empty");
+    wait(objects.locate(fid, range)).expect("it can be asked, whether it is told or not");
+    assert_eq!(ended.load(Ordering::SeqCst), 0, "the disk's threads are all taken meanwhile");
+    go.store(true, Ordering::SeqCst);
+}
