@@ -267,10 +267,17 @@ impl Scenario {
         Scenario { name: "fence", script: Some(Script::Fence), ..Scenario::calm() }
     }
 
-    /// Honest clients beside one that sends what no client may.
+    /// Honest clients beside one that sends what no client may, while servers restart.
     #[must_use]
     pub fn hostile() -> Scenario {
-        Scenario { name: "hostile", hostile: true, ops: 600, ..Scenario::calm() }
+        Scenario {
+            name: "hostile",
+            hostile: true,
+            ops: 600,
+            restarts: 2,
+            power_cuts: true,
+            ..Scenario::calm()
+        }
     }
 
     /// Records that are not what was stored.
