@@ -448,6 +448,7 @@ pub fn kill(pid: u32, signal: i32) {
         libc::SIGKILL => rustix::process::Signal::KILL,
         libc::SIGSTOP => rustix::process::Signal::STOP,
         libc::SIGCONT => rustix::process::Signal::CONT,
+        libc::SIGHUP => rustix::process::Signal::HUP,
         _ => rustix::process::Signal::TERM,
     };
     let _ = rustix::process::kill_process(pid, signal);

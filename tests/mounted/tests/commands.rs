@@ -129,3 +129,34 @@ fn the_native_example_works_without_a_mount() {
     assert!(!up.at("hello.txt").exists(), "the example removes its file");
     up.stop();
 }
+
+#[test]
+fn refusals_say_things_once_and_wrong_usage_is_2() {
+    let mut up = Up::new("refusals");
+    let scratch = mounted::Scratch::new("refusals-work");
+    let dir = text(&scratch.path().join("mgs"));
+    let lost = run(&["format", "--fsname", "other", "--ost", "--index", "0", &dir]);
+    assert_eq!(lost.status.code(), Some(2), "it names no MGS");
+    assert!(run(&["format", "--mgs", &dir]).status.success());
+    let address = up.address();
+    let taken = address.split(":/").next().expect("NID:/fsname");
+    let served = run(&["serve", &dir, "--listen", taken]);
+    let said = String::from_utf8_lossy(&served.stderr).into_owned();
+    assert_eq!(said.matches("cannot listen").count(), 1, "{said}");
+
+    let files = ["a", "b"].map(|name| text(&up.at(name)));
+    let pool = run(&["lfs", "setstripe", "-p", "flash", &files[0]]);
+    assert_eq!(pool.status.code(), Some(libc::EINVAL));
+    files.iter().for_each(|file| fs::write(file, "x").expect("write"));
+    let yaml = stdout(&["lfs", "getstripe", "-y", &files[0], &files[1]]);
+    assert_eq!(yaml.matches("---\nlmm_path: ").count(), 2, "{yaml}");
+
+    let inodes = stdout(&["lfs", "df", "-i", &text(up.mount())]);
+    let summary =
+        inodes.lines().find(|line| line.starts_with("filesystem_summary")).expect("a sum");
+    let free: u64 = summary.split_whitespace().nth(3).and_then(|n| n.parse().ok()).expect("IFree");
+    let told = rustix::fs::statvfs(up.mount()).expect("the servers live").f_ffree;
+    // other programs use the disk meanwhile
+    assert!(told.abs_diff(free) < free / 10, "df -i tells {told}, lfs df -i {free}");
+    up.stop();
+}

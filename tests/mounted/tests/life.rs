@@ -283,12 +283,16 @@ fn a_damaged_superblock_is_refused() {
 
 /// An `up` with its servers in the same process; its log and its address.
 fn spawn_embedded(scratch: &Scratch) -> (std::process::Child, PathBuf) {
+    spawn(scratch, &[])
+}
+
+fn spawn(scratch: &Scratch, more: &[&str]) -> (std::process::Child, PathBuf) {
     let log = scratch.path().join("up.log");
     let file = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
     let mut command = Command::new(nacre_bin());
     command.args(["up", "--osts", "1", "--data"]).arg(scratch.path().join("data"));
     command.arg("--mount").arg(scratch.path().join("mnt")).stdin(Stdio::null());
-    command.stdout(file.try_clone().expect("a descriptor")).stderr(file);
+    command.args(more).stdout(file.try_clone().expect("a descriptor")).stderr(file);
     (command.spawn().expect("nacre starts"), log)
 }
 
@@ -342,4 +346,41 @@ fn an_up_says_for_whom_the_recovery_of_its_servers_waits() {
     assert!(status.expect("nacre starts").success());
     mounted::kill(up.id(), libc::SIGTERM);
     assert!(mounted::wait_bounded(&mut up).is_some_and(|status| status.success()));
+}
+
+/// Until so many times an `up` has said that it is there.
+fn wait_until_mounted(log: &Path, times: usize) {
+    let start = Instant::now();
+    while fs::read_to_string(log).expect("a log").matches("Ctrl-C").count() < times {
+        let text = fs::read_to_string(log).expect("a log");
+        assert!(start.elapsed() < mounted::PATIENCE, "up number {times} does not mount:\n{text}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_up_that_follows_a_killed_one_waits_for_its_servers_to_end() {
+    let scratch = Scratch::new("life-followed");
+    let (mut up, log) = spawn(&scratch, &["--separate"]);
+    wait_until_mounted(&log, 1);
+    mounted::kill(up.id(), libc::SIGKILL);
+    up.wait().expect("our child");
+    let (mut up, log) = spawn(&scratch, &["--separate"]);
+    wait_until_mounted(&log, 2);
+    let text = fs::read_to_string(&log).expect("a log");
+    assert!(!text.contains("died"), "servers were started over living ones:\n{text}");
+    mounted::kill(up.id(), libc::SIGTERM);
+    assert!(mounted::wait_bounded(&mut up).is_some_and(|status| status.success()));
+}
+
+#[test]
+fn an_up_ends_in_order_when_its_terminal_is_closed() {
+    let scratch = Scratch::new("life-hangup");
+    let (mut up, log) = spawn_embedded(&scratch);
+    wait_until_mounted(&log, 1);
+    mounted::kill(up.id(), libc::SIGHUP);
+    assert!(mounted::wait_bounded(&mut up).is_some_and(|status| status.success()));
+    let text = fs::read_to_string(&log).expect("a log");
+    assert!(text.contains("SIGHUP: unmounting and stopping"), "{text}");
+    assert!(!mounted::is_mounted(&scratch.path().join("mnt")));
 }

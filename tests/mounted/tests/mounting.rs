@@ -301,3 +301,34 @@ fn a_bind_mount_of_a_file_goes_while_the_mount_stays() {
     let lines = mounted_alone("mounting-bind", 78, "", script);
     assert_eq!(lines, ["hello", "gone", "hello"]);
 }
+
+#[test]
+fn an_interrupted_mount_leaves_no_daemon_behind() {
+    let scratch = Scratch::new("mounting-interrupted");
+    let dir = scratch.path().join("m");
+    std::fs::create_dir(&dir).expect("a mount point");
+    // nobody listens there
+    let mut mount = Command::new(nacre_bin())
+        .args(["mount", "127.0.0.99:3999@tcp:/nofs"])
+        .arg(&dir)
+        .args(["-o", "wait=0,nid=127.0.0.75@tcp"])
+        .spawn()
+        .expect("nacre starts");
+    let daemon = || {
+        mounted::processes().into_iter().find(|(_, words)| {
+            words.iter().any(|word| word == "--daemon")
+                && words.iter().any(|word| Path::new(word) == dir)
+        })
+    };
+    let wait = |what: &str, is_done: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !is_done() {
+            assert!(start.elapsed() < mounted::PATIENCE, "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait("no daemon was started", &|| daemon().is_some());
+    mounted::kill(mount.id(), libc::SIGTERM);
+    assert!(mounted::wait_bounded(&mut mount).is_some_and(|status| !status.success()));
+    wait("the daemon goes on", &|| daemon().is_none());
+}

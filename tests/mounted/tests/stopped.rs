@@ -13,6 +13,9 @@ use mounted::{Up, kill, nacre_bin, shell, wait_bounded};
 /// What a call may take that needs nothing of the stopped OST, on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
+/// What the space may take that waits 5 s for a target whose connection is there.
+const SILENT: Duration = Duration::from_secs(30);
+
 /// A stopped process, which goes on when this is dropped.
 struct Stopped(u32);
 
@@ -31,11 +34,20 @@ impl Drop for Stopped {
 
 /// Does `work` in `dir`, which must not take long.
 fn at_once(dir: &Path, what: &str, work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static) {
+    within(AT_ONCE, dir, what, work);
+}
+
+fn within(
+    bound: Duration,
+    dir: &Path,
+    what: &str,
+    work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
+) {
     let (dir, (told, hear)) = (dir.to_owned(), mpsc::channel());
     std::thread::spawn(move || told.send(work(&dir)));
-    match hear.recv_timeout(AT_ONCE) {
+    match hear.recv_timeout(bound) {
         Ok(done) => done.unwrap_or_else(|error| panic!("{what}: {error}")),
-        Err(_) => panic!("to {what} waits for an OST that it does not need"),
+        Err(_) => panic!("to {what} waits for a server that it does not need"),
     }
 }
 
@@ -95,5 +107,22 @@ fn a_stopped_ost_does_not_stop_the_directory_of_a_file_that_is_written_there() {
         assert_eq!(size, "5000\n");
     }
     drop(writer);
+    up.stop();
+}
+
+#[test]
+fn the_space_of_a_file_system_is_told_while_its_mdt_is_away() {
+    let mut up = Up::new("stopped-mdt");
+    fs::write(up.at("f"), "x").expect("write");
+    let before = rustix::fs::statvfs(up.mount()).expect("the servers live");
+    let mdt = up.server("MDT0000");
+    let stopped = Stopped::new(mdt);
+    within(SILENT, up.mount(), "tell the space", move |dir| {
+        let now = rustix::fs::statvfs(dir)?;
+        assert_eq!(now.f_blocks, before.f_blocks, "the OSTs live");
+        assert!(now.f_files > 0, "the MDT's last word");
+        Ok(())
+    });
+    drop(stopped);
     up.stop();
 }

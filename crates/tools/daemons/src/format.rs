@@ -27,9 +27,13 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Makes the targets: their names and where they are.
-pub(crate) fn make(options: &Options) -> Result<Vec<(String, PathBuf)>> {
-    let mut made = Vec::new();
+/// The same options, if they can be meant.
+pub fn checked(options: Options) -> Result<Options> {
+    check(&options)?;
+    Ok(options)
+}
+
+fn check(options: &Options) -> Result<()> {
     let has_mgs = options.targets.contains(&TargetId::MGT);
     ensure!(
         has_mgs || !options.mgs.is_empty(),
@@ -40,6 +44,13 @@ pub(crate) fn make(options: &Options) -> Result<Vec<(String, PathBuf)>> {
         further.is_none(),
         "there is one MDT in a file system, with index 0: further ones are not served"
     );
+    Ok(())
+}
+
+/// Makes the targets: their names and where they are.
+pub(crate) fn make(options: &Options) -> Result<Vec<(String, PathBuf)>> {
+    check(options)?;
+    let mut made = Vec::new();
     for target in &options.targets {
         let name = target.name(options.fsname);
         let dir =

@@ -199,10 +199,7 @@ impl Server {
         };
         let mut locked = found.iter().map(lock).collect::<Result<Vec<_>, _>>()?;
         store::check_parts(&found, options.trust)?;
-        let tcp = env
-            .listen(options.listen)
-            .await
-            .with_context(|| format!("cannot listen at {}", options.listen))?;
+        let tcp = env.listen(options.listen).await?; // the error names the address
         let (addr, lo_addr) = (tcp.addr(), lo_of(tcp.addr()));
         let lo = env.listen(lo_addr).await.context("lo")?;
         let env = crate::alias::with_aliases(env, vec![(addr, lo_addr)]);

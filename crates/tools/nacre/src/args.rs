@@ -448,9 +448,13 @@ impl Nacre {
             Command::LstNode(args) => daemons::lst::node(&args.options()),
             Command::LstConsole(args) => daemons::lst::console(&args.session()),
             Command::Up(args) => daemons::up::run(args.options()),
-            Command::Format(args) => {
-                args.options().and_then(|options| daemons::format::run(&options)).map(|()| 0)
-            }
+            Command::Format(args) => match args.options().and_then(daemons::format::checked) {
+                Ok(options) => daemons::format::run(&options).map(|()| 0),
+                Err(error) => {
+                    ctl::say!("nacre format: {error:#}");
+                    return ExitCode::from(WRONG_USAGE);
+                }
+            },
             Command::Serve(args) => daemons::serve::run(&args.options()),
             Command::ExportMeta(args) => {
                 let ExportMeta { target, output: file } = args;
@@ -499,6 +503,9 @@ impl Nacre {
         }
     }
 }
+
+/// Exit status of a command line that cannot be meant.
+const WRONG_USAGE: u8 = 2;
 
 fn finish(done: Result<(), cli::Failed>) -> ExitCode {
     match done {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use ctl::{Ask, Device, Failure, Reply, Who};
 use env::{CptTable, Env, LocalFuture};
 use env_os::OsConfig;
@@ -69,7 +69,7 @@ async fn listen(env: &Env, at: NidAddr, own: Option<Nid>) -> Result<(Rc<Node>, R
     let node = Node::new(env, NodeConfig::new(CptTable::new(one, one, 1, false)?));
     let tester = SelfTest::new(env, SelfTestConfig { nid: own, is_open: false });
     node.add_target(tester.clone());
-    let listener = env.listen(at).await.with_context(|| format!("cannot listen at {at}"))?;
+    let listener = env.listen(at).await?; // the error names the address
     node.serve(listener);
     Ok((node, tester))
 }

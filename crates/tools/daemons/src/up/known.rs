@@ -33,6 +33,12 @@ pub(super) fn by_mgs(found: &[TargetDir], fsname: FsName) -> Result<Vec<TargetId
     }
 }
 
+/// What the MGS still knows; none where it cannot be asked.
+pub(super) fn left_by_mgs(found: &[TargetDir], fsname: FsName) -> Option<BTreeSet<TargetId>> {
+    let left = by_mgs(found, fsname).ok()?;
+    (!left.is_empty()).then(|| left.into_iter().collect())
+}
+
 fn read(dir: &Path, fsname: FsName) -> Result<Vec<TargetId>> {
     let _lock = superblock::lock(dir)?;
     let meta = DiskMeta::open(dir, &MetaOptions::default())?;

@@ -132,7 +132,9 @@ impl Place {
             known.extend(known::by_mgs(&self.targets, options.fsname)?);
             plan = Plan::new(&wanted, &known, &found);
         }
-        for target in plan.missing {
+        let ask = || known::left_by_mgs(&self.targets, options.fsname);
+        let left = if plan.missing.is_empty() { None } else { ask() };
+        for target in plan.missing.into_iter().filter(|target| !is_forgotten(*target, &left)) {
             let name = target.name(options.fsname);
             let dir = self.state.dir_of(target).unwrap_or_else(|| base.join(&name));
             let why = format!("{name} is not there: is its disk mounted at {}?", dir.display());
@@ -265,6 +267,13 @@ impl Place {
     }
 }
 
+/// Whether the MGS, which was asked, knows an OST no longer (`nacre forget`). It is not missed
+/// then, and not made again either.
+fn is_forgotten(target: TargetId, left: &Option<BTreeSet<TargetId>>) -> bool {
+    let is_known = left.as_ref().is_none_or(|left| left.contains(&target));
+    !is_known && !plan::is_needed_to_mount(target)
+}
+
 fn lock(data: &Path) -> Result<File> {
     let path = data.join("up.lock");
     let file = File::create(&path).with_context(|| path.display().to_string())?;
@@ -280,6 +289,15 @@ fn lock(data: &Path) -> Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ost_that_the_mgs_has_forgotten_is_not_missed() {
+        let left = Some(BTreeSet::from([TargetId::mdt(0), TargetId::ost(0)]));
+        assert!(is_forgotten(TargetId::ost(1), &left));
+        assert!(!is_forgotten(TargetId::ost(0), &left), "its disk is away");
+        assert!(!is_forgotten(TargetId::ost(1), &None), "the MGS cannot be asked");
+        assert!(!is_forgotten(TargetId::MGT, &left), "the MGS does not tell of itself");
+    }
 
     #[test]
     fn the_state_is_read_as_it_was_written() {
