@@ -168,21 +168,16 @@ fn wrong_values_are_refused_by_name_and_change_nothing() {
 fn rules_stand_by_rank_and_show_as_in_lustre() {
     let mut up = up("ranks");
     set(&up, "nrs_policies", "tbf");
+    assert_eq!(get(&up, "nrs_head_scope"), "service");
     let rule = |text: &str| set(&up, "nrs_tbf_rule", text);
     rule("reg start a uid={500} rate=100");
     rule("reg start b jobid={dd.* *.500} rate=200");
     rule("reg start c opcode={ost_write}&gid={7},nid={192.168.1.[1-128]@tcp 0@lo} rate=300 rank=a");
     let order = || {
         let text = get(&up, "nrs_tbf_rule");
-        let first = text
-            .split("CPT 0:\n")
-            .nth(1)
-            .expect("a partition")
-            .split("CPT 1:")
-            .next()
-            .expect("its rules")
-            .to_owned();
-        first
+        let regular = text.split("high_priority_requests:").next().expect("a part");
+        let rules = regular.split("CPT 0:\n").nth(1).expect("the heads of the service");
+        rules
             .lines()
             .map(|line| line.split(' ').next().expect("a name").to_owned())
             .collect::<Vec<_>>()
@@ -428,7 +423,7 @@ fn statistics_tell_what_was_queued_throttled_and_logged() {
         log.contains("NRS start crrn request from 12345-127.0.") && log.contains(", round "),
         "{log}"
     );
-    for scope in ["service", "cpt"] {
+    for scope in ["cpt", "service"] {
         set(&up, "nrs_head_scope", scope);
         assert_eq!(get(&up, "nrs_head_scope"), scope);
         assert_eq!(running(&up), ["crrn"], "the policy goes on in the new heads");

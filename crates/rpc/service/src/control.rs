@@ -154,17 +154,8 @@ impl Node {
         let commands = running_policies(&service)?;
         let settings = service.with_heads(|heads| heads.settings());
         let before = service.scope.get();
-        let new: Vec<Rc<Heads>> = match scope {
-            HeadScope::Cpt => service
-                .partitions
-                .iter()
-                .map(|at| Heads::new(spec, at.cpt, &service.policies, &service.drained))
-                .collect(),
-            HeadScope::Service => {
-                let first = types::CptIndex(0);
-                vec![Heads::new(spec, first, &service.policies, &service.drained)]
-            }
-        };
+        let cpts: Vec<_> = service.partitions.iter().map(|partition| partition.cpt).collect();
+        let new = Heads::of(scope, spec, &cpts, &service.policies, &service.drained);
         self.give_heads(&service, scope, &new);
         for command in commands {
             let moment = self.moment();

@@ -11,6 +11,7 @@ use types::{CptIndex, Instant};
 
 use crate::ServiceSpec;
 use crate::in_flight::Queued;
+use crate::services::HeadScope;
 use crate::slots::{Slots, Source};
 use crate::threads::Threads;
 use crate::work::Work;
@@ -26,7 +27,7 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    pub(crate) fn new(
+    fn new(
         spec: &ServiceSpec,
         cpt: CptIndex,
         policies: &[Descriptor<Work>],
@@ -39,6 +40,22 @@ impl Heads {
             moved: Cell::default(),
             drained: Rc::clone(drained),
         })
+    }
+
+    /// Those of all partitions of a service, in the order of their CPTs, or the one pair that they
+    /// share.
+    pub(crate) fn of(
+        scope: HeadScope,
+        spec: &ServiceSpec,
+        cpts: &[CptIndex],
+        policies: &[Descriptor<Work>],
+        drained: &Rc<Notify>,
+    ) -> Vec<Rc<Heads>> {
+        let new = |cpt: &CptIndex| Heads::new(spec, *cpt, policies, drained);
+        match scope {
+            HeadScope::Cpt => cpts.iter().map(new).collect(),
+            HeadScope::Service => vec![new(&CptIndex(0))],
+        }
     }
 
     /// The high-priority head, or the regular one where there is no other.

@@ -18,9 +18,10 @@ use crate::work::Work;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeadScope {
     /// Those of the request's partition.
-    #[default]
     Cpt,
-    /// Those of the service: one order for all its partitions, whose slots all take from it.
+    /// Those of the service: one order for all its partitions, whose slots all take from it. The
+    /// default, because orders of partitions favor a client that is alone on its own.
+    #[default]
     Service,
 }
 
@@ -91,17 +92,19 @@ impl Service {
             (table.all().map(cpus).sum(), cpts.iter().copied().map(cpus).max().unwrap_or(1));
         let threads = Threads::of(spec, count, mine, all, THREADS_PER_CORE);
         let drained = Rc::new(Notify::new());
-        let partition = |cpt: &CptIndex| {
-            let heads = Heads::new(spec, *cpt, &policies, &drained);
+        let scope = HeadScope::default();
+        let heads = Heads::of(scope, spec, cpts, &policies, &drained);
+        let partition = |(at, cpt): (usize, &CptIndex)| {
+            let heads = Rc::clone(heads.get(at).unwrap_or(&heads[0]));
             Partition::new(spec, *cpt, heads, threads, now)
         };
         Rc::new(Service {
             spec,
             portal: RefCell::new(Portal::new(cpts.to_vec(), table.count())),
-            partitions: cpts.iter().map(partition).collect(),
+            partitions: cpts.iter().enumerate().map(partition).collect(),
             policies,
             drained,
-            scope: Cell::default(),
+            scope: Cell::new(scope),
             threads: Cell::new(threads),
             log: Cell::new(false),
             wants_places: Cell::new(false),

@@ -111,8 +111,6 @@ fn a_thousand_swaps_under_load_lose_nothing_and_double_nothing() {
 fn round_robin_gives_a_small_client_its_turn() {
     check(|world, clients| async move {
         narrow(&world);
-        set(&world.params, "mds.MDS.mdt.nrs_head_scope", "service")
-            .expect("one order for both partitions");
         set(&world.params, "mds.MDS.mdt.nrs_policies", "crrn").expect("started");
         assert_eq!(
             set(&world.params, "mds.MDS.mdt.nrs_crrn_quantum", "1"),
@@ -125,6 +123,36 @@ fn round_robin_gives_a_small_client_its_turn() {
         let (took, left) = (world.env.now() - start, 120 - big.get());
         assert!(left > 60, "{left} of the others still wait: it passed them, after {took:?}");
     });
+}
+
+/// How many of 300 changes each of three clients has, of which two are of one partition by their
+/// addresses.
+fn shares(scope: Option<&'static str>) -> Vec<u64> {
+    let shares = Rc::new(RefCell::new(Vec::new()));
+    let told = Rc::clone(&shares);
+    check(move |world, clients| async move {
+        narrow(&world);
+        if let Some(scope) = scope {
+            set(&world.params, "mds.MDS.mdt.nrs_head_scope", scope).expect("taken");
+        }
+        set(&world.params, "mds.MDS.mdt.nrs_policies", "crrn").expect("started");
+        set(&world.params, "mds.MDS.mdt.nrs_crrn_quantum", "1").expect("it runs");
+        let one = |client| load(&world, std::slice::from_ref(client), 300, 4);
+        let done: Vec<_> = clients.iter().map(one).collect();
+        let got = || done.iter().map(|done| done.get()).collect::<Vec<_>>();
+        while got().iter().sum::<u64>() < 300 {
+            world.env.sleep(Span::millis(1)).await;
+        }
+        *told.borrow_mut() = got();
+    });
+    shares.take()
+}
+
+#[test]
+fn a_client_alone_on_its_partition_gets_no_more_than_the_others() {
+    let (whole, apart) = (shares(None), shares(Some("cpt")));
+    assert!(whole.iter().all(|count| (90..=110).contains(count)), "{whole:?}");
+    assert!(apart.iter().any(|count| *count > 130), "with orders of their own: {apart:?}");
 }
 
 #[test]
@@ -330,8 +358,6 @@ fn parameters_are_written_and_read_as_lustre_has_them() {
 fn a_partition_that_serves_nothing_while_requests_wait_is_ill() {
     check(|world, clients| async move {
         narrow(&world);
-        set(&world.params, "mds.MDS.mdt.nrs_head_scope", "service")
-            .expect("one queue for both partitions");
         assert_eq!(set(&world.params, "at_max", "10"), Ok("10".into()));
         assert_eq!(set(&world.params, "at_unhealthy_factor", "1"), Ok("1".into()));
         assert_eq!(
