@@ -9,7 +9,9 @@ use std::rc::Rc;
 use client::{Attr, Client, Ctx, File, Glance, Lease};
 use env::Env;
 use fusedev::abi::{self, cap};
-use fusedev::{Body, Handler, Header, InitInfo, LocalFuture, Op, Replier, Reply, Request};
+use fusedev::{
+    Body, Handler, Header, InitInfo, LocalFuture, Notifier, Op, Replier, Reply, Request,
+};
 use futures_lite::future::or;
 use types::{Errno, Fid, Instant};
 
@@ -19,9 +21,10 @@ use crate::convert;
 use crate::dirs::Dir;
 use crate::handles::Handles;
 use crate::jobid::{Jobids, Proc};
-use crate::limits::KILL_POLL;
+use crate::limits::{KERNEL_SLACK, KILL_POLL};
 use crate::nodes::Nodes;
 use crate::op::Xattrs;
+use crate::{Bugs, news};
 
 pub(crate) struct Fs {
     pub(crate) env: Env,
@@ -43,16 +46,31 @@ pub(crate) struct Fs {
     /// Of every node id but the root's, which the kernel has made up itself: a file handle of
     /// another mount, whose ids mean other files, has another one.
     generation: u32,
+    pub(crate) notifier: Notifier,
+    bugs: Bugs,
+}
+
+/// What a mount is given besides its client.
+pub(crate) struct Setup {
+    pub(crate) jobids: Rc<Jobids>,
+    /// `security.selinux` is an attribute like any other.
+    pub(crate) seclabel: bool,
+    /// Hears what the kernel must not believe any more.
+    pub(crate) notifier: Notifier,
+    pub(crate) bugs: Bugs,
+}
+
+#[cfg(test)]
+impl Setup {
+    /// For a kernel that hears nothing.
+    pub(crate) fn of_test() -> Setup {
+        let (notifier, bugs) = (Notifier::direct(Rc::new(|_| Ok(()))), Bugs::default());
+        Setup { jobids: Rc::default(), seclabel: false, notifier, bugs }
+    }
 }
 
 impl Fs {
-    pub(crate) fn new(
-        env: &Env,
-        client: Client,
-        info: InitInfo,
-        jobids: Rc<Jobids>,
-        seclabel: bool,
-    ) -> Fs {
+    pub(crate) fn new(env: &Env, client: Client, info: InitInfo, setup: Setup) -> Fs {
         Fs {
             env: env.clone(),
             client,
@@ -63,10 +81,12 @@ impl Fs {
             appends: Rc::new(Appends::new(env, info.max_write, fusedev::write_length)),
             sent_back: RefCell::default(),
             callers: RefCell::default(),
-            jobids,
+            jobids: setup.jobids,
             capabilities: Cell::new(info.capabilities),
-            seclabel,
+            seclabel: setup.seclabel,
             generation: (env.random() as u32).max(1),
+            notifier: setup.notifier,
+            bugs: setup.bugs,
         }
     }
 
@@ -103,8 +123,8 @@ impl Fs {
             nodeid,
             generation: if nodeid == abi::ROOT_ID { 0 } else { self.generation.into() },
             attr: convert::attr(&attr),
-            attr_valid_nsec: validity_of(glance, now),
-            entry_valid_nsec: convert::validity(glance.lease.name, now),
+            attr_valid_nsec: self.validity_of(glance, now),
+            entry_valid_nsec: self.validity(glance.lease.name, now),
             ..Default::default()
         }
     }
@@ -114,7 +134,19 @@ impl Fs {
         self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
         self.nodes.borrow_mut().saw_times(&attr);
         self.nodes.borrow_mut().tell(&mut attr, glance.size_known);
-        Body::Attr(convert::attr_out(&attr, validity_of(glance, self.env.now())))
+        Body::Attr(convert::attr_out(&attr, self.validity_of(glance, self.env.now())))
+    }
+
+    /// For how long the kernel may believe the attributes.
+    pub(crate) fn validity_of(&self, glance: &Glance, now: Instant) -> u32 {
+        if glance.size_known { self.validity(glance.lease.attrs, now) } else { 0 }
+    }
+
+    fn validity(&self, end: Instant, now: Instant) -> u32 {
+        match self.bugs.believe_whole_leases() {
+            true => convert::validity(end + KERNEL_SLACK, now),
+            false => convert::validity(end, now),
+        }
     }
 
     /// A directory or symbolic link was read. The MDT hears of it where its access time changes by
@@ -150,13 +182,18 @@ impl Fs {
             return self.wait_for_lock(&header, args, &replier).await;
         }
         let (drops, writes) = (may_be_dropped(&op), matches!(op, Op::Write { .. }));
+        let changes = news::changed_dirs(&header, &op);
         let mut work = pin!(self.perform(&header, op));
         let killed = async {
             self.killed(&header, &replier).await;
             None
         };
         match or(async { Some(work.as_mut().await) }, killed).await {
-            Some(reply) => replier.reply(&reply),
+            Some(reply) => {
+                self.outdate(&header, changes);
+                self.note_belief(&header, &reply);
+                replier.reply(&reply);
+            }
             None => {
                 replier.reply(&Err(Errno::EINTR));
                 if writes && let Ok(fid) = self.fid(header.nodeid) {
@@ -164,6 +201,7 @@ impl Fs {
                 }
                 if !drops {
                     let late = work.await;
+                    self.outdate(&header, changes);
                     self.undo(late).await;
                 }
             }
@@ -251,11 +289,6 @@ impl Fs {
     }
 }
 
-/// For how long the kernel may believe the attributes.
-pub(crate) fn validity_of(glance: &Glance, now: Instant) -> u32 {
-    if glance.size_known { convert::validity(glance.lease.attrs, now) } else { 0 }
-}
-
 /// Exact attributes, to be believed for no time.
 pub(crate) fn exact(attr: Attr) -> Glance {
     Glance { attr, lease: Lease::default(), size_known: true }
@@ -320,8 +353,7 @@ mod tests {
                 &env,
                 client,
                 InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 },
-                Rc::default(),
-                false,
+                Setup::of_test(),
             );
             let header = Header { opcode: 0, unique: 1, nodeid: 1, uid: 0, gid: 0, pid: 0 };
             let Ok(Body::Open(dir)) = fs.opendir(&header) else { panic!("the root opens") };

@@ -30,10 +30,19 @@ mod handles;
 mod jobid;
 mod limits;
 mod mounted;
+mod news;
 mod nodes;
 mod op;
 #[cfg(test)]
 mod waits;
 
+planted::bugs! {
+    /// Switches that break a promise on purpose: the simulation must find each one.
+    pub struct Bugs in "fuse" {
+        /// The kernel is told the whole lease, which it takes longer than it was told.
+        believe_whole_leases,
+    }
+}
+
 pub use jobid::{JOBID_BYTES_MAX, Jobids};
-pub use mounted::{MountError, Mounted, mount, options};
+pub use mounted::{MountError, Mounted, handler, mount, options};

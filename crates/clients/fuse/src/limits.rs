@@ -6,6 +6,10 @@ use types::Span;
 /// rounds up twice, and it may be late to read an answer.
 pub(crate) const KERNEL_SLACK: Span = Span::millis(30);
 
+/// How late a thread may take in an answer, after which it believes what it was told for as long as
+/// it was told.
+pub(crate) const ANSWER_LATE: Span = KERNEL_SLACK;
+
 /// How long a thread's supplementary groups are believed. A process that changes its groups changes
 /// its user id with them as a rule, and that is part of the key; so this bounds only what a change
 /// of the groups alone can miss.

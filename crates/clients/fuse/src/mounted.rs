@@ -8,10 +8,11 @@ use std::rc::Rc;
 use client::Client;
 use env::{Env, Task};
 use fusedev::abi::cap;
-use fusedev::{Connection, InitInfo, MountOptions};
+use fusedev::{Connection, Handler, InitInfo, MountOptions, Notifier};
 use tokio::sync::Notify;
 
-use crate::fs::Fs;
+use crate::Bugs;
+use crate::fs::{Fs, Setup};
 use crate::jobid::Jobids;
 use crate::limits::{REQUESTS_WAIT, USERS_WAIT};
 
@@ -76,6 +77,19 @@ impl Ended {
     }
 }
 
+/// What serves a mount, for whoever plays the kernel and hears `notifier`.
+#[must_use]
+pub fn handler(
+    env: &Env,
+    client: Client,
+    info: InitInfo,
+    notifier: Notifier,
+    bugs: Bugs,
+) -> Rc<dyn Handler> {
+    let setup = Setup { jobids: Rc::default(), seclabel: false, notifier, bugs };
+    Rc::new(Fs::new(env, client, info, setup))
+}
+
 /// Mounts, and serves from now on. The caller keeps the client and unmounts it after
 /// [`Mounted::unmount`]. `jobids` labels callers; it may be changed while mounted. With `seclabel`
 /// the attribute `security.selinux` is kept like any other; else it is not supported, which `ls
@@ -92,7 +106,9 @@ pub async fn mount(
 ) -> Result<Mounted, MountError> {
     let failed = |source| MountError { mountpoint: options.mountpoint.clone(), source };
     let connection = Rc::new(Connection::mount(options).map_err(failed)?);
-    let fs = Rc::new(Fs::new(env, client, connection.info(), jobids, seclabel));
+    let (notifier, bugs) = (connection.notifier(), Bugs::default());
+    let setup = Setup { jobids, seclabel, notifier, bugs };
+    let fs = Rc::new(Fs::new(env, client, connection.info(), setup));
     let ended = Rc::<Ended>::default();
     let serving = {
         let (connection, fs, ended) = (connection.clone(), fs.clone(), ended.clone());

@@ -14,10 +14,12 @@ use std::collections::BTreeMap;
 
 use client::Attr;
 use fusedev::abi::ROOT_ID;
-use types::{Fid, Timespec};
+use types::{Fid, Instant, Timespec};
+
+use crate::limits::ANSWER_LATE;
 
 /// What is known of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) fid: Fid,
     /// Mode as the last attributes said; type bits never change.
@@ -25,6 +27,17 @@ pub(crate) struct Node {
     lookups: u64,
     /// Of a file: size and modification time as the kernel has them.
     told: Option<(u64, Timespec)>,
+    /// Who was told last that its attributes may be believed.
+    believer: Option<Believer>,
+}
+
+/// Threads that were told to believe attributes, and may not have run since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Believer {
+    at: Instant,
+    thread: u32,
+    /// Others were told shortly before.
+    several: bool,
 }
 
 pub(crate) struct Nodes {
@@ -38,7 +51,8 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     pub(crate) fn new() -> Nodes {
-        let root = Node { fid: Fid::ROOT, mode: libc::S_IFDIR, lookups: 1, told: None };
+        let root = Node { fid: Fid::ROOT, mode: libc::S_IFDIR, ..Node::default() };
+        let root = Node { lookups: 1, ..root };
         Nodes {
             by_id: BTreeMap::from([(ROOT_ID, root)]),
             by_fid: BTreeMap::from([(Fid::ROOT, ROOT_ID)]),
@@ -57,7 +71,7 @@ impl Nodes {
             self.last += 1;
             self.last
         });
-        let node = self.by_id.entry(id).or_insert(Node { fid, mode, lookups: 0, told: None });
+        let node = self.by_id.entry(id).or_insert(Node { fid, mode, ..Node::default() });
         node.lookups += 1;
         node.mode = mode;
         id
@@ -76,6 +90,27 @@ impl Nodes {
             }
             _ => node.told = Some((attr.size, attr.mtime())),
         }
+    }
+
+    /// A thread is told that it may believe the attributes.
+    pub(crate) fn believes(&mut self, id: u64, thread: u32, now: Instant) {
+        let Some(node) = self.by_id.get_mut(&id) else { return };
+        let before = node.believer.filter(|before| now - before.at < ANSWER_LATE);
+        let several = before.is_some_and(|before| before.several || before.thread != thread);
+        node.believer = Some(Believer { at: now, thread, several });
+    }
+
+    /// A change that `thread` has asked for was made. Whether another thread may still have to take
+    /// in attributes of before, which the kernel would then believe: it does not count its own
+    /// changes of a directory as news. A thread that asks again has taken in what it was told.
+    pub(crate) fn outdates(&mut self, id: u64, thread: u32, now: Instant) -> bool {
+        let Some(node) = self.by_id.get_mut(&id) else { return false };
+        let told = node.believer.filter(|told| now - told.at < ANSWER_LATE);
+        let outdates = told.is_some_and(|told| told.several || told.thread != thread);
+        if outdates {
+            node.believer = None;
+        }
+        outdates
     }
 
     /// The kernel takes the file for at least as long as `end`, because it wrote there.

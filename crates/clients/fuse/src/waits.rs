@@ -38,7 +38,7 @@ impl World {
         let (far, node) = (cluster.client_node("far", 0), cluster.client_node("near", 1));
         let (writer, client, env) = (cluster.mount(&far), cluster.mount(&node), node.env());
         let info = InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 };
-        let fs = Rc::new(Fs::new(&env, client, info, Rc::default(), false));
+        let fs = Rc::new(Fs::new(&env, client, info, crate::fs::Setup::of_test()));
         let begun = writer.clone();
         let file = cluster.sim.block_on(&far, async move {
             let me = Ctx::root();

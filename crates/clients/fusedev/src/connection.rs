@@ -166,7 +166,7 @@ impl Connection {
     /// Sends notifications to the kernel.
     #[must_use]
     pub fn notifier(&self) -> Notifier {
-        Notifier { device: self.devices[0].clone() }
+        Notifier { to: Kernel::Device(self.devices[0].clone()) }
     }
 
     /// Serves until the mount is gone. Needs a tokio runtime with I/O and a `LocalSet`.
@@ -268,18 +268,46 @@ impl Drop for Connection {
 /// kernel waits for it.
 #[derive(Clone)]
 pub struct Notifier {
-    device: Rc<Device>,
+    to: Kernel,
+}
+
+#[derive(Clone)]
+enum Kernel {
+    Device(Rc<Device>),
+    /// Whoever plays it.
+    Direct(Rc<dyn Fn(Notice<'_>) -> io::Result<()>>),
+}
+
+/// What a kernel is told, to whoever plays one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice<'a> {
+    /// Attributes of `nodeid`, and its pages in `[offset, offset + len)` where `offset` is not
+    /// negative.
+    InvalInode { nodeid: u64, offset: i64, len: i64 },
+    /// A name in `parent`.
+    InvalEntry { parent: u64, name: &'a [u8] },
 }
 
 impl Notifier {
+    /// Tells `kernel`, which is no device.
+    #[must_use]
+    pub fn direct(kernel: Rc<dyn Fn(Notice<'_>) -> io::Result<()>>) -> Notifier {
+        Notifier { to: Kernel::Direct(kernel) }
+    }
+
     /// Attributes of a node, and its pages in `[offset, offset + len)` where `offset` is not
     /// negative.
     ///
     /// # Errors
     /// ENOENT: the kernel does not know it, which is as good.
     pub fn inval_inode(&self, nodeid: u64, offset: i64, len: i64) -> io::Result<()> {
-        let out = abi::NotifyInvalInodeOut { ino: nodeid, off: offset, len };
-        self.device.notify(abi::NOTIFY_INVAL_INODE, &[out.as_bytes()])
+        match &self.to {
+            Kernel::Direct(kernel) => kernel(Notice::InvalInode { nodeid, offset, len }),
+            Kernel::Device(device) => {
+                let out = abi::NotifyInvalInodeOut { ino: nodeid, off: offset, len };
+                device.notify(abi::NOTIFY_INVAL_INODE, &[out.as_bytes()])
+            }
+        }
     }
 
     /// A name.
@@ -287,9 +315,14 @@ impl Notifier {
     /// # Errors
     /// ENOENT: the kernel does not know it.
     pub fn inval_entry(&self, parent: u64, name: &[u8]) -> io::Result<()> {
-        let namelen = u32::try_from(name.len()).map_err(io::Error::other)?;
-        let out = abi::NotifyInvalEntryOut { parent, namelen, flags: 0 };
-        self.device.notify(abi::NOTIFY_INVAL_ENTRY, &[out.as_bytes(), name, b"\0"])
+        match &self.to {
+            Kernel::Direct(kernel) => kernel(Notice::InvalEntry { parent, name }),
+            Kernel::Device(device) => {
+                let namelen = u32::try_from(name.len()).map_err(io::Error::other)?;
+                let out = abi::NotifyInvalEntryOut { parent, namelen, flags: 0 };
+                device.notify(abi::NOTIFY_INVAL_ENTRY, &[out.as_bytes(), name, b"\0"])
+            }
+        }
     }
 }
 

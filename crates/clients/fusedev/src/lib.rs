@@ -28,6 +28,7 @@ pub mod abi;
 mod caller;
 mod connection;
 mod device;
+mod direct;
 mod mount;
 mod offer;
 mod op;
@@ -41,7 +42,8 @@ mod uring;
 pub use caller::{
     command, environment, fatal_signal_pending, hostname, supplementary_groups, write_length,
 };
-pub use connection::{Connection, Handler, InitInfo, LocalFuture, Notifier};
+pub use connection::{Connection, Handler, InitInfo, LocalFuture, Notice, Notifier};
+pub use direct::Direct;
 pub use mount::{Channel, MountOptions, unmount_detached};
 pub use offer::UringOffer;
 pub use op::{DecodeError, Header, Op, decode};

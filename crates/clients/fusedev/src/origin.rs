@@ -14,6 +14,8 @@ pub(crate) enum Origin {
     Device(Rc<Device>),
     /// In an entry of the ring, which is taken until it is answered.
     Ring(Rc<Ring>, EntryId),
+    /// Handed over without a device.
+    Direct(Rc<dyn Fn(&Reply)>),
 }
 
 impl Origin {
@@ -22,6 +24,7 @@ impl Origin {
         match self {
             Origin::Device(device) => device.reply(unique, reply),
             Origin::Ring(ring, entry) => ring.reply(*entry, reply),
+            Origin::Direct(answer) => answer(reply),
         }
     }
 

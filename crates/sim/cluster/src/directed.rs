@@ -7,12 +7,13 @@
 //!   back: tombstones.
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It is told what happened the first time: reply records.
-//! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**,
-//!   **damaged**: see the modules.
+//! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**, **damaged**, **kernel**: see
+//!   the modules.
 
 mod damaged;
 mod dead;
 mod fence;
+mod kernel;
 mod killed;
 mod leases;
 mod lost;
@@ -34,7 +35,7 @@ use types::{Fid, Span, TargetId, TargetKind};
 use crate::fixture::Cluster;
 use crate::run::{PEACE_MAX, SWEEP_MAX, remove_below};
 use crate::server::Server;
-use crate::{Report, Script};
+use crate::{Report, Scenario, Script};
 
 /// Deaths of one `share` run.
 const SHARE_ROUNDS: u32 = 6;
@@ -49,8 +50,9 @@ const LEASE_OVER_SECS: u64 = 190;
 const O_RDWR: u32 = 0o2;
 const O_EXCL: u32 = 0o200;
 
-pub(crate) fn run(cluster: &Cluster, seed: u64, name: &'static str, script: Script) -> Report {
-    let mut stage = Stage { cluster, rng: cluster.sim.rng(), nodes: 0, ops: 0, restarts: 0 };
+pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Script) -> Report {
+    let (rng, bugs) = (cluster.sim.rng(), scenario.bugs().fuse);
+    let mut stage = Stage { cluster, rng, bugs, nodes: 0, ops: 0, restarts: 0 };
     let failure = match script {
         Script::Share => stage.share(),
         Script::Late => stage.late(),
@@ -62,10 +64,11 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, name: &'static str, script: Scri
         Script::Leases => stage.leases(),
         Script::Fence => stage.fence(),
         Script::Damaged => stage.damaged(),
+        Script::Kernel => stage.kernel(),
     };
     Report {
         seed,
-        scenario: name,
+        scenario: scenario.name,
         ops: stage.ops,
         races: 0,
         restarts: stage.restarts,
@@ -116,6 +119,7 @@ const SHARES: [Share; 7] = [
 struct Stage<'a> {
     cluster: &'a Cluster,
     rng: Rng,
+    bugs: fuse::Bugs,
     nodes: u32,
     ops: u64,
     restarts: u32,

@@ -33,6 +33,7 @@ pub(crate) struct Bugs {
     pub(crate) mdt: mdt::Bugs,
     pub(crate) ost: ost::Bugs,
     pub(crate) client: client::Bugs,
+    pub(crate) fuse: fuse::Bugs,
 }
 
 impl Bugs {
@@ -42,6 +43,7 @@ impl Bugs {
         match name.split_once('.') {
             Some(("mdt", _)) => Bugs { mdt: mdt::Bugs::plant(name), ..none },
             Some(("ost", _)) => Bugs { ost: ost::Bugs::plant(name), ..none },
+            Some(("fuse", _)) => Bugs { fuse: fuse::Bugs::plant(name), ..none },
             _ => Bugs { client: client::Bugs::plant(name), ..none },
         }
     }
@@ -91,6 +93,7 @@ planted! {
     client.resend_abandoned in killed;
     client.keep_old_beliefs in leases;
     client.cut_without_lock in shared;
+    fuse.believe_whole_leases in kernel;
 }
 
 const _: () = assert!(PLANTED.len() >= 10);
@@ -105,7 +108,8 @@ mod tests {
 
     #[test]
     fn every_switch_of_every_part_has_a_scenario() {
-        let parts = [mdt::Bugs::NAMES, ost::Bugs::NAMES, client::Bugs::NAMES].concat();
+        let parts =
+            [mdt::Bugs::NAMES, ost::Bugs::NAMES, client::Bugs::NAMES, fuse::Bugs::NAMES].concat();
         for name in &parts {
             let tried = PLANTED.iter().any(|planted| planted.name == *name);
             assert!(tried != SHOWN_BY_ITS_PART_ALONE.contains(name), "{name} is not tried");

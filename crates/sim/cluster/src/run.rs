@@ -62,7 +62,7 @@ fn run_once(seed: u64, scenario: &Scenario, plan: &Rc<Plan>) -> Report {
     }
     cluster.boot();
     if let Some(script) = scenario.script {
-        return directed::run(&cluster, seed, scenario.name, script);
+        return directed::run(&cluster, seed, scenario, script);
     }
     if scenario.shared {
         let outcome = shared::run(&cluster, scenario, plan);

@@ -31,6 +31,8 @@ pub enum Script {
     Fence,
     /// Records of an MDT are damaged.
     Damaged,
+    /// Programs work on several mounts, each through its kernel's memory.
+    Kernel,
 }
 
 /// Where servers keep what they have.
@@ -286,17 +288,24 @@ impl Scenario {
         Scenario { name: "damaged", script: Some(Script::Damaged), ..Scenario::calm() }
     }
 
-    /// The same under faults that may cost a client its sessions: its calls may fail then, and
-    /// what they did is not known; every call that succeeds is still explained.
+    /// Programs on several mounts, each with a kernel that believes what it is told for a while.
+    #[must_use]
+    pub fn kernel() -> Scenario {
+        Scenario { name: "kernel", script: Some(Script::Kernel), ..Scenario::calm() }
+    }
+
+    /// The same as [`Scenario::shared`] under faults that may cost a client its sessions: its calls
+    /// may fail then, and what they did is not known; every call that succeeds is still explained.
     #[must_use]
     pub fn hard() -> Scenario {
         Scenario { name: "hard", hard_faults: 5, full_mdt: 0, ..Scenario::shared() }
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 19] = [
+    pub const NAMES: [&str; 20] = [
         "calm", "storm", "kills", "sick", "slow", "swaps", "share", "late", "resend", "dead",
-        "lost", "told", "killed", "leases", "shared", "fence", "damaged", "hostile", "hard",
+        "lost", "told", "killed", "leases", "shared", "fence", "damaged", "kernel", "hostile",
+        "hard",
     ];
 
     #[must_use]
@@ -319,6 +328,7 @@ impl Scenario {
             "shared" => Scenario::shared(),
             "fence" => Scenario::fence(),
             "damaged" => Scenario::damaged(),
+            "kernel" => Scenario::kernel(),
             "hostile" => Scenario::hostile(),
             "hard" => Scenario::hard(),
             _ => return None,

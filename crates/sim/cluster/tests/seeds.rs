@@ -111,6 +111,13 @@ fn a_change_is_answered_when_no_lease_hides_it_any_more() {
 }
 
 #[test]
+fn some_order_explains_what_programs_see_through_their_kernels() {
+    for report in run_seeds(&Scenario::kernel()) {
+        assert!(report.ops >= 800, "{report}");
+    }
+}
+
+#[test]
 fn some_order_explains_what_users_of_common_files_are_answered() {
     for report in run_seeds(&Scenario::shared()) {
         assert!(report.ops >= 800, "{report}");

@@ -90,7 +90,7 @@ mod tests {
         let (far, near) = (cluster.client_node("far", 0), cluster.client_node("near", 1));
         let (other, client, env) = (cluster.mount(&far), cluster.mount(&near), near.env());
         let info = InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 };
-        let fs = Rc::new(Fs::new(&env, client, info, Rc::default(), false));
+        let fs = Rc::new(Fs::new(&env, client, info, crate::fs::Setup::of_test()));
         let making = other.clone();
         let fid = cluster.sim.block_on(&far, async move {
             let (root, flags) = (Fid::ROOT, libc::O_RDWR as u32);

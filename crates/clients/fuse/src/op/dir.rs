@@ -54,7 +54,7 @@ impl Fs {
         let mut out = DirBuf::new(args.size);
         if plus {
             let (page, lease) = self.fetch_leased(&ctx, dir.fid, cookie, args.size).await?;
-            self.fill(&mut out, dir.fid, &page, args.offset, Some(lease));
+            self.fill(&mut out, dir.fid, &page, args.offset, Some((lease, header.pid)));
             return Ok(Body::Dir(out));
         }
         let kept = dir.page.borrow_mut().take().filter(|_| args.offset != 0);
@@ -84,9 +84,17 @@ impl Fs {
         Ok((behind(after, page), lease))
     }
 
-    /// Entries from `offset` on, as many as fit; with attributes where there is a lease.
-    fn fill(&self, out: &mut DirBuf, dir: Fid, page: &Page, offset: u64, lease: Option<Lease>) {
-        let plus = lease.is_some();
+    /// Entries from `offset` on, as many as fit; with attributes where there is a lease, and a
+    /// thread that hears them.
+    fn fill(
+        &self,
+        out: &mut DirBuf,
+        dir: Fid,
+        page: &Page,
+        offset: u64,
+        leased: Option<(Lease, u32)>,
+    ) {
+        let plus = leased.is_some();
         let up = if page.page.parent.is_zero() { dir } else { page.page.parent };
         for (at, name, fid) in [(0, &b"."[..], dir), (1, b"..", up)] {
             if offset <= at
@@ -102,7 +110,7 @@ impl Fs {
             if !out.fits(plus, entry.name.len()) {
                 return;
             }
-            let told = lease.map(|lease| self.tell(entry, lease));
+            let told = leased.map(|(lease, thread)| self.tell(entry, lease, thread));
             let (ino, kind) = (entry.attr.fid().ino(), entry.attr.file_type() >> 12);
             let pushed = push(out, told, ino, entry.cookie.saturating_add(DOTS), kind, &entry.name);
             assert!(pushed, "an entry that fits is taken");
@@ -112,11 +120,13 @@ impl Fs {
 
 impl Fs {
     /// What the kernel is told of an entry besides its name: nothing unless it is leased.
-    fn tell(&self, entry: &Dirent, lease: Lease) -> abi::EntryOut {
+    fn tell(&self, entry: &Dirent, lease: Lease, thread: u32) -> abi::EntryOut {
         if !entry.leased {
             return abi::EntryOut::default();
         }
-        self.entry(&Glance { attr: entry.attr, lease, size_known: true })
+        let told = self.entry(&Glance { attr: entry.attr, lease, size_known: true });
+        self.note_told(told.nodeid, told.attr_valid_nsec, thread);
+        told
     }
 }
 

@@ -8,7 +8,7 @@ use types::{Errno, Fid, SYMLINK_BYTES_MAX};
 
 use crate::convert;
 use crate::error::errno;
-use crate::fs::{Fs, exact, validity_of};
+use crate::fs::{Fs, exact};
 
 const RENAME_FLAGS: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE;
 
@@ -63,7 +63,7 @@ impl Fs {
         let mut attr = glance.attr;
         self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
         self.nodes.borrow_mut().tell(&mut attr, true);
-        Ok(Body::Statx(convert::statx_out(&attr, validity_of(&glance, self.env.now()))))
+        Ok(Body::Statx(convert::statx_out(&attr, self.validity_of(&glance, self.env.now()))))
     }
 
     pub(crate) async fn setattr(&self, header: &Header, args: &abi::SetattrIn) -> Reply {

@@ -72,6 +72,11 @@ pub enum NamesCall {
         place: Place,
         found: Option<(Id, Seen)>,
     },
+    /// Only which file it is.
+    Find {
+        place: Place,
+        found: Option<Id>,
+    },
     /// Asks for a file without a name; nothing where it is gone.
     Stat {
         id: Id,
@@ -218,6 +223,7 @@ impl Names {
             NamesCall::Lookup { place, found } => {
                 tree.places.get(place).map(|id| (*id, tree.files[id])) == *found
             }
+            NamesCall::Find { place, found } => tree.places.get(place) == found.as_ref(),
             NamesCall::Stat { id, found: Some(found) } => tree.files.get(id) == Some(found),
             NamesCall::Stat { id, found: None } => !tree.is_named(*id),
             NamesCall::Taken { dir, found } => {

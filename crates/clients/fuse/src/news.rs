@@ -1,0 +1,137 @@
+//! Answers that are taken in late. The kernel applies attributes when the thread that asked runs
+//! again, and does not count a change that another thread has made in the directory meanwhile as
+//! newer (`fuse_dir_changed`). So where a thread may still have to take in what a directory was
+//! like, the kernel is told before the change is answered that it was asked too early.
+//!
+//! `NOTIFY_INVAL_INODE` without a range takes no lock that a request may hold.
+
+use std::io;
+
+use fusedev::{Body, Header, Op, Reply};
+
+use crate::fs::Fs;
+
+/// The directories, by node id, that an operation changes.
+pub(crate) fn changed_dirs(header: &Header, op: &Op) -> [Option<u64>; 2] {
+    match op {
+        Op::Rename { newdir, .. } => {
+            [Some(header.nodeid), Some(*newdir).filter(|newdir| *newdir != header.nodeid)]
+        }
+        Op::Create { .. }
+        | Op::Mknod { .. }
+        | Op::Mkdir { .. }
+        | Op::Symlink { .. }
+        | Op::Link { .. }
+        | Op::Unlink { .. }
+        | Op::Rmdir { .. } => [Some(header.nodeid), None],
+        _ => [None; 2],
+    }
+}
+
+impl Fs {
+    /// What other threads were told of these is old now, should they not have taken it in yet.
+    pub(crate) fn outdate(&self, header: &Header, changes: [Option<u64>; 2]) {
+        let now = self.env.now();
+        for nodeid in changes.into_iter().flatten() {
+            if self.nodes.borrow_mut().outdates(nodeid, header.pid, now)
+                && let Err(error) = self.notifier.inval_inode(nodeid, -1, 0)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(nodeid, %error, "the kernel does not hear what is old");
+            }
+        }
+    }
+
+    /// A thread is about to hear that it may believe attributes.
+    pub(crate) fn note_belief(&self, header: &Header, reply: &Reply) {
+        let (nodeid, valid) = match reply {
+            Ok(Body::Entry(entry) | Body::Create(entry, _)) => {
+                (entry.nodeid, entry.attr_valid_nsec)
+            }
+            Ok(Body::Attr(attr)) => (header.nodeid, attr.attr_valid_nsec),
+            Ok(Body::Statx(statx)) => (header.nodeid, statx.attr_valid_nsec),
+            _ => return,
+        };
+        self.note_told(nodeid, valid, header.pid);
+    }
+
+    /// The same of one node and for how many nanoseconds.
+    pub(crate) fn note_told(&self, nodeid: u64, valid: u32, thread: u32) {
+        if valid != 0 {
+            self.nodes.borrow_mut().believes(nodeid, thread, self.env.now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use bytes::Bytes;
+    use cluster::{Cluster, Scenario};
+    use fusedev::{Direct, InitInfo, Notice, Notifier, abi};
+    use types::Span;
+
+    use super::*;
+    use crate::fs::Setup;
+
+    /// No process has such a number.
+    const THREAD: u32 = 1 << 30;
+
+    /// What the kernel was told, in the order in which it heard.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    enum Heard {
+        Answer,
+        Outdated(u64),
+    }
+
+    /// A thread looks a directory up, and then `changer` makes a file in it.
+    fn hears(changer: u32) -> Vec<Heard> {
+        let cluster = Cluster::new(1, &Scenario::calm());
+        cluster.boot();
+        let node = cluster.client_node("c", 0);
+        let (client, env) = (cluster.mount(&node), node.env());
+        let heard = Rc::<RefCell<Vec<Heard>>>::default();
+        let told = heard.clone();
+        let notifier = Notifier::direct(Rc::new(move |notice| {
+            let Notice::InvalInode { nodeid, offset: -1, .. } = notice else {
+                panic!("pages are left alone: {notice:?}")
+            };
+            told.borrow_mut().push(Heard::Outdated(nodeid));
+            Ok(())
+        }));
+        let info = InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 };
+        let setup = Setup { notifier, ..Setup::of_test() };
+        let device = Direct::new(Rc::new(Fs::new(&env, client, info, setup)));
+        let (answered, sim) = (heard.clone(), &cluster.sim);
+        let ask = |nodeid: u64, thread: u32, op: Op| {
+            let (answered, last) = (answered.clone(), Rc::new(RefCell::new(None)));
+            let keep = last.clone();
+            let header = Header { opcode: 0, unique: 0, nodeid, uid: 0, gid: 0, pid: thread };
+            let work = device.ask(header, op, move |reply: &Reply| {
+                answered.borrow_mut().push(Heard::Answer);
+                *keep.borrow_mut() = Some(reply.clone());
+            });
+            sim.block_on_for(&node, Span::secs(1), work).expect("an answer at once");
+            last.take().expect("an answer").expect("it is done")
+        };
+        let name = || Bytes::from_static(b"dir");
+        ask(abi::ROOT_ID, THREAD, Op::Mkdir { name: name(), mode: 0o755, umask: 0 });
+        let Body::Entry(dir) = ask(abi::ROOT_ID, THREAD, Op::Lookup { name: name() }) else {
+            panic!("it is there")
+        };
+        assert!(dir.attr_valid_nsec > 0, "a directory that nobody changes is leased");
+        heard.borrow_mut().clear();
+        let (name, args) = (Bytes::from_static(b"file"), abi::CreateIn::default());
+        ask(dir.nodeid, changer, Op::Create { name, args });
+        assert!(!heard.borrow().contains(&Heard::Outdated(abi::ROOT_ID)));
+        heard.take()
+    }
+
+    #[test]
+    fn what_another_thread_may_take_in_late_is_outdated_before_a_change_is_answered() {
+        assert!(matches!(hears(THREAD + 1)[..], [Heard::Outdated(_), Heard::Answer]));
+        assert_eq!(hears(THREAD), [Heard::Answer], "it has taken in what it was told");
+    }
+}

@@ -1,0 +1,181 @@
+//! Linux's side of FUSE as a model: what the kernel remembers of names and attributes, for how
+//! long, and under which locks it asks. It drives a real `fuse` handler in virtual time.
+//!
+//! ```text
+//!  system calls --- Kernel (calls) --- Cache (names, nodes, versions, ticks)
+//!                     | asks: LOOKUP, GETATTR ...
+//!                   fusedev::Direct --- the handler under test
+//! ```
+//!
+//! What it does as Linux 6.1 to 6.18 do (`fs/fuse/dir.c`, `inode.c`, `readdir.c`, `fs/namei.c`):
+//! - A name is believed until its tick is over; then it is asked for again, without the directory's
+//!   lock. What is to be made or replaced is asked for always.
+//! - An answer that was asked for before a newer one was applied changes no attributes, where the
+//!   inode was known already; an inode's first answer is always applied.
+//! - Lookups and listings hold the directory's lock shared, changes hold it alone. Lookups of one
+//!   name wait for each other.
+//! - Validity begins when the caller runs again, which may be late, and ends with a tick.
+//! - Listings with attributes (READDIRPLUS) link what they tell.
+//! - A call that meets ESTALE is tried once more and asks for everything then.
+//! - What nobody uses may be forgotten at any time.
+//!
+//! - A notification about an inode makes every answer under way too old for it.
+//!
+//! Not modelled: pages (files are opened for direct I/O), ACLs, symbolic links, notifications
+//! about names, negative names (the handler tells none).
+
+mod cache;
+mod calls;
+mod listing;
+mod walk;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use env::Env;
+use env_sim::Rng;
+use fusedev::{Body, Direct, Handler, Header, Notice, Notifier, Op, Reply};
+use tokio::sync::{Mutex, oneshot};
+use types::{Errno, Span};
+
+use cache::Cache;
+
+pub use calls::{Found, Stat};
+pub use listing::Listed;
+
+/// Who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who {
+    pub uid: u32,
+    pub gid: u32,
+    /// The calling thread, which does one thing after the other.
+    pub thread: u32,
+}
+
+impl Who {
+    #[must_use]
+    pub fn root(thread: u32) -> Who {
+        Who { uid: 0, gid: 0, thread }
+    }
+}
+
+/// No process of the machine has such a number, so nothing is found out about the caller.
+const THREADS_FROM: u32 = 1 << 30;
+
+/// How this kernel was built and how loaded its machine is.
+#[derive(Clone, Copy, Debug)]
+pub struct Traits {
+    /// One over HZ: 1, 4 or 10 ms.
+    pub tick: Span,
+    /// A caller runs again so late after its answer, at most.
+    pub late_max: Span,
+    /// Listings ask for attributes.
+    pub plus: bool,
+}
+
+impl Traits {
+    /// Any that a mount must bear: ticks, which are rounded up twice, and lateness together are at
+    /// most `slack`.
+    #[must_use]
+    pub fn draw(slack: Span, rng: &mut Rng) -> Traits {
+        let tick = Span::millis(*rng.pick(&[1, 4, 10]));
+        let left = Span(slack.0.saturating_sub(2 * tick.0 + tick.0 / 2));
+        let late_max = *rng.pick(&[Span::ZERO, Span(left.0 / 8), left, left]);
+        Traits { tick, late_max, plus: rng.chance(500_000) }
+    }
+}
+
+/// One mount as its kernel sees it. Clones are the same.
+#[derive(Clone)]
+pub struct Kernel(Rc<Inner>);
+
+/// A directory's node id, and a name in it.
+type NameKey = (u64, Vec<u8>);
+
+struct Inner {
+    env: Env,
+    device: Direct,
+    traits: Traits,
+    rng: RefCell<Rng>,
+    cache: Rc<RefCell<Cache>>,
+    /// Names that are being looked up.
+    lookups: RefCell<BTreeMap<NameKey, Arc<Mutex<()>>>>,
+}
+
+impl Kernel {
+    /// A fresh mount that is served by what `handler` makes, which notifies this kernel.
+    #[must_use]
+    pub fn new(
+        env: &Env,
+        handler: impl FnOnce(Notifier) -> Rc<dyn Handler>,
+        traits: Traits,
+        rng: Rng,
+    ) -> Kernel {
+        let cache = Rc::new(RefCell::new(Cache::new(traits.tick)));
+        let told = cache.clone();
+        let notifier = Notifier::direct(Rc::new(move |notice| match notice {
+            Notice::InvalInode { nodeid, offset, .. } => {
+                assert!(offset < 0, "files have no pages here");
+                told.borrow_mut().invalidate(nodeid)
+            }
+            Notice::InvalEntry { .. } => panic!("names end with their time"),
+        }));
+        Kernel(Rc::new(Inner {
+            env: env.clone(),
+            device: Direct::new(handler(notifier)),
+            traits,
+            rng: RefCell::new(rng),
+            cache,
+            lookups: RefCell::default(),
+        }))
+    }
+
+    /// Sends a request; the answer is there when its caller runs again.
+    async fn ask(&self, who: Who, nodeid: u64, op: Op) -> Reply {
+        let pid = THREADS_FROM + who.thread;
+        let header = Header { opcode: 0, unique: 0, nodeid, uid: who.uid, gid: who.gid, pid };
+        let (answer, answered) = oneshot::channel();
+        let answer = Cell::new(Some(answer));
+        tracing::debug!(nodeid, ?op, "the kernel asks");
+        let work = self.0.device.ask(header, op, move |reply| {
+            let answer = answer.take().expect("a request is answered once");
+            drop(answer.send(reply.clone()));
+        });
+        self.0.env.spawn("fuse", work);
+        let reply = answered.await.unwrap_or(Err(Errno::ENOTCONN));
+        let late = self.lateness();
+        if late > Span::ZERO {
+            self.0.env.sleep(late).await;
+        }
+        tracing::debug!(nodeid, ?reply, "the kernel reads the answer");
+        reply
+    }
+
+    /// Mostly none.
+    fn lateness(&self) -> Span {
+        let mut rng = self.0.rng.borrow_mut();
+        match rng.chance(300_000) {
+            true => rng.span(Span::ZERO, self.0.traits.late_max),
+            false => Span::ZERO,
+        }
+    }
+
+    async fn ask_nothing(&self, who: Who, nodeid: u64, op: Op) -> Result<(), Errno> {
+        match self.ask(who, nodeid, op).await? {
+            Body::Empty => Ok(()),
+            other => panic!("an answer without a body was due: {other:?}"),
+        }
+    }
+
+    /// Memory is short: names and inodes that no call uses go.
+    pub fn shrink(&self) {
+        let chance = |of: &mut Rng| of.chance(300_000);
+        self.0.cache.borrow_mut().drop_names(|| chance(&mut self.0.rng.borrow_mut()));
+        let evicted = self.0.cache.borrow_mut().evict();
+        for (nodeid, looks) in evicted {
+            self.0.device.forget(nodeid, looks);
+        }
+    }
+}
