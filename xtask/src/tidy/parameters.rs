@@ -26,14 +26,16 @@ pub(super) fn look(tree: &Tree, wrong: &mut Vec<String>) -> Result<()> {
 fn missing(kept: &str, document: &str) -> Vec<String> {
     let listed: BTreeSet<String> =
         document.split('`').skip(1).step_by(2).flat_map(last_parts).collect();
-    let kept = kept.lines().flat_map(last_parts).collect::<BTreeSet<String>>();
+    let names = kept.lines().map(|line| line.trim_end_matches('=')); // can be set
+    let kept = names.flat_map(last_parts).collect::<BTreeSet<String>>();
     kept.difference(&listed).cloned().collect()
 }
 
 /// `a.{b,c_{d,e}}` ends in `b`, `c_d` and `c_e`.
 fn last_parts(span: &str) -> Vec<String> {
     let spans = super::paths::expand(span);
-    spans.iter().map(|name| name.rsplit('.').next().unwrap_or(name).to_owned()).collect()
+    let last = |name: &String| name.rsplit('.').next().unwrap_or(name).to_owned();
+    spans.iter().map(last).collect()
 }
 
 #[cfg(test)]
@@ -42,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_parameter_that_is_not_listed_is_named() {
-        let kept = "ost.OSS.stats\nost.OSS.threads_max\nuuid\nost.OSS.mntdev";
+        let kept = "ost.OSS.stats=\nost.OSS.threads_max=\nuuid\nost.OSS.mntdev";
         let document = "| `$S.threads_{min,max}`, `uuid` | `{mdt,ost}.*.stats` |";
         assert_eq!(missing(kept, document), ["mntdev"]);
     }

@@ -6,25 +6,46 @@ use service::spec::SERVICES;
 use types::{FsName, TargetId};
 use wire::config::FsConfig;
 
-/// All parameters of servers and mounts, with their instances taken out. A mounted test holds this
-/// list against a running file system.
+/// All parameters of servers and mounts, with their instances taken out; those that can be set end
+/// in [`CAN_BE_SET`]. A mounted test holds this list against a running file system.
 const NAMES: &str = include_str!("../../../../../tests/mounted/parameters.txt");
 
-/// Whether anything of a file system has a name that fits `pattern`, or will have it with its first
-/// targets and mounts.
-pub(crate) fn is_known(
+/// As `lctl list_param -F` marks them.
+const CAN_BE_SET: char = '=';
+
+/// What a pattern stands for in a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Known {
+    /// Nothing.
+    Nothing,
+    /// Parameters that only show something.
+    ReadOnly,
+    /// At least one parameter that can be set.
+    CanBeSet,
+}
+
+/// What of a file system has a name that fits `pattern`, or will have it with its first targets and
+/// mounts.
+pub(crate) fn known(
     pattern: &str,
     fsname: FsName,
     config: &FsConfig,
-) -> Result<bool, PatternError> {
+) -> Result<Known, PatternError> {
     let matcher = Pattern::new(pattern)?;
     let targets = targets(config);
     let of_old = |id: &TargetId| format!("{}.osc.active", id.name(fsname));
-    let olds = targets.iter().filter(|id| id.kind == types::TargetKind::Ost).map(of_old);
+    let mut olds = targets.iter().filter(|id| id.kind == types::TargetKind::Ost).map(of_old);
     let fits =
         |name: &str| matcher.matches(&name.split('.').map(str::to_owned).collect::<Vec<_>>());
-    let mut names = NAMES.lines().flat_map(|name| instances(name, fsname, &targets)).chain(olds);
-    Ok(names.any(|name| fits(&name)))
+    let mut known = Known::Nothing;
+    for line in NAMES.lines() {
+        let name = line.trim_end_matches(CAN_BE_SET);
+        let of_it = if name == line { Known::ReadOnly } else { Known::CanBeSet };
+        if known < of_it && instances(name, fsname, &targets).iter().any(|name| fits(name)) {
+            known = of_it;
+        }
+    }
+    Ok(if olds.any(|name| fits(&name)) { Known::CanBeSet } else { known })
 }
 
 /// The registered targets, and of each kind one that may come.
@@ -96,11 +117,11 @@ mod tests {
 
     use super::*;
 
-    fn is_known(pattern: &str) -> bool {
+    fn known(pattern: &str) -> Known {
         let info = |id: TargetId| TargetInfo { id: id.to_u32(), nid: 1, port: 1, instance: 1 };
         let targets = vec![info(TargetId::mdt(0)), info(TargetId::ost(3))];
         let config = FsConfig { targets, ..FsConfig::default() };
-        super::is_known(pattern, "testfs".parse().expect("a name"), &config).expect("a pattern")
+        super::known(pattern, "testfs".parse().expect("a name"), &config).expect("a pattern")
     }
 
     #[test]
@@ -112,11 +133,20 @@ mod tests {
             "lod.*.stripecount",
             "lod.testfs-MDT*-mdtlov.stripecount",
             "obdfilter.testfs-OST0003.commit_interval_ms",
-            "osc.testfs-OST0003-osc-*.active",
             "testfs-OST0003.osc.active",
             "llite.*.unmount_wait",
         ] {
-            assert!(is_known(name), "{name}");
+            assert_eq!(known(name), Known::CanBeSet, "{name}");
+        }
+        for name in [
+            "version",
+            "*.*.instance",
+            "osc.testfs-OST0003-osc-*.active",
+            "obdfilter.*.uuid",
+            "ost.OSS.*.nrs_stats",
+            "obdfilter.testfs-OST0003.kbytes*",
+        ] {
+            assert_eq!(known(name), Known::ReadOnly, "{name}");
         }
         for name in [
             "bogus.name",
@@ -127,7 +157,7 @@ mod tests {
             "lod.other-MDT*-mdtlov.stripecount",
             "testfs-OST0009.osc.active",
         ] {
-            assert!(!is_known(name), "{name}");
+            assert_eq!(known(name), Known::Nothing, "{name}");
         }
     }
 

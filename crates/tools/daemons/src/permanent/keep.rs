@@ -4,6 +4,7 @@ use mgt::Mgt;
 use types::{Errno, FsName};
 use wire::config::FsConfig;
 
+use super::fit::Known;
 use super::{fit, rules};
 
 /// Why a permanent parameter is not kept.
@@ -71,10 +72,11 @@ fn plan(
         return Err(refused(Errno::EINVAL, why));
     }
     let mut changes = Vec::new();
-    let mut is_known = false;
+    let mut known = Known::Nothing;
     for (fsname, config) in configs {
-        is_known |= fit::is_known(name, *fsname, config)
+        let here = fit::known(name, *fsname, config)
             .map_err(|error| refused(Errno::EINVAL, &error.to_string()))?;
+        known = known.max(here);
         if !rules::is_rule(name) {
             changes.push((*fsname, name.to_owned(), Some(value.to_owned())));
             continue;
@@ -85,9 +87,10 @@ fn plan(
         changes.extend(kept);
         changes.extend(change.deleted.into_iter().map(|name| (*fsname, name, None)));
     }
-    match is_known {
-        true => Ok(changes),
-        false => Err(refused(Errno::ENOENT, "nothing has a parameter of that name")),
+    match known {
+        Known::CanBeSet => Ok(changes),
+        Known::ReadOnly => Err(refused(Errno::EACCES, "it is read-only")),
+        Known::Nothing => Err(refused(Errno::ENOENT, "nothing has a parameter of that name")),
     }
 }
 
@@ -133,6 +136,7 @@ mod tests {
         assert_eq!(set("bogus.name", Some("1")), Some(Errno::ENOENT));
         assert_eq!(set("one-OST0009.osc.active", Some("0")), Some(Errno::ENOENT));
         assert_eq!(set("at_max", None), Some(Errno::ENOENT), "nothing to delete");
+        assert_eq!(set("obdfilter.*.kbytesfree", Some("1")), Some(Errno::EACCES), "it only shows");
         assert_eq!(set("mds.MDS.mdt.nrs_policies", Some("delay")), Some(Errno::EINVAL));
         assert_eq!(set("at_max", Some("500")), None);
         assert_eq!(set(RULE, Some("start a rate=9")), None);
