@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mounted::{PATIENCE, Scratch, nacre_bin};
 
@@ -119,8 +119,14 @@ fn the_page_of_several_machines_holds_line_by_line() {
         println!("{name}# {line}");
         last = host.run(&line);
     }
-    assert!(last.contains("work-OST0000") && last.contains("work-OST0001"), "lfs df: {last}");
     let client = hosts.get_mut("client").expect("the page has one");
+    // all lines come at once here: the mount may be older than an OST
+    let start = Instant::now();
+    while !(last.contains("work-OST0000") && last.contains("work-OST0001")) {
+        assert!(start.elapsed() < PATIENCE, "lfs df: {last}");
+        std::thread::sleep(Duration::from_millis(200));
+        last = client.run("nacre lfs df /mnt");
+    }
     client.run("dd if=/dev/urandom of=/mnt/file bs=1M count=8 status=none");
     let striped = client.run("nacre lfs getstripe -c /mnt/file");
     assert_eq!(striped.trim(), "1");
