@@ -60,7 +60,20 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Whether help is asked for that no command gives itself: an unknown word may start hours of work.
+fn wants_usage(args: &[String]) -> bool {
+    let asked = |arg: &String| matches!(arg.as_str(), "help" | "--help" | "-h");
+    match args.split_first() {
+        Some((command, _)) if matches!(command.as_str(), "bench" | "sim" | "mounted") => false,
+        _ => args.iter().any(asked),
+    }
+}
+
 fn dispatch(args: &[String]) -> Result<()> {
+    if wants_usage(args) {
+        print!("{USAGE}");
+        return Ok(());
+    }
     match args.split_first().map(|(command, rest)| (command.as_str(), rest)) {
         Some(("check", rest)) => check::check(rest),
         Some(("tidy", [])) => tidy::tidy(),
@@ -72,10 +85,6 @@ fn dispatch(args: &[String]) -> Result<()> {
         Some(("mutants", rest)) => mutants::mutants(rest),
         Some(("mounted", rest)) => check::mounted(rest),
         Some(("newcomer", rest)) => newcomer::newcomer(rest),
-        Some(("help" | "--help" | "-h", _)) => {
-            print!("{USAGE}");
-            Ok(())
-        }
         _ => bail!("which command?\n\n{USAGE}"),
     }
 }
@@ -86,4 +95,21 @@ fn bench(args: &[String]) -> Result<()> {
     let mut words = vec!["run", "--quiet", "--release", "-p", "figures", "--"];
     words.extend(args.iter().map(String::as_str));
     run::run("cargo", &words, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_is_given_wherever_it_is_asked_for() {
+        let wants = |line: &str| {
+            wants_usage(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        };
+        let asked = ["help", "--help", "check --help", "newcomer -h", "chaos --minutes 5 --help"];
+        assert!(asked.into_iter().all(wants));
+        // these have help of their own
+        assert!(!["bench --help", "sim --help", "mounted --help"].into_iter().any(wants));
+        assert!(!["", "check", "newcomer ls -l"].into_iter().any(wants));
+    }
 }

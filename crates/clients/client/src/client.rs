@@ -86,6 +86,14 @@ impl Client {
         self.0.access_times.set(access_times);
     }
 
+    /// Identity of the file system: of the storage that its root is on; zero where an older MGS
+    /// does not say it.
+    #[must_use]
+    pub fn identity(&self) -> u128 {
+        let root = self.0.mdt_of(Fid::ROOT).to_u32();
+        self.0.directory.config().uuid_of(root)
+    }
+
     /// For whom calls wait now: "testfs-OST0002 (reconnecting for 3 s)". Empty: for nobody.
     #[must_use]
     pub fn waiting_on(&self) -> Vec<String> {

@@ -22,7 +22,7 @@ use crate::dirs::Dir;
 use crate::handles::Handles;
 use crate::jobid::{Jobids, Proc};
 use crate::limits::{KERNEL_SLACK, KILL_POLL};
-use crate::nodes::Nodes;
+use crate::nodes::{Generations, Nodes};
 use crate::op::Xattrs;
 use crate::{Bugs, news};
 
@@ -43,9 +43,7 @@ pub(crate) struct Fs {
     capabilities: Cell<u64>,
     /// Security labels are kept.
     seclabel: bool,
-    /// Of every node id but the root's, which the kernel has made up itself: a file handle of
-    /// another mount, whose ids mean other files, has another one.
-    generation: u32,
+    generations: Generations,
     pub(crate) notifier: Notifier,
     bugs: Bugs,
 }
@@ -71,6 +69,7 @@ impl Setup {
 
 impl Fs {
     pub(crate) fn new(env: &Env, client: Client, info: InitInfo, setup: Setup) -> Fs {
+        let generations = Generations::new(client.identity(), env.random() as u32);
         Fs {
             env: env.clone(),
             client,
@@ -84,7 +83,7 @@ impl Fs {
             jobids: setup.jobids,
             capabilities: Cell::new(info.capabilities),
             seclabel: setup.seclabel,
-            generation: (env.random() as u32).max(1),
+            generations,
             notifier: setup.notifier,
             bugs: setup.bugs,
         }
@@ -100,6 +99,11 @@ impl Fs {
     /// The file that a node id stands for.
     pub(crate) fn fid(&self, nodeid: u64) -> Result<Fid, Errno> {
         self.nodes.borrow().get(nodeid).map(|node| node.fid).ok_or(Errno::ESTALE)
+    }
+
+    /// The file that a node id of a file handle stands for, known to the kernel or not.
+    pub(crate) fn fid_of_handle(&self, nodeid: u64) -> Result<Fid, Errno> {
+        self.nodes.borrow().of_handle(nodeid).ok_or(Errno::ESTALE)
     }
 
     pub(crate) fn file(&self, fh: u64) -> Result<File, Errno> {
@@ -121,7 +125,7 @@ impl Fs {
         let now = self.env.now();
         abi::EntryOut {
             nodeid,
-            generation: if nodeid == abi::ROOT_ID { 0 } else { self.generation.into() },
+            generation: self.generations.of(nodeid).into(),
             attr: convert::attr(&attr),
             attr_valid_nsec: self.validity_of(glance, now),
             entry_valid_nsec: self.validity(glance.lease.name, now),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  kernel --- fusedev --- Fs (Handler) --- client::Client
-//!                          | nodes    node id <-> FID, lookups counted, ids never given twice
+//!                          | nodes    node id <-> FID, lookups counted, ids computed from FIDs
 //!                          | handles  open files and directories
 //!                          | appends  long appends, which come in pieces
 //!                          | callers  supplementary groups

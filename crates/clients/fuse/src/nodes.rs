@@ -1,9 +1,17 @@
 //! Node ids, the kernel's names for files, and the FIDs that they stand for.
 //!
+//! The id of a file is computed from its FID, so it is the same on every mount, for as long as the
+//! file exists: a file handle (`name_to_handle_at`, an NFS server's) outlives caches and mounts.
+//!
+//! ```text
+//!  63            32 31             0
+//! | seq - SEQ_BASE |      oid       |   1 is the root; a FID that does not fit gets a number of
+//! |       0        | 2, 3, 4, ...   |   this mount
+//! ```
+//!
 //! Invariants
 //! - A FID that the kernel knows has exactly one node id.
-//! - A node id is never given twice in the life of a mount, so the kernel can never mistake one
-//!   file for another.
+//! - A node id never names two files: FIDs are never given twice, and numbers of a mount neither.
 //! - A node lives while the kernel holds references to it: each entry it is told counts one, FORGET
 //!   takes them back.
 //! - The root is always there.
@@ -40,8 +48,57 @@ struct Believer {
     several: bool,
 }
 
+/// Sequences of files begin somewhat above it ([`types::FID_FIRST_NORMAL_SEQ`]).
+const SEQ_BASE: u64 = 0x2_0000_0000;
+
+/// The node id of a file on every mount, if its FID fits into one.
+fn derived(fid: Fid) -> Option<u64> {
+    if fid == Fid::ROOT {
+        return Some(ROOT_ID);
+    }
+    let seq = fid.seq.checked_sub(SEQ_BASE).filter(|seq| *seq > 0)?;
+    let seq = u32::try_from(seq).ok().filter(|_| fid.ver == 0)?;
+    Some(u64::from(seq) << 32 | u64::from(fid.oid))
+}
+
+/// The file of a node id that was computed from its FID.
+fn origin(id: u64) -> Option<Fid> {
+    let (seq, oid) = (id >> 32, id as u32);
+    (seq != 0).then(|| Fid::new(SEQ_BASE + seq, oid))
+}
+
+/// Generations that go with node ids in file handles: the kernel refuses (ESTALE) a handle whose
+/// generation is not the one that it hears now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Generations {
+    /// Of ids that are the same on every mount: of the file system.
+    lasting: u32,
+    /// Of numbers of this mount.
+    passing: u32,
+}
+
+impl Generations {
+    /// `identity` of the file system, zero where it is not known; `random`: another one per mount.
+    pub(crate) fn new(identity: u128, random: u32) -> Generations {
+        let folded = identity ^ (identity >> 64);
+        let folded = (folded ^ (folded >> 32)) as u32;
+        let lasting = if identity == 0 { random } else { folded };
+        Generations { lasting: lasting.max(1), passing: random.max(1) }
+    }
+
+    /// The kernel has made up the root's itself.
+    pub(crate) fn of(self, id: u64) -> u32 {
+        match origin(id) {
+            _ if id == ROOT_ID => 0,
+            Some(_) => self.lasting,
+            None => self.passing,
+        }
+    }
+}
+
 pub(crate) struct Nodes {
     by_id: BTreeMap<u64, Node>,
+    /// Of files whose FID does not fit.
     by_fid: BTreeMap<Fid, u64>,
     /// What directories and symbolic links looked like last: `fstat` of a directory that is open
     /// and removed shows it, and whether a read changes an access time depends on it.
@@ -55,7 +112,7 @@ impl Nodes {
         let root = Node { lookups: 1, ..root };
         Nodes {
             by_id: BTreeMap::from([(ROOT_ID, root)]),
-            by_fid: BTreeMap::from([(Fid::ROOT, ROOT_ID)]),
+            by_fid: BTreeMap::new(),
             seen: BTreeMap::new(),
             last: ROOT_ID,
         }
@@ -65,11 +122,28 @@ impl Nodes {
         self.by_id.get(&id).copied()
     }
 
+    /// The file of an id that the kernel has from a file handle: it may have forgotten the file, or
+    /// another mount may have given the handle.
+    pub(crate) fn of_handle(&self, id: u64) -> Option<Fid> {
+        self.get(id).map(|node| node.fid).or_else(|| origin(id))
+    }
+
+    fn id_of(&self, fid: Fid) -> Option<u64> {
+        derived(fid).or_else(|| self.by_fid.get(&fid).copied())
+    }
+
+    fn node_mut(&mut self, fid: Fid) -> Option<&mut Node> {
+        let id = self.id_of(fid)?;
+        self.by_id.get_mut(&id)
+    }
+
     /// The kernel is being told of this file: one more reference.
     pub(crate) fn look_up(&mut self, fid: Fid, mode: u32) -> u64 {
-        let id = *self.by_fid.entry(fid).or_insert_with(|| {
-            self.last += 1;
-            self.last
+        let id = derived(fid).unwrap_or_else(|| {
+            *self.by_fid.entry(fid).or_insert_with(|| {
+                self.last += 1;
+                self.last
+            })
         });
         let node = self.by_id.entry(id).or_insert(Node { fid, mode, ..Node::default() });
         node.lookups += 1;
@@ -81,8 +155,7 @@ impl Nodes {
     /// and the modification time of before: another size would cut its pages, another time drop
     /// them.
     pub(crate) fn tell(&mut self, attr: &mut Attr, size_known: bool) {
-        let node = self.by_fid.get(&attr.fid()).and_then(|id| self.by_id.get_mut(id));
-        let Some(node) = node.filter(|_| attr.is_file()) else { return };
+        let Some(node) = self.node_mut(attr.fid()).filter(|_| attr.is_file()) else { return };
         match node.told {
             Some((size, mtime)) if !size_known => {
                 attr.size = size;
@@ -129,12 +202,10 @@ impl Nodes {
 
     /// Attributes of a directory or symbolic link that the kernel knows came.
     pub(crate) fn saw_times(&mut self, attr: &Attr) {
-        if let Some(id) = self
-            .by_fid
-            .get(&attr.fid())
-            .filter(|_| matches!(attr.file_type(), libc::S_IFDIR | libc::S_IFLNK))
-        {
-            self.seen.insert(*id, *attr);
+        let known = self.id_of(attr.fid()).filter(|id| self.by_id.contains_key(id));
+        let kept = matches!(attr.file_type(), libc::S_IFDIR | libc::S_IFLNK);
+        if let Some(id) = known.filter(|_| kept) {
+            self.seen.insert(id, *attr);
         }
     }
 
@@ -144,7 +215,7 @@ impl Nodes {
     }
 
     pub(crate) fn saw(&mut self, fid: Fid, mode: u32) {
-        if let Some(node) = self.by_fid.get(&fid).and_then(|id| self.by_id.get_mut(id)) {
+        if let Some(node) = self.node_mut(fid) {
             node.mode = mode;
         }
     }
@@ -168,7 +239,7 @@ impl Nodes {
 mod tests {
     use super::*;
 
-    const A: Fid = Fid { seq: 0x400, oid: 1, ver: 0 };
+    const A: Fid = Fid { seq: 0x2_0000_0400, oid: 1, ver: 0 };
 
     #[test]
     fn a_file_has_one_id_until_all_references_are_forgotten() {
@@ -216,11 +287,47 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_never_given_twice() {
+    fn an_id_is_the_same_on_every_mount_and_names_its_file_when_all_is_forgotten() {
+        let fids = [Fid::new(0x2_0000_0400, 1), Fid::new(0x2_ffff_ffff, u32::MAX)];
+        for fid in fids.into_iter().chain([Fid::ROOT]) {
+            let mut nodes = Nodes::new();
+            let id = nodes.look_up(fid, 0);
+            assert_eq!(Nodes::new().look_up(fid, 0), id);
+            nodes.forget(id, 1);
+            assert_eq!(nodes.of_handle(id), Some(fid));
+            assert_eq!(nodes.get(id).is_some(), fid == Fid::ROOT);
+        }
+        assert_eq!(Nodes::new().of_handle(0), None);
+    }
+
+    #[test]
+    fn a_number_of_the_mount_is_never_given_twice_and_names_nothing_when_forgotten() {
+        let short = Fid { seq: 0x400, oid: 1, ver: 0 };
+        let strange = [
+            short,
+            Fid { seq: 0x2_0000_0000, ..short },
+            Fid { seq: 0x3_0000_0000, ..short },
+            Fid { seq: 0x2_0000_0400, oid: 1, ver: 1 },
+        ];
         let mut nodes = Nodes::new();
-        let first = nodes.look_up(A, 0);
-        nodes.forget(first, 1);
-        assert!(nodes.look_up(A, 0) > first);
+        let mut given: Vec<u64> = strange.iter().map(|fid| nodes.look_up(*fid, 0)).collect();
+        assert_eq!(nodes.look_up(short, 0), given[0]);
+        given.iter().for_each(|id| nodes.forget(*id, 2));
+        assert!(given.iter().all(|id| nodes.of_handle(*id).is_none()));
+        given.push(nodes.look_up(short, 0));
+        assert!(given.is_sorted_by(|a, b| a < b) && given.iter().all(|id| origin(*id).is_none()));
+    }
+
+    #[test]
+    fn a_handle_holds_on_every_mount_of_its_file_system_and_on_no_other() {
+        let lasting = derived(A).expect("it fits");
+        let of = |identity, random| Generations::new(identity, random).of(lasting);
+        assert_eq!(of(7 << 100, 1), of(7 << 100, 2));
+        assert_ne!(of(7 << 100, 1), of(8 << 100, 1));
+        assert_ne!(of(0, 1), of(0, 2), "an MGS that says no identity");
+        let passing = |random| Generations::new(7, random).of(ROOT_ID + 1);
+        assert_ne!(passing(1), passing(2));
+        assert_eq!((Generations::new(7, 1).of(ROOT_ID), passing(0)), (0, 1));
     }
 
     #[test]

@@ -16,10 +16,15 @@ impl Fs {
     /// The kernel keeps the directory locked meanwhile, so no OST is asked: a size that only they
     /// know comes with GETATTR.
     pub(crate) async fn lookup(&self, header: &Header, name: &[u8]) -> Reply {
-        let (ctx, parent) = (self.ctx(header, 0), self.fid(header.nodeid)?);
+        let ctx = self.ctx(header, 0);
+        // Asked when a file handle is opened, of files too that the kernel has forgotten.
+        if name == b"." {
+            let found = self.client.glance(&ctx, self.fid_of_handle(header.nodeid)?).await;
+            return found.map(|glance| Body::Entry(self.entry(&glance))).map_err(errno);
+        }
+        let parent = self.fid(header.nodeid)?;
         let found = match name {
-            // Asked when a file handle of an NFS server is turned into a path again.
-            b"." => self.client.glance(&ctx, parent).await,
+            // Asked for the path to a directory whose handle was opened.
             b".." => {
                 let page = self.client.readdir(&ctx, parent, 0, 4_096).await.map_err(errno)?;
                 let up = if page.parent.is_zero() { parent } else { page.parent };
