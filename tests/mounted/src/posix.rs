@@ -86,6 +86,15 @@ pub fn removexattr(path: &Path, name: &str) -> io::Result<()> {
     check(outcome.into()).map(drop)
 }
 
+/// By its name, without opening it.
+pub fn truncate(path: &Path, bytes: i64) -> io::Result<()> {
+    let path = c_path(path);
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the path is NUL-terminated
+    let outcome = unsafe { libc::truncate(path.as_ptr(), bytes) };
+    check(outcome.into()).map(drop)
+}
+
 pub fn flock(file: &impl AsRawFd, operation: i32) -> io::Result<()> {
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: the descriptor is open for as long as `file` lives

@@ -68,6 +68,7 @@ fn calls_over(transport: Channel) {
         ("names", long_names),
         ("bytes", names_of_any_byte),
         ("setid", set_user_id_falls_under_a_handle_opened_earlier),
+        ("text", a_program_that_runs_elsewhere_is_not_written),
     ];
     for (name, case) in cases {
         eprintln!("case {name}");
@@ -473,6 +474,30 @@ fn set_user_id_falls_under_a_handle_opened_earlier(one: &Path, two: &Path) {
     nobody(&mut || file.write_all(b"new").expect("write"));
     let mode = fs::metadata(&tool).expect("stat").mode();
     assert_eq!(mode & 0o7777, 0o777, "a program with another's content keeps set-user-id");
+}
+
+fn a_program_that_runs_elsewhere_is_not_written(one: &Path, two: &Path) {
+    let (here, there) = (one.join("sleep"), two.join("sleep"));
+    fs::copy("/bin/sleep", &here).expect("a copy");
+    let text = read(&here);
+    let write = || OpenOptions::new().write(true).open(&there);
+    let cut = || posix::truncate(&there, 0);
+    // its writer closed it this moment, elsewhere
+    let mut runs = Command::new(&there).arg("0").spawn().expect("it runs");
+    assert!(runs.wait().expect("it ends").success());
+    let mut runs = Command::new(&here).arg("1000").spawn().expect("it runs");
+    assert_eq!((errno(write()), errno(cut())), (libc::ETXTBSY, libc::ETXTBSY));
+    assert_eq!(errno(File::create(&there)), libc::ETXTBSY);
+    assert_eq!(read(&there), text, "reading it goes on");
+    let mut beside = Command::new(&there).arg("0").spawn().expect("so does running it");
+    assert!(beside.wait().expect("it ends").success());
+    runs.kill().expect("ours");
+    runs.wait().expect("it ends");
+    let writer = write().expect("nobody runs it any more");
+    assert_eq!(errno(Command::new(&here).arg("0").spawn()), libc::ETXTBSY);
+    drop(writer);
+    let mut runs = Command::new(&here).arg("0").spawn().expect("nobody writes it any more");
+    assert!(runs.wait().expect("it ends").success());
 }
 
 fn extended_attributes(one: &Path, two: &Path) {

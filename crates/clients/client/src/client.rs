@@ -223,12 +223,16 @@ impl Inner {
             self.written.borrow_mut().insert(target);
         }
         let give_up = call.patience.map(|patience| self.env.now() + patience);
+        let text_busy_until = self.env.now() + limits::TEXT_BUSY_WAIT;
         loop {
             match self.remote(target).call(call.clone()).await {
                 Err(CallError::Errno(Errno::EINPROGRESS))
                     if give_up.is_none_or(|until| self.env.now() < until) =>
                 {
                     self.env.sleep(limits::IN_PROGRESS_PAUSE).await;
+                }
+                Err(CallError::Errno(Errno::ETXTBSY)) if self.env.now() < text_busy_until => {
+                    self.env.sleep(limits::TEXT_BUSY_PAUSE).await;
                 }
                 outcome => return outcome.map_err(|error| Error::call(&error, target, stage)),
             }

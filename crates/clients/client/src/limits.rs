@@ -41,6 +41,14 @@ pub const LOCK_WAITS_MAX: usize = 16;
 /// registering.
 pub const IN_PROGRESS_PAUSE: Span = Span::millis(50);
 
+/// How long an open or a truncate asks again that met a program that runs elsewhere, or one that
+/// is being written there (ETXTBSY): a kernel tells of the last close of a file somewhat after its
+/// `close` has returned, or its program has ended.
+pub const TEXT_BUSY_WAIT: Span = Span::millis(1_000);
+
+/// Pause between two of these questions.
+pub const TEXT_BUSY_PAUSE: Span = Span::millis(10);
+
 /// Between looks whether the MDT is back, where a change needs a lock that it gave.
 pub const LEASE_LOOK: Span = Span::millis(100);
 

@@ -6,6 +6,8 @@
 //!   writers were at it: a size that somebody found out under another epoch may be old and is not
 //!   believed.
 //! - Only the one writer of an undisturbed period makes a size clean.
+//! - A client does not write a file that another runs as a program, nor the reverse. Whether one
+//!   may do both is decided by its own kernel.
 
 use queues::FixedMap;
 use types::{ClientId, Fid};
@@ -20,12 +22,41 @@ pub(crate) struct OpenFile {
     pub(crate) session: u64,
     pub(crate) read: bool,
     pub(crate) write: bool,
+    /// It runs as a program.
+    pub(crate) runs: bool,
+}
+
+/// Handles of one use, and whose.
+#[derive(Clone, Copy, Debug, Default)]
+struct Users {
+    count: u32,
+    /// The one client that had any of these since there were none; `None`: several did.
+    only: Option<ClientId>,
+}
+
+impl Users {
+    fn enter(&mut self, client: ClientId) {
+        self.only = (self.count == 0 || self.only == Some(client)).then_some(client);
+        self.count += 1;
+    }
+
+    fn leave(&mut self) {
+        assert!(self.count > 0, "a file counts its users");
+        self.count -= 1;
+    }
+
+    /// Whether it may be another than `client`: where several were, one that is alone now has its
+    /// own kernel to ask.
+    fn has_other(&self, client: ClientId) -> bool {
+        self.count > 0 && self.only != Some(client)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct FileState {
     handles: u32,
-    writers: u32,
+    writers: Users,
+    runners: Users,
     epoch: u64,
     /// Several writers since the last time there was none.
     mixed: bool,
@@ -122,7 +153,17 @@ impl Opens {
     }
 
     pub(crate) fn writers(&self, fid: Fid) -> u32 {
-        self.files.get(&fid).map_or(0, |file| file.writers)
+        self.files.get(&fid).map_or(0, |file| file.writers.count)
+    }
+
+    /// Whether a client other than this one has the file open for writing.
+    pub(crate) fn another_writes(&self, fid: Fid, client: ClientId) -> bool {
+        self.files.get(&fid).is_some_and(|file| file.writers.has_other(client))
+    }
+
+    /// Whether a client other than this one runs the file.
+    pub(crate) fn another_runs(&self, fid: Fid, client: ClientId) -> bool {
+        self.files.get(&fid).is_some_and(|file| file.runners.has_other(client))
     }
 
     /// The client that closed a handle for writing last, where that is remembered.
@@ -164,7 +205,8 @@ impl Opens {
                 "a handle names one open for ever"
             );
             let of = before.session;
-            *before = OpenFile { write: before.write, ..open }; // its file counts it as that
+            let (write, runs) = (before.write, before.runs); // its file counts it as that
+            *before = OpenFile { write, runs, ..open };
             self.count(of, |held| held - 1);
             self.count(open.session, |held| held + 1);
             return;
@@ -176,15 +218,18 @@ impl Opens {
             self.files.entry(open.fid).or_insert(FileState { epoch: base, ..FileState::default() });
         file.handles += 1;
         if let Some(epoch) = epoch {
-            if file.writers == 0 {
+            if file.writers.count == 0 {
                 (file.mixed, file.wrote, file.prior) = (false, false, prior);
             } else {
                 file.mixed = true;
             }
-            file.writers += 1;
+            file.writers.enter(open.client);
             file.epoch = epoch;
         }
-        assert!(file.writers <= file.handles, "every writer has a handle");
+        if open.runs {
+            file.runners.enter(open.client);
+        }
+        assert!(file.writers.count <= file.handles, "every writer has a handle");
     }
 
     /// What a close of `handle` with these words means.
@@ -193,7 +238,7 @@ impl Opens {
             return Verdict::StayDirty;
         };
         let file = self.files[&open.fid];
-        if file.writers > 1 {
+        if file.writers.count > 1 {
             return Verdict::StayDirty;
         }
         match file.prior {
@@ -213,16 +258,18 @@ impl Opens {
         assert!(file.handles > 0, "a file counts its handles");
         file.handles -= 1;
         if open.write {
-            assert!(file.writers > 0, "a file counts its writers");
-            file.writers -= 1;
+            file.writers.leave();
             file.wrote |= wrote;
             file.last_writer = Some(open.client);
             if file.mixed || !cleaned {
                 file.epoch = fresh;
             }
-            file.mixed &= file.writers > 0;
+            file.mixed &= file.writers.count > 0;
         }
-        assert!(file.writers <= file.handles, "every writer has a handle");
+        if open.runs {
+            file.runners.leave();
+        }
+        assert!(file.writers.count <= file.handles, "every writer has a handle");
         let idle = file.handles == 0;
         if idle && (cleaned || file.epoch == self.base) {
             self.files.remove(&open.fid);
@@ -259,9 +306,13 @@ impl Opens {
 mod tests {
     use super::*;
 
+    fn file(client: u128) -> OpenFile {
+        let (client, session) = (ClientId(client), 1);
+        OpenFile { fid: Fid::ROOT, client, session, read: true, write: false, runs: false }
+    }
+
     fn open(opens: &mut Opens, client: u128, write: bool) -> (u64, u64) {
-        let file =
-            OpenFile { fid: Fid::ROOT, client: ClientId(client), session: 1, read: true, write };
+        let file = OpenFile { write, ..file(client) };
         let (handle, epoch) = (opens.draw_handle(), opens.draw_epoch());
         opens.open(handle, file, write.then_some(epoch), Some(SizeState::NeverWritten));
         (handle, epoch)
@@ -299,13 +350,7 @@ mod tests {
     #[test]
     fn a_session_has_so_many_handles_and_all_together_so_many() {
         let mut opens = Opens::new(2);
-        let file = |session| OpenFile {
-            fid: Fid::ROOT,
-            client: ClientId(1),
-            session,
-            read: true,
-            write: false,
-        };
+        let file = |session| OpenFile { session, ..file(1) };
         let mut handles = Vec::new();
         for _ in 0..OPENS_OF_SESSION_MAX {
             assert!(!opens.are_too_many(7));
@@ -317,6 +362,35 @@ mod tests {
         assert!(!opens.are_too_many(7), "its client goes on with it in another session");
         handles.iter().for_each(|handle| opens.close(*handle, false, false));
         assert_eq!((opens.held.len(), opens.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_program_is_not_written_by_others_than_who_runs_it() {
+        let (mut opens, mut handles) = (Opens::new(1), Vec::new());
+        let mut run = |opens: &mut Opens, client| {
+            handles.push(opens.draw_handle());
+            let program = OpenFile { runs: true, ..file(client) };
+            opens.open(handles[handles.len() - 1], program, None, None);
+            handles[handles.len() - 1]
+        };
+        let runs = |opens: &Opens, client| opens.another_runs(Fid::ROOT, ClientId(client));
+        let writes = |opens: &Opens, client| opens.another_writes(Fid::ROOT, ClientId(client));
+        let first = run(&mut opens, 1);
+        let second = run(&mut opens, 1);
+        assert_eq!((runs(&opens, 1), runs(&opens, 2)), (false, true));
+        opens.close(first, false, false);
+        assert!(runs(&opens, 2), "once more");
+        let other = run(&mut opens, 2);
+        assert!(runs(&opens, 1) && runs(&opens, 2));
+        opens.close(second, false, false);
+        assert!(runs(&opens, 1));
+        opens.close(other, false, false);
+        assert!(!runs(&opens, 1) && !runs(&opens, 2));
+
+        let (writer, _) = open(&mut opens, 1, true);
+        assert_eq!((writes(&opens, 1), writes(&opens, 2)), (false, true));
+        opens.close(writer, true, false);
+        assert!(!writes(&opens, 2));
     }
 
     #[test]

@@ -102,7 +102,20 @@ impl Op<'_, '_> {
         }
         let read = if flags & FMODE_EXEC != 0 { X } else { R };
         let mask = if wants_read(flags) { read } else { 0 } | if write { W } else { 0 };
-        self.access(inode, mask)
+        self.access(inode, mask)?;
+        let runs = flags & FMODE_EXEC != 0 && inode.attr.file_type() == S_IFREG;
+        let written = || self.state.opens.another_writes(inode.fid(), self.client);
+        if self.replay.is_none() && runs && written() {
+            return Err(Errno::ETXTBSY.into());
+        }
+        if write { self.check_not_running(inode) } else { Ok(()) }
+    }
+
+    /// A program that runs at another client keeps its text. (What was allowed once is repeated
+    /// after a restart in any order.)
+    pub(crate) fn check_not_running(&self, inode: &Inode) -> Decided<()> {
+        let runs = || self.state.opens.another_runs(inode.fid(), self.client);
+        if self.replay.is_none() && runs() { Err(Errno::ETXTBSY.into()) } else { Ok(()) }
     }
 
     /// O_TRUNC. A replay of a durable open has truncated already.
@@ -165,6 +178,7 @@ impl Op<'_, '_> {
             session: self.session,
             read: wants_read(flags),
             write,
+            runs: flags & FMODE_EXEC != 0 && inode.attr.file_type() == S_IFREG,
         };
         let epoch = write.then(|| self.state.opens.draw_epoch());
         self.tx.effects.push(Effect::Opened { handle, file, epoch, prior });

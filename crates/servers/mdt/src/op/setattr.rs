@@ -125,7 +125,11 @@ fn check_size(op: &Op<'_, '_>, body: &SetattrReq, inode: &Inode) -> Decided<()> 
     if body.attr.size > FILE_BYTES_MAX {
         return Err(Errno::EFBIG.into());
     }
-    if writes(op, body, inode) { Ok(()) } else { op.access(inode, W) }
+    if writes(op, body, inode) {
+        return Ok(());
+    }
+    op.access(inode, W)?;
+    op.check_not_running(inode)
 }
 
 /// Whether the caller has the file open for writing.

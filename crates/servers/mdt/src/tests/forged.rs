@@ -192,7 +192,8 @@ fn a_replay_opens_no_more_than_a_session_may() {
     let made = world.rig.create(world.dir, "new", S_IFREG | 0o644, Some(2)).expect("made");
     world.rig.crash();
     let file = world.file;
-    let other = OpenFile { fid: file, client: ClientId(1), session: 1, read: true, write: false };
+    let client = ClientId(1);
+    let other = OpenFile { fid: file, client, session: 1, read: true, write: false, runs: false };
     for number in 0..OPENS_OF_SESSION_MAX as u64 {
         let handle = (1 << 32) | (1 << 20) | number;
         world.rig.engine.state.borrow_mut().opens.open(handle, other, None, None);

@@ -195,6 +195,39 @@ fn permissions_bind() {
     );
 }
 
+/// 0o40 is the kernel's mark of an open for execution.
+#[test]
+fn a_program_that_runs_elsewhere_is_not_written() {
+    check(
+        "mkfile /f 755
+         open /f 40 runs
+         client 2
+         open /f 1 w -> ETXTBSY
+         open /f 1000 w -> ETXTBSY
+         truncate /f 0 -> ETXTBSY
+         open /f 0 reads
+         close reads
+         chmod /f 711
+         client 1
+         open /f 1 own
+         close own
+         client 2
+         open /f 40 too
+         close too
+         client 1
+         close runs
+         client 2
+         open /f 2 w
+         truncate /f 0 -> truncate
+         client 1
+         open /f 40 runs -> ETXTBSY
+         client 2
+         close w
+         client 1
+         open /f 40 runs",
+    );
+}
+
 #[test]
 fn a_sticky_directory_protects_names() {
     check(
