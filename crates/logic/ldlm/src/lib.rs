@@ -3,7 +3,8 @@
 //! Pure: no clock, no task, no network. The server feeds requests in and carries out what comes
 //! back (which waiters are granted now). [`ExtentLocks`] orders byte ranges of objects for the
 //! length of an operation (OST); [`LockSpace`] keeps what applications hold across calls: `flock`,
-//! `fcntl` and the file's own lock (MDT).
+//! `fcntl` and the file's own lock (MDT). [`grants`] is what clients may cache until it is called
+//! back, both sides of it.
 //!
 //! Invariants
 //! - Two granted locks that overlap are both shared, or belong to one owner.
@@ -16,6 +17,7 @@
 //! Lustre: `ldlm_lock.c`, `ldlm_extent.c`, `ldlm_flock.c`.
 
 mod extent;
+pub mod grants;
 mod limits;
 mod ranges;
 mod space;

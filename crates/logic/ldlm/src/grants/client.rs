@@ -1,0 +1,360 @@
+//! What one client caches under grants of one MDT.
+//!
+//! Which calls follow which:
+//! - A request: [`Cache::ask`] when it is sent for the first time. Its reply: [`Cache::heard`] with
+//!   the reply's head, [`Cache::take`] for each file that it tells of, [`Cache::finish`].
+//!   The caller keeps values, for the bits that `take` returns.
+//! - A change: [`Cache::begin`] before it is sent; after its reply was taken, [`Cache::end`]. A
+//!   change whose caller is gone ends when its reply comes, or with the session.
+//! - A call: [`Cache::belief`] says whether the cache answers it, and how long the kernel may keep
+//!   the answer. Whoever tells the kernel says so with [`Cache::told`].
+//! - [`Cache::recall`] as recalls come. The caller performs [`Cache::poll_notify`] and says
+//!   [`Cache::notified`]; then [`Cache::poll_acks`] has the acknowledgement.
+//!
+//! Invariants
+//! - Nothing is answered that another client may have changed: the MDT counts the grant as held for
+//!   as long as this side believes in it.
+//! - No value is set back by an answer that came late.
+//! - What this client is changing is not answered until the reply is taken.
+//! - Until the acknowledgement of a recall leaves, the dying grant answers, without validity.
+
+mod entry;
+mod lru;
+mod names;
+mod recall;
+mod recover;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use queues::{FixedMap, Index, NIL, Slab};
+use types::{Fid, Instant, Span, Transno};
+
+use super::limits::{GHOSTS_MAX, LEASE, LRU_MAX_AGE, LRU_SIZE, TIMED};
+use super::{Ack, Bits, Bugs, ChangeId, Head, Kind, Number, Told, Want};
+use entry::Entry;
+use lru::Lists;
+use names::Directories;
+use recall::Dying;
+
+pub use names::{Listing, Name};
+pub use recall::Notify;
+
+/// Settings of a cache.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheConfig {
+    /// Grants that are kept (Lustre: `lru_size`).
+    pub lru_size: u32,
+    /// Age of an unused grant that is given back (Lustre: `lru_max_age`).
+    pub lru_max_age: Span,
+    /// Planted bugs.
+    pub bugs: Bugs,
+}
+
+impl Default for CacheConfig {
+    fn default() -> CacheConfig {
+        CacheConfig { lru_size: LRU_SIZE, lru_max_age: LRU_MAX_AGE, bugs: Bugs::default() }
+    }
+}
+
+/// A request under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Question(u64);
+
+/// Whether the cache answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Belief {
+    /// Ask the MDT.
+    No,
+    /// It answers, and the kernel may keep that for no time.
+    Dying,
+    /// It answers, and the kernel may keep that until then.
+    Until(Instant),
+}
+
+/// See the head of the file.
+pub struct Cache {
+    config: CacheConfig,
+    slab: Slab<Entry>,
+    index: Index,
+    lists: Lists,
+    /// When the lease ends by this clock.
+    lease_until: Instant,
+    floor: Number,
+    /// Answers with numbers up to this one are of a session or an instance that is over.
+    arrivals_after: Number,
+    is_recovering: bool,
+    /// When each was sent.
+    questions: BTreeMap<Question, Instant>,
+    next_question: u64,
+    changing: FixedMap<Fid, Vec<(ChangeId, Bits)>>,
+    dying: BTreeMap<Fid, Dying>,
+    /// When the kernel is to be told of each, or forced.
+    due: BTreeSet<(Instant, Fid)>,
+    acks: Vec<Ack>,
+    /// Entries without bits, which stay while an older question may still tell of them.
+    ghosts: VecDeque<(Question, Fid)>,
+    /// Of questions up to this one nothing is taken.
+    deaf: Question,
+    directories: Directories,
+    distrusted: FixedMap<Fid, Instant>,
+}
+
+impl Cache {
+    /// Of a session that has just begun; `after` is the number that it began with.
+    #[must_use]
+    pub fn new(config: CacheConfig, after: Number) -> Cache {
+        Cache {
+            config,
+            slab: Slab::default(),
+            index: Index::default(),
+            lists: Lists::default(),
+            lease_until: Instant::default(),
+            floor: Number(0),
+            arrivals_after: after,
+            is_recovering: false,
+            questions: BTreeMap::new(),
+            next_question: 0,
+            changing: FixedMap::default(),
+            dying: BTreeMap::new(),
+            due: BTreeSet::new(),
+            acks: Vec::new(),
+            ghosts: VecDeque::new(),
+            deaf: Question(0),
+            directories: Directories::default(),
+            distrusted: FixedMap::default(),
+        }
+    }
+
+    /// Grants that are held (Lustre: `lock_count`).
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lists.len()
+    }
+
+    /// Sets `lru_size` and `lru_max_age`.
+    pub fn set_lru(&mut self, size: u32, max_age: Span) {
+        (self.config.lru_size, self.config.lru_max_age) = (size, max_age);
+    }
+
+    /// Memory of the grants, bytes, without values and names.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.slab.bytes() + self.slab.len() * 2 * size_of::<u32>()
+    }
+
+    /// What is held of a file until it is called back, whether the lease lasts or not.
+    #[must_use]
+    pub fn bits_of(&self, fid: Fid) -> Bits {
+        self.find(fid).map_or(Bits::empty(), |place| {
+            let entry = self.slab.get(place);
+            entry.bits - entry.timed
+        })
+    }
+
+    /// When the lease ends.
+    #[must_use]
+    pub fn lease_until(&self) -> Instant {
+        self.lease_until
+    }
+
+    /// A request is sent for the first time.
+    pub fn ask(&mut self, now: Instant) -> Question {
+        self.next_question += 1;
+        let question = Question(self.next_question);
+        self.questions.insert(question, now);
+        question
+    }
+
+    /// A reply has come. True: all grants were void and are gone.
+    pub fn heard(&mut self, question: Question, head: Head, now: Instant) -> bool {
+        let Some(sent) = self.questions.get(&question).copied() else { return false };
+        if head.renews {
+            let from = if self.config.bugs.lease_from_reply() { now } else { sent };
+            self.lease_until = self.lease_until.max(from + LEASE);
+        }
+        if head.floor <= self.floor {
+            return false;
+        }
+        self.floor = head.floor;
+        self.clear();
+        true
+    }
+
+    /// A reply tells of a file. The bits whose values are to be taken from it: the others are not
+    /// granted any more, or a later answer was there before.
+    pub fn take(&mut self, question: Question, told: Told, now: Instant) -> Bits {
+        let Some(sent) = self.questions.get(&question).copied() else { return Bits::empty() };
+        let Told { fid, given, as_of } = told;
+        let is_void = given.number <= self.arrivals_after || given.number < self.floor;
+        let is_over = given.kind == Kind::Timed && sent + TIMED <= now;
+        let is_deaf = question <= self.deaf || self.is_recovering;
+        if given.bits.is_empty() || is_void || is_over || is_deaf {
+            return Bits::empty();
+        }
+        let place = self.find(fid).unwrap_or_else(|| self.enter(fid, now));
+        let entry = self.slab.get_mut(place);
+        let was_given_up = given.number <= entry.dead && !self.config.bugs.dead_answer_counts();
+        if was_given_up {
+            return Bits::empty();
+        }
+        let newer = entry.newer(given.bits, as_of, self.config.bugs.as_of_ignored());
+        match given.kind {
+            Kind::Recall => entry.join(given.bits, newer),
+            Kind::Timed => entry.join_timed(newer, sent + TIMED, now),
+        }
+        entry.number = entry.number.max(given.number);
+        entry.set(newer, as_of);
+        entry.stale -= newer;
+        self.list(place);
+        newer
+    }
+
+    /// The request is over.
+    pub fn finish(&mut self, question: Question) {
+        self.questions.remove(&question);
+        let oldest = self.questions.keys().find(|question| **question > self.deaf).copied();
+        while let Some((born, fid)) = self.ghosts.front().copied() {
+            if oldest.is_some_and(|oldest| oldest <= born) {
+                break;
+            }
+            self.ghosts.pop_front();
+            self.exorcise(fid, born);
+        }
+    }
+
+    /// A change of this client's is about to be sent.
+    pub fn begin(&mut self, change: ChangeId, wants: &[Want]) {
+        for want in wants {
+            self.changing.entry(want.fid).or_default().push((change, want.bits));
+        }
+    }
+
+    /// A change was executed as of `as_of`, or refused ([`Transno::NONE`]). What its reply told was
+    /// taken before; what it did not tell is not known any more.
+    pub fn end(&mut self, change: ChangeId, wants: &[Want], as_of: Transno, now: Instant) {
+        for want in wants {
+            let Some(changing) = self.changing.get_mut(&want.fid) else { continue }; // of a session before
+            changing.retain(|(other, _)| *other != change);
+            if changing.is_empty() {
+                self.changing.remove(&want.fid);
+            }
+            if as_of.is_none() {
+                continue;
+            }
+            let place = self.find(want.fid).unwrap_or_else(|| self.enter(want.fid, now));
+            let entry = self.slab.get_mut(place);
+            let unknown = entry.older(want.bits, as_of);
+            entry.set(unknown, as_of);
+            entry.stale |= unknown & entry.bits;
+            self.bury(place);
+        }
+    }
+
+    /// Whether the cache answers for these bits of a file.
+    pub fn belief(&mut self, fid: Fid, bits: Bits, now: Instant) -> Belief {
+        let Some(place) = self.find(fid) else { return Belief::No };
+        let entry = self.slab.get(place);
+        let own = self
+            .changing
+            .get(&fid)
+            .is_some_and(|changing| changing.iter().any(|(_, changed)| changed.intersects(bits)));
+        let awaited = own && !self.config.bugs.own_change_not_awaited();
+        let known = (entry.bits - entry.stale).contains(bits) && !bits.is_empty();
+        let until = self.end_of(entry, bits);
+        if !known || awaited || self.is_recovering || until <= now {
+            return Belief::No;
+        }
+        let is_dying = entry.dying.intersects(bits) && !self.config.bugs.dying_has_validity();
+        let is_distrusted = self.distrusted.get(&fid).is_some_and(|until| *until > now);
+        self.touch(place, now);
+        if is_dying || is_distrusted { Belief::Dying } else { Belief::Until(until) }
+    }
+
+    /// The kernel keeps an answer of the cache until then.
+    pub fn told(&mut self, fid: Fid, until: Instant) {
+        if let Some(place) = self.find(fid) {
+            let entry = self.slab.get_mut(place);
+            entry.told_until = entry.told_until.max(until);
+        }
+    }
+
+    /// When belief in these bits ends.
+    fn end_of(&self, entry: &Entry, bits: Bits) -> Instant {
+        let lease = self.names_until();
+        let timed = entry.timed.intersects(bits);
+        let called_back = !(bits - entry.timed).is_empty();
+        match (timed, called_back) {
+            (true, true) => lease.min(entry.timed_until),
+            (true, false) => entry.timed_until,
+            _ => lease,
+        }
+    }
+
+    fn find(&self, fid: Fid) -> Option<u32> {
+        self.index.find(&self.slab, entry::key(fid))
+    }
+
+    /// A place for a file that has none.
+    fn enter(&mut self, fid: Fid, now: Instant) -> u32 {
+        let place = self.slab.insert(Entry::new(fid, now));
+        self.index.insert(&mut self.slab, place);
+        place
+    }
+
+    /// Everything that is held is void. What is known of late answers stays.
+    fn clear(&mut self) {
+        for fid in self.lists.fids(&self.slab) {
+            self.give_up(fid, Bits::all());
+        }
+        self.forget_dying();
+        self.directories.clear();
+    }
+
+    /// Bits of a file are not held any more, and no answer that is under way brings them back.
+    fn give_up(&mut self, fid: Fid, bits: Bits) {
+        let Some(place) = self.find(fid) else { return };
+        let entry = self.slab.get_mut(place);
+        entry.give_up(bits);
+        entry.dead = entry.dead.max(entry.number);
+        if bits.contains(Bits::UPDATE) {
+            self.directories.forget(fid);
+        }
+        self.bury(place);
+    }
+
+    /// An entry that holds nothing goes, or stays as a ghost while a question is under way.
+    fn bury(&mut self, place: u32) {
+        if !self.slab.get(place).bits.is_empty() {
+            return;
+        }
+        self.unlist(place);
+        let fid = self.slab.get(place).fid;
+        let last = self.questions.keys().next_back().copied();
+        self.slab.get_mut(place).ghost = last.unwrap_or_default();
+        let Some(last) = last else {
+            self.exorcise(fid, Question(0));
+            return;
+        };
+        self.ghosts.push_back((last, fid));
+        if self.ghosts.len() > GHOSTS_MAX {
+            self.deaf = last;
+            self.ghosts.drain(..).collect::<Vec<_>>().into_iter().for_each(|(born, fid)| {
+                self.exorcise(fid, born);
+            });
+        }
+    }
+
+    /// No question is under way that was asked before this entry became empty.
+    fn exorcise(&mut self, fid: Fid, born: Question) {
+        let Some(place) = self.find(fid) else { return };
+        let entry = self.slab.get(place);
+        if entry.bits.is_empty() && entry.ghost <= born {
+            assert!(entry.previous == NIL, "an empty entry is in no list");
+            self.index.remove(&mut self.slab, place);
+            self.slab.remove(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

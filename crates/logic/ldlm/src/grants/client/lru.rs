@@ -1,0 +1,175 @@
+//! Which grants are given back unasked: the least used first, in two lists, so that a scan of a
+//! large directory does not drive out what is used again and again.
+//!
+//! A new grant is on probation; a use moves it to the kept ones. If these are too many, the least
+//! used of them is on probation again. What the kernel may still keep is not given back, because
+//! then it would have to be told.
+
+use queues::{NIL, Slab};
+use types::{Fid, Instant};
+
+use super::Cache;
+use super::entry::Entry;
+use crate::grants::limits::{LRU_KEPT_PERCENT, VECTOR_MAX};
+use crate::grants::{Bits, Stated};
+
+/// The list that an entry is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum List {
+    /// It holds nothing.
+    #[default]
+    None,
+    /// Used once.
+    Probation,
+    /// Used more than once.
+    Kept,
+}
+
+#[derive(Clone, Copy)]
+struct Ends {
+    first: u32,
+    last: u32,
+    count: u32,
+}
+
+/// Both lists, the least used first.
+pub(super) struct Lists([Ends; 2]);
+
+impl Default for Lists {
+    fn default() -> Lists {
+        Lists([Ends { first: NIL, last: NIL, count: 0 }; 2])
+    }
+}
+
+impl Lists {
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(|ends| ends.count as usize).sum()
+    }
+
+    /// The files in both, probation first.
+    pub(super) fn fids(&self, slab: &Slab<Entry>) -> Vec<Fid> {
+        let mut fids = Vec::with_capacity(self.len());
+        for ends in &self.0 {
+            let mut at = ends.first;
+            while at != NIL {
+                fids.push(slab.get(at).fid);
+                at = slab.get(at).next;
+            }
+        }
+        fids
+    }
+
+    fn ends(&mut self, list: List) -> Option<&mut Ends> {
+        match list {
+            List::None => None,
+            List::Probation => Some(&mut self.0[0]),
+            List::Kept => Some(&mut self.0[1]),
+        }
+    }
+
+    fn push(&mut self, slab: &mut Slab<Entry>, place: u32, list: List) {
+        let ends = self.ends(list).expect("a list to be in");
+        let last = std::mem::replace(&mut ends.last, place);
+        ends.count += 1;
+        if last == NIL {
+            ends.first = place;
+        } else {
+            slab.get_mut(last).next = place;
+        }
+        let entry = slab.get_mut(place);
+        (entry.list, entry.previous, entry.next) = (list, last, NIL);
+    }
+
+    fn remove(&mut self, slab: &mut Slab<Entry>, place: u32) {
+        let Entry { list, previous, next, .. } = *slab.get(place);
+        let Some(ends) = self.ends(list) else { return };
+        ends.count -= 1;
+        if previous == NIL {
+            ends.first = next;
+        } else {
+            slab.get_mut(previous).next = next;
+        }
+        if next == NIL {
+            self.ends(list).expect("it is in one").last = previous;
+        } else {
+            slab.get_mut(next).previous = previous;
+        }
+        let entry = slab.get_mut(place);
+        (entry.list, entry.previous, entry.next) = (List::None, NIL, NIL);
+    }
+}
+
+impl Cache {
+    /// An entry that holds something is in a list.
+    pub(super) fn list(&mut self, place: u32) {
+        let entry = self.slab.get(place);
+        if entry.list == List::None && !entry.bits.is_empty() {
+            self.lists.push(&mut self.slab, place, List::Probation);
+        }
+    }
+
+    pub(super) fn unlist(&mut self, place: u32) {
+        self.lists.remove(&mut self.slab, place);
+    }
+
+    /// A grant is used.
+    pub(super) fn touch(&mut self, place: u32, now: Instant) {
+        self.slab.get_mut(place).used = now;
+        self.lists.remove(&mut self.slab, place);
+        self.lists.push(&mut self.slab, place, List::Kept);
+        let kept_max = self.config.lru_size / 100 * LRU_KEPT_PERCENT;
+        let kept = self.lists.0[1];
+        if kept.count > kept_max.max(1) {
+            self.lists.remove(&mut self.slab, kept.first);
+            self.lists.push(&mut self.slab, kept.first, List::Probation);
+        }
+    }
+
+    /// Grants to give back to the MDT, at most a vector of them; to be asked until it is empty.
+    pub fn shed(&mut self, now: Instant) -> Vec<Stated> {
+        let mut shed = Vec::new();
+        for list in 0..2 {
+            let mut at = self.lists.0[list].first;
+            for _ in 0..VECTOR_MAX {
+                if at == NIL || shed.len() == VECTOR_MAX || !self.may_shed(at, now) {
+                    break;
+                }
+                let next = self.slab.get(at).next;
+                if !self.is_in_use(at, now) {
+                    shed.extend(self.shed_one(at));
+                }
+                at = next;
+            }
+        }
+        shed
+    }
+
+    /// Gives back everything that the kernel does not keep (`lru_size=clear`).
+    pub fn shed_all(&mut self, now: Instant) -> Vec<Stated> {
+        let fids = self.lists.fids(&self.slab);
+        let places = fids.into_iter().filter_map(|fid| self.find(fid)).collect::<Vec<_>>();
+        let free = places.into_iter().filter(|place| !self.is_in_use(*place, now));
+        free.collect::<Vec<_>>().into_iter().filter_map(|place| self.shed_one(place)).collect()
+    }
+
+    /// Too many grants, or this one is too old.
+    fn may_shed(&self, place: u32, now: Instant) -> bool {
+        let is_old = now - self.slab.get(place).used > self.config.lru_max_age;
+        is_old || self.lists.len() > self.config.lru_size as usize
+    }
+
+    /// The kernel keeps something of it, or a recall or a change of it is under way.
+    fn is_in_use(&self, place: u32, now: Instant) -> bool {
+        let entry = self.slab.get(place);
+        entry.told_until > now || !entry.dying.is_empty() || self.changing.contains_key(&entry.fid)
+    }
+
+    /// What is called back goes to the MDT; what ends by time is nobody's business.
+    fn shed_one(&mut self, place: u32) -> Option<Stated> {
+        let entry = self.slab.get(place);
+        let stated =
+            Stated { fid: entry.fid, bits: entry.bits - entry.timed, number: entry.number };
+        self.give_up(stated.fid, Bits::all());
+        (!stated.bits.is_empty()).then_some(stated)
+    }
+}

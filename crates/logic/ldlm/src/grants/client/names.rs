@@ -1,0 +1,174 @@
+//! Directories all of whose names are known, so that absent names need no request.
+//!
+//! Names are kept as 8-byte hashes. A hash that two names may have, or whose change is under way,
+//! is answered by the MDT.
+//!
+//! Invariants
+//! - A name that exists has its hash in the set: only "absent" is ever answered from it.
+//! - A set is complete only while UPDATE of its directory is held without a break, from before the
+//!   first page of the listing was asked for.
+
+use queues::FixedMap;
+use types::{Fid, Instant};
+
+use super::Cache;
+use crate::grants::Bits;
+use crate::grants::limits::{DIR_NAMES_MAX, LEASE_SLACK, NAMES_MAX};
+
+/// What a directory's set says of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// Ask the MDT.
+    Unknown,
+    /// There is none.
+    Absent,
+    /// There is one with this hash; which file it is, the set does not know.
+    Present,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Hashed {
+    /// Two names may have it: it never leaves.
+    is_shared: bool,
+    /// It stands for a name.
+    is_there: bool,
+}
+
+/// Changes under way of names with one hash.
+#[derive(Clone, Copy, Default)]
+struct Changing {
+    count: u32,
+    /// Two were under way together: their replies may come in the other order.
+    is_crossed: bool,
+}
+
+/// A reading of a directory, which makes the set complete that it began with, and no later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listing(u64);
+
+struct Names {
+    listing: Listing,
+    hashes: FixedMap<u64, Hashed>,
+    is_complete: bool,
+}
+
+/// Sets of names of one client.
+#[derive(Default)]
+pub(super) struct Directories {
+    sets: FixedMap<Fid, Names>,
+    total: usize,
+    listings: u64,
+    changing: FixedMap<(Fid, u64), Changing>,
+}
+
+impl Directories {
+    pub(super) fn forget(&mut self, directory: Fid) {
+        if let Some(names) = self.sets.remove(&directory) {
+            self.total -= names.hashes.len();
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        (self.sets, self.total) = (FixedMap::default(), 0);
+    }
+
+    /// No change is under way any more.
+    pub(super) fn end_all(&mut self) {
+        self.changing.clear();
+    }
+
+    fn with(&mut self, directory: Fid, hash: u64, change: impl FnOnce(&mut Hashed)) {
+        let Some(names) = self.sets.get_mut(&directory) else { return };
+        let before = names.hashes.len();
+        let hashed = names.hashes.entry(hash).or_default();
+        change(hashed);
+        let is_idle = !hashed.is_there && !hashed.is_shared;
+        if is_idle {
+            names.hashes.remove(&hash);
+        }
+        self.total = self.total + names.hashes.len() - before;
+        if names.hashes.len() > DIR_NAMES_MAX || self.total > NAMES_MAX {
+            self.forget(directory);
+        }
+    }
+}
+
+impl Cache {
+    /// A set of names begins: the directory is new and empty, which makes it complete, or its first
+    /// page is about to be asked for. Without UPDATE there is none.
+    pub fn begin_names(&mut self, directory: Fid, is_empty: bool) -> Option<Listing> {
+        if !self.bits_of(directory).contains(Bits::UPDATE) {
+            return None;
+        }
+        self.directories.forget(directory);
+        self.directories.listings += 1;
+        let listing = Listing(self.directories.listings);
+        let names = Names { listing, hashes: FixedMap::default(), is_complete: is_empty };
+        self.directories.sets.insert(directory, names);
+        Some(listing)
+    }
+
+    /// A page of the listing, or a change of this client's, says that a name exists.
+    pub fn add_name(&mut self, directory: Fid, hash: u64) {
+        self.directories.with(directory, hash, |hashed| {
+            hashed.is_shared |= hashed.is_there;
+            hashed.is_there = true;
+        });
+    }
+
+    /// A change of this client's has removed a name.
+    pub fn remove_name(&mut self, directory: Fid, hash: u64) {
+        self.directories.with(directory, hash, |hashed| hashed.is_there &= hashed.is_shared);
+    }
+
+    /// The last page of a listing was added. Nothing happens if its set was forgotten meanwhile.
+    pub fn complete_names(&mut self, directory: Fid, listing: Listing) {
+        if let Some(names) = self.directories.sets.get_mut(&directory) {
+            names.is_complete |= names.listing == listing;
+        }
+    }
+
+    /// A change of a name is about to be sent.
+    pub fn begin_name(&mut self, directory: Fid, hash: u64) {
+        let changing = self.directories.changing.entry((directory, hash)).or_default();
+        changing.count += 1;
+        changing.is_crossed |= changing.count > 1;
+    }
+
+    /// Its reply has come, and the name was added or removed before.
+    pub fn end_name(&mut self, directory: Fid, hash: u64) {
+        let key = (directory, hash);
+        let Some(changing) = self.directories.changing.get_mut(&key) else { return };
+        changing.count -= 1;
+        let Changing { count, is_crossed } = *changing;
+        if count == 0 {
+            self.directories.changing.remove(&key);
+        }
+        if is_crossed {
+            self.directories.with(directory, hash, |hashed| hashed.is_shared = true);
+        }
+    }
+
+    /// What is known of a name. Attributes of the directory are another matter: they may be
+    /// changing meanwhile.
+    #[must_use]
+    pub fn name(&self, directory: Fid, hash: u64, now: Instant) -> Name {
+        let complete = self.directories.sets.get(&directory).filter(|names| names.is_complete);
+        let is_changing = self.directories.changing.contains_key(&(directory, hash));
+        let is_suspended = self.is_recovering || self.names_until() <= now;
+        let Some(names) = complete.filter(|_| !is_changing && !is_suspended) else {
+            return Name::Unknown;
+        };
+        match names.hashes.get(&hash) {
+            None => Name::Absent,
+            Some(hashed) if hashed.is_shared => Name::Unknown,
+            Some(_) => Name::Present,
+        }
+    }
+
+    /// Until when what [`Cache::name`] says holds, unless UPDATE of the directory is dying.
+    #[must_use]
+    pub fn names_until(&self) -> Instant {
+        Instant(self.lease_until.0.saturating_sub(LEASE_SLACK.0))
+    }
+}

@@ -1,0 +1,250 @@
+//! The grants of one MDT.
+//!
+//! Which calls follow which:
+//! - A reply: [`Mdt::answered`] once, and [`Mdt::give`] for each file that it tells of, in the step
+//!   in which the answer is made. What is given is true as of that step.
+//! - A change: [`Mdt::begin`]. [`Begun::Go`]: execute it in the same step. [`Begun::Parked`]: wait
+//!   for [`Output::Ready`], decide anew what it changes, and `begin` again with the same id. In
+//!   both cases [`Mdt::end`] when it is executed or given up, before its reply is made.
+//! - [`Mdt::ack`], [`Mdt::shed`] as they come, however often and in any order.
+//! - [`Mdt::handle_timeout`] when [`Mdt::poll_timeout`] says, then [`Mdt::poll_output`] until it is
+//!   empty, after every call.
+//! - After a restart, for each session of a known client: [`Mdt::restate`] and [`Mdt::restated`].
+//!
+//! Invariants
+//! - No change is let go while another session has a grant of what it changes: not acknowledged,
+//!   not shed, and its lease not over.
+//! - What a parked change wants is given to no session until the change ends.
+//! - A session that does not acknowledge delays a change by what is left of its lease, and by
+//!   [`CALLBACK_DEADLINE`](super::CALLBACK_DEADLINE) at most before its lease stops being renewed.
+//! - A message that is late, doubled or out of order changes nothing that was given after it.
+
+mod change;
+mod give;
+mod holder;
+mod lease;
+mod restate;
+mod store;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use queues::{FixedMap, Wheel};
+use types::{Fid, Instant};
+
+use super::contention::Contention;
+use super::timed::Timed;
+use super::{Bits, Bugs, ChangeId, GRANTS_MAX, HOLDERS_MAX, Number, Recall, Session};
+use holder::Holder;
+use store::Store;
+
+pub use change::Begun;
+pub use restate::PeerMisbehaved;
+
+use change::{Parked, Taking};
+
+/// Which kinds are given (`mdt.*.grants`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Nothing is cached.
+    None,
+    /// For 50 ms, and nobody is called.
+    Timed,
+    /// Until it is called back.
+    Recall,
+}
+
+/// Settings of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct MdtConfig {
+    /// Which kinds are given.
+    pub mode: Mode,
+    /// Grants of all sessions; beyond, timed ones are given.
+    pub grants_max: u32,
+    /// Holders of one file; beyond, timed ones are given.
+    pub holders_max: u32,
+    /// Planted bugs.
+    pub bugs: Bugs,
+}
+
+impl Default for MdtConfig {
+    fn default() -> MdtConfig {
+        MdtConfig {
+            mode: Mode::Recall,
+            grants_max: GRANTS_MAX,
+            holders_max: HOLDERS_MAX,
+            bugs: Bugs::default(),
+        }
+    }
+}
+
+/// What the engine is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send this to the client, over its callback lane. It is sent again until acknowledged.
+    Recall {
+        /// To this one.
+        session: Session,
+        /// At most [`VECTOR_MAX`](super::VECTOR_MAX).
+        recalls: Vec<Recall>,
+    },
+    /// Nothing is in the way of this change any more.
+    Ready(ChangeId),
+    /// The session's lease is over and its grants are void. With `fence`, they pass on after
+    /// [`Mdt::fenced`], which says that the OSTs refuse its writes.
+    Expelled {
+        /// This one.
+        session: Session,
+        /// Whether to fence it.
+        fence: bool,
+    },
+}
+
+#[derive(Clone, Copy)]
+enum Timer {
+    Holder(u32),
+    Change(ChangeId),
+}
+
+/// See the head of the file.
+pub struct Mdt {
+    config: MdtConfig,
+    number: Number,
+    store: Store,
+    holders: Vec<Option<Holder>>,
+    vacant: Vec<u32>,
+    sessions: FixedMap<Session, u32>,
+    unstated: BTreeSet<u32>,
+    timed: Timed,
+    /// Timed grants of the instance before may last until then.
+    inherited_until: Instant,
+    contention: Contention,
+    takings: FixedMap<Fid, Taking>,
+    changes: BTreeMap<ChangeId, Parked>,
+    timers: Wheel<Timer>,
+    out: VecDeque<Output>,
+    sending: VecDeque<u32>,
+}
+
+impl Mdt {
+    /// Of the instance with this boot epoch.
+    #[must_use]
+    pub fn new(config: MdtConfig, epoch: u32, now: Instant) -> Mdt {
+        Mdt {
+            config,
+            number: Number::first_of_epoch(epoch),
+            store: Store::default(),
+            holders: Vec::new(),
+            vacant: Vec::new(),
+            sessions: FixedMap::default(),
+            unstated: BTreeSet::new(),
+            timed: Timed::default(),
+            inherited_until: Instant::default(),
+            contention: Contention::default(),
+            takings: FixedMap::default(),
+            changes: BTreeMap::new(),
+            timers: Wheel::new(now),
+            out: VecDeque::new(),
+            sending: VecDeque::new(),
+        }
+    }
+
+    /// Gives only this kind from now on; what was given stays.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.config.mode = mode;
+    }
+
+    /// Grants that are called back (Lustre: `lock_count`).
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Files with timed grants, those that ended lately included.
+    #[must_use]
+    pub fn timed_count(&self) -> usize {
+        self.timed.len()
+    }
+
+    /// Grants of one session.
+    #[must_use]
+    pub fn count_of(&self, session: Session) -> usize {
+        self.holder(session).map_or(0, |holder| holder.listed.count as usize)
+    }
+
+    /// What a session may cache of a file until that is called back.
+    #[must_use]
+    pub fn bits_of(&self, session: Session, fid: Fid) -> Bits {
+        let place = self.sessions.get(&session).and_then(|at| self.store.find(fid, *at));
+        place.map_or(Bits::empty(), |place| self.store.get(place).bits)
+    }
+
+    /// All grants, in no order that matters.
+    pub fn iter(&self) -> impl Iterator<Item = (Session, Fid, Bits, Number)> {
+        self.store.iter().map(|grant| {
+            let holder = self.holders[grant.holder as usize].as_ref();
+            let session = holder.expect("a grant has a holder").session;
+            (session, grant.fid, grant.bits, grant.number)
+        })
+    }
+
+    /// Memory of the grants, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.store.bytes()
+    }
+
+    /// What is to be done next.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        if let Some(output) = self.out.pop_front() {
+            return Some(output);
+        }
+        while let Some(at) = self.sending.front().copied() {
+            if let Some(output) = self.recalls_for(at) {
+                return Some(output);
+            }
+            self.sending.pop_front();
+        }
+        None
+    }
+
+    /// When to call [`Mdt::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(timer) = self.timers.pop(now) {
+            match timer {
+                Timer::Holder(at) => self.handle_holder_timeout(at, now),
+                Timer::Change(change) => self.recheck(change, now),
+            }
+        }
+    }
+
+    fn next_number(&mut self) -> Number {
+        self.number = self.number.next();
+        self.number
+    }
+
+    fn holder(&self, session: Session) -> Option<&Holder> {
+        self.holder_at(*self.sessions.get(&session)?)
+    }
+
+    fn holder_mut(&mut self, session: Session) -> Option<(u32, &mut Holder)> {
+        let at = *self.sessions.get(&session)?;
+        Some((at, self.holders[at as usize].as_mut().expect("a session has a holder")))
+    }
+
+    fn holder_at(&self, at: u32) -> Option<&Holder> {
+        self.holders[at as usize].as_ref()
+    }
+
+    fn known_at(&mut self, at: u32) -> &mut Holder {
+        self.holders[at as usize].as_mut().expect("a place in use has a holder")
+    }
+}
+
+#[cfg(test)]
+mod tests;

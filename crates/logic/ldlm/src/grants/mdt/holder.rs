@@ -1,0 +1,135 @@
+//! A session as a holder of grants: its lease, its recalls under way, and what it may not have.
+
+use std::collections::VecDeque;
+
+use queues::FixedMap;
+use types::{Instant, Span};
+
+use super::store::Listed;
+use crate::grants::limits::{CALLBACK_DEADLINE, RECALL_RESEND};
+use crate::grants::{Number, Session};
+
+/// A recall that is not acknowledged.
+#[derive(Clone, Copy)]
+pub(super) struct Recalled {
+    /// Of the message sent last: more bits may have been asked for since the first.
+    pub(super) number: Number,
+    /// The first message: the deadline counts from it and is not prolonged.
+    pub(super) since: Instant,
+}
+
+/// See the head of the file.
+pub(super) struct Holder {
+    pub(super) session: Session,
+    pub(super) listed: Listed,
+    /// Its cache ends, by this clock.
+    pub(super) until: Instant,
+    /// Grants with a lower number are void.
+    pub(super) floor: Number,
+    /// A client of the instance before: what it held is not known.
+    pub(super) is_unstated: bool,
+    /// It has a callback lane.
+    pub(super) has_callbacks: bool,
+    /// It may have write rights at the OSTs.
+    pub(super) writes: bool,
+    /// Replies do not renew its lease.
+    pub(super) is_stopped: bool,
+    /// The engine gave it up; it goes when its lease is over.
+    pub(super) is_evicted: bool,
+    /// Its grants pass on once the OSTs refuse it.
+    pub(super) is_fencing: bool,
+    pub(super) slow_until: Instant,
+    /// By place of the grant.
+    pub(super) recalled: FixedMap<u32, Recalled>,
+    /// In the order in which they began; those that are over are skipped.
+    order: VecDeque<(Instant, u32)>,
+    /// Places of grants whose recall goes out with the next vector.
+    pub(super) outbox: Vec<u32>,
+    pub(super) sent: Instant,
+    /// The timer that is set for it; those for later times are void.
+    pub(super) timer_at: Option<Instant>,
+}
+
+impl Holder {
+    pub(super) fn new(session: Session, until: Instant) -> Holder {
+        Holder {
+            session,
+            listed: Listed::default(),
+            until,
+            floor: Number(0),
+            is_unstated: false,
+            has_callbacks: false,
+            writes: false,
+            is_stopped: false,
+            is_evicted: false,
+            is_fencing: false,
+            slow_until: Instant::default(),
+            recalled: FixedMap::default(),
+            order: VecDeque::new(),
+            outbox: Vec::new(),
+            sent: Instant::default(),
+            timer_at: None,
+        }
+    }
+
+    /// Whether a reply renews its lease.
+    pub(super) fn renews(&self) -> bool {
+        !(self.is_unstated || self.is_stopped || self.is_evicted || self.is_fencing)
+    }
+
+    /// A recall goes out, the first or a further one of the grant at `place`.
+    pub(super) fn recall(&mut self, place: u32, number: Number, now: Instant) {
+        let recalled = self.recalled.entry(place).or_insert_with(|| {
+            self.order.push_back((now, place));
+            Recalled { number, since: now }
+        });
+        recalled.number = number;
+        if !self.outbox.contains(&place) {
+            self.outbox.push(place);
+        }
+    }
+
+    /// The recall of the grant at `place` is over.
+    pub(super) fn answered(&mut self, place: u32) {
+        self.recalled.remove(&place);
+        self.outbox.retain(|waiting| *waiting != place);
+        self.drop_answered();
+    }
+
+    /// All recalls are over.
+    pub(super) fn forget_recalls(&mut self) {
+        self.recalled.clear();
+        self.order.clear();
+        self.outbox.clear();
+    }
+
+    fn drop_answered(&mut self) {
+        while let Some((since, place)) = self.order.front().copied() {
+            if self.recalled.get(&place).is_some_and(|recalled| recalled.since == since) {
+                break;
+            }
+            self.order.pop_front();
+        }
+    }
+
+    /// When the oldest recall is overdue.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.order.front().map(|(since, _)| *since + CALLBACK_DEADLINE)
+    }
+
+    /// When something is to be done about it.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let ends =
+            (self.is_unstated || self.is_evicted || self.deadline().is_some()) && !self.is_fencing;
+        let end = ends.then_some(self.until);
+        let resend =
+            (!self.recalled.is_empty() && !self.is_fencing).then_some(self.sent + RECALL_RESEND);
+        let deadline = self.deadline().filter(|_| self.renews());
+        [end, resend, deadline].into_iter().flatten().min()
+    }
+
+    /// How long it may still believe what it has.
+    pub(super) fn left(&self, now: Instant) -> Span {
+        self.until - now
+    }
+}

@@ -1,0 +1,202 @@
+//! Sessions: their leases, and what becomes of one that does not answer.
+//!
+//! ```text
+//! renewed by replies --recall overdue--> stopped --lease over--> expelled (fenced) --> renewed
+//!        ^                                  | all acknowledged
+//!        +----------------------------------+
+//! ```
+
+use types::Instant;
+
+use super::holder::Holder;
+use super::{Mdt, Output, Timer};
+use crate::grants::limits::{LEASE, SLOW};
+use crate::grants::{Head, Number, Session, with_skew};
+
+impl Mdt {
+    /// A new session, which holds nothing. The client takes no grant with a number up to the one
+    /// that is returned: it was for a session before.
+    ///
+    /// # Panics
+    /// If the session is known.
+    pub fn connect(&mut self, session: Session, now: Instant) -> Number {
+        assert!(!self.sessions.contains_key(&session), "a session begins once");
+        self.admit(Holder::new(session, with_skew(now, LEASE)));
+        self.number
+    }
+
+    pub(super) fn admit(&mut self, holder: Holder) -> u32 {
+        let session = holder.session;
+        let at = self.vacant.pop().unwrap_or_else(|| {
+            self.holders.push(None);
+            u32::try_from(self.holders.len() - 1).expect("fewer than 2^32 sessions")
+        });
+        self.holders[at as usize] = Some(holder);
+        self.sessions.insert(session, at);
+        at
+    }
+
+    /// The session has a callback lane by now, or lost it.
+    pub fn set_callbacks(&mut self, session: Session, has_callbacks: bool) {
+        if let Some((_, holder)) = self.holder_mut(session) {
+            holder.has_callbacks = has_callbacks;
+        }
+    }
+
+    /// The session may have write rights at the OSTs: it is fenced there before its grants pass on.
+    pub fn set_writes(&mut self, session: Session, writes: bool) {
+        if let Some((_, holder)) = self.holder_mut(session) {
+            holder.writes = writes;
+        }
+    }
+
+    /// A reply to this session is made. Its lease counts anew, unless recalls are overdue.
+    pub fn answered(&mut self, session: Session, now: Instant) -> Head {
+        let stuck_renews = self.config.bugs.stuck_client_renews();
+        let no_floor = self.config.bugs.no_floor();
+        let Some((_, holder)) = self.holder_mut(session) else {
+            return Head { floor: Number(0), renews: false };
+        };
+        let renews = holder.renews() || (stuck_renews && holder.is_stopped);
+        if renews {
+            holder.until = holder.until.max(with_skew(now, LEASE));
+        }
+        Head { floor: if no_floor { Number(0) } else { holder.floor }, renews }
+    }
+
+    /// The client says that the session is over and that it caches nothing any more.
+    pub fn leave(&mut self, session: Session, now: Instant) {
+        if let Some(at) = self.sessions.get(&session).copied() {
+            self.free_all(at, now);
+            self.dismiss(at, now);
+        }
+    }
+
+    /// The engine evicts a session: nothing of it is renewed, and what it holds is free when its
+    /// lease is over.
+    pub fn evict(&mut self, session: Session, now: Instant) {
+        let Some((at, holder)) = self.holder_mut(session) else { return };
+        holder.is_evicted = true;
+        if self.has_lapsed(at, now) {
+            self.expel(at, now);
+        } else {
+            self.set_timer(at);
+        }
+    }
+
+    /// The OSTs refuse what this expelled session still sends.
+    pub fn fenced(&mut self, session: Session, now: Instant) {
+        let Some((at, holder)) = self.holder_mut(session) else { return };
+        if !holder.is_fencing {
+            return;
+        }
+        (holder.is_fencing, holder.writes) = (false, false);
+        self.is_stated(at, now);
+        self.free_all(at, now);
+        if self.known_at(at).is_evicted {
+            self.dismiss(at, now);
+        }
+    }
+
+    pub(super) fn has_lapsed(&self, at: u32, now: Instant) -> bool {
+        let lapsed = |holder: &Holder| holder.left(now).0 == 0 && !holder.is_fencing;
+        self.holder_at(at).is_some_and(lapsed)
+    }
+
+    /// Acknowledged, perhaps late: its lease is renewed again unless more is overdue.
+    pub(super) fn resume(&mut self, at: u32, now: Instant) {
+        let holder = self.known_at(at);
+        let overdue = holder.deadline().is_some_and(|deadline| deadline <= now);
+        holder.is_stopped &= overdue;
+    }
+
+    pub(super) fn handle_holder_timeout(&mut self, at: u32, now: Instant) {
+        let Some(holder) = self.holders[at as usize].as_mut() else { return };
+        if holder.timer_at.is_none_or(|timer| timer > now) {
+            return;
+        }
+        holder.timer_at = None;
+        if holder.due().is_none_or(|due| due > now) {
+            self.set_timer(at);
+            return;
+        }
+        if self.has_lapsed(at, now) {
+            self.expel(at, now);
+            return;
+        }
+        let holder = self.known_at(at);
+        if holder.deadline().is_some_and(|deadline| deadline <= now) && !holder.is_stopped {
+            (holder.is_stopped, holder.slow_until) = (true, now + SLOW);
+        }
+        self.resend(at, now);
+        self.set_timer(at);
+    }
+
+    fn resend(&mut self, at: u32, now: Instant) {
+        let holder = self.known_at(at);
+        if holder.recalled.is_empty() || holder.sent + super::super::RECALL_RESEND > now {
+            return;
+        }
+        let mut places: Vec<u32> = holder.recalled.keys().copied().collect();
+        places.sort_unstable();
+        (holder.outbox, holder.sent) = (places, now);
+        self.sending.push_back(at);
+    }
+
+    pub(super) fn set_timer(&mut self, at: u32) {
+        let holder = self.known_at(at);
+        let is_early = |due: &Instant| holder.timer_at.is_none_or(|timer| *due < timer);
+        let Some(due) = holder.due().filter(is_early) else { return };
+        holder.timer_at = Some(due);
+        self.timers.insert(due, Timer::Holder(at));
+    }
+
+    /// The lease is over: what the session has is void, and free at once unless it is fenced.
+    pub(super) fn expel(&mut self, at: u32, now: Instant) {
+        let (floor, no_fence) = (self.next_number(), self.config.bugs.no_fence());
+        let holder = self.known_at(at);
+        let fence = holder.writes;
+        (holder.floor, holder.slow_until) = (floor, now + SLOW);
+        holder.is_stopped = false;
+        holder.is_fencing = fence;
+        holder.forget_recalls();
+        let session = holder.session;
+        self.out.push_back(Output::Expelled { session, fence });
+        if fence && !no_fence {
+            return;
+        }
+        self.is_stated(at, now);
+        self.free_all(at, now);
+        if self.known_at(at).is_evicted && !fence {
+            self.dismiss(at, now);
+        }
+    }
+
+    pub(super) fn is_stated(&mut self, at: u32, now: Instant) {
+        self.known_at(at).is_unstated = false;
+        if self.unstated.remove(&at) {
+            self.recheck_all(now);
+        }
+    }
+
+    /// All grants of a holder go.
+    fn free_all(&mut self, at: u32, now: Instant) {
+        self.known_at(at).forget_recalls();
+        loop {
+            let listed = self.known_at(at).listed;
+            let Some(place) = self.store.first(&listed) else { break };
+            let fid = self.store.get(place).fid;
+            self.remove(place);
+            self.recheck_file(fid, now);
+        }
+    }
+
+    fn dismiss(&mut self, at: u32, now: Instant) {
+        self.is_stated(at, now);
+        let holder = self.holders[at as usize].take().expect("it was here");
+        assert!(holder.listed.count == 0, "who goes holds nothing");
+        self.sessions.remove(&holder.session);
+        self.sending.retain(|waiting| *waiting != at);
+        self.vacant.push(at);
+    }
+}

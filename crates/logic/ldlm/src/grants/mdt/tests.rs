@@ -1,0 +1,388 @@
+use types::{Fid, Instant, Span};
+
+use super::{Begun, Mdt, MdtConfig, Mode, Output, PeerMisbehaved};
+use crate::grants::{
+    Ack, Bits, CONTENTION_CONFLICTS, ChangeId, Given, Kind, MDT_GRANT_BYTES_MAX, Number, Recall,
+    Session, Stated, Want,
+};
+
+const A: Session = Session(1);
+const B: Session = Session(2);
+const C: Session = Session(3);
+const X: Fid = Fid::ROOT;
+const CHANGE: ChangeId = ChangeId(7);
+
+fn at(ms: u64) -> Instant {
+    Instant(1_000_000_000) + Span::millis(ms)
+}
+
+fn file(number: u32) -> Fid {
+    Fid::new(0x400, number)
+}
+
+fn want(fid: Fid, bits: Bits) -> Want {
+    Want { fid, bits }
+}
+
+/// A table with sessions that have callback lanes.
+fn table(config: MdtConfig, sessions: &[Session]) -> Mdt {
+    let mut mdt = Mdt::new(config, 1, at(0));
+    for session in sessions {
+        mdt.connect(*session, at(0));
+        mdt.set_callbacks(*session, true);
+    }
+    mdt
+}
+
+fn usual() -> Mdt {
+    table(MdtConfig::default(), &[A, B, C])
+}
+
+fn kind(given: Given) -> Option<Kind> {
+    (!given.bits.is_empty()).then_some(given.kind)
+}
+
+fn outputs(mdt: &mut Mdt) -> Vec<Output> {
+    std::iter::from_fn(|| mdt.poll_output()).collect()
+}
+
+/// The only recall that is to be sent, and to whom.
+fn recall(mdt: &mut Mdt) -> (Session, Recall) {
+    match &outputs(mdt)[..] {
+        [Output::Recall { session, recalls }] if recalls.len() == 1 => (*session, recalls[0]),
+        other => panic!("not one recall: {other:?}"),
+    }
+}
+
+fn ack(mdt: &mut Mdt, session: Session, recall: Recall, ms: u64) {
+    mdt.ack(session, &[Ack { fid: recall.fid, number: recall.number }], at(ms));
+}
+
+/// Time passes, with a reply to each of `alive` every second.
+fn pass(mdt: &mut Mdt, from: u64, to: u64, alive: &[Session]) -> Vec<Output> {
+    let mut out = Vec::new();
+    for ms in (from..=to).step_by(100) {
+        for session in alive.iter().filter(|_| ms % 1_000 == 0) {
+            mdt.answered(*session, at(ms));
+        }
+        mdt.handle_timeout(at(ms));
+        out.extend(outputs(mdt));
+    }
+    out
+}
+
+#[test]
+fn a_change_waits_until_all_others_have_acknowledged() {
+    let mut mdt = usual();
+    for session in [A, B, C] {
+        assert_eq!(kind(mdt.give(session, X, Bits::UPDATE, at(0))), Some(Kind::Recall));
+    }
+    assert_eq!(mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(1)), Begun::Parked);
+    assert_eq!(mdt.waiting_on(CHANGE, at(1)), [B, C], "one's own is not in the way");
+    let asked = outputs(&mut mdt);
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    for (output, is_last) in asked.into_iter().zip([false, true]) {
+        let Output::Recall { session, recalls } = output else { panic!("not a recall") };
+        ack(&mut mdt, session, recalls[0], 2);
+        let ready = outputs(&mut mdt).contains(&Output::Ready(CHANGE));
+        assert_eq!(ready, is_last);
+    }
+    assert_eq!(mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(2)), Begun::Go);
+    mdt.end(CHANGE);
+    assert_eq!((mdt.count(), mdt.bits_of(A, X)), (1, Bits::UPDATE), "the changer keeps its own");
+}
+
+#[test]
+fn other_bits_are_not_in_the_way() {
+    let mut mdt = usual();
+    mdt.give(B, X, Bits::PERM | Bits::LOOKUP, at(0));
+    assert_eq!(mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(1)), Begun::Go);
+    assert_eq!(mdt.begin(CHANGE, None, &[want(X, Bits::PERM)], at(1)), Begun::Parked);
+    assert_eq!(recall(&mut mdt).1.bits, Bits::PERM, "the rest stays");
+}
+
+#[test]
+fn what_is_being_taken_is_given_to_no_session() {
+    let mut mdt = usual();
+    mdt.give(B, X, Bits::UPDATE, at(0));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(1));
+    for session in [A, B, C] {
+        let given = mdt.give(session, X, Bits::UPDATE | Bits::PERM, at(2));
+        assert_eq!(given.bits, Bits::PERM);
+    }
+    let (_, asked) = recall(&mut mdt);
+    ack(&mut mdt, B, asked, 3);
+    assert!(mdt.give(C, X, Bits::UPDATE, at(3)).bits.is_empty(), "not before the change is done");
+    mdt.end(CHANGE);
+    assert_eq!(mdt.give(C, X, Bits::UPDATE, at(4)).bits, Bits::UPDATE);
+}
+
+#[test]
+fn a_client_gets_one_vector() {
+    let mut mdt = usual();
+    let wants = [1, 2, 3].map(|number| want(file(number), Bits::UPDATE));
+    wants.iter().for_each(|want| {
+        mdt.give(B, want.fid, want.bits, at(0));
+    });
+    mdt.begin(CHANGE, Some(A), &wants, at(1));
+    match &outputs(&mut mdt)[..] {
+        [Output::Recall { session, recalls }] => assert_eq!((*session, recalls.len()), (B, 3)),
+        other => panic!("not one vector: {other:?}"),
+    }
+}
+
+#[test]
+fn an_acknowledgement_counts_for_the_last_recall_only() {
+    let mut mdt = usual();
+    mdt.give(B, X, Bits::UPDATE | Bits::PERM, at(0));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(1));
+    let (_, first) = recall(&mut mdt);
+    mdt.begin(ChangeId(8), Some(C), &[want(X, Bits::PERM)], at(2));
+    let (_, second) = recall(&mut mdt);
+    assert_eq!(second.bits, Bits::UPDATE | Bits::PERM, "it asks for all");
+    ack(&mut mdt, B, first, 3);
+    assert_eq!(mdt.bits_of(B, X), Bits::UPDATE | Bits::PERM);
+    ack(&mut mdt, B, second, 4);
+    assert_eq!((mdt.count(), outputs(&mut mdt).len()), (0, 2), "both may go");
+}
+
+#[test]
+fn what_is_asked_back_is_not_given_anew_though_the_change_was_given_up() {
+    let mut mdt = usual();
+    mdt.give(B, X, Bits::UPDATE, at(0));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(1));
+    let (_, asked) = recall(&mut mdt);
+    mdt.end(CHANGE);
+    assert!(mdt.give(B, X, Bits::UPDATE, at(2)).bits.is_empty(), "the answer may be on its way");
+    ack(&mut mdt, B, asked, 3);
+    assert_eq!(mdt.give(B, X, Bits::UPDATE, at(4)).bits, Bits::UPDATE);
+}
+
+#[test]
+fn a_recall_is_sent_again_until_it_is_acknowledged() {
+    let mut mdt = usual();
+    mdt.give(B, X, Bits::UPDATE, at(0));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(0));
+    let (_, asked) = recall(&mut mdt);
+    let again = Output::Recall { session: B, recalls: vec![asked] };
+    assert_eq!(pass(&mut mdt, 100, 2_500, &[]), [again.clone(), again]);
+    ack(&mut mdt, B, asked, 2_600);
+    assert_eq!(pass(&mut mdt, 2_600, 9_000, &[]), [Output::Ready(CHANGE)]);
+}
+
+#[test]
+fn a_frozen_client_delays_a_change_by_the_rest_of_its_lease() {
+    let mut mdt = usual();
+    mdt.give(B, X, Bits::UPDATE, at(0));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(1_000));
+    let ready = Output::Ready(CHANGE);
+    assert!(!pass(&mut mdt, 1_000, 10_900, &[A]).contains(&ready));
+    let ended = pass(&mut mdt, 11_000, 11_000, &[]);
+    assert_eq!(ended, [Output::Expelled { session: B, fence: false }, ready]);
+    let head = mdt.answered(B, at(12_000));
+    assert!(head.renews && head.floor > Number::first_of_epoch(1), "it is told that all is void");
+    let again = mdt.give(B, file(9), Bits::UPDATE, at(12_000));
+    assert_eq!(kind(again), Some(Kind::Timed), "it was slow");
+    let later = at(12_000) + crate::grants::SLOW;
+    mdt.answered(B, later);
+    assert_eq!(kind(mdt.give(B, file(9), Bits::UPDATE, later)), Some(Kind::Recall));
+}
+
+#[test]
+fn a_client_that_lives_and_does_not_give_up_delays_a_change_by_16_s() {
+    let mut mdt = usual();
+    mdt.give(B, X, Bits::UPDATE, at(0));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(0));
+    let expelled = Output::Expelled { session: B, fence: false };
+    assert!(!pass(&mut mdt, 100, 14_900, &[A, B]).contains(&expelled));
+    assert!(!mdt.answered(B, at(15_000)).renews, "since the deadline");
+    assert!(pass(&mut mdt, 15_000, 16_100, &[A, B]).contains(&Output::Ready(CHANGE)));
+}
+
+#[test]
+fn a_late_acknowledgement_brings_the_lease_back() {
+    let mut mdt = usual();
+    mdt.give(B, X, Bits::UPDATE, at(0));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(0));
+    let (_, asked) = recall(&mut mdt);
+    pass(&mut mdt, 100, 6_000, &[B]);
+    assert!(!mdt.answered(B, at(6_000)).renews);
+    ack(&mut mdt, B, asked, 6_100);
+    assert!(mdt.answered(B, at(6_200)).renews);
+    assert_eq!(mdt.count_of(B), 0);
+}
+
+#[test]
+fn a_deadline_is_kept_though_a_later_timer_was_set_before() {
+    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+    mdt.expect(B, at(0));
+    mdt.set_callbacks(B, true);
+    mdt.restated(B, at(1_000));
+    mdt.connect(A, at(1_000));
+    mdt.answered(B, at(2_000));
+    mdt.give(B, X, Bits::UPDATE, at(2_000));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(2_000));
+    let again = pass(&mut mdt, 2_000, 7_100, &[B]);
+    assert!(again.len() >= 5, "sent again each second: {again:?}");
+    assert!(!mdt.answered(B, at(7_200)).renews, "5 s after the recall");
+}
+
+#[test]
+fn write_rights_pass_on_once_the_session_is_fenced() {
+    let mut mdt = usual();
+    mdt.set_writes(B, true);
+    mdt.give(B, X, Bits::UPDATE, at(0));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(0));
+    let out = pass(&mut mdt, 100, 20_000, &[A]);
+    assert!(out.contains(&Output::Expelled { session: B, fence: true }));
+    assert!(!out.contains(&Output::Ready(CHANGE)) && mdt.waiting_on(CHANGE, at(20_000)) == [B]);
+    mdt.fenced(B, at(20_100));
+    assert_eq!(outputs(&mut mdt), [Output::Ready(CHANGE)]);
+}
+
+#[test]
+fn what_an_evicted_session_holds_is_free_when_its_lease_is_over() {
+    let mut mdt = usual();
+    mdt.give(B, X, Bits::UPDATE, at(0));
+    mdt.evict(B, at(1_000));
+    assert!(!mdt.answered(B, at(1_100)).renews);
+    assert_eq!(mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(2_000)), Begun::Parked);
+    assert!(pass(&mut mdt, 2_000, 11_000, &[A]).contains(&Output::Ready(CHANGE)));
+    assert_eq!((mdt.count(), mdt.answered(B, at(12_000)).renews), (0, false), "it is gone");
+    mdt.connect(B, at(13_000));
+}
+
+#[test]
+fn a_session_that_leaves_frees_all_at_once() {
+    let mut mdt = usual();
+    (0..5).for_each(|number| {
+        mdt.give(B, file(number), Bits::UPDATE, at(0));
+    });
+    mdt.begin(CHANGE, Some(A), &[want(file(3), Bits::UPDATE)], at(1));
+    mdt.leave(B, at(2));
+    assert!(outputs(&mut mdt).contains(&Output::Ready(CHANGE)));
+    assert_eq!((mdt.count(), mdt.iter().count()), (0, 0));
+}
+
+#[test]
+fn timed_grants_are_given_where_no_recall_can_be() {
+    let given = |config: MdtConfig, prepare: fn(&mut Mdt)| {
+        let mut mdt = table(config, &[A, B, C]);
+        prepare(&mut mdt);
+        kind(mdt.give(A, X, Bits::UPDATE, at(1)))
+    };
+    let usual = MdtConfig::default();
+    assert_eq!(given(usual, |_| ()), Some(Kind::Recall));
+    assert_eq!(given(usual, |mdt| mdt.set_callbacks(A, false)), Some(Kind::Timed), "no lane");
+    assert_eq!(given(usual, |mdt| mdt.evict(A, at(0))), Some(Kind::Timed), "not renewed");
+    assert_eq!(given(usual, |mdt| mdt.set_mode(Mode::Timed)), Some(Kind::Timed), "set so");
+    assert_eq!(given(usual, |mdt| mdt.set_mode(Mode::None)), None);
+    let few = MdtConfig { holders_max: 2, ..usual };
+    let others = |mdt: &mut Mdt| {
+        let _ = [B, C].map(|session| mdt.give(session, X, Bits::PERM, at(0)));
+    };
+    assert_eq!(given(few, others), Some(Kind::Timed), "enough holders");
+    let full = MdtConfig { grants_max: 1, ..usual };
+    let other = |mdt: &mut Mdt| {
+        mdt.give(B, file(1), Bits::PERM, at(0));
+    };
+    assert_eq!(given(full, other), Some(Kind::Timed), "memory");
+}
+
+#[test]
+fn a_timed_grant_is_waited_for_and_nobody_is_called() {
+    let mut mdt = table(MdtConfig { mode: Mode::Timed, ..MdtConfig::default() }, &[A, B]);
+    mdt.give(B, X, Bits::UPDATE, at(0));
+    assert_eq!(mdt.begin(ChangeId(1), Some(B), &[want(X, Bits::UPDATE)], at(1)), Begun::Go);
+    assert_eq!(mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(1)), Begun::Parked);
+    assert_eq!((mdt.waiting_on(CHANGE, at(1)), mdt.timed_count()), (vec![B], 1));
+    assert!(mdt.poll_timeout().is_some_and(|until| until <= at(55)));
+    mdt.handle_timeout(at(54));
+    assert_eq!(outputs(&mut mdt), []);
+    mdt.handle_timeout(at(55));
+    assert_eq!(outputs(&mut mdt), [Output::Ready(CHANGE)]);
+}
+
+#[test]
+fn contended_bits_are_not_given_and_the_others_are() {
+    let mut mdt = usual();
+    for conflict in 0..u64::from(CONTENTION_CONFLICTS) {
+        mdt.give(B, X, Bits::UPDATE, at(conflict * 10));
+        mdt.begin(ChangeId(conflict), Some(A), &[want(X, Bits::UPDATE)], at(conflict * 10));
+        let (_, asked) = recall(&mut mdt);
+        ack(&mut mdt, B, asked, conflict * 10 + 1);
+        mdt.end(ChangeId(conflict));
+        outputs(&mut mdt);
+    }
+    assert_eq!(mdt.give(B, X, Bits::UPDATE | Bits::PERM, at(200)).bits, Bits::PERM);
+}
+
+#[test]
+fn shedding_counts_where_the_client_has_seen_the_last_gift() {
+    let mut mdt = usual();
+    let first = mdt.give(B, X, Bits::UPDATE, at(0)).number;
+    let second = mdt.give(B, X, Bits::PERM, at(1)).number;
+    let shed = |number| [Stated { fid: X, bits: Bits::UPDATE | Bits::PERM, number }];
+    mdt.shed(B, &shed(first), at(2));
+    assert_eq!(mdt.bits_of(B, X), Bits::UPDATE | Bits::PERM, "the second is on its way");
+    mdt.shed(B, &shed(second), at(3));
+    assert_eq!(mdt.count(), 0);
+    mdt.shed(B, &shed(second), at(4));
+}
+
+#[test]
+fn after_a_restart_changes_wait_for_what_clients_restate() {
+    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+    [A, B].iter().for_each(|session| mdt.expect(*session, at(0)));
+    mdt.set_callbacks(B, true);
+    let old = Number(Number::first_of_epoch(1).0 + 5);
+    mdt.restated(A, at(100));
+    assert_eq!(mdt.begin(CHANGE, Some(A), &[want(X, Bits::PERM)], at(100)), Begun::Parked);
+    assert_eq!((mdt.waiting_on(CHANGE, at(100)), mdt.is_recovered()), (vec![B], false));
+    let stated = [Stated { fid: X, bits: Bits::PERM, number: old }];
+    let _ = [110, 120].map(|ms| mdt.restate(B, &stated, at(ms)).expect("it may be repeated"));
+    mdt.restated(B, at(130));
+    assert!(mdt.is_recovered());
+    let (to, asked) = recall(&mut mdt);
+    assert_eq!((to, asked.bits), (B, Bits::PERM), "it turned out to be in the way");
+    ack(&mut mdt, B, asked, 140);
+    assert_eq!(outputs(&mut mdt), [Output::Ready(CHANGE)]);
+}
+
+#[test]
+fn nobody_restates_what_this_instance_gave() {
+    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+    mdt.expect(B, at(0));
+    let number = mdt.number();
+    let stated = [Stated { fid: X, bits: Bits::PERM, number }];
+    assert_eq!(mdt.restate(B, &stated, at(1)), Err(PeerMisbehaved));
+    let empty = [Stated { fid: X, bits: Bits::empty(), number: Number(1) }];
+    assert_eq!(mdt.restate(B, &empty, at(1)), Err(PeerMisbehaved));
+    assert_eq!(mdt.count(), 0);
+}
+
+#[test]
+fn a_client_that_never_restates_delays_changes_by_its_lease() {
+    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+    [A, B].iter().for_each(|session| mdt.expect(*session, at(0)));
+    mdt.restated(A, at(100));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::PERM)], at(100));
+    assert!(!pass(&mut mdt, 100, 10_900, &[A]).contains(&Output::Ready(CHANGE)));
+    assert!(pass(&mut mdt, 11_000, 11_100, &[A]).contains(&Output::Ready(CHANGE)));
+}
+
+#[test]
+fn a_grant_takes_at_most_80_bytes() {
+    let mut mdt = usual();
+    let count = 200_000;
+    for number in 0..count {
+        mdt.give([A, B, C][number as usize % 3], file(number / 3), Bits::all(), at(0));
+    }
+    let each = mdt.bytes() / mdt.count();
+    println!("{each} bytes a grant at the MDT");
+    assert!(mdt.count() == count as usize && each <= MDT_GRANT_BYTES_MAX, "{each}");
+    for session in [A, B, C] {
+        mdt.leave(session, at(1));
+    }
+    assert_eq!(mdt.count(), 0);
+}
