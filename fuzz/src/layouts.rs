@@ -13,7 +13,33 @@ pub(crate) fn lovs() -> Vec<Vec<u8>> {
     let mut specific = v3.clone();
     specific[..4].copy_from_slice(&0x0BD5_0BD0_u32.to_le_bytes());
     specific.extend_from_slice(&[0; 48]);
-    vec![v1, v3, specific]
+    let composite = layout::lov::composite::LovComposite::of_file(&composite(), types::Fid::ROOT);
+    vec![v1, v3, specific, composite.encode()]
+}
+
+/// Data at the MDT, then one stripe, then four.
+fn composite() -> layout::composite::Composite {
+    use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
+    let striped = |stripe_count| {
+        Wanted::Striped(layout::Template { stripe_count, ..layout::Template::default() })
+    };
+    let parts = [(1 << 16, Wanted::Mdt), (1 << 26, striped(1)), (END_OF_FILE, striped(4))];
+    let component = |(end, wanted)| TemplateComponent { end, wanted };
+    let template = CompositeTemplate { components: parts.map(component).to_vec() };
+    template.resolve(&layout::Template::default()).expect("a layout")
+}
+
+fn lov_composite(input: &[u8]) -> bool {
+    use layout::lov::composite::{LovComposite, decode, inspect};
+    let seen = inspect(input);
+    if let Ok(seen) = &seen {
+        assert_eq!(inspect(&seen.encode()).as_ref(), Ok(seen));
+    }
+    let Ok(template) = decode(input) else { return false };
+    assert!(seen.is_ok(), "a value that is taken can be shown");
+    let shown = LovComposite::of_dir(&template).expect("it makes a layout");
+    assert_eq!(decode(&shown.encode()).as_ref(), Ok(&template));
+    true
 }
 
 pub(crate) fn lov(input: &[u8]) -> bool {
@@ -21,7 +47,7 @@ pub(crate) fn lov(input: &[u8]) -> bool {
     if let Ok(lov) = &seen {
         assert_eq!(layout::lov::inspect(&lov.encode()).as_ref(), Ok(lov));
     }
-    let Ok(template) = layout::lov::decode(input) else { return false };
+    let Ok(template) = layout::lov::decode(input) else { return lov_composite(input) };
     assert!(seen.is_ok(), "a value that is taken can be shown");
     assert_eq!(layout::lov::decode(&layout::lov::encode_dir(&template)).as_ref(), Ok(&template));
     true
@@ -39,7 +65,7 @@ pub(crate) fn records() -> Vec<Vec<u8>> {
         osts: vec![1, 3],
         pool: [0; 16],
     };
-    vec![template.encode(), file.encode()]
+    vec![template.encode(), file.encode(), composite().encode()]
 }
 
 pub(crate) fn record(input: &[u8]) -> bool {
@@ -51,5 +77,12 @@ pub(crate) fn record(input: &[u8]) -> bool {
     if let Ok(template) = &template {
         assert_eq!(layout::Template::decode(&template.encode()).as_ref(), Ok(template));
     }
-    file.is_ok() || template.is_ok()
+    let composite = layout::composite::Composite::decode(input);
+    if let Ok(composite) = &composite {
+        assert_eq!(
+            layout::composite::Composite::decode(&composite.encode()).as_ref(),
+            Ok(composite)
+        );
+    }
+    file.is_ok() || template.is_ok() || composite.is_ok()
 }

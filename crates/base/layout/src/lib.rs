@@ -5,10 +5,14 @@
 //! messages and on disk; [`lov`] is Lustre's binary form of both, as the `lustre.lov` attribute
 //! shows it.
 //!
+//! [`composite`] has the layouts of several components. Nothing outside of this crate uses it yet:
+//! servers make and understand plain layouts only.
+//!
 //! Pure arithmetic: nothing here knows that targets exist, and no input makes it panic.
 
 #![warn(missing_docs)]
 
+pub mod composite;
 mod error;
 pub mod lov;
 mod map;

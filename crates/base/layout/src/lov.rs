@@ -9,8 +9,11 @@
 //! ```
 //! Written little-endian; a byte-swapped magic on input means that every number is swapped.
 
+pub mod composite;
+
 use types::{Errno, Fid};
 
+use crate::composite::ComponentError;
 use crate::template::pool_name;
 use crate::{Layout, LayoutError, POOL_BYTES, STRIPE_COUNT_MAX, Template};
 
@@ -59,6 +62,9 @@ pub enum LovError {
     /// A field out of bounds.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// Components that make no layout.
+    #[error(transparent)]
+    Component(#[from] ComponentError),
 }
 
 impl LovError {
@@ -69,6 +75,7 @@ impl LovError {
             LovError::Short { .. } => Errno::ERANGE,
             LovError::Unsupported(_) => Errno::EOPNOTSUPP,
             LovError::Magic(_) | LovError::Pattern(_) | LovError::Layout(_) => Errno::EINVAL,
+            LovError::Component(error) => error.errno(),
         }
     }
 }
@@ -238,7 +245,11 @@ pub fn inspect(value: &[u8]) -> Result<Lov, LovError> {
 /// Reads a value that a user sets. Objects of another file's layout are ignored, and so is the
 /// number in the place of its start: read from a file, it is a generation.
 pub fn decode(value: &[u8]) -> Result<Template, LovError> {
-    let lov = inspect(value)?;
+    template_of(inspect(value)?)
+}
+
+/// What a plain layout asks for.
+fn template_of(lov: Lov) -> Result<Template, LovError> {
     match lov.pattern {
         0 | PATTERN_RAID0 | PATTERN_OVERSTRIPED => {}
         PATTERN_MDT => return Err(LovError::Unsupported("data-on-MDT")),
@@ -250,8 +261,9 @@ pub fn decode(value: &[u8]) -> Result<Template, LovError> {
     if magic == MAGIC_SPECIFIC {
         let count = usize::try_from(stripe_count).unwrap_or(0);
         if stripes.len() < count.max(1) {
-            let need = V3_BYTES + STRIPE_BYTES * count.max(1);
-            return Err(LovError::Short { have: value.len(), need });
+            let bytes = |stripes: usize| V3_BYTES + STRIPE_BYTES * stripes;
+            let (have, need) = (bytes(stripes.len()), bytes(count.max(1)));
+            return Err(LovError::Short { have, need });
         }
         template.osts = stripes[..count].iter().map(|stripe| stripe.ost).collect();
     } else if start != ANY && stripes.is_empty() {

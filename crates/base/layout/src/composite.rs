@@ -1,0 +1,220 @@
+//! Composite layouts: a file's bytes in components, each with a striping of its own (Lustre:
+//! progressive file layouts, LU-8998; data on MDT, LU-3285).
+//!
+//! ```text
+//!  0      64K          64M                      end of file
+//!  | Mdt  | 1 stripe   | 8 stripes, no objects yet  ->
+//! ```
+//! A component that is only wanted has no objects: it reads as zeros, and gets them with the first
+//! write into it or behind it. Offsets in objects are computed from the file's offset, not from the
+//! component's start, so that components can be made, cut and added without moving data.
+//!
+//! Invariants ([`Composite::check`])
+//! - Components cover the file from 0 without holes and without overlap, in order.
+//! - Borders are multiples of [`STRIPE_SIZE_UNIT`] and of the stripe size of the component that
+//!   ends there, so that no stripe crosses one.
+//! - Only the first component is at the MDT.
+//! - Ids are never given twice in the life of a file.
+//! - The layout fits into an extended attribute in Lustre's form.
+
+mod error;
+mod map;
+mod record;
+mod template;
+
+use types::Extent;
+
+pub use error::ComponentError;
+pub use map::{At, Part, Parts};
+pub use template::{CompositeTemplate, TemplateComponent, Wanted};
+
+use crate::{Layout, STRIPE_SIZE_UNIT, Template, lov};
+
+/// End of a component that reaches to the end of the file, however long it grows (Lustre:
+/// `LUSTRE_EOF`).
+pub const END_OF_FILE: u64 = u64::MAX;
+/// Bytes of a file that the MDT may hold at most (Lustre: the bound of its tools).
+pub const MDT_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of a layout in Lustre's form: the value of an extended attribute.
+pub const COMPOSITE_BYTES_MAX: usize = 64 << 10;
+/// Ids of components are below: Lustre's upper bits name mirrors.
+pub const COMPONENT_ID_MAX: u32 = 0xffff;
+
+/// Where the bytes of a component are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// With the inode, at its MDT.
+    Mdt,
+    /// Nowhere yet; how its objects shall be. The stripe size is given.
+    Wanted(Template),
+    /// In objects of OSTs.
+    Objects(Layout),
+}
+
+/// Bytes of a file that are striped in one way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Component {
+    /// Its name in commands, from 1.
+    pub id: u32,
+    /// Which bytes; [`END_OF_FILE`] ends a component without an end.
+    pub extent: Extent,
+    /// Where they are.
+    pub place: Place,
+}
+
+impl Component {
+    /// Bytes on an object before the next one's turn; at the MDT the whole component.
+    #[must_use]
+    pub fn stripe_size(&self) -> u64 {
+        match &self.place {
+            Place::Mdt => self.extent.end(),
+            Place::Wanted(template) => u64::from(template.stripe_size),
+            Place::Objects(layout) => u64::from(layout.stripe_size),
+        }
+    }
+
+    /// Whether it has what it needs to take data.
+    #[must_use]
+    pub fn is_instantiated(&self) -> bool {
+        !matches!(self.place, Place::Wanted(_))
+    }
+
+    /// Its objects, if it has some.
+    #[must_use]
+    pub fn objects(&self) -> Option<&Layout> {
+        match &self.place {
+            Place::Objects(layout) => Some(layout),
+            Place::Mdt | Place::Wanted(_) => None,
+        }
+    }
+
+    fn check(&self, index: usize) -> Result<(), ComponentError> {
+        let (start, end) = (self.extent.start(), self.extent.end());
+        error::check_border(start)?;
+        if self.id == 0 || self.id > COMPONENT_ID_MAX {
+            return Err(ComponentError::Id(self.id));
+        }
+        match &self.place {
+            Place::Mdt => return error::check_mdt(index, end),
+            Place::Wanted(template) => template.check()?,
+            Place::Objects(layout) => layout.check()?,
+        }
+        error::check_end(end, self.stripe_size())
+    }
+}
+
+/// A layout of several components. Built from outside, it must pass [`Composite::check`] before
+/// anything else is called; decoding and [`CompositeTemplate::resolve`] do that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Composite {
+    /// Raised with every change.
+    pub generation: u32,
+    /// The last id that was given.
+    pub last_id: u32,
+    /// In the order of the file.
+    pub components: Vec<Component>,
+}
+
+impl Composite {
+    /// Whether every component is within its bounds, and beside its neighbours.
+    pub fn check(&self) -> Result<(), ComponentError> {
+        let mut at = 0;
+        if self.components.is_empty() {
+            return Err(ComponentError::None);
+        }
+        for (index, component) in self.components.iter().enumerate() {
+            component.check(index)?;
+            let start = component.extent.start();
+            if start != at {
+                return Err(ComponentError::Gap { start, end: at });
+            }
+            at = component.extent.end();
+        }
+        let mut ids: Vec<u32> = self.components.iter().map(|component| component.id).collect();
+        ids.sort_unstable();
+        if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(ComponentError::Id(pair[0]));
+        }
+        if ids.last().is_some_and(|last| *last > self.last_id) {
+            return Err(ComponentError::Id(self.last_id));
+        }
+        let bytes = lov::composite::bytes_of(self);
+        if bytes > COMPOSITE_BYTES_MAX { Err(ComponentError::TooLarge(bytes)) } else { Ok(()) }
+    }
+
+    /// Where the last component ends: a write behind it fails (ENODATA).
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.components.last().map_or(0, |last| last.extent.end())
+    }
+
+    /// Components that must have their place before bytes below `behind` are written: also those
+    /// before it that were skipped, so that a component with objects has none without before it.
+    /// For a truncate to size z, `behind` is z + 1.
+    pub fn missing(&self, behind: u64) -> impl Iterator<Item = usize> + '_ {
+        let needed = move |component: &Component| component.extent.start() < behind;
+        self.components
+            .iter()
+            .enumerate()
+            .filter(move |(_, component)| needed(component) && !component.is_instantiated())
+            .map(|(index, _)| index)
+    }
+
+    /// Gives the component at `index` its objects.
+    ///
+    /// # Errors
+    /// It has some already, or these do not fit it. Nothing is changed then.
+    pub fn instantiate(&mut self, index: usize, objects: Layout) -> Result<(), ComponentError> {
+        let component = self.components.get(index).ok_or(ComponentError::None)?;
+        if component.is_instantiated() {
+            return Err(ComponentError::Instantiated(component.id));
+        }
+        let fresh = Component { place: Place::Objects(objects), ..component.clone() };
+        self.with(|layout| layout.components[index] = fresh)
+    }
+
+    /// Adds components behind the last one.
+    ///
+    /// # Errors
+    /// The file has an end already that nothing can follow, or they do not fit. Nothing is changed
+    /// then.
+    pub fn add(
+        &mut self,
+        more: &CompositeTemplate,
+        default: &Template,
+    ) -> Result<(), ComponentError> {
+        let more = more.resolve_from(self.end(), self.last_id, default)?;
+        self.with(|layout| {
+            layout.last_id = more.last_id;
+            layout.components.extend(more.components);
+        })
+    }
+
+    /// Takes away the component `id` and all behind it; what they held is lost. Their objects are
+    /// to be destroyed.
+    ///
+    /// # Errors
+    /// There is none of this id, or nothing would be left. Nothing is changed then.
+    pub fn cut_from(&mut self, id: u32) -> Result<Vec<Component>, ComponentError> {
+        let index = self.components.iter().position(|component| component.id == id);
+        let index = index.filter(|index| *index > 0).ok_or(ComponentError::Id(id))?;
+        let mut gone = Vec::new();
+        self.with(|layout| gone = layout.components.split_off(index))?;
+        Ok(gone)
+    }
+
+    /// Changes it, unless the outcome is no layout.
+    fn with(&mut self, change: impl FnOnce(&mut Composite)) -> Result<(), ComponentError> {
+        let mut changed = self.clone();
+        change(&mut changed);
+        changed.generation = self.generation.wrapping_add(1);
+        changed.check()?;
+        *self = changed;
+        Ok(())
+    }
+}
+
+const _: () = assert!(MDT_BYTES_MAX.is_multiple_of(STRIPE_SIZE_UNIT as u64));
+
+#[cfg(test)]
+mod tests;
