@@ -215,7 +215,7 @@ fn taking_over_files_waits_for_one_lease_not_for_each() {
     let waits = number(&up, "lease_waits") - before;
     eprintln!("{FILES} files taken over: {waits} waits, the slowest took {slowest:?}");
     assert!((1..=FILES as u64 / 20).contains(&waits), "{waits} waits for {FILES} files");
-    up.set("mdt.*.short_leases", "0");
+    up.set("mdt.*.grants", "none");
     fs::create_dir(up.at("e")).expect("a directory");
     fs::metadata(up.at("e")).expect("it is there");
     std::thread::sleep(Duration::from_millis(60));

@@ -3,7 +3,8 @@
 //! A client has at most one grant per file. It is a set of [`Bits`], named by the file's FID and a
 //! [`Number`] that rises. It comes with the answer of an ordinary operation and goes by a recall,
 //! by being shed, or by time: with the session's lease, or after 50 ms where no client is called.
-//! `docs/design/grants.md` explains the whole. Nothing outside of this crate uses it yet.
+//! `docs/design/grants.md` explains the whole. So far the MDT's engine uses
+//! [`Timed`], and nothing else is used.
 //!
 //! [`Mdt`] is the table of one MDT, [`Cache`] a client's view of it. Neither knows a clock or a
 //! network: times come in as arguments, and what is to be sent is polled.
@@ -17,12 +18,13 @@ mod limits;
 mod mdt;
 mod timed;
 
-use types::{Fid, Instant, Span, Transno};
+use types::{Fid, Span, Transno};
 
 pub use bits::{BITS, Bits};
 pub use client::{Belief, Cache, CacheConfig, Listing, Name, Notify, Question};
 pub use limits::*;
 pub use mdt::{Begun, Mdt, MdtConfig, Mode, Output, PeerMisbehaved};
+pub use timed::Timed;
 
 planted::bugs! {
     /// Planted bugs of grants.
@@ -177,7 +179,7 @@ pub struct Told {
     pub as_of: Transno,
 }
 
-/// The end of a span, longer by what two clocks may differ.
-fn with_skew(from: Instant, span: Span) -> Instant {
-    from + Span(span.0 / 100 * (100 + SKEW_PERCENT))
+/// A span, longer by what two clocks may differ.
+fn with_skew(span: Span) -> Span {
+    Span(span.0 / 100 * (100 + SKEW_PERCENT))
 }

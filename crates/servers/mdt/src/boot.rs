@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
+use ldlm::grants::TIMED;
 use osd::{MetaStore, Table, WriteSet};
 use service::ClientRecord;
 use target::StartError;
@@ -18,10 +19,10 @@ use wire::{Opcode, Reply};
 
 use crate::burnt::Burnt;
 use crate::fences::{Fences, Lapsed};
+use crate::grants::Grants;
 use crate::hash::HashKey;
 use crate::ids::{Ids, first_sequences};
 use crate::keys;
-use crate::leases::{LEASE, Leases};
 use crate::opens::Opens;
 use crate::record::Inode;
 use crate::share::Share;
@@ -120,7 +121,7 @@ fn prepare(
     }
     let known = target::known_clients(&*view)?;
     let lapsed = fences::stored(&*view)?;
-    let inherited_until = if epoch == 1 { Instant::default() } else { seed.clock + LEASE };
+    let inherited_until = if epoch == 1 { Instant::default() } else { seed.clock + TIMED };
     let replies = target::replies(&*view, TargetKind::Mdt, last_transno)?.kept;
     let state = State {
         first_file: files.first(),
@@ -130,7 +131,7 @@ fn prepare(
         files,
         objects,
         share: Share::default(),
-        leases: Leases::new(inherited_until),
+        grants: Grants::new(inherited_until),
         fences: Fences::default(),
         spaces: Spaces::new(seed.round_robin),
         lod: config.lod,

@@ -108,7 +108,7 @@ impl Engine {
         let Op { tx, .. } = op;
         if !caller.request.opcode().modifies() {
             assert!(tx.set.changes.is_empty(), "an operation that only reads writes nothing");
-            let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &guard.leases);
+            let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &guard.grants);
             let epoch = answer.fid().map_or(0, |fid| guard.opens.write_epoch(fid));
             let extras = Extras::new(&plan, None, epoch);
             guard.perform(plan.effects);
@@ -122,7 +122,7 @@ impl Engine {
         }
         let transno =
             if committed { Transno(caller.request.header.transno) } else { history.next() };
-        let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &guard.leases);
+        let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &guard.grants);
         assert!(committed || !transno.is_none(), "a change has its place in history");
         let done = tx.finish(transno);
         drop(view);
@@ -152,7 +152,7 @@ impl Engine {
         {
             return Ok(());
         }
-        lease::check(&row.leases, caller, tx, &mut state.leases)
+        lease::check(&row.leases, caller, tx, &mut state.grants)
     }
 
     /// Records the change with its answer, applies it, and only then lets memory follow.

@@ -12,10 +12,10 @@ mod fences;
 pub mod fsck;
 #[doc(hidden)]
 pub mod fuzz;
+mod grants;
 mod hash;
 mod ids;
 mod keys;
-mod leases;
 mod limits;
 mod locks;
 mod named;

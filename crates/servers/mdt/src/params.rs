@@ -4,10 +4,30 @@ mod lod;
 
 use std::rc::Rc;
 
-use params::{ParamTree, parse_within};
+use ldlm::grants::Mode;
+use params::ParamTree;
 use target::{Leaves, Place};
 
 use crate::target::{Counts, Mdt};
+
+fn shown(mode: Mode) -> &'static str {
+    match mode {
+        Mode::None => "none",
+        Mode::Timed => "timed",
+        Mode::Recall => "recall",
+    }
+}
+
+fn parse_mode(value: &str) -> Result<Mode, String> {
+    match value.trim() {
+        "none" => Ok(Mode::None),
+        "timed" => Ok(Mode::Timed),
+        "recall" => {
+            Err("recall needs callbacks to clients, which this version does not have".into())
+        }
+        _ => Err("one of none, timed".into()),
+    }
+}
 
 /// What a parameter shows of an MDT's memory.
 type Shown = fn(&Counts) -> u64;
@@ -29,16 +49,30 @@ impl Mdt {
         }
         // Whether clients may cache attributes and names for a moment.
         leaves.set(
-            "short_leases",
-            |mdt| u32::from(mdt.engine.state.borrow().leases.is_enabled()).to_string(),
+            "grants",
+            |mdt| shown(mdt.engine.state.borrow().grants.mode()).to_owned(),
             |mdt, value| {
-                let enabled = parse_within(value, 0, 1)? == 1;
-                mdt.engine.state.borrow_mut().leases.enable(enabled);
+                mdt.engine.state.borrow_mut().grants.set_mode(parse_mode(value)?);
                 Ok(())
             },
         );
         leaves.table("md_stats", |mdt| mdt.tally.table(mdt.env.wall()), |mdt| mdt.tally.clear());
         leaves.read("commit_interval_ms", |mdt| mdt.engine.pace.interval().as_millis().to_string());
         lod::register(self, tree, &place.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_shown_as_they_are_set_and_recall_is_refused() {
+        for mode in [Mode::None, Mode::Timed] {
+            assert_eq!(parse_mode(shown(mode)), Ok(mode));
+        }
+        let refused = parse_mode(shown(Mode::Recall)).expect_err("no client can be called");
+        assert!(refused.contains("callbacks"), "{refused}");
+        assert!(parse_mode("1").is_err());
     }
 }

@@ -9,9 +9,9 @@ use types::{ClientId, Fid, Instant, Timespec, Transno};
 
 use crate::config::Lod;
 use crate::fences::Fences;
+use crate::grants::Grants;
 use crate::hash::HashKey;
 use crate::ids::Ids;
-use crate::leases::Leases;
 use crate::opens::{OpenFile, Opens};
 use crate::share::Share;
 use crate::spaces::{OstAt, Spaces};
@@ -48,7 +48,7 @@ pub(crate) struct State {
     pub(crate) files: Ids,
     pub(crate) objects: Ids,
     pub(crate) share: Share,
-    pub(crate) leases: Leases,
+    pub(crate) grants: Grants,
     pub(crate) fences: Fences,
     pub(crate) spaces: Spaces,
     pub(crate) lod: Lod,
@@ -104,9 +104,9 @@ impl State {
                 Effect::Cleaned(fid) => self.opens.cleaned(fid),
                 Effect::Gone(fid) => self.opens.cleaned(fid),
                 Effect::DestroyLogged => self.destroy_next += 1,
-                Effect::Leased { fid, client, from } => self.leases.grant(fid, client, from),
-                Effect::NamesMoved { from, to, at } => self.leases.carry(from, to, at),
-                Effect::Settles { fid, at } => self.leases.settle(fid, at),
+                Effect::Leased { fid, client, from } => self.grants.give(fid, client, from),
+                Effect::NamesMoved { from, to, at } => self.grants.carry(from, to, at),
+                Effect::Settles { fid, at } => self.grants.settle(fid, at),
             }
         }
     }

@@ -152,7 +152,7 @@ impl Mdt {
             open_handles: state.opens.len(),
             locks_held,
             locks_waiting,
-            leases_held: state.leases.count(self.env.now()),
+            leases_held: state.grants.count(self.env.now()),
             lease_waits: self.engine.store.lease_waits(),
         }
     }

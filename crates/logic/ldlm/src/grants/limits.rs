@@ -44,6 +44,9 @@ pub const CONTENDED: Span = Span::secs(30);
 /// Files whose conflicts are counted; beyond, all counts are forgotten together.
 pub const CONTENDED_MAX: usize = 65_536;
 
+/// Files of which nothing is granted for a while; beyond, all of them are forgotten together.
+pub const PAUSED_MAX: usize = 65_536;
+
 /// Holders of one file. A broadcast to more costs longer than waiting for the end of timed grants.
 pub const HOLDERS_MAX: u32 = 64;
 

@@ -33,7 +33,9 @@ use types::{Fid, Instant};
 
 use super::contention::Contention;
 use super::timed::Timed;
-use super::{Bits, Bugs, ChangeId, GRANTS_MAX, HOLDERS_MAX, Number, Recall, Session};
+use super::{
+    Bits, Bugs, ChangeId, GRANTS_MAX, HOLDERS_MAX, Number, Recall, Session, TIMED, with_skew,
+};
 use holder::Holder;
 use store::Store;
 
@@ -114,9 +116,7 @@ pub struct Mdt {
     vacant: Vec<u32>,
     sessions: FixedMap<Session, u32>,
     unstated: BTreeSet<u32>,
-    timed: Timed,
-    /// Timed grants of the instance before may last until then.
-    inherited_until: Instant,
+    timed: Timed<Session>,
     contention: Contention,
     takings: FixedMap<Fid, Taking>,
     changes: BTreeMap<ChangeId, Parked>,
@@ -137,8 +137,7 @@ impl Mdt {
             vacant: Vec::new(),
             sessions: FixedMap::default(),
             unstated: BTreeSet::new(),
-            timed: Timed::default(),
-            inherited_until: Instant::default(),
+            timed: Timed::new(with_skew(TIMED), Instant::default()),
             contention: Contention::default(),
             takings: FixedMap::default(),
             changes: BTreeMap::new(),

@@ -1,4 +1,4 @@
-//! Which answers come with a short lease, and which changes wait for one ([`crate::leases`]).
+//! Which answers come with a short lease, and which changes wait for one ([`crate::grants`]).
 //!
 //! [`plan`] reads what is leased and changes nothing. What it grants goes out with the reply and
 //! comes into memory as effects, once the operation is applied: a change that the store refuses
@@ -10,7 +10,7 @@ use wire::body::Disposition;
 use wire::{Attr, Request, SizeState};
 
 use super::{Answer, AttrAnswer, Caller};
-use crate::leases::Leases;
+use crate::grants::Grants;
 use crate::record::{INODE_HAS_ACL, Inode};
 use crate::state::Effect;
 use crate::tx::Tx;
@@ -63,7 +63,7 @@ pub(crate) fn plan(
     caller: &Caller<'_>,
     answer: &mut Answer,
     tx: &Tx<'_>,
-    leases: &Leases,
+    grants: &Grants,
 ) -> Plan {
     let mut plan = Plan::default();
     let clock = caller.clock;
@@ -72,7 +72,7 @@ pub(crate) fn plan(
         return plan;
     }
     let mut lease = |fid: Fid| {
-        let span = leases.offer(fid, clock);
+        let span = grants.offer(fid, clock);
         if span > Span::ZERO {
             plan.effects.push(Effect::Leased { fid, client: caller.client, from: clock });
         }
@@ -100,7 +100,7 @@ pub(crate) fn plan(
     } else if let (true, Answer::Attr(answer)) = (tells, answer) {
         // On a file only where nobody was after its directory too: files are many, and a client
         // that takes over what another has just made would wait for each.
-        let quiet = answer.attr.is_dir() || !leases.is_contended(answer.parent, clock);
+        let quiet = answer.attr.is_dir() || !grants.is_contended(answer.parent, clock);
         if quiet && is_known(answer) {
             plan.lease = lease(answer.attr.fid());
         }
@@ -168,7 +168,7 @@ pub(crate) fn check(
     scope: &Scope,
     caller: &Caller<'_>,
     tx: &Tx<'_>,
-    leases: &mut Leases,
+    grants: &mut Grants,
 ) -> Decided<()> {
     if let Scope::Sets(is_unseen) | Scope::Unseen(is_unseen) = scope
         && is_unseen(caller.request)
@@ -176,21 +176,21 @@ pub(crate) fn check(
         return Ok(());
     }
     let clock = caller.clock;
-    let blocked = tx.touched().filter_map(|fid| leases.blocks(fid, caller.client, clock)).max();
+    let blocked = tx.touched().filter_map(|fid| grants.blocks(fid, caller.client, clock)).max();
     if blocked.is_some() {
         // all that was there, so that nothing is leased again meanwhile and it waits only once
         for fid in tx.touched().filter(|fid| tx.was_there(*fid)) {
-            leases.contend(fid, clock);
+            grants.contend(fid, clock);
             if let Some(inode) = tx.seen(fid).filter(|inode| !inode.attr.is_dir()) {
-                leases.contend(inode.parent, clock);
+                grants.contend(inode.parent, clock);
             }
         }
     }
     if blocked.is_some() {
         planted::reached("mdt: a change waited for a lease");
-    } else if leases.inherited(clock).is_some() {
+    } else if grants.inherited(clock).is_some() {
         planted::reached("mdt: a change waited for leases of the instance before");
     }
-    let end: Option<Instant> = leases.inherited(clock).max(blocked);
+    let end: Option<Instant> = grants.inherited(clock).max(blocked);
     end.map_or(Ok(()), |end| Err(OpError::LeasedUntil(end)))
 }

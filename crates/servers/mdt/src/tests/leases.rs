@@ -8,7 +8,8 @@ use wire::body::{
 use wire::{Attr, Opcode, decode_body, dirent};
 
 use super::rig::Rig;
-use crate::leases::{LEASE, SETTLING};
+use crate::grants::SETTLING;
+use ldlm::grants::TIMED as LEASE;
 
 const A: u128 = 1;
 const B: u128 = 2;
@@ -331,9 +332,9 @@ fn a_change_that_a_full_store_refuses_leaves_no_lease_behind() {
     rig.create(Fid::ROOT, "f", 0o644, None).expect("room");
     later(&rig);
     rig.store.full.set(true);
-    let before = rig.engine.state.borrow().leases.len();
+    let before = rig.engine.state.borrow().grants.len();
     assert_eq!(rig.create(Fid::ROOT, "g", 0o644, None).expect_err("no room"), Errno::ENOSPC);
-    assert_eq!(rig.engine.state.borrow().leases.len(), before);
+    assert_eq!(rig.engine.state.borrow().grants.len(), before);
     rig.store.full.set(false);
     assert_eq!(waited(&mut rig, |rig| unlink(rig, Fid::ROOT, "f")), 0, "A was refused");
     later(&rig);

@@ -126,9 +126,7 @@ impl Mdt {
     fn way(&self, by: Option<Session>, wants: &[Want], now: Instant) -> Way {
         let own = by.and_then(|session| self.sessions.get(&session).copied());
         let mut way = Way { is_unstated: self.waits_for_unstated(own), ..Way::default() };
-        if self.inherited_until > now {
-            way.until = Some(self.inherited_until);
-        }
+        way.until = self.timed.inherited(now);
         for want in wants {
             self.store.each_of(want.fid, |place, grant| {
                 let is_own = own == Some(grant.holder) && !self.config.bugs.own_recall_not_exempt();

@@ -21,7 +21,7 @@ impl Mdt {
     /// If the session is known.
     pub fn connect(&mut self, session: Session, now: Instant) -> Number {
         assert!(!self.sessions.contains_key(&session), "a session begins once");
-        self.admit(Holder::new(session, with_skew(now, LEASE)));
+        self.admit(Holder::new(session, now + with_skew(LEASE)));
         self.number
     }
 
@@ -59,7 +59,7 @@ impl Mdt {
         };
         let renews = holder.renews() || (stuck_renews && holder.is_stopped);
         if renews {
-            holder.until = holder.until.max(with_skew(now, LEASE));
+            holder.until = holder.until.max(now + with_skew(LEASE));
         }
         Head { floor: if no_floor { Number(0) } else { holder.floor }, renews }
     }

@@ -17,9 +17,9 @@ pub struct PeerMisbehaved;
 impl Mdt {
     /// A client of the instance before, which may hold anything. To be said before any change.
     pub fn expect(&mut self, session: Session, now: Instant) {
-        let mut holder = Holder::new(session, with_skew(now, LEASE));
+        let mut holder = Holder::new(session, now + with_skew(LEASE));
         holder.is_unstated = true;
-        self.inherited_until = self.inherited_until.max(with_skew(now, TIMED));
+        self.timed.inherit(now + with_skew(TIMED));
         let at = self.admit(holder);
         self.unstated.insert(at);
         self.set_timer(at);

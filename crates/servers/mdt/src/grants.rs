@@ -1,0 +1,201 @@
+//! What clients may cache, as the engine gives it: timed grants only (decisions 0005, 0014).
+//!
+//! A grant on a file covers its attributes, one on a directory also its entries. It ends by time
+//! alone: another client's change waits until it is over. What two clients were after at once is
+//! not granted for a while, so that only the first change of many waits.
+//!
+//! Invariants
+//! - A client counts from when it asked, the MDT from when it answered: the client's end is never
+//!   later than the MDT's.
+//! - Nothing changes what another client holds a grant on, except for what that client cannot see
+//!   (access times, the size of a file that it does not believe to know).
+
+use ldlm::grants::{Bits, Mode, TIMED, Timed, Want};
+use types::{ClientId, Fid, Instant, Span};
+
+/// What two clients were after is not granted for this long.
+const CONTENDED: Span = Span::secs(30);
+
+/// A file is not granted for this long while its changer's kernel goes on using its own copy: until
+/// that kernel has certainly taken up the answer, and with it all answers from before the change.
+pub(crate) const SETTLING: Span = Span::secs(1);
+
+/// Every grant covers attributes and names alike.
+const COVERED: Bits =
+    Bits::LOOKUP.union(Bits::UPDATE).union(Bits::LAYOUT).union(Bits::PERM).union(Bits::XATTR);
+
+/// Grants of one instance.
+pub(crate) struct Grants {
+    mode: Mode,
+    timed: Timed<ClientId>,
+}
+
+impl Grants {
+    /// Without grants of its own; `inherited_until` where clients may hold some of the instance
+    /// before.
+    pub(crate) fn new(inherited_until: Instant) -> Grants {
+        Grants { mode: Mode::Timed, timed: Timed::new(TIMED, inherited_until) }
+    }
+
+    /// Which kind is given.
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Gives this kind from now on; what was given lasts its time.
+    ///
+    /// # Panics
+    /// With [`Mode::Recall`], which no client could be called for.
+    pub(crate) fn set_mode(&mut self, mode: Mode) {
+        assert!(mode != Mode::Recall, "there is no callback lane");
+        self.mode = mode;
+    }
+
+    /// How many files are granted at `now`.
+    pub(crate) fn count(&mut self, now: Instant) -> usize {
+        self.timed.count(now)
+    }
+
+    /// Files that are granted, or were until lately.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.timed.len()
+    }
+
+    /// How long a grant of `fid` would be from `now` on; [`Span::ZERO`]: there is none to have.
+    pub(crate) fn offer(&self, fid: Fid, now: Instant) -> Span {
+        let none = self.mode == Mode::None || self.inherited(now).is_some();
+        if none || self.timed.is_paused(fid, now) { Span::ZERO } else { TIMED }
+    }
+
+    /// Gives `client` the grant of `fid` that it was offered at `now`.
+    pub(crate) fn give(&mut self, fid: Fid, client: ClientId, now: Instant) {
+        assert!(self.inherited(now).is_none(), "no grant while those of another instance last");
+        self.timed.give(client, fid, COVERED, now);
+    }
+
+    /// Until when a change of `fid` by `client` has to wait, if it has to.
+    pub(crate) fn blocks(&self, fid: Fid, client: ClientId, now: Instant) -> Option<Instant> {
+        self.timed.blocks(Want { fid, bits: COVERED }, Some(client), now)
+    }
+
+    /// A name moves from one directory to another, and grants on it with it.
+    pub(crate) fn carry(&mut self, from: Fid, to: Fid, now: Instant) {
+        self.timed.carry(from, to, now);
+    }
+
+    /// Until when every change waits for grants of the instance before.
+    pub(crate) fn inherited(&self, now: Instant) -> Option<Instant> {
+        self.timed.inherited(now)
+    }
+
+    /// Two clients are after `fid`.
+    pub(crate) fn contend(&mut self, fid: Fid, now: Instant) {
+        self.timed.pause(fid, now + CONTENDED, now);
+    }
+
+    /// The kernel of the client that changed `fid` judges by itself for a moment.
+    pub(crate) fn settle(&mut self, fid: Fid, now: Instant) {
+        self.timed.pause(fid, now + SETTLING, now);
+    }
+
+    /// Whether two clients were after `fid` lately, or its changer's kernel settles.
+    pub(crate) fn is_contended(&self, fid: Fid, now: Instant) -> bool {
+        self.timed.is_paused(fid, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ClientId = ClientId(1);
+    const B: ClientId = ClientId(2);
+    const X: Fid = Fid::ROOT;
+
+    fn at(ms: u64) -> Instant {
+        Instant::default() + Span::millis(ms)
+    }
+
+    fn grants() -> Grants {
+        Grants::new(Instant::default())
+    }
+
+    /// Offers and gives.
+    fn ask(grants: &mut Grants, fid: Fid, client: ClientId, now: Instant) -> Span {
+        let span = grants.offer(fid, now);
+        if span > Span::ZERO {
+            grants.give(fid, client, now);
+        }
+        span
+    }
+
+    #[test]
+    fn only_changes_by_others_wait() {
+        let mut grants = grants();
+        assert_eq!(ask(&mut grants, X, A, at(10)), TIMED);
+        assert_eq!(grants.blocks(X, B, at(20)), Some(at(60)));
+        assert_eq!(grants.blocks(X, A, at(20)), None);
+        assert_eq!(grants.blocks(X, B, at(60)), None);
+    }
+
+    #[test]
+    fn what_several_hold_no_client_changes() {
+        let mut grants = grants();
+        ask(&mut grants, X, A, at(0));
+        ask(&mut grants, X, B, at(30));
+        assert_eq!(grants.blocks(X, A, at(40)), Some(at(80)));
+        let last = grants.blocks(X, B, at(40));
+        assert_eq!(last, Some(at(80)), "the other's may be the one that lasts");
+    }
+
+    #[test]
+    fn what_is_contended_is_not_granted_for_a_while() {
+        let mut grants = grants();
+        grants.contend(X, at(0));
+        assert_eq!(ask(&mut grants, X, A, at(10)), Span::ZERO);
+        assert_eq!(grants.blocks(X, B, at(11)), None);
+        assert_eq!(ask(&mut grants, X, A, at(30_001)), TIMED);
+    }
+
+    #[test]
+    fn what_settles_is_not_granted_for_a_moment_and_stays_contended() {
+        let mut grants = grants();
+        grants.settle(X, at(0));
+        assert_eq!(ask(&mut grants, X, A, at(999)), Span::ZERO);
+        assert_eq!(ask(&mut grants, X, A, at(1_000)), TIMED);
+        grants.contend(X, at(1_000));
+        grants.settle(X, at(1_001));
+        assert_eq!(ask(&mut grants, X, A, at(30_999)), Span::ZERO, "two clients were after it");
+        assert_eq!(ask(&mut grants, X, A, at(31_000)), TIMED);
+    }
+
+    #[test]
+    fn a_new_instance_waits_for_old_grants_to_end() {
+        let mut grants = Grants::new(at(50));
+        assert_eq!(grants.inherited(at(10)), Some(at(50)));
+        assert_eq!(ask(&mut grants, X, A, at(10)), Span::ZERO);
+        assert_eq!(grants.inherited(at(50)), None);
+        assert_eq!(ask(&mut grants, X, A, at(50)), TIMED);
+    }
+
+    #[test]
+    fn a_grant_goes_along_with_a_name_that_moves() {
+        let mut grants = grants();
+        let other = Fid { oid: 9, ..X };
+        ask(&mut grants, X, A, at(0));
+        grants.contend(other, at(0));
+        grants.carry(X, other, at(20));
+        assert_eq!(grants.blocks(other, B, at(30)), Some(at(50)), "though it is contended");
+        assert_eq!((grants.blocks(other, A, at(30)), grants.count(at(70))), (None, 0));
+    }
+
+    #[test]
+    fn switched_off_it_gives_none_and_honours_those_that_are_out() {
+        let mut grants = grants();
+        ask(&mut grants, X, A, at(0));
+        grants.set_mode(Mode::None);
+        assert_eq!(ask(&mut grants, X, A, at(1)), Span::ZERO);
+        assert_eq!(grants.blocks(X, B, at(2)), Some(at(50)));
+    }
+}
