@@ -16,6 +16,7 @@
 //!
 //! Lustre: `ldlm_lock.c`, `ldlm_extent.c`, `ldlm_flock.c`.
 
+mod book;
 mod extent;
 pub mod grants;
 mod limits;
@@ -23,7 +24,10 @@ mod ranges;
 mod space;
 
 pub use extent::{ExtentLocks, LockId};
-pub use limits::{EXTENT_WAITERS_MAX, HELD_RANGES_MAX, WAITERS_MAX};
+pub use limits::{
+    EXTENT_WAITERS_MAX, HELD_BYTES_MAX, HELD_BYTES_OF_SESSION_MAX, OWNER_BYTES, RANGE_BYTES,
+    WAITERS_MAX, WAITERS_OF_SESSION_MAX,
+};
 pub use space::{Conflict, Enqueued, Kind, LockRequest, LockSpace, Owner, WaitId};
 
 /// How a lock is held.

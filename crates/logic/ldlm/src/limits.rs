@@ -4,12 +4,29 @@
 /// refused (`ENOLCK`).
 pub const WAITERS_MAX: usize = 65_536;
 
-/// Ranges that are held of one target at most: 1 M ranges of 80 bytes. A request beyond is refused
-/// (`ENOLCK`).
-pub const HELD_RANGES_MAX: usize = 1 << 20;
+/// Waiters of one session at most; a request beyond is refused (`ENOLCK`).
+pub const WAITERS_OF_SESSION_MAX: usize = 4_096;
+
+/// What the held locks of one target may take in memory, counted as [`OWNER_BYTES`] and
+/// [`RANGE_BYTES`]. A request beyond is refused (`ENOLCK`).
+pub const HELD_BYTES_MAX: usize = 512 << 20;
+
+/// The same of one session: some 70,000 files, or a million ranges of one. Clients that state their
+/// locks again after a restart may have twice that, because waits that were granted count late.
+pub const HELD_BYTES_OF_SESSION_MAX: usize = 64 << 20;
+
+/// An owner that holds something on a file: nodes of three trees that may hold nothing else.
+pub const OWNER_BYTES: usize = 896;
+
+/// A range that an owner holds.
+pub const RANGE_BYTES: usize = 64;
 
 /// Waiters for extents of one object that a server should admit: its worker slots bound them in
 /// practice.
 pub const EXTENT_WAITERS_MAX: usize = 65_536;
 
-const _: () = assert!(WAITERS_MAX <= HELD_RANGES_MAX);
+// What waits when a bound is reached is granted nevertheless.
+const _: () = assert!(
+    WAITERS_OF_SESSION_MAX * (OWNER_BYTES + 2 * RANGE_BYTES) <= HELD_BYTES_OF_SESSION_MAX
+        && WAITERS_MAX * (OWNER_BYTES + 2 * RANGE_BYTES) <= HELD_BYTES_MAX
+);

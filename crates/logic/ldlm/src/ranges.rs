@@ -26,21 +26,29 @@ impl Ranges {
         })
     }
 
+    /// Those that overlap `extent`, by first byte. It costs what it finds, not what is held.
+    fn touched(&self, extent: Extent) -> impl Iterator<Item = (&u64, &(u64, Mode, u32))> + '_ {
+        let before = self.0.range(..extent.start()).next_back();
+        let before = before.filter(|(_, held)| held.0 > extent.start());
+        before.into_iter().chain(self.0.range(extent.start()..extent.end()))
+    }
+
     /// The first range that a lock of `mode` on `extent` would conflict with.
     pub(crate) fn conflict(&self, extent: Extent, mode: Mode) -> Option<(Extent, Mode, u32)> {
-        self.iter()
-            .take_while(|(held, _, _)| held.start() < extent.end())
-            .find(|(held, other, _)| held.overlaps(extent) && !mode.admits(*other))
+        let (start, held) = self.touched(extent).find(|(_, held)| !mode.admits(held.1))?;
+        let extent = Extent::new(*start, held.0).expect("a held range is not empty");
+        Some((extent, held.1, held.2))
+    }
+
+    /// Whether one range reaches over both ends of `extent`.
+    pub(crate) fn is_split_by(&self, extent: Extent) -> bool {
+        let before = self.0.range(..extent.start()).next_back();
+        before.is_some_and(|(_, (end, _, _))| *end > extent.end())
     }
 
     /// Takes `extent` out: a range that reaches over an end of it is cut, one around it is split.
     pub(crate) fn clear(&mut self, extent: Extent) {
-        let touched: Vec<_> = self
-            .0
-            .range(..extent.end())
-            .filter(|(_, held)| held.0 > extent.start())
-            .map(|(s, h)| (*s, *h))
-            .collect();
+        let touched: Vec<_> = self.touched(extent).map(|(s, h)| (*s, *h)).collect();
         for (start, (end, mode, pid)) in touched {
             self.0.remove(&start);
             if start < extent.start() {

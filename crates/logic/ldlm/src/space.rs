@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use types::{Extent, Fid};
 
 use crate::Mode;
-use crate::limits::{HELD_RANGES_MAX, WAITERS_MAX};
+use crate::book::Book;
 use crate::ranges::Ranges;
 
 /// Sorts of locks; each is a space of its own.
@@ -138,7 +138,7 @@ pub struct LockSpace {
     resources: BTreeMap<ResourceId, Resource>,
     waits: BTreeMap<WaitId, ResourceId>,
     waits_of: BTreeMap<(Kind, Owner), BTreeSet<WaitId>>,
-    held_ranges: usize,
+    book: Book,
 }
 
 impl LockSpace {
@@ -155,7 +155,7 @@ impl LockSpace {
         if self.waits.contains_key(&wait_id) {
             return self.resume(wait_id);
         }
-        if self.held_ranges >= HELD_RANGES_MAX || self.waits.len() >= WAITERS_MAX {
+        if self.book.is_full(request.owner.session) {
             return (Enqueued::Full, Vec::new());
         }
         let id = (request.resource, request.kind);
@@ -176,6 +176,7 @@ impl LockSpace {
         }
         self.resources.entry(id).or_default().line.push(Waiter { request, present: true });
         self.waits.insert(wait_id, id);
+        self.book.waits(wait_id.session);
         self.waits_of.entry((request.kind, request.owner)).or_default().insert(wait_id);
         // The new wait may close a circle through somebody's place in a line, who then may be
         // passed.
@@ -213,6 +214,16 @@ impl LockSpace {
         resource.conflicts(request).map(|conflict| conflict.owner.session).chain(ahead).collect()
     }
 
+    /// Whether giving `extent` back would leave two ranges of one, and its session has all that it
+    /// may have (`ENOLCK`).
+    #[must_use]
+    pub fn splits_beyond(&self, request: &LockRequest) -> bool {
+        let held = self.resources.get(&(request.resource, request.kind));
+        let ranges = held.and_then(|resource| resource.held.get(&request.owner));
+        self.book.is_full_of_locks(request.owner.session, 1)
+            && ranges.is_some_and(|ranges| ranges.is_split_by(request.extent))
+    }
+
     /// Gives `extent` back. Returns who is granted by this.
     pub fn unlock(
         &mut self,
@@ -226,7 +237,7 @@ impl LockSpace {
         if let Some(ranges) = held.held.get_mut(&owner) {
             let before = ranges.len();
             ranges.clear(extent);
-            self.held_ranges = self.held_ranges + ranges.len() - before;
+            self.book.held(owner.session, before, ranges.len());
             if ranges.is_empty() {
                 held.held.remove(&owner);
             }
@@ -302,24 +313,33 @@ impl LockSpace {
 
     fn drop_held(&mut self, id: ResourceId, session: u64) -> Vec<WaitId> {
         let Some(resource) = self.resources.get_mut(&id) else { return Vec::new() };
-        let mut freed = 0;
+        let (mut is_freed, book) = (false, &mut self.book);
         resource.held.retain(|owner, ranges| {
-            freed += if owner.session == session { ranges.len() } else { 0 };
-            owner.session != session
+            let goes = owner.session == session;
+            if goes {
+                book.held(session, ranges.len(), 0);
+                is_freed = true;
+            }
+            !goes
         });
-        self.held_ranges -= freed;
-        if freed > 0 { self.settle(id) } else { Vec::new() }
+        if is_freed { self.settle(id) } else { Vec::new() }
     }
 
-    /// A lock that its holder states anew after a restart: held without a question.
-    pub fn restate(&mut self, request: LockRequest) {
-        self.hold((request.resource, request.kind), &request);
+    /// A lock that its holder states anew after a restart: held without a question. Says whether
+    /// there is room for it.
+    #[must_use]
+    pub fn restate(&mut self, request: LockRequest) -> bool {
+        let has_room = !self.book.is_full_of_locks(request.owner.session, 2);
+        if has_room {
+            self.hold((request.resource, request.kind), &request);
+        }
+        has_room
     }
 
     /// Ranges held in all.
     #[must_use]
     pub fn held_ranges(&self) -> usize {
-        self.held_ranges
+        self.book.all.ranges
     }
 
     /// Requests in line in all.
@@ -366,6 +386,7 @@ impl LockSpace {
     fn forget_wait(&mut self, request: &LockRequest) {
         let wait = request.wait_id();
         self.waits.remove(&wait);
+        self.book.waits_no_more(wait.session);
         let key = (request.kind, request.owner);
         if let Some(waits) = self.waits_of.get_mut(&key) {
             waits.remove(&wait);
@@ -379,7 +400,8 @@ impl LockSpace {
         let ranges = self.resources.entry(id).or_default().held.entry(request.owner).or_default();
         let before = ranges.len();
         ranges.set(request.extent, request.mode, request.pid);
-        self.held_ranges = self.held_ranges + ranges.len() - before;
+        let after = ranges.len();
+        self.book.held(request.owner.session, before, after);
     }
 
     /// Whether `request`, standing at `place`, may be granted.

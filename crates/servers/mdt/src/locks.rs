@@ -126,7 +126,7 @@ impl Locks {
     pub(crate) fn ask(self: &Rc<Self>, wanted: &Wanted, restate: bool) -> Result<Locked, Errno> {
         let request = wanted.request;
         if wanted.unlock {
-            self.unlock(wanted);
+            self.unlock(wanted)?;
             return Ok(Locked::Now(state(codes::GRANTED)));
         }
         let mut inner = self.inner.borrow_mut();
@@ -139,8 +139,9 @@ impl Locks {
             ));
         }
         if wanted.has(LockFlags::RESTATE) && restate {
-            inner.space.restate(request);
-            return Ok(Locked::Now(state(codes::GRANTED)));
+            let has_room = inner.space.restate(request);
+            let granted = Locked::Now(state(codes::GRANTED));
+            return if has_room { Ok(granted) } else { Err(Errno::ENOLCK) };
         }
         inner.abandoned.remove(&request.wait_id());
         let (outcome, granted) = inner.space.enqueue(request, wanted.has(LockFlags::WAIT));
@@ -168,18 +169,22 @@ impl Locks {
         }
     }
 
-    /// Gives a lock back; a wait with the same cookie ends instead.
-    pub(crate) fn unlock(&self, wanted: &Wanted) {
+    /// Gives a lock back; a wait with the same cookie ends instead. ENOLCK where that would leave
+    /// more ranges than a session may have.
+    fn unlock(&self, wanted: &Wanted) -> Result<(), Errno> {
         let request = wanted.request;
         let mut inner = self.inner.borrow_mut();
         let granted = if inner.space.is_waiting(request.wait_id()) {
             inner.answers.remove(&request.wait_id());
             inner.abandoned.remove(&request.wait_id());
             inner.space.cancel(request.wait_id())
+        } else if inner.space.splits_beyond(&request) {
+            return Err(Errno::ENOLCK);
         } else {
             inner.space.unlock(request.resource, request.kind, request.owner, request.extent)
         };
         inner.wake(granted);
+        Ok(())
     }
 
     /// Files that a session has locked.
@@ -348,5 +353,31 @@ mod tests {
             env.now() - start
         });
         assert!(took <= Span(Span::secs(3).0 + DEAD_CLIENT_CHECK.0), "{took:?}");
+    }
+
+    /// `fcntl` of one owner.
+    fn posix(mode: u32, start: u64, end: u64) -> Wanted {
+        let fid = Fid::new(1, 1).into();
+        let body = LockReq { fid, kind: codes::POSIX, mode, start, end, ..LockReq::default() };
+        Wanted::decode(&body, 1).expect("a correct request")
+    }
+
+    #[test]
+    fn a_refused_unlock_leaves_the_lock_as_it_was() {
+        let sim = env_sim::Sim::new(1, env_sim::SimConfig::default());
+        let locks = Locks::new(&sim.node("mdt", types::Nid::default()).env(), Span::secs(1));
+        let ask = |wanted: &Wanted| locks.ask(wanted, false).map(|_| ());
+        assert_eq!(ask(&posix(codes::EXCLUSIVE, 0, u64::MAX)), Ok(()));
+        let refused = (0..).map(|n| ask(&posix(codes::UNLOCK, 2 * n + 1, 2 * n + 2)));
+        let refused = refused.take_while(Result::is_ok).count();
+        let held = locks.counts().0;
+        assert_eq!(held, refused + 1);
+        assert!(held * ldlm::RANGE_BYTES <= ldlm::HELD_BYTES_OF_SESSION_MAX, "{held}");
+        let hole = 2 * held as u64 - 1;
+        assert_eq!(ask(&posix(codes::UNLOCK, hole, hole + 1)), Err(Errno::ENOLCK));
+        assert_eq!(ask(&posix(codes::EXCLUSIVE, 1, 2)), Err(Errno::ENOLCK));
+        assert_eq!(locks.counts().0, held);
+        assert_eq!(ask(&posix(codes::UNLOCK, 0, u64::MAX)), Ok(()));
+        assert_eq!(locks.counts(), (0, 0));
     }
 }

@@ -179,14 +179,16 @@ impl Inner {
         }
     }
 
-    /// Gives a range back, or with a cookie ends that wait.
+    /// Gives a range back, or with a cookie ends that wait. ENOLCK: it would leave two ranges of
+    /// one, and the MDT has no room for them; all is held as before.
     async fn unlock(self: &Rc<Self>, ctx: &Ctx, request: LockReq) -> Result<()> {
         let fid = Fid::from(request.fid);
         let request =
             LockReq { mode: lock::UNLOCK, flags: LockFlags::empty(), wait_ms: 0, ..request };
         let call = self.call(ctx, Opcode::MdtUnlock, &request);
         let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid));
-        if request.cookie == 0 {
+        let is_kept = matches!(&answer, Err(error) if error.errno() == Errno::ENOLCK);
+        if request.cookie == 0 && !is_kept {
             self.held.borrow_mut().released(&request);
         }
         answer.map(|_| ())

@@ -3,6 +3,10 @@
 use types::SplitMix64;
 
 use super::*;
+use crate::limits::{
+    HELD_BYTES_MAX, HELD_BYTES_OF_SESSION_MAX, OWNER_BYTES, RANGE_BYTES, WAITERS_MAX,
+    WAITERS_OF_SESSION_MAX,
+};
 
 fn request(kind: Kind, resource: u32, who: char, spec: &str, cookie: u64) -> LockRequest {
     let (from, to) = spec[1..].split_once('-').expect("from-to");
@@ -175,7 +179,7 @@ fn a_place_is_kept_for_whoever_comes_back() {
 fn a_restated_lock_is_held_without_a_question() {
     let mut space = LockSpace::new();
     let a = request(Kind::Posix, 1, 'a', "w0-9", 1);
-    space.restate(a);
+    assert!(space.restate(a));
     assert!(space.holds(&a));
     let conflict = space.test(&request(Kind::Posix, 1, 'b', "r3-4", 2)).expect("a holds it");
     assert_eq!((conflict.owner, conflict.extent), (a.owner, a.extent));
@@ -185,7 +189,7 @@ fn a_restated_lock_is_held_without_a_question() {
 fn a_lock_is_held_where_its_ranges_leave_no_hole() {
     let mut space = LockSpace::new();
     for (spec, cookie) in [("w0-5", 1), ("r5-9", 2), ("w12-15", 3)] {
-        space.restate(request(Kind::Posix, 1, 'a', spec, cookie));
+        assert!(space.restate(request(Kind::Posix, 1, 'a', spec, cookie)));
     }
     let holds = |who, file, spec| space.holds(&request(Kind::Posix, file, who, spec, 9));
     for held in ["w0-5", "w1-5", "w3-4", "r0-5", "r0-9", "r4-6", "w12-15"] {
@@ -203,7 +207,7 @@ fn what_a_session_holds_is_found_and_goes_with_it() {
     for (file, who, spec) in
         [(1, 'a', "w0-5"), (1, 'a', "w7-9"), (2, 'b', "r0-3"), (3, 'a', "r1-2")]
     {
-        space.restate(request(Kind::Posix, file, who, spec, 1));
+        assert!(space.restate(request(Kind::Posix, file, who, spec, 1)));
     }
     let waiter = request(Kind::Posix, 2, 'c', "w0-1", 2);
     assert_eq!(space.enqueue(waiter, true).0, Enqueued::Waiting);
@@ -235,23 +239,88 @@ fn a_wait_is_told_apart_from_one_that_was_left() {
     assert_eq!(seen(&space), [(false, false), (true, false), (false, false)]);
 }
 
-#[test]
-fn locks_and_waits_have_bounds_of_their_own() {
-    let mut space = LockSpace { held_ranges: HELD_RANGES_MAX, ..LockSpace::new() };
-    let first = request(Kind::Posix, 1, 'a', "w0-5", 1);
-    assert_eq!(space.enqueue(first, true).0, Enqueued::Full);
-    space.held_ranges -= 1;
-    assert_eq!(space.enqueue(first, true).0, Enqueued::Granted);
+/// A lock on a file of its own.
+fn on(session: u64, file: u32) -> LockRequest {
+    let owner = Owner { session, id: 1 };
+    let resource = Fid::new(2, file);
+    LockRequest { resource, owner, ..request(Kind::Flock, 1, 'a', "w0-5", u64::from(file)) }
+}
 
+#[test]
+fn a_session_has_so_many_locks_and_all_together_so_many() {
+    let of_session = HELD_BYTES_OF_SESSION_MAX.div_ceil(OWNER_BYTES + RANGE_BYTES);
+    let in_all = HELD_BYTES_MAX.div_ceil(OWNER_BYTES + RANGE_BYTES);
     let mut space = LockSpace::new();
-    let holder = request(Kind::File, 1, 'a', "w0-5", 0);
-    assert_eq!(space.enqueue(holder, true).0, Enqueued::Granted);
-    for cookie in 1..=WAITERS_MAX as u64 {
-        let waiter = request(Kind::File, 1, 'b', "w0-5", cookie);
-        space.waits.insert(waiter.wait_id(), (waiter.resource, waiter.kind));
+    let mut held = 0;
+    for session in 1.. {
+        let have = (0..).take_while(|file| {
+            let file = session as u32 * (of_session as u32 + 1) + file;
+            space.enqueue(on(session, file), true).0 == Enqueued::Granted
+        });
+        let have = have.count();
+        held += have;
+        assert!(have == of_session || held == in_all, "{session} has {have} of {held}");
+        if held == in_all {
+            break;
+        }
     }
-    let last = request(Kind::File, 1, 'c', "w0-5", 1);
-    assert_eq!(space.enqueue(last, true).0, Enqueued::Full);
+    // somebody's end gives others room, but for himself, whatever the kind of lock
+    space.drop_session(1);
+    assert_eq!(space.enqueue(on(2, 1), true).0, Enqueued::Full);
+    assert_eq!(
+        space.enqueue(LockRequest { kind: Kind::Posix, ..on(2, 1) }, true).0,
+        Enqueued::Full
+    );
+    assert_eq!(space.enqueue(on(9_999, 1), true).0, Enqueued::Granted);
+}
+
+#[test]
+fn nothing_is_split_into_more_ranges_than_a_session_may_have() {
+    let mut space = LockSpace::new();
+    let whole = LockRequest { kind: Kind::Posix, extent: Extent::ALL, ..on(1, 1) };
+    assert_eq!(space.enqueue(whole, true).0, Enqueued::Granted);
+    let ranges = (HELD_BYTES_OF_SESSION_MAX - OWNER_BYTES) / RANGE_BYTES;
+    let byte = |at: u64| Extent::new(at, at + 1).expect("not empty");
+    let give = |at| LockRequest { extent: byte(at), ..whole };
+    let mut at = 1;
+    while !space.splits_beyond(&give(at)) {
+        space.unlock(whole.resource, whole.kind, whole.owner, byte(at));
+        at += 2;
+        assert!(space.held_ranges() <= ranges, "{at}");
+    }
+    assert_eq!(space.held_ranges(), ranges);
+    assert!(!space.splits_beyond(&give(0)), "a whole range can be given back");
+    assert!(!space.splits_beyond(&LockRequest { extent: Extent::ALL, ..whole }));
+    assert_eq!(space.enqueue(LockRequest { cookie: 9, ..whole }, true).0, Enqueued::Full);
+}
+
+#[test]
+fn a_session_waits_for_so_many_locks_and_all_together_for_so_many() {
+    let mut space = LockSpace::new();
+    assert_eq!(space.enqueue(on(1, 0), true).0, Enqueued::Granted);
+    let waits = |space: &mut LockSpace, session: u64, cookie: u32| {
+        let request = LockRequest { cookie: u64::from(cookie), ..on(session, 0) };
+        space.enqueue(request, true).0
+    };
+    for cookie in 0..WAITERS_OF_SESSION_MAX as u32 {
+        // without the search for circles, which looks at who is ahead
+        let id = WaitId { session: 2, cookie: u64::from(cookie) };
+        space.waits.insert(id, (on(2, 0).resource, Kind::Flock));
+        space.book.waits(2);
+    }
+    assert_eq!(waits(&mut space, 2, 1 << 20), Enqueued::Full);
+    assert_eq!(waits(&mut space, 3, 1 << 20), Enqueued::Waiting);
+    for _ in space.book.all.waits..WAITERS_MAX {
+        space.book.waits(4);
+    }
+    assert_eq!(waits(&mut space, 5, 1), Enqueued::Full);
+}
+
+#[test]
+fn what_is_stated_again_is_bounded_too() {
+    let mut space = LockSpace::new();
+    let have = (0..).take_while(|file| space.restate(on(1, *file))).count();
+    assert_eq!(have, (2 * HELD_BYTES_OF_SESSION_MAX).div_ceil(OWNER_BYTES + RANGE_BYTES));
 }
 
 /// What each owner should hold, byte by byte: a lock is there exactly when it was granted and not
