@@ -609,6 +609,25 @@ fn a_client_that_never_returns_is_forgotten_with_its_open_files() {
 }
 
 #[test]
+fn nothing_is_called_unnamed_while_clients_may_bring_names_back() {
+    let world = World::new(8);
+    world.call(0, creation("a", None)).expect("room");
+    world.call(1, creation("b", None)).expect("room");
+    world.sim.run_for(Span::secs(2));
+    let unnamed = || {
+        let mdt = world.running();
+        world.sim.block_on(&world.mds, async move { mdt.unnamed(0, Fid::ZERO, true).await })
+    };
+    assert_eq!(unnamed(), Ok(mdt::UnnamedPage::default()));
+    world.clients[0].0.kill_as(false);
+    world.crash();
+    world.sim.run_for(Span::secs(1));
+    assert_eq!(unnamed(), Err(mdt::UnnamedError::Recovering), "it waits for a client");
+    world.sim.run_for(Span::secs(130));
+    assert_eq!(unnamed(), Ok(mdt::UnnamedPage::default()));
+}
+
+#[test]
 fn a_close_whose_reply_was_lost_stays_closed() {
     for seed in 0..40 {
         let world = World::new(seed);
