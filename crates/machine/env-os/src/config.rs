@@ -28,6 +28,9 @@ pub struct OsConfig {
     pub heartbeat: Span,
     /// No news from the peer for so long closes the link (Lustre: `peer_timeout`); zero never does.
     pub peer_timeout: Span,
+    /// The same of a peer that takes nothing, while messages to others wait for a credit of the
+    /// interface.
+    pub stuck_timeout: Span,
     /// Bytes queued on a link from which on `room()` waits.
     pub queue_bytes_max: usize,
     /// Messages queued on a link from which on `room()` waits.
@@ -67,6 +70,7 @@ impl Default for OsConfig {
             handshake: Span::secs(5),
             heartbeat: Span::secs(5),
             peer_timeout: Span::secs(180),
+            stuck_timeout: Span::secs(10),
             queue_bytes_max: 8 << 20,
             queue_frames_max: 1_024,
             lnd_threads: 0,

@@ -18,6 +18,7 @@ mod gauge;
 mod idle;
 mod limits;
 mod linger;
+mod links;
 mod lnd;
 mod lnet;
 mod lo;

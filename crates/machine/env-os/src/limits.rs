@@ -75,6 +75,18 @@ pub(crate) const PEER_CREDITS: u32 = 256;
 /// (32) as with Lustre's defaults leave it usable for the others.
 pub(crate) const CREDITS: u32 = 32 * PEER_CREDITS;
 
+/// Links of a process, where it may have descriptors enough: 20,000 clients three times over.
+pub(crate) const LINKS_MAX: usize = 65_536;
+
+/// Descriptors of a link.
+pub(crate) const LINK_DESCRIPTORS: usize = 3;
+
+/// One of so many places is kept for addresses with few links.
+pub(crate) const LINKS_KEPT_SHARE: usize = 4;
+
+/// That is fewer than so many: mounts and servers of one machine.
+pub(crate) const LINKS_FEW: usize = 16;
+
 /// Peers that `peers` remembers; beyond it those without links are forgotten.
 pub(crate) const PEERS_MAX: usize = 4_096;
 

@@ -18,6 +18,7 @@ use types::{CptIndex, Instant, Nid};
 
 use crate::executor::now;
 use crate::limits::PEERS_MAX;
+use crate::links;
 
 /// Settings of an interface, with the names and defaults of Lustre's `ksocklnd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct LnetSettings {
     pub peer_buffer_credits: u32,
     /// Partitions over which interface credits are split.
     pub cpts: u32,
+    /// Links that the process takes, within three quarters of its descriptors.
+    pub links_max: usize,
 }
 
 impl Default for LnetSettings {
@@ -40,6 +43,7 @@ impl Default for LnetSettings {
             peer_credits: crate::limits::PEER_CREDITS,
             peer_buffer_credits: 0,
             cpts: 1,
+            links_max: crate::limits::LINKS_MAX,
         }
     }
 }
@@ -58,6 +62,7 @@ struct State {
     peers: BTreeMap<Nid, Known>,
     nid: Option<Nid>,
     started: Instant,
+    links: usize,
 }
 
 struct Known {
@@ -115,8 +120,13 @@ impl Lnet {
     pub fn new(settings: LnetSettings) -> Lnet {
         let share = share_of_cpt(settings.credits, settings.peer_credits, settings.cpts);
         let credits = Credits::new(settings.cpts, share);
-        let state =
-            Mutex::new(State { credits, peers: BTreeMap::new(), nid: None, started: now() });
+        let state = Mutex::new(State {
+            credits,
+            peers: BTreeMap::new(),
+            nid: None,
+            started: now(),
+            links: 0,
+        });
         Lnet(Arc::new(Inner { settings, state }))
     }
 
@@ -152,11 +162,32 @@ impl Lnet {
         let known = state.peers.entry(peer).or_insert(Known { links: 0, heard: now() });
         known.links += 1;
         known.heard = now();
+        state.links += 1;
+    }
+
+    /// Links that all peers may have.
+    pub(crate) fn links_max(&self) -> usize {
+        self.0.settings.links_max
+    }
+
+    /// Whether `peer` may have one more link where all may have `links_max`.
+    pub(crate) fn has_place(&self, peer: Nid, links_max: usize) -> bool {
+        let state = self.state();
+        let own = state.peers.get(&peer).map_or(0, |known| known.links as usize);
+        links::has_place(own, state.links, links_max)
     }
 
     /// A message of `bytes` behind `gate`: whether it goes now. If not, the gate is opened later.
     pub(crate) fn send(&self, peer: Nid, gate: &Arc<Gate>, bytes: usize) -> bool {
         self.state().credits.send(peer, || Arc::clone(gate), bytes)
+    }
+
+    /// Whether messages of a partition wait for a credit of the interface.
+    pub(crate) fn is_short(&self, cpt: CptIndex) -> bool {
+        let state = self.state();
+        let own = cpt.0 % self.0.settings.cpts.max(1);
+        let level = state.credits.interfaces().nth(own as usize);
+        level.is_some_and(|level| level.now < 0)
     }
 
     /// Messages to `peer` are done.
@@ -184,8 +215,10 @@ impl Lnet {
 
     /// A link to `peer` is gone.
     pub(crate) fn hang_up(&self, peer: Nid) {
-        if let Some(known) = self.state().peers.get_mut(&peer) {
+        let mut state = self.state();
+        if let Some(known) = state.peers.get_mut(&peer) {
             known.links -= 1;
+            state.links -= 1;
         }
     }
 
@@ -281,6 +314,7 @@ mod tests {
             peer_credits: 8,
             peer_buffer_credits: 0,
             cpts: 4,
+            ..LnetSettings::default()
         });
         let peer: Nid = "192.168.1.10@tcp".parse().expect("a NID");
         lnet.known_as("10.0.0.5@tcp".parse().expect("a NID"));

@@ -15,8 +15,8 @@ pub(crate) use node::listen_beside;
 pub use node::{NodeOptions, node};
 
 /// Every descriptor that the system allows: a node has three sockets to each other, and one process
-/// may be many nodes.
-fn raise_descriptors() {
+/// may be many nodes, or serve many.
+pub(crate) fn raise_descriptors() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {

@@ -182,6 +182,7 @@ impl MachineOptions {
             peer_credits: or(self.peer_credits, defaults.peer_credits),
             peer_buffer_credits: self.peer_buffer_credits,
             cpts: cpts.count().get(),
+            ..defaults
         });
         Ok(Machine { cpts, link_cpts, service_cpts, options: self.clone(), lnet })
     }

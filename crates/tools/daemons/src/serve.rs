@@ -75,6 +75,7 @@ pub fn run(options: &Options) -> Result<u8> {
     if options.die_with_parent {
         die_with_parent()?;
     }
+    crate::lst::raise_descriptors();
     let machine = options.machine.on_this_machine()?;
     let config = OsConfig { insecure: options.insecure, ..machine.os_config() };
     let server = ServerOptions {

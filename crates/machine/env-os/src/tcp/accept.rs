@@ -6,7 +6,7 @@
 //! Whose a loopback connection is shows before it says anything: who may not connect is told so,
 //! and has no seat.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
@@ -16,6 +16,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use env::{Link, Listen, Listener, LocalFuture};
+use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -29,16 +30,21 @@ use super::seats::Seats;
 use super::{BULK_TO_ACCEPTOR, CONTROL, bridge, ipv4};
 use crate::executor::spawn;
 use crate::limits::{ACCEPT_QUEUE_MAX, FAREWELL, FAREWELLS_MAX};
+use crate::links;
 use crate::lnd::Lnd;
 
 pub(super) fn listener(config: Rc<Lnd>, socket: TcpListener, addr: NidAddr) -> Listener {
     let (tx, links) = mpsc::channel(ACCEPT_QUEUE_MAX);
+    let descriptors = getrlimit(Resource::Nofile).current;
+    let links_max = links::within(descriptors, config.lnet.links_max());
     let state = Rc::new(Acceptor {
         config,
         addr,
         halves: RefCell::default(),
         seats: Rc::default(),
         farewells: Rc::default(),
+        links_max,
+        is_full: Cell::new(false),
         links: tx,
     });
     let socket = Rc::new(RefCell::new(Some(socket)));
@@ -80,6 +86,9 @@ struct Acceptor {
     seats: Rc<RefCell<Seats>>,
     /// One of each for a connection that is being refused in words.
     farewells: Rc<()>,
+    links_max: usize,
+    /// Somebody has been refused for that, since somebody was not.
+    is_full: Cell<bool>,
     links: mpsc::Sender<Link>,
 }
 
@@ -145,6 +154,9 @@ fn newcomer(acceptor: &Rc<Acceptor>, stream: TcpStream) {
         Ok(Some(stranger)) => return turn_away(acceptor, stream, stranger),
         Err(error) => return tracing::debug!(at = %acceptor.addr, %error, "nobody is there"),
     }
+    if !acceptor.has_place(&stream) {
+        return;
+    }
     let Some(pending) = Pending::new(stream, &acceptor.seats) else { return };
     let acceptor = Rc::clone(acceptor);
     spawn(async move {
@@ -190,6 +202,18 @@ fn turn_away(acceptor: &Rc<Acceptor>, mut stream: TcpStream, stranger: Refused) 
 }
 
 impl Acceptor {
+    /// Whether its peer may have one more link.
+    fn has_place(&self, stream: &TcpStream) -> bool {
+        let Ok(source) = stream.peer_addr().and_then(ipv4) else { return false };
+        let peer = Nid::new(self.addr.nid.net(), source);
+        let has_place = self.config.lnet.has_place(peer, self.links_max);
+        if !self.is_full.replace(!has_place) && !has_place {
+            let (at, max) = (self.addr, self.links_max);
+            tracing::warn!(%at, %peer, max, "connection refused: too many links are open");
+        }
+        has_place
+    }
+
     /// Takes a connection's HELLO, answers it and puts the connection in its place. Tells the key
     /// of a new pair.
     async fn greet(self: &Rc<Self>, mut pending: Pending) -> io::Result<Option<HalfKey>> {

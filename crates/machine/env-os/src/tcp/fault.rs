@@ -19,6 +19,9 @@ pub(super) enum Fault {
     /// Nothing was heard, or nothing was taken, for `peer_timeout`.
     #[error("no news from the peer for {0:?}")]
     Silent(Duration),
+    /// It takes nothing, and messages to others wait for the credits of what it was sent.
+    #[error("the peer has taken nothing for {0:?}, and others wait for credits of the interface")]
+    InTheWay(Duration),
     /// Somebody sends without asking for room.
     #[error("{0} bytes are queued")]
     Overrun(usize),

@@ -111,10 +111,12 @@ impl LinkSend for TcpSend {
 }
 
 /// Sends heartbeats when control is idle, and ends the link when the peer is silent or takes
-/// nothing.
+/// nothing: soon where others wait for the credits that it holds.
 async fn watch(shared: Rc<Shared>) -> Result<(), Fault> {
     let period = Duration::from_nanos(shared.config.heartbeat.0).max(Duration::from_millis(1));
     let limit = Duration::from_nanos(shared.config.peer_timeout.0);
+    let way = Duration::from_nanos(shared.config.stuck_timeout.0).max(period);
+    let cpt = shared.config.link_cpt(shared.peer);
     let (mut silent, mut stuck) = (Duration::ZERO, Duration::ZERO);
     loop {
         tokio::time::sleep(period).await;
@@ -129,6 +131,10 @@ async fn watch(shared: Rc<Shared>) -> Result<(), Fault> {
         stuck = if blocked { stuck + period } else { Duration::ZERO };
         if !limit.is_zero() && silent.max(stuck) >= limit {
             return Err(Fault::Silent(silent.max(stuck)));
+        }
+        let is_in_the_way = stuck >= way && shared.config.lnet.is_short(cpt);
+        if is_in_the_way {
+            return Err(Fault::InTheWay(stuck));
         }
         if idle && !blocked {
             shared.control.push(Frame {

@@ -517,3 +517,57 @@ fn few_credits_only_slow_a_link_down() {
         );
     }
 }
+
+#[test]
+fn who_takes_all_links_that_it_can_get_leaves_some_for_others() {
+    const MAX: usize = 80;
+    let lnet =
+        crate::Lnet::new(crate::LnetSettings { links_max: MAX, ..crate::LnetSettings::default() });
+    run(OsConfig { lnet, ..quick() }, |env| async move {
+        let mut listener = listen(&env).await;
+        let to = listener.addr();
+        let mut links = Vec::new();
+        for nonce in 0..MAX as u64 {
+            let mut stream = raw_hello(to, hello(CONTROL, 1_000 + nonce)).await;
+            if answer(&mut stream).await.is_none() {
+                break;
+            }
+            drop(stream);
+            links.push(raw_link(&mut listener, nonce).await);
+        }
+        assert_eq!(links.len(), MAX * 3 / 8, "three quarters less what others are left");
+        let other = at("127.0.0.2@tcp").nid;
+        let mut near = env.connect(Some(other), to).await.expect("it has a place");
+        let far = listener.accept().await.expect("a link");
+        far.tx.send(request(5, 50)).expect("up");
+        assert_eq!(near.rx.recv().await, Some(request(5, 50)));
+        links.truncate(MAX / 4);
+        // their end is seen in a moment
+        env.sleep(Span::millis(100)).await;
+        links.push(raw_link(&mut listener, 77_777).await);
+    });
+}
+
+#[test]
+fn who_takes_nothing_is_given_up_soon_where_others_wait_for_credits() {
+    let lnet = crate::Lnet::new(crate::LnetSettings {
+        credits: 4,
+        peer_credits: 4,
+        ..crate::LnetSettings::default()
+    });
+    let config = OsConfig { lnet, stuck_timeout: Span::millis(200), ..quick() };
+    run(config, |env| async move {
+        let mut listener = listen(&env).await;
+        let (_streams, stuck) = raw_link(&mut listener, 7).await;
+        (0..500).for_each(|id| stuck.tx.send(request(id, 60_000)).expect("up"));
+        env.sleep(Span::secs(1)).await;
+        assert!(stuck.tx.is_open(), "nobody waits for its credits");
+        let other = at("127.0.0.2@tcp").nid;
+        let mut near = env.connect(Some(other), listener.addr()).await.expect("it listens");
+        let far = listener.accept().await.expect("a link");
+        far.tx.send(request(1, 100)).expect("up");
+        let told = env.timeout(Span::secs(60), near.rx.recv()).await;
+        assert_eq!(told, Some(Some(request(1, 100))));
+        assert!(!stuck.tx.is_open());
+    });
+}
