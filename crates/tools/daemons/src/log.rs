@@ -146,6 +146,7 @@ impl LogFile {
 fn open(path: &Path, has_stderr: bool) -> io::Result<Open> {
     let file = OpenOptions::new().create(true).append(true).open(path)?;
     let bytes = file.metadata()?.len();
+    crate::mount::logs::keep(&file);
     if has_stderr {
         rustix::stdio::dup2_stderr(&file)?;
     }

@@ -8,6 +8,7 @@
 mod flags;
 pub(crate) mod kept;
 mod leaving;
+pub(crate) mod logs;
 mod options;
 mod params;
 pub mod remount;
@@ -159,12 +160,17 @@ fn tell_ready() {
 fn start_daemon(options: &Options) -> Result<()> {
     let log = match &options.log {
         Some(path) => path.clone(),
-        None => default_log(options)?,
+        None => {
+            let dir = rundir::path()?;
+            logs::sweep(&dir).with_context(|| dir.display().to_string())?;
+            logs::path(&dir, &options.dir)
+        }
     };
     let before = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
     let log = std::path::absolute(log)?;
     let file = OpenOptions::new().create(true).append(true).open(&log);
     let file = file.with_context(|| log.display().to_string())?;
+    logs::keep(&file);
     let _patient = Patience::new(format!(
         "nacre mount: no answer from {} so far; waiting ({} says more)",
         options.source(),
@@ -195,11 +201,6 @@ impl Patience {
         });
         Patience { _alive: alive }
     }
-}
-
-fn default_log(options: &Options) -> Result<PathBuf> {
-    let place: String = options.dir.display().to_string().trim_matches('/').replace('/', "-");
-    Ok(rundir::path()?.join(format!("mount-{place}.log")))
 }
 
 fn arguments(options: &Options, log: &Path) -> Vec<OsString> {

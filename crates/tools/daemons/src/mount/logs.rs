@@ -1,0 +1,95 @@
+//! Logs in the run directory: `mount-PLACE.log`, and `.log.1` for what was put aside. Mounts that
+//! are over leave theirs for whoever asks why; the youngest [`OLD_LOGS_MAX`] stay.
+//!
+//! A daemon holds a lock on its log (`flock`) for as long as it has it open: so whoever sweeps
+//! finds out, in whatever namespace the mount is.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::{FlockOperation, flock};
+
+/// Logs of mounts that are over, at most.
+const OLD_LOGS_MAX: usize = 16;
+
+/// The log of the mount at `place`.
+pub(super) fn path(dir: &Path, place: &Path) -> PathBuf {
+    let place = place.display().to_string().trim_matches('/').replace('/', "-");
+    dir.join(format!("mount-{place}.log"))
+}
+
+/// Says that a log is in use, until all descriptors of this opening are closed.
+pub(crate) fn keep(log: impl AsFd) {
+    let _ = flock(log, FlockOperation::NonBlockingLockShared); // or a sweep has it this moment
+}
+
+/// Removes the oldest logs of mounts that are over.
+pub(super) fn sweep(dir: &Path) -> io::Result<()> {
+    let mut logs: Vec<(SystemTime, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(dir)?.flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let name = name.to_string_lossy();
+        let is_log = name.ends_with(".log") || name.ends_with(".log.1");
+        if name.starts_with("mount-") && is_log && is_over(&path) {
+            logs.push((entry.metadata()?.modified()?, path));
+        }
+    }
+    logs.sort();
+    let surplus = logs.len().saturating_sub(OLD_LOGS_MAX);
+    logs.iter().take(surplus).try_for_each(|(_, path)| match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    })
+}
+
+/// Whether nobody has the log open. `FILE.1` is nobody's.
+fn is_over(path: &Path) -> bool {
+    let alone = |file: File| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    File::open(path).is_ok_and(alone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_youngest_logs_stay_and_those_in_use() {
+        let dir = std::env::temp_dir().join(format!("nacre-logs-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a scratch directory");
+        let log = |number: u64, end: &str| {
+            let path = path(&dir, &PathBuf::from(format!("/mnt/{number}")));
+            let path = PathBuf::from(format!("{}{end}", path.display()));
+            let file = File::create(&path).expect("room");
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000 + number);
+            file.set_modified(at).expect("ours");
+            file
+        };
+        let used = log(0, "");
+        keep(&used);
+        (1..100).for_each(|number| drop(log(number, if number % 2 == 0 { ".1" } else { "" })));
+        fs::write(dir.join("other.log"), "").expect("room");
+        sweep(&dir).expect("it is ours");
+        let names = || -> Vec<String> {
+            let entries = fs::read_dir(&dir).expect("it is ours").flatten();
+            let mut names: Vec<_> =
+                entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+            names.sort();
+            names
+        };
+        let mut expected: Vec<_> = (84..100)
+            .map(|number| format!("mnt-{number}.log{}", if number % 2 == 0 { ".1" } else { "" }))
+            .map(|name| format!("mount-{name}"))
+            .collect();
+        expected.extend(["mount-mnt-0.log".to_owned(), "other.log".to_owned()]);
+        expected.sort();
+        assert_eq!(names(), expected);
+        drop(used);
+        sweep(&dir).expect("it is ours");
+        assert!(!names().contains(&"mount-mnt-0.log".to_owned()), "its mount is over");
+        fs::remove_dir_all(&dir).expect("it is ours");
+    }
+}
