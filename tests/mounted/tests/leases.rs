@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirEntryExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -159,7 +159,7 @@ fn a_listing_with_attributes_asks_for_pages_not_for_files() {
 fn labels_and_lists_are_not_supported_where_they_are_not_wanted() {
     let mut up = Up::new("labels");
     let labelled = up.second_mount_with(53, "seclabel");
-    let bare = up.second_mount_with(54, "noacl");
+    let bare = up.second_mount_with(54, "noacl,32bitapi");
     let errno =
         |dir: &Path, name| getxattr(&dir.join("f"), name).err().and_then(|e| e.raw_os_error());
     fs::write(up.at("f"), b"x").expect("a file");
@@ -169,6 +169,14 @@ fn labels_and_lists_are_not_supported_where_they_are_not_wanted() {
     assert_eq!(getxattr(&labelled.join("f"), LABEL).expect("it has one"), b"a label");
     assert_eq!(errno(up.mount(), ACCESS), Some(libc::ENODATA));
     assert_eq!(errno(&bare, ACCESS), Some(libc::EOPNOTSUPP));
+    // the number of a stat and of a listing, one with at most 32 bits there
+    let numbers = |dir: &Path| {
+        let listed = fs::read_dir(dir).expect("a directory").next().expect("a file");
+        (fs::metadata(dir.join("f")).expect("stat").ino(), listed.expect("its entry").ino())
+    };
+    let (long, short) = (numbers(up.mount()), numbers(&bare));
+    assert_eq!((long.0, short.0), (long.1, short.1));
+    assert!(long.0 > u64::from(u32::MAX) && short.0 <= u64::from(u32::MAX), "{long:?} {short:?}");
     up.stop();
 }
 

@@ -6,6 +6,9 @@ use std::str::FromStr;
 /// First sequence that normal files and objects use (Lustre: `FID_SEQ_NORMAL`).
 pub const FID_FIRST_NORMAL_SEQ: u64 = 0x2_0000_0400;
 
+/// Sequences of one MDT, as a power of two.
+pub const FID_SEQUENCES_PER_MDT_BITS: u32 = 17;
+
 /// `[seq:oid:ver]`; never given twice. In an object's FID `ver` is the stripe index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fid {
@@ -70,6 +73,18 @@ impl Fid {
         }
         ((self.seq & 0x00ff_ffff) << 40).wrapping_add((self.seq >> 24) ^ u64::from(self.oid)).max(2)
     }
+
+    /// The same in 32 bits, for programs that know no longer ones (Lustre: `32bitapi`). The number
+    /// of the file grows from the lowest bit up, that of its MDT from the highest bit down: unique
+    /// until they meet.
+    #[must_use]
+    pub fn ino32(self) -> u64 {
+        if self == Fid::ROOT {
+            return 1;
+        }
+        let seq = self.seq.wrapping_sub(FID_FIRST_NORMAL_SEQ) as u32;
+        u64::from(self.oid ^ seq.rotate_right(FID_SEQUENCES_PER_MDT_BITS).reverse_bits()).max(2)
+    }
 }
 
 impl fmt::Display for Fid {
@@ -113,6 +128,22 @@ impl FromStr for Fid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_inode_numbers_differ_until_files_and_mdts_meet() {
+        let of = |mdt: u64, oid| {
+            Fid::new(FID_FIRST_NORMAL_SEQ + (mdt << FID_SEQUENCES_PER_MDT_BITS), oid).ino32()
+        };
+        assert_eq!((of(0, 7), Fid::ROOT.ino32()), (7, 1));
+        assert_eq!(of(1, 7), (1 << 31) + 7);
+        let mut seen = std::collections::BTreeSet::new();
+        for mdt in 0..8 {
+            for oid in (2..1000).chain((1 << 29) - 1000..1 << 29) {
+                assert!(seen.insert(of(mdt, oid)), "{mdt} {oid}");
+            }
+        }
+        assert!(seen.iter().all(|ino| u32::try_from(*ino).is_ok()));
+    }
 
     #[test]
     fn text_goes_there_and_back() {

@@ -19,7 +19,7 @@ mod time;
 pub use byte_size::{ByteSize, ByteSizeError};
 pub use counter::{Counter, CounterTable, Detail, Row};
 pub use errno::Errno;
-pub use fid::{FID_FIRST_NORMAL_SEQ, Fid, ParseFidError};
+pub use fid::{FID_FIRST_NORMAL_SEQ, FID_SEQUENCES_PER_MDT_BITS, Fid, ParseFidError};
 pub use nid::{Net, Nid, NidAddr, PORT_DEFAULT, ParseNidError};
 pub use nid_list::{NID_LIST_BYTES_MAX, NID_LIST_NIDS_MAX, NidList, NidListError, TooManyNids};
 pub use printable::printable;

@@ -2,16 +2,19 @@
 
 use client::{Attr, LockConflict, LockKind, LockMode, LockSpec, SetAttr, SetTime, Statfs};
 use fusedev::abi;
-use types::{Errno, Instant, NAME_BYTES_MAX, Timespec};
+use types::{Errno, Fid, Instant, NAME_BYTES_MAX, Timespec};
 
 use crate::limits::{FILE_BLOCK_BYTES, KERNEL_SLACK, OTHER_BLOCK_BYTES};
 
 /// The kernel's end of a lock that reaches to the end of the file.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
-pub(crate) fn attr(attr: &Attr) -> abi::Attr {
+/// How a file's inode number is made.
+pub(crate) type Ino = fn(Fid) -> u64;
+
+pub(crate) fn attr(attr: &Attr, ino: Ino) -> abi::Attr {
     abi::Attr {
-        ino: attr.fid().ino(),
+        ino: ino(attr.fid()),
         size: attr.size,
         blocks: attr.blocks,
         // Times before 1970 keep their bits.
@@ -33,8 +36,8 @@ pub(crate) fn attr(attr: &Attr) -> abi::Attr {
 }
 
 /// Attributes that the kernel may believe for `valid` nanoseconds.
-pub(crate) fn attr_out(of: &Attr, valid: u32) -> abi::AttrOut {
-    abi::AttrOut { attr: attr(of), attr_valid_nsec: valid, ..Default::default() }
+pub(crate) fn attr_out(of: &Attr, ino: Ino, valid: u32) -> abi::AttrOut {
+    abi::AttrOut { attr: attr(of, ino), attr_valid_nsec: valid, ..Default::default() }
 }
 
 /// For how many nanoseconds from when it hears so the kernel may believe what holds until `end`:
@@ -45,9 +48,9 @@ pub(crate) fn validity(end: Instant, now: Instant) -> u32 {
 }
 
 /// The same with the time of making.
-pub(crate) fn statx_out(of: &Attr, valid: u32) -> abi::StatxOut {
+pub(crate) fn statx_out(of: &Attr, ino: Ino, valid: u32) -> abi::StatxOut {
     let time = |time: Timespec| abi::SxTime { tv_sec: time.sec, tv_nsec: time.nsec, reserved: 0 };
-    let plain = attr(of);
+    let plain = attr(of, ino);
     let stat = abi::Statx {
         mask: libc::STATX_BASIC_STATS | libc::STATX_BTIME,
         blksize: plain.blksize,

@@ -43,16 +43,26 @@ pub(crate) struct Fs {
     capabilities: Cell<u64>,
     /// Security labels are kept.
     seclabel: bool,
+    pub(crate) ino: convert::Ino,
     generations: Generations,
     pub(crate) notifier: Notifier,
     bugs: Bugs,
 }
 
+/// What a mount shows in one way or another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// The attribute `security.selinux` is kept like any other; else it is not supported, which `ls
+    /// -l` has to be told only once.
+    pub seclabel: bool,
+    /// Inode numbers have 32 bits ([`Fid::ino32`]).
+    pub short_ino: bool,
+}
+
 /// What a mount is given besides its client.
 pub(crate) struct Setup {
     pub(crate) jobids: Rc<Jobids>,
-    /// `security.selinux` is an attribute like any other.
-    pub(crate) seclabel: bool,
+    pub(crate) manner: Manner,
     /// Hears what the kernel must not believe any more.
     pub(crate) notifier: Notifier,
     pub(crate) bugs: Bugs,
@@ -63,7 +73,7 @@ impl Setup {
     /// For a kernel that hears nothing.
     pub(crate) fn of_test() -> Setup {
         let (notifier, bugs) = (Notifier::direct(Rc::new(|_| Ok(()))), Bugs::default());
-        Setup { jobids: Rc::default(), seclabel: false, notifier, bugs }
+        Setup { jobids: Rc::default(), manner: Manner::default(), notifier, bugs }
     }
 }
 
@@ -82,7 +92,8 @@ impl Fs {
             callers: RefCell::default(),
             jobids: setup.jobids,
             capabilities: Cell::new(info.capabilities),
-            seclabel: setup.seclabel,
+            seclabel: setup.manner.seclabel,
+            ino: if setup.manner.short_ino { Fid::ino32 } else { Fid::ino },
             generations,
             notifier: setup.notifier,
             bugs: setup.bugs,
@@ -126,7 +137,7 @@ impl Fs {
         abi::EntryOut {
             nodeid,
             generation: self.generations.of(nodeid).into(),
-            attr: convert::attr(&attr),
+            attr: convert::attr(&attr, self.ino),
             attr_valid_nsec: self.validity_of(glance, now),
             entry_valid_nsec: self.validity(glance.lease.name, now),
             ..Default::default()
@@ -138,7 +149,7 @@ impl Fs {
         self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
         self.nodes.borrow_mut().saw_times(&attr);
         self.nodes.borrow_mut().tell(&mut attr, glance.size_known);
-        Body::Attr(convert::attr_out(&attr, self.validity_of(glance, self.env.now())))
+        Body::Attr(convert::attr_out(&attr, self.ino, self.validity_of(glance, self.env.now())))
     }
 
     /// For how long the kernel may believe the attributes.

@@ -44,5 +44,6 @@ planted::bugs! {
     }
 }
 
+pub use fs::Manner;
 pub use jobid::{JOBID_BYTES_MAX, Jobids};
 pub use mounted::{MountError, Mounted, handler, mount, options};

@@ -12,7 +12,7 @@ use fusedev::{Connection, Handler, InitInfo, MountOptions, Notifier};
 use tokio::sync::Notify;
 
 use crate::Bugs;
-use crate::fs::{Fs, Setup};
+use crate::fs::{Fs, Manner, Setup};
 use crate::jobid::Jobids;
 use crate::limits::{REQUESTS_WAIT, USERS_WAIT};
 
@@ -86,14 +86,12 @@ pub fn handler(
     notifier: Notifier,
     bugs: Bugs,
 ) -> Rc<dyn Handler> {
-    let setup = Setup { jobids: Rc::default(), seclabel: false, notifier, bugs };
+    let setup = Setup { jobids: Rc::default(), manner: Manner::default(), notifier, bugs };
     Rc::new(Fs::new(env, client, info, setup))
 }
 
 /// Mounts, and serves from now on. The caller keeps the client and unmounts it after
-/// [`Mounted::unmount`]. `jobids` labels callers; it may be changed while mounted. With `seclabel`
-/// the attribute `security.selinux` is kept like any other; else it is not supported, which `ls
-/// -l` has to be told only once.
+/// [`Mounted::unmount`]. `jobids` labels callers; it may be changed while mounted.
 ///
 /// # Errors
 /// The kernel refused, or `fusermount3` did.
@@ -102,12 +100,12 @@ pub async fn mount(
     client: Client,
     options: &MountOptions,
     jobids: Rc<Jobids>,
-    seclabel: bool,
+    manner: Manner,
 ) -> Result<Mounted, MountError> {
     let failed = |source| MountError { mountpoint: options.mountpoint.clone(), source };
     let connection = Rc::new(Connection::mount(options).map_err(failed)?);
     let (notifier, bugs) = (connection.notifier(), Bugs::default());
-    let setup = Setup { jobids, seclabel, notifier, bugs };
+    let setup = Setup { jobids, manner, notifier, bugs };
     let fs = Rc::new(Fs::new(env, client, connection.info(), setup));
     let ended = Rc::<Ended>::default();
     let serving = {

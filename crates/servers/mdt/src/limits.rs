@@ -27,7 +27,7 @@ pub(crate) const XATTR_LIST_BYTES_MAX: usize = 64 << 10;
 pub(crate) const ID_RANGE: u32 = 1 << 20;
 
 /// Sequences of one MDT: the lower half for files, the upper for objects.
-pub(crate) const SEQUENCES_PER_MDT: u64 = 0x2_0000;
+pub(crate) const SEQUENCES_PER_MDT: u64 = 1 << types::FID_SEQUENCES_PER_MDT_BITS;
 
 /// Records of removed files that go to an OST in one request.
 pub(crate) const DESTROY_BATCH_MAX: usize = 4_096;

@@ -98,7 +98,7 @@ impl Fs {
         let up = if page.page.parent.is_zero() { dir } else { page.page.parent };
         for (at, name, fid) in [(0, &b"."[..], dir), (1, b"..", up)] {
             if offset <= at
-                && !push(out, plus.then(Default::default), fid.ino(), at + 1, DT_DIR, name)
+                && !push(out, plus.then(Default::default), (self.ino)(fid), at + 1, DT_DIR, name)
             {
                 return;
             }
@@ -111,7 +111,7 @@ impl Fs {
                 return;
             }
             let told = leased.map(|(lease, thread)| self.tell(entry, lease, thread));
-            let (ino, kind) = (entry.attr.fid().ino(), entry.attr.file_type() >> 12);
+            let (ino, kind) = ((self.ino)(entry.attr.fid()), entry.attr.file_type() >> 12);
             let pushed = push(out, told, ino, entry.cookie.saturating_add(DOTS), kind, &entry.name);
             assert!(pushed, "an entry that fits is taken");
         }

@@ -68,7 +68,11 @@ impl Fs {
         let mut attr = glance.attr;
         self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
         self.nodes.borrow_mut().tell(&mut attr, true);
-        Ok(Body::Statx(convert::statx_out(&attr, self.validity_of(&glance, self.env.now()))))
+        Ok(Body::Statx(convert::statx_out(
+            &attr,
+            self.ino,
+            self.validity_of(&glance, self.env.now()),
+        )))
     }
 
     pub(crate) async fn setattr(&self, header: &Header, args: &abi::SetattrIn) -> Reply {

@@ -55,8 +55,8 @@ impl Kept {
         let jobids = Rc::<Jobids>::default();
         let kernel = options.kernel();
         super::replace_dead(&options.dir)?;
-        let seclabel = options.mount.seclabel;
-        let mounted = fuse::mount(env, client.clone(), &kernel, jobids.clone(), seclabel).await;
+        let manner = options.mount.manner;
+        let mounted = fuse::mount(env, client.clone(), &kernel, jobids.clone(), manner).await;
         let mounted = match mounted {
             Ok(mounted) => mounted,
             Err(error) => {

@@ -57,8 +57,8 @@ pub struct MountOptions {
     pub(crate) unmount_wait_secs: u64,
     /// Plaintext to addresses that are not loopback.
     pub(crate) insecure: bool,
-    /// Security labels of SELinux are kept.
-    pub(crate) seclabel: bool,
+    /// What it shows in one way or another.
+    pub(crate) manner: fuse::Manner,
 }
 
 impl Default for MountOptions {
@@ -73,7 +73,7 @@ impl Default for MountOptions {
             wait_secs: 60,
             unmount_wait_secs: client::limits::UNMOUNT_WAIT_DEFAULT.as_millis() / 1_000,
             insecure: false,
-            seclabel: false,
+            manner: fuse::Manner::default(),
         }
     }
 }
@@ -267,8 +267,10 @@ impl MountOptions {
             ("noreaddirplus", None) => kernel.want &= !cap::DO_READDIRPLUS,
             ("acl", None) => kernel.want |= cap::POSIX_ACL,
             ("noacl", None) => kernel.want &= !cap::POSIX_ACL,
-            ("seclabel", None) => self.seclabel = true,
-            ("noseclabel", None) => self.seclabel = false,
+            ("seclabel", None) => self.manner.seclabel = true,
+            ("noseclabel", None) => self.manner.seclabel = false,
+            ("32bitapi", None) => self.manner.short_ino = true,
+            ("no32bitapi", None) => self.manner.short_ino = false,
             ("insecure", None) => self.insecure = true,
             // What mount(8) passes on and what is so anyway.
             (
@@ -343,7 +345,7 @@ mod tests {
 
     #[test]
     fn the_kernel_and_the_client_mount_what_the_words_say() {
-        let text = "caps=0x10,localflock,noreaddirplus,noacl,seclabel,ro,soft,wait=0,unmount_wait=7,nid=127.0.0.11@tcp";
+        let text = "caps=0x10,localflock,noreaddirplus,noacl,seclabel,32bitapi,ro,soft,wait=0,unmount_wait=7,nid=127.0.0.11@tcp";
         let dir = PathBuf::from("/mnt/x");
         let options = Options::parse("127.0.0.2@tcp:/testfs", dir, text, true, None).expect("fits");
         let kernel = options.kernel();
@@ -354,7 +356,8 @@ mod tests {
         assert_eq!(kernel.mask, 0x10 | cap::FLOCK_LOCKS | cap::POSIX_LOCKS);
         let usual = fuse::options("").want;
         assert_eq!(usual & !kernel.want, cap::DO_READDIRPLUS | cap::POSIX_ACL);
-        assert!(options.mount.seclabel && kernel.want & !usual == 0);
+        let manner = fuse::Manner { seclabel: true, short_ino: true };
+        assert!(options.mount.manner == manner && kernel.want & !usual == 0);
         assert!(kernel.read_only && kernel.default_permissions);
         let client = options.client(ClientId(7));
         assert_eq!(
@@ -435,6 +438,7 @@ mod tests {
             "noreaddirplus",
             "noacl",
             "seclabel",
+            "32bitapi",
             "insecure",
             "defaults",
             "noatime",
