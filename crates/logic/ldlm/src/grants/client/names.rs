@@ -38,7 +38,9 @@ struct Hashed {
 #[derive(Clone, Copy, Default)]
 struct Changing {
     count: u32,
-    /// Two were under way together: their replies may come in the other order.
+    /// Two were under way together: their replies may come in the other order. Or it began before
+    /// the set was complete: a page may have been read before it, after it, or after a later
+    /// change.
     is_crossed: bool,
 }
 
@@ -102,6 +104,10 @@ impl Cache {
         }
         self.directories.forget(directory);
         self.directories.listings += 1;
+        let under_way = self.directories.changing.iter_mut();
+        for (_, changing) in under_way.filter(|((changed, _), _)| *changed == directory) {
+            changing.is_crossed = true;
+        }
         let listing = Listing(self.directories.listings);
         let names = Names { listing, hashes: FixedMap::default(), is_complete: is_empty };
         self.directories.sets.insert(directory, names);
@@ -130,9 +136,11 @@ impl Cache {
 
     /// A change of a name is about to be sent.
     pub fn begin_name(&mut self, directory: Fid, hash: u64) {
+        let set = self.directories.sets.get(&directory);
+        let is_listed = set.is_some_and(|names| !names.is_complete);
         let changing = self.directories.changing.entry((directory, hash)).or_default();
         changing.count += 1;
-        changing.is_crossed |= changing.count > 1;
+        changing.is_crossed |= is_listed || changing.count > 1;
     }
 
     /// Its reply has come, and the name was added or removed before.
