@@ -180,7 +180,9 @@ impl Rig {
                 Err(OpError::Refused(errno)) => return Err(errno),
                 Err(OpError::CommitFirst) => self.commit(),
                 Err(OpError::LeasedUntil(end)) => self.instant.set(end),
-                Err(OpError::Store(StoreError::Full)) => return Err(Errno::ENOSPC),
+                Err(OpError::Store(error @ (StoreError::Full | StoreError::Damaged { .. }))) => {
+                    return Err(error.errno());
+                }
                 Err(other) => panic!("{other}"),
             }
         }

@@ -15,6 +15,8 @@ pub(crate) struct TestStore {
     dirty: Cell<u64>,
     pub(super) commits: Cell<u64>,
     pub(super) full: Cell<bool>,
+    /// A record that cannot be read.
+    pub(super) damaged: RefCell<Option<(Table, Vec<u8>)>>,
 }
 
 impl TestStore {
@@ -34,6 +36,15 @@ impl TestStore {
             .collect()
     }
 
+    fn check(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        match &*self.damaged.borrow() {
+            Some((at, damaged)) if (*at, &damaged[..]) == (table, key) => {
+                Err(StoreError::Damaged { table, key: key.to_vec() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Every breach of what must hold, in words.
     pub(super) fn fsck(&self) -> Vec<String> {
         crate::fsck::fsck(&Running(self)).expect("a test store can be read")
@@ -44,6 +55,7 @@ struct Running<'a>(&'a TestStore);
 
 impl View for Running<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.0.check(table, key)?;
         Ok(self.0.running.borrow().get(&(table, key.to_vec())).cloned())
     }
 
@@ -54,7 +66,11 @@ impl View for Running<'_> {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
         for ((at, key), value) in self.0.running.borrow().range((table, from.to_vec())..) {
-            if *at != table || !visit(key, value) {
+            if *at != table {
+                break;
+            }
+            self.0.check(table, key)?;
+            if !visit(key, value) {
                 break;
             }
         }

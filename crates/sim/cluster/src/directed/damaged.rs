@@ -77,6 +77,7 @@ impl Stage<'_> {
             }
             let Some(victim) = self.damage(&OF_FILES) else { continue };
             self.look_around(&files, Some(&victim))?;
+            self.stays(&files, &victim)?;
             if self.rng.chance(500_000) {
                 self.mdt().kill(self.rng.clone().chance(500_000));
                 self.restarts += 1;
@@ -199,6 +200,23 @@ impl Stage<'_> {
             return Err(format!("somebody was told EIO, and no line of the log has '{words}'"));
         }
         Ok(())
+    }
+
+    /// A file stays, with its name, when an attribute of it cannot be read: not everything of it
+    /// could go.
+    fn stays(&mut self, files: &[Made], victim: &Victim) -> Result<(), String> {
+        let of_file = files.iter().find(|file| victim.is_of_file(file));
+        let Some(file) = of_file.filter(|_| victim.table == Table::Xattrs) else { return Ok(()) };
+        let (remover, own) = (self.enter("remover"), file.clone());
+        let answer = self.ask(&remover, "removing a file", async move |client| {
+            let gone = client.unlink(&test_ctx(), own.dir, own.name.as_bytes()).await;
+            Ok(gone.map_err(|error| error.errno()))
+        })?;
+        remover.0.kill();
+        match answer {
+            Err(Errno::EIO) => Ok(()),
+            other => Err(format!("{}: {}, and its unlink is {other:?}", file.fid, victim.words())),
+        }
     }
 
     /// Answers with EIO.
