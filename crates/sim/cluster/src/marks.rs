@@ -46,5 +46,6 @@ pub const MARKS: &[&str] = &[
     "sim: a hostile client was let in",
     "sim: a hostile client's link was closed",
     "sim: an fsync told of lost work",
+    "sim: requests moved to heads of another scope",
     "sim: servers were on osd-disk",
 ];

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use env_sim::{Cut, Faults, NodeHandle, Rng};
-use service::{ServiceSpec, spec};
+use service::{HeadScope, ServiceSpec, spec};
 use types::{Span, TargetKind};
 
 use crate::Scenario;
@@ -48,6 +48,9 @@ const SWAPS: &[Swap] = &[
         tunables: &[("nrs_delay_min", "0"), ("nrs_delay_max", "1"), ("nrs_delay_pct", "30")],
     },
 ];
+
+/// How many swaps in a million change whose heads requests wait in.
+const SCOPE_PPM: u32 = 250_000;
 
 /// A server that is down, and when it comes back.
 struct Down {
@@ -214,8 +217,8 @@ impl Nemesis {
         true
     }
 
-    /// Another policy for some service of some server; what cannot be started now is refused, and
-    /// that is all.
+    /// Another policy for some service of some server, or heads of another scope; what cannot be
+    /// started now is refused, and that is all.
     fn swap(&mut self, cluster: &Cluster) {
         let index = self.rng.index(cluster.servers.len());
         let server = &cluster.servers[index];
@@ -224,7 +227,16 @@ impl Nemesis {
             TargetKind::Mdt => &[&spec::MDT, &spec::MDT_READPAGE, &spec::LDLM_CANCELD],
             _ => &[&spec::MGS],
         };
-        let (service, swap) = (*self.rng.pick(services), *self.rng.pick(SWAPS));
+        let service = *self.rng.pick(services);
+        if self.rng.chance(SCOPE_PPM) {
+            let scope = *self.rng.pick(&[HeadScope::Service, HeadScope::Cpt]);
+            cluster.sim.narrate(&format!(
+                "heads of {} in {} are of each {scope:?}",
+                service.name, server.target
+            ));
+            return server.set_head_scope(service, scope);
+        }
+        let swap = *self.rng.pick(SWAPS);
         cluster
             .sim
             .narrate(&format!("starts {} in {} of {}", swap.policy, service.name, server.target));

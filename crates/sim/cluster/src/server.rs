@@ -14,7 +14,7 @@ use mgt::{Mgt, MgtConfig};
 use osd::mem::{Deed, MemDisk, MemMeta};
 use osd::{MetaStore, StoreError};
 use ost::{Ost, OstConfig};
-use service::{Node, NodeConfig, ServiceSpec, Target};
+use service::{HeadScope, Node, NodeConfig, ServiceSpec, Target};
 use types::{ClientId, FsName, NidAddr, Span, TargetId, TargetKind};
 use wire::Opcode;
 use wire::config::{self, Register, TargetInfo};
@@ -200,6 +200,16 @@ impl Server {
                 }
             }
         });
+    }
+
+    /// Changes whose heads the requests of a service wait in, if the server runs.
+    pub(crate) fn set_head_scope(&self, service: &'static ServiceSpec, scope: HeadScope) {
+        let Some(node) = self.state.running.borrow().upgrade() else { return };
+        let is_new = node.head_scope(service) != scope;
+        // refused while a policy starts or drains
+        if is_new && node.set_head_scope(service, scope).is_ok() {
+            planted::reached("sim: requests moved to heads of another scope");
+        }
     }
 
     /// How to stop it in good order, if it runs.
