@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use wire::body;
-use wire::{CrcMode, Frame, FrameKind, Opcode, Reply, Request, RequestFlags, encode_body};
+use wire::{CrcMode, Frame, FrameKind, Opcode, Reply, Request, RequestFlags, encode_body, grants};
 
 pub(crate) fn frames() -> Vec<Vec<u8>> {
     let frame = |kind, payload: &'static [u8], crc| {
@@ -67,6 +67,19 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
         }
         Opcode::Cancel => {
             vec![encode_body(&body::CancelReq { xid: 76, tag: 1, ..Default::default() })]
+        }
+        Opcode::CallRecall
+        | Opcode::CallComplete
+        | Opcode::CallGlimpse
+        | Opcode::MdtShed
+        | Opcode::MdtRestate => {
+            let bits = body::GrantBits::UPDATE | body::GrantBits::OPEN;
+            let word = body::GrantWord { fid, number: 7, bits, ..Default::default() };
+            grants::encode(&[word, word], body::GrantsFlags::LAST)
+        }
+        Opcode::MdtAck => {
+            let ack = body::GrantAck { fid, number: 7, readers: 2, ..Default::default() };
+            grants::encode(&[ack], body::GrantsFlags::empty())
         }
         Opcode::MdtGetattr
         | Opcode::MdtReadlink
@@ -215,6 +228,14 @@ fn decode_every_body(request: &Request) {
     let _: body::OstSeekReq = request.body();
     let _: body::OstListReq = request.body();
     let _: body::LockReq = request.body();
+    if let Ok(callback) = grants::Callback::decode(request) {
+        let again = Request::new(callback.opcode(), callback.to_bufs());
+        assert_eq!(grants::Callback::decode(&again).as_ref(), Ok(&callback));
+    }
+    if let Ok((acks, flags)) = grants::decode::<body::GrantAck>(&request.bufs) {
+        assert!(acks.len() <= grants::VECTOR_MAX);
+        assert_eq!(grants::decode(&grants::encode(&acks, flags)), Ok((acks, flags)));
+    }
     for index in 0..=wire::BUFS_MAX {
         let _ = (request.buf(index), request.replay_buf(index));
     }

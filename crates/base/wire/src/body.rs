@@ -34,9 +34,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::Attr;
 pub use crate::flags::{
-    BatchFlags, CloseFlags, CreateFlags, Disposition, IoFlags, LockFlags, PunchFlags, SetattrFlags,
-    StatfsState,
+    BatchFlags, CloseFlags, CreateFlags, Disposition, GrantBits, GrantsFlags, IoFlags, LockFlags,
+    PunchFlags, SetattrFlags, StatfsState,
 };
+pub use crate::values::{cancel, connect, fallocate, lock};
 
 /// A FID in a message: 16 bytes.
 #[derive(
@@ -668,79 +669,77 @@ bodies! {
         /// Zero.
         reserved: u32,
     }
-}
-
-impl UnlinkReq {
-    /// Whether the name must be a directory (rmdir).
-    #[must_use]
-    pub fn wants_dir(&self) -> bool {
-        self.is_dir != 0
+    /// Head of a vector of grants, which is buffer 1 ([`crate::grants`]): of a callback, and of
+    /// what a client tells of its grants.
+    GrantsReq (16) {
+        /// Elements of buffer 1.
+        count: u32,
+        /// What it says of the whole.
+        flags: GrantsFlags,
+        /// Zero.
+        reserved: u64,
     }
-}
-
-/// Values of [`ConnectRep::outcome`].
-pub mod connect {
-    /// A fresh session.
-    pub const NEW: u32 = 0;
-    /// The session goes on: resend what has no answer.
-    pub const RESUMED: u32 = 1;
-    /// The target restarted and knows the client: replay above `last_committed`, then ReplayDone,
-    /// then resend.
-    pub const RECOVER: u32 = 2;
-    /// The client was known once and is no more: everything it had is gone; the session in the
-    /// reply is fresh.
-    pub const EVICTED: u32 = 3;
-}
-
-/// Values of [`CancelRep::outcome`].
-pub mod cancel {
-    /// It has not begun and never will, also if it arrives later.
-    pub const DROPPED: u32 = 0;
-    /// It has begun: its own answer was sent, or will be.
-    pub const EXECUTED: u32 = 1;
-}
-
-/// Modes of [`OstFallocateReq`], with the values of `fallocate(2)`; any other combination is
-/// refused.
-pub mod fallocate {
-    /// Allocate; the object grows if the range ends behind it.
-    pub const ALLOCATE: u32 = 0;
-    /// The size stays.
-    pub const KEEP_SIZE: u32 = 1;
-    /// Free the range, which reads as zeros then; always with [`KEEP_SIZE`].
-    pub const PUNCH_HOLE: u32 = 2;
-    /// The range is allocated and reads as zeros.
-    pub const ZERO_RANGE: u32 = 16;
-
-    /// Whether `mode` is one that exists.
-    #[must_use]
-    pub fn is_known(mode: u32) -> bool {
-        mode & !KEEP_SIZE == ALLOCATE
-            || mode == PUNCH_HOLE | KEEP_SIZE
-            || mode & !KEEP_SIZE == ZERO_RANGE
+    /// Reply to a callback, its errors too: the session that it is an answer in. Buffer 1: of a
+    /// recall the [`GrantAck`]s that are ready at once, of a glimpse [`GrantSize`]s.
+    CallbackRep (16) {
+        /// Session of the client with the target.
+        session: u64,
+        /// The target, as in request headers.
+        target: u32,
+        /// Elements of buffer 1.
+        count: u32,
     }
-}
-
-/// Values in [`LockReq`] and [`LockRep`].
-pub mod lock {
-    /// Kind: BSD flock, whole file, by open file description.
-    pub const FLOCK: u32 = 0;
-    /// Kind: POSIX fcntl, by range and process.
-    pub const POSIX: u32 = 1;
-    /// Kind: the file's own lock: O_APPEND and truncate take EX.
-    pub const FILE: u32 = 2;
-    /// Mode: shared.
-    pub const SHARED: u32 = 0;
-    /// Mode: exclusive.
-    pub const EXCLUSIVE: u32 = 1;
-    /// Mode: none (unlock).
-    pub const UNLOCK: u32 = 2;
-    /// State: another lock is in the way.
-    pub const REFUSED: u32 = 0;
-    /// State: the lock is held, or given back.
-    pub const GRANTED: u32 = 1;
-    /// State: still waiting; the client asks again with the same cookie.
-    pub const WAITING: u32 = 2;
+    /// Of one file: what is recalled, granted, held, or asked for.
+    GrantWord (32) {
+        /// FID of the file.
+        fid: WireFid,
+        /// Number of the gift or recall; they rise.
+        number: u64,
+        /// Recall: all that is asked back and not acknowledged. Shed, restate: what is held.
+        bits: GrantBits,
+        /// Zero.
+        reserved: u16,
+        /// Zero.
+        reserved2: u32,
+    }
+    /// An acknowledgement: all bits of that recall are given up.
+    GrantAck (48) {
+        /// FID of the file.
+        fid: WireFid,
+        /// Number of the recall.
+        number: u64,
+        /// What is kept.
+        kept: GrantBits,
+        /// Zero.
+        reserved: u16,
+        /// With OPEN given up: handles that are open for reading,
+        readers: u32,
+        /// for writing,
+        writers: u32,
+        /// and to run the file.
+        runners: u32,
+        /// Zero.
+        reserved2: u64,
+    }
+    /// Answer to a glimpse, of one file.
+    GrantSize (64) {
+        /// FID of the file.
+        fid: WireFid,
+        /// 1: the client writes it, and the rest counts.
+        known: u32,
+        /// Nanoseconds of mtime.
+        mtime_nsec: u32,
+        /// Bytes.
+        size: u64,
+        /// Units of 512 bytes.
+        blocks: u64,
+        /// Last write, seconds since 1970.
+        mtime: i64,
+        /// The open-for-write count under which the size is known.
+        write_epoch: u64,
+        /// Zero.
+        reserved: u64,
+    }
 }
 
 #[cfg(test)]

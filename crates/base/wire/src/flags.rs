@@ -173,6 +173,30 @@ flags! {
         OIDS = 1,
     }
 
+    /// What a grant lets its client keep, with the values of Lustre's inode bits.
+    GrantBits: u16 {
+        /// Names that lead to the file.
+        LOOKUP = 0x01,
+        /// Attributes; of a directory also its names.
+        UPDATE = 0x02,
+        /// Opening and closing it.
+        OPEN = 0x04,
+        /// Its layout.
+        LAYOUT = 0x08,
+        /// Owner, mode and access ACL.
+        PERM = 0x10,
+        /// Extended attributes.
+        XATTR = 0x20,
+        /// Its data.
+        CACHE = 0x40,
+    }
+
+    /// Flags of [`GrantsReq`](crate::body::GrantsReq).
+    GrantsFlags: u32 {
+        /// Restate: nothing follows this vector.
+        LAST = 1,
+    }
+
     /// Flags of [`OstIoReq`](crate::body::OstIoReq).
     IoFlags: u32 {
         /// Answer only once the data is durable (O_SYNC).

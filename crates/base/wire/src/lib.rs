@@ -21,10 +21,12 @@ pub mod config;
 pub mod dirent;
 mod flags;
 mod frame;
+pub mod grants;
 pub mod lst;
 mod message;
 mod opcode;
 mod parts;
+mod values;
 
 pub use attr::{Attr, SizeState};
 pub use flags::{ReplyFlags, RequestFlags};

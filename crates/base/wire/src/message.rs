@@ -122,8 +122,11 @@ pub struct ReplyHeader {
     pub reserved: u32,
     /// Version of the configuration that the server knows.
     pub config_version: u64,
+    /// Of an MDT: the last change that the answer speaks of. Of two answers about a file the one
+    /// with the higher number is the later one, whichever arrives first. Zero: it does not say.
+    pub as_of: u64,
     /// Versions of the objects after the change.
-    pub post_versions: [u64; 4],
+    pub post_versions: [u64; 3],
     /// Length of each buffer.
     pub buf_lens: [u32; BUFS_MAX],
 }
@@ -177,6 +180,12 @@ pub enum MessageError {
     /// Bytes behind the last buffer.
     #[error("{0} bytes stand behind the last buffer")]
     Trailing(usize),
+    /// Something that nobody knows how to give up.
+    #[error("a grant has unknown bits: {0:#x}")]
+    GrantBits(u16),
+    /// A request that no target sends to its client.
+    #[error("{0} is no callback")]
+    NoCallback(&'static str),
 }
 
 impl Request {

@@ -45,6 +45,19 @@ macro_rules! opcodes {
                 matches!(self, Opcode::MdtOpen | Opcode::MdtCreate)
             }
 
+            /// Whether a target sends it to its client: the callbacks.
+            #[must_use]
+            pub const fn calls_back(self) -> bool {
+                matches!(self, Opcode::CallRecall | Opcode::CallComplete | Opcode::CallGlimpse)
+            }
+
+            /// Whether it gives up what somebody else may wait for, whatever becomes of other
+            /// requests: a client has a place for it when all others are taken.
+            #[must_use]
+            pub const fn gives_up(self) -> bool {
+                matches!(self, Opcode::MdtAck | Opcode::MdtShed)
+            }
+
             /// Whether a recovering target takes it from a server: what others wait for must not
             /// wait for the end of one more recovery.
             #[must_use]
@@ -73,6 +86,13 @@ opcodes! {
     ReplayDone = 4, "replay_done", any repeats;
     /// Drop a change whose caller is gone, unless it has begun.
     Cancel = 5, "cancel", any repeats;
+
+    /// From a target to its client: give grants back.
+    CallRecall = 16, "ldlm_bl_callback", any repeats;
+    /// From a target to its client: what it waited for is granted.
+    CallComplete = 17, "ldlm_cp_callback", any repeats;
+    /// From a target to its client: sizes of files that the client writes.
+    CallGlimpse = 18, "ldlm_gl_callback", any repeats;
 
     /// Attributes and layout by FID.
     MdtGetattr = 32, "mds_getattr", mdt repeats;
@@ -114,6 +134,12 @@ opcodes! {
     MdtLock = 50, "ldlm_enqueue", mdt modifies;
     /// Give a lock back, or stop waiting for it.
     MdtUnlock = 51, "ldlm_cancel", mdt modifies;
+    /// Grants that were recalled are given up.
+    MdtAck = 52, "mds_grant_ack", mdt repeats;
+    /// Grants are given up that nobody has asked for.
+    MdtShed = 53, "mds_grant_shed", mdt repeats;
+    /// Grants that a client holds, told to a target that restarted.
+    MdtRestate = 54, "mds_grant_restate", mdt repeats;
 
     /// Read from an object.
     OstRead = 64, "ost_read", ost repeats;

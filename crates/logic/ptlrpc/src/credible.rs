@@ -11,8 +11,8 @@ use crate::PeerMisbehaved;
 
 /// Whether a correct client can send this to the run `instance` of a target.
 ///
-/// - A replay has a place in the history of an earlier run. A lock that is stated again changes no
-///   records, and has none.
+/// - A replay has a place in the history of an earlier run. Locks and grants that are stated again
+///   change no records, and have none.
 /// - Only an open is repeated for its handle alone, as a replay or for its resend.
 ///
 /// # Errors
@@ -29,7 +29,8 @@ pub fn check_past(
     if !flags.contains(RequestFlags::REPLAY) {
         return Ok(());
     }
-    let restates = opcode == Opcode::MdtLock && !flags.contains(RequestFlags::MODIFIES);
+    let states_again = matches!(opcode, Opcode::MdtLock | Opcode::MdtRestate);
+    let restates = states_again && !flags.contains(RequestFlags::MODIFIES);
     if transno.is_none() && !restates {
         return Err(PeerMisbehaved::Past("a replay without a place in history"));
     }
@@ -66,6 +67,7 @@ mod tests {
     #[test]
     fn a_lock_is_stated_again_without_a_place_and_nothing_else_is() {
         assert!(check(Opcode::MdtLock, RequestFlags::REPLAY, 0));
+        assert!(check(Opcode::MdtRestate, RequestFlags::REPLAY, 0));
         assert!(!check(Opcode::MdtLock, RequestFlags::REPLAY | RequestFlags::MODIFIES, 0));
         assert!(!check(Opcode::MdtUnlock, RequestFlags::REPLAY, 0));
     }

@@ -182,18 +182,21 @@ impl Mdt {
 
     async fn run(self: Rc<Self>, incoming: Incoming) -> Reply {
         let request = &incoming.request;
+        let as_of = Cell::new(Transno::NONE);
         let outcome = match op::row(request.opcode()).map(|row| &row.run) {
             Some(Run::Serve(serve)) => serve(&self, &incoming).await,
-            Some(Run::Decide(_)) => self.execute(&incoming).await,
+            Some(Run::Decide(_)) => self.execute(&incoming, &as_of).await,
             None => Err(Errno::EOPNOTSUPP),
         };
-        let reply = outcome.unwrap_or_else(|errno| Reply::error(&request.header, errno));
+        let mut reply = outcome.unwrap_or_else(|errno| Reply::error(&request.header, errno));
+        reply.header.as_of = as_of.get().0;
         self.tally.count(request, &reply);
         self.engine.store.failure().unless_over(reply).await
     }
 
-    /// One operation of the namespace; waits for commits as it must.
-    async fn execute(&self, incoming: &Incoming) -> Result<Reply, Errno> {
+    /// One operation of the namespace; waits for commits as it must. `as_of` becomes the last
+    /// change when it was decided: what it answers, a refusal too, is so from then on.
+    async fn execute(&self, incoming: &Incoming, as_of: &Cell<Transno>) -> Result<Reply, Errno> {
         let request = &incoming.request;
         let history = Sessions { exports: &self.exports, incoming };
         let attempt = || {
@@ -210,7 +213,9 @@ impl Mdt {
                 now: self.env.wall(),
                 clock: self.env.now(),
             };
-            self.engine.attempt(&caller, &history)
+            let decided = self.engine.attempt(&caller, &history);
+            as_of.set(self.exports.last_assigned());
+            decided
         };
         let reply = self.persist(attempt).await?;
         if request.has(RequestFlags::SYNC) && request.opcode().modifies() {

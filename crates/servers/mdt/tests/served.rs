@@ -17,10 +17,10 @@ use service::{
 use types::{ClientId, Errno, Fid, Instance, NidAddr, Span, TargetId, Transno};
 use wire::attr::S_IFREG;
 use wire::body::{
-    AttrRep, BatchFlags, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, LockFlags, LockRep,
-    LockReq, LookupReq, OstBatchReq, UnlinkReq, lock,
+    AttrRep, BatchFlags, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, GrantAck, GrantBits,
+    GrantWord, GrantsFlags, LockFlags, LockRep, LockReq, LookupReq, OstBatchReq, UnlinkReq, lock,
 };
-use wire::{Opcode, Reply, Request, encode_body};
+use wire::{Opcode, Reply, Request, encode_body, grants};
 
 const MDT: TargetId = TargetId { kind: types::TargetKind::Mdt, index: 0 };
 const OST: TargetId = TargetId { kind: types::TargetKind::Ost, index: 0 };
@@ -783,4 +783,46 @@ fn what_an_absent_ost_keeps_in_the_log_keeps_nothing_else_there() {
     world.boot();
     world.sim.run_for(Span::secs(60));
     assert_eq!((*world.destroyed.borrow(), world.records(Table::Destroys)), (10, ABSENT as usize));
+}
+
+#[test]
+fn every_answer_says_of_which_change_it_speaks() {
+    let world = World::new(3);
+    let as_of = |client: usize, call: Call| {
+        let (reply, _) = world.call(client, call).expect("answered");
+        (reply.header.as_of, reply.header.transno)
+    };
+    let root = FidReq { fid: Fid::ROOT.into(), ..FidReq::default() };
+    let getattr = || Call::new(Opcode::MdtGetattr, vec![encode_body(&root)]);
+    let (first, transno) = as_of(0, creation("a", None));
+    assert_eq!(first, transno);
+    assert_eq!(as_of(1, getattr()), (first, 0), "a question has no place of its own");
+    let (second, transno) = as_of(1, creation("b", None));
+    assert_eq!((second, second > first), (transno, true));
+    assert_eq!(as_of(0, getattr()), (second, 0));
+    let none: [GrantAck; 0] = [];
+    let ack = Call::new(Opcode::MdtAck, grants::encode(&none, GrantsFlags::empty()));
+    assert_eq!(as_of(0, ack), (0, 0), "it speaks of nothing");
+}
+
+#[test]
+fn what_is_said_of_grants_is_taken_if_it_can_be_read() {
+    let world = World::new(4);
+    let word = GrantWord { number: 3, bits: GrantBits::UPDATE, ..GrantWord::default() };
+    let ack = GrantAck { number: 3, ..GrantAck::default() };
+    let words = || grants::encode(&[word, word], GrantsFlags::LAST);
+    let acks = grants::encode(&[ack, ack], GrantsFlags::empty());
+    let told = [
+        (Opcode::MdtAck, acks.clone(), Ok(())),
+        (Opcode::MdtShed, words(), Ok(())),
+        (Opcode::MdtRestate, words(), Ok(())),
+        (Opcode::MdtAck, words(), Err(Errno::EPROTO)),
+        (Opcode::MdtShed, acks, Err(Errno::EPROTO)),
+        (Opcode::MdtRestate, vec![Bytes::from_static(&[9; 16])], Err(Errno::EPROTO)),
+    ];
+    for (opcode, bufs, outcome) in told {
+        let answer = world.call(0, Call::new(opcode, bufs)).map(|(reply, _)| reply);
+        let goes_on = answer.map(|reply| grants::decode::<GrantWord>(&reply.bufs).expect("ours").0);
+        assert_eq!(goes_on, outcome.map(|()| Vec::new()), "{opcode:?}: nobody holds a grant");
+    }
 }

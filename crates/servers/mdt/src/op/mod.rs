@@ -9,6 +9,7 @@ mod close;
 mod create;
 mod fid2path;
 mod getattr;
+mod grants;
 pub(crate) mod lease;
 mod link;
 mod lock;
@@ -271,6 +272,9 @@ operations! {
     MdtFid2path => Decide(fid2path::fid2path), MDT, Stat::None, Scope::Plain;
     MdtLock => Serve(lock::serve), MDT, Stat::None, Scope::Plain;
     MdtUnlock => Serve(lock::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
+    MdtAck => Serve(grants::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
+    MdtShed => Serve(grants::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
+    MdtRestate => Serve(grants::serve), MDT, Stat::None, Scope::Plain;
 }
 
 // An opcode of MDTs without a row does not compile, nor does a row of another target's.
