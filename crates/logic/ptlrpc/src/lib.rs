@@ -1,6 +1,6 @@
 //! The RPC protocol above frames, as machines without I/O: a client's [`Import`] of a target, a
-//! target's [`Export`] to a client, and a target's [`Recovery`] after a restart
-//! (`docs/design/recovery.md`).
+//! target's [`Export`] to a client and its [`Lane`] of callbacks, and a target's [`Recovery`] after
+//! a restart (`docs/design/recovery.md`).
 //!
 //! None of them knows a clock, a link or a task: time comes in as an argument, messages go out
 //! through `poll_*`.
@@ -10,6 +10,7 @@ mod credible;
 mod export;
 mod import;
 mod kept;
+mod lane;
 pub mod limits;
 mod recovery;
 
@@ -20,6 +21,7 @@ pub use import::{
     Completed, Event, Handled, Import, ImportConfig, State, Submit, Transmit, Undone, XidSource,
 };
 pub use kept::Keep;
+pub use lane::{Crowded, Lane};
 pub use recovery::{Awaited, Known, Progress, Recovery, RecoveryConfig, Replay};
 
 /// What a peer did that no correct peer does. Its link is dropped; nobody else notices.

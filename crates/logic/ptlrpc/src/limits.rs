@@ -69,3 +69,34 @@ pub const HEARTBEATS_IN_LEASE: u64 = 4;
 
 /// Opcodes whose estimates an import remembers; there are fewer.
 pub const ESTIMATES_MAX: usize = 128;
+
+/// Requests that give something up, in flight beside all others: each takes thousands of grants, so
+/// one would do; four do not wait for one that is lost.
+pub const GIVING_UP_MAX: u32 = 4;
+
+/// Callbacks in flight to one client: each is a vector, so that they are few.
+pub const CALLBACKS_IN_FLIGHT: usize = 8;
+
+/// Callbacks of one session without an answer, those in flight among them.
+pub const CALLBACKS_MAX: usize = 256;
+
+/// Their bytes, buffers only: those in flight may all have the longest vector. A client that never
+/// answers costs this until the callers' patience ends.
+pub const CALLBACK_BYTES_MAX: usize = (1 << 20) + (64 << 10);
+
+/// A callback that is not answered is sent again after so long: links get it there or end, so only
+/// one that the client had no place for, or that crossed its Connect, comes again.
+pub const CALLBACK_RESEND: Span = Span::secs(1);
+
+/// Callbacks that a client handles at once, of one target: all that may be in flight, and as many
+/// that a target has given up since.
+pub const CALLBACK_SLOTS: usize = 2 * CALLBACKS_IN_FLIGHT;
+
+/// Longest answer to a callback: a vector of the longest elements and its head.
+pub const CALLBACK_ANSWER_MAX: usize =
+    wire::grants::VECTOR_MAX * size_of::<wire::body::GrantSize>() + 4_096;
+
+const _: () = assert!(
+    CALLBACKS_IN_FLIGHT * (wire::grants::VECTOR_MAX * size_of::<wire::body::GrantWord>())
+        <= CALLBACK_BYTES_MAX
+);

@@ -283,3 +283,39 @@ fn a_queue_has_a_bound() {
     let (waiters, _) = world.import.shut_down(NOW);
     assert_eq!((waiters.len(), world.import.is_full()), (before + 1, false));
 }
+
+#[test]
+fn what_gives_something_up_has_a_place_when_all_others_are_taken() {
+    let sent = |world: &mut World| {
+        let next = || world.import.poll_transmit(NOW).map(|sent| sent.request.opcode());
+        std::iter::from_fn(next).collect::<Vec<_>>()
+    };
+    let give_up = |world: &mut World, number| {
+        let request = Box::new(Request::new(Opcode::MdtAck, Vec::new()));
+        let submit = Submit { request, bulk: (), waiter: number, keep: Keep::No };
+        world.import.submit(submit, NOW)
+    };
+    let mut world = World::new();
+    (1..=20).for_each(|number| world.submit(number, Keep::No));
+    assert_eq!(sent(&mut world), [Opcode::OstWrite; 8], "all that the target allows");
+    let most = limits::GIVING_UP_MAX as usize;
+    let acks: Vec<Xid> = (0..=most as u64).map(|number| give_up(&mut world, number)).collect();
+    assert_eq!(sent(&mut world), vec![Opcode::MdtAck; most]);
+    assert_eq!(world.import.abandon(acks[most]), None, "it goes on without its caller");
+
+    let mut header = Request::new(Opcode::MdtAck, Vec::new()).header;
+    (header.xid, header.instance) = (acks[0].0, 1);
+    let mut answer = |flags| {
+        let mut reply = Reply::ok(&header, Vec::new());
+        (reply.header.instance, reply.header.flags) = (1, flags);
+        reply.header.lease_ms = 100;
+        world.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
+        sent(&mut world)
+    };
+    assert_eq!(answer(ReplyFlags::BUSY), [Opcode::MdtAck], "the next one has its place");
+    assert_eq!(answer(ReplyFlags::empty()), [], "an answer to none that is out");
+    world.connect(connect::RESUMED, 1, 0);
+    let again = sent(&mut world);
+    assert_eq!(again[..most], vec![Opcode::MdtAck; most], "first on the next connection");
+    assert_eq!(again[most..], [Opcode::OstWrite; 8]);
+}

@@ -10,10 +10,10 @@ use env::{Env, LinkRx, LinkTx};
 use ptlrpc::XidSource;
 use queues::Ascending;
 use tokio::sync::Notify;
-use types::{Instant, NidAddr, TargetId, Xid};
-use wire::{Frame, FrameKind, Reply};
+use types::{Errno, Instant, NidAddr, TargetId, Xid};
+use wire::{Frame, FrameKind, MessageError, Reply, ReplyFlags, Request};
 
-use crate::{EndpointConfig, Remote, Resolve, limits};
+use crate::{EndpointConfig, Remote, Resolve, callbacks, limits};
 
 /// One client: a mount, or a server that uses other servers.
 pub struct Endpoint {
@@ -208,10 +208,24 @@ impl Core {
                 }
             }
             FrameKind::BulkPull => self.answer_pull(link, frame.id),
-            FrameKind::Request => tracing::debug!("a callback came; this endpoint serves none"),
+            FrameKind::Request => self.called(link, frame)?,
             FrameKind::Hello | FrameKind::BulkData | FrameKind::Heartbeat => {}
         }
         Ok(())
+    }
+
+    /// A callback: for the target whose session it names, on the link of that session.
+    fn called(&self, link: &SharedLink, frame: Frame) -> Result<(), MessageError> {
+        let request = Request::take(frame.into_payload())?;
+        let remotes: Vec<_> = self.lanes.borrow().iter().filter_map(Weak::upgrade).collect();
+        match remotes.iter().find(|remote| remote.is_called_by(link.serial, &request.header)) {
+            Some(remote) => remote.handle_callback(&link.tx, request),
+            None => {
+                let flags = ReplyFlags::NO_SESSION;
+                callbacks::refuse(&link.tx, &request.header, Errno::ENOTCONN, flags);
+                Ok(())
+            }
+        }
     }
 
     /// Sends what a server asks for. An id of an earlier send names nothing: that attempt is over.

@@ -6,6 +6,7 @@
 
 mod bulk;
 mod call;
+mod callbacks;
 mod calling;
 mod config;
 mod directory;
@@ -16,6 +17,7 @@ mod promise;
 mod remote;
 
 pub use call::{Answer, Bulk, Call, CallError, Hold, Keep};
+pub use callbacks::{CallbackAnswer, OnCallback};
 pub use calling::Calling;
 pub use config::{EndpointConfig, Resolve};
 pub use directory::{Directory, OtherFileSystem};

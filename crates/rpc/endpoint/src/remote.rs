@@ -13,6 +13,7 @@ use wire::body::Claim;
 use wire::{BUFS_MAX, BULK_BYTES_MAX, Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::bulk::{BulkState, Gauge, Unstable};
+use crate::callbacks::Callbacks;
 use crate::calling::{Calling, Outcome, Sent, Waiter};
 use crate::endpoint::{Core, SharedLink, concat};
 use crate::outage::{Outage, Told};
@@ -27,10 +28,11 @@ type OnUndone = Rc<dyn Fn(&[Request], Undone)>;
 
 /// A target, and the session with it.
 pub struct Remote {
-    core: Rc<Core>,
-    target: TargetId,
-    import: RefCell<Import<BulkState, Waiter>>,
-    link: RefCell<Option<Rc<SharedLink>>>,
+    pub(crate) core: Rc<Core>,
+    pub(crate) target: TargetId,
+    pub(crate) import: RefCell<Import<BulkState, Waiter>>,
+    pub(crate) link: RefCell<Option<Rc<SharedLink>>>,
+    pub(crate) callbacks: Callbacks,
     /// Who waits for the answer to Connect or Disconnect.
     control: RefCell<Option<(Xid, Promise<Box<Reply>>)>>,
     wake: Rc<tokio::sync::Notify>,
@@ -55,6 +57,7 @@ impl Remote {
             target,
             import,
             link: RefCell::default(),
+            callbacks: Callbacks::default(),
             control: RefCell::default(),
             wake: Rc::default(),
             driven: Cell::new(false),

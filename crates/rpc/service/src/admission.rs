@@ -71,7 +71,8 @@ impl Node {
         let admission = session.export.borrow_mut().admit(&request.header);
         match admission {
             Admission::Execute => {
-                let class = served.target.class(&request);
+                let mut class = served.target.class(&request);
+                class.high_priority |= served.target.is_awaited(&session, &request);
                 if recovering || class.service.is_unhindered() {
                     self.check_passing(&session, &request)?;
                 } else if self.is_busy_for(peer, &session, &class, &request) {

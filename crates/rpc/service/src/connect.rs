@@ -130,6 +130,7 @@ impl Node {
             store: served.target.store_number(),
         };
         self.answer(peer, session, Reply::ok(&request.header, vec![encode_body(&body)]));
+        session.send_callbacks(); // behind the answer, without which the client knows no session
     }
 
     pub(crate) async fn disconnect(

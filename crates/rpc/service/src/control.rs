@@ -18,7 +18,7 @@ use crate::node::Node;
 use crate::partition::{Heads, Partition};
 use crate::services::{HeadScope, Service};
 use crate::work::Work;
-use crate::{Exports, ServiceSpec};
+use crate::{Exports, ServiceSpec, Session};
 
 impl Node {
     fn moment(&self) -> Moment {
@@ -270,6 +270,13 @@ impl Queues for Node {
             self.run(&self.service(partition.spec), &partition);
         }
         count
+    }
+
+    fn promote_awaited(self: Rc<Self>, exports: &Exports, session: &Session) -> usize {
+        let served = self.targets.borrow().get(&exports.target.to_u32()).cloned();
+        let Some(served) = served else { return 0 };
+        let awaited = |request: &Request| served.target.is_awaited(session, request);
+        self.promote(exports, session.client, &awaited)
     }
 }
 

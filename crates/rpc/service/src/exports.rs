@@ -85,6 +85,9 @@ pub(crate) trait Queues {
         client: ClientId,
         wanted: &dyn Fn(&Request) -> bool,
     ) -> usize;
+
+    /// Moves what waits there of `session`, and is awaited, to the high-priority heads.
+    fn promote_awaited(self: Rc<Self>, exports: &Exports, session: &Session) -> usize;
 }
 
 /// How a Connect goes on.
@@ -110,6 +113,7 @@ impl Exports {
     /// Of a target that starts now.
     pub fn new(env: &Env, config: ExportsConfig) -> Rc<Exports> {
         let shared = Rc::new(Shared {
+            target: config.target,
             instance: config.instance,
             committed: Cell::new(config.last_committed),
             assigned: Cell::new(config.last_committed),
@@ -193,7 +197,7 @@ impl Exports {
         reply: &mut Reply,
     ) -> (Vec<u8>, Vec<u8>) {
         let header = &incoming.request.header;
-        reply.header.transno = transno.0;
+        (reply.header.transno, reply.header.as_of) = (transno.0, transno.0);
         incoming.session.fill(reply);
         let mut key = incoming.session.client.0.to_be_bytes().to_vec();
         key.extend_from_slice(&header.tag.to_be_bytes());
@@ -213,6 +217,13 @@ impl Exports {
     pub fn promote(&self, client: ClientId, wanted: impl Fn(&Request) -> bool) -> usize {
         let queues = self.queues.borrow().as_ref().and_then(Weak::upgrade);
         queues.map_or(0, |queues| queues.promote(self, client, &wanted))
+    }
+
+    /// Moves requests of `session` that somebody waits for ([`crate::Target::is_awaited`]) and that
+    /// still wait themselves to the high-priority heads. Answers how many were moved.
+    pub fn promote_awaited(&self, session: &Session) -> usize {
+        let queues = self.queues.borrow().as_ref().and_then(Weak::upgrade);
+        queues.map_or(0, |queues| queues.promote_awaited(self, session))
     }
 
     /// Everything up to `upto` is durable: the next replies tell.
@@ -404,6 +415,7 @@ impl Exports {
     /// Forgets the session; its end is told to the target by whoever called.
     pub(crate) fn remove(&self, session: &Session) {
         session.ended.set(true);
+        session.end_callbacks();
         if self.sessions.borrow_mut().remove(&session.id).is_some() {
             self.count(session.nid.get(), |of_nid| of_nid - 1);
         }

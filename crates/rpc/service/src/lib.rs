@@ -11,6 +11,7 @@ mod account;
 mod admission;
 mod attention;
 mod busy;
+mod callbacks;
 mod class;
 mod connect;
 mod control;
@@ -38,6 +39,7 @@ mod terms;
 mod threads;
 mod work;
 
+pub use callbacks::{CallbackError, CallingBack};
 pub use class::{Class, Direction, ObjectIo};
 pub use exports::{Exports, ExportsConfig};
 pub use incoming::Incoming;

@@ -83,6 +83,8 @@ pub(crate) enum Nonsense {
     TooMany(usize),
     #[error("a session has {0} bytes of requests under way")]
     TooLarge(u64),
+    #[error("an answer to a callback of {0} bytes")]
+    LongAnswer(usize),
 }
 
 impl Node {

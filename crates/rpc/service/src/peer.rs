@@ -66,7 +66,8 @@ impl Peer {
         bytes == 0 || held == 0 || held.saturating_add(bytes) <= ANSWER_BYTES_MAX
     }
 
-    fn takes_more(&self) -> bool {
+    /// Whether it takes what it was sent.
+    pub(crate) fn takes_more(&self) -> bool {
         self.tx.room().as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
     }
 

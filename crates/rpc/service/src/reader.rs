@@ -47,8 +47,11 @@ impl Node {
     }
 
     fn arrive(self: &Rc<Self>, peer: &Rc<Peer>, frame: Frame) -> Result<(), Nonsense> {
-        if frame.kind != FrameKind::Request {
-            return Ok(()); // nothing else is for us, and nothing of it does harm
+        match frame.kind {
+            FrameKind::Request => {}
+            FrameKind::Reply => return self.called_back(peer, frame),
+            // nothing else is for us, and nothing of it does harm
+            _ => return Ok(()),
         }
         let request = Request::take(frame.into_payload())?;
         let Some(served) = self.targets.borrow().get(&request.header.target).cloned() else {

@@ -3,10 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use ptlrpc::{Export, Known};
-use types::{ClientId, Instance, Instant, Nid, Transno};
+use ptlrpc::{Export, Known, Lane};
+use types::{ClientId, Instance, Instant, Nid, TargetId, Transno};
 use wire::{Reply, ReplyFlags};
 
+use crate::callbacks::Caller;
 use crate::in_flight::InFlight;
 use crate::limits;
 use crate::memory::Memory;
@@ -71,6 +72,7 @@ impl ClientRecord {
 
 /// What all sessions of a target share in their replies.
 pub(crate) struct Shared {
+    pub(crate) target: TargetId,
     pub(crate) instance: Instance,
     pub(crate) committed: Cell<Transno>,
     pub(crate) assigned: Cell<Transno>,
@@ -106,6 +108,8 @@ pub struct Session {
     /// Whether its record says that it is silent.
     pub(crate) noted_silent: Cell<bool>,
     pub(crate) shared: Rc<Shared>,
+    /// Callbacks to its client.
+    pub(crate) lane: RefCell<Lane<Caller>>,
 }
 
 impl Session {
@@ -129,6 +133,7 @@ impl Session {
             disconnected_since: Cell::new(None),
             noted_silent: Cell::new(record.silent),
             shared: Rc::clone(shared),
+            lane: RefCell::default(),
         })
     }
 
@@ -194,6 +199,7 @@ impl Session {
         // the link may have broken while the session was made: nobody reports that again
         self.disconnected_since.set((!peer.tx.is_open()).then_some(now));
         *self.peer.borrow_mut() = Rc::downgrade(peer);
+        self.lane.borrow_mut().handle_connected();
     }
 
     /// Whether a Connect is repeated or overtaken: it came through an older link than the last one,

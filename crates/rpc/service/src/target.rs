@@ -24,6 +24,12 @@ pub trait Target: 'static {
     /// Which service handles `request`, and which data it moves. Asked once, when the request
     /// arrives: nothing else in the service decodes a body.
     fn class(&self, request: &Request) -> Class;
+    /// Whether somebody waits for what this request gives up or flushes: it goes to the
+    /// high-priority head. Asked when it arrives, and of what waits in the other head when its
+    /// client is called back.
+    fn is_awaited(&self, _session: &Session, _request: &Request) -> bool {
+        false
+    }
     /// Where on its device `range` of `object` begins, bytes; asked before a read is queued, where
     /// a policy sorts by it. Nothing: it cannot tell.
     fn locate(self: Rc<Self>, _object: Fid, _range: Extent) -> LocalFuture<'static, Option<u64>> {

@@ -199,7 +199,7 @@ impl<B: Default, W> Import<B, W> {
         }
         self.enter(State::Disconn, now);
         self.connect_at = now;
-        self.in_flight = 0;
+        (self.in_flight, self.giving_up) = (0, 0);
         self.estimates.clear();
         self.replay.clear();
         self.replay_sent.clear();
@@ -216,12 +216,16 @@ impl<B: Default, W> Import<B, W> {
         self.events.extend(restates.into_iter().map(Event::Lost));
         self.resend.clear();
         self.queue_passing.clear();
+        self.queue_giving_up.clear();
         for (xid, out) in self.out.iter_mut() {
             if !matches!(out.phase, Phase::Queued | Phase::Withdrawn) {
                 out.mark_resent();
             }
             match out.phase {
                 Phase::Queued | Phase::Resend if out.passes() => self.queue_passing.push_back(xid),
+                Phase::Queued | Phase::Resend if out.gives_up() => {
+                    self.queue_giving_up.push_back(xid);
+                }
                 Phase::Resend => self.resend.push_back(xid),
                 _ => {}
             }

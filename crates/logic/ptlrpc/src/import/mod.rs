@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, VecDeque};
 use queues::Ascending;
 use types::{Instance, Instant, Span, TargetId, Transno, Xid};
 use wire::body::Claim;
-use wire::{Opcode, Request, RequestFlags};
+use wire::{Opcode, Request, RequestFlags, RequestHeader};
 
 pub use config::ImportConfig;
 pub use exchange::{Completed, Event, Handled, State, Submit, Transmit, Undone};
@@ -57,9 +57,7 @@ enum Phase {
     Sent {
         at: Instant,
         deadline: Instant,
-        /// Counts against the requests in flight; one that waits for somebody else at the server
-        /// does not.
-        counted: bool,
+        place: InFlight,
     },
     /// In the resend list.
     Resend,
@@ -67,6 +65,18 @@ enum Phase {
     Later(Instant),
     /// Taken back: not sent any more; its answer may still come.
     Withdrawn,
+}
+
+/// Among which requests in flight one counts.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum InFlight {
+    /// Nowhere: the import's own, and one that waits for somebody else at the server.
+    #[default]
+    Free,
+    /// Those that the target allows.
+    Window,
+    /// Those beside them that give something up.
+    GivesUp,
 }
 
 struct Out<B, W> {
@@ -86,6 +96,11 @@ impl<B, W> Out<B, W> {
     /// A recovering target takes it.
     fn passes(&self) -> bool {
         self.kind == Kind::User && self.request.opcode().passes_recovery()
+    }
+
+    /// It has places of its own, which nothing else takes.
+    fn gives_up(&self) -> bool {
+        self.kind == Kind::User && self.request.opcode().gives_up()
     }
 
     /// An open says so: a restarted target that finds its answer has still lost its handle.
@@ -128,6 +143,8 @@ pub struct Import<B, W> {
     queue_control: VecDeque<Xid>,
     /// What a recovering target takes too, sent before or not.
     queue_passing: VecDeque<Xid>,
+    /// What gives something up, sent before or not.
+    queue_giving_up: VecDeque<Xid>,
     resend: VecDeque<Xid>,
     /// Changes to be taken back, of which the target does not know yet.
     withdrawn: VecDeque<Xid>,
@@ -135,6 +152,7 @@ pub struct Import<B, W> {
     tags_max: u32,
     rpcs_max: u32,
     in_flight: u32,
+    giving_up: u32,
     kept: ReplayList<B>,
     replay: VecDeque<Place>,
     replay_sent: BTreeMap<Xid, (Place, Instant)>,
@@ -184,12 +202,14 @@ impl<B: Default, W> Import<B, W> {
             queue_modifying: VecDeque::new(),
             queue_control: VecDeque::new(),
             queue_passing: VecDeque::new(),
+            queue_giving_up: VecDeque::new(),
             resend: VecDeque::new(),
             withdrawn: VecDeque::new(),
             tags_free: (1..=tags_max).rev().collect(),
             tags_max,
             rpcs_max,
             in_flight: 0,
+            giving_up: 0,
             kept: ReplayList::new(),
             replay: VecDeque::new(),
             replay_sent: BTreeMap::new(),
@@ -259,11 +279,20 @@ impl<B: Default, W> Import<B, W> {
         self.out.values().filter(|out| out.kind == Kind::User).count()
     }
 
+    /// Whether a target that calls this client back means the session as it stands.
+    #[must_use]
+    pub fn is_called_by(&self, header: &RequestHeader) -> bool {
+        self.state.is_connected()
+            && !self.renounced
+            && (header.session, header.epoch, header.instance)
+                == (self.session, self.epoch, self.instance.0)
+    }
+
     /// Whether the queue is at its bound.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.queue.len() + self.queue_modifying.len() + self.queue_passing.len()
-            >= limits::QUEUED_MAX
+        let special = self.queue_passing.len() + self.queue_giving_up.len();
+        self.queue.len() + self.queue_modifying.len() + special >= limits::QUEUED_MAX
     }
 
     /// Changes kept for replay.
@@ -305,12 +334,19 @@ impl<B: Default, W> Import<B, W> {
         out.request.header.xid = xid.0;
         match out.kind {
             Kind::User if out.passes() => self.queue_passing.push_back(xid),
+            Kind::User if out.gives_up() => self.queue_giving_up.push_back(xid),
             Kind::User if out.modifies() => self.queue_modifying.push_back(xid),
             Kind::User => self.queue.push_back(xid),
             Kind::Restate | Kind::Control | Kind::Cancel(_) => self.queue_control.push_back(xid),
         }
         self.out.insert(xid, out);
         xid
+    }
+
+    /// A request that was sent is out no longer, or waits for somebody else at the server.
+    fn leave(&mut self, place: InFlight) {
+        self.in_flight -= u32::from(place == InFlight::Window);
+        self.giving_up -= u32::from(place == InFlight::GivesUp);
     }
 
     fn enqueue_control(&mut self, opcode: Opcode) -> Xid {
@@ -360,6 +396,7 @@ impl<B: Default, W> Import<B, W> {
         self.queue_modifying.clear();
         self.queue_control.clear();
         self.queue_passing.clear();
+        self.queue_giving_up.clear();
         self.resend.clear();
         self.withdrawn.clear();
         self.replay.clear();

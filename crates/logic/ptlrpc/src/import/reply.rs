@@ -9,7 +9,7 @@
 use types::{Errno, Instant, Span, Transno, Xid};
 use wire::{BUFS_MAX, Reply, ReplyFlags, Request, RequestFlags};
 
-use super::{Completed, Event, Handled, Import, Kind, Out, Phase, State, Undone};
+use super::{Completed, Event, Handled, Import, InFlight, Kind, Out, Phase, State, Undone};
 use crate::kept::{Kept, Place};
 use crate::{Keep, PeerMisbehaved, limits};
 
@@ -54,15 +54,15 @@ impl<B: Default, W> Import<B, W> {
             return Ok(Handled::Progress);
         }
         let Some(out) = self.out.get(xid) else { return Ok(Handled::Progress) };
-        let counted = match out.phase {
-            Phase::Sent { at, counted, .. } => {
+        let place = match out.phase {
+            Phase::Sent { at, place, .. } => {
                 // the answer to one that was sent again may be to the first time
                 if !out.request.has(RequestFlags::RESENT) {
                     self.leased_from = self.leased_from.max(at);
                 }
-                counted
+                place
             }
-            Phase::Withdrawn => false,
+            Phase::Withdrawn => InFlight::Free,
             Phase::Queued | Phase::Resend | Phase::Later(_) => return Ok(Handled::Progress),
         };
         let keeps = out.modifies()
@@ -72,7 +72,7 @@ impl<B: Default, W> Import<B, W> {
         if keeps && bufs > BUFS_MAX {
             return Err(PeerMisbehaved::TooManyBuffers(bufs));
         }
-        self.in_flight -= u32::from(counted);
+        self.leave(place);
         if let Some(pause) = pause(&reply) {
             let out = self.out.get_mut(xid).expect("looked up just now");
             if out.phase != Phase::Withdrawn {
@@ -138,11 +138,12 @@ impl<B: Default, W> Import<B, W> {
             now + Span::millis(u64::from(reply.header.lease_ms)).min(limits::EARLY_LEASE_MAX);
         if let Some((_, deadline)) = self.replay_sent.get_mut(&xid) {
             *deadline = until.max(*deadline);
-        } else if let Some(Phase::Sent { deadline, counted, .. }) =
+        } else if let Some(Phase::Sent { deadline, place, .. }) =
             self.out.get_mut(xid).map(|out| &mut out.phase)
         {
             *deadline = until.max(*deadline);
-            self.in_flight -= u32::from(std::mem::take(counted));
+            let left = std::mem::take(place);
+            self.leave(left);
         }
         true
     }

@@ -5,12 +5,15 @@
 //! - A request that was sent keeps its tag until it is answered.
 //! - What a recovering target takes ([`Opcode::passes_recovery`](wire::Opcode::passes_recovery))
 //!   goes before all that, and does not wait for replay. It has no tag.
+//! - What gives something up ([`Opcode::gives_up`](wire::Opcode::gives_up)) does not count among
+//!   the requests in flight: [`limits::GIVING_UP_MAX`] of it are out when all others wait for it.
 
 use types::{Instant, Xid};
 
 use crate::adaptive::patience;
 
-use super::{Import, Kind, Phase, State, Transmit, millis};
+use super::{Import, InFlight, Kind, Phase, State, Transmit, millis};
+use crate::limits;
 
 impl<B: Default, W> Import<B, W> {
     /// The next request to send; ask until there is none.
@@ -35,6 +38,11 @@ impl<B: Default, W> Import<B, W> {
 
     fn next_full(&mut self) -> Option<Xid> {
         if let Some(xid) = self.queue_control.pop_front().or_else(|| self.next_cancel()) {
+            return Some(xid);
+        }
+        if self.giving_up < limits::GIVING_UP_MAX
+            && let Some(xid) = self.queue_giving_up.pop_front()
+        {
             return Some(xid);
         }
         if self.in_flight >= self.rpcs_max {
@@ -62,15 +70,20 @@ impl<B: Default, W> Import<B, W> {
     fn transmit(&mut self, xid: Xid, now: Instant) -> Transmit<'_, B> {
         let acked = self.out.first_key().expect("the request itself is unanswered");
         let out = self.out.get_mut(xid).expect("a queued xid has its request");
-        let counted = out.kind == Kind::User;
+        let place = match out.kind {
+            Kind::User if out.gives_up() => InFlight::GivesUp,
+            Kind::User => InFlight::Window,
+            Kind::Restate | Kind::Control | Kind::Cancel(_) => InFlight::Free,
+        };
         if out.modifies() && out.request.header.tag == 0 {
             out.request.header.tag =
                 self.tags_free.pop().expect("asked before the request was chosen");
         }
         let estimate = self.estimates.get(&out.request.header.opcode).copied().unwrap_or_default();
         let patience = patience(estimate, self.config.attempt);
-        out.phase = Phase::Sent { at: now, deadline: now + patience, counted };
-        self.in_flight += u32::from(counted);
+        out.phase = Phase::Sent { at: now, deadline: now + patience, place };
+        self.in_flight += u32::from(place == InFlight::Window);
+        self.giving_up += u32::from(place == InFlight::GivesUp);
         self.active_at = now;
         let header = &mut out.request.header;
         header.acked_xid = acked.0;

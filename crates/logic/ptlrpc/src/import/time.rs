@@ -39,7 +39,11 @@ impl<B: Default, W> Import<B, W> {
         for (xid, out) in self.out.iter_mut() {
             if matches!(out.phase, Phase::Later(at) if now >= at) {
                 out.mark_resent();
-                let queue = if out.passes() { &mut self.queue_passing } else { &mut self.resend };
+                let queue = match out {
+                    _ if out.passes() => &mut self.queue_passing,
+                    _ if out.gives_up() => &mut self.queue_giving_up,
+                    _ => &mut self.resend,
+                };
                 queue.push_back(xid);
             }
         }

@@ -4,7 +4,7 @@
 //! - A change that was sent is not sent again. The target is asked to drop it, on each connection
 //!   until it has said that it did, or has sent the change's own answer. Until then tag and waiter
 //!   stay taken.
-//! - What gives something back goes on: a close, an unlock.
+//! - What gives something back goes on: a close, an unlock, an acknowledgement.
 
 use types::Xid;
 use wire::body::{CancelRep, CancelReq, cancel};
@@ -16,7 +16,8 @@ use crate::Keep;
 impl<B, W> Out<B, W> {
     /// Nobody waits for it, but somebody else may wait for what it gives back.
     fn gives_back(&self) -> bool {
-        matches!(self.keep, Keep::Close { .. }) || self.request.opcode() == Opcode::MdtUnlock
+        let unlocks = self.request.opcode() == Opcode::MdtUnlock;
+        matches!(self.keep, Keep::Close { .. }) || unlocks || self.gives_up()
     }
 }
 
@@ -28,7 +29,8 @@ impl<B: Default, W> Import<B, W> {
             return None;
         }
         let phase = out.phase;
-        if out.modifies() && (out.gives_back() || phase != Phase::Queued) {
+        let has_fate = out.modifies() || out.gives_up();
+        if has_fate && (out.gives_back() || phase != Phase::Queued) {
             if !out.gives_back() {
                 self.withdraw(xid);
             }
@@ -66,7 +68,7 @@ impl<B: Default, W> Import<B, W> {
     fn unsend(&mut self, xid: Xid, phase: Phase) {
         match phase {
             Phase::Resend => self.resend.retain(|other| *other != xid),
-            Phase::Sent { counted, .. } => self.in_flight -= u32::from(counted),
+            Phase::Sent { place, .. } => self.leave(place),
             Phase::Queued | Phase::Later(_) | Phase::Withdrawn => {}
         }
     }

@@ -1,5 +1,6 @@
 //! An endpoint against a server that follows a script, over the simulated network.
 
+mod callbacks;
 mod calls;
 mod data;
 mod server;

@@ -7,7 +7,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use env::{Env, Link, LinkTx};
 use types::{Errno, NidAddr};
-use wire::body::{ConnectRep, ConnectReq, connect};
+use wire::body::{ConnectRep, ConnectReq, GrantWord, connect};
+use wire::grants::Callback;
 use wire::{Frame, FrameKind, Opcode, Reply, ReplyFlags, Request, RequestFlags, encode_body};
 
 /// What becomes of a request.
@@ -47,6 +48,8 @@ pub(crate) struct Server {
     pub(crate) script: RefCell<VecDeque<Do>>,
     held: RefCell<Vec<(LinkTx, Request)>>,
     pub(crate) pulled: RefCell<Vec<Bytes>>,
+    /// Answers to callbacks.
+    pub(crate) told: RefCell<Vec<Reply>>,
     pub(crate) instance: Cell<u64>,
     pub(crate) session: Cell<u64>,
     epoch: Cell<u32>,
@@ -65,6 +68,7 @@ impl Server {
             script: RefCell::default(),
             held: RefCell::default(),
             pulled: RefCell::default(),
+            told: RefCell::default(),
             instance: Cell::new(1),
             session: Cell::new(77),
             epoch: Cell::new(0),
@@ -107,8 +111,29 @@ impl Server {
         let _ = link.send_message(&self.reply(&request));
     }
 
+    /// A callback in the present session, to be sent on one of the links.
+    pub(crate) fn callback(&self, xid: u64) -> Request {
+        let callback = Callback::Recall(vec![GrantWord { number: xid, ..GrantWord::default() }]);
+        let mut request = Request::new(callback.opcode(), callback.to_bufs());
+        let header = &mut request.header;
+        (header.xid, header.target) = (xid, crate::TARGET.to_u32());
+        (header.session, header.instance) = (self.session.get(), self.instance.get());
+        header.epoch = self.epoch.get();
+        request
+    }
+
+    /// Sends it on the newest link.
+    pub(crate) fn call_back(&self, request: &Request) {
+        self.links.borrow().last().expect("connected").send_message(request).expect("open");
+    }
+
     async fn read(self: Rc<Self>, mut link: Link) {
         while let Some(frame) = link.rx.recv().await {
+            if frame.kind == FrameKind::Reply {
+                let reply = *Reply::take(frame.into_payload()).expect("well formed");
+                self.told.borrow_mut().push(reply);
+                continue;
+            }
             if frame.kind != FrameKind::Request {
                 continue;
             }

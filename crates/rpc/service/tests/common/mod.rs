@@ -6,7 +6,7 @@
 pub(crate) mod raw;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -58,6 +58,9 @@ pub(crate) const FULL: u64 = 4_000_000;
 /// A read of this key takes as long as a disk.
 pub(crate) const ON_DISK: u64 = 5_000_000;
 
+/// A question about this key waits until the client has given it up.
+pub(crate) const RECALLED: u64 = 6_000_000;
+
 pub(crate) struct Toy {
     env: Env,
     disk: Rc<Disk>,
@@ -66,6 +69,10 @@ pub(crate) struct Toy {
     pub(crate) executed: Cell<u64>,
     pub(crate) reads: Cell<u64>,
     pub(crate) parked: Rc<tokio::sync::Notify>,
+    pub(crate) given_up: Cell<bool>,
+    gave_up: tokio::sync::Notify,
+    /// Changes of these keys are waited for.
+    pub(crate) awaited: RefCell<BTreeSet<u64>>,
     pub(crate) evicted: Cell<u64>,
     /// How often sessions ended, however many at once.
     pub(crate) ends: Cell<u64>,
@@ -121,6 +128,9 @@ impl Toy {
             executed: Cell::new(0),
             reads: Cell::new(0),
             parked: Rc::default(),
+            given_up: Cell::default(),
+            gave_up: tokio::sync::Notify::new(),
+            awaited: RefCell::default(),
             evicted: Cell::new(0),
             ends: Cell::new(0),
             sweep: rules.sweep,
@@ -203,11 +213,15 @@ impl Target for Toy {
             ObjectIo { direction, object, range: Extent::new(0, bytes), bytes }
         });
         let service = match request.opcode() {
-            Opcode::MdtUnlock => &spec::LDLM_CANCELD,
+            Opcode::MdtUnlock | Opcode::MdtAck => &spec::LDLM_CANCELD,
             Opcode::MgsConfig => &spec::MGS,
             _ => &spec::MDT,
         };
         Class { service, high_priority: false, io, answer_bytes: 0 }
+    }
+
+    fn is_awaited(&self, _session: &Session, request: &Request) -> bool {
+        self.awaited.borrow().contains(&key(request))
     }
 
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {
@@ -253,6 +267,17 @@ impl Target for Toy {
                 }
                 Opcode::MdtUnlock => {
                     self.parked.notify_waiters();
+                    Reply::ok(&header, Vec::new())
+                }
+                Opcode::MdtGetattr if key == RECALLED => {
+                    while !self.given_up.get() {
+                        self.gave_up.notified().await;
+                    }
+                    Reply::ok(&header, Vec::new())
+                }
+                Opcode::MdtAck => {
+                    self.given_up.set(true);
+                    self.gave_up.notify_waiters();
                     Reply::ok(&header, Vec::new())
                 }
                 Opcode::MdtSync => {

@@ -1,0 +1,107 @@
+//! Callbacks of a target: handled in tasks of their own, whatever this client's requests wait for.
+//!
+//! - Only the target of a session is listened to, on the session's own link.
+//! - Handlers begin in the order in which callbacks arrive.
+//! - Of one target at most [`CALLBACK_SLOTS`] are handled at once. It is told that there is no room
+//!   for more, and sends them again.
+//! - One that comes again while it is handled is answered once, on the newest link. One that comes
+//!   again later is handled again: it says what is wanted, and repeating it changes nothing.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use env::{LinkTx, LocalFuture};
+use ptlrpc::limits::CALLBACK_SLOTS;
+use types::Errno;
+use wire::body::{GrantAck, GrantSize};
+use wire::grants::{self, Callback};
+use wire::{MessageError, Reply, ReplyFlags, Request, RequestHeader};
+
+use crate::Remote;
+
+/// What a client tells its target at once; whatever takes longer it tells with requests of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallbackAnswer {
+    /// To a recall: what is given up already. To a completion: nothing.
+    Acks(Vec<GrantAck>),
+    /// To a glimpse.
+    Sizes(Vec<GrantSize>),
+}
+
+/// Handles a callback.
+pub type OnCallback = Rc<dyn Fn(Callback) -> LocalFuture<'static, Result<CallbackAnswer, Errno>>>;
+
+/// Those of one target.
+#[derive(Default)]
+pub(crate) struct Callbacks {
+    handler: RefCell<Option<OnCallback>>,
+    /// Being handled: session and number, and where the answer goes.
+    handled: RefCell<BTreeMap<(u64, u64), LinkTx>>,
+}
+
+impl Remote {
+    /// Called with each callback of the target, in the turn of the link's reader; what it answers
+    /// with is awaited in a task of its own. It must not wait for what the target does only once
+    /// the callback is answered. Without it callbacks are refused.
+    pub fn on_callback(&self, handler: OnCallback) {
+        *self.callbacks.handler.borrow_mut() = Some(handler);
+    }
+
+    /// Whether a callback with this header, from the link of this number, is in this session.
+    pub(crate) fn is_called_by(&self, serial: u64, header: &RequestHeader) -> bool {
+        let ours = self.link.borrow().as_ref().is_some_and(|link| link.serial == serial);
+        ours && header.target == self.target.to_u32() && self.import.borrow().is_called_by(header)
+    }
+
+    pub(crate) fn handle_callback(
+        self: &Rc<Self>,
+        link: &LinkTx,
+        request: Box<Request>,
+    ) -> Result<(), MessageError> {
+        let callback = Callback::decode(&request)?;
+        let header = request.header;
+        let handler = self.callbacks.handler.borrow().clone();
+        let Some(handler) = handler else {
+            refuse(link, &header, Errno::EOPNOTSUPP, ReplyFlags::empty());
+            return Ok(());
+        };
+        let key = (header.session, header.xid);
+        {
+            let mut handled = self.callbacks.handled.borrow_mut();
+            if !handled.contains_key(&key) && handled.len() >= CALLBACK_SLOTS {
+                refuse(link, &header, Errno::EAGAIN, ReplyFlags::BUSY);
+                return Ok(());
+            }
+            if handled.insert(key, link.clone()).is_some() {
+                return Ok(()); // it is being handled
+            }
+        }
+        let (remote, handling) = (Rc::clone(self), handler(callback));
+        self.core.env.spawn("endpoint.callback", async move {
+            let told = handling.await;
+            let link = remote.callbacks.handled.borrow_mut().remove(&key);
+            let Some(link) = link else { return };
+            match told {
+                Ok(CallbackAnswer::Acks(acks)) => send(&link, &grants::answer(&header, &acks)),
+                Ok(CallbackAnswer::Sizes(sizes)) => send(&link, &grants::answer(&header, &sizes)),
+                Err(errno) => refuse(&link, &header, errno, ReplyFlags::empty()),
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Answers a callback that is not handled.
+pub(crate) fn refuse(link: &LinkTx, header: &RequestHeader, errno: Errno, flags: ReplyFlags) {
+    let none: [GrantAck; 0] = [];
+    let mut reply = grants::answer(header, &none);
+    reply.header.status = errno.raw().unsigned_abs();
+    reply.header.flags = flags;
+    send(link, &reply);
+}
+
+/// A link that is down is noticed by its reader.
+fn send(link: &LinkTx, reply: &Reply) {
+    let _ = link.send_message(reply);
+}
