@@ -64,6 +64,7 @@ pub(crate) fn newcomer(commands: &[String]) -> Result<()> {
     let path = root.0.to_string_lossy();
     run("debootstrap", &["--variant=minbase", SUITE, &path, &mirror()], &[])?;
     network_settings(&root.0)?;
+    as_booted(&root.0)?;
     fs::create_dir_all(root.0.join("home"))?;
     let clone = root.0.join("home/nacre");
     let here = format!("file://{}", run::root().display());
@@ -116,6 +117,16 @@ fn network_settings(root: &Path) -> Result<()> {
     }
     if Path::new(CERTIFICATES).exists() {
         fs::copy(CERTIFICATES, at(CERTIFICATES_INSIDE))?;
+    }
+    Ok(())
+}
+
+/// What every installed system has and debootstrap leaves to its first boot (`fusermount3` needs
+/// it).
+fn as_booted(root: &Path) -> Result<()> {
+    let mtab = root.join("etc/mtab");
+    if !mtab.is_symlink() {
+        std::os::unix::fs::symlink("../proc/self/mounts", mtab)?;
     }
     Ok(())
 }

@@ -66,7 +66,8 @@ impl Host {
         let path = format!("{}:{}", self.path.display(), std::env::var("PATH").expect("a PATH"));
         let mut command = Command::new("nsenter");
         command
-            .args(["--net", "--mount", "-t", &self.pid.to_string(), "sh", "-euc"])
+            // a mount namespace is entered at its own root, which need not be that of this test
+            .args(["--net", "--mount", "--root", "-t", &self.pid.to_string(), "sh", "-euc"])
             .arg(line)
             .env("PATH", path)
             .env_remove("NACRE_RUN");
