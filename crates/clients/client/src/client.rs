@@ -21,6 +21,7 @@ use crate::lease::{Lease, Leases, Scope};
 use crate::limits;
 use crate::locks::Held;
 use crate::lost::Losses;
+use crate::namespace::order::Order;
 use crate::{AccessTimes, Ctx, Error, Result, TargetState};
 
 /// A mounted file system. Cheap to clone; belongs to one executor thread.
@@ -57,6 +58,8 @@ pub(crate) struct Inner {
     pub(crate) offered: RefCell<BTreeMap<(Fid, u32), u64>>,
     /// What holds under a short lease.
     pub(crate) leases: Rc<Leases>,
+    /// Changes that others of this client wait for.
+    pub(crate) order: Order,
     /// Acknowledged work that is lost.
     pub(crate) losses: Losses,
     pub(crate) background: RefCell<Vec<Task>>,
@@ -217,7 +220,7 @@ impl Inner {
         target: TargetId,
         call: impl Into<Call>,
     ) -> Result<Answer> {
-        let call = call.into();
+        let call = self.order.enter(call.into()).await;
         let stage = call.opcode.name();
         if call.modifies && target.kind == TargetKind::Ost {
             self.written.borrow_mut().insert(target);

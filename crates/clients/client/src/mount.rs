@@ -18,6 +18,7 @@ use crate::lease::Leases;
 use crate::limits;
 use crate::locks::Held;
 use crate::lost::Losses;
+use crate::namespace::order::Order;
 use crate::{Ctx, Error, MountConfig, Result};
 
 impl Client {
@@ -77,6 +78,7 @@ impl Client {
             inactive: RefCell::default(),
             offered: RefCell::default(),
             leases: Leases::new(env, config.bugs),
+            order: Order::default(),
             losses: Losses::default(),
             background: RefCell::default(),
             access_times: Cell::new(config.access_times),

@@ -11,6 +11,7 @@
 
 /// As [`planted::reached`] names them in the code.
 pub const MARKS: &[&str] = &[
+    "client: a change waited for one of its own",
     "client: it was fenced",
     "endpoint: data was asked for that no request has",
     "import: a client learned that it was evicted",

@@ -108,6 +108,9 @@ fn a_change_is_answered_when_no_lease_hides_it_any_more() {
     // answers of two creates in one directory overtake each other, and one was crossed by a chmod
     let report = run(8506, &Scenario::leases());
     assert!(report.failure.is_none(), "{report}");
+    // the answer of a rename is lost, its client changes the new name, and the MDT dies
+    let report = run(8233, &Scenario::leases());
+    assert!(report.failure.is_none(), "{report}");
 }
 
 #[test]

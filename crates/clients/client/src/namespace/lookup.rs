@@ -173,6 +173,7 @@ impl Inner {
         let call = self.call(ctx, Opcode::MdtLookup, &body).name(name);
         let answer = self.ask(self.mdt_of(parent), call).await?;
         let stat = Stat::of(&answer.reply, "mds_getattr_name")?;
+        self.order.found(parent, name, stat.attr.fid());
         let lease = asking.told(&stat);
         Ok((stat, lease))
     }

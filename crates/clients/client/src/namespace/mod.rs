@@ -6,6 +6,7 @@ mod dir;
 mod lookup;
 mod make;
 mod open;
+pub(crate) mod order;
 mod remove;
 mod rename;
 
