@@ -157,7 +157,7 @@ impl Machines {
         nodes.iter().for_each(|node| self.disks[*node].cut());
         for node in nodes {
             self.kill(*node, run);
-            self.disks[*node].unmount();
+            self.disks[*node].unmount_when_free();
         }
     }
 
