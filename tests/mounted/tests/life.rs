@@ -166,6 +166,49 @@ fn a_server_that_dies_five_times_is_given_up_alone() {
     up.stop();
 }
 
+/// An OST that will never come back is taken out by the command: nothing waits for it any more.
+#[test]
+fn a_forgotten_ost_holds_nobody_up() {
+    let mut up = Up::with(Scratch::new("life-forget"), None, &["--osts", "2"]);
+    for (name, ost) in [("kept", "0"), ("lost", "1")] {
+        assert_eq!(up.tool(&["lfs", "setstripe", "-c", "1", "-i", ost, name]), "");
+        fs::write(up.at(name), name).expect("write");
+    }
+    rustix::fs::syncfs(fs::File::open(up.mount()).expect("open")).expect("durable");
+    for _ in 0..5 {
+        up.kill_server("OST0001");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let forget = |target: &str| {
+        let done = Command::new(nacre_bin()).args(["forget", target]).output();
+        let done = done.expect("nacre starts");
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let (status, text) = forget("testfs-OST0001");
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("testfs-OST0001 is forgotten"), "{text}");
+    let (status, text) = forget("testfs-OST0001");
+    assert_eq!(status, Some(1), "{text}");
+    let (status, text) = forget("testfs-MDT0000");
+    assert_eq!(status, Some(1), "{text}");
+
+    // whoever waits for it gets EIO once his mount has heard of it
+    let write = || {
+        let mut file = fs::OpenOptions::new().write(true).open(up.at("lost"))?;
+        file.write_all(b"more")?;
+        file.sync_all()
+    };
+    let told = write().expect_err("nobody has the object");
+    assert_eq!(told.raw_os_error(), Some(libc::EIO), "{told}");
+    assert_eq!(fs::read(up.at("kept")).expect("another OST has it"), b"kept");
+    mounted::posix::statvfs(up.mount()).expect("the other OST answers");
+    for number in 0..4 {
+        fs::write(up.at(&format!("new{number}")), b"new").expect("made on the other OST");
+    }
+    fs::remove_file(up.at("lost")).expect("a name needs no object");
+    up.stop();
+}
+
 /// A logger that dies, `| head`: what is said then goes nowhere, and nothing ends.
 #[test]
 fn up_and_its_servers_go_on_when_nobody_reads_what_they_say() {
