@@ -211,6 +211,13 @@ impl Engine {
         Ok(())
     }
 
+    /// The same, as soon as the store takes changes.
+    pub(crate) async fn apply_when_ready(&self, set: &WriteSet) -> Result<(), StoreError> {
+        osd::apply(self.store.meta(), set).await?;
+        self.noted_dirty();
+        Ok(())
+    }
+
     fn noted_dirty(&self) {
         self.pace.dirtied(self.store.meta().dirty_bytes() >= self.config.commit_dirty_bytes);
     }

@@ -49,13 +49,7 @@ impl Ost {
 
     /// The same for the commit itself, which cannot wait for one.
     pub(crate) async fn try_apply(&self, set: &WriteSet) -> Result<(), StoreError> {
-        loop {
-            self.store.meta().ready().await;
-            match self.store.meta().apply(set) {
-                Err(StoreError::Busy) => {}
-                other => return other,
-            }
-        }
+        osd::apply(self.store.meta(), set).await
     }
 
     /// Notes that there is something to commit, `data` bytes of it in objects.

@@ -51,7 +51,7 @@ pub async fn begin(
     reserve(&mut set);
     set.put(Table::Meta, META_FORMAT, frozen::encode_format(kind));
     set.put(Table::Meta, META_EPOCH, frozen::encode_epoch(kind, instance.0));
-    store.apply(&set)?;
+    osd::apply(store, &set).await?;
     store.commit().await?;
     Ok(instance)
 }

@@ -14,7 +14,7 @@ mod meta;
 mod obj;
 
 pub use meta::{
-    BEHIND_COMMIT_BYTES_MAX, KEY_BYTES_MAX, MetaStore, StoreError, Table, View, WriteSet,
+    BEHIND_COMMIT_BYTES_MAX, KEY_BYTES_MAX, MetaStore, StoreError, Table, View, WriteSet, apply,
     remove_all,
 };
 pub use obj::{Allocate, Found, IoMode, Lowest, ObjAttr, ObjStore, Seek, Space};

@@ -60,8 +60,9 @@ pub const BEHIND_COMMIT_BYTES_MAX: u64 = 32 << 20;
 /// What a store may answer besides data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Not at this moment, because of a commit: await [`MetaStore::ready`] and try again.
-    #[error("a commit is under way")]
+    /// Not at this moment, because of a commit or an allocation: await [`MetaStore::ready`] and try
+    /// again.
+    #[error("a commit or an allocation is under way")]
     Busy,
     /// No room: the change was refused before anything was done. Nothing is lost.
     #[error("no space left for records")]
@@ -183,14 +184,25 @@ pub trait MetaStore {
     /// begins.
     fn running(&self) -> Result<Box<dyn View + '_>, StoreError>;
     /// Applies a whole set to the running image. `Busy` for the moment in which a commit begins,
-    /// and with [`BEHIND_COMMIT_BYTES_MAX`] behind one; `Full` before anything was changed (a set
-    /// that frees space is taken from a reserve then).
+    /// with [`BEHIND_COMMIT_BYTES_MAX`] behind one, and while room is made for the set; `Full`
+    /// before anything was changed (a set that frees space is taken from a reserve then).
     fn apply(&self, set: &WriteSet) -> Result<(), StoreError>;
     /// Bytes applied since the last commit began, roughly.
     fn dirty_bytes(&self) -> u64;
     /// Makes everything applied before this call durable. Calls that one commit covers share it.
     fn commit(&self) -> LocalFuture<'_, Result<(), StoreError>>;
     fn space(&self) -> Result<Space, StoreError>;
+}
+
+/// Applies a set as soon as the store is not [`StoreError::Busy`].
+pub async fn apply(store: &dyn MetaStore, set: &WriteSet) -> Result<(), StoreError> {
+    loop {
+        store.ready().await;
+        match store.apply(set) {
+            Err(StoreError::Busy) => {}
+            other => return other,
+        }
+    }
 }
 
 /// Records that [`remove_all`] removes at once.
@@ -211,10 +223,8 @@ pub async fn remove_all(
         some.iter().for_each(|(table, key)| set.delete(*table, key.clone()));
         let mut full = 0;
         loop {
-            store.ready().await;
-            match store.apply(&set) {
+            match apply(store, &set).await {
                 Ok(()) => break,
-                Err(StoreError::Busy) => {}
                 Err(StoreError::Full) if full < FULL_COMMITS_MAX => {
                     full += 1;
                     store.commit().await?;

@@ -282,8 +282,7 @@ async fn remove_done(mdt: &Mdt, cursors: &Cursors, from: u64, to: u64) -> Decide
             }
         }
         if !set.changes.is_empty() {
-            mdt.engine.store.meta().ready().await;
-            mdt.engine.apply_own(&set)?;
+            mdt.engine.apply_when_ready(&set).await?;
         }
         at = last + 1;
     }

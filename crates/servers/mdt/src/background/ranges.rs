@@ -86,8 +86,7 @@ async fn sweep(mdt: &Rc<Mdt>) -> Decided<()> {
     }
     let mut set = WriteSet::new();
     set.delete(Table::Meta, keys::META_BURNT_OBJECTS);
-    mdt.engine.store.meta().ready().await;
-    mdt.engine.apply_own(&set)?;
+    mdt.engine.apply_when_ready(&set).await?;
     tracing::info!(target: "mdt", ranges = gaps.len(), kept = held.live.len(), osts = done.len(), "burnt object ids are swept");
     Ok(())
 }

@@ -15,6 +15,7 @@ use osd::Table;
 use types::Span;
 
 use super::Running;
+use super::allocate::Allocated;
 use super::lmdb::Dbi;
 use super::root::RootFile;
 use super::told::Told;
@@ -195,6 +196,16 @@ impl Committer {
     pub(super) fn damage(&self) -> Option<String> {
         let is_damaged = self.reports.is_damaged.load(Ordering::Acquire);
         is_damaged.then(|| self.told.damage()).flatten()
+    }
+
+    /// Where all threads of the store report.
+    pub(super) fn told(&self) -> Arc<Told<Written, Synced>> {
+        self.told.clone()
+    }
+
+    /// Takes how an allocation ended.
+    pub(super) fn allocation(&self) -> Option<Allocated> {
+        self.told.allocation()
     }
 
     /// Takes what is finished.

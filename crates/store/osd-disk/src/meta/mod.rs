@@ -17,6 +17,7 @@
 //! number; `records/root`, which says what of it is durable (module `root`); `records/lock` is held
 //! with `flock`.
 
+mod allocate;
 mod check;
 mod commit;
 mod copy;
@@ -46,11 +47,12 @@ use env::LocalFuture;
 use osd::{BEHIND_COMMIT_BYTES_MAX, MetaStore, Space, StoreError, Table, View, WriteSet};
 
 use crate::{DiskError, Statvfs};
+use allocate::{Allocated, Allocator};
 use commit::Committer;
 use copy::Copying;
 use gathered::{GATHERED_MAX, Gathered};
 use lmdb::{Dbi, LmdbError, Txn};
-use room::{Need, Room};
+use room::{Admits, Need, Room};
 use root::RootFile;
 use scrub::Scrubber;
 use sums::Sums;
@@ -109,8 +111,10 @@ pub struct DiskMeta {
     state: RefCell<State>,
     scrubber: Scrubber,
     committer: Committer,
-    begun: Cell<u64>,   // commits begun
-    durable: Cell<u64>, // those of them that have ended: at most one less
+    allocator: Allocator,
+    allocating: Cell<bool>, // it was asked, and has not answered
+    begun: Cell<u64>,       // commits begun
+    durable: Cell<u64>,     // those of them that have ended: at most one less
     tables: [Dbi; Table::ALL.len()],
     page_bytes: usize,
     scans: Cell<u32>,
@@ -176,6 +180,7 @@ impl DiskMeta {
         let room = Room::new(file, page_bytes, map_bytes, disk_bytes)
             .map_err(DiskError::io(&data, "cannot be allocated"))?;
         let sums = upgrade::found(&mut txn, &tables).map_err(records)?;
+        let file = room.file().map_err(DiskError::io(&data, "cannot be opened"))?;
         let running = Running::new(txn, room, sums);
         let running = running
             .write_out(&tables)
@@ -185,6 +190,8 @@ impl DiskMeta {
         let reader = root.reader().map_err(DiskError::io(&dir, "cannot be read"))?;
         let committer = Committer::start(tables, root, options.before_sync.clone(), inline)
             .map_err(DiskError::io(&dir, "commit thread"))?;
+        let allocator = Allocator::start(file, committer.told(), is_inline)
+            .map_err(DiskError::io(&dir, "allocation thread"))?;
         let scrubber = match is_inline {
             true => Scrubber::off(options.scrub),
             false => {
@@ -197,6 +204,8 @@ impl DiskMeta {
             state: RefCell::new(State::Running(running)),
             scrubber,
             committer,
+            allocator,
+            allocating: Cell::new(false),
             begun: Cell::new(0),
             durable: Cell::new(0),
             tables,
@@ -244,6 +253,9 @@ impl DiskMeta {
         if let Some(why) = self.committer.damage() {
             *self.state.borrow_mut() = State::Failed(why);
         }
+        if let Some(allocated) = self.committer.allocation() {
+            self.grown(allocated);
+        }
         if !self.is_committing() {
             return;
         }
@@ -265,13 +277,26 @@ impl DiskMeta {
         }
     }
 
-    /// Whether changes must wait: the running transaction is away, or too much has come behind the
-    /// commit under way.
+    /// An allocation has ended. Where the transaction is away, the next one counts what there is.
+    fn grown(&self, allocated: Allocated) {
+        self.allocating.set(false);
+        let mut state = self.state.borrow_mut();
+        let State::Running(running) = &mut *state else { return };
+        let grown = allocated
+            .and_then(|space| running.room.grown(space).map_err(|error| error.to_string()));
+        if let Err(why) = grown {
+            *state = State::Failed(format!("{}: {why}", self.dir.display()));
+        }
+    }
+
+    /// Whether changes must wait: the running transaction is away or waits for room, or too much
+    /// has come behind the commit under way.
     fn is_busy(&self) -> bool {
         match &*self.state.borrow() {
             State::Running(running) => {
-                self.is_committing()
-                    && running.dirty_bytes(self.page_bytes) >= BEHIND_COMMIT_BYTES_MAX
+                self.allocating.get()
+                    || self.is_committing()
+                        && running.dirty_bytes(self.page_bytes) >= BEHIND_COMMIT_BYTES_MAX
             }
             State::Writing => true,
             State::Failed(_) => false,
@@ -482,30 +507,45 @@ impl Running {
         next().map_err(|why| format!("commit: {why}"))
     }
 
-    /// Takes room for `set`, or says that there is none.
+    /// Takes room for `set`, or says that there is none, or none yet.
     fn admit(
         &mut self,
         set: &WriteSet,
         tables: &[Dbi],
         page_bytes: usize,
-    ) -> Result<bool, LmdbError> {
+    ) -> Result<Admits, LmdbError> {
         let mut need = self.need(set, page_bytes);
         let promised = self.gathered.pages();
         let together = Need { pages: need.pages + promised, ..need };
-        let mut admitted = self.room.admits(&self.txn, self.dirty_pages(), together)?;
-        if !admitted && promised > 0 {
+        let mut admitted = self.room.admits(&self.txn, self.dirty_pages(), together);
+        if admitted == Admits::No && promised > 0 {
             // it takes less than was promised
             self.write_gathered(tables)?;
-            admitted = self.room.admits(&self.txn, self.dirty_pages(), need)?;
+            admitted = self.room.admits(&self.txn, self.dirty_pages(), need);
         }
-        if !admitted && need.frees {
+        if admitted == Admits::No && need.frees {
             need.pages = need.pages.min(self.need_by_table(set, tables, need.side_by_side)?);
-            admitted = self.room.admits(&self.txn, self.dirty_pages(), need)?;
+            admitted = self.room.admits(&self.txn, self.dirty_pages(), need);
         }
-        if admitted {
+        if admitted == Admits::Yes {
             self.large += need.side_by_side;
         }
         Ok(admitted)
+    }
+
+    /// The same before the store is served: what has to be allocated for it is waited for here.
+    fn admit_at_once(
+        &mut self,
+        set: &WriteSet,
+        tables: &[Dbi],
+        page_bytes: usize,
+    ) -> Result<bool, LmdbError> {
+        loop {
+            match self.admit(set, tables, page_bytes)? {
+                Admits::After(bytes) => self.room.allocate(bytes)?,
+                admitted => return Ok(admitted == Admits::Yes),
+            }
+        }
     }
 
     /// As [`Running::need`], for a set with many changes of a small table: they cannot dirty more
@@ -618,19 +658,24 @@ impl MetaStore for DiskMeta {
             State::Failed(why) => return Err(StoreError::Failed(why.clone())),
         };
         let applied = running.admit(set, &self.tables, self.page_bytes).and_then(|admitted| {
-            if admitted {
+            if admitted == Admits::Yes {
                 running.change(set, &self.tables, self.page_bytes)?;
             }
             Ok(admitted)
         });
         match applied {
-            Ok(true) => {
+            Ok(Admits::Yes) => {
                 if let Some(copying) = &mut *self.copying.borrow_mut() {
                     copying.note(set);
                 }
                 Ok(())
             }
-            Ok(false) => Err(StoreError::Full),
+            Ok(Admits::No) => Err(StoreError::Full),
+            Ok(Admits::After(bytes)) => {
+                self.allocating.set(true);
+                self.allocator.ask(bytes);
+                Err(StoreError::Busy)
+            }
             Err(why) => {
                 let why = format!("{}: a change: {why}", self.dir.display());
                 *state = State::Failed(why.clone());

@@ -17,7 +17,7 @@ use std::os::fd::AsRawFd;
 use super::lmdb::{Env, LmdbError, Txn};
 
 /// Allocated ahead of what is used, bytes: what a transaction dirties between two commits. Where
-/// one needs more, the next piece is allocated at once, about a millisecond.
+/// one needs more, it waits until the next piece is allocated, about a millisecond.
 const AHEAD_BYTES_MAX: usize = 16 << 20;
 /// On a small disk a 64th of it, so that objects beside the records keep their room.
 const AHEAD_SHARE: usize = 64;
@@ -41,6 +41,15 @@ pub(crate) struct Room {
     // pages that this transaction may take at most: behind the end, and free ones if they were
     // counted
     begin: usize,
+}
+
+/// Whether a set of changes can be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admits {
+    Yes,
+    No,
+    /// That is known once the first so many bytes of the file are allocated.
+    After(u64),
 }
 
 /// What a set of changes takes at most.
@@ -78,32 +87,11 @@ impl Room {
         };
         // A copied file may have holes: fill them once.
         let len = room.file.metadata()?.len();
-        if len > 0 && !room.allocate(len)? {
+        if len > 0 && !allocate(&room.file, len)? {
             room.can_grow = false;
         }
         room.read_len()?;
         Ok(room)
-    }
-
-    /// Says whether there was space; other failures are errors.
-    fn allocate(&self, bytes: u64) -> std::io::Result<bool> {
-        let bytes = libc::off_t::try_from(bytes)
-            .map_err(|_| std::io::Error::from_raw_os_error(libc::EFBIG))?;
-        // SAFETY: a plain system call on a descriptor that we own.
-        match unsafe { libc::fallocate(self.file.as_raw_fd(), 0, 0, bytes) } {
-            0 => Ok(true),
-            _ => match std::io::Error::last_os_error() {
-                error
-                    if matches!(
-                        error.raw_os_error(),
-                        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG)
-                    ) =>
-                {
-                    Ok(false)
-                }
-                error => Err(error),
-            },
-        }
     }
 
     fn read_len(&mut self) -> std::io::Result<()> {
@@ -116,7 +104,7 @@ impl Room {
     fn grow(&mut self, next: usize, pages: usize) -> std::io::Result<()> {
         let want = (next + pages).min(self.map_pages);
         if want > self.allocated_pages {
-            self.can_grow = self.allocate((want * self.page_bytes) as u64)?;
+            self.can_grow = allocate(&self.file, (want * self.page_bytes) as u64)?;
             self.read_len()?;
         }
         self.can_grow &= self.allocated_pages < self.map_pages;
@@ -137,36 +125,44 @@ impl Room {
     }
 
     /// Whether `need` can be taken by `txn`, which has changed `dirty` pages.
-    pub(crate) fn admits(
-        &mut self,
-        txn: &Txn,
-        dirty: usize,
-        need: Need,
-    ) -> Result<bool, LmdbError> {
+    pub(crate) fn admits(&self, txn: &Txn, dirty: usize, need: Need) -> Admits {
         let next = txn.next_page();
         let ample = need.pages + MARGIN_PAGES + self.reserve;
         if self.allocated_pages >= next + ample {
-            return Ok(true);
+            return Admits::Yes;
         }
-        if self.can_grow {
-            let before = self.allocated_pages;
-            self.grow(next, ample + self.ahead_pages).map_err(os_error)?;
-            self.begin += self.allocated_pages.saturating_sub(before);
-            if self.allocated_pages >= next + ample {
-                return Ok(true);
-            }
+        let want = (next + ample + self.ahead_pages).min(self.map_pages);
+        if self.can_grow && want > self.allocated_pages {
+            return Admits::After((want * self.page_bytes) as u64);
         }
         let left = self.begin.saturating_sub(dirty);
         let behind = self.allocated_pages.saturating_sub(next);
         if need.side_by_side > 0 && behind < need.side_by_side + MARGIN_PAGES {
-            return Ok(false);
+            return Admits::No;
         }
-        if left >= ample {
-            return Ok(true);
-        }
-        Ok(need.frees
+        let fits_reserve = need.frees
             && left >= need.pages + MARGIN_PAGES
-            && dirty + need.pages <= self.reserve / 3)
+            && dirty + need.pages <= self.reserve / 3;
+        if left >= ample || fits_reserve { Admits::Yes } else { Admits::No }
+    }
+
+    /// More of the file is allocated than when this transaction began, or there was no `space`.
+    pub(crate) fn grown(&mut self, space: bool) -> std::io::Result<()> {
+        let before = self.allocated_pages;
+        self.read_len()?;
+        self.begin += self.allocated_pages.saturating_sub(before);
+        self.can_grow = space && self.allocated_pages < self.map_pages;
+        Ok(())
+    }
+
+    /// Allocates the first `bytes` of the file, as far as there is space.
+    pub(crate) fn allocate(&mut self, bytes: u64) -> Result<(), LmdbError> {
+        allocate(&self.file, bytes).and_then(|space| self.grown(space)).map_err(os_error)
+    }
+
+    /// The file, for who allocates more of it.
+    pub(crate) fn file(&self) -> std::io::Result<File> {
+        self.file.try_clone()
     }
 
     /// Bytes in all, and bytes that ordinary operations may still take where the disk has
@@ -178,6 +174,27 @@ impl Room {
             (self.map_pages.saturating_sub(self.allocated_pages) as u64 * page).min(disk_free);
         let kept = (self.reserve + MARGIN_PAGES) as u64 * page;
         (self.map_pages as u64 * page, (have + more).saturating_sub(kept))
+    }
+}
+
+/// Allocates the first `bytes` of `file`. Says whether there was space; other failures are errors.
+pub(super) fn allocate(file: &File, bytes: u64) -> std::io::Result<bool> {
+    let bytes =
+        libc::off_t::try_from(bytes).map_err(|_| std::io::Error::from_raw_os_error(libc::EFBIG))?;
+    // SAFETY: a plain system call on a descriptor that we own.
+    match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes) } {
+        0 => Ok(true),
+        _ => match std::io::Error::last_os_error() {
+            error
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG)
+                ) =>
+            {
+                Ok(false)
+            }
+            error => Err(error),
+        },
     }
 }
 

@@ -2,7 +2,7 @@
 
 #[path = "told.rs"]
 #[allow(clippy::duplicate_mod, reason = "over other locks")]
-#[expect(dead_code, reason = "damage is told by the scrub alone")]
+#[expect(dead_code, reason = "damage and allocations are told by others")]
 mod told;
 
 mod sync {

@@ -1,4 +1,4 @@
-//! What the commit thread has finished, and who waits for it.
+//! What the threads of a store have finished, and who waits for it.
 
 use std::task::{Context, Waker};
 
@@ -8,16 +8,22 @@ struct Done<W, S> {
     written: Option<W>,
     synced: Option<S>,
     damage: Option<String>,
+    allocated: Option<Result<bool, String>>,
     waiting: Vec<Waker>,
 }
 
-/// From the commit thread to the executor.
+/// From the threads to the executor.
 pub(super) struct Told<W, S>(Mutex<Done<W, S>>);
 
 impl<W, S> Default for Told<W, S> {
     fn default() -> Told<W, S> {
-        let waiting = Vec::new();
-        Told(Mutex::new(Done { written: None, synced: None, damage: None, waiting }))
+        Told(Mutex::new(Done {
+            written: None,
+            synced: None,
+            damage: None,
+            allocated: None,
+            waiting: Vec::new(),
+        }))
     }
 }
 
@@ -48,6 +54,16 @@ impl<W, S> Told<W, S> {
         self.tell(|done| done.damage = Some(why));
     }
 
+    /// An allocation has ended: whether there was space.
+    pub(super) fn allocated(&self, allocated: Result<bool, String>) {
+        self.tell(|done| done.allocated = Some(allocated));
+    }
+
+    /// Takes how an allocation ended.
+    pub(super) fn allocation(&self) -> Option<Result<bool, String>> {
+        self.lock().allocated.take()
+    }
+
     /// Takes what a scrub has found.
     pub(super) fn damage(&self) -> Option<String> {
         self.lock().damage.take()
@@ -62,7 +78,8 @@ impl<W, S> Told<W, S> {
     /// Wakes at the next thing that is finished; false if there is one already.
     pub(super) fn wakes(&self, cx: &Context<'_>) -> bool {
         let mut done = self.lock();
-        if done.written.is_some() || done.synced.is_some() || done.damage.is_some() {
+        let Done { written, synced, damage, allocated, .. } = &*done;
+        if written.is_some() || synced.is_some() || damage.is_some() || allocated.is_some() {
             return false;
         }
         if !done.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {

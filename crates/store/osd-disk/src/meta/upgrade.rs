@@ -78,7 +78,7 @@ fn some(running: &mut Running, tables: &[Dbi], page_bytes: usize) -> Result<bool
         _ => Sums::below(number + 1, Vec::new()),
     };
     // the mark alone fits into what a commit keeps for itself
-    if !set.changes.is_empty() && !running.admit(&set, tables, page_bytes)? {
+    if !set.changes.is_empty() && !running.admit_at_once(&set, tables, page_bytes)? {
         return Ok(false);
     }
     for (table, key, value) in &set.changes {

@@ -36,13 +36,7 @@ async fn get(store: &Rc<dyn MetaStore>, table: Table, key: &[u8]) -> Option<Vec<
 }
 
 async fn apply(store: &Rc<dyn MetaStore>, set: &WriteSet) -> Result<(), StoreError> {
-    loop {
-        store.ready().await;
-        match store.apply(set) {
-            Err(StoreError::Busy) => {}
-            other => return other,
-        }
-    }
+    crate::apply(&**store, set).await
 }
 
 async fn put(store: &Rc<dyn MetaStore>, table: Table, key: &[u8], value: &[u8]) {

@@ -132,7 +132,7 @@ pub(crate) async fn begin_anew(
         }
         set
     };
-    meta.apply(&set).context("records")?;
+    osd::apply(meta, &set).await.context("records")?;
     meta.commit().await.context("records")
 }
 
