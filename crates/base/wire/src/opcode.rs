@@ -55,7 +55,7 @@ macro_rules! opcodes {
             /// requests: a client has a place for it when all others are taken.
             #[must_use]
             pub const fn gives_up(self) -> bool {
-                matches!(self, Opcode::MdtAck | Opcode::MdtShed)
+                matches!(self, Opcode::MdtAck | Opcode::MdtShed | Opcode::MdtUnlock)
             }
 
             /// Whether a recovering target takes it from a server: what others wait for must not

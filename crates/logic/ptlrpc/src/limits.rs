@@ -5,11 +5,9 @@ use types::Span;
 /// Requests in flight to one target: at 10 us a request, 64 of them hide 640 us of latency.
 pub const RPCS_IN_FLIGHT_DEFAULT: u32 = 64;
 
-/// Modifying requests in flight to one target: as many as requests, so that tags are never the
-/// tighter bound.
-pub const TAGS_DEFAULT: u32 = 64;
-
-const _: () = assert!(TAGS_DEFAULT <= RPCS_IN_FLIGHT_DEFAULT);
+/// Tags of changes to one target: as many as requests in flight, so that tags are never the tighter
+/// bound, and those of unlocks beside them.
+pub const TAGS_DEFAULT: u32 = RPCS_IN_FLIGHT_DEFAULT + GIVING_UP_MAX;
 
 /// Requests in flight or tags that one session may have: a reply record is about 400 bytes, so a
 /// session's records stay below half a megabyte.

@@ -43,7 +43,7 @@ impl World {
             last_committed: committed,
             outcome,
             epoch: 1,
-            tags: 8,
+            tags: 8 + limits::GIVING_UP_MAX,
             rpcs_in_flight: 8,
             lease_secs: self.lease_secs,
             store: 77,
@@ -316,6 +316,49 @@ fn what_gives_something_up_has_a_place_when_all_others_are_taken() {
     assert_eq!(answer(ReplyFlags::empty()), [], "an answer to none that is out");
     world.connect(connect::RESUMED, 1, 0);
     let again = sent(&mut world);
-    assert_eq!(again[..most], vec![Opcode::MdtAck; most], "first on the next connection");
-    assert_eq!(again[most..], [Opcode::OstWrite; 8]);
+    assert_eq!(again[..=most], vec![Opcode::MdtAck; most + 1], "first on the next connection");
+    assert_eq!(again[most + 1..], [Opcode::OstWrite; 7], "one of them had a place of the others");
+}
+
+#[test]
+fn an_unlock_waits_for_no_change_and_has_a_tag_of_its_own() {
+    let mut world = World::new();
+    (1..=20).for_each(|number| world.submit(number, Keep::No));
+    let unlock = |world: &mut World, number| {
+        let mut request = Request::new(Opcode::MdtUnlock, Vec::new());
+        request.header.flags = RequestFlags::MODIFIES;
+        let submit =
+            Submit { request: Box::new(request), bulk: (), waiter: number, keep: Keep::No };
+        world.import.submit(submit, NOW)
+    };
+    let sent = |world: &mut World| {
+        let next = || {
+            let header = world.import.poll_transmit(NOW)?.request.header;
+            Some((Opcode::from_u16(header.opcode).expect("known"), header.tag))
+        };
+        std::iter::from_fn(next).collect::<Vec<_>>()
+    };
+    let mut tags = Vec::new();
+    for (opcode, tag) in sent(&mut world) {
+        assert_eq!(opcode, Opcode::OstWrite);
+        tags.push(tag);
+    }
+    assert_eq!(tags.len(), 8, "all that the target allows");
+    let most = limits::GIVING_UP_MAX as usize;
+    let unlocks: Vec<Xid> = (0..=most as u64).map(|number| unlock(&mut world, number)).collect();
+    for (opcode, tag) in sent(&mut world) {
+        assert_eq!(opcode, Opcode::MdtUnlock);
+        tags.push(tag);
+    }
+    assert_eq!(tags.len(), 8 + most);
+    tags.sort_unstable();
+    tags.dedup();
+    assert!(tags.len() == 8 + most && tags[0] > 0, "{tags:?}");
+
+    let mut header = Request::new(Opcode::MdtUnlock, Vec::new()).header;
+    (header.xid, header.instance) = (unlocks[0].0, 1);
+    let mut reply = Reply::ok(&header, Vec::new());
+    reply.header.instance = 1;
+    world.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
+    assert_eq!(sent(&mut world).len(), 1, "the next one has its place and its tag");
 }

@@ -1,6 +1,6 @@
 //! Bounds of an endpoint, with their derivation.
 
-pub use ptlrpc::limits::{RPCS_IN_FLIGHT_DEFAULT, TAGS_DEFAULT};
+pub use ptlrpc::limits::RPCS_IN_FLIGHT_DEFAULT;
 
 /// Written bytes of one target that may wait for its commit: 16 transfers of 4 MiB.
 pub const UNSTABLE_BYTES_MAX_DEFAULT: u64 = 64 << 20;

@@ -50,8 +50,8 @@ pub const LOOKS_MAX: usize = 256;
 /// of 64 has either side idle while the other works; half of it keeps both busy.
 pub const BATCH_FRAMES_MAX: usize = 32;
 
-/// Modifying requests in flight per session, Lustre's `max_mod_rpcs_in_flight`. Agreed at connect.
-pub const TAGS_MAX: u32 = 64;
+/// Tags per session, agreed at connect: Lustre's `max_mod_rpcs_in_flight`, and unlocks beside it.
+pub const TAGS_MAX: u32 = RPCS_IN_FLIGHT_MAX + ptlrpc::limits::GIVING_UP_MAX;
 
 /// Requests in flight per session that a client is told to keep to.
 pub const RPCS_IN_FLIGHT_MAX: u32 = 64;

@@ -17,7 +17,7 @@ pub struct ImportConfig {
     pub attempt: Span,
     /// Requests in flight to one target.
     pub rpcs_in_flight: u32,
-    /// Modifying requests in flight to one target.
+    /// Modifying requests in flight to one target; what exceeds `rpcs_in_flight` is for unlocks.
     pub tags: u32,
     /// Silence after which an idle connection is pinged.
     pub ping_every: Span,

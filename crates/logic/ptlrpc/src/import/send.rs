@@ -5,8 +5,9 @@
 //! - A request that was sent keeps its tag until it is answered.
 //! - What a recovering target takes ([`Opcode::passes_recovery`](wire::Opcode::passes_recovery))
 //!   goes before all that, and does not wait for replay. It has no tag.
-//! - What gives something up ([`Opcode::gives_up`](wire::Opcode::gives_up)) does not count among
-//!   the requests in flight: [`limits::GIVING_UP_MAX`] of it are out when all others wait for it.
+//! - What gives something up ([`Opcode::gives_up`](wire::Opcode::gives_up)) has places and tags of
+//!   its own: [`limits::GIVING_UP_MAX`] of it are out when all others wait for it. More of it goes
+//!   among the others.
 
 use types::{Instant, Xid};
 
@@ -40,9 +41,7 @@ impl<B: Default, W> Import<B, W> {
         if let Some(xid) = self.queue_control.pop_front().or_else(|| self.next_cancel()) {
             return Some(xid);
         }
-        if self.giving_up < limits::GIVING_UP_MAX
-            && let Some(xid) = self.queue_giving_up.pop_front()
-        {
+        if let Some(xid) = self.next_giving_up() {
             return Some(xid);
         }
         if self.in_flight >= self.rpcs_max {
@@ -54,13 +53,27 @@ impl<B: Default, W> Import<B, W> {
         if let Some(xid) = self.resend.pop_front() {
             return Some(xid);
         }
-        let modifying = self.queue_modifying.front().filter(|_| !self.tags_free.is_empty());
+        let modifying =
+            self.queue_modifying.front().filter(|_| self.tags_free.len() > self.tags_kept());
         match (self.queue.front(), modifying) {
             (Some(plain), Some(modifying)) if plain < modifying => self.queue.pop_front(),
             (Some(_), None) => self.queue.pop_front(),
             (_, Some(_)) => self.queue_modifying.pop_front(),
             (None, None) => None,
         }
+    }
+
+    fn next_giving_up(&mut self) -> Option<Xid> {
+        let xid = *self.queue_giving_up.front()?;
+        let has_place = self.giving_up < limits::GIVING_UP_MAX || self.in_flight < self.rpcs_max;
+        let out = self.out.get(xid).expect("a queued xid has its request");
+        let has_tag = !out.modifies() || out.request.header.tag != 0 || !self.tags_free.is_empty();
+        if has_place && has_tag { self.queue_giving_up.pop_front() } else { None }
+    }
+
+    /// Tags that only unlocks take: as many as there are beyond the requests in flight.
+    fn tags_kept(&self) -> usize {
+        self.tags_max.saturating_sub(self.rpcs_max) as usize
     }
 
     fn next_passing(&mut self) -> Option<Xid> {
@@ -71,7 +84,9 @@ impl<B: Default, W> Import<B, W> {
         let acked = self.out.first_key().expect("the request itself is unanswered");
         let out = self.out.get_mut(xid).expect("a queued xid has its request");
         let place = match out.kind {
-            Kind::User if out.gives_up() => InFlight::GivesUp,
+            Kind::User if out.gives_up() && self.giving_up < limits::GIVING_UP_MAX => {
+                InFlight::GivesUp
+            }
             Kind::User => InFlight::Window,
             Kind::Restate | Kind::Control | Kind::Cancel(_) => InFlight::Free,
         };

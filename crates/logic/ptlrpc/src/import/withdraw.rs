@@ -16,8 +16,7 @@ use crate::Keep;
 impl<B, W> Out<B, W> {
     /// Nobody waits for it, but somebody else may wait for what it gives back.
     fn gives_back(&self) -> bool {
-        let unlocks = self.request.opcode() == Opcode::MdtUnlock;
-        matches!(self.keep, Keep::Close { .. }) || unlocks || self.gives_up()
+        matches!(self.keep, Keep::Close { .. }) || self.gives_up()
     }
 }
 

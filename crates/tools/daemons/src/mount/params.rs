@@ -20,7 +20,7 @@ pub(super) const UNMOUNT_WAIT_SECS_MAX: u64 = 10_000_000;
 
 /// What a mount keeps in flight to one target.
 const IN_FLIGHT: u32 = endpoint::limits::RPCS_IN_FLIGHT_DEFAULT;
-const MODIFYING_IN_FLIGHT: u32 = endpoint::limits::TAGS_DEFAULT;
+const MODIFYING_IN_FLIGHT: u32 = IN_FLIGHT;
 
 /// Pages of 4 KiB in one data RPC.
 const PAGES_PER_RPC: u32 = client::RPC_BYTES_DEFAULT >> 12;
