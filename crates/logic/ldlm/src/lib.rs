@@ -19,6 +19,7 @@
 mod book;
 mod extent;
 pub mod grants;
+mod held;
 mod limits;
 mod ranges;
 mod space;

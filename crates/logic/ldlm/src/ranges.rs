@@ -6,15 +6,11 @@ use types::Extent;
 
 use crate::Mode;
 
-/// Ranges by first byte: `start -> (end, mode, pid)`.
+/// Ranges by first byte: `start -> (end, mode, pid)`; and how many of them are exclusive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ranges(BTreeMap<u64, (u64, Mode, u32)>);
+pub(crate) struct Ranges(BTreeMap<u64, (u64, Mode, u32)>, usize);
 
 impl Ranges {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -40,6 +36,22 @@ impl Ranges {
         Some((extent, held.1, held.2))
     }
 
+    /// Whether one is held exclusively.
+    pub(crate) fn has_exclusive(&self) -> bool {
+        self.1 > 0
+    }
+
+    fn insert(&mut self, start: u64, held: (u64, Mode, u32)) {
+        self.1 += usize::from(held.1 == Mode::Exclusive);
+        let before = self.0.insert(start, held);
+        assert!(before.is_none(), "held ranges are disjoint");
+    }
+
+    fn remove(&mut self, start: u64) {
+        let held = self.0.remove(&start).expect("found just now");
+        self.1 -= usize::from(held.1 == Mode::Exclusive);
+    }
+
     /// Whether one range reaches over both ends of `extent`.
     pub(crate) fn is_split_by(&self, extent: Extent) -> bool {
         let before = self.0.range(..extent.start()).next_back();
@@ -50,12 +62,12 @@ impl Ranges {
     pub(crate) fn clear(&mut self, extent: Extent) {
         let touched: Vec<_> = self.touched(extent).map(|(s, h)| (*s, *h)).collect();
         for (start, (end, mode, pid)) in touched {
-            self.0.remove(&start);
+            self.remove(start);
             if start < extent.start() {
-                self.0.insert(start, (extent.start(), mode, pid));
+                self.insert(start, (extent.start(), mode, pid));
             }
             if extent.end() < end {
-                self.0.insert(extent.end(), (end, mode, pid));
+                self.insert(extent.end(), (end, mode, pid));
             }
         }
     }
@@ -70,16 +82,16 @@ impl Ranges {
             && held_end == start
             && held_mode == mode
         {
-            self.0.remove(&before);
+            self.remove(before);
             start = before;
         }
         if let Some((behind_end, held_mode, _)) = self.0.get(&end).copied()
             && held_mode == mode
         {
-            self.0.remove(&end);
+            self.remove(end);
             end = behind_end;
         }
-        self.0.insert(start, (end, mode, pid));
+        self.insert(start, (end, mode, pid));
     }
 }
 
@@ -143,6 +155,8 @@ mod tests {
                 last = Some((held, mode));
             }
             assert_eq!(seen, bytes);
+            let exclusive = bytes.contains(&Some(Mode::Exclusive));
+            assert_eq!(ranges.has_exclusive(), exclusive);
         }
     }
 }

@@ -16,6 +16,7 @@ use types::{Extent, Fid};
 
 use crate::Mode;
 use crate::book::Book;
+use crate::held::Held;
 use crate::ranges::Ranges;
 
 /// Sorts of locks; each is a space of its own.
@@ -101,19 +102,14 @@ struct Waiter {
 
 #[derive(Default)]
 struct Resource {
-    held: BTreeMap<Owner, Ranges>,
+    held: Held,
     line: Vec<Waiter>, // first come first
 }
 
 impl Resource {
     /// Granted ranges of others in the way of `request`.
     fn conflicts<'a>(&'a self, request: &'a LockRequest) -> impl Iterator<Item = Conflict> + 'a {
-        self.held.iter().filter(|(owner, _)| **owner != request.owner).filter_map(
-            |(owner, ranges)| {
-                let (extent, mode, pid) = ranges.conflict(request.extent, request.mode)?;
-                Some(Conflict { owner: *owner, extent, mode, pid })
-            },
-        )
+        self.held.conflicts(request)
     }
 
     /// Waiters before place `place` that want what `request` wants.
@@ -219,7 +215,7 @@ impl LockSpace {
     #[must_use]
     pub fn splits_beyond(&self, request: &LockRequest) -> bool {
         let held = self.resources.get(&(request.resource, request.kind));
-        let ranges = held.and_then(|resource| resource.held.get(&request.owner));
+        let ranges = held.and_then(|resource| resource.held.of(request.owner));
         self.book.is_full_of_locks(request.owner.session, 1)
             && ranges.is_some_and(|ranges| ranges.is_split_by(request.extent))
     }
@@ -233,15 +229,9 @@ impl LockSpace {
         extent: Extent,
     ) -> Vec<WaitId> {
         let id = (resource, kind);
-        let Some(held) = self.resources.get_mut(&id) else { return Vec::new() };
-        if let Some(ranges) = held.held.get_mut(&owner) {
-            let before = ranges.len();
-            ranges.clear(extent);
-            self.book.held(owner.session, before, ranges.len());
-            if ranges.is_empty() {
-                held.held.remove(&owner);
-            }
-        }
+        let Some(resource) = self.resources.get_mut(&id) else { return Vec::new() };
+        let (before, after) = resource.held.change(owner, |ranges| ranges.clear(extent));
+        self.book.held(owner.session, before, after);
         self.settle(id)
     }
 
@@ -284,7 +274,7 @@ impl LockSpace {
     /// Resources of which a session holds something.
     #[must_use]
     pub fn resources_of(&self, session: u64) -> Vec<Fid> {
-        let holds = |resource: &Resource| resource.held.keys().any(|own| own.session == session);
+        let holds = |resource: &Resource| resource.held.has_of(session);
         let held = self.resources.iter().filter(|(_, resource)| holds(resource));
         held.map(|((fid, _), _)| *fid).collect()
     }
@@ -313,16 +303,9 @@ impl LockSpace {
 
     fn drop_held(&mut self, id: ResourceId, session: u64) -> Vec<WaitId> {
         let Some(resource) = self.resources.get_mut(&id) else { return Vec::new() };
-        let (mut is_freed, book) = (false, &mut self.book);
-        resource.held.retain(|owner, ranges| {
-            let goes = owner.session == session;
-            if goes {
-                book.held(session, ranges.len(), 0);
-                is_freed = true;
-            }
-            !goes
-        });
-        if is_freed { self.settle(id) } else { Vec::new() }
+        let gone = resource.held.take_of(session);
+        gone.iter().for_each(|ranges| self.book.held(session, ranges.len(), 0));
+        if gone.is_empty() { Vec::new() } else { self.settle(id) }
     }
 
     /// A lock that its holder states anew after a restart: held without a question. Says whether
@@ -354,7 +337,7 @@ impl LockSpace {
         let held = self
             .resources
             .get(&(request.resource, request.kind))
-            .and_then(|resource| resource.held.get(&request.owner));
+            .and_then(|resource| resource.held.of(request.owner));
         let Some(ranges) = held else { return false };
         let mut at = request.extent.start();
         for (extent, mode, _) in ranges.iter() {
@@ -397,10 +380,9 @@ impl LockSpace {
     }
 
     fn hold(&mut self, id: ResourceId, request: &LockRequest) {
-        let ranges = self.resources.entry(id).or_default().held.entry(request.owner).or_default();
-        let before = ranges.len();
-        ranges.set(request.extent, request.mode, request.pid);
-        let after = ranges.len();
+        let held = &mut self.resources.entry(id).or_default().held;
+        let set = |ranges: &mut Ranges| ranges.set(request.extent, request.mode, request.pid);
+        let (before, after) = held.change(request.owner, set);
         self.book.held(request.owner.session, before, after);
     }
 
