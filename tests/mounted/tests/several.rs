@@ -131,6 +131,17 @@ fn the_page_of_several_machines_holds_line_by_line() {
     client.run("dd if=/dev/urandom of=/mnt/file bs=1M count=8 status=none");
     let striped = client.run("nacre lfs getstripe -c /mnt/file");
     assert_eq!(striped.trim(), "1");
+    // the machine of the MDT asks the OSTs of other machines
+    let mut objects = 0;
+    for (disk, ost) in [("disk1", "work-OST0000"), ("disk2", "work-OST0001")] {
+        let line = format!("nacre list-objects {ost}");
+        let mut list = |host: &str| hosts.get_mut(host).expect("the page has it").run(&line);
+        let own = list(disk);
+        assert_eq!(list("meta"), own);
+        objects += own.lines().count() - 1; // the last one counts them
+    }
+    assert!(objects > 0, "the file has one");
+    let client = hosts.get_mut("client").expect("the page has one");
     let start = Instant::now();
     client.run("nacre umount /mnt");
     assert!(start.elapsed() < PATIENCE);

@@ -348,4 +348,20 @@ mod tests {
         assert!(lnet.peers().contains("  down "), "{}", lnet.peers());
         assert!(lnet.peers().ends_with("     8    -2 0\n"), "{}", lnet.peers());
     }
+
+    #[test]
+    fn all_links_of_an_address_share_its_credits() {
+        let lnet =
+            Lnet::new(LnetSettings { credits: 16, peer_credits: 8, ..LnetSettings::default() });
+        let [greedy, other]: [Nid; 2] =
+            ["10.0.0.1@tcp", "10.0.0.2@tcp"].map(|nid| nid.parse().expect("a NID"));
+        let gates: Vec<_> = (0..4).map(|_| Arc::new(Gate::default())).collect();
+        gates.iter().for_each(|_| lnet.open(greedy, CptIndex(0), 256));
+        let sends = gates.iter().cycle().take(100);
+        assert_eq!(sends.filter(|gate| lnet.send(greedy, gate, 100)).count(), 8);
+        assert!(!lnet.is_short(CptIndex(0)), "it waits for its own");
+        lnet.open(other, CptIndex(0), 256);
+        let gate = Arc::new(Gate::default());
+        assert_eq!((0..8).filter(|_| lnet.send(other, &gate, 100)).count(), 8);
+    }
 }
