@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::bed::Bed;
-use crate::parts::{data, fio, fuse, metadata, processes, rpc, scheduler, tests};
+use crate::parts::{data, fio, fuse, metadata, neighbours, processes, rpc, scheduler, tests};
 use crate::row::Row;
 use crate::scale::Scale;
 
@@ -96,6 +96,18 @@ pub(crate) const PARTS: &[Part] = &[
         about: "fairness, rates, swaps and kills on running servers (mounted tests)",
         quick: false,
         run: tests::servers,
+    },
+    Part {
+        name: "flood",
+        about: "others while one client has 18,000 requests in a class of TBF",
+        quick: false,
+        run: neighbours::flood,
+    },
+    Part {
+        name: "siege",
+        about: "others beside 2,000 half-open connections, slow readers and garbage",
+        quick: false,
+        run: neighbours::siege,
     },
 ];
 
