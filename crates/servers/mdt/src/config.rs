@@ -26,6 +26,8 @@ pub struct MdtConfig {
     pub lock_place: Span,
     /// Where new files go, at the start.
     pub lod: Lod,
+    /// Pretend to be on this device.
+    pub device: Option<device::Model>,
     /// User and group of the root directory when it is made.
     pub root_owner: (u32, u32),
     /// Planted bugs, all off in use: the tests must find each of them.
@@ -48,6 +50,7 @@ impl MdtConfig {
             silence_max: Span::secs(150),
             lock_place: Span::secs(10),
             lod: Lod::default(),
+            device: None,
             root_owner: (0, 0),
             bugs: Bugs::default(),
         }

@@ -36,6 +36,7 @@ impl Mdt {
     /// Registers all of them in `tree`.
     pub fn register_params(self: &Rc<Self>, tree: &ParamTree, place: &Place) {
         target::register_params(tree, place, &self.exports);
+        target::register_device(tree, place, &self.env, self.engine.store.device());
         let leaves = Leaves::new(tree, place.base(), self);
         let counts: [(&str, Shown); 5] = [
             ("open_handles", |counts| counts.open_handles as u64),

@@ -115,6 +115,7 @@ impl Mdt {
             tally: Tally::default(),
             stopped: Cell::new(false),
         });
+        mdt.engine.store.device().set(env, 0, mdt.engine.config.device.clone());
         mdt.start_committing();
         if mdt.osts.is_some() {
             for lapsed in booted.lapsed {

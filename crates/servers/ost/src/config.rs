@@ -18,6 +18,8 @@ pub struct OstConfig {
     pub recovery_window_max: Span,
     /// Silence after which a session may be evicted.
     pub lease: Span,
+    /// Pretend to be on this device.
+    pub device: Option<device::Model>,
     /// Deliberate mistakes, for tests of the tests.
     pub bugs: Bugs,
 }
@@ -34,6 +36,7 @@ impl OstConfig {
             recovery_window: Span::secs(12),
             recovery_window_max: Span::secs(120),
             lease: Span::secs(150),
+            device: None,
             bugs: Bugs::default(),
         }
     }

@@ -25,7 +25,6 @@
 mod boot;
 mod commit;
 mod config;
-mod device;
 mod fences;
 #[doc(hidden)]
 pub mod fuzz;

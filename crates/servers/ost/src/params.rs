@@ -6,7 +6,7 @@ use params::{ParamTree, parse_within};
 use target::{Leaves, Place};
 use types::Span;
 
-use crate::limits::{COMMIT_INTERVAL_MS_MAX, DEVICE_MIBPS_MAX};
+use crate::limits::COMMIT_INTERVAL_MS_MAX;
 use crate::tally::Tally;
 use crate::target::Ost;
 
@@ -14,6 +14,7 @@ impl Ost {
     /// Registers all of them in `tree`.
     pub fn register_params(self: &Rc<Self>, tree: &ParamTree, place: &Place) {
         target::register_params(tree, place, &self.exports);
+        target::register_device(tree, place, &self.env, self.store.device());
         let leaves = Leaves::new(tree, place.base(), self);
         leaves.set(
             "commit_interval_ms",
@@ -25,16 +26,6 @@ impl Ost {
             },
         );
         leaves.read("dirty_data_bytes", |ost| ost.dirty_data.get().to_string());
-        // A rate below what the machine can do makes requests wait, so that schedulers can be
-        // compared.
-        leaves.set(
-            "device_mibps",
-            |ost| (ost.device.bytes_per_sec() >> 20).to_string(),
-            |ost, value| {
-                ost.device.set_bytes_per_sec(parse_within(value, 0, DEVICE_MIBPS_MAX)? << 20);
-                Ok(())
-            },
-        );
         let clears = |clear: fn(&Tally)| move |ost: &Ost| clear(&ost.tally);
         let stats = |ost: &Ost| ost.tally.all(ost.env.wall());
         leaves.table("stats", stats, clears(Tally::clear_all));

@@ -14,7 +14,6 @@ use wire::body::{OstAttr, OstIoReq};
 use wire::{Opcode, Reply, Request, RequestFlags};
 
 use crate::OstConfig;
-use crate::device::Device;
 use crate::fences::{Fences, UnderWay};
 use crate::locks::Locks;
 use crate::op;
@@ -39,7 +38,6 @@ pub struct Ost {
     /// Listings of the store since the start.
     pub(crate) listings: Cell<u64>,
     pub(crate) pace: Rc<Pace>,
-    pub(crate) device: Device,
     pub(crate) tally: Tally,
     pub(crate) dirty_data: Cell<u64>,
     pub(crate) committing: Mutex<()>,
@@ -69,12 +67,15 @@ impl Ost {
             under_way: UnderWay::default(),
             listed: RefCell::default(),
             listings: Cell::new(0),
-            device: Device::default(),
             tally: Tally::default(),
             dirty_data: Cell::new(0),
             committing: Mutex::new(()),
             commit_task: RefCell::new(None),
         });
+        if ost.config.device.is_some() {
+            let space = ost.objects.space().await.unwrap_or_default();
+            ost.store.device().set(env, space.bytes, ost.config.device.clone());
+        }
         ost.start_committing();
         Ok(ost)
     }
@@ -93,11 +94,9 @@ impl Ost {
         self.store.commit().await
     }
 
-    /// Waits for a transfer of `bytes` by the pretended device, if there is one.
-    pub(crate) async fn transfer(&self, bytes: u64) {
-        if let Some(until) = self.device.occupy(self.env.now(), bytes) {
-            self.env.sleep_until(until).await;
-        }
+    /// Waits until the pretended device has read or written `extent`, if there is one.
+    pub(crate) async fn transfer(&self, kind: device::Kind, object: Fid, extent: Extent) {
+        self.store.device().object(kind, &*self.objects, object, extent).await;
     }
 
     /// Listings of all objects since the start.

@@ -998,3 +998,42 @@ fn of_a_forged_first_answer_no_more_is_kept_than_an_answer_has() {
     assert!(matches!(kept[..], [bytes] if bytes < 512), "{kept:?}");
     assert_eq!(world.disk.objects(), [], "and it is not made again");
 }
+
+#[test]
+fn a_pretended_disk_takes_its_time_and_counts_it() {
+    let world = World::plain();
+    let params = ParamTree::new();
+    let ost = world.ost.borrow().clone().expect("it was started");
+    let space = Rc::new(|| Some(osd::Space { bytes: 1 << 40, ..osd::Space::default() }));
+    let name = "testfs-OST0000".to_owned();
+    ost.register_params(
+        &params,
+        &target::Place { kind: "obdfilter", name, dir: String::new(), space },
+    );
+    let set = |value| params.set_now("obdfilter.*.device", value).expect("it is there");
+    let shown = |leaf: &str| {
+        let found = params.get(&format!("obdfilter.*.{leaf}")).expect("it is there");
+        found[0].value.clone()
+    };
+    let remote = world.remote(1);
+    world.attr(&remote, write(0, &[7; 4096], PLAIN)).expect("writes");
+    let timed = || {
+        let begin = world.sim.now();
+        for round in 0..10 {
+            world.attr(&remote, write(round << 30, &[7; 4096], PLAIN)).expect("writes");
+        }
+        world.sim.now() - begin
+    };
+    let free = timed();
+    assert!(set("disk").iter().all(|answer| answer.is_ok()));
+    let slow = timed();
+    assert!(slow > Span(free.0 + Span::millis(40).0), "half a turn each: {slow:?} after {free:?}");
+    assert_eq!(shown("device"), "disk");
+    let stats = shown("device_stats");
+    assert!(stats.contains("writes: 1") && stats.contains("seeks: "), "{stats}");
+    assert!(set("tape").iter().any(|answer| answer.is_err()), "it says what there is");
+    assert_eq!(shown("device"), "disk", "what is refused changes nothing");
+    assert!(set("off").iter().all(|answer| answer.is_ok()));
+    assert!(timed() < slow);
+    assert_eq!((shown("device").as_str(), shown("device_stats").as_str()), ("off", ""));
+}

@@ -10,6 +10,7 @@
 
 mod boot;
 mod clients;
+mod device;
 mod error;
 mod failure;
 mod frozen;
@@ -21,7 +22,8 @@ mod params;
 mod space;
 mod store;
 
-pub use self::params::{Leaves, Place, register_params};
+pub use self::device::Device;
+pub use self::params::{Leaves, Place, register_device, register_params};
 pub use boot::{above, all, begin, from_reserve, next_instance, reserve, word};
 pub use clients::{
     Replies, forget, known_clients, note, records_of, remember, replies, reply_record,

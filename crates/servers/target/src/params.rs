@@ -2,10 +2,15 @@
 
 use std::rc::{Rc, Weak};
 
+use device::Model;
+use env::Env;
 use osd::Space;
-use params::ParamTree;
+use params::{ParamTree, parse_within};
 use service::{Exports, Session};
 use types::CounterTable;
+
+use crate::Device;
+use crate::limits::DEVICE_MIBPS_MAX;
 
 /// Where a target stands, as its node knows it.
 pub struct Place {
@@ -108,6 +113,48 @@ pub fn register_params(tree: &ParamTree, place: &Place, exports: &Rc<Exports>) {
         leaves
             .read(name, move |_| space().map_or_else(String::new, |space| of(&space).to_string()));
     }
+}
+
+/// Registers the device that a target pretends to be on.
+pub fn register_device(tree: &ParamTree, place: &Place, env: &Env, device: &Rc<Device>) {
+    let leaves = Leaves::new(tree, place.base(), device);
+    let setter = || {
+        let (env, space) = (env.clone(), place.space.clone());
+        move |device: &Device, model| {
+            device.set(&env, space().map_or(0, |space| space.bytes), model);
+            Ok(())
+        }
+    };
+    let set = setter();
+    leaves.set("device", Device::told, move |device, value| {
+        set(device, Model::parse(value).map_err(|error| error.to_string())?)
+    });
+    let set = setter();
+    leaves.set(
+        "device_mibps",
+        |device| device.model().map_or(0, |model| model.read_mibps).to_string(),
+        move |device, value| {
+            let mibps = parse_within(value, 0, DEVICE_MIBPS_MAX)?;
+            let model = Model { read_mibps: mibps, write_mibps: mibps, ..Model::free() };
+            set(device, (mibps > 0).then_some(model))
+        },
+    );
+    leaves.read("device_stats", |device| device.stats().map_or_else(String::new, stats));
+}
+
+/// What a device has done, as of this moment.
+fn stats(stats: device::Stats) -> String {
+    let ([reads, writes, syncs], [read, written]) = (stats.done, stats.bytes);
+    let all = (reads + writes + syncs).max(1);
+    format!(
+        "reads: {reads}\nwrites: {writes}\nsyncs: {syncs}\nread_bytes: {read}\n\
+         write_bytes: {written}\nseeks: {}\nbusy_usec: {}\nwait_usec_mean: {}\n\
+         at_once_max: {}\n",
+        stats.seeks,
+        stats.busy.0 / 1_000,
+        stats.waited.0 / 1_000 / all,
+        stats.most
+    )
 }
 
 /// A client that is connected: its id, session, address and name.

@@ -8,20 +8,22 @@ use osd::{MetaStore, StoreError, View, WriteSet};
 use types::{Errno, TargetId};
 
 use crate::limits::FULL_COMMITS_MAX;
-use crate::{Decided, Failure, OpError};
+use crate::{Decided, Device, Failure, OpError};
 
 /// See the head of the file.
 pub struct Store {
     meta: Rc<dyn MetaStore>,
     failure: Rc<Failure>,
     lease_waits: Cell<u64>,
+    device: Rc<Device>,
 }
 
 impl Store {
     /// The records of `target`.
     #[must_use]
     pub fn new(target: TargetId, meta: Rc<dyn MetaStore>) -> Store {
-        Store { meta, failure: Failure::new(target), lease_waits: Cell::new(0) }
+        let failure = Failure::new(target);
+        Store { meta, failure, lease_waits: Cell::new(0), device: Rc::default() }
     }
 
     /// The records themselves.
@@ -42,10 +44,18 @@ impl Store {
         self.lease_waits.get()
     }
 
+    /// The device that the target pretends to be on, if there is one.
+    #[must_use]
+    pub fn device(&self) -> &Rc<Device> {
+        &self.device
+    }
+
     /// Makes everything durable that was applied before this call. An error ends the instance.
     pub async fn commit(&self) -> Result<(), StoreError> {
         self.failure.check()?;
+        let bytes = self.meta.dirty_bytes();
         let committed = self.meta.commit().await;
+        self.device.commit(bytes).await;
         if let Err(error) = &committed {
             self.failure.fail(&error.to_string());
         }

@@ -29,6 +29,7 @@ pub mod objects;
 pub mod panics;
 mod permanent;
 pub mod ping;
+pub mod pretend;
 pub mod serve;
 pub mod server;
 mod signals;

@@ -16,6 +16,7 @@ use types::{ClientId, NidAddr, Span};
 
 use crate::log;
 use crate::machine::MachineOptions;
+use crate::pretend::Pretend;
 use crate::server::{Ended, Server, ServerOptions, Trust, patience};
 use crate::signals::Signals;
 
@@ -57,6 +58,8 @@ pub struct Options {
     pub dead_clients: Vec<ClientId>,
     /// Acknowledged changes are durable after so many milliseconds at the latest.
     pub commit_interval_ms: u64,
+    /// Devices that targets pretend to be on.
+    pub devices: Vec<Pretend>,
     /// An MDT tells that it serves only when it knows so many OSTs.
     pub osts_awaited: u32,
     /// End when the parent process ends.
@@ -89,6 +92,7 @@ pub fn run(options: &Options) -> Result<u8> {
         machine,
         metrics: options.metrics,
         commit_interval: Span::millis(options.commit_interval_ms),
+        devices: options.devices.clone(),
         osts_awaited: options.osts_awaited,
     };
     let is_child = options.tell_recovery;

@@ -43,6 +43,7 @@ pub use self::store::Trust;
 pub(crate) use self::store::{begin_anew, forget_clients};
 use crate::machine::Machine;
 use crate::permanent::{Permanent, keep};
+use crate::pretend::Pretend;
 use crate::targets::{self, TargetDir};
 
 /// What to serve and how.
@@ -68,6 +69,8 @@ pub struct ServerOptions {
     pub metrics: Option<SocketAddr>,
     /// Acknowledged changes are durable after this long at the latest.
     pub commit_interval: Span,
+    /// Devices that targets pretend to be on.
+    pub devices: Vec<Pretend>,
     /// An MDT counts as registered only when it knows so many OSTs: files are striped over what it
     /// knows.
     pub osts_awaited: u32,
@@ -460,6 +463,12 @@ impl Starting<'_> {
         Ok(Running { name: target.name(), dir: target.dir.clone(), body, _lock: lock, store })
     }
 
+    fn device(&self, target: TargetId, fsname: FsName) -> Option<device::Model> {
+        let model = Pretend::find(&self.options.devices, &target.name(fsname))?;
+        tracing::warn!("{}: as slow as a device of {model}", target.name(fsname));
+        Some(model)
+    }
+
     async fn start_ost(
         &self,
         fsname: FsName,
@@ -467,6 +476,7 @@ impl Starting<'_> {
         store: &store::Opened,
     ) -> Result<Rc<Ost>> {
         let mut config = OstConfig::new(fsname, index);
+        config.device = self.device(TargetId::ost(index), fsname);
         config.abort_recovery = self.options.abort_recovery;
         config.commit_interval = self.options.commit_interval;
         let objects = store.objects.clone().context("an OST has an object store")?;
@@ -481,6 +491,7 @@ impl Starting<'_> {
         dir: &Path,
     ) -> Result<Rc<Mdt>> {
         let mut config = MdtConfig::new(fsname, index);
+        config.device = self.device(TargetId::mdt(index), fsname);
         // an ordinary user's file system is his
         let made_by = std::fs::metadata(dir).with_context(|| dir.display().to_string())?;
         config.root_owner = (made_by.uid(), made_by.gid());

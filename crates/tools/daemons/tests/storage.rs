@@ -55,6 +55,7 @@ impl Node {
             machine: MachineOptions::default().on_this_machine().expect("any machine"),
             metrics: None,
             commit_interval: Span::secs(1),
+            devices: Vec::new(),
             osts_awaited: 1,
         }
     }

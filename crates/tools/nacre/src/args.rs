@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use daemons::{machine::MachineOptions, names::nid_addr, server::Trust};
+use daemons::{machine::MachineOptions, names::nid_addr, pretend::Pretend, server::Trust};
 use types::{ClientId, FsName, NidAddr, TargetId};
 
 use crate::pages;
@@ -190,6 +190,11 @@ struct Up {
     /// Acknowledged changes are durable after so many milliseconds at the latest.
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     commit_interval_ms: u64,
+    /// Pretend that targets are on other devices, for experiments: TARGETS is a pattern of names
+    /// (OST000[0-3], MDT*; all without it), and DEVICE flash, disk, NAME=VALUE,... or a file of such
+    /// lines (docs/design/device.md). The last one that fits a target holds.
+    #[arg(long, value_name = "[TARGETS:]DEVICE")]
+    device: Vec<Pretend>,
 }
 
 /// Options of `nacre format`.
@@ -275,6 +280,11 @@ struct Serve {
     /// Acknowledged changes are durable after so many milliseconds at the latest.
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     commit_interval_ms: u64,
+    /// Pretend that targets are on other devices, for experiments: TARGETS is a pattern of names
+    /// (OST000[0-3], MDT*; all without it), and DEVICE flash, disk, NAME=VALUE,... or a file of such
+    /// lines (docs/design/device.md). The last one that fits a target holds.
+    #[arg(long, value_name = "[TARGETS:]DEVICE")]
+    device: Vec<Pretend>,
     /// A client that is known to be dead: recovery does not wait for it.
     #[arg(long, value_name = "ID", hide = true, value_parser = client_id)]
     dead_client: Vec<ClientId>,
@@ -549,6 +559,7 @@ impl Up {
             mount_options: self.options,
             crashes_max: self.crashes_max,
             commit_interval_ms: self.commit_interval_ms,
+            devices: self.device,
             machine: self.machine,
             metrics_port: self.metrics,
         }
@@ -606,6 +617,7 @@ impl Serve {
             no_permanent: self.no_permanent,
             metrics: self.metrics,
             commit_interval_ms: self.commit_interval_ms,
+            devices: self.device,
             dead_clients: self.dead_client,
             osts_awaited: self.osts_awaited,
             die_with_parent: self.die_with_parent,

@@ -22,9 +22,12 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         return Err(Errno::EMSGSIZE);
     }
     let end = body.offset.checked_add(u64::from(body.length)).ok_or(Errno::EFBIG)?;
-    ost.transfer(u64::from(body.length)).await;
     let mode = if body.flags.contains(IoFlags::DIRECT) { IoMode::Direct } else { IoMode::Auto };
-    let held = match Extent::new(body.offset, end) {
+    let extent = Extent::new(body.offset, end);
+    if let Some(extent) = extent {
+        ost.transfer(device::Kind::Read, object, extent).await;
+    }
+    let held = match extent {
         Some(extent) => Some(ost.locks.lock(incoming, object, extent, Mode::Shared).await),
         None => None,
     };

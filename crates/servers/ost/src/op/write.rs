@@ -28,7 +28,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     if data.len() != body.length as usize {
         return Err(Errno::EPROTO);
     }
-    ost.transfer(u64::from(body.length)).await;
+    ost.transfer(device::Kind::Write, object, extent).await;
     let mode = if body.flags.contains(IoFlags::DIRECT) { IoMode::Direct } else { IoMode::Auto };
 
     let told = Told {

@@ -26,6 +26,7 @@ use super::address::Block;
 use super::options::Options;
 use super::place::Place;
 use super::plan;
+use crate::pretend::Pretend;
 use crate::serve::RECOVERY;
 
 const PAUSE_MIN: Span = Span::millis(200);
@@ -66,6 +67,7 @@ struct Server {
     pid: PathBuf,
     dead: Vec<ClientId>,
     commit_interval_ms: u64,
+    devices: Vec<Pretend>,
     osts_awaited: u32,
     machine: Vec<String>,
     metrics: Option<SocketAddr>,
@@ -106,6 +108,7 @@ impl Children {
                 pid: place.pid(&name),
                 dead: dead.to_vec(),
                 commit_interval_ms: options.commit_interval_ms,
+                devices: options.devices.clone(),
                 osts_awaited: place.osts(),
                 machine: options.machine.to_args(),
                 metrics: options
@@ -236,6 +239,9 @@ fn spawn(server: &Server) -> Result<Child> {
         .arg("--mgsnode")
         .arg(server.mgs.to_string());
     command.arg("--commit-interval-ms").arg(server.commit_interval_ms.to_string());
+    for device in &server.devices {
+        command.arg("--device").arg(device.to_string());
+    }
     command.arg("--osts-awaited").arg(server.osts_awaited.to_string());
     command.args(&server.machine);
     command.arg("--log").arg(&server.log);

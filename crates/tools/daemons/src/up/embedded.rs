@@ -82,6 +82,7 @@ impl Embedded {
             machine,
             metrics: options.metrics_port.map(|port| SocketAddr::from((block.ip(MGS), port))),
             commit_interval: Span::millis(options.commit_interval_ms),
+            devices: options.devices.clone(),
             osts_awaited: place.osts(),
         };
         let (life_tx, life) = watch::channel(Life::Starting);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use types::FsName;
 
 use crate::machine::MachineOptions;
+use crate::pretend::Pretend;
 
 /// A file system on this machine.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub struct Options {
     pub crashes_max: u32,
     /// Acknowledged changes are durable after so many milliseconds at the latest.
     pub commit_interval_ms: u64,
+    /// Devices that targets pretend to be on.
+    pub devices: Vec<Pretend>,
     /// CPU partitions, their use, credits; for each process.
     pub machine: MachineOptions,
     /// TCP port at which each process answers Prometheus, on its own address.
