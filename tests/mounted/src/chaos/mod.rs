@@ -15,7 +15,8 @@
 //! - what was fsynced is there, nothing is there twice, nothing is torn;
 //! - a call failed only on a mount that was killed, or silent for longer than its lease allows;
 //! - no call took more than `times::EXCESS_MAX` beyond the time that the servers it needs were
-//!   away.
+//!   away, and a server's restart or the other mount's death in its midst added no more than the
+//!   wait that each of them is allowed.
 
 mod chance;
 mod found;

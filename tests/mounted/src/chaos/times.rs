@@ -17,6 +17,9 @@ pub(super) fn mount(index: usize) -> usize {
     1 + OSTS + index
 }
 
+/// All servers, as [`Nodes`] has them.
+const SERVERS: u16 = (1 << (1 + OSTS)) - 1;
+
 pub(super) fn is_mount(node: usize) -> bool {
     node > OSTS
 }
@@ -78,6 +81,12 @@ struct Event {
 /// A call takes at most this beyond the time that the servers it needs were away: a lease that has
 /// to run out, and a recovery that waits for the dead.
 pub(super) const EXCESS_MAX: Duration = Duration::from_secs(16);
+/// What the restart of a server adds that comes within the same call: recovery waits for the dead
+/// once more.
+const RESTART: Duration = Duration::from_secs(5);
+/// What the other mount adds that dies or falls silent within the same call: what it holds is free
+/// when its lease is over.
+const SILENCE: Duration = Duration::from_secs(11);
 /// A mount that is silent for less keeps its sessions, where no server restarts meanwhile.
 const SILENCE_MAX: Duration = Duration::from_secs(6);
 /// What a restart or an eviction may take to be noticed by all.
@@ -122,6 +131,11 @@ impl Times {
         excess(&self.events(), begin, end, needs)
     }
 
+    /// How much of it may be: one fault explains [`EXCESS_MAX`], each further one its own wait.
+    pub(super) fn allowed(&self, begin: Duration, end: Duration, needs: Nodes) -> Duration {
+        allowed(&self.events(), begin, end, needs)
+    }
+
     /// Whether a handle that the mount opened at `opened` may have lost its session by `now`.
     pub(super) fn may_be_evicted(&self, mount: usize, opened: Duration, now: Duration) -> bool {
         may_be_evicted(&self.events(), mount, opened, now)
@@ -151,10 +165,25 @@ impl Times {
 }
 
 impl Event {
-    /// A call that needs these nodes cannot go on meanwhile.
+    /// A call that needs these nodes cannot go on meanwhile. A mount that holds what the call waits
+    /// for may be any: it cannot end its own call where it is cut off from a server that both need.
     fn concerns(&self, needs: Nodes) -> bool {
         let common = self.nodes.0 & needs.0;
-        if self.fault == Fault::Cut { common == self.nodes.0 } else { common != 0 }
+        if self.fault == Fault::Cut {
+            common == self.nodes.0 || common & SERVERS != 0 && self.nodes.all().any(is_mount)
+        } else {
+            common != 0
+        }
+    }
+
+    /// What it may add to a call that waits for another fault already.
+    fn adds(&self, needs: Nodes) -> Duration {
+        let dies = matches!(self.fault, Fault::Killed | Fault::Power);
+        let restarts = dies && self.nodes.0 & needs.0 & SERVERS != 0;
+        let holder = self.nodes.all().any(|node| is_mount(node) && !needs.has(node));
+        let silent = holder && (self.fault != Fault::Cut || self.nodes.has(MDS));
+        let of = |is: bool, span: Duration| if is { span } else { Duration::ZERO };
+        of(restarts, RESTART) + of(silent, SILENCE)
     }
 
     fn silences(&self, mount: usize) -> bool {
@@ -165,6 +194,14 @@ impl Event {
         matches!(self.fault, Fault::Killed | Fault::Power)
             && self.nodes.all().any(|node| !is_mount(node))
     }
+}
+
+fn allowed(events: &[Event], begin: Duration, end: Duration, needs: Nodes) -> Duration {
+    let meanwhile = |event: &&Event| event.from < end && event.to.is_none_or(|to| to > begin);
+    let adds: Vec<Duration> =
+        events.iter().filter(meanwhile).map(|event| event.adds(needs)).collect();
+    let most = adds.iter().max().copied().unwrap_or_default();
+    EXCESS_MAX + adds.iter().sum::<Duration>() - most
 }
 
 fn excess(events: &[Event], begin: Duration, end: Duration, needs: Nodes) -> Duration {
@@ -198,7 +235,8 @@ fn may_be_evicted(events: &[Event], mount: usize, opened: Duration, now: Duratio
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Fault, MDS, Nodes, excess, may_be_evicted, mount, ost};
+    use super::{EXCESS_MAX, Event, Fault, MDS, Nodes, RESTART, SILENCE};
+    use super::{allowed, excess, may_be_evicted, mount, ost};
     use std::time::Duration;
 
     fn event(fault: Fault, nodes: &[usize], from: u64, to: u64) -> Event {
@@ -213,13 +251,43 @@ mod tests {
             event(Fault::Killed, &[ost(1)], 3, 8),
             event(Fault::Killed, &[ost(2)], 9, 12),
             event(Fault::Cut, &[mount(0), ost(1)], 12, 14),
-            event(Fault::Cut, &[mount(1), ost(1)], 14, 20),
+            event(Fault::Cut, &[mount(1), ost(2)], 14, 20),
         ];
         let of = |begin, end| {
             let needs = Nodes::of(&[MDS, ost(1), mount(0)]);
             excess(&events, Duration::from_secs(begin), Duration::from_secs(end), needs).as_secs()
         };
         assert_eq!((of(0, 20), of(2, 4), of(4, 7)), (20 - 7 - 2, 0, 0));
+    }
+
+    #[test]
+    fn a_cut_of_the_holder_from_a_server_that_both_need_explains_a_wait() {
+        let needs = Nodes::of(&[MDS, ost(1), mount(0)]);
+        let of = |to: usize| {
+            let events = [event(Fault::Cut, &[mount(1), to], 2, 9)];
+            excess(&events, Duration::ZERO, Duration::from_secs(10), needs).as_secs()
+        };
+        assert_eq!((of(ost(1)), of(ost(2))), (3, 10));
+    }
+
+    #[test]
+    fn each_further_fault_adds_its_own_wait() {
+        let needs = Nodes::of(&[MDS, ost(1), mount(0)]);
+        let of = |events: &[Event]| {
+            allowed(events, Duration::ZERO, Duration::from_secs(60), needs) - EXCESS_MAX
+        };
+        let restart = |node, at| event(Fault::Killed, &[node], at, at + 1);
+        assert_eq!(of(&[]), Duration::ZERO);
+        assert_eq!(of(&[restart(MDS, 5)]), Duration::ZERO, "the first is what is allowed anyway");
+        assert_eq!(of(&[restart(MDS, 5), restart(ost(1), 9)]), RESTART);
+        assert_eq!(of(&[restart(MDS, 5), restart(ost(2), 9)]), Duration::ZERO, "another's server");
+        let holder = event(Fault::Frozen, &[mount(1)], 20, 40);
+        assert_eq!(of(&[restart(MDS, 5), holder]), RESTART, "one of the two comes first");
+        assert_eq!(of(&[holder, holder]), SILENCE);
+        let later = event(Fault::Killed, &[MDS], 61, 62);
+        assert_eq!(of(&[holder, later]), Duration::ZERO, "after the call");
+        let own = event(Fault::Frozen, &[mount(0)], 20, 40);
+        assert_eq!(of(&[holder, own]), Duration::ZERO, "the call's own mount: it is away");
     }
 
     #[test]
