@@ -5,9 +5,9 @@
 //!   second apart.
 //! - With an arm, one request at a time is worked on: of the `depth` oldest the next one in the
 //!   direction of rising places, and behind the last the lowest (C-LOOK). It takes a seek, half a
-//!   turn, and the time that its bytes pass under the head; a request that begins where the last one
-//!   ended takes the latter alone. A seek grows with the root of its distance (Ruemmler and Wilkes,
-//!   *An introduction to disk drive modeling*, 1994).
+//!   turn, and the time that its bytes pass under the head; a request that begins where the last
+//!   one ended takes the latter alone. A seek grows with the root of its distance (Ruemmler and
+//!   Wilkes, *An introduction to disk drive modeling*, 1994).
 //!
 //! Invariants
 //! - Everything that is submitted is done once, and not before it could be.

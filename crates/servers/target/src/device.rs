@@ -161,3 +161,59 @@ async fn drive(env: &Env, shared: &Shared) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use env_sim::{Sim, SimConfig};
+    use osd::mem::{MemDisk, MemDiskConfig, MemObjects};
+    use types::Span;
+
+    const OBJECT: Fid = Fid { seq: 0x2_0000_0500, oid: 9, ver: 1 };
+
+    fn range(offset: u64, len: u64) -> Extent {
+        Extent::new(offset, offset + len).expect("not empty")
+    }
+
+    #[test]
+    fn what_waits_for_a_disk_takes_its_time_and_goes_on_when_it_is_taken_away() {
+        let sim = Sim::new(1, SimConfig::default());
+        let node = sim.node("oss", "10.0.0.1@tcp".parse().expect("a NID"));
+        let env = node.env();
+        sim.block_on(&node, async move {
+            let store = MemObjects::open(&env, &MemDisk::new(MemDiskConfig::default()));
+            let device = Device::default();
+            let write = async |gib: u64| {
+                let begin = env.now();
+                device.object(Kind::Write, &store, OBJECT, range(gib << 30, 4096)).await;
+                env.now() - begin
+            };
+            assert_eq!(
+                (write(0).await, device.stats(), device.told()),
+                (Span::ZERO, None, "off".into())
+            );
+
+            device.set(&env, 0, Some(Model::disk()));
+            write(0).await;
+            for gib in [1, 2, 3] {
+                let took = write(gib).await;
+                assert!((Span::millis(4)..Span::millis(12)).contains(&took), "{took:?}");
+            }
+            let begin = env.now();
+            device.commit(1 << 20).await;
+            assert!(env.now() - begin > Span::millis(16), "8 for the bytes, 8 for the sync");
+            let stats = device.stats().expect("it is there");
+            assert_eq!((stats.done, stats.bytes), ([0, 5, 1], [0, 4 * 4096 + (1 << 20)]));
+            assert_eq!(device.told(), "disk");
+
+            let taken = async {
+                env.sleep(Span::millis(1)).await;
+                device.set(&env, 0, None);
+            };
+            let begin = env.now();
+            tokio::join!(write(9), taken);
+            assert!(env.now() - begin < Span::millis(2), "not 8");
+            assert_eq!(write(0).await, Span::ZERO);
+        });
+    }
+}

@@ -191,8 +191,8 @@ struct Up {
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     commit_interval_ms: u64,
     /// Pretend that targets are on other devices, for experiments: TARGETS is a pattern of names
-    /// (OST000[0-3], MDT*; all without it), and DEVICE flash, disk, NAME=VALUE,... or a file of such
-    /// lines (docs/design/device.md). The last one that fits a target holds.
+    /// (OST000[0-3], MDT*; all without it), and DEVICE flash, disk, NAME=VALUE,... or a file of
+    /// such lines (docs/design/device.md). The last one that fits a target holds.
     #[arg(long, value_name = "[TARGETS:]DEVICE")]
     device: Vec<Pretend>,
 }
@@ -281,8 +281,8 @@ struct Serve {
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     commit_interval_ms: u64,
     /// Pretend that targets are on other devices, for experiments: TARGETS is a pattern of names
-    /// (OST000[0-3], MDT*; all without it), and DEVICE flash, disk, NAME=VALUE,... or a file of such
-    /// lines (docs/design/device.md). The last one that fits a target holds.
+    /// (OST000[0-3], MDT*; all without it), and DEVICE flash, disk, NAME=VALUE,... or a file of
+    /// such lines (docs/design/device.md). The last one that fits a target holds.
     #[arg(long, value_name = "[TARGETS:]DEVICE")]
     device: Vec<Pretend>,
     /// A client that is known to be dead: recovery does not wait for it.
