@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz [TARGET] [--hours N]`: libFuzzer with coverage, through cargo-bolero.
+//! `cargo xtask fuzz [TARGET ...] [--hours N]`: libFuzzer with coverage, through cargo-bolero.
 //!
 //! A target is a folder `__fuzz__/TEST` beside the source file of its test, with the kept corpus in
 //! it; a `::` in the name of the test is `__` there. Seeds and kept corpus are where the search
@@ -53,7 +53,7 @@ impl Target {
 /// Runs the targets in turn, each for its share of the time.
 pub(crate) fn fuzz(args: &[String]) -> Result<()> {
     let (wanted, hours) = parse(args)?;
-    let targets = chosen(wanted)?;
+    let targets = chosen(&wanted)?;
     require_tools()?;
     let secs = (hours * 3_600.0 / targets.len() as f64).ceil() as u64;
     for target in &targets {
@@ -64,8 +64,8 @@ pub(crate) fn fuzz(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn parse(args: &[String]) -> Result<(Option<&str>, f64)> {
-    let (mut target, mut hours) = (None, HOURS);
+fn parse(args: &[String]) -> Result<(Vec<&str>, f64)> {
+    let (mut targets, mut hours) = (Vec::new(), HOURS);
     let mut words = args.iter().map(String::as_str);
     while let Some(word) = words.next() {
         match word {
@@ -73,28 +73,29 @@ fn parse(args: &[String]) -> Result<(Option<&str>, f64)> {
                 let value = words.next().context("--hours wants a number")?;
                 hours = value.parse().with_context(|| format!("--hours {value}: not a number"))?;
             }
-            name if target.is_none() && !name.starts_with('-') => target = Some(name),
-            other => bail!("'{other}' is not understood: cargo xtask fuzz [TARGET] [--hours N]"),
+            name if !name.starts_with('-') => targets.push(name),
+            other => {
+                bail!("'{other}' is not understood: cargo xtask fuzz [TARGET ...] [--hours N]")
+            }
         }
     }
     if hours > 0.0 && hours.is_finite() {
-        Ok((target, hours))
+        Ok((targets, hours))
     } else {
         bail!("--hours wants a number above zero")
     }
 }
 
-fn chosen(wanted: Option<&str>) -> Result<Vec<Target>> {
+/// Those of these names, all without any.
+fn chosen(wanted: &[&str]) -> Result<Vec<Target>> {
     let files = output("git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
     let all: BTreeSet<Target> = files.lines().filter_map(Target::of).collect();
-    let Some(wanted) = wanted else { return Ok(all.into_iter().collect()) };
-    match all.iter().find(|target| target.name() == wanted) {
-        Some(target) => Ok(vec![target.clone()]),
-        None => {
-            let names: Vec<_> = all.iter().map(Target::name).collect();
-            bail!("no target is called '{wanted}'; there are:\n  {}", names.join("\n  "))
-        }
+    let names: Vec<_> = all.iter().map(Target::name).collect();
+    if let Some(unknown) = wanted.iter().find(|wanted| !names.iter().any(|name| name == *wanted)) {
+        bail!("no target is called '{unknown}'; there are:\n  {}", names.join("\n  "));
     }
+    let is_wanted = |target: &Target| wanted.is_empty() || wanted.contains(&&*target.name());
+    Ok(all.into_iter().filter(is_wanted).collect())
 }
 
 fn require_tools() -> Result<()> {
@@ -134,6 +135,20 @@ fn search(target: &Target, secs: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_handlers_of_servers_are_searched_by_one_command() {
+        let words = "mdt::tests::hostile::handlers ost::handlers --hours 2";
+        let args: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        let (wanted, hours) = parse(&args).expect("understood");
+        let chosen = chosen(&wanted).expect("there they are");
+        let folders: Vec<_> = chosen.iter().map(|target| &target.folder[..]).collect();
+        let of = |path: &str| format!("crates/servers/{path}/__fuzz__");
+        let [mdt, ost] = ["mdt/src/tests", "ost/tests"].map(of);
+        assert_eq!(folders, [format!("{mdt}/tests__hostile__handlers"), format!("{ost}/handlers")]);
+        assert_eq!(hours, 2.0);
+        assert!(super::chosen(&["nothing"]).is_err());
+    }
 
     #[test]
     fn targets_are_named_by_their_folders() {

@@ -32,7 +32,7 @@ cargo xtask COMMAND
   sim --seed N          one simulated cluster, replayed from its seed
   sim --seeds A..B      many, over all cores
   sim --help            what else a simulation can do
-  fuzz [TARGET]         libFuzzer with coverage on every target, or one; wants cargo-bolero
+  fuzz [TARGET ...]     libFuzzer with coverage on every target, or these; wants cargo-bolero
        [--hours N]      for N hours in all (1)
   bench [--quick]       every benchmark beside its limit; tables, plots and JSON in target/bench (--help)
   mounted [NAME]        tests on a real mount, servers apart; NAME filters
