@@ -9,13 +9,17 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use types::{Errno, Extent, Fid};
 
-/// Objects whose extents are remembered: as many as one head of ORR keeps idle, and at
-/// [`EXTENTS_MAX`] of 24 bytes each below 4 MiB.
+/// Objects whose extents are remembered: as many as one head of ORR keeps idle.
 pub(crate) const OBJECTS_MAX: usize = 4_096;
 
-/// Extents asked for, and remembered, at once per object: one call answers what lies ahead of a
-/// sequential reader.
+/// Extents asked for at once per object: one call answers what lies ahead of a sequential reader.
 pub(crate) const EXTENTS_MAX: usize = 32;
+
+/// Extents of one object that are remembered: 32 answers.
+const PIECES_OF_OBJECT_MAX: usize = 32 * EXTENTS_MAX;
+
+/// Extents that are remembered in all, 24 bytes each: 3 MiB.
+const PIECES_MAX: usize = OBJECTS_MAX * EXTENTS_MAX;
 
 /// `FS_IOC_FIEMAP` of `linux/fs.h`: `_IOWR('f', 11, struct fiemap)`.
 const FS_IOC_FIEMAP: libc::c_ulong = 0xc020_660b;
@@ -54,12 +58,16 @@ pub(crate) struct Piece {
     length: u64,
 }
 
+impl Piece {
+    fn end(&self) -> u64 {
+        self.logical.saturating_add(self.length)
+    }
+}
+
 /// Where `range` would begin, reckoned back from the first piece that it touches.
 pub(crate) fn place(pieces: &[Piece], range: Extent) -> Option<u64> {
-    let touches = |piece: &&Piece| {
-        piece.logical < range.end() && piece.logical.saturating_add(piece.length) > range.start()
-    };
-    let piece = pieces.iter().find(touches)?;
+    let first = pieces.partition_point(|piece| piece.end() <= range.start());
+    let piece = pieces.get(first).filter(|piece| piece.logical < range.end())?;
     Some(if range.start() >= piece.logical {
         piece.physical.saturating_add(range.start() - piece.logical)
     } else {
@@ -98,8 +106,24 @@ pub(crate) fn ask(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Piece>, Errno>
 /// What was learnt, oldest first out.
 #[derive(Default)]
 pub(crate) struct Extents {
+    /// By logical place; those of an object do not overlap.
     known: BTreeMap<Fid, Vec<Piece>>,
     order: VecDeque<Fid>,
+    /// In all.
+    pieces: usize,
+}
+
+/// Adds the answer to one question, which holds where the memory says something else.
+fn merge(known: &mut Vec<Piece>, answer: &[Piece]) {
+    let (Some(first), Some(last)) = (answer.first(), answer.last()) else { return };
+    let (start, end) = (first.logical, last.end());
+    let from = known.partition_point(|piece| piece.end() <= start);
+    let to = known.partition_point(|piece| piece.logical < end);
+    known.splice(from..to, answer.iter().copied());
+    // most of it lies behind its readers by then
+    if known.len() > PIECES_OF_OBJECT_MAX {
+        *known = answer.to_vec();
+    }
 }
 
 impl Extents {
@@ -111,18 +135,21 @@ impl Extents {
         if pieces.is_empty() {
             return;
         }
-        if self.known.insert(object, pieces).is_none() {
+        if !self.known.contains_key(&object) {
             self.order.push_back(object);
         }
-        while self.order.len() > OBJECTS_MAX {
-            if let Some(oldest) = self.order.pop_front() {
-                self.known.remove(&oldest);
-            }
+        let known = self.known.entry(object).or_default();
+        self.pieces -= known.len();
+        merge(known, &pieces);
+        self.pieces += known.len();
+        while self.order.len() > OBJECTS_MAX || self.pieces > PIECES_MAX {
+            let Some(oldest) = self.order.pop_front() else { return };
+            self.pieces -= self.known.remove(&oldest).map_or(0, |known| known.len());
         }
     }
 
     pub(crate) fn forget(&mut self, object: Fid) {
-        self.known.remove(&object);
+        self.pieces -= self.known.remove(&object).map_or(0, |known| known.len());
         if self.order.len() > 2 * self.known.len() + EXTENTS_MAX {
             let known = &self.known;
             self.order.retain(|object| known.contains_key(object));
@@ -171,5 +198,56 @@ mod tests {
         );
         extents.forget(last);
         assert_eq!(extents.place(last, range(2, 3)), None);
+        assert_eq!(extents.pieces, OBJECTS_MAX - 1);
+    }
+
+    /// What one question from `start` on is answered of an object in pieces of 10 bytes.
+    fn answer(start: u64) -> Vec<Piece> {
+        let piece =
+            |number: u64| Piece { logical: number * 10, physical: number * 100, length: 10 };
+        (start / 10..).take(EXTENTS_MAX).map(piece).collect()
+    }
+
+    #[test]
+    fn readers_of_one_object_do_not_make_each_other_ask_again() {
+        let (mut extents, object) = (Extents::default(), Fid { seq: 1, oid: 1, ver: 0 });
+        let mut questions = 0;
+        for step in 0..1_000 {
+            for reader in 0..8 {
+                let at = reader * 100_000 + step * 10;
+                if extents.place(object, range(at, at + 10)).is_none() {
+                    questions += 1;
+                    extents.learn(object, answer(at));
+                }
+                assert_eq!(extents.place(object, range(at + 3, at + 10)), Some(at * 10 + 3));
+            }
+        }
+        let least = 8 * 1_000_u64.div_ceil(EXTENTS_MAX as u64);
+        assert!((least..=least * 3 / 2).contains(&questions), "{questions}, {least} of each alone");
+        assert_eq!(extents.pieces, extents.known[&object].len());
+        assert!(extents.pieces <= PIECES_OF_OBJECT_MAX);
+    }
+
+    #[test]
+    fn a_newer_answer_holds_and_memory_is_bounded() {
+        let mut known = Vec::new();
+        merge(&mut known, &answer(0));
+        let moved = Piece { logical: 35, physical: 7_000, length: 30 };
+        merge(&mut known, &[moved]);
+        assert!(known.is_sorted_by(|one, next| one.end() <= next.logical));
+        assert_eq!(place(&known, range(40, 41)), Some(7_005));
+        for start in (0..300).rev().map(|number| number * 10 * EXTENTS_MAX as u64) {
+            merge(&mut known, &answer(start));
+            assert!(known.len() <= PIECES_OF_OBJECT_MAX);
+            assert!(known.is_sorted_by(|one, next| one.end() <= next.logical));
+            assert!(place(&known, range(start, start + 1)).is_some());
+        }
+        let mut extents = Extents::default();
+        for oid in 0..2 * OBJECTS_MAX as u32 {
+            let object = Fid { seq: 1, oid, ver: 0 };
+            (0..4).for_each(|part| extents.learn(object, answer(part * 1_000)));
+            assert!(extents.pieces <= PIECES_MAX);
+        }
+        assert_eq!(extents.pieces, extents.known.values().map(Vec::len).sum::<usize>());
     }
 }
