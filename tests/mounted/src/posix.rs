@@ -42,6 +42,17 @@ pub fn rename2(from: &Path, to: &Path, flags: u32) -> io::Result<()> {
     check(outcome).map(drop)
 }
 
+/// Asks where a file lies: `FS_IOC_FIEMAP`, for the number of its extents alone.
+pub fn fiemap(file: &impl AsRawFd) -> io::Result<()> {
+    /// `_IOWR('f', 11, struct fiemap)`.
+    const FS_IOC_FIEMAP: libc::c_ulong = 0xc020_660b;
+    let mut map = [0_u64, u64::MAX, 0, 0];
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: a `struct fiemap` without room for extents, of 32 bytes, which outlives the call
+    let outcome = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, map.as_mut_ptr()) };
+    check(outcome.into()).map(drop)
+}
+
 pub fn setxattr(path: &Path, name: &str, value: &[u8], flags: i32) -> io::Result<()> {
     let (path, name) = (c_path(path), CString::new(name).expect("no NUL"));
     #[expect(unsafe_code, reason = "a system call")]

@@ -52,6 +52,11 @@ pub fn link_open(file: &File, path: &Path) -> io::Result<()> {
     Ok(rustix::fs::linkat(CWD, open, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 
+/// What `chattr +d` does.
+pub fn set_flags(file: &File) -> io::Result<()> {
+    Ok(rustix::fs::ioctl_setflags(file, rustix::fs::IFlags::NODUMP)?)
+}
+
 pub fn mknod(path: &Path, kind: FileType, mode: u32, device: (u32, u32)) -> io::Result<()> {
     let device = rustix::fs::makedev(device.0, device.1);
     Ok(rustix::fs::mknodat(CWD, path, kind, Mode::from_bits_truncate(mode), device)?)

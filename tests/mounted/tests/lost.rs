@@ -3,7 +3,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use mounted::Up;
@@ -41,9 +41,10 @@ fn write(up: &Up, path: &Path, data: &[u8]) -> PathBuf {
 #[test]
 fn a_lost_object_is_an_error_until_written_or_removed() {
     let mut up = Up::new("lost");
-    let [kept, cut, opened, removed] = ["kept", "cut", "opened", "removed"].map(|name| up.at(name));
+    let names = ["kept", "cut", "opened", "removed", "partly"];
+    let [kept, cut, opened, removed, partly] = names.map(|name| up.at(name));
     write(&up, &kept, b"kept");
-    let lost = [&cut, &opened, &removed].map(|path| write(&up, path, &[7; 100_000]));
+    let lost = [&cut, &opened, &removed, &partly].map(|path| write(&up, path, &[7; 100_000]));
     up.stop();
     lost.iter().for_each(|object| fs::remove_file(object).expect("it was there"));
     up.start_again(&[]);
@@ -66,7 +67,7 @@ fn a_lost_object_is_an_error_until_written_or_removed() {
     assert_eq!(up.tool(&["lfs", "getstripe", "-i", &cut.to_string_lossy()]).trim(), "1");
     fs::set_permissions(&opened, fs::Permissions::from_mode(0o600)).expect("chmod");
     fs::rename(&removed, up.at("renamed")).expect("rename");
-    assert_eq!(fs::read_dir(up.mount()).expect("readdir").count(), 4);
+    assert_eq!(fs::read_dir(up.mount()).expect("readdir").count(), 5);
     let text = fs::read_to_string(up.data().join("log").join(format!("testfs-{OST}.log")))
         .unwrap_or_else(|_| up.log_text());
     assert!(
@@ -83,5 +84,14 @@ fn a_lost_object_is_an_error_until_written_or_removed() {
         .expect("nothing of it is needed");
     assert_eq!(fs::read(&cut).expect("an empty file"), b"");
     fs::remove_file(up.at("renamed")).expect("unlink");
+
+    // what is not promised: made longer it is refused, and the size is told all the same
+    let file = OpenOptions::new().read(true).write(true).open(&partly).expect("open");
+    assert!(is_eio(file.set_len(200_000)));
+    assert_eq!(fs::metadata(&partly).expect("stat").len(), 200_000);
+    file.write_all_at(b"new", 50_000).expect("it is made anew");
+    let data = fs::read(&partly).expect("it is there again");
+    assert_eq!(&data[50_000..50_003], b"new");
+    assert!(data[..50_000].iter().all(|byte| *byte == 0), "what was not written is zeros");
     up.stop();
 }
