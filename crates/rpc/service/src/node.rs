@@ -110,6 +110,14 @@ impl Node {
         })
     }
 
+    /// Requests of a service that are handled at once, at most; none before its first one.
+    #[must_use]
+    pub fn slots(&self, spec: &ServiceSpec) -> usize {
+        let services = self.services.borrow();
+        let service = services.iter().find(|service| service.spec.name == spec.name);
+        service.map_or(0, |service| service.threads.get().max as usize * service.partitions.len())
+    }
+
     /// Serves `target` too; a former one of the same id is replaced.
     pub fn add_target(self: &Rc<Self>, target: Rc<dyn Target>) {
         let served = Served::new(target);

@@ -292,6 +292,8 @@ fn slots_grow_under_load_and_no_further_than_their_maximum() {
         let started = || get(&world.params, "mds.MDS.mdt.threads_started").expect("a number");
         assert_eq!(started(), "6");
         set(&world.params, "mds.MDS.mdt.threads_max", "20").expect("in range");
+        assert_eq!(world.up.slots(&spec::MDT), 20);
+        assert_eq!(world.up.slots(&spec::OST_IO), 0, "nobody has asked for it");
         load(&world, &clients, 64, 4);
         world.env.sleep(Span::millis(5)).await;
         assert_eq!(started(), "20");

@@ -32,7 +32,7 @@ use osd::StoreError;
 use osd_disk::{TargetLock, superblock};
 use ost::{Ost, OstConfig};
 use selftest::{SelfTest, SelfTestConfig};
-use service::{Exports, Node, NodeConfig};
+use service::{Exports, Node, NodeConfig, spec};
 use tokio::sync::watch;
 use types::{ClientId, Creds, Errno, FsName, Net, Nid, NidAddr, Span, TargetId, TargetKind};
 
@@ -459,6 +459,10 @@ impl Starting<'_> {
             body.target().exports().believe_servers(believe);
         }
         self.node.add_target(body.target());
+        if let Some(files) = &store.files {
+            let node = Rc::downgrade(self.node);
+            files.follow(move || node.upgrade().map_or(0, |node| node.slots(&spec::OST_IO)));
+        }
         tracing::info!("{}: served from {}", target.name(), target.dir.display());
         Ok(Running { name: target.name(), dir: target.dir.clone(), body, _lock: lock, store })
     }

@@ -35,7 +35,7 @@ mod sync;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use env::LocalFuture;
@@ -53,6 +53,11 @@ use ring::{RING_BYTES_MAX, Ring};
 
 /// Buffered writes up to this size are made at once.
 const INLINE_WRITE_BYTES_MAX: usize = 64 << 10;
+/// Threads for calls that block, however many requests there may be at once: each may have 4 MiB
+/// under way.
+const THREADS_MAX: usize = 128;
+/// Objects that one sync flushes at once.
+const SYNCS_AT_ONCE: usize = 16;
 /// Threads that look up where objects lie. A look-up reads metadata once per run of extents.
 const PLACE_THREADS: usize = 1;
 /// Share of the process's descriptors that one store may keep: several targets and their links live
@@ -62,7 +67,8 @@ const FDS_SHARE: u64 = 8;
 /// How to open [`DiskObjects`].
 #[derive(Clone, Debug)]
 pub struct ObjOptions {
-    /// Threads for calls that block; without any they are made on the caller's thread.
+    /// Threads for calls that block, before [`DiskObjects::follow`] says how many requests there
+    /// are at once; without any they are made on the caller's thread.
     pub threads: usize,
     /// Descriptors held open at most (`object_fds_max`); lowered to an eighth of what the process
     /// may have.
@@ -93,12 +99,14 @@ pub struct DiskObjects {
     ring: OnceCell<Option<Ring>>,
     ring_ops_max: u32,
     pool: Pool,
+    /// Threads that are there from the beginning.
+    threads: usize,
+    /// Requests that are served at once.
+    depth: RefCell<Option<Rc<dyn Fn() -> usize>>>,
     /// Look-ups of where objects lie: they order the transfers that `pool` makes, so they do not
     /// wait behind them.
     places: Pool,
     flights: Arc<Flights>,
-    /// Large writes under way at once: half of the pool's threads, so that reads find one.
-    flights_max: usize,
     syncing: tokio::sync::Mutex<()>,
     failed: Cell<Option<Errno>>,
     pace: Rc<Pace>,
@@ -124,15 +132,42 @@ impl DiskObjects {
             ring: OnceCell::new(),
             ring_ops_max: options.ring_ops_max,
             pool,
+            threads: options.threads,
+            depth: RefCell::default(),
             places,
             flights: Arc::default(),
-            flights_max: (options.threads / 2).max(1),
             syncing: tokio::sync::Mutex::new(()),
             failed: Cell::new(None),
             pace: Rc::default(),
             extents: RefCell::default(),
             unmapped: Cell::new(false),
         }))
+    }
+
+    /// So many requests are served at once, by `depth` of the moment: as many transfers can wait
+    /// for the device, so that what waits for its turn waits where policies see it.
+    pub fn follow(&self, depth: impl Fn() -> usize + 'static) {
+        *self.depth.borrow_mut() = Some(Rc::new(depth));
+    }
+
+    /// Transfers that can wait for the device at once.
+    fn depth(&self) -> usize {
+        let depth = self.depth.borrow().clone();
+        match depth.map_or(0, |depth| depth().min(THREADS_MAX)) {
+            0 => self.threads, // nobody says
+            depth => depth,
+        }
+    }
+
+    /// Large writes under way at once: half of that, so that reads find a thread.
+    fn flights_max(&self) -> usize {
+        (self.depth() / 2).max(1)
+    }
+
+    /// The threads, as many as there may be now.
+    fn pool(&self) -> &Pool {
+        self.pool.set_most(self.depth().max(self.threads));
+        &self.pool
     }
 
     fn check(&self) -> Result<(), Errno> {
@@ -154,11 +189,11 @@ impl DiskObjects {
         mode: IoMode,
     ) -> Result<ObjAttr, Errno> {
         let end = offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?;
-        let flight = self.flights.begin(object, offset, end, self.flights_max).await;
+        let flight = self.flights.begin(object, offset, end, self.flights_max()).await;
         self.check()?;
         let (answer, answered) = tokio::sync::oneshot::channel();
         let files = self.files.clone();
-        self.pool.post(move || files.write_behind(object, offset, &data, mode, &flight, answer));
+        self.pool().post(move || files.write_behind(object, offset, &data, mode, &flight, answer));
         answered.await.unwrap_or(Err(Errno::EIO))
     }
 
@@ -229,7 +264,7 @@ impl DiskObjects {
         call: impl FnOnce(&Files) -> Result<T, Errno> + Send + 'static,
     ) -> Result<T, Errno> {
         let files = self.files.clone();
-        self.pool.run(move || call(&files)).await
+        self.pool().run(move || call(&files)).await
     }
 
     async fn sync_dirty(&self) -> Result<(), Errno> {
@@ -241,11 +276,16 @@ impl DiskObjects {
             return self.on_pool(Files::sync_all).await;
         }
         // Data first, then names: both in parallel among themselves.
-        let mut waits = Vec::with_capacity(dirty.objects.len());
-        for object in dirty.objects.into_values() {
+        let mut waits = Vec::new();
+        let left = Arc::new(std::sync::Mutex::new(dirty.objects.into_values().collect::<Vec<_>>()));
+        let count = left.lock().map_or(0, |left| left.len());
+        for _ in 0..count.min(SYNCS_AT_ONCE) {
             let (done, wait) = tokio::sync::oneshot::channel();
+            let left = left.clone();
+            let next = move || left.lock().unwrap_or_else(PoisonError::into_inner).pop();
             self.pool.post(move || {
-                let _nobody_waits = done.send(object.sync());
+                let outcome = std::iter::from_fn(next).try_for_each(|object| object.sync());
+                let _nobody_waits = done.send(outcome);
             });
             waits.push(wait);
         }

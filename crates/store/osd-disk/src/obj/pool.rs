@@ -1,4 +1,5 @@
-//! Threads for calls that block: a queue and a fixed number of workers.
+//! Threads for calls that block: a queue and its workers. Some are there from the beginning, more
+//! come when all are busy, up to a number that may change. They stay.
 //!
 //! Jobs of one object are ordered by the caller's locks, not here. Dropping the pool waits for what
 //! was begun or queued, so that nothing of a target runs on after it was closed.
@@ -17,6 +18,11 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    threads: usize,
+    /// Of them, those that wait for a job.
+    idle: usize,
+    /// Threads that there may be.
+    most: usize,
     closed: bool,
 }
 
@@ -40,7 +46,9 @@ impl Shared {
             if queue.closed {
                 return None;
             }
+            queue.idle += 1;
             queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.idle -= 1;
         }
     }
 }
@@ -49,31 +57,59 @@ impl Shared {
 /// by worker slots.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    is_inline: bool,
 }
 
 impl Pool {
     pub(crate) fn new(threads: usize) -> std::io::Result<Pool> {
-        let mut pool = Pool { shared: Arc::default(), threads: Vec::new() };
-        for _ in 0..threads {
-            let shared = pool.shared.clone();
-            let run = move || {
-                while let Some(job) = shared.next() {
-                    job();
-                }
-            };
-            pool.threads.push(Builder::new().name("disk".to_owned()).spawn(run)?);
-        }
+        let shared = Arc::<Shared>::default();
+        (shared.lock().threads, shared.lock().most) = (threads, threads);
+        let pool = Pool { shared, threads: Mutex::default(), is_inline: threads == 0 };
+        (0..threads).try_for_each(|_| pool.spawn())?;
         Ok(pool)
+    }
+
+    fn spawn(&self) -> std::io::Result<()> {
+        let shared = self.shared.clone();
+        let run = move || {
+            while let Some(job) = shared.next() {
+                job();
+            }
+        };
+        let thread = Builder::new().name("disk".to_owned()).spawn(run)?;
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        Ok(())
+    }
+
+    /// Whether no job is queued or runs.
+    #[cfg(test)]
+    #[allow(dead_code, reason = "where it is compiled a second time")]
+    pub(super) fn is_idle(&self) -> bool {
+        let queue = self.shared.lock();
+        queue.jobs.is_empty() && queue.idle == queue.threads
+    }
+
+    /// How many threads there may be from now on, where jobs want them.
+    pub(crate) fn set_most(&self, most: usize) {
+        self.shared.lock().most = most;
     }
 
     /// Queues a job that nobody waits for here.
     pub(crate) fn post(&self, job: impl FnOnce() + Send + 'static) {
-        if self.threads.is_empty() {
+        if self.is_inline {
             return job();
         }
-        self.shared.lock().jobs.push_back(Box::new(job));
+        let mut queue = self.shared.lock();
+        queue.jobs.push_back(Box::new(job));
+        let grows = queue.idle < queue.jobs.len() && queue.threads < queue.most;
+        queue.threads += usize::from(grows);
+        drop(queue);
         self.shared.work.notify_one();
+        if grows && let Err(error) = self.spawn() {
+            tracing::warn!(%error, "no further thread for the disk: those that are there go on");
+            self.shared.lock().threads -= 1;
+        }
     }
 
     /// Runs `job` there; a job that panicked is an I/O error.
@@ -93,7 +129,9 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.work.notify_all();
-        for thread in self.threads.drain(..) {
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
             let _ended = thread.join();
         }
     }

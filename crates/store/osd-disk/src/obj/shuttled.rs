@@ -48,6 +48,22 @@ fn a_pool_that_is_dropped_has_done_what_was_posted() {
 }
 
 #[test]
+fn a_thread_more_comes_for_a_job_that_another_one_waits_for() {
+    let look = || {
+        let (pool, gone) = (Pool::new(1).expect("a thread"), Arc::new(AtomicUsize::new(0)));
+        pool.set_most(2);
+        let theirs = gone.clone();
+        pool.post(move || {
+            while theirs.load(Ordering::SeqCst) == 0 {
+                thread::yield_now();
+            }
+        });
+        pool.post(move || _ = gone.fetch_add(1, Ordering::SeqCst));
+    };
+    check_random(look, ORDERS);
+}
+
+#[test]
 fn jobs_of_two_threads_are_all_answered() {
     let look = || {
         let pool = Arc::new(Pool::new(1).expect("threads"));

@@ -301,6 +301,46 @@ fn direct_writes_are_waited_for_at_the_end() {
     assert_eq!(read(&open(&dir), fid, 4_095, 3).as_deref(), Some(&[1, 9, 9][..]));
 }
 
+/// Calls that block, on as many threads as there are for them; how many ran at once.
+fn at_once(objects: &DiskObjects, calls: usize) -> usize {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    for _ in 0..calls {
+        let (now, most) = (now.clone(), most.clone());
+        objects.pool().post(move || {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            for _ in 0..100 {
+                if most.load(Ordering::SeqCst) == calls {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            now.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+    let all_done = || objects.pool.is_idle();
+    while !all_done() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    most.load(Ordering::SeqCst)
+}
+
+#[test]
+fn as_many_transfers_wait_for_the_device_as_requests_are_served_at_once() {
+    let (dir, slots) = (TestDir::new(), Rc::new(Cell::new(16)));
+    let objects = open(&dir);
+    let of_it = slots.clone();
+    objects.follow(move || of_it.get());
+    assert_eq!((at_once(&objects, 40), objects.flights_max()), (16, 8));
+    slots.set(40);
+    assert_eq!((at_once(&objects, 40), objects.flights_max()), (40, 20));
+    slots.set(100_000);
+    assert_eq!(objects.flights_max(), THREADS_MAX / 2);
+    slots.set(4);
+    assert_eq!(objects.flights_max(), 2, "slots bound what comes to the threads");
+}
+
 #[test]
 fn where_an_object_lies_is_asked_past_transfers_that_wait_for_the_disk() {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

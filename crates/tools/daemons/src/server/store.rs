@@ -28,6 +28,8 @@ pub enum Trust {
 pub(crate) struct Opened {
     pub(crate) meta: Rc<dyn MetaStore>,
     pub(crate) objects: Option<Rc<dyn ObjStore>>,
+    /// The objects once more: files of a disk.
+    pub(crate) files: Option<Rc<DiskObjects>>,
     /// The records once more: a disk's own.
     pub(crate) disk: Rc<DiskMeta>,
     statvfs: Statvfs,
@@ -65,12 +67,13 @@ impl Opened {
 
     fn open_parts(target: &TargetDir) -> Result<Opened> {
         let meta = DiskMeta::open(&target.dir, &MetaOptions::default())?;
-        let objects: Option<Rc<dyn ObjStore>> = match target.superblock.target.kind {
+        let files = match target.superblock.target.kind {
             TargetKind::Ost => Some(DiskObjects::open(&target.dir, &ObjOptions::default())?),
             _ => None,
         };
         let statvfs = Statvfs::start(&target.dir).context("statvfs")?;
-        Ok(Opened { disk: meta.clone(), meta, objects, statvfs })
+        let objects = files.clone().map(|files| files as Rc<dyn ObjStore>);
+        Ok(Opened { disk: meta.clone(), meta, objects, files, statvfs })
     }
 
     /// Room: of the records, or where there are objects of the file system below them.
