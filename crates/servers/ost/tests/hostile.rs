@@ -20,8 +20,8 @@ use ost::{Ost, OstConfig};
 use service::{Node, NodeConfig};
 use types::{ClientId, Fid, NidAddr, Span, TargetId};
 use wire::body::{
-    BatchFlags, Claim, IoFlags, ObjectRange, OstBatchReq, OstFallocateReq, OstIoReq, OstPunchReq,
-    OstSeekReq, PunchFlags, fallocate,
+    BatchFlags, Claim, IoFlags, ObjectRange, OstBatchReq, OstFallocateReq, OstFenceReq, OstIoReq,
+    OstPunchReq, OstSeekReq, PunchFlags, fallocate,
 };
 use wire::{Opcode, encode_body};
 use zerocopy::IntoBytes;
@@ -31,7 +31,7 @@ const PROGRAM_BYTES_MAX: usize = 300;
 const PROGRAMS: usize = 5_000;
 const TIME: std::time::Duration = std::time::Duration::from_secs(3);
 
-const OPCODES: [Opcode; 13] = [
+const OPCODES: [Opcode; 14] = [
     Opcode::OstWrite,
     Opcode::OstWrite,
     Opcode::OstRead,
@@ -45,6 +45,7 @@ const OPCODES: [Opcode; 13] = [
     Opcode::OstSync,
     Opcode::MdtCreate,
     Opcode::MgsConfig,
+    Opcode::OstFence,
 ];
 const MODES: [u32; 6] = [
     fallocate::ALLOCATE,
@@ -139,6 +140,12 @@ impl Choices<'_> {
                     claim,
                     ..Default::default()
                 })
+            }
+            Opcode::OstFence => {
+                // this client's own number is 1
+                let (client_low, session) = (u64::from(self.byte() % 3), self.word());
+                let (store, client_high, instance) = (77, 0, u64::from(self.byte() % 3));
+                encode_body(&OstFenceReq { store, client_low, client_high, session, instance })
             }
             _ => {
                 let flags = BatchFlags::OIDS.when(self.byte() >= 128);
