@@ -16,6 +16,7 @@ pub mod composite;
 mod error;
 pub mod lov;
 mod map;
+pub mod pool;
 mod record;
 mod template;
 

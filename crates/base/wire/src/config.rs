@@ -1,5 +1,7 @@
 //! Rare control messages, encoded with postcard: what the MGS knows of a file system.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use types::{FsName, TargetId, TargetKind};
@@ -81,6 +83,17 @@ impl FsConfig {
         self.params.iter().filter_map(off).collect()
     }
 
+    /// Pools of OSTs and their members, by index.
+    #[must_use]
+    pub fn pools(&self) -> BTreeMap<String, Vec<u32>> {
+        let prefix = pool_param(&self.fsname, "");
+        let pool = |(param, value): &(String, String)| {
+            let name = param.strip_prefix(&prefix)?;
+            Some((name.to_owned(), decode_pool(value)?))
+        };
+        self.params.iter().filter_map(pool).collect()
+    }
+
     /// A target that `other` has on another storage: then it speaks of another file system.
     #[must_use]
     pub fn contradicted_by(&self, other: &FsConfig) -> Option<u32> {
@@ -90,6 +103,42 @@ impl FsConfig {
         };
         self.targets.iter().map(|target| target.id).find(differs)
     }
+}
+
+/// Name of the permanent parameter that keeps a pool.
+#[must_use]
+pub fn pool_param(fsname: &str, pool: &str) -> String {
+    format!("{fsname}.pool.{pool}")
+}
+
+/// Its value: indices and ranges, `osts=0,2-5`; `osts=` of an empty pool. `osts` rise.
+#[must_use]
+pub fn encode_pool(osts: &[u32]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for ost in osts {
+        match ranges.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*ost) => *last = *ost,
+            _ => ranges.push((*ost, *ost)),
+        }
+    }
+    let shown = |(first, last): &(u32, u32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    format!("osts={}", ranges.iter().map(shown).collect::<Vec<_>>().join(","))
+}
+
+/// The members, from its value, in order.
+fn decode_pool(value: &str) -> Option<Vec<u32>> {
+    let index =
+        |text: &str| text.parse::<u32>().ok().filter(|index| *index <= types::TARGET_INDEX_MAX);
+    let mut osts = Vec::new();
+    for range in value.strip_prefix("osts=")?.split(',').filter(|range| !range.is_empty()) {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        osts.extend(index(first)?..=index(last)?);
+    }
+    osts.sort_unstable();
+    osts.dedup();
+    Some(osts)
 }
 
 /// Body of MgsRegister (buffer 0).
@@ -138,6 +187,24 @@ mod tests {
         assert_eq!(FsConfig::decode(&encode(&new)), Some(new.clone()));
         assert_eq!((new.uuid_of(2), new.uuid_of(9)), (6, 0));
         assert_eq!(FsConfig::decode(b"\xff\xff"), None);
+    }
+
+    #[test]
+    fn pools_are_permanent_parameters_of_their_own_form() {
+        let mut known = config(&[]);
+        let param = |pool: &str, value: &str| (pool_param("testfs", pool), value.to_owned());
+        known.params = vec![
+            param("flash", "osts=2,0,2"),
+            param("all", &encode_pool(&[0, 1, 2, 7, 9, 10])),
+            param("none-yet", &encode_pool(&[])),
+            param("bad", "osts=x"),
+            param("worse", "0,1"),
+            ("other.pool.x".to_owned(), encode_pool(&[1])),
+        ];
+        assert_eq!(known.params[1].1, "osts=0-2,7,9-10");
+        let pools = [("flash", vec![0, 2]), ("all", vec![0, 1, 2, 7, 9, 10]), ("none-yet", vec![])];
+        let pools = pools.map(|(name, osts)| (name.to_owned(), osts));
+        assert_eq!(known.pools(), BTreeMap::from(pools));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use env::{Env, Task};
 use tokio::sync::{Semaphore, oneshot};
 use types::{Errno, Fid, FsName, NidAddr, Span, TargetId, TargetKind};
 use wire::body::{Claim, StatfsRep};
+use wire::config::FsConfig;
 use wire::{Opcode, encode_body};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -115,6 +116,12 @@ impl Client {
         let at: Vec<String> = self.0.config.mgs.iter().map(ToString::to_string).collect();
         let name = format!("MGC{}", at.first().cloned().unwrap_or_default());
         TargetState { active: answered, name, nid: at.join(","), ..self.0.state_of(TargetId::MGT) }
+    }
+
+    /// The configuration, asked for anew where the MGS answers within a few seconds.
+    pub async fn fresh_config(&self) -> FsConfig {
+        let _what_is_known_does = self.0.fetch_config(Some(limits::REFRESH_PATIENCE)).await;
+        self.0.directory.config().clone()
     }
 
     /// Permanent parameters of the file system, as the MGS said last: pattern and value.

@@ -2,6 +2,7 @@
 
 mod lod;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ldlm::grants::Mode;
@@ -33,6 +34,16 @@ fn parse_mode(value: &str) -> Result<Mode, String> {
 type Shown = fn(&Counts) -> u64;
 
 impl Mdt {
+    /// Takes over which pools of OSTs there are, by name; the MDT is called `name`.
+    pub fn set_pools(
+        self: &Rc<Self>,
+        tree: &ParamTree,
+        name: &str,
+        pools: &BTreeMap<String, Vec<u32>>,
+    ) {
+        lod::set_pools(self, tree, name, pools);
+    }
+
     /// Registers all of them in `tree`.
     pub fn register_params(self: &Rc<Self>, tree: &ParamTree, place: &Place) {
         target::register_params(tree, place, &self.exports);

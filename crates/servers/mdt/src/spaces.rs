@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use layout::Template;
+use layout::{POOL_BYTES, Template};
 use placement::{Allocator, Ost, PlacementError, Policy, Space};
 use tokio::sync::Notify;
 
@@ -40,9 +40,48 @@ struct Seen {
     closed: Option<Closed>,
 }
 
+/// Where files go that want a pool which is filling up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Spill {
+    /// Another pool; empty: nowhere.
+    pub(crate) target: String,
+    /// So much of the pool's room is used then, per cent.
+    pub(crate) threshold_percent: u8,
+}
+
+impl Default for Spill {
+    fn default() -> Spill {
+        Spill { target: String::new(), threshold_percent: SPILL_PERCENT_DEFAULT }
+    }
+}
+
+/// A set of OSTs that files can ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pool {
+    osts: Vec<u32>,
+    pub(crate) spill: Spill,
+}
+
+/// Lustre: without a value of its own a pool spills when nothing is left.
+const SPILL_PERCENT_DEFAULT: u8 = 100;
+/// Pools that a file passes on its way, so that a circle of them ends.
+const SPILLS_MAX: usize = 10;
+
+/// Where a file goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    /// Stripe 0 first.
+    pub(crate) osts: Vec<u32>,
+    /// The pool that its layout names.
+    pub(crate) pool: [u8; POOL_BYTES],
+}
+
 pub(crate) struct Spaces {
     seen: BTreeMap<u32, Seen>,
-    allocator: Allocator,
+    seed: u64,
+    /// By pool, and of no pool with an empty name: each has its own turns and balance.
+    allocators: BTreeMap<String, Allocator>,
+    pub(crate) pools: BTreeMap<String, Pool>,
     /// Somebody chose by the figures: they should be fresh.
     pub(crate) wanted: Rc<Notify>,
 }
@@ -52,7 +91,9 @@ impl Spaces {
     pub(crate) fn new(seed: u64) -> Spaces {
         Spaces {
             seen: BTreeMap::new(),
-            allocator: Allocator::new(seed),
+            seed,
+            allocators: BTreeMap::new(),
+            pools: BTreeMap::new(),
             wanted: Rc::new(Notify::new()),
         }
     }
@@ -74,11 +115,77 @@ impl Spaces {
 
     /// Whether an OST has room for new files, as far as is known.
     pub(crate) fn any_open(&self, osts: &[OstAt]) -> bool {
-        osts.iter().any(|ost| ost.is_active && self.closed(ost).is_none())
+        osts.iter().any(|ost| self.is_open(ost))
+    }
+
+    fn is_open(&self, ost: &OstAt) -> bool {
+        ost.is_active && self.closed(ost).is_none()
     }
 
     fn closed(&self, ost: &OstAt) -> Option<Closed> {
         self.seen.get(&ost.index)?.closed
+    }
+
+    /// Takes over which pools there are. What was set of those that stay is kept.
+    pub(crate) fn set_pools(&mut self, pools: &BTreeMap<String, Vec<u32>>) {
+        self.pools.retain(|name, _| pools.contains_key(name));
+        self.allocators.retain(|name, _| name.is_empty() || pools.contains_key(name));
+        for (name, osts) in pools {
+            self.pools.entry(name.clone()).or_default().osts.clone_from(osts);
+        }
+    }
+
+    /// How much of a pool's room is used, per cent; nothing while no member has told its room.
+    fn used_percent(&self, pool: &Pool) -> u8 {
+        let rooms = pool.osts.iter().filter_map(|ost| self.seen.get(ost));
+        let (all, left) = rooms.fold((0_u128, 0_u128), |(all, left), seen| {
+            (all + u128::from(seen.space.bytes), left + u128::from(seen.space.bytes_avail))
+        });
+        let used = all.saturating_sub(left) * 100 / all.max(1);
+        u8::try_from(used).unwrap_or(100)
+    }
+
+    /// The pool that a file gets which wants `name`: another one while that is filling up.
+    fn spilled(&self, name: String) -> String {
+        let mut name = name;
+        for _ in 0..SPILLS_MAX {
+            let Some(pool) = self.pools.get(&name) else { break };
+            let Spill { target, threshold_percent } = &pool.spill;
+            let stays =
+                !self.pools.contains_key(target) || self.used_percent(pool) < *threshold_percent;
+            if stays {
+                break;
+            }
+            name.clone_from(target);
+        }
+        name
+    }
+
+    /// Which OSTs a file may go to, and the pool of its layout. A pool that is not there does not
+    /// matter, nor one that does not have the OSTs which are asked for by number.
+    fn members<'a>(
+        &self,
+        template: &Template,
+        osts: &'a [OstAt],
+    ) -> (Vec<&'a OstAt>, String, [u8; POOL_BYTES]) {
+        let name = template.pool_name();
+        let Some(pool) = self.pools.get(&name) else {
+            return (osts.iter().collect(), String::new(), template.pool);
+        };
+        let start = u32::try_from(template.start).ok();
+        let mut asked = template.osts.iter().chain(&start).peekable();
+        if asked.peek().is_some() {
+            if asked.any(|ost| !pool.osts.contains(ost)) {
+                return (osts.iter().collect(), String::new(), [0; POOL_BYTES]);
+            }
+            let members = osts.iter().filter(|ost| pool.osts.contains(&ost.index)).collect();
+            return (members, name, template.pool);
+        }
+        let name = self.spilled(name);
+        let of = &self.pools[&name].osts;
+        let members = osts.iter().filter(|ost| of.contains(&ost.index)).collect();
+        let pool = layout::pool::padded(&name).unwrap_or(template.pool);
+        (members, name, pool)
     }
 
     /// OSTs for a file; `now` in seconds. While all are full the full ones are taken: objects are
@@ -90,11 +197,19 @@ impl Spaces {
         osts: &[OstAt],
         policy: &Policy,
         now: u64,
-    ) -> Result<Vec<u32>, PlacementError> {
+    ) -> Result<Placed, PlacementError> {
         self.wanted.notify_one();
-        let is_full_taken = !self.any_open(osts);
-        let known: Vec<Ost> = osts.iter().map(|ost| self.candidate(ost, is_full_taken)).collect();
-        self.allocator.choose(template, &known, policy, now)
+        let (members, name, pool) = self.members(template, osts);
+        if members.is_empty() && !osts.is_empty() {
+            return Err(PlacementError::NoneUsable); // not "none is known yet", for which one waits
+        }
+        let is_full_taken = !members.iter().any(|ost| self.is_open(ost));
+        let known: Vec<Ost> =
+            members.iter().map(|ost| self.candidate(ost, is_full_taken)).collect();
+        let seed = name.bytes().fold(self.seed, |seed, byte| seed.rotate_left(8) ^ u64::from(byte));
+        let allocator = self.allocators.entry(name).or_insert_with(|| Allocator::new(seed));
+        let osts = allocator.choose(template, &known, policy, now)?;
+        Ok(Placed { osts, pool })
     }
 
     fn candidate(&self, ost: &OstAt, is_full_taken: bool) -> Ost {
@@ -114,7 +229,7 @@ mod tests {
 
     fn check(spaces: &mut Spaces, osts: &[OstAt]) -> Result<Vec<u32>, PlacementError> {
         let all = Template { stripe_count: -1, ..Template::default() };
-        let mut chosen = spaces.place(&all, osts, &Policy::default(), 0)?;
+        let mut chosen = spaces.place(&all, osts, &Policy::default(), 0)?.osts;
         chosen.sort_unstable();
         Ok(chosen)
     }
@@ -149,5 +264,78 @@ mod tests {
         assert_eq!(check(&mut spaces, &one_inactive), Ok(vec![0]));
         (0..2).for_each(|index| spaces.told(index, room, Some(Closed::ReadOnly)));
         assert_eq!(check(&mut spaces, &osts), Err(PlacementError::NoneUsable));
+    }
+
+    fn pools(all: &[(&str, &[u32])]) -> BTreeMap<String, Vec<u32>> {
+        all.iter().map(|(name, osts)| ((*name).to_owned(), osts.to_vec())).collect()
+    }
+
+    fn wanting(pool: &str) -> Template {
+        let pool = layout::pool::padded(pool).expect("a name");
+        Template { stripe_count: -1, pool, ..Template::default() }
+    }
+
+    fn place(
+        spaces: &mut Spaces,
+        template: &Template,
+    ) -> Result<(Vec<u32>, String), PlacementError> {
+        let osts = [0, 1, 2, 3].map(OstAt::from);
+        let Placed { osts: mut chosen, pool } =
+            spaces.place(template, &osts, &Policy::default(), 0)?;
+        chosen.sort_unstable();
+        Ok((chosen, Template { pool, ..Template::default() }.pool_name()))
+    }
+
+    #[test]
+    fn a_file_keeps_to_its_pool() {
+        let mut spaces = Spaces::new(0);
+        spaces.set_pools(&pools(&[("flash", &[1, 3, 9]), ("empty", &[])]));
+        let told = |osts: &[u32], pool: &str| Ok((osts.to_vec(), pool.to_owned()));
+        assert_eq!(place(&mut spaces, &wanting("flash")), told(&[1, 3], "flash"));
+        assert_eq!(place(&mut spaces, &wanting("empty")), Err(PlacementError::NoneUsable));
+        let gone = place(&mut spaces, &wanting("gone"));
+        assert_eq!(gone, told(&[0, 1, 2, 3], "gone"), "its name stays, and says nothing");
+        let list = |osts: &[u32]| Template {
+            stripe_count: osts.len() as i32,
+            osts: osts.to_vec(),
+            ..wanting("flash")
+        };
+        assert_eq!(place(&mut spaces, &list(&[3])), told(&[3], "flash"));
+        assert_eq!(place(&mut spaces, &list(&[0, 3])), told(&[0, 3], ""), "not of this pool");
+        let from = |start| Template { start, stripe_count: 1, ..wanting("flash") };
+        assert_eq!(place(&mut spaces, &from(1)), told(&[1], "flash"));
+        assert_eq!(place(&mut spaces, &from(2)), told(&[2], ""));
+    }
+
+    #[test]
+    fn a_pool_that_fills_up_spills_into_another_as_it_is_told() {
+        let mut spaces = Spaces::new(0);
+        spaces.set_pools(&pools(&[("flash", &[0, 1]), ("disk", &[2, 3]), ("tape", &[3])]));
+        let room = |bytes_avail| Space { bytes: 1_000_000, bytes_avail, files_free: 1_000 };
+        let spill = |target: &str, threshold_percent| Spill {
+            target: target.to_owned(),
+            threshold_percent,
+        };
+        spaces.told(0, room(100_000), None);
+        spaces.told(1, room(300_000), None);
+        let pool = |spaces: &mut Spaces| place(spaces, &wanting("flash")).map(|(_, pool)| pool);
+        assert_eq!(pool(&mut spaces), Ok("flash".to_owned()), "nobody said where to");
+        let set = |spaces: &mut Spaces, name: &str, spill| {
+            spaces.pools.get_mut(name).expect("it is there").spill = spill;
+        };
+        set(&mut spaces, "flash", spill("disk", 81));
+        assert_eq!(pool(&mut spaces), Ok("flash".to_owned()), "80 % are used");
+        set(&mut spaces, "flash", spill("disk", 80));
+        let spilled = place(&mut spaces, &wanting("flash"));
+        assert_eq!(spilled, Ok((vec![2, 3], "disk".to_owned())));
+        set(&mut spaces, "disk", spill("flash", 0));
+        assert!(pool(&mut spaces).is_ok(), "a circle ends");
+        set(&mut spaces, "disk", spill("tape", 0));
+        assert_eq!(pool(&mut spaces), Ok("tape".to_owned()));
+        set(&mut spaces, "flash", spill("gone", 80));
+        assert_eq!(pool(&mut spaces), Ok("flash".to_owned()));
+        spaces.set_pools(&pools(&[("flash", &[1])]));
+        assert_eq!(spaces.pools["flash"].spill, spill("gone", 80), "what was set stays");
+        assert_eq!(spaces.pools.len(), 1);
     }
 }

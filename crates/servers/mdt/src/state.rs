@@ -14,7 +14,7 @@ use crate::hash::HashKey;
 use crate::ids::Ids;
 use crate::opens::{OpenFile, Opens};
 use crate::share::Share;
-use crate::spaces::{OstAt, Spaces};
+use crate::spaces::{OstAt, Placed, Spaces};
 
 /// What an applied operation changes in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl State {
         template: &Template,
         osts: &[OstAt],
         now: Timespec,
-    ) -> Decided<Vec<u32>> {
+    ) -> Decided<Placed> {
         let now = u64::try_from(now.sec).unwrap_or(0);
         let chosen = self.spaces.place(template, osts, &self.lod.policy, now);
         chosen.map_err(|error| OpError::Refused(error.errno()))

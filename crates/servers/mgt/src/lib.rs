@@ -21,5 +21,6 @@ mod record;
 mod target;
 
 pub use config::MgtConfig;
+pub use op::pool::PoolChange;
 pub use record::registered;
 pub use target::Mgt;

@@ -13,6 +13,7 @@ use wire::config::FsConfig;
 use wire::{Opcode, Reply, Request};
 
 use crate::limits::MDTS_MAX;
+use crate::op::pool::PoolChange;
 use crate::{MgtConfig, op, record};
 
 /// The MGT being served.
@@ -93,6 +94,16 @@ impl Mgt {
             return Err(Errno::EPERM);
         }
         op::forget::forget(self, fsname, target).await
+    }
+
+    /// Changes a pool of OSTs, durably.
+    ///
+    /// # Errors
+    /// EINVAL for a name that no pool can have, EEXIST for a pool or member that is there, ENOENT
+    /// where file system, pool or member is not, ENODEV for an OST that never registered,
+    /// ENOTEMPTY where a pool with members is to go, E2BIG over the bounds.
+    pub async fn pool(&self, fsname: FsName, pool: &str, change: PoolChange) -> Result<(), Errno> {
+        op::pool::change(self, fsname, pool, change).await
     }
 
     /// The configurations of all file systems that are known here.

@@ -4,6 +4,7 @@ mod conf_param;
 mod device;
 mod param;
 mod ping;
+mod pool;
 
 use clap::{Parser, Subcommand};
 
@@ -45,6 +46,21 @@ enum Command {
     /// List this machine's addresses.
     #[command(name = "list_nids")]
     ListNids(device::ListNids),
+    /// Make a pool of OSTs.
+    #[command(name = "pool_new")]
+    PoolNew(pool::Named),
+    /// Add OSTs to a pool.
+    #[command(name = "pool_add")]
+    PoolAdd(pool::Members),
+    /// Take OSTs out of a pool. Data stays where it is.
+    #[command(name = "pool_remove")]
+    PoolRemove(pool::Members),
+    /// Remove an empty pool.
+    #[command(name = "pool_destroy")]
+    PoolDestroy(pool::Named),
+    /// List pools, or the OSTs of one.
+    #[command(name = "pool_list")]
+    PoolList(pool::Listed),
     /// Ask whether a node answers.
     Ping(ping::Args),
 }
@@ -58,6 +74,11 @@ pub fn run(args: Args, ping: Ping) -> Result<(), Failed> {
         Command::ListParam(args) => param::list(&args),
         Command::Dl(args) => device::dl(&args),
         Command::ListNids(args) => device::list_nids(&args),
+        Command::PoolNew(args) => pool::make(&args),
+        Command::PoolAdd(args) => pool::add(&args),
+        Command::PoolRemove(args) => pool::remove(&args),
+        Command::PoolDestroy(args) => pool::destroy(&args),
+        Command::PoolList(args) => pool::list(&args),
         Command::Ping(args) => ping::run(&args, ping),
     }
 }

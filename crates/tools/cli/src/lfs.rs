@@ -6,6 +6,7 @@ mod find;
 mod getname;
 mod getstripe;
 mod ids;
+mod pool;
 mod setstripe;
 mod targets;
 
@@ -47,6 +48,9 @@ enum Command {
     Osts(targets::Args),
     /// List the MDTs of a file system.
     Mdts(targets::Args),
+    /// List pools of OSTs, or the OSTs of one.
+    #[command(name = "pool_list")]
+    PoolList(pool::Args),
     /// Find files by name, attributes and layout.
     Find(find::Args),
     /// Show which client of which file system a mount is.
@@ -65,6 +69,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
         Command::Fid2path(args) => ids::fid2path(&args),
         Command::Osts(args) => targets::run(targets::Kind::Osts, &args),
         Command::Mdts(args) => targets::run(targets::Kind::Mdts, &args),
+        Command::PoolList(args) => pool::list(&args),
         Command::Find(args) => args.check_mdts().and_then(|()| find::run(&args)),
         Command::Getname(args) => getname::run(&args),
         Command::Check(args) => check::run(&args),

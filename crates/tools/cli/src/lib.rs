@@ -13,6 +13,7 @@ mod lov;
 pub mod lst;
 mod mountpoint;
 mod out;
+mod pools;
 mod size;
 
 pub use failure::Failed;

@@ -1,5 +1,7 @@
 //! Questions and answers of a control socket.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Longest question, bytes: a parameter's value and room around it.
@@ -33,6 +35,17 @@ pub enum Ask {
     Forget {
         /// Its name.
         target: String,
+    },
+    /// Pools of OSTs.
+    Pools {
+        /// Of this file system; empty: the mount's own, or the only one that the MGS knows.
+        fsname: String,
+    },
+    /// Change a pool of OSTs (the MGS only).
+    Pool {
+        fsname: String,
+        pool: String,
+        change: PoolChange,
     },
     /// Names of parameters.
     List {
@@ -117,6 +130,7 @@ impl Ask {
             Ask::Set { .. }
                 | Ask::SetPermanent { .. }
                 | Ask::Forget { .. }
+                | Ask::Pool { .. }
                 | Ask::GiveUp
                 | Ask::ExportMeta { .. }
                 | Ask::Unnamed { remove: true, .. }
@@ -144,6 +158,8 @@ pub enum Reply {
     Spaces(Vec<Space>),
     /// To [`Ask::Mdts`], [`Ask::Osts`] and [`Ask::Mgs`].
     Targets(Vec<Target>),
+    /// To [`Ask::Pools`], and to [`Ask::Pool`] as they are then.
+    Pools(Pools),
     /// To [`Ask::Leaving`] and [`Ask::GiveUp`].
     Leaving(Leaving),
     /// To [`Ask::ListObjects`]: some, or none where there are no more.
@@ -152,6 +168,28 @@ pub enum Reply {
     Unnamed(Unnamed),
     /// To [`Ask::ExportMeta`] and [`Ask::ExportState`].
     Export(Export),
+}
+
+/// What to do with a pool of OSTs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolChange {
+    New,
+    /// One more member, by index.
+    Add(u32),
+    /// One member less.
+    Remove(u32),
+    Destroy,
+}
+
+/// The pools of a file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pools {
+    pub fsname: String,
+    /// Indices of all its OSTs.
+    pub osts: Vec<u32>,
+    /// Members by name.
+    pub pools: BTreeMap<String, Vec<u32>>,
 }
 
 /// How the end of a mount goes.

@@ -10,6 +10,7 @@ mod objects;
 mod params;
 pub(crate) mod patience;
 mod peers;
+pub(crate) mod pools;
 mod scrub;
 mod store;
 mod waits;
@@ -287,9 +288,25 @@ impl Server {
         }
     }
 
+    /// Whether an MDT is here.
+    fn serves_mdt(&self) -> bool {
+        self.targets.iter().any(|target| matches!(target.body, Body::Mdt(_)))
+    }
+
+    /// Tells the MDTs here which pools there are.
+    fn tell_pools(&self) {
+        let pools = self.peers.config().pools();
+        for target in &self.targets {
+            if let Body::Mdt(mdt) = &target.body {
+                mdt.set_pools(&self.params, &target.name, &pools);
+            }
+        }
+    }
+
     /// Takes over what is permanent and new. Not before the MGS was asked: what was kept may have
     /// been deleted since.
     async fn take_permanent(&self) {
+        self.tell_pools();
         if self.no_permanent {
             return;
         }
@@ -551,7 +568,11 @@ impl ctl::server::Answers for Control {
                     set_permanent(&mgt, fsname, &name, value).await
                 }
                 (Ask::Forget { target }, Some(mgt)) => forget(&mgt, &target).await,
-                (Ask::SetPermanent { .. } | Ask::Forget { .. }, None) => {
+                (Ask::Pools { fsname }, _) => pools::list(server, &fsname).await,
+                (Ask::Pool { fsname, pool, change }, Some(mgt)) => {
+                    pools::change(&mgt, &fsname, &pool, change).await
+                }
+                (Ask::SetPermanent { .. } | Ask::Forget { .. } | Ask::Pool { .. }, None) => {
                     Err(Failure { errno: Errno::ENODEV.raw(), text: "no MGS is here".into() })
                 }
                 _ => Err(Failure {

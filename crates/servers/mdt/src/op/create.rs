@@ -22,6 +22,7 @@ use crate::perm::{ACL_ACCESS, ACL_DEFAULT, W, X, is_root};
 use crate::record::{
     INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INODE_HAS_XATTR, Inode,
 };
+use crate::spaces::Placed;
 use crate::tx::new_attr;
 
 /// Makes a file; see the module.
@@ -234,7 +235,7 @@ impl Op<'_, '_> {
         }
         let template = self.wanted(parent, asked)?;
         template.check().map_err(|error| error.errno())?;
-        let osts = self.state.place(&template, &(self.osts)(), self.tx.now)?;
+        let Placed { osts, pool } = self.state.place(&template, &(self.osts)(), self.tx.now)?;
         let layout = Layout {
             stripe_size: template.stripe_size,
             stripe_count: u16::try_from(osts.len()).map_err(|_| Errno::EINVAL)?,
@@ -242,7 +243,7 @@ impl Op<'_, '_> {
             generation: 0,
             base: self.state.draw_object()?,
             osts,
-            pool: template.pool,
+            pool,
         };
         layout.check().map_err(|error| error.errno())?;
         self.tx.set_layout(inode, &layout);

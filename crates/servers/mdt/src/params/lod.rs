@@ -1,11 +1,13 @@
 //! `lod.*`: where new files go. A change holds from the next file on.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use params::{ParamTree, parse_within};
 use target::Leaves;
 
 use crate::Lod;
+use crate::spaces::Spill;
 use crate::target::Mdt;
 
 /// Longest `qos_maxage`, seconds.
@@ -65,6 +67,63 @@ pub(super) fn register(mdt: &Rc<Mdt>, tree: &ParamTree, name: &str) {
         };
         leaves.set(name, |mdt| read(&mdt.engine.state.borrow().lod), write);
     }
+}
+
+/// Takes over which pools there are, and registers what can be set of those that are new.
+pub(super) fn set_pools(
+    mdt: &Rc<Mdt>,
+    tree: &ParamTree,
+    name: &str,
+    pools: &BTreeMap<String, Vec<u32>>,
+) {
+    let before: Vec<String> = {
+        let mut state = mdt.engine.state.borrow_mut();
+        let before = state.spaces.pools.keys().cloned().collect();
+        state.spaces.set_pools(pools);
+        before
+    };
+    let base = |pool: &str| format!("lod.{name}-mdtlov.pool.{pool}");
+    for gone in before.iter().filter(|pool| !pools.contains_key(*pool)) {
+        tree.remove(&base(gone));
+    }
+    for pool in pools.keys().filter(|pool| !before.contains(pool)) {
+        register_spill(&Leaves::new(tree, base(pool), mdt), pool);
+    }
+}
+
+/// Where files go when a pool fills up.
+fn register_spill(leaves: &Leaves<'_, Mdt>, pool: &str) {
+    let (of, to) = (pool.to_owned(), pool.to_owned());
+    leaves.set(
+        "spill_target",
+        move |mdt| spill(mdt, &of, |spill| spill.target.clone()).unwrap_or_default(),
+        move |mdt, value| {
+            let target = value.trim();
+            if target == to {
+                return Err("a pool does not spill into itself".to_owned());
+            }
+            if !target.is_empty() {
+                layout::pool::padded(target).map_err(|error| error.to_string())?;
+            }
+            spill(mdt, &to, |spill| target.clone_into(&mut spill.target));
+            Ok(())
+        },
+    );
+    let (of, to) = (pool.to_owned(), pool.to_owned());
+    leaves.set(
+        "spill_threshold_pct",
+        move |mdt| spill(mdt, &of, |spill| spill.threshold_percent.to_string()).unwrap_or_default(),
+        move |mdt, value| {
+            let percent = parse_within(value, 0, 100)? as u8;
+            spill(mdt, &to, |spill| spill.threshold_percent = percent);
+            Ok(())
+        },
+    );
+}
+
+fn spill<T>(mdt: &Mdt, pool: &str, look: impl FnOnce(&mut Spill) -> T) -> Option<T> {
+    let mut state = mdt.engine.state.borrow_mut();
+    state.spaces.pools.get_mut(pool).map(|pool| look(&mut pool.spill))
 }
 
 fn number(value: &str) -> Result<i32, String> {

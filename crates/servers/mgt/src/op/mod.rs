@@ -2,6 +2,7 @@
 
 pub(crate) mod config;
 pub(crate) mod forget;
+pub(crate) mod pool;
 pub(crate) mod register;
 pub(crate) mod set_param;
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ctl::{Ask, Reply, Room, Space};
 
+use super::pool;
 use crate::failure::First;
 use crate::form::Form;
 use crate::mountpoint::{self, Mount};
@@ -29,6 +30,9 @@ pub(super) struct Args {
     /// half a second).
     #[arg(short = 'l', long)]
     lazy: bool,
+    /// Only MDTs and the OSTs of this pool, POOL or FSNAME.POOL.
+    #[arg(short = 'p', long, value_name = "POOL")]
+    pool: Option<String>,
     #[command(flatten)]
     form: Form,
     /// Any path in the file system; all mounts without it.
@@ -43,7 +47,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
         Some(path) => vec![mountpoint::near(Some(path), COMMAND)?],
         None => every_mount()?,
     };
-    each(&mounts, spaces, |mount, spaces| {
+    let of_pool = |mount: &Mount| {
+        let all = spaces(mount)?;
+        let Some(pool) = &args.pool else { return Ok(all) };
+        let members = pool::members(mount, pool, COMMAND)?;
+        let is_shown =
+            |space: &Space| space.target.kind != "OST" || members.contains(&space.target.index);
+        Ok(all.into_iter().filter(is_shown).collect())
+    };
+    each(&mounts, of_pool, |mount, spaces| {
         let shown: Vec<Space> =
             spaces.into_iter().filter(|space| !args.lazy || space.space.is_some()).collect();
         args.form.print(&shown, || render(&Unit::of(args), &mount.dir, &shown));

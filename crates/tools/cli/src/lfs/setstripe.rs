@@ -7,8 +7,9 @@ use ctl::{Ask, Reply, Target};
 use layout::Template;
 use types::Errno;
 
+use super::pool;
 use crate::failure::First;
-use crate::{Failed, lov, mountpoint, size};
+use crate::{Failed, lov, mountpoint, pools, size};
 
 const COMMAND: &str = "lfs setstripe";
 
@@ -42,7 +43,7 @@ pub(super) struct Args {
         allow_negative_numbers = true
     )]
     index: Option<i32>,
-    /// Pool of OSTs: there are none, so only `none`.
+    /// Pool of OSTs, POOL or FSNAME.POOL; `none`: of no pool.
     #[arg(short = 'p', long, value_name = "POOL")]
     pool: Option<String>,
     /// OSTs of the stripes, in order: 0,2,5-7.
@@ -66,7 +67,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
     let template = template(args)?;
     let mut first = First::default();
     for path in &args.paths {
-        if let Err(failed) = set(path, &template, args.delete) {
+        if let Err(failed) = set(path, &template, args) {
             first.note(&failed);
         }
     }
@@ -99,16 +100,18 @@ fn template(args: &Args) -> Result<Template, Failed> {
     if !(-1..0xffff).contains(&start) {
         return Err(wrong(format!("bad stripe offset {start}: -1 (any), 0 to 65534")));
     }
-    check_pool(args.pool.as_deref().unwrap_or_default()).map_err(wrong)?;
-    Ok(Template { stripe_size, stripe_count: count, start, pool: [0; 16], osts })
+    let pool = padded(args.pool.as_deref().unwrap_or_default()).map_err(wrong)?;
+    Ok(Template { stripe_size, stripe_count: count, start, pool, osts })
 }
 
-/// A pool cannot be asked for: there are none. `none` says so, as in Lustre.
-fn check_pool(name: &str) -> Result<(), String> {
-    if matches!(name, "" | "none") {
-        return Ok(());
+/// The pool as a layout has it. `none` and `ignore` are no pool, and what is not said comes from
+/// the directory.
+fn padded(named: &str) -> Result<[u8; layout::POOL_BYTES], String> {
+    let (_, name) = pools::parse(named);
+    if matches!(name, "" | "none" | "ignore" | "inherit") {
+        return Ok([0; layout::POOL_BYTES]);
     }
-    Err(format!("no pool '{name}': there are no pools of OSTs; -o chooses OSTs"))
+    layout::pool::padded(name).map_err(|error| format!("bad pool '{named}': {error}"))
 }
 
 /// `0,2,5-7`.
@@ -135,33 +138,37 @@ fn parse_list(text: &str) -> Result<Vec<u32>, String> {
     }
 }
 
-fn set(path: &Path, template: &Template, delete: bool) -> Result<(), Failed> {
+fn set(path: &Path, template: &Template, args: &Args) -> Result<(), Failed> {
     let shown = path.display().to_string();
     let fail = |error: std::io::Error| {
         Failed::io(&error, COMMAND, &format!("setstripe error for '{shown}'"))
     };
     let found = std::fs::metadata(path);
     let is_dir = found.as_ref().is_ok_and(std::fs::Metadata::is_dir);
-    if delete && !is_dir {
+    if args.delete && !is_dir {
         return Err(Failed::of(
             Errno::ENOTDIR,
             COMMAND,
             &format!("cannot remove the layout of '{shown}'"),
         ));
     }
-    if delete {
+    if args.delete {
         return remove(path).map_err(fail);
     }
+    let named = args.pool.as_deref().unwrap_or_default();
     let value = layout::lov::encode_dir(template);
     match found {
         Ok(found) => {
             check_osts(path, template)?;
+            pool::check(path, template, named)?;
             if found.is_file() && lov::read(path).map_err(fail)?.is_some() {
                 return Err(set_already(&shown));
             }
             put(path, &value).map_err(fail)
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(path, template, value),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            create(path, template, named, value)
+        }
         Err(error) => Err(fail(error)),
     }
 }
@@ -214,13 +221,14 @@ fn remove(path: &Path) -> std::io::Result<()> {
 
 /// A new file without data. It gets its layout as it is made, which the kernel's create cannot say:
 /// the mount's daemon is asked, and the servers check that we may.
-fn create(path: &Path, template: &Template, striping: Vec<u8>) -> Result<(), Failed> {
+fn create(path: &Path, template: &Template, named: &str, striping: Vec<u8>) -> Result<(), Failed> {
     let shown = path.display().to_string();
     let wrong = || Failed::of(Errno::EINVAL, COMMAND, &format!("setstripe error for '{shown}'"));
     let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(wrong)?.to_owned();
     let parent =
         path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     check_osts(parent, template)?;
+    pool::check(parent, template, named)?;
     let mount = mountpoint::of(Some(parent), COMMAND)?;
     let dir = mountpoint::inside(&mount, parent, COMMAND)?;
     match mountpoint::ask(&mount, &Ask::Create { dir, name, umask: umask(), striping }, COMMAND) {
@@ -261,6 +269,8 @@ mod tests {
             (all.stripe_count, all.stripe_size, all.start, all.pool),
             (-1, 4 << 20, 2, [0; 16])
         );
+        let pooled = check("-p testfs.flash d").expect("fits");
+        assert_eq!((pooled.pool_name().as_str(), check("-p flash d")), ("flash", Ok(pooled)));
         let listed = check("-o 3,0-1 f").expect("fits");
         assert_eq!((listed.osts, listed.stripe_count, listed.start), (vec![3, 0, 1], 3, 3));
         let default = check("--stripe-count=2 f g").expect("fits");
@@ -291,7 +301,7 @@ mod tests {
             ("-o 2-1 f", "bad OST list"),
             ("-S 4G f", "4 GiB"),
             ("-i 70000 f", "bad stripe offset"),
-            ("-p testfs.flash f", "no pool 'testfs.flash'"),
+            ("-p testfs.fl/ash f", "bad pool 'testfs.fl/ash'"),
             ("-d -c 1 f", "cannot be used with"),
         ] {
             let error = check(line).expect_err(line);

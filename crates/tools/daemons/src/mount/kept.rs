@@ -251,6 +251,14 @@ async fn special(client: Client, ask: Ask, creds: Creds) -> Result<Reply, Failur
     match ask {
         Ask::Mdts => Ok(Reply::Targets(client.mdts().iter().map(target).collect())),
         Ask::Osts => Ok(Reply::Targets(client.osts().iter().map(target).collect())),
+        Ask::Pools { fsname } if !fsname.is_empty() && fsname != client.fsname().as_str() => {
+            let text = "this mount is of another file system".to_owned();
+            Err(Failure { errno: Errno::ENODEV.raw(), text })
+        }
+        Ask::Pools { .. } => {
+            let config = client.fresh_config().await;
+            Ok(Reply::Pools(crate::server::pools::of_config(&config)))
+        }
         Ask::Mgs => Ok(Reply::Targets(vec![target(&client.mgs().await)])),
         Ask::Df => Ok(Reply::Spaces(client.df().await.iter().map(space).collect())),
         Ask::Path2fid { path } => {

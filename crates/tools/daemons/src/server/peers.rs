@@ -111,6 +111,11 @@ impl Peers {
         self.osts.borrow().clone()
     }
 
+    /// What the MGS said last.
+    pub(super) fn config(&self) -> FsConfig {
+        self.directory.config().clone()
+    }
+
     pub(super) fn permanent(&self) -> Vec<(String, String)> {
         self.directory.config().params.clone()
     }
