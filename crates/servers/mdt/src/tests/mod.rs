@@ -1,6 +1,7 @@
 //! The engine under test, without sessions and network: examples as text, a naive model, restarts
 //! with replays.
 
+mod close;
 mod damaged;
 mod forged;
 mod hostile;
