@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 
 use client::{Client, MountConfig};
+use device::Model;
 use env::Env;
 use env_sim::{Cut, NodeHandle, Rng, Sim, SimConfig};
 use osd::mem::{MemDisk, MemDiskConfig};
@@ -13,6 +14,9 @@ use types::{ClientId, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId, Target
 use crate::server::{CPTS_MAX, Plan, Server};
 use crate::store::{Scratch, Store};
 use crate::{Scenario, Script};
+
+/// Tells the chances of devices from others of the same seed.
+const DEVICES: u64 = 0xde71_ce00;
 
 /// A cluster on a simulated network.
 pub struct Cluster {
@@ -25,6 +29,17 @@ pub struct Cluster {
 
 fn nid(group: u8, index: u32) -> Nid {
     Nid::tcp(Ipv4Addr::new(10, 0, group, 1 + index as u8))
+}
+
+/// What MDTs and OSTs of a world pretend to be on.
+fn devices(seed: u64, scenario: &Scenario) -> [Option<Model>; 2] {
+    let mut chance = Rng::new(seed ^ DEVICES); // apart from the world's own chances
+    let mut draw = || match chance.range(0, 2) {
+        0 => None,
+        1 => Some(Model::flash()),
+        _ => Some(Model::disk()),
+    };
+    if scenario.devices { [draw(), draw()] } else { [None, None] }
 }
 
 impl Cluster {
@@ -58,6 +73,7 @@ impl Cluster {
             // apart from the world's own chances
             cpts: Rng::new(seed).range(1, u64::from(CPTS_MAX)) as u32,
             lease: scenario.lease(),
+            devices: devices(seed, scenario),
             is_sick: scenario.sick_stores || scenario.script == Some(Script::Damaged),
         };
         let scratch = scenario.is_on_disk(seed).then(Scratch::new);

@@ -46,6 +46,7 @@ pub const MARKS: &[&str] = &[
     "sim: a full MDT refused a change",
     "sim: a hostile client was let in",
     "sim: a hostile client's link was closed",
+    "sim: a target was as slow as a disk",
     "sim: an fsync told of lost work",
     "sim: requests moved to heads of another scope",
     "sim: servers were on osd-disk",

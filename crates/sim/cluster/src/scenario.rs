@@ -78,6 +78,8 @@ pub struct Scenario {
     pub blackout: bool,
     /// Longest commit or sync of a disk: long ones are more often cut in the middle.
     pub commit_max: Span,
+    /// Targets pretend to be on flash or disks, as the seed says.
+    pub devices: bool,
     /// Commits and syncs of stores fail now and then.
     pub sick_stores: bool,
     /// Policies of the servers' schedulers are swapped all the time.
@@ -122,6 +124,7 @@ impl Scenario {
             races: true,
             blackout: false,
             commit_max: Span::millis(20),
+            devices: false,
             sick_stores: false,
             swaps: false,
             shared: false,
@@ -195,7 +198,8 @@ impl Scenario {
     /// Servers and power are lost while disks are slow.
     #[must_use]
     pub fn slow() -> Scenario {
-        Scenario { name: "slow", commit_max: Span::millis(600), ..Scenario::kills() }
+        let commit_max = Span::millis(600);
+        Scenario { name: "slow", commit_max, devices: true, ..Scenario::kills() }
     }
 
     /// Clients that build on each other's uncommitted changes, and die.

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
 use std::rc::{Rc, Weak};
 
+use device::Model;
 use endpoint::{Call, Endpoint, EndpointConfig, ImportConfig, Resolve};
 use env::{CptTable, Env, LocalFuture};
 use env_sim::NodeHandle;
@@ -39,8 +40,17 @@ pub(crate) struct Plan {
     pub(crate) cpts: u32,
     /// That MDTs tell their clients.
     pub(crate) lease: Span,
+    /// What MDTs and OSTs pretend to be on.
+    pub(crate) devices: [Option<Model>; 2],
     /// Stores fail: a boot may fail too and is tried again.
     pub(crate) is_sick: bool,
+}
+
+fn pretended(device: &Option<Model>) -> Option<Model> {
+    if device.as_ref().is_some_and(Model::has_arm) {
+        planted::reached("sim: a target was as slow as a disk");
+    }
+    device.clone()
 }
 
 impl Plan {
@@ -265,6 +275,7 @@ async fn run(
         TargetKind::Ost => {
             let mut config = OstConfig::new(plan.fsname, id.index);
             (config.bugs, config.recovery_window) = (plan.bugs.ost, RECOVERY_WINDOW);
+            config.device = pretended(&plan.devices[1]);
             let objects = store.objects(env).await?;
             let ost = Ost::start(env, config, meta, objects).await.map_err(text)?;
             watch(env, state, ost.failed());
@@ -277,6 +288,7 @@ async fn run(
         TargetKind::Mdt => {
             let mut config = MdtConfig::new(plan.fsname, id.index);
             (config.bugs, config.lease) = (plan.bugs.mdt, plan.lease);
+            config.device = pretended(&plan.devices[0]);
             config.recovery_window = RECOVERY_WINDOW;
             let osts = plan.osts();
             let list: Rc<dyn Fn() -> Vec<mdt::OstAt>> =
