@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use layout::{Layout, Striping};
-use types::{Creds, Errno, Fid, Instant, Span, Timespec, Transno};
+use types::{Creds, Errno, Fid, Instant, Span, Timespec};
 use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
 use wire::body::{AttrRep, DirRep, Disposition};
 use wire::{Attr, Reply, decode_body};
@@ -229,8 +229,8 @@ pub(crate) struct Stat {
     /// Leases on the attributes and on the name, from when they were asked for.
     pub(crate) lease: Span,
     pub(crate) name_lease: Span,
-    /// The last change that the answer knows of.
-    pub(crate) as_of: Transno,
+    /// Place of the operation in history, if it has one.
+    pub(crate) transno: u64,
     /// The directory of the name, after the operation, and the lease on it.
     pub(crate) dir: Option<(Attr, Span)>,
 }
@@ -260,7 +260,7 @@ impl Stat {
             lost: false,
             lease: Span::millis(u64::from(body.lease_ms)),
             name_lease: Span::millis(u64::from(body.name_lease_ms)),
-            as_of: Transno(reply.header.as_of),
+            transno: reply.header.transno,
             dir: reply.bufs.get(2).map(|dir| {
                 let DirRep { attr, lease_ms, .. } = decode_body(dir);
                 (attr, Span::millis(u64::from(lease_ms)))

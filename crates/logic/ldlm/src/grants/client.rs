@@ -131,17 +131,6 @@ impl Cache {
         self.lists.len()
     }
 
-    /// Of these, the ones that have not ended by time.
-    #[must_use]
-    pub fn held(&self, now: Instant) -> usize {
-        let places = self.lists.fids(&self.slab).into_iter().filter_map(|fid| self.find(fid));
-        let lasts = |place: &u32| {
-            let entry = self.slab.get(*place);
-            entry.bits != entry.timed || entry.timed_until > now
-        };
-        places.filter(lasts).count()
-    }
-
     /// Sets `lru_size` and `lru_max_age`.
     pub fn set_lru(&mut self, size: u32, max_age: Span) {
         (self.config.lru_size, self.config.lru_max_age) = (size, max_age);
@@ -257,22 +246,6 @@ impl Cache {
             let unknown = entry.older(want.bits, as_of);
             entry.set(unknown, as_of);
             entry.stale |= unknown & entry.bits;
-            self.bury(place);
-        }
-    }
-
-    /// A change of this client's may have changed anything, or nobody knows whether it was
-    /// executed. What is held until a recall is not known any more, what ends by time is gone, and
-    /// of answers under way nothing is taken.
-    pub fn doubt(&mut self) {
-        self.deaf = Question(self.next_question);
-        self.directories.clear();
-        for fid in self.lists.fids(&self.slab) {
-            let place = self.find(fid).expect("it is listed");
-            let entry = self.slab.get_mut(place);
-            entry.stale |= entry.bits;
-            let timed = entry.timed - entry.dying;
-            entry.give_up(timed);
             self.bury(place);
         }
     }
