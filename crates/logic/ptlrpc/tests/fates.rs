@@ -320,17 +320,43 @@ fn what_gives_something_up_has_a_place_when_all_others_are_taken() {
     assert_eq!(again[most + 1..], [Opcode::OstWrite; 7], "one of them had a place of the others");
 }
 
+fn unlock(world: &mut World, number: u64) -> Xid {
+    let mut request = Request::new(Opcode::MdtUnlock, Vec::new());
+    request.header.flags = RequestFlags::MODIFIES;
+    let submit = Submit { request: Box::new(request), bulk: (), waiter: number, keep: Keep::No };
+    world.import.submit(submit, NOW)
+}
+
+/// Simulated seed 6 of `fence`.
+#[test]
+fn an_unlock_that_was_sent_is_lost_with_its_session() {
+    for renounces in [true, false] {
+        let mut world = World::new();
+        unlock(&mut world, 1);
+        world.import.poll_transmit(NOW).expect("it is sent");
+        unlock(&mut world, 2);
+        if renounces {
+            world.import.renounce(1, NOW);
+            world.connect(connect::NEW, 1, 0);
+        } else {
+            world.connect(connect::EVICTED, 1, 0);
+        }
+        let lost: Vec<u64> = std::iter::from_fn(|| world.import.poll_event())
+            .filter_map(|event| match event {
+                Event::Lost(waiter) => Some(waiter),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(lost, [1]);
+        assert!(world.import.poll_transmit(NOW).is_some(), "the one that had not been sent");
+        assert!(world.import.poll_transmit(NOW).is_none());
+    }
+}
+
 #[test]
 fn an_unlock_waits_for_no_change_and_has_a_tag_of_its_own() {
     let mut world = World::new();
     (1..=20).for_each(|number| world.submit(number, Keep::No));
-    let unlock = |world: &mut World, number| {
-        let mut request = Request::new(Opcode::MdtUnlock, Vec::new());
-        request.header.flags = RequestFlags::MODIFIES;
-        let submit =
-            Submit { request: Box::new(request), bulk: (), waiter: number, keep: Keep::No };
-        world.import.submit(submit, NOW)
-    };
     let sent = |world: &mut World| {
         let next = || {
             let header = world.import.poll_transmit(NOW)?.request.header;

@@ -165,7 +165,9 @@ impl<B: Default, W> Import<B, W> {
             let out = self.out.remove(xid).expect("taken from the map just now");
             self.events.extend(out.waiter.map(Event::Lost));
         }
-        self.resend.retain(|xid| self.out.contains(*xid));
+        for queue in [&mut self.resend, &mut self.queue_passing, &mut self.queue_giving_up] {
+            queue.retain(|xid| self.out.contains(*xid));
+        }
     }
 
     /// A target that restarted does not have what its former run did not make durable.
