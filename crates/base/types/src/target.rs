@@ -3,8 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Highest index of a target: an OST's fits 16 bits in `lustre.lov`, 0xffff means "any".
-pub const TARGET_INDEX_MAX: u32 = 0xfffe;
+/// Places for the data of MDTs: the data target of MDT n is an OST in all but name, with the index
+/// of an OST from here on. OSTs are below.
+pub const DOM_FIRST: u32 = 0xf000;
+
+/// Highest index of an OST or MDT. An OST's fits 16 bits in `lustre.lov`, where 0xffff means "any".
+pub const TARGET_INDEX_MAX: u32 = DOM_FIRST - 1;
+
+/// Highest index of a data target: 0xffff means "any OST".
+const DOM_INDEX_MAX: u32 = 0xfffe - DOM_FIRST;
 
 /// Name of a file system: 1 to 8 characters of `[A-Za-z0-9_-]`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,11 +92,15 @@ impl TargetKind {
 }
 
 /// A target of some file system: `MDT0000`, `OST000a`. The MGT's index is 0.
+///
+/// The data target of an MDT is an OST with an index from [`DOM_FIRST`] on and is called `DOM0000`
+/// after that MDT: a name of its own kind, so that no pattern for OSTs or MDTs (`*OST*`) means it
+/// too, and without a further `-`, behind which the last part of a target's name begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetId {
     /// What it holds.
     pub kind: TargetKind,
-    /// At most [`TARGET_INDEX_MAX`].
+    /// At most [`TARGET_INDEX_MAX`]; that of a data target is above it.
     pub index: u32,
 }
 
@@ -109,6 +120,31 @@ impl TargetId {
     #[must_use]
     pub fn ost(index: u32) -> TargetId {
         TargetId { kind: TargetKind::Ost, index }
+    }
+
+    /// Where the MDT of this index keeps data.
+    #[must_use]
+    pub fn dom(mdt: u32) -> TargetId {
+        TargetId::ost(DOM_FIRST + mdt)
+    }
+
+    /// Whether it is the data target of an MDT.
+    #[must_use]
+    pub fn is_dom(self) -> bool {
+        self.dom_of().is_some()
+    }
+
+    /// The MDT whose data target it is.
+    #[must_use]
+    pub fn dom_of(self) -> Option<TargetId> {
+        let index = self.index.checked_sub(DOM_FIRST)?;
+        (self.kind == TargetKind::Ost).then(|| TargetId::mdt(index))
+    }
+
+    /// Whether it is an OST that files are striped over, and no data target of an MDT.
+    #[must_use]
+    pub fn is_ost(self) -> bool {
+        self.kind == TargetKind::Ost && !self.is_dom()
     }
 
     /// `testfs-OST0002`; the MGT is `MGS`, of no file system.
@@ -152,7 +188,10 @@ impl fmt::Display for TargetId {
         match self.kind {
             TargetKind::Mgt => f.write_str("MGS"),
             TargetKind::Lst => f.write_str("LST"),
-            kind => write!(f, "{}{:04x}", kind.as_str(), self.index),
+            kind => match self.dom_of() {
+                Some(mdt) => write!(f, "DOM{:04x}", mdt.index),
+                None => write!(f, "{}{:04x}", kind.as_str(), self.index),
+            },
         }
     }
 }
@@ -163,7 +202,7 @@ pub enum ParseTargetError {
     /// Not 1 to 8 characters of the allowed set.
     #[error("'{0}' is no file system name: 1 to 8 characters of A-Z a-z 0-9 _ -")]
     FsName(String),
-    /// Neither `MDTxxxx` nor `OSTxxxx` nor `MGS`.
+    /// Neither `MDTxxxx` nor `OSTxxxx` nor `DOMxxxx` nor `MGS`.
     #[error("'{0}' is no target: expected MGS, MDTxxxx or OSTxxxx with four hex digits")]
     Target(String),
 }
@@ -180,16 +219,17 @@ impl FromStr for TargetId {
             return Ok(TargetId::MGT);
         }
         let (kind, digits) = short.split_at_checked(3).ok_or_else(bad)?;
-        let kind = match kind {
-            "MDT" => TargetKind::Mdt,
-            "OST" => TargetKind::Ost,
+        let (make, max): (fn(u32) -> TargetId, u32) = match kind {
+            "MDT" => (TargetId::mdt, TARGET_INDEX_MAX),
+            "OST" => (TargetId::ost, TARGET_INDEX_MAX),
+            "DOM" => (TargetId::dom, DOM_INDEX_MAX),
             _ => return Err(bad()),
         };
         if digits.len() != 4 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(bad());
         }
         let index = u32::from_str_radix(digits, 16).map_err(|_| bad())?;
-        if index > TARGET_INDEX_MAX { Err(bad()) } else { Ok(TargetId { kind, index }) }
+        if index > max { Err(bad()) } else { Ok(make(index)) }
     }
 }
 
@@ -206,6 +246,27 @@ mod tests {
         assert_eq!(TargetId::from_u32(TargetId::ost(7).to_u32()), Some(TargetId::ost(7)));
         assert_eq!(TargetId::from_u32(TargetId::LST.to_u32()), None, "nobody stores a self-test");
         for text in ["", "OST", "OST1", "OSTxxxx", "XST0000", "OSTffff", "LST", "LST0000"] {
+            assert!(text.parse::<TargetId>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_data_target_is_named_after_its_mdt_and_is_no_ost() {
+        let fs: FsName = "a-b".parse().expect("a name");
+        let data = TargetId::dom(0x1f);
+        assert_eq!((data.kind, data.index), (TargetKind::Ost, DOM_FIRST + 0x1f));
+        assert_eq!(data.name(fs), "a-b-DOM001f");
+        for text in ["DOM001f", "a-b-DOM001f", "a-b-DOM001f_UUID"] {
+            assert_eq!(text.parse(), Ok(data), "{text}");
+        }
+        assert_eq!(TargetId::from_u32(data.to_u32()), Some(data));
+        assert_eq!(data.dom_of(), Some(TargetId::mdt(0x1f)));
+        assert!(data.is_dom() && !data.is_ost());
+        let last = TargetId::ost(TARGET_INDEX_MAX);
+        assert!(last.is_ost() && !last.is_dom() && !TargetId::mdt(DOM_FIRST).is_dom());
+        assert_eq!("OSTefff".parse(), Ok(last));
+        assert_eq!("DOM0ffe".parse(), Ok(TargetId::dom(0xffe)));
+        for text in ["OSTf000", "MDTf000", "DOM0fff", "DOMf000", "DOM", "DOM1"] {
             assert!(text.parse::<TargetId>().is_err(), "{text}");
         }
     }

@@ -97,8 +97,9 @@ fn template(args: &Args) -> Result<Template, Failed> {
     let start = osts
         .first()
         .map_or_else(|| args.index.unwrap_or(-1), |ost| i32::try_from(*ost).unwrap_or(-1));
-    if !(-1..0xffff).contains(&start) {
-        return Err(wrong(format!("bad stripe offset {start}: -1 (any), 0 to 65534")));
+    if !(-1..=types::TARGET_INDEX_MAX as i32).contains(&start) {
+        let last = types::TARGET_INDEX_MAX;
+        return Err(wrong(format!("bad stripe offset {start}: -1 (any), 0 to {last}")));
     }
     let pool = padded(args.pool.as_deref().unwrap_or_default()).map_err(wrong)?;
     Ok(Template { stripe_size, stripe_count: count, start, pool, osts })
@@ -117,8 +118,9 @@ fn padded(named: &str) -> Result<[u8; layout::POOL_BYTES], String> {
 /// `0,2,5-7`.
 fn parse_list(text: &str) -> Result<Vec<u32>, String> {
     let bad = || format!("bad OST list '{text}': expected indices and ranges such as 0,2,5-7");
-    let index =
-        |part: &str| part.parse::<u32>().ok().filter(|index| *index < 0xffff).ok_or_else(bad);
+    let index = |part: &str| {
+        part.parse::<u32>().ok().filter(|index| *index <= types::TARGET_INDEX_MAX).ok_or_else(bad)
+    };
     let mut osts = Vec::new();
     for part in text.split(',') {
         let (low, high) = part.split_once('-').unwrap_or((part, part));
