@@ -102,6 +102,9 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
         Opcode::MdtOpen => {
             vec![encode_body(&body::OpenReq { fid, open_flags: 2, ..Default::default() })]
         }
+        Opcode::MdtLayout => {
+            vec![encode_body(&body::LayoutReq { fid, handle: 3, behind: 9, reserved: 0 })]
+        }
         Opcode::MdtClose => {
             let flags = body::CloseFlags::SIZE | body::CloseFlags::WROTE;
             let body = body::CloseReq { fid, handle: 3, flags, size: 9, ..Default::default() };

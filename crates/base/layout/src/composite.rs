@@ -26,6 +26,7 @@ use types::Extent;
 
 pub use error::ComponentError;
 pub use map::{At, Part, Parts};
+pub(crate) use record::{KIND, KIND_TEMPLATE};
 pub use template::{CompositeTemplate, TemplateComponent, Wanted};
 
 use crate::{Layout, STRIPE_SIZE_UNIT, Template, lov};
@@ -150,7 +151,7 @@ impl Composite {
 
     /// Components that must have their place before bytes below `behind` are written: also those
     /// before it that were skipped, so that a component with objects has none without before it.
-    /// For a truncate to size z, `behind` is z + 1.
+    /// For a truncate to size z, `behind` is z.
     pub fn missing(&self, behind: u64) -> impl Iterator<Item = usize> + '_ {
         let needed = move |component: &Component| component.extent.start() < behind;
         self.components
@@ -171,6 +172,18 @@ impl Composite {
         }
         let fresh = Component { place: Place::Objects(objects), ..component.clone() };
         self.with(|layout| layout.components[index] = fresh)
+    }
+
+    /// Whether this is `before` with objects for some components that had none.
+    #[must_use]
+    pub fn grew_from(&self, before: &Composite) -> bool {
+        let fits = |(now, was): (&Component, &Component)| {
+            let had_none = matches!(was.place, Place::Wanted(_)) && now.is_instantiated();
+            now == was || (had_none && (now.id, now.extent) == (was.id, was.extent))
+        };
+        self.last_id == before.last_id
+            && self.components.len() == before.components.len()
+            && self.components.iter().zip(&before.components).all(fits)
     }
 
     /// Adds components behind the last one.
@@ -217,4 +230,4 @@ impl Composite {
 const _: () = assert!(MDT_BYTES_MAX.is_multiple_of(STRIPE_SIZE_UNIT as u64));
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

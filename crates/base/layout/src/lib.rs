@@ -1,19 +1,18 @@
 //! Layouts: which byte of a file lives at which offset of which object.
 //!
-//! [`Layout`] is what a file has: stripes over OSTs, each an object. [`Template`] is what
-//! `setstripe` asks for and a directory hands on to new files. Both have a record form, the same in
-//! messages and on disk; [`lov`] is Lustre's binary form of both, as the `lustre.lov` attribute
-//! shows it.
-//!
-//! [`composite`] has the layouts of several components. Nothing outside of this crate uses it yet:
-//! servers make and understand plain layouts only.
+//! [`FileLayout`] is what a file has: one striping ([`Layout`]), or several components, each with
+//! its own ([`composite`]). [`Asked`] is what `setstripe` asks for and a directory hands on to new
+//! files. All have a record form, the same in messages and on disk; [`lov`] is Lustre's binary
+//! form, as the `lustre.lov` attribute shows it.
 //!
 //! Pure arithmetic: nothing here knows that targets exist, and no input makes it panic.
 
 #![warn(missing_docs)]
 
+mod asked;
 pub mod composite;
 mod error;
+mod file;
 pub mod lov;
 mod map;
 pub mod pool;
@@ -22,7 +21,10 @@ mod template;
 
 use types::{Fid, OstIndex};
 
+pub use asked::Asked;
+pub use composite::ComponentError;
 pub use error::LayoutError;
+pub use file::{FileLayout, FilePieces};
 pub use map::{Piece, Pieces};
 pub use record::Striping;
 pub use template::Template;

@@ -13,7 +13,11 @@
 use types::Fid;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{Layout, LayoutError, POOL_BYTES, Raid0, STRIPE_COUNT_MAX, Template};
+use crate::composite::Composite;
+use crate::{
+    Asked, ComponentError, FileLayout, Layout, LayoutError, POOL_BYTES, Raid0, STRIPE_COUNT_MAX,
+    Template,
+};
 
 #[cfg(target_endian = "big")]
 compile_error!(
@@ -66,18 +70,24 @@ pub enum Striping {
     /// An empty record: nothing said.
     None,
     /// What a file has.
-    Layout(Layout),
+    Layout(FileLayout),
     /// A directory's default, or what is asked for.
-    Template(Template),
+    Template(Asked),
 }
 
 impl Striping {
-    /// From either record, or from no bytes.
-    pub fn decode(record: &[u8]) -> Result<Striping, LayoutError> {
+    /// From any of the records, or from no bytes; of `file`, where it is a file's.
+    pub fn decode(file: Fid, record: &[u8]) -> Result<Striping, ComponentError> {
         match record.first() {
             None => Ok(Striping::None),
-            Some(&KIND_TEMPLATE) => Template::decode(record).map(Striping::Template),
-            Some(_) => Layout::decode(record).map(Striping::Layout),
+            Some(&(KIND_TEMPLATE | crate::composite::KIND_TEMPLATE)) => {
+                Asked::decode(record).map(Striping::Template)
+            }
+            Some(&crate::composite::KIND) => {
+                let composite = Composite::decode(record)?;
+                Ok(Striping::Layout(FileLayout::composite(file, composite)))
+            }
+            Some(_) => Ok(Striping::Layout(Layout::decode(record)?.into())),
         }
     }
 }
@@ -236,8 +246,8 @@ mod tests {
         let mut golden = vec![2, 1, 40, 0, 0, 0, 0, 0, 255, 255, 255, 255, 2, 0, 0, 0];
         golden.resize(40, 0);
         assert_eq!(template.encode(), golden);
-        assert_eq!(Striping::decode(&golden), Ok(Striping::Template(template)));
-        assert_eq!(Striping::decode(&[]), Ok(Striping::None));
+        assert_eq!(Striping::decode(Fid::ZERO, &golden), Ok(Striping::Template(template.into())));
+        assert_eq!(Striping::decode(Fid::ZERO, &[]), Ok(Striping::None));
     }
 
     #[test]
@@ -260,16 +270,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), kind in 0u8..4, plausible: bool) {
+        fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), kind in 0u8..6, plausible: bool) {
             if plausible && bytes.len() > 8 {
                 (bytes[0], bytes[1], bytes[3]) = (kind, VERSION, 0);
             }
-            if let Ok(Striping::Layout(layout)) = Striping::decode(&bytes) {
-                prop_assert_eq!(Layout::decode(&layout.encode()), Ok(layout));
-            }
-            if let Ok(Striping::Template(template)) = Striping::decode(&bytes) {
-                prop_assert_eq!(Template::decode(&template.encode()), Ok(template));
-            }
+            let file = Fid::new(5, 6);
+            let read = Striping::decode(file, &bytes);
+            let again = match &read {
+                Ok(Striping::Layout(layout)) => Striping::decode(file, &layout.encode()),
+                Ok(Striping::Template(template)) => Striping::decode(file, &template.encode()),
+                Ok(Striping::None) | Err(_) => return Ok(()),
+            };
+            prop_assert_eq!(again, read);
         }
 
         #[test]

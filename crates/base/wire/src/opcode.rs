@@ -140,6 +140,8 @@ opcodes! {
     MdtShed = 53, "mds_grant_shed", mdt repeats;
     /// Grants that a client holds, told to a target that restarted.
     MdtRestate = 54, "mds_grant_restate", mdt repeats;
+    /// Objects for the components of a file that a write needs.
+    MdtLayout = 55, "mds_layout_intent", mdt modifies;
 
     /// Read from an object.
     OstRead = 64, "ost_read", ost repeats;

@@ -1,6 +1,6 @@
 //! Values that calls take and return.
 
-use layout::{Layout, Template};
+use layout::{Asked, FileLayout};
 use types::{Fid, TargetId, Timespec};
 use wire::dirent::Dirent;
 
@@ -121,9 +121,9 @@ pub enum Striping {
     /// A file or directory without any.
     None,
     /// A file's layout.
-    File(Layout),
+    File(FileLayout),
     /// A directory's default for new files.
-    Default(Template),
+    Default(Asked),
 }
 
 /// Sort of an application's lock.

@@ -69,6 +69,8 @@ impl MountConfig {
 planted::bugs! {
     /// Switches that break a promise on purpose: the simulation must find each one.
     pub struct Bugs in "client" {
+        /// A read takes it that nobody wrote where the file had no objects when it was opened.
+        believe_holes,
         /// O_APPEND writes without the file's EX lock.
         skip_append_lock,
         /// The size of a dirty file is taken from the MDT without asking the OSTs.

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use layout::{Layout, Striping};
+use layout::{FileLayout, Striping};
 use types::{Creds, Errno, Fid, Instant, Span, Timespec};
 use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
 use wire::body::{AttrRep, DirRep, Disposition};
@@ -18,7 +18,9 @@ use crate::{Error, Result, flags};
 /// An open file of this client; lives from its first open handle to its last.
 pub(crate) struct Inode {
     pub(crate) fid: Fid,
-    layout: RefCell<Option<Rc<Layout>>>,
+    layout: RefCell<Option<Rc<FileLayout>>>,
+    /// Of the layout: it rises with every change.
+    layout_version: Cell<u32>,
     /// Mode as this client saw it last: tells whether a write must drop set-user-id.
     mode: Cell<u32>,
     /// Until when that is new enough for a write by somebody without privilege.
@@ -49,6 +51,7 @@ impl Inode {
         Inode {
             fid,
             layout: RefCell::default(),
+            layout_version: Cell::new(0),
             mode: Cell::new(0),
             mode_until: Cell::default(),
             gid: Cell::new(0),
@@ -66,7 +69,7 @@ impl Inode {
     }
 
     /// Where its bytes are, if it has a layout.
-    pub(crate) fn layout(&self) -> Option<Rc<Layout>> {
+    pub(crate) fn layout(&self) -> Option<Rc<FileLayout>> {
         self.layout.borrow().clone()
     }
 
@@ -78,7 +81,9 @@ impl Inode {
         self.capable.set(stat.attr.flags & ATTR_HAS_CAPABILITY != 0);
         self.mtime_set.set(self.mtime_set.get().max(stat.mtime_set));
         self.stripes.set(stat.stripes);
-        if stat.layout.is_some() {
+        // an answer that was overtaken knows fewer objects
+        if stat.layout.is_some() && stat.attr.layout_version >= self.layout_version.get() {
+            self.layout_version.set(stat.attr.layout_version);
             self.layout.borrow_mut().clone_from(&stat.layout);
         }
     }
@@ -87,6 +92,11 @@ impl Inode {
     /// old.
     pub(crate) fn stripes(&self) -> u64 {
         self.stripes.get()
+    }
+
+    /// The same of those that `layout` has, which may be older.
+    pub(crate) fn stripes_of(&self, layout: &FileLayout) -> u64 {
+        self.stripes.get() & stripe_mask(layout.stripes())
     }
 
     /// When the modification time was set by hand, as far as this client heard.
@@ -129,7 +139,7 @@ impl Inode {
 
     /// What was learnt of objects is no ground for an exact size any more.
     pub(crate) fn forget(&self) {
-        let stripes = self.layout().map_or(0, |layout| layout.stripe_count);
+        let stripes = self.layout().map_or(0, |layout| layout.stripes());
         if let Some(view) = &mut *self.view.borrow_mut() {
             view.forget(stripes);
         }
@@ -216,7 +226,7 @@ impl Inodes {
 #[derive(Clone, Debug)]
 pub(crate) struct Stat {
     pub(crate) attr: Attr,
-    pub(crate) layout: Option<Rc<Layout>>,
+    pub(crate) layout: Option<Rc<FileLayout>>,
     pub(crate) epoch: u64,
     pub(crate) handle: u64,
     pub(crate) disposition: Disposition,
@@ -243,12 +253,12 @@ impl Stat {
             tracing::warn!("{stage}: the MDT sent a broken layout: {error}");
             Error::local(Errno::EPROTO, stage).about(body.attr.fid())
         };
-        let layout = match Striping::decode(&reply.buf(1)).map_err(broken)? {
+        let layout = match Striping::decode(body.attr.fid(), &reply.buf(1)).map_err(broken)? {
             Striping::Layout(layout) => Some(Rc::new(layout)),
             Striping::None | Striping::Template(_) => None,
         };
         let stripes =
-            layout.as_ref().map_or(0, |layout| body.stripes & stripe_mask(layout.stripe_count));
+            layout.as_ref().map_or(0, |layout| body.stripes & stripe_mask(layout.stripes()));
         Ok(Stat {
             attr: body.attr,
             layout,

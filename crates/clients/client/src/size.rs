@@ -20,7 +20,7 @@
 
 use std::collections::BTreeMap;
 
-use layout::Layout;
+use layout::FileLayout;
 use types::Timespec;
 use wire::Attr;
 use wire::body::OstAttr;
@@ -35,7 +35,7 @@ pub(crate) struct Extents {
 }
 
 /// What the objects of a file add up to, in stripe order.
-pub(crate) fn add_up(layout: &Layout, objects: &[OstAttr]) -> Extents {
+pub(crate) fn add_up(layout: &FileLayout, objects: &[OstAttr]) -> Extents {
     let sizes: Vec<_> =
         objects.iter().map(|object| (object.exists != 0).then_some(object.size)).collect();
     let there = || objects.iter().filter(|object| object.exists != 0);
@@ -53,7 +53,7 @@ pub(crate) fn resolve(
     attr: &mut Attr,
     mtime_set: Timespec,
     must_exist: u64,
-    layout: &Layout,
+    layout: &FileLayout,
     objects: &[OstAttr],
 ) -> Found {
     let extents = add_up(layout, objects);
@@ -168,15 +168,15 @@ impl WriteView {
     }
 
     /// Nothing that was learnt holds any more: a server lost its memory.
-    pub(crate) fn forget(&mut self, stripe_count: u16) {
+    pub(crate) fn forget(&mut self, stripe_count: u32) {
         self.generation += 1;
         self.touched = true;
-        self.stripes = vec![Stripe::Stale; usize::from(stripe_count)];
+        self.stripes = vec![Stripe::Stale; stripe_count as usize];
     }
 
     /// The objects of the file are being changed in a way that their answers do not tell: all are
     /// asked at the close.
-    pub(crate) fn reshaped(&mut self, stripe_count: u16) {
+    pub(crate) fn reshaped(&mut self, stripe_count: u32) {
         self.forget(stripe_count);
     }
 
@@ -191,8 +191,8 @@ impl WriteView {
     }
 
     /// Stripes whose object must be asked before the size can be stated.
-    pub(crate) fn unknown(&self, layout: &Layout) -> Vec<u32> {
-        (0..u32::from(layout.stripe_count))
+    pub(crate) fn unknown(&self, layout: &FileLayout) -> Vec<u32> {
+        (0..layout.stripes())
             .filter(|stripe| {
                 match self.stripes.get(*stripe as usize).unwrap_or(&Stripe::Untouched) {
                     Stripe::Untouched => !self.fresh,
@@ -204,8 +204,12 @@ impl WriteView {
     }
 
     /// The unknown ones were asked: every object in stripe order.
-    pub(crate) fn complete(&self, layout: &Layout, asked: &BTreeMap<u32, OstAttr>) -> Vec<OstAttr> {
-        (0..u32::from(layout.stripe_count))
+    pub(crate) fn complete(
+        &self,
+        layout: &FileLayout,
+        asked: &BTreeMap<u32, OstAttr>,
+    ) -> Vec<OstAttr> {
+        (0..layout.stripes())
             .map(|stripe| match self.stripes.get(stripe as usize) {
                 Some(Stripe::Known(attr)) => *attr,
                 _ => asked.get(&stripe).copied().unwrap_or_default(),
@@ -240,8 +244,8 @@ pub(crate) fn stripe_bit(stripe: u32) -> u64 {
 }
 
 /// Bits of all stripes that there can be of a file with so many.
-pub(crate) fn stripe_mask(stripe_count: u16) -> u64 {
-    stripe_bit(stripe_count.into()).wrapping_sub(1)
+pub(crate) fn stripe_mask(stripe_count: u32) -> u64 {
+    stripe_bit(stripe_count).wrapping_sub(1)
 }
 
 /// Bit i: stripe i of the first 64 has an object (`CloseReq::stripes`).
@@ -259,8 +263,8 @@ mod tests {
     use types::Fid;
     use wire::SizeState;
 
-    fn layout(stripe_count: u16) -> Layout {
-        Layout::plain(Fid::new(0x400, 1), 1 << 16, stripe_count)
+    fn layout(stripe_count: u16) -> FileLayout {
+        layout::Layout::plain(Fid::new(0x400, 1), 1 << 16, stripe_count).into()
     }
 
     fn attr(state: SizeState) -> Attr {

@@ -4,10 +4,9 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use layout::Template;
 use types::{Errno, Fid};
 use wire::Opcode;
-use wire::body::{FidReq, SetxattrReq};
+use wire::body::{FidReq, LayoutReq, SetxattrReq};
 
 use crate::client::{Client, Inner};
 use crate::inode::Stat;
@@ -99,15 +98,19 @@ impl Client {
 }
 
 impl Inner {
-    /// Gives a file without layout its directory's default, for a handle that may write; one that
-    /// it has stays.
-    pub(crate) async fn place(self: &Rc<Self>, fid: Fid) -> Result<Stat> {
-        let body = SetxattrReq { fid: fid.into(), ..SetxattrReq::default() };
-        let value = layout::lov::encode_dir(&Template::default());
-        let call =
-            self.call(&Ctx::root(), Opcode::MdtSetxattr, &body).name(b"lustre.lov").buf(value);
+    /// Gives a file the objects that a write of bytes below `behind` needs, for a handle that may
+    /// write; a file without layout gets its directory's default first.
+    pub(crate) async fn lay_out(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        handle: u64,
+        behind: u64,
+    ) -> Result<Stat> {
+        let body = LayoutReq { fid: fid.into(), handle, behind, reserved: 0 };
+        let call = self.call(ctx, Opcode::MdtLayout, &body);
         let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
-        Stat::of(&answer.reply, "mds_setxattr")
+        Stat::of(&answer.reply, "mds_layout_intent")
     }
 }
 

@@ -57,6 +57,18 @@ impl MdtConfig {
     }
 }
 
+impl MdtConfig {
+    /// Records that a removed file leaves in the destroy log at most: without a planted bug, one
+    /// for each component.
+    pub(crate) fn destroys_of_file(&self) -> usize {
+        match (self.bugs.forget_destroy_log(), self.bugs.destroy_one_component()) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => usize::MAX,
+        }
+    }
+}
+
 /// What an administrator may set while the MDT runs: where files go for which nobody asked (Lustre:
 /// `lod.*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +79,8 @@ pub struct Lod {
     pub stripe_count: i32,
     /// OST of the first stripe; -1: any.
     pub stripe_offset: i32,
+    /// Bytes of a file that this MDT takes at most; 0: none, files have all of theirs on OSTs.
+    pub dom_stripesize: u64,
     /// Free space against spreading.
     pub policy: Policy,
 }
@@ -77,6 +91,7 @@ impl Default for Lod {
             stripe_size: layout::STRIPE_SIZE_DEFAULT,
             stripe_count: i32::from(layout::STRIPE_COUNT_DEFAULT),
             stripe_offset: -1,
+            dom_stripesize: 0,
             policy: Policy::default(),
         }
     }
@@ -139,5 +154,11 @@ planted::bugs! {
         damaged_is_absent,
         /// The locks of an evicted client stay.
         keep_lapsed_locks,
+        /// Of a removed file's components only the first leaves a record of its objects.
+        destroy_one_component,
+        /// A replay gives a component other objects than the ones that were answered.
+        replay_draws_new_objects,
+        /// A truncate that extends a file gives the component of its last byte no objects.
+        truncate_without_objects,
     }
 }

@@ -271,11 +271,7 @@ impl Engine {
             gone += 1;
             tx.set.delete(Table::Orphans, fid.to_key());
             if let Some(inode) = tx.find(*fid)?.filter(|inode| inode.attr.nlink == 0) {
-                number += u64::from(tx.destroy(
-                    &inode,
-                    number,
-                    !self.config.bugs.forget_destroy_log(),
-                )?);
+                number += tx.destroy(&inode, number, self.config.destroys_of_file())?;
             }
         }
         if gone == 0 {

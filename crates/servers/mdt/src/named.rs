@@ -1,6 +1,6 @@
 //! What files name on OSTs, for a comparison with what OSTs have.
 
-use layout::{Layout, Striping};
+use layout::{FileLayout, Striping};
 use osd::{Table, View};
 use target::{Decided, OpError};
 use types::Fid;
@@ -18,17 +18,18 @@ pub struct Stripe {
 
 /// Whether `file` names `object` on this OST.
 pub fn names_object(view: &dyn View, file: Fid, ost: u32, object: Fid) -> Decided<bool> {
-    let Some(stored) = view.get(Table::Layouts, &file.to_key())? else { return Ok(false) };
-    Ok(layout_in(&stored)?.is_some_and(|layout| {
-        let there = layout.osts.get(object.ver as usize);
-        layout.base.stripe(object.ver) == object && there == Some(&ost)
-    }))
+    Ok(layout_of(view, file)?.is_some_and(|layout| layout.has_object(object, ost)))
 }
 
 /// Whether `file` has the objects of `base`, on whatever OSTs.
 pub(crate) fn names_base(view: &dyn View, file: Fid, base: Fid) -> Decided<bool> {
-    let Some(stored) = view.get(Table::Layouts, &file.to_key())? else { return Ok(false) };
-    Ok(layout_in(&stored)?.is_some_and(|layout| layout.base == base))
+    Ok(layout_of(view, file)?.is_some_and(|layout| layout.has_base(base)))
+}
+
+/// The layout of `file`, if there is such a file and it has one.
+pub(crate) fn layout_of(view: &dyn View, file: Fid) -> Decided<Option<FileLayout>> {
+    let stored = view.get(Table::Layouts, &file.to_key())?;
+    stored.map_or(Ok(None), |stored| layout_in(file, &stored))
 }
 
 /// Stripes that must have an object, of at most `files_max` layouts from the key `from` on, and
@@ -50,20 +51,20 @@ pub fn stripes(
     let mut all = Vec::new();
     for (key, value) in layouts {
         let file = Fid::from_key(&key).ok_or(OpError::Broken("key of a layout"))?;
-        let Some(layout) = layout_in(&value)? else { continue };
+        let Some(layout) = layout_in(file, &value)? else { continue };
         let Some(stored) = view.get(Table::Inodes, &key)? else { continue };
         let inode = Inode::decode(&stored).ok_or(OpError::Broken("inode"))?;
-        for (stripe, ost) in (0..u64::BITS).zip(&layout.osts) {
+        for (stripe, object, ost) in layout.objects().take(u64::BITS as usize) {
             if inode.stripes & 1 << stripe != 0 {
-                all.push(Stripe { ost: *ost, object: layout.base.stripe(stripe), file });
+                all.push(Stripe { ost: ost.0, object, file });
             }
         }
     }
     Ok((all, next))
 }
 
-fn layout_in(stored: &[u8]) -> Decided<Option<Layout>> {
-    match Striping::decode(stored) {
+pub(crate) fn layout_in(file: Fid, stored: &[u8]) -> Decided<Option<FileLayout>> {
+    match Striping::decode(file, stored) {
         Ok(Striping::Layout(layout)) => Ok(Some(layout)),
         Ok(Striping::Template(_) | Striping::None) => Ok(None),
         Err(_) => Err(OpError::Broken("layout")),
@@ -101,6 +102,7 @@ fn link(view: &dyn View, file: Fid) -> Decided<Option<(Fid, Vec<u8>)>> {
 
 #[cfg(test)]
 mod tests {
+    use layout::Layout;
     use osd::{MetaStore, WriteSet};
     use wire::Attr;
 

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use layout::{Layout, Template};
+use layout::composite::Composite;
+use layout::{Asked, FileLayout, Striping};
 use osd::{Table, View, WriteSet};
 use target::{Decided, OpError};
 use types::{Errno, Fid, Timespec, Transno};
@@ -249,21 +250,25 @@ impl<'a> Tx<'a> {
     }
 
     /// The layout of a file, if it has one.
-    pub(crate) fn layout(&self, inode: &Inode) -> Decided<Option<Layout>> {
+    pub(crate) fn layout(&self, inode: &Inode) -> Decided<Option<FileLayout>> {
         let record = self.layout_record(inode)?;
-        if record.is_empty() || inode.attr.is_dir() {
+        if inode.attr.is_dir() {
             return Ok(None);
         }
-        Layout::decode(&record).map(Some).map_err(|_| OpError::Broken("layout"))
+        match Striping::decode(inode.fid(), &record) {
+            Ok(Striping::Layout(layout)) => Ok(Some(layout)),
+            Ok(Striping::None) => Ok(None),
+            Ok(Striping::Template(_)) | Err(_) => Err(OpError::Broken("layout")),
+        }
     }
 
     /// The default of a directory, if it has one.
-    pub(crate) fn template(&self, inode: &Inode) -> Decided<Option<Template>> {
+    pub(crate) fn template(&self, inode: &Inode) -> Decided<Option<Asked>> {
         let record = self.layout_record(inode)?;
         if record.is_empty() || !inode.attr.is_dir() {
             return Ok(None);
         }
-        Template::decode(&record).map(Some).map_err(|_| OpError::Broken("default layout"))
+        Asked::decode(&record).map(Some).map_err(|_| OpError::Broken("default layout"))
     }
 
     /// Layout or default as stored, empty if none; one that this operation sets included.
@@ -285,31 +290,41 @@ impl<'a> Tx<'a> {
     }
 
     /// Gives a file its layout.
-    pub(crate) fn set_layout(&mut self, inode: &mut Inode, layout: &Layout) {
+    pub(crate) fn set_layout(&mut self, inode: &mut Inode, layout: &FileLayout) {
+        self.put_layout(inode, layout);
+        inode.stripes = 0; // of the objects of this layout nothing is known yet
+    }
+
+    /// Gives components of a file objects, or adds some: what it had keeps its place.
+    pub(crate) fn grow_layout(&mut self, inode: &mut Inode, composite: Composite) {
+        self.put_layout(inode, &FileLayout::composite(inode.fid(), composite));
+    }
+
+    fn put_layout(&mut self, inode: &mut Inode, layout: &FileLayout) {
         self.set.put(Table::Layouts, inode.fid().to_key(), layout.encode());
         inode.flags |= INODE_HAS_LAYOUT;
-        inode.stripes = 0; // of the objects of this layout nothing is known yet
         inode.attr.layout_version += 1;
     }
 
     /// Removes everything of a file that has no name and is open nowhere. Its objects go to the
     /// destroy log, unless nothing was ever written: the first write creates them. Only a file of
     /// this run is believed that: after a restart the mark of a writer may have been lost together
-    /// with the writer. `number` is the log's next one.
-    pub(crate) fn destroy(&mut self, inode: &Inode, number: u64, log: bool) -> Decided<bool> {
+    /// with the writer. `number` is the log's next one, `log`
+    /// how many records it takes at most. Says how many it got.
+    pub(crate) fn destroy(&mut self, inode: &Inode, number: u64, log: usize) -> Decided<u64> {
         assert_eq!(inode.attr.nlink, 0, "only a file without a name goes");
         let fid = inode.fid();
         let key = fid.to_key();
-        let mut logged = false;
+        let mut logged = 0;
         let written = inode.attr.size_state() != SizeState::NeverWritten || fid < self.first_file;
         if inode.attr.is_file()
             && written
-            && log
             && let Some(layout) = self.layout(inode)?
         {
-            let record = DestroyRecord { base: layout.base, osts: layout.osts };
-            self.set.put(Table::Destroys, number.to_be_bytes(), record.encode());
-            logged = true;
+            for record in destroys_of(fid, &layout).into_iter().take(log) {
+                self.set.put(Table::Destroys, (number + logged).to_be_bytes(), record.encode());
+                logged += 1;
+            }
         }
         if inode.has(INODE_HAS_LAYOUT) {
             self.set.delete(Table::Layouts, key);
@@ -348,6 +363,14 @@ impl<'a> Tx<'a> {
         }
         Finished { set, effects, changes, inodes, dirty }
     }
+}
+
+/// One record for the objects of each component.
+fn destroys_of(file: Fid, layout: &FileLayout) -> Vec<DestroyRecord> {
+    let with_inode = DestroyRecord { base: file, osts: vec![types::DOM_FIRST] };
+    let of = |one: &layout::Layout| DestroyRecord { base: one.base, osts: one.osts.clone() };
+    let first = layout.is_at_mdt().then_some(with_inode);
+    first.into_iter().chain(layout.stripings().map(of)).collect()
 }
 
 /// What an operation came to, ready to be applied.

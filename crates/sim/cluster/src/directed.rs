@@ -267,7 +267,7 @@ impl Stage<'_> {
                 Template { stripe_size: 64 << 10, stripe_count: -1, ..Template::default() };
             let flags = O_RDWR | O_EXCL;
             let (_, file) = client
-                .create(&test_ctx(), Fid::ROOT, own.as_bytes(), 0o666, flags, Some(&striped))
+                .create(&test_ctx(), Fid::ROOT, own.as_bytes(), 0o666, flags, Some(&striped.into()))
                 .await?;
             file.write(0, Bytes::from(vec![1; 300_000])).await?;
             Ok(file)

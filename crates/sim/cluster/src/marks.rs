@@ -15,6 +15,7 @@ pub const MARKS: &[&str] = &[
     "client: it was fenced",
     "endpoint: data was asked for that no request has",
     "import: a client learned that it was evicted",
+    "mdt: a component of a file got objects",
     "mdt: a change waited for a lease",
     "mdt: a change waited for another client's commit",
     "mdt: a change waited for leases of the instance before",

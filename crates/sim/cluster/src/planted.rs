@@ -81,10 +81,14 @@ planted! {
     mdt.keep_lapsed_locks in shared;
     mdt.keep_no_reserve in shared;
     mdt.damaged_is_absent in damaged;
+    mdt.destroy_one_component in calm;
+    mdt.replay_draws_new_objects in storm;
+    mdt.truncate_without_objects in calm;
     ost.commit_records_before_data in slow;
     ost.lose_overlap in shared;
     ost.ack_sync_before_commit in storm;
     client.skip_append_lock in calm;
+    client.believe_holes in shared;
     client.forget_glimpse in calm;
     client.forget_must_exist in lost;
     client.forget_lost_work in told;

@@ -35,7 +35,8 @@ pub(crate) struct Arena {
 pub(crate) async fn make_arena(client: &Client) -> Result<Arena, client::Error> {
     let ctx = test_ctx();
     let dir = client.mkdir(&ctx, Fid::ROOT, b"races", 0o777).await?.fid();
-    let striped = Template { stripe_size: 64 << 10, stripe_count: -1, ..Template::default() };
+    let striped =
+        Template { stripe_size: 64 << 10, stripe_count: -1, ..Template::default() }.into();
     let mut fids = Vec::new();
     for name in ["log", "counter", "target", "sizes"] {
         let (attr, file) = client

@@ -65,7 +65,7 @@ fn run_once(seed: u64, scenario: &Scenario, plan: &Rc<Plan>) -> Report {
         return directed::run(&cluster, seed, scenario, script);
     }
     if scenario.shared {
-        let outcome = shared::run(&cluster, scenario, plan);
+        let outcome = shared::run(&cluster, (seed, scenario), plan);
         let report = report(&cluster, (seed, scenario), &outcome.nemesis);
         return Report { ops: outcome.ops, failure: outcome.failure, ..report };
     }

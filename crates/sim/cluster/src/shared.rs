@@ -74,10 +74,15 @@ pub(crate) struct Outcome {
     pub(crate) failure: Option<String>,
 }
 
-pub(crate) fn run(cluster: &Cluster, scenario: &Scenario, plan: &Rc<Plan>) -> Outcome {
+pub(crate) fn run(
+    cluster: &Cluster,
+    (seed, scenario): (u64, &Scenario),
+    plan: &Rc<Plan>,
+) -> Outcome {
     let mut rng = cluster.sim.rng();
     let scenario = swarm(scenario, &mut rng);
     let mut run = Run::start(cluster, scenario, rng, plan);
+    run.has_components = seed % 2 == 1;
     let failure = run.all().err();
     let ops = run.board.borrow().calls();
     Outcome { ops, nemesis: run.nemesis, failure }
@@ -128,6 +133,8 @@ struct Run<'a> {
     /// Quiet times to come, at most.
     quiet: u32,
     users: u32,
+    /// The wide file gets its objects part by part.
+    has_components: bool,
 }
 
 impl<'a> Run<'a> {
@@ -157,6 +164,7 @@ impl<'a> Run<'a> {
             dying: None,
             quiet,
             users: 0,
+            has_components: false,
         }
     }
 
@@ -173,8 +181,9 @@ impl<'a> Run<'a> {
     fn set_up(&mut self) -> Result<(), String> {
         let node = self.cluster.client_node("maker", 101);
         let maker = self.cluster.mount(&node);
-        let arena = self.ask(&node, "set-up", &maker, async |client| {
-            board::make_arena(client).await.map_err(|error| error.to_string())
+        let has_components = self.has_components;
+        let arena = self.ask(&node, "set-up", &maker, async move |client| {
+            board::make_arena(client, has_components).await.map_err(|error| error.to_string())
         })?;
         self.board.borrow_mut().arena = arena;
         if self.scenario.diaries {

@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use client::{Client, Ctx, File, SeekFor, SetAttr, SetTime};
-use layout::Template;
+use layout::composite::{CompositeTemplate, END_OF_FILE};
+use layout::{Asked, Template};
 use types::{Errno, Fid, Timespec};
 use wire::Attr;
 
@@ -324,14 +325,10 @@ impl Runner {
             Op::Create { path, slot, excl, trunc, append, mode, stripe } => {
                 let (parent, name) = self.place(path).await?;
                 let flags = open_flags(*trunc, *append) | if *excl { O_EXCL } else { 0 };
-                let template = stripe.map(|(size, count)| Template {
-                    stripe_size: size,
-                    stripe_count: count,
-                    ..Template::default()
-                });
+                let asked = stripe.map(|(size, count)| striping(size, count));
                 let (attributes, file) = self
                     .client
-                    .create(&self.ctx, parent, name, *mode, flags, template.as_ref())
+                    .create(&self.ctx, parent, name, *mode, flags, asked.as_ref())
                     .await?;
                 self.files.insert(*slot, file);
                 attr(attributes)
@@ -504,6 +501,16 @@ pub async fn read_entries(
 
 fn attr(attr: Attr) -> Answer {
     Answer::Attr(Box::new(attr))
+}
+
+/// A striping of `count` stripes; instead of three, components that small files reach.
+fn striping(size: u32, count: i32) -> Asked {
+    if count != 3 {
+        return Template { stripe_size: size, stripe_count: count, ..Template::default() }.into();
+    }
+    let stripe = u64::from(size);
+    let parts = [(stripe, 1), (4 * stripe, 2), (END_OF_FILE, 3)];
+    Asked::Composite(CompositeTemplate::striped(size, parts))
 }
 
 fn open_flags(trunc: bool, append: bool) -> u32 {

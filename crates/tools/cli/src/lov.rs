@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use layout::lov::{self, Lov};
+use layout::lov::{self, LovAny};
 use types::Errno;
 
 use crate::Failed;
@@ -17,11 +17,11 @@ pub(crate) const XATTR: &str = "lustre.lov";
 const VALUE_BYTES_MAX: usize = 65_536;
 
 /// The layout of `path`, or a directory's own default; nothing where there is none.
-pub(crate) fn of(path: &Path, command: &str) -> Result<Option<Lov>, Failed> {
+pub(crate) fn of(path: &Path, command: &str) -> Result<Option<LovAny>, Failed> {
     let shown = path.display();
     let value = read(path).map_err(|error| Failed::io(&error, command, &shown.to_string()))?;
     let wrong = |error| Failed::new(Errno::EINVAL.raw(), format!("{command}: {shown}: {error}"));
-    value.map(|value| lov::inspect(&value)).transpose().map_err(wrong)
+    value.map(|value| lov::inspect_any(&value)).transpose().map_err(wrong)
 }
 
 /// The value of the xattr of `path`; nothing where there is no layout.

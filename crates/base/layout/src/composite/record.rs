@@ -1,19 +1,28 @@
-//! Records of composite layouts: the third type beside those of layouts and templates.
+//! Records of composite layouts and of templates of them, beside those of plain ones.
 //!
 //! ```text
+//! layout:
 //! 0 type u8 (3) | 1 version u8 | 2 length u16, of the whole record | 4 generation u32
 //! 8 last id u32 | 12 components u32 | then each component:
 //!   0 id u32 | 4 place u32 (1 MDT, 2 wanted, 3 objects) | 8 start u64 | 16 end u64
 //!   24 a template's record (wanted) or a layout's (objects)
+//! template:
+//! 0 type u8 (4) | 1 version u8 | 2 length u16 | 4 zero u64 | 12 components u32 | then each:
+//!   0 zero u32 | 4 place u32 (1 MDT, 2 wanted) | 8 zero u64 | 16 end u64 | 24 a template's record
 //! ```
 //! Little-endian. A longer record's tail is ignored; a shorter one is refused.
 
 use types::Extent;
 
-use super::{Component, ComponentError, Composite, Place};
+use super::{
+    Component, ComponentError, Composite, CompositeTemplate, Place, TemplateComponent, Wanted,
+};
 use crate::{Layout, LayoutError, Template};
 
-const KIND: u8 = 3;
+/// Type of a layout's record.
+pub(crate) const KIND: u8 = 3;
+/// Type of a template's record.
+pub(crate) const KIND_TEMPLATE: u8 = 4;
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 16;
 const COMPONENT_BYTES: usize = 24;
@@ -50,25 +59,86 @@ impl Composite {
 
     /// From the bytes of a record, whose type, version and bounds are checked.
     pub fn decode(record: &[u8]) -> Result<Composite, ComponentError> {
-        let short = |need| LayoutError::Short { have: record.len(), need };
-        let head: &[u8; HEAD_BYTES] = record.first_chunk().ok_or(short(HEAD_BYTES))?;
-        let [kind, version, low, high, ..] = *head;
-        if (kind, version) != (KIND, VERSION) {
-            return Err(LayoutError::Unknown { kind, version }.into());
-        }
-        let length = usize::from(u16::from_le_bytes([low, high]));
-        let mut rest = record.get(HEAD_BYTES..length).ok_or(short(length.max(HEAD_BYTES)))?;
-        let word =
-            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let (head, mut rest) = head(record, KIND)?;
         let mut components = Vec::new();
-        for _ in 0..word(12) {
+        for _ in 0..head.components {
             let (component, tail) = component(rest)?;
             components.push(component);
             rest = tail;
         }
-        let composite = Composite { generation: word(4), last_id: word(8), components };
+        let Head { generation, last_id, .. } = head;
+        let composite = Composite { generation, last_id, components };
         composite.check().map(|()| composite)
     }
+}
+
+impl CompositeTemplate {
+    /// As a record. The template has passed [`CompositeTemplate::check`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        assert_eq!(self.check(), Ok(()), "a template is checked where it is made");
+        let mut out = vec![KIND_TEMPLATE, VERSION, 0, 0];
+        out.extend([0; 8]);
+        out.extend((self.components.len() as u32).to_le_bytes());
+        for component in &self.components {
+            let (place, nested) = match &component.wanted {
+                Wanted::Mdt => (AT_MDT, Vec::new()),
+                Wanted::Striped(template) => (WANTED, template.encode()),
+            };
+            out.extend(0u32.to_le_bytes());
+            out.extend(place.to_le_bytes());
+            out.extend(0u64.to_le_bytes());
+            out.extend(component.end.to_le_bytes());
+            out.extend(nested);
+        }
+        // smaller than Lustre's form, which is bounded
+        let length = u16::try_from(out.len()).expect("a template that is checked fits");
+        out[2..4].copy_from_slice(&length.to_le_bytes());
+        out
+    }
+
+    /// From the bytes of a record, whose type, version and bounds are checked.
+    pub fn decode(record: &[u8]) -> Result<CompositeTemplate, ComponentError> {
+        let (head, mut rest) = head(record, KIND_TEMPLATE)?;
+        let mut components = Vec::new();
+        for _ in 0..head.components {
+            let short = LayoutError::Short { have: rest.len(), need: COMPONENT_BYTES };
+            let (first, tail) = rest.split_first_chunk::<COMPONENT_BYTES>().ok_or(short)?;
+            let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| first[at + byte]));
+            let end = u64::from_le_bytes(std::array::from_fn(|byte| first[16 + byte]));
+            let (wanted, nested) = match word(4) {
+                AT_MDT => (Wanted::Mdt, 0),
+                WANTED => (Wanted::Striped(Template::decode(tail)?), nested_bytes(tail)),
+                other => return Err(ComponentError::Id(other)),
+            };
+            components.push(TemplateComponent { end, wanted });
+            let need = COMPONENT_BYTES + nested;
+            rest = tail.get(nested..).ok_or(LayoutError::Short { have: rest.len(), need })?;
+        }
+        let template = CompositeTemplate { components };
+        template.check().map(|()| template)
+    }
+}
+
+/// What both records begin with.
+struct Head {
+    generation: u32,
+    last_id: u32,
+    components: u32,
+}
+
+/// The head of a record of this type, and what of it follows.
+fn head(record: &[u8], want: u8) -> Result<(Head, &[u8]), ComponentError> {
+    let short = |need| LayoutError::Short { have: record.len(), need };
+    let head: &[u8; HEAD_BYTES] = record.first_chunk().ok_or(short(HEAD_BYTES))?;
+    let [kind, version, low, high, ..] = *head;
+    if (kind, version) != (want, VERSION) {
+        return Err(LayoutError::Unknown { kind, version }.into());
+    }
+    let length = usize::from(u16::from_le_bytes([low, high]));
+    let rest = record.get(HEAD_BYTES..length).ok_or(short(length.max(HEAD_BYTES)))?;
+    let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| head[at + byte]));
+    Ok((Head { generation: word(4), last_id: word(8), components: word(12) }, rest))
 }
 
 /// The component that these bytes begin with, and what follows it.

@@ -31,6 +31,34 @@ pub struct CompositeTemplate {
 }
 
 impl CompositeTemplate {
+    /// Components with ends and stripe counts as given, all with stripes of `stripe_size` bytes (0:
+    /// default).
+    #[must_use]
+    pub fn striped(
+        stripe_size: u32,
+        parts: impl IntoIterator<Item = (u64, i32)>,
+    ) -> CompositeTemplate {
+        let part = |(end, stripe_count)| {
+            let template = Template { stripe_size, stripe_count, ..Template::default() };
+            TemplateComponent { end, wanted: Wanted::Striped(template) }
+        };
+        CompositeTemplate { components: parts.into_iter().map(part).collect() }
+    }
+
+    /// All stripings that it asks for.
+    pub(crate) fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.components.iter().filter_map(|component| match &component.wanted {
+            Wanted::Mdt => None,
+            Wanted::Striped(template) => Some(template),
+        })
+    }
+
+    /// Whether it wants the first bytes at the MDT.
+    #[must_use]
+    pub fn is_at_mdt(&self) -> bool {
+        self.components.first().is_some_and(|first| first.wanted == Wanted::Mdt)
+    }
+
     /// Whether it makes a layout, whatever the default is.
     pub fn check(&self) -> Result<(), ComponentError> {
         self.resolve(&Template::default()).map(drop)

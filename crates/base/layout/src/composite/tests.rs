@@ -24,7 +24,7 @@ fn made(components: &[(u64, Wanted)]) -> Result<Composite, ComponentError> {
 }
 
 /// Objects as the component at `index` asks for them; a default count is one.
-fn objects_for(composite: &Composite, index: usize) -> Layout {
+pub(crate) fn objects_for(composite: &Composite, index: usize) -> Layout {
     let component = &composite.components[index];
     let Place::Wanted(wanted) = &component.place else { panic!("it has its place") };
     let count = u16::try_from(wanted.stripe_count.max(1)).expect("a count");
@@ -91,6 +91,7 @@ fn who_comes_second_is_told_and_changes_nothing() {
     let mut file = progressive();
     instantiate(&mut file, 1);
     let before = file.clone();
+    assert!(file.grew_from(&progressive()) && !progressive().grew_from(&file));
     let late = Layout::plain(Fid::new(9, 9), MIB as u32, 1);
     assert_eq!(file.instantiate(0, late.clone()), Err(ComponentError::Instantiated(1)));
     // stripes that cross the end
@@ -239,7 +240,7 @@ fn values_that_mean_more_than_is_known_are_refused_by_name() {
     assert!(with(&|_| ()).is_ok());
 }
 
-fn any_wanted() -> impl Strategy<Value = CompositeTemplate> {
+pub(crate) fn any_wanted() -> impl Strategy<Value = CompositeTemplate> {
     let part = (1_u64..40, 0_u32..5, -1_i32..9, any::<bool>());
     (proptest::bool::ANY, proptest::collection::vec(part, 1..6), any::<bool>()).prop_map(
         |(mdt, parts, to_the_end)| {
@@ -260,7 +261,7 @@ fn any_wanted() -> impl Strategy<Value = CompositeTemplate> {
     )
 }
 
-fn any_file() -> impl Strategy<Value = Composite> {
+pub(crate) fn any_file() -> impl Strategy<Value = Composite> {
     (any_wanted(), 0_u64..400 * MIB).prop_map(|(wanted, written)| {
         let mut file = wanted.resolve(&Template::default()).expect("a layout");
         instantiate(&mut file, written);

@@ -55,6 +55,14 @@ pub struct LovEntry {
     pub lov: Lov,
 }
 
+impl LovEntry {
+    /// Whether it has what it needs to take data.
+    #[must_use]
+    pub fn is_instantiated(&self) -> bool {
+        self.flags & FLAG_INIT != 0
+    }
+}
+
 impl LovComposite {
     /// The layout of file `file` with its objects.
     #[must_use]

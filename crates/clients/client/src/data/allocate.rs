@@ -11,7 +11,7 @@
 use std::rc::Rc;
 
 use env::LocalFuture;
-use layout::Layout;
+use layout::FileLayout;
 use types::{Errno, Extent, Timespec};
 use wire::Opcode;
 use wire::body::{OstFallocateReq, fallocate};
@@ -41,7 +41,8 @@ pub(crate) async fn allocate(open: &Rc<Open>, mode: u32, offset: u64, length: u6
     let end = offset.checked_add(length).filter(|end| *end <= OFFSET_MAX);
     let extent =
         end.and_then(|end| Extent::new(offset, end)).ok_or_else(|| refused(Errno::EFBIG))?;
-    let layout = layout_for_write(open).await?;
+    let behind = if mode & fallocate::PUNCH_HOLE == 0 { end.unwrap_or(0) } else { 0 };
+    let layout = layout_for_write(open, behind).await?;
     super::set_id::drop_set_id(open).await?;
     open.wrote.set(true);
     let lock = open.inner.lock_file(&open.ctx, open.inode.fid).await?;
@@ -54,11 +55,11 @@ pub(crate) async fn allocate(open: &Rc<Open>, mode: u32, offset: u64, length: u6
 
 async fn allocate_locked(
     open: &Rc<Open>,
-    layout: &Rc<Layout>,
+    layout: &Rc<FileLayout>,
     mode: u32,
     extent: Extent,
 ) -> Result<()> {
-    open.inode.with_view(|view| view.reshaped(layout.stripe_count));
+    open.inode.with_view(|view| view.reshaped(layout.stripes()));
     let shares = shares(layout, extent);
     let now = open.inode.stamp(open.inner.env.wall());
     if mode & fallocate::KEEP_SIZE == 0 && shares.len() > 1 {
@@ -68,17 +69,17 @@ async fn allocate_locked(
 }
 
 /// What the range is in each object that it touches.
-fn shares(layout: &Layout, extent: Extent) -> Vec<Share> {
+fn shares(layout: &FileLayout, extent: Extent) -> Vec<Share> {
     let share = |stripe| {
-        let offset = layout.object_size(stripe, extent.start());
-        Share { stripe, offset, length: layout.object_size(stripe, extent.end()) - offset }
+        let offset = layout.object_offset(stripe, extent.start());
+        Share { stripe, offset, length: layout.object_offset(stripe, extent.end()) - offset }
     };
-    (0..u32::from(layout.stripe_count)).map(share).filter(|share| share.length > 0).collect()
+    (0..layout.stripes()).map(share).filter(|share| share.length > 0).collect()
 }
 
 async fn send(
     open: &Rc<Open>,
-    layout: &Layout,
+    layout: &FileLayout,
     mode: u32,
     shares: &[Share],
     now: Timespec,
@@ -93,7 +94,7 @@ async fn send(
 
 async fn send_all(
     open: &Rc<Open>,
-    layout: &Layout,
+    layout: &FileLayout,
     mode: u32,
     shares: &[Share],
     now: Timespec,
@@ -110,7 +111,7 @@ async fn send_all(
 
 async fn send_one(
     open: &Rc<Open>,
-    layout: &Layout,
+    layout: &FileLayout,
     mode: u32,
     share: Share,
     now: Timespec,
@@ -137,12 +138,12 @@ mod tests {
     use super::*;
     use types::Fid;
 
-    fn layout(stripe_count: u16) -> Layout {
-        Layout::plain(Fid::new(0x400, 1), 1 << 16, stripe_count)
+    fn layout(stripe_count: u16) -> FileLayout {
+        layout::Layout::plain(Fid::new(0x400, 1), 1 << 16, stripe_count).into()
     }
 
     /// The pieces of the extent, those of one object put together.
-    fn joined(layout: &Layout, extent: Extent) -> Vec<Share> {
+    fn joined(layout: &FileLayout, extent: Extent) -> Vec<Share> {
         let mut joined: Vec<Share> = Vec::new();
         for piece in layout.pieces(extent) {
             match joined.iter_mut().find(|share| share.stripe == piece.stripe) {

@@ -8,11 +8,10 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use layout::Layout;
 use tokio::sync::{Notify, oneshot};
 use types::Errno;
 
-use super::{layout_for_write, write};
+use super::write;
 use crate::file::Open;
 use crate::locks::FileLock;
 use crate::{Error, Result};
@@ -21,7 +20,6 @@ use crate::{Error, Result};
 /// [`Appending::finish`], or until this is dropped.
 pub struct Appending {
     open: Rc<Open>,
-    layout: Rc<Layout>,
     lock: RefCell<Option<FileLock>>,
     end: u64,
     given_up: Rc<GivenUp>,
@@ -45,14 +43,12 @@ impl GivenUp {
 
 impl Appending {
     pub(crate) async fn begin(open: &Rc<Open>) -> Result<Appending> {
-        let layout = layout_for_write(open).await?;
         let lock = match open.inner.config.bugs.skip_append_lock() {
             true => None,
             false => Some(open.inner.lock_file(&open.ctx, open.inode.fid).await?),
         };
         let mut appending = Appending {
             open: open.clone(),
-            layout,
             lock: RefCell::new(lock),
             end: 0,
             given_up: Rc::default(),
@@ -76,8 +72,9 @@ impl Appending {
     /// EIO where nobody knows.
     pub async fn find_end(&self) -> Result<u64> {
         let open = &self.open;
+        let Some(layout) = open.newest_layout().await? else { return Ok(0) };
         let attr = open.attr.borrow().to_owned();
-        open.inner.current_size(&open.ctx, &attr, &open.inode, &self.layout).await
+        open.inner.current_size(&open.ctx, &attr, &open.inode, &layout).await
     }
 
     /// The caller was killed: pieces under way are taken back unless their OST has begun them. They

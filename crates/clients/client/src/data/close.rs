@@ -99,14 +99,14 @@ async fn state_size(open: &Rc<Open>, body: &mut CloseReq) {
         }
     };
     let objects = view.complete(&layout, &asked);
-    if open.inode.stripes() & !size::stripe_bits(&objects) != 0 {
+    if open.inode.stripes_of(&layout) & !size::stripe_bits(&objects) != 0 {
         tracing::debug!(fid = %open.inode.fid, "the file stays dirty at close: an object of it is missing");
         return;
     }
     put_size(body, &layout, &objects, view.epoch());
 }
 
-fn put_size(body: &mut CloseReq, layout: &layout::Layout, objects: &[OstAttr], epoch: u64) {
+fn put_size(body: &mut CloseReq, layout: &layout::FileLayout, objects: &[OstAttr], epoch: u64) {
     let extents = size::add_up(layout, objects);
     body.flags |= CloseFlags::SIZE;
     (body.size, body.blocks) = (extents.size, extents.blocks);

@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 
-use layout::Layout;
+use layout::FileLayout;
 use types::{Errno, Fid};
 
 use super::place;
@@ -30,7 +30,7 @@ impl Inner {
         self: &Rc<Self>,
         ctx: &Ctx,
         fid: Fid,
-        layout: &Layout,
+        layout: &FileLayout,
         lost: u64,
     ) -> Result<()> {
         if lost == 0 {

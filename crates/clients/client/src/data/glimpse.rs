@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use env::LocalFuture;
-use layout::Layout;
+use layout::FileLayout;
 use types::{Errno, Fid, TargetId, Timespec};
 use wire::body::{ObjectRange, OstAttr, OstBatchReq};
 use wire::{Attr, Opcode, SizeState, decode_body};
@@ -21,13 +21,13 @@ use crate::{Ctx, Error, Result, limits, size};
 
 /// Objects of one file to ask about.
 pub(crate) struct Question {
-    pub(crate) layout: Rc<Layout>,
+    pub(crate) layout: Rc<FileLayout>,
     pub(crate) stripes: Vec<u32>,
 }
 
 impl Question {
-    pub(crate) fn all(layout: &Rc<Layout>) -> Question {
-        Question { layout: layout.clone(), stripes: (0..u32::from(layout.stripe_count)).collect() }
+    pub(crate) fn all(layout: &Rc<FileLayout>) -> Question {
+        Question { layout: layout.clone(), stripes: (0..layout.stripes()).collect() }
     }
 }
 
@@ -131,7 +131,7 @@ impl Inner {
         attr: &mut Attr,
         mtime_set: Timespec,
         must_exist: u64,
-        layout: &Rc<Layout>,
+        layout: &Rc<FileLayout>,
     ) -> Result<Found> {
         if !crate::needs_glimpse(attr) || self.config.bugs.forget_glimpse() {
             return Ok(Found::default());
@@ -150,11 +150,12 @@ impl Inner {
         ctx: &Ctx,
         attr: &Attr,
         inode: &Inode,
-        layout: &Rc<Layout>,
+        layout: &Rc<FileLayout>,
     ) -> Result<u64> {
         let mut attr = Attr { size_state: SizeState::Dirty as u32, size: 0, ..*attr };
+        let must_exist = inode.stripes_of(layout);
         let found =
-            self.resolve_attr(ctx, &mut attr, Timespec::default(), inode.stripes(), layout).await?;
+            self.resolve_attr(ctx, &mut attr, Timespec::default(), must_exist, layout).await?;
         self.check_lost(ctx, inode.fid, layout, found.lost).await?;
         Ok(attr.size)
     }
@@ -165,16 +166,17 @@ pub(crate) fn settle(
     attr: &mut Attr,
     mtime_set: Timespec,
     must_exist: u64,
-    layout: &Layout,
+    layout: &FileLayout,
     found: &Objects,
 ) -> Found {
-    let objects: Vec<_> = (0..u32::from(layout.stripe_count))
-        .map(|i| found.get(&i).copied().unwrap_or_default())
-        .collect();
+    let objects: Vec<_> =
+        (0..layout.stripes()).map(|i| found.get(&i).copied().unwrap_or_default()).collect();
     size::resolve(attr, mtime_set, must_exist, layout, &objects)
 }
 
 /// One object, as a batch names it.
-pub(crate) fn range(layout: &Layout, stripe: u32) -> ObjectRange {
-    ObjectRange { base: layout.base.into(), first: stripe, count: 1 }
+pub(crate) fn range(layout: &FileLayout, stripe: u32) -> ObjectRange {
+    let (object, _) = layout.object(stripe);
+    let base = Fid { ver: 0, ..object };
+    ObjectRange { base: base.into(), first: object.ver, count: 1 }
 }

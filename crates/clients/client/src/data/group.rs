@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use layout::{Layout, Piece};
+use layout::{FileLayout, Piece};
 use types::Extent;
 
 /// One request to one object.
@@ -35,7 +35,7 @@ impl Run {
 }
 
 /// The requests that cover `extent`, those with the lowest file offsets first.
-pub(crate) fn runs(layout: &Layout, extent: Extent, rpc_bytes: u64) -> Vec<Run> {
+pub(crate) fn runs(layout: &FileLayout, extent: Extent, rpc_bytes: u64) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut last_of: BTreeMap<u32, usize> = BTreeMap::new();
     for piece in layout.pieces(extent).flat_map(|piece| cut(piece, rpc_bytes)) {
@@ -86,12 +86,12 @@ mod tests {
 
     const KIB: u64 = 1 << 10;
 
-    fn layout(stripe_kib: u32, stripe_count: u16) -> Layout {
-        Layout::plain(Fid::new(0x400, 1), stripe_kib << 10, stripe_count)
+    fn layout(stripe_kib: u32, stripe_count: u16) -> FileLayout {
+        layout::Layout::plain(Fid::new(0x400, 1), stripe_kib << 10, stripe_count).into()
     }
 
     /// Runs as "stripe@object offset+length", KiB.
-    fn check(layout: &Layout, start_kib: u64, end_kib: u64, rpc_kib: u64, want: &str) {
+    fn check(layout: &FileLayout, start_kib: u64, end_kib: u64, rpc_kib: u64, want: &str) {
         let extent = Extent::new(start_kib * KIB, end_kib * KIB).expect("not empty");
         let runs = runs(layout, extent, rpc_kib * KIB);
         let text: Vec<_> = runs

@@ -17,7 +17,7 @@ mod write;
 
 use std::rc::Rc;
 
-use layout::Layout;
+use layout::FileLayout;
 use types::{Errno, Fid, TargetId};
 
 use crate::file::Open;
@@ -40,22 +40,24 @@ pub(crate) use write::write;
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// Object and OST of a stripe.
-fn place(layout: &Layout, stripe: u32) -> (Fid, TargetId) {
+fn place(layout: &FileLayout, stripe: u32) -> (Fid, TargetId) {
     let (object, ost) = layout.object(stripe);
     (object, TargetId::ost(ost.0))
 }
 
-/// The layout under which to write; a file made without one gets it with its first open for write,
-/// or now.
-async fn layout_for_write(open: &Rc<Open>) -> Result<Rc<Layout>> {
-    if let Some(layout) = open.inode.layout() {
-        return Ok(layout);
-    }
-    let stat = open.inner.stat(&open.ctx, open.inode.fid, open.handle).await?;
-    open.inode.learn(&stat);
-    if open.inode.layout().is_none() {
-        let stat = open.inner.place(open.inode.fid).await?;
-        open.inode.learn(&stat);
-    }
-    open.inode.layout().ok_or_else(|| Error::local(Errno::ENODATA, "layout").about(open.inode.fid))
+/// The layout under which to write bytes below `behind`. A file made without one gets it with its
+/// first open for write, or now; a component gets its objects now.
+async fn layout_for_write(open: &Rc<Open>, behind: u64) -> Result<Rc<FileLayout>> {
+    let refused = || Error::local(Errno::ENODATA, "layout").about(open.inode.fid);
+    let known = open.layout_for_read().await?.filter(|layout| !layout.misses(behind));
+    let layout = match known {
+        Some(layout) => layout,
+        None => {
+            let (ctx, fid) = (&open.ctx, open.inode.fid);
+            let stat = open.inner.lay_out(ctx, fid, open.handle, behind).await?;
+            open.inode.learn(&stat);
+            open.inode.layout().filter(|layout| !layout.misses(behind)).ok_or_else(refused)?
+        }
+    };
+    if behind <= layout.end() { Ok(layout) } else { Err(refused()) }
 }

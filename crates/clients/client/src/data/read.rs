@@ -11,7 +11,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use endpoint::Bulk;
 use env::LocalFuture;
-use layout::Layout;
+use layout::FileLayout;
 use types::{Errno, Extent};
 use wire::Opcode;
 use wire::body::{IoFlags, OstAttr, OstIoReq};
@@ -43,20 +43,41 @@ pub(crate) async fn read(open: &Rc<Open>, offset: u64, len: usize) -> Result<Vec
     else {
         return Ok(Vec::new());
     };
-    let runs = runs(&layout, extent, u64::from(open.inner.config.rpc_bytes));
-    let mut got = fetch(open, &layout, &runs).await?;
-    if got.iter().zip(&runs).all(|(got, run)| got.data.len() as u64 == run.len) {
+    let pieces = read_under(open, &layout, extent).await?;
+    let bytes: usize = pieces.iter().map(Bytes::len).sum();
+    let is_blind = open.inner.config.bugs.believe_holes();
+    if layout.is_whole() || is_blind || (bytes == len && !layout.misses(end)) {
+        return Ok(pieces);
+    }
+    // where this layout has no objects yet, somebody may have written meanwhile
+    let newest = open.newest_layout().await?.unwrap_or_else(|| layout.clone());
+    if newest.generation() == layout.generation() {
+        return Ok(pieces);
+    }
+    read_under(open, &newest, extent).await
+}
+
+/// What `layout` has of `extent`.
+async fn read_under(
+    open: &Rc<Open>,
+    layout: &Rc<FileLayout>,
+    extent: Extent,
+) -> Result<Vec<Bytes>> {
+    let runs = runs(layout, extent, u64::from(open.inner.config.rpc_bytes));
+    let mut got = fetch(open, layout, &runs).await?;
+    let is_full = got.iter().zip(&runs).all(|(got, run)| got.data.len() as u64 == run.len);
+    if is_full && !layout.misses(extent.end()) && extent.end() <= layout.end() {
         return Ok(assemble(extent.start(), extent.end(), &runs, got));
     }
-    let mut size = size_after(open, &layout, extent.end(), &runs, &got).await?;
+    let mut size = size_after(open, layout, extent.end(), &runs, &got).await?;
     let again: Vec<_> =
         (0..runs.len()).filter(|index| misses(&runs[*index], &got[*index], size)).collect();
     if runs.len() > 1 && !again.is_empty() {
         let once_more: Vec<_> = again.iter().map(|index| runs[*index].clone()).collect();
-        let fresh = fetch(open, &layout, &once_more).await?;
+        let fresh = fetch(open, layout, &once_more).await?;
         for (index, fresh) in again.into_iter().zip(fresh) {
             size =
-                size.max(layout.file_size(&sizes(&layout, &[(runs[index].stripe, fresh.object)])));
+                size.max(layout.file_size(&sizes(layout, &[(runs[index].stripe, fresh.object)])));
             got[index] = fresh;
         }
     }
@@ -78,7 +99,7 @@ fn misses(run: &Run, got: &Got, size: u64) -> bool {
 /// The file's size, at least whether it reaches `end`.
 async fn size_after(
     open: &Rc<Open>,
-    layout: &Rc<Layout>,
+    layout: &Rc<FileLayout>,
     end: u64,
     runs: &[Run],
     got: &[Got],
@@ -89,9 +110,8 @@ async fn size_after(
     }
     let known: Vec<_> = objects.iter().map(|(stripe, object)| (*stripe, *object)).collect();
     let seen = layout.file_size(&sizes(layout, &known));
-    let stripes: Vec<_> = (0..u32::from(layout.stripe_count))
-        .filter(|stripe| !objects.contains_key(stripe))
-        .collect();
+    let stripes: Vec<_> =
+        (0..layout.stripes()).filter(|stripe| !objects.contains_key(stripe)).collect();
     if seen >= end || stripes.is_empty() {
         return Ok(seen);
     }
@@ -105,20 +125,22 @@ async fn size_after(
         .iter()
         .filter(|(_, object)| object.exists == 0)
         .fold(0, |bits, (stripe, _)| bits | size::stripe_bit(*stripe));
-    open.inner.check_lost(&open.ctx, open.inode.fid, layout, lost & open.inode.stripes()).await?;
+    open.inner
+        .check_lost(&open.ctx, open.inode.fid, layout, lost & open.inode.stripes_of(layout))
+        .await?;
     let found: Vec<_> = found[0].iter().map(|(stripe, object)| (*stripe, *object)).collect();
     Ok(seen.max(layout.file_size(&sizes(layout, &found))))
 }
 
-fn sizes(layout: &Layout, objects: &[(u32, OstAttr)]) -> Vec<Option<u64>> {
-    let mut sizes = vec![None; usize::from(layout.stripe_count)];
+fn sizes(layout: &FileLayout, objects: &[(u32, OstAttr)]) -> Vec<Option<u64>> {
+    let mut sizes = vec![None; layout.stripes() as usize];
     for (stripe, object) in objects.iter().filter(|(_, object)| object.exists != 0) {
         sizes[*stripe as usize] = Some(object.size);
     }
     sizes
 }
 
-async fn fetch(open: &Rc<Open>, layout: &Rc<Layout>, runs: &[Run]) -> Result<Vec<Got>> {
+async fn fetch(open: &Rc<Open>, layout: &Rc<FileLayout>, runs: &[Run]) -> Result<Vec<Got>> {
     if let [run] = runs {
         return Ok(vec![fetch_run(open, layout, run).await?]);
     }
@@ -127,7 +149,7 @@ async fn fetch(open: &Rc<Open>, layout: &Rc<Layout>, runs: &[Run]) -> Result<Vec
     try_join(reads, open.inner.config.data_rpcs_in_flight.max(1) as usize).await
 }
 
-async fn fetch_run(open: &Rc<Open>, layout: &Layout, run: &Run) -> Result<Got> {
+async fn fetch_run(open: &Rc<Open>, layout: &FileLayout, run: &Run) -> Result<Got> {
     let must_exist = open.inode.stripes() & size::stripe_bit(run.stripe);
     let must_exist = if open.inner.config.bugs.forget_must_exist() { 0 } else { must_exist };
     match fetch_object(open, layout, run, must_exist != 0).await {
@@ -143,7 +165,7 @@ async fn fetch_run(open: &Rc<Open>, layout: &Layout, run: &Run) -> Result<Got> {
 
 async fn fetch_object(
     open: &Rc<Open>,
-    layout: &Layout,
+    layout: &FileLayout,
     run: &Run,
     must_exist: bool,
 ) -> Result<Got> {
@@ -156,7 +178,7 @@ async fn fetch_object(
         length: run.len as u32, // at most rpc_bytes
         flags: IoFlags::DIRECT.when(open.flags & flags::O_DIRECT != 0)
             | IoFlags::MUST_EXIST.when(must_exist),
-        layout_version: u32::from(layout.generation),
+        layout_version: layout.generation(),
         claim,
         ..OstIoReq::default()
     };
@@ -211,10 +233,22 @@ fn fill(whole: &mut Vec<Bytes>, at: u64, until: u64) {
 
 impl Open {
     /// Nothing where the file has no layout: then it has no bytes either.
-    pub(super) async fn layout_for_read(self: &Rc<Self>) -> Result<Option<Rc<Layout>>> {
+    pub(super) async fn layout_for_read(self: &Rc<Self>) -> Result<Option<Rc<FileLayout>>> {
         if let Some(layout) = self.inode.layout() {
             return Ok(Some(layout));
         }
+        self.ask_layout().await
+    }
+
+    /// The layout by the MDT's word of now, unless no other can come.
+    pub(super) async fn newest_layout(self: &Rc<Self>) -> Result<Option<Rc<FileLayout>>> {
+        match self.inode.layout().filter(|layout| layout.is_whole()) {
+            Some(layout) => Ok(Some(layout)),
+            None => self.ask_layout().await,
+        }
+    }
+
+    async fn ask_layout(self: &Rc<Self>) -> Result<Option<Rc<FileLayout>>> {
         let stat = self.inner.stat(&self.ctx, self.inode.fid, self.handle).await?;
         self.inode.learn(&stat);
         Ok(self.inode.layout())
@@ -226,8 +260,8 @@ mod tests {
     use super::*;
     use types::Fid;
 
-    fn layout() -> Layout {
-        Layout::plain(Fid::new(0x400, 1), 1 << 16, 2)
+    fn layout() -> FileLayout {
+        layout::Layout::plain(Fid::new(0x400, 1), 1 << 16, 2).into()
     }
 
     fn got(len: usize, fill: u8) -> Got {

@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use env::LocalFuture;
-use layout::Layout;
+use layout::FileLayout;
 use types::Errno;
 use wire::Opcode;
 use wire::body::{OstSeekRep, OstSeekReq};
@@ -18,23 +18,23 @@ use crate::{Error, Result, SeekFor, limits, size};
 /// First data or hole of the file at or behind `offset`.
 pub(crate) async fn seek(open: &Rc<Open>, what: SeekFor, offset: u64) -> Result<u64> {
     let refused = || Error::local(Errno::ENXIO, "seek").about(open.inode.fid);
-    let Some(layout) = open.layout_for_read().await?.filter(|_| offset < OFFSET_MAX) else {
+    let Some(layout) = open.newest_layout().await?.filter(|_| offset < OFFSET_MAX) else {
         return Err(refused()); // without a layout there are no bytes, nor are there any so far out
     };
-    let objects: Vec<LocalFuture<'_, Result<OstSeekRep>>> = (0..u32::from(layout.stripe_count))
+    let objects: Vec<LocalFuture<'_, Result<OstSeekRep>>> = (0..layout.stripes())
         .map(|stripe| Box::pin(ask(open, &layout, what, stripe, offset)) as _)
         .collect();
     let objects = try_join(objects, limits::BATCH_RPCS_MAX)
         .await
         .map_err(|error| error.about(open.inode.fid))?;
-    let lost = open.inode.stripes() & !there(&objects);
+    let lost = open.inode.stripes_of(&layout) & !there(&objects);
     open.inner.check_lost(&open.ctx, open.inode.fid, &layout, lost).await?;
     answer(&layout, &objects, what, offset).ok_or_else(refused)
 }
 
 async fn ask(
     open: &Rc<Open>,
-    layout: &Layout,
+    layout: &FileLayout,
     what: SeekFor,
     stripe: u32,
     offset: u64,
@@ -43,7 +43,7 @@ async fn ask(
     let claim = open.claim;
     let body = OstSeekReq {
         object: object.into(),
-        offset: layout.object_size(stripe, offset),
+        offset: layout.object_offset(stripe, offset),
         what: u32::from(what == SeekFor::Hole),
         parent: open.inode.fid.into(),
         claim,
@@ -63,7 +63,7 @@ fn there(objects: &[OstSeekRep]) -> u64 {
 }
 
 /// The file's answer; nothing where `offset` is at or behind the end, or no data follows.
-fn answer(layout: &Layout, objects: &[OstSeekRep], what: SeekFor, offset: u64) -> Option<u64> {
+fn answer(layout: &FileLayout, objects: &[OstSeekRep], what: SeekFor, offset: u64) -> Option<u64> {
     let sizes: Vec<_> =
         objects.iter().map(|object| (object.exists != 0).then_some(object.size)).collect();
     let size = layout.file_size(&sizes);
@@ -71,13 +71,13 @@ fn answer(layout: &Layout, objects: &[OstSeekRep], what: SeekFor, offset: u64) -
         return None;
     }
     let places = objects.iter().zip(0..).filter_map(|(object, stripe)| {
-        let from = layout.object_size(stripe, offset);
+        let from = layout.object_offset(stripe, offset);
         let found = match what {
             SeekFor::Data => (object.offset != u64::MAX).then_some(object.offset)?,
             SeekFor::Hole if object.offset == u64::MAX => from.max(object.size),
             SeekFor::Hole => object.offset,
         };
-        Some(layout.file_offset(stripe, found))
+        layout.file_offset(stripe, found)
     });
     let first = places.min();
     match what {
@@ -93,8 +93,8 @@ mod tests {
 
     const S: u64 = 1 << 16;
 
-    fn layout(stripe_count: u16) -> Layout {
-        Layout::plain(Fid::new(0x400, 1), 1 << 16, stripe_count)
+    fn layout(stripe_count: u16) -> FileLayout {
+        layout::Layout::plain(Fid::new(0x400, 1), 1 << 16, stripe_count).into()
     }
 
     fn object(offset: u64, size: u64) -> OstSeekRep {

@@ -35,7 +35,7 @@ async fn sync_file(open: &Rc<Open>) -> Result<()> {
     let inner = &open.inner;
     let mut by_ost: BTreeMap<TargetId, Vec<ObjectRange>> = BTreeMap::new();
     if let Some(layout) = open.inode.layout() {
-        for stripe in 0..u32::from(layout.stripe_count) {
+        for stripe in 0..layout.stripes() {
             by_ost.entry(place(&layout, stripe).1).or_default().push(range(&layout, stripe));
         }
     }

@@ -10,7 +10,7 @@
 use std::rc::Rc;
 
 use env::LocalFuture;
-use layout::Layout;
+use layout::FileLayout;
 use types::{Errno, Fid, Timespec};
 use wire::body::{Claim, OstAttr, OstPunchReq, PunchFlags, SetattrFlags};
 use wire::{Attr, Opcode, SizeState};
@@ -82,7 +82,7 @@ impl Inner {
         self: &Rc<Self>,
         ctx: &Ctx,
         stat: &Stat,
-        layout: &Rc<Layout>,
+        layout: &Rc<FileLayout>,
         claim: Claim,
     ) -> Result<()> {
         let objects = self.cut(ctx, stat, layout, 0, claim).await?;
@@ -99,7 +99,7 @@ impl Inner {
         self: &Rc<Self>,
         ctx: &Ctx,
         stat: &Stat,
-        layout: &Rc<Layout>,
+        layout: &Rc<FileLayout>,
         to: u64,
         claim: Claim,
     ) -> Result<Vec<OstAttr>> {
@@ -113,8 +113,8 @@ impl Inner {
             })
         });
         let now = self.env.wall();
-        let last = to.checked_sub(1).map(|last| layout.stripe_of(last));
-        let punches = (0..u32::from(layout.stripe_count)).map(|stripe| {
+        let last = to.checked_sub(1).and_then(|last| layout.stripe_of(last));
+        let punches = (0..layout.stripes()).map(|stripe| {
             // in the place of a lost object an empty one would look like what the file held
             let create = last == Some(stripe) && must_exist & size::stripe_bit(stripe) == 0;
             let punch: LocalFuture<'_, Result<OstAttr>> =
@@ -136,7 +136,7 @@ impl Inner {
         self: &Rc<Self>,
         ctx: &Ctx,
         fid: Fid,
-        layout: &Layout,
+        layout: &FileLayout,
         stripe: u32,
         to: u64,
         create: bool,

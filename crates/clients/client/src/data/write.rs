@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use endpoint::Bulk;
 use env::LocalFuture;
-use layout::Layout;
+use layout::FileLayout;
 use types::{Errno, Extent, Timespec};
 use wire::Opcode;
 use wire::body::{IoFlags, OstAttr, OstIoReq};
@@ -25,7 +25,7 @@ pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes)
     let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
     let extent = end.and_then(|end| Extent::new(offset, end));
     let extent = extent.ok_or_else(|| Error::local(Errno::EFBIG, "write").about(open.inode.fid))?;
-    let layout = layout_for_write(open).await?;
+    let layout = layout_for_write(open, extent.end()).await?;
     drop_set_id(open).await?;
     let change = Change::begin(&open.inode, extent);
     change.turn().await;
@@ -55,7 +55,7 @@ pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes)
 struct Write<'w> {
     change: &'w Rc<Change>,
     open: &'w Rc<Open>,
-    layout: &'w Rc<Layout>,
+    layout: &'w Rc<FileLayout>,
     flags: u32,
     extent: Extent,
     data: &'w Bytes,
@@ -97,7 +97,7 @@ impl Write<'_> {
             flags: IoFlags::SYNC.when(durable) | IoFlags::DIRECT.when(direct),
             mtime: mtime.sec,
             mtime_nsec: mtime.nsec,
-            layout_version: u32::from(layout.generation),
+            layout_version: layout.generation(),
             uid: attr.uid,
             gid: attr.gid,
             claim,
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_full_target_makes_a_short_write_not_an_error() {
-        let layout = Layout::plain(Fid::new(0x400, 1), 1 << 16, 2);
+        let layout = layout::Layout::plain(Fid::new(0x400, 1), 1 << 16, 2).into();
         let extent = Extent::new(100, 1 << 17).expect("not empty");
         let runs = runs(&layout, extent, 1 << 20);
         let failed = |errno| Err(Error::local(errno, "ost_write"));

@@ -151,7 +151,7 @@ impl Client {
             .map_err(|error| error.about(fid))?
             .reply
             .buf(1);
-        match layout::Striping::decode(&record) {
+        match layout::Striping::decode(fid, &record) {
             Ok(layout::Striping::None) => Ok(Striping::None),
             Ok(layout::Striping::Layout(layout)) => Ok(Striping::File(layout)),
             Ok(layout::Striping::Template(template)) => Ok(Striping::Default(template)),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use layout::Template;
+use layout::Asked;
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
 use wire::attr::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use wire::body::{CreateFlags, CreateReq, LinkReq};
@@ -20,7 +20,7 @@ pub(super) struct Make<'a> {
     pub(super) mode: u32,
     pub(super) rdev: u64,
     pub(super) target: &'a [u8],
-    pub(super) striping: Option<&'a Template>,
+    pub(super) striping: Option<&'a Asked>,
     pub(super) open_flags: u32,
     pub(super) flags: CreateFlags,
 }

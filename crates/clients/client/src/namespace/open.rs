@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use endpoint::{Call, Keep};
-use layout::Template;
+use layout::Asked;
 use types::{Errno, Fid, Instant, TargetId};
 use wire::attr::{S_IFMT, S_IFREG};
 use wire::body::{CreateFlags, CreateReq, Disposition, OpenReq};
@@ -32,7 +32,7 @@ impl Client {
         name: &[u8],
         mode: u32,
         open_flags: u32,
-        striping: Option<&Template>,
+        striping: Option<&Asked>,
     ) -> Result<(Attr, File)> {
         let (glance, file) =
             self.create_glance(ctx, parent, name, mode, open_flags, striping).await?;
@@ -57,7 +57,7 @@ impl Client {
         name: &[u8],
         mode: u32,
         open_flags: u32,
-        striping: Option<&Template>,
+        striping: Option<&Asked>,
     ) -> Result<(Glance, File)> {
         let open_flags = open_flags | flags::O_CREAT;
         let mode = S_IFREG | mode & !S_IFMT;

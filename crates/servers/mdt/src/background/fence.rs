@@ -54,11 +54,11 @@ impl Mdt {
 
     /// OSTs that hold a part of a file.
     pub(crate) async fn osts_of(&self, fid: Fid) -> Result<Vec<u32>, Errno> {
-        let layout =
+        let stored =
             || Ok(self.engine.store.meta().running()?.get(Table::Layouts, &fid.to_key())?);
-        let layout = self.persist(layout).await?;
-        Ok(match layout.as_deref().map(Striping::decode) {
-            Some(Ok(Striping::Layout(layout))) => layout.osts,
+        let stored = self.persist(stored).await?;
+        Ok(match stored.map(|stored| Striping::decode(fid, &stored)) {
+            Some(Ok(Striping::Layout(layout))) => layout.osts().collect(),
             _ => Vec::new(),
         })
     }

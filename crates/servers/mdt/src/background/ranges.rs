@@ -137,16 +137,16 @@ fn read_some(mdt: &Mdt, burnt: &Burnt, from: &[u8], held: &mut Held) -> Decided<
     let view = mdt.engine.store.meta().running()?;
     let (mut last, mut count, mut broken) = (None, 0, false);
     view.scan(Table::Layouts, from, &mut |key, value| {
-        match Striping::decode(value) {
-            Ok(Striping::Layout(layout)) => {
-                let base: Fid = layout.base;
-                if burnt.holds(base) {
-                    held.live.insert((base.seq, base.oid));
-                }
-                held.osts.extend(layout.osts);
+        let file = Fid::from_key(key);
+        match file.map(|file| Striping::decode(file, value)) {
+            Some(Ok(Striping::Layout(layout))) => {
+                let bases = layout.stripings().map(|one| one.base);
+                let live = bases.filter(|base| burnt.holds(*base));
+                held.live.extend(live.map(|base| (base.seq, base.oid)));
+                held.osts.extend(layout.osts());
             }
-            Ok(Striping::Template(_) | Striping::None) => {}
-            Err(_) => broken = true,
+            Some(Ok(Striping::Template(_) | Striping::None)) => {}
+            None | Some(Err(_)) => broken = true,
         }
         count += 1;
         last = Some(key.to_vec());

@@ -5,7 +5,7 @@
 //! attributes, all or nothing. A replay uses the FID, the layout and the handle of the first reply;
 //! where the file is there already, it only opens it again.
 
-use layout::{Layout, Template};
+use layout::Asked;
 use osd::Table;
 use target::Decided;
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
@@ -22,7 +22,6 @@ use crate::perm::{ACL_ACCESS, ACL_DEFAULT, W, X, is_root};
 use crate::record::{
     INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INODE_HAS_XATTR, Inode,
 };
-use crate::spaces::Placed;
 use crate::tx::new_attr;
 
 /// Makes a file; see the module.
@@ -177,7 +176,7 @@ pub(super) fn inherit(
 fn inherit_template(op: &mut Op<'_, '_>, parent: &Inode, inode: &mut Inode) -> Decided<()> {
     let asked = op.request.buf(3);
     let template = if !asked.is_empty() {
-        Some(decode_template(&asked)?)
+        Some(decode_asked(&asked)?)
     } else if parent.fid() == Fid::ROOT {
         None
     } else {
@@ -190,8 +189,8 @@ fn inherit_template(op: &mut Op<'_, '_>, parent: &Inode, inode: &mut Inode) -> D
     Ok(())
 }
 
-fn decode_template(record: &[u8]) -> Decided<Template> {
-    Template::decode(record).map_err(|error| error.errno().into())
+fn decode_asked(record: &[u8]) -> Decided<Asked> {
+    Asked::decode(record).map_err(|error| error.errno().into())
 }
 
 /// The layout of a new file, unless it shall have none yet.
@@ -205,65 +204,13 @@ pub(super) fn place(
         return Ok(());
     }
     let asked = op.request.buf(3);
-    let asked = if asked.is_empty() { Template::default() } else { decode_template(&asked)? };
+    let asked = if asked.is_empty() { Asked::default() } else { decode_asked(&asked)? };
     let writes = body.flags.contains(CreateFlags::OPEN) && wants_write(body.open_flags);
     if !writes && op.replay.is_none() && (op.osts)().is_empty() {
         // a name may exist before the first OST does; the first open for writing places it
         return Ok(());
     }
     op.give_layout(inode, Some(parent), &asked)
-}
-
-impl Op<'_, '_> {
-    /// Gives `inode` a layout: what is asked for, else its directory's default, the root's, the
-    /// file system's. A replay takes the layout of the first reply.
-    pub(crate) fn give_layout(
-        &mut self,
-        inode: &mut Inode,
-        parent: Option<&Inode>,
-        asked: &Template,
-    ) -> Decided<()> {
-        if self.replay.is_some() {
-            if let Some(record) = self.request.replay_buf(1).filter(|record| !record.is_empty()) {
-                let layout = Layout::decode(&record).map_err(|_| Errno::EPROTO)?;
-                if layout.check().is_err() || !self.state.objects.may_have_given(layout.base) {
-                    return Err(Errno::EPROTO.into());
-                }
-                self.tx.set_layout(inode, &layout);
-            }
-            return Ok(());
-        }
-        let template = self.wanted(parent, asked)?;
-        template.check().map_err(|error| error.errno())?;
-        let Placed { osts, pool } = self.state.place(&template, &(self.osts)(), self.tx.now)?;
-        let layout = Layout {
-            stripe_size: template.stripe_size,
-            stripe_count: u16::try_from(osts.len()).map_err(|_| Errno::EINVAL)?,
-            pattern: layout::Raid0,
-            generation: 0,
-            base: self.state.draw_object()?,
-            osts,
-            pool,
-        };
-        layout.check().map_err(|error| error.errno())?;
-        self.tx.set_layout(inode, &layout);
-        Ok(())
-    }
-
-    fn wanted(&mut self, parent: Option<&Inode>, asked: &Template) -> Decided<Template> {
-        let mut template = asked.clone();
-        if let Some(parent) = parent
-            && let Some(default) = self.tx.template(parent)?
-        {
-            template = template.or(&default);
-        }
-        if let Some(root) = self.tx.find(Fid::ROOT)?
-            && let Some(default) = self.tx.template(&root)?
-        {
-            template = template.or(&default);
-        }
-        Ok(template.or(&self.state.lod.template()))
-    }
 }
 
 /// The directory that gets the name.

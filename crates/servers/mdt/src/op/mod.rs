@@ -14,6 +14,7 @@ pub(crate) mod lease;
 mod link;
 mod lock;
 mod open;
+mod place;
 mod readdir;
 mod rename;
 mod setattr;
@@ -271,6 +272,7 @@ operations! {
     MdtSync => Serve(sync::serve), MDT, Name("sync"), Scope::Plain;
     MdtFid2path => Decide(fid2path::fid2path), MDT, Stat::None, Scope::Plain;
     MdtLock => Serve(lock::serve), MDT, Stat::None, Scope::Plain;
+    MdtLayout => Decide(place::layout_intent), MDT, Name("setattr"), Scope::Unseen(|_| true);
     MdtUnlock => Serve(lock::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
     MdtAck => Serve(grants::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
     MdtShed => Serve(grants::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
@@ -384,10 +386,9 @@ impl Op<'_, '_> {
 
     /// Everything of a file goes; its objects through the log.
     pub(crate) fn destroy(&mut self, inode: &Inode) -> Decided<()> {
-        let log = !self.config.bugs.forget_destroy_log();
-        if self.tx.destroy(inode, self.state.destroy_next, log)? {
-            self.tx.effects.push(Effect::DestroyLogged);
-        }
+        let log = self.config.destroys_of_file();
+        let logged = self.tx.destroy(inode, self.state.destroy_next, log)?;
+        self.tx.effects.extend((0..logged).map(|_| Effect::DestroyLogged));
         Ok(())
     }
 

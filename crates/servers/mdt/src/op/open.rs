@@ -4,7 +4,6 @@
 //! if it has none); else nothing but the place in history, so that the client keeps the open for
 //! replay. After a restart the replay rebuilds the handle; one whose file is gone is stale.
 
-use layout::Template;
 use target::Decided;
 use types::{Errno, Fid};
 use wire::SizeState;
@@ -136,12 +135,6 @@ impl Op<'_, '_> {
         }
         self.dirty_size(inode);
         Truncated::Objects
-    }
-
-    /// A file that was made without a layout gets one when somebody wants to write.
-    pub(crate) fn place_late(&mut self, inode: &mut Inode) -> Decided<()> {
-        let parent = self.tx.find(inode.parent)?.filter(|parent| parent.attr.is_dir());
-        self.give_layout(inode, parent.as_ref(), &Template::default())
     }
 
     fn open_handle(

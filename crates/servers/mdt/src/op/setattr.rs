@@ -103,7 +103,7 @@ fn check(op: &Op<'_, '_>, body: &SetattrReq, inode: &Inode) -> Decided<()> {
     {
         return Err(Errno::EPERM.into());
     }
-    if has(BY_WRITING) && !owner && !op.may(inode, W)? && !writes(op, body, inode) {
+    if has(BY_WRITING) && !owner && !op.may(inode, W)? && !op.may_write_by(body.handle, inode) {
         return Err(Errno::EACCES.into());
     }
     if has(SetattrFlags::READ_AT) {
@@ -125,17 +125,11 @@ fn check_size(op: &Op<'_, '_>, body: &SetattrReq, inode: &Inode) -> Decided<()> 
     if body.attr.size > FILE_BYTES_MAX {
         return Err(Errno::EFBIG.into());
     }
-    if writes(op, body, inode) {
+    if op.may_write_by(body.handle, inode) {
         return Ok(());
     }
     op.access(inode, W)?;
     op.check_not_running(inode)
-}
-
-/// Whether the caller has the file open for writing.
-fn writes(op: &Op<'_, '_>, body: &SetattrReq, inode: &Inode) -> bool {
-    let open = op.state.opens.get(body.handle);
-    open.is_some_and(|open| open.fid == inode.fid() && open.client == op.client && open.write)
 }
 
 /// The new size; says whether the client must cut objects.
@@ -150,6 +144,9 @@ fn truncate(op: &mut Op<'_, '_>, wanted: &Attr, inode: &mut Inode) -> Decided<Di
     }
     if !inode.has(INODE_HAS_LAYOUT) {
         op.place_late(inode)?;
+    }
+    if !op.config.bugs.truncate_without_objects() {
+        op.extend_layout(inode, wanted.size)?;
     }
     inode.attr.size = wanted.size;
     if wanted.size == 0 {

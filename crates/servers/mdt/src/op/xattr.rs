@@ -7,7 +7,7 @@
 //! directory it sets or deletes the default.
 
 use bytes::Bytes;
-use layout::Template;
+use layout::Asked;
 use layout::lov::{self, LovError};
 use osd::{StoreError, Table};
 use target::Decided;
@@ -79,10 +79,13 @@ fn layout_value(op: &Op<'_, '_>, inode: &Inode, name: &[u8]) -> Decided<Answer> 
         return Err(Errno::ENODATA.into());
     }
     if let Some(layout) = op.tx.layout(inode)? {
-        return Ok(Answer::data(lov::encode_file(&layout, inode.fid())));
+        return Ok(Answer::data(lov::encode_any_file(&layout, inode.fid())));
     }
     match op.tx.template(inode)? {
-        Some(template) => Ok(Answer::data(lov::encode_dir(&template))),
+        Some(asked) => {
+            let value = lov::encode_any_dir(&asked).map_err(|error| error.errno())?;
+            Ok(Answer::data(value))
+        }
         None => Err(Errno::ENODATA.into()),
     }
 }
@@ -256,7 +259,7 @@ fn set_layout(op: &mut Op<'_, '_>, mut inode: Inode, name: &[u8], value: &[u8]) 
     if inode.attr.file_type() != S_IFREG {
         return Err(Errno::EINVAL.into());
     }
-    let asked = match lov::decode(value) {
+    let asked = match lov::decode_any(value) {
         // So that cp, rsync and tar do not fail, wherever the layout comes from.
         Ok(_) | Err(LovError::Unsupported(_)) if inode.has(INODE_HAS_LAYOUT) => {
             return op.full_answer(&inode, 0, Disposition::empty());
@@ -272,7 +275,7 @@ fn set_default(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decided<A
     let template = if value.is_empty() {
         None
     } else {
-        Some(lov::decode(value).map_err(|error| error.errno())?)
+        Some(lov::decode_any(value).map_err(|error| error.errno())?)
     };
     match template.filter(|template| !template.is_default()) {
         Some(template) => {
@@ -290,13 +293,14 @@ fn set_default(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decided<A
 }
 
 /// A default must not make every create below fail: the OSTs that it names exist.
-fn check_osts(op: &Op<'_, '_>, template: &Template) -> Decided<()> {
+fn check_osts(op: &Op<'_, '_>, asked: &Asked) -> Decided<()> {
     let known = (op.osts)();
     if op.replay.is_some() || known.is_empty() {
         return Ok(());
     }
-    let start = u32::try_from(template.start).ok();
-    let mut named = template.osts.iter().copied().chain(start);
+    let mut named = asked.templates().flat_map(|template| {
+        template.osts.iter().copied().chain(u32::try_from(template.start).ok())
+    });
     if named.all(|index| known.iter().any(|ost| ost.index == index)) {
         Ok(())
     } else {

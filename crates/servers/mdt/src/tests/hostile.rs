@@ -263,7 +263,7 @@ impl World {
                 let body: AttrRep = reply.body();
                 self.fids.push(body.attr.fid());
                 self.handles.push(body.handle);
-                layout::Striping::decode(&reply.buf(1)).expect("a layout record");
+                layout::Striping::decode(Fid::ZERO, &reply.buf(1)).expect("a layout record");
             }
             _ => {}
         }

@@ -2,6 +2,7 @@
 //! with replays.
 
 mod close;
+mod components;
 mod damaged;
 mod forged;
 mod hostile;

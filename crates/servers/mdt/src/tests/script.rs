@@ -469,26 +469,29 @@ fn acl(entries: &[&str]) -> Vec<u8> {
 /// What a layout record says, in words.
 mod layout {
     use ::layout::Striping;
-    pub(super) use ::layout::{Template, lov};
+    pub(super) use ::layout::{Asked, Template, lov};
+    use types::Fid;
 
     /// OSTs of a file's stripes.
     pub(super) fn osts_of(record: &[u8]) -> String {
-        let Striping::Layout(layout) = Striping::decode(record).expect("our own bytes") else {
+        let Striping::Layout(layout) = Striping::decode(Fid::ZERO, record).expect("our own bytes")
+        else {
             return "none".to_owned();
         };
-        layout.osts.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+        layout.osts().map(|ost| ost.to_string()).collect::<Vec<_>>().join(" ")
     }
 
     /// Stripe count and first OST (-1: any).
     pub(super) fn record_of(record: &[u8]) -> Option<(i32, i64)> {
-        match Striping::decode(record).expect("our own bytes") {
+        match Striping::decode(Fid::ZERO, record).expect("our own bytes") {
             Striping::None => None,
             Striping::Layout(layout) => {
-                Some((i32::from(layout.stripe_count), i64::from(layout.osts[0])))
+                Some((layout.stripes() as i32, layout.osts().next().map_or(-1, i64::from)))
             }
-            Striping::Template(template) => {
+            Striping::Template(Asked::Plain(template)) => {
                 Some((template.stripe_count, i64::from(template.start)))
             }
+            Striping::Template(Asked::Composite(_)) => None,
         }
     }
 }

@@ -16,7 +16,10 @@ fn file(rig: &mut Rig, name: &str) -> (Fid, Layout) {
     let made = rig.create(Fid::ROOT, name, S_IFREG | 0o644, Some(1)).expect("room").attr.fid();
     let stored = rig.store.table(Table::Layouts);
     let (_, stored) = stored.iter().find(|(key, _)| key[..] == made.to_key()).expect("a layout");
-    let Ok(Striping::Layout(layout)) = Striping::decode(stored) else { panic!("a layout") };
+    let Ok(Striping::Layout(layout)) = Striping::decode(Fid::ZERO, stored) else {
+        panic!("a layout")
+    };
+    let layout = layout.as_plain().expect("one striping").clone();
     (made, layout)
 }
 

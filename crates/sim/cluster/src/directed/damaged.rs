@@ -100,7 +100,8 @@ impl Stage<'_> {
                 stripe_size: STRIPE_SIZE as u32,
                 stripe_count: 2,
                 ..Template::default()
-            };
+            }
+            .into();
             for dir in 0..DIRS {
                 let name = format!("dir{dir}");
                 let dir = client.mkdir(&ctx, Fid::ROOT, name.as_bytes(), 0o777).await?.fid();

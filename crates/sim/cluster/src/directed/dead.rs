@@ -78,7 +78,7 @@ impl Stage<'_> {
                     own.as_bytes(),
                     0o666,
                     O_RDWR | O_EXCL,
-                    Some(&striped),
+                    Some(&striped.into()),
                 )
                 .await?;
             for stripe in 0..4 {

@@ -36,7 +36,7 @@ impl Stage<'_> {
         let fid = self.ask(&other, "creating", async |client| {
             let one = Template { stripe_count: 1, ..Template::default() };
             let (attr, file) = client
-                .create(&test_ctx(), Fid::ROOT, b"log", 0o666, O_RDWR | O_EXCL, Some(&one))
+                .create(&test_ctx(), Fid::ROOT, b"log", 0o666, O_RDWR | O_EXCL, Some(&one.into()))
                 .await?;
             file.close().await?;
             Ok(attr.fid())

@@ -44,7 +44,7 @@ impl Stage<'_> {
                 Template { stripe_size: STRIPE_SIZE, stripe_count: -1, ..Template::default() };
             let (flags, ctx) = (O_RDWR | O_EXCL, test_ctx());
             let (_, file) = client
-                .create(&ctx, Fid::ROOT, name.as_bytes(), 0o666, flags, Some(&striped))
+                .create(&ctx, Fid::ROOT, name.as_bytes(), 0o666, flags, Some(&striped.into()))
                 .await?;
             file.write(0, content(1, BYTES)).await?;
             file.fsync(false).await?;

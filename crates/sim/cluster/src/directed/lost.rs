@@ -51,7 +51,7 @@ impl Stage<'_> {
             };
             let flags = O_RDWR | O_EXCL;
             let (attr, file) = client
-                .create(&test_ctx(), Fid::ROOT, own.as_bytes(), 0o666, flags, Some(&striped))
+                .create(&test_ctx(), Fid::ROOT, own.as_bytes(), 0o666, flags, Some(&striped.into()))
                 .await?;
             for piece in 0..PIECES {
                 file.write(piece * STRIPE_SIZE, content(piece as u8, PIECE)).await?;
@@ -90,7 +90,7 @@ impl Stage<'_> {
                 self.cluster.servers.iter().find(|server| server.target == TargetId::ost(ost.0));
             !server.expect("every OST is a server").disk.objects().contains(&object)
         };
-        Ok((0..u32::from(layout.stripe_count)).map(is_missing).collect())
+        Ok((0..layout.stripes()).map(is_missing).collect())
     }
 
     /// Attributes are told. A piece of a lost object is EIO, every other is what was written.

@@ -60,7 +60,7 @@ impl Stage<'_> {
             };
             let flags = O_RDWR | O_EXCL;
             let (attr, first) =
-                client.create(&ctx, dir, b"f", 0o666, flags, Some(&striped)).await?;
+                client.create(&ctx, dir, b"f", 0o666, flags, Some(&striped.into())).await?;
             for piece in 0..PIECES {
                 first.write(piece * STRIPE_SIZE, content(1, PIECE)).await?;
             }

@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use client::Client;
 use env_sim::Control;
-use layout::Template;
+use layout::composite::{CompositeTemplate, END_OF_FILE};
+use layout::{Asked, Template};
 use oracle::diary::Diary;
 use oracle::history::{
     self, Block, BlockCall, EndCall, Entry, Names, NamesCall, Pages, PagesCall, Told,
@@ -62,7 +63,18 @@ pub(crate) struct Arena {
     pub(super) files: Vec<Shared>,
 }
 
-pub(super) async fn make_arena(client: &Client) -> client::Result<Arena> {
+fn striping(usage: Use, has_components: bool) -> Asked {
+    let stripe_size = STRIPE_BYTES as u32;
+    let stripe_count = if usage == Use::Wide { 3 } else { 1 };
+    if usage != Use::Wide || !has_components {
+        return Template { stripe_size, stripe_count, ..Template::default() }.into();
+    }
+    let stripe = STRIPE_BYTES as u64;
+    let parts = [(stripe, 1), (3 * stripe, 2), (END_OF_FILE, 1)];
+    Asked::Composite(CompositeTemplate::striped(stripe_size, parts))
+}
+
+pub(super) async fn make_arena(client: &Client, has_components: bool) -> client::Result<Arena> {
     let (ctx, mut arena) = (test_ctx(), Arena::default());
     for dir in 0..DIRS {
         let name = format!("dir{dir}");
@@ -70,13 +82,11 @@ pub(super) async fn make_arena(client: &Client) -> client::Result<Arena> {
         arena.dirs.push(made.fid());
     }
     for (index, (usage, cell_bytes, cells)) in FILES.into_iter().enumerate() {
-        let stripe_count = if usage == Use::Wide { 3 } else { 1 };
-        let template =
-            Template { stripe_size: STRIPE_BYTES as u32, stripe_count, ..Template::default() };
+        let asked = striping(usage, has_components);
         let name = format!("file{index}");
         let flags = O_RDWR | O_EXCL;
         let (attr, file) =
-            client.create(&ctx, Fid::ROOT, name.as_bytes(), 0o666, flags, Some(&template)).await?;
+            client.create(&ctx, Fid::ROOT, name.as_bytes(), 0o666, flags, Some(&asked)).await?;
         file.close().await?;
         arena.files.push(Shared { fid: attr.fid(), usage, cell_bytes, cells });
     }

@@ -37,7 +37,7 @@ pub(super) async fn make(client: &Client, who: u32) -> client::Result<Fid> {
         Template { stripe_size: STRIPE_BYTES as u32, stripe_count: 2, ..Template::default() };
     let (name, flags) = (format!("diary{who}"), O_RDWR | O_EXCL);
     let (attr, file) = client
-        .create(&test_ctx(), Fid::ROOT, name.as_bytes(), 0o666, flags, Some(&template))
+        .create(&test_ctx(), Fid::ROOT, name.as_bytes(), 0o666, flags, Some(&template.into()))
         .await?;
     file.close().await?;
     Ok(attr.fid())

@@ -57,7 +57,7 @@ fn nth(first: Nid, index: u32) -> Result<Nid> {
 async fn phases(env: &Env, clients: &[Client], args: &Rc<IorArgs>) -> Result<Vec<Sample>> {
     let ctx = Ctx::root();
     let stripe_count = if args.stripes == 0 { -1 } else { i32::from(args.stripes) };
-    let striping = Template { stripe_count, ..Template::default() };
+    let striping = Template { stripe_count, ..Template::default() }.into();
     let prefix = format!("ior-native.{:x}", env.random());
     let name = |task: usize| {
         if args.file_per_task { format!("{prefix}.{task:08}") } else { prefix.clone() }

@@ -1,5 +1,6 @@
 //! `lfs getstripe`: shows layouts, whole or field by field.
 
+mod components;
 mod fields;
 mod render;
 mod shown;
@@ -68,7 +69,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
 }
 
 fn has_object(shown: &Shown, ost: u32) -> bool {
-    shown.lov.as_ref().is_some_and(|lov| lov.stripes.iter().any(|stripe| stripe.ost == ost))
+    let has = |lov: &layout::lov::Lov| lov.stripes.iter().any(|stripe| stripe.ost == ost);
+    shown.layout.as_ref().is_some_and(|layout| layout.stripings().any(has))
 }
 
 /// `3`, `OST0003`, `testfs-OST0003_UUID`.
@@ -112,7 +114,7 @@ fn show(args: &Args, path: &Path) -> Result<(bool, Option<Shown>), Failed> {
     if !is_dir && !metadata.is_file() {
         return Ok((false, None));
     }
-    let lov = lov::of(path, COMMAND)?;
+    let layout = lov::of(path, COMMAND)?;
     let fid = if args.fields.fid { Some(ids::fid_of(path)?.to_string()) } else { None };
-    Ok((is_dir, Some(Shown { path: path.to_owned(), is_dir, lov, fid })))
+    Ok((is_dir, Some(Shown { path: path.to_owned(), is_dir, layout, fid })))
 }

@@ -267,7 +267,7 @@ async fn special(client: Client, ask: Ask, creds: Creds) -> Result<Reply, Failur
         }
         Ask::Create { dir, name, umask, striping } => {
             let template =
-                layout::lov::decode(&striping).map_err(|_| Failure::of(Errno::EINVAL))?;
+                layout::lov::decode_any(&striping).map_err(|_| Failure::of(Errno::EINVAL))?;
             let ctx = Ctx { umask, ..ctx };
             let parent = client.lookup_path(&ctx, &dir).await.map_err(failed)?.fid();
             let flags = (libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY).cast_unsigned();

@@ -440,8 +440,8 @@ fn a_layout_copied_by_xattr_shapes_only_new_files() {
          layout /g -> 3 from 0
          setlike /d/f /g
          osts_of /d/f -> 1 2 3
-         setlov /d/f 0BD60BD0
-         setlov /d 0BD60BD0 -> EOPNOTSUPP
+         setlov /d/f 0BD70BD0
+         setlov /d 0BD70BD0 -> EOPNOTSUPP
          mkdir /e 755
          setlike /e /d
          layout /e -> 3 from 1

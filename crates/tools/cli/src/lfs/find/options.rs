@@ -79,6 +79,22 @@ const PREDICATES: &[Declared] = &[
     ),
     ("pool", Some('p'), &[], "POOL", "Pool of the layout"),
     ("layout", Some('L'), &[], "PATTERN", "Pattern of the layout: raid0, mdt, overstriped"),
+    ("component-count", None, &["comp-count"], "[+-]N", "Components; a plain layout has none"),
+    ("component-start", None, &["comp-start"], "[+-]N[kMG]", "Where some component starts"),
+    (
+        "component-end",
+        Some('E'),
+        &["comp-end"],
+        "[+-]N[kMG]",
+        "Where some component ends; eof: the end of the file",
+    ),
+    (
+        "component-flags",
+        None,
+        &["comp-flags"],
+        "[^]init",
+        "Some component has its objects; ^init: has none yet",
+    ),
     (
         "mdt",
         Some('m'),
@@ -218,8 +234,26 @@ fn test(name: &str, value: &str) -> Result<Test, String> {
         "ost" => Test::Osts(targets(value, TargetKind::Ost)?),
         "mdt" => Test::Mdts(targets(value, TargetKind::Mdt)?),
         "pool" => Test::Pool(value.rsplit_once('.').map_or(value, |(_, pool)| pool).to_owned()),
+        "component-count" => Test::Components(Bound::plain(value)?),
+        "component-start" => Test::ComponentStart(Bound::bytes(value)?),
+        "component-end" => Test::ComponentEnd(end_of(value)?),
+        "component-flags" => Test::ComponentInit(is_init(value)?),
         _ => Test::Pattern(value.to_owned()),
     })
+}
+
+/// The end of a component: a size, or the end of the file.
+fn end_of(value: &str) -> Result<Bound, String> {
+    let is_last = matches!(value.to_ascii_lowercase().as_str(), "eof" | "-1");
+    if is_last { Bound::plain(&u64::MAX.to_string()) } else { Bound::bytes(value) }
+}
+
+fn is_init(value: &str) -> Result<bool, String> {
+    match value {
+        "init" => Ok(true),
+        "^init" => Ok(false),
+        _ => Err(format!("'{value}' is neither init nor ^init")),
+    }
 }
 
 /// When the file at `path` was modified last; of a link, the link.

@@ -4,7 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use layout::lov::Lov;
+use layout::lov::composite::LovEntry;
+use layout::lov::{Lov, LovAny};
 
 use super::mode::Mode;
 use super::number::Bound;
@@ -49,6 +50,13 @@ pub(super) enum Test {
     Pattern(String),
     /// The MDT of the file is one of these.
     Mdts(Vec<u32>),
+    /// None of a plain layout.
+    Components(Bound),
+    /// Of some component.
+    ComponentStart(Bound),
+    ComponentEnd(Bound),
+    /// Some component has its objects, or some has not.
+    ComponentInit(bool),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +133,28 @@ impl Test {
         }
     }
 
-    fn by_layout(&self, lov: &Lov, is_dir: bool) -> bool {
+    /// Counts and sizes are those of the last component that has its objects, as in Lustre.
+    fn by_layout(&self, layout: &LovAny, is_dir: bool) -> bool {
+        let entries = || layout.components().into_iter().flat_map(|parts| &parts.entries);
+        let some = |holds: &dyn Fn(&LovEntry) -> bool| entries().any(holds);
+        match self {
+            Test::Osts(osts) => {
+                let has = |lov: &Lov| lov.stripes.iter().any(|stripe| osts.contains(&stripe.ost));
+                !is_dir && layout.stripings().any(has)
+            }
+            Test::Pool(pool) => layout.stripings().any(|lov| lov.pool_name() == *pool),
+            Test::Pattern(name) => {
+                layout.stripings().any(|lov| lov.pattern_name().split(',').any(|one| one == name))
+            }
+            Test::Components(bound) => bound.holds_up(entries().count() as u64),
+            Test::ComponentStart(bound) => some(&|entry| bound.holds_up(entry.start)),
+            Test::ComponentEnd(bound) => some(&|entry| bound.holds_up(entry.end)),
+            Test::ComponentInit(init) => some(&|entry| entry.is_instantiated() == *init),
+            _ => layout.last().is_some_and(|lov| self.by_striping(lov, is_dir)),
+        }
+    }
+
+    fn by_striping(&self, lov: &Lov, is_dir: bool) -> bool {
         let number =
             |value: Option<u64>, bound: &Bound| value.is_some_and(|value| bound.holds_up(value));
         match self {
@@ -137,11 +166,6 @@ impl Test {
             Test::StripeIndex(bound) => {
                 number(lov.stripes.first().map(|stripe| stripe.ost.into()), bound)
             }
-            Test::Osts(osts) => {
-                !is_dir && lov.stripes.iter().any(|stripe| osts.contains(&stripe.ost))
-            }
-            Test::Pool(pool) => lov.pool_name() == *pool,
-            Test::Pattern(name) => lov.pattern_name().split(',').any(|pattern| pattern == name),
             _ => false,
         }
     }
@@ -192,12 +216,48 @@ mod tests {
             Test::Osts(vec![0]),
             Test::Pattern("mdt".into()),
         ];
-        assert!(yes.iter().all(|test| test.by_layout(&lov(), false)), "{yes:?}");
-        assert!(!no.iter().any(|test| test.by_layout(&lov(), false)), "{no:?}");
-        let any = Lov { generation: u16::MAX, stripe_count: u16::MAX, ..lov() };
+        assert!(yes.iter().all(|test| test.by_layout(&LovAny::Plain(lov()), false)), "{yes:?}");
+        assert!(!no.iter().any(|test| test.by_layout(&LovAny::Plain(lov()), false)), "{no:?}");
+        let any = LovAny::Plain(Lov { generation: u16::MAX, stripe_count: u16::MAX, ..lov() });
         assert!(
             !Test::StripeIndex(bound("+0")).by_layout(&any, true)
                 && !Test::StripeCount(bound("+0")).by_layout(&any, true)
         );
+    }
+
+    #[test]
+    fn components_are_told_apart() {
+        let bound = |text| Bound::bytes(text).expect("a number");
+        let entry = |id, flags, start, end, lov| LovEntry { id, flags, start, end, lov };
+        let bare = Lov { stripe_count: 4, stripes: Vec::new(), pool: [0; 16], ..lov() };
+        let first = entry(1, layout::lov::composite::FLAG_INIT, 0, 1 << 20, lov());
+        let entries = vec![first, entry(2, 0, 1 << 20, u64::MAX, bare)];
+        let file = LovAny::Composite(layout::lov::composite::LovComposite {
+            generation: 2,
+            flags: 0,
+            mirrors: 0,
+            entries,
+        });
+        let yes = [
+            Test::Components(bound("2")),
+            Test::StripeCount(bound("2")),
+            Test::ComponentStart(bound("1M")),
+            Test::ComponentEnd(bound("+1G")),
+            Test::ComponentInit(true),
+            Test::ComponentInit(false),
+            Test::Osts(vec![1]),
+            Test::Pool("flash".into()),
+        ];
+        let no = [
+            Test::Components(bound("+2")),
+            Test::StripeCount(bound("4")),
+            Test::ComponentEnd(bound("-1M")),
+            Test::Pattern("mdt".into()),
+        ];
+        assert!(yes.iter().all(|test| test.by_layout(&file, false)), "{yes:?}");
+        assert!(!no.iter().any(|test| test.by_layout(&file, false)), "{no:?}");
+        let plain = LovAny::Plain(lov());
+        assert!(Test::Components(bound("0")).by_layout(&plain, false));
+        assert!(!Test::ComponentInit(true).by_layout(&plain, false));
     }
 }

@@ -5,7 +5,7 @@ use std::fs::{self, Metadata, ReadDir};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use layout::lov::Lov;
+use layout::lov::LovAny;
 
 use super::COMMAND;
 use crate::Failed;
@@ -19,7 +19,7 @@ pub(super) struct Found {
     pub(super) kind: char,
     pub(super) depth: usize,
     stat: OnceCell<Metadata>,
-    lov: OnceCell<Option<Lov>>,
+    lov: OnceCell<Option<LovAny>>,
 }
 
 impl Found {
@@ -51,7 +51,7 @@ impl Found {
     }
 
     /// Its layout, or a directory's own default.
-    pub(super) fn lov(&self) -> Result<Option<&Lov>, Failed> {
+    pub(super) fn lov(&self) -> Result<Option<&LovAny>, Failed> {
         if !matches!(self.kind, 'f' | 'd') {
             return Ok(None);
         }

@@ -1,6 +1,7 @@
 //! Single fields of a layout. For a plain layout the component fields say what one component over
 //! everything would.
 
+use super::components;
 use super::shown::Shown;
 
 /// Which fields were asked for.
@@ -71,7 +72,7 @@ pub(super) struct Values {
 /// stands in.
 pub(super) fn values(shown: &Shown, raw: bool) -> Values {
     let any = |index: u16| if index == u16::MAX { -1 } else { i32::from(index) };
-    let Some(lov) = &shown.lov else {
+    let Some(lov) = shown.lov() else {
         let (count, size) = if raw { (0, 0) } else { (COUNT_DEFAULT, SIZE_DEFAULT) };
         return Values {
             count,
@@ -101,17 +102,61 @@ pub(super) fn values(shown: &Shown, raw: bool) -> Values {
     }
 }
 
-/// Names and values of the fields asked for, in the order in which a whole layout shows them.
+/// Names and values of the fields asked for, in the order in which a whole layout shows them. What
+/// components have of their own is told of each, in their order.
 pub(super) fn asked(fields: &Fields, shown: &Shown, raw: bool) -> Vec<(&'static str, String)> {
-    let values = values(shown, raw);
-    let all = [
-        (fields.component_count, "lcm_entry_count:", "0".to_owned()),
+    let whole = [
+        (
+            fields.component_count,
+            "lcm_entry_count:",
+            shown.components().map_or(0, |parts| parts.entries.len()).to_string(),
+        ),
         (fields.mirrors, "lcm_mirror_count:", "1".into()),
-        (fields.component_id, "lcme_id:", "0".into()),
-        (fields.component_flags, "lcme_flags:", "0".into()),
-        (fields.component_start, "lcme_extent.e_start:", "0".into()),
-        (fields.component_end, "lcme_extent.e_end:", "EOF".into()),
+    ];
+    let only = |asked: &[(bool, &'static str, String)]| {
+        let asked = asked.iter().filter(|(asked, ..)| *asked);
+        asked.map(|(_, name, value)| (*name, value.clone())).collect::<Vec<_>>()
+    };
+    let mut all = only(&whole);
+    let of_components = [
+        fields.component_id,
+        fields.component_flags,
+        fields.component_start,
+        fields.component_end,
+        fields.extension_size,
+    ];
+    match shown.components().filter(|_| of_components.contains(&true)) {
+        None => {
+            all.extend(only(&extent(fields, "0".into(), "0".into(), "0".into(), "EOF".into())));
+            all.extend(only(&striping(fields, shown, raw)));
+        }
+        Some(parts) => {
+            for entry in &parts.entries {
+                let id = if shown.is_dir { "N/A".to_owned() } else { entry.id.to_string() };
+                let (start, end) = (entry.start.to_string(), components::end_of(entry.end));
+                all.extend(only(&extent(fields, id, components::flags_of(entry), start, end)));
+                all.extend(only(&striping(fields, &shown.with(entry.lov.clone()), raw)));
+            }
+        }
+    }
+    all
+}
+
+type Field = (bool, &'static str, String);
+
+fn extent(fields: &Fields, id: String, flags: String, start: String, end: String) -> [Field; 5] {
+    [
+        (fields.component_id, "lcme_id:", id),
+        (fields.component_flags, "lcme_flags:", flags),
+        (fields.component_start, "lcme_extent.e_start:", start),
+        (fields.component_end, "lcme_extent.e_end:", end),
         (fields.extension_size, "lmm_extension_size:", "0".into()),
+    ]
+}
+
+fn striping(fields: &Fields, shown: &Shown, raw: bool) -> [Field; 8] {
+    let values = values(shown, raw);
+    [
         (fields.fid, "lmm_fid:", shown.fid.clone().unwrap_or_default()),
         (fields.count, "lmm_stripe_count:", values.count.to_string()),
         (fields.size, "lmm_stripe_size:", values.size.to_string()),
@@ -120,6 +165,5 @@ pub(super) fn asked(fields: &Fields, shown: &Shown, raw: bool) -> Vec<(&'static 
         (fields.index, "lmm_stripe_offset:", values.offset.to_string()),
         (fields.pool, "lmm_pool:", values.pool),
         (fields.mdt, "lmm_mdt_index:", "0".into()),
-    ];
-    all.into_iter().filter(|(asked, ..)| *asked).map(|(_, name, value)| (name, value)).collect()
+    ]
 }

@@ -6,6 +6,7 @@ use layout::lov::{Lov, Stripe};
 use serde_json::{Value, json};
 
 use super::Args;
+use super::components;
 use super::fields::{self, Values};
 use super::shown::Shown;
 
@@ -30,6 +31,10 @@ fn document(args: &Args, shown: &Shown) -> String {
 
 fn one(args: &Args, shown: &Shown) -> String {
     let asked = fields::asked(&args.fields, shown, args.raw);
+    if let (true, Some(parts)) = (asked.is_empty(), shown.components()) {
+        let head = if args.yaml { String::new() } else { format!("{}\n", path_of(shown)) };
+        return head + &components::text(args, shown, parts);
+    }
     match asked.as_slice() {
         [] if args.yaml => yaml(args, shown),
         [] if shown.is_dir => directory(args, shown),
@@ -55,7 +60,7 @@ fn directory(args: &Args, shown: &Shown) -> String {
 
 fn file(args: &Args, shown: &Shown) -> String {
     let path = path_of(shown);
-    let Some(lov) = &shown.lov else { return format!("{path} has no stripe info\n") };
+    let Some(lov) = shown.lov() else { return format!("{path} has no stripe info\n") };
     let mut out = format!("{path}\n");
     if !args.quiet {
         out.push_str(&header(args, shown, lov));
@@ -105,7 +110,7 @@ fn header(args: &Args, shown: &Shown, lov: &Lov) -> String {
 
 fn yaml(args: &Args, shown: &Shown) -> String {
     let path = path_of(shown);
-    let Some(lov) = &shown.lov else {
+    let Some(lov) = shown.lov() else {
         return if shown.is_dir {
             directory_yaml(args, shown)
         } else {
@@ -142,11 +147,12 @@ fn as_json(args: &Args, shown: &Shown) -> Value {
     let Values { count, size, pattern, generation, offset, pool } = fields::values(shown, args.raw);
     let object =
         |stripe: &Stripe| json!({"l_ost_idx": stripe.ost, "l_fid": stripe.object.to_string()});
-    let objects: Vec<Value> = shown.lov.iter().flat_map(|lov| &lov.stripes).map(object).collect();
+    let objects: Vec<Value> =
+        shown.lov().into_iter().flat_map(|lov| &lov.stripes).map(object).collect();
     json!({
         "path": path_of(shown),
         "is_directory": shown.is_dir,
-        "has_layout": shown.lov.is_some(),
+        "has_layout": shown.layout.is_some(),
         "lmm_fid": shown.fid,
         "lmm_stripe_count": count,
         "lmm_stripe_size": size,
@@ -155,12 +161,14 @@ fn as_json(args: &Args, shown: &Shown) -> Value {
         "lmm_stripe_offset": offset,
         "lmm_pool": pool,
         "lmm_objects": objects,
+        "components": shown.components().map(|parts| components::json(args, shown, parts)),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use layout::lov::LovAny;
     use types::Fid;
 
     use super::*;
@@ -196,11 +204,17 @@ mod tests {
     }
 
     fn file(pool: &str) -> Shown {
-        Shown { path: "/mnt/testfs/f".into(), is_dir: false, lov: Some(lov(pool)), fid: None }
+        Shown {
+            path: "/mnt/testfs/f".into(),
+            is_dir: false,
+            layout: Some(LovAny::Plain(lov(pool))),
+            fid: None,
+        }
     }
 
     fn dir(lov: Option<Lov>) -> Shown {
-        Shown { path: "d".into(), is_dir: true, lov, fid: None }
+        let layout = lov.map(LovAny::Plain);
+        Shown { path: "d".into(), is_dir: true, layout, fid: None }
     }
 
     #[test]
@@ -224,7 +238,7 @@ lmm_pool:          disk
     #[test]
     fn several_layouts_in_yaml_are_a_document_each() {
         let line = Line::try_parse_from(["getstripe", "-y", "x"]).expect("options");
-        let bare = Shown { path: "no \"layout\"".into(), lov: None, ..file("") };
+        let bare = Shown { path: "no \"layout\"".into(), layout: None, ..file("") };
         let text = all(&line.args, &[file(""), bare]);
         let documents: Vec<&str> = text.split("---\n").skip(1).collect();
         assert_eq!(documents.len(), 2, "{text}");
@@ -291,7 +305,7 @@ lmm_pool:          disk
     #[test]
     fn a_file_without_layout_says_so() {
         assert_eq!(
-            check("", Shown { lov: None, ..file("") }),
+            check("", Shown { layout: None, ..file("") }),
             "/mnt/testfs/f has no stripe info\n"
         );
     }

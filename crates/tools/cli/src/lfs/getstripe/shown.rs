@@ -2,12 +2,35 @@
 
 use std::path::PathBuf;
 
-use layout::lov::Lov;
+use layout::lov::composite::LovComposite;
+use layout::lov::{Lov, LovAny};
 
 /// One path's answer.
 pub(super) struct Shown {
     pub(super) path: PathBuf,
     pub(super) is_dir: bool,
-    pub(super) lov: Option<Lov>,
+    pub(super) layout: Option<LovAny>,
     pub(super) fid: Option<String>,
+}
+
+impl Shown {
+    /// The striping that stands for all.
+    pub(super) fn lov(&self) -> Option<&Lov> {
+        self.layout.as_ref().and_then(LovAny::last)
+    }
+
+    /// The components, if there are some.
+    pub(super) fn components(&self) -> Option<&LovComposite> {
+        self.layout.as_ref().and_then(LovAny::components)
+    }
+
+    /// A striping of it, as a directory's default where it is one.
+    pub(super) fn with(&self, lov: Lov) -> Shown {
+        Shown {
+            path: self.path.clone(),
+            is_dir: self.is_dir,
+            layout: Some(LovAny::Plain(lov)),
+            fid: self.fid.clone(),
+        }
+    }
 }

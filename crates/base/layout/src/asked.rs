@@ -1,0 +1,105 @@
+//! What is asked for, of either sort: the striping of files to come, or their components.
+
+use crate::composite::CompositeTemplate;
+use crate::{ComponentError, LayoutError, Template};
+
+/// Layout asked for by `setstripe`, or a directory's default for new files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// One striping for the whole file.
+    Plain(Template),
+    /// Components, each with its own.
+    Composite(CompositeTemplate),
+}
+
+impl Default for Asked {
+    fn default() -> Asked {
+        Asked::Plain(Template::default())
+    }
+}
+
+impl From<Template> for Asked {
+    fn from(template: Template) -> Asked {
+        Asked::Plain(template)
+    }
+}
+
+impl Asked {
+    /// Asks for nothing in particular: setting it on a directory removes the directory's own
+    /// default.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Asked::default()
+    }
+
+    /// Whether it makes a layout, whatever the default is.
+    pub fn check(&self) -> Result<(), ComponentError> {
+        match self {
+            Asked::Plain(template) => Ok(template.check()?),
+            Asked::Composite(template) => template.check(),
+        }
+    }
+
+    /// This, with `fallback` where it asks for nothing: file, then directory, then root, then the
+    /// file system's own. Components come from one place only: a file that asks for a striping does
+    /// not get a directory's components, and components leave to the default what they leave open.
+    #[must_use]
+    pub fn or(&self, fallback: &Asked) -> Asked {
+        match (self, fallback) {
+            (Asked::Plain(own), Asked::Plain(other)) => Asked::Plain(own.or(other)),
+            (Asked::Plain(own), Asked::Composite(_)) if own.is_default() => fallback.clone(),
+            _ => self.clone(),
+        }
+    }
+
+    /// All stripings that it asks for.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        let (plain, composite) = match self {
+            Asked::Plain(template) => (Some(template), None),
+            Asked::Composite(template) => (None, Some(template)),
+        };
+        plain.into_iter().chain(composite.into_iter().flat_map(CompositeTemplate::templates))
+    }
+
+    /// As a record. It has passed [`Asked::check`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Asked::Plain(template) => template.encode(),
+            Asked::Composite(template) => template.encode(),
+        }
+    }
+
+    /// From the bytes of a record of either sort.
+    pub fn decode(record: &[u8]) -> Result<Asked, ComponentError> {
+        match record.first() {
+            Some(&crate::composite::KIND_TEMPLATE) => {
+                CompositeTemplate::decode(record).map(Asked::Composite)
+            }
+            Some(_) => Ok(Asked::Plain(Template::decode(record)?)),
+            None => Err(LayoutError::Short { have: 0, need: 4 }.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::composite::{END_OF_FILE, TemplateComponent, Wanted};
+
+    #[test]
+    fn components_come_from_one_place() {
+        let striped = |stripe_count| Template { stripe_count, ..Template::default() };
+        let part = TemplateComponent { end: END_OF_FILE, wanted: Wanted::Striped(striped(3)) };
+        let progressive = Asked::Composite(CompositeTemplate { components: vec![part] });
+        let plain = Asked::Plain(striped(2));
+        assert_eq!(Asked::default().or(&progressive), progressive);
+        assert_eq!(plain.or(&progressive), plain, "a striping was asked for");
+        assert_eq!(progressive.or(&plain), progressive);
+        assert_eq!(Asked::default().or(&plain), plain);
+        for asked in [progressive, plain] {
+            assert_eq!(Asked::decode(&asked.encode()), Ok(asked));
+        }
+        assert!(Asked::decode(&[]).is_err());
+    }
+}

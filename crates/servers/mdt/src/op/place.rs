@@ -1,0 +1,165 @@
+//! Where the bytes of a file go: its layout, and the objects of its components.
+//!
+//! A file gets its layout when it is made, or when somebody first wants to write. Of components
+//! only the first has objects then; the others get theirs before the first write into them or
+//! behind them, and when a truncate makes the file so long. A replay takes what the first reply
+//! said.
+
+use layout::composite::{Composite, Place};
+use layout::{Asked, FileLayout, Layout, Striping, Template};
+use target::Decided;
+use types::{Errno, Fid};
+use wire::body::{Disposition, LayoutReq};
+
+use crate::op::{Answer, Op};
+use crate::perm::W;
+use crate::record::{INODE_HAS_LAYOUT, Inode};
+use crate::spaces::Placed;
+
+/// Gives a file the objects that a write below `behind` needs.
+pub(crate) fn layout_intent(op: &mut Op<'_, '_>) -> Decided<Answer> {
+    let body: LayoutReq = op.request.body();
+    let mut inode = op.tx.inode(Fid::from(body.fid))?;
+    op.decides_on(inode.fid());
+    if !inode.attr.is_file() {
+        return Err(Errno::EINVAL.into());
+    }
+    if !op.may_write_by(body.handle, &inode) {
+        op.access(&inode, W)?;
+    }
+    let before = inode.clone();
+    if inode.has(INODE_HAS_LAYOUT) {
+        op.extend_layout(&mut inode, body.behind)?;
+    } else {
+        op.place_late(&mut inode)?;
+        op.extend_layout(&mut inode, body.behind)?;
+    }
+    if inode != before {
+        op.change(inode.clone());
+    }
+    op.full_answer(&inode, 0, Disposition::empty())
+}
+
+impl Op<'_, '_> {
+    /// Gives `inode` a layout: what is asked for, else its directory's default, the root's, the
+    /// file system's. A replay takes the layout of the first reply.
+    pub(crate) fn give_layout(
+        &mut self,
+        inode: &mut Inode,
+        parent: Option<&Inode>,
+        asked: &Asked,
+    ) -> Decided<()> {
+        if self.replay.is_some() {
+            if let Some(layout) = self.replayed_layout(inode)? {
+                self.tx.set_layout(inode, &layout);
+            }
+            return Ok(());
+        }
+        let layout = match self.wanted(parent, asked)? {
+            Asked::Plain(template) => FileLayout::from(self.objects_for(&template)?),
+            Asked::Composite(template) => {
+                let limit = self.state.lod.dom_stripesize;
+                let template = template.with_mdt_limit(limit).map_err(|error| error.errno())?;
+                let made = template.resolve(&self.state.lod.template());
+                let mut composite = made.map_err(|error| error.errno())?;
+                self.fill(&mut composite, 1)?;
+                FileLayout::composite(inode.fid(), composite)
+            }
+        };
+        layout.check().map_err(|error| error.errno())?;
+        self.tx.set_layout(inode, &layout);
+        Ok(())
+    }
+
+    /// Gives the components of `inode` what bytes below `behind` need. A file that has it, or has
+    /// no layout, stays as it is.
+    pub(crate) fn extend_layout(&mut self, inode: &mut Inode, behind: u64) -> Decided<()> {
+        let Some(layout) = self.tx.layout(inode)? else { return Ok(()) };
+        if behind > layout.end() {
+            return Err(Errno::ENODATA.into());
+        }
+        let Some(composite) = layout.as_composite().filter(|_| layout.misses(behind)) else {
+            return Ok(());
+        };
+        if self.replay.is_some() && !self.config.bugs.replay_draws_new_objects() {
+            if let Some(grown) = self.replayed_layout(inode)? {
+                let grown = grown.as_composite().ok_or(Errno::EPROTO)?;
+                if !grown.grew_from(composite) {
+                    return Err(Errno::EPROTO.into());
+                }
+                self.tx.grow_layout(inode, grown.clone());
+            }
+            return Ok(());
+        }
+        let mut composite = composite.clone();
+        self.fill(&mut composite, behind)?;
+        self.tx.grow_layout(inode, composite);
+        Ok(())
+    }
+
+    /// A file that was made without a layout gets one when somebody wants to write.
+    pub(crate) fn place_late(&mut self, inode: &mut Inode) -> Decided<()> {
+        let parent = self.tx.find(inode.parent)?.filter(|parent| parent.attr.is_dir());
+        self.give_layout(inode, parent.as_ref(), &Asked::default())
+    }
+
+    /// Whether the caller has the file open for writing by this handle.
+    pub(crate) fn may_write_by(&self, handle: u64, inode: &Inode) -> bool {
+        let open = self.state.opens.get(handle);
+        open.is_some_and(|open| open.fid == inode.fid() && open.client == self.client && open.write)
+    }
+
+    /// The layout of the first reply, if there was one that this MDT can have given.
+    fn replayed_layout(&self, inode: &Inode) -> Decided<Option<FileLayout>> {
+        let record = self.request.replay_buf(1).filter(|record| !record.is_empty());
+        let Some(record) = record else { return Ok(None) };
+        let Ok(Striping::Layout(layout)) = Striping::decode(inode.fid(), &record) else {
+            return Err(Errno::EPROTO.into());
+        };
+        let given = layout.stripings().all(|one| self.state.objects.may_have_given(one.base));
+        if given { Ok(Some(layout)) } else { Err(Errno::EPROTO.into()) }
+    }
+
+    /// Objects as a striping wants them.
+    fn objects_for(&mut self, template: &Template) -> Decided<Layout> {
+        template.check().map_err(|error| error.errno())?;
+        let Placed { osts, pool } = self.state.place(template, &(self.osts)(), self.tx.now)?;
+        Ok(Layout {
+            stripe_size: template.stripe_size,
+            stripe_count: u16::try_from(osts.len()).map_err(|_| Errno::EINVAL)?,
+            pattern: layout::Raid0,
+            generation: 0,
+            base: self.state.draw_object()?,
+            osts,
+            pool,
+        })
+    }
+
+    /// Objects for every component that bytes below `behind` need.
+    fn fill(&mut self, composite: &mut Composite, behind: u64) -> Decided<()> {
+        for index in composite.missing(behind).collect::<Vec<_>>() {
+            let Place::Wanted(template) = composite.components[index].place.clone() else {
+                continue;
+            };
+            let objects = self.objects_for(&template)?;
+            composite.instantiate(index, objects).map_err(|error| error.errno())?;
+            planted::reached("mdt: a component of a file got objects");
+        }
+        Ok(())
+    }
+
+    fn wanted(&mut self, parent: Option<&Inode>, asked: &Asked) -> Decided<Asked> {
+        let mut wanted = asked.clone();
+        if let Some(parent) = parent
+            && let Some(default) = self.tx.template(parent)?
+        {
+            wanted = wanted.or(&default);
+        }
+        if let Some(root) = self.tx.find(Fid::ROOT)?
+            && let Some(default) = self.tx.template(&root)?
+        {
+            wanted = wanted.or(&default);
+        }
+        Ok(wanted.or(&self.state.lod.template().into()))
+    }
+}

@@ -1,0 +1,217 @@
+//! Files of several components: who gets objects when, over crashes, and where they go.
+
+use layout::composite::{
+    Composite, CompositeTemplate, END_OF_FILE, Place, TemplateComponent, Wanted,
+};
+use layout::{FileLayout, Striping, lov};
+use osd::Table;
+use types::{Errno, Fid};
+use wire::attr::{S_IFDIR, S_IFREG};
+use wire::body::{AttrRep, FidReq, LayoutReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq};
+use wire::{Attr, Opcode};
+
+use super::rig::Rig;
+use crate::record::DestroyRecord;
+
+const MIB: u64 = 1 << 20;
+const O_RDWR: u32 = 2;
+
+/// One stripe, then two, then four.
+fn progressive() -> CompositeTemplate {
+    CompositeTemplate::striped(0, [(MIB, 1), (8 * MIB, 2), (END_OF_FILE, 4)])
+}
+
+fn set_layout(rig: &mut Rig, fid: Fid, template: &CompositeTemplate) -> Result<(), Errno> {
+    let value = lov::composite::LovComposite::of_dir(template).expect("a layout").encode();
+    let body = SetxattrReq { fid: fid.into(), ..SetxattrReq::default() };
+    rig.call(Opcode::MdtSetxattr, &body, &[b"lustre.lov", &value]).map(drop)
+}
+
+struct World {
+    rig: Rig,
+    dir: Fid,
+    file: Fid,
+    handle: u64,
+}
+
+/// A file in a directory with such a default, open for writing.
+fn world_of(template: &CompositeTemplate) -> World {
+    let mut rig = Rig::new();
+    rig.recovered();
+    let dir = rig.create(Fid::ROOT, "d", S_IFDIR | 0o755, None).expect("made").attr.fid();
+    set_layout(&mut rig, dir, template).expect("a default");
+    let made = rig.create(dir, "f", S_IFREG | 0o644, Some(O_RDWR)).expect("made");
+    World { rig, dir, file: made.attr.fid(), handle: made.handle }
+}
+
+impl World {
+    fn layout(&mut self) -> (u32, Composite) {
+        let (rep, record) = self.rig.getattr(self.file).expect("there");
+        let Ok(Striping::Layout(layout)) = Striping::decode(self.file, &record) else {
+            panic!("a layout")
+        };
+        (rep.attr.layout_version, layout.as_composite().expect("components").clone())
+    }
+
+    /// Objects of each component.
+    fn objects(&mut self) -> Vec<usize> {
+        let objects = |part: &layout::composite::Component| {
+            part.objects().map_or(0, |layout| layout.osts.len())
+        };
+        self.layout().1.components.iter().map(objects).collect()
+    }
+
+    fn intend(&mut self, behind: u64) -> Result<AttrRep, Errno> {
+        let body = LayoutReq { fid: self.file.into(), handle: self.handle, behind, reserved: 0 };
+        Ok(self.rig.call(Opcode::MdtLayout, &body, &[])?.body())
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<(), Errno> {
+        let attr = Attr { size, ..Attr::default() }.with_fid(self.file);
+        let body = SetattrReq { attr, valid: SetattrFlags::SIZE, ..SetattrReq::default() };
+        self.rig.call(Opcode::MdtSetattr, &body, &[]).map(drop)
+    }
+
+    fn destroys(&self) -> Vec<DestroyRecord> {
+        let table = self.rig.store.table(Table::Destroys);
+        table.iter().map(|(_, value)| DestroyRecord::decode(value).expect("a record")).collect()
+    }
+}
+
+#[test]
+fn a_component_gets_objects_with_the_first_write_that_needs_it() {
+    let mut world = world_of(&progressive());
+    assert_eq!(world.objects(), [1, 0, 0], "of the first one with the file");
+    let version = world.layout().0;
+    world.intend(MIB).expect("it has them");
+    assert_eq!(world.layout().0, version, "nothing to do");
+    world.intend(MIB + 1).expect("room");
+    assert_eq!((world.objects(), world.layout().0), (vec![1, 2, 0], version + 1));
+    let second = world.layout();
+    world.intend(MIB + 1).expect("another client asks the same");
+    assert_eq!(world.layout(), second);
+    world.truncate(9 * MIB).expect("room");
+    assert_eq!(world.objects(), [1, 2, 4]);
+}
+
+#[test]
+fn a_write_far_out_gives_objects_to_what_it_skips() {
+    let mut world = world_of(&progressive());
+    world.intend(100 * MIB).expect("room");
+    assert_eq!(world.objects(), [1, 2, 4]);
+    let bases: Vec<Fid> = world
+        .layout()
+        .1
+        .components
+        .iter()
+        .filter_map(|part| part.objects().map(|layout| layout.base))
+        .collect();
+    let mut different = bases.clone();
+    different.sort_unstable();
+    different.dedup();
+    assert_eq!((different.len(), bases.len()), (3, 3), "each has objects of its own");
+}
+
+#[test]
+fn only_who_may_write_makes_objects() {
+    let mut world = world_of(&progressive());
+    world.rig.creds = types::Creds { uid: 7, gid: 7, groups: Vec::new() };
+    world.rig.client = 2;
+    assert_eq!(world.intend(100 * MIB).err(), Some(Errno::EACCES));
+    world.rig.creds = types::Creds::root();
+    assert_eq!(world.objects(), [1, 0, 0]);
+    let body = LayoutReq { fid: world.dir.into(), behind: 1, ..LayoutReq::default() };
+    assert_eq!(world.rig.call(Opcode::MdtLayout, &body, &[]).err(), Some(Errno::EINVAL));
+}
+
+#[test]
+fn behind_the_last_component_is_no_place() {
+    let mut template = progressive();
+    template.components.pop();
+    let mut world = world_of(&template);
+    assert_eq!(world.intend(8 * MIB + 1).err(), Some(Errno::ENODATA));
+    assert_eq!(world.truncate(8 * MIB + 1).err(), Some(Errno::ENODATA));
+    assert_eq!(world.objects(), [1, 0]);
+    world.intend(8 * MIB).expect("the last byte of it");
+    assert_eq!(world.objects(), [1, 2]);
+}
+
+#[test]
+fn a_crash_forgets_objects_that_were_not_committed_and_a_replay_gives_the_same() {
+    let mut world = world_of(&progressive());
+    world.rig.commit();
+    world.intend(2 * MIB).expect("room");
+    let before = world.layout();
+    world.rig.crash();
+    assert_eq!(world.objects(), [1, 0, 0]);
+    let replies = world.rig.replay(|_| true);
+    assert!(replies.iter().all(|(_, reply)| reply.is_ok()));
+    world.rig.recovered();
+    assert_eq!(world.layout().1, before.1, "the same objects on the same OSTs");
+    world.intend(9 * MIB).expect("room");
+    assert_eq!(world.objects(), [1, 2, 4]);
+}
+
+/// A reply to another file's create would give its objects away.
+#[test]
+fn a_replay_gives_no_objects_of_another_file() {
+    let mut world = world_of(&progressive());
+    let other = world.rig.create(world.dir, "g", S_IFREG | 0o644, None).expect("made").attr.fid();
+    let (_, others) = world.rig.getattr(other).expect("there");
+    world.rig.commit();
+    world.intend(2 * MIB).expect("room");
+    let mut intent = world.rig.history.pop().expect("it is a change");
+    world.rig.crash();
+    let truth = intent.clone();
+    intent.reply.bufs[1] = others;
+    world.rig.history = vec![intent];
+    assert_eq!(world.rig.replay(|_| true).remove(0).1.err(), Some(Errno::EPROTO));
+    world.rig.history = vec![truth];
+    assert!(world.rig.replay(|_| true).remove(0).1.is_ok(), "the truth is believed");
+}
+
+#[test]
+fn a_removed_file_leaves_a_record_of_each_component() {
+    let mut world = world_of(&progressive());
+    world.intend(2 * MIB).expect("room");
+    let layout = FileLayout::composite(world.file, world.layout().1);
+    let before = world.destroys().len();
+    world
+        .rig
+        .call(
+            Opcode::MdtClose,
+            &wire::body::CloseReq {
+                fid: world.file.into(),
+                handle: world.handle,
+                flags: wire::body::CloseFlags::WROTE,
+                ..Default::default()
+            },
+            &[],
+        )
+        .expect("closed");
+    let body = UnlinkReq { parent: world.dir.into(), ..UnlinkReq::default() };
+    world.rig.call(Opcode::MdtUnlink, &body, &[b"f"]).expect("gone");
+    let of = |one: &layout::Layout| DestroyRecord { base: one.base, osts: one.osts.clone() };
+    assert_eq!(world.destroys()[before..], layout.stripings().map(of).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_set_is_what_is_read_and_an_mdt_takes_no_more_than_it_wants() {
+    let at_mdt = TemplateComponent { end: 4 * MIB, wanted: Wanted::Mdt };
+    let mut template = progressive();
+    template.components[0] = at_mdt;
+    let first = |world: &mut World| world.layout().1.components[0].clone();
+
+    let mut world = world_of(&template);
+    assert!(matches!(first(&mut world).place, Place::Objects(_)), "this one takes none");
+    world.rig.engine.state.borrow_mut().lod.dom_stripesize = MIB;
+    let made = world.rig.create(world.dir, "g", S_IFREG | 0o644, Some(O_RDWR)).expect("made");
+    world.file = made.attr.fid();
+    let part = first(&mut world);
+    assert_eq!((&part.place, part.extent.end()), (&Place::Mdt, MIB));
+    assert_eq!(world.objects(), [0, 0, 0], "small files have no object on an OST");
+
+    let body = FidReq { fid: world.dir.into(), ..FidReq::default() };
+    let value = world.rig.call(Opcode::MdtGetxattr, &body, &[b"lustre.lov"]).expect("set").buf(1);
+    assert_eq!(lov::composite::decode(&value), Ok(template));
+}

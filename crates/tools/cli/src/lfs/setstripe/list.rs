@@ -1,0 +1,56 @@
+//! Lists of OSTs.
+
+use types::TARGET_INDEX_MAX;
+
+/// OSTs of one list, at most.
+const OSTS_MAX: usize = 2_000;
+
+/// `0,2,5-7`.
+pub(super) fn parse(text: &str) -> Result<Vec<u32>, String> {
+    let bad = || format!("bad OST list '{text}': expected indices and ranges such as 0,2,5-7");
+    let index = |part: &str| {
+        part.parse::<u32>().ok().filter(|index| *index <= TARGET_INDEX_MAX).ok_or_else(bad)
+    };
+    let mut osts = Vec::new();
+    for part in text.split(',') {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        let (low, high) = (index(low)?, index(high)?);
+        if low > high || osts.len() + (high - low) as usize >= OSTS_MAX {
+            return Err(bad());
+        }
+        osts.extend(low..=high);
+    }
+    let mut sorted = osts.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    if sorted.len() == osts.len() {
+        Ok(osts)
+    } else {
+        Err(format!("bad OST list '{text}': an OST stands there twice"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fuzz target: a list of OSTs names each once, and its own numbers are a list that is equal.
+    #[test]
+    fn ost_lists() {
+        const LETTERS: &[u8] = b"0123456789,-";
+        let inputs = bolero::produce::<Vec<u8>>().with().len(0..=40);
+        bolero::check!()
+            .with_iterations(20_000)
+            .with_test_time(std::time::Duration::from_secs(1))
+            .with_generator(inputs)
+            .for_each(|input: &Vec<u8>| {
+                let letter = |byte: &u8| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]);
+                let text: String = input.iter().map(letter).collect();
+                if let Ok(osts) = parse(&text) {
+                    assert!((1..=OSTS_MAX).contains(&osts.len()));
+                    let words: Vec<_> = osts.iter().map(u32::to_string).collect();
+                    assert_eq!(parse(&words.join(",")), Ok(osts));
+                }
+            });
+    }
+}

@@ -1,0 +1,129 @@
+//! Progressive layouts on a mount: components get their objects as a file grows, other mounts see
+//! what was written into them, and a server that dies keeps what it gave.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use mounted::{Up, nacre_bin};
+
+const MIB: u64 = 1 << 20;
+
+/// What `lfs` says, and whether it succeeded.
+fn lfs(dir: &Path, line: &str) -> (bool, String) {
+    let output = Command::new(nacre_bin())
+        .arg("lfs")
+        .args(line.split_whitespace())
+        .current_dir(dir)
+        .output()
+        .expect("nacre starts");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).expect("text"))
+}
+
+fn good(dir: &Path, line: &str) -> String {
+    let (ok, text) = lfs(dir, line);
+    assert!(ok, "lfs {line}: {text}");
+    text
+}
+
+fn refused(dir: &Path, line: &str, part: &str) {
+    let (ok, text) = lfs(dir, line);
+    assert!(!ok && text.contains(part), "lfs {line}: '{part}' is not in: {text}");
+}
+
+/// Objects of each component.
+fn objects(dir: &Path, file: &str) -> Vec<usize> {
+    let shown = good(dir, &format!("getstripe --json {file}"));
+    let value: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    let parts = value[0]["components"].as_array().expect("components").iter();
+    parts.map(|part| part["lmm_objects"].as_array().expect("a list").len()).collect()
+}
+
+fn open(path: &Path) -> File {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .expect("opens")
+}
+
+fn bytes(len: u64, seed: u64) -> Vec<u8> {
+    (0..len).map(|at| (at.wrapping_mul(seed | 1) >> 7) as u8).collect()
+}
+
+#[test]
+fn a_file_gets_objects_as_it_grows() {
+    let mut up = Up::new("components");
+    let other = up.second_mount(201);
+    let here = up.mount().to_owned();
+    fs::create_dir(here.join("dir")).expect("made");
+    good(&here, "setstripe -E 1M -c 1 -E 4M -c 2 -S 64K -E -1 -c 4 -S 1M dir");
+    let shown = good(&here, "getstripe -d dir");
+    assert!(shown.contains("lcm_entry_count:   3\n"), "{shown}");
+
+    let file = open(&here.join("dir/f"));
+    assert_eq!(objects(&here, "dir/f"), [1, 0, 0]);
+    let there = File::open(other.join("dir/f")).expect("opens");
+    file.write_all_at(&bytes(MIB, 3), 0).expect("room");
+    assert_eq!(objects(&here, "dir/f"), [1, 0, 0]);
+    assert_eq!(there.read_at(&mut [0; 10], 2 * MIB).expect("reads"), 0, "behind the end");
+    file.write_all_at(&bytes(MIB, 5), 2 * MIB).expect("room");
+    assert_eq!(objects(&here, "dir/f"), [1, 2, 0]);
+    let mut whole = vec![1; 4 * MIB as usize];
+    let len = there.read_at(&mut whole, 0).expect("reads");
+    let want = [bytes(MIB, 3), vec![0; MIB as usize], bytes(MIB, 5)].concat();
+    assert!(len > 0 && whole[..len] == want[..len], "an open handle sees a new component");
+    assert!(fs::read(other.join("dir/f")).expect("reads") == want);
+
+    file.set_len(10 * MIB).expect("room");
+    assert_eq!(objects(&here, "dir/f"), [1, 2, 4]);
+    assert_eq!(fs::metadata(other.join("dir/f")).expect("there").len(), 10 * MIB);
+    file.set_len(MIB / 2).expect("cut");
+    assert!(fs::read(other.join("dir/f")).expect("reads") == want[..MIB as usize / 2]);
+    assert_eq!(objects(&here, "dir/f"), [1, 2, 4], "what was made stays");
+    let inside = good(&here, "find dir --component-count 3 --component-flags init -c 4");
+    assert_eq!(inside, "dir/f\n");
+}
+
+#[test]
+fn a_server_that_dies_keeps_what_it_gave() {
+    let up = Up::new("components-kill");
+    let here = up.mount().to_owned();
+    good(&here, "setstripe -E 64K -E 1M -c 2 -E -1 -c 4 f");
+    let file = open(&here.join("f"));
+    let want = bytes(3 * MIB, 9);
+    file.write_all_at(&want, 0).expect("room");
+    let before = good(&here, "getstripe -v f");
+    up.kill_server("MDT0000");
+    assert!(fs::read(here.join("f")).expect("reads") == want);
+    assert_eq!(good(&here, "getstripe -v f"), before, "the same objects");
+    file.write_all_at(&want, 3 * MIB).expect("room");
+    file.sync_all().expect("durable");
+    assert!(fs::read(here.join("f")).expect("reads") == [&want[..], &want[..]].concat());
+    fs::remove_file(here.join("f")).expect("gone");
+}
+
+#[test]
+fn what_is_no_layout_is_refused_and_a_file_ends_where_its_last_component_does() {
+    let up = Up::new("components-end");
+    let here = up.mount().to_owned();
+    refused(&here, "setstripe -E 64K -c 1 -E 64K f", "starts at 65536");
+    refused(&here, "setstripe -E 1M -E -1 -L mdt f", "first component only");
+    refused(&here, "setstripe -E 1M -S 2M f", "no multiple of its stripe size");
+    refused(&here, "setstripe -N 2 f", "mirrors");
+    good(&here, "setstripe -E 128K -c 1 f");
+    refused(&here, "setstripe -E 1M f", "stripe already set");
+    let file = open(&here.join("f"));
+    file.write_all_at(&bytes(128 << 10, 3), 0).expect("it has a place");
+    let no_place = |done: io::Result<()>| {
+        assert_eq!(done.err().and_then(|e| e.raw_os_error()), Some(libc::ENODATA))
+    };
+    no_place(file.write_all_at(b"x", 128 << 10));
+    no_place(file.set_len((128 << 10) + 1));
+    assert_eq!(fs::read(here.join("f")).expect("reads"), bytes(128 << 10, 3));
+}
