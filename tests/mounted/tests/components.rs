@@ -127,3 +127,28 @@ fn what_is_no_layout_is_refused_and_a_file_ends_where_its_last_component_does() 
     no_place(file.set_len((128 << 10) + 1));
     assert_eq!(fs::read(here.join("f")).expect("reads"), bytes(128 << 10, 3));
 }
+
+#[test]
+fn components_come_and_go_and_layouts_are_copied() {
+    let up = Up::new("components-change");
+    let here = up.mount().to_owned();
+    good(&here, "setstripe -E 128K -c 1 f");
+    good(&here, "setstripe --component-add -E 1M -c 2 -E -1 -c 4 f");
+    let file = open(&here.join("f"));
+    file.write_all_at(&bytes(2 * MIB, 3), 0).expect("room");
+    assert_eq!(objects(&here, "f"), [1, 2, 4]);
+    refused(&here, "setstripe --component-del -I 3 f", "somebody has the file open");
+    drop(file);
+    good(&here, "setstripe --component-del -I 3 f");
+    assert!(fs::read(here.join("f")).expect("reads") == bytes(2 * MIB, 3)[..MIB as usize]);
+    good(&here, "setstripe --component-add -E -1 -c 1 f");
+    refused(&here, "setstripe --component-add -E -1 f", "cannot add components");
+    good(&here, "setstripe --component-del --component-flags ^init f");
+    assert_eq!(objects(&here, "f"), [1, 2]);
+    refused(&here, "setstripe --component-del -I 1 f", "cannot take components");
+
+    good(&here, "setstripe --copy f g");
+    let parts = |file: &str| good(&here, &format!("getstripe -E {file}"));
+    assert_eq!(parts("g"), parts("f"));
+    assert_eq!(objects(&here, "g"), [1, 0]);
+}

@@ -65,11 +65,19 @@ fn fsx_finds_no_difference() {
     on_two_mounts_under_kills("fsx", |mount, index| {
         let end = Instant::now() + Duration::from_secs(seconds);
         let mut seed = 1 + index as u64;
+        let dir = mount.join(format!("dir{index}"));
+        std::fs::create_dir(&dir).expect("made");
+        if index == 1 {
+            let mut setstripe = Command::new(mounted::nacre_bin());
+            setstripe.args(["lfs", "setstripe", "-E", "64K", "-E", "192K", "-c", "2", "-S", "64K"]);
+            setstripe.args(["-E", "-1", "-c", "4"]).arg(&dir);
+            assert!(setstripe.status().expect("lfs starts").success());
+        }
         while Instant::now() < end {
             let file = format!("fsx-{index}-{seed}");
             let output = Command::new(fsx())
                 .args(["-N", "400", "-S", &seed.to_string(), "-P", "/tmp", &file])
-                .current_dir(mount)
+                .current_dir(&dir)
                 .output();
             let output = output.expect("fsx starts");
             assert!(
@@ -83,7 +91,8 @@ fn fsx_finds_no_difference() {
     });
 }
 
-/// Bytes of each mount's region; the file is striped over all OSTs in pieces smaller than that.
+/// Bytes of each mount's region. The file's components get their objects while both write; they are
+/// striped in pieces smaller than a region.
 const REGION: usize = 1 << 20;
 
 /// One file, two mounts: each owns every other region, writes and checks there what it wrote.
@@ -95,7 +104,11 @@ fn two_mounts_share_a_file_by_region() {
         if index == 0 {
             let mut setstripe = Command::new(mounted::nacre_bin());
             setstripe
-                .args(["lfs", "setstripe", "-c", "4", "-S", "128k", "shared"])
+                .args(["lfs", "setstripe"])
+                .args([
+                    "-E", "2M", "-S", "128k", "-E", "5M", "-c", "2", "-E", "-1", "-c", "4",
+                    "shared",
+                ])
                 .current_dir(mount);
             assert!(setstripe.status().expect("lfs starts").success());
             ready.store(true, Ordering::SeqCst);

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
-use layout::{Layout, Template};
+use layout::{FileLayout, Layout, Template};
 use types::{Extent, Fid};
 
 const COMPONENTS: u64 = 10;
@@ -31,10 +31,11 @@ fn main() {
         let base = Fid::new(0x2_0001_0400, index as u32 + 1);
         file.instantiate(index, Layout::plain(base, STRIPE_BYTES, STRIPES)).expect("objects");
     }
+    let file = FileLayout::composite(Fid::new(0x2_0000_0400, 1), file);
     let mut pieces = 0_u64;
     for at in (0..COMPONENTS * COMPONENT_BYTES).step_by(EXTENT_BYTES as usize) {
         let extent = Extent::new(at, at + EXTENT_BYTES).expect("not empty");
-        pieces += file.parts(black_box(extent)).map(black_box).count() as u64;
+        pieces += file.pieces(black_box(extent)).map(black_box).count() as u64;
     }
     println!("{pieces} pieces");
 }

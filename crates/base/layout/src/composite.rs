@@ -186,6 +186,15 @@ impl Composite {
             && self.components.iter().zip(&before.components).all(fits)
     }
 
+    /// Whether this is `before` with components behind it that have no objects.
+    #[must_use]
+    pub fn was_added_to(&self, before: &Composite) -> bool {
+        let count = before.components.len();
+        let Some((old, new)) = self.components.split_at_checked(count) else { return false };
+        let is_new = |part: &Component| part.id > before.last_id && !part.is_instantiated();
+        old == before.components && new.iter().all(is_new)
+    }
+
     /// Adds components behind the last one.
     ///
     /// # Errors

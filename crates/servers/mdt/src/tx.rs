@@ -300,6 +300,20 @@ impl<'a> Tx<'a> {
         self.put_layout(inode, &FileLayout::composite(inode.fid(), composite));
     }
 
+    /// Takes objects of a file away from its end; they are to be logged.
+    pub(crate) fn shrink_layout(&mut self, inode: &mut Inode, composite: Composite) {
+        let layout = FileLayout::composite(inode.fid(), composite);
+        self.put_layout(inode, &layout);
+        let left = 1_u64.checked_shl(layout.stripes()).map_or(u64::MAX, |next| next - 1);
+        inode.stripes &= left;
+    }
+
+    /// The objects of `base` on these OSTs are to be destroyed.
+    pub(crate) fn log_destroy(&mut self, number: u64, base: Fid, osts: Vec<u32>) {
+        let record = DestroyRecord { base, osts };
+        self.set.put(Table::Destroys, number.to_be_bytes(), record.encode());
+    }
+
     fn put_layout(&mut self, inode: &mut Inode, layout: &FileLayout) {
         self.set.put(Table::Layouts, inode.fid().to_key(), layout.encode());
         inode.flags |= INODE_HAS_LAYOUT;

@@ -191,20 +191,31 @@ fn entry(input: &mut Input<'_>) -> Result<LovEntry, LovError> {
 
 /// Reads a value that a user sets. Objects of another file's layout are ignored.
 pub fn decode(value: &[u8]) -> Result<CompositeTemplate, LovError> {
+    let template = decode_from(value, Some(0))?;
+    template.check()?;
+    Ok(template)
+}
+
+/// Reads components that are to follow those that a file has; where the first one starts is left
+/// to the file.
+pub fn decode_tail(value: &[u8]) -> Result<CompositeTemplate, LovError> {
+    decode_from(value, None)
+}
+
+fn decode_from(value: &[u8], start: Option<u64>) -> Result<CompositeTemplate, LovError> {
     let shown = inspect(value)?;
     if shown.mirrors != 0 {
         return Err(LovError::Unsupported("mirrored"));
     }
     let components = shown.entries.into_iter().map(wanted).collect::<Result<Vec<_>, _>>()?;
     let starts = components.iter().map(|(start, _)| *start);
-    let ends = std::iter::once(0).chain(components.iter().map(|(_, component)| component.end));
+    let first = start.or(components.first().map(|(start, _)| *start)).unwrap_or(0);
+    let ends = std::iter::once(first).chain(components.iter().map(|(_, component)| component.end));
     if let Some((start, end)) = starts.zip(ends).find(|(start, end)| start != end) {
         return Err(ComponentError::Gap { start, end }.into());
     }
     let components = components.into_iter().map(|(_, component)| component).collect();
-    let template = CompositeTemplate { components };
-    template.check()?;
-    Ok(template)
+    Ok(CompositeTemplate { components })
 }
 
 /// Where a component starts, and what it asks for.

@@ -6,6 +6,7 @@
 //! first reply decided (FIDs, handles, layouts, times) and asks for no permission again.
 
 mod close;
+mod components;
 mod create;
 mod fid2path;
 mod getattr;

@@ -120,6 +120,15 @@ impl Op<'_, '_> {
         if given { Ok(Some(layout)) } else { Err(Errno::EPROTO.into()) }
     }
 
+    /// The same of components; none where this is no replay.
+    pub(super) fn replayed_components(&self, inode: &Inode) -> Decided<Option<Composite>> {
+        if self.replay.is_none() {
+            return Ok(None);
+        }
+        let layout = self.replayed_layout(inode)?;
+        Ok(layout.and_then(|layout| layout.as_composite().cloned()))
+    }
+
     /// Objects as a striping wants them.
     fn objects_for(&mut self, template: &Template) -> Decided<Layout> {
         template.check().map_err(|error| error.errno())?;

@@ -15,6 +15,7 @@ use types::{Errno, Fid};
 use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, S_IFREG, S_ISGID, S_ISVTX};
 use wire::body::{Disposition, FidReq, SetxattrReq};
 
+use super::components;
 use crate::acl::Acl;
 use crate::keys;
 use crate::limits::{XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
@@ -26,6 +27,9 @@ use crate::record::{
 
 const LUSTRE_LOV: &[u8] = b"lustre.lov";
 const TRUSTED_LOV: &[u8] = b"trusted.lov";
+/// They are set only: a file's components change by them.
+const LOV_ADD: &[u8] = b"lustre.lov.add";
+const LOV_DEL: &[u8] = b"lustre.lov.del";
 const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
 
@@ -132,6 +136,9 @@ fn names(op: &Op<'_, '_>, inode: &Inode) -> Decided<Vec<Vec<u8>>> {
 pub(crate) fn set(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: SetxattrReq = op.request.body();
     let (name, value) = (op.request.buf(1), op.request.buf(2));
+    if matches!(&name[..], LOV_ADD | LOV_DEL) {
+        return set_components(op, Fid::from(body.fid), &name, &value);
+    }
     let space = space(&name)?;
     if value.len() > XATTR_VALUE_BYTES_MAX {
         return Err(Errno::E2BIG.into());
@@ -269,6 +276,16 @@ fn set_layout(op: &mut Op<'_, '_>, mut inode: Inode, name: &[u8], value: &[u8]) 
     let parent = op.tx.find(inode.parent)?.filter(|parent| parent.attr.is_dir());
     op.give_layout(&mut inode, parent.as_ref(), &asked)?;
     done(op, inode)
+}
+
+fn set_components(op: &mut Op<'_, '_>, fid: Fid, name: &[u8], value: &[u8]) -> Decided<Answer> {
+    let inode = op.tx.inode(fid)?;
+    op.decides_on(fid);
+    check_write(op, &inode, Space::Layout)?;
+    match name {
+        LOV_ADD => components::add(op, inode, value),
+        _ => components::delete(op, inode, value),
+    }
 }
 
 fn set_default(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decided<Answer> {

@@ -215,3 +215,74 @@ fn what_is_set_is_what_is_read_and_an_mdt_takes_no_more_than_it_wants() {
     let value = world.rig.call(Opcode::MdtGetxattr, &body, &[b"lustre.lov"]).expect("set").buf(1);
     assert_eq!(lov::composite::decode(&value), Ok(template));
 }
+
+/// Sets an attribute that changes the components of the file.
+fn set_by(world: &mut World, name: &str, value: &[u8]) -> Result<(), Errno> {
+    let body = SetxattrReq { fid: world.file.into(), ..SetxattrReq::default() };
+    world.rig.call(Opcode::MdtSetxattr, &body, &[name.as_bytes(), value]).map(drop)
+}
+
+/// What `lustre.lov.del` takes for the component `id`.
+fn named(world: &mut World, id: u32) -> Vec<u8> {
+    let mut shown = lov::composite::LovComposite::of_file(&world.layout().1, world.file);
+    shown.entries.retain(|entry| entry.id == id);
+    shown.encode()
+}
+
+fn close(world: &mut World) {
+    let body = wire::body::CloseReq {
+        fid: world.file.into(),
+        handle: world.handle,
+        flags: wire::body::CloseFlags::WROTE,
+        ..Default::default()
+    };
+    world.rig.call(Opcode::MdtClose, &body, &[]).expect("closed");
+}
+
+#[test]
+fn components_are_added_behind_an_end_over_a_crash_too() {
+    let mut template = progressive();
+    template.components.pop();
+    let mut world = world_of(&template);
+    let more = CompositeTemplate::striped(0, [(16 * MIB, 2), (END_OF_FILE, 3)]);
+    let value = lov::composite::LovComposite::of_dir(&more).expect("a layout").encode();
+    world.rig.commit();
+    set_by(&mut world, "lustre.lov.add", &value).expect("there is room");
+    assert_eq!(world.objects(), [1, 0, 0, 0], "with no objects yet");
+    let before = world.layout().1;
+    assert_eq!(set_by(&mut world, "lustre.lov.add", &value), Err(Errno::EINVAL), "no end");
+    world.rig.crash();
+    assert_eq!(world.layout().1.components.len(), 2);
+    world.rig.engine.state.borrow_mut().lod.stripe_size = 4 << 20; // the first reply counts
+    assert!(world.rig.replay(|_| true).iter().all(|(_, reply)| reply.is_ok()));
+    assert_eq!(world.layout().1, before);
+    world.rig.recovered();
+    world.intend(20 * MIB).expect("room");
+    assert_eq!(world.objects(), [1, 2, 2, 3]);
+}
+
+#[test]
+fn components_are_taken_from_behind_with_their_objects() {
+    let mut world = world_of(&progressive());
+    world.intend(100 * MIB).expect("room");
+    let gone: Vec<DestroyRecord> = world.layout().1.components[1..]
+        .iter()
+        .filter_map(|part| part.objects())
+        .map(|one| DestroyRecord { base: one.base, osts: one.osts.clone() })
+        .collect();
+    let second = named(&mut world, 2);
+    assert_eq!(set_by(&mut world, "lustre.lov.del", &second), Err(Errno::EBUSY), "it is open");
+    close(&mut world);
+    let first = named(&mut world, 1);
+    assert_eq!(set_by(&mut world, "lustre.lov.del", &first), Err(Errno::EINVAL));
+    world.rig.commit();
+    set_by(&mut world, "lustre.lov.del", &second).expect("nobody has it");
+    assert_eq!((world.objects(), world.destroys()), (vec![1], gone.clone()));
+    world.rig.crash();
+    assert!(world.rig.replay(|_| true).iter().all(|(_, reply)| reply.is_ok()));
+    world.rig.recovered();
+    assert_eq!((world.objects(), world.destroys()), (vec![1], gone));
+    assert_eq!(set_by(&mut world, "lustre.lov.del", &second), Err(Errno::EINVAL), "it is gone");
+    world.rig.creds = types::Creds { uid: 7, gid: 7, groups: Vec::new() };
+    assert_eq!(set_by(&mut world, "lustre.lov.del", &second), Err(Errno::EPERM));
+}

@@ -1,6 +1,7 @@
 //! `lfs setstripe`: creates a file with a layout, gives one to a file that has none, or sets a
 //! directory's default. Silent on success.
 
+mod change;
 mod list;
 mod parts;
 
@@ -20,7 +21,7 @@ const COMMAND: &str = "lfs setstripe";
 /// Arguments of `lfs setstripe`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  lfs setstripe -c 4 -S 4m big.dat     a new file over four OSTs in stripes of 4 MiB\n  lfs setstripe -c -1 results/         new files in results/ go over all OSTs\n  lfs setstripe -E 64m -c 1 -E -1 -c 8 results/    large files over more OSTs than small ones\n  lfs setstripe -d results/            back to the file system's default"
+    after_help = "Examples:\n  lfs setstripe -c 4 -S 4m big.dat     a new file over four OSTs in stripes of 4 MiB\n  lfs setstripe -c -1 results/         new files in results/ go over all OSTs\n  lfs setstripe -E 64m -c 1 -E -1 -c 8 results/    large files over more OSTs than small ones\n  lfs setstripe --component-del -I 3 big.dat       without its third component\n  lfs setstripe -d results/            back to the file system's default"
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -28,6 +29,41 @@ pub(super) struct Args {
     /// Remove the default of a directory.
     #[arg(short = 'd', long, conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern"])]
     delete: bool,
+    /// Add the components to files that end before the end of the file.
+    #[arg(long, visible_alias = "comp-add", requires = "end")]
+    component_add: bool,
+    /// Take a component (-I) and all behind it away from files, with their data.
+    #[arg(
+        long,
+        visible_alias = "comp-del",
+        conflicts_with_all = ["component_add", "end", "count", "size", "index", "pool", "osts", "pattern", "delete"]
+    )]
+    component_del: bool,
+    /// The component that goes first.
+    #[arg(
+        short = 'I',
+        long,
+        visible_alias = "comp-id",
+        value_name = "ID",
+        requires = "component_del"
+    )]
+    component_id: Option<u32>,
+    /// ^init: the first component without objects goes first.
+    #[arg(
+        long,
+        visible_alias = "comp-flags",
+        value_name = "FLAGS",
+        requires = "component_del",
+        conflicts_with = "component_id"
+    )]
+    component_flags: Option<String>,
+    /// Ask for what this file or directory has.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "delete", "component_add", "component_del"]
+    )]
+    copy: Option<PathBuf>,
     /// Files to create (or that have no layout yet), directories whose default to set.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
@@ -36,12 +72,23 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failed> {
     let wrong =
         |text: String| Failed::new(Errno::EINVAL.raw(), format!("error: {COMMAND}: {text}"));
-    let (asked, stripings) = args.parts.asked().map_err(&wrong)?;
-    let value = layout::lov::encode_any_dir(&asked).map_err(|error| wrong(error.to_string()))?;
+    let (value, stripings) = match &args.copy {
+        Some(from) => (change::copied(from)?, Vec::new()),
+        None => {
+            let (asked, stripings) = args.parts.asked().map_err(&wrong)?;
+            let value = layout::lov::encode_any_dir(&asked);
+            (value.map_err(|error| wrong(error.to_string()))?, stripings)
+        }
+    };
     let wish = Wish { value, stripings, deletes: args.delete };
     let mut first = First::default();
     for path in &args.paths {
-        if let Err(failed) = set(path, &wish) {
+        let done = match (args.component_add, args.component_del) {
+            (true, _) => check(path, &wish).and_then(|()| change::add(path, &wish.value)),
+            (_, true) => change::delete(path, args.component_id, args.component_flags.as_deref()),
+            _ => set(path, &wish),
+        };
+        if let Err(failed) = done {
             first.note(&failed);
         }
     }
