@@ -2,7 +2,7 @@
 //! what was written into them, and a server that dies keeps what it gave.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
@@ -88,6 +88,24 @@ fn a_file_gets_objects_as_it_grows() {
     assert_eq!(objects(&here, "dir/f"), [1, 2, 4], "what was made stays");
     let inside = good(&here, "find dir --component-count 3 --component-flags init -c 4");
     assert_eq!(inside, "dir/f\n");
+}
+
+#[test]
+fn appends_go_behind_what_lies_in_components_that_were_not_there() {
+    let mut up = Up::new("components-append");
+    let other = up.second_mount(202);
+    let here = up.mount().to_owned();
+    good(&here, "setstripe -E 64K -E 256K -E -1 f");
+    let append = |path: &Path| OpenOptions::new().append(true).open(path).expect("opens");
+    let (mut one, mut two) = (append(&here.join("f")), append(&other.join("f")));
+    let record = |number: u64| bytes(100_000, 3 + 2 * number);
+    for round in 0..4 {
+        let file = if round % 2 == 0 { &mut one } else { &mut two };
+        file.write_all(&record(round)).expect("room");
+    }
+    let want: Vec<u8> = (0..4).flat_map(record).collect();
+    assert!(fs::read(here.join("f")).expect("reads") == want);
+    assert!(fs::read(other.join("f")).expect("reads") == want);
 }
 
 #[test]

@@ -158,6 +158,8 @@ planted::bugs! {
         destroy_one_component,
         /// A replay gives a component other objects than the ones that were answered.
         replay_draws_new_objects,
+        /// A component that has its objects gets others when a client asks that does not know.
+        give_objects_twice,
         /// A truncate that extends a file gives the component of its last byte no objects.
         truncate_without_objects,
     }

@@ -82,6 +82,7 @@ planted! {
     mdt.keep_no_reserve in shared;
     mdt.damaged_is_absent in damaged;
     mdt.destroy_one_component in calm;
+    mdt.give_objects_twice in shared;
     mdt.replay_draws_new_objects in storm;
     mdt.truncate_without_objects in calm;
     ost.commit_records_before_data in slow;

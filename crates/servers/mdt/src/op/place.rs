@@ -78,6 +78,9 @@ impl Op<'_, '_> {
         if behind > layout.end() {
             return Err(Errno::ENODATA.into());
         }
+        if self.config.bugs.give_objects_twice() {
+            return self.give_twice(inode, &layout, behind);
+        }
         let Some(composite) = layout.as_composite().filter(|_| layout.misses(behind)) else {
             return Ok(());
         };
@@ -92,6 +95,19 @@ impl Op<'_, '_> {
             return Ok(());
         }
         let mut composite = composite.clone();
+        self.fill(&mut composite, behind)?;
+        self.tx.grow_layout(inode, composite);
+        Ok(())
+    }
+
+    /// A planted bug.
+    fn give_twice(&mut self, inode: &mut Inode, layout: &FileLayout, behind: u64) -> Decided<()> {
+        let Some(mut composite) = layout.as_composite().cloned() else { return Ok(()) };
+        for component in composite.components.iter_mut().skip(1) {
+            if let Place::Objects(objects) = &component.place {
+                component.place = Place::Wanted(objects.template());
+            }
+        }
         self.fill(&mut composite, behind)?;
         self.tx.grow_layout(inode, composite);
         Ok(())
