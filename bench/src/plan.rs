@@ -3,7 +3,9 @@
 use anyhow::Result;
 
 use crate::bed::Bed;
-use crate::parts::{data, fio, fuse, metadata, neighbours, processes, rpc, scheduler, tests};
+use crate::parts::{
+    data, fio, fuse, layouts, metadata, neighbours, processes, rpc, scheduler, tests,
+};
 use crate::row::Row;
 use crate::scale::Scale;
 
@@ -67,6 +69,12 @@ pub(crate) const PARTS: &[Part] = &[
         run: data::four,
     },
     Part { name: "ior-1", about: "IOR, one process, beside ext4", quick: true, run: data::one },
+    Part {
+        name: "layouts",
+        about: "IOR into files of several components beside files of one striping",
+        quick: false,
+        run: layouts::stream,
+    },
     Part {
         name: "random",
         about: "4 KiB at random, four jobs, O_DIRECT, beside ext4 (fio where it is installed)",

@@ -1,5 +1,7 @@
 //! Bytes per second through FUSE, with IOR's options, beside ext4.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
@@ -23,7 +25,7 @@ struct Run {
 }
 
 /// More than a task writes in one phase: the deadline ends it.
-const BLOCK: &str = "32g";
+pub(super) const BLOCK: &str = "32g";
 
 pub(crate) fn four(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     stream(bed, scale, "ior-4", &["-N", "4", "-F"], [0.40, 0.60])
@@ -54,15 +56,30 @@ pub(super) fn ior(
     options: &[&str],
     bounds: [f64; 2],
 ) -> Result<Vec<Row>> {
+    let files = [bed.ours().join("ior"), bed.limit().join("ior")];
+    between(scale, part, options, &files, ["MOUNT/ior", "EXT4/ior"], bounds)
+}
+
+/// The same between two places, and what they are called.
+pub(super) fn between(
+    scale: Scale,
+    part: &str,
+    options: &[&str],
+    files: &[PathBuf; 2],
+    names: [&str; 2],
+    bounds: [f64; 2],
+) -> Result<Vec<Row>> {
     let pairs = scale.pairs.to_string();
-    let (ours, limit) = (text(&bed.ours().join("ior"))?, text(&bed.limit().join("ior"))?);
+    let (ours, limit) = (text(&files[0])?, text(&files[1])?);
     let mut args = vec!["bench", "ior", "-o", &ours];
     args.extend(options);
     args.extend(["--against", &limit, "--pairs", &pairs, "--json"]);
     let output: Output = nacre(&args)?;
     let command = format!(
-        "nacre bench ior -o MOUNT/ior {} --against EXT4/ior --pairs {pairs}",
-        options.join(" ")
+        "nacre bench ior -o {} {} --against {} --pairs {pairs}",
+        names[0],
+        options.join(" "),
+        names[1]
     );
     let row = |(access, bound): (&str, f64)| {
         let each = |runs: &[Run], value: fn(&Run) -> f64| -> Vec<f64> {

@@ -4,6 +4,7 @@ pub(crate) mod data;
 mod figures;
 pub(crate) mod fio;
 pub(crate) mod fuse;
+pub(crate) mod layouts;
 pub(crate) mod metadata;
 pub(crate) mod neighbours;
 pub(crate) mod processes;

@@ -169,4 +169,7 @@ fn components_come_and_go_and_layouts_are_copied() {
     let parts = |file: &str| good(&here, &format!("getstripe -E {file}"));
     assert_eq!(parts("g"), parts("f"));
     assert_eq!(objects(&here, "g"), [1, 0]);
+    fs::write(here.join("yaml"), good(&here, "getstripe -y g")).expect("room");
+    good(&here, "setstripe --yaml yaml h");
+    assert_eq!((parts("h"), objects(&here, "h")), (parts("g"), vec![1, 0]));
 }

@@ -4,6 +4,7 @@
 mod change;
 mod list;
 mod parts;
+mod yaml;
 
 use std::path::{Path, PathBuf};
 
@@ -64,6 +65,13 @@ pub(super) struct Args {
         conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "delete", "component_add", "component_del"]
     )]
     copy: Option<PathBuf>,
+    /// Ask for what `lfs getstripe -y` printed into this file.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "delete", "component_add", "component_del", "copy"]
+    )]
+    yaml: Option<PathBuf>,
     /// Files to create (or that have no layout yet), directories whose default to set.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
@@ -72,10 +80,13 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failed> {
     let wrong =
         |text: String| Failed::new(Errno::EINVAL.raw(), format!("error: {COMMAND}: {text}"));
-    let (value, stripings) = match &args.copy {
-        Some(from) => (change::copied(from)?, Vec::new()),
-        None => {
-            let (asked, stripings) = args.parts.asked().map_err(&wrong)?;
+    let (value, stripings) = match (&args.copy, &args.yaml) {
+        (Some(from), _) => (change::copied(from)?, Vec::new()),
+        (None, from) => {
+            let (asked, stripings) = match from {
+                Some(from) => (change::written(from)?, Vec::new()),
+                None => args.parts.asked().map_err(&wrong)?,
+            };
             let value = layout::lov::encode_any_dir(&asked);
             (value.map_err(|error| wrong(error.to_string()))?, stripings)
         }

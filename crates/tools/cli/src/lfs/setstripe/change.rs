@@ -58,6 +58,18 @@ pub(super) fn copied(from: &Path) -> Result<Vec<u8>, Failed> {
     layout::lov::encode_any_dir(&asked).map_err(|error| wrong(error.to_string()))
 }
 
+/// The layout that is written in `from`.
+pub(super) fn written(from: &Path) -> Result<layout::Asked, Failed> {
+    let shown = from.display().to_string();
+    let text =
+        std::fs::read_to_string(from).map_err(|error| Failed::io(&error, COMMAND, &shown))?;
+    let asked = super::yaml::parse(&text)
+        .and_then(|asked| asked.check().map(|()| asked).map_err(|error| error.to_string()));
+    asked.map_err(|why| {
+        Failed::new(Errno::EINVAL.raw(), format!("error: {COMMAND}: '{shown}': {why}"))
+    })
+}
+
 fn put(path: &Path, name: &str, value: &[u8], what: &str) -> Result<(), Failed> {
     let set = rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty());
     set.map_err(|error| {
