@@ -197,6 +197,23 @@ fn recovery_does_not_wait_long_for_a_client_that_died_before() {
     assert!(took < Span::secs(2), "nobody waits for it again: {took:?}");
 }
 
+/// As daemons have it: nobody knows that it is dead, so it has the window, and no more.
+#[test]
+fn a_client_that_dies_with_its_server_holds_the_others_up_for_the_window() {
+    let window = Span::secs(12);
+    let world = World::with(20, Rules { window, ..Rules::default() });
+    let ((dead, _first), (_handle, alive)) = (world.idle(1, false), world.idle(2, false));
+    dead.kill_as(false);
+    world.server.kill_as(false);
+    *world.up.borrow_mut() = None;
+    world.start_with(Rules { window, ..Rules::default() });
+    let took = world.recovers_for();
+    assert!((Span::secs(10)..=Span::secs(14)).contains(&took), "{took:?}");
+    world.sim.run_for(Span::secs(1));
+    assert_eq!((world.toy().exports.sessions().len(), world.toy().evicted.get()), (1, 1));
+    assert!(alive.remote(TARGET).is_connected());
+}
+
 #[test]
 fn a_recovery_that_was_cut_short_tells_the_next_who_was_missing() {
     let world = World::new(13);
