@@ -24,8 +24,8 @@ fn general(name: &str) -> String {
         let (target, more) = rest.split_once('-').unwrap_or((rest, ""));
         let more = more.split('-').next().unwrap_or_default();
         match target.get(..3) {
-            Some(kind @ ("MDT" | "OST")) if more.is_empty() => kind.to_owned(),
-            Some(kind @ ("MDT" | "OST")) => format!("{kind}-{more}"),
+            Some(kind @ ("MDT" | "DOM" | "OST")) if more.is_empty() => kind.to_owned(),
+            Some(kind @ ("MDT" | "DOM" | "OST")) => format!("{kind}-{more}"),
             _ => "MOUNT".to_owned(),
         }
     });

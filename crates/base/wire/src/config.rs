@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use types::{FsName, TargetId, TargetKind};
+use types::{FsName, TargetId};
 
 /// Bytes of a configuration at most.
 pub const CONFIG_BYTES_MAX: usize = 1 << 20;
@@ -78,7 +78,7 @@ impl FsConfig {
             let name = param.strip_suffix(".osc.active").filter(|_| value == "0")?;
             let id: TargetId =
                 name.strip_prefix(fsname.as_str())?.strip_prefix('-')?.parse().ok()?;
-            (id.kind == TargetKind::Ost).then_some(id)
+            id.is_ost().then_some(id)
         };
         self.params.iter().filter_map(off).collect()
     }

@@ -101,13 +101,20 @@ impl Client {
     /// For whom calls wait now: "testfs-OST0002 (reconnecting for 3 s)". Empty: for nobody.
     #[must_use]
     pub fn waiting_on(&self) -> Vec<String> {
-        self.0.all_targets().iter().filter_map(|id| self.0.remote(*id).waiting_on()).collect()
+        let all = [self.0.all_targets(), self.0.data_targets()].concat();
+        all.iter().filter_map(|id| self.0.remote(*id).waiting_on()).collect()
     }
 
     /// The OSTs, by index, as the MGS lists them.
     #[must_use]
     pub fn osts(&self) -> Vec<TargetState> {
         self.0.states(TargetKind::Ost)
+    }
+
+    /// The data targets of MDTs that this client has used, by index.
+    #[must_use]
+    pub fn data_targets(&self) -> Vec<TargetState> {
+        self.0.data_targets().into_iter().map(|id| self.0.state_of(id)).collect()
     }
 
     /// The MGS, asked for the configuration: active if it answered within a few seconds.
@@ -172,6 +179,11 @@ impl Inner {
 
     pub(crate) fn all_targets(&self) -> Vec<TargetId> {
         [self.directory.targets(TargetKind::Mdt), self.directory.targets(TargetKind::Ost)].concat()
+    }
+
+    /// The data targets that were used: nobody connects to another one.
+    fn data_targets(&self) -> Vec<TargetId> {
+        self.hooked.borrow().iter().copied().filter(|id| id.is_dom()).collect()
     }
 
     /// A target's remote, with its hooks.

@@ -78,13 +78,23 @@ impl Directory {
         self.config.borrow()
     }
 
-    /// Targets of a kind, by index.
+    /// Targets of a kind, by index. The data targets of MDTs are no OSTs here.
     #[must_use]
     pub fn targets(&self, kind: TargetKind) -> Vec<TargetId> {
+        self.those(|id| id.kind == kind && !id.is_dom())
+    }
+
+    /// The data targets of MDTs, by index.
+    #[must_use]
+    pub fn data_targets(&self) -> Vec<TargetId> {
+        self.those(TargetId::is_dom)
+    }
+
+    fn those(&self, are_meant: impl Fn(TargetId) -> bool) -> Vec<TargetId> {
         let config = self.config.borrow();
         let mut ids: Vec<_> =
             config.targets.iter().filter_map(|info| TargetId::from_u32(info.id)).collect();
-        ids.retain(|id| id.kind == kind);
+        ids.retain(|id| are_meant(*id));
         ids.sort_unstable();
         ids.dedup();
         ids
@@ -155,8 +165,11 @@ mod tests {
             port: 1988,
             instance: 1,
         };
-        let targets =
-            vec![info(TargetId::ost(1), "10.0.0.3@tcp"), info(TargetId::mdt(0), "0.0.0.0@tcp")];
+        let targets = vec![
+            info(TargetId::ost(1), "10.0.0.3@tcp"),
+            info(TargetId::mdt(0), "0.0.0.0@tcp"),
+            info(TargetId::dom(0), "0.0.0.0@tcp"),
+        ];
         FsConfig { version: 5, targets, uuids: vec![7, 8], ..FsConfig::default() }
     }
 
@@ -176,6 +189,7 @@ mod tests {
         assert_eq!(text(TargetId::MGT), ["10.0.0.1@tcp"]);
         assert_eq!(text(TargetId::ost(9)), [""; 0]);
         assert_eq!(directory.targets(TargetKind::Ost), [TargetId::ost(1)]);
+        assert_eq!(directory.data_targets(), [TargetId::dom(0)]);
         assert_eq!(directory.uuid(TargetId::mdt(0)), 8);
     }
 

@@ -59,6 +59,7 @@ pub fn ids_anew(
         set.put(Table::Meta, key, encode_place(place));
     }
     set.delete(Table::Meta, keys::META_BURNT_OBJECTS);
+    set.delete(Table::Meta, keys::META_BURNT_FILES);
     Ok(())
 }
 

@@ -106,13 +106,19 @@ fn prepare(
     let given = meta(keys::META_OBJECT_IDS)?;
     let objects =
         Ids::open(given.as_deref(), first_object, reuse).ok_or_else(|| broken("object_ids"))?;
-    let mut burnt = match meta(keys::META_BURNT_OBJECTS)? {
-        Some(value) => Burnt::decode(&value).ok_or_else(|| broken("burnt_objects"))?,
-        None => Burnt::default(),
+    let mut burn = |key: &[u8], given: Option<&[u8]>, next: Fid| {
+        let Some(given) = given else { return Ok(()) };
+        let mut burnt = match meta(key)? {
+            Some(value) => Burnt::decode(&value).ok_or_else(|| broken("burnt ids"))?,
+            None => Burnt::default(),
+        };
+        burnt.add(given, next);
+        set.put(Table::Meta, key, burnt.encode());
+        Ok::<_, StartError>(())
     };
-    if let Some(given) = &given {
-        burnt.add(given, objects.first());
-        set.put(Table::Meta, keys::META_BURNT_OBJECTS, burnt.encode());
+    burn(keys::META_BURNT_OBJECTS, given.as_deref(), objects.first())?;
+    if config.has_data {
+        burn(keys::META_BURNT_FILES, meta(keys::META_FILE_IDS)?.as_deref(), files.first())?;
     }
     set.put(Table::Meta, keys::META_FILE_IDS, files.encode());
     set.put(Table::Meta, keys::META_OBJECT_IDS, objects.encode());

@@ -26,6 +26,8 @@ pub struct MdtConfig {
     pub lock_place: Span,
     /// Where new files go, at the start.
     pub lod: Lod,
+    /// Its data target is beside it.
+    pub has_data: bool,
     /// Pretend to be on this device.
     pub device: Option<device::Model>,
     /// User and group of the root directory when it is made.
@@ -50,6 +52,7 @@ impl MdtConfig {
             silence_max: Span::secs(150),
             lock_place: Span::secs(10),
             lod: Lod::default(),
+            has_data: false,
             device: None,
             root_owner: (0, 0),
             bugs: Bugs::default(),
@@ -68,6 +71,9 @@ impl MdtConfig {
         }
     }
 }
+
+/// Bytes of a file that an MDT takes at most, as Lustre has it.
+const DOM_STRIPESIZE_DEFAULT: u64 = 1 << 20;
 
 /// What an administrator may set while the MDT runs: where files go for which nobody asked (Lustre:
 /// `lod.*`).
@@ -91,7 +97,7 @@ impl Default for Lod {
             stripe_size: layout::STRIPE_SIZE_DEFAULT,
             stripe_count: i32::from(layout::STRIPE_COUNT_DEFAULT),
             stripe_offset: -1,
-            dom_stripesize: 0,
+            dom_stripesize: DOM_STRIPESIZE_DEFAULT,
             policy: Policy::default(),
         }
     }

@@ -12,6 +12,7 @@
 //! - A failure of the store ends the instance ([`target::Failure`]).
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -73,6 +74,13 @@ impl Engine {
             destroys_wanted: Notify::new(),
             applied: Cell::new(0),
         }
+    }
+
+    /// Indexes of all that may have objects of its files: the OSTs, and its data target.
+    pub(crate) fn holders(&self) -> BTreeSet<u32> {
+        let osts = (self.ost_list)().into_iter().map(|ost| ost.index);
+        let data = self.config.has_data.then(|| TargetId::dom(self.config.index).index);
+        osts.chain(data).collect()
     }
 
     /// Executes one operation, or says why not now.

@@ -28,6 +28,8 @@ pub(crate) const META_OBJECT_IDS: &[u8] = b"object_ids";
 /// Object ids that earlier runs gave out and that are to be swept: 16 bytes a range, sequence u64,
 /// first u32, end u32.
 pub(crate) const META_BURNT_OBJECTS: &[u8] = b"burnt_objects";
+/// The same for ids of files, which are those of objects in the data target.
+pub(crate) const META_BURNT_FILES: &[u8] = b"burnt_files";
 
 pub(crate) fn dirent(dir: Fid, cookie: u64) -> Vec<u8> {
     let mut key = dir.to_key().to_vec();

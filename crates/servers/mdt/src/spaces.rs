@@ -118,6 +118,11 @@ impl Spaces {
         osts.iter().any(|ost| self.is_open(ost))
     }
 
+    /// Whether an OST or data target said that it has no room for new files.
+    pub(crate) fn is_closed(&self, index: u32) -> bool {
+        self.seen.get(&index).is_some_and(|seen| seen.closed.is_some())
+    }
+
     fn is_open(&self, ost: &OstAt) -> bool {
         ost.is_active && self.closed(ost).is_none()
     }

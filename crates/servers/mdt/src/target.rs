@@ -134,6 +134,17 @@ impl Mdt {
         Ok(mdt)
     }
 
+    /// The device that it pretends to be on, if there is one.
+    #[must_use]
+    pub fn device(&self) -> &target::Device {
+        self.engine.store.device()
+    }
+
+    /// Ends this instance as if its storage had failed: it is of no use without another target.
+    pub fn fail(&self, reason: &str) {
+        self.engine.store.failure().fail(reason);
+    }
+
     /// Commits and ends the background tasks; an error when the last changes are not durable.
     pub async fn stop(self: &Rc<Self>) -> Result<(), StoreError> {
         self.stopped.set(true);

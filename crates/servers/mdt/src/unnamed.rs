@@ -128,7 +128,8 @@ impl Engine {
         for one in listed.iter().filter(|one| one.store == state.number) {
             let (object, file) = (Fid::from(one.object), Fid::from(one.parent));
             let base = object.stripe(0);
-            if !state.objects.may_have_given(base) {
+            let ids = if TargetId::ost(ost).is_dom() { &state.files } else { &state.objects };
+            if !ids.may_have_given(base) {
                 return Ok(Err(UnnamedError::Younger { object }));
             }
             if object.ver < u32::from(STRIPE_COUNT_MAX) && is_unnamed(&*view, file, base)? {

@@ -88,8 +88,8 @@ impl Mgt {
     /// # Errors
     /// ENOENT where it is not known, EPERM for what a file system cannot do without.
     pub async fn forget(&self, fsname: FsName, target: TargetId) -> Result<(), Errno> {
-        let is_spare = target.kind == TargetKind::Ost
-            || (target.kind == TargetKind::Mdt && target.index >= MDTS_MAX);
+        let mdt = target.dom_of().unwrap_or(target);
+        let is_spare = target.is_ost() || (mdt.kind == TargetKind::Mdt && mdt.index >= MDTS_MAX);
         if !is_spare {
             return Err(Errno::EPERM);
         }

@@ -99,6 +99,17 @@ impl Ost {
         self.store.device().object(kind, &*self.objects, object, extent).await;
     }
 
+    /// The device that it pretends to be on, if there is one.
+    #[must_use]
+    pub fn device(&self) -> &target::Device {
+        self.store.device()
+    }
+
+    /// Ends this instance as if its storage had failed: it is of no use without another target.
+    pub fn fail(&self, reason: &str) {
+        self.store.failure().fail(reason);
+    }
+
     /// Listings of all objects since the start.
     #[must_use]
     pub fn listings(&self) -> u64 {
@@ -165,14 +176,17 @@ impl Target for Ost {
     }
 
     fn class(&self, request: &Request) -> Class {
-        let Some(row) = op::row(request.opcode()) else { return Class::of(&OST) };
+        let Some(row) = op::row(request.opcode()) else {
+            return Class::of(op::queue(&OST, self.id()));
+        };
         let io = row.moves.map(|direction| object_io(direction, &request.body()));
         let answer_bytes = match request.opcode() {
             Opcode::OstGlimpse => op::glimpse::answer_bytes(request),
             Opcode::OstList => op::list::answer_bytes(request),
             _ => 0,
         };
-        Class { service: row.service, high_priority: row.high_priority, io, answer_bytes }
+        let service = op::queue(row.service, self.id());
+        Class { service, high_priority: row.high_priority, io, answer_bytes }
     }
 
     fn locate(self: Rc<Self>, object: Fid, range: Extent) -> LocalFuture<'static, Option<u64>> {

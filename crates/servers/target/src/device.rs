@@ -30,15 +30,32 @@ struct Shared {
     submitted: Notify,
 }
 
-/// The device of one target, if it has one.
 #[derive(Default)]
-pub struct Device {
+struct Inner {
     shared: Rc<Shared>,
     /// Ends the others' waits.
     task: RefCell<Option<env::Task>>,
 }
 
+/// The device of one target, if it has one.
+#[derive(Default)]
+pub struct Device(RefCell<Rc<Inner>>);
+
 impl Device {
+    /// Two targets are on one storage: whatever is set, asked or done here is so there as well.
+    pub fn join(&self, other: &Device) {
+        let other = other.inner();
+        self.0.replace(other);
+    }
+
+    fn inner(&self) -> Rc<Inner> {
+        Rc::clone(&self.0.borrow())
+    }
+
+    fn shared(&self) -> Rc<Shared> {
+        Rc::clone(&self.0.borrow().shared)
+    }
+
     /// Puts a device in place of the one that is there, over a store of `store_bytes` (zero where
     /// that is not known). What waits for the old one goes on at once.
     pub fn set(&self, env: &Env, store_bytes: u64, model: Option<Model>) {
@@ -49,32 +66,36 @@ impl Device {
             device: device::Device::new(model, size),
             waiters: Vec::new(),
         });
-        drop(self.shared.queue.replace(queue));
-        self.shared.submitted.notify_one();
-        if is_there && self.task.borrow().is_none() {
-            let (shared, env) = (Rc::clone(&self.shared), env.clone());
+        let inner = self.inner();
+        drop(inner.shared.queue.replace(queue));
+        inner.shared.submitted.notify_one();
+        if is_there && inner.task.borrow().is_none() {
+            let (shared, env) = (Rc::clone(&inner.shared), env.clone());
             let task = env.clone().spawn("device", async move { drive(&env, &shared).await });
-            self.task.replace(Some(task));
+            inner.task.replace(Some(task));
         }
     }
 
     /// As [`Model::parse`] reads it.
     #[must_use]
     pub fn told(&self) -> String {
-        let queue = self.shared.queue.borrow();
+        let shared = self.shared();
+        let queue = shared.queue.borrow();
         queue.as_ref().map_or("off".to_owned(), |queue| queue.device.model().to_string())
     }
 
     /// The numbers of the device that is there.
     #[must_use]
     pub fn model(&self) -> Option<Model> {
-        self.shared.queue.borrow().as_ref().map(|queue| queue.device.model().clone())
+        self.shared().queue.borrow().as_ref().map(|queue| queue.device.model().clone())
     }
 
     /// What it has done since it was set.
     #[must_use]
     pub fn stats(&self) -> Option<Stats> {
-        self.shared.queue.borrow().as_ref().map(|queue| queue.device.stats(queue.env.now()))
+        let shared = self.shared();
+        let queue = shared.queue.borrow();
+        queue.as_ref().map(|queue| queue.device.stats(queue.env.now()))
     }
 
     /// Waits until the device has read or written `range` of `object`.
@@ -93,7 +114,7 @@ impl Device {
     /// Waits until the device has written so many bytes of records, one behind the other, and made
     /// durable what came before.
     pub async fn commit(&self, bytes: u64) {
-        if self.shared.queue.borrow().is_none() {
+        if self.shared().queue.borrow().is_none() {
             return;
         }
         if bytes > 0 {
@@ -104,25 +125,28 @@ impl Device {
 
     /// Of a device: over how many bytes its places are spread, where they matter.
     fn places(&self) -> Option<Option<u64>> {
-        let queue = self.shared.queue.borrow();
+        let shared = self.shared();
+        let queue = shared.queue.borrow();
         let device = &queue.as_ref()?.device;
         Some(device.model().has_arm().then(|| device.size()))
     }
 
     async fn wait(&self, request: Request) {
         let (done, wait) = oneshot::channel();
+        let shared = self.shared();
         {
-            let mut queue = self.shared.queue.borrow_mut();
+            let mut queue = shared.queue.borrow_mut();
             let Some(Queue { env, device, waiters }) = &mut *queue else { return };
             let ticket = device.submit(request, env.now());
             waiters.push((ticket, done));
         }
-        self.shared.submitted.notify_one();
+        shared.submitted.notify_one();
+        drop(shared);
         let _gone = wait.await; // an error: the device was taken away
     }
 }
 
-impl Drop for Device {
+impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();
@@ -214,6 +238,15 @@ mod tests {
             tokio::join!(write(9), taken);
             assert!(env.now() - begin < Span::millis(2), "not 8");
             assert_eq!(write(0).await, Span::ZERO);
+
+            let beside = Device::default();
+            beside.join(&device);
+            beside.set(&env, 0, Some(Model::disk()));
+            let begin = env.now();
+            tokio::join!(write(1), beside.commit(0));
+            assert!(env.now() - begin > Span::millis(12), "one after the other");
+            assert_eq!(device.stats(), beside.stats());
+            assert_eq!(device.stats().expect("it is there").done, [0, 1, 1]);
         });
     }
 }

@@ -83,7 +83,14 @@ impl Cluster {
                 commit_max: scenario.commit_max,
                 ..MemDiskConfig::default()
             });
-            let store = Store::new(disk, target, scratch.as_ref());
+            let data = (scenario.dom && target == TargetId::mdt(0)).then(|| {
+                let disk = MemDisk::new(MemDiskConfig {
+                    commit_max: scenario.commit_max,
+                    ..MemDiskConfig::default()
+                });
+                Store::new(disk, TargetId::dom(target.index), scratch.as_ref())
+            });
+            let store = Store::new(disk, target, scratch.as_ref()).beside(data);
             Server::new(target, node, store, plan.clone())
         };
         let servers = addrs.into_iter().map(server).collect();
@@ -162,10 +169,10 @@ impl Cluster {
         &self.plan.addrs
     }
 
-    /// Objects on all OSTs.
+    /// Objects on all OSTs, and beside the MDT.
     #[must_use]
     pub fn objects(&self) -> usize {
-        self.servers.iter().map(|server| server.disk.objects().len()).sum()
+        self.servers.iter().map(Server::objects).sum()
     }
 
     /// Among the servers.

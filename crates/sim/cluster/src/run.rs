@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use client::Client;
+use bytes::Bytes;
+use client::{Client, Ctx};
 use env_sim::{NodeHandle, Rng};
+use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
+use layout::{Asked, Template};
 use oracle::{Runner, read_entries, test_ctx, verify_tree};
 use osd::Table;
 use types::{Fid, Span};
@@ -160,6 +163,9 @@ impl<'a> Run<'a> {
     fn set_up(&mut self) -> Result<(), String> {
         let node = self.fresh_node();
         let maker = self.cluster.mount(&node);
+        if self.scenario.dom {
+            self.ask(&node, "set-up", &maker, async |client| begin_at_mdt(client).await)?;
+        }
         let count = self.scenario.clients * self.scenario.users;
         let bases =
             self.ask(&node, "set-up", &maker, async move |client| make_bases(client, count).await)?;
@@ -432,14 +438,31 @@ async fn make_bases(client: &Client, count: u32) -> Result<Vec<Fid>, String> {
     Ok(bases)
 }
 
+/// Files that ask for no layout have their first bytes at the MDT.
+async fn begin_at_mdt(client: &Client) -> Result<(), String> {
+    let unit = u64::from(layout::STRIPE_SIZE_UNIT);
+    let of = |count| Template { stripe_count: count, ..Template::default() };
+    let parts = [
+        (unit, Wanted::Mdt),
+        (4 * unit, Wanted::Striped(of(1))),
+        (END_OF_FILE, Wanted::Striped(of(2))),
+    ];
+    let components = parts.map(|(end, wanted)| TemplateComponent { end, wanted });
+    let asked = Asked::Composite(CompositeTemplate { components: components.into() });
+    let value = layout::lov::encode_any_dir(&asked).map_err(|error| error.to_string())?;
+    let ctx = Ctx::root();
+    let set = client.setxattr(&ctx, Fid::ROOT, b"lustre.lov", Bytes::from(value), 0);
+    set.await.map_err(|error| error.to_string())
+}
+
 async fn haunt(client: &Client) -> Result<(), client::Error> {
     use client::{LockKind, LockMode, LockSpec};
     let ctx = test_ctx();
     let dir = client.mkdir(&ctx, Fid::ROOT, b"ghost", 0o777).await?.fid();
     let (_, open) = client.create(&ctx, dir, b"open", 0o666, 0o2, None).await?;
-    open.write(0, bytes::Bytes::from(vec![1; 200_000])).await?;
+    open.write(0, Bytes::from(vec![1; 200_000])).await?;
     let (_, orphan) = client.create(&ctx, dir, b"orphan", 0o666, 0o2, None).await?;
-    orphan.write(0, bytes::Bytes::from(vec![2; 200_000])).await?;
+    orphan.write(0, Bytes::from(vec![2; 200_000])).await?;
     client.unlink(&ctx, dir, b"orphan").await?;
     client
         .lock(&ctx, open.fid(), LockSpec::whole(LockKind::Flock, LockMode::Exclusive, 1, true))

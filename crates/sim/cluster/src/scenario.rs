@@ -78,6 +78,8 @@ pub struct Scenario {
     pub blackout: bool,
     /// Longest commit or sync of a disk: long ones are more often cut in the middle.
     pub commit_max: Span,
+    /// The MDT has a data target beside it, for objects with an inode.
+    pub dom: bool,
     /// Targets pretend to be on flash or disks, as the seed says.
     pub devices: bool,
     /// Commits and syncs of stores fail now and then.
@@ -124,6 +126,7 @@ impl Scenario {
             races: true,
             blackout: false,
             commit_max: Span::millis(20),
+            dom: false,
             devices: false,
             sick_stores: false,
             swaps: false,
@@ -200,6 +203,12 @@ impl Scenario {
     pub fn slow() -> Scenario {
         let commit_max = Span::millis(600);
         Scenario { name: "slow", commit_max, devices: true, ..Scenario::kills() }
+    }
+
+    /// Everything of [`Scenario::storm`], and files begin at the MDT if nothing else is said.
+    #[must_use]
+    pub fn dom() -> Scenario {
+        Scenario { name: "dom", dom: true, ..Scenario::storm() }
     }
 
     /// Clients that build on each other's uncommitted changes, and die.
@@ -306,10 +315,10 @@ impl Scenario {
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 20] = [
+    pub const NAMES: [&str; 21] = [
         "calm", "storm", "kills", "sick", "slow", "swaps", "share", "late", "resend", "dead",
         "lost", "told", "killed", "leases", "shared", "fence", "damaged", "kernel", "hostile",
-        "hard",
+        "hard", "dom",
     ];
 
     #[must_use]
@@ -335,6 +344,7 @@ impl Scenario {
             "kernel" => Scenario::kernel(),
             "hostile" => Scenario::hostile(),
             "hard" => Scenario::hard(),
+            "dom" => Scenario::dom(),
             _ => return None,
         })
     }

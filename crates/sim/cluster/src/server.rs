@@ -13,7 +13,7 @@ use mdt::fsck::fsck;
 use mdt::{Mdt, MdtConfig};
 use mgt::{Mgt, MgtConfig};
 use osd::mem::{Deed, MemDisk, MemMeta};
-use osd::{MetaStore, StoreError};
+use osd::{MetaStore, ObjStore, StoreError};
 use ost::{Ost, OstConfig};
 use service::{HeadScope, Node, NodeConfig, ServiceSpec, Target};
 use types::{ClientId, FsName, NidAddr, Span, TargetId, TargetKind};
@@ -55,6 +55,7 @@ fn pretended(device: &Option<Model>) -> Option<Model> {
 
 impl Plan {
     pub(crate) fn addr(&self, target: TargetId) -> NidAddr {
+        let target = target.dom_of().unwrap_or(target);
         let found = self.addrs.iter().find(|(id, _)| *id == target);
         found.expect("every target has its node").1
     }
@@ -70,6 +71,7 @@ impl Plan {
 
 impl Resolve for Plan {
     fn addrs(&self, target: TargetId) -> Vec<NidAddr> {
+        let target = target.dom_of().unwrap_or(target);
         self.addrs.iter().filter(|(id, _)| *id == target).map(|(_, addr)| *addr).collect()
     }
 }
@@ -110,9 +112,10 @@ struct State {
     /// Told by the target: its storage failed.
     failed: RefCell<Option<String>>,
     registered: Cell<bool>,
-    /// Of the present run: the MGS refuses one that goes back.
-    instance: Cell<u64>,
-    stop: RefCell<Option<Stop>>,
+    /// Of the present run, of each target that it serves: the MGS refuses one that goes back.
+    instances: RefCell<Vec<(TargetId, u64)>>,
+    /// Its targets, in the order in which they began.
+    stop: RefCell<Vec<Stop>>,
     running: RefCell<Weak<Node>>,
     /// Of an MDT that runs.
     records: RefCell<Option<Rc<MemMeta>>>,
@@ -130,6 +133,12 @@ impl Server {
     /// `seed`. It has been killed.
     pub(crate) fn power_cut(&self, seed: u64) {
         self.store.power_cut(seed);
+    }
+
+    /// Objects that it has, also those of a data target.
+    pub(crate) fn objects(&self) -> usize {
+        let beside = self.store.data().map_or(0, |data| data.mem.objects().len());
+        self.disk.objects().len() + beside
     }
 
     /// Why it must be restarted, where it must.
@@ -173,7 +182,8 @@ impl Server {
     pub(crate) fn kill(&self, machine: bool) {
         self.state.registered.set(false);
         self.state.recovered.set(false);
-        self.state.stop.borrow_mut().take();
+        self.state.stop.borrow_mut().clear();
+        self.state.instances.borrow_mut().clear();
         self.state.records.borrow_mut().take();
         *self.state.running.borrow_mut() = Weak::new();
         self.state.failed.borrow_mut().take();
@@ -224,7 +234,15 @@ impl Server {
 
     /// How to stop it in good order, if it runs.
     pub(crate) fn stop(&self) -> Option<LocalFuture<'static, ()>> {
-        self.state.stop.borrow_mut().take().map(|stop| stop())
+        let node = self.state.running.borrow().upgrade();
+        let stops = std::mem::take(&mut *self.state.stop.borrow_mut());
+        let node = node.filter(|_| !stops.is_empty())?;
+        Some(Box::pin(async move {
+            node.stop().await;
+            for stop in stops.into_iter().rev() {
+                stop().await;
+            }
+        }))
     }
 
     /// Boots it on what its disk holds.
@@ -273,22 +291,19 @@ async fn run(
             });
         }
         TargetKind::Ost => {
-            let mut config = OstConfig::new(plan.fsname, id.index);
-            (config.bugs, config.recovery_window) = (plan.bugs.ost, RECOVERY_WINDOW);
-            config.device = pretended(&plan.devices[1]);
             let objects = store.objects(env).await?;
-            let ost = Ost::start(env, config, meta, objects).await.map_err(text)?;
-            watch(env, state, ost.failed());
-            let stopping = ost.clone();
-            begin((plan, state), (&node, id), ost, move || {
-                let ost = stopping.clone();
-                Box::pin(async move { drop(ost.stop().await) })
-            });
+            start_ost(env, id, (meta, objects), (plan, state), &node).await?;
         }
         TargetKind::Mdt => {
+            if let Some(data) = store.data() {
+                let (meta, _) = data.records(env)?;
+                let stores = (meta, data.objects(env).await?);
+                start_ost(env, TargetId::dom(id.index), stores, (plan, state), &node).await?;
+            }
             let mut config = MdtConfig::new(plan.fsname, id.index);
             (config.bugs, config.lease) = (plan.bugs.mdt, plan.lease);
             config.device = pretended(&plan.devices[0]);
+            config.has_data = store.data().is_some();
             config.recovery_window = RECOVERY_WINDOW;
             let osts = plan.osts();
             let list: Rc<dyn Fn() -> Vec<mdt::OstAt>> =
@@ -311,6 +326,27 @@ async fn run(
     *state.running.borrow_mut() = Rc::downgrade(&node);
     register(env, id, plan, &endpoint, state);
     Ok(Running { _node: node, _endpoint: endpoint })
+}
+
+/// Starts an OST, or the data target of an MDT.
+async fn start_ost(
+    env: &Env,
+    id: TargetId,
+    (meta, objects): (Rc<dyn MetaStore>, Rc<dyn ObjStore>),
+    (plan, state): (&Plan, &Rc<State>),
+    node: &Rc<Node>,
+) -> Result<(), String> {
+    let mut config = OstConfig::new(plan.fsname, id.index);
+    (config.bugs, config.recovery_window) = (plan.bugs.ost, RECOVERY_WINDOW);
+    config.device = pretended(&plan.devices[usize::from(id.is_ost())]);
+    let ost = Ost::start(env, config, meta, objects).await.map_err(text)?;
+    watch(env, state, ost.failed());
+    let stopping = ost.clone();
+    begin((plan, state), (node, id), ost, move || {
+        let ost = stopping.clone();
+        Box::pin(async move { drop(ost.stop().await) })
+    });
+    Ok(())
 }
 
 /// Between looks at recovery.
@@ -366,16 +402,9 @@ fn begin(
     target.exports().set_uuid(uuid_of(id));
     let servers: Vec<_> = plan.addrs.iter().map(|(_, addr)| addr.nid).collect();
     target.exports().believe_servers(move |nid| servers.contains(&nid));
-    state.instance.set(target.exports().instance().0);
+    state.instances.borrow_mut().push((id, target.exports().instance().0));
     node.add_target(target);
-    let node = node.clone();
-    *state.stop.borrow_mut() = Some(Rc::new(move || {
-        let (node, stop) = (node.clone(), stop());
-        Box::pin(async move {
-            node.stop().await;
-            stop.await;
-        })
-    }));
+    state.stop.borrow_mut().push(Rc::new(stop));
 }
 
 fn watch(env: &Env, state: &Rc<State>, failed: LocalFuture<'static, String>) {
@@ -400,22 +429,24 @@ fn register(env: &Env, id: TargetId, plan: &Plan, endpoint: &Rc<Endpoint>, state
         return;
     }
     let addr = plan.addr(id);
-    let info = TargetInfo {
-        id: id.to_u32(),
-        nid: addr.nid.0,
-        port: addr.port,
-        instance: state.instance.get(),
+    let register = |(id, instance): (TargetId, u64)| {
+        let info = TargetInfo { id: id.to_u32(), nid: addr.nid.0, port: addr.port, instance };
+        Register { fsname: plan.fsname.to_string(), target: info, uuid: uuid_of(id) }
     };
-    let register = Register { fsname: plan.fsname.to_string(), target: info, uuid: uuid_of(id) };
+    let instances = state.instances.borrow().clone();
+    let registers: Vec<Register> = instances.into_iter().map(register).collect();
     let (remote, state, env) = (endpoint.remote(TargetId::MGT), state.clone(), env.clone());
     env.clone().spawn("register", async move {
-        loop {
-            let mut call = Call::new(Opcode::MgsRegister, vec![config::encode(&register)]);
-            call.patience = Some(Span::secs(30));
-            if remote.call(call).await.is_ok() {
-                return state.registered.set(true);
+        for register in registers {
+            loop {
+                let mut call = Call::new(Opcode::MgsRegister, vec![config::encode(&register)]);
+                call.patience = Some(Span::secs(30));
+                if remote.call(call).await.is_ok() {
+                    break;
+                }
+                env.sleep(Span::secs(1)).await;
             }
-            env.sleep(Span::secs(1)).await;
         }
+        state.registered.set(true);
     });
 }

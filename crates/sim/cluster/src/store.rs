@@ -65,7 +65,12 @@ impl Dir {
 pub(crate) struct Store {
     pub(crate) mem: MemDisk,
     dir: Option<Rc<Dir>>,
+    /// Of an MDT: the storage of its data target, on the same machine.
+    data: Option<Box<Store>>,
 }
+
+/// Tells the chances of a power cut on data from those on records of the same seed.
+const DATA: u64 = 0xda7a_0000;
 
 impl Store {
     pub(crate) fn new(mem: MemDisk, target: TargetId, scratch: Option<&Scratch>) -> Store {
@@ -78,13 +83,25 @@ impl Store {
                 objects: RefCell::default(),
             })
         });
-        Store { mem, dir }
+        Store { mem, dir, data: None }
+    }
+
+    /// The same, with another one for the MDT's data target.
+    pub(crate) fn beside(self, data: Option<Store>) -> Store {
+        Store { data: data.map(Box::new), ..self }
+    }
+
+    pub(crate) fn data(&self) -> Option<&Store> {
+        self.data.as_deref()
     }
 
     /// The process that had it open is dead.
     pub(crate) fn close(&self) {
         if let Some(dir) = &self.dir {
             drop((dir.records.take(), dir.objects.take()));
+        }
+        if let Some(data) = &self.data {
+            data.close();
         }
     }
 
@@ -95,6 +112,9 @@ impl Store {
         if let Some(dir) = self.dir.as_ref().filter(|dir| dir.path.exists()) {
             dir.is_cut.set(true);
             osd_disk::tear_records(&dir.path, seed).expect("the records have a durable root");
+        }
+        if let Some(data) = &self.data {
+            data.power_cut(seed ^ DATA);
         }
     }
 

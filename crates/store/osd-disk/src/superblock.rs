@@ -10,9 +10,9 @@
 //! It is replaced whole: written beside, synced, renamed, directory synced. So a crash leaves the
 //! old one or the new.
 //!
-//! Bit 0 of compat says that the target has been served ([`COMPAT_SERVED`]). What an unknown bit
-//! means: compat: nothing; ro-compat: the target may be read, so it is not
-//! served (a server writes); incompat: do not touch.
+//! Bit 0 of compat says that the target has been served ([`COMPAT_SERVED`]), bit 1 that an MDT has
+//! a data target ([`COMPAT_DATA`]). What an unknown bit means: compat: nothing; ro-compat: the
+//! target may be read, so it is not served (a server writes); incompat: do not touch.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -34,15 +34,18 @@ pub const MGS_MAX: usize = 16;
 /// Bit of `compat`: the target has been served. Its records, and its objects where it has such,
 /// must be there from then on.
 pub const COMPAT_SERVED: u64 = 1;
+/// Bit of `compat`: the MDT has its data target in [`data_dir`], which must be there from then on.
+pub const COMPAT_DATA: u64 = 2;
 /// Bits of `ro_compat` that this version knows.
 pub const RO_COMPAT_KNOWN: u64 = 0;
 /// Bits of `incompat` that this version knows.
 pub const INCOMPAT_KNOWN: u64 = 0;
 /// What a target consists of: formatting anew removes these.
-const PARTS: [&str; 4] = [FILE, RECORDS, OBJECTS, "peers"];
+const PARTS: [&str; 5] = [FILE, RECORDS, OBJECTS, "peers", DATA];
 const RECORDS: &str = "records";
 pub(crate) const RECORDS_FILE: &str = "records/data.mdb";
 const OBJECTS: &str = "objects";
+const DATA: &str = "data";
 
 const BYTES_MAX: usize = FIXED_BYTES + MGS_MAX * MGS_BYTES;
 
@@ -201,27 +204,52 @@ pub struct TargetLock {
 /// Makes `dir` the target `superblock`; the directory is made if it is not there. A target that is
 /// there already is refused without `reformat`, and a directory that holds anything else always.
 pub fn format(dir: &Path, superblock: &Superblock, reformat: bool) -> Result<(), DiskError> {
-    let _lock = clear(dir, reformat)?;
+    let _lock = clear(dir, reformat, &PARTS)?;
     write(dir, superblock)
 }
 
-/// Makes `dir` hold nothing, to be filled and then to get a superblock by [`finish`]. The same is
-/// refused as by [`format()`], and without `reformat` also records that have lost their superblock.
+/// Where the data target of the MDT in `dir` is: a target of its own, with another superblock.
+#[must_use]
+pub fn data_dir(dir: &Path) -> PathBuf {
+    dir.join(DATA)
+}
+
+/// Whether an MDT has a data target in [`data_dir`].
+pub fn has_data(dir: &Path) -> Result<bool, DiskError> {
+    exists(&data_dir(dir).join(FILE))
+}
+
+/// Notes that the MDT in `dir` has one from now on.
+pub fn mark_data(dir: &Path) -> Result<(), DiskError> {
+    let there = open(dir)?;
+    if there.compat & COMPAT_DATA != 0 {
+        return Ok(());
+    }
+    write(dir, &Superblock { compat: there.compat | COMPAT_DATA, ..there })
+}
+
+/// Makes `dir` hold nothing but the data target of an MDT, to be filled and then to get a
+/// superblock by [`finish`]. The same is refused as by [`format()`], and without `reformat` also
+/// records that have lost their superblock.
 pub fn clear_for_records(dir: &Path, reformat: bool) -> Result<TargetLock, DiskError> {
     if has_records(dir) && !exists(&dir.join(FILE))? && !reformat {
         let why = "it holds records, but no superblock (--reformat removes them)";
         return Err(DiskError::io(dir, "is not empty")(std::io::Error::other(why)));
     }
-    clear(dir, reformat)
+    let parts: Vec<&str> = PARTS.into_iter().filter(|part| *part != DATA).collect();
+    clear(dir, reformat, &parts)
 }
 
-/// Gives a directory that was filled its superblock: it is a target that was served from now on.
+/// Gives a directory that was filled its superblock: it is a target that was served from now on,
+/// with the data target that it has.
 pub fn finish(dir: &Path, superblock: &Superblock, _locked: &TargetLock) -> Result<(), DiskError> {
     sync_dir(dir)?;
-    write(dir, &Superblock { compat: superblock.compat | COMPAT_SERVED, ..superblock.clone() })
+    let data = if has_data(dir)? { COMPAT_DATA } else { 0 };
+    let compat = superblock.compat & !COMPAT_DATA | COMPAT_SERVED | data;
+    write(dir, &Superblock { compat, ..superblock.clone() })
 }
 
-fn clear(dir: &Path, reformat: bool) -> Result<TargetLock, DiskError> {
+fn clear(dir: &Path, reformat: bool, parts: &[&str]) -> Result<TargetLock, DiskError> {
     std::fs::create_dir_all(dir).map_err(DiskError::io(dir, "cannot be made"))?;
     let formatted = exists(&dir.join(FILE))?;
     if formatted && !reformat {
@@ -232,7 +260,7 @@ fn clear(dir: &Path, reformat: bool) -> Result<TargetLock, DiskError> {
         refuse_foreign(dir)?;
     }
     let lock = lock_file(&dir.join(LOCK_FILE), dir)?;
-    for part in PARTS {
+    for part in parts {
         remove(&dir.join(part))?;
     }
     sync_dir(dir)?;
@@ -291,6 +319,9 @@ pub fn missing_parts(dir: &Path, superblock: &Superblock) -> Result<Vec<PathBuf>
     };
     if !has_records {
         missing.push(records);
+    }
+    if superblock.compat & COMPAT_DATA != 0 && !has_data(dir)? {
+        missing.push(data_dir(dir));
     }
     if superblock.target.kind == TargetKind::Ost {
         let all =
@@ -487,8 +518,18 @@ mod tests {
         let one = objects.join(crate::obj::dir_name(7));
         std::fs::remove_dir(&one).expect("removed");
         assert_eq!(missing(), [one]);
+        std::fs::create_dir_all(objects.join(crate::obj::dir_name(7))).expect("made");
+        let data = data_dir(dir.path());
+        mark_data(dir.path()).expect("marked");
+        assert_eq!(missing(), std::slice::from_ref(&data), "an MDT's data");
+        format(&data, &superblock(), false).expect("formats");
+        assert_eq!(missing(), [""; 0].map(PathBuf::from));
+        let lock = clear_for_records(dir.path(), true).expect("cleared");
+        finish(dir.path(), &superblock(), &lock).expect("filled");
+        drop(lock);
+        assert!(there().compat & COMPAT_DATA != 0 && data.exists(), "its data stay");
         format(dir.path(), &superblock(), true).expect("formats anew");
-        assert!(!there().was_served());
+        assert!(!there().was_served() && !data.exists());
     }
 
     #[test]

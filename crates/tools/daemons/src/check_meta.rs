@@ -76,7 +76,7 @@ pub(crate) fn compare(
     let objects: u64 = lists.osts.values().sum();
     ctl::say!(
         "{objects} objects on {} OSTs: {} without a name; {} names without an object",
-        lists.osts.len(),
+        lists.osts.keys().filter(|id| id.is_ost()).count(),
         found.unnamed,
         found.missing
     );

@@ -5,6 +5,7 @@
 //! be started in any order. Used by `nacre serve` (a process) and by `nacre up` (a thread).
 
 mod announce;
+mod data;
 mod export;
 mod objects;
 mod params;
@@ -33,7 +34,7 @@ use osd::StoreError;
 use osd_disk::{TargetLock, superblock};
 use ost::{Ost, OstConfig};
 use selftest::{SelfTest, SelfTestConfig};
-use service::{Exports, Node, NodeConfig, spec};
+use service::{Exports, Node, NodeConfig, Target, spec};
 use tokio::sync::watch;
 use types::{ClientId, Creds, Errno, FsName, Net, Nid, NidAddr, Span, TargetId, TargetKind};
 
@@ -104,6 +105,19 @@ impl Body {
         }
     }
 
+    fn id(&self) -> TargetId {
+        self.target().id()
+    }
+
+    /// Ends as a target without which another one is of no use.
+    fn fail(&self, reason: &str) {
+        match self {
+            Body::Mgt(_) => {}
+            Body::Mdt(target) => target.fail(reason),
+            Body::Ost(target) => target.fail(reason),
+        }
+    }
+
     pub(crate) fn exports(&self) -> Rc<Exports> {
         self.target().exports()
     }
@@ -113,6 +127,7 @@ impl Body {
         match self {
             Body::Mgt(_) => "mgs",
             Body::Mdt(_) => "mdt",
+            Body::Ost(ost) if ost.id().is_dom() => "mdt_data",
             Body::Ost(_) => "obdfilter",
         }
     }
@@ -136,11 +151,11 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// Whose fault it is.
+    /// Whose fault it is: an MDT's where it is that of its data target.
     #[must_use]
     pub fn culprit(&self) -> TargetId {
         let (Ended::Storage(target, _) | Ended::Refused(target, _)) = self;
-        *target
+        target.dom_of().unwrap_or(*target)
     }
 }
 
@@ -153,7 +168,8 @@ pub struct Culprit {
 
 impl Culprit {
     fn of(target: &TargetDir) -> Culprit {
-        Culprit { target: target.superblock.target, fsname: target.superblock.fsname }
+        let id = target.superblock.target;
+        Culprit { target: id.dom_of().unwrap_or(id), fsname: target.superblock.fsname }
     }
 }
 
@@ -196,13 +212,17 @@ impl Server {
     /// Starts everything; returns when all targets are served (registration goes on in the
     /// background).
     pub async fn start(env: &Env, options: &ServerOptions) -> Result<Rc<Server>> {
-        let found = targets::find(&options.dirs)?;
+        let mut found = targets::find(&options.dirs)?;
+        data::refuse_alone(&found)?;
         let lock = |target: &TargetDir| {
             let lock = superblock::lock(&target.dir).context(Culprit::of(target))?;
             Ok::<_, anyhow::Error>((target.clone(), lock))
         };
         let mut locked = found.iter().map(lock).collect::<Result<Vec<_>, _>>()?;
-        store::check_parts(&found, options.trust)?;
+        store::check_parts(&[&found[..], &data::there(&found)?].concat(), options.trust)?;
+        let data = data::beside(&locked)?;
+        found.extend(data.iter().map(|(target, _)| target.clone()));
+        locked.extend(data);
         let tcp = env.listen(options.listen).await?; // the error names the address
         let (addr, lo_addr) = (tcp.addr(), lo_of(tcp.addr()));
         let lo = env.listen(lo_addr).await.context("lo")?;
@@ -210,22 +230,26 @@ impl Server {
         let node = Node::new(&env, node_config(&options.machine));
         let told = Told { mgs: &options.mgs, addr, osts_awaited: options.osts_awaited };
         let peers = Rc::new(Peers::new(&found, &told));
-        let name = format!(
-            "{} at {addr}",
-            found.iter().map(TargetDir::name).collect::<Vec<_>>().join(" ")
-        );
+        let name = format!("{} at {addr}", told_of(&found).collect::<Vec<_>>().join(" "));
         let endpoint = Endpoint::new(&env, endpoint_config(&env, name, addr), peers.directory());
         let tester = SelfTest::new(&env, SelfTestConfig { nid: Some(addr.nid), is_open: false });
         node.add_target(tester.clone());
         node.serve(tcp);
         node.serve(lo);
-        let starting =
-            Starting { env: &env, options, node: &node, peers: &peers, endpoint: &endpoint };
+        let starting = Starting {
+            env: &env,
+            options,
+            found: &found,
+            node: &node,
+            peers: &peers,
+            endpoint: &endpoint,
+        };
         let mut targets = Vec::new();
         locked.sort_by_key(|(target, _)| start_order(target.superblock.target.kind));
         for (target, lock) in locked {
             targets.push(starting.start(&target, lock).await.context(Culprit::of(&target))?);
         }
+        join_devices(&targets);
         let server = Rc::new(Server {
             env: env.clone(),
             node,
@@ -256,9 +280,15 @@ impl Server {
         self.addr
     }
 
-    /// Names of the targets.
+    /// Names of the targets that people know of: a data target is a part of its MDT.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
+        let known = self.targets.iter().filter(|target| !target.body.id().is_dom());
+        known.map(|target| target.name.clone()).collect()
+    }
+
+    /// Names of all that is served.
+    fn all_names(&self) -> Vec<String> {
         self.targets.iter().map(|target| target.name.clone()).collect()
     }
 
@@ -386,22 +416,53 @@ impl Server {
         });
     }
 
+    /// An MDT and its data target end together: where one has failed, so does the other.
+    fn fail_partner(&self, id: TargetId, line: &str) {
+        let is_partner = |other: &&Running| {
+            let other = other.body.id();
+            other.dom_of() == Some(id) || id.dom_of() == Some(other)
+        };
+        if let Some(partner) = self.targets.iter().find(is_partner) {
+            partner.body.fail(line);
+        }
+    }
+
     /// A failed target is served no longer. The node ends with its last one.
     fn watch_failures(self: &Rc<Self>) {
         for target in &self.targets {
             let (server, name) = (Rc::downgrade(self), target.name.clone());
-            let (id, failed) = (target.body.target().id(), target.body.target().failed());
+            let (id, failed) = (target.body.id(), target.body.target().failed());
             self.env.spawn("target-failed", async move {
                 let reason = failed.await;
                 let Some(server) = server.upgrade() else { return };
                 let line = format!("{name}: storage failed: {reason}");
                 server.down.send_modify(|down| down.push((id, line.clone())));
+                server.fail_partner(id, &line);
                 if server.down.borrow().len() == server.targets.len() {
                     server.end(Ended::Storage(id, line));
                 } else {
                     tracing::error!("{line}; the other targets here go on");
                 }
             });
+        }
+    }
+}
+
+/// Those that people know of, by name.
+fn told_of(found: &[TargetDir]) -> impl Iterator<Item = String> {
+    found.iter().filter(|target| !target.superblock.target.is_dom()).map(TargetDir::name)
+}
+
+/// An MDT and its data target pretend to be on one device.
+fn join_devices(targets: &[Running]) {
+    for target in targets {
+        let Body::Mdt(mdt) = &target.body else { continue };
+        let mine = |other: &Running| match &other.body {
+            Body::Ost(ost) if ost.id().dom_of() == Some(mdt.id()) => Some(ost.clone()),
+            _ => None,
+        };
+        if let Some(data) = targets.iter().find_map(mine) {
+            mdt.device().join(data.device());
         }
     }
 }
@@ -449,6 +510,8 @@ fn endpoint_config(env: &Env, name: String, addr: NidAddr) -> EndpointConfig {
 struct Starting<'a> {
     env: &'a Env,
     options: &'a ServerOptions,
+    /// Targets as they were before this start.
+    found: &'a [TargetDir],
     node: &'a Rc<Node>,
     peers: &'a Rc<Peers>,
     endpoint: &'a Rc<Endpoint>,
@@ -456,7 +519,8 @@ struct Starting<'a> {
 
 impl Starting<'_> {
     async fn start(&self, target: &TargetDir, lock: TargetLock) -> Result<Running> {
-        let store = store::Opened::open(target, self.options.trust).await?;
+        let follows = data::follows(self.found, target);
+        let store = store::Opened::open(target, self.options.trust, follows).await?;
         store::strike_out(&*store.meta, &self.options.dead_clients).await?;
         let (fsname, index) = (target.superblock.fsname, target.superblock.target.index);
         let body = match target.superblock.target.kind {
@@ -478,13 +542,17 @@ impl Starting<'_> {
         self.node.add_target(body.target());
         if let Some(files) = &store.files {
             let node = Rc::downgrade(self.node);
-            files.follow(move || node.upgrade().map_or(0, |node| node.slots(&spec::OST_IO)));
+            let is_data = target.superblock.target.is_dom();
+            let io = if is_data { &spec::MDT_IO } else { &spec::OST_IO };
+            files.follow(move || node.upgrade().map_or(0, |node| node.slots(io)));
         }
         tracing::info!("{}: served from {}", target.name(), target.dir.display());
         Ok(Running { name: target.name(), dir: target.dir.clone(), body, _lock: lock, store })
     }
 
+    /// What it pretends to be on. The one of an MDT is its data target's.
     fn device(&self, target: TargetId, fsname: FsName) -> Option<device::Model> {
+        let target = target.dom_of().unwrap_or(target);
         let model = Pretend::find(&self.options.devices, &target.name(fsname))?;
         tracing::warn!("{}: as slow as a device of {model}", target.name(fsname));
         Some(model)
@@ -512,7 +580,7 @@ impl Starting<'_> {
         dir: &Path,
     ) -> Result<Rc<Mdt>> {
         let mut config = MdtConfig::new(fsname, index);
-        config.device = self.device(TargetId::mdt(index), fsname);
+        config.has_data = true;
         // an ordinary user's file system is his
         let made_by = std::fs::metadata(dir).with_context(|| dir.display().to_string())?;
         config.root_owner = (made_by.uid(), made_by.gid());
@@ -539,7 +607,7 @@ impl ctl::server::Answers for Control {
                 .and_then(|server| server.peers.fsname())
                 .map_or_else(String::new, |name| name.to_string()),
             osts: server.as_ref().map_or_else(Vec::new, |server| server.osts()),
-            targets: server.map_or_else(Vec::new, |server| server.names()),
+            targets: server.map_or_else(Vec::new, |server| server.all_names()),
             ..Who::default()
         }
     }

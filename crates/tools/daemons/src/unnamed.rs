@@ -49,11 +49,9 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result<u8> {
     }
     out.flush()?;
     let Found { objects, bytes } = found;
+    let osts = who.osts.iter().filter(|name| name.parse().is_ok_and(TargetId::is_ost)).count();
     let done = if options.remove { "go" } else { "stay; --remove removes them" };
-    ctl::say!(
-        "{objects} objects without a name, {bytes} bytes, on {} OSTs: they {done}",
-        who.osts.len()
-    );
+    ctl::say!("{objects} objects without a name, {bytes} bytes, on {osts} OSTs: they {done}");
     ensure!(silent == 0, "{silent} OSTs were not looked at to their end");
     Ok(if objects == 0 || options.remove { 0 } else { DIFFERENT })
 }

@@ -62,6 +62,7 @@ const NUMBERS: &[(&str, &str, &str)] = &[
 const COMPONENTS: &[(&str, &str)] = &[
     ("obdfilter", "ost"),
     ("mdt", "mdt"),
+    ("mdt_data", "mdt_data"),
     ("mgs", "mgs"),
     ("llite", "client"),
     ("ldlm.namespaces", "ldlm"),
@@ -71,8 +72,16 @@ const COMPONENTS: &[(&str, &str)] = &[
 const STATS: &[(&str, &str)] = &[
     ("obdfilter.*.stats", "ost"),
     ("mdt.*.md_stats", "mdt"),
+    ("mdt_data.*.stats", "mdt_data"),
     ("llite.*.stats", "client"),
     ("llite.*.md_stats", "client"),
+];
+
+/// The same for what each job did.
+const JOBS: &[(&str, &str)] = &[
+    ("obdfilter.*.job_stats", "ost"),
+    ("mdt.*.job_stats", "mdt"),
+    ("mdt_data.*.job_stats", "mdt_data"),
 ];
 
 /// Answers scrapers at `at`, if anywhere. A monitor must not stop a daemon: where it cannot listen,
@@ -114,7 +123,7 @@ fn gather(env: &Env, params: &ParamTree, lnet: &Lnet) -> String {
             target_stats(&mut out, component, part(&name, 1), &table);
         }
     }
-    for (pattern, component) in [("obdfilter.*.job_stats", "ost"), ("mdt.*.job_stats", "mdt")] {
+    for (pattern, component) in JOBS {
         for (name, table) in params.tables(pattern) {
             jobs::add(&mut out, component, part(&name, 1), &table);
         }

@@ -97,7 +97,7 @@ impl Mdt {
     }
 }
 
-/// Says whether every OST in use has it; not so where the instance ends.
+/// Says whether every OST in use has it, and the data target; not so where the instance ends.
 async fn tell_all(mdt: &Rc<Mdt>, lapsed: &Lapsed) -> bool {
     while (mdt.engine.ost_list)().is_empty() {
         mdt.env.sleep(PAUSE).await;
@@ -105,10 +105,7 @@ async fn tell_all(mdt: &Rc<Mdt>, lapsed: &Lapsed) -> bool {
             return false;
         }
     }
-    let osts = lapsed
-        .osts
-        .clone()
-        .unwrap_or_else(|| (mdt.engine.ost_list)().into_iter().map(|ost| ost.index).collect());
+    let osts = lapsed.osts.clone().unwrap_or_else(|| mdt.engine.holders());
     mdt.engine.state.borrow_mut().fences.found(lapsed.session, &osts);
     let osts = Rc::new(osts);
     let tellings: Vec<_> = osts.iter().map(|ost| tell_later(mdt, lapsed, &osts, *ost)).collect();
@@ -147,7 +144,7 @@ fn tell_later(
 
 /// One that was taken out of use serves nobody, and may never come back.
 fn is_used(mdt: &Mdt, ost: u32) -> bool {
-    (mdt.engine.ost_list)().iter().any(|at| at.index == ost)
+    mdt.engine.holders().contains(&ost)
 }
 
 async fn tell_once(mdt: &Mdt, lapsed: &Lapsed, ost: u32) -> bool {

@@ -4,7 +4,8 @@
 //! Everything is committed first: an id that no layout holds then will never be held again, because
 //! no id is given twice and nobody replays any more. So sending late, twice, or again after a
 //! restart is harmless. The ranges stay in the store until every OST has committed the destroy.
-//! OSTs are those of the configuration and those that any layout names.
+//! OSTs are those of the configuration and those that any layout names. The same goes for ids of
+//! files at the data target of the MDT, whose objects have those.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -27,10 +28,16 @@ const PAUSE: Span = Span::secs(1);
 /// Layouts read before others get their turn.
 const LAYOUTS_AT_ONCE: usize = 1_024;
 
+/// Ids that were burnt before this run.
+struct Pending {
+    objects: Burnt,
+    files: Burnt,
+}
+
 /// What the layouts say.
 #[derive(Default)]
 struct Held {
-    /// Burnt ids that files hold.
+    /// Burnt ids that files hold, of objects and of files whose first bytes are at the MDT.
     live: BTreeSet<(u64, u32)>,
     osts: BTreeSet<u32>,
 }
@@ -46,8 +53,11 @@ pub(crate) async fn run(mdt: Rc<Mdt>) {
 }
 
 async fn sweep(mdt: &Rc<Mdt>) -> Decided<()> {
-    let burnt = pending(mdt).await?;
-    if burnt.0.is_empty() {
+    let burnt = Pending {
+        objects: pending(mdt, keys::META_BURNT_OBJECTS).await?,
+        files: pending(mdt, keys::META_BURNT_FILES).await?,
+    };
+    if burnt.objects.0.is_empty() && burnt.files.0.is_empty() {
         return Ok(());
     }
     while mdt.exports().is_recovering() || (mdt.engine.ost_list)().is_empty() {
@@ -61,22 +71,18 @@ async fn sweep(mdt: &Rc<Mdt>) -> Decided<()> {
     let held = held(mdt, &burnt).await?;
     let is_blind = mdt.engine.config.bugs.sweep_held_ranges();
     let spared = if is_blind { &BTreeSet::new() } else { &held.live };
-    let gaps: Rc<[ObjectRange]> = burnt.without(spared).into();
+    let [objects, files]: [Rc<[ObjectRange]>; 2] =
+        [&burnt.objects, &burnt.files].map(|burnt| burnt.without(spared).into());
     let mut done = BTreeSet::new();
     loop {
-        let listed = (mdt.engine.ost_list)();
-        let wanted: BTreeSet<u32> = held
-            .osts
-            .iter()
-            .copied()
-            .chain(listed.iter().map(|ost| ost.index))
-            .filter(|ost| !done.contains(ost))
-            .collect();
+        let all = &held.osts | &mdt.engine.holders();
+        let wanted: BTreeSet<u32> = &all - &done;
         if wanted.is_empty() {
             break;
         }
         // All at once: one that is away does not hold up the others.
-        let tasks: Vec<_> = wanted.iter().map(|ost| ask(mdt, *ost, gaps.clone())).collect();
+        let gaps = |ost| if TargetId::ost(ost).is_dom() { &files } else { &objects };
+        let tasks: Vec<_> = wanted.iter().map(|ost| ask(mdt, *ost, gaps(*ost).clone())).collect();
         for task in tasks {
             if task.await.is_err() || mdt.is_stopped() {
                 return Ok(());
@@ -86,8 +92,9 @@ async fn sweep(mdt: &Rc<Mdt>) -> Decided<()> {
     }
     let mut set = WriteSet::new();
     set.delete(Table::Meta, keys::META_BURNT_OBJECTS);
+    set.delete(Table::Meta, keys::META_BURNT_FILES);
     mdt.engine.apply_when_ready(&set).await?;
-    tracing::info!(target: "mdt", ranges = gaps.len(), kept = held.live.len(), osts = done.len(), "burnt object ids are swept");
+    tracing::info!(target: "mdt", ranges = objects.len() + files.len(), kept = held.live.len(), osts = done.len(), "burnt object ids are swept");
     Ok(())
 }
 
@@ -109,9 +116,9 @@ fn ask(mdt: &Rc<Mdt>, ost: u32, gaps: Rc<[ObjectRange]>) -> tokio::sync::oneshot
     told
 }
 
-async fn pending(mdt: &Mdt) -> Decided<Burnt> {
+async fn pending(mdt: &Mdt, key: &[u8]) -> Decided<Burnt> {
     mdt.engine.store.meta().ready().await;
-    let stored = mdt.engine.store.meta().running()?.get(Table::Meta, keys::META_BURNT_OBJECTS)?;
+    let stored = mdt.engine.store.meta().running()?.get(Table::Meta, key)?;
     stored.map_or(Ok(Burnt::default()), |stored| {
         Burnt::decode(&stored).ok_or(OpError::Broken("burnt ids"))
     })
@@ -119,7 +126,7 @@ async fn pending(mdt: &Mdt) -> Decided<Burnt> {
 
 /// Reads all layouts, a piece at a time. What comes meanwhile has ids of this run, what goes is
 /// only kept for longer.
-async fn held(mdt: &Mdt, burnt: &Burnt) -> Decided<Held> {
+async fn held(mdt: &Mdt, burnt: &Pending) -> Decided<Held> {
     let mut held = Held::default();
     let mut from = vec![0];
     loop {
@@ -133,20 +140,21 @@ async fn held(mdt: &Mdt, burnt: &Burnt) -> Decided<Held> {
 }
 
 /// The key of the last one, or none where there are no more.
-fn read_some(mdt: &Mdt, burnt: &Burnt, from: &[u8], held: &mut Held) -> Decided<Option<Vec<u8>>> {
+fn read_some(mdt: &Mdt, burnt: &Pending, from: &[u8], held: &mut Held) -> Decided<Option<Vec<u8>>> {
     let view = mdt.engine.store.meta().running()?;
     let (mut last, mut count, mut broken) = (None, 0, false);
     view.scan(Table::Layouts, from, &mut |key, value| {
         let file = Fid::from_key(key);
-        match file.map(|file| Striping::decode(file, value)) {
-            Some(Ok(Striping::Layout(layout))) => {
+        match file.map(|file| (file, Striping::decode(file, value))) {
+            Some((file, Ok(Striping::Layout(layout)))) => {
                 let bases = layout.stripings().map(|one| one.base);
-                let live = bases.filter(|base| burnt.holds(*base));
-                held.live.extend(live.map(|base| (base.seq, base.oid)));
+                let live = bases.filter(|base| burnt.objects.holds(*base));
+                let data = (layout.is_at_mdt() && burnt.files.holds(file)).then_some(file);
+                held.live.extend(live.chain(data).map(|id| (id.seq, id.oid)));
                 held.osts.extend(layout.osts());
             }
-            Some(Ok(Striping::Template(_) | Striping::None)) => {}
-            None | Some(Err(_)) => broken = true,
+            Some((_, Ok(Striping::Template(_) | Striping::None))) => {}
+            None | Some((_, Err(_))) => broken = true,
         }
         count += 1;
         last = Some(key.to_vec());

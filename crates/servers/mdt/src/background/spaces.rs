@@ -1,6 +1,6 @@
-//! What room the OSTs have is asked of all of them at once, as soon as somebody chose by figures
-//! older than `qos_maxage`. An idle MDT asks nobody; an OST that is away, or tells nothing, keeps
-//! its last figures.
+//! What room the OSTs and the data target have is asked of all of them at once, as soon as somebody
+//! chose by figures older than `qos_maxage`. An idle MDT asks nobody; an OST that is away, or tells
+//! nothing, keeps its last figures.
 
 use std::rc::Rc;
 
@@ -37,7 +37,7 @@ pub(crate) async fn run(mdt: Rc<Mdt>) {
 }
 
 async fn ask_all(mdt: &Rc<Mdt>) {
-    let asks: Vec<_> = (mdt.engine.ost_list)().into_iter().map(|ost| ask(mdt, ost.index)).collect();
+    let asks: Vec<_> = mdt.engine.holders().into_iter().map(|ost| ask(mdt, ost)).collect();
     for told in asks {
         let _away = told.await;
     }

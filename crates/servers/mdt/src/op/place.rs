@@ -5,10 +5,10 @@
 //! behind them, and when a truncate makes the file so long. A replay takes what the first reply
 //! said.
 
-use layout::composite::{Composite, Place};
+use layout::composite::{Composite, CompositeTemplate, Place};
 use layout::{Asked, FileLayout, Layout, Striping, Template};
 use target::Decided;
-use types::{Errno, Fid};
+use types::{Errno, Fid, TargetId};
 use wire::body::{Disposition, LayoutReq};
 
 use crate::op::{Answer, Op};
@@ -58,8 +58,7 @@ impl Op<'_, '_> {
         let layout = match self.wanted(parent, asked)? {
             Asked::Plain(template) => FileLayout::from(self.objects_for(&template)?),
             Asked::Composite(template) => {
-                let limit = self.state.lod.dom_stripesize;
-                let template = template.with_mdt_limit(limit).map_err(|error| error.errno())?;
+                let template = self.at_mdt(template)?;
                 let made = template.resolve(&self.state.lod.template());
                 let mut composite = made.map_err(|error| error.errno())?;
                 self.fill(&mut composite, 1)?;
@@ -69,6 +68,25 @@ impl Op<'_, '_> {
         layout.check().map_err(|error| error.errno())?;
         self.tx.set_layout(inode, &layout);
         Ok(())
+    }
+
+    /// What of a file may be at this MDT. One that is short of room takes nothing of a file that
+    /// has other components.
+    fn at_mdt(&mut self, template: CompositeTemplate) -> Decided<CompositeTemplate> {
+        if !template.is_at_mdt() {
+            return Ok(template);
+        }
+        let limit = if self.config.has_data { self.state.lod.dom_stripesize } else { 0 };
+        let limited = |limit| template.clone().with_mdt_limit(limit);
+        self.state.spaces.wanted.notify_one();
+        let here = TargetId::dom(self.config.index).index;
+        if limit > 0
+            && self.state.spaces.is_closed(here)
+            && let Ok(elsewhere) = limited(0)
+        {
+            return Ok(elsewhere);
+        }
+        Ok(limited(limit).map_err(|error| error.errno())?)
     }
 
     /// Gives the components of `inode` what bytes below `behind` need. A file that has it, or has

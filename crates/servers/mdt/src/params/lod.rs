@@ -13,6 +13,9 @@ use crate::target::Mdt;
 /// Longest `qos_maxage`, seconds.
 const MAXAGE_SECS_MAX: u64 = 3_600;
 
+/// Most of a file that may be at an MDT.
+const DOM_BYTES_MAX: u64 = 1 << 30;
+
 type Get = fn(&Lod) -> String;
 
 /// Takes a value, or says what is wrong with it.
@@ -34,6 +37,11 @@ const ALL: &[(&str, Get, Put)] = &[
         "stripeoffset",
         |lod| lod.stripe_offset.to_string(),
         |lod, value| number(value).map(|start| lod.stripe_offset = start),
+    ),
+    (
+        "dom_stripesize",
+        |lod| lod.dom_stripesize.to_string(),
+        |lod, value| dom_bytes(value).map(|bytes| lod.dom_stripesize = bytes),
     ),
     (
         "qos_threshold_rr",
@@ -135,6 +143,18 @@ fn percent(value: &str) -> Result<u8, String> {
     parse_within(value.strip_suffix('%').unwrap_or(value), 0, 100).map(|percent| percent as u8)
 }
 
+/// Bytes of a file at the MDT: 0, or whole units of 64 KiB, at least one; a rest is dropped.
+fn dom_bytes(value: &str) -> Result<u64, String> {
+    let unit = u64::from(layout::STRIPE_SIZE_UNIT);
+    if value == "0" {
+        return Ok(0);
+    }
+    match u64::from(bytes(value)?) {
+        more if more > DOM_BYTES_MAX => Err("at most 1G".to_owned()),
+        more => Ok((more - more % unit).max(unit)),
+    }
+}
+
 /// `4M`, `4194304`.
 fn bytes(value: &str) -> Result<u32, String> {
     let digits = value.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -161,6 +181,18 @@ fn bytes(value: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_mdt_takes_whole_units_of_a_file_up_to_a_gibibyte() {
+        for (value, bytes) in
+            [("0", 0), ("1", 65_536), ("100000", 65_536), ("4M", 4 << 20), ("1G", 1 << 30)]
+        {
+            assert_eq!(dom_bytes(value), Ok(bytes), "{value}");
+        }
+        for wrong in ["2G", "1073741825", "-1", "x", ""] {
+            assert!(dom_bytes(wrong).is_err(), "{wrong}");
+        }
+    }
 
     fn check(name: &str, value: &str) -> Result<String, String> {
         let (_, read, put) = ALL.iter().find(|(known, ..)| *known == name).expect("a parameter");

@@ -203,11 +203,25 @@ fn what_is_set_is_what_is_read_and_an_mdt_takes_no_more_than_it_wants() {
     let first = |world: &mut World| world.layout().1.components[0].clone();
 
     let mut world = world_of(&template);
-    assert!(matches!(first(&mut world).place, Place::Objects(_)), "this one takes none");
+    let again = |world: &mut World, name: &str| {
+        let made = world.rig.create(world.dir, name, S_IFREG | 0o644, Some(O_RDWR)).expect("made");
+        world.file = made.attr.fid();
+        first(world)
+    };
+    world.rig.engine.state.borrow_mut().lod.dom_stripesize = 0;
+    let none = again(&mut world, "none");
+    assert!(matches!(none.place, Place::Objects(_)), "this one takes none");
     world.rig.engine.state.borrow_mut().lod.dom_stripesize = MIB;
-    let made = world.rig.create(world.dir, "g", S_IFREG | 0o644, Some(O_RDWR)).expect("made");
-    world.file = made.attr.fid();
-    let part = first(&mut world);
+    let data = types::TargetId::dom(0).index;
+    let told = |world: &World, bytes_avail| {
+        let space = placement::Space { bytes: 1 << 40, bytes_avail, files_free: 1 << 20 };
+        world.rig.engine.state.borrow_mut().spaces.told(data, space, None);
+    };
+    told(&world, 1 << 20);
+    let elsewhere = again(&mut world, "elsewhere");
+    assert!(matches!(elsewhere.place, Place::Objects(_)), "it is short of room");
+    told(&world, 1 << 39);
+    let part = again(&mut world, "g");
     assert_eq!((&part.place, part.extent.end()), (&Place::Mdt, MIB));
     assert_eq!(world.objects(), [0, 0, 0], "small files have no object on an OST");
 

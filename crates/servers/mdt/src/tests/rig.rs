@@ -264,6 +264,7 @@ impl Rig {
 
 fn start(store: &Rc<TestStore>, osts: &Rc<RefCell<Vec<u32>>>, bugs: Bugs) -> (Engine, u32) {
     let mut config = MdtConfig::new("testfs".parse().expect("a name"), 0);
+    config.has_data = true;
     config.bugs = bugs;
     let store: Rc<dyn MetaStore> = store.clone();
     let seed = Seed {

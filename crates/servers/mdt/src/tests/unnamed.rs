@@ -86,4 +86,14 @@ fn an_id_that_is_yet_to_be_given_is_nobodys() {
     let its = listed(&rig, then, &layout);
     assert_eq!(unnamed(&rig, 0, &[own, its], true), Ok(Vec::new()));
     assert_eq!(log(&rig), []);
+
+    // at the data target ids are those of files, and this file has nothing there
+    let data = types::TargetId::dom(0).index;
+    let beside = |file: Fid| OstListed { object: file.into(), ..its };
+    assert_eq!(unnamed(&rig, data, &[beside(made)], false), Ok(vec![made]));
+    let next = Fid { oid: then.oid + 1, ..then };
+    assert_eq!(
+        unnamed(&rig, data, &[OstListed { parent: next.into(), ..beside(next) }], true),
+        Err(UnnamedError::Younger { object: next })
+    );
 }

@@ -87,8 +87,8 @@ fn decide(known: &FsConfig, pool: &str, change: PoolChange) -> Result<Option<Vec
 }
 
 fn has_ost(known: &FsConfig, index: u32) -> bool {
-    let id = TargetId::ost(index).to_u32();
-    known.targets.iter().any(|target| target.id == id)
+    let id = TargetId::ost(index);
+    id.is_ost() && known.targets.iter().any(|target| target.id == id.to_u32())
 }
 
 #[cfg(test)]

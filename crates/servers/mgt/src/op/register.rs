@@ -3,7 +3,8 @@
 //!
 //! The first storage that registers an index keeps it: another one with the same index is
 //! EADDRINUSE, whoever asks. An instance lower than the known one is ESTALE: the storage was taken
-//! back to an older copy, or is served twice. A further MDT is EOPNOTSUPP. A target does not move
+//! back to an older copy, or is served twice. A further MDT, or its data target, is
+//! EOPNOTSUPP. A target does not move
 //! while another server is connected from its known address: that is EBUSY, and the asker tries
 //! again. What is known already changes nothing, not even the version. Only servers ask, each for a
 //! target at its own address: another one is EPERM.
@@ -44,7 +45,8 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
     let target = TargetId::from_u32(register.target.id)
         .filter(|id| id.kind != TargetKind::Mgt)
         .ok_or(Errno::EINVAL)?;
-    if target.kind == TargetKind::Mdt && target.index >= MDTS_MAX {
+    let mdt = target.dom_of().unwrap_or(target);
+    if mdt.kind == TargetKind::Mdt && mdt.index >= MDTS_MAX {
         return Err(Errno::EOPNOTSUPP);
     }
     if !speaks_for(incoming.peer(), Nid(register.target.nid)) {

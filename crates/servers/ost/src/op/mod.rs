@@ -15,9 +15,9 @@ pub(crate) mod write;
 
 use ldlm::Mode;
 use osd::{ObjAttr, StoreError, Table, View, WriteSet};
-use service::spec::{OST, OST_CREATE, OST_IO};
+use service::spec::{MDT_IO, MDT_OUT, OST, OST_CREATE, OST_IO};
 use service::{Direction, Incoming, ServiceSpec};
-use types::{Errno, Extent, Fid, TargetKind, Timespec};
+use types::{Errno, Extent, Fid, TargetId, TargetKind, Timespec};
 use wire::body::{Claim, ObjectRange, OstAttr};
 use wire::{Opcode, Reply, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
@@ -52,6 +52,16 @@ impl Row {
 
     const fn first(self) -> Row {
         Row { high_priority: true, ..self }
+    }
+}
+
+/// Where requests of a service queue at `target`. At the data target of an MDT I/O and all else
+/// have a service each, apart from that of the MDT, whose requests wait for some of these.
+pub(crate) fn queue(service: &'static ServiceSpec, target: TargetId) -> &'static ServiceSpec {
+    match service {
+        own if !target.is_dom() => own,
+        io if *io == OST_IO => &MDT_IO,
+        _ => &MDT_OUT,
     }
 }
 

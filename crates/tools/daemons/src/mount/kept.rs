@@ -208,6 +208,8 @@ impl ctl::server::Answers for Control {
         let connectors = self.client.mdts().into_iter().map(|target| ("mdc", target));
         let connectors =
             connectors.chain(self.client.osts().into_iter().map(|target| ("osc", target)));
+        let data = self.client.data_targets().into_iter().map(|target| ("mdc_data", target));
+        let connectors = connectors.chain(data);
         connectors.map(|(kind, target)| self.device(kind, &target)).collect()
     }
 

@@ -115,7 +115,7 @@ impl Leaving {
 
     /// "testfs-OST0001: 3 files, 12 MiB (not connected)".
     fn waits(&self) -> Vec<String> {
-        let states = [self.client.mdts(), self.client.osts()].concat();
+        let states = [self.client.mdts(), self.client.osts(), self.client.data_targets()].concat();
         self.client.unconfirmed().iter().map(|of| text(of, &states)).collect()
     }
 }

@@ -102,7 +102,7 @@ pub(super) async fn refresh(
     loop {
         env.sleep(EVERY).await;
         permanent.apply(&params, &client.permanent_params()).await;
-        let now = client.mdts().len() + client.osts().len();
+        let now = connected(&client).count();
         if now != known {
             connectors(&params, &client, &instance);
         }
@@ -110,8 +110,13 @@ pub(super) async fn refresh(
     }
 }
 
+/// Targets with a connector: MDTs, OSTs, and data targets that were used.
+fn connected(client: &Client) -> impl Iterator<Item = TargetState> {
+    client.mdts().into_iter().chain(client.osts()).chain(client.data_targets())
+}
+
 fn connectors(params: &ParamTree, client: &Client, instance: &str) {
-    for target in client.mdts().into_iter().chain(client.osts()) {
+    for target in connected(client) {
         connector(params, client, instance, &target);
     }
 }
@@ -126,7 +131,11 @@ fn health(client: &Client) -> String {
 }
 
 fn connector(params: &ParamTree, client: &Client, instance: &str, target: &TargetState) {
-    let kind = if target.id.kind == TargetKind::Mdt { "mdc" } else { "osc" };
+    let kind = match target.id {
+        id if id.is_dom() => "mdc_data",
+        id if id.kind == TargetKind::Mdt => "mdc",
+        _ => "osc",
+    };
     let base = format!("{kind}.{}-{kind}-{instance}", target.name);
     let (of, id, name) = (client.clone(), target.id, format!("{}-{kind}-{instance}", target.name));
     params.register(format!("{base}.import"), move || {
@@ -161,7 +170,7 @@ fn clear(value: &str) -> Result<(), String> {
 }
 
 fn now(client: &Client, id: types::TargetId) -> Option<TargetState> {
-    client.mdts().into_iter().chain(client.osts()).find(|state| state.id == id)
+    connected(client).find(|state| state.id == id)
 }
 
 /// As Lustre's `import`: YAML.

@@ -34,7 +34,7 @@ pub(crate) fn known(
     let matcher = Pattern::new(pattern)?;
     let targets = targets(config);
     let of_old = |id: &TargetId| format!("{}.osc.active", id.name(fsname));
-    let mut olds = targets.iter().filter(|id| id.kind == types::TargetKind::Ost).map(of_old);
+    let mut olds = targets.iter().filter(|id| id.is_ost()).map(of_old);
     let fits =
         |name: &str| matcher.matches(&name.split('.').map(str::to_owned).collect::<Vec<_>>());
     let mut known = Known::Nothing;
@@ -51,7 +51,8 @@ pub(crate) fn known(
 /// The registered targets, and of each kind one that may come.
 fn targets(config: &FsConfig) -> Vec<TargetId> {
     let ids = config.targets.iter().filter_map(|info| TargetId::from_u32(info.id));
-    let mut all: Vec<TargetId> = ids.chain([TargetId::mdt(0), TargetId::ost(0)]).collect();
+    let may_come = [TargetId::mdt(0), TargetId::dom(0), TargetId::ost(0)];
+    let mut all: Vec<TargetId> = ids.chain(may_come).collect();
     all.sort_unstable();
     all.dedup();
     all
@@ -63,7 +64,7 @@ fn instances(name: &str, fsname: FsName, targets: &[TargetId]) -> Vec<String> {
         return SERVICES.iter().map(|spec| format!("{}.{leaf}", spec.path)).collect();
     }
     let general = |part: &&str| {
-        ["MDT", "OST", "MOUNT"].iter().any(|kind| part.split('-').next() == Some(*kind))
+        ["MDT", "DOM", "OST", "MOUNT"].iter().any(|kind| part.split('-').next() == Some(*kind))
     };
     let Some(part) = name.split('.').find(general) else { return vec![name.to_owned()] };
     let (kind, more) = part.split_once('-').unwrap_or((part, ""));
@@ -134,6 +135,7 @@ mod tests {
             "lod.testfs-MDT*-mdtlov.stripecount",
             "obdfilter.testfs-OST0003.commit_interval_ms",
             "testfs-OST0003.osc.active",
+            "mdt_data.testfs-DOM0000.commit_interval_ms",
             "llite.*.unmount_wait",
         ] {
             assert_eq!(known(name), Known::CanBeSet, "{name}");
@@ -156,6 +158,8 @@ mod tests {
             "obdfilter.testfs-OST0009.commit_interval_ms",
             "lod.other-MDT*-mdtlov.stripecount",
             "testfs-OST0009.osc.active",
+            "testfs-DOM0000.osc.active",
+            "obdfilter.testfs-DOM0000.commit_interval_ms",
         ] {
             assert_eq!(known(name), Known::Nothing, "{name}");
         }

@@ -22,13 +22,15 @@ fn fid(text: &str) -> Result<Fid, Failure> {
 }
 
 impl Server {
-    /// Names of the OSTs of its file system, as far as it knows.
+    /// Names of all that has objects of its file system, as far as it knows: OSTs, and the data
+    /// targets of MDTs.
     pub(super) fn osts(&self) -> Vec<String> {
         let Some(fsname) = self.peers.fsname() else { return Vec::new() };
-        self.peers.osts().iter().map(|ost| TargetId::ost(ost.index).name(fsname)).collect()
+        let osts = self.peers.osts().into_iter().map(|ost| TargetId::ost(ost.index));
+        osts.chain(self.peers.data_targets()).map(|id| id.name(fsname)).collect()
     }
 
-    /// An OST that it knows.
+    /// One of them.
     fn ost(&self, name: &str) -> Result<u32, Failure> {
         let ost = name.parse::<TargetId>().ok().filter(|ost| ost.kind == TargetKind::Ost);
         ost.filter(|_| self.osts().iter().any(|known| known == name))

@@ -64,7 +64,7 @@ fn services(server: &Server) -> Vec<&'static ServiceSpec> {
     if has(|body| matches!(body, Body::Mdt(_))) {
         all.extend([&spec::MDT, &spec::MDT_READPAGE, &spec::MDT_IO, &spec::MDT_OUT]);
     }
-    if has(|body| matches!(body, Body::Ost(_))) {
+    if has(|body| body.id().is_ost()) {
         all.extend([&spec::OST, &spec::OST_IO, &spec::OST_CREATE]);
     }
     if has(|body| !matches!(body, Body::Mgt(_))) {

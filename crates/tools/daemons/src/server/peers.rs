@@ -46,7 +46,8 @@ impl Peers {
             found.iter().map(|target| target.superblock.mgs.clone()).find(|mgs| !mgs.is_empty());
         let mgs =
             if told.mgs.is_empty() { formatted.unwrap_or_default() } else { told.mgs.to_vec() };
-        let keep_in: Vec<_> = found.iter().map(|target| target.dir.join(FILE)).collect();
+        let keeps = found.iter().filter(|target| !target.superblock.target.is_dom());
+        let keep_in: Vec<_> = keeps.map(|target| target.dir.join(FILE)).collect();
         let config = found
             .iter()
             .filter_map(|target| kept_in(&target.dir))
@@ -106,6 +107,11 @@ impl Peers {
         self.fsname
     }
 
+    /// The data targets of MDTs.
+    pub(super) fn data_targets(&self) -> Vec<TargetId> {
+        self.directory.data_targets()
+    }
+
     /// All OSTs, by index: asked with every file that is made.
     pub(super) fn osts(&self) -> Vec<OstAt> {
         self.osts.borrow().clone()
@@ -157,7 +163,7 @@ pub(crate) fn kept_in(dir: &Path) -> Option<FsConfig> {
 /// By index. `testfs-OST0002.osc.active=0` takes one out of use: it gets no new files.
 fn osts_of(config: &FsConfig, fsname: FsName) -> Vec<OstAt> {
     let ost = |info: &TargetInfo| {
-        let id = TargetId::from_u32(info.id).filter(|id| id.kind == TargetKind::Ost)?;
+        let id = TargetId::from_u32(info.id).filter(|id| id.is_ost())?;
         Some(OstAt { index: id.index, node: info.nid, is_active: !config.is_inactive(id, fsname) })
     };
     let mut osts: Vec<OstAt> = config.targets.iter().filter_map(ost).collect();
@@ -207,7 +213,8 @@ mod tests {
             instance: 1,
         };
         let params = vec![("testfs-OST0002.osc.active".to_owned(), "0".to_owned())];
-        let targets = vec![info(TargetId::mdt(0)), info(TargetId::ost(2)), info(TargetId::ost(1))];
+        let ids = [TargetId::mdt(0), TargetId::ost(2), TargetId::dom(0), TargetId::ost(1)];
+        let targets = ids.map(info).into();
         let config = FsConfig { targets, params, ..FsConfig::default() };
         let ost = |index, is_active| OstAt { index, node: u64::from(index) + 7, is_active };
         assert_eq!(

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ctl::{Failure, Pools, Reply};
 use mgt::{Mgt, PoolChange};
-use types::{Errno, FsName, TargetId, TargetKind};
+use types::{Errno, FsName, TargetId};
 use wire::config::FsConfig;
 
 use super::Server;
@@ -14,7 +14,7 @@ pub(crate) fn of_config(config: &FsConfig) -> Pools {
     let osts = config.targets.iter().filter_map(|info| TargetId::from_u32(info.id));
     Pools {
         fsname: config.fsname.clone(),
-        osts: osts.filter(|id| id.kind == TargetKind::Ost).map(|id| id.index).collect(),
+        osts: osts.filter(|id| id.is_ost()).map(|id| id.index).collect(),
         pools: config.pools(),
     }
 }

@@ -36,8 +36,9 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens what the target's kind needs; [`check_parts`] comes before.
-    pub(super) async fn open(target: &TargetDir, trust: Trust) -> Result<Opened> {
+    /// Opens what the target's kind needs; [`check_parts`] comes before. It `follows` another one
+    /// that may have been lost.
+    pub(super) async fn open(target: &TargetDir, trust: Trust, follows: bool) -> Result<Opened> {
         let missing = superblock::missing_parts(&target.dir, &target.superblock)?;
         let opened = Opened::open_parts(target)?;
         let kind = target.superblock.target.kind;
@@ -49,6 +50,10 @@ impl Opened {
             if trust != Trust::ResetEmpty {
                 return Err(targets::lost(target, vec![target.dir.join("records")]).into());
             }
+            begin_anew(target.superblock.target, &*opened.meta, &HighestIds::default()).await?;
+        }
+        if follows && !has_started {
+            // the MGS and clients know of that
             begin_anew(target.superblock.target, &*opened.meta, &HighestIds::default()).await?;
         }
         if !missing.is_empty() {
@@ -104,8 +109,8 @@ pub(super) fn check_parts(found: &[TargetDir], trust: Trust) -> Result<()> {
 fn consequence(kind: TargetKind) -> &'static str {
     match kind {
         TargetKind::Mdt => {
-            "it starts without records: all names are lost, objects on OSTs stay without a name and take room, and \
-             clients are evicted"
+            "it starts without the parts that are missing: without records all names are lost, objects on OSTs stay without \
+             a name and take room, and clients are evicted; without data what files had there is lost"
         }
         TargetKind::Ost => {
             "it starts without the parts that are missing: what files had here is lost, and they answer EIO where it was; \

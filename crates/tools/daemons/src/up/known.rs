@@ -18,7 +18,7 @@ pub(super) fn noted(noted: &[Known], found: &[TargetDir]) -> BTreeSet<TargetId> 
     let ids =
         found.iter().filter_map(|target| kept_in(&target.dir)).flat_map(|config| config.targets);
     let ids = ids.map(|info| info.id).chain(noted.iter().map(|known| known.id));
-    ids.filter_map(TargetId::from_u32).collect()
+    ids.filter_map(TargetId::from_u32).filter(|id| !id.is_dom()).collect()
 }
 
 /// What the MGS says, if it is there. Asked only before something is made: it takes the MGS's lock
@@ -43,5 +43,7 @@ fn read(dir: &Path, fsname: FsName) -> Result<Vec<TargetId>> {
     let _lock = superblock::lock(dir)?;
     let meta = DiskMeta::open(dir, &MetaOptions::default())?;
     let view = meta.running()?;
-    Ok(mgt::registered(&*view, fsname)?)
+    let mut known = mgt::registered(&*view, fsname)?;
+    known.retain(|id| !id.is_dom()); // a part of its MDT
+    Ok(known)
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use types::{TargetId, TargetKind};
+use types::TargetId;
 
 /// See the head of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Plan {
 
 /// Whether nothing can be mounted without `target`.
 pub(super) fn is_needed_to_mount(target: TargetId) -> bool {
-    target.kind != TargetKind::Ost
+    !target.is_ost()
 }
 
 #[cfg(test)]
