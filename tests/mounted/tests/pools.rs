@@ -79,6 +79,13 @@ fn files_keep_to_the_pool_that_they_ask_for() {
     let shown = good(&up, "lfs df -p flash");
     assert!(shown.contains("OST0001") && shown.contains("MDT0000") && !shown.contains("OST0002"));
 
+    let why = good(&up, "lfs getstripe --why dir");
+    assert!(
+        why.contains("a new file gets             2 stripes of 1048576 bytes in pool disk\n"),
+        "{why}"
+    );
+    assert!(why.contains("pool disk                   2 OSTs, "), "{why}");
+
     // from 0 % of its room on: always
     good(&up, "lctl set_param lod.*.pool.disk.spill_threshold_pct=0");
     good(&up, "lctl set_param lod.*.pool.disk.spill_target=flash");

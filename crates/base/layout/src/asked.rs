@@ -1,7 +1,7 @@
 //! What is asked for, of either sort: the striping of files to come, or their components.
 
-use crate::composite::CompositeTemplate;
-use crate::{ComponentError, LayoutError, Template};
+use crate::composite::{Component, CompositeTemplate, Place, TemplateComponent, Wanted};
+use crate::{ComponentError, FileLayout, LayoutError, Template};
 
 /// Layout asked for by `setstripe`, or a directory's default for new files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,24 @@ impl Asked {
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Asked::default()
+    }
+
+    /// What would make such a layout again, on whatever OSTs.
+    #[must_use]
+    pub fn from_layout(layout: &FileLayout) -> Asked {
+        let Some(composite) = layout.as_composite() else {
+            return layout.as_plain().map_or_else(Asked::default, |one| one.template().into());
+        };
+        let part = |part: &Component| {
+            let wanted = match &part.place {
+                Place::Mdt => Wanted::Mdt,
+                Place::Wanted(template) => Wanted::Striped(template.clone()),
+                Place::Objects(objects) => Wanted::Striped(objects.template()),
+            };
+            TemplateComponent { end: part.extent.end(), wanted }
+        };
+        let components = composite.components.iter().map(part).collect();
+        Asked::Composite(CompositeTemplate { components })
     }
 
     /// Whether it makes a layout, whatever the default is.
@@ -85,7 +103,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::composite::{END_OF_FILE, TemplateComponent, Wanted};
+    use crate::composite::END_OF_FILE;
 
     #[test]
     fn components_come_from_one_place() {

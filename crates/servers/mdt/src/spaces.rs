@@ -150,6 +150,34 @@ impl Spaces {
         u8::try_from(used).unwrap_or(100)
     }
 
+    /// What there is to say of a pool that a file wants.
+    pub(crate) fn pool_state(&self, name: &str) -> String {
+        let Some(pool) = self.pools.get(name) else {
+            return "is not there: it does not matter".to_owned();
+        };
+        let mut out = format!("{} OSTs, {} % used", pool.osts.len(), self.used_percent(pool));
+        if !pool.spill.target.is_empty() {
+            let Spill { target, threshold_percent } = &pool.spill;
+            out.push_str(&format!("; spills into {target} from {threshold_percent} % on"));
+        }
+        let gets = self.spilled(name.to_owned());
+        if gets != name {
+            out.push_str(&format!("; now files go to {gets}"));
+        }
+        out
+    }
+
+    /// OSTs that get no new files, and why.
+    pub(crate) fn left_out(&self, osts: &[OstAt]) -> Vec<(u32, &'static str)> {
+        let why = |ost: &OstAt| match self.closed(ost) {
+            _ if !ost.is_active => Some("out of use"),
+            Some(Closed::Full) => Some("full: no new files while others have room"),
+            Some(Closed::ReadOnly) => Some("read-only: no new files"),
+            None => None,
+        };
+        osts.iter().filter_map(|ost| Some((ost.index, why(ost)?))).collect()
+    }
+
     /// The pool that a file gets which wants `name`: another one while that is filling up.
     fn spilled(&self, name: String) -> String {
         let mut name = name;

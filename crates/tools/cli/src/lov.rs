@@ -13,6 +13,9 @@ use crate::Failed;
 /// Name of the xattr.
 pub(crate) const XATTR: &str = "lustre.lov";
 
+/// A text about it.
+const WHY: &str = "lustre.lov.why";
+
 /// Largest value that the kernel hands out (XATTR_SIZE_MAX).
 const VALUE_BYTES_MAX: usize = 65_536;
 
@@ -24,10 +27,20 @@ pub(crate) fn of(path: &Path, command: &str) -> Result<Option<LovAny>, Failed> {
     value.map(|value| lov::inspect_any(&value)).transpose().map_err(wrong)
 }
 
+/// Which defaults and pools decide where files go, as a text.
+pub(crate) fn why(path: &Path) -> io::Result<String> {
+    let text = get(path, WHY)?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
 /// The value of the xattr of `path`; nothing where there is no layout.
 pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    get(path, XATTR)
+}
+
+fn get(path: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
     let mut value = vec![0; VALUE_BYTES_MAX];
-    match rustix::fs::getxattr(c_path(path)?.as_c_str(), XATTR, value.as_mut_slice()) {
+    match rustix::fs::getxattr(c_path(path)?.as_c_str(), name, value.as_mut_slice()) {
         Ok(len) => {
             value.truncate(len);
             Ok(Some(value).filter(|value| !value.is_empty()))

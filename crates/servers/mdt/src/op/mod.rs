@@ -23,6 +23,7 @@ mod statfs;
 mod sync;
 mod tmpfile;
 mod unlink;
+mod why;
 mod xattr;
 
 use bytes::Bytes;

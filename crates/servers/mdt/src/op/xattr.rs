@@ -15,7 +15,7 @@ use types::{Errno, Fid};
 use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, S_IFREG, S_ISGID, S_ISVTX};
 use wire::body::{Disposition, FidReq, SetxattrReq};
 
-use super::components;
+use super::{components, why};
 use crate::acl::Acl;
 use crate::keys;
 use crate::limits::{XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
@@ -30,6 +30,8 @@ const TRUSTED_LOV: &[u8] = b"trusted.lov";
 /// They are set only: a file's components change by them.
 const LOV_ADD: &[u8] = b"lustre.lov.add";
 const LOV_DEL: &[u8] = b"lustre.lov.del";
+/// It is read only: which defaults and pools decide.
+const LOV_WHY: &[u8] = b"lustre.lov.why";
 const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
 
@@ -64,6 +66,9 @@ pub(crate) fn get(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
     let name = op.request.buf(1);
     let inode = op.tx.inode(Fid::from(body.fid))?;
+    if name == LOV_WHY {
+        return Ok(Answer::data(why::text(op, &inode)?));
+    }
     match space(&name)? {
         Space::Layout => return layout_value(op, &inode, &name),
         Space::User if !takes_user(&inode) => return Err(Errno::ENODATA.into()),

@@ -300,3 +300,30 @@ fn components_are_taken_from_behind_with_their_objects() {
     world.rig.creds = types::Creds { uid: 7, gid: 7, groups: Vec::new() };
     assert_eq!(set_by(&mut world, "lustre.lov.del", &second), Err(Errno::EPERM));
 }
+
+#[test]
+fn it_is_told_which_defaults_decide() {
+    let mut world = world_of(&progressive());
+    let why = |world: &mut World, fid: Fid| {
+        let body = FidReq { fid: fid.into(), ..FidReq::default() };
+        let text = world.rig.call(Opcode::MdtGetxattr, &body, &[b"lustre.lov.why"]).expect("told");
+        String::from_utf8(text.buf(1).to_vec()).expect("text")
+    };
+    let (dir, file) = (world.dir, world.file);
+    let parts = "to 1048576 1 stripe; to 8388608 2 stripes; to the end 4 stripes";
+    let told = why(&mut world, dir);
+    assert!(told.contains(&format!("default of the directory    {parts}\n")), "{told}");
+    assert!(told.contains("default of the root         none\n"), "{told}");
+    assert!(told.contains(&format!("a new file gets             {parts}\n")), "{told}");
+    let other = world.rig.create(Fid::ROOT, "f", S_IFREG | 0o644, Some(O_RDWR)).expect("made");
+    let told = why(&mut world, other.attr.fid());
+    assert!(told.starts_with("this file                   as a new file beside"), "{told}");
+    assert!(told.contains("a new file gets             1 stripe of 1048576 bytes\n"), "{told}");
+    let told = why(&mut world, file);
+    assert!(told.starts_with("this file                   as a new file beside"), "{told}");
+    let mut shorter = progressive();
+    shorter.components.remove(0);
+    set_layout(&mut world.rig, dir, &shorter).expect("another default");
+    let told = why(&mut world, file);
+    assert!(told.starts_with("this file                   other than"), "{told}");
+}

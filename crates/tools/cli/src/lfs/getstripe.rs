@@ -19,7 +19,7 @@ const COMMAND: &str = "lfs getstripe";
 /// Arguments of `lfs getstripe`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "One field option prints its value alone, one line per path; several print name and value.\n\nExamples:\n  lfs getstripe FILE\n  lfs getstripe -c FILE      number of stripes\n  lfs getstripe -d DIR       default for new files in DIR\n  lfs getstripe -y FILE      as YAML"
+    after_help = "One field option prints its value alone, one line per path; several print name and value.\n\nExamples:\n  lfs getstripe FILE\n  lfs getstripe -c FILE      number of stripes\n  lfs getstripe -d DIR       default for new files in DIR\n  lfs getstripe -y FILE      as YAML\n  lfs getstripe --why DIR    which defaults and pools decide"
 )]
 pub(super) struct Args {
     /// Of a directory: its default only, not the files in it.
@@ -28,6 +28,9 @@ pub(super) struct Args {
     /// The default layout of the file system.
     #[arg(short = 'D', long)]
     default: bool,
+    /// Why: which default and pool decide where new files go, and whether a file is like them.
+    #[arg(long)]
+    why: bool,
     /// Descend into directories.
     #[arg(short = 'r', long)]
     recursive: bool,
@@ -59,6 +62,17 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failed> {
     let only = args.ost.as_deref().map(ost_index).transpose()?;
     let mut first = First::default();
+    if args.why {
+        for path in &args.paths {
+            match lov::why(path) {
+                Ok(text) => crate::out::print(&format!("{}\n{text}", path.display())),
+                Err(error) => {
+                    first.note(&Failed::io(&error, COMMAND, &path.display().to_string()));
+                }
+            }
+        }
+        return first.end();
+    }
     let mut all = Vec::new();
     for path in &args.paths {
         collect(args, path, true, &mut all, &mut first);

@@ -1,0 +1,138 @@
+//! Why files go where they go: the text of `lustre.lov.why`, for people (`lfs getstripe --why`).
+//!
+//! What a file was asked for is not kept, so of a file it says whether a new one beside it would
+//! get the same.
+
+use std::fmt::Write as _;
+
+use layout::composite::{END_OF_FILE, Wanted};
+use layout::{Asked, FileLayout, Template};
+use target::Decided;
+use types::Fid;
+
+use crate::op::Op;
+use crate::record::Inode;
+
+/// A line for each thing that has a say, in the order in which they are asked.
+pub(super) fn text(op: &mut Op<'_, '_>, inode: &Inode) -> Decided<String> {
+    let dir = if inode.attr.is_dir() { Some(inode.clone()) } else { op.tx.find(inode.parent)? };
+    let own = dir.as_ref().map_or(Ok(None), |dir| op.tx.template(dir))?;
+    let root = op.tx.find(Fid::ROOT)?.map_or(Ok(None), |root| op.tx.template(&root))?;
+    let system = Asked::from(op.state.lod.template());
+    let (own, root) = (own.unwrap_or_default(), root.unwrap_or_default());
+    let wanted = own.or(&root).or(&system);
+    let mut out = String::new();
+    if let Some(layout) = op.tx.layout(inode)? {
+        let word = if is_like(&Asked::from_layout(&layout), &made_of(op, &wanted)) {
+            "as a new file beside it would have"
+        } else {
+            "other than a new file beside it would have: it was asked for, or a default has changed"
+        };
+        line(&mut out, "this file", word);
+    }
+    line(&mut out, "default of the directory", &shown(&own));
+    line(&mut out, "default of the root", &shown(&root));
+    line(&mut out, "default of the file system", &shown(&system));
+    line(&mut out, "a new file gets", &shown(&wanted));
+    if let Asked::Composite(template) = &wanted
+        && template.is_at_mdt()
+    {
+        let limit = op.state.lod.dom_stripesize;
+        line(&mut out, "this MDT takes of a file", &format!("{limit} bytes at most"));
+    }
+    for name in wanted.templates().map(Template::pool_name).filter(|name| !name.is_empty()) {
+        let state = op.state.spaces.pool_state(&name);
+        line(&mut out, &format!("pool {name}"), &state);
+    }
+    for (ost, why) in op.state.spaces.left_out(&(op.osts)()) {
+        line(&mut out, &format!("OST{ost:04x}"), why);
+    }
+    Ok(out)
+}
+
+fn line(out: &mut String, name: &str, value: &str) {
+    let _ = writeln!(out, "{name:<27} {value}");
+}
+
+/// What it says of a new file, with what it leaves open.
+fn made_of(op: &Op<'_, '_>, wanted: &Asked) -> Asked {
+    let Asked::Composite(template) = wanted else { return wanted.clone() };
+    let made = template
+        .clone()
+        .with_mdt_limit(op.state.lod.dom_stripesize)
+        .and_then(|template| template.resolve(&op.state.lod.template()));
+    let made = made.map(|made| FileLayout::composite(Fid::ZERO, made));
+    made.map_or_else(|_| wanted.clone(), |made| Asked::from_layout(&made))
+}
+
+/// Whether the one can have been made of the other: there may have been fewer OSTs.
+fn is_like(has: &Asked, wanted: &Asked) -> bool {
+    let (has, wanted) = (kinds(has), kinds(wanted));
+    let like = |((end, count, size, pool), asked): (&Kind, &Kind)| {
+        (end, size, pool) == (&asked.0, &asked.2, &asked.3) && (asked.1 < 0 || *count <= asked.1)
+    };
+    has.len() == wanted.len() && has.iter().zip(&wanted).all(like)
+}
+
+/// End, stripe count, stripe size, pool.
+type Kind = (u64, i32, u32, String);
+
+/// What of a layout a default decides.
+fn kinds(asked: &Asked) -> Vec<Kind> {
+    let kind = |end, one: &Template| (end, one.stripe_count, one.stripe_size, one.pool_name());
+    match asked {
+        Asked::Plain(template) => vec![kind(END_OF_FILE, template)],
+        Asked::Composite(template) => template
+            .components
+            .iter()
+            .map(|part| match &part.wanted {
+                Wanted::Mdt => (part.end, 0, 0, String::new()),
+                Wanted::Striped(template) => kind(part.end, template),
+            })
+            .collect(),
+    }
+}
+
+fn shown(asked: &Asked) -> String {
+    match asked {
+        _ if asked.is_default() => "none".to_owned(),
+        Asked::Plain(template) => striping(template),
+        Asked::Composite(template) => {
+            let part = |part: &layout::composite::TemplateComponent| {
+                let end = match part.end {
+                    END_OF_FILE => "the end".to_owned(),
+                    end => end.to_string(),
+                };
+                match &part.wanted {
+                    Wanted::Mdt => format!("to {end} at the MDT"),
+                    Wanted::Striped(template) => format!("to {end} {}", striping(template)),
+                }
+            };
+            template.components.iter().map(part).collect::<Vec<_>>().join("; ")
+        }
+    }
+}
+
+/// What is left open is not told.
+fn striping(template: &Template) -> String {
+    let mut words = Vec::new();
+    match template.stripe_count {
+        0 => {}
+        -1 => words.push("a stripe on every OST".to_owned()),
+        1 => words.push("1 stripe".to_owned()),
+        count => words.push(format!("{count} stripes")),
+    }
+    if template.stripe_size != 0 {
+        words.push(format!("of {} bytes", template.stripe_size));
+    }
+    if template.start >= 0 {
+        words.push(format!("from OST{:04x}", template.start));
+    }
+    if !template.osts.is_empty() {
+        words.push(format!("on the OSTs {:?}", template.osts));
+    }
+    if !template.pool_name().is_empty() {
+        words.push(format!("in pool {}", template.pool_name()));
+    }
+    if words.is_empty() { "as the next default says".to_owned() } else { words.join(" ") }
+}
