@@ -149,6 +149,8 @@ fn a_killed_mdt_loses_nothing_that_was_synced() {
     up.start_again(&[]);
     let found = fs::read(dir.join("0-0")).expect("reads");
     assert!(found == [&bytes(9_000, 0)[..], b"more"].concat());
+    let log = fs::read_to_string(up.data().join("log/testfs-MDT0000.log")).expect("a log");
+    assert!(!log.contains("waits for testfs-MDT0000"), "for the run before, which is dead: {log}");
     let unnamed = good(up.mount(), "unnamed testfs-MDT0000");
     assert_eq!(unnamed, "", "no object without a name");
     up.stop();

@@ -261,7 +261,9 @@ fn clear(dir: &Path, reformat: bool, parts: &[&str]) -> Result<TargetLock, DiskE
     }
     let lock = lock_file(&dir.join(LOCK_FILE), dir)?;
     for part in parts {
-        remove(&dir.join(part))?;
+        if is_ours(dir, part)? {
+            remove(&dir.join(part))?;
+        }
     }
     sync_dir(dir)?;
     Ok(TargetLock { _file: lock })
@@ -384,6 +386,11 @@ fn exists(path: &Path) -> Result<bool, DiskError> {
     path.try_exists().map_err(DiskError::io(path, "cannot be looked at"))
 }
 
+/// A directory called `data` may be anybody's: it is ours where a target is in it.
+fn is_ours(dir: &Path, part: &str) -> Result<bool, DiskError> {
+    if part == DATA { has_data(dir) } else { Ok(true) }
+}
+
 /// A directory with something else in it is not ours to fill.
 fn refuse_foreign(dir: &Path) -> Result<(), DiskError> {
     let failed = || DiskError::io(dir, "cannot be read");
@@ -392,7 +399,7 @@ fn refuse_foreign(dir: &Path) -> Result<(), DiskError> {
         let ours = name == "lost+found"
             || name == LOCK_FILE
             || name == "nacre-super.new"
-            || PARTS.iter().any(|part| name == *part);
+            || PARTS.iter().any(|part| name == *part && is_ours(dir, part).unwrap_or(false));
         if !ours {
             let why = format!("is not empty (it holds {})", name.to_string_lossy());
             return Err(DiskError::io(dir, "cannot be formatted")(std::io::Error::other(why)));
@@ -530,6 +537,19 @@ mod tests {
         assert!(there().compat & COMPAT_DATA != 0 && data.exists(), "its data stay");
         format(dir.path(), &superblock(), true).expect("formats anew");
         assert!(!there().was_served() && !data.exists());
+    }
+
+    #[test]
+    fn somebody_elses_data_stay() {
+        let dir = TestDir::new();
+        let file = data_dir(dir.path()).join("mine");
+        std::fs::create_dir_all(data_dir(dir.path())).expect("made");
+        std::fs::write(&file, "mine").expect("written");
+        let refused = format(dir.path(), &superblock(), true).expect_err("not empty").to_string();
+        assert!(refused.contains("it holds data"), "{refused}");
+        write(dir.path(), &superblock()).expect("written");
+        format(dir.path(), &superblock(), true).expect("formats anew");
+        assert!(file.exists());
     }
 
     #[test]

@@ -231,7 +231,8 @@ impl Server {
         let told = Told { mgs: &options.mgs, addr, osts_awaited: options.osts_awaited };
         let peers = Rc::new(Peers::new(&found, &told));
         let name = format!("{} at {addr}", told_of(&found).collect::<Vec<_>>().join(" "));
-        let endpoint = Endpoint::new(&env, endpoint_config(&env, name, addr), peers.directory());
+        let config = endpoint_config(&env, name.clone(), addr);
+        let endpoint = Endpoint::new(&env, config, peers.directory());
         let tester = SelfTest::new(&env, SelfTestConfig { nid: Some(addr.nid), is_open: false });
         node.add_target(tester.clone());
         node.serve(tcp);
@@ -240,6 +241,7 @@ impl Server {
             env: &env,
             options,
             found: &found,
+            name: &name,
             node: &node,
             peers: &peers,
             endpoint: &endpoint,
@@ -512,6 +514,8 @@ struct Starting<'a> {
     options: &'a ServerOptions,
     /// Targets as they were before this start.
     found: &'a [TargetDir],
+    /// What this node calls itself where it asks others.
+    name: &'a str,
     node: &'a Rc<Node>,
     peers: &'a Rc<Peers>,
     endpoint: &'a Rc<Endpoint>,
@@ -522,6 +526,11 @@ impl Starting<'_> {
         let follows = data::follows(self.found, target);
         let store = store::Opened::open(target, self.options.trust, follows).await?;
         store::strike_out(&*store.meta, &self.options.dead_clients).await?;
+        if target.superblock.target.is_dom() {
+            // its lock is ours, so the run before this one is dead, and its MDT with it
+            let before = store::servers_called(&*store.meta, self.name).await?;
+            store::strike_out(&*store.meta, &before).await?;
+        }
         let (fsname, index) = (target.superblock.fsname, target.superblock.target.index);
         let body = match target.superblock.target.kind {
             TargetKind::Lst => bail!("a self-test has no storage"),

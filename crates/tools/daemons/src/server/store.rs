@@ -177,6 +177,15 @@ pub(super) async fn strike_out(meta: &dyn MetaStore, dead: &[ClientId]) -> Resul
     meta.commit().await.context("records of clients")
 }
 
+/// The servers called `name` that a store knows as clients. It keeps long names cut.
+pub(super) async fn servers_called(meta: &dyn MetaStore, name: &str) -> Result<Vec<ClientId>> {
+    meta.ready().await;
+    let view = meta.running().context("records of clients")?;
+    let known = target::known_clients(&*view).context("records of clients")?;
+    let own = known.iter().filter(|known| known.is_server && name.starts_with(&known.name));
+    Ok(own.map(|known| known.client).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use osd::{Table, WriteSet};
