@@ -6,7 +6,8 @@
 //! ```
 //! A range of the file is one range of each object. Where the file may grow, room comes first, on
 //! all objects, and the size after it: a full OST leaves the size as it was. Runs to its end once
-//! begun. What this client learnt of the objects is old then, so the close asks them.
+//! begun. What this client learnt of the objects is old then, so the close asks them; it waits
+//! until a change whose caller was killed is made.
 
 use std::rc::Rc;
 
@@ -16,6 +17,7 @@ use types::{Errno, Extent, Timespec};
 use wire::Opcode;
 use wire::body::{OstFallocateReq, fallocate};
 
+use super::order::LockedChange;
 use super::{OFFSET_MAX, layout_for_write, place};
 use crate::file::Open;
 use crate::join::try_join;
@@ -41,6 +43,7 @@ pub(crate) async fn allocate(open: &Rc<Open>, mode: u32, offset: u64, length: u6
     let end = offset.checked_add(length).filter(|end| *end <= OFFSET_MAX);
     let extent =
         end.and_then(|end| Extent::new(offset, end)).ok_or_else(|| refused(Errno::EFBIG))?;
+    let _is_under_way = LockedChange::begin(&open.inode);
     let behind = if mode & fallocate::PUNCH_HOLE == 0 { end.unwrap_or(0) } else { 0 };
     let layout = layout_for_write(open, behind).await?;
     super::set_id::drop_set_id(open).await?;

@@ -149,7 +149,7 @@ async fn write_unless(
     match written {
         Some(done) => done,
         None => {
-            open.inode.under_way.settled().await;
+            open.inode.under_way.settled_under_lock().await;
             Err(Error::local(Errno::EINTR, "append").about(open.inode.fid))
         }
     }

@@ -19,6 +19,8 @@ use crate::inode::Inode;
 struct Order {
     drawn: u64,
     ranges: BTreeMap<u64, Extent>,
+    /// Changes without a place in the order: the file's lock orders them.
+    locked: u64,
 }
 
 impl Order {
@@ -31,6 +33,10 @@ impl Order {
     fn end(&mut self, number: u64) {
         let range = self.ranges.remove(&number);
         assert!(range.is_some(), "a change ends once");
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ranges.is_empty() && self.locked == 0
     }
 
     /// Whether one that began earlier touches the same bytes.
@@ -49,11 +55,17 @@ pub(crate) struct UnderWay {
 
 impl UnderWay {
     pub(crate) fn is_empty(&self) -> bool {
-        self.order.borrow().ranges.is_empty()
+        self.order.borrow().is_empty()
     }
 
     /// Returns when no change is under way.
     pub(crate) async fn settled(&self) {
+        self.wait_while(|order| !order.is_empty()).await;
+    }
+
+    /// Returns when no change that has a place in the order is under way: the others may wait for
+    /// the file's lock, which the caller holds.
+    pub(crate) async fn settled_under_lock(&self) {
         self.wait_while(|order| !order.ranges.is_empty()).await;
     }
 
@@ -100,6 +112,23 @@ impl Drop for Change {
         }
         self.inode.under_way.order.borrow_mut().end(self.number);
         self.inode.under_way.ended.notify_waiters();
+    }
+}
+
+/// A change that the file's lock orders, from before it has the lock until its end.
+pub(crate) struct LockedChange(Rc<Inode>);
+
+impl LockedChange {
+    pub(crate) fn begin(inode: &Rc<Inode>) -> LockedChange {
+        inode.under_way.order.borrow_mut().locked += 1;
+        LockedChange(Rc::clone(inode))
+    }
+}
+
+impl Drop for LockedChange {
+    fn drop(&mut self) {
+        self.0.under_way.order.borrow_mut().locked -= 1;
+        self.0.under_way.ended.notify_waiters();
     }
 }
 
