@@ -18,6 +18,7 @@
 //! - What this client is changing is not answered until the reply is taken.
 //! - Until the acknowledgement of a recall leaves, the dying grant answers, without validity.
 
+mod ends;
 mod entry;
 mod lru;
 mod names;
@@ -281,12 +282,11 @@ impl Cache {
     /// When belief in these bits ends.
     fn end_of(&self, entry: &Entry, bits: Bits) -> Instant {
         let lease = self.names_until();
-        let timed = entry.timed.intersects(bits);
         let called_back = !(bits - entry.timed).is_empty();
-        match (timed, called_back) {
-            (true, true) => lease.min(entry.timed_until),
-            (true, false) => entry.timed_until,
-            _ => lease,
+        match entry.timed_end(bits) {
+            Some(end) if called_back => lease.min(end),
+            Some(end) => end,
+            None => lease,
         }
     }
 

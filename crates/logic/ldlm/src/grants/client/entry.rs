@@ -4,6 +4,7 @@ use queues::{Chained, Key, NIL, Vacant};
 use types::{Fid, Instant, Transno};
 
 use super::Question;
+use super::ends::Ends;
 use super::lru::List;
 use crate::grants::{BITS, Bits, Number};
 
@@ -24,7 +25,8 @@ pub(super) struct Entry {
     /// Of `bits`: end by time.
     pub(super) timed: Bits,
     pub(super) list: List,
-    pub(super) timed_until: Instant,
+    /// Of `timed`.
+    ends: Ends,
     /// The kernel keeps something of it until then.
     pub(super) told_until: Instant,
     pub(super) used: Instant,
@@ -71,12 +73,25 @@ impl Entry {
 
     /// A gift until a time. A bit that is called back stays so: its end is not earlier.
     pub(super) fn join_timed(&mut self, bits: Bits, until: Instant, now: Instant) {
-        if self.timed_until <= now {
-            self.give_up(self.timed);
+        self.give_up(self.timed - self.lasting(now));
+        for place in bits.places() {
+            let is_longer = self.timed.contains(Bits::at(place)) && self.ends.get(place) > until;
+            if !is_longer {
+                self.ends.set(place, until);
+            }
         }
         self.timed |= bits - (self.bits - self.timed);
         self.bits |= bits;
-        self.timed_until = self.timed_until.max(until);
+    }
+
+    /// Of `timed`, those that have not ended.
+    pub(super) fn lasting(&self, now: Instant) -> Bits {
+        self.ends.lasting(self.timed, now)
+    }
+
+    /// When the first of those of `bits` ends that end by time.
+    pub(super) fn timed_end(&self, bits: Bits) -> Option<Instant> {
+        self.ends.first(self.timed & bits)
     }
 
     /// These bits are held no longer.
@@ -106,7 +121,7 @@ impl Vacant for Entry {
             stale: Bits::empty(),
             timed: Bits::empty(),
             list: List::None,
-            timed_until: Instant::default(),
+            ends: Ends::default(),
             told_until: Instant::default(),
             used: Instant::default(),
             ghost: Question(0),

@@ -87,6 +87,26 @@ fn a_timed_grant_ends_by_time_counted_from_the_request() {
 }
 
 #[test]
+fn a_name_that_is_granted_again_does_not_prolong_attributes() {
+    let mut cache = cache();
+    let timed = |bits, number| {
+        let mut timed = told(X, bits, number, 1);
+        timed.given.kind = Kind::Timed;
+        timed
+    };
+    let both = Bits::LOOKUP | Bits::UPDATE;
+    assert_eq!(hear(&mut cache, timed(both, 1), 0), both);
+    assert_eq!(hear(&mut cache, timed(Bits::LOOKUP, 2), 30), Bits::LOOKUP);
+    assert_eq!(cache.belief(X, Bits::LOOKUP, at(31)), Belief::Until(at(80)));
+    assert_eq!(cache.belief(X, both, at(31)), Belief::Until(at(50)), "the first to end");
+    assert_eq!(cache.belief(X, Bits::UPDATE, at(31)), Belief::Until(at(50)));
+    assert_eq!(cache.belief(X, Bits::UPDATE, at(50)), Belief::No);
+    assert_eq!(hear(&mut cache, timed(Bits::PERM, 3), 60), Bits::PERM);
+    assert_eq!(cache.belief(X, Bits::UPDATE, at(61)), Belief::No, "it has ended");
+    assert_eq!(cache.belief(X, Bits::LOOKUP, at(61)), Belief::Until(at(80)));
+}
+
+#[test]
 fn no_late_answer_sets_a_value_back() {
     let mut cache = cache();
     let [early, late] = [0, 1].map(|ms| cache.ask(at(ms)));

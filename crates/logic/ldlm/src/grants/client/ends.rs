@@ -1,0 +1,72 @@
+//! When the bits of a timed grant end, each for itself: a name may be granted again while the
+//! attributes are refused, because another client waits to change them.
+//!
+//! The latest end is kept whole, the others as distances from it. A distance that does not fit is
+//! of an end that is over long ago, because no end is later than [`TIMED`] from now.
+
+use types::{Instant, Span};
+
+use crate::grants::{BITS, Bits, TIMED};
+
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ends {
+    latest: Instant,
+    /// By how many nanoseconds each is earlier than that.
+    earlier: [u32; BITS],
+}
+
+const _: () = assert!(TIMED.0 < u32::MAX as u64, "a distance that does not fit is over");
+
+impl Ends {
+    /// The bit at `place` ends then.
+    pub(super) fn set(&mut self, place: usize, until: Instant) {
+        if until > self.latest {
+            let shift = distance(self.latest, until);
+            self.earlier.iter_mut().for_each(|earlier| *earlier = earlier.saturating_add(shift));
+            self.latest = until;
+        }
+        self.earlier[place] = distance(until, self.latest);
+    }
+
+    pub(super) fn get(&self, place: usize) -> Instant {
+        Instant(self.latest.0.saturating_sub(u64::from(self.earlier[place])))
+    }
+
+    /// Of `bits`, those that have not ended.
+    pub(super) fn lasting(&self, bits: Bits, now: Instant) -> Bits {
+        let lasting = bits.places().filter(|place| self.get(*place) > now);
+        lasting.fold(Bits::empty(), |lasting, place| lasting | Bits::at(place))
+    }
+
+    /// When the first of `bits` ends.
+    pub(super) fn first(&self, bits: Bits) -> Option<Instant> {
+        bits.places().map(|place| self.get(place)).min()
+    }
+}
+
+fn distance(from: Instant, to: Instant) -> u32 {
+    let Span(nanos) = to - from;
+    u32::try_from(nanos).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_bit_has_an_end_of_its_own() {
+        let at = |ms| Instant(1_000_000_000) + Span::millis(ms);
+        let mut ends = Ends::default();
+        ends.set(0, at(50));
+        ends.set(1, at(80));
+        ends.set(2, at(60));
+        assert_eq!([0, 1, 2].map(|place| ends.get(place)), [50, 80, 60].map(at));
+        let bits = Bits::at(0) | Bits::at(1) | Bits::at(2);
+        assert_eq!(ends.lasting(bits, at(60)), Bits::at(1));
+        assert_eq!((ends.first(bits), ends.first(Bits::empty())), (Some(at(50)), None));
+        ends.set(1, at(100_000));
+        assert_eq!(ends.lasting(bits, at(99_950)), Bits::at(1), "the others are too far to tell");
+        ends.set(0, at(100_000));
+        assert_eq!(ends.lasting(bits, at(99_950)), Bits::at(0) | Bits::at(1));
+    }
+}
