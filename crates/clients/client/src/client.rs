@@ -17,8 +17,8 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::config::MountConfig;
 use crate::data::DataChange;
+use crate::grants::{Grants, Lease, Scope};
 use crate::inode::{Inodes, Stat};
-use crate::lease::{Lease, Leases, Scope};
 use crate::limits;
 use crate::locks::Held;
 use crate::lost::Losses;
@@ -57,8 +57,8 @@ pub(crate) struct Inner {
     pub(crate) inactive: RefCell<BTreeSet<TargetId>>,
     /// Dirty files whose size was offered to the MDT, by which user, and the epoch then.
     pub(crate) offered: RefCell<BTreeMap<(Fid, u32), u64>>,
-    /// What holds under a short lease.
-    pub(crate) leases: Rc<Leases>,
+    /// What is cached under grants.
+    pub(crate) grants: Rc<Grants>,
     /// Changes that others of this client wait for.
     pub(crate) order: Order,
     /// Acknowledged work that is lost.
@@ -268,7 +268,8 @@ impl Inner {
         target: TargetId,
         call: impl Into<Call>,
     ) -> Result<(Stat, Lease)> {
-        let (call, changing) = (call.into(), self.leases.changing(scope));
+        let changing = self.grants.changing(scope);
+        let call = Call { hold: changing.hold(), ..call.into() };
         let stage = call.opcode.name();
         match self.ask(target, call).await {
             Ok(answer) => {

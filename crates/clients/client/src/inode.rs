@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use layout::{FileLayout, Striping};
-use types::{Creds, Errno, Fid, Instant, Span, Timespec};
+use types::{Creds, Errno, Fid, Instant, Span, Timespec, Transno};
 use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
 use wire::body::{AttrRep, DirRep, Disposition};
 use wire::{Attr, Reply, decode_body};
@@ -239,8 +239,8 @@ pub(crate) struct Stat {
     /// Leases on the attributes and on the name, from when they were asked for.
     pub(crate) lease: Span,
     pub(crate) name_lease: Span,
-    /// Place of the operation in history, if it has one.
-    pub(crate) transno: u64,
+    /// The last change that the answer knows of.
+    pub(crate) as_of: Transno,
     /// The directory of the name, after the operation, and the lease on it.
     pub(crate) dir: Option<(Attr, Span)>,
 }
@@ -270,7 +270,7 @@ impl Stat {
             lost: false,
             lease: Span::millis(u64::from(body.lease_ms)),
             name_lease: Span::millis(u64::from(body.name_lease_ms)),
-            transno: reply.header.transno,
+            as_of: Transno(reply.header.as_of),
             dir: reply.bufs.get(2).map(|dir| {
                 let DirRep { attr, lease_ms, .. } = decode_body(dir);
                 (attr, Span::millis(u64::from(lease_ms)))

@@ -13,8 +13,8 @@ use wire::config::FsConfig;
 use wire::{Opcode, encode_body};
 
 use crate::client::{Client, Inner};
+use crate::grants::Grants;
 use crate::inode::Inodes;
-use crate::lease::Leases;
 use crate::limits;
 use crate::locks::Held;
 use crate::lost::Losses;
@@ -77,7 +77,7 @@ impl Client {
             hooked: RefCell::default(),
             inactive: RefCell::default(),
             offered: RefCell::default(),
-            leases: Leases::new(env, config.bugs),
+            grants: Grants::new(env, config.bugs),
             order: Order::default(),
             losses: Losses::default(),
             background: RefCell::default(),
@@ -209,12 +209,14 @@ impl Inner {
 
     /// The MDT knows this client's opens and locks no more.
     fn lose_opens(&self) {
+        self.grants.forget();
         self.held.borrow_mut().clear();
         self.inodes.lose();
     }
 
     /// Calls that tell a recovering MDT which locks this client holds.
     fn restate(&self) -> Vec<Call> {
+        self.grants.forget();
         self.forget_sizes();
         match self.config.bugs.restate_no_locks() {
             true => Vec::new(),

@@ -9,8 +9,8 @@ use wire::Opcode;
 use wire::body::{FidReq, LayoutReq, SetxattrReq};
 
 use crate::client::{Client, Inner};
+use crate::grants::Scope;
 use crate::inode::Stat;
-use crate::lease::Scope;
 use crate::namespace::split_nul;
 use crate::{Ctx, Error, Result};
 
@@ -26,7 +26,7 @@ impl Client {
     /// ENODATA if it has none of that name; EOPNOTSUPP for an unknown name space.
     pub async fn getxattr(&self, ctx: &Ctx, fid: Fid, name: &[u8]) -> Result<Bytes> {
         check(name, "getxattr")?;
-        if self.0.leases.is_absent(fid, name) {
+        if self.0.grants.is_absent(fid, name) {
             return Err(Error::local(Errno::ENODATA, "getxattr").about(fid));
         }
         let call = self.0.call(ctx, Opcode::MdtGetxattr, &fid_req(fid)).name(name);

@@ -4,7 +4,7 @@
 //! [`Number`] that rises. It comes with the answer of an ordinary operation and goes by a recall,
 //! by being shed, or by time: with the session's lease, or after 50 ms where no client is called.
 //! `docs/design/grants.md` explains the whole. So far the MDT's engine uses
-//! [`Timed`], and nothing else is used.
+//! [`Timed`], and the client a [`Cache`] of timed grants.
 //!
 //! [`Mdt`] is the table of one MDT, [`Cache`] a client's view of it. Neither knows a clock or a
 //! network: times come in as arguments, and what is to be sent is polled.

@@ -8,8 +8,8 @@ use wire::{Attr, Opcode};
 
 use crate::client::{Client, Inner};
 use crate::file::File;
+use crate::grants::Scope;
 use crate::inode::Stat;
-use crate::lease::Scope;
 use crate::{Ctx, Glance, Lease, Result, SetAttr, SetTime};
 
 /// A setattr request in the words of the wire.

@@ -1,7 +1,7 @@
 //! readdir, readlink, fid2path.
 
 use bytes::Bytes;
-use types::{Errno, Fid, Span};
+use types::{Errno, Fid, Span, Transno};
 use wire::body::{FidReq, ReaddirRep, ReaddirReq};
 use wire::{Opcode, dirent};
 
@@ -25,7 +25,7 @@ impl Client {
         cookie: u64,
         bytes_max: u32,
     ) -> Result<DirPage> {
-        self.list(ctx, dir, cookie, bytes_max, 0).await.map(|(page, _)| page)
+        self.list(ctx, dir, cookie, bytes_max, 0).await.map(|(page, ..)| page)
     }
 
     /// The same, and how long its names and the attributes of its leased entries hold. An entry is
@@ -40,8 +40,8 @@ impl Client {
         cookie: u64,
         bytes_max: u32,
     ) -> Result<(DirPage, Lease)> {
-        let asking = self.0.leases.asking(dir);
-        let (mut page, head) = self.list(ctx, dir, cookie, bytes_max, WITH_LEASES).await?;
+        let asking = self.0.grants.asking();
+        let (mut page, head, as_of) = self.list(ctx, dir, cookie, bytes_max, WITH_LEASES).await?;
         for entry in &mut page.entries {
             let is_open = self.0.inodes.get(entry.attr.fid()).is_some();
             entry.leased &= entry.has_attr && !is_open && !crate::needs_glimpse(&entry.attr);
@@ -50,6 +50,7 @@ impl Client {
             &mut page.entries,
             Span::millis(u64::from(head.lease_ms)),
             Span::millis(u64::from(head.name_lease_ms)),
+            as_of,
         );
         Ok((page, lease))
     }
@@ -61,7 +62,7 @@ impl Client {
         cookie: u64,
         bytes_max: u32,
         flags: u32,
-    ) -> Result<(DirPage, ReaddirRep)> {
+    ) -> Result<(DirPage, ReaddirRep, Transno)> {
         let body = ReaddirReq {
             fid: dir.into(),
             cookie,
@@ -76,7 +77,8 @@ impl Client {
         let head: ReaddirRep = reply.body();
         let entries = dirent::decode(&reply.buf(1))
             .ok_or_else(|| Error::local(Errno::EPROTO, "mds_readpage").about(dir))?;
-        Ok((DirPage { entries, at_end: head.at_end != 0, parent: head.parent.into() }, head))
+        let page = DirPage { entries, at_end: head.at_end != 0, parent: head.parent.into() };
+        Ok((page, head, Transno(reply.header.as_of)))
     }
 
     /// Where a symbolic link points.

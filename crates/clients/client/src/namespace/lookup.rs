@@ -73,7 +73,7 @@ impl Client {
         fid: Fid,
         file: Option<&File>,
     ) -> Result<(Attr, Lease)> {
-        if let Some(believed) = self.0.leases.believed(fid) {
+        if let Some(believed) = self.0.grants.believed(fid) {
             return Ok(believed);
         }
         let (mut stat, lease) = self.0.look(ctx, fid, file).await?;
@@ -87,7 +87,7 @@ impl Client {
     /// # Errors
     /// As [`Client::getattr`].
     pub async fn glance(&self, ctx: &Ctx, fid: Fid) -> Result<Glance> {
-        if let Some((attr, lease)) = self.0.leases.believed(fid) {
+        if let Some((attr, lease)) = self.0.grants.believed(fid) {
             return Ok(Glance { attr, lease, size_known: true });
         }
         let (mut stat, lease) = self.0.look(ctx, fid, None).await?;
@@ -168,7 +168,7 @@ impl Inner {
         name: &[u8],
     ) -> Result<(Stat, Lease)> {
         check_name(name, "lookup")?;
-        let asking = self.leases.asking(parent);
+        let asking = self.grants.asking();
         let body = LookupReq { parent: parent.into(), ..LookupReq::default() };
         let call = self.call(ctx, Opcode::MdtLookup, &body).name(name);
         let answer = self.ask(self.mdt_of(parent), call).await?;
@@ -184,7 +184,7 @@ impl Inner {
         fid: Fid,
         file: Option<&File>,
     ) -> Result<(Stat, Lease)> {
-        let asking = self.leases.asking(fid);
+        let asking = self.grants.asking();
         let stat = self.stat(ctx, fid, file.map_or(0, |file| file.0.handle)).await?;
         if let Some(inode) = self.inodes.get(fid) {
             inode.learn(&stat);

@@ -10,8 +10,8 @@ use wire::{Attr, Opcode};
 
 use super::check_name;
 use crate::client::{CallBuilder, Client, Inner};
+use crate::grants::Scope;
 use crate::inode::Stat;
-use crate::lease::Scope;
 use crate::{Ctx, Error, Glance, Lease, Result};
 
 pub(super) struct Make<'a> {
@@ -51,7 +51,7 @@ impl Inner {
         check_name(name, "link")?;
         let body = LinkReq { fid: fid.into(), parent: parent.into(), ..LinkReq::default() };
         let call = self.call(ctx, Opcode::MdtLink, &body).name(name);
-        let linked = self.change(Scope::link(parent), self.mdt_of(parent), call).await;
+        let linked = self.change(Scope::link(fid, parent), self.mdt_of(parent), call).await;
         linked.map(|(stat, _)| stat).map_err(|error| error.about(fid))
     }
 }

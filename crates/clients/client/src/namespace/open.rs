@@ -13,8 +13,8 @@ use wire::{Attr, Opcode};
 use super::make::Make;
 use crate::client::{Client, Inner};
 use crate::file::{File, Open};
+use crate::grants::Scope;
 use crate::inode::Stat;
-use crate::lease::Scope;
 use crate::{Ctx, Glance, Lease, Result, flags, limits};
 
 impl Client {
@@ -155,8 +155,8 @@ impl Inner {
     ) -> Result<(File, Lease)> {
         let (inner, ctx, stage) = (self.clone(), ctx.clone(), call.opcode.name());
         self.run("open", async move {
-            let changing =
-                inner.leases.changing(named_in.map_or_else(Scope::default, Scope::entry));
+            let changing = inner.grants.changing(named_in.map_or_else(Scope::open, Scope::entry));
+            let call = Call { hold: changing.hold(), ..call };
             let asked = inner.env.now();
             let answer = match inner.ask(mdt, call).await {
                 Ok(answer) => answer,

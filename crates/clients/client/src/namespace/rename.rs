@@ -6,7 +6,7 @@ use wire::body::RenameReq;
 
 use super::check_name;
 use crate::client::Client;
-use crate::lease::Scope;
+use crate::grants::Scope;
 use crate::{Ctx, Result};
 
 impl Client {

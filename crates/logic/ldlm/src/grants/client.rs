@@ -251,6 +251,22 @@ impl Cache {
         }
     }
 
+    /// A change of this client's may have changed anything, or nobody knows whether it was
+    /// executed. What is held until a recall is not known any more, what ends by time is gone, and
+    /// of answers under way nothing is taken.
+    pub fn doubt(&mut self) {
+        self.deaf = Question(self.next_question);
+        self.directories.clear();
+        for fid in self.lists.fids(&self.slab) {
+            let place = self.find(fid).expect("it is listed");
+            let entry = self.slab.get_mut(place);
+            entry.stale |= entry.bits;
+            let timed = entry.timed - entry.dying;
+            entry.give_up(timed);
+            self.bury(place);
+        }
+    }
+
     /// Whether the cache answers for these bits of a file.
     pub fn belief(&mut self, fid: Fid, bits: Bits, now: Instant) -> Belief {
         let Some(place) = self.find(fid) else { return Belief::No };

@@ -242,6 +242,23 @@ fn what_is_being_changed_is_awaited() {
 }
 
 #[test]
+fn in_doubt_grants_are_kept_and_nothing_is_known() {
+    let mut cache = cache();
+    hear(&mut cache, told(X, Bits::PERM, 1, 1), 0);
+    let mut timed = told(file(2), Bits::PERM, 2, 1);
+    timed.given.kind = Kind::Timed;
+    hear(&mut cache, timed, 0);
+    let question = cache.ask(at(0));
+    cache.doubt();
+    assert_eq!((cache.belief(X, Bits::PERM, at(1)), cache.bits_of(X)), (Belief::No, Bits::PERM));
+    assert_eq!((cache.belief(file(2), Bits::PERM, at(1)), cache.count()), (Belief::No, 1));
+    assert_eq!(answer(&mut cache, question, told(X, Bits::PERM, 3, 9), 1), Bits::empty());
+    cache.finish(question);
+    assert_eq!(hear(&mut cache, told(X, Bits::PERM, 4, 9), 2), Bits::PERM);
+    assert!(matches!(cache.belief(X, Bits::PERM, at(3)), Belief::Until(_)));
+}
+
+#[test]
 fn the_least_used_is_given_back_unless_the_kernel_keeps_it() {
     let mut cache = Cache::new(CacheConfig { lru_size: 2, ..CacheConfig::default() }, Number(0));
     for number in 1..=4 {

@@ -1,0 +1,195 @@
+//! This client's own changes: what each is about, and what is known after it.
+//!
+//! ```text
+//! begin --reply--> its values are taken; what it changed and did not tell is not known
+//!       --refusal--> as before
+//!       --nobody waits, or no answer--> nothing is known, and nothing is taken from answers under
+//!                  way; again when the MDT has executed it or never will
+//! ```
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use endpoint::Hold;
+use ldlm::grants::{Bits, ChangeId, Question, Want};
+use types::{Fid, Instant, Span, Transno};
+
+use super::{Grants, Known, Lease, NAMED, STAT, lease_of};
+use crate::Error;
+use crate::inode::Stat;
+
+/// What a change of this client's is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    /// Files that are known before it is executed.
+    wants: Vec<Want>,
+    /// What it changes of the file that its answer tells of.
+    told: Bits,
+    /// It may change files that neither names.
+    is_wide: bool,
+}
+
+impl Scope {
+    fn of(fids: &[Fid], told: Bits) -> Scope {
+        let wants = fids.iter().map(|fid| Want { fid: *fid, bits: Bits::UPDATE }).collect();
+        Scope { wants, told, is_wide: false }
+    }
+
+    /// A file is opened, and perhaps cut.
+    pub(crate) fn open() -> Scope {
+        Scope::of(&[], Bits::UPDATE)
+    }
+
+    /// A name comes.
+    pub(crate) fn entry(dir: Fid) -> Scope {
+        Scope::of(&[dir], Bits::UPDATE)
+    }
+
+    /// A name goes.
+    pub(crate) fn removal(dir: Fid) -> Scope {
+        Scope::of(&[dir], NAMED)
+    }
+
+    /// A file that has other names gets one more.
+    pub(crate) fn link(file: Fid, dir: Fid) -> Scope {
+        Scope::of(&[dir, file], NAMED)
+    }
+
+    /// Attributes of a file or directory.
+    pub(crate) fn attrs(fid: Fid) -> Scope {
+        Scope { wants: vec![Want { fid, bits: NAMED }], told: NAMED, is_wide: false }
+    }
+
+    /// Names move; what is replaced no answer tells.
+    pub(crate) fn rename(from: Fid, to: Fid) -> Scope {
+        Scope { is_wide: true, ..Scope::of(&[from, to], NAMED) }
+    }
+}
+
+impl Known {
+    /// A change is about to be sent.
+    pub(super) fn begin(&mut self, scope: &Scope) -> ChangeId {
+        self.changes += 1;
+        let id = ChangeId(self.changes);
+        self.cache.begin(id, &scope.wants);
+        id
+    }
+
+    /// A change was executed, and its answer tells this: how long it holds.
+    pub(super) fn end(
+        &mut self,
+        (id, scope): (ChangeId, &Scope),
+        question: Question,
+        since: Instant,
+        stat: &Stat,
+        now: Instant,
+    ) -> Lease {
+        let told = Want { fid: stat.attr.fid(), bits: scope.told };
+        self.cache.begin(id, &[told]);
+        let lease = self.told(question, since, stat, now);
+        if let Some((dir, span)) = &stat.dir
+            && *span > Span::ZERO
+        {
+            self.take(question, dir, STAT, stat.as_of, now);
+        }
+        self.cache.end(id, &scope.wants, stat.as_of, now);
+        self.cache.end(id, &[told], stat.as_of, now);
+        if scope.is_wide || stat.as_of.is_none() {
+            self.cache.doubt();
+        }
+        lease
+    }
+
+    /// It is not under way any more, and has changed nothing that is not doubted.
+    pub(super) fn end_silently(&mut self, id: ChangeId, scope: &Scope, now: Instant) {
+        self.cache.end(id, &scope.wants, Transno::NONE, now);
+    }
+}
+
+/// A change until its fate is known.
+struct UnderWay {
+    grants: Rc<Grants>,
+    id: ChangeId,
+    scope: Scope,
+    is_over: Cell<bool>,
+}
+
+impl UnderWay {
+    /// Nobody knows whether it has been executed.
+    fn doubt(&self) {
+        if !self.grants.bugs.keep_old_beliefs() {
+            self.grants.known.borrow_mut().cache.doubt();
+        }
+    }
+
+    fn end(&self) {
+        self.is_over.set(true);
+        let now = self.grants.env.now();
+        self.grants.known.borrow_mut().end_silently(self.id, &self.scope, now);
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if !self.is_over.get() {
+            self.end();
+            self.doubt();
+        }
+    }
+}
+
+/// A change whose answer somebody waits for. Dropped without a word, it may have happened or not,
+/// or happen later.
+pub(crate) struct Changing {
+    under_way: Rc<UnderWay>,
+    question: Question,
+    since: Instant,
+}
+
+impl Changing {
+    /// What lives until the fate of the change is known.
+    pub(crate) fn hold(&self) -> Hold {
+        Hold(Some(Rc::clone(&self.under_way) as _))
+    }
+
+    /// It failed. Only a server's refusal says that nothing has changed.
+    pub(crate) fn failed(self, error: &Error) {
+        if error.is_refusal() {
+            self.under_way.end();
+        }
+    }
+
+    /// It happened, with this answer: how long that holds.
+    pub(crate) fn done(self, stat: &Stat) -> Lease {
+        let UnderWay { grants, id, scope, is_over } = &*self.under_way;
+        if grants.bugs.keep_old_beliefs() {
+            self.under_way.end();
+            return lease_of(self.since, stat, NAMED);
+        }
+        is_over.set(true);
+        let now = grants.env.now();
+        grants.known.borrow_mut().end((*id, scope), self.question, self.since, stat, now)
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        if !self.under_way.is_over.get() {
+            self.under_way.doubt();
+        }
+        self.under_way.grants.known.borrow_mut().cache.finish(self.question);
+    }
+}
+
+impl Grants {
+    /// Something is being changed.
+    pub(crate) fn changing(self: &Rc<Self>, scope: Scope) -> Changing {
+        let since = self.env.now();
+        let mut known = self.known.borrow_mut();
+        let id = known.begin(&scope);
+        let question = known.cache.ask(since);
+        drop(known);
+        let under_way = UnderWay { grants: self.clone(), id, scope, is_over: Cell::new(false) };
+        Changing { under_way: Rc::new(under_way), question, since }
+    }
+}

@@ -1,0 +1,217 @@
+use env_sim::{Sim, SimConfig};
+use ldlm::grants::ChangeId;
+use types::{Fid, Instant, Span, Transno};
+use wire::Attr;
+use wire::attr::{ATTR_HAS_XATTR, S_IFDIR, S_IFREG};
+use wire::dirent::Dirent;
+
+use super::*;
+use crate::Error;
+
+const D: Fid = Fid::ROOT;
+const OTHER: Fid = Fid { oid: 7, ..Fid::ROOT };
+const FILE: Fid = Fid { oid: 8, ..Fid::ROOT };
+const LEASED: Span = Span::millis(50);
+
+fn at(ms: u64) -> Instant {
+    Instant(1_000_000_000) + Span::millis(ms)
+}
+
+fn dir(fid: Fid, version: u64) -> Attr {
+    Attr { mode: S_IFDIR, version, ..Attr::default() }.with_fid(fid)
+}
+
+fn file(version: u64) -> Attr {
+    Attr { mode: S_IFREG, version, ..Attr::default() }.with_fid(FILE)
+}
+
+/// An answer that leases what it tells.
+fn stat(attr: Attr, as_of: u64) -> Stat {
+    Stat {
+        attr,
+        as_of: Transno(as_of),
+        lease: LEASED,
+        name_lease: LEASED,
+        layout: None,
+        epoch: 0,
+        handle: 0,
+        disposition: wire::body::Disposition::empty(),
+        mtime_set: types::Timespec::default(),
+        stripes: 0,
+        lost: false,
+        dir: None,
+    }
+}
+
+/// The same of a change, which tells of its directory too.
+fn made(parent: Attr, as_of: u64) -> Stat {
+    Stat { dir: Some((parent, LEASED)), ..stat(file(as_of), as_of) }
+}
+
+/// Whether what was asked at `ms` and answered at once holds for attributes and name.
+fn hear(known: &mut Known, stat: &Stat, ms: u64) -> (bool, bool) {
+    let question = known.cache.ask(at(ms));
+    answer(known, question, stat, ms)
+}
+
+fn answer(known: &mut Known, question: Question, stat: &Stat, ms: u64) -> (bool, bool) {
+    let lease = known.told(question, at(ms), stat, at(ms));
+    known.cache.finish(question);
+    assert!([lease.attrs, lease.name].iter().all(|end| [Instant(0), at(ms + 50)].contains(end)));
+    (lease.attrs > Instant(0), lease.name > Instant(0))
+}
+
+struct Change {
+    id: ChangeId,
+    question: Question,
+    scope: Scope,
+}
+
+fn begin(known: &mut Known, scope: Scope) -> Change {
+    Change { id: known.begin(&scope), question: known.cache.ask(at(0)), scope }
+}
+
+fn end(known: &mut Known, change: &Change, stat: &Stat) {
+    known.end((change.id, &change.scope), change.question, at(0), stat, at(1));
+    known.cache.finish(change.question);
+}
+
+fn version(known: &mut Known, fid: Fid, ms: u64) -> Option<u64> {
+    known.directory(fid, at(ms)).map(|(attr, _)| attr.version)
+}
+
+#[test]
+fn an_answer_from_before_a_change_of_this_client_holds_for_no_time() {
+    let mut known = Known::default();
+    let [before, old, new, elsewhere] = [(); 4].map(|()| known.cache.ask(at(0)));
+    let change = begin(&mut known, Scope::removal(D));
+    assert_eq!(answer(&mut known, before, &stat(dir(D, 4), 4), 0), (true, true));
+    end(&mut known, &change, &Stat { lease: Span::ZERO, ..made(dir(D, 5), 5) });
+    assert_eq!(answer(&mut known, old, &stat(file(3), 4), 1), (false, false), "it had that name");
+    assert_eq!(answer(&mut known, new, &stat(file(5), 5), 1), (true, true));
+    assert_eq!(answer(&mut known, elsewhere, &stat(dir(OTHER, 1), 4), 1), (true, true));
+}
+
+#[test]
+fn a_directory_is_answered_as_of_the_last_change_in_it() {
+    let mut known = Known::default();
+    hear(&mut known, &stat(dir(D, 1), 1), 0);
+    assert_eq!((version(&mut known, D, 49), version(&mut known, D, 50)), (Some(1), None));
+    let [first, second] = [(); 2].map(|()| begin(&mut known, Scope::entry(D)));
+    assert_eq!(version(&mut known, D, 0), None);
+    end(&mut known, &second, &made(dir(D, 3), 3));
+    assert_eq!(version(&mut known, D, 1), None, "the other change is under way");
+    end(&mut known, &first, &made(dir(D, 2), 2));
+    assert_eq!(version(&mut known, D, 1), Some(3), "answers may overtake each other");
+}
+
+#[test]
+fn a_change_whose_answer_tells_nothing_of_the_directory_leaves_it_unknown() {
+    let mut known = Known::default();
+    hear(&mut known, &stat(dir(D, 1), 1), 0);
+    let change = begin(&mut known, Scope::entry(D));
+    end(&mut known, &change, &Stat { dir: None, ..made(dir(D, 0), 4) });
+    assert_eq!(version(&mut known, D, 1), None);
+    hear(&mut known, &stat(dir(D, 1), 3), 1);
+    assert_eq!(version(&mut known, D, 1), None, "that was before");
+    hear(&mut known, &stat(dir(D, 4), 4), 1);
+    assert_eq!(version(&mut known, D, 1), Some(4));
+}
+
+#[test]
+fn of_a_page_what_is_older_than_a_change_of_this_client_is_not_leased() {
+    let mut known = Known::default();
+    let entry =
+        |attr| Dirent { cookie: 1, attr, has_attr: true, leased: true, name: b"n".to_vec() };
+    let [page, later] = [(); 2].map(|()| known.cache.ask(at(0)));
+    let change = begin(&mut known, Scope::link(FILE, D));
+    end(&mut known, &change, &made(dir(D, 5), 5));
+    let listed = |known: &mut Known, question, as_of| {
+        let mut entries = [entry(file(1)), entry(dir(OTHER, 1))];
+        known.listed(question, &mut entries, Transno(as_of), at(1));
+        entries.map(|entry| entry.leased)
+    };
+    assert_eq!(listed(&mut known, page, 4), [false, true]);
+    assert_eq!(listed(&mut known, later, 6), [true, true]);
+}
+
+#[test]
+fn a_rename_may_have_changed_anything() {
+    let mut known = Known::default();
+    hear(&mut known, &stat(dir(OTHER, 1), 1), 0);
+    let under_way = known.cache.ask(at(0));
+    let change = begin(&mut known, Scope::rename(D, D));
+    end(&mut known, &change, &made(dir(D, 5), 5));
+    assert_eq!(version(&mut known, OTHER, 1), None, "it may be what was replaced");
+    assert_eq!(answer(&mut known, under_way, &stat(dir(OTHER, 1), 6), 1), (false, false));
+    assert_eq!(hear(&mut known, &stat(dir(OTHER, 6), 6), 2), (true, true));
+}
+
+#[test]
+fn absent_xattrs_are_known_until_one_is_set_here() {
+    let mut known = Known::default();
+    hear(&mut known, &stat(file(1), 1), 0);
+    assert!(known.has_no_xattrs(FILE, at(49)) && !known.has_no_xattrs(FILE, at(50)));
+    hear(&mut known, &stat(Attr { flags: ATTR_HAS_XATTR, ..file(2) }, 2), 0);
+    assert!(!known.has_no_xattrs(FILE, at(1)), "it has some");
+    hear(&mut known, &stat(file(3), 3), 0);
+    let change = begin(&mut known, Scope::attrs(FILE));
+    assert!(!known.has_no_xattrs(FILE, at(1)));
+    end(&mut known, &change, &Stat { lease: Span::ZERO, ..stat(file(4), 4) });
+    assert!(!known.has_no_xattrs(FILE, at(1)));
+}
+
+#[test]
+fn after_a_restart_of_the_mdt_its_history_may_lack_changes() {
+    let mut known = Known::default();
+    hear(&mut known, &stat(dir(D, 9), 9), 0);
+    let late = known.cache.ask(at(0));
+    known.forget(at(1));
+    assert_eq!(version(&mut known, D, 1), None);
+    assert_eq!(answer(&mut known, late, &stat(dir(D, 9), 9), 1), (false, false));
+    assert_eq!(hear(&mut known, &stat(dir(D, 8), 8), 2), (true, true), "9 was lost");
+}
+
+/// A client with its directory [`D`] known.
+fn grants(env: &Env) -> Rc<Grants> {
+    let grants = Grants::new(env, Bugs::default());
+    grants.asking().told(&stat(dir(D, 1), 1));
+    assert!(grants.believed(D).is_some());
+    grants
+}
+
+fn in_time(test: impl FnOnce(&Env)) {
+    let sim = Sim::new(1, SimConfig::default());
+    test(&sim.node("client", types::Nid::tcp(std::net::Ipv4Addr::LOCALHOST)).env());
+}
+
+#[test]
+fn a_change_that_nobody_waits_for_leaves_nothing_known_until_its_fate_is_known() {
+    in_time(|env| {
+        let grants = grants(env);
+        let change = grants.changing(Scope::entry(D));
+        let (hold, asked) = (change.hold(), grants.asking());
+        drop(change);
+        assert_eq!(asked.told(&stat(dir(D, 1), 1)), Lease::default());
+        let lease = grants.asking().told(&stat(dir(D, 1), 1));
+        assert!(lease.attrs > env.now() && grants.believed(D).is_none(), "it may still happen");
+        let asked = grants.asking();
+        drop(hold);
+        assert_eq!(asked.told(&stat(dir(D, 1), 1)), Lease::default(), "it may have happened since");
+        grants.asking().told(&stat(dir(D, 2), 2));
+        assert!(grants.believed(D).is_some());
+    });
+}
+
+#[test]
+fn a_refused_change_leaves_everything_as_it_was() {
+    in_time(|env| {
+        let grants = grants(env);
+        let change = grants.changing(Scope::entry(D));
+        let asked = grants.asking();
+        assert!(grants.believed(D).is_none());
+        change.failed(&Error::local(types::Errno::EEXIST, "test"));
+        assert!(grants.believed(D).is_some());
+        assert!(asked.told(&stat(dir(D, 1), 1)).attrs > env.now());
+    });
+}

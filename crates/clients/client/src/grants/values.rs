@@ -1,0 +1,56 @@
+//! Values of what is granted. Whether they may be told, the cache of grants knows.
+
+use ldlm::grants::Bits;
+use queues::FixedMap;
+use types::Fid;
+use wire::Attr;
+use wire::attr::ATTR_HAS_XATTR;
+
+use super::{ATTRS, KEPT_MAX};
+
+#[derive(Clone, Copy)]
+struct Value {
+    /// Of a directory; those of files have sizes, of which this client may know better.
+    attr: Option<Attr>,
+    /// It has no extended attributes.
+    is_bare: bool,
+}
+
+/// Beyond the grants that are kept, all of them are forgotten together.
+#[derive(Default)]
+pub(super) struct Values(FixedMap<Fid, Value>);
+
+impl Values {
+    /// An answer gave `bits` of a file; of `newer` its values are the latest.
+    pub(super) fn take(&mut self, attr: &Attr, bits: Bits, newer: Bits) {
+        let (fid, newer) = (attr.fid(), newer & ATTRS);
+        if newer.is_empty() {
+            return; // what is known is newer
+        }
+        let known = self.0.remove(&fid);
+        if newer != bits & ATTRS {
+            return; // it would be of two times
+        }
+        let is_bare = if newer.contains(Bits::XATTR) {
+            attr.flags & ATTR_HAS_XATTR == 0
+        } else {
+            known.is_some_and(|known| known.is_bare)
+        };
+        let attr = attr.is_dir().then_some(*attr);
+        if attr.is_none() && !is_bare {
+            return;
+        }
+        if self.0.len() >= KEPT_MAX as usize {
+            self.0.clear();
+        }
+        self.0.insert(fid, Value { attr, is_bare });
+    }
+
+    pub(super) fn directory(&self, fid: Fid) -> Option<Attr> {
+        self.0.get(&fid)?.attr
+    }
+
+    pub(super) fn is_bare(&self, fid: Fid) -> bool {
+        self.0.get(&fid).is_some_and(|value| value.is_bare)
+    }
+}
