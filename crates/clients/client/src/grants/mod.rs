@@ -13,6 +13,7 @@
 //!   answered, and is not told while a further one is under way.
 
 mod change;
+mod shown;
 mod values;
 
 use std::cell::RefCell;
@@ -27,9 +28,11 @@ use wire::dirent::Dirent;
 use crate::config::Bugs;
 use crate::inode::Stat;
 pub(crate) use change::Scope;
+pub use shown::Lru;
 use values::Values;
 
-/// Files of which grants and values are kept. Grants that end by time are worth no more memory.
+/// Files of which grants and values are kept by default. Grants that end by time are worth no more
+/// memory.
 const KEPT_MAX: u32 = 16_384;
 
 /// Links, times, mode, owner: what a getattr tells.
@@ -57,6 +60,9 @@ struct Known {
     values: Values,
     numbers: u64,
     changes: u64,
+    lru: Lru,
+    /// Calls that were answered from here.
+    hits: u64,
 }
 
 impl Default for Known {
@@ -67,6 +73,8 @@ impl Default for Known {
             values: Values::default(),
             numbers: 0,
             changes: 0,
+            lru: Lru::default(),
+            hits: 0,
         }
     }
 }
@@ -89,10 +97,15 @@ impl Known {
         let given = Given { bits, number: Number(self.numbers), kind: Kind::Timed };
         let told = Told { fid: attr.fid(), given, as_of };
         let newer = self.cache.take(question, told, now);
-        self.values.take(attr, bits, newer);
+        self.values.take(attr, bits, newer, self.lru.size);
+        self.shed(now);
+        newer
+    }
+
+    /// Lets the grants go that are too many.
+    fn shed(&mut self, now: Instant) {
         let shed = self.cache.shed(now);
         assert!(shed.is_empty(), "what ends by time is given back to nobody");
-        newer
     }
 
     /// The answer of a question, or of a change, that was sent at `since`: how long it holds.
@@ -113,11 +126,13 @@ impl Known {
     /// Attributes of a directory, and until when they hold.
     fn directory(&mut self, fid: Fid, now: Instant) -> Option<(Attr, Instant)> {
         let attr = self.values.directory(fid)?;
-        match self.cache.belief(fid, STAT, now) {
-            Belief::No => None,
-            Belief::Dying => Some((attr, now)),
-            Belief::Until(until) => Some((attr, until)),
-        }
+        let until = match self.cache.belief(fid, STAT, now) {
+            Belief::No => return None,
+            Belief::Dying => now,
+            Belief::Until(until) => until,
+        };
+        self.hits += 1;
+        Some((attr, until))
     }
 
     /// The MDT was started again or has ended the session: its history may lack changes that are
@@ -129,7 +144,10 @@ impl Known {
     }
 
     fn has_no_xattrs(&mut self, fid: Fid, now: Instant) -> bool {
-        self.values.is_bare(fid) && self.cache.belief(fid, Bits::XATTR, now) != Belief::No
+        let is_known =
+            self.values.is_bare(fid) && self.cache.belief(fid, Bits::XATTR, now) != Belief::No;
+        self.hits += u64::from(is_known);
+        is_known
     }
 }
 

@@ -172,6 +172,23 @@ fn after_a_restart_of_the_mdt_its_history_may_lack_changes() {
     assert_eq!(hear(&mut known, &stat(dir(D, 8), 8), 2), (true, true), "9 was lost");
 }
 
+#[test]
+fn a_smaller_cache_keeps_what_is_used() {
+    let mut known = Known::default();
+    let dirs: Vec<_> = (0..20).map(|oid| Fid { oid, ..OTHER }).collect();
+    for fid in &dirs {
+        hear(&mut known, &stat(dir(*fid, 1), 1), 0);
+    }
+    assert_eq!(version(&mut known, dirs[3], 1), Some(1));
+    known.set_lru(Lru { size: 5, ..Lru::default() }, at(1));
+    let kept =
+        |known: &mut Known| dirs.iter().filter(|fid| version(known, **fid, 2).is_some()).count();
+    assert_eq!((known.cache.held(at(2)), kept(&mut known)), (5, 5));
+    assert_eq!((version(&mut known, dirs[3], 2), known.hits), (Some(1), 7));
+    hear(&mut known, &stat(dir(D, 1), 1), 2);
+    assert_eq!((known.cache.held(at(2)), known.cache.held(at(52))), (5, 0));
+}
+
 /// A client with its directory [`D`] known.
 fn grants(env: &Env) -> Rc<Grants> {
     let grants = Grants::new(env, Bugs::default());

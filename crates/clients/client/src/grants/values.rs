@@ -6,7 +6,7 @@ use types::Fid;
 use wire::Attr;
 use wire::attr::ATTR_HAS_XATTR;
 
-use super::{ATTRS, KEPT_MAX};
+use super::ATTRS;
 
 #[derive(Clone, Copy)]
 struct Value {
@@ -21,8 +21,9 @@ struct Value {
 pub(super) struct Values(FixedMap<Fid, Value>);
 
 impl Values {
-    /// An answer gave `bits` of a file; of `newer` its values are the latest.
-    pub(super) fn take(&mut self, attr: &Attr, bits: Bits, newer: Bits) {
+    /// An answer gave `bits` of a file; of `newer` its values are the latest. There are values of
+    /// at most `max` files.
+    pub(super) fn take(&mut self, attr: &Attr, bits: Bits, newer: Bits, max: u32) {
         let (fid, newer) = (attr.fid(), newer & ATTRS);
         if newer.is_empty() {
             return; // what is known is newer
@@ -40,7 +41,7 @@ impl Values {
         if attr.is_none() && !is_bare {
             return;
         }
-        if self.0.len() >= KEPT_MAX as usize {
+        if self.0.len() >= max as usize {
             self.0.clear();
         }
         self.0.insert(fid, Value { attr, is_bare });

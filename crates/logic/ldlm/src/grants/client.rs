@@ -132,6 +132,17 @@ impl Cache {
         self.lists.len()
     }
 
+    /// Of these, the ones that have not ended by time.
+    #[must_use]
+    pub fn held(&self, now: Instant) -> usize {
+        let places = self.lists.fids(&self.slab).into_iter().filter_map(|fid| self.find(fid));
+        let lasts = |place: &u32| {
+            let entry = self.slab.get(*place);
+            entry.bits != entry.timed || !entry.lasting(now).is_empty()
+        };
+        places.filter(lasts).count()
+    }
+
     /// Sets `lru_size` and `lru_max_age`.
     pub fn set_lru(&mut self, size: u32, max_age: Span) {
         (self.config.lru_size, self.config.lru_max_age) = (size, max_age);

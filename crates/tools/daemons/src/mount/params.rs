@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use client::{Client, TargetState};
+use client::{Client, Lru, TargetState};
 use env::Env;
 use fuse::Jobids;
 use params::ParamTree;
@@ -17,6 +17,12 @@ const EVERY: Span = Span::secs(2);
 
 /// Longest `unmount_wait`: weeks are as good as for ever.
 pub(super) const UNMOUNT_WAIT_SECS_MAX: u64 = 10_000_000;
+
+/// Largest `lru_size`.
+const LRU_SIZE_MAX: u32 = 1 << 20;
+
+/// Longest `lru_max_age`, milliseconds: a day is as good as for ever.
+const LRU_MAX_AGE_MS_MAX: u64 = 86_400_000;
 
 /// What a mount keeps in flight to one target.
 const IN_FLIGHT: u32 = endpoint::limits::RPCS_IN_FLIGHT_DEFAULT;
@@ -156,16 +162,57 @@ fn connector(params: &ParamTree, client: &Client, instance: &str, target: &Targe
         _ => params.register(format!("{base}.max_pages_per_rpc"), || PAGES_PER_RPC.to_string()),
     }
     let locks = format!("ldlm.namespaces.{}-{kind}-{instance}", target.name);
-    params.register(format!("{locks}.lock_count"), || "0".to_owned());
-    params.register_rw(format!("{locks}.lru_size"), || "0".to_owned(), clear);
+    match target.id.kind {
+        TargetKind::Mdt => grants(params, client, &locks),
+        _ => {
+            params.register(format!("{locks}.lock_count"), || "0".to_owned());
+            params.register_rw(format!("{locks}.lru_size"), || "0".to_owned(), clear);
+        }
+    }
 }
 
-/// `lru_size=clear` drops what a client keeps between calls. This one keeps nothing, so that is
+/// What a mount holds of the MDT between calls.
+fn grants(params: &ParamTree, client: &Client, locks: &str) {
+    let of = client.clone();
+    params.register(format!("{locks}.lock_count"), move || of.grants_held().to_string());
+    let of = client.clone();
+    params.register(format!("{locks}.grant_hits"), move || of.grant_hits().to_string());
+    let (read, write) = (client.clone(), client.clone());
+    params.register_rw(
+        format!("{locks}.lru_size"),
+        move || read.lru().size.to_string(),
+        move |value| {
+            let size = match value.trim() {
+                "clear" => {
+                    write.drop_grants();
+                    return Ok(());
+                }
+                "0" => Lru::default().size,
+                size => ::params::parse_within(size, 1, LRU_SIZE_MAX)
+                    .map_err(|error| format!("{error}, 0 for the default, or clear"))?,
+            };
+            write.set_lru(Lru { size, ..write.lru() });
+            Ok(())
+        },
+    );
+    let (read, write) = (client.clone(), client.clone());
+    params.register_rw(
+        format!("{locks}.lru_max_age"),
+        move || read.lru().max_age.as_millis().to_string(),
+        move |value| {
+            let ms = ::params::parse_within(value, 1, LRU_MAX_AGE_MS_MAX)?;
+            write.set_lru(Lru { max_age: Span::millis(ms), ..write.lru() });
+            Ok(())
+        },
+    );
+}
+
+/// `lru_size=clear` drops what a client keeps between calls. Of an OST it keeps nothing, so that is
 /// done already.
 fn clear(value: &str) -> Result<(), String> {
     match value.trim() {
         "clear" | "0" => Ok(()),
-        _ => Err("expected clear or 0: no locks are kept between calls".to_owned()),
+        _ => Err("expected clear or 0: no locks of an OST are kept between calls".to_owned()),
     }
 }
 

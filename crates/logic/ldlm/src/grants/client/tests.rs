@@ -104,6 +104,10 @@ fn a_name_that_is_granted_again_does_not_prolong_attributes() {
     assert_eq!(hear(&mut cache, timed(Bits::PERM, 3), 60), Bits::PERM);
     assert_eq!(cache.belief(X, Bits::UPDATE, at(61)), Belief::No, "it has ended");
     assert_eq!(cache.belief(X, Bits::LOOKUP, at(61)), Belief::Until(at(80)));
+    cache.doubt();
+    let early = cache.ask(at(62));
+    assert_eq!(answer(&mut cache, early, timed(Bits::LOOKUP, 4), 63), Bits::LOOKUP);
+    assert_eq!(cache.belief(X, Bits::LOOKUP, at(63)), Belief::Until(at(112)));
 }
 
 #[test]
