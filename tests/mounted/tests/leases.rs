@@ -180,29 +180,65 @@ fn labels_and_lists_are_not_supported_where_they_are_not_wanted() {
     up.stop();
 }
 
-#[test]
-fn a_change_on_one_mount_is_seen_on_the_other_at_once() {
-    let mut up = Up::new("leases");
-    let second = up.second_mount(51);
+/// All that the second mount may change, in directories below `kind`; how long each change took.
+fn change_all(up: &Up, second: &Path, kind: &str) -> Vec<Duration> {
+    fs::create_dir(up.at(kind)).expect("a directory");
+    let mut took = Vec::new();
     for round in 0..count(ROUNDS.0, ROUNDS.1) {
         for (number, case) in CASES.iter().enumerate() {
-            let name = format!("{round}.{number}");
+            let name = format!("{kind}/{round}.{number}");
             let (here, there) = (up.at(&name), second.join(&name));
             fs::create_dir(&here).expect("a directory");
             fs::write(here.join("f"), b"4 by").expect("a file");
             look(&here);
             look(&there);
             look(&here);
+            let begun = Instant::now();
             (case.change)(&there).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+            took.push(begun.elapsed());
             assert!(
                 (case.check)(&here),
-                "round {round}: after '{}' the first mount sees what was before",
+                "round {round}: after '{}' the first mount sees what was before ({kind})",
                 case.name
             );
         }
     }
+    took.sort_unstable();
+    took
+}
+
+#[test]
+fn a_change_on_one_mount_is_seen_on_the_other_at_once() {
+    let mut up = Up::new("leases");
+    let second = up.second_mount(51);
+    change_all(&up, &second, "timed");
     let waits = number(&up, "lease_waits");
     assert!(waits > 0, "no change ever waited: nothing was leased");
+    up.stop();
+}
+
+#[test]
+fn what_is_called_back_is_believed_until_another_mount_changes_it() {
+    let mut up = Up::new("recalls");
+    let second = up.second_mount(55);
+    up.set("mdt.*.grants", "recall");
+    fs::write(up.at("f"), b"x").expect("a file");
+    while number(&up, "grants_held") == 0 {
+        look(up.mount()); // they are given once that is on disk
+    }
+    let took = change_all(&up, &second, "called");
+    eprintln!("changes by the other mount: half of them in {:?}", took[took.len() / 2]);
+    assert!(number(&up, "grants_recalled") > 0 && number(&up, "grant_waits") > 0);
+    // for longer than anything is believed by time
+    let asked = |_| {
+        let before = served(&up, "getattr");
+        std::thread::sleep(Duration::from_millis(300));
+        fs::metadata(up.at("f")).expect("it is there");
+        served(&up, "getattr") - before
+    };
+    let asked: Vec<_> = (0..8).map(asked).collect();
+    assert_eq!(asked[3..], [0; 5], "the client knows: {asked:?}");
+    assert_eq!(number(&up, "grants_expelled"), 0);
     up.stop();
 }
 

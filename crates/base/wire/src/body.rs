@@ -41,6 +41,9 @@ pub use crate::flags::{
 };
 pub use crate::values::{cancel, connect, fallocate, lock};
 
+/// A grant that lasts until it is called back, in place of its milliseconds.
+pub const CALLED_BACK: u32 = u32::MAX;
+
 macro_rules! bodies {
     ($($(#[$doc:meta])* $name:ident ($bytes:literal) { $($(#[$fdoc:meta])* $field:ident: $ty:ty,)* })*) => {
         $(
@@ -138,7 +141,7 @@ bodies! {
     }
     /// Reply to getattr, lookup, create, open, setattr, link. Buffer 1: layout record (regular
     /// files; default of a directory), may be empty.
-    AttrRep (176) {
+    AttrRep (184) {
         /// Attributes after the operation.
         attr: Attr,
         /// Open handle, zero if none was opened.
@@ -146,7 +149,7 @@ bodies! {
         /// What an open or a truncate did.
         disposition: Disposition,
         /// Milliseconds, from when it was asked, for which nobody else changes the attributes;
-        /// zero: they may be old already.
+        /// zero: they may be old already; [`CALLED_BACK`]: until they are called back.
         lease_ms: u32,
         /// Count of the opens-for-write that this file has seen in this instance: guards a late
         /// size.
@@ -161,6 +164,8 @@ bodies! {
         /// Bit i: stripe i (of the first 64) has an object: where its OST has none, it is lost.
         /// Bits not set say nothing.
         stripes: u64,
+        /// Names all that this reply grants: it rises.
+        grant: u64,
     }
     /// Buffer 1: name; 2: symbolic link target; 3: layout record wanted, may be empty; 4: access
     /// ACL wanted.
@@ -292,7 +297,7 @@ bodies! {
         reserved: u32,
     }
     /// Reply to readdir. Buffer 1: [`crate::dirent`] records.
-    ReaddirRep (32) {
+    ReaddirRep (40) {
         /// Entries in buffer 1.
         count: u32,
         /// 1: nothing behind them.
@@ -300,10 +305,12 @@ bodies! {
         /// Parent of the directory, for "..".
         parent: WireFid,
         /// Milliseconds, from when it was asked, for which nobody else changes the entries that
-        /// are marked as leased.
+        /// are marked as leased, as in [`AttrRep`].
         lease_ms: u32,
         /// The same for the names in the directory.
         name_lease_ms: u32,
+        /// Names all that this reply grants: it rises.
+        grant: u64,
     }
     /// Buffer 1: name; 2: value.
     SetxattrReq (32) {
@@ -636,7 +643,7 @@ bodies! {
         /// Attributes after the operation.
         attr: Attr,
         /// Milliseconds, from when it was asked, for which nobody else changes directory and
-        /// entries.
+        /// entries, as in [`AttrRep`].
         lease_ms: u32,
         /// Zero.
         reserved: u32,

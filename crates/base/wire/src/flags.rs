@@ -72,6 +72,9 @@ flags! {
         /// The server has no room for this request now, and has done nothing: send it again in
         /// `lease_ms`.
         BUSY = 16,
+        /// The session's lease counts as before this request: its client leaves callbacks without
+        /// an answer.
+        UNLEASED = 32,
     }
 
     /// Flags of [`CreateReq`](crate::body::CreateReq).

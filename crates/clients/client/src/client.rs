@@ -275,6 +275,7 @@ impl Inner {
             Ok(answer) => {
                 let stat = Stat::of(&answer.reply, stage)?;
                 let lease = changing.done(&stat);
+                self.shed_grants();
                 Ok((stat, lease))
             }
             Err(error) => {

@@ -87,6 +87,8 @@ planted::bugs! {
         restate_no_locks,
         /// What is believed of a directory stays although this client has changed it.
         keep_old_beliefs,
+        /// What is called back is acknowledged, and believed as before.
+        keep_called_back,
         /// Truncate does not take the file's EX lock: appends are cut in two.
         cut_without_lock,
     }

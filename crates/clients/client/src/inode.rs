@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use layout::{FileLayout, Striping};
-use types::{Creds, Errno, Fid, Instant, Span, Timespec, Transno};
+use ldlm::grants::Number;
+use types::{Creds, Errno, Fid, Instant, Timespec, Transno};
 use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
 use wire::body::{AttrRep, DirRep, Disposition};
 use wire::{Attr, Reply, decode_body};
 
 use crate::atime::Access;
 use crate::data::UnderWay;
+use crate::grants::Gift;
 use crate::size::{WriteView, stripe_mask};
 use crate::{Error, Result, flags};
 
@@ -236,13 +238,15 @@ pub(crate) struct Stat {
     pub(crate) stripes: u64,
     /// An object that must be there is not: size and blocks are what is left, or was known last.
     pub(crate) lost: bool,
-    /// Leases on the attributes and on the name, from when they were asked for.
-    pub(crate) lease: Span,
-    pub(crate) name_lease: Span,
+    /// What it grants of the attributes and of the name.
+    pub(crate) lease: Gift,
+    pub(crate) name_lease: Gift,
+    /// Names all that it grants.
+    pub(crate) grant: Number,
     /// The last change that the answer knows of.
     pub(crate) as_of: Transno,
-    /// The directory of the name, after the operation, and the lease on it.
-    pub(crate) dir: Option<(Attr, Span)>,
+    /// The directory of the name, after the operation, and what it grants of that.
+    pub(crate) dir: Option<(Attr, Gift)>,
 }
 
 impl Stat {
@@ -268,12 +272,13 @@ impl Stat {
             mtime_set: Timespec::new(body.mtime_set, body.mtime_set_nsec),
             stripes,
             lost: false,
-            lease: Span::millis(u64::from(body.lease_ms)),
-            name_lease: Span::millis(u64::from(body.name_lease_ms)),
+            lease: Gift::of(body.lease_ms),
+            name_lease: Gift::of(body.name_lease_ms),
+            grant: Number(body.grant),
             as_of: Transno(reply.header.as_of),
             dir: reply.bufs.get(2).map(|dir| {
                 let DirRep { attr, lease_ms, .. } = decode_body(dir);
-                (attr, Span::millis(u64::from(lease_ms)))
+                (attr, Gift::of(lease_ms))
             }),
         })
     }

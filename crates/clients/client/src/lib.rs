@@ -79,7 +79,7 @@ pub use config::{Bugs, Ctx, MountConfig, RPC_BYTES_DEFAULT};
 pub use data::Appending;
 pub use error::{Error, Result};
 pub use file::File;
-pub use grants::{Lease, Lru};
+pub use grants::{Kernel, Lease, Lru};
 pub use lost::Heard;
 pub use unconfirmed::Unconfirmed;
 pub use wire::dirent::Dirent;

@@ -8,7 +8,7 @@ use endpoint::{Call, Directory, Endpoint, Remote};
 use env::Env;
 use tokio::sync::Semaphore;
 use types::{Errno, Fid, Span, TargetId, TargetKind};
-use wire::body::{FidReq, OstBatchReq};
+use wire::body::{FidReq, GrantWord, GrantsFlags, OstBatchReq};
 use wire::config::FsConfig;
 use wire::{Opcode, encode_body};
 
@@ -184,6 +184,12 @@ impl Inner {
                 }));
             }
             TargetKind::Mdt => {
+                self.grants.belong_to(remote);
+                let called = weak.clone();
+                remote.on_callback(Rc::new(move |callback| match called.upgrade() {
+                    Some(inner) => inner.called_back(id, callback),
+                    None => Box::pin(std::future::ready(Err(Errno::ESHUTDOWN))),
+                }));
                 remote.set_commit_call(Call::new(
                     Opcode::MdtSync,
                     vec![encode_body(&FidReq::default())],
@@ -214,14 +220,17 @@ impl Inner {
         self.inodes.lose();
     }
 
-    /// Calls that tell a recovering MDT which locks this client holds.
+    /// Calls that tell a recovering MDT which locks this client holds, and that it holds no grants.
     fn restate(&self) -> Vec<Call> {
         self.grants.forget();
         self.forget_sizes();
-        match self.config.bugs.restate_no_locks() {
-            true => Vec::new(),
-            false => self.held.borrow().restate(),
+        let none: [GrantWord; 0] = [];
+        let nothing = wire::grants::encode(&none, GrantsFlags::LAST);
+        let mut calls = vec![Call::new(Opcode::MdtRestate, nothing)];
+        if !self.config.bugs.restate_no_locks() {
+            calls.extend(self.held.borrow().restate());
         }
+        calls
     }
 }
 

@@ -21,7 +21,7 @@ use crate::convert;
 use crate::dirs::Dir;
 use crate::handles::Handles;
 use crate::jobid::{Jobids, Proc};
-use crate::limits::{KERNEL_SLACK, KILL_POLL};
+use crate::limits::{GUARDED_MAX, KERNEL_SLACK, KILL_POLL, UNGUARDED_MAX};
 use crate::nodes::{Generations, Nodes};
 use crate::op::Xattrs;
 use crate::{Bugs, news};
@@ -46,7 +46,7 @@ pub(crate) struct Fs {
     pub(crate) ino: convert::Ino,
     generations: Generations,
     pub(crate) notifier: Notifier,
-    bugs: Bugs,
+    pub(crate) bugs: Bugs,
 }
 
 /// What a mount shows in one way or another.
@@ -57,6 +57,18 @@ pub struct Manner {
     pub seclabel: bool,
     /// Inode numbers have 32 bits ([`Fid::ino32`]).
     pub short_ino: bool,
+}
+
+/// What keeps an answer that the kernel takes in late from undoing a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// Nothing: the answer to a change, and one that may be the first about an inode, or about one
+    /// that the kernel has dropped meanwhile (`fuse_iget`; since 6.12 it would know).
+    None,
+    /// Nothing: what a name stands for.
+    Name,
+    /// The caller holds the inode, whose attributes have a version.
+    Version,
 }
 
 /// What a mount is given besides its client.
@@ -133,35 +145,50 @@ impl Fs {
         let nodeid = self.nodes.borrow_mut().look_up(attr.fid(), attr.mode);
         self.nodes.borrow_mut().saw_times(&attr);
         self.nodes.borrow_mut().tell(&mut attr, glance.size_known);
-        let now = self.env.now();
         abi::EntryOut {
             nodeid,
             generation: self.generations.of(nodeid).into(),
             attr: convert::attr(&attr, self.ino),
-            attr_valid_nsec: self.validity_of(glance, now),
-            entry_valid_nsec: self.validity(glance.lease.name, now),
+            attr_valid_nsec: self.believe_attr(glance, Guard::None),
+            entry_valid_nsec: self.believe(attr.fid(), glance.lease.name, Guard::Name),
             ..Default::default()
         }
     }
 
-    pub(crate) fn attr(&self, glance: &Glance) -> Body {
+    pub(crate) fn attr(&self, glance: &Glance, guard: Guard) -> Body {
         let mut attr = glance.attr;
         self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
         self.nodes.borrow_mut().saw_times(&attr);
         self.nodes.borrow_mut().tell(&mut attr, glance.size_known);
-        Body::Attr(convert::attr_out(&attr, self.ino, self.validity_of(glance, self.env.now())))
+        Body::Attr(convert::attr_out(&attr, self.ino, self.believe_attr(glance, guard)))
     }
 
-    /// For how long the kernel may believe the attributes.
-    pub(crate) fn validity_of(&self, glance: &Glance, now: Instant) -> u32 {
-        if glance.size_known { self.validity(glance.lease.attrs, now) } else { 0 }
+    /// For how long the kernel may believe the attributes, which it is about to be told.
+    pub(crate) fn believe_attr(&self, glance: &Glance, guard: Guard) -> u32 {
+        if !glance.size_known {
+            return 0;
+        }
+        self.believe(glance.attr.fid(), glance.lease.attrs, guard)
     }
 
-    fn validity(&self, end: Instant, now: Instant) -> u32 {
-        match self.bugs.believe_whole_leases() {
+    /// For how long the kernel may believe what holds until `end`. What it cannot be made to forget
+    /// it may believe for a moment only: whoever wants it back waits for that.
+    fn believe(&self, fid: Fid, end: Instant, guard: Guard) -> u32 {
+        let now = self.env.now();
+        let most = match guard {
+            Guard::None | Guard::Name => UNGUARDED_MAX,
+            Guard::Version => GUARDED_MAX,
+        };
+        let end = end.min(now + most);
+        let valid = match self.bugs.believe_whole_leases() {
             true => convert::validity(end + KERNEL_SLACK, now),
             false => convert::validity(end, now),
+        };
+        if valid > 0 {
+            self.nodes.borrow_mut().told(fid, end, guard);
+            self.client.told_kernel(fid, end);
         }
+        valid
     }
 
     /// A directory or symbolic link was read. The MDT hears of it where its access time changes by

@@ -33,6 +33,7 @@ mod mounted;
 mod news;
 mod nodes;
 mod op;
+mod recall;
 #[cfg(test)]
 mod waits;
 
@@ -41,6 +42,10 @@ planted::bugs! {
     pub struct Bugs in "fuse" {
         /// The kernel is told the whole lease, which it takes longer than it was told.
         believe_whole_leases,
+        /// The kernel is not told what is called back.
+        keep_called_back,
+        /// What is called back is acknowledged though the kernel may believe it for a moment.
+        acknowledge_early,
     }
 }
 

@@ -10,6 +10,16 @@ pub(crate) const KERNEL_SLACK: Span = Span::millis(30);
 /// it was told.
 pub(crate) const ANSWER_LATE: Span = KERNEL_SLACK;
 
+/// Who was told so long ago has taken it in, however late, or does not believe it any more.
+pub(crate) const BELIEF_MAX: Span = GUARDED_MAX;
+
+/// How long the kernel may believe at most what it cannot be made to forget. A change by another
+/// client waits for that.
+pub(crate) const UNGUARDED_MAX: Span = Span::millis(50);
+
+/// How long it may believe the rest, where nobody calls it back before.
+pub(crate) const GUARDED_MAX: Span = Span::secs(1);
+
 /// How long a thread's supplementary groups are believed. A process that changes its groups changes
 /// its user id with them as a rule, and that is part of the key; so this bounds only what a change
 /// of the groups alone can miss.

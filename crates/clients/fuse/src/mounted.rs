@@ -15,6 +15,7 @@ use crate::Bugs;
 use crate::fs::{Fs, Manner, Setup};
 use crate::jobid::Jobids;
 use crate::limits::{REQUESTS_WAIT, USERS_WAIT};
+use crate::recall::Told;
 
 /// The usual mount: the options of the kernel that this client needs.
 #[must_use]
@@ -87,7 +88,14 @@ pub fn handler(
     bugs: Bugs,
 ) -> Rc<dyn Handler> {
     let setup = Setup { jobids: Rc::default(), manner: Manner::default(), notifier, bugs };
-    Rc::new(Fs::new(env, client, info, setup))
+    served(env, client, info, setup)
+}
+
+/// The handler, which hears what is called back.
+fn served(env: &Env, client: Client, info: InitInfo, setup: Setup) -> Rc<Fs> {
+    let fs = Rc::new(Fs::new(env, client, info, setup));
+    fs.client.serve_kernel(Rc::new(Told(Rc::downgrade(&fs))));
+    fs
 }
 
 /// Mounts, and serves from now on. The caller keeps the client and unmounts it after
@@ -106,7 +114,7 @@ pub async fn mount(
     let connection = Rc::new(Connection::mount(options).map_err(failed)?);
     let (notifier, bugs) = (connection.notifier(), Bugs::default());
     let setup = Setup { jobids, manner, notifier, bugs };
-    let fs = Rc::new(Fs::new(env, client, connection.info(), setup));
+    let fs = served(env, client, connection.info(), setup);
     let ended = Rc::<Ended>::default();
     let serving = {
         let (connection, fs, ended) = (connection.clone(), fs.clone(), ended.clone());

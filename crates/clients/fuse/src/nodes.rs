@@ -24,7 +24,8 @@ use client::Attr;
 use fusedev::abi::ROOT_ID;
 use types::{Fid, Instant, Timespec};
 
-use crate::limits::ANSWER_LATE;
+use crate::fs::Guard;
+use crate::limits::BELIEF_MAX;
 
 /// What is known of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,21 @@ pub(crate) struct Node {
     told: Option<(u64, Timespec)>,
     /// Who was told last that its attributes may be believed.
     believer: Option<Believer>,
+    /// Until when the kernel believes at most: attributes that it can be made to forget, those that
+    /// it cannot, and names.
+    guarded_until: Instant,
+    unguarded_until: Instant,
+    named_until: Instant,
+}
+
+/// What the kernel may believe of a file.
+pub(crate) struct Believed {
+    pub(crate) nodeid: u64,
+    /// Attributes that it can be made to forget.
+    pub(crate) is_kept: bool,
+    /// Until when, attributes that it cannot be made to forget, and names.
+    pub(crate) attrs_until: Instant,
+    pub(crate) names_until: Instant,
 }
 
 /// Threads that were told to believe attributes, and may not have run since.
@@ -165,10 +181,39 @@ impl Nodes {
         }
     }
 
+    /// The kernel is about to hear something of a file that it may believe until `end`.
+    pub(crate) fn told(&mut self, fid: Fid, end: Instant, guard: Guard) {
+        let Some(node) = self.node_mut(fid) else { return };
+        let until = match guard {
+            Guard::Version => &mut node.guarded_until,
+            Guard::None => &mut node.unguarded_until,
+            Guard::Name => &mut node.named_until,
+        };
+        *until = end.max(*until);
+    }
+
+    /// What the kernel may believe of a file at `now`.
+    pub(crate) fn believed(&self, fid: Fid, now: Instant) -> Option<Believed> {
+        let nodeid = self.id_of(fid)?;
+        let node = self.by_id.get(&nodeid)?;
+        Some(Believed {
+            nodeid,
+            is_kept: node.guarded_until > now,
+            attrs_until: node.unguarded_until,
+            names_until: node.named_until,
+        })
+    }
+
+    /// The nodes of which the kernel believes something that it can be made to forget.
+    pub(crate) fn all_believed(&self, now: Instant) -> Vec<u64> {
+        let believed = self.by_id.iter().filter(|(_, node)| node.guarded_until > now);
+        believed.map(|(id, _)| *id).collect()
+    }
+
     /// A thread is told that it may believe the attributes.
     pub(crate) fn believes(&mut self, id: u64, thread: u32, now: Instant) {
         let Some(node) = self.by_id.get_mut(&id) else { return };
-        let before = node.believer.filter(|before| now - before.at < ANSWER_LATE);
+        let before = node.believer.filter(|before| now - before.at < BELIEF_MAX);
         let several = before.is_some_and(|before| before.several || before.thread != thread);
         node.believer = Some(Believer { at: now, thread, several });
     }
@@ -178,7 +223,7 @@ impl Nodes {
     /// changes of a directory as news. A thread that asks again has taken in what it was told.
     pub(crate) fn outdates(&mut self, id: u64, thread: u32, now: Instant) -> bool {
         let Some(node) = self.by_id.get_mut(&id) else { return false };
-        let told = node.believer.filter(|told| now - told.at < ANSWER_LATE);
+        let told = node.believer.filter(|told| now - told.at < BELIEF_MAX);
         let outdates = told.is_some_and(|told| told.several || told.thread != thread);
         if outdates {
             node.believer = None;

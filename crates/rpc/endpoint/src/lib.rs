@@ -22,5 +22,5 @@ pub use calling::Calling;
 pub use config::{EndpointConfig, Resolve};
 pub use directory::{Directory, OtherFileSystem};
 pub use endpoint::Endpoint;
-pub use ptlrpc::{ImportConfig, Undone};
+pub use ptlrpc::{ImportConfig, Lease, Undone};
 pub use remote::Remote;

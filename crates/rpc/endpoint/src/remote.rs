@@ -7,7 +7,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
-use ptlrpc::{Event, Handled, Import, PeerMisbehaved, State, Submit, Transmit, Undone, XidSource};
+use ptlrpc::{
+    Event, Handled, Import, Lease, PeerMisbehaved, State, Submit, Transmit, Undone, XidSource,
+};
 use types::{Errno, Instance, Instant, Span, TargetId, Transno, Xid};
 use wire::body::Claim;
 use wire::{BUFS_MAX, BULK_BYTES_MAX, Reply, ReplyFlags, Request, RequestFlags};
@@ -95,6 +97,11 @@ impl Remote {
     /// Whether the target has heard of this client within its lease.
     pub fn is_leased(&self) -> bool {
         self.import.borrow().is_leased(self.core.env.now())
+    }
+
+    /// How long the target promises to wait for this client before others get what it holds.
+    pub fn lease(&self) -> Lease {
+        self.import.borrow().lease(self.core.env.now())
     }
 
     /// Gives `session` up with everything in it, if it is the present one: an OST has said that it

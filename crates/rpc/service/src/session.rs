@@ -101,6 +101,8 @@ pub struct Session {
     /// Before this no request under way needs housekeeping.
     pub(crate) look_at: Cell<Instant>,
     pub(crate) ended: Cell<bool>,
+    /// Its replies do not renew its lease.
+    pub(crate) unleased: Cell<bool>,
     /// Known from before the restart, and not come back so far.
     pub(crate) absent: Cell<bool>,
     /// Its link went down then, and no other came.
@@ -129,6 +131,7 @@ impl Session {
             memory: Memory::new(),
             look_at: Cell::new(Instant(u64::MAX)),
             ended: Cell::new(false),
+            unleased: Cell::new(false),
             absent: Cell::new(false),
             disconnected_since: Cell::new(None),
             noted_silent: Cell::new(record.silent),
@@ -145,6 +148,16 @@ impl Session {
     /// Whether its client is known from before a restart of the target and has not come back.
     pub fn is_absent(&self) -> bool {
         self.absent.get()
+    }
+
+    /// When something of its client's came last.
+    pub fn heard(&self) -> Instant {
+        self.heard.get()
+    }
+
+    /// From now on replies renew its lease, or do not: its client is not to take it for longer.
+    pub fn set_leased(&self, leased: bool) {
+        self.unleased.set(!leased);
     }
 
     /// Whether its client is connected now.
@@ -225,6 +238,9 @@ impl Session {
 
     /// What every reply tells.
     pub(crate) fn fill(&self, reply: &mut Reply) {
+        if self.unleased.get() {
+            reply.header.flags |= ReplyFlags::UNLEASED;
+        }
         reply.header.instance = self.shared.instance.0;
         reply.header.last_committed = self.shared.committed.get().0;
     }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
-use ldlm::grants::TIMED;
+use ldlm::grants::{EPOCHS_MAX, Mode, TIMED};
 use osd::{MetaStore, Table, WriteSet};
 use service::ClientRecord;
 use target::StartError;
@@ -39,6 +39,8 @@ pub(crate) struct Booted {
     pub(crate) state: State,
     pub(crate) instance: Instance,
     pub(crate) known: Vec<ClientRecord>,
+    /// These may hold grants that are called back.
+    pub(crate) may_hold: bool,
     pub(crate) replies: Vec<Pair>,
     /// Sessions of earlier runs whose fences are not told.
     pub(crate) lapsed: Vec<Lapsed>,
@@ -79,7 +81,8 @@ fn prepare(
     let broken = |what: &str| StartError::Broken(format!("`{what}`"));
     let mut set = WriteSet::new();
     let instance = target::next_instance(&*view, TargetKind::Mdt)?;
-    let epoch = u32::try_from(instance.0).map_err(|_| broken("epoch"))?;
+    let epoch = u32::try_from(instance.0).ok().filter(|epoch| *epoch < EPOCHS_MAX);
+    let epoch = epoch.ok_or_else(|| broken("epoch"))?;
     let last_transno = Transno(target::word(&*view, keys::META_LAST_TRANSNO)?.unwrap_or(0));
     let hash_key = match meta(keys::META_HASH_KEY)? {
         Some(value) => HashKey(
@@ -128,6 +131,13 @@ fn prepare(
     let known = target::known_clients(&*view)?;
     let lapsed = fences::stored(&*view)?;
     let inherited_until = if epoch == 1 { Instant::default() } else { seed.clock + TIMED };
+    let may_hold = meta(keys::META_CALLS_BACK)?.is_some();
+    let mut grants = Grants::new(inherited_until, config.lease, epoch, seed.clock);
+    grants.set_mode(config.grants);
+    if config.grants == Mode::Recall {
+        set.put(Table::Meta, keys::META_CALLS_BACK, []);
+    }
+    grants.recorded(may_hold || config.grants == Mode::Recall);
     let replies = target::replies(&*view, TargetKind::Mdt, last_transno)?.kept;
     let state = State {
         first_file: files.first(),
@@ -137,7 +147,7 @@ fn prepare(
         files,
         objects,
         share: Share::default(),
-        grants: Grants::new(inherited_until),
+        grants,
         fences: Fences::default(),
         spaces: Spaces::new(seed.round_robin),
         lod: config.lod,
@@ -149,7 +159,7 @@ fn prepare(
         boot_committed: last_transno,
     };
     drop(view);
-    Ok((Booted { state, instance, known, replies, lapsed }, set))
+    Ok((Booted { state, instance, known, may_hold, replies, lapsed }, set))
 }
 
 fn root(now: Timespec, (uid, gid): (u32, u32)) -> Inode {

@@ -1,6 +1,7 @@
 //! What an MDT is told when it starts.
 
 use layout::Template;
+use ldlm::grants::Mode;
 use placement::Policy;
 use types::{FsName, Span};
 
@@ -22,6 +23,8 @@ pub struct MdtConfig {
     pub lease: Span,
     /// Silence after which any client is evicted.
     pub silence_max: Span,
+    /// How clients' caches are kept coherent, at the start.
+    pub grants: Mode,
     /// A lock request that nobody waits for keeps its place in line for so long.
     pub lock_place: Span,
     /// Where new files go, at the start.
@@ -50,6 +53,7 @@ impl MdtConfig {
             recovery_window_max: Span::secs(120),
             lease: Span::secs(10),
             silence_max: Span::secs(150),
+            grants: Mode::Timed,
             lock_place: Span::secs(10),
             lod: Lod::default(),
             has_data: false,
@@ -144,6 +148,8 @@ planted::bugs! {
         replay_draws_new_time,
         /// A change does not wait for the leases of others: they go on believing what was.
         ignore_leases,
+        /// A change does not wait until others have given up what is called back.
+        ignore_recalls,
         /// A link does not wait for what other clients believe of its directory.
         link_passes_leases,
         /// Object ids that a restart burnt are not swept: objects of lost creates leak.

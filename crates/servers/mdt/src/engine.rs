@@ -19,11 +19,12 @@ use bytes::Bytes;
 use osd::{MetaStore, StoreError, Table, WriteSet};
 use target::{Decided, OpError, Pace, Store};
 use tokio::sync::Notify;
-use types::{ClientId, Errno, Fid, Span, TargetId, Timespec, Transno};
+use types::{ClientId, Errno, Fid, TargetId, Timespec, Transno};
 use wire::body::{AttrRep, DirRep};
 use wire::{Reply, decode_body, encode_body};
 
 use crate::MdtConfig;
+use crate::grants::Gift;
 use crate::keys;
 use crate::limits::SHARED_KEYS_MAX;
 use crate::op::lease::{self, Plan};
@@ -83,8 +84,13 @@ impl Engine {
         osts.chain(data).collect()
     }
 
-    /// Executes one operation, or says why not now.
-    pub(crate) fn attempt(&self, caller: &Caller<'_>, history: &dyn History) -> Decided<Reply> {
+    /// Executes one operation, or says why not now. Nothing: it is parked, until `caller.change` is
+    /// ready.
+    pub(crate) fn attempt(
+        &self,
+        caller: &Caller<'_>,
+        history: &dyn History,
+    ) -> Decided<Option<Reply>> {
         let row = op::row(caller.request.opcode()).ok_or(Errno::EOPNOTSUPP)?;
         let view = self.store.meta().running()?;
         let mut guard = self.state.borrow_mut();
@@ -116,37 +122,41 @@ impl Engine {
         let Op { tx, .. } = op;
         if !caller.request.opcode().modifies() {
             assert!(tx.set.changes.is_empty(), "an operation that only reads writes nothing");
-            let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &guard.grants);
+            let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &mut guard.grants);
             let epoch = answer.fid().map_or(0, |fid| guard.opens.write_epoch(fid));
             let extras = Extras::new(&plan, None, epoch);
             guard.perform(plan.effects);
-            return Ok(Reply::ok(&caller.request.header, answer.into_bufs(extras)));
+            return Ok(Some(Reply::ok(&caller.request.header, answer.into_bufs(extras))));
         }
-        if !caller.replay
-            && let Err(later) = self.check_others(&mut guard, row, caller, &tx)
-        {
-            (guard.files, guard.objects) = drawn_before; // it draws again
-            return Err(later);
+        let is_free = caller.replay || {
+            let checked = self.check_others(&mut guard, row, caller, &tx);
+            if !matches!(checked, Ok(true)) {
+                (guard.files, guard.objects) = drawn_before; // it draws again
+            }
+            checked?
+        };
+        if !is_free {
+            return Ok(None);
         }
         let transno =
             if committed { Transno(caller.request.header.transno) } else { history.next() };
-        let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &guard.grants);
+        let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &mut guard.grants);
         assert!(committed || !transno.is_none(), "a change has its place in history");
         let done = tx.finish(transno);
         drop(view);
         let change = Change { done, plan, answer, transno, committed };
-        self.finish(caller, history, change, &mut guard)
+        self.finish(caller, history, change, &mut guard).map(Some)
     }
 
     /// Whether other clients stand against a change for now: with what they changed, or with what
-    /// they believe.
+    /// they believe. False: it waits until they have given that up.
     fn check_others(
         &self,
         state: &mut State,
         row: &Row,
         caller: &Caller<'_>,
         tx: &Tx<'_>,
-    ) -> Decided<()> {
+    ) -> Decided<bool> {
         let foreign = tx.decides.iter().any(|key| state.share.is_foreign(caller.client, key));
         if foreign && !self.config.bugs.drop_commit_on_share()
             || state.share.len() > SHARED_KEYS_MAX
@@ -158,9 +168,10 @@ impl Engine {
         let is_link = || caller.request.header.opcode == wire::Opcode::MdtLink as u16;
         if self.config.bugs.ignore_leases() || (self.config.bugs.link_passes_leases() && is_link())
         {
-            return Ok(());
+            return Ok(true);
         }
-        lease::check(&row.leases, caller, tx, &mut state.grants)
+        let is_free = lease::check(&row.leases, caller, tx, &mut state.grants)?;
+        Ok(is_free || self.config.bugs.ignore_recalls())
     }
 
     /// Records the change with its answer, applies it, and only then lets memory follow.
@@ -318,9 +329,8 @@ struct Change {
 }
 
 /// A directory that comes along with a reply, with its lease.
-fn directory(done: &Finished, dir: Fid, lease: Span) -> Option<Bytes> {
-    let told =
-        DirRep { attr: *done.attr(dir)?, lease_ms: lease.as_millis() as u32, ..DirRep::default() };
+fn directory(done: &Finished, dir: Fid, lease: Gift) -> Option<Bytes> {
+    let told = DirRep { attr: *done.attr(dir)?, lease_ms: lease.to_ms(), ..DirRep::default() };
     Some(encode_body(&told))
 }
 

@@ -1,8 +1,12 @@
-//! What clients may cache, as the engine gives it: timed grants only (decisions 0005, 0014).
+//! What clients may cache, as the engine gives it.
 //!
-//! A grant on a file covers its attributes, one on a directory also its entries. It ends by time
-//! alone: another client's change waits until it is over. What two clients were after at once is
-//! not granted for a while, so that only the first change of many waits.
+//! - **timed** (decision 0005): attributes and names together, for 50 ms; another client's change
+//!   waits until that is over. What two clients were after at once is not granted for a while, so
+//!   that only the first change of many waits.
+//! - **recall** (decision 0014): until it is called back. The table is [`ldlm::grants::Mdt`], its
+//!   engine `recalls.rs`; where it gives by time all the same, that is its own business.
+//!
+//! Whatever is given now, a change waits for everything that was.
 //!
 //! Invariants
 //! - A client counts from when it asked, the MDT from when it answered: the client's end is never
@@ -10,7 +14,9 @@
 //! - Nothing changes what another client holds a grant on, except for what that client cannot see
 //!   (access times, the size of a file that it does not believe to know).
 
-use ldlm::grants::{Bits, Mode, TIMED, Timed, Want};
+use ldlm::grants::{
+    Begun, Bits, ChangeId, Kind, Mdt, MdtConfig, Mode, Session, TIMED, Timed, Want,
+};
 use types::{ClientId, Fid, Instant, Span};
 
 /// What two clients were after is not granted for this long.
@@ -20,21 +26,63 @@ const CONTENDED: Span = Span::secs(30);
 /// that kernel has certainly taken up the answer, and with it all answers from before the change.
 pub(crate) const SETTLING: Span = Span::secs(1);
 
-/// Every grant covers attributes and names alike.
-const COVERED: Bits =
-    Bits::LOOKUP.union(Bits::UPDATE).union(Bits::LAYOUT).union(Bits::PERM).union(Bits::XATTR);
+/// What attributes tell.
+pub(crate) const ATTRS: Bits =
+    Bits::UPDATE.union(Bits::LAYOUT).union(Bits::PERM).union(Bits::XATTR);
+
+/// Every timed grant covers attributes and names alike.
+const COVERED: Bits = ATTRS.union(Bits::LOOKUP);
+
+/// What an answer grants of a file, or of a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Gift {
+    /// Nothing.
+    #[default]
+    None,
+    /// For so long.
+    Timed(Span),
+    /// Until it is called back.
+    Called,
+}
+
+impl Gift {
+    pub(crate) fn is_some(self) -> bool {
+        self != Gift::None
+    }
+
+    /// As it travels.
+    pub(crate) fn to_ms(self) -> u32 {
+        match self {
+            Gift::None => 0,
+            Gift::Timed(span) => span.as_millis() as u32,
+            Gift::Called => wire::body::CALLED_BACK,
+        }
+    }
+}
 
 /// Grants of one instance.
 pub(crate) struct Grants {
     mode: Mode,
+    /// That grants are called back is durable.
+    is_recorded: bool,
     timed: Timed<ClientId>,
+    /// Pauses that count for grants that are called back too.
+    settling: Timed<ClientId>,
+    pub(crate) called: Mdt,
 }
 
 impl Grants {
-    /// Without grants of its own; `inherited_until` where clients may hold some of the instance
-    /// before.
-    pub(crate) fn new(inherited_until: Instant) -> Grants {
-        Grants { mode: Mode::Timed, timed: Timed::new(TIMED, inherited_until) }
+    /// Without grants of its own; `inherited_until` where clients may hold timed ones of the
+    /// instance before. `lease`: of sessions.
+    pub(crate) fn new(inherited_until: Instant, lease: Span, epoch: u32, now: Instant) -> Grants {
+        let config = MdtConfig { lease, ..MdtConfig::default() };
+        Grants {
+            mode: Mode::Timed,
+            is_recorded: false,
+            timed: Timed::new(TIMED, inherited_until),
+            settling: Timed::new(TIMED, inherited_until),
+            called: Mdt::new(config, epoch, now),
+        }
     }
 
     /// Which kind is given.
@@ -42,49 +90,106 @@ impl Grants {
         self.mode
     }
 
-    /// Gives this kind from now on; what was given lasts its time.
-    ///
-    /// # Panics
-    /// With [`Mode::Recall`], which no client could be called for.
+    /// Gives this kind from now on; what was given lasts.
     pub(crate) fn set_mode(&mut self, mode: Mode) {
-        assert!(mode != Mode::Recall, "there is no callback lane");
         self.mode = mode;
     }
 
-    /// How many files are granted at `now`.
+    /// The store says that clients may hold what is called back.
+    pub(crate) fn recorded(&mut self, is_recorded: bool) {
+        self.is_recorded = is_recorded;
+    }
+
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.is_recorded
+    }
+
+    /// Whether grants are called back from now on.
+    pub(crate) fn calls_back(&self) -> bool {
+        self.mode == Mode::Recall && self.is_recorded
+    }
+
+    /// How many files are granted at `now` by time.
     pub(crate) fn count(&mut self, now: Instant) -> usize {
         self.timed.count(now)
     }
 
-    /// Files that are granted, or were until lately.
+    /// Files that are granted by time, or were until lately.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.timed.len()
     }
 
-    /// How long a grant of `fid` would be from `now` on; [`Span::ZERO`]: there is none to have.
+    /// How long a timed grant of `fid` would be from `now` on; [`Span::ZERO`]: there is none to
+    /// have.
     pub(crate) fn offer(&self, fid: Fid, now: Instant) -> Span {
         let none = self.mode == Mode::None || self.inherited(now).is_some();
-        if none || self.timed.is_paused(fid, now) { Span::ZERO } else { TIMED }
+        if none || self.is_contended(fid, now) { Span::ZERO } else { TIMED }
     }
 
-    /// Gives `client` the grant of `fid` that it was offered at `now`.
+    /// Gives `client` the timed grant of `fid` that it was offered at `now`.
     pub(crate) fn give(&mut self, fid: Fid, client: ClientId, now: Instant) {
         assert!(self.inherited(now).is_none(), "no grant while those of another instance last");
         self.timed.give(client, fid, COVERED, now);
     }
 
-    /// Until when a change of `fid` by `client` has to wait, if it has to.
+    /// Gives a session `bits` of a file until they are called back, all of them or nothing that
+    /// counts.
+    pub(crate) fn give_called(&mut self, session: u64, fid: Fid, bits: Bits, now: Instant) -> Gift {
+        if self.settling.is_paused(fid, now) || self.inherited(now).is_some() {
+            return Gift::None;
+        }
+        let given = self.called.give(Session(session), fid, bits, now);
+        match given.kind {
+            _ if given.bits != bits => Gift::None,
+            Kind::Recall => Gift::Called,
+            Kind::Timed => Gift::Timed(TIMED),
+        }
+    }
+
+    /// Until when a change of `fid` by `client` has to wait for timed grants, if it has to.
     pub(crate) fn blocks(&self, fid: Fid, client: ClientId, now: Instant) -> Option<Instant> {
         self.timed.blocks(Want { fid, bits: COVERED }, Some(client), now)
     }
 
-    /// A name moves from one directory to another, and grants on it with it.
+    /// Whether a change by `session` may be executed in this step. `heard` says when a session was
+    /// heard of last.
+    pub(crate) fn begin(
+        &mut self,
+        change: ChangeId,
+        session: u64,
+        wants: &[Want],
+        heard: &dyn Fn(Session) -> Option<Instant>,
+        now: Instant,
+    ) -> bool {
+        let by = Some(Session(session));
+        if self.called.is_idle(now) {
+            return true;
+        }
+        for holder in self.called.in_the_way(by, wants, now) {
+            self.heard_of(holder, heard(holder));
+        }
+        let begun = self.called.begin(change, by, wants, now);
+        if begun == Begun::Go {
+            self.called.end(change);
+        }
+        begun == Begun::Go
+    }
+
+    /// A session was heard of: its lease counts from then, unless it leaves recalls without an
+    /// answer.
+    pub(crate) fn heard_of(&mut self, session: Session, heard: Option<Instant>) {
+        if let Some(heard) = heard {
+            self.called.answered(session, heard);
+        }
+    }
+
+    /// A name moves from one directory to another, and timed grants on it with it.
     pub(crate) fn carry(&mut self, from: Fid, to: Fid, now: Instant) {
         self.timed.carry(from, to, now);
     }
 
-    /// Until when every change waits for grants of the instance before.
+    /// Until when every change waits for timed grants of the instance before.
     pub(crate) fn inherited(&self, now: Instant) -> Option<Instant> {
         self.timed.inherited(now)
     }
@@ -96,12 +201,12 @@ impl Grants {
 
     /// The kernel of the client that changed `fid` judges by itself for a moment.
     pub(crate) fn settle(&mut self, fid: Fid, now: Instant) {
-        self.timed.pause(fid, now + SETTLING, now);
+        self.settling.pause(fid, now + SETTLING, now);
     }
 
     /// Whether two clients were after `fid` lately, or its changer's kernel settles.
     pub(crate) fn is_contended(&self, fid: Fid, now: Instant) -> bool {
-        self.timed.is_paused(fid, now)
+        self.timed.is_paused(fid, now) || self.settling.is_paused(fid, now)
     }
 }
 
@@ -117,8 +222,12 @@ mod tests {
         Instant::default() + Span::millis(ms)
     }
 
+    fn fresh(inherited_until: Instant) -> Grants {
+        Grants::new(inherited_until, Span::secs(10), 1, Instant::default())
+    }
+
     fn grants() -> Grants {
-        Grants::new(Instant::default())
+        fresh(Instant::default())
     }
 
     /// Offers and gives.
@@ -172,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_new_instance_waits_for_old_grants_to_end() {
-        let mut grants = Grants::new(at(50));
+        let mut grants = fresh(at(50));
         assert_eq!(grants.inherited(at(10)), Some(at(50)));
         assert_eq!(ask(&mut grants, X, A, at(10)), Span::ZERO);
         assert_eq!(grants.inherited(at(50)), None);

@@ -22,6 +22,9 @@ pub(crate) const META_STORE: &[u8] = b"store";
 /// First bytes of the key of a session that ended and whose fences are not told: the session
 /// follows, big-endian.
 pub(crate) const META_FENCE: &[u8] = b"fence/";
+/// Clients may hold grants that are called back: after a restart changes wait until they have
+/// stated them again. Empty.
+pub(crate) const META_CALLS_BACK: &[u8] = b"calls_back";
 /// File ids: sequence u64, first id that is not reserved u32.
 pub(crate) const META_FILE_IDS: &[u8] = b"file_ids";
 pub(crate) const META_OBJECT_IDS: &[u8] = b"object_ids";

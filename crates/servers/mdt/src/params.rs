@@ -23,10 +23,8 @@ fn parse_mode(value: &str) -> Result<Mode, String> {
     match value.trim() {
         "none" => Ok(Mode::None),
         "timed" => Ok(Mode::Timed),
-        "recall" => {
-            Err("recall needs callbacks to clients, which this version does not have".into())
-        }
-        _ => Err("one of none, timed".into()),
+        "recall" => Ok(Mode::Recall),
+        _ => Err("one of none, timed, recall".into()),
     }
 }
 
@@ -49,12 +47,16 @@ impl Mdt {
         target::register_params(tree, place, &self.exports);
         target::register_device(tree, place, &self.env, self.engine.store.device());
         let leaves = Leaves::new(tree, place.base(), self);
-        let counts: [(&str, Shown); 5] = [
+        let counts: [(&str, Shown); 9] = [
             ("open_handles", |counts| counts.open_handles as u64),
             ("locks_held", |counts| counts.locks_held as u64),
             ("locks_waiting", |counts| counts.locks_waiting as u64),
             ("leases_held", |counts| counts.leases_held as u64),
             ("lease_waits", |counts| counts.lease_waits),
+            ("grants_held", |counts| counts.grants_held as u64),
+            ("grants_recalled", |counts| counts.grants_recalled),
+            ("grant_waits", |counts| counts.grant_waits),
+            ("grants_expelled", |counts| counts.grants_expelled),
         ];
         for (name, of) in counts {
             leaves.read(name, move |mdt| of(&mdt.counts()).to_string());
@@ -64,7 +66,7 @@ impl Mdt {
             "grants",
             |mdt| shown(mdt.engine.state.borrow().grants.mode()).to_owned(),
             |mdt, value| {
-                mdt.engine.state.borrow_mut().grants.set_mode(parse_mode(value)?);
+                mdt.set_grants(parse_mode(value)?);
                 Ok(())
             },
         );
@@ -79,12 +81,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_are_shown_as_they_are_set_and_recall_is_refused() {
-        for mode in [Mode::None, Mode::Timed] {
+    fn modes_are_shown_as_they_are_set() {
+        for mode in [Mode::None, Mode::Timed, Mode::Recall] {
             assert_eq!(parse_mode(shown(mode)), Ok(mode));
         }
-        let refused = parse_mode(shown(Mode::Recall)).expect_err("no client can be called");
-        assert!(refused.contains("callbacks"), "{refused}");
         assert!(parse_mode("1").is_err());
     }
 }

@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use endpoint::Endpoint;
 use env::{Env, LocalFuture};
-use osd::{MetaStore, StoreError};
+use ldlm::grants::{ChangeId, Mode};
+use osd::{MetaStore, StoreError, Table, WriteSet};
 use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target, spec};
 use target::{Decided, StartError};
 use tokio::sync::Notify;
@@ -16,9 +17,10 @@ use crate::boot::{self, Seed};
 use crate::engine::{Engine, History};
 use crate::locks::Locks;
 use crate::op::{Caller, Run};
+use crate::recalls::Recalls;
 use crate::spaces::OstAt;
 use crate::tally::Tally;
-use crate::{MdtConfig, background, op};
+use crate::{MdtConfig, background, keys, op};
 
 pub struct Mdt {
     pub(crate) env: Env,
@@ -30,6 +32,7 @@ pub struct Mdt {
     pub(crate) destroys_answered: background::destroy::Answered,
     pub(crate) exports: Rc<Exports>,
     pub(crate) locks: Rc<Locks>,
+    pub(crate) recalls: Rc<Recalls>,
     /// An OST refuses a client whose session has ended.
     pub(crate) fences_fell: Notify,
     pub(crate) tally: Tally,
@@ -49,6 +52,14 @@ pub struct Counts {
     pub leases_held: usize,
     /// Changes that waited for another client's lease since the start.
     pub lease_waits: u64,
+    /// Grants that are called back.
+    pub grants_held: usize,
+    /// Those that were, since the start.
+    pub grants_recalled: u64,
+    /// Changes that waited for that.
+    pub grant_waits: u64,
+    /// Sessions whose lease ended in somebody's way.
+    pub grants_expelled: u64,
 }
 
 /// The history of the session that a request belongs to.
@@ -102,21 +113,26 @@ impl Mdt {
             },
         );
         let lock_place = config.lock_place;
+        let engine = Rc::new(Engine::new(config, store, booted.state, ost_list));
+        let recalls = Recalls::new(env, &engine, &exports);
+        recalls.resume(booted.may_hold);
         let mdt = Rc::new(Mdt {
             env: env.clone(),
-            engine: Rc::new(Engine::new(config, store, booted.state, ost_list)),
+            engine,
             osts,
             destroys_grew: Notify::new(),
             destroys_seen: Cell::new(0),
             destroys_answered: background::destroy::Answered::default(),
             exports,
             locks: Locks::new(env, lock_place),
+            recalls,
             fences_fell: Notify::new(),
             tally: Tally::default(),
             stopped: Cell::new(false),
         });
         mdt.engine.store.device().set(env, 0, mdt.engine.config.device.clone());
         mdt.start_committing();
+        mdt.start_recalls();
         if mdt.osts.is_some() {
             for lapsed in booted.lapsed {
                 mdt.engine.state.borrow_mut().fences.begin(&lapsed, true);
@@ -150,6 +166,7 @@ impl Mdt {
         self.stopped.set(true);
         let committed = self.engine.commit().await.map(|upto| self.exports.committed(upto));
         self.engine.wake_all();
+        self.recalls.wake();
         self.destroys_grew.notify_waiters();
         self.engine.state.borrow().spaces.wanted.notify_one();
         committed
@@ -166,6 +183,24 @@ impl Mdt {
             locks_waiting,
             leases_held: state.grants.count(self.env.now()),
             lease_waits: self.engine.store.lease_waits(),
+            grants_held: state.grants.called.count(),
+            grants_recalled: self.recalls.recalled.get(),
+            grant_waits: self.recalls.waits.get(),
+            grants_expelled: self.recalls.expelled.get(),
+        }
+    }
+
+    /// Gives this kind of grants from now on. Before the first that is called back, the store says
+    /// so: after a restart nobody else knows what clients hold.
+    pub(crate) fn set_grants(&self, mode: Mode) {
+        let is_recorded = {
+            let grants = &mut self.engine.state.borrow_mut().grants;
+            grants.set_mode(mode);
+            grants.is_recorded()
+        };
+        if mode == Mode::Recall && !is_recorded {
+            let recorded = record_calls(self.engine.clone(), self.exports.clone());
+            self.env.spawn("mdt_calls_back", recorded);
         }
     }
 
@@ -178,6 +213,12 @@ impl Mdt {
         let upto = self.engine.commit().await.map_err(|error| error.errno())?;
         self.exports.committed(upto);
         Ok(())
+    }
+
+    fn start_recalls(self: &Rc<Self>) {
+        let (recalls, mdt) = (self.recalls.clone(), Rc::downgrade(self));
+        let is_stopped = move || mdt.upgrade().is_none_or(|mdt| mdt.is_stopped());
+        self.env.spawn("mdt_recalls", recalls.run(is_stopped));
     }
 
     fn start_committing(self: &Rc<Self>) {
@@ -211,6 +252,8 @@ impl Mdt {
     async fn execute(&self, incoming: &Incoming, as_of: &Cell<Transno>) -> Result<Reply, Errno> {
         let request = &incoming.request;
         let history = Sessions { exports: &self.exports, incoming };
+        let changing = request.opcode().modifies().then(|| self.recalls.change());
+        let heard = |session| self.recalls.heard(session);
         let attempt = || {
             if incoming.session.is_ended() {
                 return Err(Errno::ESTALE.into()); // what it holds was let go during a wait
@@ -224,12 +267,23 @@ impl Mdt {
                 recovering: self.exports.is_recovering(),
                 now: self.env.wall(),
                 clock: self.env.now(),
+                change: changing.as_ref().map_or(ChangeId(0), |changing| changing.id),
+                heard: &heard,
             };
             let decided = self.engine.attempt(&caller, &history);
             as_of.set(self.exports.last_assigned());
             decided
         };
-        let reply = self.persist(attempt).await?;
+        let reply = loop {
+            if let Some(reply) = self.persist(attempt).await? {
+                break reply;
+            }
+            planted::reached("mdt: a change waited for what was called back");
+            self.recalls.waits.set(self.recalls.waits.get() + 1);
+            incoming.park();
+            changing.as_ref().expect("what only reads waits for nobody").ready().await;
+        };
+        drop(changing);
         if request.has(RequestFlags::SYNC) && request.opcode().modifies() {
             self.commit().await?;
         }
@@ -257,10 +311,17 @@ impl Mdt {
         }
         let set = target::remember(&record);
         self.persist(|| Ok(self.engine.apply_own(&set)?)).await?;
-        self.commit().await
+        self.commit().await?;
+        if !record.is_server {
+            self.recalls.connect(record.session);
+        }
+        Ok(())
     }
 
-    async fn end_sessions(self: &Rc<Self>, sessions: &[Rc<Session>]) {
+    async fn end_sessions(self: &Rc<Self>, sessions: &[Rc<Session>], evicted: bool) {
+        for session in sessions {
+            self.recalls.end(session, evicted);
+        }
         for session in sessions {
             self.end_session(session).await;
         }
@@ -301,6 +362,25 @@ impl Mdt {
         }
         if !self.engine.config.bugs.keep_lapsed_locks() {
             self.locks.drop_session(session);
+        }
+    }
+}
+
+/// Says durably that clients may hold what is called back; it is given from then on.
+async fn record_calls(engine: Rc<Engine>, exports: Rc<Exports>) {
+    let mut set = WriteSet::new();
+    set.put(Table::Meta, keys::META_CALLS_BACK, []);
+    let recorded = match engine.apply_when_ready(&set).await {
+        Ok(()) => engine.commit().await,
+        Err(error) => Err(error),
+    };
+    match recorded {
+        Ok(upto) => {
+            exports.committed(upto);
+            engine.state.borrow_mut().grants.recorded(true);
+        }
+        Err(error) => {
+            tracing::warn!(target: "mdt", %error, "grants end by time: the store takes no record");
         }
     }
 }
@@ -362,7 +442,7 @@ impl Target for Mdt {
             for session in sessions.iter().filter(|_| evicted) {
                 tracing::info!(target: "mdt", client = %session.client, name = %session.name, "client evicted");
             }
-            self.end_sessions(&sessions).await;
+            self.end_sessions(&sessions, evicted).await;
             self.engine.store.failure().unless_over(()).await;
         })
     }

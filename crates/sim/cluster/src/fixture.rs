@@ -8,6 +8,7 @@ use client::{Client, MountConfig};
 use device::Model;
 use env::Env;
 use env_sim::{Cut, NodeHandle, Rng, Sim, SimConfig};
+use mdt::GrantMode;
 use osd::mem::{MemDisk, MemDiskConfig};
 use types::{ClientId, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId, TargetKind};
 
@@ -73,6 +74,7 @@ impl Cluster {
             // apart from the world's own chances
             cpts: Rng::new(seed).range(1, u64::from(CPTS_MAX)) as u32,
             lease: scenario.lease(),
+            grants: scenario.grants(seed),
             devices: devices(seed, scenario),
             is_sick: scenario.sick_stores || scenario.script == Some(Script::Damaged),
         };
@@ -95,6 +97,11 @@ impl Cluster {
         };
         let servers = addrs.into_iter().map(server).collect();
         Cluster { sim, servers, plan, scratch }
+    }
+
+    /// Whether grants are called back.
+    pub(crate) fn calls_back(&self) -> bool {
+        self.plan.grants == GrantMode::Recall
     }
 
     /// Whether its servers are on `osd-disk`.
@@ -162,6 +169,17 @@ impl Cluster {
         for server in self.servers.iter().filter(|server| server.target.kind == kind) {
             self.sim.partition(node, &server.node, Cut::BothWays);
         }
+    }
+
+    /// Kills the MDT and starts it again.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn restart_mdt(&self) {
+        let mdt = self.servers.iter().find(|server| server.target == TargetId::mdt(0));
+        let mdt = mdt.expect("a cluster has an MDT");
+        mdt.kill(false);
+        mdt.boot();
     }
 
     /// Where all targets are.

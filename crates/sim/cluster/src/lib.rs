@@ -60,7 +60,7 @@ pub use fixture::Cluster;
 pub use marks::MARKS;
 pub use planted::{PLANTED, Planted, SEEDS_MAX};
 pub use run::{run, run_part, run_recorded};
-pub use scenario::{Report, Scenario, Script, Stores};
+pub use scenario::{Granted, Report, Scenario, Script, Stores};
 pub use schedule::{Numbers, Ops, ParseScheduleError, Recording, Schedule};
 pub use shrink::shrink;
 pub use suite::{ParseSliceError, Slice, draw_seeds, suite};

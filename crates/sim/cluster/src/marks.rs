@@ -12,6 +12,7 @@
 /// As [`planted::reached`] names them in the code.
 pub const MARKS: &[&str] = &[
     "client: a change waited for one of its own",
+    "client: a grant was called back",
     "client: it was fenced",
     "endpoint: data was asked for that no request has",
     "import: a client learned that it was evicted",
@@ -19,7 +20,10 @@ pub const MARKS: &[&str] = &[
     "mdt: a change waited for a lease",
     "mdt: a change waited for another client's commit",
     "mdt: a change waited for leases of the instance before",
+    "mdt: a change waited for what was called back",
+    "mdt: a grant was called back",
     "mdt: a lapsed client was fenced",
+    "mdt: a lease ended in somebody's way",
     "mdt: a lock waited for a fence",
     "mdt: a session ended with locks held",
     "mdt: an orphan was swept",

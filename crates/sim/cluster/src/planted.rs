@@ -74,6 +74,7 @@ planted! {
     mdt.ack_sync_before_commit in storm;
     mdt.replay_draws_new_time in kills;
     mdt.ignore_leases in leases;
+    mdt.ignore_recalls in kernel;
     mdt.link_passes_leases in shared;
     mdt.skip_fence in fence;
     mdt.sweep_orphans_early in kills;
@@ -97,8 +98,11 @@ planted! {
     client.restate_no_locks in kills;
     client.resend_abandoned in killed;
     client.keep_old_beliefs in leases;
+    client.keep_called_back in leases;
     client.cut_without_lock in shared;
     fuse.believe_whole_leases in kernel;
+    fuse.keep_called_back in kernel;
+    fuse.acknowledge_early in kernel;
 }
 
 const _: () = assert!(PLANTED.len() >= 10);

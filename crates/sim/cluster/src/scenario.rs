@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use env_sim::{FaultCounts, Faults};
+use mdt::GrantMode;
 use types::{Span, SplitMix64};
 
 use crate::planted::Bugs;
@@ -45,8 +46,24 @@ pub enum Stores {
     Disk,
 }
 
+/// How MDTs keep what clients cache coherent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Granted {
+    /// Grants end by time.
+    Timed,
+    /// In half of the seeds they are called back.
+    Drawn,
+    /// They are called back.
+    Recall,
+}
+
 /// Of so many seeds one has its servers on `osd-disk` where that is drawn.
 const DISK_ONE_OF: u64 = 8;
+
+/// In one of so many seeds of a scenario that draws them, grants are called back.
+const RECALL_ONE_OF: u64 = 2;
+/// Apart from the world's own chances.
+const GRANTS_SALT: u64 = 0x6772_616e_7473_2121;
 /// Apart from other chances of a seed.
 const DISK_SALT: u64 = 0x6f73_642d_6469_736b;
 
@@ -99,6 +116,7 @@ pub struct Scenario {
     /// Times that the MDT has no room for more records, at most.
     pub full_mdt: u32,
     pub stores: Stores,
+    pub granted: Granted,
     /// Instead of users, races and the nemesis.
     pub script: Option<Script>,
     /// The planted bug that is on.
@@ -137,6 +155,7 @@ impl Scenario {
             diaries: false,
             full_mdt: 0,
             stores: Stores::Memory,
+            granted: Granted::Timed,
             script: None,
             bug: None,
             print: None,
@@ -159,6 +178,7 @@ impl Scenario {
             ghost: true,
             blackout: true,
             stores: Stores::Drawn,
+            granted: Granted::Drawn,
             ..Scenario::calm()
         }
     }
@@ -169,6 +189,7 @@ impl Scenario {
         Scenario {
             name: "kills",
             stores: Stores::Drawn,
+            granted: Granted::Drawn,
             restarts: 8,
             power_cuts: true,
             crash_points: true,
@@ -183,6 +204,7 @@ impl Scenario {
         Scenario {
             name: "sick",
             stores: Stores::Drawn,
+            granted: Granted::Drawn,
             sick_stores: true,
             crash_points: true,
             restarts: 6,
@@ -256,7 +278,8 @@ impl Scenario {
     /// Clients that believe for a moment what others change.
     #[must_use]
     pub fn leases() -> Scenario {
-        Scenario { name: "leases", script: Some(Script::Leases), ..Scenario::calm() }
+        let script = Some(Script::Leases);
+        Scenario { name: "leases", script, granted: Granted::Drawn, ..Scenario::calm() }
     }
 
     /// Several users on common files, under all faults that leave a living client unharmed.
@@ -304,7 +327,8 @@ impl Scenario {
     /// Programs on several mounts, each with a kernel that believes what it is told for a while.
     #[must_use]
     pub fn kernel() -> Scenario {
-        Scenario { name: "kernel", script: Some(Script::Kernel), ..Scenario::calm() }
+        let script = Some(Script::Kernel);
+        Scenario { name: "kernel", script, granted: Granted::Drawn, ..Scenario::calm() }
     }
 
     /// The same as [`Scenario::shared`] under faults that may cost a client its sessions: its calls
@@ -373,6 +397,16 @@ impl Scenario {
             Stores::Memory => false,
             Stores::Drawn => SplitMix64::new(seed ^ DISK_SALT).bits().is_multiple_of(DISK_ONE_OF),
             Stores::Disk => true,
+        }
+    }
+
+    pub(crate) fn grants(&self, seed: u64) -> GrantMode {
+        let drawn = SplitMix64::new(seed ^ GRANTS_SALT).bits();
+        match self.granted {
+            Granted::Timed => GrantMode::Timed,
+            Granted::Recall => GrantMode::Recall,
+            Granted::Drawn if drawn.is_multiple_of(RECALL_ONE_OF) => GrantMode::Recall,
+            Granted::Drawn => GrantMode::Timed,
         }
     }
 

@@ -10,7 +10,7 @@ use endpoint::{Call, Endpoint, EndpointConfig, ImportConfig, Resolve};
 use env::{CptTable, Env, LocalFuture};
 use env_sim::NodeHandle;
 use mdt::fsck::fsck;
-use mdt::{Mdt, MdtConfig};
+use mdt::{GrantMode, Mdt, MdtConfig};
 use mgt::{Mgt, MgtConfig};
 use osd::mem::{Deed, MemDisk, MemMeta};
 use osd::{MetaStore, ObjStore, StoreError};
@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) cpts: u32,
     /// That MDTs tell their clients.
     pub(crate) lease: Span,
+    /// How MDTs keep what clients cache coherent.
+    pub(crate) grants: GrantMode,
     /// What MDTs and OSTs pretend to be on.
     pub(crate) devices: [Option<Model>; 2],
     /// Stores fail: a boot may fail too and is tried again.
@@ -302,6 +304,7 @@ async fn run(
             }
             let mut config = MdtConfig::new(plan.fsname, id.index);
             (config.bugs, config.lease) = (plan.bugs.mdt, plan.lease);
+            config.grants = plan.grants;
             config.device = pretended(&plan.devices[0]);
             config.has_data = store.data().is_some();
             config.recovery_window = RECOVERY_WINDOW;

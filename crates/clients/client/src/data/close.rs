@@ -17,6 +17,7 @@ use wire::{Opcode, SizeState};
 use super::glimpse::Question;
 use crate::client::Inner;
 use crate::file::Open;
+use crate::grants::Scope;
 use crate::inode::Stat;
 use crate::{Ctx, Error, Result, flags, limits, size};
 
@@ -57,7 +58,14 @@ async fn tell(open: &Rc<Open>) -> Result<Stat> {
     }
     let call =
         open.inner.call(&open.ctx, Opcode::MdtClose, &body).keep(Keep::Close { open: open.xid });
-    let answer = open.inner.ask(open.inner.mdt_of(fid), call).await.map_err(|error| {
+    let mdt = open.inner.mdt_of(fid);
+    let closed = if flags::can_write(open.flags) {
+        open.inner.change(Scope::data(fid), mdt, call).await.map(|(stat, _)| stat)
+    } else {
+        let answer = open.inner.ask(mdt, call).await;
+        answer.and_then(|answer| Stat::of(&answer.reply, "mds_close"))
+    };
+    let stat = closed.map_err(|error| {
         match error.errno() {
             // it was on its way when the session that it belongs to ended
             Errno::EBADF => Error::local(Errno::EIO, "mds_close").about(fid),
@@ -67,7 +75,7 @@ async fn tell(open: &Rc<Open>) -> Result<Stat> {
     if let Some(atime) = atime {
         open.inode.access.borrow_mut().told(atime);
     }
-    Stat::of(&answer.reply, "mds_close")
+    Ok(stat)
 }
 
 /// Waits for what is under way, as long as the mount allows.

@@ -12,9 +12,9 @@ use std::rc::Rc;
 
 use endpoint::Hold;
 use ldlm::grants::{Bits, ChangeId, Question, Want};
-use types::{Fid, Instant, Span, Transno};
+use types::{Fid, Instant, Transno};
 
-use super::{Grants, Known, Lease, NAMED, STAT, lease_of};
+use super::{ATTRS, Grants, Known, Lease, NAMED, STAT, lease_of};
 use crate::Error;
 use crate::inode::Stat;
 
@@ -60,6 +60,11 @@ impl Scope {
         Scope { wants: vec![Want { fid, bits: NAMED }], told: NAMED, is_wide: false }
     }
 
+    /// Data of a file, and the times and the size that go with it.
+    pub(crate) fn data(fid: Fid) -> Scope {
+        Scope { wants: vec![Want { fid, bits: ATTRS }], told: ATTRS, is_wide: false }
+    }
+
     /// Names move; what is replaced no answer tells.
     pub(crate) fn rename(from: Fid, to: Fid) -> Scope {
         Scope { is_wide: true, ..Scope::of(&[from, to], NAMED) }
@@ -87,10 +92,8 @@ impl Known {
         let told = Want { fid: stat.attr.fid(), bits: scope.told };
         self.cache.begin(id, &[told]);
         let lease = self.told(question, since, stat, now);
-        if let Some((dir, span)) = &stat.dir
-            && *span > Span::ZERO
-        {
-            self.take(question, dir, STAT, stat.as_of, now);
+        if let Some((dir, gift)) = &stat.dir {
+            self.take(question, dir, (*gift, STAT), stat.grant, stat.as_of, now);
         }
         self.cache.end(id, &scope.wants, stat.as_of, now);
         self.cache.end(id, &[told], stat.as_of, now);
@@ -164,11 +167,11 @@ impl Changing {
         let UnderWay { grants, id, scope, is_over } = &*self.under_way;
         if grants.bugs.keep_old_beliefs() {
             self.under_way.end();
-            return lease_of(self.since, stat, NAMED);
+            return lease_of(self.since, stat);
         }
         is_over.set(true);
         let now = grants.env.now();
-        grants.known.borrow_mut().end((*id, scope), self.question, self.since, stat, now)
+        grants.known().end((*id, scope), self.question, self.since, stat, now)
     }
 }
 

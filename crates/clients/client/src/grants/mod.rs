@@ -1,10 +1,11 @@
 //! What this client caches under grants of the MDT: until when an answer holds, and the
 //! directories that need not be asked for again.
 //!
-//! [`ldlm::grants::Cache`] knows what is granted; the values are kept here, beside it. So far the
-//! MDT gives grants that end by time. Their time counts from when this client *began* to ask, so
-//! that a lost reply or a restart of the MDT makes it shorter and never longer. What this client
-//! changes itself the MDT lets pass, so it is watched here.
+//! [`ldlm::grants::Cache`] knows what is granted; the values are kept here, beside it. A grant that
+//! ends by time counts from when this client *began* to ask, so that a lost reply or a restart of
+//! the MDT makes it shorter and never longer. Others last until the MDT calls them back, or the
+//! session's lease ends (`recall.rs`). What this client changes itself the MDT lets pass, so it is
+//! watched here.
 //!
 //! Invariants
 //! - Of two answers about a file the one that knows of fewer changes is not believed, whichever
@@ -13,21 +14,27 @@
 //!   answered, and is not told while a further one is under way.
 
 mod change;
+mod names;
+mod recall;
 mod shown;
 mod values;
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
+use endpoint::Remote;
 use env::Env;
-use ldlm::grants::{Belief, Bits, Cache, CacheConfig, Given, Kind, Number, Question, Told};
+use ldlm::grants::{Belief, Bits, Cache, CacheConfig, Given, Kind, Number, Question, Stated, Told};
 use types::{Fid, Instant, Span, Transno};
 use wire::Attr;
+use wire::body::CALLED_BACK;
 use wire::dirent::Dirent;
 
 use crate::config::Bugs;
 use crate::inode::Stat;
 pub(crate) use change::Scope;
+use names::Names;
+pub use recall::Kernel;
 pub use shown::Lru;
 use values::Values;
 
@@ -54,12 +61,49 @@ pub struct Lease {
     pub name: Instant,
 }
 
+/// What an answer grants of a file, or of a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Gift {
+    /// Nothing.
+    #[default]
+    None,
+    /// For so long from when it was asked for.
+    Timed(Span),
+    /// Until it is called back.
+    Called,
+}
+
+impl Gift {
+    /// As it travels.
+    pub(crate) fn of(ms: u32) -> Gift {
+        match ms {
+            0 => Gift::None,
+            CALLED_BACK => Gift::Called,
+            ms => Gift::Timed(Span::millis(u64::from(ms))),
+        }
+    }
+
+    fn kind(self) -> Option<Kind> {
+        match self {
+            Gift::None => None,
+            Gift::Timed(_) => Some(Kind::Timed),
+            Gift::Called => Some(Kind::Recall),
+        }
+    }
+}
+
 /// Grants and values of one client. Neither knows a clock.
 struct Known {
     cache: Cache,
     values: Values,
-    numbers: u64,
+    names: Names,
+    /// The highest number that any answer had.
+    seen: Number,
     changes: u64,
+    /// Given back, and the MDT has not heard so.
+    shed: Vec<Stated>,
+    /// How often the lease had been over.
+    lapses: u64,
     lru: Lru,
     /// Calls that were answered from here.
     hits: u64,
@@ -71,8 +115,11 @@ impl Default for Known {
         Known {
             cache: Cache::new(config, Number(0)),
             values: Values::default(),
-            numbers: 0,
+            names: Names::default(),
+            seen: Number(0),
             changes: 0,
+            shed: Vec::new(),
+            lapses: 0,
             lru: Lru::default(),
             hits: 0,
         }
@@ -86,46 +133,73 @@ impl Known {
         &mut self,
         question: Question,
         attr: &Attr,
-        bits: Bits,
+        (gift, bits): (Gift, Bits),
+        number: Number,
         as_of: Transno,
         now: Instant,
     ) -> Bits {
-        if bits.is_empty() || as_of.is_none() {
-            return Bits::empty();
-        }
-        self.numbers += 1;
-        let given = Given { bits, number: Number(self.numbers), kind: Kind::Timed };
+        let Some(kind) = gift.kind().filter(|_| !as_of.is_none()) else { return Bits::empty() };
+        self.seen = self.seen.max(number);
+        let given = Given { bits, number, kind };
         let told = Told { fid: attr.fid(), given, as_of };
         let newer = self.cache.take(question, told, now);
-        self.values.take(attr, bits, newer, self.lru.size);
+        self.values.take(attr, bits, newer, gift == Gift::Called, self.lru.size);
         self.shed(now);
         newer
     }
 
     /// Lets the grants go that are too many.
     fn shed(&mut self, now: Instant) {
-        let shed = self.cache.shed(now);
-        assert!(shed.is_empty(), "what ends by time is given back to nobody");
+        self.shed.extend(self.cache.shed(now));
     }
 
     /// The answer of a question, or of a change, that was sent at `since`: how long it holds.
     fn told(&mut self, question: Question, since: Instant, stat: &Stat, now: Instant) -> Lease {
-        let attrs = if stat.lease > Span::ZERO { ATTRS } else { Bits::empty() };
-        let name = if stat.name_lease > Span::ZERO { Bits::LOOKUP } else { Bits::empty() };
-        let newer = self.take(question, &stat.attr, attrs | name, stat.as_of, now);
-        lease_of(since, stat, newer)
+        let mut end = |gift: Gift, bits: Bits| {
+            let newer = self.take(question, &stat.attr, (gift, bits), stat.grant, stat.as_of, now);
+            if newer == bits { self.end_of(stat.attr.fid(), gift, bits, since, now) } else { NEVER }
+        };
+        Lease { attrs: end(stat.lease, ATTRS), name: end(stat.name_lease, Bits::LOOKUP) }
     }
 
-    /// The same of a page: what of its entries is not believed is not leased.
-    fn listed(&mut self, question: Question, entries: &mut [Dirent], as_of: Transno, now: Instant) {
-        for entry in entries.iter_mut().filter(|entry| entry.leased) {
-            entry.leased = self.take(question, &entry.attr, NAMED, as_of, now) == NAMED;
+    /// Until when what was just taken holds.
+    fn end_of(
+        &mut self,
+        fid: Fid,
+        gift: Gift,
+        bits: Bits,
+        since: Instant,
+        now: Instant,
+    ) -> Instant {
+        match gift {
+            Gift::None => NEVER,
+            Gift::Timed(span) => since + span,
+            Gift::Called => match self.cache.belief(fid, bits, now) {
+                Belief::Until(end) => end,
+                Belief::No | Belief::Dying => NEVER,
+            },
         }
     }
 
-    /// Attributes of a directory, and until when they hold.
-    fn directory(&mut self, fid: Fid, now: Instant) -> Option<(Attr, Instant)> {
-        let attr = self.values.directory(fid)?;
+    /// The same of a page: what of its entries is not believed is not leased.
+    fn listed(
+        &mut self,
+        question: Question,
+        entries: &mut [Dirent],
+        gift: Gift,
+        number: Number,
+        as_of: Transno,
+        now: Instant,
+    ) {
+        for entry in entries.iter_mut().filter(|entry| entry.leased) {
+            let newer = self.take(question, &entry.attr, (gift, NAMED), number, as_of, now);
+            entry.leased = newer == NAMED;
+        }
+    }
+
+    /// Attributes of a file, and until when they hold.
+    fn attributes(&mut self, fid: Fid, now: Instant) -> Option<(Attr, Instant)> {
+        let attr = self.values.attributes(fid)?;
         let until = match self.cache.belief(fid, STAT, now) {
             Belief::No => return None,
             Belief::Dying => now,
@@ -139,8 +213,11 @@ impl Known {
     /// known here.
     fn forget(&mut self, now: Instant) {
         self.cache.doubt();
-        self.cache.restarted(Number(self.numbers), now);
+        self.cache.lapsed();
+        self.cache.restarted(self.seen, now);
         self.cache.recovered(Transno::NONE);
+        self.names.clear();
+        self.shed.clear();
     }
 
     fn has_no_xattrs(&mut self, fid: Fid, now: Instant) -> bool {
@@ -151,12 +228,16 @@ impl Known {
     }
 }
 
-fn lease_of(since: Instant, stat: &Stat, newer: Bits) -> Lease {
-    let end = |span: Span, bits| {
-        let holds = span > Span::ZERO && newer.contains(bits);
-        if holds { since + span } else { Instant::default() }
+/// Not at all.
+const NEVER: Instant = Instant(0);
+
+/// How long an answer would hold by its own word.
+fn lease_of(since: Instant, stat: &Stat) -> Lease {
+    let end = |gift| match gift {
+        Gift::Timed(span) => since + span,
+        Gift::None | Gift::Called => NEVER,
     };
-    Lease { attrs: end(stat.lease, ATTRS), name: end(stat.name_lease, Bits::LOOKUP) }
+    Lease { attrs: end(stat.lease), name: end(stat.name_lease) }
 }
 
 /// A question under way; its answer comes to [`Asking::told`].
@@ -170,26 +251,49 @@ impl Asking {
     /// How long the answer holds.
     pub(crate) fn told(self, stat: &Stat) -> Lease {
         let now = self.grants.env.now();
-        self.grants.known.borrow_mut().told(self.question, self.since, stat, now)
+        self.grants.known().told(self.question, self.since, stat, now)
     }
 
-    /// How long a page of the directory holds, which is as of a change: the attributes of its
-    /// leased entries for `attrs` from when it was asked for, their names for `name`. Entries of
-    /// which something newer is known are not leased.
+    /// The same of a name in a directory.
+    pub(crate) fn told_name(self, dir: Fid, name: &[u8], stat: &Stat) -> Lease {
+        let (now, fid) = (self.grants.env.now(), stat.attr.fid());
+        let mut known = self.grants.known();
+        let lease = known.told(self.question, self.since, stat, now);
+        if stat.name_lease == Gift::Called && lease.name > now {
+            known.stands_for((dir, name), fid);
+        }
+        lease
+    }
+
+    /// How long a page of the directory `dir` holds, which is as of a change: the attributes of
+    /// its leased entries and their names, by what was granted of each. Entries of which something
+    /// newer is known are not leased.
     pub(crate) fn told_page(
         self,
         entries: &mut [Dirent],
-        attrs: Span,
-        name: Span,
-        as_of: Transno,
+        (attrs, name): (Gift, Gift),
+        number: Number,
+        (dir, as_of): (Fid, Transno),
     ) -> Lease {
-        if attrs == Span::ZERO || name == Span::ZERO {
+        if attrs == Gift::None || name == Gift::None {
             entries.iter_mut().for_each(|entry| entry.leased = false);
             return Lease::default();
         }
         let now = self.grants.env.now();
-        self.grants.known.borrow_mut().listed(self.question, entries, as_of, now);
-        Lease { attrs: self.since + attrs, name: self.since + name }
+        let mut known = self.grants.known();
+        known.listed(self.question, entries, attrs, number, as_of, now);
+        if attrs == Gift::Called {
+            for entry in entries.iter().filter(|entry| entry.leased) {
+                known.stands_for((dir, &entry.name), entry.attr.fid());
+            }
+            let end = known.cache.names_until();
+            return Lease { attrs: end, name: end };
+        }
+        let end = |gift| match gift {
+            Gift::Timed(span) => self.since + span,
+            Gift::None | Gift::Called => NEVER,
+        };
+        Lease { attrs: end(attrs), name: end(name) }
     }
 }
 
@@ -204,16 +308,29 @@ pub(crate) struct Grants {
     env: Env,
     bugs: Bugs,
     known: RefCell<Known>,
+    /// Whose session they are of.
+    mdt: RefCell<Weak<Remote>>,
+    /// What is told of files besides the callers.
+    kernel: RefCell<Option<Rc<dyn Kernel>>>,
 }
 
 impl Grants {
     pub(crate) fn new(env: &Env, bugs: Bugs) -> Rc<Grants> {
-        Rc::new(Grants { env: env.clone(), bugs, known: RefCell::default() })
+        Rc::new(Grants {
+            env: env.clone(),
+            bugs,
+            known: RefCell::default(),
+            mdt: RefCell::default(),
+            kernel: RefCell::default(),
+        })
     }
 
     /// The MDT was started again or has ended the session.
     pub(crate) fn forget(&self) {
         self.known.borrow_mut().forget(self.env.now());
+        if let Some(kernel) = &*self.kernel.borrow() {
+            kernel.forget_all();
+        }
     }
 
     /// Something is being asked.
@@ -227,13 +344,19 @@ impl Grants {
     /// to have none.
     pub(crate) fn is_absent(&self, fid: Fid, name: &[u8]) -> bool {
         let open_to_all = name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_");
-        open_to_all && self.known.borrow_mut().has_no_xattrs(fid, self.env.now())
+        open_to_all && self.known().has_no_xattrs(fid, self.env.now())
     }
 
-    /// Attributes of a directory that nobody can have changed, if they are known.
+    /// Attributes of a file that nobody can have changed, if they are known.
     pub(crate) fn believed(&self, fid: Fid) -> Option<(Attr, Lease)> {
-        let (attr, attrs) = self.known.borrow_mut().directory(fid, self.env.now())?;
+        let (attr, attrs) = self.known().attributes(fid, self.env.now())?;
         Some((attr, Lease { attrs, ..Lease::default() }))
+    }
+
+    /// The same of the file that a name stands for.
+    pub(crate) fn named(&self, dir: Fid, name: &[u8]) -> Option<(Attr, Lease)> {
+        self.kernel.borrow().as_ref()?; // it has checked permissions
+        self.known().named((dir, name), self.env.now())
     }
 }
 

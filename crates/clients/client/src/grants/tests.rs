@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use env_sim::{Sim, SimConfig};
 use ldlm::grants::ChangeId;
 use types::{Fid, Instant, Span, Transno};
@@ -11,7 +13,13 @@ use crate::Error;
 const D: Fid = Fid::ROOT;
 const OTHER: Fid = Fid { oid: 7, ..Fid::ROOT };
 const FILE: Fid = Fid { oid: 8, ..Fid::ROOT };
-const LEASED: Span = Span::millis(50);
+const LEASED: Gift = Gift::Timed(Span::millis(50));
+
+/// Numbers rise with each answer.
+fn next_number() -> Number {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    Number(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+}
 
 fn at(ms: u64) -> Instant {
     Instant(1_000_000_000) + Span::millis(ms)
@@ -32,6 +40,7 @@ fn stat(attr: Attr, as_of: u64) -> Stat {
         as_of: Transno(as_of),
         lease: LEASED,
         name_lease: LEASED,
+        grant: next_number(),
         layout: None,
         epoch: 0,
         handle: 0,
@@ -77,7 +86,7 @@ fn end(known: &mut Known, change: &Change, stat: &Stat) {
 }
 
 fn version(known: &mut Known, fid: Fid, ms: u64) -> Option<u64> {
-    known.directory(fid, at(ms)).map(|(attr, _)| attr.version)
+    known.attributes(fid, at(ms)).map(|(attr, _)| attr.version)
 }
 
 #[test]
@@ -86,7 +95,7 @@ fn an_answer_from_before_a_change_of_this_client_holds_for_no_time() {
     let [before, old, new, elsewhere] = [(); 4].map(|()| known.cache.ask(at(0)));
     let change = begin(&mut known, Scope::removal(D));
     assert_eq!(answer(&mut known, before, &stat(dir(D, 4), 4), 0), (true, true));
-    end(&mut known, &change, &Stat { lease: Span::ZERO, ..made(dir(D, 5), 5) });
+    end(&mut known, &change, &Stat { lease: Gift::None, ..made(dir(D, 5), 5) });
     assert_eq!(answer(&mut known, old, &stat(file(3), 4), 1), (false, false), "it had that name");
     assert_eq!(answer(&mut known, new, &stat(file(5), 5), 1), (true, true));
     assert_eq!(answer(&mut known, elsewhere, &stat(dir(OTHER, 1), 4), 1), (true, true));
@@ -128,7 +137,8 @@ fn of_a_page_what_is_older_than_a_change_of_this_client_is_not_leased() {
     end(&mut known, &change, &made(dir(D, 5), 5));
     let listed = |known: &mut Known, question, as_of| {
         let mut entries = [entry(file(1)), entry(dir(OTHER, 1))];
-        known.listed(question, &mut entries, Transno(as_of), at(1));
+        let number = next_number();
+        known.listed(question, &mut entries, LEASED, number, Transno(as_of), at(1));
         entries.map(|entry| entry.leased)
     };
     assert_eq!(listed(&mut known, page, 4), [false, true]);
@@ -157,7 +167,7 @@ fn absent_xattrs_are_known_until_one_is_set_here() {
     hear(&mut known, &stat(file(3), 3), 0);
     let change = begin(&mut known, Scope::attrs(FILE));
     assert!(!known.has_no_xattrs(FILE, at(1)));
-    end(&mut known, &change, &Stat { lease: Span::ZERO, ..stat(file(4), 4) });
+    end(&mut known, &change, &Stat { lease: Gift::None, ..stat(file(4), 4) });
     assert!(!known.has_no_xattrs(FILE, at(1)));
 }
 

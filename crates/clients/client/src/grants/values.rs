@@ -10,7 +10,8 @@ use super::ATTRS;
 
 #[derive(Clone, Copy)]
 struct Value {
-    /// Of a directory; those of files have sizes, of which this client may know better.
+    /// Of a directory, or of a file until it is called back. Sizes of files that are open here this
+    /// client may know better.
     attr: Option<Attr>,
     /// It has no extended attributes.
     is_bare: bool,
@@ -21,9 +22,9 @@ struct Value {
 pub(super) struct Values(FixedMap<Fid, Value>);
 
 impl Values {
-    /// An answer gave `bits` of a file; of `newer` its values are the latest. There are values of
-    /// at most `max` files.
-    pub(super) fn take(&mut self, attr: &Attr, bits: Bits, newer: Bits, max: u32) {
+    /// An answer gave `bits` of a file; of `newer` its values are the latest. Those of files are
+    /// kept where they last (`is_called`). There are values of at most `max` files.
+    pub(super) fn take(&mut self, attr: &Attr, bits: Bits, newer: Bits, is_called: bool, max: u32) {
         let (fid, newer) = (attr.fid(), newer & ATTRS);
         if newer.is_empty() {
             return; // what is known is newer
@@ -37,7 +38,7 @@ impl Values {
         } else {
             known.is_some_and(|known| known.is_bare)
         };
-        let attr = attr.is_dir().then_some(*attr);
+        let attr = (is_called || attr.is_dir()).then_some(*attr);
         if attr.is_none() && !is_bare {
             return;
         }
@@ -47,7 +48,7 @@ impl Values {
         self.0.insert(fid, Value { attr, is_bare });
     }
 
-    pub(super) fn directory(&self, fid: Fid) -> Option<Attr> {
+    pub(super) fn attributes(&self, fid: Fid) -> Option<Attr> {
         self.0.get(&fid)?.attr
     }
 

@@ -1,11 +1,13 @@
 //! readdir, readlink, fid2path.
 
 use bytes::Bytes;
-use types::{Errno, Fid, Span, Transno};
+use ldlm::grants::Number;
+use types::{Errno, Fid, Transno};
 use wire::body::{FidReq, ReaddirRep, ReaddirReq};
 use wire::{Opcode, dirent};
 
 use crate::client::Client;
+use crate::grants::Gift;
 use crate::{Ctx, DirPage, Error, Lease, Result, limits};
 
 /// Bit of the request: attributes and names with leases.
@@ -48,10 +50,11 @@ impl Client {
         }
         let lease = asking.told_page(
             &mut page.entries,
-            Span::millis(u64::from(head.lease_ms)),
-            Span::millis(u64::from(head.name_lease_ms)),
-            as_of,
+            (Gift::of(head.lease_ms), Gift::of(head.name_lease_ms)),
+            Number(head.grant),
+            (dir, as_of),
         );
+        self.0.shed_grants();
         Ok((page, lease))
     }
 

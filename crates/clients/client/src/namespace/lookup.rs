@@ -31,6 +31,9 @@ impl Client {
     /// # Errors
     /// As [`Client::lookup`].
     pub async fn lookup_glance(&self, ctx: &Ctx, parent: Fid, name: &[u8]) -> Result<Glance> {
+        if let Some((attr, lease)) = self.0.named(parent, name) {
+            return Ok(Glance { attr, lease, size_known: true });
+        }
         let (mut stat, lease) = self.0.look_up(ctx, parent, name).await?;
         Ok(self.0.glance(&mut stat, lease))
     }
@@ -63,7 +66,7 @@ impl Client {
         self.getattr_leased(ctx, fid, file).await.map(|(attr, _)| attr)
     }
 
-    /// The same, and how long it holds. A directory that is leased is not asked for again.
+    /// The same, and how long it holds. What is granted is not asked for again.
     ///
     /// # Errors
     /// As [`Client::getattr`].
@@ -73,7 +76,7 @@ impl Client {
         fid: Fid,
         file: Option<&File>,
     ) -> Result<(Attr, Lease)> {
-        if let Some(believed) = self.0.grants.believed(fid) {
+        if let Some(believed) = self.0.believed(fid) {
             return Ok(believed);
         }
         let (mut stat, lease) = self.0.look(ctx, fid, file).await?;
@@ -87,7 +90,7 @@ impl Client {
     /// # Errors
     /// As [`Client::getattr`].
     pub async fn glance(&self, ctx: &Ctx, fid: Fid) -> Result<Glance> {
-        if let Some((attr, lease)) = self.0.grants.believed(fid) {
+        if let Some((attr, lease)) = self.0.believed(fid) {
             return Ok(Glance { attr, lease, size_known: true });
         }
         let (mut stat, lease) = self.0.look(ctx, fid, None).await?;
@@ -161,6 +164,26 @@ impl Client {
 }
 
 impl Inner {
+    /// Attributes of a file that nobody else can have changed, where this client knows them.
+    fn believed(&self, fid: Fid) -> Option<(Attr, Lease)> {
+        let (attr, lease) = self.grants.believed(fid)?;
+        self.is_whole(&attr).then_some((attr, lease))
+    }
+
+    /// The same of the file that a name stands for. Only where a kernel has found that the caller
+    /// may look names up there.
+    fn named(&self, dir: Fid, name: &[u8]) -> Option<(Attr, Lease)> {
+        let (attr, lease) = self.grants.named(dir, name).filter(|(attr, _)| self.is_whole(attr))?;
+        self.order.found(dir, name, attr.fid());
+        Some((attr, lease))
+    }
+
+    /// A file without a name goes with its last close, and of one that is open here the objects may
+    /// know better.
+    fn is_whole(&self, attr: &Attr) -> bool {
+        attr.is_dir() || attr.nlink > 0 && self.inodes.get(attr.fid()).is_none()
+    }
+
     async fn look_up(
         self: &Rc<Self>,
         ctx: &Ctx,
@@ -174,7 +197,8 @@ impl Inner {
         let answer = self.ask(self.mdt_of(parent), call).await?;
         let stat = Stat::of(&answer.reply, "mds_getattr_name")?;
         self.order.found(parent, name, stat.attr.fid());
-        let lease = asking.told(&stat);
+        let lease = asking.told_name(parent, name, &stat);
+        self.shed_grants();
         Ok((stat, lease))
     }
 

@@ -8,7 +8,7 @@ use types::{Errno, Fid, SYMLINK_BYTES_MAX};
 
 use crate::convert;
 use crate::error::errno;
-use crate::fs::{Fs, exact};
+use crate::fs::{Fs, Guard, exact};
 
 const RENAME_FLAGS: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE;
 
@@ -36,7 +36,7 @@ impl Fs {
     }
 
     pub(crate) async fn getattr(&self, header: &Header, fh: Option<u64>) -> Reply {
-        self.look(header, fh).await.map(|glance| self.attr(&glance))
+        self.look(header, fh).await.map(|glance| self.attr(&glance, Guard::Version))
     }
 
     /// Attributes of the node, through an open file where there is one.
@@ -71,7 +71,7 @@ impl Fs {
         Ok(Body::Statx(convert::statx_out(
             &attr,
             self.ino,
-            self.validity_of(&glance, self.env.now()),
+            self.believe_attr(&glance, Guard::Version),
         )))
     }
 
@@ -90,7 +90,7 @@ impl Fs {
             .setattr_glance(&self.ctx(header, 0), node.fid, &set, file.as_ref())
             .await
             .map_err(errno)?;
-        Ok(self.attr(&changed))
+        Ok(self.attr(&changed, Guard::None))
     }
 
     pub(crate) async fn readlink(&self, header: &Header) -> Reply {

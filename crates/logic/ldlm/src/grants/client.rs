@@ -47,13 +47,20 @@ pub struct CacheConfig {
     pub lru_size: u32,
     /// Age of an unused grant that is given back (Lustre: `lru_max_age`).
     pub lru_max_age: Span,
+    /// Of the session.
+    pub lease: Span,
     /// Planted bugs.
     pub bugs: Bugs,
 }
 
 impl Default for CacheConfig {
     fn default() -> CacheConfig {
-        CacheConfig { lru_size: LRU_SIZE, lru_max_age: LRU_MAX_AGE, bugs: Bugs::default() }
+        CacheConfig {
+            lru_size: LRU_SIZE,
+            lru_max_age: LRU_MAX_AGE,
+            lease: LEASE,
+            bugs: Bugs::default(),
+        }
     }
 }
 
@@ -182,7 +189,7 @@ impl Cache {
         let Some(sent) = self.questions.get(&question).copied() else { return false };
         if head.renews {
             let from = if self.config.bugs.lease_from_reply() { now } else { sent };
-            self.lease_until = self.lease_until.max(from + LEASE);
+            self.lease_until = self.lease_until.max(from + self.config.lease);
         }
         if head.floor <= self.floor {
             return false;
@@ -192,13 +199,24 @@ impl Cache {
         true
     }
 
+    /// Where the caller counts the lease itself, in place of [`Cache::heard`]: it ends then.
+    pub fn leased(&mut self, lease: Span, until: Instant) {
+        (self.config.lease, self.lease_until) = (lease, until);
+    }
+
+    /// The lease was over for a while: all that was held is void.
+    pub fn lapsed(&mut self) {
+        self.clear();
+    }
+
     /// A reply tells of a file. The bits whose values are to be taken from it: the others are not
     /// granted any more, or a later answer was there before.
     pub fn take(&mut self, question: Question, told: Told, now: Instant) -> Bits {
         let Some(sent) = self.questions.get(&question).copied() else { return Bits::empty() };
         let Told { fid, given, as_of } = told;
         let is_void = given.number <= self.arrivals_after || given.number < self.floor;
-        let is_over = given.kind == Kind::Timed && sent + TIMED <= now;
+        let lasts = if given.kind == Kind::Timed { TIMED } else { self.config.lease };
+        let is_over = sent + lasts <= now;
         let is_deaf = question <= self.deaf || self.is_recovering;
         if given.bits.is_empty() || is_void || is_over || is_deaf {
             return Bits::empty();
@@ -210,6 +228,10 @@ impl Cache {
             return Bits::empty();
         }
         let newer = entry.newer(given.bits, as_of, self.config.bugs.as_of_ignored());
+        let was_named = (entry.bits - entry.stale).contains(Bits::LOOKUP);
+        if newer.contains(Bits::LOOKUP) && (!was_named || !entry.lasting_names(now)) {
+            entry.named = given.number;
+        }
         match given.kind {
             Kind::Recall => entry.join(given.bits, newer),
             Kind::Timed => entry.join_timed(newer, sent + TIMED, now),
@@ -296,6 +318,12 @@ impl Cache {
         let is_distrusted = self.distrusted.get(&fid).is_some_and(|until| *until > now);
         self.touch(place, now);
         if is_dying || is_distrusted { Belief::Dying } else { Belief::Until(until) }
+    }
+
+    /// Of the gift since which the names of a file are known to stand for it, without a break.
+    #[must_use]
+    pub fn named_since(&self, fid: Fid) -> Number {
+        self.find(fid).map_or(Number(0), |place| self.slab.get(place).named)
     }
 
     /// The kernel keeps an answer of the cache until then.

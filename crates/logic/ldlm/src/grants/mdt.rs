@@ -29,12 +29,12 @@ mod store;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use queues::{FixedMap, Wheel};
-use types::{Fid, Instant};
+use types::{Fid, Instant, Span};
 
 use super::contention::Contention;
 use super::timed::Timed;
 use super::{
-    Bits, Bugs, ChangeId, GRANTS_MAX, HOLDERS_MAX, Number, Recall, Session, TIMED, with_skew,
+    Bits, Bugs, ChangeId, GRANTS_MAX, HOLDERS_MAX, LEASE, Number, Recall, Session, TIMED, with_skew,
 };
 use holder::Holder;
 use store::Store;
@@ -60,6 +60,8 @@ pub enum Mode {
 pub struct MdtConfig {
     /// Which kinds are given.
     pub mode: Mode,
+    /// Of a session, as its client was told.
+    pub lease: Span,
     /// Grants of all sessions; beyond, timed ones are given.
     pub grants_max: u32,
     /// Holders of one file; beyond, timed ones are given.
@@ -72,6 +74,7 @@ impl Default for MdtConfig {
     fn default() -> MdtConfig {
         MdtConfig {
             mode: Mode::Recall,
+            lease: LEASE,
             grants_max: GRANTS_MAX,
             holders_max: HOLDERS_MAX,
             bugs: Bugs::default(),
@@ -190,6 +193,17 @@ impl Mdt {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.store.bytes()
+    }
+
+    /// A number for what is given without this table.
+    pub fn draw(&mut self) -> Number {
+        self.next_number()
+    }
+
+    /// Whether the session has begun and is not over.
+    #[must_use]
+    pub fn knows(&self, session: Session) -> bool {
+        self.sessions.contains_key(&session)
     }
 
     /// What is to be done next.

@@ -52,7 +52,12 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(at: usize, chance: &mut SplitMix64, bugs: Bugs) -> Client {
-        let config = CacheConfig { lru_size: 3, lru_max_age: Span::secs(20), bugs };
+        let config = CacheConfig {
+            lru_size: 3,
+            lru_max_age: Span::secs(20),
+            bugs,
+            ..CacheConfig::default()
+        };
         Client {
             session: Session(at as u64 + 1),
             cache: Cache::new(config, Number::first_of_epoch(1)),

@@ -11,7 +11,7 @@
 use bytes::Bytes;
 use types::{Instance, Instant, Span, Transno, Xid};
 use wire::body::{ConnectRep, ConnectReq, connect};
-use wire::{Opcode, Reply, Request, encode_body};
+use wire::{Opcode, Reply, ReplyFlags, Request, encode_body};
 
 use super::{Event, Import, Kind, Phase, State, Undone, millis};
 use crate::{PeerMisbehaved, limits};
@@ -87,7 +87,12 @@ impl<B: Default, W> Import<B, W> {
         self.store = rep.store;
         self.lease = Span::secs(u64::from(rep.lease_secs));
         // when that Connect was sent
-        self.leased_from = Instant(self.connect_deadline.0 - self.config.attempt.0);
+        let sent = Instant(self.connect_deadline.0 - self.config.attempt.0);
+        let resumes = matches!(rep.outcome, connect::RESUMED | connect::RECOVER);
+        self.lapses += u64::from(!resumes);
+        if !resumes || !reply.has(ReplyFlags::UNLEASED) {
+            self.renew_lease(sent, now);
+        }
         match rep.outcome {
             connect::RECOVER => {
                 self.undo_stranded(restarted);

@@ -42,6 +42,17 @@ pub use xids::XidSource;
 use crate::kept::{Place, ReplayList};
 use crate::{Keep, limits};
 
+/// The lease of a session, as its client counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// How long it is.
+    pub span: Span,
+    /// When it ends.
+    pub until: Instant,
+    /// How often it has been over.
+    pub lapses: u64,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     User,
@@ -133,6 +144,8 @@ pub struct Import<B, W> {
     lease: Span,
     /// When the last request was sent that was answered: from then on the target counts.
     leased_from: Instant,
+    /// It was over so often.
+    lapses: u64,
     /// The session is given up: the next Connect begins another one.
     renounced: bool,
     committed: Transno,
@@ -195,6 +208,7 @@ impl<B: Default, W> Import<B, W> {
             store: 0,
             lease: Span::ZERO,
             leased_from: now,
+            lapses: 0,
             renounced: false,
             committed: Transno::NONE,
             out: Ascending::new(),
@@ -253,6 +267,23 @@ impl<B: Default, W> Import<B, W> {
     pub fn is_leased(&self, now: Instant) -> bool {
         let within = self.lease == Span::ZERO || now - self.leased_from < self.lease;
         self.state.is_connected() && !self.renounced && within
+    }
+
+    /// The session's lease: how long it is, when it ends by this client's clock, and how often it
+    /// has been over since the start. What was held before such a time may be another's since.
+    #[must_use]
+    pub fn lease(&self, now: Instant) -> Lease {
+        let until = self.leased_from + self.lease;
+        let held = self.session != 0 && !self.renounced && until > now;
+        Lease { span: self.lease, until, lapses: self.lapses + u64::from(!held) }
+    }
+
+    /// The target has heard of this client at `at` or later.
+    fn renew_lease(&mut self, at: Instant, now: Instant) {
+        if self.leased_from + self.lease <= now {
+            self.lapses += 1;
+        }
+        self.leased_from = self.leased_from.max(at);
     }
 
     /// Everything up to here is durable at the target.

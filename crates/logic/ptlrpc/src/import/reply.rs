@@ -54,11 +54,12 @@ impl<B: Default, W> Import<B, W> {
             return Ok(Handled::Progress);
         }
         let Some(out) = self.out.get(xid) else { return Ok(Handled::Progress) };
+        let mut renewed = None;
         let place = match out.phase {
             Phase::Sent { at, place, .. } => {
                 // the answer to one that was sent again may be to the first time
-                if !out.request.has(RequestFlags::RESENT) {
-                    self.leased_from = self.leased_from.max(at);
+                if !out.request.has(RequestFlags::RESENT) && !reply.has(ReplyFlags::UNLEASED) {
+                    renewed = Some(at);
                 }
                 place
             }
@@ -71,6 +72,9 @@ impl<B: Default, W> Import<B, W> {
         let bufs = out.request.bufs.len() + reply.bufs.len();
         if keeps && bufs > BUFS_MAX {
             return Err(PeerMisbehaved::TooManyBuffers(bufs));
+        }
+        if let Some(at) = renewed {
+            self.renew_lease(at, now);
         }
         self.leave(place);
         if let Some(pause) = pause(&reply) {

@@ -1,30 +1,45 @@
-//! What clients say of their grants. Only timed ones are given so far, which nobody calls back: an
-//! acknowledgement or a shed gives up what nobody holds, which is no error (it may have crossed the
-//! end of a grant), and of those that are stated again none goes on: the answer lists those that
-//! do.
+//! What clients say of their grants: recalls that they acknowledge, what they give back unasked,
+//! and after a restart what they hold. An acknowledgement or a shed of what nobody holds is no
+//! error: it may have crossed the end of a grant.
 
 use env::LocalFuture;
 use service::Incoming;
 use types::Errno;
 use wire::body::{GrantAck, GrantWord, GrantsFlags};
-use wire::{MessageError, Opcode, Reply, Request, grants};
+use wire::{MessageError, Opcode, Reply, grants};
 
 use crate::target::Mdt;
 
 pub(crate) fn serve<'a>(
-    _mdt: &'a Mdt,
+    mdt: &'a Mdt,
     incoming: &'a Incoming,
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
-    let told = check(&incoming.request).map_err(|_| Errno::EPROTO);
-    let none: [GrantWord; 0] = [];
-    let answer = || Reply::ok(&incoming.request.header, grants::encode(&none, GrantsFlags::LAST));
-    Box::pin(std::future::ready(told.map(|()| answer())))
+    Box::pin(std::future::ready(execute(mdt, incoming)))
 }
 
-/// Whether it can be read.
-fn check(request: &Request) -> Result<(), MessageError> {
+fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
+    let (request, session) = (&incoming.request, incoming.session.id);
+    let nonsense = |_: MessageError| Errno::EPROTO;
+    let mut go_on: Vec<GrantWord> = Vec::new();
     match request.opcode() {
-        Opcode::MdtAck => grants::decode::<GrantAck>(&request.bufs).map(|_| ()),
-        _ => grants::decode::<GrantWord>(&request.bufs).map(|_| ()),
+        Opcode::MdtAck => {
+            let (acks, _) = grants::decode::<GrantAck>(&request.bufs).map_err(nonsense)?;
+            mdt.recalls.ack(session, &acks);
+        }
+        Opcode::MdtShed => {
+            let (shed, _) = grants::decode::<GrantWord>(&request.bufs).map_err(nonsense)?;
+            mdt.recalls.shed(session, &shed);
+        }
+        _ => {
+            let (held, flags) = grants::decode::<GrantWord>(&request.bufs).map_err(nonsense)?;
+            let is_last = flags.contains(GrantsFlags::LAST);
+            let stated = mdt.recalls.restate(session, &held, is_last);
+            go_on = stated.map_err(|_misbehaved| {
+                tracing::warn!(target: "mdt", client = %incoming.session.client, "it states grants that nobody gave");
+                mdt.exports.evict(session);
+                Errno::EPROTO
+            })?;
+        }
     }
+    Ok(Reply::ok(&request.header, grants::encode(&go_on, GrantsFlags::LAST)))
 }

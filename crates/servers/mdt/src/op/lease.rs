@@ -4,13 +4,16 @@
 //! comes into memory as effects, once the operation is applied: a change that the store refuses
 //! leaves no lease behind.
 
+use std::collections::BTreeSet;
+
+use ldlm::grants::{Bits, Session, Want};
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
 use wire::body::Disposition;
 use wire::{Attr, Request, SizeState};
 
 use super::{Answer, AttrAnswer, Caller};
-use crate::grants::Grants;
+use crate::grants::{ATTRS, Gift, Grants};
 use crate::record::{INODE_HAS_ACL, Inode};
 use crate::state::Effect;
 use crate::tx::Tx;
@@ -44,60 +47,100 @@ pub(crate) enum Scope {
     Unseen(fn(&Request) -> bool),
 }
 
-/// Leases that go out with an answer.
+/// Grants that go out with an answer.
 #[derive(Default)]
 pub(crate) struct Plan {
-    /// On the attributes that the answer tells, and on the name.
-    pub(crate) lease: Span,
-    pub(crate) name_lease: Span,
-    /// On a directory that comes along.
-    pub(crate) dir: Option<(Fid, Span)>,
+    /// Of the attributes that the answer tells, and of the name.
+    pub(crate) lease: Gift,
+    pub(crate) name_lease: Gift,
+    /// Of a directory that comes along.
+    pub(crate) dir: Option<(Fid, Gift)>,
+    /// Names all of them.
+    pub(crate) number: u64,
     /// What happens to leases once the operation is applied.
     pub(crate) effects: Vec<Effect>,
 }
 
-/// What `answer` leases to the caller, and what the operation means for leases that are out. In a
-/// page the entries that are leased are marked.
+/// What `answer` grants to the caller, and what the operation means for grants that are out. In a
+/// page the entries that are granted are marked.
 pub(crate) fn plan(
     scope: &Scope,
     caller: &Caller<'_>,
     answer: &mut Answer,
     tx: &Tx<'_>,
-    grants: &Grants,
+    grants: &mut Grants,
 ) -> Plan {
     let mut plan = Plan::default();
-    let clock = caller.clock;
     follow(scope, caller, answer, tx, &mut plan.effects);
     if caller.replay || caller.recovering {
         return plan;
     }
+    let subject = Subject::of(scope, caller.request);
+    if !subject.tells && subject.dir.is_none() {
+        return plan;
+    }
+    if grants.calls_back() {
+        plan_called(scope, &subject, caller, answer, grants, &mut plan);
+    } else {
+        plan_timed(scope, &subject, caller, answer, grants, &mut plan);
+    }
+    if plan.lease.is_some() || plan.name_lease.is_some() || plan.dir.is_some() {
+        plan.number = grants.called.draw().0;
+    }
+    plan
+}
+
+/// What an answer tells that may be granted.
+struct Subject {
+    /// Attributes of its file.
+    tells: bool,
+    /// A directory.
+    dir: Option<Fid>,
+}
+
+impl Subject {
+    fn of(scope: &Scope, request: &Request) -> Subject {
+        let (tells, dir) = match scope {
+            Scope::Attributes => (true, None),
+            Scope::Sets(is_unseen) => (!is_unseen(request), None),
+            Scope::Name(parent) | Scope::Makes(parent) => (true, Some(parent(request))),
+            Scope::Removes(parent) => (false, Some(parent(request))),
+            Scope::Lists(dir) => (false, dir(request)),
+            Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Unseen(_) => (false, None),
+        };
+        Subject { tells, dir }
+    }
+}
+
+/// By time: a directory's grant covers its names.
+fn plan_timed(
+    scope: &Scope,
+    subject: &Subject,
+    caller: &Caller<'_>,
+    answer: &mut Answer,
+    grants: &Grants,
+    plan: &mut Plan,
+) {
+    let clock = caller.clock;
+    let effects = &mut plan.effects;
     let mut lease = |fid: Fid| {
         let span = grants.offer(fid, clock);
-        if span > Span::ZERO {
-            plan.effects.push(Effect::Leased { fid, client: caller.client, from: clock });
+        if span == Span::ZERO {
+            return Gift::None;
         }
-        span
+        effects.push(Effect::Leased { fid, client: caller.client, from: clock });
+        Gift::Timed(span)
     };
-    let (tells, dir) = match scope {
-        Scope::Attributes => (true, None),
-        Scope::Sets(is_unseen) if !is_unseen(caller.request) => (true, None),
-        Scope::Name(parent) | Scope::Makes(parent) => (true, Some(parent(caller.request))),
-        Scope::Removes(parent) => (false, Some(parent(caller.request))),
-        Scope::Lists(dir) => (false, dir(caller.request)),
-        Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Sets(_) | Scope::Unseen(_) => {
-            return plan;
-        }
-    };
-    let dir_lease = dir.map_or(Span::ZERO, &mut lease);
+    let dir_lease = subject.dir.map_or(Gift::None, &mut lease);
     if let Answer::Page(page) = answer {
         // Without the name the attributes are of no use: the caller asks for it with them.
-        if dir_lease > Span::ZERO {
+        if dir_lease.is_some() {
             for listed in page.entries.iter_mut().filter(|listed| listed.is_offered) {
-                listed.entry.leased = lease(listed.entry.attr.fid()) > Span::ZERO;
+                listed.entry.leased = lease(listed.entry.attr.fid()).is_some();
             }
         }
         (plan.lease, plan.name_lease) = (dir_lease, dir_lease);
-    } else if let (true, Answer::Attr(answer)) = (tells, answer) {
+    } else if let (true, Answer::Attr(answer)) = (subject.tells, answer) {
         // On a file only where nobody was after its directory too: files are many, and a client
         // that takes over what another has just made would wait for each.
         let quiet = answer.attr.is_dir() || !grants.is_contended(answer.parent, clock);
@@ -106,10 +149,46 @@ pub(crate) fn plan(
         }
         plan.name_lease = dir_lease;
     }
-    if matches!(scope, Scope::Makes(_) | Scope::Removes(_)) && dir_lease > Span::ZERO {
-        plan.dir = dir.map(|dir| (dir, dir_lease));
+    if matches!(scope, Scope::Makes(_) | Scope::Removes(_)) && dir_lease.is_some() {
+        plan.dir = subject.dir.map(|dir| (dir, dir_lease));
     }
-    plan
+}
+
+/// Until a recall: a name is granted with the file that it stands for, a directory's attributes
+/// where they are told.
+fn plan_called(
+    scope: &Scope,
+    subject: &Subject,
+    caller: &Caller<'_>,
+    answer: &mut Answer,
+    grants: &mut Grants,
+    plan: &mut Plan,
+) {
+    let clock = caller.clock;
+    let session = Session(caller.session);
+    grants.heard_of(session, (caller.heard)(session));
+    let mut give = |fid: Fid, bits: Bits| grants.give_called(caller.session, fid, bits, clock);
+    if let Answer::Page(page) = answer {
+        for listed in page.entries.iter_mut().filter(|listed| listed.is_offered) {
+            let gift = give(listed.entry.attr.fid(), ATTRS | Bits::LOOKUP);
+            listed.entry.leased = gift == Gift::Called;
+        }
+        (plan.lease, plan.name_lease) = (Gift::Called, Gift::Called);
+        return;
+    }
+    if let (true, Answer::Attr(answer)) = (subject.tells, answer) {
+        let fid = answer.attr.fid();
+        if is_known(answer) {
+            plan.lease = give(fid, ATTRS);
+        }
+        if matches!(scope, Scope::Name(_) | Scope::Makes(_)) {
+            plan.name_lease = give(fid, Bits::LOOKUP);
+        }
+    }
+    if let (Scope::Makes(_) | Scope::Removes(_), Some(dir)) = (scope, subject.dir) {
+        let gift = give(dir, ATTRS);
+        plan.dir = gift.is_some().then_some((dir, gift));
+    }
 }
 
 /// What an operation that succeeds means for leases that are out, and for those to come.
@@ -162,18 +241,20 @@ fn may_be_believed(attr: &Attr, has_acl: bool, made: bool) -> bool {
     !has_acl && (!attr.is_file() || (attr.mode & (S_ISUID | S_ISGID) == 0 && is_sized))
 }
 
-/// Refuses a change for now where others hold leases on what it changes, or may do so since before
-/// this instance. What is in the way is contended from then on, whatever becomes of the change.
+/// Whether a change may be executed in this step: not where others hold grants on what it changes,
+/// or may do so since before this instance. False: it is parked until they have given them up.
+/// Timed ones are waited for; what is in the way is contended from then on, whatever becomes of
+/// the change.
 pub(crate) fn check(
     scope: &Scope,
     caller: &Caller<'_>,
     tx: &Tx<'_>,
     grants: &mut Grants,
-) -> Decided<()> {
+) -> Decided<bool> {
     if let Scope::Sets(is_unseen) | Scope::Unseen(is_unseen) = scope
         && is_unseen(caller.request)
     {
-        return Ok(());
+        return Ok(true);
     }
     let clock = caller.clock;
     let blocked = tx.touched().filter_map(|fid| grants.blocks(fid, caller.client, clock)).max();
@@ -192,5 +273,34 @@ pub(crate) fn check(
         planted::reached("mdt: a change waited for leases of the instance before");
     }
     let end: Option<Instant> = grants.inherited(clock).max(blocked);
-    end.map_or(Ok(()), |end| Err(OpError::LeasedUntil(end)))
+    if let Some(end) = end {
+        return Err(OpError::LeasedUntil(end));
+    }
+    let wants = wants(scope, caller.request, tx);
+    Ok(grants.begin(caller.change, caller.session, &wants, caller.heard, clock))
+}
+
+/// What a change changes of files that were there. Of a directory in which names come and go that
+/// is what it is like; of everything else all that attributes tell, and where a name went or moved
+/// also that it stands for the file.
+fn wants(scope: &Scope, request: &Request, tx: &Tx<'_>) -> Vec<Want> {
+    let (dirs, names_go) = match scope {
+        Scope::Makes(parent) => ([Some(parent(request)), None], false),
+        Scope::Removes(parent) => ([Some(parent(request)), None], true),
+        Scope::Moves(parents) => {
+            let (from, to) = parents(request);
+            ([Some(from), Some(to)], true)
+        }
+        _ => ([None; 2], false),
+    };
+    let want = |fid: Fid| {
+        let bits = match (dirs.contains(&Some(fid)), names_go) {
+            (true, _) => Bits::UPDATE,
+            (false, true) => ATTRS | Bits::LOOKUP,
+            (false, false) => ATTRS,
+        };
+        Want { fid, bits }
+    };
+    let touched: BTreeSet<Fid> = tx.touched().filter(|fid| tx.was_there(*fid)).collect();
+    touched.into_iter().map(want).collect()
 }

@@ -28,16 +28,18 @@ mod xattr;
 
 use bytes::Bytes;
 use env::LocalFuture;
+use ldlm::grants::{ChangeId, Session};
 use service::spec::{LDLM_CANCELD, MDT, MDT_READPAGE};
 use service::{Incoming, ServiceSpec};
 use target::Decided;
-use types::{ClientId, Creds, Errno, Fid, Instant, NAME_BYTES_MAX, Span, TargetKind, Timespec};
+use types::{ClientId, Creds, Errno, Fid, Instant, NAME_BYTES_MAX, TargetKind, Timespec};
 use wire::body::{AttrRep, Disposition, ReaddirRep, SetattrFlags, SetattrReq};
 use wire::dirent::{self, Dirent};
 use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
 use self::lease::Scope;
 use crate::MdtConfig;
+use crate::grants::Gift;
 use crate::limits::{FID2PATH_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::record::{INODE_HAS_ACL, INODE_ORPHAN, Inode};
 use crate::share::ShareKey;
@@ -59,6 +61,10 @@ pub(crate) struct Caller<'a> {
     pub(crate) now: Timespec,
     /// Its monotonic clock.
     pub(crate) clock: Instant,
+    /// Names a change until it is executed or given up.
+    pub(crate) change: ChangeId,
+    /// When a session was heard of last.
+    pub(crate) heard: &'a dyn Fn(Session) -> Option<Instant>,
 }
 
 /// One operation while it is decided.
@@ -124,14 +130,22 @@ pub(crate) struct Extras {
     pub(crate) version: Option<u64>,
     /// Guards a size that comes later.
     pub(crate) epoch: u64,
-    /// Leases on the attributes and on the name.
-    pub(crate) lease: Span,
-    pub(crate) name_lease: Span,
+    /// Grants of the attributes and of the name.
+    pub(crate) lease: Gift,
+    pub(crate) name_lease: Gift,
+    /// Names them.
+    pub(crate) number: u64,
 }
 
 impl Extras {
     pub(crate) fn new(plan: &lease::Plan, version: Option<u64>, epoch: u64) -> Extras {
-        Extras { version, epoch, lease: plan.lease, name_lease: plan.name_lease }
+        Extras {
+            version,
+            epoch,
+            lease: plan.lease,
+            name_lease: plan.name_lease,
+            number: plan.number,
+        }
     }
 }
 
@@ -169,12 +183,13 @@ impl Answer {
                     attr: answer.attr,
                     handle: answer.handle,
                     disposition: answer.disposition,
-                    lease_ms: extras.lease.as_millis() as u32,
+                    lease_ms: extras.lease.to_ms(),
                     write_epoch: extras.epoch,
                     mtime_set: answer.mtime_set.sec,
                     mtime_set_nsec: answer.mtime_set.nsec,
-                    name_lease_ms: extras.name_lease.as_millis() as u32,
+                    name_lease_ms: extras.name_lease.to_ms(),
                     stripes: answer.stripes,
+                    grant: extras.number,
                 };
                 vec![encode_body(&body), Bytes::from(answer.layout)]
             }
@@ -199,8 +214,9 @@ impl PageAnswer {
             count: self.entries.len() as u32,
             at_end: u32::from(self.at_end),
             parent: self.parent.into(),
-            lease_ms: extras.lease.as_millis() as u32,
-            name_lease_ms: extras.name_lease.as_millis() as u32,
+            lease_ms: extras.lease.to_ms(),
+            name_lease_ms: extras.name_lease.to_ms(),
+            grant: extras.number,
         };
         vec![encode_body(&head), page.into()]
     }

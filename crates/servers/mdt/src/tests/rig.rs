@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use ldlm::grants::ChangeId;
 use osd::{MetaStore, StoreError};
 use target::OpError;
 use types::{ClientId, Creds, Errno, Fid, Instant, Timespec, Transno};
@@ -174,9 +175,11 @@ impl Rig {
                 recovering: self.recovering,
                 now: Timespec::new(self.clock.get(), 7),
                 clock: self.instant.get(),
+                change: ChangeId(1),
+                heard: &|_| None,
             };
             match self.engine.attempt(&caller, &history) {
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => return Ok(reply.expect("nothing is called back here")),
                 Err(OpError::Refused(errno)) => return Err(errno),
                 Err(OpError::CommitFirst) => self.commit(),
                 Err(OpError::LeasedUntil(end)) => self.instant.set(end),

@@ -106,7 +106,11 @@ impl Caller {
         let board = self.board.borrow();
         let may_be = match error.errno() {
             Errno::ENOSPC => {
-                let on = self.wants_room.get();
+                // the MDT gives the objects of a component that is written for the first time
+                let on = match error.stage() {
+                    "mds_layout_intent" => Some(TargetKind::Mdt),
+                    _ => self.wants_room.get(),
+                };
                 on.is_some_and(|on| board.may_lack_room(self.who, on))
             }
             errno => board.is_hard && HARD.contains(&errno),

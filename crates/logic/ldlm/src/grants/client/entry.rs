@@ -13,6 +13,8 @@ pub(super) struct Entry {
     pub(super) fid: Fid,
     /// Of the last gift that was taken.
     pub(super) number: Number,
+    /// Of the gift since which its names are known to stand for it, without a break.
+    pub(super) named: Number,
     /// Gifts with numbers up to this one were given up.
     pub(super) dead: Number,
     /// The last change that the value of each bit knows of.
@@ -84,6 +86,11 @@ impl Entry {
         self.bits |= bits;
     }
 
+    /// Whether that its names stand for it has not ended by time.
+    pub(super) fn lasting_names(&self, now: Instant) -> bool {
+        !self.timed.contains(Bits::LOOKUP) || self.lasting(now).contains(Bits::LOOKUP)
+    }
+
     /// Of `timed`, those that have not ended.
     pub(super) fn lasting(&self, now: Instant) -> Bits {
         self.ends.lasting(self.timed, now)
@@ -114,6 +121,7 @@ impl Vacant for Entry {
         Entry {
             fid: Fid::ZERO,
             number: Number(0),
+            named: Number(0),
             dead: Number(0),
             as_of: [Transno::NONE; BITS],
             bits: Bits::empty(),

@@ -82,6 +82,19 @@ impl Mdt {
         Begun::Parked
     }
 
+    /// Sessions that hold what a change wants: whether their leases last has to be known when it
+    /// begins.
+    #[must_use]
+    pub fn in_the_way(&self, by: Option<Session>, wants: &[Want], now: Instant) -> Vec<Session> {
+        let way = self.way(by, wants, now);
+        let holders = way.grants.iter().map(|(place, _)| self.store.get(*place).holder);
+        let mut sessions: Vec<_> =
+            holders.filter_map(|at| self.holder_at(at)).map(|holder| holder.session).collect();
+        sessions.sort_unstable();
+        sessions.dedup();
+        sessions
+    }
+
     /// A change is executed, or given up.
     pub fn end(&mut self, change: ChangeId) {
         let Some(parked) = self.changes.remove(&change) else { return };
@@ -96,6 +109,17 @@ impl Mdt {
             let wants = others.flat_map(|other| &other.wants).filter(|other| other.fid == want.fid);
             taking.bits = wants.fold(Bits::empty(), |bits, other| bits | other.bits);
         }
+    }
+
+    /// Whether nothing can be in the way of any change: nothing is granted, nothing was that may
+    /// last, and nobody waits.
+    #[must_use]
+    pub fn is_idle(&self, now: Instant) -> bool {
+        let is_granted = self.count() > 0 || !self.timed.is_empty();
+        !is_granted
+            && self.timed.inherited(now).is_none()
+            && self.is_recovered()
+            && self.changes.is_empty()
     }
 
     /// Changes that wait, in the order of their ids.

@@ -10,7 +10,7 @@ use types::Instant;
 
 use super::holder::Holder;
 use super::{Mdt, Output, Timer};
-use crate::grants::limits::{LEASE, SLOW};
+use crate::grants::limits::SLOW;
 use crate::grants::{Head, Number, Session, with_skew};
 
 impl Mdt {
@@ -21,7 +21,7 @@ impl Mdt {
     /// If the session is known.
     pub fn connect(&mut self, session: Session, now: Instant) -> Number {
         assert!(!self.sessions.contains_key(&session), "a session begins once");
-        self.admit(Holder::new(session, now + with_skew(LEASE)));
+        self.admit(Holder::new(session, now + with_skew(self.config.lease)));
         self.number
     }
 
@@ -54,14 +54,30 @@ impl Mdt {
     pub fn answered(&mut self, session: Session, now: Instant) -> Head {
         let stuck_renews = self.config.bugs.stuck_client_renews();
         let no_floor = self.config.bugs.no_floor();
+        let lease = with_skew(self.config.lease);
         let Some((_, holder)) = self.holder_mut(session) else {
             return Head { floor: Number(0), renews: false };
         };
         let renews = holder.renews() || (stuck_renews && holder.is_stopped);
         if renews {
-            holder.until = holder.until.max(now + with_skew(LEASE));
+            holder.until = holder.until.max(now + lease);
         }
         Head { floor: if no_floor { Number(0) } else { holder.floor }, renews }
+    }
+
+    /// Whether replies renew the session's lease: not while its client leaves recalls without an
+    /// answer. One that is not known renews nothing.
+    #[must_use]
+    pub fn renews(&self, session: Session) -> bool {
+        self.holder(session).is_some_and(Holder::renews)
+    }
+
+    /// Sessions that have to be heard of before time is told to pass: recalls are under way, or
+    /// their end is.
+    #[must_use]
+    pub fn awaited(&self) -> Vec<Session> {
+        let awaited = |holder: &&Holder| holder.due().is_some();
+        self.holders.iter().flatten().filter(awaited).map(|holder| holder.session).collect()
     }
 
     /// The client says that the session is over and that it caches nothing any more.

@@ -7,7 +7,7 @@ use types::Instant;
 
 use super::Mdt;
 use super::holder::Holder;
-use crate::grants::limits::{LEASE, SESSION_GRANTS_MAX, TIMED, VECTOR_MAX};
+use crate::grants::limits::{SESSION_GRANTS_MAX, TIMED, VECTOR_MAX};
 use crate::grants::{Number, Session, Stated, with_skew};
 
 /// The peer sent what no correct client sends; the session is to be evicted.
@@ -17,7 +17,7 @@ pub struct PeerMisbehaved;
 impl Mdt {
     /// A client of the instance before, which may hold anything. To be said before any change.
     pub fn expect(&mut self, session: Session, now: Instant) {
-        let mut holder = Holder::new(session, now + with_skew(LEASE));
+        let mut holder = Holder::new(session, now + with_skew(self.config.lease));
         holder.is_unstated = true;
         self.timed.inherit(now + with_skew(TIMED));
         let at = self.admit(holder);
@@ -78,6 +78,8 @@ impl Mdt {
             && !self.known_at(at).is_fencing
             && !self.has_lapsed(at, now)
         {
+            // what its kernel was told a moment ago ends by time
+            self.timed.inherit(now + with_skew(TIMED));
             self.is_stated(at, now);
         }
     }

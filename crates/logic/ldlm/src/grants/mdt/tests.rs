@@ -345,7 +345,7 @@ fn after_a_restart_changes_wait_for_what_clients_restate() {
     assert!(mdt.is_recovered());
     let (to, asked) = recall(&mut mdt);
     assert_eq!((to, asked.bits), (B, Bits::PERM), "it turned out to be in the way");
-    ack(&mut mdt, B, asked, 140);
+    ack(&mut mdt, B, asked, 190);
     assert_eq!(outputs(&mut mdt), [Output::Ready(CHANGE)]);
 }
 

@@ -1,0 +1,181 @@
+//! What the MDT calls back, and what it is told of that.
+//!
+//! ```text
+//! recall --> the kernel is told --at once, or when its time is over--> acknowledged: in the
+//!            answer of the callback, or by a request of its own
+//! ```
+//! A client whose lease was over takes nothing for granted that it held before.
+
+use std::cell::RefMut;
+use std::rc::Rc;
+
+use endpoint::{Call, CallbackAnswer, Remote};
+use env::LocalFuture;
+use ldlm::grants::{Ack, Bits, Notify, Number, Recall};
+use types::{Errno, Fid, Instant, TargetId};
+use wire::Opcode;
+use wire::body::{GrantAck, GrantBits, GrantWord, GrantsFlags};
+use wire::grants::{self, Callback, VECTOR_MAX};
+
+use super::{Grants, Known};
+use crate::client::{Client, Inner};
+
+/// So many grants are given back with one request.
+const SHED_AT: usize = 512;
+
+/// Who keeps what a mount was told of files.
+pub trait Kernel {
+    /// It is to believe no attributes of a file any more, nor that its `names` stand for it.
+    /// Nothing: it does not. A time: ask again then (`is_again`), it cannot be sure sooner.
+    fn forget(&self, fid: Fid, names: bool, is_again: bool) -> Option<Instant>;
+    /// The same of all files, as far as it can be told.
+    fn forget_all(&self);
+}
+
+impl Grants {
+    /// The grants are of the session with this MDT.
+    pub(crate) fn belong_to(&self, mdt: &Rc<Remote>) {
+        *self.mdt.borrow_mut() = Rc::downgrade(mdt);
+    }
+
+    /// What is known now: nothing of before the lease was over.
+    pub(super) fn known(&self) -> RefMut<'_, Known> {
+        let mut known = self.known.borrow_mut();
+        if let Some(mdt) = self.mdt.borrow().upgrade() {
+            let lease = mdt.lease();
+            known.cache.leased(lease.span, lease.until);
+            if known.lapses != lease.lapses {
+                known.lapses = lease.lapses;
+                known.cache.lapsed();
+            }
+        }
+        known
+    }
+
+    /// The MDT asks for grants back. Returns what is given up already; of the others
+    /// [`Grants::given_up_later`] tells.
+    fn called_back(&self, words: &[GrantWord]) -> (Vec<Ack>, Vec<(Notify, Instant)>) {
+        let now = self.env.now();
+        if self.bugs.keep_called_back() {
+            let ack = |word: &GrantWord| Ack { fid: word.fid.into(), number: Number(word.number) };
+            return (words.iter().map(ack).collect(), Vec::new());
+        }
+        let mut known = self.known();
+        for word in words {
+            let bits = Bits::from_bits_truncate(word.bits.bits() as u8);
+            let recall = Recall { fid: word.fid.into(), bits, number: Number(word.number) };
+            known.cache.recall(recall, now);
+        }
+        let mut later = Vec::new();
+        while let Some(notify) = known.cache.poll_notify(now) {
+            if notify.force {
+                continue; // it ends with its time, and the kernel cannot be told sooner
+            }
+            match self.forgets_at(notify, false) {
+                Some(until) => later.push((notify, until)),
+                None => known.cache.notified(notify.fid, notify.number),
+            }
+        }
+        (known.cache.poll_acks(), later)
+    }
+
+    /// The kernel is to forget a file; when it has, if it has not.
+    fn forgets_at(&self, notify: Notify, is_again: bool) -> Option<Instant> {
+        let kernel = self.kernel.borrow().clone();
+        let names = notify.bits.contains(Bits::LOOKUP);
+        let until = kernel.and_then(|kernel| kernel.forget(notify.fid, names, is_again));
+        until.filter(|until| *until > self.env.now())
+    }
+
+    /// The kernel has forgotten what it could not forget at once.
+    fn given_up_later(&self, notify: Notify) -> Vec<Ack> {
+        let mut known = self.known();
+        known.cache.notified(notify.fid, notify.number);
+        known.cache.poll_acks()
+    }
+
+    /// What the MDT has not heard of what is given back.
+    fn poll_shed(&self, least: usize) -> Vec<GrantWord> {
+        let mut known = self.known.borrow_mut();
+        if known.shed.len() < least.max(1) {
+            return Vec::new();
+        }
+        let most = known.shed.len().min(VECTOR_MAX);
+        let word = |stated: ldlm::grants::Stated| GrantWord {
+            fid: stated.fid.into(),
+            number: stated.number.0,
+            bits: GrantBits::from_bits_truncate(stated.bits.bits().into()),
+            ..GrantWord::default()
+        };
+        known.shed.drain(..most).map(word).collect()
+    }
+}
+
+fn told(ack: Ack) -> GrantAck {
+    GrantAck { fid: ack.fid.into(), number: ack.number.0, ..GrantAck::default() }
+}
+
+impl Inner {
+    /// A callback of the MDT.
+    pub(crate) fn called_back(
+        self: &Rc<Self>,
+        mdt: TargetId,
+        callback: Callback,
+    ) -> LocalFuture<'static, Result<CallbackAnswer, Errno>> {
+        let Callback::Recall(words) = callback else {
+            return Box::pin(std::future::ready(Err(Errno::EOPNOTSUPP)));
+        };
+        planted::reached("client: a grant was called back");
+        let (acks, later) = self.grants.called_back(&words);
+        for (notify, until) in later {
+            let inner = self.clone();
+            self.env.spawn("grant given up", async move {
+                let mut until = Some(until);
+                while let Some(end) = until {
+                    inner.env.sleep_until(end).await;
+                    until = inner.grants.forgets_at(notify, true);
+                }
+                let acks = inner.grants.given_up_later(notify);
+                inner.tell(mdt, Opcode::MdtAck, &acks.into_iter().map(told).collect::<Vec<_>>());
+            });
+        }
+        let acks = acks.into_iter().map(told).collect();
+        Box::pin(std::future::ready(Ok(CallbackAnswer::Acks(acks))))
+    }
+
+    /// Tells the MDT of grants in the background. It waits for an answer no longer than the lease:
+    /// then the MDT does not wait either.
+    fn tell<T: grants::Element>(self: &Rc<Self>, mdt: TargetId, opcode: Opcode, told: &[T]) {
+        for part in told.chunks(VECTOR_MAX) {
+            let mut call = Call::new(opcode, grants::encode(part, GrantsFlags::empty()));
+            call.patience = Some(ldlm::grants::DEAD_WAIT_MAX);
+            let inner = self.clone();
+            self.env.spawn("grants", async move {
+                if let Err(error) = inner.ask(mdt, call.repeatable()).await {
+                    tracing::debug!("the MDT does not hear of grants: {error}");
+                }
+            });
+        }
+    }
+
+    /// Gives back what is not kept, once there is enough of it.
+    pub(crate) fn shed_grants(self: &Rc<Self>) {
+        let shed = self.grants.poll_shed(SHED_AT);
+        if !shed.is_empty() {
+            self.tell(self.mdt_of(Fid::ROOT), Opcode::MdtShed, &shed);
+        }
+    }
+}
+
+impl Client {
+    /// What callers are told of files, this kernel keeps. It checks permissions by itself: names
+    /// are answered without a question to the MDT from now on where they are known.
+    pub fn serve_kernel(&self, kernel: Rc<dyn Kernel>) {
+        *self.0.grants.kernel.borrow_mut() = Some(kernel);
+    }
+
+    /// The kernel believes what it was told of a file until then.
+    pub fn told_kernel(&self, fid: Fid, until: Instant) {
+        self.0.grants.known.borrow_mut().cache.told(fid, until);
+    }
+}

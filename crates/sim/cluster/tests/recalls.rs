@@ -1,0 +1,144 @@
+//! Grants that are called back: what a client answers by itself, and for how long it keeps others
+//! from their changes.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use client::{Attr, Client, Ctx, Kernel, SetAttr};
+use cluster::{Cluster, Granted, Scenario};
+use env_sim::NodeHandle;
+use types::{Fid, Instant, Span, TargetKind};
+
+/// Two clients of a cluster on which nothing else happens.
+struct World {
+    cluster: Cluster,
+    clients: [(NodeHandle, Client); 2],
+    dir: Fid,
+}
+
+impl World {
+    fn new() -> World {
+        let scenario = Scenario { granted: Granted::Recall, ..Scenario::calm() };
+        let cluster = Cluster::new(1, &scenario);
+        cluster.boot();
+        let clients = [0, 1].map(|index| {
+            let node = cluster.client_node(&format!("c{index}"), index);
+            let client = cluster.mount(&node);
+            (node, client)
+        });
+        cluster.sim.run_for(Span::secs(1)); // grants of an instance before are over
+        let mut world = World { cluster, clients, dir: Fid::ROOT };
+        world.dir = world
+            .run(0, async |client| client.mkdir(&Ctx::root(), Fid::ROOT, b"dir", 0o755).await)
+            .0
+            .fid();
+        world
+    }
+
+    /// What a client's call returns, how long it took, and whether a message was sent meanwhile.
+    fn run<T: 'static>(
+        &self,
+        at: usize,
+        work: impl AsyncFnOnce(&Client) -> client::Result<T> + 'static,
+    ) -> (T, Span, bool) {
+        let sim = &self.cluster.sim;
+        let (before, begun) = (sim.faults().delivered, sim.now());
+        let (node, client) = &self.clients[at];
+        let own = client.clone();
+        let done = sim.block_on_for(node, Span::secs(60), async move { work(&own).await });
+        let answer = done.expect("it is answered").expect("it is done");
+        (answer, sim.now() - begun, sim.faults().delivered != before)
+    }
+
+    fn look(&self, at: usize) -> (Attr, bool) {
+        let dir = self.dir;
+        let (attr, _, asked) =
+            self.run(at, async move |client| client.getattr(&Ctx::root(), dir, None).await);
+        (attr, asked)
+    }
+
+    /// How long a change takes.
+    fn chmod(&self, at: usize, mode: u32) -> Span {
+        let (dir, set) = (self.dir, SetAttr { mode: Some(mode), ..SetAttr::default() });
+        self.run(at, async move |client| client.setattr(&Ctx::root(), dir, &set, None).await).1
+    }
+}
+
+/// A kernel that forgets at once, or at a time.
+#[derive(Default)]
+struct Told {
+    until: Cell<Option<Instant>>,
+    heard: Cell<u32>,
+}
+
+impl Kernel for Told {
+    fn forget(&self, _fid: Fid, _names: bool, _is_again: bool) -> Option<Instant> {
+        self.heard.set(self.heard.get() + 1);
+        self.until.get()
+    }
+
+    fn forget_all(&self) {}
+}
+
+#[test]
+fn what_is_granted_is_not_asked_for_until_somebody_changes_it() {
+    let world = World::new();
+    assert!(world.look(1).1);
+    world.cluster.sim.run_for(Span::secs(100));
+    assert!(!world.look(1).1, "heartbeats renew the lease");
+    let took = world.chmod(0, 0o700);
+    assert!(took < Span::millis(20), "{took:?}");
+    let (attr, asked) = world.look(1);
+    assert_eq!((attr.mode & 0o777, asked), (0o700, true));
+    world.chmod(1, 0o750);
+    let (attr, asked) = world.look(1);
+    assert_eq!((attr.mode & 0o777, asked), (0o750, false), "the answer of its own change told it");
+}
+
+#[test]
+fn a_client_that_is_frozen_delays_a_change_by_its_lease_once() {
+    let world = World::new();
+    world.look(1);
+    world.clients[1].0.freeze();
+    let took = world.chmod(0, 0o700);
+    assert!((Span::secs(20)..Span::secs(34)).contains(&took), "a lease is 30 s here: {took:?}");
+    assert!(world.chmod(0, 0o711) < Span::millis(20));
+}
+
+#[test]
+fn a_client_that_was_cut_off_believes_nothing_of_before() {
+    let world = World::new();
+    world.look(1);
+    world.cluster.cut_off(&world.clients[1].0, TargetKind::Mdt);
+    world.chmod(0, 0o700);
+    world.cluster.sim.heal_all();
+    world.cluster.sim.run_for(Span::secs(10));
+    let (attr, asked) = world.look(1);
+    assert_eq!((attr.mode & 0o777, asked), (0o700, true));
+}
+
+#[test]
+fn a_kernel_that_has_not_forgotten_is_waited_for() {
+    let world = World::new();
+    let kernel = Rc::new(Told::default());
+    world.clients[1].1.serve_kernel(kernel.clone());
+    world.look(1);
+    let end = world.cluster.sim.now() + Span::millis(300);
+    world.clients[1].1.told_kernel(world.dir, end);
+    kernel.until.set(Some(end));
+    let took = world.chmod(0, 0o700);
+    assert!((Span::millis(250)..Span::millis(400)).contains(&took), "{took:?}");
+    assert!(kernel.heard.get() >= 2, "before and after");
+}
+
+#[test]
+fn after_a_restart_nothing_of_before_is_believed_and_nobody_waits_for_a_lease() {
+    let world = World::new();
+    world.look(1);
+    world.cluster.restart_mdt();
+    let took = world.chmod(0, 0o700);
+    assert!(took < Span::secs(10), "{took:?}");
+    let (attr, asked) = world.look(1);
+    assert_eq!((attr.mode & 0o777, asked), (0o700, true));
+    assert!(!world.look(1).1);
+}
