@@ -423,7 +423,7 @@ fn statistics_tell_what_was_queued_throttled_and_logged() {
         log.contains("NRS start crrn request from 12345-127.0.") && log.contains(", round "),
         "{log}"
     );
-    for scope in ["cpt", "service"] {
+    for scope in ["cpt", "target", "service"] {
         set(&up, "nrs_head_scope", scope);
         assert_eq!(get(&up, "nrs_head_scope"), scope);
         assert_eq!(running(&up), ["crrn"], "the policy goes on in the new heads");

@@ -10,14 +10,14 @@
 //!                 '-- give_up after DRAIN_WAIT --> EBUSY; the policy goes on draining and is not started again
 //! ```
 
-use types::{CptIndex, Errno, Instant};
+use types::{Errno, Instant};
 
 use crate::command::{Command, WhichHeads, split_labelled, split_words};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::policy::RESET;
 use crate::state::{NOW, Plan};
 use crate::{
-    Form, Head, HeadKind, Listed, Mode, Policy, PolicyState, Refusal, Request, Start, Tunable,
+    Form, Head, HeadKind, Listed, Mode, Part, Policy, PolicyState, Refusal, Request, Start, Tunable,
 };
 
 /// Both heads of every partition of a service, partitions in order.
@@ -304,7 +304,7 @@ fn make_for<R: Request>(
     let make =
         heads[first].instances[at].descriptor.as_ref().map(|descriptor| descriptor.make.clone());
     let make = make.expect("only the fallback has no descriptor, and it is not made");
-    let partitions: Vec<CptIndex> =
+    let partitions: Vec<Part> =
         wanted.iter().map(|(partition, _)| heads[*partition].partition).collect();
     let start = Start {
         arg: &command.arg,
@@ -341,7 +341,7 @@ fn print_tunable<R: Request>(
         Form::PerPartition => {
             out.push_str(crate::command::head_title(kind));
             for head in heads {
-                out.push_str(&format!("CPT {}:\n", head.partition.0));
+                out.push_str(&format!("{}:\n", head.partition));
                 let value = head.get_tunable(at, tunable.label)?;
                 out.push_str(&value);
                 if !value.is_empty() && !value.ends_with('\n') {

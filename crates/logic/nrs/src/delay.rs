@@ -52,8 +52,8 @@ pub fn delay<R: Request + 'static>() -> Descriptor<R> {
         if !start.arg.is_empty() {
             return Err(Refusal::invalid(format!("delay takes no argument, not '{}'", start.arg)));
         }
-        let one = |cpt: &types::CptIndex| {
-            let seed = SplitMix64::new(start.seed ^ u64::from(cpt.0)).bits();
+        let one = |part: &crate::Part| {
+            let seed = SplitMix64::new(start.seed ^ u64::from(part.number())).bits();
             Box::new(Delay::new(seed, start.now)) as Box<dyn Policy<R>>
         };
         Ok(start.partitions.iter().map(one).collect())

@@ -16,14 +16,14 @@
 
 use std::collections::BTreeSet;
 
-use types::{CptIndex, Instant, Span};
+use types::{Instant, Span};
 
 use crate::guard::guarded;
 use crate::limits::{POLICIES_MAX, WAIT_MIN};
 use crate::listed::{Counters, Disabled, Listed};
 use crate::{
-    Broken, Descriptor, Handle, HeadKind, Id, Next, Policy, PolicyState, Queue, Refused, Removal,
-    Request, fifo,
+    Broken, Descriptor, Handle, HeadKind, Id, Next, Part, Policy, PolicyState, Queue, Refused,
+    Removal, Request, fifo,
 };
 
 /// Name of the fallback.
@@ -90,7 +90,7 @@ const EARLY_STALE_MAX: usize = 64;
 /// One head of a service partition.
 pub struct Head<R> {
     kind: HeadKind,
-    pub(crate) partition: CptIndex,
+    pub(crate) partition: Part,
     pub(crate) queue: Queue<R>,
     pub(crate) instances: Vec<Instance<R>>,
     pub(crate) primary: Option<usize>,
@@ -116,12 +116,12 @@ impl<R: Request> Head<R> {
     pub fn new(
         service: &str,
         kind: HeadKind,
-        partition: CptIndex,
+        partition: impl Into<Part>,
         policies: &[Descriptor<R>],
     ) -> Head<R> {
         let mut head = Head {
             kind,
-            partition,
+            partition: partition.into(),
             queue: Queue::default(),
             instances: Vec::new(),
             primary: None,

@@ -15,6 +15,7 @@ mod head;
 mod limits;
 mod listed;
 mod orr;
+mod part;
 mod pick;
 mod policy;
 mod queue;
@@ -40,6 +41,7 @@ pub use limits::{
 };
 pub use listed::{Counters, Disabled, Listed};
 pub use orr::orr;
+pub use part::Part;
 pub use pick::{Load, Pick, Turn};
 pub use policy::{
     Broken, Descriptor, Form, HeadKind, Make, Mode, Next, Policy, Refusal, Refused, Removal, Start,

@@ -1,14 +1,14 @@
 //! What a head tells of its policies: counts, states, and which of them broke.
 
-use types::{CptIndex, Span};
+use types::Span;
 
-use crate::{HeadKind, PolicyState};
+use crate::{HeadKind, Part, PolicyState};
 
 /// A policy was disabled; worth one line in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disabled {
     pub head: HeadKind,
-    pub partition: CptIndex,
+    pub partition: Part,
     pub policy: &'static str,
     pub arg: String,
     /// The call at which it broke.

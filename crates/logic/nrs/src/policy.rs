@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::rc::Rc;
 
-use types::{CptIndex, Errno, Instant};
+use types::{Errno, Instant};
 
-use crate::{Id, Queue, Request};
+use crate::{Id, Part, Queue, Request};
 
 /// Why a command or a tunable was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -237,7 +237,7 @@ pub struct Start<'a> {
     /// On which head of each partition.
     pub head: HeadKind,
     /// The partitions: one instance for each is made.
-    pub partitions: &'a [CptIndex],
+    pub partitions: &'a [Part],
     /// Chance for those who need some.
     pub seed: u64,
     pub now: Instant,

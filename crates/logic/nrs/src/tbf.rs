@@ -6,7 +6,7 @@
 //! heap of the classes that have requests, by when the first of each may leave
 //! ```
 //! A class is a queue in one partition; a bucket belongs to a class over all partitions
-//! (`scope=service`), to one partition's (`scope=cpt`) or to the node's (`scope=node`), to a
+//! (`scope=service`), to one head's (`scope=cpt`) or to the node's (`scope=node`), to a
 //! coarser group (`class=`), or to the whole rule (`total=1`). Whoever shares a bucket takes turns
 //! in it.
 //!
@@ -159,8 +159,9 @@ impl TbfNode {
                 ))
             })?;
             let service = Rc::new(RefCell::new(Buckets::default()));
-            let one = |cpt: &types::CptIndex| {
-                Box::new(Tbf::new(&node, &service, fields, cpt.0, start)) as Box<dyn Policy<R>>
+            let one = |part: &crate::Part| {
+                Box::new(Tbf::new(&node, &service, fields, part.number(), start))
+                    as Box<dyn Policy<R>>
             };
             Ok(start.partitions.iter().map(one).collect())
         };

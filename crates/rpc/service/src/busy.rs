@@ -45,7 +45,7 @@ impl Node {
         let bytes = memory::cost(length(request));
         session.export.borrow().executing() < limits::EXECUTING_MAX
             && held.has_room(self.req_bytes_max.get(), bytes)
-            && self.service(class.service).has_buffers()
+            && self.service(class.service).has_buffers(session.shared.target)
     }
 
     /// What needs no room has a bound all the same, beside all that its session may hold.
@@ -111,12 +111,12 @@ impl Node {
 
     fn drop_at(self: &Rc<Self>, place: &Queued, wanted: impl Fn(&Work) -> bool) {
         let service = self.service(place.service);
-        let partition = service.partition(place.cpt);
+        let partition = service.place(place.cpt, place.target);
         if partition.holds(place, wanted)
-            && let Some(work) = self.unqueue(partition, place)
+            && let Some(work) = self.unqueue(&partition, place)
         {
             service.dropped.set(service.dropped.get() + 1);
-            partition.done.set(partition.done.get() + 1);
+            service.count_done(place.cpt);
             let replays =
                 work.request.has(RequestFlags::REPLAY) && work.request.header.transno != 0;
             self.end(&work.served, &work.session, &work.flight, work.request.xid(), replays);

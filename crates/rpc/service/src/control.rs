@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use nrs::{Moment, Refusal, Selected};
 use tokio::sync::oneshot;
-use types::{ClientId, Errno};
+use types::{ClientId, Errno, TargetId};
 use wire::Request;
 
 use crate::exports::Queues;
@@ -16,7 +16,7 @@ use crate::housekeeping::waiting;
 use crate::in_flight::Queued;
 use crate::node::Node;
 use crate::partition::{Heads, Partition};
-use crate::services::{HeadScope, Service};
+use crate::services::{HeadScope, Service, over};
 use crate::work::Work;
 use crate::{Exports, ServiceSpec, Session};
 
@@ -150,37 +150,66 @@ impl Node {
         if service.scope.get() == scope {
             return Ok(());
         }
-        let old = service.heads();
-        let commands = running_policies(&service)?;
+        let mut targets = Vec::new();
+        if scope == HeadScope::Target {
+            let all = self.targets.borrow();
+            let ids = all.values().map(|served| served.target.id());
+            targets.extend(ids.filter(|target| spec.is_for(*target)));
+        }
+        self.move_to_new_heads(&service, scope, &targets)
+    }
+
+    /// Where each target has heads of its own, `target` has them from its first request on. While
+    /// a policy drains it cannot have them: its requests wait with those of others.
+    pub(crate) fn see_heads(self: &Rc<Self>, service: &Rc<Service>, target: TargetId) {
+        if service.has_heads_of(target) {
+            return;
+        }
+        let mut targets = service.targets();
+        targets.push(target);
+        targets.sort_by_key(|target| target.to_u32());
+        if let Err(refusal) = self.move_to_new_heads(service, HeadScope::Target, &targets) {
+            tracing::debug!(service = service.spec.name, %target, %refusal, "has no heads yet");
+        }
+    }
+
+    fn move_to_new_heads(
+        self: &Rc<Self>,
+        service: &Rc<Service>,
+        scope: HeadScope,
+        targets: &[TargetId],
+    ) -> Result<(), Refusal> {
+        let commands = running_policies(service)?;
         let settings = service.with_heads(|heads| heads.settings());
-        let before = service.scope.get();
-        let cpts: Vec<_> = service.partitions.iter().map(|partition| partition.cpt).collect();
-        let new = Heads::of(scope, spec, &cpts, &service.policies, &service.drained);
-        self.give_heads(&service, scope, &new);
+        let new = service.new_heads(scope, targets);
         for command in commands {
             let moment = self.moment();
-            if let Err(refusal) = service.with_heads(|heads| heads.select(&command, moment)) {
-                self.give_heads(&service, before, &old);
-                return Err(refusal);
-            }
+            over(&new, |heads| heads.select(&command, moment))?;
         }
-        self.set_again(&service, settings);
+        self.set_again(service, &new, settings);
+        let old = service.heads();
+        service.give_heads(scope, targets, &new, self.clock.get());
         service.set_log(service.log.get());
         for heads in &old {
-            self.move_waiting(&service, heads);
+            self.move_waiting(service, heads);
         }
-        self.commanded(&service);
+        self.commanded(service);
         Ok(())
     }
 
     /// Sets what policies that have just started were set to before. Some values are refused until
     /// another one is set (a least above the most), so what is refused has another turn.
-    fn set_again(&self, service: &Service, mut settings: Vec<(&'static str, String)>) {
+    fn set_again(
+        &self,
+        service: &Service,
+        new: &[Rc<Heads>],
+        mut settings: Vec<(&'static str, String)>,
+    ) {
         loop {
             let before = settings.len();
             settings.retain(|(parameter, value)| {
                 let moment = self.moment();
-                service.with_heads(|heads| heads.set(parameter, value, moment)).is_err()
+                over(new, |heads| heads.set(parameter, value, moment)).is_err()
             });
             if settings.len() == before {
                 break;
@@ -191,18 +220,11 @@ impl Node {
         }
     }
 
-    fn give_heads(&self, service: &Service, scope: HeadScope, heads: &[Rc<Heads>]) {
-        service.scope.set(scope);
-        for (at, partition) in service.partitions.iter().enumerate() {
-            *partition.heads.borrow_mut() = Rc::clone(heads.get(at).unwrap_or(&heads[0]));
-        }
-    }
-
     fn move_waiting(&self, service: &Service, from: &Heads) {
         let now = self.clock.get();
         for (hp, head) in [false, true].into_iter().zip(from.both()) {
             for work in drain(head, now) {
-                service.partition(work.cpt).enqueue(work, hp, now);
+                service.place(work.cpt, work.served.target.id()).enqueue(work, hp, now);
             }
         }
     }
@@ -210,7 +232,7 @@ impl Node {
     /// The node stops: what waits is answered by nobody.
     pub(crate) fn empty_queues(&self) {
         for service in self.services.borrow().iter() {
-            for partition in &service.partitions {
+            for partition in service.in_use() {
                 if let Some((_, timer)) = partition.timer.borrow_mut().take() {
                     timer.abort();
                 }
@@ -256,12 +278,12 @@ impl Queues for Node {
         for session in exports.sessions().iter().filter(|session| session.client == client) {
             for place in waiting(session) {
                 let service = self.service(place.service);
-                let partition = service.partition(place.cpt);
+                let partition = service.place(place.cpt, place.target);
                 let regular = !place.hp
                     && place.service.has_hp
                     && partition.holds(&place, |work: &Work| wanted(&work.request));
-                if regular && self.raise(partition, &place) {
-                    promoted.push(Rc::clone(partition));
+                if regular && self.raise(&partition, &place) {
+                    promoted.push(partition);
                 }
             }
         }

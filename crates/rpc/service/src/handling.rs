@@ -10,7 +10,7 @@
 
 use std::rc::Rc;
 
-use types::{Errno, Instant, Span, Timespec, Xid};
+use types::{CptIndex, Errno, Instant, Span, Timespec, Xid};
 use wire::{Frame, FrameKind, Opcode, Reply};
 
 use crate::in_flight::InFlight;
@@ -26,7 +26,7 @@ impl Node {
     pub(crate) fn complete(self: &Rc<Self>, done: Done, mut reply: Reply) {
         let Done { session, flight, service, .. } = &done;
         service.served.set(service.served.get() + 1);
-        done.partition.count_done(self.clock.get());
+        done.count(self.clock.get());
         if flight.is_abandoned() && reply.header.transno == 0 {
             self.retry(done);
             return;
@@ -109,7 +109,7 @@ impl Node {
     /// Its deadline has passed or its client is gone: the client resends, or it does not.
     pub(crate) fn drop_unhandled(self: &Rc<Self>, done: &Done) {
         done.service.dropped.set(done.service.dropped.get() + 1);
-        done.partition.count_done(self.clock.get());
+        done.count(self.clock.get());
         if done.service.history.borrow().is_on() {
             self.remember_past(done, None);
         }
@@ -191,6 +191,8 @@ pub(crate) struct Done {
     pub(crate) flight: Rc<InFlight>,
     pub(crate) service: Rc<Service>,
     pub(crate) partition: Rc<Partition>,
+    /// Where it is counted.
+    pub(crate) cpt: CptIndex,
     pub(crate) xid: Xid,
     pub(crate) tag: u32,
     pub(crate) opcode: Opcode,
@@ -206,6 +208,11 @@ pub(crate) struct Done {
 }
 
 impl Done {
+    fn count(&self, now: Instant) {
+        self.service.count_done(self.cpt);
+        self.partition.moved(now);
+    }
+
     /// Whether it is put off while its peer takes no answers. All wait for the end of a recovery,
     /// and for unlocks.
     pub(crate) fn waits_for_its_peer(&self) -> bool {

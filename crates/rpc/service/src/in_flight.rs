@@ -26,7 +26,7 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use types::{CptIndex, Instant, Span};
+use types::{CptIndex, Instant, Span, TargetId};
 use wire::{Reply, Request};
 
 use crate::account::Share;
@@ -73,6 +73,7 @@ pub(crate) enum Stage {
 pub(crate) struct Queued {
     pub(crate) service: &'static ServiceSpec,
     pub(crate) cpt: CptIndex,
+    pub(crate) target: TargetId,
     pub(crate) hp: bool,
     pub(crate) handle: nrs::Handle,
 }

@@ -110,7 +110,8 @@ impl Node {
         })
     }
 
-    /// Requests of a service that are handled at once, at most; none before its first one.
+    /// Requests of a service that are handled at once, at most, or of one target, where each has
+    /// slots of its own; none before the service's first one.
     #[must_use]
     pub fn slots(&self, spec: &ServiceSpec) -> usize {
         let services = self.services.borrow();

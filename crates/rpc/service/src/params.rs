@@ -46,13 +46,14 @@ impl Node {
         let (now, longest) = (self.env.now(), self.terms.at.get().starved_after());
         let mut out = String::new();
         for service in self.services.borrow().iter() {
-            for partition in &service.partitions {
+            for partition in service.in_use() {
                 let since = partition.starves_since().map_or(Span::ZERO, |since| now - since);
                 if since > longest {
                     let secs = since.0 / 1_000_000_000;
                     out.push_str(&format!(
                         "{}: partition {} has served nothing for {secs} s, and requests wait\n",
-                        service.spec.path, partition.cpt.0
+                        service.spec.path,
+                        partition.name()
                     ));
                 }
             }
@@ -147,7 +148,7 @@ impl Params<'_> {
         );
         self.shown("threads_started", |_, service| {
             Ok(service
-                .partitions
+                .in_use()
                 .iter()
                 .map(|partition| partition.slots.count())
                 .sum::<u32>()
@@ -159,7 +160,7 @@ impl Params<'_> {
             |_, service, value| {
                 let ratio = parse_within(value, 0, u32::MAX)?;
                 service
-                    .partitions
+                    .in_use()
                     .iter()
                     .for_each(|partition| partition.pick.borrow_mut().set_ratio(ratio));
                 Ok(())
@@ -240,11 +241,8 @@ impl Params<'_> {
             "nrs_head_scope",
             |_, service| Ok(service.scope.get().name().to_owned()),
             move |node, _, value| {
-                let scope = match value.trim() {
-                    "cpt" => HeadScope::Cpt,
-                    "service" => HeadScope::Service,
-                    _ => return Err(ParamRefusal::invalid("expected cpt or service")),
-                };
+                let scope = HeadScope::from_name(value.trim())
+                    .ok_or_else(|| ParamRefusal::invalid("expected service, target or cpt"))?;
                 node.set_head_scope(spec, scope).map_err(refused)
             },
         );
@@ -281,7 +279,7 @@ fn timeouts(node: &Node, service: &Service) -> String {
     let (now, wall, config) = (node.env.now(), node.env.wall(), node.terms.at.get());
     let secs = |span: Span| span.0.div_ceil(1_000_000_000);
     let mut out = String::new();
-    for partition in &service.partitions {
+    for partition in service.in_use() {
         let mut estimate = partition.estimate.borrow_mut();
         let current = estimate.current(now, &config);
         let (worst, worst_at) = estimate.worst();

@@ -1,17 +1,17 @@
-//! A service's part on one CPT: slots, timer, and the heads it takes requests from.
+//! A service's part on one CPT, or for one target: slots, timer, and the heads it takes requests
+//! from.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use env::Task;
-use nrs::{Dequeued, Descriptor, Disabled, Head, HeadKind, Pick, PolicyIndex, Turn};
+use nrs::{Dequeued, Descriptor, Disabled, Head, HeadKind, Part, Pick, PolicyIndex, Turn};
 use ptlrpc::Estimate;
 use tokio::sync::Notify;
-use types::{CptIndex, Instant};
+use types::{CptIndex, Instant, TargetId};
 
 use crate::ServiceSpec;
 use crate::in_flight::Queued;
-use crate::services::HeadScope;
 use crate::slots::{Slots, Source};
 use crate::threads::Threads;
 use crate::work::Work;
@@ -29,11 +29,11 @@ pub(crate) struct Heads {
 impl Heads {
     fn new(
         spec: &ServiceSpec,
-        cpt: CptIndex,
+        part: Part,
         policies: &[Descriptor<Work>],
         drained: &Rc<Notify>,
     ) -> Rc<Heads> {
-        let head = |kind| RefCell::new(Head::new(spec.name, kind, cpt, policies));
+        let head = |kind| RefCell::new(Head::new(spec.name, kind, part, policies));
         Rc::new(Heads {
             reg: head(HeadKind::Reg),
             hp: spec.has_hp.then(|| head(HeadKind::Hp)),
@@ -42,20 +42,14 @@ impl Heads {
         })
     }
 
-    /// Those of all partitions of a service, in the order of their CPTs, or the one pair that they
-    /// share.
+    /// A pair for each of `parts`.
     pub(crate) fn of(
-        scope: HeadScope,
+        parts: &[Part],
         spec: &ServiceSpec,
-        cpts: &[CptIndex],
         policies: &[Descriptor<Work>],
         drained: &Rc<Notify>,
     ) -> Vec<Rc<Heads>> {
-        let new = |cpt: &CptIndex| Heads::new(spec, *cpt, policies, drained);
-        match scope {
-            HeadScope::Cpt => cpts.iter().map(new).collect(),
-            HeadScope::Service => vec![new(&CptIndex(0))],
-        }
+        parts.iter().map(|part| Heads::new(spec, *part, policies, drained)).collect()
     }
 
     /// The high-priority head, or the regular one where there is no other.
@@ -97,14 +91,17 @@ impl Source for Nobody {
 
 pub(crate) struct Partition {
     pub(crate) spec: &'static ServiceSpec,
+    /// Of a target's partition the first.
     pub(crate) cpt: CptIndex,
+    /// Whose requests it has, if only those of one target.
+    pub(crate) target: Option<TargetId>,
     pub(crate) running: Cell<bool>,
     /// A task goes on with it.
     pub(crate) runs_later: Cell<bool>,
     pub(crate) heads: RefCell<Rc<Heads>>,
     pub(crate) pick: RefCell<Pick>,
     pub(crate) slots: Rc<Slots>,
-    /// Requests answered or dropped.
+    /// Requests answered or dropped that came through its CPT.
     pub(crate) done: Cell<u64>,
     pub(crate) estimate: RefCell<Estimate>,
     /// When what is held back is asked again, and who does it.
@@ -129,9 +126,31 @@ impl Partition {
         threads: Threads,
         now: Instant,
     ) -> Rc<Partition> {
+        Partition::with(spec, (cpt, None), heads, threads, now)
+    }
+
+    /// One for the requests of `target`, whatever CPT they come through.
+    pub(crate) fn of_target(
+        spec: &'static ServiceSpec,
+        target: TargetId,
+        heads: Rc<Heads>,
+        threads: Threads,
+        now: Instant,
+    ) -> Rc<Partition> {
+        Partition::with(spec, (CptIndex(0), Some(target)), heads, threads, now)
+    }
+
+    fn with(
+        spec: &'static ServiceSpec,
+        (cpt, target): (CptIndex, Option<TargetId>),
+        heads: Rc<Heads>,
+        threads: Threads,
+        now: Instant,
+    ) -> Rc<Partition> {
         Rc::new(Partition {
             spec,
             cpt,
+            target,
             running: Cell::new(false),
             runs_later: Cell::new(false),
             heads: RefCell::new(heads),
@@ -143,16 +162,22 @@ impl Partition {
         })
     }
 
+    /// For people.
+    pub(crate) fn name(&self) -> String {
+        self.target.map_or_else(|| self.cpt.0.to_string(), |target| target.to_string())
+    }
+
     pub(crate) fn enqueue(self: &Rc<Self>, mut work: Work, hp: bool, now: Instant) {
         work.settle();
         let hp = hp && self.spec.has_hp;
         let flight = Rc::clone(&work.flight);
+        let (cpt, target) = (work.cpt, work.served.target.id());
         let heads = self.heads.borrow();
         if heads.queued() == 0 {
             heads.moved.set(now);
         }
         let handle = heads.head(hp).borrow_mut().enqueue(work, now);
-        flight.queue(Queued { service: self.spec, cpt: self.cpt, hp, handle });
+        flight.queue(Queued { service: self.spec, cpt, target, hp, handle });
     }
 
     /// Takes a slot for a request that has nothing to wait for: FIFO is all there is, nobody is
@@ -224,8 +249,7 @@ impl Partition {
     }
 
     /// A request was answered or dropped.
-    pub(crate) fn count_done(&self, now: Instant) {
-        self.done.set(self.done.get() + 1);
+    pub(crate) fn moved(&self, now: Instant) {
         self.heads.borrow().moved.set(now);
     }
 

@@ -43,6 +43,7 @@ impl Node {
         let class = work.flight.class;
         let service = self.service(class.service);
         work.cpt = self.choose_cpt(&service, &work.flight.peer());
+        self.see_heads(&service, work.served.target.id());
         if service.wants_places.get()
             && let Some((object, range)) = work.read_range()
         {
@@ -62,7 +63,7 @@ impl Node {
     pub(crate) fn dispatch_now(self: &Rc<Self>, mut work: Work) {
         let service = self.service(work.flight.class.service);
         work.cpt = self.choose_cpt(&service, &work.flight.peer());
-        let partition = Rc::clone(service.partition(work.cpt));
+        let partition = service.place(work.cpt, work.served.target.id());
         let outermost = !partition.running.replace(true);
         self.start(partition.pass_all(work), &service, &partition);
         if outermost {
@@ -72,7 +73,7 @@ impl Node {
     }
 
     fn enqueue(self: &Rc<Self>, service: &Rc<Service>, work: Work, high_priority: bool) {
-        let partition = Rc::clone(service.partition(work.cpt));
+        let partition = service.place(work.cpt, work.served.target.id());
         match partition.pass(work, high_priority, self.clock.get()) {
             Ok(work) => {
                 // what comes meanwhile is queued, not handled in the midst of this
@@ -92,7 +93,8 @@ impl Node {
     /// help.
     pub(crate) fn run(self: &Rc<Self>, service: &Rc<Service>, partition: &Rc<Partition>) {
         self.run_one(service, partition);
-        if service.scope.get() == HeadScope::Service && partition.heads.borrow().queued() > 0 {
+        let shares = service.scope.get() != HeadScope::Cpt && partition.target.is_none();
+        if shares && partition.heads.borrow().queued() > 0 {
             for other in service.partitions.iter().filter(|other| !Rc::ptr_eq(other, partition)) {
                 self.run_one(service, other);
             }
@@ -102,7 +104,7 @@ impl Node {
     /// Something changed for all partitions.
     pub(crate) fn run_all(self: &Rc<Self>, service: &Rc<Service>) {
         self.clock.set(self.env.now());
-        service.partitions.iter().for_each(|partition| self.run_one(service, partition));
+        service.in_use().iter().for_each(|partition| self.run_one(service, partition));
     }
 
     fn run_one(self: &Rc<Self>, service: &Rc<Service>, partition: &Rc<Partition>) {
@@ -119,7 +121,8 @@ impl Node {
                 Step::Start(work, line) => {
                     started += 1;
                     if let Some(line) = line {
-                        tracing::info!(target: "nrs", service = service.spec.name, cpt = partition.cpt.0, "{line}");
+                        let target_id = partition.target.map(tracing::field::display);
+                        tracing::info!(target: "nrs", service = service.spec.name, cpt = partition.cpt.0, target_id, "{line}");
                     }
                     self.start(work, service, partition);
                 }
@@ -204,13 +207,14 @@ impl Node {
     }
 
     fn start(self: &Rc<Self>, work: Work, service: &Rc<Service>, partition: &Rc<Partition>) {
-        let Work { served, request, session, flight, .. } = work;
+        let Work { served, request, session, flight, cpt, .. } = work;
         let done = Done {
             served,
             session: Rc::clone(&session),
             flight: Rc::clone(&flight),
             service: Rc::clone(service),
             partition: Rc::clone(partition),
+            cpt,
             xid: request.xid(),
             tag: request.header.tag,
             opcode: request.opcode(),

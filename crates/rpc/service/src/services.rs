@@ -1,12 +1,13 @@
 //! A service of a node: its partitions, its heads, what it counts.
 
 use std::cell::{Cell, RefCell, RefMut};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use env::{CptTable, Portal};
-use nrs::{Descriptor, Head, ServiceHeads};
+use nrs::{Descriptor, Head, Part, ServiceHeads};
 use tokio::sync::Notify;
-use types::{CptIndex, Instant};
+use types::{CptIndex, Instant, TargetId};
 
 use crate::ServiceSpec;
 use crate::partition::{Heads, Partition};
@@ -23,6 +24,9 @@ pub enum HeadScope {
     /// default, because orders of partitions favor a client that is alone on its own.
     #[default]
     Service,
+    /// Those of the request's target, which has slots of its own too: requests for a slow target
+    /// take no slot of the others.
+    Target,
 }
 
 impl HeadScope {
@@ -32,7 +36,14 @@ impl HeadScope {
         match self {
             HeadScope::Cpt => "cpt",
             HeadScope::Service => "service",
+            HeadScope::Target => "target",
         }
+    }
+
+    /// From how the parameter spells it.
+    pub(crate) fn from_name(name: &str) -> Option<HeadScope> {
+        let all = [HeadScope::Cpt, HeadScope::Service, HeadScope::Target];
+        all.into_iter().find(|scope| scope.name() == name)
     }
 }
 
@@ -60,6 +71,9 @@ pub(crate) struct Service {
     pub(crate) portal: RefCell<Portal>,
     /// In the order of their CPTs.
     pub(crate) partitions: Vec<Rc<Partition>>,
+    /// Those of targets, where the heads are each target's. Kept when they are so no longer, for
+    /// what still executes.
+    of_targets: RefCell<BTreeMap<u32, Rc<Partition>>>,
     pub(crate) policies: Vec<Descriptor<Work>>,
     /// A request left a head with a waiting restart: its policy may have drained.
     pub(crate) drained: Rc<Notify>,
@@ -93,7 +107,7 @@ impl Service {
         let threads = Threads::of(spec, count, mine, all, THREADS_PER_CORE);
         let drained = Rc::new(Notify::new());
         let scope = HeadScope::default();
-        let heads = Heads::of(scope, spec, cpts, &policies, &drained);
+        let heads = Heads::of(&Service::parts(scope, cpts, &[]), spec, &policies, &drained);
         let partition = |(at, cpt): (usize, &CptIndex)| {
             let heads = Rc::clone(heads.get(at).unwrap_or(&heads[0]));
             Partition::new(spec, *cpt, heads, threads, now)
@@ -102,6 +116,7 @@ impl Service {
             spec,
             portal: RefCell::new(Portal::new(cpts.to_vec(), table.count())),
             partitions: cpts.iter().enumerate().map(partition).collect(),
+            of_targets: RefCell::default(),
             policies,
             drained,
             scope: Cell::new(scope),
@@ -127,22 +142,119 @@ impl Service {
         self.find(cpt).expect("a request goes to a CPT of its service")
     }
 
+    /// Where a request for `target` that is counted at `cpt` waits and is handled.
+    pub(crate) fn place(&self, cpt: CptIndex, target: TargetId) -> Rc<Partition> {
+        let of_target = match self.scope.get() {
+            HeadScope::Target => self.of_targets.borrow().get(&target.to_u32()).cloned(),
+            HeadScope::Cpt | HeadScope::Service => None,
+        };
+        of_target.unwrap_or_else(|| Rc::clone(self.partition(cpt)))
+    }
+
+    /// Whether `target` has, or shares, the heads that the scope says.
+    pub(crate) fn has_heads_of(&self, target: TargetId) -> bool {
+        self.scope.get() != HeadScope::Target
+            || self.of_targets.borrow().contains_key(&target.to_u32())
+    }
+
+    /// Targets that have heads of their own, where the heads are each target's.
+    pub(crate) fn targets(&self) -> Vec<TargetId> {
+        let of_targets = self.of_targets.borrow();
+        let is_used = self.scope.get() == HeadScope::Target;
+        of_targets.values().filter(|_| is_used).filter_map(|partition| partition.target).collect()
+    }
+
+    /// Its partitions: those of CPTs, and those of targets where each target has its own.
+    pub(crate) fn in_use(&self) -> Vec<Rc<Partition>> {
+        let mut all = self.partitions.clone();
+        if self.scope.get() == HeadScope::Target {
+            all.extend(self.of_targets.borrow().values().cloned());
+        }
+        all
+    }
+
     pub(crate) fn set_threads(&self, threads: Threads) {
         self.threads.set(threads);
         for partition in &self.partitions {
             partition.slots.set_bounds(threads.min, threads.max);
         }
+        let whole = self.threads_of_target();
+        for partition in self.of_targets.borrow().values() {
+            partition.slots.set_bounds(whole.min, whole.max);
+        }
+    }
+
+    /// A target has as many slots as the CPTs have together.
+    fn threads_of_target(&self) -> Threads {
+        self.threads.get().times(u32::try_from(self.partitions.len()).expect("they are bounded"))
     }
 
     pub(crate) fn heads(&self) -> Vec<Rc<Heads>> {
         let each = match self.scope.get() {
             HeadScope::Cpt => self.partitions.len(),
-            HeadScope::Service => 1,
+            HeadScope::Service | HeadScope::Target => 1,
         };
-        self.partitions[..each]
-            .iter()
-            .map(|partition| Rc::clone(&partition.heads.borrow()))
-            .collect()
+        let in_use = self.in_use();
+        let of_targets = in_use[self.partitions.len()..].iter();
+        let all = in_use[..each].iter().chain(of_targets);
+        all.map(|partition| Rc::clone(&partition.heads.borrow())).collect()
+    }
+
+    /// What heads of a scope are for, in the order of [`Service::heads`].
+    fn parts(scope: HeadScope, cpts: &[CptIndex], targets: &[TargetId]) -> Vec<Part> {
+        match scope {
+            HeadScope::Cpt => cpts.iter().copied().map(Part::Cpt).collect(),
+            HeadScope::Service => vec![Part::Cpt(CptIndex(0))],
+            HeadScope::Target => std::iter::once(Part::Others)
+                .chain(targets.iter().copied().map(Part::Target))
+                .collect(),
+        }
+    }
+
+    /// New heads of a scope, for [`Service::give_heads`].
+    pub(crate) fn new_heads(&self, scope: HeadScope, targets: &[TargetId]) -> Vec<Rc<Heads>> {
+        let cpts: Vec<CptIndex> = self.partitions.iter().map(|partition| partition.cpt).collect();
+        let parts = Service::parts(scope, &cpts, targets);
+        Heads::of(&parts, self.spec, &self.policies, &self.drained)
+    }
+
+    /// Requests wait in `heads` from now on, those of `targets` in the last ones.
+    pub(crate) fn give_heads(
+        &self,
+        scope: HeadScope,
+        targets: &[TargetId],
+        heads: &[Rc<Heads>],
+        now: Instant,
+    ) {
+        let apart = scope == HeadScope::Target;
+        assert!(!apart || heads.len() == targets.len() + 1, "heads of each target, and of others");
+        self.scope.set(scope);
+        for (at, partition) in self.partitions.iter().enumerate() {
+            let mine = heads.get(at).filter(|_| scope == HeadScope::Cpt).unwrap_or(&heads[0]);
+            *partition.heads.borrow_mut() = Rc::clone(mine);
+        }
+        if !apart {
+            return;
+        }
+        let mut before = self.of_targets.take();
+        let (ratio, whole) = (self.partitions[0].pick.borrow().ratio(), self.threads_of_target());
+        let each = targets.iter().zip(&heads[1..]).map(|(target, heads)| {
+            let partition = before.remove(&target.to_u32()).unwrap_or_else(|| {
+                let new = Partition::of_target(self.spec, *target, Rc::clone(heads), whole, now);
+                new.pick.borrow_mut().set_ratio(ratio);
+                new
+            });
+            *partition.heads.borrow_mut() = Rc::clone(heads);
+            (target.to_u32(), partition)
+        });
+        let of_targets = each.collect();
+        *self.of_targets.borrow_mut() = of_targets;
+    }
+
+    /// A request that came through `cpt` was answered or dropped.
+    pub(crate) fn count_done(&self, cpt: CptIndex) {
+        let done = &self.partition(cpt).done;
+        done.set(done.get() + 1);
     }
 
     /// A command over all heads.
@@ -150,16 +262,7 @@ impl Service {
         &self,
         command: impl FnOnce(&mut ServiceHeads<'_, Work>) -> T,
     ) -> T {
-        let heads = self.heads();
-        let mut reg: Vec<RefMut<'_, Head<Work>>> =
-            heads.iter().map(|heads| heads.reg.borrow_mut()).collect();
-        let mut hp: Vec<RefMut<'_, Head<Work>>> =
-            heads.iter().filter_map(|heads| heads.hp.as_ref()).map(RefCell::borrow_mut).collect();
-        let mut all = ServiceHeads {
-            reg: reg.iter_mut().map(|head| &mut **head).collect(),
-            hp: hp.iter_mut().map(|head| &mut **head).collect(),
-        };
-        command(&mut all)
+        over(&self.heads(), command)
     }
 
     pub(crate) fn set_log(&self, on: bool) {
@@ -174,10 +277,18 @@ impl Service {
         self.wants_places.set(self.with_heads(|heads| heads.wants_places()));
     }
 
-    /// Whether `req_buffers_max` lets another request wait.
-    pub(crate) fn has_buffers(&self) -> bool {
+    /// Whether `req_buffers_max` lets another request for `target` wait.
+    pub(crate) fn has_buffers(&self, target: TargetId) -> bool {
         let max = self.buffers_max.get() * self.partitions.len();
-        max == 0 || self.queued() < max
+        max == 0 || self.queued_beside(target) < max
+    }
+
+    /// What waits in the heads that a request for `target` would wait in.
+    fn queued_beside(&self, target: TargetId) -> usize {
+        match self.scope.get() {
+            HeadScope::Target => self.place(self.partitions[0].cpt, target).heads.borrow().queued(),
+            HeadScope::Cpt | HeadScope::Service => self.queued(),
+        }
     }
 
     pub(crate) fn queued(&self) -> usize {
@@ -190,6 +301,7 @@ impl Service {
             active: self
                 .partitions
                 .iter()
+                .chain(self.of_targets.borrow().values())
                 .map(|partition| u64::from(partition.slots.active()))
                 .sum(),
             served: self.served.get(),
@@ -197,4 +309,20 @@ impl Service {
             refused: self.refused.get(),
         }
     }
+}
+
+/// A command over these heads.
+pub(crate) fn over<T>(
+    heads: &[Rc<Heads>],
+    command: impl FnOnce(&mut ServiceHeads<'_, Work>) -> T,
+) -> T {
+    let mut reg: Vec<RefMut<'_, Head<Work>>> =
+        heads.iter().map(|heads| heads.reg.borrow_mut()).collect();
+    let mut hp: Vec<RefMut<'_, Head<Work>>> =
+        heads.iter().filter_map(|heads| heads.hp.as_ref()).map(RefCell::borrow_mut).collect();
+    let mut all = ServiceHeads {
+        reg: reg.iter_mut().map(|head| &mut **head).collect(),
+        hp: hp.iter_mut().map(|head| &mut **head).collect(),
+    };
+    command(&mut all)
 }

@@ -1,6 +1,8 @@
 //! The services of a node, with Lustre's names and sizes: a service is a deadlock firewall with
 //! workers and queues of its own.
 
+use types::{TargetId, TargetKind};
+
 /// One service.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ServiceSpec {
@@ -40,6 +42,23 @@ impl ServiceSpec {
     #[must_use]
     pub fn is_unhindered(&self) -> bool {
         *self == LDLM_CANCELD
+    }
+
+    /// Whether requests for `target` come here as a rule: while each target has heads of its own,
+    /// these targets have them from the beginning, others from their first request on.
+    pub(crate) fn is_for(&self, target: TargetId) -> bool {
+        match target.kind {
+            TargetKind::Mgt => *self == MGS,
+            TargetKind::Lst => *self == LST || *self == LST_CONTROL,
+            TargetKind::Mdt => self.path.starts_with("mds.") && !self.is_for_data(),
+            TargetKind::Ost if target.is_dom() => self.is_for_data(),
+            TargetKind::Ost => self.path.starts_with("ost."),
+        }
+    }
+
+    /// Whether it is for the data targets of MDTs.
+    fn is_for_data(&self) -> bool {
+        *self == MDT_IO || *self == MDT_OUT
     }
 }
 

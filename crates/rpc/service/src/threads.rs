@@ -49,6 +49,11 @@ impl Threads {
         Threads { min, max: limit.max(min) }
     }
 
+    /// As many as `partitions` of them have together.
+    pub(crate) fn times(self, partitions: u32) -> Threads {
+        Threads { min: self.min * partitions, max: self.max * partitions }
+    }
+
     /// With `total` as the user's `threads_max`.
     pub(crate) fn with_max(
         self,

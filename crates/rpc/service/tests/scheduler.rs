@@ -231,7 +231,8 @@ fn the_scope_of_the_heads_changes_under_load() {
         narrow(&world);
         set(&world.params, "mds.MDS.mdt.nrs_policies", "crrn").expect("started");
         let done = load(&world, &clients, 400, 4);
-        for scope in [HeadScope::Service, HeadScope::Cpt, HeadScope::Service, HeadScope::Cpt] {
+        use HeadScope::{Cpt, Service, Target};
+        for scope in [Target, Cpt, Service, Target, Service, Cpt] {
             world.env.sleep(Span::millis(20)).await;
             world.up.set_head_scope(&spec::MDT, scope).expect("nothing drains");
             assert_eq!(world.up.head_scope(&spec::MDT), scope);
@@ -249,7 +250,7 @@ fn a_change_of_the_scope_keeps_rules_and_tunables() {
     check(|world, _clients| async move {
         let at = |name: &str| format!("mds.MDS.mdt.{name}");
         let on = |name: &str, value: &str| set(&world.params, &at(name), value).expect("taken");
-        let scopes = ["service", "cpt", "service"];
+        let scopes = ["service", "cpt", "target", "service", "target"];
         on("nrs_policies", "crrn");
         on("nrs_crrn_quantum", "reg_quantum:33 hp_quantum:7");
         for scope in scopes {
@@ -268,13 +269,14 @@ fn a_change_of_the_scope_keeps_rules_and_tunables() {
         }
         let rules = || {
             let text = get(&world.params, &at("nrs_tbf_rule")).expect("they run");
-            text.split("CPT 1:").next().expect("the first head").to_owned()
+            let of_first = text.split_once("CPT 0:\n").map_or(&*text, |(_, first)| first);
+            of_first.split("CPT 1:").next().expect("the first head").to_owned()
         };
         on("nrs_head_scope", "cpt");
         let before = rules();
         assert!(before.contains("two nid={10.0.0.4@tcp} 5MB/s realtime=1 scope=node"), "{before}");
-        for _ in 0..2 {
-            on("nrs_head_scope", "service");
+        for scope in ["service", "target"] {
+            on("nrs_head_scope", scope);
             on("nrs_head_scope", "cpt");
             assert_eq!(rules(), before);
         }

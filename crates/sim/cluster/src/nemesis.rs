@@ -229,7 +229,7 @@ impl Nemesis {
         };
         let service = *self.rng.pick(services);
         if self.rng.chance(SCOPE_PPM) {
-            let scope = *self.rng.pick(&[HeadScope::Service, HeadScope::Cpt]);
+            let scope = *self.rng.pick(&[HeadScope::Service, HeadScope::Cpt, HeadScope::Target]);
             cluster.sim.narrate(&format!(
                 "heads of {} in {} are of each {scope:?}",
                 service.name, server.target

@@ -81,6 +81,7 @@ pub(crate) struct Toy {
 }
 
 pub(crate) struct Rules {
+    pub(crate) target: TargetId,
     pub(crate) commit_every: Span,
     pub(crate) window: Span,
     pub(crate) lease: Span,
@@ -94,6 +95,7 @@ pub(crate) struct Rules {
 impl Default for Rules {
     fn default() -> Rules {
         Rules {
+            target: TARGET,
             commit_every: Span::millis(200),
             window: Span::secs(30),
             lease: Span::secs(150),
@@ -109,7 +111,7 @@ impl Toy {
         disk.0.borrow_mut().epoch += 1;
         let image = disk.0.borrow().clone();
         let config = ExportsConfig {
-            target: TARGET,
+            target: rules.target,
             instance: Instance(image.epoch),
             known: disk.clients(),
             replies: image.replies.clone().into_iter().collect(),
@@ -194,7 +196,7 @@ pub(crate) fn key(request: &Request) -> u64 {
 
 impl Target for Toy {
     fn id(&self) -> TargetId {
-        TARGET
+        self.exports.target
     }
 
     fn exports(&self) -> Rc<Exports> {

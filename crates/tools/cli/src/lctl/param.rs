@@ -47,7 +47,8 @@ Scheduler of a service ($S is ost.OSS.ost_io, mds.MDS.mdt, ...; `lctl list_param
   $S.nrs_tbf_rule=start|change|stop ... limits, below
   $S.nrs_delay_min, nrs_delay_max       seconds, 0 to 65535 [5, 300]; 250ms is understood
   $S.nrs_delay_pct                      percent of the requests that are delayed [100]
-  $S.nrs_head_scope=service|cpt         queues of the whole service, or of each CPT [service]
+  $S.nrs_head_scope=service|target|cpt  queues of the whole service; of each target, with slots of
+                                        its own; of each CPT [service]
   $S.nrs_log=on|off                     a line in the server's log for each request that starts [off]
   $S.nrs_stats, nrs_tbf_stats           what was queued, throttled, forced, by policy and by class
   tbf_rate, tbf_depth                   of classes without a rule of their own: requests/s, burst [10000, 3]
