@@ -8,8 +8,8 @@ use layout::{FileLayout, Striping};
 use ldlm::grants::Number;
 use types::{Creds, Errno, Fid, Instant, Timespec, Transno};
 use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
-use wire::body::{AttrRep, DirRep, Disposition};
-use wire::{Attr, Reply, decode_body};
+use wire::body::{AttrRep, DirRep, Disposition, WireFid};
+use wire::{Attr, Opcode, Reply, decode_body};
 
 use crate::atime::Access;
 use crate::data::UnderWay;
@@ -245,6 +245,8 @@ pub(crate) struct Stat {
     pub(crate) grant: Number,
     /// The last change that the answer knows of.
     pub(crate) as_of: Transno,
+    /// All that a rename touched.
+    pub(crate) touched: Option<Vec<Fid>>,
     /// The directory of the name, after the operation, and what it grants of that.
     pub(crate) dir: Option<(Attr, Gift)>,
 }
@@ -261,6 +263,7 @@ impl Stat {
             Striping::Layout(layout) => Some(Rc::new(layout)),
             Striping::None | Striping::Template(_) => None,
         };
+        let is_rename = reply.header.opcode == Opcode::MdtRename as u16;
         let stripes =
             layout.as_ref().map_or(0, |layout| body.stripes & stripe_mask(layout.stripes()));
         Ok(Stat {
@@ -276,10 +279,17 @@ impl Stat {
             name_lease: Gift::of(body.name_lease_ms),
             grant: Number(body.grant),
             as_of: Transno(reply.header.as_of),
-            dir: reply.bufs.get(2).map(|dir| {
+            touched: reply.bufs.get(2).filter(|_| is_rename).map(|fids| fids_of(fids)),
+            dir: reply.bufs.get(2).filter(|_| !is_rename).map(|dir| {
                 let DirRep { attr, lease_ms, .. } = decode_body(dir);
                 (attr, Gift::of(lease_ms))
             }),
         })
     }
+}
+
+/// A list of files, as it travels.
+fn fids_of(bytes: &[u8]) -> Vec<Fid> {
+    let each = bytes.chunks_exact(size_of::<WireFid>());
+    each.map(|fid| decode_body::<WireFid>(fid).into()).collect()
 }

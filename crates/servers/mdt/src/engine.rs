@@ -141,10 +141,11 @@ impl Engine {
         let transno =
             if committed { Transno(caller.request.header.transno) } else { history.next() };
         let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &mut guard.grants);
+        let touched = lease::touched(&row.leases, &tx);
         assert!(committed || !transno.is_none(), "a change has its place in history");
         let done = tx.finish(transno);
         drop(view);
-        let change = Change { done, plan, answer, transno, committed };
+        let change = Change { done, plan, touched, answer, transno, committed };
         self.finish(caller, history, change, &mut guard).map(Some)
     }
 
@@ -182,7 +183,7 @@ impl Engine {
         change: Change,
         state: &mut State,
     ) -> Decided<Reply> {
-        let Change { done, plan, answer, transno, committed } = change;
+        let Change { done, plan, touched, answer, transno, committed } = change;
         let header = &caller.request.header;
         let epoch =
             |fid| epoch_after(&done.effects, fid).unwrap_or_else(|| state.opens.write_epoch(fid));
@@ -220,6 +221,7 @@ impl Engine {
         state.share.changed(caller.client, &changes);
         self.noted_dirty();
         reply.bufs.extend(dir);
+        reply.bufs.extend(touched);
         Ok(reply)
     }
 
@@ -323,6 +325,8 @@ impl Engine {
 struct Change {
     done: Finished,
     plan: Plan,
+    /// All that it touched, as it travels.
+    touched: Option<Bytes>,
     answer: Answer,
     transno: Transno,
     committed: bool,

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use client::{Attr, Client, Ctx, Kernel, SetAttr};
 use cluster::{Cluster, Granted, Scenario};
 use env_sim::NodeHandle;
-use types::{Fid, Instant, Span, TargetKind};
+use types::{Errno, Fid, Instant, Span, TargetKind};
 
 /// Two clients of a cluster on which nothing else happens.
 struct World {
@@ -141,4 +141,37 @@ fn after_a_restart_nothing_of_before_is_believed_and_nobody_waits_for_a_lease() 
     let (attr, asked) = world.look(1);
     assert_eq!((attr.mode & 0o777, asked), (0o700, true));
     assert!(!world.look(1).1);
+}
+
+#[test]
+fn a_name_that_is_absent_from_a_new_directory_is_not_asked_for_until_somebody_else_may_make_it() {
+    let world = World::new();
+    world.clients[0].1.serve_kernel(Rc::new(Told::default()));
+    let dir = world.dir; // the first client made it
+    let look = |name: &'static [u8]| {
+        world.run(0, async move |client| {
+            let found = client.lookup_glance(&Ctx::root(), dir, name).await;
+            Ok(found.map(|glance| glance.attr.fid()).map_err(|error| error.errno()))
+        })
+    };
+    let make = |at: usize, name: &'static [u8]| {
+        let made =
+            world.run(at, async move |client| client.mkdir(&Ctx::root(), dir, name, 0o700).await);
+        made.0.fid()
+    };
+    let absent = |name| {
+        let (found, _, asked) = look(name);
+        assert_eq!(found, Err(Errno::ENOENT));
+        asked
+    };
+    assert_eq!((absent(b"a"), absent(b"b")), (false, false));
+    let made = make(0, b"a");
+    assert_eq!((look(b"a").0, absent(b"b")), (Ok(made), false));
+    world.run(0, async move |client| client.rename(&Ctx::root(), dir, b"a", dir, b"b", 0).await);
+    assert_eq!((look(b"b").0, absent(b"a"), absent(b"c")), (Ok(made), false, false));
+    world.run(0, async move |client| client.rmdir(&Ctx::root(), dir, b"b").await);
+    assert!(!absent(b"b"));
+    let made = make(1, b"c");
+    assert_eq!(look(b"c").0, Ok(made));
+    assert!(absent(b"d"), "others make names here");
 }

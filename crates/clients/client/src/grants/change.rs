@@ -14,6 +14,7 @@ use endpoint::Hold;
 use ldlm::grants::{Bits, ChangeId, Question, Want};
 use types::{Fid, Instant, Transno};
 
+use super::names::hash_of;
 use super::{ATTRS, Grants, Known, Lease, NAMED, STAT, lease_of};
 use crate::Error;
 use crate::inode::Stat;
@@ -27,12 +28,27 @@ pub(crate) struct Scope {
     told: Bits,
     /// It may change files that neither names.
     is_wide: bool,
+    /// Names that come and go.
+    names: Vec<NameChange>,
+}
+
+/// A name, as its directory's set knows it.
+#[derive(Clone, Copy, Debug)]
+struct NameChange {
+    dir: Fid,
+    hash: u64,
+    comes: bool,
 }
 
 impl Scope {
     fn of(fids: &[Fid], told: Bits) -> Scope {
         let wants = fids.iter().map(|fid| Want { fid: *fid, bits: Bits::UPDATE }).collect();
-        Scope { wants, told, is_wide: false }
+        Scope { wants, told, is_wide: false, names: Vec::new() }
+    }
+
+    fn naming(mut self, dir: Fid, name: &[u8], comes: bool) -> Scope {
+        self.names.push(NameChange { dir, hash: hash_of(name), comes });
+        self
     }
 
     /// A file is opened, and perhaps cut.
@@ -41,33 +57,37 @@ impl Scope {
     }
 
     /// A name comes.
-    pub(crate) fn entry(dir: Fid) -> Scope {
-        Scope::of(&[dir], Bits::UPDATE)
+    pub(crate) fn entry(dir: Fid, name: &[u8]) -> Scope {
+        Scope::of(&[dir], Bits::UPDATE).naming(dir, name, true)
     }
 
     /// A name goes.
-    pub(crate) fn removal(dir: Fid) -> Scope {
-        Scope::of(&[dir], NAMED)
+    pub(crate) fn removal(dir: Fid, name: &[u8]) -> Scope {
+        Scope::of(&[dir], NAMED).naming(dir, name, false)
     }
 
     /// A file that has other names gets one more.
-    pub(crate) fn link(file: Fid, dir: Fid) -> Scope {
-        Scope::of(&[dir, file], NAMED)
+    pub(crate) fn link(file: Fid, dir: Fid, name: &[u8]) -> Scope {
+        Scope::of(&[dir, file], NAMED).naming(dir, name, true)
     }
 
     /// Attributes of a file or directory.
     pub(crate) fn attrs(fid: Fid) -> Scope {
-        Scope { wants: vec![Want { fid, bits: NAMED }], told: NAMED, is_wide: false }
+        Scope { wants: vec![Want { fid, bits: NAMED }], ..Scope::of(&[], NAMED) }
     }
 
     /// Data of a file, and the times and the size that go with it.
     pub(crate) fn data(fid: Fid) -> Scope {
-        Scope { wants: vec![Want { fid, bits: ATTRS }], told: ATTRS, is_wide: false }
+        Scope { wants: vec![Want { fid, bits: ATTRS }], ..Scope::of(&[], ATTRS) }
     }
 
-    /// Names move; what is replaced no answer tells.
-    pub(crate) fn rename(from: Fid, to: Fid) -> Scope {
-        Scope { is_wide: true, ..Scope::of(&[from, to], NAMED) }
+    /// Names move; what is replaced the answer tells if it is the first.
+    pub(crate) fn rename(from: (Fid, &[u8]), to: (Fid, &[u8]), is_exchange: bool) -> Scope {
+        let scope = Scope { is_wide: true, ..Scope::of(&[from.0, to.0], NAMED) };
+        match is_exchange {
+            true => scope,
+            false => scope.naming(from.0, from.1, false).naming(to.0, to.1, true),
+        }
     }
 }
 
@@ -77,7 +97,36 @@ impl Known {
         self.changes += 1;
         let id = ChangeId(self.changes);
         self.cache.begin(id, &scope.wants);
+        for name in &scope.names {
+            self.cache.begin_name(name.dir, name.hash);
+        }
         id
+    }
+
+    /// Names came and went as the scope says, or did not.
+    fn end_names(&mut self, scope: &Scope, happened: bool) {
+        for name in &scope.names {
+            match name.comes {
+                _ if !happened => {}
+                true => self.cache.add_name(name.dir, name.hash),
+                false => self.cache.remove_name(name.dir, name.hash),
+            }
+            self.cache.end_name(name.dir, name.hash);
+        }
+    }
+
+    /// What a rename touched that its answer does not tell of is not known any more.
+    fn end_touched(&mut self, id: ChangeId, scope: &Scope, stat: &Stat, now: Instant) {
+        let Some(touched) = &stat.touched else {
+            self.cache.doubt();
+            return;
+        };
+        let parents: Vec<_> = scope.wants.iter().map(|want| want.fid).collect();
+        for fid in touched.iter().filter(|fid| !parents.contains(fid)) {
+            let want = Want { fid: *fid, bits: NAMED };
+            self.cache.begin(id, &[want]);
+            self.cache.end(id, &[want], stat.as_of, now);
+        }
     }
 
     /// A change was executed, and its answer tells this: how long it holds.
@@ -91,14 +140,22 @@ impl Known {
     ) -> Lease {
         let told = Want { fid: stat.attr.fid(), bits: scope.told };
         self.cache.begin(id, &[told]);
-        let lease = self.told(question, since, stat, now);
+        let newer = self.take_all(question, stat, now);
         if let Some((dir, gift)) = &stat.dir {
             self.take(question, dir, (*gift, STAT), stat.grant, stat.as_of, now);
         }
         self.cache.end(id, &scope.wants, stat.as_of, now);
         self.cache.end(id, &[told], stat.as_of, now);
-        if scope.is_wide || stat.as_of.is_none() {
+        let lease = self.lease(newer, since, stat, now);
+        self.end_names(scope, true);
+        if stat.as_of.is_none() {
             self.cache.doubt();
+        } else if scope.is_wide {
+            self.end_touched(id, scope, stat, now);
+        }
+        let is_new = scope.names.iter().any(|name| name.comes) && !scope.is_wide;
+        if is_new && stat.attr.is_dir() && lease.attrs > now {
+            self.cache.begin_names(stat.attr.fid(), true);
         }
         lease
     }
@@ -106,6 +163,7 @@ impl Known {
     /// It is not under way any more, and has changed nothing that is not doubted.
     pub(super) fn end_silently(&mut self, id: ChangeId, scope: &Scope, now: Instant) {
         self.cache.end(id, &scope.wants, Transno::NONE, now);
+        self.end_names(scope, false);
     }
 }
 

@@ -153,11 +153,26 @@ impl Known {
         self.shed.extend(self.cache.shed(now));
     }
 
-    /// The answer of a question, or of a change, that was sent at `since`: how long it holds.
+    /// The answer of a question that was sent at `since`: how long it holds.
     fn told(&mut self, question: Question, since: Instant, stat: &Stat, now: Instant) -> Lease {
-        let mut end = |gift: Gift, bits: Bits| {
-            let newer = self.take(question, &stat.attr, (gift, bits), stat.grant, stat.as_of, now);
-            if newer == bits { self.end_of(stat.attr.fid(), gift, bits, since, now) } else { NEVER }
+        let newer = self.take_all(question, stat, now);
+        self.lease(newer, since, stat, now)
+    }
+
+    /// Takes what an answer tells of its file. Returns the bits of which nothing newer is known.
+    fn take_all(&mut self, question: Question, stat: &Stat, now: Instant) -> Bits {
+        let mut take = |gift: Gift, bits: Bits| {
+            self.take(question, &stat.attr, (gift, bits), stat.grant, stat.as_of, now)
+        };
+        take(stat.lease, ATTRS) | take(stat.name_lease, Bits::LOOKUP)
+    }
+
+    /// How long an answer holds of which `newer` was taken.
+    fn lease(&mut self, newer: Bits, since: Instant, stat: &Stat, now: Instant) -> Lease {
+        let fid = stat.attr.fid();
+        let mut end = |gift: Gift, bits: Bits| match newer.contains(bits) {
+            true => self.end_of(fid, gift, bits, since, now),
+            false => NEVER,
         };
         Lease { attrs: end(stat.lease, ATTRS), name: end(stat.name_lease, Bits::LOOKUP) }
     }
@@ -351,6 +366,12 @@ impl Grants {
     pub(crate) fn believed(&self, fid: Fid) -> Option<(Attr, Lease)> {
         let (attr, attrs) = self.known().attributes(fid, self.env.now())?;
         Some((attr, Lease { attrs, ..Lease::default() }))
+    }
+
+    /// Whether nobody can have made this name, of which it is known that there is none.
+    pub(crate) fn has_no_name(&self, dir: Fid, name: &[u8]) -> bool {
+        let has_kernel = self.kernel.borrow().is_some(); // it has checked permissions
+        has_kernel && self.known().has_no_name((dir, name), self.env.now())
     }
 
     /// The same of the file that a name stands for.

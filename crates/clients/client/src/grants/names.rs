@@ -3,7 +3,9 @@
 //! Invariant: a name is believed only as long as nobody else took any name away from its file, nor
 //! this client did, without a break since the answer that told it.
 
-use ldlm::grants::{Belief, Bits, Number};
+use std::hash::{DefaultHasher, Hasher};
+
+use ldlm::grants::{Belief, Bits, Name, Number};
 use queues::FixedMap;
 use types::{Fid, Instant};
 use wire::Attr;
@@ -23,7 +25,21 @@ impl Names {
     }
 }
 
+/// What the set of a directory's names keeps of one: two names with the same hash are asked for.
+pub(super) fn hash_of(name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(name);
+    hasher.finish()
+}
+
 impl Known {
+    /// Whether a directory, all of whose names are known, has none like this.
+    pub(super) fn has_no_name(&mut self, (dir, name): (Fid, &[u8]), now: Instant) -> bool {
+        let is_absent = self.cache.name(dir, hash_of(name), now) == Name::Absent;
+        self.hits += u64::from(is_absent);
+        is_absent
+    }
+
     /// An answer said so, and grants it until it is called back.
     pub(super) fn stands_for(&mut self, (dir, name): (Fid, &[u8]), fid: Fid) {
         if self.names.0.len() >= self.lru.size as usize {

@@ -48,6 +48,7 @@ fn stat(attr: Attr, as_of: u64) -> Stat {
         mtime_set: types::Timespec::default(),
         stripes: 0,
         lost: false,
+        touched: None,
         dir: None,
     }
 }
@@ -93,7 +94,7 @@ fn version(known: &mut Known, fid: Fid, ms: u64) -> Option<u64> {
 fn an_answer_from_before_a_change_of_this_client_holds_for_no_time() {
     let mut known = Known::default();
     let [before, old, new, elsewhere] = [(); 4].map(|()| known.cache.ask(at(0)));
-    let change = begin(&mut known, Scope::removal(D));
+    let change = begin(&mut known, Scope::removal(D, b"n"));
     assert_eq!(answer(&mut known, before, &stat(dir(D, 4), 4), 0), (true, true));
     end(&mut known, &change, &Stat { lease: Gift::None, ..made(dir(D, 5), 5) });
     assert_eq!(answer(&mut known, old, &stat(file(3), 4), 1), (false, false), "it had that name");
@@ -106,7 +107,7 @@ fn a_directory_is_answered_as_of_the_last_change_in_it() {
     let mut known = Known::default();
     hear(&mut known, &stat(dir(D, 1), 1), 0);
     assert_eq!((version(&mut known, D, 49), version(&mut known, D, 50)), (Some(1), None));
-    let [first, second] = [(); 2].map(|()| begin(&mut known, Scope::entry(D)));
+    let [first, second] = [(); 2].map(|()| begin(&mut known, Scope::entry(D, b"n")));
     assert_eq!(version(&mut known, D, 0), None);
     end(&mut known, &second, &made(dir(D, 3), 3));
     assert_eq!(version(&mut known, D, 1), None, "the other change is under way");
@@ -118,7 +119,7 @@ fn a_directory_is_answered_as_of_the_last_change_in_it() {
 fn a_change_whose_answer_tells_nothing_of_the_directory_leaves_it_unknown() {
     let mut known = Known::default();
     hear(&mut known, &stat(dir(D, 1), 1), 0);
-    let change = begin(&mut known, Scope::entry(D));
+    let change = begin(&mut known, Scope::entry(D, b"n"));
     end(&mut known, &change, &Stat { dir: None, ..made(dir(D, 0), 4) });
     assert_eq!(version(&mut known, D, 1), None);
     hear(&mut known, &stat(dir(D, 1), 3), 1);
@@ -133,7 +134,7 @@ fn of_a_page_what_is_older_than_a_change_of_this_client_is_not_leased() {
     let entry =
         |attr| Dirent { cookie: 1, attr, has_attr: true, leased: true, name: b"n".to_vec() };
     let [page, later] = [(); 2].map(|()| known.cache.ask(at(0)));
-    let change = begin(&mut known, Scope::link(FILE, D));
+    let change = begin(&mut known, Scope::link(FILE, D, b"n"));
     end(&mut known, &change, &made(dir(D, 5), 5));
     let listed = |known: &mut Known, question, as_of| {
         let mut entries = [entry(file(1)), entry(dir(OTHER, 1))];
@@ -150,7 +151,7 @@ fn a_rename_may_have_changed_anything() {
     let mut known = Known::default();
     hear(&mut known, &stat(dir(OTHER, 1), 1), 0);
     let under_way = known.cache.ask(at(0));
-    let change = begin(&mut known, Scope::rename(D, D));
+    let change = begin(&mut known, Scope::rename((D, b"n"), (D, b"m"), false));
     end(&mut known, &change, &made(dir(D, 5), 5));
     assert_eq!(version(&mut known, OTHER, 1), None, "it may be what was replaced");
     assert_eq!(answer(&mut known, under_way, &stat(dir(OTHER, 1), 6), 1), (false, false));
@@ -216,7 +217,7 @@ fn in_time(test: impl FnOnce(&Env)) {
 fn a_change_that_nobody_waits_for_leaves_nothing_known_until_its_fate_is_known() {
     in_time(|env| {
         let grants = grants(env);
-        let change = grants.changing(Scope::entry(D));
+        let change = grants.changing(Scope::entry(D, b"n"));
         let (hold, asked) = (change.hold(), grants.asking());
         drop(change);
         assert_eq!(asked.told(&stat(dir(D, 1), 1)), Lease::default());
@@ -234,7 +235,7 @@ fn a_change_that_nobody_waits_for_leaves_nothing_known_until_its_fate_is_known()
 fn a_refused_change_leaves_everything_as_it_was() {
     in_time(|env| {
         let grants = grants(env);
-        let change = grants.changing(Scope::entry(D));
+        let change = grants.changing(Scope::entry(D, b"n"));
         let asked = grants.asking();
         assert!(grants.believed(D).is_none());
         change.failed(&Error::local(types::Errno::EEXIST, "test"));

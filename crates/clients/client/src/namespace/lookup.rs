@@ -34,6 +34,9 @@ impl Client {
         if let Some((attr, lease)) = self.0.named(parent, name) {
             return Ok(Glance { attr, lease, size_known: true });
         }
+        if self.0.grants.has_no_name(parent, name) {
+            return Err(Error::local(Errno::ENOENT, "lookup").about(parent));
+        }
         let (mut stat, lease) = self.0.look_up(ctx, parent, name).await?;
         Ok(self.0.glance(&mut stat, lease))
     }

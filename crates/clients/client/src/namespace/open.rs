@@ -75,7 +75,7 @@ impl Client {
         let call = self.0.create_call(ctx, &make)?.keep(Keep::Open);
         let (file, mut lease) = self
             .0
-            .open_by(ctx, Some(parent), self.0.mdt_of(parent), call.into(), open_flags)
+            .open_by(ctx, Some((parent, name)), self.0.mdt_of(parent), call.into(), open_flags)
             .await?;
         let attr = file.attr();
         if !file.0.made {
@@ -148,14 +148,15 @@ impl Inner {
     async fn open_by(
         self: &Rc<Self>,
         ctx: &Ctx,
-        named_in: Option<Fid>,
+        named_in: Option<(Fid, &[u8])>,
         mdt: TargetId,
         call: Call,
         open_flags: u32,
     ) -> Result<(File, Lease)> {
         let (inner, ctx, stage) = (self.clone(), ctx.clone(), call.opcode.name());
+        let scope = named_in.map_or_else(Scope::open, |(dir, name)| Scope::entry(dir, name));
         self.run("open", async move {
-            let changing = inner.grants.changing(named_in.map_or_else(Scope::open, Scope::entry));
+            let changing = inner.grants.changing(scope);
             let call = Call { hold: changing.hold(), ..call };
             let asked = inner.env.now();
             let answer = match inner.ask(mdt, call).await {

@@ -31,6 +31,6 @@ impl Client {
         let body =
             UnlinkReq { parent: parent.into(), is_dir: u32::from(is_dir), ..UnlinkReq::default() };
         let call = self.0.call(ctx, Opcode::MdtUnlink, &body).name(name);
-        self.0.change(Scope::removal(parent), self.0.mdt_of(parent), call).await.map(|_| ())
+        self.0.change(Scope::removal(parent, name), self.0.mdt_of(parent), call).await.map(|_| ())
     }
 }

@@ -9,6 +9,8 @@ use crate::client::Client;
 use crate::grants::Scope;
 use crate::{Ctx, Result};
 
+const RENAME_EXCHANGE: u32 = 2;
+
 impl Client {
     /// Renames, atomically; an existing file at the new name is replaced. `flags`: RENAME_NOREPLACE
     /// 1, RENAME_EXCHANGE 2.
@@ -34,9 +36,8 @@ impl Client {
             ..RenameReq::default()
         };
         let call = self.0.call(ctx, Opcode::MdtRename, &body).name(name).name(new_name);
-        self.0
-            .change(Scope::rename(parent, new_parent), self.0.mdt_of(parent), call)
-            .await
-            .map(|_| ())
+        let is_exchange = flags & RENAME_EXCHANGE != 0;
+        let scope = Scope::rename((parent, name), (new_parent, new_name), is_exchange);
+        self.0.change(scope, self.0.mdt_of(parent), call).await.map(|_| ())
     }
 }

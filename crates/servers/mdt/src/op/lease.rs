@@ -6,11 +6,13 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use ldlm::grants::{Bits, Session, Want};
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
-use wire::body::Disposition;
+use wire::body::{Disposition, WireFid};
 use wire::{Attr, Request, SizeState};
+use zerocopy::IntoBytes;
 
 use super::{Answer, AttrAnswer, Caller};
 use crate::grants::{ATTRS, Gift, Grants};
@@ -278,6 +280,14 @@ pub(crate) fn check(
     }
     let wants = wants(scope, caller.request, tx);
     Ok(grants.begin(caller.change, caller.session, &wants, caller.heard, clock))
+}
+
+/// All files that a rename touched, for its client: the answer tells of one.
+pub(crate) fn touched(scope: &Scope, tx: &Tx<'_>) -> Option<Bytes> {
+    let Scope::Moves(_) = scope else { return None };
+    let touched: BTreeSet<Fid> = tx.touched().collect();
+    let fids: Vec<WireFid> = touched.into_iter().map(WireFid::from).collect();
+    Some(Bytes::copy_from_slice(fids.as_bytes()))
 }
 
 /// What a change changes of files that were there. Of a directory in which names come and go that
