@@ -40,9 +40,18 @@ pub const REPLAYS_AHEAD_MAX: u32 = TAGS_MAX;
 pub const SERVER_RETURN: Span = Span::secs(2);
 
 /// How long a restarted target waits for a client whose link was gone before the target ended, from
-/// the first sign of anybody. One that lives tries at least once a second, so it has five tries; it
-/// could not connect before, and most of those that cannot are dead.
+/// the first sign of anybody. One that lives has tried anew by then, whatever became of its last
+/// Connect; it could not connect before, and most of those that cannot are dead.
 pub const SILENT_RETURN: Span = Span::secs(5);
+
+/// How long a client waits for the answer to a Connect that resumes its session: what a dead target
+/// was sent nobody answers.
+pub const RESUME_ATTEMPT: Span = Span::secs(3);
+
+/// Longest pause between two attempts to connect.
+pub const RECONNECT_MAX: Span = Span::secs(1);
+
+const _: () = assert!(RESUME_ATTEMPT.0 + RECONNECT_MAX.0 < SILENT_RETURN.0, "in time for its wait");
 
 /// Times its longest window a recovery lasts at most, from the first sign of anybody: in the first
 /// one who has to replay has all its time, in the second everybody who goes on is spared. At 120 s

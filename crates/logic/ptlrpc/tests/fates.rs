@@ -388,3 +388,20 @@ fn an_unlock_waits_for_no_change_and_has_a_tag_of_its_own() {
     world.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
     assert_eq!(sent(&mut world).len(), 1, "the next one has its place and its tag");
 }
+
+#[test]
+fn a_connect_that_came_to_nobody_is_followed_by_another_in_the_time_that_a_silent_client_has() {
+    let mut world = World::new();
+    world.import.handle_disconnect(NOW);
+    let mut tries = vec![];
+    let mut now = NOW;
+    while tries.len() < 8 {
+        if world.import.poll_connect(now, 0).is_some() {
+            tries.push(now);
+        }
+        now = world.import.poll_timeout().expect("it tries again").max(now);
+        world.import.handle_timeout(now);
+    }
+    let longest = tries.windows(2).map(|pair| pair[1] - pair[0]).max().expect("several");
+    assert!(longest < limits::SILENT_RETURN, "{longest:?}");
+}

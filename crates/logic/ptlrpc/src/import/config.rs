@@ -41,7 +41,7 @@ impl Default for ImportConfig {
             ping_every: Span::secs(10),
             ping_dirty: Span::secs(1),
             reconnect_min: Span::millis(50),
-            reconnect_max: Span::secs(1),
+            reconnect_max: limits::RECONNECT_MAX,
         }
     }
 }

@@ -44,10 +44,18 @@ impl<B: Default, W> Import<B, W> {
         );
         request.header.xid = self.xids.draw().0;
         request.header.target = self.target.to_u32();
-        request.header.deadline_ms = millis(self.config.attempt);
+        let patience = self.connect_patience();
+        request.header.deadline_ms = millis(patience);
         self.enter(State::Connecting, now);
-        self.connect_deadline = now + self.config.attempt;
+        (self.connect_sent, self.connect_deadline) = (now, now + patience);
         Some(request)
+    }
+
+    /// A target that was started again waits for who was silent before as long as a few attempts
+    /// take; a Connect that came to nobody must not use up that time.
+    fn connect_patience(&self) -> Span {
+        let resumes = self.session != 0 && !self.renounced;
+        if resumes { self.config.attempt.min(limits::RESUME_ATTEMPT) } else { self.config.attempt }
     }
 
     /// The attempt to connect came to nothing.
@@ -87,11 +95,10 @@ impl<B: Default, W> Import<B, W> {
         self.store = rep.store;
         self.lease = Span::secs(u64::from(rep.lease_secs));
         // when that Connect was sent
-        let sent = Instant(self.connect_deadline.0 - self.config.attempt.0);
         let resumes = matches!(rep.outcome, connect::RESUMED | connect::RECOVER);
         self.lapses += u64::from(!resumes);
         if !resumes || !reply.has(ReplyFlags::UNLEASED) {
-            self.renew_lease(sent, now);
+            self.renew_lease(self.connect_sent, now);
         }
         match rep.outcome {
             connect::RECOVER => {
