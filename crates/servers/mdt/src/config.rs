@@ -160,6 +160,8 @@ planted::bugs! {
         sweep_orphans_early,
         /// The sweep of burnt object ids does not spare those that files hold.
         sweep_held_ranges,
+        /// The same sweep does not spare files whose first bytes are at the MDT.
+        sweep_held_files,
         /// What only changes what is there is refused by a full store.
         keep_no_reserve,
         /// A damaged extended attribute is said to be absent.

@@ -85,7 +85,8 @@ impl Cluster {
                 commit_max: scenario.commit_max,
                 ..MemDiskConfig::default()
             });
-            let data = (scenario.dom && target == TargetId::mdt(0)).then(|| {
+            let begins = scenario.begins_at_mdt(seed);
+            let data = (begins && target == TargetId::mdt(0)).then(|| {
                 let disk = MemDisk::new(MemDiskConfig {
                     commit_max: scenario.commit_max,
                     ..MemDiskConfig::default()
@@ -191,6 +192,11 @@ impl Cluster {
     #[must_use]
     pub fn objects(&self) -> usize {
         self.servers.iter().map(Server::objects).sum()
+    }
+
+    /// Whether files begin at the MDT.
+    pub(crate) fn has_data(&self) -> bool {
+        self.servers[self.mdt_index()].data_disk().is_some()
     }
 
     /// Among the servers.

@@ -253,7 +253,7 @@ impl Nemesis {
         cluster.servers.iter().for_each(|server| {
             server.node.resume();
             server.node.set_lag(Span::ZERO);
-            server.disk.cure();
+            server.cure();
         });
         self.clients.iter().for_each(|client| {
             client.resume();
@@ -389,10 +389,13 @@ impl Nemesis {
     fn sicken(&mut self, cluster: &Cluster) {
         let index = self.rng.index(cluster.servers.len());
         let server = &cluster.servers[index];
-        if server.target.kind == TargetKind::Ost && self.rng.chance(500_000) {
-            server.disk.fail_next_sync();
+        let data = server.data_disk().filter(|_| self.rng.chance(500_000));
+        let has_objects = server.target.kind == TargetKind::Ost || data.is_some();
+        let disk = data.unwrap_or(&server.disk);
+        if has_objects && self.rng.chance(500_000) {
+            disk.fail_next_sync();
         } else {
-            server.disk.fail_next_commit();
+            disk.fail_next_commit();
         }
     }
 }

@@ -79,6 +79,7 @@ planted! {
     mdt.skip_fence in fence;
     mdt.sweep_orphans_early in kills;
     mdt.sweep_held_ranges in kills;
+    mdt.sweep_held_files in dom;
     mdt.keep_lapsed_locks in shared;
     mdt.keep_no_reserve in shared;
     mdt.damaged_is_absent in damaged;

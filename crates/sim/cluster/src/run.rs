@@ -163,7 +163,7 @@ impl<'a> Run<'a> {
     fn set_up(&mut self) -> Result<(), String> {
         let node = self.fresh_node();
         let maker = self.cluster.mount(&node);
-        if self.scenario.dom {
+        if self.cluster.has_data() {
             self.ask(&node, "set-up", &maker, async |client| begin_at_mdt(client).await)?;
         }
         let count = self.scenario.clients * self.scenario.users;

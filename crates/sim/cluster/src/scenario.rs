@@ -392,6 +392,11 @@ impl Scenario {
         }
     }
 
+    /// Whether files begin at the MDT: in scenarios of them, and in odd seeds where stores fail.
+    pub(crate) fn begins_at_mdt(&self, seed: u64) -> bool {
+        self.dom || (self.sick_stores && seed % 2 == 1)
+    }
+
     pub(crate) fn is_on_disk(&self, seed: u64) -> bool {
         match self.stores {
             Stores::Memory => false,

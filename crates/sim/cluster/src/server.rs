@@ -143,6 +143,21 @@ impl Server {
         self.disk.objects().len() + beside
     }
 
+    /// That of an MDT's data target.
+    pub(crate) fn data_disk(&self) -> Option<&MemDisk> {
+        self.store.data().map(|data| &data.mem)
+    }
+
+    /// All that it has.
+    fn disks(&self) -> impl Iterator<Item = &MemDisk> {
+        std::iter::once(&self.disk).chain(self.data_disk())
+    }
+
+    /// Nothing of its storage fails any more.
+    pub(crate) fn cure(&self) {
+        self.disks().for_each(MemDisk::cure);
+    }
+
     /// Why it must be restarted, where it must.
     pub(crate) fn take_failure(&self) -> Option<String> {
         self.state.failed.borrow_mut().take()
@@ -168,7 +183,9 @@ impl Server {
         let node = self.node.clone();
         match point {
             CrashPoint::Deed(deed, count) => {
-                self.disk.spring_after(deed, count, move || node.freeze());
+                // of what is kept beside an MDT as often
+                let disk = self.data_disk().filter(|_| count % 2 == 0).unwrap_or(&self.disk);
+                disk.spring_after(deed, count, move || node.freeze());
             }
             CrashPoint::Send(count) => node.freeze_after_sends(Some(count)),
         }
@@ -176,7 +193,7 @@ impl Server {
 
     /// It does not, if it has not come there.
     pub(crate) fn spare(&self) {
-        self.disk.disarm();
+        self.disks().for_each(MemDisk::disarm);
         self.node.freeze_after_sends(None);
     }
 
@@ -189,7 +206,7 @@ impl Server {
         self.state.records.borrow_mut().take();
         *self.state.running.borrow_mut() = Weak::new();
         self.state.failed.borrow_mut().take();
-        self.disk.disarm();
+        self.disks().for_each(MemDisk::disarm);
         self.node.kill_as(machine);
         self.store.close();
     }

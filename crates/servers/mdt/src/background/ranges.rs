@@ -69,10 +69,11 @@ async fn sweep(mdt: &Rc<Mdt>) -> Decided<()> {
     planted::reached("mdt: ids that a restart burnt were swept");
     mdt.commit().await?;
     let held = held(mdt, &burnt).await?;
-    let is_blind = mdt.engine.config.bugs.sweep_held_ranges();
-    let spared = if is_blind { &BTreeSet::new() } else { &held.live };
-    let [objects, files]: [Rc<[ObjectRange]>; 2] =
-        [&burnt.objects, &burnt.files].map(|burnt| burnt.without(spared).into());
+    let bugs = &mdt.engine.config.bugs;
+    let spared = |is_blind| if is_blind { BTreeSet::new() } else { held.live.clone() };
+    let objects: Rc<[ObjectRange]> =
+        burnt.objects.without(&spared(bugs.sweep_held_ranges())).into();
+    let files: Rc<[ObjectRange]> = burnt.files.without(&spared(bugs.sweep_held_files())).into();
     let mut done = BTreeSet::new();
     loop {
         let all = &held.osts | &mdt.engine.holders();
