@@ -76,14 +76,12 @@ planted::bugs! {
 pub struct Number(pub u64);
 
 impl Number {
-    /// The first of a boot epoch.
-    ///
-    /// # Panics
-    /// If the target was started more than a million times.
+    /// The first of a boot epoch. A million starts further the numbers begin anew: a client that
+    /// still has one of before takes no grants from then on, until its session is another one. An
+    /// imported target goes on with an epoch far ahead, but no session of before.
     #[must_use]
     pub fn first_of_epoch(epoch: u32) -> Number {
-        assert!(epoch < EPOCHS_MAX, "a target starts fewer than 2^20 times");
-        Number((u64::from(epoch) << EPOCH_SHIFT) | 1)
+        Number((u64::from(epoch % EPOCHS_MAX) << EPOCH_SHIFT) | 1)
     }
 
     fn next(self) -> Number {
@@ -177,6 +175,14 @@ pub struct Told {
     pub given: Given,
     /// The last change that the answer knows of.
     pub as_of: Transno,
+}
+
+#[cfg(test)]
+#[test]
+fn numbers_rise_from_start_to_start_also_of_a_target_that_was_imported() {
+    for epoch in [1, 77, 1_795_451_855] {
+        assert!(Number::first_of_epoch(epoch) < Number::first_of_epoch(epoch + 1));
+    }
 }
 
 /// A span, longer by what two clocks may differ.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
-use ldlm::grants::{EPOCHS_MAX, Mode, TIMED};
+use ldlm::grants::{Mode, TIMED};
 use osd::{MetaStore, Table, WriteSet};
 use service::ClientRecord;
 use target::StartError;
@@ -81,8 +81,7 @@ fn prepare(
     let broken = |what: &str| StartError::Broken(format!("`{what}`"));
     let mut set = WriteSet::new();
     let instance = target::next_instance(&*view, TargetKind::Mdt)?;
-    let epoch = u32::try_from(instance.0).ok().filter(|epoch| *epoch < EPOCHS_MAX);
-    let epoch = epoch.ok_or_else(|| broken("epoch"))?;
+    let epoch = u32::try_from(instance.0).map_err(|_| broken("epoch"))?;
     let last_transno = Transno(target::word(&*view, keys::META_LAST_TRANSNO)?.unwrap_or(0));
     let hash_key = match meta(keys::META_HASH_KEY)? {
         Some(value) => HashKey(
