@@ -103,7 +103,8 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
             vec![encode_body(&body::OpenReq { fid, open_flags: 2, ..Default::default() })]
         }
         Opcode::MdtLayout => {
-            vec![encode_body(&body::LayoutReq { fid, handle: 3, behind: 9, reserved: 0 })]
+            let body = body::LayoutReq { fid, handle: 3, behind: 9, refused: 2, look: 0 };
+            vec![encode_body(&body)]
         }
         Opcode::MdtClose => {
             let flags = body::CloseFlags::SIZE | body::CloseFlags::WROTE;
@@ -164,6 +165,10 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
         }
         Opcode::OstList => {
             vec![encode_body(&body::OstListReq { count: 3, ..Default::default() })]
+        }
+        Opcode::OstRaise => {
+            let body = body::OstRaiseReq { parent: fid, layout_version: 3, ..Default::default() };
+            vec![encode_body(&body), encode_body(&range)]
         }
         Opcode::OstSeek => vec![encode_body(&body::OstSeekReq { object, ..Default::default() })],
         Opcode::MgsRegister => {

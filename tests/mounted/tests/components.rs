@@ -52,6 +52,13 @@ fn open(path: &Path) -> File {
         .expect("opens")
 }
 
+fn read(file: &File) -> Vec<u8> {
+    let mut all = vec![0; 4 << 20];
+    let len = file.read_at(&mut all, 0).expect("reads");
+    all.truncate(len);
+    all
+}
+
 fn bytes(len: u64, seed: u64) -> Vec<u8> {
     (0..len).map(|at| (at.wrapping_mul(seed | 1) >> 7) as u8).collect()
 }
@@ -148,17 +155,28 @@ fn what_is_no_layout_is_refused_and_a_file_ends_where_its_last_component_does() 
 
 #[test]
 fn components_come_and_go_and_layouts_are_copied() {
-    let up = Up::new("components-change");
+    let mut up = Up::new("components-change");
+    let there = up.second_mount(202);
     let here = up.mount().to_owned();
     good(&here, "setstripe -E 128K -c 1 f");
     good(&here, "setstripe --component-add -E 1M -c 2 -E -1 -c 4 f");
     let file = open(&here.join("f"));
     file.write_all_at(&bytes(2 * MIB, 3), 0).expect("room");
     assert_eq!(objects(&here, "f"), [1, 2, 4]);
-    refused(&here, "setstripe --component-del -I 3 f", "somebody has the file open");
-    drop(file);
+    let (elsewhere, whole) = (open(&there.join("f")), bytes(2 * MIB, 3));
+    assert!(read(&elsewhere) == whole, "it is open on both mounts");
     good(&here, "setstripe --component-del -I 3 f");
-    assert!(fs::read(here.join("f")).expect("reads") == bytes(2 * MIB, 3)[..MIB as usize]);
+    assert!(fs::read(here.join("f")).expect("reads") == whole[..MIB as usize]);
+    assert!(read(&elsewhere) == whole[..MIB as usize], "what went is nowhere");
+    for file in [&file, &elsewhere] {
+        let behind = file.write_all_at(b"behind", MIB + 5).map_err(|error| error.raw_os_error());
+        assert_eq!(behind, Err(Some(libc::ENODATA)));
+    }
+    good(&here, "setstripe --component-add -E -1 -c 1 f");
+    file.write_all_at(b"anew", MIB).expect("there is a component");
+    assert_eq!(read(&elsewhere)[MIB as usize..], *b"anew");
+    drop((file, elsewhere));
+    good(&here, "setstripe --component-del -I 4 f");
     good(&here, "setstripe --component-add -E -1 -c 1 f");
     refused(&here, "setstripe --component-add -E -1 f", "cannot add components");
     good(&here, "setstripe --component-del --component-flags ^init f");

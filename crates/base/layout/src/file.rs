@@ -105,6 +105,33 @@ impl FileLayout {
         }
     }
 
+    /// The same under the next generation; none where there are no more.
+    #[must_use]
+    pub fn renewed(&self) -> Option<FileLayout> {
+        let mut renewed = self.clone();
+        match &mut renewed.shape {
+            Shape::Plain(layout) => layout.generation = layout.generation.checked_add(1)?,
+            Shape::Composite(composite, _) => {
+                composite.generation = composite.generation.checked_add(1)?;
+            }
+        }
+        Some(renewed)
+    }
+
+    /// Whether the stripes of `before` that are here too have the same objects.
+    #[must_use]
+    pub fn keeps(&self, before: &FileLayout) -> bool {
+        self.objects().zip(before.objects()).all(|(now, then)| now == then)
+    }
+
+    /// The first stripe of the component `id` or behind it; none where there is no such component.
+    #[must_use]
+    pub fn first_stripe_of(&self, id: u32) -> Option<u32> {
+        let Shape::Composite(composite, firsts) = &self.shape else { return None };
+        let index = composite.components.iter().position(|component| component.id == id)?;
+        firsts.get(index).copied()
+    }
+
     /// How many objects the file has a place for.
     #[must_use]
     pub fn stripes(&self) -> u32 {
@@ -261,10 +288,11 @@ impl FileLayout {
         self.as_composite().is_some_and(|composite| composite.missing(behind).next().is_some())
     }
 
-    /// Whether every component has what it needs: then nobody gives this file objects any more.
+    /// Whether every component has what it needs, and none can be added: then nobody gives this file
+    /// objects any more.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        !self.misses(u64::MAX)
+        !self.misses(u64::MAX) && self.end() == END_OF_FILE
     }
 
     /// Where the last component ends: a write behind it fails (ENODATA).

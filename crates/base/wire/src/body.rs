@@ -318,8 +318,9 @@ bodies! {
         fid: WireFid,
         /// XATTR_CREATE 1, XATTR_REPLACE 2.
         flags: u32,
-        /// Zero.
-        reserved: u32,
+        /// `lustre.lov.del`: one more than the generation of the layout that the objects of what
+        /// goes refuse already; 0: none.
+        refused: u32,
         /// Zero.
         reserved2: u64,
     }
@@ -403,8 +404,11 @@ bodies! {
         handle: u64,
         /// First byte behind those that are to be written.
         behind: u64,
-        /// Zero.
-        reserved: u64,
+        /// One more than the generation of a layout that an object refuses as old: only this is
+        /// asked for, that the file has a later one. 0: none.
+        refused: u32,
+        /// 1: whether it has one already.
+        look: u32,
     }
 
     /// On whose word a client uses an object.
@@ -467,11 +471,11 @@ bodies! {
         atime_nsec: u32,
         /// Nanoseconds of ctime.
         ctime_nsec: u32,
-        /// Zero.
-        reserved: u32,
+        /// The lowest layout version under which it may be used; `u32::MAX`: it was destroyed.
+        layout_version: u32,
     }
     /// Set an object's size.
-    OstPunchReq (88) {
+    OstPunchReq (96) {
         /// FID of the object: base and stripe.
         object: WireFid,
         /// File that it belongs to.
@@ -484,6 +488,10 @@ bodies! {
         mtime_nsec: u32,
         /// How to cut.
         flags: PunchFlags,
+        /// Layout version under which the client maps.
+        layout_version: u32,
+        /// Zero.
+        reserved: u32,
         /// The MDT's word.
         claim: Claim,
     }
@@ -543,7 +551,7 @@ bodies! {
     }
 
     /// Allocate, punch or zero `offset .. offset + length` of one object. Reply: [`OstAttr`].
-    OstFallocateReq (96) {
+    OstFallocateReq (104) {
         /// FID of the object: base and stripe.
         object: WireFid,
         /// File that it belongs to.
@@ -558,6 +566,10 @@ bodies! {
         mtime_nsec: u32,
         /// [`fallocate`], as `fallocate(2)` has them.
         mode: u32,
+        /// Layout version under which the client maps.
+        layout_version: u32,
+        /// Zero.
+        reserved: u32,
         /// The MDT's word.
         claim: Claim,
     }
@@ -610,6 +622,18 @@ bodies! {
         /// Its size.
         size: u64,
     }
+    /// Objects of a file (buffer 1, as in a destroy) are used under a layout version from this one
+    /// on. Reply: [`OstBatchReq`].
+    OstRaiseReq (56) {
+        /// File that they belong to.
+        parent: WireFid,
+        /// The lowest version.
+        layout_version: u32,
+        /// Zero.
+        reserved: u32,
+        /// The MDT's word.
+        claim: Claim,
+    }
     /// Where data, or a hole, begins in one object.
     OstSeekReq (80) {
         /// FID of the object: base and stripe.
@@ -618,8 +642,8 @@ bodies! {
         offset: u64,
         /// 0 data, 1 hole.
         what: u32,
-        /// Zero.
-        reserved: u32,
+        /// Layout version under which the client maps.
+        layout_version: u32,
         /// File that the object belongs to.
         parent: WireFid,
         /// The MDT's word.

@@ -165,6 +165,8 @@ opcodes! {
     OstFence = 73, "ost_fence", ost repeats;
     /// Objects, and the files for which they were made. Only servers ask.
     OstList = 74, "ost_list", ost repeats;
+    /// Objects refuse older layouts of their file from now on.
+    OstRaise = 75, "ost_layout_version", ost repeats;
 
     /// A server announces a target and where it is reached.
     MgsRegister = 96, "mgs_target_reg", mgs repeats;

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use endpoint::CallError;
-use types::{Errno, Fid, TargetId};
+use types::{Errno, Fid, TargetId, TargetKind};
 
 /// Failure of a client call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +81,12 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> Errno {
         self.errno
+    }
+
+    /// An OST's answer to a layout that is not the newest, or to an object that is gone.
+    pub(crate) fn is_old_layout(&self) -> bool {
+        let at_ost = self.target.is_none_or(|target| target.kind == TargetKind::Ost);
+        self.errno == Errno::ESTALE && self.why == Why::Refused && at_ost
     }
 
     /// Which target it was, if one was asked.

@@ -86,7 +86,12 @@ impl Inode {
         // an answer that was overtaken knows fewer objects
         if stat.layout.is_some() && stat.attr.layout_version >= self.layout_version.get() {
             self.layout_version.set(stat.attr.layout_version);
-            self.layout.borrow_mut().clone_from(&stat.layout);
+            let before = self.layout.replace(stat.layout.clone());
+            if let (Some(before), Some(now)) = (&before, &stat.layout)
+                && !now.keeps(before)
+            {
+                self.forget();
+            }
         }
     }
 

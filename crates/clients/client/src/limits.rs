@@ -99,6 +99,9 @@ pub const LOST_NAMED_MAX: usize = 64;
 /// How long those paths are waited for.
 pub const LOST_NAME_WAIT: Span = Span::secs(60);
 
+/// Layouts of a file under which one call is tried: each is one that somebody changed meanwhile.
+pub const LAYOUTS_TRIED_MAX: u32 = 16;
+
 /// Access times are stored once in this many seconds (relatime).
 pub const ATIME_SECS: i64 = 24 * 3_600;
 

@@ -14,6 +14,8 @@ use crate::inode::Stat;
 use crate::namespace::split_nul;
 use crate::{Ctx, Error, Result};
 
+/// Takes components away from a file.
+pub(crate) const LOV_DEL: &[u8] = b"lustre.lov.del";
 /// Longest name of an attribute (XATTR_NAME_MAX).
 const XATTR_NAME_BYTES_MAX: usize = 255;
 /// Longest value (XATTR_SIZE_MAX).
@@ -58,12 +60,15 @@ impl Client {
             return Err(Error::local(Errno::E2BIG, "setxattr").about(fid));
         }
         let body = SetxattrReq { fid: fid.into(), flags, ..SetxattrReq::default() };
-        let call = self.0.call(ctx, Opcode::MdtSetxattr, &body).name(name).buf(value);
-        self.0
-            .change(Scope::attrs(fid), self.0.mdt_of(fid), call)
-            .await
-            .map(|_| ())
-            .map_err(|error| error.about(fid))
+        let set = self.0.set_attribute(ctx, body, name, value.clone()).await;
+        match set {
+            Err(error) if name == LOV_DEL && error.errno() == Errno::EBUSY => {
+                let (inner, ctx) = (self.0.clone(), ctx.clone());
+                let cut = async move { inner.cut_components(&ctx, fid, value).await };
+                self.0.run("component-del", cut).await
+            }
+            set => set,
+        }
     }
 
     /// Names of all attributes.
@@ -107,10 +112,45 @@ impl Inner {
         handle: u64,
         behind: u64,
     ) -> Result<Stat> {
-        let body = LayoutReq { fid: fid.into(), handle, behind, reserved: 0 };
+        let body = LayoutReq { fid: fid.into(), handle, behind, ..LayoutReq::default() };
+        self.intend(ctx, body).await
+    }
+
+    /// A layout of a file that is later than `generation`; with `look` only if there is one, else
+    /// that one.
+    pub(crate) async fn renew_layout(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        handle: u64,
+        generation: u32,
+        look: bool,
+    ) -> Result<Stat> {
+        let (refused, look) = (generation.saturating_add(1), u32::from(look));
+        let body = LayoutReq { fid: fid.into(), handle, refused, look, ..LayoutReq::default() };
+        self.intend(ctx, body).await
+    }
+
+    async fn intend(self: &Rc<Self>, ctx: &Ctx, body: LayoutReq) -> Result<Stat> {
+        let fid = Fid::from(body.fid);
         let call = self.call(ctx, Opcode::MdtLayout, &body);
         let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
         Stat::of(&answer.reply, "mds_layout_intent")
+    }
+
+    /// Sets an attribute of a file whose objects refuse the layout before `refused` already (0:
+    /// none).
+    pub(crate) async fn set_attribute(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        body: SetxattrReq,
+        name: &[u8],
+        value: Bytes,
+    ) -> Result<()> {
+        let fid = Fid::from(body.fid);
+        let call = self.call(ctx, Opcode::MdtSetxattr, &body).name(name).buf(value);
+        let done = self.change(Scope::attrs(fid), self.mdt_of(fid), call).await;
+        done.map(|_| ()).map_err(|error| error.about(fid))
     }
 }
 

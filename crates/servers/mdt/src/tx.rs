@@ -295,6 +295,11 @@ impl<'a> Tx<'a> {
         inode.stripes = 0; // of the objects of this layout nothing is known yet
     }
 
+    /// Raises the generation of a file's layout.
+    pub(crate) fn renew_layout(&mut self, inode: &mut Inode, renewed: &FileLayout) {
+        self.put_layout(inode, renewed);
+    }
+
     /// Gives components of a file objects, or adds some: what it had keeps its place.
     pub(crate) fn grow_layout(&mut self, inode: &mut Inode, composite: Composite) {
         self.put_layout(inode, &FileLayout::composite(inode.fid(), composite));

@@ -51,6 +51,8 @@ planted::bugs! {
         skip_tombstones,
         /// A change that had to wait for another one of the same bytes is answered and not made.
         lose_overlap,
+        /// Data is read and written under a layout that is told to be old.
+        believe_old_layouts,
         /// A sync is answered before the commit.
         ack_sync_before_commit,
     }

@@ -23,7 +23,7 @@ pub fn record(bytes: &[u8]) -> bool {
     let object = ObjectRecord::decode(bytes);
     if let Some(object) = &object {
         let owner = object.owner().unwrap_or(Owner { parent: Fid::ZERO, store: 0 });
-        let again = ObjectRecord::new(owner, object.mtime());
+        let again = ObjectRecord::new(owner, object.mtime()).since_version(object.layout_version());
         let again = ObjectRecord::decode(again.as_bytes()).expect("our own encoding decodes");
         assert_eq!((again.owner(), again.mtime()), (object.owner(), object.mtime()));
     }

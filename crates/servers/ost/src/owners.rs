@@ -1,8 +1,12 @@
-//! Whose an object is: the file and the MDT's store for which it was made.
+//! Whose an object is: the file and the MDT's store for which it was made; and under which layouts
+//! of the file it may be used.
 //!
 //! An MDT whose store was made anew gives old ids to new files. Their objects may still be here
 //! with another file's bytes. So each object's record says whose it is, every request says for whom
 //! it comes, and an object of somebody else is neither shown nor changed.
+//!
+//! Who takes bytes away from an object tells it the layout version from which on that is so
+//! (`raise`): whoever maps by an older layout is refused (ESTALE), and asks the MDT for a later one.
 //!
 //! What records say is remembered for the objects used last, because records cannot be read while a
 //! commit is under way.
@@ -12,7 +16,7 @@ use std::collections::BTreeMap;
 
 use osd::{StoreError, View};
 use service::Incoming;
-use types::{Errno, Fid};
+use types::{Errno, Fid, Timespec};
 use wire::body::{Claim, WireFid};
 
 use crate::limits::OWNERS_MAX;
@@ -20,16 +24,23 @@ use crate::op::object_record;
 use crate::record::{ObjectRecord, Owner};
 use crate::target::Ost;
 
+/// What the record of an object says to those who use it.
+#[derive(Clone, Copy)]
+struct Known {
+    owner: Owner,
+    layout_version: u32,
+}
+
 /// Owners of the objects used last.
 #[derive(Default)]
-pub(crate) struct Owners(RefCell<BTreeMap<Fid, Owner>>);
+pub(crate) struct Owners(RefCell<BTreeMap<Fid, Known>>);
 
 impl Owners {
-    fn get(&self, object: Fid) -> Option<Owner> {
+    fn get(&self, object: Fid) -> Option<Known> {
         self.0.borrow().get(&object).copied()
     }
 
-    fn note(&self, object: Fid, owner: Owner) {
+    fn note(&self, object: Fid, owner: Known) {
         let mut known = self.0.borrow_mut();
         if known.len() >= OWNERS_MAX {
             known.clear();
@@ -58,34 +69,58 @@ pub(crate) fn is_foreign(record: Option<&ObjectRecord>, store: u64) -> bool {
     store != 0 && owner.is_some_and(|owner| owner.store != store)
 }
 
-/// Owner of an object once `claimed` has changed it: the first one stays.
-pub(crate) fn owner_after(
+/// Record of an object once `claimed` has changed it at `mtime`: the first owner stays, and what it
+/// was told of layouts.
+pub(crate) fn record_after(
     view: &dyn View,
     object: Fid,
     claimed: Owner,
-) -> Result<Owner, StoreError> {
-    Ok(object_record(view, object)?.and_then(|record| record.owner()).unwrap_or(claimed))
+    mtime: Timespec,
+) -> Result<ObjectRecord, StoreError> {
+    let before = object_record(view, object)?;
+    let owner = before.and_then(|record| record.owner()).unwrap_or(claimed);
+    let layout_version = before.map_or(0, |record| record.layout_version());
+    Ok(ObjectRecord::new(owner, mtime).since_version(layout_version))
+}
+
+fn known(record: &ObjectRecord) -> Option<Known> {
+    record.owner().map(|owner| Known { owner, layout_version: record.layout_version() })
 }
 
 impl Ost {
-    /// Refuses an object that is not `claimed`'s. Called under the object's lock.
+    /// The object's record is this from now on.
+    pub(crate) fn note_record(&self, object: Fid, record: &ObjectRecord) {
+        if let Some(known) = known(record) {
+            self.owners.note(object, known);
+        }
+    }
+
+    /// Refuses an object that is not `claimed`'s, and a layout that is older than the object was
+    /// told: a replay is of the time before. Called under the object's lock.
     pub(crate) async fn check_owner(
         &self,
         incoming: &Incoming,
         object: Fid,
         claimed: Owner,
+        layout_version: u32,
     ) -> Result<(), Errno> {
-        let owner = match self.owners.get(object) {
-            Some(owner) => Some(owner),
+        let known = match self.owners.get(object) {
+            Some(known) => Some(known),
             None => {
                 let record = self.store.look(|view| object_record(view, object)).await?;
-                record.and_then(|record| record.owner())
+                record.and_then(|record| known(&record))
             }
         };
-        let Some(owner) = owner else { return Ok(()) };
-        self.owners.note(object, owner);
+        let Some(known) = known else { return Ok(()) };
+        self.owners.note(object, known);
+        let owner = known.owner;
         if owner == claimed {
-            return Ok(());
+            let is_old = layout_version < known.layout_version && !incoming.is_replay();
+            if !is_old || self.config.bugs.believe_old_layouts() {
+                return Ok(());
+            }
+            planted::reached("ost: an old layout was refused");
+            return Err(Errno::ESTALE);
         }
         planted::reached("ost: an object of another file was refused");
         tracing::error!(

@@ -32,7 +32,8 @@ pub(crate) struct Owner {
     pub(crate) store: u64,
 }
 
-/// An object, by its FID in `Table::Objects`. Version 1 ended before `store`.
+/// An object, by its FID in `Table::Objects`. Version 1 ended before `store`, version 2 before
+/// `layout_version`. There may be one of an object that is not there yet.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -45,6 +46,8 @@ pub(crate) struct ObjectRecord {
     parent: WireFid,
     mtime: i64,
     store: u64,
+    layout_version: u32,
+    reserved: u32,
 }
 
 /// A tombstone, by the object's FID in `Table::Tombstones`.
@@ -61,7 +64,7 @@ pub(crate) struct TombstoneRecord {
     pub(crate) number: u64,
 }
 
-const _: () = assert!(size_of::<ObjectRecord>() == 40);
+const _: () = assert!(size_of::<ObjectRecord>() == 48);
 const _: () = assert!(size_of::<TombstoneRecord>() == 16);
 
 impl ObjectRecord {
@@ -69,13 +72,25 @@ impl ObjectRecord {
         let length = size_of::<ObjectRecord>() as u16;
         ObjectRecord {
             kind: TYPE_OBJECT,
-            version: 2,
+            version: 3,
             length,
             mtime_nsec: mtime.nsec,
             parent: owner.parent.into(),
             mtime: mtime.sec,
             store: owner.store,
+            layout_version: 0,
+            reserved: 0,
         }
+    }
+
+    /// The same, used under a layout of this version or a later one.
+    pub(crate) fn since_version(self, layout_version: u32) -> ObjectRecord {
+        ObjectRecord { layout_version, ..self }
+    }
+
+    /// The lowest version of a layout under which it may be used; 0: any.
+    pub(crate) fn layout_version(&self) -> u32 {
+        self.layout_version
     }
 
     /// Nothing where the bytes are none of ours.
@@ -133,16 +148,20 @@ mod tests {
     #[test]
     fn bytes_on_disk_are_what_they_were() {
         let owner = Owner { parent: Fid { seq: 1, oid: 2, ver: 3 }, store: 6 };
-        let record = ObjectRecord::new(owner, Timespec::new(4, 5));
+        let record = ObjectRecord::new(owner, Timespec::new(4, 5)).since_version(7);
         let bytes = [
-            1, 2, 40, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0,
-            0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0,
+            1, 3, 48, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0,
+            0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
         ];
         assert_eq!(record.as_bytes(), bytes);
         let mut version_1 = bytes[..32].to_vec();
         (version_1[1], version_1[2]) = (1, 32);
         let old = ObjectRecord::decode(&version_1).expect("ours");
         assert_eq!((old.owner(), old.mtime()), (None, Timespec::new(4, 5)));
+        let mut version_2 = bytes[..40].to_vec();
+        (version_2[1], version_2[2]) = (2, 40);
+        let old = ObjectRecord::decode(&version_2).expect("ours");
+        assert_eq!((old.owner(), old.layout_version()), (Some(owner), 0), "any layout");
         assert_eq!(
             TombstoneRecord::new(6).as_bytes(),
             [2, 1, 16, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0]

@@ -21,7 +21,7 @@ use service::{Node, NodeConfig};
 use types::{ClientId, Fid, NidAddr, Span, TargetId};
 use wire::body::{
     BatchFlags, Claim, IoFlags, ObjectRange, OstBatchReq, OstFallocateReq, OstFenceReq, OstIoReq,
-    OstPunchReq, OstSeekReq, PunchFlags, fallocate,
+    OstPunchReq, OstRaiseReq, OstSeekReq, PunchFlags, fallocate,
 };
 use wire::{Opcode, encode_body};
 use zerocopy::IntoBytes;
@@ -31,7 +31,7 @@ const PROGRAM_BYTES_MAX: usize = 300;
 const PROGRAMS: usize = 5_000;
 const TIME: std::time::Duration = std::time::Duration::from_secs(3);
 
-const OPCODES: [Opcode; 14] = [
+const OPCODES: [Opcode; 15] = [
     Opcode::OstWrite,
     Opcode::OstWrite,
     Opcode::OstRead,
@@ -46,7 +46,10 @@ const OPCODES: [Opcode; 14] = [
     Opcode::MdtCreate,
     Opcode::MgsConfig,
     Opcode::OstFence,
+    Opcode::OstRaise,
 ];
+/// Where an object's record has the lowest layout version.
+const LAYOUT_VERSION: std::ops::Range<usize> = 40..44;
 const MODES: [u32; 6] = [
     fallocate::ALLOCATE,
     fallocate::KEEP_SIZE,
@@ -146,6 +149,12 @@ impl Choices<'_> {
                 let (client_low, session) = (u64::from(self.byte() % 3), self.word());
                 let (store, client_high, instance) = (77, 0, u64::from(self.byte() % 3));
                 encode_body(&OstFenceReq { store, client_low, client_high, session, instance })
+            }
+            Opcode::OstRaise => {
+                let (first, count) = (self.word() as u32, u32::from(self.byte()));
+                data = ObjectRange { base: object, first, count }.as_bytes().to_vec();
+                let layout_version = self.word() as u32;
+                encode_body(&OstRaiseReq { parent, claim, layout_version, reserved: 0 })
             }
             _ => {
                 let flags = BatchFlags::OIDS.when(self.byte() >= 128);
@@ -247,8 +256,8 @@ impl World {
         answer.unwrap_or_else(|| panic!("{opcode:?} is not answered")).is_ok()
     }
 
-    /// Every object that is there has a record, and every record an object. Destroyed objects stay
-    /// destroyed.
+    /// Every object that is there has a record, and every record an object, or a layout version
+    /// that it was told before it was made. Destroyed objects stay destroyed.
     fn fsck(&self) {
         let everything = Call::new(Opcode::OstSync, vec![encode_body(&OstBatchReq::default())]);
         assert!(self.call(everything), "a sync of everything succeeds");
@@ -257,9 +266,14 @@ impl World {
             records.iter().map(|(key, _)| Fid::from_key(key).expect("a FID")).collect()
         };
         let objects = self.disk.objects();
-        assert_eq!(fids(Table::Objects), objects);
+        let recorded = fids(Table::Objects);
+        assert!(objects.iter().all(|object| recorded.contains(object)));
+        let is_told = |record: &[u8]| record[LAYOUT_VERSION].iter().any(|byte| *byte != 0);
+        for (fid, (_, record)) in recorded.iter().zip(self.disk.records(Table::Objects)) {
+            assert!(objects.contains(fid) || is_told(&record), "{fid}");
+        }
         let tombstones = fids(Table::Tombstones);
-        assert!(objects.iter().all(|object| !tombstones.contains(object)));
+        assert!(recorded.iter().all(|object| !tombstones.contains(object)));
         let records = [Table::Objects, Table::Tombstones].map(|table| self.disk.records(table));
         assert!(records.iter().flatten().all(|(_, value)| ost::fuzz::record(value)));
     }

@@ -7,14 +7,15 @@
 //!   back: tombstones.
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It is told what happened the first time: reply records.
-//! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**, **damaged**, **kernel**: see
-//!   the modules.
+//! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**, **damaged**, **kernel**,
+//!   **layouts**: see the modules.
 
 mod damaged;
 mod dead;
 mod fence;
 mod kernel;
 mod killed;
+mod layouts;
 mod leases;
 mod lost;
 mod told;
@@ -65,6 +66,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Scr
         Script::Fence => stage.fence(),
         Script::Damaged => stage.damaged(),
         Script::Kernel => stage.kernel(),
+        Script::Layouts => stage.layouts(),
     };
     Report {
         seed,

@@ -28,7 +28,8 @@ const HALF_OPEN_MAX: usize = 16;
 /// Whom it speaks for.
 const UID: u32 = 6_666;
 /// An object comes to be for whoever names a store, be it invented: these name none.
-const MAKES_OBJECTS: [Opcode; 3] = [Opcode::OstWrite, Opcode::OstPunch, Opcode::OstFallocate];
+const MAKES_OBJECTS: [Opcode; 4] =
+    [Opcode::OstWrite, Opcode::OstPunch, Opcode::OstFallocate, Opcode::OstRaise];
 
 /// Attacks all of `targets`. `known` are files that there are, its own directory first.
 pub(crate) fn start(

@@ -13,6 +13,7 @@
 pub const MARKS: &[&str] = &[
     "client: a change waited for one of its own",
     "client: a grant was called back",
+    "client: an old layout was refused",
     "client: it was fenced",
     "endpoint: data was asked for that no request has",
     "import: a client learned that it was evicted",
@@ -23,6 +24,7 @@ pub const MARKS: &[&str] = &[
     "mdt: a change waited for what was called back",
     "mdt: a grant was called back",
     "mdt: a lapsed client was fenced",
+    "mdt: a layout that was refused was renewed",
     "mdt: a lease ended in somebody's way",
     "mdt: a lock waited for a fence",
     "mdt: a session ended with locks held",
@@ -32,6 +34,7 @@ pub const MARKS: &[&str] = &[
     "ost: a client was fenced during recovery",
     "ost: a fenced client was refused",
     "ost: a lost object was missed",
+    "ost: an old layout was refused",
     "recovery: a client reconnected amid its replays",
     "recovery: a gap was passed",
     "recovery: a missing client was given up",

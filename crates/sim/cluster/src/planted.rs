@@ -90,6 +90,7 @@ planted! {
     ost.commit_records_before_data in slow;
     ost.lose_overlap in shared;
     ost.ack_sync_before_commit in storm;
+    ost.believe_old_layouts in layouts;
     client.skip_append_lock in calm;
     client.believe_holes in shared;
     client.forget_glimpse in calm;

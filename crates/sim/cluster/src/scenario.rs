@@ -34,6 +34,8 @@ pub enum Script {
     Damaged,
     /// Programs work on several mounts, each through its kernel's memory.
     Kernel,
+    /// Components are taken from a file that others have open.
+    Layouts,
 }
 
 /// Where servers keep what they have.
@@ -275,6 +277,12 @@ impl Scenario {
         Scenario { name: "killed", script: Some(Script::Killed), ..Scenario::calm() }
     }
 
+    /// Components that go while others use them.
+    #[must_use]
+    pub fn layouts() -> Scenario {
+        Scenario { name: "layouts", script: Some(Script::Layouts), ..Scenario::calm() }
+    }
+
     /// Clients that believe for a moment what others change.
     #[must_use]
     pub fn leases() -> Scenario {
@@ -339,10 +347,10 @@ impl Scenario {
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 21] = [
+    pub const NAMES: [&str; 22] = [
         "calm", "storm", "kills", "sick", "slow", "swaps", "share", "late", "resend", "dead",
         "lost", "told", "killed", "leases", "shared", "fence", "damaged", "kernel", "hostile",
-        "hard", "dom",
+        "hard", "dom", "layouts",
     ];
 
     #[must_use]
@@ -369,6 +377,7 @@ impl Scenario {
             "hostile" => Scenario::hostile(),
             "hard" => Scenario::hard(),
             "dom" => Scenario::dom(),
+            "layouts" => Scenario::layouts(),
             _ => return None,
         })
     }

@@ -136,6 +136,11 @@ fn some_order_explains_what_users_of_common_files_are_answered() {
 }
 
 #[test]
+fn nobody_writes_or_reads_a_component_that_went() {
+    run_seeds(&Scenario::layouts());
+}
+
+#[test]
 fn late_writes_of_a_client_that_was_given_up_change_nothing() {
     run_seeds(&Scenario::fence());
 }

@@ -17,6 +17,7 @@ use types::{Errno, Extent, Timespec};
 use wire::Opcode;
 use wire::body::{OstFallocateReq, fallocate};
 
+use super::newer::Tries;
 use super::order::LockedChange;
 use super::{OFFSET_MAX, layout_for_write, place};
 use crate::file::Open;
@@ -45,15 +46,27 @@ pub(crate) async fn allocate(open: &Rc<Open>, mode: u32, offset: u64, length: u6
         end.and_then(|end| Extent::new(offset, end)).ok_or_else(|| refused(Errno::EFBIG))?;
     let _is_under_way = LockedChange::begin(&open.inode);
     let behind = if mode & fallocate::PUNCH_HOLE == 0 { end.unwrap_or(0) } else { 0 };
-    let layout = layout_for_write(open, behind).await?;
+    layout_for_write(open, behind).await?;
     super::set_id::drop_set_id(open).await?;
     open.wrote.set(true);
     let lock = open.inner.lock_file(&open.ctx, open.inode.fid).await?;
     let done = match open.check_lost("fallocate") {
-        Ok(()) => allocate_locked(open, &layout, mode, extent).await,
+        Ok(()) => allocate_newest(open, behind, mode, extent).await,
         Err(error) => Err(error),
     };
     lock.unlock().await.and(done)
+}
+
+/// Under the layout that nobody changes while the lock is held.
+async fn allocate_newest(open: &Rc<Open>, behind: u64, mode: u32, extent: Extent) -> Result<()> {
+    let mut tries = Tries::locked();
+    loop {
+        let layout = layout_for_write(open, behind).await?;
+        match allocate_locked(open, &layout, mode, extent).await {
+            Err(error) => tries.again(open, &layout, error).await?,
+            done => return done,
+        }
+    }
 }
 
 async fn allocate_locked(
@@ -130,6 +143,8 @@ async fn send_one(
         mtime_nsec: now.nsec,
         mode,
         claim,
+        layout_version: layout.generation(),
+        reserved: 0,
     };
     open.inner.under_lease(open.inode.fid, claim).await?;
     let call = open.inner.call(&open.ctx, Opcode::OstFallocate, &body);

@@ -11,7 +11,8 @@ use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 use types::Errno;
 
-use super::write;
+use super::newer::Tries;
+use super::write::write_tried;
 use crate::file::Open;
 use crate::locks::FileLock;
 use crate::{Error, Result};
@@ -72,9 +73,15 @@ impl Appending {
     /// EIO where nobody knows.
     pub async fn find_end(&self) -> Result<u64> {
         let open = &self.open;
-        let Some(layout) = open.newest_layout().await? else { return Ok(0) };
         let attr = open.attr.borrow().to_owned();
-        open.inner.current_size(&open.ctx, &attr, &open.inode, &layout).await
+        let mut tries = Tries::locked();
+        loop {
+            let Some(layout) = open.newest_layout().await? else { return Ok(0) };
+            match open.inner.current_size(&open.ctx, &attr, &open.inode, &layout).await {
+                Err(error) => tries.again(open, &layout, error).await?,
+                done => return done,
+            }
+        }
     }
 
     /// The caller was killed: pieces under way are taken back unless their OST has begun them. They
@@ -128,7 +135,7 @@ pub(crate) async fn append(
 async fn write_locked(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes) -> Result<usize> {
     open.inner.under_lease(open.inode.fid, open.claim).await?;
     open.check_lost("append")?;
-    write(open, flags, offset, data).await
+    write_tried(open, flags, offset, data, Tries::locked()).await
 }
 
 /// Takes the write back when its caller is gone, and returns only when its fate is known: until

@@ -4,9 +4,11 @@ mod allocate;
 mod append;
 mod close;
 mod copy;
+mod cut;
 mod exist;
 mod glimpse;
 mod group;
+mod newer;
 mod order;
 mod read;
 mod seek;
@@ -46,10 +48,12 @@ fn place(layout: &FileLayout, stripe: u32) -> (Fid, TargetId) {
 }
 
 /// The layout under which to write bytes below `behind`. A file made without one gets it with its
-/// first open for write, or now; a component gets its objects now.
+/// first open for write, or now; a component gets its objects now. What the last one that is known
+/// does not reach may lie in one that was added.
 async fn layout_for_write(open: &Rc<Open>, behind: u64) -> Result<Rc<FileLayout>> {
     let refused = || Error::local(Errno::ENODATA, "layout").about(open.inode.fid);
-    let known = open.layout_for_read().await?.filter(|layout| !layout.misses(behind));
+    let known = open.layout_for_read().await?;
+    let known = known.filter(|layout| !layout.misses(behind) && behind <= layout.end());
     let layout = match known {
         Some(layout) => layout,
         None => {

@@ -18,6 +18,7 @@ use wire::body::{IoFlags, OstAttr, OstIoReq};
 
 use super::glimpse::{Objects, Question};
 use super::group::{Run, runs};
+use super::newer::{Tries, check_told};
 use super::{OFFSET_MAX, place};
 use crate::file::Open;
 use crate::join::try_join;
@@ -39,14 +40,28 @@ pub(crate) async fn read(open: &Rc<Open>, offset: u64, len: usize) -> Result<Vec
             .read(open.inner.access_times.get().reads, open.inner.env.wall());
     }
     let end = offset.saturating_add(len as u64).min(OFFSET_MAX);
-    let (Some(extent), Some(layout)) = (Extent::new(offset, end), open.layout_for_read().await?)
-    else {
-        return Ok(Vec::new());
-    };
-    let pieces = read_under(open, &layout, extent).await?;
+    let Some(extent) = Extent::new(offset, end) else { return Ok(Vec::new()) };
+    let mut tries = Tries::new();
+    loop {
+        let Some(layout) = open.layout_for_read().await? else { return Ok(Vec::new()) };
+        match read_newest(open, &layout, extent, len).await {
+            Err(error) => tries.again(open, &layout, error).await?,
+            done => return done,
+        }
+    }
+}
+
+/// By `layout`, or by the newest one where that has no objects.
+async fn read_newest(
+    open: &Rc<Open>,
+    layout: &Rc<FileLayout>,
+    extent: Extent,
+    len: usize,
+) -> Result<Vec<Bytes>> {
+    let pieces = read_under(open, layout, extent).await?;
     let bytes: usize = pieces.iter().map(Bytes::len).sum();
     let is_blind = open.inner.config.bugs.believe_holes();
-    if layout.is_whole() || is_blind || (bytes == len && !layout.misses(end)) {
+    if layout.is_whole() || is_blind || (bytes == len && !layout.misses(extent.end())) {
         return Ok(pieces);
     }
     // where this layout has no objects yet, somebody may have written meanwhile
@@ -121,6 +136,7 @@ async fn size_after(
         .glimpse(&open.ctx, &[question])
         .await
         .map_err(|error| error.about(open.inode.fid))?;
+    check_told(layout, &found[0])?;
     let lost = found[0]
         .iter()
         .filter(|(_, object)| object.exists == 0)

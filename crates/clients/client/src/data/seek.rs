@@ -10,6 +10,7 @@ use types::Errno;
 use wire::Opcode;
 use wire::body::{OstSeekRep, OstSeekReq};
 
+use super::newer::Tries;
 use super::{OFFSET_MAX, place};
 use crate::file::Open;
 use crate::join::try_join;
@@ -17,19 +18,37 @@ use crate::{Error, Result, SeekFor, limits, size};
 
 /// First data or hole of the file at or behind `offset`.
 pub(crate) async fn seek(open: &Rc<Open>, what: SeekFor, offset: u64) -> Result<u64> {
-    let refused = || Error::local(Errno::ENXIO, "seek").about(open.inode.fid);
-    let Some(layout) = open.newest_layout().await?.filter(|_| offset < OFFSET_MAX) else {
-        return Err(refused()); // without a layout there are no bytes, nor are there any so far out
-    };
+    let mut tries = Tries::new();
+    loop {
+        let Some(layout) = open.newest_layout().await?.filter(|_| offset < OFFSET_MAX) else {
+            return Err(refused(open)); // there are no bytes without a layout, nor so far out
+        };
+        match seek_under(open, &layout, what, offset).await {
+            Err(error) => tries.again(open, &layout, error).await?,
+            done => return done,
+        }
+    }
+}
+
+fn refused(open: &Open) -> Error {
+    Error::local(Errno::ENXIO, "seek").about(open.inode.fid)
+}
+
+async fn seek_under(
+    open: &Rc<Open>,
+    layout: &Rc<FileLayout>,
+    what: SeekFor,
+    offset: u64,
+) -> Result<u64> {
     let objects: Vec<LocalFuture<'_, Result<OstSeekRep>>> = (0..layout.stripes())
-        .map(|stripe| Box::pin(ask(open, &layout, what, stripe, offset)) as _)
+        .map(|stripe| Box::pin(ask(open, layout, what, stripe, offset)) as _)
         .collect();
     let objects = try_join(objects, limits::BATCH_RPCS_MAX)
         .await
         .map_err(|error| error.about(open.inode.fid))?;
-    let lost = open.inode.stripes_of(&layout) & !there(&objects);
-    open.inner.check_lost(&open.ctx, open.inode.fid, &layout, lost).await?;
-    answer(&layout, &objects, what, offset).ok_or_else(refused)
+    let lost = open.inode.stripes_of(layout) & !there(&objects);
+    open.inner.check_lost(&open.ctx, open.inode.fid, layout, lost).await?;
+    answer(layout, &objects, what, offset).ok_or_else(|| refused(open))
 }
 
 async fn ask(
@@ -47,7 +66,7 @@ async fn ask(
         what: u32::from(what == SeekFor::Hole),
         parent: open.inode.fid.into(),
         claim,
-        ..OstSeekReq::default()
+        layout_version: layout.generation(),
     };
     let call = open.inner.call(&open.ctx, Opcode::OstSeek, &body);
     Ok(open.inner.ask_claiming(ost, claim, call).await?.reply.body())

@@ -15,6 +15,7 @@ use types::{Errno, Fid, Timespec};
 use wire::body::{Claim, OstAttr, OstPunchReq, PunchFlags, SetattrFlags};
 use wire::{Attr, Opcode, SizeState};
 
+use super::newer::Tries;
 use super::{OFFSET_MAX, place};
 use crate::client::Inner;
 use crate::inode::Stat;
@@ -52,14 +53,12 @@ impl Inner {
         change: Change,
         claim: Claim,
     ) -> Result<Stat> {
-        let to = change.attr.size;
+        let (to, handle) = (change.attr.size, change.handle);
         let mut stat = self.setattr(ctx, fid, change).await?;
-        let Some(layout) =
-            stat.layout.clone().filter(|_| stat.attr.size_state() == SizeState::Dirty)
-        else {
+        if stat.layout.is_none() || stat.attr.size_state() != SizeState::Dirty {
             return Ok(stat); // never written and still empty: there is nothing to cut
-        };
-        let objects = self.cut(ctx, &stat, &layout, to, claim).await?;
+        }
+        let (layout, objects) = self.cut_newest(ctx, &mut stat, handle, to, claim).await?;
         let extents = size::add_up(&layout, &objects);
         (stat.attr.size, stat.attr.blocks) = (to, extents.blocks);
         if !self.inodes.get(fid).is_some_and(|inode| inode.has_writers()) {
@@ -72,24 +71,45 @@ impl Inner {
     /// returns.
     pub(crate) async fn truncate_opened(self: &Rc<Self>, ctx: &Ctx, stat: &Stat) -> Result<()> {
         let fid = stat.attr.fid();
-        let Some(layout) = &stat.layout else { return Ok(()) };
+        if stat.layout.is_none() {
+            return Ok(());
+        }
         let lock = self.lock_file(ctx, fid).await?;
-        let done = self.cut_opened(ctx, stat, layout, lock.claim).await;
+        let done = self.cut_opened(ctx, stat, lock.claim).await;
         lock.unlock().await.and(done)
     }
 
-    async fn cut_opened(
-        self: &Rc<Self>,
-        ctx: &Ctx,
-        stat: &Stat,
-        layout: &Rc<FileLayout>,
-        claim: Claim,
-    ) -> Result<()> {
-        let objects = self.cut(ctx, stat, layout, 0, claim).await?;
+    async fn cut_opened(self: &Rc<Self>, ctx: &Ctx, stat: &Stat, claim: Claim) -> Result<()> {
+        let mut newest = stat.clone();
+        let (_, objects) = self.cut_newest(ctx, &mut newest, stat.handle, 0, claim).await?;
         if !self.inodes.get(stat.attr.fid()).is_some_and(|inode| inode.has_writers()) {
             self.state_size(ctx, &stat.attr, stat.epoch, size::stripe_bits(&objects)).await?;
         }
         Ok(())
+    }
+
+    /// Cuts the objects of the newest layout, which is put into `stat`.
+    async fn cut_newest(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        stat: &mut Stat,
+        handle: u64,
+        to: u64,
+        claim: Claim,
+    ) -> Result<(Rc<FileLayout>, Vec<OstAttr>)> {
+        let fid = stat.attr.fid();
+        let mut tries = Tries::locked();
+        loop {
+            let none = || Error::local(Errno::EPROTO, "truncate").about(fid);
+            let layout = stat.layout.clone().ok_or_else(none)?;
+            match self.cut(ctx, stat, &layout, to, claim).await {
+                Err(error) => {
+                    let newer = tries.newer(self, ctx, fid, handle, &layout, error).await?;
+                    (stat.layout, stat.stripes) = (newer.layout, newer.stripes);
+                }
+                Ok(objects) => return Ok((layout, objects)),
+            }
+        }
     }
 
     /// Cuts every object to its share of `to` bytes, as the MDT's answer `stat` allows, and tells
@@ -152,6 +172,8 @@ impl Inner {
             mtime_nsec: now.nsec,
             flags: PunchFlags::CREATE.when(create),
             claim,
+            layout_version: layout.generation(),
+            reserved: 0,
         };
         self.under_lease(fid, claim).await?;
         let call = self.call(ctx, Opcode::OstPunch, &body);

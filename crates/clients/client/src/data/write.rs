@@ -12,6 +12,7 @@ use wire::Opcode;
 use wire::body::{IoFlags, OstAttr, OstIoReq};
 
 use super::group::{Run, runs};
+use super::newer::Tries;
 use super::order::Change;
 use super::set_id::drop_set_id;
 use super::{OFFSET_MAX, layout_for_write, place};
@@ -22,10 +23,38 @@ use crate::{Error, Result};
 
 /// Writes all of `data` at `offset`; O_DSYNC and O_DIRECT of `flags` count, not those of the open.
 pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes) -> Result<usize> {
+    write_tried(open, flags, offset, data, Tries::new()).await
+}
+
+/// The same, again under a newer layout where one is refused.
+pub(super) async fn write_tried(
+    open: &Rc<Open>,
+    flags: u32,
+    offset: u64,
+    data: Bytes,
+    mut tries: Tries,
+) -> Result<usize> {
     let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
     let extent = end.and_then(|end| Extent::new(offset, end));
     let extent = extent.ok_or_else(|| Error::local(Errno::EFBIG, "write").about(open.inode.fid))?;
-    let layout = layout_for_write(open, extent.end()).await?;
+    loop {
+        let layout = layout_for_write(open, extent.end()).await?;
+        match write_under(open, &layout, flags, extent, &data).await {
+            Err(error) => tries.again(open, &layout, error).await?,
+            done => return done,
+        }
+    }
+}
+
+/// What was refused has no place among the changes under way: others may wait for those with the
+/// file's lock.
+async fn write_under(
+    open: &Rc<Open>,
+    layout: &Rc<FileLayout>,
+    flags: u32,
+    extent: Extent,
+    data: &Bytes,
+) -> Result<usize> {
     drop_set_id(open).await?;
     let change = Change::begin(&open.inode, extent);
     change.turn().await;
@@ -33,10 +62,10 @@ pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes)
     let write = Write {
         change: &change,
         open,
-        layout: &layout,
+        layout,
         flags,
         extent,
-        data: &data,
+        data,
         mtime: open.inode.stamp(open.inner.env.wall()),
     };
     let written = match write.send().await {

@@ -2,8 +2,11 @@
 //! `lustre.lov.del`, as Lustre's tools set them.
 //!
 //! Transaction: the layout and the inode; of components that go, a record of their objects each.
-//! Replay: the same again. What goes is lost, so nobody may have the file open: a client that does
-//! goes on with the layout that it has.
+//! Replay: the same again.
+//!
+//! What goes is lost. A client that has the file open goes on with the layout that it has, so the
+//! objects must refuse that beforehand: whoever asks has told them, under the file's lock, and names
+//! the generation. Else a file that is open is EBUSY.
 
 use layout::composite::Component;
 use layout::lov;
@@ -33,15 +36,27 @@ pub(super) fn add(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decide
     done(op, inode)
 }
 
-/// Takes away the component whose id the value names, and all behind it.
-pub(super) fn delete(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decided<Answer> {
+/// Takes away the component whose id the value names, and all behind it. `refused`: one more than
+/// the generation that the objects refuse, or 0.
+pub(super) fn delete(
+    op: &mut Op<'_, '_>,
+    mut inode: Inode,
+    value: &[u8],
+    refused: u32,
+) -> Decided<Answer> {
     let shown = lov::composite::inspect(value).map_err(|error| error.errno())?;
     let [named] = &shown.entries[..] else { return Err(Errno::EINVAL.into()) };
     let mut composite = composite_of(op, &inode)?;
-    if op.state.opens.is_open(inode.fid()) && op.replay.is_none() {
-        return Err(Errno::EBUSY.into());
-    }
+    let generation = composite.generation;
     let gone = composite.cut_from(named.id).map_err(|error| error.errno())?;
+    if op.replay.is_none() {
+        match refused {
+            0 if op.state.opens.is_open(inode.fid()) => return Err(Errno::EBUSY.into()),
+            0 => {}
+            _ if generation.checked_add(1) == Some(refused) => {}
+            _ => return Err(Errno::EAGAIN.into()),
+        }
+    }
     log(op, &gone);
     op.tx.shrink_layout(&mut inode, composite);
     if inode.attr.size_state() != SizeState::NeverWritten {

@@ -4,6 +4,9 @@
 //! only the first has objects then; the others get theirs before the first write into them or
 //! behind them, and when a truncate makes the file so long. A replay takes what the first reply
 //! said.
+//!
+//! A layout that an object refuses as old gets the next generation here, where nobody else has
+//! changed it.
 
 use layout::composite::{Composite, CompositeTemplate, Place};
 use layout::{Asked, FileLayout, Layout, Striping, Template};
@@ -12,7 +15,7 @@ use types::{Errno, Fid, TargetId};
 use wire::body::{Disposition, LayoutReq};
 
 use crate::op::{Answer, Op};
-use crate::perm::W;
+use crate::perm::{R, W};
 use crate::record::{INODE_HAS_LAYOUT, Inode};
 use crate::spaces::Placed;
 
@@ -23,6 +26,9 @@ pub(crate) fn layout_intent(op: &mut Op<'_, '_>) -> Decided<Answer> {
     op.decides_on(inode.fid());
     if !inode.attr.is_file() {
         return Err(Errno::EINVAL.into());
+    }
+    if body.refused != 0 {
+        return renew(op, inode, &body);
     }
     if !op.may_write_by(body.handle, &inode) {
         op.access(&inode, W)?;
@@ -36,6 +42,26 @@ pub(crate) fn layout_intent(op: &mut Op<'_, '_>) -> Decided<Answer> {
     }
     if inode != before {
         op.change(inode.clone());
+    }
+    op.full_answer(&inode, 0, Disposition::empty())
+}
+
+/// An object refuses the layout of this generation, because a client was about to take bytes away
+/// from it. Who asks for more than a look holds the file's lock, so that client has done it, which
+/// raised the generation, or is gone: then the objects stay, under the next generation.
+///
+/// In both cases the answer waits for the commit of what another client has changed, as all that
+/// decides on the file: nobody goes on with a layout that may be lost.
+fn renew(op: &mut Op<'_, '_>, mut inode: Inode, body: &LayoutReq) -> Decided<Answer> {
+    if !op.has_open(body.handle, &inode) && !op.may(&inode, W)? {
+        op.access(&inode, R)?;
+    }
+    let layout = op.tx.layout(&inode)?.ok_or(Errno::ENODATA)?;
+    if body.look == 0 && layout.generation().checked_add(1) == Some(body.refused) {
+        let renewed = layout.renewed().ok_or(Errno::EOVERFLOW)?;
+        op.tx.renew_layout(&mut inode, &renewed);
+        op.change(inode.clone());
+        planted::reached("mdt: a layout that was refused was renewed");
     }
     op.full_answer(&inode, 0, Disposition::empty())
 }
@@ -135,6 +161,12 @@ impl Op<'_, '_> {
     pub(crate) fn place_late(&mut self, inode: &mut Inode) -> Decided<()> {
         let parent = self.tx.find(inode.parent)?.filter(|parent| parent.attr.is_dir());
         self.give_layout(inode, parent.as_ref(), &Asked::default())
+    }
+
+    /// Whether the caller has the file open by this handle.
+    fn has_open(&self, handle: u64, inode: &Inode) -> bool {
+        let open = self.state.opens.get(handle);
+        open.is_some_and(|open| open.fid == inode.fid() && open.client == self.client)
     }
 
     /// Whether the caller has the file open for writing by this handle.

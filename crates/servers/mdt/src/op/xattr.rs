@@ -142,7 +142,7 @@ pub(crate) fn set(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: SetxattrReq = op.request.body();
     let (name, value) = (op.request.buf(1), op.request.buf(2));
     if matches!(&name[..], LOV_ADD | LOV_DEL) {
-        return set_components(op, Fid::from(body.fid), &name, &value);
+        return set_components(op, &body, &name, &value);
     }
     let space = space(&name)?;
     if value.len() > XATTR_VALUE_BYTES_MAX {
@@ -283,13 +283,19 @@ fn set_layout(op: &mut Op<'_, '_>, mut inode: Inode, name: &[u8], value: &[u8]) 
     done(op, inode)
 }
 
-fn set_components(op: &mut Op<'_, '_>, fid: Fid, name: &[u8], value: &[u8]) -> Decided<Answer> {
+fn set_components(
+    op: &mut Op<'_, '_>,
+    body: &SetxattrReq,
+    name: &[u8],
+    value: &[u8],
+) -> Decided<Answer> {
+    let fid = Fid::from(body.fid);
     let inode = op.tx.inode(fid)?;
     op.decides_on(fid);
     check_write(op, &inode, Space::Layout)?;
     match name {
         LOV_ADD => components::add(op, inode, value),
-        _ => components::delete(op, inode, value),
+        _ => components::delete(op, inode, value, body.refused),
     }
 }
 

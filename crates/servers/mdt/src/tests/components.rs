@@ -62,7 +62,12 @@ impl World {
     }
 
     fn intend(&mut self, behind: u64) -> Result<AttrRep, Errno> {
-        let body = LayoutReq { fid: self.file.into(), handle: self.handle, behind, reserved: 0 };
+        let body = LayoutReq {
+            fid: self.file.into(),
+            handle: self.handle,
+            behind,
+            ..LayoutReq::default()
+        };
         Ok(self.rig.call(Opcode::MdtLayout, &body, &[])?.body())
     }
 
@@ -232,7 +237,12 @@ fn what_is_set_is_what_is_read_and_an_mdt_takes_no_more_than_it_wants() {
 
 /// Sets an attribute that changes the components of the file.
 fn set_by(world: &mut World, name: &str, value: &[u8]) -> Result<(), Errno> {
-    let body = SetxattrReq { fid: world.file.into(), ..SetxattrReq::default() };
+    set_refused(world, name, value, 0)
+}
+
+/// The same where the objects refuse layouts before `refused`.
+fn set_refused(world: &mut World, name: &str, value: &[u8], refused: u32) -> Result<(), Errno> {
+    let body = SetxattrReq { fid: world.file.into(), refused, ..SetxattrReq::default() };
     world.rig.call(Opcode::MdtSetxattr, &body, &[name.as_bytes(), value]).map(drop)
 }
 
@@ -299,6 +309,53 @@ fn components_are_taken_from_behind_with_their_objects() {
     assert_eq!(set_by(&mut world, "lustre.lov.del", &second), Err(Errno::EINVAL), "it is gone");
     world.rig.creds = types::Creds { uid: 7, gid: 7, groups: Vec::new() };
     assert_eq!(set_by(&mut world, "lustre.lov.del", &second), Err(Errno::EPERM));
+}
+
+#[test]
+fn components_of_an_open_file_go_where_their_objects_refuse_its_layout() {
+    let mut world = world_of(&progressive());
+    world.intend(100 * MIB).expect("room");
+    let (second, generation) = (named(&mut world, 2), world.layout().1.generation);
+    let cut = |world: &mut World, refused| set_refused(world, "lustre.lov.del", &second, refused);
+    assert_eq!(cut(&mut world, generation), Err(Errno::EAGAIN), "another layout");
+    world.rig.commit();
+    cut(&mut world, generation + 1).expect("nobody uses it");
+    let left = world.layout();
+    assert_eq!((world.objects(), left.1.generation), (vec![1], generation + 1));
+    world.rig.crash();
+    assert!(world.rig.replay(|_| true).iter().all(|(_, reply)| reply.is_ok()));
+    world.rig.recovered();
+    assert_eq!(world.layout(), left);
+}
+
+#[test]
+fn a_layout_that_is_refused_gets_one_later_generation() {
+    let mut world = world_of(&progressive());
+    let renew = |world: &mut World, handle, refused| {
+        let body = LayoutReq { fid: world.file.into(), handle, refused, ..LayoutReq::default() };
+        world.rig.call(Opcode::MdtLayout, &LayoutReq { look: 1, ..body }, &[])?;
+        world.rig.call(Opcode::MdtLayout, &body, &[]).map(drop)
+    };
+    let (version, before) = world.layout();
+    world.rig.commit();
+    for _ in 0..2 {
+        renew(&mut world, 0, before.generation + 1).expect("its owner may");
+        let (now, after) = world.layout();
+        assert_eq!((now, after.generation), (version + 1, before.generation + 1));
+        assert_eq!(after.components, before.components, "the same objects");
+    }
+    world.rig.crash();
+    assert!(world.rig.replay(|_| true).iter().all(|(_, reply)| reply.is_ok()));
+    world.rig.recovered();
+    assert_eq!(world.layout().0, version + 1);
+    let attr = Attr { mode: 0o600, ..Attr::default() }.with_fid(world.file);
+    let body = SetattrReq { attr, valid: SetattrFlags::MODE, ..SetattrReq::default() };
+    world.rig.call(Opcode::MdtSetattr, &body, &[]).expect("its owner may");
+    world.rig.creds = types::Creds { uid: 7, gid: 7, groups: Vec::new() };
+    assert_eq!(renew(&mut world, 0, before.generation + 2), Err(Errno::EACCES));
+    let handle = world.handle;
+    renew(&mut world, handle, before.generation + 2).expect("it is open");
+    assert_eq!(world.layout().0, version + 2);
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub(super) async fn remove(
 }
 
 /// The objects of the request, sorted, each once.
-fn named(incoming: &Incoming) -> Result<Vec<Fid>, Errno> {
+pub(super) fn named(incoming: &Incoming) -> Result<Vec<Fid>, Errno> {
     let mut objects = Vec::new();
     for range in ranges(incoming)? {
         let end = range.first.checked_add(range.count).ok_or(Errno::EINVAL)?;

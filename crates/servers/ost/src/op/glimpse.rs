@@ -1,6 +1,7 @@
 //! Glimpse: size, blocks and times of a batch of objects. No lock: each object's answer is of one
 //! moment after the request came, and a writer that was answered before is in it. An object that
-//! was made for another MDT's store is not there for the asker.
+//! was made for another MDT's store is not there for the asker, and of one that was destroyed it is
+//! said that no layout names it.
 
 use osd::ObjAttr;
 use service::Incoming;
@@ -39,9 +40,14 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         .await?;
     let shown = |(attr, record): (Option<ObjAttr>, Option<ObjectRecord>)| {
         let foreign = is_foreign(record.as_ref(), store);
-        reply_attr(attr.filter(|_| !foreign), record)
+        reply_attr(attr.filter(|_| !foreign), record.filter(|_| !foreign))
     };
-    let reps: Vec<_> = attrs.into_iter().zip(records).map(shown).collect();
+    let mut reps: Vec<_> = attrs.into_iter().zip(records).map(shown).collect();
+    let stones = ost.tombstones.borrow();
+    for (rep, _) in reps.iter_mut().zip(&objects).filter(|(_, object)| stones.holds(**object)) {
+        rep.layout_version = u32::MAX;
+    }
+    drop(stones);
     let body = OstBatchReq { count: reps.len() as u32, ..OstBatchReq::default() };
     let array = bytes::Bytes::copy_from_slice(reps.as_bytes());
     Ok(Reply::ok(&incoming.request.header, vec![encode_body(&body), array]))

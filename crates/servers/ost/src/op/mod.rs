@@ -6,6 +6,7 @@ pub(crate) mod fence;
 pub(crate) mod glimpse;
 pub(crate) mod list;
 pub(crate) mod punch;
+pub(crate) mod raise;
 pub(crate) mod read;
 pub(crate) mod seek;
 pub(crate) mod statfs;
@@ -22,7 +23,7 @@ use wire::body::{Claim, ObjectRange, OstAttr};
 use wire::{Opcode, Reply, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::owners::owner_after;
+use crate::owners::record_after;
 use crate::record::{ObjectRecord, Owner};
 use crate::tally::Kind;
 use crate::target::Ost;
@@ -98,6 +99,7 @@ operations! {
     OstDestroy => destroy, Row::of(&OST_CREATE, Kind::Destroy);
     OstFence => fence, Row::of(&OST, Kind::Other).first();
     OstList => list, Row::of(&OST, Kind::Other);
+    OstRaise => raise, Row::of(&OST, Kind::Other);
     OstStatfs => statfs, Row::of(&OST, Kind::Statfs);
     OstSync => sync, Row::of(&OST, Kind::Sync);
 }
@@ -122,6 +124,8 @@ struct Told {
     owner: Owner,
     /// On whose word.
     claim: Claim,
+    /// The version of the layout by which it was found.
+    layout_version: u32,
     /// The client's time of the change.
     mtime: Timespec,
 }
@@ -135,7 +139,8 @@ enum Change {
 /// Attributes as a reply tells them. The time of the last write is the client's word, kept in the
 /// object's record.
 fn reply_attr(attr: Option<ObjAttr>, record: Option<ObjectRecord>) -> OstAttr {
-    let Some(attr) = attr else { return OstAttr::default() };
+    let layout_version = record.map_or(0, |record| record.layout_version());
+    let Some(attr) = attr else { return OstAttr { layout_version, ..OstAttr::default() } };
     let mtime = record.map_or(attr.mtime, |record| record.mtime());
     OstAttr {
         exists: 1,
@@ -147,6 +152,7 @@ fn reply_attr(attr: Option<ObjAttr>, record: Option<ObjectRecord>) -> OstAttr {
         atime_nsec: attr.atime.nsec,
         ctime: attr.ctime.sec,
         ctime_nsec: attr.ctime.nsec,
+        layout_version,
         ..OstAttr::default()
     }
 }
@@ -172,7 +178,7 @@ impl Ost {
         let asked = self.env.now();
         let _held = self.locks.lock(incoming, object, told.extent, Mode::Exclusive).await;
         let is_lost = self.config.bugs.lose_overlap() && self.env.now() > asked;
-        self.check_owner(incoming, object, told.owner).await?;
+        self.check_owner(incoming, object, told.owner, told.layout_version).await?;
         if let Change::Overtaken = self.may_change(incoming, object, &told.claim)? {
             return self.repeat_answer(incoming).await;
         }
@@ -184,8 +190,7 @@ impl Ost {
         let record = |view: &dyn View| {
             let mut set = WriteSet::new();
             if attr.is_some() {
-                let owner = owner_after(view, object, told.owner)?;
-                let record = ObjectRecord::new(owner, mtime);
+                let record = record_after(view, object, told.owner, mtime)?;
                 set.put(Table::Objects, object.to_key(), record.as_bytes());
             }
             Ok(set)
@@ -207,6 +212,15 @@ impl Ost {
             true if incoming.is_replay() => Ok(Change::Overtaken),
             true => Err(Errno::ESTALE),
         }
+    }
+
+    /// Refuses to read what was destroyed: whoever still names it has an old layout.
+    fn check_there(&self, object: Fid) -> Result<(), Errno> {
+        let is_gone = self.tombstones.borrow().holds(object);
+        if is_gone && !self.config.bugs.believe_old_layouts() {
+            return Err(Errno::ESTALE);
+        }
+        Ok(())
     }
 
     /// Answers a replay as the first time, changes nothing, and gives it its place in history. Of

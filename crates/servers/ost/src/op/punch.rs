@@ -23,6 +23,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         extent: Extent::ALL,
         owner,
         claim: body.claim,
+        layout_version: body.layout_version,
         mtime: Timespec::new(body.mtime, body.mtime_nsec),
     };
     ost.change(incoming, &told, async || ost.objects.truncate(object, body.size, create).await)

@@ -1,7 +1,7 @@
 //! Read: data of one object. Shared lock of the range; changes nothing.
 //!
 //! A missing object reads as empty: the file has a hole there. Where the MDT knows that there must
-//! be one, it is EIO.
+//! be one, it is EIO. One that was destroyed is ESTALE: no layout of its file names it any more.
 
 use ldlm::Mode;
 use osd::IoMode;
@@ -32,7 +32,8 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         None => None,
     };
     ost.check_fence(incoming, &body.claim)?;
-    ost.check_owner(incoming, object, owner).await?;
+    ost.check_owner(incoming, object, owner, body.layout_version).await?;
+    ost.check_there(object)?;
     let data = ost.objects.read(object, body.offset, body.length as usize, mode).await?;
     let attr = ost.objects.attr(object).await?;
     drop(held);

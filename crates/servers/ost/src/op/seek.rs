@@ -24,7 +24,8 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let extent = Extent::new(body.offset, u64::MAX).ok_or(Errno::EINVAL)?;
     let held = ost.locks.lock(incoming, object, extent, Mode::Shared).await;
     ost.check_fence(incoming, &body.claim)?;
-    ost.check_owner(incoming, object, owner).await?;
+    ost.check_owner(incoming, object, owner, body.layout_version).await?;
+    ost.check_there(object)?;
     let found = ost.objects.seek(object, what, body.offset).await?;
     drop(held);
     let body = match found {

@@ -36,6 +36,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         extent,
         owner,
         claim: body.claim,
+        layout_version: body.layout_version,
         mtime: Timespec::new(body.mtime, body.mtime_nsec),
     };
     let write = async || {

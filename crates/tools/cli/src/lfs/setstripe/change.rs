@@ -76,7 +76,7 @@ fn put(path: &Path, name: &str, value: &[u8], what: &str) -> Result<(), Failed> 
         let about = format!("{what} '{}'", path.display());
         match error {
             rustix::io::Errno::BUSY => {
-                let text = format!("error: {COMMAND}: {about}: somebody has the file open");
+                let text = format!("error: {COMMAND}: {about}: its layout changes all the time");
                 Failed::new(Errno::EBUSY.raw(), text)
             }
             error => Failed::io(&error.into(), COMMAND, &about),

@@ -1,0 +1,97 @@
+//! Components are taken away from a file that may be open anywhere: the objects that go refuse the
+//! layout of now first, so that whoever has it asks the MDT, and nobody writes what goes.
+//!
+//! ```text
+//! lock EX - the objects refuse this generation - MDT: the components go, a later generation - unlock
+//! ```
+//! A client that dies in between leaves objects that refuse the layout: the next one that meets
+//! them gets a later generation for it.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use env::LocalFuture;
+use layout::{FileLayout, lov};
+use types::{Errno, Fid, TargetId};
+use wire::Opcode;
+use wire::body::{Claim, ObjectRange, OstRaiseReq, SetxattrReq};
+use zerocopy::IntoBytes;
+
+use super::glimpse::range;
+use super::place;
+use crate::client::Inner;
+use crate::join::try_join;
+use crate::limits::{BATCH_RPCS_MAX, GLIMPSE_BATCH_MAX, LAYOUTS_TRIED_MAX};
+use crate::xattr::LOV_DEL;
+use crate::{Ctx, Error, Result};
+
+impl Inner {
+    /// Takes away the component that `value` names, and all behind it. Runs to its end once begun.
+    pub(crate) async fn cut_components(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        value: Bytes,
+    ) -> Result<()> {
+        let lock = self.lock_file(ctx, fid).await?;
+        let done = self.cut_components_locked(ctx, fid, value, lock.claim).await;
+        lock.unlock().await.and(done)
+    }
+
+    /// The MDT refuses a layout that has changed since the objects were told (EAGAIN).
+    async fn cut_components_locked(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        value: Bytes,
+        claim: Claim,
+    ) -> Result<()> {
+        let refused = |errno| Error::local(errno, "component-del").about(fid);
+        let named =
+            lov::composite::inspect(&value).ok().and_then(|shown| shown.entries.first()?.id.into());
+        let named: u32 = named.ok_or_else(|| refused(Errno::EINVAL))?;
+        for _ in 0..LAYOUTS_TRIED_MAX {
+            let stat = self.stat(ctx, fid, 0).await?;
+            let layout = stat.layout.ok_or_else(|| refused(Errno::ENODATA))?;
+            let first = layout.first_stripe_of(named).ok_or_else(|| refused(Errno::EINVAL))?;
+            let next =
+                layout.generation().checked_add(1).ok_or_else(|| refused(Errno::EOVERFLOW))?;
+            self.raise(ctx, fid, &layout, first, next, claim).await?;
+            self.under_lease(fid, claim).await?;
+            let body = SetxattrReq { fid: fid.into(), refused: next, ..SetxattrReq::default() };
+            match self.set_attribute(ctx, body, LOV_DEL, value.clone()).await {
+                Err(error) if error.errno() == Errno::EAGAIN => {}
+                done => return done,
+            }
+        }
+        Err(refused(Errno::EBUSY))
+    }
+
+    /// The objects from `first` on are used under a layout of `version` or later.
+    async fn raise(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        layout: &FileLayout,
+        first: u32,
+        version: u32,
+        claim: Claim,
+    ) -> Result<()> {
+        let mut by_ost: BTreeMap<TargetId, Vec<ObjectRange>> = BTreeMap::new();
+        for stripe in first..layout.stripes() {
+            by_ost.entry(place(layout, stripe).1).or_default().push(range(layout, stripe));
+        }
+        let body = OstRaiseReq { parent: fid.into(), claim, layout_version: version, reserved: 0 };
+        let mut calls: Vec<LocalFuture<'_, Result<()>>> = Vec::new();
+        for (ost, objects) in &by_ost {
+            for batch in objects.chunks(GLIMPSE_BATCH_MAX) {
+                let call = self.call(ctx, Opcode::OstRaise, &body);
+                let call = call.buf(Bytes::copy_from_slice(batch.as_bytes()));
+                let told = self.ask_claiming(*ost, claim, call);
+                calls.push(Box::pin(async move { told.await.map(drop) }));
+            }
+        }
+        try_join(calls, BATCH_RPCS_MAX).await.map(drop).map_err(|error| error.about(fid))
+    }
+}

@@ -1,0 +1,105 @@
+//! Objects that are told of a later layout: whoever maps by an older one is refused.
+
+use wire::body::WireFid;
+
+use super::*;
+
+const BASE: WireFid = WireFid { seq: OBJECT.seq, oid: OBJECT.oid, ver: 0 };
+const ALL: [ObjectRange; 1] = [ObjectRange { base: BASE, first: OBJECT.ver, count: 1 }];
+
+/// The objects are used under `version` or later.
+fn raise(version: u32, claim: Claim) -> Call {
+    let body = OstRaiseReq { parent: PARENT.into(), layout_version: version, reserved: 0, claim };
+    Call::new(Opcode::OstRaise, vec![encode_body(&body), Bytes::copy_from_slice(ALL.as_bytes())])
+}
+
+/// The same calls under a layout version: read, write, punch, fallocate, seek.
+fn calls(version: u32) -> Vec<Call> {
+    let io = OstIoReq {
+        object: OBJECT.into(),
+        parent: PARENT.into(),
+        length: 4,
+        layout_version: version,
+        claim: CLAIM,
+        ..OstIoReq::default()
+    };
+    let mut written = write(0, b"more", PLAIN);
+    written.bufs[0] = encode_body(&io);
+    let mut punched: OstPunchReq = decode_body(&punch(9, true).bufs[0]);
+    punched.layout_version = version;
+    let mut allocated: OstFallocateReq = decode_body(&fallocate_call(0, 0, 9).bufs[0]);
+    allocated.layout_version = version;
+    let mut sought: OstSeekReq = decode_body(&seek(0, 0).bufs[0]);
+    sought.layout_version = version;
+    let with = |mut call: Call, body: Bytes| {
+        call.bufs[0] = body;
+        call
+    };
+    vec![
+        Call::new(Opcode::OstRead, vec![encode_body(&io)]),
+        written,
+        with(punch(9, true), encode_body(&punched)),
+        with(fallocate_call(0, 0, 9), encode_body(&allocated)),
+        with(seek(0, 0), encode_body(&sought)),
+    ]
+}
+
+fn told_version(world: &World, remote: &Rc<Remote>) -> u32 {
+    let answer = world.call(remote, batch(Opcode::OstGlimpse, &ALL)).expect("glimpses");
+    decode_body::<OstAttr>(&answer.reply.buf(1)).layout_version
+}
+
+impl World {
+    fn outcomes(&self, remote: &Rc<Remote>, version: u32) -> Vec<Result<(), Errno>> {
+        let outcome = |call| self.call(remote, call).map(drop).map_err(|error| error.errno());
+        calls(version).into_iter().map(outcome).collect()
+    }
+}
+
+#[test]
+fn an_older_layout_is_refused_over_a_power_cut_too() {
+    let world = World::plain();
+    let (remote, other) = (world.remote(1), world.remote(2));
+    world.attr(&remote, write(0, b"data", PLAIN)).expect("any layout");
+    world.call(&other, raise(5, CLAIM)).expect("told");
+    world.power_cut(3);
+    world.start();
+    for _ in 0..2 {
+        assert_eq!(world.outcomes(&remote, 4), [Err(Errno::ESTALE); 5]);
+        assert_eq!(told_version(&world, &remote), 5);
+        assert_eq!(world.outcomes(&remote, 5), [Ok(()); 5]);
+        assert_eq!(world.outcomes(&remote, 6), [Ok(()); 5]);
+        world.call(&other, raise(3, CLAIM)).expect("it never goes back");
+    }
+}
+
+#[test]
+fn an_object_that_is_not_there_is_not_made_under_an_older_layout() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    world.call(&remote, raise(5, CLAIM)).expect("told");
+    assert_eq!(world.outcomes(&remote, 4), [Err(Errno::ESTALE); 5]);
+    assert_eq!((world.disk.objects(), told_version(&world, &remote)), (vec![], 5));
+    world.call(&world.mdt(), batch(Opcode::OstDestroy, &ALL)).expect("destroys");
+    assert_eq!(world.outcomes(&remote, 9), [Err(Errno::ESTALE); 5]);
+    assert_eq!(told_version(&world, &remote), u32::MAX, "no layout names it");
+    let again = world.call(&remote, raise(9, CLAIM)).map(drop).map_err(|error| error.errno());
+    assert_eq!(again, Err(Errno::ESTALE));
+    world.sim.run_for(Span::secs(3)); // durable
+    let records = world.disk.records(Table::Objects);
+    assert_eq!(records.len(), 0, "its record went with it");
+}
+
+#[test]
+fn only_the_file_of_an_object_tells_it() {
+    let world = told_off();
+    let remote = world.remote(1);
+    world.attr(&remote, write(0, b"data", PLAIN)).expect("writes");
+    let told =
+        |claim| world.call(&remote, raise(5, claim)).map(drop).map_err(|error| error.errno());
+    assert_eq!(told(Claim { store: 78, ..CLAIM }), Err(Errno::EIO));
+    assert_eq!(told(Claim { session: 0, ..CLAIM }), Err(Errno::EPROTO));
+    let any = world.call(&remote, raise(0, CLAIM)).map(drop).map_err(|error| error.errno());
+    assert_eq!(any, Err(Errno::EINVAL), "any layout");
+    assert_eq!(world.outcomes(&remote, 0), [Ok(()); 5]);
+}

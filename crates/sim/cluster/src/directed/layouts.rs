@@ -1,0 +1,221 @@
+//! **layouts**: a component is taken from a file that others write and read, and a new one is put
+//! in its place, while servers die. Who has the file open goes on: a write that begins after the
+//! component went is refused as behind the end of the layout, nobody reads what went, and what is
+//! written into the new component is there.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use client::{Client, File};
+use env::Env;
+use env_sim::{NodeHandle, Rng};
+use layout::composite::{CompositeTemplate, END_OF_FILE};
+use layout::{Asked, lov};
+use oracle::test_ctx;
+use types::{Errno, Fid, Span};
+
+use super::{O_EXCL, O_RDWR, Stage};
+
+/// Components that go in one run.
+const ROUNDS: u32 = 5;
+/// Where the second component begins.
+const BORDER: u64 = 128 << 10;
+/// Bytes of the file in the first one; appends come behind them.
+const BELOW: u64 = 100_000;
+const BYTES: u64 = 50_000;
+const O_APPEND: u32 = 0o2000;
+
+/// What the writes beside one cut saw.
+#[derive(Default)]
+struct Beside {
+    /// The component is gone.
+    is_cut: Cell<bool>,
+    may_stop: Cell<bool>,
+    is_over: Cell<bool>,
+    wrong: RefCell<Option<String>>,
+}
+
+/// Clients with the file open, and the one that changes its layout.
+struct Table {
+    fid: Fid,
+    writer: (NodeHandle, Client),
+    reader: (NodeHandle, Client),
+    cutter: (NodeHandle, Client),
+    writes: File,
+    reads: File,
+    appends: File,
+}
+
+impl Stage<'_> {
+    pub(super) fn layouts(&mut self) -> Result<(), String> {
+        let mut table = self.lay()?;
+        let mut below = BELOW;
+        for round in 0..ROUNDS {
+            below = self.cut_and_add(&mut table, round, below)?;
+        }
+        let Table { fid, writes, reads, appends, .. } = table;
+        let end = BORDER + BYTES;
+        self.ask(&table.writer, "closing", async move |_| writes.close().await)?;
+        self.ask(&table.reader, "closing", async move |_| {
+            appends.close().await?;
+            reads.close().await
+        })?;
+        let size = self.ask(&table.cutter, "the size", async move |client| {
+            Ok(client.getattr(&test_ctx(), fid, None).await?.size)
+        })?;
+        if size != end {
+            return Err(format!("the file has {end} bytes, its size is said to be {size}"));
+        }
+        self.nothing_is_left(&table.cutter)
+    }
+
+    fn lay(&mut self) -> Result<Table, String> {
+        let (writer, reader, cutter) =
+            (self.enter("writer"), self.enter("reader"), self.enter("cutter"));
+        let writes = self.ask(&writer, "creating", async move |client| {
+            let parts = CompositeTemplate::striped(0, [(BORDER, 1), (END_OF_FILE, 2)]);
+            let (flags, asked) = (O_RDWR | O_EXCL, Asked::Composite(parts));
+            let ctx = test_ctx();
+            let (_, file) =
+                client.create(&ctx, Fid::ROOT, b"parts", 0o666, flags, Some(&asked)).await?;
+            file.write(0, content(1, BELOW)).await?;
+            file.write(BORDER, content(2, BYTES)).await?;
+            Ok(file)
+        })?;
+        let fid = writes.fid();
+        let (reads, appends) = self.ask(&reader, "opening", async move |client| {
+            let reads = client.open(&test_ctx(), fid, 0).await?;
+            Ok((reads, client.open(&test_ctx(), fid, O_RDWR | O_APPEND).await?))
+        })?;
+        Ok(Table { fid, writer, reader, cutter, writes, reads, appends })
+    }
+
+    /// Bytes in the first component afterwards.
+    fn cut_and_add(&mut self, table: &mut Table, round: u32, below: u64) -> Result<u64, String> {
+        let (salt, fid) = (round as u8, table.fid);
+        let beside = Rc::new(Beside::default());
+        let (file, env) = (table.writes.clone(), table.writer.0.env());
+        let writing = keep_writing(env, file, beside.clone(), self.rng.fork());
+        table.writer.0.env().spawn("writes beside", writing);
+        self.pause(Span::millis(20));
+        if self.rng.chance(300_000) {
+            self.die_cutting(table);
+        }
+        if self.rng.chance(500_000) {
+            self.restart_one();
+        }
+        self.ask(&table.cutter, "taking a component away", async move |client| {
+            cut(client, fid).await
+        })?;
+        beside.is_cut.set(true);
+        self.pause(Span::millis(200));
+        beside.may_stop.set(true);
+        if !self.cluster.sim.run_until(crate::run::PEACE_MAX, || beside.is_over.get()) {
+            return Err("a write beside a component that goes never ends".to_owned());
+        }
+        if let Some(wrong) = beside.wrong.borrow_mut().take() {
+            return Err(format!("round {round}: {wrong}"));
+        }
+        self.see_the_end(table, below)?;
+        let appends = table.appends.clone();
+        let added = self.rng.range(1, 100);
+        self.ask(&table.reader, "an append", async move |_| {
+            appends.write(0, content(1, added)).await
+        })?;
+        self.see_the_end(table, below + added)?;
+        self.ask(&table.cutter, "adding a component", async move |client| {
+            let more = CompositeTemplate::striped(0, [(END_OF_FILE, 2)]);
+            let more = lov::composite::LovComposite::of_dir(&more).expect("a layout").encode();
+            change(client, fid, b"lustre.lov.add", more).await
+        })?;
+        let writes = table.writes.clone();
+        self.ask(&table.writer, "writing again", async move |_| {
+            writes.write(BORDER, content(salt, BYTES)).await
+        })?;
+        self.see(table, salt)?;
+        Ok(below + added)
+    }
+
+    /// Another one goes on: the component is gone then, or is not, or its objects refuse a layout
+    /// that is still the newest.
+    fn die_cutting(&mut self, table: &mut Table) {
+        let ((node, client), fid) = (table.cutter.clone(), table.fid);
+        node.env().spawn("cuts and dies", async move { drop(cut(&client, fid).await) });
+        self.pause(Span::millis(10));
+        node.kill();
+        table.cutter = self.enter("cutter");
+    }
+
+    /// The file ends in its first component, and so do reads through a handle that is older.
+    fn see_the_end(&mut self, table: &Table, below: u64) -> Result<(), String> {
+        let reads = table.reads.clone();
+        let read = self.ask(&table.reader, "reading", async move |_| {
+            reads.read(0, (BORDER + BYTES) as usize).await
+        })?;
+        if read.len() as u64 == below && read[..BELOW as usize] == content(1, BELOW) {
+            return Ok(());
+        }
+        Err(format!("the file has {below} bytes, {} other ones are read", read.len()))
+    }
+
+    fn see(&mut self, table: &Table, salt: u8) -> Result<(), String> {
+        let reads = table.reads.clone();
+        let read = self.ask(&table.reader, "reading again", async move |_| {
+            reads.read(BORDER, 2 * BYTES as usize).await
+        })?;
+        if read == content(salt, BYTES) {
+            return Ok(());
+        }
+        Err(format!("{} other bytes are in the new component", read.len()))
+    }
+
+    /// An OST or the MDT.
+    fn restart_one(&mut self) {
+        let (cluster, is_cut) = (self.cluster, self.rng.chance(500_000));
+        let server = *self.rng.pick(&cluster.servers.iter().collect::<Vec<_>>());
+        server.kill(is_cut);
+        self.restarts += 1;
+        self.pause(Span::secs(1));
+        server.boot();
+    }
+}
+
+/// Writes behind the border until it is told to stop.
+async fn keep_writing(env: Env, file: File, beside: Rc<Beside>, mut rng: Rng) {
+    let mut is_last = false;
+    while !is_last {
+        is_last = beside.may_stop.get();
+        let begins_late = beside.is_cut.get();
+        let (offset, len) = (BORDER + rng.below(2 << 20), rng.range(1, BYTES));
+        let wrong = match file.write(offset, content(9, len)).await {
+            Ok(_) if begins_late => Some("a write into what went is answered".to_owned()),
+            Err(error) if error.errno() != Errno::ENODATA => Some(format!("a write: {error}")),
+            Ok(_) | Err(_) => None,
+        };
+        if let Some(wrong) = wrong {
+            beside.wrong.borrow_mut().get_or_insert(wrong);
+        }
+        env.sleep(rng.span(Span::millis(1), Span::millis(20))).await;
+    }
+    beside.is_over.set(true);
+}
+
+/// Takes the second component away, if it is there.
+async fn cut(client: &Client, fid: Fid) -> client::Result<()> {
+    let value = client.getxattr(&test_ctx(), fid, b"lustre.lov").await?;
+    let mut shown = lov::composite::inspect(&value).expect("components");
+    if shown.entries.len() < 2 {
+        return Ok(());
+    }
+    shown.entries.remove(0);
+    change(client, fid, b"lustre.lov.del", shown.encode()).await
+}
+
+async fn change(client: &Client, fid: Fid, name: &[u8], value: Vec<u8>) -> client::Result<()> {
+    client.setxattr(&test_ctx(), fid, name, value.into(), 0).await
+}
+
+fn content(salt: u8, len: u64) -> Bytes {
+    Bytes::from(oracle::pattern(salt, len as usize))
+}
