@@ -18,6 +18,9 @@ use wire::{Opcode, Reply, ReplyFlags, Request, encode_body};
 
 use common::TARGET;
 
+/// How long the requests of a flood are worth an answer.
+const DEADLINE_MS: u32 = 60_000;
+
 struct World {
     env: Env,
     at: NidAddr,
@@ -114,7 +117,7 @@ impl World {
                 let header = &mut request.header;
                 (header.xid, header.target) = (xid << 20, TARGET.to_u32());
                 (header.session, header.epoch) = (session.session, session.epoch);
-                (header.instance, header.deadline_ms) = (session.instance, 10_000);
+                (header.instance, header.deadline_ms) = (session.instance, DEADLINE_MS);
                 tx.send(request.to_frame()).expect("open");
             }
             tx.room().await;
@@ -148,6 +151,43 @@ fn a_flood_of_throttled_requests_holds_up_nobody_else() {
         assert!(world.held() > queued * 1_024);
         link.close();
         world.env.sleep(Span::millis(50)).await;
+        assert_eq!((world.queued(), world.held()), (0, 0), "its places are free");
+    });
+}
+
+/// What the queue for millions is for: 20 links of 1,000 sessions with 50 requests each.
+#[test]
+fn a_million_throttled_requests_of_20_000_sessions_hold_up_nobody_else() {
+    const LINKS: u64 = 20;
+    const SESSIONS: u64 = 1_000;
+    const EACH: u64 = 50;
+    const ALL: u64 = LINKS * SESSIONS * EACH;
+    check(|world| async move {
+        world.throttle();
+        let before = world.rate().await;
+        let mut links = Vec::new();
+        for link in 0..LINKS {
+            let (tx, busy) = world.flood(1 + link * SESSIONS, SESSIONS, EACH).await;
+            links.push((tx, busy));
+        }
+        world.env.sleep(Span::millis(100)).await;
+        let (queued, held) = (world.queued(), world.held());
+        // one a second has left meanwhile
+        assert!(queued > ALL / 1_000 * 999, "{queued} wait");
+        let during = world.rate().await;
+        assert!(during * 100 >= before * 95, "{during} of {before} a second");
+        let took = world.newcomer(9).await;
+        assert!(took <= Span::millis(50), "{took:?}");
+        let told: u64 = links.iter().map(|(_, busy)| busy.get()).sum();
+        assert_eq!(told, 0, "there is room for all");
+        println!(
+            "{queued} requests of {} sessions wait, {} MiB; others: {during} of {before} a second, \
+             a connect {took:?}",
+            LINKS * SESSIONS,
+            held >> 20,
+        );
+        links.iter().for_each(|(link, _)| link.close());
+        world.env.sleep(Span::secs(1)).await;
         assert_eq!((world.queued(), world.held()), (0, 0), "its places are free");
     });
 }
