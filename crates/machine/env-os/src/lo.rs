@@ -405,6 +405,36 @@ mod tests {
         });
     }
 
+    /// Set in a process that the next test starts: where it is to connect.
+    const OUTSIDER: &str = "NACRE_TEST_LO_OUTSIDER";
+
+    /// A peer over `lo` is this process itself.
+    #[test]
+    fn another_process_finds_nobody_at_an_address_of_lo() {
+        if let Ok(at) = std::env::var(OUTSIDER) {
+            let at: NidAddr = at.parse().expect("the parent wrote it");
+            let refused = run(OsConfig::default(), |env| async move {
+                env.connect(None, at).await.err().map(|error| error.kind())
+            });
+            assert_eq!(refused, Some(io::ErrorKind::ConnectionRefused), "{at} answers");
+            return;
+        }
+        run(OsConfig::default(), |env| async move {
+            let at = NidAddr { nid: Nid::LO, port: 0 };
+            let mut listener = env.listen(at).await.expect("free");
+            let at = listener.addr();
+            let this = std::env::current_exe().expect("this test");
+            let mut child = std::process::Command::new(this);
+            child.args(["--exact", "lo::tests::another_process_finds_nobody_at_an_address_of_lo"]);
+            let ended = child.env(OUTSIDER, at.to_string()).output().expect("it starts");
+            let told = String::from_utf8_lossy(&ended.stdout);
+            assert!(ended.status.success() && told.contains("1 passed"), "{told}");
+            let nobody = env.timeout(Span::millis(10), listener.accept()).await;
+            assert!(nobody.is_none(), "nobody has reached it");
+            env.connect(None, at).await.expect("this process does");
+        });
+    }
+
     #[test]
     fn an_address_is_free_again_when_its_listener_is_gone() {
         run(
