@@ -3,7 +3,9 @@
 
 mod close;
 mod components;
+mod connected;
 mod damaged;
+mod drawn;
 mod forged;
 mod hostile;
 mod leases;

@@ -1,0 +1,215 @@
+//! Fuzz target: a whole MDT on hostile bodies, each sent by a client that has really connected.
+//!
+//! The input is a program of choices ([`super::drawn`]): every operation of MDTs and two of other
+//! targets, from two clients. Every request is answered, and the records are whole after each.
+//!
+//! Bound of the generator: requests come through endpoints of ours, so no request is a replay that
+//! the MDT never answered.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::rc::Rc;
+
+use endpoint::{Bulk, Call, Endpoint, EndpointConfig, Resolve};
+use env::{CptTable, Env};
+use env_sim::{NodeHandle, Sim, SimConfig};
+use osd::MetaStore;
+use osd::mem::{MemDisk, MemMeta, MemObjects};
+use ost::{Ost, OstConfig};
+use service::{Node, NodeConfig};
+use types::{ClientId, Creds, NidAddr, Span, SplitMix64, TargetId, TargetKind};
+use wire::Opcode;
+
+use super::drawn::{Choices, Known, PROGRAM_BYTES_MAX, PROGRAMS, TIME, programs};
+use crate::fsck::fsck;
+use crate::{GrantMode, Mdt, MdtConfig, OstAt};
+
+const MDT: TargetId = TargetId { kind: TargetKind::Mdt, index: 0 };
+const OST: TargetId = TargetId { kind: TargetKind::Ost, index: 0 };
+/// Nobody waits longer: not for a recall, not for a recovery.
+const ANSWERED_WITHIN: Span = Span::secs(300);
+const MODES: [GrantMode; 3] = [GrantMode::Timed, GrantMode::Recall, GrantMode::None];
+
+struct Where;
+
+impl Resolve for Where {
+    fn addrs(&self, target: TargetId) -> Vec<NidAddr> {
+        vec![addr(target)]
+    }
+}
+
+fn addr(target: TargetId) -> NidAddr {
+    let host = if target.kind == TargetKind::Ost { 2 } else { 1 };
+    format!("10.0.0.{host}@tcp").parse().expect("a NID")
+}
+
+fn endpoint(env: &Env, client: u128, is_server: bool) -> Rc<Endpoint> {
+    let import = endpoint::ImportConfig {
+        client: ClientId(client),
+        name: format!("c{client}"),
+        is_server,
+        ..Default::default()
+    };
+    Endpoint::new(env, EndpointConfig { import, ..Default::default() }, Rc::new(Where))
+}
+
+fn node(env: &Env) -> Rc<Node> {
+    let one = NonZeroU32::MIN;
+    Node::new(env, NodeConfig::new(CptTable::new(one, one, 1, true).expect("one")))
+}
+
+/// Those of MDTs, and what an MDT does not know.
+fn opcodes() -> Vec<Opcode> {
+    let ours = |opcode: &&Opcode| opcode.target() == Some(TargetKind::Mdt);
+    let others = [Opcode::OstDestroy, Opcode::MgsConfig];
+    Opcode::ALL.iter().filter(ours).copied().chain(others).collect()
+}
+
+struct World {
+    sim: Sim,
+    mds: NodeHandle,
+    clients: Vec<(NodeHandle, Rc<Endpoint>)>,
+    disk: MemDisk,
+    grants: GrantMode,
+    /// Of the MDT that runs.
+    meta: Rc<RefCell<Option<Rc<MemMeta>>>>,
+    opcodes: Vec<Opcode>,
+    known: Known,
+    /// Operations of which one succeeded.
+    done: BTreeSet<Opcode>,
+}
+
+impl World {
+    fn new(grants: GrantMode) -> World {
+        // clients that misbehave are told of as errors
+        let sim = Sim::new(7, SimConfig { fail_on_error: false, ..SimConfig::default() });
+        let (mds, oss) = (sim.node("mds", addr(MDT).nid), sim.node("oss", addr(OST).nid));
+        let clients = (1..3u32).map(|n| {
+            let node =
+                sim.node(&format!("c{n}"), format!("10.0.1.{n}@tcp").parse().expect("a NID"));
+            let endpoint = endpoint(&node.env(), u128::from(n), false);
+            (node, endpoint)
+        });
+        let clients = clients.collect();
+        boot_ost(&oss);
+        let world = World {
+            sim,
+            mds,
+            clients,
+            disk: MemDisk::default(),
+            grants,
+            meta: Rc::default(),
+            opcodes: opcodes(),
+            known: Known::new(),
+            done: BTreeSet::new(),
+        };
+        world.boot();
+        world
+    }
+
+    fn boot(&self) {
+        let (env, disk, slot) = (self.mds.env(), self.disk.clone(), self.meta.clone());
+        let mut config = MdtConfig::new("testfs".parse().expect("a name"), 0);
+        (config.grants, config.has_data) = (self.grants, true);
+        self.mds.env().spawn("mds", async move {
+            let meta = Rc::new(MemMeta::open(&env, &disk));
+            let osts: Rc<dyn Fn() -> Vec<OstAt>> = Rc::new(|| vec![OstAt::from(0)]);
+            let to_osts = Some(endpoint(&env, 99, true));
+            let mdt = Mdt::start(&env, config, meta.clone(), to_osts, osts).await.expect("boots");
+            *slot.borrow_mut() = Some(meta);
+            let node = node(&env);
+            node.add_target(mdt);
+            node.serve(env.listen(addr(MDT)).await.expect("a free address"));
+            std::future::pending::<()>().await;
+        });
+    }
+
+    fn crash(&self) {
+        self.meta.take();
+        self.mds.kill_as(false);
+        self.boot();
+    }
+
+    /// One request; before it now and then a restart.
+    fn step(&mut self, choices: &mut Choices<'_>) {
+        if choices.byte() == 0 {
+            self.crash();
+        }
+        let who = choices.byte();
+        let request = self.known.request(&self.opcodes, choices);
+        let opcode = request.opcode();
+        let mut call = Call::new(opcode, request.bufs);
+        let uid = if who & 0x0e == 0 { 1_000 } else { 0 };
+        call.creds = Creds { uid, gid: uid, groups: Vec::new() };
+        match choices.byte() {
+            0..8 => call.modifies = !call.modifies,
+            8..16 => call.sync = true,
+            16..24 => call.bulk = Bulk::Source(vec![vec![7; usize::from(who) * 64].into()]),
+            24..32 => (call.bulk, call.modifies) = (Bulk::Sink(usize::from(who) * 64), false),
+            _ => {}
+        }
+        let (node, endpoint) = &self.clients[usize::from(who & 1)];
+        let remote = endpoint.remote(MDT);
+        let answer =
+            self.sim.block_on_for(node, ANSWERED_WITHIN, async move { remote.call(call).await });
+        let answer = answer.unwrap_or_else(|| panic!("{opcode:?} is not answered"));
+        if let Ok(answer) = answer {
+            self.known.learn(opcode, &answer.reply);
+            self.done.insert(opcode);
+        }
+    }
+
+    fn fsck(&self) {
+        let meta = self.meta.borrow().clone().expect("it runs: it has just answered");
+        let view = meta.running().expect("a store in memory");
+        assert_eq!(fsck(&*view), Ok(Vec::new()));
+    }
+}
+
+fn boot_ost(oss: &NodeHandle) {
+    let env = oss.env();
+    oss.env().spawn("oss", async move {
+        let disk = MemDisk::default();
+        let (meta, objects) = (MemMeta::open(&env, &disk), MemObjects::open(&env, &disk));
+        let config = OstConfig::new("testfs".parse().expect("a name"), 0);
+        let ost = Ost::start(&env, config, Rc::new(meta), Rc::new(objects)).await.expect("boots");
+        let node = node(&env);
+        node.add_target(ost);
+        node.serve(env.listen(addr(OST)).await.expect("a free address"));
+        std::future::pending::<()>().await;
+    });
+}
+
+fn run(program: &[u8]) -> World {
+    let mut choices = Choices::new(program);
+    let mut world = World::new(choices.of(&MODES));
+    while !choices.is_done() {
+        world.step(&mut choices);
+        world.fsck();
+    }
+    world
+}
+
+/// Every request is answered, and the records are whole after each.
+#[test]
+fn handlers() {
+    bolero::check!()
+        .with_iterations(PROGRAMS)
+        .with_test_time(TIME)
+        .with_generator(programs())
+        .for_each(|program: &Vec<u8>| drop(run(program)));
+}
+
+/// Programs that reached only the refusals would show little.
+#[test]
+fn every_operation_succeeds_for_a_connected_client() {
+    let mut chance = SplitMix64::new(1);
+    let mut done = BTreeSet::new();
+    for _ in 0..40 {
+        let program: Vec<u8> = (0..PROGRAM_BYTES_MAX).map(|_| chance.bits() as u8).collect();
+        done.append(&mut run(&program).done);
+    }
+    let ours = Opcode::ALL.iter().filter(|opcode| opcode.target() == Some(TargetKind::Mdt));
+    assert_eq!(done, ours.copied().collect());
+}
