@@ -288,8 +288,8 @@ impl FileLayout {
         self.as_composite().is_some_and(|composite| composite.missing(behind).next().is_some())
     }
 
-    /// Whether every component has what it needs, and none can be added: then nobody gives this file
-    /// objects any more.
+    /// Whether every component has what it needs, and none can be added: then nobody gives this
+    /// file objects any more.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         !self.misses(u64::MAX) && self.end() == END_OF_FILE

@@ -30,6 +30,8 @@
 //! and `getxattr` and `setxattr` take those names with the binary value of `lustre.lov`.
 
 mod fid;
+#[macro_use]
+mod layout;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -43,23 +45,6 @@ pub use crate::values::{cancel, connect, fallocate, lock};
 
 /// A grant that lasts until it is called back, in place of its milliseconds.
 pub const CALLED_BACK: u32 = u32::MAX;
-
-macro_rules! bodies {
-    ($($(#[$doc:meta])* $name:ident ($bytes:literal) { $($(#[$fdoc:meta])* $field:ident: $ty:ty,)* })*) => {
-        $(
-            $(#[$doc])*
-            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-            #[repr(C)]
-            pub struct $name { $($(#[$fdoc])* pub $field: $ty,)* }
-            const _: () = assert!(size_of::<$name>() == $bytes);
-        )*
-
-        /// Every body with its size and the place of each field: what the golden layout is held
-        /// against.
-        pub const BODIES: &[(&str, usize, &[(&str, usize)])] =
-            &[$((stringify!($name), $bytes, &[$((stringify!($field), std::mem::offset_of!($name, $field)),)*]),)*];
-    };
-}
 
 bodies! {
     /// [`crate::Opcode::Connect`]. Buffer 1: name of the client (host and mount) as text.

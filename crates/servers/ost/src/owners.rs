@@ -6,7 +6,8 @@
 //! it comes, and an object of somebody else is neither shown nor changed.
 //!
 //! Who takes bytes away from an object tells it the layout version from which on that is so
-//! (`raise`): whoever maps by an older layout is refused (ESTALE), and asks the MDT for a later one.
+//! (`raise`): whoever maps by an older layout is refused (ESTALE), and asks the MDT for a later
+//! one.
 //!
 //! What records say is remembered for the objects used last, because records cannot be read while a
 //! commit is under way.

@@ -144,8 +144,8 @@ impl Inner {
         Ok(settle(attr, mtime_set, must_exist, layout, &found[0]))
     }
 
-    /// Size of an open file now, whatever the MDT believes; ESTALE where `layout` is old, EIO where an object is lost, since
-    /// nobody knows it then.
+    /// Size of an open file now, whatever the MDT believes; ESTALE where `layout` is old, EIO where
+    /// an object is lost, since nobody knows it then.
     pub(crate) async fn current_size(
         self: &Rc<Self>,
         ctx: &Ctx,

@@ -5,8 +5,8 @@
 //! Replay: the same again.
 //!
 //! What goes is lost. A client that has the file open goes on with the layout that it has, so the
-//! objects must refuse that beforehand: whoever asks has told them, under the file's lock, and names
-//! the generation. Else a file that is open is EBUSY.
+//! objects must refuse that beforehand: whoever asks has told them, under the file's lock, and
+//! names the generation. Else a file that is open is EBUSY.
 
 use layout::composite::Component;
 use layout::lov;
