@@ -132,7 +132,12 @@ impl Known {
             }
             Opcode::MdtLayout => {
                 let (handle, behind) = (choices.of(&self.handles), choices.word());
-                vec![encode_body(&LayoutReq { fid: fid.into(), handle, behind, reserved: 0 })]
+                vec![encode_body(&LayoutReq {
+                    fid: fid.into(),
+                    handle,
+                    behind,
+                    ..LayoutReq::default()
+                })]
             }
             Opcode::MdtLock | Opcode::MdtUnlock => vec![encode_body(&lock(fid, choices))],
             Opcode::MdtAck | Opcode::MdtShed | Opcode::MdtRestate => {
