@@ -132,12 +132,10 @@ impl Known {
             }
             Opcode::MdtLayout => {
                 let (handle, behind) = (choices.of(&self.handles), choices.word());
-                vec![encode_body(&LayoutReq {
-                    fid: fid.into(),
-                    handle,
-                    behind,
-                    ..LayoutReq::default()
-                })]
+                let (refused, look) =
+                    (u32::from(choices.byte() % 4), u32::from(choices.byte() % 2));
+                let fid = fid.into();
+                vec![encode_body(&LayoutReq { fid, handle, behind, refused, look })]
             }
             Opcode::MdtLock | Opcode::MdtUnlock => vec![encode_body(&lock(fid, choices))],
             Opcode::MdtAck | Opcode::MdtShed | Opcode::MdtRestate => {
