@@ -123,7 +123,13 @@ impl<K: Copy + Ord, V> Ascending<K, V> {
     }
 
     fn find(&self, key: K) -> Option<usize> {
-        if self.first_key() == Some(key) { Some(0) } else { self.search(key).ok() }
+        let (first, last) = (self.places.front()?.0, self.places.back()?.0);
+        match key {
+            _ if key == first => Some(0),
+            _ if key == last => Some(self.places.len() - 1),
+            _ if key < first || key > last => None,
+            _ => self.search(key).ok(),
+        }
     }
 
     fn search(&self, key: K) -> Result<usize, usize> {

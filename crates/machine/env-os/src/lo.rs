@@ -234,7 +234,7 @@ impl LinkSend for LoShared {
     }
 
     fn room(&self) -> LocalFuture<'static, ()> {
-        if !self.open.get() || self.sent.fits(&self.config) {
+        if self.has_room() {
             return Box::pin(std::future::ready(()));
         }
         let (sent, config) = (Arc::clone(&self.sent), Rc::clone(&self.config));
@@ -248,6 +248,10 @@ impl LinkSend for LoShared {
                 taken.await;
             }
         })
+    }
+
+    fn has_room(&self) -> bool {
+        !self.open.get() || self.sent.fits(&self.config)
     }
 
     fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket {
@@ -395,9 +399,11 @@ mod tests {
             near.tx.send(request(1, 1)).expect("up");
             near.tx.room().await;
             near.tx.send(request(2, 1)).expect("up");
+            assert!(!near.tx.has_room());
             assert_eq!(env.timeout(Span::millis(10), near.tx.room()).await, None);
             far.rx.recv().await.expect("the first");
             near.tx.room().await;
+            assert!(near.tx.has_room());
             near.tx.send(request(3, 1)).expect("up");
             let room = near.tx.room();
             drop(far);

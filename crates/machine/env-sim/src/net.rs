@@ -544,6 +544,10 @@ impl LinkSend for Half {
         }))
     }
 
+    fn has_room(&self) -> bool {
+        self.end().has_room()
+    }
+
     fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket {
         let ticket = self.end().bulk.expect(id, len_max);
         if !self.is_open() {

@@ -29,6 +29,8 @@ pub trait LinkSend {
     /// Completes when the peer's credits and the queue's bound leave room for another frame, or the
     /// link is down.
     fn room(&self) -> LocalFuture<'static, ()>;
+    /// Whether [`LinkSend::room`] would complete at once: a look costs less than a future.
+    fn has_room(&self) -> bool;
     /// Announces that data of bulk `id`, at most `len_max` bytes, is welcome. Data of unknown ids
     /// is read and dropped.
     fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket;

@@ -50,14 +50,26 @@ impl Account {
 
     /// Waits until `client` may hold `units` more.
     pub(crate) async fn take(&self, client: ClientId, units: u32) -> Share {
-        let (granted, wait) = oneshot::channel();
-        {
-            let mut state = self.0.borrow_mut();
-            let units = units.min(state.units);
-            state.waiting.push_back(Waiter { client, units, granted });
+        let units = units.min(self.0.borrow().units);
+        if let Some(share) = self.take_at_once(client, units) {
+            return share;
         }
+        let (granted, wait) = oneshot::channel();
+        self.0.borrow_mut().waiting.push_back(Waiter { client, units, granted });
         self.grant();
         wait.await.expect("a waiter stays in the line until it is granted or gives up")
+    }
+
+    /// What there is to be had while nobody waits.
+    fn take_at_once(&self, client: ClientId, units: u32) -> Option<Share> {
+        let mut state = self.0.borrow_mut();
+        let may = state.waiting.is_empty()
+            && units <= state.free
+            && !state.is_at_its_share(client, units);
+        may.then(|| {
+            state.lend(client, units);
+            Share { account: self.clone(), client, units }
+        })
     }
 
     /// Gives out what is free.
@@ -71,21 +83,28 @@ impl Account {
     fn next(&self) -> Option<(oneshot::Sender<Share>, Share)> {
         let mut state = self.0.borrow_mut();
         state.waiting.retain(|waiter| !waiter.granted.is_closed());
-        let at = state.waiting.iter().position(|waiter| !state.is_at_its_share(waiter))?;
+        let at = state
+            .waiting
+            .iter()
+            .position(|waiter| !state.is_at_its_share(waiter.client, waiter.units))?;
         if state.waiting[at].units > state.free {
             return None; // it is next, and nobody passes it
         }
         let Waiter { client, units, granted } = state.waiting.remove(at)?;
-        state.free -= units;
-        *state.held.entry(client).or_default() += units;
+        state.lend(client, units);
         Some((granted, Share { account: self.clone(), client, units }))
     }
 }
 
 impl State {
-    fn is_at_its_share(&self, waiter: &Waiter) -> bool {
-        let held = self.held.get(&waiter.client).copied().unwrap_or_default();
-        held > 0 && held.saturating_add(waiter.units) > self.free
+    fn is_at_its_share(&self, client: ClientId, units: u32) -> bool {
+        let held = self.held.get(&client).copied().unwrap_or_default();
+        held > 0 && held.saturating_add(units) > self.free
+    }
+
+    fn lend(&mut self, client: ClientId, units: u32) {
+        self.free -= units;
+        *self.held.entry(client).or_default() += units;
     }
 
     fn give_back(&mut self, client: ClientId, units: u32) {

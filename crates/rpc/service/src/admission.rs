@@ -73,14 +73,15 @@ impl Node {
             Admission::Execute => {
                 let mut class = served.target.class(&request);
                 class.high_priority |= served.target.is_awaited(&session, &request);
+                let service = self.service(class.service);
                 if recovering || class.service.is_unhindered() {
                     self.check_passing(&session, &request)?;
-                } else if self.is_busy_for(peer, &session, &class, &request) {
+                } else if self.is_busy_for(peer, &session, &service, &request) {
                     return Ok(());
                 }
                 let unhindered = recovering || class.service.passes_policies();
                 let work = self.begin(served, peer, session, request, class)?;
-                if unhindered { self.dispatch_now(work) } else { self.dispatch(work) }
+                if unhindered { self.dispatch_now(work) } else { self.dispatch(work, &service) }
             }
             Admission::Executing => {
                 planted::reached("service: a request came again while it was executed");
@@ -154,7 +155,8 @@ impl Node {
         let class = served.target.class(&request);
         let work = self.begin(served, peer, session, request, class)?;
         work.flight.first.set(Some(Box::new(first)));
-        self.dispatch(work);
+        let service = self.service(work.flight.class.service);
+        self.dispatch(work, &service);
         Ok(())
     }
 

@@ -15,8 +15,9 @@ use crate::in_flight::{InFlight, Queued};
 use crate::memory::{self, Held, Room};
 use crate::node::{Node, Nonsense};
 use crate::peer::Peer;
+use crate::services::Service;
 use crate::work::Work;
-use crate::{Class, Session, limits};
+use crate::{Session, limits};
 
 impl Node {
     /// Whether a request has no room; its client is told to ask again.
@@ -24,15 +25,14 @@ impl Node {
         &self,
         peer: &Peer,
         session: &Session,
-        class: &Class,
+        service: &Service,
         request: &Request,
     ) -> bool {
-        if class.service.is_unhindered() || self.has_room_for(session, class, request) {
+        if self.has_room_for(session, service, request) {
             return false;
         }
-        let service = self.service(class.service);
         service.refused.set(service.refused.get() + 1);
-        let pause = memory::pause(session.memory.of(class.service));
+        let pause = memory::pause(session.memory.of(service.spec));
         let mut reply = Reply::error(&request.header, Errno::EAGAIN);
         reply.header.flags = ReplyFlags::BUSY;
         reply.header.lease_ms = u32::try_from(pause.as_millis()).expect("a few seconds");
@@ -40,12 +40,12 @@ impl Node {
         true
     }
 
-    fn has_room_for(&self, session: &Session, class: &Class, request: &Request) -> bool {
-        let held = Held::of(&self.memory, &session.memory, class.service);
+    fn has_room_for(&self, session: &Session, service: &Service, request: &Request) -> bool {
+        let held = Held::of(&self.memory, &session.memory, service.spec);
         let bytes = memory::cost(length(request));
         session.export.borrow().executing() < limits::EXECUTING_MAX
             && held.has_room(self.req_bytes_max.get(), bytes)
-            && self.service(class.service).has_buffers(session.shared.target)
+            && service.has_buffers(session.shared.target)
     }
 
     /// What needs no room has a bound all the same, beside all that its session may hold.

@@ -7,6 +7,7 @@ use types::{Creds, Errno, Instant, Nid, Span};
 use wire::{BULK_BYTES_MAX, Frame, FrameKind, Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::in_flight::InFlight;
+use crate::peer::is_small;
 use crate::{Session, limits};
 
 /// A request to be executed: what a [`crate::Target`] handles.
@@ -97,6 +98,9 @@ impl Incoming {
 
     /// Whether its peer takes answers: if so, one of `bytes` may be put together now.
     pub(crate) fn may_be_answered(&self, bytes: u64) -> bool {
+        if is_small(bytes) {
+            return self.flight.peer().takes_more();
+        }
         let answering = self.flight.peer().begin_answer(bytes);
         let begins = answering.is_some();
         answering.into_iter().for_each(|answering| self.flight.keep_answering(answering));

@@ -12,7 +12,7 @@
 //!
 //! Lustre bounds the request buffers of a service, not whose requests are in them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use types::Span;
@@ -22,12 +22,12 @@ use crate::limits::{
     BUSY_BYTES_PER_MS, BUSY_PAUSE_MAX, BUSY_PAUSE_MIN, FIRST_PART, LARGE_BYTES, REQUEST_BYTES,
     SERVICE_PARTS, SESSION_PART,
 };
+use crate::spec;
 
 /// The account of a node, or of one session: bytes by service.
 pub(crate) struct Memory {
     total: Cell<u64>,
-    /// A node has a dozen services, a session uses few of them.
-    by_service: RefCell<Vec<(&'static ServiceSpec, u64)>>,
+    by_service: [Cell<u64>; spec::COUNT],
 }
 
 /// The part of both accounts that one request has; dropping it gives it back.
@@ -40,7 +40,7 @@ pub(crate) struct Room {
 
 impl Memory {
     pub(crate) fn new() -> Rc<Memory> {
-        Rc::new(Memory { total: Cell::new(0), by_service: RefCell::default() })
+        Rc::new(Memory { total: Cell::new(0), by_service: Default::default() })
     }
 
     pub(crate) fn total(&self) -> u64 {
@@ -49,22 +49,13 @@ impl Memory {
 
     /// What is held in a service.
     pub(crate) fn of(&self, service: &'static ServiceSpec) -> u64 {
-        let all = self.by_service.borrow();
-        all.iter().find(|(spec, _)| std::ptr::eq(*spec, service)).map_or(0, |(_, held)| *held)
+        self.by_service[service.index].get()
     }
 
     fn change(&self, service: &'static ServiceSpec, change: impl Fn(u64) -> u64) {
         self.total.set(change(self.total.get()));
-        let mut all = self.by_service.borrow_mut();
-        let at = all.iter().position(|(spec, _)| std::ptr::eq(*spec, service));
-        let at = at.unwrap_or_else(|| {
-            all.push((service, 0));
-            all.len() - 1
-        });
-        all[at].1 = change(all[at].1);
-        if all[at].1 == 0 {
-            all.swap_remove(at);
-        }
+        let held = &self.by_service[service.index];
+        held.set(change(held.get()));
     }
 }
 
@@ -133,7 +124,6 @@ impl Drop for Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec;
 
     const MIB: u64 = 1 << 20;
 
@@ -165,7 +155,8 @@ mod tests {
         let other = Held::of(&node, &Memory::new(), &spec::OST);
         assert!(other.has_room(max, 4 * MIB), "a service is no other's");
         drop(kept);
-        assert_eq!((node.total(), node.by_service.borrow().len()), (0, 0));
+        assert_eq!(node.total(), 0);
+        assert!(spec::SERVICES.iter().all(|service| node.of(service) == 0));
     }
 
     #[test]

@@ -6,7 +6,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
 use env::LinkTx;
 use queues::Ascending;
@@ -48,12 +47,11 @@ impl Peer {
         is_first.then(|| Pull { peer: Rc::clone(self), id })
     }
 
-    /// Notes that an answer of `bytes` is put together now, if the peer takes what it has asked for
-    /// before. A large one is not put together for a link that is gone.
+    /// Notes that a large answer of `bytes` is put together now, if the peer takes what it has
+    /// asked for before, and the link is not gone.
     pub(crate) fn begin_answer(self: &Rc<Self>, bytes: u64) -> Option<Answering> {
-        let bytes = counted(bytes);
-        let is_for_nobody = bytes > 0 && !self.tx.is_open();
-        if is_for_nobody || !self.has_room_for(bytes) || !self.takes_more() {
+        assert!(counted(bytes) > 0, "a small answer is not counted");
+        if !self.tx.is_open() || !self.has_room_for(bytes) || !self.takes_more() {
             return None;
         }
         self.answering.set(self.answering.get().saturating_add(bytes));
@@ -68,7 +66,7 @@ impl Peer {
 
     /// Whether it takes what it was sent.
     pub(crate) fn takes_more(&self) -> bool {
-        self.tx.room().as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+        self.tx.has_room()
     }
 
     /// Completes when it is worth another try, or the link is down.
@@ -82,9 +80,14 @@ impl Peer {
     }
 }
 
+/// Whether an answer of `bytes` needs no more than that its peer takes what it was sent.
+pub(crate) fn is_small(bytes: u64) -> bool {
+    bytes <= ANSWER_BYTES_SMALL
+}
+
 /// What an answer of `bytes` counts in [`ANSWER_BYTES_MAX`].
 fn counted(bytes: u64) -> u64 {
-    if bytes <= ANSWER_BYTES_SMALL { 0 } else { bytes }
+    if is_small(bytes) { 0 } else { bytes }
 }
 
 /// Bytes of an answer that is put together; they are in the link's queue, or nowhere, when this
@@ -119,6 +122,8 @@ impl Drop for Pull {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
+
     use env::{BulkTicket, LinkDown, LinkSend, LocalFuture};
     use wire::Frame;
 
@@ -139,12 +144,16 @@ mod tests {
         }
 
         fn room(&self) -> LocalFuture<'static, ()> {
-            let has_room = !self.is_full.get() || self.is_closed.get();
+            let has_room = self.has_room();
             Box::pin(async move {
                 if !has_room {
                     std::future::pending::<()>().await;
                 }
             })
+        }
+
+        fn has_room(&self) -> bool {
+            !self.is_full.get() || self.is_closed.get()
         }
 
         fn expect_bulk(&self, _id: u64, _len_max: usize) -> BulkTicket {
@@ -194,7 +203,7 @@ mod tests {
         let (_link, peer) = peer();
         let alone = peer.begin_answer(2 * ANSWER_BYTES_MAX).expect("nothing else is read");
         assert!(peer.begin_answer(BYTES).is_none());
-        assert!(peer.begin_answer(ANSWER_BYTES_SMALL).is_some(), "it is queued at once");
+        assert!(is_small(ANSWER_BYTES_SMALL) && peer.takes_more(), "that is queued at once");
         drop(alone);
         assert!(peer.begin_answer(BYTES).is_some());
     }

@@ -31,7 +31,9 @@ impl Node {
             if self.stopped.get() {
                 break;
             }
-            peer.tx.room().await; // a peer that takes no replies is not read further
+            if !peer.takes_more() {
+                peer.tx.room().await; // a peer that takes no replies is not read further
+            }
             if batch == limits::BATCH_FRAMES_MAX {
                 // the replies leave, and their receiver works while the rest is handled
                 env::yield_now().await;

@@ -39,23 +39,23 @@ impl Node {
         service.portal.borrow_mut().choose(self.portal_rotor.get(), &arrival)
     }
 
-    pub(crate) fn dispatch(self: &Rc<Self>, mut work: Work) {
-        let class = work.flight.class;
-        let service = self.service(class.service);
-        work.cpt = self.choose_cpt(&service, &work.flight.peer());
-        self.see_heads(&service, work.served.target.id());
+    pub(crate) fn dispatch(self: &Rc<Self>, mut work: Work, service: &Rc<Service>) {
+        let high_priority = work.flight.class.high_priority;
+        work.cpt = self.choose_cpt(service, &work.flight.peer());
+        self.see_heads(service, work.served.target.id());
         if service.wants_places.get()
             && let Some((object, range)) = work.read_range()
         {
             let (node, target) = (Rc::clone(self), Rc::clone(&work.served.target));
+            let service = Rc::clone(service);
             self.env.spawn("service.locate", async move {
                 work.flight.physical.set(target.locate(object, range).await);
                 node.clock.set(node.env.now());
-                node.enqueue(&service, work, class.high_priority);
+                node.enqueue(&service, work, high_priority);
             });
             return;
         }
-        self.enqueue(&service, work, class.high_priority);
+        self.enqueue(service, work, high_priority);
     }
 
     /// Starts what recovery lets go: it passes no head and waits for no slot. Replays come one at a

@@ -6,6 +6,8 @@ use types::{TargetId, TargetKind};
 /// One service.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ServiceSpec {
+    /// Its place among [`SERVICES`].
+    pub(crate) index: usize,
     /// Its name in parameters and statistics.
     pub name: &'static str,
     /// Where its parameters stand.
@@ -26,7 +28,7 @@ impl ServiceSpec {
     /// Whether it runs on each CPT. One without affinity has a single partition, on CPT 0.
     #[must_use]
     pub fn has_affinity(&self) -> bool {
-        *self != MGS
+        self.index != MGS.index
     }
 
     /// Whether its requests wait for no policy and no slot: those that nothing hinders
@@ -34,14 +36,14 @@ impl ServiceSpec {
     /// or set back.
     #[must_use]
     pub fn passes_policies(&self) -> bool {
-        self.is_unhindered() || *self == MGS
+        self.is_unhindered() || self.index == MGS.index
     }
 
     /// Whether its requests wait for no policy, slot or room: who waits for a lock waits for the
     /// unlock of another, which no policy may hold back.
     #[must_use]
     pub fn is_unhindered(&self) -> bool {
-        *self == LDLM_CANCELD
+        self.index == LDLM_CANCELD.index
     }
 
     /// Whether requests for `target` come here as a rule: while each target has heads of its own,
@@ -64,8 +66,14 @@ impl ServiceSpec {
 
 macro_rules! services {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $path:literal, $hp:literal, $init:literal, $base:literal, $factor:literal, $max:literal;)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "names of statics")]
+        enum Index { $($name,)* COUNT }
+
+        /// How many there are.
+        pub(crate) const COUNT: usize = Index::COUNT as usize;
+
         $($(#[$doc])* pub static $name: ServiceSpec = ServiceSpec {
-            name: $text, path: $path, has_hp: $hp, init: $init, base: $base, factor: $factor, max: $max,
+            index: Index::$name as usize, name: $text, path: $path, has_hp: $hp, init: $init, base: $base, factor: $factor, max: $max,
         };)*
 
         /// All of them.

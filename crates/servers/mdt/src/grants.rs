@@ -153,12 +153,12 @@ impl Grants {
     }
 
     /// Whether a change by `session` may be executed in this step. `heard` says when a session was
-    /// heard of last.
+    /// heard of last. What it `wants` is looked up only where grants are out that are called back.
     pub(crate) fn begin(
         &mut self,
         change: ChangeId,
         session: u64,
-        wants: &[Want],
+        wants: impl FnOnce() -> Vec<Want>,
         heard: &dyn Fn(Session) -> Option<Instant>,
         now: Instant,
     ) -> bool {
@@ -166,10 +166,11 @@ impl Grants {
         if self.called.is_idle(now) {
             return true;
         }
-        for holder in self.called.in_the_way(by, wants, now) {
+        let wants = wants();
+        for holder in self.called.in_the_way(by, &wants, now) {
             self.heard_of(holder, heard(holder));
         }
-        let begun = self.called.begin(change, by, wants, now);
+        let begun = self.called.begin(change, by, &wants, now);
         if begun == Begun::Go {
             self.called.end(change);
         }

@@ -173,8 +173,7 @@ impl LinkSend for BridgeSend {
     }
 
     fn room(&self) -> LocalFuture<'static, ()> {
-        let Near { crossing, lnd, .. } = &*self.0;
-        if crossing.control.fits(lnd) && crossing.bulk.fits(lnd) {
+        if self.has_room() {
             return Box::pin(std::future::ready(()));
         }
         let near = Rc::clone(&self.0);
@@ -190,6 +189,11 @@ impl LinkSend for BridgeSend {
                 }
             }
         })
+    }
+
+    fn has_room(&self) -> bool {
+        let Near { crossing, lnd, .. } = &*self.0;
+        (crossing.control.fits(lnd) && crossing.bulk.fits(lnd)) || !self.0.is_open()
     }
 
     fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket {

@@ -83,7 +83,7 @@ impl LinkSend for TcpSend {
     }
 
     fn room(&self) -> LocalFuture<'static, ()> {
-        if self.0.control.has_room() && self.0.bulk_out.has_room() {
+        if self.has_room() {
             return Box::pin(std::future::ready(()));
         }
         let shared = Rc::clone(&self.0);
@@ -91,6 +91,10 @@ impl LinkSend for TcpSend {
             shared.control.room().await;
             shared.bulk_out.room().await;
         })
+    }
+
+    fn has_room(&self) -> bool {
+        self.0.control.has_room() && self.0.bulk_out.has_room()
     }
 
     fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket {

@@ -297,7 +297,9 @@ impl Queue {
             Some(Segment::Run(_)) => Some(Vec::with_capacity(RUN_BYTES_MAX)),
             _ => Some(std::mem::take(&mut self.spare)),
         };
-        self.segments.extend(run.map(Segment::Run));
+        if let Some(run) = run {
+            self.segments.push_back(Segment::Run(run));
+        }
         match self.segments.back_mut() {
             Some(Segment::Run(run)) => run,
             _ => unreachable!("a run is at the back, or was put there above"),

@@ -278,8 +278,8 @@ pub(crate) fn check(
     if let Some(end) = end {
         return Err(OpError::LeasedUntil(end));
     }
-    let wants = wants(scope, caller.request, tx);
-    Ok(grants.begin(caller.change, caller.session, &wants, caller.heard, clock))
+    let wants = || wants(scope, caller.request, tx);
+    Ok(grants.begin(caller.change, caller.session, wants, caller.heard, clock))
 }
 
 /// All files that a rename touched, for its client: the answer tells of one.

@@ -11,9 +11,21 @@ use osd::Table;
 
 pub(super) const SUM_BYTES: usize = 4;
 
+/// Records of which key and value together have at most so many bytes are summed in one piece: the
+/// records of nearly all files, of which three short sums take twice as long.
+const PIECE_BYTES: usize = 512;
+
 fn sum(table: Table, key: &[u8], value: &[u8]) -> [u8; SUM_BYTES] {
     // the length keeps a byte from moving between key and value
     let head = [table as u8, key.len() as u8, (key.len() >> 8) as u8];
+    let (behind_key, end) = (head.len() + key.len(), head.len() + key.len() + value.len());
+    let mut piece = [0; PIECE_BYTES];
+    if let Some(piece) = piece.get_mut(..end) {
+        piece[..head.len()].copy_from_slice(&head);
+        piece[head.len()..behind_key].copy_from_slice(key);
+        piece[behind_key..].copy_from_slice(value);
+        return crc32c::crc32c(piece).to_le_bytes();
+    }
     let sum = crc32c::crc32c_append(crc32c::crc32c(&head), key);
     crc32c::crc32c_append(sum, value).to_le_bytes()
 }
@@ -100,6 +112,16 @@ mod tests {
         assert_eq!(all.value(Table::Inodes, b"kez", &stored), None);
         assert_eq!(all.value(Table::Links, b"key", &stored), None);
         assert_eq!(all.value(Table::Inodes, b"key", b"abc"), None, "too short for a checksum");
+    }
+
+    #[test]
+    fn a_sum_in_one_piece_is_that_of_its_parts() {
+        for value in [0, 1, PIECE_BYTES - 7, PIECE_BYTES - 6, PIECE_BYTES - 5, 3 * PIECE_BYTES] {
+            let value = vec![7; value];
+            let parts = [&[Table::Inodes as u8, 3, 0][..], b"key", &value];
+            let whole = crc32c::crc32c(&parts.concat()).to_le_bytes();
+            assert_eq!(sum(Table::Inodes, b"key", &value), whole, "{} bytes", value.len());
+        }
     }
 
     #[test]
