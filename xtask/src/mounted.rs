@@ -16,6 +16,7 @@ use crate::{needs, run, tree};
 
 /// Tests that measure time: one after the other, after all others, with the binary of the release.
 const MEASURE: &[(&str, &str)] = &[
+    ("crowd", "a_thousand_throttled_sessions_over_tcp_hold_up_nobody_else"),
     ("fairness", "crrn_gives_every_client_its_share"),
     ("nrs", "a_class_gets_its_rate_over_four_partitions"),
     ("nrs", "hot_swaps_through_all_policies_lose_nothing_and_stall_nobody"),

@@ -1,7 +1,9 @@
 //! `lctl set_param -P`: kept by the MGS, taken over by nodes that live, that start again and that
 //! come.
 
-use std::process::{Command, Output};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use mounted::{PATIENCE, Up, nacre_bin};
@@ -137,4 +139,58 @@ fn an_ost_that_is_taken_out_of_use_gets_no_new_files() {
             && String::from_utf8_lossy(&wrong.stderr).contains("TARGET.SUBSYSTEM.NAME")
     );
     up.stop();
+}
+
+/// One server for all targets of an `up` that has ended.
+fn serve(up: &Up, log: &Path, more: &[&str]) -> Child {
+    let mut command = Command::new(nacre_bin());
+    command.arg("serve").args(["MGS", "MDT0000", "OST0000"].map(|name| up.target(name)));
+    command.args(["--listen", "127.0.0.77@tcp", "--log"]).arg(log).args(more);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("nacre starts")
+}
+
+fn wait_until_said(log: &Path, what: &str) {
+    let start = Instant::now();
+    while !fs::read_to_string(log).is_ok_and(|text| text.contains(what)) {
+        assert!(start.elapsed() < PATIENCE, "no '{what}' in {}", log.display());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn end(mut server: Child) {
+    mounted::kill(server.id(), libc::SIGTERM);
+    let status = mounted::wait_bounded(&mut server).expect("it ends");
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn a_server_without_permanent_values_and_one_whose_log_is_moved() {
+    let mut up = Up::new("no-permanent");
+    good(&["set_param", "-P", "at_max=500"]);
+    wait_for("at_max", "500");
+    up.stop();
+    let log = up.data().join("one.log");
+    let server = serve(&up, &log, &["--no-permanent"]);
+    wait_until_said(&log, "testfs-OST0000: registered with the MGS");
+    // a server takes values over within seconds of its registration
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(lines("at_max"), ["600"]);
+    assert_eq!(good(&["get_param", "-n", "permanent"]).trim(), "at_max=500", "it is kept");
+    end(server);
+
+    let log = up.data().join("two.log");
+    let server = serve(&up, &log, &[]);
+    wait_for("at_max", "500");
+    let moved = up.data().join("moved.log");
+    fs::rename(&log, &moved).expect("moved");
+    mounted::kill(server.id(), libc::SIGHUP);
+    let start = Instant::now();
+    while !log.exists() {
+        assert!(start.elapsed() < PATIENCE, "no log after SIGHUP");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    end(server);
+    wait_until_said(&log, "testfs-OST0000: stopped");
+    let before = fs::read_to_string(&moved).expect("it is there");
+    assert!(!before.contains("SIGTERM") && before.contains("registered"), "{before}");
 }

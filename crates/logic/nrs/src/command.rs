@@ -158,33 +158,24 @@ fn print_policy(out: &mut String, policy: &Listed) {
     );
 }
 
-/// What reading `nrs_stats` shows: the counters of each policy, times in microseconds.
-#[must_use]
-pub fn print_stats(reg: &[Listed], hp: Option<&[Listed]>) -> String {
-    let mut out = String::new();
-    for (kind, list) in [(HeadKind::Reg, Some(reg)), (HeadKind::Hp, hp)] {
-        let Some(list) = list else { continue };
-        out.push_str(head_title(kind));
-        for policy in list {
-            let c = policy.counters;
-            let _ = writeln!(
-                out,
-                "  - {{ name: {}, queued: {}, active: {}, started: {}, declined: {}, removed: {}, promoted: {}, forced: {}, \
-                 waited_us: {}, waited_us_max: {} }}",
-                policy.name,
-                c.queued,
-                c.active,
-                c.started,
-                c.declined,
-                c.removed,
-                c.promoted,
-                c.forced,
-                c.waited.0 / 1_000,
-                c.waited_max.0 / 1_000
-            );
-        }
-    }
-    out
+/// The line of a policy's counters in `nrs_stats`, times in microseconds.
+pub(crate) fn print_counters(out: &mut String, policy: &Listed) {
+    let c = policy.counters;
+    let _ = writeln!(
+        out,
+        "  - {{ name: {}, queued: {}, active: {}, started: {}, declined: {}, removed: {}, promoted: {}, forced: {}, \
+         waited_us: {}, waited_us_max: {} }}",
+        policy.name,
+        c.queued,
+        c.active,
+        c.started,
+        c.declined,
+        c.removed,
+        c.promoted,
+        c.forced,
+        c.waited.0 / 1_000,
+        c.waited_max.0 / 1_000
+    );
 }
 
 #[cfg(test)]

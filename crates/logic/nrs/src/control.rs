@@ -10,9 +10,13 @@
 //!                 '-- give_up after DRAIN_WAIT --> EBUSY; the policy goes on draining and is not started again
 //! ```
 
+use std::fmt::Write;
+
 use types::{Errno, Instant};
 
-use crate::command::{Command, WhichHeads, split_labelled, split_words};
+use crate::command::{
+    Command, WhichHeads, head_title, print_counters, split_labelled, split_words,
+};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::policy::RESET;
 use crate::state::{NOW, Plan};
@@ -285,6 +289,32 @@ impl<'a, R: Request> ServiceHeads<'a, R> {
     pub fn list(&self) -> (Vec<Listed>, Option<Vec<Listed>>) {
         (sum(&self.reg), (!self.hp.is_empty()).then(|| sum(&self.hp)))
     }
+
+    /// What `nrs_stats` shows: the counters of each policy over all partitions, and what it tells
+    /// of itself in each of them.
+    #[must_use]
+    pub fn stats(&mut self) -> String {
+        let mut out = String::new();
+        for kind in [HeadKind::Reg, HeadKind::Hp] {
+            let heads = self.heads(kind);
+            if heads.is_empty() {
+                continue;
+            }
+            out.push_str(head_title(kind));
+            for policy in sum(heads) {
+                print_counters(&mut out, &policy);
+                for head in heads.iter_mut() {
+                    let Some(lines) = head.policy_stats(policy.name) else { continue };
+                    let pairs: Vec<&str> = lines.lines().map(str::trim).collect();
+                    if pairs.is_empty() {
+                        continue;
+                    }
+                    let _ = writeln!(out, "    {}: {{ {} }}", head.partition, pairs.join(", "));
+                }
+            }
+        }
+        out
+    }
 }
 
 fn make_for<R: Request>(
@@ -339,7 +369,7 @@ fn print_tunable<R: Request>(
             out.push_str(&format!("{}_{}:{value}\n", kind.word(), tunable.label));
         }
         Form::PerPartition => {
-            out.push_str(crate::command::head_title(kind));
+            out.push_str(head_title(kind));
             for head in heads {
                 out.push_str(&format!("{}:\n", head.partition));
                 let value = head.get_tunable(at, tunable.label)?;

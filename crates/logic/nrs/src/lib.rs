@@ -29,7 +29,7 @@ mod testing;
 mod trr;
 mod turns;
 
-pub use command::{Command, WhichHeads, number_in, print_policies, print_stats};
+pub use command::{Command, WhichHeads, number_in, print_policies};
 pub use control::{Moment, Restart, Selected, ServiceHeads};
 pub use crre::crre;
 pub use crrn::crrn;

@@ -11,12 +11,15 @@
 //! in it.
 //!
 //! Invariants
-//! - A class is in the heap exactly when it has requests, with the time of the ticket for the first
-//!   of them.
+//! - A class is in the heap exactly when it has requests and is attached to the rules of this
+//!   moment, with the time of the ticket for the first of them. The other classes with requests are
+//!   stale: they are in `stale`, and nothing of them leaves before they are attached, except
+//!   requests that are removed.
 //! - Requests of one class leave in the order they came.
 //! - No class leaves faster than its rate and depth say, however many partitions serve it; only a
 //!   request that may not wait any longer leaves before its time, and pays.
-//! - Rules take effect at once on classes with requests, and on idle ones with their next request.
+//! - A rule command looks at [`ATTACH_STEP`] classes at most, and so does each later call until no
+//!   class is stale. Idle classes are attached with their next request.
 //!
 //! Lustre: `nrs_tbf.c`. What differs is in `docs/design/tbf.md`.
 
@@ -26,6 +29,8 @@ mod classes;
 mod fields;
 mod grammar;
 mod rules;
+mod selection;
+mod stale;
 #[cfg(test)]
 mod tests;
 
@@ -43,7 +48,10 @@ use classes::{Class, Classes};
 use fields::{FieldSet, Key};
 use grammar::{Rate, Scope};
 use rules::Rules;
+use selection::Selection;
+use stale::Stale;
 
+use crate::limits::ATTACH_STEP;
 use crate::{
     Broken, Descriptor, Form, Id, Mode, Next, Policy, Queue, Refusal, Refused, Removal, Request,
     Start, Tunable, number_in,
@@ -59,10 +67,6 @@ const IDLE_CLASSES_DEFAULT: u32 = 8_192;
 const RT_LAG_DEFAULT: Span = Span::secs(1);
 /// `nrs_tbf_rt_lag` at most, seconds.
 const RT_LAG_SECS_MAX: u64 = 600;
-/// Classes that `nrs_tbf_stats` shows unless it is told how many.
-const STATS_CLASSES_DEFAULT: usize = 64;
-/// Classes that it shows at most.
-const STATS_CLASSES_MAX: u64 = 100_000;
 
 const RULE: &str = "rule";
 const STATS: &str = "stats";
@@ -81,6 +85,7 @@ pub struct TbfNode {
     rate: Cell<u32>,
     depth: Cell<u32>,
     idle_classes_max: Cell<u32>,
+    attach_step: usize,
     buckets: Shared,
 }
 
@@ -90,6 +95,7 @@ impl Default for TbfNode {
             rate: Cell::new(RATE_DEFAULT),
             depth: Cell::new(DEPTH_DEFAULT),
             idle_classes_max: Cell::new(IDLE_CLASSES_DEFAULT),
+            attach_step: ATTACH_STEP,
             buckets: Shared::default(),
         }
     }
@@ -121,6 +127,17 @@ impl TbfParam {
 }
 
 impl TbfNode {
+    /// A node whose policies attach so few classes at once after a command: what a test with few
+    /// classes wants.
+    ///
+    /// # Panics
+    /// If `classes` is zero.
+    #[must_use]
+    pub fn with_attach_step(classes: usize) -> TbfNode {
+        assert!(classes > 0, "each step gets on");
+        TbfNode { attach_step: classes, ..TbfNode::default() }
+    }
+
     fn cell(&self, param: TbfParam) -> (&Cell<u32>, u64) {
         match param {
             TbfParam::Rate => (&self.rate, grammar::RATE_RPC_END - 1),
@@ -225,6 +242,9 @@ pub(crate) struct Tbf {
     classes: Classes,
     idle_max: usize,
     heap: IndexedHeap<Turn>,
+    stale: Stale,
+    attach_step: usize,
+    attached: u64, // how many times a class was
     service: Shared,
     node: Shared,
     rt_lag: Span,
@@ -247,6 +267,9 @@ impl Tbf {
             classes: Classes::new(start.seed),
             idle_max: node.idle_classes_max.get() as usize,
             heap: IndexedHeap::default(),
+            stale: Stale::default(),
+            attach_step: node.attach_step,
+            attached: 0,
             service: service.clone(),
             node: node.buckets.clone(),
             rt_lag: RT_LAG_DEFAULT,
@@ -260,20 +283,77 @@ impl Tbf {
     }
 
     /// The class of a key, attached to the rule of this moment.
-    fn class_of(&mut self, key: &Key, now: Instant) -> u32 {
+    fn class_of<R: Request>(&mut self, queue: &Queue<R>, key: &Key, now: Instant) -> u32 {
         let at = match self.classes.find(key) {
             Some(at) => at,
             None => self.classes.insert(*key),
         };
-        if self.classes.get(at).generation != self.rules.generation() {
-            self.attach(at, now);
-        }
+        self.attach_if_old(queue, at, now);
         at
+    }
+
+    /// Attaches a class that is not attached to the rules of this moment.
+    #[inline]
+    fn attach_if_old<R: Request>(&mut self, queue: &Queue<R>, at: u32, now: Instant) {
+        let class = self.classes.get(at);
+        if class.generation == self.rules.generation() {
+            return;
+        }
+        if class.turn.is_none() {
+            self.attach(at, now);
+        } else {
+            self.attach_stale(queue, at, now);
+        }
+    }
+
+    /// Attaches a stale class and places it in the heap.
+    #[cold]
+    fn attach_stale<R: Request>(&mut self, queue: &Queue<R>, at: u32, now: Instant) {
+        let is_kept = self.attach(at, now);
+        let class = self.classes.get_mut(at);
+        // the handle was of a heap that has been shelved
+        let (ticket, _) = class.turn.take().expect("a class with requests has a ticket");
+        if is_kept {
+            let first = class.queue.front().expect("a stale class has requests");
+            let turn = Turn { ready: ticket.ready, seq: queue.seq(first), class: at };
+            class.turn = Some((ticket, self.heap.insert(turn)));
+        } else {
+            self.reserve(queue, at, false, now);
+        }
+    }
+
+    /// How many classes with requests are not attached to the rules of this moment.
+    fn stale_classes(&self) -> usize {
+        self.classes.len() - self.classes.idle() - self.heap.len()
+    }
+
+    /// Before a command: all classes with requests become stale.
+    fn shelve(&mut self) {
+        self.stale.shelve(self.rules.generation(), &mut self.heap);
+    }
+
+    /// Gets on with the stale classes, if there are any.
+    #[inline]
+    fn attach_some<R: Request>(&mut self, queue: &Queue<R>, now: Instant) {
+        if !self.stale.is_empty() {
+            self.attach_step(queue, now);
+        }
+    }
+
+    #[cold]
+    fn attach_step<R: Request>(&mut self, queue: &Queue<R>, now: Instant) {
+        for _ in 0..self.attach_step {
+            let Some((at, generation)) = self.stale.pop() else { break };
+            if self.classes.generation(at) == Some(generation) {
+                self.attach_stale(queue, at, now);
+            }
+        }
     }
 
     /// Finds the class's rule anew and moves the class to its bucket. Whether a ticket that it
     /// holds is still good; if not, it has been given back.
     fn attach(&mut self, at: u32, now: Instant) -> bool {
+        self.attached += 1;
         let class = self.classes.get(at);
         let (old, old_rule, old_uid) = (class.bucket, class.rule, class.rule_uid);
         let slot = self.rules.find(&class.key);
@@ -377,18 +457,6 @@ impl Tbf {
         }
     }
 
-    /// Brings the classes with requests under the rules of this moment, in the order of their
-    /// turns.
-    fn attach_waiting<R: Request>(&mut self, queue: &Queue<R>, now: Instant) {
-        let mut turns: Vec<Turn> = self.heap.iter().map(|(turn, _)| turn).collect();
-        turns.sort_unstable();
-        for Turn { class: at, .. } in turns {
-            if !self.attach(at, now) {
-                self.reserve(queue, at, false, now);
-            }
-        }
-    }
-
     fn set_rule<R: Request>(
         &mut self,
         queue: &Queue<R>,
@@ -399,8 +467,9 @@ impl Tbf {
         let command = grammar::parse(text)?;
         self.rules.check(&command)?;
         if mode == Mode::Apply {
+            self.shelve();
             self.rules.apply(command);
-            self.attach_waiting(queue, now);
+            self.attach_some(queue, now);
         }
         Ok(())
     }
@@ -452,7 +521,8 @@ impl<R: Request> Policy<R> for Tbf {
     fn enqueue(&mut self, queue: &mut Queue<R>, id: Id, now: Instant) -> Result<(), Refused> {
         self.now = now;
         let key = Key::of(self.fields, queue.request(id));
-        let at = self.class_of(&key, now);
+        let at = self.class_of(queue, &key, now);
+        self.attach_some(queue, now);
         queue.set_tag(id, u64::from(at));
         let class = self.classes.get_mut(at);
         class.counters.last_seen = now;
@@ -466,10 +536,16 @@ impl<R: Request> Policy<R> for Tbf {
 
     fn dequeue(&mut self, queue: &mut Queue<R>, now: Instant, force: bool) -> Next {
         self.now = now;
-        let Some((Turn { ready, class: at, .. }, _)) = self.heap.peek() else { return Next::Empty };
-        if ready > now && !force {
-            return Next::NotBefore(ready);
+        self.attach_some(queue, now);
+        while force && self.heap.is_empty() && self.stale_classes() > 0 {
+            self.attach_step(queue, now);
         }
+        let at = match self.heap.peek() {
+            Some((Turn { ready, class, .. }, _)) if ready <= now || force => class,
+            _ if self.stale_classes() > 0 => return Next::NotBefore(now),
+            Some((Turn { ready, .. }, _)) => return Next::NotBefore(ready),
+            None => return Next::Empty,
+        };
         let class = self.classes.get_mut(at);
         let id = class.queue.pop_front(queue).expect("a class in the heap has requests");
         let arrival = queue.request(id).arrival();
@@ -491,6 +567,8 @@ impl<R: Request> Policy<R> for Tbf {
         self.now = now;
         let at =
             u32::try_from(queue.tag(id)).map_err(|_| Broken::new("a request without a class"))?;
+        self.attach_if_old(queue, at, now);
+        self.attach_some(queue, now);
         let class = self.classes.get_mut(at);
         let first = class.queue.front() == Some(id);
         class.queue.remove(queue, id);
@@ -543,9 +621,10 @@ impl<R: Request> Policy<R> for Tbf {
             RT_LAG => {
                 let lag = crate::delay::parse_time(RT_LAG, value, RT_LAG_SECS_MAX)?;
                 if mode == Mode::Apply {
+                    self.shelve();
                     self.rt_lag = lag;
                     self.rules.touch();
-                    self.attach_waiting(queue, now);
+                    self.attach_some(queue, now);
                 }
                 Ok(())
             }
@@ -556,14 +635,17 @@ impl<R: Request> Policy<R> for Tbf {
     /// `default` alone is left, as it was.
     fn reset(&mut self, queue: &mut Queue<R>, now: Instant) {
         self.now = now;
+        self.shelve();
         (self.rt_lag, self.selection) = (RT_LAG_DEFAULT, Selection::default());
         self.rules.reset();
-        self.attach_waiting(queue, now);
+        self.attach_some(queue, now);
     }
 
     fn stats(&self, out: &mut String) {
         let _ = writeln!(out, "  classes: {}", self.classes.len());
         let _ = writeln!(out, "  classes_idle: {}", self.classes.idle());
+        let _ = writeln!(out, "  classes_stale: {}", self.stale_classes());
+        let _ = writeln!(out, "  attached: {}", self.attached);
         let _ = writeln!(out, "  rules: {}", self.rules.iter().count());
     }
 
@@ -573,63 +655,6 @@ impl<R: Request> Policy<R> for Tbf {
             queue.request(id).nid(),
             queue.seq(id)
         )
-    }
-}
-
-/// What `nrs_tbf_stats` shows: `top:N[:COLUMN]`, the N classes with the most in that column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Selection {
-    count: usize,
-    by: Column,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Column {
-    Wait,
-    Queued,
-    Dispatched,
-    Throttled,
-    Seen,
-}
-
-impl Column {
-    const ALL: [(&'static str, Column); 5] = [
-        ("wait", Column::Wait),
-        ("queued", Column::Queued),
-        ("dispatched", Column::Dispatched),
-        ("throttled", Column::Throttled),
-        ("seen", Column::Seen),
-    ];
-
-    fn value(self, class: &Class) -> u64 {
-        match self {
-            Column::Wait => class.counters.wait_ns,
-            Column::Queued => class.queue.len() as u64,
-            Column::Dispatched => class.counters.dispatched,
-            Column::Throttled => class.counters.throttled,
-            Column::Seen => class.counters.last_seen.0,
-        }
-    }
-}
-
-impl Default for Selection {
-    fn default() -> Selection {
-        Selection { count: STATS_CLASSES_DEFAULT, by: Column::Wait }
-    }
-}
-
-impl Selection {
-    fn parse(text: &str) -> Result<Selection, Refusal> {
-        let wrong = || {
-            Refusal::invalid(format!(
-                "'{text}': top:N or top:N:wait|queued|dispatched|throttled|seen is expected"
-            ))
-        };
-        let rest = text.trim().strip_prefix("top:").ok_or_else(wrong)?;
-        let (count, by) = rest.split_once(':').unwrap_or((rest, "wait"));
-        let count = number_in(STATS, count, 1..=STATS_CLASSES_MAX)?;
-        let by = Column::ALL.into_iter().find(|(name, _)| *name == by).ok_or_else(wrong)?.1;
-        Ok(Selection { count: usize::try_from(count).expect("at most STATS_CLASSES_MAX"), by })
     }
 }
 

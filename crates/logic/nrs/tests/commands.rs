@@ -320,6 +320,23 @@ fn an_idle_group_is_forgotten_and_orr_keeps_no_more_than_it_may() {
 }
 
 #[test]
+fn statistics_show_what_a_policy_tells_of_itself_in_each_partition() {
+    let (mut service, _) = service();
+    select(&mut service, "tbf reg nid").expect("starts");
+    for client in 1..=3 {
+        service.reg[1].enqueue(Req::new(client, client), NOW.now);
+    }
+    let stats = service.all().stats();
+    let (regular, hp) = stats.split_once("high_priority_requests:\n").expect("both heads");
+    let (_, tbf) = regular.split_once("name: tbf, queued: 3, active: 0").expect(regular);
+    let mut lines = tbf.lines().skip(1).map(str::trim);
+    let none = "CPT 0: { classes: 0, classes_idle: 0, classes_stale: 0, attached: 0, rules: 1 }";
+    let some = "CPT 1: { classes: 3, classes_idle: 0, classes_stale: 0, attached: 3, rules: 1 }";
+    assert_eq!((lines.next(), lines.next()), (Some(none), Some(some)));
+    assert!(!hp.contains("classes"), "{hp}");
+}
+
+#[test]
 fn who_passes_an_open_head_is_counted_like_one_that_was_queued() {
     let (mut service, _) = service();
     let (passed, queued) = (0, 1);

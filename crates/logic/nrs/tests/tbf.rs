@@ -1,6 +1,6 @@
 //! `tbf` against its slow self: who leaves when, how late the head wants to be asked again, what
 //! commands answer, how many classes each rule has; over partitions, both heads, scopes, rules that
-//! come, change and go, removals and promotions.
+//! come, change and go while classes still wait for the rules before them, removals and promotions.
 
 mod common;
 mod slow_tbf;
@@ -48,7 +48,8 @@ impl World {
         let (arg, fields) =
             [("nid", (true, false)), ("opcode", (false, true)), ("nid+opcode", (true, true))]
                 [seed as usize % 3];
-        let node = Rc::new(TbfNode::default());
+        let attach_step = [256, 1, 2, 7][seed as usize % 4];
+        let node = Rc::new(TbfNode::with_attach_step(attach_step));
         let idle_max = [4, 16, 8_192][seed as usize / 3 % 3];
         node.set(TbfParam::IdleClasses, &idle_max.to_string()).expect("in range");
         let mut service = Service::new(PARTITIONS as u32, &[node.descriptor()]);
@@ -65,7 +66,7 @@ impl World {
             chance: Chance::new(seed),
             wave: 50,
             service,
-            slow: Slow::new(fields, PARTITIONS, idle_max),
+            slow: Slow::new(fields, PARTITIONS, idle_max, attach_step),
             queued: BTreeMap::new(),
             left: 0,
             forced: 0,

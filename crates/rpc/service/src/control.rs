@@ -95,8 +95,7 @@ impl Node {
 
     /// What `nrs_stats` shows.
     pub fn nrs_stats(&self, spec: &'static ServiceSpec) -> String {
-        let (reg, hp) = self.service(spec).with_heads(|heads| heads.list());
-        nrs::print_stats(&reg, hp.as_deref())
+        self.service(spec).with_heads(|heads| heads.stats())
     }
 
     /// The value of a policy's tunable.

@@ -1,6 +1,9 @@
 //! An MDT and real OSTs through crashes and power cuts: objects of creates that were lost with
 //! their client, and of those that were not; clients that the MDT has given up and that go on.
 
+// the fuzzer instruments all programs of a package: each links what instrumented code calls
+use bolero as _;
+
 use std::num::NonZeroU32;
 use std::rc::Rc;
 

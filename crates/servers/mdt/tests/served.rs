@@ -1,5 +1,8 @@
 //! An MDT behind its service, with clients and an OST that only destroys, on virtual time.
 
+// the fuzzer instruments all programs of a package: each links what instrumented code calls
+use bolero as _;
+
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
 use std::rc::Rc;

@@ -22,6 +22,10 @@
 //! An object is made by its first write or truncate; there are no objects of files that were never
 //! written.
 
+// the fuzzer instruments all programs of a package: each links what instrumented code calls
+#[cfg(test)]
+use bolero as _;
+
 mod boot;
 mod commit;
 mod config;

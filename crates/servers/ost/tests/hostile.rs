@@ -210,6 +210,7 @@ struct World {
     client: NodeHandle,
     disk: MemDisk,
     remote: Rc<Remote>,
+    _node: Rc<Node>, // lives as long as the machine
     _endpoint: Rc<Endpoint>,
 }
 
@@ -223,7 +224,7 @@ impl World {
         let at = NidAddr { nid: server.nid(), port: 988 };
         let disk = MemDisk::new(MemDiskConfig { object_bytes: 8 << 20, ..Default::default() });
         let (env, served) = (server.env(), disk.clone());
-        sim.block_on(&server, async move {
+        let node = sim.block_on(&server, async move {
             let meta = Rc::new(MemMeta::open(&env, &served));
             let objects = Rc::new(MemObjects::open(&env, &served));
             let config = OstConfig::new("testfs".parse().expect("a name"), 2);
@@ -232,7 +233,7 @@ impl World {
             let node = Node::new(&env, NodeConfig::new(cpts));
             node.add_target(ost);
             node.serve(env.listen(at).await.expect("free"));
-            std::mem::forget(node); // lives as long as the machine
+            node
         });
         let config = EndpointConfig {
             import: endpoint::ImportConfig {
@@ -244,7 +245,7 @@ impl World {
         };
         let endpoint = Endpoint::new(&client.env(), config, Rc::new(At(at)));
         let remote = endpoint.remote(TargetId::ost(2));
-        World { sim, client, disk, remote, _endpoint: endpoint }
+        World { sim, client, disk, remote, _node: node, _endpoint: endpoint }
     }
 
     /// Whether it succeeded.

@@ -6,6 +6,9 @@ mod forged;
 #[path = "world/versions.rs"]
 mod versions;
 
+// the fuzzer instruments all programs of a package: each links what instrumented code calls
+use bolero as _;
+
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
 use std::rc::Rc;

@@ -25,7 +25,7 @@ use crate::List;
 #[repr(C, align(64))]
 pub(crate) struct Class {
     pub(crate) key: Key,
-    /// While requests wait.
+    /// While requests wait. The handle is of the policy's heap, unless the class is stale.
     pub(crate) turn: Option<(Ticket, HeapHandle)>,
     pub(crate) queue: List,
     pub(crate) bucket: BucketRef,
@@ -135,6 +135,13 @@ impl Classes {
     #[inline]
     pub(crate) fn get_mut(&mut self, at: u32) -> &mut Class {
         self.classes.get_mut(at)
+    }
+
+    /// The generation of the rules that the class at a place is attached to, if a class is there.
+    #[inline]
+    pub(crate) fn generation(&self, at: u32) -> Option<u64> {
+        let class = self.classes.find(at).filter(|class| class.is_there)?;
+        Some(class.generation)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Class)> {

@@ -567,14 +567,14 @@ fn statistics_say_which_class_waited_and_why() {
     }
 }
 
-/// Requests of random classes over partitions, with rules that come and go, removals and changes of
-/// policy: nothing is lost or doubled, nobody overtakes its own class, and no policy is found
-/// broken.
+/// Requests of random classes over partitions, with rules that come and go while classes are still
+/// stale, removals and changes of policy. Nothing is lost or doubled, no request overtakes its own
+/// class, and no policy is found broken.
 #[test]
 fn nothing_is_lost_whatever_is_commanded() {
     for seed in 0..30 {
         let mut chance = SplitMix64::new(seed);
-        let node = Rc::new(TbfNode::default());
+        let node = Rc::new(TbfNode::with_attach_step(1 + seed as usize % 5));
         node.set(TbfParam::IdleClasses, "8").expect("in range");
         let mut server = Server::new(3, &[node.descriptor(), crate::delay()]);
         let (mut next, mut left, mut removed) = (0_u64, Vec::new(), 0_usize);

@@ -1,5 +1,5 @@
 //! TBF as `docs/design/tbf.md` writes it down, in maps that are looked through from end to end: no
-//! index, no heap, no generations.
+//! index, no heap.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -206,7 +206,8 @@ struct Class {
     ticket: Option<Ticket>,
     bucket: Option<(Owner, Key)>,
     rule: u64,
-    stale: bool,
+    /// How many commands had come when it was attached.
+    attached: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -222,12 +223,16 @@ struct Instance {
     rt_lag: u64,
     classes: Vec<BTreeMap<Key, Class>>, // of each partition
     idle: Vec<Vec<Key>>,                // the oldest first
+    commands: u64,
+    // what a command finds waiting, in the order of turns, with the number of commands before it
+    shelved: Vec<VecDeque<(u64, Key)>>,
 }
 
 /// The policy on both heads of all partitions of a service.
 pub(crate) struct Slow {
     fields: (bool, bool),
     idle_max: usize,
+    attach_step: usize,
     buckets: BTreeMap<(Owner, Key), Bucket>,
     heads: Vec<Instance>,
     uids: u64,
@@ -235,16 +240,24 @@ pub(crate) struct Slow {
 }
 
 impl Slow {
-    pub(crate) fn new(fields: (bool, bool), partitions: usize, idle_max: usize) -> Slow {
+    pub(crate) fn new(
+        fields: (bool, bool),
+        partitions: usize,
+        idle_max: usize,
+        attach_step: usize,
+    ) -> Slow {
         let head = |head: u64| Instance {
             rules: vec![Rule::new("default", head, Vec::new())],
             rt_lag: SECOND,
             classes: (0..partitions).map(|_| BTreeMap::new()).collect(),
             idle: vec![Vec::new(); partitions],
+            commands: 0,
+            shelved: vec![VecDeque::new(); partitions],
         };
         Slow {
             fields,
             idle_max,
+            attach_step,
             buckets: BTreeMap::new(),
             heads: vec![head(1), head(2)],
             uids: 2,
@@ -289,7 +302,8 @@ impl Slow {
     /// Gives a class the rule and the bucket of this moment; true if its ticket is as good as
     /// before.
     fn attach(&mut self, head: usize, partition: usize, key: Key, now: u64) -> bool {
-        let Instance { rules, rt_lag, .. } = &self.heads[head];
+        let Instance { rules, rt_lag, commands, .. } = &self.heads[head];
+        let commands = *commands;
         let rule = rules.iter().find(|rule| rule.matches(key)).expect("default matches");
         let (uid, pace) = (rule.uid, rule.pace(*rt_lag));
         let owner = match rule.scope {
@@ -312,7 +326,7 @@ impl Slow {
             None => assert!(self.buckets.insert(new.clone(), full(0, 0)).is_none()),
         }
         let class = self.class(head, partition, key);
-        (class.rule, class.stale) = (uid, false);
+        (class.rule, class.attached) = (uid, commands);
         let (old, ticket) = (class.bucket.replace(new.clone()), class.ticket);
         let mut kept = false;
         if let (Some(old), Some(ticket)) = (old, ticket) {
@@ -324,6 +338,30 @@ impl Slow {
         }
         self.drop_unused_buckets();
         kept
+    }
+
+    /// Attaches a class that a command came after.
+    fn refresh(&mut self, head: usize, partition: usize, key: Key, now: u64) {
+        let commands = self.heads[head].commands;
+        let class = self.class(head, partition, key);
+        if class.bucket.is_some() && class.attached == commands {
+            return;
+        }
+        let waits = class.ticket.is_some();
+        if !self.attach(head, partition, key, now) && waits {
+            self.reserve(head, partition, key, false, now);
+        }
+    }
+
+    /// What each call does for the classes that waited when a command came.
+    fn step(&mut self, head: usize, partition: usize, now: u64) {
+        for _ in 0..self.attach_step {
+            let Instance { classes, shelved, .. } = &mut self.heads[head];
+            let Some((before, key)) = shelved[partition].pop_front() else { break };
+            if classes[partition].get(&key).is_some_and(|class| class.attached == before) {
+                self.refresh(head, partition, key, now);
+            }
+        }
     }
 
     /// A ticket for the first request of a class.
@@ -345,10 +383,9 @@ impl Slow {
         let key = (if self.fields.0 { client } else { 0 }, if self.fields.1 { opcode } else { 0 });
         self.seqs += 1;
         let seq = self.seqs;
-        let class = self.heads[head].classes[partition].entry(key).or_default();
-        if class.bucket.is_none() || class.stale {
-            self.attach(head, partition, key, now);
-        }
+        self.heads[head].classes[partition].entry(key).or_default();
+        self.refresh(head, partition, key, now);
+        self.step(head, partition, now);
         self.heads[head].idle[partition].retain(|idle| *idle != key);
         let class = self.class(head, partition, key);
         class.queue.push_back(Waiting { number, seq, bytes, leave_by });
@@ -384,14 +421,25 @@ impl Slow {
         }
     }
 
-    /// Takes out a request that is there; `forced` ones pay.
-    fn take(&mut self, head: usize, partition: usize, number: u64, forced: bool, now: u64) {
-        let classes = &mut self.heads[head].classes[partition];
-        let mut places = classes.iter().map(|(key, class)| {
+    /// The class of a request that is there, and its place in it.
+    fn place(&self, head: usize, partition: usize, number: u64) -> Option<(Key, usize)> {
+        let mut places = self.heads[head].classes[partition].iter().map(|(key, class)| {
             (*key, class.queue.iter().position(|waiting| waiting.number == number))
         });
-        let (key, at) = places.find_map(|(key, at)| at.map(|at| (key, at))).expect("it waits");
-        drop(places);
+        places.find_map(|(key, at)| at.map(|at| (key, at)))
+    }
+
+    /// Takes out a request that the policy has not chosen.
+    fn pull(&mut self, head: usize, partition: usize, number: u64, forced: bool, now: u64) {
+        let (key, _) = self.place(head, partition, number).expect("it waits");
+        self.refresh(head, partition, key, now);
+        self.step(head, partition, now);
+        self.take(head, partition, number, forced, now);
+    }
+
+    /// Takes out a request that is there; `forced` ones pay.
+    fn take(&mut self, head: usize, partition: usize, number: u64, forced: bool, now: u64) {
+        let (key, at) = self.place(head, partition, number).expect("it waits");
         let class = self.class(head, partition, key);
         let left = class.queue.remove(at).expect("it is there");
         if at == 0 {
@@ -406,14 +454,11 @@ impl Slow {
 
     /// Whether it was there.
     pub(crate) fn remove(&mut self, head: usize, partition: usize, number: u64, now: u64) -> bool {
-        let classes = &self.heads[head].classes[partition];
-        let there = classes
-            .values()
-            .any(|class| class.queue.iter().any(|waiting| waiting.number == number));
-        if there {
-            self.take(head, partition, number, false, now);
+        let is_there = self.place(head, partition, number).is_some();
+        if is_there {
+            self.pull(head, partition, number, false, now);
         }
-        there
+        is_there
     }
 
     pub(crate) fn dequeue(&mut self, head: usize, partition: usize, now: u64) -> Answer {
@@ -424,36 +469,44 @@ impl Slow {
             return Answer::Empty;
         };
         if urgent.leave_by <= now {
-            self.take(head, partition, urgent.number, true, now);
+            self.pull(head, partition, urgent.number, true, now);
             return Answer::Request(urgent.number, true);
         }
-        let firsts = classes.values().filter_map(|class| {
-            Some((class.ticket?.ready, class.queue[0].seq, class.queue[0].number))
-        });
-        let (ready, _, number) = firsts.min().expect("a class with requests has a ticket");
-        if ready > now {
-            return Answer::NotBefore(ready.min(urgent.leave_by).max(now + WAIT_MIN.0));
+        self.step(head, partition, now);
+        let Instance { classes, commands, .. } = &self.heads[head];
+        let with_requests =
+            classes[partition].values().filter_map(|class| Some((class, class.ticket?)));
+        let (attached, stale): (Vec<_>, Vec<_>) =
+            with_requests.partition(|(class, _)| class.attached == *commands);
+        let firsts = attached
+            .into_iter()
+            .map(|(class, ticket)| (ticket.ready, class.queue[0].seq, class.queue[0].number));
+        match firsts.min() {
+            Some((ready, _, number)) if ready <= now => {
+                self.take(head, partition, number, true, now);
+                Answer::Request(number, false)
+            }
+            Some((ready, ..)) if stale.is_empty() => {
+                Answer::NotBefore(ready.min(urgent.leave_by).max(now + WAIT_MIN.0))
+            }
+            _ => Answer::NotBefore(now + WAIT_MIN.0),
         }
-        self.take(head, partition, number, true, now);
-        Answer::Request(number, false)
     }
 
-    /// Brings all classes under the rules of this moment: those with requests at once, in the order
-    /// of their turns.
+    /// A command has come: classes with requests are attached in the order of their turns, some now
+    /// and the others by later calls.
     fn attach_all(&mut self, head: usize, now: u64) {
-        for partition in 0..self.heads[head].classes.len() {
-            let mut turns = Vec::new();
-            for (key, class) in &mut self.heads[head].classes[partition] {
-                class.stale = true;
-                turns.extend(class.ticket.map(|ticket| (ticket.ready, class.queue[0].seq, *key)));
-            }
+        let Instance { commands, classes, shelved, .. } = &mut self.heads[head];
+        for (classes, shelved) in classes.iter().zip(shelved) {
+            let attached = classes.iter().filter(|(_, class)| class.attached == *commands);
+            let mut turns: Vec<_> = attached
+                .filter_map(|(key, class)| Some((class.ticket?.ready, class.queue[0].seq, *key)))
+                .collect();
             turns.sort_unstable();
-            for (_, _, key) in turns {
-                if !self.attach(head, partition, key, now) {
-                    self.reserve(head, partition, key, false, now);
-                }
-            }
+            shelved.extend(turns.into_iter().map(|(.., key)| (*commands, key)));
         }
+        *commands += 1;
+        (0..self.heads[head].classes.len()).for_each(|partition| self.step(head, partition, now));
     }
 
     pub(crate) fn set_rt_lag(&mut self, head: usize, lag: u64, now: u64) {
